@@ -1,0 +1,75 @@
+// checks.ts: one-line checks for the top of public methods. Each names the argument and shows its value.
+import { inspect } from 'node:util'
+import { type ErrorCode, SparkError } from './errors.js'
+
+/** A SparkError that names the argument, what was expected and what came. */
+export function argumentError(
+  name: string,
+  expected: string,
+  actual: unknown,
+  code: ErrorCode = 'ERR_ARGUMENT',
+): SparkError {
+  const shown = inspect(actual, { depth: 0, breakLength: Number.POSITIVE_INFINITY, maxStringLength: 60 })
+  return new SparkError(code, `${name} must be ${expected}, got ${shown}`)
+}
+
+/** Throws ERR_ARGUMENT unless `value` is an integer in [min, max]. */
+export function expectInteger(
+  name: string,
+  value: unknown,
+  min: number,
+  max = Number.MAX_SAFE_INTEGER,
+): asserts value is number {
+  if (!Number.isSafeInteger(value) || (value as number) < min || (value as number) > max) {
+    const range = max === Number.MAX_SAFE_INTEGER ? `an integer >= ${min}` : `an integer in [${min}, ${max}]`
+    throw argumentError(name, range, value)
+  }
+}
+
+/** Throws ERR_ARGUMENT unless `value` is a finite number in [min, max]. */
+export function expectNumber(
+  name: string,
+  value: unknown,
+  min = -Number.MAX_VALUE,
+  max = Number.MAX_VALUE,
+): asserts value is number {
+  if (typeof value !== 'number' || !(value >= min && value <= max)) {
+    const range = min === -Number.MAX_VALUE ? 'a finite number' : `a number in [${min}, ${max}]`
+    throw argumentError(name, range, value)
+  }
+}
+
+/** Throws ERR_ARGUMENT unless `value` is one of `choices`. */
+export function expectOneOf<T extends string>(
+  name: string,
+  value: unknown,
+  choices: readonly T[],
+): asserts value is T {
+  if (!choices.includes(value as T)) throw argumentError(name, `one of ${choices.join(', ')}`, value)
+}
+
+/** Throws ERR_ARGUMENT for a key of `options` that is not in `known`: a misspelled option must not be ignored. */
+export function expectKnownOptions(name: string, options: object, known: readonly string[]): void {
+  if (options === null || typeof options !== 'object') throw argumentError(name, 'an object', options)
+  for (const key of Object.keys(options)) {
+    if (!known.includes(key)) {
+      throw new SparkError('ERR_ARGUMENT', `${name} has no option '${key}'; known: ${known.join(', ')}`)
+    }
+  }
+}
+
+/**
+ * Throws ERR_SHAPE unless `shape` has the given dimensions; null in `expected` matches any size.
+ */
+export function expectShape(
+  name: string,
+  shape: readonly number[],
+  expected: readonly (number | null)[],
+): void {
+  const matches =
+    shape.length === expected.length && expected.every((size, i) => size === null || size === shape[i])
+  if (!matches) {
+    const wanted = expected.map(size => size ?? '*').join(', ')
+    throw new SparkError('ERR_SHAPE', `${name} must have shape [${wanted}], got [${shape.join(', ')}]`)
+  }
+}

@@ -1,0 +1,39 @@
+/** Every code a {@link SparkError} can carry. README.md says what to do about each. */
+export type ErrorCode =
+  | 'ERR_ABORTED'
+  | 'ERR_ARGUMENT'
+  | 'ERR_CUDA'
+  | 'ERR_DISABLED'
+  | 'ERR_DISPOSED'
+  | 'ERR_DTYPE'
+  | 'ERR_FORMAT'
+  | 'ERR_INTERNAL'
+  | 'ERR_IO'
+  | 'ERR_NO_CUDA'
+  | 'ERR_NO_NATIVE'
+  | 'ERR_NO_ZERO_COPY'
+  | 'ERR_NOT_FINITE'
+  | 'ERR_OUT_OF_MEMORY'
+  | 'ERR_RANGE'
+  | 'ERR_SHAPE'
+  | 'ERR_UNSUPPORTED'
+
+/**
+ * The only error this library throws on purpose. `message` says what happened, with values, and what to do;
+ * `code` is stable and meant for programs.
+ */
+export class SparkError extends Error {
+  override readonly name = 'SparkError'
+  /** Stable identifier of the kind of failure. */
+  readonly code: ErrorCode
+
+  /**
+   * @param code - kind of failure
+   * @param message - what happened, with values, then what to do
+   * @param options - `cause`: the error below this one
+   */
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.code = code
+  }
+}

@@ -1,0 +1,38 @@
+// log.ts: warnings through process.emitWarning, debug lines on stderr. Knows nothing of the configuration's sources.
+
+/** Codes of the warnings this library emits; `process.on('warning')` sees them as `warning.code`. */
+export type WarningCode =
+  | 'SPARK_CONFIG'
+  | 'SPARK_CUDA'
+  | 'SPARK_EXPERIMENTAL'
+  | 'SPARK_NO_NATIVE'
+  | 'SPARK_NO_ZERO_COPY'
+
+/** How much is logged to stderr. */
+export type LogLevel = 'silent' | 'debug'
+
+const warned = new Set<string>()
+let level: LogLevel = 'silent'
+
+/** Emits a DgxSparkWarning once per (code, subject) and process. */
+export function warnOnce(code: WarningCode, subject: string, message: string): void {
+  const key = `${code} ${subject}`
+  if (warned.has(key)) return
+  warned.add(key)
+  process.emitWarning(message, { type: 'DgxSparkWarning', code })
+}
+
+/** Forgets which warnings were emitted. For tests. */
+export function resetWarnings(): void {
+  warned.clear()
+}
+
+/** Sets what {@link debug} prints. */
+export function setLogLevel(next: LogLevel): void {
+  level = next
+}
+
+/** Prints a line to stderr when DGX_SPARK_LOG=debug. */
+export function debug(message: string): void {
+  if (level === 'debug') process.stderr.write(`dgx-spark: ${message}\n`)
+}

@@ -1,0 +1,39 @@
+// addon.cc: what the addon exports, in the order of the contract interface in lib/native.ts.
+#include <napi.h>
+
+#include "napi/env.h"
+#include "napi/error.h"
+#include "napi/kernels.h"
+
+namespace spark::napi {
+namespace {
+
+// initialize(SparkError): hands the JavaScript error class over. Must be the first call.
+Napi::Value initialize(const Napi::CallbackInfo& info) {
+  EnvState::of(info.Env()).spark_error = Napi::Persistent(info[0].As<Napi::Function>());
+  return info.Env().Undefined();
+}
+
+template <Napi::Value (*Function)(const Napi::CallbackInfo&)>
+void add(Napi::Object& exports, const char* name) {
+  exports.Set(name, Napi::Function::New<guarded<Function>>(exports.Env(), name));
+}
+
+Napi::Object init(Napi::Env env, Napi::Object exports) {
+  env.SetInstanceData(new EnvState(env));
+  add<initialize>(exports, "initialize");
+
+  // kernels
+  add<run_sync>(exports, "run");
+  add<run_async>(exports, "runAsync");
+  add<set_threads>(exports, "setThreads");
+  return exports;
+}
+
+}  // namespace
+}  // namespace spark::napi
+
+static Napi::Object init_module(Napi::Env env, Napi::Object exports) {
+  return spark::napi::init(env, exports);
+}
+NODE_API_MODULE(dgx_spark, init_module)

@@ -1,0 +1,228 @@
+// backend.h: the table of operations that every backend fills. This file is the contract: shapes, dtypes,
+// aliasing.
+//
+// Conventions. Matrices are row-major and contiguous. Letters: T tokens (rows of an activation), I in
+// features, O out features, R rank. Pointers are addresses that the backend can read: host memory for the
+// CPU, memory the device can reach for CUDA. Outputs may not alias inputs unless an entry says so. A nullable
+// pointer is marked `null: …`. Sums are taken in f32; the order in which the terms of one output element are
+// added depends on neither T, the row nor the number of threads, so a sample's result does not change with
+// its neighbours.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace spark {
+
+// A frozen weight W[rows, cols]. Element (r, c) is
+//   f32, f16, bf16  data[r, c]
+//   f8_e4m3         decode(data[r, c]) · row_scale[r]
+//   nvfp4           e2m1(data[r, c/2] nibble) · (e4m3(block_scale[r, c/16]) · tensor_scale), low nibble =
+//   even column
+// cols is a multiple of 16 for nvfp4. Scale products are rounded to f32 in the order written.
+struct Weight {
+  DType dtype;
+  int64_t rows, cols;
+  const void* data;
+  const float* row_scale;      // [rows], f8_e4m3 only
+  const uint8_t* block_scale;  // [rows, cols/16], nvfp4 only
+  float tensor_scale;          // nvfp4 only
+};
+
+// dst[i] = src[i] in another format, for i < count; round to nearest even, through f32, which holds every
+// format exactly. f8: `saturate` sends ±Inf and everything out of range to the largest finite value;
+// otherwise f8_e4m3 gives NaN and f8_e5m2 gives ±Inf. NaN stays NaN. dtypes: f32, f16, bf16, f8_e4m3,
+// f8_e5m2. Recipe: docs/numerics.md.
+struct CastArgs {
+  DType src_dtype, dst_dtype;
+  int64_t count;
+  bool saturate;
+  const void* src;
+  void* dst;
+};
+
+// out[0] = max |src[i]|; NaN when any element is NaN; 0 when count is 0. dtypes: f32, f16, bf16.
+struct AmaxArgs {
+  DType dtype;
+  int64_t count;
+  const void* src;
+  float* out;  // [1]
+};
+
+// NVFP4 by the ModelOpt recipe (docs/numerics.md) with a given tensor scale = amax / 2688. src is finite.
+struct Nvfp4QuantizeArgs {
+  DType src_dtype;  // f32, f16, bf16
+  int64_t rows, cols;
+  float tensor_scale;
+  const void* src;       // [rows, cols]
+  uint8_t* packed;       // [rows, cols/2]
+  uint8_t* block_scale;  // [rows, cols/16]
+};
+
+// dst[r, c] = the element of an nvfp4 Weight, f32.
+struct Nvfp4DequantizeArgs {
+  int64_t rows, cols;
+  float tensor_scale;
+  const uint8_t* packed;
+  const uint8_t* block_scale;
+  float* dst;  // [rows, cols]
+};
+
+// row_scale[r] = max|src[r, :]| / 448, or 1 for a zero row; codes = E4M3(src / row_scale), saturating. src is
+// finite.
+struct Fp8QuantizeArgs {
+  DType src_dtype;  // f32, f16, bf16
+  int64_t rows, cols;
+  const void* src;
+  uint8_t* codes;    // [rows, cols]
+  float* row_scale;  // [rows]
+};
+
+// y[t, o] = Σ_i x[t, i] W[o, i] + bias[o]
+struct LinearArgs {
+  Weight weight;  // [O, I]
+  int64_t tokens;
+  const float* x;     // [T, I]
+  const float* bias;  // [O]; null: no bias
+  float* y;           // [T, O]
+};
+
+// dx = dy · W, dweight = dyᵀ · x, dbias = Σ_t dy[t, :]
+struct LinearBackwardArgs {
+  Weight weight;  // [O, I]
+  int64_t tokens;
+  const float* x;   // [T, I]
+  const float* dy;  // [T, O]
+  float* dx;        // [T, I]; null: not wanted
+  float* dweight;   // [O, I]; null: not wanted
+  float* dbias;     // [O]; null: not wanted
+};
+
+// out[r] = Σ_c W[r, c]². The constant part of the DoRA norm.
+struct WeightNorm2Args {
+  Weight weight;
+  float* out;  // [rows]
+};
+
+// The low-rank part of a DoRA layer: V = W + scale · B·A.
+struct LowRank {
+  int64_t rank;
+  float scale;
+  const float* a;  // [R, I]
+  const float* b;  // [O, R]
+};
+
+// norm[o] = ‖V[o, :]‖₂ and gain[o] = magnitude[o] / max(norm[o], 1e-12), without forming V:
+// norm² = ‖W‖² + 2s·rowsum((W·Aᵀ) ∘ B) + s²·rowsum((B·(A·Aᵀ)) ∘ B). A row whose norm² is below 1e-2 of the
+// sum of its positive parts has cancelled and is recomputed densely.
+struct DoraNormArgs {
+  Weight weight;
+  LowRank low_rank;
+  const float* weight_norm2;  // [O] from weight_norm2
+  const float* magnitude;     // [O]
+  float* norm;                // [O]
+  float* gain;                // [O]
+};
+
+// With d = x, or mask ∘ x when there is a dropout mask:
+//   y = x·Wᵀ + bias + (gain − 1) ∘ (d·Wᵀ) + gain ∘ scale · (d·Aᵀ)·Bᵀ      which is gain ∘ (x·Vᵀ) + bias
+//   without a mask
+struct DoraForwardArgs {
+  Weight weight;
+  LowRank low_rank;
+  int64_t tokens;
+  const float* x;     // [T, I]
+  const float* gain;  // [O]
+  const float* bias;  // [O]; null: no bias
+  const float* mask;  // [T, I], 0 or 1/(1-p); null: no dropout
+  float* xa;          // [T, R] = d·Aᵀ, kept for the backward pass
+  float* z;           // [T, O] = d·Vᵀ before the gain, kept for the backward pass; null: inference
+  float* y;           // [T, O]
+};
+
+// Gradients of a loss given dy, with dz = dy ∘ gain and q = dz·B:
+//   dmagnitude[o] = Σ_t dy z / max(norm, 1e-12)    dbias = Σ_t dy    db = s · dzᵀ·xa    da = s · qᵀ·d
+//   dx = dz·W + s·q·A without a mask, else dy·W + mask ∘ ((dy ∘ (gain − 1))·W + s·q·A)
+// exact_norm also differentiates the norm: with c[o] = magnitude·dmagnitude / norm²,
+//   db −= s · c ∘ (W·Aᵀ + s·B·(A·Aᵀ))    da −= s · ((c ∘ B)ᵀ·W + s·(Bᵀ·(c ∘ B))·A)
+struct DoraBackwardArgs {
+  Weight weight;
+  LowRank low_rank;
+  int64_t tokens;
+  bool exact_norm;
+  const float* x;          // [T, I]
+  const float* mask;       // [T, I]; null: no dropout
+  const float* dy;         // [T, O]
+  const float* xa;         // [T, R] from the forward pass
+  const float* z;          // [T, O] from the forward pass
+  const float* norm;       // [O]
+  const float* gain;       // [O]
+  const float* magnitude;  // [O]
+  float* dx;               // [T, I]; null: not wanted
+  float* da;               // [R, I]
+  float* db;               // [O, R]
+  float* dmagnitude;       // [O]
+  float* dbias;            // [O]; null: not wanted
+};
+
+// merged[o, i] = gain[o] · (W[o, i] + scale · (B·A)[o, i])
+struct DoraMergeArgs {
+  Weight weight;
+  LowRank low_rank;
+  const float* gain;  // [O]
+  float* merged;      // [O, I]
+};
+
+// restored[o, i] = merged[o, i] / gain[o] − scale · (B·A)[o, i]. No gain is 0. May run in place.
+struct DoraUnmergeArgs {
+  int64_t rows, cols;
+  LowRank low_rank;
+  const float* merged;  // [O, I]
+  const float* gain;    // [O]
+  float* restored;      // [O, I]
+};
+
+// loss[0] = mean over t of −log softmax(logits[t, :])[labels[t]]; dlogits = (softmax − onehot) / T. T >= 1.
+// labels lie in [0, classes); the caller has checked.
+struct SoftmaxCrossEntropyArgs {
+  int64_t tokens, classes;
+  const float* logits;    // [T, C]
+  const int32_t* labels;  // [T]
+  float* loss;            // [1]
+  float* dlogits;         // [T, C]; null: not wanted
+};
+
+// One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1.
+struct AdamwArgs {
+  int64_t count, step;
+  float lr, beta1, beta2, eps, weight_decay;
+  const float* grad;
+  float* param;
+  float* m;  // first moment
+  float* v;  // second moment
+};
+
+// An entry is null where the backend lacks the operation: ERR_UNSUPPORTED, never a silent copy to another
+// device. Entries may throw spark::Error. On CUDA they enqueue on the current stream and return.
+struct Backend {
+  const char* name;
+  void (*cast)(const CastArgs&);
+  void (*amax)(const AmaxArgs&);
+  void (*nvfp4_quantize)(const Nvfp4QuantizeArgs&);
+  void (*nvfp4_dequantize)(const Nvfp4DequantizeArgs&);
+  void (*fp8_quantize)(const Fp8QuantizeArgs&);
+  void (*linear)(const LinearArgs&);
+  void (*linear_backward)(const LinearBackwardArgs&);
+  void (*weight_norm2)(const WeightNorm2Args&);
+  void (*dora_norm)(const DoraNormArgs&);
+  void (*dora_forward)(const DoraForwardArgs&);
+  void (*dora_backward)(const DoraBackwardArgs&);
+  void (*dora_merge)(const DoraMergeArgs&);
+  void (*dora_unmerge)(const DoraUnmergeArgs&);
+  void (*softmax_cross_entropy)(const SoftmaxCrossEntropyArgs&);
+  void (*adamw)(const AdamwArgs&);
+};
+
+}  // namespace spark

@@ -1,0 +1,38 @@
+#!/usr/bin/env node
+// build.cjs: runs CMake. Three callers: binding.gyp's one action, prebuildify (as its node-gyp, so that a prebuild
+// needs neither Python nor Node's headers), and a user who builds from source inside node_modules.
+'use strict'
+const { execFileSync } = require('node:child_process')
+const { rmSync, existsSync } = require('node:fs')
+const path = require('node:path')
+
+const root = path.join(__dirname, '..')
+const option = name => process.argv.find(arg => arg.startsWith(`--${name}=`))?.slice(name.length + 3)
+const config = process.argv.includes('--debug') || option('config') === 'Debug' ? 'Debug' : 'Release'
+const arch = option('arch') ?? process.arch
+// One CMake directory per architecture: a shared one would mix host and cross-built objects.
+const out = path.join(root, 'build', `cmake-${arch}-${config.toLowerCase()}`)
+
+const cmake = (...args) => execFileSync('cmake', args, { cwd: root, stdio: 'inherit' })
+
+function hasNinja() {
+  try {
+    execFileSync('ninja', ['--version'], { stdio: 'ignore' })
+    return true
+  } catch {
+    return false
+  }
+}
+
+if (process.argv.includes('rebuild')) rmSync(path.join(root, 'build'), { recursive: true, force: true })
+const fresh = !existsSync(path.join(out, 'CMakeCache.txt'))
+cmake(
+  '-S',
+  root,
+  '-B',
+  out,
+  `-DCMAKE_BUILD_TYPE=${config}`,
+  ...(fresh && hasNinja() ? ['-G', 'Ninja'] : []),
+  ...(fresh && arch !== process.arch ? [`-DCMAKE_TOOLCHAIN_FILE=${root}/native/linux-${arch}.cmake`] : []),
+)
+cmake('--build', out, '--config', config, '--parallel')

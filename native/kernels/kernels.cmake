@@ -1,0 +1,65 @@
+# kernels.cmake: every native/kernels/<family>.cu becomes <family>.fatbin, embedded by kernels.S and listed in
+# kernel_images.cc. Device code knows nothing of the host, so one set of fatbins serves every host architecture.
+#
+# DGX_SPARK_CUDA_ARCHS  environment or cache: "90" or "80;90" shortens a development build
+# DGX_SPARK_FATBINS     cache: folder of fatbins built before, used instead of running nvcc
+
+set(DGX_SPARK_FATBINS "" CACHE PATH "Use the fatbins of this folder instead of building them")
+set(portable_archs 80 86 89 90 90a 100f 120 121)
+set(DGX_SPARK_CUDA_ARCHS "$ENV{DGX_SPARK_CUDA_ARCHS}" CACHE STRING "CUDA targets to build; empty means all")
+
+file(GLOB KERNEL_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/native/kernels/*.cu)
+find_program(NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+set(nvcc_version 0)
+if(NVCC)
+  execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE nvcc_text)
+  string(REGEX MATCH "release ([0-9]+\\.[0-9]+)" _ "${nvcc_text}")
+  set(nvcc_version ${CMAKE_MATCH_1})
+endif()
+
+if(NOT DGX_SPARK_FATBINS AND nvcc_version VERSION_LESS 12.9)
+  if(NVCC)
+    set(reason "nvcc ${nvcc_version} is older than 12.9")
+  else()
+    set(reason "nvcc not found")
+  endif()
+  message(WARNING "dgx-spark: ${reason}; the addon is built without CUDA kernels and runs on the CPU only.")
+  set(KERNEL_SOURCES "")
+endif()
+
+set(archs ${DGX_SPARK_CUDA_ARCHS})
+if(NOT archs)
+  set(archs ${portable_archs})
+endif()
+string(REPLACE "," ";" archs "${archs}")
+set(gencode "")
+foreach(arch ${archs})
+  list(APPEND gencode -gencode arch=compute_${arch},code=sm_${arch})
+endforeach()
+list(APPEND gencode -gencode arch=compute_80,code=compute_80)
+
+set(KERNEL_INCBINS "")
+set(KERNEL_SYMBOLS "")
+set(KERNEL_TABLE "")
+set(fatbins "")
+foreach(source ${KERNEL_SOURCES})
+  get_filename_component(family ${source} NAME_WE)
+  if(DGX_SPARK_FATBINS)
+    set(fatbin ${DGX_SPARK_FATBINS}/${family}.fatbin)
+  else()
+    set(fatbin ${PROJECT_BINARY_DIR}/${family}.fatbin)
+    add_custom_command(OUTPUT ${fatbin}
+      COMMAND ${NVCC} -fatbin -t0 -std=c++17 -O3 --compress-mode=size -Werror all-warnings --fmad=false ${gencode}
+        -I${PROJECT_SOURCE_DIR}/native -MD -MF ${fatbin}.d -o ${fatbin} ${source}
+      MAIN_DEPENDENCY ${source} DEPFILE ${fatbin}.d VERBATIM COMMENT "nvcc: ${family}.fatbin")
+  endif()
+  list(APPEND fatbins ${fatbin})
+  string(APPEND KERNEL_INCBINS "        KERNEL_IMAGE spark_kernels_${family}, \"${fatbin}\"\n")
+  string(APPEND KERNEL_SYMBOLS "extern \"C\" const unsigned char spark_kernels_${family}[], spark_kernels_${family}_end[];\n")
+  string(APPEND KERNEL_TABLE "    {\"${family}\", spark_kernels_${family}, spark_kernels_${family}_end},\n")
+endforeach()
+
+configure_file(native/kernels/kernels.S.in kernels.S @ONLY)
+configure_file(native/kernels/kernel_images.cc.in kernel_images.cc @ONLY)
+set_source_files_properties(${PROJECT_BINARY_DIR}/kernels.S PROPERTIES LANGUAGE ASM OBJECT_DEPENDS "${fatbins}")
+target_sources(dgx_spark PRIVATE ${PROJECT_BINARY_DIR}/kernels.S ${PROJECT_BINARY_DIR}/kernel_images.cc)

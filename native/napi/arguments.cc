@@ -1,0 +1,117 @@
+#include "napi/arguments.h"
+
+#include <cmath>
+#include <string>
+
+#include "core/error.h"
+
+namespace spark::napi {
+namespace {
+
+int64_t to_size(const char* name, Napi::Value value) {
+  const double number = value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : -1;
+  if (!(number >= 0 && number <= 9007199254740991.0 && std::floor(number) == number)) {
+    throw Error("ERR_ARGUMENT", message(name, " must be a non-negative integer"));
+  }
+  return static_cast<int64_t>(number);
+}
+
+DType to_dtype(const char* name, Napi::Value value) {
+  const std::string text = value.IsString() ? value.As<Napi::String>().Utf8Value() : "";
+  for (DType dtype :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2, DType::kNVFP4}) {
+    if (text == dtype_name(dtype)) return dtype;
+  }
+  throw Error("ERR_DTYPE", message(name, " is not a dtype the kernels know: '", text, "'"));
+}
+
+}  // namespace
+
+int64_t elements(int64_t rows, int64_t cols) {
+  int64_t count;
+  if (__builtin_mul_overflow(rows, cols, &count)) {
+    throw Error("ERR_SHAPE", message("a matrix of ", rows, " x ", cols, " does not fit in memory"));
+  }
+  return count;
+}
+
+int64_t Arguments::size(const char* name) const { return to_size(name, object_.Get(name)); }
+
+float Arguments::number(const char* name) const {
+  const Napi::Value value = object_.Get(name);
+  if (!value.IsNumber()) throw Error("ERR_ARGUMENT", message(name, " must be a number"));
+  return value.As<Napi::Number>().FloatValue();
+}
+
+bool Arguments::flag(const char* name) const { return object_.Get(name).ToBoolean().Value(); }
+
+DType Arguments::dtype(const char* name) const { return to_dtype(name, object_.Get(name)); }
+
+napi_typedarray_type Arguments::element_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return napi_float32_array;
+    case DType::kF16:
+    case DType::kBF16:
+      return napi_uint16_array;
+    default:
+      return napi_uint8_array;
+  }
+}
+
+void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_type type, int64_t count,
+                         Use use) {
+  const Napi::Value value = object.Get(name);
+  if (use == Use::kOptional && (value.IsUndefined() || value.IsNull())) return nullptr;
+  if (!value.IsTypedArray()) throw Error("ERR_ARGUMENT", message(name, " must be a typed array"));
+  napi_typedarray_type actual;
+  size_t length;
+  void* data;
+  if (napi_get_typedarray_info(value.Env(), value, &actual, &length, &data, nullptr, nullptr) != napi_ok) {
+    throw Error("ERR_ARGUMENT", message(name, " is not a usable typed array"));
+  }
+  if (actual != type) throw Error("ERR_DTYPE", message(name, " has the wrong element type"));
+  if (static_cast<int64_t>(length) < count) {
+    throw Error("ERR_SHAPE", message(name, " has ", length, " elements but ", count, " are needed"));
+  }
+  references_.push_back(Napi::Persistent(value.As<Napi::Object>()));
+  return data;
+}
+
+Weight Arguments::weight(const char* name) {
+  const Napi::Value value = object_.Get(name);
+  if (!value.IsObject()) throw Error("ERR_ARGUMENT", message(name, " must be a stored weight"));
+  const Napi::Object object = value.As<Napi::Object>();
+  Weight weight{};
+  weight.dtype = to_dtype("weight.dtype", object.Get("dtype"));
+  weight.rows = to_size("weight.rows", object.Get("rows"));
+  weight.cols = to_size("weight.cols", object.Get("cols"));
+  const int64_t count = elements(weight.rows, weight.cols);
+  const bool nvfp4 = weight.dtype == DType::kNVFP4;
+  if (nvfp4 && weight.cols % 16 != 0) {
+    throw Error("ERR_SHAPE", message(name, " has ", weight.cols, " columns; nvfp4 needs a multiple of 16"));
+  }
+  weight.data =
+      operand(object, "data", element_type(weight.dtype), nvfp4 ? count / 2 : count, Use::kRequired);
+  if (weight.dtype == DType::kF8E4M3) {
+    weight.row_scale = static_cast<const float*>(
+        operand(object, "rowScale", napi_float32_array, weight.rows, Use::kRequired));
+  }
+  if (nvfp4) {
+    weight.block_scale = static_cast<const uint8_t*>(
+        operand(object, "blockScale", napi_uint8_array, count / 16, Use::kRequired));
+    weight.tensor_scale = object.Get("tensorScale").ToNumber().FloatValue();
+  }
+  return weight;
+}
+
+LowRank Arguments::low_rank(int64_t rows, int64_t cols) {
+  LowRank low_rank{};
+  low_rank.rank = size("rank");
+  low_rank.scale = number("scale");
+  low_rank.a = input<float>("a", elements(low_rank.rank, cols));
+  low_rank.b = input<float>("b", elements(rows, low_rank.rank));
+  return low_rank;
+}
+
+}  // namespace spark::napi

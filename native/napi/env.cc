@@ -1,0 +1,48 @@
+#include "napi/env.h"
+
+namespace spark::napi {
+namespace {
+
+using Job = std::function<void(Napi::Env)>;
+
+void run_job(napi_env env, napi_value, void*, void* data) {
+  std::unique_ptr<Job> job(static_cast<Job*>(data));
+  if (!env) return;  // the environment is being torn down
+  Napi::HandleScope scope(env);
+  (*job)(Napi::Env(env));
+}
+
+}  // namespace
+
+void Door::knock(Job job) {
+  std::lock_guard lock(mutex_);
+  if (!open_) return;
+  auto* owned = new Job(std::move(job));
+  if (napi_call_threadsafe_function(function_, owned, napi_tsfn_nonblocking) != napi_ok) delete owned;
+}
+
+EnvState::EnvState(Napi::Env env) : env_(env) {
+  napi_value name = Napi::String::New(env, "dgx-spark");
+  napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, run_job,
+                                  &door->function_);
+  napi_unref_threadsafe_function(env, door->function_);
+  door->open_ = true;
+  napi_add_env_cleanup_hook(
+      env,
+      [](void* data) {
+        std::unique_ptr<std::shared_ptr<Door>> held(static_cast<std::shared_ptr<Door>*>(data));
+        std::lock_guard lock((*held)->mutex_);
+        (*held)->open_ = false;
+      },
+      new std::shared_ptr<Door>(door));
+}
+
+void EnvState::hold() {
+  if (pending_++ == 0) napi_ref_threadsafe_function(env_, door->function_);
+}
+
+void EnvState::release() {
+  if (--pending_ == 0) napi_unref_threadsafe_function(env_, door->function_);
+}
+
+}  // namespace spark::napi

@@ -1,0 +1,44 @@
+// env.h: what the addon keeps per JavaScript environment (the main thread and each Worker have one), and the
+// Door.
+#pragma once
+
+#include <napi.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+
+namespace spark::napi {
+
+// The way from a foreign thread into one environment. A completion after the environment's teardown would be
+// a use after free in Node; the Door, closed by the teardown hook, drops it instead.
+class Door {
+ public:
+  // Runs `job` on the JavaScript thread, or never when the environment is gone. Callable from any thread.
+  void knock(std::function<void(Napi::Env)> job);
+
+ private:
+  friend struct EnvState;
+  std::mutex mutex_;
+  bool open_ = false;
+  napi_threadsafe_function function_ = nullptr;
+};
+
+struct EnvState {
+  explicit EnvState(Napi::Env env);
+
+  static EnvState& of(Napi::Env env) { return *env.GetInstanceData<EnvState>(); }
+
+  // A pending completion keeps the process alive; an idle addon does not.
+  void hold();
+  void release();
+
+  std::shared_ptr<Door> door = std::make_shared<Door>();
+  Napi::FunctionReference spark_error;  // the SparkError class, handed over by lib/native.ts
+
+ private:
+  Napi::Env env_;
+  int pending_ = 0;
+};
+
+}  // namespace spark::napi

@@ -1,0 +1,270 @@
+#include "napi/kernels.h"
+
+#include <functional>
+#include <string>
+
+#include "backend/cpu/cpu.h"
+#include "core/error.h"
+#include "core/thread_pool.h"
+#include "napi/arguments.h"
+#include "napi/job.h"
+
+namespace spark::napi {
+namespace {
+
+// A reader turns the JavaScript object of one operation into its Args. Field names are those of
+// lib/runtime/kernels.ts.
+
+CastArgs read_cast(Arguments& in) {
+  CastArgs args{};
+  args.src_dtype = in.dtype("srcDtype");
+  args.dst_dtype = in.dtype("dstDtype");
+  args.count = in.size("count");
+  args.saturate = in.flag("saturate");
+  args.src = in.input("src", args.src_dtype, args.count);
+  args.dst = in.output("dst", args.dst_dtype, args.count);
+  return args;
+}
+
+AmaxArgs read_amax(Arguments& in) {
+  AmaxArgs args{};
+  args.dtype = in.dtype("dtype");
+  args.count = in.size("count");
+  args.src = in.input("src", args.dtype, args.count);
+  args.out = in.output<float>("out", 1);
+  return args;
+}
+
+Nvfp4QuantizeArgs read_nvfp4_quantize(Arguments& in) {
+  Nvfp4QuantizeArgs args{};
+  args.src_dtype = in.dtype("srcDtype");
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  args.tensor_scale = in.number("tensorScale");
+  if (args.cols % 16 != 0) throw Error("ERR_SHAPE", message("cols is ", args.cols, ", not a multiple of 16"));
+  args.src = in.input("src", args.src_dtype, elements(args.rows, args.cols));
+  args.packed = in.output<uint8_t>("packed", elements(args.rows, args.cols) / 2);
+  args.block_scale = in.output<uint8_t>("blockScale", elements(args.rows, args.cols) / 16);
+  return args;
+}
+
+Nvfp4DequantizeArgs read_nvfp4_dequantize(Arguments& in) {
+  Nvfp4DequantizeArgs args{};
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  args.tensor_scale = in.number("tensorScale");
+  if (args.cols % 16 != 0) throw Error("ERR_SHAPE", message("cols is ", args.cols, ", not a multiple of 16"));
+  args.packed = in.input<uint8_t>("packed", elements(args.rows, args.cols) / 2);
+  args.block_scale = in.input<uint8_t>("blockScale", elements(args.rows, args.cols) / 16);
+  args.dst = in.output<float>("dst", elements(args.rows, args.cols));
+  return args;
+}
+
+Fp8QuantizeArgs read_fp8_quantize(Arguments& in) {
+  Fp8QuantizeArgs args{};
+  args.src_dtype = in.dtype("srcDtype");
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  args.src = in.input("src", args.src_dtype, elements(args.rows, args.cols));
+  args.codes = in.output<uint8_t>("codes", elements(args.rows, args.cols));
+  args.row_scale = in.output<float>("rowScale", args.rows);
+  return args;
+}
+
+LinearArgs read_linear(Arguments& in) {
+  LinearArgs args{};
+  args.weight = in.weight("weight");
+  args.tokens = in.size("tokens");
+  args.x = in.input<float>("x", elements(args.tokens, args.weight.cols));
+  args.bias = in.optional_input<float>("bias", args.weight.rows);
+  args.y = in.output<float>("y", elements(args.tokens, args.weight.rows));
+  return args;
+}
+
+LinearBackwardArgs read_linear_backward(Arguments& in) {
+  LinearBackwardArgs args{};
+  args.weight = in.weight("weight");
+  args.tokens = in.size("tokens");
+  args.x = in.input<float>("x", elements(args.tokens, args.weight.cols));
+  args.dy = in.input<float>("dy", elements(args.tokens, args.weight.rows));
+  args.dx = in.optional_output<float>("dx", elements(args.tokens, args.weight.cols));
+  args.dweight = in.optional_output<float>("dweight", elements(args.weight.rows, args.weight.cols));
+  args.dbias = in.optional_output<float>("dbias", args.weight.rows);
+  return args;
+}
+
+WeightNorm2Args read_weight_norm2(Arguments& in) {
+  WeightNorm2Args args{};
+  args.weight = in.weight("weight");
+  args.out = in.output<float>("out", args.weight.rows);
+  return args;
+}
+
+DoraNormArgs read_dora_norm(Arguments& in) {
+  DoraNormArgs args{};
+  args.weight = in.weight("weight");
+  args.low_rank = in.low_rank(args.weight.rows, args.weight.cols);
+  args.weight_norm2 = in.input<float>("weightNorm2", args.weight.rows);
+  args.magnitude = in.input<float>("magnitude", args.weight.rows);
+  args.norm = in.output<float>("norm", args.weight.rows);
+  args.gain = in.output<float>("gain", args.weight.rows);
+  return args;
+}
+
+DoraForwardArgs read_dora_forward(Arguments& in) {
+  DoraForwardArgs args{};
+  args.weight = in.weight("weight");
+  const int64_t rows = args.weight.rows, cols = args.weight.cols;
+  args.low_rank = in.low_rank(rows, cols);
+  args.tokens = in.size("tokens");
+  args.x = in.input<float>("x", elements(args.tokens, cols));
+  args.gain = in.input<float>("gain", rows);
+  args.bias = in.optional_input<float>("bias", rows);
+  args.mask = in.optional_input<float>("mask", elements(args.tokens, cols));
+  args.xa = in.output<float>("xa", elements(args.tokens, args.low_rank.rank));
+  args.z = in.optional_output<float>("z", elements(args.tokens, rows));
+  args.y = in.output<float>("y", elements(args.tokens, rows));
+  return args;
+}
+
+DoraBackwardArgs read_dora_backward(Arguments& in) {
+  DoraBackwardArgs args{};
+  args.weight = in.weight("weight");
+  const int64_t rows = args.weight.rows, cols = args.weight.cols;
+  args.low_rank = in.low_rank(rows, cols);
+  args.tokens = in.size("tokens");
+  args.exact_norm = in.flag("exactNorm");
+  args.x = in.input<float>("x", elements(args.tokens, cols));
+  args.mask = in.optional_input<float>("mask", elements(args.tokens, cols));
+  args.dy = in.input<float>("dy", elements(args.tokens, rows));
+  args.xa = in.input<float>("xa", elements(args.tokens, args.low_rank.rank));
+  args.z = in.input<float>("z", elements(args.tokens, rows));
+  args.norm = in.input<float>("norm", rows);
+  args.gain = in.input<float>("gain", rows);
+  args.magnitude = in.input<float>("magnitude", rows);
+  args.dx = in.optional_output<float>("dx", elements(args.tokens, cols));
+  args.da = in.output<float>("da", elements(args.low_rank.rank, cols));
+  args.db = in.output<float>("db", elements(rows, args.low_rank.rank));
+  args.dmagnitude = in.output<float>("dmagnitude", rows);
+  args.dbias = in.optional_output<float>("dbias", rows);
+  return args;
+}
+
+DoraMergeArgs read_dora_merge(Arguments& in) {
+  DoraMergeArgs args{};
+  args.weight = in.weight("weight");
+  args.low_rank = in.low_rank(args.weight.rows, args.weight.cols);
+  args.gain = in.input<float>("gain", args.weight.rows);
+  args.merged = in.output<float>("merged", elements(args.weight.rows, args.weight.cols));
+  return args;
+}
+
+DoraUnmergeArgs read_dora_unmerge(Arguments& in) {
+  DoraUnmergeArgs args{};
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  args.low_rank = in.low_rank(args.rows, args.cols);
+  args.merged = in.input<float>("merged", elements(args.rows, args.cols));
+  args.gain = in.input<float>("gain", args.rows);
+  args.restored = in.output<float>("restored", elements(args.rows, args.cols));
+  return args;
+}
+
+SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
+  SoftmaxCrossEntropyArgs args{};
+  args.tokens = in.size("tokens");
+  args.classes = in.size("classes");
+  args.logits = in.input<float>("logits", elements(args.tokens, args.classes));
+  args.labels = in.input<int32_t>("labels", args.tokens);
+  args.loss = in.output<float>("loss", 1);
+  args.dlogits = in.optional_output<float>("dlogits", elements(args.tokens, args.classes));
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    if (args.labels[t] < 0 || args.labels[t] >= args.classes) {
+      throw Error("ERR_ARGUMENT",
+                  message("labels[", t, "] is ", args.labels[t], "; there are ", args.classes, " classes"));
+    }
+  }
+  return args;
+}
+
+AdamwArgs read_adamw(Arguments& in) {
+  AdamwArgs args{};
+  args.count = in.size("count");
+  args.step = in.size("step");
+  args.lr = in.number("lr");
+  args.beta1 = in.number("beta1");
+  args.beta2 = in.number("beta2");
+  args.eps = in.number("eps");
+  args.weight_decay = in.number("weightDecay");
+  args.grad = in.input<float>("grad", args.count);
+  args.param = in.output<float>("param", args.count);
+  args.m = in.output<float>("m", args.count);
+  args.v = in.output<float>("v", args.count);
+  return args;
+}
+
+using Work = std::function<void()>;
+
+template <typename Args>
+Work bind(const char* op, void (*entry)(const Args&), Args (*read)(Arguments&), Arguments& in) {
+  if (!entry) throw Error("ERR_UNSUPPORTED", message("the backend has no kernel for ", op));
+  return [entry, args = read(in)] { entry(args); };
+}
+
+struct Operation {
+  const char* name;
+  Work (*prepare)(const Backend& backend, Arguments& in);
+};
+
+#define SPARK_OPERATION(name, entry)                                                                        \
+  {                                                                                                         \
+    name, [](const Backend& backend, Arguments& in) { return bind(name, backend.entry, read_##entry, in); } \
+  }
+
+const Operation kOperations[] = {
+    SPARK_OPERATION("cast", cast),
+    SPARK_OPERATION("amax", amax),
+    SPARK_OPERATION("nvfp4Quantize", nvfp4_quantize),
+    SPARK_OPERATION("nvfp4Dequantize", nvfp4_dequantize),
+    SPARK_OPERATION("fp8Quantize", fp8_quantize),
+    SPARK_OPERATION("linear", linear),
+    SPARK_OPERATION("linearBackward", linear_backward),
+    SPARK_OPERATION("weightNorm2", weight_norm2),
+    SPARK_OPERATION("doraNorm", dora_norm),
+    SPARK_OPERATION("doraForward", dora_forward),
+    SPARK_OPERATION("doraBackward", dora_backward),
+    SPARK_OPERATION("doraMerge", dora_merge),
+    SPARK_OPERATION("doraUnmerge", dora_unmerge),
+    SPARK_OPERATION("softmaxCrossEntropy", softmax_cross_entropy),
+    SPARK_OPERATION("adamw", adamw),
+};
+#undef SPARK_OPERATION
+
+Work prepare(const Napi::CallbackInfo& info, Arguments& in) {
+  const std::string name = info[0].ToString().Utf8Value();
+  for (const Operation& operation : kOperations) {
+    if (name == operation.name) return operation.prepare(cpu::backend(), in);
+  }
+  throw Error("ERR_UNSUPPORTED", message("there is no operation called '", name, "'"));
+}
+
+}  // namespace
+
+Napi::Value run_sync(const Napi::CallbackInfo& info) {
+  Arguments in(info[1].As<Napi::Object>());
+  prepare(info, in)();
+  return info.Env().Undefined();
+}
+
+Napi::Value run_async(const Napi::CallbackInfo& info) {
+  Arguments in(info[1].As<Napi::Object>());
+  Work work = prepare(info, in);
+  return start_job(info.Env(), std::move(work), in.take_references());
+}
+
+Napi::Value set_threads(const Napi::CallbackInfo& info) {
+  set_thread_count(info[0].As<Napi::Number>().Int32Value());
+  return info.Env().Undefined();
+}
+
+}  // namespace spark::napi

@@ -1,0 +1,17 @@
+// kernels.h: the backend table as JavaScript sees it.
+#pragma once
+
+#include <napi.h>
+
+namespace spark::napi {
+
+// run(op, args): performs the operation before it returns. Blocks the JavaScript thread.
+Napi::Value run_sync(const Napi::CallbackInfo& info);
+
+// runAsync(op, args): a promise of undefined, settled when the outputs are written.
+Napi::Value run_async(const Napi::CallbackInfo& info);
+
+// setThreads(count): threads a CPU kernel may use, 0 for one per core.
+Napi::Value set_threads(const Napi::CallbackInfo& info);
+
+}  // namespace spark::napi

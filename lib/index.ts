@@ -6,3 +6,15 @@
 
 // errors
 export { type ErrorCode, SparkError } from './core/errors.js'
+
+// memory
+export {
+  type AllocateOptions,
+  type CopyOptions,
+  type MemoryAdvice,
+  type MemoryKind,
+  type MemoryStats,
+  type TypedArray,
+  type TypedArrayConstructor,
+  UnifiedBuffer,
+} from './memory/unified-buffer.js'

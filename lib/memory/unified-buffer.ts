@@ -302,8 +302,8 @@ export class UnifiedBuffer {
   dispose(): void {
     if (this.#disposed) return
     this.#disposed = true
+    requireAddon().dispose(this.#handle) // detaches #whole, which must not be collected before
     this.#whole = undefined
-    requireAddon().dispose(this.#handle)
   }
 
   /** {@link dispose}, for `using`. */

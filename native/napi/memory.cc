@@ -160,9 +160,12 @@ Napi::Value memory_view(const Napi::CallbackInfo& info) {
   napi_value buffer;
   const napi_status status = napi_create_external_arraybuffer(env, data, bytes, finalize_view, hint, &buffer);
   if (status != napi_ok) {
-    // Beyond its limit Node 20 calls the finalizer and then fails: what it has ended must not be ended again.
-    if (view->block) delete hint;
-    if (status == napi_no_external_buffers_allowed) return env.Null();
+    if (status == napi_no_external_buffers_allowed) {
+      delete hint;
+      return env.Null();
+    }
+    // Beyond its limit Node 20 fails and calls the finalizer nonetheless, so the hint stays its own.
+    view->block.reset();
     throw Napi::Error::New(env);
   }
   view->buffer = Napi::Weak(Napi::ArrayBuffer(env, buffer));

@@ -61,14 +61,18 @@ std::byte* range(const Block& block, size_t offset, size_t bytes) {
 }
 
 Napi::Value wrap(Napi::Env env, std::shared_ptr<Block> block, bool cuda) {
-  auto* handle = new Handle{block, {}, 0};
-  account(env, *handle, static_cast<int64_t>(block->bytes));
+  const size_t bytes = block->bytes;
+  const MemoryKind kind = block->kind;
+  auto handle = std::make_unique<Handle>(Handle{std::move(block), {}, 0});
   Napi::Object result = Napi::Object::New(env);
-  result["handle"] = Napi::External<Handle>::New(env, handle, [](Napi::BasicEnv env, Handle* handle) {
+  const auto finalize = [](Napi::BasicEnv env, Handle* handle) {
     account(env, *handle, -handle->accounted);
     delete handle;
-  });
-  result["kind"] = Napi::String::New(env, memory_kind_name(block->kind));
+  };
+  const auto external = Napi::External<Handle>::New(env, handle.get(), finalize);
+  account(env, *handle.release(), static_cast<int64_t>(bytes));  // the External owns it now
+  result["handle"] = external;
+  result["kind"] = Napi::String::New(env, memory_kind_name(kind));
   result["cuda"] = Napi::Boolean::New(env, cuda);
   return result;
 }

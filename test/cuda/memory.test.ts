@@ -1,8 +1,7 @@
 // Managed and pinned memory against the stand-in driver: kinds, hints, every failure an allocation can meet.
-import { existsSync, readFileSync } from 'node:fs'
-import path from 'node:path'
 import t from 'tap'
 import { runScript, scriptResult } from '../fixtures/child.js'
+import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated, withoutManaged } from '../fixtures/machines.js'
 import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
 
@@ -12,26 +11,12 @@ if (noCompiler) {
 }
 const standIn = new StandIn(['cuda'])
 t.teardown(() => standIn.dispose())
-let logs = 0
-
-/** Environment of a machine whose driver calls are logged, and its log. */
-function machine(profile: object): { env: Record<string, string>; lines: (what: string) => string[] } {
-  const log = path.join(standIn.folder, `log-${++logs}.txt`)
-  const lines = (what: string): string[] =>
-    existsSync(log)
-      ? readFileSync(log, 'utf8')
-          .split('\n')
-          .filter(line => line.startsWith(what))
-      : []
-  return { env: standIn.env({ ...profile, log }), lines }
-}
-
 const head = `
   import { UnifiedBuffer } from 'dgx-spark'
   import { requireAddon } from '#lib/native.js'
   const addon = requireAddon()
   const attempt = async call => { try { return await call() } catch (error) { return [error.code, error.message] } }
-  const print = value => console.log(JSON.stringify(value))
+  const print = value => console.log(JSON.stringify(value ?? null))
 `
 
 t.test('auto chooses what the device has', async t => {
@@ -48,7 +33,7 @@ t.test('auto chooses what the device has', async t => {
     [discrete, 'managed'],
     [withoutManaged, 'pinned'],
   ] as const) {
-    const { env, lines } = machine(profile)
+    const { env, lines } = machine(standIn, profile)
     const bytes = { managed: 0, pinned: 0, device: 0, host: 0, [kind]: 5034 }
     t.match(await scriptResult(script, env), {
       kind,
@@ -70,17 +55,17 @@ t.test('explicit kinds are given or refused', async t => {
       kinds[kind] = await attempt(async () => (await UnifiedBuffer.allocate(9, { kind })).kind)
     kinds.other = await attempt(() => UnifiedBuffer.allocate(9, { device: 3 }))
     print(kinds)`
-  t.match(await scriptResult(script, machine(discrete).env), {
+  t.match(await scriptResult(script, machine(standIn, discrete).env), {
     managed: 'managed',
     pinned: 'pinned',
     host: 'host',
     other: ['ERR_NO_CUDA', /no CUDA device 3; the driver reports 1/],
   })
-  t.match(await scriptResult(script, machine(withoutManaged).env), {
+  t.match(await scriptResult(script, machine(standIn, withoutManaged).env), {
     managed: ['ERR_UNSUPPORTED', /no managed memory; use kind 'pinned'/],
     pinned: 'pinned',
   })
-  t.match(await scriptResult(script, { ...machine(discrete).env, DGX_SPARK_ENABLED: '0' }), {
+  t.match(await scriptResult(script, { ...machine(standIn, discrete).env, DGX_SPARK_ENABLED: '0' }), {
     managed: ['ERR_DISABLED', /DGX_SPARK_ENABLED=0/],
     pinned: ['ERR_DISABLED', /use kind 'host'/],
     host: 'host',
@@ -95,7 +80,7 @@ t.test('unified memory off', async t => {
     const managed = await UnifiedBuffer.allocate(9, { kind: 'managed' })
     await new Promise(resolve => setImmediate(resolve))
     print([auto.kind, auto.zeroCopy, auto.view(Uint8Array).length, managed.kind, managed.zeroCopy, warnings])`
-  const { env } = machine(integrated)
+  const { env } = machine(standIn, integrated)
   t.strictSame(await scriptResult(script, { ...env, DGX_SPARK_UNIFIED_MEMORY: '0' }), [
     'host',
     false,
@@ -111,7 +96,7 @@ t.test('hints reach the driver for managed memory only', async t => {
     const managed = await UnifiedBuffer.allocate(9), pinned = await UnifiedBuffer.allocate(9, { kind: 'pinned' })
     print([managed.prefetch('gpu'), managed.prefetch('cpu'), managed.advise('accessedBy'),
       managed.advise('preferredLocation', 'cpu'), pinned.prefetch('gpu'), pinned.advise('readMostly')])`
-  const { env, lines } = machine(integrated)
+  const { env, lines } = machine(standIn, integrated)
   t.strictSame(await scriptResult(script, env), [true, true, true, true, false, false])
   t.strictSame(lines('prefetch'), ['prefetch 0 gpu', 'prefetch 0 cpu'])
   t.strictSame(lines('advise'), ['advise 5 gpu', 'advise 3 cpu'])
@@ -135,7 +120,11 @@ t.test('every failure of an allocation is an error and leaves nothing behind', a
     'cuStreamSynchronize',
   ]) {
     for (const code of [1, 2, 999]) {
-      const { env, lines } = machine({ ...integrated, [`fail.${symbol}`]: code, [`fail.${symbol}.times`]: 1 })
+      const { env, lines } = machine(standIn, {
+        ...integrated,
+        [`fail.${symbol}`]: code,
+        [`fail.${symbol}.times`]: 1,
+      })
       const first = code === 2 ? 'ERR_OUT_OF_MEMORY' : 'ERR_CUDA'
       const result = await scriptResult(script, env)
       t.match(result, { outcomes: [[first, /CUDA_ERROR_/], 'ok', 'ok'], blocks: 0 }, `${symbol}=${code}`)
@@ -145,7 +134,7 @@ t.test('every failure of an allocation is an error and leaves nothing behind', a
 })
 
 t.test('out of memory says what to do', async t => {
-  const { env } = machine({ ...integrated, fail: { cuMemAllocManaged: 2 } })
+  const { env } = machine(standIn, { ...integrated, fail: { cuMemAllocManaged: 2 } })
   const script = `${head} print(await attempt(() => UnifiedBuffer.allocate(12345)))`
   t.match(await scriptResult(script, env), [
     'ERR_OUT_OF_MEMORY',
@@ -165,7 +154,7 @@ t.test('a ruined context poisons the device until its buffers are gone', async t
     survivor.dispose()
     const fresh = await UnifiedBuffer.allocate(16)
     print({ first, second, run, hint, kind: fresh.kind, zero: fresh.view(Uint8Array)[3] })`
-  const { env } = machine({
+  const { env } = machine(standIn, {
     ...integrated,
     'fail.cuMemAllocManaged': 700,
     'fail.cuMemAllocManaged.after': 1,
@@ -190,7 +179,7 @@ t.test('1,000 rounds of create and dispose end where they began', async t => {
       buffer.dispose()
     }
     print(UnifiedBuffer.stats())`
-  const { env, lines } = machine(discrete)
+  const { env, lines } = machine(standIn, discrete)
   t.match(await scriptResult(script, env), {
     blocks: 0,
     bytes: { managed: 0, pinned: 0, device: 0, host: 0 },
@@ -200,7 +189,7 @@ t.test('1,000 rounds of create and dispose end where they began', async t => {
 })
 
 t.test('the process ends by itself with buffers alive', async t => {
-  const { env } = machine(integrated)
+  const { env } = machine(standIn, integrated)
   const outcome = await runScript(`${head} globalThis.kept = await UnifiedBuffer.allocate(1 << 20)`, env)
   t.match(outcome, { code: 0, signal: null, stderr: '' })
 })

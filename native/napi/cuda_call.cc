@@ -97,10 +97,13 @@ Napi::Value CudaCall::start(const std::function<void()>& work,
     });
   });
   try {
-    device_.stream().then([door = state.door, in_flight = in_flight_, ticket](std::exception_ptr failure) {
-      in_flight->passed = true;
-      door->knock([ticket, failure](Napi::Env env) { EnvState::of(env).arrived(ticket, failure); });
-    });
+    // The stream lets go first: once the promise has settled, the memory is free for the next call.
+    device_.stream().then(
+        [door = state.door, in_flight = in_flight_, ticket](std::exception_ptr failure) mutable {
+          in_flight->passed = true;
+          in_flight.reset();
+          door->knock([ticket, failure](Napi::Env env) { EnvState::of(env).arrived(ticket, failure); });
+        });
   } catch (...) {
     state.arrived(ticket, std::current_exception());
   }

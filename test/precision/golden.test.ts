@@ -3,7 +3,7 @@ import type { DType, DTypeArray } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { dtypeArray } from '#lib/core/dtype.js'
 import { e2m1, floatFormats } from '#lib/precision/float-formats.js'
-import { goldenJson, goldenTensors, noGolden } from '../fixtures/golden.js'
+import { goldenJson, goldenTensors, noGolden } from '../fixtures/golden-bytes.js'
 import { cast, engines, fp8, type Matrix, nvfp4, runJs, sameBits } from '../fixtures/precision-engines.js'
 
 type Lookup = ReturnType<typeof goldenTensors>

@@ -34,3 +34,13 @@ export {
   type TypedArrayConstructor,
   UnifiedBuffer,
 } from './memory/unified-buffer.js'
+
+// precision
+export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'
+export { dequantizeFP8, type FP8Matrix, quantizeFP8 } from './precision/fp8.js'
+export {
+  dequantizeNVFP4,
+  type NVFP4Matrix,
+  type QuantizeNVFP4Options,
+  quantizeNVFP4,
+} from './precision/nvfp4.js'

@@ -11,7 +11,7 @@ namespace {
 struct Job {
   std::function<void()> work;
   std::vector<Napi::ObjectReference> references;
-  std::function<Napi::Value(Napi::Env)> result;
+  JobResult result;
   napi_deferred deferred = nullptr;
   napi_async_work handle = nullptr;
   std::exception_ptr failure;
@@ -37,8 +37,7 @@ void complete(napi_env env, napi_status, void* data) {
 
 }  // namespace
 
-void settle(napi_env env, napi_deferred deferred, std::exception_ptr failure,
-            const std::function<Napi::Value(Napi::Env)>& result) {
+void settle(napi_env env, napi_deferred deferred, std::exception_ptr failure, const JobResult& result) {
   try {
     napi_value value = nullptr;
     if (!failure) {
@@ -61,8 +60,7 @@ void settle(napi_env env, napi_deferred deferred, std::exception_ptr failure,
 }
 
 Napi::Value start_job(Napi::Env env, std::function<void()> work,
-                      std::vector<Napi::ObjectReference> references,
-                      std::function<Napi::Value(Napi::Env)> result) {
+                      std::vector<Napi::ObjectReference> references, JobResult result) {
   auto job = std::make_unique<Job>();
   job->work = std::move(work);
   job->references = std::move(references);

@@ -329,7 +329,6 @@ Sample sample(const std::string& uuid) {
   Sample sample;
   if (const auto rates = questions.value<Utilization>("utilization", nvml.nvmlDeviceGetUtilizationRates)) {
     sample.utilization = rates->gpu;
-    sample.memory_utilization = rates->memory;
   }
   sample.memory = read_memory(nvml, questions);
   sample.temperature = read_temperature(nvml, questions);

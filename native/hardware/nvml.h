@@ -55,7 +55,7 @@ struct ThrottleCounters {
 };
 
 struct Sample {
-  std::optional<unsigned> utilization, memory_utilization;  // percent of the driver's last sampling period
+  std::optional<unsigned> utilization;  // percent of the driver's last sampling period
   std::optional<Memory> memory;
   std::optional<int> temperature;                                     // °C
   std::optional<unsigned> power, power_limit;                         // mW

@@ -138,7 +138,6 @@ Napi::Value wrap_sample(Napi::Env env, const nvml::Sample& sample) {
 
   Record record(env);
   record.set("utilization", sample.utilization);
-  record.set("memoryUtilization", sample.memory_utilization);
   record.set("memory", sample.memory);
   record.set("temperature", sample.temperature);
   record.set("power", sample.power);

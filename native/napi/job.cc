@@ -40,7 +40,7 @@ void complete(napi_env env, napi_status, void* data) {
       const Napi::Value value = job->result ? job->result(env) : Napi::Env(env).Undefined();
       napi_resolve_deferred(env, job->deferred, value);
     }
-  } catch (const Napi::Error&) {
+  } catch (...) {
   }
   napi_close_handle_scope(env, scope);
 }

@@ -104,11 +104,11 @@ function memoryOf({ nvml, cuda }: Sources, integrated: boolean | null, root: str
 function problemOf({ nvml, cuda, pci }: Sources, reports: DriverReports): string | null {
   if (nvml?.problem) return nvml.problem
   if (cuda) return cuda.computeCapability ? null : 'the CUDA driver does not tell its compute capability'
+  if (pci?.driver && pci.driver !== 'nvidia') return `the kernel driver ${pci.driver} holds it, not NVIDIA's`
   if (reports.cuda.reason) return `CUDA cannot be used: ${reports.cuda.reason}`
   if (process.env.CUDA_VISIBLE_DEVICES !== undefined) {
     return `hidden from CUDA by CUDA_VISIBLE_DEVICES=${process.env.CUDA_VISIBLE_DEVICES}`
   }
-  if (pci?.driver && pci.driver !== 'nvidia') return `the kernel driver ${pci.driver} holds it, not NVIDIA's`
   return 'the CUDA driver does not list it'
 }
 

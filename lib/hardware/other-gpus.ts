@@ -3,7 +3,7 @@
 import { architectureOf, type GpuMemory, type PciDevice, precisionSupportOf, supportClassOf } from './gpu.js'
 import type { GpuFacts } from './nvidia.js'
 import { type GpuVendor, type PciGpu, pciName, readPciIds, scanPci } from './pci.js'
-import { linkName, listFolder, normalizeName, readText } from './system-files.js'
+import { linkName, listFolder, normalizeName, readBytes, readText } from './system-files.js'
 
 const makers: Readonly<Record<GpuVendor, string>> = {
   nvidia: 'NVIDIA',
@@ -38,16 +38,11 @@ function listed(
 
 // --- Linux ------------------------------------------------------------------------------------------------------
 
-function bytesIn(root: string, file: string): number | null {
-  const text = readText(root, file) ?? ''
-  return /^\d{1,15}$/.test(text) ? Number(text) : null
-}
-
 function fromPci(root: string, gpu: PciGpu, pciIds: string): GpuFacts {
   const folder = `sys/bus/pci/devices/${gpu.address}`
   // Written by amdgpu alone.
-  const total = bytesIn(root, `${folder}/mem_info_vram_total`)
-  const used = bytesIn(root, `${folder}/mem_info_vram_used`)
+  const total = readBytes(root, `${folder}/mem_info_vram_total`)
+  const used = readBytes(root, `${folder}/mem_info_vram_used`)
   const name =
     normalizeName(readText(root, `${folder}/product_name`)) ?? pciName(pciIds, gpu.vendorId, gpu.deviceId)
   return listed({

@@ -312,6 +312,39 @@ t.test('without drivers and without a GPU', async t => {
   t.equal(hardware.platform.vendor, 'Example')
 })
 
+t.test('on macOS and Windows detection answers too', async t => {
+  for (const platform of ['darwin', 'win32']) {
+    // The tools that systeminformation calls there are missing here, as on a machine that forbids them.
+    const code = `Object.defineProperty(process, 'platform', { value: '${platform}' })
+      const { HardwareInfo } = await import('dgx-spark')
+      const answer = await HardwareInfo.detect()`
+    const hardware = runChild(code, {})
+    t.match(hardware, {
+      isDgxSpark: false,
+      platform: { os: platform },
+      bestGpu: null,
+      recommendedPrecision: 'fp32',
+    })
+    t.ok(hardware.memory.total > 0)
+    t.notMatch(JSON.stringify(hardware), /serial/i)
+  }
+})
+
+t.test(
+  'DGX_SPARK_LOG=debug tells what was looked for',
+  { skip: loaded.addon ? false : loaded.reason },
+  async t => {
+    const code = `let text = ''
+    process.stderr.write = chunk => { text += chunk; return true }
+    const { HardwareInfo } = await import('dgx-spark')
+    await HardwareInfo.detect()
+    const answer = text`
+    const text = runChild(code, { DGX_SPARK_LOG: 'debug', DGX_SPARK_SYSFS_ROOT: pc.path })
+    t.match(text, /NVML: .*; CUDA: /)
+    t.match(text, /backend \w+: /)
+  },
+)
+
 t.test('an unknown option is refused', async t => {
   const code = `import { HardwareInfo } from 'dgx-spark'
     const answer = await HardwareInfo.detect({ refesh: true }).catch(error => [error.code, error.message])`

@@ -36,7 +36,7 @@ function listed(
   }
 }
 
-// --- Linux ------------------------------------------------------------------------------------------------------
+// --- Linux ---
 
 function fromPci(root: string, gpu: PciGpu, pciIds: string): GpuFacts {
   const folder = `sys/bus/pci/devices/${gpu.address}`
@@ -100,7 +100,7 @@ export function otherLinuxGpus(root: string): GpuFacts[] {
   return [...pciGpus.map(gpu => fromPci(root, gpu, pciIds)), ...platformGpus(root)]
 }
 
-// --- macOS and Windows ------------------------------------------------------------------------------------------
+// --- macOS and Windows ---
 
 /** What is used of a graphics controller of the systeminformation package. */
 export interface Controller {

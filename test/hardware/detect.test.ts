@@ -1,4 +1,6 @@
 // HardwareInfo.detect() over stand-in driver libraries: the addon's real NVML and CUDA code on machines from profiles.
+import { writeFileSync } from 'node:fs'
+import path from 'node:path'
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
 import { type Answer, FakeRoot, gb10Pci, type Profile, profile, runChild } from '../fixtures/machine.js'
@@ -215,6 +217,9 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
       nvmlOnly.dispose()
       cudaOnly.dispose()
     })
+    // Hides the library of a machine that has one.
+    writeFileSync(path.join(nvmlOnly.folder, 'libcuda.so.1'), 'not a library')
+    writeFileSync(path.join(cudaOnly.folder, 'libnvidia-ml.so.1'), 'not a library')
     t.match(detect(profile('rtx'), pc, {}, nvmlOnly).gpus, [
       { name: /4070/, computeCapability: '8.9', problem: /libcuda\.so\.1/ },
     ])

@@ -11,14 +11,25 @@ import { gpuFromController, otherLinuxGpus } from './other-gpus.js'
 import { detectSpark, type Platform, readPlatform } from './spark.js'
 import { normalizeName, systemRoot } from './system-files.js'
 
+const linuxOnly = 'the CUDA backend runs on Linux only'
+
 /** Options of {@link HardwareInfo.detect}. */
 export interface DetectOptions {
   /** Look again instead of giving the answer of the last detection. */
   readonly refresh?: boolean
 }
 
+/** Why a driver library cannot be used, in words; null where it can. */
+export interface DriverProblems {
+  /** libnvidia-ml.so.1, which describes and measures GPUs. */
+  readonly nvml: string | null
+  /** libcuda.so.1, which computes on them. */
+  readonly cuda: string | null
+}
+
 /** What was found before anything is concluded from it. */
 interface Machine {
+  readonly drivers: DriverProblems
   readonly facts: readonly GpuFacts[]
   readonly isDgxSpark: boolean
   readonly platform: Platform
@@ -42,6 +53,8 @@ export class HardwareInfo {
   readonly gpus: readonly GpuInfo[]
   /** The GPU `auto` would prefer: a Spark's, then by compute capability, then by memory; null: none can be used. */
   readonly bestGpu: GpuInfo | null
+  /** Why NVIDIA's driver libraries cannot be used. */
+  readonly drivers: DriverProblems
   /** Memory of the machine. */
   readonly memory: MachineMemory
   /** The engine that calls without a `backend` option run on, and why. */
@@ -54,6 +67,7 @@ export class HardwareInfo {
     this.platform = facts.platform
     this.gpus = facts.gpus
     this.bestGpu = bestOf(facts.gpus)
+    this.drivers = facts.drivers
     this.memory = facts.memory
     this.backend = facts.backend
     this.recommendedPrecision = facts.recommendedPrecision
@@ -81,7 +95,14 @@ export class HardwareInfo {
     const names = [...reports.nvml.devices, ...reports.cuda.devices].flatMap(({ name }) => name ?? [])
     const isDgxSpark = detectSpark(root, names)
     const platform = readPlatform(root, isDgxSpark)
-    return HardwareInfo.#conclude(config, { facts, isDgxSpark, platform, memory: machineMemory(root) })
+    const drivers = { nvml: reports.nvml.reason, cuda: reports.cuda.reason }
+    return HardwareInfo.#conclude(config, {
+      facts,
+      drivers,
+      isDgxSpark,
+      platform,
+      memory: machineMemory(root),
+    })
   }
 
   static async #elsewhere(config: Config): Promise<HardwareInfo> {
@@ -101,12 +122,9 @@ export class HardwareInfo {
       dgxOsVersion: null,
     }
     const facts = controllers.map(gpuFromController)
-    return HardwareInfo.#conclude(config, {
-      facts,
-      isDgxSpark: false,
-      platform,
-      memory: machineMemory(systemRoot()),
-    })
+    const drivers = { nvml: linuxOnly, cuda: linuxOnly }
+    const memory = machineMemory(systemRoot())
+    return HardwareInfo.#conclude(config, { facts, drivers, isDgxSpark: false, platform, memory })
   }
 
   static #conclude(config: Config, machine: Machine): HardwareInfo {

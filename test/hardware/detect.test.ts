@@ -66,6 +66,7 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
       },
     ])
     t.equal(hardware.bestGpu.name, 'NVIDIA GB10')
+    t.same(hardware.drivers, { nvml: null, cuda: null })
     t.same(hardware.memory, { total: 127535932 * 1024, available: 101234567 * 1024, source: 'meminfo' })
     t.equal(hardware.backend.name, kernels ? 'cuda' : 'cpu')
     t.match(hardware.backend.reason, /GB10/)
@@ -158,6 +159,7 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
   t.test('a driver without a device', async t => {
     const hardware = detect(profile('no-device'))
     t.same(hardware.gpus, [])
+    t.match(hardware.drivers, { nvml: null, cuda: /CUDA_ERROR_NO_DEVICE/ })
     t.match(hardware.backend, { name: 'cpu', reason: /no NVIDIA GPU/ })
   })
 
@@ -186,6 +188,7 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
   t.test('NVML cannot start: CUDA alone describes the GPU', async t => {
     for (const init of [9, 18]) {
       const hardware = detect({ ...profile('h200'), nvml: { init } })
+      t.match(hardware.drivers, { nvml: /nvmlInit failed: Driver/, cuda: null })
       t.match(hardware.gpus, [
         {
           name: 'NVIDIA H200',

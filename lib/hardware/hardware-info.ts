@@ -7,11 +7,9 @@ import { type BackendChoice, bestOf, chooseBackend } from './backend-choice.js'
 import { type GpuInfo, recommendedPrecisionOf } from './gpu.js'
 import { type MachineMemory, machineMemory } from './memory.js'
 import { type DriverReports, type GpuFacts, nvidiaGpus } from './nvidia.js'
-import { gpuFromController, otherLinuxGpus } from './other-gpus.js'
+import { gpuFromController, linuxOnly, otherLinuxGpus } from './other-gpus.js'
 import { detectSpark, type Platform, readPlatform } from './spark.js'
 import { normalizeName, systemRoot } from './system-files.js'
-
-const linuxOnly = 'the CUDA backend runs on Linux only'
 
 /** Options of {@link HardwareInfo.detect}. */
 export interface DetectOptions {
@@ -96,13 +94,8 @@ export class HardwareInfo {
     const isDgxSpark = detectSpark(root, names)
     const platform = readPlatform(root, isDgxSpark)
     const drivers = { nvml: reports.nvml.reason, cuda: reports.cuda.reason }
-    return HardwareInfo.#conclude(config, {
-      facts,
-      drivers,
-      isDgxSpark,
-      platform,
-      memory: machineMemory(root),
-    })
+    const memory = machineMemory(root)
+    return HardwareInfo.#conclude(config, { facts, drivers, isDgxSpark, platform, memory })
   }
 
   static async #elsewhere(config: Config): Promise<HardwareInfo> {

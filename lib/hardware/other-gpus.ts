@@ -102,6 +102,9 @@ export function otherLinuxGpus(root: string): GpuFacts[] {
 
 // --- macOS and Windows ---
 
+/** Why NVIDIA GPUs compute nothing on macOS and Windows. */
+export const linuxOnly = 'the CUDA backend runs on Linux only'
+
 /** What is used of a graphics controller of the systeminformation package. */
 export interface Controller {
   readonly vendor?: string
@@ -143,6 +146,6 @@ export function gpuFromController(controller: Controller): GpuFacts {
       integrated: vendor === 'apple' ? true : (controller.vramDynamic ?? null),
       memory: total === null ? unknownMemory : { total, free: null, source: 'systeminformation' },
     }),
-    problem: vendor === 'nvidia' ? 'the CUDA backend runs on Linux only' : null,
+    problem: vendor === 'nvidia' ? linuxOnly : null,
   }
 }

@@ -3,6 +3,7 @@
 
 #include "napi/env.h"
 #include "napi/error.h"
+#include "napi/hardware.h"
 #include "napi/kernels.h"
 #include "napi/memory.h"
 
@@ -23,6 +24,12 @@ void add(Napi::Object& exports, const char* name) {
 Napi::Object init(Napi::Env env, Napi::Object exports) {
   env.SetInstanceData(new EnvState(env));
   add<initialize>(exports, "initialize");
+
+  // hardware
+  add<query_nvml>(exports, "queryNvml");
+  add<query_cuda>(exports, "queryCuda");
+  add<sample_gpu>(exports, "sampleGpu");
+  add<kernel_families>(exports, "kernelFamilies");
 
   // memory
   add<memory_allocate>(exports, "allocate");

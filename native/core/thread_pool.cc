@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "core/condition.h"
 
 namespace spark {
 namespace {
@@ -70,7 +71,7 @@ class Pool {
 
   std::mutex turn_;   // one parallel_for at a time
   std::mutex mutex_;  // guards everything below
-  std::condition_variable wake_, done_;
+  Condition wake_, done_;
   std::atomic<int> threads_{static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
   int started_ = 0, busy_ = 0;
   int64_t helpers_wanted_ = 0;

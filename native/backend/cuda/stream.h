@@ -1,7 +1,6 @@
 // stream.h: the queue of a device, and the thread that tells when it has got somewhere.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/driver.h"
+#include "core/condition.h"
 
 namespace spark::cuda {
 
@@ -44,7 +44,7 @@ class Stream {
   CUstream handle_ = nullptr;
 
   std::mutex mutex_;  // guards everything below
-  std::condition_variable wake_;
+  Condition wake_;
   std::deque<Waiting> waiting_;
   std::vector<CUevent> free_events_;
   bool started_ = false;

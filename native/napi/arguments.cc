@@ -37,10 +37,10 @@ int64_t elements(int64_t rows, int64_t cols) {
 
 int64_t Arguments::size(const char* name) const { return to_size(name, object_.Get(name)); }
 
-float Arguments::number(const char* name) const {
+double Arguments::number(const char* name) const {
   const Napi::Value value = object_.Get(name);
   if (!value.IsNumber()) throw Error("ERR_ARGUMENT", message(name, " must be a number"));
-  return value.As<Napi::Number>().FloatValue();
+  return value.As<Napi::Number>().DoubleValue();
 }
 
 bool Arguments::flag(const char* name) const { return object_.Get(name).ToBoolean().Value(); }

@@ -4,5 +4,22 @@
  * @packageDocumentation
  */
 
+// tensors
+export type { DType, DTypeArray, TypedArrayOf } from './core/dtype.js'
 // errors
 export { type ErrorCode, SparkError } from './core/errors.js'
+// files
+export {
+  parseSafetensors,
+  readSafetensors,
+  type SafetensorsData,
+  type SafetensorsDType,
+  type SafetensorsFile,
+  type SafetensorsInput,
+  type SafetensorsTensor,
+  serializeSafetensors,
+  tensorFromRecord,
+  type WriteSafetensorsOptions,
+  writeSafetensors,
+} from './io/safetensors.js'
+export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'

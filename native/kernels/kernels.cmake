@@ -2,9 +2,9 @@
 # kernel_images.cc. Device code knows nothing of the host, so one set of fatbins serves every host architecture.
 #
 # DGX_SPARK_CUDA_ARCHS  environment or cache: "90" or "80;90" shortens a development build
-# DGX_SPARK_FATBINS     cache: folder of fatbins built before, used instead of running nvcc
+# DGX_SPARK_FATBINS     environment or cache: folder of fatbins built before, used instead of running nvcc
 
-set(DGX_SPARK_FATBINS "" CACHE PATH "Use the fatbins of this folder instead of building them")
+set(DGX_SPARK_FATBINS "$ENV{DGX_SPARK_FATBINS}" CACHE PATH "Use the fatbins of this folder instead of building them")
 set(portable_archs 80 86 89 90 90a 100f 120 121)
 set(DGX_SPARK_CUDA_ARCHS "$ENV{DGX_SPARK_CUDA_ARCHS}" CACHE STRING "CUDA targets to build; empty means all")
 

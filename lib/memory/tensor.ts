@@ -1,0 +1,171 @@
+// tensor.ts: a dense host array with a shape and an element type.
+import { inspect } from 'node:util'
+import { argumentError, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import { type DType, type DTypeArray, dtypeArray, dtypes, type TypedArrayOf } from '../core/dtype.js'
+import { SparkError } from '../core/errors.js'
+
+/** Numbers in nested arrays of any depth; all arrays of one depth have the same length. */
+export type NestedNumbers = number | readonly NestedNumbers[]
+
+/** Options of {@link Tensor.from}. */
+export interface TensorOptions<D extends DType = DType> {
+  /** Dimensions; by default the nesting of the arrays, or one dimension for a typed array. */
+  shape?: readonly number[]
+  /** Element type; by default f32. */
+  dtype?: D
+}
+
+/** Dimensions a tensor may have at most. */
+const maxDimensions = 32
+
+/**
+ * A dense row-major array in host memory. Shape and dtype never change; the elements do when somebody writes into
+ * {@link Tensor.data}.
+ *
+ * @example
+ * const x = Tensor.from([[1, 2, 3], [4, 5, 6]])
+ * x.shape // [2, 3]
+ * x.data  // Float32Array(6)
+ */
+export class Tensor<D extends DType = DType> {
+  /** Sizes of the dimensions, outermost first; [] for a single number. */
+  readonly shape: readonly number[]
+  /** Element type. */
+  readonly dtype: D
+  /** The elements, row-major, without a copy. f16, bf16 and f8 are bit patterns. */
+  readonly data: TypedArrayOf<D>
+
+  private constructor(data: TypedArrayOf<D>, shape: readonly number[], dtype: D) {
+    this.data = data
+    this.shape = Object.freeze([...shape])
+    this.dtype = dtype
+  }
+
+  /**
+   * A tensor of the given numbers. A Float32Array for f32, a Uint16Array for f16 and bf16 and a Uint8Array for f8
+   * are taken as they are, without a copy (the latter three as bit patterns).
+   *
+   * @param values - a typed array, nested arrays of numbers, or one number
+   * @param options - shape and dtype
+   * @throws SparkError ERR_SHAPE for ragged arrays or a shape that does not fit, ERR_DTYPE for an array that cannot
+   * hold the dtype, ERR_ARGUMENT for anything else that is not a number
+   */
+  static from<D extends DType = 'f32'>(
+    values: DTypeArray | NestedNumbers,
+    options: TensorOptions<D> = {},
+  ): Tensor<D> {
+    expectKnownOptions('options', options, ['shape', 'dtype'])
+    const dtype = options.dtype ?? ('f32' as D)
+    expectOneOf('options.dtype', dtype, dtypes)
+    const { data, shape } = ArrayBuffer.isView(values)
+      ? { data: expectArrayFor(values, dtype), shape: [values.length] }
+      : flatten(values, dtype)
+    const wanted = options.shape ?? shape
+    expectElements(wanted, data.length)
+    return new Tensor<D>(data, wanted, dtype)
+  }
+
+  /**
+   * A tensor of zeros.
+   * @throws SparkError ERR_SHAPE for a shape that is not a list of non-negative integers
+   */
+  static zeros<D extends DType = 'f32'>(shape: readonly number[], dtype: D = 'f32' as D): Tensor<D> {
+    expectOneOf('dtype', dtype, dtypes)
+    const count = elementCount(shape)
+    try {
+      return new Tensor<D>(dtypeArray(dtype, count), shape, dtype)
+    } catch (error) {
+      throw new SparkError('ERR_OUT_OF_MEMORY', `a tensor of [${shape.join(', ')}] ${dtype} does not fit`, {
+        cause: error,
+      })
+    }
+  }
+
+  /** Number of elements. */
+  get size(): number {
+    return this.data.length
+  }
+
+  /**
+   * The same elements, not copied, under another shape.
+   * @throws SparkError ERR_SHAPE when the number of elements differs
+   */
+  reshape(shape: readonly number[]): Tensor<D> {
+    expectElements(shape, this.size)
+    return new Tensor<D>(this.data, shape, this.dtype)
+  }
+}
+
+/**
+ * Number of elements of a shape.
+ * @throws SparkError ERR_SHAPE unless every dimension is a non-negative integer and the product is exact
+ * @internal
+ */
+export function elementCount(shape: readonly number[]): number {
+  const valid =
+    Array.isArray(shape) &&
+    shape.length <= maxDimensions &&
+    shape.every(size => Number.isSafeInteger(size) && size >= 0)
+  const count = valid ? shape.reduce((product, size) => product * size, 1) : Number.NaN
+  if (!Number.isSafeInteger(count)) {
+    throw argumentError(
+      'shape',
+      `a list of at most ${maxDimensions} non-negative integers`,
+      inspect(shape),
+      'ERR_SHAPE',
+    )
+  }
+  return count
+}
+
+function expectElements(shape: readonly number[], count: number): void {
+  const wanted = elementCount(shape)
+  if (wanted !== count) {
+    throw new SparkError(
+      'ERR_SHAPE',
+      `shape [${shape.join(', ')}] has ${wanted} elements, but ${count} were given`,
+    )
+  }
+}
+
+function expectArrayFor<D extends DType>(values: ArrayBufferView, dtype: D): TypedArrayOf<D> {
+  const kind = dtypeArray(dtype, 0).constructor as new () => TypedArrayOf<D>
+  if (values instanceof kind) return values
+  throw argumentError('values', `a ${kind.name} for dtype ${dtype}`, values, 'ERR_DTYPE')
+}
+
+/** Nested arrays as one flat array and the shape of their nesting. */
+function flatten<D extends DType>(
+  values: NestedNumbers,
+  dtype: D,
+): { data: TypedArrayOf<D>; shape: number[] } {
+  const shape: number[] = []
+  for (let level = values; Array.isArray(level); level = level[0]) {
+    shape.push(level.length)
+    if (shape.length > maxDimensions) {
+      throw new SparkError('ERR_SHAPE', `values are nested deeper than ${maxDimensions} arrays`)
+    }
+  }
+  const data = new Float32Array(elementCount(shape))
+  let next = 0
+  const visit = (level: NestedNumbers, depth: number): void => {
+    if (depth === shape.length) {
+      if (Array.isArray(level))
+        throw new SparkError('ERR_SHAPE', 'values are ragged: some are arrays, some not')
+      if (typeof level !== 'number') throw argumentError(`values[${next}]`, 'a number', level)
+      data[next++] = level
+      return
+    }
+    if (!Array.isArray(level) || level.length !== shape[depth]) {
+      const found = Array.isArray(level) ? `${level.length} elements` : inspect(level)
+      throw new SparkError(
+        'ERR_SHAPE',
+        `values are ragged: dimension ${depth} has ${shape[depth]} elements first, then ${found}`,
+      )
+    }
+    for (const inner of level) visit(inner, depth + 1)
+  }
+  visit(values, 0)
+  if (dtype !== 'f32') throw argumentError('options.dtype', 'f32', dtype)
+  return { data: data as TypedArrayOf<D>, shape }
+}

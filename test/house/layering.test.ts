@@ -1,0 +1,101 @@
+// The floors of the house: a file imports only from its own floor or below (CONTRIBUTING.md).
+import { readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import t from 'tap'
+
+const root = path.resolve(import.meta.dirname, '../..')
+const floors = [
+  'core',
+  'native.ts',
+  'hardware',
+  'memory',
+  'precision',
+  'graph',
+  'io',
+  'runtime',
+  'dora',
+  'training',
+  'data',
+  'simulation',
+  'bench',
+  'cluster',
+  'cli',
+]
+
+function files(folder: string, extensions: RegExp): { name: string; text: string }[] {
+  return readdirSync(path.join(root, folder), { recursive: true, encoding: 'utf8' })
+    .filter(name => extensions.test(name))
+    .map(name => ({
+      name: path.join(folder, name),
+      text: readFileSync(path.join(root, folder, name), 'utf8'),
+    }))
+}
+
+const lib = files('lib', /\.ts$/)
+const native = files('native', /\.(cc|h|cu|cuh|in)$/)
+
+/** lib-relative paths of what a TypeScript file imports, types included. */
+const imports = ({ name, text }: { name: string; text: string }): string[] =>
+  [...text.matchAll(/(?:from|import\()\s*'(\.[^']+)\.js'/g)].map(match =>
+    path.relative('lib', path.join(path.dirname(name), `${match[1]}.ts`)),
+  )
+
+const floor = (file: string): number => floors.indexOf(file.split(path.sep)[0] ?? '')
+
+t.test('every folder of lib has a floor', async t => {
+  for (const { name } of lib) {
+    const file = path.relative('lib', name)
+    if (file !== 'index.ts') t.not(floor(file), -1, `${name} stands on no floor`)
+  }
+})
+
+t.test('no import climbs a floor', async t => {
+  for (const source of lib) {
+    const file = path.relative('lib', source.name)
+    if (file === 'index.ts') continue
+    for (const target of imports(source)) {
+      t.notOk(target === 'index.ts', `${source.name} imports the public face`)
+      t.ok(floor(target) <= floor(file), `${source.name} imports ${target}`)
+    }
+  }
+})
+
+t.test('no import cycles', async t => {
+  const graph = new Map(lib.map(source => [path.relative('lib', source.name), imports(source)]))
+  const done = new Set<string>()
+  const visit = (file: string, trail: string[]): void => {
+    if (trail.includes(file)) {
+      t.fail(`cycle: ${[...trail, file].join(' > ')}`)
+      return
+    }
+    if (done.has(file)) return
+    for (const next of graph.get(file) ?? []) visit(next, [...trail, file])
+    done.add(file)
+  }
+  for (const file of graph.keys()) visit(file, [])
+  t.equal(done.size, graph.size)
+})
+
+t.test('a .node file is loaded in lib/native.ts only', async t => {
+  for (const { name, text } of lib) {
+    if (name !== path.join('lib', 'native.ts')) t.notMatch(text, /node-gyp-build|bindings\('|\.node'/, name)
+  }
+})
+
+t.test('native rooms keep to themselves', async t => {
+  for (const { name, text } of native) {
+    const folder = path.dirname(path.relative('native', name))
+    if (folder !== 'napi' && name !== path.join('native', 'addon.cc'))
+      t.notMatch(text, /<napi\.h>|node_api/, name)
+    if (folder !== 'backend/cuda' && folder !== 'kernels' && folder !== 'napi') {
+      t.notMatch(text, /\bcu(Init|Mem|Launch|Device|Stream|Module)\w*\(|CUDA_ERROR/, name)
+    }
+    if (folder === 'core') t.notMatch(text, /#include "(?!core\/)/, name)
+  }
+})
+
+t.test('files stay readable in one sitting', async t => {
+  const limit = 400
+  const all = [...lib, ...native, ...files('test', /\.(ts|js|c)$/), ...files('bench', /\.js$/)]
+  for (const { name, text } of all) t.ok(text.split('\n').length <= limit, `${name} is over ${limit} lines`)
+})

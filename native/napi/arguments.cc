@@ -84,6 +84,7 @@ Weight Arguments::weight(const char* name) {
   const Napi::Object object = value.As<Napi::Object>();
   Weight weight{};
   weight.dtype = to_dtype("weight.dtype", object.Get("dtype"));
+  if (weight.dtype == DType::kF8E5M2) throw Error("ERR_DTYPE", "a weight cannot be stored as f8_e5m2");
   weight.rows = to_size("weight.rows", object.Get("rows"));
   weight.cols = to_size("weight.cols", object.Get("cols"));
   const int64_t count = elements(weight.rows, weight.cols);

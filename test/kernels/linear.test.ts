@@ -73,6 +73,49 @@ for (const dtype of weightDTypes) {
   })
 }
 
+t.test('every code of every format is read', t => {
+  const codes = (bits: number) => Uint16Array.from({ length: 2 ** bits }, (_, code) => code)
+  const column = { rows: 2 ** 16, cols: 1 }
+  const weights: StoredWeight[] = [
+    { ...column, dtype: 'f16', data: codes(16) },
+    { ...column, dtype: 'bf16', data: codes(16) },
+    {
+      rows: 256,
+      cols: 1,
+      dtype: 'f8_e4m3',
+      data: Uint8Array.from(codes(8)),
+      rowScale: uniform(randomGenerator(1), 256, 0.1, 1),
+    },
+    {
+      rows: 1,
+      cols: 512 * 16,
+      dtype: 'nvfp4', // each pair of elements under every block scale
+      data: Uint8Array.from({ length: 512 * 8 }, (_, at) => at * 37),
+      blockScale: Uint8Array.from({ length: 512 }, (_, at) => (at % 0x7f) + (at & 0x80)),
+      tensorScale: 0.37,
+    },
+  ]
+  for (const weight of weights) {
+    const merged = new Float32Array(weight.rows * weight.cols)
+    const none = { rank: 0, scale: 0, a: new Float32Array(), b: new Float32Array() }
+    addon.run('doraMerge', { ...none, weight, gain: new Float32Array(weight.rows).fill(1), merged })
+    const expected = Float32Array.from(weightValues(weight))
+    const wrong = expected.findIndex((value, at) => !Object.is(value, merged[at]) && value !== merged[at])
+    t.equal(wrong, -1, `${weight.dtype}: first code that is read wrongly`)
+  }
+  t.throws(
+    () =>
+      linear(
+        { ...column, dtype: 'f8_e5m2' as 'f8_e4m3', data: new Uint8Array(2 ** 16) },
+        new Float32Array(1),
+      ),
+    {
+      code: 'ERR_DTYPE',
+    },
+  )
+  t.end()
+})
+
 t.test('weightNorm2', t => {
   for (const dtype of weightDTypes) {
     const weight = randomWeight(randomGenerator(5), dtype, 13, 528)

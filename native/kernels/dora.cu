@@ -11,7 +11,9 @@ namespace {
 
 constexpr float kCancelled = 1e-2f;                    // as in dora_norm.cc
 constexpr float kSmallest = 1e-30f, kLargest = 1e30f;  // squares underflow or overflow beyond
-constexpr float kSmallestNorm = 1e-12f;
+
+// What a gain divides by. A NaN stays one; fmaxf would hide it.
+__device__ float clamped(float norm) { return norm < 1e-12f ? 1e-12f : norm; }
 
 // One block per row.
 template <typename Format>
@@ -61,7 +63,7 @@ __device__ void dora_norm(const DoraNormArgs& args, const float* u, const float*
       exact ? sqrtf(norm2) : static_cast<float>(sqrt(dense_norm2<Format>(args.weight, args.low_rank, row)));
   if (threadIdx.x != 0) return;
   args.norm[row] = norm;
-  args.gain[row] = args.magnitude[row] / fmaxf(norm, kSmallestNorm);
+  args.gain[row] = args.magnitude[row] / clamped(norm);
 }
 
 __device__ float low_rank_element(const LowRank& low_rank, int64_t row, int64_t col, int64_t cols) {
@@ -111,5 +113,5 @@ extern "C" __global__ void dora_unmerge_f32(spark::DoraUnmergeArgs args) {
 extern "C" __global__ void dora_backward_norm_f32(const float* gain, const float* dmagnitude,
                                                   const float* norm, int64_t rows, float* c) {
   const int64_t o = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (o < rows) c[o] = gain[o] * dmagnitude[o] / fmaxf(norm[o], spark::kSmallestNorm);
+  if (o < rows) c[o] = gain[o] * dmagnitude[o] / spark::clamped(norm[o]);
 }

@@ -153,5 +153,6 @@ extern "C" __global__ void column_sums_finish_f32(const float* partial, int64_t 
   if (col >= cols) return;
   float sum = 0;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * cols + col];
-  out[col] = norm ? sum / fmaxf(norm[col], 1e-12f) : sum;
+  if (norm) sum /= norm[col] < 1e-12f ? 1e-12f : norm[col];  // a NaN stays one
+  out[col] = sum;
 }

@@ -1,0 +1,69 @@
+import { freemem, totalmem } from 'node:os'
+import path from 'node:path'
+import { readBytes, readText } from './system-files.js'
+
+/** Memory this process can have, in bytes. */
+export interface MachineMemory {
+  /** The machine's memory, or the limit of a container or service. */
+  readonly total: number
+  /** What can be taken without swapping. */
+  readonly available: number
+  /** Where `available` comes from: /proc/meminfo, a cgroup that allows less, or the operating system through Node. */
+  readonly source: 'meminfo' | 'cgroup' | 'os'
+}
+
+/** Fields of /proc/meminfo: sizes in bytes, HugePages counts as they are. Lines of another form are passed over. */
+export function parseMeminfo(text: string): ReadonlyMap<string, number> {
+  const fields = new Map<string, number>()
+  for (const line of text.split('\n')) {
+    const match = /^([\w()]+):\s+(\d{1,15})( kB)?\s*$/.exec(line)
+    if (match) fields.set(match[1]!, Number(match[2]) * (match[3] ? 1024 : 1))
+  }
+  return fields
+}
+
+/** The tightest limit (cgroup v2) of this process's group and the groups above it; null without one. */
+function cgroupMemory(root: string): { total: number; available: number } | null {
+  let group = /^0::(\/.*)$/m.exec(readText(root, 'proc/self/cgroup') ?? '')?.[1]
+  let tightest: { total: number; available: number } | null = null
+  while (group !== undefined) {
+    const folder = path.join('sys/fs/cgroup', group)
+    const total = readBytes(root, `${folder}/memory.max`)
+    const current = readBytes(root, `${folder}/memory.current`)
+    if (total !== null && current !== null) {
+      const cache = /^inactive_file (\d{1,15})$/m.exec(readText(root, `${folder}/memory.stat`) ?? '')?.[1]
+      const available = Math.max(0, total - current + Number(cache ?? 0)) // the kernel gives cache back
+      if (!tightest || available < tightest.available) tightest = { total, available }
+    }
+    group = group === '/' ? undefined : path.dirname(group)
+  }
+  return tightest
+}
+
+/** The memory this process can have. */
+export function machineMemory(root: string): MachineMemory {
+  const fields = parseMeminfo(readText(root, 'proc/meminfo') ?? '')
+  const total = fields.get('MemTotal')
+  if (!total || !fields.has('MemAvailable')) {
+    return { total: totalmem(), available: freemem(), source: 'os' }
+  }
+  const available = Math.min(fields.get('MemAvailable')!, total)
+  const limit = cgroupMemory(root)
+  if (limit && limit.available < available) {
+    return { total: Math.min(limit.total, total), available: limit.available, source: 'cgroup' }
+  }
+  return { total, available, source: 'meminfo' }
+}
+
+/**
+ * Memory a GPU that shares the machine's memory can still allocate, in bytes, or null without /proc/meminfo.
+ * NVML and cuMemGetInfo leave out the page cache the kernel would give back, so they say less than there is.
+ * Where huge pages are reserved, only those count: the rule of NVIDIA's own change to llama.cpp (pull request 17368).
+ */
+export function unifiedMemoryFree(root: string): number | null {
+  const fields = parseMeminfo(readText(root, 'proc/meminfo') ?? '')
+  if (fields.get('HugePages_Total')) {
+    return (fields.get('HugePages_Free') ?? 0) * (fields.get('Hugepagesize') ?? 0)
+  }
+  return fields.get('MemAvailable') ?? null
+}

@@ -41,6 +41,17 @@ export {
   writeSafetensors,
 } from './io/safetensors.js'
 export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
+// memory
+export {
+  type AllocateOptions,
+  type CopyOptions,
+  type MemoryAdvice,
+  type MemoryKind,
+  type MemoryStats,
+  type TypedArray,
+  type TypedArrayConstructor,
+  UnifiedBuffer,
+} from './memory/unified-buffer.js'
 
 // precision
 export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'

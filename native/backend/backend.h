@@ -117,7 +117,8 @@ struct LowRank {
 
 // norm[o] = ‖V[o, :]‖₂ and gain[o] = magnitude[o] / max(norm[o], 1e-12), without forming V:
 // norm² = ‖W‖² + 2s·rowsum((W·Aᵀ) ∘ B) + s²·rowsum((B·(A·Aᵀ)) ∘ B). A row whose norm² is below 1e-2 of the
-// sum of its positive parts has cancelled and is recomputed densely.
+// sum of its positive parts has cancelled and is recomputed densely, as is one whose squares are so large or
+// so small (beyond 1e±30) that f32 cannot hold them.
 struct DoraNormArgs {
   Weight weight;
   LowRank low_rank;
@@ -198,7 +199,7 @@ struct SoftmaxCrossEntropyArgs {
 // One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1.
 struct AdamwArgs {
   int64_t count, step;
-  float lr, beta1, beta2, eps, weight_decay;
+  double lr, beta1, beta2, eps, weight_decay;  // 1 − beta is formed in f64
   const float* grad;
   float* param;
   float* m;  // first moment

@@ -23,7 +23,8 @@ Driver::Driver() {
 bool Driver::bind_all() {
   const auto require = [this](auto& function, const char* symbol) {
     if (library_.bind(function, symbol)) return;
-    if (library_.ok() && reason.empty()) reason = std::string("libcuda.so.1 lacks ") + symbol + "; update the NVIDIA driver";
+    if (library_.ok() && reason.empty())
+      reason = std::string("libcuda.so.1 lacks ") + symbol + "; update the NVIDIA driver";
   };
   require(cuInit, "cuInit");
   require(cuDriverGetVersion, "cuDriverGetVersion");

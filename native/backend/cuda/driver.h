@@ -31,6 +31,7 @@ struct CUmemLocation {
 };
 
 constexpr CUresult kSuccess = 0;
+constexpr CUresult kOutOfMemory = 2;
 
 // CUdevice_attribute
 enum Attribute : int {

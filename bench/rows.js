@@ -1,0 +1,16 @@
+// rows.js: the rows of `npm run bench`. Each is checked against a plain reference before it is timed.
+import { casts } from './rows/casts.js'
+import { dora } from './rows/dora.js'
+import { linear } from './rows/linear.js'
+
+/** @import { Kernels } from 'dgx-spark' */
+/** @import { Case } from './harness.js' */
+/** @import { Peer } from './peer.js' */
+
+/** All rows, made lazily: a row's data exists only while it runs. @returns {AsyncGenerator<Case>} */
+/** @param {Kernels} kernels @param {Peer | null} peer */
+export async function* rows(kernels, peer) {
+  yield* casts(kernels)
+  yield* linear(kernels, peer)
+  yield* dora(kernels)
+}

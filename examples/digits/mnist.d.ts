@@ -1,0 +1,4 @@
+declare module 'mnist' {
+  const digits: Record<number, { readonly raw: number[] }>
+  export default digits
+}

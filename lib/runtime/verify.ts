@@ -1,0 +1,67 @@
+import type { KernelBackend, KernelOp, Kernels } from './kernels.js'
+import { type VerifyCase, verifyCases } from './verify-cases.js'
+
+/** What became of one operation on one backend. */
+export interface VerifyResult {
+  /** Operation. */
+  readonly op: KernelOp
+  /** Formats and sizes of the case. */
+  readonly variant: string
+  /** Backend under test. */
+  readonly backend: KernelBackend
+  /** `unsupported`: the backend has no such kernel. */
+  readonly status: 'passed' | 'failed' | 'unsupported'
+  /** Largest max|a - b| / max|b| over the outputs, b being the reference. */
+  readonly error: number
+  /** What `error` may be; 0 means bit-equal. */
+  readonly tolerance: number
+  /** Why it failed, in words. */
+  readonly reason?: string
+}
+
+/**
+ * Runs every operation of `candidate` on odd sizes and compares the outputs with those of `reference`.
+ * @param candidate - kernels under test
+ * @param reference - kernels that define what is correct (the CPU's)
+ */
+export async function verifyKernels(candidate: Kernels, reference: Kernels): Promise<VerifyResult[]> {
+  const results: VerifyResult[] = []
+  for (const current of verifyCases(reference)) results.push(await verifyOne(current, candidate, reference))
+  return results
+}
+
+async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Kernels): Promise<VerifyResult> {
+  const { op, variant, tolerance } = current
+  const about = { op, variant, backend: candidate.backend, tolerance }
+  if (!candidate.supports(op)) return { ...about, status: 'unsupported', error: 0 }
+  const expected = current.args()
+  const actual = current.args()
+  reference.runSync(op, expected)
+  try {
+    await candidate.run(op, actual)
+  } catch (error) {
+    return { ...about, status: 'failed', error: Number.NaN, reason: (error as Error).message }
+  }
+  const outputs = (args: object, name: string) => (args as Record<string, ArrayLike<number>>)[name]!
+  const errors = current.outputs.map(name => relativeError(outputs(actual, name), outputs(expected, name)))
+  const error = Math.max(...errors)
+  if (error <= tolerance) return { ...about, status: 'passed', error }
+  const worst = current.outputs[errors.indexOf(error)]
+  return { ...about, status: 'failed', error, reason: `output '${worst}' differs from the reference` }
+}
+
+/** max|a - b| / max|b|; NaN against NaN counts as equal, against anything else as infinitely far. */
+function relativeError(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+  let difference = 0
+  let largest = 0
+  for (let i = 0; i < expected.length; ++i) {
+    const a = actual[i]!
+    const b = expected[i]!
+    if (Object.is(a, b) || a === b) continue
+    if (Number.isNaN(a) || Number.isNaN(b)) return Number.POSITIVE_INFINITY
+    difference = Math.max(difference, Math.abs(a - b))
+  }
+  if (difference === 0) return 0
+  for (let i = 0; i < expected.length; ++i) largest = Math.max(largest, Math.abs(expected[i]!))
+  return largest === 0 ? Number.POSITIVE_INFINITY : difference / largest
+}

@@ -1,0 +1,27 @@
+#include "backend/cuda/cuda.h"
+
+namespace spark::cuda {
+
+const Backend& backend() {
+  static const Backend table = {
+      .name = "cuda",
+      .cast = nullptr,
+      .amax = nullptr,
+      .nvfp4_quantize = nullptr,
+      .nvfp4_dequantize = nullptr,
+      .fp8_quantize = nullptr,
+      .linear = nullptr,
+      .linear_backward = nullptr,
+      .weight_norm2 = nullptr,
+      .dora_norm = nullptr,
+      .dora_forward = nullptr,
+      .dora_backward = nullptr,
+      .dora_merge = nullptr,
+      .dora_unmerge = nullptr,
+      .softmax_cross_entropy = nullptr,
+      .adamw = nullptr,
+  };
+  return table;
+}
+
+}  // namespace spark::cuda

@@ -1,0 +1,27 @@
+// cuda.h: the CUDA backend. An entry enqueues on the stream of the current device (device.h) and returns;
+// pointers in its arguments are addresses that device can reach. Kernels are started with launch.h.
+#pragma once
+
+#include "backend/backend.h"
+
+namespace spark::cuda {
+
+const Backend& backend();
+
+void cast(const CastArgs&);
+void amax(const AmaxArgs&);
+void nvfp4_quantize(const Nvfp4QuantizeArgs&);
+void nvfp4_dequantize(const Nvfp4DequantizeArgs&);
+void fp8_quantize(const Fp8QuantizeArgs&);
+void linear(const LinearArgs&);
+void linear_backward(const LinearBackwardArgs&);
+void weight_norm2(const WeightNorm2Args&);
+void dora_norm(const DoraNormArgs&);
+void dora_forward(const DoraForwardArgs&);
+void dora_backward(const DoraBackwardArgs&);
+void dora_merge(const DoraMergeArgs&);
+void dora_unmerge(const DoraUnmergeArgs&);
+void softmax_cross_entropy(const SoftmaxCrossEntropyArgs&);
+void adamw(const AdamwArgs&);
+
+}  // namespace spark::cuda

@@ -1,0 +1,170 @@
+#include "backend/cuda/device.h"
+
+#include <algorithm>
+#include <map>
+
+#include "backend/cuda/memory.h"
+#include "backend/cuda/module.h"
+#include "backend/cuda/stream.h"
+#include "core/error.h"
+
+namespace spark::cuda {
+namespace {
+
+thread_local Device* current_device = nullptr;
+
+struct Registry {
+  std::mutex opening;  // one device is opened at a time; that can take long
+  std::mutex mutex;    // guards `devices`
+  std::map<int, Device*> devices;
+
+  static Registry& get() {
+    static Registry* registry = new Registry;  // leaked: used until the process is gone
+    return *registry;
+  }
+};
+
+// Failures after which every call in the context fails with the same code.
+bool ruins_context(CUresult result) {
+  constexpr CUresult kCodes[] = {214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719};
+  return std::find(std::begin(kCodes), std::end(kCodes), result) != std::end(kCodes);
+}
+
+const char* advice(CUresult result) {
+  switch (result) {
+    case kOutOfMemory:
+      return "; dispose buffers, use a smaller batch, or run with backend 'cpu'";
+    case 209:
+      return "; this build of the addon has no kernels for the GPU: rebuild it with its architecture in "
+             "DGX_SPARK_CUDA_ARCHS, or run with backend 'cpu'";
+    case 222:
+    case 803:
+      return "; the NVIDIA driver is older than the kernels: update it";
+    case 700:
+    case 716:
+    case 719:
+      return "; a kernel touched memory it may not. Dispose every buffer of the device, then open it again";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+Device::Device(int ordinal) : ordinal(ordinal), driver(Driver::get()) {
+  driver.check(driver.cuDeviceGet(&handle_, ordinal), "cuDeviceGet");
+  read_attributes();
+  check(driver.cuDevicePrimaryCtxRetain(&context_, handle_), "opening the CUDA context");
+  try {
+    DeviceScope scope(*this);
+    stream_ = std::make_unique<Stream>(*this);
+  } catch (const Error&) {
+    driver.cuDevicePrimaryCtxRelease(handle_);
+    throw;
+  }
+  modules_ = std::make_unique<Modules>(*this);
+  scratch_ = std::make_unique<Pool>(*this, MemoryKind::kDevice);
+  staging_ = std::make_unique<Pool>(*this, MemoryKind::kPinned);
+}
+
+int Device::attribute(int attribute, const char* name) {
+  int value = 0;
+  check(driver.cuDeviceGetAttribute(&value, attribute, handle_), name);
+  return value;
+}
+
+void Device::read_attributes() {
+  attributes.compute_capability = attribute(kComputeCapabilityMajor, "reading the compute capability") * 10 +
+                                  attribute(kComputeCapabilityMinor, "reading the compute capability");
+  attributes.multiprocessors = attribute(kMultiprocessorCount, "reading the multiprocessor count");
+  attributes.shared_bytes = attribute(kMaxSharedMemoryPerBlockOptin, "reading the shared memory size");
+  attributes.integrated = attribute(kIntegrated, "reading whether the GPU is integrated");
+  attributes.managed = attribute(kManagedMemory, "reading managed memory support");
+  attributes.concurrent_managed = attribute(kConcurrentManagedAccess, "reading managed memory support");
+  attributes.pageable = attribute(kPageableMemoryAccess, "reading pageable memory support");
+}
+
+Device& Device::open(int ordinal) {
+  const Driver& driver = Driver::get();
+  if (!driver.reason.empty()) throw Error("ERR_NO_CUDA", message("CUDA is not available: ", driver.reason));
+  if (ordinal < 0 || ordinal >= driver.devices) {
+    throw Error("ERR_NO_CUDA",
+                message("there is no CUDA device ", ordinal, "; the driver reports ", driver.devices));
+  }
+  Registry& registry = Registry::get();
+  std::lock_guard opening(registry.opening);
+  Device* known;
+  {
+    std::lock_guard lock(registry.mutex);
+    known = registry.devices[ordinal];
+  }
+  if (known && !known->poisoned_) return *known;
+  if (known) {
+    // The context goes with its last reference and takes its memory along, views of JavaScript included.
+    if (known->live_blocks > 0) {
+      std::lock_guard lock(known->mutex_);
+      throw Error("ERR_CUDA",
+                  message("device ", ordinal, " cannot be opened again while ", known->live_blocks,
+                          " buffers of it are alive; dispose them. It failed before: ", known->cause_));
+    }
+    driver.cuDevicePrimaryCtxRelease(known->handle_);
+  }
+  Device* device = new Device(ordinal);
+  std::lock_guard lock(registry.mutex);
+  registry.devices[ordinal] = device;
+  return *device;
+}
+
+Device& Device::get(int ordinal) {
+  Registry& registry = Registry::get();
+  Device* device = nullptr;
+  {
+    std::lock_guard lock(registry.mutex);
+    const auto found = registry.devices.find(ordinal);
+    if (found != registry.devices.end()) device = found->second;
+  }
+  if (!device) throw Error("ERR_NO_CUDA", message("CUDA device ", ordinal, " is not open"));
+  device->require_healthy();
+  return *device;
+}
+
+Device& Device::current() {
+  if (!current_device) throw Error("ERR_INTERNAL", "no CUDA device is current on this thread");
+  return *current_device;
+}
+
+void Device::check(CUresult result, const std::string& doing) {
+  if (result == kSuccess) return;
+  const std::string text =
+      message(doing, " failed on device ", ordinal, ": ", driver.error_text(result), advice(result));
+  if (ruins_context(result)) {
+    std::lock_guard lock(mutex_);
+    if (!poisoned_) cause_ = text;
+    poisoned_ = true;
+  }
+  require_healthy();
+  throw Error(result == kOutOfMemory ? "ERR_OUT_OF_MEMORY" : "ERR_CUDA", text);
+}
+
+void Device::require_healthy() const {
+  if (!poisoned_) return;
+  std::lock_guard lock(mutex_);
+  throw Error("ERR_CUDA", cause_);
+}
+
+void Device::preload() {
+  DeviceScope scope(*this);
+  modules_->preload();
+}
+
+DeviceScope::DeviceScope(Device& device) : outer_(current_device) {
+  device.check(device.driver.cuCtxSetCurrent(device.context_), "cuCtxSetCurrent");
+  current_device = &device;
+}
+
+DeviceScope::~DeviceScope() {
+  current_device = outer_;
+  if (outer_) outer_->driver.cuCtxSetCurrent(outer_->context_);
+}
+
+}  // namespace spark::cuda

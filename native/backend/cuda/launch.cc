@@ -1,0 +1,49 @@
+#include "backend/cuda/launch.h"
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/module.h"
+#include "backend/cuda/stream.h"
+#include "core/error.h"
+
+namespace spark::cuda {
+namespace {
+
+constexpr int64_t kMaxGridX = 2147483647;
+constexpr int64_t kMaxGridYZ = 65535;
+constexpr int64_t kMaxThreads = 1024;  // per block
+constexpr int kMaxThreadsZ = 64;
+
+void check_limits(std::string_view kernel, Grid grid, Threads threads, unsigned shared_bytes,
+                  unsigned max_shared_bytes) {
+  const auto refuse = [&](auto... what) {
+    throw Error("ERR_SHAPE", message("the operands are too large for kernel ", kernel, ": ", what...));
+  };
+  if (grid.x < 0 || grid.y < 0 || grid.z < 0 || grid.x > kMaxGridX || grid.y > kMaxGridYZ ||
+      grid.z > kMaxGridYZ) {
+    refuse("a grid of ", grid.x, " x ", grid.y, " x ", grid.z, " blocks; at most ", kMaxGridX, " x ",
+           kMaxGridYZ, " x ", kMaxGridYZ);
+  }
+  const int64_t count = int64_t{threads.x} * threads.y * threads.z;
+  if (threads.x < 1 || threads.y < 1 || threads.z < 1 || threads.z > kMaxThreadsZ || count > kMaxThreads) {
+    refuse("a block of ", threads.x, " x ", threads.y, " x ", threads.z, " threads; at most ", kMaxThreads,
+           " in all, ", kMaxThreadsZ, " in z");
+  }
+  if (shared_bytes > max_shared_bytes) {
+    refuse(shared_bytes, " bytes of shared memory; the device has ", max_shared_bytes);
+  }
+}
+
+}  // namespace
+
+void launch_packed(std::string_view family, std::string_view kernel, Grid grid, Threads threads,
+                   unsigned shared_bytes, void** parameters) {
+  Device& device = Device::current();
+  check_limits(kernel, grid, threads, shared_bytes, device.attributes.shared_bytes);
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  const CUfunction function = device.modules().function(family, kernel, shared_bytes);
+  device.check(device.driver.cuLaunchKernel(function, grid.x, grid.y, grid.z, threads.x, threads.y, threads.z,
+                                            shared_bytes, device.stream().handle(), parameters, nullptr),
+               message("launching kernel ", kernel));
+}
+
+}  // namespace spark::cuda

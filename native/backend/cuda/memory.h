@@ -1,0 +1,72 @@
+// memory.h: memory that a CUDA device can reach: blocks, and pools of temporary memory.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "core/block.h"
+
+namespace spark::cuda {
+
+class Device;
+
+// A block of managed, pinned or device memory. Throws ERR_OUT_OF_MEMORY when it cannot fit, ERR_UNSUPPORTED
+// when the device lacks managed memory, ERR_CUDA.
+std::shared_ptr<Block> allocate(Device& device, MemoryKind kind, size_t bytes);
+
+// Fills with zeros and waits for it.
+void zero(Device& device, const Block& block);
+
+// Whether kernels on `device` can use the memory of `block` where it is.
+bool reaches(const Device& device, const Block& block);
+
+// Memory kept for the next one who asks, by size.
+class Pool {
+ public:
+  Pool(Device& device, MemoryKind kind) : device_(device), kind_(kind) {}
+
+  struct Piece {
+    void* data = nullptr;
+    size_t bytes = 0;  // at least what was asked for
+  };
+  Piece take(size_t bytes);
+
+  // Device memory may still be used by what is enqueued, since the next one's work comes after it. Host
+  // memory must be given back only when the device is done with it.
+  void give(Piece piece);
+
+  // Frees what is kept.
+  void trim();
+
+ private:
+  void free_when_passed(Piece piece);
+
+  Device& device_;
+  const MemoryKind kind_;
+  std::mutex mutex_;
+  std::multimap<size_t, void*> kept_;
+  size_t kept_bytes_ = 0;
+};
+
+// Temporary device memory for the kernels of one operation, on the current device. It may go out of scope as
+// soon as the last kernel that uses it is enqueued. The content is undefined; alignment is 256 bytes.
+class Scratch {
+ public:
+  explicit Scratch(size_t bytes);
+  ~Scratch() { pool_.give(piece_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(piece_.data);
+  }
+
+ private:
+  Pool& pool_;
+  Pool::Piece piece_;
+};
+
+}  // namespace spark::cuda

@@ -1,0 +1,44 @@
+// module.h: the kernels of one device. A family (fatbin) is loaded when one of its kernels is first used.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "backend/cuda/driver.h"
+#include "backend/cuda/kernel_images.h"
+
+namespace spark::cuda {
+
+class Device;
+
+class Modules {
+ public:
+  explicit Modules(Device& device) : device_(device) {}
+
+  // The kernel, ready to be launched with that much dynamic shared memory. The device must be current. Throws
+  // ERR_UNSUPPORTED when the addon was built without the family, ERR_CUDA when it cannot be loaded.
+  CUfunction function(std::string_view family, std::string_view kernel, unsigned shared_bytes);
+
+  // Loads every family; failures are left to function().
+  void preload();
+
+ private:
+  struct Function {
+    CUfunction handle;
+    unsigned shared_bytes;  // what it was last allowed
+  };
+  struct Family {
+    CUmodule module;
+    std::map<std::string, Function, std::less<>> functions;
+  };
+
+  Family& load(std::string_view family);
+
+  Device& device_;
+  std::mutex mutex_;
+  std::map<std::string, Family, std::less<>> families_;
+};
+
+}  // namespace spark::cuda

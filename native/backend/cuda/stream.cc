@@ -1,0 +1,75 @@
+#include "backend/cuda/stream.h"
+
+#include <thread>
+
+#include "backend/cuda/device.h"
+
+namespace spark::cuda {
+namespace {
+
+constexpr unsigned kNonBlocking = 1;                // CU_STREAM_NON_BLOCKING
+constexpr unsigned kBlockingSyncWithoutTiming = 3;  // CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
+
+}  // namespace
+
+Stream::Stream(Device& device) : device_(device) {
+  device.check(device.driver.cuStreamCreate(&handle_, kNonBlocking), "cuStreamCreate");
+}
+
+void Stream::synchronize() {
+  device_.check(device_.driver.cuStreamSynchronize(handle_), "waiting for the kernels");
+}
+
+CUevent Stream::take_event() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!free_events_.empty()) {
+      const CUevent event = free_events_.back();
+      free_events_.pop_back();
+      return event;
+    }
+  }
+  CUevent event;
+  device_.check(device_.driver.cuEventCreate(&event, kBlockingSyncWithoutTiming), "cuEventCreate");
+  return event;
+}
+
+void Stream::then(Done done) {
+  const CUevent event = take_event();
+  const CUresult result = device_.driver.cuEventRecord(event, handle_);
+  std::unique_lock lock(mutex_);
+  if (result != kSuccess) {
+    free_events_.push_back(event);
+    lock.unlock();
+    device_.check(result, "cuEventRecord");
+  }
+  if (!started_) {
+    std::thread([this] { wait_in_order(); }).detach();
+    started_ = true;
+  }
+  waiting_.push_back({event, std::move(done)});
+  wake_.notify_one();
+}
+
+void Stream::wait_in_order() {
+  DeviceScope scope(device_);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return !waiting_.empty(); });
+    Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      device_.check(device_.driver.cuEventSynchronize(next.event), "a kernel");
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    next.done(failure);
+    next.done = nullptr;  // what it kept alive goes now, not with the next completion
+    lock.lock();
+    free_events_.push_back(next.event);
+  }
+}
+
+}  // namespace spark::cuda

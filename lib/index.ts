@@ -4,10 +4,27 @@
  * @packageDocumentation
  */
 
+// configuration
+export type { BackendName, Precision } from './core/config.js'
 // tensors
 export type { DType, DTypeArray, TypedArrayOf } from './core/dtype.js'
 // errors
 export { type ErrorCode, SparkError } from './core/errors.js'
+// DoRA
+export { DoRALinear } from './dora/dora-linear.js'
+export type {
+  DoRAGradients,
+  DoRALinearOptions,
+  ForwardOptions,
+  LayerOptions,
+  LinearLayer,
+  MergeOptions,
+  NormGradient,
+  Parameter,
+} from './dora/options.js'
+export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft.js'
+export type { PeftConfig } from './dora/peft-config.js'
+export type { WeightMatrix } from './dora/stored-weight.js'
 // files
 export {
   parseSafetensors,
@@ -23,7 +40,6 @@ export {
   writeSafetensors,
 } from './io/safetensors.js'
 export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
-
 // precision
 export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'
 export { dequantizeFP8, type FP8Matrix, quantizeFP8 } from './precision/fp8.js'
@@ -33,3 +49,14 @@ export {
   type QuantizeNVFP4Options,
   quantizeNVFP4,
 } from './precision/nvfp4.js'
+// engines
+export type {
+  KernelArgs,
+  KernelBackend,
+  KernelOp,
+  Kernels,
+  LowRank,
+  StoredWeight,
+  WeightDType,
+} from './runtime/kernels.js'
+export { type KernelOptions, openKernels } from './runtime/open.js'

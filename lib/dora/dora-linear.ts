@@ -21,6 +21,7 @@ import {
   backwardWork,
   forwardWork,
   linearWork,
+  mergeWork,
   type Snapshot,
   takeSnapshot,
 } from './passes.js'
@@ -74,7 +75,7 @@ export class DoRALinear {
   #disposed = false
 
   private constructor(parts: LayerParts) {
-    const { weight, rank } = parts
+    const { weight, rank, kernels } = parts
     this.inFeatures = weight.cols
     this.outFeatures = weight.rows
     this.rank = rank
@@ -84,8 +85,8 @@ export class DoRALinear {
     this.dropout = parts.dropout
     this.normGradient = parts.normGradient
     this.name = parts.name
-    this.backend = parts.kernels.backend
-    this.#kernels = parts.kernels
+    this.backend = kernels.backend
+    this.#kernels = kernels
     this.#random = parts.random
     this.#weightNorm2 = parts.weightNorm2
     this.#base = weight
@@ -141,7 +142,7 @@ export class DoRALinear {
     expectKnownOptions('options', options, ['module', 'baseModel'])
     const [a, b, magnitude] = this.#parameters.map(({ data, shape }) => Tensor.from(data.slice(), { shape }))
     const { rank, alpha, rslora, dropout } = this
-    await saveLinear(folder, { rank, alpha, rslora, dropout, a: a!, b: b!, magnitude: magnitude! }, options)
+    await saveLinear(folder, { rank, alpha, rslora, dropout, a, b, magnitude }, options)
   }
 
   /** Whether {@link DoRALinear.forward} keeps what a backward pass needs. false at first. */
@@ -342,12 +343,8 @@ export class DoRALinear {
 
   #prepareMerge(): Work<{ snapshot: Snapshot; tensor: Tensor<'f32'> }> {
     const { snapshot, steps } = this.#takeSnapshot()
-    const weight = this.#weight()
-    const merged = new Float32Array(weight.rows * weight.cols)
-    return {
-      steps: [...steps, ['doraMerge', { ...snapshot, weight, merged }]],
-      finish: () => ({ snapshot, tensor: Tensor.from(merged, { shape: [weight.rows, weight.cols] }) }),
-    }
+    const work = mergeWork(this.#weight(), snapshot)
+    return { steps: [...steps, ...work.steps], finish: () => ({ snapshot, tensor: work.finish() }) }
   }
 
   /** The adapter as it is now, and the steps that compute its gain where they are needed. */

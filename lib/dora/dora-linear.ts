@@ -6,6 +6,7 @@ import { Tensor } from '../memory/tensor.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
 import { type LayerParts, layerOptions, prepareLayer } from './create.js'
 import { loadLinear, saveLinear } from './linear-files.js'
+import { divideOut, expectFiniteMerge, type Merged, mergeWork } from './merge.js'
 import type {
   DoRAGradients,
   DoRALinearOptions,
@@ -21,12 +22,11 @@ import {
   backwardWork,
   forwardWork,
   linearWork,
-  mergeWork,
   type Snapshot,
   takeSnapshot,
 } from './passes.js'
 import { dropoutMask } from './random.js'
-import { decodeWeight, expectFiniteMerge, precisionOf, storedBytes, storeWeight } from './stored-weight.js'
+import { decodeWeight, precisionOf, storedBytes, storeWeight } from './stored-weight.js'
 import { run, runSync, type Step, type Work } from './work.js'
 
 /**
@@ -66,7 +66,7 @@ export class DoRALinear {
   readonly #weightNorm2: Float32Array
   #parameters: readonly Parameter[]
   #base: StoredWeight | null
-  #merged: { weight: StoredWeight; snapshot: Snapshot } | null = null
+  #merged: Merged | null = null
   #bias: Float32Array | undefined
   #snapshot: Snapshot | null = null
   #activations: Activations | null = null
@@ -228,7 +228,10 @@ export class DoRALinear {
   async unmerge(): Promise<void> {
     this.#expectAlive()
     if (!this.#merged) return
-    this.#base ??= await this.#divideOut(this.#merged)
+    const base = this.#base ?? (await divideOut(this.#kernels, this.#merged, this.#weightNorm2))
+    if (this.#disposed) return
+    if (base !== this.#base) this.#snapshot = null
+    this.#base = base
     this.#merged = null
   }
 
@@ -343,8 +346,8 @@ export class DoRALinear {
 
   #prepareMerge(): Work<{ snapshot: Snapshot; tensor: Tensor<'f32'> }> {
     const { snapshot, steps } = this.#takeSnapshot()
-    const work = mergeWork(this.#weight(), snapshot)
-    return { steps: [...steps, ...work.steps], finish: () => ({ snapshot, tensor: work.finish() }) }
+    const { steps: merge, finish } = mergeWork(this.#weight(), snapshot)
+    return { steps: [...steps, ...merge], finish: () => ({ snapshot, tensor: finish() }) }
   }
 
   /** The adapter as it is now, and the steps that compute its gain where they are needed. */
@@ -356,38 +359,6 @@ export class DoRALinear {
       rank: this.rank,
       scale: this.scale,
     })
-  }
-
-  /** W = merged / gain − scale · B·A. */
-  async #divideOut({
-    weight,
-    snapshot,
-  }: {
-    weight: StoredWeight
-    snapshot: Snapshot
-  }): Promise<StoredWeight> {
-    const dead = snapshot.gain.indexOf(0)
-    if (dead >= 0) {
-      const remedy = 'merge with keepOriginal: true to be able to unmerge'
-      throw new SparkError(
-        'ERR_RANGE',
-        `the gain of row ${dead} is 0, so its weight cannot be restored: ${remedy}`,
-      )
-    }
-    const { rows, cols } = weight
-    const restored = new Float32Array(rows * cols)
-    await this.#kernels.run('doraUnmerge', {
-      ...snapshot,
-      rows,
-      cols,
-      merged: decodeWeight(weight),
-      restored,
-    })
-    const tensor = Tensor.from(restored, { shape: [rows, cols] })
-    const base = storeWeight('the restored weight', tensor, precisionOf[weight.dtype])
-    await this.#kernels.run('weightNorm2', { weight: base, out: this.#weightNorm2 })
-    this.#snapshot = null
-    return base
   }
 
   /** The weight in use. */

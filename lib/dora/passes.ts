@@ -153,13 +153,3 @@ export function backwardWork(
     }),
   }
 }
-
-/** gain ∘ (W + scale · B·A), [out, in]. */
-export function mergeWork(weight: StoredWeight, snapshot: Snapshot): Work<Tensor<'f32'>> {
-  const { rows, cols } = weight
-  const merged = new Float32Array(rows * cols)
-  return {
-    steps: [['doraMerge', { ...snapshot, weight, merged }]],
-    finish: () => Tensor.from(merged, { shape: [rows, cols] }),
-  }
-}

@@ -115,20 +115,3 @@ export function decodeWeight({ dtype, rows, cols, data, ...scales }: StoredWeigh
   }
   return Tensor.from(data, { dtype }).toFloat32()
 }
-
-/**
- * Throws ERR_NOT_FINITE when a merged weight is not finite.
- * @param adapter - name of the adapter
- * @param merged - [rows, cols]
- */
-export function expectFiniteMerge(adapter: string, merged: Tensor): void {
-  const values = merged.toFloat32()
-  const index = values.findIndex(value => !Number.isFinite(value))
-  if (index < 0) return
-  const cols = merged.shape[1]!
-  throw new SparkError(
-    'ERR_NOT_FINITE',
-    `the merged weight is ${values[index]} in row ${Math.floor(index / cols)}, column ${index % cols}: ` +
-      `the adapter '${adapter}' seems to be broken; nothing was merged`,
-  )
-}

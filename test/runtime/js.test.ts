@@ -73,3 +73,34 @@ t.test('one step of AdamW', async t => {
   // The first step moves by lr · sign(grad), and the decay by lr · 0.01 of the parameter.
   close(t, param, [1 - 0.1 - 0.001, -2 + 0.1 + 0.002], 1e-7, 'parameters')
 })
+
+t.test('operands that do not fit are refused', async t => {
+  const weight = randomWeight(randomGenerator(1), 'f32', 3, 4)
+  const x = new Float32Array(8)
+  const y = new Float32Array(6)
+  const linear = (changes: object) => () =>
+    jsKernels.runSync('linear', { weight, tokens: 2, x, y, ...changes } as never)
+  t.doesNotThrow(linear({}))
+  t.throws(linear({ tokens: 3 }), { code: 'ERR_SHAPE', message: 'x has 8 elements but 12 are needed' })
+  t.throws(linear({ tokens: -1 }), { code: 'ERR_ARGUMENT', message: /tokens/ })
+  t.throws(linear({ y: undefined }), { code: 'ERR_ARGUMENT', message: /y must be a typed array/ })
+  t.throws(linear({ bias: new Float32Array(2) }), { code: 'ERR_SHAPE', message: /bias/ })
+  t.throws(linear({ weight: { ...weight, rows: 4 } }), { code: 'ERR_SHAPE', message: /weight.data/ })
+  t.throws(linear({ weight: { ...weight, dtype: 'f8_e5m2' } }), {
+    code: 'ERR_ARGUMENT',
+    message: /weight.dtype/,
+  })
+  t.throws(linear({ weight: { ...weight, dtype: 'f8_e4m3' } }), { code: 'ERR_ARGUMENT', message: /rowScale/ })
+  t.throws(linear({ weight: { ...weight, dtype: 'nvfp4' } }), {
+    code: 'ERR_SHAPE',
+    message: /multiple of 16/,
+  })
+  const labels = new Int32Array([2])
+  const loss = new Float32Array(1)
+  const entropy = { tokens: 1, classes: 2, logits: x, labels, loss }
+  t.throws(() => jsKernels.runSync('softmaxCrossEntropy', entropy), {
+    message: 'labels[0] is 2; there are 2 classes',
+  })
+  t.throws(() => jsKernels.runSync('sort' as 'linear', {} as never), { code: 'ERR_UNSUPPORTED' })
+  await t.rejects(jsKernels.run('linear', { weight, tokens: 3, x, y }), { code: 'ERR_SHAPE' })
+})

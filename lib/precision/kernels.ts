@@ -94,7 +94,8 @@ export function runPrecisionKernel<Op extends keyof PrecisionKernelArgs>(
   else precisionKernels[op](args)
 }
 
-const nvfp4Values = Float32Array.from({ length: 16 }, (_, code) => bitsFloat(e2m1.decode(code)))
+// Adding 0 makes +0 of the -0 that is code 8, as ModelOpt does.
+const nvfp4Values = Float32Array.from({ length: 16 }, (_, code) => bitsFloat(e2m1.decode(code)) + 0)
 
 function nvfp4BlockScale(amax: number, tensorScale: number): number {
   const scale = Math.fround(amax / Math.fround(6 * tensorScale))

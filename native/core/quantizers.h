@@ -45,8 +45,9 @@ SPARK_HOST_DEVICE inline uint8_t nvfp4_code(float value, float step) {
   return static_cast<uint8_t>(magnitude | (quotient < 0.0f ? 8u : 0u));
 }
 
+// What a code stands for. Adding 0 makes +0 of the -0 that is code 8, as ModelOpt does.
 SPARK_HOST_DEVICE inline float nvfp4_value(uint32_t code, float step) {
-  return multiply(E2M1::decode(code), step);
+  return multiply(E2M1::decode(code) + 0.0f, step);
 }
 
 // Scale of an E4M3 row whose largest magnitude is `amax`.

@@ -3,13 +3,73 @@
  *
  * @packageDocumentation
  */
+// biome-ignore-all assist/source/organizeImports: exports stand in reading order
+
+// errors
+export { type ErrorCode, SparkError } from './core/errors.js'
 
 // configuration
 export type { BackendName, Precision } from './core/config.js'
+
+// hardware
+export type { BackendChoice } from './hardware/backend-choice.js'
+export {
+  getBestGpu,
+  getNvidiaGpus,
+  getRecommendedPrecision,
+  isNvidiaAvailable,
+} from './hardware/functions.js'
+export type { GpuInfo, GpuMemory, PciDevice, PrecisionSupport, SupportClass } from './hardware/gpu.js'
+export type { GpuProcess, GpuSample } from './hardware/gpu-sample.js'
+export { type DetectOptions, HardwareInfo } from './hardware/hardware-info.js'
+export type { MachineMemory } from './hardware/memory.js'
+export { GpuMonitor, type GpuMonitorOptions } from './hardware/monitor.js'
+export type { MonitorSummary, Spread } from './hardware/monitor-statistics.js'
+export type { GpuVendor } from './hardware/pci.js'
+export { isDgxSpark, type Platform } from './hardware/spark.js'
+export type { ThrottleReason } from './hardware/throttling.js'
+
+// precision
+export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'
+export { dequantizeFP8, type FP8Matrix, quantizeFP8 } from './precision/fp8.js'
+export {
+  dequantizeNVFP4,
+  type NVFP4Matrix,
+  type QuantizeNVFP4Options,
+  quantizeNVFP4,
+} from './precision/nvfp4.js'
+
 // tensors
 export type { DType, DTypeArray, TypedArrayOf } from './core/dtype.js'
-// errors
-export { type ErrorCode, SparkError } from './core/errors.js'
+export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
+
+// files
+export {
+  parseSafetensors,
+  readSafetensors,
+  type SafetensorsData,
+  type SafetensorsDType,
+  type SafetensorsFile,
+  type SafetensorsInput,
+  type SafetensorsTensor,
+  serializeSafetensors,
+  tensorFromRecord,
+  type WriteSafetensorsOptions,
+  writeSafetensors,
+} from './io/safetensors.js'
+
+// engines
+export type {
+  KernelArgs,
+  KernelBackend,
+  KernelOp,
+  Kernels,
+  LowRank,
+  StoredWeight,
+  WeightDType,
+} from './runtime/kernels.js'
+export { type KernelOptions, openKernels } from './runtime/open.js'
+
 // DoRA
 export { DoRALinear } from './dora/dora-linear.js'
 export type {
@@ -25,38 +85,3 @@ export type {
 export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft.js'
 export type { PeftConfig } from './dora/peft-config.js'
 export type { WeightMatrix } from './dora/stored-weight.js'
-// files
-export {
-  parseSafetensors,
-  readSafetensors,
-  type SafetensorsData,
-  type SafetensorsDType,
-  type SafetensorsFile,
-  type SafetensorsInput,
-  type SafetensorsTensor,
-  serializeSafetensors,
-  tensorFromRecord,
-  type WriteSafetensorsOptions,
-  writeSafetensors,
-} from './io/safetensors.js'
-export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
-// precision
-export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'
-export { dequantizeFP8, type FP8Matrix, quantizeFP8 } from './precision/fp8.js'
-export {
-  dequantizeNVFP4,
-  type NVFP4Matrix,
-  type QuantizeNVFP4Options,
-  quantizeNVFP4,
-} from './precision/nvfp4.js'
-// engines
-export type {
-  KernelArgs,
-  KernelBackend,
-  KernelOp,
-  Kernels,
-  LowRank,
-  StoredWeight,
-  WeightDType,
-} from './runtime/kernels.js'
-export { type KernelOptions, openKernels } from './runtime/open.js'

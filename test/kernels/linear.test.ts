@@ -17,7 +17,7 @@ const sizes = [
   [0, 5, 3],
   [3, 5, 0],
   [2, 3, 16],
-  [67, 101, 304],
+  [67, 53, 272],
 ] as const
 
 function linear(weight: StoredWeight, x: Float32Array, bias?: Float32Array): Float32Array {

@@ -1,0 +1,158 @@
+// linear.cu: matrix products with a frozen weight in any format, sums[M,N] = a[M,K]·w[N,K]ᵀ (+
+// a2[M,R]·b2[N,R]ᵀ). linear_<dtype> takes the rows of the weight as lines along K, linear_backward_<dtype>
+// its columns; the operands and what becomes of the sums are described in product_args.h. column_sums: Σ_t
+// a[t, :] ∘ b[t, :]. One block per 64×64 tile; tiles of 16 along K in shared memory; 4×4 sums per thread,
+// f32. Trap: a sum is formed in chunks of 256 along K, in order; it must not depend on M, N or the grid.
+// Reference: native/backend/cpu/product.cc, columns.h
+#include "kernels/product_args.h"
+#include "kernels/weight.cuh"
+
+namespace spark {
+namespace {
+
+constexpr int kTile = 64, kDepth = 16, kChunk = 256;
+constexpr int kSide = 16;  // threads along each side of a block; a thread's sums are kSide apart
+constexpr int kSums = kTile / kSide;
+
+struct FloatLines {
+  Lines lines;
+  __device__ bool k_first() const { return lines.k_stride == 1; }
+  __device__ float element(int64_t line, int64_t k) const {
+    const int64_t at = line * lines.line_stride + k * lines.k_stride;
+    float value = lines.data[at];
+    if (lines.mask) value *= lines.mask[at];
+    if (lines.k_scale) value *= lines.k_scale[k] + lines.k_shift;
+    return value * lines.factor;
+  }
+};
+
+template <typename Format>
+struct WeightRows {
+  const Weight& weight;
+  __device__ bool k_first() const { return true; }
+  __device__ float element(int64_t line, int64_t k) const { return Format::element(weight, line, k); }
+};
+
+template <typename Format>
+struct WeightColumns {
+  const Weight& weight;
+  __device__ bool k_first() const { return false; }
+  __device__ float element(int64_t line, int64_t k) const { return Format::element(weight, k, line); }
+};
+
+using Tile = float[kDepth][kTile + 1];  // one more: the lines of one k lie in different banks
+
+// Neighbouring threads read neighbouring addresses. Outside of the operand is zero.
+template <typename Operand>
+__device__ void load(const Operand& operand, int64_t line, int64_t lines, int64_t k, int64_t depth,
+                     Tile& tile) {
+  for (int i = threadIdx.x; i < kTile * kDepth; i += kSide * kSide) {
+    const int at_line = operand.k_first() ? i / kDepth : i % kTile;
+    const int at_k = operand.k_first() ? i % kDepth : i / kTile;
+    const bool inside = line + at_line < lines && k + at_k < depth;
+    tile[at_k][at_line] = inside ? operand.element(line + at_line, k + at_k) : 0.0f;
+  }
+}
+
+template <typename A, typename B>
+__device__ void add_segment(const A& a, const B& b, int64_t row, int64_t rows, int64_t col, int64_t cols,
+                            int64_t depth, float (&totals)[kSums][kSums]) {
+  __shared__ Tile left, right;
+  const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
+  for (int64_t chunk = 0; chunk < depth; chunk += kChunk) {
+    float sums[kSums][kSums] = {};
+    for (int64_t k = chunk; k < min(depth, chunk + kChunk); k += kDepth) {
+      __syncthreads();  // the last tiles have been used
+      load(a, row, rows, k, depth, left);
+      load(b, col, cols, k, depth, right);
+      __syncthreads();
+      for (int j = 0; j < kDepth; ++j) {
+        for (int m = 0; m < kSums; ++m) {
+          for (int n = 0; n < kSums; ++n) {
+            sums[m][n] = fmaf(left[j][y + m * kSide], right[j][x + n * kSide], sums[m][n]);
+          }
+        }
+      }
+    }
+    for (int m = 0; m < kSums; ++m) {
+      for (int n = 0; n < kSums; ++n) totals[m][n] += sums[m][n];
+    }
+  }
+}
+
+__device__ void store(const Epilogue& to, int64_t m, int64_t n, float sum) {
+  const int64_t at = m * to.row_stride + n * to.col_stride;
+  if (to.copy) to.copy[at] = to.copy_add ? to.copy[at] + sum : sum;
+  float value = sum * to.factor;
+  if (to.row_factor) value *= to.row_factor[m];
+  if (to.col_factor) value *= to.col_factor[n] + to.col_shift;
+  if (to.mask) value *= to.mask[at];
+  if (to.bias) value += to.bias[n];
+  to.out[at] = to.add ? to.out[at] + value : value;
+}
+
+template <typename B>
+__device__ void product(const ProductArgs& args) {
+  const int64_t row_tiles = (args.rows + kTile - 1) / kTile;
+  const int64_t row = blockIdx.x % row_tiles * kTile, col = blockIdx.x / row_tiles * kTile;
+  float sums[kSums][kSums] = {};
+  add_segment(FloatLines{args.a}, B{args.w}, row, args.rows, col, args.cols, args.depth, sums);
+  add_segment(FloatLines{args.a2}, FloatLines{args.b2}, row, args.rows, col, args.cols, args.depth2, sums);
+  const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
+  for (int i = 0; i < kSums; ++i) {
+    for (int j = 0; j < kSums; ++j) {
+      const int64_t m = row + y + i * kSide, n = col + x + j * kSide;
+      if (m < args.rows && n < args.cols) store(args.epilogue, m, n, sums[i][j]);
+    }
+  }
+}
+
+// partial[chunk, col] = Σ over the chunk's rows of a[row, col] · b[row, col]. A block is 32 columns wide; its
+// 8 rows of threads take every eighth row each and are added in order.
+__device__ void column_sums(const float* a, const float* b, int64_t rows, int64_t cols, float* partial) {
+  constexpr int kWidth = 32, kHeight = 8;
+  __shared__ float sums[kHeight][kWidth];
+  const int64_t groups = (cols + kWidth - 1) / kWidth;
+  const int64_t col = blockIdx.x % groups * kWidth + threadIdx.x;
+  const int64_t chunk = blockIdx.x / groups;
+  float sum = 0;
+  if (col < cols) {
+    for (int64_t row = chunk * kChunk + threadIdx.y; row < min(rows, (chunk + 1) * kChunk); row += kHeight) {
+      const int64_t at = row * cols + col;
+      sum += b ? a[at] * b[at] : a[at];
+    }
+  }
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || col >= cols) return;
+  for (int y = 1; y < kHeight; ++y) sum += sums[y][threadIdx.x];
+  partial[chunk * cols + col] = sum;
+}
+
+}  // namespace
+}  // namespace spark
+
+#define SPARK_DEFINE(dtype, Format)                                                                    \
+  extern "C" __global__ void __launch_bounds__(256) linear_##dtype(spark::ProductArgs args) {          \
+    spark::product<spark::WeightRows<Format>>(args);                                                   \
+  }                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(256) linear_backward_##dtype(spark::ProductArgs args) { \
+    spark::product<spark::WeightColumns<Format>>(args);                                                \
+  }
+SPARK_FOR_EACH_WEIGHT(SPARK_DEFINE)
+
+extern "C" __global__ void column_sums_f32(const float* a, const float* b, int64_t rows, int64_t cols,
+                                           float* partial) {
+  spark::column_sums(a, b, rows, cols, partial);
+}
+
+// out[col] = Σ_chunk partial[chunk, col] / max(norm[col], 1e-12); norm may be null.
+extern "C" __global__ void column_sums_finish_f32(const float* partial, int64_t chunks, int64_t cols,
+                                                  const float* norm, float* out) {
+  const int64_t col = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (col >= cols) return;
+  float sum = 0;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * cols + col];
+  if (norm) sum /= norm[col] < 1e-12f ? 1e-12f : norm[col];  // a NaN stays one
+  out[col] = sum;
+}

@@ -1,0 +1,50 @@
+// product_args.h: what a matrix product on the device is given; read by linear.cu, filled by its launchers.
+#pragma once
+
+#include "backend/backend.h"
+
+namespace spark {
+
+// A set of lines along K, f32: element (line, k) is
+//   data[at] · mask[at] · (k_scale[k] + k_shift) · factor    with at = line · line_stride + k · k_stride
+// where null pointers leave their factor out. One of the strides is 1.
+struct Lines {
+  const float* data = nullptr;
+  int64_t line_stride = 0, k_stride = 1;
+  const float* mask = nullptr;
+  const float* k_scale = nullptr;
+  float k_shift = 0;
+  float factor = 1;
+};
+
+// Where sums[m, n] go, with at = m · row_stride + n · col_stride:
+//   copy[at] = sum                     added to what is there when copy_add
+//   out[at]  = sum · factor · row_factor[m] · (col_factor[n] + col_shift) · mask[at] + bias[n]
+//                                      added to what is there when add
+struct Epilogue {
+  float* out = nullptr;
+  int64_t row_stride = 0, col_stride = 1;
+  bool add = false;
+  float factor = 1;
+  const float* row_factor = nullptr;
+  const float* col_factor = nullptr;
+  float col_shift = 0;
+  const float* mask = nullptr;
+  const float* bias = nullptr;
+  float* copy = nullptr;
+  bool copy_add = false;
+};
+
+// sums[m, n] = Σ_{k < depth} a(m, k) · w(n, k) + Σ_{k < depth2} a2(m, k) · b2(n, k). w is a weight, whose
+// lines are its rows (linear_*) or its columns (linear_backward_*).
+struct ProductArgs {
+  int64_t rows, cols;
+  int64_t depth;
+  Lines a;
+  Weight w;
+  int64_t depth2 = 0;
+  Lines a2{}, b2{};
+  Epilogue epilogue{};
+};
+
+}  // namespace spark

@@ -3,8 +3,9 @@ import { expectInteger, expectKnownOptions, expectNumber, expectOneOf } from '..
 import { getConfig } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
-import type { Kernels, StoredWeight } from '../runtime/kernels.js'
+import type { Kernels } from '../runtime/kernels.js'
 import { openKernels } from '../runtime/open.js'
+import { type HeldWeight, holdWeight } from './held-weight.js'
 import type { DoRALinearOptions, LinearLayer, NormGradient } from './options.js'
 import { floats } from './passes.js'
 import { kaimingUniform, randomGenerator } from './random.js'
@@ -13,7 +14,7 @@ import { storeWeight } from './stored-weight.js'
 /** What the constructor of a layer takes. */
 export interface LayerParts {
   kernels: Kernels
-  weight: StoredWeight
+  base: HeldWeight
   weightNorm2: Float32Array
   bias: Float32Array | undefined
   rank: number
@@ -47,8 +48,8 @@ export async function prepareLayer(linear: LinearLayer, options: DoRALinearOptio
   expectKnownOptions('options.initial', initial, ['a', 'b', 'magnitude'])
 
   const precision = options.precision ?? (linear.weight instanceof Tensor ? getConfig().precision : null)
-  const weight = storeWeight('linear.weight', linear.weight, precision)
-  const { rows, cols } = weight
+  const stored = storeWeight('linear.weight', linear.weight, precision)
+  const { rows, cols } = stored
   if (rows * cols === 0) throw new SparkError('ERR_SHAPE', `linear.weight is empty: [${rows}, ${cols}]`)
   const bias = linear.bias && floats('linear.bias', linear.bias, [rows])
   const random = randomGenerator(seed)
@@ -61,6 +62,8 @@ export async function prepareLayer(linear: LinearLayer, options: DoRALinearOptio
   const given = initial.magnitude && floats('options.initial.magnitude', initial.magnitude, [rows])
 
   const kernels = await openKernels({ ...(backend && { backend }), ...(device !== undefined && { device }) })
+  const base = await holdWeight(kernels, stored)
+  const { weight } = base
   const scale = Math.fround(alpha / (rslora ? Math.sqrt(rank) : rank))
   const weightNorm2 = new Float32Array(rows)
   await kernels.run('weightNorm2', { weight, out: weightNorm2 })
@@ -71,5 +74,5 @@ export async function prepareLayer(linear: LinearLayer, options: DoRALinearOptio
     magnitude.set(norm)
   }
   const settings = { rank, alpha, rslora, scale, dropout, normGradient, name }
-  return { ...settings, kernels, weight, weightNorm2, bias, random, a, b, magnitude }
+  return { ...settings, kernels, base, weightNorm2, bias, random, a, b, magnitude }
 }

@@ -5,6 +5,7 @@ import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
 import { type LayerParts, layerOptions, prepareLayer } from './create.js'
+import { type HeldWeight, holdWeight } from './held-weight.js'
 import { loadLinear, saveLinear } from './linear-files.js'
 import { divideOut, expectFiniteMerge, type Merged, mergeWork } from './merge.js'
 import type {
@@ -65,17 +66,20 @@ export class DoRALinear {
   readonly #random: () => number
   readonly #weightNorm2: Float32Array
   #parameters: readonly Parameter[]
-  #base: StoredWeight | null
+  #base: HeldWeight | null
   #merged: Merged | null = null
   #bias: Float32Array | undefined
   #snapshot: Snapshot | null = null
   #activations: Activations | null = null
   #passes = 0
+  #pending = 0
+  #retired: (HeldWeight | null)[] = []
   #training = false
   #disposed = false
 
   private constructor(parts: LayerParts) {
-    const { weight, rank, kernels } = parts
+    const { base, rank, kernels } = parts
+    const { weight } = base
     this.inFeatures = weight.cols
     this.outFeatures = weight.rows
     this.rank = rank
@@ -89,7 +93,7 @@ export class DoRALinear {
     this.#kernels = kernels
     this.#random = parts.random
     this.#weightNorm2 = parts.weightNorm2
-    this.#base = weight
+    this.#base = base
     this.#bias = parts.bias
     this.#parameters = [
       { name: 'lora_A', shape: [rank, weight.cols], data: parts.a },
@@ -174,7 +178,7 @@ export class DoRALinear {
    * @throws SparkError ERR_SHAPE, ERR_DTYPE, ERR_DISPOSED; ERR_ARGUMENT for a training pass of a merged layer
    */
   async forward(x: Tensor, options: ForwardOptions = {}): Promise<Tensor> {
-    return run(this.#kernels, this.#prepareForward(x, options))
+    return this.#run(this.#prepareForward(x, options))
   }
 
   /** {@link DoRALinear.forward}, computed before it returns; not on cuda (ERR_UNSUPPORTED). */
@@ -191,7 +195,7 @@ export class DoRALinear {
    * @throws SparkError ERR_ARGUMENT without a training pass, ERR_SHAPE, ERR_DISPOSED
    */
   async backward(dy: Tensor, options: { input?: boolean } = {}): Promise<DoRAGradients> {
-    return run(this.#kernels, this.#prepareBackward(dy, options))
+    return this.#run(this.#prepareBackward(dy, options))
   }
 
   /** {@link DoRALinear.backward}, computed before it returns; not on cuda (ERR_UNSUPPORTED). */
@@ -210,13 +214,15 @@ export class DoRALinear {
     expectKnownOptions('options', options, ['safe', 'precision', 'keepOriginal'])
     const { safe = true, precision = this.precision, keepOriginal = true } = options
     if (this.#merged) return
-    const { snapshot, tensor } = await run(this.#kernels, this.#prepareMerge())
+    const { snapshot, tensor } = await this.#run(this.#prepareMerge())
     if (safe) expectFiniteMerge(this.name, tensor)
-    const weight = storeWeight('the merged weight', tensor, precision)
-    if (this.#disposed || this.#merged) return
-    this.#merged = { weight, snapshot }
+    const held = await holdWeight(this.#kernels, storeWeight('the merged weight', tensor, precision))
+    if (this.#disposed || this.#merged) return held.dispose()
+    this.#merged = { ...held, snapshot }
     this.#activations = null
-    if (!keepOriginal) this.#base = null
+    if (keepOriginal) return
+    this.#retire(this.#base)
+    this.#base = null
   }
 
   /**
@@ -228,9 +234,9 @@ export class DoRALinear {
   async unmerge(): Promise<void> {
     this.#expectAlive()
     if (!this.#merged) return
-    const base = this.#base ?? (await divideOut(this.#kernels, this.#merged, this.#weightNorm2))
-    if (this.#disposed) return
-    if (base !== this.#base) this.#snapshot = null
+    const base = this.#base ?? (await this.#restoreBase(this.#merged))
+    if (this.#disposed || !this.#merged) return
+    this.#retire(this.#merged)
     this.#base = base
     this.#merged = null
   }
@@ -250,7 +256,7 @@ export class DoRALinear {
       const values = decodeWeight(this.#merged.weight)
       return Tensor.from(values.slice(), { shape: [this.outFeatures, this.inFeatures] })
     }
-    return (await run(this.#kernels, this.#prepareMerge())).tensor
+    return (await this.#run(this.#prepareMerge())).tensor
   }
 
   /**
@@ -281,6 +287,8 @@ export class DoRALinear {
   /** Frees the weight and the activations. A second call does nothing; every other method then throws ERR_DISPOSED. */
   dispose(): void {
     this.#disposed = true
+    this.#retire(this.#base)
+    this.#retire(this.#merged)
     this.#base = null
     this.#merged = null
     this.#bias = undefined
@@ -361,10 +369,32 @@ export class DoRALinear {
     })
   }
 
+  async #restoreBase(merged: Merged): Promise<HeldWeight> {
+    const weight = await divideOut(this.#kernels, merged, this.#weightNorm2)
+    this.#snapshot = null // its norms are those of the weight before
+    return holdWeight(this.#kernels, weight)
+  }
+
+  async #run<T>(work: Work<T>): Promise<T> {
+    this.#pending++
+    try {
+      return await run(this.#kernels, work)
+    } finally {
+      this.#pending--
+      this.#retire(null)
+    }
+  }
+
+  /** Frees a weight, once nothing that was started can still need it. */
+  #retire(weight: HeldWeight | null): void {
+    this.#retired.push(weight)
+    if (this.#pending === 0) for (const retired of this.#retired.splice(0)) retired?.dispose()
+  }
+
   /** The weight in use. */
   #weight(): StoredWeight {
     this.#expectAlive()
-    return this.#merged?.weight ?? this.#base!
+    return (this.#merged ?? this.#base!).weight
   }
 
   #expectAlive(): void {

@@ -2,13 +2,13 @@
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
+import type { HeldWeight } from './held-weight.js'
 import type { Snapshot } from './passes.js'
 import { decodeWeight, precisionOf, storeWeight } from './stored-weight.js'
 import type { Work } from './work.js'
 
 /** A merged weight and the adapter in it. */
-export interface Merged {
-  readonly weight: StoredWeight
+export interface Merged extends HeldWeight {
   readonly snapshot: Snapshot
 }
 

@@ -15,5 +15,6 @@ export function openCpuKernels(): Kernels {
     supports: () => true,
     runSync: (op, args) => addon.run(op, args),
     run: (op, args) => addon.runAsync(op, args),
+    hold: async array => ({ array, dispose() {} }),
   }
 }

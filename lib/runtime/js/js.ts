@@ -31,4 +31,5 @@ export const jsKernels: Kernels = {
     table[op](args)
   },
   run: async (op, args) => jsKernels.runSync(op, args),
+  hold: async array => ({ array, dispose() {} }),
 }

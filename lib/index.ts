@@ -39,6 +39,18 @@ export {
   quantizeNVFP4,
 } from './precision/nvfp4.js'
 
+// memory
+export {
+  type AllocateOptions,
+  type CopyOptions,
+  type MemoryAdvice,
+  type MemoryKind,
+  type MemoryStats,
+  type TypedArray,
+  type TypedArrayConstructor,
+  UnifiedBuffer,
+} from './memory/unified-buffer.js'
+
 // tensors
 export type { DType, DTypeArray, TypedArrayOf } from './core/dtype.js'
 export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
@@ -63,6 +75,7 @@ export type {
   KernelArgs,
   KernelBackend,
   KernelOp,
+  HeldArray,
   Kernels,
   LowRank,
   StoredWeight,

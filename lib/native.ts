@@ -86,6 +86,29 @@ export interface NvmlSample {
   unavailable: Record<string, string>
 }
 
+/** Memory owned by native code; only the addon can look inside. */
+export type MemoryHandle = object & { readonly memoryHandle: never }
+
+/** What an allocation gives. */
+export interface Allocation {
+  readonly handle: MemoryHandle
+  readonly kind: 'managed' | 'pinned' | 'host'
+  /** Whether there is a CUDA device that the memory is meant for. */
+  readonly cuda: boolean
+}
+
+/** Live memory blocks, in bytes unless said otherwise. */
+export interface BlockStats {
+  /** Number of blocks. */
+  readonly blocks: number
+  readonly managed: number
+  readonly pinned: number
+  readonly device: number
+  readonly host: number
+  /** The most bytes that were alive at once. */
+  readonly peak: number
+}
+
 /** Everything the addon exports, in the order of native/addon.cc. */
 export interface Addon {
   /** Hands the error class over. Called once by the loader. */
@@ -101,7 +124,48 @@ export interface Addon {
   /** Families of CUDA kernels in this addon; empty when it was built without nvcc. */
   kernelFamilies(): string[]
 
+  // memory
+  /** Allocates off the JavaScript thread, opening the CUDA device when the kind needs it. */
+  allocate(request: {
+    bytes: number
+    kind: 'auto' | 'managed' | 'pinned' | 'host'
+    device: number
+    zeroed: boolean
+    /** Whether `auto` may choose managed or pinned memory. */
+    unified: boolean
+  }): Promise<Allocation>
+  /** Zero-filled host memory at once. */
+  allocateHost(bytes: number): Allocation
+  /** An ArrayBuffer over the memory, or null where Node refuses external memory. */
+  view(handle: MemoryHandle, byteOffset: number, bytes: number): ArrayBuffer | null
+  read(handle: MemoryHandle, byteOffset: number, target: Uint8Array): void
+  write(handle: MemoryHandle, byteOffset: number, source: Uint8Array): void
+  copy(
+    source: MemoryHandle,
+    sourceOffset: number,
+    target: MemoryHandle,
+    targetOffset: number,
+    bytes: number,
+  ): void
+  /** Whether the driver took the hint. */
+  prefetch(handle: MemoryHandle, toGpu: boolean): boolean
+  /** `advice` is a CUmem_advise. Whether the driver took the hint. */
+  advise(handle: MemoryHandle, advice: number, gpu: boolean): boolean
+  /** Detaches the views and drops the memory. */
+  dispose(handle: MemoryHandle): void
+  memoryStats(): BlockStats
+  /** Whether Node makes ArrayBuffers over foreign memory; Electron does not. */
+  externalBuffers(): boolean
+  /** Test hook: behave as in Electron. */
+  refuseExternalBuffers(refuse: boolean): void
+
   // kernels
+  /** Whether the backend has a kernel for the operation. */
+  supports(backend: 'cpu' | 'cuda', op: string): boolean
+  /** Opens a CUDA device and loads its kernels, which can take hundreds of ms; must come before runCuda. */
+  openDevice(ordinal: number): Promise<void>
+  /** As runAsync, on a CUDA device that is open. */
+  runCuda(ordinal: number, op: string, args: object): Promise<void>
   /** Performs an operation of lib/runtime/kernels.ts on the CPU before it returns. */
   run(op: string, args: object): void
   /** The same off the JavaScript thread; operands must not be touched until the promise settles. */

@@ -5,6 +5,7 @@
 #include "napi/error.h"
 #include "napi/hardware.h"
 #include "napi/kernels.h"
+#include "napi/memory.h"
 
 namespace spark::napi {
 namespace {
@@ -30,7 +31,24 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<sample_gpu>(exports, "sampleGpu");
   add<kernel_families>(exports, "kernelFamilies");
 
+  // memory
+  add<memory_allocate>(exports, "allocate");
+  add<memory_allocate_host>(exports, "allocateHost");
+  add<memory_view>(exports, "view");
+  add<memory_read>(exports, "read");
+  add<memory_write>(exports, "write");
+  add<memory_copy>(exports, "copy");
+  add<memory_prefetch>(exports, "prefetch");
+  add<memory_advise>(exports, "advise");
+  add<memory_dispose>(exports, "dispose");
+  add<memory_stats>(exports, "memoryStats");
+  add<external_buffers>(exports, "externalBuffers");
+  add<refuse_external_buffers>(exports, "refuseExternalBuffers");
+
   // kernels
+  add<supports>(exports, "supports");
+  add<open_device>(exports, "openDevice");
+  add<run_cuda>(exports, "runCuda");
   add<run_sync>(exports, "run");
   add<run_async>(exports, "runAsync");
   add<set_threads>(exports, "setThreads");

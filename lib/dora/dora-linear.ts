@@ -5,7 +5,7 @@ import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
 import { type LayerParts, layerOptions, prepareLayer } from './create.js'
-import { type HeldWeight, holdWeight } from './held-weight.js'
+import { type HeldWeight, holdWeight, Retirement } from './held-weight.js'
 import { loadLinear, saveLinear } from './linear-files.js'
 import { divideOut, expectFiniteMerge, type Merged, mergeWork } from './merge.js'
 import type {
@@ -65,6 +65,7 @@ export class DoRALinear {
   readonly #kernels: Kernels
   readonly #random: () => number
   readonly #weightNorm2: Float32Array
+  readonly #weights = new Retirement()
   #parameters: readonly Parameter[]
   #base: HeldWeight | null
   #merged: Merged | null = null
@@ -72,8 +73,6 @@ export class DoRALinear {
   #snapshot: Snapshot | null = null
   #activations: Activations | null = null
   #passes = 0
-  #pending = 0
-  #retired: (HeldWeight | null)[] = []
   #training = false
   #disposed = false
 
@@ -202,6 +201,7 @@ export class DoRALinear {
   backwardSync(dy: Tensor, options: { input?: boolean } = {}): DoRAGradients {
     return runSync(this.#kernels, this.#prepareBackward(dy, options))
   }
+
   /**
    * Folds the adapter into the weight: the layer is then a plain linear layer, without a gradient. Does nothing when it
    * is merged already.
@@ -221,7 +221,7 @@ export class DoRALinear {
     this.#merged = { ...held, snapshot }
     this.#activations = null
     if (keepOriginal) return
-    this.#retire(this.#base)
+    this.#weights.retire(this.#base)
     this.#base = null
   }
 
@@ -236,7 +236,7 @@ export class DoRALinear {
     if (!this.#merged) return
     const base = this.#base ?? (await this.#restoreBase(this.#merged))
     if (this.#disposed || !this.#merged) return
-    this.#retire(this.#merged)
+    this.#weights.retire(this.#merged)
     this.#base = base
     this.#merged = null
   }
@@ -287,8 +287,8 @@ export class DoRALinear {
   /** Frees the weight and the activations. A second call does nothing; every other method then throws ERR_DISPOSED. */
   dispose(): void {
     this.#disposed = true
-    this.#retire(this.#base)
-    this.#retire(this.#merged)
+    this.#weights.retire(this.#base)
+    this.#weights.retire(this.#merged)
     this.#base = null
     this.#merged = null
     this.#bias = undefined
@@ -375,20 +375,8 @@ export class DoRALinear {
     return holdWeight(this.#kernels, weight)
   }
 
-  async #run<T>(work: Work<T>): Promise<T> {
-    this.#pending++
-    try {
-      return await run(this.#kernels, work)
-    } finally {
-      this.#pending--
-      this.#retire(null)
-    }
-  }
-
-  /** Frees a weight, once nothing that was started can still need it. */
-  #retire(weight: HeldWeight | null): void {
-    this.#retired.push(weight)
-    if (this.#pending === 0) for (const retired of this.#retired.splice(0)) retired?.dispose()
+  #run<T>(work: Work<T>): Promise<T> {
+    return this.#weights.during(() => run(this.#kernels, work))
   }
 
   /** The weight in use. */

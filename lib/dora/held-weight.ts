@@ -32,3 +32,26 @@ export async function holdWeight(kernels: Kernels, weight: StoredWeight): Promis
     throw error
   }
 }
+
+/** Frees weights that a layer no longer needs, but never under an operation that was started before. */
+export class Retirement {
+  #pending = 0
+  #retired: HeldWeight[] = []
+
+  /** Runs `operation`; what is retired meanwhile is freed after it. */
+  async during<T>(operation: () => Promise<T>): Promise<T> {
+    this.#pending++
+    try {
+      return await operation()
+    } finally {
+      this.#pending--
+      this.retire(null)
+    }
+  }
+
+  /** Frees `weight`, if there is one, as soon as nothing is pending. */
+  retire(weight: HeldWeight | null): void {
+    if (weight) this.#retired.push(weight)
+    if (this.#pending === 0) for (const retired of this.#retired.splice(0)) retired.dispose()
+  }
+}

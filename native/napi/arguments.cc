@@ -59,10 +59,14 @@ napi_typedarray_type Arguments::element_type(DType dtype) {
   }
 }
 
-void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_type type, int64_t count,
-                         Use use) {
+bool Arguments::has(const char* name) const {
+  const Napi::Value value = object_.Get(name);
+  return !value.IsUndefined() && !value.IsNull();
+}
+
+void* Arguments::typed_array(Napi::Object object, const char* name, napi_typedarray_type type,
+                             int64_t count) {
   const Napi::Value value = object.Get(name);
-  if (use == Use::kOptional && (value.IsUndefined() || value.IsNull())) return nullptr;
   if (!value.IsTypedArray()) throw Error("ERR_ARGUMENT", message(name, " must be a typed array"));
   napi_typedarray_type actual;
   size_t length;
@@ -74,7 +78,17 @@ void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_
   if (static_cast<int64_t>(length) < count) {
     throw Error("ERR_SHAPE", message(name, " has ", length, " elements but ", count, " are needed"));
   }
-  references_.push_back(Napi::Persistent(value.As<Napi::Object>()));
+  return data;
+}
+
+void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_type type, int64_t count,
+                         Access access) {
+  void* data = typed_array(object, name, type, count);
+  const Napi::TypedArray array = object.Get(name).As<Napi::TypedArray>();
+  const size_t bytes = static_cast<size_t>(count) * array.ElementSize();
+  references_.push_back(Napi::Persistent(array.As<Napi::Object>()));
+  if (place_) return place_(array, data, bytes, access);
+  if (std::shared_ptr<Block> block = Block::find(data, bytes)) blocks_.push_back(std::move(block));
   return data;
 }
 
@@ -92,15 +106,14 @@ Weight Arguments::weight(const char* name) {
   if (nvfp4 && weight.cols % 16 != 0) {
     throw Error("ERR_SHAPE", message(name, " has ", weight.cols, " columns; nvfp4 needs a multiple of 16"));
   }
-  weight.data =
-      operand(object, "data", element_type(weight.dtype), nvfp4 ? count / 2 : count, Use::kRequired);
+  weight.data = operand(object, "data", element_type(weight.dtype), nvfp4 ? count / 2 : count, Access::kRead);
   if (weight.dtype == DType::kF8E4M3) {
     weight.row_scale = static_cast<const float*>(
-        operand(object, "rowScale", napi_float32_array, weight.rows, Use::kRequired));
+        operand(object, "rowScale", napi_float32_array, weight.rows, Access::kRead));
   }
   if (nvfp4) {
     weight.block_scale = static_cast<const uint8_t*>(
-        operand(object, "blockScale", napi_uint8_array, count / 16, Use::kRequired));
+        operand(object, "blockScale", napi_uint8_array, count / 16, Access::kRead));
     weight.tensor_scale = object.Get("tensorScale").ToNumber().FloatValue();
   }
   return weight;

@@ -5,57 +5,79 @@
 
 #include <napi.h>
 
+#include <functional>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/staging.h"
 
 namespace spark::napi {
 
 // rows · cols, refused where it would overflow: the sizes come from JavaScript.
 int64_t elements(int64_t rows, int64_t cols);
 
+using cuda::Access;
+
+// Says where the backend finds the `bytes` of `array` at `data`.
+using Place = std::function<void*(Napi::Object array, void* data, size_t bytes, Access access)>;
+
 class Arguments {
  public:
-  explicit Arguments(Napi::Object object) : object_(object) {}
+  // Without `place` operands are used where they are.
+  explicit Arguments(Napi::Object object, Place place = {}) : object_(object), place_(std::move(place)) {}
 
   int64_t size(const char* name) const;  // a non-negative integer
   double number(const char* name) const;
   bool flag(const char* name) const;
   DType dtype(const char* name) const;
 
-  // Operands: a typed array of at least `count` elements of T, read or written in place.
+  // Operands: a typed array of at least `count` elements of T. An input is read, an output written, an
+  // update both.
   template <typename T>
   const T* input(const char* name, int64_t count) {
-    return static_cast<const T*>(operand(object_, name, element_type<T>(), count, Use::kRequired));
+    return static_cast<const T*>(operand(object_, name, element_type<T>(), count, Access::kRead));
   }
   template <typename T>
   const T* optional_input(const char* name, int64_t count) {
-    return static_cast<const T*>(operand(object_, name, element_type<T>(), count, Use::kOptional));
+    return has(name) ? input<T>(name, count) : nullptr;
   }
   template <typename T>
   T* output(const char* name, int64_t count) {
-    return static_cast<T*>(operand(object_, name, element_type<T>(), count, Use::kRequired));
+    return static_cast<T*>(operand(object_, name, element_type<T>(), count, Access::kWrite));
   }
   template <typename T>
   T* optional_output(const char* name, int64_t count) {
-    return static_cast<T*>(operand(object_, name, element_type<T>(), count, Use::kOptional));
+    return has(name) ? output<T>(name, count) : nullptr;
+  }
+  template <typename T>
+  T* update(const char* name, int64_t count) {
+    return static_cast<T*>(operand(object_, name, element_type<T>(), count, Access::kReadWrite));
   }
   const void* input(const char* name, DType dtype, int64_t count) {
-    return operand(object_, name, element_type(dtype), count, Use::kRequired);
+    return operand(object_, name, element_type(dtype), count, Access::kRead);
   }
   void* output(const char* name, DType dtype, int64_t count) {
-    return operand(object_, name, element_type(dtype), count, Use::kRequired);
+    return operand(object_, name, element_type(dtype), count, Access::kWrite);
+  }
+
+  // The same array as the CPU sees it, for checks of its values.
+  template <typename T>
+  const T* values(const char* name, int64_t count) const {
+    return static_cast<const T*>(typed_array(object_, name, element_type<T>(), count));
   }
 
   Weight weight(const char* name);
   LowRank low_rank(int64_t rows, int64_t cols);
 
-  // References that keep the operands alive until a job is done.
+  // What keeps the operands alive until a job is done: references, and the blocks under views of ours, which
+  // dispose() would free otherwise.
   std::vector<Napi::ObjectReference> take_references() { return std::move(references_); }
+  std::vector<std::shared_ptr<Block>> take_blocks() { return std::move(blocks_); }
 
  private:
-  enum class Use { kRequired, kOptional };
+  bool has(const char* name) const;
 
   template <typename T>
   static napi_typedarray_type element_type() {
@@ -65,9 +87,13 @@ class Arguments {
   }
   static napi_typedarray_type element_type(DType dtype);
 
-  void* operand(Napi::Object object, const char* name, napi_typedarray_type type, int64_t count, Use use);
+  static void* typed_array(Napi::Object object, const char* name, napi_typedarray_type type, int64_t count);
+  void* operand(Napi::Object object, const char* name, napi_typedarray_type type, int64_t count,
+                Access access);
 
   Napi::Object object_;
+  Place place_;
+  std::vector<std::shared_ptr<Block>> blocks_;
   std::vector<Napi::ObjectReference> references_;
 };
 

@@ -37,12 +37,16 @@ EnvState::EnvState(Napi::Env env) : env_(env) {
       new std::shared_ptr<Door>(door));
 }
 
-void EnvState::hold() {
-  if (pending_++ == 0) napi_ref_threadsafe_function(env_, door->function_);
+uint64_t EnvState::expect(Completion completion) {
+  if (expected_.empty()) napi_ref_threadsafe_function(env_, door->function_);
+  expected_.emplace(next_ticket_, std::move(completion));
+  return next_ticket_++;
 }
 
-void EnvState::release() {
-  if (--pending_ == 0) napi_unref_threadsafe_function(env_, door->function_);
+void EnvState::arrived(uint64_t ticket, std::exception_ptr failure) {
+  const auto entry = expected_.extract(ticket);
+  if (expected_.empty()) napi_unref_threadsafe_function(env_, door->function_);
+  if (!entry.empty()) entry.mapped()(env_, failure);
 }
 
 }  // namespace spark::napi

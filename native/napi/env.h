@@ -4,9 +4,12 @@
 
 #include <napi.h>
 
+#include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 
 namespace spark::napi {
 
@@ -29,16 +32,22 @@ struct EnvState {
 
   static EnvState& of(Napi::Env env) { return *env.GetInstanceData<EnvState>(); }
 
-  // A pending completion keeps the process alive; an idle addon does not.
-  void hold();
-  void release();
+  using Completion = std::function<void(Napi::Env, std::exception_ptr failure)>;
+
+  // Keeps `completion`, and with it the process, until its ticket arrives. An environment that ends first
+  // drops it on its own thread, which is the only one that may.
+  uint64_t expect(Completion completion);
+
+  // Runs the completion of `ticket`.
+  void arrived(uint64_t ticket, std::exception_ptr failure);
 
   std::shared_ptr<Door> door = std::make_shared<Door>();
   Napi::FunctionReference spark_error;  // the SparkError class, handed over by lib/native.ts
 
  private:
   Napi::Env env_;
-  int pending_ = 0;
+  uint64_t next_ticket_ = 0;
+  std::unordered_map<uint64_t, Completion> expected_;
 };
 
 }  // namespace spark::napi

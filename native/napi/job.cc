@@ -26,26 +26,38 @@ void execute(napi_env, void* data) {
   }
 }
 
-// Statuses are ignored on purpose: in a worker that is being terminated every call fails and nobody waits any
-// more.
 void complete(napi_env env, napi_status, void* data) {
   std::unique_ptr<Job> job(static_cast<Job*>(data));
   napi_delete_async_work(env, job->handle);
   napi_handle_scope scope;
   if (napi_open_handle_scope(env, &scope) != napi_ok) return;
-  try {
-    if (job->failure) {
-      napi_reject_deferred(env, job->deferred, to_js_error(env, job->failure));
-    } else {
-      const Napi::Value value = job->result ? job->result(env) : Napi::Env(env).Undefined();
-      napi_resolve_deferred(env, job->deferred, value);
-    }
-  } catch (...) {
-  }
+  settle(env, job->deferred, job->failure, job->result);
   napi_close_handle_scope(env, scope);
 }
 
 }  // namespace
+
+void settle(napi_env env, napi_deferred deferred, std::exception_ptr failure, const JobResult& result) {
+  try {
+    napi_value value = nullptr;
+    if (!failure) {
+      try {
+        value = result ? result(env) : Napi::Env(env).Undefined();
+      } catch (const Napi::Error&) {
+        throw;
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    }
+    if (failure) {
+      napi_reject_deferred(env, deferred, to_js_error(env, failure));
+    } else {
+      napi_resolve_deferred(env, deferred, value);
+    }
+  } catch (const Napi::Error& error) {
+    napi_reject_deferred(env, deferred, error.Value());
+  }
+}
 
 Napi::Value start_job(Napi::Env env, std::function<void()> work,
                       std::vector<Napi::ObjectReference> references, JobResult result) {

@@ -1,15 +1,16 @@
-// job.h: CPU work off the JavaScript thread.
+// job.h: work off the JavaScript thread, and the promises that wait for it.
 #pragma once
 
 #include <napi.h>
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
 
 namespace spark::napi {
 
-// Makes the value of a job's promise, on the JavaScript thread.
+// Makes the value of a promise, on the JavaScript thread.
 using JobResult = std::function<Napi::Value(Napi::Env)>;
 
 // Runs `work` on Node's thread pool and returns a promise of `result`, or of undefined without one.
@@ -27,5 +28,11 @@ Napi::Value start_query(Napi::Env env, std::function<Answer()> work,
       env, [answer, work = std::move(work)] { *answer = work(); }, {},
       [answer, wrap = std::move(wrap)](Napi::Env env) { return wrap(env, *answer); });
 }
+
+// Settles a promise on the JavaScript thread: rejects it with `failure`, or resolves it with what `result`
+// makes. Statuses are ignored on purpose: in a worker that is being terminated every call fails and nobody
+// waits any more.
+void settle(napi_env env, napi_deferred deferred, std::exception_ptr failure,
+            const JobResult& result = nullptr);
 
 }  // namespace spark::napi

@@ -4,9 +4,12 @@
 #include <string>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/device.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "napi/arguments.h"
+#include "napi/cuda_call.h"
 #include "napi/job.h"
 
 namespace spark::napi {
@@ -178,10 +181,11 @@ SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
   args.labels = in.input<int32_t>("labels", args.tokens);
   args.loss = in.output<float>("loss", 1);
   args.dlogits = in.optional_output<float>("dlogits", elements(args.tokens, args.classes));
+  const int32_t* labels = in.values<int32_t>("labels", args.tokens);
   for (int64_t t = 0; t < args.tokens; ++t) {
-    if (args.labels[t] < 0 || args.labels[t] >= args.classes) {
+    if (labels[t] < 0 || labels[t] >= args.classes) {
       throw Error("ERR_ARGUMENT",
-                  message("labels[", t, "] is ", args.labels[t], "; there are ", args.classes, " classes"));
+                  message("labels[", t, "] is ", labels[t], "; there are ", args.classes, " classes"));
     }
   }
   return args;
@@ -197,28 +201,34 @@ AdamwArgs read_adamw(Arguments& in) {
   args.eps = in.number("eps");
   args.weight_decay = in.number("weightDecay");
   args.grad = in.input<float>("grad", args.count);
-  args.param = in.output<float>("param", args.count);
-  args.m = in.output<float>("m", args.count);
-  args.v = in.output<float>("v", args.count);
+  args.param = in.update<float>("param", args.count);
+  args.m = in.update<float>("m", args.count);
+  args.v = in.update<float>("v", args.count);
   return args;
 }
 
 using Work = std::function<void()>;
 
 template <typename Args>
-Work bind(const char* op, void (*entry)(const Args&), Args (*read)(Arguments&), Arguments& in) {
-  if (!entry) throw Error("ERR_UNSUPPORTED", message("the backend has no kernel for ", op));
+Work bind(const Backend& backend, const char* op, void (*entry)(const Args&), Args (*read)(Arguments&),
+          Arguments& in) {
+  if (!entry)
+    throw Error("ERR_UNSUPPORTED", message("the ", backend.name, " backend has no kernel for ", op));
   return [entry, args = read(in)] { entry(args); };
 }
 
 struct Operation {
   const char* name;
+  bool (*supported)(const Backend& backend);
   Work (*prepare)(const Backend& backend, Arguments& in);
 };
 
-#define SPARK_OPERATION(name, entry)                                                                        \
-  {                                                                                                         \
-    name, [](const Backend& backend, Arguments& in) { return bind(name, backend.entry, read_##entry, in); } \
+#define SPARK_OPERATION(name, entry)                                       \
+  {                                                                        \
+    name, [](const Backend& backend) { return backend.entry != nullptr; }, \
+        [](const Backend& backend, Arguments& in) {                        \
+          return bind(backend, name, backend.entry, read_##entry, in);     \
+        }                                                                  \
   }
 
 const Operation kOperations[] = {
@@ -240,10 +250,9 @@ const Operation kOperations[] = {
 };
 #undef SPARK_OPERATION
 
-Work prepare(const Napi::CallbackInfo& info, Arguments& in) {
-  const std::string name = info[0].ToString().Utf8Value();
+const Operation& operation_named(const std::string& name) {
   for (const Operation& operation : kOperations) {
-    if (name == operation.name) return operation.prepare(cpu::backend(), in);
+    if (name == operation.name) return operation;
   }
   throw Error("ERR_UNSUPPORTED", message("there is no operation called '", name, "'"));
 }
@@ -252,14 +261,34 @@ Work prepare(const Napi::CallbackInfo& info, Arguments& in) {
 
 Napi::Value run_sync(const Napi::CallbackInfo& info) {
   Arguments in(info[1].As<Napi::Object>());
-  prepare(info, in)();
+  operation_named(info[0].ToString()).prepare(cpu::backend(), in)();
   return info.Env().Undefined();
 }
 
 Napi::Value run_async(const Napi::CallbackInfo& info) {
   Arguments in(info[1].As<Napi::Object>());
-  Work work = prepare(info, in);
-  return start_job(info.Env(), std::move(work), in.take_references());
+  Work work = operation_named(info[0].ToString()).prepare(cpu::backend(), in);
+  return start_job(
+      info.Env(), [work = std::move(work), blocks = in.take_blocks()] { work(); }, in.take_references());
+}
+
+Napi::Value open_device(const Napi::CallbackInfo& info) {
+  const int ordinal = info[0].ToNumber().Int32Value();
+  return start_job(info.Env(), [ordinal] { cuda::Device::open(ordinal).preload(); });
+}
+
+Napi::Value run_cuda(const Napi::CallbackInfo& info) {
+  cuda::Device& device = cuda::Device::get(info[0].ToNumber().Int32Value());
+  cuda::DeviceScope scope(device);
+  CudaCall call(info.Env(), device);
+  Arguments in(info[2].As<Napi::Object>(), call.place());
+  const Work work = operation_named(info[1].ToString()).prepare(cuda::backend(), in);
+  return call.start(work, in.take_references());
+}
+
+Napi::Value supports(const Napi::CallbackInfo& info) {
+  const Backend& backend = info[0].ToString().Utf8Value() == "cuda" ? cuda::backend() : cpu::backend();
+  return Napi::Boolean::New(info.Env(), operation_named(info[1].ToString()).supported(backend));
 }
 
 Napi::Value set_threads(const Napi::CallbackInfo& info) {

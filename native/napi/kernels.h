@@ -11,6 +11,15 @@ Napi::Value run_sync(const Napi::CallbackInfo& info);
 // runAsync(op, args): a promise of undefined, settled when the outputs are written.
 Napi::Value run_async(const Napi::CallbackInfo& info);
 
+// openDevice(ordinal): a promise of undefined, settled when the CUDA device and its kernels are loaded.
+Napi::Value open_device(const Napi::CallbackInfo& info);
+
+// runCuda(ordinal, op, args): as runAsync, on a CUDA device that is open.
+Napi::Value run_cuda(const Napi::CallbackInfo& info);
+
+// supports(backend, op): whether 'cpu' or 'cuda' has a kernel for the operation.
+Napi::Value supports(const Napi::CallbackInfo& info);
+
 // setThreads(count): threads a CPU kernel may use, 0 for one per core.
 Napi::Value set_threads(const Napi::CallbackInfo& info);
 

@@ -79,8 +79,9 @@ void Device::read_attributes() {
   attributes.multiprocessors = attribute(kMultiprocessorCount, "reading the multiprocessor count");
   attributes.shared_bytes = attribute(kMaxSharedMemoryPerBlockOptin, "reading the shared memory size");
   attributes.integrated = attribute(kIntegrated, "reading whether the GPU is integrated");
-  attributes.managed = attribute(kManagedMemory, "reading managed memory support");
-  attributes.concurrent_managed = attribute(kConcurrentManagedAccess, "reading managed memory support");
+  // Where the CPU may not touch managed memory while a kernel runs, a view of it could crash the process.
+  attributes.managed = attribute(kManagedMemory, "reading managed memory support") &&
+                       attribute(kConcurrentManagedAccess, "reading managed memory support");
   attributes.pageable = attribute(kPageableMemoryAccess, "reading pageable memory support");
 }
 

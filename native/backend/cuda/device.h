@@ -19,9 +19,8 @@ struct Attributes {
   int multiprocessors;
   int shared_bytes;  // dynamic shared memory a thread block may ask for
   bool integrated;   // shares the host's physical memory
-  bool managed;      // cuMemAllocManaged works
-  bool concurrent_managed;
-  bool pageable;  // reads ordinary process memory
+  bool managed;      // the CPU may use managed memory while kernels run
+  bool pageable;     // reads ordinary process memory
 };
 
 // Opened once per ordinal and process, shared by every environment and thread, never destroyed: no destructor

@@ -48,7 +48,6 @@ bool Driver::bind_all() {
   require(cuStreamCreate, "cuStreamCreate");
   require(cuStreamDestroy, "cuStreamDestroy_v2");
   require(cuStreamSynchronize, "cuStreamSynchronize");
-  require(cuLaunchHostFunc, "cuLaunchHostFunc");
   require(cuEventCreate, "cuEventCreate");
   require(cuEventDestroy, "cuEventDestroy_v2");
   require(cuEventRecord, "cuEventRecord");

@@ -77,7 +77,6 @@ struct Driver {
   CUresult (*cuStreamCreate)(CUstream*, unsigned flags);
   CUresult (*cuStreamDestroy)(CUstream);
   CUresult (*cuStreamSynchronize)(CUstream);
-  CUresult (*cuLaunchHostFunc)(CUstream, void (*function)(void*), void* data);
 
   CUresult (*cuEventCreate)(CUevent*, unsigned flags);
   CUresult (*cuEventDestroy)(CUevent);

@@ -15,6 +15,12 @@ constexpr size_t kSmallestPiece = 4 << 10;
 constexpr size_t kLargeStep = size_t{1} << 20;
 constexpr size_t kMaxKept = size_t{256} << 20;  // per pool
 
+constexpr int kLocationDevice = 1, kLocationHost = 2;  // CU_MEM_LOCATION_TYPE_…
+
+CUmemLocation location(const Device& device, bool gpu) {
+  return gpu ? CUmemLocation{kLocationDevice, device.ordinal} : CUmemLocation{kLocationHost, 0};
+}
+
 CUdeviceptr device_address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 HostMemory free_memory(Device& device, MemoryKind kind) {
@@ -89,6 +95,24 @@ void zero(Device& device, const Block& block) {
       device.driver.cuMemsetD8Async(device_address(block.data), 0, block.bytes, device.stream().handle()),
       "clearing memory");
   device.stream().synchronize();
+}
+
+bool takes_hints(const Device& device) {
+  return device.driver.cuMemAdvise && device.driver.cuMemPrefetchAsync;
+}
+
+void prefetch(Device& device, const Block& block, bool to_gpu) {
+  DeviceScope scope(device);
+  device.check(device.driver.cuMemPrefetchAsync(device_address(block.data), block.bytes,
+                                                location(device, to_gpu), 0, device.stream().handle()),
+               "prefetching managed memory");
+}
+
+void advise(Device& device, const Block& block, int advice, bool gpu) {
+  DeviceScope scope(device);
+  device.check(
+      device.driver.cuMemAdvise(device_address(block.data), block.bytes, advice, location(device, gpu)),
+      "advising on managed memory");
 }
 
 bool reaches(const Device& device, const Block& block) {

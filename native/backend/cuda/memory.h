@@ -19,6 +19,15 @@ std::shared_ptr<Block> allocate(Device& device, MemoryKind kind, size_t bytes);
 // Fills with zeros and waits for it.
 void zero(Device& device, const Block& block);
 
+// Whether the driver has prefetch() and advise(), which came with CUDA 12.2.
+bool takes_hints(const Device& device);
+
+// Moves the pages of managed memory to the GPU or the CPU, in the order of the stream; does not wait.
+void prefetch(Device& device, const Block& block, bool to_gpu);
+
+// Tells the driver how managed memory will be used; `advice` is a CUmem_advise, about the GPU or the CPU.
+void advise(Device& device, const Block& block, int advice, bool gpu);
+
 // Whether kernels on `device` can use the memory of `block` where it is.
 bool reaches(const Device& device, const Block& block);
 

@@ -1,0 +1,45 @@
+// cuda_call.h: one operation on a CUDA device, from its operands to the promise that it settles.
+#pragma once
+
+#include <napi.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "napi/arguments.h"
+
+namespace spark::napi {
+
+// An operand that lies in a block the device reaches is used where it is; any other is staged. What the
+// device works on is kept by native references until it is done, so that neither dispose() nor the end of the
+// environment can take it away.
+class CudaCall {
+ public:
+  // `device` must be current for the life of the call.
+  CudaCall(Napi::Env env, cuda::Device& device);
+
+  // Finds the operands their place; hand it to Arguments.
+  Place place();
+
+  // Enqueues `work` and returns a promise of undefined, settled when the outputs are written.
+  Napi::Value start(const std::function<void()>& work, std::vector<Napi::ObjectReference> references);
+
+ private:
+  struct InFlight;
+  struct Output {
+    size_t staged;  // index in the staging
+    Napi::ObjectReference array;
+    size_t bytes;
+  };
+
+  void* put(Napi::Object array, void* data, size_t bytes, Access access);
+
+  Napi::Env env_;
+  cuda::Device& device_;
+  std::shared_ptr<InFlight> in_flight_;
+  std::vector<Output> outputs_;
+};
+
+}  // namespace spark::napi

@@ -1,0 +1,60 @@
+// The CUDA runtime below Node-API: limits of a launch, kernel families, scratch memory. Compiled and run here.
+import { execFileSync } from 'node:child_process'
+import path from 'node:path'
+import t from 'tap'
+import { machine } from '../fixtures/machine-log.js'
+import { discrete } from '../fixtures/machines.js'
+import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
+
+const root = path.resolve(import.meta.dirname, '../..')
+
+t.test('the CUDA runtime', { skip: noCompiler }, async t => {
+  const standIn = new StandIn(['cuda'])
+  t.teardown(() => standIn.dispose())
+  const program = path.join(standIn.folder, 'cuda-runtime')
+  const runtime = ['device', 'driver', 'launch', 'memory', 'module', 'stream'].map(
+    name => `native/backend/cuda/${name}.cc`,
+  )
+  const sources = ['test/fixtures/cuda-runtime.cc', 'native/core/block.cc', ...runtime]
+  const flags = ['-std=c++20', '-O1', '-Wall', '-Wextra', '-Werror', '-pthread', '-Inative']
+  execFileSync('c++', [...flags, '-o', program, ...sources, '-ldl'], { cwd: root, stdio: 'inherit' })
+  const { env, lines } = machine(standIn, discrete)
+  const output = execFileSync(program, { env: { ...process.env, ...env }, encoding: 'utf8' })
+  const seen = Object.fromEntries(
+    output
+      .trim()
+      .split('\n')
+      .map(line => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+  )
+  t.match(seen, {
+    'no device current': /^ERR_INTERNAL no CUDA device is current/,
+    'same device': 'ok',
+    'largest grid': 'ok',
+    'grid x':
+      /^ERR_SHAPE .*kernel k: a grid of 2147483648 x 1 x 1 blocks; at most 2147483647 x 65535 x 65535/,
+    'grid y': /^ERR_SHAPE .*1 x 65536 x 1/,
+    'grid z': /^ERR_SHAPE .*1 x 1 x 65536/,
+    'grid below 0': /^ERR_SHAPE .*-1 x 1 x 1/,
+    'empty grid': 'ok',
+    'largest block': 'ok',
+    'deep block': 'ok',
+    'too many threads': /^ERR_SHAPE .*a block of 33 x 32 x 1 threads; at most 1024/,
+    'too deep': /^ERR_SHAPE .*64 in z/,
+    'no threads': /^ERR_SHAPE .*0 x 1 x 1/,
+    'all shared memory': 'ok',
+    'too much shared memory': /^ERR_SHAPE .*101377 bytes of shared memory; the device has 101376/,
+    'unknown family': /^ERR_UNSUPPORTED .*without the CUDA kernels 'none'/,
+    'broken family': /^ERR_CUDA loading the kernels 'broken' failed on device 0: CUDA_ERROR_/,
+    'scratch is used again': '1',
+    'scratch is not shared': '1',
+    'scratch that cannot fit':
+      /^ERR_OUT_OF_MEMORY cannot allocate 1048576 MiB of device memory: 4096 MiB are free/,
+    wait: 'ok',
+  })
+  t.strictSame(lines('launch'), [
+    'launch k grid 2147483647 65535 65535 block 32 1 1 shared 0',
+    'launch k grid 1 1 1 block 1024 1 1 shared 0',
+    'launch k grid 1 1 1 block 1 1 64 shared 0',
+    'launch wide grid 3 2 1 block 64 1 1 shared 101376',
+  ])
+})

@@ -21,7 +21,7 @@ export {
 } from './hardware/functions.js'
 export type { GpuInfo, GpuMemory, PciDevice, PrecisionSupport, SupportClass } from './hardware/gpu.js'
 export type { GpuProcess, GpuSample } from './hardware/gpu-sample.js'
-export { type DetectOptions, HardwareInfo } from './hardware/hardware-info.js'
+export { type DetectOptions, type DriverProblems, HardwareInfo } from './hardware/hardware-info.js'
 export type { MachineMemory } from './hardware/memory.js'
 export { GpuMonitor, type GpuMonitorOptions } from './hardware/monitor.js'
 export type { MonitorSummary, Spread } from './hardware/monitor-statistics.js'

@@ -1,7 +1,7 @@
 // backend-choice.ts: which engine `auto` takes, and why.
 import type { Config } from '../core/config.js'
 import { capabilityNumber, type GpuInfo, hasCapability, kernelsFrom } from './gpu.js'
-import { isSparkGpuName, isSparkPciId } from './spark.js'
+import { isSparkGpu } from './spark.js'
 
 /** The engine calls without a `backend` option run on. */
 export interface BackendChoice {
@@ -21,10 +21,6 @@ export interface BackendFacts {
   /** Kernel families in the addon. */
   readonly kernelFamilies: readonly string[]
 }
-
-/** Whether a GPU is the one of a DGX Spark. */
-export const isSparkGpu = (gpu: GpuInfo): boolean =>
-  isSparkGpuName(gpu.name) || (gpu.pci !== null && isSparkPciId(gpu.pci.vendorId, gpu.pci.deviceId))
 
 /**
  * The best NVIDIA GPU of a list: a Spark's first, then by compute capability, then by memory. A GPU with a problem or

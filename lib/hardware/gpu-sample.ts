@@ -1,7 +1,7 @@
 // gpu-sample.ts: one measurement of a GPU, from NVML's values to what users read.
 import type { NvmlSample } from '../native.js'
-import { isSparkGpu } from './backend-choice.js'
 import type { GpuInfo } from './gpu.js'
+import { isSparkGpu } from './spark.js'
 import { clockWarnings, type ThrottleReason, throttleReasons } from './throttling.js'
 
 /** A process that uses a GPU. */

@@ -1,12 +1,13 @@
 import { arch, release } from 'node:os'
 import { expectKnownOptions } from '../core/checks.js'
-import { getConfig, type Precision } from '../core/config.js'
+import { type Config, getConfig, type Precision } from '../core/config.js'
+import { debug } from '../core/log.js'
 import { type CudaReport, loadAddon, type NvmlReport } from '../native.js'
 import { type BackendChoice, bestOf, chooseBackend } from './backend-choice.js'
 import { type GpuInfo, recommendedPrecisionOf } from './gpu.js'
 import { type MachineMemory, machineMemory } from './memory.js'
 import { type DriverReports, type GpuFacts, nvidiaGpus } from './nvidia.js'
-import { gpuFromController, otherLinuxGpus } from './other-gpus.js'
+import { gpuFromController, linuxOnly, otherLinuxGpus } from './other-gpus.js'
 import { detectSpark, type Platform, readPlatform } from './spark.js'
 import { normalizeName, systemRoot } from './system-files.js'
 
@@ -14,6 +15,23 @@ import { normalizeName, systemRoot } from './system-files.js'
 export interface DetectOptions {
   /** Look again instead of giving the answer of the last detection. */
   readonly refresh?: boolean
+}
+
+/** Why a driver library cannot be used, in words; null where it can. */
+export interface DriverProblems {
+  /** libnvidia-ml.so.1, which describes and measures GPUs. */
+  readonly nvml: string | null
+  /** libcuda.so.1, which computes on them. */
+  readonly cuda: string | null
+}
+
+/** What was found before anything is concluded from it. */
+interface Machine {
+  readonly drivers: DriverProblems
+  readonly facts: readonly GpuFacts[]
+  readonly isDgxSpark: boolean
+  readonly platform: Platform
+  readonly memory: MachineMemory
 }
 
 /**
@@ -33,6 +51,8 @@ export class HardwareInfo {
   readonly gpus: readonly GpuInfo[]
   /** The GPU `auto` would prefer: a Spark's, then by compute capability, then by memory; null: none can be used. */
   readonly bestGpu: GpuInfo | null
+  /** Why NVIDIA's driver libraries cannot be used. */
+  readonly drivers: DriverProblems
   /** Memory of the machine. */
   readonly memory: MachineMemory
   /** The engine that calls without a `backend` option run on, and why. */
@@ -45,6 +65,7 @@ export class HardwareInfo {
     this.platform = facts.platform
     this.gpus = facts.gpus
     this.bestGpu = bestOf(facts.gpus)
+    this.drivers = facts.drivers
     this.memory = facts.memory
     this.backend = facts.backend
     this.recommendedPrecision = facts.recommendedPrecision
@@ -57,25 +78,32 @@ export class HardwareInfo {
    */
   static async detect(options: DetectOptions = {}): Promise<HardwareInfo> {
     expectKnownOptions('options', options, ['refresh'])
+    const config = getConfig()
     if (options.refresh || !HardwareInfo.#detected) {
       HardwareInfo.#detected =
-        process.platform === 'linux' ? HardwareInfo.#onLinux() : HardwareInfo.#elsewhere()
+        process.platform === 'linux' ? HardwareInfo.#onLinux(config) : HardwareInfo.#elsewhere(config)
     }
     return HardwareInfo.#detected
   }
 
-  static async #onLinux(): Promise<HardwareInfo> {
+  static async #onLinux(config: Config): Promise<HardwareInfo> {
     const root = systemRoot()
     const reports = await askDrivers()
     const facts = [...nvidiaGpus(root, reports), ...otherLinuxGpus(root)]
     const names = [...reports.nvml.devices, ...reports.cuda.devices].flatMap(({ name }) => name ?? [])
     const isDgxSpark = detectSpark(root, names)
-    return HardwareInfo.#conclude(facts, isDgxSpark, readPlatform(root, isDgxSpark), machineMemory(root))
+    const platform = readPlatform(root, isDgxSpark)
+    const drivers = { nvml: reports.nvml.reason, cuda: reports.cuda.reason }
+    const memory = machineMemory(root)
+    return HardwareInfo.#conclude(config, { facts, drivers, isDgxSpark, platform, memory })
   }
 
-  static async #elsewhere(): Promise<HardwareInfo> {
+  static async #elsewhere(config: Config): Promise<HardwareInfo> {
     const { graphics, system } = await import('systeminformation')
-    const [{ controllers }, { manufacturer, model }] = await Promise.all([graphics(), system()])
+    const [{ controllers }, { manufacturer, model }] = await Promise.all([
+      graphics().catch(() => ({ controllers: [] })),
+      system().catch(() => ({ manufacturer: '', model: '' })),
+    ])
     const platform: Platform = {
       os: process.platform,
       arch: arch(),
@@ -86,33 +114,23 @@ export class HardwareInfo {
       oemModel: null,
       dgxOsVersion: null,
     }
-    return HardwareInfo.#conclude(
-      controllers.map(gpuFromController),
-      false,
-      platform,
-      machineMemory(systemRoot()),
-    )
+    const facts = controllers.map(gpuFromController)
+    const drivers = { nvml: linuxOnly, cuda: linuxOnly }
+    const memory = machineMemory(systemRoot())
+    return HardwareInfo.#conclude(config, { facts, drivers, isDgxSpark: false, platform, memory })
   }
 
-  static #conclude(
-    facts: readonly GpuFacts[],
-    isDgxSpark: boolean,
-    platform: Platform,
-    memory: MachineMemory,
-  ): HardwareInfo {
+  static #conclude(config: Config, machine: Machine): HardwareInfo {
+    const { facts, ...rest } = machine
     const gpus = facts.map((gpu, index): GpuInfo => ({ index, ...gpu }))
     const loaded = loadAddon()
-    const backend = chooseBackend(
-      {
-        gpus,
-        addonProblem: loaded.addon ? null : loaded.reason,
-        kernelFamilies: loaded.addon?.kernelFamilies() ?? [],
-      },
-      getConfig(),
-    )
+    const addonProblem = loaded.addon ? null : loaded.reason
+    const kernelFamilies = loaded.addon?.kernelFamilies() ?? []
+    const backend = chooseBackend({ gpus, addonProblem, kernelFamilies }, config)
+    debug(`backend ${backend.name}: ${backend.reason}`)
     const chosen = backend.gpu === null ? null : gpus[backend.gpu]!
     const recommendedPrecision = recommendedPrecisionOf(chosen?.computeCapability ?? null)
-    return new HardwareInfo({ isDgxSpark, platform, gpus, memory, backend, recommendedPrecision })
+    return new HardwareInfo({ ...rest, gpus, backend, recommendedPrecision })
   }
 }
 
@@ -126,5 +144,8 @@ async function askDrivers(): Promise<DriverReports> {
     return { nvml, cuda }
   }
   const [nvml, cuda] = await Promise.all([loaded.addon.queryNvml(), loaded.addon.queryCuda()])
+  debug(
+    `NVML: ${nvml.reason ?? `${nvml.devices.length} GPUs`}; CUDA: ${cuda.reason ?? `${cuda.devices.length} devices`}`,
+  )
   return { nvml, cuda }
 }

@@ -1,13 +1,15 @@
 import { freemem, totalmem } from 'node:os'
-import { readText } from './system-files.js'
+import path from 'node:path'
+import { readBytes, readText } from './system-files.js'
 
-/** Memory of the machine, in bytes. */
+/** Memory this process can have, in bytes. */
 export interface MachineMemory {
+  /** The machine's memory, or the limit of a container or service. */
   readonly total: number
-  /** What a new program can take without swapping. */
+  /** What can be taken without swapping. */
   readonly available: number
-  /** Where the numbers come from: /proc/meminfo, or the operating system through Node. */
-  readonly source: 'meminfo' | 'os'
+  /** Where `available` comes from: /proc/meminfo, a cgroup that allows less, or the operating system through Node. */
+  readonly source: 'meminfo' | 'cgroup' | 'os'
 }
 
 /** Fields of /proc/meminfo: sizes in bytes, HugePages counts as they are. Lines of another form are passed over. */
@@ -20,13 +22,37 @@ export function parseMeminfo(text: string): ReadonlyMap<string, number> {
   return fields
 }
 
-/** The machine's memory. */
+/** The tightest limit (cgroup v2) of this process's group and the groups above it; null without one. */
+function cgroupMemory(root: string): { total: number; available: number } | null {
+  let group = /^0::(\/.*)$/m.exec(readText(root, 'proc/self/cgroup') ?? '')?.[1]
+  let tightest: { total: number; available: number } | null = null
+  while (group !== undefined) {
+    const folder = path.join('sys/fs/cgroup', group)
+    const total = readBytes(root, `${folder}/memory.max`)
+    const current = readBytes(root, `${folder}/memory.current`)
+    if (total !== null && current !== null) {
+      const cache = /^inactive_file (\d{1,15})$/m.exec(readText(root, `${folder}/memory.stat`) ?? '')?.[1]
+      const available = Math.max(0, total - current + Number(cache ?? 0)) // the kernel gives cache back
+      if (!tightest || available < tightest.available) tightest = { total, available }
+    }
+    group = group === '/' ? undefined : path.dirname(group)
+  }
+  return tightest
+}
+
+/** The memory this process can have. */
 export function machineMemory(root: string): MachineMemory {
   const fields = parseMeminfo(readText(root, 'proc/meminfo') ?? '')
   const total = fields.get('MemTotal')
-  const available = fields.get('MemAvailable')
-  if (!total || available === undefined) return { total: totalmem(), available: freemem(), source: 'os' }
-  return { total, available: Math.min(available, total), source: 'meminfo' }
+  if (!total || !fields.has('MemAvailable')) {
+    return { total: totalmem(), available: freemem(), source: 'os' }
+  }
+  const available = Math.min(fields.get('MemAvailable')!, total)
+  const limit = cgroupMemory(root)
+  if (limit && limit.available < available) {
+    return { total: Math.min(limit.total, total), available: limit.available, source: 'cgroup' }
+  }
+  return { total, available, source: 'meminfo' }
 }
 
 /**

@@ -9,9 +9,9 @@ import {
   precisionSupportOf,
   supportClassOf,
 } from './gpu.js'
-import { type MachineMemory, machineMemory, unifiedMemoryFree } from './memory.js'
+import { machineMemory, unifiedMemoryFree } from './memory.js'
 import { normalizePciAddress, type PciGpu, pciName, readDriverGpus, readPciIds, scanPci } from './pci.js'
-import { isSparkGpuName, isSparkPciId } from './spark.js'
+import { isSparkGpu } from './spark.js'
 import { normalizeName, readText } from './system-files.js'
 
 /** A GPU before its index is known. */
@@ -77,15 +77,13 @@ function pciDevice(sources: Sources): PciDevice | null {
 /** Whether the GPU shares the machine's memory: CUDA says so; without CUDA only GB10 is known to. */
 function isIntegrated(cuda: CudaDevice | null, name: string | null, pci: PciDevice | null): boolean | null {
   if (cuda && cuda.integrated !== null) return cuda.integrated
-  const isGb10 = isSparkGpuName(name ?? '') || (pci !== null && isSparkPciId(pci.vendorId, pci.deviceId))
-  return isGb10 ? true : null
+  return isSparkGpu({ name, pci }) ? true : null
 }
 
 function memoryOf({ nvml, cuda }: Sources, integrated: boolean | null, root: string): GpuMemory {
-  const machine: MachineMemory = machineMemory(root)
   if (integrated) {
     // NVML is not asked: on GB10 it answers "Not Supported", and under one driver with the machine's own numbers.
-    const total = cuda?.memory ?? machine.total
+    const total = cuda?.memory ?? machineMemory(root).total
     const free = unifiedMemoryFree(root)
     return free === null
       ? { total, free: null, source: cuda?.memory ? 'cuda' : null }

@@ -3,7 +3,7 @@
 import { architectureOf, type GpuMemory, type PciDevice, precisionSupportOf, supportClassOf } from './gpu.js'
 import type { GpuFacts } from './nvidia.js'
 import { type GpuVendor, type PciGpu, pciName, readPciIds, scanPci } from './pci.js'
-import { linkName, listFolder, normalizeName, readText } from './system-files.js'
+import { linkName, listFolder, normalizeName, readBytes, readText } from './system-files.js'
 
 const makers: Readonly<Record<GpuVendor, string>> = {
   nvidia: 'NVIDIA',
@@ -36,18 +36,13 @@ function listed(
   }
 }
 
-// --- Linux ------------------------------------------------------------------------------------------------------
-
-function bytesIn(root: string, file: string): number | null {
-  const text = readText(root, file) ?? ''
-  return /^\d{1,15}$/.test(text) ? Number(text) : null
-}
+// --- Linux ---
 
 function fromPci(root: string, gpu: PciGpu, pciIds: string): GpuFacts {
   const folder = `sys/bus/pci/devices/${gpu.address}`
   // Written by amdgpu alone.
-  const total = bytesIn(root, `${folder}/mem_info_vram_total`)
-  const used = bytesIn(root, `${folder}/mem_info_vram_used`)
+  const total = readBytes(root, `${folder}/mem_info_vram_total`)
+  const used = readBytes(root, `${folder}/mem_info_vram_used`)
   const name =
     normalizeName(readText(root, `${folder}/product_name`)) ?? pciName(pciIds, gpu.vendorId, gpu.deviceId)
   return listed({
@@ -105,7 +100,10 @@ export function otherLinuxGpus(root: string): GpuFacts[] {
   return [...pciGpus.map(gpu => fromPci(root, gpu, pciIds)), ...platformGpus(root)]
 }
 
-// --- macOS and Windows ------------------------------------------------------------------------------------------
+// --- macOS and Windows ---
+
+/** Why NVIDIA GPUs compute nothing on macOS and Windows. */
+export const linuxOnly = 'the CUDA backend runs on Linux only'
 
 /** What is used of a graphics controller of the systeminformation package. */
 export interface Controller {
@@ -148,6 +146,6 @@ export function gpuFromController(controller: Controller): GpuFacts {
       integrated: vendor === 'apple' ? true : (controller.vramDynamic ?? null),
       memory: total === null ? unknownMemory : { total, free: null, source: 'systeminformation' },
     }),
-    problem: vendor === 'nvidia' ? 'the CUDA backend runs on Linux only' : null,
+    problem: vendor === 'nvidia' ? linuxOnly : null,
   }
 }

@@ -32,7 +32,7 @@ export interface Dmi {
 
 /** What the answer to "is this a DGX Spark" rests on. */
 export interface SparkFacts {
-  readonly pci: readonly Pick<PciGpu, 'vendorId' | 'deviceId'>[]
+  readonly pci: readonly PciIds[]
   /** GPU names, from any source. */
   readonly names: readonly string[]
   readonly dmi: Dmi
@@ -61,13 +61,19 @@ const models: readonly { readonly model: string; readonly vendor: RegExp; readon
 ]
 
 /** Whether a GPU's name is that of the Spark's GPU: the whole token, so neither GB100 nor another Blackwell. */
-export function isSparkGpuName(name: string): boolean {
+function isSparkGpuName(name: string): boolean {
   return /^(NVIDIA )?GB10$/i.test(name.trim())
 }
 
-/** Whether a PCI device is the Spark's GPU. */
-export function isSparkPciId(vendorId: string, deviceId: string): boolean {
-  return vendorId === nvidia && deviceId === gb10
+type PciIds = Pick<PciGpu, 'vendorId' | 'deviceId'>
+
+const isGb10 = ({ vendorId, deviceId }: PciIds): boolean => vendorId === nvidia && deviceId === gb10
+const isN1x = ({ vendorId, deviceId }: PciIds): boolean => vendorId === nvidia && n1x.includes(deviceId)
+
+/** Whether a GPU is the one of a DGX Spark: by its PCI id, else by its name. */
+export function isSparkGpu({ name, pci }: { name: string | null; pci: PciIds | null }): boolean {
+  if (pci && (isGb10(pci) || isN1x(pci))) return isGb10(pci)
+  return isSparkGpuName(name ?? '')
 }
 
 /**
@@ -76,9 +82,8 @@ export function isSparkPciId(vendorId: string, deviceId: string): boolean {
  * @returns the deciding fact in words, or null when the machine is not a DGX Spark
  */
 export function sparkEvidence({ pci, names, dmi, release }: SparkFacts): string | null {
-  if (pci.some(device => isSparkPciId(device.vendorId, device.deviceId)))
-    return `PCI device ${nvidia}:${gb10}`
-  if (pci.some(device => device.vendorId === nvidia && n1x.includes(device.deviceId))) return null
+  if (pci.some(isGb10)) return `PCI device ${nvidia}:${gb10}`
+  if (pci.some(isN1x)) return null
   const name = names.find(isSparkGpuName)
   if (name) return `a GPU called ${name}`
   if (/^DGX Spark$/i.test(dmi.family ?? '')) return 'DMI product family DGX Spark'

@@ -37,6 +37,12 @@ export function readText(root: string, file: string): string | null {
   }
 }
 
+/** The decimal count of bytes in a file below `root`; null for any other content (`max` in a cgroup). */
+export function readBytes(root: string, file: string): number | null {
+  const text = readText(root, file) ?? ''
+  return /^\d{1,15}$/.test(text) ? Number(text) : null
+}
+
 /** The entries of a folder below `root`, sorted; empty when there is none. */
 export function listFolder(root: string, folder: string): string[] {
   try {

@@ -9,8 +9,7 @@
 namespace spark::nvml {
 namespace {
 
-// --- The ABI of libnvidia-ml.so.1
-// -----------------------------------------------------------------------------
+// --- The ABI of libnvidia-ml.so.1 ---
 
 using Result = int;
 using Device = void*;
@@ -156,8 +155,7 @@ class Nvml {
   bool started_ = false;
 };
 
-// --- Asking one device
-// ----------------------------------------------------------------------------------------
+// --- Asking one device ---
 
 // Calls getters of one device and keeps, for each value there is none of, why.
 class Questions {

@@ -1,4 +1,6 @@
 // HardwareInfo.detect() over stand-in driver libraries: the addon's real NVML and CUDA code on machines from profiles.
+import { writeFileSync } from 'node:fs'
+import path from 'node:path'
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
 import { type Answer, FakeRoot, gb10Pci, type Profile, profile, runChild } from '../fixtures/machine.js'
@@ -64,6 +66,7 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
       },
     ])
     t.equal(hardware.bestGpu.name, 'NVIDIA GB10')
+    t.same(hardware.drivers, { nvml: null, cuda: null })
     t.same(hardware.memory, { total: 127535932 * 1024, available: 101234567 * 1024, source: 'meminfo' })
     t.equal(hardware.backend.name, kernels ? 'cuda' : 'cpu')
     t.match(hardware.backend.reason, /GB10/)
@@ -156,6 +159,7 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
   t.test('a driver without a device', async t => {
     const hardware = detect(profile('no-device'))
     t.same(hardware.gpus, [])
+    t.match(hardware.drivers, { nvml: null, cuda: /CUDA_ERROR_NO_DEVICE/ })
     t.match(hardware.backend, { name: 'cpu', reason: /no NVIDIA GPU/ })
   })
 
@@ -184,6 +188,7 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
   t.test('NVML cannot start: CUDA alone describes the GPU', async t => {
     for (const init of [9, 18]) {
       const hardware = detect({ ...profile('h200'), nvml: { init } })
+      t.match(hardware.drivers, { nvml: /nvmlInit failed: Driver/, cuda: null })
       t.match(hardware.gpus, [
         {
           name: 'NVIDIA H200',
@@ -215,6 +220,9 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
       nvmlOnly.dispose()
       cudaOnly.dispose()
     })
+    // Hides the library of a machine that has one.
+    writeFileSync(path.join(nvmlOnly.folder, 'libcuda.so.1'), 'not a library')
+    writeFileSync(path.join(cudaOnly.folder, 'libnvidia-ml.so.1'), 'not a library')
     t.match(detect(profile('rtx'), pc, {}, nvmlOnly).gpus, [
       { name: /4070/, computeCapability: '8.9', problem: /libcuda\.so\.1/ },
     ])
@@ -311,6 +319,39 @@ t.test('without drivers and without a GPU', async t => {
   t.equal(hardware.isDgxSpark, false)
   t.equal(hardware.platform.vendor, 'Example')
 })
+
+t.test('on macOS and Windows detection answers too', async t => {
+  for (const platform of ['darwin', 'win32']) {
+    // The tools that systeminformation calls there are missing here, as on a machine that forbids them.
+    const code = `Object.defineProperty(process, 'platform', { value: '${platform}' })
+      const { HardwareInfo } = await import('dgx-spark')
+      const answer = await HardwareInfo.detect()`
+    const hardware = runChild(code, {})
+    t.match(hardware, {
+      isDgxSpark: false,
+      platform: { os: platform },
+      bestGpu: null,
+      recommendedPrecision: 'fp32',
+    })
+    t.ok(hardware.memory.total > 0)
+    t.notMatch(JSON.stringify(hardware), /serial/i)
+  }
+})
+
+t.test(
+  'DGX_SPARK_LOG=debug tells what was looked for',
+  { skip: loaded.addon ? false : loaded.reason },
+  async t => {
+    const code = `let text = ''
+    process.stderr.write = chunk => { text += chunk; return true }
+    const { HardwareInfo } = await import('dgx-spark')
+    await HardwareInfo.detect()
+    const answer = text`
+    const text = runChild(code, { DGX_SPARK_LOG: 'debug', DGX_SPARK_SYSFS_ROOT: pc.path })
+    t.match(text, /NVML: .*; CUDA: /)
+    t.match(text, /backend \w+: /)
+  },
+)
 
 t.test('an unknown option is refused', async t => {
   const code = `import { HardwareInfo } from 'dgx-spark'

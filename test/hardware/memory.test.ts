@@ -15,8 +15,8 @@ const meminfo = [
   '',
 ].join('\n')
 
-function rooted(t: Test, text: string): string {
-  const root = new FakeRoot({ files: { 'proc/meminfo': text } })
+function rooted(t: Test, text: string, files: Record<string, string> = {}): string {
+  const root = new FakeRoot({ files: { 'proc/meminfo': text, ...files } })
   t.teardown(() => root.dispose())
   return root.path
 }
@@ -51,6 +51,35 @@ t.test('without a readable meminfo the operating system answers', async t => {
     t.ok(memory.total > 0 && memory.available > 0)
     t.equal(unifiedMemoryFree(root), null)
   }
+})
+
+t.test('the limit of a container or service', async t => {
+  const limited = (group: string, files: Record<string, string>) =>
+    machineMemory(
+      rooted(t, meminfo, {
+        'proc/self/cgroup': `1:name=systemd:/old\n0::${group}\n`,
+        ...Object.fromEntries(Object.entries(files).map(([name, text]) => [`sys/fs/cgroup/${name}`, text])),
+      }),
+    )
+  const service = {
+    'a/b/memory.max': '8000000000\n',
+    'a/b/memory.current': '5000000000\n',
+    'a/b/memory.stat': 'anon 4\ninactive_file 1000000000\nactive_file 7\n',
+  }
+  t.same(limited('/a/b', service), { total: 8e9, available: 4e9, source: 'cgroup' })
+  t.same(limited('/a/b/c', service), { total: 8e9, available: 4e9, source: 'cgroup' }, 'of a group above')
+  t.equal(limited('/a', service).source, 'meminfo', 'not of a group below')
+  t.equal(limited('/', service).source, 'meminfo')
+  t.equal(limited('/a/b', { ...service, 'a/b/memory.max': 'max\n' }).source, 'meminfo')
+  t.equal(
+    limited('/a/b', { ...service, 'a/b/memory.max': '900000000000\n' }).source,
+    'meminfo',
+    'above what there is',
+  )
+  const full = { ...service, 'a/memory.max': '6000000000\n', 'a/memory.current': '6000000001\n' }
+  t.same(limited('/a/b', full), { total: 6e9, available: 0, source: 'cgroup' }, 'the tightest counts')
+  for (const group of ['/../../x', '', 'relative', '/a//b/'])
+    t.ok(limited(group, service).available > 0, group)
 })
 
 t.test('available is never more than the total', async t => {

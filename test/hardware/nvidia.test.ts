@@ -4,6 +4,8 @@ import { nvidiaGpus } from '#lib/hardware/nvidia.js'
 import type { CudaDevice, CudaReport, NvmlDevice, NvmlReport } from '#lib/native.js'
 import { type FakeMachine, FakeRoot, gb10Pci } from '../fixtures/machine.js'
 
+delete process.env.CUDA_VISIBLE_DEVICES // of the machine the test runs on
+
 const uuid = (letter: string): string => `GPU-${letter.repeat(8)}-0000-0000-0000-00000000000${letter}`
 
 const nvmlDevice = (index: number, changes: Partial<NvmlDevice> = {}): NvmlDevice => ({

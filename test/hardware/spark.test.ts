@@ -1,6 +1,6 @@
 // Which machines are a DGX Spark and which are not, from files alone.
 import t from 'tap'
-import { detectSpark, parseRelease, readPlatform, sparkEvidence } from '#lib/hardware/spark.js'
+import { detectSpark, isSparkGpu, parseRelease, readPlatform, sparkEvidence } from '#lib/hardware/spark.js'
 import { garbage } from '../fixtures/garbage.js'
 import { type FakeMachine, FakeRoot, gb10Pci, runChild } from '../fixtures/machine.js'
 
@@ -197,6 +197,15 @@ t.test('names must match as a whole', async t => {
   ]) {
     t.equal(evidence(name), null, name)
   }
+})
+
+t.test('a GPU by its PCI id, else by its name', async t => {
+  const nvidia = (deviceId: string) => ({ vendorId: '10de', deviceId })
+  t.equal(isSparkGpu({ name: null, pci: nvidia('2e12') }), true)
+  t.equal(isSparkGpu({ name: 'NVIDIA GB10', pci: null }), true)
+  t.equal(isSparkGpu({ name: 'NVIDIA GB10', pci: nvidia('2e06') }), false)
+  t.equal(isSparkGpu({ name: 'NVIDIA RTX PRO 6000', pci: nvidia('2bb1') }), false)
+  t.equal(isSparkGpu({ name: null, pci: null }), false)
 })
 
 t.test('isDgxSpark() needs neither addon nor promise', async t => {

@@ -70,13 +70,13 @@ function fromQuantized(name: string, matrix: FP8Matrix | NVFP4Matrix): StoredWei
     throw argumentError(name, 'a tensor or a quantized matrix', matrix)
   const { rows, cols } = matrix
   if ('codes' in matrix) {
-    expectShape(`${name}.codes`, [matrix.codes.length], [rows * cols])
-    expectShape(`${name}.rowScale`, [matrix.rowScale.length], [rows])
+    expectShape(`${name}.codes`, [matrix.codes?.length ?? 0], [rows * cols])
+    expectShape(`${name}.rowScale`, [matrix.rowScale?.length ?? 0], [rows])
     return { dtype: 'f8_e4m3', rows, cols, data: matrix.codes, rowScale: matrix.rowScale }
   }
   if (!('packed' in matrix)) throw argumentError(name, 'a tensor or a quantized matrix', matrix)
-  expectShape(`${name}.packed`, [matrix.packed.length], [(rows * cols) / 2])
-  expectShape(`${name}.blockScale`, [matrix.blockScale.length], [(rows * cols) / 16])
+  expectShape(`${name}.packed`, [matrix.packed?.length ?? 0], [(rows * cols) / 2])
+  expectShape(`${name}.blockScale`, [matrix.blockScale?.length ?? 0], [(rows * cols) / 16])
   const { packed, blockScale, tensorScale } = matrix
   return { dtype: 'nvfp4', rows, cols, data: packed, blockScale, tensorScale }
 }

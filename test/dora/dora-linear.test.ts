@@ -11,6 +11,7 @@ import {
 } from 'dgx-spark'
 import t from 'tap'
 import { backends } from '../fixtures/backends.js'
+import { scriptResult } from '../fixtures/child.js'
 import { close } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 
@@ -375,4 +376,18 @@ t.test('after dispose', async t => {
   t.throws(() => layer.forwardSync(tensor(3, ins)), gone)
   t.throws(() => layer.parameters(), gone)
   t.throws(() => layer.weightBytes, gone)
+})
+
+t.test('DGX_SPARK_PRECISION is the default precision', async t => {
+  const script = `
+    import { DoRALinear, quantizeFP8, Tensor } from 'dgx-spark'
+    const weight = Tensor.from([[1, 2], [3, 4]])
+    const fp8 = quantizeFP8(weight.data, [2, 2])
+    const layers = [
+      await DoRALinear.fromLinear({ weight }),
+      await DoRALinear.fromLinear({ weight }, { precision: 'fp16' }),
+      await DoRALinear.fromLinear({ weight: fp8 }),
+    ]
+    console.log(JSON.stringify(layers.map(layer => layer.precision)))`
+  t.strictSame(await scriptResult(script, { DGX_SPARK_PRECISION: 'bf16' }), ['bf16', 'fp16', 'fp8'])
 })

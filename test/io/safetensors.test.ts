@@ -145,6 +145,7 @@ t.test('refuses to write what it could not read', t => {
 t.test('input and output errors', async t => {
   await t.rejects(readSafetensors(path.join(folder, 'absent')), { code: 'ERR_IO', message: /no such file/ })
   await t.rejects(readSafetensors(folder), { code: 'ERR_IO' })
+  await t.rejects(readSafetensors(5 as unknown as string), { code: 'ERR_ARGUMENT', message: /source/ })
   await t.rejects(writeSafetensors(path.join(folder, 'no', 'x'), {}), { code: 'ERR_IO' })
   t.strictSame(
     readdirSync(folder).filter(name => name.endsWith('.tmp')),

@@ -5,6 +5,29 @@ import { fileURLToPath } from 'node:url'
 import { SparkError } from './core/errors.js'
 import { debug } from './core/log.js'
 
+/** Memory owned by native code; only the addon can look inside. */
+export type MemoryHandle = object & { readonly memoryHandle: never }
+
+/** What an allocation gives. */
+export interface Allocation {
+  readonly handle: MemoryHandle
+  readonly kind: 'managed' | 'pinned' | 'host'
+  /** Whether there is a CUDA device that the memory is meant for. */
+  readonly cuda: boolean
+}
+
+/** Live memory blocks, in bytes unless said otherwise. */
+export interface BlockStats {
+  /** Number of blocks. */
+  readonly blocks: number
+  readonly managed: number
+  readonly pinned: number
+  readonly device: number
+  readonly host: number
+  /** The most bytes that were alive at once. */
+  readonly peak: number
+}
+
 /** Bytes, as NVML tells them. */
 export interface NvmlMemory {
   total: number
@@ -84,29 +107,6 @@ export interface NvmlSample {
   throttled: Record<'powerCap' | 'thermal' | 'hardwareThermal' | 'powerBrake', number | null>
   processes: { pid: number; bytes: number | null; kind: 'compute' | 'graphics' }[] | null
   unavailable: Record<string, string>
-}
-
-/** Memory owned by native code; only the addon can look inside. */
-export type MemoryHandle = object & { readonly memoryHandle: never }
-
-/** What an allocation gives. */
-export interface Allocation {
-  readonly handle: MemoryHandle
-  readonly kind: 'managed' | 'pinned' | 'host'
-  /** Whether there is a CUDA device that the memory is meant for. */
-  readonly cuda: boolean
-}
-
-/** Live memory blocks, in bytes unless said otherwise. */
-export interface BlockStats {
-  /** Number of blocks. */
-  readonly blocks: number
-  readonly managed: number
-  readonly pinned: number
-  readonly device: number
-  readonly host: number
-  /** The most bytes that were alive at once. */
-  readonly peak: number
 }
 
 /** Everything the addon exports, in the order of native/addon.cc. */

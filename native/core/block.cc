@@ -34,7 +34,9 @@ size_t total(const MemoryStats& stats) {
 
 uintptr_t address_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-std::string mebibytes(size_t bytes) { return message(bytes >> 20, " MiB"); }
+std::string readable(size_t bytes) {
+  return bytes < (size_t{1} << 20) ? message(bytes, " bytes") : message(bytes >> 20, " MiB");
+}
 
 }  // namespace
 
@@ -80,7 +82,7 @@ std::shared_ptr<Block> Block::allocate_host(size_t bytes) {
   void* base =
       mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
-    throw Error("ERR_OUT_OF_MEMORY", message("the machine refused ", mebibytes(bytes), " of host memory"));
+    throw Error("ERR_OUT_OF_MEMORY", message("the machine refused ", readable(bytes), " of host memory"));
   }
   uintptr_t start = address_of(base);
   if (huge) {
@@ -127,8 +129,8 @@ HostMemory host_memory() {
 void require_fits(MemoryKind kind, size_t bytes, HostMemory memory) {
   if (bytes <= memory.available) return;
   throw Error("ERR_OUT_OF_MEMORY",
-              message("cannot allocate ", mebibytes(bytes), " of ", memory_kind_name(kind),
-                      " memory: ", mebibytes(memory.available), " are free (", mebibytes(memory.reserve),
+              message("cannot allocate ", readable(bytes), " of ", memory_kind_name(kind),
+                      " memory: ", readable(memory.available), " are free (", readable(memory.reserve),
                       " are kept for the system); dispose buffers or ask for less"));
 }
 

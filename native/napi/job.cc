@@ -65,11 +65,17 @@ Napi::Value start_job(Napi::Env env, std::function<void()> work,
   job->work = std::move(work);
   job->references = std::move(references);
   job->result = std::move(result);
+  // In a worker that is being terminated any of these may fail.
   napi_value promise;
-  napi_create_promise(env, &job->deferred, &promise);
-  napi_create_async_work(env, nullptr, Napi::String::New(env, "dgx-spark"), execute, complete, job.get(),
-                         &job->handle);
-  napi_queue_async_work(env, job->handle);
+  if (napi_create_promise(env, &job->deferred, &promise) != napi_ok ||
+      napi_create_async_work(env, nullptr, Napi::String::New(env, "dgx-spark"), execute, complete, job.get(),
+                             &job->handle) != napi_ok) {
+    throw Napi::Error::New(env);
+  }
+  if (napi_queue_async_work(env, job->handle) != napi_ok) {
+    napi_delete_async_work(env, job->handle);
+    throw Napi::Error::New(env);
+  }
   job.release();  // complete() owns it now
   return Napi::Value(env, promise);
 }

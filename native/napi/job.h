@@ -10,7 +10,7 @@
 
 namespace spark::napi {
 
-// Makes the value of a promise, on the JavaScript thread.
+// Makes the value of a job's promise, on the JavaScript thread.
 using JobResult = std::function<Napi::Value(Napi::Env)>;
 
 // Runs `work` on Node's thread pool and returns a promise of `result`, or of undefined without one.

@@ -140,10 +140,9 @@ Napi::Value memory_allocate(const Napi::CallbackInfo& info) {
   const Request request{size_of(options.Get("bytes")), options.Get("kind").ToString(),
                         options.Get("device").ToNumber().Int32Value(), options.Get("zeroed").ToBoolean(),
                         options.Get("unified").ToBoolean()};
-  auto allocation = std::make_shared<Allocation>();
-  return start_job(
-      info.Env(), [allocation, request] { *allocation = allocate(request); }, {},
-      [allocation](Napi::Env env) { return wrap(env, allocation->block, allocation->cuda); });
+  return start_query<Allocation>(
+      info.Env(), [request] { return allocate(request); },
+      [](Napi::Env env, const Allocation& made) { return wrap(env, made.block, made.cuda); });
 }
 
 Napi::Value memory_allocate_host(const Napi::CallbackInfo& info) {

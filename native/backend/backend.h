@@ -117,7 +117,8 @@ struct LowRank {
 
 // norm[o] = ‖V[o, :]‖₂ and gain[o] = magnitude[o] / max(norm[o], 1e-12), without forming V:
 // norm² = ‖W‖² + 2s·rowsum((W·Aᵀ) ∘ B) + s²·rowsum((B·(A·Aᵀ)) ∘ B). A row whose norm² is below 1e-2 of the
-// sum of its positive parts has cancelled and is recomputed densely.
+// sum of its positive parts has cancelled and is recomputed densely, as is one whose squares are so large or
+// so small (beyond 1e±30) that f32 cannot hold them.
 struct DoraNormArgs {
   Weight weight;
   LowRank low_rank;

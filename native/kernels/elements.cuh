@@ -2,11 +2,11 @@
 #pragma once
 
 #include "core/float_formats.h"
+#include "kernels/reduce.cuh"
 
 namespace spark {
 
 constexpr int kRun = 16;  // elements a thread handles at a time: one 16-byte word of the narrowest format
-constexpr int kWarp = 32;
 
 // 16 codes as they lie in memory.
 template <typename Format>

@@ -1,7 +1,8 @@
 import t, { type Test } from 'tap'
 import { requireAddon } from '#lib/native.js'
 import { close } from '../fixtures/close.js'
-import { goldenJson, goldenTensors, noGoldenData } from '../fixtures/golden.js'
+import { goldenJson, noGolden } from '../fixtures/golden-bytes.js'
+import { goldenFloats } from '../fixtures/golden-values.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 
 const addon = requireAddon()
@@ -29,8 +30,8 @@ interface Case {
 
 /** The trajectory of parameter `index` of a case. */
 function checkParameter(t: Test, golden: Case, index: number): void {
-  const tensors = goldenTensors('optim', golden.file)
-  const values = (name: string) => Float32Array.from(tensors.get(`p${index}.${name}`)!.values)
+  const tensor = goldenFloats(`optim/${golden.file}`)
+  const values = (name: string) => Float32Array.from(tensor(`p${index}.${name}`).values)
   const group = golden.groups?.find(({ idx }) => idx.includes(index))
   const options = { ...golden.defaults, ...golden.options, ...group }
   const param = values('init')
@@ -57,14 +58,14 @@ function checkParameter(t: Test, golden: Case, index: number): void {
     }
     trajectory.push(...param)
   }
-  const expected = (name: string) => tensors.get(`p${index}.${name}`)!.values
+  const expected = (name: string) => tensor(`p${index}.${name}`).values
   close(t, trajectory, expected('trajectory_f64'), 1e-6, `p${index}`)
   close(t, m, expected('exp_avg_f64'), 1e-6, `p${index} first moment`)
   close(t, v, expected('exp_avg_sq_f64'), 1e-6, `p${index} second moment`)
 }
 
-t.test('torch.optim.AdamW', { skip: noGoldenData }, t => {
-  for (const golden of goldenJson<{ cases: Case[] }>('optim', 'adamw.json').cases) {
+t.test('torch.optim.AdamW', { skip: noGolden }, t => {
+  for (const golden of goldenJson<{ cases: Case[] }>('optim/adamw.json').cases) {
     if (golden.options.amsgrad) continue // the kernel has no such variant
     t.test(golden.id, t => {
       for (let index = 0; index < golden.shapes.length; index++) checkParameter(t, golden, index)

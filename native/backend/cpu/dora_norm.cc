@@ -50,8 +50,9 @@ std::vector<float> gram(const LowRank& low_rank, int64_t cols) {
 }
 
 void dora_norm(const DoraNormArgs& args) {
-  const auto& [rank, scale, a, b] = args.low_rank;
-  const int64_t rows = args.weight.rows, cols = args.weight.cols;
+  const int64_t rows = args.weight.rows, cols = args.weight.cols, rank = args.low_rank.rank;
+  const float *a = args.low_rank.a, *b = args.low_rank.b;
+  const double scale = args.low_rank.scale;
   const std::vector<float> g = gram(args.low_rank, cols);
   std::vector<float> u(rows * rank), bg(rows * rank);  // U = W·Aᵀ and B·G
   const auto copy_to = [rank](std::vector<float>& matrix) {
@@ -65,12 +66,11 @@ void dora_norm(const DoraNormArgs& args) {
     for (int64_t row = begin; row < end; ++row) {
       double cross = 0, square = 0;
       for (int64_t at = row * rank; at < (row + 1) * rank; ++at) {
-        cross += static_cast<double>(u[at]) * args.low_rank.b[at];
-        square += static_cast<double>(bg[at]) * args.low_rank.b[at];
+        cross += static_cast<double>(u[at]) * b[at];
+        square += static_cast<double>(bg[at]) * b[at];
       }
-      const double s = args.low_rank.scale;
-      const double positive = args.weight_norm2[row] + s * s * square;
-      double norm2 = positive + 2 * s * cross;
+      const double positive = args.weight_norm2[row] + scale * scale * square;
+      double norm2 = positive + 2 * scale * cross;
       const bool exact = norm2 >= kCancelled * positive && positive >= kSmallest && positive <= kLargest;
       if (!exact) norm2 = dense_norm2(args, row);
       args.norm[row] = static_cast<float>(std::sqrt(norm2));

@@ -15,7 +15,7 @@ import {
 import t, { type Test } from 'tap'
 import { backends } from '../fixtures/backends.js'
 import { maxAbs, within } from '../fixtures/close.js'
-import { goldenJson, noGoldenData } from '../fixtures/golden.js'
+import { goldenJson, noGolden } from '../fixtures/golden-bytes.js'
 import { randomGenerator } from '../fixtures/random.js'
 
 const root = path.join(process.env.DGX_SPARK_TEST_DATA ?? '', 'peft', 'adapters')
@@ -32,7 +32,7 @@ interface AdapterCase {
   >
 }
 
-const readCase = (id: string) => goldenJson<AdapterCase>('peft', 'adapters', id, 'case.json')
+const readCase = (id: string) => goldenJson<AdapterCase>(`peft/adapters/${id}/case.json`)
 const caseNames = (): string[] =>
   readdirSync(root).filter(name => existsSync(path.join(root, name, 'case.json')))
 
@@ -70,7 +70,7 @@ async function checkModule(t: Test, id: string, module: string, backend: 'js' | 
   within(t, weight, wanted, () => limit * maxAbs(wanted), `${module} merged weight`)
 }
 
-t.test('linear layers of adapters compute what PEFT computes', { skip: noGoldenData }, async t => {
+t.test('linear layers of adapters compute what PEFT computes', { skip: noGolden }, async t => {
   let modules = 0
   for (const id of caseNames()) {
     const golden = readCase(id)
@@ -85,7 +85,7 @@ t.test('linear layers of adapters compute what PEFT computes', { skip: noGoldenD
   t.ok(modules >= 20, `${modules} modules`)
 })
 
-t.test('adapters are written back byte for byte', { skip: noGoldenData }, async t => {
+t.test('adapters are written back byte for byte', { skip: noGolden }, async t => {
   for (const id of caseNames()) {
     for (const folder of Object.values(readCase(id).adapters)) {
       const source = path.join(root, id, folder)
@@ -99,7 +99,7 @@ t.test('adapters are written back byte for byte', { skip: noGoldenData }, async 
   }
 })
 
-t.test('a saved layer has the keys that PEFT writes, and loads again', { skip: noGoldenData }, async t => {
+t.test('a saved layer has the keys that PEFT writes, and loads again', { skip: noGolden }, async t => {
   const id = 'mlp_sequential_dora'
   const source = path.join(root, id, 'adapter')
   const base = await tensorsOf(id, 'base_model.safetensors')
@@ -134,17 +134,12 @@ t.test('a saved layer has the keys that PEFT writes, and loads again', { skip: n
   })
 })
 
-t.test('variants of an adapter', { skip: noGoldenData }, async t => {
+t.test('variants of an adapter', { skip: noGolden }, async t => {
   interface Variant {
     dir: string
     expect: string
   }
-  const { variants } = goldenJson<{ variants: Variant[] }>(
-    'peft',
-    'adapters',
-    '_reader_variants',
-    'variants.json',
-  )
+  const { variants } = goldenJson<{ variants: Variant[] }>('peft/adapters/_reader_variants/variants.json')
   const codes: Record<string, [code: string, message: RegExp]> = {
     missing_magnitude: ['ERR_FORMAT', /lora_magnitude_vector' is missing/],
     missing_lora_B: ['ERR_FORMAT', /lora_B.weight' is missing/],
@@ -176,7 +171,7 @@ t.test('variants of an adapter', { skip: noGoldenData }, async t => {
   }
 })
 
-t.test('other kinds of modules', { skip: noGoldenData }, async t => {
+t.test('other kinds of modules', { skip: noGolden }, async t => {
   const conv = path.join(root, 'conv_embedding', 'adapter')
   const { modules } = await readPeftAdapter(conv)
   t.strictSame(Array.from(modules, ([name, { kind }]) => [name, kind]).sort(), [

@@ -97,4 +97,4 @@ export type {
 } from './dora/options.js'
 export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft.js'
 export type { PeftConfig } from './dora/peft-config.js'
-export type { WeightMatrix } from './dora/stored-weight.js'
+export { storeWeight, type WeightMatrix } from './dora/stored-weight.js'

@@ -48,7 +48,7 @@ export async function prepareLayer(linear: LinearLayer, options: DoRALinearOptio
   expectKnownOptions('options.initial', initial, ['a', 'b', 'magnitude'])
 
   const precision = options.precision ?? (linear.weight instanceof Tensor ? getConfig().precision : null)
-  const stored = storeWeight('linear.weight', linear.weight, precision)
+  const stored = storeWeight(linear.weight, precision, 'linear.weight')
   const { rows, cols } = stored
   if (rows * cols === 0) throw new SparkError('ERR_SHAPE', `linear.weight is empty: [${rows}, ${cols}]`)
   const bias = linear.bias && floats('linear.bias', linear.bias, [rows])

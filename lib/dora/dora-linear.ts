@@ -216,7 +216,7 @@ export class DoRALinear {
     if (this.#merged) return
     const { snapshot, tensor } = await this.#run(this.#prepareMerge())
     if (safe) expectFiniteMerge(this.name, tensor)
-    const held = await holdWeight(this.#kernels, storeWeight('the merged weight', tensor, precision))
+    const held = await holdWeight(this.#kernels, storeWeight(tensor, precision, 'the merged weight'))
     if (this.#disposed || this.#merged) return held.dispose()
     this.#merged = { ...held, snapshot }
     this.#activations = null

@@ -20,12 +20,19 @@ export const precisionOf: Readonly<Record<WeightDType, Precision>> = {
 }
 
 /**
- * `weight` in the format of `precision`, or in its own without one. Arrays are shared, not copied, where the format
- * stays the same.
+ * `weight` in the format of `precision`, or in its own without one, as the kernels take it. Arrays are shared, not
+ * copied, where the format stays the same.
+ * @param weight - [out, in]
+ * @param precision - format to store it in
+ * @param name - what errors call it
  * @throws SparkError ERR_SHAPE, ERR_DTYPE; ERR_NOT_FINITE when a quantizer meets NaN or infinity; ERR_RANGE when a
  * finite value is too large for fp16; ERR_ARGUMENT when a quantized matrix would have to change its format
  */
-export function storeWeight(name: string, weight: WeightMatrix, precision?: Precision | null): StoredWeight {
+export function storeWeight(
+  weight: WeightMatrix,
+  precision?: Precision | null,
+  name = 'weight',
+): StoredWeight {
   if (precision) {
     expectOneOf('precision', precision, precisions)
     warnIfExperimental(precision)

@@ -3,13 +3,15 @@
  *
  * @packageDocumentation
  */
+// biome-ignore-all assist/source/organizeImports: exports stand in reading order
 
-// hardware
-export type { BackendName, Precision } from './core/config.js'
-// tensors
-export type { DType, DTypeArray, TypedArrayOf } from './core/dtype.js'
 // errors
 export { type ErrorCode, SparkError } from './core/errors.js'
+
+// configuration
+export type { BackendName, Precision } from './core/config.js'
+
+// hardware
 export type { BackendChoice } from './hardware/backend-choice.js'
 export {
   getBestGpu,
@@ -26,6 +28,33 @@ export type { MonitorSummary, Spread } from './hardware/monitor-statistics.js'
 export type { GpuVendor } from './hardware/pci.js'
 export { isDgxSpark, type Platform } from './hardware/spark.js'
 export type { ThrottleReason } from './hardware/throttling.js'
+
+// precision
+export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'
+export { dequantizeFP8, type FP8Matrix, quantizeFP8 } from './precision/fp8.js'
+export {
+  dequantizeNVFP4,
+  type NVFP4Matrix,
+  type QuantizeNVFP4Options,
+  quantizeNVFP4,
+} from './precision/nvfp4.js'
+
+// memory
+export {
+  type AllocateOptions,
+  type CopyOptions,
+  type MemoryAdvice,
+  type MemoryKind,
+  type MemoryStats,
+  type TypedArray,
+  type TypedArrayConstructor,
+  UnifiedBuffer,
+} from './memory/unified-buffer.js'
+
+// tensors
+export type { DType, DTypeArray, TypedArrayOf } from './core/dtype.js'
+export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
+
 // files
 export {
   parseSafetensors,
@@ -40,25 +69,32 @@ export {
   type WriteSafetensorsOptions,
   writeSafetensors,
 } from './io/safetensors.js'
-export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
-// memory
-export {
-  type AllocateOptions,
-  type CopyOptions,
-  type MemoryAdvice,
-  type MemoryKind,
-  type MemoryStats,
-  type TypedArray,
-  type TypedArrayConstructor,
-  UnifiedBuffer,
-} from './memory/unified-buffer.js'
 
-// precision
-export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'
-export { dequantizeFP8, type FP8Matrix, quantizeFP8 } from './precision/fp8.js'
-export {
-  dequantizeNVFP4,
-  type NVFP4Matrix,
-  type QuantizeNVFP4Options,
-  quantizeNVFP4,
-} from './precision/nvfp4.js'
+// engines
+export type {
+  KernelArgs,
+  KernelBackend,
+  KernelOp,
+  HeldArray,
+  Kernels,
+  LowRank,
+  StoredWeight,
+  WeightDType,
+} from './runtime/kernels.js'
+export { type KernelOptions, openKernels } from './runtime/open.js'
+
+// DoRA
+export { DoRALinear } from './dora/dora-linear.js'
+export type {
+  DoRAGradients,
+  DoRALinearOptions,
+  ForwardOptions,
+  LayerOptions,
+  LinearLayer,
+  MergeOptions,
+  NormGradient,
+  Parameter,
+} from './dora/options.js'
+export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft.js'
+export type { PeftConfig } from './dora/peft-config.js'
+export { storeWeight, type WeightMatrix } from './dora/stored-weight.js'

@@ -1,6 +1,6 @@
 // linear.js: y = x · Wᵀ for every weight format, beside ONNX Runtime's f32 MatMul.
 import assert from 'node:assert'
-import { encode, quantizeFP8, quantizeNVFP4 } from 'dgx-spark'
+import { encode, quantizeFP8, quantizeNVFP4, storeWeight } from 'dgx-spark'
 import { uniform } from '../random.js'
 
 /** @import { Kernels, StoredWeight } from 'dgx-spark' */
@@ -14,8 +14,8 @@ export function storedWeights(data, rows, cols) {
     { dtype: 'f32', rows, cols, data },
     { dtype: 'bf16', rows, cols, data: encode(data, 'bf16') },
     { dtype: 'f16', rows, cols, data: encode(data, 'f16') },
-    quantizeFP8(data, [rows, cols]),
-    quantizeNVFP4(data, [rows, cols]),
+    storeWeight(quantizeFP8(data, [rows, cols])),
+    storeWeight(quantizeNVFP4(data, [rows, cols])),
   ]
   return weights
 }

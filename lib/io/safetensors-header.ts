@@ -83,12 +83,11 @@ export function expectNotPointer(label: string, bytes: Uint8Array): void {
  * @throws SparkError ERR_FORMAT naming `label` and the tensor
  */
 export function parseHeader(label: string, bytes: Uint8Array, dataBytes: number): Header {
-  const text = decodeHeader(label, bytes)
+  const { text, root } = decodeHeader(label, bytes)
   expectUniqueKeys(label, text)
-  const root: unknown = JSON.parse(text)
   const metadata = new Map<string, string>()
   const entries: [string, TensorEntry][] = []
-  for (const [name, value] of Object.entries(root as object)) {
+  for (const [name, value] of Object.entries(root)) {
     if (name === '__metadata__') readMetadata(label, value, metadata)
     else entries.push([name, readEntry(label, name, value)])
   }
@@ -113,12 +112,11 @@ export function parseHeader(label: string, bytes: Uint8Array, dataBytes: number)
   return { tensors: new Map(entries), metadata }
 }
 
-function decodeHeader(label: string, bytes: Uint8Array): string {
+function decodeHeader(label: string, bytes: Uint8Array): { text: string; root: object } {
   try {
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
     if (text[0] !== '{') throw new SyntaxError("it does not begin with '{'")
-    JSON.parse(text)
-    return text
+    return { text, root: JSON.parse(text) }
   } catch (error) {
     throw formatError(label, `the header is not JSON: ${(error as Error).message}`)
   }

@@ -2,7 +2,7 @@
 // elements of all tensors, back to back.
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
-import { expectKnownOptions } from '../core/checks.js'
+import { argumentError, expectKnownOptions } from '../core/checks.js'
 import type { DType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { elementCount, Tensor } from '../memory/tensor.js'
@@ -54,10 +54,12 @@ export interface SafetensorsFile {
  * not fit, bytes that no tensor owns.
  *
  * @param source - a path, or the bytes of a file; tensors of given bytes are views of them where alignment allows
- * @throws SparkError ERR_FORMAT naming the tensor, ERR_IO when the file cannot be read, ERR_OUT_OF_MEMORY
+ * @throws SparkError ERR_FORMAT naming the tensor, ERR_IO when the file cannot be read, ERR_OUT_OF_MEMORY,
+ * ERR_ARGUMENT
  */
 export async function readSafetensors(source: string | Uint8Array): Promise<SafetensorsFile> {
-  if (typeof source !== 'string') return parseSafetensors(source)
+  if (source instanceof Uint8Array) return parseSafetensors(source)
+  if (typeof source !== 'string') throw argumentError('source', 'a path or a Uint8Array', source)
   let handle: FileHandle
   try {
     handle = await open(source)

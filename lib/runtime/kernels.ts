@@ -123,6 +123,14 @@ export type KernelOp = keyof KernelArgs
 /** Where kernels run. */
 export type KernelBackend = 'cuda' | 'cpu' | 'js'
 
+/** A copy of an array that stays where the kernels of a backend read it. */
+export interface HeldArray<A extends DTypeArray = DTypeArray> {
+  /** The copy, or the original where all memory is as good. */
+  readonly array: A
+  /** Frees the copy. */
+  dispose(): void
+}
+
 /**
  * The operations of one backend. Outputs are typed arrays of the caller's; with {@link Kernels.run} operands must not
  * be touched until the promise settles.
@@ -142,4 +150,9 @@ export interface Kernels {
    * @throws SparkError ERR_UNSUPPORTED when the backend lacks the operation or cannot wait (cuda)
    */
   runSync<Op extends KernelOp>(op: Op, args: KernelArgs[Op]): void
+  /**
+   * Puts an operand of many calls, such as a frozen weight, where the kernels read it without a copy in each call.
+   * @throws SparkError ERR_OUT_OF_MEMORY
+   */
+  hold<A extends DTypeArray>(array: A): Promise<HeldArray<A>>
 }

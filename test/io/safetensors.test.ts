@@ -12,10 +12,10 @@ import {
   writeSafetensors,
 } from 'dgx-spark'
 import t, { type Test } from 'tap'
+import { noGolden } from '../fixtures/golden-bytes.js'
 import { randomGenerator } from '../fixtures/random.js'
 
 const data = process.env.DGX_SPARK_TEST_DATA
-const noData = data ? false : 'DGX_SPARK_TEST_DATA is unset'
 const folder = mkdtempSync(path.join(tmpdir(), 'dgx-spark-safetensors-'))
 t.teardown(() => rmSync(folder, { recursive: true }))
 
@@ -145,6 +145,7 @@ t.test('refuses to write what it could not read', t => {
 t.test('input and output errors', async t => {
   await t.rejects(readSafetensors(path.join(folder, 'absent')), { code: 'ERR_IO', message: /no such file/ })
   await t.rejects(readSafetensors(folder), { code: 'ERR_IO' })
+  await t.rejects(readSafetensors(5 as unknown as string), { code: 'ERR_ARGUMENT', message: /source/ })
   await t.rejects(writeSafetensors(path.join(folder, 'no', 'x'), {}), { code: 'ERR_IO' })
   t.strictSame(
     readdirSync(folder).filter(name => name.endsWith('.tmp')),
@@ -208,7 +209,7 @@ t.test('random damage is an ERR_FORMAT or a valid file, nothing else', t => {
   t.end()
 })
 
-t.test('adapters of PEFT are written byte for byte', { skip: noData }, async t => {
+t.test('adapters of PEFT are written byte for byte', { skip: noGolden }, async t => {
   const root = path.join(data!, 'peft', 'adapters')
   const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter(name =>
     name.endsWith('.safetensors'),

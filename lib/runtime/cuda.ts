@@ -1,0 +1,47 @@
+// cuda.ts: the kernels of the addon on a CUDA device.
+import { getConfig } from '../core/config.js'
+import type { DTypeArray } from '../core/dtype.js'
+import { SparkError } from '../core/errors.js'
+import { type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
+import { requireAddon } from '../native.js'
+import type { HeldArray, Kernels } from './kernels.js'
+
+/**
+ * The kernels on the CUDA device with the number `device`.
+ * @throws SparkError ERR_DISABLED when GPUs are switched off, ERR_NO_NATIVE, ERR_NO_CUDA when there is no such device,
+ * ERR_CUDA when it cannot be opened
+ */
+export async function openCudaKernels(device: number): Promise<Kernels> {
+  if (!getConfig().enabled) {
+    throw new SparkError(
+      'ERR_DISABLED',
+      "backend 'cuda' was asked for, but GPUs are switched off: set DGX_SPARK_ENABLED=1 or use backend 'auto'",
+    )
+  }
+  const addon = requireAddon()
+  await addon.openDevice(device)
+  return {
+    backend: 'cuda',
+    supports: op => addon.supports('cuda', op),
+    run: (op, args) => addon.runCuda(device, op, args),
+    runSync(op) {
+      throw new SparkError(
+        'ERR_UNSUPPORTED',
+        `${op}: the GPU cannot be waited for; use the method that returns a promise`,
+      )
+    },
+    hold: array => holdOnDevice(array, device),
+  }
+}
+
+async function holdOnDevice<A extends DTypeArray>(array: A, device: number): Promise<HeldArray<A>> {
+  const buffer = await UnifiedBuffer.allocate(array.byteLength, { device, zeroed: false })
+  if (!buffer.zeroCopy) {
+    buffer.dispose()
+    return { array, dispose() {} }
+  }
+  const held = buffer.view(array.constructor as TypedArrayConstructor<A>)
+  held.set(array)
+  buffer.prefetch('gpu')
+  return { array: held, dispose: () => buffer.dispose() }
+}

@@ -1,0 +1,134 @@
+// operands.ts: checks of kernel arguments, the same that the addon makes.
+import { argumentError, expectInteger, expectOneOf } from '../../core/checks.js'
+import { SparkError } from '../../core/errors.js'
+import { nvfp4Block } from '../../precision/kernels.js'
+import type { KernelArgs, KernelOp, StoredWeight } from '../kernels.js'
+
+/** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
+type Sizes = Readonly<Record<string, number>>
+
+const lowRankSizes = (rank: number, rows: number, cols: number): Sizes => ({ a: rank * cols, b: rows * rank })
+
+const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
+  cast: ({ count }) => ({ src: count, dst: count }),
+  amax: ({ count }) => ({ src: count, out: 1 }),
+  nvfp4Quantize: ({ rows, cols }) => ({ src: rows * cols, ...nvfp4Sizes(rows, cols) }),
+  nvfp4Dequantize: ({ rows, cols }) => ({ ...nvfp4Sizes(rows, cols), dst: rows * cols }),
+  fp8Quantize: ({ rows, cols }) => ({ src: rows * cols, codes: rows * cols, rowScale: rows }),
+  linear: ({ weight: { rows, cols }, tokens }) => ({ x: tokens * cols, 'bias?': rows, y: tokens * rows }),
+  linearBackward: ({ weight: { rows, cols }, tokens }) => ({
+    x: tokens * cols,
+    dy: tokens * rows,
+    'dx?': tokens * cols,
+    'dweight?': rows * cols,
+    'dbias?': rows,
+  }),
+  weightNorm2: ({ weight: { rows } }) => ({ out: rows }),
+  doraNorm: ({ weight: { rows, cols }, rank }) => ({
+    ...lowRankSizes(rank, rows, cols),
+    weightNorm2: rows,
+    magnitude: rows,
+    norm: rows,
+    gain: rows,
+  }),
+  doraForward: ({ weight: { rows, cols }, rank, tokens }) => ({
+    ...lowRankSizes(rank, rows, cols),
+    x: tokens * cols,
+    gain: rows,
+    'bias?': rows,
+    'mask?': tokens * cols,
+    xa: tokens * rank,
+    'z?': tokens * rows,
+    y: tokens * rows,
+  }),
+  doraBackward: ({ weight: { rows, cols }, rank, tokens }) => ({
+    ...lowRankSizes(rank, rows, cols),
+    x: tokens * cols,
+    'mask?': tokens * cols,
+    dy: tokens * rows,
+    xa: tokens * rank,
+    z: tokens * rows,
+    norm: rows,
+    gain: rows,
+    magnitude: rows,
+    'dx?': tokens * cols,
+    da: rank * cols,
+    db: rows * rank,
+    dmagnitude: rows,
+    'dbias?': rows,
+  }),
+  doraMerge: ({ weight: { rows, cols }, rank }) => ({
+    ...lowRankSizes(rank, rows, cols),
+    gain: rows,
+    merged: rows * cols,
+  }),
+  doraUnmerge: ({ rows, cols, rank }) => ({
+    ...lowRankSizes(rank, rows, cols),
+    merged: rows * cols,
+    gain: rows,
+    restored: rows * cols,
+  }),
+  softmaxCrossEntropy: ({ tokens, classes }) => ({
+    logits: tokens * classes,
+    labels: tokens,
+    loss: 1,
+    'dlogits?': tokens * classes,
+  }),
+  adamw: ({ count }) => ({ grad: count, param: count, m: count, v: count }),
+}
+
+function nvfp4Sizes(rows: number, cols: number): Sizes {
+  if (cols % nvfp4Block !== 0) {
+    throw new SparkError('ERR_SHAPE', `cols is ${cols}, not a multiple of ${nvfp4Block}`)
+  }
+  return { packed: (rows * cols) / 2, blockScale: (rows * cols) / nvfp4Block }
+}
+
+const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'step']
+
+/**
+ * Throws unless every array of `args` is there and long enough for its operation.
+ * @throws SparkError ERR_ARGUMENT, ERR_SHAPE
+ */
+export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]): void {
+  const given = args as unknown as Readonly<Record<string, unknown>>
+  for (const name of counts) if (name in given) expectInteger(name, given[name], 0)
+  if ('weight' in given) expectWeight(given.weight as StoredWeight)
+  expectArrays('', given, sizes[op](args))
+  if (op === 'softmaxCrossEntropy') expectLabels(args as KernelArgs['softmaxCrossEntropy'])
+}
+
+function expectArrays(prefix: string, given: Readonly<Record<string, unknown>>, needed: Sizes): void {
+  for (const [key, count] of Object.entries(needed)) {
+    const name = key.replace('?', '')
+    const array = given[name]
+    if (array === undefined && key !== name) continue
+    if (!ArrayBuffer.isView(array)) throw argumentError(prefix + name, 'a typed array', array)
+    const { length } = array as Float32Array
+    if (length < count) {
+      throw new SparkError('ERR_SHAPE', `${prefix}${name} has ${length} elements but ${count} are needed`)
+    }
+  }
+}
+
+function expectWeight(weight: StoredWeight): void {
+  expectOneOf('weight.dtype', weight.dtype, ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4'])
+  const { dtype, rows, cols } = weight
+  expectInteger('weight.rows', rows, 0)
+  expectInteger('weight.cols', cols, 0)
+  const record = weight as unknown as Readonly<Record<string, unknown>>
+  if (dtype === 'nvfp4') {
+    const { packed, blockScale } = nvfp4Sizes(rows, cols)
+    expectArrays('weight.', record, { data: packed!, blockScale: blockScale! })
+  } else {
+    expectArrays('weight.', record, { data: rows * cols, ...(dtype === 'f8_e4m3' && { rowScale: rows }) })
+  }
+}
+
+function expectLabels({ tokens, classes, labels }: KernelArgs['softmaxCrossEntropy']): void {
+  for (let t = 0; t < tokens; t++) {
+    if (labels[t]! < 0 || labels[t]! >= classes) {
+      throw new SparkError('ERR_ARGUMENT', `labels[${t}] is ${labels[t]}; there are ${classes} classes`)
+    }
+  }
+}

@@ -1,0 +1,61 @@
+// open.ts: which engine a computation runs on.
+import { expectInteger, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import { type BackendName, backendNames, getConfig } from '../core/config.js'
+import { warnOnce } from '../core/log.js'
+import { HardwareInfo } from '../hardware/hardware-info.js'
+import { loadAddon } from '../native.js'
+import { openCpuKernels } from './cpu.js'
+import { openCudaKernels } from './cuda.js'
+import { jsKernels } from './js/js.js'
+import type { Kernels } from './kernels.js'
+
+/** Options of {@link openKernels}. */
+export interface KernelOptions {
+  /** Engine; by default what DGX_SPARK_BACKEND says, or `auto`: the best that this machine has. */
+  backend?: BackendName
+  /** Number of the GPU in CUDA. Default: that of the best GPU for `auto`, 0 for `cuda`. */
+  device?: number
+}
+
+/**
+ * Opens an engine. `auto` takes what {@link HardwareInfo.backend} says: the CPU when there is no usable GPU, and `js`
+ * with one warning (SPARK_NO_NATIVE) when the native addon does not load.
+ *
+ * @throws SparkError ERR_NO_NATIVE for an explicit cpu or cuda without the addon, ERR_DISABLED for an explicit cuda
+ * when GPUs are switched off, ERR_NO_CUDA for an explicit cuda without a usable GPU
+ */
+export async function openKernels(options: KernelOptions = {}): Promise<Kernels> {
+  expectKnownOptions('options', options, ['backend', 'device'])
+  const { backend = getConfig().backend, device } = options
+  expectOneOf('options.backend', backend, backendNames)
+  if (device !== undefined) expectInteger('options.device', device, 0)
+  switch (backend) {
+    case 'js':
+      return jsKernels
+    case 'cpu':
+      return openCpuKernels()
+    case 'cuda':
+      return openCudaKernels(device ?? 0)
+    case 'auto':
+      return openBest(device)
+  }
+}
+
+/** The engine that HardwareInfo names; one that does not start is replaced with a warning. */
+async function openBest(device: number | undefined): Promise<Kernels> {
+  const { backend, gpus } = await HardwareInfo.detect()
+  if (backend.name === 'js') {
+    const { addon, reason } = { reason: '', ...loadAddon() }
+    if (!addon) warnOnce('SPARK_NO_NATIVE', 'kernels', `Computations run in JavaScript, slowly: ${reason}`)
+    return jsKernels
+  }
+  if (backend.name === 'cuda') {
+    const chosen = backend.gpu === null ? null : gpus[backend.gpu]!.cudaIndex
+    try {
+      return await openCudaKernels(device ?? chosen ?? 0)
+    } catch (error) {
+      warnOnce('SPARK_CUDA', 'kernels', `Computations run on the CPU: ${(error as Error).message}`)
+    }
+  }
+  return openCpuKernels()
+}

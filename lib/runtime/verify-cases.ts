@@ -1,6 +1,6 @@
 // verify-cases.ts: one call of every operation on odd sizes, for `dgx-spark verify` and the kernel tests.
 import type { DType, DTypeArray } from '../core/dtype.js'
-import type { KernelArgs, KernelOp, Kernels, StoredWeight, WeightDType } from './kernels.js'
+import type { KernelArgs, KernelOp, Kernels, StoredWeight } from './kernels.js'
 
 /** One operation with seeded inputs and empty outputs. */
 export interface VerifyCase<Op extends KernelOp = KernelOp> {

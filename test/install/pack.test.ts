@@ -1,59 +1,17 @@
 // The package as a stranger meets it: prebuilds, npm pack, npm install without scripts, the two-line import.
-import { execFileSync } from 'node:child_process'
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-
-const root = path.resolve(import.meta.dirname, '../..')
-const work = mkdtempSync(path.join(tmpdir(), 'dgx-spark-pack-'))
-t.teardown(() => rmSync(work, { recursive: true, force: true }))
+import { Checkout, run } from '../fixtures/checkout.js'
 
 const prebuild = path.join('prebuilds', `linux-${process.arch}`, 'dgx-spark.glibc.node')
-
-function run(cwd: string, command: string, args: string[], env: Record<string, string> = {}): string {
-  return execFileSync(command, args, {
-    cwd,
-    encoding: 'utf8',
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, ...env },
-  })
-}
-
-/** A copy of the checkout: prebuildify moves files of build/, which other tests are using. */
-function copyCheckout(): string {
-  const copy = path.join(work, 'checkout')
-  for (const file of run(root, 'git', ['ls-files', '-co', '--exclude-standard']).trim().split('\n')) {
-    if (!existsSync(path.join(root, file))) continue
-    mkdirSync(path.dirname(path.join(copy, file)), { recursive: true })
-    cpSync(path.join(root, file), path.join(copy, file))
-  }
-  cpSync(path.join(root, 'dist'), path.join(copy, 'dist'), { recursive: true })
-  symlinkSync(path.join(root, 'node_modules'), path.join(copy, 'node_modules'))
-  return copy
-}
-
-/** The fatbins of the build under test, so that the prebuild does not run nvcc again. */
-function fatbins(): Record<string, string> {
-  const folder = path.join(root, 'build', 'cmake')
-  const built = existsSync(folder) && readdirSync(folder).some(name => name.endsWith('.fatbin'))
-  return built ? { DGX_SPARK_FATBINS: folder } : {}
-}
-
 const supported = process.platform === 'linux' && ['x64', 'arm64'].includes(process.arch)
 
 t.test('the tarball', { skip: !supported && 'prebuilds exist for linux x64 and arm64' }, async t => {
-  const checkout = copyCheckout()
-  run(checkout, 'npm', ['run', `prebuilds:${process.arch}`], fatbins())
+  const copy = new Checkout()
+  t.teardown(() => copy.dispose())
+  const { folder: checkout, work } = copy
+  copy.prebuild(process.arch)
   const packed = JSON.parse(
     run(checkout, 'npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', work]),
   )
@@ -110,14 +68,12 @@ t.test('the tarball', { skip: !supported && 'prebuilds exist for linux x64 and a
       path.join(project, 'index.js'),
       `import { HardwareInfo, DoRALinear } from 'dgx-spark'
        const { backend } = await HardwareInfo.detect()
-       using_native(backend, DoRALinear)
-       function using_native(backend) {
-         const loaded = process.report.getReport().sharedObjects.filter(file => file.includes('dgx-spark'))
-         console.log(JSON.stringify({ backend: backend.name, loaded }))
-       }`,
+       const loaded = process.report.getReport().sharedObjects.filter(file => file.includes('dgx-spark'))
+       console.log(JSON.stringify({ backend: backend.name, loaded, layer: typeof DoRALinear.fromLinear }))`,
     )
     const report = JSON.parse(run(project, 'node', ['index.js']))
     t.not(report.backend, 'js')
+    t.equal(report.layer, 'function')
     t.equal(report.loaded.length, 1)
     t.ok(report.loaded[0].endsWith(path.join('node_modules', 'dgx-spark', prebuild)), report.loaded[0])
     const required = run(project, 'node', ['-e', 'console.log(typeof require("dgx-spark").HardwareInfo)'])

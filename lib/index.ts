@@ -4,10 +4,28 @@
  * @packageDocumentation
  */
 
+// hardware
+export type { BackendName, Precision } from './core/config.js'
 // tensors
 export type { DType, DTypeArray, TypedArrayOf } from './core/dtype.js'
 // errors
 export { type ErrorCode, SparkError } from './core/errors.js'
+export type { BackendChoice } from './hardware/backend-choice.js'
+export {
+  getBestGpu,
+  getNvidiaGpus,
+  getRecommendedPrecision,
+  isNvidiaAvailable,
+} from './hardware/functions.js'
+export type { GpuInfo, GpuMemory, PciDevice, PrecisionSupport, SupportClass } from './hardware/gpu.js'
+export type { GpuProcess, GpuSample } from './hardware/gpu-sample.js'
+export { type DetectOptions, HardwareInfo } from './hardware/hardware-info.js'
+export type { MachineMemory } from './hardware/memory.js'
+export { GpuMonitor, type GpuMonitorOptions } from './hardware/monitor.js'
+export type { MonitorSummary, Spread } from './hardware/monitor-statistics.js'
+export type { GpuVendor } from './hardware/pci.js'
+export { isDgxSpark, type Platform } from './hardware/spark.js'
+export type { ThrottleReason } from './hardware/throttling.js'
 // files
 export {
   parseSafetensors,

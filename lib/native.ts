@@ -5,10 +5,101 @@ import { fileURLToPath } from 'node:url'
 import { SparkError } from './core/errors.js'
 import { debug } from './core/log.js'
 
+/** Bytes, as NVML tells them. */
+export interface NvmlMemory {
+  total: number
+  free: number
+  used: number
+}
+
+/** One GPU as NVML sees it. A value it does not give is null, and `unavailable` has NVML's words for why. */
+export interface NvmlDevice {
+  /** NVML's order, that of nvidia-smi. */
+  index: number
+  name: string | null
+  uuid: string | null
+  /** Bus id as NVML writes it, `0000000F:01:00.0`. */
+  pci: string | null
+  /** device << 16 | vendor */
+  pciId: number | null
+  computeCapability: string | null
+  memory: NvmlMemory | null
+  /** Why the GPU cannot be used. */
+  problem: string | null
+  unavailable: Record<string, string>
+}
+
+/** What NVML says of the machine; `reason` says why it cannot be used, or is null. */
+export interface NvmlReport {
+  reason: string | null
+  driver: string | null
+  /** Newest CUDA the driver runs, 13000 for 13.0. */
+  cudaVersion: number | null
+  devices: NvmlDevice[]
+}
+
+/** One device as the CUDA driver lists it. */
+export interface CudaDevice {
+  /** CUDA's order, which differs from NVML's. */
+  ordinal: number
+  name: string | null
+  uuid: string | null
+  pci: string | null
+  computeCapability: string | null
+  /** Bytes in all. */
+  memory: number | null
+  smCount: number | null
+  integrated: boolean | null
+  pageableMemoryAccess: boolean | null
+  managedMemory: boolean | null
+  concurrentManagedAccess: boolean | null
+}
+
+/** What the CUDA driver says of the machine; `reason` says why it cannot be used, or is null. */
+export interface CudaReport {
+  reason: string | null
+  version: number | null
+  devices: CudaDevice[]
+}
+
+/** One measurement of a GPU by NVML. A value it does not give is null. */
+export interface NvmlSample {
+  /** Percent. */
+  utilization: number | null
+  memory: NvmlMemory | null
+  /** °C */
+  temperature: number | null
+  /** mW */
+  power: number | null
+  powerLimit: number | null
+  /** MHz */
+  graphicsClock: number | null
+  smClock: number | null
+  memoryClock: number | null
+  videoClock: number | null
+  maxSmClock: number | null
+  /** nvmlClocksEventReasons bits. */
+  eventReasons: number | null
+  /** How long the GPU was held back so far; only growth has a meaning. */
+  throttled: Record<'powerCap' | 'thermal' | 'hardwareThermal' | 'powerBrake', number | null>
+  processes: { pid: number; bytes: number | null; kind: 'compute' | 'graphics' }[] | null
+  unavailable: Record<string, string>
+}
+
 /** Everything the addon exports, in the order of native/addon.cc. */
 export interface Addon {
   /** Hands the error class over. Called once by the loader. */
   initialize(errorClass: typeof SparkError): void
+
+  // hardware
+  /** Asks NVML about every GPU; looks each time. */
+  queryNvml(): Promise<NvmlReport>
+  /** Lists the devices of the CUDA driver, as it found them when it started. */
+  queryCuda(): Promise<CudaReport>
+  /** Measures a GPU. Rejects with ERR_NO_CUDA without NVML, ERR_CUDA when the GPU is unknown or lost. */
+  sampleGpu(uuid: string): Promise<NvmlSample>
+  /** Families of CUDA kernels in this addon; empty when it was built without nvcc. */
+  kernelFamilies(): string[]
 
   // kernels
   /** Performs an operation of lib/runtime/kernels.ts on the CPU before it returns. */

@@ -3,6 +3,7 @@
 
 #include "napi/env.h"
 #include "napi/error.h"
+#include "napi/hardware.h"
 #include "napi/kernels.h"
 
 namespace spark::napi {
@@ -22,6 +23,12 @@ void add(Napi::Object& exports, const char* name) {
 Napi::Object init(Napi::Env env, Napi::Object exports) {
   env.SetInstanceData(new EnvState(env));
   add<initialize>(exports, "initialize");
+
+  // hardware
+  add<query_nvml>(exports, "queryNvml");
+  add<query_cuda>(exports, "queryCuda");
+  add<sample_gpu>(exports, "sampleGpu");
+  add<kernel_families>(exports, "kernelFamilies");
 
   // kernels
   add<run_sync>(exports, "run");

@@ -11,6 +11,7 @@ namespace {
 struct Job {
   std::function<void()> work;
   std::vector<Napi::ObjectReference> references;
+  JobResult result;
   napi_deferred deferred = nullptr;
   napi_async_work handle = nullptr;
   std::exception_ptr failure;
@@ -36,11 +37,10 @@ void complete(napi_env env, napi_status, void* data) {
     if (job->failure) {
       napi_reject_deferred(env, job->deferred, to_js_error(env, job->failure));
     } else {
-      napi_value undefined;
-      napi_get_undefined(env, &undefined);
-      napi_resolve_deferred(env, job->deferred, undefined);
+      const Napi::Value value = job->result ? job->result(env) : Napi::Env(env).Undefined();
+      napi_resolve_deferred(env, job->deferred, value);
     }
-  } catch (const Napi::Error&) {
+  } catch (...) {
   }
   napi_close_handle_scope(env, scope);
 }
@@ -48,10 +48,11 @@ void complete(napi_env env, napi_status, void* data) {
 }  // namespace
 
 Napi::Value start_job(Napi::Env env, std::function<void()> work,
-                      std::vector<Napi::ObjectReference> references) {
+                      std::vector<Napi::ObjectReference> references, JobResult result) {
   auto job = std::make_unique<Job>();
   job->work = std::move(work);
   job->references = std::move(references);
+  job->result = std::move(result);
   napi_value promise;
   napi_create_promise(env, &job->deferred, &promise);
   napi_create_async_work(env, nullptr, Napi::String::New(env, "dgx-spark"), execute, complete, job.get(),

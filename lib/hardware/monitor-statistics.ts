@@ -1,0 +1,97 @@
+// monitor-statistics.ts: peak and mean of samples, in constant memory.
+import type { GpuSample } from './gpu-sample.js'
+import type { ThrottleReason } from './throttling.js'
+
+/** Mean and extremes of one quantity over the samples that had it. */
+export interface Spread {
+  readonly mean: number
+  readonly min: number
+  readonly peak: number
+}
+
+/** What a {@link GpuMonitor} saw. null: no sample had the quantity. */
+export interface MonitorSummary {
+  /** Number of samples. */
+  readonly samples: number
+  /** Seconds from the first sample to the last. */
+  readonly seconds: number
+  /** Percent. */
+  readonly utilization: Spread | null
+  /** Bytes in use. */
+  readonly memoryUsed: Spread | null
+  /** °C */
+  readonly temperature: Spread | null
+  /** W */
+  readonly power: Spread | null
+  /** MHz */
+  readonly smClock: Spread | null
+  /** Number of samples with each reason; reasons that never held are left out. */
+  readonly throttleReasons: Readonly<Partial<Record<ThrottleReason, number>>>
+  /** Each warning once, as first worded. */
+  readonly warnings: readonly string[]
+}
+
+class Accumulator {
+  #count = 0
+  #sum = 0
+  #min = Number.POSITIVE_INFINITY
+  #peak = Number.NEGATIVE_INFINITY
+
+  add(value: number | null): void {
+    if (value === null) return
+    this.#count += 1
+    this.#sum += value
+    this.#min = Math.min(this.#min, value)
+    this.#peak = Math.max(this.#peak, value)
+  }
+
+  spread(): Spread | null {
+    return this.#count === 0 ? null : { mean: this.#sum / this.#count, min: this.#min, peak: this.#peak }
+  }
+}
+
+/** Takes samples in, gives a {@link MonitorSummary}. */
+export class MonitorStatistics {
+  #samples = 0
+  #first = 0
+  #last = 0
+  #firstWarning: string | undefined
+  readonly #reasons = new Map<ThrottleReason, number>()
+  readonly #quantities = {
+    utilization: new Accumulator(),
+    memoryUsed: new Accumulator(),
+    temperature: new Accumulator(),
+    power: new Accumulator(),
+    smClock: new Accumulator(),
+  }
+
+  add(sample: GpuSample): void {
+    if (this.#samples === 0) this.#first = sample.time
+    this.#samples += 1
+    this.#last = sample.time
+    this.#quantities.utilization.add(sample.utilization)
+    this.#quantities.memoryUsed.add(sample.memory.used)
+    this.#quantities.temperature.add(sample.temperature)
+    this.#quantities.power.add(sample.power)
+    this.#quantities.smClock.add(sample.clocks.sm)
+    for (const reason of sample.throttleReasons) {
+      this.#reasons.set(reason, (this.#reasons.get(reason) ?? 0) + 1)
+    }
+    this.#firstWarning ??= sample.warnings[0] // there is one kind; its numbers change from sample to sample
+  }
+
+  summary(): MonitorSummary {
+    const { utilization, memoryUsed, temperature, power, smClock } = this.#quantities
+    return {
+      samples: this.#samples,
+      seconds: (this.#last - this.#first) / 1000,
+      utilization: utilization.spread(),
+      memoryUsed: memoryUsed.spread(),
+      temperature: temperature.spread(),
+      power: power.spread(),
+      smClock: smClock.spread(),
+      throttleReasons: Object.fromEntries(this.#reasons),
+      warnings: this.#firstWarning === undefined ? [] : [this.#firstWarning],
+    }
+  }
+}

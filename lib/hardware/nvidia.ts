@@ -1,0 +1,160 @@
+// nvidia.ts: one list of NVIDIA GPUs out of what NVML, CUDA, the kernel module and the PCI bus say. NVML and CUDA count
+// in different orders, so they are joined by UUID, and by PCI address where a UUID is missing (MIG, old drivers).
+import type { CudaDevice, CudaReport, NvmlDevice, NvmlReport } from '../native.js'
+import {
+  architectureOf,
+  type GpuInfo,
+  type GpuMemory,
+  type PciDevice,
+  precisionSupportOf,
+  supportClassOf,
+} from './gpu.js'
+import { type MachineMemory, machineMemory, unifiedMemoryFree } from './memory.js'
+import { normalizePciAddress, type PciGpu, pciName, readDriverGpus, readPciIds, scanPci } from './pci.js'
+import { isSparkGpuName, isSparkPciId } from './spark.js'
+import { normalizeName, readText } from './system-files.js'
+
+/** A GPU before its index is known. */
+export type GpuFacts = Omit<GpuInfo, 'index'>
+
+/** What the driver libraries say. */
+export interface DriverReports {
+  readonly nvml: NvmlReport
+  readonly cuda: CudaReport
+}
+
+/** One GPU's entries in each source. */
+interface Sources {
+  nvml: NvmlDevice | null
+  cuda: CudaDevice | null
+  pci: PciGpu | null
+}
+
+const addressOf = (device: NvmlDevice | CudaDevice): string | null => normalizePciAddress(device.pci)
+
+/** Takes the first element that satisfies `test` out of `list`. */
+function take<T>(list: T[], test: (item: T) => boolean): T | null {
+  const position = list.findIndex(test)
+  return position < 0 ? null : list.splice(position, 1)[0]!
+}
+
+function join({ nvml, cuda }: DriverReports, pciGpus: readonly PciGpu[]): Sources[] {
+  const cudaLeft = [...cuda.devices]
+  const pciLeft = [...pciGpus]
+  const atAddress = (address: string | null) => (gpu: PciGpu) => gpu.address === address
+  const gpus = nvml.devices.map((device): Sources => {
+    const address = addressOf(device)
+    return {
+      nvml: device,
+      cuda:
+        take(cudaLeft, other => other.uuid !== null && other.uuid === device.uuid) ??
+        take(cudaLeft, other => address !== null && addressOf(other) === address),
+      pci: take(pciLeft, atAddress(address)),
+    }
+  })
+  for (const device of cudaLeft) {
+    gpus.push({ nvml: null, cuda: device, pci: take(pciLeft, atAddress(addressOf(device))) })
+  }
+  // NVML names no address of a GPU it cannot open. It counts by address, as sysfs does, so the remaining ones belong
+  // together when they are equally many.
+  const nameless = gpus.filter(gpu => gpu.nvml && !gpu.cuda && !gpu.pci && addressOf(gpu.nvml) === null)
+  if (nameless.length === pciLeft.length) {
+    for (const gpu of nameless) gpu.pci = pciLeft.shift()!
+  }
+  return [...gpus, ...pciLeft.map(pci => ({ nvml: null, cuda: null, pci }))]
+}
+
+function pciDevice({ nvml, cuda, pci }: Sources): PciDevice | null {
+  const address = pci?.address ?? (nvml && addressOf(nvml)) ?? (cuda && addressOf(cuda))
+  if (pci) return { address, vendorId: pci.vendorId, deviceId: pci.deviceId }
+  if (nvml?.pciId) {
+    const digits = nvml.pciId.toString(16).padStart(8, '0')
+    return { address, vendorId: digits.slice(4), deviceId: digits.slice(0, 4) }
+  }
+  return null
+}
+
+/** Whether the GPU shares the machine's memory: CUDA says so; without CUDA only GB10 is known to. */
+function isIntegrated(cuda: CudaDevice | null, name: string | null, pci: PciDevice | null): boolean | null {
+  if (cuda && cuda.integrated !== null) return cuda.integrated
+  const isGb10 = isSparkGpuName(name ?? '') || (pci !== null && isSparkPciId(pci.vendorId, pci.deviceId))
+  return isGb10 ? true : null
+}
+
+function memoryOf({ nvml, cuda }: Sources, integrated: boolean | null, root: string): GpuMemory {
+  const machine: MachineMemory = machineMemory(root)
+  if (integrated) {
+    // NVML is not asked: on GB10 it answers "Not Supported", and under one driver with the machine's own numbers.
+    const total = cuda?.memory ?? machine.total
+    const free = unifiedMemoryFree(root)
+    return free === null
+      ? { total, free: null, source: cuda?.memory ? 'cuda' : null }
+      : { total, free: Math.min(free, total), source: 'meminfo' }
+  }
+  const memory = nvml?.memory
+  if (memory && memory.total > 0 && memory.free <= memory.total) {
+    return { total: memory.total, free: memory.free, source: 'nvml' }
+  }
+  return cuda?.memory
+    ? { total: cuda.memory, free: null, source: 'cuda' }
+    : { total: null, free: null, source: null }
+}
+
+/** Why a GPU cannot compute, or null. */
+function problemOf({ nvml, cuda, pci }: Sources, reports: DriverReports): string | null {
+  if (nvml?.problem) return nvml.problem
+  if (cuda) return cuda.computeCapability ? null : 'the CUDA driver does not tell its compute capability'
+  if (reports.cuda.reason) return `CUDA cannot be used: ${reports.cuda.reason}`
+  if (process.env.CUDA_VISIBLE_DEVICES !== undefined) {
+    return `hidden from CUDA by CUDA_VISIBLE_DEVICES=${process.env.CUDA_VISIBLE_DEVICES}`
+  }
+  if (pci?.driver && pci.driver !== 'nvidia') return `the kernel driver ${pci.driver} holds it, not NVIDIA's`
+  return 'the CUDA driver does not list it'
+}
+
+const cudaVersionText = (version: number | null): string | null =>
+  version === null ? null : `${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`
+
+/** The NVIDIA GPUs of the machine below `root`. */
+export function nvidiaGpus(root: string, reports: DriverReports): GpuFacts[] {
+  const kernelModule = readDriverGpus(root)
+  const moduleVersion = /\b\d{3,4}\.\d+(?:\.\d+)?\b/.exec(
+    readText(root, 'proc/driver/nvidia/version') ?? '',
+  )?.[0]
+  const pciGpus = scanPci(root).filter(gpu => gpu.vendor === 'nvidia')
+  const pciIds = pciGpus.length > 0 ? readPciIds(root) : ''
+
+  return join(reports, pciGpus).map((sources): GpuFacts => {
+    const { nvml, cuda } = sources
+    const pci = pciDevice(sources)
+    const known = kernelModule.get(pci?.address ?? '')
+    const name = normalizeName(nvml?.name ?? cuda?.name ?? known?.name ?? null)
+    const integrated = isIntegrated(cuda, name, pci)
+    const capability = cuda?.computeCapability ?? nvml?.computeCapability ?? null
+    return {
+      vendor: 'nvidia',
+      name: name ?? nameFromPci(pci, pciIds),
+      uuid: nvml?.uuid ?? cuda?.uuid ?? known?.uuid ?? null,
+      pci,
+      cudaIndex: cuda?.ordinal ?? null,
+      computeCapability: capability,
+      smCount: cuda?.smCount ?? null,
+      architecture: architectureOf(capability),
+      driver: reports.nvml.driver ?? moduleVersion ?? null,
+      cudaVersion: cudaVersionText(reports.nvml.cudaVersion ?? reports.cuda.version),
+      memory: memoryOf(sources, integrated, root),
+      integrated,
+      pageableMemoryAccess: cuda?.pageableMemoryAccess ?? null,
+      supportClass: supportClassOf('nvidia', capability),
+      precision: precisionSupportOf('nvidia', capability),
+      problem: problemOf(sources, reports),
+      unavailable: nvml?.unavailable ?? {},
+    }
+  })
+}
+
+function nameFromPci(pci: PciDevice | null, pciIds: string): string {
+  if (!pci) return 'NVIDIA GPU'
+  const name = pciName(pciIds, pci.vendorId, pci.deviceId)
+  return name ? `NVIDIA ${name}` : `NVIDIA GPU ${pci.vendorId}:${pci.deviceId}`
+}

@@ -41,3 +41,13 @@ export {
   writeSafetensors,
 } from './io/safetensors.js'
 export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
+
+// precision
+export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'
+export { dequantizeFP8, type FP8Matrix, quantizeFP8 } from './precision/fp8.js'
+export {
+  dequantizeNVFP4,
+  type NVFP4Matrix,
+  type QuantizeNVFP4Options,
+  quantizeNVFP4,
+} from './precision/nvfp4.js'

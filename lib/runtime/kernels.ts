@@ -1,6 +1,7 @@
 // kernels.ts: the operations every backend offers. native/backend/backend.h is the contract (formulas, aliasing);
 // field names are the same. Sizes: T tokens, I in features, O out features, R rank.
-import type { DType, DTypeArray } from '../core/dtype.js'
+import type { DTypeArray } from '../core/dtype.js'
+import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
 
 /** Formats a frozen weight can be stored in. */
 export type WeightDType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4'
@@ -31,41 +32,7 @@ export interface LowRank {
 }
 
 /** Arguments of each operation; outputs are allocated by the caller. */
-export interface KernelArgs {
-  cast: {
-    srcDtype: DType
-    dstDtype: DType
-    count: number
-    saturate: boolean
-    src: DTypeArray
-    dst: DTypeArray
-  }
-  amax: { dtype: DType; count: number; src: DTypeArray; out: Float32Array }
-  nvfp4Quantize: {
-    srcDtype: DType
-    rows: number
-    cols: number
-    tensorScale: number
-    src: DTypeArray
-    packed: Uint8Array
-    blockScale: Uint8Array
-  }
-  nvfp4Dequantize: {
-    rows: number
-    cols: number
-    tensorScale: number
-    packed: Uint8Array
-    blockScale: Uint8Array
-    dst: Float32Array
-  }
-  fp8Quantize: {
-    srcDtype: DType
-    rows: number
-    cols: number
-    src: DTypeArray
-    codes: Uint8Array
-    rowScale: Float32Array
-  }
+export interface KernelArgs extends PrecisionKernelArgs {
   linear: {
     weight: StoredWeight
     tokens: number

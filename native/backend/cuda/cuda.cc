@@ -5,11 +5,11 @@ namespace spark::cuda {
 const Backend& backend() {
   static const Backend table = {
       .name = "cuda",
-      .cast = nullptr,
-      .amax = nullptr,
-      .nvfp4_quantize = nullptr,
-      .nvfp4_dequantize = nullptr,
-      .fp8_quantize = nullptr,
+      .cast = cast,
+      .amax = amax,
+      .nvfp4_quantize = nvfp4_quantize,
+      .nvfp4_dequantize = nvfp4_dequantize,
+      .fp8_quantize = fp8_quantize,
       .linear = nullptr,
       .linear_backward = nullptr,
       .weight_norm2 = nullptr,

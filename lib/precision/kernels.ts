@@ -1,0 +1,125 @@
+// kernels.ts: casts and quantizers in TypeScript, bit-equal to native/backend/cpu/{cast,amax,nvfp4,fp8}.cc, and the
+// choice between the two. Recipes: docs/numerics.md.
+import { loadAddon } from '../native.js'
+import { bitsFloat, codesOf, e2m1, e4m3, floatBits, floatFormats } from './float-formats.js'
+import type { PrecisionKernelArgs } from './kernel-args.js'
+
+/** Elements of an NVFP4 row that share a block scale. */
+export const nvfp4Block = 16
+
+const e4m3Limit = e4m3.limit(true)
+const e2m1Limit = e2m1.limit(true)
+
+/** The TypeScript kernels, by the names of lib/runtime/kernels.ts. */
+export const precisionKernels: {
+  readonly [Op in keyof PrecisionKernelArgs]: (args: PrecisionKernelArgs[Op]) => void
+} = {
+  cast({ srcDtype, dstDtype, count, saturate, src, dst }) {
+    const { decode } = floatFormats[srcDtype]
+    const { encode, limit } = floatFormats[dstDtype]
+    const from = codesOf(src)
+    const to = codesOf(dst)
+    const largest = limit(saturate)
+    for (let i = 0; i < count; i++) to[i] = encode(decode(from[i]), largest)
+  },
+
+  amax({ dtype, count, src, out }) {
+    // Magnitudes are ordered like their codes with the sign cleared, infinity and NaN on top.
+    const codes = codesOf(src)
+    const mask = dtype === 'f32' ? 0x7fffffff : 0x7fff
+    let largest = 0
+    for (let i = 0; i < count; i++) {
+      const magnitude = codes[i] & mask
+      if (magnitude > largest) largest = magnitude
+    }
+    const { encode, limit } = floatFormats.f32
+    codesOf(out)[0] = encode(floatFormats[dtype].decode(largest), limit(false))
+  },
+
+  nvfp4Quantize({ srcDtype, rows, cols, tensorScale, src, packed, blockScale }) {
+    const { decode } = floatFormats[srcDtype]
+    const multiplier = Math.fround(tensorScale)
+    const codes = codesOf(src)
+    const values = new Float32Array(nvfp4Block)
+    const valueBits = codesOf(values)
+    const blocks = (rows * cols) / nvfp4Block
+    for (let block = 0; block < blocks; block++) {
+      const start = block * nvfp4Block
+      for (let i = 0; i < nvfp4Block; i++) valueBits[i] = decode(codes[start + i])
+      const scale = nvfp4BlockScale(largestMagnitude(values), multiplier)
+      blockScale[block] = scale
+      divideAll(values, nvfp4Step(scale, multiplier))
+      for (let i = 0; i < nvfp4Block; i += 2) {
+        packed[(start + i) / 2] = nvfp4Code(values, valueBits, i) | (nvfp4Code(values, valueBits, i + 1) << 4)
+      }
+    }
+  },
+
+  nvfp4Dequantize({ rows, cols, tensorScale, packed, blockScale, dst }) {
+    const blocks = (rows * cols) / nvfp4Block
+    for (let block = 0; block < blocks; block++) {
+      const start = block * nvfp4Block
+      const step = nvfp4Step(blockScale[block], Math.fround(tensorScale))
+      for (let i = 0; i < nvfp4Block; i += 2) {
+        const pair = packed[(start + i) / 2]
+        dst[start + i] = nvfp4Values[pair & 15] * step
+        dst[start + i + 1] = nvfp4Values[pair >> 4] * step
+      }
+    }
+  },
+
+  fp8Quantize({ srcDtype, rows, cols, src, codes, rowScale }) {
+    const { decode } = floatFormats[srcDtype]
+    const from = codesOf(src)
+    const values = new Float32Array(cols)
+    const valueBits = codesOf(values)
+    for (let row = 0; row < rows; row++) {
+      const start = row * cols
+      for (let i = 0; i < cols; i++) valueBits[i] = decode(from[start + i])
+      rowScale[row] = largestMagnitude(values) / 448
+      if (rowScale[row] === 0) rowScale[row] = 1
+      divideAll(values, rowScale[row])
+      for (let i = 0; i < cols; i++) codes[start + i] = e4m3.encode(valueBits[i], e4m3Limit)
+    }
+  },
+}
+
+/** Performs `op` with the addon when one loads, else in TypeScript; the results are the same bits. */
+export function runPrecisionKernel<Op extends keyof PrecisionKernelArgs>(
+  op: Op,
+  args: PrecisionKernelArgs[Op],
+): void {
+  const { addon } = loadAddon()
+  if (addon) addon.run(op, args)
+  else precisionKernels[op](args)
+}
+
+// Adding 0 makes +0 of the -0 that is code 8, as ModelOpt does.
+const nvfp4Values = Float32Array.from({ length: 16 }, (_, code) => bitsFloat(e2m1.decode(code)) + 0)
+
+function nvfp4BlockScale(amax: number, tensorScale: number): number {
+  const scale = Math.fround(amax / Math.fround(6 * tensorScale))
+  return e4m3.encode(floatBits(scale === 0 ? 1 : Math.max(scale, 2 ** -9)), e4m3Limit)
+}
+
+function nvfp4Step(blockScale: number, tensorScale: number): number {
+  return Math.fround(bitsFloat(e4m3.decode(blockScale)) * tensorScale)
+}
+
+/** E2M1 code of quotients[i]. A quotient of -0 has code 0; a negative one that rounds to zero has code 8. */
+function nvfp4Code(quotients: Float32Array, bits: ArrayLike<number>, i: number): number {
+  return (e2m1.encode(bits[i], e2m1Limit) & 7) | (quotients[i] < 0 ? 8 : 0)
+}
+
+function largestMagnitude(values: Float32Array): number {
+  let largest = 0
+  for (let i = 0; i < values.length; i++) {
+    const magnitude = Math.abs(values[i])
+    if (magnitude > largest) largest = magnitude
+  }
+  return largest
+}
+
+function divideAll(values: Float32Array, divisor: number): void {
+  for (let i = 0; i < values.length; i++) values[i] /= divisor
+}

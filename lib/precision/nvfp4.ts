@@ -1,0 +1,107 @@
+import { argumentError, expectInteger, expectKnownOptions, expectNumber } from '../core/checks.js'
+import { SparkError } from '../core/errors.js'
+import { type QuantizerInput, quantizerSource } from './casts.js'
+import { nvfp4Block, runPrecisionKernel } from './kernels.js'
+
+/**
+ * A matrix [rows, cols] in NVFP4, 4.5 bits an element. Element (r, c) is
+ * `e2m1(nibble of packed[r, c/2]) · (e4m3(blockScale[r, c/16]) · tensorScale)`, the low nibble being the even column:
+ * the layout of ModelOpt checkpoints (`weight`, `weight_scale`, `weight_scale_2`).
+ */
+export interface NVFP4Matrix {
+  /** Pairs of E2M1 codes, [rows, cols/2]. */
+  readonly packed: Uint8Array
+  /** E4M3 codes, one per 16 columns, [rows, cols/16]. */
+  readonly blockScale: Uint8Array
+  /** Multiplier of all block scales, an f32: amax / 2688. */
+  readonly tensorScale: number
+  /** Number of rows. */
+  readonly rows: number
+  /** Number of columns, a multiple of 16. */
+  readonly cols: number
+}
+
+/** Options of {@link quantizeNVFP4}; at most one of them. */
+export interface QuantizeNVFP4Options {
+  /**
+   * Largest magnitude to provide for; by default that of `values`. Give the largest of several matrices that must share
+   * a tensor scale (fused query, key and value). Larger elements saturate.
+   */
+  amax?: number
+  /** The tensor scale itself, positive and not below 2^-126. Default: amax / 2688, at least 2^-126. */
+  tensorScale?: number
+}
+
+const smallestNormal = 2 ** -126
+const largestFloat = (2 - 2 ** -23) * 2 ** 127
+
+/**
+ * Quantizes a matrix to NVFP4 by the recipe of NVIDIA ModelOpt (docs/numerics.md), byte for byte.
+ * @param values - [rows, cols], row-major
+ * @param shape - [rows, cols]; more leading dimensions count as rows. cols must be a multiple of 16
+ * @throws SparkError ERR_SHAPE when cols is not a multiple of 16 or `values` does not fit `shape`; ERR_NOT_FINITE with
+ * the first element that is infinite or NaN; ERR_DTYPE when `values` is not f32, f16 or bf16; ERR_ARGUMENT for an option
+ * @example
+ * const q = quantizeNVFP4(weight, [512, 784])
+ * q.packed.length + q.blockScale.length // 512 · 784 · 4.5 / 8
+ */
+export function quantizeNVFP4(
+  values: QuantizerInput,
+  shape: readonly number[],
+  options: QuantizeNVFP4Options = {},
+): NVFP4Matrix {
+  expectKnownOptions('options', options, ['amax', 'tensorScale'])
+  const { src, srcDtype, rows, cols, amax } = quantizerSource(values, shape)
+  expectWholeBlocks(cols)
+  const tensorScale = chooseTensorScale(amax, options)
+  const packed = new Uint8Array((rows * cols) / 2)
+  const blockScale = new Uint8Array((rows * cols) / nvfp4Block)
+  runPrecisionKernel('nvfp4Quantize', { srcDtype, rows, cols, tensorScale, src, packed, blockScale })
+  return { packed, blockScale, tensorScale, rows, cols }
+}
+
+/**
+ * The numbers that an NVFP4 matrix stands for.
+ * @returns [rows, cols], row-major; NaN where a block scale is NaN
+ * @throws SparkError ERR_SHAPE when an array does not fit rows and cols; ERR_ARGUMENT for anything else that is wrong
+ */
+export function dequantizeNVFP4(matrix: NVFP4Matrix): Float32Array {
+  const { packed, blockScale, tensorScale, rows, cols } = matrix
+  expectInteger('rows', rows, 0)
+  expectInteger('cols', cols, 0)
+  expectWholeBlocks(cols)
+  expectNumber('tensorScale', tensorScale, -largestFloat, largestFloat)
+  expectBytes('packed', packed, (rows * cols) / 2)
+  expectBytes('blockScale', blockScale, (rows * cols) / nvfp4Block)
+  const dst = new Float32Array(rows * cols)
+  runPrecisionKernel('nvfp4Dequantize', { rows, cols, tensorScale, packed, blockScale, dst })
+  return dst
+}
+
+function chooseTensorScale(measured: number, { amax, tensorScale }: QuantizeNVFP4Options): number {
+  if (tensorScale !== undefined) {
+    expectNumber('tensorScale', tensorScale, smallestNormal, largestFloat)
+    if (amax !== undefined) {
+      throw new SparkError('ERR_ARGUMENT', 'amax and tensorScale exclude each other; give one of them')
+    }
+    return Math.fround(tensorScale)
+  }
+  if (amax !== undefined) expectNumber('amax', amax, 0, largestFloat)
+  // Below the smallest normal number the steps of small blocks would underflow to 0; a zero matrix gets it, too.
+  return Math.max(Math.fround(Math.fround(amax ?? measured) / 2688), smallestNormal)
+}
+
+function expectWholeBlocks(cols: number): void {
+  if (cols % nvfp4Block !== 0) {
+    throw new SparkError(
+      'ERR_SHAPE',
+      `cols is ${cols}; nvfp4 needs a multiple of ${nvfp4Block}: pad the rows with zeros or keep another format`,
+    )
+  }
+}
+
+function expectBytes(name: string, array: unknown, length: number): void {
+  if (!(array instanceof Uint8Array) || array.length !== length) {
+    throw argumentError(name, `a Uint8Array of ${length} elements`, array, 'ERR_SHAPE')
+  }
+}

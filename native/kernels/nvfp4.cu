@@ -1,0 +1,85 @@
+// nvfp4.cu: NVFP4 by the ModelOpt recipe (docs/numerics.md): packed[blocks, 8], block_scale[blocks] of
+// src[blocks, 16], and back to f32. A block never crosses the end of a row, so rows do not matter.
+// One thread per block of 16. No FP4 instructions: these kernels give the same bits on every architecture.
+// Reference: native/backend/cpu/nvfp4.cc
+#include "core/quantizers.h"
+#include "kernels/elements.cuh"
+
+namespace spark {
+
+static_assert(kNvfp4Block == kRun, "a thread handles one block");
+constexpr int kPackedBytes = kNvfp4Block / 2;
+
+// The codes of a block, in one word when the address allows.
+struct alignas(8) Packed {
+  uint8_t pairs[kPackedBytes];
+
+  __device__ static bool aligned(const void* address) {
+    return reinterpret_cast<uintptr_t>(address) % 8 == 0;
+  }
+
+  __device__ void load(const uint8_t* src) {
+    if (aligned(src)) {
+      *this = *reinterpret_cast<const Packed*>(src);
+      return;
+    }
+    for (int i = 0; i < kPackedBytes; ++i) pairs[i] = src[i];
+  }
+
+  __device__ void store(uint8_t* dst) const {
+    if (aligned(dst)) {
+      *reinterpret_cast<Packed*>(dst) = *this;
+      return;
+    }
+    for (int i = 0; i < kPackedBytes; ++i) dst[i] = pairs[i];
+  }
+};
+
+template <typename Src>
+__device__ void quantize_block(const typename Src::Code* src, int64_t blocks, float tensor_scale,
+                               uint8_t* packed, uint8_t* block_scale) {
+  const int64_t block = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (block >= blocks) return;
+  Run<Src> run;
+  run.load(src, block * kNvfp4Block, blocks * kNvfp4Block);
+  const uint8_t scale = nvfp4_block_scale(bits_float(run.max_bits()), tensor_scale);
+  const float step = nvfp4_step(scale, tensor_scale);
+  Packed out;
+#pragma unroll
+  for (int i = 0; i < kPackedBytes; ++i) {
+    const uint8_t low = nvfp4_code(Src::decode(run.codes[2 * i]), step);
+    const uint8_t high = nvfp4_code(Src::decode(run.codes[2 * i + 1]), step);
+    out.pairs[i] = static_cast<uint8_t>(low | high << 4);
+  }
+  out.store(packed + block * kPackedBytes);
+  block_scale[block] = scale;
+}
+
+}  // namespace spark
+
+#define SPARK_QUANTIZE(src_name, Src)                                                               \
+  extern "C" __global__ void nvfp4_quantize_##src_name(const spark::Src::Code* src, int64_t blocks, \
+                                                       float tensor_scale, uint8_t* packed,         \
+                                                       uint8_t* block_scale) {                      \
+    spark::quantize_block<spark::Src>(src, blocks, tensor_scale, packed, block_scale);              \
+  }
+
+SPARK_QUANTIZE(f32, F32)
+SPARK_QUANTIZE(f16, F16)
+SPARK_QUANTIZE(bf16, BF16)
+
+extern "C" __global__ void nvfp4_dequantize_f32(const uint8_t* packed, const uint8_t* block_scale,
+                                                int64_t blocks, float tensor_scale, float* dst) {
+  const int64_t block = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (block >= blocks) return;
+  const float step = spark::nvfp4_step(block_scale[block], tensor_scale);
+  spark::Packed in;
+  spark::Run<spark::F32> run;
+  in.load(packed + block * spark::kPackedBytes);
+#pragma unroll
+  for (int i = 0; i < spark::kPackedBytes; ++i) {
+    run.codes[2 * i] = spark::nvfp4_value(in.pairs[i] & 15, step);
+    run.codes[2 * i + 1] = spark::nvfp4_value(in.pairs[i] >> 4, step);
+  }
+  run.store(dst, block * spark::kNvfp4Block, blocks * spark::kNvfp4Block);
+}

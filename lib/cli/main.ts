@@ -34,6 +34,8 @@ program.parseAsync().catch((error: unknown) => {
     process.exitCode = error.exitCode === 0 ? 0 : 2
     return
   }
-  printError(error instanceof SparkError ? `${error.message} [${error.code}]` : String((error as Error).message))
+  printError(
+    error instanceof SparkError ? `${error.message} [${error.code}]` : String((error as Error).message),
+  )
   process.exitCode = 1
 })

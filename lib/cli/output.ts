@@ -34,7 +34,11 @@ export function printError(line: string): void {
 }
 
 /** A table with light borders. Numbers (cells that begin with a digit) are aligned to the right by `right`. */
-export function printTable(head: readonly string[], rows: readonly (readonly string[])[], right: number[] = []): void {
+export function printTable(
+  head: readonly string[],
+  rows: readonly (readonly string[])[],
+  right: number[] = [],
+): void {
   const table = new Table({
     head: head.map(text => styled('bold', text)),
     colAligns: head.map((_, column) => (right.includes(column) ? 'right' : 'left')),

@@ -16,7 +16,8 @@ export function addVerify(program: Command): void {
       const { reference, candidates } = await openAll()
       const results = []
       for (const { label, kernels } of candidates) {
-        for (const result of await verifyKernels(kernels, reference)) results.push({ device: label, ...result })
+        for (const result of await verifyKernels(kernels, reference))
+          results.push({ device: label, ...result })
       }
       if (options.json) printJson({ reference: reference.backend, results })
       else report(reference, results, options.all ?? false)
@@ -43,7 +44,11 @@ async function openAll(): Promise<{ reference: Kernels; candidates: { label: str
   return { reference, candidates }
 }
 
-function report(reference: Kernels, results: readonly (VerifyResult & { device: string })[], all: boolean): void {
+function report(
+  reference: Kernels,
+  results: readonly (VerifyResult & { device: string })[],
+  all: boolean,
+): void {
   const shown = all ? results : results.filter(result => result.status !== 'passed')
   const rows = shown.map(({ device, op, variant, status, error, tolerance, reason }) => [
     device,

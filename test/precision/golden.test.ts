@@ -3,8 +3,8 @@ import type { DType, DTypeArray } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { dtypeArray } from '#lib/core/dtype.js'
 import { e2m1, floatFormats } from '#lib/precision/float-formats.js'
-import { goldenJson, goldenTensors, noGolden } from '../fixtures/golden.js'
-import { cast, engines, fp8, type Matrix, nvfp4, sameBits } from '../fixtures/precision-engines.js'
+import { goldenJson, goldenTensors, noGolden } from '../fixtures/golden-bytes.js'
+import { cast, engines, fp8, type Matrix, nvfp4, runJs, sameBits } from '../fixtures/precision-engines.js'
 
 type Lookup = ReturnType<typeof goldenTensors>
 
@@ -42,7 +42,7 @@ function testCasts(t: Test, tensors: Lookup, src: DTypeArray, from: DType): void
       sameBits(t, cast(run, src, from, to, saturate), expected, `${engine} ${from} > ${column}`, src)
     }
   }
-  const bits = new Uint32Array(cast(engines.js, src, from, 'f32').buffer)
+  const bits = new Uint32Array(cast(runJs, src, from, 'f32').buffer)
   const codes = Uint8Array.from(bits, value => e2m1.encode(value, e2m1.limit(true)))
   sameBits(t, codes, tensors('e2m1_sat').data as Uint8Array, `${from} > e2m1_sat`, src)
 }

@@ -3,6 +3,7 @@ import { inspect } from 'node:util'
 import { argumentError, expectKnownOptions, expectOneOf } from '../core/checks.js'
 import { type DType, type DTypeArray, dtypeArray, dtypes, type TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { cast, encode } from '../precision/casts.js'
 
 /** Numbers in nested arrays of any depth; all arrays of one depth have the same length. */
 export type NestedNumbers = number | readonly NestedNumbers[]
@@ -43,7 +44,7 @@ export class Tensor<D extends DType = DType> {
 
   /**
    * A tensor of the given numbers. A Float32Array for f32, a Uint16Array for f16 and bf16 and a Uint8Array for f8
-   * are taken as they are, without a copy (the latter three as bit patterns).
+   * are taken as they are, without a copy (the latter three as bit patterns). Nested arrays are rounded to the dtype.
    *
    * @param values - a typed array, nested arrays of numbers, or one number
    * @param options - shape and dtype
@@ -93,6 +94,32 @@ export class Tensor<D extends DType = DType> {
   reshape(shape: readonly number[]): Tensor<D> {
     expectElements(shape, this.size)
     return new Tensor<D>(this.data, shape, this.dtype)
+  }
+
+  /**
+   * The elements rounded to another type, to the nearest value, ties to even; f8 saturates. The tensor itself when it
+   * has the type already.
+   */
+  to<To extends DType>(dtype: To): Tensor<To> {
+    expectOneOf('dtype', dtype, dtypes)
+    if ((this.dtype as DType) === dtype) return this as unknown as Tensor<To>
+    return new Tensor<To>(cast(this.data, this.dtype, dtype), this.shape, dtype)
+  }
+
+  /** The elements as f32, row-major; {@link Tensor.data} itself, not a copy, when they are. */
+  toFloat32(): Float32Array {
+    return this.to('f32').data
+  }
+
+  /** The elements as numbers in arrays nested like the shape; one number for the shape []. */
+  toArray(): NestedNumbers {
+    const values = this.toFloat32()
+    let next = 0
+    const level = (depth: number): NestedNumbers =>
+      depth === this.shape.length
+        ? values[next++]!
+        : Array.from({ length: this.shape[depth]! }, () => level(depth + 1))
+    return level(0)
   }
 }
 
@@ -166,6 +193,5 @@ function flatten<D extends DType>(
     for (const inner of level) visit(inner, depth + 1)
   }
   visit(values, 0)
-  if (dtype !== 'f32') throw argumentError('options.dtype', 'f32', dtype)
-  return { data: data as TypedArrayOf<D>, shape }
+  return { data: dtype === 'f32' ? (data as TypedArrayOf<D>) : encode(data, dtype), shape }
 }

@@ -197,7 +197,7 @@ struct SoftmaxCrossEntropyArgs {
 // One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1.
 struct AdamwArgs {
   int64_t count, step;
-  float lr, beta1, beta2, eps, weight_decay;
+  double lr, beta1, beta2, eps, weight_decay;  // 1 − beta is formed in f64
   const float* grad;
   float* param;
   float* m;  // first moment

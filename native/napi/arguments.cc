@@ -37,10 +37,10 @@ int64_t elements(int64_t rows, int64_t cols) {
 
 int64_t Arguments::size(const char* name) const { return to_size(name, object_.Get(name)); }
 
-float Arguments::number(const char* name) const {
+double Arguments::number(const char* name) const {
   const Napi::Value value = object_.Get(name);
   if (!value.IsNumber()) throw Error("ERR_ARGUMENT", message(name, " must be a number"));
-  return value.As<Napi::Number>().FloatValue();
+  return value.As<Napi::Number>().DoubleValue();
 }
 
 bool Arguments::flag(const char* name) const { return object_.Get(name).ToBoolean().Value(); }
@@ -84,6 +84,7 @@ Weight Arguments::weight(const char* name) {
   const Napi::Object object = value.As<Napi::Object>();
   Weight weight{};
   weight.dtype = to_dtype("weight.dtype", object.Get("dtype"));
+  if (weight.dtype == DType::kF8E5M2) throw Error("ERR_DTYPE", "a weight cannot be stored as f8_e5m2");
   weight.rows = to_size("weight.rows", object.Get("rows"));
   weight.cols = to_size("weight.cols", object.Get("cols"));
   const int64_t count = elements(weight.rows, weight.cols);

@@ -20,7 +20,7 @@ class Arguments {
   explicit Arguments(Napi::Object object) : object_(object) {}
 
   int64_t size(const char* name) const;  // a non-negative integer
-  float number(const char* name) const;
+  double number(const char* name) const;
   bool flag(const char* name) const;
   DType dtype(const char* name) const;
 

@@ -1,0 +1,155 @@
+// passes.ts: the forward and backward pass of a DoRA layer as kernel calls.
+import { argumentError, expectOneOf, expectShape } from '../core/checks.js'
+import { SparkError } from '../core/errors.js'
+import { Tensor } from '../memory/tensor.js'
+import type { LowRank, StoredWeight } from '../runtime/kernels.js'
+import type { DoRAGradients } from './options.js'
+import type { Step, Work } from './work.js'
+
+/** The adapter at one moment, with the row norms that belong to it. */
+export interface Snapshot extends LowRank {
+  readonly magnitude: Float32Array
+  readonly norm: Float32Array
+  readonly gain: Float32Array
+}
+
+/**
+ * The adapter with the parameters A, B and magnitude: `last`, or a copy and the step that computes its gain when a byte
+ * has changed. Passes work on the copy, so a gain is never stale and a backward pass fits its forward pass.
+ */
+export function takeSnapshot(
+  parameters: readonly Float32Array[],
+  last: Snapshot | null,
+  frozen: { weight: StoredWeight; weightNorm2: Float32Array; rank: number; scale: number },
+): { snapshot: Snapshot; steps: readonly Step[] } {
+  const [a, b, magnitude] = parameters as [Float32Array, Float32Array, Float32Array]
+  if (last && sameBytes(a, last.a) && sameBytes(b, last.b) && sameBytes(magnitude, last.magnitude)) {
+    return { snapshot: last, steps: [] }
+  }
+  const { rank, scale, weight, weightNorm2 } = frozen
+  const copies = { a: a.slice(), b: b.slice(), magnitude: magnitude.slice() }
+  const [norm, gain] = [new Float32Array(weight.rows), new Float32Array(weight.rows)]
+  const snapshot = { rank, scale, ...copies, norm, gain }
+  return { snapshot, steps: [['doraNorm', { ...snapshot, weight, weightNorm2 }]] }
+}
+
+function sameBytes(a: Float32Array, b: Float32Array): boolean {
+  const bytes = (array: Float32Array) => new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
+  return Buffer.compare(bytes(a), bytes(b)) === 0
+}
+
+/** What a training pass leaves for the backward pass. */
+export interface Activations {
+  /** Counts the passes of a layer. */
+  readonly pass: number
+  readonly input: Tensor
+  readonly x: Float32Array
+  readonly mask: Float32Array | undefined
+  readonly xa: Float32Array
+  readonly z: Float32Array
+  readonly snapshot: Snapshot
+}
+
+/**
+ * The elements of an argument as f32.
+ * @throws SparkError ERR_ARGUMENT, ERR_DTYPE or ERR_SHAPE
+ */
+export function floats(name: string, tensor: Tensor, shape: readonly number[]): Float32Array {
+  expectFloatTensor(name, tensor)
+  expectShape(name, tensor.shape, shape)
+  return tensor.toFloat32()
+}
+
+function expectFloatTensor(name: string, tensor: Tensor): void {
+  if (!(tensor instanceof Tensor)) throw argumentError(name, 'a Tensor', tensor)
+  expectOneOf(`${name}.dtype`, tensor.dtype, ['f32', 'f16', 'bf16'])
+}
+
+/** Throws unless the tensor is [..., features]. */
+function expectInput(name: string, tensor: Tensor, features: number): void {
+  expectFloatTensor(name, tensor)
+  if (tensor.shape.at(-1) !== features) {
+    const shape = tensor.shape.join(', ')
+    throw new SparkError('ERR_SHAPE', `${name} must have shape [..., ${features}], got [${shape}]`)
+  }
+}
+
+/** y = x · Wᵀ + bias, in the dtype of x. */
+export function linearWork(weight: StoredWeight, bias: Float32Array | undefined, x: Tensor): Work<Tensor> {
+  expectInput('x', x, weight.cols)
+  const tokens = x.size / weight.cols
+  const y = new Float32Array(tokens * weight.rows)
+  return {
+    steps: [['linear', { weight, tokens, x: x.toFloat32(), bias, y }]],
+    finish: () => output(x, weight.rows, y),
+  }
+}
+
+/** The output of a layer for the input `x`. */
+function output(x: Tensor, features: number, y: Float32Array): Tensor {
+  return Tensor.from(y, { shape: [...x.shape.slice(0, -1), features] }).to(x.dtype)
+}
+
+/** The forward pass; `keep` gets the activations of a training pass, once they are computed. */
+export function forwardWork(
+  weight: StoredWeight,
+  bias: Float32Array | undefined,
+  snapshot: Snapshot,
+  input: Tensor,
+  training: {
+    pass: number
+    mask: (count: number) => Tensor | undefined
+    keep(saved: Activations): void
+  } | null,
+): Work<Tensor> {
+  expectInput('x', input, weight.cols)
+  const { rank, scale, a, b, gain } = snapshot
+  const { rows, cols } = weight
+  const tokens = input.size / cols
+  const x = input.toFloat32()
+  const dropped = training?.mask(x.length)
+  const mask = dropped && floats('mask', dropped.reshape(input.shape), input.shape)
+  const xa = new Float32Array(tokens * rank)
+  const z = training ? new Float32Array(tokens * rows) : undefined
+  const y = new Float32Array(tokens * rows)
+  return {
+    steps: [['doraForward', { weight, rank, scale, a, b, tokens, x, gain, bias, mask, xa, z, y }]],
+    finish() {
+      if (training && z) training.keep({ pass: training.pass, input, x, mask, xa, z, snapshot })
+      return output(input, rows, y)
+    },
+  }
+}
+
+/** The backward pass that belongs to `saved`. */
+export function backwardWork(
+  weight: StoredWeight,
+  saved: Activations,
+  dy: Tensor,
+  wanted: { exactNorm: boolean; input: boolean; bias: boolean },
+): Work<DoRAGradients> {
+  const { input, x, mask, xa, z, snapshot } = saved
+  const { rows, cols } = weight
+  const { rank, magnitude } = snapshot
+  const gradient = floats('dy', dy, [...input.shape.slice(0, -1), rows])
+  const dx = wanted.input ? new Float32Array(x.length) : undefined
+  const dbias = wanted.bias ? new Float32Array(rows) : undefined
+  const da = new Float32Array(rank * cols)
+  const db = new Float32Array(rows * rank)
+  const dmagnitude = new Float32Array(magnitude.length)
+  const tokens = x.length / cols
+  const outputs = { dx, da, db, dmagnitude, dbias }
+  const { exactNorm } = wanted
+  return {
+    steps: [
+      ['doraBackward', { ...snapshot, weight, tokens, exactNorm, x, mask, dy: gradient, xa, z, ...outputs }],
+    ],
+    finish: () => ({
+      ...(dx && { x: Tensor.from(dx, { shape: input.shape }).to(input.dtype) }),
+      a: Tensor.from(da, { shape: [rank, cols] }),
+      b: Tensor.from(db, { shape: [rows, rank] }),
+      magnitude: Tensor.from(dmagnitude),
+      ...(dbias && { bias: Tensor.from(dbias) }),
+    }),
+  }
+}

@@ -1,0 +1,134 @@
+// stored-weight.ts: frozen weights in the formats that the kernels read.
+import { argumentError, expectOneOf, expectShape } from '../core/checks.js'
+import { type Precision, precisions, warnIfExperimental } from '../core/config.js'
+import { SparkError } from '../core/errors.js'
+import { Tensor } from '../memory/tensor.js'
+import { dequantizeFP8, type FP8Matrix, quantizeFP8 } from '../precision/fp8.js'
+import { dequantizeNVFP4, type NVFP4Matrix, quantizeNVFP4 } from '../precision/nvfp4.js'
+import type { StoredWeight, WeightDType } from '../runtime/kernels.js'
+
+/** A weight matrix [out, in]: a tensor (f32, f16, bf16), or one that was quantized before. */
+export type WeightMatrix = Tensor | FP8Matrix | NVFP4Matrix
+
+/** The precision mode that stores weights as `dtype`. */
+export const precisionOf: Readonly<Record<WeightDType, Precision>> = {
+  f32: 'fp32',
+  f16: 'fp16',
+  bf16: 'bf16',
+  f8_e4m3: 'fp8',
+  nvfp4: 'nvfp4',
+}
+
+/**
+ * `weight` in the format of `precision`, or in its own without one. Arrays are shared, not copied, where the format
+ * stays the same.
+ * @throws SparkError ERR_SHAPE, ERR_DTYPE; ERR_NOT_FINITE when a quantizer meets NaN or infinity; ERR_RANGE when a
+ * finite value is too large for fp16; ERR_ARGUMENT when a quantized matrix would have to change its format
+ */
+export function storeWeight(name: string, weight: WeightMatrix, precision?: Precision | null): StoredWeight {
+  if (precision) {
+    expectOneOf('precision', precision, precisions)
+    warnIfExperimental(precision)
+  }
+  if (weight instanceof Tensor) return storeTensor(name, weight, precision)
+  const stored = fromQuantized(name, weight)
+  if (precision && precision !== precisionOf[stored.dtype]) {
+    throw new SparkError(
+      'ERR_ARGUMENT',
+      `${name} is quantized to ${precisionOf[stored.dtype]} already; precision ${precision} needs the original tensor`,
+    )
+  }
+  return stored
+}
+
+function storeTensor(name: string, weight: Tensor, precision?: Precision | null): StoredWeight {
+  expectShape(name, weight.shape, [null, null])
+  const { dtype } = weight
+  if (dtype !== 'f32' && dtype !== 'f16' && dtype !== 'bf16') {
+    throw argumentError(name, 'f32, f16 or bf16, or the result of a quantizer', dtype, 'ERR_DTYPE')
+  }
+  const [rows, cols] = weight.shape as [number, number]
+  switch (precision ?? precisionOf[dtype]) {
+    case 'fp32':
+      return { dtype: 'f32', rows, cols, data: weight.toFloat32() }
+    case 'fp16': {
+      const data = weight.to('f16').data
+      if (dtype !== 'f16') expectFits(name, weight, data)
+      return { dtype: 'f16', rows, cols, data }
+    }
+    case 'bf16':
+      return { dtype: 'bf16', rows, cols, data: weight.to('bf16').data }
+    case 'fp8':
+      return fromQuantized(name, quantizeFP8({ data: weight.data, dtype }, [rows, cols]))
+    case 'nvfp4':
+      return fromQuantized(name, quantizeNVFP4({ data: weight.data, dtype }, [rows, cols]))
+  }
+}
+
+function fromQuantized(name: string, matrix: FP8Matrix | NVFP4Matrix): StoredWeight {
+  if (typeof matrix !== 'object' || matrix === null)
+    throw argumentError(name, 'a tensor or a quantized matrix', matrix)
+  const { rows, cols } = matrix
+  if ('codes' in matrix) {
+    expectShape(`${name}.codes`, [matrix.codes.length], [rows * cols])
+    expectShape(`${name}.rowScale`, [matrix.rowScale.length], [rows])
+    return { dtype: 'f8_e4m3', rows, cols, data: matrix.codes, rowScale: matrix.rowScale }
+  }
+  if (!('packed' in matrix)) throw argumentError(name, 'a tensor or a quantized matrix', matrix)
+  expectShape(`${name}.packed`, [matrix.packed.length], [(rows * cols) / 2])
+  expectShape(`${name}.blockScale`, [matrix.blockScale.length], [(rows * cols) / 16])
+  const { packed, blockScale, tensorScale } = matrix
+  return { dtype: 'nvfp4', rows, cols, data: packed, blockScale, tensorScale }
+}
+
+function expectFits(name: string, weight: Tensor, rounded: Uint16Array): void {
+  const values = weight.toFloat32()
+  const index = rounded.findIndex((bits, i) => (bits & 0x7fff) === 0x7c00 && Number.isFinite(values[i]))
+  if (index < 0) return
+  throw new SparkError(
+    'ERR_RANGE',
+    `${name} has the value ${values[index]}, but fp16 ends at 65504: use precision bf16 or fp32`,
+  )
+}
+
+/** Bytes of a stored weight, scales included. */
+export function storedBytes({ data, rowScale, blockScale, tensorScale }: StoredWeight): number {
+  const scales =
+    (rowScale?.byteLength ?? 0) + (blockScale?.byteLength ?? 0) + (tensorScale === undefined ? 0 : 4)
+  return data.byteLength + scales
+}
+
+/** The numbers of a stored weight, [rows, cols]; the array itself when it is f32. */
+export function decodeWeight({ dtype, rows, cols, data, ...scales }: StoredWeight): Float32Array {
+  if (dtype === 'nvfp4') {
+    const { blockScale, tensorScale } = scales
+    return dequantizeNVFP4({
+      rows,
+      cols,
+      packed: data as Uint8Array,
+      blockScale: blockScale!,
+      tensorScale: tensorScale!,
+    })
+  }
+  if (dtype === 'f8_e4m3') {
+    return dequantizeFP8({ rows, cols, codes: data as Uint8Array, rowScale: scales.rowScale! })
+  }
+  return Tensor.from(data, { dtype }).toFloat32()
+}
+
+/**
+ * Throws ERR_NOT_FINITE when a merged weight is not finite.
+ * @param adapter - name of the adapter
+ * @param merged - [rows, cols]
+ */
+export function expectFiniteMerge(adapter: string, merged: Tensor): void {
+  const values = merged.toFloat32()
+  const index = values.findIndex(value => !Number.isFinite(value))
+  if (index < 0) return
+  const cols = merged.shape[1]!
+  throw new SparkError(
+    'ERR_NOT_FINITE',
+    `the merged weight is ${values[index]} in row ${Math.floor(index / cols)}, column ${index % cols}: ` +
+      `the adapter '${adapter}' seems to be broken; nothing was merged`,
+  )
+}

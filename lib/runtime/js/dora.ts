@@ -1,0 +1,162 @@
+// dora.ts: the DoRA layer in plain TypeScript, V = W + scale · B·A one row at a time. Formulas are in
+// native/backend/backend.h.
+import type { KernelArgs, LowRank, StoredWeight } from '../kernels.js'
+import { addScaled, dot } from './linear.js'
+import { rowReader } from './weight-rows.js'
+
+/** Below this a row norm counts as this, so that a dead row has a finite gain. */
+const minNorm = 1e-12
+
+/** out[r] = Σ_c W[r, c]² */
+export function weightNorm2({ weight, out }: KernelArgs['weightNorm2']): void {
+  const row = rowReader(weight)
+  for (let o = 0; o < weight.rows; o++) {
+    const w = row(o)
+    out[o] = dot(w, 0, w, 0, weight.cols)
+  }
+}
+
+/** row[i] = factor · (B·A)[o, i] + start[i] */
+function addLowRank({ rank, a, b }: LowRank, factor: number, o: number, row: Float64Array): void {
+  const cols = row.length
+  for (let r = 0; r < rank; r++) addScaled(factor * b[o * rank + r]!, a, r * cols, row, 0, cols)
+}
+
+/**
+ * norm[o] = ‖V[o, :]‖, gain[o] = magnitude[o] / max(norm[o], 1e-12). The factored form of the native kernels would
+ * save nothing here, where a row is decoded anyway, so every row is summed densely and none can cancel.
+ */
+export function doraNorm(args: KernelArgs['doraNorm']): void {
+  const { weight, magnitude, norm, gain } = args
+  const row = rowReader(weight)
+  const v = new Float64Array(weight.cols)
+  for (let o = 0; o < weight.rows; o++) {
+    v.set(row(o))
+    addLowRank(args, args.scale, o, v)
+    let sum = 0
+    for (const value of v) sum += value * value
+    norm[o] = Math.sqrt(sum)
+    gain[o] = magnitude[o]! / Math.max(norm[o]!, minNorm)
+  }
+}
+
+/** mask ∘ x, or x without a mask. */
+function applyMask(x: Float32Array, mask: Float32Array | undefined, count: number): Float32Array {
+  return mask ? Float32Array.from({ length: count }, (_, i) => x[i]! * mask[i]!) : x
+}
+
+/** y = x·Wᵀ + bias + (gain − 1) ∘ (d·Wᵀ) + gain ∘ scale · (d·Aᵀ)·Bᵀ with d = mask ∘ x */
+export function doraForward(args: KernelArgs['doraForward']): void {
+  const { weight, tokens, x, gain, bias, mask, xa, z, y, rank, scale, a, b } = args
+  const { rows, cols } = weight
+  const d = applyMask(x, mask, tokens * cols)
+  for (let t = 0; t < tokens; t++) {
+    for (let r = 0; r < rank; r++) xa[t * rank + r] = dot(d, t * cols, a, r * cols, cols)
+  }
+  const row = rowReader(weight)
+  for (let o = 0; o < rows; o++) {
+    const w = row(o)
+    const offset = bias ? bias[o]! : 0
+    for (let t = 0; t < tokens; t++) {
+      const dropped = dot(d, t * cols, w, 0, cols)
+      const pre = dropped + scale * dot(xa, t * rank, b, o * rank, rank)
+      const base = mask ? dot(x, t * cols, w, 0, cols) - dropped : 0
+      if (z) z[t * rows + o] = pre
+      y[t * rows + o] = base + gain[o]! * pre + offset
+    }
+  }
+}
+
+/** Gradients of a loss given dy; see `DoraBackwardArgs` in native/backend/backend.h. */
+export function doraBackward(args: KernelArgs['doraBackward']): void {
+  const { weight, tokens, x, mask, dy, xa, z, norm, gain, magnitude, rank, scale, a, b } = args
+  const { rows, cols } = weight
+  const d = applyMask(x, mask, tokens * cols)
+  const row = rowReader(weight)
+  const q = new Float64Array(tokens * rank)
+  const dropped = new Float64Array(args.dx ? tokens * cols : 0)
+  const base = new Float64Array(args.dx && mask ? tokens * cols : 0)
+  const da = new Float64Array(rank * cols)
+  const db = new Float64Array(rows * rank)
+  for (let o = 0; o < rows; o++) {
+    const w = row(o)
+    let magnitudeSum = 0
+    let biasSum = 0
+    for (let t = 0; t < tokens; t++) {
+      const gradient = dy[t * rows + o]!
+      const dz = gradient * gain[o]!
+      magnitudeSum += gradient * z[t * rows + o]!
+      biasSum += gradient
+      addScaled(dz, b, o * rank, q, t * rank, rank)
+      addScaled(scale * dz, xa, t * rank, db, o * rank, rank)
+      if (mask && args.dx) addScaled(gradient, w, 0, base, t * cols, cols)
+      if (args.dx) addScaled(mask ? dz - gradient : dz, w, 0, dropped, t * cols, cols)
+    }
+    args.dmagnitude[o] = magnitudeSum / Math.max(norm[o]!, minNorm)
+    if (args.dbias) args.dbias[o] = biasSum
+  }
+  for (let t = 0; t < tokens; t++) {
+    for (let r = 0; r < rank; r++) {
+      const factor = scale * q[t * rank + r]!
+      addScaled(factor, d, t * cols, da, r * cols, cols)
+      if (args.dx) addScaled(factor, a, r * cols, dropped, t * cols, cols)
+    }
+  }
+  if (args.exactNorm) subtractNormGradient(weight, args, norm, magnitude, args.dmagnitude, da, db)
+  args.dx?.set(mask ? base.map((value, i) => value + mask[i]! * dropped[i]!) : dropped)
+  args.da.set(da)
+  args.db.set(db)
+}
+
+/** db −= s · c ∘ (V·Aᵀ), da −= s · (c ∘ B)ᵀ·V with c = magnitude · dmagnitude / norm² */
+function subtractNormGradient(
+  weight: StoredWeight,
+  lowRank: LowRank,
+  norm: Float32Array,
+  magnitude: Float32Array,
+  dmagnitude: Float32Array,
+  da: Float64Array,
+  db: Float64Array,
+): void {
+  const { rank, scale, a, b } = lowRank
+  const { rows, cols } = weight
+  const row = rowReader(weight)
+  const v = new Float64Array(cols)
+  for (let o = 0; o < rows; o++) {
+    v.set(row(o))
+    addLowRank(lowRank, scale, o, v)
+    const c = (magnitude[o]! * dmagnitude[o]!) / Math.max(norm[o]!, minNorm) ** 2
+    for (let r = 0; r < rank; r++) {
+      const factor = scale * c * b[o * rank + r]!
+      let va = 0
+      for (let i = 0; i < cols; i++) {
+        va += v[i]! * a[r * cols + i]!
+        da[r * cols + i]! -= factor * v[i]!
+      }
+      db[o * rank + r]! -= scale * c * va
+    }
+  }
+}
+
+/** merged[o, i] = gain[o] · (W[o, i] + scale · (B·A)[o, i]) */
+export function doraMerge(args: KernelArgs['doraMerge']): void {
+  const { weight, gain, merged } = args
+  const row = rowReader(weight)
+  const v = new Float64Array(weight.cols)
+  for (let o = 0; o < weight.rows; o++) {
+    v.set(row(o))
+    addLowRank(args, args.scale, o, v)
+    for (let i = 0; i < weight.cols; i++) merged[o * weight.cols + i] = gain[o]! * v[i]!
+  }
+}
+
+/** restored[o, i] = merged[o, i] / gain[o] − scale · (B·A)[o, i] */
+export function doraUnmerge(args: KernelArgs['doraUnmerge']): void {
+  const { rows, cols, merged, gain, restored } = args
+  const w = new Float64Array(cols)
+  for (let o = 0; o < rows; o++) {
+    for (let i = 0; i < cols; i++) w[i] = merged[o * cols + i]! / gain[o]!
+    addLowRank(args, -args.scale, o, w)
+    restored.set(w, o * cols)
+  }
+}

@@ -1,0 +1,35 @@
+// training.ts: the loss and the optimizer step in plain TypeScript.
+import type { KernelArgs } from '../kernels.js'
+
+/** loss[0] = mean over t of −log softmax(logits[t, :])[labels[t]]; dlogits = (softmax − onehot) / T */
+export function softmaxCrossEntropy(args: KernelArgs['softmaxCrossEntropy']): void {
+  const { tokens, classes, logits, labels, loss, dlogits } = args
+  let total = 0
+  for (let t = 0; t < tokens; t++) {
+    const start = t * classes
+    let max = Number.NEGATIVE_INFINITY
+    for (let c = 0; c < classes; c++) max = Math.max(max, logits[start + c]!)
+    let sum = 0
+    for (let c = 0; c < classes; c++) sum += Math.exp(logits[start + c]! - max)
+    total += Math.log(sum) + max - logits[start + labels[t]!]!
+    for (let c = 0; dlogits && c < classes; c++) {
+      const expected = c === labels[t] ? 1 : 0
+      dlogits[start + c] = (Math.exp(logits[start + c]! - max) / sum - expected) / tokens
+    }
+  }
+  loss[0] = total / tokens
+}
+
+/** One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1. */
+export function adamw(args: KernelArgs['adamw']): void {
+  const { count, step, lr, beta1, beta2, eps, weightDecay, grad, param, m, v } = args
+  const correction1 = 1 - beta1 ** step
+  const correction2 = 1 - beta2 ** step
+  for (let i = 0; i < count; i++) {
+    const g = grad[i]!
+    m[i] = beta1 * m[i]! + (1 - beta1) * g
+    v[i] = beta2 * v[i]! + (1 - beta2) * g * g
+    const step = m[i]! / correction1 / (Math.sqrt(v[i]! / correction2) + eps)
+    param[i] = param[i]! - lr * (step + weightDecay * param[i]!)
+  }
+}

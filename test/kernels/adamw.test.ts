@@ -1,0 +1,99 @@
+import t, { type Test } from 'tap'
+import { requireAddon } from '#lib/native.js'
+import { close } from '../fixtures/close.js'
+import { goldenJson, goldenTensors, noGoldenData } from '../fixtures/golden.js'
+import { randomGenerator, uniform } from '../fixtures/random.js'
+
+const addon = requireAddon()
+t.teardown(() => addon.setThreads(0))
+
+interface Options {
+  lr: number
+  betas: [number, number]
+  eps: number
+  weight_decay: number
+  amsgrad: boolean
+}
+
+interface Case {
+  id: string
+  file: string
+  steps: number
+  shapes: number[][]
+  options: Partial<Options>
+  defaults: Options
+  groups: (Partial<Options> & { idx: number[] })[] | null
+  lr_per_step: number[] | null
+  skipped_steps: Record<string, number[]>
+}
+
+/** The trajectory of parameter `index` of a case. */
+function checkParameter(t: Test, golden: Case, index: number): void {
+  const tensors = goldenTensors('optim', golden.file)
+  const values = (name: string) => Float32Array.from(tensors.get(`p${index}.${name}`)!.values)
+  const group = golden.groups?.find(({ idx }) => idx.includes(index))
+  const options = { ...golden.defaults, ...golden.options, ...group }
+  const param = values('init')
+  const [grads, count] = [values('grads'), param.length]
+  const [m, v] = [new Float32Array(count), new Float32Array(count)]
+  const trajectory: number[] = []
+  let step = 0
+  for (let at = 0; at < golden.steps; at++) {
+    if (!golden.skipped_steps[index]?.includes(at)) {
+      step += 1
+      addon.run('adamw', {
+        count,
+        step,
+        lr: golden.lr_per_step?.[at] ?? options.lr,
+        beta1: options.betas[0],
+        beta2: options.betas[1],
+        eps: options.eps,
+        weightDecay: options.weight_decay,
+        grad: grads.subarray(at * count, (at + 1) * count),
+        param,
+        m,
+        v,
+      })
+    }
+    trajectory.push(...param)
+  }
+  const expected = (name: string) => tensors.get(`p${index}.${name}`)!.values
+  close(t, trajectory, expected('trajectory_f64'), 1e-6, `p${index}`)
+  close(t, m, expected('exp_avg_f64'), 1e-6, `p${index} first moment`)
+  close(t, v, expected('exp_avg_sq_f64'), 1e-6, `p${index} second moment`)
+}
+
+t.test('torch.optim.AdamW', { skip: noGoldenData }, t => {
+  for (const golden of goldenJson<{ cases: Case[] }>('optim', 'adamw.json').cases) {
+    if (golden.options.amsgrad) continue // the kernel has no such variant
+    t.test(golden.id, t => {
+      for (let index = 0; index < golden.shapes.length; index++) checkParameter(t, golden, index)
+      t.end()
+    })
+  }
+  t.end()
+})
+
+t.test('the first step moves each parameter by lr, whatever its gradient', t => {
+  const grad = Float32Array.of(1e-3, -5, 40)
+  const args = { count: 3, step: 1, lr: 0.01, beta1: 0.9, beta2: 0.999, eps: 0, weightDecay: 0.5 }
+  const param = Float32Array.of(1, 2, -3)
+  addon.run('adamw', { ...args, grad, param, m: new Float32Array(3), v: new Float32Array(3) })
+  close(t, param, [0.995 - 0.01, 1.99 + 0.01, -2.985 - 0.01], 1e-6, 'decayed, then moved')
+  t.end()
+})
+
+t.test('does not depend on the threads', t => {
+  const count = 50001
+  const step = (threads: number) => {
+    addon.setThreads(threads)
+    const random = randomGenerator(3)
+    const args = { count, step: 7, lr: 0.01, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0.01 }
+    const grad = uniform(random, count)
+    const [param, m, v] = [uniform(random, count), uniform(random, count), uniform(random, count, 0, 1)]
+    addon.run('adamw', { ...args, grad, param, m, v })
+    return { param, m, v }
+  }
+  t.same(step(3), step(1))
+  t.end()
+})

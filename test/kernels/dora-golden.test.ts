@@ -1,0 +1,131 @@
+// The DoRA kernels against PEFT: data/peft/linear with the tolerances of its README.
+import t, { type Test } from 'tap'
+import { requireAddon } from '#lib/native.js'
+import type { StoredWeight } from '#lib/runtime/kernels.js'
+import { close, maxAbs, within } from '../fixtures/close.js'
+import { type DoraLayer, type DoraResult, matrix, runDora } from '../fixtures/dora-layer.js'
+import { type GoldenTensor, goldenJson, goldenTensors, noGoldenData } from '../fixtures/golden.js'
+
+interface Case {
+  id: string
+  file: string
+  in_features: number
+  out_features: number
+  r: number
+  scaling: number
+  fan_in_fan_out: boolean
+  special: string[]
+  row_cond_max: number | null
+}
+
+type Tensors = Map<string, GoldenTensor>
+
+/** fan_in_fan_out stores [in, out]; the kernels take [out, in]. */
+function transposed(tensor: GoldenTensor): Float64Array {
+  const [cols, rows] = tensor.shape
+  return matrix(rows, cols, (row, col) => tensor.values[col * rows + row])
+}
+
+function storedWeight(
+  { fan_in_fan_out, out_features, in_features }: Case,
+  tensor: GoldenTensor,
+): StoredWeight {
+  const size = { rows: out_features, cols: in_features }
+  if (tensor.dtype === 'BF16') return { ...size, dtype: 'bf16', data: tensor.bits }
+  if (tensor.dtype === 'F16') return { ...size, dtype: 'f16', data: tensor.bits }
+  const values = fan_in_fan_out ? transposed(tensor) : tensor.values
+  return { ...size, dtype: 'f32', data: Float32Array.from(values) }
+}
+
+function layerOf(golden: Case, tensors: Tensors, exactNorm: boolean): DoraLayer {
+  const floats = (name: string) => Float32Array.from(tensors.get(name)!.values)
+  return {
+    weight: storedWeight(golden, tensors.get('W0')!),
+    rank: golden.r,
+    scale: golden.scaling,
+    a: floats('A'),
+    b: floats('B'),
+    magnitude: floats('m'),
+    bias: tensors.has('bias') ? floats('bias') : undefined,
+    mask: tensors.has('dropout_mask') ? floats('dropout_mask') : undefined,
+    tokens: tensors.get('dy')!.values.length / golden.out_features,
+    x: floats('x'),
+    dy: floats('dy'),
+    exactNorm,
+  }
+}
+
+/** Limits that hold row by row; a dead row has no condition number, its limits are those of condition 1. */
+function checkRows(t: Test, golden: Case, layer: DoraLayer, tensors: Tensors, result: DoraResult): void {
+  const { weight, x, magnitude, bias } = layer
+  const { rows, cols } = weight
+  const condition = tensors.get('row_cond_f64')?.values ?? new Float64Array(rows).fill(1)
+  const tolerance = condition.map(cond => 1e-6 + 2e-7 * cond)
+  const merged = tensors.get('W_merged_f64')!
+  within(
+    t,
+    result.merged,
+    golden.fan_in_fan_out ? transposed(merged) : merged.values,
+    at => tolerance[Math.floor(at / cols)] * Math.abs(magnitude[Math.floor(at / cols)]),
+    'merged by row',
+  )
+  within(
+    t,
+    result.norm,
+    tensors.get('norm_f64')!.values,
+    o => tolerance[o] * tensors.get('norm_f64')!.values[o],
+    'norm',
+  )
+  const dmScale = tensors.get('dm_scale_f64')?.values
+  if (dmScale) {
+    within(t, result.dmagnitude, tensors.get('dm_f64')!.values, o => tolerance[o] * dmScale[o], 'dm by row')
+  }
+  if (layer.mask) return
+  const length = (token: number) => Math.hypot(...x.subarray(token * cols, (token + 1) * cols))
+  within(
+    t,
+    result.y,
+    tensors.get('y_f64')!.values,
+    at => {
+      const o = at % rows
+      return (
+        tolerance[o] * (length(Math.floor(at / rows)) * Math.abs(magnitude[o]) + Math.abs(bias?.[o] ?? 0))
+      )
+    },
+    'y by row',
+  )
+}
+
+function checkCase(t: Test, golden: Case): void {
+  const tensors = goldenTensors('peft', 'linear', golden.file)
+  const expected = (name: string) => tensors.get(`${name}_f64`)!.values
+  const layer = layerOf(golden, tensors, false)
+  const result = runDora(requireAddon(), layer)
+  checkRows(t, golden, layer, tensors, result)
+  const condition = golden.row_cond_max ?? 1
+  const tolerance = condition < 10 ? 2e-6 : 2e-7 * condition
+  close(t, result.y, expected('y'), tolerance, 'y')
+  close(t, result.dx, expected('dx'), tolerance, 'dx')
+  close(t, result.da, expected('dA'), tolerance, 'dA')
+  close(t, result.db, expected('dB'), tolerance, 'dB')
+  if (golden.special.includes('dead_row')) close(t, result.dmagnitude, expected('dm'), tolerance, 'dm')
+  if (condition >= 10) return
+  const exact = runDora(requireAddon(), layerOf(golden, tensors, true))
+  // With one input feature the exact gradients vanish, and what is left is the rounding of the two terms that cancel.
+  const vanishing = golden.in_features === 1
+  const scale = (name: string) => maxAbs(expected(vanishing ? name : `${name}_exact`))
+  within(t, exact.da, expected('dA_exact'), () => 2e-6 * scale('dA'), 'dA exact')
+  within(t, exact.db, expected('dB_exact'), () => 2e-6 * scale('dB'), 'dB exact')
+  t.same(exact.dmagnitude, result.dmagnitude, 'dm does not depend on how the norm is differentiated')
+  t.same(exact.dx, result.dx, 'neither does dx')
+}
+
+t.test('PEFT linear cases', { skip: noGoldenData }, t => {
+  for (const golden of goldenJson<{ cases: Case[] }>('peft', 'linear', 'cases.json').cases) {
+    t.test(golden.id, t => {
+      checkCase(t, golden)
+      t.end()
+    })
+  }
+  t.end()
+})

@@ -10,6 +10,8 @@ export type { BackendName, Precision } from './core/config.js'
 export type { DType, DTypeArray, TypedArrayOf } from './core/dtype.js'
 // errors
 export { type ErrorCode, SparkError } from './core/errors.js'
+// DoRA
+export { DoRALinear } from './dora/dora-linear.js'
 export type { BackendChoice } from './hardware/backend-choice.js'
 export {
   getBestGpu,
@@ -41,7 +43,6 @@ export {
   writeSafetensors,
 } from './io/safetensors.js'
 export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
-
 // precision
 export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'
 export { dequantizeFP8, type FP8Matrix, quantizeFP8 } from './precision/fp8.js'
@@ -51,3 +52,15 @@ export {
   type QuantizeNVFP4Options,
   quantizeNVFP4,
 } from './precision/nvfp4.js'
+// kernels
+export type {
+  KernelArgs,
+  KernelBackend,
+  KernelOp,
+  Kernels,
+  LowRank,
+  StoredWeight,
+  WeightDType,
+} from './runtime/kernels.js'
+export { type KernelOptions, openKernels } from './runtime/open.js'
+export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'

@@ -3,11 +3,21 @@
 // Train a small classifier on handwritten digits, freeze it, adapt it with DoRALinear to the photographic negatives of
 // the digits, merge the adapter, and run the merged model in fp32, fp16, fp8 and NVFP4.
 import { mkdtemp, rm, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import os from 'node:os'
 import path from 'node:path'
-import { DoRALinear, openKernels, quantizeFP8, quantizeNVFP4, Tensor } from 'dgx-spark'
+import { DoRALinear, HardwareInfo, openKernels, storedBytes, storeWeight, Tensor } from 'dgx-spark'
 import { imageSize, loadDigits, negatives, permutation, random, select } from './data.js'
-import { AdamW, accuracy, classes, crossEntropy, dense, hidden, infer, Linear, relu, reluBackward } from './network.js'
+import {
+  AdamW,
+  accuracy,
+  classes,
+  crossEntropy,
+  hidden,
+  infer,
+  Linear,
+  relu,
+  reluBackward,
+} from './network.js'
 
 /** @import { BackendName, Kernels, StoredWeight } from 'dgx-spark' */
 /** @import { Digits } from './data.js' */
@@ -23,9 +33,9 @@ import { AdamW, accuracy, classes, crossEntropy, dense, hidden, infer, Linear, r
 /** @typedef {Awaited<ReturnType<typeof runDemo>>} DemoResult */
 
 const batch = 64
-const rank = 4
-const baseEpochs = 3
-const adapterEpochs = 4
+const rank = 8
+const baseEpochs = 6
+const adapterEpochs = 10
 
 /**
  * Runs the demo.
@@ -43,7 +53,10 @@ export async function runDemo(options, progress) {
   const adapter = await describeAdapter(base, adapted)
 
   const before = { digits: await accuracy(base, test), negatives: await accuracy(base, inverted.test) }
-  const after = { digits: await accuracy(layers(adapted), test), negatives: await accuracy(layers(adapted), inverted.test) }
+  const after = {
+    digits: await accuracy(layers(adapted), test),
+    negatives: await accuracy(layers(adapted), inverted.test),
+  }
 
   const unmerged = await infer(layers(adapted), inverted.test.pixels, inverted.test.count)
   const merged = await mergeAll(adapted, base)
@@ -55,6 +68,7 @@ export async function runDemo(options, progress) {
   for (const layer of adapted) layer.dispose()
   return {
     backend: kernels.backend,
+    device: await deviceName(kernels),
     digits: { train: train.count, test: test.count },
     accuracy: { before, after },
     adapter,
@@ -98,7 +112,10 @@ async function adapt(base, digits, kernels, progress) {
     base.map((linear, i) => {
       const weight = Tensor.from(linear.weight, { shape: [linear.outputs, linear.inputs] })
       const bias = Tensor.from(linear.bias)
-      return DoRALinear.fromLinear({ weight, bias }, { rank, alpha: 2 * rank, seed: 4 + i, backend: kernels.backend })
+      return DoRALinear.fromLinear(
+        { weight, bias },
+        { rank, alpha: 2 * rank, seed: 4 + i, backend: kernels.backend },
+      )
     }),
   )
   const trained = [first, second].flatMap(layer => layer.parameters())
@@ -148,7 +165,9 @@ function layers(adapted) {
     inputs: layer.inFeatures,
     outputs: layer.outFeatures,
     forward: async (/** @type {Float32Array} */ x, /** @type {number} */ tokens) =>
-      /** @type {Float32Array} */ ((await layer.forward(Tensor.from(x, { shape: [tokens, layer.inFeatures] }))).data),
+      /** @type {Float32Array} */ (
+        (await layer.forward(Tensor.from(x, { shape: [tokens, layer.inFeatures] }))).data
+      ),
   }))
   return /** @type {[Layer, Layer]} */ (plain)
 }
@@ -159,7 +178,7 @@ function layers(adapted) {
  * @param {[DoRALinear, DoRALinear]} adapted
  */
 async function describeAdapter(base, adapted) {
-  const folder = await mkdtemp(path.join(tmpdir(), 'dgx-spark-demo-'))
+  const folder = await mkdtemp(path.join(os.tmpdir(), 'dgx-spark-demo-'))
   try {
     let bytes = 0
     for (const [i, layer] of adapted.entries()) {
@@ -168,7 +187,9 @@ async function describeAdapter(base, adapted) {
       bytes += (await stat(path.join(target, 'adapter_model.safetensors'))).size
     }
     const baseBytes = base.reduce((sum, { weight, bias }) => sum + weight.byteLength + bias.byteLength, 0)
-    const parameters = adapted.flatMap(layer => layer.parameters()).reduce((sum, { data }) => sum + data.length, 0)
+    const parameters = adapted
+      .flatMap(layer => layer.parameters())
+      .reduce((sum, { data }) => sum + data.length, 0)
     return { rank, parameters, bytes, baseBytes, share: bytes / baseBytes }
   } finally {
     await rm(folder, { recursive: true, force: true })
@@ -190,7 +211,7 @@ async function mergeAll(adapted, base) {
 function frozen(kernels, merged, precision) {
   const stored = merged.map(({ weight, bias }) => {
     const [rows, cols] = /** @type {[number, number]} */ (weight.shape)
-    const record = store(weight, rows, cols, precision)
+    const record = storeWeight(weight, precision)
     return {
       inputs: cols,
       outputs: rows,
@@ -204,19 +225,6 @@ function frozen(kernels, merged, precision) {
   })
   return /** @type {[Layer & { record: StoredWeight }, Layer & { record: StoredWeight }]} */ (stored)
 }
-
-/** @param {Tensor} weight @param {number} rows @param {number} cols @param {'fp32' | 'fp16' | 'fp8' | 'nvfp4'} precision */
-function store(weight, rows, cols, precision) {
-  const data = weight.toFloat32()
-  if (precision === 'fp32') return dense(data, rows, cols)
-  if (precision === 'fp8') return quantizeFP8(data, [rows, cols])
-  if (precision === 'nvfp4') return quantizeNVFP4(data, [rows, cols])
-  return { dtype: /** @type {const} */ ('f16'), rows, cols, data: weight.to('f16').data }
-}
-
-/** @param {StoredWeight} weight */
-const storedBytes = ({ data, rowScale, blockScale }) =>
-  data.byteLength + (rowScale?.byteLength ?? 0) + (blockScale ? blockScale.byteLength + 4 : 0)
 
 /**
  * Accuracy, size and the latency of single digits.
@@ -242,6 +250,13 @@ async function measureMode(kernels, merged, precision, digits) {
     p50Ms: times[Math.floor(0.5 * times.length)],
     p99Ms: times[Math.floor(0.99 * times.length)],
   }
+}
+
+/** The GPU or the processor that computes. @param {Kernels} kernels */
+async function deviceName(kernels) {
+  const { gpus, backend } = await HardwareInfo.detect()
+  const gpu = kernels.backend === 'cuda' && gpus[backend.gpu ?? 0]?.name
+  return gpu || `${os.cpus()[0]?.model.trim() || 'unknown processor'}, ${os.cpus().length} cores`
 }
 
 /** max|a - b| / max|b|. @param {Float32Array} a @param {Float32Array} b */

@@ -5,10 +5,10 @@ import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
 import { openKernels } from '../runtime/open.js'
+import { storeWeight } from '../runtime/stored-weight.js'
 import type { DoRALinearOptions, LinearLayer, NormGradient } from './options.js'
 import { floats } from './passes.js'
 import { kaimingUniform, randomGenerator } from './random.js'
-import { storeWeight } from './stored-weight.js'
 
 /** What the constructor of a layer takes. */
 export interface LayerParts {
@@ -47,7 +47,7 @@ export async function prepareLayer(linear: LinearLayer, options: DoRALinearOptio
   expectKnownOptions('options.initial', initial, ['a', 'b', 'magnitude'])
 
   const precision = options.precision ?? (linear.weight instanceof Tensor ? getConfig().precision : null)
-  const weight = storeWeight('linear.weight', linear.weight, precision)
+  const weight = storeWeight(linear.weight, precision, 'linear.weight')
   const { rows, cols } = weight
   if (rows * cols === 0) throw new SparkError('ERR_SHAPE', `linear.weight is empty: [${rows}, ${cols}]`)
   const bias = linear.bias && floats('linear.bias', linear.bias, [rows])

@@ -4,6 +4,13 @@ import type { Precision } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
+import {
+  decodeWeight,
+  expectFiniteMerge,
+  precisionOf,
+  storedBytes,
+  storeWeight,
+} from '../runtime/stored-weight.js'
 import { type LayerParts, layerOptions, prepareLayer } from './create.js'
 import { loadLinear, saveLinear } from './linear-files.js'
 import type {
@@ -25,7 +32,6 @@ import {
   takeSnapshot,
 } from './passes.js'
 import { dropoutMask } from './random.js'
-import { decodeWeight, expectFiniteMerge, precisionOf, storedBytes, storeWeight } from './stored-weight.js'
 import { run, runSync, type Step, type Work } from './work.js'
 
 /**
@@ -211,7 +217,7 @@ export class DoRALinear {
     if (this.#merged) return
     const { snapshot, tensor } = await run(this.#kernels, this.#prepareMerge())
     if (safe) expectFiniteMerge(this.name, tensor)
-    const weight = storeWeight('the merged weight', tensor, precision)
+    const weight = storeWeight(tensor, precision, 'the merged weight')
     if (this.#disposed || this.#merged) return
     this.#merged = { weight, snapshot }
     this.#activations = null
@@ -387,7 +393,7 @@ export class DoRALinear {
       restored,
     })
     const tensor = Tensor.from(restored, { shape: [rows, cols] })
-    const base = storeWeight('the restored weight', tensor, precisionOf[weight.dtype])
+    const base = storeWeight(tensor, precisionOf[weight.dtype], 'the restored weight')
     await this.#kernels.run('weightNorm2', { weight: base, out: this.#weightNorm2 })
     this.#snapshot = null
     return base

@@ -1,7 +1,7 @@
 // options.ts: what the methods of DoRALinear take and give.
 import type { BackendName, Precision } from '../core/config.js'
 import type { Tensor } from '../memory/tensor.js'
-import type { WeightMatrix } from './stored-weight.js'
+import type { WeightMatrix } from '../runtime/stored-weight.js'
 
 /** A plain linear layer, y = x · weightᵀ + bias. */
 export interface LinearLayer {

@@ -5,7 +5,7 @@ import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import { dequantizeFP8, type FP8Matrix, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, type NVFP4Matrix, quantizeNVFP4 } from '../precision/nvfp4.js'
-import type { StoredWeight, WeightDType } from '../runtime/kernels.js'
+import type { StoredWeight, WeightDType } from './kernels.js'
 
 /** A weight matrix [out, in]: a tensor (f32, f16, bf16), or one that was quantized before. */
 export type WeightMatrix = Tensor | FP8Matrix | NVFP4Matrix
@@ -20,12 +20,19 @@ export const precisionOf: Readonly<Record<WeightDType, Precision>> = {
 }
 
 /**
- * `weight` in the format of `precision`, or in its own without one. Arrays are shared, not copied, where the format
- * stays the same.
+ * `weight` in the format of `precision`, or in its own without one, as the kernels take it. Arrays are shared, not
+ * copied, where the format stays the same.
+ * @param weight - [rows, cols]
+ * @param precision - fp8 has a scale per row, nvfp4 needs cols to be a multiple of 16
+ * @param name - what errors call the weight
  * @throws SparkError ERR_SHAPE, ERR_DTYPE; ERR_NOT_FINITE when a quantizer meets NaN or infinity; ERR_RANGE when a
  * finite value is too large for fp16; ERR_ARGUMENT when a quantized matrix would have to change its format
  */
-export function storeWeight(name: string, weight: WeightMatrix, precision?: Precision | null): StoredWeight {
+export function storeWeight(
+  weight: WeightMatrix,
+  precision?: Precision | null,
+  name = 'weight',
+): StoredWeight {
   if (precision) {
     expectOneOf('precision', precision, precisions)
     warnIfExperimental(precision)

@@ -51,7 +51,8 @@ struct AmaxArgs {
   float* out;  // [1]
 };
 
-// NVFP4 by the ModelOpt recipe (docs/numerics.md) with a given tensor scale = amax / 2688. src is finite.
+// NVFP4 by the ModelOpt recipe (docs/numerics.md) with a given tensor scale = amax / 2688, at least 2^-126.
+// src is finite.
 struct Nvfp4QuantizeArgs {
   DType src_dtype;  // f32, f16, bf16
   int64_t rows, cols;
@@ -61,7 +62,7 @@ struct Nvfp4QuantizeArgs {
   uint8_t* block_scale;  // [rows, cols/16]
 };
 
-// dst[r, c] = the element of an nvfp4 Weight, f32.
+// dst[r, c] = the element of an nvfp4 Weight, f32; code 8 (-0) gives +0.
 struct Nvfp4DequantizeArgs {
   int64_t rows, cols;
   float tensor_scale;
@@ -70,8 +71,8 @@ struct Nvfp4DequantizeArgs {
   float* dst;  // [rows, cols]
 };
 
-// row_scale[r] = max|src[r, :]| / 448, or 1 for a zero row; codes = E4M3(src / row_scale), saturating. src is
-// finite.
+// row_scale[r] = max|src[r, :]| / 448, or 1 where that is 0; codes = E4M3(src / row_scale), saturating. src
+// is finite.
 struct Fp8QuantizeArgs {
   DType src_dtype;  // f32, f16, bf16
   int64_t rows, cols;

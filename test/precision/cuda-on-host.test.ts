@@ -1,0 +1,15 @@
+// The CUDA casts and quantizers with their launchers, run on the host, give the bits of the CPU kernels.
+import { spawnSync } from 'node:child_process'
+import { rmSync } from 'node:fs'
+import t from 'tap'
+import { buildOnHost, noHostCompiler } from '../fixtures/cuda-on-host/cuda-on-host.js'
+
+t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
+  const families = ['cast', 'amax', 'nvfp4', 'fp8']
+  const sources = ['cpu', 'cuda'].flatMap(backend => families.map(name => `backend/${backend}/${name}.cc`))
+  const { folder, program } = buildOnHost('precision.cc', families, [...sources, 'core/thread_pool.cc'])
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+  t.match(stdout, /^\d{3} results agree\n$/)
+  t.equal(status, 0)
+})

@@ -30,7 +30,8 @@ interface Sources {
   pci: PciGpu | null
 }
 
-const addressOf = (device: NvmlDevice | CudaDevice): string | null => normalizePciAddress(device.pci)
+const addressOf = ({ nvml, cuda }: Sources): string | null =>
+  normalizePciAddress(nvml?.pci ?? null) ?? normalizePciAddress(cuda?.pci ?? null)
 
 /** Takes the first element that satisfies `test` out of `list`. */
 function take<T>(list: T[], test: (item: T) => boolean): T | null {
@@ -38,40 +39,39 @@ function take<T>(list: T[], test: (item: T) => boolean): T | null {
   return position < 0 ? null : list.splice(position, 1)[0]!
 }
 
-function join({ nvml, cuda }: DriverReports, pciGpus: readonly PciGpu[]): Sources[] {
-  const cudaLeft = [...cuda.devices]
+function join(reports: DriverReports, pciGpus: readonly PciGpu[]): Sources[] {
+  const gpus = reports.nvml.devices.map((nvml): Sources => ({ nvml, cuda: null, pci: null }))
+  const cudaLeft = [...reports.cuda.devices]
+  for (const gpu of gpus) {
+    const uuid = gpu.nvml!.uuid
+    const address = addressOf(gpu)
+    gpu.cuda =
+      (uuid && take(cudaLeft, device => device.uuid === uuid)) ||
+      (address && take(cudaLeft, device => normalizePciAddress(device.pci) === address)) ||
+      null
+  }
+  // NVML lists every GPU, so the only one it cannot name is the only one that CUDA alone names.
+  const unnamed = gpus.filter(({ nvml, cuda }) => !cuda && !nvml!.uuid && !nvml!.pci && !nvml!.problem)
+  if (unnamed.length === 1 && cudaLeft.length === 1) unnamed[0]!.cuda = cudaLeft.shift()!
+  gpus.push(...cudaLeft.map((cuda): Sources => ({ nvml: null, cuda, pci: null })))
+
   const pciLeft = [...pciGpus]
-  const atAddress = (address: string | null) => (gpu: PciGpu) => gpu.address === address
-  const gpus = nvml.devices.map((device): Sources => {
-    const address = addressOf(device)
-    return {
-      nvml: device,
-      cuda:
-        take(cudaLeft, other => other.uuid !== null && other.uuid === device.uuid) ??
-        take(cudaLeft, other => address !== null && addressOf(other) === address),
-      pci: take(pciLeft, atAddress(address)),
-    }
-  })
-  for (const device of cudaLeft) {
-    gpus.push({ nvml: null, cuda: device, pci: take(pciLeft, atAddress(addressOf(device))) })
+  for (const gpu of gpus) gpu.pci = take(pciLeft, ({ address }) => address === addressOf(gpu))
+  // NVML tells no address of a GPU it cannot open. It counts by address, as sysfs does, so those without one and the
+  // rest of the bus belong together when they are equally many.
+  const unplaced = gpus.filter(gpu => addressOf(gpu) === null)
+  if (unplaced.length === pciLeft.length) {
+    for (const gpu of unplaced) gpu.pci = pciLeft.shift()!
   }
-  // NVML names no address of a GPU it cannot open. It counts by address, as sysfs does, so the remaining ones belong
-  // together when they are equally many.
-  const nameless = gpus.filter(gpu => gpu.nvml && !gpu.cuda && !gpu.pci && addressOf(gpu.nvml) === null)
-  if (nameless.length === pciLeft.length) {
-    for (const gpu of nameless) gpu.pci = pciLeft.shift()!
-  }
-  return [...gpus, ...pciLeft.map(pci => ({ nvml: null, cuda: null, pci }))]
+  return [...gpus, ...pciLeft.map((pci): Sources => ({ nvml: null, cuda: null, pci }))]
 }
 
-function pciDevice({ nvml, cuda, pci }: Sources): PciDevice | null {
-  const address = pci?.address ?? (nvml && addressOf(nvml)) ?? (cuda && addressOf(cuda))
-  if (pci) return { address, vendorId: pci.vendorId, deviceId: pci.deviceId }
-  if (nvml?.pciId) {
-    const digits = nvml.pciId.toString(16).padStart(8, '0')
-    return { address, vendorId: digits.slice(4), deviceId: digits.slice(0, 4) }
-  }
-  return null
+function pciDevice(sources: Sources): PciDevice | null {
+  const { nvml, pci } = sources
+  if (pci) return { address: pci.address, vendorId: pci.vendorId, deviceId: pci.deviceId }
+  if (!nvml?.pciId) return null
+  const digits = nvml.pciId.toString(16).padStart(8, '0')
+  return { address: addressOf(sources), vendorId: digits.slice(4), deviceId: digits.slice(0, 4) }
 }
 
 /** Whether the GPU shares the machine's memory: CUDA says so; without CUDA only GB10 is known to. */
@@ -104,11 +104,11 @@ function memoryOf({ nvml, cuda }: Sources, integrated: boolean | null, root: str
 function problemOf({ nvml, cuda, pci }: Sources, reports: DriverReports): string | null {
   if (nvml?.problem) return nvml.problem
   if (cuda) return cuda.computeCapability ? null : 'the CUDA driver does not tell its compute capability'
+  if (pci?.driver && pci.driver !== 'nvidia') return `the kernel driver ${pci.driver} holds it, not NVIDIA's`
   if (reports.cuda.reason) return `CUDA cannot be used: ${reports.cuda.reason}`
   if (process.env.CUDA_VISIBLE_DEVICES !== undefined) {
     return `hidden from CUDA by CUDA_VISIBLE_DEVICES=${process.env.CUDA_VISIBLE_DEVICES}`
   }
-  if (pci?.driver && pci.driver !== 'nvidia') return `the kernel driver ${pci.driver} holds it, not NVIDIA's`
   return 'the CUDA driver does not list it'
 }
 

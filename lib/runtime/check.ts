@@ -1,8 +1,10 @@
 // check.ts: the troubleshooting guide as code. Looks for everything this library can use.
-import { accessSync, constants, existsSync, readdirSync } from 'node:fs'
+import { accessSync, constants } from 'node:fs'
+import path from 'node:path'
 import { getConfig, readConfig } from '../core/config.js'
 import type { GpuInfo } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
+import { listFolder, systemRoot } from '../hardware/system-files.js'
 import { type CublasLtReport, type CudaReport, loadAddon, type NvmlReport } from '../native.js'
 import { openKernels } from './open.js'
 
@@ -119,15 +121,17 @@ function checkPermissions({ nvidia }: Facts): CheckItem {
   const name = 'permissions'
   if (nvidia.length === 0 || process.platform !== 'linux')
     return { name, status: 'ok', found: 'no device files needed' }
-  const devices = readdirSync('/dev')
+  const folder = path.join(systemRoot(), 'dev')
+  const files = existsSync(folder) ? readdirSync(folder) : []
+  const devices = files
     .filter(file => /^nvidia(\d+|ctl|-uvm)$/.test(file))
-    .map(file => `/dev/${file}`)
+    .map(file => path.join(folder, file))
   const closed = devices.filter(file => !canOpen(file))
   if (closed.length > 0) {
     const next = 'sudo usermod -aG video,render $USER, then log in again'
     return { name, status: 'problem', found: `no access to ${closed.join(', ')}`, next }
   }
-  if (devices.length > 0 && !existsSync('/dev/nvidia-uvm')) {
+  if (devices.length > 0 && !files.includes('nvidia-uvm')) {
     return {
       name,
       status: 'problem',

@@ -121,11 +121,8 @@ function checkPermissions({ nvidia }: Facts): CheckItem {
   const name = 'permissions'
   if (nvidia.length === 0 || process.platform !== 'linux')
     return { name, status: 'ok', found: 'no device files needed' }
-  const folder = path.join(systemRoot(), 'dev')
-  const files = existsSync(folder) ? readdirSync(folder) : []
-  const devices = files
-    .filter(file => /^nvidia(\d+|ctl|-uvm)$/.test(file))
-    .map(file => path.join(folder, file))
+  const files = listFolder(systemRoot(), 'dev').filter(file => /^nvidia(\d+|ctl|-uvm)$/.test(file))
+  const devices = files.map(file => path.join(systemRoot(), 'dev', file))
   const closed = devices.filter(file => !canOpen(file))
   if (closed.length > 0) {
     const next = 'sudo usermod -aG video,render $USER, then log in again'

@@ -82,6 +82,7 @@ export type {
   WeightDType,
 } from './runtime/kernels.js'
 export { type KernelOptions, openKernels } from './runtime/open.js'
+export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'
 
 // DoRA
 export { DoRALinear } from './dora/dora-linear.js'
@@ -97,4 +98,3 @@ export type {
 } from './dora/options.js'
 export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft.js'
 export type { PeftConfig } from './dora/peft-config.js'
-export { storeWeight, type WeightMatrix } from './dora/stored-weight.js'

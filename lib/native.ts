@@ -85,6 +85,14 @@ export interface CudaReport {
   devices: CudaDevice[]
 }
 
+/** Whether cuBLASLt can be used; `reason` says why not, or is null. */
+export interface CublasLtReport {
+  reason: string | null
+  library: string | null
+  /** 130100 for 13.1.0. */
+  version: number | null
+}
+
 /** One measurement of a GPU by NVML. A value it does not give is null. */
 export interface NvmlSample {
   /** Percent. */
@@ -121,6 +129,8 @@ export interface Addon {
   queryCuda(): Promise<CudaReport>
   /** Measures a GPU. Rejects with ERR_NO_CUDA without NVML, ERR_CUDA when the GPU is unknown or lost. */
   sampleGpu(uuid: string): Promise<NvmlSample>
+  /** Opens cuBLASLt. */
+  queryCublasLt(): Promise<CublasLtReport>
   /** Families of CUDA kernels in this addon; empty when it was built without nvcc. */
   kernelFamilies(): string[]
 

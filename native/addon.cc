@@ -29,6 +29,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<query_nvml>(exports, "queryNvml");
   add<query_cuda>(exports, "queryCuda");
   add<sample_gpu>(exports, "sampleGpu");
+  add<query_cublaslt>(exports, "queryCublasLt");
   add<kernel_families>(exports, "kernelFamilies");
 
   // memory

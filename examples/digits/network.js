@@ -56,8 +56,13 @@ export class Linear {
     return y
   }
 
-  /** Gradients of the weight and the bias, and of x when `wantDx`. */
-  /** @param {Float32Array} x @param {Float32Array} dy @param {number} tokens @param {boolean} wantDx */
+  /**
+   * Gradients of the weight and the bias, and of x when `wantDx`.
+   * @param {Float32Array} x
+   * @param {Float32Array} dy
+   * @param {number} tokens
+   * @param {boolean} wantDx
+   */
   async backward(x, dy, tokens, wantDx) {
     const dx = wantDx ? new Float32Array(tokens * this.inputs) : undefined
     const dweight = new Float32Array(this.weight.length)

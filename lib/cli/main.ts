@@ -1,2 +1,41 @@
 #!/usr/bin/env node
-export {}
+import { Command, CommanderError } from 'commander'
+import { SparkError } from '../core/errors.js'
+import { addCheck } from './check.js'
+import { addDemo } from './demo.js'
+import { addInfo } from './info.js'
+import { addMonitor } from './monitor.js'
+import { packageVersion, printError } from './output.js'
+import { addVerify } from './verify.js'
+
+const exitCodes = `
+Exit codes:
+  0    all is well
+  1    a check failed, a kernel disagrees with the reference, or the command could not do its work
+  2    wrong usage
+  130  interrupted with Ctrl-C`
+
+const program = new Command('dgx-spark')
+  .description('GPU machine learning for Node.js: what this machine is, whether it works, how fast it is.')
+  .version(packageVersion())
+  .addHelpText('after', exitCodes)
+  .showHelpAfterError()
+  .exitOverride()
+
+for (const add of [addInfo, addCheck, addVerify, addMonitor, addDemo]) add(program)
+
+// A reader that goes away (dgx-spark monitor | head) is no failure.
+process.stdout.on('error', error => {
+  process.exit((error as NodeJS.ErrnoException).code === 'EPIPE' ? 0 : 1)
+})
+
+program.parseAsync().catch((error: unknown) => {
+  if (error instanceof CommanderError) {
+    process.exitCode = error.exitCode === 0 ? 0 : 2
+    return
+  }
+  printError(
+    error instanceof SparkError ? `${error.message} [${error.code}]` : String((error as Error).message),
+  )
+  process.exitCode = 1
+})

@@ -5,11 +5,11 @@ import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Kernels } from '../runtime/kernels.js'
 import { openKernels } from '../runtime/open.js'
+import { storeWeight } from '../runtime/stored-weight.js'
 import { type HeldWeight, holdWeight } from './held-weight.js'
 import type { DoRALinearOptions, LinearLayer, NormGradient } from './options.js'
 import { floats } from './passes.js'
 import { kaimingUniform, randomGenerator } from './random.js'
-import { storeWeight } from './stored-weight.js'
 
 /** What the constructor of a layer takes. */
 export interface LayerParts {

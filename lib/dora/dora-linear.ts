@@ -1,9 +1,11 @@
 // dora-linear.ts: a linear layer with a DoRA adapter.
 import { expectKnownOptions } from '../core/checks.js'
 import type { Precision } from '../core/config.js'
+import type { DType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
+import { decodeWeight, precisionOf, storedBytes, storeWeight } from '../runtime/stored-weight.js'
 import { type LayerParts, layerOptions, prepareLayer } from './create.js'
 import { type HeldWeight, holdWeight, Retirement } from './held-weight.js'
 import { loadLinear, saveLinear } from './linear-files.js'
@@ -27,7 +29,6 @@ import {
   takeSnapshot,
 } from './passes.js'
 import { dropoutMask } from './random.js'
-import { decodeWeight, precisionOf, storedBytes, storeWeight } from './stored-weight.js'
 import { run, runSync, type Step, type Work } from './work.js'
 
 /**
@@ -169,19 +170,18 @@ export class DoRALinear {
   }
 
   /**
-   * y = x · (gain ∘ (W + scale · B·A))ᵀ + bias. A training pass keeps `x` itself: it must not be changed before the
-   * backward pass.
+   * y = x · (gain ∘ (W + scale · B·A))ᵀ + bias.
    *
    * @param x - [..., in] in f32, f16 or bf16
    * @returns [..., out] in the dtype of x
    * @throws SparkError ERR_SHAPE, ERR_DTYPE, ERR_DISPOSED; ERR_ARGUMENT for a training pass of a merged layer
    */
-  async forward(x: Tensor, options: ForwardOptions = {}): Promise<Tensor> {
+  async forward<D extends DType>(x: Tensor<D>, options: ForwardOptions = {}): Promise<Tensor<D>> {
     return this.#run(this.#prepareForward(x, options))
   }
 
   /** {@link DoRALinear.forward}, computed before it returns; not on cuda (ERR_UNSUPPORTED). */
-  forwardSync(x: Tensor, options: ForwardOptions = {}): Tensor {
+  forwardSync<D extends DType>(x: Tensor<D>, options: ForwardOptions = {}): Tensor<D> {
     return runSync(this.#kernels, this.#prepareForward(x, options))
   }
 
@@ -302,7 +302,7 @@ export class DoRALinear {
     this.dispose()
   }
 
-  #prepareForward(x: Tensor, options: ForwardOptions): Work<Tensor> {
+  #prepareForward<D extends DType>(x: Tensor<D>, options: ForwardOptions): Work<Tensor<D>> {
     this.#expectAlive()
     expectKnownOptions('options', options, ['training', 'mask'])
     const { training = this.#training } = options
@@ -321,7 +321,7 @@ export class DoRALinear {
       if (!this.#disposed && pass >= (this.#activations?.pass ?? 0)) this.#activations = saved
     }
     const work = forwardWork(this.#weight(), this.#bias, snapshot, x, training ? { pass, mask, keep } : null)
-    const finish = (): Tensor => {
+    const finish = (): Tensor<D> => {
       if (!this.#disposed) this.#snapshot = snapshot
       return work.finish()
     }

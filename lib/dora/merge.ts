@@ -2,9 +2,9 @@
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
+import { decodeWeight, precisionOf, storeWeight } from '../runtime/stored-weight.js'
 import type { HeldWeight } from './held-weight.js'
 import type { Snapshot } from './passes.js'
-import { decodeWeight, precisionOf, storeWeight } from './stored-weight.js'
 import type { Work } from './work.js'
 
 /** A merged weight and the adapter in it. */

@@ -1,7 +1,7 @@
 // options.ts: what the methods of DoRALinear take and give.
 import type { BackendName, Precision } from '../core/config.js'
 import type { Tensor } from '../memory/tensor.js'
-import type { WeightMatrix } from './stored-weight.js'
+import type { WeightMatrix } from '../runtime/stored-weight.js'
 
 /** A plain linear layer, y = x · weightᵀ + bias. */
 export interface LinearLayer {
@@ -63,13 +63,13 @@ export interface DoRAGradients {
   /** [..., in], in the dtype of the layer's input; absent when it was not wanted. */
   x?: Tensor
   /** [rank, in] */
-  a: Tensor
+  a: Tensor<'f32'>
   /** [out, rank] */
-  b: Tensor
+  b: Tensor<'f32'>
   /** [out] */
-  magnitude: Tensor
+  magnitude: Tensor<'f32'>
   /** [out]; absent when the layer has no bias. */
-  bias?: Tensor
+  bias?: Tensor<'f32'>
 }
 
 /** Options of {@link DoRALinear.merge}. */

@@ -1,5 +1,6 @@
 // passes.ts: the forward and backward pass of a DoRA layer as kernel calls.
 import { argumentError, expectOneOf, expectShape } from '../core/checks.js'
+import type { DType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { LowRank, StoredWeight } from '../runtime/kernels.js'
@@ -42,7 +43,9 @@ function sameBytes(a: Float32Array, b: Float32Array): boolean {
 export interface Activations {
   /** Counts the passes of a layer. */
   readonly pass: number
-  readonly input: Tensor
+  /** Shape and dtype of the layer's input. */
+  readonly shape: readonly number[]
+  readonly dtype: DType
   readonly x: Float32Array
   readonly mask: Float32Array | undefined
   readonly xa: Float32Array
@@ -60,6 +63,15 @@ export function floats(name: string, tensor: Tensor, shape: readonly number[]): 
   return tensor.toFloat32()
 }
 
+/**
+ * The elements as f32 in an array nobody else has: a caller may write into its tensor, or transfer its memory to
+ * another thread, while a kernel reads the copy.
+ */
+function ownFloats(tensor: Tensor): Float32Array {
+  const values = tensor.toFloat32()
+  return values === tensor.data ? values.slice() : values
+}
+
 function expectFloatTensor(name: string, tensor: Tensor): void {
   if (!(tensor instanceof Tensor)) throw argumentError(name, 'a Tensor', tensor)
   expectOneOf(`${name}.dtype`, tensor.dtype, ['f32', 'f16', 'bf16'])
@@ -75,38 +87,42 @@ function expectInput(name: string, tensor: Tensor, features: number): void {
 }
 
 /** y = x · Wᵀ + bias, in the dtype of x. */
-export function linearWork(weight: StoredWeight, bias: Float32Array | undefined, x: Tensor): Work<Tensor> {
+export function linearWork<D extends DType>(
+  weight: StoredWeight,
+  bias: Float32Array | undefined,
+  x: Tensor<D>,
+): Work<Tensor<D>> {
   expectInput('x', x, weight.cols)
   const tokens = x.size / weight.cols
   const y = new Float32Array(tokens * weight.rows)
   return {
-    steps: [['linear', { weight, tokens, x: x.toFloat32(), bias, y }]],
+    steps: [['linear', { weight, tokens, x: ownFloats(x), bias, y }]],
     finish: () => output(x, weight.rows, y),
   }
 }
 
 /** The output of a layer for the input `x`. */
-function output(x: Tensor, features: number, y: Float32Array): Tensor {
+function output<D extends DType>(x: Tensor<D>, features: number, y: Float32Array): Tensor<D> {
   return Tensor.from(y, { shape: [...x.shape.slice(0, -1), features] }).to(x.dtype)
 }
 
 /** The forward pass; `keep` gets the activations of a training pass, once they are computed. */
-export function forwardWork(
+export function forwardWork<D extends DType>(
   weight: StoredWeight,
   bias: Float32Array | undefined,
   snapshot: Snapshot,
-  input: Tensor,
+  input: Tensor<D>,
   training: {
     pass: number
     mask: (count: number) => Tensor | undefined
     keep(saved: Activations): void
   } | null,
-): Work<Tensor> {
+): Work<Tensor<D>> {
   expectInput('x', input, weight.cols)
   const { rank, scale, a, b, gain } = snapshot
   const { rows, cols } = weight
   const tokens = input.size / cols
-  const x = input.toFloat32()
+  const x = ownFloats(input)
   const dropped = training?.mask(x.length)
   const mask = dropped && floats('mask', dropped.reshape(input.shape), input.shape)
   const xa = new Float32Array(tokens * rank)
@@ -115,7 +131,17 @@ export function forwardWork(
   return {
     steps: [['doraForward', { weight, rank, scale, a, b, tokens, x, gain, bias, mask, xa, z, y }]],
     finish() {
-      if (training && z) training.keep({ pass: training.pass, input, x, mask, xa, z, snapshot })
+      if (training && z)
+        training.keep({
+          pass: training.pass,
+          shape: input.shape,
+          dtype: input.dtype,
+          x,
+          mask,
+          xa,
+          z,
+          snapshot,
+        })
       return output(input, rows, y)
     },
   }
@@ -128,10 +154,11 @@ export function backwardWork(
   dy: Tensor,
   wanted: { exactNorm: boolean; input: boolean; bias: boolean },
 ): Work<DoRAGradients> {
-  const { input, x, mask, xa, z, snapshot } = saved
+  const { shape, dtype, x, mask, xa, z, snapshot } = saved
   const { rows, cols } = weight
   const { rank, magnitude } = snapshot
-  const gradient = floats('dy', dy, [...input.shape.slice(0, -1), rows])
+  expectFloatTensor('dy', dy)
+  expectShape('dy', dy.shape, [...shape.slice(0, -1), rows])
   const dx = wanted.input ? new Float32Array(x.length) : undefined
   const dbias = wanted.bias ? new Float32Array(rows) : undefined
   const da = new Float32Array(rank * cols)
@@ -142,10 +169,13 @@ export function backwardWork(
   const { exactNorm } = wanted
   return {
     steps: [
-      ['doraBackward', { ...snapshot, weight, tokens, exactNorm, x, mask, dy: gradient, xa, z, ...outputs }],
+      [
+        'doraBackward',
+        { ...snapshot, weight, tokens, exactNorm, x, mask, dy: ownFloats(dy), xa, z, ...outputs },
+      ],
     ],
     finish: () => ({
-      ...(dx && { x: Tensor.from(dx, { shape: input.shape }).to(input.dtype) }),
+      ...(dx && { x: Tensor.from(dx, { shape }).to(dtype) }),
       a: Tensor.from(da, { shape: [rank, cols] }),
       b: Tensor.from(db, { shape: [rows, rank] }),
       magnitude: Tensor.from(dmagnitude),

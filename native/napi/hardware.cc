@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "backend/cuda/cublaslt.h"
 #include "backend/cuda/kernel_images.h"
 #include "backend/cuda/query.h"
 #include "hardware/nvml.h"
@@ -155,6 +156,14 @@ Napi::Value wrap_sample(Napi::Env env, const nvml::Sample& sample) {
   return record.object();
 }
 
+Napi::Value wrap_cublaslt(Napi::Env env, const cuda::CublasLtReport& report) {
+  Record record(env);
+  record.set("reason", words(report.reason));
+  record.set("library", report.library);
+  record.set("version", report.version);
+  return record.object();
+}
+
 }  // namespace
 
 Napi::Value query_nvml(const Napi::CallbackInfo& info) {
@@ -169,6 +178,10 @@ Napi::Value sample_gpu(const Napi::CallbackInfo& info) {
   const std::string uuid = info[0].ToString().Utf8Value();
   return start_query<nvml::Sample>(
       info.Env(), [uuid] { return nvml::sample(uuid); }, wrap_sample);
+}
+
+Napi::Value query_cublaslt(const Napi::CallbackInfo& info) {
+  return start_query<cuda::CublasLtReport>(info.Env(), cuda::query_cublaslt, wrap_cublaslt);
 }
 
 Napi::Value kernel_families(const Napi::CallbackInfo& info) {

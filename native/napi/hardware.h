@@ -14,6 +14,9 @@ Napi::Value query_cuda(const Napi::CallbackInfo& info);
 // sampleGpu(uuid): a promise of one measurement.
 Napi::Value sample_gpu(const Napi::CallbackInfo& info);
 
+// queryCublasLt(): a promise of whether cuBLASLt can be opened.
+Napi::Value query_cublaslt(const Napi::CallbackInfo& info);
+
 // kernelFamilies(): names of the CUDA kernel families in this addon.
 Napi::Value kernel_families(const Napi::CallbackInfo& info);
 

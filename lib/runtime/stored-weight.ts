@@ -5,7 +5,7 @@ import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import { dequantizeFP8, type FP8Matrix, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, type NVFP4Matrix, quantizeNVFP4 } from '../precision/nvfp4.js'
-import type { StoredWeight, WeightDType } from '../runtime/kernels.js'
+import type { StoredWeight, WeightDType } from './kernels.js'
 
 /** A weight matrix [out, in]: a tensor (f32, f16, bf16), or one that was quantized before. */
 export type WeightMatrix = Tensor | FP8Matrix | NVFP4Matrix

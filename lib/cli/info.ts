@@ -1,0 +1,85 @@
+import type { Command } from 'commander'
+import { getConfigEntries } from '../core/config.js'
+import type { GpuInfo } from '../hardware/gpu.js'
+import { HardwareInfo } from '../hardware/hardware-info.js'
+import { loadAddon } from '../native.js'
+import { formatBytes, packageVersion, print, printJson, printPairs, printTable, styled } from './output.js'
+
+/** `dgx-spark info`: the machine, its GPUs, the configuration and where each value came from. */
+export function addInfo(program: Command): void {
+  program
+    .command('info')
+    .description('show the machine, its GPUs and the configuration')
+    .option('--json', 'print one JSON document')
+    .action(async (options: { json?: boolean }) => {
+      const hardware = await HardwareInfo.detect()
+      const loaded = loadAddon()
+      const addon = loaded.addon
+        ? { path: loaded.path, kernelFamilies: loaded.addon.kernelFamilies() }
+        : { reason: loaded.reason }
+      const about = {
+        version: packageVersion(),
+        node: process.version,
+        addon,
+        configuration: getConfigEntries(),
+      }
+      if (options.json) printJson({ ...about, hardware })
+      else report(hardware, loaded.addon ? loaded.path : `not loaded: ${loaded.reason}`)
+    })
+}
+
+function report(hardware: HardwareInfo, addon: string): void {
+  const { platform, memory, backend } = hardware
+  const heading = (text: string): void => print(`\n${styled('bold', text)}`)
+  print(styled('bold', `dgx-spark ${packageVersion()}, Node.js ${process.version}`))
+  heading('Machine')
+  printPairs([
+    ['DGX Spark', hardware.isDgxSpark ? 'yes' : 'no'],
+    [
+      'maker, product',
+      [platform.vendor, platform.oemModel ?? platform.product].filter(Boolean).join(', ') || 'unknown',
+    ],
+    ['system', `${platform.os} ${platform.kernel} ${platform.arch}`],
+    ...(platform.dgxOsVersion ? ([['DGX OS', platform.dgxOsVersion]] as const) : []),
+    ['memory', `${formatBytes(memory.total)}, ${formatBytes(memory.available)} available`],
+    ['addon', addon],
+    ['backend', `${backend.name}: ${backend.reason}`],
+    ['precision', `${hardware.recommendedPrecision} is recommended`],
+  ])
+  heading('GPUs')
+  if (hardware.gpus.length === 0) print('  none')
+  for (const gpu of hardware.gpus) reportGpu(gpu, gpu === hardware.bestGpu)
+  heading('Configuration')
+  printTable(
+    ['setting', 'value', 'from'],
+    getConfigEntries().map(({ name, value, source }) => [name, String(value ?? 'automatic'), source]),
+  )
+}
+
+function reportGpu(gpu: GpuInfo, best: boolean): void {
+  const { memory, precision } = gpu
+  print(`  ${gpu.index}: ${styled('bold', gpu.name)}${best ? ' (best)' : ''}`)
+  const details: [string, string | null][] = [
+    ['problem', gpu.problem],
+    ['support', gpu.supportClass],
+    ['uuid', gpu.uuid],
+    [
+      'pci',
+      gpu.pci && `${gpu.pci.vendorId}:${gpu.pci.deviceId} at ${gpu.pci.address ?? 'an unknown address'}`,
+    ],
+    ['architecture', [gpu.architecture, gpu.computeCapability].filter(Boolean).join(' ') || null],
+    ['multiprocessors', gpu.smCount === null ? null : String(gpu.smCount)],
+    ['driver', [gpu.driver, gpu.cudaVersion && `CUDA ${gpu.cudaVersion}`].filter(Boolean).join(', ') || null],
+    [
+      'memory',
+      `${formatBytes(memory.total)}, ${formatBytes(memory.free)} free${gpu.integrated ? ', shared with the CPU' : ''}`,
+    ],
+    [
+      'precisions',
+      Object.entries(precision)
+        .map(([name, support]) => `${name} ${support}`)
+        .join(', '),
+    ],
+  ]
+  printPairs(details.flatMap(([name, value]) => (value ? [[`  ${name}`, value] as const] : [])))
+}

@@ -1,0 +1,214 @@
+// check.ts: the troubleshooting guide as code. Looks for everything this library can use.
+import { accessSync, constants } from 'node:fs'
+import path from 'node:path'
+import { getConfig, readConfig } from '../core/config.js'
+import type { GpuInfo } from '../hardware/gpu.js'
+import { HardwareInfo } from '../hardware/hardware-info.js'
+import { listFolder, systemRoot } from '../hardware/system-files.js'
+import { type CublasLtReport, type CudaReport, loadAddon, type NvmlReport } from '../native.js'
+import { openKernels } from './open.js'
+
+/** One thing that was looked for. */
+export interface CheckItem {
+  /** What was looked for. */
+  readonly name: string
+  /** `note`: missing, but nothing needs it here. `problem`: something should work and does not. */
+  readonly status: 'ok' | 'note' | 'problem'
+  /** What was found, in words. */
+  readonly found: string
+  /** The next command to run, or what to do, when something is missing. */
+  readonly next?: string
+}
+
+/** What the checks look at. */
+interface Facts {
+  readonly hardware: HardwareInfo
+  readonly nvml: NvmlReport | null
+  readonly cuda: CudaReport | null
+  readonly cublasLt: CublasLtReport | null
+  readonly nvidia: readonly GpuInfo[]
+}
+
+const driverPackage = 'sudo apt-get install nvidia-driver-580-open, then restart'
+const sparkUpdate =
+  'sudo apt-get update && sudo apt-get dist-upgrade, then restart (DGX OS brings the driver)'
+
+/** Looks for everything and says what to do about what is missing. Never throws; a check that fails says so. */
+export async function checkSystem(): Promise<CheckItem[]> {
+  const hardware = await HardwareInfo.detect({ refresh: true })
+  const { addon } = loadAddon()
+  const [nvml, cuda, cublasLt] = addon
+    ? await Promise.all([addon.queryNvml(), addon.queryCuda(), addon.queryCublasLt()])
+    : [null, null, null]
+  const nvidia = hardware.gpus.filter(gpu => gpu.vendor === 'nvidia')
+  const facts: Facts = { hardware, nvml, cuda, cublasLt, nvidia }
+  const checks = [checkMachine, checkAddon, checkGpus, checkDriver, checkNvml, checkPermissions, checkKernels]
+  const items = [...checks, checkCublasLt, checkMemory, checkConfiguration].map(check => check(facts))
+  return [...items, await checkEngine(facts)]
+}
+
+function checkMachine({ hardware }: Facts): CheckItem {
+  const { platform, isDgxSpark } = hardware
+  const name =
+    [platform.vendor, platform.oemModel ?? platform.product].filter(Boolean).join(' ') || 'unknown maker'
+  const kind = isDgxSpark ? 'a DGX Spark' : 'not a DGX Spark'
+  return { name: 'machine', status: 'ok', found: `${name}, ${platform.os} ${platform.arch}: ${kind}` }
+}
+
+function checkAddon(): CheckItem {
+  const loaded = loadAddon()
+  if (loaded.addon) return { name: 'native addon', status: 'ok', found: loaded.path }
+  const next = 'node node_modules/dgx-spark/native/build.cjs (needs cmake and a C++20 compiler)'
+  return { name: 'native addon', status: 'problem', found: loaded.reason, next }
+}
+
+function checkGpus({ hardware, nvidia }: Facts): CheckItem {
+  const name = 'NVIDIA GPU'
+  const others = hardware.gpus.filter(gpu => gpu.vendor !== 'nvidia').map(gpu => gpu.name)
+  if (nvidia.length === 0) {
+    const found = others.length > 0 ? `none (others: ${others.join(', ')})` : 'none'
+    return { name, status: 'note', found, next: 'nothing to do: the CPU computes' }
+  }
+  const broken = nvidia.filter(gpu => gpu.problem)
+  const found = nvidia
+    .map(
+      ({ name, computeCapability, problem }) =>
+        `${name} (${problem ?? `compute capability ${computeCapability}`})`,
+    )
+    .join(', ')
+  if (broken.length === 0) return { name, status: 'ok', found }
+  return {
+    name,
+    status: 'problem',
+    found,
+    next: 'sudo dmesg | grep -iE "nvrm|xid" shows what the driver met',
+  }
+}
+
+function checkDriver({ hardware, cuda, nvidia }: Facts): CheckItem {
+  const name = 'CUDA driver'
+  if (!cuda) return { name, status: 'note', found: 'not looked for without the native addon' }
+  if (!cuda.reason) {
+    const version = cuda.version ?? 0
+    return {
+      name,
+      status: 'ok',
+      found: `CUDA ${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`,
+    }
+  }
+  if (nvidia.length === 0) return { name, status: 'note', found: cuda.reason }
+  return {
+    name,
+    status: 'problem',
+    found: cuda.reason,
+    next: hardware.isDgxSpark ? sparkUpdate : driverPackage,
+  }
+}
+
+function checkNvml({ nvml, nvidia, hardware }: Facts): CheckItem {
+  const name = 'NVML'
+  if (!nvml) return { name, status: 'note', found: 'not looked for without the native addon' }
+  if (!nvml.reason) return { name, status: 'ok', found: `driver ${nvml.driver ?? 'of unknown version'}` }
+  if (nvidia.length === 0) return { name, status: 'note', found: nvml.reason }
+  const next = hardware.isDgxSpark
+    ? sparkUpdate
+    : 'nvidia-smi should list the GPU; if it fails too, reinstall the driver'
+  return { name, status: 'problem', found: nvml.reason, next }
+}
+
+/** The device files a CUDA program opens. */
+function checkPermissions({ nvidia }: Facts): CheckItem {
+  const name = 'permissions'
+  if (nvidia.length === 0 || process.platform !== 'linux')
+    return { name, status: 'ok', found: 'no device files needed' }
+  const files = listFolder(systemRoot(), 'dev').filter(file => /^nvidia(\d+|ctl|-uvm)$/.test(file))
+  const devices = files.map(file => path.join(systemRoot(), 'dev', file))
+  const closed = devices.filter(file => !canOpen(file))
+  if (closed.length > 0) {
+    const next = 'sudo usermod -aG video,render $USER, then log in again'
+    return { name, status: 'problem', found: `no access to ${closed.join(', ')}`, next }
+  }
+  if (devices.length > 0 && !files.includes('nvidia-uvm')) {
+    return {
+      name,
+      status: 'problem',
+      found: '/dev/nvidia-uvm is missing',
+      next: 'sudo nvidia-modprobe -u -c=0',
+    }
+  }
+  return {
+    name,
+    status: 'ok',
+    found: devices.length > 0 ? `${devices.join(', ')} can be opened` : 'no device files',
+  }
+}
+
+function canOpen(file: string): boolean {
+  try {
+    accessSync(file, constants.R_OK | constants.W_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function checkKernels({ nvidia }: Facts): CheckItem {
+  const name = 'CUDA kernels'
+  const families = loadAddon().addon?.kernelFamilies() ?? []
+  if (families.length > 0) return { name, status: 'ok', found: `in the addon: ${families.join(', ')}` }
+  const next = 'install CUDA 12.9 or newer and run: node node_modules/dgx-spark/native/build.cjs rebuild'
+  return { name, status: nvidia.length > 0 ? 'problem' : 'note', found: 'none in the addon', next }
+}
+
+function checkCublasLt({ cublasLt }: Facts): CheckItem {
+  const name = 'cuBLASLt'
+  if (cublasLt && !cublasLt.reason)
+    return { name, status: 'ok', found: `${cublasLt.library} ${cublasLt.version ?? ''}` }
+  const found = cublasLt?.reason ?? 'not looked for without the native addon'
+  return { name, status: 'note', found, next: 'optional: sudo apt-get install cuda-libraries-13-0' }
+}
+
+const gib = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`
+
+function checkMemory({ hardware, nvidia }: Facts): CheckItem {
+  const name = 'memory'
+  const { total, available } = hardware.memory
+  const shared = nvidia.some(gpu => gpu.integrated) ? ', shared by CPU and GPU' : ''
+  const found = `${gib(available)} of ${gib(total)} available${shared}`
+  if (available >= 2 ** 30) return { name, status: 'ok', found }
+  return { name, status: 'problem', found, next: 'ps aux --sort=-rss | head shows what takes the memory' }
+}
+
+function checkConfiguration(): CheckItem {
+  const name = 'configuration'
+  const { warnings } = readConfig(process.env)
+  const found = warnings.map(warning => warning.message).join(' ')
+  if (found) return { name, status: 'problem', found, next: 'dgx-spark info shows the values in force' }
+  return {
+    name,
+    status: 'ok',
+    found: getConfig().enabled ? 'valid' : 'valid; NVIDIA GPUs are disabled by it',
+  }
+}
+
+/** Opens what `auto` chooses, and measures how long that takes. */
+async function checkEngine({ hardware }: Facts): Promise<CheckItem> {
+  const name = 'engine'
+  const start = performance.now()
+  try {
+    const { backend } = await openKernels()
+    const milliseconds = (performance.now() - start).toFixed(0)
+    return {
+      name,
+      status: 'ok',
+      found: `${backend}, ready in ${milliseconds} ms: ${hardware.backend.reason}`,
+    }
+  } catch (error) {
+    return {
+      name,
+      status: 'problem',
+      found: (error as Error).message,
+      next: 'dgx-spark info shows the configuration',
+    }
+  }
+}

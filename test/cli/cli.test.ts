@@ -1,0 +1,141 @@
+// The command line tool as a person calls it, on this machine and on machines played by stand-ins.
+import { spawnSync } from 'node:child_process'
+import path from 'node:path'
+import t from 'tap'
+import { loadAddon } from '#lib/native.js'
+import { FakeRoot, gb10Pci, profile } from '../fixtures/machine.js'
+import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
+
+const main = path.resolve(import.meta.dirname, '../../dist/cli/main.js')
+
+function cli(args: string[], env: Record<string, string> = {}, timeout = 120_000) {
+  const result = spawnSync(process.execPath, ['--no-warnings', main, ...args], {
+    encoding: 'utf8',
+    timeout,
+    env: { PATH: process.env.PATH!, HOME: process.env.HOME ?? '', ...env },
+  })
+  return { ...result, json: () => JSON.parse(result.stdout) }
+}
+
+const noAddon = loadAddon().addon ? false : 'the addon is not built'
+
+t.test('help, version, wrong usage', async t => {
+  const help = cli(['--help'])
+  t.equal(help.status, 0)
+  for (const command of ['info', 'check', 'verify', 'monitor', 'demo']) t.match(help.stdout, command)
+  t.match(help.stdout, 'Exit codes')
+  t.match(cli(['--version']).stdout, /^\d+\.\d+\.\d+\n$/)
+  for (const args of [
+    ['nonsense'],
+    ['info', '--nonsense'],
+    ['demo', '--backend', 'tpu'],
+    ['monitor', '--interval', 'x'],
+  ]) {
+    const { status, stderr, stdout } = cli(args)
+    t.equal(status, 2, args.join(' '))
+    t.match(stderr, /error: /)
+    t.equal(stdout, '')
+  }
+})
+
+t.test('info', async t => {
+  const { status, stdout } = cli(['info'])
+  t.equal(status, 0)
+  t.match(stdout, /Machine.*GPUs.*Configuration/s)
+  const info = cli(['info', '--json'], { DGX_SPARK_PRECISION: 'bf16', OPENPILOT_DGX_ENABLED: '0' }).json()
+  t.type(info.hardware.isDgxSpark, 'boolean')
+  t.match(info.configuration, [
+    { name: 'enabled', value: false, source: 'OPENPILOT_DGX_ENABLED' },
+    { name: 'precision', value: 'bf16', source: 'DGX_SPARK_PRECISION' },
+  ])
+})
+
+t.test('check on this machine', async t => {
+  const items = cli(['check', '--json']).json()
+  const names = items.map((item: { name: string }) => item.name)
+  for (const name of [
+    'native addon',
+    'NVIDIA GPU',
+    'CUDA driver',
+    'NVML',
+    'CUDA kernels',
+    'cuBLASLt',
+    'memory',
+    'permissions',
+    'engine',
+  ]) {
+    t.ok(names.includes(name), name)
+  }
+  for (const { status, next, name } of items)
+    if (status === 'problem') t.type(next, 'string', `${name} says what to do`)
+})
+
+t.test('check finds an invalid configuration and fails', async t => {
+  const { status, stdout } = cli(['check'], { DGX_SPARK_THREADS: 'many' })
+  t.equal(status, 1)
+  t.match(stdout, /PROBLEM +configuration +DGX_SPARK_THREADS=many is invalid/)
+})
+
+t.test('verify: the CPU and TypeScript agree', { skip: noAddon }, async t => {
+  const { status, stdout } = cli(['verify'])
+  t.equal(status, 0, stdout)
+  t.match(stdout, /cpu: \d+ passed, 0 failed, 0 unsupported/)
+  t.match(stdout, /js: \d+ passed, 0 failed, 0 unsupported/)
+  const { results } = cli(['verify', '--json']).json()
+  t.ok(results.every((result: { status: string }) => result.status === 'passed'))
+})
+
+t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t => {
+  const standIn = new StandIn()
+  const spark = new FakeRoot({
+    dmi: { vendor: 'NVIDIA', product: 'NVIDIA_DGX_Spark', family: 'DGX Spark' },
+    pci: [gb10Pci],
+    files: { 'proc/meminfo': 'MemTotal: 127535932 kB\nMemAvailable: 101234567 kB\nHugePages_Total: 0\n' },
+  })
+  t.teardown(() => {
+    standIn.dispose()
+    spark.dispose()
+  })
+  const on = (name: string) => ({ ...standIn.env(profile(name)), DGX_SPARK_SYSFS_ROOT: spark.path })
+
+  t.test('a DGX Spark', async t => {
+    const { stdout } = cli(['info'], on('gb10'))
+    t.match(stdout, /DGX Spark +yes/)
+    t.match(stdout, /NVIDIA GB10 \(best\)/)
+    t.match(stdout, /shared with the CPU/)
+    t.notMatch(stdout, /SECRET-SERIAL/)
+    const items = cli(['check', '--json'], on('gb10')).json()
+    const item = (name: string) => items.find((each: { name: string }) => each.name === name)
+    t.match(item('machine').found, /a DGX Spark$/)
+    t.match(item('CUDA driver'), { status: 'ok', found: 'CUDA 13.0' })
+    t.match(item('memory').found, 'shared by CPU and GPU')
+  })
+
+  t.test('a driver without a device', async t => {
+    const { status, stdout } = cli(['check'], on('no-device'))
+    t.equal(status, 1)
+    t.match(stdout, /PROBLEM +CUDA driver[^\n]+\n +> sudo apt-get update && sudo apt-get dist-upgrade/)
+  })
+
+  t.test('monitor prints samples, then the summary', async t => {
+    const { status, stdout } = cli(['monitor', '--interval', '0.02', '--duration', '0.2'], on('gb10'))
+    t.equal(status, 0)
+    t.match(stdout, /96 %.*67 °C.*41 W.*2405 MHz/)
+    t.match(stdout, /\d+ samples in/)
+    const lines = cli(['monitor', '--json', '--interval', '0.02', '--duration', '0.2'], on('gb10')).stdout
+    const parsed = lines
+      .trim()
+      .split('\n')
+      .map(line => JSON.parse(line))
+    t.equal(parsed[0].utilization, 96)
+    t.equal(parsed.at(-1).summary.samples, parsed.length - 1)
+  })
+})
+
+t.test('monitor without an NVIDIA GPU says what to do', async t => {
+  const empty = new FakeRoot({})
+  t.teardown(() => empty.dispose())
+  const { status, stderr } = cli(['monitor'], { DGX_SPARK_SYSFS_ROOT: empty.path })
+  t.equal(status, 1)
+  t.match(stderr, /no NVIDIA GPU to measure.*ERR_NO_CUDA/)
+})

@@ -13,6 +13,7 @@ export type { BackendName, Precision } from './core/config.js'
 
 // hardware
 export type { BackendChoice } from './hardware/backend-choice.js'
+export type { GpuSelector } from './hardware/cuda-device.js'
 export {
   getBestGpu,
   getNvidiaGpus,
@@ -71,16 +72,9 @@ export {
 } from './io/safetensors.js'
 
 // engines
-export type {
-  KernelArgs,
-  KernelBackend,
-  KernelOp,
-  HeldArray,
-  Kernels,
-  LowRank,
-  StoredWeight,
-  WeightDType,
-} from './runtime/kernels.js'
+export type * from './precision/kernel-args.js'
+export type * from './runtime/kernel-args.js'
+export type { HeldArray, KernelBackend, Kernels } from './runtime/kernels.js'
 export { type KernelOptions, openKernels } from './runtime/open.js'
 export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'
 

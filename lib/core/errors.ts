@@ -23,6 +23,7 @@ export type ErrorCode =
  * `code` is stable and meant for programs.
  */
 export class SparkError extends Error {
+  /** `SparkError`. */
   override readonly name = 'SparkError'
   /** Stable identifier of the kind of failure. */
   readonly code: ErrorCode

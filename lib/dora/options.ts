@@ -1,5 +1,6 @@
 // options.ts: what the methods of DoRALinear take and give.
 import type { BackendName, Precision } from '../core/config.js'
+import type { GpuSelector } from '../hardware/cuda-device.js'
 import type { Tensor } from '../memory/tensor.js'
 import type { WeightMatrix } from '../runtime/stored-weight.js'
 
@@ -24,8 +25,8 @@ export interface LayerOptions {
   precision?: Precision
   /** Engine. Default: DGX_SPARK_BACKEND, or 'auto'. */
   backend?: BackendName
-  /** Index of the GPU. Default: 0. */
-  device?: number
+  /** Which GPU. Default: the best one. */
+  device?: GpuSelector
   /** Seed of A's initial values and of dropout. Give every layer its own. Default: 0. */
   seed?: number
 }
@@ -40,11 +41,15 @@ export interface DoRALinearOptions extends LayerOptions {
   rslora?: boolean
   /** Probability that an input of the adapter is dropped in training; the frozen path drops nothing. Default: 0. */
   dropout?: number
-  /**
-   * Starting values instead of the usual ones: A [rank, in] uniform in ±1/√in from `seed`, B [out, rank] zero, magnitude
-   * [out] the row norms of weight + scale · B·A. They are copied.
-   */
-  initial?: { a?: Tensor; b?: Tensor; magnitude?: Tensor }
+  /** Starting values instead of the usual ones. They are copied. */
+  initial?: {
+    /** [rank, in]. Default: uniform in ±1/√in, from `seed`. */
+    a?: Tensor
+    /** [out, rank]. Default: zero. */
+    b?: Tensor
+    /** [out]. Default: the row norms of weight + scale · B·A. */
+    magnitude?: Tensor
+  }
 }
 
 /** Options of {@link DoRALinear.forward}. */
@@ -87,8 +92,11 @@ export interface MergeOptions {
 
 /** A trainable array of a layer. An optimizer writes into `data`; the next forward pass sees it. */
 export interface Parameter {
+  /** Which one. */
   readonly name: 'lora_A' | 'lora_B' | 'magnitude'
+  /** [rank, in], [out, rank] or [out]. */
   readonly shape: readonly number[]
+  /** The elements, row-major. */
   readonly data: Float32Array
   /** The gradient of the last backward pass. */
   grad?: Float32Array

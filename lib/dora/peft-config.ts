@@ -3,15 +3,23 @@ import { SparkError } from '../core/errors.js'
 
 /** The settings of an adapter that its numbers depend on. */
 export interface PeftConfig {
+  /** Rank of modules that no pattern names. */
   readonly r: number
+  /** Alpha of modules that no pattern names. */
   readonly loraAlpha: number
+  /** Probability of dropout. */
   readonly loraDropout: number
+  /** Whether it is DoRA; LoRA otherwise. */
   readonly useDora: boolean
+  /** Whether the scale is alpha / √r instead of alpha / r. */
   readonly useRslora: boolean
+  /** Which biases the adapter holds. */
   readonly bias: 'none' | 'all' | 'lora_only'
+  /** Which modules are adapted: a regular expression, or names. */
   readonly targetModules: string | readonly string[] | null
+  /** Modules the adapter replaces whole. */
   readonly modulesToSave: readonly string[]
-  /** Every key of the file, in its order; {@link writeConfig} writes them back. */
+  /** Every key of the file, in its order; they are written back. */
   readonly raw: Readonly<Record<string, unknown>>
 }
 

@@ -11,7 +11,9 @@ import { formatConfig, isTarget, moduleSettings, type PeftConfig, parseConfig } 
 export interface PeftModule {
   /** conv has the kernel in A's shape; embedding has A over the vocabulary. */
   readonly kind: 'linear' | 'conv' | 'embedding'
+  /** After the patterns of the configuration. */
   readonly rank: number
+  /** After the patterns of the configuration. */
   readonly alpha: number
   /** lora_A [rank, in], [rank, in, ...kernel] or [rank, vocabulary] */
   readonly a: Tensor
@@ -25,6 +27,7 @@ export interface PeftModule {
 
 /** An adapter folder. */
 export interface PeftAdapter {
+  /** What adapter_config.json says. */
   readonly config: PeftConfig
   /** By the module's name in the base model. */
   readonly modules: ReadonlyMap<string, PeftModule>

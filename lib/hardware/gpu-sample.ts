@@ -22,8 +22,13 @@ export interface GpuSample {
   readonly gpu: Pick<GpuInfo, 'index' | 'name' | 'uuid'>
   /** Share of time in which a kernel ran, percent. */
   readonly utilization: number | null
-  /** Bytes. `used` of a GPU that shares the machine's memory is what its processes hold. */
-  readonly memory: { readonly used: number | null; readonly total: number | null }
+  /** Bytes. */
+  readonly memory: {
+    /** Of a GPU that shares the machine's memory: what its processes hold. */
+    readonly used: number | null
+    /** What the GPU can use. */
+    readonly total: number | null
+  }
   /** °C */
   readonly temperature: number | null
   /** W, of the GPU alone. */

@@ -4,8 +4,11 @@ import type { ThrottleReason } from './throttling.js'
 
 /** Mean and extremes of one quantity over the samples that had it. */
 export interface Spread {
+  /** Over all samples alike. */
   readonly mean: number
+  /** Smallest. */
   readonly min: number
+  /** Largest. */
   readonly peak: number
 }
 

@@ -13,6 +13,7 @@ export interface Platform {
   readonly kernel: string
   /** Maker of the machine. */
   readonly vendor: string | null
+  /** Name of the machine, from its firmware. */
   readonly product: string | null
   /** `DGX Spark` on the machines of every maker. */
   readonly family: string | null

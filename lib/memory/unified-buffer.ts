@@ -4,6 +4,7 @@ import { argumentError, expectInteger, expectKnownOptions, expectOneOf } from '.
 import { getConfig } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { warnOnce } from '../core/log.js'
+import { cudaDevice, expectGpuSelector, type GpuSelector } from '../hardware/cuda-device.js'
 import { type Allocation, type MemoryHandle, requireAddon } from '../native.js'
 
 /**
@@ -14,8 +15,8 @@ export type MemoryKind = 'managed' | 'pinned' | 'host'
 
 /** Options of {@link UnifiedBuffer.allocate}. */
 export interface AllocateOptions {
-  /** CUDA device the memory is for, counted from 0. Default 0. */
-  device?: number
+  /** GPU the memory is for. Default: the best one. */
+  device?: GpuSelector | undefined
   /**
    * Default `auto`: managed where the device has it, else pinned, and host memory without a CUDA device or with
    * DGX_SPARK_UNIFIED_MEMORY=0. An explicit kind is given or refused, never replaced.
@@ -150,8 +151,8 @@ export class UnifiedBuffer {
   static async allocate(bytes: number, options: AllocateOptions = {}): Promise<UnifiedBuffer> {
     expectInteger('bytes', bytes, 1)
     expectKnownOptions('UnifiedBuffer.allocate', options, ['device', 'kind', 'zeroed'])
-    const { device = 0, kind = 'auto', zeroed = true } = options
-    expectInteger('device', device, 0, 2 ** 31 - 1)
+    const { device, kind = 'auto', zeroed = true } = options
+    expectGpuSelector('device', device)
     expectOneOf('kind', kind, kinds)
     const { enabled, unifiedMemory } = getConfig()
     if (!enabled && (kind === 'managed' || kind === 'pinned')) {
@@ -161,8 +162,10 @@ export class UnifiedBuffer {
       )
     }
     const wanted = kind === 'auto' && !enabled ? 'host' : kind
-    const request = { bytes, kind: wanted, device, zeroed, unified: unifiedMemory }
-    return new UnifiedBuffer(bytes, await requireAddon().allocate(request))
+    const addon = requireAddon()
+    const ordinal = wanted === 'host' ? 0 : await cudaDevice(device)
+    const request = { bytes, kind: wanted, device: ordinal, zeroed, unified: unifiedMemory }
+    return new UnifiedBuffer(bytes, await addon.allocate(request))
   }
 
   /**

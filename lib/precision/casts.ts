@@ -76,7 +76,12 @@ export function decode(values: DTypeArray, dtype: DType): Float32Array {
 /** Elements of a matrix to quantize: numbers, or the bit patterns of a 16-bit format. A tensor on the host fits. */
 export type QuantizerInput =
   | Float32Array
-  | { readonly data: DTypeArray; readonly dtype: Extract<DType, 'f32' | 'f16' | 'bf16'> }
+  | {
+      /** Elements, row-major; f16 and bf16 as bit patterns. */
+      readonly data: DTypeArray
+      /** Their format. */
+      readonly dtype: Extract<DType, 'f32' | 'f16' | 'bf16'>
+    }
 
 /** A checked {@link QuantizerInput}. */
 export interface QuantizerSource {

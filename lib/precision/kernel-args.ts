@@ -1,39 +1,93 @@
 import type { DType, DTypeArray } from '../core/dtype.js'
 
-/** Arguments of the casts and quantizers, part of KernelArgs of lib/runtime/kernels.ts. */
+/** dst = src in another format, rounded to nearest even. */
+export interface CastArgs {
+  /** Format of `src`. */
+  srcDtype: DType
+  /** Format of `dst`. */
+  dstDtype: DType
+  /** Number of elements. */
+  count: number
+  /** Whether an f8 that is out of range becomes the largest finite value. */
+  saturate: boolean
+  /** Elements, 16-bit and 8-bit floats as bit patterns. */
+  src: DTypeArray
+  /** Output. */
+  dst: DTypeArray
+}
+
+/** out = max |src|, NaN when any element is. */
+export interface AmaxArgs {
+  /** f32, f16 or bf16. */
+  dtype: DType
+  /** Number of elements. */
+  count: number
+  /** Elements. */
+  src: DTypeArray
+  /** Output, [1]. */
+  out: Float32Array
+}
+
+/** NVFP4 by the recipe of ModelOpt (docs/numerics.md). */
+export interface Nvfp4QuantizeArgs {
+  /** f32, f16 or bf16. */
+  srcDtype: DType
+  /** Rows of `src`. */
+  rows: number
+  /** Columns of `src`, a multiple of 16. */
+  cols: number
+  /** amax / 2688 */
+  tensorScale: number
+  /** [rows, cols], finite. */
+  src: DTypeArray
+  /** Output, [rows, cols/2]: two E2M1 codes a byte, the even column in the low half. */
+  packed: Uint8Array
+  /** Output, [rows, cols/16]: E4M3. */
+  blockScale: Uint8Array
+}
+
+/** dst = e2m1 · (e4m3 · tensorScale) */
+export interface Nvfp4DequantizeArgs {
+  /** Rows of `dst`. */
+  rows: number
+  /** Columns of `dst`, a multiple of 16. */
+  cols: number
+  /** Multiplier of all block scales. */
+  tensorScale: number
+  /** [rows, cols/2] */
+  packed: Uint8Array
+  /** [rows, cols/16] */
+  blockScale: Uint8Array
+  /** Output, [rows, cols]. */
+  dst: Float32Array
+}
+
+/** E4M3 with a scale per row: rowScale = amax / 448, codes = src / rowScale. */
+export interface Fp8QuantizeArgs {
+  /** f32, f16 or bf16. */
+  srcDtype: DType
+  /** Rows of `src`. */
+  rows: number
+  /** Columns of `src`. */
+  cols: number
+  /** [rows, cols], finite. */
+  src: DTypeArray
+  /** Output, [rows, cols]. */
+  codes: Uint8Array
+  /** Output, [rows]. */
+  rowScale: Float32Array
+}
+
+/** Arguments of the casts and quantizers, part of `KernelArgs`. */
 export interface PrecisionKernelArgs {
-  cast: {
-    srcDtype: DType
-    dstDtype: DType
-    count: number
-    saturate: boolean
-    src: DTypeArray
-    dst: DTypeArray
-  }
-  amax: { dtype: DType; count: number; src: DTypeArray; out: Float32Array }
-  nvfp4Quantize: {
-    srcDtype: DType
-    rows: number
-    cols: number
-    tensorScale: number
-    src: DTypeArray
-    packed: Uint8Array
-    blockScale: Uint8Array
-  }
-  nvfp4Dequantize: {
-    rows: number
-    cols: number
-    tensorScale: number
-    packed: Uint8Array
-    blockScale: Uint8Array
-    dst: Float32Array
-  }
-  fp8Quantize: {
-    srcDtype: DType
-    rows: number
-    cols: number
-    src: DTypeArray
-    codes: Uint8Array
-    rowScale: Float32Array
-  }
+  /** A change of format. */
+  cast: CastArgs
+  /** The largest magnitude. */
+  amax: AmaxArgs
+  /** To NVFP4. */
+  nvfp4Quantize: Nvfp4QuantizeArgs
+  /** From NVFP4. */
+  nvfp4Dequantize: Nvfp4DequantizeArgs
+  /** To FP8. */
+  fp8Quantize: Fp8QuantizeArgs
 }

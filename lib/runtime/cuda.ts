@@ -2,16 +2,17 @@
 import { getConfig } from '../core/config.js'
 import type { DTypeArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
 import { type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
 import { requireAddon } from '../native.js'
 import type { HeldArray, Kernels } from './kernels.js'
 
 /**
- * The kernels on the CUDA device with the number `device`.
+ * The kernels on a GPU, the best one by default.
  * @throws SparkError ERR_DISABLED when GPUs are switched off, ERR_NO_NATIVE, ERR_NO_CUDA when there is no such device,
  * ERR_CUDA when it cannot be opened
  */
-export async function openCudaKernels(device: number): Promise<Kernels> {
+export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   if (!getConfig().enabled) {
     throw new SparkError(
       'ERR_DISABLED',
@@ -19,11 +20,12 @@ export async function openCudaKernels(device: number): Promise<Kernels> {
     )
   }
   const addon = requireAddon()
-  await addon.openDevice(device)
+  const ordinal = await cudaDevice(device)
+  await addon.openDevice(ordinal)
   return {
     backend: 'cuda',
     supports: op => addon.supports('cuda', op),
-    run: (op, args) => addon.runCuda(device, op, args),
+    run: (op, args) => addon.runCuda(ordinal, op, args),
     runSync(op) {
       throw new SparkError(
         'ERR_UNSUPPORTED',
@@ -34,7 +36,10 @@ export async function openCudaKernels(device: number): Promise<Kernels> {
   }
 }
 
-async function holdOnDevice<A extends DTypeArray>(array: A, device: number): Promise<HeldArray<A>> {
+async function holdOnDevice<A extends DTypeArray>(
+  array: A,
+  device: GpuSelector | undefined,
+): Promise<HeldArray<A>> {
   const buffer = await UnifiedBuffer.allocate(array.byteLength, { device, zeroed: false })
   if (!buffer.zeroCopy) {
     buffer.dispose()

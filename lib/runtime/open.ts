@@ -1,7 +1,8 @@
 // open.ts: which engine a computation runs on.
-import { expectInteger, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import { expectKnownOptions, expectOneOf } from '../core/checks.js'
 import { type BackendName, backendNames, getConfig } from '../core/config.js'
 import { warnOnce } from '../core/log.js'
+import { expectGpuSelector, type GpuSelector } from '../hardware/cuda-device.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import { loadAddon } from '../native.js'
 import { openCpuKernels } from './cpu.js'
@@ -13,8 +14,8 @@ import type { Kernels } from './kernels.js'
 export interface KernelOptions {
   /** Engine; by default what DGX_SPARK_BACKEND says, or `auto`: the best that this machine has. */
   backend?: BackendName
-  /** Number of the GPU in CUDA. Default: that of the best GPU for `auto`, 0 for `cuda`. */
-  device?: number
+  /** Which GPU. Default: the best one. */
+  device?: GpuSelector | undefined
 }
 
 /**
@@ -28,31 +29,30 @@ export async function openKernels(options: KernelOptions = {}): Promise<Kernels>
   expectKnownOptions('options', options, ['backend', 'device'])
   const { backend = getConfig().backend, device } = options
   expectOneOf('options.backend', backend, backendNames)
-  if (device !== undefined) expectInteger('options.device', device, 0)
+  expectGpuSelector('options.device', device)
   switch (backend) {
     case 'js':
       return jsKernels
     case 'cpu':
       return openCpuKernels()
     case 'cuda':
-      return openCudaKernels(device ?? 0)
+      return openCudaKernels(device)
     case 'auto':
       return openBest(device)
   }
 }
 
 /** The engine that HardwareInfo names; one that does not start is replaced with a warning. */
-async function openBest(device: number | undefined): Promise<Kernels> {
-  const { backend, gpus } = await HardwareInfo.detect()
+async function openBest(device: GpuSelector | undefined): Promise<Kernels> {
+  const { backend } = await HardwareInfo.detect()
   if (backend.name === 'js') {
     const { addon, reason } = { reason: '', ...loadAddon() }
     if (!addon) warnOnce('SPARK_NO_NATIVE', 'kernels', `Computations run in JavaScript, slowly: ${reason}`)
     return jsKernels
   }
   if (backend.name === 'cuda') {
-    const chosen = backend.gpu === null ? null : gpus[backend.gpu]!.cudaIndex
     try {
-      return await openCudaKernels(device ?? chosen ?? 0)
+      return await openCudaKernels(device ?? backend.gpu ?? undefined)
     } catch (error) {
       warnOnce('SPARK_CUDA', 'kernels', `Computations run on the CPU: ${(error as Error).message}`)
     }

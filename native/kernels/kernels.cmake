@@ -23,7 +23,7 @@ if(NOT DGX_SPARK_FATBINS AND nvcc_version VERSION_LESS 12.9)
   else()
     set(reason "nvcc not found")
   endif()
-  message(WARNING "dgx-spark: ${reason}; the addon is built without CUDA kernels and runs on the CPU only.")
+  message(NOTICE "dgx-spark: ${reason}: the addon is built without CUDA kernels and runs on the CPU only.")
   set(KERNEL_SOURCES "")
 endif()
 

@@ -59,7 +59,7 @@ t.test('explicit kinds are given or refused', async t => {
     managed: 'managed',
     pinned: 'pinned',
     host: 'host',
-    other: ['ERR_NO_CUDA', /no CUDA device 3; the driver reports 1/],
+    other: ['ERR_NO_CUDA', /device is 3, which no GPU has; there are 0 \(NVIDIA H200, GPU-/],
   })
   t.match(await scriptResult(script, machine(standIn, withoutManaged).env), {
     managed: ['ERR_UNSUPPORTED', /no managed memory; use kind 'pinned'/],

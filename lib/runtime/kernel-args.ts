@@ -1,0 +1,242 @@
+// kernel-args.ts: what each operation takes. native/backend/backend.h is the contract (formulas, aliasing); field names
+// are the same. Sizes: T tokens (rows of an activation), I in features, O out features, R rank. Matrices are row-major.
+import type { DTypeArray } from '../core/dtype.js'
+import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
+
+/** Formats a frozen weight can be stored in. */
+export type WeightDType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4'
+
+/** A frozen weight [rows, cols], row-major. See `Weight` in native/backend/backend.h for what an element is. */
+export interface StoredWeight {
+  /** Format of the elements. */
+  readonly dtype: WeightDType
+  /** Out features. */
+  readonly rows: number
+  /** In features; a multiple of 16 for nvfp4. */
+  readonly cols: number
+  /** f32: Float32Array; f16, bf16: bit patterns; f8_e4m3: codes; nvfp4: packed pairs [rows, cols/2]. */
+  readonly data: DTypeArray
+  /** [rows], f8_e4m3 only. */
+  readonly rowScale?: Float32Array
+  /** E4M3 bytes [rows, cols/16], nvfp4 only. */
+  readonly blockScale?: Uint8Array
+  /** nvfp4 only. */
+  readonly tensorScale?: number
+}
+
+/** The low-rank part of a DoRA layer, V = W + scale · B·A. */
+export interface LowRank {
+  /** R: rows of A, columns of B. */
+  readonly rank: number
+  /** Factor of B·A. */
+  readonly scale: number
+  /** [R, I] */
+  readonly a: Float32Array
+  /** [O, R] */
+  readonly b: Float32Array
+}
+
+/** y = x · Wᵀ + bias */
+export interface LinearArgs {
+  /** [O, I] */
+  weight: StoredWeight
+  /** T */
+  tokens: number
+  /** [T, I] */
+  x: Float32Array
+  /** [O] */
+  bias?: Float32Array | undefined
+  /** Output, [T, O]. */
+  y: Float32Array
+}
+
+/** dx = dy · W, dweight = dyᵀ · x, dbias = Σ_t dy. Outputs that are left out are not computed. */
+export interface LinearBackwardArgs {
+  /** [O, I] */
+  weight: StoredWeight
+  /** T */
+  tokens: number
+  /** [T, I] */
+  x: Float32Array
+  /** [T, O] */
+  dy: Float32Array
+  /** Output, [T, I]. */
+  dx?: Float32Array | undefined
+  /** Output, [O, I]. */
+  dweight?: Float32Array | undefined
+  /** Output, [O]. */
+  dbias?: Float32Array | undefined
+}
+
+/** out = Σ_i W[o, i]² */
+export interface WeightNorm2Args {
+  /** [O, I] */
+  weight: StoredWeight
+  /** Output, [O]. */
+  out: Float32Array
+}
+
+/** norm = ‖V‖ by rows, gain = magnitude / max(norm, 1e-12) */
+export interface DoraNormArgs extends LowRank {
+  /** [O, I] */
+  weight: StoredWeight
+  /** [O], of `weight`. */
+  weightNorm2: Float32Array
+  /** [O] */
+  magnitude: Float32Array
+  /** Output, [O]. */
+  norm: Float32Array
+  /** Output, [O]. */
+  gain: Float32Array
+}
+
+/** y = gain ∘ (x·Vᵀ) + bias; with a mask the adapter path sees mask ∘ x and the frozen path x. */
+export interface DoraForwardArgs extends LowRank {
+  /** [O, I] */
+  weight: StoredWeight
+  /** T */
+  tokens: number
+  /** [T, I] */
+  x: Float32Array
+  /** [O] */
+  gain: Float32Array
+  /** [O] */
+  bias?: Float32Array | undefined
+  /** Dropout, [T, I]: 0 or 1/(1 − p). */
+  mask?: Float32Array | undefined
+  /** Output for the backward pass, [T, R]. */
+  xa: Float32Array
+  /** Output for the backward pass, [T, O]: the product before the gain. */
+  z?: Float32Array | undefined
+  /** Output, [T, O]. */
+  y: Float32Array
+}
+
+/** The gradients of {@link DoraForwardArgs}. */
+export interface DoraBackwardArgs extends LowRank {
+  /** [O, I] */
+  weight: StoredWeight
+  /** T */
+  tokens: number
+  /** Whether the norm is differentiated, too. */
+  exactNorm: boolean
+  /** [T, I] */
+  x: Float32Array
+  /** [T, I], that of the forward pass. */
+  mask?: Float32Array | undefined
+  /** [T, O] */
+  dy: Float32Array
+  /** [T, R], from the forward pass. */
+  xa: Float32Array
+  /** [T, O], from the forward pass. */
+  z: Float32Array
+  /** [O] */
+  norm: Float32Array
+  /** [O] */
+  gain: Float32Array
+  /** [O] */
+  magnitude: Float32Array
+  /** Output, [T, I]; left out: not computed. */
+  dx?: Float32Array | undefined
+  /** Output, [R, I]. */
+  da: Float32Array
+  /** Output, [O, R]. */
+  db: Float32Array
+  /** Output, [O]. */
+  dmagnitude: Float32Array
+  /** Output, [O]; left out: not computed. */
+  dbias?: Float32Array | undefined
+}
+
+/** merged = gain ∘ V */
+export interface DoraMergeArgs extends LowRank {
+  /** [O, I] */
+  weight: StoredWeight
+  /** [O] */
+  gain: Float32Array
+  /** Output, [O, I]. */
+  merged: Float32Array
+}
+
+/** restored = merged / gain − scale · B·A; no gain is 0. */
+export interface DoraUnmergeArgs extends LowRank {
+  /** O */
+  rows: number
+  /** I */
+  cols: number
+  /** [O, I] */
+  merged: Float32Array
+  /** [O] */
+  gain: Float32Array
+  /** Output, [O, I]; may be `merged`. */
+  restored: Float32Array
+}
+
+/** loss = mean of −log softmax(logits)[label], dlogits = (softmax − onehot) / T */
+export interface SoftmaxCrossEntropyArgs {
+  /** T, at least 1. */
+  tokens: number
+  /** C */
+  classes: number
+  /** [T, C] */
+  logits: Float32Array
+  /** [T], each in 0 … C − 1. */
+  labels: Int32Array
+  /** Output, [1]. */
+  loss: Float32Array
+  /** Output, [T, C]; left out: not computed. */
+  dlogits?: Float32Array | undefined
+}
+
+/** One step of AdamW (Loshchilov and Hutter 2019, algorithm 2), in place. */
+export interface AdamwArgs {
+  /** Number of elements. */
+  count: number
+  /** Counts from 1. */
+  step: number
+  /** Learning rate. */
+  lr: number
+  /** Decay of the first moment. */
+  beta1: number
+  /** Decay of the second moment. */
+  beta2: number
+  /** Added to the root of the second moment. */
+  eps: number
+  /** Decoupled: param −= lr · weightDecay · param. */
+  weightDecay: number
+  /** Gradient. */
+  grad: Float32Array
+  /** Updated. */
+  param: Float32Array
+  /** First moment, updated. */
+  m: Float32Array
+  /** Second moment, updated. */
+  v: Float32Array
+}
+
+/** Arguments of each operation by its name; outputs are allocated by the caller. */
+export interface KernelArgs extends PrecisionKernelArgs {
+  /** A linear layer. */
+  linear: LinearArgs
+  /** Its gradients. */
+  linearBackward: LinearBackwardArgs
+  /** Squared row norms of a weight: the constant part of the DoRA norm. */
+  weightNorm2: WeightNorm2Args
+  /** Row norms of a DoRA layer. */
+  doraNorm: DoraNormArgs
+  /** A DoRA layer. */
+  doraForward: DoraForwardArgs
+  /** Its gradients. */
+  doraBackward: DoraBackwardArgs
+  /** The weight of a plain layer that computes the same. */
+  doraMerge: DoraMergeArgs
+  /** The frozen weight, from a merged one. */
+  doraUnmerge: DoraUnmergeArgs
+  /** A classifier's loss. */
+  softmaxCrossEntropy: SoftmaxCrossEntropyArgs
+  /** An optimizer step. */
+  adamw: AdamwArgs
+}
+
+/** Name of an operation. */
+export type KernelOp = keyof KernelArgs

@@ -3,7 +3,7 @@ import t from 'tap'
 import { runScript, scriptResult } from '../fixtures/child.js'
 import { machine } from '../fixtures/machine-log.js'
 import { integrated } from '../fixtures/machines.js'
-import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
+import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const head = `
   import { UnifiedBuffer } from 'dgx-spark'
@@ -101,7 +101,7 @@ t.test('workers terminated with CPU jobs in flight', async t => {
   t.equal(await scriptResult(workerLoop(60, job), {}, ['--expose-gc']), 0)
 })
 
-t.test('workers terminated with CUDA calls in flight', { skip: noCompiler }, async t => {
+t.test('workers terminated with CUDA calls in flight', { skip: noCudaCalls }, async t => {
   const standIn = new StandIn(['cuda'])
   t.teardown(() => standIn.dispose())
   const job = `

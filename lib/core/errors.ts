@@ -1,6 +1,5 @@
 /** Every code a {@link SparkError} can carry. README.md says what to do about each. */
 export type ErrorCode =
-  | 'ERR_ABORTED'
   | 'ERR_ARGUMENT'
   | 'ERR_CUDA'
   | 'ERR_DISABLED'

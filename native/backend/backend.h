@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "core/quantizers.h"
 
 namespace spark {
 
@@ -51,12 +52,14 @@ struct AmaxArgs {
   float* out;  // [1]
 };
 
-// NVFP4 by the ModelOpt recipe (docs/numerics.md) with a given tensor scale = amax / 2688, at least 2^-126.
-// src is finite.
+// NVFP4 by a recipe of docs/numerics.md with a given tensor scale = amax / 2688, at least 2^-126. src is
+// finite.
 struct Nvfp4QuantizeArgs {
   DType src_dtype;  // f32, f16, bf16
   int64_t rows, cols;
+  Nvfp4Recipe recipe;
   float tensor_scale;
+  float encode_scale;    // te: 2688 / amax, which it uses in place of the tensor scale
   const void* src;       // [rows, cols]
   uint8_t* packed;       // [rows, cols/2]
   uint8_t* block_scale;  // [rows, cols/16]
@@ -71,14 +74,15 @@ struct Nvfp4DequantizeArgs {
   float* dst;  // [rows, cols]
 };
 
-// row_scale[r] = max|src[r, :]| / 448, or 1 where that is 0; codes = E4M3(src / row_scale), saturating. src
-// is finite.
+// A scale per block of block_rows x block_cols, those at the edges being smaller: scale = max|src| of the
+// block / 448, or 1 where that is 0; codes = E4M3(src / scale), saturating. src is finite.
 struct Fp8QuantizeArgs {
   DType src_dtype;  // f32, f16, bf16
   int64_t rows, cols;
+  int64_t block_rows, block_cols;  // at least 1
   const void* src;
-  uint8_t* codes;    // [rows, cols]
-  float* row_scale;  // [rows]
+  uint8_t* codes;  // [rows, cols]
+  float* scale;    // [ceil(rows / block_rows), ceil(cols / block_cols)]
 };
 
 // y[t, o] = Σ_i x[t, i] W[o, i] + bias[o]

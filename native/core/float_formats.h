@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <cstring>
 
+// On the host always inlined: no copy remains that the linker could share between instruction sets
+// (core/cpu_isa.h).
 #ifdef __CUDACC__
 #define SPARK_HOST_DEVICE __host__ __device__
 #else
-#define SPARK_HOST_DEVICE
+#define SPARK_HOST_DEVICE __attribute__((always_inline))
 #endif
 
 namespace spark {

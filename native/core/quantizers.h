@@ -8,6 +8,8 @@ namespace spark {
 
 constexpr int kNvfp4Block = 16;  // elements that share a block scale
 
+enum class Nvfp4Recipe : uint8_t { kModelopt, kTe, kMse };
+
 // One rounding each: no compiler may contract or approximate them.
 SPARK_HOST_DEVICE inline float multiply(float a, float b) {
 #ifdef __CUDA_ARCH__
@@ -25,7 +27,13 @@ SPARK_HOST_DEVICE inline float divide(float a, float b) {
 #endif
 }
 
-// E4M3 scale of a block whose largest magnitude is `amax`.
+// 1 / value, at most the largest f32.
+SPARK_HOST_DEVICE inline float finite_reciprocal(float value) {
+  const float reciprocal = divide(1.0f, value);
+  return reciprocal < 0x1.fffffep127f ? reciprocal : 0x1.fffffep127f;
+}
+
+// E4M3 scale of a block whose largest magnitude is `amax`: modelopt.
 SPARK_HOST_DEVICE inline uint8_t nvfp4_block_scale(float amax, float tensor_scale) {
   float scale = divide(amax, multiply(6.0f, tensor_scale));
   if (scale == 0.0f) scale = 1.0f;
@@ -38,11 +46,74 @@ SPARK_HOST_DEVICE inline float nvfp4_step(uint8_t block_scale, float tensor_scal
   return multiply(E4M3::decode(block_scale), tensor_scale);
 }
 
-// E2M1 code of value / step. A quotient of -0 has code 0; a negative one that rounds to zero has code 8.
-SPARK_HOST_DEVICE inline uint8_t nvfp4_code(float value, float step) {
-  const float quotient = divide(value, step);
+// E2M1 code of a quotient. -0 has code 0; a negative number that rounds to zero has code 8.
+SPARK_HOST_DEVICE inline uint8_t nvfp4_quotient_code(float quotient) {
   const uint32_t magnitude = E2M1::encode(quotient, E2M1::limit(true)) & 7u;
   return static_cast<uint8_t>(magnitude | (quotient < 0.0f ? 8u : 0u));
+}
+
+SPARK_HOST_DEVICE inline uint8_t nvfp4_code(float value, float step) {
+  return nvfp4_quotient_code(divide(value, step));
+}
+
+// The same as nvfp4_code with a factor instead of a divisor (te).
+SPARK_HOST_DEVICE inline uint8_t nvfp4_te_code(float value, float factor) {
+  return nvfp4_quotient_code(multiply(value, factor));
+}
+
+// te: E4M3 scale of a block. `encode_scale` is 2688 / the largest magnitude of the tensor.
+SPARK_HOST_DEVICE inline uint8_t nvfp4_te_block_scale(float amax, float encode_scale) {
+  return E4M3::encode(multiply(amax, multiply(encode_scale, 1.0f / 6.0f)), E4M3::limit(true));
+}
+
+// te: what the values of a block are multiplied by.
+SPARK_HOST_DEVICE inline float nvfp4_te_factor(uint8_t block_scale, float encode_scale) {
+  return finite_reciprocal(multiply(E4M3::decode(block_scale), divide(1.0f, encode_scale)));
+}
+
+// Magnitude of the E2M1 number nearest to `value`.
+SPARK_HOST_DEVICE inline float nvfp4_nearest(float value) {
+  constexpr uint32_t kDropped = (1u << E2M1::kShift) - 1;
+  constexpr float kAnchor = 0x1p22f;  // its last bit is 0.5, the distance of the numbers below 2
+  const uint32_t bits = float_bits(value) & 0x7FFFFFFF;
+  const float below_one = bits_float(bits) + kAnchor - kAnchor;
+  const float above =
+      bits_float((bits + (kDropped >> 1) + (bits >> E2M1::kShift & 1)) & ~kDropped);
+  const float limited = above < 6.0f ? above : 6.0f;
+  return bits < 0x3F800000 ? below_one : limited;
+}
+
+// mse: squared error of a block, in units of the tensor scale, were `block_scale` chosen.
+SPARK_HOST_DEVICE inline float nvfp4_error(const float* values, uint8_t block_scale, float tensor_scale) {
+  const float factor = finite_reciprocal(nvfp4_step(block_scale, tensor_scale));
+  float squares[kNvfp4Block];
+  for (int i = 0; i < kNvfp4Block; ++i) {
+    const float quotient = multiply(values[i], factor);
+    const float error = bits_float(float_bits(quotient) & 0x7FFFFFFF) - nvfp4_nearest(quotient);
+    squares[i] = multiply(error, error);
+  }
+  for (int half = kNvfp4Block / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) squares[i] += squares[i + half];
+  }
+  const float scale = E4M3::decode(block_scale);
+  return multiply(squares[0], multiply(scale, scale));
+}
+
+// mse: the best block scale of start - 2 ... start + 6; `start` is nvfp4_block_scale's and wins a tie, then
+// the smallest.
+SPARK_HOST_DEVICE inline uint8_t nvfp4_mse_block_scale(const float* values, uint8_t start,
+                                                       float tensor_scale) {
+  int best = start;
+  float least = nvfp4_error(values, start, tensor_scale);
+  const int first = start > 3 ? start - 2 : 1, last = start + 6 < 0x7E ? start + 6 : 0x7E;
+  for (int scale = first; scale <= last; ++scale) {
+    const float error = nvfp4_error(values, static_cast<uint8_t>(scale), tensor_scale);
+    if (error < least) {
+      least = error;
+      best = scale;
+    }
+  }
+  return static_cast<uint8_t>(best);
 }
 
 // What a code stands for. Adding 0 makes +0 of the -0 that is code 8, as ModelOpt does.
@@ -50,14 +121,14 @@ SPARK_HOST_DEVICE inline float nvfp4_value(uint32_t code, float step) {
   return multiply(E2M1::decode(code) + 0.0f, step);
 }
 
-// Scale of an E4M3 row whose largest magnitude is `amax`.
-SPARK_HOST_DEVICE inline float fp8_row_scale(float amax) {
+// Scale of E4M3 elements whose largest magnitude is `amax`.
+SPARK_HOST_DEVICE inline float fp8_scale(float amax) {
   const float scale = divide(amax, 448.0f);
   return scale == 0.0f ? 1.0f : scale;
 }
 
-SPARK_HOST_DEVICE inline uint8_t fp8_code(float value, float row_scale) {
-  return E4M3::encode(divide(value, row_scale), E4M3::limit(true));
+SPARK_HOST_DEVICE inline uint8_t fp8_code(float value, float scale) {
+  return E4M3::encode(divide(value, scale), E4M3::limit(true));
 }
 
 }  // namespace spark

@@ -1,7 +1,7 @@
-// nvfp4.cu: NVFP4 by the ModelOpt recipe (docs/numerics.md): packed[blocks, 8], block_scale[blocks] of
+// nvfp4.cu: NVFP4 by the recipes of docs/numerics.md: packed[blocks, 8], block_scale[blocks] of
 // src[blocks, 16], and back to f32. A block never crosses the end of a row, so rows do not matter.
 // One thread per block of 16. No FP4 instructions: these kernels give the same bits on every architecture.
-// Reference: native/backend/cpu/nvfp4.cc
+// Reference: native/backend/cpu/precision_loops_body.h
 #include "core/quantizers.h"
 #include "kernels/elements.cuh"
 
@@ -35,38 +35,52 @@ struct alignas(8) Packed {
   }
 };
 
-template <typename Src>
-__device__ void quantize_block(const typename Src::Code* src, int64_t blocks, float tensor_scale,
-                               uint8_t* packed, uint8_t* block_scale) {
+// `scale` is the tensor scale, for te the encode scale.
+template <typename Src, Nvfp4Recipe kRecipe>
+__device__ void quantize_block(const typename Src::Code* src, int64_t blocks, float scale, uint8_t* packed,
+                               uint8_t* block_scale) {
   const int64_t block = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (block >= blocks) return;
   Run<Src> run;
   run.load(src, block * kNvfp4Block, blocks * kNvfp4Block);
-  const uint8_t scale = nvfp4_block_scale(bits_float(run.max_bits()), tensor_scale);
-  const float step = nvfp4_step(scale, tensor_scale);
+  float values[kNvfp4Block];
+#pragma unroll
+  for (int i = 0; i < kNvfp4Block; ++i) values[i] = Src::decode(run.codes[i]);
+  const float amax = bits_float(run.max_bits());
+  constexpr bool kTe = kRecipe == Nvfp4Recipe::kTe;
+  uint8_t chosen = kTe ? nvfp4_te_block_scale(amax, scale) : nvfp4_block_scale(amax, scale);
+  if (kRecipe == Nvfp4Recipe::kMse) chosen = nvfp4_mse_block_scale(values, chosen, scale);
+  const float multiplier = kTe ? nvfp4_te_factor(chosen, scale) : nvfp4_step(chosen, scale);
   Packed out;
 #pragma unroll
   for (int i = 0; i < kPackedBytes; ++i) {
-    const uint8_t low = nvfp4_code(Src::decode(run.codes[2 * i]), step);
-    const uint8_t high = nvfp4_code(Src::decode(run.codes[2 * i + 1]), step);
-    out.pairs[i] = static_cast<uint8_t>(low | high << 4);
+    const float low = values[2 * i], high = values[2 * i + 1];
+    out.pairs[i] = static_cast<uint8_t>(
+        kTe ? nvfp4_te_code(low, multiplier) | nvfp4_te_code(high, multiplier) << 4
+            : nvfp4_code(low, multiplier) | nvfp4_code(high, multiplier) << 4);
   }
   out.store(packed + block * kPackedBytes);
-  block_scale[block] = scale;
+  block_scale[block] = chosen;
 }
 
 }  // namespace spark
 
-#define SPARK_QUANTIZE(src_name, Src)                                                               \
-  extern "C" __global__ void nvfp4_quantize_##src_name(const spark::Src::Code* src, int64_t blocks, \
-                                                       float tensor_scale, uint8_t* packed,         \
-                                                       uint8_t* block_scale) {                      \
-    spark::quantize_block<spark::Src>(src, blocks, tensor_scale, packed, block_scale);              \
+#define SPARK_QUANTIZE(recipe_name, recipe, src_name, Src)                                      \
+  extern "C" __global__ void nvfp4_quantize_##recipe_name##_##src_name(                          \
+      const spark::Src::Code* src, int64_t blocks, float scale, uint8_t* packed,                 \
+      uint8_t* block_scale) {                                                                    \
+    spark::quantize_block<spark::Src, spark::Nvfp4Recipe::recipe>(src, blocks, scale, packed,    \
+                                                                  block_scale);                  \
   }
 
-SPARK_QUANTIZE(f32, F32)
-SPARK_QUANTIZE(f16, F16)
-SPARK_QUANTIZE(bf16, BF16)
+#define SPARK_QUANTIZE_BY(recipe_name, recipe)    \
+  SPARK_QUANTIZE(recipe_name, recipe, f32, F32)   \
+  SPARK_QUANTIZE(recipe_name, recipe, f16, F16)   \
+  SPARK_QUANTIZE(recipe_name, recipe, bf16, BF16)
+
+SPARK_QUANTIZE_BY(modelopt, kModelopt)
+SPARK_QUANTIZE_BY(te, kTe)
+SPARK_QUANTIZE_BY(mse, kMse)
 
 extern "C" __global__ void nvfp4_dequantize_f32(const uint8_t* packed, const uint8_t* block_scale,
                                                 int64_t blocks, float tensor_scale, float* dst) {

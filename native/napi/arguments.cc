@@ -47,6 +47,15 @@ bool Arguments::flag(const char* name) const { return object_.Get(name).ToBoolea
 
 DType Arguments::dtype(const char* name) const { return to_dtype(name, object_.Get(name)); }
 
+Nvfp4Recipe Arguments::nvfp4_recipe(const char* name) const {
+  if (!has(name)) return Nvfp4Recipe::kModelopt;
+  const std::string text = object_.Get(name).ToString();
+  if (text == "modelopt") return Nvfp4Recipe::kModelopt;
+  if (text == "te") return Nvfp4Recipe::kTe;
+  if (text == "mse") return Nvfp4Recipe::kMse;
+  throw Error("ERR_ARGUMENT", message(name, " is not modelopt, te or mse: '", text, "'"));
+}
+
 napi_typedarray_type Arguments::element_type(DType dtype) {
   switch (dtype) {
     case DType::kF32:

@@ -32,6 +32,7 @@ class Arguments {
   double number(const char* name) const;
   bool flag(const char* name) const;
   DType dtype(const char* name) const;
+  Nvfp4Recipe nvfp4_recipe(const char* name) const;  // modelopt where it is absent
 
   // Operands: a typed array of at least `count` elements of T. An input is read, an output written, an
   // update both.

@@ -43,7 +43,9 @@ Nvfp4QuantizeArgs read_nvfp4_quantize(Arguments& in) {
   args.src_dtype = in.dtype("srcDtype");
   args.rows = in.size("rows");
   args.cols = in.size("cols");
+  args.recipe = in.nvfp4_recipe("recipe");
   args.tensor_scale = in.number("tensorScale");
+  if (args.recipe == Nvfp4Recipe::kTe) args.encode_scale = in.number("encodeScale");
   if (args.cols % 16 != 0) throw Error("ERR_SHAPE", message("cols is ", args.cols, ", not a multiple of 16"));
   args.src = in.input("src", args.src_dtype, elements(args.rows, args.cols));
   args.packed = in.output<uint8_t>("packed", elements(args.rows, args.cols) / 2);
@@ -68,9 +70,16 @@ Fp8QuantizeArgs read_fp8_quantize(Arguments& in) {
   args.src_dtype = in.dtype("srcDtype");
   args.rows = in.size("rows");
   args.cols = in.size("cols");
+  args.block_rows = in.size("blockRows");
+  args.block_cols = in.size("blockCols");
+  if (args.block_rows < 1 || args.block_cols < 1) {
+    throw Error("ERR_SHAPE", message("a block of ", args.block_rows, " x ", args.block_cols, " is empty"));
+  }
+  const int64_t down = args.rows / args.block_rows + (args.rows % args.block_rows != 0);
+  const int64_t across = args.cols / args.block_cols + (args.cols % args.block_cols != 0);
   args.src = in.input("src", args.src_dtype, elements(args.rows, args.cols));
   args.codes = in.output<uint8_t>("codes", elements(args.rows, args.cols));
-  args.row_scale = in.output<float>("rowScale", args.rows);
+  args.scale = in.output<float>("scale", elements(down, across));
   return args;
 }
 

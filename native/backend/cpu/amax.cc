@@ -1,8 +1,9 @@
-#include <algorithm>
 #include <atomic>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/formats.h"
+#include "backend/cpu/precision_loops.h"
+#include "core/float_formats.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -10,36 +11,20 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 16;  // elements a thread takes at a time
 
-// Magnitudes of every format are ordered like their codes with the sign cleared, infinity and NaN on top, so
-// the maximum is one of integers. `Word` is the unsigned integer as wide as a code.
-template <typename Word>
-uint32_t max_magnitude(const void* data, int64_t count) {
-  constexpr Word kMagnitude = static_cast<Word>(~Word{0}) >> 1;
-  const auto* codes = static_cast<const Word*>(data);
-  std::atomic<uint32_t> result{0};
-  parallel_for(count, kGrain, [&](int64_t begin, int64_t end) {
-    Word largest = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      largest = std::max(largest, static_cast<Word>(codes[i] & kMagnitude));
-    }
+}  // namespace
+
+void amax(const AmaxArgs& args) {
+  check_wide_format("amax", args.dtype);
+  const auto* src = static_cast<const uint8_t*>(args.src);
+  const int64_t bytes = dtype_bits(args.dtype) / 8;
+  std::atomic<uint32_t> result{0};  // bits of a magnitude: ordered like the numbers, NaN on top
+  parallel_for(args.count, kGrain, [&](int64_t begin, int64_t end) {
+    const uint32_t largest = float_bits(precision_loops().amax(args.dtype, src + begin * bytes, end - begin));
     uint32_t seen = result.load();
     while (largest > seen && !result.compare_exchange_weak(seen, largest)) {
     }
   });
-  return result;
-}
-
-}  // namespace
-
-void amax(const AmaxArgs& args) {
-  with_wide_format("amax", args.dtype, [&](auto format) {
-    using Format = decltype(format);
-    if constexpr (sizeof(typename Format::Code) == 4) {
-      args.out[0] = F32::encode(bits_float(max_magnitude<uint32_t>(args.src, args.count)), 0);
-    } else {
-      args.out[0] = Format::decode(max_magnitude<uint16_t>(args.src, args.count));
-    }
-  });
+  args.out[0] = bits_float(result);
 }
 
 }  // namespace spark::cpu

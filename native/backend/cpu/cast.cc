@@ -1,5 +1,6 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/formats.h"
+#include "backend/cpu/precision_loops.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -7,21 +8,17 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 15;  // elements a thread takes at a time
 
-template <typename Src, typename Dst>
-void cast_elements(const CastArgs& args) {
-  const auto* src = static_cast<const typename Src::Code*>(args.src);
-  auto* dst = static_cast<typename Dst::Code*>(args.dst);
-  const uint32_t limit = cast_limit<Dst>(args.saturate);
-  parallel_for(args.count, kGrain, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) dst[i] = Dst::encode(Src::decode(src[i]), limit);
-  });
-}
-
 }  // namespace
 
 void cast(const CastArgs& args) {
-  with_format("cast", args.src_dtype, [&](auto src) {
-    with_format("cast", args.dst_dtype, [&](auto dst) { cast_elements<decltype(src), decltype(dst)>(args); });
+  check_format("cast", args.src_dtype);
+  check_format("cast", args.dst_dtype);
+  const auto* src = static_cast<const uint8_t*>(args.src);
+  auto* dst = static_cast<uint8_t*>(args.dst);
+  const int64_t src_bytes = dtype_bits(args.src_dtype) / 8, dst_bytes = dtype_bits(args.dst_dtype) / 8;
+  parallel_for(args.count, kGrain, [&](int64_t begin, int64_t end) {
+    precision_loops().cast(args.src_dtype, args.dst_dtype, args.saturate, src + begin * src_bytes,
+                           dst + begin * dst_bytes, end - begin);
   });
 }
 

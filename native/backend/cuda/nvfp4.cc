@@ -9,13 +9,25 @@ namespace {
 
 constexpr int kThreads = 128;  // a thread holds a block of 16 in registers
 
+const char* recipe_name(Nvfp4Recipe recipe) {
+  switch (recipe) {
+    case Nvfp4Recipe::kTe:
+      return "te_";
+    case Nvfp4Recipe::kMse:
+      return "mse_";
+    default:
+      return "modelopt_";
+  }
+}
+
 }  // namespace
 
 void nvfp4_quantize(const Nvfp4QuantizeArgs& args) {
   const int64_t blocks = args.rows * args.cols / kNvfp4Block;
-  launch("nvfp4", std::string("nvfp4_quantize_") + dtype_name(args.src_dtype),
-         Grid{ceil_div(blocks, kThreads)}, Threads{kThreads}, 0, args.src, blocks, args.tensor_scale,
-         args.packed, args.block_scale);
+  const float scale = args.recipe == Nvfp4Recipe::kTe ? args.encode_scale : args.tensor_scale;
+  launch("nvfp4", std::string("nvfp4_quantize_") + recipe_name(args.recipe) + dtype_name(args.src_dtype),
+         Grid{ceil_div(blocks, kThreads)}, Threads{kThreads}, 0, args.src, blocks, scale, args.packed,
+         args.block_scale);
 }
 
 void nvfp4_dequantize(const Nvfp4DequantizeArgs& args) {

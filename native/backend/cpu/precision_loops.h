@@ -1,0 +1,35 @@
+// precision_loops.h: the inner loops of casts and quantizers, one table per instruction set. The loops are
+// written once, in precision_loops_body.h; precision_loops_<isa>.cc compiles them.
+#pragma once
+
+#include "backend/backend.h"
+
+namespace spark::cpu {
+
+// Formats were checked by the caller: "wide" is f32, f16 or bf16.
+struct PrecisionLoops {
+  // dst[i] = src[i] in another format, i < count.
+  void (*cast)(DType src_dtype, DType dst_dtype, bool saturate, const void* src, void* dst, int64_t count);
+  // max |src[i]|, i < count, wide; NaN (7FC00000) when any is NaN.
+  float (*amax)(DType dtype, const void* src, int64_t count);
+  // Blocks [begin, end) of 16 elements; a block never crosses the end of a row, so rows do not matter.
+  void (*nvfp4_quantize)(const Nvfp4QuantizeArgs& args, int64_t begin, int64_t end);
+  void (*nvfp4_dequantize)(const Nvfp4DequantizeArgs& args, int64_t begin, int64_t end);
+  // codes[i] = E4M3(src[i] / scale), i < count, wide.
+  void (*fp8_codes)(DType dtype, const void* src, int64_t count, float scale, uint8_t* codes);
+};
+
+// The table of cpu_isa().
+const PrecisionLoops& precision_loops();
+
+namespace plain {
+extern const PrecisionLoops kPrecisionLoops;
+}
+namespace avx2 {
+extern const PrecisionLoops kPrecisionLoops;
+}
+namespace avx512 {
+extern const PrecisionLoops kPrecisionLoops;
+}
+
+}  // namespace spark::cpu

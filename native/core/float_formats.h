@@ -70,16 +70,18 @@ struct SmallFloat {
 
   SPARK_HOST_DEVICE static float decode(uint32_t code) {
     const uint32_t magnitude = code & ((1u << kSignShift) - 1), sign = code >> kSignShift << 31;
-    const uint32_t normal = (magnitude << kShift) + (kExponentGap << 23);
-    uint32_t bits = normal;
+    uint32_t bits = (magnitude << kShift) + (kExponentGap << 23);
     if constexpr (kExponentGap != 0) {
       constexpr uint32_t kStep = (kExponentGap + 1 - kMantissaBits) << 23;
       const float subnormal = static_cast<float>(static_cast<int32_t>(magnitude)) * bits_float(kStep);
-      bits = magnitude < (1u << kMantissaBits) ? float_bits(subnormal) : normal;
+      bits = magnitude < (1u << kMantissaBits) ? float_bits(subnormal) : bits;
     }
     bits |= sign;
-    if (magnitude > kMaxFinite)
-      bits = magnitude == kOverflow && kOverflow != kNaN ? kInfinityBits | sign : kNaNBits;
+    if constexpr (kMaxFinite < (1u << kSignShift) - 1) {
+      const uint32_t infinite = kOverflow != kNaN ? kInfinityBits | sign : kNaNBits;
+      const uint32_t special = magnitude == kOverflow ? infinite : kNaNBits;
+      bits = magnitude > kMaxFinite ? special : bits;
+    }
     return bits_float(bits);
   }
 };

@@ -34,7 +34,7 @@ SPARK_HOST_DEVICE inline float finite_reciprocal(float value) {
 }
 
 // E4M3 scale of a block whose largest magnitude is `amax`: modelopt.
-SPARK_HOST_DEVICE inline uint8_t nvfp4_block_scale(float amax, float tensor_scale) {
+SPARK_HOST_DEVICE inline uint32_t nvfp4_block_scale(float amax, float tensor_scale) {
   float scale = divide(amax, multiply(6.0f, tensor_scale));
   if (scale == 0.0f) scale = 1.0f;
   if (scale < 0x1p-9f) scale = 0x1p-9f;
@@ -42,32 +42,32 @@ SPARK_HOST_DEVICE inline uint8_t nvfp4_block_scale(float amax, float tensor_scal
 }
 
 // What an E2M1 code of the block is multiplied by.
-SPARK_HOST_DEVICE inline float nvfp4_step(uint8_t block_scale, float tensor_scale) {
+SPARK_HOST_DEVICE inline float nvfp4_step(uint32_t block_scale, float tensor_scale) {
   return multiply(E4M3::decode(block_scale), tensor_scale);
 }
 
 // E2M1 code of a quotient. -0 has code 0; a negative number that rounds to zero has code 8.
-SPARK_HOST_DEVICE inline uint8_t nvfp4_quotient_code(float quotient) {
+SPARK_HOST_DEVICE inline uint32_t nvfp4_quotient_code(float quotient) {
   const uint32_t magnitude = E2M1::encode(quotient, E2M1::limit(true)) & 7u;
-  return static_cast<uint8_t>(magnitude | (quotient < 0.0f ? 8u : 0u));
+  return magnitude | (quotient < 0.0f ? 8u : 0u);
 }
 
-SPARK_HOST_DEVICE inline uint8_t nvfp4_code(float value, float step) {
+SPARK_HOST_DEVICE inline uint32_t nvfp4_code(float value, float step) {
   return nvfp4_quotient_code(divide(value, step));
 }
 
 // The same as nvfp4_code with a factor instead of a divisor (te).
-SPARK_HOST_DEVICE inline uint8_t nvfp4_te_code(float value, float factor) {
+SPARK_HOST_DEVICE inline uint32_t nvfp4_te_code(float value, float factor) {
   return nvfp4_quotient_code(multiply(value, factor));
 }
 
 // te: E4M3 scale of a block. `encode_scale` is 2688 / the largest magnitude of the tensor.
-SPARK_HOST_DEVICE inline uint8_t nvfp4_te_block_scale(float amax, float encode_scale) {
+SPARK_HOST_DEVICE inline uint32_t nvfp4_te_block_scale(float amax, float encode_scale) {
   return E4M3::encode(multiply(amax, multiply(encode_scale, 1.0f / 6.0f)), E4M3::limit(true));
 }
 
 // te: what the values of a block are multiplied by.
-SPARK_HOST_DEVICE inline float nvfp4_te_factor(uint8_t block_scale, float encode_scale) {
+SPARK_HOST_DEVICE inline float nvfp4_te_factor(uint32_t block_scale, float encode_scale) {
   return finite_reciprocal(multiply(E4M3::decode(block_scale), divide(1.0f, encode_scale)));
 }
 
@@ -83,37 +83,30 @@ SPARK_HOST_DEVICE inline float nvfp4_nearest(float value) {
   return bits < 0x3F800000 ? below_one : limited;
 }
 
-// mse: squared error of a block, in units of the tensor scale, were `block_scale` chosen.
-SPARK_HOST_DEVICE inline float nvfp4_error(const float* values, uint8_t block_scale, float tensor_scale) {
-  const float factor = finite_reciprocal(nvfp4_step(block_scale, tensor_scale));
-  float squares[kNvfp4Block];
-  for (int i = 0; i < kNvfp4Block; ++i) {
-    const float quotient = multiply(values[i], factor);
-    const float error = bits_float(float_bits(quotient) & 0x7FFFFFFF) - nvfp4_nearest(quotient);
-    squares[i] = multiply(error, error);
-  }
-  for (int half = kNvfp4Block / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) squares[i] += squares[i + half];
-  }
-  const float scale = E4M3::decode(block_scale);
-  return multiply(squares[0], multiply(scale, scale));
+// mse: what the values of a block are multiplied by to weigh `block_scale`.
+SPARK_HOST_DEVICE inline float nvfp4_mse_factor(uint32_t block_scale, float tensor_scale) {
+  return finite_reciprocal(nvfp4_step(block_scale, tensor_scale));
 }
 
-// mse: the best block scale of start - 2 ... start + 6; `start` is nvfp4_block_scale's and wins a tie, then
-// the smallest.
-SPARK_HOST_DEVICE inline uint8_t nvfp4_mse_block_scale(const float* values, uint8_t start,
-                                                       float tensor_scale) {
-  int best = start;
-  float least = nvfp4_error(values, start, tensor_scale);
-  const int first = start > 3 ? start - 2 : 1, last = start + 6 < 0x7E ? start + 6 : 0x7E;
-  for (int scale = first; scale <= last; ++scale) {
-    const float error = nvfp4_error(values, static_cast<uint8_t>(scale), tensor_scale);
-    if (error < least) {
-      least = error;
-      best = scale;
-    }
-  }
-  return static_cast<uint8_t>(best);
+// mse: squared error of a value in steps.
+SPARK_HOST_DEVICE inline float nvfp4_squared_error(float value, float factor) {
+  const float quotient = multiply(value, factor);
+  const float error = bits_float(float_bits(quotient) & 0x7FFFFFFF) - nvfp4_nearest(quotient);
+  return multiply(error, error);
+}
+
+// mse: squared error of a block in units of the tensor scale, `sum` being that in steps.
+SPARK_HOST_DEVICE inline float nvfp4_error(float sum, uint32_t block_scale) {
+  const float scale = E4M3::decode(block_scale);
+  return multiply(sum, multiply(scale, scale));
+}
+
+// mse: the scales that are tried, 2 codes below nvfp4_block_scale's to 6 above. That one is tried first.
+constexpr int kMseCandidates = 9;
+SPARK_HOST_DEVICE inline uint32_t nvfp4_mse_candidate(uint32_t start, int index) {
+  const int offset = index == 0 ? 0 : index <= 2 ? index - 3 : index - 2;
+  const int code = static_cast<int>(start) + offset, at_least = code < 1 ? 1 : code;
+  return at_least > 0x7E ? 0x7E : at_least;
 }
 
 // What a code stands for. Adding 0 makes +0 of the -0 that is code 8, as ModelOpt does.

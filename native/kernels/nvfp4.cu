@@ -35,6 +35,25 @@ struct alignas(8) Packed {
   }
 };
 
+// The best scale for a block, `start` being that of modelopt.
+__device__ uint32_t search_scale(const float* values, uint32_t start, float tensor_scale) {
+  uint32_t best = start;
+  float least = bits_float(kInfinityBits);
+  for (int candidate = 0; candidate < kMseCandidates; ++candidate) {
+    const uint32_t scale = nvfp4_mse_candidate(start, candidate);
+    const float factor = nvfp4_mse_factor(scale, tensor_scale);
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kNvfp4Block; ++i) sum += nvfp4_squared_error(values[i], factor);
+    const float error = nvfp4_error(sum, scale);
+    if (error < least) {
+      least = error;
+      best = scale;
+    }
+  }
+  return best;
+}
+
 // `scale` is the tensor scale, for te the encode scale.
 template <typename Src, Nvfp4Recipe kRecipe>
 __device__ void quantize_block(const typename Src::Code* src, int64_t blocks, float scale, uint8_t* packed,
@@ -48,8 +67,8 @@ __device__ void quantize_block(const typename Src::Code* src, int64_t blocks, fl
   for (int i = 0; i < kNvfp4Block; ++i) values[i] = Src::decode(run.codes[i]);
   const float amax = bits_float(run.max_bits());
   constexpr bool kTe = kRecipe == Nvfp4Recipe::kTe;
-  uint8_t chosen = kTe ? nvfp4_te_block_scale(amax, scale) : nvfp4_block_scale(amax, scale);
-  if (kRecipe == Nvfp4Recipe::kMse) chosen = nvfp4_mse_block_scale(values, chosen, scale);
+  uint32_t chosen = kTe ? nvfp4_te_block_scale(amax, scale) : nvfp4_block_scale(amax, scale);
+  if (kRecipe == Nvfp4Recipe::kMse) chosen = search_scale(values, chosen, scale);
   const float multiplier = kTe ? nvfp4_te_factor(chosen, scale) : nvfp4_step(chosen, scale);
   Packed out;
 #pragma unroll
@@ -60,7 +79,7 @@ __device__ void quantize_block(const typename Src::Code* src, int64_t blocks, fl
             : nvfp4_code(low, multiplier) | nvfp4_code(high, multiplier) << 4);
   }
   out.store(packed + block * kPackedBytes);
-  block_scale[block] = chosen;
+  block_scale[block] = static_cast<uint8_t>(chosen);
 }
 
 }  // namespace spark

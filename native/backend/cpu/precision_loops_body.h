@@ -28,6 +28,17 @@ void with_any(DType dtype, Body body) {
   return with_wide(dtype, body);
 }
 
+// Decoding writes no NaN but the one of f32, so f32 as the destination has nothing left to do.
+template <typename Src, typename Dst>
+__attribute__((always_inline)) inline typename Dst::Code convert(typename Src::Code code, uint32_t limit) {
+  constexpr bool kDecoded = sizeof(typename Src::Code) < 4 && sizeof(typename Dst::Code) == 4;
+  if constexpr (kDecoded) {
+    return Src::decode(code);
+  } else {
+    return Dst::encode(Src::decode(code), limit);
+  }
+}
+
 void cast(DType src_dtype, DType dst_dtype, bool saturate, const void* src, void* dst, int64_t count) {
   with_any(src_dtype, [&](auto from) {
     with_any(dst_dtype, [&](auto to) {
@@ -36,7 +47,7 @@ void cast(DType src_dtype, DType dst_dtype, bool saturate, const void* src, void
       const auto* __restrict in = static_cast<const typename Src::Code*>(src);
       auto* __restrict out = static_cast<typename Dst::Code*>(dst);
       const uint32_t limit = cast_limit<Dst>(saturate);
-      for (int64_t i = 0; i < count; ++i) out[i] = Dst::encode(Src::decode(in[i]), limit);
+      for (int64_t i = 0; i < count; ++i) out[i] = convert<Src, Dst>(in[i], limit);
     });
   });
 }
@@ -61,12 +72,37 @@ float amax(DType dtype, const void* src, int64_t count) {
   return dtype == DType::kF16 ? F16::decode(largest) : BF16::decode(largest);
 }
 
+// The best scales for the blocks of a tile, given those of modelopt. One lane per block: sums run down columns.
+void search_scales(const float* __restrict values, float tensor_scale, uint32_t* __restrict scales) {
+  float column[kNvfp4Block][kTileBlocks], least[kTileBlocks];
+  uint32_t start[kTileBlocks];
+  for (int i = 0; i < kNvfp4Block; ++i) {
+    for (int b = 0; b < kTileBlocks; ++b) column[i][b] = values[b * kNvfp4Block + i];
+  }
+  memcpy(start, scales, sizeof start);
+  for (int b = 0; b < kTileBlocks; ++b) least[b] = bits_float(kInfinityBits);
+  for (int candidate = 0; candidate < kMseCandidates; ++candidate) {
+    uint32_t scale[kTileBlocks];
+    float factor[kTileBlocks], sum[kTileBlocks] = {};
+    for (int b = 0; b < kTileBlocks; ++b) scale[b] = nvfp4_mse_candidate(start[b], candidate);
+    for (int b = 0; b < kTileBlocks; ++b) factor[b] = nvfp4_mse_factor(scale[b], tensor_scale);
+    for (int i = 0; i < kNvfp4Block; ++i) {
+      for (int b = 0; b < kTileBlocks; ++b) sum[b] += nvfp4_squared_error(column[i][b], factor[b]);
+    }
+    for (int b = 0; b < kTileBlocks; ++b) {
+      const float error = nvfp4_error(sum[b], scale[b]);
+      scales[b] = error < least[b] ? scale[b] : scales[b];
+      least[b] = error < least[b] ? error : least[b];
+    }
+  }
+}
+
 template <typename Src, Nvfp4Recipe kRecipe>
 void quantize_tile(const typename Src::Code* __restrict src, const Nvfp4QuantizeArgs& args,
                    uint8_t* __restrict packed, uint8_t* __restrict block_scale) {
   const float tensor_scale = args.tensor_scale, encode_scale = args.encode_scale;
   float values[kTile], amax[kTileBlocks], multiplier[kTileBlocks];
-  uint8_t codes[kTile], scales[kTileBlocks];
+  uint32_t codes[kTile], scales[kTileBlocks];  // as wide as the numbers: that is what vectorizes
   for (int i = 0; i < kTile; ++i) values[i] = Src::decode(src[i]);
   for (int b = 0; b < kTileBlocks; ++b) {
     uint32_t largest = 0;
@@ -81,11 +117,7 @@ void quantize_tile(const typename Src::Code* __restrict src, const Nvfp4Quantize
     for (int b = 0; b < kTileBlocks; ++b) multiplier[b] = nvfp4_te_factor(scales[b], encode_scale);
   } else {
     for (int b = 0; b < kTileBlocks; ++b) scales[b] = nvfp4_block_scale(amax[b], tensor_scale);
-    if constexpr (kRecipe == Nvfp4Recipe::kMse) {
-      for (int b = 0; b < kTileBlocks; ++b) {
-        scales[b] = nvfp4_mse_block_scale(values + b * kNvfp4Block, scales[b], tensor_scale);
-      }
-    }
+    if constexpr (kRecipe == Nvfp4Recipe::kMse) search_scales(values, tensor_scale, scales);
     for (int b = 0; b < kTileBlocks; ++b) multiplier[b] = nvfp4_step(scales[b], tensor_scale);
   }
   for (int b = 0; b < kTileBlocks; ++b) {
@@ -95,10 +127,10 @@ void quantize_tile(const typename Src::Code* __restrict src, const Nvfp4Quantize
                                                                 : nvfp4_code(value, multiplier[b]);
     }
   }
-  uint16_t pairs[kTile / 2];
+  uint64_t pairs[kTile / 2];
   memcpy(pairs, codes, sizeof pairs);
-  for (int i = 0; i < kTile / 2; ++i) packed[i] = static_cast<uint8_t>(pairs[i] | pairs[i] >> 4);
-  memcpy(block_scale, scales, sizeof scales);
+  for (int i = 0; i < kTile / 2; ++i) packed[i] = static_cast<uint8_t>(pairs[i] | pairs[i] >> 28);
+  for (int b = 0; b < kTileBlocks; ++b) block_scale[b] = static_cast<uint8_t>(scales[b]);
 }
 
 template <typename Src, Nvfp4Recipe kRecipe>
@@ -133,15 +165,38 @@ void nvfp4_quantize(const Nvfp4QuantizeArgs& args, int64_t begin, int64_t end) {
   });
 }
 
-void nvfp4_dequantize(const Nvfp4DequantizeArgs& args, int64_t begin, int64_t end) {
-  for (int64_t b = begin; b < end; ++b) {
-    const float step = nvfp4_step(args.block_scale[b], args.tensor_scale);
-    const uint8_t* packed = args.packed + b * kNvfp4Block / 2;
-    float* dst = args.dst + b * kNvfp4Block;
+void dequantize_tile(const uint8_t* __restrict packed, const uint8_t* __restrict block_scale,
+                     float tensor_scale, float* __restrict dst) {
+  uint64_t pairs[kTile / 2];
+  uint32_t codes[kTile], scales[kTileBlocks];
+  float steps[kTileBlocks];
+  for (int i = 0; i < kTile / 2; ++i) {
+    const uint64_t pair = packed[i];
+    pairs[i] = (pair & 15) | (pair & 0xF0) << 28;
+  }
+  memcpy(codes, pairs, sizeof codes);
+  for (int b = 0; b < kTileBlocks; ++b) scales[b] = block_scale[b];
+  for (int b = 0; b < kTileBlocks; ++b) steps[b] = nvfp4_step(scales[b], tensor_scale);
+  for (int b = 0; b < kTileBlocks; ++b) {
     for (int i = 0; i < kNvfp4Block; ++i) {
-      dst[i] = nvfp4_value(packed[i / 2] >> i % 2 * 4 & 15, step);
+      dst[b * kNvfp4Block + i] = nvfp4_value(codes[b * kNvfp4Block + i], steps[b]);
     }
   }
+}
+
+void nvfp4_dequantize(const Nvfp4DequantizeArgs& args, int64_t begin, int64_t end) {
+  int64_t b = begin;
+  for (; b + kTileBlocks <= end; b += kTileBlocks) {
+    dequantize_tile(args.packed + b * kNvfp4Block / 2, args.block_scale + b, args.tensor_scale,
+                    args.dst + b * kNvfp4Block);
+  }
+  if (b == end) return;
+  uint8_t packed[kTile / 2] = {}, scales[kTileBlocks] = {};
+  float dst[kTile];
+  memcpy(packed, args.packed + b * kNvfp4Block / 2, (end - b) * kNvfp4Block / 2);
+  memcpy(scales, args.block_scale + b, end - b);
+  dequantize_tile(packed, scales, args.tensor_scale, dst);
+  memcpy(args.dst + b * kNvfp4Block, dst, (end - b) * kNvfp4Block * sizeof(float));
 }
 
 void fp8_codes(DType dtype, const void* src, int64_t count, float scale, uint8_t* codes) {

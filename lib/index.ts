@@ -32,13 +32,20 @@ export type { ThrottleReason } from './hardware/throttling.js'
 
 // precision
 export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'
-export { dequantizeFP8, type FP8Matrix, quantizeFP8 } from './precision/fp8.js'
+export {
+  dequantizeFP8,
+  type FP8BlockMatrix,
+  type FP8Matrix,
+  type QuantizeFP8Options,
+  quantizeFP8,
+} from './precision/fp8.js'
 export {
   dequantizeNVFP4,
   type NVFP4Matrix,
   type QuantizeNVFP4Options,
   quantizeNVFP4,
 } from './precision/nvfp4.js'
+export { swizzleScales, unswizzleScales } from './precision/swizzle.js'
 
 // memory
 export {

@@ -1,4 +1,4 @@
-import { argumentError, expectInteger } from '../core/checks.js'
+import { argumentError, expectInteger, expectKnownOptions, expectOneOf } from '../core/checks.js'
 import { decode, type QuantizerInput, quantizerSource } from './casts.js'
 import { runPrecisionKernel } from './kernels.js'
 
@@ -15,17 +15,80 @@ export interface FP8Matrix {
 }
 
 /**
- * Quantizes a matrix to FP8 (E4M3) with a scale per row (docs/numerics.md).
+ * A matrix [rows, cols] in FP8 with a scale per square block. Element (r, c) is
+ * `e4m3(codes[r, c]) · scale[⌊r / blockSize⌋, ⌊c / blockSize⌋]`: the layout of DeepSeek checkpoints (`weight`,
+ * `weight_scale_inv`).
+ */
+export interface FP8BlockMatrix {
+  /** E4M3 codes, [rows, cols]. */
+  readonly codes: Uint8Array
+  /**
+   * Multiplier of each block, [⌈rows / blockSize⌉, ⌈cols / blockSize⌉]: the block's largest magnitude / 448, or 1 where
+   * that is 0.
+   */
+  readonly scale: Float32Array
+  /** Rows and columns of a block; blocks at the lower and right edges may be smaller. */
+  readonly blockSize: number
+  /** Number of rows. */
+  readonly rows: number
+  /** Number of columns. */
+  readonly cols: number
+}
+
+/** Options of {@link quantizeFP8}. */
+export interface QuantizeFP8Options {
+  /**
+   * What shares a scale: each row, the whole matrix (then all elements of `rowScale` are equal), or each square block.
+   * Default: 'row'.
+   */
+  scaling?: 'row' | 'tensor' | 'block'
+  /** Rows and columns of a block when `scaling` is 'block'. Default: 128. */
+  blockSize?: number
+}
+
+/**
+ * Quantizes a matrix to FP8 (E4M3) with a scale per row, per matrix or per block (docs/numerics.md).
  * @param values - [rows, cols], row-major
  * @param shape - [rows, cols]; more leading dimensions count as rows
  * @throws SparkError ERR_SHAPE when `values` does not fit `shape`; ERR_NOT_FINITE with the first element that is infinite
- * or NaN; ERR_DTYPE when `values` is not f32, f16 or bf16
+ * or NaN; ERR_DTYPE when `values` is not f32, f16 or bf16; ERR_ARGUMENT for an option
  */
-export function quantizeFP8(values: QuantizerInput, shape: readonly number[]): FP8Matrix {
+export function quantizeFP8(
+  values: QuantizerInput,
+  shape: readonly number[],
+  options: QuantizeFP8Options & { scaling: 'block' },
+): FP8BlockMatrix
+export function quantizeFP8(
+  values: QuantizerInput,
+  shape: readonly number[],
+  options?: QuantizeFP8Options & { scaling?: 'row' | 'tensor' },
+): FP8Matrix
+export function quantizeFP8(
+  values: QuantizerInput,
+  shape: readonly number[],
+  options: QuantizeFP8Options = {},
+): FP8Matrix | FP8BlockMatrix {
+  expectKnownOptions('options', options, ['scaling', 'blockSize'])
+  const { scaling = 'row', blockSize = 128 } = options
+  expectOneOf('scaling', scaling, ['row', 'tensor', 'block'])
+  expectInteger('blockSize', blockSize, 1)
+  if (scaling !== 'block' && options.blockSize !== undefined) {
+    throw argumentError('blockSize', `absent when scaling is '${scaling}'`, blockSize)
+  }
   const { src, srcDtype, rows, cols } = quantizerSource(values, shape)
   const codes = new Uint8Array(rows * cols)
-  const rowScale = new Float32Array(rows)
-  runPrecisionKernel('fp8Quantize', { srcDtype, rows, cols, src, codes, rowScale })
+  const quantizeBy = (blockRows: number, blockCols: number): Float32Array => {
+    const scale = new Float32Array(Math.ceil(rows / blockRows) * Math.ceil(cols / blockCols))
+    runPrecisionKernel('fp8Quantize', { srcDtype, rows, cols, blockRows, blockCols, src, codes, scale })
+    return scale
+  }
+  if (scaling === 'block') {
+    return { codes, scale: quantizeBy(blockSize, blockSize), blockSize, rows, cols }
+  }
+  const rowScale = new Float32Array(rows).fill(1)
+  const scale = quantizeBy(scaling === 'row' ? 1 : Math.max(rows, 1), Math.max(cols, 1))
+  if (scale.length === rows) rowScale.set(scale)
+  else if (scale.length === 1) rowScale.fill(scale[0])
   return { codes, rowScale, rows, cols }
 }
 
@@ -34,17 +97,33 @@ export function quantizeFP8(values: QuantizerInput, shape: readonly number[]): F
  * @returns [rows, cols], row-major
  * @throws SparkError ERR_SHAPE when an array does not fit rows and cols; ERR_ARGUMENT for anything else that is wrong
  */
-export function dequantizeFP8(matrix: FP8Matrix): Float32Array {
-  const { codes, rowScale, rows, cols } = matrix
+export function dequantizeFP8(matrix: FP8Matrix | FP8BlockMatrix): Float32Array {
+  const { codes, rows, cols } = matrix
   expectInteger('rows', rows, 0)
   expectInteger('cols', cols, 0)
   if (!(codes instanceof Uint8Array) || codes.length !== rows * cols) {
     throw argumentError('codes', `a Uint8Array of ${rows * cols} elements`, codes, 'ERR_SHAPE')
   }
-  if (!(rowScale instanceof Float32Array) || rowScale.length !== rows) {
-    throw argumentError('rowScale', `a Float32Array of ${rows} elements`, rowScale, 'ERR_SHAPE')
-  }
   const values = decode(codes, 'f8_e4m3')
+  if ('blockSize' in matrix) {
+    const { scale, blockSize } = matrix
+    expectInteger('blockSize', blockSize, 1)
+    const across = Math.ceil(cols / blockSize)
+    expectScales('scale', scale, Math.ceil(rows / blockSize) * across)
+    for (let i = 0; i < values.length; i++) {
+      const row = Math.trunc(i / cols)
+      values[i] *= scale[Math.trunc(row / blockSize) * across + Math.trunc((i % cols) / blockSize)]
+    }
+    return values
+  }
+  const { rowScale } = matrix
+  expectScales('rowScale', rowScale, rows)
   for (let i = 0; i < values.length; i++) values[i] *= rowScale[Math.trunc(i / cols)]
   return values
+}
+
+function expectScales(name: string, scales: unknown, count: number): void {
+  if (!(scales instanceof Float32Array) || scales.length !== count) {
+    throw argumentError(name, `a Float32Array of ${count} elements`, scales, 'ERR_SHAPE')
+  }
 }

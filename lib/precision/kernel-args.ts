@@ -28,7 +28,10 @@ export interface AmaxArgs {
   out: Float32Array
 }
 
-/** NVFP4 by the recipe of ModelOpt (docs/numerics.md). */
+/** How NVFP4 scales are chosen (docs/numerics.md): as NVIDIA's ModelOpt or TransformerEngine do, or by least squared error. */
+export type NVFP4Recipe = 'modelopt' | 'te' | 'mse'
+
+/** NVFP4 by a recipe of docs/numerics.md. */
 export interface Nvfp4QuantizeArgs {
   /** f32, f16 or bf16. */
   srcDtype: DType
@@ -36,8 +39,12 @@ export interface Nvfp4QuantizeArgs {
   rows: number
   /** Columns of `src`, a multiple of 16. */
   cols: number
+  /** Default: 'modelopt'. */
+  recipe?: NVFP4Recipe
   /** amax / 2688 */
   tensorScale: number
+  /** 2688 / amax: recipe 'te' needs it and uses it in place of `tensorScale`. */
+  encodeScale?: number
   /** [rows, cols], finite. */
   src: DTypeArray
   /** Output, [rows, cols/2]: two E2M1 codes a byte, the even column in the low half. */
@@ -62,7 +69,7 @@ export interface Nvfp4DequantizeArgs {
   dst: Float32Array
 }
 
-/** E4M3 with a scale per row: rowScale = amax / 448, codes = src / rowScale. */
+/** E4M3 with a scale per block, smaller at the edges: scale = amax of the block / 448, codes = src / scale. */
 export interface Fp8QuantizeArgs {
   /** f32, f16 or bf16. */
   srcDtype: DType
@@ -70,12 +77,16 @@ export interface Fp8QuantizeArgs {
   rows: number
   /** Columns of `src`. */
   cols: number
+  /** Rows of a block, at least 1. */
+  blockRows: number
+  /** Columns of a block, at least 1. */
+  blockCols: number
   /** [rows, cols], finite. */
   src: DTypeArray
   /** Output, [rows, cols]. */
   codes: Uint8Array
-  /** Output, [rows]. */
-  rowScale: Float32Array
+  /** Output, [ceil(rows / blockRows), ceil(cols / blockCols)]. */
+  scale: Float32Array
 }
 
 /** Arguments of the casts and quantizers, part of `KernelArgs`. */

@@ -1,11 +1,14 @@
-// kernels.ts: casts and quantizers in TypeScript, bit-equal to native/backend/cpu/{cast,amax,nvfp4,fp8}.cc, and the
+// kernels.ts: casts and quantizers in TypeScript, bit-equal to native/backend/cpu/precision_loops_body.h, and the
 // choice between the two. Recipes: docs/numerics.md.
 import { loadAddon } from '../native.js'
 import { bitsFloat, codesOf, e2m1, e4m3, floatBits, floatFormats } from './float-formats.js'
-import type { PrecisionKernelArgs } from './kernel-args.js'
+import type { NVFP4Recipe, PrecisionKernelArgs } from './kernel-args.js'
 
 /** Elements of an NVFP4 row that share a block scale. */
 export const nvfp4Block = 16
+
+/** The largest finite f32. */
+export const largestFloat = (2 - 2 ** -23) * 2 ** 127
 
 const e4m3Limit = e4m3.limit(true)
 const e2m1Limit = e2m1.limit(true)
@@ -36,9 +39,20 @@ export const precisionKernels: {
     codesOf(out)[0] = encode(floatFormats[dtype].decode(largest), limit(false))
   },
 
-  nvfp4Quantize({ srcDtype, rows, cols, tensorScale, src, packed, blockScale }) {
+  nvfp4Quantize({
+    srcDtype,
+    rows,
+    cols,
+    recipe = 'modelopt',
+    tensorScale,
+    encodeScale,
+    src,
+    packed,
+    blockScale,
+  }) {
     const { decode } = floatFormats[srcDtype]
-    const multiplier = Math.fround(tensorScale)
+    const { choose, normalize } = nvfp4Recipes[recipe]
+    const multiplier = Math.fround((recipe === 'te' ? encodeScale : tensorScale) as number)
     const codes = codesOf(src)
     const values = new Float32Array(nvfp4Block)
     const valueBits = codesOf(values)
@@ -46,9 +60,9 @@ export const precisionKernels: {
     for (let block = 0; block < blocks; block++) {
       const start = block * nvfp4Block
       for (let i = 0; i < nvfp4Block; i++) valueBits[i] = decode(codes[start + i])
-      const scale = nvfp4BlockScale(largestMagnitude(values), multiplier)
+      const scale = choose(values, multiplier)
       blockScale[block] = scale
-      divideAll(values, nvfp4Step(scale, multiplier))
+      normalize(values, scale, multiplier)
       for (let i = 0; i < nvfp4Block; i += 2) {
         packed[(start + i) / 2] = nvfp4Code(values, valueBits, i) | (nvfp4Code(values, valueBits, i + 1) << 4)
       }
@@ -68,18 +82,23 @@ export const precisionKernels: {
     }
   },
 
-  fp8Quantize({ srcDtype, rows, cols, src, codes, rowScale }) {
+  fp8Quantize({ srcDtype, rows, cols, blockRows, blockCols, src, codes, scale }) {
     const { decode } = floatFormats[srcDtype]
     const from = codesOf(src)
-    const values = new Float32Array(cols)
-    const valueBits = codesOf(values)
-    for (let row = 0; row < rows; row++) {
-      const start = row * cols
-      for (let i = 0; i < cols; i++) valueBits[i] = decode(from[start + i])
-      rowScale[row] = largestMagnitude(values) / 448
-      if (rowScale[row] === 0) rowScale[row] = 1
-      divideAll(values, rowScale[row])
-      for (let i = 0; i < cols; i++) codes[start + i] = e4m3.encode(valueBits[i], e4m3Limit)
+    let block = 0
+    for (let top = 0; top < rows; top += blockRows) {
+      const bottom = Math.min(top + blockRows, rows)
+      for (let left = 0; left < cols; left += blockCols, block++) {
+        const width = Math.min(blockCols, cols - left)
+        const values = new Float32Array((bottom - top) * width)
+        const valueBits = codesOf(values)
+        const place = (i: number): number => (top + Math.trunc(i / width)) * cols + left + (i % width)
+        for (let i = 0; i < values.length; i++) valueBits[i] = decode(from[place(i)])
+        scale[block] = largestMagnitude(values) / 448
+        if (scale[block] === 0) scale[block] = 1
+        divideAll(values, scale[block])
+        for (let i = 0; i < values.length; i++) codes[place(i)] = e4m3.encode(valueBits[i], e4m3Limit)
+      }
     }
   },
 }
@@ -96,6 +115,68 @@ export function runPrecisionKernel<Op extends keyof PrecisionKernelArgs>(
 
 // Adding 0 makes +0 of the -0 that is code 8, as ModelOpt does.
 const nvfp4Values = Float32Array.from({ length: 16 }, (_, code) => bitsFloat(e2m1.decode(code)) + 0)
+
+/** How a recipe chooses the scale of a block and turns its values into quotients, in place. */
+interface BlockRecipe {
+  /** E4M3 code. `multiplier` is the tensor scale, for te the encode scale. */
+  choose(values: Float32Array, multiplier: number): number
+  normalize(values: Float32Array, blockScale: number, multiplier: number): void
+}
+
+const modelopt: BlockRecipe = {
+  choose: (values, tensorScale) => nvfp4BlockScale(largestMagnitude(values), tensorScale),
+  normalize: (values, scale, tensorScale) => divideAll(values, nvfp4Step(scale, tensorScale)),
+}
+
+const nvfp4Recipes: Readonly<Record<NVFP4Recipe, BlockRecipe>> = {
+  modelopt,
+  te: {
+    choose(values, encodeScale) {
+      const factor = Math.fround(encodeScale * Math.fround(1 / 6))
+      return e4m3.encode(floatBits(largestMagnitude(values) * factor), e4m3Limit)
+    },
+    normalize(values, scale, encodeScale) {
+      const factor = finiteReciprocal(nvfp4Step(scale, Math.fround(1 / encodeScale)))
+      for (let i = 0; i < nvfp4Block; i++) values[i] *= factor
+    },
+  },
+  mse: {
+    choose(values, tensorScale) {
+      const start = modelopt.choose(values, tensorScale)
+      let best = start
+      let least = Infinity
+      for (const offset of [0, -2, -1, 1, 2, 3, 4, 5, 6]) {
+        const scale = Math.min(Math.max(start + offset, 1), 0x7e)
+        const error = nvfp4Error(values, scale, tensorScale)
+        if (error < least) {
+          least = error
+          best = scale
+        }
+      }
+      return best
+    },
+    normalize: modelopt.normalize,
+  },
+}
+
+/** Squared error of a block with the given scale, in units of the tensor scale. */
+function nvfp4Error(values: Float32Array, blockScale: number, tensorScale: number): number {
+  const factor = finiteReciprocal(nvfp4Step(blockScale, tensorScale))
+  let sum = 0
+  for (let i = 0; i < nvfp4Block; i++) {
+    const quotient = Math.abs(Math.fround(values[i] * factor))
+    const error = Math.fround(quotient - nvfp4Values[e2m1.encode(floatBits(quotient), e2m1Limit)])
+    sum = Math.fround(sum + Math.fround(error * error))
+  }
+  const scale = bitsFloat(e4m3.decode(blockScale))
+  return Math.fround(sum * Math.fround(scale * scale))
+}
+
+/** 1 / value, at most the largest f32. */
+function finiteReciprocal(value: number): number {
+  const reciprocal = Math.fround(1 / value)
+  return reciprocal < largestFloat ? reciprocal : largestFloat
+}
 
 function nvfp4BlockScale(amax: number, tensorScale: number): number {
   const scale = Math.fround(amax / Math.fround(6 * tensorScale))

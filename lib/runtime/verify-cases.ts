@@ -64,7 +64,16 @@ export function verifyWeights(reference: Kernels): StoredWeight[] {
   }
   const codes = new Uint8Array(rows * cols)
   const rowScale = f32(rows)
-  reference.runSync('fp8Quantize', { srcDtype: 'f32', rows, cols, src: data, codes, rowScale })
+  reference.runSync('fp8Quantize', {
+    srcDtype: 'f32',
+    rows,
+    cols,
+    blockRows: 1,
+    blockCols: cols,
+    src: data,
+    codes,
+    scale: rowScale,
+  })
   const packed = new Uint8Array((rows * cols) / 2)
   const blockScale = new Uint8Array((rows * cols) / 16)
   const tensorScale = Math.fround(1 / 2688)
@@ -132,15 +141,19 @@ function quantizerCases(weights: readonly StoredWeight[]): VerifyCase[] {
   const shape = `${rows}x${cols}`
   return [
     verifyCase('amax', 'f32', ['out'], 0, () => ({ dtype: 'f32', count: src.length, src, out: f32(1) })),
-    verifyCase('nvfp4Quantize', shape, ['packed', 'blockScale'], 0, () => ({
-      srcDtype: 'f32',
-      rows,
-      cols,
-      tensorScale: Math.fround(1 / 2688),
-      src,
-      packed: new Uint8Array(src.length / 2),
-      blockScale: new Uint8Array(src.length / 16),
-    })),
+    ...(['modelopt', 'te', 'mse'] as const).map(recipe =>
+      verifyCase('nvfp4Quantize', `${shape} ${recipe}`, ['packed', 'blockScale'], 0, () => ({
+        srcDtype: 'f32',
+        rows,
+        cols,
+        recipe,
+        tensorScale: Math.fround(1 / 2688),
+        encodeScale: 2688,
+        src,
+        packed: new Uint8Array(src.length / 2),
+        blockScale: new Uint8Array(src.length / 16),
+      })),
+    ),
     verifyCase('nvfp4Dequantize', shape, ['dst'], 0, () => ({
       rows,
       cols,
@@ -149,14 +162,22 @@ function quantizerCases(weights: readonly StoredWeight[]): VerifyCase[] {
       blockScale: nvfp4.blockScale!,
       dst: f32(rows * cols),
     })),
-    verifyCase('fp8Quantize', shape, ['codes', 'rowScale'], 0, () => ({
-      srcDtype: 'f32',
-      rows,
-      cols,
-      src,
-      codes: new Uint8Array(src.length),
-      rowScale: f32(rows),
-    })),
+    ...[
+      [1, cols],
+      [16, 16],
+      [rows, cols],
+    ].map(([blockRows, blockCols]) =>
+      verifyCase('fp8Quantize', `${shape} by ${blockRows}x${blockCols}`, ['codes', 'scale'], 0, () => ({
+        srcDtype: 'f32',
+        rows,
+        cols,
+        blockRows: blockRows!,
+        blockCols: blockCols!,
+        src,
+        codes: new Uint8Array(src.length),
+        scale: f32(Math.ceil(rows / blockRows!) * Math.ceil(cols / blockCols!)),
+      })),
+    ),
   ]
 }
 

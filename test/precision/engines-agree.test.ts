@@ -1,6 +1,6 @@
 // The native kernels and the TypeScript ones give the same bits, on every thread count.
 import type { DType, DTypeArray } from 'dgx-spark'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { dtypeArray, dtypes } from '#lib/core/dtype.js'
 import { loadAddon } from '#lib/native.js'
 import { floatFormats } from '#lib/precision/float-formats.js'
@@ -149,6 +149,20 @@ t.test('amax of every format, with infinity and NaN', { skip: noAddon }, async t
   }
 })
 
+/** All recipes give the same in both engines; what they gave. */
+function sameNVFP4(t: Test, matrix: Matrix, tensorScale: number, label: string): { dst: Float32Array }[] {
+  const encodeScale = Math.fround(1 / tensorScale)
+  return (['modelopt', 'te', 'mse'] as const).map(recipe => {
+    const actual = nvfp4(runNative, matrix, { recipe, tensorScale, encodeScale })
+    const expected = nvfp4(runJs, matrix, { recipe, tensorScale, encodeScale })
+    const name = `${recipe}, ${label}, scale ${tensorScale}`
+    sameBits(t, actual.blockScale, expected.blockScale, `${name}: scales`)
+    sameBits(t, actual.packed, expected.packed, `${name}: codes`)
+    sameBits(t, actual.dst, expected.dst, `${name}: values`)
+    return actual
+  })
+}
+
 t.test('nvfp4', { skip: noAddon }, async t => {
   const random = randomGenerator(seed + 3)
   for (const threads of [1, 2]) {
@@ -166,12 +180,8 @@ t.test('nvfp4', { skip: noAddon }, async t => {
           const matrix = randomMatrix(dtype, rows, cols, decades, random)
           const largest = amax(runJs, matrix.src, dtype)
           for (const tensorScale of [largest / 2688, largest / 500, largest / 30000].map(Math.fround)) {
-            const label = `${threads} threads, ${dtype} [${rows}, ${cols}], ${decades} decades, scale ${tensorScale}`
-            const actual = nvfp4(runNative, matrix, tensorScale || 1)
-            const expected = nvfp4(runJs, matrix, tensorScale || 1)
-            sameBits(t, actual.blockScale, expected.blockScale, `${label}: scales`)
-            sameBits(t, actual.packed, expected.packed, `${label}: codes`)
-            sameBits(t, actual.dst, expected.dst, `${label}: values`)
+            const label = `${threads} threads, ${dtype} [${rows}, ${cols}], ${decades} decades`
+            sameNVFP4(t, matrix, tensorScale || 1, label)
           }
         }
       }
@@ -183,12 +193,8 @@ t.test('nvfp4 at the ends of f32', { skip: noAddon }, async t => {
   const src = adversarial('f32').filter((value: number) => Number.isFinite(value)) as Float32Array
   const matrix: Matrix = { srcDtype: 'f32', src, rows: 1, cols: src.length - (src.length % 16) }
   for (const tensorScale of [2 ** -126, 1e-20, 1, 1e20, Math.fround(3.4e38 / 2688), 2 ** 127]) {
-    const actual = nvfp4(runNative, matrix, Math.fround(tensorScale))
-    const expected = nvfp4(runJs, matrix, Math.fround(tensorScale))
-    sameBits(t, actual.blockScale, expected.blockScale, `scale ${tensorScale}: scales`)
-    sameBits(t, actual.packed, expected.packed, `scale ${tensorScale}: codes`)
-    sameBits(t, actual.dst, expected.dst, `scale ${tensorScale}: values`)
-    t.notOk(actual.dst.some(Number.isNaN), 'no NaN')
+    const results = sameNVFP4(t, matrix, Math.fround(tensorScale), 'ends of f32')
+    for (const { dst } of results) t.notOk(dst.some(Number.isNaN), 'no NaN')
   }
 })
 
@@ -221,15 +227,18 @@ t.test('fp8', { skip: noAddon }, async t => {
     ]) {
       for (const dtype of wide) {
         const matrix = randomMatrix(dtype, rows, cols, 10, random)
-        const actual = fp8(runNative, matrix)
-        const expected = fp8(runJs, matrix)
-        sameBits(t, actual.codes, expected.codes, `${threads} threads, ${dtype} [${rows}, ${cols}]: codes`)
-        sameBits(
-          t,
-          actual.rowScale,
-          expected.rowScale,
-          `${threads} threads, ${dtype} [${rows}, ${cols}]: scales`,
-        )
+        for (const [blockRows, blockCols] of [
+          [1, Math.max(cols, 1)],
+          [Math.max(rows, 1), Math.max(cols, 1)],
+          [16, 16],
+          [3, 1000],
+        ] as const) {
+          const actual = fp8(runNative, matrix, blockRows, blockCols)
+          const expected = fp8(runJs, matrix, blockRows, blockCols)
+          const name = `${threads} threads, ${dtype} [${rows}, ${cols}] by ${blockRows} x ${blockCols}`
+          sameBits(t, actual.codes, expected.codes, `${name}: codes`)
+          sameBits(t, actual.scale, expected.scale, `${name}: scales`)
+        }
       }
     }
   }

@@ -3,28 +3,15 @@ import type { DType, DTypeArray } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { dtypeArray } from '#lib/core/dtype.js'
 import { e2m1, floatFormats } from '#lib/precision/float-formats.js'
-import { goldenJson, goldenTensors, noGolden } from '../fixtures/golden-bytes.js'
-import { cast, engines, fp8, type Matrix, nvfp4, runJs, sameBits } from '../fixtures/precision-engines.js'
-
-type Lookup = ReturnType<typeof goldenTensors>
-
-interface QuantizerCase {
-  id: string
-  file: string
-  shape: number[]
-  informational?: boolean
-  s2_override?: number | null
-}
-
-const names: Record<string, DType> = { F32: 'f32', F16: 'f16', BF16: 'bf16' }
-
-/** Tensor x of a case as a matrix: the leading dimensions together are the rows. */
-function matrixOf(tensors: Lookup): Matrix {
-  const x = tensors('x')
-  const cols = x.shape[x.shape.length - 1]
-  const src = x.data as DTypeArray
-  return { srcDtype: names[x.dtype], src, rows: src.length / cols, cols }
-}
+import {
+  goldenJson,
+  goldenTensors,
+  type Lookup,
+  matrixOf,
+  noGolden,
+  type QuantizerCase,
+} from '../fixtures/golden-bytes.js'
+import { cast, engines, fp8, type Matrix, runJs, sameBits } from '../fixtures/precision-engines.js'
 
 const castColumns: [column: string, dtype: DType, saturate: boolean][] = [
   ['f16', 'f16', true],
@@ -84,55 +71,56 @@ t.test('decode tables', { skip: noGolden }, async t => {
   sameBits(t, new Float32Array(e2m1Bits.buffer), tensors('e2m1').data as Float32Array, 'e2m1')
 })
 
-t.test('nvfp4 equals ModelOpt', { skip: noGolden }, async t => {
-  const { cases } = goldenJson<{ cases: QuantizerCase[] }>('nvfp4/cases.json')
-  const recipes = cases.filter(one => !one.informational)
-  t.ok(recipes.length >= 30, `${recipes.length} cases`)
-  for (const one of recipes) {
-    const tensors = goldenTensors(`nvfp4/${one.file}`)
-    const scale = tensors('modelopt.scale_2').data as Float32Array
-    const matrix = matrixOf(tensors)
-    for (const [engine, run] of Object.entries(engines)) {
-      const result = nvfp4(run, matrix, scale[0])
-      const name = `${engine} ${one.id}`
-      sameBits(t, result.blockScale, tensors('modelopt.scale').data as Uint8Array, `${name} scale`)
-      sameBits(t, result.packed, tensors('modelopt.packed').data as Uint8Array, `${name} packed`)
-      sameBits(t, result.dst, tensors('modelopt.dequant').data as Float32Array, `${name} dequant`)
-    }
-  }
-})
-
-t.test('fp8 per row equals ModelOpt and compressed-tensors', { skip: noGolden }, async t => {
-  const { cases } = goldenJson<{ cases: QuantizerCase[] }>('fp8/cases.json')
+t.test('fp8 equals ModelOpt and compressed-tensors', { skip: noGolden }, async t => {
+  const { cases } = goldenJson<{ cases: FP8Case[] }>('fp8/cases.json')
   for (const one of cases) {
     const tensors = goldenTensors(`fp8/${one.file}`)
     const matrix = matrixOf(tensors)
     for (const [engine, run] of Object.entries(engines)) {
-      if (matrix.srcDtype !== 'f32') twiceRoundedFP8(t, `${engine} ${one.id}`, run, matrix, tensors)
-      else if (one.id.startsWith('one_zero_row'))
-        exceptZeroRows(t, `${engine} ${one.id}`, run, matrix, tensors)
-      else {
-        const { codes, rowScale } = fp8(run, matrix)
-        for (const peer of ['modelopt_channel', 'ct_channel']) {
-          sameBits(t, codes, tensors(`${peer}.data`).data as Uint8Array, `${engine} ${one.id} ${peer} data`)
-          sameBits(
-            t,
-            rowScale,
-            tensors(`${peer}.scale`).data as Float32Array,
-            `${engine} ${one.id} ${peer} scale`,
-          )
+      for (const scaling of scalingsOf(one, matrix)) {
+        const name = `${engine} ${one.id} ${scaling.peers[0]}`
+        if (matrix.srcDtype !== 'f32') twiceRoundedFP8(t, name, run, matrix, scaling, tensors)
+        else if (one.id.startsWith('one_zero_row') && scaling.blockRows === 1)
+          exceptZeroRows(t, name, run, matrix, tensors)
+        else {
+          const { codes, scale } = fp8(run, matrix, scaling.blockRows, scaling.blockCols)
+          for (const peer of scaling.peers) {
+            sameBits(t, codes, tensors(`${peer}.data`).data as Uint8Array, `${name} data of ${peer}`)
+            sameBits(t, scale, tensors(`${peer}.scale`).data as Float32Array, `${name} scale of ${peer}`)
+          }
         }
       }
     }
   }
 })
 
+interface FP8Case extends QuantizerCase {
+  /** Rows and columns of a block, where the peer has quantized by blocks. */
+  block: number | null
+}
+
+/** Blocks that share a scale, and the prefixes of the golden tensors made with them. */
+interface Scaling {
+  blockRows: number
+  blockCols: number
+  peers: [string, ...string[]]
+}
+
+function scalingsOf({ block }: FP8Case, { rows, cols }: Matrix): Scaling[] {
+  const byBlock: Scaling[] = block ? [{ blockRows: block, blockCols: block, peers: ['modelopt_block'] }] : []
+  return [
+    { blockRows: 1, blockCols: cols, peers: ['modelopt_channel', 'ct_channel'] },
+    { blockRows: rows, blockCols: cols, peers: ['modelopt_tensor', 'ct_tensor'] },
+    ...byBlock,
+  ]
+}
+
 type Engine = (typeof engines)[string]
 
 /** Zero rows: ModelOpt divides 0 by 0; ours have scale 1 and codes 0. */
 function exceptZeroRows(t: Test, name: string, run: Engine, matrix: Matrix, tensors: Lookup): void {
   const { cols } = matrix
-  const { codes, rowScale } = fp8(run, matrix)
+  const { codes, scale: rowScale } = fp8(run, matrix)
   const data = (tensors('modelopt_channel.data').data as Uint8Array).slice()
   const scale = (tensors('modelopt_channel.scale').data as Float32Array).slice()
   let zeroRows = 0
@@ -151,23 +139,32 @@ function exceptZeroRows(t: Test, name: string, run: Engine, matrix: Matrix, tens
  * For f16 and bf16 the peers round the scale and the quotient to that format first; ours round once. Their bytes come
  * out of our casts when those roundings are put in.
  */
-function twiceRoundedFP8(t: Test, name: string, run: Engine, matrix: Matrix, tensors: Lookup): void {
-  const { srcDtype, src, rows, cols } = matrix
+function twiceRoundedFP8(
+  t: Test,
+  name: string,
+  run: Engine,
+  matrix: Matrix,
+  { blockRows, blockCols, peers: [peer] }: Scaling,
+  tensors: Lookup,
+): void {
+  const { srcDtype, src, cols } = matrix
   const values = cast(run, src, srcDtype, 'f32') as Float32Array
-  const ours = fp8(run, matrix)
-  const scale = cast(run, ours.rowScale, 'f32', srcDtype)
-  sameBits(t, scale, tensors('modelopt_channel.scale').data as DTypeArray, `${name} scale`)
+  const ours = fp8(run, matrix, blockRows, blockCols)
+  const scale = cast(run, ours.scale, 'f32', srcDtype)
+  sameBits(t, scale, tensors(`${peer}.scale`).data as DTypeArray, `${name} scale`)
   const scales = cast(run, scale, srcDtype, 'f32')
-  const quotients = values.map((value, i) => value / scales[Math.trunc(i / cols)])
+  const across = Math.ceil(cols / blockCols)
+  const blockOf = (i: number): number =>
+    Math.trunc(i / cols / blockRows) * across + Math.trunc((i % cols) / blockCols)
+  const quotients = values.map((value, i) => value / scales[blockOf(i)])
   const codes = cast(run, cast(run, quotients, 'f32', srcDtype), srcDtype, 'f8_e4m3')
-  const peer = tensors('modelopt_channel.data').data as Uint8Array
-  sameBits(t, codes, peer, `${name} data, rounded twice`)
+  const peerCodes = tensors(`${peer}.data`).data as Uint8Array
+  sameBits(t, codes, peerCodes, `${name} data, rounded twice`)
 
   const error = (codes: Uint8Array, scales: DTypeArray): number => {
     const decoded = cast(run, codes, 'f8_e4m3', 'f32')
-    return values.reduce((sum, value, i) => sum + (value - decoded[i] * scales[Math.trunc(i / cols)]) ** 2, 0)
+    return values.reduce((sum, value, i) => sum + (value - decoded[i] * scales[blockOf(i)]) ** 2, 0)
   }
-  t.equal(ours.rowScale.length, rows)
-  const ratio = error(ours.codes, ours.rowScale) / error(peer, scales)
+  const ratio = error(ours.codes, ours.scale) / error(peerCodes, scales)
   t.ok(ratio < 1.02, `${name}: squared error ${ratio.toFixed(4)} of the peer's`)
 }

@@ -1,5 +1,5 @@
 // operands.ts: checks of kernel arguments, the same that the addon makes.
-import { argumentError, expectInteger, expectOneOf } from '../../core/checks.js'
+import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import type { KernelArgs, KernelOp, StoredWeight } from '../kernels.js'
@@ -14,7 +14,11 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
   amax: ({ count }) => ({ src: count, out: 1 }),
   nvfp4Quantize: ({ rows, cols }) => ({ src: rows * cols, ...nvfp4Sizes(rows, cols) }),
   nvfp4Dequantize: ({ rows, cols }) => ({ ...nvfp4Sizes(rows, cols), dst: rows * cols }),
-  fp8Quantize: ({ rows, cols }) => ({ src: rows * cols, codes: rows * cols, rowScale: rows }),
+  fp8Quantize: ({ rows, cols, blockRows, blockCols }) => ({
+    src: rows * cols,
+    codes: rows * cols,
+    scale: Math.ceil(rows / blockRows) * Math.ceil(cols / blockCols),
+  }),
   linear: ({ weight: { rows, cols }, tokens }) => ({ x: tokens * cols, 'bias?': rows, y: tokens * rows }),
   linearBackward: ({ weight: { rows, cols }, tokens }) => ({
     x: tokens * cols,
@@ -94,6 +98,8 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   const given = args as unknown as Readonly<Record<string, unknown>>
   for (const name of counts) if (name in given) expectInteger(name, given[name], 0)
   if ('weight' in given) expectWeight(given.weight as StoredWeight)
+  if (op === 'nvfp4Quantize') expectRecipe(args as KernelArgs['nvfp4Quantize'])
+  if (op === 'fp8Quantize') for (const name of ['blockRows', 'blockCols']) expectInteger(name, given[name], 1)
   expectArrays('', given, sizes[op](args))
   if (op === 'softmaxCrossEntropy') expectLabels(args as KernelArgs['softmaxCrossEntropy'])
 }
@@ -109,6 +115,11 @@ function expectArrays(prefix: string, given: Readonly<Record<string, unknown>>, 
       throw new SparkError('ERR_SHAPE', `${prefix}${name} has ${length} elements but ${count} are needed`)
     }
   }
+}
+
+function expectRecipe({ recipe = 'modelopt', encodeScale }: KernelArgs['nvfp4Quantize']): void {
+  expectOneOf('recipe', recipe, ['modelopt', 'te', 'mse'])
+  if (recipe === 'te') expectNumber('encodeScale', encodeScale)
 }
 
 function expectWeight(weight: StoredWeight): void {

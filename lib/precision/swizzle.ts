@@ -1,0 +1,62 @@
+// swizzle.ts: block scales in the order in which block-scaled matrix products of cuBLASLt read them.
+import { argumentError, expectInteger } from '../core/checks.js'
+
+const tileRows = 128
+const tileCols = 4
+const groupRows = 32 // rows of a tile that lie 16 bytes apart
+
+/**
+ * Reorders block scales, one byte each, for the block-scaled matrix products of cuBLASLt and CUTLASS (docs/numerics.md):
+ * tiles of 128 x 4 in row-major order, with rows r, r + 32, r + 64 and r + 96 of a tile next to each other.
+ * @param scales - [rows, cols], row-major: `blockScale` of an NVFP4 matrix, cols being its columns / 16
+ * @returns [⌈rows / 128⌉, ⌈cols / 4⌉, 512], the bytes beyond the matrix being 0
+ * @throws SparkError ERR_SHAPE when `scales` does not have rows · cols bytes
+ */
+export function swizzleScales(scales: Uint8Array, rows: number, cols: number): Uint8Array {
+  expectScales('scales', scales, rows, cols, rows * cols)
+  const swizzled = new Uint8Array(swizzledLength(rows, cols))
+  forEachScale(rows, cols, (linear, tiled) => {
+    swizzled[tiled] = scales[linear]
+  })
+  return swizzled
+}
+
+/**
+ * The inverse of {@link swizzleScales}.
+ * @param swizzled - [⌈rows / 128⌉, ⌈cols / 4⌉, 512]
+ * @returns [rows, cols], row-major
+ * @throws SparkError ERR_SHAPE when `swizzled` does not have ⌈rows / 128⌉ · ⌈cols / 4⌉ · 512 bytes
+ */
+export function unswizzleScales(swizzled: Uint8Array, rows: number, cols: number): Uint8Array {
+  expectScales('swizzled', swizzled, rows, cols, swizzledLength(rows, cols))
+  const scales = new Uint8Array(rows * cols)
+  forEachScale(rows, cols, (linear, tiled) => {
+    scales[linear] = swizzled[tiled]
+  })
+  return scales
+}
+
+function swizzledLength(rows: number, cols: number): number {
+  return Math.ceil(rows / tileRows) * Math.ceil(cols / tileCols) * tileRows * tileCols
+}
+
+/** Calls `visit` with the place of every scale in both orders. */
+function forEachScale(rows: number, cols: number, visit: (linear: number, tiled: number) => void): void {
+  const tilesAcross = Math.ceil(cols / tileCols)
+  for (let row = 0; row < rows; row++) {
+    const firstTile = Math.trunc(row / tileRows) * tilesAcross
+    const inTile = (row % groupRows) * 16 + Math.trunc((row % tileRows) / groupRows) * tileCols
+    for (let col = 0; col < cols; col++) {
+      const tile = firstTile + Math.trunc(col / tileCols)
+      visit(row * cols + col, tile * tileRows * tileCols + inTile + (col % tileCols))
+    }
+  }
+}
+
+function expectScales(name: string, array: unknown, rows: number, cols: number, length: number): void {
+  expectInteger('rows', rows, 0)
+  expectInteger('cols', cols, 0)
+  if (!(array instanceof Uint8Array) || array.length !== length) {
+    throw argumentError(name, `a Uint8Array of ${length} elements`, array, 'ERR_SHAPE')
+  }
+}

@@ -8,7 +8,9 @@ import {
   type NVFP4Matrix,
   quantizeFP8,
   quantizeNVFP4,
+  swizzleScales,
   Tensor,
+  unswizzleScales,
 } from 'dgx-spark'
 import t from 'tap'
 import { randomGenerator, uniform } from '../fixtures/random.js'
@@ -70,6 +72,35 @@ t.test('nvfp4 with a given scale', async t => {
   t.ok(Math.abs(largest - amax / 4) < 1e-6, `larger elements saturate at ${largest}`)
 })
 
+t.test('nvfp4 recipes', async t => {
+  const [rows, cols] = [9, 96]
+  const values = uniform(randomGenerator(11), rows * cols)
+  values.fill(0, 0, 16)
+  const error = (matrix: NVFP4Matrix): number =>
+    dequantizeNVFP4(matrix).reduce((sum, value, i) => sum + (value - values[i]) ** 2, 0)
+  const modelopt = quantizeNVFP4(values, [rows, cols], { recipe: 'modelopt' })
+  t.same(modelopt, quantizeNVFP4(values, [rows, cols]), 'modelopt is the default')
+  const te = quantizeNVFP4(values, [rows, cols], { recipe: 'te' })
+  const mse = quantizeNVFP4(values, [rows, cols], { recipe: 'mse' })
+  t.equal(te.tensorScale, modelopt.tensorScale)
+  t.equal(te.blockScale[0], 0, 'te gives a zero block the scale 0')
+  t.equal(mse.blockScale[0], 0x38, 'mse keeps the scale of modelopt')
+  t.ok(Math.abs(error(te) / error(modelopt) - 1) < 0.01, 'te is as precise as modelopt')
+  t.ok(error(mse) < 0.85 * error(modelopt), `mse: ${(error(mse) / error(modelopt)).toFixed(3)} of the error`)
+  for (const recipe of ['te', 'mse'] as const) {
+    const tiny = Float32Array.from({ length: 32 }, (_, i) => (i - 16) * 2 ** -149)
+    t.ok(
+      dequantizeNVFP4(quantizeNVFP4(tiny, [1, 32], { recipe })).every(Number.isFinite),
+      `tiny by ${recipe}`,
+    )
+    const zero = quantizeNVFP4(new Float32Array(32), [1, 32], { recipe })
+    t.same(dequantizeNVFP4(zero), new Float32Array(32), `zeros by ${recipe}`)
+    const given = quantizeNVFP4(values, [rows, cols], { recipe, tensorScale: 0.5 })
+    t.equal(given.tensorScale, 0.5)
+    t.ok(error(given) < 10 * error(te), `${recipe} with a scale that is far too large`)
+  }
+})
+
 t.test('nvfp4 of zeros and of numbers close to zero stays finite', async t => {
   const zero = quantizeNVFP4(new Float32Array(64), [2, 32])
   t.equal(zero.tensorScale, 2 ** -126)
@@ -94,6 +125,45 @@ t.test('a fp8 matrix', async t => {
   const worst = restored.reduce((max, value, i) => Math.max(max, Math.abs(value - values[i])), 0)
   t.ok(worst < 1 / 28, `largest error ${worst}: half a step below 448 is 16/448`)
   t.match(quantizeFP8(new Float32Array(0), [0, 4]), { codes: { length: 0 } })
+})
+
+t.test('fp8 with other scales', async t => {
+  const [rows, cols] = [37, 50]
+  const values = uniform(randomGenerator(10), rows * cols)
+  values.fill(0, 0, cols)
+  const worst = (decoded: Float32Array): number =>
+    decoded.reduce((max, value, i) => Math.max(max, Math.abs(value - values[i])), 0)
+  const tensor = quantizeFP8(values, [rows, cols], { scaling: 'tensor' })
+  const amax = values.reduce((a, b) => Math.max(a, Math.abs(b)), 0)
+  t.same(tensor.rowScale, new Float32Array(rows).fill(Math.fround(amax / 448)), 'one scale for all rows')
+  t.ok(worst(dequantizeFP8(tensor)) < 1 / 28)
+  const blocks = quantizeFP8(values, [rows, cols], { scaling: 'block', blockSize: 16 })
+  t.match(blocks, { rows, cols, blockSize: 16, scale: { length: 3 * 4 } })
+  t.ok(worst(dequantizeFP8(blocks)) < 1 / 28)
+  const one = quantizeFP8(values, [rows, cols], { scaling: 'block' })
+  t.same(one.codes, tensor.codes, 'a block of 128 holds this matrix')
+  t.equal(one.scale[0], tensor.rowScale[0])
+  t.match(quantizeFP8(new Float32Array(0), [3, 0]), { rowScale: new Float32Array(3).fill(1) })
+  t.match(quantizeFP8(new Float32Array(0), [0, 3], { scaling: 'tensor' }), { rowScale: { length: 0 } })
+  t.match(quantizeFP8(new Float32Array(0), [3, 0], { scaling: 'block' }), { scale: { length: 0 } })
+})
+
+t.test('scales in the order of cuBLASLt', async t => {
+  const scales = Uint8Array.from({ length: 130 * 5 }, (_, i) => i % 251)
+  const swizzled = swizzleScales(scales, 130, 5)
+  t.equal(swizzled.length, 2 * 2 * 512)
+  t.equal(swizzled[16 + 4 + 1], scales[33 * 5 + 1], 'row 33, column 1')
+  t.same(unswizzleScales(swizzled, 130, 5), scales)
+  t.same(swizzleScales(new Uint8Array(0), 0, 4), new Uint8Array(0))
+  t.throws(() => swizzleScales(scales, 130, 4), {
+    code: 'ERR_SHAPE',
+    message: /scales must be a Uint8Array of 520/,
+  })
+  t.throws(() => unswizzleScales(scales, 130, 5), {
+    code: 'ERR_SHAPE',
+    message: /swizzled must be .* of 2048/,
+  })
+  t.throws(() => swizzleScales(scales, -1, 5), { code: 'ERR_ARGUMENT', message: /rows must be/ })
 })
 
 t.test('what cannot be done is refused by name', async t => {
@@ -121,6 +191,18 @@ t.test('what cannot be done is refused by name', async t => {
   refused('ERR_ARGUMENT', /exclude each other/, () =>
     quantizeNVFP4(values, [2, 32], { amax: 1, tensorScale: 1 }),
   )
+  refused('ERR_ARGUMENT', /recipe must be one of modelopt, te, mse, got 'rtn'/, () =>
+    quantizeNVFP4(values, [2, 32], { recipe: 'rtn' as 'te' }),
+  )
+  refused('ERR_ARGUMENT', /scaling must be one of row, tensor, block/, () =>
+    quantizeFP8(values, [2, 32], { scaling: 'col' as 'row' }),
+  )
+  refused('ERR_ARGUMENT', /blockSize must be an integer >= 1/, () =>
+    quantizeFP8(values, [2, 32], { scaling: 'block', blockSize: 0 }),
+  )
+  refused('ERR_ARGUMENT', /blockSize must be absent when scaling is 'row'/, () =>
+    quantizeFP8(values, [2, 32], { blockSize: 16 }),
+  )
   values[37] = Number.NaN
   values[50] = Infinity
   refused('ERR_NOT_FINITE', /values\[37\] is NaN/, () => quantizeNVFP4(values, [2, 32], { amax: 1 }))
@@ -141,5 +223,7 @@ t.test('a broken matrix is refused', async t => {
   t.throws(changed({ tensorScale: Number.NaN }), { code: 'ERR_ARGUMENT', message: /tensorScale must be/ })
   const fp8 = quantizeFP8(new Float32Array(64), [2, 32])
   t.throws(() => dequantizeFP8({ ...fp8, rows: 3 }), { code: 'ERR_SHAPE', message: /codes must be/ })
+  const blocks = quantizeFP8(new Float32Array(64), [2, 32], { scaling: 'block', blockSize: 16 })
+  t.throws(() => dequantizeFP8({ ...blocks, blockSize: 8 }), { code: 'ERR_SHAPE', message: /scale must be/ })
   t.throws(() => dequantizeFP8({ ...fp8, rowScale: new Float32Array(1) }), { code: 'ERR_SHAPE' })
 })

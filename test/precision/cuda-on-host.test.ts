@@ -7,7 +7,9 @@ import { buildOnHost, noHostCompiler } from '../fixtures/cuda-on-host/cuda-on-ho
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   const families = ['cast', 'amax', 'nvfp4', 'fp8']
   const sources = ['cpu', 'cuda'].flatMap(backend => families.map(name => `backend/${backend}/${name}.cc`))
-  const { folder, program } = buildOnHost('precision.cc', families, [...sources, 'core/thread_pool.cc'])
+  const loops = ['', '_plain', '_avx2', '_avx512'].map(isa => `backend/cpu/precision_loops${isa}.cc`)
+  const core = ['core/thread_pool.cc', 'core/cpu_isa.cc']
+  const { folder, program } = buildOnHost('precision.cc', families, [...sources, ...loops, ...core])
   t.teardown(() => rmSync(folder, { recursive: true }))
   const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
   t.match(stdout, /^\d{3} results agree\n$/)

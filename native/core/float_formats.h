@@ -84,6 +84,11 @@ struct SmallFloat {
     }
     return bits_float(bits);
   }
+
+  // decode() for a value that is rounded again: which NaN it is does not matter then.
+  SPARK_HOST_DEVICE static float widen(uint32_t code) {
+    return kExponentGap == 0 ? bits_float(code << kShift) : decode(code);
+  }
 };
 
 using F16 = SmallFloat<uint16_t, 5, 10, 0x7BFF, 0x7C00, 0x7FFF>;
@@ -100,6 +105,7 @@ struct F32 {
     return bits_float((bits & 0x7FFFFFFF) > kInfinityBits ? kNaNBits : bits);
   }
   SPARK_HOST_DEVICE static float decode(float value) { return value; }
+  SPARK_HOST_DEVICE static float widen(float value) { return value; }
 };
 
 // Only f8 formats saturate: f16 and bf16 always overflow to infinity.

@@ -35,7 +35,7 @@ __attribute__((always_inline)) inline typename Dst::Code convert(typename Src::C
   if constexpr (kDecoded) {
     return Src::decode(code);
   } else {
-    return Dst::encode(Src::decode(code), limit);
+    return Dst::encode(Src::widen(code), limit);
   }
 }
 
@@ -103,7 +103,7 @@ void quantize_tile(const typename Src::Code* __restrict src, const Nvfp4Quantize
   const float tensor_scale = args.tensor_scale, encode_scale = args.encode_scale;
   float values[kTile], amax[kTileBlocks], multiplier[kTileBlocks];
   uint32_t codes[kTile], scales[kTileBlocks];  // as wide as the numbers: that is what vectorizes
-  for (int i = 0; i < kTile; ++i) values[i] = Src::decode(src[i]);
+  for (int i = 0; i < kTile; ++i) values[i] = Src::widen(src[i]);
   for (int b = 0; b < kTileBlocks; ++b) {
     uint32_t largest = 0;
     for (int i = 0; i < kNvfp4Block; ++i) {
@@ -204,7 +204,7 @@ void fp8_codes(DType dtype, const void* src, int64_t count, float scale, uint8_t
     using Src = decltype(format);
     const auto* __restrict in = static_cast<const typename Src::Code*>(src);
     uint8_t* __restrict out = codes;
-    for (int64_t i = 0; i < count; ++i) out[i] = fp8_code(Src::decode(in[i]), scale);
+    for (int64_t i = 0; i < count; ++i) out[i] = fp8_code(Src::widen(in[i]), scale);
   });
 }
 

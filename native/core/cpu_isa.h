@@ -3,8 +3,9 @@
 // A kernel written for an instruction set lies in a translation unit of its own, named <kernel>_avx2.cc,
 // <kernel>_avx512.cc or <kernel>_neon.cc; CMakeLists.txt compiles it with that instruction set, and only
 // where the architecture has it. Such a file defines its functions in namespace spark::cpu::avx2 (avx512,
-// neon) or in an unnamed namespace, and calls no inline function or template of another header, the standard
-// library included: the linker keeps one copy of each, which might be the wide one, for everybody.
+// neon) or in an unnamed namespace, and calls nothing of a header that is not always inlined, the standard
+// library included: the linker keeps one copy of each inline function, which might be the wide one, for
+// everybody.
 #pragma once
 
 namespace spark {

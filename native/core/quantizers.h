@@ -71,16 +71,14 @@ SPARK_HOST_DEVICE inline float nvfp4_te_factor(uint32_t block_scale, float encod
   return finite_reciprocal(multiply(E4M3::decode(block_scale), divide(1.0f, encode_scale)));
 }
 
-// Magnitude of the E2M1 number nearest to `value`.
+// The E2M1 number nearest to a value that is not negative.
 SPARK_HOST_DEVICE inline float nvfp4_nearest(float value) {
-  constexpr uint32_t kDropped = (1u << E2M1::kShift) - 1;
-  constexpr float kAnchor = 0x1p22f;  // its last bit is 0.5, the distance of the numbers below 2
-  const uint32_t bits = float_bits(value) & 0x7FFFFFFF;
-  const float below_one = bits_float(bits) + kAnchor - kAnchor;
-  const float above =
-      bits_float((bits + (kDropped >> 1) + (bits >> E2M1::kShift & 1)) & ~kDropped);
-  const float limited = above < 6.0f ? above : 6.0f;
-  return bits < 0x3F800000 ? below_one : limited;
+  // Adding a power of two whose last bit is the distance of neighbours makes the adder round: 0.5 below 2,
+  // then half the power of two below the value. Beyond 6 nothing matters, not even an anchor that overflows.
+  const uint32_t power = float_bits(value) & kInfinityBits, one = 0x3F800000;
+  const float anchor = bits_float((power > one ? power : one) + (22u << 23));
+  const float rounded = value + anchor - anchor;
+  return rounded < 6.0f ? rounded : 6.0f;
 }
 
 // mse: what the values of a block are multiplied by to weigh `block_scale`.
@@ -90,8 +88,8 @@ SPARK_HOST_DEVICE inline float nvfp4_mse_factor(uint32_t block_scale, float tens
 
 // mse: squared error of a value in steps.
 SPARK_HOST_DEVICE inline float nvfp4_squared_error(float value, float factor) {
-  const float quotient = multiply(value, factor);
-  const float error = bits_float(float_bits(quotient) & 0x7FFFFFFF) - nvfp4_nearest(quotient);
+  const float quotient = bits_float(float_bits(multiply(value, factor)) & 0x7FFFFFFF);
+  const float error = quotient - nvfp4_nearest(quotient);
   return multiply(error, error);
 }
 

@@ -1,5 +1,6 @@
-// fp8.cu: scale = max|src| of a block of block_rows x block_cols / 448 (1 where that is 0), codes = E4M3(src /
-// scale). One block of threads per block of elements, which is read twice. Reference: native/backend/cpu/fp8.cc
+// fp8.cu: scale = max|src| of a block of block_rows x block_cols / 448 (1 where that is 0), codes = E4M3(src
+// / scale). One block of threads per block of elements, which is read twice. Reference:
+// native/backend/cpu/fp8.cc
 #include "core/quantizers.h"
 #include "kernels/elements.cuh"
 
@@ -35,11 +36,11 @@ __device__ void quantize_block(const typename Src::Code* src, int64_t rows, int6
 
 }  // namespace spark
 
-#define SPARK_QUANTIZE(src_name, Src)                                                                  \
-  extern "C" __global__ void fp8_quantize_##src_name(                                                  \
-      const spark::Src::Code* src, int64_t rows, int64_t cols, int64_t block_rows, int64_t block_cols, \
-      uint8_t* codes, float* scales) {                                                                 \
-    spark::quantize_block<spark::Src>(src, rows, cols, block_rows, block_cols, codes, scales);         \
+#define SPARK_QUANTIZE(src_name, Src)                                                                      \
+  extern "C" __global__ void fp8_quantize_##src_name(const spark::Src::Code* src, int64_t rows,            \
+                                                     int64_t cols, int64_t block_rows, int64_t block_cols, \
+                                                     uint8_t* codes, float* scales) {                      \
+    spark::quantize_block<spark::Src>(src, rows, cols, block_rows, block_cols, codes, scales);             \
   }
 
 SPARK_QUANTIZE(f32, F32)

@@ -74,9 +74,9 @@ __device__ void quantize_block(const typename Src::Code* src, int64_t blocks, fl
 #pragma unroll
   for (int i = 0; i < kPackedBytes; ++i) {
     const float low = values[2 * i], high = values[2 * i + 1];
-    out.pairs[i] = static_cast<uint8_t>(
-        kTe ? nvfp4_te_code(low, multiplier) | nvfp4_te_code(high, multiplier) << 4
-            : nvfp4_code(low, multiplier) | nvfp4_code(high, multiplier) << 4);
+    out.pairs[i] =
+        static_cast<uint8_t>(kTe ? nvfp4_te_code(low, multiplier) | nvfp4_te_code(high, multiplier) << 4
+                                 : nvfp4_code(low, multiplier) | nvfp4_code(high, multiplier) << 4);
   }
   out.store(packed + block * kPackedBytes);
   block_scale[block] = static_cast<uint8_t>(chosen);
@@ -84,17 +84,15 @@ __device__ void quantize_block(const typename Src::Code* src, int64_t blocks, fl
 
 }  // namespace spark
 
-#define SPARK_QUANTIZE(recipe_name, recipe, src_name, Src)                                      \
-  extern "C" __global__ void nvfp4_quantize_##recipe_name##_##src_name(                          \
-      const spark::Src::Code* src, int64_t blocks, float scale, uint8_t* packed,                 \
-      uint8_t* block_scale) {                                                                    \
-    spark::quantize_block<spark::Src, spark::Nvfp4Recipe::recipe>(src, blocks, scale, packed,    \
-                                                                  block_scale);                  \
+#define SPARK_QUANTIZE(recipe_name, recipe, src_name, Src)                                                  \
+  extern "C" __global__ void nvfp4_quantize_##recipe_name##_##src_name(                                     \
+      const spark::Src::Code* src, int64_t blocks, float scale, uint8_t* packed, uint8_t* block_scale) {    \
+    spark::quantize_block<spark::Src, spark::Nvfp4Recipe::recipe>(src, blocks, scale, packed, block_scale); \
   }
 
-#define SPARK_QUANTIZE_BY(recipe_name, recipe)    \
-  SPARK_QUANTIZE(recipe_name, recipe, f32, F32)   \
-  SPARK_QUANTIZE(recipe_name, recipe, f16, F16)   \
+#define SPARK_QUANTIZE_BY(recipe_name, recipe)  \
+  SPARK_QUANTIZE(recipe_name, recipe, f32, F32) \
+  SPARK_QUANTIZE(recipe_name, recipe, f16, F16) \
   SPARK_QUANTIZE(recipe_name, recipe, bf16, BF16)
 
 SPARK_QUANTIZE_BY(modelopt, kModelopt)

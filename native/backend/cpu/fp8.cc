@@ -32,12 +32,25 @@ void quantize_block(const Fp8QuantizeArgs& args, int64_t index) {
   }
 }
 
+// One block is everything: its elements are spread over the threads.
+void quantize_whole(const Fp8QuantizeArgs& args) {
+  float largest;
+  amax({args.src_dtype, args.rows * args.cols, args.src, &largest});
+  const float scale = args.scale[0] = fp8_scale(largest);
+  const int64_t bytes = dtype_bits(args.src_dtype) / 8;
+  const auto* src = static_cast<const uint8_t*>(args.src);
+  parallel_for(args.rows * args.cols, kGrain, [&](int64_t begin, int64_t end) {
+    precision_loops().fp8_codes(args.src_dtype, src + begin * bytes, end - begin, scale, args.codes + begin);
+  });
+}
+
 }  // namespace
 
 void fp8_quantize(const Fp8QuantizeArgs& args) {
   check_wide_format("fp8_quantize", args.src_dtype);
   const int64_t down = ceil_div(args.rows, args.block_rows);
   const int64_t across = ceil_div(args.cols, args.block_cols);
+  if (down * across == 1) return quantize_whole(args);
   const int64_t in_block = std::min(args.block_rows, args.rows) * std::min(args.block_cols, args.cols);
   parallel_for(down * across, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, in_block)),
                [&](int64_t begin, int64_t end) {

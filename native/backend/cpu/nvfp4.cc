@@ -14,15 +14,13 @@ constexpr int64_t kGrain = 1024;  // blocks a thread takes at a time
 
 void nvfp4_quantize(const Nvfp4QuantizeArgs& args) {
   check_wide_format("nvfp4_quantize", args.src_dtype);
-  parallel_for(args.rows * args.cols / kNvfp4Block, kGrain, [&](int64_t begin, int64_t end) {
-    precision_loops().nvfp4_quantize(args, begin, end);
-  });
+  parallel_for(args.rows * args.cols / kNvfp4Block, kGrain,
+               [&](int64_t begin, int64_t end) { precision_loops().nvfp4_quantize(args, begin, end); });
 }
 
 void nvfp4_dequantize(const Nvfp4DequantizeArgs& args) {
-  parallel_for(args.rows * args.cols / kNvfp4Block, kGrain, [&](int64_t begin, int64_t end) {
-    precision_loops().nvfp4_dequantize(args, begin, end);
-  });
+  parallel_for(args.rows * args.cols / kNvfp4Block, kGrain,
+               [&](int64_t begin, int64_t end) { precision_loops().nvfp4_dequantize(args, begin, end); });
 }
 
 }  // namespace spark::cpu

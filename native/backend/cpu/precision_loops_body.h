@@ -72,7 +72,8 @@ float amax(DType dtype, const void* src, int64_t count) {
   return dtype == DType::kF16 ? F16::decode(largest) : BF16::decode(largest);
 }
 
-// The best scales for the blocks of a tile, given those of modelopt. One lane per block: sums run down columns.
+// The best scales for the blocks of a tile, given those of modelopt. One lane per block: sums run down
+// columns.
 void search_scales(const float* __restrict values, float tensor_scale, uint32_t* __restrict scales) {
   float column[kNvfp4Block][kTileBlocks], least[kTileBlocks];
   uint32_t start[kTileBlocks];
@@ -124,7 +125,7 @@ void quantize_tile(const typename Src::Code* __restrict src, const Nvfp4Quantize
     for (int i = 0; i < kNvfp4Block; ++i) {
       const float value = values[b * kNvfp4Block + i];
       codes[b * kNvfp4Block + i] = kRecipe == Nvfp4Recipe::kTe ? nvfp4_te_code(value, multiplier[b])
-                                                                : nvfp4_code(value, multiplier[b]);
+                                                               : nvfp4_code(value, multiplier[b]);
     }
   }
   uint64_t pairs[kTile / 2];

@@ -11,8 +11,9 @@ constexpr int kThreads = 256;  // as in kernels/fp8.cu
 }  // namespace
 
 void fp8_quantize(const Fp8QuantizeArgs& args) {
-  launch("fp8", std::string("fp8_quantize_") + dtype_name(args.src_dtype), Grid{ceil_div(args.rows, args.block_rows) * ceil_div(args.cols, args.block_cols)}, Threads{kThreads}, 0,
-         args.src, args.rows, args.cols, args.block_rows, args.block_cols, args.codes, args.scale);
+  launch("fp8", std::string("fp8_quantize_") + dtype_name(args.src_dtype),
+         Grid{ceil_div(args.rows, args.block_rows) * ceil_div(args.cols, args.block_cols)}, Threads{kThreads},
+         0, args.src, args.rows, args.cols, args.block_rows, args.block_cols, args.codes, args.scale);
 }
 
 }  // namespace spark::cuda

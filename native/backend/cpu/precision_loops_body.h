@@ -73,26 +73,26 @@ float amax(DType dtype, const void* src, int64_t count) {
 }
 
 // The best scales for the blocks of a tile, given those of modelopt. One lane per block: sums run down
-// columns.
+// columns, those of all candidates at a time, so that an addition need not wait for the one before.
 void search_scales(const float* __restrict values, float tensor_scale, uint32_t* __restrict scales) {
-  float column[kNvfp4Block][kTileBlocks], least[kTileBlocks];
-  uint32_t start[kTileBlocks];
-  for (int i = 0; i < kNvfp4Block; ++i) {
-    for (int b = 0; b < kTileBlocks; ++b) column[i][b] = values[b * kNvfp4Block + i];
+  float column[kTileBlocks], least[kTileBlocks];
+  float factor[kMseCandidates][kTileBlocks], sum[kMseCandidates][kTileBlocks] = {};
+  uint32_t candidate[kMseCandidates][kTileBlocks];
+  for (int c = 0; c < kMseCandidates; ++c) {
+    for (int b = 0; b < kTileBlocks; ++b) candidate[c][b] = nvfp4_mse_candidate(scales[b], c);
+    for (int b = 0; b < kTileBlocks; ++b) factor[c][b] = nvfp4_mse_factor(candidate[c][b], tensor_scale);
   }
-  memcpy(start, scales, sizeof start);
-  for (int b = 0; b < kTileBlocks; ++b) least[b] = bits_float(kInfinityBits);
-  for (int candidate = 0; candidate < kMseCandidates; ++candidate) {
-    uint32_t scale[kTileBlocks];
-    float factor[kTileBlocks], sum[kTileBlocks] = {};
-    for (int b = 0; b < kTileBlocks; ++b) scale[b] = nvfp4_mse_candidate(start[b], candidate);
-    for (int b = 0; b < kTileBlocks; ++b) factor[b] = nvfp4_mse_factor(scale[b], tensor_scale);
-    for (int i = 0; i < kNvfp4Block; ++i) {
-      for (int b = 0; b < kTileBlocks; ++b) sum[b] += nvfp4_squared_error(column[i][b], factor[b]);
+  for (int i = 0; i < kNvfp4Block; ++i) {
+    for (int b = 0; b < kTileBlocks; ++b) column[b] = values[b * kNvfp4Block + i];
+    for (int c = 0; c < kMseCandidates; ++c) {
+      for (int b = 0; b < kTileBlocks; ++b) sum[c][b] += nvfp4_squared_error(column[b], factor[c][b]);
     }
+  }
+  for (int b = 0; b < kTileBlocks; ++b) least[b] = bits_float(kInfinityBits);
+  for (int c = 0; c < kMseCandidates; ++c) {
     for (int b = 0; b < kTileBlocks; ++b) {
-      const float error = nvfp4_error(sum[b], scale[b]);
-      scales[b] = error < least[b] ? scale[b] : scales[b];
+      const float error = nvfp4_error(sum[c][b], candidate[c][b]);
+      scales[b] = error < least[b] ? candidate[c][b] : scales[b];
       least[b] = error < least[b] ? error : least[b];
     }
   }

@@ -3,7 +3,7 @@ import type { DType, DTypeArray } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { dtypeArray, dtypes } from '#lib/core/dtype.js'
 import { loadAddon } from '#lib/native.js'
-import { floatFormats } from '#lib/precision/float-formats.js'
+import { codesOf, floatFormats } from '#lib/precision/float-formats.js'
 import {
   amax,
   cast,
@@ -126,6 +126,24 @@ t.test('odd sizes, unaligned views and thread counts', { skip: noAddon }, async 
       }
       t.equal(amax(runNative, src, 'f32'), amax(runJs, src, 'f32'), `${threads} threads, amax of ${count}`)
     }
+  }
+})
+
+t.test('a result that no cache holds', { skip: noAddon }, async t => {
+  const count = 2 ** 24 + 1031
+  const src = Uint8Array.from({ length: count }, (_, i) => (i * 167) >>> 3)
+  const table = cast(runJs, adversarial('f8_e4m3'), 'f8_e4m3', 'f32')
+  const expected = codesOf(table)
+  for (const shift of [0, 1]) {
+    const dst = new Float32Array(count + shift + 16).subarray(shift)
+    runNative('cast', { srcDtype: 'f8_e4m3', dstDtype: 'f32', count, saturate: true, src, dst })
+    const bits = codesOf(dst)
+    t.equal(
+      src.findIndex((code, i) => bits[i] !== expected[code]),
+      -1,
+      `${shift} elements past the start`,
+    )
+    t.same(dst.subarray(count), new Float32Array(16), 'nothing is written past the end')
   }
 })
 

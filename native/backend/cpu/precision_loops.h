@@ -8,8 +8,10 @@ namespace spark::cpu {
 
 // Formats were checked by the caller: "wide" is f32, f16 or bf16.
 struct PrecisionLoops {
-  // dst[i] = src[i] in another format, i < count.
-  void (*cast)(DType src_dtype, DType dst_dtype, bool saturate, const void* src, void* dst, int64_t count);
+  // dst[i] = src[i] in another format, i < count. `past_cache`: dst will not be in a cache when it is read,
+  // so its memory need not be read before it is written.
+  void (*cast)(DType src_dtype, DType dst_dtype, bool saturate, bool past_cache, const void* src, void* dst,
+               int64_t count);
   // max |src[i]|, i < count, wide; NaN (7FC00000) when any is NaN.
   float (*amax)(DType dtype, const void* src, int64_t count);
   // Blocks [begin, end) of 16 elements; a block never crosses the end of a row, so rows do not matter.

@@ -4,6 +4,9 @@
 #pragma once
 
 #include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "backend/cpu/precision_loops.h"
 #include "core/quantizers.h"
@@ -13,6 +16,7 @@ namespace {
 
 constexpr int kTileBlocks = 16;  // blocks of NVFP4 that are handled together
 constexpr int kTile = kTileBlocks * kNvfp4Block;
+constexpr int kStaged = 2048;  // bytes that are stored past the cache at a time
 
 template <typename Body>
 void with_wide(DType dtype, Body body) {
@@ -39,15 +43,59 @@ __attribute__((always_inline)) inline typename Dst::Code convert(typename Src::C
   }
 }
 
-void cast(DType src_dtype, DType dst_dtype, bool saturate, const void* src, void* dst, int64_t count) {
+template <typename Src, typename Dst>
+__attribute__((always_inline)) inline void convert_run(const typename Src::Code* __restrict in,
+                                                       typename Dst::Code* __restrict out, int64_t count,
+                                                       uint32_t limit) {
+  for (int64_t i = 0; i < count; ++i) out[i] = convert<Src, Dst>(in[i], limit);
+}
+
+// Copies kStaged bytes to a line of memory without reading it into the cache first, where the machine can.
+void store_past_cache(void* dst, const void* src) {
+#if defined(__x86_64__)
+  const auto* from = static_cast<const __m128i*>(src);
+  auto* to = static_cast<__m128i*>(dst);
+  for (int i = 0; i < kStaged / 16; ++i) _mm_stream_si128(to + i, _mm_load_si128(from + i));
+#else
+  memcpy(dst, src, kStaged);
+#endif
+}
+
+// Stores past the cache become visible to other threads.
+void finish_stores() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+template <typename Src, typename Dst>
+void convert_past_cache(const typename Src::Code* in, typename Dst::Code* out, int64_t count,
+                        uint32_t limit) {
+  using Code = typename Dst::Code;
+  constexpr int64_t kRun = kStaged / sizeof(Code);
+  const int64_t to_line = (64 - reinterpret_cast<uintptr_t>(out) % 64) % 64 / sizeof(Code);
+  int64_t i = to_line < count ? to_line : count;
+  convert_run<Src, Dst>(in, out, i, limit);
+  for (; i + kRun <= count; i += kRun) {
+    alignas(64) Code staged[kRun];
+    convert_run<Src, Dst>(in + i, staged, kRun, limit);
+    store_past_cache(out + i, staged);
+  }
+  finish_stores();
+  convert_run<Src, Dst>(in + i, out + i, count - i, limit);
+}
+
+void cast(DType src_dtype, DType dst_dtype, bool saturate, bool past_cache, const void* src, void* dst,
+          int64_t count) {
   with_any(src_dtype, [&](auto from) {
     with_any(dst_dtype, [&](auto to) {
       using Src = decltype(from);
       using Dst = decltype(to);
-      const auto* __restrict in = static_cast<const typename Src::Code*>(src);
-      auto* __restrict out = static_cast<typename Dst::Code*>(dst);
+      const auto* in = static_cast<const typename Src::Code*>(src);
+      auto* out = static_cast<typename Dst::Code*>(dst);
       const uint32_t limit = cast_limit<Dst>(saturate);
-      for (int64_t i = 0; i < count; ++i) out[i] = convert<Src, Dst>(in[i], limit);
+      if (past_cache) return convert_past_cache<Src, Dst>(in, out, count, limit);
+      convert_run<Src, Dst>(in, out, count, limit);
     });
   });
 }

@@ -1,0 +1,42 @@
+// gemm.h: what the matrix product needs from an instruction set: decode, pack, multiply. Each set has a
+// translation unit in isa/, compiled with its own flags; the best one that the machine has is chosen at run
+// time.
+#pragma once
+
+#include "backend/cpu/operand.h"
+
+namespace spark::cpu {
+
+constexpr int64_t kChunk = 256;        // length of K over which a sum is one chain of additions
+constexpr int64_t kLine = kChunk + 16;  // a power of two would put all lines into the same cache sets
+constexpr int64_t kSliver = 32;         // lines of the right side in a packed sliver, which fills half of L1
+constexpr int64_t kTile = 256;          // rows and columns of a tile at most
+
+struct Gemm {
+  const char* name;
+  // dst[j] = weight[row, col + j] for j < count. For nvfp4, col and count are multiples of 16.
+  void (*decode)(const Weight& weight, int64_t row, int64_t col, int64_t count, float* dst);
+  // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk
+  void (*pack_rows)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
+  // to[j * kSliver + i] = from(line + i, k + j) for i < lines <= kSliver, j < count <= kChunk
+  void (*pack_sliver)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
+  // sums[m * kTile + n] += Σ_k rows[m * kLine + k] · sliver[k * kSliver + n], one chain of fused (plain:
+  // separate) multiplications and additions with rising k that starts at 0. Columns up to the next multiple
+  // of 16 are written too.
+  void (*multiply)(const float* rows, const float* sliver, int64_t m, int64_t n, int64_t count, float* sums);
+};
+
+extern const Gemm plain_gemm;
+#if defined(__x86_64__)
+extern const Gemm avx2_gemm, avx512_gemm;
+#elif defined(__aarch64__)
+extern const Gemm neon_gemm;
+#endif
+
+// The one in use.
+const Gemm& gemm();
+
+// Uses the instruction set of this name; the best one when it is empty or the machine lacks it.
+void choose_gemm(const char* name);
+
+}  // namespace spark::cpu

@@ -1,0 +1,42 @@
+// avx2.cc: AVX2 and FMA, 16 registers of 8 floats.
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#include "backend/cpu/gemm.h"
+#include "core/float_formats.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int kWidth = 8, kRows = 6, kVecs = 2;
+using Vec = float __attribute__((vector_size(32)));
+
+inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm256_fmadd_ps(a, b, sum); }
+
+// 4 by 4 inside the 128-bit halves, then the halves change places.
+inline void transpose(Vec (&v)[8]) {
+  Vec t[8];
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    const __m256 a = _mm256_unpacklo_ps(v[i], v[i + 1]), b = _mm256_unpacklo_ps(v[i + 2], v[i + 3]);
+    const __m256 c = _mm256_unpackhi_ps(v[i], v[i + 1]), d = _mm256_unpackhi_ps(v[i + 2], v[i + 3]);
+    t[i] = _mm256_shuffle_ps(a, b, 0x44);
+    t[i + 1] = _mm256_shuffle_ps(a, b, 0xEE);
+    t[i + 2] = _mm256_shuffle_ps(c, d, 0x44);
+    t[i + 3] = _mm256_shuffle_ps(c, d, 0xEE);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    v[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
+    v[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
+  }
+}
+
+#include "backend/cpu/isa/kernels.h"
+
+}  // namespace
+
+const Gemm avx2_gemm = {"avx2", decode, pack_rows, pack_sliver, multiply};
+
+}  // namespace spark::cpu
+#endif

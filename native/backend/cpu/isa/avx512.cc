@@ -1,0 +1,48 @@
+// avx512.cc: AVX-512 F, BW, DQ and VL, 32 registers of 16 floats.
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#include "backend/cpu/gemm.h"
+#include "core/float_formats.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int kWidth = 16, kRows = 14, kVecs = 2;
+using Vec = float __attribute__((vector_size(64)));
+
+inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm512_fmadd_ps(a, b, sum); }
+
+// 4 by 4 inside the 128-bit quarters, then the quarters change places, 4 by 4 again.
+inline void transpose(Vec (&v)[16]) {
+  Vec t[16];
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    const __m512 a = _mm512_unpacklo_ps(v[i], v[i + 1]), b = _mm512_unpacklo_ps(v[i + 2], v[i + 3]);
+    const __m512 c = _mm512_unpackhi_ps(v[i], v[i + 1]), d = _mm512_unpackhi_ps(v[i + 2], v[i + 3]);
+    t[i] = _mm512_shuffle_ps(a, b, 0x44);
+    t[i + 1] = _mm512_shuffle_ps(a, b, 0xEE);
+    t[i + 2] = _mm512_shuffle_ps(c, d, 0x44);
+    t[i + 3] = _mm512_shuffle_ps(c, d, 0xEE);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512 a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x44);
+    const __m512 b = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x44);
+    const __m512 c = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xEE);
+    const __m512 d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xEE);
+    v[i] = _mm512_shuffle_f32x4(a, b, 0x88);
+    v[i + 4] = _mm512_shuffle_f32x4(a, b, 0xDD);
+    v[i + 8] = _mm512_shuffle_f32x4(c, d, 0x88);
+    v[i + 12] = _mm512_shuffle_f32x4(c, d, 0xDD);
+  }
+}
+
+#include "backend/cpu/isa/kernels.h"
+
+}  // namespace
+
+const Gemm avx512_gemm = {"avx512", decode, pack_rows, pack_sliver, multiply};
+
+}  // namespace spark::cpu
+#endif

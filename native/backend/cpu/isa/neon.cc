@@ -1,0 +1,24 @@
+// neon.cc: arm64, whose baseline has a fused multiply-add and 32 registers.
+#ifdef __aarch64__
+#include <arm_neon.h>
+
+#include "backend/cpu/gemm.h"
+#include "core/float_formats.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int kWidth = 4, kRows = 6, kVecs = 4;
+using Vec = float __attribute__((vector_size(16)));
+
+inline Vec multiply_add(Vec a, Vec b, Vec sum) { return vfmaq_f32(sum, a, b); }
+
+#include "backend/cpu/isa/transpose4.h"
+#include "backend/cpu/isa/kernels.h"
+
+}  // namespace
+
+const Gemm neon_gemm = {"neon", decode, pack_rows, pack_sliver, multiply};
+
+}  // namespace spark::cpu
+#endif

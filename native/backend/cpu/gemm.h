@@ -10,6 +10,7 @@ namespace spark::cpu {
 constexpr int64_t kChunk = 256;        // length of K over which a sum is one chain of additions
 constexpr int64_t kLine = kChunk + 16;  // a power of two would put all lines into the same cache sets
 constexpr int64_t kSliver = 32;         // lines of the right side in a packed sliver, which fills half of L1
+constexpr int64_t kFewRows = 4;         // up to so many rows do without packing the right side
 constexpr int64_t kTile = 256;          // rows and columns of a tile at most
 
 struct Gemm {
@@ -18,12 +19,11 @@ struct Gemm {
   void (*decode)(const Weight& weight, int64_t row, int64_t col, int64_t count, float* dst);
   // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk
   void (*pack_rows)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
-  // to[j * kSliver + i] = from(line + i, k + j) for i < lines <= kSliver, j < count <= kChunk
-  void (*pack_sliver)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
-  // sums[m * kTile + n] += Σ_k rows[m * kLine + k] · sliver[k * kSliver + n], one chain of fused (plain:
-  // separate) multiplications and additions with rising k that starts at 0. Columns up to the next multiple
-  // of 16 are written too.
-  void (*multiply)(const float* rows, const float* sliver, int64_t m, int64_t n, int64_t count, float* sums);
+  // sums[i * kTile + j] += Σ rows[i * kLine + k'] · b(line + j, k + k') for i < m <= kTile, j < lines <= kSliver
+  // and k' < count <= kChunk: one chain of multiplications and additions (fused, but for `plain`) with rising
+  // k' that starts at 0. Columns up to the next multiple of 16 are written too. buffer: kSliver * kLine floats.
+  void (*multiply)(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+                   int64_t count, float* buffer, float* sums);
 };
 
 extern const Gemm plain_gemm;

@@ -13,7 +13,7 @@ constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
 // What a thread works in: a panel of a, a sliver of b and a tile of sums stay in the second-level cache.
 struct Workspace {
   alignas(64) float rows[kTile * kLine];
-  alignas(64) float sliver[kSliver * kChunk];
+  alignas(64) float sliver[kSliver * kLine];
   alignas(64) float sums[kTile * kTile];
 };
 thread_local Workspace workspace;  // too large for the stack of a worker thread
@@ -28,8 +28,7 @@ void add_chunk(const Gemm& gemm, const Tile& tile, const Segment& segment, int64
   gemm.pack_rows(segment.a, tile.row, tile.rows, k, count, rows);
   for (int64_t col = 0; col < tile.cols; col += kSliver) {
     const int64_t cols = std::min(kSliver, tile.cols - col);
-    gemm.pack_sliver(segment.b, tile.col + col, cols, k, count, sliver);
-    gemm.multiply(rows, sliver, tile.rows, cols, count, sums + col);
+    gemm.multiply(rows, tile.rows, segment.b, tile.col + col, cols, k, count, sliver, sums + col);
   }
 }
 

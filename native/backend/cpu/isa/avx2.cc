@@ -10,8 +10,23 @@ namespace {
 
 constexpr int kWidth = 8, kRows = 6, kVecs = 2;
 using Vec = float __attribute__((vector_size(32)));
+using Bits = uint32_t __attribute__((vector_size(32)));
 
 inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm256_fmadd_ps(a, b, sum); }
+
+inline Bits load_codes(const uint8_t* codes) {
+  return (Bits)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
+}
+
+inline Bits load_codes(const uint16_t* codes) {
+  return (Bits)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+}
+
+// The two codes of a byte go to the halves of a 64-bit lane.
+inline Bits load_nibbles(const uint8_t* codes) {
+  const __m256i bytes = _mm256_cvtepu8_epi64(_mm_loadu_si32(codes));
+  return (Bits)_mm256_or_si256(bytes, _mm256_slli_epi64(bytes, 28));
+}
 
 // 4 by 4 inside the 128-bit halves, then the halves change places.
 inline void transpose(Vec (&v)[8]) {
@@ -36,7 +51,7 @@ inline void transpose(Vec (&v)[8]) {
 
 }  // namespace
 
-const Gemm avx2_gemm = {"avx2", decode, pack_rows, pack_sliver, multiply};
+const Gemm avx2_gemm = {"avx2", decode, pack_rows, multiply};
 
 }  // namespace spark::cpu
 #endif

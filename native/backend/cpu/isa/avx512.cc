@@ -10,8 +10,23 @@ namespace {
 
 constexpr int kWidth = 16, kRows = 14, kVecs = 2;
 using Vec = float __attribute__((vector_size(64)));
+using Bits = uint32_t __attribute__((vector_size(64)));
 
 inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm512_fmadd_ps(a, b, sum); }
+
+inline Bits load_codes(const uint8_t* codes) {
+  return (Bits)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+}
+
+inline Bits load_codes(const uint16_t* codes) {
+  return (Bits)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+}
+
+// The two codes of a byte go to the halves of a 64-bit lane.
+inline Bits load_nibbles(const uint8_t* codes) {
+  const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
+  return (Bits)_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
+}
 
 // 4 by 4 inside the 128-bit quarters, then the quarters change places, 4 by 4 again.
 inline void transpose(Vec (&v)[16]) {
@@ -42,7 +57,7 @@ inline void transpose(Vec (&v)[16]) {
 
 }  // namespace
 
-const Gemm avx512_gemm = {"avx512", decode, pack_rows, pack_sliver, multiply};
+const Gemm avx512_gemm = {"avx512", decode, pack_rows, multiply};
 
 }  // namespace spark::cpu
 #endif

@@ -1,13 +1,13 @@
 // kernels.h: the decode, pack and multiply of a matrix product, for any vector width. Each translation unit
 // of this folder includes it once, inside an anonymous namespace, after defining
-//   kWidth, Vec         floats in a vector, and that vector
+//   kWidth, Vec, Bits   floats in a vector, that vector, and the same of uint32_t
 //   kRows, kVecs        the block of sums that stays in registers: kRows lines by kVecs vectors
 //   multiply_add        a * b + sum on vectors, fused where the instruction set can
 //   transpose           of kWidth vectors, in place
+//   load_codes          kWidth codes of 8 or 16 bits, widened
+//   load_nibbles        kWidth codes of 4 bits, low ones first, with waste above their 4 bits
 // Trap: nothing here may call an inline function of another header. The linker keeps one copy of such a
 // function, and a copy made of wide instructions would crash a machine without them.
-
-using Bits = uint32_t __attribute__((vector_size(kWidth * sizeof(uint32_t))));
 
 inline Vec load(const float* from) {
   Vec vec;
@@ -17,7 +17,22 @@ inline Vec load(const float* from) {
 
 inline void store(float* to, Vec vec) { __builtin_memcpy(to, &vec, sizeof(vec)); }
 
+inline Vec splat(float value) { return value - Vec{}; }  // value + 0 would make 0 of -0
+
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Asks for the bytes behind these: a panel's rows go on there in the next chunk, too far apart for the
+// hardware to foresee.
+inline void prefetch_next(const void* from, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(from) + bytes + i, 0, 2);
+}
+
+inline void copy(const float* from, int64_t count, float* to) {
+  prefetch_next(from, count * sizeof(float));
+  int64_t j = 0;
+  for (; j + kWidth <= count; j += kWidth) store(to + j, load(from + j));
+  for (; j < count; ++j) to[j] = from[j];
+}
 
 // --- decode ---
 
@@ -35,48 +50,41 @@ inline Vec widen(Bits code) {
   return (Vec)((Bits)value | special | sign);
 }
 
-template <typename Format>
-inline Vec widen_from(const typename Format::Code* codes) {
-  typename Format::Code __attribute__((vector_size(kWidth * sizeof(*codes)))) narrow;
-  __builtin_memcpy(&narrow, codes, sizeof(narrow));
-  return widen<Format>(__builtin_convertvector(narrow, Bits));
-}
-
 // dst[j] = value of codes[j] * scale
 template <typename Format>
 void decode_codes(const void* data, int64_t first, int64_t count, float scale, float* dst) {
   const auto* codes = static_cast<const typename Format::Code*>(data) + first;
+  prefetch_next(codes, count * sizeof(*codes));
   int64_t j = 0;
-  for (; j + kWidth <= count; j += kWidth) store(dst + j, widen_from<Format>(codes + j) * scale);
+  for (; j + kWidth <= count; j += kWidth) store(dst + j, widen<Format>(load_codes(codes + j)) * scale);
   if (j == count) return;
   typename Format::Code tail[kWidth] = {};
   float values[kWidth];
   __builtin_memcpy(tail, codes + j, (count - j) * sizeof(*codes));
-  store(values, widen_from<Format>(tail) * scale);
+  store(values, widen<Format>(load_codes(tail)) * scale);
   __builtin_memcpy(dst + j, values, (count - j) * sizeof(*dst));
 }
 
-// One block of 16: eight codes in each 32-bit word.
-inline void decode_block(const uint8_t* packed, float scale, float* dst) {
-  uint32_t words[2];
-  __builtin_memcpy(words, packed, sizeof(words));
-  Bits shift;
-  for (int i = 0; i < kWidth; ++i) shift[i] = i % 8 * 4;
-  for (int part = 0; part < 16; part += kWidth) {
-    Bits word;
-    for (int i = 0; i < kWidth; ++i) word[i] = words[(part + i) / 8];
-    store(dst + part, widen<E2M1>(word >> (shift + part % 8 * 4) & 15) * scale);
+inline Vec widen_e2m1(Bits code) {
+  if constexpr (kWidth == 16) {
+    constexpr float kValues[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    return __builtin_shuffle(load(kValues), code);
+  } else {
+    return widen<E2M1>(code & 15);
   }
 }
 
 void decode_nvfp4(const Weight& weight, int64_t first, int64_t count, float* dst) {
   const auto* packed = static_cast<const uint8_t*>(weight.data) + first / 2;
   const uint8_t* block_scale = weight.block_scale + first / 16;
+  prefetch_next(packed, count / 2);
   for (int64_t j = 0; j < count; j += kChunk) {
     float scales[kChunk / 16];
     const int64_t piece = smaller(kChunk, count - j);
     decode_codes<E4M3>(block_scale, j / 16, piece / 16, weight.tensor_scale, scales);
-    for (int64_t i = 0; i < piece; i += 16) decode_block(packed + (j + i) / 2, scales[i / 16], dst + j + i);
+    for (int64_t i = 0; i < piece; i += kWidth) {
+      store(dst + j + i, widen_e2m1(load_nibbles(packed + (j + i) / 2)) * scales[i / 16]);
+    }
   }
 }
 
@@ -84,8 +92,7 @@ void decode(const Weight& weight, int64_t row, int64_t col, int64_t count, float
   const int64_t first = row * weight.cols + col;
   switch (weight.dtype) {
     case DType::kF32:
-      __builtin_memcpy(dst, static_cast<const float*>(weight.data) + first, count * sizeof(float));
-      return;
+      return copy(static_cast<const float*>(weight.data) + first, count, dst);
     case DType::kF16:
       return decode_codes<F16>(weight.data, first, count, 1, dst);
     case DType::kBF16:
@@ -112,7 +119,7 @@ void read(const Operand& from, int64_t outer, int64_t inner, int64_t count, floa
   } else if (from.k_scale) {
     for (int64_t j = 0; j < count; ++j) to[j] = data[j] * from.k_scale[inner + j];
   } else {
-    __builtin_memcpy(to, data, count * sizeof(float));
+    copy(data, count, to);
   }
 }
 
@@ -165,6 +172,7 @@ void pack_rows(const Operand& from, int64_t line, int64_t lines, int64_t k, int6
   pack_straight<kLine>(from, line, lines, k, count, to);
 }
 
+// to[j * kSliver + i] = from(line + i, k + j)
 void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
   if (from.columns) return pack_straight<kSliver>(from, k, count, line, lines, to);
   pack_transposed<kSliver>(from, line, lines, k, count, to);
@@ -182,7 +190,7 @@ void multiply_block(const float* rows, const float* sliver, int64_t count, float
     for (int n = 0; n < N; ++n) right[n] = load(sliver + k * kSliver + n * kWidth);
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {
-      const Vec left = Vec{} + rows[m * kLine + k];
+      const Vec left = splat(rows[m * kLine + k]);
 #pragma GCC unroll 4
       for (int n = 0; n < N; ++n) total[m][n] = multiply_add(left, right[n], total[m][n]);
     }
@@ -213,7 +221,7 @@ void multiply_rows(int64_t m, const float* rows, const float* sliver, int64_t ve
 }
 
 // Rows are shared out evenly: a last block of one row would cost as much time as a full one.
-void multiply(const float* rows, const float* sliver, int64_t m, int64_t n, int64_t count, float* sums) {
+void multiply_sliver(const float* rows, const float* sliver, int64_t m, int64_t n, int64_t count, float* sums) {
   const int64_t vecs = (n + kWidth - 1) / kWidth;
   for (int64_t blocks = (m + kRows - 1) / kRows; blocks > 0; --blocks) {
     const int64_t block = (m + blocks - 1) / blocks;
@@ -222,4 +230,68 @@ void multiply(const float* rows, const float* sliver, int64_t m, int64_t n, int6
     sums += block * kTile;
     m -= block;
   }
+}
+
+// --- few rows: packing would cost more than multiplying, so lines are transposed in registers ---
+
+// M rows by two vectors of lines: line[i], of which those from `lines` on repeat the last.
+template <int M>
+void multiply_lines(const float* rows, const float* const* line, int64_t count, float* sums) {
+  Vec total[M][2] = {};
+  int64_t k = 0;
+  for (; k + kWidth <= count; k += kWidth) {
+    for (int n = 0; n < 2; ++n) {
+      Vec block[kWidth];
+#pragma GCC unroll 16
+      for (int i = 0; i < kWidth; ++i) {
+        block[i] = load(line[n * kWidth + i] + k);
+      }
+      transpose(block);
+#pragma GCC unroll 16
+      for (int i = 0; i < kWidth; ++i) {
+#pragma GCC unroll 4
+        for (int m = 0; m < M; ++m) {
+          total[m][n] = multiply_add(splat(rows[m * kLine + k + i]), block[i], total[m][n]);
+        }
+      }
+    }
+  }
+  for (; k < count; ++k) {
+    for (int n = 0; n < 2; ++n) {
+      Vec right;
+      for (int i = 0; i < kWidth; ++i) right[i] = line[n * kWidth + i][k];
+      for (int m = 0; m < M; ++m) total[m][n] = multiply_add(splat(rows[m * kLine + k]), right, total[m][n]);
+    }
+  }
+  for (int m = 0; m < M; ++m) {
+    for (int n = 0; n < 2; ++n) {
+      float* sum = sums + m * kTile + n * kWidth;
+      store(sum, load(sum) + total[m][n]);
+    }
+  }
+}
+
+template <int M>
+void multiply_few(int64_t m, const float* rows, const float* const* line, int64_t count, float* sums) {
+  if (m == M) return multiply_lines<M>(rows, line, count, sums);
+  if constexpr (M > 1) multiply_few<M - 1>(m, rows, line, count, sums);
+}
+
+void multiply_unpacked(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+                       int64_t count, float* buffer, float* sums) {
+  pack_straight<kLine>(b, line, lines, k, count, buffer);
+  for (int64_t n = 0; n < lines; n += 2 * kWidth) {
+    const float* line_at[2 * kWidth];
+    for (int64_t i = 0; i < 2 * kWidth; ++i) line_at[i] = buffer + smaller(n + i, lines - 1) * kLine;
+    multiply_few<kFewRows>(m, rows, line_at, count, sums + n);
+  }
+}
+
+void multiply(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+              int64_t count, float* buffer, float* sums) {
+  if (m <= kFewRows && !b.columns) {
+    return multiply_unpacked(rows, m, b, line, lines, k, count, buffer, sums);
+  }
+  pack_sliver(b, line, lines, k, count, buffer);
+  multiply_sliver(rows, buffer, m, lines, count, sums);
 }

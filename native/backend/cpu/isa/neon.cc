@@ -8,17 +8,16 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int kWidth = 4, kRows = 6, kVecs = 4;
-using Vec = float __attribute__((vector_size(16)));
+#include "backend/cpu/isa/vec4.h"
 
+constexpr int kRows = 6, kVecs = 4;
 inline Vec multiply_add(Vec a, Vec b, Vec sum) { return vfmaq_f32(sum, a, b); }
 
-#include "backend/cpu/isa/transpose4.h"
 #include "backend/cpu/isa/kernels.h"
 
 }  // namespace
 
-const Gemm neon_gemm = {"neon", decode, pack_rows, pack_sliver, multiply};
+const Gemm neon_gemm = {"neon", decode, pack_rows, multiply};
 
 }  // namespace spark::cpu
 #endif

@@ -5,16 +5,15 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int kWidth = 4, kRows = 2, kVecs = 4;
-using Vec = float __attribute__((vector_size(16)));
+#include "backend/cpu/isa/vec4.h"
 
+constexpr int kRows = 2, kVecs = 4;
 inline Vec multiply_add(Vec a, Vec b, Vec sum) { return a * b + sum; }
 
-#include "backend/cpu/isa/transpose4.h"
 #include "backend/cpu/isa/kernels.h"
 
 }  // namespace
 
-const Gemm plain_gemm = {"plain", decode, pack_rows, pack_sliver, multiply};
+const Gemm plain_gemm = {"plain", decode, pack_rows, multiply};
 
 }  // namespace spark::cpu

@@ -2,8 +2,9 @@
 import { createRequire } from 'node:module'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { type CpuIsa, getConfig } from './core/config.js'
 import { SparkError } from './core/errors.js'
-import { debug } from './core/log.js'
+import { debug, warnOnce } from './core/log.js'
 
 /** Memory owned by native code; only the addon can look inside. */
 export type MemoryHandle = object & { readonly memoryHandle: never }
@@ -182,6 +183,10 @@ export interface Addon {
   runAsync(op: string, args: object): Promise<void>
   /** Threads a CPU kernel may use; 0 means one per core. */
   setThreads(count: number): void
+  /** Makes CPU matrix products use an instruction set; the best one of the machine if it lacks that. */
+  setCpuIsa(name: CpuIsa): void
+  /** The instruction set that CPU matrix products use. */
+  cpuIsa(): CpuIsa
 }
 
 /** The addon, or why it could not be loaded. */
@@ -226,9 +231,20 @@ function tryLoad(): AddonState {
       addon = build(root)
     }
     addon.initialize(SparkError)
+    applyCpuIsa(addon)
     debug(`addon loaded from ${file}`)
     return { addon, path: file }
   } catch (error) {
     return { addon: null, reason: (error as Error).message }
   }
+}
+
+function applyCpuIsa(addon: Addon): void {
+  const wanted = getConfig().cpuIsa
+  if (!wanted) return
+  addon.setCpuIsa(wanted)
+  const used = addon.cpuIsa()
+  if (used === wanted) return
+  const message = `DGX_SPARK_CPU_ISA=${wanted}: this machine does not have it. ${used} is used.`
+  warnOnce('SPARK_CONFIG', 'DGX_SPARK_CPU_ISA', message)
 }

@@ -53,6 +53,8 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<run_sync>(exports, "run");
   add<run_async>(exports, "runAsync");
   add<set_threads>(exports, "setThreads");
+  add<set_cpu_isa>(exports, "setCpuIsa");
+  add<cpu_isa>(exports, "cpuIsa");
   return exports;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
 #include "core/error.h"
@@ -294,6 +295,15 @@ Napi::Value supports(const Napi::CallbackInfo& info) {
 Napi::Value set_threads(const Napi::CallbackInfo& info) {
   set_thread_count(info[0].As<Napi::Number>().Int32Value());
   return info.Env().Undefined();
+}
+
+Napi::Value set_cpu_isa(const Napi::CallbackInfo& info) {
+  cpu::choose_gemm(info[0].ToString().Utf8Value().c_str());
+  return info.Env().Undefined();
+}
+
+Napi::Value cpu_isa(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), cpu::gemm().name);
 }
 
 }  // namespace spark::napi

@@ -5,7 +5,8 @@
 namespace spark::cuda {
 
 CublasLtReport query_cublaslt() {
-  static const Library* library = new Library{"libcublasLt.so.13", "libcublasLt.so.12"};  // leaked, as all drivers
+  static const Library* library =
+      new Library{"libcublasLt.so.13", "libcublasLt.so.12"};  // leaked, as all drivers
   CublasLtReport report{library->reason(), std::nullopt, std::nullopt};
   if (!library->ok()) return report;
   report.library = library->name();

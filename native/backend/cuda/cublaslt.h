@@ -1,4 +1,5 @@
-// cublaslt.h: cuBLASLt, resolved at first use. The kernels of this addon do not need it; plain matrix products may.
+// cublaslt.h: cuBLASLt, resolved at first use. The kernels of this addon do not need it; plain matrix
+// products may.
 #pragma once
 
 #include <cstddef>

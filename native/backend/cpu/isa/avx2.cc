@@ -23,9 +23,12 @@ inline Bits load_codes(const uint16_t* codes) {
 }
 
 // The two codes of a byte go to the halves of a 64-bit lane.
-inline Bits load_nibbles(const uint8_t* codes) {
+inline Vec load_e2m1(const uint8_t* codes) {
   const __m256i bytes = _mm256_cvtepu8_epi64(_mm_loadu_si32(codes));
-  return (Bits)_mm256_or_si256(bytes, _mm256_slli_epi64(bytes, 28));
+  const __m256i code = _mm256_or_si256(bytes, _mm256_slli_epi64(bytes, 28));
+  const __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(code, 3), 31);
+  const __m256 magnitude = _mm256_permutevar8x32_ps(_mm256_loadu_ps(kE2M1), code);  // by the low three bits
+  return _mm256_or_ps(magnitude, _mm256_castsi256_ps(sign));
 }
 
 // 4 by 4 inside the 128-bit halves, then the halves change places.

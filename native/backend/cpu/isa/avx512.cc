@@ -23,9 +23,10 @@ inline Bits load_codes(const uint16_t* codes) {
 }
 
 // The two codes of a byte go to the halves of a 64-bit lane.
-inline Bits load_nibbles(const uint8_t* codes) {
+inline Vec load_e2m1(const uint8_t* codes) {
   const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
-  return (Bits)_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
+  const __m512i code = _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
+  return _mm512_permutexvar_ps(code, _mm512_loadu_ps(kE2M1));  // by the low four bits
 }
 
 // 4 by 4 inside the 128-bit quarters, then the quarters change places, 4 by 4 again.

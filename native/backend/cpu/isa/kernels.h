@@ -5,7 +5,7 @@
 //   multiply_add        a * b + sum on vectors, fused where the instruction set can
 //   transpose           of kWidth vectors, in place
 //   load_codes          kWidth codes of 8 or 16 bits, widened
-//   load_nibbles        kWidth codes of 4 bits, low ones first, with waste above their 4 bits
+//   load_e2m1           the values of kWidth codes of 4 bits, low ones first
 // Trap: nothing here may call an inline function of another header. The linker keeps one copy of such a
 // function, and a copy made of wide instructions would crash a machine without them.
 
@@ -24,7 +24,8 @@ inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 // Asks for the bytes behind these: a panel's rows go on there in the next chunk, too far apart for the
 // hardware to foresee.
 inline void prefetch_next(const void* from, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(from) + bytes + i, 0, 2);
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch(static_cast<const char*>(from) + bytes + i, 0, 2);
 }
 
 inline void copy(const float* from, int64_t count, float* to) {
@@ -65,15 +66,6 @@ void decode_codes(const void* data, int64_t first, int64_t count, float scale, f
   __builtin_memcpy(dst + j, values, (count - j) * sizeof(*dst));
 }
 
-inline Vec widen_e2m1(Bits code) {
-  if constexpr (kWidth == 16) {
-    constexpr float kValues[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-    return __builtin_shuffle(load(kValues), code);
-  } else {
-    return widen<E2M1>(code & 15);
-  }
-}
-
 void decode_nvfp4(const Weight& weight, int64_t first, int64_t count, float* dst) {
   const auto* packed = static_cast<const uint8_t*>(weight.data) + first / 2;
   const uint8_t* block_scale = weight.block_scale + first / 16;
@@ -83,7 +75,7 @@ void decode_nvfp4(const Weight& weight, int64_t first, int64_t count, float* dst
     const int64_t piece = smaller(kChunk, count - j);
     decode_codes<E4M3>(block_scale, j / 16, piece / 16, weight.tensor_scale, scales);
     for (int64_t i = 0; i < piece; i += kWidth) {
-      store(dst + j + i, widen_e2m1(load_nibbles(packed + (j + i) / 2)) * scales[i / 16]);
+      store(dst + j + i, load_e2m1(packed + (j + i) / 2) * scales[i / 16]);
     }
   }
 }
@@ -152,7 +144,8 @@ void pack_transposed(const Operand& from, int64_t outer, int64_t outers, int64_t
   for (int64_t i = 0; i < outers; i += kWidth) {
     const int64_t rows = smaller(kWidth, outers - i);
     if (in_place) {
-      transpose_rows<kStride>(from.data + (outer + i) * from.stride + inner, from.stride, rows, count, to + i);
+      transpose_rows<kStride>(from.data + (outer + i) * from.stride + inner, from.stride, rows, count,
+                              to + i);
       continue;
     }
     for (int64_t r = 0; r < rows; ++r) read(from, outer + i + r, inner, count, buffer + r * kLine);
@@ -221,7 +214,8 @@ void multiply_rows(int64_t m, const float* rows, const float* sliver, int64_t ve
 }
 
 // Rows are shared out evenly: a last block of one row would cost as much time as a full one.
-void multiply_sliver(const float* rows, const float* sliver, int64_t m, int64_t n, int64_t count, float* sums) {
+void multiply_sliver(const float* rows, const float* sliver, int64_t m, int64_t n, int64_t count,
+                     float* sums) {
   const int64_t vecs = (n + kWidth - 1) / kWidth;
   for (int64_t blocks = (m + kRows - 1) / kRows; blocks > 0; --blocks) {
     const int64_t block = (m + blocks - 1) / blocks;
@@ -232,35 +226,35 @@ void multiply_sliver(const float* rows, const float* sliver, int64_t m, int64_t 
   }
 }
 
-// --- few rows: packing would cost more than multiplying, so lines are transposed in registers ---
+// --- few rows: lines of the right side are transposed in registers instead of being packed across ---
 
-// M rows by two vectors of lines: line[i], of which those from `lines` on repeat the last.
+// total[m][n] += Σ rows[m * kLine + i] · block[i]
 template <int M>
-void multiply_lines(const float* rows, const float* const* line, int64_t count, float* sums) {
+inline void add_terms(const float* rows, const Vec (&block)[kWidth], int64_t terms, Vec (&total)[M][2],
+                      int n) {
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < terms; ++i) {
+#pragma GCC unroll 4
+    for (int m = 0; m < M; ++m) total[m][n] = multiply_add(splat(rows[m * kLine + i]), block[i], total[m][n]);
+  }
+}
+
+// M rows by two vectors of lines. Beyond `count` and beyond the last line the panel holds anything.
+template <int M>
+void multiply_lines(const float* rows, const float* lines, int64_t count, float* sums) {
   Vec total[M][2] = {};
-  int64_t k = 0;
-  for (; k + kWidth <= count; k += kWidth) {
+  for (int64_t k = 0; k < count; k += kWidth) {
+#pragma GCC unroll 2
     for (int n = 0; n < 2; ++n) {
       Vec block[kWidth];
 #pragma GCC unroll 16
-      for (int i = 0; i < kWidth; ++i) {
-        block[i] = load(line[n * kWidth + i] + k);
-      }
+      for (int i = 0; i < kWidth; ++i) block[i] = load(lines + (n * kWidth + i) * kLine + k);
       transpose(block);
-#pragma GCC unroll 16
-      for (int i = 0; i < kWidth; ++i) {
-#pragma GCC unroll 4
-        for (int m = 0; m < M; ++m) {
-          total[m][n] = multiply_add(splat(rows[m * kLine + k + i]), block[i], total[m][n]);
-        }
+      if (count - k >= kWidth) {
+        add_terms<M>(rows + k, block, kWidth, total, n);
+      } else {
+        add_terms<M>(rows + k, block, count - k, total, n);
       }
-    }
-  }
-  for (; k < count; ++k) {
-    for (int n = 0; n < 2; ++n) {
-      Vec right;
-      for (int i = 0; i < kWidth; ++i) right[i] = line[n * kWidth + i][k];
-      for (int m = 0; m < M; ++m) total[m][n] = multiply_add(splat(rows[m * kLine + k]), right, total[m][n]);
     }
   }
   for (int m = 0; m < M; ++m) {
@@ -272,25 +266,19 @@ void multiply_lines(const float* rows, const float* const* line, int64_t count, 
 }
 
 template <int M>
-void multiply_few(int64_t m, const float* rows, const float* const* line, int64_t count, float* sums) {
-  if (m == M) return multiply_lines<M>(rows, line, count, sums);
-  if constexpr (M > 1) multiply_few<M - 1>(m, rows, line, count, sums);
-}
-
-void multiply_unpacked(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
-                       int64_t count, float* buffer, float* sums) {
-  pack_straight<kLine>(b, line, lines, k, count, buffer);
-  for (int64_t n = 0; n < lines; n += 2 * kWidth) {
-    const float* line_at[2 * kWidth];
-    for (int64_t i = 0; i < 2 * kWidth; ++i) line_at[i] = buffer + smaller(n + i, lines - 1) * kLine;
-    multiply_few<kFewRows>(m, rows, line_at, count, sums + n);
-  }
+void multiply_few(int64_t m, const float* rows, const float* lines, int64_t count, float* sums) {
+  if (m == M) return multiply_lines<M>(rows, lines, count, sums);
+  if constexpr (M > 1) multiply_few<M - 1>(m, rows, lines, count, sums);
 }
 
 void multiply(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
               int64_t count, float* buffer, float* sums) {
   if (m <= kFewRows && !b.columns) {
-    return multiply_unpacked(rows, m, b, line, lines, k, count, buffer, sums);
+    pack_straight<kLine>(b, line, lines, k, count, buffer);
+    for (int64_t n = 0; n < lines; n += 2 * kWidth) {
+      multiply_few<kFewRows>(m, rows, buffer + n * kLine, count, sums + n);
+    }
+    return;
   }
   pack_sliver(b, line, lines, k, count, buffer);
   multiply_sliver(rows, buffer, m, lines, count, sums);

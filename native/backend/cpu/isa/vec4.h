@@ -9,9 +9,8 @@ inline Bits load_codes(const Code* codes) {
   return Bits{codes[0], codes[1], codes[2], codes[3]};
 }
 
-inline Bits load_nibbles(const uint8_t* codes) {
-  const uint32_t low = codes[0], high = codes[1];
-  return Bits{low, low >> 4, high, high >> 4};
+inline Vec load_e2m1(const uint8_t* codes) {
+  return Vec{kE2M1[codes[0] & 15], kE2M1[codes[0] >> 4], kE2M1[codes[1] & 15], kE2M1[codes[1] >> 4]};
 }
 
 inline void transpose(Vec (&v)[4]) {

@@ -183,9 +183,7 @@ export interface Addon {
   runAsync(op: string, args: object): Promise<void>
   /** Threads a CPU kernel may use; 0 means one per core. */
   setThreads(count: number): void
-  /** Makes CPU matrix products use an instruction set; the best one of the machine if it lacks that. */
-  setCpuIsa(name: CpuIsa): void
-  /** The instruction set that CPU matrix products use. */
+  /** The instruction set that CPU kernels use: what DGX_SPARK_CPU_ISA asks for, or the best one of the machine. */
   cpuIsa(): CpuIsa
 }
 
@@ -231,7 +229,7 @@ function tryLoad(): AddonState {
       addon = build(root)
     }
     addon.initialize(SparkError)
-    applyCpuIsa(addon)
+    checkCpuIsa(addon)
     debug(`addon loaded from ${file}`)
     return { addon, path: file }
   } catch (error) {
@@ -239,12 +237,10 @@ function tryLoad(): AddonState {
   }
 }
 
-function applyCpuIsa(addon: Addon): void {
+function checkCpuIsa(addon: Addon): void {
   const wanted = getConfig().cpuIsa
-  if (!wanted) return
-  addon.setCpuIsa(wanted)
   const used = addon.cpuIsa()
-  if (used === wanted) return
+  if (!wanted || used === wanted) return
   const message = `DGX_SPARK_CPU_ISA=${wanted}: this machine does not have it. ${used} is used.`
   warnOnce('SPARK_CONFIG', 'DGX_SPARK_CPU_ISA', message)
 }

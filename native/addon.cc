@@ -53,7 +53,6 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<run_sync>(exports, "run");
   add<run_async>(exports, "runAsync");
   add<set_threads>(exports, "setThreads");
-  add<set_cpu_isa>(exports, "setCpuIsa");
   add<cpu_isa>(exports, "cpuIsa");
   return exports;
 }

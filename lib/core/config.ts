@@ -8,7 +8,7 @@ export type Precision = 'fp32' | 'fp16' | 'bf16' | 'fp8' | 'nvfp4'
 /** Engines a computation can run on. */
 export type BackendName = 'auto' | 'cuda' | 'cpu' | 'js'
 
-/** Instruction sets that CPU matrix products are written for. */
+/** Instruction sets that CPU kernels are written for. */
 export type CpuIsa = 'plain' | 'avx2' | 'avx512' | 'neon'
 
 /** What the environment asks for. */
@@ -23,7 +23,7 @@ export interface Config {
   readonly unifiedMemory: boolean
   /** Threads of a CPU kernel; 0 means one per core. */
   readonly threads: number
-  /** Instruction set of CPU matrix products, or null for the best one of the machine. */
+  /** Instruction set of CPU kernels, or null for the best one of the machine. */
   readonly cpuIsa: CpuIsa | null
   /** What is logged to stderr. */
   readonly log: LogLevel

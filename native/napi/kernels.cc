@@ -4,9 +4,9 @@
 #include <string>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
+#include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "napi/arguments.h"
@@ -297,13 +297,8 @@ Napi::Value set_threads(const Napi::CallbackInfo& info) {
   return info.Env().Undefined();
 }
 
-Napi::Value set_cpu_isa(const Napi::CallbackInfo& info) {
-  cpu::choose_gemm(info[0].ToString().Utf8Value().c_str());
-  return info.Env().Undefined();
-}
-
 Napi::Value cpu_isa(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), cpu::gemm().name);
+  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa()));
 }
 
 }  // namespace spark::napi

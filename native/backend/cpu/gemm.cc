@@ -1,50 +1,17 @@
 #include "backend/cpu/gemm.h"
 
-#include <atomic>
-#include <cstring>
+#include "core/cpu_isa.h"
 
 namespace spark::cpu {
-namespace {
-
-struct Candidate {
-  const Gemm& gemm;
-  bool (*runs_here)();
-};
-
-// Best first.
-const Candidate kCandidates[] = {
-#if defined(__x86_64__)
-    {avx512_gemm,
-     [] {
-       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-     }},
-    {avx2_gemm, [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }},
-#elif defined(__aarch64__)
-    {neon_gemm, [] { return true; }},
-#endif
-    {plain_gemm, [] { return true; }},
-};
-
-const Gemm& find(const char* name) {
-  const Gemm* best = nullptr;
-  for (const auto& [gemm, runs_here] : kCandidates) {
-    if (!runs_here()) continue;
-    if (std::strcmp(gemm.name, name) == 0) return gemm;
-    if (!best) best = &gemm;
-  }
-  return *best;
-}
-
-std::atomic<const Gemm*> current{nullptr};
-
-}  // namespace
 
 const Gemm& gemm() {
-  if (!current) choose_gemm("");
-  return *current;
+#if defined(__x86_64__)
+  if (cpu_isa() == CpuIsa::kAvx512) return avx512_gemm;
+  if (cpu_isa() == CpuIsa::kAvx2) return avx2_gemm;
+#elif defined(__aarch64__)
+  if (cpu_isa() == CpuIsa::kNeon) return neon_gemm;
+#endif
+  return plain_gemm;
 }
-
-void choose_gemm(const char* name) { current = &find(name); }
 
 }  // namespace spark::cpu

@@ -1,6 +1,4 @@
-// gemm.h: what the matrix product needs from an instruction set: decode, pack, multiply. Each set has a
-// translation unit in isa/, compiled with its own flags; the best one that the machine has is chosen at run
-// time.
+// gemm.h: what the matrix product needs from an instruction set (core/cpu_isa.h): decode, pack, multiply.
 #pragma once
 
 #include "backend/cpu/operand.h"
@@ -17,7 +15,6 @@ constexpr int64_t kTile = 256;          // rows and columns of a tile at most
 constexpr float kE2M1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
 struct Gemm {
-  const char* name;
   // dst[j] = weight[row, col + j] for j < count. For nvfp4, col and count are multiples of 16.
   void (*decode)(const Weight& weight, int64_t row, int64_t col, int64_t count, float* dst);
   // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk
@@ -30,17 +27,9 @@ struct Gemm {
                    int64_t count, float* buffer, float* sums);
 };
 
-extern const Gemm plain_gemm;
-#if defined(__x86_64__)
-extern const Gemm avx2_gemm, avx512_gemm;
-#elif defined(__aarch64__)
-extern const Gemm neon_gemm;
-#endif
+extern const Gemm plain_gemm, avx2_gemm, avx512_gemm, neon_gemm;
 
-// The one in use.
+// That of cpu_isa().
 const Gemm& gemm();
-
-// Uses the instruction set of this name; the best one when it is empty or the machine lacks it.
-void choose_gemm(const char* name);
 
 }  // namespace spark::cpu

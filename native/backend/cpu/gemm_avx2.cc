@@ -1,5 +1,4 @@
-// avx2.cc: AVX2 and FMA, 16 registers of 8 floats.
-#ifdef __x86_64__
+// gemm_avx2.cc: 16 registers of 8 floats.
 #include <immintrin.h>
 
 #include "backend/cpu/gemm.h"
@@ -50,11 +49,10 @@ inline void transpose(Vec (&v)[8]) {
   }
 }
 
-#include "backend/cpu/isa/kernels.h"
+#include "backend/cpu/gemm_body.h"
 
 }  // namespace
 
-const Gemm avx2_gemm = {"avx2", decode, pack_rows, multiply};
+const Gemm avx2_gemm = {decode, pack_rows, multiply};
 
 }  // namespace spark::cpu
-#endif

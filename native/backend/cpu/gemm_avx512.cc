@@ -1,5 +1,4 @@
-// avx512.cc: AVX-512 F, BW, DQ and VL, 32 registers of 16 floats.
-#ifdef __x86_64__
+// gemm_avx512.cc: 32 registers of 16 floats.
 #include <immintrin.h>
 
 #include "backend/cpu/gemm.h"
@@ -54,11 +53,10 @@ inline void transpose(Vec (&v)[16]) {
   }
 }
 
-#include "backend/cpu/isa/kernels.h"
+#include "backend/cpu/gemm_body.h"
 
 }  // namespace
 
-const Gemm avx512_gemm = {"avx512", decode, pack_rows, multiply};
+const Gemm avx512_gemm = {decode, pack_rows, multiply};
 
 }  // namespace spark::cpu
-#endif

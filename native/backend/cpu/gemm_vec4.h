@@ -1,4 +1,4 @@
-// vec4.h: the vectors of four floats that every machine has; included as kernels.h is, and before it.
+// gemm_vec4.h: the vectors of four floats that every machine has; included as gemm_body.h is, and before it.
 
 constexpr int kWidth = 4;
 using Vec = float __attribute__((vector_size(16)));

@@ -1,5 +1,4 @@
-// neon.cc: arm64, whose baseline has a fused multiply-add and 32 registers.
-#ifdef __aarch64__
+// gemm_neon.cc: arm64, whose baseline has a fused multiply-add and 32 registers.
 #include <arm_neon.h>
 
 #include "backend/cpu/gemm.h"
@@ -8,16 +7,15 @@
 namespace spark::cpu {
 namespace {
 
-#include "backend/cpu/isa/vec4.h"
+#include "backend/cpu/gemm_vec4.h"
 
 constexpr int kRows = 6, kVecs = 4;
 inline Vec multiply_add(Vec a, Vec b, Vec sum) { return vfmaq_f32(sum, a, b); }
 
-#include "backend/cpu/isa/kernels.h"
+#include "backend/cpu/gemm_body.h"
 
 }  // namespace
 
-const Gemm neon_gemm = {"neon", decode, pack_rows, multiply};
+const Gemm neon_gemm = {decode, pack_rows, multiply};
 
 }  // namespace spark::cpu
-#endif

@@ -1,14 +1,11 @@
-// kernels.h: the decode, pack and multiply of a matrix product, for any vector width. Each translation unit
-// of this folder includes it once, inside an anonymous namespace, after defining
+// gemm_body.h: the decode, pack and multiply of a matrix product, for any vector width. Each gemm_<isa>.cc
+// includes it once, inside an unnamed namespace (core/cpu_isa.h says why), after defining
 //   kWidth, Vec, Bits   floats in a vector, that vector, and the same of uint32_t
 //   kRows, kVecs        the block of sums that stays in registers: kRows lines by kVecs vectors
 //   multiply_add        a * b + sum on vectors, fused where the instruction set can
 //   transpose           of kWidth vectors, in place
 //   load_codes          kWidth codes of 8 or 16 bits, widened
 //   load_e2m1           the values of kWidth codes of 4 bits, low ones first
-// Trap: nothing here may call an inline function of another header. The linker keeps one copy of such a
-// function, and a copy made of wide instructions would crash a machine without them.
-
 inline Vec load(const float* from) {
   Vec vec;
   __builtin_memcpy(&vec, from, sizeof(vec));
@@ -43,9 +40,10 @@ template <typename Format>
 inline Vec widen(Bits code) {
   if constexpr (Format::kExponentGap == 0) return (Vec)(code << Format::kShift);
   constexpr uint32_t kMagnitude = (1u << Format::kSignShift) - 1;
+  constexpr uint32_t kLimit = Format::limit(true);
   constexpr uint32_t kPower = (127 + Format::kExponentGap) << 23;
   const Bits magnitude = code & kMagnitude;
-  const Bits special = (Bits)(magnitude > Format::limit(true)) & kInfinityBits;
+  const Bits special = (Bits)(magnitude > kLimit) & kInfinityBits;
   const Bits sign = (code & ~kMagnitude) << (31 - Format::kSignShift);
   const Vec value = (Vec)(magnitude << Format::kShift) * (Vec)(Bits{} + kPower);
   return (Vec)((Bits)value | special | sign);

@@ -21,8 +21,8 @@ struct Gemm {
   void (*pack_rows)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
   // sums[i * kTile + j] += Σ rows[i * kLine + k'] · b(line + j, k + k') for i < m <= kTile, j < lines <=
   // kSliver and k' < count <= kChunk: one chain of multiplications and additions (fused, but for `plain`)
-  // with rising k' that starts at 0. Columns up to the next multiple of 16 are written too. buffer: kSliver *
-  // kLine floats.
+  // with rising k' that starts at 0. The rest of the kSliver columns holds anything afterwards. buffer:
+  // kSliver * kLine floats.
   void (*multiply)(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
                    int64_t count, float* buffer, float* sums);
 };

@@ -1,5 +1,5 @@
 import type { KernelBackend, KernelOp, Kernels } from './kernels.js'
-import { type VerifyCase, verifyCases } from './verify-cases.js'
+import { type VerifyCase, type VerifySizes, verifyCases } from './verify-cases.js'
 
 /** What became of one operation on one backend. */
 export interface VerifyResult {
@@ -20,13 +20,19 @@ export interface VerifyResult {
 }
 
 /**
- * Runs every operation of `candidate` on odd sizes and compares the outputs with those of `reference`.
+ * Runs every operation of `candidate` and compares the outputs with those of `reference`.
  * @param candidate - kernels under test
  * @param reference - kernels that define what is correct (the CPU's)
+ * @param sizes - of the operands; small odd ones by default
  */
-export async function verifyKernels(candidate: Kernels, reference: Kernels): Promise<VerifyResult[]> {
+export async function verifyKernels(
+  candidate: Kernels,
+  reference: Kernels,
+  sizes?: VerifySizes,
+): Promise<VerifyResult[]> {
   const results: VerifyResult[] = []
-  for (const current of verifyCases(reference)) results.push(await verifyOne(current, candidate, reference))
+  for (const current of verifyCases(reference, sizes))
+    results.push(await verifyOne(current, candidate, reference))
   return results
 }
 

@@ -1,65 +1,81 @@
 // casts.js: casts, amax and quantizers. Rates count the bytes read and written.
 import assert from 'node:assert'
 import { decode, dequantizeNVFP4, encode, quantizeNVFP4 } from 'dgx-spark'
+import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
 /** @import { DType, DTypeArray, Kernels } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
 
-const rows = 2048
+/** A GPU's rows are larger than its L2 cache. */
+const heights = { cpu: 2048, js: 2048, cuda: 8192 }
 const cols = 4096
-const count = rows * cols
-const shape = `${rows}x${cols}`
 
-/** @param {Kernels} kernels @returns {Generator<Case>} */
-export function* casts(kernels) {
-  const values = uniform(count, 1)
+/** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
+export async function* casts(kernels) {
+  const rows = heights[kernels.backend]
+  const values = uniform(rows * cols, 1)
   for (const [from, to] of /** @type {[DType, DType][]} */ ([
     ['f32', 'bf16'],
     ['f32', 'f16'],
     ['bf16', 'f32'],
     ['f32', 'f8_e4m3'],
   ])) {
-    yield cast(kernels, values, from, to)
+    yield* cast(kernels, rows, values, from, to)
   }
   const bf16 = encode(values, 'bf16')
-  const out = new Float32Array(1)
-  yield {
-    name: 'amax',
-    shape,
-    dtype: 'bf16',
-    bytes: bf16.byteLength,
-    run: () => kernels.run('amax', { dtype: 'bf16', count, src: bf16, out }),
-    check: () =>
-      assert.equal(
-        out[0],
-        decode(bf16, 'bf16').reduce((a, b) => Math.max(a, Math.abs(b)), 0),
-      ),
-  }
-  yield* nvfp4(kernels, bf16)
+  yield* amax(kernels, rows, bf16)
+  yield* nvfp4(kernels, rows, bf16)
 }
 
-/** @param {Kernels} kernels @param {Float32Array} values @param {DType} from @param {DType} to @returns {Case} */
-function cast(kernels, values, from, to) {
-  const src = encode(values, from)
+/** @param {Kernels} kernels @param {number} rows @param {Float32Array} values @param {DType} from @param {DType} to */
+/** @returns {AsyncGenerator<Case>} */
+async function* cast(kernels, rows, values, from, to) {
+  const operands = new Operands(kernels)
+  const src = await operands.put(encode(values, from))
   const expected = encode(decode(src, from), to)
-  const dst = /** @type {DTypeArray} */ (expected.slice().fill(0))
-  return {
+  const dst = await operands.put(/** @type {DTypeArray} */ (expected.slice().fill(0)))
+  const count = rows * cols
+  yield {
     name: 'cast',
-    shape,
+    shape: `${rows}x${cols}`,
     dtype: `${from}>${to}`,
+    sizes: { rows, cols },
     bytes: src.byteLength + dst.byteLength,
     run: () => kernels.run('cast', { srcDtype: from, dstDtype: to, count, saturate: true, src, dst }),
-    check: () => assert.deepEqual(dst.subarray(0, 4099), expected.subarray(0, 4099)),
+    check: () => same(dst, expected),
   }
+  operands.dispose()
 }
 
-/** @param {Kernels} kernels @param {Uint16Array} src @returns {Generator<Case>} */
-function* nvfp4(kernels, src) {
-  const expected = quantizeNVFP4({ data: src, dtype: 'bf16' }, [rows, cols])
-  const packed = new Uint8Array(count / 2)
-  const blockScale = new Uint8Array(count / 16)
+/** @param {Kernels} kernels @param {number} rows @param {Uint16Array} bf16 @returns {AsyncGenerator<Case>} */
+async function* amax(kernels, rows, bf16) {
+  const operands = new Operands(kernels)
+  const src = await operands.put(bf16)
+  const out = await operands.put(new Float32Array(1))
+  const expected = decode(bf16, 'bf16').reduce((a, b) => Math.max(a, Math.abs(b)), 0)
+  yield {
+    name: 'amax',
+    shape: `${rows}x${cols}`,
+    dtype: 'bf16',
+    sizes: { rows, cols },
+    bytes: src.byteLength,
+    run: () => kernels.run('amax', { dtype: 'bf16', count: src.length, src, out }),
+    check: () => assert.equal(out[0], expected),
+  }
+  operands.dispose()
+}
+
+/** @param {Kernels} kernels @param {number} rows @param {Uint16Array} bf16 @returns {AsyncGenerator<Case>} */
+async function* nvfp4(kernels, rows, bf16) {
+  const operands = new Operands(kernels)
+  const expected = quantizeNVFP4({ data: bf16, dtype: 'bf16' }, [rows, cols])
   const { tensorScale } = expected
+  const count = rows * cols
+  const src = await operands.put(bf16)
+  const packed = await operands.put(new Uint8Array(count / 2))
+  const blockScale = await operands.put(new Uint8Array(count / 16))
+  const shape = `${rows}x${cols}`
   yield {
     name: 'nvfp4 quantize',
     shape,
@@ -67,15 +83,26 @@ function* nvfp4(kernels, src) {
     bytes: src.byteLength + packed.byteLength + blockScale.byteLength,
     run: () =>
       kernels.run('nvfp4Quantize', { srcDtype: 'bf16', rows, cols, tensorScale, src, packed, blockScale }),
-    check: () => assert.deepEqual(packed.subarray(0, 4099), expected.packed.subarray(0, 4099)),
+    check: () => same(packed, expected.packed),
   }
-  const dst = new Float32Array(count)
+  packed.set(expected.packed)
+  blockScale.set(expected.blockScale)
+  const dst = await operands.put(new Float32Array(count))
+  const wanted = dequantizeNVFP4(expected)
   yield {
     name: 'nvfp4 dequantize',
     shape,
     dtype: 'f32',
     bytes: dst.byteLength + packed.byteLength + blockScale.byteLength,
     run: () => kernels.run('nvfp4Dequantize', { rows, cols, tensorScale, packed, blockScale, dst }),
-    check: () => assert.deepEqual(dst.subarray(0, 4099), dequantizeNVFP4(expected).subarray(0, 4099)),
+    check: () => same(dst, wanted),
+  }
+  operands.dispose()
+}
+
+/** @param {ArrayLike<number>} actual @param {ArrayLike<number>} expected */
+function same(actual, expected) {
+  for (let i = 0; i < expected.length; ++i) {
+    assert.ok(actual[i] === expected[i], `element ${i} is ${actual[i]} and should be ${expected[i]}`)
   }
 }

@@ -257,8 +257,9 @@ function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes)
 }
 
 function trainingCases(sizes: VerifySizes): VerifyCase[] {
-  const { tokens, rows: classes, cols } = sizes
-  const count = classes * cols + 7
+  const { tokens, rows, cols } = sizes
+  const classes = rows + 1
+  const count = rows * cols + 7
   const tolerance = sumTolerance(sizes)
   return [
     verifyCase('softmaxCrossEntropy', `${tokens}x${classes}`, ['loss', 'dlogits'], tolerance, () => ({

@@ -24,7 +24,7 @@ function hasNinja() {
   }
 }
 
-if (process.argv.includes('rebuild')) rmSync(path.join(root, 'build'), { recursive: true, force: true })
+if (process.argv.includes('rebuild')) rmSync(out, { recursive: true, force: true })
 const fresh = !existsSync(path.join(out, 'CMakeCache.txt'))
 cmake(
   '-S',

@@ -3,7 +3,7 @@ import { expectInteger, expectKnownOptions, expectNumber, expectOneOf } from '..
 import { getConfig } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
-import type { Kernels } from '../runtime/kernels.js'
+import type { Kernels, LowRank, StoredWeight } from '../runtime/kernels.js'
 import { openKernels } from '../runtime/open.js'
 import { storeWeight } from '../runtime/stored-weight.js'
 import { type HeldWeight, holdWeight } from './held-weight.js'
@@ -62,17 +62,30 @@ export async function prepareLayer(linear: LinearLayer, options: DoRALinearOptio
   const given = initial.magnitude && floats('options.initial.magnitude', initial.magnitude, [rows])
 
   const kernels = await openKernels({ ...(backend && { backend }), ...(device !== undefined && { device }) })
-  const base = await holdWeight(kernels, stored)
-  const { weight } = base
   const scale = Math.fround(alpha / (rslora ? Math.sqrt(rank) : rank))
-  const weightNorm2 = new Float32Array(rows)
-  await kernels.run('weightNorm2', { weight, out: weightNorm2 })
-  const magnitude = given?.slice() ?? new Float32Array(rows)
-  if (!given) {
-    const [norm, gain] = [new Float32Array(rows), new Float32Array(rows)]
-    await kernels.run('doraNorm', { weight, weightNorm2, rank, scale, a, b, magnitude, norm, gain })
-    magnitude.set(norm)
+  const base = await holdWeight(kernels, stored)
+  try {
+    const weightNorm2 = new Float32Array(rows)
+    await kernels.run('weightNorm2', { weight: base.weight, out: weightNorm2 })
+    const low = { rank, scale, a, b }
+    const magnitude = given?.slice() ?? (await rowNorms(kernels, base.weight, weightNorm2, low))
+    const settings = { rank, alpha, rslora, scale, dropout, normGradient, name }
+    return { ...settings, kernels, base, weightNorm2, bias, random, a, b, magnitude }
+  } catch (error) {
+    base.dispose()
+    throw error
   }
-  const settings = { rank, alpha, rslora, scale, dropout, normGradient, name }
-  return { ...settings, kernels, base, weightNorm2, bias, random, a, b, magnitude }
+}
+
+/** ‖W + scale · B·A‖ by rows: the magnitude with which a layer computes at first what plain LoRA does. */
+async function rowNorms(
+  kernels: Kernels,
+  weight: StoredWeight,
+  weightNorm2: Float32Array,
+  lowRank: LowRank,
+): Promise<Float32Array> {
+  const norm = new Float32Array(weight.rows)
+  const [magnitude, gain] = [new Float32Array(weight.rows), new Float32Array(weight.rows)]
+  await kernels.run('doraNorm', { ...lowRank, weight, weightNorm2, magnitude, norm, gain })
+  return norm
 }

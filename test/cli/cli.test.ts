@@ -1,5 +1,5 @@
 // The command line tool as a person calls it, on this machine and on machines played by stand-ins.
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import path from 'node:path'
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
@@ -130,6 +130,21 @@ t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t 
     t.equal(parsed[0].utilization, 96)
     t.equal(parsed.at(-1).summary.samples, parsed.length - 1)
   })
+})
+
+t.test('Ctrl-C ends the monitor with its summary', { skip: noCompiler || noAddon }, async t => {
+  const standIn = new StandIn()
+  t.teardown(() => standIn.dispose())
+  const env = { PATH: process.env.PATH!, ...standIn.env(profile('h200')) }
+  const child = spawn(process.execPath, [main, 'monitor', '--interval', '0.02'], { env })
+  let output = ''
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    if (output === '') child.kill('SIGINT') // at the first sample
+    output += text
+  })
+  const code = await new Promise(resolve => child.on('close', resolve))
+  t.equal(code, 130)
+  t.match(output, /\d+ samples in .*utilization/s)
 })
 
 t.test('monitor without an NVIDIA GPU says what to do', async t => {

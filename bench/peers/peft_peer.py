@@ -5,7 +5,7 @@ import sys
 import torch
 from peft import LoraConfig, get_peft_model
 
-from timing import answer, copies, weight_dtype
+from timing import answer, copies, short, weight_dtype
 
 DEVICE = "cuda"
 ADAPTER = "default"
@@ -63,7 +63,7 @@ def measure(case):
     dtype = weight_dtype(case["dtype"])
     variants = [("PEFT, f32 adapters", True)]
     if dtype != torch.float32:
-        variants.append((f"PEFT, {dtype} adapters", False))
+        variants.append((f"PEFT, {short(dtype)} adapters", False))
     for peer, autocast in variants:
         with torch.set_grad_enabled(case["name"] == "dora backward"):
             run, reset = runs(case, layers(case, autocast))

@@ -22,6 +22,10 @@ def weight_dtype(name):
     return DTYPES[name] if name in ("f32", "f16", "bf16") else torch.bfloat16
 
 
+def short(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
 def copies(make, bytes_each):
     """As many operands as have left the cache when their turn comes again."""
     return [make() for _ in range(max(1, -(-COLD_BYTES // bytes_each)))]

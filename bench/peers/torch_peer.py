@@ -6,7 +6,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from timing import DTYPES, answer, copies, timed, weight_dtype
+from timing import DTYPES, answer, copies, short, timed, weight_dtype
 
 DEVICE = "cuda"
 SCALE = 1.0
@@ -59,7 +59,7 @@ def dense_dora(x, w, a, b, m):
 def linear(case):
     ws = weights(case)
     x = random(case["tokens"], case["cols"], dtype=ws[0].dtype)
-    yield f"PyTorch {ws[0].dtype}", lambda i: F.linear(x, ws[i % len(ws)]), None
+    yield f"PyTorch {short(ws[0].dtype)}", lambda i: F.linear(x, ws[i % len(ws)]), None
 
 
 def norm(case):

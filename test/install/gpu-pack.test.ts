@@ -54,7 +54,7 @@ t.test('the archive', { skip: whyNot() }, async t => {
     'bin/node',
     'build/Release/dgx_spark.node',
     'dist/index.js',
-    'CMakeLists.txt',
+    'native/exports.map',
   ]) {
     t.ok(existsSync(path.join(suite, file)), file)
   }

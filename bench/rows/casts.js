@@ -28,8 +28,10 @@ export async function* casts(kernels) {
   yield* nvfp4(kernels, rows, bf16)
 }
 
-/** @param {Kernels} kernels @param {number} rows @param {Float32Array} values @param {DType} from @param {DType} to */
-/** @returns {AsyncGenerator<Case>} */
+/**
+ * @param {Kernels} kernels @param {number} rows @param {Float32Array} values @param {DType} from @param {DType} to
+ * @returns {AsyncGenerator<Case>}
+ */
 async function* cast(kernels, rows, values, from, to) {
   const operands = new Operands(kernels)
   const src = await operands.put(encode(values, from))

@@ -60,8 +60,10 @@ export async function* linear(kernels, peer) {
   }
 }
 
-/** y[0] and y[size - 1] against plain sums over the weight as it is stored. */
-/** @param {StoredWeight} weight @param {Float32Array} x @param {Float32Array} y @param {number} size */
+/**
+ * y[0] and y[size - 1] against plain sums over the weight as it is stored.
+ * @param {StoredWeight} weight @param {Float32Array} x @param {Float32Array} y @param {number} size
+ */
 function check(weight, x, y, size) {
   const w = decodeWeight(weight)
   for (const o of [0, size - 1]) {

@@ -61,7 +61,7 @@ t.test('the archive', { skip: whyNot() }, async t => {
   for (const folder of ['test/gpu', 'bench/rows', 'bench/peers', 'native/kernels']) {
     t.ok(readdirSync(path.join(suite, folder)).length > 0, folder)
   }
-  t.equal(readFileSync(path.join(suite, 'data/numbers.txt'), 'utf8'), '1 2 3\n')
+  t.equal(readFileSync(path.join(suite, 'data/golden/numbers.txt'), 'utf8'), '1 2 3\n')
   for (const name of fatbins) t.ok(existsSync(path.join(suite, 'kernels', name)), name)
   t.notOk(existsSync(path.join(suite, 'node_modules/tap')), 'nothing of tap travels')
   t.type(JSON.parse(readFileSync(path.join(suite, 'package.json'), 'utf8')).gitHead, 'string')

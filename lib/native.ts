@@ -2,8 +2,9 @@
 import { createRequire } from 'node:module'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { type CpuIsa, getConfig } from './core/config.js'
 import { SparkError } from './core/errors.js'
-import { debug } from './core/log.js'
+import { debug, warnOnce } from './core/log.js'
 
 /** Memory owned by native code; only the addon can look inside. */
 export type MemoryHandle = object & { readonly memoryHandle: never }
@@ -182,6 +183,8 @@ export interface Addon {
   runAsync(op: string, args: object): Promise<void>
   /** Threads a CPU kernel may use; 0 means one per core. */
   setThreads(count: number): void
+  /** The instruction set that CPU kernels use: what DGX_SPARK_CPU_ISA asks for, or the best one of the machine. */
+  cpuIsa(): CpuIsa
 }
 
 /** The addon, or why it could not be loaded. */
@@ -226,9 +229,18 @@ function tryLoad(): AddonState {
       addon = build(root)
     }
     addon.initialize(SparkError)
+    checkCpuIsa(addon)
     debug(`addon loaded from ${file}`)
     return { addon, path: file }
   } catch (error) {
     return { addon: null, reason: (error as Error).message }
   }
+}
+
+function checkCpuIsa(addon: Addon): void {
+  const wanted = getConfig().cpuIsa
+  const used = addon.cpuIsa()
+  if (!wanted || used === wanted) return
+  const message = `DGX_SPARK_CPU_ISA=${wanted}: this machine does not have it. ${used} is used.`
+  warnOnce('SPARK_CONFIG', 'DGX_SPARK_CPU_ISA', message)
 }

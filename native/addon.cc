@@ -53,6 +53,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<run_sync>(exports, "run");
   add<run_async>(exports, "runAsync");
   add<set_threads>(exports, "setThreads");
+  add<cpu_isa>(exports, "cpuIsa");
   return exports;
 }
 

@@ -15,7 +15,7 @@ export function addInfo(program: Command): void {
       const hardware = await HardwareInfo.detect()
       const loaded = loadAddon()
       const addon = loaded.addon
-        ? { path: loaded.path, kernelFamilies: loaded.addon.kernelFamilies() }
+        ? { path: loaded.path, kernelFamilies: loaded.addon.kernelFamilies(), cpuIsa: loaded.addon.cpuIsa() }
         : { reason: loaded.reason }
       const about = {
         version: packageVersion(),
@@ -24,11 +24,17 @@ export function addInfo(program: Command): void {
         configuration: getConfigEntries(),
       }
       if (options.json) printJson({ ...about, hardware })
-      else report(hardware, loaded.addon ? loaded.path : `not loaded: ${loaded.reason}`)
+      else {
+        report(
+          hardware,
+          loaded.addon ? loaded.path : `not loaded: ${loaded.reason}`,
+          loaded.addon?.cpuIsa() ?? 'none',
+        )
+      }
     })
 }
 
-function report(hardware: HardwareInfo, addon: string): void {
+function report(hardware: HardwareInfo, addon: string, cpuIsa: string): void {
   const { platform, memory, backend } = hardware
   const heading = (text: string): void => print(`\n${styled('bold', text)}`)
   print(styled('bold', `dgx-spark ${packageVersion()}, Node.js ${process.version}`))
@@ -43,6 +49,7 @@ function report(hardware: HardwareInfo, addon: string): void {
     ...(platform.dgxOsVersion ? ([['DGX OS', platform.dgxOsVersion]] as const) : []),
     ['memory', `${formatBytes(memory.total)}, ${formatBytes(memory.available)} available`],
     ['addon', addon],
+    ['CPU kernels', cpuIsa],
     ['backend', `${backend.name}: ${backend.reason}`],
     ['precision', `${hardware.recommendedPrecision} is recommended`],
   ])

@@ -8,6 +8,9 @@ export type Precision = 'fp32' | 'fp16' | 'bf16' | 'fp8' | 'nvfp4'
 /** Engines a computation can run on. */
 export type BackendName = 'auto' | 'cuda' | 'cpu' | 'js'
 
+/** Instruction sets that CPU kernels are written for. */
+export type CpuIsa = 'plain' | 'avx2' | 'avx512' | 'neon'
+
 /** What the environment asks for. */
 export interface Config {
   /** Whether NVIDIA GPUs may be used. false: `auto` behaves as if none were present. */
@@ -20,6 +23,8 @@ export interface Config {
   readonly unifiedMemory: boolean
   /** Threads of a CPU kernel; 0 means one per core. */
   readonly threads: number
+  /** Instruction set of CPU kernels, or null for the best one of the machine. */
+  readonly cpuIsa: CpuIsa | null
   /** What is logged to stderr. */
   readonly log: LogLevel
 }
@@ -37,6 +42,8 @@ export const precisions: readonly Precision[] = ['fp32', 'fp16', 'bf16', 'fp8', 
 
 /** All engines. */
 export const backendNames: readonly BackendName[] = ['auto', 'cuda', 'cpu', 'js']
+
+const cpuIsas: readonly CpuIsa[] = ['plain', 'avx2', 'avx512', 'neon']
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -134,6 +141,7 @@ export function readConfig(env: Environment): {
   setting('threads', 0, [
     { name: 'DGX_SPARK_THREADS', parse: parseThreads, allowed: '0 (one per core) to 1024' },
   ])
+  setting<CpuIsa | null>('cpuIsa', null, [oneOf('DGX_SPARK_CPU_ISA', cpuIsas)])
   setting<LogLevel>('log', 'silent', [
     oneOf('DGX_SPARK_LOG', ['silent', 'debug']),
     {

@@ -1,7 +1,8 @@
 #include "core/cpu_isa.h"
 
+#include <strings.h>
+
 #include <cstdlib>
-#include <cstring>
 
 namespace spark {
 namespace {
@@ -28,7 +29,7 @@ CpuIsa choose() {
   CpuIsa widest = CpuIsa::kPlain;
   for (CpuIsa isa : kAll) {
     if (!machine_has(isa)) continue;
-    if (wanted && std::strcmp(wanted, cpu_isa_name(isa)) == 0) return isa;
+    if (wanted && strcasecmp(wanted, cpu_isa_name(isa)) == 0) return isa;
     widest = isa;
   }
   return widest;

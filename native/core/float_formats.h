@@ -40,7 +40,9 @@ struct SmallFloat {
   static constexpr uint32_t kExponentGap = 127 - kBias;  // exponent field in f32 minus the one here
 
   // The largest code (sign cleared) that a cast may give.
-  SPARK_HOST_DEVICE static uint32_t limit(bool saturate) { return saturate ? kMaxFinite : kOverflow; }
+  SPARK_HOST_DEVICE static constexpr uint32_t limit(bool saturate) {
+    return saturate ? kMaxFinite : kOverflow;
+  }
 
   // Code of the value nearest to the f32 with these bits (sign cleared, no NaN), ties to even, as if
   // exponents went on above kMaxFinite.

@@ -6,6 +6,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
+#include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "napi/arguments.h"
@@ -294,6 +295,10 @@ Napi::Value supports(const Napi::CallbackInfo& info) {
 Napi::Value set_threads(const Napi::CallbackInfo& info) {
   set_thread_count(info[0].As<Napi::Number>().Int32Value());
   return info.Env().Undefined();
+}
+
+Napi::Value cpu_isa(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa()));
 }
 
 }  // namespace spark::napi

@@ -23,4 +23,7 @@ Napi::Value supports(const Napi::CallbackInfo& info);
 // setThreads(count): threads a CPU kernel may use, 0 for one per core.
 Napi::Value set_threads(const Napi::CallbackInfo& info);
 
+// cpuIsa(): the name of the instruction set that CPU kernels use.
+Napi::Value cpu_isa(const Napi::CallbackInfo& info);
+
 }  // namespace spark::napi

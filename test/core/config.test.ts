@@ -10,6 +10,7 @@ t.test('an empty environment gives the defaults', async t => {
     backend: 'auto',
     unifiedMemory: true,
     threads: 0,
+    cpuIsa: null,
     log: 'silent',
   })
   t.ok(entries.every(entry => entry.source === 'default'))
@@ -48,10 +49,12 @@ t.test('an invalid value warns with the allowed ones and the next source is used
     DGX_SPARK_ENABLED: '2',
     DGX_SPARK_UNIFIED_MEMORY: 'constructor',
     DGX_SPARK_LOG: 'loud',
+    DGX_SPARK_CPU_ISA: 'mmx',
   })
   t.match(config, { precision: 'fp16', threads: 0, backend: 'auto', enabled: true, unifiedMemory: true })
   t.same(warnings.map(warning => warning.variable).sort(), [
     'DGX_SPARK_BACKEND',
+    'DGX_SPARK_CPU_ISA',
     'DGX_SPARK_ENABLED',
     'DGX_SPARK_LOG',
     'DGX_SPARK_PRECISION',

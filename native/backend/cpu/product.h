@@ -1,27 +1,16 @@
 // product.h: the one matrix product of the CPU backend: sums[m, n] = Σ_k a(m, k) · b(n, k), f32.
 // Each side is a set of lines along K, whatever its layout or format; only small panels of it are ever
-// decoded. Trap: the order of a sum is part of the contract (backend.h). K is cut into chunks of kChunk; in a
-// chunk, term k goes to lane k mod 8; lanes are added by a fixed tree, chunks and then segments in their
-// order.
+// decoded. Trap: the order of a sum is part of the contract (backend.h). K is cut into chunks of kChunk
+// (gemm.h); in a chunk the terms are added in their order, starting at 0; then chunks and segments are, in
+// theirs.
 #pragma once
 
 #include <functional>
 #include <initializer_list>
 
-#include "backend/backend.h"
+#include "backend/cpu/operand.h"
 
 namespace spark::cpu {
-
-// One side of a product. A line is a row of the left or a column of the right matrix, K its direction.
-struct Operand {
-  const Weight* weight;  // null: f32 data
-  bool columns;          // the lines of `weight` are its columns
-  const float* data;     // element (line, k) is data[line * line_stride + k * k_stride]; one stride is 1
-  int64_t line_stride, k_stride;
-  // Factors of f32 data, one of them at most:
-  const float* mask = nullptr;     // as data; null: none
-  const float* k_scale = nullptr;  // [K]; null: none
-};
 
 // Lines are the rows or the columns of a row-major matrix with `cols` columns.
 Operand rows_of(const float* matrix, int64_t cols);

@@ -1,0 +1,58 @@
+// gemm_avx2.cc: 16 registers of 8 floats.
+#include <immintrin.h>
+
+#include "backend/cpu/gemm.h"
+#include "core/float_formats.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int kWidth = 8, kRows = 6, kVecs = 2;
+using Vec = float __attribute__((vector_size(32)));
+using Bits = uint32_t __attribute__((vector_size(32)));
+
+inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm256_fmadd_ps(a, b, sum); }
+
+inline Bits load_codes(const uint8_t* codes) {
+  return (Bits)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
+}
+
+inline Bits load_codes(const uint16_t* codes) {
+  return (Bits)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+}
+
+// The two codes of a byte go to the halves of a 64-bit lane.
+inline Vec load_e2m1(const uint8_t* codes) {
+  const __m256i bytes = _mm256_cvtepu8_epi64(_mm_loadu_si32(codes));
+  const __m256i code = _mm256_or_si256(bytes, _mm256_slli_epi64(bytes, 28));
+  const __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(code, 3), 31);
+  const __m256 magnitude = _mm256_permutevar8x32_ps(_mm256_loadu_ps(kE2M1), code);  // by the low three bits
+  return _mm256_or_ps(magnitude, _mm256_castsi256_ps(sign));
+}
+
+// 4 by 4 inside the 128-bit halves, then the halves change places.
+inline void transpose(Vec (&v)[8]) {
+  Vec t[8];
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    const __m256 a = _mm256_unpacklo_ps(v[i], v[i + 1]), b = _mm256_unpacklo_ps(v[i + 2], v[i + 3]);
+    const __m256 c = _mm256_unpackhi_ps(v[i], v[i + 1]), d = _mm256_unpackhi_ps(v[i + 2], v[i + 3]);
+    t[i] = _mm256_shuffle_ps(a, b, 0x44);
+    t[i + 1] = _mm256_shuffle_ps(a, b, 0xEE);
+    t[i + 2] = _mm256_shuffle_ps(c, d, 0x44);
+    t[i + 3] = _mm256_shuffle_ps(c, d, 0xEE);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    v[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
+    v[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
+  }
+}
+
+#include "backend/cpu/gemm_body.h"
+
+}  // namespace
+
+const Gemm avx2_gemm = {decode, pack_rows, multiply};
+
+}  // namespace spark::cpu

@@ -1,0 +1,62 @@
+// gemm_avx512.cc: 32 registers of 16 floats.
+#include <immintrin.h>
+
+#include "backend/cpu/gemm.h"
+#include "core/float_formats.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int kWidth = 16, kRows = 14, kVecs = 2;
+using Vec = float __attribute__((vector_size(64)));
+using Bits = uint32_t __attribute__((vector_size(64)));
+
+inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm512_fmadd_ps(a, b, sum); }
+
+inline Bits load_codes(const uint8_t* codes) {
+  return (Bits)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+}
+
+inline Bits load_codes(const uint16_t* codes) {
+  return (Bits)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+}
+
+// The two codes of a byte go to the halves of a 64-bit lane.
+inline Vec load_e2m1(const uint8_t* codes) {
+  const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
+  const __m512i code = _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
+  return _mm512_permutexvar_ps(code, _mm512_loadu_ps(kE2M1));  // by the low four bits
+}
+
+// 4 by 4 inside the 128-bit quarters, then the quarters change places, 4 by 4 again.
+inline void transpose(Vec (&v)[16]) {
+  Vec t[16];
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    const __m512 a = _mm512_unpacklo_ps(v[i], v[i + 1]), b = _mm512_unpacklo_ps(v[i + 2], v[i + 3]);
+    const __m512 c = _mm512_unpackhi_ps(v[i], v[i + 1]), d = _mm512_unpackhi_ps(v[i + 2], v[i + 3]);
+    t[i] = _mm512_shuffle_ps(a, b, 0x44);
+    t[i + 1] = _mm512_shuffle_ps(a, b, 0xEE);
+    t[i + 2] = _mm512_shuffle_ps(c, d, 0x44);
+    t[i + 3] = _mm512_shuffle_ps(c, d, 0xEE);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512 a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x44);
+    const __m512 b = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x44);
+    const __m512 c = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xEE);
+    const __m512 d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xEE);
+    v[i] = _mm512_shuffle_f32x4(a, b, 0x88);
+    v[i + 4] = _mm512_shuffle_f32x4(a, b, 0xDD);
+    v[i + 8] = _mm512_shuffle_f32x4(c, d, 0x88);
+    v[i + 12] = _mm512_shuffle_f32x4(c, d, 0xDD);
+  }
+}
+
+#include "backend/cpu/gemm_body.h"
+
+}  // namespace
+
+const Gemm avx512_gemm = {decode, pack_rows, multiply};
+
+}  // namespace spark::cpu

@@ -1,0 +1,283 @@
+// gemm_body.h: the decode, pack and multiply of a matrix product, for any vector width. Each gemm_<isa>.cc
+// includes it once, inside an unnamed namespace (core/cpu_isa.h says why), after defining
+//   kWidth, Vec, Bits   floats in a vector, that vector, and the same of uint32_t
+//   kRows, kVecs        the block of sums that stays in registers: kRows lines by kVecs vectors
+//   multiply_add        a * b + sum on vectors, fused where the instruction set can
+//   transpose           of kWidth vectors, in place
+//   load_codes          kWidth codes of 8 or 16 bits, widened
+//   load_e2m1           the values of kWidth codes of 4 bits, low ones first
+inline Vec load(const float* from) {
+  Vec vec;
+  __builtin_memcpy(&vec, from, sizeof(vec));
+  return vec;
+}
+
+inline void store(float* to, Vec vec) { __builtin_memcpy(to, &vec, sizeof(vec)); }
+
+inline Vec splat(float value) { return value - Vec{}; }  // value + 0 would make 0 of -0
+
+inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Asks for the bytes behind these: a panel's rows go on there in the next chunk, too far apart for the
+// hardware to foresee.
+inline void prefetch_next(const void* from, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch(static_cast<const char*>(from) + bytes + i, 0, 2);
+}
+
+inline void copy(const float* from, int64_t count, float* to) {
+  prefetch_next(from, count * sizeof(float));
+  int64_t j = 0;
+  for (; j + kWidth <= count; j += kWidth) store(to + j, load(from + j));
+  for (; j < count; ++j) to[j] = from[j];
+}
+
+// --- decode ---
+
+// Format::decode without branches: the exponent is moved by a multiplication, which also makes subnormals
+// normal. A NaN may have another payload.
+template <typename Format>
+inline Vec widen(Bits code) {
+  if constexpr (Format::kExponentGap == 0) return (Vec)(code << Format::kShift);
+  constexpr uint32_t kMagnitude = (1u << Format::kSignShift) - 1;
+  constexpr uint32_t kLimit = Format::limit(true);
+  constexpr uint32_t kPower = (127 + Format::kExponentGap) << 23;
+  const Bits magnitude = code & kMagnitude;
+  const Bits special = (Bits)(magnitude > kLimit) & kInfinityBits;
+  const Bits sign = (code & ~kMagnitude) << (31 - Format::kSignShift);
+  const Vec value = (Vec)(magnitude << Format::kShift) * (Vec)(Bits{} + kPower);
+  return (Vec)((Bits)value | special | sign);
+}
+
+// dst[j] = value of codes[j] * scale
+template <typename Format>
+void decode_codes(const void* data, int64_t first, int64_t count, float scale, float* dst) {
+  const auto* codes = static_cast<const typename Format::Code*>(data) + first;
+  prefetch_next(codes, count * sizeof(*codes));
+  int64_t j = 0;
+  for (; j + kWidth <= count; j += kWidth) store(dst + j, widen<Format>(load_codes(codes + j)) * scale);
+  if (j == count) return;
+  typename Format::Code tail[kWidth] = {};
+  float values[kWidth];
+  __builtin_memcpy(tail, codes + j, (count - j) * sizeof(*codes));
+  store(values, widen<Format>(load_codes(tail)) * scale);
+  __builtin_memcpy(dst + j, values, (count - j) * sizeof(*dst));
+}
+
+void decode_nvfp4(const Weight& weight, int64_t first, int64_t count, float* dst) {
+  const auto* packed = static_cast<const uint8_t*>(weight.data) + first / 2;
+  const uint8_t* block_scale = weight.block_scale + first / 16;
+  prefetch_next(packed, count / 2);
+  for (int64_t j = 0; j < count; j += kChunk) {
+    float scales[kChunk / 16];
+    const int64_t piece = smaller(kChunk, count - j);
+    decode_codes<E4M3>(block_scale, j / 16, piece / 16, weight.tensor_scale, scales);
+    for (int64_t i = 0; i < piece; i += kWidth) {
+      store(dst + j + i, load_e2m1(packed + (j + i) / 2) * scales[i / 16]);
+    }
+  }
+}
+
+void decode(const Weight& weight, int64_t row, int64_t col, int64_t count, float* dst) {
+  const int64_t first = row * weight.cols + col;
+  switch (weight.dtype) {
+    case DType::kF32:
+      return copy(static_cast<const float*>(weight.data) + first, count, dst);
+    case DType::kF16:
+      return decode_codes<F16>(weight.data, first, count, 1, dst);
+    case DType::kBF16:
+      return decode_codes<BF16>(weight.data, first, count, 1, dst);
+    case DType::kF8E4M3:
+      return decode_codes<E4M3>(weight.data, first, count, weight.row_scale[row], dst);
+    case DType::kNVFP4:
+      return decode_nvfp4(weight, first, count, dst);
+    case DType::kF8E5M2:
+      return;  // no weight is stored so: napi/arguments.cc refuses it
+  }
+}
+
+// --- pack: an operand is read along its memory, by rows (outer) of its row-major matrix ---
+
+void read(const Operand& from, int64_t outer, int64_t inner, int64_t count, float* to) {
+  if (from.weight) return decode(*from.weight, outer, inner, count, to);
+  const int64_t first = outer * from.stride + inner;
+  const float* data = from.data + first;
+  if (from.mask) {
+    for (int64_t j = 0; j < count; ++j) to[j] = data[j] * from.mask[first + j];
+  } else if (from.k_scale && from.columns) {
+    for (int64_t j = 0; j < count; ++j) to[j] = data[j] * from.k_scale[outer];
+  } else if (from.k_scale) {
+    for (int64_t j = 0; j < count; ++j) to[j] = data[j] * from.k_scale[inner + j];
+  } else {
+    copy(data, count, to);
+  }
+}
+
+// to[j * kStride + i] = from[i * stride + j] for i < rows <= kWidth, j < count. The rest of a vector in `to`
+// is filled with copies of the last row.
+template <int64_t kStride>
+void transpose_rows(const float* from, int64_t stride, int64_t rows, int64_t count, float* to) {
+  const float* row[kWidth];
+  for (int64_t i = 0; i < kWidth; ++i) row[i] = from + smaller(i, rows - 1) * stride;
+  int64_t j = 0;
+  for (; j + kWidth <= count; j += kWidth) {
+    Vec block[kWidth];
+#pragma GCC unroll 16
+    for (int i = 0; i < kWidth; ++i) block[i] = load(row[i] + j);
+    transpose(block);
+#pragma GCC unroll 16
+    for (int i = 0; i < kWidth; ++i) store(to + (j + i) * kStride, block[i]);
+  }
+  for (; j < count; ++j) {
+    for (int64_t i = 0; i < rows; ++i) to[j * kStride + i] = row[i][j];
+  }
+}
+
+// to[j * kStride + i] = element (outer + i, inner + j)
+template <int64_t kStride>
+void pack_transposed(const Operand& from, int64_t outer, int64_t outers, int64_t inner, int64_t count,
+                     float* to) {
+  const bool in_place = !from.weight && !from.mask && !from.k_scale;
+  float buffer[kWidth * kLine];
+  for (int64_t i = 0; i < outers; i += kWidth) {
+    const int64_t rows = smaller(kWidth, outers - i);
+    if (in_place) {
+      transpose_rows<kStride>(from.data + (outer + i) * from.stride + inner, from.stride, rows, count,
+                              to + i);
+      continue;
+    }
+    for (int64_t r = 0; r < rows; ++r) read(from, outer + i + r, inner, count, buffer + r * kLine);
+    transpose_rows<kStride>(buffer, kLine, rows, count, to + i);
+  }
+}
+
+// to[i * kStride + j] = element (outer + i, inner + j)
+template <int64_t kStride>
+void pack_straight(const Operand& from, int64_t outer, int64_t outers, int64_t inner, int64_t count,
+                   float* to) {
+  for (int64_t i = 0; i < outers; ++i) read(from, outer + i, inner, count, to + i * kStride);
+}
+
+void pack_rows(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+  if (from.columns) return pack_transposed<kLine>(from, k, count, line, lines, to);
+  pack_straight<kLine>(from, line, lines, k, count, to);
+}
+
+// to[j * kSliver + i] = from(line + i, k + j)
+void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+  if (from.columns) return pack_straight<kSliver>(from, k, count, line, lines, to);
+  pack_transposed<kSliver>(from, line, lines, k, count, to);
+}
+
+// --- multiply ---
+
+template <int M, int N>
+void multiply_block(const float* rows, const float* sliver, int64_t count, float* sums) {
+  Vec total[M][N] = {};
+#pragma GCC unroll 2
+  for (int64_t k = 0; k < count; ++k) {
+    Vec right[N];
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) right[n] = load(sliver + k * kSliver + n * kWidth);
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+      const Vec left = splat(rows[m * kLine + k]);
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) total[m][n] = multiply_add(left, right[n], total[m][n]);
+    }
+  }
+  for (int m = 0; m < M; ++m) {
+    for (int n = 0; n < N; ++n) {
+      float* sum = sums + m * kTile + n * kWidth;
+      store(sum, load(sum) + total[m][n]);
+    }
+  }
+}
+
+template <int M, int N>
+void multiply_cols(const float* rows, const float* sliver, int64_t vecs, int64_t count, float* sums) {
+  for (; vecs >= N; vecs -= N, sliver += N * kWidth, sums += N * kWidth) {
+    multiply_block<M, N>(rows, sliver, count, sums);
+  }
+  if constexpr (N > 1) {
+    if (vecs > 0) multiply_cols<M, N - 1>(rows, sliver, vecs, count, sums);
+  }
+}
+
+template <int M>
+void multiply_rows(int64_t m, const float* rows, const float* sliver, int64_t vecs, int64_t count,
+                   float* sums) {
+  if (m == M) return multiply_cols<M, kVecs>(rows, sliver, vecs, count, sums);
+  if constexpr (M > 1) multiply_rows<M - 1>(m, rows, sliver, vecs, count, sums);
+}
+
+// Rows are shared out evenly: a last block of one row would cost as much time as a full one.
+void multiply_sliver(const float* rows, const float* sliver, int64_t m, int64_t n, int64_t count,
+                     float* sums) {
+  const int64_t vecs = (n + kWidth - 1) / kWidth;
+  for (int64_t blocks = (m + kRows - 1) / kRows; blocks > 0; --blocks) {
+    const int64_t block = (m + blocks - 1) / blocks;
+    multiply_rows<kRows>(block, rows, sliver, vecs, count, sums);
+    rows += block * kLine;
+    sums += block * kTile;
+    m -= block;
+  }
+}
+
+// --- few rows: lines of the right side are transposed in registers instead of being packed across ---
+
+// total[m][n] += Σ rows[m * kLine + i] · block[i]
+template <int M>
+inline void add_terms(const float* rows, const Vec (&block)[kWidth], int64_t terms, Vec (&total)[M][2],
+                      int n) {
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < terms; ++i) {
+#pragma GCC unroll 4
+    for (int m = 0; m < M; ++m) total[m][n] = multiply_add(splat(rows[m * kLine + i]), block[i], total[m][n]);
+  }
+}
+
+// M rows by two vectors of lines. Beyond `count` and beyond the last line the panel holds anything.
+template <int M>
+void multiply_lines(const float* rows, const float* lines, int64_t count, float* sums) {
+  Vec total[M][2] = {};
+  for (int64_t k = 0; k < count; k += kWidth) {
+#pragma GCC unroll 2
+    for (int n = 0; n < 2; ++n) {
+      Vec block[kWidth];
+#pragma GCC unroll 16
+      for (int i = 0; i < kWidth; ++i) block[i] = load(lines + (n * kWidth + i) * kLine + k);
+      transpose(block);
+      if (count - k >= kWidth) {
+        add_terms<M>(rows + k, block, kWidth, total, n);
+      } else {
+        add_terms<M>(rows + k, block, count - k, total, n);
+      }
+    }
+  }
+  for (int m = 0; m < M; ++m) {
+    for (int n = 0; n < 2; ++n) {
+      float* sum = sums + m * kTile + n * kWidth;
+      store(sum, load(sum) + total[m][n]);
+    }
+  }
+}
+
+template <int M>
+void multiply_few(int64_t m, const float* rows, const float* lines, int64_t count, float* sums) {
+  if (m == M) return multiply_lines<M>(rows, lines, count, sums);
+  if constexpr (M > 1) multiply_few<M - 1>(m, rows, lines, count, sums);
+}
+
+void multiply(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+              int64_t count, float* buffer, float* sums) {
+  if (m <= kFewRows && !b.columns) {
+    pack_straight<kLine>(b, line, lines, k, count, buffer);
+    for (int64_t n = 0; n < lines; n += 2 * kWidth) {
+      multiply_few<kFewRows>(m, rows, buffer + n * kLine, count, sums + n);
+    }
+    return;
+  }
+  pack_sliver(b, line, lines, k, count, buffer);
+  multiply_sliver(rows, buffer, m, lines, count, sums);
+}

@@ -1,0 +1,21 @@
+// gemm_neon.cc: arm64, whose baseline has a fused multiply-add and 32 registers.
+#include <arm_neon.h>
+
+#include "backend/cpu/gemm.h"
+#include "core/float_formats.h"
+
+namespace spark::cpu {
+namespace {
+
+#include "backend/cpu/gemm_vec4.h"
+
+constexpr int kRows = 6, kVecs = 4;
+inline Vec multiply_add(Vec a, Vec b, Vec sum) { return vfmaq_f32(sum, a, b); }
+
+#include "backend/cpu/gemm_body.h"
+
+}  // namespace
+
+const Gemm neon_gemm = {decode, pack_rows, multiply};
+
+}  // namespace spark::cpu

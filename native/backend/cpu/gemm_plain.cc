@@ -1,0 +1,19 @@
+// gemm_plain.cc: the baseline of the architecture (SSE2 on x64). It has no fused multiply-add.
+#include "backend/cpu/gemm.h"
+#include "core/float_formats.h"
+
+namespace spark::cpu {
+namespace {
+
+#include "backend/cpu/gemm_vec4.h"
+
+constexpr int kRows = 2, kVecs = 4;
+inline Vec multiply_add(Vec a, Vec b, Vec sum) { return a * b + sum; }
+
+#include "backend/cpu/gemm_body.h"
+
+}  // namespace
+
+const Gemm plain_gemm = {decode, pack_rows, multiply};
+
+}  // namespace spark::cpu

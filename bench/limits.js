@@ -1,7 +1,10 @@
 // limits.js: what this machine can do, measured at the start of every run.
+import assert from 'node:assert'
+import { encode } from 'dgx-spark'
 import { quantile, sample } from './harness.js'
+import { Operands } from './operands.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { DTypeArray, Kernels } from 'dgx-spark' */
 /** @import { Limits } from './harness.js' */
 
 /**
@@ -29,5 +32,39 @@ export async function measureLimits(kernels, peer) {
   return {
     copyGBs: (2 * source.byteLength) / quantile(copy, 0.5) / 1e6,
     gemmGFLOPs: (2 * size ** 3) / fastest / 1e6,
+  }
+}
+
+/**
+ * What the GPU can do: a copy of 256 MiB (bytes read plus written) and the fastest GEMM of 4096 x 4096 x 4096, by our
+ * kernels; PyTorch's where it is found and faster.
+ * @param {Kernels} kernels @param {Partial<Limits>} torch
+ * @returns {Promise<Limits>}
+ */
+export async function measureDeviceLimits(kernels, torch) {
+  const operands = new Operands(kernels)
+  const count = 64 * 2 ** 20
+  const src = await operands.put(new Float32Array(count).fill(1))
+  const dst = await operands.put(new Float32Array(count))
+  const copy = await sample(
+    () => kernels.run('cast', { srcDtype: 'f32', dstDtype: 'f32', count, saturate: true, src, dst }),
+    true,
+  )
+  assert.equal(dst.at(-1), 1, 'the copy of the device limit is wrong')
+  const size = 4096
+  const x = src.subarray(0, size * size)
+  const y = dst.subarray(0, size * size)
+  const times = []
+  for (const dtype of /** @type {const} */ (['f32', 'bf16'])) {
+    /** @type {DTypeArray} */
+    const data = await operands.put(encode(x, dtype))
+    const weight = { dtype, rows: size, cols: size, data }
+    times.push(quantile(await sample(() => kernels.run('linear', { weight, tokens: size, x, y }), true), 0.5))
+    assert.equal(y.at(-1), size, 'the GEMM of the device limit is wrong')
+  }
+  operands.dispose()
+  return {
+    copyGBs: Math.max((2 * src.byteLength) / quantile(copy, 0.5) / 1e6, torch.copyGBs ?? 0),
+    gemmGFLOPs: Math.max((2 * size ** 3) / Math.min(...times) / 1e6, torch.gemmGFLOPs ?? 0),
   }
 }

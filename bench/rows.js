@@ -7,8 +7,10 @@ import { linear } from './rows/linear.js'
 /** @import { Case } from './harness.js' */
 /** @import { Peer } from './peer.js' */
 
-/** All rows, made lazily: a row's data exists only while it runs. @returns {AsyncGenerator<Case>} */
-/** @param {Kernels} kernels @param {Peer | null} peer */
+/**
+ * All rows, made lazily: a row's data exists only while it runs.
+ * @param {Kernels} kernels @param {Peer | null} peer @returns {AsyncGenerator<Case>}
+ */
 export async function* rows(kernels, peer) {
   yield* casts(kernels)
   yield* linear(kernels, peer)

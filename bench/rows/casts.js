@@ -1,20 +1,20 @@
 // casts.js: casts, amax and quantizers. Rates count the bytes read and written.
 import assert from 'node:assert'
-import { decode, dequantizeNVFP4, encode, openKernels } from 'dgx-spark'
+import { decode, dequantizeNVFP4, encode, quantizeFP8, quantizeNVFP4 } from 'dgx-spark'
+import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
 /** @import { DType, DTypeArray, Kernels, NVFP4Recipe } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
 
-const rows = 2048
+/** A GPU's rows are larger than its L2 cache. */
+const heights = { cpu: 2048, js: 2048, cuda: 8192 }
 const cols = 4096
-const count = rows * cols
-const shape = `${rows}x${cols}`
-const reference = await openKernels({ backend: 'js' })
 
-/** @param {Kernels} kernels @returns {Generator<Case>} */
-export function* casts(kernels) {
-  const values = uniform(count, 1)
+/** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
+export async function* casts(kernels) {
+  const rows = heights[kernels.backend]
+  const values = uniform(rows * cols, 1)
   for (const [from, to] of /** @type {[DType, DType][]} */ ([
     ['f32', 'bf16'],
     ['f32', 'f16'],
@@ -24,96 +24,134 @@ export function* casts(kernels) {
     ['bf16', 'f8_e4m3'],
     ['f8_e4m3', 'f32'],
   ])) {
-    yield cast(kernels, values, from, to)
+    yield* cast(kernels, rows, values, from, to)
   }
   const bf16 = encode(values, 'bf16')
-  const out = new Float32Array(1)
-  yield {
-    name: 'amax',
-    shape,
-    dtype: 'bf16',
-    bytes: bf16.byteLength,
-    run: () => kernels.run('amax', { dtype: 'bf16', count, src: bf16, out }),
-    check: () =>
-      assert.equal(
-        out[0],
-        decode(bf16, 'bf16').reduce((a, b) => Math.max(a, Math.abs(b)), 0),
-      ),
-  }
-  yield* nvfp4(kernels, bf16)
-  yield* fp8(kernels, bf16)
+  yield* amax(kernels, rows, bf16)
+  yield* nvfp4(kernels, rows, bf16)
+  yield* fp8(kernels, rows, bf16)
 }
 
-/** @param {Kernels} kernels @param {Float32Array} values @param {DType} from @param {DType} to @returns {Case} */
-function cast(kernels, values, from, to) {
-  const src = encode(values, from)
+/**
+ * @param {Kernels} kernels @param {number} rows @param {Float32Array} values @param {DType} from @param {DType} to
+ * @returns {AsyncGenerator<Case>}
+ */
+async function* cast(kernels, rows, values, from, to) {
+  const operands = new Operands(kernels)
+  const src = await operands.put(encode(values, from))
   const expected = encode(decode(src, from), to)
-  const dst = /** @type {DTypeArray} */ (expected.slice().fill(0))
-  return {
+  const dst = await operands.put(/** @type {DTypeArray} */ (expected.slice().fill(0)))
+  const count = rows * cols
+  yield {
     name: 'cast',
-    shape,
+    shape: `${rows}x${cols}`,
     dtype: `${from}>${to}`,
+    sizes: { rows, cols },
     bytes: src.byteLength + dst.byteLength,
     run: () => kernels.run('cast', { srcDtype: from, dstDtype: to, count, saturate: true, src, dst }),
-    check: () => assert.deepEqual(dst.subarray(0, 4099), expected.subarray(0, 4099)),
+    check: () => same(dst, expected),
   }
+  operands.dispose()
 }
 
-/** @param {Kernels} kernels @param {Uint16Array} src @returns {Generator<Case>} */
-function* nvfp4(kernels, src) {
-  const packed = new Uint8Array(count / 2)
-  const blockScale = new Uint8Array(count / 16)
-  const amax = decode(src, 'bf16').reduce((a, b) => Math.max(a, Math.abs(b)), 0)
-  const tensorScale = Math.fround(amax / 2688)
+/** @param {Kernels} kernels @param {number} rows @param {Uint16Array} bf16 @returns {AsyncGenerator<Case>} */
+async function* amax(kernels, rows, bf16) {
+  const operands = new Operands(kernels)
+  const src = await operands.put(bf16)
+  const out = await operands.put(new Float32Array(1))
+  const expected = decode(bf16, 'bf16').reduce((a, b) => Math.max(a, Math.abs(b)), 0)
+  yield {
+    name: 'amax',
+    shape: `${rows}x${cols}`,
+    dtype: 'bf16',
+    sizes: { rows, cols },
+    bytes: src.byteLength,
+    run: () => kernels.run('amax', { dtype: 'bf16', count: src.length, src, out }),
+    check: () => assert.equal(out[0], expected),
+  }
+  operands.dispose()
+}
+
+/** @param {Kernels} kernels @param {number} rows @param {Uint16Array} bf16 @returns {AsyncGenerator<Case>} */
+async function* nvfp4(kernels, rows, bf16) {
+  const operands = new Operands(kernels)
+  const count = rows * cols
+  const src = await operands.put(bf16)
+  const packed = await operands.put(new Uint8Array(count / 2))
+  const blockScale = await operands.put(new Uint8Array(count / 16))
+  const amax = decode(bf16, 'bf16').reduce((a, b) => Math.max(a, Math.abs(b)), 0)
   const encodeScale = Math.fround(2688 / amax)
   for (const recipe of /** @type {NVFP4Recipe[]} */ (['modelopt', 'te', 'mse'])) {
-    const args = { srcDtype: /** @type {const} */ ('bf16'), cols, recipe, tensorScale, encodeScale, src }
-    const first = { packed: new Uint8Array(cols / 2), blockScale: new Uint8Array(cols / 16) }
+    const expected = quantizeNVFP4({ data: bf16, dtype: 'bf16' }, [rows, cols], { recipe })
+    const { tensorScale } = expected
+    const args = { srcDtype: /** @type {const} */ ('bf16'), rows, cols, recipe, tensorScale, encodeScale }
     yield {
       name: 'nvfp4 quantize',
-      shape: `${shape} ${recipe}`,
+      shape: `${rows}x${cols} ${recipe}`,
       dtype: 'bf16',
+      sizes: { rows, cols },
       bytes: src.byteLength + packed.byteLength + blockScale.byteLength,
-      run: () => kernels.run('nvfp4Quantize', { ...args, rows, packed, blockScale }),
-      check: () => {
-        reference.runSync('nvfp4Quantize', { ...args, rows: 1, ...first })
-        assert.deepEqual(packed.subarray(0, cols / 2), first.packed)
-        assert.deepEqual(blockScale.subarray(0, cols / 16), first.blockScale)
-      },
+      run: () => kernels.run('nvfp4Quantize', { ...args, src, packed, blockScale }),
+      check: () => same(packed, expected.packed),
     }
   }
-  const dequantize = { rows, cols, tensorScale, packed, blockScale }
-  const dst = new Float32Array(count)
-  yield {
-    name: 'nvfp4 dequantize',
-    shape,
-    dtype: 'f32',
-    bytes: dst.byteLength + packed.byteLength + blockScale.byteLength,
-    run: () => kernels.run('nvfp4Dequantize', { ...dequantize, dst }),
-    check: () => assert.deepEqual(dst.subarray(0, 4099), dequantizeNVFP4(dequantize).subarray(0, 4099)),
-  }
+  yield* nvfp4Dequantize(kernels, rows, bf16)
+  operands.dispose()
 }
 
-/** @param {Kernels} kernels @param {Uint16Array} src @returns {Generator<Case>} */
-function* fp8(kernels, src) {
-  const codes = new Uint8Array(count)
+/** @param {Kernels} kernels @param {number} rows @param {Uint16Array} bf16 @returns {AsyncGenerator<Case>} */
+async function* nvfp4Dequantize(kernels, rows, bf16) {
+  const operands = new Operands(kernels)
+  const matrix = quantizeNVFP4({ data: bf16, dtype: 'bf16' }, [rows, cols])
+  const { tensorScale } = matrix
+  const packed = await operands.put(matrix.packed)
+  const blockScale = await operands.put(matrix.blockScale)
+  const dst = await operands.put(new Float32Array(rows * cols))
+  const expected = dequantizeNVFP4(matrix)
+  yield {
+    name: 'nvfp4 dequantize',
+    shape: `${rows}x${cols}`,
+    dtype: 'f32',
+    sizes: { rows, cols },
+    bytes: dst.byteLength + packed.byteLength + blockScale.byteLength,
+    run: () => kernels.run('nvfp4Dequantize', { rows, cols, tensorScale, packed, blockScale, dst }),
+    check: () => same(dst, expected),
+  }
+  operands.dispose()
+}
+
+/** @param {Kernels} kernels @param {number} rows @param {Uint16Array} bf16 @returns {AsyncGenerator<Case>} */
+async function* fp8(kernels, rows, bf16) {
+  const operands = new Operands(kernels)
+  const src = await operands.put(bf16)
+  const codes = await operands.put(new Uint8Array(rows * cols))
   for (const [name, blockRows, blockCols] of /** @type {[string, number, number][]} */ ([
     ['row', 1, cols],
     ['block 128', 128, 128],
   ])) {
-    const scale = new Float32Array((rows / blockRows) * (cols / blockCols))
-    const args = { srcDtype: /** @type {const} */ ('bf16'), cols, blockRows, blockCols, src }
-    const first = { codes: new Uint8Array(blockRows * cols), scale: new Float32Array(cols / blockCols) }
+    const scale = await operands.put(new Float32Array((rows / blockRows) * (cols / blockCols)))
+    const source = { data: bf16, dtype: /** @type {const} */ ('bf16') }
+    const { codes: expected } =
+      blockRows === 1
+        ? quantizeFP8(source, [rows, cols])
+        : quantizeFP8(source, [rows, cols], { scaling: 'block', blockSize: blockRows })
+    const args = { srcDtype: /** @type {const} */ ('bf16'), rows, cols, blockRows, blockCols }
     yield {
       name: 'fp8 quantize',
-      shape: `${shape} ${name}`,
+      shape: `${rows}x${cols} ${name}`,
       dtype: 'bf16',
+      sizes: { rows, cols },
       bytes: src.byteLength + codes.byteLength,
-      run: () => kernels.run('fp8Quantize', { ...args, rows, codes, scale }),
-      check: () => {
-        reference.runSync('fp8Quantize', { ...args, rows: blockRows, ...first })
-        assert.deepEqual(codes.subarray(0, first.codes.length), first.codes)
-      },
+      run: () => kernels.run('fp8Quantize', { ...args, src, codes, scale }),
+      check: () => same(codes, expected),
     }
+  }
+  operands.dispose()
+}
+
+/** @param {ArrayLike<number>} actual @param {ArrayLike<number>} expected */
+function same(actual, expected) {
+  for (let i = 0; i < expected.length; ++i) {
+    assert.ok(actual[i] === expected[i], `element ${i} is ${actual[i]} and should be ${expected[i]}`)
   }
 }

@@ -1,108 +1,141 @@
 // dora.js: the DoRA kernels beside the plain linear layer they wrap (the ratio is what the adapter costs).
 import assert from 'node:assert'
+import { decodeWeight } from 'dgx-spark'
+import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
+import { storedWeights } from './linear.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { Kernels, LowRank, StoredWeight } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
 
-const size = 1024
-const rank = 16
+/** @typedef {{ size: number, rank: number, tokens: number[], dtypes: StoredWeight['dtype'][] }} Plan */
+
+/**
+ * @typedef {object} Layer
+ * @property {StoredWeight} weight
+ * @property {Float32Array} w the weight in f32, for checks
+ * @property {() => StoredWeight} next the weight to use in the next call
+ * @property {LowRank} adapter
+ * @property {Record<'weightNorm2' | 'magnitude' | 'norm' | 'gain', Float32Array>} state
+ * @property {Operands} operands
+ */
+
+/** @type {Record<string, Plan[]>} */
+const plans = {
+  cpu: [{ size: 1024, rank: 16, tokens: [1, 128], dtypes: ['f32'] }],
+  cuda: [
+    { size: 4096, rank: 16, tokens: [1, 16, 8192], dtypes: ['f32', 'bf16', 'nvfp4'] },
+    { size: 4096, rank: 64, tokens: [], dtypes: ['bf16'] },
+    { size: 8192, rank: 64, tokens: [], dtypes: ['bf16'] },
+  ],
+}
 const scale = 1
-const dtype = 'f32'
 
 /** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
 export async function* dora(kernels) {
-  const weight = {
-    dtype: /** @type {const} */ ('f32'),
-    rows: size,
-    cols: size,
-    data: uniform(size * size, 4),
+  for (const { size, rank, tokens, dtypes } of plans[kernels.backend] ?? []) {
+    const stored = storedWeights(uniform(size * size, 4), size, size)
+    for (const weight of stored.filter(({ dtype }) => dtypes.includes(dtype))) {
+      const layer = await makeLayer(kernels, weight, rank)
+      yield* whole(kernels, layer)
+      for (const count of tokens) yield* passes(kernels, layer, count)
+      layer.operands.dispose()
+    }
   }
-  const adapter = { rank, scale, a: uniform(rank * size, 5), b: uniform(size * rank, 6) }
-  const weightNorm2 = new Float32Array(size)
-  await kernels.run('weightNorm2', { weight, out: weightNorm2 })
-  const magnitude = weightNorm2.map(Math.sqrt)
-  const norm = new Float32Array(size)
-  const gain = new Float32Array(size)
-  const merged = new Float32Array(size * size)
-  const layer = { weight, ...adapter }
+}
 
+/** @param {Kernels} kernels @param {StoredWeight} weight @param {number} rank @returns {Promise<Layer>} */
+async function makeLayer(kernels, weight, rank) {
+  const { rows: size } = weight
+  const operands = new Operands(kernels)
+  const next = await operands.rotate(weight)
+  const a = await operands.put(uniform(rank * size, 5))
+  const b = await operands.put(uniform(size * rank, 6))
+  const adapter = { rank, scale, a, b }
+  const vector = () => operands.put(new Float32Array(size))
+  const [weightNorm2, magnitude, norm, gain] = [
+    await vector(),
+    await vector(),
+    await vector(),
+    await vector(),
+  ]
+  await kernels.run('weightNorm2', { weight: next(), out: weightNorm2 })
+  magnitude.set(weightNorm2.map(Math.sqrt))
+  await kernels.run('doraNorm', { weight: next(), ...adapter, weightNorm2, magnitude, norm, gain })
+  const w = decodeWeight(weight)
+  return { weight, w, next, adapter, state: { weightNorm2, magnitude, norm, gain }, operands }
+}
+
+/** What is done to the whole weight. @param {Kernels} kernels @param {Layer} layer @returns {AsyncGenerator<Case>} */
+async function* whole(kernels, layer) {
+  const { weight, next, adapter, state } = layer
+  const { rows: size, dtype } = weight
+  const { rank } = adapter
+  const operands = new Operands(kernels)
+  const merged = await operands.put(new Float32Array(size * size))
+  const about = { shape: `${size}x${size} r${rank}`, dtype, sizes: { rows: size, cols: size, rank } }
   yield {
     name: 'dora norm',
-    shape: `${size}x${size} r${rank}`,
-    dtype,
+    ...about,
     flops: 2 * size * size * rank,
-    run: () => kernels.run('doraNorm', { ...layer, weightNorm2, magnitude, norm, gain }),
-    check: () => near(norm[3], rowNorm(weight.data, adapter, 3), 1e-5),
+    run: () => kernels.run('doraNorm', { weight: next(), ...adapter, ...state }),
+    check: () => near(state.norm[3], Math.hypot(...row(layer, 3)), 1e-5),
   }
   yield {
     name: 'dora merge',
-    shape: `${size}x${size} r${rank}`,
-    dtype,
-    bytes: 2 * merged.byteLength,
-    run: () => kernels.run('doraMerge', { ...layer, gain, merged }),
-    check: () => near(Math.hypot(...merged.subarray(3 * size, 4 * size)), magnitude[3], 1e-4),
+    ...about,
+    bytes: weight.data.byteLength + merged.byteLength,
+    run: () => kernels.run('doraMerge', { weight: next(), ...adapter, gain: state.gain, merged }),
+    check: () => near(merged[3 * size + 5], (state.gain[3] ?? 0) * (row(layer, 3)[5] ?? 0), 1e-5),
   }
-  for (const tokens of [1, 128]) yield* passes(kernels, layer, { norm, gain, magnitude, merged }, tokens)
+  operands.dispose()
 }
 
-/**
- * @param {Kernels} kernels
- * @param {import('dgx-spark').LowRank & { weight: import('dgx-spark').StoredWeight }} layer
- * @param {Record<'norm' | 'gain' | 'magnitude' | 'merged', Float32Array>} state
- * @param {number} tokens
- * @returns {Generator<Case>}
- */
-function* passes(kernels, layer, { norm, gain, magnitude, merged }, tokens) {
-  const x = uniform(tokens * size, 7)
-  const dy = uniform(tokens * size, 8)
-  const [y, z, dx, base] = [0, 0, 0, 0].map(() => new Float32Array(tokens * size))
-  const xa = new Float32Array(tokens * rank)
+/** @param {Kernels} kernels @param {Layer} layer @param {number} tokens @returns {AsyncGenerator<Case>} */
+async function* passes(kernels, layer, tokens) {
+  const { weight, next, adapter, state } = layer
+  const { rows: size, dtype } = weight
+  const { rank } = adapter
+  const operands = new Operands(kernels)
+  const put = (/** @type {number} */ count) => operands.put(new Float32Array(count))
+  const x = await operands.put(uniform(tokens * size, 7))
+  const dy = await operands.put(uniform(tokens * size, 8))
+  const [y, z, dx, base] = [0, 0, 0, 0].map(() => tokens * size).map(put)
+  const outputs = { y: await y, z: await z, xa: await put(tokens * rank) }
   const gradients = {
-    dx,
-    da: new Float32Array(rank * size),
-    db: new Float32Array(size * rank),
-    dmagnitude: new Float32Array(size),
+    dx: await dx,
+    da: await put(rank * size),
+    db: await put(size * rank),
+    dmagnitude: await put(size),
   }
-  const shape = `T${tokens} ${size}x${size} r${rank}`
-  const flops = 2 * tokens * size * size
-  const peer = {
-    name: 'plain linear',
-    run: () => kernels.run('linear', { weight: layer.weight, tokens, x, y: base }),
+  const plain = await base
+  const forward = () =>
+    kernels.run('doraForward', { weight: next(), ...adapter, tokens, x, gain: state.gain, ...outputs })
+  const about = {
+    shape: `T${tokens} ${size}x${size} r${rank}`,
+    dtype,
+    sizes: { tokens, rows: size, cols: size, rank },
+    flops: 2 * tokens * size * size,
+    peer: { name: 'plain linear', run: () => kernels.run('linear', { weight: next(), tokens, x, y: plain }) },
   }
-  const forward = () => kernels.run('doraForward', { ...layer, tokens, x, gain, xa, z, y })
-
   yield {
     name: 'dora forward',
-    shape,
-    dtype,
-    flops,
+    ...about,
     run: forward,
-    check: () => near(y[5], dot(x, merged, 5), 1e-3),
-    peer,
+    check: () => near(outputs.y[5], output(layer, x, 5), 1e-3),
   }
+
+  const { xa, z: product } = outputs
+  const saved = { x, dy, xa, z: product, ...state, ...gradients }
+  await forward()
   yield {
     name: 'dora backward',
-    shape,
-    dtype,
-    flops,
+    ...about,
     run: () =>
-      kernels.run('doraBackward', {
-        ...layer,
-        tokens,
-        exactNorm: false,
-        x,
-        dy,
-        xa,
-        z,
-        norm,
-        gain,
-        magnitude,
-        ...gradients,
-      }),
-    check: () => near(gradients.dx[7], column(dy, merged, 7), 1e-3),
-    peer,
+      kernels.run('doraBackward', { weight: next(), ...adapter, tokens, exactNorm: false, ...saved }),
+    check: () => near(gradients.dx[7], inputGradient(layer, dy, 7), 1e-3),
   }
+  operands.dispose()
 }
 
 /** @param {number | undefined} actual @param {number | undefined} expected @param {number} relative */
@@ -113,21 +146,25 @@ function near(actual = Number.NaN, expected = Number.NaN, relative) {
   )
 }
 
-/** Norm of row `o` of W + scale · B·A. @param {Float32Array} w @param {{ a: Float32Array, b: Float32Array }} adapter @param {number} o */
-function rowNorm(w, { a, b }, o) {
-  let sum = 0
-  for (let i = 0; i < size; ++i) {
-    let value = w[o * size + i] ?? 0
-    for (let r = 0; r < rank; ++r) value += scale * (b[o * rank + r] ?? 0) * (a[r * size + i] ?? 0)
-    sum += value ** 2
-  }
-  return Math.sqrt(sum)
+/** W + scale · B·A at [o, i]. @param {Layer} layer @param {number} o @param {number} i */
+function element({ weight, w, adapter: { rank, a, b } }, o, i) {
+  let value = w[o * weight.cols + i] ?? 0
+  for (let r = 0; r < rank; ++r) value += scale * (b[o * rank + r] ?? 0) * (a[r * weight.cols + i] ?? 0)
+  return value
 }
 
-/** Σ_i x[0, i] m[o, i]. @param {Float32Array} x @param {Float32Array} m @param {number} o */
-const dot = (x, m, o) =>
-  x.subarray(0, size).reduce((sum, value, i) => sum + value * (m[o * size + i] ?? 0), 0)
+/** Row `o` of W + scale · B·A. @param {Layer} layer @param {number} o */
+const row = (layer, o) => Float64Array.from({ length: layer.weight.cols }, (_, i) => element(layer, o, i))
 
-/** Σ_o dy[0, o] m[o, i]. @param {Float32Array} dy @param {Float32Array} m @param {number} i */
-const column = (dy, m, i) =>
-  dy.subarray(0, size).reduce((sum, value, o) => sum + value * (m[o * size + i] ?? 0), 0)
+/** y[0, o]. @param {Layer} layer @param {Float32Array} x @param {number} o */
+const output = (layer, x, o) =>
+  (layer.state.gain[o] ?? 0) * row(layer, o).reduce((sum, value, i) => sum + value * (x[i] ?? 0), 0)
+
+/** dx[0, i]. @param {Layer} layer @param {Float32Array} dy @param {number} i */
+function inputGradient(layer, dy, i) {
+  let sum = 0
+  for (let o = 0; o < layer.weight.rows; ++o) {
+    sum += (dy[o] ?? 0) * (layer.state.gain[o] ?? 0) * element(layer, o, i)
+  }
+  return sum
+}

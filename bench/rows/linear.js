@@ -1,6 +1,7 @@
 // linear.js: y = x · Wᵀ for every weight format, beside ONNX Runtime's f32 MatMul.
 import assert from 'node:assert'
-import { encode, quantizeFP8, quantizeNVFP4, storeWeight } from 'dgx-spark'
+import { decodeWeight, encode, quantizeFP8, quantizeNVFP4, storeWeight } from 'dgx-spark'
+import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
 /** @import { Kernels, StoredWeight } from 'dgx-spark' */
@@ -20,42 +21,60 @@ export function storedWeights(data, rows, cols) {
   return weights
 }
 
-/** @param {Kernels} kernels @param {Peer | null} peer @returns {AsyncGenerator<Case>} */
-export async function* linear(kernels, peer) {
-  for (const [tokens, size] of [
+/** Tokens and size of the square weight. @type {Record<string, [number, number][]>} */
+const shapes = {
+  cpu: [
     [1, 2048],
     [128, 1024],
-  ]) {
+  ],
+  cuda: [
+    [1, 4096],
+    [16, 4096],
+    [8192, 4096],
+  ],
+}
+
+/** @param {Kernels} kernels @param {Peer | null} peer @returns {AsyncGenerator<Case>} */
+export async function* linear(kernels, peer) {
+  for (const [tokens, size] of shapes[kernels.backend] ?? []) {
     const w = uniform(size * size, 2)
-    const x = uniform(tokens * size, 3)
     const matmul = await peer?.matmul(tokens, size, size)
-    const transposed = transpose(w, size)
+    const transposed = matmul ? transpose(w, size) : w
     for (const weight of storedWeights(w, size, size)) {
-      const y = new Float32Array(tokens * size)
+      const operands = new Operands(kernels)
+      const next = await operands.rotate(weight)
+      const x = await operands.put(uniform(tokens * size, 3))
+      const y = await operands.put(new Float32Array(tokens * size))
       yield {
         name: 'linear',
         shape: `T${tokens} ${size}x${size}`,
         dtype: weight.dtype,
+        sizes: { tokens, rows: size, cols: size },
         flops: 2 * tokens * size * size,
-        run: () => kernels.run('linear', { weight, tokens, x, y }),
-        check: () => checkFirst(weight, w, x, y, size),
+        run: () => kernels.run('linear', { weight: next(), tokens, x, y }),
+        check: () => check(weight, x, y, size),
         ...(matmul && peer && { peer: { name: `${peer.name} f32`, run: () => matmul(x, transposed) } }),
       }
+      operands.dispose()
     }
   }
 }
 
-/** y[0] against a plain sum; quantized weights may be off by their rounding. */
-/** @param {StoredWeight} weight @param {Float32Array} w @param {Float32Array} x @param {Float32Array} y @param {number} size */
-function checkFirst(weight, w, x, y, size) {
-  const relative = { f32: 1e-5, f16: 1e-3, bf16: 1e-2, f8_e4m3: 0.05, nvfp4: 0.2 }[weight.dtype]
-  let sum = 0
-  let square = 0
-  for (let i = 0; i < size; ++i) {
-    sum += (x[i] ?? 0) * (w[i] ?? 0)
-    square += ((x[i] ?? 0) * (w[i] ?? 0)) ** 2
+/**
+ * y[0] and y[size - 1] against plain sums over the weight as it is stored.
+ * @param {StoredWeight} weight @param {Float32Array} x @param {Float32Array} y @param {number} size
+ */
+function check(weight, x, y, size) {
+  const w = decodeWeight(weight)
+  for (const o of [0, size - 1]) {
+    let [sum, square] = [0, 0]
+    for (let i = 0; i < size; ++i) {
+      const product = (x[i] ?? 0) * (w[o * size + i] ?? 0)
+      sum += product
+      square += product ** 2
+    }
+    assert.ok(Math.abs(sum - (y[o] ?? Number.NaN)) <= 1e-5 * Math.sqrt(square), `${y[o]} should be ${sum}`)
   }
-  assert.ok(Math.abs(sum - (y[0] ?? 0)) <= relative * Math.sqrt(square) * 4, `${y[0]} should be ${sum}`)
 }
 
 /** @param {Float32Array} w @param {number} size */

@@ -1,0 +1,49 @@
+// operands.js: operands of rows, held where the kernels of the device read them without a copy.
+
+/** @import { DTypeArray, HeldArray, Kernels, StoredWeight } from 'dgx-spark' */
+
+/** On a GPU a row's weights rotate over so many bytes, more than any L2 cache holds. */
+const coldBytes = { cuda: 192 * 2 ** 20, cpu: 0, js: 0 }
+
+export class Operands {
+  /** @type {HeldArray[]} */
+  #held = []
+  #kernels
+
+  /** @param {Kernels} kernels */
+  constructor(kernels) {
+    this.#kernels = kernels
+  }
+
+  /** The array, or a copy where the device reads it. @template {DTypeArray} A @param {A} array @returns {Promise<A>} */
+  async put(array) {
+    const held = await this.#kernels.hold(array)
+    this.#held.push(held)
+    return held.array
+  }
+
+  /**
+   * Copies of a weight in turn, so many that it has left the cache when it comes again.
+   * @param {StoredWeight} weight @returns {Promise<() => StoredWeight>}
+   */
+  async rotate(weight) {
+    const count = Math.max(1, Math.ceil(coldBytes[this.#kernels.backend] / weight.data.byteLength))
+    /** @type {StoredWeight[]} */
+    const copies = []
+    while (copies.length < count) {
+      copies.push({
+        ...weight,
+        data: await this.put(weight.data),
+        ...(weight.rowScale && { rowScale: await this.put(weight.rowScale) }),
+        ...(weight.blockScale && { blockScale: await this.put(weight.blockScale) }),
+      })
+    }
+    let next = 0
+    return () => copies[next++ % count] ?? weight
+  }
+
+  dispose() {
+    for (const held of this.#held) held.dispose()
+    this.#held = []
+  }
+}

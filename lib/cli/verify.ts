@@ -1,54 +1,56 @@
 import type { Command } from 'commander'
+import { getConfig } from '../core/config.js'
+import { hasCapability, kernelsFrom } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
+import { requireAddon } from '../native.js'
 import type { Kernels } from '../runtime/kernels.js'
 import { openKernels } from '../runtime/open.js'
 import { type VerifyResult, verifyKernels } from '../runtime/verify.js'
 import { print, printJson, printTable, styled } from './output.js'
 
-/** `dgx-spark verify`: every kernel on every device against the CPU reference. */
+/** A device and what its kernels are compared with. */
+interface Candidate {
+  device: string
+  kernels: Kernels
+  reference: Kernels
+}
+
+type DeviceResult = VerifyResult & { device: string; reference: string }
+
+/** `dgx-spark verify`: every kernel on every device against a reference on the CPU. */
 export function addVerify(program: Command): void {
   program
     .command('verify')
-    .description('run each kernel on each available device against the CPU reference')
+    .description('run each kernel on each device: GPUs against the CPU, the CPU against plain TypeScript')
     .option('--json', 'print one JSON document')
     .option('--all', 'list every case, not only those that did not pass')
     .action(async (options: { json?: boolean; all?: boolean }) => {
-      const { reference, candidates } = await openAll()
-      const results = []
-      for (const { label, kernels } of candidates) {
-        for (const result of await verifyKernels(kernels, reference))
-          results.push({ device: label, ...result })
+      const results: DeviceResult[] = []
+      for (const { device, kernels, reference } of await openCandidates()) {
+        for (const result of await verifyKernels(kernels, reference)) {
+          results.push({ device, reference: reference.backend, ...result })
+        }
       }
-      if (options.json) printJson({ reference: reference.backend, results })
-      else report(reference, results, options.all ?? false)
+      if (options.json) printJson(results)
+      else report(results, options.all ?? false)
       if (results.some(result => result.status === 'failed')) process.exitCode = 1
     })
 }
 
-/** The reference (the addon's CPU kernels, or TypeScript's where no addon loads) and everything to compare with it. */
-async function openAll(): Promise<{ reference: Kernels; candidates: { label: string; kernels: Kernels }[] }> {
-  const js = await openKernels({ backend: 'js' })
-  const info = await HardwareInfo.detect()
-  if (info.backend.name === 'js') return { reference: js, candidates: [{ label: 'js', kernels: js }] }
-  const reference = await openKernels({ backend: 'cpu' })
-  const candidates = [
-    { label: 'cpu', kernels: reference },
-    { label: 'js', kernels: js },
-  ]
-  if (info.backend.name === 'cuda') {
-    for (const gpu of info.gpus.filter(gpu => gpu.vendor === 'nvidia' && !gpu.problem)) {
-      const kernels = await openKernels({ backend: 'cuda', device: gpu.index })
-      candidates.push({ label: `cuda:${gpu.index}`, kernels })
-    }
+async function openCandidates(): Promise<Candidate[]> {
+  const cpu = await openKernels({ backend: 'cpu' })
+  const candidates = [{ device: 'cpu', kernels: cpu, reference: await openKernels({ backend: 'js' }) }]
+  const { gpus } = await HardwareInfo.detect()
+  if (!getConfig().enabled || requireAddon().kernelFamilies().length === 0) return candidates
+  for (const { index, cudaIndex, computeCapability, problem } of gpus) {
+    if (cudaIndex === null || problem || !hasCapability(computeCapability, kernelsFrom)) continue
+    const kernels = await openKernels({ backend: 'cuda', device: index })
+    candidates.push({ device: `gpu ${index}`, kernels, reference: cpu })
   }
-  return { reference, candidates }
+  return candidates
 }
 
-function report(
-  reference: Kernels,
-  results: readonly (VerifyResult & { device: string })[],
-  all: boolean,
-): void {
+function report(results: readonly DeviceResult[], all: boolean): void {
   const shown = all ? results : results.filter(result => result.status !== 'passed')
   const rows = shown.map(({ device, op, variant, status, error, tolerance, reason }) => [
     device,
@@ -63,7 +65,7 @@ function report(
   for (const device of new Set(results.map(result => result.device))) {
     const own = results.filter(result => result.device === device)
     const count = (status: string): number => own.filter(result => result.status === status).length
-    const line = `${device}: ${count('passed')} passed, ${count('failed')} failed, ${count('unsupported')} unsupported`
-    print(`${line} (reference: ${reference.backend})`)
+    const counts = `${count('passed')} passed, ${count('failed')} failed, ${count('unsupported')} unsupported`
+    print(`${device}: ${counts} (reference: ${own[0]?.reference})`)
   }
 }

@@ -213,55 +213,74 @@ function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
   ]
 }
 
-function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
-  const { tokens, rows, cols, rank } = sizes
-  const tolerance = sumTolerance(sizes)
-  const adapter = { weight, rank, scale: 0.5, a: values(rank * cols, 6), b: values(rows * rank, 7) }
+/** A DoRA layer on `weight` and its input, with the norms that `reference` computes. */
+function doraLayer(reference: Kernels, weight: StoredWeight, { tokens, rows, cols, rank }: VerifySizes) {
+  const layer = { weight, rank, scale: 0.5, a: values(rank * cols, 6), b: values(rows * rank, 7) }
   const weightNorm2 = f32(rows)
   reference.runSync('weightNorm2', { weight, out: weightNorm2 })
   const magnitude = weightNorm2.map(square => 1.25 * Math.sqrt(square))
-  const norm = f32(rows)
-  const gain = f32(rows)
-  reference.runSync('doraNorm', { ...adapter, weightNorm2, magnitude, norm, gain })
+  const norms = { norm: f32(rows), gain: f32(rows) }
+  reference.runSync('doraNorm', { ...layer, weightNorm2, magnitude, ...norms })
   const x = values(tokens * cols, 8)
-  const bias = values(rows, 9)
   const mask = values(tokens * cols, 10).map(value => (value > 0 ? 2 : 0))
-  const variant = (text: string): string => [weight.dtype, text].filter(Boolean).join(', ')
+  return { layer, weightNorm2, magnitude, ...norms, x, mask, bias: values(rows, 9) }
+}
 
-  const forward = (masked: Float32Array | undefined): KernelArgs['doraForward'] => ({
-    ...{ ...adapter, tokens, x, gain, bias, mask: masked },
-    ...{ xa: f32(tokens * rank), z: f32(tokens * rows), y: f32(tokens * rows) },
-  })
-  const backward = (masked: Float32Array | undefined, exactNorm: boolean): KernelArgs['doraBackward'] => {
-    const saved = forward(masked)
+const forwardOutputs = ({ tokens, rows, rank }: VerifySizes) => ({
+  xa: f32(tokens * rank),
+  z: f32(tokens * rows),
+  y: f32(tokens * rows),
+})
+
+const backwardOutputs = ({ tokens, rows, cols, rank }: VerifySizes) => ({
+  dx: f32(tokens * cols),
+  da: f32(rank * cols),
+  db: f32(rows * rank),
+  dmagnitude: f32(rows),
+  dbias: f32(rows),
+})
+
+function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
+  const { tokens, rows, cols } = sizes
+  const { layer, weightNorm2, magnitude, norm, gain, x, bias, mask } = doraLayer(reference, weight, sizes)
+  const tolerance = sumTolerance(sizes)
+  const variant = (text: string): string => `${weight.dtype}, ${text}`
+
+  const forward = (mask?: Float32Array): KernelArgs['doraForward'] => {
+    return { ...layer, tokens, x, gain, bias, mask, ...forwardOutputs(sizes) }
+  }
+  const backward = (exactNorm: boolean, mask?: Float32Array): KernelArgs['doraBackward'] => {
+    const saved = forward(mask)
     reference.runSync('doraForward', saved)
-    return {
-      ...{ ...adapter, tokens, exactNorm, x, mask: masked, dy: values(tokens * rows, 12) },
-      ...{ xa: saved.xa, z: saved.z!, norm, gain, magnitude },
-      ...{ dx: f32(tokens * cols), da: f32(rank * cols), db: f32(rows * rank) },
-      ...{ dmagnitude: f32(rows), dbias: f32(rows) },
+    const inputs = {
+      x,
+      mask,
+      dy: values(tokens * rows, 12),
+      xa: saved.xa,
+      z: saved.z!,
+      norm,
+      gain,
+      magnitude,
     }
+    return { ...layer, tokens, exactNorm, ...inputs, ...backwardOutputs(sizes) }
   }
   const gradients = ['dx', 'da', 'db', 'dmagnitude', 'dbias'] as const
   const merged = values(rows * cols, 13)
   return [
-    verifyCase('doraNorm', variant(''), ['norm', 'gain'], tolerance, () => ({
-      ...{ ...adapter, weightNorm2, magnitude },
-      ...{ norm: f32(rows), gain: f32(rows) },
-    })),
-    verifyCase('doraForward', variant(''), ['xa', 'z', 'y'], tolerance, () => forward(undefined)),
+    verifyCase('doraNorm', weight.dtype, ['norm', 'gain'], tolerance, () => {
+      return { ...layer, weightNorm2, magnitude, norm: f32(rows), gain: f32(rows) }
+    }),
+    verifyCase('doraForward', weight.dtype, ['xa', 'z', 'y'], tolerance, () => forward()),
     verifyCase('doraForward', variant('dropout'), ['xa', 'z', 'y'], tolerance, () => forward(mask)),
-    verifyCase('doraBackward', variant('detached'), gradients, tolerance, () => backward(undefined, false)),
-    verifyCase('doraBackward', variant('exact'), gradients, tolerance, () => backward(undefined, true)),
-    verifyCase('doraBackward', variant('dropout'), gradients, tolerance, () => backward(mask, false)),
-    verifyCase('doraMerge', variant(''), ['merged'], tolerance, () => ({
-      ...{ ...adapter, gain },
-      merged: f32(rows * cols),
-    })),
-    verifyCase('doraUnmerge', variant(''), ['restored'], tolerance, () => ({
-      ...{ rows, cols, rank, scale: 0.5, a: adapter.a, b: adapter.b, merged, gain },
-      restored: f32(rows * cols),
-    })),
+    verifyCase('doraBackward', variant('detached'), gradients, tolerance, () => backward(false)),
+    verifyCase('doraBackward', variant('exact'), gradients, tolerance, () => backward(true)),
+    verifyCase('doraBackward', variant('dropout'), gradients, tolerance, () => backward(false, mask)),
+    verifyCase('doraMerge', weight.dtype, ['merged'], tolerance, () => {
+      return { ...layer, gain, merged: f32(rows * cols) }
+    }),
+    verifyCase('doraUnmerge', weight.dtype, ['restored'], tolerance, () => {
+      return { ...layer, rows, cols, merged, gain, restored: f32(rows * cols) }
+    }),
   ]
 }
 
@@ -280,8 +299,16 @@ function trainingCases(sizes: VerifySizes): VerifyCase[] {
       dlogits: f32(tokens * classes),
     })),
     verifyCase('adamw', 'step 3', ['param', 'm', 'v'], tolerance, () => ({
-      ...{ count, step: 3, lr: 1e-2, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0.01 },
-      ...{ grad: values(count, 15), param: values(count, 16), m: values(count, 17) },
+      count,
+      step: 3,
+      lr: 1e-2,
+      beta1: 0.9,
+      beta2: 0.999,
+      eps: 1e-8,
+      weightDecay: 0.01,
+      grad: values(count, 15),
+      param: values(count, 16),
+      m: values(count, 17),
       v: values(count, 18).map(Math.abs),
     })),
   ]

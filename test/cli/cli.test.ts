@@ -4,7 +4,7 @@ import path from 'node:path'
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
 import { FakeRoot, gb10Pci, profile } from '../fixtures/machine.js'
-import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
+import { noCompiler, noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const main = path.resolve(import.meta.dirname, '../../dist/cli/main.js')
 
@@ -76,13 +76,27 @@ t.test('check finds an invalid configuration and fails', async t => {
   t.match(stdout, /PROBLEM +configuration +DGX_SPARK_THREADS=many is invalid/)
 })
 
-t.test('verify: the CPU and TypeScript agree', { skip: noAddon }, async t => {
+t.test('verify: the CPU agrees with TypeScript', { skip: noAddon }, async t => {
   const { status, stdout } = cli(['verify'])
   t.equal(status, 0, stdout)
-  t.match(stdout, /cpu: \d+ passed, 0 failed, 0 unsupported/)
-  t.match(stdout, /js: \d+ passed, 0 failed, 0 unsupported/)
-  const { results } = cli(['verify', '--json']).json()
+  t.match(stdout, /cpu: \d+ passed, 0 failed, 0 unsupported \(reference: js\)/)
+  const results = cli(['verify', '--json']).json()
+  t.ok(results.length > 50)
   t.ok(results.every((result: { status: string }) => result.status === 'passed'))
+})
+
+t.test('verify without the addon says what to do', async t => {
+  const { status, stderr } = cli(['verify'], { DGX_SPARK_BUILD: 'none' })
+  t.equal(status, 1)
+  t.match(stderr, /ERR_NO_NATIVE/)
+})
+
+t.test('verify notices a GPU that computes nothing', { skip: noCudaCalls }, async t => {
+  const standIn = new StandIn()
+  t.teardown(() => standIn.dispose())
+  const { status, stdout } = cli(['verify'], standIn.env(profile('h200')))
+  t.equal(status, 1)
+  t.match(stdout, /gpu 0: \d+ passed, [1-9]\d* failed/)
 })
 
 t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t => {

@@ -181,6 +181,23 @@ struct DoraMergeArgs {
   float* merged;      // [O, I]
 };
 
+// Gradients of dora_merge given dmerged and the norm and gain of dora_norm:
+//   dmagnitude[o] = Σ_i dmerged V / max(norm, 1e-12)    dv = gain ∘ dmerged    db = s · dv·Aᵀ    da = s ·
+//   Bᵀ·dv
+// exact_norm also differentiates the norm: dv = gain ∘ (dmerged − V ∘ dmagnitude / max(norm, 1e-12)).
+struct DoraMergeBackwardArgs {
+  Weight weight;
+  LowRank low_rank;
+  bool exact_norm;
+  const float* dmerged;  // [O, I]
+  const float* norm;     // [O]
+  const float* gain;     // [O]
+  float* dv;             // [O, I]; may be dmerged
+  float* da;             // [R, I]
+  float* db;             // [O, R]
+  float* dmagnitude;     // [O]
+};
+
 // restored[o, i] = merged[o, i] / gain[o] − scale · (B·A)[o, i]. No gain is 0. May run in place.
 struct DoraUnmergeArgs {
   int64_t rows, cols;
@@ -191,7 +208,7 @@ struct DoraUnmergeArgs {
 };
 
 // loss[0] = mean over t of −log softmax(logits[t, :])[labels[t]]; dlogits = (softmax − onehot) / T. T >= 1.
-// labels lie in [0, classes); the caller has checked.
+// labels lie in [0, classes); the CPU refuses others (ERR_ARGUMENT), for CUDA the caller has checked.
 struct SoftmaxCrossEntropyArgs {
   int64_t tokens, classes;
   const float* logits;    // [T, C]
@@ -200,14 +217,113 @@ struct SoftmaxCrossEntropyArgs {
   float* dlogits;         // [T, C]; null: not wanted
 };
 
+// A number that is fixed when an operation is prepared, or read anew at each run of a plan (learning rate).
+struct Scalar {
+  double value;
+  const double* at;  // [1]; null: value
+
+  double get() const { return at ? *at : value; }
+};
+
 // One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1.
 struct AdamwArgs {
-  int64_t count, step;
-  double lr, beta1, beta2, eps, weight_decay;  // 1 − beta is formed in f64
+  int64_t count;
+  Scalar step, lr;
+  double beta1, beta2, eps, weight_decay;  // 1 − beta is formed in f64
   const float* grad;
   float* param;
   float* m;  // first moment
   float* v;  // second moment
+};
+
+// Axes that a loop runs over, outermost first, and how far an operand moves along each, in elements.
+constexpr int64_t kMaxAxes = 8;
+struct Axes {
+  int64_t count;
+  int64_t size[kMaxAxes];
+};
+struct Strides {
+  int64_t step[kMaxAxes];
+};
+
+// Functions of one number. gelu: x/2 · (1 + erf(x/√2)); gelu_tanh: x/2 · (1 + tanh(√(2/π)·(x +
+// 0.044715·x³))); silu: x / (1 + e^-x).
+enum class UnaryFn : uint8_t {
+  kAbs,
+  kNeg,
+  kReciprocal,
+  kSqrt,
+  kExp,
+  kLog,
+  kErf,
+  kTanh,
+  kSigmoid,
+  kRelu,
+  kGelu,
+  kGeluTanh,
+  kSilu,
+};
+
+// y[i] = fn(x[i]) for i < count. dtypes: f32.
+struct UnaryArgs {
+  UnaryFn fn;
+  DType dtype;
+  int64_t count;
+  const void* x;
+  void* y;  // may be x
+};
+
+// Functions of two numbers. <fn>_grad is a · fn'(b); relu_grad is 0 where b is not above 0.
+enum class BinaryFn : uint8_t {
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kPow,
+  kMax,
+  kMin,
+  kReluGrad,
+  kGeluGrad,
+  kGeluTanhGrad,
+  kSiluGrad,
+};
+
+// y[i] = fn(a[i · a_strides], b[i · b_strides]) for each index i of shape, y being contiguous. Strides are
+// not negative; 0 repeats. dtypes: f32.
+struct BinaryArgs {
+  BinaryFn fn;
+  DType dtype;
+  Axes shape;
+  Strides a_strides, b_strides;
+  const void* a;
+  const void* b;
+  void* y;  // may be an operand whose strides are those of y
+};
+
+enum class ReduceFn : uint8_t { kSum, kMean, kMax, kMin, kProd, kSumSquare };
+
+// y[i] = fn over the indices j of `reduced` of x[i · strides + j · reduced_strides], y being contiguous over
+// the indices i of shape. Sums are taken in f64. Over no elements: 0, NaN, −∞, +∞, 1 and 0. Strides are not
+// negative. dtypes: f32.
+struct ReduceArgs {
+  ReduceFn fn;
+  DType dtype;
+  Axes shape, reduced;
+  Strides strides, reduced_strides;
+  const void* x;
+  void* y;
+};
+
+// dst[dst_offset + i · dst_strides] = src[src_offset + i · src_strides] for each index i of shape:
+// transposes, slices, repeats, parts of a concatenation. Strides may be negative; no element of dst is
+// written twice. Any dtype but nvfp4.
+struct CopyStridedArgs {
+  DType dtype;
+  Axes shape;
+  int64_t src_offset, dst_offset;
+  Strides src_strides, dst_strides;
+  const void* src;
+  void* dst;
 };
 
 // An entry is null where the backend lacks the operation: ERR_UNSUPPORTED, never a silent copy to another
@@ -226,9 +342,14 @@ struct Backend {
   void (*dora_forward)(const DoraForwardArgs&);
   void (*dora_backward)(const DoraBackwardArgs&);
   void (*dora_merge)(const DoraMergeArgs&);
+  void (*dora_merge_backward)(const DoraMergeBackwardArgs&);
   void (*dora_unmerge)(const DoraUnmergeArgs&);
   void (*softmax_cross_entropy)(const SoftmaxCrossEntropyArgs&);
   void (*adamw)(const AdamwArgs&);
+  void (*unary)(const UnaryArgs&);
+  void (*binary)(const BinaryArgs&);
+  void (*reduce)(const ReduceArgs&);
+  void (*copy_strided)(const CopyStridedArgs&);
 };
 
 }  // namespace spark

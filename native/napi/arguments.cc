@@ -43,6 +43,31 @@ double Arguments::number(const char* name) const {
   return value.As<Napi::Number>().DoubleValue();
 }
 
+Scalar Arguments::scalar(const char* name) {
+  if (object_.Get(name).IsNumber()) return {number(name), nullptr};
+  if (placed()) throw Error("ERR_UNSUPPORTED", message(name, " must be a number on this backend"));
+  return {0, input<double>(name, 1)};
+}
+
+std::string Arguments::text(const char* name) const { return object_.Get(name).ToString(); }
+
+std::vector<int64_t> Arguments::integers(const char* name, int64_t smallest) const {
+  const Napi::Value value = object_.Get(name);
+  if (!value.IsArray()) throw Error("ERR_ARGUMENT", message(name, " must be an array of integers"));
+  const Napi::Array array = value.As<Napi::Array>();
+  std::vector<int64_t> integers(array.Length());
+  for (uint32_t i = 0; i < integers.size(); ++i) {
+    const Napi::Value entry = array.Get(i);
+    const double number = entry.IsNumber() ? entry.As<Napi::Number>().DoubleValue() : NAN;
+    if (!(number >= static_cast<double>(smallest) && number <= 9007199254740991.0 &&
+          std::floor(number) == number)) {
+      throw Error("ERR_ARGUMENT", message(name, "[", i, "] must be an integer of at least ", smallest));
+    }
+    integers[i] = static_cast<int64_t>(number);
+  }
+  return integers;
+}
+
 bool Arguments::flag(const char* name) const { return object_.Get(name).ToBoolean().Value(); }
 
 DType Arguments::dtype(const char* name) const { return to_dtype(name, object_.Get(name)); }

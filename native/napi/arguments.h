@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -30,7 +31,10 @@ class Arguments {
 
   int64_t size(const char* name) const;  // a non-negative integer
   double number(const char* name) const;
+  Scalar scalar(const char* name);  // a number, or one f64 that is read at each run
   bool flag(const char* name) const;
+  std::string text(const char* name) const;
+  std::vector<int64_t> integers(const char* name, int64_t smallest) const;
   DType dtype(const char* name) const;
   Nvfp4Recipe nvfp4_recipe(const char* name) const;  // modelopt where it is absent
 
@@ -63,6 +67,9 @@ class Arguments {
     return operand(object_, name, element_type(dtype), count, Access::kWrite);
   }
 
+  // Whether operands are moved to where a device reaches them.
+  bool placed() const { return static_cast<bool>(place_); }
+
   // The same array as the CPU sees it, for checks of its values.
   template <typename T>
   const T* values(const char* name, int64_t count) const {
@@ -83,6 +90,7 @@ class Arguments {
   template <typename T>
   static napi_typedarray_type element_type() {
     if constexpr (std::is_same_v<T, float>) return napi_float32_array;
+    if constexpr (std::is_same_v<T, double>) return napi_float64_array;
     if constexpr (std::is_same_v<T, int32_t>) return napi_int32_array;
     if constexpr (std::is_same_v<T, uint8_t>) return napi_uint8_array;
   }

@@ -6,12 +6,15 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
+#include "backend/labels.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "napi/arguments.h"
 #include "napi/cuda_call.h"
 #include "napi/job.h"
+#include "napi/operations.h"
+#include "napi/tensor_readers.h"
 
 namespace spark::napi {
 namespace {
@@ -172,6 +175,22 @@ DoraMergeArgs read_dora_merge(Arguments& in) {
   return args;
 }
 
+DoraMergeBackwardArgs read_dora_merge_backward(Arguments& in) {
+  DoraMergeBackwardArgs args{};
+  args.weight = in.weight("weight");
+  const int64_t rows = args.weight.rows, cols = args.weight.cols;
+  args.low_rank = in.low_rank(rows, cols);
+  args.exact_norm = in.flag("exactNorm");
+  args.dmerged = in.input<float>("dmerged", elements(rows, cols));
+  args.norm = in.input<float>("norm", rows);
+  args.gain = in.input<float>("gain", rows);
+  args.dv = in.output<float>("dv", elements(rows, cols));
+  args.da = in.output<float>("da", elements(args.low_rank.rank, cols));
+  args.db = in.output<float>("db", elements(rows, args.low_rank.rank));
+  args.dmagnitude = in.output<float>("dmagnitude", rows);
+  return args;
+}
+
 DoraUnmergeArgs read_dora_unmerge(Arguments& in) {
   DoraUnmergeArgs args{};
   args.rows = in.size("rows");
@@ -191,21 +210,15 @@ SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
   args.labels = in.input<int32_t>("labels", args.tokens);
   args.loss = in.output<float>("loss", 1);
   args.dlogits = in.optional_output<float>("dlogits", elements(args.tokens, args.classes));
-  const int32_t* labels = in.values<int32_t>("labels", args.tokens);
-  for (int64_t t = 0; t < args.tokens; ++t) {
-    if (labels[t] < 0 || labels[t] >= args.classes) {
-      throw Error("ERR_ARGUMENT",
-                  message("labels[", t, "] is ", labels[t], "; there are ", args.classes, " classes"));
-    }
-  }
+  if (in.placed()) expect_labels(in.values<int32_t>("labels", args.tokens), args.tokens, args.classes);
   return args;
 }
 
 AdamwArgs read_adamw(Arguments& in) {
   AdamwArgs args{};
   args.count = in.size("count");
-  args.step = in.size("step");
-  args.lr = in.number("lr");
+  args.step = in.scalar("step");
+  args.lr = in.scalar("lr");
   args.beta1 = in.number("beta1");
   args.beta2 = in.number("beta2");
   args.eps = in.number("eps");
@@ -216,8 +229,6 @@ AdamwArgs read_adamw(Arguments& in) {
   args.v = in.update<float>("v", args.count);
   return args;
 }
-
-using Work = std::function<void()>;
 
 template <typename Args>
 Work bind(const Backend& backend, const char* op, void (*entry)(const Args&), Args (*read)(Arguments&),
@@ -254,9 +265,14 @@ const Operation kOperations[] = {
     SPARK_OPERATION("doraForward", dora_forward),
     SPARK_OPERATION("doraBackward", dora_backward),
     SPARK_OPERATION("doraMerge", dora_merge),
+    SPARK_OPERATION("doraMergeBackward", dora_merge_backward),
     SPARK_OPERATION("doraUnmerge", dora_unmerge),
     SPARK_OPERATION("softmaxCrossEntropy", softmax_cross_entropy),
     SPARK_OPERATION("adamw", adamw),
+    SPARK_OPERATION("unary", unary),
+    SPARK_OPERATION("binary", binary),
+    SPARK_OPERATION("reduce", reduce),
+    SPARK_OPERATION("copyStrided", copy_strided),
 };
 #undef SPARK_OPERATION
 
@@ -269,15 +285,23 @@ const Operation& operation_named(const std::string& name) {
 
 }  // namespace
 
+Work prepare(const std::string& op, const Backend& backend, Arguments& in) {
+  return operation_named(op).prepare(backend, in);
+}
+
+bool has_operation(const std::string& op, const Backend& backend) {
+  return operation_named(op).supported(backend);
+}
+
 Napi::Value run_sync(const Napi::CallbackInfo& info) {
   Arguments in(info[1].As<Napi::Object>());
-  operation_named(info[0].ToString()).prepare(cpu::backend(), in)();
+  prepare(info[0].ToString(), cpu::backend(), in)();
   return info.Env().Undefined();
 }
 
 Napi::Value run_async(const Napi::CallbackInfo& info) {
   Arguments in(info[1].As<Napi::Object>());
-  Work work = operation_named(info[0].ToString()).prepare(cpu::backend(), in);
+  Work work = prepare(info[0].ToString(), cpu::backend(), in);
   return start_job(
       info.Env(), [work = std::move(work), blocks = in.take_blocks()] { work(); }, in.take_references());
 }
@@ -292,13 +316,13 @@ Napi::Value run_cuda(const Napi::CallbackInfo& info) {
   cuda::DeviceScope scope(device);
   CudaCall call(info.Env(), device);
   Arguments in(info[2].As<Napi::Object>(), call.place());
-  const Work work = operation_named(info[1].ToString()).prepare(cuda::backend(), in);
+  const Work work = prepare(info[1].ToString(), cuda::backend(), in);
   return call.start(work, in.take_references());
 }
 
 Napi::Value supports(const Napi::CallbackInfo& info) {
   const Backend& backend = info[0].ToString().Utf8Value() == "cuda" ? cuda::backend() : cpu::backend();
-  return Napi::Boolean::New(info.Env(), operation_named(info[1].ToString()).supported(backend));
+  return Napi::Boolean::New(info.Env(), has_operation(info[1].ToString(), backend));
 }
 
 Napi::Value set_threads(const Napi::CallbackInfo& info) {

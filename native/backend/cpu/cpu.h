@@ -19,8 +19,13 @@ void dora_norm(const DoraNormArgs&);
 void dora_forward(const DoraForwardArgs&);
 void dora_backward(const DoraBackwardArgs&);
 void dora_merge(const DoraMergeArgs&);
+void dora_merge_backward(const DoraMergeBackwardArgs&);
 void dora_unmerge(const DoraUnmergeArgs&);
 void softmax_cross_entropy(const SoftmaxCrossEntropyArgs&);
 void adamw(const AdamwArgs&);
+void unary(const UnaryArgs&);
+void binary(const BinaryArgs&);
+void reduce(const ReduceArgs&);
+void copy_strided(const CopyStridedArgs&);
 
 }  // namespace spark::cpu

@@ -17,9 +17,14 @@ const Backend& backend() {
       .dora_forward = dora_forward,
       .dora_backward = dora_backward,
       .dora_merge = dora_merge,
+      .dora_merge_backward = nullptr,
       .dora_unmerge = dora_unmerge,
       .softmax_cross_entropy = softmax_cross_entropy,
       .adamw = adamw,
+      .unary = nullptr,
+      .binary = nullptr,
+      .reduce = nullptr,
+      .copy_strided = nullptr,
   };
   return table;
 }

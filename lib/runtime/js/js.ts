@@ -2,6 +2,7 @@
 import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { KernelArgs, KernelOp, Kernels } from '../kernels.js'
+import { conv, convBackward, convTranspose } from './conv.js'
 import { doraBackward, doraForward, doraMerge, doraNorm, doraUnmerge, weightNorm2 } from './dora.js'
 import { linear, linearBackward } from './linear.js'
 import { expectOperands } from './operands.js'
@@ -11,6 +12,9 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   ...precisionKernels,
   linear,
   linearBackward,
+  conv,
+  convBackward,
+  convTranspose,
   weightNorm2,
   doraNorm,
   doraForward,

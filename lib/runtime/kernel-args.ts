@@ -3,6 +3,7 @@
 // N batch, C channels. Matrices are row-major.
 import type { DTypeArray } from '../core/dtype.js'
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
+import type { TensorKernelArgs } from './tensor-kernel-args.js'
 
 /** Formats a frozen weight can be stored in. */
 export type WeightDType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4' | 'i8'
@@ -307,6 +308,28 @@ export interface DoraMergeArgs extends LowRank {
   merged: Float32Array
 }
 
+/** The gradients of {@link DoraMergeArgs}: of A, B and magnitude. */
+export interface DoraMergeBackwardArgs extends LowRank {
+  /** [O, I] */
+  weight: StoredWeight
+  /** Whether the norm is differentiated, too. */
+  exactNorm: boolean
+  /** [O, I] */
+  dmerged: Float32Array
+  /** [O] */
+  norm: Float32Array
+  /** [O] */
+  gain: Float32Array
+  /** Output, [O, I]: the gradient of V. May be `dmerged`. */
+  dv: Float32Array
+  /** Output, [R, I]. */
+  da: Float32Array
+  /** Output, [O, R]. */
+  db: Float32Array
+  /** Output, [O]. */
+  dmagnitude: Float32Array
+}
+
 /** restored = merged / gain − scale · B·A; no gain is 0. */
 export interface DoraUnmergeArgs extends LowRank {
   /** O */
@@ -341,10 +364,10 @@ export interface SoftmaxCrossEntropyArgs {
 export interface AdamwArgs {
   /** Number of elements. */
   count: number
-  /** Counts from 1. */
-  step: number
-  /** Learning rate. */
-  lr: number
+  /** Counts from 1. An array of one number is read at each run of a plan. */
+  step: number | Float64Array
+  /** Learning rate, as `step`. */
+  lr: number | Float64Array
   /** Decay of the first moment. */
   beta1: number
   /** Decay of the second moment. */
@@ -364,7 +387,7 @@ export interface AdamwArgs {
 }
 
 /** Arguments of each operation by its name; outputs are allocated by the caller. */
-export interface KernelArgs extends PrecisionKernelArgs {
+export interface KernelArgs extends PrecisionKernelArgs, TensorKernelArgs {
   /** A weight in the layout that the CPU streams. */
   packWeight: PackWeightArgs
   /** A linear layer. */
@@ -391,6 +414,8 @@ export interface KernelArgs extends PrecisionKernelArgs {
   doraBackward: DoraBackwardArgs
   /** The weight of a plain layer that computes the same. */
   doraMerge: DoraMergeArgs
+  /** The gradients of that weight. */
+  doraMergeBackward: DoraMergeBackwardArgs
   /** The frozen weight, from a merged one. */
   doraUnmerge: DoraUnmergeArgs
   /** A classifier's loss. */

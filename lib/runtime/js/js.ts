@@ -2,11 +2,20 @@
 import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { KernelArgs, KernelOp, Kernels } from '../kernels.js'
-import { conv, convBackward, convTranspose } from './conv.js'
 import { packWeight } from '../packed-weight.js'
-import { doraBackward, doraForward, doraMerge, doraNorm, doraUnmerge, weightNorm2 } from './dora.js'
+import { conv, convBackward, convTranspose } from './conv.js'
+import {
+  doraBackward,
+  doraForward,
+  doraMerge,
+  doraMergeBackward,
+  doraNorm,
+  doraUnmerge,
+  weightNorm2,
+} from './dora.js'
 import { linear, linearBackward, linearInteger, matmul } from './linear.js'
 import { expectOperands } from './operands.js'
+import { binary, copyStrided, reduce, unary } from './tensor.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
 
 const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
@@ -24,9 +33,14 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   doraForward,
   doraBackward,
   doraMerge,
+  doraMergeBackward,
   doraUnmerge,
   softmaxCrossEntropy,
   adamw,
+  unary,
+  binary,
+  reduce,
+  copyStrided,
 }
 
 /** The kernels in plain TypeScript. */

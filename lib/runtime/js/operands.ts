@@ -4,7 +4,9 @@ import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import type { ConvShape, KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
+import { binaryFns, reduceFns, unaryFns } from '../tensor-kernel-args.js'
 import { activations } from './activations.js'
+import { reach } from './strided.js'
 
 /** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
 type Sizes = Readonly<Record<string, number>>
@@ -102,6 +104,16 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     gain: rows,
     merged: rows * cols,
   }),
+  doraMergeBackward: ({ weight: { rows, cols }, rank }) => ({
+    ...lowRankSizes(rank, rows, cols),
+    dmerged: rows * cols,
+    norm: rows,
+    gain: rows,
+    dv: rows * cols,
+    da: rank * cols,
+    db: rows * rank,
+    dmagnitude: rows,
+  }),
   doraUnmerge: ({ rows, cols, rank }) => ({
     ...lowRankSizes(rank, rows, cols),
     merged: rows * cols,
@@ -115,6 +127,20 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     'dlogits?': tokens * classes,
   }),
   adamw: ({ count }) => ({ grad: count, param: count, m: count, v: count }),
+  unary: ({ count }) => ({ x: count, y: count }),
+  binary: ({ shape, aStrides, bStrides }) => ({
+    a: reach(0, shape, aStrides),
+    b: reach(0, shape, bStrides),
+    y: product(shape),
+  }),
+  reduce: ({ shape, strides, reduced, reducedStrides }) => ({
+    x: shape.includes(0) ? 0 : reach(0, [...shape, ...reduced], [...strides, ...reducedStrides]),
+    y: product(shape),
+  }),
+  copyStrided: ({ shape, srcOffset, dstOffset, srcStrides, dstStrides }) => ({
+    src: reach(srcOffset, shape, srcStrides),
+    dst: reach(dstOffset, shape, dstStrides),
+  }),
 }
 
 function nvfp4Sizes(rows: number, cols: number): Sizes {
@@ -176,10 +202,51 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   if ('groups' in given) expectInteger('groups', given.groups, 1)
   if (op === 'nvfp4Quantize') expectRecipe(args as KernelArgs['nvfp4Quantize'])
   if (op === 'fp8Quantize') for (const name of ['blockRows', 'blockCols']) expectInteger(name, given[name], 1)
+  if (op === 'adamw') for (const name of ['step', 'lr']) expectScalar(name, given[name])
+  if (op in fns) expectViews(op, given)
   if (op === 'linear') expectLinear(args as KernelArgs['linear'])
   if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
   expectArrays('', given, sizes[op](args))
   if (op === 'softmaxCrossEntropy') expectLabels(args as KernelArgs['softmaxCrossEntropy'])
+}
+
+/** A number, or an array of one. */
+function expectScalar(name: string, value: unknown): void {
+  if (value instanceof Float64Array && value.length > 0) return
+  expectNumber(name, value)
+}
+
+const fns: Readonly<Record<string, readonly string[]>> = {
+  unary: unaryFns,
+  binary: binaryFns,
+  reduce: reduceFns,
+  copyStrided: [],
+}
+const maxAxes = 8
+
+/** Shapes, strides and the function of an operation on views. */
+function expectViews(op: string, given: Readonly<Record<string, unknown>>): void {
+  if (op !== 'copyStrided') expectOneOf('fn', given.fn, fns[op]!)
+  const loops = op === 'unary' ? [] : op === 'reduce' ? ['shape', 'reduced'] : ['shape']
+  for (const name of loops) expectIntegers(name, given[name], 0)
+  const least = op === 'copyStrided' ? -Number.MAX_SAFE_INTEGER : 0
+  for (const [name, value] of Object.entries(given)) {
+    if (!/strides$/i.test(name)) continue
+    const axes = given[name === 'reducedStrides' ? 'reduced' : 'shape'] as readonly number[]
+    expectIntegers(name, value, least)
+    if ((value as readonly number[]).length !== axes.length) {
+      throw new SparkError('ERR_SHAPE', `${name} has ${(value as []).length} entries for ${axes.length} axes`)
+    }
+  }
+  for (const name of ['srcOffset', 'dstOffset']) if (name in given) expectInteger(name, given[name], 0)
+}
+
+function expectIntegers(name: string, value: unknown, least: number): void {
+  if (!Array.isArray(value)) throw argumentError(name, 'an array of integers', value)
+  if (value.length > maxAxes) throw new SparkError('ERR_SHAPE', `${name} has more than ${maxAxes} entries`)
+  value.forEach((entry, i) => {
+    expectInteger(`${name}[${i}]`, entry, least)
+  })
 }
 
 function expectArrays(prefix: string, given: Readonly<Record<string, unknown>>, needed: Sizes): void {
@@ -189,6 +256,7 @@ function expectArrays(prefix: string, given: Readonly<Record<string, unknown>>, 
     if (array === undefined && key !== name) continue
     if (!ArrayBuffer.isView(array)) throw argumentError(prefix + name, 'a typed array', array)
     const { length } = array as Float32Array
+    if (count < 0) throw new SparkError('ERR_SHAPE', `${prefix}${name} would be left at its beginning`)
     if (length < count) {
       throw new SparkError('ERR_SHAPE', `${prefix}${name} has ${length} elements but ${count} are needed`)
     }

@@ -20,9 +20,13 @@ export function softmaxCrossEntropy(args: KernelArgs['softmaxCrossEntropy']): vo
   loss[0] = total / tokens
 }
 
+const scalar = (value: number | Float64Array): number => (typeof value === 'number' ? value : value[0]!)
+
 /** One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1. */
 export function adamw(args: KernelArgs['adamw']): void {
-  const { count, step, lr, beta1, beta2, eps, weightDecay, grad, param, m, v } = args
+  const { count, beta1, beta2, eps, weightDecay, grad, param, m, v } = args
+  const step = scalar(args.step)
+  const lr = scalar(args.lr)
   const correction1 = 1 - beta1 ** step
   const correction2 = 1 - beta2 ** step
   for (let i = 0; i < count; i++) {

@@ -1,7 +1,7 @@
 // js.ts: the backend that runs everywhere: plain loops, one JavaScript thread.
 import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
-import type { KernelArgs, KernelOp, Kernels } from '../kernels.js'
+import type { BoundStep, KernelArgs, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
 import { packWeight } from '../packed-weight.js'
 import { conv, convBackward, convTranspose } from './conv.js'
 import {
@@ -43,6 +43,22 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   copyStrided,
 }
 
+/** Checks the operands once; runs only compute. */
+function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
+  const calls = steps.map(({ op, args }) => {
+    if (!(op in table)) throw new SparkError('ERR_UNSUPPORTED', `there is no operation called '${op}'`)
+    expectOperands(op, args as never)
+    const kernel = table[op] as (args: object) => void
+    return () => kernel(args)
+  })
+  return {
+    async run() {
+      for (const call of calls) call()
+    },
+    dispose() {},
+  }
+}
+
 /** The kernels in plain TypeScript. */
 export const jsKernels: Kernels = {
   backend: 'js',
@@ -53,5 +69,6 @@ export const jsKernels: Kernels = {
     table[op](args)
   },
   run: async (op, args) => jsKernels.runSync(op, args),
+  prepare: prepareSteps,
   hold: async array => ({ array, dispose() {} }),
 }

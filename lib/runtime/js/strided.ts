@@ -13,7 +13,10 @@ export function forEachIndex(
   body: (a: number, b: number) => void,
 ): void {
   const walk = (axis: number, a: number, b: number): void => {
-    if (axis === shape.length) return body(a, b)
+    if (axis === shape.length) {
+      body(a, b)
+      return
+    }
     for (let i = 0; i < shape[axis]!; i++) walk(axis + 1, a + i * aStrides[axis]!, b + i * bStrides[axis]!)
   }
   walk(0, 0, 0)

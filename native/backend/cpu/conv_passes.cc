@@ -10,10 +10,11 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int64_t kSlack = 16;            // floats behind a staged image that a vector may read
-constexpr int64_t kPositions = 512;       // fill a product; images that are smaller share one
-constexpr int64_t kDirectLines = 3;       // up to so many lines of a group do without a product
-constexpr int64_t kDirectCount = 2048;    // positions of a direct pass
+constexpr int64_t kSlack = 16;          // floats behind a staged image that a vector may read
+constexpr int64_t kPositions = 512;     // fill a product; images that are smaller share one
+constexpr int64_t kDirectLines = 3;     // up to so many lines of a group do without a product
+constexpr int64_t kDirectCount = 2048;  // positions of a direct pass
+constexpr int64_t kManyTerms = 1024;
 constexpr int64_t kChunkTerms = 1 << 12;  // positions whose products with the gradient are one sum
 
 // Some images of one group.
@@ -248,11 +249,19 @@ void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& 
                            {groups * lines * positions, 0, 0},
                            false};
     float* to = partial.get() + task.first / convolution.images() * count + task.group * lines * depth;
-    (alone ? product_here : product)(depth, lines, {{rows_of(left), rows_of(right), task.images * positions}},
-                                     [&](int64_t row, int64_t line, int64_t run, const float* values) {
-                                       for (int64_t i = 0; i < run; ++i)
-                                         to[(line + i) * depth + row] = values[i];
-                                     });
+    const int64_t terms = task.images * positions;
+    const auto multiply = alone ? product_here : product;
+    if (terms >= kManyTerms) {  // packing the patches costs more than storing the sums across
+      multiply(depth, lines, {{rows_of(left), rows_of(right), terms}},
+               [&](int64_t row, int64_t line, int64_t run, const float* values) {
+                 for (int64_t i = 0; i < run; ++i) to[(line + i) * depth + row] = values[i];
+               });
+    } else {
+      multiply(lines, depth, {{rows_of(right), rows_of(left), terms}},
+               [&](int64_t line, int64_t row, int64_t run, const float* values) {
+                 std::copy_n(values, run, to + line * depth + row);
+               });
+    }
   });
   parallel_for(count, 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) {

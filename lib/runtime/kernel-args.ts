@@ -175,14 +175,20 @@ export interface ConvShape {
   padsBegin: readonly number[]
 }
 
-/** y = conv(x, W) + bias */
+/** y = activation(conv(x, W) + bias) + residual, or activation(conv(x, W) + bias + residual) */
 export interface ConvArgs extends ConvShape {
-  /** [O, C/G · taps] */
+  /** [O, C/G · taps], not packed. */
   weight: StoredWeight
   /** [N, C, image] */
   x: Float32Array
   /** [O] */
   bias?: Float32Array | undefined
+  /** [N, O, out]; may be `y`. */
+  residual?: Float32Array | undefined
+  /** Whether the residual is added before the activation. */
+  residualFirst?: boolean | undefined
+  /** None where it is absent. */
+  activation?: Activation | undefined
   /** Output, [N, O, out]. */
   y: Float32Array
 }

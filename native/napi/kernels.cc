@@ -194,8 +194,12 @@ ConvArgs read_conv(Arguments& in) {
   args.weight = in.weight("weight");
   const ConvShape& shape = args.shape = in.conv_shape(args.weight);
   args.x = in.input<float>("x", image_elements(shape, shape.channels, shape.image));
+  const int64_t positions = image_elements(shape, shape.filters, shape.out);
   args.bias = in.optional_input<float>("bias", shape.filters);
-  args.y = in.output<float>("y", image_elements(shape, shape.filters, shape.out));
+  args.residual = in.optional_input<float>("residual", positions);
+  args.residual_first = in.flag("residualFirst");
+  args.activation = in.activation("activation");
+  args.y = in.output<float>("y", positions);
   return args;
 }
 

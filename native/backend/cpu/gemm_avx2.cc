@@ -53,6 +53,6 @@ inline void transpose(Vec (&v)[8]) {
 
 }  // namespace
 
-const Gemm avx2_gemm = {decode, pack_rows, multiply};
+const Gemm avx2_gemm = {decode, pack_rows, multiply, correlate};
 
 }  // namespace spark::cpu

@@ -57,6 +57,6 @@ inline void transpose(Vec (&v)[16]) {
 
 }  // namespace
 
-const Gemm avx512_gemm = {decode, pack_rows, multiply};
+const Gemm avx512_gemm = {decode, pack_rows, multiply, correlate};
 
 }  // namespace spark::cpu

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "backend/cpu/cpu.h"
@@ -19,13 +20,15 @@ void low_rank_product(const LowRank& low_rank, int64_t rows, int64_t cols, const
 }  // namespace
 
 void dora_merge(const DoraMergeArgs& args) {
-  const int64_t cols = args.weight.cols;
-  low_rank_product(args.low_rank, args.weight.rows, cols,
-                   [&](int64_t o, int64_t i, int64_t count, const float* delta) {
-                     float* merged = args.merged + o * cols + i;
-                     decode(args.weight, o, i, count, merged);
-                     for (int64_t j = 0; j < count; ++j) merged[j] = args.gain[o] * (merged[j] + delta[j]);
-                   });
+  const int64_t rows = args.weight.rows, cols = args.weight.cols;
+  low_rank_product(args.low_rank, rows, cols, [&](int64_t o, int64_t i, int64_t count, const float* delta) {
+    thread_local float piece[kPanelRows * kLine];
+    const int64_t row = o % kPanelRows;
+    if (row == 0) decode(args.weight, o, std::min(kPanelRows, rows - o), i, count, piece);
+    const float* weight = piece + row * kLine;
+    float* merged = args.merged + o * cols + i;
+    for (int64_t j = 0; j < count; ++j) merged[j] = args.gain[o] * (weight[j] + delta[j]);
+  });
 }
 
 void dora_unmerge(const DoraUnmergeArgs& args) {

@@ -27,7 +27,7 @@ struct Segment {
 };
 
 // Receives sums[row, col .. col + count), count <= kTile (gemm.h). Called once for each element, from several
-// threads; must not throw. Each thread hands out tiles that start at multiples of kPanelRows, row by row.
+// threads; must not throw.
 using Store = std::function<void(int64_t row, int64_t col, int64_t count, const float* sums)>;
 
 // All segments are summed. An empty K gives zeros.

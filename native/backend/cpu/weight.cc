@@ -1,6 +1,7 @@
 #include "backend/cpu/weight.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
@@ -8,6 +9,21 @@
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
+namespace {
+
+// Σ values[j]² in double, as eight sums that take turns.
+double sum_of_squares(const float* values, int64_t count) {
+  constexpr int kSums = 8;
+  double sums[kSums] = {};
+  int64_t j = 0;
+  for (; j + kSums <= count; j += kSums) {
+    for (int i = 0; i < kSums; ++i) sums[i] += static_cast<double>(values[j + i]) * values[j + i];
+  }
+  for (; j < count; ++j) sums[0] += static_cast<double>(values[j]) * values[j];
+  return std::accumulate(sums, sums + kSums, 0.0);
+}
+
+}  // namespace
 
 void decode(const Weight& weight, int64_t row, int64_t rows, int64_t col, int64_t count, float* dst) {
   gemm().pack_rows(rows_of(weight), row, rows, col, count, dst);
@@ -24,10 +40,7 @@ void weight_norm2(const WeightNorm2Args& args) {
       for (int64_t col = 0; col < cols; col += kChunk) {
         const int64_t count = std::min(kChunk, cols - col);
         decode(args.weight, row, height, col, count, piece);
-        for (int64_t r = 0; r < height; ++r) {
-          const float* values = piece + r * kLine;
-          for (int64_t j = 0; j < count; ++j) sums[r] += static_cast<double>(values[j]) * values[j];
-        }
+        for (int64_t r = 0; r < height; ++r) sums[r] += sum_of_squares(piece + r * kLine, count);
       }
       for (int64_t r = 0; r < height; ++r) args.out[row + r] = static_cast<float>(sums[r]);
     }

@@ -177,7 +177,7 @@ export interface ConvShape {
 
 /** y = activation(conv(x, W) + bias) + residual, or activation(conv(x, W) + bias + residual) */
 export interface ConvArgs extends ConvShape {
-  /** [O, C/G · taps], not packed. */
+  /** [O, C/G · taps] */
   weight: StoredWeight
   /** [N, C, image] */
   x: Float32Array

@@ -173,7 +173,7 @@ struct ConvShape {
 // With z[n, o, q] = Σ_{c, k} x[n, g·C/G + c, p(q, k)] W[o, c, k] + bias[o] and g = ⌊o / (O/G)⌋:
 //   y = activation(z) + residual, or activation(z + residual) when it is `residual_first`.
 struct ConvArgs {
-  Weight weight;  // [O, C/G · taps], not packed
+  Weight weight;  // [O, C/G · taps]
   ConvShape shape;
   const float* x;         // [N, C, image]
   const float* bias;      // [O]; null: no bias
@@ -186,7 +186,7 @@ struct ConvArgs {
 // dx[n, g·C/G + c, p] = Σ_{o of g, k, q with p(q, k) = p} dy[n, o, q] W[o, c, k]
 // dweight[o, c, k] = Σ_{n, q} dy[n, o, q] x[n, g·C/G + c, p(q, k)]    dbias[o] = Σ_{n, q} dy[n, o, q]
 struct ConvBackwardArgs {
-  Weight weight;  // [O, C/G · taps], not packed
+  Weight weight;  // [O, C/G · taps]
   ConvShape shape;
   const float* x;   // [N, C, image]; null: no dweight
   const float* dy;  // [N, O, out]
@@ -199,7 +199,7 @@ struct ConvBackwardArgs {
 // the convolution it transposes, from y to x: y has C channels and the sizes of the image, x has O and those
 // of out.
 struct ConvTransposeArgs {
-  Weight weight;  // [O, C/G · taps], not packed
+  Weight weight;  // [O, C/G · taps]
   ConvShape shape;
   const float* x;     // [N, O, out]
   const float* bias;  // [C]; null: no bias

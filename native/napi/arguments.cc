@@ -231,7 +231,6 @@ void Arguments::axes(const char* name, int64_t smallest, int64_t missing, int64_
 }
 
 ConvShape Arguments::conv_shape(const Weight& weight) const {
-  if (weight.packed) throw Error("ERR_ARGUMENT", "a convolution takes a weight that is not packed");
   ConvShape shape{};
   shape.batch = size("batch");
   shape.groups = size("groups");

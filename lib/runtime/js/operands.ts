@@ -240,9 +240,8 @@ function expectLinear({ activation = 'none', compute = 'f32' }: KernelArgs['line
   expectOneOf('compute', compute, ['f32', 'bf16'])
 }
 
-function expectConv({ activation = 'none', weight }: KernelArgs['conv']): void {
+function expectConv({ activation = 'none' }: KernelArgs['conv']): void {
   expectOneOf('activation', activation, Object.keys(activations))
-  if (weight.packed) throw new SparkError('ERR_ARGUMENT', 'a convolution takes a weight that is not packed')
 }
 
 function expectMatmul(args: KernelArgs['matmul']): void {

@@ -35,7 +35,9 @@ void conv(const ConvArgs& args) {
   const ConvReading reading(shape);
   std::unique_ptr<float[]> room;
   const bool loops = loops_over(shape.groups, shape.filters / shape.groups);
-  ConvPart part{reading.taps(), {}, loops ? decoded(args.weight, room) : args.weight, {}};
+  const bool decode =
+      loops || (args.weight.packed && shape.groups > 1);  // a group may begin inside of a panel
+  ConvPart part{reading.taps(), {}, decode ? decoded(args.weight, room) : args.weight, {}};
   std::copy_n(shape.out, 3, part.size);
   part.store = [&](int64_t n, int64_t o, int64_t position, int64_t count, const float* sums) {
     finish(args, o, (n * shape.filters + o) * positions + position, count, sums);

@@ -107,8 +107,9 @@ std::vector<int64_t> row_offsets(const std::vector<int64_t>& taps, int64_t chann
   return rows;
 }
 
-// Rows [first, first + count) of a weight.
+// Rows [first, first + count) of a weight; all of one that is packed.
 Weight rows_from(Weight weight, int64_t first, int64_t count) {
+  if (first == 0 && count == weight.rows) return weight;
   const int64_t elements = first * weight.cols;
   const auto* bytes = static_cast<const char*>(weight.data);
   switch (weight.dtype) {

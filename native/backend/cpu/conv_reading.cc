@@ -104,14 +104,24 @@ ConvSource TransposedReading::source(const float* dy) const {
 }
 
 Weight decoded(const Weight& weight, std::unique_ptr<float[]>& room) {
-  if (weight.dtype == DType::kF32) return weight;
-  room.reset(new float[weight.rows * weight.cols]);
-  parallel_for(weight.rows, 1 + (1 << 14) / (weight.cols + 1), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      decode(weight, row, 0, weight.cols, room.get() + row * weight.cols);
+  if (weight.dtype == DType::kF32 && !weight.packed) return weight;
+  const int64_t rows = weight.rows, cols = weight.cols;
+  room.reset(new float[rows * cols]);
+  const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
+  parallel_for(panels, 1 + (1 << 14) / (kPanelRows * cols + 1), [&](int64_t begin, int64_t end) {
+    float piece[kPanelRows * kLine];
+    for (int64_t row = begin * kPanelRows; row < std::min(rows, end * kPanelRows); row += kPanelRows) {
+      const int64_t some = std::min(kPanelRows, rows - row);
+      for (int64_t col = 0; col < cols; col += kChunk) {
+        const int64_t count = std::min(kChunk, cols - col);
+        decode(weight, row, some, col, count, piece);
+        for (int64_t i = 0; i < some; ++i) {
+          std::copy_n(piece + i * kLine, count, room.get() + (row + i) * cols + col);
+        }
+      }
     }
   });
-  return {DType::kF32, weight.rows, weight.cols, room.get(), nullptr, nullptr, 0, false};
+  return {DType::kF32, rows, cols, room.get(), nullptr, nullptr, 0, false};
 }
 
 }  // namespace spark::cpu

@@ -15,10 +15,10 @@ export const unaryFns = [
   'sigmoid',
   'relu',
   'gelu',
-  'geluTanh',
+  'gelu_tanh',
   'silu',
 ] as const
-/** Functions of two numbers; `<fn>Grad` is a · fn′(b). */
+/** Functions of two numbers; `<fn>_grad` is a · fn′(b). */
 export const binaryFns = [
   'add',
   'sub',
@@ -27,13 +27,13 @@ export const binaryFns = [
   'pow',
   'max',
   'min',
-  'reluGrad',
-  'geluGrad',
-  'geluTanhGrad',
-  'siluGrad',
+  'relu_grad',
+  'gelu_grad',
+  'gelu_tanh_grad',
+  'silu_grad',
 ] as const
 /** Ways to make one number of many. */
-export const reduceFns = ['sum', 'mean', 'max', 'min', 'prod', 'sumSquare'] as const
+export const reduceFns = ['sum', 'mean', 'max', 'min', 'prod', 'sum_square'] as const
 
 /** A function of one number. */
 export type UnaryFn = (typeof unaryFns)[number]

@@ -12,41 +12,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/dora_args.h"
+#include "backend/view_args.h"
+#include "backend/weight.h"
 #include "core/dtype.h"
 #include "core/quantizers.h"
 
 namespace spark {
-
-// A frozen weight W[rows, cols]. Element (r, c) is
-//   f32, f16, bf16  data[r, c]
-//   f8_e4m3, i8     decode(data[r, c]) · row_scale[r]
-//   nvfp4           e2m1(data[r, c/2] nibble) · (e4m3(block_scale[r, c/16]) · tensor_scale), low nibble =
-//   even column
-// cols is a multiple of 16 for nvfp4. Scale products are rounded to f32 in the order written.
-struct Weight {
-  DType dtype;
-  int64_t rows, cols;
-  const void* data;
-  const float* row_scale;      // [rows], f8_e4m3 and i8 only
-  const uint8_t* block_scale;  // [rows, cols/16], nvfp4 only
-  float tensor_scale;          // nvfp4 only
-  bool packed;                 // in panels, as pack_weight writes them; CPU only
-};
-
-// Rows of a panel of a packed weight.
-constexpr int64_t kPanelRows = 32;
-
-// A weight in the layout that a processor streams: panels of kPanelRows rows, interleaved along the columns.
-// In a panel, element (r, c) is at
-//   f32, f16, f8_e4m3, i8  [c][r]
-//   bf16                   [c/2][r][c%2], an odd number of columns being padded with 0
-//   nvfp4                  byte [c/2][r], the even column in the low nibble; its block scale at [c/16][r]
-// The rows of the last panel are padded with 0. row_scale and tensor_scale stay as they are.
-struct PackWeightArgs {
-  Weight weight;         // not packed
-  void* data;            // ceil(rows/32) panels
-  uint8_t* block_scale;  // nvfp4 only
-};
 
 // dst[i] = src[i] in another format, for i < count; round to nearest even, through f32, which holds every
 // format exactly. f8: `saturate` sends ±Inf and everything out of range to the largest finite value;
@@ -206,108 +178,6 @@ struct ConvTransposeArgs {
   float* y;           // [N, C, image]
 };
 
-// out[r] = Σ_c W[r, c]². The constant part of the DoRA norm.
-struct WeightNorm2Args {
-  Weight weight;
-  float* out;  // [rows]
-};
-
-// The low-rank part of a DoRA layer: V = W + scale · B·A.
-struct LowRank {
-  int64_t rank;
-  float scale;
-  const float* a;  // [R, I]
-  const float* b;  // [O, R]
-};
-
-// norm[o] = ‖V[o, :]‖₂ and gain[o] = magnitude[o] / max(norm[o], 1e-12), without forming V:
-// norm² = ‖W‖² + 2s·rowsum((W·Aᵀ) ∘ B) + s²·rowsum((B·(A·Aᵀ)) ∘ B). A row whose norm² is below 1e-2 of the
-// sum of its positive parts has cancelled and is recomputed densely, as is one whose squares are so large or
-// so small (beyond 1e±30) that f32 cannot hold them.
-struct DoraNormArgs {
-  Weight weight;
-  LowRank low_rank;
-  const float* weight_norm2;  // [O] from weight_norm2
-  const float* magnitude;     // [O]
-  float* norm;                // [O]
-  float* gain;                // [O]
-};
-
-// With d = x, or mask ∘ x when there is a dropout mask:
-//   y = x·Wᵀ + bias + (gain − 1) ∘ (d·Wᵀ) + gain ∘ scale · (d·Aᵀ)·Bᵀ      which is gain ∘ (x·Vᵀ) + bias
-//   without a mask
-struct DoraForwardArgs {
-  Weight weight;
-  LowRank low_rank;
-  int64_t tokens;
-  const float* x;     // [T, I]
-  const float* gain;  // [O]
-  const float* bias;  // [O]; null: no bias
-  const float* mask;  // [T, I], 0 or 1/(1-p); null: no dropout
-  float* xa;          // [T, R] = d·Aᵀ, kept for the backward pass
-  float* z;           // [T, O] = d·Vᵀ before the gain, kept for the backward pass; null: inference
-  float* y;           // [T, O]
-};
-
-// Gradients of a loss given dy, with dz = dy ∘ gain and q = dz·B:
-//   dmagnitude[o] = Σ_t dy z / max(norm, 1e-12)    dbias = Σ_t dy    db = s · dzᵀ·xa    da = s · qᵀ·d
-//   dx = dz·W + s·q·A without a mask, else dy·W + mask ∘ ((dy ∘ (gain − 1))·W + s·q·A)
-// exact_norm also differentiates the norm: with c[o] = magnitude·dmagnitude / norm²,
-//   db −= s · c ∘ (W·Aᵀ + s·B·(A·Aᵀ))    da −= s · ((c ∘ B)ᵀ·W + s·(Bᵀ·(c ∘ B))·A)
-struct DoraBackwardArgs {
-  Weight weight;
-  LowRank low_rank;
-  int64_t tokens;
-  bool exact_norm;
-  const float* x;          // [T, I]
-  const float* mask;       // [T, I]; null: no dropout
-  const float* dy;         // [T, O]
-  const float* xa;         // [T, R] from the forward pass
-  const float* z;          // [T, O] from the forward pass
-  const float* norm;       // [O]
-  const float* gain;       // [O]
-  const float* magnitude;  // [O]
-  float* dx;               // [T, I]; null: not wanted
-  float* da;               // [R, I]
-  float* db;               // [O, R]
-  float* dmagnitude;       // [O]
-  float* dbias;            // [O]; null: not wanted
-};
-
-// merged[o, i] = gain[o] · (W[o, i] + scale · (B·A)[o, i])
-struct DoraMergeArgs {
-  Weight weight;
-  LowRank low_rank;
-  const float* gain;  // [O]
-  float* merged;      // [O, I]
-};
-
-// Gradients of dora_merge given dmerged and the norm and gain of dora_norm:
-//   dmagnitude[o] = Σ_i dmerged V / max(norm, 1e-12)    dv = gain ∘ dmerged    db = s · dv·Aᵀ    da = s ·
-//   Bᵀ·dv
-// exact_norm also differentiates the norm: dv = gain ∘ (dmerged − V ∘ dmagnitude / max(norm, 1e-12)).
-struct DoraMergeBackwardArgs {
-  Weight weight;
-  LowRank low_rank;
-  bool exact_norm;
-  const float* dmerged;  // [O, I]
-  const float* norm;     // [O]
-  const float* gain;     // [O]
-  float* dv;             // [O, I]; may be dmerged
-  float* da;             // [R, I]
-  float* db;             // [O, R]
-  float* dmagnitude;     // [O]
-};
-
-// restored[o, i] = merged[o, i] / gain[o] − scale · (B·A)[o, i]. No gain is 0. May run in place.
-struct DoraUnmergeArgs {
-  int64_t rows, cols;
-  LowRank low_rank;
-  const float* merged;  // [O, I]
-  const float* gain;    // [O]
-  float* restored;      // [O, I]
-};
-
 // loss[0] = mean over t of −log softmax(logits[t, :])[labels[t]]; dlogits = (softmax − onehot) / T. T >= 1.
 // labels lie in [0, classes); the CPU refuses others (ERR_ARGUMENT), for CUDA the caller has checked.
 struct SoftmaxCrossEntropyArgs {
@@ -335,96 +205,6 @@ struct AdamwArgs {
   float* param;
   float* m;  // first moment
   float* v;  // second moment
-};
-
-// Axes that a loop runs over, outermost first, and how far an operand moves along each, in elements.
-constexpr int64_t kMaxAxes = 8;
-struct Axes {
-  int64_t count;
-  int64_t size[kMaxAxes];
-};
-struct Strides {
-  int64_t step[kMaxAxes];
-};
-
-// Functions of one number. gelu: x/2 · (1 + erf(x/√2)); gelu_tanh: x/2 · (1 + tanh(√(2/π)·(x +
-// 0.044715·x³))); silu: x / (1 + e^-x).
-enum class UnaryFn : uint8_t {
-  kAbs,
-  kNeg,
-  kReciprocal,
-  kSqrt,
-  kExp,
-  kLog,
-  kErf,
-  kTanh,
-  kSigmoid,
-  kRelu,
-  kGelu,
-  kGeluTanh,
-  kSilu,
-};
-
-// y[i] = fn(x[i]) for i < count. dtypes: f32.
-struct UnaryArgs {
-  UnaryFn fn;
-  DType dtype;
-  int64_t count;
-  const void* x;
-  void* y;  // may be x
-};
-
-// Functions of two numbers. <fn>_grad is a · fn'(b); relu_grad is 0 where b is not above 0.
-enum class BinaryFn : uint8_t {
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kPow,
-  kMax,
-  kMin,
-  kReluGrad,
-  kGeluGrad,
-  kGeluTanhGrad,
-  kSiluGrad,
-};
-
-// y[i] = fn(a[i · a_strides], b[i · b_strides]) for each index i of shape, y being contiguous. Strides are
-// not negative; 0 repeats. dtypes: f32.
-struct BinaryArgs {
-  BinaryFn fn;
-  DType dtype;
-  Axes shape;
-  Strides a_strides, b_strides;
-  const void* a;
-  const void* b;
-  void* y;  // may be an operand whose strides are those of y
-};
-
-enum class ReduceFn : uint8_t { kSum, kMean, kMax, kMin, kProd, kSumSquare };
-
-// y[i] = fn over the indices j of `reduced` of x[i · strides + j · reduced_strides], y being contiguous over
-// the indices i of shape. Sums are taken in f64. Over no elements: 0, NaN, −∞, +∞, 1 and 0. Strides are not
-// negative. dtypes: f32.
-struct ReduceArgs {
-  ReduceFn fn;
-  DType dtype;
-  Axes shape, reduced;
-  Strides strides, reduced_strides;
-  const void* x;
-  void* y;
-};
-
-// dst[dst_offset + i · dst_strides] = src[src_offset + i · src_strides] for each index i of shape:
-// transposes, slices, repeats, parts of a concatenation. Strides may be negative; no element of dst is
-// written twice. Any dtype but nvfp4.
-struct CopyStridedArgs {
-  DType dtype;
-  Axes shape;
-  int64_t src_offset, dst_offset;
-  Strides src_strides, dst_strides;
-  const void* src;
-  void* dst;
 };
 
 // An entry is null where the backend lacks the operation: ERR_UNSUPPORTED, never a silent copy to another

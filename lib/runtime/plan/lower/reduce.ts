@@ -99,7 +99,7 @@ export const reductions: LowerTable = {
     ReduceMax: reduce('max'),
     ReduceMin: reduce('min'),
     ReduceProd: reduce('prod'),
-    ReduceSumSquare: reduce('sumSquare'),
+    ReduceSumSquare: reduce('sum_square'),
     Softmax: softmax(false),
     LogSoftmax: softmax(true),
   },

@@ -1,8 +1,7 @@
-#include "napi/tensor_readers.h"
-
 #include <string>
 
 #include "core/error.h"
+#include "napi/readers.h"
 
 namespace spark::napi {
 namespace {
@@ -17,11 +16,11 @@ Fn function_named(const Arguments& in, const char* const (&names)[Count]) {
 }
 
 // In the order of the enums in backend.h.
-constexpr const char* kUnary[] = {"abs",  "neg",     "reciprocal", "sqrt", "exp",      "log", "erf",
-                                  "tanh", "sigmoid", "relu",       "gelu", "geluTanh", "silu"};
-constexpr const char* kBinary[] = {"add", "sub",      "mul",      "div",          "pow",     "max",
-                                   "min", "reluGrad", "geluGrad", "geluTanhGrad", "siluGrad"};
-constexpr const char* kReduce[] = {"sum", "mean", "max", "min", "prod", "sumSquare"};
+constexpr const char* kUnary[] = {"abs",  "neg",     "reciprocal", "sqrt", "exp",       "log", "erf",
+                                  "tanh", "sigmoid", "relu",       "gelu", "gelu_tanh", "silu"};
+constexpr const char* kBinary[] = {
+    "add", "sub", "mul", "div", "pow", "max", "min", "relu_grad", "gelu_grad", "gelu_tanh_grad", "silu_grad"};
+constexpr const char* kReduce[] = {"sum", "mean", "max", "min", "prod", "sum_square"};
 
 Axes axes(const Arguments& in, const char* name) {
   const std::vector<int64_t> sizes = in.integers(name, 0);

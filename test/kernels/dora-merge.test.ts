@@ -9,7 +9,7 @@ const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))
 
 for (const [rows, cols, rank] of [
-  [1, 1, 1],
+  [1, 2, 1],
   [7, 27, 3],
   [65, 301, 4],
   [130, 513, 17],

@@ -173,8 +173,12 @@ t.test('wrong feeds', async t => {
 })
 
 t.test('graphs that cannot be compiled', async t => {
-  const fails = (t: Test, graph: Graph, expected: { code: string; message?: RegExp }, options: PlanOptions = { shapes }) =>
-    t.rejects(planOf(graph, 'js', options), expected)
+  const fails = (
+    t: Test,
+    graph: Graph,
+    expected: { code: string; message?: RegExp },
+    options: PlanOptions = { shapes },
+  ) => t.rejects(planOf(graph, 'js', options), expected)
   await fails(t, network(), { code: 'ERR_SHAPE', message: /input 'x' has the shape \[N, 7\]/ }, {})
   await fails(t, network(), { code: 'ERR_SHAPE' }, { shapes: { x: [3, 8] } })
   await fails(t, network(), { code: 'ERR_ARGUMENT', message: /shapes\.z/ }, { shapes: { z: [3] } })

@@ -1,5 +1,5 @@
-// backend.h: the table of operations that every backend fills. This file is the contract: shapes, dtypes,
-// aliasing.
+// backend.h: the table of operations that every backend fills. This file and tensor_ops.h, which holds those
+// on tensors of any shape, are the contract: shapes, dtypes, aliasing.
 //
 // Conventions. Matrices are row-major and contiguous. Letters: T tokens (rows of an activation), I in
 // features, O out features, R rank; N batch, C channels. Pointers are addresses that the backend can read:
@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/tensor_ops.h"
 #include "core/dtype.h"
 #include "core/quantizers.h"
 
@@ -48,14 +49,21 @@ struct PackWeightArgs {
   uint8_t* block_scale;  // nvfp4 only
 };
 
-// dst[i] = src[i] in another format, for i < count; round to nearest even, through f32, which holds every
-// format exactly. f8: `saturate` sends ±Inf and everything out of range to the largest finite value;
-// otherwise f8_e4m3 gives NaN and f8_e5m2 gives ±Inf. NaN stays NaN. dtypes: f32, f16, bf16, f8_e4m3,
-// f8_e5m2. Recipe: docs/numerics.md.
+// How a cast to f8_e8m0, which holds powers of two, rounds: to the next larger one, the next smaller one, or
+// the nearest, the larger one of two that are as near.
+enum class Rounding : uint8_t { kUp, kDown, kNearest };
+
+// dst[i] = src[i] in another format, for i < count; round to nearest even, what is smaller than f32 through
+// f32, which holds every such format exactly. f8: `saturate` sends ±Inf and everything out of range to the
+// largest finite value; otherwise f8_e5m2 gives ±Inf and the others NaN. NaN stays NaN. Floats become
+// integers by dropping their fraction; `saturate` sends what is out of range to the nearest integer of the
+// type, NaN to 0; otherwise integers wrap around, and a float beyond 64 bits gives the nearest 64-bit integer
+// first. bool is 1 for all but 0. Any dtype but nvfp4. Recipe: docs/numerics.md.
 struct CastArgs {
   DType src_dtype, dst_dtype;
   int64_t count;
   bool saturate;
+  Rounding rounding;  // to f8_e8m0
   const void* src;
   void* dst;
 };
@@ -333,96 +341,6 @@ struct AdamwArgs {
   float* v;  // second moment
 };
 
-// Axes that a loop runs over, outermost first, and how far an operand moves along each, in elements.
-constexpr int64_t kMaxAxes = 8;
-struct Axes {
-  int64_t count;
-  int64_t size[kMaxAxes];
-};
-struct Strides {
-  int64_t step[kMaxAxes];
-};
-
-// Functions of one number. gelu: x/2 · (1 + erf(x/√2)); gelu_tanh: x/2 · (1 + tanh(√(2/π)·(x +
-// 0.044715·x³))); silu: x / (1 + e^-x).
-enum class UnaryFn : uint8_t {
-  kAbs,
-  kNeg,
-  kReciprocal,
-  kSqrt,
-  kExp,
-  kLog,
-  kErf,
-  kTanh,
-  kSigmoid,
-  kRelu,
-  kGelu,
-  kGeluTanh,
-  kSilu,
-};
-
-// y[i] = fn(x[i]) for i < count. dtypes: f32.
-struct UnaryArgs {
-  UnaryFn fn;
-  DType dtype;
-  int64_t count;
-  const void* x;
-  void* y;  // may be x
-};
-
-// Functions of two numbers. <fn>_grad is a · fn'(b); relu_grad is 0 where b is not above 0.
-enum class BinaryFn : uint8_t {
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kPow,
-  kMax,
-  kMin,
-  kReluGrad,
-  kGeluGrad,
-  kGeluTanhGrad,
-  kSiluGrad,
-};
-
-// y[i] = fn(a[i · a_strides], b[i · b_strides]) for each index i of shape, y being contiguous. Strides are
-// not negative; 0 repeats. dtypes: f32.
-struct BinaryArgs {
-  BinaryFn fn;
-  DType dtype;
-  Axes shape;
-  Strides a_strides, b_strides;
-  const void* a;
-  const void* b;
-  void* y;  // may be an operand whose strides are those of y
-};
-
-enum class ReduceFn : uint8_t { kSum, kMean, kMax, kMin, kProd, kSumSquare };
-
-// y[i] = fn over the indices j of `reduced` of x[i · strides + j · reduced_strides], y being contiguous over
-// the indices i of shape. Sums are taken in f64. Over no elements: 0, NaN, −∞, +∞, 1 and 0. Strides are not
-// negative. dtypes: f32.
-struct ReduceArgs {
-  ReduceFn fn;
-  DType dtype;
-  Axes shape, reduced;
-  Strides strides, reduced_strides;
-  const void* x;
-  void* y;
-};
-
-// dst[dst_offset + i · dst_strides] = src[src_offset + i · src_strides] for each index i of shape:
-// transposes, slices, repeats, parts of a concatenation. Strides may be negative; no element of dst is
-// written twice. Any dtype but nvfp4.
-struct CopyStridedArgs {
-  DType dtype;
-  Axes shape;
-  int64_t src_offset, dst_offset;
-  Strides src_strides, dst_strides;
-  const void* src;
-  void* dst;
-};
-
 // An entry is null where the backend lacks the operation: ERR_UNSUPPORTED, never a silent copy to another
 // device. Entries may throw spark::Error. On CUDA they enqueue on the current stream and return.
 struct Backend {
@@ -451,8 +369,17 @@ struct Backend {
   void (*adamw)(const AdamwArgs&);
   void (*unary)(const UnaryArgs&);
   void (*binary)(const BinaryArgs&);
+  void (*select)(const SelectArgs&);
   void (*reduce)(const ReduceArgs&);
+  void (*cumulate)(const CumulateArgs&);
+  void (*top_k)(const TopKArgs&);
   void (*copy_strided)(const CopyStridedArgs&);
+  void (*gather)(const GatherArgs&);
+  void (*scatter)(const ScatterArgs&);
+  void (*pool)(const PoolArgs&);
+  void (*resample)(const ResampleArgs&);
+  void (*grid_sample)(const GridSampleArgs&);
+  void (*recurrent)(const RecurrentArgs&);
 };
 
 }  // namespace spark

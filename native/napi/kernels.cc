@@ -28,6 +28,7 @@ CastArgs read_cast(Arguments& in) {
   args.dst_dtype = in.dtype("dstDtype");
   args.count = in.size("count");
   args.saturate = in.flag("saturate");
+  args.rounding = in.choice<Rounding>("rounding", {"up", "down", "nearest"});
   args.src = in.input("src", args.src_dtype, args.count);
   args.dst = in.output("dst", args.dst_dtype, args.count);
   return args;
@@ -390,8 +391,17 @@ const Operation kOperations[] = {
     SPARK_OPERATION("adamw", adamw),
     SPARK_OPERATION("unary", unary),
     SPARK_OPERATION("binary", binary),
+    SPARK_OPERATION("select", select),
     SPARK_OPERATION("reduce", reduce),
+    SPARK_OPERATION("cumulate", cumulate),
+    SPARK_OPERATION("topK", top_k),
     SPARK_OPERATION("copyStrided", copy_strided),
+    SPARK_OPERATION("gather", gather),
+    SPARK_OPERATION("scatter", scatter),
+    SPARK_OPERATION("pool", pool),
+    SPARK_OPERATION("resample", resample),
+    SPARK_OPERATION("gridSample", grid_sample),
+    SPARK_OPERATION("recurrent", recurrent),
 };
 #undef SPARK_OPERATION
 

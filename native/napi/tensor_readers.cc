@@ -1,27 +1,30 @@
 #include "napi/tensor_readers.h"
 
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 
 namespace spark::napi {
 namespace {
 
-template <typename Fn, size_t Count>
-Fn function_named(const Arguments& in, const char* const (&names)[Count]) {
-  const std::string name = in.text("fn");
-  for (size_t i = 0; i < Count; ++i) {
-    if (name == names[i]) return static_cast<Fn>(i);
-  }
-  throw Error("ERR_UNSUPPORTED", message("there is no function called '", name, "'"));
-}
-
-// In the order of the enums in backend.h.
-constexpr const char* kUnary[] = {"abs",  "neg",     "reciprocal", "sqrt", "exp",      "log", "erf",
-                                  "tanh", "sigmoid", "relu",       "gelu", "geluTanh", "silu"};
-constexpr const char* kBinary[] = {"add", "sub",      "mul",      "div",          "pow",     "max",
-                                   "min", "reluGrad", "geluGrad", "geluTanhGrad", "siluGrad"};
-constexpr const char* kReduce[] = {"sum", "mean", "max", "min", "prod", "sumSquare"};
+// In the order of the enums in backend/tensor_ops.h.
+constexpr std::initializer_list<const char*> kUnary = {
+    "abs",         "neg",       "sign",     "relu",     "not",       "bitwiseNot",
+    "reciprocal",  "sqrt",      "exp",      "log",      "erf",       "floor",
+    "ceil",        "round",     "sin",      "cos",      "tan",       "asin",
+    "acos",        "atan",      "sinh",     "cosh",     "tanh",      "asinh",
+    "acosh",       "atanh",     "sigmoid",  "gelu",     "geluTanh",  "silu",
+    "swish",       "elu",       "celu",     "selu",     "leakyRelu", "thresholdedRelu",
+    "hardSigmoid", "hardSwish", "softplus", "softsign", "mish",      "shrink",
+    "isNaN",       "isInf"};
+constexpr std::initializer_list<const char*> kBinary = {
+    "add",       "sub",        "mul",      "div",         "pow",          "max",     "min",   "mod",
+    "fmod",      "prelu",      "less",     "lessOrEqual", "equal",        "bitAnd",  "bitOr", "bitXor",
+    "shiftLeft", "shiftRight", "reluGrad", "geluGrad",    "geluTanhGrad", "siluGrad"};
+constexpr std::initializer_list<const char*> kReduce = {"sum",  "mean",      "max",   "min",
+                                                        "prod", "sumSquare", "sumAbs"};
 
 Axes axes(const Arguments& in, const char* name) {
   const std::vector<int64_t> sizes = in.integers(name, 0);
@@ -77,25 +80,83 @@ int64_t needed(const char* name, int64_t offset,
   return reach.high + 1;
 }
 
+DType copied_dtype(const Arguments& in) {
+  const DType dtype = in.dtype("dtype");
+  if (dtype == DType::kNVFP4) throw Error("ERR_DTYPE", "nvfp4 has no elements to move one by one");
+  return dtype;
+}
+
+// Places, and the elements that the tensor they are in must have.
+struct PlacesRead {
+  Places places;
+  int64_t needed;
+};
+
+PlacesRead places(Arguments& in) {
+  Places places{};
+  places.shape = axes(in, "shape");
+  places.strides = strides(in, "strides", places.shape);
+  places.index_strides = strides(in, "indexStrides", places.shape);
+  const Axes steps = axes(in, "steps"), limits = axes(in, "limits");
+  if (steps.count != limits.count) {
+    throw Error("ERR_SHAPE", message("there are ", steps.count, " steps and ", limits.count, " limits"));
+  }
+  places.components = steps.count;
+  const bool empty = volume(places.shape) == 0;
+  Strides reach{};
+  for (int64_t d = 0; d < steps.count; ++d) {
+    if (limits.size[d] == 0 && !empty) throw Error("ERR_SHAPE", message("limits[", d, "] is 0"));
+    places.steps[d] = reach.step[d] = steps.size[d];
+    places.limits[d] = limits.size[d];
+  }
+  const int64_t last = empty ? 0 : needed("indices", 0, {{places.shape, places.index_strides}});
+  places.indices = in.input<int64_t>("indices", empty || steps.count == 0 ? 0 : last + steps.count - 1);
+  return {places, empty ? 0 : needed("x", 0, {{places.shape, places.strides}, {limits, reach}})};
+}
+
+Function function_of(const Arguments& in) {
+  return {in.choice<UnaryFn>("fn", kUnary), in.number("alpha", 0), in.number("beta", 0)};
+}
+
 }  // namespace
 
 UnaryArgs read_unary(Arguments& in) {
   UnaryArgs args{};
-  args.fn = function_named<UnaryFn>(in, kUnary);
+  args.fn = in.choice<UnaryFn>("fn", kUnary);
   args.dtype = in.dtype("dtype");
   args.count = in.size("count");
+  args.alpha = in.number("alpha", 0);
+  args.beta = in.number("beta", 0);
+  const bool predicate = args.fn == UnaryFn::kIsNaN || args.fn == UnaryFn::kIsInf;
   args.x = in.input("x", args.dtype, args.count);
-  args.y = in.output("y", args.dtype, args.count);
+  args.y = in.output("y", predicate ? DType::kBool : args.dtype, args.count);
   return args;
 }
 
 BinaryArgs read_binary(Arguments& in) {
   BinaryArgs args{};
-  args.fn = function_named<BinaryFn>(in, kBinary);
+  args.fn = in.choice<BinaryFn>("fn", kBinary);
   args.dtype = in.dtype("dtype");
   args.shape = axes(in, "shape");
   args.a_strides = strides(in, "aStrides", args.shape);
   args.b_strides = strides(in, "bStrides", args.shape);
+  args.a = in.input("a", args.dtype, needed("a", 0, {{args.shape, args.a_strides}}));
+  args.b = in.input("b", args.dtype, needed("b", 0, {{args.shape, args.b_strides}}));
+  const bool compares =
+      args.fn == BinaryFn::kLess || args.fn == BinaryFn::kLessOrEqual || args.fn == BinaryFn::kEqual;
+  args.y = in.output("y", compares ? DType::kBool : args.dtype, volume(args.shape));
+  return args;
+}
+
+SelectArgs read_select(Arguments& in) {
+  SelectArgs args{};
+  args.dtype = in.dtype("dtype");
+  args.shape = axes(in, "shape");
+  args.condition_strides = strides(in, "conditionStrides", args.shape);
+  args.a_strides = strides(in, "aStrides", args.shape);
+  args.b_strides = strides(in, "bStrides", args.shape);
+  args.condition =
+      in.input<uint8_t>("condition", needed("condition", 0, {{args.shape, args.condition_strides}}));
   args.a = in.input("a", args.dtype, needed("a", 0, {{args.shape, args.a_strides}}));
   args.b = in.input("b", args.dtype, needed("b", 0, {{args.shape, args.b_strides}}));
   args.y = in.output("y", args.dtype, volume(args.shape));
@@ -104,7 +165,7 @@ BinaryArgs read_binary(Arguments& in) {
 
 ReduceArgs read_reduce(Arguments& in) {
   ReduceArgs args{};
-  args.fn = function_named<ReduceFn>(in, kReduce);
+  args.fn = in.choice<ReduceFn>("fn", kReduce);
   args.dtype = in.dtype("dtype");
   args.shape = axes(in, "shape");
   args.reduced = axes(in, "reduced");
@@ -119,8 +180,7 @@ ReduceArgs read_reduce(Arguments& in) {
 CopyStridedArgs read_copy_strided(Arguments& in) {
   constexpr int64_t kSmallest = -9007199254740991;
   CopyStridedArgs args{};
-  args.dtype = in.dtype("dtype");
-  if (args.dtype == DType::kNVFP4) throw Error("ERR_DTYPE", "nvfp4 has no elements to copy one by one");
+  args.dtype = copied_dtype(in);
   args.shape = axes(in, "shape");
   args.src_offset = in.size("srcOffset");
   args.dst_offset = in.size("dstOffset");
@@ -128,6 +188,143 @@ CopyStridedArgs read_copy_strided(Arguments& in) {
   args.dst_strides = strides(in, "dstStrides", args.shape, kSmallest);
   args.src = in.input("src", args.dtype, needed("src", args.src_offset, {{args.shape, args.src_strides}}));
   args.dst = in.output("dst", args.dtype, needed("dst", args.dst_offset, {{args.shape, args.dst_strides}}));
+  return args;
+}
+
+CumulateArgs read_cumulate(Arguments& in) {
+  CumulateArgs args{};
+  args.fn = in.choice<CumulateFn>("fn", {"sum", "prod"});
+  args.dtype = in.dtype("dtype");
+  args.outer = in.size("outer");
+  args.size = in.size("size");
+  args.inner = in.size("inner");
+  args.exclusive = in.flag("exclusive");
+  args.reverse = in.flag("reverse");
+  const int64_t count = elements(args.outer, args.size, args.inner);
+  args.x = in.input("x", args.dtype, count);
+  args.y = in.output("y", args.dtype, count);
+  return args;
+}
+
+TopKArgs read_top_k(Arguments& in) {
+  TopKArgs args{};
+  args.dtype = in.dtype("dtype");
+  args.outer = in.size("outer");
+  args.size = in.size("size");
+  args.inner = in.size("inner");
+  args.k = in.size("k");
+  if (args.k > args.size) throw Error("ERR_SHAPE", message("k is ", args.k, ", but size is ", args.size));
+  args.largest = in.flag("largest");
+  args.last_first = in.flag("lastFirst");
+  const int64_t results = elements(args.outer, args.k, args.inner);
+  args.x = in.input("x", args.dtype, elements(args.outer, args.size, args.inner));
+  args.values = in.optional_output("values", args.dtype, results);
+  args.indices = in.output<int64_t>("indices", results);
+  return args;
+}
+
+GatherArgs read_gather(Arguments& in) {
+  GatherArgs args{};
+  args.dtype = copied_dtype(in);
+  const PlacesRead read = places(in);
+  args.places = read.places;
+  args.x = in.input("x", args.dtype, read.needed);
+  args.y = in.output("y", args.dtype, volume(args.places.shape));
+  return args;
+}
+
+ScatterArgs read_scatter(Arguments& in) {
+  ScatterArgs args{};
+  args.fn = in.choice<ScatterFn>("fn", {"assign", "add", "mul", "max", "min"});
+  args.dtype = copied_dtype(in);
+  const PlacesRead read = places(in);
+  args.places = read.places;
+  args.updates = in.input("updates", args.dtype, volume(args.places.shape));
+  args.y = in.update("y", args.dtype, read.needed);
+  return args;
+}
+
+PoolArgs read_pool(Arguments& in) {
+  PoolArgs args{};
+  args.fn = in.choice<PoolFn>("fn", {"max", "average"});
+  args.dtype = in.dtype("dtype");
+  args.planes = in.size("planes");
+  args.windows = in.windows();
+  args.count_padding = in.flag("countPadding");
+  args.column_major = in.flag("columnMajor");
+  const auto plane = [](const int64_t(&size)[3]) { return elements(size[0], size[1], size[2]); };
+  const int64_t results = elements(args.planes, plane(args.windows.out));
+  args.x = in.input("x", args.dtype, elements(args.planes, plane(args.windows.image)));
+  args.y = in.output("y", args.dtype, results);
+  args.indices = in.optional_output<int64_t>("indices", results);
+  return args;
+}
+
+ResampleArgs read_resample(Arguments& in) {
+  ResampleArgs args{};
+  args.outer = in.size("outer");
+  args.size = in.size("size");
+  args.inner = in.size("inner");
+  args.out = in.size("out");
+  args.count = in.size("count");
+  args.x = in.input<float>("x", elements(args.outer, args.size, args.inner));
+  args.taps = in.input<int32_t>("taps", elements(args.out, args.count));
+  args.weights = in.input<float>("weights", elements(args.out, args.count));
+  args.offset = in.optional_input<float>("offset", args.out);
+  args.y = in.output<float>("y", elements(args.outer, args.out, args.inner));
+  return args;
+}
+
+GridSampleArgs read_grid_sample(Arguments& in) {
+  GridSampleArgs args{};
+  args.interpolation = in.choice<Interpolation>("interpolation", {"nearest", "linear", "cubic"});
+  args.out_of_image = in.choice<OutOfImage>("outOfImage", {"zeros", "border", "reflection"});
+  args.align_corners = in.flag("alignCorners");
+  args.batch = in.size("batch");
+  args.channels = in.size("channels");
+  args.points = in.size("points");
+  const std::vector<int64_t> image = in.integers("image", 1);
+  args.axes = static_cast<int64_t>(image.size());
+  if (args.axes != 2 && args.axes != 3) {
+    throw Error("ERR_SHAPE", message("image has ", args.axes, " axes, neither 2 nor 3"));
+  }
+  std::fill(args.image, args.image + 3, 1);
+  std::copy(image.begin(), image.end(), args.image + 3 - args.axes);
+  const int64_t planes = elements(args.batch, args.channels);
+  args.x = in.input<float>("x", elements(planes, elements(args.image[0], args.image[1], args.image[2])));
+  args.grid = in.input<float>("grid", elements(args.batch, args.points, args.axes));
+  args.y = in.output<float>("y", elements(planes, args.points));
+  return args;
+}
+
+RecurrentArgs read_recurrent(Arguments& in) {
+  RecurrentArgs args{};
+  args.cell = in.choice<RecurrentCell>("cell", {"rnn", "gru", "lstm"});
+  args.steps = in.size("steps");
+  args.batch = in.size("batch");
+  args.hidden = in.size("hidden");
+  args.reverse = in.flag("reverse");
+  args.linear_before_reset = in.flag("linearBeforeReset");
+  args.couple_gates = in.flag("coupleGates");
+  args.clip = in.number("clip", INFINITY);
+  const int64_t count = args.cell == RecurrentCell::kRnn ? 1 : args.cell == RecurrentCell::kGru ? 3 : 4;
+  const int64_t width = elements(count, args.hidden), state = elements(args.batch, args.hidden);
+  in.each("functions", [&](uint32_t i, const Arguments& function) {
+    if (i < 3) args.functions[i] = function_of(function);
+  });
+  args.gates = in.input<float>("gates", elements(args.steps, args.batch, width));
+  args.weight = in.input<float>("weight", elements(args.hidden, width));
+  args.bias = in.optional_input<float>("bias", width);
+  args.peepholes = in.optional_input<float>("peepholes", elements(3, args.hidden));
+  args.initial_h = in.optional_input<float>("initialH", state);
+  args.initial_c = in.optional_input<float>("initialC", state);
+  args.lengths = in.optional_input<int32_t>("lengths", args.batch);
+  args.y_step = in.size("yStep");
+  const int64_t last_step = args.steps == 0 ? 0 : elements(args.steps - 1, args.y_step);
+  args.y = in.optional_output<float>("y", args.steps == 0 ? 0 : elements(1, last_step) + state);
+  args.last_h = in.output<float>("lastH", state);
+  args.last_c = args.cell == RecurrentCell::kLstm ? in.output<float>("lastC", state) : nullptr;
+  args.scratch = in.output<float>("scratch", elements(args.batch, elements(count + 1, args.hidden)));
   return args;
 }
 

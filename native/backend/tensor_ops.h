@@ -1,0 +1,309 @@
+// tensor_ops.h: contracts of the operations on tensors of any shape and element type; part of backend.h.
+//
+// Elements are computed with as f32 (all floats up to 32 bits), f64, signed or unsigned 64-bit integers (bool
+// among the latter) and rounded once when they are stored; integers wrap around.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace spark {
+
+// Axes that a loop runs over, outermost first, and how far an operand moves along each, in elements.
+constexpr int64_t kMaxAxes = 8;
+struct Axes {
+  int64_t count;
+  int64_t size[kMaxAxes];
+};
+struct Strides {
+  int64_t step[kMaxAxes];
+};
+
+// Functions of one number x with parameters α and β.
+// all types: abs, neg, sign, relu, not: 1 if x is 0, else 0; integers: bitwise_not
+// floats: the functions of <cmath> of the same name; round: ties to even; gelu: x/2 · (1 + erf(x/√2));
+// gelu_tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))); silu: x / (1 + e^-x); swish: x / (1 + e^-αx);
+// elu: α·(e^x − 1) below 0; celu: α·(e^(x/α) − 1) below 0; selu: β·elu; leaky_relu: α·x below 0;
+// thresholded_relu: x above α, else 0; hard_sigmoid: αx + β within [0, 1]; hard_swish: x · (x/6 + 1/2 within
+// [0, 1]); softplus: log(1 + e^x); softsign: x / (1 + |x|); mish: x · tanh(softplus(x)); shrink: x + β below
+// −α, x − β above α, else 0; is_nan; is_inf: −∞ counts if α is not 0, +∞ if β is not 0
+enum class UnaryFn : uint8_t {
+  kAbs,
+  kNeg,
+  kSign,
+  kRelu,
+  kNot,
+  kBitwiseNot,
+  kReciprocal,
+  kSqrt,
+  kExp,
+  kLog,
+  kErf,
+  kFloor,
+  kCeil,
+  kRound,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kTanh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kSigmoid,
+  kGelu,
+  kGeluTanh,
+  kSilu,
+  kSwish,
+  kElu,
+  kCelu,
+  kSelu,
+  kLeakyRelu,
+  kThresholdedRelu,
+  kHardSigmoid,
+  kHardSwish,
+  kSoftplus,
+  kSoftsign,
+  kMish,
+  kShrink,
+  kIsNaN,
+  kIsInf,
+};
+
+// y[i] = fn(x[i]) for i < count. y is bool for is_nan and is_inf, else of `dtype`.
+struct UnaryArgs {
+  UnaryFn fn;
+  DType dtype;
+  int64_t count;
+  double alpha, beta;
+  const void* x;
+  void* y;  // may be x unless it is bool
+};
+
+// Functions of two numbers. all types: add, sub, mul, div (integers: towards 0; x/0 is 0), pow, max, min (NaN
+// wins), mod (sign of b), fmod (sign of a; both are 0 for integers b = 0), prelu: a, or a·b below 0; less,
+// less_or_equal, equal: bool. integers: bit_and, bit_or, bit_xor, shift_left, shift_right. floats: <fn>_grad
+// is a · fn'(b); relu_grad is 0 where b is not above 0.
+enum class BinaryFn : uint8_t {
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kPow,
+  kMax,
+  kMin,
+  kMod,
+  kFmod,
+  kPrelu,
+  kLess,
+  kLessOrEqual,
+  kEqual,
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kShiftLeft,
+  kShiftRight,
+  kReluGrad,
+  kGeluGrad,
+  kGeluTanhGrad,
+  kSiluGrad,
+};
+
+// y[i] = fn(a[i · a_strides], b[i · b_strides]) for each index i of shape, y being contiguous; it is bool for
+// comparisons, else of `dtype` as a and b. Strides are not negative; 0 repeats.
+struct BinaryArgs {
+  BinaryFn fn;
+  DType dtype;
+  Axes shape;
+  Strides a_strides, b_strides;
+  const void* a;
+  const void* b;
+  void* y;  // may be an operand whose strides are those of y, unless it is bool
+};
+
+// y[i] = condition[i · condition_strides] ? a[i · a_strides] : b[i · b_strides], y being contiguous. Strides
+// are not negative.
+struct SelectArgs {
+  DType dtype;
+  Axes shape;
+  Strides condition_strides, a_strides, b_strides;
+  const uint8_t* condition;
+  const void* a;
+  const void* b;
+  void* y;
+};
+
+enum class ReduceFn : uint8_t { kSum, kMean, kMax, kMin, kProd, kSumSquare, kSumAbs };
+
+// y[i] = fn over the indices j of `reduced` of x[i · strides + j · reduced_strides], y being contiguous over
+// the indices i of shape. Floats are summed and multiplied in f64, integers in 64 bits; a mean of integers is
+// rounded towards 0. Over no elements: 0, NaN, the least number, the largest, 1, 0 and 0; the mean of no
+// integers is 0. Strides are not negative.
+struct ReduceArgs {
+  ReduceFn fn;
+  DType dtype;
+  Axes shape, reduced;
+  Strides strides, reduced_strides;
+  const void* x;
+  void* y;
+};
+
+enum class CumulateFn : uint8_t { kSum, kProd };
+
+// y[o, q, i] = fn over p <= q of x[o, p, i], for x[outer, size, inner]; p < q if exclusive, p >= q or p > q
+// if reverse. Sums and products as those of reduce.
+struct CumulateArgs {
+  CumulateFn fn;
+  DType dtype;
+  int64_t outer, size, inner;
+  bool exclusive, reverse;
+  const void* x;
+  void* y;
+};
+
+// The k largest (smallest) elements of x[outer, size, inner] along the middle axis in falling (rising) order,
+// k <= size, and their indices there. Of equal elements the one with the smaller index comes first, or, if
+// last_first, that with the larger one. NaN counts as larger than everything.
+struct TopKArgs {
+  DType dtype;
+  int64_t outer, size, inner, k;
+  bool largest, last_first;
+  const void* x;
+  void* values;      // [outer, k, inner]; null: not wanted
+  int64_t* indices;  // [outer, k, inner]
+};
+
+// dst[dst_offset + i · dst_strides] = src[src_offset + i · src_strides] for each index i of shape:
+// transposes, slices, repeats, parts of a concatenation. Strides may be negative; no element of dst is
+// written twice. Any dtype but nvfp4.
+struct CopyStridedArgs {
+  DType dtype;
+  Axes shape;
+  int64_t src_offset, dst_offset;
+  Strides src_strides, dst_strides;
+  const void* src;
+  void* dst;
+};
+
+// Where in a tensor the element of an index i of shape is: at i · strides + Σ_d index_d · steps[d], where
+// index_d = indices[i · index_strides + d], counted from limits[d] where it is negative. Strides are not
+// negative. An index out of range is ERR_ARGUMENT.
+struct Places {
+  Axes shape;
+  Strides strides, index_strides;
+  int64_t components;  // d; at most kMaxAxes
+  int64_t steps[kMaxAxes], limits[kMaxAxes];
+  const int64_t* indices;
+};
+
+// y[i] = x[place(i)], y being contiguous over the indices i of places.shape. Any dtype but nvfp4.
+struct GatherArgs {
+  DType dtype;
+  Places places;
+  const void* x;
+  void* y;
+};
+
+enum class ScatterFn : uint8_t { kAssign, kAdd, kMul, kMax, kMin };
+
+// y[place(i)] = fn(y[place(i)], updates[i]) in row-major order of the indices i of places.shape, over which
+// updates is contiguous; kAssign takes the update.
+struct ScatterArgs {
+  ScatterFn fn;
+  DType dtype;
+  Places places;
+  const void* updates;
+  void* y;
+};
+
+enum class PoolFn : uint8_t { kMax, kAverage };
+
+// Windows over one to three axes, written as three: those in front are of size 1. Tap k of the window at q of
+// the output is at p = q · stride + k · dilation − pad of the image.
+struct Windows {
+  int64_t image[3], kernel[3], out[3];  // kernel: at least 1
+  int64_t stride[3], dilation[3];       // at least 1
+  int64_t pad[3], pad_end[3];           // not negative
+};
+
+// y[n, q] = fn over the taps k whose p is in the image of x[n, p]. An average divides by their number, or, if
+// count_padding, by that of the taps within pad and pad_end, too; where there is none it is 0, and a maximum
+// the least number. indices: where the first maximum is in x, column_major within its plane or row-major.
+// dtypes: all but nvfp4 for the maximum, floats for the average.
+struct PoolArgs {
+  PoolFn fn;
+  DType dtype;
+  int64_t planes;
+  Windows windows;
+  bool count_padding, column_major;
+  const void* x;     // [planes, image]
+  void* y;           // [planes, out]
+  int64_t* indices;  // [planes, out]; null: not wanted
+};
+
+// y[o, q, i] = offset[q] + Σ_t weights[q, t] · x[o, taps[q, t], i] for x[outer, size, inner] and
+// y[outer, out, inner], taps being in [0, size): one axis of a resized image.
+struct ResampleArgs {
+  int64_t outer, size, inner, out, count;  // count: taps of a position
+  const float* x;
+  const int32_t* taps;   // [out, count]
+  const float* weights;  // [out, count]
+  const float* offset;   // [out]; null: 0
+  float* y;
+};
+
+enum class Interpolation : uint8_t { kNearest, kLinear, kCubic };
+enum class OutOfImage : uint8_t { kZeros, kBorder, kReflection };
+
+// y[n, c, q] = image x[n, c] at grid[n, q], interpolated. A grid point has a coordinate in [−1, 1] for each
+// of `axes` (2 or 3) axes, the last axis first; −1 and 1 are the centers of the outermost elements if
+// align_corners, else their outer edges. Cubic: Keys with a = −0.75, for two axes. kReflection mirrors at the
+// same places.
+struct GridSampleArgs {
+  Interpolation interpolation;
+  OutOfImage out_of_image;
+  bool align_corners;
+  int64_t batch, channels, axes, points;
+  int64_t image[3];   // in front of two axes there is a third of size 1
+  const float* x;     // [batch, channels, image]
+  const float* grid;  // [batch, points, axes]
+  float* y;           // [batch, channels, points]
+};
+
+enum class RecurrentCell : uint8_t { kRnn, kGru, kLstm };
+
+// A function of UnaryFn with its parameters.
+struct Function {
+  UnaryFn fn;
+  double alpha, beta;
+};
+
+// One direction of a recurrent layer as ONNX defines it. `gates` is x · Wᵀ + bias, the gates in the order of
+// ONNX: RNN i; GRU z, r, h; LSTM i, o, f, c. `bias` is added to h · Rᵀ: [gates · hidden]; GRU needs it for
+// the gate h where linear_before_reset.
+struct RecurrentArgs {
+  RecurrentCell cell;
+  int64_t steps, batch, hidden;
+  bool reverse, linear_before_reset, couple_gates;  // couple_gates: LSTM's f is 1 − i
+  double clip;                                      // of what functions take; infinite: none
+  Function functions[3];                            // f, g, h
+  const float* gates;                               // [steps, batch, gates · hidden]
+  const float* weight;                              // Rᵀ: [hidden, gates · hidden]
+  const float* bias;                                // [gates · hidden]; null: 0
+  const float* peepholes;                           // LSTM: [3 · hidden] for i, o, f; null: 0
+  const float* initial_h;                           // [batch, hidden]; null: 0
+  const float* initial_c;                           // LSTM: [batch, hidden]; null: 0
+  const int32_t* lengths;  // [batch], in [0, steps]; null: steps. y is 0 from there on
+  int64_t y_step;          // elements from one step to the next in y
+  float* y;                // a step: [batch, hidden]; null: not wanted
+  float* last_h;           // [batch, hidden]
+  float* last_c;           // LSTM: [batch, hidden]; null: other cells
+  float* scratch;          // [batch, (gates + 1) · hidden]
+};
+
+}  // namespace spark

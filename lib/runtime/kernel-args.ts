@@ -1,50 +1,19 @@
 // kernel-args.ts: what each operation takes. native/backend/backend.h is the contract (formulas, aliasing); field names
 // are the same. Sizes: T tokens (rows of an activation), I in features, O out features, R rank;
 // N batch, C channels. Matrices are row-major.
-import type { DTypeArray } from '../core/dtype.js'
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
+import type { DoraKernelArgs } from './dora-kernel-args.js'
 import type { TensorKernelArgs } from './tensor-kernel-args.js'
+import type { StoredWeight } from './weight-args.js'
 
-/** Formats a frozen weight can be stored in. */
-export type WeightDType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4' | 'i8'
+export type * from './dora-kernel-args.js'
+export type * from './weight-args.js'
 
 /** What a linear layer applies to its sums: gelu by erf or, `gelu_tanh`, by tanh. */
 export type Activation = 'none' | 'relu' | 'gelu' | 'gelu_tanh' | 'silu' | 'sigmoid' | 'tanh'
 
 /** Strides in elements of a batch of matrices: outer batch, inner batch, row, column; 0 repeats a matrix. */
 export type MatrixStrides = readonly [outer: number, inner: number, row: number, col: number]
-
-/** A frozen weight [rows, cols], row-major. See `Weight` in native/backend/backend.h for what an element is. */
-export interface StoredWeight {
-  /** Format of the elements. */
-  readonly dtype: WeightDType
-  /** Out features. */
-  readonly rows: number
-  /** In features; a multiple of 16 for nvfp4. */
-  readonly cols: number
-  /** f32: Float32Array; f16, bf16: bit patterns; f8_e4m3: codes; nvfp4: packed pairs [rows, cols/2]; i8: Int8Array. */
-  readonly data: DTypeArray | Int8Array
-  /** [rows], f8_e4m3 and i8 only. */
-  readonly rowScale?: Float32Array
-  /** E4M3 bytes [rows, cols/16], nvfp4 only. */
-  readonly blockScale?: Uint8Array
-  /** nvfp4 only. */
-  readonly tensorScale?: number
-  /** Whether `data` and `blockScale` are in panels of 32 rows, as `packWeight` writes them; not on cuda. */
-  readonly packed?: boolean
-}
-
-/** The low-rank part of a DoRA layer, V = W + scale · B·A. */
-export interface LowRank {
-  /** R: rows of A, columns of B. */
-  readonly rank: number
-  /** Factor of B·A. */
-  readonly scale: number
-  /** [R, I] */
-  readonly a: Float32Array
-  /** [O, R] */
-  readonly b: Float32Array
-}
 
 /** A weight in panels of 32 rows that are interleaved along the columns; see native/backend/backend.h. */
 export interface PackWeightArgs {
@@ -175,7 +144,7 @@ export interface ConvShape {
   padsBegin: readonly number[]
 }
 
-/** y = conv(x, W) + bias */
+/** y = activation(conv(x, W) + bias) + residual, or activation(conv(x, W) + bias + residual) */
 export interface ConvArgs extends ConvShape {
   /** [O, C/G · taps] */
   weight: StoredWeight
@@ -183,6 +152,12 @@ export interface ConvArgs extends ConvShape {
   x: Float32Array
   /** [O] */
   bias?: Float32Array | undefined
+  /** [N, O, out]; may be `y`. */
+  residual?: Float32Array | undefined
+  /** Whether the residual is added before the activation. */
+  residualFirst?: boolean | undefined
+  /** None where it is absent. */
+  activation?: Activation | undefined
   /** Output, [N, O, out]. */
   y: Float32Array
 }
@@ -216,132 +191,6 @@ export interface ConvTransposeArgs extends ConvShape {
   bias?: Float32Array | undefined
   /** Output, [N, C, image]. */
   y: Float32Array
-}
-
-/** out = Σ_i W[o, i]² */
-export interface WeightNorm2Args {
-  /** [O, I] */
-  weight: StoredWeight
-  /** Output, [O]. */
-  out: Float32Array
-}
-
-/** norm = ‖V‖ by rows, gain = magnitude / max(norm, 1e-12) */
-export interface DoraNormArgs extends LowRank {
-  /** [O, I] */
-  weight: StoredWeight
-  /** [O], of `weight`. */
-  weightNorm2: Float32Array
-  /** [O] */
-  magnitude: Float32Array
-  /** Output, [O]. */
-  norm: Float32Array
-  /** Output, [O]. */
-  gain: Float32Array
-}
-
-/** y = gain ∘ (x·Vᵀ) + bias; with a mask the adapter path sees mask ∘ x and the frozen path x. */
-export interface DoraForwardArgs extends LowRank {
-  /** [O, I] */
-  weight: StoredWeight
-  /** T */
-  tokens: number
-  /** [T, I] */
-  x: Float32Array
-  /** [O] */
-  gain: Float32Array
-  /** [O] */
-  bias?: Float32Array | undefined
-  /** Dropout, [T, I]: 0 or 1/(1 − p). */
-  mask?: Float32Array | undefined
-  /** Output for the backward pass, [T, R]. */
-  xa: Float32Array
-  /** Output for the backward pass, [T, O]: the product before the gain. */
-  z?: Float32Array | undefined
-  /** Output, [T, O]. */
-  y: Float32Array
-}
-
-/** The gradients of {@link DoraForwardArgs}. */
-export interface DoraBackwardArgs extends LowRank {
-  /** [O, I] */
-  weight: StoredWeight
-  /** T */
-  tokens: number
-  /** Whether the norm is differentiated, too. */
-  exactNorm: boolean
-  /** [T, I] */
-  x: Float32Array
-  /** [T, I], that of the forward pass. */
-  mask?: Float32Array | undefined
-  /** [T, O] */
-  dy: Float32Array
-  /** [T, R], from the forward pass. */
-  xa: Float32Array
-  /** [T, O], from the forward pass. */
-  z: Float32Array
-  /** [O] */
-  norm: Float32Array
-  /** [O] */
-  gain: Float32Array
-  /** [O] */
-  magnitude: Float32Array
-  /** Output, [T, I]; left out: not computed. */
-  dx?: Float32Array | undefined
-  /** Output, [R, I]. */
-  da: Float32Array
-  /** Output, [O, R]. */
-  db: Float32Array
-  /** Output, [O]. */
-  dmagnitude: Float32Array
-  /** Output, [O]; left out: not computed. */
-  dbias?: Float32Array | undefined
-}
-
-/** merged = gain ∘ V */
-export interface DoraMergeArgs extends LowRank {
-  /** [O, I] */
-  weight: StoredWeight
-  /** [O] */
-  gain: Float32Array
-  /** Output, [O, I]. */
-  merged: Float32Array
-}
-
-/** The gradients of {@link DoraMergeArgs}: of A, B and magnitude. */
-export interface DoraMergeBackwardArgs extends LowRank {
-  /** [O, I] */
-  weight: StoredWeight
-  /** Whether the norm is differentiated, too. */
-  exactNorm: boolean
-  /** [O, I] */
-  dmerged: Float32Array
-  /** [O] */
-  norm: Float32Array
-  /** [O] */
-  gain: Float32Array
-  /** Output, [O, I]: the gradient of V. May be `dmerged`. */
-  dv: Float32Array
-  /** Output, [R, I]. */
-  da: Float32Array
-  /** Output, [O, R]. */
-  db: Float32Array
-  /** Output, [O]. */
-  dmagnitude: Float32Array
-}
-
-/** restored = merged / gain − scale · B·A; no gain is 0. */
-export interface DoraUnmergeArgs extends LowRank {
-  /** O */
-  rows: number
-  /** I */
-  cols: number
-  /** [O, I] */
-  merged: Float32Array
-  /** [O] */
-  gain: Float32Array
-  /** Output, [O, I]; may be `merged`. */
-  restored: Float32Array
 }
 
 /** loss = mean of −log softmax(logits)[label], dlogits = (softmax − onehot) / T */
@@ -387,7 +236,7 @@ export interface AdamwArgs {
 }
 
 /** Arguments of each operation by its name; outputs are allocated by the caller. */
-export interface KernelArgs extends PrecisionKernelArgs, TensorKernelArgs {
+export interface KernelArgs extends PrecisionKernelArgs, DoraKernelArgs, TensorKernelArgs {
   /** A weight in the layout that the CPU streams. */
   packWeight: PackWeightArgs
   /** A linear layer. */
@@ -404,20 +253,6 @@ export interface KernelArgs extends PrecisionKernelArgs, TensorKernelArgs {
   linearInteger: LinearIntegerArgs
   /** Products of activations. */
   matmul: MatmulArgs
-  /** Squared row norms of a weight: the constant part of the DoRA norm. */
-  weightNorm2: WeightNorm2Args
-  /** Row norms of a DoRA layer. */
-  doraNorm: DoraNormArgs
-  /** A DoRA layer. */
-  doraForward: DoraForwardArgs
-  /** Its gradients. */
-  doraBackward: DoraBackwardArgs
-  /** The weight of a plain layer that computes the same. */
-  doraMerge: DoraMergeArgs
-  /** The gradients of that weight. */
-  doraMergeBackward: DoraMergeBackwardArgs
-  /** The frozen weight, from a merged one. */
-  doraUnmerge: DoraUnmergeArgs
   /** A classifier's loss. */
   softmaxCrossEntropy: SoftmaxCrossEntropyArgs
   /** An optimizer step. */

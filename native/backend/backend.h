@@ -1,4 +1,4 @@
-// backend.h: the table of operations that every backend fills. This file and tensor_ops.h, which holds those
+// backend.h: the table of operations that every backend fills. This file and view_args.h, which holds those
 // on tensors of any shape, are the contract: shapes, dtypes, aliasing.
 //
 // Conventions. Matrices are row-major and contiguous. Letters: T tokens (rows of an activation), I in
@@ -12,42 +12,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/tensor_ops.h"
+#include "backend/dora_args.h"
+#include "backend/layer_args.h"
+#include "backend/view_args.h"
+#include "backend/weight.h"
 #include "core/dtype.h"
 #include "core/quantizers.h"
 
 namespace spark {
-
-// A frozen weight W[rows, cols]. Element (r, c) is
-//   f32, f16, bf16  data[r, c]
-//   f8_e4m3, i8     decode(data[r, c]) · row_scale[r]
-//   nvfp4           e2m1(data[r, c/2] nibble) · (e4m3(block_scale[r, c/16]) · tensor_scale), low nibble =
-//   even column
-// cols is a multiple of 16 for nvfp4. Scale products are rounded to f32 in the order written.
-struct Weight {
-  DType dtype;
-  int64_t rows, cols;
-  const void* data;
-  const float* row_scale;      // [rows], f8_e4m3 and i8 only
-  const uint8_t* block_scale;  // [rows, cols/16], nvfp4 only
-  float tensor_scale;          // nvfp4 only
-  bool packed;                 // in panels, as pack_weight writes them; CPU only
-};
-
-// Rows of a panel of a packed weight.
-constexpr int64_t kPanelRows = 32;
-
-// A weight in the layout that a processor streams: panels of kPanelRows rows, interleaved along the columns.
-// In a panel, element (r, c) is at
-//   f32, f16, f8_e4m3, i8  [c][r]
-//   bf16                   [c/2][r][c%2], an odd number of columns being padded with 0
-//   nvfp4                  byte [c/2][r], the even column in the low nibble; its block scale at [c/16][r]
-// The rows of the last panel are padded with 0. row_scale and tensor_scale stay as they are.
-struct PackWeightArgs {
-  Weight weight;         // not packed
-  void* data;            // ceil(rows/32) panels
-  uint8_t* block_scale;  // nvfp4 only
-};
 
 // How a cast to f8_e8m0, which holds powers of two, rounds: to the next larger one, the next smaller one, or
 // the nearest, the larger one of two that are as near.
@@ -178,13 +150,17 @@ struct ConvShape {
   int64_t pad[3];                            // at the beginning
 };
 
-// y[n, o, q] = Σ_{c, k} x[n, g·C/G + c, p(q, k)] W[o, c, k] + bias[o]     g = ⌊o / (O/G)⌋
+// With z[n, o, q] = Σ_{c, k} x[n, g·C/G + c, p(q, k)] W[o, c, k] + bias[o] and g = ⌊o / (O/G)⌋:
+//   y = activation(z) + residual, or activation(z + residual) when it is `residual_first`.
 struct ConvArgs {
   Weight weight;  // [O, C/G · taps]
   ConvShape shape;
-  const float* x;     // [N, C, image]
-  const float* bias;  // [O]; null: no bias
-  float* y;           // [N, O, out]
+  const float* x;         // [N, C, image]
+  const float* bias;      // [O]; null: no bias
+  const float* residual;  // [N, O, out]; null: none. May be y.
+  bool residual_first;
+  Activation activation;
+  float* y;  // [N, O, out]
 };
 
 // dx[n, g·C/G + c, p] = Σ_{o of g, k, q with p(q, k) = p} dy[n, o, q] W[o, c, k]
@@ -208,108 +184,6 @@ struct ConvTransposeArgs {
   const float* x;     // [N, O, out]
   const float* bias;  // [C]; null: no bias
   float* y;           // [N, C, image]
-};
-
-// out[r] = Σ_c W[r, c]². The constant part of the DoRA norm.
-struct WeightNorm2Args {
-  Weight weight;
-  float* out;  // [rows]
-};
-
-// The low-rank part of a DoRA layer: V = W + scale · B·A.
-struct LowRank {
-  int64_t rank;
-  float scale;
-  const float* a;  // [R, I]
-  const float* b;  // [O, R]
-};
-
-// norm[o] = ‖V[o, :]‖₂ and gain[o] = magnitude[o] / max(norm[o], 1e-12), without forming V:
-// norm² = ‖W‖² + 2s·rowsum((W·Aᵀ) ∘ B) + s²·rowsum((B·(A·Aᵀ)) ∘ B). A row whose norm² is below 1e-2 of the
-// sum of its positive parts has cancelled and is recomputed densely, as is one whose squares are so large or
-// so small (beyond 1e±30) that f32 cannot hold them.
-struct DoraNormArgs {
-  Weight weight;
-  LowRank low_rank;
-  const float* weight_norm2;  // [O] from weight_norm2
-  const float* magnitude;     // [O]
-  float* norm;                // [O]
-  float* gain;                // [O]
-};
-
-// With d = x, or mask ∘ x when there is a dropout mask:
-//   y = x·Wᵀ + bias + (gain − 1) ∘ (d·Wᵀ) + gain ∘ scale · (d·Aᵀ)·Bᵀ      which is gain ∘ (x·Vᵀ) + bias
-//   without a mask
-struct DoraForwardArgs {
-  Weight weight;
-  LowRank low_rank;
-  int64_t tokens;
-  const float* x;     // [T, I]
-  const float* gain;  // [O]
-  const float* bias;  // [O]; null: no bias
-  const float* mask;  // [T, I], 0 or 1/(1-p); null: no dropout
-  float* xa;          // [T, R] = d·Aᵀ, kept for the backward pass
-  float* z;           // [T, O] = d·Vᵀ before the gain, kept for the backward pass; null: inference
-  float* y;           // [T, O]
-};
-
-// Gradients of a loss given dy, with dz = dy ∘ gain and q = dz·B:
-//   dmagnitude[o] = Σ_t dy z / max(norm, 1e-12)    dbias = Σ_t dy    db = s · dzᵀ·xa    da = s · qᵀ·d
-//   dx = dz·W + s·q·A without a mask, else dy·W + mask ∘ ((dy ∘ (gain − 1))·W + s·q·A)
-// exact_norm also differentiates the norm: with c[o] = magnitude·dmagnitude / norm²,
-//   db −= s · c ∘ (W·Aᵀ + s·B·(A·Aᵀ))    da −= s · ((c ∘ B)ᵀ·W + s·(Bᵀ·(c ∘ B))·A)
-struct DoraBackwardArgs {
-  Weight weight;
-  LowRank low_rank;
-  int64_t tokens;
-  bool exact_norm;
-  const float* x;          // [T, I]
-  const float* mask;       // [T, I]; null: no dropout
-  const float* dy;         // [T, O]
-  const float* xa;         // [T, R] from the forward pass
-  const float* z;          // [T, O] from the forward pass
-  const float* norm;       // [O]
-  const float* gain;       // [O]
-  const float* magnitude;  // [O]
-  float* dx;               // [T, I]; null: not wanted
-  float* da;               // [R, I]
-  float* db;               // [O, R]
-  float* dmagnitude;       // [O]
-  float* dbias;            // [O]; null: not wanted
-};
-
-// merged[o, i] = gain[o] · (W[o, i] + scale · (B·A)[o, i])
-struct DoraMergeArgs {
-  Weight weight;
-  LowRank low_rank;
-  const float* gain;  // [O]
-  float* merged;      // [O, I]
-};
-
-// Gradients of dora_merge given dmerged and the norm and gain of dora_norm:
-//   dmagnitude[o] = Σ_i dmerged V / max(norm, 1e-12)    dv = gain ∘ dmerged    db = s · dv·Aᵀ    da = s ·
-//   Bᵀ·dv
-// exact_norm also differentiates the norm: dv = gain ∘ (dmerged − V ∘ dmagnitude / max(norm, 1e-12)).
-struct DoraMergeBackwardArgs {
-  Weight weight;
-  LowRank low_rank;
-  bool exact_norm;
-  const float* dmerged;  // [O, I]
-  const float* norm;     // [O]
-  const float* gain;     // [O]
-  float* dv;             // [O, I]; may be dmerged
-  float* da;             // [R, I]
-  float* db;             // [O, R]
-  float* dmagnitude;     // [O]
-};
-
-// restored[o, i] = merged[o, i] / gain[o] − scale · (B·A)[o, i]. No gain is 0. May run in place.
-struct DoraUnmergeArgs {
-  int64_t rows, cols;
-  LowRank low_rank;
-  const float* merged;  // [O, I]
-  const float* gain;    // [O]
-  float* restored;      // [O, I]
 };
 
 // loss[0] = mean over t of −log softmax(logits[t, :])[labels[t]]; dlogits = (softmax − onehot) / T. T >= 1.

@@ -14,79 +14,10 @@
 #include "napi/cuda_call.h"
 #include "napi/job.h"
 #include "napi/operations.h"
-#include "napi/tensor_readers.h"
+#include "napi/readers.h"
 
 namespace spark::napi {
 namespace {
-
-// A reader turns the JavaScript object of one operation into its Args. Field names are those of
-// lib/runtime/kernels.ts.
-
-CastArgs read_cast(Arguments& in) {
-  CastArgs args{};
-  args.src_dtype = in.dtype("srcDtype");
-  args.dst_dtype = in.dtype("dstDtype");
-  args.count = in.size("count");
-  args.saturate = in.flag("saturate");
-  args.rounding = in.choice<Rounding>("rounding", {"up", "down", "nearest"});
-  args.src = in.input("src", args.src_dtype, args.count);
-  args.dst = in.output("dst", args.dst_dtype, args.count);
-  return args;
-}
-
-AmaxArgs read_amax(Arguments& in) {
-  AmaxArgs args{};
-  args.dtype = in.dtype("dtype");
-  args.count = in.size("count");
-  args.src = in.input("src", args.dtype, args.count);
-  args.out = in.output<float>("out", 1);
-  return args;
-}
-
-Nvfp4QuantizeArgs read_nvfp4_quantize(Arguments& in) {
-  Nvfp4QuantizeArgs args{};
-  args.src_dtype = in.dtype("srcDtype");
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.recipe = in.nvfp4_recipe("recipe");
-  args.tensor_scale = in.number("tensorScale");
-  if (args.recipe == Nvfp4Recipe::kTe) args.encode_scale = in.number("encodeScale");
-  if (args.cols % 16 != 0) throw Error("ERR_SHAPE", message("cols is ", args.cols, ", not a multiple of 16"));
-  args.src = in.input("src", args.src_dtype, elements(args.rows, args.cols));
-  args.packed = in.output<uint8_t>("packed", elements(args.rows, args.cols) / 2);
-  args.block_scale = in.output<uint8_t>("blockScale", elements(args.rows, args.cols) / 16);
-  return args;
-}
-
-Nvfp4DequantizeArgs read_nvfp4_dequantize(Arguments& in) {
-  Nvfp4DequantizeArgs args{};
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.tensor_scale = in.number("tensorScale");
-  if (args.cols % 16 != 0) throw Error("ERR_SHAPE", message("cols is ", args.cols, ", not a multiple of 16"));
-  args.packed = in.input<uint8_t>("packed", elements(args.rows, args.cols) / 2);
-  args.block_scale = in.input<uint8_t>("blockScale", elements(args.rows, args.cols) / 16);
-  args.dst = in.output<float>("dst", elements(args.rows, args.cols));
-  return args;
-}
-
-Fp8QuantizeArgs read_fp8_quantize(Arguments& in) {
-  Fp8QuantizeArgs args{};
-  args.src_dtype = in.dtype("srcDtype");
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.block_rows = in.size("blockRows");
-  args.block_cols = in.size("blockCols");
-  if (args.block_rows < 1 || args.block_cols < 1) {
-    throw Error("ERR_SHAPE", message("a block of ", args.block_rows, " x ", args.block_cols, " is empty"));
-  }
-  const int64_t down = args.rows / args.block_rows + (args.rows % args.block_rows != 0);
-  const int64_t across = args.cols / args.block_cols + (args.cols % args.block_cols != 0);
-  args.src = in.input("src", args.src_dtype, elements(args.rows, args.cols));
-  args.codes = in.output<uint8_t>("codes", elements(args.rows, args.cols));
-  args.scale = in.output<float>("scale", elements(down, across));
-  return args;
-}
 
 PackWeightArgs read_pack_weight(Arguments& in) {
   PackWeightArgs args{};
@@ -195,8 +126,12 @@ ConvArgs read_conv(Arguments& in) {
   args.weight = in.weight("weight");
   const ConvShape& shape = args.shape = in.conv_shape(args.weight);
   args.x = in.input<float>("x", image_elements(shape, shape.channels, shape.image));
+  const int64_t positions = image_elements(shape, shape.filters, shape.out);
   args.bias = in.optional_input<float>("bias", shape.filters);
-  args.y = in.output<float>("y", image_elements(shape, shape.filters, shape.out));
+  args.residual = in.optional_input<float>("residual", positions);
+  args.residual_first = in.flag("residualFirst");
+  args.activation = in.activation("activation");
+  args.y = in.output<float>("y", positions);
   return args;
 }
 
@@ -220,99 +155,6 @@ ConvTransposeArgs read_conv_transpose(Arguments& in) {
   args.x = in.input<float>("x", image_elements(shape, shape.filters, shape.out));
   args.bias = in.optional_input<float>("bias", shape.channels);
   args.y = in.output<float>("y", image_elements(shape, shape.channels, shape.image));
-  return args;
-}
-
-WeightNorm2Args read_weight_norm2(Arguments& in) {
-  WeightNorm2Args args{};
-  args.weight = in.weight("weight");
-  args.out = in.output<float>("out", args.weight.rows);
-  return args;
-}
-
-DoraNormArgs read_dora_norm(Arguments& in) {
-  DoraNormArgs args{};
-  args.weight = in.weight("weight");
-  args.low_rank = in.low_rank(args.weight.rows, args.weight.cols);
-  args.weight_norm2 = in.input<float>("weightNorm2", args.weight.rows);
-  args.magnitude = in.input<float>("magnitude", args.weight.rows);
-  args.norm = in.output<float>("norm", args.weight.rows);
-  args.gain = in.output<float>("gain", args.weight.rows);
-  return args;
-}
-
-DoraForwardArgs read_dora_forward(Arguments& in) {
-  DoraForwardArgs args{};
-  args.weight = in.weight("weight");
-  const int64_t rows = args.weight.rows, cols = args.weight.cols;
-  args.low_rank = in.low_rank(rows, cols);
-  args.tokens = in.size("tokens");
-  args.x = in.input<float>("x", elements(args.tokens, cols));
-  args.gain = in.input<float>("gain", rows);
-  args.bias = in.optional_input<float>("bias", rows);
-  args.mask = in.optional_input<float>("mask", elements(args.tokens, cols));
-  args.xa = in.output<float>("xa", elements(args.tokens, args.low_rank.rank));
-  args.z = in.optional_output<float>("z", elements(args.tokens, rows));
-  args.y = in.output<float>("y", elements(args.tokens, rows));
-  return args;
-}
-
-DoraBackwardArgs read_dora_backward(Arguments& in) {
-  DoraBackwardArgs args{};
-  args.weight = in.weight("weight");
-  const int64_t rows = args.weight.rows, cols = args.weight.cols;
-  args.low_rank = in.low_rank(rows, cols);
-  args.tokens = in.size("tokens");
-  args.exact_norm = in.flag("exactNorm");
-  args.x = in.input<float>("x", elements(args.tokens, cols));
-  args.mask = in.optional_input<float>("mask", elements(args.tokens, cols));
-  args.dy = in.input<float>("dy", elements(args.tokens, rows));
-  args.xa = in.input<float>("xa", elements(args.tokens, args.low_rank.rank));
-  args.z = in.input<float>("z", elements(args.tokens, rows));
-  args.norm = in.input<float>("norm", rows);
-  args.gain = in.input<float>("gain", rows);
-  args.magnitude = in.input<float>("magnitude", rows);
-  args.dx = in.optional_output<float>("dx", elements(args.tokens, cols));
-  args.da = in.output<float>("da", elements(args.low_rank.rank, cols));
-  args.db = in.output<float>("db", elements(rows, args.low_rank.rank));
-  args.dmagnitude = in.output<float>("dmagnitude", rows);
-  args.dbias = in.optional_output<float>("dbias", rows);
-  return args;
-}
-
-DoraMergeArgs read_dora_merge(Arguments& in) {
-  DoraMergeArgs args{};
-  args.weight = in.weight("weight");
-  args.low_rank = in.low_rank(args.weight.rows, args.weight.cols);
-  args.gain = in.input<float>("gain", args.weight.rows);
-  args.merged = in.output<float>("merged", elements(args.weight.rows, args.weight.cols));
-  return args;
-}
-
-DoraMergeBackwardArgs read_dora_merge_backward(Arguments& in) {
-  DoraMergeBackwardArgs args{};
-  args.weight = in.weight("weight");
-  const int64_t rows = args.weight.rows, cols = args.weight.cols;
-  args.low_rank = in.low_rank(rows, cols);
-  args.exact_norm = in.flag("exactNorm");
-  args.dmerged = in.input<float>("dmerged", elements(rows, cols));
-  args.norm = in.input<float>("norm", rows);
-  args.gain = in.input<float>("gain", rows);
-  args.dv = in.output<float>("dv", elements(rows, cols));
-  args.da = in.output<float>("da", elements(args.low_rank.rank, cols));
-  args.db = in.output<float>("db", elements(rows, args.low_rank.rank));
-  args.dmagnitude = in.output<float>("dmagnitude", rows);
-  return args;
-}
-
-DoraUnmergeArgs read_dora_unmerge(Arguments& in) {
-  DoraUnmergeArgs args{};
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.low_rank = in.low_rank(args.rows, args.cols);
-  args.merged = in.input<float>("merged", elements(args.rows, args.cols));
-  args.gain = in.input<float>("gain", args.rows);
-  args.restored = in.output<float>("restored", elements(args.rows, args.cols));
   return args;
 }
 

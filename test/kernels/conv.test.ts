@@ -1,8 +1,9 @@
 // Convolutions: one to three axes, groups, strides, dilations, pads on one side, gradients, stored formats.
 import t from 'tap'
 import { requireAddon } from '#lib/native.js'
+import { activations } from '#lib/runtime/js/activations.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
-import type { KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
+import type { Activation, KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
 import { close, identical } from '../fixtures/close.js'
 import {
   type ConvCase,
@@ -81,6 +82,30 @@ for (const [engine, run] of Object.entries(engines)) {
     t.end()
   })
 }
+
+t.test('what follows the product', t => {
+  for (const at of [convCase([2, 3, 5, 1], [29, 31], [3, 3]), convCase([2, 3, 6, 3], [29, 31], [2, 3])]) {
+    const given = operands(at, 12)
+    const z = expected(at, given).y
+    const residual = uniform(randomGenerator(13), z.length)
+    for (const activation of Object.keys(activations) as Activation[]) {
+      const activate = activations[activation]
+      for (const residualFirst of [false, true]) {
+        const want = z.map((value, i) =>
+          residualFirst ? activate(value + residual[i]) : activate(value) + residual[i],
+        )
+        for (const [engine, run] of Object.entries(engines)) {
+          const y = residual.slice()
+          const { x, bias, w } = given
+          const weight = f32Weight(at, w)
+          run('conv', { ...shapeOf(at), weight, x, bias, residual: y, residualFirst, activation, y })
+          close(t, y, want, 2e-6, `${engine}: ${activation}${residualFirst ? ' of the sum' : ''}`)
+        }
+      }
+    }
+  }
+  t.end()
+})
 
 t.test('every stored format, without a bias', t => {
   const at = convCase([2, 16, 5, 1], [7, 6], [3, 2], { pads: [1, 0, 1, 1] })

@@ -1,5 +1,6 @@
 // conv.ts: convolutions in plain TypeScript, as their formulas are written. Sums are taken in double.
 import type { ConvShape, KernelArgs, StoredWeight } from '../kernels.js'
+import { activations } from './activations.js'
 import { rowReader } from './weight-rows.js'
 
 const volume = (sizes: readonly number[]): number => sizes.reduce((product, size) => product * size, 1)
@@ -54,9 +55,10 @@ function forEachFilter(
   }
 }
 
-/** y = conv(x, W) + bias */
+/** y = activation(conv(x, W) + bias) + residual, or with the residual inside of the activation. */
 export function conv(args: KernelArgs['conv']): void {
-  const { weight, batch, x, bias, y } = args
+  const { weight, batch, x, bias, residual, residualFirst, y } = args
+  const activate = activations[args.activation ?? 'none']
   const { channels, pixels, positions } = sizesOf(args, weight)
   const { q, k, p } = pairsOf(args)
   const sums = new Float64Array(batch * weight.rows * positions)
@@ -68,7 +70,9 @@ export function conv(args: KernelArgs['conv']): void {
     }
   })
   for (let at = 0; at < sums.length; at++) {
-    y[at] = sums[at]! + (bias?.[Math.floor(at / positions) % weight.rows] ?? 0)
+    const sum = sums[at]! + (bias?.[Math.floor(at / positions) % weight.rows] ?? 0)
+    const added = residual?.[at] ?? 0
+    y[at] = residualFirst ? activate(sum + added) : activate(sum) + added
   }
 }
 

@@ -50,7 +50,7 @@ export const unaryFunctions: Readonly<Record<UnaryFn, (x: number) => number>> = 
   sigmoid,
   relu: x => (x < 0 ? 0 : x),
   gelu: x => 0.5 * x * (1 + erf(x * Math.SQRT1_2)),
-  geluTanh: x => 0.5 * x * (1 + geluInner(x)),
+  gelu_tanh: x => 0.5 * x * (1 + geluInner(x)),
   silu: x => x * sigmoid(x),
 }
 
@@ -63,9 +63,9 @@ export const binaryFunctions: Readonly<Record<BinaryFn, (a: number, b: number) =
   pow: (a, b) => a ** b,
   max: Math.max,
   min: Math.min,
-  reluGrad: (a, b) => (b > 0 ? a : 0),
-  geluGrad: (a, b) =>
+  relu_grad: (a, b) => (b > 0 ? a : 0),
+  gelu_grad: (a, b) =>
     a * (0.5 * (1 + erf(b * Math.SQRT1_2)) + (b * Math.exp(-0.5 * b * b)) / Math.sqrt(2 * Math.PI)),
-  geluTanhGrad: (a, b) => a * geluTanhSlope(b),
-  siluGrad: (a, b) => a * sigmoid(b) * (1 + b * (1 - sigmoid(b))),
+  gelu_tanh_grad: (a, b) => a * geluTanhSlope(b),
+  silu_grad: (a, b) => a * sigmoid(b) * (1 + b * (1 - sigmoid(b))),
 }

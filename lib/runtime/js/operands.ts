@@ -4,9 +4,9 @@ import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import type { ConvShape, KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
-import { binaryFns, reduceFns, unaryFns } from '../tensor-kernel-args.js'
 import { activations } from './activations.js'
 import { reach } from './strided.js'
+import { expectViews, isOnViews } from './view-operands.js'
 
 /** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
 type Sizes = Readonly<Record<string, number>>
@@ -43,7 +43,7 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
   }),
   conv: args => {
     const { x, y, filters } = convSizes(args, args.weight)
-    return { x, 'bias?': filters, y }
+    return { x, 'bias?': filters, 'residual?': y, y }
   },
   convBackward: args => {
     const { x, y, weight, filters } = convSizes(args, args.weight)
@@ -203,7 +203,8 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   if (op === 'nvfp4Quantize') expectRecipe(args as KernelArgs['nvfp4Quantize'])
   if (op === 'fp8Quantize') for (const name of ['blockRows', 'blockCols']) expectInteger(name, given[name], 1)
   if (op === 'adamw') for (const name of ['step', 'lr']) expectScalar(name, given[name])
-  if (op in fns) expectViews(op, given)
+  if (isOnViews(op)) expectViews(op, given)
+  if (op === 'conv') expectConv(args as KernelArgs['conv'])
   if (op === 'linear') expectLinear(args as KernelArgs['linear'])
   if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
   expectArrays('', given, sizes[op](args))
@@ -213,39 +214,6 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
 function expectScalar(name: string, value: unknown): void {
   if (value instanceof Float64Array && value.length > 0) return
   expectNumber(name, value)
-}
-
-const fns: Readonly<Record<string, readonly string[]>> = {
-  unary: unaryFns,
-  binary: binaryFns,
-  reduce: reduceFns,
-  copyStrided: [],
-}
-const maxAxes = 8
-
-/** Shapes, strides and the function of an operation on views. */
-function expectViews(op: string, given: Readonly<Record<string, unknown>>): void {
-  if (op !== 'copyStrided') expectOneOf('fn', given.fn, fns[op]!)
-  const loops = op === 'unary' ? [] : op === 'reduce' ? ['shape', 'reduced'] : ['shape']
-  for (const name of loops) expectIntegers(name, given[name], 0)
-  const least = op === 'copyStrided' ? -Number.MAX_SAFE_INTEGER : 0
-  for (const [name, value] of Object.entries(given)) {
-    if (!/strides$/i.test(name)) continue
-    const axes = given[name === 'reducedStrides' ? 'reduced' : 'shape'] as readonly number[]
-    expectIntegers(name, value, least)
-    if ((value as readonly number[]).length !== axes.length) {
-      throw new SparkError('ERR_SHAPE', `${name} has ${(value as []).length} entries for ${axes.length} axes`)
-    }
-  }
-  for (const name of ['srcOffset', 'dstOffset']) if (name in given) expectInteger(name, given[name], 0)
-}
-
-function expectIntegers(name: string, value: unknown, least: number): void {
-  if (!Array.isArray(value)) throw argumentError(name, 'an array of integers', value)
-  if (value.length > maxAxes) throw new SparkError('ERR_SHAPE', `${name} has more than ${maxAxes} entries`)
-  value.forEach((entry, i) => {
-    expectInteger(`${name}[${i}]`, entry, least)
-  })
 }
 
 function expectArrays(prefix: string, given: Readonly<Record<string, unknown>>, needed: Sizes): void {
@@ -270,6 +238,10 @@ function expectRecipe({ recipe = 'modelopt', encodeScale }: KernelArgs['nvfp4Qua
 function expectLinear({ activation = 'none', compute = 'f32' }: KernelArgs['linear']): void {
   expectOneOf('activation', activation, Object.keys(activations))
   expectOneOf('compute', compute, ['f32', 'bf16'])
+}
+
+function expectConv({ activation = 'none' }: KernelArgs['conv']): void {
+  expectOneOf('activation', activation, Object.keys(activations))
 }
 
 function expectMatmul(args: KernelArgs['matmul']): void {

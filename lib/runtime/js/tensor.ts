@@ -24,7 +24,7 @@ const folds: Readonly<Record<ReduceFn, { start: number; step: (value: number, x:
   max: { start: Number.NEGATIVE_INFINITY, step: Math.max },
   min: { start: Number.POSITIVE_INFINITY, step: Math.min },
   prod: { start: 1, step: (product, x) => product * x },
-  sumSquare: { start: 0, step: (sum, x) => sum + x * x },
+  sum_square: { start: 0, step: (sum, x) => sum + x * x },
 }
 
 /** y[i] = fn over j of x[i · strides + j · reducedStrides] */

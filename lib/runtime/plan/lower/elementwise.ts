@@ -57,7 +57,7 @@ export const elementwise: LowerTable = {
     Tanh: unary('tanh'),
     Sigmoid: unary('sigmoid'),
     Relu: unary('relu'),
-    Gelu: at => unary(at.text('approximate', 'none') === 'tanh' ? 'geluTanh' : 'gelu')(at),
+    Gelu: at => unary(at.text('approximate', 'none') === 'tanh' ? 'gelu_tanh' : 'gelu')(at),
     Add: binary('add'),
     Sub: binary('sub'),
     Mul: binary('mul'),
@@ -68,7 +68,7 @@ export const elementwise: LowerTable = {
     Sum: binary('add'),
   },
   [sparkDomain]: {
-    ReluGrad: binary('reluGrad'),
-    GeluGrad: at => binary(at.text('approximate', 'none') === 'tanh' ? 'geluTanhGrad' : 'geluGrad')(at),
+    ReluGrad: binary('relu_grad'),
+    GeluGrad: at => binary(at.text('approximate', 'none') === 'tanh' ? 'gelu_tanh_grad' : 'gelu_grad')(at),
   },
 }

@@ -50,12 +50,16 @@ function gemm(at: Lowering): void {
   addBinary(at, 'add', [product.read(), shape], [scaled.read(), bias.shape], [at.write(), shape])
 }
 
-/** Batches of matrices; a one-dimensional operand is a row on the left and a column on the right. */
+/**
+ * Batches of matrices; a one-dimensional operand is a row on the left and a column on the right. FusedMatMul may swap the
+ * last two dimensions of an operand (transA, transB).
+ */
 function matmul(at: Lowering): void {
   const left = at.shape(0).length === 1 ? [1, ...at.shape(0)] : at.shape(0)
   const right = at.shape(1).length === 1 ? [...at.shape(1), 1] : at.shape(1)
-  const [m, k] = left.slice(-2) as [number, number]
-  const n = right.at(-1)!
+  const [transA, transB] = [at.integer('transA', 0) !== 0, at.integer('transB', 0) !== 0]
+  const [m, k] = (transA ? left.slice(-2).reverse() : left.slice(-2)) as [number, number]
+  const n = right.at(transB ? -2 : -1)!
   const batch = at.output().shape.slice(0, at.output().shape.length - (at.shape(0).length > 1 ? 1 : 0))
   const sizes = at.shape(1).length > 1 ? batch.slice(0, -1) : batch
   const steps = (shape: readonly number[]): number[] =>
@@ -69,15 +73,15 @@ function matmul(at: Lowering): void {
   const outerAxes = Math.max(loop.shape.length - 2, 0)
   forEachOffset(loop.shape.slice(0, outerAxes), loop.strides, ([aStart, bStart, yStart]) => {
     const [outer = 1, inner = 1] = pad(loop.shape.slice(outerAxes), 1)
-    const strides = (operand: number, row: number, col: number): MatrixStrides => {
+    const strides = (operand: number, rows: number, cols: number, transposed: boolean): MatrixStrides => {
       const [first = 0, second = 0] = pad(loop.strides[operand]!.slice(outerAxes), 0)
-      return [first, second, row, col]
+      return transposed ? [first, second, 1, rows] : [first, second, cols, 1]
     }
     at.step('matmul', {
       ...{ outer, inner, m, n, k, alpha: 1 },
-      ...{ a: a.read(aStart), aStrides: strides(0, k, 1) },
-      ...{ b: b.read(bStart), bStrides: strides(1, n, 1) },
-      ...{ y: y.write(yStart), yStrides: strides(2, n, 1) },
+      ...{ a: a.read(aStart), aStrides: strides(0, m, k, transA) },
+      ...{ b: b.read(bStart), bStrides: strides(1, k, n, transB) },
+      ...{ y: y.write(yStart), yStrides: strides(2, m, n, false) },
     })
   })
 }
@@ -145,5 +149,5 @@ function doraGrad(at: Lowering): void {
 /** Lowerings of matrix products. */
 export const linear: LowerTable = {
   '': { Gemm: gemm, MatMul: matmul },
-  [sparkDomain]: { DoRA: dora, DoRAGrad: doraGrad },
+  [sparkDomain]: { FusedMatMul: matmul, DoRA: dora, DoRAGrad: doraGrad },
 }

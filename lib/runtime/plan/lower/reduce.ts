@@ -37,11 +37,11 @@ export function addReduce(
 }
 
 /** Axes of a reduction: an input of newer opsets, an attribute of older ones; all where there is neither. */
-export function reducedAxes(at: Lowering): Set<number> {
-  const rank = at.shape(0).length
-  const axes = (at.has(1) ? at.integers(1) : at.integersOf('axes')) ?? []
+function reducedAxes(at: Lowering, x = 0): Set<number> {
+  const rank = at.shape(x).length
+  const axes = (at.has(x + 1) ? at.integers(x + 1) : at.integersOf('axes')) ?? []
   if (axes.length > 0) return new Set(axes.map(axis => axisOf(axis, rank)))
-  return new Set(at.integer('noop_with_empty_axes', 0) ? [] : at.shape(0).map((_, axis) => axis))
+  return new Set(at.integer('noop_with_empty_axes', 0) ? [] : at.shape(x).map((_, axis) => axis))
 }
 
 const reduce =
@@ -57,6 +57,17 @@ function sumLike(at: Lowering): void {
   if (volume(from) === volume(to)) at.view(0)
   else addReduce(at, 'sum', [at.read(0), from], new Set(axes), at.write())
 }
+
+/** dy, x, axes → dy repeated along the axes that the reduction of x took away, divided by their sizes for a mean. */
+const reduceGrad =
+  (mean: boolean) =>
+  (at: Lowering): void => {
+    const shape = at.shape(1)
+    const axes = reducedAxes(at, 1)
+    const row = shape.map((size, axis) => (axes.has(axis) ? 1 : size))
+    const factor = mean ? volume(row) / volume(shape) : 1
+    addBinary(at, 'mul', [at.read(0), row], [at.scalar(factor), []], [at.write(), shape])
+  }
 
 /** softmax or its logarithm along one axis: x − max, then e^… / Σ or … − log Σ. */
 const softmax =
@@ -88,9 +99,9 @@ export const reductions: LowerTable = {
     ReduceMax: reduce('max'),
     ReduceMin: reduce('min'),
     ReduceProd: reduce('prod'),
-    ReduceSumSquare: reduce('sumSquare'),
+    ReduceSumSquare: reduce('sum_square'),
     Softmax: softmax(false),
     LogSoftmax: softmax(true),
   },
-  [sparkDomain]: { SumLike: sumLike },
+  [sparkDomain]: { SumLike: sumLike, ReduceSumGrad: reduceGrad(false), ReduceMeanGrad: reduceGrad(true) },
 }

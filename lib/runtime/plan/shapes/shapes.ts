@@ -26,7 +26,9 @@ function gemm(at: ShapeContext): TensorShape[] {
 }
 
 function matmul(at: ShapeContext): TensorShape[] {
-  const [a, b] = [at.shape(0), at.shape(1)]
+  const flip = (shape: readonly number[], flag: string): readonly number[] =>
+    at.integer(flag, 0) ? [...shape.slice(0, -2), shape.at(-1)!, shape.at(-2)!] : shape
+  const [a, b] = [flip(at.shape(0), 'transA'), flip(at.shape(1), 'transB')]
   if (a.length === 0 || b.length === 0 || a.at(-1) !== b.at(b.length > 1 ? -2 : 0)) throw at.mismatch(0, 1)
   const batch = broadcastShapes(a.slice(0, -2), b.slice(0, -2))
   return f32([...batch, ...(a.length > 1 ? [a.at(-2)!] : []), ...(b.length > 1 ? [b.at(-1)!] : [])])
@@ -136,6 +138,9 @@ const table: ShapeTable = {
     ReluGrad: same(1),
     GeluGrad: same(1),
     SumLike: same(1),
+    ReduceSumGrad: same(1),
+    ReduceMeanGrad: same(1),
+    FusedMatMul: matmul,
     BatchNormalizationGrad: same(0),
     SoftmaxCrossEntropyLossGrad: same(1),
     AdamW: at => [at.type(2), at.type(4), at.type(5)],

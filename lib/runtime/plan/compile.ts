@@ -2,13 +2,13 @@
 // to the setup, what nobody reads goes, and the rest shares one arena.
 import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../../graph/attributes.js'
-import type { Graph, Node, ValueInfo } from '../../graph/graph.js'
+import { Constant } from '../../graph/constant.js'
+import type { Graph, Node } from '../../graph/graph.js'
+import { type Fact, inferFacts } from '../../graph/shape-inference.js'
 import { layOut, shareInPlace } from './arena.js'
 import { loweringOf } from './lower/index.js'
-import { Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
+import { constantValue, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
 import { Buffer, operandsOf, type Port, type Program, type Step } from './program.js'
-import { ShapeContext } from './shapes/context.js'
-import { outputTypes } from './shapes/shapes.js'
 import { volume } from './views.js'
 
 /** Options of {@link compile}. */
@@ -18,27 +18,28 @@ export interface CompileOptions {
 }
 
 /**
- * Compiles a graph for fixed sizes of its inputs.
+ * Compiles a canonical graph for fixed sizes of its inputs.
  *
  * @throws SparkError ERR_SHAPE when an input has a dimension without a size, or when sizes do not fit; ERR_UNSUPPORTED
- * for an operator that has no kernel; ERR_FORMAT for a graph that is broken
+ * for an operator that has no kernel or a shape that depends on data; ERR_FORMAT for a graph that is broken;
+ * ERR_ARGUMENT for a shape of no input
  */
 export function compile(graph: Graph, { shapes = {} }: CompileOptions = {}): Program {
   const updates = graph.updates ?? new Map<string, string>()
+  const facts = inferFacts(graph, { shapes })
   const scope: Scope = { values: new Map(), steps: [], updates }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
-    .map(info => port(info.name, addInput(scope, info, shapes[info.name])))
+    .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))
   const state: Port[] = []
   for (const [name, constant] of graph.initializers) {
-    const { dtype, shape, count } = constant
-    const kept = updates.has(name)
-    const buffer = new Buffer(dtype, count, kept ? 'state' : 'constant', () => constant.data)
-    const value: Value = { dtype, shape, buffer, constant: kept ? undefined : constant }
+    const value = updates.has(name)
+      ? stateValue(constant)
+      : constantValue(constant, numbersOf(facts.get(name)))
     scope.values.set(name, value)
-    if (kept) state.push(port(name, value))
+    if (updates.has(name)) state.push(port(name, value))
   }
-  for (const node of updatesLast(graph)) lower(scope, node)
+  for (const node of updatesLast(graph)) lower(scope, node, facts)
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
   const { setup, steps } = split(removeDead(scope.steps, outputs))
@@ -48,18 +49,34 @@ export function compile(graph: Graph, { shapes = {} }: CompileOptions = {}): Pro
 
 const port = (name: string, { dtype, shape, buffer }: Value): Port => ({ name, dtype, shape, buffer })
 
-function addInput(scope: Scope, { name, type }: ValueInfo, given: readonly number[] | undefined): Value {
-  const shape = given ?? (type?.kind === 'tensor' ? type.shape : undefined)
-  if (type?.kind !== 'tensor' || !shape || shape.some(size => typeof size !== 'number')) {
-    const shown = shape?.join(', ') ?? 'unknown'
+function stateValue(constant: Constant): Value {
+  const { dtype, shape, count } = constant
+  return { dtype, shape, buffer: new Buffer(dtype, count, 'state', () => constant.data) }
+}
+
+/** The type of a value when all its sizes are known. */
+function staticType(fact: Fact | undefined): TensorShape | undefined {
+  const type = fact?.type
+  if (type?.kind !== 'tensor' || !type.shape?.every(size => typeof size === 'number')) return undefined
+  return { dtype: type.dtype, shape: type.shape as readonly number[] }
+}
+
+/** The elements of a value when all are known. */
+function numbersOf(fact: Fact | undefined): readonly number[] | undefined {
+  const elements = fact?.known?.elements
+  return elements?.every(element => typeof element === 'number') ? (elements as readonly number[]) : undefined
+}
+
+function addInput(scope: Scope, name: string, fact: Fact | undefined): Value {
+  const type = staticType(fact)
+  if (!type) {
+    const shape = fact?.type?.kind === 'tensor' ? (fact.type.shape?.join(', ') ?? 'unknown') : 'unknown'
     throw new SparkError(
       'ERR_SHAPE',
-      `input '${name}' has the shape [${shown}]; give sizes in options.shapes`,
+      `input '${name}' has the shape [${shape}]; give sizes in options.shapes`,
     )
   }
-  const sizes = shape as readonly number[]
-  const buffer = new Buffer(type.dtype, volume(sizes), 'input')
-  const value: Value = { dtype: type.dtype, shape: sizes, buffer }
+  const value: Value = { ...type, buffer: new Buffer(type.dtype, volume(type.shape), 'input') }
   scope.values.set(name, value)
   return value
 }
@@ -71,11 +88,31 @@ function updatesLast({ nodes, updates }: Graph): readonly Node[] {
   return [...nodes.filter(node => !isUpdate(node)), ...nodes.filter(isUpdate)]
 }
 
-function lower(scope: Scope, node: Node): void {
+function lower(scope: Scope, node: Node, facts: ReadonlyMap<string, Fact>): void {
+  const outputs = node.outputs.map(name => facts.get(name))
+  if (node.outputs.length === 1 && addKnown(scope, node.outputs[0]!, outputs[0])) return
   const rule = loweringOf(node)
   if (!rule) throw new SparkError('ERR_UNSUPPORTED', `${describeNode(node)}: there is no such operator yet`)
-  const types: TensorShape[] = outputTypes(new ShapeContext(node, scope.values))
+  const types = outputs.map((fact, i) => {
+    const type = staticType(fact)
+    if (type || node.outputs[i] === '') return type
+    throw new SparkError(
+      'ERR_UNSUPPORTED',
+      `${describeNode(node)}: the shape of '${node.outputs[i]}' depends on data`,
+    )
+  })
   rule(new Lowering(node, scope, types))
+}
+
+/** Makes an integer value that shape inference has computed a constant. */
+function addKnown(scope: Scope, name: string, fact: Fact | undefined): boolean {
+  const [type, known] = [staticType(fact), numbersOf(fact)]
+  if (!known || type?.dtype !== 'i64') return false
+  scope.values.set(
+    name,
+    constantValue(Constant.from('i64', type.shape, BigInt64Array.from(known, BigInt)), known),
+  )
+  return true
 }
 
 /** A state whose next value is not written over it gets a copy of it at the end. */

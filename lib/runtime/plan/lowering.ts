@@ -20,8 +20,14 @@ export interface TensorShape {
 export interface Value extends TensorShape {
   /** Where its elements are. */
   readonly buffer: Buffer
-  /** Its elements where they are known at compile time. */
-  readonly constant?: Constant | undefined
+  /** Its elements where they are few and known at compile time. */
+  readonly known?: readonly number[] | undefined
+}
+
+/** A constant as a value. */
+export function constantValue(constant: Constant, known?: readonly number[]): Value {
+  const { dtype, shape, count } = constant
+  return { dtype, shape, buffer: new Buffer(dtype, count, 'constant', () => constant.data), known }
 }
 
 /** What a {@link Lowering} asks of the compiler. */
@@ -39,10 +45,10 @@ export class Lowering {
   /** The node. */
   readonly node: Node
   readonly #scope: Scope
-  readonly #outputs: readonly TensorShape[]
+  readonly #outputs: readonly (TensorShape | undefined)[]
 
   /** Made by the compiler; `outputs` are the types that shape inference gives. */
-  constructor(node: Node, scope: Scope, outputs: readonly TensorShape[]) {
+  constructor(node: Node, scope: Scope, outputs: readonly (TensorShape | undefined)[]) {
     this.node = node
     this.#scope = scope
     this.#outputs = outputs
@@ -83,9 +89,14 @@ export class Lowering {
     return (this.node.outputs[i] ?? '') !== ''
   }
 
-  /** Type of output `i`. */
+  /**
+   * Type of output `i`.
+   * @throws SparkError ERR_FORMAT when the node leaves it out
+   */
   output(i = 0): TensorShape {
-    return this.#outputs[i]!
+    const type = this.#outputs[i]
+    if (type) return type
+    throw new SparkError('ERR_FORMAT', `${describeNode(this.node)}: output ${i} is missing`)
   }
 
   /** Memory for output `i`, to be written; undefined when nobody wants it. */
@@ -93,25 +104,28 @@ export class Lowering {
     return this.wants(i) ? this.write(i) : undefined
   }
 
-  /** Memory for output `i`, also when nobody wants it. */
+  /** Memory for output `i`, which somebody must want. */
   write(i = 0): Operand {
-    const type = this.#outputs[i]!
+    const type = this.output(i)
     const buffer = new Buffer(type.dtype, volume(type.shape), 'arena')
-    if (this.wants(i)) this.#scope.values.set(this.node.outputs[i]!, { ...type, buffer })
+    this.#scope.values.set(this.node.outputs[i]!, { ...type, buffer })
     return buffer.write()
+  }
+
+  /** Memory for output `i`, or for `count` numbers that only this node uses when nobody wants it. */
+  resultOrScratch(i: number, count: number): Operand {
+    return this.result(i) ?? this.scratch(count).write()
   }
 
   /** Output 0 is input `i` under another shape. */
   view(i: number): void {
-    const { buffer, constant } = this.input(i)
-    this.#scope.values.set(this.node.outputs[0]!, { ...this.#outputs[0]!, buffer, constant })
+    const { buffer } = this.input(i)
+    this.#scope.values.set(this.node.outputs[0]!, { ...this.output(), buffer })
   }
 
-  /** Output 0 is known now. */
-  known(constant: Constant): void {
-    const { dtype, shape, count } = constant
-    const buffer = new Buffer(dtype, count, 'constant', () => constant.data)
-    this.#scope.values.set(this.node.outputs[0]!, { dtype, shape, buffer, constant })
+  /** Output 0 is a constant. */
+  constant(value: Constant): void {
+    this.#scope.values.set(this.node.outputs[0]!, constantValue(value))
   }
 
   /**
@@ -122,7 +136,7 @@ export class Lowering {
     const name = this.node.inputs[i]!
     const value = this.input(i)
     if (this.#scope.updates.get(name) === this.node.outputs[o]) {
-      this.#scope.values.set(this.node.outputs[o]!, { ...value, constant: undefined })
+      this.#scope.values.set(this.node.outputs[o]!, { ...value, known: undefined })
       return value.buffer.update()
     }
     const copy = this.write(o).buffer
@@ -152,14 +166,9 @@ export class Lowering {
 
   /** The integers of input `i`, which must be known at compile time. */
   integers(i: number): number[] {
-    const { constant } = this.input(i)
-    if (!constant) {
-      throw new SparkError(
-        'ERR_UNSUPPORTED',
-        `${describeNode(this.node)}: input ${i} depends on data; only constants are supported here`,
-      )
-    }
-    return constant.integers()
+    const { known } = this.input(i)
+    if (known?.every(Number.isInteger)) return [...known]
+    throw this.unsupported(`input ${i} depends on data; only constants are supported here`)
   }
 
   /** The element type of input 0, where kernels can copy it. */

@@ -35,6 +35,7 @@ export class Plan implements Disposable {
   readonly #program: Program
   readonly #bound: BoundProgram
   #steps: PreparedSteps | undefined
+  #running = false
 
   private constructor(program: Program, bound: BoundProgram, steps: PreparedSteps) {
     this.#program = program
@@ -79,9 +80,13 @@ export class Plan implements Disposable {
    * progress; ERR_SHAPE for a wrong number of elements; ERR_DISPOSED
    */
   async run(feeds: Readonly<Record<string, ElementArray>> = {}): Promise<Record<string, ElementArray>> {
-    const steps = this.#alive()
-    this.#feed(feeds)
-    await steps.run()
+    const steps = this.#claim()
+    try {
+      this.#feed(feeds)
+      await steps.run()
+    } finally {
+      this.#running = false
+    }
     return Object.fromEntries(this.outputs.map(({ name, buffer }) => [name, this.#bound.arrayOf(buffer)]))
   }
 
@@ -106,8 +111,14 @@ export class Plan implements Disposable {
     this.dispose()
   }
 
-  #alive(): PreparedSteps {
+  /** The steps, for one run: all runs share their operands. */
+  #claim(): PreparedSteps {
     if (!this.#steps) throw new SparkError('ERR_DISPOSED', 'the plan has been disposed')
+    if (this.#running) {
+      const remedy = 'wait for its promise, or make another plan'
+      throw new SparkError('ERR_ARGUMENT', `the plan is running: ${remedy}`)
+    }
+    this.#running = true
     return this.#steps
   }
 

@@ -2,45 +2,63 @@
 import { sparkDomain } from '../../../graph/graph.js'
 import type { ConvShape } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
-import { convGeometry } from '../shapes/conv.js'
 import { addNorm, lowRankOf, weightOf } from './linear.js'
 import type { LowerTable } from './table.js'
 
-/** The convolution of input `x` with the weight that is input `x + 1`. */
-function convShape(at: Lowering, x: number): ConvShape {
-  const geometry = convGeometry(at.node, at.shape(x), at.shape(x + 1))
-  return { batch: at.shape(x)[0]!, groups: at.integer('group', 1), ...geometry }
+/** The convolution of input `x` with the weight that is input `x + 1`, to an output of the shape `y`. */
+function convShape(at: Lowering, x: number, y: readonly number[]): ConvShape {
+  const [image, kernel, out] = [at.shape(x).slice(2), at.shape(x + 1).slice(2), y.slice(2)]
+  const strides = at.integersOf('strides') ?? image.map(() => 1)
+  const dilations = at.integersOf('dilations') ?? image.map(() => 1)
+  const pads = at.integersOf('pads') ?? image.map(() => 0)
+  const mode = at.text('auto_pad', 'NOTSET')
+  const padsBegin = image.map((size, axis) => {
+    if (!mode.startsWith('SAME')) return mode === 'VALID' ? 0 : pads[axis]!
+    const span = (kernel[axis]! - 1) * dilations[axis]! + 1
+    const total = Math.max((out[axis]! - 1) * strides[axis]! + span - size, 0)
+    return mode === 'SAME_UPPER' ? Math.floor(total / 2) : Math.ceil(total / 2)
+  })
+  const groups = at.integer('group', 1)
+  return { batch: at.shape(x)[0]!, groups, image, kernel, out, strides, dilations, padsBegin }
 }
 
 function conv(at: Lowering): void {
   const weight = weightOf(at, 1)
-  at.step('conv', { ...convShape(at, 0), weight, x: at.read(0), bias: at.optional(2), y: at.write() })
+  at.step('conv', {
+    ...convShape(at, 0, at.output().shape),
+    weight,
+    x: at.read(0),
+    bias: at.optional(2),
+    y: at.write(),
+  })
 }
 
 /** dy, x, W → dx, dW, dbias */
 function convGrad(at: Lowering): void {
   at.step('convBackward', {
-    ...{ ...convShape(at, 1), weight: weightOf(at, 2), dy: at.read(0), x: at.read(1) },
+    ...{ ...convShape(at, 1, at.shape(0)), weight: weightOf(at, 2), dy: at.read(0), x: at.read(1) },
     ...{ dx: at.result(0), dweight: at.result(1), dbias: at.result(2) },
   })
 }
 
 /** W, A, B, magnitude → the weight of a plain layer that computes the same, and norm and gain for its gradient */
 function doraWeight(at: Lowering): void {
-  const [norm, gain] = [at.write(1), at.write(2)]
-  addNorm(at, 0, norm, gain)
   const [weight, lowRank] = [weightOf(at, 0), lowRankOf(at, 1)]
+  const [norm, gain] = [at.resultOrScratch(1, weight.rows), at.resultOrScratch(2, weight.rows)]
+  addNorm(at, 0, norm, gain)
   at.step('doraMerge', { weight, ...lowRank, gain: gain.buffer.read(), merged: at.write() })
 }
 
 /** dweight, W, A, B, norm, gain → dA, dB, dmagnitude */
 function doraWeightGrad(at: Lowering): void {
   const weight = weightOf(at, 1)
+  const { a, b, ...scaling } = lowRankOf(at, 2)
   at.step('doraMergeBackward', {
-    ...{ weight, ...lowRankOf(at, 2), exactNorm: at.text('norm_gradient', 'detached') === 'exact' },
+    ...{ weight, a, b, ...scaling, exactNorm: at.text('norm_gradient', 'detached') === 'exact' },
     ...{ dmerged: at.read(0), norm: at.read(4), gain: at.read(5) },
     dv: at.scratch(weight.rows * weight.cols).write(),
-    ...{ da: at.write(0), db: at.write(1), dmagnitude: at.write(2) },
+    ...{ da: at.resultOrScratch(0, a.count), db: at.resultOrScratch(1, b.count) },
+    dmagnitude: at.resultOrScratch(2, weight.rows),
   })
 }
 

@@ -126,7 +126,8 @@ function dora(at: Lowering): void {
   const weight = weightOf(at, 1)
   const tokens = volume(at.shape(0)) / weight.cols
   const lowRank = lowRankOf(at, 2)
-  const [xa, norm, gain] = [at.write(1), at.write(3), at.write(4)]
+  const xa = at.resultOrScratch(1, tokens * lowRank.rank)
+  const [norm, gain] = [at.resultOrScratch(3, weight.rows), at.resultOrScratch(4, weight.rows)]
   addNorm(at, 1, norm, gain)
   at.step('doraForward', {
     ...{ weight, ...lowRank, tokens, x: at.read(0), gain: gain.buffer.read() },
@@ -137,12 +138,14 @@ function dora(at: Lowering): void {
 /** dy, x, W, A, B, magnitude, xa, z, norm, gain → dx, dA, dB, dmagnitude, dbias */
 function doraGrad(at: Lowering): void {
   const weight = weightOf(at, 2)
+  const { a, b, ...scaling } = lowRankOf(at, 3)
   at.step('doraBackward', {
-    ...{ weight, ...lowRankOf(at, 3), tokens: volume(at.shape(1)) / weight.cols },
+    ...{ weight, a, b, ...scaling, tokens: volume(at.shape(1)) / weight.cols },
     exactNorm: at.text('norm_gradient', 'detached') === 'exact',
     ...{ dy: at.read(0), x: at.read(1), magnitude: at.read(5), xa: at.read(6), z: at.read(7) },
     ...{ norm: at.read(8), gain: at.read(9) },
-    ...{ dx: at.result(0), da: at.write(1), db: at.write(2), dmagnitude: at.write(3), dbias: at.result(4) },
+    ...{ dx: at.result(0), da: at.resultOrScratch(1, a.count), db: at.resultOrScratch(2, b.count) },
+    ...{ dmagnitude: at.resultOrScratch(3, weight.rows), dbias: at.result(4) },
   })
 }
 

@@ -1,8 +1,7 @@
 // shape.ts: operators that move elements or only see them in another shape.
-import { Constant } from '../../../graph/constant.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
-import { axisOf, broadcastStrides, collapse, contiguousStrides, volume } from '../views.js'
+import { axisOf, broadcastStrides, collapse, contiguousStrides } from '../views.js'
 import type { LowerTable } from './table.js'
 
 const view = (at: Lowering): void => at.view(0)
@@ -64,11 +63,6 @@ function concat(at: Lowering): void {
   }
 }
 
-function shapeOf(at: Lowering): void {
-  const shape = at.shape(0)
-  at.known(Constant.i64(shape.slice(at.integer('start', 0), at.integer('end', shape.length))))
-}
-
 /** Lowerings of operators on shapes. */
 export const shape: LowerTable = {
   '': {
@@ -80,8 +74,6 @@ export const shape: LowerTable = {
     Transpose: transpose,
     Expand: expand,
     Concat: concat,
-    Shape: shapeOf,
-    Size: at => at.known(Constant.i64(volume(at.shape(0)))),
-    Constant: at => at.known(at.tensor('value')),
+    Constant: at => at.constant(at.tensor('value')),
   },
 }

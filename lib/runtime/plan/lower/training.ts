@@ -61,8 +61,7 @@ function crossEntropy(at: Lowering): void {
 function crossEntropyGrad(at: Lowering): void {
   const { shape } = at.output()
   const loss = at.scratch(1).write()
-  const { constant } = at.input(0)
-  if (constant && Number(constant.data[0]) === 1) {
+  if (at.input(0).known?.[0] === 1) {
     at.step('softmaxCrossEntropy', { ...classification(at, 1), loss, dlogits: at.write() })
     return
   }

@@ -3,6 +3,7 @@
 // N batch, C channels. Matrices are row-major.
 import type { DTypeArray } from '../core/dtype.js'
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
+import type { NetworkKernelArgs } from './network-args.js'
 
 /** Formats a frozen weight can be stored in. */
 export type WeightDType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4' | 'i8'
@@ -370,7 +371,7 @@ export interface AdamwArgs {
 }
 
 /** Arguments of each operation by its name; outputs are allocated by the caller. */
-export interface KernelArgs extends PrecisionKernelArgs {
+export interface KernelArgs extends PrecisionKernelArgs, NetworkKernelArgs {
   /** A weight in the layout that the CPU streams. */
   packWeight: PackWeightArgs
   /** A linear layer. */

@@ -41,6 +41,10 @@ class Arguments {
 
   int64_t size(const char* name) const;  // a non-negative integer
   double number(const char* name) const;
+  double optional_number(const char* name, double otherwise) const {
+    return has(name) ? number(name) : otherwise;
+  }
+  bool has(const char* name) const;
   bool flag(const char* name) const;
   DType dtype(const char* name) const;
   Nvfp4Recipe nvfp4_recipe(const char* name) const;  // modelopt where it is absent
@@ -70,6 +74,10 @@ class Arguments {
   T* update(const char* name, int64_t count) {
     return static_cast<T*>(operand(object_, name, element_type<T>(), count, Access::kReadWrite));
   }
+  template <typename T>
+  T* optional_update(const char* name, int64_t count) {
+    return has(name) ? update<T>(name, count) : nullptr;
+  }
   const void* input(const char* name, DType dtype, int64_t count) {
     return operand(object_, name, element_type(dtype), count, Access::kRead);
   }
@@ -85,6 +93,7 @@ class Arguments {
 
   Weight weight(const char* name);
   LowRank low_rank(int64_t rows, int64_t cols);
+  HeadStrides head_strides(const char* name) const;
   ConvShape conv_shape(const Weight& weight) const;
 
   // What keeps the operands alive until a job is done: references, and the blocks under views of ours, which
@@ -93,7 +102,6 @@ class Arguments {
   std::vector<std::shared_ptr<Block>> take_blocks() { return std::move(blocks_); }
 
  private:
-  bool has(const char* name) const;
   // Three sizes of at least `smallest`; one or two stand for the last ones, the others are `missing`.
   void axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const;
 

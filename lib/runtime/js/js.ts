@@ -3,9 +3,19 @@ import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { KernelArgs, KernelOp, Kernels } from '../kernels.js'
 import { packWeight } from '../packed-weight.js'
+import { attention, attentionBackward } from './attention.js'
 import { conv, convBackward, convTranspose } from './conv.js'
 import { doraBackward, doraForward, doraMerge, doraNorm, doraUnmerge, weightNorm2 } from './dora.js'
 import { linear, linearBackward, linearInteger, matmul } from './linear.js'
+import {
+  batchNorm,
+  batchNormBackward,
+  batchStatistics,
+  norm,
+  normBackward,
+  softmax,
+  softmaxBackward,
+} from './normalizations.js'
 import { expectOperands } from './operands.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
 
@@ -25,6 +35,15 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   doraBackward,
   doraMerge,
   doraUnmerge,
+  softmax,
+  softmaxBackward,
+  norm,
+  normBackward,
+  batchStatistics,
+  batchNorm,
+  batchNormBackward,
+  attention,
+  attentionBackward,
   softmaxCrossEntropy,
   adamw,
 }

@@ -25,6 +25,15 @@ const Backend& backend() {
       .dora_merge = dora_merge,
       .dora_unmerge = dora_unmerge,
       .softmax_cross_entropy = softmax_cross_entropy,
+      .softmax = softmax,
+      .softmax_backward = softmax_backward,
+      .norm = norm,
+      .norm_backward = norm_backward,
+      .batch_statistics = batch_statistics,
+      .batch_norm = batch_norm,
+      .batch_norm_backward = batch_norm_backward,
+      .attention = attention,
+      .attention_backward = attention_backward,
       .adamw = adamw,
   };
   return table;

@@ -25,6 +25,15 @@ const Backend& backend() {
       .dora_merge = dora_merge,
       .dora_unmerge = dora_unmerge,
       .softmax_cross_entropy = softmax_cross_entropy,
+      .softmax = nullptr,
+      .softmax_backward = nullptr,
+      .norm = nullptr,
+      .norm_backward = nullptr,
+      .batch_statistics = nullptr,
+      .batch_norm = nullptr,
+      .batch_norm_backward = nullptr,
+      .attention = nullptr,
+      .attention_backward = nullptr,
       .adamw = adamw,
   };
   return table;

@@ -63,10 +63,6 @@ Scalar Arguments::scalar(const char* name) {
   return {0, input<double>(name, 1)};
 }
 
-double Arguments::number(const char* name, double fallback) const {
-  return has(name) ? number(name) : fallback;
-}
-
 std::string Arguments::text(const char* name) const { return object_.Get(name).ToString(); }
 
 std::vector<int64_t> Arguments::integers(const char* name, int64_t smallest) const {
@@ -278,6 +274,15 @@ void Arguments::axes(const char* name, int64_t smallest, int64_t missing, int64_
     }
     sizes[3 - count + i] = static_cast<int64_t>(number);
   }
+}
+
+HeadStrides Arguments::head_strides(const char* name) const {
+  const Napi::Value value = object_.Get(name);
+  if (!value.IsArray() || value.As<Napi::Array>().Length() != 3) {
+    throw Error("ERR_ARGUMENT", message(name, " must be an array of three strides"));
+  }
+  const Napi::Array strides = value.As<Napi::Array>();
+  return {to_size(name, strides.Get(0u)), to_size(name, strides.Get(1u)), to_size(name, strides.Get(2u))};
 }
 
 ConvShape Arguments::conv_shape(const Weight& weight) const {

@@ -8,7 +8,7 @@ namespace spark::napi {
 namespace {
 
 Function function_of(const Arguments& in) {
-  return {unary_fn(in), in.number("alpha", 0), in.number("beta", 0)};
+  return {unary_fn(in), in.optional_number("alpha", 0), in.optional_number("beta", 0)};
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ RecurrentArgs read_recurrent(Arguments& in) {
   args.reverse = in.flag("reverse");
   args.linear_before_reset = in.flag("linearBeforeReset");
   args.couple_gates = in.flag("coupleGates");
-  args.clip = in.number("clip", INFINITY);
+  args.clip = in.optional_number("clip", INFINITY);
   const int64_t count = args.cell == RecurrentCell::kRnn ? 1 : args.cell == RecurrentCell::kGru ? 3 : 4;
   const int64_t width = elements(count, args.hidden), state = elements(args.batch, args.hidden);
   in.each("functions", [&](uint32_t i, const Arguments& function) {

@@ -122,8 +122,8 @@ UnaryArgs read_unary(Arguments& in) {
   args.fn = unary_fn(in);
   args.dtype = in.dtype("dtype");
   args.count = in.size("count");
-  args.alpha = in.number("alpha", 0);
-  args.beta = in.number("beta", 0);
+  args.alpha = in.optional_number("alpha", 0);
+  args.beta = in.optional_number("beta", 0);
   const bool predicate = args.fn == UnaryFn::kIsNaN || args.fn == UnaryFn::kIsInf;
   args.x = in.input("x", args.dtype, args.count);
   args.y = in.output("y", predicate ? DType::kBool : args.dtype, args.count);

@@ -188,7 +188,7 @@ export class ShapeInference {
 
   #apply(rule: Rule, call: Call): readonly (ValueType | undefined)[] {
     try {
-      return rule(call)
+      return rule(call).map(type => expectSizes(call, type))
     } catch (error) {
       if (this.#strict || !isMisfit(error)) throw error
       // Without sizes nothing can misfit, and the element types are still known.
@@ -218,6 +218,15 @@ export class ShapeInference {
 
 function ruleOf({ domain, op }: Node): Rule | undefined {
   return (domain === '' || domain === trainingDomain) && Object.hasOwn(rules, op) ? rules[op] : undefined
+}
+
+/** Sizes that come out of arithmetic may be impossible. */
+function expectSizes(call: Call, type: ValueType | undefined): ValueType | undefined {
+  const shape = type?.kind === 'tensor' ? type.shape : undefined
+  if (shape?.some(dim => typeof dim === 'number' && !(Number.isSafeInteger(dim) && dim >= 0))) {
+    throw call.fail(`its output would have the shape ${showShape(shape)}`)
+  }
+  return type
 }
 
 function isMisfit(error: unknown): boolean {

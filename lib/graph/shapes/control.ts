@@ -46,7 +46,7 @@ function carried(before: ValueType | undefined, after: ValueType | undefined): V
 
 const loop: Rule = call => {
   const graph = body(call, 'body')
-  const count = call.node.inputs.length - 2
+  const count = Math.max(0, call.node.inputs.length - 2)
   const initial = Array.from({ length: count }, (_, i) => call.type(i + 2))
   const head: Fact[] = [{ type: tensorOrUnknown('i64', []) }, { type: tensorOrUnknown('bool', []) }]
   const step = (types: readonly (ValueType | undefined)[]) =>
@@ -76,6 +76,8 @@ const scan: Rule = call => {
   const graph = body(call, 'body')
   const scans = call.int('num_scan_inputs', 0)
   const states = call.node.inputs.length - scans
+  if (scans < 0 || states < 0)
+    throw call.fail(`num_scan_inputs is ${scans} with ${call.node.inputs.length} inputs`)
   const axes = intsOf(call.node, 'scan_input_axes') ?? []
   const outputAxes = intsOf(call.node, 'scan_output_axes') ?? []
   let length: number | string | null = null

@@ -4,10 +4,16 @@ import type { Dimension } from '../graph.js'
 import { type Call, type Rule, showShape, tensorOrUnknown } from './call.js'
 import { compatible, flatSize, mergeDimension, product, type Shape, unknownShape } from './dimensions.js'
 
+/** Dimensions a tensor may have at most. */
+const maxRank = 64
+
 /** Length of input `i`, a list: how many axes, sizes or repeats there are. */
 function listLength(call: Call, i: number): number | undefined {
   const length = call.shape(i)?.[0]
-  return typeof length === 'number' ? length : undefined
+  if (typeof length !== 'number') return undefined
+  if (length > maxRank)
+    throw call.fail(`input ${i} lists ${length} dimensions; a tensor has at most ${maxRank}`)
+  return length
 }
 
 /** The shape that input `i` spells out, as far as it is known. */

@@ -51,6 +51,8 @@ function remainder(call: Call, input: Shape, dims: Dimension[], open: number): D
     right.splice(right.indexOf(dim), 1)
   }
   const divisor = product(right)
+  const names = left.filter(dim => typeof dim !== 'number')
+  if (names.length === 1 && divisor === product(left.filter(dim => typeof dim === 'number'))) return names[0]!
   if (divisor === 1) return flatSize(left)
   const total = product(left)
   if (total === null || divisor === null || divisor === 0) return divisor === 0 ? 0 : null

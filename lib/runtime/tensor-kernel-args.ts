@@ -116,6 +116,61 @@ export interface CopyStridedArgs {
   dst: DTypeArray
 }
 
+/** Ways to make one number of a window. */
+export const poolFns = ['max', 'average'] as const
+/** A pooling. */
+export type PoolFn = (typeof poolFns)[number]
+
+/** Windows that move over planes along one to three axes, as in a convolution. */
+export interface Windows {
+  /** Number of planes: batch by channels. */
+  planes: number
+  /** Sizes of the image along its axes, one to three. */
+  image: readonly number[]
+  /** Sizes of the window. */
+  kernel: readonly number[]
+  /** Sizes of the output. */
+  out: readonly number[]
+  /** At least 1. */
+  strides: readonly number[]
+  /** At least 1. */
+  dilations: readonly number[]
+  /** In front of the image, along each axis. */
+  padsBegin: readonly number[]
+  /** Behind it. */
+  padsEnd: readonly number[]
+}
+
+/** y = the largest element or the mean of each window. */
+export interface PoolArgs extends Windows {
+  /** What is computed. */
+  fn: PoolFn
+  /** Of x and y; f32. */
+  dtype: DType
+  /** Whether a mean counts the pads. */
+  countPad: boolean
+  /** [planes, image] */
+  x: DTypeArray
+  /** Output, [planes, out]. */
+  y: DTypeArray
+}
+
+/** The gradient of {@link PoolArgs}. */
+export interface PoolBackwardArgs extends Windows {
+  /** What was computed. */
+  fn: PoolFn
+  /** Of all operands; f32. */
+  dtype: DType
+  /** Whether the mean counted the pads. */
+  countPad: boolean
+  /** [planes, image]; max only. */
+  x?: DTypeArray | undefined
+  /** [planes, out] */
+  dy: DTypeArray
+  /** Output, [planes, image]. */
+  dx: DTypeArray
+}
+
 /** Arguments of the operations on views. */
 export interface TensorKernelArgs {
   /** A function of every element. */
@@ -126,4 +181,8 @@ export interface TensorKernelArgs {
   reduce: ReduceArgs
   /** Transposes, slices, repeats and parts of concatenations. */
   copyStrided: CopyStridedArgs
+  /** Largest elements or means of windows. */
+  pool: PoolArgs
+  /** Its gradient. */
+  poolBackward: PoolBackwardArgs
 }

@@ -237,6 +237,8 @@ struct Backend {
   void (*binary)(const BinaryArgs&);
   void (*reduce)(const ReduceArgs&);
   void (*copy_strided)(const CopyStridedArgs&);
+  void (*pool)(const PoolArgs&);
+  void (*pool_backward)(const PoolBackwardArgs&);
 };
 
 }  // namespace spark

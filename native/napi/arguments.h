@@ -93,6 +93,8 @@ class Arguments {
   Weight weight(const char* name);
   LowRank low_rank(int64_t rows, int64_t cols);
   ConvShape conv_shape(const Weight& weight) const;
+  // Three sizes of at least `smallest`; one or two stand for the last ones, the others are `missing`.
+  void axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const;
 
   // What keeps the operands alive until a job is done: references, and the blocks under views of ours, which
   // dispose() would free otherwise.
@@ -101,8 +103,6 @@ class Arguments {
 
  private:
   bool has(const char* name) const;
-  // Three sizes of at least `smallest`; one or two stand for the last ones, the others are `missing`.
-  void axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const;
 
   template <typename T>
   static napi_typedarray_type element_type() {

@@ -235,6 +235,8 @@ const Operation kOperations[] = {
     SPARK_OPERATION("binary", binary),
     SPARK_OPERATION("reduce", reduce),
     SPARK_OPERATION("copyStrided", copy_strided),
+    SPARK_OPERATION("pool", pool),
+    SPARK_OPERATION("poolBackward", pool_backward),
 };
 #undef SPARK_OPERATION
 

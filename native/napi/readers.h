@@ -27,5 +27,7 @@ UnaryArgs read_unary(Arguments& in);
 BinaryArgs read_binary(Arguments& in);
 ReduceArgs read_reduce(Arguments& in);
 CopyStridedArgs read_copy_strided(Arguments& in);
+PoolArgs read_pool(Arguments& in);
+PoolBackwardArgs read_pool_backward(Arguments& in);
 
 }  // namespace spark::napi

@@ -76,6 +76,26 @@ int64_t needed(const char* name, int64_t offset,
   return reach.high + 1;
 }
 
+constexpr const char* kPool[] = {"max", "average"};
+
+Windows windows(const Arguments& in) {
+  Windows windows{};
+  windows.planes = in.size("planes");
+  in.axes("image", 0, 1, windows.image);
+  in.axes("kernel", 1, 1, windows.kernel);
+  in.axes("out", 0, 1, windows.out);
+  in.axes("strides", 1, 1, windows.stride);
+  in.axes("dilations", 1, 1, windows.dilation);
+  in.axes("padsBegin", 0, 0, windows.pad);
+  in.axes("padsEnd", 0, 0, windows.pad_end);
+  return windows;
+}
+
+// Elements of [planes, sizes].
+int64_t elements_of(const Windows& windows, const int64_t (&sizes)[3]) {
+  return elements(windows.planes, sizes[0], sizes[1], sizes[2]);
+}
+
 }  // namespace
 
 UnaryArgs read_unary(Arguments& in) {
@@ -127,6 +147,30 @@ CopyStridedArgs read_copy_strided(Arguments& in) {
   args.dst_strides = strides(in, "dstStrides", args.shape, kSmallest);
   args.src = in.input("src", args.dtype, needed("src", args.src_offset, {{args.shape, args.src_strides}}));
   args.dst = in.output("dst", args.dtype, needed("dst", args.dst_offset, {{args.shape, args.dst_strides}}));
+  return args;
+}
+
+PoolArgs read_pool(Arguments& in) {
+  PoolArgs args{};
+  args.fn = function_named<PoolFn>(in, kPool);
+  args.dtype = in.dtype("dtype");
+  args.windows = windows(in);
+  args.count_pad = in.flag("countPad");
+  args.x = in.input("x", args.dtype, elements_of(args.windows, args.windows.image));
+  args.y = in.output("y", args.dtype, elements_of(args.windows, args.windows.out));
+  return args;
+}
+
+PoolBackwardArgs read_pool_backward(Arguments& in) {
+  PoolBackwardArgs args{};
+  args.fn = function_named<PoolFn>(in, kPool);
+  args.dtype = in.dtype("dtype");
+  args.windows = windows(in);
+  args.count_pad = in.flag("countPad");
+  const int64_t image = elements_of(args.windows, args.windows.image);
+  if (args.fn == PoolFn::kMax) args.x = in.input("x", args.dtype, image);
+  args.dy = in.input("dy", args.dtype, elements_of(args.windows, args.windows.out));
+  args.dx = in.output("dx", args.dtype, image);
   return args;
 }
 

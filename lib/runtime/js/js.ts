@@ -15,6 +15,7 @@ import {
 } from './dora.js'
 import { linear, linearBackward, linearInteger, matmul } from './linear.js'
 import { expectOperands } from './operands.js'
+import { pool, poolBackward } from './pool.js'
 import { binary, copyStrided, reduce, unary } from './tensor.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
 
@@ -41,6 +42,8 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   binary,
   reduce,
   copyStrided,
+  pool,
+  poolBackward,
 }
 
 /** Checks the operands once; runs only compute. */

@@ -4,6 +4,7 @@ import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import type { ConvShape, KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
+import type { Windows } from '../tensor-kernel-args.js'
 import { activations } from './activations.js'
 import { reach } from './strided.js'
 import { expectViews, isOnViews } from './view-operands.js'
@@ -141,6 +142,14 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     src: reach(srcOffset, shape, srcStrides),
     dst: reach(dstOffset, shape, dstStrides),
   }),
+  pool: args => {
+    const { image, out } = poolSizes(args)
+    return { x: image, y: out }
+  },
+  poolBackward: args => {
+    const { image, out } = poolSizes(args)
+    return { [args.fn === 'max' ? 'x' : 'x?']: image, dy: out, dx: image }
+  },
 }
 
 function nvfp4Sizes(rows: number, cols: number): Sizes {
@@ -152,14 +161,23 @@ function nvfp4Sizes(rows: number, cols: number): Sizes {
 
 const product = (sizes: readonly number[]): number => sizes.reduce((result, size) => result * size, 1)
 
-/** Elements of the arrays of a convolution. */
-function convSizes(shape: ConvShape, { rows, cols }: StoredWeight) {
-  const axes = { image: 0, kernel: 1, out: 0, strides: 1, dilations: 1, padsBegin: -(2 ** 31 - 1) } as const
-  for (const [name, least] of Object.entries(axes)) {
-    const sizes = shape[name as keyof typeof axes]
+/** Sizes along the axes of a window, and the least that each may be. */
+function expectWindow(
+  window: Omit<ConvShape, 'batch' | 'groups'>,
+  pads: Readonly<Record<string, number>>,
+): void {
+  for (const [name, least] of Object.entries({
+    image: 0,
+    kernel: 1,
+    out: 0,
+    strides: 1,
+    dilations: 1,
+    ...pads,
+  })) {
+    const sizes = (window as unknown as Readonly<Record<string, unknown>>)[name]
     if (
       !Array.isArray(sizes) ||
-      sizes.length !== shape.image.length ||
+      sizes.length !== window.image.length ||
       sizes.length < 1 ||
       sizes.length > 3
     ) {
@@ -169,6 +187,16 @@ function convSizes(shape: ConvShape, { rows, cols }: StoredWeight) {
       expectInteger(`${name}[${axis}]`, size, least, 2 ** 31 - 1)
     })
   }
+}
+
+function poolSizes(windows: Windows): { image: number; out: number } {
+  expectWindow(windows, { padsBegin: 0, padsEnd: 0 })
+  return { image: windows.planes * product(windows.image), out: windows.planes * product(windows.out) }
+}
+
+/** Elements of the arrays of a convolution. */
+function convSizes(shape: ConvShape, { rows, cols }: StoredWeight) {
+  expectWindow(shape, { padsBegin: -(2 ** 31 - 1) })
   const taps = product(shape.kernel)
   if (rows % shape.groups !== 0 || cols % taps !== 0) {
     const [groups, kernel] = [`${shape.groups} groups`, `a kernel of ${taps} taps`]
@@ -189,7 +217,7 @@ function extent(sizes: readonly number[], strides: MatrixStrides): number {
   return 1 + sizes.reduce((last, size, i) => last + (size - 1) * strides[i]!, 0)
 }
 
-const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'batch']
+const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'batch', 'planes']
 
 /**
  * Throws unless every array of `args` is there and long enough for its operation.

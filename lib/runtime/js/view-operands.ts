@@ -1,13 +1,15 @@
 // view-operands.ts: checks of the arguments of operations on views.
 import { argumentError, expectInteger, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
-import { binaryFns, reduceFns, unaryFns } from '../tensor-kernel-args.js'
+import { binaryFns, poolFns, reduceFns, unaryFns } from '../tensor-kernel-args.js'
 
 const fns: Readonly<Record<string, readonly string[]>> = {
   unary: unaryFns,
   binary: binaryFns,
   reduce: reduceFns,
   copyStrided: [],
+  pool: poolFns,
+  poolBackward: poolFns,
 }
 const maxAxes = 8
 
@@ -17,6 +19,7 @@ export const isOnViews = (op: string): boolean => Object.hasOwn(fns, op)
 /** Shapes, strides and the function of an operation on views. */
 export function expectViews(op: string, given: Readonly<Record<string, unknown>>): void {
   if (op !== 'copyStrided') expectOneOf('fn', given.fn, fns[op]!)
+  if (op.startsWith('pool')) return
   const loops = op === 'unary' ? [] : op === 'reduce' ? ['shape', 'reduced'] : ['shape']
   for (const name of loops) expectIntegers(name, given[name], 0)
   const least = op === 'copyStrided' ? -Number.MAX_SAFE_INTEGER : 0

@@ -31,6 +31,8 @@ const Backend& backend() {
       .binary = binary,
       .reduce = reduce,
       .copy_strided = copy_strided,
+      .pool = pool,
+      .pool_backward = pool_backward,
   };
   return table;
 }

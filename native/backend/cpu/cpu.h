@@ -33,5 +33,7 @@ void unary(const UnaryArgs&);
 void binary(const BinaryArgs&);
 void reduce(const ReduceArgs&);
 void copy_strided(const CopyStridedArgs&);
+void pool(const PoolArgs&);
+void pool_backward(const PoolBackwardArgs&);
 
 }  // namespace spark::cpu

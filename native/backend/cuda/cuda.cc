@@ -31,6 +31,8 @@ const Backend& backend() {
       .binary = nullptr,
       .reduce = nullptr,
       .copy_strided = nullptr,
+      .pool = nullptr,
+      .pool_backward = nullptr,
   };
   return table;
 }

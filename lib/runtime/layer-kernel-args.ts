@@ -2,38 +2,61 @@
 import type { ElementArray } from '../core/dtype.js'
 import type { KernelType, UnaryFn } from './tensor-kernel-args.js'
 
-/** y[n, q] = fn over the taps of the window at q of x[n, p]. Sizes along one to three axes. */
-export interface PoolArgs {
-  /** What is computed. */
-  fn: 'max' | 'average'
-  /** Of x and y; floats for the average. */
-  dtype: KernelType
-  /** Images. */
+/** Ways to make one number of a window. */
+export const poolFns = ['max', 'average'] as const
+/** A pooling. */
+export type PoolFn = (typeof poolFns)[number]
+
+/** Windows that move over planes along one to three axes, as in a convolution. */
+export interface Windows {
+  /** Number of planes: batch by channels. */
   planes: number
-  /** Sizes of x. */
+  /** Sizes of the image along its axes, one to three. */
   image: readonly number[]
   /** Sizes of the window. */
   kernel: readonly number[]
-  /** Sizes of y. */
+  /** Sizes of the output. */
   out: readonly number[]
   /** At least 1. */
   strides: readonly number[]
   /** At least 1. */
   dilations: readonly number[]
-  /** Not negative. */
+  /** In front of the image, along each axis. */
   padsBegin: readonly number[]
-  /** Not negative. */
+  /** Behind it. */
   padsEnd: readonly number[]
-  /** Whether an average counts the taps in the padding. */
-  countPadding: boolean
-  /** Whether indices count the first axis of a plane fastest. */
-  columnMajor: boolean
+}
+
+/** y = the largest element or the mean of each window. */
+export interface PoolArgs extends Windows {
+  /** What is computed. */
+  fn: PoolFn
+  /** Of x and y; f32. */
+  dtype: KernelType
+  /** Whether a mean counts the pads. */
+  countPad: boolean
   /** [planes, image] */
   x: ElementArray
   /** Output, [planes, out]. */
   y: ElementArray
-  /** Output, [planes, out]: where in x the maximum is. */
+  /** Output, [planes, out]: where in x the first largest element is. */
   indices?: BigInt64Array | undefined
+}
+
+/** The gradient of {@link PoolArgs}. */
+export interface PoolBackwardArgs extends Windows {
+  /** What was computed. */
+  fn: PoolFn
+  /** Of all operands; f32. */
+  dtype: KernelType
+  /** Whether the mean counted the pads. */
+  countPad: boolean
+  /** [planes, image]; max only. */
+  x?: ElementArray | undefined
+  /** [planes, out] */
+  dy: ElementArray
+  /** Output, [planes, image]. */
+  dx: ElementArray
 }
 
 /** y[o, q, i] = offset[q] + Σ_t weights[q, t] · x[o, taps[q, t], i]: one axis of a resized image. */
@@ -142,8 +165,10 @@ export interface RecurrentArgs {
 
 /** Arguments of these layers. */
 export interface LayerKernelArgs {
-  /** Pooling. */
+  /** Largest elements or means of windows. */
   pool: PoolArgs
+  /** Its gradient. */
+  poolBackward: PoolBackwardArgs
   /** One axis of a resized image. */
   resample: ResampleArgs
   /** An image at points. */

@@ -9,27 +9,38 @@ namespace spark {
 
 enum class PoolFn : uint8_t { kMax, kAverage };
 
-// Windows over one to three axes, written as three: those in front are of size 1. Tap k of the window at q of
-// the output is at p = q · stride + k · dilation − pad of the image.
+// Windows that move over planes along one to three axes, written as three: those in front are of size 1. Tap
+// k of the window at q lies on position p = q · stride + k · dilation − pad; only positions inside of the
+// image count.
 struct Windows {
-  int64_t image[3], kernel[3], out[3];  // kernel: at least 1
+  int64_t planes;
+  int64_t image[3], kernel[3], out[3];  // each at least 1 but for image and out
   int64_t stride[3], dilation[3];       // at least 1
-  int64_t pad[3], pad_end[3];           // not negative
+  int64_t pad[3], pad_end[3];           // at the beginning and at the end, not negative
 };
 
-// y[n, q] = fn over the taps k whose p is in the image of x[n, p]. An average divides by their number, or, if
-// count_padding, by that of the taps within pad and pad_end, too; where there is none it is 0, and a maximum
-// the least number. indices: where the first maximum is in x, column_major within its plane or row-major.
-// dtypes: all but nvfp4 for the maximum, floats for the average.
+// y[n, q] = the largest x[n, p], −∞ where there is none, or the mean: the sum, in f64, divided by the number
+// of taps inside of the image or, with count_pad, of the image and its pads. dtypes: f32.
 struct PoolArgs {
   PoolFn fn;
   DType dtype;
-  int64_t planes;
   Windows windows;
-  bool count_padding, column_major;
+  bool count_pad;
   const void* x;     // [planes, image]
   void* y;           // [planes, out]
-  int64_t* indices;  // [planes, out]; null: not wanted
+  int64_t* indices;  // [planes, out]: where in x the first largest element is; null: not wanted
+};
+
+// dx[n, p] = Σ of dy[n, q] over the windows whose largest element is the first at p, or of dy[n, q] / divisor
+// over those that p lies in. dtypes: f32.
+struct PoolBackwardArgs {
+  PoolFn fn;
+  DType dtype;
+  Windows windows;
+  bool count_pad;
+  const void* x;   // [planes, image]; max only
+  const void* dy;  // [planes, out]
+  void* dx;        // [planes, image]
 };
 
 // y[o, q, i] = offset[q] + Σ_t weights[q, t] · x[o, taps[q, t], i] for x[outer, size, inner] and

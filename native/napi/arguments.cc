@@ -235,18 +235,6 @@ Weight Arguments::weight(const char* name) {
   return weight;
 }
 
-Windows Arguments::windows() const {
-  Windows windows{};
-  axes("image", 0, 1, windows.image);
-  axes("kernel", 1, 1, windows.kernel);
-  axes("out", 0, 1, windows.out);
-  axes("strides", 1, 1, windows.stride);
-  axes("dilations", 1, 1, windows.dilation);
-  axes("padsBegin", 0, 0, windows.pad);
-  axes("padsEnd", 0, 0, windows.pad_end);
-  return windows;
-}
-
 LowRank Arguments::low_rank(int64_t rows, int64_t cols) {
   LowRank low_rank{};
   low_rank.rank = size("rank");

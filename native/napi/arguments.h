@@ -117,7 +117,8 @@ class Arguments {
   LowRank low_rank(int64_t rows, int64_t cols);
   HeadStrides head_strides(const char* name) const;
   ConvShape conv_shape(const Weight& weight) const;
-  Windows windows() const;
+  // Three sizes of at least `smallest`; one or two stand for the last ones, the others are `missing`.
+  void axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const;
 
   // What keeps the operands alive until a job is done: references, and the blocks under views of ours, which
   // dispose() would free otherwise.
@@ -126,8 +127,6 @@ class Arguments {
 
  private:
   size_t choice_of(const char* name, std::initializer_list<const char*> names) const;
-  // Three sizes of at least `smallest`; one or two stand for the last ones, the others are `missing`.
-  void axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const;
 
   template <typename T>
   static napi_typedarray_type element_type() {

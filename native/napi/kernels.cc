@@ -209,6 +209,7 @@ const Operation kOperations[] = {
     SPARK_OPERATION("gather", gather),
     SPARK_OPERATION("scatter", scatter),
     SPARK_OPERATION("pool", pool),
+    SPARK_OPERATION("poolBackward", pool_backward),
     SPARK_OPERATION("resample", resample),
     SPARK_OPERATION("gridSample", grid_sample),
     SPARK_OPERATION("recurrent", recurrent),

@@ -11,21 +11,51 @@ Function function_of(const Arguments& in) {
   return {unary_fn(in), in.optional_number("alpha", 0), in.optional_number("beta", 0)};
 }
 
+constexpr std::initializer_list<const char*> kPool = {"max", "average"};
+
+Windows windows(const Arguments& in) {
+  Windows windows{};
+  windows.planes = in.size("planes");
+  in.axes("image", 0, 1, windows.image);
+  in.axes("kernel", 1, 1, windows.kernel);
+  in.axes("out", 0, 1, windows.out);
+  in.axes("strides", 1, 1, windows.stride);
+  in.axes("dilations", 1, 1, windows.dilation);
+  in.axes("padsBegin", 0, 0, windows.pad);
+  in.axes("padsEnd", 0, 0, windows.pad_end);
+  return windows;
+}
+
+// Elements of [planes, sizes].
+int64_t elements_of(const Windows& windows, const int64_t (&sizes)[3]) {
+  return elements(windows.planes, sizes[0], sizes[1], sizes[2]);
+}
+
 }  // namespace
 
 PoolArgs read_pool(Arguments& in) {
   PoolArgs args{};
-  args.fn = in.choice<PoolFn>("fn", {"max", "average"});
+  args.fn = in.choice<PoolFn>("fn", kPool);
   args.dtype = in.dtype("dtype");
-  args.planes = in.size("planes");
-  args.windows = in.windows();
-  args.count_padding = in.flag("countPadding");
-  args.column_major = in.flag("columnMajor");
-  const auto plane = [](const int64_t(&size)[3]) { return elements(size[0], size[1], size[2]); };
-  const int64_t results = elements(args.planes, plane(args.windows.out));
-  args.x = in.input("x", args.dtype, elements(args.planes, plane(args.windows.image)));
+  args.windows = windows(in);
+  args.count_pad = in.flag("countPad");
+  args.x = in.input("x", args.dtype, elements_of(args.windows, args.windows.image));
+  const int64_t results = elements_of(args.windows, args.windows.out);
   args.y = in.output("y", args.dtype, results);
   args.indices = in.optional_output<int64_t>("indices", results);
+  return args;
+}
+
+PoolBackwardArgs read_pool_backward(Arguments& in) {
+  PoolBackwardArgs args{};
+  args.fn = in.choice<PoolFn>("fn", kPool);
+  args.dtype = in.dtype("dtype");
+  args.windows = windows(in);
+  args.count_pad = in.flag("countPad");
+  const int64_t image = elements_of(args.windows, args.windows.image);
+  if (args.fn == PoolFn::kMax) args.x = in.input("x", args.dtype, image);
+  args.dy = in.input("dy", args.dtype, elements_of(args.windows, args.windows.out));
+  args.dx = in.output("dx", args.dtype, image);
   return args;
 }
 

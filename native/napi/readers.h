@@ -36,6 +36,7 @@ ScatterArgs read_scatter(Arguments& in);
 
 // layer_readers.cc
 PoolArgs read_pool(Arguments& in);
+PoolBackwardArgs read_pool_backward(Arguments& in);
 ResampleArgs read_resample(Arguments& in);
 GridSampleArgs read_grid_sample(Arguments& in);
 RecurrentArgs read_recurrent(Arguments& in);

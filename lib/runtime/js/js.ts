@@ -27,8 +27,9 @@ import {
   softmaxBackward,
 } from './normalizations.js'
 import { expectOperands } from './operands.js'
-import { pool, resample } from './pool.js'
+import { pool, poolBackward } from './pool.js'
 import { recurrent } from './recurrent.js'
+import { resample } from './resample.js'
 import { binary, cast, copyStrided, cumulate, reduce, select, topK, unary } from './tensor.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
 
@@ -71,6 +72,7 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   gather,
   scatter,
   pool,
+  poolBackward,
   resample,
   gridSample,
   recurrent,

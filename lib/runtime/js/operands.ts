@@ -3,6 +3,7 @@ import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../c
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import type { KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
+import type { Windows } from '../layer-kernel-args.js'
 import { packedSizes } from '../packed-weight.js'
 import { activations } from './activations.js'
 import { networkSizes } from './network-operands.js'
@@ -116,6 +117,14 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
   }),
   adamw: ({ count }) => ({ grad: count, param: count, m: count, v: count }),
   ...viewSizes,
+  pool: args => {
+    const { image, out } = poolSizes(args)
+    return { x: image, y: out, 'indices?': out }
+  },
+  poolBackward: args => {
+    const { image, out } = poolSizes(args)
+    return { [args.fn === 'max' ? 'x' : 'x?']: image, dy: out, dx: image }
+  },
 }
 
 function nvfp4Sizes(rows: number, cols: number): Sizes {
@@ -125,13 +134,45 @@ function nvfp4Sizes(rows: number, cols: number): Sizes {
   return { packed: (rows * cols) / 2, blockScale: (rows * cols) / nvfp4Block }
 }
 
+const product = (sizes: readonly number[]): number => sizes.reduce((result, size) => result * size, 1)
+
+/** Sizes along the axes of a window, and the least that each may be. */
+function expectWindow(window: Omit<Windows, 'planes'>, pads: Readonly<Record<string, number>>): void {
+  for (const [name, least] of Object.entries({
+    image: 0,
+    kernel: 1,
+    out: 0,
+    strides: 1,
+    dilations: 1,
+    ...pads,
+  })) {
+    const sizes = (window as unknown as Readonly<Record<string, unknown>>)[name]
+    if (
+      !Array.isArray(sizes) ||
+      sizes.length !== window.image.length ||
+      sizes.length < 1 ||
+      sizes.length > 3
+    ) {
+      throw argumentError(name, `an array of 1 to 3 integers, as long as image`, sizes, 'ERR_SHAPE')
+    }
+    sizes.forEach((size, axis) => {
+      expectInteger(`${name}[${axis}]`, size, least, 2 ** 31 - 1)
+    })
+  }
+}
+
+function poolSizes(windows: Windows): { image: number; out: number } {
+  expectWindow(windows, { padsBegin: 0, padsEnd: 0 })
+  return { image: windows.planes * product(windows.image), out: windows.planes * product(windows.out) }
+}
+
 /** Elements from the first to the last one of an array with these sizes and strides. */
 function extent(sizes: readonly number[], strides: MatrixStrides): number {
   if (sizes.includes(0)) return 0
   return 1 + sizes.reduce((last, size, i) => last + (size - 1) * strides[i]!, 0)
 }
 
-const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'batch']
+const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'batch', 'planes']
 
 /**
  * Throws unless every array of `args` is there and long enough for its operation.

@@ -1,7 +1,7 @@
 // view-operands.ts: checks of the arguments of operations on views and of layers, the same that the addon makes.
 import { argumentError, expectInteger, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
-import type { LayerKernelArgs } from '../layer-kernel-args.js'
+import { type LayerKernelArgs, poolFns } from '../layer-kernel-args.js'
 import {
   binaryFns,
   type Places,
@@ -12,6 +12,7 @@ import {
 } from '../tensor-kernel-args.js'
 import { reach, volume } from './strided.js'
 
+type Pooling = 'pool' | 'poolBackward'
 type Args = TensorKernelArgs & LayerKernelArgs
 type Sizes = Readonly<Record<string, number>>
 
@@ -26,7 +27,8 @@ const fns: Readonly<Record<string, readonly string[]>> = {
   copyStrided: [],
   gather: [],
   scatter: scatterFns,
-  pool: ['max', 'average'],
+  pool: poolFns,
+  poolBackward: poolFns,
   resample: [],
   gridSample: [],
   recurrent: [],
@@ -46,7 +48,7 @@ function placeSizes({ shape, strides, indexStrides, steps, limits }: Places): re
 }
 
 /** Elements that each array of an operation needs. */
-export const viewSizes: { readonly [Op in keyof Args]: (args: Args[Op]) => Sizes } = {
+export const viewSizes: { readonly [Op in Exclude<keyof Args, Pooling>]: (args: Args[Op]) => Sizes } = {
   cast: ({ count }) => ({ src: count, dst: count }),
   unary: ({ count }) => ({ x: count, y: count }),
   binary: ({ shape, aStrides, bStrides }) => ({
@@ -82,11 +84,6 @@ export const viewSizes: { readonly [Op in keyof Args]: (args: Args[Op]) => Sizes
     const [indices, y] = placeSizes(args)
     return { indices, updates: volume(args.shape), y }
   },
-  pool: ({ planes, image, out }) => ({
-    x: planes * volume(image),
-    y: planes * volume(out),
-    'indices?': planes * volume(out),
-  }),
   resample: ({ outer, size, inner, out, count }) => ({
     x: outer * size * inner,
     taps: out * count,
@@ -123,7 +120,7 @@ function recurrentSizes({ cell, steps, batch, hidden, yStep }: LayerKernelArgs['
 /** Whether `op` is one of these. */
 export const isOnViews = (op: string): op is keyof Args => Object.hasOwn(fns, op)
 
-const sizeNames = ['count', 'outer', 'size', 'inner', 'k', 'planes', 'out', 'batch', 'channels', 'points']
+const sizeNames = ['count', 'outer', 'size', 'inner', 'k', 'out', 'batch', 'channels', 'points']
 const listNames = [
   'shape',
   'reduced',
@@ -139,14 +136,16 @@ const listNames = [
 /** Shapes, strides, sizes and the function of an operation. */
 export function expectViews(op: keyof Args, given: Readonly<Record<string, unknown>>): void {
   if (fns[op]!.length > 0) expectOneOf('fn', given.fn, fns[op]!)
+  if (op === 'pool' || op === 'poolBackward') return
   for (const name of sizeNames) {
     if (typeof given[name] === 'number') expectInteger(name, given[name], 0)
   }
-  for (const name of listNames) if (name in given && op !== 'recurrent') expectIntegers(name, given[name], 0)
+  for (const name of listNames)
+    if (name in given && Array.isArray(given[name])) expectIntegers(name, given[name], 0)
   const least = op === 'copyStrided' ? -Number.MAX_SAFE_INTEGER : 0
   for (const [name, value] of Object.entries(given)) {
     if (!/strides$/i.test(name)) continue
-    const loop = op === 'pool' ? 'image' : name === 'reducedStrides' ? 'reduced' : 'shape'
+    const loop = name === 'reducedStrides' ? 'reduced' : 'shape'
     const axes = given[loop] as readonly number[]
     expectIntegers(name, value, least)
     if ((value as readonly number[]).length !== axes.length) {

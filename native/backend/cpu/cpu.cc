@@ -46,6 +46,7 @@ const Backend& backend() {
       .gather = gather,
       .scatter = scatter,
       .pool = pool,
+      .pool_backward = pool_backward,
       .resample = resample,
       .grid_sample = grid_sample,
       .recurrent = recurrent,

@@ -48,6 +48,7 @@ void copy_strided(const CopyStridedArgs&);
 void gather(const GatherArgs&);
 void scatter(const ScatterArgs&);
 void pool(const PoolArgs&);
+void pool_backward(const PoolBackwardArgs&);
 void resample(const ResampleArgs&);
 void grid_sample(const GridSampleArgs&);
 void recurrent(const RecurrentArgs&);

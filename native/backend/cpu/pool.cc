@@ -1,105 +1,128 @@
 #include <algorithm>
-#include <vector>
+#include <limits>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/elements.h"
+#include "core/error.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
 namespace {
 
-// The taps of a window along one axis that are in the image, and how many are in the padded image.
-struct Span {
-  int64_t start, begin, end, padded;
-};
-
-Span span(const Windows& windows, int axis, int64_t q) {
-  const int64_t step = windows.dilation[axis], size = windows.image[axis], taps = windows.kernel[axis];
-  const int64_t start = q * windows.stride[axis] - windows.pad[axis];
-  const auto first_at = [&](int64_t place) {
-    return std::clamp<int64_t>((place - start + step - 1) / step, 0, taps);
-  };
-  const int64_t begin = start < 0 ? first_at(0) : 0;
-  const int64_t end = start < size ? first_at(size) : 0;
-  const int64_t last = size + windows.pad_end[axis];
-  return {start, begin, std::max(begin, end), start < last ? first_at(last) : 0};
+void expect_f32(DType dtype) {
+  if (dtype != DType::kF32) {
+    throw Error("ERR_UNSUPPORTED", message("the cpu backend has no kernel for pool in ", dtype_name(dtype)));
+  }
 }
 
-// Calls body with the index in the plane of each tap in the image.
+// Taps [first, last) of the window at q that lie in [low, high) along one axis.
+struct Range {
+  int64_t first, last;
+
+  Range(const Windows& windows, int axis, int64_t q, int64_t low, int64_t high) {
+    const int64_t start = q * windows.stride[axis] - windows.pad[axis], step = windows.dilation[axis];
+    first = start < low ? (low - start + step - 1) / step : 0;
+    last = start < high ? std::min(windows.kernel[axis], (high - start + step - 1) / step) : 0;
+    last = std::max(first, last);
+  }
+};
+
+// Calls body(q, divisor, taps) for every window of a plane in row-major order; taps(visit) calls visit(p) for
+// every position in the image, in the order of the taps.
 template <typename Body>
-void for_each_tap(const Windows& windows, const Span (&spans)[3], const Body& body) {
-  const auto at = [&](int axis, int64_t k) { return spans[axis].start + k * windows.dilation[axis]; };
-  for (int64_t i = spans[0].begin; i < spans[0].end; ++i) {
-    for (int64_t j = spans[1].begin; j < spans[1].end; ++j) {
-      for (int64_t k = spans[2].begin; k < spans[2].end; ++k) {
-        body((at(0, i) * windows.image[1] + at(1, j)) * windows.image[2] + at(2, k));
+void for_each_window(const Windows& windows, bool count_pad, const Body& body) {
+  const auto& [planes, image, kernel, out, stride, dilation, pad, pad_end] = windows;
+  int64_t q = 0;
+  for (int64_t a = 0; a < out[0]; ++a) {
+    for (int64_t b = 0; b < out[1]; ++b) {
+      for (int64_t c = 0; c < out[2]; ++c, ++q) {
+        const int64_t at[3] = {a, b, c};
+        const Range inside[3] = {
+            {windows, 0, a, 0, image[0]}, {windows, 1, b, 0, image[1]}, {windows, 2, c, 0, image[2]}};
+        int64_t divisor = 1;
+        for (int axis = 0; axis < 3; ++axis) {
+          const Range counted = count_pad
+                                    ? Range(windows, axis, at[axis], -pad[axis], image[axis] + pad_end[axis])
+                                    : inside[axis];
+          divisor *= counted.last - counted.first;
+        }
+        const auto place = [&](int axis, int64_t tap) {
+          return at[axis] * windows.stride[axis] + tap * windows.dilation[axis] - windows.pad[axis];
+        };
+        body(q, divisor, [&](const auto& visit) {
+          for (int64_t i = inside[0].first; i < inside[0].last; ++i) {
+            for (int64_t j = inside[1].first; j < inside[1].last; ++j) {
+              const int64_t row = (place(0, i) * windows.image[1] + place(1, j)) * windows.image[2];
+              for (int64_t k = inside[2].first; k < inside[2].last; ++k) visit(row + place(2, k));
+            }
+          }
+        });
       }
     }
   }
 }
 
-// The index of an element in a plane whose first axis moves fastest.
-int64_t column_major(const Windows& windows, int64_t index) {
-  const int64_t k = index % windows.image[2], j = index / windows.image[2] % windows.image[1];
-  const int64_t i = index / windows.image[2] / windows.image[1];
-  return i + windows.image[0] * (j + windows.image[1] * k);
-}
-
-template <typename V>
-V average(const PoolArgs& args, const V* x, const Span (&spans)[3]) {
-  double sum = 0;
-  int64_t count = 1;
-  for_each_tap(args.windows, spans, [&](int64_t at) { sum += static_cast<double>(x[at]); });
-  for (const Span& span : spans) count *= args.count_padding ? span.padded : span.end - span.begin;
-  return count == 0 ? V{0} : static_cast<V>(sum / static_cast<double>(count));
-}
-
-template <typename V>
-V maximum(const PoolArgs& args, const V* x, const Span (&spans)[3], int64_t* index) {
-  V most = least_number<V>(args.dtype);
-  int64_t first = -1;
-  for_each_tap(args.windows, spans, [&](int64_t at) {
-    if (first >= 0 && !(x[at] > most)) return;
-    most = x[at];
-    first = at;
-  });
-  *index = first;
-  return most;
-}
-
-template <typename V>
-void pool_plane(const PoolArgs& args, int64_t plane, V* room) {
-  const Windows& windows = args.windows;
+// Calls body(x, y) for every plane, from several threads: where it starts in the image and in the output.
+template <typename Body>
+void for_each_plane(const Windows& windows, const Body& body) {
   const int64_t image = windows.image[0] * windows.image[1] * windows.image[2];
-  const int64_t volume = windows.out[0] * windows.out[1] * windows.out[2];
-  const V* x = static_cast<const V*>(args.x) + plane * image;
-  if (!stored_as<V>(args.dtype)) {
-    load_elements(args.dtype, args.x, plane * image, 1, image, room);
-    x = room;
-  }
-  for (int64_t q = 0; q < volume; ++q) {
-    const Span spans[3] = {span(windows, 0, q / windows.out[2] / windows.out[1]),
-                           span(windows, 1, q / windows.out[2] % windows.out[1]),
-                           span(windows, 2, q % windows.out[2])};
-    const int64_t at = plane * volume + q;
-    int64_t index = 0;
-    const V value = args.fn == PoolFn::kMax ? maximum(args, x, spans, &index) : average(args, x, spans);
-    store_elements(args.dtype, &value, 1, args.y, at, 1);
-    if (args.indices)
-      args.indices[at] = plane * image + (args.column_major ? column_major(windows, index) : index);
-  }
+  const int64_t out = windows.out[0] * windows.out[1] * windows.out[2];
+  parallel_for(windows.planes, 1 + (1 << 14) / (image + out + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane) body(plane * image, plane * out);
+  });
+}
+
+// Where the first largest element of a window is, NaN being the largest; -1 where there is none.
+template <typename Taps>
+int64_t first_largest(const float* x, const Taps& taps) {
+  int64_t first = -1;
+  taps([&](int64_t p) {
+    first = first < 0 || x[p] > x[first] || (x[p] != x[p] && x[first] == x[first]) ? p : first;
+  });
+  return first;
 }
 
 }  // namespace
 
 void pool(const PoolArgs& args) {
+  expect_f32(args.dtype);
+  for_each_plane(args.windows, [&](int64_t image, int64_t out) {
+    const float* x = static_cast<const float*>(args.x) + image;
+    float* y = static_cast<float*>(args.y) + out;
+    for_each_window(args.windows, args.count_pad, [&](int64_t q, int64_t divisor, const auto& taps) {
+      if (args.indices) {
+        const int64_t first = first_largest(x, taps);
+        y[q] = first < 0 ? -std::numeric_limits<float>::infinity() : x[first];
+        args.indices[out + q] = first < 0 ? first : image + first;
+      } else if (args.fn == PoolFn::kMax) {
+        float most = -std::numeric_limits<float>::infinity();
+        taps([&](int64_t p) { most = most >= x[p] || most != most ? most : x[p]; });
+        y[q] = most;
+      } else {
+        double sum = 0;
+        taps([&](int64_t p) { sum += x[p]; });
+        y[q] = static_cast<float>(sum / divisor);
+      }
+    });
+  });
+}
+
+void pool_backward(const PoolBackwardArgs& args) {
+  expect_f32(args.dtype);
   const Windows& windows = args.windows;
-  const int64_t image = windows.image[0] * windows.image[1] * windows.image[2];
-  with_number(args.dtype, [&](auto number) {
-    using V = decltype(number);
-    parallel_for(args.planes, 1 + (1 << 12) / (image + 1), [&](int64_t begin, int64_t end) {
-      std::vector<V> room(stored_as<V>(args.dtype) ? 0 : static_cast<size_t>(image));
-      for (int64_t plane = begin; plane < end; ++plane) pool_plane<V>(args, plane, room.data());
+  const int64_t pixels = windows.image[0] * windows.image[1] * windows.image[2];
+  for_each_plane(windows, [&](int64_t image, int64_t out) {
+    const float* x = static_cast<const float*>(args.x) + image;
+    const float* dy = static_cast<const float*>(args.dy) + out;
+    float* dx = static_cast<float*>(args.dx) + image;
+    std::fill_n(dx, pixels, 0.0f);
+    for_each_window(windows, args.count_pad, [&](int64_t q, int64_t divisor, const auto& taps) {
+      if (args.fn == PoolFn::kMax) {
+        const int64_t first = first_largest(x, taps);
+        if (first >= 0) dx[first] += dy[q];
+      } else {
+        const float part = dy[q] / divisor;
+        taps([&](int64_t p) { dx[p] += part; });
+      }
     });
   });
 }

@@ -46,6 +46,7 @@ const Backend& backend() {
       .gather = nullptr,
       .scatter = nullptr,
       .pool = nullptr,
+      .pool_backward = nullptr,
       .resample = nullptr,
       .grid_sample = nullptr,
       .recurrent = nullptr,

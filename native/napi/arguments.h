@@ -7,6 +7,7 @@
 
 #include <array>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -43,13 +44,25 @@ class Arguments {
   int64_t size(const char* name) const;  // a non-negative integer
   double number(const char* name) const;
   Scalar scalar(const char* name);  // a number, or one f64 that is read at each run
+  double optional_number(const char* name, double otherwise) const {
+    return has(name) ? number(name) : otherwise;
+  }
+  bool has(const char* name) const;
   bool flag(const char* name) const;
   std::string text(const char* name) const;
   std::vector<int64_t> integers(const char* name, int64_t smallest) const;
+  // Calls read with the number and the fields of each object of a list.
+  void each(const char* name, const std::function<void(uint32_t i, const Arguments&)>& read) const;
   DType dtype(const char* name) const;
   Nvfp4Recipe nvfp4_recipe(const char* name) const;  // modelopt where it is absent
   Activation activation(const char* name) const;     // none where it is absent
   Compute compute(const char* name) const;           // f32 where it is absent
+
+  // One of an enum whose values have these names, in their order; the first one where it is absent.
+  template <typename Enum>
+  Enum choice(const char* name, std::initializer_list<const char*> names) const {
+    return static_cast<Enum>(choice_of(name, names));
+  }
   std::array<int64_t, 4> strides(const char* name) const;
 
   // Operands: a typed array of at least `count` elements of T. An input is read, an output written, an
@@ -74,11 +87,21 @@ class Arguments {
   T* update(const char* name, int64_t count) {
     return static_cast<T*>(operand(object_, name, element_type<T>(), count, Access::kReadWrite));
   }
+  template <typename T>
+  T* optional_update(const char* name, int64_t count) {
+    return has(name) ? update<T>(name, count) : nullptr;
+  }
   const void* input(const char* name, DType dtype, int64_t count) {
     return operand(object_, name, element_type(dtype), count, Access::kRead);
   }
   void* output(const char* name, DType dtype, int64_t count) {
     return operand(object_, name, element_type(dtype), count, Access::kWrite);
+  }
+  void* optional_output(const char* name, DType dtype, int64_t count) {
+    return has(name) ? output(name, dtype, count) : nullptr;
+  }
+  void* update(const char* name, DType dtype, int64_t count) {
+    return operand(object_, name, element_type(dtype), count, Access::kReadWrite);
   }
 
   // Whether operands are moved to where a device reaches them.
@@ -92,7 +115,10 @@ class Arguments {
 
   Weight weight(const char* name);
   LowRank low_rank(int64_t rows, int64_t cols);
+  HeadStrides head_strides(const char* name) const;
   ConvShape conv_shape(const Weight& weight) const;
+  // Three sizes of at least `smallest`; one or two stand for the last ones, the others are `missing`.
+  void axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const;
 
   // What keeps the operands alive until a job is done: references, and the blocks under views of ours, which
   // dispose() would free otherwise.
@@ -100,9 +126,7 @@ class Arguments {
   std::vector<std::shared_ptr<Block>> take_blocks() { return std::move(blocks_); }
 
  private:
-  bool has(const char* name) const;
-  // Three sizes of at least `smallest`; one or two stand for the last ones, the others are `missing`.
-  void axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const;
+  size_t choice_of(const char* name, std::initializer_list<const char*> names) const;
 
   template <typename T>
   static napi_typedarray_type element_type() {
@@ -111,6 +135,7 @@ class Arguments {
     if constexpr (std::is_same_v<T, int32_t>) return napi_int32_array;
     if constexpr (std::is_same_v<T, uint8_t>) return napi_uint8_array;
     if constexpr (std::is_same_v<T, int8_t>) return napi_int8_array;
+    if constexpr (std::is_same_v<T, int64_t>) return napi_bigint64_array;
   }
   static napi_typedarray_type element_type(DType dtype);
 

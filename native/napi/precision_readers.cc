@@ -9,6 +9,7 @@ CastArgs read_cast(Arguments& in) {
   args.dst_dtype = in.dtype("dstDtype");
   args.count = in.size("count");
   args.saturate = in.flag("saturate");
+  args.rounding = in.choice<Rounding>("rounding", {"up", "down", "nearest"});
   args.src = in.input("src", args.src_dtype, args.count);
   args.dst = in.output("dst", args.dst_dtype, args.count);
   return args;

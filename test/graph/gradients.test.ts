@@ -109,6 +109,33 @@ const cases: Readonly<Record<string, GradientCase>> = {
     inputs: { x: { shape: [2, 4, 9] }, w: { shape: [6, 2, 3] } },
     nodes: [node('Conv', ['x', 'w'], { group: int(2), dilations: ints([2]) })],
   },
+  MaxPool: {
+    inputs: { x: { shape: [2, 3, 7, 5] } },
+    nodes: [
+      node('MaxPool', ['x'], {
+        ...{
+          kernel_shape: ints([3, 2]),
+          strides: ints([2, 1]),
+          pads: ints([1, 0, 1, 1]),
+          dilations: ints([1, 2]),
+        },
+      }),
+    ],
+  },
+  AveragePool: {
+    inputs: { x: { shape: [2, 3, 7] } },
+    nodes: [node('AveragePool', ['x'], { kernel_shape: ints([3]), strides: ints([2]), pads: ints([1, 2]) })],
+  },
+  'AveragePool, pads counted, ceil': {
+    inputs: { x: { shape: [1, 2, 6, 5] } },
+    nodes: [
+      node('AveragePool', ['x'], {
+        ...{ kernel_shape: ints([3, 2]), strides: ints([2, 3]), pads: ints([1, 0, 0, 1]) },
+        ...{ ceil_mode: int(1), count_include_pad: int(1) },
+      }),
+    ],
+  },
+  GlobalAveragePool: { inputs: { x: { shape: [2, 3, 5, 2] } }, nodes: [node('GlobalAveragePool', ['x'])] },
   BatchNormalization: {
     inputs: {
       ...{ x: { shape: [2, 3, 5] }, gamma: { shape: [3] }, beta: { shape: [3] } },

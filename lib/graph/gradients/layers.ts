@@ -49,6 +49,9 @@ function addGradients(
 
 const conv: GradientRule = at => addGradients(at, 'ConvGrad', [at.dy(), at.input(0), at.input(1)], [0, 1, 2])
 
+/** dx from dy and x. */
+const pool: GradientRule = at => addGradients(at, `${at.node.op}Grad`, [at.dy(), at.input(0)], [0])
+
 const batchNormalization: GradientRule = at => {
   if ([1, 2, 3, 4].some(i => at.wants(i))) throw at.unsupported('its parameters are frozen')
   if (intOf(at.node, 'training_mode', 0)) throw at.unsupported('training_mode is not supported yet')
@@ -84,6 +87,9 @@ export const layers: GradientTable = {
     Gemm: gemm,
     MatMul: matmul,
     Conv: conv,
+    MaxPool: pool,
+    AveragePool: pool,
+    GlobalAveragePool: pool,
     BatchNormalization: batchNormalization,
     SoftmaxCrossEntropyLoss: crossEntropy,
   },

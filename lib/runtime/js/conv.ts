@@ -8,7 +8,9 @@ const volume = (sizes: readonly number[]): number => sizes.reduce((product, size
 /** Position q of the output, tap k and position p of the image that belong together, for all such; row-major indices. */
 type Pairs = { readonly q: Int32Array; readonly k: Int32Array; readonly p: Int32Array }
 
-function pairsOf({ image, kernel, out, strides, dilations, padsBegin }: ConvShape): Pairs {
+/** The pairs of a window; those of one position in the order of their taps. */
+export function pairsOf(window: Omit<ConvShape, 'batch' | 'groups'>): Pairs {
+  const { image, kernel, out, strides, dilations, padsBegin } = window
   let pairs = [[0, 0, 0] as const] as (readonly [number, number, number])[]
   image.forEach((size, axis) => {
     pairs = pairs.flatMap(([q, k, p]) => {

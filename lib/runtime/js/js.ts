@@ -3,6 +3,7 @@ import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { BoundStep, KernelArgs, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
 import { packWeight } from '../packed-weight.js'
+import { attention, attentionBackward } from './attention.js'
 import { conv, convBackward, convTranspose } from './conv.js'
 import {
   doraBackward,
@@ -13,13 +14,28 @@ import {
   doraUnmerge,
   weightNorm2,
 } from './dora.js'
+import { gridSample } from './grid-sample.js'
+import { gather, scatter } from './indexed.js'
 import { linear, linearBackward, linearInteger, matmul } from './linear.js'
+import {
+  batchNorm,
+  batchNormBackward,
+  batchStatistics,
+  norm,
+  normBackward,
+  softmax,
+  softmaxBackward,
+} from './normalizations.js'
 import { expectOperands } from './operands.js'
-import { binary, copyStrided, reduce, unary } from './tensor.js'
+import { pool, poolBackward } from './pool.js'
+import { recurrent } from './recurrent.js'
+import { resample } from './resample.js'
+import { binary, cast, copyStrided, cumulate, reduce, select, topK, unary } from './tensor.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
 
 const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   ...precisionKernels,
+  cast,
   packWeight: ({ weight, data, blockScale }) => packWeight(weight, data, blockScale),
   linear,
   linearBackward,
@@ -35,12 +51,31 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   doraMerge,
   doraMergeBackward,
   doraUnmerge,
+  softmax,
+  softmaxBackward,
+  norm,
+  normBackward,
+  batchStatistics,
+  batchNorm,
+  batchNormBackward,
+  attention,
+  attentionBackward,
   softmaxCrossEntropy,
   adamw,
   unary,
   binary,
+  select,
   reduce,
+  cumulate,
+  topK,
   copyStrided,
+  gather,
+  scatter,
+  pool,
+  poolBackward,
+  resample,
+  gridSample,
+  recurrent,
 }
 
 /** Checks the operands once; runs only compute. */

@@ -4,22 +4,12 @@ import type { ConvShape } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
 import { addNorm, lowRankOf, weightOf } from './linear.js'
 import type { LowerTable } from './table.js'
+import { windowOf } from './window.js'
 
 /** The convolution of input `x` with the weight that is input `x + 1`, to an output of the shape `y`. */
 function convShape(at: Lowering, x: number, y: readonly number[]): ConvShape {
-  const [image, kernel, out] = [at.shape(x).slice(2), at.shape(x + 1).slice(2), y.slice(2)]
-  const strides = at.integersOf('strides') ?? image.map(() => 1)
-  const dilations = at.integersOf('dilations') ?? image.map(() => 1)
-  const pads = at.integersOf('pads') ?? image.map(() => 0)
-  const mode = at.text('auto_pad', 'NOTSET')
-  const padsBegin = image.map((size, axis) => {
-    if (!mode.startsWith('SAME')) return mode === 'VALID' ? 0 : pads[axis]!
-    const span = (kernel[axis]! - 1) * dilations[axis]! + 1
-    const total = Math.max((out[axis]! - 1) * strides[axis]! + span - size, 0)
-    return mode === 'SAME_UPPER' ? Math.floor(total / 2) : Math.ceil(total / 2)
-  })
-  const groups = at.integer('group', 1)
-  return { batch: at.shape(x)[0]!, groups, image, kernel, out, strides, dilations, padsBegin }
+  const { padsEnd: _, ...window } = windowOf(at, at.shape(x), y, at.shape(x + 1).slice(2))
+  return { batch: at.shape(x)[0]!, groups: at.integer('group', 1), ...window }
 }
 
 function conv(at: Lowering): void {

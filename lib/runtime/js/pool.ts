@@ -1,0 +1,72 @@
+// pool.ts: largest elements and means of windows in plain TypeScript.
+import type { LayerKernelArgs, Windows } from '../layer-kernel-args.js'
+import { pairsOf } from './conv.js'
+import { volume } from './strided.js'
+
+/** Number of taps that a mean divides by, for each position of the output. */
+function divisorsOf(windows: Windows, countPad: boolean): Int32Array {
+  const { image, padsBegin, padsEnd } = windows
+  const counts = new Int32Array(volume(windows.out))
+  // An image with its pads is one without.
+  const padded = {
+    image: image.map((size, i) => size + padsBegin[i]! + padsEnd[i]!),
+    padsBegin: image.map(() => 0),
+  }
+  for (const q of pairsOf({ ...windows, ...(countPad && padded) }).q) counts[q]!++
+  return counts
+}
+
+/** Calls body with the places of a tap in the image and of its window in the output, plane by plane. */
+function forEachTap(windows: Windows, body: (x: number, y: number, q: number) => void): void {
+  const { q, p } = pairsOf(windows)
+  const [pixels, positions] = [volume(windows.image), volume(windows.out)]
+  for (let plane = 0; plane < windows.planes; plane++) {
+    for (let i = 0; i < q.length; i++) body(plane * pixels + p[i]!, plane * positions + q[i]!, q[i]!)
+  }
+}
+
+/** y = the largest element or the mean of each window */
+export function pool(args: LayerKernelArgs['pool']): void {
+  const { fn, countPad, out, indices } = args
+  const [x, y] = [args.x as Float32Array, args.y as Float32Array]
+  if (fn === 'max') {
+    for (const [window, at] of firstLargest(args, x).entries()) {
+      y[window] = at < 0 ? Number.NEGATIVE_INFINITY : x[at]!
+      if (indices) indices[window] = BigInt(at)
+    }
+    return
+  }
+  const sums = new Float64Array(args.planes * volume(out))
+  forEachTap(args, (from, to) => {
+    sums[to]! += x[from]!
+  })
+  const divisors = divisorsOf(args, countPad)
+  for (const [i, sum] of sums.entries()) y[i] = sum / divisors[i % divisors.length]!
+}
+
+/** Where the first largest element of each window is, NaN being the largest; −1 where there is none. */
+function firstLargest(windows: Windows, x: Float32Array): Int32Array {
+  const first = new Int32Array(windows.planes * volume(windows.out)).fill(-1)
+  forEachTap(windows, (at, window) => {
+    const best = first[window]!
+    if (best < 0 || x[at]! > x[best]! || (Number.isNaN(x[at]!) && !Number.isNaN(x[best]!))) first[window] = at
+  })
+  return first
+}
+
+/** dx = dy at the first largest element of each window, or dy / divisor at all of them */
+export function poolBackward(args: LayerKernelArgs['poolBackward']): void {
+  const { fn, planes, image, countPad, x, dx } = args
+  const dy = args.dy as Float32Array
+  const sums = new Float64Array(planes * volume(image))
+  if (fn === 'average') {
+    const divisors = divisorsOf(args, countPad)
+    forEachTap(args, (to, from, q) => {
+      sums[to]! += dy[from]! / divisors[q]!
+    })
+  } else {
+    for (const [window, at] of firstLargest(args, x as Float32Array).entries())
+      if (at >= 0) sums[at]! += dy[window]!
+  }
+  for (let i = 0; i < sums.length; i++) dx[i] = sums[i]!
+}

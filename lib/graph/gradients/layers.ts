@@ -20,7 +20,7 @@ const gemm: GradientRule = at => {
   if (!c || !at.wants(2)) return
   const beta = floatOf(at.node, 'beta', 1)
   const scaled = beta === 1 ? dy : at.add('Mul', [dy, at.constant(beta)])
-  at.give(2, at.add('SumLike', [scaled, c], {}, sparkDomain))
+  at.giveSummed(2, scaled)
 }
 
 /** Batches of matrices; operands that were repeated get the sum. */
@@ -29,8 +29,8 @@ const matmul: GradientRule = at => {
   const [a, b] = [at.input(0), at.input(1)]
   const product = (left: string, right: string, transposed: 'transA' | 'transB'): string =>
     at.add('FusedMatMul', [left, right], { [transposed]: int(1) }, sparkDomain)
-  if (at.wants(0)) at.give(0, at.add('SumLike', [product(dy, b, 'transB'), a], {}, sparkDomain))
-  if (at.wants(1)) at.give(1, at.add('SumLike', [product(a, dy, 'transA'), b], {}, sparkDomain))
+  if (at.wants(0)) at.giveSummed(0, product(dy, b, 'transB'))
+  if (at.wants(1)) at.giveSummed(1, product(a, dy, 'transA'))
 }
 
 /** Adds a node with an output for each of the given inputs that is wanted, and gives it to that input. */

@@ -2,6 +2,7 @@
 import type { Node } from '../../../graph/graph.js'
 import { convolution } from './conv.js'
 import { elementwise } from './elementwise.js'
+import { gradients } from './gradients.js'
 import { linear } from './linear.js'
 import { pooling } from './pool.js'
 import { reductions } from './reduce.js'
@@ -9,7 +10,7 @@ import { shape } from './shape.js'
 import type { Lower } from './table.js'
 import { training } from './training.js'
 
-const families = [elementwise, shape, reductions, linear, convolution, pooling, training]
+const families = [gradients, elementwise, shape, reductions, linear, convolution, pooling, training]
 
 /** How a node becomes kernel calls; undefined for an operator without kernels. */
 export function loweringOf({ domain, op }: Node): Lower | undefined {

@@ -39,6 +39,11 @@ export interface TrainerOptions {
   readonly accumulate?: number
   /** Largest norm of all gradients together; longer ones are scaled. Default: no limit. */
   readonly maxNorm?: number
+  /**
+   * Bytes for values in between of a step. A step that needs more recomputes parts of the forward pass in the backward
+   * pass, as few as possible. Default: no limit.
+   */
+  readonly memoryBudget?: number
   /** Precision of the forward and backward pass; parameters are always f32. Default: fp32. */
   readonly precision?: Precision
   /** Default: none are written. */
@@ -109,7 +114,7 @@ const known = [
     'precision',
     'checkpoint',
   ],
-  ...['resume', 'seed', 'shuffle', 'teacher', 'log', 'signal', 'backend', 'device'],
+  ...['memoryBudget', 'resume', 'seed', 'shuffle', 'teacher', 'log', 'signal', 'backend', 'device'],
 ]
 
 /**
@@ -130,6 +135,7 @@ export function checkOptions(options: TrainerOptions): CheckedOptions {
   }
   expectInteger('options.seed', checked.seed, 0, 2 ** 32 - 1)
   if (checked.maxNorm !== Number.POSITIVE_INFINITY) expectNumber('options.maxNorm', checked.maxNorm, 0)
+  if (options.memoryBudget !== undefined) expectInteger('options.memoryBudget', options.memoryBudget, 0)
   expectPrecision(options.precision)
   const { checkpoint, ...rest } = checked
   return checkpoint ? { ...rest, checkpoint: checkCheckpoint(checkpoint) } : rest

@@ -7,6 +7,7 @@ import type { Graph } from '../graph/graph.js'
 import { accumulate, partName } from '../graph/rewrites/accumulate.js'
 import { addClip } from '../graph/rewrites/clip.js'
 import { addLoss, type Loss } from '../graph/rewrites/losses.js'
+import { recompute } from '../graph/rewrites/recompute.js'
 import { addTeacher } from '../graph/rewrites/teacher.js'
 import type { Kernels } from '../runtime/kernels.js'
 import { compile } from '../runtime/plan/compile.js'
@@ -23,6 +24,8 @@ export interface StepOptions {
   readonly maxNorm: number
   /** A model whose outputs are targets. */
   readonly teacher?: Graph | undefined
+  /** Bytes for values in between; beyond them the backward pass computes values again instead of keeping them. */
+  readonly memoryBudget?: number | undefined
 }
 
 /** The result of a step. */
@@ -36,6 +39,8 @@ export interface StepResult {
 /** A graph with its forward and backward pass. */
 interface Passes {
   readonly graph: Graph
+  /** Nodes of the forward pass. */
+  readonly forward: number
   readonly loss: string
   readonly gradients: ReadonlyMap<string, string>
 }
@@ -163,7 +168,7 @@ export class TrainingStep implements Disposable {
     const key = JSON.stringify(shapes)
     const known = this.#plans.get(key)
     if (known) return known
-    const step = this.#wholeStep(parts.map(batchSizeOf))
+    const step = this.#fittingStep(parts, shapes)
     const made = { plan: await Plan.create(step.graph, this.#kernels, { shapes }), step }
     this.#plans.set(key, made)
     return made
@@ -186,13 +191,28 @@ export class TrainingStep implements Disposable {
     return shapes
   }
 
+  /** The step that recomputes as little as the memory budget allows, or with the smallest need when none fits. */
+  #fittingStep(parts: readonly Batch[], shapes: Readonly<Record<string, readonly number[]>>): WholeStep {
+    const { memoryBudget = Number.POSITIVE_INFINITY } = this.#options
+    const sizes = parts.map(batchSizeOf)
+    if (memoryBudget === Number.POSITIVE_INFINITY) return this.#wholeStep(sizes)
+    const most = Math.max(1, Math.ceil(2 * Math.sqrt(this.#passes.forward)))
+    let [best, least] = [this.#wholeStep(sizes), Number.POSITIVE_INFINITY]
+    for (let segments = 1; segments <= most && least > memoryBudget; segments++) {
+      const step = this.#wholeStep(sizes, segments)
+      const { arenaBytes } = compile(step.graph, { shapes })
+      if (arenaBytes < least) [best, least] = [step, arenaBytes]
+    }
+    return best
+  }
+
   /** The graph of a step over parts of these sizes. */
-  #wholeStep(sizes: readonly number[]): WholeStep {
-    const { loss, gradients } = this.#passes
+  #wholeStep(sizes: readonly number[], segments = 1): WholeStep {
+    const { loss, gradients, forward } = this.#passes
     const total = sizes.reduce((sum, size) => sum + size, 0)
     const weights = sizes.map(size => size / total)
     const values = [loss, ...gradients.values()]
-    const { graph } = this.#passes
+    const graph = segments === 1 ? this.#passes.graph : recompute(this.#passes.graph, { forward, segments })
     const summed = sizes.length === 1 ? graph : accumulate(graph, { inputs: this.#inputs, values, weights })
     const clipped = addClip(summed, gradients, this.#options.maxNorm)
     const updated = this.#options.optimizer.append(clipped.graph, clipped.gradients)
@@ -212,7 +232,8 @@ function passesOf({ adapter, loss, teacher }: StepOptions): Passes {
     : { graph: adapter.graph, values: new Map<string, string>() }
   const withLoss = addLoss(graph, loss, values)
   const wrt = [...adapter.parameters]
-  return { ...differentiate(withLoss.graph, { loss: withLoss.loss, wrt }), loss: withLoss.loss }
+  const forward = withLoss.graph.nodes.length
+  return { ...differentiate(withLoss.graph, { loss: withLoss.loss, wrt }), forward, loss: withLoss.loss }
 }
 
 function expectFields(batch: Batch, inputs: readonly string[]): void {

@@ -81,9 +81,10 @@ export class Trainer {
 
   async *#train(data: TrainingData): AsyncGenerator<TrainingEvent, void, undefined> {
     const [options, optimizer, adapter] = [this.#options, this.#optimizer, this.adapter]
-    const { loss, maxNorm, teacher, backend, device } = options
+    const { loss, maxNorm, teacher, backend, device, memoryBudget } = options
     const kernels = await openKernels({ device, ...(backend && { backend }) })
-    using step = new TrainingStep({ adapter, loss, optimizer, maxNorm, teacher: teacher?.graph }, kernels)
+    const settings = { adapter, loss, optimizer, maxNorm, memoryBudget, teacher: teacher?.graph }
+    using step = new TrainingStep(settings, kernels)
     const run = new TrainingRun({ adapter, step, optimizer, options, data })
     this.#run = run
     let failed = false

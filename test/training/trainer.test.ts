@@ -58,6 +58,15 @@ t.test('batches that are accumulated give what one large batch gives', async t =
   t.ok(parts.events[0]!.memory.plan < whole.events[0]!.memory.plan, 'with less memory')
 })
 
+t.test('a memory budget costs time, not bits', async t => {
+  const plain = await train({ batchSize: 40 })
+  const memoryBudget = plain.events[0]!.memory.plan - 1
+  const tight = await train({ batchSize: 40, memoryBudget })
+  t.ok(tight.events[0]!.memory.plan <= memoryBudget, `${tight.events[0]!.memory.plan} of ${memoryBudget}`)
+  t.ok(bytesOf(tight.adapter).equals(bytesOf(plain.adapter)))
+  t.equal((await train({ batchSize: 40, memoryBudget: 1e9 })).events[0]!.memory.plan, memoryBudget + 1)
+})
+
 t.test('clipping and schedules', async t => {
   const { events } = await train({
     schedule: { type: 'linear', warmup: 2 },

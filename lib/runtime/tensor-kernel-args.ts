@@ -104,6 +104,8 @@ export interface CastArgs {
   saturate: boolean
   /** To f8_e8m0; default: up. */
   rounding?: 'up' | 'down' | 'nearest'
+  /** Whether dst takes the bits instead of the number; both types are of one size. */
+  bits?: boolean
   /** [count] */
   src: ElementArray
   /** Output, [count]. */

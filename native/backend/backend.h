@@ -36,6 +36,7 @@ struct CastArgs {
   int64_t count;
   bool saturate;
   Rounding rounding;  // to f8_e8m0
+  bool bits;          // dst takes the bits instead of the number; both types are of one size
   const void* src;
   void* dst;
 };

@@ -38,7 +38,11 @@ function resultWriter(fn: UnaryFn | BinaryFn, dtype: KernelType, y: ElementArray
 /** dst = src in another format */
 export function cast(args: TensorKernelArgs['cast']): void {
   const { srcDtype, dstDtype, count, src, dst, ...conversion } = args
-  if (isFormat(srcDtype) && isFormat(dstDtype)) {
+  if (args.bits) {
+    const bytes = count * src.BYTES_PER_ELEMENT
+    const from = new Uint8Array(src.buffer, src.byteOffset, bytes)
+    new Uint8Array(dst.buffer, dst.byteOffset, bytes).set(from)
+  } else if (isFormat(srcDtype) && isFormat(dstDtype)) {
     precisionKernels.cast(args as PrecisionKernelArgs['cast'])
   } else if (isInteger(srcDtype)) {
     const read = integerReader(srcDtype, src)

@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
 #include "backend/cpu/formats.h"
@@ -25,6 +27,10 @@ void cast_formats(const CastArgs& args) {
 }  // namespace
 
 void cast(const CastArgs& args) {
+  if (args.bits) {
+    std::memcpy(args.dst, args.src, static_cast<size_t>(args.count) * dtype_bits(args.src_dtype) / 8);
+    return;
+  }
   if (is_format(args.src_dtype) && is_format(args.dst_dtype)) return cast_formats(args);
   domain_of(args.dst_dtype);  // refuses what has no elements
   const Conversion conversion{args.saturate, args.rounding};

@@ -2,15 +2,18 @@
 import type { Node } from '../../../graph/graph.js'
 import { convolution } from './conv.js'
 import { elementwise } from './elementwise.js'
-import { gradients } from './gradients.js'
+import { images } from './image.js'
+import { indexed } from './indexed.js'
 import { linear } from './linear.js'
+import { movement } from './move.js'
 import { pooling } from './pool.js'
+import { quantized } from './quantize.js'
 import { reductions } from './reduce.js'
 import { shape } from './shape.js'
 import type { Lower } from './table.js'
 import { training } from './training.js'
 
-const families = [gradients, elementwise, shape, reductions, linear, convolution, pooling, training]
+const families = [elementwise, shape, movement, indexed, quantized, images, reductions, linear, convolution, pooling, training]
 
 /** How a node becomes kernel calls; undefined for an operator without kernels. */
 export function loweringOf({ domain, op }: Node): Lower | undefined {

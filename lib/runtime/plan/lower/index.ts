@@ -2,6 +2,7 @@
 import type { Node } from '../../../graph/graph.js'
 import { convolution } from './conv.js'
 import { elementwise } from './elementwise.js'
+import { gradients } from './gradients.js'
 import { images } from './image.js'
 import { indexed } from './indexed.js'
 import { linear } from './linear.js'
@@ -13,7 +14,20 @@ import { shape } from './shape.js'
 import type { Lower } from './table.js'
 import { training } from './training.js'
 
-const families = [elementwise, shape, movement, indexed, quantized, images, reductions, linear, convolution, pooling, training]
+const families = [
+  elementwise,
+  shape,
+  movement,
+  indexed,
+  quantized,
+  images,
+  reductions,
+  linear,
+  convolution,
+  pooling,
+  training,
+  gradients,
+]
 
 /** How a node becomes kernel calls; undefined for an operator without kernels. */
 export function loweringOf({ domain, op }: Node): Lower | undefined {

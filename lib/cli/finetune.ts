@@ -11,6 +11,7 @@ import type { TrainableAdapter } from '../dora/adapter.js'
 import type { Graph, TensorType } from '../graph/graph.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import type { PairTerm } from '../graph/rewrites/losses.js'
+import { inferFacts } from '../graph/shape-inference.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { readEvents } from '../training/log.js'
 import type { TrainingEvent } from '../training/options.js'
@@ -164,7 +165,8 @@ function rulesFor(graph: Graph, { loss, normalize }: FinetuneOptions): FieldRule
   const [mean, deviation] = normalize ?? [0, 1]
   const scaling = normalize ? { scale: 1 / (255 * deviation), offset: -mean / deviation } : {}
   if (first) rules.images = { ...rules[first.name], name: first.name, ...scaling }
-  const classes = graph.outputs[0]?.type?.kind === 'tensor' ? graph.outputs[0].type.shape?.at(-1) : undefined
+  const scores = inferFacts(graph).get(graph.outputs[0]?.name ?? '')?.type
+  const classes = scores?.kind === 'tensor' ? scores.shape?.at(-1) : undefined
   const isClass = loss === 'cross-entropy' || loss === 'nll'
   const labels = { dtype: 'i32', ...(typeof classes === 'number' && { classes }) } as const
   rules.labels = { name: 'target', ...labels }

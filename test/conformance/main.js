@@ -11,7 +11,9 @@ const { values, positionals } = parseArgs({
 })
 const [place] = positionals
 if (!place) {
-  console.error('usage: npm run conformance -- <folder or .tar.gz> [--backend cpu|js|onnxruntime] [--case <name>]')
+  console.error(
+    'usage: npm run conformance -- <folder or .tar.gz> [--backend cpu|js|onnxruntime] [--case <name>]',
+  )
   process.exit(2)
 }
 

@@ -1,7 +1,8 @@
 // runners.js: what runs a case: a compiled plan on one of our backends.
+
+import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import { parseOnnx } from '#lib/io/onnx/read.js'
 import { parseTensor } from '#lib/io/onnx/read-tensor.js'
-import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import { openCpuKernels } from '#lib/runtime/cpu.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import { unpackedData } from '#lib/runtime/plan/packed.js'
@@ -26,7 +27,10 @@ export async function openRunner(backend) {
     try {
       const results = await plan.run(feeds)
       return {
-        results: plan.outputs.map(({ name, dtype, shape }) => ({ name, value: { dtype, shape, data: results[name] } })),
+        results: plan.outputs.map(({ name, dtype, shape }) => ({
+          name,
+          value: { dtype, shape, data: results[name] },
+        })),
         expected: outputs.map(bytes => asTensor(parseTensor(bytes))),
       }
     } finally {

@@ -2,6 +2,7 @@
 import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering } from '../lowering.js'
 import { addBinary, addUnary } from './elementwise.js'
+import { generalCrossEntropy } from './loss.js'
 import type { LowerTable } from './table.js'
 
 /** Adds scale = gamma / √(variance + epsilon), from inputs of the node. */
@@ -52,8 +53,13 @@ function classification(at: Lowering, i: number) {
   return { tokens, classes, logits: at.read(i), labels: at.read(i + 1) }
 }
 
+/** The mean over scores [N, C] has a kernel of its own. */
 function crossEntropy(at: Lowering): void {
-  if (at.wants(1)) throw at.unsupported('the output log_prob is not supported yet')
+  const plain = at.shape(0).length === 2 && at.text('reduction', 'mean') === 'mean' && !at.has(2)
+  if (!plain || at.wants(1) || at.input(1).dtype !== 'i32' || at.dtype() !== 'f32') {
+    generalCrossEntropy(at)
+    return
+  }
   at.step('softmaxCrossEntropy', { ...classification(at, 0), loss: at.write() })
 }
 

@@ -102,6 +102,8 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ...castCases(reference, sizes),
     ...quantizerCases(weights, sizes),
     ...weights.flatMap(weight => [...linearCases(weight, sizes), ...doraCases(reference, weight, sizes)]),
+    ...integerCases(sizes),
+    ...matmulCases(sizes),
     ...trainingCases(sizes),
   ]
 }
@@ -200,6 +202,16 @@ function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
       bias,
       y: f32(tokens * rows),
     })),
+    verifyCase('linear', `${weight.dtype} with an epilogue`, ['y'], tolerance, () => ({
+      weight,
+      tokens,
+      x,
+      rowScale: values(rows, 12),
+      bias,
+      activation: 'gelu',
+      residual: dy,
+      y: f32(tokens * rows),
+    })),
     verifyCase('linearBackward', weight.dtype, ['dx', 'dweight', 'dbias'], tolerance, () => ({
       weight,
       tokens,
@@ -211,6 +223,48 @@ function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
     })),
     verifyCase('weightNorm2', weight.dtype, ['out'], tolerance, () => ({ weight, out: f32(rows) })),
   ]
+}
+
+function integerCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
+  const bytes = (count: number, seed: number, signed: boolean) => {
+    const unsigned = Uint8Array.from(values(count, seed), value => 128 + 127 * value)
+    return signed ? new Int8Array(unsigned.buffer) : unsigned
+  }
+  const zeros = (count: number, seed: number) => Int32Array.from(values(count, seed), value => 100 * value)
+  return [false, true].flatMap(xSigned =>
+    [false, true].map(wSigned =>
+      verifyCase(
+        'linearInteger',
+        `${xSigned ? 'i8' : 'u8'} times ${wSigned ? 'i8' : 'u8'}`,
+        ['y'],
+        0,
+        () => ({
+          ...{ tokens, rows, cols, xSigned, wSigned },
+          x: bytes(tokens * cols, 13, xSigned),
+          w: bytes(rows * cols, 14, wSigned),
+          xZero: zeros(tokens, 15),
+          wZero: zeros(rows, 16),
+          y: new Int32Array(tokens * rows),
+        }),
+      ),
+    ),
+  )
+}
+
+function matmulCases(sizes: VerifySizes): VerifyCase[] {
+  const { tokens: m, rows: n, cols: k } = sizes
+  const [outer, inner] = [2, 3]
+  return [false, true].map(transposed =>
+    verifyCase('matmul', transposed ? 'b transposed' : 'b in rows', ['y'], sumTolerance(sizes), () => ({
+      ...{ outer, inner, m, n, k, alpha: 0.5 },
+      a: values(outer * inner * m * k, 17),
+      aStrides: [inner * m * k, m * k, k, 1],
+      b: values(inner * k * n, 18),
+      bStrides: transposed ? [0, k * n, 1, k] : [0, k * n, n, 1],
+      y: f32(outer * inner * m * n),
+      yStrides: [inner * m * n, m * n, n, 1],
+    })),
+  )
 }
 
 /** A DoRA layer on `weight` and its input, with the norms that `reference` computes. */

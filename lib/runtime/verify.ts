@@ -1,7 +1,8 @@
 import type { DTypeArray } from '../core/dtype.js'
 import type { SparkError } from '../core/errors.js'
 import type { HeldArray, KernelBackend, KernelOp, Kernels } from './kernels.js'
-import { type VerifyCase, type VerifySizes, verifyCases } from './verify-cases.js'
+import { verifyCases } from './verify-cases.js'
+import type { VerifyCase, VerifySizes } from './verify-values.js'
 
 /** What became of one operation on one backend. */
 export interface VerifyResult {

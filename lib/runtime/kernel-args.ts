@@ -328,22 +328,6 @@ export interface DoraUnmergeArgs extends LowRank {
   restored: Float32Array
 }
 
-/** loss = mean of −log softmax(logits)[label], dlogits = (softmax − onehot) / T */
-export interface SoftmaxCrossEntropyArgs {
-  /** T, at least 1. */
-  tokens: number
-  /** C */
-  classes: number
-  /** [T, C] */
-  logits: Float32Array
-  /** [T], each in 0 … C − 1. */
-  labels: Int32Array
-  /** Output, [1]. */
-  loss: Float32Array
-  /** Output, [T, C]; left out: not computed. */
-  dlogits?: Float32Array | undefined
-}
-
 /** One step of AdamW (Loshchilov and Hutter 2019, algorithm 2), in place. */
 export interface AdamwArgs {
   /** Number of elements. */
@@ -400,8 +384,6 @@ export interface KernelArgs extends PrecisionKernelArgs, NetworkKernelArgs {
   doraMerge: DoraMergeArgs
   /** The frozen weight, from a merged one. */
   doraUnmerge: DoraUnmergeArgs
-  /** A classifier's loss. */
-  softmaxCrossEntropy: SoftmaxCrossEntropyArgs
   /** An optimizer step. */
   adamw: AdamwArgs
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/lane_gemm.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
 #include "core/cpu_isa.h"
@@ -259,24 +260,6 @@ DoraUnmergeArgs read_dora_unmerge(Arguments& in) {
   return args;
 }
 
-SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
-  SoftmaxCrossEntropyArgs args{};
-  args.tokens = in.size("tokens");
-  args.classes = in.size("classes");
-  args.logits = in.input<float>("logits", elements(args.tokens, args.classes));
-  args.labels = in.input<int32_t>("labels", args.tokens);
-  args.loss = in.output<float>("loss", 1);
-  args.dlogits = in.optional_output<float>("dlogits", elements(args.tokens, args.classes));
-  const int32_t* labels = in.values<int32_t>("labels", args.tokens);
-  for (int64_t t = 0; t < args.tokens; ++t) {
-    if (labels[t] < 0 || labels[t] >= args.classes) {
-      throw Error("ERR_ARGUMENT",
-                  message("labels[", t, "] is ", labels[t], "; there are ", args.classes, " classes"));
-    }
-  }
-  return args;
-}
-
 AdamwArgs read_adamw(Arguments& in) {
   AdamwArgs args{};
   args.count = in.size("count");
@@ -398,7 +381,11 @@ Napi::Value set_threads(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value cpu_isa(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa()));
+  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa(), cpu_matrix_isa()));
+}
+
+Napi::Value cpu_isa_problem(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), cpu::lane_gemm_problem());
 }
 
 }  // namespace spark::napi

@@ -236,4 +236,22 @@ AttentionBackwardArgs read_attention_backward(Arguments& in) {
   return args;
 }
 
+SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
+  SoftmaxCrossEntropyArgs args{};
+  args.tokens = in.size("tokens");
+  args.classes = in.size("classes");
+  args.logits = in.input<float>("logits", elements(args.tokens, args.classes));
+  args.labels = in.input<int32_t>("labels", args.tokens);
+  args.loss = in.output<float>("loss", 1);
+  args.dlogits = in.optional_output<float>("dlogits", elements(args.tokens, args.classes));
+  const int32_t* labels = in.values<int32_t>("labels", args.tokens);
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    if (labels[t] < 0 || labels[t] >= args.classes) {
+      throw Error("ERR_ARGUMENT",
+                  message("labels[", t, "] is ", labels[t], "; there are ", args.classes, " classes"));
+    }
+  }
+  return args;
+}
+
 }  // namespace spark::napi

@@ -150,4 +150,10 @@ export const networkSizes: { readonly [Op in NetworkOp]: (args: KernelArgs[Op]) 
     const { q, k, v, y } = arrays
     return { ...arrays, logSum: rows, dy: y, 'dq?': q, 'dk?': k, 'dv?': v }
   },
+  softmaxCrossEntropy: ({ tokens, classes }) => ({
+    logits: tokens * classes,
+    labels: tokens,
+    loss: 1,
+    'dlogits?': tokens * classes,
+  }),
 }

@@ -98,12 +98,6 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     gain: rows,
     restored: rows * cols,
   }),
-  softmaxCrossEntropy: ({ tokens, classes }) => ({
-    logits: tokens * classes,
-    labels: tokens,
-    loss: 1,
-    'dlogits?': tokens * classes,
-  }),
   adamw: ({ count }) => ({ grad: count, param: count, m: count, v: count }),
 }
 

@@ -55,6 +55,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<run_async>(exports, "runAsync");
   add<set_threads>(exports, "setThreads");
   add<cpu_isa>(exports, "cpuIsa");
+  add<cpu_isa_problem>(exports, "cpuIsaProblem");
 
   // plans
   add<plan_create>(exports, "planCreate");

@@ -3,6 +3,7 @@
 // N batch, C channels. Matrices are row-major.
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
 import type { DoraKernelArgs } from './dora-kernel-args.js'
+import type { NetworkKernelArgs } from './network-args.js'
 import type { TensorKernelArgs } from './tensor-kernel-args.js'
 import type { StoredWeight } from './weight-args.js'
 
@@ -193,22 +194,6 @@ export interface ConvTransposeArgs extends ConvShape {
   y: Float32Array
 }
 
-/** loss = mean of −log softmax(logits)[label], dlogits = (softmax − onehot) / T */
-export interface SoftmaxCrossEntropyArgs {
-  /** T, at least 1. */
-  tokens: number
-  /** C */
-  classes: number
-  /** [T, C] */
-  logits: Float32Array
-  /** [T], each in 0 … C − 1. */
-  labels: Int32Array
-  /** Output, [1]. */
-  loss: Float32Array
-  /** Output, [T, C]; left out: not computed. */
-  dlogits?: Float32Array | undefined
-}
-
 /** One step of AdamW (Loshchilov and Hutter 2019, algorithm 2), in place. */
 export interface AdamwArgs {
   /** Number of elements. */
@@ -236,7 +221,7 @@ export interface AdamwArgs {
 }
 
 /** Arguments of each operation by its name; outputs are allocated by the caller. */
-export interface KernelArgs extends PrecisionKernelArgs, DoraKernelArgs, TensorKernelArgs {
+export interface KernelArgs extends PrecisionKernelArgs, DoraKernelArgs, NetworkKernelArgs, TensorKernelArgs {
   /** A weight in the layout that the CPU streams. */
   packWeight: PackWeightArgs
   /** A linear layer. */
@@ -253,8 +238,6 @@ export interface KernelArgs extends PrecisionKernelArgs, DoraKernelArgs, TensorK
   linearInteger: LinearIntegerArgs
   /** Products of activations. */
   matmul: MatmulArgs
-  /** A classifier's loss. */
-  softmaxCrossEntropy: SoftmaxCrossEntropyArgs
   /** An optimizer step. */
   adamw: AdamwArgs
 }

@@ -3,6 +3,7 @@ import type { DTypeArray } from '../core/dtype.js'
 import type { KernelArgs, KernelOp } from './kernel-args.js'
 
 export type * from './kernel-args.js'
+export type * from './network-args.js'
 
 /** Where kernels run. */
 export type KernelBackend = 'cuda' | 'cpu' | 'js'

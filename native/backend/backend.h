@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "backend/dora_args.h"
+#include "backend/network_args.h"
 #include "backend/view_args.h"
 #include "backend/weight.h"
 #include "core/dtype.h"
@@ -178,16 +179,6 @@ struct ConvTransposeArgs {
   float* y;           // [N, C, image]
 };
 
-// loss[0] = mean over t of −log softmax(logits[t, :])[labels[t]]; dlogits = (softmax − onehot) / T. T >= 1.
-// labels lie in [0, classes); the CPU refuses others (ERR_ARGUMENT), for CUDA the caller has checked.
-struct SoftmaxCrossEntropyArgs {
-  int64_t tokens, classes;
-  const float* logits;    // [T, C]
-  const int32_t* labels;  // [T]
-  float* loss;            // [1]
-  float* dlogits;         // [T, C]; null: not wanted
-};
-
 // A number that is fixed when an operation is prepared, or read anew at each run of a plan (learning rate).
 struct Scalar {
   double value;
@@ -232,6 +223,15 @@ struct Backend {
   void (*dora_merge_backward)(const DoraMergeBackwardArgs&);
   void (*dora_unmerge)(const DoraUnmergeArgs&);
   void (*softmax_cross_entropy)(const SoftmaxCrossEntropyArgs&);
+  void (*softmax)(const SoftmaxArgs&);
+  void (*softmax_backward)(const SoftmaxBackwardArgs&);
+  void (*norm)(const NormArgs&);
+  void (*norm_backward)(const NormBackwardArgs&);
+  void (*batch_statistics)(const BatchStatisticsArgs&);
+  void (*batch_norm)(const BatchNormArgs&);
+  void (*batch_norm_backward)(const BatchNormBackwardArgs&);
+  void (*attention)(const AttentionArgs&);
+  void (*attention_backward)(const AttentionBackwardArgs&);
   void (*adamw)(const AdamwArgs&);
   void (*unary)(const UnaryArgs&);
   void (*binary)(const BinaryArgs&);

@@ -230,6 +230,15 @@ void Arguments::axes(const char* name, int64_t smallest, int64_t missing, int64_
   }
 }
 
+HeadStrides Arguments::head_strides(const char* name) const {
+  const Napi::Value value = object_.Get(name);
+  if (!value.IsArray() || value.As<Napi::Array>().Length() != 3) {
+    throw Error("ERR_ARGUMENT", message(name, " must be an array of three strides"));
+  }
+  const Napi::Array strides = value.As<Napi::Array>();
+  return {to_size(name, strides.Get(0u)), to_size(name, strides.Get(1u)), to_size(name, strides.Get(2u))};
+}
+
 ConvShape Arguments::conv_shape(const Weight& weight) const {
   ConvShape shape{};
   shape.batch = size("batch");

@@ -43,6 +43,10 @@ class Arguments {
   int64_t size(const char* name) const;  // a non-negative integer
   double number(const char* name) const;
   Scalar scalar(const char* name);  // a number, or one f64 that is read at each run
+  double optional_number(const char* name, double otherwise) const {
+    return has(name) ? number(name) : otherwise;
+  }
+  bool has(const char* name) const;
   bool flag(const char* name) const;
   std::string text(const char* name) const;
   std::vector<int64_t> integers(const char* name, int64_t smallest) const;
@@ -74,6 +78,10 @@ class Arguments {
   T* update(const char* name, int64_t count) {
     return static_cast<T*>(operand(object_, name, element_type<T>(), count, Access::kReadWrite));
   }
+  template <typename T>
+  T* optional_update(const char* name, int64_t count) {
+    return has(name) ? update<T>(name, count) : nullptr;
+  }
   const void* input(const char* name, DType dtype, int64_t count) {
     return operand(object_, name, element_type(dtype), count, Access::kRead);
   }
@@ -92,6 +100,7 @@ class Arguments {
 
   Weight weight(const char* name);
   LowRank low_rank(int64_t rows, int64_t cols);
+  HeadStrides head_strides(const char* name) const;
   ConvShape conv_shape(const Weight& weight) const;
   // Three sizes of at least `smallest`; one or two stand for the last ones, the others are `missing`.
   void axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const;
@@ -102,8 +111,6 @@ class Arguments {
   std::vector<std::shared_ptr<Block>> take_blocks() { return std::move(blocks_); }
 
  private:
-  bool has(const char* name) const;
-
   template <typename T>
   static napi_typedarray_type element_type() {
     if constexpr (std::is_same_v<T, float>) return napi_float32_array;

@@ -4,15 +4,16 @@
 #include <string>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/lane_gemm.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
-#include "backend/labels.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "napi/arguments.h"
 #include "napi/cuda_call.h"
 #include "napi/job.h"
+#include "napi/network_readers.h"
 #include "napi/operations.h"
 #include "napi/readers.h"
 
@@ -116,60 +117,6 @@ LinearBackwardArgs read_linear_backward(Arguments& in) {
   return args;
 }
 
-// Elements of an activation [N, channels, sizes].
-int64_t image_elements(const ConvShape& shape, int64_t channels, const int64_t (&sizes)[3]) {
-  return elements(shape.batch, channels, sizes[0], sizes[1], sizes[2]);
-}
-
-ConvArgs read_conv(Arguments& in) {
-  ConvArgs args{};
-  args.weight = in.weight("weight");
-  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
-  args.x = in.input<float>("x", image_elements(shape, shape.channels, shape.image));
-  const int64_t positions = image_elements(shape, shape.filters, shape.out);
-  args.bias = in.optional_input<float>("bias", shape.filters);
-  args.residual = in.optional_input<float>("residual", positions);
-  args.residual_first = in.flag("residualFirst");
-  args.activation = in.activation("activation");
-  args.y = in.output<float>("y", positions);
-  return args;
-}
-
-ConvBackwardArgs read_conv_backward(Arguments& in) {
-  ConvBackwardArgs args{};
-  args.weight = in.weight("weight");
-  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
-  const int64_t pixels = image_elements(shape, shape.channels, shape.image);
-  args.dweight = in.optional_output<float>("dweight", elements(args.weight.rows, args.weight.cols));
-  args.x = args.dweight ? in.input<float>("x", pixels) : in.optional_input<float>("x", pixels);
-  args.dy = in.input<float>("dy", image_elements(shape, shape.filters, shape.out));
-  args.dx = in.optional_output<float>("dx", pixels);
-  args.dbias = in.optional_output<float>("dbias", shape.filters);
-  return args;
-}
-
-ConvTransposeArgs read_conv_transpose(Arguments& in) {
-  ConvTransposeArgs args{};
-  args.weight = in.weight("weight");
-  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
-  args.x = in.input<float>("x", image_elements(shape, shape.filters, shape.out));
-  args.bias = in.optional_input<float>("bias", shape.channels);
-  args.y = in.output<float>("y", image_elements(shape, shape.channels, shape.image));
-  return args;
-}
-
-SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
-  SoftmaxCrossEntropyArgs args{};
-  args.tokens = in.size("tokens");
-  args.classes = in.size("classes");
-  args.logits = in.input<float>("logits", elements(args.tokens, args.classes));
-  args.labels = in.input<int32_t>("labels", args.tokens);
-  args.loss = in.output<float>("loss", 1);
-  args.dlogits = in.optional_output<float>("dlogits", elements(args.tokens, args.classes));
-  if (in.placed()) expect_labels(in.values<int32_t>("labels", args.tokens), args.tokens, args.classes);
-  return args;
-}
-
 AdamwArgs read_adamw(Arguments& in) {
   AdamwArgs args{};
   args.count = in.size("count");
@@ -230,6 +177,15 @@ const Operation kOperations[] = {
     SPARK_OPERATION("doraMergeBackward", dora_merge_backward),
     SPARK_OPERATION("doraUnmerge", dora_unmerge),
     SPARK_OPERATION("softmaxCrossEntropy", softmax_cross_entropy),
+    SPARK_OPERATION("softmax", softmax),
+    SPARK_OPERATION("softmaxBackward", softmax_backward),
+    SPARK_OPERATION("norm", norm),
+    SPARK_OPERATION("normBackward", norm_backward),
+    SPARK_OPERATION("batchStatistics", batch_statistics),
+    SPARK_OPERATION("batchNorm", batch_norm),
+    SPARK_OPERATION("batchNormBackward", batch_norm_backward),
+    SPARK_OPERATION("attention", attention),
+    SPARK_OPERATION("attentionBackward", attention_backward),
     SPARK_OPERATION("adamw", adamw),
     SPARK_OPERATION("unary", unary),
     SPARK_OPERATION("binary", binary),
@@ -295,7 +251,11 @@ Napi::Value set_threads(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value cpu_isa(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa()));
+  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa(), cpu_matrix_isa()));
+}
+
+Napi::Value cpu_isa_problem(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), cpu::lane_gemm_problem());
 }
 
 }  // namespace spark::napi

@@ -3,6 +3,7 @@ import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { BoundStep, KernelArgs, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
 import { packWeight } from '../packed-weight.js'
+import { attention, attentionBackward } from './attention.js'
 import { conv, convBackward, convTranspose } from './conv.js'
 import {
   doraBackward,
@@ -14,6 +15,15 @@ import {
   weightNorm2,
 } from './dora.js'
 import { linear, linearBackward, linearInteger, matmul } from './linear.js'
+import {
+  batchNorm,
+  batchNormBackward,
+  batchStatistics,
+  norm,
+  normBackward,
+  softmax,
+  softmaxBackward,
+} from './normalizations.js'
 import { expectOperands } from './operands.js'
 import { pool, poolBackward } from './pool.js'
 import { binary, copyStrided, reduce, unary } from './tensor.js'
@@ -36,6 +46,15 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   doraMerge,
   doraMergeBackward,
   doraUnmerge,
+  softmax,
+  softmaxBackward,
+  norm,
+  normBackward,
+  batchStatistics,
+  batchNorm,
+  batchNormBackward,
+  attention,
+  attentionBackward,
   softmaxCrossEntropy,
   adamw,
   unary,

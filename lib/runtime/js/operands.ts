@@ -2,12 +2,13 @@
 import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
-import type { ConvShape, KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
+import type { KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
-import type { Windows } from '../tensor-kernel-args.js'
 import { activations } from './activations.js'
-import { reach } from './strided.js'
+import { networkSizes } from './network-operands.js'
+import { reach, volume } from './strided.js'
 import { expectViews, isOnViews } from './view-operands.js'
+import { poolSizes } from './window-operands.js'
 
 /** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
 type Sizes = Readonly<Record<string, number>>
@@ -15,6 +16,7 @@ type Sizes = Readonly<Record<string, number>>
 const lowRankSizes = (rank: number, rows: number, cols: number): Sizes => ({ a: rank * cols, b: rows * rank })
 
 const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
+  ...networkSizes,
   cast: ({ count }) => ({ src: count, dst: count }),
   amax: ({ count }) => ({ src: count, out: 1 }),
   nvfp4Quantize: ({ rows, cols }) => ({ src: rows * cols, ...nvfp4Sizes(rows, cols) }),
@@ -42,18 +44,6 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     'dweight?': rows * cols,
     'dbias?': rows,
   }),
-  conv: args => {
-    const { x, y, filters } = convSizes(args, args.weight)
-    return { x, 'bias?': filters, 'residual?': y, y }
-  },
-  convBackward: args => {
-    const { x, y, weight, filters } = convSizes(args, args.weight)
-    return { [args.dweight ? 'x' : 'x?']: x, dy: y, 'dx?': x, 'dweight?': weight, 'dbias?': filters }
-  },
-  convTranspose: args => {
-    const { x, y, channels } = convSizes(args, args.weight)
-    return { x: y, 'bias?': channels, y: x }
-  },
   linearInteger: ({ tokens, rows, cols }) => ({
     x: tokens * cols,
     w: rows * cols,
@@ -121,22 +111,16 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     gain: rows,
     restored: rows * cols,
   }),
-  softmaxCrossEntropy: ({ tokens, classes }) => ({
-    logits: tokens * classes,
-    labels: tokens,
-    loss: 1,
-    'dlogits?': tokens * classes,
-  }),
   adamw: ({ count }) => ({ grad: count, param: count, m: count, v: count }),
   unary: ({ count }) => ({ x: count, y: count }),
   binary: ({ shape, aStrides, bStrides }) => ({
     a: reach(0, shape, aStrides),
     b: reach(0, shape, bStrides),
-    y: product(shape),
+    y: volume(shape),
   }),
   reduce: ({ shape, strides, reduced, reducedStrides }) => ({
     x: shape.includes(0) ? 0 : reach(0, [...shape, ...reduced], [...strides, ...reducedStrides]),
-    y: product(shape),
+    y: volume(shape),
   }),
   copyStrided: ({ shape, srcOffset, dstOffset, srcStrides, dstStrides }) => ({
     src: reach(srcOffset, shape, srcStrides),
@@ -159,58 +143,6 @@ function nvfp4Sizes(rows: number, cols: number): Sizes {
   return { packed: (rows * cols) / 2, blockScale: (rows * cols) / nvfp4Block }
 }
 
-const product = (sizes: readonly number[]): number => sizes.reduce((result, size) => result * size, 1)
-
-/** Sizes along the axes of a window, and the least that each may be. */
-function expectWindow(
-  window: Omit<ConvShape, 'batch' | 'groups'>,
-  pads: Readonly<Record<string, number>>,
-): void {
-  for (const [name, least] of Object.entries({
-    image: 0,
-    kernel: 1,
-    out: 0,
-    strides: 1,
-    dilations: 1,
-    ...pads,
-  })) {
-    const sizes = (window as unknown as Readonly<Record<string, unknown>>)[name]
-    if (
-      !Array.isArray(sizes) ||
-      sizes.length !== window.image.length ||
-      sizes.length < 1 ||
-      sizes.length > 3
-    ) {
-      throw argumentError(name, `an array of 1 to 3 integers, as long as image`, sizes, 'ERR_SHAPE')
-    }
-    sizes.forEach((size, axis) => {
-      expectInteger(`${name}[${axis}]`, size, least, 2 ** 31 - 1)
-    })
-  }
-}
-
-function poolSizes(windows: Windows): { image: number; out: number } {
-  expectWindow(windows, { padsBegin: 0, padsEnd: 0 })
-  return { image: windows.planes * product(windows.image), out: windows.planes * product(windows.out) }
-}
-
-/** Elements of the arrays of a convolution. */
-function convSizes(shape: ConvShape, { rows, cols }: StoredWeight) {
-  expectWindow(shape, { padsBegin: -(2 ** 31 - 1) })
-  const taps = product(shape.kernel)
-  if (rows % shape.groups !== 0 || cols % taps !== 0) {
-    const [groups, kernel] = [`${shape.groups} groups`, `a kernel of ${taps} taps`]
-    throw new SparkError('ERR_SHAPE', `a weight of ${rows} x ${cols} does not fit ${groups} and ${kernel}`)
-  }
-  const channels = (cols / taps) * shape.groups
-  return {
-    channels,
-    filters: rows,
-    weight: rows * cols,
-    x: shape.batch * channels * product(shape.image),
-    y: shape.batch * rows * product(shape.out),
-  }
-}
 /** Elements from the first to the last one of an array with these sizes and strides. */
 function extent(sizes: readonly number[], strides: MatrixStrides): number {
   if (sizes.includes(0)) return 0
@@ -227,7 +159,6 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   const given = args as unknown as Readonly<Record<string, unknown>>
   for (const name of counts) if (name in given) expectInteger(name, given[name], 0)
   if ('weight' in given) expectWeight(given.weight as StoredWeight)
-  if ('groups' in given) expectInteger('groups', given.groups, 1)
   if (op === 'nvfp4Quantize') expectRecipe(args as KernelArgs['nvfp4Quantize'])
   if (op === 'fp8Quantize') for (const name of ['blockRows', 'blockCols']) expectInteger(name, given[name], 1)
   if (op === 'adamw') for (const name of ['step', 'lr']) expectScalar(name, given[name])

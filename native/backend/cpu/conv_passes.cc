@@ -1,9 +1,9 @@
 #include "backend/cpu/conv_passes.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/parallel_tasks.h"
 #include "backend/cpu/product.h"
 #include "core/thread_pool.h"
 
@@ -43,10 +43,6 @@ class Convolution {
     return {first, std::min(images_, source_.batch - first), index % source_.groups};
   }
 
-  Room room() const {
-    return Room(staged_ ? new float[images_ * source_.channels * plane_ + kSlack] : nullptr);
-  }
-
   // The images of a task as they are read: in `room`, or where they are.
   const float* stage(const Task& task, float* room, bool spread) const {
     const int64_t stride = source_.groups * source_.channels;
@@ -76,19 +72,13 @@ class Convolution {
   template <typename Body>
   void for_each_task(const Body& body) const {
     const int64_t count = tasks();
-    const int64_t lanes = count < 2 * thread_count() ? 1 : thread_count();
-    std::vector<Room> rooms;
-    for (int64_t i = 0; i < lanes; ++i) rooms.push_back(room());
-    std::atomic<int64_t> next = 0;
-    const auto run = [&](int64_t lane) {
-      for (int64_t index = next++; index < count; index = next++) {
-        body(task(index), rooms[lane].get(), lanes > 1);
-      }
-    };
-    if (lanes == 1) return run(0);
-    parallel_for(lanes, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t lane = begin; lane < end; ++lane) run(lane);
-    });
+    const int64_t floats = staged_ ? images_ * source_.channels * plane_ + kSlack : 0;
+    if (count < 2 * thread_count()) {
+      const Room room(new float[floats]);
+      for (int64_t index = 0; index < count; ++index) body(task(index), room.get(), false);
+    } else {
+      parallel_tasks(count, floats, [&](int64_t index, float* room) { body(task(index), room, true); });
+    }
   }
 
  private:

@@ -39,4 +39,8 @@ void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments
 // The same on the calling thread alone, for products that are themselves spread over threads.
 void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store);
 
+// sums = x · Wᵀ of numbers rounded to bf16, for a machine that multiplies them (lane_gemm().bf16). A chunk is
+// one chain of additions of two products each.
+void product_bf16(int64_t rows, const float* x, const Weight& weight, const Store& store);
+
 }  // namespace spark::cpu

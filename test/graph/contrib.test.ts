@@ -117,3 +117,62 @@ t.test('contributed operators on quantized tensors', async t => {
     )
   }
 })
+
+t.test('contributed attention', async t => {
+  const heads = { num_heads: int(2) }
+  const x = { x: [2, 5, 12] }
+  const packed = { w: weights(12, 36), b: weights(36) }
+  await sameOutputs(t, contrib('Attention', { inputs: x, constants: packed, attributes: heads }))
+  const causal = { ...heads, unidirectional: int(1) }
+  await sameOutputs(t, contrib('Attention', { inputs: x, constants: packed, attributes: causal }))
+  const qkv = { q: [2, 3, 12], k: [2, 5, 12], v: [2, 5, 12] }
+  const scaled = { ...heads, scale: float(0.3) }
+  await sameOutputs(t, contrib('MultiHeadAttention', { inputs: qkv, attributes: scaled }))
+  const bias = { b: weights(36) }
+  await sameOutputs(t, contrib('MultiHeadAttention', { inputs: qkv, constants: bias, attributes: heads }))
+  const padded = contrib('MultiHeadAttention', {
+    inputs: qkv,
+    constants: { ...bias, mask: Constant.i64([1, 2]) },
+    attributes: heads,
+  })
+  t.throws(() => canonicalise(padded), { code: 'ERR_UNSUPPORTED', message: /key_padding_mask/ })
+})
+
+/** Grouped queries of `length` tokens after a past of `past`: 4 heads of queries, 2 of keys and values, 16 wide. */
+function grouped(length: number, past: number, rotary: boolean, packed = false): Graph {
+  const total = past + length
+  const lengths = Constant.from('i32', [2], new Int32Array([total - 1, total - 1]))
+  const names = ['q', ...(packed ? [] : ['k', 'v']), 'pk', 'pv']
+  const shapes = [
+    [2, length, packed ? 128 : 64],
+    ...(packed
+      ? []
+      : [
+          [2, length, 32],
+          [2, length, 32],
+        ]),
+    [2, 2, past, 16],
+    [2, 2, past, 16],
+  ]
+  const graph = contrib('GroupQueryAttention', {
+    inputs: Object.fromEntries(names.map((name, i) => [name, shapes[i]!])),
+    constants: {
+      lengths,
+      total: Constant.from('i32', [], new Int32Array([total])),
+      ...(rotary && { cos: weights(16, 8), sin: weights(16, 8) }),
+    },
+    attributes: { num_heads: int(4), kv_num_heads: int(2), do_rotary: int(rotary ? 1 : 0) },
+    outputs: ['y', 'nk', 'nv'],
+  })
+  if (!packed) return graph
+  const [node] = graph.nodes
+  return { ...graph, nodes: [{ ...node!, inputs: ['q', '', '', ...node!.inputs.slice(1)] }] }
+}
+
+t.test('grouped queries', async t => {
+  await sameOutputs(t, grouped(5, 0, false), 1e-5)
+  await sameOutputs(t, grouped(5, 0, true), 1e-5)
+  await sameOutputs(t, grouped(1, 7, false), 1e-5)
+  await sameOutputs(t, grouped(1, 7, true), 1e-5)
+  await sameOutputs(t, grouped(1, 7, true, true), 1e-5)
+})

@@ -99,6 +99,23 @@ t.test('contributed operators on quantized tensors', async t => {
     contrib('DynamicQuantizeMatMul', { inputs: { x: [3, 5] }, constants: { ...w, bias: weights(7) } }),
     1e-5,
   )
+  await sameOutputs(
+    t,
+    contrib('QLinearSoftmax', { ...none, constants: { ...a, ...y }, attributes: { opset: int(13) } }),
+    step,
+  )
+  const right = { b: bytes(5, 7), bs: scale(0.03), bz: zero(99) }
+  const bias = {
+    c: Constant.from(
+      'i32',
+      [7],
+      Int32Array.from({ length: 7 }, (_, i) => 100 * i),
+    ),
+  }
+  await sameOutputs(t, contrib('QGemm', { ...none, constants: { ...a, ...right, ...bias } }), 1e-5)
+  const coarse = { ys: scale(0.4), yz: zero(128) }
+  await sameOutputs(t, contrib('QGemm', { ...none, constants: { ...a, ...right, ...bias, ...coarse } }), step)
+  await sameOutputs(t, contrib('DequantizeLinear', { ...none, constants: a }))
   const [n, k, block] = [7, 96, 32]
   for (const bits of [4, 8]) {
     const packed = bytes(n, k / block, (block * bits) / 8)
@@ -116,6 +133,18 @@ t.test('contributed operators on quantized tensors', async t => {
       1e-4,
     )
   }
+})
+
+t.test('embeddings', async t => {
+  const ids = (...values: number[]): Constant => Constant.from('i32', [2, 3], Int32Array.from(values))
+  const tables = { w: weights(9, 8), p: weights(5, 8), s: weights(2, 8), g: weights(8), b: weights(8) }
+  const constants = { words: ids(1, 8, 3, 0, 2, 2), segments: ids(0, 1, 1, 0, 0, 1), ...tables }
+  const attributes = { epsilon: float(1e-5) }
+  await sameOutputs(
+    t,
+    contrib('EmbedLayerNormalization', { inputs: {}, constants, attributes, outputs: ['y', 'mask', 'sum'] }),
+    1e-5,
+  )
 })
 
 t.test('contributed attention', async t => {

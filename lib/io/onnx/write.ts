@@ -2,6 +2,7 @@
 import path from 'node:path'
 import { expectKnownOptions } from '../../core/checks.js'
 import type { Constant } from '../../graph/constant.js'
+import { allNodes } from '../../graph/edit.js'
 import { canonicalOpset, type Graph } from '../../graph/graph.js'
 import { lowestOpset } from '../../graph/opsets.js'
 import { ShapeInference } from '../../graph/shape-inference.js'
@@ -80,6 +81,7 @@ export function serializeOnnx(graph: Graph): Uint8Array {
 
 function encodeGraph(graph: Graph, place?: PlaceTensor): Encoded {
   const opsets = new Map(graph.opsets)
+  for (const { domain } of allNodes(graph)) if (!opsets.has(domain)) opsets.set(domain, 1)
   if (graph.opsets.get('') === canonicalOpset && graph.functions.length === 0) {
     const inference = new ShapeInference({ trustFile: true, strict: false })
     inference.inferGraph(graph, [])

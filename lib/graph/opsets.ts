@@ -76,7 +76,7 @@ const rows: readonly (readonly [names: string, since: number, types?: Versions, 
   ],
   ['ThresholdedRelu', 10, bf22],
   ['ReverseSequence NonMaxSuppression StringNormalizer MatMulInteger ConvInteger QLinearConv', 10],
-  ['QLinearMatMul', 10, f8(21)],
+  ['QLinearMatMul', 10, { f16: 21, bf16: 21, ...f8(21) }],
   [
     'QuantizeLinear',
     10,

@@ -53,11 +53,12 @@ export interface InferenceOptions {
 /**
  * Infers the types of all values of a canonical graph, subgraphs included.
  * @returns what is known of each value by its name; values of operators without a rule are missing
- * @throws SparkError ERR_SHAPE naming the node whose inputs do not fit together, ERR_ARGUMENT for a shape of no input
+ * @throws SparkError ERR_SHAPE or ERR_DTYPE naming the node whose inputs do not fit together, ERR_ARGUMENT for a shape
+ * of no input
  */
 export function inferFacts(graph: Subgraph, options: InferenceOptions = {}): Map<string, Fact> {
   expectKnownOptions('options', options, ['shapes'])
-  const inference = new ShapeInference(options.shapes === undefined)
+  const inference = new ShapeInference({ trustFile: options.shapes === undefined, strict: true })
   inference.inferGraph(graph, bindInputs(graph.inputs, options.shapes))
   return inference.facts
 }
@@ -136,10 +137,15 @@ export class ShapeInference {
   /** What is known so far, by the name of the value. */
   readonly facts = new Map<string, Fact>()
   readonly #trustFile: boolean
+  #strict: boolean
 
-  /** @param trustFile - whether sizes that cannot be inferred are taken from the types in the graph */
-  constructor(trustFile: boolean) {
+  /**
+   * @param options - `trustFile`: sizes that cannot be inferred are taken from the types in the graph; `strict`: nodes
+   * whose inputs do not fit together are an error, otherwise only their outputs stay unknown
+   */
+  constructor({ trustFile, strict }: { trustFile: boolean; strict: boolean }) {
     this.#trustFile = trustFile
+    this.#strict = strict
   }
 
   /** Infers a graph whose inputs are given, and returns what is known of its outputs. */
@@ -147,6 +153,16 @@ export class ShapeInference {
     this.#defineInputs(graph, inputs)
     for (const node of graph.nodes) this.inferNode(node, graph)
     return graph.outputs.map(({ name }) => this.facts.get(name) ?? {})
+  }
+
+  #inferSubgraph(graph: Subgraph, inputs: readonly Fact[], certain: boolean): Fact[] {
+    const strict = this.#strict
+    this.#strict &&= certain
+    try {
+      return this.inferGraph(graph, inputs)
+    } finally {
+      this.#strict = strict
+    }
   }
 
   /** Records a constant. */
@@ -165,15 +181,45 @@ export class ShapeInference {
 
   /** Infers the outputs of a node; `graph` is where it stands. */
   inferNode(node: Node, graph: Subgraph): void {
-    const call = new Call(node, this.facts, (inner, inputs) => this.inferGraph(inner, inputs))
+    const call = new Call(node, this.facts, (inner, inputs, certain = true) =>
+      this.#inferSubgraph(inner, inputs, certain),
+    )
     const rule = ruleOf(node)
-    const types = rule ? rule(call) : []
+    const types = rule ? this.#apply(rule, call) : []
     const declared = (name: string): ValueType | undefined =>
       graph.values.get(name) ?? graph.outputs.find(output => output.name === name)?.type
     const merged = node.outputs.map((name, i) => this.#merge(types[i], declared(name)))
-    const known = rule ? valuesOf(call, merged) : []
+    const known = rule ? this.#values(call, merged) : []
     for (const [i, name] of node.outputs.entries()) {
       if (name !== '') this.facts.set(name, { type: merged[i], known: known[i] })
+    }
+  }
+
+  #apply(rule: Rule, call: Call): readonly (ValueType | undefined)[] {
+    try {
+      return rule(call).map(type => expectSizes(call, type))
+    } catch (error) {
+      if (this.#strict || !isMisfit(error)) throw error
+      return this.#withoutSizes(rule, call)
+    }
+  }
+
+  /** What the element types alone say. */
+  #withoutSizes(rule: Rule, call: Call): readonly (ValueType | undefined)[] {
+    try {
+      return rule(new Call(call.node, typesOnly(call), call.inferSubgraph))
+    } catch (error) {
+      if (!isMisfit(error)) throw error
+      return []
+    }
+  }
+
+  #values(call: Call, types: readonly (ValueType | undefined)[]): readonly (KnownValue | undefined)[] {
+    try {
+      return valuesOf(call, types)
+    } catch (error) {
+      if (this.#strict || !isMisfit(error)) throw error
+      return []
     }
   }
 
@@ -191,6 +237,29 @@ export class ShapeInference {
 function ruleOf({ domain, op }: Node): Rule | undefined {
   if (domain === sparkDomain) return Object.hasOwn(sparkRules, op) ? sparkRules[op] : undefined
   return (domain === '' || domain === trainingDomain) && Object.hasOwn(rules, op) ? rules[op] : undefined
+}
+
+/** Sizes that come out of arithmetic may be impossible. */
+function expectSizes(call: Call, type: ValueType | undefined): ValueType | undefined {
+  const shape = type?.kind === 'tensor' ? type.shape : undefined
+  if (shape?.some(dim => typeof dim === 'number' && !(Number.isSafeInteger(dim) && dim >= 0))) {
+    throw call.fail(`its output would have the shape ${showShape(shape)}`)
+  }
+  return type
+}
+
+function isMisfit(error: unknown): boolean {
+  return error instanceof SparkError && (error.code === 'ERR_SHAPE' || error.code === 'ERR_DTYPE')
+}
+
+/** The inputs of a node without their sizes. */
+function typesOnly(call: Call): Map<string, Fact> {
+  return new Map(
+    call.node.inputs.map((name, i): [string, Fact] => {
+      const type = call.type(i)
+      return [name, { type: type?.kind === 'tensor' ? { kind: 'tensor', dtype: type.dtype } : type }]
+    }),
+  )
 }
 
 /** A type of which only the number of dimensions is kept. */

@@ -1,6 +1,5 @@
 // canonicalise.ts: the first rewrite of every model. Whatever its version, afterwards it is one graph of operators of
 // the canonical opset, without functions, without Constant nodes, and with a name of its own for every value.
-import { SparkError } from '../../core/errors.js'
 import type { Constant } from '../constant.js'
 import { freshNames, mapSubgraphs } from '../edit.js'
 import { canonicalOpset, type Graph, type Node, type Subgraph } from '../graph.js'
@@ -36,7 +35,7 @@ class Upgrader {
   readonly #opsets: ReadonlyMap<string, number>
   readonly #nodeOpsets: ReadonlyMap<Node, ReadonlyMap<string, number>>
   readonly #fresh: (base: string) => string
-  readonly #inference = new ShapeInference(true)
+  readonly #inference = new ShapeInference({ trustFile: true, strict: false })
   readonly #constants = new Map<string, Constant>()
 
   constructor(graph: Graph, nodeOpsets: ReadonlyMap<Node, ReadonlyMap<string, number>>) {
@@ -57,7 +56,7 @@ class Upgrader {
     const nodes: Node[] = []
     for (const node of graph.nodes) {
       for (const made of this.#upgradeNode(node, this.#context(node, define))) {
-        this.#infer(made, graph)
+        this.#inference.inferNode(made, graph)
         nodes.push(made)
       }
     }
@@ -96,14 +95,5 @@ class Upgrader {
         ? standardUpgrades[inner.op]
         : undefined
     return entry && context.opset < entry.before ? entry.upgrade(inner, context) : [inner]
-  }
-
-  /** A branch that never runs may not fit its inputs, so nothing is refused here. */
-  #infer(node: Node, graph: Subgraph): void {
-    try {
-      this.#inference.inferNode(node, graph)
-    } catch (error) {
-      if (!(error instanceof SparkError) || error.code !== 'ERR_SHAPE') throw error
-    }
   }
 }

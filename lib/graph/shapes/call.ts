@@ -24,18 +24,20 @@ export interface Fact {
 /** Types of the outputs of a node; undefined or missing where nothing is known. */
 export type Rule = (call: Call) => readonly (ValueType | undefined)[]
 
+/**
+ * Infers a subgraph whose inputs are the given facts, and returns the facts of its outputs. One that may not run at all
+ * (`certain` false) may not fit its inputs.
+ */
+export type InferSubgraph = (graph: Subgraph, inputs: readonly Fact[], certain?: boolean) => readonly Fact[]
+
 /** A node whose outputs are to be inferred. */
 export class Call {
   readonly node: Node
   readonly #facts: ReadonlyMap<string, Fact>
-  /** Infers a subgraph whose inputs are the given facts, and returns the facts of its outputs. */
-  readonly inferSubgraph: (graph: Subgraph, inputs: readonly Fact[]) => readonly Fact[]
+  /** Infers a subgraph of the node. */
+  readonly inferSubgraph: InferSubgraph
 
-  constructor(
-    node: Node,
-    facts: ReadonlyMap<string, Fact>,
-    inferSubgraph: (graph: Subgraph, inputs: readonly Fact[]) => readonly Fact[],
-  ) {
+  constructor(node: Node, facts: ReadonlyMap<string, Fact>, inferSubgraph: InferSubgraph) {
     this.node = node
     this.#facts = facts
     this.inferSubgraph = inferSubgraph
@@ -108,6 +110,22 @@ export class Call {
   /** An error about this node. */
   fail(message: string): SparkError {
     return new SparkError('ERR_SHAPE', `${describeNode(this.node)}: ${message}`)
+  }
+
+  /**
+   * The element type that inputs share, as far as it is known.
+   * @throws SparkError ERR_DTYPE when they differ
+   */
+  commonDtype(...inputs: readonly number[]): ElementType | undefined {
+    const types = inputs.map(i => this.dtype(i)).filter(type => type !== undefined)
+    const other = types.find(type => type !== types[0])
+    if (other) {
+      throw new SparkError(
+        'ERR_DTYPE',
+        `${describeNode(this.node)}: its inputs are ${types[0]} and ${other}; they must have one type: add a Cast`,
+      )
+    }
+    return types[0]
   }
 
   /**

@@ -1,5 +1,4 @@
 // control.ts: shapes of control flow, sequences and optional values.
-import { SparkError } from '../../core/errors.js'
 import { graphOf, intsOf } from '../attributes.js'
 import type { Subgraph, ValueType } from '../graph.js'
 import { type Call, type Fact, type Rule, tensorOrUnknown } from './call.js'
@@ -31,22 +30,13 @@ function body(call: Call, name: string): Subgraph {
   return graph
 }
 
-/** The outputs of a branch; a branch that may not run at all may also not fit its inputs. */
-function attempt(call: Call, branch: Subgraph): (ValueType | undefined)[] {
-  try {
-    return call.inferSubgraph(branch, []).map(fact => fact.type)
-  } catch (error) {
-    if (error instanceof SparkError && error.code === 'ERR_SHAPE') return []
-    throw error
-  }
-}
-
 const conditional: Rule = call => {
-  const [yes, no] = [body(call, 'then_branch'), body(call, 'else_branch')]
   const taken = call.numbers(0)?.[0]
-  if (taken !== undefined) return call.inferSubgraph(taken ? yes : no, []).map(fact => fact.type)
-  const [first, second] = [attempt(call, yes), attempt(call, no)]
-  return call.node.outputs.map((_, i) => commonType(first[i], second[i]))
+  const infer = (name: string, runs: boolean): (ValueType | undefined)[] =>
+    call.inferSubgraph(body(call, name), [], taken !== undefined && runs).map(fact => fact.type)
+  const [yes, no] = [infer('then_branch', taken !== 0), infer('else_branch', taken === 0)]
+  if (taken !== undefined) return taken ? yes : no
+  return call.node.outputs.map((_, i) => commonType(yes[i], no[i]))
 }
 
 /** The type of a carried value after a step of a loop; its sizes may change from step to step. */
@@ -56,7 +46,7 @@ function carried(before: ValueType | undefined, after: ValueType | undefined): V
 
 const loop: Rule = call => {
   const graph = body(call, 'body')
-  const count = call.node.inputs.length - 2
+  const count = Math.max(0, call.node.inputs.length - 2)
   const initial = Array.from({ length: count }, (_, i) => call.type(i + 2))
   const head: Fact[] = [{ type: tensorOrUnknown('i64', []) }, { type: tensorOrUnknown('bool', []) }]
   const step = (types: readonly (ValueType | undefined)[]) =>
@@ -86,6 +76,8 @@ const scan: Rule = call => {
   const graph = body(call, 'body')
   const scans = call.int('num_scan_inputs', 0)
   const states = call.node.inputs.length - scans
+  if (scans < 0 || states < 0)
+    throw call.fail(`num_scan_inputs is ${scans} with ${call.node.inputs.length} inputs`)
   const axes = intsOf(call.node, 'scan_input_axes') ?? []
   const outputAxes = intsOf(call.node, 'scan_output_axes') ?? []
   let length: number | string | null = null

@@ -14,6 +14,7 @@ interface Window {
 
 /** The windows of a node, one for each spatial axis; `kernel` holds the sizes where no attribute does. */
 function windows(call: Call, spatial: number, kernel: Shape | undefined): Window[] {
+  if (spatial < 1) throw call.fail(`x has ${spatial + 2} dimensions; it needs [N, C, …]`)
   const list = (name: string, fallback: number): number[] => {
     const values = call.ints(name)
     if (values && values.length !== spatial)
@@ -94,7 +95,6 @@ function transposed(call: Call): Shape | undefined {
 function pooled(call: Call): Shape | undefined {
   const x = call.shape(0)
   if (!x) return undefined
-  if (x.length < 3) throw call.fail(`x is ${showShape(x)}; pooling needs [N, C, …]`)
   return [
     ...x.slice(0, 2),
     ...windows(call, x.length - 2, undefined).map((window, i) => places(call, x[i + 2]!, window)),
@@ -118,11 +118,11 @@ const pool: Rule = call => {
 
 /** Rules by operator. */
 export const convolutionRules: Readonly<Record<string, Rule>> = {
-  Conv: call => [tensorOrUnknown(call.dtype(0), convolution(call, 1))],
+  Conv: call => [tensorOrUnknown(call.commonDtype(0, 1, 2), convolution(call, 1))],
   ConvInteger: call => [tensorOrUnknown('i32', convolution(call, 1))],
   QLinearConv: call => [tensorOrUnknown(call.dtype(7), convolution(call, 3))],
   DeformConv: call => [tensorOrUnknown(call.dtype(0), convolution(call, 1))],
-  ConvTranspose: call => [tensorOrUnknown(call.dtype(0), transposed(call))],
+  ConvTranspose: call => [tensorOrUnknown(call.commonDtype(0, 1, 2), transposed(call))],
   AveragePool: pool,
   MaxPool: pool,
   LpPool: pool,

@@ -4,10 +4,16 @@ import type { Dimension } from '../graph.js'
 import { type Call, type Rule, showShape, tensorOrUnknown } from './call.js'
 import { compatible, flatSize, mergeDimension, product, type Shape, unknownShape } from './dimensions.js'
 
+/** Dimensions a tensor may have at most. */
+const maxRank = 64
+
 /** Length of input `i`, a list: how many axes, sizes or repeats there are. */
 function listLength(call: Call, i: number): number | undefined {
   const length = call.shape(i)?.[0]
-  return typeof length === 'number' ? length : undefined
+  if (typeof length !== 'number') return undefined
+  if (length > maxRank)
+    throw call.fail(`input ${i} lists ${length} dimensions; a tensor has at most ${maxRank}`)
+  return length
 }
 
 /** The shape that input `i` spells out, as far as it is known. */
@@ -45,6 +51,8 @@ function remainder(call: Call, input: Shape, dims: Dimension[], open: number): D
     right.splice(right.indexOf(dim), 1)
   }
   const divisor = product(right)
+  const names = left.filter(dim => typeof dim !== 'number')
+  if (names.length === 1 && divisor === product(left.filter(dim => typeof dim === 'number'))) return names[0]!
   if (divisor === 1) return flatSize(left)
   const total = product(left)
   if (total === null || divisor === null || divisor === 0) return divisor === 0 ? 0 : null
@@ -248,7 +256,7 @@ export const layoutRules: Readonly<Record<string, Rule>> = {
   Squeeze: moved(squeeze),
   Unsqueeze: moved(unsqueeze),
   Transpose: moved(transpose),
-  Concat: call => [tensorOrUnknown(call.dtype(0) ?? call.dtype(1), concat(call))],
+  Concat: call => [tensorOrUnknown(call.commonDtype(...call.node.inputs.keys()), concat(call))],
   Split: split,
   Slice: moved(slice),
   Pad: moved(pad),

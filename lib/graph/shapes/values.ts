@@ -21,10 +21,17 @@ export const valuesOf: ValueRule = (call, types) => {
     : []
 }
 
+/** Floats that are followed: scales of a Resize, but not weights. */
+const maxKnownFloats = 64
+
 /** The elements of a small constant of numbers; undefined for others. */
 export function knownConstant(constant: Constant): KnownValue | undefined {
-  if (constant.count > maxKnownElements || !/^(f32|f64|bool|[iu](8|16|32|64))$/.test(constant.dtype))
-    return undefined
+  const limit = /^f(32|64)$/.test(constant.dtype)
+    ? maxKnownFloats
+    : /^(bool|[iu](8|16|32|64))$/.test(constant.dtype)
+      ? maxKnownElements
+      : -1
+  if (constant.count > limit) return undefined
   return { shape: constant.shape, elements: Array.from(constant.data as ArrayLike<number | bigint>, Number) }
 }
 
@@ -116,33 +123,65 @@ const relabelled: ValueRule = (call, [type]) => {
   return known && shape ? [{ shape, elements: known.elements }] : []
 }
 
-/** Rows along the first axis: how many elements each has. */
-function rowLength({ shape }: KnownValue): number {
-  return shape.slice(1).reduce((a, b) => a * b, 1)
+/** A tensor of `shape` whose element at a position is that of `known` at another one. */
+function remap(
+  known: KnownValue,
+  shape: readonly number[],
+  source: (position: readonly number[]) => readonly number[],
+): KnownValue {
+  const count = shape.reduce((a, b) => a * b, 1)
+  const elements = Array.from({ length: count }, (_, flat) => {
+    const position = [...shape]
+    let rest = flat
+    for (let i = shape.length - 1; i >= 0; i--) {
+      position[i] = rest % shape[i]!
+      rest = Math.floor(rest / shape[i]!)
+    }
+    return known.elements[source(position).reduce((index, at, i) => index * known.shape[i]! + at, 0)]!
+  })
+  return { shape, elements }
 }
 
 const gather: ValueRule = (call, [type]) => {
   const [data, indices, shape] = [call.known(0), call.numbers(1), smallShape(type)]
-  if (!data || !indices || !shape || data.shape.length === 0 || call.int('axis', 0) !== 0) return []
-  const width = rowLength(data)
-  const rows = data.shape[0]!
-  const elements = indices.flatMap(index => {
-    const row = index < 0 ? index + rows : index
-    if (row < 0 || row >= rows) throw call.fail(`index ${index} is outside of ${rows} elements`)
-    return data.elements.slice(row * width, (row + 1) * width)
-  })
-  return [{ shape, elements }]
+  const picked = call.known(1)?.shape
+  if (!data || !indices || !picked || !shape) return []
+  const axis = call.axis(call.int('axis', 0), data.shape.length)
+  const size = data.shape[axis]!
+  const wrong = indices.find(index => index < -size || index >= size)
+  if (wrong !== undefined) throw call.fail(`index ${wrong} is outside of ${size} elements`)
+  return [
+    remap(data, shape, position => {
+      const inner = position.slice(axis, axis + picked.length)
+      const index = indices[inner.reduce((flat, at, i) => flat * picked[i]! + at, 0)]!
+      return [
+        ...position.slice(0, axis),
+        index < 0 ? index + size : index,
+        ...position.slice(axis + picked.length),
+      ]
+    }),
+  ]
 }
 
 const slice: ValueRule = (call, [type]) => {
+  const [data, shape, starts, ends] = [call.known(0), smallShape(type), call.numbers(1), call.numbers(2)]
+  const axes = call.has(3) ? call.numbers(3) : starts?.map((_, i) => i)
+  const steps = call.has(4) ? call.numbers(4) : starts?.map(() => 1)
+  if (!data || !shape || !starts || !ends || !axes || !steps) return []
+  const moves = data.shape.map(() => [0, 1] as [number, number])
+  for (const [i, axis] of axes.entries()) {
+    const at = call.axis(axis, data.shape.length)
+    const step = steps[i]!
+    moves[at] = [sliceBounds(data.shape[at]!, starts[i]!, ends[i]!, step)[0], step]
+  }
+  return [remap(data, shape, position => position.map((at, i) => moves[i]![0] + at * moves[i]![1]))]
+}
+
+const transpose: ValueRule = (call, [type]) => {
   const [data, shape] = [call.known(0), smallShape(type)]
-  const [start, end] = [call.numbers(1)?.[0], call.numbers(2)?.[0]]
-  const step = call.has(4) ? call.numbers(4)?.[0] : 1
-  if (data?.shape.length !== 1 || !shape || start === undefined || end === undefined || !step) return []
-  const [first, last] = sliceBounds(data.shape[0]!, start, end, step)
-  const elements: Dimension[] = []
-  for (let i = first; step > 0 ? i < last : i > last; i += step) elements.push(data.elements[i]!)
-  return [{ shape, elements }]
+  if (!data || !shape) return []
+  const perm = call.ints('perm') ?? data.shape.map((_, i) => data.shape.length - 1 - i)
+  return [remap(data, shape, position => data.shape.map((_, axis) => position[perm.indexOf(axis)]!))]
 }
 
 const concat: ValueRule = (call, [type]) => {
@@ -239,7 +278,7 @@ const valueRules: Readonly<Record<string, ValueRule>> = {
   Squeeze: relabelled,
   Unsqueeze: relabelled,
   Flatten: relabelled,
-  Transpose: (call, types) => ((call.shape(0)?.length ?? 2) < 2 ? relabelled(call, types) : []),
+  Transpose: transpose,
   Cast: mapped(([a]) => a!),
   CastLike: mapped(([a]) => a!),
   Expand: (call, [type]) => {

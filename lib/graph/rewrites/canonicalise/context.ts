@@ -93,8 +93,9 @@ export class UpgradeContext {
   }
 }
 
-/** A constant of one number. */
+/** A constant of one number; in an integer type what is left of it there. */
 export function scalarConstant(value: number, dtype: ElementType): Constant {
+  const integer = Number.isFinite(value) ? Math.trunc(value) : 0
   switch (dtype) {
     case 'f64':
       return Constant.from('f64', [], new Float64Array([value]))
@@ -102,13 +103,13 @@ export function scalarConstant(value: number, dtype: ElementType): Constant {
     case 'bf16':
       return Constant.from(dtype, [], encode(new Float32Array([value]), dtype))
     case 'i64':
-      return Constant.from('i64', [], new BigInt64Array([BigInt(value)]))
+      return Constant.from('i64', [], new BigInt64Array([BigInt(integer)]))
     case 'i32':
-      return Constant.from('i32', [], new Int32Array([value]))
+      return Constant.from('i32', [], new Int32Array([integer]))
     case 'u8':
-      return Constant.from('u8', [], new Uint8Array([value]))
+      return Constant.from('u8', [], new Uint8Array([integer]))
     case 'i8':
-      return Constant.from('i8', [], new Int8Array([value]))
+      return Constant.from('i8', [], new Int8Array([integer]))
     default:
       return Constant.f32(value)
   }

@@ -69,12 +69,17 @@ const reduceGrad =
     addBinary(at, 'mul', [at.read(0), row], [at.scalar(factor), []], [at.write(), shape])
   }
 
-/** softmax or its logarithm along one axis: x − max, then e^… / Σ or … − log Σ. */
+/** softmax or its logarithm along one axis; one that is not the last by x − max, then e^… / Σ or … − log Σ. */
 const softmax =
   (logarithm: boolean) =>
   (at: Lowering): void => {
     const shape = at.shape(0)
     const axis = axisOf(at.integer('axis', -1), shape.length)
+    const cols = shape[axis]!
+    if (cols > 0 && volume(shape.slice(axis + 1)) === 1) {
+      at.step('softmax', { rows: volume(shape) / cols, cols, log: logarithm, x: at.read(0), y: at.write() })
+      return
+    }
     const row = shape.map((size, i) => (i === axis ? 1 : size))
     const [most, sum] = [at.scratch(volume(row)), at.scratch(volume(row))]
     const [shifted, powers] = [at.scratch(volume(shape)), at.scratch(volume(shape))]

@@ -1,43 +1,40 @@
 // training.ts: normalization with frozen statistics, the classifier's loss, and the optimizer.
 import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering } from '../lowering.js'
-import { addBinary, addUnary } from './elementwise.js'
+import { volume } from '../views.js'
+import { addBinary } from './elementwise.js'
 import type { LowerTable } from './table.js'
 
-/** Adds scale = gamma / √(variance + epsilon), from inputs of the node. */
-function channelScale(at: Lowering, gamma: number, variance: number) {
-  const { shape } = at.input(gamma)
-  const channels = at.input(gamma).buffer.count
-  const [shifted, root, scale] = [at.scratch(channels), at.scratch(channels), at.scratch(channels)]
-  const epsilon = at.scalar(at.number('epsilon', 1e-5))
-  addBinary(at, 'add', [at.read(variance), shape], [epsilon, []], [shifted.write(), shape])
-  addUnary(at, 'sqrt', shifted.read(), root.write())
-  addBinary(at, 'div', [at.read(gamma), shape], [root.read(), shape], [scale.write(), shape])
-  return scale
+/** An activation [N, C, …] at input `i`, as a kernel sees it. */
+function batchShape(at: Lowering, i: number) {
+  const [batch = 1, channels = 1, ...rest] = at.shape(i)
+  return { batch, channels, positions: volume(rest), eps: at.number('epsilon', 1e-5) }
 }
-
-/** [C, 1, …] for an activation [N, C, …]. */
-const channelShape = (shape: readonly number[]): number[] => [shape[1]!, ...shape.slice(2).map(() => 1)]
 
 /** x, gamma, beta, mean, variance → gamma · (x − mean) / √(variance + epsilon) + beta */
 function batchNormalization(at: Lowering): void {
   if (at.integer('training_mode', 0) !== 0) throw at.unsupported('training_mode is not supported yet')
-  const shape = at.shape(0)
-  const [channel, row] = [channelShape(shape), at.shape(1)]
-  const scale = channelScale(at, 1, 4)
-  const [moved, shift] = [at.scratch(scale.count), at.scratch(scale.count)]
-  const product = at.scratch(at.read(0).count)
-  addBinary(at, 'mul', [at.read(3), row], [scale.read(), row], [moved.write(), row])
-  addBinary(at, 'sub', [at.read(2), row], [moved.read(), row], [shift.write(), row])
-  addBinary(at, 'mul', [at.read(0), shape], [scale.read(), channel], [product.write(), shape])
-  addBinary(at, 'add', [product.read(), shape], [shift.read(), channel], [at.write(), shape])
+  const statistics = { mean: at.read(3), variance: at.read(4) }
+  at.step('batchNorm', {
+    ...{
+      ...batchShape(at, 0),
+      ...statistics,
+      x: at.read(0),
+      scale: at.read(1),
+      bias: at.read(2),
+      y: at.write(),
+    },
+  })
 }
 
-/** dy, gamma, variance → dx */
+/** dy, x, gamma, mean, variance → dx, dgamma, dbeta */
 function batchNormalizationGrad(at: Lowering): void {
-  const shape = at.shape(0)
-  const scale = channelScale(at, 1, 2)
-  addBinary(at, 'mul', [at.read(0), shape], [scale.read(), channelShape(shape)], [at.write(), shape])
+  // Only dgamma depends on x. Without it another array of that size stands in, and x need not live so long.
+  const x = at.read(at.wants(1) ? 1 : 0)
+  at.step('batchNormBackward', {
+    ...{ ...batchShape(at, 1), training: false, mean: at.read(3), variance: at.read(4), scale: at.read(2) },
+    ...{ x, dy: at.read(0), dx: at.result(0), dscale: at.result(1), dbias: at.result(2) },
+  })
 }
 
 /** Scores [T, C] and i32 labels [T] at inputs `i` and `i + 1`. */

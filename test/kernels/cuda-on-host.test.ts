@@ -21,3 +21,36 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   t.match(stdout, /^\d{4} results agree\n$/)
   t.equal(status, 0)
 })
+
+t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, async t => {
+  const both = ['conv', 'attention']
+  const cpu = [
+    'conv_backward',
+    'conv_passes',
+    'conv_reading',
+    'conv_stage',
+    'attention_backward',
+    'attention_tiles',
+  ]
+  const loops = [
+    'softmax',
+    'norm',
+    'batch_norm',
+    'row_loops_plain',
+    'product',
+    'gemm_plain',
+    'weight',
+    'epilogue',
+  ]
+  const sources = [
+    ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
+    ...[...cpu, ...loops].map(name => `backend/cpu/${name}.cc`),
+    'backend/cuda/normalization.cc',
+    'core/thread_pool.cc',
+  ]
+  const { folder, program } = buildOnHost('networks.cc', ['conv', 'normalization', 'attention'], sources)
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+  t.match(stdout, /^\d{3} results agree\n$/)
+  t.equal(status, 0)
+})

@@ -9,7 +9,7 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   const both = ['linear', 'product', 'softmax_cross_entropy', 'adamw']
   const sources = [
     ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
-    ...['gemm_plain', 'weight', 'dora_norm', 'dora_forward', 'dora_backward', 'dora_merge'].map(
+    ...['epilogue', 'gemm_plain', 'weight', 'dora_norm', 'dora_forward', 'dora_backward', 'dora_merge'].map(
       name => `backend/cpu/${name}.cc`,
     ),
     'backend/cuda/dora.cc',

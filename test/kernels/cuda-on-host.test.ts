@@ -9,9 +9,14 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   const both = ['linear', 'product', 'softmax_cross_entropy', 'adamw']
   const sources = [
     ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
-    ...['gemm_plain', 'weight', 'dora_norm', 'dora_forward', 'dora_backward', 'dora_merge'].map(
+    ...['gemm_plain', 'lane_gemm_plain', 'precision_loops_plain', 'activation_loops_plain'].map(
       name => `backend/cpu/${name}.cc`,
     ),
+    ...['lane_product', 'product_bf16', 'linear_integer', 'matmul', 'weight'].map(
+      name => `backend/cpu/${name}.cc`,
+    ),
+    ...['dora_norm', 'dora_forward', 'dora_backward', 'dora_merge'].map(name => `backend/cpu/${name}.cc`),
+    '../test/fixtures/cuda-on-host/plain-cpu.cc',
     'backend/cuda/dora.cc',
     'core/thread_pool.cc',
   ]

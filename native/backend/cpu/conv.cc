@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "backend/cpu/activation_loops.h"
 #include "backend/cpu/conv_reading.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/epilogue.h"
 
 namespace spark::cpu {
 namespace {
@@ -20,7 +20,7 @@ void finish(const ConvArgs& args, int64_t o, int64_t at, int64_t count, const fl
     };
     for (int64_t j = 0; j < piece; ++j) values[j] = sums[done + j] + bias;
     add_residual(args.residual_first);
-    activate()(args.activation, piece, values);
+    activate(args.activation, piece, values);
     add_residual(!args.residual_first);
     std::copy_n(values, piece, args.y + first);
   }

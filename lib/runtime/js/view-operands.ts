@@ -104,7 +104,7 @@ function recurrentSizes({ cell, steps, batch, hidden, yStep }: LayerKernelArgs['
   const state = batch * hidden
   return {
     gates: steps * batch * width,
-    weight: hidden * width,
+    recurrence: hidden * width,
     'bias?': width,
     'peepholes?': 3 * hidden,
     'initialH?': state,

@@ -1,5 +1,5 @@
 // lowering.ts: what turns a node into kernel calls sees of the graph around it.
-import { type ElementType, elementArrayOf, elementBits } from '../../core/dtype.js'
+import { type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../../graph/attributes.js'
 import { Constant, type NumericType } from '../../graph/constant.js'

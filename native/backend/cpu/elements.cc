@@ -247,7 +247,9 @@ void store_elements(DType dtype, const V* values, int64_t count, void* base, int
     case DType::kF8E5M2Fnuz:
       return format(E5M2Fnuz{});
     case DType::kF4:
-      return format(E2M1{});
+      return store_as<uint8_t>(values, count, base, offset, step, [](V v) {
+        return v != v ? 0 : E2M1::encode(static_cast<float>(v), E2M1::limit(true));
+      });
     case DType::kF8E8M0:
       return store_as<uint8_t>(values, count, base, offset, step,
                                [&](V v) { return encode_e8m0(static_cast<float>(v), conversion); });

@@ -87,7 +87,7 @@ const recurrent =
         reverse: mode === 'reverse' || d === 1,
         linearBeforeReset: at.integer('linear_before_reset', 0) !== 0,
         coupleGates: at.integer('input_forget', 0) !== 0,
-        ...{ gates: inputs.buffer.read(), weight: transposed(2).buffer.read() },
+        ...{ gates: inputs.buffer.read(), recurrence: transposed(2).buffer.read() },
         bias: bias && columns(at, bias, width, 2 * width).buffer.read(),
         peepholes: at.has(7) ? part(at, at.input(7), d).buffer.read() : undefined,
         ...{ initialH: state(5, d)?.buffer.read(), initialC: state(6, d)?.buffer.read(), lengths },

@@ -1,5 +1,5 @@
 // lowering.ts: what turns a node into kernel calls sees of the graph around it.
-import { type ElementType, elementArrayOf, elementBits } from '../../core/dtype.js'
+import { type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../../graph/attributes.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
@@ -217,14 +217,22 @@ export class Lowering {
    * The outputs of another operator of ONNX applied to values.
    * @param outputs - how many
    */
-  calls(op: string, inputs: readonly (Value | undefined)[], attributes: Attributes, outputs: number): Value[] {
+  calls(
+    op: string,
+    inputs: readonly (Value | undefined)[],
+    attributes: Attributes,
+    outputs: number,
+  ): Value[] {
     const inference = new ShapeInference({ trustFile: false, strict: true })
     const values = new Map<string, Value>()
     const names = inputs.map((value, i) => {
       if (!value) return ''
       values.set(`i${i}`, value)
       const known = value.known && { shape: value.shape, elements: value.known }
-      inference.facts.set(`i${i}`, { type: { kind: 'tensor', dtype: value.dtype, shape: value.shape }, known })
+      inference.facts.set(`i${i}`, {
+        type: { kind: 'tensor', dtype: value.dtype, shape: value.shape },
+        known,
+      })
       return `i${i}`
     })
     const results = Array.from({ length: outputs }, (_, i) => `o${i}`)
@@ -266,7 +274,9 @@ export class Lowering {
       const value = this.input(i)
       values.set(name, converts(value.dtype) ? this.cast(value, 'f32') : value)
     }
-    const types = this.#outputs.map(type => type && (converts(type.dtype) ? { ...type, dtype: 'f32' as const } : type))
+    const types = this.#outputs.map(
+      type => type && (converts(type.dtype) ? { ...type, dtype: 'f32' as const } : type),
+    )
     const { steps, lower } = this.#scope
     rule(new Lowering(this.node, { values, steps, updates: new Map(), lower }, types))
     for (const [o, name] of this.node.outputs.entries()) if (name !== '') this.give(values.get(name)!, o)

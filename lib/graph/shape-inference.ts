@@ -4,7 +4,14 @@ import { expectKnownOptions } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import type { Constant } from './constant.js'
 import { mapSubgraphs } from './edit.js'
-import type { Dimension, Node, Subgraph, ValueInfo, ValueType } from './graph.js'
+import {
+  type Dimension,
+  type Node,
+  type Subgraph,
+  sparkDomain,
+  type ValueInfo,
+  type ValueType,
+} from './graph.js'
 import { Call, type Fact, type KnownValue, type Rule, showShape } from './shapes/call.js'
 import { controlRules } from './shapes/control.js'
 import { convolutionRules } from './shapes/convolution.js'
@@ -15,6 +22,7 @@ import { layoutRules } from './shapes/layout.js'
 import { productRules } from './shapes/product.js'
 import { recurrentRules } from './shapes/recurrent.js'
 import { reduceRules } from './shapes/reduce.js'
+import { sparkRules } from './shapes/spark.js'
 import { knownConstant, valuesOf } from './shapes/values.js'
 
 export type { Fact, KnownValue } from './shapes/call.js'
@@ -227,6 +235,7 @@ export class ShapeInference {
 }
 
 function ruleOf({ domain, op }: Node): Rule | undefined {
+  if (domain === sparkDomain) return Object.hasOwn(sparkRules, op) ? sparkRules[op] : undefined
   return (domain === '' || domain === trainingDomain) && Object.hasOwn(rules, op) ? rules[op] : undefined
 }
 

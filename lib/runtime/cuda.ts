@@ -1,11 +1,10 @@
 // cuda.ts: the kernels of the addon on a CUDA device.
 import { getConfig } from '../core/config.js'
-import type { DTypeArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
 import { type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
 import { requireAddon } from '../native.js'
-import type { HeldArray, Kernels } from './kernels.js'
+import type { HeldArray, HoldableArray, Kernels } from './kernels.js'
 
 /**
  * The kernels on a GPU, the best one by default.
@@ -32,11 +31,14 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
         `${op}: the GPU cannot be waited for; use the method that returns a promise`,
       )
     },
+    prepare() {
+      throw new SparkError('ERR_UNSUPPORTED', 'plans do not run on a GPU yet; use backend cpu')
+    },
     hold: array => holdOnDevice(array, device),
   }
 }
 
-async function holdOnDevice<A extends DTypeArray>(
+async function holdOnDevice<A extends HoldableArray>(
   array: A,
   device: GpuSelector | undefined,
 ): Promise<HeldArray<A>> {

@@ -4,9 +4,12 @@ import type { Dimension } from '../graph.js'
 import { type Call, type Rule, showShape, tensorOrUnknown } from './call.js'
 import { compatible, product, type Shape } from './dimensions.js'
 
-/** Shape of a product of stacks of matrices, where one dimension is a vector. */
 function matMul(call: Call, left: number, right: number): Shape | undefined {
-  const [a, b] = [call.shape(left), call.shape(right)]
+  return matMulOf(call, call.shape(left), call.shape(right))
+}
+
+/** Shape of a product of stacks of matrices, where one dimension is a vector. */
+export function matMulOf(call: Call, a: Shape | undefined, b: Shape | undefined): Shape | undefined {
   if (!a || !b) return undefined
   if (a.length === 0 || b.length === 0) throw call.fail('an operand has no dimensions')
   const [rows, inner] = a.length === 1 ? [[], a[0]!] : [[a.at(-2)!], a.at(-1)!]

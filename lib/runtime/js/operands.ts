@@ -2,7 +2,13 @@
 import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
-import type { KernelArgs, KernelOp, StoredWeight } from '../kernels.js'
+import type { KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
+import { packedSizes } from '../packed-weight.js'
+import { activations } from './activations.js'
+import { networkSizes } from './network-operands.js'
+import { reach, volume } from './strided.js'
+import { expectViews, isOnViews } from './view-operands.js'
+import { poolSizes } from './window-operands.js'
 
 /** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
 type Sizes = Readonly<Record<string, number>>
@@ -10,6 +16,7 @@ type Sizes = Readonly<Record<string, number>>
 const lowRankSizes = (rank: number, rows: number, cols: number): Sizes => ({ a: rank * cols, b: rows * rank })
 
 const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
+  ...networkSizes,
   cast: ({ count }) => ({ src: count, dst: count }),
   amax: ({ count }) => ({ src: count, out: 1 }),
   nvfp4Quantize: ({ rows, cols }) => ({ src: rows * cols, ...nvfp4Sizes(rows, cols) }),
@@ -19,13 +26,35 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     codes: rows * cols,
     scale: Math.ceil(rows / blockRows) * Math.ceil(cols / blockCols),
   }),
-  linear: ({ weight: { rows, cols }, tokens }) => ({ x: tokens * cols, 'bias?': rows, y: tokens * rows }),
+  packWeight: ({ weight }) => {
+    const { data, blockScale } = packedSizes(weight)
+    return { data, ...(blockScale > 0 && { blockScale }) }
+  },
+  linear: ({ weight: { rows, cols }, tokens }) => ({
+    x: tokens * cols,
+    'rowScale?': rows,
+    'bias?': rows,
+    'residual?': tokens * rows,
+    y: tokens * rows,
+  }),
   linearBackward: ({ weight: { rows, cols }, tokens }) => ({
     x: tokens * cols,
     dy: tokens * rows,
     'dx?': tokens * cols,
     'dweight?': rows * cols,
     'dbias?': rows,
+  }),
+  linearInteger: ({ tokens, rows, cols }) => ({
+    x: tokens * cols,
+    w: rows * cols,
+    'xZero?': tokens,
+    'wZero?': rows,
+    y: tokens * rows,
+  }),
+  matmul: ({ outer, inner, m, n, k, aStrides, bStrides, yStrides }) => ({
+    a: extent([outer, inner, m, k], aStrides),
+    b: extent([outer, inner, k, n], bStrides),
+    y: extent([outer, inner, m, n], yStrides),
   }),
   weightNorm2: ({ weight: { rows } }) => ({ out: rows }),
   doraNorm: ({ weight: { rows, cols }, rank }) => ({
@@ -66,19 +95,45 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     gain: rows,
     merged: rows * cols,
   }),
+  doraMergeBackward: ({ weight: { rows, cols }, rank }) => ({
+    ...lowRankSizes(rank, rows, cols),
+    dmerged: rows * cols,
+    norm: rows,
+    gain: rows,
+    dv: rows * cols,
+    da: rank * cols,
+    db: rows * rank,
+    dmagnitude: rows,
+  }),
   doraUnmerge: ({ rows, cols, rank }) => ({
     ...lowRankSizes(rank, rows, cols),
     merged: rows * cols,
     gain: rows,
     restored: rows * cols,
   }),
-  softmaxCrossEntropy: ({ tokens, classes }) => ({
-    logits: tokens * classes,
-    labels: tokens,
-    loss: 1,
-    'dlogits?': tokens * classes,
-  }),
   adamw: ({ count }) => ({ grad: count, param: count, m: count, v: count }),
+  unary: ({ count }) => ({ x: count, y: count }),
+  binary: ({ shape, aStrides, bStrides }) => ({
+    a: reach(0, shape, aStrides),
+    b: reach(0, shape, bStrides),
+    y: volume(shape),
+  }),
+  reduce: ({ shape, strides, reduced, reducedStrides }) => ({
+    x: shape.includes(0) ? 0 : reach(0, [...shape, ...reduced], [...strides, ...reducedStrides]),
+    y: volume(shape),
+  }),
+  copyStrided: ({ shape, srcOffset, dstOffset, srcStrides, dstStrides }) => ({
+    src: reach(srcOffset, shape, srcStrides),
+    dst: reach(dstOffset, shape, dstStrides),
+  }),
+  pool: args => {
+    const { image, out } = poolSizes(args)
+    return { x: image, y: out }
+  },
+  poolBackward: args => {
+    const { image, out } = poolSizes(args)
+    return { [args.fn === 'max' ? 'x' : 'x?']: image, dy: out, dx: image }
+  },
 }
 
 function nvfp4Sizes(rows: number, cols: number): Sizes {
@@ -88,7 +143,13 @@ function nvfp4Sizes(rows: number, cols: number): Sizes {
   return { packed: (rows * cols) / 2, blockScale: (rows * cols) / nvfp4Block }
 }
 
-const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'step']
+/** Elements from the first to the last one of an array with these sizes and strides. */
+function extent(sizes: readonly number[], strides: MatrixStrides): number {
+  if (sizes.includes(0)) return 0
+  return 1 + sizes.reduce((last, size, i) => last + (size - 1) * strides[i]!, 0)
+}
+
+const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'batch', 'planes']
 
 /**
  * Throws unless every array of `args` is there and long enough for its operation.
@@ -100,8 +161,18 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   if ('weight' in given) expectWeight(given.weight as StoredWeight)
   if (op === 'nvfp4Quantize') expectRecipe(args as KernelArgs['nvfp4Quantize'])
   if (op === 'fp8Quantize') for (const name of ['blockRows', 'blockCols']) expectInteger(name, given[name], 1)
+  if (op === 'adamw') for (const name of ['step', 'lr']) expectScalar(name, given[name])
+  if (isOnViews(op)) expectViews(op, given)
+  if (op === 'conv') expectConv(args as KernelArgs['conv'])
+  if (op === 'linear') expectLinear(args as KernelArgs['linear'])
+  if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
   expectArrays('', given, sizes[op](args))
-  if (op === 'softmaxCrossEntropy') expectLabels(args as KernelArgs['softmaxCrossEntropy'])
+}
+
+/** A number, or an array of one. */
+function expectScalar(name: string, value: unknown): void {
+  if (value instanceof Float64Array && value.length > 0) return
+  expectNumber(name, value)
 }
 
 function expectArrays(prefix: string, given: Readonly<Record<string, unknown>>, needed: Sizes): void {
@@ -111,6 +182,7 @@ function expectArrays(prefix: string, given: Readonly<Record<string, unknown>>, 
     if (array === undefined && key !== name) continue
     if (!ArrayBuffer.isView(array)) throw argumentError(prefix + name, 'a typed array', array)
     const { length } = array as Float32Array
+    if (count < 0) throw new SparkError('ERR_SHAPE', `${prefix}${name} would be left at its beginning`)
     if (length < count) {
       throw new SparkError('ERR_SHAPE', `${prefix}${name} has ${length} elements but ${count} are needed`)
     }
@@ -122,24 +194,53 @@ function expectRecipe({ recipe = 'modelopt', encodeScale }: KernelArgs['nvfp4Qua
   if (recipe === 'te') expectNumber('encodeScale', encodeScale)
 }
 
+function expectLinear({ activation = 'none', compute = 'f32' }: KernelArgs['linear']): void {
+  expectOneOf('activation', activation, Object.keys(activations))
+  expectOneOf('compute', compute, ['f32', 'bf16'])
+}
+
+function expectConv({ activation = 'none' }: KernelArgs['conv']): void {
+  expectOneOf('activation', activation, Object.keys(activations))
+}
+
+function expectMatmul(args: KernelArgs['matmul']): void {
+  for (const name of ['outer', 'inner', 'm', 'n', 'k'] as const) expectInteger(name, args[name], 0)
+  for (const name of ['aStrides', 'bStrides', 'yStrides'] as const) {
+    const strides = args[name]
+    if (!Array.isArray(strides) || strides.length !== 4)
+      throw argumentError(name, 'an array of four strides', strides)
+    for (const stride of strides) expectInteger(name, stride, 0)
+  }
+  const { m, n, k, aStrides, bStrides, yStrides } = args
+  for (const [name, rows, cols, [, , row, col]] of [
+    ['aStrides', m, k, aStrides],
+    ['bStrides', k, n, bStrides],
+  ] as const) {
+    if (rows > 1 && cols > 1 && row !== 1 && col !== 1) {
+      throw new SparkError(
+        'ERR_SHAPE',
+        `${name} has neither adjacent rows nor adjacent columns: ${row} and ${col}`,
+      )
+    }
+  }
+  if (yStrides[3] !== 1) throw new SparkError('ERR_SHAPE', `yStrides[3] is ${yStrides[3]}, not 1`)
+}
+
 function expectWeight(weight: StoredWeight): void {
-  expectOneOf('weight.dtype', weight.dtype, ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4'])
+  expectOneOf('weight.dtype', weight.dtype, ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8'])
   const { dtype, rows, cols } = weight
   expectInteger('weight.rows', rows, 0)
   expectInteger('weight.cols', cols, 0)
   const record = weight as unknown as Readonly<Record<string, unknown>>
-  if (dtype === 'nvfp4') {
-    const { packed, blockScale } = nvfp4Sizes(rows, cols)
-    expectArrays('weight.', record, { data: packed!, blockScale: blockScale! })
-  } else {
-    expectArrays('weight.', record, { data: rows * cols, ...(dtype === 'f8_e4m3' && { rowScale: rows }) })
-  }
-}
-
-function expectLabels({ tokens, classes, labels }: KernelArgs['softmaxCrossEntropy']): void {
-  for (let t = 0; t < tokens; t++) {
-    if (labels[t]! < 0 || labels[t]! >= classes) {
-      throw new SparkError('ERR_ARGUMENT', `labels[${t}] is ${labels[t]}; there are ${classes} classes`)
-    }
-  }
+  if (dtype === 'nvfp4') nvfp4Sizes(rows, cols) // refuses columns that are no multiple of 16
+  const plain =
+    dtype === 'nvfp4'
+      ? { data: (rows * cols) / 2, blockScale: (rows * cols) / 16 }
+      : { data: rows * cols, blockScale: 0 }
+  const { data, blockScale } = weight.packed ? packedSizes(weight) : plain
+  expectArrays('weight.', record, {
+    data,
+    ...(dtype === 'nvfp4' && { blockScale }),
+    ...((dtype === 'f8_e4m3' || dtype === 'i8') && { rowScale: rows }),
+  })
 }

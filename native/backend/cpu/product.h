@@ -18,6 +18,9 @@ Operand columns_of(const float* matrix, int64_t cols);
 Operand rows_of(const Weight& weight);
 Operand columns_of(const Weight& weight);
 
+Operand rows_of(const Patches& patches);
+Operand columns_of(const Patches& patches);
+
 Operand masked(Operand operand, const float* mask);
 Operand scaled(Operand operand, const float* k_scale);
 
@@ -26,11 +29,18 @@ struct Segment {
   int64_t depth;  // length of K
 };
 
-// Receives sums[row, col .. col + count). Called once for each element, from several threads; must not throw.
-// col is a multiple of 16.
+// Receives sums[row, col .. col + count), count <= kTile (gemm.h). Called once for each element, from several
+// threads; must not throw.
 using Store = std::function<void(int64_t row, int64_t col, int64_t count, const float* sums)>;
 
 // All segments are summed. An empty K gives zeros.
 void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store);
+
+// The same on the calling thread alone, for products that are themselves spread over threads.
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store);
+
+// sums = x · Wᵀ of numbers rounded to bf16, for a machine that multiplies them (lane_gemm().bf16). A chunk is
+// one chain of additions of two products each.
+void product_bf16(int64_t rows, const float* x, const Weight& weight, const Store& store);
 
 }  // namespace spark::cpu

@@ -2,6 +2,7 @@
 import { casts } from './rows/casts.js'
 import { dora } from './rows/dora.js'
 import { linear } from './rows/linear.js'
+import { products } from './rows/products.js'
 
 /** @import { Kernels } from 'dgx-spark' */
 /** @import { Case } from './harness.js' */
@@ -14,5 +15,6 @@ import { linear } from './rows/linear.js'
 export async function* rows(kernels, peer) {
   yield* casts(kernels)
   yield* linear(kernels, peer)
+  yield* products(kernels)
   yield* dora(kernels)
 }

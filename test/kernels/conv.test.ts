@@ -4,6 +4,7 @@ import { requireAddon } from '#lib/native.js'
 import { activations } from '#lib/runtime/js/activations.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import type { Activation, KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
+import { packedSizes } from '#lib/runtime/packed-weight.js'
 import { close, identical } from '../fixtures/close.js'
 import {
   type ConvCase,
@@ -121,6 +122,28 @@ t.test('every stored format, without a bias', t => {
       close(t, y, want.y, 1e-6, `${engine} ${dtype}: y`)
       close(t, dx, want.dx, 1e-6, `${engine} ${dtype}: dx`)
     }
+  }
+  t.end()
+})
+
+t.test('a packed weight gives the same bits', t => {
+  for (const at of [
+    convCase([2, 5, 37, 1], [7, 6], [3, 2]),
+    convCase([2, 6, 74, 2], [7, 6], [3, 2]),
+    convCase([1, 6, 6, 6], [7, 6], [3, 2]),
+  ]) {
+    const { x, dy, w, bias } = operands(at, 6)
+    const weight = f32Weight(at, w)
+    const data = new Float32Array(packedSizes(weight).data)
+    addon.run('packWeight', { weight, data })
+    const results = [weight, { ...weight, data, packed: true }].map(weight => {
+      const [y, dx] = [output(dy.length), output(x.length)]
+      addon.run('conv', { ...shapeOf(at), weight, x, bias, y })
+      addon.run('convBackward', { ...shapeOf(at), weight, dy, dx })
+      return { y, dx }
+    })
+    identical(t, results[1].y, results[0].y, 'y')
+    identical(t, results[1].dx, results[0].dx, 'dx')
   }
   t.end()
 })

@@ -207,6 +207,8 @@ t.test('what does not fit is refused', t => {
     refused({ image: [5, 6] }, 'ERR_SHAPE', 'an image that is larger than x')
     refused({ out: [3, 4] }, 'ERR_SHAPE', 'an output that is larger than y')
     refused({ image: [2 ** 31 - 1, 2 ** 31 - 1], batch: 2 ** 31 }, 'ERR_SHAPE', 'more than memory')
+    const huge = 2 ** 31 - 1
+    if (engine === 'cpu') refused({ dilations: [huge, huge] }, 'ERR_SHAPE', 'a reach of more than memory')
   }
   t.end()
 })

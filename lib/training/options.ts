@@ -10,6 +10,7 @@ import type { ScheduleOptions } from './schedules.js'
 
 /** What a trainer needs of a model: its canonical graph. */
 export interface TrainableModel {
+  /** Its nodes and weights. */
   readonly graph: Graph
 }
 

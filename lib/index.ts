@@ -60,7 +60,7 @@ export {
 } from './memory/unified-buffer.js'
 
 // tensors
-export type { DType, DTypeArray, TypedArrayOf } from './core/dtype.js'
+export type { DType, DTypeArray, ElementArray, ElementType, TypedArrayOf } from './core/dtype.js'
 export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
 
 // files

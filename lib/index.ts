@@ -102,8 +102,25 @@ export type {
 export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft.js'
 export type { PeftConfig } from './dora/peft-config.js'
 
-// training
+// adapters of models
+export { type AdapterOptions, createAdapter } from './dora/create-adapter.js'
+export type { Names, NamedModule, TargetRules } from './dora/matching.js'
+export { Adapter } from './dora/model-adapter.js'
 export type { TrainableAdapter } from './dora/adapter.js'
+export type { AdapterFileOptions, LoadAdapterOptions } from './dora/adapter-files.js'
+export type { AdapterModule, AdapterParts, ModuleValues } from './dora/adapter-parts.js'
+export type { GraphModule } from './dora/modules.js'
+export type { ModelSource } from './dora/model-source.js'
+export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
+export {
+  type Active,
+  AdaptedModel,
+  type AdaptedModelOptions,
+  type AdaptedRunOptions,
+  type Values,
+} from './dora/adapted-model.js'
+
+// training
 export type {
   FeatureTerm,
   HypothesesTerm,

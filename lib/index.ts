@@ -101,3 +101,39 @@ export type {
 } from './dora/options.js'
 export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft.js'
 export type { PeftConfig } from './dora/peft-config.js'
+
+// training
+export type { TrainableAdapter } from './dora/adapter.js'
+export type {
+  FeatureTerm,
+  HypothesesTerm,
+  Loss,
+  LossTerm,
+  PairTerm,
+  PathTerm,
+  PathValues,
+  WeightedTerm,
+} from './graph/rewrites/losses.js'
+export {
+  ArrayDataset,
+  type Batch,
+  type BatchStream,
+  type BatchTensor,
+  type Dataset,
+  type TrainingData,
+} from './training/dataset.js'
+export { readEvents } from './training/log.js'
+export type { AdamW, OptimizerOptions, Sgd } from './training/optimizers.js'
+export type {
+  CheckpointOptions,
+  TrainableModel,
+  TrainerOptions,
+  TrainingEvent,
+} from './training/options.js'
+export { type ReportOptions, reportPage, writeReport } from './training/report.js'
+export type { PlateauSchedule, ScheduleOptions, SteppedSchedule } from './training/schedules.js'
+export { Trainer } from './training/trainer.js'
+
+// training data
+export { openData, type StreamOf } from './data/open.js'
+export { type BadRow, type FieldRule, type FieldRules, TableDataset } from './data/table.js'

@@ -40,6 +40,22 @@ export interface Scope {
   readonly updates: ReadonlyMap<string, string>
 }
 
+/** An operator needs elements at compile time that are only known during a run. */
+export class MissingElements extends SparkError {
+  /** The node that needs them. */
+  readonly node: Node
+  /** Name of the value. */
+  readonly value: string
+
+  /** Input `i` of `node` is not known. */
+  constructor(node: Node, i: number) {
+    const what = `input ${i} depends on data; only constants are supported here`
+    super('ERR_UNSUPPORTED', `${describeNode(node)}: ${what}`)
+    this.node = node
+    this.value = node.inputs[i]!
+  }
+}
+
 /** A node, its operands, and where its kernel calls go. */
 export class Lowering {
   /** The node. */
@@ -164,11 +180,14 @@ export class Lowering {
     return new Buffer('f32', 1, 'constant', () => Float32Array.of(value)).read()
   }
 
-  /** The integers of input `i`, which must be known at compile time. */
+  /**
+   * The integers of input `i`, which must be known at compile time.
+   * @throws MissingElements when they are not
+   */
   integers(i: number): number[] {
     const { known } = this.input(i)
     if (known?.every(Number.isInteger)) return [...known]
-    throw this.unsupported(`input ${i} depends on data; only constants are supported here`)
+    throw new MissingElements(this.node, i)
   }
 
   /** The element type of input 0, where kernels can copy it. */

@@ -96,23 +96,8 @@ export {
 } from './runtime/model.js'
 export type { EngineOptions, ModelBackend, ModelBackendChoice, ModelStats } from './runtime/model/engine.js'
 export type { Feed, Feeds } from './runtime/model/feeds.js'
+export type { Dimension } from './graph/graph.js'
 export type { WriteOnnxOptions } from './io/onnx/write.js'
-export { Constant, type ConstantSource, type NumericType } from './graph/constant.js'
-export type {
-  Attribute,
-  Attributes,
-  Dimension,
-  Graph,
-  GraphFunction,
-  IntegerValue,
-  Node,
-  Producer,
-  SparseConstant,
-  Subgraph,
-  TensorType,
-  ValueInfo,
-  ValueType,
-} from './graph/graph.js'
 
 // DoRA
 export { DoRALinear } from './dora/dora-linear.js'

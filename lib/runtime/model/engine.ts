@@ -51,7 +51,7 @@ export interface Engine {
   dispose(): void
 }
 
-/** Options of {@link openEngine}. */
+/** On what a model runs. */
 export interface EngineOptions {
   /** Engine; by default what DGX_SPARK_BACKEND says, or `auto`. */
   backend?: ModelBackend

@@ -196,8 +196,6 @@ export interface Addon {
   planCreate(steps: readonly { readonly op: string; readonly args: object }[]): PlanHandle
   /** Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. */
   planRun(handle: PlanHandle): Promise<void>
-  /** The same before it returns. */
-  planRunSync(handle: PlanHandle): void
   /** Lets the operands go. A second dispose is a no-op. */
   planDispose(handle: PlanHandle): void
 }

@@ -60,7 +60,6 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   // plans
   add<plan_create>(exports, "planCreate");
   add<plan_run>(exports, "planRun");
-  add<plan_run_sync>(exports, "planRunSync");
   add<plan_dispose>(exports, "planDispose");
   return exports;
 }

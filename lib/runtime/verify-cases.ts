@@ -2,6 +2,7 @@
 import type { DType, DTypeArray } from '../core/dtype.js'
 import type { KernelArgs, Kernels, StoredWeight } from './kernels.js'
 import { integerCases, packedCases } from './verify-layouts.js'
+import { networkCases } from './verify-networks.js'
 import {
   f32,
   sumTolerance,
@@ -62,6 +63,7 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
       ...doraCases(reference, weight, sizes),
     ]),
     ...integerCases(sizes),
+    ...networkCases(sizes),
     ...trainingCases(sizes),
   ]
 }

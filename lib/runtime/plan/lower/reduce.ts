@@ -1,4 +1,5 @@
 // reduce.ts: sums and the like along axes, and what is made of them.
+import { int } from '../../../graph/attributes.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { ReduceFn } from '../../tensor-kernel-args.js'
 import type { Lowering } from '../lowering.js'
@@ -26,7 +27,7 @@ export function addReduce(
   const [outer, inner] = [part(false), part(true)]
   at.step('reduce', {
     fn,
-    dtype: 'f32',
+    dtype: at.kernelType(x.buffer.dtype),
     shape: outer.shape,
     reduced: inner.shape,
     strides: outer.strides[0]!,
@@ -49,6 +50,33 @@ const reduce =
   (at: Lowering): void =>
     addReduce(at, fn, [at.read(0), at.shape(0)], reducedAxes(at), at.write())
 
+/** One operator after another reduction of the same axes. */
+const reduceThen =
+  (reduction: string, op: string) =>
+  (at: Lowering): void => {
+    const inputs = at.node.inputs.map((_, i) => at.input(i))
+    at.give(at.call(op, [at.call(reduction, inputs, at.node.attributes)]))
+  }
+
+/** log Σ e^x = most + log Σ e^(x − most), which does not overflow. */
+function logSumExp(at: Lowering): void {
+  const inputs = at.node.inputs.map((_, i) => at.input(i))
+  const keep = { ...at.node.attributes, keepdims: int(1) }
+  const most = at.call('ReduceMax', inputs, keep)
+  const shifted = at.call('Exp', [at.call('Sub', [at.input(0), most])])
+  const sum = at.call('ReduceSum', [shifted, ...inputs.slice(1)], keep)
+  const log = at.call('Add', [at.call('Log', [sum]), most])
+  at.give(at.call('Reshape', [log, at.ints(at.output().shape)]))
+}
+
+/** x divided by the sum of its magnitudes, or the root of that of its squares, along an axis; 0 stays 0. */
+function lpNormalization(at: Lowering): void {
+  const axis = at.ints([at.integer('axis', -1)])
+  const length = at.call(at.integer('p', 2) === 1 ? 'ReduceL1' : 'ReduceL2', [at.input(0), axis])
+  const empty = at.call('Equal', [length, at.one(0, at.dtype())])
+  at.give(at.call('Div', [at.input(0), at.call('Where', [empty, at.one(1, at.dtype()), length])]))
+}
+
 /** The sum of x over the axes along which a tensor of the shape of input 1 was broadcast to it. */
 function sumLike(at: Lowering): void {
   const [from, to] = [at.shape(0), at.shape(1)]
@@ -69,12 +97,17 @@ const reduceGrad =
     addBinary(at, 'mul', [at.read(0), row], [at.scalar(factor), []], [at.write(), shape])
   }
 
-/** softmax or its logarithm along one axis: x − max, then e^… / Σ or … − log Σ. */
+/** softmax or its logarithm along one axis; one that is not the last by x − max, then e^… / Σ or … − log Σ. */
 const softmax =
   (logarithm: boolean) =>
   (at: Lowering): void => {
     const shape = at.shape(0)
     const axis = axisOf(at.integer('axis', -1), shape.length)
+    const cols = shape[axis]!
+    if (cols > 0 && volume(shape.slice(axis + 1)) === 1) {
+      at.step('softmax', { rows: volume(shape) / cols, cols, log: logarithm, x: at.read(0), y: at.write() })
+      return
+    }
     const row = shape.map((size, i) => (i === axis ? 1 : size))
     const [most, sum] = [at.scratch(volume(row)), at.scratch(volume(row))]
     const [shifted, powers] = [at.scratch(volume(shape)), at.scratch(volume(shape))]
@@ -100,8 +133,13 @@ export const reductions: LowerTable = {
     ReduceMin: reduce('min'),
     ReduceProd: reduce('prod'),
     ReduceSumSquare: reduce('sum_square'),
-    Softmax: softmax(false),
-    LogSoftmax: softmax(true),
+    ReduceL1: reduce('sum_abs'),
+    ReduceL2: reduceThen('ReduceSumSquare', 'Sqrt'),
+    ReduceLogSum: reduceThen('ReduceSum', 'Log'),
+    ReduceLogSumExp: logSumExp,
+    LpNormalization: lpNormalization,
+    Softmax: at => at.inF32(softmax(false)),
+    LogSoftmax: at => at.inF32(softmax(true)),
   },
   [sparkDomain]: { SumLike: sumLike, ReduceSumGrad: reduceGrad(false), ReduceMeanGrad: reduceGrad(true) },
 }

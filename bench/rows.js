@@ -5,6 +5,7 @@ import { conv } from './rows/conv.js'
 import { dora } from './rows/dora.js'
 import { linear } from './rows/linear.js'
 import { norm } from './rows/norm.js'
+import { products } from './rows/products.js'
 
 /** @import { Kernels } from 'dgx-spark' */
 /** @import { Case } from './harness.js' */
@@ -20,5 +21,6 @@ export async function* rows(kernels, peer) {
   yield* conv(kernels, peer)
   yield* attention(kernels, peer)
   yield* norm(kernels, peer)
+  yield* products(kernels)
   yield* dora(kernels)
 }

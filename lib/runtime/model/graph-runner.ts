@@ -132,7 +132,7 @@ export class GraphRunner {
 
   #value(name: string, scope: Scope): HostValue | undefined {
     const constant = this.#constants.get(name)
-    return constant ? hostConstant(constant, ({ data }) => data) : scope.get(name)
+    return constant ? hostConstant(constant) : scope.get(name)
   }
 
   async #runOnHost(node: Node, scope: Scope, signal: AbortSignal | undefined): Promise<void> {

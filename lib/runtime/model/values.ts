@@ -4,6 +4,7 @@ import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../../graph/attributes.js'
 import type { Constant } from '../../graph/constant.js'
 import type { Node, ValueType } from '../../graph/graph.js'
+import { unpackedData } from '../plan/packed.js'
 import { volume } from '../plan/views.js'
 
 /** A dense tensor on the host. */
@@ -49,9 +50,9 @@ export const hostIntegers = (shape: readonly number[], values: readonly number[]
   hostTensor('i64', shape, BigInt64Array.from(values, BigInt))
 
 /** A constant as a value. */
-export function hostConstant(constant: Constant, unpack: (constant: Constant) => ElementArray): HostTensor {
+export function hostConstant(constant: Constant): HostTensor {
   const { dtype, shape } = constant
-  return hostTensor(dtype, shape, dtype === 'string' ? constant.strings : unpack(constant))
+  return hostTensor(dtype, shape, dtype === 'string' ? constant.strings : unpackedData(constant))
 }
 
 /** The value with elements of its own: what a plan hands out is overwritten by its next run. */

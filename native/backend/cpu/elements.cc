@@ -108,8 +108,10 @@ void store_integers(DType dtype, const V* values, int64_t count, void* base, int
     return store_as<S>(values, count, base, offset, step, [&](V v) { return saturated(v, type) & mask; });
   }
   if (type.bits < 8) {
-    const int mask = (1 << type.bits) - 1;
-    return store_as<S>(values, count, base, offset, step, [&](V v) { return to_signed(v) & mask; });
+    const uint64_t mask = (uint64_t{1} << type.bits) - 1;
+    return store_as<S>(values, count, base, offset, step, [&](V v) {
+      return (type.is_signed ? static_cast<uint64_t>(to_signed(v)) : to_unsigned(v)) & mask;
+    });
   }
   if (type.is_signed) return store_as<S>(values, count, base, offset, step, [](V v) { return to_signed(v); });
   store_as<S>(values, count, base, offset, step, [](V v) { return to_unsigned(v); });

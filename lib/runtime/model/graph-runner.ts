@@ -60,6 +60,9 @@ class Point {
   }
 }
 
+const pointOf = (nodes: readonly Node[]): Point | undefined =>
+  nodes.length > 0 ? new Point(nodes) : undefined
+
 /** Runs one graph, or one subgraph of it, on a backend. One run at a time. */
 export class GraphRunner {
   /** What runs. */
@@ -67,7 +70,8 @@ export class GraphRunner {
   readonly #kernels: Kernels
   readonly #constants: ReadonlyMap<string, Constant>
   readonly #wanted: readonly string[]
-  readonly #root: Point
+  /** Undefined when all outputs are inputs or constants. */
+  readonly #root: Point | undefined
   readonly #inner = new Map<Subgraph, GraphRunner>()
 
   /** @param outer - constants of the graphs around a subgraph */
@@ -76,7 +80,7 @@ export class GraphRunner {
     this.#kernels = kernels
     this.#constants = new Map([...outer, ...graph.initializers])
     this.#wanted = graph.outputs.map(({ name }) => name)
-    this.#root = new Point(neededNodes(graph))
+    this.#root = pointOf(neededNodes(graph))
   }
 
   /** The plans made so far, those of subgraphs included. */
@@ -113,7 +117,7 @@ export class GraphRunner {
     this.graph.inputs.forEach(({ name }, i) => {
       scope.set(name, inputs[i]!)
     })
-    for (let point: Point | undefined = this.#root; point; ) {
+    for (let point = this.#root; point; ) {
       signal?.throwIfAborted()
       const segment: Compiled = await this.#segment(point, scope)
       if (segment.plan) await runPlan(segment.plan, scope)
@@ -126,7 +130,7 @@ export class GraphRunner {
   /** Frees all plans. */
   dispose(): void {
     for (const plan of this.plans) plan.dispose()
-    this.#root.variants.clear()
+    this.#root?.variants.clear()
     this.#inner.clear()
   }
 
@@ -179,7 +183,7 @@ export class GraphRunner {
       if (!segment.graph && segment.hostNodes.length === 0) throw stuck(segment.rest[0]!)
       try {
         const plan = segment.graph && (await Plan.create(segment.graph as Graph, this.#kernels))
-        return { ...segment, plan, next: segment.rest.length > 0 ? new Point(segment.rest) : undefined }
+        return { ...segment, plan, next: pointOf(segment.rest) }
       } catch (error) {
         if (!(error instanceof MissingElements) || pinned.has(error.value)) throw error
         if (values.has(error.value)) point.pins.add(error.value)

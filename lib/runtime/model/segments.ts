@@ -71,7 +71,7 @@ export function decisiveInputs({ rest }: Segment, { values, pinned, constants, d
 const maxPinned = 4096
 
 function canPin(value: HostValue | undefined): boolean {
-  const types: readonly ElementType[] = ['i64', 'i32', 'u8', 'bool', 'f32', 'f64']
+  const types: readonly ElementType[] = ['i64', 'i32', 'u8', 'bool', 'f32', 'f64', 'f16', 'bf16']
   return value?.kind === 'tensor' && types.includes(value.dtype) && value.data.length <= maxPinned
 }
 

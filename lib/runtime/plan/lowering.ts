@@ -196,11 +196,14 @@ export class Lowering {
     return constantValue(Constant.from(dtype, shape, data), numbers)
   }
 
-  /** The numbers of input `i`, which must be known at compile time. */
+  /**
+   * The numbers of input `i`, which must be known at compile time.
+   * @throws MissingElements when they are not
+   */
   numbers(i: number): readonly number[] {
     const { known } = this.input(i)
     if (known) return known
-    throw this.unsupported(`input ${i} depends on data; only constants are supported here`)
+    throw new MissingElements(this.node, i)
   }
 
   /** A constant, such as an attribute, as a value. */

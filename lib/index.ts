@@ -60,7 +60,7 @@ export {
 } from './memory/unified-buffer.js'
 
 // tensors
-export type { DType, DTypeArray, TypedArrayOf } from './core/dtype.js'
+export type { DType, DTypeArray, ElementArray, ElementType, TypedArrayOf } from './core/dtype.js'
 export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
 
 // files
@@ -86,6 +86,19 @@ export type { HeldArray, HoldableArray, KernelBackend, Kernels } from './runtime
 export { type HeldWeight, holdWeight } from './runtime/held-weight.js'
 export { type KernelOptions, openKernels } from './runtime/open.js'
 export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'
+
+// models
+export {
+  Model,
+  type ModelOptions,
+  type ModelOutput,
+  type ModelValue,
+  type RunOptions,
+} from './runtime/model.js'
+export type { EngineOptions, ModelBackend, ModelBackendChoice, ModelStats } from './runtime/model/engine.js'
+export type { Feed, Feeds } from './runtime/model/feeds.js'
+export type { Dimension } from './graph/graph.js'
+export type { WriteOnnxOptions } from './io/onnx/write.js'
 
 // DoRA
 export { DoRALinear } from './dora/dora-linear.js'

@@ -87,6 +87,19 @@ export { type HeldWeight, holdWeight } from './runtime/held-weight.js'
 export { type KernelOptions, openKernels } from './runtime/open.js'
 export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'
 
+// models
+export {
+  Model,
+  type ModelOptions,
+  type ModelOutput,
+  type ModelValue,
+  type RunOptions,
+} from './runtime/model.js'
+export type { EngineOptions, ModelBackend, ModelBackendChoice, ModelStats } from './runtime/model/engine.js'
+export type { Feed, Feeds } from './runtime/model/feeds.js'
+export type { Dimension } from './graph/graph.js'
+export type { WriteOnnxOptions } from './io/onnx/write.js'
+
 // DoRA
 export { DoRALinear } from './dora/dora-linear.js'
 export type {

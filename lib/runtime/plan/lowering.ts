@@ -45,6 +45,22 @@ export interface Scope {
   readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
 }
 
+/** An operator needs elements at compile time that are only known during a run. */
+export class MissingElements extends SparkError {
+  /** The node that needs them. */
+  readonly node: Node
+  /** Name of the value. */
+  readonly value: string
+
+  /** Input `i` of `node` is not known. */
+  constructor(node: Node, i: number) {
+    const what = `input ${i} depends on data; only constants are supported here`
+    super('ERR_UNSUPPORTED', `${describeNode(node)}: ${what}`)
+    this.node = node
+    this.value = node.inputs[i]!
+  }
+}
+
 /** A node, its operands, and where its kernel calls go. */
 export class Lowering {
   /** The node. */
@@ -180,11 +196,14 @@ export class Lowering {
     return constantValue(Constant.from(dtype, shape, data), numbers)
   }
 
-  /** The numbers of input `i`, which must be known at compile time. */
+  /**
+   * The numbers of input `i`, which must be known at compile time.
+   * @throws MissingElements when they are not
+   */
   numbers(i: number): readonly number[] {
     const { known } = this.input(i)
     if (known) return known
-    throw this.unsupported(`input ${i} depends on data; only constants are supported here`)
+    throw new MissingElements(this.node, i)
   }
 
   /** A constant, such as an attribute, as a value. */
@@ -282,11 +301,14 @@ export class Lowering {
     for (const [o, name] of this.node.outputs.entries()) if (name !== '') this.give(values.get(name)!, o)
   }
 
-  /** The integers of input `i`, which must be known at compile time. */
+  /**
+   * The integers of input `i`, which must be known at compile time.
+   * @throws MissingElements when they are not
+   */
   integers(i: number): number[] {
     const { known } = this.input(i)
     if (known?.every(Number.isInteger)) return [...known]
-    throw this.unsupported(`input ${i} depends on data; only constants are supported here`)
+    throw new MissingElements(this.node, i)
   }
 
   /** The element type of input `i`, which kernels must know. */

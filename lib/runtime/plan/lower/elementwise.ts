@@ -144,7 +144,7 @@ function bitCast(at: Lowering): void {
 
 /** Nothing is dropped outside of training: x, and a mask of ones. */
 function dropout(at: Lowering): void {
-  if (at.has(2) && at.integers(2)[0] !== 0 && !(at.has(1) && at.input(1).known?.[0] === 0)) {
+  if (at.has(2) && at.integers(2)[0] !== 0 && !(at.has(1) && at.numbers(1)[0] === 0)) {
     throw at.unsupported('dropping is random; training_mode must be false')
   }
   at.give(at.input(0))

@@ -4,6 +4,7 @@ import type { ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { Dimension, Graph, ValueInfo } from '../graph/graph.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
+import { decompose } from '../graph/rewrites/decompose.js'
 import { inferFacts } from '../graph/shape-inference.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
@@ -77,13 +78,13 @@ export class Model implements Disposable {
    *
    * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
-   * `device`: which GPU
+   * `device`: which GPU; `provider`: where onnxruntime computes
    * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
    * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; and what
    * {@link openKernels} throws
    */
   static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
-    expectKnownOptions('options', options, ['backend', 'device'])
+    expectKnownOptions('options', options, ['backend', 'device', 'provider'])
     return Model.fromGraph(await readOnnx(source), options)
   }
 
@@ -135,12 +136,12 @@ export class Model implements Disposable {
   }
 
   /**
-   * Writes the model as an ONNX file, at the lowest opset that has its operators.
+   * Writes the model as an ONNX file, at the lowest opset that has its operators. Adapters become standard operators.
    * @throws SparkError ERR_IO when it cannot be written, ERR_UNSUPPORTED when it is too large for one file and
    * `externalData` is false, ERR_ARGUMENT
    */
   async save(file: string, options: WriteOnnxOptions = {}): Promise<void> {
-    await writeOnnx(this.graph, file, options)
+    await writeOnnx(decompose(this.graph), file, options)
   }
 
   /** Frees what was compiled. A run in progress ends first; a second dispose is a no-op. */

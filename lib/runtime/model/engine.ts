@@ -1,5 +1,5 @@
 // engine.ts: what runs a model: our own plans on one of the backends.
-import { expectOneOf } from '../../core/checks.js'
+import { argumentError, expectOneOf } from '../../core/checks.js'
 import { type BackendName, backendNames, getConfig } from '../../core/config.js'
 import { SparkError } from '../../core/errors.js'
 import { warnOnce } from '../../core/log.js'
@@ -9,13 +9,14 @@ import { HardwareInfo } from '../../hardware/hardware-info.js'
 import type { Kernels } from '../kernels.js'
 import { openKernels } from '../open.js'
 import { GraphRunner } from './graph-runner.js'
+import { openOnnxRuntime, type RuntimeProvider } from './onnx-runtime.js'
 import type { HostValue } from './values.js'
 
-/** Engines a model can run on. */
-export type ModelBackend = BackendName
+/** Engines a model can run on; `onnxruntime` is the package onnxruntime-node, where it is installed. */
+export type ModelBackend = BackendName | 'onnxruntime'
 
 /** All of them. */
-export const modelBackends: readonly ModelBackend[] = backendNames
+export const modelBackends: readonly ModelBackend[] = [...backendNames, 'onnxruntime']
 
 /** The engine that runs a model. */
 export interface ModelBackendChoice {
@@ -57,15 +58,23 @@ export interface EngineOptions {
   backend?: ModelBackend
   /** Which GPU. Default: the best one. */
   device?: GpuSelector | undefined
+  /**
+   * Where `onnxruntime` computes: cpu, cuda, tensorrt, dml, coreml, webgpu …, or `{ name, …settings }`, as
+   * onnxruntime-node takes it. Default: cpu.
+   */
+  provider?: RuntimeProvider
 }
 
 /**
  * Opens the engine that a model asks for.
- * @throws SparkError as {@link openKernels}
+ * @throws SparkError as {@link openKernels} and {@link openOnnxRuntime}
  */
 export async function openEngine(graph: Graph, options: EngineOptions): Promise<Engine> {
-  const { backend = getConfig().backend, device } = options
+  const { backend = getConfig().backend, device, provider } = options
   expectOneOf('options.backend', backend, modelBackends)
+  if (backend === 'onnxruntime') return openOnnxRuntime(graph, provider ?? 'cpu', getConfig().threads)
+  if (provider !== undefined)
+    throw argumentError('options.provider', `left out for backend '${backend}'`, provider)
   const kernels = await openKernels({ backend, device })
   if (backend !== 'auto') {
     const asked = options.backend ? 'the option' : 'the configuration'

@@ -95,6 +95,7 @@ export {
   type ModelValue,
   type RunOptions,
 } from './runtime/model.js'
+export { BoundModel } from './runtime/model/bound-model.js'
 export type { EngineOptions, ModelBackend, ModelBackendChoice, ModelStats } from './runtime/model/engine.js'
 export type { RuntimeProvider } from './runtime/model/onnx-runtime.js'
 export type { Feed, Feeds } from './runtime/model/feeds.js'

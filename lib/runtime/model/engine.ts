@@ -1,6 +1,7 @@
 // engine.ts: what runs a model: our own plans on one of the backends.
 import { argumentError, expectOneOf } from '../../core/checks.js'
 import { type BackendName, backendNames, getConfig } from '../../core/config.js'
+import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { warnOnce } from '../../core/log.js'
 import type { Graph } from '../../graph/graph.js'
@@ -8,9 +9,10 @@ import type { GpuSelector } from '../../hardware/cuda-device.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
 import type { Kernels } from '../kernels.js'
 import { openKernels } from '../open.js'
+import type { Plan } from '../plan/plan.js'
 import { GraphRunner } from './graph-runner.js'
 import { openOnnxRuntime, type RuntimeProvider } from './onnx-runtime.js'
-import type { HostValue } from './values.js'
+import type { HostTensor, HostValue } from './values.js'
 
 /** Engines a model can run on; `onnxruntime` is the package onnxruntime-node, where it is installed. */
 export type ModelBackend = BackendName | 'onnxruntime'
@@ -48,6 +50,8 @@ export interface Engine {
   readonly stats: ModelStats
   /** The outputs; tensors may lie in memory that the next run overwrites. */
   run(inputs: readonly HostValue[], signal?: AbortSignal): Promise<readonly HostValue[]>
+  /** A plan on arrays of the caller, by name. */
+  bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan>
   /** Frees what it holds. */
   dispose(): void
 }
@@ -131,6 +135,10 @@ class PlanEngine implements Engine {
       this.#choice = { name: kernels.backend, reason }
       return this.#runner.run(inputs, undefined, signal)
     }
+  }
+
+  bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan> {
+    return this.#runner.bind(inputs, buffers)
   }
 
   dispose(): void {

@@ -82,9 +82,9 @@ export class Adapter implements TrainableAdapter {
     return [...this.#values.values()].reduce((sum, { length }) => sum + length, 0)
   }
 
-  /** Elements of the weights of the model. */
+  /** Elements of the weights of the model: of all its constants of floats. */
   get baseParameterCount(): number {
-    return [...this.base.initializers.values()].reduce((sum, { count }) => sum + count, 0)
+    return this.#floats().reduce((sum, { count }) => sum + count, 0)
   }
 
   /** Bytes of the parameters in f32. */
@@ -94,11 +94,7 @@ export class Adapter implements TrainableAdapter {
 
   /** {@link Adapter.byteLength} as a share of the bytes of the model's weights. */
   get shareOfBase(): number {
-    const bytes = [...this.base.initializers.values()].reduce(
-      (sum, constant) => sum + (constant.dtype === 'string' ? 0 : constant.byteLength),
-      0,
-    )
-    return this.byteLength / bytes
+    return this.byteLength / this.#floats().reduce((sum, { byteLength }) => sum + byteLength, 0)
   }
 
   /**
@@ -163,6 +159,10 @@ export class Adapter implements TrainableAdapter {
    */
   merge(options: MergeModelOptions = {}): Promise<MergedModel> {
     return mergeAdapters(this.base, [this], options)
+  }
+
+  #floats(): Constant[] {
+    return [...this.base.initializers.values()].filter(({ dtype }) => /^b?f\d/.test(dtype))
   }
 
   #valuesOf(parameter: string): Float32Array {

@@ -172,11 +172,12 @@ export class Adapter implements TrainableAdapter {
     throw new SparkError('ERR_ARGUMENT', `the adapter has no parameter '${parameter}'; it has: ${known}`)
   }
 
-  #target({ name, weight, inColumns, rank, rows, aShape, bShape, scale }: AdapterModule) {
+  #target({ name, weight, inColumns, rank, rows, aShape, bShape, scale, shape }: AdapterModule) {
     const { a, b, magnitude } = this.valuesOf(name)
     const inRows = aShape.length > 2 ? aShape : [rank, a.length / rank]
     return {
       ...{ weight, module: name, scale, normGradient: this.normGradient, inColumns },
+      type: { dtype: 'f32', shape } as const,
       a: Constant.from('f32', inRows, a),
       b: Constant.from('f32', bShape, b),
       magnitude: Constant.from('f32', [rows], magnitude),

@@ -8,6 +8,7 @@ import { resetWarnings } from '#lib/core/log.js'
 import { findModules } from '#lib/dora/modules.js'
 import { Constant } from '#lib/graph/constant.js'
 import type { Graph } from '#lib/graph/graph.js'
+import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { adaptableGraph, inputsOf } from '../fixtures/adaptable-graph.js'
 import { backends } from '../fixtures/backends.js'
@@ -247,6 +248,46 @@ t.test('what cannot be', async t => {
   model.dispose()
   await t.rejects(model.run(inputsOf(1)), { code: 'ERR_DISPOSED' })
 })
+
+for (const format of ['nvfp4', 'fp8'] as const) {
+  t.test(`a base in ${format}`, async t => {
+    const random = randomGenerator(9)
+    const wide = (shape: readonly number[]) =>
+      Constant.from('f32', shape, uniform(random, shape[0]! * shape[1]!))
+    const weights = new Map([
+      ['fc1.weight', wide([7, 48])],
+      ['onnx::MatMul_7', wide([48, 9])],
+    ])
+    const nodes = graph.nodes
+      .filter(({ inputs }) => weights.has(inputs[1]!))
+      .map(node => ({ ...node, inputs: ['x', node.inputs[1]!] }))
+    const [outputs] = [nodes.map(node => ({ name: node.outputs[0]! }))]
+    const inputs = [{ name: 'x', type: { kind: 'tensor', dtype: 'f32', shape: ['N', 48] } as const }]
+    const base = quantizeWeights({ ...graph, nodes, outputs, inputs, initializers: weights }, { format })
+    const adapter = await trained(8, base)
+    t.strictSame(
+      adapter.modules.map(({ name }) => name),
+      ['fc1', 'h.0.fc2'],
+    )
+    await adapter.save(path.join(scratch, format))
+    const again = await Adapter.load(base, path.join(scratch, format))
+    const { graph: merged, losses, unmerge } = await again.merge()
+    const x = { x: { shape: [5, 48], data: uniform(random, 5 * 48) } }
+    using model = await AdaptedModel.create(base, { backend: 'js' })
+    model.add('adapter', adapter)
+    const plain = await model.run(x)
+    const exact = await model.run(x, { adapters: 'adapter' })
+    using rounded = await AdaptedModel.create(merged, { backend: 'js' })
+    const limit = format === 'fp8' ? 0.05 : 0.2
+    for (const [name, { data }] of Object.entries(await rounded.run(x))) {
+      close(t, data as Float32Array, exact[name]!.data as Float32Array, limit, name)
+      t.notSame(data, plain[name]!.data, 'the adapter is not lost')
+    }
+    for (const loss of losses.values()) t.ok(loss > 0.001 && loss < limit, `loss ${loss}`)
+    t.equal(unmerge(), base)
+    t.strictSame(merged.nodes, base.nodes, 'the format stays')
+  })
+}
 
 t.test('an adapter of rank 4 is below 1 % of matrices of 1024', async t => {
   const weight = uniform(randomGenerator(1), 1024 * 1024)

@@ -60,7 +60,7 @@ export {
 } from './memory/unified-buffer.js'
 
 // tensors
-export type { DType, DTypeArray, TypedArrayOf } from './core/dtype.js'
+export type { DType, DTypeArray, ElementArray, ElementType, TypedArrayOf } from './core/dtype.js'
 export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
 
 // files
@@ -81,10 +81,26 @@ export {
 // engines
 export type * from './precision/kernel-args.js'
 export type * from './runtime/kernel-args.js'
+export type * from './runtime/network-args.js'
 export type { HeldArray, HoldableArray, KernelBackend, Kernels } from './runtime/kernels.js'
 export { type HeldWeight, holdWeight } from './runtime/held-weight.js'
 export { type KernelOptions, openKernels } from './runtime/open.js'
 export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'
+
+// models
+export {
+  Model,
+  type ModelOptions,
+  type ModelOutput,
+  type ModelValue,
+  type RunOptions,
+} from './runtime/model.js'
+export { BoundModel } from './runtime/model/bound-model.js'
+export type { EngineOptions, ModelBackend, ModelBackendChoice, ModelStats } from './runtime/model/engine.js'
+export type { RuntimeProvider } from './runtime/model/onnx-runtime.js'
+export type { Feed, Feeds } from './runtime/model/feeds.js'
+export type { Dimension } from './graph/graph.js'
+export type { WriteOnnxOptions } from './io/onnx/write.js'
 
 // DoRA
 export { DoRALinear } from './dora/dora-linear.js'
@@ -114,7 +130,5 @@ export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
 export {
   type Active,
   AdaptedModel,
-  type AdaptedModelOptions,
   type AdaptedRunOptions,
-  type Values,
 } from './dora/adapted-model.js'

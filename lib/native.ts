@@ -188,14 +188,14 @@ export interface Addon {
   setThreads(count: number): void
   /** The instruction set that CPU kernels use: what DGX_SPARK_CPU_ISA asks for, or the best one of the machine. */
   cpuIsa(): CpuIsa
+  /** Why instructions of {@link Addon.cpuIsa} are not used after all: what a test of their sums found, or ''. */
+  cpuIsaProblem(): string
 
   // plans
   /** Binds the operands of all steps once, on the CPU; they are kept alive until the plan is disposed. */
   planCreate(steps: readonly { readonly op: string; readonly args: object }[]): PlanHandle
   /** Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. */
   planRun(handle: PlanHandle): Promise<void>
-  /** The same before it returns. */
-  planRunSync(handle: PlanHandle): void
   /** Lets the operands go. A second dispose is a no-op. */
   planDispose(handle: PlanHandle): void
 }
@@ -251,6 +251,8 @@ function tryLoad(): AddonState {
 }
 
 function checkCpuIsa(addon: Addon): void {
+  const problem = addon.cpuIsaProblem()
+  if (problem) warnOnce('SPARK_CPU_ISA', 'kernels', problem)
   const wanted = getConfig().cpuIsa
   const used = addon.cpuIsa()
   if (!wanted || used === wanted) return

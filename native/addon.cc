@@ -55,11 +55,11 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<run_async>(exports, "runAsync");
   add<set_threads>(exports, "setThreads");
   add<cpu_isa>(exports, "cpuIsa");
+  add<cpu_isa_problem>(exports, "cpuIsaProblem");
 
   // plans
   add<plan_create>(exports, "planCreate");
   add<plan_run>(exports, "planRun");
-  add<plan_run_sync>(exports, "planRunSync");
   add<plan_dispose>(exports, "planDispose");
   return exports;
 }

@@ -84,10 +84,11 @@ export async function* conv(kernels, peer) {
       dtype: 'f32',
       flops: 2 * dy.length * cols,
     }
+    const forward = () => kernels.run('conv', { ...shape, x, bias, y })
     yield {
       ...about,
       name: 'conv',
-      run: () => kernels.run('conv', { ...shape, x, bias, y }),
+      run: forward,
       check: async () => {
         const expected = await run?.(x)
         if (expected) expectClose(y, expected)
@@ -100,13 +101,19 @@ export async function* conv(kernels, peer) {
       ...about,
       name: 'conv dx',
       run: () => kernels.run('convBackward', { ...shape, dy, dx }),
-      check: () => expectAdjoint(dot(dx, x), y, dy, bias, out ** 2),
+      check: async () => {
+        await forward()
+        expectAdjoint(dot(dx, x), y, dy, bias, out ** 2)
+      },
     }
     yield {
       ...about,
       name: 'conv dweight',
       run: () => kernels.run('convBackward', { ...shape, x, dy, dweight }),
-      check: () => expectAdjoint(dot(dweight, w), y, dy, bias, out ** 2),
+      check: async () => {
+        await forward()
+        expectAdjoint(dot(dweight, w), y, dy, bias, out ** 2)
+      },
     }
     operands.dispose()
   }

@@ -53,7 +53,8 @@ export interface InferenceOptions {
 /**
  * Infers the types of all values of a canonical graph, subgraphs included.
  * @returns what is known of each value by its name; values of operators without a rule are missing
- * @throws SparkError ERR_SHAPE naming the node whose inputs do not fit together, ERR_ARGUMENT for a shape of no input
+ * @throws SparkError ERR_SHAPE or ERR_DTYPE naming the node whose inputs do not fit together, ERR_ARGUMENT for a shape
+ * of no input
  */
 export function inferFacts(graph: Subgraph, options: InferenceOptions = {}): Map<string, Fact> {
   expectKnownOptions('options', options, ['shapes'])
@@ -199,8 +200,17 @@ export class ShapeInference {
       return rule(call).map(type => expectSizes(call, type))
     } catch (error) {
       if (this.#strict || !isMisfit(error)) throw error
-      // Without sizes nothing can misfit, and the element types are still known.
+      return this.#withoutSizes(rule, call)
+    }
+  }
+
+  /** What the element types alone say. */
+  #withoutSizes(rule: Rule, call: Call): readonly (ValueType | undefined)[] {
+    try {
       return rule(new Call(call.node, typesOnly(call), call.inferSubgraph))
+    } catch (error) {
+      if (!isMisfit(error)) throw error
+      return []
     }
   }
 
@@ -239,7 +249,7 @@ function expectSizes(call: Call, type: ValueType | undefined): ValueType | undef
 }
 
 function isMisfit(error: unknown): boolean {
-  return error instanceof SparkError && error.code === 'ERR_SHAPE'
+  return error instanceof SparkError && (error.code === 'ERR_SHAPE' || error.code === 'ERR_DTYPE')
 }
 
 /** The inputs of a node without their sizes. */

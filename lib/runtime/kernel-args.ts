@@ -196,22 +196,6 @@ export interface ConvTransposeArgs extends ConvShape {
   y: Float32Array
 }
 
-/** loss = mean of −log softmax(logits)[label], dlogits = (softmax − onehot) / T */
-export interface SoftmaxCrossEntropyArgs {
-  /** T, at least 1. */
-  tokens: number
-  /** C */
-  classes: number
-  /** [T, C] */
-  logits: Float32Array
-  /** [T], each in 0 … C − 1. */
-  labels: Int32Array
-  /** Output, [1]. */
-  loss: Float32Array
-  /** Output, [T, C]; left out: not computed. */
-  dlogits?: Float32Array | undefined
-}
-
 /** One step of AdamW (Loshchilov and Hutter 2019, algorithm 2), in place. */
 export interface AdamwArgs {
   /** Number of elements. */
@@ -261,8 +245,6 @@ export interface KernelArgs
   linearInteger: LinearIntegerArgs
   /** Products of activations. */
   matmul: MatmulArgs
-  /** A classifier's loss. */
-  softmaxCrossEntropy: SoftmaxCrossEntropyArgs
   /** An optimizer step. */
   adamw: AdamwArgs
 }

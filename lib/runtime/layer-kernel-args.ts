@@ -140,7 +140,7 @@ export interface RecurrentArgs {
   /** x · Wᵀ + bias, [T, B, G · H]. */
   gates: Float32Array
   /** Rᵀ, [H, G · H]. */
-  weight: Float32Array
+  recurrence: Float32Array
   /** Added to h · Rᵀ, [G · H]. */
   bias?: Float32Array | undefined
   /** LSTM: [3 · H] for i, o, f. */

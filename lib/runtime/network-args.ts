@@ -216,6 +216,22 @@ export interface AttentionBackwardArgs extends AttentionInputs {
   dv?: Float32Array | undefined
 }
 
+/** loss = mean of −log softmax(logits)[label], dlogits = (softmax − onehot) / T */
+export interface SoftmaxCrossEntropyArgs {
+  /** T, at least 1. */
+  tokens: number
+  /** C */
+  classes: number
+  /** [T, C] */
+  logits: Float32Array
+  /** [T], each in 0 … C − 1. */
+  labels: Int32Array
+  /** Output, [1]. */
+  loss: Float32Array
+  /** Output, [T, C]; left out: not computed. */
+  dlogits?: Float32Array | undefined
+}
+
 /** Arguments of each operation by its name. */
 export interface NetworkKernelArgs {
   /** Softmax of rows. */
@@ -236,4 +252,6 @@ export interface NetworkKernelArgs {
   attention: AttentionArgs
   /** Its gradients. */
   attentionBackward: AttentionBackwardArgs
+  /** A classifier's loss. */
+  softmaxCrossEntropy: SoftmaxCrossEntropyArgs
 }

@@ -1,61 +1,17 @@
 // verify-cases.ts: one call of every operation on odd sizes, for `dgx-spark verify` and the kernel tests.
 import type { DType, DTypeArray } from '../core/dtype.js'
-import type { KernelArgs, KernelOp, Kernels, StoredWeight } from './kernels.js'
-
-/** One operation with seeded inputs and empty outputs. */
-export interface VerifyCase<Op extends KernelOp = KernelOp> {
-  readonly op: Op
-  /** What is special about it: formats, sizes. */
-  readonly variant: string
-  /** Arguments with fresh outputs; the same inputs at every call. */
-  readonly args: () => KernelArgs[Op]
-  /** Names of the outputs among the arguments. */
-  readonly outputs: readonly string[]
-  /** Allowed max|a - b| / max|b|; 0 means bit-equal. */
-  readonly tolerance: number
-}
-
-/** Sizes of the operands. */
-export interface VerifySizes {
-  /** Rows of an activation. */
-  readonly tokens: number
-  /** Out features. */
-  readonly rows: number
-  /** In features. Cases of nvfp4 are left out where this is no multiple of 16. */
-  readonly cols: number
-  /** Rank of the adapter. */
-  readonly rank: number
-}
-
-/** Odd sizes that every machine computes in no time. */
-export const verifySizes: VerifySizes = { tokens: 5, rows: 33, cols: 48, rank: 3 }
-
-/** f32 sums in another order: a few ulp times the square root of the length. */
-const sumTolerance = ({ tokens, rows, cols }: VerifySizes): number =>
-  5e-6 * Math.sqrt(Math.max(tokens, rows, cols) / 48)
-
-/** Seeded values in [-1, 1). */
-function values(count: number, seed: number): Float32Array {
-  let state = seed * 2654435761 || 1
-  return Float32Array.from({ length: count }, () => {
-    state ^= state << 13
-    state ^= state >>> 17
-    state ^= state << 5
-    return (state >>> 0) / 2 ** 31 - 1
-  })
-}
-
-const f32 = (count: number): Float32Array => new Float32Array(count)
-
-function verifyCase<Op extends KernelOp>(
-  op: Op,
-  variant: string,
-  outputs: readonly (keyof KernelArgs[Op] & string)[],
-  tolerance: number,
-  args: () => KernelArgs[Op],
-): VerifyCase {
-  return { op, variant, outputs, tolerance, args } as unknown as VerifyCase
-}
+import type { KernelArgs, Kernels, StoredWeight } from './kernels.js'
+import { integerCases, packedCases } from './verify-layouts.js'
+import { networkCases } from './verify-networks.js'
+import {
+  f32,
+  sumTolerance,
+  type VerifyCase,
+  type VerifySizes,
+  values,
+  verifyCase,
+  verifySizes,
+} from './verify-values.js'
 
 /** The weight of the cases in each storage format, made by `reference`. */
 function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): StoredWeight[] {
@@ -101,7 +57,13 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
   return [
     ...castCases(reference, sizes),
     ...quantizerCases(weights, sizes),
-    ...weights.flatMap(weight => [...linearCases(weight, sizes), ...doraCases(reference, weight, sizes)]),
+    ...weights.flatMap(weight => [
+      ...linearCases(weight, sizes),
+      ...packedCases(weight, sizes),
+      ...doraCases(reference, weight, sizes),
+    ]),
+    ...integerCases(sizes),
+    ...networkCases(sizes),
     ...trainingCases(sizes),
   ]
 }

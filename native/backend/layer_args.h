@@ -90,7 +90,7 @@ struct RecurrentArgs {
   double clip;                                      // of what functions take; infinite: none
   Function functions[3];                            // f, g, h
   const float* gates;                               // [steps, batch, gates · hidden]
-  const float* weight;                              // Rᵀ: [hidden, gates · hidden]
+  const float* recurrence;                          // Rᵀ: [hidden, gates · hidden]
   const float* bias;                                // [gates · hidden]; null: 0
   const float* peepholes;                           // LSTM: [3 · hidden] for i, o, f; null: 0
   const float* initial_h;                           // [batch, hidden]; null: 0

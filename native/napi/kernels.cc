@@ -4,9 +4,9 @@
 #include <string>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/lane_gemm.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
-#include "backend/labels.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
@@ -114,18 +114,6 @@ LinearBackwardArgs read_linear_backward(Arguments& in) {
   args.dx = in.optional_output<float>("dx", elements(args.tokens, args.weight.cols));
   args.dweight = in.optional_output<float>("dweight", elements(args.weight.rows, args.weight.cols));
   args.dbias = in.optional_output<float>("dbias", args.weight.rows);
-  return args;
-}
-
-SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
-  SoftmaxCrossEntropyArgs args{};
-  args.tokens = in.size("tokens");
-  args.classes = in.size("classes");
-  args.logits = in.input<float>("logits", elements(args.tokens, args.classes));
-  args.labels = in.input<int32_t>("labels", args.tokens);
-  args.loss = in.output<float>("loss", 1);
-  args.dlogits = in.optional_output<float>("dlogits", elements(args.tokens, args.classes));
-  if (in.placed()) expect_labels(in.values<int32_t>("labels", args.tokens), args.tokens, args.classes);
   return args;
 }
 
@@ -271,7 +259,11 @@ Napi::Value set_threads(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value cpu_isa(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa()));
+  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa(), cpu_matrix_isa()));
+}
+
+Napi::Value cpu_isa_problem(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), cpu::lane_gemm_problem());
 }
 
 }  // namespace spark::napi

@@ -112,7 +112,7 @@ RecurrentArgs read_recurrent(Arguments& in) {
     if (i < 3) args.functions[i] = function_of(function);
   });
   args.gates = in.input<float>("gates", elements(args.steps, args.batch, width));
-  args.weight = in.input<float>("weight", elements(args.hidden, width));
+  args.recurrence = in.input<float>("recurrence", elements(args.hidden, width));
   args.bias = in.optional_input<float>("bias", width);
   args.peepholes = in.optional_input<float>("peepholes", elements(3, args.hidden));
   args.initial_h = in.optional_input<float>("initialH", state);

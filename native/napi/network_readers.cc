@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/labels.h"
 #include "core/error.h"
 
 namespace spark::napi {
@@ -233,6 +234,18 @@ AttentionBackwardArgs read_attention_backward(Arguments& in) {
   args.dq = in.optional_update<float>("dq", extent(forward.q_strides, batch, heads, queries, depth));
   args.dk = in.optional_update<float>("dk", extent(forward.k_strides, batch, kv_heads, keys, depth));
   args.dv = in.optional_update<float>("dv", extent(forward.v_strides, batch, kv_heads, keys, value_depth));
+  return args;
+}
+
+SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
+  SoftmaxCrossEntropyArgs args{};
+  args.tokens = in.size("tokens");
+  args.classes = in.size("classes");
+  args.logits = in.input<float>("logits", elements(args.tokens, args.classes));
+  args.labels = in.input<int32_t>("labels", args.tokens);
+  args.loss = in.output<float>("loss", 1);
+  args.dlogits = in.optional_output<float>("dlogits", elements(args.tokens, args.classes));
+  if (in.placed()) expect_labels(in.values<int32_t>("labels", args.tokens), args.tokens, args.classes);
   return args;
 }
 

@@ -17,5 +17,6 @@ BatchNormArgs read_batch_norm(Arguments& in);
 BatchNormBackwardArgs read_batch_norm_backward(Arguments& in);
 AttentionArgs read_attention(Arguments& in);
 AttentionBackwardArgs read_attention_backward(Arguments& in);
+SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in);
 
 }  // namespace spark::napi

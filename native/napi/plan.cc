@@ -77,12 +77,6 @@ Napi::Value plan_run(const Napi::CallbackInfo& info) {
   return start_job(info.Env(), [bound = claimed(info[0])] { bound->plan.run(); });
 }
 
-Napi::Value plan_run_sync(const Napi::CallbackInfo& info) {
-  const Handle bound = claimed(info[0]);
-  bound->plan.run();
-  return info.Env().Undefined();
-}
-
 Napi::Value plan_dispose(const Napi::CallbackInfo& info) {
   info[0].As<Napi::External<Handle>>().Data()->reset();
   return info.Env().Undefined();

@@ -11,9 +11,6 @@ Napi::Value plan_create(const Napi::CallbackInfo& info);
 // planRun(handle): a promise of undefined, settled when all steps are done.
 Napi::Value plan_run(const Napi::CallbackInfo& info);
 
-// planRunSync(handle): runs all steps before it returns. Blocks the JavaScript thread.
-Napi::Value plan_run_sync(const Napi::CallbackInfo& info);
-
 // planDispose(handle): lets the operands go, at once or when the run in progress is done.
 Napi::Value plan_dispose(const Napi::CallbackInfo& info);
 

@@ -29,3 +29,19 @@ export function difference(name, actual, expected) {
   }
   return undefined
 }
+
+/**
+ * @param {string} name
+ * @param {any} actual - a tensor, the tensors of a sequence, or null for a value that is not there
+ * @param {any} expected
+ * @returns {string | undefined} what differs
+ */
+export function differenceOfValues(name, actual, expected) {
+  if (!Array.isArray(expected)) {
+    if (actual && expected && !Array.isArray(actual)) return difference(name, actual, expected)
+    return actual === expected ? undefined : `${name} is not what it should be`
+  }
+  if (actual?.length !== expected.length)
+    return `${name} has ${actual?.length} tensors, not ${expected.length}`
+  return expected.map((item, i) => difference(`${name}[${i}]`, actual[i], item)).find(Boolean)
+}

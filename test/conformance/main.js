@@ -2,7 +2,7 @@
 // npm run conformance -- <folder or .tar.gz> [--backend cpu|js|onnxruntime] [--case <part of a name>]
 import { parseArgs } from 'node:util'
 import { readCases } from './cases.js'
-import { difference } from './close.js'
+import { differenceOfValues } from './close.js'
 import { openRunner } from './runners.js'
 
 const { values, positionals } = parseArgs({
@@ -40,7 +40,7 @@ process.exitCode = counts.failed === 0 ? 0 : 1
 async function runSet(model, inputs, outputs) {
   const { results, expected } = await run(model, inputs, outputs)
   for (const [i, { name, value }] of results.entries()) {
-    const failure = difference(name, value, expected[i])
+    const failure = differenceOfValues(name, value, expected[i])
     if (failure) return failure
   }
   return undefined

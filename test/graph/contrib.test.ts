@@ -1,4 +1,5 @@
 // Contributed operators (com.microsoft) give the same outputs as the standard operators they become.
+import { Model, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { float, floats, int, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
@@ -99,6 +100,23 @@ t.test('contributed operators on quantized tensors', async t => {
     contrib('DynamicQuantizeMatMul', { inputs: { x: [3, 5] }, constants: { ...w, bias: weights(7) } }),
     1e-5,
   )
+  await sameOutputs(
+    t,
+    contrib('QLinearSoftmax', { ...none, constants: { ...a, ...y }, attributes: { opset: int(13) } }),
+    step,
+  )
+  const right = { b: bytes(5, 7), bs: scale(0.03), bz: zero(99) }
+  const bias = {
+    c: Constant.from(
+      'i32',
+      [7],
+      Int32Array.from({ length: 7 }, (_, i) => 100 * i),
+    ),
+  }
+  await sameOutputs(t, contrib('QGemm', { ...none, constants: { ...a, ...right, ...bias } }), 1e-5)
+  const coarse = { ys: scale(0.4), yz: zero(128) }
+  await sameOutputs(t, contrib('QGemm', { ...none, constants: { ...a, ...right, ...bias, ...coarse } }), step)
+  await sameOutputs(t, contrib('DequantizeLinear', { ...none, constants: a }))
   const [n, k, block] = [7, 96, 32]
   for (const bits of [4, 8]) {
     const packed = bytes(n, k / block, (block * bits) / 8)
@@ -116,4 +134,91 @@ t.test('contributed operators on quantized tensors', async t => {
       1e-4,
     )
   }
+})
+
+t.test('embeddings', async t => {
+  const ids = (...values: number[]): Constant => Constant.from('i32', [2, 3], Int32Array.from(values))
+  const tables = { w: weights(9, 8), p: weights(5, 8), s: weights(2, 8), g: weights(8), b: weights(8) }
+  const constants = { words: ids(1, 8, 3, 0, 2, 2), segments: ids(0, 1, 1, 0, 0, 1), ...tables }
+  const attributes = { epsilon: float(1e-5) }
+  await sameOutputs(
+    t,
+    contrib('EmbedLayerNormalization', { inputs: {}, constants, attributes, outputs: ['y', 'mask', 'sum'] }),
+    1e-5,
+  )
+})
+
+t.test('contributed attention', async t => {
+  const heads = { num_heads: int(2) }
+  const x = { x: [2, 5, 12] }
+  const packed = { w: weights(12, 36), b: weights(36) }
+  await sameOutputs(t, contrib('Attention', { inputs: x, constants: packed, attributes: heads }))
+  const causal = { ...heads, unidirectional: int(1) }
+  await sameOutputs(t, contrib('Attention', { inputs: x, constants: packed, attributes: causal }))
+  const qkv = { q: [2, 3, 12], k: [2, 5, 12], v: [2, 5, 12] }
+  const scaled = { ...heads, scale: float(0.3) }
+  await sameOutputs(t, contrib('MultiHeadAttention', { inputs: qkv, attributes: scaled }))
+  const bias = { b: weights(36) }
+  await sameOutputs(t, contrib('MultiHeadAttention', { inputs: qkv, constants: bias, attributes: heads }))
+  const padded = contrib('MultiHeadAttention', {
+    inputs: qkv,
+    constants: { ...bias, mask: Constant.i64([1, 2]) },
+    attributes: heads,
+  })
+  t.throws(() => canonicalise(padded), { code: 'ERR_UNSUPPORTED', message: /key_padding_mask/ })
+})
+
+/** Grouped queries of `length` tokens after a past of `past`: 4 heads of queries, 2 of keys and values, 16 wide. */
+function grouped(length: number, past: number, rotary: boolean, packed = false): Graph {
+  const total = past + length
+  const lengths = Constant.from('i32', [2], new Int32Array([total - 1, total - 1]))
+  const names = ['q', ...(packed ? [] : ['k', 'v']), 'pk', 'pv']
+  const shapes = [
+    [2, length, packed ? 128 : 64],
+    ...(packed
+      ? []
+      : [
+          [2, length, 32],
+          [2, length, 32],
+        ]),
+    [2, 2, past, 16],
+    [2, 2, past, 16],
+  ]
+  const graph = contrib('GroupQueryAttention', {
+    inputs: Object.fromEntries(names.map((name, i) => [name, shapes[i]!])),
+    constants: {
+      lengths,
+      total: Constant.from('i32', [], new Int32Array([total])),
+      ...(rotary && { cos: weights(16, 8), sin: weights(16, 8) }),
+    },
+    attributes: { num_heads: int(4), kv_num_heads: int(2), do_rotary: int(rotary ? 1 : 0) },
+    outputs: ['y', 'nk', 'nv'],
+  })
+  if (!packed) return graph
+  const [node] = graph.nodes
+  return { ...graph, nodes: [{ ...node!, inputs: ['q', '', '', ...node!.inputs.slice(1)] }] }
+}
+
+t.test('grouped queries', async t => {
+  await sameOutputs(t, grouped(5, 0, false), 1e-5)
+  await sameOutputs(t, grouped(5, 0, true), 1e-5)
+  await sameOutputs(t, grouped(1, 7, false), 1e-5)
+  await sameOutputs(t, grouped(1, 7, true), 1e-5)
+  await sameOutputs(t, grouped(1, 7, true, true), 1e-5)
+})
+
+t.test('grouped queries over a buffer that past and present share', async t => {
+  const graph = grouped(1, 7, false)
+  const lengths = Constant.from('i32', [2], new Int32Array([3, 3]))
+  const shared = { ...graph, initializers: new Map([...graph.initializers, ['lengths', lengths]]) }
+  const feeds = Object.fromEntries(
+    graph.inputs.map(({ name, type }) => {
+      const shape = type?.kind === 'tensor' ? (type.shape as number[]) : []
+      return [name, Tensor.zeros(shape)]
+    }),
+  )
+  using right = await Model.fromGraph(graph, { backend: 'js' })
+  t.same((await right.run(feeds)).nk!.shape, [2, 2, 8, 16])
+  using wrong = await Model.fromGraph(shared, { backend: 'js' })
+  await t.rejects(wrong.run(feeds), { code: 'ERR_SHAPE', message: /Reshape/ }, '4 keys of 8')
 })

@@ -141,7 +141,7 @@ const cases: Readonly<Record<string, GradientCase>> = {
       ...{ x: { shape: [2, 3, 5] }, gamma: { shape: [3] }, beta: { shape: [3] } },
       ...{ mean: { shape: [3] }, variance: { shape: [3], range: positive } },
     },
-    frozen: ['gamma', 'beta', 'mean', 'variance'],
+    frozen: ['mean', 'variance'],
     nodes: [node('BatchNormalization', ['x', 'gamma', 'beta', 'mean', 'variance'], { epsilon: float(0.01) })],
   },
   SoftmaxCrossEntropyLoss: {

@@ -155,6 +155,8 @@ t.test('what does not fit is refused by the name of its node', async t => {
   refused(oneNode('Reshape', { a: [3, 5] }, {}, { s: Constant.i64([4, -1]) }), /cannot become/)
   refused(oneNode('Gather', { a: [3] }, { axis: int(2) }, { i: Constant.i64([0]) }), /axis 2 is outside/)
   refused(oneNode('MaxPool', { x: [3, 5] }), /dimensions/)
+  const mixed = oneNode('Add', { a: [3] }, {}, { b: Constant.i64([1]) })
+  t.throws(() => inferFacts(mixed), { code: 'ERR_DTYPE', message: /node 'it' \(Add\).*f32 and i64/ })
   t.throws(() => inferFacts(oneNode('Relu', { x: ['n', 'n'] }), { shapes: { x: [3, 4] } }), {
     code: 'ERR_SHAPE',
     message: /'n' is 4, but 3/,

@@ -1,6 +1,7 @@
 // Reading and writing ONNX files: what is read, written and read again is the same; every element type and field; and
 // what is refused.
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { open } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -217,4 +218,33 @@ t.test('external data', async t => {
   await t.rejects(readOnnx(file), { code: 'ERR_FORMAT', message: /git lfs pull/ })
   rmSync(path.join(home, 'model.onnx.data'))
   await t.rejects(readOnnx(file), { code: 'ERR_IO', message: /model\.onnx\.data/ })
+})
+
+t.test('weights beyond 2 GiB', async t => {
+  const home = path.join(folder, 'large')
+  mkdirSync(home)
+  const bytes = 3 * 2 ** 30
+  const handle = await open(path.join(home, 'weights'), 'w')
+  await handle.truncate(bytes)
+  await handle.write(Buffer.from([1, 2, 3, 4]), 0, 4, bytes - 4)
+  await handle.close()
+  const external = (offset: number, length: number) =>
+    Object.entries({ location: 'weights', offset, length }).map(([key, value]) => ({
+      key,
+      value: String(value),
+    }))
+  const tensor = (name: string, offset: number, length: number): Message<'Tensor'> => ({
+    name,
+    dataType: onnxNumbers.u8,
+    dims: [BigInt(length)],
+    dataLocation: 1,
+    externalData: external(offset, length),
+  })
+  const initializer = [tensor('all', 0, bytes), tensor('end', bytes - 5, 5)]
+  const file = path.join(home, 'model.onnx')
+  writeFileSync(file, bytesOf(encodeMessage('Model', { irVersion: 8n, graph: { name: 'g', initializer } })))
+  const graph = await readOnnx(file)
+  t.equal(graph.initializers.get('all')?.byteLength, bytes, 'nothing is read before it is asked for')
+  t.strictSame(graph.initializers.get('end')?.data, new Uint8Array([0, 1, 2, 3, 4]))
+  t.throws(() => serializeOnnx(graph), { code: 'ERR_UNSUPPORTED', message: /3221225/ })
 })

@@ -4,6 +4,7 @@ import { requireAddon } from '#lib/native.js'
 import { activations } from '#lib/runtime/js/activations.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import type { Activation, KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
+import { packedSizes } from '#lib/runtime/packed-weight.js'
 import { close, identical } from '../fixtures/close.js'
 import {
   type ConvCase,
@@ -125,6 +126,28 @@ t.test('every stored format, without a bias', t => {
   t.end()
 })
 
+t.test('a packed weight gives the same bits', t => {
+  for (const at of [
+    convCase([2, 5, 37, 1], [7, 6], [3, 2]),
+    convCase([2, 6, 74, 2], [7, 6], [3, 2]),
+    convCase([1, 6, 6, 6], [7, 6], [3, 2]),
+  ]) {
+    const { x, dy, w, bias } = operands(at, 6)
+    const weight = f32Weight(at, w)
+    const data = new Float32Array(packedSizes(weight).data)
+    addon.run('packWeight', { weight, data })
+    const results = [weight, { ...weight, data, packed: true }].map(weight => {
+      const [y, dx] = [output(dy.length), output(x.length)]
+      addon.run('conv', { ...shapeOf(at), weight, x, bias, y })
+      addon.run('convBackward', { ...shapeOf(at), weight, dy, dx })
+      return { y, dx }
+    })
+    identical(t, results[1].y, results[0].y, 'y')
+    identical(t, results[1].dx, results[0].dx, 'dx')
+  }
+  t.end()
+})
+
 t.test('a result depends on neither the other images nor the threads', t => {
   for (const at of [
     convCase([5, 7, 34, 1], [17, 16], [3, 3], { strides: [2, 1], pads: [1, 1, 1, 1] }),
@@ -184,6 +207,8 @@ t.test('what does not fit is refused', t => {
     refused({ image: [5, 6] }, 'ERR_SHAPE', 'an image that is larger than x')
     refused({ out: [3, 4] }, 'ERR_SHAPE', 'an output that is larger than y')
     refused({ image: [2 ** 31 - 1, 2 ** 31 - 1], batch: 2 ** 31 }, 'ERR_SHAPE', 'more than memory')
+    const huge = 2 ** 31 - 1
+    if (engine === 'cpu') refused({ dilations: [huge, huge] }, 'ERR_SHAPE', 'a reach of more than memory')
   }
   t.end()
 })

@@ -9,9 +9,14 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   const both = ['linear', 'product', 'softmax_cross_entropy', 'adamw']
   const sources = [
     ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
-    ...['gemm_plain', 'weight', 'dora_norm', 'dora_forward', 'dora_backward', 'dora_merge'].map(
+    ...['gemm_plain', 'lane_gemm_plain', 'precision_loops_plain', 'activation_loops_plain'].map(
       name => `backend/cpu/${name}.cc`,
     ),
+    ...['lane_product', 'product_bf16', 'linear_integer', 'matmul', 'weight'].map(
+      name => `backend/cpu/${name}.cc`,
+    ),
+    ...['dora_norm', 'dora_forward', 'dora_backward', 'dora_merge'].map(name => `backend/cpu/${name}.cc`),
+    '../test/fixtures/cuda-on-host/plain-cpu.cc',
     'backend/cuda/dora.cc',
     'core/thread_pool.cc',
   ]
@@ -19,5 +24,26 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   t.teardown(() => rmSync(folder, { recursive: true }))
   const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
   t.match(stdout, /^\d{4} results agree\n$/)
+  t.equal(status, 0)
+})
+
+t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, async t => {
+  const both = ['conv', 'attention']
+  const convolutions = ['conv_backward', 'conv_passes', 'conv_reading', 'conv_stage', 'product', 'weight']
+  const loops = ['row_loops', 'gemm', 'lane_gemm', 'precision_loops', 'activation_loops']
+  const others = ['attention_backward', 'attention_tiles', 'softmax', 'norm', 'batch_norm']
+  const sources = [
+    ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
+    ...[...convolutions, ...others, ...loops.map(name => `${name}_plain`)].map(
+      name => `backend/cpu/${name}.cc`,
+    ),
+    '../test/fixtures/cuda-on-host/plain-cpu.cc',
+    'backend/cuda/normalization.cc',
+    'core/thread_pool.cc',
+  ]
+  const { folder, program } = buildOnHost('networks.cc', ['conv', 'normalization', 'attention'], sources)
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+  t.match(stdout, /^\d{3} results agree\n$/)
   t.equal(status, 0)
 })

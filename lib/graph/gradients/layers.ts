@@ -1,7 +1,7 @@
 // layers.ts: gradients of matrix products, convolutions, normalization, DoRA layers and losses.
 
 import { float, floatOf, int, intOf } from '../attributes.js'
-import { type Attribute, type Attributes, sparkDomain } from '../graph.js'
+import { sparkDomain } from '../graph.js'
 import type { GradientContext, GradientRule, GradientTable } from './context.js'
 
 /** y = alpha · op(a) · op(b) + beta · c */
@@ -52,13 +52,12 @@ const conv: GradientRule = at => addGradients(at, 'ConvGrad', [at.dy(), at.input
 /** dx from dy and x. */
 const pool: GradientRule = at => addGradients(at, `${at.node.op}Grad`, [at.dy(), at.input(0)], [0])
 
+/** With frozen statistics. */
 const batchNormalization: GradientRule = at => {
-  if ([1, 2, 3, 4].some(i => at.wants(i))) throw at.unsupported('its parameters are frozen')
+  if (at.wants(3) || at.wants(4)) throw at.unsupported('mean and variance are frozen')
   if (intOf(at.node, 'training_mode', 0)) throw at.unsupported('training_mode is not supported yet')
-  const epsilon: Attribute | undefined = at.node.attributes.epsilon
-  const attributes: Attributes = epsilon ? { epsilon } : {}
-  const inputs = [at.dy(), at.input(1), at.input(4)]
-  at.give(0, at.add('BatchNormalizationGrad', inputs, attributes, sparkDomain))
+  const inputs = [at.dy(), at.input(0), at.input(1), at.input(3), at.input(4)]
+  addGradients(at, 'BatchNormalizationGrad', inputs, [0, 1, 2])
 }
 
 /** x, W, A, B, magnitude, bias; W is frozen. */

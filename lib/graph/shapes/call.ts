@@ -113,6 +113,22 @@ export class Call {
   }
 
   /**
+   * The element type that inputs share, as far as it is known.
+   * @throws SparkError ERR_DTYPE when they differ
+   */
+  commonDtype(...inputs: readonly number[]): ElementType | undefined {
+    const types = inputs.map(i => this.dtype(i)).filter(type => type !== undefined)
+    const other = types.find(type => type !== types[0])
+    if (other) {
+      throw new SparkError(
+        'ERR_DTYPE',
+        `${describeNode(this.node)}: its inputs are ${types[0]} and ${other}; they must have one type: add a Cast`,
+      )
+    }
+    return types[0]
+  }
+
+  /**
    * `axis` counted from the start, in a tensor of `rank` dimensions.
    * @throws SparkError ERR_SHAPE when there is no such axis
    */

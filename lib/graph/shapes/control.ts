@@ -5,7 +5,7 @@ import { type Call, type Fact, type Rule, tensorOrUnknown } from './call.js'
 import { type Shape, unknownShape } from './dimensions.js'
 
 /** What two branches agree on. */
-export function commonType(a: ValueType | undefined, b: ValueType | undefined): ValueType | undefined {
+function commonType(a: ValueType | undefined, b: ValueType | undefined): ValueType | undefined {
   if (a?.kind === 'tensor' && b?.kind === 'tensor' && a.dtype === b.dtype) {
     const { shape } = b
     if (!a.shape || !shape || a.shape.length !== shape.length) return tensorOrUnknown(a.dtype, undefined)

@@ -5,13 +5,16 @@ import { type Rule, tensorOrUnknown } from './call.js'
 /** The output is like the first input. */
 export const sameAsFirst: Rule = call => [call.type(0)]
 
-/** The inputs broadcast; the element type is that of the first whose type is known. */
-const broadcasting: Rule = call => {
-  const dtype = call.node.inputs.map((_, i) => call.dtype(i)).find(type => type)
-  return [tensorOrUnknown(dtype, call.broadcast(...call.shapes()))]
+/** The inputs have one type and broadcast. */
+const broadcasting: Rule = call => [
+  tensorOrUnknown(call.commonDtype(...call.node.inputs.keys()), call.broadcast(...call.shapes())),
+]
+
+const compare: Rule = call => {
+  call.commonDtype(0, 1)
+  return [tensorOrUnknown('bool', call.broadcast(...call.shapes()))]
 }
 
-const compare: Rule = call => [tensorOrUnknown('bool', call.broadcast(...call.shapes()))]
 const test: Rule = call => [tensorOrUnknown('bool', call.shape(0))]
 
 /** Operators whose output has the type and shape of their first input. */
@@ -39,10 +42,7 @@ export const elementwiseRules: Readonly<Record<string, Rule>> = {
   IsInf: test,
   IsNaN: test,
   Where: call => [
-    tensorOrUnknown(
-      call.dtype(1) ?? call.dtype(2),
-      call.broadcast(call.shape(0), call.shape(1), call.shape(2)),
-    ),
+    tensorOrUnknown(call.commonDtype(1, 2), call.broadcast(call.shape(0), call.shape(1), call.shape(2))),
   ],
   Cast: call => [tensorOrUnknown(call.typeAttribute('to'), call.shape(0))],
   BitCast: call => [tensorOrUnknown(call.typeAttribute('to'), call.shape(0))],

@@ -256,7 +256,7 @@ export const layoutRules: Readonly<Record<string, Rule>> = {
   Squeeze: moved(squeeze),
   Unsqueeze: moved(unsqueeze),
   Transpose: moved(transpose),
-  Concat: call => [tensorOrUnknown(call.dtype(0) ?? call.dtype(1), concat(call))],
+  Concat: call => [tensorOrUnknown(call.commonDtype(...call.node.inputs.keys()), concat(call))],
   Split: split,
   Slice: moved(slice),
   Pad: moved(pad),

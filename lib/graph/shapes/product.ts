@@ -112,11 +112,11 @@ const linearAttention: Rule = call => {
 
 /** Rules by operator. */
 export const productRules: Readonly<Record<string, Rule>> = {
-  MatMul: call => [tensorOrUnknown(call.dtype(0), matMul(call, 0, 1))],
+  MatMul: call => [tensorOrUnknown(call.commonDtype(0, 1), matMul(call, 0, 1))],
   MatMulInteger: call => [tensorOrUnknown('i32', matMul(call, 0, 1))],
   QLinearMatMul: call => [tensorOrUnknown(call.dtype(7), matMul(call, 0, 3))],
-  Gemm: call => [tensorOrUnknown(call.dtype(0), gemm(call))],
-  Einsum: call => [tensorOrUnknown(call.dtype(0), einsum(call))],
+  Gemm: call => [tensorOrUnknown(call.commonDtype(0, 1, 2), gemm(call))],
+  Einsum: call => [tensorOrUnknown(call.commonDtype(...call.node.inputs.keys()), einsum(call))],
   Det: call => [tensorOrUnknown(call.dtype(0), call.shape(0)?.slice(0, -2))],
   Attention: attention,
   LinearAttention: linearAttention,

@@ -2,7 +2,6 @@
 import type { Dimension, ValueType } from '../graph.js'
 import { type Call, type Rule, tensorOrUnknown } from './call.js'
 import { compatible, type Shape } from './dimensions.js'
-import { sameAsFirst } from './elementwise.js'
 import { matMulOf } from './product.js'
 
 /** Output `n` has the type of input `inputs[n]`. */
@@ -42,7 +41,7 @@ export const sparkRules: Readonly<Record<string, Rule>> = {
   DoRAWeight: call => [call.type(0), ...f32(rowsOf(call, 0), rowsOf(call, 0))],
   DoRAWeightGrad: call => [...sameAs(2, 3)(call), ...f32(rowsOf(call, 1))],
   ConvGrad: call => [...sameAs(1, 2)(call), ...f32(rowsOf(call, 2))],
-  BatchNormalizationGrad: sameAsFirst,
+  BatchNormalizationGrad: sameAs(1, 2, 2),
   MaxPoolGrad: sameAs(1),
   AveragePoolGrad: sameAs(1),
   GlobalAveragePoolGrad: sameAs(1),

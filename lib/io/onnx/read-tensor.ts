@@ -165,7 +165,7 @@ export function densify({ shape, values, indices }: SparseConstant, what: string
  * Sizes of dimensions as numbers.
  * @throws SparkError ERR_FORMAT for one that is negative or beyond 2^53
  */
-export function readSizes(dims: readonly bigint[], what: string): number[] {
+function readSizes(dims: readonly bigint[], what: string): number[] {
   return dims.map(dim => {
     const size = Number(dim)
     if (!Number.isSafeInteger(size) || size < 0) {

@@ -1,11 +1,11 @@
 // write.ts: graphs to ONNX files.
 import path from 'node:path'
 import { expectKnownOptions } from '../../core/checks.js'
-import { SparkError } from '../../core/errors.js'
 import type { Constant } from '../../graph/constant.js'
+import { allNodes } from '../../graph/edit.js'
 import { canonicalOpset, type Graph } from '../../graph/graph.js'
 import { lowestOpset } from '../../graph/opsets.js'
-import { inferFacts } from '../../graph/shape-inference.js'
+import { ShapeInference } from '../../graph/shape-inference.js'
 import { writeFileAtomic } from '../atomic-write.js'
 import { type Encoded, encodeMessage, type LazyBytes } from './encode.js'
 import type { Message } from './messages.js'
@@ -17,8 +17,8 @@ import {
   type PlaceTensor,
 } from './write-parts.js'
 
-/** Bytes of one protobuf message at most. */
-const maxMessageBytes = 2 ** 31 - 1
+/** Bytes of weights that may stay in the model: the rest of a file of 2 GiB is for its nodes. */
+const maxInsideBytes = 1.9 * 2 ** 30
 
 /** First IR version of each opset: [last opset, IR version], ascending. Initializers need not be inputs from 4 on. */
 const irVersions = [
@@ -39,7 +39,7 @@ const minExternalBytes = 1024
 /** Data of tensors begin at multiples of this in a data file, so that they can be mapped into memory. */
 const externalAlignment = 4096
 
-/** Options of {@link writeOnnx}. */
+/** How an ONNX file is written. */
 export interface WriteOnnxOptions {
   /**
    * Whether weights go into a file of their own beside the model, named like it with `.data` behind. Default: only
@@ -57,13 +57,18 @@ export interface WriteOnnxOptions {
 export async function writeOnnx(graph: Graph, file: string, options: WriteOnnxOptions = {}): Promise<void> {
   expectKnownOptions('options', options, ['externalData'])
   const target = path.resolve(file)
-  const whole = encodeGraph(graph)
-  if (options.externalData ?? whole.byteLength > maxMessageBytes) {
-    const data = new DataFile(`${path.basename(target)}.data`)
-    const model = encodeGraph(graph, (_, constant) => data.place(constant))
-    await writeFileAtomic(path.join(path.dirname(target), data.name), data.chunks())
-    await writeFileAtomic(target, materialise(expectFits(model)))
-  } else await writeFileAtomic(target, materialise(expectFits(whole)))
+  if (!(options.externalData ?? weightBytes(graph) > maxInsideBytes)) {
+    await writeFileAtomic(target, materialise(encodeGraph(graph)))
+    return
+  }
+  const data = new DataFile(`${path.basename(target)}.data`)
+  const model = encodeGraph(graph, (_, constant) => data.place(constant))
+  await writeFileAtomic(path.join(path.dirname(target), data.name), data.chunks())
+  await writeFileAtomic(target, materialise(model))
+}
+
+function weightBytes({ initializers }: Graph): number {
+  return [...initializers.values()].reduce((sum, { byteLength }) => sum + byteLength, 0)
 }
 
 /**
@@ -71,13 +76,16 @@ export async function writeOnnx(graph: Graph, file: string, options: WriteOnnxOp
  * @throws SparkError ERR_UNSUPPORTED when they are too many for one file
  */
 export function serializeOnnx(graph: Graph): Uint8Array {
-  return Buffer.concat([...materialise(expectFits(encodeGraph(graph)))])
+  return Buffer.concat([...materialise(encodeGraph(graph))])
 }
 
 function encodeGraph(graph: Graph, place?: PlaceTensor): Encoded {
   const opsets = new Map(graph.opsets)
+  for (const { domain } of allNodes(graph)) if (!opsets.has(domain)) opsets.set(domain, 1)
   if (graph.opsets.get('') === canonicalOpset && graph.functions.length === 0) {
-    opsets.set('', lowestOpset(graph, inferFacts(graph)))
+    const inference = new ShapeInference({ trustFile: true, strict: false })
+    inference.inferGraph(graph, [])
+    opsets.set('', lowestOpset(graph, inference.facts))
   }
   return encodeMessage('Model', {
     irVersion: BigInt(irVersionOf(graph, opsets.get('') ?? 1)),
@@ -88,14 +96,6 @@ function encodeGraph(graph: Graph, place?: PlaceTensor): Encoded {
     metadata: entryMessages(graph.metadata),
     functions: graph.functions.map(functionMessage),
   })
-}
-
-function expectFits(encoded: Encoded): Encoded {
-  if (encoded.byteLength <= maxMessageBytes) return encoded
-  throw new SparkError(
-    'ERR_UNSUPPORTED',
-    `the model has ${encoded.byteLength} bytes; one ONNX file holds at most ${maxMessageBytes}: use externalData`,
-  )
 }
 
 /** The file beside a model that holds its weights. */

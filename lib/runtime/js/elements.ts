@@ -87,7 +87,8 @@ export function floatWriter(
   const { encode, limit } = formats[dtype]!
   const largest = limit(saturate)
   return (i, value) => {
-    elements[i] = encode(floatBits(value), largest)
+    // f4 has no NaN.
+    elements[i] = dtype === 'f4' && Number.isNaN(value) ? 0 : encode(floatBits(value), largest)
   }
 }
 

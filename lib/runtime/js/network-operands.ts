@@ -2,6 +2,7 @@
 import { argumentError, expectInteger, expectNumber } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import type { ConvShape, HeadStrides, KernelArgs, NetworkKernelArgs, StoredWeight } from '../kernels.js'
+import { expectWindow } from './window-operands.js'
 
 type NetworkOp = keyof NetworkKernelArgs | 'conv' | 'convBackward' | 'convTranspose'
 type Sizes = Readonly<Record<string, number>>
@@ -14,17 +15,7 @@ function expectFits(fits: boolean, what: string): void {
 
 /** Elements of the arrays of a convolution. */
 function convSizes(shape: ConvShape, { rows, cols }: StoredWeight) {
-  const axes = { image: 0, kernel: 1, out: 0, strides: 1, dilations: 1, padsBegin: -(2 ** 31 - 1) } as const
-  for (const [name, least] of Object.entries(axes)) {
-    const sizes = shape[name as keyof typeof axes]
-    const fits = Array.isArray(sizes) && sizes.length === shape.image.length
-    if (!fits || sizes.length < 1 || sizes.length > 3) {
-      throw argumentError(name, 'an array of 1 to 3 integers, as long as image', sizes, 'ERR_SHAPE')
-    }
-    sizes.forEach((size, axis) => {
-      expectInteger(`${name}[${axis}]`, size, least, 2 ** 31 - 1)
-    })
-  }
+  expectWindow(shape, { padsBegin: -(2 ** 31 - 1) })
   expectInteger('groups', shape.groups, 1)
   const taps = product(shape.kernel)
   const [groups, kernel] = [`${shape.groups} groups`, `a kernel of ${taps} taps`]
@@ -150,4 +141,10 @@ export const networkSizes: { readonly [Op in NetworkOp]: (args: KernelArgs[Op]) 
     const { q, k, v, y } = arrays
     return { ...arrays, logSum: rows, dy: y, 'dq?': q, 'dk?': k, 'dv?': v }
   },
+  softmaxCrossEntropy: ({ tokens, classes }) => ({
+    logits: tokens * classes,
+    labels: tokens,
+    loss: 1,
+    'dlogits?': tokens * classes,
+  }),
 }

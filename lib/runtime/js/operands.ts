@@ -3,11 +3,11 @@ import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../c
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import type { KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
-import type { Windows } from '../layer-kernel-args.js'
 import { packedSizes } from '../packed-weight.js'
 import { activations } from './activations.js'
 import { networkSizes } from './network-operands.js'
 import { expectViews, isOnViews, viewSizes } from './view-operands.js'
+import { poolSizes } from './window-operands.js'
 
 /** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
 type Sizes = Readonly<Record<string, number>>
@@ -109,12 +109,6 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     gain: rows,
     restored: rows * cols,
   }),
-  softmaxCrossEntropy: ({ tokens, classes }) => ({
-    logits: tokens * classes,
-    labels: tokens,
-    loss: 1,
-    'dlogits?': tokens * classes,
-  }),
   adamw: ({ count }) => ({ grad: count, param: count, m: count, v: count }),
   ...viewSizes,
   pool: args => {
@@ -132,38 +126,6 @@ function nvfp4Sizes(rows: number, cols: number): Sizes {
     throw new SparkError('ERR_SHAPE', `cols is ${cols}, not a multiple of ${nvfp4Block}`)
   }
   return { packed: (rows * cols) / 2, blockScale: (rows * cols) / nvfp4Block }
-}
-
-const product = (sizes: readonly number[]): number => sizes.reduce((result, size) => result * size, 1)
-
-/** Sizes along the axes of a window, and the least that each may be. */
-function expectWindow(window: Omit<Windows, 'planes'>, pads: Readonly<Record<string, number>>): void {
-  for (const [name, least] of Object.entries({
-    image: 0,
-    kernel: 1,
-    out: 0,
-    strides: 1,
-    dilations: 1,
-    ...pads,
-  })) {
-    const sizes = (window as unknown as Readonly<Record<string, unknown>>)[name]
-    if (
-      !Array.isArray(sizes) ||
-      sizes.length !== window.image.length ||
-      sizes.length < 1 ||
-      sizes.length > 3
-    ) {
-      throw argumentError(name, `an array of 1 to 3 integers, as long as image`, sizes, 'ERR_SHAPE')
-    }
-    sizes.forEach((size, axis) => {
-      expectInteger(`${name}[${axis}]`, size, least, 2 ** 31 - 1)
-    })
-  }
-}
-
-function poolSizes(windows: Windows): { image: number; out: number } {
-  expectWindow(windows, { padsBegin: 0, padsEnd: 0 })
-  return { image: windows.planes * product(windows.image), out: windows.planes * product(windows.out) }
 }
 
 /** Elements from the first to the last one of an array with these sizes and strides. */

@@ -23,14 +23,14 @@ function functionsOf({ functions, clip = Number.POSITIVE_INFINITY }: RecurrentAr
 
 /** bias[j] + Σ_k h[k] · weight[k, j] for the unit j of a gate. */
 function product(
-  { hidden, weight, bias, cell }: RecurrentArgs,
+  { hidden, recurrence, bias, cell }: RecurrentArgs,
   h: readonly number[],
   gate: number,
   j: number,
 ): number {
   const width = gateCounts[cell] * hidden
   const column = gate * hidden + j
-  return h.reduce((sum, value, k) => sum + value * weight[k * width + column]!, bias?.[column] ?? 0)
+  return h.reduce((sum, value, k) => sum + value * recurrence[k * width + column]!, bias?.[column] ?? 0)
 }
 
 type Step = (args: RecurrentArgs, state: State, x: (gate: number, j: number) => number) => State

@@ -154,7 +154,8 @@ export function reduce(args: TensorKernelArgs['reduce']): void {
   const count = volume(reduced)
   if (isInteger(dtype)) {
     const write = integerWriter(dtype, y)
-    const mean = (sum: bigint): bigint => (count === 0 ? 0n : sum / BigInt(count))
+    const wrap = dtype.startsWith('i') ? BigInt.asIntN : BigInt.asUintN
+    const mean = (sum: bigint): bigint => (count === 0 ? 0n : wrap(64, sum) / BigInt(count))
     foldAll(args, integerReader(dtype, x), integerFold(fn, dtype), (i, value) =>
       write(i, fn === 'mean' ? mean(value) : value),
     )

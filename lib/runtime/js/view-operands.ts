@@ -104,7 +104,7 @@ function recurrentSizes({ cell, steps, batch, hidden, yStep }: LayerKernelArgs['
   const state = batch * hidden
   return {
     gates: steps * batch * width,
-    weight: hidden * width,
+    recurrence: hidden * width,
     'bias?': width,
     'peepholes?': 3 * hidden,
     'initialH?': state,
@@ -141,7 +141,7 @@ export function expectViews(op: keyof Args, given: Readonly<Record<string, unkno
     if (typeof given[name] === 'number') expectInteger(name, given[name], 0)
   }
   for (const name of listNames)
-    if (name in given && Array.isArray(given[name])) expectIntegers(name, given[name], 0)
+    if (name in given && op !== 'recurrent' && op !== 'resample') expectIntegers(name, given[name], 0)
   const least = op === 'copyStrided' ? -Number.MAX_SAFE_INTEGER : 0
   for (const [name, value] of Object.entries(given)) {
     if (!/strides$/i.test(name)) continue

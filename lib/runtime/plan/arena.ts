@@ -27,15 +27,21 @@ function livesOf(steps: readonly Step[]): Map<Buffer, Life> {
   return lives
 }
 
+type InPlace = Extract<Step, { op: 'unary' | 'binary' | 'softmax' | 'batchNorm' }>
+
+/** Whether the contract of an operation lets its result lie over an operand. */
+const worksInPlace = (step: Step): step is InPlace =>
+  ['unary', 'binary', 'softmax', 'batchNorm'].includes(step.op)
+
 /**
  * Lets elementwise steps write their result over an operand that nobody reads later. Changes the buffers.
  */
 export function shareInPlace(steps: readonly Step[]): void {
   const lives = livesOf(steps)
   steps.forEach((step, at) => {
-    if (step.op !== 'unary' && step.op !== 'binary') return
-    const y = (step.args.y as Operand).buffer
-    const candidates = step.op === 'unary' ? [step.args.x] : contiguousOperands(step)
+    if (!worksInPlace(step)) return
+    const y = step.args.y.buffer
+    const candidates = step.op === 'binary' ? contiguousOperands(step) : [step.args.x]
     const life = lives.get(y)
     if (!life || life.first !== at) return
     for (const { buffer } of candidates) {

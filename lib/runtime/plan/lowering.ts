@@ -1,5 +1,5 @@
 // lowering.ts: what turns a node into kernel calls sees of the graph around it.
-import { type ElementType, elementArrayOf, elementBits } from '../../core/dtype.js'
+import { type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../../graph/attributes.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
@@ -43,6 +43,22 @@ export interface Scope {
   readonly updates: ReadonlyMap<string, string>
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
   readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
+}
+
+/** An operator needs elements at compile time that are only known during a run. */
+export class MissingElements extends SparkError {
+  /** The node that needs them. */
+  readonly node: Node
+  /** Name of the value. */
+  readonly value: string
+
+  /** Input `i` of `node` is not known. */
+  constructor(node: Node, i: number) {
+    const what = `input ${i} depends on data; only constants are supported here`
+    super('ERR_UNSUPPORTED', `${describeNode(node)}: ${what}`)
+    this.node = node
+    this.value = node.inputs[i]!
+  }
 }
 
 /** A node, its operands, and where its kernel calls go. */
@@ -180,11 +196,14 @@ export class Lowering {
     return constantValue(Constant.from(dtype, shape, data), numbers)
   }
 
-  /** The numbers of input `i`, which must be known at compile time. */
+  /**
+   * The numbers of input `i`, which must be known at compile time.
+   * @throws MissingElements when they are not
+   */
   numbers(i: number): readonly number[] {
     const { known } = this.input(i)
     if (known) return known
-    throw this.unsupported(`input ${i} depends on data; only constants are supported here`)
+    throw new MissingElements(this.node, i)
   }
 
   /** A constant, such as an attribute, as a value. */
@@ -217,14 +236,22 @@ export class Lowering {
    * The outputs of another operator of ONNX applied to values.
    * @param outputs - how many
    */
-  calls(op: string, inputs: readonly (Value | undefined)[], attributes: Attributes, outputs: number): Value[] {
+  calls(
+    op: string,
+    inputs: readonly (Value | undefined)[],
+    attributes: Attributes,
+    outputs: number,
+  ): Value[] {
     const inference = new ShapeInference({ trustFile: false, strict: true })
     const values = new Map<string, Value>()
     const names = inputs.map((value, i) => {
       if (!value) return ''
       values.set(`i${i}`, value)
       const known = value.known && { shape: value.shape, elements: value.known }
-      inference.facts.set(`i${i}`, { type: { kind: 'tensor', dtype: value.dtype, shape: value.shape }, known })
+      inference.facts.set(`i${i}`, {
+        type: { kind: 'tensor', dtype: value.dtype, shape: value.shape },
+        known,
+      })
       return `i${i}`
     })
     const results = Array.from({ length: outputs }, (_, i) => `o${i}`)
@@ -266,17 +293,22 @@ export class Lowering {
       const value = this.input(i)
       values.set(name, converts(value.dtype) ? this.cast(value, 'f32') : value)
     }
-    const types = this.#outputs.map(type => type && (converts(type.dtype) ? { ...type, dtype: 'f32' as const } : type))
+    const types = this.#outputs.map(
+      type => type && (converts(type.dtype) ? { ...type, dtype: 'f32' as const } : type),
+    )
     const { steps, lower } = this.#scope
     rule(new Lowering(this.node, { values, steps, updates: new Map(), lower }, types))
     for (const [o, name] of this.node.outputs.entries()) if (name !== '') this.give(values.get(name)!, o)
   }
 
-  /** The integers of input `i`, which must be known at compile time. */
+  /**
+   * The integers of input `i`, which must be known at compile time.
+   * @throws MissingElements when they are not
+   */
   integers(i: number): number[] {
     const { known } = this.input(i)
     if (known?.every(Number.isInteger)) return [...known]
-    throw this.unsupported(`input ${i} depends on data; only constants are supported here`)
+    throw new MissingElements(this.node, i)
   }
 
   /** The element type of input `i`, which kernels must know. */

@@ -31,6 +31,7 @@ class Convolution {
       : source_(source), staged_(staged || !source.stage->plain()) {
     images_ = std::clamp<int64_t>(wanted / std::max<int64_t>(positions, 1), 1, source.batch);
     plane_ = staged_ ? source.stage->plane() : source.pixels;
+    floats_ = staged_ ? staged_floats(staged_floats(plane_, source.channels), images_) + kSlack : 0;
   }
 
   int64_t images() const { return images_; }
@@ -72,19 +73,18 @@ class Convolution {
   template <typename Body>
   void for_each_task(const Body& body) const {
     const int64_t count = tasks();
-    const int64_t floats = staged_ ? images_ * source_.channels * plane_ + kSlack : 0;
     if (count < 2 * thread_count()) {
-      const Room room(new float[floats]);
+      const Room room(new float[floats_]);
       for (int64_t index = 0; index < count; ++index) body(task(index), room.get(), false);
     } else {
-      parallel_tasks(count, floats, [&](int64_t index, float* room) { body(task(index), room, true); });
+      parallel_tasks(count, floats_, [&](int64_t index, float* room) { body(task(index), room, true); });
     }
   }
 
  private:
   const ConvSource& source_;
   bool staged_;
-  int64_t images_, plane_;
+  int64_t images_, plane_, floats_;
 };
 
 // The offsets of all rows: of the taps in each channel.

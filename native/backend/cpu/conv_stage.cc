@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/error.h"
+
 namespace spark::cpu {
 namespace {
 
@@ -26,11 +28,27 @@ void fill_line(const StageAxis& axis, int64_t remainder, const float* line, floa
 
 }  // namespace
 
+int64_t staged_floats(int64_t count, int64_t size) {
+  int64_t floats;
+  if (__builtin_mul_overflow(count, size, &floats) || floats > kMostStaged) {
+    throw Error("ERR_SHAPE",
+                message("a convolution reads more than ", kMostStaged,
+                        " elements in and around an image: its pads, dilations or sizes are too large"));
+  }
+  return floats;
+}
+
 // A plane is ordered by remainders first: [remainders of z][of y][of x][z][y][x].
 Stage::Stage(StageAxis (&axes)[3]) : axes_{axes[0], axes[1], axes[2]} {
   int64_t size = 1;
-  for (int axis = 2; axis >= 0; size *= axes_[axis--].length) pitch_[axis] = size;
-  for (int axis = 2; axis >= 0; size *= axes_[axis--].remainders.size()) block_[axis] = size;
+  for (int axis = 2; axis >= 0; --axis) {
+    pitch_[axis] = size;
+    size = staged_floats(size, axes_[axis].length);
+  }
+  for (int axis = 2; axis >= 0; --axis) {
+    block_[axis] = size;
+    size = staged_floats(size, static_cast<int64_t>(axes_[axis].remainders.size()));
+  }
   plane_ = size;
 }
 

@@ -44,6 +44,10 @@ class Stage {
   int64_t block_[3];  // between remainders of an axis
 };
 
+// count · size, refused where no machine has so much memory for the images that a task stages.
+constexpr int64_t kMostStaged = int64_t{1} << 31;
+int64_t staged_floats(int64_t count, int64_t size);
+
 inline int64_t volume(const int64_t (&sizes)[3]) { return sizes[0] * sizes[1] * sizes[2]; }
 
 }  // namespace spark::cpu

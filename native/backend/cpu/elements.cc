@@ -108,8 +108,10 @@ void store_integers(DType dtype, const V* values, int64_t count, void* base, int
     return store_as<S>(values, count, base, offset, step, [&](V v) { return saturated(v, type) & mask; });
   }
   if (type.bits < 8) {
-    const int mask = (1 << type.bits) - 1;
-    return store_as<S>(values, count, base, offset, step, [&](V v) { return to_signed(v) & mask; });
+    const uint64_t mask = (uint64_t{1} << type.bits) - 1;
+    return store_as<S>(values, count, base, offset, step, [&](V v) {
+      return (type.is_signed ? static_cast<uint64_t>(to_signed(v)) : to_unsigned(v)) & mask;
+    });
   }
   if (type.is_signed) return store_as<S>(values, count, base, offset, step, [](V v) { return to_signed(v); });
   store_as<S>(values, count, base, offset, step, [](V v) { return to_unsigned(v); });
@@ -247,7 +249,9 @@ void store_elements(DType dtype, const V* values, int64_t count, void* base, int
     case DType::kF8E5M2Fnuz:
       return format(E5M2Fnuz{});
     case DType::kF4:
-      return format(E2M1{});
+      return store_as<uint8_t>(values, count, base, offset, step, [](V v) {
+        return v != v ? 0 : E2M1::encode(static_cast<float>(v), E2M1::limit(true));
+      });
     case DType::kF8E8M0:
       return store_as<uint8_t>(values, count, base, offset, step,
                                [&](V v) { return encode_e8m0(static_cast<float>(v), conversion); });

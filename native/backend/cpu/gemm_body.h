@@ -63,23 +63,29 @@ void pack_patches(const Patches& from, int64_t row, int64_t rows, int64_t positi
     at[axis] = position % from.size[axis];
     position /= from.size[axis];
   }
-  int64_t first[kChunk], length[kChunk], runs = 0;  // positions that lie behind each other
-  for (int64_t done = 0; done < count; done += length[runs++]) {
-    first[runs] = at[0] * from.pitch[0] + at[1] * from.pitch[1] + at[2] * from.pitch[2] + at[3];
-    length[runs] = smaller(from.size[3] - at[3], count - done);
+  // Positions that lie behind each other are copied by vectors, without slack the rest of them one by one.
+  int64_t vector_from[kChunk + kChunk / kWidth], vector_to[kChunk + kChunk / kWidth], vectors = 0;
+  int64_t single_from[kChunk], single_to[kChunk], singles = 0;
+  for (int64_t done = 0; done < count;) {
+    const int64_t first = at[0] * from.pitch[0] + at[1] * from.pitch[1] + at[2] * from.pitch[2] + at[3];
+    const int64_t length = smaller(from.size[3] - at[3], count - done);
+    int64_t j = 0;
+    for (; from.slack ? j < length : j + kWidth <= length; j += kWidth, ++vectors) {
+      vector_from[vectors] = first + j;
+      vector_to[vectors] = done + j;
+    }
+    for (; j < length; ++j, ++singles) {
+      single_from[singles] = first + j;
+      single_to[singles] = done + j;
+    }
+    done += length;
     at[3] = 0;
     for (int axis = 2; axis >= 0 && ++at[axis] == from.size[axis]; --axis) at[axis] = 0;
   }
-  for (int64_t i = 0; i < rows; ++i) {
+  for (int64_t i = 0; i < rows; ++i, to += kStride) {
     const float* data = from.data + from.offset[row + i];
-    float* next = to + i * kStride;
-    for (int64_t run = 0; run < runs; next += length[run++]) {
-      const float* source = data + first[run];
-      const int64_t whole = from.slack ? length[run] : length[run] / kWidth * kWidth;
-      int64_t j = 0;
-      for (; j < whole; j += kWidth) store(next + j, load(source + j));
-      for (; j < length[run]; ++j) next[j] = source[j];
-    }
+    for (int64_t v = 0; v < vectors; ++v) store(to + vector_to[v], load(data + vector_from[v]));
+    for (int64_t v = 0; v < singles; ++v) to[single_to[v]] = data[single_from[v]];
   }
 }
 

@@ -24,7 +24,7 @@ struct Sample {
 void add_product(const RecurrentArgs& args, const float* h, int64_t begin, int64_t count, float* y) {
   const int64_t stride = gate_count(args.cell) * args.hidden;
   for (int64_t k = 0; k < args.hidden; ++k) {
-    const float* weight = args.weight + k * stride + begin;
+    const float* weight = args.recurrence + k * stride + begin;
     for (int64_t j = 0; j < count; ++j) y[j] += h[k] * weight[j];
   }
 }

@@ -94,7 +94,7 @@ export class UpgradeContext {
 }
 
 /** A constant of one number; in an integer type what is left of it there. */
-export function scalarConstant(value: number, dtype: ElementType): Constant {
+function scalarConstant(value: number, dtype: ElementType): Constant {
   const integer = Number.isFinite(value) ? Math.trunc(value) : 0
   switch (dtype) {
     case 'f64':

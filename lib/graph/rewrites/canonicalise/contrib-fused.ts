@@ -1,5 +1,5 @@
 // contrib-fused.ts: contributed operators that are a few standard ones in one.
-import { float, floatOf, floatsOf, int, intOf, ints, string, stringOf } from '../../attributes.js'
+import { float, floatOf, floatsOf, int, intOf, ints, string, stringOf, tensor } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node } from '../../graph.js'
 import { type Upgrade, type UpgradeContext, without } from './context.js'
@@ -151,6 +151,48 @@ const skipNormalization =
     ]
   }
 
+/** Embeddings of words, positions and segments, summed and normalized. Output 1 is 0 where there is no mask. */
+const embedNormalization: Upgrade = (node, context) => {
+  const [
+    words = '',
+    segments = '',
+    wordTable = '',
+    positionTable = '',
+    segmentTable = '',
+    gamma = '',
+    beta = '',
+  ] = node.inputs
+  const positions = node.inputs[8] ?? ''
+  if ((node.inputs[7] ?? '') !== '') throw context.unsupported(node, 'its mask has no standard form')
+  const length = context.shape(words)?.[1]
+  if (positions === '' && typeof length !== 'number')
+    throw context.unsupported(node, 'the sequence length must be known')
+  const nodes: Node[] = []
+  const add = (op: string, inputs: readonly string[]): string => {
+    const output = context.fresh(`${node.outputs[0]}_${op}`)
+    nodes.push(makeNode(op, inputs, [output]))
+    return output
+  }
+  const range = Array.from({ length: Number(length) || 0 }, (_, i) => i)
+  const places = positions || context.integers(`${node.outputs[0]}_positions`, range)
+  let sum = add('Add', [add('Gather', [wordTable, words]), add('Gather', [positionTable, places])])
+  if (segments !== '') sum = add('Add', [sum, add('Gather', [segmentTable, segments])])
+  if (node.outputs[1]) {
+    const batch = context.fresh(`${node.outputs[1]}_shape`)
+    const value = tensor(Constant.from('i32', [1], new Int32Array(1)))
+    nodes.push(
+      makeNode('Shape', [words], [batch], { attributes: { start: int(0), end: int(1) } }),
+      makeNode('ConstantOfShape', [batch], [node.outputs[1]], { attributes: { value } }),
+    )
+  }
+  if (node.outputs[2]) nodes.push(makeNode('Identity', [sum], [node.outputs[2]]))
+  const attributes = { axis: int(-1), epsilon: float(floatOf(node, 'epsilon', 1e-12)) }
+  return [
+    ...nodes,
+    makeNode('LayerNormalization', [sum, gamma, beta], [node.outputs[0]!], { name: node.name, attributes }),
+  ]
+}
+
 /** Positions are a list for each row, or one offset for all. */
 const rotaryEmbedding: Upgrade = (node, context) => {
   const [x = '', positions = '', cos = '', sin = ''] = node.inputs
@@ -189,6 +231,7 @@ export const contribFused: Readonly<Record<string, Upgrade>> = {
   SimplifiedLayerNormalization: rmsNormalization,
   SkipLayerNormalization: skipNormalization(false),
   SkipSimplifiedLayerNormalization: skipNormalization(true),
+  EmbedLayerNormalization: embedNormalization,
   RotaryEmbedding: rotaryEmbedding,
   Trilu: adopted,
   GatherND: adopted,

@@ -165,16 +165,58 @@ function zeroPoints(bytes: Uint8Array | undefined, n: number, blocks: number, bi
   return result
 }
 
+/** Before opset 13, which an attribute names, Softmax worked on a flattened input. */
+const softmax: Upgrade = (node, context) => {
+  const axis = intOf(node, 'axis', -1)
+  const last = axis === -1 || axis === (context.shape(node.inputs[0]!)?.length ?? 0) - 1
+  if (!last && intOf(node, 'opset', 13) < 13) throw context.unsupported(node, 'it flattens its input')
+  return unary('Softmax', () => ({ axis: int(axis) }))(node, context)
+}
+
+/** Gemm on quantized operands, with an i32 bias in units of both scales; without an output scale the result is f32. */
+const gemm: Upgrade = (node, context) => {
+  const [a = '', aScale = '', aZero = '', b = '', bScale = '', bZero = '', c = '', scale = '', zero = ''] =
+    node.inputs
+  const nodes: Node[] = []
+  const add = (op: string, inputs: readonly string[]): string => {
+    const output = context.fresh(`${node.outputs[0]}_${op}`)
+    nodes.push(
+      makeNode(op, inputs, [output], op === 'Gemm' ? { name: node.name, attributes: node.attributes } : {}),
+    )
+    return output
+  }
+  if ((context.shape(bScale)?.length ?? 1) !== 0 && context.shape(bScale)?.[0] !== 1) {
+    throw context.unsupported(node, 'the scale of B must be a single number')
+  }
+  const operands = [add('DequantizeLinear', [a, aScale, aZero]), add('DequantizeLinear', [b, bScale, bZero])]
+  if (c !== '') operands.push(add('DequantizeLinear', [c, add('Mul', [aScale, bScale])]))
+  const product = add('Gemm', operands)
+  return [
+    ...nodes,
+    makeNode(
+      scale === '' ? 'Identity' : 'QuantizeLinear',
+      [product, scale, zero].filter(Boolean),
+      node.outputs,
+    ),
+  ]
+}
+
+/** The same operators as the standard's, for types it had not then. */
+const adopted: Upgrade = node => [{ ...node, domain: '' }]
+
 /** Upgrades by operator. */
 export const contribQuantized: Readonly<Record<string, Upgrade>> = {
   QLinearAdd: binary('Add'),
   QLinearMul: binary('Mul'),
   QLinearSigmoid: unary('Sigmoid'),
   QLinearLeakyRelu: unary('LeakyRelu', node => ({ alpha: float(floatOf(node, 'alpha', 0.01)) })),
-  QLinearSoftmax: unary('Softmax', node => ({ axis: int(intOf(node, 'axis', -1)) })),
+  QLinearSoftmax: softmax,
   QLinearAveragePool: pool('AveragePool'),
   QLinearGlobalAveragePool: pool('GlobalAveragePool'),
   QLinearConcat: concat,
+  QGemm: gemm,
+  QuantizeLinear: adopted,
+  DequantizeLinear: adopted,
   DynamicQuantizeMatMul: dynamicQuantizeMatMul,
   MatMulIntegerToFloat: matMulIntegerToFloat,
   MatMulNBits: matMulNBits,

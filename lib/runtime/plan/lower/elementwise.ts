@@ -1,5 +1,5 @@
 // elementwise.ts: functions of every element, with broadcasting.
-import { float, int } from '../../../graph/attributes.js'
+import { float } from '../../../graph/attributes.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { BinaryFn, UnaryFn } from '../../tensor-kernel-args.js'
 import type { Lowering } from '../lowering.js'
@@ -17,7 +17,16 @@ export function addBinary(
 ): void {
   const loop = collapse(yShape, [broadcastStrides(aShape, yShape), broadcastStrides(bShape, yShape)])
   const [aStrides, bStrides] = loop.strides as [number[], number[]]
-  at.step('binary', { fn, dtype: at.kernelType(a.buffer.dtype), shape: loop.shape, aStrides, bStrides, a, b, y })
+  at.step('binary', {
+    fn,
+    dtype: at.kernelType(a.buffer.dtype),
+    shape: loop.shape,
+    aStrides,
+    bStrides,
+    a,
+    b,
+    y,
+  })
 }
 
 /** Parameters of a function. */
@@ -135,7 +144,7 @@ function bitCast(at: Lowering): void {
 
 /** Nothing is dropped outside of training: x, and a mask of ones. */
 function dropout(at: Lowering): void {
-  if (at.has(2) && at.integers(2)[0] !== 0 && !(at.has(1) && at.input(1).known?.[0] === 0)) {
+  if (at.has(2) && at.integers(2)[0] !== 0 && !(at.has(1) && at.numbers(1)[0] === 0)) {
     throw at.unsupported('dropping is random; training_mode must be false')
   }
   at.give(at.input(0))
@@ -145,10 +154,10 @@ function dropout(at: Lowering): void {
 /** x / (1 + e^-αx) */
 const swish = unary('swish', alpha(1))
 
-/** The first half of the last axis through swish, times the second half. */
+/** The gate through swish, times the other input. */
 function swiGlu(at: Lowering): void {
-  const [gate, linear] = at.calls('Split', [at.input(0)], { axis: int(-1), num_outputs: int(2) }, 2)
-  at.give(at.call('Mul', [at.call('Swish', [gate], { alpha: float(at.number('alpha', 1)) }), linear]))
+  const gate = at.call('Swish', [at.input(0)], { alpha: float(at.number('alpha', 1)) })
+  at.give(at.call('Mul', [gate, at.input(1)]))
 }
 
 /** Lowerings of elementwise operators. */

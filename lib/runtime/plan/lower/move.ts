@@ -91,7 +91,9 @@ function pad(at: Lowering): void {
   if (mode !== 'constant') {
     let value = at.input(0)
     for (const [axis, [before]] of pads.entries()) {
-      const indices = Array.from({ length: shape[axis]! }, (_, p) => paddedIndex(mode, p - before, from[axis]!))
+      const indices = Array.from({ length: shape[axis]! }, (_, p) =>
+        paddedIndex(mode, p - before, from[axis]!),
+      )
       if (indices.some((index, p) => index !== p) || from[axis] !== shape[axis])
         value = at.call('Gather', [value, at.ints(indices)], { axis: int(axis) })
     }

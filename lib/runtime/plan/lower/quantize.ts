@@ -81,14 +81,25 @@ function matmulInteger(at: Lowering): void {
 
 /** x, w, zero points of x and w (one, or one per filter). */
 function convInteger(at: Lowering): void {
-  const filters = [at.shape(1)[0]!, ...at.shape(1).slice(1).map(() => 1)]
+  const filters = [
+    at.shape(1)[0]!,
+    ...at
+      .shape(1)
+      .slice(1)
+      .map(() => 1),
+  ]
   const x = centered(at, at.input(0), optional(at, 2))
   const w = centered(at, at.input(1), optional(at, 3), filters)
   at.give(at.call('Conv', [x, w], at.node.attributes))
 }
 
 /** The scale of y, which may be one per channel or column, applied to products; then rounded and saturated. */
-function requantized(at: Lowering, products: Value, [a, b, y]: readonly [Value, Value, Value], zero: Value): void {
+function requantized(
+  at: Lowering,
+  products: Value,
+  [a, b, y]: readonly [Value, Value, Value],
+  zero: Value,
+): void {
   const factor = at.call('Div', [at.call('Mul', [at.cast(a, 'f32'), at.cast(b, 'f32')]), at.cast(y, 'f32')])
   const scaled = at.call('Round', [at.call('Mul', [products, factor])])
   at.give(at.call('Add', [scaled, at.cast(zero, 'f32')]))
@@ -108,7 +119,13 @@ function qlinearConv(at: Lowering): void {
     value.buffer.count === 1
       ? value
       : at.call('Reshape', [value, at.ints([value.buffer.count, ...Array(rank - 2).fill(1)])])
-  const filters = [at.shape(3)[0]!, ...at.shape(3).slice(1).map(() => 1)]
+  const filters = [
+    at.shape(3)[0]!,
+    ...at
+      .shape(3)
+      .slice(1)
+      .map(() => 1),
+  ]
   const x = centered(at, at.input(0), at.input(2))
   const w = centered(at, at.input(3), at.input(5), filters)
   const bias = at.has(8) ? at.cast(at.input(8), 'f32') : undefined

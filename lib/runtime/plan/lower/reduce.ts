@@ -69,11 +69,12 @@ function logSumExp(at: Lowering): void {
   at.give(at.call('Reshape', [log, at.ints(at.output().shape)]))
 }
 
-/** x divided by the sum of its magnitudes, or the root of that of its squares, along an axis. */
+/** x divided by the sum of its magnitudes, or the root of that of its squares, along an axis; 0 stays 0. */
 function lpNormalization(at: Lowering): void {
   const axis = at.ints([at.integer('axis', -1)])
   const length = at.call(at.integer('p', 2) === 1 ? 'ReduceL1' : 'ReduceL2', [at.input(0), axis])
-  at.give(at.call('Div', [at.input(0), length]))
+  const empty = at.call('Equal', [length, at.one(0, at.dtype())])
+  at.give(at.call('Div', [at.input(0), at.call('Where', [empty, at.one(1, at.dtype()), length])]))
 }
 
 /** The sum of x over the axes along which a tensor of the shape of input 1 was broadcast to it. */
@@ -96,12 +97,17 @@ const reduceGrad =
     addBinary(at, 'mul', [at.read(0), row], [at.scalar(factor), []], [at.write(), shape])
   }
 
-/** softmax or its logarithm along one axis: x − max, then e^… / Σ or … − log Σ. */
+/** softmax or its logarithm along one axis; one that is not the last by x − max, then e^… / Σ or … − log Σ. */
 const softmax =
   (logarithm: boolean) =>
   (at: Lowering): void => {
     const shape = at.shape(0)
     const axis = axisOf(at.integer('axis', -1), shape.length)
+    const cols = shape[axis]!
+    if (cols > 0 && volume(shape.slice(axis + 1)) === 1) {
+      at.step('softmax', { rows: volume(shape) / cols, cols, log: logarithm, x: at.read(0), y: at.write() })
+      return
+    }
     const row = shape.map((size, i) => (i === axis ? 1 : size))
     const [most, sum] = [at.scratch(volume(row)), at.scratch(volume(row))]
     const [shifted, powers] = [at.scratch(volume(shape)), at.scratch(volume(shape))]

@@ -27,7 +27,7 @@ export interface Taps {
 function coordinate(mode: string, q: number, { size, out, scale, window }: ResizedAxis): number {
   switch (mode) {
     case 'align_corners':
-      return out === 1 ? 0 : (q * (size - 1)) / (out - 1)
+      return out === 1 ? 0 : (q * (size - 1)) / (scale * size - 1)
     case 'asymmetric':
       return q / scale
     case 'pytorch_half_pixel':
@@ -73,7 +73,10 @@ function kernelWeight(mode: string, a: number, distance: number): number {
 /** Taps of every position of one axis of the node. */
 export function resizeTaps(at: Lowering, axis: ResizedAxis): Taps {
   const { size, out, scale } = axis
-  const [mode, transform] = [at.text('mode', 'nearest'), at.text('coordinate_transformation_mode', 'half_pixel')]
+  const [mode, transform] = [
+    at.text('mode', 'nearest'),
+    at.text('coordinate_transformation_mode', 'half_pixel'),
+  ]
   const excludes = at.integer('exclude_outside', 0) !== 0
   // Downsampling with antialias widens the window.
   const stretch = at.integer('antialias', 0) !== 0 ? Math.min(scale, 1) : 1

@@ -131,9 +131,7 @@ export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
 export {
   type Active,
   AdaptedModel,
-  type AdaptedModelOptions,
   type AdaptedRunOptions,
-  type Values,
 } from './dora/adapted-model.js'
 
 // training

@@ -10,9 +10,9 @@ import { readOnnx } from '../io/onnx/read.js'
 import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
 import { Tensor } from '../memory/tensor.js'
 import { BoundModel, expectBindable } from './model/bound-model.js'
-import type { Engine, ModelBackendChoice, ModelStats } from './model/engine.js'
+import type { Engine, EngineOptions, ModelBackendChoice, ModelStats } from './model/engine.js'
 import { type Feeds, readFeeds } from './model/feeds.js'
-import { type EngineOptions, openEngine } from './model/open-engine.js'
+import { openEngine } from './model/open-engine.js'
 import type { HostTensor, HostValue } from './model/values.js'
 
 /** Options of {@link Model.load}. */

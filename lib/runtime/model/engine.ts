@@ -1,6 +1,7 @@
 // engine.ts: what runs a model, as the model sees it.
 import { type BackendName, backendNames } from '../../core/config.js'
 import type { ElementArray } from '../../core/dtype.js'
+import type { GpuSelector } from '../../hardware/cuda-device.js'
 import type { Plan } from '../plan/plan.js'
 import type { HostTensor, HostValue } from './values.js'
 
@@ -44,4 +45,20 @@ export interface Engine {
   bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan>
   /** Frees what it holds. */
   dispose(): void
+}
+
+/** Where ONNX Runtime computes: its name for an execution provider, or such a name with the provider's settings. */
+export type RuntimeProvider = string | { readonly name: string; readonly [setting: string]: unknown }
+
+/** On what a model runs. */
+export interface EngineOptions {
+  /** Engine; by default what DGX_SPARK_BACKEND says, or `auto`. */
+  backend?: ModelBackend
+  /** Which GPU. Default: the best one. */
+  device?: GpuSelector | undefined
+  /**
+   * Where `onnxruntime` computes: cpu, cuda, tensorrt, dml, coreml, webgpu …, or `{ name, …settings }`, as
+   * onnxruntime-node takes it. Default: cpu.
+   */
+  provider?: RuntimeProvider
 }

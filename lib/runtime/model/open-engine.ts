@@ -1,38 +1,24 @@
-// open-engine.ts: the engine that runs a model: our own plans on one of the backends, or ONNX Runtime.
+// open-engine.ts: which engine runs a model; our own plans on one of the backends.
 import { argumentError, expectOneOf } from '../../core/checks.js'
 import { getConfig } from '../../core/config.js'
 import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { warnOnce } from '../../core/log.js'
 import type { Graph } from '../../graph/graph.js'
-import type { GpuSelector } from '../../hardware/cuda-device.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
 import type { Kernels } from '../kernels.js'
 import { openKernels } from '../open.js'
 import type { Plan } from '../plan/plan.js'
 import {
   type Engine,
-  type ModelBackend,
+  type EngineOptions,
   type ModelBackendChoice,
   type ModelStats,
   modelBackends,
 } from './engine.js'
 import { GraphRunner } from './graph-runner.js'
-import { openOnnxRuntime, type RuntimeProvider } from './onnx-runtime.js'
+import { openOnnxRuntime } from './onnx-runtime.js'
 import type { HostTensor, HostValue } from './values.js'
-
-/** On what a model runs. */
-export interface EngineOptions {
-  /** Engine; by default what DGX_SPARK_BACKEND says, or `auto`. */
-  backend?: ModelBackend
-  /** Which GPU. Default: the best one. */
-  device?: GpuSelector | undefined
-  /**
-   * Where `onnxruntime` computes: cpu, cuda, tensorrt, dml, coreml, webgpu …, or `{ name, …settings }`, as
-   * onnxruntime-node takes it. Default: cpu.
-   */
-  provider?: RuntimeProvider
-}
 
 /**
  * Opens the engine that a model asks for.

@@ -4,7 +4,8 @@
 // a[t, :] ∘ b[t, :]. One block per 64×64 tile; tiles of 16 along K in shared memory; 4×4 sums per thread,
 // f32. Trap: a sum is formed in chunks of 256 along K, in order; it must not depend on M, N or the grid.
 // Reference: native/backend/cpu/product.cc, columns.h
-#include "kernels/product_args.h"
+#include "kernels/epilogue.cuh"
+#include "kernels/lines.cuh"
 #include "kernels/weight.cuh"
 
 namespace spark {
@@ -13,18 +14,6 @@ namespace {
 constexpr int kTile = 64, kDepth = 16, kChunk = 256;
 constexpr int kSide = 16;  // threads along each side of a block; a thread's sums are kSide apart
 constexpr int kSums = kTile / kSide;
-
-struct FloatLines {
-  Lines lines;
-  __device__ bool k_first() const { return lines.k_stride == 1; }
-  __device__ float element(int64_t line, int64_t k) const {
-    const int64_t at = line * lines.line_stride + k * lines.k_stride;
-    float value = lines.data[at];
-    if (lines.mask) value *= lines.mask[at];
-    if (lines.k_scale) value *= lines.k_scale[k] + lines.k_shift;
-    return value * lines.factor;
-  }
-};
 
 template <typename Format>
 struct WeightRows {
@@ -67,28 +56,21 @@ __device__ void add_segment(const A& a, const B& b, int64_t row, int64_t rows, i
       load(b, col, cols, k, depth, right);
       __syncthreads();
       for (int j = 0; j < kDepth; ++j) {
+#pragma unroll
         for (int m = 0; m < kSums; ++m) {
+#pragma unroll
           for (int n = 0; n < kSums; ++n) {
             sums[m][n] = fmaf(left[j][y + m * kSide], right[j][x + n * kSide], sums[m][n]);
           }
         }
       }
     }
+#pragma unroll
     for (int m = 0; m < kSums; ++m) {
+#pragma unroll
       for (int n = 0; n < kSums; ++n) totals[m][n] += sums[m][n];
     }
   }
-}
-
-__device__ void store(const Epilogue& to, int64_t m, int64_t n, float sum) {
-  const int64_t at = m * to.row_stride + n * to.col_stride;
-  if (to.copy) to.copy[at] = to.copy_add ? to.copy[at] + sum : sum;
-  float value = sum * to.factor;
-  if (to.row_factor) value *= to.row_factor[m];
-  if (to.col_factor) value *= to.col_factor[n] + to.col_shift;
-  if (to.mask) value *= to.mask[at];
-  if (to.bias) value += to.bias[n];
-  to.out[at] = to.add ? to.out[at] + value : value;
 }
 
 template <typename B>
@@ -99,7 +81,9 @@ __device__ void product(const ProductArgs& args) {
   add_segment(FloatLines{args.a}, B{args.w}, row, args.rows, col, args.cols, args.depth, sums);
   add_segment(FloatLines{args.a2}, FloatLines{args.b2}, row, args.rows, col, args.cols, args.depth2, sums);
   const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
+#pragma unroll
   for (int i = 0; i < kSums; ++i) {
+#pragma unroll
     for (int j = 0; j < kSums; ++j) {
       const int64_t m = row + y + i * kSide, n = col + x + j * kSide;
       if (m < args.rows && n < args.cols) store(args.epilogue, m, n, sums[i][j]);

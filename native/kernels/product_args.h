@@ -1,7 +1,9 @@
-// product_args.h: what a matrix product on the device is given; read by linear.cu, filled by its launchers.
+// product_args.h: what a matrix product on the device is given; read by linear.cu and tensor.cu, filled by
+// their launchers.
 #pragma once
 
 #include "backend/backend.h"
+#include "core/float_formats.h"
 
 namespace spark {
 
@@ -35,6 +37,20 @@ struct Epilogue {
   bool copy_add = false;
 };
 
+// Lines along K in bf16 are as long as the next multiple of this, filled with zeros.
+constexpr int64_t kDepthUnit = 32;
+inline SPARK_HOST_DEVICE int64_t padded_depth(int64_t depth) {
+  return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit;
+}
+
+// out[line, k] = bf16(lines(line, k) · k_factor[k]), [count, padded_depth(depth)]. k_factor may be null.
+struct PackArgs {
+  Lines lines;
+  int64_t count, depth;
+  const float* k_factor;
+  uint16_t* out;
+};
+
 // sums[m, n] = Σ_{k < depth} a(m, k) · w(n, k) + Σ_{k < depth2} a2(m, k) · b2(n, k). w is a weight, whose
 // lines are its rows (linear_*) or its columns (linear_backward_*).
 struct ProductArgs {
@@ -45,6 +61,17 @@ struct ProductArgs {
   int64_t depth2 = 0;
   Lines a2{}, b2{};
   Epilogue epilogue{};
+};
+
+// The same with packed lines. Where columns of the weight are the lines, `a` holds its row scales already.
+struct TensorArgs {
+  int64_t rows, cols;
+  int64_t depth;
+  const uint16_t* a;
+  Weight w;
+  int64_t depth2;
+  const uint16_t *a2, *b2;
+  Epilogue epilogue;
 };
 
 }  // namespace spark

@@ -157,6 +157,7 @@ struct LinearBackwardArgs {
   float* dx;        // [T, I]; null: not wanted
   float* dweight;   // [O, I]; null: not wanted
   float* dbias;     // [O]; null: not wanted
+  Compute compute;  // of dx and dweight
 };
 
 // out[r] = Σ_c W[r, c]². The constant part of the DoRA norm.
@@ -200,6 +201,7 @@ struct DoraForwardArgs {
   float* xa;          // [T, R] = d·Aᵀ, kept for the backward pass
   float* z;           // [T, O] = d·Vᵀ before the gain, kept for the backward pass; null: inference
   float* y;           // [T, O]
+  Compute compute;
 };
 
 // Gradients of a loss given dy, with dz = dy ∘ gain and q = dz·B:
@@ -225,6 +227,7 @@ struct DoraBackwardArgs {
   float* db;               // [O, R]
   float* dmagnitude;       // [O]
   float* dbias;            // [O]; null: not wanted
+  Compute compute;         // of the products with dy, x and W
 };
 
 // merged[o, i] = gain[o] · (W[o, i] + scale · (B·A)[o, i])

@@ -73,6 +73,21 @@ __device__ void add_segment(const A& a, const B& b, int64_t row, int64_t rows, i
   }
 }
 
+// Calls visit(m, n, sum) for the sums of this thread that are inside of the product.
+template <typename Visit>
+__device__ void for_each_sum(int64_t row, int64_t rows, int64_t col, int64_t cols,
+                             const float (&sums)[kSums][kSums], Visit visit) {
+  const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+#pragma unroll
+    for (int j = 0; j < kSums; ++j) {
+      const int64_t m = row + y + i * kSide, n = col + x + j * kSide;
+      if (m < rows && n < cols) visit(m, n, sums[i][j]);
+    }
+  }
+}
+
 template <typename B>
 __device__ void product(const ProductArgs& args) {
   const int64_t row_tiles = (args.rows + kTile - 1) / kTile;
@@ -80,15 +95,28 @@ __device__ void product(const ProductArgs& args) {
   float sums[kSums][kSums] = {};
   add_segment(FloatLines{args.a}, B{args.w}, row, args.rows, col, args.cols, args.depth, sums);
   add_segment(FloatLines{args.a2}, FloatLines{args.b2}, row, args.rows, col, args.cols, args.depth2, sums);
-  const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
-#pragma unroll
-  for (int i = 0; i < kSums; ++i) {
-#pragma unroll
-    for (int j = 0; j < kSums; ++j) {
-      const int64_t m = row + y + i * kSide, n = col + x + j * kSide;
-      if (m < args.rows && n < args.cols) store(args.epilogue, m, n, sums[i][j]);
-    }
-  }
+  for_each_sum(row, args.rows, col, args.cols, sums,
+               [&](int64_t m, int64_t n, float sum) { store(args.epilogue, m, n, sum); });
+}
+
+// One block per tile of one matrix of the batch; columns of b are lines along K.
+__device__ void matmul(const MatmulArgs& args) {
+  const int64_t row_tiles = (args.m + kTile - 1) / kTile, tiles = row_tiles * ((args.n + kTile - 1) / kTile);
+  const int64_t tile = blockIdx.x % tiles, i = blockIdx.x / tiles / args.inner,
+                j = blockIdx.x / tiles % args.inner;
+  const int64_t row = tile % row_tiles * kTile, col = tile / row_tiles * kTile;
+  Lines a, b;
+  a.data = args.a.data + i * args.a.outer + j * args.a.inner;
+  a.line_stride = args.a.row;
+  a.k_stride = args.a.col;
+  b.data = args.b.data + i * args.b.outer + j * args.b.inner;
+  b.line_stride = args.b.col;
+  b.k_stride = args.b.row;
+  float* y = args.y + i * args.y_outer + j * args.y_inner;
+  float sums[kSums][kSums] = {};
+  add_segment(FloatLines{a}, FloatLines{b}, row, args.m, col, args.n, args.k, sums);
+  for_each_sum(row, args.m, col, args.n, sums,
+               [&](int64_t m, int64_t n, float sum) { y[m * args.y_row + n] = args.alpha * sum; });
 }
 
 // partial[chunk, col] = Σ over the chunk's rows of a[row, col] · b[row, col]. A block is 32 columns wide; its
@@ -124,6 +152,8 @@ __device__ void column_sums(const float* a, const float* b, int64_t rows, int64_
     spark::product<spark::WeightColumns<Format>>(args);                                                \
   }
 SPARK_FOR_EACH_WEIGHT(SPARK_DEFINE)
+
+extern "C" __global__ void __launch_bounds__(256) matmul_f32(spark::MatmulArgs args) { spark::matmul(args); }
 
 extern "C" __global__ void column_sums_f32(const float* a, const float* b, int64_t rows, int64_t cols,
                                            float* partial) {

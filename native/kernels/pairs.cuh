@@ -1,5 +1,5 @@
-// pairs.cuh: eight neighbouring elements of a weight row as four pairs of bf16 for the tensor cores. What does
-// not fit stays outside: row_scale() and tensor_scale(), by which sums are multiplied. f32 and f16 are
+// pairs.cuh: eight neighbouring elements of a weight row as four pairs of bf16 for the tensor cores. What
+// does not fit stays outside: row_scale() and tensor_scale(), by which sums are multiplied. f32 and f16 are
 // rounded, the other formats are exact: E2M1 times its block's E4M3 scale has six significant bits.
 #pragma once
 
@@ -44,9 +44,7 @@ struct Codes<Plain<BF16>> {
   __device__ void load(const Weight& weight, int64_t row, int64_t col) {
     codes.load(static_cast<const uint16_t*>(weight.data) + row * weight.cols + col, (weight.cols - col) * 2);
   }
-  __device__ Eight decode() const {
-    return {{codes.word(0), codes.word(1), codes.word(2), codes.word(3)}};
-  }
+  __device__ Eight decode() const { return {{codes.word(0), codes.word(1), codes.word(2), codes.word(3)}}; }
   __device__ static float row_scale(const Weight&, int64_t) { return 1; }
   __device__ static float tensor_scale(const Weight&) { return 1; }
 };
@@ -116,6 +114,27 @@ struct Codes<RowScaledE4M3> {
       const bool nan = (((four & 0x7F7F7F7F) + 0x01010101) & 0x80808080) != 0;
       eight.pairs[2 * i] = nan ? decode_pair_with_nan(four) : decode_pair(four);
       eight.pairs[2 * i + 1] = nan ? decode_pair_with_nan(four >> 16) : decode_pair(four >> 16);
+    }
+    return eight;
+  }
+  __device__ static float row_scale(const Weight& weight, int64_t row) { return weight.row_scale[row]; }
+  __device__ static float tensor_scale(const Weight&) { return 1; }
+};
+
+template <>
+struct Codes<RowScaledI8> {
+  static constexpr bool kStoredAsPairs = false;
+  Bytes<8> codes;
+
+  __device__ void load(const Weight& weight, int64_t row, int64_t col) {
+    codes.load(static_cast<const uint8_t*>(weight.data) + row * weight.cols + col, weight.cols - col);
+  }
+  __device__ Eight decode() const {
+    Eight eight;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      eight.pairs[i] =
+          round_pair(static_cast<int8_t>(codes.at[2 * i]), static_cast<int8_t>(codes.at[2 * i + 1]));
     }
     return eight;
   }

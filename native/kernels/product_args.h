@@ -21,8 +21,8 @@ struct Lines {
 
 // Where sums[m, n] go, with at = m · row_stride + n · col_stride:
 //   copy[at] = sum                     added to what is there when copy_add
-//   out[at]  = sum · factor · row_factor[m] · (col_factor[n] + col_shift) · mask[at] + bias[n]
-//                                      added to what is there when add
+//   out[at]  = activation(sum · factor · row_factor[m] · (col_factor[n] + col_shift) · mask[at] + bias[n])
+//              + residual[at]          added to what is there when add
 struct Epilogue {
   float* out = nullptr;
   int64_t row_stride = 0, col_stride = 1;
@@ -33,6 +33,8 @@ struct Epilogue {
   float col_shift = 0;
   const float* mask = nullptr;
   const float* bias = nullptr;
+  Activation activation = Activation::kNone;
+  const float* residual = nullptr;  // may be out
   float* copy = nullptr;
   bool copy_add = false;
 };
@@ -61,6 +63,7 @@ struct ProductArgs {
   int64_t depth2 = 0;
   Lines a2{}, b2{};
   Epilogue epilogue{};
+  Compute compute = Compute::kF32;  // bf16: a TensorArgs is made of it
 };
 
 // The same with packed lines. Where columns of the weight are the lines, `a` holds its row scales already.

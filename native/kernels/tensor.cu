@@ -13,7 +13,7 @@ namespace {
 constexpr int kTile = 128, kDepth = kDepthUnit, kStages = 3;
 constexpr int kThreads = 256, kLoads = kTile * kDepth / 8 / kThreads;  // runs of eight that a thread moves
 constexpr int kGroup = 16;  // tiles of rows that share the tiles of columns while those are in the L2 cache
-constexpr int kWarpRows = 64, kWarpCols = 32;                   // of a tile, by one warp
+constexpr int kWarpRows = 64, kWarpCols = 32;  // of a tile, by one warp
 constexpr int kRowBlocks = kWarpRows / 16, kColBlocks = kWarpCols / 8;
 
 using Tile = uint16_t[kTile * kDepth];
@@ -22,7 +22,8 @@ using Tile = uint16_t[kTile * kDepth];
 __device__ int row_place(int line, int eight) { return line * kDepth + (eight ^ (line >> 1 & 3)) * 8; }
 __device__ int column_place(int k, int eight) { return k * kTile + (eight ^ (k & 7)) * 8; }
 
-// Packed lines [lines, padded_depth(depth)]. Lines past the end repeat the last one; their sums are not stored.
+// Packed lines [lines, padded_depth(depth)]. Lines past the end repeat the last one; their sums are not
+// stored.
 struct PackedRows {
   static constexpr bool kAlongK = true;
   struct Registers {};
@@ -49,10 +50,13 @@ struct WeightLines {
   const Weight& weight;
 
   __device__ bool starts_copies() const {
-    return Registers::kStoredAsPairs && weight.cols % 8 == 0 && reinterpret_cast<uintptr_t>(weight.data) % 16 == 0;
+    return Registers::kStoredAsPairs && weight.cols % 8 == 0 &&
+           reinterpret_cast<uintptr_t>(weight.data) % 16 == 0;
   }
   // Row and column of run `at` of a tile, and its place there.
-  __device__ int64_t row(int at, int64_t line, int64_t k) const { return kRows ? line + at / 4 : k + at / 16; }
+  __device__ int64_t row(int at, int64_t line, int64_t k) const {
+    return kRows ? line + at / 4 : k + at / 16;
+  }
   __device__ int64_t col(int at, int64_t line, int64_t k) const {
     return kRows ? k + at % 4 * 8 : line + at % 16 * 8;
   }
@@ -161,7 +165,8 @@ __device__ void add_segment(Stages& stages, const PackedRows& left, const Right&
 template <typename Visit>
 __device__ void for_each_sum(const TensorArgs& args, int64_t row, int64_t col, Sums& sums, Visit visit) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int64_t top = row + warp % 2 * kWarpRows + lane / 4, first = col + warp / 2 * kWarpCols + lane % 4 * 2;
+  const int64_t top = row + warp % 2 * kWarpRows + lane / 4,
+                first = col + warp / 2 * kWarpCols + lane % 4 * 2;
 #pragma unroll
   for (int m = 0; m < kRowBlocks; ++m) {
 #pragma unroll
@@ -187,9 +192,10 @@ __device__ void product(const TensorArgs& args) {
   for_each_sum(args, row, col, sums, [&](int64_t, int64_t n, float& sum) {
     sum *= (kRows ? Codes<Format>::row_scale(args.w, n) : 1.0f) * Codes<Format>::tensor_scale(args.w);
   });
-  add_segment(stages, {args.a2, args.rows, args.depth2}, PackedRows{args.b2, args.cols, args.depth2}, row, col,
-              sums);
-  for_each_sum(args, row, col, sums, [&](int64_t m, int64_t n, float sum) { store(args.epilogue, m, n, sum); });
+  add_segment(stages, {args.a2, args.rows, args.depth2}, PackedRows{args.b2, args.cols, args.depth2}, row,
+              col, sums);
+  for_each_sum(args, row, col, sums,
+               [&](int64_t m, int64_t n, float sum) { store(args.epilogue, m, n, sum); });
 }
 
 }  // namespace

@@ -19,6 +19,12 @@ struct RowScaledE4M3 {
   }
 };
 
+struct RowScaledI8 {
+  static __device__ float element(const Weight& weight, int64_t row, int64_t col) {
+    return static_cast<const int8_t*>(weight.data)[row * weight.cols + col] * weight.row_scale[row];
+  }
+};
+
 struct Nvfp4 {
   static __device__ float element(const Weight& weight, int64_t row, int64_t col) {
     const int64_t at = row * weight.cols + col;
@@ -36,4 +42,5 @@ struct Nvfp4 {
   DEFINE(f16, spark::Plain<spark::F16>)   \
   DEFINE(bf16, spark::Plain<spark::BF16>) \
   DEFINE(f8_e4m3, spark::RowScaledE4M3)   \
-  DEFINE(nvfp4, spark::Nvfp4)
+  DEFINE(nvfp4, spark::Nvfp4)             \
+  DEFINE(i8, spark::RowScaledI8)

@@ -4,20 +4,37 @@ import { rmSync } from 'node:fs'
 import t from 'tap'
 import { buildOnHost, noHostCompiler } from '../fixtures/cuda-on-host/cuda-on-host.js'
 
-t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
-  const families = ['linear', 'dora', 'softmax_cross_entropy', 'adamw']
-  const both = ['linear', 'product', 'softmax_cross_entropy', 'adamw']
-  const sources = [
-    ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
-    ...['gemm_plain', 'weight', 'dora_norm', 'dora_forward', 'dora_backward', 'dora_merge'].map(
-      name => `backend/cpu/${name}.cc`,
-    ),
-    'backend/cuda/dora.cc',
-    'core/thread_pool.cc',
-  ]
-  const { folder, program } = buildOnHost('dora.cc', families, sources)
-  t.teardown(() => rmSync(folder, { recursive: true }))
-  const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
-  t.match(stdout, /^\d{4} results agree\n$/)
-  t.equal(status, 0)
-})
+/** Sources of the CPU kernels that are the reference, and of the launchers. */
+const sources = [
+  ...['cpu', 'cuda'].flatMap(backend =>
+    ['linear', 'product', 'softmax_cross_entropy', 'adamw'].map(name => `backend/${backend}/${name}.cc`),
+  ),
+  ...[
+    'epilogue',
+    'gemm_plain',
+    'linear_integer',
+    'matmul',
+    'weight',
+    'dora_norm',
+    'dora_forward',
+    'dora_backward',
+    'dora_merge',
+  ].map(name => `backend/cpu/${name}.cc`),
+  'backend/cuda/dora.cc',
+  'backend/cuda/tensor.cc',
+  'core/thread_pool.cc',
+]
+const families = [
+  ...['linear', 'linear_integer', 'dora', 'softmax_cross_entropy', 'adamw'],
+  ...['pack', 'tensor', 'tensor_few'],
+]
+
+for (const main of ['dora.cc', 'products.cc', 'tensor.cc']) {
+  t.test(main, { skip: noHostCompiler }, async t => {
+    const { folder, program } = buildOnHost(main, families, sources)
+    t.teardown(() => rmSync(folder, { recursive: true }))
+    const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+    t.match(stdout, /^\d+ results agree\n$/)
+    t.equal(status, 0)
+  })
+}

@@ -56,6 +56,7 @@ void forward(const DoraForwardArgs& args, Lines low_rank) {
   product.epilogue.copy = args.z;
   product.epilogue.col_factor = args.gain;
   product.epilogue.bias = args.bias;
+  product.compute = args.compute;
   launch_rows(product);
 }
 
@@ -68,6 +69,7 @@ void forward_dropout(const DoraForwardArgs& args, Lines low_rank) {
   plain.x = args.x;
   plain.bias = args.bias;
   plain.y = args.y;
+  plain.compute = args.compute;
   linear(plain);
 
   ProductArgs base = with_rows(args.tokens, masked(rows_of(args.x, in), args.mask), args.weight, args.y);
@@ -75,6 +77,7 @@ void forward_dropout(const DoraForwardArgs& args, Lines low_rank) {
   base.epilogue.copy = args.z;
   base.epilogue.col_factor = args.gain;
   base.epilogue.col_shift = -1;
+  base.compute = args.compute;
   launch_rows(base);
 
   ProductArgs adapter = with_rows(args.tokens, low_rank, as_weight(args.low_rank.b, out, rank), args.y);
@@ -82,6 +85,7 @@ void forward_dropout(const DoraForwardArgs& args, Lines low_rank) {
   adapter.epilogue.copy = args.z;
   adapter.epilogue.copy_add = true;
   adapter.epilogue.col_factor = args.gain;
+  adapter.compute = args.compute;
   launch_rows(adapter);
 }
 
@@ -92,12 +96,14 @@ void factors(const DoraBackwardArgs& args, const float* q) {
       with_columns(out, columns_of(args.dy, out), as_weight(args.xa, args.tokens, rank), args.db);
   db.epilogue.factor = args.low_rank.scale;
   db.epilogue.row_factor = args.gain;
+  db.compute = args.compute;
   launch_columns(db);
 
   ProductArgs da =
       with_columns(in, masked(columns_of(args.x, in), args.mask), as_weight(q, args.tokens, rank), args.da);
   transpose(da);
   da.epilogue.factor = args.low_rank.scale;
+  da.compute = args.compute;
   launch_columns(da);
 }
 
@@ -136,10 +142,12 @@ void input_gradient(const DoraBackwardArgs& args, const float* q) {
       with_columns(args.tokens, scaled(dy, args.gain, args.mask ? -1 : 0), args.weight, args.dx);
   add_segment(product, rank, scaled(rows_of(q, rank), args.low_rank.scale), columns_of(args.low_rank.a, in));
   product.epilogue.mask = args.mask;
+  product.compute = args.compute;
   launch_columns(product);
   if (!args.mask) return;
   ProductArgs base = with_columns(args.tokens, dy, args.weight, args.dx);
   base.epilogue.add = true;
+  base.compute = args.compute;
   launch_columns(base);
 }
 
@@ -166,7 +174,9 @@ void dora_norm(const DoraNormArgs& args) {
 void dora_forward(const DoraForwardArgs& args) {
   const int64_t in = args.weight.cols, rank = args.low_rank.rank;
   const Lines d = masked(rows_of(args.x, in), args.mask);
-  launch_rows(with_rows(args.tokens, d, as_weight(args.low_rank.a, rank, in), args.xa));
+  ProductArgs xa = with_rows(args.tokens, d, as_weight(args.low_rank.a, rank, in), args.xa);
+  xa.compute = args.compute;
+  launch_rows(xa);
   const Lines low_rank = scaled(rows_of(args.xa, rank), args.low_rank.scale);
   if (args.mask) {
     forward_dropout(args, low_rank);
@@ -178,8 +188,10 @@ void dora_forward(const DoraForwardArgs& args) {
 void dora_backward(const DoraBackwardArgs& args) {
   const int64_t out = args.weight.rows, rank = args.low_rank.rank, tokens = args.tokens;
   const Scratch q(tokens * rank * sizeof(float));  // dz·B
-  launch_columns(with_columns(tokens, scaled(rows_of(args.dy, out), args.gain),
-                              as_weight(args.low_rank.b, out, rank), q.as<float>()));
+  ProductArgs dzb = with_columns(tokens, scaled(rows_of(args.dy, out), args.gain),
+                                 as_weight(args.low_rank.b, out, rank), q.as<float>());
+  dzb.compute = args.compute;
+  launch_columns(dzb);
   launch_column_sums(args.dy, args.z, tokens, out, args.norm, args.dmagnitude);
   if (args.dbias) launch_column_sums(args.dy, nullptr, tokens, out, nullptr, args.dbias);
   factors(args, q.as<float>());

@@ -7,8 +7,8 @@
 namespace spark::cuda {
 namespace {
 
-constexpr int kTile = 128, kThreads = 256;             // tensor.cu
-constexpr int64_t kFewRows = 16, kRowsOfFewBlock = 16;  // tensor_few.cu
+constexpr int kTile = 128, kThreads = 256;                  // tensor.cu
+constexpr int64_t kFewRows = 16, kRowsOfFewBlock = 16;      // tensor_few.cu
 constexpr int kPackThreads = 256, kSide = 32, kHeight = 8;  // pack.cu
 
 // Lines along K in bf16, on the device.
@@ -33,15 +33,19 @@ class Packed {
 
 void launch_tensor(const ProductArgs& args, bool rows) {
   const bool few = rows && args.rows <= kFewRows;
-  const Packed a(args.a, args.rows, args.depth, rows ? nullptr : args.w.row_scale);
+  const bool row_scaled = args.w.dtype == DType::kF8E4M3 || args.w.dtype == DType::kI8;
+  const Packed a(args.a, args.rows, args.depth, row_scaled && !rows ? args.w.row_scale : nullptr);
   const Packed a2(args.a2, args.rows, args.depth2), b2(args.b2, args.cols, args.depth2);
-  const TensorArgs tensor{args.rows,   args.cols, args.depth, a.data(), args.w,
+  const TensorArgs tensor{args.rows,   args.cols, args.depth, a.data(),     args.w,
                           args.depth2, a2.data(), b2.data(),  args.epilogue};
-  const char* kernel = !rows ? "tensor_backward_" : !few ? "tensor_" : args.rows <= 8 ? "tensor_8_" : "tensor_16_";
+  const char* kernel = !rows            ? "tensor_backward_"
+                       : !few           ? "tensor_"
+                       : args.rows <= 8 ? "tensor_8_"
+                                        : "tensor_16_";
   const int64_t blocks =
       few ? ceil_div(args.cols, kRowsOfFewBlock) : ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile);
-  launch(few ? "tensor_few" : "tensor", std::string(kernel) + dtype_name(args.w.dtype), Grid{args.rows ? blocks : 0},
-         Threads{kThreads}, 0, tensor);
+  launch(few ? "tensor_few" : "tensor", std::string(kernel) + dtype_name(args.w.dtype),
+         Grid{args.rows ? blocks : 0}, Threads{kThreads}, 0, tensor);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 // Reference: native/backend/cpu/product.cc, columns.h
 #include "kernels/epilogue.cuh"
 #include "kernels/lines.cuh"
+#include "kernels/norm.cuh"
 #include "kernels/weight.cuh"
 
 namespace spark {
@@ -167,6 +168,6 @@ extern "C" __global__ void column_sums_finish_f32(const float* partial, int64_t 
   if (col >= cols) return;
   float sum = 0;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * cols + col];
-  if (norm) sum /= norm[col] < 1e-12f ? 1e-12f : norm[col];  // a NaN stays one
+  if (norm) sum /= spark::clamped(norm[col]);
   out[col] = sum;
 }

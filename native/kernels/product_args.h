@@ -77,4 +77,21 @@ struct TensorArgs {
   Epilogue epilogue;
 };
 
+// partial[span, o] = Σ_r b[o, r] · Σ_k weight[o, k] · a[r, k] over a span of columns k; a = high + low,
+// packed.
+struct DoraCrossArgs {
+  Weight weight;
+  LowRank low_rank;
+  const uint16_t *high, *low;
+  float* partial;
+};
+
+// The terms of a row norm: gram = A·Aᵀ; W·Aᵀ as `product` [O, R], or the spans of DoraCrossArgs::partial.
+struct NormTerms {
+  const float* gram;
+  const float* product;  // null: not given
+  const float* partial;
+  int64_t spans;  // 0 when product is given
+};
+
 }  // namespace spark

@@ -65,7 +65,8 @@ __device__ void product(const TensorArgs& args) {
       sums[block][i] *= Codes<Format>::row_scale(args.w, at) * Codes<Format>::tensor_scale(args.w);
     }
   }
-  const Weight second{DType::kBF16, args.cols, padded_depth(args.depth2), args.b2, nullptr, nullptr, 0};
+  const Weight second{DType::kBF16, args.cols, padded_depth(args.depth2), args.b2, nullptr, nullptr, 0,
+                      false};
   add_segment<Plain<BF16>, kBlocks>(second, args.a2, args.rows, row, sums);
   for (int block = 0; block < kBlocks; ++block) {
     for (int i = 0; i < 4; ++i) {

@@ -21,11 +21,12 @@ const sources = [
     'dora_merge',
   ].map(name => `backend/cpu/${name}.cc`),
   'backend/cuda/dora.cc',
+  'backend/cuda/dora_weight.cc',
   'backend/cuda/tensor.cc',
   'core/thread_pool.cc',
 ]
 const families = [
-  ...['linear', 'linear_integer', 'dora', 'softmax_cross_entropy', 'adamw'],
+  ...['linear', 'linear_integer', 'dora', 'dora_norm', 'softmax_cross_entropy', 'adamw'],
   ...['pack', 'tensor', 'tensor_few'],
 ]
 

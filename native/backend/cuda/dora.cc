@@ -1,5 +1,3 @@
-#include <string>
-
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/product.h"
@@ -8,10 +6,6 @@ namespace spark::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-std::string kernel_name(const char* op, const Weight& weight) {
-  return op + std::string(dtype_name(weight.dtype));
-}
 
 Lines scaled(Lines lines, float factor) {
   lines.factor = factor;
@@ -153,24 +147,6 @@ void input_gradient(const DoraBackwardArgs& args, const float* q) {
 
 }  // namespace
 
-void weight_norm2(const WeightNorm2Args& args) {
-  launch("dora", kernel_name("weight_norm2_", args.weight), Grid{args.weight.rows}, Threads{kThreads}, 0,
-         args);
-}
-
-void dora_norm(const DoraNormArgs& args) {
-  const int64_t in = args.weight.cols, out = args.weight.rows, rank = args.low_rank.rank;
-  const Scratch g(rank * rank * sizeof(float)), u(out * rank * sizeof(float)), bg(out * rank * sizeof(float));
-  gram(args.low_rank, in, g.as<float>());
-  ProductArgs weight_a = with_rows(rank, rows_of(args.low_rank.a, in), args.weight, u.as<float>());
-  transpose(weight_a);
-  launch_rows(weight_a);
-  launch_rows(
-      with_rows(out, rows_of(args.low_rank.b, rank), as_weight(g.as<float>(), rank, rank), bg.as<float>()));
-  launch("dora", kernel_name("dora_norm_", args.weight), Grid{out}, Threads{kThreads}, 0, args,
-         u.as<const float>(), bg.as<const float>());
-}
-
 void dora_forward(const DoraForwardArgs& args) {
   const int64_t in = args.weight.cols, rank = args.low_rank.rank;
   const Lines d = masked(rows_of(args.x, in), args.mask);
@@ -197,17 +173,6 @@ void dora_backward(const DoraBackwardArgs& args) {
   factors(args, q.as<float>());
   if (args.exact_norm) norm_gradient(args);
   if (args.dx) input_gradient(args, q.as<float>());
-}
-
-void dora_merge(const DoraMergeArgs& args) {
-  const int64_t count = args.weight.rows * args.weight.cols;
-  launch("dora", kernel_name("dora_merge_", args.weight), Grid{ceil_div(count, kThreads)}, Threads{kThreads},
-         0, args);
-}
-
-void dora_unmerge(const DoraUnmergeArgs& args) {
-  const int64_t count = args.rows * args.cols;
-  launch("dora", "dora_unmerge_f32", Grid{ceil_div(count, kThreads)}, Threads{kThreads}, 0, args);
 }
 
 }  // namespace spark::cuda

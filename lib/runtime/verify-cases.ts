@@ -34,6 +34,9 @@ export const verifySizes: VerifySizes = { tokens: 5, rows: 33, cols: 48, rank: 3
 const sumTolerance = ({ tokens, rows, cols }: VerifySizes): number =>
   5e-6 * Math.sqrt(Math.max(tokens, rows, cols) / 48)
 
+/** Operands that one side rounds to bf16 before they are multiplied. */
+const bf16Tolerance = 2e-2
+
 /** Seeded values in [-1, 1). */
 function values(count: number, seed: number): Float32Array {
   let state = seed * 2654435761 || 1
@@ -192,23 +195,21 @@ function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
   const x = values(tokens * cols, 3)
   const dy = values(tokens * rows, 4)
   const bias = values(rows, 5)
+  const forward = { weight, tokens, x, bias }
+  const backward = () => ({ dx: f32(tokens * cols), dweight: f32(rows * cols), dbias: f32(rows) })
+  const gradients = ['dx', 'dweight', 'dbias'] as const
+  const compute = 'bf16'
   return [
-    verifyCase('linear', weight.dtype, ['y'], tolerance, () => ({
-      weight,
-      tokens,
-      x,
-      bias,
-      y: f32(tokens * rows),
-    })),
-    verifyCase('linearBackward', weight.dtype, ['dx', 'dweight', 'dbias'], tolerance, () => ({
-      weight,
-      tokens,
-      x,
-      dy,
-      dx: f32(tokens * cols),
-      dweight: f32(rows * cols),
-      dbias: f32(rows),
-    })),
+    verifyCase('linear', weight.dtype, ['y'], tolerance, () => ({ ...forward, y: f32(tokens * rows) })),
+    verifyCase('linear', `${weight.dtype}, bf16`, ['y'], bf16Tolerance, () => {
+      return { ...forward, compute, y: f32(tokens * rows) }
+    }),
+    verifyCase('linearBackward', weight.dtype, gradients, tolerance, () => {
+      return { weight, tokens, x, dy, ...backward() }
+    }),
+    verifyCase('linearBackward', `${weight.dtype}, bf16`, gradients, bf16Tolerance, () => {
+      return { weight, tokens, x, dy, compute, ...backward() }
+    }),
     verifyCase('weightNorm2', weight.dtype, ['out'], tolerance, () => ({ weight, out: f32(rows) })),
   ]
 }
@@ -272,9 +273,15 @@ function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes)
     }),
     verifyCase('doraForward', weight.dtype, ['xa', 'z', 'y'], tolerance, () => forward()),
     verifyCase('doraForward', variant('dropout'), ['xa', 'z', 'y'], tolerance, () => forward(mask)),
+    verifyCase('doraForward', variant('bf16'), ['xa', 'z', 'y'], bf16Tolerance, () => {
+      return { ...forward(), compute: 'bf16' }
+    }),
     verifyCase('doraBackward', variant('detached'), gradients, tolerance, () => backward(false)),
     verifyCase('doraBackward', variant('exact'), gradients, tolerance, () => backward(true)),
     verifyCase('doraBackward', variant('dropout'), gradients, tolerance, () => backward(false, mask)),
+    verifyCase('doraBackward', variant('bf16'), gradients, bf16Tolerance, () => {
+      return { ...backward(false, mask), compute: 'bf16' }
+    }),
     verifyCase('doraMerge', weight.dtype, ['merged'], tolerance, () => {
       return { ...layer, gain, merged: f32(rows * cols) }
     }),

@@ -63,7 +63,8 @@ struct ProductArgs {
   int64_t depth2 = 0;
   Lines a2{}, b2{};
   Epilogue epilogue{};
-  Compute compute = Compute::kF32;  // bf16: a TensorArgs is made of it
+  Compute compute = Compute::kF32;     // bf16: a TensorArgs is made of it
+  const uint16_t* packed_a = nullptr;  // `a` in bf16, with the row scales of a weight whose columns are lines
 };
 
 // The same with packed lines. Where columns of the weight are the lines, `a` holds its row scales already.

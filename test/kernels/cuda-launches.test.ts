@@ -123,8 +123,8 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
     ],
     [`run('doraForward', '${dtype}', { compute: 'bf16' })`]: [
       'pack_rows_bf16 21 256x1',
-      'tensor_f32 2 256x1',
-      'pack_rows_bf16 21 256x1',
+      'pack_rows_bf16 1 256x1',
+      'tensor_8_bf16 9 256x1',
       'pack_rows_bf16 3 256x1',
       'pack_rows_bf16 2 256x1',
       `tensor_${dtype} 2 256x1`,

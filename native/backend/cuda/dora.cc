@@ -1,6 +1,9 @@
+#include <optional>
+
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/product.h"
+#include "backend/cuda/tensor.h"
 
 namespace spark::cuda {
 namespace {
@@ -43,7 +46,7 @@ void gram(const LowRank& low_rank, int64_t in, float* g) {
 }
 
 // [x | s·xa] · [W | B]ᵀ in one pass; gain and bias when the sum is complete.
-void forward(const DoraForwardArgs& args, Lines low_rank) {
+void forward(const DoraForwardArgs& args, Lines low_rank, const uint16_t* packed_x) {
   const int64_t in = args.weight.cols, rank = args.low_rank.rank;
   ProductArgs product = with_rows(args.tokens, rows_of(args.x, in), args.weight, args.y);
   add_segment(product, rank, low_rank, rows_of(args.low_rank.b, rank));
@@ -51,6 +54,7 @@ void forward(const DoraForwardArgs& args, Lines low_rank) {
   product.epilogue.col_factor = args.gain;
   product.epilogue.bias = args.bias;
   product.compute = args.compute;
+  product.packed_a = packed_x;
   launch_rows(product);
 }
 
@@ -152,12 +156,15 @@ void dora_forward(const DoraForwardArgs& args) {
   const Lines d = masked(rows_of(args.x, in), args.mask);
   ProductArgs xa = with_rows(args.tokens, d, as_weight(args.low_rank.a, rank, in), args.xa);
   xa.compute = args.compute;
+  std::optional<Packed> packed;  // by both products
+  if (args.compute == Compute::kBF16) packed.emplace(d, args.tokens, in);
+  xa.packed_a = packed ? packed->data() : nullptr;
   launch_rows(xa);
   const Lines low_rank = scaled(rows_of(args.xa, rank), args.low_rank.scale);
   if (args.mask) {
     forward_dropout(args, low_rank);
   } else {
-    forward(args, low_rank);
+    forward(args, low_rank, xa.packed_a);
   }
 }
 

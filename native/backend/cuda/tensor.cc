@@ -1,54 +1,83 @@
 #include "backend/cuda/tensor.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 
 #include "backend/cuda/launch.h"
+#include "backend/cuda/product.h"
 
 namespace spark::cuda {
 namespace {
 
-constexpr int kTile = 128, kThreads = 256;                  // tensor.cu
-constexpr int64_t kFewRows = 16, kRowsOfFewBlock = 16;      // tensor_few.cu
+constexpr int kTile = 128, kThreads = 256;          // tensor.cu
+constexpr int64_t kFew = 16, kRowsOfFewBlock = 16;  // tensor_few.cu
+constexpr int64_t kNarrow =
+    64;  // columns up to which reading the left operand again for each kFew is cheaper
 constexpr int kPackThreads = 256, kSide = 32, kHeight = 8;  // pack.cu
 
-// Lines along K in bf16, on the device.
-class Packed {
- public:
-  Packed(const Lines& lines, int64_t count, int64_t depth, const float* k_factor = nullptr)
-      : memory_(count * padded_depth(depth) * sizeof(uint16_t)) {
-    const PackArgs args{lines, count, depth, k_factor, data()};
-    if (lines.k_stride == 1) {
-      launch("pack", "pack_rows_bf16", Grid{ceil_div(count * padded_depth(depth) / 8, kPackThreads)},
-             Threads{kPackThreads}, 0, args);
-    } else {
-      launch("pack", "pack_columns_bf16", Grid{ceil_div(count, kSide) * (padded_depth(depth) / kSide)},
-             Threads{kSide, kHeight}, 0, args);
-    }
-  }
-  uint16_t* data() const { return memory_.as<uint16_t>(); }
+void launch_few(const TensorArgs& args) {
+  const char* kernel = args.rows <= 8 ? "tensor_8_" : "tensor_16_";
+  launch("tensor_few", std::string(kernel) + dtype_name(args.w.dtype),
+         Grid{args.rows > 0 ? ceil_div(args.cols, kRowsOfFewBlock) : 0}, Threads{kThreads}, 0, args);
+}
 
- private:
-  Scratch memory_;
-};
+// Whether the product is narrow, with a right operand that has to be packed anyway.
+bool is_narrow(const ProductArgs& args) {
+  const Epilogue& to = args.epilogue;
+  return args.cols <= kNarrow && args.depth2 == 0 && args.w.dtype == DType::kF32 && !to.bias &&
+         !to.col_factor;
+}
+
+// The transposed product: the left operand is the weight of launch_few, the right one its few rows.
+void launch_narrow(const ProductArgs& args, const uint16_t* a, bool rows) {
+  const auto* right = static_cast<const float*>(args.w.data);
+  const int64_t depth = padded_depth(args.depth);
+  const Packed w(rows ? rows_of(right, args.w.cols) : columns_of(right, args.w.cols), args.cols, args.depth);
+  const Weight left{DType::kBF16, args.rows, depth, a, nullptr, nullptr, 0, false};
+  for (int64_t first = 0; first < args.cols; first += kFew) {
+    Epilogue to = args.epilogue;
+    const int64_t offset = first * to.col_stride;
+    const auto from_first = [&](auto* pointer) { return pointer ? pointer + offset : nullptr; };
+    std::swap(to.row_stride, to.col_stride);
+    std::swap(to.row_factor, to.col_factor);
+    to.out = from_first(to.out);
+    to.mask = from_first(to.mask);
+    to.residual = from_first(to.residual);
+    to.copy = from_first(to.copy);
+    launch_few({std::min(kFew, args.cols - first), args.rows, args.depth, w.data() + first * depth, left, 0,
+                nullptr, nullptr, to});
+  }
+}
 
 void launch_tensor(const ProductArgs& args, bool rows) {
-  const bool few = rows && args.rows <= kFewRows;
   const bool row_scaled = args.w.dtype == DType::kF8E4M3 || args.w.dtype == DType::kI8;
-  const Packed a(args.a, args.rows, args.depth, row_scaled && !rows ? args.w.row_scale : nullptr);
+  std::optional<Packed> own;
+  if (!args.packed_a)
+    own.emplace(args.a, args.rows, args.depth, row_scaled && !rows ? args.w.row_scale : nullptr);
+  const uint16_t* a = own ? own->data() : args.packed_a;
+  if (is_narrow(args)) return launch_narrow(args, a, rows);
   const Packed a2(args.a2, args.rows, args.depth2), b2(args.b2, args.cols, args.depth2);
-  const TensorArgs tensor{args.rows,   args.cols, args.depth, a.data(),     args.w,
-                          args.depth2, a2.data(), b2.data(),  args.epilogue};
-  const char* kernel = !rows            ? "tensor_backward_"
-                       : !few           ? "tensor_"
-                       : args.rows <= 8 ? "tensor_8_"
-                                        : "tensor_16_";
-  const int64_t blocks =
-      few ? ceil_div(args.cols, kRowsOfFewBlock) : ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile);
-  launch(few ? "tensor_few" : "tensor", std::string(kernel) + dtype_name(args.w.dtype),
-         Grid{args.rows ? blocks : 0}, Threads{kThreads}, 0, tensor);
+  const TensorArgs tensor{args.rows, args.cols, args.depth,   a, args.w, args.depth2,
+                          a2.data(), b2.data(), args.epilogue};
+  if (rows && args.rows <= kFew) return launch_few(tensor);
+  launch("tensor", (rows ? "tensor_" : "tensor_backward_") + std::string(dtype_name(args.w.dtype)),
+         Grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)}, Threads{kThreads}, 0, tensor);
 }
 
 }  // namespace
+
+Packed::Packed(const Lines& lines, int64_t count, int64_t depth, const float* k_factor)
+    : memory_(count * padded_depth(depth) * sizeof(uint16_t)) {
+  const PackArgs args{lines, count, depth, k_factor, data()};
+  if (lines.k_stride == 1) {
+    launch("pack", "pack_rows_bf16", Grid{ceil_div(count * padded_depth(depth) / 8, kPackThreads)},
+           Threads{kPackThreads}, 0, args);
+  } else {
+    launch("pack", "pack_columns_bf16", Grid{ceil_div(count, kSide) * (padded_depth(depth) / kSide)},
+           Threads{kSide, kHeight}, 0, args);
+  }
+}
 
 void launch_tensor_rows(const ProductArgs& args) { launch_tensor(args, true); }
 void launch_tensor_columns(const ProductArgs& args) { launch_tensor(args, false); }

@@ -85,6 +85,13 @@ function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): StoredW
     cast('f16'),
     cast('bf16'),
     { dtype: 'f8_e4m3', rows, cols, data: codes, rowScale },
+    {
+      dtype: 'i8',
+      rows,
+      cols,
+      data: Int8Array.from(data, value => Math.round(127 * value)),
+      rowScale: f32(rows).fill(1 / 127),
+    },
   ]
   return cols % 16 === 0 ? [...weights, nvfp4Weight(reference, data, rows, cols)] : weights
 }
@@ -105,7 +112,35 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ...castCases(reference, sizes),
     ...quantizerCases(weights, sizes),
     ...weights.flatMap(weight => [...linearCases(weight, sizes), ...doraCases(reference, weight, sizes)]),
+    ...productCases(weights[0]!, sizes),
     ...trainingCases(sizes),
+  ]
+}
+
+/** What else products do: epilogues, batches of activations. */
+function productCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
+  const { tokens, rows, cols } = sizes
+  const tolerance = sumTolerance(sizes)
+  const x = values(tokens * cols, 19)
+  const epilogue = { rowScale: values(rows, 20), bias: values(rows, 21), residual: values(tokens * rows, 22) }
+  const activations = ['relu', 'gelu', 'gelu_tanh', 'silu', 'sigmoid', 'tanh'] as const
+  const batch = { outer: 2, inner: 3, m: tokens, n: rows, k: cols, alpha: 0.5 }
+  const [left, right] = [values(6 * tokens * cols, 23), values(3 * rows * cols, 24)]
+  return [
+    ...activations.map(activation =>
+      verifyCase('linear', activation, ['y'], tolerance, () => {
+        return { weight, tokens, x, ...epilogue, activation, y: f32(tokens * rows) }
+      }),
+    ),
+    verifyCase('matmul', `2x3 of ${tokens}x${cols}x${rows}`, ['y'], tolerance, () => ({
+      ...batch,
+      a: left,
+      aStrides: [3 * tokens * cols, tokens * cols, cols, 1],
+      b: right,
+      bStrides: [0, rows * cols, 1, cols],
+      y: f32(6 * tokens * rows),
+      yStrides: [3 * tokens * rows, tokens * rows, rows, 1],
+    })),
   ]
 }
 

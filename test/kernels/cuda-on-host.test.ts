@@ -27,15 +27,15 @@ const sources = [
 ]
 const families = [
   ...['linear', 'linear_integer', 'dora', 'dora_norm', 'softmax_cross_entropy', 'adamw'],
-  ...['pack', 'tensor', 'tensor_few'],
+  ...['pack', 'tensor', 'tensor_few', 'tensor_finish'],
 ]
 
-for (const main of ['dora.cc', 'products.cc', 'tensor.cc']) {
-  t.test(main, { skip: noHostCompiler }, async t => {
-    const { folder, program } = buildOnHost(main, families, sources)
-    t.teardown(() => rmSync(folder, { recursive: true }))
+t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
+  const { folder, programs } = buildOnHost(['dora.cc', 'products.cc', 'tensor.cc'], families, sources)
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  for (const program of programs) {
     const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
-    t.match(stdout, /^\d+ results agree\n$/)
-    t.equal(status, 0)
-  })
-}
+    t.match(stdout, /^\d+ results agree\n$/, program)
+    t.equal(status, 0, program)
+  }
+})

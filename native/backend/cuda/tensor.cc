@@ -4,8 +4,11 @@
 #include <optional>
 #include <string>
 
+#include "backend/cuda/choice.h"
+#include "backend/cuda/cublaslt.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/product.h"
+#include "core/error.h"
 
 namespace spark::cuda {
 namespace {
@@ -50,6 +53,34 @@ void launch_narrow(const ProductArgs& args, const uint16_t* a, bool rows) {
   }
 }
 
+bool fits_cublaslt(const Weight& w) {
+  return w.dtype == DType::kBF16 && w.cols % 8 == 0 && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
+}
+
+// Whether the epilogue stores the sums as they are, row by row.
+bool is_plain(const TensorArgs& args) {
+  const Epilogue& to = args.epilogue;
+  return args.depth2 == 0 && to.row_stride == args.cols && to.col_stride == 1 && !to.add && to.factor == 1 &&
+         !to.row_factor && !to.col_factor && !to.mask && !to.bias && !to.residual && !to.copy &&
+         to.activation == Activation::kNone;
+}
+
+// The product by cuBLASLt, then second segment and epilogue in one pass.
+bool launch_cublaslt(const TensorArgs& args, bool rows) {
+  constexpr int64_t kRows = 64, kCols = 128;  // tensor_finish.cu
+  const bool plain = is_plain(args);
+  std::optional<Scratch> memory;
+  if (!plain) memory.emplace(args.rows * args.cols * sizeof(float));
+  float* sums = plain ? args.epilogue.out : memory->as<float>();
+  const BlasProduct product{args.rows,   args.cols,   args.depth, args.a, padded_depth(args.depth),
+                            args.w.data, args.w.cols, rows,       sums};
+  if (!cublaslt_product(product)) return false;
+  if (plain) return true;
+  launch("tensor_finish", "tensor_finish", Grid{ceil_div(args.rows, kRows) * ceil_div(args.cols, kCols)},
+         Threads{kThreads}, 0, args, static_cast<const float*>(sums));
+  return true;
+}
+
 void launch_tensor(const ProductArgs& args, bool rows) {
   const bool row_scaled = args.w.dtype == DType::kF8E4M3 || args.w.dtype == DType::kI8;
   std::optional<Packed> own;
@@ -61,8 +92,14 @@ void launch_tensor(const ProductArgs& args, bool rows) {
   const TensorArgs tensor{args.rows, args.cols, args.depth,   a, args.w, args.depth2,
                           a2.data(), b2.data(), args.epilogue};
   if (rows && args.rows <= kFew) return launch_few(tensor);
-  launch("tensor", (rows ? "tensor_" : "tensor_backward_") + std::string(dtype_name(args.w.dtype)),
-         Grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)}, Threads{kThreads}, 0, tensor);
+  const auto ours = [&] {
+    launch("tensor", (rows ? "tensor_" : "tensor_backward_") + std::string(dtype_name(args.w.dtype)),
+           Grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)}, Threads{kThreads}, 0, tensor);
+  };
+  if (args.rows == 0 || args.cols == 0 || args.depth == 0 || !fits_cublaslt(args.w)) return ours();
+  const std::string key = message(rows ? "rows " : "columns ", args.rows, " ", args.cols, " ", args.depth,
+                                  " ", args.depth2, is_plain(tensor) ? " plain" : "");
+  enqueue_faster(key, ours, [&] { return launch_cublaslt(tensor, rows); });
 }
 
 }  // namespace

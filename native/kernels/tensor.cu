@@ -161,21 +161,43 @@ __device__ void add_segment(Stages& stages, const PackedRows& left, const Right&
   __syncthreads();  // the stages may be used again
 }
 
-// Calls visit(m, n, sum) for the sums of this thread that are inside of the product.
-template <typename Visit>
-__device__ void for_each_sum(const TensorArgs& args, int64_t row, int64_t col, Sums& sums, Visit visit) {
+// Scales of a weight's rows stand outside of its codes.
+template <typename Format, bool kRows>
+__device__ void scale(const TensorArgs& args, int64_t col, Sums& sums) {
+  const int64_t first = col + threadIdx.x / 32 / 2 * kWarpCols + threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < kColBlocks * 2; ++i) {
+    const int64_t n = min(first + i / 2 * 8 + i % 2, args.cols - 1);
+    const float row_scale = kRows ? Codes<Format>::row_scale(args.w, n) : 1.0f;
+    const float factor = row_scale * Codes<Format>::tensor_scale(args.w);
+#pragma unroll
+    for (int m = 0; m < kRowBlocks * 2; ++m) sums[m / 2][i / 2][m % 2 * 2 + i % 2] *= factor;
+  }
+}
+
+// By way of shared memory, one half of the rows after the other: neighbouring threads store neighbouring
+// columns, and the code of a store is there once.
+__device__ void store_tile(const TensorArgs& args, int64_t row, int64_t col, const Sums& sums,
+                           Stages& stages) {
+  constexpr int kPitch = kTile + 4;
+  static_assert(sizeof(Stages) >= kWarpRows * kPitch * sizeof(float));
+  float* tile = reinterpret_cast<float*>(&stages);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int64_t top = row + warp % 2 * kWarpRows + lane / 4,
-                first = col + warp / 2 * kWarpCols + lane % 4 * 2;
+  for (int half = 0; half < 2; ++half) {
+    __syncthreads();
+    if (warp % 2 == half) {
 #pragma unroll
-  for (int m = 0; m < kRowBlocks; ++m) {
-#pragma unroll
-    for (int n = 0; n < kColBlocks; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int64_t at_row = top + m * 16 + i / 2 * 8, at_col = first + n * 8 + i % 2;
-        if (at_row < args.rows && at_col < args.cols) visit(at_row, at_col, sums[m][n][i]);
+      for (int i = 0; i < kRowBlocks * kColBlocks * 4; ++i) {
+        const int m = i / 4 / kColBlocks, n = i / 4 % kColBlocks, at = i % 4;
+        const int line = m * 16 + at / 2 * 8 + lane / 4;
+        tile[line * kPitch + warp / 2 * kWarpCols + n * 8 + lane % 4 * 2 + at % 2] = sums[m][n][at];
       }
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kWarpRows * kTile; i += kThreads) {
+      const int64_t m = row + half * kWarpRows + i / kTile, n = col + i % kTile;
+      if (m < args.rows && n < args.cols) store(args.epilogue, m, n, tile[i / kTile * kPitch + i % kTile]);
     }
   }
 }
@@ -189,13 +211,10 @@ __device__ void product(const TensorArgs& args) {
   const int64_t row = (group * kGroup + in_group % group_rows) * kTile, col = in_group / group_rows * kTile;
   Sums sums = {};
   add_segment(stages, {args.a, args.rows, args.depth}, WeightLines<Format, kRows>{args.w}, row, col, sums);
-  for_each_sum(args, row, col, sums, [&](int64_t, int64_t n, float& sum) {
-    sum *= (kRows ? Codes<Format>::row_scale(args.w, n) : 1.0f) * Codes<Format>::tensor_scale(args.w);
-  });
+  scale<Format, kRows>(args, col, sums);
   add_segment(stages, {args.a2, args.rows, args.depth2}, PackedRows{args.b2, args.cols, args.depth2}, row,
               col, sums);
-  for_each_sum(args, row, col, sums,
-               [&](int64_t m, int64_t n, float sum) { store(args.epilogue, m, n, sum); });
+  store_tile(args, row, col, sums, stages);
 }
 
 }  // namespace

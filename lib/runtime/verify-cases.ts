@@ -191,7 +191,24 @@ function quantizerCases(weights: readonly StoredWeight[], { rows, cols }: Verify
         scale: f32(Math.ceil(rows / blockRows) * Math.ceil(cols / blockCols)),
       })),
     ),
+    ...swizzleCases(rows, cols),
     ...(nvfp4 ? nvfp4Cases(nvfp4, src) : []),
+  ]
+}
+
+/** Scales of blocks of 16, beyond a tile of 128 x 4. */
+function swizzleCases(rows: number, cols: number): VerifyCase[] {
+  const [down, across] = [rows + 128, Math.ceil(cols / 16) + 4]
+  const tiles = Math.ceil(down / 128) * Math.ceil(across / 4) * 512
+  const bytes = (count: number): Uint8Array => Uint8Array.from(values(count, 25), value => 128 + 127 * value)
+  const size = { rows: down, cols: across }
+  return [
+    verifyCase('swizzleScales', `${down}x${across}`, ['dst'], 0, () => {
+      return { ...size, inverse: false, src: bytes(down * across), dst: new Uint8Array(tiles) }
+    }),
+    verifyCase('swizzleScales', `${down}x${across} back`, ['dst'], 0, () => {
+      return { ...size, inverse: true, src: bytes(tiles), dst: new Uint8Array(down * across) }
+    }),
   ]
 }
 

@@ -84,6 +84,19 @@ Fp8QuantizeArgs read_fp8_quantize(Arguments& in) {
   return args;
 }
 
+SwizzleScalesArgs read_swizzle_scales(Arguments& in) {
+  SwizzleScalesArgs args{};
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  args.inverse = in.flag("inverse");
+  const int64_t down = args.rows / 128 + (args.rows % 128 != 0),
+                across = args.cols / 4 + (args.cols % 4 != 0);
+  const int64_t linear = elements(args.rows, args.cols), tiled = elements(elements(down, across), 512);
+  args.src = in.input<uint8_t>("src", args.inverse ? tiled : linear);
+  args.dst = in.output<uint8_t>("dst", args.inverse ? linear : tiled);
+  return args;
+}
+
 PackWeightArgs read_pack_weight(Arguments& in) {
   PackWeightArgs args{};
   args.weight = in.weight("weight");
@@ -325,6 +338,7 @@ const Operation kOperations[] = {
     SPARK_OPERATION("nvfp4Quantize", nvfp4_quantize),
     SPARK_OPERATION("nvfp4Dequantize", nvfp4_dequantize),
     SPARK_OPERATION("fp8Quantize", fp8_quantize),
+    SPARK_OPERATION("swizzleScales", swizzle_scales),
     SPARK_OPERATION("packWeight", pack_weight),
     SPARK_OPERATION("linear", linear),
     SPARK_OPERATION("linearBackward", linear_backward),

@@ -5,7 +5,7 @@ import t from 'tap'
 import { buildOnHost, noHostCompiler } from '../fixtures/cuda-on-host/cuda-on-host.js'
 
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
-  const families = ['cast', 'amax', 'nvfp4', 'fp8']
+  const families = ['cast', 'amax', 'nvfp4', 'fp8', 'swizzle']
   const sources = ['cpu', 'cuda'].flatMap(backend => families.map(name => `backend/${backend}/${name}.cc`))
   const loops = ['', '_plain', '_avx2', '_avx512'].map(isa => `backend/cpu/precision_loops${isa}.cc`)
   const core = ['core/thread_pool.cc', 'core/cpu_isa.cc']

@@ -185,6 +185,8 @@ export interface Addon {
   setThreads(count: number): void
   /** The instruction set that CPU kernels use: what DGX_SPARK_CPU_ISA asks for, or the best one of the machine. */
   cpuIsa(): CpuIsa
+  /** Why instructions of {@link Addon.cpuIsa} are not used after all: what a test of their sums found, or ''. */
+  cpuIsaProblem(): string
 }
 
 /** The addon, or why it could not be loaded. */
@@ -238,6 +240,8 @@ function tryLoad(): AddonState {
 }
 
 function checkCpuIsa(addon: Addon): void {
+  const problem = addon.cpuIsaProblem()
+  if (problem) warnOnce('SPARK_CPU_ISA', 'kernels', problem)
   const wanted = getConfig().cpuIsa
   const used = addon.cpuIsa()
   if (!wanted || used === wanted) return

@@ -54,6 +54,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<run_async>(exports, "runAsync");
   add<set_threads>(exports, "setThreads");
   add<cpu_isa>(exports, "cpuIsa");
+  add<cpu_isa_problem>(exports, "cpuIsaProblem");
   return exports;
 }
 

@@ -9,7 +9,7 @@ export type Precision = 'fp32' | 'fp16' | 'bf16' | 'fp8' | 'nvfp4'
 export type BackendName = 'auto' | 'cuda' | 'cpu' | 'js'
 
 /** Instruction sets that CPU kernels are written for. */
-export type CpuIsa = 'plain' | 'avx2' | 'avx512' | 'neon'
+export type CpuIsa = 'plain' | 'avx2' | 'avx512' | 'avx512-bf16' | 'amx' | 'neon' | 'neon-bf16'
 
 /** What the environment asks for. */
 export interface Config {
@@ -43,7 +43,7 @@ export const precisions: readonly Precision[] = ['fp32', 'fp16', 'bf16', 'fp8', 
 /** All engines. */
 export const backendNames: readonly BackendName[] = ['auto', 'cuda', 'cpu', 'js']
 
-const cpuIsas: readonly CpuIsa[] = ['plain', 'avx2', 'avx512', 'neon']
+const cpuIsas: readonly CpuIsa[] = ['plain', 'avx2', 'avx512', 'avx512-bf16', 'amx', 'neon', 'neon-bf16']
 
 type Environment = Readonly<Record<string, string | undefined>>
 

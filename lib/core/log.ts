@@ -3,6 +3,7 @@
 /** Codes of the warnings this library emits; `process.on('warning')` sees them as `warning.code`. */
 export type WarningCode =
   | 'SPARK_CONFIG'
+  | 'SPARK_CPU_ISA'
   | 'SPARK_CUDA'
   | 'SPARK_EXPERIMENTAL'
   | 'SPARK_NO_NATIVE'

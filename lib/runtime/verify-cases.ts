@@ -1,64 +1,18 @@
 // verify-cases.ts: one call of every operation on odd sizes, for `dgx-spark verify` and the kernel tests.
 import type { DType, DTypeArray } from '../core/dtype.js'
-import type { KernelArgs, KernelOp, Kernels, StoredWeight } from './kernels.js'
-
-/** One operation with seeded inputs and empty outputs. */
-export interface VerifyCase<Op extends KernelOp = KernelOp> {
-  readonly op: Op
-  /** What is special about it: formats, sizes. */
-  readonly variant: string
-  /** Arguments with fresh outputs; the same inputs at every call. */
-  readonly args: () => KernelArgs[Op]
-  /** Names of the outputs among the arguments. */
-  readonly outputs: readonly string[]
-  /** Allowed max|a - b| / max|b|; 0 means bit-equal. */
-  readonly tolerance: number
-}
-
-/** Sizes of the operands. */
-export interface VerifySizes {
-  /** Rows of an activation. */
-  readonly tokens: number
-  /** Out features. */
-  readonly rows: number
-  /** In features. Cases of nvfp4 are left out where this is no multiple of 16. */
-  readonly cols: number
-  /** Rank of the adapter. */
-  readonly rank: number
-}
-
-/** Odd sizes that every machine computes in no time. */
-export const verifySizes: VerifySizes = { tokens: 5, rows: 33, cols: 48, rank: 3 }
-
-/** f32 sums in another order: a few ulp times the square root of the length. */
-const sumTolerance = ({ tokens, rows, cols }: VerifySizes): number =>
-  5e-6 * Math.sqrt(Math.max(tokens, rows, cols) / 48)
-
-/** Operands that one side rounds to bf16 before they are multiplied. */
-const bf16Tolerance = 2e-2
-
-/** Seeded values in [-1, 1). */
-function values(count: number, seed: number): Float32Array {
-  let state = seed * 2654435761 || 1
-  return Float32Array.from({ length: count }, () => {
-    state ^= state << 13
-    state ^= state >>> 17
-    state ^= state << 5
-    return (state >>> 0) / 2 ** 31 - 1
-  })
-}
-
-const f32 = (count: number): Float32Array => new Float32Array(count)
-
-function verifyCase<Op extends KernelOp>(
-  op: Op,
-  variant: string,
-  outputs: readonly (keyof KernelArgs[Op] & string)[],
-  tolerance: number,
-  args: () => KernelArgs[Op],
-): VerifyCase {
-  return { op, variant, outputs, tolerance, args } as unknown as VerifyCase
-}
+import type { KernelArgs, Kernels, StoredWeight } from './kernels.js'
+import { integerCases, packedCases } from './verify-layouts.js'
+import { productCases, swizzleCases } from './verify-products.js'
+import {
+  bf16Tolerance,
+  f32,
+  sumTolerance,
+  type VerifyCase,
+  type VerifySizes,
+  values,
+  verifyCase,
+  verifySizes,
+} from './verify-values.js'
 
 /** The weight of the cases in each storage format, made by `reference`. */
 function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): StoredWeight[] {
@@ -111,36 +65,14 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
   return [
     ...castCases(reference, sizes),
     ...quantizerCases(weights, sizes),
-    ...weights.flatMap(weight => [...linearCases(weight, sizes), ...doraCases(reference, weight, sizes)]),
+    ...weights.flatMap(weight => [
+      ...linearCases(weight, sizes),
+      ...packedCases(weight, sizes),
+      ...doraCases(reference, weight, sizes),
+    ]),
     ...productCases(weights[0]!, sizes),
+    ...integerCases(sizes),
     ...trainingCases(sizes),
-  ]
-}
-
-/** What else products do: epilogues, batches of activations. */
-function productCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
-  const { tokens, rows, cols } = sizes
-  const tolerance = sumTolerance(sizes)
-  const x = values(tokens * cols, 19)
-  const epilogue = { rowScale: values(rows, 20), bias: values(rows, 21), residual: values(tokens * rows, 22) }
-  const activations = ['relu', 'gelu', 'gelu_tanh', 'silu', 'sigmoid', 'tanh'] as const
-  const batch = { outer: 2, inner: 3, m: tokens, n: rows, k: cols, alpha: 0.5 }
-  const [left, right] = [values(6 * tokens * cols, 23), values(3 * rows * cols, 24)]
-  return [
-    ...activations.map(activation =>
-      verifyCase('linear', activation, ['y'], tolerance, () => {
-        return { weight, tokens, x, ...epilogue, activation, y: f32(tokens * rows) }
-      }),
-    ),
-    verifyCase('matmul', `2x3 of ${tokens}x${cols}x${rows}`, ['y'], tolerance, () => ({
-      ...batch,
-      a: left,
-      aStrides: [3 * tokens * cols, tokens * cols, cols, 1],
-      b: right,
-      bStrides: [0, rows * cols, 1, cols],
-      y: f32(6 * tokens * rows),
-      yStrides: [3 * tokens * rows, tokens * rows, rows, 1],
-    })),
   ]
 }
 
@@ -193,22 +125,6 @@ function quantizerCases(weights: readonly StoredWeight[], { rows, cols }: Verify
     ),
     ...swizzleCases(rows, cols),
     ...(nvfp4 ? nvfp4Cases(nvfp4, src) : []),
-  ]
-}
-
-/** Scales of blocks of 16, beyond a tile of 128 x 4. */
-function swizzleCases(rows: number, cols: number): VerifyCase[] {
-  const [down, across] = [rows + 128, Math.ceil(cols / 16) + 4]
-  const tiles = Math.ceil(down / 128) * Math.ceil(across / 4) * 512
-  const bytes = (count: number): Uint8Array => Uint8Array.from(values(count, 25), value => 128 + 127 * value)
-  const size = { rows: down, cols: across }
-  return [
-    verifyCase('swizzleScales', `${down}x${across}`, ['dst'], 0, () => {
-      return { ...size, inverse: false, src: bytes(down * across), dst: new Uint8Array(tiles) }
-    }),
-    verifyCase('swizzleScales', `${down}x${across} back`, ['dst'], 0, () => {
-      return { ...size, inverse: true, src: bytes(tiles), dst: new Uint8Array(down * across) }
-    }),
   ]
 }
 

@@ -1,6 +1,8 @@
 import type { DTypeArray } from '../core/dtype.js'
+import type { SparkError } from '../core/errors.js'
 import type { HeldArray, KernelBackend, KernelOp, Kernels } from './kernels.js'
-import { type VerifyCase, type VerifySizes, verifyCases } from './verify-cases.js'
+import { verifyCases } from './verify-cases.js'
+import type { VerifyCase, VerifySizes } from './verify-values.js'
 
 /** What became of one operation on one backend. */
 export interface VerifyResult {
@@ -10,7 +12,7 @@ export interface VerifyResult {
   readonly variant: string
   /** Backend under test. */
   readonly backend: KernelBackend
-  /** `unsupported`: the backend has no such kernel. */
+  /** `unsupported`: the backend has no such kernel, or none for these formats. */
   readonly status: 'passed' | 'failed' | 'unsupported'
   /** Largest max|a - b| / max|b| over the outputs, b being the reference. */
   readonly error: number
@@ -54,6 +56,7 @@ async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Ker
     const worst = current.outputs[errors.indexOf(error)]
     return { ...about, status: 'failed', error, reason: `output '${worst}' differs from the reference` }
   } catch (error) {
+    if ((error as SparkError).code === 'ERR_UNSUPPORTED') return { ...about, status: 'unsupported', error: 0 }
     return { ...about, status: 'failed', error: Number.NaN, reason: (error as Error).message }
   } finally {
     for (const [, { dispose }] of held) dispose()

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/lane_gemm.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
 #include "core/cpu_isa.h"
@@ -402,7 +403,11 @@ Napi::Value set_threads(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value cpu_isa(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa()));
+  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa(), cpu_matrix_isa()));
+}
+
+Napi::Value cpu_isa_problem(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), cpu::lane_gemm_problem());
 }
 
 }  // namespace spark::napi

@@ -2,10 +2,10 @@
 // quantizers, within the rounding of f32 sums for the rest. DGX_SPARK_GPU_SIZES=small leaves out the large ones.
 import { openKernels } from 'dgx-spark'
 import { verifyKernels } from '#lib/runtime/verify.js'
-import { verifySizes } from '#lib/runtime/verify-cases.js'
+import { verifySizes } from '#lib/runtime/verify-values.js'
 import { gpuTests } from '../fixtures/gpu-suite/gpu.js'
 
-/** @import { VerifySizes } from '#lib/runtime/verify-cases.js' */
+/** @import { VerifySizes } from '#lib/runtime/verify-values.js' */
 /** @import { Claims } from '../fixtures/gpu-suite/tap.js' */
 
 /** @type {VerifySizes[]} */

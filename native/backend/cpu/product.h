@@ -33,4 +33,14 @@ using Store = std::function<void(int64_t row, int64_t col, int64_t count, const 
 // All segments are summed. An empty K gives zeros.
 void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store);
 
+// The same for `count` products of one shape.
+using BatchStore =
+    std::function<void(int64_t product, int64_t row, int64_t col, int64_t count, const float* sums)>;
+void products(int64_t count, int64_t rows, int64_t cols, const std::function<Segment(int64_t)>& segment,
+              const BatchStore& store);
+
+// sums = x · Wᵀ of numbers rounded to bf16, for a machine that multiplies them (lane_gemm().bf16). A chunk is
+// one chain of additions of two products each.
+void product_bf16(int64_t rows, const float* x, const Weight& weight, const Store& store);
+
 }  // namespace spark::cpu

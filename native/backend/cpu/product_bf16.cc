@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <vector>
+
+#include "backend/cpu/lane_product.h"
+#include "backend/cpu/precision_loops.h"
+#include "backend/cpu/product.h"
+#include "core/thread_pool.h"
+
+namespace spark::cpu {
+namespace {
+
+void round(const float* from, int64_t count, uint16_t* to) {
+  precision_loops().cast(DType::kF32, DType::kBF16, false, false, from, to, count);
+}
+
+// Rows of bf16, [rows, stride] lanes.
+std::vector<uint32_t> round_rows(const float* x, int64_t rows, int64_t cols, int64_t stride) {
+  std::vector<uint32_t> lanes(rows * stride);
+  parallel_for(rows, 1 + (1 << 16) / (cols + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      round(x + row * cols, cols, reinterpret_cast<uint16_t*>(lanes.data() + row * stride));
+    }
+  });
+  return lanes;
+}
+
+// to[l * kPanelRows + i] = W[row + i, 2 (lane + l)] and its neighbour, as bf16, for l < count
+void round_panel(const Weight& weight, int64_t row, int64_t lane, int64_t count, uint32_t* to) {
+  thread_local float values[kSliver * kLine];
+  thread_local uint16_t rounded[kSliver * kChunk];
+  const int64_t col = 2 * lane, cols = std::min(2 * count, weight.cols - col);
+  gemm().pack_sliver(rows_of(weight), row, std::min(kPanelRows, weight.rows - row), col, cols, values);
+  if (cols < 2 * count) std::fill_n(values + cols * kSliver, kSliver, 0.0f);
+  round(values, 2 * count * kSliver, rounded);
+  for (int64_t l = 0; l < count; ++l) {
+    const uint16_t* pair = rounded + 2 * l * kSliver;
+    for (int64_t i = 0; i < kSliver; ++i) to[l * kPanelRows + i] = pair[i] | pair[i + kSliver] << 16;
+  }
+}
+
+}  // namespace
+
+void product_bf16(int64_t rows, const float* x, const Weight& weight, const Store& store) {
+  const int64_t lanes = (weight.cols + 1) / 2, stride = padded_lanes(lanes);
+  const std::vector<uint32_t> rounded = round_rows(x, rows, weight.cols, stride);
+  LaneProduct<float> product{rows, weight.rows, lanes, rounded.data(), stride, {}, store};
+  if (weight.packed && weight.dtype == DType::kBF16) {
+    product.panel = [&](int64_t col, int64_t lane, int64_t, uint32_t*) {
+      return static_cast<const uint32_t*>(weight.data) + (col / kPanelRows * lanes + lane) * kPanelRows;
+    };
+  } else {
+    product.panel = [&](int64_t col, int64_t lane, int64_t count, uint32_t* buffer) {
+      round_panel(weight, col, lane, count, buffer);
+      return buffer;
+    };
+  }
+  lane_product(product, lane_gemm().bf16);
+}
+
+}  // namespace spark::cpu

@@ -4,6 +4,7 @@ import { packedSizes } from './packed-weight.js'
 
 /** A stored weight and the memory it lies in. */
 export interface HeldWeight {
+  /** The weight with arrays in that memory. */
   readonly weight: StoredWeight
   /** Frees the memory. */
   dispose(): void

@@ -6,12 +6,9 @@
 
 namespace spark::cpu {
 
-// values[i] = activation(values[i]) for i < count
 using Activate = void (*)(Activation activation, int64_t count, float* values);
 
+// Those of epilogue.h.
 extern const Activate plain_activate, avx2_activate, avx512_activate;
-
-// That of cpu_isa().
-Activate activate();
 
 }  // namespace spark::cpu

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "backend/cpu/activation_loops.h"
 #include "backend/cpu/columns.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/epilogue.h"
 #include "backend/cpu/lane_product.h"
 #include "backend/cpu/product.h"
 
@@ -21,7 +21,7 @@ void finish(const LinearArgs& args, int64_t t, int64_t o, int64_t count, const f
   if (args.bias) {
     for (int64_t j = 0; j < count; ++j) values[j] += args.bias[o + j];
   }
-  activate()(args.activation, count, values);
+  activate(args.activation, count, values);
   if (args.residual) {
     for (int64_t j = 0; j < count; ++j) values[j] += args.residual[at + j];
   }

@@ -1,7 +1,11 @@
 // rows.js: the rows of `npm run bench`. Each is checked against a plain reference before it is timed.
+import { attention } from './rows/attention.js'
 import { casts } from './rows/casts.js'
+import { conv } from './rows/conv.js'
 import { dora } from './rows/dora.js'
 import { linear } from './rows/linear.js'
+import { norm } from './rows/norm.js'
+import { products } from './rows/products.js'
 
 /** @import { Kernels } from 'dgx-spark' */
 /** @import { Case } from './harness.js' */
@@ -14,5 +18,9 @@ import { linear } from './rows/linear.js'
 export async function* rows(kernels, peer) {
   yield* casts(kernels)
   yield* linear(kernels, peer)
+  yield* conv(kernels, peer)
+  yield* attention(kernels, peer)
+  yield* norm(kernels, peer)
+  yield* products(kernels)
   yield* dora(kernels)
 }

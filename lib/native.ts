@@ -9,6 +9,9 @@ import { debug, warnOnce } from './core/log.js'
 /** Memory owned by native code; only the addon can look inside. */
 export type MemoryHandle = object & { readonly memoryHandle: never }
 
+/** A compiled plan that native code holds. */
+export type PlanHandle = object & { readonly planHandle: never }
+
 /** What an allocation gives. */
 export interface Allocation {
   readonly handle: MemoryHandle
@@ -187,6 +190,14 @@ export interface Addon {
   cpuIsa(): CpuIsa
   /** Why instructions of {@link Addon.cpuIsa} are not used after all: what a test of their sums found, or ''. */
   cpuIsaProblem(): string
+
+  // plans
+  /** Binds the operands of all steps once, on the CPU; they are kept alive until the plan is disposed. */
+  planCreate(steps: readonly { readonly op: string; readonly args: object }[]): PlanHandle
+  /** Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. */
+  planRun(handle: PlanHandle): Promise<void>
+  /** Lets the operands go. A second dispose is a no-op. */
+  planDispose(handle: PlanHandle): void
 }
 
 /** The addon, or why it could not be loaded. */

@@ -6,6 +6,7 @@
 #include "napi/hardware.h"
 #include "napi/kernels.h"
 #include "napi/memory.h"
+#include "napi/plan.h"
 
 namespace spark::napi {
 namespace {
@@ -55,6 +56,11 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<set_threads>(exports, "setThreads");
   add<cpu_isa>(exports, "cpuIsa");
   add<cpu_isa_problem>(exports, "cpuIsaProblem");
+
+  // plans
+  add<plan_create>(exports, "planCreate");
+  add<plan_run>(exports, "planRun");
+  add<plan_dispose>(exports, "planDispose");
   return exports;
 }
 

@@ -78,14 +78,16 @@ export class Constant {
     return new Constant('string', shape, Object.freeze([...values]))
   }
 
-  /** A constant of one i64 dimension, or of no dimension for a single number: axes, sizes, repeats. */
+  /**
+   * A constant of one i64 dimension, or of no dimension for a single number: axes, sizes, repeats.
+   * @throws SparkError ERR_RANGE for a number that is no integer
+   */
   static i64(values: number | readonly number[]): Constant {
     const list = typeof values === 'number' ? [values] : values
-    return Constant.from(
-      'i64',
-      typeof values === 'number' ? [] : [list.length],
-      BigInt64Array.from(list, BigInt),
-    )
+    const wrong = list.find(value => !Number.isInteger(value))
+    if (wrong !== undefined) throw new SparkError('ERR_RANGE', `${wrong} is no integer`)
+    const shape = typeof values === 'number' ? [] : [list.length]
+    return Constant.from('i64', shape, BigInt64Array.from(list, BigInt))
   }
 
   /** A constant of f32 numbers; without `shape` of one dimension, or of none for a single number. */

@@ -106,12 +106,17 @@ export function replaceNodes<G extends Subgraph>(
     : { ...graph, nodes }
 }
 
-/** The graph in which readers of a value read another one instead, subgraphs included. Outputs keep their names. */
+/** The graph in which readers of a value read another one instead, subgraphs included. Its outputs keep their names. */
 export function renameReads<G extends Subgraph>(graph: G, names: ReadonlyMap<string, string>): G {
   if (names.size === 0) return graph
   const rename = (name: string): string => names.get(name) ?? name
+  const renameInner = (subgraph: Subgraph): Subgraph => ({
+    ...renameReads(subgraph, names),
+    // What a subgraph returns may be an outer value.
+    outputs: subgraph.outputs.map(info => ({ ...info, name: rename(info.name) })),
+  })
   const nodes = graph.nodes.map(node => {
-    const inner = mapSubgraphs(node, subgraph => renameReads(subgraph, names))
+    const inner = mapSubgraphs(node, renameInner)
     return inner.inputs.some(name => names.has(name)) ? { ...inner, inputs: inner.inputs.map(rename) } : inner
   })
   return { ...graph, nodes }

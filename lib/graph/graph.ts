@@ -125,6 +125,8 @@ export interface Graph extends Subgraph {
   readonly opsets: ReadonlyMap<string, number>
   readonly functions: readonly GraphFunction[]
   readonly producer: Producer
+  /** State: the value that replaces an initializer after a run, by the name of the initializer. */
+  readonly updates?: ReadonlyMap<string, string>
 }
 
 /** The domain of the operators that ONNX lacks. */

@@ -15,6 +15,10 @@ export function openCpuKernels(): Kernels {
     supports: () => true,
     runSync: (op, args) => addon.run(op, args),
     run: (op, args) => addon.runAsync(op, args),
+    prepare(steps) {
+      const plan = addon.planCreate(steps)
+      return { run: async () => addon.planRun(plan), dispose: () => addon.planDispose(plan) }
+    },
     hold: async array => ({ array, dispose() {} }),
   }
 }

@@ -31,6 +31,9 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
         `${op}: the GPU cannot be waited for; use the method that returns a promise`,
       )
     },
+    prepare() {
+      throw new SparkError('ERR_UNSUPPORTED', 'plans do not run on a GPU yet; use backend cpu')
+    },
     hold: array => holdOnDevice(array, device),
   }
 }

@@ -1,10 +1,14 @@
 // kernel-args.ts: what each operation takes. native/backend/backend.h is the contract (formulas, aliasing); field names
-// are the same. Sizes: T tokens (rows of an activation), I in features, O out features, R rank. Matrices are row-major.
-import type { DTypeArray } from '../core/dtype.js'
+// are the same. Sizes: T tokens (rows of an activation), I in features, O out features, R rank;
+// N batch, C channels. Matrices are row-major.
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
+import type { DoraKernelArgs } from './dora-kernel-args.js'
+import type { NetworkKernelArgs } from './network-args.js'
+import type { TensorKernelArgs } from './tensor-kernel-args.js'
+import type { StoredWeight } from './weight-args.js'
 
-/** Formats a frozen weight can be stored in. */
-export type WeightDType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4' | 'i8'
+export type * from './dora-kernel-args.js'
+export type * from './weight-args.js'
 
 /** What a linear layer applies to its sums: gelu by erf or, `gelu_tanh`, by tanh. */
 export type Activation = 'none' | 'relu' | 'gelu' | 'gelu_tanh' | 'silu' | 'sigmoid' | 'tanh'
@@ -14,38 +18,6 @@ export type Compute = 'f32' | 'bf16'
 
 /** Strides in elements of a batch of matrices: outer batch, inner batch, row, column; 0 repeats a matrix. */
 export type MatrixStrides = readonly [outer: number, inner: number, row: number, col: number]
-
-/** A frozen weight [rows, cols], row-major. See `Weight` in native/backend/backend.h for what an element is. */
-export interface StoredWeight {
-  /** Format of the elements. */
-  readonly dtype: WeightDType
-  /** Out features. */
-  readonly rows: number
-  /** In features; a multiple of 16 for nvfp4. */
-  readonly cols: number
-  /** f32: Float32Array; f16, bf16: bit patterns; f8_e4m3: codes; nvfp4: packed pairs [rows, cols/2]; i8: Int8Array. */
-  readonly data: DTypeArray | Int8Array
-  /** [rows], f8_e4m3 and i8 only. */
-  readonly rowScale?: Float32Array
-  /** E4M3 bytes [rows, cols/16], nvfp4 only. */
-  readonly blockScale?: Uint8Array
-  /** nvfp4 only. */
-  readonly tensorScale?: number
-  /** Whether `data` and `blockScale` are in panels of 32 rows, as `packWeight` writes them; not on cuda. */
-  readonly packed?: boolean
-}
-
-/** The low-rank part of a DoRA layer, V = W + scale · B·A. */
-export interface LowRank {
-  /** R: rows of A, columns of B. */
-  readonly rank: number
-  /** Factor of B·A. */
-  readonly scale: number
-  /** [R, I] */
-  readonly a: Float32Array
-  /** [O, R] */
-  readonly b: Float32Array
-}
 
 /** A weight in panels of 32 rows that are interleaved along the columns; see native/backend/backend.h. */
 export interface PackWeightArgs {
@@ -154,138 +126,91 @@ export interface LinearBackwardArgs {
   compute?: Compute | undefined
 }
 
-/** out = Σ_i W[o, i]² */
-export interface WeightNorm2Args {
-  /** [O, I] */
-  weight: StoredWeight
-  /** Output, [O]. */
-  out: Float32Array
+/**
+ * A convolution along one to three axes. C channels, O filters and G groups; the weight is [O, C/G · taps], C being
+ * what its columns say. Position q of the output and tap k read position q · stride + k · dilation − pad of the image,
+ * which is 0 outside; the sizes of the output are therefore free.
+ */
+export interface ConvShape {
+  /** N */
+  batch: number
+  /** G */
+  groups: number
+  /** Sizes of the image along its axes, one to three. */
+  image: readonly number[]
+  /** Sizes of the kernel. */
+  kernel: readonly number[]
+  /** Sizes of the output. */
+  out: readonly number[]
+  /** At least 1. */
+  strides: readonly number[]
+  /** At least 1. */
+  dilations: readonly number[]
+  /** Zeros in front of the image, along each axis; negative: so many positions are left out. */
+  padsBegin: readonly number[]
 }
 
-/** norm = ‖V‖ by rows, gain = magnitude / max(norm, 1e-12) */
-export interface DoraNormArgs extends LowRank {
-  /** [O, I] */
+/** y = activation(conv(x, W) + bias) + residual, or activation(conv(x, W) + bias + residual) */
+export interface ConvArgs extends ConvShape {
+  /** [O, C/G · taps] */
   weight: StoredWeight
-  /** [O], of `weight`. */
-  weightNorm2: Float32Array
-  /** [O] */
-  magnitude: Float32Array
-  /** Output, [O]. */
-  norm: Float32Array
-  /** Output, [O]. */
-  gain: Float32Array
-}
-
-/** y = gain ∘ (x·Vᵀ) + bias; with a mask the adapter path sees mask ∘ x and the frozen path x. */
-export interface DoraForwardArgs extends LowRank {
-  /** [O, I] */
-  weight: StoredWeight
-  /** T */
-  tokens: number
-  /** [T, I] */
+  /** [N, C, image] */
   x: Float32Array
   /** [O] */
-  gain: Float32Array
-  /** [O] */
   bias?: Float32Array | undefined
-  /** Dropout, [T, I]: 0 or 1/(1 − p). */
-  mask?: Float32Array | undefined
-  /** Output for the backward pass, [T, R]. */
-  xa: Float32Array
-  /** Output for the backward pass, [T, O]: the product before the gain. */
-  z?: Float32Array | undefined
-  /** Output, [T, O]. */
+  /** [N, O, out]; may be `y`. */
+  residual?: Float32Array | undefined
+  /** Whether the residual is added before the activation. */
+  residualFirst?: boolean | undefined
+  /** None where it is absent. */
+  activation?: Activation | undefined
+  /** Output, [N, O, out]. */
   y: Float32Array
   /** Of all products. Default: f32. */
   compute?: Compute | undefined
 }
 
-/** The gradients of {@link DoraForwardArgs}. */
-export interface DoraBackwardArgs extends LowRank {
-  /** [O, I] */
+/** The gradients of {@link ConvArgs} without activation and residual. */
+export interface ConvBackwardArgs extends ConvShape {
+  /** [O, C/G · taps] */
   weight: StoredWeight
-  /** T */
-  tokens: number
-  /** Whether the norm is differentiated, too. */
-  exactNorm: boolean
-  /** [T, I] */
-  x: Float32Array
-  /** [T, I], that of the forward pass. */
-  mask?: Float32Array | undefined
-  /** [T, O] */
+  /** [N, C, image]; only dweight needs it. */
+  x?: Float32Array | undefined
+  /** [N, O, out] */
   dy: Float32Array
-  /** [T, R], from the forward pass. */
-  xa: Float32Array
-  /** [T, O], from the forward pass. */
-  z: Float32Array
-  /** [O] */
-  norm: Float32Array
-  /** [O] */
-  gain: Float32Array
-  /** [O] */
-  magnitude: Float32Array
-  /** Output, [T, I]; left out: not computed. */
+  /** Output, [N, C, image]; left out: not computed. */
   dx?: Float32Array | undefined
-  /** Output, [R, I]. */
-  da: Float32Array
-  /** Output, [O, R]. */
-  db: Float32Array
-  /** Output, [O]. */
-  dmagnitude: Float32Array
+  /** Output, [O, C/G · taps]; left out: not computed. */
+  dweight?: Float32Array | undefined
   /** Output, [O]; left out: not computed. */
   dbias?: Float32Array | undefined
   /** Of the products with dy, x and W. Default: f32. */
   compute?: Compute | undefined
 }
 
-/** merged = gain ∘ V */
-export interface DoraMergeArgs extends LowRank {
-  /** [O, I] */
+/**
+ * A transposed convolution: the dx of {@link ConvBackwardArgs} with x in the place of dy, + bias. The shape is that of
+ * the convolution from y to x.
+ */
+export interface ConvTransposeArgs extends ConvShape {
+  /** [O, C/G · taps] */
   weight: StoredWeight
-  /** [O] */
-  gain: Float32Array
-  /** Output, [O, I]. */
-  merged: Float32Array
-}
-
-/** restored = merged / gain − scale · B·A; no gain is 0. */
-export interface DoraUnmergeArgs extends LowRank {
-  /** O */
-  rows: number
-  /** I */
-  cols: number
-  /** [O, I] */
-  merged: Float32Array
-  /** [O] */
-  gain: Float32Array
-  /** Output, [O, I]; may be `merged`. */
-  restored: Float32Array
-}
-
-/** loss = mean of −log softmax(logits)[label], dlogits = (softmax − onehot) / T */
-export interface SoftmaxCrossEntropyArgs {
-  /** T, at least 1. */
-  tokens: number
-  /** C */
-  classes: number
-  /** [T, C] */
-  logits: Float32Array
-  /** [T], each in 0 … C − 1. */
-  labels: Int32Array
-  /** Output, [1]. */
-  loss: Float32Array
-  /** Output, [T, C]; left out: not computed. */
-  dlogits?: Float32Array | undefined
+  /** [N, O, out] */
+  x: Float32Array
+  /** [C] */
+  bias?: Float32Array | undefined
+  /** Output, [N, C, image]. */
+  y: Float32Array
 }
 
 /** One step of AdamW (Loshchilov and Hutter 2019, algorithm 2), in place. */
 export interface AdamwArgs {
   /** Number of elements. */
   count: number
-  /** Counts from 1. */
-  step: number
-  /** Learning rate. */
-  lr: number
+  /** Counts from 1. An array of one number is read at each run of a plan. */
+  step: number | Float64Array
+  /** Learning rate, as `step`. */
+  lr: number | Float64Array
   /** Decay of the first moment. */
   beta1: number
   /** Decay of the second moment. */
@@ -305,31 +230,23 @@ export interface AdamwArgs {
 }
 
 /** Arguments of each operation by its name; outputs are allocated by the caller. */
-export interface KernelArgs extends PrecisionKernelArgs {
+export interface KernelArgs extends PrecisionKernelArgs, DoraKernelArgs, NetworkKernelArgs, TensorKernelArgs {
   /** A weight in the layout that the CPU streams. */
   packWeight: PackWeightArgs
   /** A linear layer. */
   linear: LinearArgs
   /** Its gradients. */
   linearBackward: LinearBackwardArgs
+  /** A convolution. */
+  conv: ConvArgs
+  /** Its gradients. */
+  convBackward: ConvBackwardArgs
+  /** A transposed convolution. */
+  convTranspose: ConvTransposeArgs
   /** A linear layer of quantized integers. */
   linearInteger: LinearIntegerArgs
   /** Products of activations. */
   matmul: MatmulArgs
-  /** Squared row norms of a weight: the constant part of the DoRA norm. */
-  weightNorm2: WeightNorm2Args
-  /** Row norms of a DoRA layer. */
-  doraNorm: DoraNormArgs
-  /** A DoRA layer. */
-  doraForward: DoraForwardArgs
-  /** Its gradients. */
-  doraBackward: DoraBackwardArgs
-  /** The weight of a plain layer that computes the same. */
-  doraMerge: DoraMergeArgs
-  /** The frozen weight, from a merged one. */
-  doraUnmerge: DoraUnmergeArgs
-  /** A classifier's loss. */
-  softmaxCrossEntropy: SoftmaxCrossEntropyArgs
   /** An optimizer step. */
   adamw: AdamwArgs
 }

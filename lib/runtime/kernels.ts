@@ -3,6 +3,7 @@ import type { DTypeArray } from '../core/dtype.js'
 import type { KernelArgs, KernelOp } from './kernel-args.js'
 
 export type * from './kernel-args.js'
+export type * from './network-args.js'
 
 /** Where kernels run. */
 export type KernelBackend = 'cuda' | 'cpu' | 'js'
@@ -15,6 +16,25 @@ export interface HeldArray<A extends HoldableArray = HoldableArray> {
   /** The copy, or the original where all memory is as good. */
   readonly array: A
   /** Frees the copy. */
+  dispose(): void
+}
+
+/** An operation and its operands. */
+export interface BoundStep {
+  /** Name of the operation. */
+  readonly op: KernelOp
+  /** Its arguments, of the type that {@link KernelArgs} has for it. */
+  readonly args: object
+}
+
+/** Operations whose operands are bound, to be run one after another any number of times. */
+export interface PreparedSteps {
+  /**
+   * Runs all of them without blocking the JavaScript thread (`js` computes before it returns).
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED when an operand has been detached
+   */
+  run(): Promise<void>
+  /** Lets the operands go. */
   dispose(): void
 }
 
@@ -37,6 +57,11 @@ export interface Kernels {
    * @throws SparkError ERR_UNSUPPORTED when the backend lacks the operation or cannot wait (cuda)
    */
   runSync<Op extends KernelOp>(op: Op, args: KernelArgs[Op]): void
+  /**
+   * Binds the operands of many operations once, to be run in one call.
+   * @throws SparkError ERR_UNSUPPORTED when the backend lacks an operation or has no plans (cuda)
+   */
+  prepare(steps: readonly BoundStep[]): PreparedSteps
   /**
    * Puts an operand of many calls, such as a frozen weight, where the kernels read it without a copy in each call.
    * @throws SparkError ERR_OUT_OF_MEMORY

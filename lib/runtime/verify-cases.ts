@@ -2,6 +2,7 @@
 import type { DType, DTypeArray } from '../core/dtype.js'
 import type { KernelArgs, Kernels, StoredWeight } from './kernels.js'
 import { integerCases, packedCases } from './verify-layouts.js'
+import { networkCases } from './verify-networks.js'
 import { productCases, swizzleCases } from './verify-products.js'
 import {
   bf16Tolerance,
@@ -72,6 +73,7 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ]),
     ...productCases(weights[0]!, sizes),
     ...integerCases(sizes),
+    ...networkCases(sizes),
     ...trainingCases(sizes),
   ]
 }

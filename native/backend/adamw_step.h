@@ -10,12 +10,12 @@ namespace spark {
 // m += (g − m)·rest1; v = v·beta2 + g²·rest2; param = param·decay − rate · m / (√v / correction + eps).
 struct AdamwStep {
   explicit AdamwStep(const AdamwArgs& args)
-      : decay(static_cast<float>(1 - args.lr * args.weight_decay)),
+      : decay(static_cast<float>(1 - args.lr.get() * args.weight_decay)),
         rest1(static_cast<float>(1 - args.beta1)),
         beta2(static_cast<float>(args.beta2)),
         rest2(static_cast<float>(1 - args.beta2)),
-        rate(static_cast<float>(args.lr / (1 - std::pow(args.beta1, static_cast<double>(args.step))))),
-        correction(static_cast<float>(std::sqrt(1 - std::pow(args.beta2, static_cast<double>(args.step))))),
+        rate(static_cast<float>(args.lr.get() / (1 - std::pow(args.beta1, args.step.get())))),
+        correction(static_cast<float>(std::sqrt(1 - std::pow(args.beta2, args.step.get())))),
         eps(static_cast<float>(args.eps)) {}
 
   float decay, rest1, beta2, rest2, rate, correction, eps;

@@ -8,6 +8,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -16,8 +17,12 @@
 
 namespace spark::napi {
 
-// rows · cols, refused where it would overflow: the sizes come from JavaScript.
+// The product of sizes, refused where it would overflow: the sizes come from JavaScript.
 int64_t elements(int64_t rows, int64_t cols);
+template <typename... Sizes>
+int64_t elements(int64_t first, int64_t second, Sizes... more) {
+  return elements(elements(first, second), more...);
+}
 
 // Elements of the arrays of a weight, padding included; refuses shapes that its format cannot have.
 struct WeightSize {
@@ -37,7 +42,14 @@ class Arguments {
 
   int64_t size(const char* name) const;  // a non-negative integer
   double number(const char* name) const;
+  Scalar scalar(const char* name);  // a number, or one f64 that is read at each run
+  double optional_number(const char* name, double otherwise) const {
+    return has(name) ? number(name) : otherwise;
+  }
+  bool has(const char* name) const;
   bool flag(const char* name) const;
+  std::string text(const char* name) const;
+  std::vector<int64_t> integers(const char* name, int64_t smallest) const;
   DType dtype(const char* name) const;
   Nvfp4Recipe nvfp4_recipe(const char* name) const;  // modelopt where it is absent
   Activation activation(const char* name) const;     // none where it is absent
@@ -66,12 +78,19 @@ class Arguments {
   T* update(const char* name, int64_t count) {
     return static_cast<T*>(operand(object_, name, element_type<T>(), count, Access::kReadWrite));
   }
+  template <typename T>
+  T* optional_update(const char* name, int64_t count) {
+    return has(name) ? update<T>(name, count) : nullptr;
+  }
   const void* input(const char* name, DType dtype, int64_t count) {
     return operand(object_, name, element_type(dtype), count, Access::kRead);
   }
   void* output(const char* name, DType dtype, int64_t count) {
     return operand(object_, name, element_type(dtype), count, Access::kWrite);
   }
+
+  // Whether operands are moved to where a device reaches them.
+  bool placed() const { return static_cast<bool>(place_); }
 
   // The same array as the CPU sees it, for checks of its values.
   template <typename T>
@@ -81,6 +100,10 @@ class Arguments {
 
   Weight weight(const char* name);
   LowRank low_rank(int64_t rows, int64_t cols);
+  HeadStrides head_strides(const char* name) const;
+  ConvShape conv_shape(const Weight& weight) const;
+  // Three sizes of at least `smallest`; one or two stand for the last ones, the others are `missing`.
+  void axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const;
 
   // What keeps the operands alive until a job is done: references, and the blocks under views of ours, which
   // dispose() would free otherwise.
@@ -88,11 +111,10 @@ class Arguments {
   std::vector<std::shared_ptr<Block>> take_blocks() { return std::move(blocks_); }
 
  private:
-  bool has(const char* name) const;
-
   template <typename T>
   static napi_typedarray_type element_type() {
     if constexpr (std::is_same_v<T, float>) return napi_float32_array;
+    if constexpr (std::is_same_v<T, double>) return napi_float64_array;
     if constexpr (std::is_same_v<T, int32_t>) return napi_int32_array;
     if constexpr (std::is_same_v<T, uint8_t>) return napi_uint8_array;
     if constexpr (std::is_same_v<T, int8_t>) return napi_int8_array;

@@ -13,90 +13,12 @@
 #include "napi/arguments.h"
 #include "napi/cuda_call.h"
 #include "napi/job.h"
+#include "napi/network_readers.h"
+#include "napi/operations.h"
+#include "napi/readers.h"
 
 namespace spark::napi {
 namespace {
-
-// A reader turns the JavaScript object of one operation into its Args. Field names are those of
-// lib/runtime/kernels.ts.
-
-CastArgs read_cast(Arguments& in) {
-  CastArgs args{};
-  args.src_dtype = in.dtype("srcDtype");
-  args.dst_dtype = in.dtype("dstDtype");
-  args.count = in.size("count");
-  args.saturate = in.flag("saturate");
-  args.src = in.input("src", args.src_dtype, args.count);
-  args.dst = in.output("dst", args.dst_dtype, args.count);
-  return args;
-}
-
-AmaxArgs read_amax(Arguments& in) {
-  AmaxArgs args{};
-  args.dtype = in.dtype("dtype");
-  args.count = in.size("count");
-  args.src = in.input("src", args.dtype, args.count);
-  args.out = in.output<float>("out", 1);
-  return args;
-}
-
-Nvfp4QuantizeArgs read_nvfp4_quantize(Arguments& in) {
-  Nvfp4QuantizeArgs args{};
-  args.src_dtype = in.dtype("srcDtype");
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.recipe = in.nvfp4_recipe("recipe");
-  args.tensor_scale = in.number("tensorScale");
-  if (args.recipe == Nvfp4Recipe::kTe) args.encode_scale = in.number("encodeScale");
-  if (args.cols % 16 != 0) throw Error("ERR_SHAPE", message("cols is ", args.cols, ", not a multiple of 16"));
-  args.src = in.input("src", args.src_dtype, elements(args.rows, args.cols));
-  args.packed = in.output<uint8_t>("packed", elements(args.rows, args.cols) / 2);
-  args.block_scale = in.output<uint8_t>("blockScale", elements(args.rows, args.cols) / 16);
-  return args;
-}
-
-Nvfp4DequantizeArgs read_nvfp4_dequantize(Arguments& in) {
-  Nvfp4DequantizeArgs args{};
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.tensor_scale = in.number("tensorScale");
-  if (args.cols % 16 != 0) throw Error("ERR_SHAPE", message("cols is ", args.cols, ", not a multiple of 16"));
-  args.packed = in.input<uint8_t>("packed", elements(args.rows, args.cols) / 2);
-  args.block_scale = in.input<uint8_t>("blockScale", elements(args.rows, args.cols) / 16);
-  args.dst = in.output<float>("dst", elements(args.rows, args.cols));
-  return args;
-}
-
-Fp8QuantizeArgs read_fp8_quantize(Arguments& in) {
-  Fp8QuantizeArgs args{};
-  args.src_dtype = in.dtype("srcDtype");
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.block_rows = in.size("blockRows");
-  args.block_cols = in.size("blockCols");
-  if (args.block_rows < 1 || args.block_cols < 1) {
-    throw Error("ERR_SHAPE", message("a block of ", args.block_rows, " x ", args.block_cols, " is empty"));
-  }
-  const int64_t down = args.rows / args.block_rows + (args.rows % args.block_rows != 0);
-  const int64_t across = args.cols / args.block_cols + (args.cols % args.block_cols != 0);
-  args.src = in.input("src", args.src_dtype, elements(args.rows, args.cols));
-  args.codes = in.output<uint8_t>("codes", elements(args.rows, args.cols));
-  args.scale = in.output<float>("scale", elements(down, across));
-  return args;
-}
-
-SwizzleScalesArgs read_swizzle_scales(Arguments& in) {
-  SwizzleScalesArgs args{};
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.inverse = in.flag("inverse");
-  const int64_t down = args.rows / 128 + (args.rows % 128 != 0),
-                across = args.cols / 4 + (args.cols % 4 != 0);
-  const int64_t linear = elements(args.rows, args.cols), tiled = elements(elements(down, across), 512);
-  args.src = in.input<uint8_t>("src", args.inverse ? tiled : linear);
-  args.dst = in.output<uint8_t>("dst", args.inverse ? linear : tiled);
-  return args;
-}
 
 PackWeightArgs read_pack_weight(Arguments& in) {
   PackWeightArgs args{};
@@ -196,108 +118,11 @@ LinearBackwardArgs read_linear_backward(Arguments& in) {
   return args;
 }
 
-WeightNorm2Args read_weight_norm2(Arguments& in) {
-  WeightNorm2Args args{};
-  args.weight = in.weight("weight");
-  args.out = in.output<float>("out", args.weight.rows);
-  return args;
-}
-
-DoraNormArgs read_dora_norm(Arguments& in) {
-  DoraNormArgs args{};
-  args.weight = in.weight("weight");
-  args.low_rank = in.low_rank(args.weight.rows, args.weight.cols);
-  args.weight_norm2 = in.input<float>("weightNorm2", args.weight.rows);
-  args.magnitude = in.input<float>("magnitude", args.weight.rows);
-  args.norm = in.output<float>("norm", args.weight.rows);
-  args.gain = in.output<float>("gain", args.weight.rows);
-  return args;
-}
-
-DoraForwardArgs read_dora_forward(Arguments& in) {
-  DoraForwardArgs args{};
-  args.weight = in.weight("weight");
-  const int64_t rows = args.weight.rows, cols = args.weight.cols;
-  args.low_rank = in.low_rank(rows, cols);
-  args.tokens = in.size("tokens");
-  args.x = in.input<float>("x", elements(args.tokens, cols));
-  args.gain = in.input<float>("gain", rows);
-  args.bias = in.optional_input<float>("bias", rows);
-  args.mask = in.optional_input<float>("mask", elements(args.tokens, cols));
-  args.xa = in.output<float>("xa", elements(args.tokens, args.low_rank.rank));
-  args.z = in.optional_output<float>("z", elements(args.tokens, rows));
-  args.y = in.output<float>("y", elements(args.tokens, rows));
-  args.compute = in.compute("compute");
-  return args;
-}
-
-DoraBackwardArgs read_dora_backward(Arguments& in) {
-  DoraBackwardArgs args{};
-  args.weight = in.weight("weight");
-  const int64_t rows = args.weight.rows, cols = args.weight.cols;
-  args.low_rank = in.low_rank(rows, cols);
-  args.tokens = in.size("tokens");
-  args.exact_norm = in.flag("exactNorm");
-  args.x = in.input<float>("x", elements(args.tokens, cols));
-  args.mask = in.optional_input<float>("mask", elements(args.tokens, cols));
-  args.dy = in.input<float>("dy", elements(args.tokens, rows));
-  args.xa = in.input<float>("xa", elements(args.tokens, args.low_rank.rank));
-  args.z = in.input<float>("z", elements(args.tokens, rows));
-  args.norm = in.input<float>("norm", rows);
-  args.gain = in.input<float>("gain", rows);
-  args.magnitude = in.input<float>("magnitude", rows);
-  args.dx = in.optional_output<float>("dx", elements(args.tokens, cols));
-  args.da = in.output<float>("da", elements(args.low_rank.rank, cols));
-  args.db = in.output<float>("db", elements(rows, args.low_rank.rank));
-  args.dmagnitude = in.output<float>("dmagnitude", rows);
-  args.dbias = in.optional_output<float>("dbias", rows);
-  args.compute = in.compute("compute");
-  return args;
-}
-
-DoraMergeArgs read_dora_merge(Arguments& in) {
-  DoraMergeArgs args{};
-  args.weight = in.weight("weight");
-  args.low_rank = in.low_rank(args.weight.rows, args.weight.cols);
-  args.gain = in.input<float>("gain", args.weight.rows);
-  args.merged = in.output<float>("merged", elements(args.weight.rows, args.weight.cols));
-  return args;
-}
-
-DoraUnmergeArgs read_dora_unmerge(Arguments& in) {
-  DoraUnmergeArgs args{};
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.low_rank = in.low_rank(args.rows, args.cols);
-  args.merged = in.input<float>("merged", elements(args.rows, args.cols));
-  args.gain = in.input<float>("gain", args.rows);
-  args.restored = in.output<float>("restored", elements(args.rows, args.cols));
-  return args;
-}
-
-SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
-  SoftmaxCrossEntropyArgs args{};
-  args.tokens = in.size("tokens");
-  args.classes = in.size("classes");
-  args.logits = in.input<float>("logits", elements(args.tokens, args.classes));
-  args.labels = in.input<int32_t>("labels", args.tokens);
-  args.loss = in.output<float>("loss", 1);
-  args.dlogits = in.optional_output<float>("dlogits", elements(args.tokens, args.classes));
-  const int32_t* labels = in.values<int32_t>("labels", args.tokens);
-  for (int64_t t = 0; t < args.tokens; ++t) {
-    if (labels[t] < 0 || labels[t] >= args.classes) {
-      throw Error("ERR_ARGUMENT",
-                  message("labels[", t, "] is ", labels[t], "; there are ", args.classes, " classes"));
-    }
-  }
-  return args;
-}
-
 AdamwArgs read_adamw(Arguments& in) {
   AdamwArgs args{};
   args.count = in.size("count");
-  args.step = in.size("step");
-  args.lr = in.number("lr");
+  args.step = in.scalar("step");
+  args.lr = in.scalar("lr");
   args.beta1 = in.number("beta1");
   args.beta2 = in.number("beta2");
   args.eps = in.number("eps");
@@ -308,8 +133,6 @@ AdamwArgs read_adamw(Arguments& in) {
   args.v = in.update<float>("v", args.count);
   return args;
 }
-
-using Work = std::function<void()>;
 
 template <typename Args>
 Work bind(const Backend& backend, const char* op, void (*entry)(const Args&), Args (*read)(Arguments&),
@@ -343,6 +166,9 @@ const Operation kOperations[] = {
     SPARK_OPERATION("packWeight", pack_weight),
     SPARK_OPERATION("linear", linear),
     SPARK_OPERATION("linearBackward", linear_backward),
+    SPARK_OPERATION("conv", conv),
+    SPARK_OPERATION("convBackward", conv_backward),
+    SPARK_OPERATION("convTranspose", conv_transpose),
     SPARK_OPERATION("linearInteger", linear_integer),
     SPARK_OPERATION("matmul", matmul),
     SPARK_OPERATION("weightNorm2", weight_norm2),
@@ -350,9 +176,25 @@ const Operation kOperations[] = {
     SPARK_OPERATION("doraForward", dora_forward),
     SPARK_OPERATION("doraBackward", dora_backward),
     SPARK_OPERATION("doraMerge", dora_merge),
+    SPARK_OPERATION("doraMergeBackward", dora_merge_backward),
     SPARK_OPERATION("doraUnmerge", dora_unmerge),
     SPARK_OPERATION("softmaxCrossEntropy", softmax_cross_entropy),
+    SPARK_OPERATION("softmax", softmax),
+    SPARK_OPERATION("softmaxBackward", softmax_backward),
+    SPARK_OPERATION("norm", norm),
+    SPARK_OPERATION("normBackward", norm_backward),
+    SPARK_OPERATION("batchStatistics", batch_statistics),
+    SPARK_OPERATION("batchNorm", batch_norm),
+    SPARK_OPERATION("batchNormBackward", batch_norm_backward),
+    SPARK_OPERATION("attention", attention),
+    SPARK_OPERATION("attentionBackward", attention_backward),
     SPARK_OPERATION("adamw", adamw),
+    SPARK_OPERATION("unary", unary),
+    SPARK_OPERATION("binary", binary),
+    SPARK_OPERATION("reduce", reduce),
+    SPARK_OPERATION("copyStrided", copy_strided),
+    SPARK_OPERATION("pool", pool),
+    SPARK_OPERATION("poolBackward", pool_backward),
 };
 #undef SPARK_OPERATION
 
@@ -365,15 +207,23 @@ const Operation& operation_named(const std::string& name) {
 
 }  // namespace
 
+Work prepare(const std::string& op, const Backend& backend, Arguments& in) {
+  return operation_named(op).prepare(backend, in);
+}
+
+bool has_operation(const std::string& op, const Backend& backend) {
+  return operation_named(op).supported(backend);
+}
+
 Napi::Value run_sync(const Napi::CallbackInfo& info) {
   Arguments in(info[1].As<Napi::Object>());
-  operation_named(info[0].ToString()).prepare(cpu::backend(), in)();
+  prepare(info[0].ToString(), cpu::backend(), in)();
   return info.Env().Undefined();
 }
 
 Napi::Value run_async(const Napi::CallbackInfo& info) {
   Arguments in(info[1].As<Napi::Object>());
-  Work work = operation_named(info[0].ToString()).prepare(cpu::backend(), in);
+  Work work = prepare(info[0].ToString(), cpu::backend(), in);
   return start_job(
       info.Env(), [work = std::move(work), blocks = in.take_blocks()] { work(); }, in.take_references());
 }
@@ -388,13 +238,13 @@ Napi::Value run_cuda(const Napi::CallbackInfo& info) {
   cuda::DeviceScope scope(device);
   CudaCall call(info.Env(), device);
   Arguments in(info[2].As<Napi::Object>(), call.place());
-  const Work work = operation_named(info[1].ToString()).prepare(cuda::backend(), in);
+  const Work work = prepare(info[1].ToString(), cuda::backend(), in);
   return call.start(work, in.take_references());
 }
 
 Napi::Value supports(const Napi::CallbackInfo& info) {
   const Backend& backend = info[0].ToString().Utf8Value() == "cuda" ? cuda::backend() : cpu::backend();
-  return Napi::Boolean::New(info.Env(), operation_named(info[1].ToString()).supported(backend));
+  return Napi::Boolean::New(info.Env(), has_operation(info[1].ToString(), backend));
 }
 
 Napi::Value set_threads(const Napi::CallbackInfo& info) {

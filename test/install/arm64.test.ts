@@ -24,8 +24,8 @@ t.test('kernels built for arm64 agree with TypeScript', { skip }, async t => {
     import { verifyKernels } from '#lib/runtime/verify.js'
     const kernels = await openKernels({ backend: 'cpu' })
     const js = await openKernels({ backend: 'js' })
-    const results = await verifyKernels(kernels, js)
-    results.push(...await verifyKernels(kernels, js, { tokens: 6, rows: 40, cols: 272, rank: 2 }))
+    const sizes = { tokens: 6, rows: 40, cols: 272, rank: 2 } // beyond a panel and a chunk
+    const results = await verifyKernels(kernels, js, sizes)
     const { addon } = loadAddon()
     const isa = { name: addon.cpuIsa(), problem: addon.cpuIsaProblem() }
     console.log(JSON.stringify({ arch: process.arch, isa, results }))`
@@ -37,7 +37,7 @@ t.test('kernels built for arm64 agree with TypeScript', { skip }, async t => {
     const { arch, isa, results } = JSON.parse(run(checkout.folder, emulator, command))
     t.equal(arch, 'arm64')
     t.strictSame(isa, { name, problem: '' })
-    t.ok(results.length > 150, `${results.length} cases`)
+    t.ok(results.length > 75, `${results.length} cases`)
     for (const result of results) {
       t.equal(
         result.status,

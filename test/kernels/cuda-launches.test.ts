@@ -144,6 +144,42 @@ t.test('operations without a weight', async t => {
   ])
 })
 
+t.test('operations of networks', async t => {
+  const shape = `batch: 2, image: [9, 8], kernel: [3, 3], out: [9, 8], strides: [1, 1], dilations: [1, 1],
+    padsBegin: [1, 1], x: f32(2 * 70 * 72), dy: f32(2 * 66 * 72), residual: undefined, bias: undefined,
+    dx: f32(2 * 70 * 72), dweight: f32(66 * 630), y: f32(2 * 70 * 72)`
+  const weight = (rows: number, cols: number) =>
+    `weight: { dtype: 'f32', rows: ${rows}, cols: ${cols}, data: f32(${rows * cols}) }`
+  const conv = (op: string) => `run('${op}', 'f32', { ${shape}, groups: 1, ${weight(66, 630)} })`
+  t.same(await launches(conv('conv')), ['conv_f32 6 256x1']) // 2 tiles of filters by 3 of positions
+  t.same(await launches(conv('convBackward')), [
+    'conv_transposed_f32 6 256x1',
+    'conv_weight_gradient_f32 20 256x1',
+    'conv_bias_gradient_f32 66 256x1',
+  ])
+  t.same(await launches(`run('conv', 'f32', { ${shape}, groups: 66, ${weight(66, 9)} })`), [
+    'conv_direct_f32 38 256x1', // a thread for each of 66 · 2 · 72
+  ])
+  const norm = 'groups: 1, inner: 1, rows: 7, cols: 5, centered: true, eps: 1, invStd: f32(7), mean: f32(7)'
+  const arrays =
+    'x: f32(35), y: f32(35), dy: f32(35), dx: f32(35), dscale: f32(5), scale: undefined, bias: undefined'
+  t.same(await launches(`run('norm', 'f32', { ${norm}, ${arrays} })`), ['norm_f32 7 256x1'])
+  t.same(await launches(`run('normBackward', 'f32', { ${norm}, ${arrays} })`), [
+    'norm_backward_f32 7 256x1',
+    'norm_scale_gradient_f32 5 256x1',
+  ])
+  const heads = '[0, 0, 4]'
+  const attention = `batch: 1, heads: 4, kvHeads: 2, queries: 9, keys: 35, depth: 4, valueDepth: 4, scale: 1, q: f32(99),
+    k: f32(140), v: f32(140), y: f32(99), dy: f32(99), dq: f32(99), dk: f32(140), logSum: f32(36), qStrides: ${heads},
+    kStrides: ${heads}, vStrides: ${heads}, yStrides: ${heads}`
+  t.same(await launches(`run('attention', 'f32', { ${attention} })`), ['attention_f32 4 256x1'])
+  t.same(await launches(`run('attentionBackward', 'f32', { ${attention} })`), [
+    'attention_products_f32 1 256x1',
+    'attention_query_gradient_f32 4 256x1',
+    'attention_key_gradient_f32 6 256x1',
+  ])
+})
+
 t.test('no tokens', async t => {
   t.same(await launches(`run('linear', 'f32', { tokens: 0 })`), [])
   const zeroed = await launches(`run('linearBackward', 'f32', { tokens: 0 })`)

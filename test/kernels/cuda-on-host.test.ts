@@ -44,3 +44,24 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
     t.equal(status, 0, program)
   }
 })
+
+t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, async t => {
+  const both = ['conv', 'attention']
+  const convolutions = ['conv_backward', 'conv_passes', 'conv_reading', 'conv_stage', 'product', 'weight']
+  const loops = ['row_loops', 'gemm', 'lane_gemm', 'precision_loops', 'activation_loops']
+  const others = ['attention_backward', 'attention_tiles', 'softmax', 'norm', 'batch_norm']
+  const sources = [
+    ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
+    ...[...convolutions, ...others, ...loops.map(name => `${name}_plain`)].map(
+      name => `backend/cpu/${name}.cc`,
+    ),
+    '../test/fixtures/cuda-on-host/plain-cpu.cc',
+    'backend/cuda/normalization.cc',
+    'core/thread_pool.cc',
+  ]
+  const { folder, programs } = buildOnHost(['networks.cc'], ['conv', 'normalization', 'attention'], sources)
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const { stdout, status } = spawnSync(programs[0]!, { encoding: 'utf8' })
+  t.match(stdout, /^\d{3} results agree\n$/)
+  t.equal(status, 0)
+})

@@ -12,6 +12,7 @@ import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
 
 const addon = requireAddon()
+t.teardown(() => addon.setThreads(0))
 
 function pack(weight: StoredWeight): StoredWeight {
   const sizes = packedSizes(weight)
@@ -69,9 +70,16 @@ for (const dtype of weightDTypes) {
           addon.run('linearBackward', { weight, tokens, x, dy, dx })
           return { y, dx }
         }
-        const [actual, expected] = [run(packed), run(weight)]
-        identical(t, actual.y, expected.y, `y of ${tokens} x ${rows} x ${cols}`)
-        identical(t, actual.dx, expected.dx, `dx of ${tokens} x ${rows} x ${cols}`)
+        const expected = run(weight)
+        for (const threads of [1, 3]) {
+          addon.setThreads(threads)
+          const actual = run(packed)
+          identical(t, actual.y, expected.y, `y of ${tokens} x ${rows} x ${cols}, ${threads} threads`)
+          identical(t, actual.dx, expected.dx, `dx of ${tokens} x ${rows} x ${cols}, ${threads} threads`)
+        }
+        const one = new Float32Array(rows)
+        addon.run('linear', { weight: packed, tokens: 1, x: x.subarray((tokens - 1) * cols), y: one })
+        identical(t, one, expected.y.subarray((tokens - 1) * rows), `the last of ${tokens} rows alone`)
       }
     }
   })

@@ -1,6 +1,7 @@
 // encode.ts: messages to the protobuf wire format, as chunks, so that the bytes of tensors are neither copied nor in
 // memory before their turn comes.
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire'
+import { SparkError } from '../../core/errors.js'
 import type { ConstantSource } from '../../graph/constant.js'
 import {
   type Field,
@@ -20,6 +21,9 @@ export interface Encoded {
   readonly chunks: readonly LazyBytes[]
 }
 
+/** Bytes of one message at most, as the wire format has it. */
+export const maxMessageBytes = 2 ** 31 - 1
+
 /** Bytes up to which a part is copied into the chunk around it. */
 const maxCopiedBytes = 1 << 14
 
@@ -37,11 +41,14 @@ const numbers: Record<Exclude<ScalarName, 'string' | 'bytes'>, Scalar> = {
   int32: { wire: WireType.Varint, write: (writer, value: number) => writer.int32(value) },
   int64: { wire: WireType.Varint, write: (writer, value: bigint) => writer.int64(value) },
   uint64: { wire: WireType.Varint, write: (writer, value: bigint) => writer.uint64(value) },
-  float: { wire: WireType.Bit32, write: (writer, value: number) => writer.float(value) },
+  float: { wire: WireType.Bit32, write: (writer, value: number) => writer.float(Math.fround(value)) },
   double: { wire: WireType.Bit64, write: (writer, value: number) => writer.double(value) },
 }
 
-/** Encodes a message; fields that are undefined are left out. */
+/**
+ * Encodes a message; fields that are undefined are left out.
+ * @throws SparkError ERR_UNSUPPORTED when it is too large
+ */
 export function encodeMessage<N extends MessageName>(name: N, message: Message<N, LazyBytes>): Encoded {
   return encode(name, message as Readonly<Record<string, unknown>>)
 }
@@ -98,6 +105,12 @@ class Output {
 
   /** Appends a length and as many bytes. */
   append({ byteLength, chunks }: Encoded): void {
+    if (byteLength > maxMessageBytes) {
+      throw new SparkError(
+        'ERR_UNSUPPORTED',
+        `a part of ${byteLength} bytes does not fit into an ONNX file, which holds at most ${maxMessageBytes}`,
+      )
+    }
     this.writer.uint32(byteLength)
     if (byteLength <= maxCopiedBytes && chunks.every(chunk => chunk instanceof Uint8Array)) {
       for (const chunk of chunks) this.writer.raw(chunk)

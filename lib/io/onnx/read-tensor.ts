@@ -2,8 +2,9 @@
 import { type ElementType, elementArrayOf, elementBits, elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
+import { elementTypeOf } from '../../graph/element-types.js'
 import type { SparseConstant } from '../../graph/graph.js'
-import { elementTypeOf } from './element-types.js'
+import { decodeMessage } from './decode.js'
 import { type ExternalFiles, externalSource } from './external.js'
 import type { Message } from './messages.js'
 
@@ -16,6 +17,15 @@ export interface TensorContext {
   readonly label: string
   /** The folder of external data, or why there is none. */
   readonly external: ExternalFiles
+}
+
+/**
+ * Reads the bytes of a file that holds one tensor, as the test cases of ONNX have them (`input_0.pb`).
+ * @throws SparkError ERR_FORMAT
+ */
+export function parseTensor(bytes: Uint8Array, label = 'tensor'): Constant {
+  const context = { label, external: { folder: undefined, known: new Map() } }
+  return readTensor(context, decodeMessage(label, 'Tensor', bytes), 'the tensor')
 }
 
 /**
@@ -155,7 +165,7 @@ export function densify({ shape, values, indices }: SparseConstant, what: string
  * Sizes of dimensions as numbers.
  * @throws SparkError ERR_FORMAT for one that is negative or beyond 2^53
  */
-export function readSizes(dims: readonly bigint[], what: string): number[] {
+function readSizes(dims: readonly bigint[], what: string): number[] {
   return dims.map(dim => {
     const size = Number(dim)
     if (!Number.isSafeInteger(size) || size < 0) {

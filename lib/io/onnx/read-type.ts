@@ -1,7 +1,7 @@
 // read-type.ts: TypeProto messages to types of values.
 import { SparkError } from '../../core/errors.js'
+import { elementTypeOf } from '../../graph/element-types.js'
 import type { Dimension, ValueInfo, ValueType } from '../../graph/graph.js'
-import { elementTypeOf } from './element-types.js'
 import type { Message } from './messages.js'
 
 /**

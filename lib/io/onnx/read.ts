@@ -16,10 +16,10 @@ import { densify, readSparse, readTensor, type TensorContext } from './read-tens
 import { readValueInfo } from './read-type.js'
 
 /** Newest version of the ONNX format that is understood. */
-export const maxIrVersion = 13
+const maxIrVersion = 13
 
 /** Newest version of the ONNX standard operators that is understood. */
-export const maxOpset = 28
+const maxOpset = 28
 
 /**
  * Reads an ONNX model. Weights in files beside it are read when they are used; everything else is checked here.

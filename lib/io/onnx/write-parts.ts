@@ -1,5 +1,6 @@
 // write-parts.ts: parts of a graph to ONNX messages: tensors, types, attributes, nodes, functions.
 import type { Constant } from '../../graph/constant.js'
+import { onnxNumbers } from '../../graph/element-types.js'
 import type {
   Attribute,
   Attributes,
@@ -12,7 +13,6 @@ import type {
   ValueInfo,
   ValueType,
 } from '../../graph/graph.js'
-import { onnxNumbers } from './element-types.js'
 import type { LazyBytes } from './encode.js'
 import type { Message, MessageName } from './messages.js'
 import { attributeNumbers } from './read-attribute.js'

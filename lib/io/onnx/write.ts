@@ -1,13 +1,24 @@
 // write.ts: graphs to ONNX files.
 import path from 'node:path'
-import { SparkError } from '../../core/errors.js'
-import type { Graph } from '../../graph/graph.js'
+import { expectKnownOptions } from '../../core/checks.js'
+import type { Constant } from '../../graph/constant.js'
+import { allNodes } from '../../graph/edit.js'
+import { canonicalOpset, type Graph } from '../../graph/graph.js'
+import { lowestOpset } from '../../graph/opsets.js'
+import { ShapeInference } from '../../graph/shape-inference.js'
 import { writeFileAtomic } from '../atomic-write.js'
 import { type Encoded, encodeMessage, type LazyBytes } from './encode.js'
-import { entryMessages, functionMessage, graphMessage, opsetMessages } from './write-parts.js'
+import type { Message } from './messages.js'
+import {
+  entryMessages,
+  functionMessage,
+  graphMessage,
+  opsetMessages,
+  type PlaceTensor,
+} from './write-parts.js'
 
-/** Bytes of one protobuf message at most. */
-const maxMessageBytes = 2 ** 31 - 1
+/** Bytes of weights that may stay in the model: the rest of a file of 2 GiB is for its nodes. */
+const maxInsideBytes = 1.9 * 2 ** 30
 
 /** First IR version of each opset: [last opset, IR version], ascending. Initializers need not be inputs from 4 on. */
 const irVersions = [
@@ -22,43 +33,105 @@ const irVersions = [
   [24, 12],
 ] as const
 
-/**
- * Writes a graph as an ONNX file, which appears whole or not at all.
- * @throws SparkError ERR_IO when it cannot be written, ERR_UNSUPPORTED when it is too large for one file
- */
-export async function writeOnnx(graph: Graph, file: string): Promise<void> {
-  await writeFileAtomic(path.resolve(file), materialise(encodeGraph(graph)))
+/** Initializers from this size on go into the data file, when there is one. */
+const minExternalBytes = 1024
+
+/** Data of tensors begin at multiples of this in a data file, so that they can be mapped into memory. */
+const externalAlignment = 4096
+
+/** Options of {@link writeOnnx}. */
+export interface WriteOnnxOptions {
+  /**
+   * Whether weights go into a file of their own beside the model, named like it with `.data` behind. Default: only
+   * when the model would exceed the 2 GiB that one ONNX file can have.
+   */
+  externalData?: boolean
 }
 
 /**
- * The bytes of an ONNX file.
+ * Writes a graph as an ONNX file, which appears whole or not at all. A canonical graph is written at the lowest opset
+ * that has its operators; another one at its own. Weights that are in files are read one after another.
+ * @throws SparkError ERR_IO when it cannot be written, ERR_UNSUPPORTED when it is too large for one file and
+ * `externalData` is false, ERR_ARGUMENT
+ */
+export async function writeOnnx(graph: Graph, file: string, options: WriteOnnxOptions = {}): Promise<void> {
+  expectKnownOptions('options', options, ['externalData'])
+  const target = path.resolve(file)
+  if (!(options.externalData ?? weightBytes(graph) > maxInsideBytes)) {
+    await writeFileAtomic(target, materialise(encodeGraph(graph)))
+    return
+  }
+  const data = new DataFile(`${path.basename(target)}.data`)
+  const model = encodeGraph(graph, (_, constant) => data.place(constant))
+  await writeFileAtomic(path.join(path.dirname(target), data.name), data.chunks())
+  await writeFileAtomic(target, materialise(model))
+}
+
+function weightBytes({ initializers }: Graph): number {
+  return [...initializers.values()].reduce((sum, { byteLength }) => sum + byteLength, 0)
+}
+
+/**
+ * The bytes of an ONNX file, written as {@link writeOnnx} does.
  * @throws SparkError ERR_UNSUPPORTED when they are too many for one file
  */
 export function serializeOnnx(graph: Graph): Uint8Array {
   return Buffer.concat([...materialise(encodeGraph(graph))])
 }
 
-function encodeGraph(graph: Graph): Encoded {
-  const encoded = encodeMessage('Model', {
-    irVersion: BigInt(irVersionOf(graph)),
+function encodeGraph(graph: Graph, place?: PlaceTensor): Encoded {
+  const opsets = new Map(graph.opsets)
+  for (const { domain } of allNodes(graph)) if (!opsets.has(domain)) opsets.set(domain, 1)
+  if (graph.opsets.get('') === canonicalOpset && graph.functions.length === 0) {
+    const inference = new ShapeInference({ trustFile: true, strict: false })
+    inference.inferGraph(graph, [])
+    opsets.set('', lowestOpset(graph, inference.facts))
+  }
+  return encodeMessage('Model', {
+    irVersion: BigInt(irVersionOf(graph, opsets.get('') ?? 1)),
     producerName: graph.producer.name || undefined,
     producerVersion: graph.producer.version || undefined,
-    graph: graphMessage({ ...graph, metadata: new Map() }),
-    opsetImport: opsetMessages(graph.opsets),
+    graph: graphMessage({ ...graph, metadata: new Map() }, place),
+    opsetImport: opsetMessages(opsets),
     metadata: entryMessages(graph.metadata),
     functions: graph.functions.map(functionMessage),
   })
-  if (encoded.byteLength > maxMessageBytes) {
-    throw new SparkError(
-      'ERR_UNSUPPORTED',
-      `the model has ${encoded.byteLength} bytes; one ONNX file holds at most ${maxMessageBytes}`,
-    )
-  }
-  return encoded
 }
 
-function irVersionOf({ opsets, functions }: Graph): number {
-  const opset = opsets.get('') ?? 1
+/** The file beside a model that holds its weights. */
+class DataFile {
+  readonly name: string
+  readonly #constants: { readonly constant: Constant; readonly offset: number }[] = []
+  #bytes = 0
+
+  constructor(name: string) {
+    this.name = name
+  }
+
+  /** Gives a constant a place; undefined for one that stays in the model. */
+  place(constant: Constant): Message<'Entry'>[] | undefined {
+    if (constant.byteLength < minExternalBytes) return undefined
+    const offset = Math.ceil(this.#bytes / externalAlignment) * externalAlignment
+    this.#constants.push({ constant, offset })
+    this.#bytes = offset + constant.byteLength
+    return entryMessages([
+      ['location', this.name],
+      ['offset', String(offset)],
+      ['length', String(constant.byteLength)],
+    ])
+  }
+
+  *chunks(): Generator<Uint8Array> {
+    let written = 0
+    for (const { constant, offset } of this.#constants) {
+      if (offset > written) yield new Uint8Array(offset - written)
+      yield constant.bytes
+      written = offset + constant.byteLength
+    }
+  }
+}
+
+function irVersionOf({ functions }: Graph, opset: number): number {
   const byOpset = irVersions.find(([last]) => opset <= last)?.[1] ?? 13
   return functions.length > 0 ? Math.max(byOpset, 8) : byOpset
 }

@@ -153,6 +153,35 @@ export function doraMerge(args: KernelArgs['doraMerge']): void {
   }
 }
 
+/** Gradients of {@link doraMerge}; see `DoraMergeBackwardArgs` in native/backend/backend.h. */
+export function doraMergeBackward(args: KernelArgs['doraMergeBackward']): void {
+  const { weight, exactNorm, dmerged, norm, gain, dv, dmagnitude, rank, scale, a, b } = args
+  const { rows, cols } = weight
+  const row = rowReader(weight)
+  const v = new Float64Array(cols)
+  const da = new Float64Array(rank * cols)
+  for (let o = 0; o < rows; o++) {
+    v.set(row(o))
+    addLowRank(args, args.scale, o, v)
+    const length = Math.max(norm[o]!, minNorm)
+    let sum = 0
+    for (let i = 0; i < cols; i++) sum += dmerged[o * cols + i]! * v[i]!
+    dmagnitude[o] = sum / length
+    const radial = exactNorm ? sum / length ** 2 : 0
+    for (let i = 0; i < cols; i++) v[i] = gain[o]! * (dmerged[o * cols + i]! - radial * v[i]!)
+    for (let r = 0; r < rank; r++) {
+      let va = 0
+      for (let i = 0; i < cols; i++) {
+        va += v[i]! * a[r * cols + i]!
+        da[r * cols + i]! += scale * b[o * rank + r]! * v[i]!
+      }
+      args.db[o * rank + r] = scale * va
+    }
+    dv.set(v, o * cols)
+  }
+  args.da.set(da)
+}
+
 /** restored[o, i] = merged[o, i] / gain[o] − scale · (B·A)[o, i] */
 export function doraUnmerge(args: KernelArgs['doraUnmerge']): void {
   const { rows, cols, merged, gain, restored } = args

@@ -1,11 +1,32 @@
 // js.ts: the backend that runs everywhere: plain loops, one JavaScript thread.
 import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
-import type { KernelArgs, KernelOp, Kernels } from '../kernels.js'
+import type { BoundStep, KernelArgs, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
 import { packWeight } from '../packed-weight.js'
-import { doraBackward, doraForward, doraMerge, doraNorm, doraUnmerge, weightNorm2 } from './dora.js'
+import { attention, attentionBackward } from './attention.js'
+import { conv, convBackward, convTranspose } from './conv.js'
+import {
+  doraBackward,
+  doraForward,
+  doraMerge,
+  doraMergeBackward,
+  doraNorm,
+  doraUnmerge,
+  weightNorm2,
+} from './dora.js'
 import { linear, linearBackward, linearInteger, matmul } from './linear.js'
+import {
+  batchNorm,
+  batchNormBackward,
+  batchStatistics,
+  norm,
+  normBackward,
+  softmax,
+  softmaxBackward,
+} from './normalizations.js'
 import { expectOperands } from './operands.js'
+import { pool, poolBackward } from './pool.js'
+import { binary, copyStrided, reduce, unary } from './tensor.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
 
 const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
@@ -13,6 +34,9 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   packWeight: ({ weight, data, blockScale }) => packWeight(weight, data, blockScale),
   linear,
   linearBackward,
+  conv,
+  convBackward,
+  convTranspose,
   linearInteger,
   matmul,
   weightNorm2,
@@ -20,9 +44,41 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   doraForward,
   doraBackward,
   doraMerge,
+  doraMergeBackward,
   doraUnmerge,
+  softmax,
+  softmaxBackward,
+  norm,
+  normBackward,
+  batchStatistics,
+  batchNorm,
+  batchNormBackward,
+  attention,
+  attentionBackward,
   softmaxCrossEntropy,
   adamw,
+  unary,
+  binary,
+  reduce,
+  copyStrided,
+  pool,
+  poolBackward,
+}
+
+/** Checks the operands once; runs only compute. */
+function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
+  const calls = steps.map(({ op, args }) => {
+    if (!(op in table)) throw new SparkError('ERR_UNSUPPORTED', `there is no operation called '${op}'`)
+    expectOperands(op, args as never)
+    const kernel = table[op] as (args: object) => void
+    return () => kernel(args)
+  })
+  return {
+    async run() {
+      for (const call of calls) call()
+    },
+    dispose() {},
+  }
 }
 
 /** The kernels in plain TypeScript. */
@@ -35,5 +91,6 @@ export const jsKernels: Kernels = {
     table[op](args)
   },
   run: async (op, args) => jsKernels.runSync(op, args),
+  prepare: prepareSteps,
   hold: async array => ({ array, dispose() {} }),
 }

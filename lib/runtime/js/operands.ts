@@ -6,6 +6,10 @@ import { swizzledLength } from '../../precision/scale-order.js'
 import type { KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
 import { activations } from './activations.js'
+import { networkSizes } from './network-operands.js'
+import { reach, volume } from './strided.js'
+import { expectViews, isOnViews } from './view-operands.js'
+import { poolSizes } from './window-operands.js'
 
 /** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
 type Sizes = Readonly<Record<string, number>>
@@ -13,6 +17,7 @@ type Sizes = Readonly<Record<string, number>>
 const lowRankSizes = (rank: number, rows: number, cols: number): Sizes => ({ a: rank * cols, b: rows * rank })
 
 const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
+  ...networkSizes,
   cast: ({ count }) => ({ src: count, dst: count }),
   amax: ({ count }) => ({ src: count, out: 1 }),
   nvfp4Quantize: ({ rows, cols }) => ({ src: rows * cols, ...nvfp4Sizes(rows, cols) }),
@@ -95,19 +100,45 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     gain: rows,
     merged: rows * cols,
   }),
+  doraMergeBackward: ({ weight: { rows, cols }, rank }) => ({
+    ...lowRankSizes(rank, rows, cols),
+    dmerged: rows * cols,
+    norm: rows,
+    gain: rows,
+    dv: rows * cols,
+    da: rank * cols,
+    db: rows * rank,
+    dmagnitude: rows,
+  }),
   doraUnmerge: ({ rows, cols, rank }) => ({
     ...lowRankSizes(rank, rows, cols),
     merged: rows * cols,
     gain: rows,
     restored: rows * cols,
   }),
-  softmaxCrossEntropy: ({ tokens, classes }) => ({
-    logits: tokens * classes,
-    labels: tokens,
-    loss: 1,
-    'dlogits?': tokens * classes,
-  }),
   adamw: ({ count }) => ({ grad: count, param: count, m: count, v: count }),
+  unary: ({ count }) => ({ x: count, y: count }),
+  binary: ({ shape, aStrides, bStrides }) => ({
+    a: reach(0, shape, aStrides),
+    b: reach(0, shape, bStrides),
+    y: volume(shape),
+  }),
+  reduce: ({ shape, strides, reduced, reducedStrides }) => ({
+    x: shape.includes(0) ? 0 : reach(0, [...shape, ...reduced], [...strides, ...reducedStrides]),
+    y: volume(shape),
+  }),
+  copyStrided: ({ shape, srcOffset, dstOffset, srcStrides, dstStrides }) => ({
+    src: reach(srcOffset, shape, srcStrides),
+    dst: reach(dstOffset, shape, dstStrides),
+  }),
+  pool: args => {
+    const { image, out } = poolSizes(args)
+    return { x: image, y: out }
+  },
+  poolBackward: args => {
+    const { image, out } = poolSizes(args)
+    return { [args.fn === 'max' ? 'x' : 'x?']: image, dy: out, dx: image }
+  },
 }
 
 function nvfp4Sizes(rows: number, cols: number): Sizes {
@@ -123,7 +154,7 @@ function extent(sizes: readonly number[], strides: MatrixStrides): number {
   return 1 + sizes.reduce((last, size, i) => last + (size - 1) * strides[i]!, 0)
 }
 
-const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'step']
+const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'batch', 'planes']
 
 /**
  * Throws unless every array of `args` is there and long enough for its operation.
@@ -135,10 +166,18 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   if ('weight' in given) expectWeight(given.weight as StoredWeight)
   if (op === 'nvfp4Quantize') expectRecipe(args as KernelArgs['nvfp4Quantize'])
   if (op === 'fp8Quantize') for (const name of ['blockRows', 'blockCols']) expectInteger(name, given[name], 1)
+  if (op === 'adamw') for (const name of ['step', 'lr']) expectScalar(name, given[name])
+  if (isOnViews(op)) expectViews(op, given)
+  if (op === 'conv') expectConv(args as KernelArgs['conv'])
   if (op === 'linear') expectLinear(args as KernelArgs['linear'])
   if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
   expectArrays('', given, sizes[op](args))
-  if (op === 'softmaxCrossEntropy') expectLabels(args as KernelArgs['softmaxCrossEntropy'])
+}
+
+/** A number, or an array of one. */
+function expectScalar(name: string, value: unknown): void {
+  if (value instanceof Float64Array && value.length > 0) return
+  expectNumber(name, value)
 }
 
 function expectArrays(prefix: string, given: Readonly<Record<string, unknown>>, needed: Sizes): void {
@@ -148,6 +187,7 @@ function expectArrays(prefix: string, given: Readonly<Record<string, unknown>>, 
     if (array === undefined && key !== name) continue
     if (!ArrayBuffer.isView(array)) throw argumentError(prefix + name, 'a typed array', array)
     const { length } = array as Float32Array
+    if (count < 0) throw new SparkError('ERR_SHAPE', `${prefix}${name} would be left at its beginning`)
     if (length < count) {
       throw new SparkError('ERR_SHAPE', `${prefix}${name} has ${length} elements but ${count} are needed`)
     }
@@ -162,6 +202,10 @@ function expectRecipe({ recipe = 'modelopt', encodeScale }: KernelArgs['nvfp4Qua
 function expectLinear({ activation = 'none', compute = 'f32' }: KernelArgs['linear']): void {
   expectOneOf('activation', activation, Object.keys(activations))
   expectOneOf('compute', compute, ['f32', 'bf16'])
+}
+
+function expectConv({ activation = 'none' }: KernelArgs['conv']): void {
+  expectOneOf('activation', activation, Object.keys(activations))
 }
 
 function expectMatmul(args: KernelArgs['matmul']): void {
@@ -204,12 +248,4 @@ function expectWeight(weight: StoredWeight): void {
     ...(dtype === 'nvfp4' && { blockScale }),
     ...((dtype === 'f8_e4m3' || dtype === 'i8') && { rowScale: rows }),
   })
-}
-
-function expectLabels({ tokens, classes, labels }: KernelArgs['softmaxCrossEntropy']): void {
-  for (let t = 0; t < tokens; t++) {
-    if (labels[t]! < 0 || labels[t]! >= classes) {
-      throw new SparkError('ERR_ARGUMENT', `labels[${t}] is ${labels[t]}; there are ${classes} classes`)
-    }
-  }
 }

@@ -1,9 +1,11 @@
 // training.ts: the loss and the optimizer step in plain TypeScript.
+import { SparkError } from '../../core/errors.js'
 import type { KernelArgs } from '../kernels.js'
 
 /** loss[0] = mean over t of −log softmax(logits[t, :])[labels[t]]; dlogits = (softmax − onehot) / T */
 export function softmaxCrossEntropy(args: KernelArgs['softmaxCrossEntropy']): void {
   const { tokens, classes, logits, labels, loss, dlogits } = args
+  expectLabels(args)
   let total = 0
   for (let t = 0; t < tokens; t++) {
     const start = t * classes
@@ -20,9 +22,13 @@ export function softmaxCrossEntropy(args: KernelArgs['softmaxCrossEntropy']): vo
   loss[0] = total / tokens
 }
 
+const scalar = (value: number | Float64Array): number => (typeof value === 'number' ? value : value[0]!)
+
 /** One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1. */
 export function adamw(args: KernelArgs['adamw']): void {
-  const { count, step, lr, beta1, beta2, eps, weightDecay, grad, param, m, v } = args
+  const { count, beta1, beta2, eps, weightDecay, grad, param, m, v } = args
+  const step = scalar(args.step)
+  const lr = scalar(args.lr)
   const correction1 = 1 - beta1 ** step
   const correction2 = 1 - beta2 ** step
   for (let i = 0; i < count; i++) {
@@ -31,5 +37,13 @@ export function adamw(args: KernelArgs['adamw']): void {
     v[i] = beta2 * v[i]! + (1 - beta2) * g * g
     const step = m[i]! / correction1 / (Math.sqrt(v[i]! / correction2) + eps)
     param[i] = param[i]! - lr * (step + weightDecay * param[i]!)
+  }
+}
+
+function expectLabels({ tokens, classes, labels }: KernelArgs['softmaxCrossEntropy']): void {
+  for (let t = 0; t < tokens; t++) {
+    if (labels[t]! < 0 || labels[t]! >= classes) {
+      throw new SparkError('ERR_ARGUMENT', `labels[${t}] is ${labels[t]}; there are ${classes} classes`)
+    }
   }
 }

@@ -80,19 +80,46 @@ void store_sum(const float* a, const float* b, float gain, int64_t count, bool p
   for (; j < count; ++j) to[j] = gain * (a[j] + b[j]);
 }
 
-}  // namespace
-
-void dora_merge(const DoraMergeArgs& args) {
-  const int64_t rows = args.weight.rows, cols = args.weight.cols;
-  const bool past_cache = rows * cols >= kPastCache;
-  for_tiles(args.low_rank, rows, cols, [&](const Tile& tile) {
-    auto& [_, __, delta, weight] = workspace;
-    decode(args.weight, tile.row, tile.rows, tile.col, tile.count, weight);
+// out[o, i] = gain[o] · V[o, i]; without a gain, V
+void scaled_sum(const Weight& weight, const LowRank& low_rank, const float* gain, float* out) {
+  const bool past_cache = weight.rows * weight.cols >= kPastCache;
+  for_tiles(low_rank, weight.rows, weight.cols, [&](const Tile& tile) {
+    decode(weight, tile.row, tile.rows, tile.col, tile.count, workspace.weight);
     for (int64_t i = 0; i < tile.rows; ++i) {
-      store_sum(weight + i * kLine, delta + i * kTile, args.gain[tile.row + i], tile.count, past_cache,
-                args.merged + (tile.row + i) * cols + tile.col);
+      store_sum(workspace.weight + i * kLine, workspace.delta + i * kTile, gain ? gain[tile.row + i] : 1,
+                tile.count, past_cache, out + (tile.row + i) * weight.cols + tile.col);
     }
   });
+}
+
+}  // namespace
+
+void dora_merge(const DoraMergeArgs& args) { scaled_sum(args.weight, args.low_rank, args.gain, args.merged); }
+
+void dora_merge_backward(const DoraMergeBackwardArgs& args) {
+  const int64_t rows = args.weight.rows, cols = args.weight.cols, rank = args.low_rank.rank;
+  const float scale = args.low_rank.scale;
+  scaled_sum(args.weight, args.low_rank, nullptr, args.dv);
+  parallel_for(rows, 1 + (1 << 14) / (cols + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      const float* dmerged = args.dmerged + o * cols;
+      float* v = args.dv + o * cols;
+      double sum = 0;
+      for (int64_t i = 0; i < cols; ++i) sum += static_cast<double>(dmerged[i]) * v[i];
+      const double norm = std::max(args.norm[o], 1e-12f);
+      args.dmagnitude[o] = static_cast<float>(sum / norm);
+      const float radial = args.exact_norm ? static_cast<float>(sum / (norm * norm)) : 0;
+      for (int64_t i = 0; i < cols; ++i) v[i] = args.gain[o] * (dmerged[i] - radial * v[i]);
+    }
+  });
+  product(rank, cols, {{columns_of(args.low_rank.b, rank), columns_of(args.dv, cols), rows}},
+          [&](int64_t r, int64_t i, int64_t count, const float* sums) {
+            for (int64_t j = 0; j < count; ++j) args.da[r * cols + i + j] = scale * sums[j];
+          });
+  product(rows, rank, {{rows_of(args.dv, cols), rows_of(args.low_rank.a, cols), cols}},
+          [&](int64_t o, int64_t r, int64_t count, const float* sums) {
+            for (int64_t j = 0; j < count; ++j) args.db[o * rank + r + j] = scale * sums[j];
+          });
 }
 
 void dora_unmerge(const DoraUnmergeArgs& args) {

@@ -36,6 +36,17 @@ double dense_norm2(const DoraNormArgs& args, int64_t row) {
   return sum;
 }
 
+// norm and gain of a row from rowsum(U ∘ B) and rowsum((B·G) ∘ B).
+void finish_row(const DoraNormArgs& args, int64_t row, double cross, double square) {
+  const double scale = args.low_rank.scale;
+  const double positive = args.weight_norm2[row] + scale * scale * square;
+  double norm2 = positive + 2 * scale * cross;
+  const bool exact = norm2 >= kCancelled * positive && positive >= kSmallest && positive <= kLargest;
+  if (!exact) norm2 = dense_norm2(args, row);
+  args.norm[row] = static_cast<float>(std::sqrt(norm2));
+  args.gain[row] = args.magnitude[row] / std::max(args.norm[row], kSmallestNorm);
+}
+
 }  // namespace
 
 std::vector<float> gram(const LowRank& low_rank, int64_t cols) {
@@ -51,7 +62,6 @@ std::vector<float> gram(const LowRank& low_rank, int64_t cols) {
 void dora_norm(const DoraNormArgs& args) {
   const int64_t rows = args.weight.rows, cols = args.weight.cols, rank = args.low_rank.rank;
   const float *a = args.low_rank.a, *b = args.low_rank.b;
-  const double scale = args.low_rank.scale;
   const std::vector<float> g = gram(args.low_rank, cols);
   std::vector<float> ut(rank * rows), bg(rows * rank);  // (W·Aᵀ)ᵀ, of few rows and many lines, and B·G
   product(rank, rows, {{rows_of(a, cols), rows_of(args.weight), cols}},
@@ -62,20 +72,19 @@ void dora_norm(const DoraNormArgs& args) {
           [&](int64_t row, int64_t r, int64_t count, const float* sums) {
             std::copy_n(sums, count, bg.data() + row * rank + r);
           });
-  parallel_for(rows, 1 + (1 << 12) / (rank + 1), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      double cross = 0, square = 0;
+  const int64_t blocks = (rows + kPanelRows - 1) / kPanelRows;
+  parallel_for(blocks, 1 + (1 << 12) / (kPanelRows * (rank + 1)), [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * kPanelRows, count = std::min(kPanelRows, rows - first);
+      double cross[kPanelRows] = {}, square[kPanelRows] = {};
       for (int64_t r = 0; r < rank; ++r) {
-        const int64_t at = row * rank + r;
-        cross += static_cast<double>(ut[r * rows + row]) * b[at];
-        square += static_cast<double>(bg[at]) * b[at];
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t at = (first + i) * rank + r;
+          cross[i] += static_cast<double>(ut[r * rows + first + i]) * b[at];
+          square[i] += static_cast<double>(bg[at]) * b[at];
+        }
       }
-      const double positive = args.weight_norm2[row] + scale * scale * square;
-      double norm2 = positive + 2 * scale * cross;
-      const bool exact = norm2 >= kCancelled * positive && positive >= kSmallest && positive <= kLargest;
-      if (!exact) norm2 = dense_norm2(args, row);
-      args.norm[row] = static_cast<float>(std::sqrt(norm2));
-      args.gain[row] = args.magnitude[row] / std::max(args.norm[row], kSmallestNorm);
+      for (int64_t i = 0; i < count; ++i) finish_row(args, first + i, cross[i], square[i]);
     }
   });
 }

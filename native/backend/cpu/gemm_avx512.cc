@@ -60,6 +60,6 @@ inline void transpose(Vec (&v)[16]) {
 
 }  // namespace
 
-const Gemm avx512_gemm = {pack_rows, pack_sliver, multiply};
+const Gemm avx512_gemm = {pack_rows, pack_sliver, multiply, correlate};
 
 }  // namespace spark::cpu

@@ -110,6 +110,18 @@ Operand columns_of(const Weight& weight) {
   return {&weight, true, nullptr, 0};
 }
 
+Operand rows_of(const Patches& patches) {
+  Operand operand{nullptr, false, nullptr, 0};
+  operand.patches = &patches;
+  return operand;
+}
+
+Operand columns_of(const Patches& patches) {
+  Operand operand{nullptr, true, nullptr, 0};
+  operand.patches = &patches;
+  return operand;
+}
+
 Operand masked(Operand operand, const float* mask) {
   operand.mask = mask;
   return operand;
@@ -136,6 +148,15 @@ void products(int64_t count, int64_t rows, int64_t cols, const std::function<Seg
                         store(at, row, col, length, sums);
                       });
             });
+}
+
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store) {
+  const Gemm& best = gemm();
+  for (int64_t col = 0; col < cols; col += kTile) {
+    for (int64_t row = 0; row < rows; row += kTile) {
+      compute(best, {row, std::min(kTile, rows - row), col, std::min(kTile, cols - col)}, segments, store);
+    }
+  }
 }
 
 }  // namespace spark::cpu

@@ -18,6 +18,9 @@ Operand columns_of(const float* matrix, int64_t cols);
 Operand rows_of(const Weight& weight);
 Operand columns_of(const Weight& weight);
 
+Operand rows_of(const Patches& patches);
+Operand columns_of(const Patches& patches);
+
 Operand masked(Operand operand, const float* mask);
 Operand scaled(Operand operand, const float* k_scale);
 
@@ -38,6 +41,9 @@ using BatchStore =
     std::function<void(int64_t product, int64_t row, int64_t col, int64_t count, const float* sums)>;
 void products(int64_t count, int64_t rows, int64_t cols, const std::function<Segment(int64_t)>& segment,
               const BatchStore& store);
+
+// As product(), on the calling thread alone, for products that are themselves spread over threads.
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store);
 
 // sums = x · Wᵀ of numbers rounded to bf16, for a machine that multiplies them (lane_gemm().bf16). A chunk is
 // one chain of additions of two products each.

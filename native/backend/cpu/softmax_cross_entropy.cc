@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu.h"
+#include "backend/labels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -25,6 +26,7 @@ float row_loss(const float* logits, int64_t classes, int32_t label, float scale,
 
 void softmax_cross_entropy(const SoftmaxCrossEntropyArgs& args) {
   const int64_t tokens = args.tokens, classes = args.classes;
+  expect_labels(args.labels, tokens, classes);
   std::vector<float> losses(tokens);
   parallel_for(tokens, 1 + (1 << 12) / (classes + 1), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {

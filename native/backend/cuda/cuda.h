@@ -25,6 +25,18 @@ void dora_backward(const DoraBackwardArgs&);
 void dora_merge(const DoraMergeArgs&);
 void dora_unmerge(const DoraUnmergeArgs&);
 void softmax_cross_entropy(const SoftmaxCrossEntropyArgs&);
+void conv(const ConvArgs&);
+void conv_backward(const ConvBackwardArgs&);
+void conv_transpose(const ConvTransposeArgs&);
+void softmax(const SoftmaxArgs&);
+void softmax_backward(const SoftmaxBackwardArgs&);
+void norm(const NormArgs&);
+void norm_backward(const NormBackwardArgs&);
+void batch_statistics(const BatchStatisticsArgs&);
+void batch_norm(const BatchNormArgs&);
+void batch_norm_backward(const BatchNormBackwardArgs&);
+void attention(const AttentionArgs&);
+void attention_backward(const AttentionBackwardArgs&);
 void adamw(const AdamwArgs&);
 
 }  // namespace spark::cuda

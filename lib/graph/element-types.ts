@@ -1,6 +1,6 @@
-// element-types.ts: the numbers of the ONNX format for element types, and their limits.
-import type { ElementType } from '../../core/dtype.js'
-import { SparkError } from '../../core/errors.js'
+// element-types.ts: the numbers that ONNX gives to element types, in files and in attributes such as Cast's.
+import type { ElementType } from '../core/dtype.js'
+import { SparkError } from '../core/errors.js'
 
 /** Number of each element type (TensorProto.DataType). */
 export const onnxNumbers: Readonly<Record<ElementType, number>> = {

@@ -1,0 +1,79 @@
+// attention.js: attention of a transformer's layer, forward and backward, beside ONNX Runtime's Attention.
+import { Operands } from '../operands.js'
+import { uniform } from '../random.js'
+import { expectClose } from './conv.js'
+
+/** @import { Kernels } from 'dgx-spark' */
+/** @import { Case } from '../harness.js' */
+/** @import { Peer } from '../peer.js' */
+
+/** Heads, heads of the keys, queries, keys, depth, causal. @type {[number, number, number, number, number, boolean][]} */
+const shapes = [
+  [12, 12, 128, 128, 64, false],
+  [12, 12, 1024, 1024, 64, true],
+  [32, 8, 1, 2048, 128, false],
+]
+
+/** @param {Kernels} kernels @param {Peer | null} peer @returns {AsyncGenerator<Case>} */
+export async function* attention(kernels, peer) {
+  if (!kernels.supports('attention')) return
+  for (const [heads, kvHeads, queries, keys, depth, causal] of shapes) {
+    const operands = new Operands(kernels)
+    const put = (/** @type {number} */ count, /** @type {number} */ seed) =>
+      operands.put(uniform(count, seed))
+    const [q, k, v, dy] = await Promise.all([
+      put(heads * queries * depth, 2),
+      put(kvHeads * keys * depth, 3),
+      put(kvHeads * keys * depth, 4),
+      put(heads * queries * depth, 5),
+    ])
+    const y = await operands.put(new Float32Array(q.length))
+    const logSum = await operands.put(new Float32Array(heads * queries))
+    /** @returns {[number, number, number]} */
+    const strides = (/** @type {number} */ count, /** @type {number} */ rows) => [
+      count * rows * depth,
+      rows * depth,
+      depth,
+    ]
+    const scale = 1 / Math.sqrt(depth)
+    const inputs = {
+      ...{ batch: 1, heads, kvHeads, queries, keys, depth, valueDepth: depth, scale, causal, q, k, v },
+      ...{ qStrides: strides(heads, queries), kStrides: strides(kvHeads, keys) },
+      ...{ vStrides: strides(kvHeads, keys), yStrides: strides(heads, queries) },
+    }
+    const run = await peer?.operator({
+      type: 'Attention',
+      inputs: { q: [1, heads, queries, depth], k: [1, kvHeads, keys, depth], v: [1, kvHeads, keys, depth] },
+      outputs: { y: [1, heads, queries, depth] },
+      attributes: { is_causal: Number(causal) },
+    })
+    const about = {
+      shape: `h${heads}/${kvHeads} ${queries}x${keys} d${depth}${causal ? ' causal' : ''}`,
+      dtype: 'f32',
+      flops: (4 * heads * queries * keys * depth) / (causal ? 2 : 1),
+    }
+    yield {
+      ...about,
+      name: 'attention',
+      run: () => kernels.run('attention', { ...inputs, y, logSum }),
+      check: async () => {
+        const expected = await run?.(q, k, v)
+        if (expected) expectClose(y, expected)
+      },
+      ...(run && peer && { peer: { name: peer.name, run: () => run(q, k, v) } }),
+    }
+    const [dq, dk, dv] = await Promise.all(
+      [q, k, v].map(({ length }) => operands.put(new Float32Array(length))),
+    )
+    yield {
+      ...about,
+      name: 'attention backward',
+      flops: 2.5 * about.flops,
+      run: async () => {
+        await kernels.run('attentionBackward', { ...inputs, y, logSum, dy, dq, dk, dv })
+      },
+      check: () => {},
+    }
+    operands.dispose()
+  }
+}

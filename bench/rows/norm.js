@@ -1,0 +1,71 @@
+// norm.js: normalizations and softmax of a transformer's activations, beside ONNX Runtime's.
+import { Operands } from '../operands.js'
+import { uniform } from '../random.js'
+import { expectClose } from './conv.js'
+
+/** @import { Kernels } from 'dgx-spark' */
+/** @import { Case } from '../harness.js' */
+/** @import { Peer } from '../peer.js' */
+
+/** @param {Kernels} kernels @param {Peer | null} peer @returns {AsyncGenerator<Case>} */
+export async function* norm(kernels, peer) {
+  if (!kernels.supports('norm')) return
+  const [rows, cols] = [1024, 1024]
+  const operands = new Operands(kernels)
+  const x = await operands.put(uniform(rows * cols, 2))
+  const dy = await operands.put(uniform(rows * cols, 3))
+  const [scale, bias] = [await operands.put(uniform(cols, 4)), await operands.put(uniform(cols, 5))]
+  const y = await operands.put(new Float32Array(x.length))
+  const dx = await operands.put(new Float32Array(x.length))
+  const [mean, invStd] = [
+    await operands.put(new Float32Array(rows)),
+    await operands.put(new Float32Array(rows)),
+  ]
+  const shape = { rows, cols, groups: 1, inner: 1 }
+  const about = { shape: `${rows}x${cols}`, dtype: 'f32', bytes: 2 * x.byteLength }
+  const constants = { scale: { shape: [cols], data: scale }, bias: { shape: [cols], data: bias } }
+  const tensors = { inputs: { x: [rows, cols] }, outputs: { y: [rows, cols] } }
+  const peers = {
+    softmax: await peer?.operator({ type: 'Softmax', ...tensors }),
+    layer: await peer?.operator({
+      type: 'LayerNormalization',
+      ...tensors,
+      constants,
+      floats: { epsilon: 1e-5 },
+    }),
+  }
+  const beside = (/** @type {typeof peers.softmax} */ run) => ({
+    check: async () => {
+      const expected = await run?.(x)
+      if (expected) expectClose(y, expected)
+    },
+    ...(run && peer && { peer: { name: peer.name, run: () => run(x) } }),
+  })
+  const unchecked = () => {}
+  yield {
+    ...about,
+    name: 'softmax',
+    run: () => kernels.run('softmax', { rows, cols, x, y }),
+    ...beside(peers.softmax),
+  }
+  yield {
+    ...about,
+    name: 'layer norm',
+    run: () => kernels.run('norm', { ...shape, centered: true, eps: 1e-5, x, scale, bias, y, mean, invStd }),
+    ...beside(peers.layer),
+  }
+  yield {
+    ...about,
+    name: 'layer norm backward',
+    bytes: 3 * x.byteLength,
+    run: () => kernels.run('normBackward', { ...shape, centered: true, x, scale, mean, invStd, dy, dx }),
+    check: unchecked,
+  }
+  yield {
+    ...about,
+    name: 'RMS norm',
+    run: () => kernels.run('norm', { ...shape, centered: false, eps: 1e-5, x, scale, y, invStd }),
+    check: unchecked,
+  }
+  operands.dispose()
+}

@@ -1,0 +1,91 @@
+// products.js: quantized integers beside f32, the batched products of attention, and what an activation costs.
+import assert from 'node:assert'
+import { holdWeight } from 'dgx-spark'
+import { uniform } from '../random.js'
+
+/** @import { Kernels } from 'dgx-spark' */
+/** @import { Case } from '../harness.js' */
+
+const size = 1024
+
+/** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
+export async function* products(kernels) {
+  if (kernels.backend !== 'cpu') return
+  const data = uniform(size * size, 2)
+  const { weight } = await holdWeight(kernels, { dtype: 'f32', rows: size, cols: size, data })
+  for (const tokens of [1, 128]) {
+    const x = uniform(tokens * size, 3)
+    const y = new Float32Array(tokens * size)
+    const about = {
+      shape: `T${tokens} ${size}x${size}`,
+      sizes: { tokens, rows: size, cols: size },
+      flops: 2 * tokens * size * size,
+    }
+    const plain = { name: 'linear f32', run: () => kernels.run('linear', { weight, tokens, x, y }) }
+    yield { ...integers(kernels, tokens), ...about, peer: plain }
+    const activated = new Float32Array(tokens * size)
+    yield {
+      name: 'linear gelu',
+      dtype: 'f32',
+      ...about,
+      run: () => kernels.run('linear', { weight, tokens, x, y: activated, activation: 'gelu' }),
+      check: async () => {
+        await plain.run()
+        for (const [i, value] of y.entries()) {
+          const inner = Math.sqrt(2 / Math.PI) * (value + 0.044715 * value ** 3)
+          const expected = 0.5 * value * (1 + Math.tanh(inner)) // within 5e-4 of the form with erf
+          assert.ok(Math.abs((activated[i] ?? Number.NaN) - expected) < 1e-3, `gelu of ${value}`)
+        }
+      },
+      peer: plain,
+    }
+  }
+  yield attentionScores(kernels)
+}
+
+/** @param {Kernels} kernels @param {number} tokens */
+function integers(kernels, tokens) {
+  const x = new Uint8Array(tokens * size).map((_, i) => i * 7)
+  const w = new Int8Array(size * size).map((_, i) => i * 5)
+  const y = new Int32Array(tokens * size)
+  const args = { tokens, rows: size, cols: size, xSigned: false, wSigned: true, x, w, y }
+  return {
+    name: 'linear integer',
+    dtype: 'u8 x i8',
+    run: () => kernels.run('linearInteger', args),
+    check: () => {
+      let sum = 0
+      for (let i = 0; i < size; ++i) sum += (x[i] ?? 0) * (w[3 * size + i] ?? 0)
+      assert.equal(y[3], sum)
+    },
+  }
+}
+
+/** @param {Kernels} kernels @returns {Case} */
+function attentionScores(kernels) {
+  const [heads, tokens, width] = [16, 256, 64]
+  const q = uniform(heads * tokens * width, 4)
+  const k = uniform(heads * tokens * width, 5)
+  const y = new Float32Array(heads * tokens * tokens)
+  const row = heads * width
+  const args = {
+    ...{ outer: 1, inner: heads, m: tokens, n: tokens, k: width, alpha: width ** -0.5 },
+    ...{ a: q, b: k, y },
+    aStrides: /** @type {const} */ ([0, width, row, 1]),
+    bStrides: /** @type {const} */ ([0, width, 1, row]),
+    yStrides: /** @type {const} */ ([0, tokens * tokens, tokens, 1]),
+  }
+  return {
+    name: 'matmul scores',
+    shape: `${heads}x${tokens}x${tokens}x${width}`,
+    dtype: 'f32',
+    flops: 2 * heads * tokens * tokens * width,
+    run: () => kernels.run('matmul', args),
+    check: () => {
+      let sum = 0
+      for (let i = 0; i < width; ++i) sum += (q[row + width + i] ?? 0) * (k[2 * row + width + i] ?? 0)
+      const actual = y[tokens * tokens + tokens + 2] ?? Number.NaN
+      assert.ok(Math.abs(actual - sum * width ** -0.5) < 1e-4, `${actual} should be ${sum * width ** -0.5}`)
+    },
+  }
+}

@@ -1,0 +1,123 @@
+// context.ts: what a gradient rule sees of a node, and how it answers.
+import { SparkError } from '../../core/errors.js'
+import { describeNode } from '../attributes.js'
+import { Constant } from '../constant.js'
+import { type Attributes, makeNode, type Node } from '../graph.js'
+
+/** Gives the gradients of the inputs of a node, given those of its outputs. */
+export type GradientRule = (at: GradientContext) => void
+
+/** Rules by domain and operator. */
+export type GradientTable = Readonly<Record<string, Readonly<Record<string, GradientRule>>>>
+
+/** What a {@link GradientContext} asks of the rewrite. */
+export interface GradientScope {
+  /** A name that nothing else has. */
+  readonly fresh: (base: string) => string
+  /** Nodes of the backward pass so far. */
+  readonly nodes: Node[]
+  /** Constants of the backward pass. */
+  readonly constants: Map<string, Constant>
+  /** Values that depend on what is differentiated. */
+  readonly wanted: ReadonlySet<string>
+  /** Parts of the gradient of each value. */
+  readonly parts: Map<string, string[]>
+}
+
+/** A node of the forward pass. */
+export class GradientContext {
+  readonly #scope: GradientScope
+  #node: Node
+
+  /** Made by {@link differentiate}. */
+  constructor(node: Node, scope: GradientScope) {
+    this.#node = node
+    this.#scope = scope
+  }
+
+  /** The node, with the outputs that were added to it. */
+  get node(): Node {
+    return this.#node
+  }
+
+  /** Name of input `i`. */
+  input(i: number): string {
+    return this.#node.inputs[i] ?? ''
+  }
+
+  /** Name of output `i`; one that the node leaves out is added to it. */
+  output(i = 0): string {
+    const name = this.#node.outputs[i]
+    if (name) return name
+    const outputs = Array.from({ length: Math.max(this.#node.outputs.length, i + 1) }, (_, at) =>
+      at === i ? this.#scope.fresh(`${this.#node.outputs[0]}/${i}`) : (this.#node.outputs[at] ?? ''),
+    )
+    this.#node = { ...this.#node, outputs }
+    return outputs[i]!
+  }
+
+  /** Whether the gradient of input `i` is wanted. */
+  wants(i: number): boolean {
+    return this.#scope.wanted.has(this.input(i))
+  }
+
+  /**
+   * Name of the gradient of output 0.
+   * @throws SparkError ERR_UNSUPPORTED when another output has one, too
+   */
+  dy(): string {
+    const [dy, ...others] = this.#node.outputs.map(name => gradientOf(this.#scope, name))
+    if (!dy || others.some(Boolean)) throw this.unsupported('only its first output can be differentiated')
+    return dy
+  }
+
+  /** Says what the gradient of input `i` is. */
+  give(i: number, gradient: string): void {
+    if (!this.wants(i)) return
+    const parts = this.#scope.parts.get(this.input(i))
+    if (parts) parts.push(gradient)
+    else this.#scope.parts.set(this.input(i), [gradient])
+  }
+
+  /** Adds a node with one output and returns the name of that. */
+  add(op: string, inputs: readonly string[], attributes: Attributes = {}, domain = ''): string {
+    return this.addMany(op, inputs, [true], attributes, domain)[0]!
+  }
+
+  /** Adds a node; outputs that are not wanted get the name ''. */
+  addMany(
+    op: string,
+    inputs: readonly string[],
+    wanted: readonly boolean[],
+    attributes: Attributes = {},
+    domain = '',
+  ): string[] {
+    const outputs = wanted.map(yes =>
+      yes ? this.#scope.fresh(`gradient/${this.#node.outputs[0]}/${op}`) : '',
+    )
+    this.#scope.nodes.push(makeNode(op, inputs, outputs, { domain, attributes }))
+    return outputs
+  }
+
+  /** Name of a constant: one number, or a list of integers. */
+  constant(value: number | readonly number[]): string {
+    const name = this.#scope.fresh(`constant/${value}`)
+    this.#scope.constants.set(name, typeof value === 'number' ? Constant.f32(value) : Constant.i64(value))
+    return name
+  }
+
+  /** An error that names the node. */
+  unsupported(what: string): SparkError {
+    return new SparkError('ERR_UNSUPPORTED', `${describeNode(this.#node)} cannot be differentiated: ${what}`)
+  }
+}
+
+/** Name of the sum of the parts of a gradient; undefined when nothing contributes. */
+export function gradientOf(scope: GradientScope, name: string): string | undefined {
+  const parts = scope.parts.get(name)
+  if (!parts || parts.length < 2) return parts?.[0]
+  const sum = scope.fresh(`gradient/${name}/Sum`)
+  scope.nodes.push(makeNode('Sum', parts, [sum]))
+  scope.parts.set(name, [sum])
+  return sum
+}

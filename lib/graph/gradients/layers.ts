@@ -1,0 +1,96 @@
+// layers.ts: gradients of matrix products, convolutions, normalization, DoRA layers and losses.
+
+import { float, floatOf, int, intOf } from '../attributes.js'
+import { sparkDomain } from '../graph.js'
+import type { GradientContext, GradientRule, GradientTable } from './context.js'
+
+/** y = alpha · op(a) · op(b) + beta · c */
+const gemm: GradientRule = at => {
+  const dy = at.dy()
+  const [a, b, c] = [at.input(0), at.input(1), at.input(2)]
+  const [transA, transB] = [intOf(at.node, 'transA', 0), intOf(at.node, 'transB', 0)]
+  const product = (left: string, transLeft: number, right: string, transRight: number): string =>
+    at.add('Gemm', [left, right], {
+      alpha: float(floatOf(at.node, 'alpha', 1)),
+      transA: int(transLeft),
+      transB: int(transRight),
+    })
+  if (at.wants(0)) at.give(0, transA ? product(b, transB, dy, 1) : product(dy, 0, b, 1 - transB))
+  if (at.wants(1)) at.give(1, transB ? product(dy, 1, a, transA) : product(a, 1 - transA, dy, 0))
+  if (!c || !at.wants(2)) return
+  const beta = floatOf(at.node, 'beta', 1)
+  const scaled = beta === 1 ? dy : at.add('Mul', [dy, at.constant(beta)])
+  at.give(2, at.add('SumLike', [scaled, c], {}, sparkDomain))
+}
+
+/** Batches of matrices; operands that were repeated get the sum. */
+const matmul: GradientRule = at => {
+  const dy = at.dy()
+  const [a, b] = [at.input(0), at.input(1)]
+  const product = (left: string, right: string, transposed: 'transA' | 'transB'): string =>
+    at.add('FusedMatMul', [left, right], { [transposed]: int(1) }, sparkDomain)
+  if (at.wants(0)) at.give(0, at.add('SumLike', [product(dy, b, 'transB'), a], {}, sparkDomain))
+  if (at.wants(1)) at.give(1, at.add('SumLike', [product(a, dy, 'transA'), b], {}, sparkDomain))
+}
+
+/** Adds a node with an output for each of the given inputs that is wanted, and gives it to that input. */
+function addGradients(
+  at: GradientContext,
+  op: string,
+  inputs: readonly string[],
+  targets: readonly number[],
+): void {
+  const wanted = targets.map(i => at.wants(i))
+  const gradients = at.addMany(op, inputs, wanted, at.node.attributes, sparkDomain)
+  targets.forEach((i, n) => {
+    at.give(i, gradients[n]!)
+  })
+}
+
+const conv: GradientRule = at => addGradients(at, 'ConvGrad', [at.dy(), at.input(0), at.input(1)], [0, 1, 2])
+
+/** dx from dy and x. */
+const pool: GradientRule = at => addGradients(at, `${at.node.op}Grad`, [at.dy(), at.input(0)], [0])
+
+/** With frozen statistics. */
+const batchNormalization: GradientRule = at => {
+  if (at.wants(3) || at.wants(4)) throw at.unsupported('mean and variance are frozen')
+  if (intOf(at.node, 'training_mode', 0)) throw at.unsupported('training_mode is not supported yet')
+  const inputs = [at.dy(), at.input(0), at.input(1), at.input(3), at.input(4)]
+  addGradients(at, 'BatchNormalizationGrad', inputs, [0, 1, 2])
+}
+
+/** x, W, A, B, magnitude, bias; W is frozen. */
+const dora: GradientRule = at => {
+  if (at.wants(1)) throw at.unsupported('its weight is frozen')
+  const operands = [0, 1, 2, 3, 4].map(i => at.input(i))
+  const kept = [1, 2, 3, 4].map(i => at.output(i))
+  addGradients(at, 'DoRAGrad', [at.dy(), ...operands, ...kept], [0, 2, 3, 4, 5])
+}
+
+/** W, A, B, magnitude; W is frozen. */
+const doraWeight: GradientRule = at => {
+  if (at.wants(0)) throw at.unsupported('its weight is frozen')
+  const inputs = [at.dy(), at.input(0), at.input(1), at.input(2), at.output(1), at.output(2)]
+  addGradients(at, 'DoRAWeightGrad', inputs, [1, 2, 3])
+}
+
+const crossEntropy: GradientRule = at => {
+  const inputs = [at.dy(), ...at.node.inputs]
+  at.give(0, at.add('SoftmaxCrossEntropyLossGrad', inputs, at.node.attributes, sparkDomain))
+}
+
+/** Rules of layers and losses. */
+export const layers: GradientTable = {
+  '': {
+    Gemm: gemm,
+    MatMul: matmul,
+    Conv: conv,
+    MaxPool: pool,
+    AveragePool: pool,
+    GlobalAveragePool: pool,
+    BatchNormalization: batchNormalization,
+    SoftmaxCrossEntropyLoss: crossEntropy,
+  },
+  [sparkDomain]: { DoRA: dora, DoRAWeight: doraWeight },
+}

@@ -1,0 +1,99 @@
+// canonicalise.ts: the first rewrite of every model. Whatever its version, afterwards it is one graph of operators of
+// the canonical opset, without functions, without Constant nodes, and with a name of its own for every value.
+import type { Constant } from '../constant.js'
+import { freshNames, mapSubgraphs } from '../edit.js'
+import { canonicalOpset, type Graph, type Node, type Subgraph } from '../graph.js'
+import { ShapeInference } from '../shape-inference.js'
+import { UpgradeContext, type UpgradeEntry } from './canonicalise/context.js'
+import { contribUpgrades } from './canonicalise/contrib.js'
+import { constantValue, inputUpgrades } from './canonicalise/inputs.js'
+import { semanticUpgrades } from './canonicalise/semantics.js'
+import { inlineFunctions } from './inline-functions.js'
+import { uniqueNames } from './unique-names.js'
+
+const standardUpgrades: Readonly<Record<string, UpgradeEntry>> = { ...inputUpgrades, ...semanticUpgrades }
+
+const contribDomain = 'com.microsoft'
+
+/**
+ * Brings a graph of any opset to the canonical one. Operators that came after the canonical opset stay as they are;
+ * contributed operators (com.microsoft) that have a standard form get it, others stay too.
+ * @throws SparkError ERR_UNSUPPORTED naming the node that has no canonical form, ERR_FORMAT for broken functions
+ */
+export function canonicalise(graph: Graph): Graph {
+  const { graph: inlined, opsets } = inlineFunctions(uniqueNames(graph))
+  const upgrader = new Upgrader(inlined, opsets)
+  const upgraded = upgrader.upgradeGraph(inlined)
+  const domains = [...graph.opsets].filter(([domain]) => domain !== '' && domain !== contribDomain)
+  const kept = upgrader.usesContrib ? [[contribDomain, 1] as const] : []
+  return { ...upgraded, opsets: new Map([['', canonicalOpset], ...domains, ...kept]) }
+}
+
+class Upgrader {
+  /** Whether a contributed operator had no standard form. */
+  usesContrib = false
+  readonly #opsets: ReadonlyMap<string, number>
+  readonly #nodeOpsets: ReadonlyMap<Node, ReadonlyMap<string, number>>
+  readonly #fresh: (base: string) => string
+  readonly #inference = new ShapeInference({ trustFile: true, strict: false })
+  readonly #constants = new Map<string, Constant>()
+
+  constructor(graph: Graph, nodeOpsets: ReadonlyMap<Node, ReadonlyMap<string, number>>) {
+    this.#opsets = graph.opsets
+    this.#nodeOpsets = nodeOpsets
+    this.#fresh = freshNames(graph)
+  }
+
+  upgradeGraph<G extends Subgraph>(graph: G): G {
+    const initializers = new Map<string, Constant>()
+    const define = (name: string, value: Constant): void => {
+      initializers.set(name, value)
+      this.#constants.set(name, value)
+      this.#inference.defineConstant(name, value)
+    }
+    for (const [name, constant] of graph.initializers) define(name, constant)
+    for (const { name, type } of graph.inputs) this.#inference.facts.set(name, { type })
+    const nodes: Node[] = []
+    for (const node of graph.nodes) {
+      for (const made of this.#upgradeNode(node, this.#context(node, define))) {
+        this.#inference.inferNode(made, graph)
+        nodes.push(made)
+      }
+    }
+    return { ...graph, nodes, initializers }
+  }
+
+  #context(node: Node, define: UpgradeContext['define']): UpgradeContext {
+    const opset = this.#nodeOpsets.get(node)?.get(node.domain) ?? this.#opsets.get(node.domain) ?? 1
+    return new UpgradeContext(opset, this.#inference.facts, {
+      fresh: this.#fresh,
+      define,
+      constantOf: name => this.#constants.get(name),
+    })
+  }
+
+  #upgradeNode(node: Node, context: UpgradeContext): readonly Node[] {
+    const inner = mapSubgraphs(node, graph => this.upgradeGraph(graph))
+    if (inner.domain === '' && inner.op === 'Constant') {
+      const value = constantValue(inner, context)
+      if (value) {
+        context.define(inner.outputs[0]!, value)
+        return []
+      }
+    }
+    if (
+      inner.domain === contribDomain ||
+      (inner.domain === '' && inner.op === 'SimplifiedLayerNormalization')
+    ) {
+      const upgrade = Object.hasOwn(contribUpgrades, inner.op) ? contribUpgrades[inner.op] : undefined
+      if (upgrade) return upgrade(inner, context)
+      this.usesContrib = true
+      return [inner]
+    }
+    const entry =
+      inner.domain === '' && Object.hasOwn(standardUpgrades, inner.op)
+        ? standardUpgrades[inner.op]
+        : undefined
+    return entry && context.opset < entry.before ? entry.upgrade(inner, context) : [inner]
+  }
+}

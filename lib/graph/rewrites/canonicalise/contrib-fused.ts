@@ -1,0 +1,244 @@
+// contrib-fused.ts: contributed operators that are a few standard ones in one.
+import { float, floatOf, floatsOf, int, intOf, ints, string, stringOf, tensor } from '../../attributes.js'
+import { Constant } from '../../constant.js'
+import { type Attributes, makeNode, type Node } from '../../graph.js'
+import { type Upgrade, type UpgradeContext, without } from './context.js'
+
+/** Nodes one after another, each reading what the one before made; the last makes the outputs of `node`. */
+function chain(
+  node: Node,
+  context: UpgradeContext,
+  steps: readonly { op: string; inputs?: readonly string[]; attributes?: Attributes }[],
+): Node[] {
+  let value = node.inputs[0] ?? ''
+  return steps.map(({ op, inputs = [], attributes = {} }, i) => {
+    const last = i === steps.length - 1
+    const outputs = last ? node.outputs : [context.fresh(`${node.outputs[0]}_${op}`)]
+    const made = makeNode(op, [value, ...inputs], outputs, { attributes, ...(last && { name: node.name }) })
+    value = outputs[0]!
+    return made
+  })
+}
+
+const gelu =
+  (approximate: string): Upgrade =>
+  (node, context) => {
+    const bias = node.inputs[1] ?? ''
+    const step = { op: 'Gelu', attributes: { approximate: string(approximate) } }
+    return chain(node, context, bias === '' ? [step] : [{ op: 'Add', inputs: [bias] }, step])
+  }
+
+/** An activation named by an attribute, with up to two parameters. */
+function activationStep(
+  node: Node,
+  context: UpgradeContext,
+): { op: string; inputs?: readonly string[]; attributes?: Attributes }[] {
+  const op = stringOf(node, 'activation', '')
+  const given = floatsOf(node, 'activation_params') ?? []
+  const alpha = given[0] ?? floatOf(node, 'activation_alpha', undefined)
+  const beta = given[1] ?? floatOf(node, 'activation_beta', undefined)
+  if (op === '') return []
+  if (op === 'Clip') {
+    const bound = (name: string, value: number | undefined): string =>
+      value === undefined ? '' : context.scalar(`${node.outputs[0]}_${name}`, value, node.inputs[0]!)
+    return [{ op, inputs: [bound('min', alpha), bound('max', beta)] }]
+  }
+  if (!['Relu', 'Tanh', 'Sigmoid', 'LeakyRelu', 'HardSigmoid'].includes(op)) {
+    throw context.unsupported(node, `the activation '${op}' is not known`)
+  }
+  return [
+    {
+      op,
+      attributes: {
+        ...(alpha !== undefined && { alpha: float(alpha) }),
+        ...(beta !== undefined && op === 'HardSigmoid' && { beta: float(beta) }),
+      },
+    },
+  ]
+}
+
+const fusedGemm: Upgrade = (node, context) => {
+  const own = without(
+    node.attributes,
+    ...Object.keys(node.attributes).filter(name => name.startsWith('activation')),
+  )
+  return chain(node, context, [
+    { op: 'Gemm', inputs: node.inputs.slice(1), attributes: own },
+    ...activationStep(node, context),
+  ])
+}
+
+const fusedConv: Upgrade = (node, context) => {
+  const own = without(node.attributes, 'activation', 'activation_params')
+  const sum = node.inputs[3] ?? ''
+  return chain(node, context, [
+    { op: 'Conv', inputs: node.inputs.slice(1, 3), attributes: own },
+    ...(sum === '' ? [] : [{ op: 'Add', inputs: [sum] }]),
+    ...activationStep(node, context),
+  ])
+}
+
+/** A product of which either operand may be transposed, times a number. */
+const fusedMatMul: Upgrade = (node, context) => {
+  if (intOf(node, 'transBatchA', 0) || intOf(node, 'transBatchB', 0)) {
+    throw context.unsupported(node, 'it moves the batch axis (transBatchA, transBatchB)')
+  }
+  const nodes: Node[] = []
+  const operand = (name: string, attribute: string): string => {
+    if (!intOf(node, attribute, 0)) return name
+    const rank = context.rank(node, name)
+    if (rank < 2) return name
+    const perm = Array.from({ length: rank }, (_, i) => i)
+    perm.splice(rank - 2, 2, rank - 1, rank - 2)
+    const transposed = context.fresh(`${name}_transposed`)
+    nodes.push(makeNode('Transpose', [name], [transposed], { attributes: { perm: ints(perm) } }))
+    return transposed
+  }
+  const [a, b] = [operand(node.inputs[0]!, 'transA'), operand(node.inputs[1]!, 'transB')]
+  const alpha = floatOf(node, 'alpha', 1)
+  const product = alpha === 1 ? node.outputs[0]! : context.fresh(`${node.outputs[0]}_product`)
+  nodes.push(makeNode('MatMul', [a, b], [product], { name: node.name }))
+  if (alpha !== 1) {
+    nodes.push(
+      makeNode('Mul', [product, context.scalar(`${product}_alpha`, alpha, node.inputs[0]!)], node.outputs),
+    )
+  }
+  return nodes
+}
+
+function refuseOutputs(node: Node, context: UpgradeContext, from: number, to = node.outputs.length): void {
+  if (node.outputs.slice(from, to).some(name => name !== '')) {
+    throw context.unsupported(node, `its outputs ${from} to ${to - 1} have no standard form`)
+  }
+}
+
+const rmsNormalization: Upgrade = (node, context) => {
+  refuseOutputs(node, context, 1)
+  return [
+    makeNode('RMSNormalization', node.inputs.slice(0, 2), [node.outputs[0]!], {
+      name: node.name,
+      attributes: { axis: int(intOf(node, 'axis', -1)), epsilon: float(floatOf(node, 'epsilon', 1e-5)) },
+    }),
+  ]
+}
+
+/** Sum of input, skip and bias, and its normalization; output 3 is the sum. */
+const skipNormalization =
+  (simplified: boolean): Upgrade =>
+  (node, context) => {
+    const [x = '', skip = '', gamma = ''] = node.inputs
+    const beta = simplified ? '' : (node.inputs[3] ?? '')
+    const bias = node.inputs[simplified ? 3 : 4] ?? ''
+    const named = node.outputs[3] ?? ''
+    const sum = named || context.fresh(`${node.outputs[0]}_sum`)
+    const inner = bias === '' ? sum : context.fresh(`${sum}_skip`)
+    if (simplified) refuseOutputs(node, context, 1, 3)
+    const attributes = { axis: int(-1), epsilon: float(floatOf(node, 'epsilon', 1e-12)) }
+    return [
+      makeNode('Add', [x, skip], [inner]),
+      ...(bias === '' ? [] : [makeNode('Add', [inner, bias], [sum])]),
+      simplified
+        ? makeNode('RMSNormalization', [sum, gamma], [node.outputs[0]!], { name: node.name, attributes })
+        : makeNode(
+            'LayerNormalization',
+            [sum, gamma, ...(beta === '' ? [] : [beta])],
+            node.outputs.slice(0, 3),
+            {
+              name: node.name,
+              attributes,
+            },
+          ),
+    ]
+  }
+
+/** Embeddings of words, positions and segments, summed and normalized. Output 1 is 0 where there is no mask. */
+const embedNormalization: Upgrade = (node, context) => {
+  const [
+    words = '',
+    segments = '',
+    wordTable = '',
+    positionTable = '',
+    segmentTable = '',
+    gamma = '',
+    beta = '',
+  ] = node.inputs
+  const positions = node.inputs[8] ?? ''
+  if ((node.inputs[7] ?? '') !== '') throw context.unsupported(node, 'its mask has no standard form')
+  const length = context.shape(words)?.[1]
+  if (positions === '' && typeof length !== 'number')
+    throw context.unsupported(node, 'the sequence length must be known')
+  const nodes: Node[] = []
+  const add = (op: string, inputs: readonly string[]): string => {
+    const output = context.fresh(`${node.outputs[0]}_${op}`)
+    nodes.push(makeNode(op, inputs, [output]))
+    return output
+  }
+  const range = Array.from({ length: Number(length) || 0 }, (_, i) => i)
+  const places = positions || context.integers(`${node.outputs[0]}_positions`, range)
+  let sum = add('Add', [add('Gather', [wordTable, words]), add('Gather', [positionTable, places])])
+  if (segments !== '') sum = add('Add', [sum, add('Gather', [segmentTable, segments])])
+  if (node.outputs[1]) {
+    const batch = context.fresh(`${node.outputs[1]}_shape`)
+    const value = tensor(Constant.from('i32', [1], new Int32Array(1)))
+    nodes.push(
+      makeNode('Shape', [words], [batch], { attributes: { start: int(0), end: int(1) } }),
+      makeNode('ConstantOfShape', [batch], [node.outputs[1]], { attributes: { value } }),
+    )
+  }
+  if (node.outputs[2]) nodes.push(makeNode('Identity', [sum], [node.outputs[2]]))
+  const attributes = { axis: int(-1), epsilon: float(floatOf(node, 'epsilon', 1e-12)) }
+  return [
+    ...nodes,
+    makeNode('LayerNormalization', [sum, gamma, beta], [node.outputs[0]!], { name: node.name, attributes }),
+  ]
+}
+
+/** Positions are a list for each row, or one offset for all. */
+const rotaryEmbedding: Upgrade = (node, context) => {
+  const [x = '', positions = '', cos = '', sin = ''] = node.inputs
+  if (context.shape(positions)?.length !== 2) {
+    throw context.unsupported(node, 'position_ids must be [batch, sequence]')
+  }
+  const attributes = {
+    interleaved: int(intOf(node, 'interleaved', 0)),
+    num_heads: int(intOf(node, 'num_heads', 0)),
+    rotary_embedding_dim: int(intOf(node, 'rotary_embedding_dim', 0)),
+  }
+  return [
+    makeNode('RotaryEmbedding', [x, cos, sin, positions], node.outputs, { name: node.name, attributes }),
+  ]
+}
+
+/** Operators that the standard has under the same name, with the same meaning. */
+const adopted: Upgrade = node => [{ ...node, domain: '' }]
+
+/** Upgrades by operator. */
+export const contribFused: Readonly<Record<string, Upgrade>> = {
+  Gelu: gelu('none'),
+  BiasGelu: gelu('none'),
+  FastGelu: gelu('tanh'),
+  QuickGelu: node => [
+    makeNode('Swish', node.inputs, node.outputs, {
+      name: node.name,
+      attributes: { alpha: float(floatOf(node, 'alpha', 1.702)) },
+    }),
+  ],
+  FusedMatMul: fusedMatMul,
+  TransposeMatMul: fusedMatMul,
+  FusedGemm: fusedGemm,
+  FusedConv: fusedConv,
+  LayerNormalization: adopted,
+  SimplifiedLayerNormalization: rmsNormalization,
+  SkipLayerNormalization: skipNormalization(false),
+  SkipSimplifiedLayerNormalization: skipNormalization(true),
+  EmbedLayerNormalization: embedNormalization,
+  RotaryEmbedding: rotaryEmbedding,
+  Trilu: adopted,
+  GatherND: adopted,
+  ExpandDims: (node, context) => {
+    const axis = context.known(node.inputs[1] ?? '')?.elements[0]
+    if (typeof axis !== 'number') throw context.unsupported(node, 'the axis must be constant')
+    const axes = context.constant(`${node.outputs[0]}_axes`, Constant.i64([axis]))
+    return [makeNode('Unsqueeze', [node.inputs[0]!, axes], node.outputs, { name: node.name })]
+  },
+}

@@ -1,0 +1,223 @@
+// contrib-quantized.ts: contributed operators on quantized tensors, as dequantize, compute, quantize.
+import { float, floatOf, int, intOf } from '../../attributes.js'
+import { Constant, type NumericType } from '../../constant.js'
+import { onnxNumbers } from '../../element-types.js'
+import { type Attributes, makeNode, type Node } from '../../graph.js'
+import type { Upgrade, UpgradeContext } from './context.js'
+
+/** Where the parts of a quantized operand stand among the inputs. */
+type Operand = readonly [value: number, scale: number, zeroPoint: number]
+
+/** Dequantizes operands, applies a standard operator in f32, and quantizes its result. */
+const throughFloat =
+  (
+    op: string,
+    operands: (node: Node) => readonly Operand[],
+    result: (node: Node) => readonly [scale: number, zeroPoint: number],
+    attributes: (node: Node) => Attributes = () => ({}),
+  ): Upgrade =>
+  (node, context) => {
+    const input = (i: number): string => node.inputs[i] ?? ''
+    const nodes: Node[] = []
+    const floats = operands(node).map(([value, scale, zeroPoint]) => {
+      const name = context.fresh(`${input(value)}_f32`)
+      nodes.push(makeNode('DequantizeLinear', [input(value), input(scale), input(zeroPoint)], [name]))
+      return name
+    })
+    const computed = context.fresh(`${node.outputs[0]}_f32`)
+    const [scale, zeroPoint] = result(node)
+    return [
+      ...nodes,
+      makeNode(op, floats, [computed], { name: node.name, attributes: attributes(node) }),
+      makeNode('QuantizeLinear', [computed, input(scale), input(zeroPoint)], node.outputs),
+    ]
+  }
+
+const binary = (op: string): Upgrade =>
+  throughFloat(
+    op,
+    () => [
+      [0, 1, 2],
+      [3, 4, 5],
+    ],
+    () => [6, 7],
+  )
+
+const unary = (op: string, attributes?: (node: Node) => Attributes): Upgrade =>
+  throughFloat(
+    op,
+    () => [[0, 1, 2]],
+    () => [3, 4],
+    attributes,
+  )
+
+/** Pooling of channels-last tensors has no standard form. */
+const pool =
+  (op: string): Upgrade =>
+  (node, context) => {
+    if (intOf(node, 'channels_last', 0)) throw context.unsupported(node, 'its channels come last')
+    const { channels_last, ...attributes } = node.attributes
+    return unary(op, () => attributes)(node, context)
+  }
+
+/** Inputs: scale and zero point of the result, then value, scale and zero point of each part. */
+const concat = throughFloat(
+  'Concat',
+  node => Array.from({ length: (node.inputs.length - 2) / 3 }, (_, i) => [2 + 3 * i, 3 + 3 * i, 4 + 3 * i]),
+  () => [0, 1],
+  node => ({ axis: int(intOf(node, 'axis', 0)) }),
+)
+
+/** An integer product as f32: (a - a_zero)(b - b_zero) a_scale b_scale + bias. */
+function scaledProduct(
+  node: Node,
+  context: UpgradeContext,
+  operands: readonly string[],
+  scales: readonly [string, string],
+  bias: string,
+): Node[] {
+  const [integers, floats, scale] = ['i32', 'f32', 'scale'].map(part =>
+    context.fresh(`${node.outputs[0]}_${part}`),
+  ) as [string, string, string]
+  const scaled = bias === '' ? node.outputs[0]! : context.fresh(`${node.outputs[0]}_scaled`)
+  return [
+    makeNode('MatMulInteger', operands, [integers], { name: node.name }),
+    makeNode('Cast', [integers], [floats], { attributes: { to: int(onnxNumbers.f32) } }),
+    makeNode('Mul', scales, [scale]),
+    makeNode('Mul', [floats, scale], [scaled]),
+    ...(bias === '' ? [] : [makeNode('Add', [scaled, bias], node.outputs)]),
+  ]
+}
+
+const matMulIntegerToFloat: Upgrade = (node, context) => {
+  const [a = '', b = '', aScale = '', bScale = '', aZero = '', bZero = '', bias = ''] = node.inputs
+  return scaledProduct(node, context, [a, b, aZero, bZero], [aScale, bScale], bias)
+}
+
+const dynamicQuantizeMatMul: Upgrade = (node, context) => {
+  const [a = '', b = '', bScale = '', bZero = '', bias = ''] = node.inputs
+  const parts = ['u8', 'scale', 'zero'].map(part => context.fresh(`${a}_${part}`)) as [string, string, string]
+  return [
+    makeNode('DynamicQuantizeLinear', [a], parts),
+    ...scaledProduct(node, context, [parts[0], b, parts[2], bZero], [parts[1], bScale], bias),
+  ]
+}
+
+/**
+ * MatMulNBits: y = x · Wᵀ with W[N, K] in blocks of `block_size` along K. The weight becomes a tensor of 4-bit or 8-bit
+ * numbers with a scale per block; the bytes stay as they are, because both forms put the first number in the low bits.
+ */
+const matMulNBits: Upgrade = (node, context) => {
+  const [x = '', weight = '', scales = '', zeros = '', order = '', bias = ''] = node.inputs
+  const [n, k] = [intOf(node, 'N', 0), intOf(node, 'K', 0)]
+  const [bits, block] = [intOf(node, 'bits', 4), intOf(node, 'block_size', 32)]
+  const blocks = Math.ceil(k / block)
+  const [packed, scale] = [context.constantOf(weight), context.constantOf(scales)]
+  if ((bits !== 4 && bits !== 8) || order !== '' || !packed || !scale || k % block !== 0) {
+    throw context.unsupported(
+      node,
+      'only 4 or 8 bits, constant weights, K in whole blocks and no g_idx are supported',
+    )
+  }
+  const dtype = bits === 4 ? 'u4' : 'u8'
+  const zeroPoint = zeroPoints(context.constantOf(zeros)?.bytes, n, blocks, bits)
+  if (zeros !== '' && context.constantOf(zeros)?.dtype !== 'u8') {
+    throw context.unsupported(node, 'zero points must be constant and packed like the weight')
+  }
+  const output = node.outputs[0]!
+  const codes = context.constant(`${weight}_codes`, reinterpret(packed, dtype, [n, k]))
+  const perBlock = context.constant(
+    `${scales}_blocks`,
+    reinterpret(scale, scale.dtype as NumericType, [n, blocks]),
+  )
+  const zero = context.constant(`${output}_zeros`, Constant.from(dtype, [n, blocks], zeroPoint))
+  const [rows, columns] = [context.fresh(`${weight}_rows`), context.fresh(`${weight}_columns`)]
+  const product = bias === '' ? output : context.fresh(`${output}_product`)
+  return [
+    makeNode('DequantizeLinear', [codes, perBlock, zero], [rows], {
+      attributes: { axis: int(1), block_size: int(block) },
+    }),
+    makeNode('Transpose', [rows], [columns]),
+    makeNode('MatMul', [x, columns], [product], { name: node.name }),
+    ...(bias === '' ? [] : [makeNode('Add', [product, bias], node.outputs)]),
+  ]
+}
+
+/** The bytes of a constant as elements of another type or shape. */
+function reinterpret(constant: Constant, dtype: NumericType, shape: readonly number[]): Constant {
+  return Constant.lazy(dtype, shape, { byteLength: constant.byteLength, read: () => constant.bytes })
+}
+
+/** Zero points without the padding of rows to whole bytes; 2^(bits - 1) where there are none. */
+function zeroPoints(bytes: Uint8Array | undefined, n: number, blocks: number, bits: number): Uint8Array {
+  const rowBytes = Math.ceil((blocks * bits) / 8)
+  const at = (i: number): number => {
+    if (!bytes) return 1 << (bits - 1)
+    const [row, column] = [Math.floor(i / blocks), i % blocks]
+    if (bits === 8) return bytes[row * rowBytes + column]!
+    return (bytes[row * rowBytes + (column >> 1)]! >> (4 * (column & 1))) & 15
+  }
+  const result = new Uint8Array(Math.ceil((n * blocks * bits) / 8))
+  for (let i = 0; i < n * blocks; i++) {
+    if (bits === 8) result[i] = at(i)
+    else result[i >> 1]! |= at(i) << (4 * (i & 1))
+  }
+  return result
+}
+
+/** Before opset 13, which an attribute names, Softmax worked on a flattened input. */
+const softmax: Upgrade = (node, context) => {
+  const axis = intOf(node, 'axis', -1)
+  const last = axis === -1 || axis === (context.shape(node.inputs[0]!)?.length ?? 0) - 1
+  if (!last && intOf(node, 'opset', 13) < 13) throw context.unsupported(node, 'it flattens its input')
+  return unary('Softmax', () => ({ axis: int(axis) }))(node, context)
+}
+
+/** Gemm on quantized operands, with an i32 bias in units of both scales; without an output scale the result is f32. */
+const gemm: Upgrade = (node, context) => {
+  const [a = '', aScale = '', aZero = '', b = '', bScale = '', bZero = '', c = '', scale = '', zero = ''] =
+    node.inputs
+  const nodes: Node[] = []
+  const add = (op: string, inputs: readonly string[]): string => {
+    const output = context.fresh(`${node.outputs[0]}_${op}`)
+    nodes.push(
+      makeNode(op, inputs, [output], op === 'Gemm' ? { name: node.name, attributes: node.attributes } : {}),
+    )
+    return output
+  }
+  if ((context.shape(bScale)?.length ?? 1) !== 0 && context.shape(bScale)?.[0] !== 1) {
+    throw context.unsupported(node, 'the scale of B must be a single number')
+  }
+  const operands = [add('DequantizeLinear', [a, aScale, aZero]), add('DequantizeLinear', [b, bScale, bZero])]
+  if (c !== '') operands.push(add('DequantizeLinear', [c, add('Mul', [aScale, bScale])]))
+  const product = add('Gemm', operands)
+  return [
+    ...nodes,
+    makeNode(
+      scale === '' ? 'Identity' : 'QuantizeLinear',
+      [product, scale, zero].filter(Boolean),
+      node.outputs,
+    ),
+  ]
+}
+
+/** The same operators as the standard's, for types it had not then. */
+const adopted: Upgrade = node => [{ ...node, domain: '' }]
+
+/** Upgrades by operator. */
+export const contribQuantized: Readonly<Record<string, Upgrade>> = {
+  QLinearAdd: binary('Add'),
+  QLinearMul: binary('Mul'),
+  QLinearSigmoid: unary('Sigmoid'),
+  QLinearLeakyRelu: unary('LeakyRelu', node => ({ alpha: float(floatOf(node, 'alpha', 0.01)) })),
+  QLinearSoftmax: softmax,
+  QLinearAveragePool: pool('AveragePool'),
+  QLinearGlobalAveragePool: pool('GlobalAveragePool'),
+  QLinearConcat: concat,
+  QGemm: gemm,
+  QuantizeLinear: adopted,
+  DequantizeLinear: adopted,
+  DynamicQuantizeMatMul: dynamicQuantizeMatMul,
+  MatMulIntegerToFloat: matMulIntegerToFloat,
+  MatMulNBits: matMulNBits,
+}

@@ -1,0 +1,13 @@
+// contrib.ts: operators of the domain com.microsoft, as exporters and optimizers emit them, in standard operators.
+
+import type { Upgrade } from './context.js'
+import { contribAttention } from './contrib-attention.js'
+import { contribFused } from './contrib-fused.js'
+import { contribQuantized } from './contrib-quantized.js'
+
+/** Upgrades by operator. */
+export const contribUpgrades: Readonly<Record<string, Upgrade>> = {
+  ...contribFused,
+  ...contribAttention,
+  ...contribQuantized,
+}

@@ -1,0 +1,282 @@
+// shape-inference.ts: types and shapes of all values, and the elements of the small ones that shapes are computed from.
+// One rule per operator in shapes/*.ts; values.ts follows elements.
+import { expectKnownOptions } from '../core/checks.js'
+import { SparkError } from '../core/errors.js'
+import type { Constant } from './constant.js'
+import { mapSubgraphs } from './edit.js'
+import {
+  type Dimension,
+  type Node,
+  type Subgraph,
+  sparkDomain,
+  type ValueInfo,
+  type ValueType,
+} from './graph.js'
+import { Call, type Fact, type KnownValue, type Rule, showShape } from './shapes/call.js'
+import { controlRules } from './shapes/control.js'
+import { convolutionRules } from './shapes/convolution.js'
+import { mergeDimension } from './shapes/dimensions.js'
+import { elementwiseRules } from './shapes/elementwise.js'
+import { gatherRules } from './shapes/gather.js'
+import { layoutRules } from './shapes/layout.js'
+import { productRules } from './shapes/product.js'
+import { recurrentRules } from './shapes/recurrent.js'
+import { reduceRules } from './shapes/reduce.js'
+import { sparkRules } from './shapes/spark.js'
+import { knownConstant, valuesOf } from './shapes/values.js'
+
+export type { Fact, KnownValue } from './shapes/call.js'
+
+/** Rules of the canonical operators. */
+const rules: Readonly<Record<string, Rule>> = {
+  ...elementwiseRules,
+  ...layoutRules,
+  ...reduceRules,
+  ...gatherRules,
+  ...productRules,
+  ...convolutionRules,
+  ...recurrentRules,
+  ...controlRules,
+}
+
+const trainingDomain = 'ai.onnx.preview.training'
+
+/** Options of {@link inferFacts}. */
+export interface InferenceOptions {
+  /**
+   * Sizes of inputs at run time, by name. They replace the sizes in the file, and names of sizes become numbers
+   * everywhere. Without them the sizes of the file hold.
+   */
+  readonly shapes?: Readonly<Record<string, readonly number[]>>
+}
+
+/**
+ * Infers the types of all values of a canonical graph, subgraphs included.
+ * @returns what is known of each value by its name; values of operators without a rule are missing
+ * @throws SparkError ERR_SHAPE or ERR_DTYPE naming the node whose inputs do not fit together, ERR_ARGUMENT for a shape
+ * of no input
+ */
+export function inferFacts(graph: Subgraph, options: InferenceOptions = {}): Map<string, Fact> {
+  expectKnownOptions('options', options, ['shapes'])
+  const inference = new ShapeInference({ trustFile: options.shapes === undefined, strict: true })
+  inference.inferGraph(graph, bindInputs(graph.inputs, options.shapes))
+  return inference.facts
+}
+
+/**
+ * The graph with the type of every value written into it, as far as it can be inferred.
+ * @throws SparkError as {@link inferFacts}
+ */
+export function inferShapes<G extends Subgraph>(graph: G, options: InferenceOptions = {}): G {
+  return annotate(graph, inferFacts(graph, options))
+}
+
+function annotate<G extends Subgraph>(graph: G, facts: ReadonlyMap<string, Fact>): G {
+  const typed = (info: ValueInfo): ValueInfo => {
+    const type = facts.get(info.name)?.type ?? info.type
+    return type ? { name: info.name, type } : info
+  }
+  const values = new Map<string, ValueType>()
+  const ends = new Set([...graph.inputs, ...graph.outputs].map(({ name }) => name))
+  for (const name of graph.nodes.flatMap(node => node.outputs)) {
+    const type = facts.get(name)?.type
+    if (type && !ends.has(name)) values.set(name, type)
+  }
+  return {
+    ...graph,
+    inputs: graph.inputs.map(typed),
+    outputs: graph.outputs.map(typed),
+    nodes: graph.nodes.map(node => mapSubgraphs(node, inner => annotate(inner, facts))),
+    values,
+  }
+}
+
+/** Types of the inputs with the given shapes, and with names of sizes replaced where a shape says what they are. */
+function bindInputs(inputs: readonly ValueInfo[], shapes: InferenceOptions['shapes']): Fact[] {
+  if (!shapes) return inputs.map(({ type }) => ({ type }))
+  const sizes = new Map<string, number>()
+  for (const [name, shape] of Object.entries(shapes)) {
+    const type = inputs.find(input => input.name === name)?.type
+    if (type?.kind !== 'tensor') {
+      const names = inputs.map(input => input.name).join(', ')
+      throw new SparkError(
+        'ERR_ARGUMENT',
+        `shapes.${name}: there is no such tensor among the inputs ${names}`,
+      )
+    }
+    if (type.shape && type.shape.length !== shape.length) {
+      throw new SparkError(
+        'ERR_SHAPE',
+        `shapes.${name} is ${showShape(shape)}, but the input is ${showShape(type.shape)}`,
+      )
+    }
+    for (const [i, dim] of (type.shape ?? []).entries()) {
+      if (typeof dim !== 'string') continue
+      if ((sizes.get(dim) ?? shape[i]) !== shape[i]) {
+        throw new SparkError(
+          'ERR_SHAPE',
+          `shapes.${name}: '${dim}' is ${shape[i]}, but ${sizes.get(dim)} elsewhere`,
+        )
+      }
+      sizes.set(dim, shape[i]!)
+    }
+  }
+  const bind = (dim: Dimension): Dimension => (typeof dim === 'string' ? (sizes.get(dim) ?? dim) : dim)
+  return inputs.map(({ name, type }) => {
+    if (type?.kind !== 'tensor') return { type }
+    const shape = Object.hasOwn(shapes, name) ? shapes[name] : type.shape?.map(bind)
+    return { type: shape ? { ...type, shape } : type }
+  })
+}
+
+/**
+ * Infers node by node, so that a rewrite can ask for shapes while it makes its nodes. Names of values must be unique
+ * over the graph and its subgraphs.
+ */
+export class ShapeInference {
+  /** What is known so far, by the name of the value. */
+  readonly facts = new Map<string, Fact>()
+  readonly #trustFile: boolean
+  #strict: boolean
+
+  /**
+   * @param options - `trustFile`: sizes that cannot be inferred are taken from the types in the graph; `strict`: nodes
+   * whose inputs do not fit together are an error, otherwise only their outputs stay unknown
+   */
+  constructor({ trustFile, strict }: { trustFile: boolean; strict: boolean }) {
+    this.#trustFile = trustFile
+    this.#strict = strict
+  }
+
+  /** Infers a graph whose inputs are given, and returns what is known of its outputs. */
+  inferGraph(graph: Subgraph, inputs: readonly Fact[]): Fact[] {
+    this.#defineInputs(graph, inputs)
+    for (const node of graph.nodes) this.inferNode(node, graph)
+    return graph.outputs.map(({ name }) => this.facts.get(name) ?? {})
+  }
+
+  #inferSubgraph(graph: Subgraph, inputs: readonly Fact[], certain: boolean): Fact[] {
+    const strict = this.#strict
+    this.#strict &&= certain
+    try {
+      return this.inferGraph(graph, inputs)
+    } finally {
+      this.#strict = strict
+    }
+  }
+
+  /** Records a constant. */
+  defineConstant(name: string, constant: Constant): void {
+    const type: ValueType = { kind: 'tensor', dtype: constant.dtype, shape: constant.shape }
+    this.facts.set(name, { type, known: knownConstant(constant) })
+  }
+
+  #defineInputs(graph: Subgraph, inputs: readonly Fact[]): void {
+    for (const [name, constant] of graph.initializers) this.defineConstant(name, constant)
+    for (const [i, { name, type }] of graph.inputs.entries()) {
+      const given = inputs[i] ?? {}
+      this.facts.set(name, { ...given, type: given.type ?? type })
+    }
+  }
+
+  /** Infers the outputs of a node; `graph` is where it stands. */
+  inferNode(node: Node, graph: Subgraph): void {
+    const call = new Call(node, this.facts, (inner, inputs, certain = true) =>
+      this.#inferSubgraph(inner, inputs, certain),
+    )
+    const rule = ruleOf(node)
+    const types = rule ? this.#apply(rule, call) : []
+    const declared = (name: string): ValueType | undefined =>
+      graph.values.get(name) ?? graph.outputs.find(output => output.name === name)?.type
+    const merged = node.outputs.map((name, i) => this.#merge(types[i], declared(name)))
+    const known = rule ? this.#values(call, merged) : []
+    for (const [i, name] of node.outputs.entries()) {
+      if (name !== '') this.facts.set(name, { type: merged[i], known: known[i] })
+    }
+  }
+
+  #apply(rule: Rule, call: Call): readonly (ValueType | undefined)[] {
+    try {
+      return rule(call).map(type => expectSizes(call, type))
+    } catch (error) {
+      if (this.#strict || !isMisfit(error)) throw error
+      return this.#withoutSizes(rule, call)
+    }
+  }
+
+  /** What the element types alone say. */
+  #withoutSizes(rule: Rule, call: Call): readonly (ValueType | undefined)[] {
+    try {
+      return rule(new Call(call.node, typesOnly(call), call.inferSubgraph))
+    } catch (error) {
+      if (!isMisfit(error)) throw error
+      return []
+    }
+  }
+
+  #values(call: Call, types: readonly (ValueType | undefined)[]): readonly (KnownValue | undefined)[] {
+    try {
+      return valuesOf(call, types)
+    } catch (error) {
+      if (this.#strict || !isMisfit(error)) throw error
+      return []
+    }
+  }
+
+  #merge(inferred: ValueType | undefined, declared: ValueType | undefined): ValueType | undefined {
+    if (!inferred) return this.#trustFile ? declared : declared && withoutSizes(declared)
+    if (!this.#trustFile || inferred.kind !== 'tensor' || declared?.kind !== 'tensor' || !declared.shape)
+      return inferred
+    const { shape } = inferred
+    if (!shape) return { ...inferred, shape: declared.shape }
+    if (shape.length !== declared.shape.length) return inferred
+    return { ...inferred, shape: shape.map((dim, i) => mergeDimension(dim, declared.shape![i]!)) }
+  }
+}
+
+function ruleOf({ domain, op }: Node): Rule | undefined {
+  if (domain === sparkDomain) return Object.hasOwn(sparkRules, op) ? sparkRules[op] : undefined
+  return (domain === '' || domain === trainingDomain) && Object.hasOwn(rules, op) ? rules[op] : undefined
+}
+
+/** Sizes that come out of arithmetic may be impossible. */
+function expectSizes(call: Call, type: ValueType | undefined): ValueType | undefined {
+  const shape = type?.kind === 'tensor' ? type.shape : undefined
+  if (shape?.some(dim => typeof dim === 'number' && !(Number.isSafeInteger(dim) && dim >= 0))) {
+    throw call.fail(`its output would have the shape ${showShape(shape)}`)
+  }
+  return type
+}
+
+function isMisfit(error: unknown): boolean {
+  return error instanceof SparkError && (error.code === 'ERR_SHAPE' || error.code === 'ERR_DTYPE')
+}
+
+/** The inputs of a node without their sizes. */
+function typesOnly(call: Call): Map<string, Fact> {
+  return new Map(
+    call.node.inputs.map((name, i): [string, Fact] => {
+      const type = call.type(i)
+      return [name, { type: type?.kind === 'tensor' ? { kind: 'tensor', dtype: type.dtype } : type }]
+    }),
+  )
+}
+
+/** A type of which only the number of dimensions is kept. */
+function withoutSizes(type: ValueType): ValueType {
+  return type.kind === 'tensor' && type.shape ? { ...type, shape: type.shape.map(() => null) } : type
+}
+
+/** Whether all sizes of a type are known. */
+export function isStatic(type: ValueType | undefined): boolean {
+  return (
+    type?.kind === 'tensor' && type.shape !== undefined && type.shape.every(dim => typeof dim === 'number')
+  )
+}
+
+/** The integers a value holds, when they are all known. */
+export function integersOf(known: KnownValue | undefined): number[] | undefined {
+  return known?.elements.every(element => Number.isInteger(element))
+    ? (known.elements as number[])
+    : undefined
+}

@@ -1,0 +1,150 @@
+// control.ts: shapes of control flow, sequences and optional values.
+import { graphOf, intsOf } from '../attributes.js'
+import type { Subgraph, ValueType } from '../graph.js'
+import { type Call, type Fact, type Rule, tensorOrUnknown } from './call.js'
+import { type Shape, unknownShape } from './dimensions.js'
+
+/** What two branches agree on. */
+function commonType(a: ValueType | undefined, b: ValueType | undefined): ValueType | undefined {
+  if (a?.kind === 'tensor' && b?.kind === 'tensor' && a.dtype === b.dtype) {
+    const { shape } = b
+    if (!a.shape || !shape || a.shape.length !== shape.length) return tensorOrUnknown(a.dtype, undefined)
+    return tensorOrUnknown(
+      a.dtype,
+      a.shape.map((dim, i) => (dim === shape[i] ? dim : null)),
+    )
+  }
+  if (
+    (a?.kind === 'sequence' && b?.kind === 'sequence') ||
+    (a?.kind === 'optional' && b?.kind === 'optional')
+  ) {
+    const element = commonType(a.element, b.element)
+    return element && { kind: a.kind, element }
+  }
+  return undefined
+}
+
+function body(call: Call, name: string): Subgraph {
+  const graph = graphOf(call.node, name)
+  if (!graph) throw call.fail(`lacks its graph '${name}'`)
+  return graph
+}
+
+const conditional: Rule = call => {
+  const taken = call.numbers(0)?.[0]
+  const infer = (name: string, runs: boolean): (ValueType | undefined)[] =>
+    call.inferSubgraph(body(call, name), [], taken !== undefined && runs).map(fact => fact.type)
+  const [yes, no] = [infer('then_branch', taken !== 0), infer('else_branch', taken === 0)]
+  if (taken !== undefined) return taken ? yes : no
+  return call.node.outputs.map((_, i) => commonType(yes[i], no[i]))
+}
+
+/** The type of a carried value after a step of a loop; its sizes may change from step to step. */
+function carried(before: ValueType | undefined, after: ValueType | undefined): ValueType | undefined {
+  return before && commonType(before, after ?? before)
+}
+
+const loop: Rule = call => {
+  const graph = body(call, 'body')
+  const count = Math.max(0, call.node.inputs.length - 2)
+  const initial = Array.from({ length: count }, (_, i) => call.type(i + 2))
+  const head: Fact[] = [{ type: tensorOrUnknown('i64', []) }, { type: tensorOrUnknown('bool', []) }]
+  const step = (types: readonly (ValueType | undefined)[]) =>
+    call.inferSubgraph(graph, [...head, ...types.map(type => ({ type }))])
+  // What the first step changes is unknown in all of them.
+  const once = step(initial)
+  const stable = initial.map((type, i) => carried(type, once[i + 1]?.type))
+  const outputs = step(stable)
+  const trips = call.numbers(0)?.[0] ?? null
+  const alwaysOn = !call.has(1) && outputs[0]?.known?.elements[0] === 1
+  const scanned = outputs.slice(1 + count).map(({ type }) => stacked(type, alwaysOn ? trips : null, 0))
+  return [...stable.map((type, i) => carried(type, outputs[i + 1]?.type)), ...scanned]
+}
+
+function stacked(
+  type: ValueType | undefined,
+  size: number | string | null,
+  axis: number,
+): ValueType | undefined {
+  if (type?.kind !== 'tensor') return undefined
+  const at = type.shape && axis < 0 ? axis + type.shape.length + 1 : axis
+  const shape: Shape | undefined = type.shape && [...type.shape.slice(0, at), size, ...type.shape.slice(at)]
+  return tensorOrUnknown(type.dtype, shape)
+}
+
+const scan: Rule = call => {
+  const graph = body(call, 'body')
+  const scans = call.int('num_scan_inputs', 0)
+  const states = call.node.inputs.length - scans
+  if (scans < 0 || states < 0)
+    throw call.fail(`num_scan_inputs is ${scans} with ${call.node.inputs.length} inputs`)
+  const axes = intsOf(call.node, 'scan_input_axes') ?? []
+  const outputAxes = intsOf(call.node, 'scan_output_axes') ?? []
+  let length: number | string | null = null
+  const slices = Array.from({ length: scans }, (_, i): Fact => {
+    const shape = call.shape(states + i)
+    if (!shape) return { type: tensorOrUnknown(call.dtype(states + i), undefined) }
+    const axis = call.axis(axes[i] ?? 0, shape.length)
+    length ??= shape[axis]!
+    return {
+      type: tensorOrUnknown(
+        call.dtype(states + i),
+        shape.filter((_, at) => at !== axis),
+      ),
+    }
+  })
+  const initial = Array.from({ length: states }, (_, i) => call.type(i))
+  const outputs = call.inferSubgraph(graph, [...initial.map(type => ({ type })), ...slices])
+  return [
+    ...initial.map((type, i) => carried(type, outputs[i]?.type)),
+    ...outputs.slice(states).map(({ type }, i) => stacked(type, length, outputAxes[i] ?? 0)),
+  ]
+}
+
+function elementOf(type: ValueType | undefined): ValueType | undefined {
+  return type?.kind === 'sequence' || type?.kind === 'optional' ? type.element : type
+}
+
+const sequence = (element: ValueType | undefined): ValueType | undefined =>
+  element && { kind: 'sequence', element }
+
+const splitToSequence: Rule = call => {
+  const shape = call.shape(0)
+  const axis = shape && call.axis(call.int('axis', 0), shape.length)
+  const whole = call.has(1) || call.int('keepdims', 1) === 1
+  const piece = shape?.flatMap((dim, i) => (i !== axis ? [dim] : whole ? [call.has(1) ? null : 1] : []))
+  return [sequence(tensorOrUnknown(call.dtype(0), piece))]
+}
+
+const concatFromSequence: Rule = call => {
+  const element = elementOf(call.type(0))
+  if (element?.kind !== 'tensor') return []
+  const rank = element.shape && element.shape.length + call.int('new_axis', 0)
+  return [tensorOrUnknown(element.dtype, rank === undefined ? undefined : unknownShape(rank))]
+}
+
+/** Rules by operator. */
+export const controlRules: Readonly<Record<string, Rule>> = {
+  If: conditional,
+  Loop: loop,
+  Scan: scan,
+  SequenceConstruct: call => [
+    sequence(call.node.inputs.map((_, i) => call.type(i)).reduce((a, b) => commonType(a, b))),
+  ],
+  SequenceEmpty: call => [sequence(tensorOrUnknown(call.typeAttribute('dtype', 'f32'), undefined))],
+  SequenceInsert: call => [sequence(commonType(elementOf(call.type(0)), call.type(1)))],
+  SequenceErase: call => [call.type(0)],
+  SequenceAt: call => [elementOf(call.type(0))],
+  SequenceLength: () => [tensorOrUnknown('i64', [])],
+  SplitToSequence: splitToSequence,
+  ConcatFromSequence: concatFromSequence,
+  OptionalHasElement: () => [tensorOrUnknown('bool', [])],
+  OptionalGetElement: call => [elementOf(call.type(0))],
+  Optional: call => {
+    const element = call.type(0)
+    return [element && { kind: 'optional', element }]
+  },
+  StringConcat: call => [tensorOrUnknown('string', call.broadcast(call.shape(0), call.shape(1)))],
+  RegexFullMatch: call => [tensorOrUnknown('bool', call.shape(0))],
+  ImageDecoder: () => [tensorOrUnknown('u8', [null, null, null])],
+}

@@ -1,0 +1,55 @@
+// spark.ts: shapes of the operators of our own domain.
+import type { Dimension, ValueType } from '../graph.js'
+import { type Call, type Rule, tensorOrUnknown } from './call.js'
+import { compatible, type Shape } from './dimensions.js'
+import { matMulOf } from './product.js'
+
+/** Output `n` has the type of input `inputs[n]`. */
+const sameAs =
+  (...inputs: readonly number[]): Rule =>
+  call =>
+    inputs.map(i => call.type(i))
+
+const f32 = (...shapes: readonly (Shape | undefined)[]): (ValueType | undefined)[] =>
+  shapes.map(shape => tensorOrUnknown('f32', shape))
+
+/** Rows of the weight that is input `i`. */
+const rowsOf = (call: Call, i: number): readonly [Dimension] => [call.shape(i)?.[0] ?? null]
+
+const swapped = (shape: Shape | undefined, swap: boolean): Shape | undefined =>
+  shape && swap ? [...shape.slice(0, -2), shape.at(-1)!, shape.at(-2)!] : shape
+
+/** x, W, A, B, magnitude, bias → y, xa, z, norm, gain */
+const dora: Rule = call => {
+  const [x, w, a] = [call.shape(0), call.shape(1), call.shape(2)]
+  const rows = rowsOf(call, 1)
+  if (x && w && !compatible(x.at(-1)!, w[1]!))
+    throw call.fail(`x has ${x.at(-1)} features, the weight ${w[1]}`)
+  const lead = x?.slice(0, -1)
+  const [y, xa] = [lead && [...lead, ...rows], lead && [...lead, a?.[0] ?? null]]
+  return f32(y, xa, y, rows, rows)
+}
+
+/** Rules by operator. */
+export const sparkRules: Readonly<Record<string, Rule>> = {
+  FusedMatMul: call => {
+    const [left, right] = [call.int('transA', 0) !== 0, call.int('transB', 0) !== 0]
+    return f32(matMulOf(call, swapped(call.shape(0), left), swapped(call.shape(1), right)))
+  },
+  DoRA: dora,
+  DoRAGrad: call => [...sameAs(1, 3, 4, 5)(call), ...f32(rowsOf(call, 2))],
+  DoRAWeight: call => [call.type(0), ...f32(rowsOf(call, 0), rowsOf(call, 0))],
+  DoRAWeightGrad: call => [...sameAs(2, 3)(call), ...f32(rowsOf(call, 1))],
+  ConvGrad: call => [...sameAs(1, 2)(call), ...f32(rowsOf(call, 2))],
+  BatchNormalizationGrad: sameAs(1, 2, 2),
+  MaxPoolGrad: sameAs(1),
+  AveragePoolGrad: sameAs(1),
+  GlobalAveragePoolGrad: sameAs(1),
+  ReluGrad: sameAs(1),
+  GeluGrad: sameAs(1),
+  SumLike: sameAs(1),
+  ReduceSumGrad: sameAs(1),
+  ReduceMeanGrad: sameAs(1),
+  SoftmaxCrossEntropyLossGrad: sameAs(1),
+  AdamW: sameAs(2, 4, 5),
+}

@@ -1,0 +1,105 @@
+// attention.ts: attention in plain TypeScript, as its formula is written. Sums are taken in double.
+import type { AttentionInputs, HeadStrides, KernelArgs } from '../kernels.js'
+
+const place = ([batch, head, row]: HeadStrides, b: number, h: number, r: number): number =>
+  b * batch + h * head + r * row
+
+/** Calls body for each query: its batch, head, row, head of the keys, and how many keys it sees. */
+function forEachQuery(
+  args: AttentionInputs,
+  body: (b: number, h: number, t: number, kvHead: number, seen: number) => void,
+): void {
+  const { batch, heads, kvHeads, queries, keys, causal, causalOffset = 0 } = args
+  for (let b = 0; b < batch; b++) {
+    for (let h = 0; h < heads; h++) {
+      for (let t = 0; t < queries; t++) {
+        const seen = causal ? Math.max(0, Math.min(keys, t + causalOffset + 1)) : keys
+        body(b, h, t, Math.floor((h * kvHeads) / heads), seen)
+      }
+    }
+  }
+}
+
+/** w[s] for the keys that a query sees, and its derivative by q·k. */
+function scores(args: AttentionInputs, b: number, h: number, t: number, kvHead: number, seen: number) {
+  const { depth, scale, softcap = 0, q, k, mask, qStrides, kStrides, maskStrides } = args
+  const from = place(qStrides, b, h, t)
+  const slopes = new Float64Array(seen)
+  const w = slopes.map((_, s) => {
+    const with_ = place(kStrides, b, kvHead, s)
+    let product = 0
+    for (let d = 0; d < depth; d++) product += q[from + d]! * k[with_ + d]!
+    const capped = softcap ? Math.tanh((scale * product) / softcap) : 0
+    slopes[s] = scale * (1 - capped * capped)
+    const score = softcap ? softcap * capped : scale * product
+    return score + (mask ? mask[place(maskStrides!, b, h, t) + s]! : 0)
+  })
+  return { w, slopes }
+}
+
+/** y = softmax(scale · q·kᵀ + mask) · v */
+export function attention(args: KernelArgs['attention']): void {
+  const { heads, queries, valueDepth, v, vStrides, y, yStrides, logSum } = args
+  forEachQuery(args, (b, h, t, kvHead, seen) => {
+    const { w } = scores(args, b, h, t, kvHead, seen)
+    const largest = w.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY)
+    const weights = w.map(score => (largest === Number.NEGATIVE_INFINITY ? 0 : Math.exp(score - largest)))
+    const total = weights.reduce((a, b) => a + b, 0)
+    const to = place(yStrides, b, h, t)
+    for (let e = 0; e < valueDepth; e++) {
+      let sum = 0
+      for (let s = 0; s < seen; s++) sum += weights[s]! * v[place(vStrides, b, kvHead, s) + e]!
+      y[to + e] = total === 0 ? 0 : sum / total
+    }
+    if (logSum) logSum[(b * heads + h) * queries + t] = largest + Math.log(total)
+  })
+}
+
+/** dq, dk and dv of attention. */
+export function attentionBackward(args: KernelArgs['attentionBackward']): void {
+  const { heads, queries, depth, valueDepth, q, k, v, qStrides, kStrides, vStrides, yStrides } = args
+  const { y, logSum, dy, dq, dk, dv } = args
+  const sums = { q: new Float64Array(q.length), k: new Float64Array(k.length), v: new Float64Array(v.length) }
+  forEachQuery(args, (b, h, t, kvHead, seen) => {
+    const { w, slopes } = scores(args, b, h, t, kvHead, seen)
+    const log = logSum[(b * heads + h) * queries + t]!
+    const [atQ, atY] = [place(qStrides, b, h, t), place(yStrides, b, h, t)]
+    let product = 0
+    for (let e = 0; e < valueDepth; e++) product += dy[atY + e]! * y[atY + e]!
+    for (let s = 0; s < seen; s++) {
+      const weight = log === Number.NEGATIVE_INFINITY ? 0 : Math.exp(w[s]! - log)
+      const [atK, atV] = [place(kStrides, b, kvHead, s), place(vStrides, b, kvHead, s)]
+      let gradient = 0
+      for (let e = 0; e < valueDepth; e++) {
+        gradient += dy[atY + e]! * v[atV + e]!
+        sums.v[atV + e]! += weight * dy[atY + e]!
+      }
+      const factor = weight * (gradient - product) * slopes[s]!
+      for (let d = 0; d < depth; d++) {
+        sums.q[atQ + d]! += factor * k[atK + d]!
+        sums.k[atK + d]! += factor * q[atQ + d]!
+      }
+    }
+  })
+  copyRows(dq, sums.q, qStrides, [args.batch, heads, queries, depth])
+  copyRows(dk, sums.k, kStrides, [args.batch, args.kvHeads, args.keys, depth])
+  copyRows(dv, sums.v, vStrides, [args.batch, args.kvHeads, args.keys, valueDepth])
+}
+
+/** Writes rows where they lie and leaves what is between them. */
+function copyRows(
+  to: Float32Array | undefined,
+  from: Float64Array,
+  strides: HeadStrides,
+  [batch, heads, rows, width]: readonly [number, number, number, number],
+): void {
+  if (!to) return
+  for (let b = 0; b < batch; b++) {
+    for (let h = 0; h < heads; h++) {
+      for (let r = 0; r < rows; r++) {
+        const at = place(strides, b, h, r)
+        to.set(from.subarray(at, at + width), at)
+      }
+    }
+  }
+}

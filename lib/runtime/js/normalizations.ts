@@ -1,0 +1,133 @@
+// normalizations.ts: softmax and normalizations in plain TypeScript, as their formulas are written. Sums are taken in
+// double.
+import type { KernelArgs, NormShape } from '../kernels.js'
+
+const sum = (count: number, term: (i: number) => number): number => {
+  let total = 0
+  for (let i = 0; i < count; i++) total += term(i)
+  return total
+}
+
+/** y = softmax(x) or log(softmax(x)), by rows. */
+export function softmax({ rows, cols, log, x, y }: KernelArgs['softmax']): void {
+  for (let r = 0; r < rows; r++) {
+    const row = Float64Array.from(x.subarray(r * cols, (r + 1) * cols))
+    const largest = row.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY)
+    const total = sum(cols, c => Math.exp(row[c]! - largest))
+    for (let c = 0; c < cols; c++) {
+      const shifted = row[c]! - largest
+      y[r * cols + c] = log ? shifted - Math.log(total) : Math.exp(shifted) / total
+    }
+  }
+}
+
+/** dx of softmax. */
+export function softmaxBackward({ rows, cols, log, y, dy, dx }: KernelArgs['softmaxBackward']): void {
+  for (let first = 0; first < rows * cols; first += cols) {
+    const total = sum(cols, c => dy[first + c]! * (log ? 1 : y[first + c]!))
+    for (let at = first; at < first + cols; at++) {
+      dx[at] = log ? dy[at]! - Math.exp(y[at]!) * total : y[at]! * (dy[at]! - total)
+    }
+  }
+}
+
+/** Which element of scale an element of x meets. */
+const scaleIndex = ({ cols, groups, inner }: NormShape, row: number, col: number): number =>
+  Math.floor(((row % groups) * cols + col) / inner)
+
+/** y = (x − mean) / √(variance + eps) · scale + bias, by rows. */
+export function norm(args: KernelArgs['norm']): void {
+  const { rows, cols, centered, eps, x, scale, bias, y } = args
+  for (let r = 0; r < rows; r++) {
+    const row = Float64Array.from(x.subarray(r * cols, (r + 1) * cols))
+    const mean = centered ? sum(cols, c => row[c]!) / cols : 0
+    const invStd = 1 / Math.sqrt(sum(cols, c => (row[c]! - mean) ** 2) / cols + eps)
+    if (args.mean) args.mean[r] = mean
+    if (args.invStd) args.invStd[r] = invStd
+    for (let c = 0; c < cols; c++) {
+      const j = scaleIndex(args, r, c)
+      y[r * cols + c] = (row[c]! - mean) * invStd * (scale?.[j] ?? 1) + (bias?.[j] ?? 0)
+    }
+  }
+}
+
+/** dx, dscale and dbias of norm. */
+export function normBackward(args: KernelArgs['normBackward']): void {
+  const { rows, cols, groups, inner, centered, x, scale, mean, invStd, dy, dx, dscale, dbias } = args
+  const scaleSums = new Float64Array((groups * cols) / inner)
+  const biasSums = new Float64Array(scaleSums.length)
+  for (let r = 0; r < rows; r++) {
+    const first = r * cols
+    const standard = (c: number) => (x[first + c]! - (centered ? mean![r]! : 0)) * invStd[r]!
+    const gradient = (c: number) => dy[first + c]! * (scale?.[scaleIndex(args, r, c)] ?? 1)
+    const average = centered ? sum(cols, gradient) / cols : 0
+    const slope = sum(cols, c => gradient(c) * standard(c)) / cols
+    for (let c = 0; c < cols; c++) {
+      if (dx) dx[first + c] = invStd[r]! * (gradient(c) - average - standard(c) * slope)
+      scaleSums[scaleIndex(args, r, c)]! += dy[first + c]! * standard(c)
+      biasSums[scaleIndex(args, r, c)]! += dy[first + c]!
+    }
+  }
+  dscale?.set(scaleSums)
+  dbias?.set(biasSums)
+}
+
+/** Calls body(place of an element of channel c) for all n and p. */
+function forEachOf(
+  { batch, channels, positions }: KernelArgs['batchStatistics'] | KernelArgs['batchNormBackward'],
+  c: number,
+  body: (at: number) => void,
+): void {
+  for (let n = 0; n < batch; n++) {
+    for (let p = 0; p < positions; p++) body((n * channels + c) * positions + p)
+  }
+}
+
+/** mean and variance of each channel. */
+export function batchStatistics(args: KernelArgs['batchStatistics']): void {
+  const { batch, channels, positions, x, mean, variance } = args
+  const count = batch * positions
+  for (let c = 0; c < channels; c++) {
+    let [total, squares] = [0, 0]
+    forEachOf(args, c, at => {
+      total += x[at]!
+    })
+    forEachOf(args, c, at => {
+      squares += (x[at]! - total / count) ** 2
+    })
+    mean[c] = total / count
+    variance[c] = squares / count
+  }
+}
+
+/** y = (x − mean) / √(variance + eps) · scale + bias, by channels. */
+export function batchNorm(args: KernelArgs['batchNorm']): void {
+  const { batch, channels, positions, eps, x, mean, variance, scale, bias, y } = args
+  for (let at = 0; at < batch * channels * positions; at++) {
+    const c = Math.floor(at / positions) % channels
+    const standard = (x[at]! - mean[c]!) / Math.sqrt(variance[c]! + eps)
+    y[at] = standard * (scale?.[c] ?? 1) + (bias?.[c] ?? 0)
+  }
+}
+
+/** dx, dscale and dbias of batchNorm. */
+export function batchNormBackward(args: KernelArgs['batchNormBackward']): void {
+  const { batch, channels, positions, training, eps, x, mean, variance, scale, dy, dx, dscale, dbias } = args
+  const count = batch * positions
+  for (let c = 0; c < channels; c++) {
+    const invStd = 1 / Math.sqrt(variance[c]! + eps)
+    let [scaleSum, biasSum] = [0, 0]
+    forEachOf(args, c, at => {
+      scaleSum += dy[at]! * (x[at]! - mean[c]!) * invStd
+      biasSum += dy[at]!
+    })
+    if (dscale) dscale[c] = scaleSum
+    if (dbias) dbias[c] = biasSum
+    if (!dx) continue
+    const [first, second] = training ? [biasSum / count, scaleSum / count] : [0, 0]
+    const factor = (scale?.[c] ?? 1) * invStd
+    forEachOf(args, c, at => {
+      dx[at] = factor * (dy[at]! - first - (x[at]! - mean[c]!) * invStd * second)
+    })
+  }
+}

@@ -1,0 +1,102 @@
+// arena.ts: which buffers share memory. A buffer is alive from the step that first writes it to the last that uses it.
+import { elementBytes } from '../../core/dtype.js'
+import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
+
+/** Buffers start on cache lines. */
+const alignment = 64
+
+interface Life {
+  readonly buffer: Buffer
+  first: number
+  last: number
+  bytes: number
+}
+
+/** When each buffer of the arena is alive. */
+function livesOf(steps: readonly Step[]): Map<Buffer, Life> {
+  const lives = new Map<Buffer, Life>()
+  steps.forEach((step, at) => {
+    for (const { buffer } of operandsOf(step.args)) {
+      if (buffer.storage !== 'arena') continue
+      const life = lives.get(buffer)
+      const bytes = Math.ceil(elementBytes(buffer.dtype, buffer.count) / alignment) * alignment
+      if (life) life.last = at
+      else lives.set(buffer, { buffer, first: at, last: at, bytes })
+    }
+  })
+  return lives
+}
+
+type InPlace = Extract<Step, { op: 'unary' | 'binary' | 'softmax' | 'batchNorm' }>
+
+/** Whether the contract of an operation lets its result lie over an operand. */
+const worksInPlace = (step: Step): step is InPlace =>
+  ['unary', 'binary', 'softmax', 'batchNorm'].includes(step.op)
+
+/**
+ * Lets elementwise steps write their result over an operand that nobody reads later. Changes the buffers.
+ */
+export function shareInPlace(steps: readonly Step[]): void {
+  const lives = livesOf(steps)
+  steps.forEach((step, at) => {
+    if (!worksInPlace(step)) return
+    const y = step.args.y.buffer
+    const candidates = step.op === 'binary' ? contiguousOperands(step) : [step.args.x]
+    const life = lives.get(y)
+    if (!life || life.first !== at) return
+    for (const { buffer } of candidates) {
+      const old = lives.get(buffer)
+      if (!old || old.last !== at || buffer.count !== y.count || buffer.dtype !== y.dtype) continue
+      y.mergeInto(buffer)
+      old.last = life.last
+      return
+    }
+  })
+}
+
+function contiguousOperands({ args }: Extract<Step, { op: 'binary' }>): Operand[] {
+  const { shape, a, b, aStrides, bStrides } = args
+  const contiguous = shape.map((_, axis) =>
+    shape.slice(axis + 1).reduce((product, size) => product * size, 1),
+  )
+  const matches = (strides: readonly number[]): boolean =>
+    strides.every((stride, i) => stride === contiguous[i])
+  const [over, beside] = [matches(aStrides), matches(bStrides)]
+  if (a.buffer === b.buffer && !(over && beside)) return []
+  return [...(over ? [a] : []), ...(beside ? [b] : [])]
+}
+
+/**
+ * Gives each buffer of the arena its offset: large ones first, each at the lowest place that is free during its life.
+ * @returns bytes of the arena, and the most that are alive at once
+ */
+export function layOut(steps: readonly Step[]): { arenaBytes: number; lowerBound: number } {
+  const lives = [...livesOf(steps).values()].sort((a, b) => b.bytes - a.bytes || a.first - b.first)
+  const placed: Life[] = []
+  let arenaBytes = 0
+  for (const life of lives) {
+    const others = placed
+      .filter(other => other.first <= life.last && life.first <= other.last)
+      .sort((a, b) => a.buffer.offset - b.buffer.offset)
+    let offset = 0
+    for (const other of others) {
+      if (offset + life.bytes <= other.buffer.offset) break
+      offset = Math.max(offset, other.buffer.offset + other.bytes)
+    }
+    life.buffer.offset = offset
+    arenaBytes = Math.max(arenaBytes, offset + life.bytes)
+    placed.push(life)
+  }
+  const change = new Array<number>(steps.length + 1).fill(0)
+  for (const { first, last, bytes } of lives) {
+    change[first]! += bytes
+    change[last + 1]! -= bytes
+  }
+  let alive = 0
+  let lowerBound = 0
+  for (const bytes of change) {
+    alive += bytes
+    lowerBound = Math.max(lowerBound, alive)
+  }
+  return { arenaBytes, lowerBound }
+}

@@ -1,0 +1,59 @@
+// conv.ts: convolutions, and the effective weight of a DoRA layer that is not linear.
+import { sparkDomain } from '../../../graph/graph.js'
+import type { ConvShape } from '../../kernels.js'
+import type { Lowering } from '../lowering.js'
+import { addNorm, lowRankOf, weightOf } from './linear.js'
+import type { LowerTable } from './table.js'
+import { windowOf } from './window.js'
+
+/** The convolution of input `x` with the weight that is input `x + 1`, to an output of the shape `y`. */
+function convShape(at: Lowering, x: number, y: readonly number[]): ConvShape {
+  const { padsEnd: _, ...window } = windowOf(at, at.shape(x), y, at.shape(x + 1).slice(2))
+  return { batch: at.shape(x)[0]!, groups: at.integer('group', 1), ...window }
+}
+
+function conv(at: Lowering): void {
+  const weight = weightOf(at, 1)
+  at.step('conv', {
+    ...convShape(at, 0, at.output().shape),
+    weight,
+    x: at.read(0),
+    bias: at.optional(2),
+    y: at.write(),
+  })
+}
+
+/** dy, x, W → dx, dW, dbias */
+function convGrad(at: Lowering): void {
+  at.step('convBackward', {
+    ...{ ...convShape(at, 1, at.shape(0)), weight: weightOf(at, 2), dy: at.read(0), x: at.read(1) },
+    ...{ dx: at.result(0), dweight: at.result(1), dbias: at.result(2) },
+  })
+}
+
+/** W, A, B, magnitude → the weight of a plain layer that computes the same, and norm and gain for its gradient */
+function doraWeight(at: Lowering): void {
+  const [weight, lowRank] = [weightOf(at, 0), lowRankOf(at, 1)]
+  const [norm, gain] = [at.resultOrScratch(1, weight.rows), at.resultOrScratch(2, weight.rows)]
+  addNorm(at, 0, norm, gain)
+  at.step('doraMerge', { weight, ...lowRank, gain: gain.buffer.read(), merged: at.write() })
+}
+
+/** dweight, W, A, B, norm, gain → dA, dB, dmagnitude */
+function doraWeightGrad(at: Lowering): void {
+  const weight = weightOf(at, 1)
+  const { a, b, ...scaling } = lowRankOf(at, 2)
+  at.step('doraMergeBackward', {
+    ...{ weight, a, b, ...scaling, exactNorm: at.text('norm_gradient', 'detached') === 'exact' },
+    ...{ dmerged: at.read(0), norm: at.read(4), gain: at.read(5) },
+    dv: at.scratch(weight.rows * weight.cols).write(),
+    ...{ da: at.resultOrScratch(0, a.count), db: at.resultOrScratch(1, b.count) },
+    dmagnitude: at.resultOrScratch(2, weight.rows),
+  })
+}
+
+/** Lowerings of convolutions. */
+export const convolution: LowerTable = {
+  '': { Conv: conv },
+  [sparkDomain]: { ConvGrad: convGrad, DoRAWeight: doraWeight, DoRAWeightGrad: doraWeightGrad },
+}

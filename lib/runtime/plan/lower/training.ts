@@ -1,0 +1,88 @@
+// training.ts: normalization with frozen statistics, the classifier's loss, and the optimizer.
+import { sparkDomain } from '../../../graph/graph.js'
+import type { Lowering } from '../lowering.js'
+import { volume } from '../views.js'
+import { addBinary } from './elementwise.js'
+import type { LowerTable } from './table.js'
+
+/** An activation [N, C, …] at input `i`, as a kernel sees it. */
+function batchShape(at: Lowering, i: number) {
+  const [batch = 1, channels = 1, ...rest] = at.shape(i)
+  return { batch, channels, positions: volume(rest), eps: at.number('epsilon', 1e-5) }
+}
+
+/** x, gamma, beta, mean, variance → gamma · (x − mean) / √(variance + epsilon) + beta */
+function batchNormalization(at: Lowering): void {
+  if (at.integer('training_mode', 0) !== 0) throw at.unsupported('training_mode is not supported yet')
+  const statistics = { mean: at.read(3), variance: at.read(4) }
+  at.step('batchNorm', {
+    ...{
+      ...batchShape(at, 0),
+      ...statistics,
+      x: at.read(0),
+      scale: at.read(1),
+      bias: at.read(2),
+      y: at.write(),
+    },
+  })
+}
+
+/** dy, x, gamma, mean, variance → dx, dgamma, dbeta */
+function batchNormalizationGrad(at: Lowering): void {
+  // Only dgamma depends on x. Without it another array of that size stands in, and x need not live so long.
+  const x = at.read(at.wants(1) ? 1 : 0)
+  at.step('batchNormBackward', {
+    ...{ ...batchShape(at, 1), training: false, mean: at.read(3), variance: at.read(4), scale: at.read(2) },
+    ...{ x, dy: at.read(0), dx: at.result(0), dscale: at.result(1), dbias: at.result(2) },
+  })
+}
+
+/** Scores [T, C] and i32 labels [T] at inputs `i` and `i + 1`. */
+function classification(at: Lowering, i: number) {
+  const [tokens = 0, classes = 0, ...rest] = at.shape(i)
+  const reduction = at.text('reduction', 'mean')
+  if (rest.length > 0 || reduction !== 'mean' || at.has(i + 2) || at.input(i + 1).dtype !== 'i32') {
+    throw at.unsupported(
+      'only the mean over scores [N, C] with i32 labels and without weights is supported yet',
+    )
+  }
+  return { tokens, classes, logits: at.read(i), labels: at.read(i + 1) }
+}
+
+function crossEntropy(at: Lowering): void {
+  if (at.wants(1)) throw at.unsupported('the output log_prob is not supported yet')
+  at.step('softmaxCrossEntropy', { ...classification(at, 0), loss: at.write() })
+}
+
+/** dloss, scores, labels → dscores */
+function crossEntropyGrad(at: Lowering): void {
+  const { shape } = at.output()
+  const loss = at.scratch(1).write()
+  if (at.input(0).known?.[0] === 1) {
+    at.step('softmaxCrossEntropy', { ...classification(at, 1), loss, dlogits: at.write() })
+    return
+  }
+  const slope = at.scratch(at.read(1).count)
+  at.step('softmaxCrossEntropy', { ...classification(at, 1), loss, dlogits: slope.write() })
+  addBinary(at, 'mul', [slope.read(), shape], [at.read(0), []], [at.write(), shape])
+}
+
+/** Learning rate, step (both one f64), parameter, gradient, first and second moment → the last of these but the gradient */
+function adamw(at: Lowering): void {
+  at.step('adamw', {
+    ...{ count: at.read(2).count, lr: at.read(0), step: at.read(1) },
+    ...{ beta1: at.number('beta1', 0.9), beta2: at.number('beta2', 0.999) },
+    ...{ eps: at.number('epsilon', 1e-8), weightDecay: at.number('weight_decay', 0.01) },
+    ...{ grad: at.read(3), param: at.inPlace(2, 0), m: at.inPlace(4, 1), v: at.inPlace(5, 2) },
+  })
+}
+
+/** Lowerings of operators for training. */
+export const training: LowerTable = {
+  '': { BatchNormalization: batchNormalization, SoftmaxCrossEntropyLoss: crossEntropy },
+  [sparkDomain]: {
+    BatchNormalizationGrad: batchNormalizationGrad,
+    SoftmaxCrossEntropyLossGrad: crossEntropyGrad,
+    AdamW: adamw,
+  },
+}

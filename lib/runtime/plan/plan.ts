@@ -1,0 +1,144 @@
+// plan.ts: a compiled graph on a backend.
+import { argumentError } from '../../core/checks.js'
+import type { ElementArray } from '../../core/dtype.js'
+import { SparkError } from '../../core/errors.js'
+import type { Graph } from '../../graph/graph.js'
+import type { Kernels, PreparedSteps } from '../kernels.js'
+import { type BindOptions, type BoundProgram, bind } from './bind.js'
+import { type CompileOptions, compile } from './compile.js'
+import type { Port, Program } from './program.js'
+
+/** Options of {@link Plan.create}. */
+export interface PlanOptions extends CompileOptions, BindOptions {}
+
+/** What a plan is made of. */
+export interface PlanStats {
+  /** Kernel calls of a run. */
+  readonly steps: number
+  /** Kernel calls that were made once, on constants. */
+  readonly setupSteps: number
+  /** Bytes for values in between. */
+  readonly arenaBytes: number
+  /** The most bytes of them that are alive at once. */
+  readonly lowerBound: number
+}
+
+/**
+ * A graph, compiled for fixed sizes and bound to memory on a backend. A run is one call of the backend.
+ *
+ * @example
+ * const plan = await Plan.create(graph, jsKernels, { shapes: { x: [64, 784] } })
+ * const { y } = await plan.run({ x: new Float32Array(64 * 784) })
+ * plan.dispose()
+ */
+export class Plan implements Disposable {
+  readonly #program: Program
+  readonly #bound: BoundProgram
+  #steps: PreparedSteps | undefined
+  #running = false
+
+  private constructor(program: Program, bound: BoundProgram, steps: PreparedSteps) {
+    this.#program = program
+    this.#bound = bound
+    this.#steps = steps
+  }
+
+  /**
+   * Compiles `graph` and runs what depends on its constants only.
+   * @throws SparkError as {@link compile}, and ERR_UNSUPPORTED when the backend lacks an operation or has no plans
+   */
+  static async create(graph: Graph, kernels: Kernels, options: PlanOptions = {}): Promise<Plan> {
+    const program = compile(graph, options)
+    const bound = bind(program, options)
+    const setup = kernels.prepare(bound.setup)
+    await setup.run()
+    setup.dispose()
+    return new Plan(program, bound, kernels.prepare(bound.steps))
+  }
+
+  /** Names, types and sizes of the inputs. */
+  get inputs(): readonly Port[] {
+    return this.#program.inputs
+  }
+
+  /** Names, types and sizes of the outputs. */
+  get outputs(): readonly Port[] {
+    return this.#program.outputs
+  }
+
+  /** Numbers for reports. */
+  get stats(): PlanStats {
+    const { steps, setup, arenaBytes, lowerBound } = this.#program
+    return { steps: steps.length, setupSteps: setup.length, arenaBytes, lowerBound }
+  }
+
+  /**
+   * Runs the plan.
+   * @param feeds - the elements of each input by its name, row-major
+   * @returns the elements of each output: views of the plan's memory, which the next run overwrites
+   * @throws SparkError ERR_ARGUMENT for an input that is missing, unknown or of another type, or while a run is in
+   * progress; ERR_SHAPE for a wrong number of elements; ERR_DISPOSED
+   */
+  async run(feeds: Readonly<Record<string, ElementArray>> = {}): Promise<Record<string, ElementArray>> {
+    const steps = this.#claim()
+    try {
+      this.#feed(feeds)
+      await steps.run()
+    } finally {
+      this.#running = false
+    }
+    return Object.fromEntries(this.outputs.map(({ name, buffer }) => [name, this.#bound.arrayOf(buffer)]))
+  }
+
+  /**
+   * The elements of a state, such as a parameter that an optimizer changes. They may be read and written between runs.
+   * @throws SparkError ERR_ARGUMENT when there is no such state
+   */
+  state(name: string): ElementArray {
+    const port = this.#program.state.find(port => port.name === name)
+    if (!port) throw new SparkError('ERR_ARGUMENT', `the plan has no state '${name}'`)
+    return this.#bound.arrayOf(port.buffer)
+  }
+
+  /** Frees what the backend holds. A second dispose is a no-op. */
+  dispose(): void {
+    this.#steps?.dispose()
+    this.#steps = undefined
+  }
+
+  /** As {@link Plan.dispose}. */
+  [Symbol.dispose](): void {
+    this.dispose()
+  }
+
+  /** The steps, for one run: all runs share their operands. */
+  #claim(): PreparedSteps {
+    if (!this.#steps) throw new SparkError('ERR_DISPOSED', 'the plan has been disposed')
+    if (this.#running) {
+      const remedy = 'wait for its promise, or make another plan'
+      throw new SparkError('ERR_ARGUMENT', `the plan is running: ${remedy}`)
+    }
+    this.#running = true
+    return this.#steps
+  }
+
+  #feed(feeds: Readonly<Record<string, ElementArray>>): void {
+    for (const name of Object.keys(feeds)) {
+      if (!this.inputs.some(input => input.name === name)) {
+        const known = this.inputs.map(input => input.name).join(', ')
+        throw new SparkError('ERR_ARGUMENT', `the plan has no input '${name}'; it has: ${known}`)
+      }
+    }
+    for (const { name, dtype, shape, buffer } of this.inputs) {
+      const [given, area] = [feeds[name], this.#bound.arrayOf(buffer)]
+      if (given?.constructor !== area.constructor) {
+        throw argumentError(`feeds['${name}']`, `a ${area.constructor.name} for ${dtype}`, given)
+      }
+      if (given.length !== area.length) {
+        const needed = `[${shape.join(', ')}] has ${area.length}`
+        throw new SparkError('ERR_SHAPE', `feeds['${name}'] has ${given.length} elements, but ${needed}`)
+      }
+      ;(area as Float64Array).set(given as Float64Array)
+    }
+  }
+}

@@ -1,0 +1,175 @@
+// verify-networks.ts: convolutions, attention, softmax and normalizations among the cases of `dgx-spark verify`.
+import type { HeadStrides, KernelArgs, StoredWeight } from './kernels.js'
+import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './verify-values.js'
+
+/** Convolutions, attention, softmax and normalizations. */
+export function networkCases(sizes: VerifySizes): VerifyCase[] {
+  return [...convCases(sizes), ...normCases(sizes), ...batchNormCases(sizes), ...attentionCases(sizes)]
+}
+
+/** One, two and three axes, groups, strides, dilations, pads on one side, a channel for each group. */
+function convCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
+  const batch = Math.min(tokens, 3)
+  const filters = 2 * Math.min(rows, 40)
+  const channels = 2 * Math.min(cols, 24)
+  const plane = {
+    image: [9, 11],
+    kernel: [3, 2],
+    strides: [2, 1],
+    dilations: [1, 3],
+    padsBegin: [1, 2],
+    out: [5, 12],
+  }
+  const flat = { image: [29], kernel: [5], strides: [3], dilations: [2], padsBegin: [4], out: [10] }
+  const one = [1, 1, 1]
+  const deep = {
+    image: [3, 4, 5],
+    kernel: [2, 2, 2],
+    strides: one,
+    dilations: one,
+    padsBegin: one,
+    out: [4, 5, 6],
+  }
+  return [
+    ...convPasses('2-D', { ...plane, batch, groups: 1 }, channels, filters),
+    ...convPasses('1-D, 2 groups', { ...flat, batch, groups: 2 }, channels, filters),
+    ...convPasses('3-D', { ...deep, batch: 1, groups: 1 }, 3, 5),
+    ...convPasses('depthwise', { ...plane, batch, groups: channels }, channels, channels),
+  ]
+}
+
+type Shape = Omit<KernelArgs['conv'], 'weight' | 'x' | 'y'>
+
+function convPasses(name: string, shape: Shape, channels: number, filters: number): VerifyCase[] {
+  const product = (sizes: readonly number[]): number => sizes.reduce((result, size) => result * size, 1)
+  const cols = (channels / shape.groups) * product(shape.kernel)
+  const weight: StoredWeight = { dtype: 'f32', rows: filters, cols, data: values(filters * cols, 31) }
+  const x = values(shape.batch * channels * product(shape.image), 32)
+  const dy = values(shape.batch * filters * product(shape.out), 33)
+  const bias = values(filters, 34)
+  const tolerance = 1e-5
+  const activation = 'silu' as const
+  return [
+    verifyCase('conv', name, ['y'], tolerance, () => {
+      return { ...shape, weight, x, bias, residual: dy, residualFirst: true, activation, y: f32(dy.length) }
+    }),
+    verifyCase('convBackward', name, ['dx', 'dweight', 'dbias'], tolerance, () => {
+      const gradients = { dx: f32(x.length), dweight: f32(filters * cols), dbias: f32(filters) }
+      return { ...shape, weight, x, dy, ...gradients }
+    }),
+    verifyCase('convTranspose', name, ['y'], tolerance, () => {
+      return { ...shape, weight, x: dy, bias: values(channels, 35), y: f32(x.length) }
+    }),
+  ]
+}
+
+function normCases(sizes: VerifySizes): VerifyCase[] {
+  const { tokens, cols } = sizes
+  const tolerance = 4 * sumTolerance(sizes)
+  const x = values(tokens * cols, 41)
+  const dy = values(tokens * cols, 42)
+  const softmaxes = [false, true].flatMap(log => [
+    verifyCase('softmax', log ? 'log' : 'plain', ['y'], tolerance, () => {
+      return { rows: tokens, cols, log, x: x.map(value => 20 * value), y: f32(x.length) }
+    }),
+    verifyCase('softmaxBackward', log ? 'log' : 'plain', ['dx'], tolerance, () => {
+      return { rows: tokens, cols, log, y: x.map(value => Math.abs(value) / cols), dy, dx: f32(x.length) }
+    }),
+  ])
+  const layer = { rows: tokens, cols, groups: 1, inner: 1, centered: true }
+  const group = { rows: 3 * tokens, cols: 2 * cols, groups: 3, inner: cols, centered: true }
+  return [
+    ...softmaxes,
+    ...normPasses('layer', layer, tolerance),
+    ...normPasses('RMS', { ...layer, centered: false }, tolerance),
+    ...normPasses('group', group, tolerance),
+  ]
+}
+
+type NormShape = Pick<KernelArgs['norm'], 'rows' | 'cols' | 'groups' | 'inner' | 'centered'>
+
+function normPasses(name: string, shape: NormShape, tolerance: number): VerifyCase[] {
+  const { rows, cols, groups, inner } = shape
+  const scales = (groups * cols) / inner
+  const x = values(rows * cols, 51)
+  const scale = values(scales, 52)
+  return [
+    verifyCase('norm', name, ['y', 'mean', 'invStd'], tolerance, () => {
+      const saved = { mean: f32(rows), invStd: f32(rows) }
+      return { ...shape, eps: 1e-2, x, scale, bias: values(scales, 53), y: f32(x.length), ...saved }
+    }),
+    verifyCase('normBackward', name, ['dx', 'dscale', 'dbias'], tolerance, () => {
+      const saved = { mean: values(rows, 54), invStd: values(rows, 55) }
+      const gradients = { dx: f32(x.length), dscale: f32(scales), dbias: f32(scales) }
+      return { ...shape, x, scale, ...saved, dy: values(x.length, 56), ...gradients }
+    }),
+  ]
+}
+
+function batchNormCases(sizes: VerifySizes): VerifyCase[] {
+  const shape = {
+    batch: Math.min(sizes.tokens, 9),
+    channels: Math.min(sizes.rows, 65),
+    positions: sizes.cols,
+  }
+  const { batch, channels, positions } = shape
+  const tolerance = 4 * sumTolerance(sizes)
+  const x = values(batch * channels * positions, 61)
+  const dy = values(x.length, 62)
+  const [mean, scale] = [values(channels, 63), values(channels, 64)]
+  const known = { ...shape, eps: 1e-2, x, mean, variance: scale.map(Math.abs), scale }
+  return [
+    verifyCase('batchStatistics', '', ['mean', 'variance'], tolerance, () => {
+      return { ...shape, x, mean: f32(channels), variance: f32(channels) }
+    }),
+    verifyCase('batchNorm', '', ['y'], tolerance, () => ({ ...known, bias: mean, y: f32(x.length) })),
+    ...[false, true].map(training =>
+      verifyCase(
+        'batchNormBackward',
+        training ? 'training' : '',
+        ['dx', 'dscale', 'dbias'],
+        tolerance,
+        () => {
+          const gradients = { dx: f32(x.length), dscale: f32(channels), dbias: f32(channels) }
+          return { ...known, training, dy, ...gradients }
+        },
+      ),
+    ),
+  ]
+}
+
+/** Grouped heads, causal, with a mask; rows before heads. */
+function attentionCases({ tokens, rows }: VerifySizes): VerifyCase[] {
+  const [batch, heads, kvHeads, depth, valueDepth] = [2, 4, 2, 24, 40]
+  const queries = Math.min(tokens, 80)
+  const keys = Math.min(rows, 150)
+  const strides = (heads: number, rows: number, width: number): HeadStrides => {
+    return [rows * heads * width, width, heads * width]
+  }
+  const mask = values(queries * keys, 74).map((value, i) => (i % 5 === 4 ? Number.NEGATIVE_INFINITY : value))
+  const inputs = {
+    ...{ batch, heads, kvHeads, queries, keys, depth, valueDepth, scale: 0.3, softcap: 3 },
+    ...{ causal: true, causalOffset: Math.max(0, keys - queries), mask },
+    q: values(batch * heads * queries * depth, 71),
+    k: values(batch * kvHeads * keys * depth, 72),
+    v: values(batch * kvHeads * keys * valueDepth, 73),
+    qStrides: strides(heads, queries, depth),
+    kStrides: strides(kvHeads, keys, depth),
+    vStrides: strides(kvHeads, keys, valueDepth),
+    yStrides: strides(heads, queries, valueDepth),
+    maskStrides: [0, 0, keys] as const,
+  }
+  const count = batch * heads * queries
+  return [
+    verifyCase('attention', 'grouped, causal, masked', ['y'], 1e-5, () => {
+      return { ...inputs, y: f32(count * valueDepth) }
+    }),
+    verifyCase('attentionBackward', 'grouped, causal, masked', ['dq', 'dk', 'dv'], 1e-5, () => ({
+      ...inputs,
+      y: values(count * valueDepth, 75),
+      logSum: f32(count).fill(4),
+      dy: values(count * valueDepth, 76),
+      ...{ dq: f32(inputs.q.length), dk: f32(inputs.k.length), dv: f32(inputs.v.length) },
+    })),
+  ]
+}

@@ -1,0 +1,26 @@
+// parallel_tasks.h: tasks that take some time each and need memory of their own.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "core/thread_pool.h"
+
+namespace spark::cpu {
+
+// body(index, room) for each index below count, spread over threads. `room` has `floats` elements, which hold
+// anything. Allocates before it starts, so that only the caller may meet a lack of memory.
+template <typename Body>
+void parallel_tasks(int64_t count, int64_t floats, const Body& body) {
+  if (count <= 0) return;
+  const int64_t lanes = count < thread_count() ? count : thread_count();
+  const std::unique_ptr<float[]> rooms(new float[lanes * floats]);
+  std::atomic<int64_t> next = 0;
+  parallel_for(lanes, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t lane = begin; lane < end; ++lane) {
+      for (int64_t index = next++; index < count; index = next++) body(index, rooms.get() + lane * floats);
+    }
+  });
+}
+
+}  // namespace spark::cpu

@@ -1,0 +1,45 @@
+// weight.h: a frozen weight as kernels see it. Part of the contract in backend.h.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace spark {
+
+// A frozen weight W[rows, cols]. Element (r, c) is
+//   f32, f16, bf16  data[r, c]
+//   f8_e4m3, i8     decode(data[r, c]) · row_scale[r]
+//   nvfp4           e2m1(data[r, c/2] nibble) · (e4m3(block_scale[r, c/16]) · tensor_scale), low nibble =
+//   even column
+// cols is a multiple of 16 for nvfp4. Scale products are rounded to f32 in the order written.
+struct Weight {
+  DType dtype;
+  int64_t rows, cols;
+  const void* data;
+  const float* row_scale;      // [rows], f8_e4m3 and i8 only
+  const uint8_t* block_scale;  // [rows, cols/16], nvfp4 only
+  float tensor_scale;          // nvfp4 only
+  bool packed;                 // in panels, as pack_weight writes them; CPU only
+};
+
+// Rows of a panel of a packed weight.
+constexpr int64_t kPanelRows = 32;
+
+// A weight in the layout that a processor streams: panels of kPanelRows rows, interleaved along the columns.
+// In a panel, element (r, c) is at
+//   f32, f16, f8_e4m3, i8  [c][r]
+//   bf16                   [c/2][r][c%2], an odd number of columns being padded with 0
+//   nvfp4                  byte [c/2][r], the even column in the low nibble; its block scale at [c/16][r]
+// The rows of the last panel are padded with 0. row_scale and tensor_scale stay as they are.
+struct PackWeightArgs {
+  Weight weight;         // not packed
+  void* data;            // ceil(rows/32) panels
+  uint8_t* block_scale;  // nvfp4 only
+};
+
+// What products are formed of. bf16 rounds x (and the elements of a weight that is not bf16 itself) to bf16,
+// to nearest even, where the machine has instructions for it, and is f32 elsewhere; sums are f32 always.
+enum class Compute : uint8_t { kF32, kBF16 };
+
+}  // namespace spark

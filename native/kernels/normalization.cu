@@ -1,0 +1,141 @@
+// normalization.cu: softmax, layer/RMS/group/instance and batch normalization and their gradients, by the
+// formulas of backend/network_args.h. One block per row (or channel), f32; sums in the order of reduce.cuh,
+// so results depend on the sizes of a row only. norm_scale_gradient_f32: one block per element of scale.
+// Reference: native/backend/cpu/{softmax,norm,batch_norm}.cc
+#include "backend/network_args.h"
+#include "kernels/reduce.cuh"
+
+namespace spark {
+namespace {
+
+// Σ term(i) over i < count, in every thread.
+template <typename Term>
+__device__ float sum_over(int64_t count, const Term& term) {
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += term(i);
+  return block_sum(sum);
+}
+
+// Where element i of channel blockIdx.x lies in [N, C, P].
+struct Channel {
+  int64_t channels, positions;
+  __device__ int64_t at(int64_t i) const {
+    return (i / positions * channels + blockIdx.x) * positions + i % positions;
+  }
+};
+
+}  // namespace
+}  // namespace spark
+
+extern "C" __global__ void softmax_f32(spark::SoftmaxArgs args) {
+  const float* x = args.x + blockIdx.x * args.cols;
+  float* y = args.y + blockIdx.x * args.cols;
+  float largest = -INFINITY;
+  for (int64_t c = threadIdx.x; c < args.cols; c += blockDim.x) largest = fmaxf(largest, x[c]);
+  largest = spark::block_max(largest);
+  const float sum = spark::sum_over(args.cols, [&](int64_t c) { return expf(x[c] - largest); });
+  for (int64_t c = threadIdx.x; c < args.cols; c += blockDim.x) {
+    y[c] = args.log ? x[c] - largest - logf(sum) : expf(x[c] - largest) / sum;
+  }
+}
+
+extern "C" __global__ void softmax_backward_f32(spark::SoftmaxBackwardArgs args) {
+  const int64_t first = blockIdx.x * args.cols;
+  const float *y = args.y + first, *dy = args.dy + first;
+  const float sum = spark::sum_over(args.cols, [&](int64_t c) { return args.log ? dy[c] : dy[c] * y[c]; });
+  for (int64_t c = threadIdx.x; c < args.cols; c += blockDim.x) {
+    args.dx[first + c] = args.log ? dy[c] - expf(y[c]) * sum : y[c] * (dy[c] - sum);
+  }
+}
+
+extern "C" __global__ void norm_f32(spark::NormArgs args) {
+  const int64_t row = blockIdx.x, first = row * args.cols, scales = row % args.groups * args.cols;
+  const float* x = args.x + first;
+  const float mean =
+      args.centered ? spark::sum_over(args.cols, [&](int64_t i) { return x[i]; }) / args.cols : 0;
+  const float squares = spark::sum_over(args.cols, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+  const float inv_std = 1 / sqrtf(squares / args.cols + args.eps);
+  if (threadIdx.x == 0 && args.mean) args.mean[row] = mean;
+  if (threadIdx.x == 0 && args.inv_std) args.inv_std[row] = inv_std;
+  for (int64_t i = threadIdx.x; i < args.cols; i += blockDim.x) {
+    const int64_t j = (scales + i) / args.inner;
+    float value = (x[i] - mean) * inv_std;
+    if (args.scale) value *= args.scale[j];
+    if (args.bias) value += args.bias[j];
+    args.y[first + i] = value;
+  }
+}
+
+extern "C" __global__ void norm_backward_f32(spark::NormBackwardArgs args) {
+  const int64_t row = blockIdx.x, first = row * args.cols, scales = row % args.groups * args.cols;
+  const float mean = args.centered ? args.mean[row] : 0, inv_std = args.inv_std[row];
+  const auto gradient = [&](int64_t i) {
+    const float dy = args.dy[first + i];
+    return args.scale ? dy * args.scale[(scales + i) / args.inner] : dy;
+  };
+  const auto standard = [&](int64_t i) { return (args.x[first + i] - mean) * inv_std; };
+  const float average = args.centered ? spark::sum_over(args.cols, gradient) / args.cols : 0;
+  const float slope =
+      spark::sum_over(args.cols, [&](int64_t i) { return gradient(i) * standard(i); }) / args.cols;
+  for (int64_t i = threadIdx.x; i < args.cols; i += blockDim.x) {
+    args.dx[first + i] = inv_std * (gradient(i) - average - standard(i) * slope);
+  }
+}
+
+extern "C" __global__ void norm_scale_gradient_f32(spark::NormBackwardArgs args) {
+  const int64_t j = blockIdx.x, per_row = args.cols / args.inner;
+  float dscale = 0, dbias = 0;
+  for (int64_t i = threadIdx.x; i < args.rows / args.groups * args.inner; i += blockDim.x) {
+    const int64_t row = i / args.inner * args.groups + j / per_row;
+    const int64_t at = row * args.cols + j % per_row * args.inner + i % args.inner;
+    const float mean = args.centered ? args.mean[row] : 0;
+    dscale += args.dy[at] * (args.x[at] - mean) * args.inv_std[row];
+    dbias += args.dy[at];
+  }
+  dscale = spark::block_sum(dscale);
+  dbias = spark::block_sum(dbias);
+  if (threadIdx.x == 0 && args.dscale) args.dscale[j] = dscale;
+  if (threadIdx.x == 0 && args.dbias) args.dbias[j] = dbias;
+}
+
+extern "C" __global__ void batch_statistics_f32(spark::BatchStatisticsArgs args) {
+  const spark::Channel channel{args.channels, args.positions};
+  const int64_t count = args.batch * args.positions;
+  const float mean = spark::sum_over(count, [&](int64_t i) { return args.x[channel.at(i)]; }) / count;
+  const float squares = spark::sum_over(count, [&](int64_t i) {
+    const float difference = args.x[channel.at(i)] - mean;
+    return difference * difference;
+  });
+  if (threadIdx.x != 0) return;
+  args.mean[blockIdx.x] = mean;
+  args.variance[blockIdx.x] = squares / count;
+}
+
+extern "C" __global__ void batch_norm_f32(spark::BatchNormArgs args) {
+  const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (at >= args.batch * args.channels * args.positions) return;
+  const int64_t c = at / args.positions % args.channels;
+  float value =
+      (args.x[at] - args.mean[c]) * ((args.scale ? args.scale[c] : 1) / sqrtf(args.variance[c] + args.eps));
+  if (args.bias) value += args.bias[c];
+  args.y[at] = value;
+}
+
+extern "C" __global__ void batch_norm_backward_f32(spark::BatchNormBackwardArgs args) {
+  const spark::Channel channel{args.channels, args.positions};
+  const int64_t c = blockIdx.x, count = args.batch * args.positions;
+  const float mean = args.mean[c], inv_std = 1 / sqrtf(args.variance[c] + args.eps);
+  const auto standard = [&](int64_t at) { return (args.x[at] - mean) * inv_std; };
+  const float dbias = spark::sum_over(count, [&](int64_t i) { return args.dy[channel.at(i)]; });
+  const float dscale =
+      spark::sum_over(count, [&](int64_t i) { return args.dy[channel.at(i)] * standard(channel.at(i)); });
+  if (threadIdx.x == 0 && args.dbias) args.dbias[c] = dbias;
+  if (threadIdx.x == 0 && args.dscale) args.dscale[c] = dscale;
+  if (!args.dx) return;
+  const float first = args.training ? dbias / count : 0, second = args.training ? dscale / count : 0;
+  const float factor = (args.scale ? args.scale[c] : 1) * inv_std;
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    const int64_t at = channel.at(i);
+    args.dx[at] = factor * (args.dy[at] - first - standard(at) * second);
+  }
+}

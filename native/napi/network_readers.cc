@@ -1,0 +1,252 @@
+#include "napi/network_readers.h"
+
+#include <algorithm>
+
+#include "backend/labels.h"
+#include "core/error.h"
+
+namespace spark::napi {
+namespace {
+
+// Elements of an activation [N, channels, sizes].
+int64_t image_elements(const ConvShape& shape, int64_t channels, const int64_t (&sizes)[3]) {
+  return elements(shape.batch, channels, sizes[0], sizes[1], sizes[2]);
+}
+
+void check(bool fits, const char* what) {
+  if (!fits) throw Error("ERR_SHAPE", what);
+}
+
+// Sizes that normalization forward and backward share.
+template <typename Args>
+void read_norm_sizes(Arguments& in, Args& args) {
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  args.groups = in.size("groups");
+  args.inner = in.size("inner");
+  args.centered = in.flag("centered");
+  check(args.cols > 0 && args.inner > 0 && args.cols % args.inner == 0, "cols must be a multiple of inner");
+  check(args.groups > 0 && args.rows % args.groups == 0, "rows must be a multiple of groups");
+}
+
+template <typename Args>
+int64_t read_batch_sizes(Arguments& in, Args& args) {
+  args.batch = in.size("batch");
+  args.channels = in.size("channels");
+  args.positions = in.size("positions");
+  return elements(args.batch, args.channels, args.positions);
+}
+
+AttentionShape read_attention_shape(Arguments& in) {
+  AttentionShape shape{};
+  shape.batch = in.size("batch");
+  shape.heads = in.size("heads");
+  shape.kv_heads = in.size("kvHeads");
+  shape.queries = in.size("queries");
+  shape.keys = in.size("keys");
+  shape.depth = in.size("depth");
+  shape.value_depth = in.size("valueDepth");
+  check(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "heads must be a multiple of kvHeads");
+  return shape;
+}
+
+// Elements up to the last one of [batch, heads, rows, width] with these strides.
+int64_t extent(const HeadStrides& strides, int64_t batch, int64_t heads, int64_t rows, int64_t width) {
+  if (batch == 0 || heads == 0 || rows == 0 || width == 0) return 0;
+  int64_t last = width;
+  for (const int64_t part : {elements(batch - 1, strides.batch), elements(heads - 1, strides.head),
+                             elements(rows - 1, strides.step)}) {
+    check(!__builtin_add_overflow(last, part, &last), "strides go beyond all memory");
+  }
+  return last;
+}
+
+AttentionArgs read_attention_inputs(Arguments& in) {
+  AttentionArgs args{};
+  const AttentionShape& shape = args.shape = read_attention_shape(in);
+  args.scale = in.number("scale");
+  args.softcap = in.optional_number("softcap", 0);
+  args.causal = in.flag("causal");
+  args.causal_offset = static_cast<int64_t>(in.optional_number("causalOffset", 0));
+  args.q_strides = in.head_strides("qStrides");
+  args.k_strides = in.head_strides("kStrides");
+  args.v_strides = in.head_strides("vStrides");
+  args.y_strides = in.head_strides("yStrides");
+  const auto [batch, heads, kv_heads, queries, keys, depth, value_depth] = shape;
+  args.q = in.input<float>("q", extent(args.q_strides, batch, heads, queries, depth));
+  args.k = in.input<float>("k", extent(args.k_strides, batch, kv_heads, keys, depth));
+  args.v = in.input<float>("v", extent(args.v_strides, batch, kv_heads, keys, value_depth));
+  if (in.has("mask")) {
+    args.mask_strides = in.head_strides("maskStrides");
+    args.mask = in.input<float>("mask", extent(args.mask_strides, batch, heads, queries, keys));
+  }
+  return args;
+}
+
+}  // namespace
+
+ConvArgs read_conv(Arguments& in) {
+  ConvArgs args{};
+  args.weight = in.weight("weight");
+  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
+  args.x = in.input<float>("x", image_elements(shape, shape.channels, shape.image));
+  const int64_t positions = image_elements(shape, shape.filters, shape.out);
+  args.bias = in.optional_input<float>("bias", shape.filters);
+  args.residual = in.optional_input<float>("residual", positions);
+  args.residual_first = in.flag("residualFirst");
+  args.activation = in.activation("activation");
+  args.y = in.output<float>("y", positions);
+  return args;
+}
+
+ConvBackwardArgs read_conv_backward(Arguments& in) {
+  ConvBackwardArgs args{};
+  args.weight = in.weight("weight");
+  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
+  const int64_t pixels = image_elements(shape, shape.channels, shape.image);
+  args.dweight = in.optional_output<float>("dweight", elements(args.weight.rows, args.weight.cols));
+  args.x = args.dweight ? in.input<float>("x", pixels) : in.optional_input<float>("x", pixels);
+  args.dy = in.input<float>("dy", image_elements(shape, shape.filters, shape.out));
+  args.dx = in.optional_output<float>("dx", pixels);
+  args.dbias = in.optional_output<float>("dbias", shape.filters);
+  return args;
+}
+
+ConvTransposeArgs read_conv_transpose(Arguments& in) {
+  ConvTransposeArgs args{};
+  args.weight = in.weight("weight");
+  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
+  args.x = in.input<float>("x", image_elements(shape, shape.filters, shape.out));
+  args.bias = in.optional_input<float>("bias", shape.channels);
+  args.y = in.output<float>("y", image_elements(shape, shape.channels, shape.image));
+  return args;
+}
+
+SoftmaxArgs read_softmax(Arguments& in) {
+  SoftmaxArgs args{};
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  args.log = in.flag("log");
+  args.x = in.input<float>("x", elements(args.rows, args.cols));
+  args.y = in.output<float>("y", elements(args.rows, args.cols));
+  return args;
+}
+
+SoftmaxBackwardArgs read_softmax_backward(Arguments& in) {
+  SoftmaxBackwardArgs args{};
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  args.log = in.flag("log");
+  args.y = in.input<float>("y", elements(args.rows, args.cols));
+  args.dy = in.input<float>("dy", elements(args.rows, args.cols));
+  args.dx = in.output<float>("dx", elements(args.rows, args.cols));
+  return args;
+}
+
+NormArgs read_norm(Arguments& in) {
+  NormArgs args{};
+  read_norm_sizes(in, args);
+  const int64_t count = elements(args.rows, args.cols),
+                scales = elements(args.groups, args.cols / args.inner);
+  args.eps = in.number("eps");
+  args.x = in.input<float>("x", count);
+  args.scale = in.optional_input<float>("scale", scales);
+  args.bias = in.optional_input<float>("bias", scales);
+  args.y = in.output<float>("y", count);
+  args.mean = in.optional_output<float>("mean", args.rows);
+  args.inv_std = in.optional_output<float>("invStd", args.rows);
+  return args;
+}
+
+NormBackwardArgs read_norm_backward(Arguments& in) {
+  NormBackwardArgs args{};
+  read_norm_sizes(in, args);
+  const int64_t count = elements(args.rows, args.cols),
+                scales = elements(args.groups, args.cols / args.inner);
+  args.x = in.input<float>("x", count);
+  args.scale = in.optional_input<float>("scale", scales);
+  if (args.centered) args.mean = in.input<float>("mean", args.rows);
+  args.inv_std = in.input<float>("invStd", args.rows);
+  args.dy = in.input<float>("dy", count);
+  args.dx = in.optional_output<float>("dx", count);
+  args.dscale = in.optional_output<float>("dscale", scales);
+  args.dbias = in.optional_output<float>("dbias", scales);
+  return args;
+}
+
+BatchStatisticsArgs read_batch_statistics(Arguments& in) {
+  BatchStatisticsArgs args{};
+  const int64_t count = read_batch_sizes(in, args);
+  check(args.batch > 0 && args.positions > 0, "there is nothing to take statistics of");
+  args.x = in.input<float>("x", count);
+  args.mean = in.output<float>("mean", args.channels);
+  args.variance = in.output<float>("variance", args.channels);
+  return args;
+}
+
+BatchNormArgs read_batch_norm(Arguments& in) {
+  BatchNormArgs args{};
+  const int64_t count = read_batch_sizes(in, args);
+  args.eps = in.number("eps");
+  args.x = in.input<float>("x", count);
+  args.mean = in.input<float>("mean", args.channels);
+  args.variance = in.input<float>("variance", args.channels);
+  args.scale = in.optional_input<float>("scale", args.channels);
+  args.bias = in.optional_input<float>("bias", args.channels);
+  args.y = in.output<float>("y", count);
+  return args;
+}
+
+BatchNormBackwardArgs read_batch_norm_backward(Arguments& in) {
+  BatchNormBackwardArgs args{};
+  const int64_t count = read_batch_sizes(in, args);
+  args.training = in.flag("training");
+  args.eps = in.number("eps");
+  args.x = in.input<float>("x", count);
+  args.mean = in.input<float>("mean", args.channels);
+  args.variance = in.input<float>("variance", args.channels);
+  args.scale = in.optional_input<float>("scale", args.channels);
+  args.dy = in.input<float>("dy", count);
+  args.dx = in.optional_output<float>("dx", count);
+  args.dscale = in.optional_output<float>("dscale", args.channels);
+  args.dbias = in.optional_output<float>("dbias", args.channels);
+  return args;
+}
+
+AttentionArgs read_attention(Arguments& in) {
+  AttentionArgs args = read_attention_inputs(in);
+  const auto [batch, heads, kv_heads, queries, keys, depth, value_depth] = args.shape;
+  const int64_t outputs = extent(args.y_strides, batch, heads, queries, value_depth);
+  const bool dense = outputs == elements(batch, heads, queries, value_depth);
+  args.y = dense ? in.output<float>("y", outputs) : in.update<float>("y", outputs);  // gaps stay as they are
+  args.log_sum = in.optional_output<float>("logSum", elements(batch, heads, queries));
+  return args;
+}
+
+AttentionBackwardArgs read_attention_backward(Arguments& in) {
+  AttentionBackwardArgs args{};
+  AttentionArgs& forward = args.forward = read_attention_inputs(in);
+  const auto [batch, heads, kv_heads, queries, keys, depth, value_depth] = forward.shape;
+  const int64_t outputs = extent(forward.y_strides, batch, heads, queries, value_depth);
+  forward.y = const_cast<float*>(in.input<float>("y", outputs));
+  forward.log_sum = const_cast<float*>(in.input<float>("logSum", elements(batch, heads, queries)));
+  args.dy = in.input<float>("dy", outputs);
+  args.dq = in.optional_update<float>("dq", extent(forward.q_strides, batch, heads, queries, depth));
+  args.dk = in.optional_update<float>("dk", extent(forward.k_strides, batch, kv_heads, keys, depth));
+  args.dv = in.optional_update<float>("dv", extent(forward.v_strides, batch, kv_heads, keys, value_depth));
+  return args;
+}
+
+SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
+  SoftmaxCrossEntropyArgs args{};
+  args.tokens = in.size("tokens");
+  args.classes = in.size("classes");
+  args.logits = in.input<float>("logits", elements(args.tokens, args.classes));
+  args.labels = in.input<int32_t>("labels", args.tokens);
+  args.loss = in.output<float>("loss", 1);
+  args.dlogits = in.optional_output<float>("dlogits", elements(args.tokens, args.classes));
+  if (in.placed()) expect_labels(in.values<int32_t>("labels", args.tokens), args.tokens, args.classes);
+  return args;
+}
+
+}  // namespace spark::napi

@@ -1,0 +1,85 @@
+#include "napi/plan.h"
+
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "backend/cpu/cpu.h"
+#include "core/error.h"
+#include "napi/job.h"
+#include "napi/operations.h"
+#include "plan/plan.h"
+
+namespace spark::napi {
+namespace {
+
+// An ArrayBuffer that operands lie in, and where it was when they were bound.
+struct Memory {
+  Napi::Reference<Napi::ArrayBuffer> buffer;
+  const void* data;
+};
+
+// A plan and what keeps its operands alive. Dies on the JavaScript thread.
+struct Bound {
+  Plan plan;
+  std::vector<Memory> memory;
+  std::vector<std::shared_ptr<Block>> blocks;
+};
+
+// What the External owns; null after dispose.
+using Handle = std::shared_ptr<Bound>;
+
+void keep(Bound& bound, Arguments& in, std::unordered_set<const void*>& known) {
+  for (const Napi::ObjectReference& reference : in.take_references()) {
+    Napi::ArrayBuffer buffer = reference.Value().As<Napi::TypedArray>().ArrayBuffer();
+    if (known.insert(buffer.Data()).second) bound.memory.push_back({Napi::Persistent(buffer), buffer.Data()});
+  }
+  for (std::shared_ptr<Block>& block : in.take_blocks()) bound.blocks.push_back(std::move(block));
+}
+
+// A run on memory that somebody has detached since (transfer(), dispose()) would be a use after free.
+const std::shared_ptr<Bound>& claimed(const Napi::Value& value) {
+  const Handle& handle = *value.As<Napi::External<Handle>>().Data();
+  if (!handle) throw Error("ERR_DISPOSED", "the plan has been disposed");
+  for (const Memory& memory : handle->memory) {
+    if (memory.buffer.Value().Data() != memory.data) {
+      throw Error("ERR_DISPOSED", "memory that the plan works on has been detached or disposed");
+    }
+  }
+  handle->plan.claim();
+  return handle;
+}
+
+}  // namespace
+
+Napi::Value plan_create(const Napi::CallbackInfo& info) {
+  const Napi::Array steps = info[0].As<Napi::Array>();
+  auto bound = std::make_shared<Bound>();
+  std::unordered_set<const void*> known;
+  for (uint32_t i = 0; i < steps.Length(); ++i) {
+    const Napi::HandleScope scope(info.Env());
+    const Napi::Object step = steps.Get(i).As<Napi::Object>();
+    const std::string op = step.Get("op").ToString();
+    Arguments in(step.Get("args").As<Napi::Object>());
+    try {
+      bound->plan.add(op, prepare(op, cpu::backend(), in));
+    } catch (const Error& error) {
+      throw Error(error.code, message("step ", i, " of the plan, ", op, ": ", error.what()));
+    }
+    keep(*bound, in, known);
+  }
+  return Napi::External<Handle>::New(info.Env(), new Handle(std::move(bound)),
+                                     [](Napi::BasicEnv, Handle* handle) { delete handle; });
+}
+
+Napi::Value plan_run(const Napi::CallbackInfo& info) {
+  return start_job(info.Env(), [bound = claimed(info[0])] { bound->plan.run(); });
+}
+
+Napi::Value plan_dispose(const Napi::CallbackInfo& info) {
+  info[0].As<Napi::External<Handle>>().Data()->reset();
+  return info.Env().Undefined();
+}
+
+}  // namespace spark::napi

@@ -1,0 +1,34 @@
+// readers.h: a reader turns the JavaScript object of one operation into its Args. Field names are those of
+// lib/runtime/kernel-args.ts.
+#pragma once
+
+#include "napi/arguments.h"
+
+namespace spark::napi {
+
+// precision_readers.cc
+CastArgs read_cast(Arguments& in);
+AmaxArgs read_amax(Arguments& in);
+Nvfp4QuantizeArgs read_nvfp4_quantize(Arguments& in);
+Nvfp4DequantizeArgs read_nvfp4_dequantize(Arguments& in);
+Fp8QuantizeArgs read_fp8_quantize(Arguments& in);
+SwizzleScalesArgs read_swizzle_scales(Arguments& in);
+
+// dora_readers.cc
+WeightNorm2Args read_weight_norm2(Arguments& in);
+DoraNormArgs read_dora_norm(Arguments& in);
+DoraForwardArgs read_dora_forward(Arguments& in);
+DoraBackwardArgs read_dora_backward(Arguments& in);
+DoraMergeArgs read_dora_merge(Arguments& in);
+DoraMergeBackwardArgs read_dora_merge_backward(Arguments& in);
+DoraUnmergeArgs read_dora_unmerge(Arguments& in);
+
+// view_readers.cc: what they check is that no index leaves its operand.
+UnaryArgs read_unary(Arguments& in);
+BinaryArgs read_binary(Arguments& in);
+ReduceArgs read_reduce(Arguments& in);
+CopyStridedArgs read_copy_strided(Arguments& in);
+PoolArgs read_pool(Arguments& in);
+PoolBackwardArgs read_pool_backward(Arguments& in);
+
+}  // namespace spark::napi

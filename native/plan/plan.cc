@@ -1,0 +1,31 @@
+#include "plan/plan.h"
+
+#include "core/error.h"
+
+namespace spark {
+
+void Plan::add(std::string op, std::function<void()> work) {
+  steps_.push_back({std::move(op), std::move(work)});
+}
+
+void Plan::claim() {
+  if (claimed_.exchange(true)) {
+    throw Error("ERR_ARGUMENT", "the plan is running: wait for its promise, or compile the model once more");
+  }
+}
+
+void Plan::run() {
+  struct Free {
+    std::atomic<bool>& claimed;
+    ~Free() { claimed = false; }
+  } free{claimed_};
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    try {
+      steps_[i].work();
+    } catch (const Error& error) {
+      throw Error(error.code, message("step ", i, " of the plan, ", steps_[i].op, ": ", error.what()));
+    }
+  }
+}
+
+}  // namespace spark

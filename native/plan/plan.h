@@ -1,0 +1,33 @@
+// plan.h: a compiled plan: operations whose operands are bound, run one after another without an allocation.
+// What the steps work on (arena, constants, carried state, inputs and outputs) belongs to whoever made them.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace spark {
+
+class Plan {
+ public:
+  void add(std::string op, std::function<void()> work);
+
+  // Reserves the plan for one run: its operands are shared by all runs, so that two would overwrite each
+  // other. Throws ERR_ARGUMENT when it is taken.
+  void claim();
+
+  // Runs all steps and gives the plan free. A step that fails ends the run; its error says which it was.
+  void run();
+
+ private:
+  struct Step {
+    std::string op;
+    std::function<void()> work;
+  };
+
+  std::vector<Step> steps_;
+  std::atomic<bool> claimed_{false};
+};
+
+}  // namespace spark

@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander'
 import { SparkError } from '../core/errors.js'
 import { addCheck } from './check.js'
 import { addDemo } from './demo.js'
+import { addFinetune } from './finetune.js'
 import { addInfo } from './info.js'
 import { addMonitor } from './monitor.js'
 import { packageVersion, printError } from './output.js'
@@ -22,7 +23,7 @@ const program = new Command('dgx-spark')
   .showHelpAfterError()
   .exitOverride()
 
-for (const add of [addInfo, addCheck, addVerify, addMonitor, addDemo]) add(program)
+for (const add of [addInfo, addCheck, addVerify, addMonitor, addDemo, addFinetune]) add(program)
 
 // A reader that goes away (dgx-spark monitor | head) is no failure.
 process.stdout.on('error', error => {

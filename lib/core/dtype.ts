@@ -1,14 +1,33 @@
-/** Element types of a {@link Tensor}, by the lower-case names of the safetensors format. */
+/** Element types that weights and activations are stored in, by the lower-case names of the safetensors format. */
 export type DType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'f8_e5m2'
 
-/** The typed array that holds the elements of a dtype; 16-bit and 8-bit floats are held as their bit patterns. */
-export type TypedArrayOf<D extends DType> = D extends 'f32'
+/**
+ * What holds the elements of a dtype. Formats that JavaScript lacks are held as their bit patterns, those of less than
+ * a byte in a byte each; bool is 0 or 1, complex numbers are pairs.
+ */
+export type TypedArrayOf<D extends ElementType> = D extends 'f32' | 'c64'
   ? Float32Array
-  : D extends 'f16' | 'bf16'
-    ? Uint16Array
-    : Uint8Array
+  : D extends 'f64' | 'c128'
+    ? Float64Array
+    : D extends 'i64'
+      ? BigInt64Array
+      : D extends 'u64'
+        ? BigUint64Array
+        : D extends 'i32'
+          ? Int32Array
+          : D extends 'u32'
+            ? Uint32Array
+            : D extends 'i16'
+              ? Int16Array
+              : D extends 'u16' | 'f16' | 'bf16'
+                ? Uint16Array
+                : D extends 'i8'
+                  ? Int8Array
+                  : D extends 'string'
+                    ? string[]
+                    : Uint8Array
 
-/** Any array that {@link TypedArrayOf} can give. */
+/** Any array that holds elements of a {@link DType}. */
 export type DTypeArray = Float32Array | Uint16Array | Uint8Array
 
 /** Bytes of one element. */

@@ -1,7 +1,16 @@
 // tensor.ts: a dense host array with a shape and an element type.
 import { inspect } from 'node:util'
 import { argumentError, expectKnownOptions, expectOneOf } from '../core/checks.js'
-import { type DType, type DTypeArray, dtypeArray, dtypes, type TypedArrayOf } from '../core/dtype.js'
+import {
+  type DType,
+  type DTypeArray,
+  dtypeBytes,
+  type ElementArray,
+  type ElementType,
+  elementArrayOf,
+  elementBits,
+  type TypedArrayOf,
+} from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { cast, encode } from '../precision/casts.js'
 
@@ -9,12 +18,17 @@ import { cast, encode } from '../precision/casts.js'
 export type NestedNumbers = number | readonly NestedNumbers[]
 
 /** Options of {@link Tensor.from}. */
-export interface TensorOptions<D extends DType = DType> {
+export interface TensorOptions<D extends ElementType = DType> {
   /** Dimensions; by default the nesting of the arrays, or one dimension for a typed array. */
   shape?: readonly number[]
   /** Element type; by default f32. */
   dtype?: D
 }
+
+/** Element types that numbers can be given for. */
+const numericTypes = (Object.keys(elementBits) as ElementType[]).filter(
+  dtype => dtype !== 'string' && dtype !== 'c64' && dtype !== 'c128',
+)
 
 /** Dimensions a tensor may have at most. */
 const maxDimensions = 32
@@ -28,12 +42,12 @@ const maxDimensions = 32
  * x.shape // [2, 3]
  * x.data  // Float32Array(6)
  */
-export class Tensor<D extends DType = DType> {
+export class Tensor<D extends ElementType = DType> {
   /** Sizes of the dimensions, outermost first; [] for a single number. */
   readonly shape: readonly number[]
   /** Element type. */
   readonly dtype: D
-  /** The elements, row-major, without a copy. f16, bf16 and f8 are bit patterns. */
+  /** The elements, row-major, without a copy; {@link TypedArrayOf} says how those that JavaScript lacks are held. */
   readonly data: TypedArrayOf<D>
 
   private constructor(data: TypedArrayOf<D>, shape: readonly number[], dtype: D) {
@@ -43,21 +57,21 @@ export class Tensor<D extends DType = DType> {
   }
 
   /**
-   * A tensor of the given numbers. A Float32Array for f32, a Uint16Array for f16 and bf16 and a Uint8Array for f8
-   * are taken as they are, without a copy (the latter three as bit patterns). Nested arrays are rounded to the dtype.
+   * A tensor of the given numbers. The typed array that {@link TypedArrayOf} names is taken as it is, without a copy
+   * (a Uint16Array for f16 holds bit patterns). Nested arrays are rounded to the dtype; integers lose their fraction.
    *
    * @param values - a typed array, nested arrays of numbers, or one number
    * @param options - shape and dtype
    * @throws SparkError ERR_SHAPE for ragged arrays or a shape that does not fit, ERR_DTYPE for an array that cannot
    * hold the dtype, ERR_ARGUMENT for anything else that is not a number
    */
-  static from<D extends DType = 'f32'>(
-    values: DTypeArray | NestedNumbers,
+  static from<D extends ElementType = 'f32'>(
+    values: ElementArray | NestedNumbers,
     options: TensorOptions<D> = {},
   ): Tensor<D> {
     expectKnownOptions('options', options, ['shape', 'dtype'])
     const dtype = options.dtype ?? ('f32' as D)
-    expectOneOf('options.dtype', dtype, dtypes)
+    expectOneOf('options.dtype', dtype, numericTypes)
     const { data, shape } = ArrayBuffer.isView(values)
       ? { data: expectArrayFor(values, dtype), shape: [values.length] }
       : flatten(values, dtype)
@@ -67,14 +81,22 @@ export class Tensor<D extends DType = DType> {
   }
 
   /**
+   * A tensor of elements that are known to fit, strings included.
+   * @internal
+   */
+  static of<D extends ElementType>(data: TypedArrayOf<D>, shape: readonly number[], dtype: D): Tensor<D> {
+    return new Tensor<D>(data, shape, dtype)
+  }
+
+  /**
    * A tensor of zeros.
    * @throws SparkError ERR_SHAPE for a shape that is not a list of non-negative integers
    */
-  static zeros<D extends DType = 'f32'>(shape: readonly number[], dtype: D = 'f32' as D): Tensor<D> {
-    expectOneOf('dtype', dtype, dtypes)
+  static zeros<D extends ElementType = 'f32'>(shape: readonly number[], dtype: D = 'f32' as D): Tensor<D> {
+    expectOneOf('dtype', dtype, numericTypes)
     const count = elementCount(shape)
     try {
-      return new Tensor<D>(dtypeArray(dtype, count), shape, dtype)
+      return new Tensor<D>(arrayOf(dtype, count), shape, dtype)
     } catch (error) {
       throw new SparkError('ERR_OUT_OF_MEMORY', `a tensor of [${shape.join(', ')}] ${dtype} does not fit`, {
         cause: error,
@@ -97,18 +119,20 @@ export class Tensor<D extends DType = DType> {
   }
 
   /**
-   * The elements rounded to another type, to the nearest value, ties to even; f8 saturates. The tensor itself when it
-   * has the type already.
+   * The elements rounded to another type, to the nearest value, ties to even; f8 saturates, integers lose their
+   * fraction. The tensor itself when it has the type already.
+   * @throws SparkError ERR_DTYPE for a type without numbers, or without a cast yet (types of less than 16 bits other
+   * than f8_e4m3, f8_e5m2, i8, u8 and bool)
    */
-  to<To extends DType>(dtype: To): Tensor<To> {
-    expectOneOf('dtype', dtype, dtypes)
-    if ((this.dtype as DType) === dtype) return this as unknown as Tensor<To>
-    return new Tensor<To>(cast(this.data, this.dtype, dtype), this.shape, dtype)
+  to<To extends ElementType>(dtype: To): Tensor<To> {
+    expectOneOf('dtype', dtype, numericTypes)
+    if ((this.dtype as ElementType) === dtype) return this as unknown as Tensor<To>
+    return new Tensor<To>(convert(this.data, this.dtype, dtype), this.shape, dtype)
   }
 
   /** The elements as f32, row-major; {@link Tensor.data} itself, not a copy, when they are. */
   toFloat32(): Float32Array {
-    return this.to('f32').data
+    return this.to('f32').data as Float32Array
   }
 
   /** The elements as numbers in arrays nested like the shape; one number for the shape []. */
@@ -155,14 +179,57 @@ function expectElements(shape: readonly number[], count: number): void {
   }
 }
 
-function expectArrayFor<D extends DType>(values: ArrayBufferView, dtype: D): TypedArrayOf<D> {
-  const kind = dtypeArray(dtype, 0).constructor as new () => TypedArrayOf<D>
+const arrayOf = <D extends ElementType>(dtype: D, count: number): TypedArrayOf<D> =>
+  new (elementArrayOf(dtype))(count) as TypedArrayOf<D>
+
+function expectArrayFor<D extends ElementType>(values: ArrayBufferView, dtype: D): TypedArrayOf<D> {
+  const kind = arrayOf(dtype, 0).constructor as new () => TypedArrayOf<D>
   if (values instanceof kind) return values
   throw argumentError('values', `a ${kind.name} for dtype ${dtype}`, values, 'ERR_DTYPE')
 }
 
+const isFloat = (dtype: ElementType): dtype is DType => dtype in dtypeBytes
+
+/** Elements of `from` as elements of `to`, in a new array. */
+function convert<To extends ElementType>(
+  data: TypedArrayOf<ElementType>,
+  from: ElementType,
+  to: To,
+): TypedArrayOf<To> {
+  if (isFloat(from) && isFloat(to)) return cast(data as DTypeArray, from, to) as TypedArrayOf<To>
+  const numbers = isFloat(from) && from !== 'f32' ? cast(data as DTypeArray, from, 'f32') : data
+  if (isFloat(to)) {
+    expectPlain(from)
+    return encode(Float32Array.from(numbers as ArrayLike<number>, Number), to) as TypedArrayOf<To>
+  }
+  expectPlain(to)
+  if (!isFloat(from)) expectPlain(from)
+  return fill(arrayOf(to, data.length), to, Array.from(numbers as ArrayLike<number>, Number))
+}
+
+/** Throws for formats whose codes are no numbers. */
+function expectPlain(dtype: ElementType): void {
+  if (!/^(f64|bool|[iu](8|16|32|64))$/.test(dtype)) {
+    throw new SparkError('ERR_DTYPE', `there is no conversion between ${dtype} and other numbers`)
+  }
+}
+
+/** Stores numbers in an array of integers, bool or f64. */
+function fill<D extends ElementType>(data: TypedArrayOf<D>, dtype: D, numbers: number[]): TypedArrayOf<D> {
+  const stored =
+    dtype === 'bool'
+      ? (value: number) => Number(value !== 0)
+      : /64/.test(dtype) && dtype !== 'f64'
+        ? (value: number) => BigInt(Math.trunc(value) || 0)
+        : (value: number) => value
+  numbers.forEach((value, i) => {
+    ;(data as unknown as (number | bigint)[])[i] = stored(value)
+  })
+  return data
+}
+
 /** Nested arrays as one flat array and the shape of their nesting. */
-function flatten<D extends DType>(
+function flatten<D extends ElementType>(
   values: NestedNumbers,
   dtype: D,
 ): { data: TypedArrayOf<D>; shape: number[] } {
@@ -173,7 +240,7 @@ function flatten<D extends DType>(
       throw new SparkError('ERR_SHAPE', `values are nested deeper than ${maxDimensions} arrays`)
     }
   }
-  const data = new Float32Array(elementCount(shape))
+  const data = new Float64Array(elementCount(shape))
   let next = 0
   const visit = (level: NestedNumbers, depth: number): void => {
     if (depth === shape.length) {
@@ -193,5 +260,10 @@ function flatten<D extends DType>(
     for (const inner of level) visit(inner, depth + 1)
   }
   visit(values, 0)
-  return { data: dtype === 'f32' ? (data as TypedArrayOf<D>) : encode(data, dtype), shape }
+  if (!isFloat(dtype)) {
+    expectPlain(dtype)
+    return { data: fill(arrayOf(dtype, data.length), dtype, [...data]), shape }
+  }
+  const rounded = Float32Array.from(data)
+  return { data: (dtype === 'f32' ? rounded : encode(rounded, dtype)) as TypedArrayOf<D>, shape }
 }

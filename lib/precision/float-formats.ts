@@ -99,6 +99,35 @@ export const e4m3 = tabulated(
   smallFloat(4, 3, { maxFinite: 0x7e, overflow: 0x7f, nan: 0x7f, saturates: true }),
 )
 
+/** A format without infinities and without -0, whose code is NaN; its exponents are biased by one more than those of `format`. */
+function fnuz(format: FloatFormat): FloatFormat {
+  const nan = 0x80
+  return {
+    limit: saturate => (saturate ? 0x7f : nan),
+    encode(bits, limit) {
+      const doubled = floatBits(bitsFloat(bits) * 2)
+      if ((doubled & 0x7fffffff) > infinityBits) return nan
+      const magnitude = format.encode(doubled & 0x7fffffff, limit)
+      return magnitude === 0 || magnitude === nan ? magnitude : magnitude | ((bits >>> 31) << 7)
+    },
+    decode: code => (code === nan ? nanBits : floatBits(bitsFloat(format.decode(code)) / 2)),
+  }
+}
+
+/** E4M3 and E5M2 with neither infinities nor a negative zero. */
+export const [e4m3fnuz, e5m2fnuz] = [4, 5].map(exponentBits =>
+  tabulated(
+    fnuz(
+      smallFloat(exponentBits, 7 - exponentBits, {
+        maxFinite: 0x7f,
+        overflow: 0x80,
+        nan: 0x80,
+        saturates: true,
+      }),
+    ),
+  ),
+) as [FloatFormat, FloatFormat]
+
 /** The element of NVFP4, 4 bits: magnitudes 0, 0.5, 1, 1.5, 2, 3, 4, 6; neither infinity nor NaN. */
 export const e2m1 = smallFloat(2, 1, { maxFinite: 7, overflow: 7, nan: 7, saturates: true })
 
@@ -113,4 +142,9 @@ export const floatFormats: Readonly<Record<DType, FloatFormat>> = {
   bf16: smallFloat(8, 7, { maxFinite: 0x7f7f, overflow: 0x7f80, nan: 0x7fff, saturates: false }),
   f8_e4m3: e4m3,
   f8_e5m2: tabulated(smallFloat(5, 2, { maxFinite: 0x7b, overflow: 0x7c, nan: 0x7f, saturates: true })),
+}
+
+/** Whether `dtype` is one of {@link floatFormats}. */
+export function isFormat(dtype: string): dtype is DType {
+  return Object.hasOwn(floatFormats, dtype)
 }

@@ -3,11 +3,13 @@
 // N batch, C channels. Matrices are row-major.
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
 import type { DoraKernelArgs } from './dora-kernel-args.js'
+import type { LayerKernelArgs } from './layer-kernel-args.js'
 import type { NetworkKernelArgs } from './network-args.js'
 import type { TensorKernelArgs } from './tensor-kernel-args.js'
 import type { StoredWeight } from './weight-args.js'
 
 export type * from './dora-kernel-args.js'
+export type * from './layer-kernel-args.js'
 export type * from './weight-args.js'
 
 /** What a linear layer applies to its sums: gelu by erf or, `gelu_tanh`, by tanh. */
@@ -230,7 +232,12 @@ export interface AdamwArgs {
 }
 
 /** Arguments of each operation by its name; outputs are allocated by the caller. */
-export interface KernelArgs extends PrecisionKernelArgs, DoraKernelArgs, NetworkKernelArgs, TensorKernelArgs {
+export interface KernelArgs
+  extends Omit<PrecisionKernelArgs, 'cast'>,
+    TensorKernelArgs,
+    LayerKernelArgs,
+    NetworkKernelArgs,
+    DoraKernelArgs {
   /** A weight in the layout that the CPU streams. */
   packWeight: PackWeightArgs
   /** A linear layer. */

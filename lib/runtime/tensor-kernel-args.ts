@@ -1,22 +1,54 @@
 // tensor-kernel-args.ts: what the operations on views of tensors take. An operand is a typed array and a stride for each
-// axis of the loop, in elements; 0 repeats. native/backend/backend.h is the contract.
-import type { DType, DTypeArray } from '../core/dtype.js'
+// axis of the loop, in elements; 0 repeats. native/backend/view_args.h is the contract.
+import type { ElementArray } from '../core/dtype.js'
+import type { NumericType } from '../graph/constant.js'
 
-/** Functions of one number. */
+/** Functions of one number with parameters α and β. */
 export const unaryFns = [
   'abs',
   'neg',
+  'sign',
+  'relu',
+  'not',
+  'bitwise_not',
   'reciprocal',
   'sqrt',
   'exp',
   'log',
   'erf',
+  'floor',
+  'ceil',
+  'round',
+  'sin',
+  'cos',
+  'tan',
+  'asin',
+  'acos',
+  'atan',
+  'sinh',
+  'cosh',
   'tanh',
+  'asinh',
+  'acosh',
+  'atanh',
   'sigmoid',
-  'relu',
   'gelu',
   'gelu_tanh',
   'silu',
+  'swish',
+  'elu',
+  'celu',
+  'selu',
+  'leaky_relu',
+  'thresholded_relu',
+  'hard_sigmoid',
+  'hard_swish',
+  'softplus',
+  'softsign',
+  'mish',
+  'shrink',
+  'is_nan',
+  'is_inf',
 ] as const
 /** Functions of two numbers; `<fn>_grad` is a · fn′(b). */
 export const binaryFns = [
@@ -27,13 +59,26 @@ export const binaryFns = [
   'pow',
   'max',
   'min',
+  'mod',
+  'fmod',
+  'prelu',
+  'less',
+  'less_or_equal',
+  'equal',
+  'bit_and',
+  'bit_or',
+  'bit_xor',
+  'shift_left',
+  'shift_right',
   'relu_grad',
   'gelu_grad',
   'gelu_tanh_grad',
   'silu_grad',
 ] as const
 /** Ways to make one number of many. */
-export const reduceFns = ['sum', 'mean', 'max', 'min', 'prod', 'sum_square'] as const
+export const reduceFns = ['sum', 'mean', 'max', 'min', 'prod', 'sum_square', 'sum_abs'] as const
+/** Ways to make one number of an old and a new one. */
+export const scatterFns = ['assign', 'add', 'mul', 'max', 'min'] as const
 
 /** A function of one number. */
 export type UnaryFn = (typeof unaryFns)[number]
@@ -41,27 +86,56 @@ export type UnaryFn = (typeof unaryFns)[number]
 export type BinaryFn = (typeof binaryFns)[number]
 /** A reduction. */
 export type ReduceFn = (typeof reduceFns)[number]
+/** What becomes of an element that is written again. */
+export type ScatterFn = (typeof scatterFns)[number]
+
+/** Element types that kernels compute with; those of less than 8 bits take a byte each, their code in its low bits. */
+export type KernelType = Exclude<NumericType, 'c64' | 'c128'>
+
+/** dst = src in another format. */
+export interface CastArgs {
+  /** Type of `src`. */
+  srcDtype: KernelType
+  /** Type of `dst`. */
+  dstDtype: KernelType
+  /** Number of elements. */
+  count: number
+  /** Whether an f8 or an integer that is out of range becomes the nearest finite value. */
+  saturate: boolean
+  /** To f8_e8m0; default: up. */
+  rounding?: 'up' | 'down' | 'nearest'
+  /** Whether dst takes the bits instead of the number; both types are of one size. */
+  bits?: boolean
+  /** [count] */
+  src: ElementArray
+  /** Output, [count]. */
+  dst: ElementArray
+}
 
 /** y[i] = fn(x[i]) */
 export interface UnaryArgs {
   /** What is computed. */
   fn: UnaryFn
-  /** Of x and y; f32. */
-  dtype: DType
+  /** Of x; y is bool for `is_nan` and `is_inf`, else of this type. */
+  dtype: KernelType
   /** Number of elements. */
   count: number
+  /** Parameter α. */
+  alpha?: number
+  /** Parameter β. */
+  beta?: number
   /** [count] */
-  x: DTypeArray
-  /** Output, [count]; may be `x`. */
-  y: DTypeArray
+  x: ElementArray
+  /** Output, [count]; may be `x` where it is not bool. */
+  y: ElementArray
 }
 
 /** y[i] = fn(a[i · aStrides], b[i · bStrides]), y being contiguous. */
 export interface BinaryArgs {
   /** What is computed. */
   fn: BinaryFn
-  /** Of all operands; f32. */
-  dtype: DType
+  /** Of a and b; y is bool for comparisons, else of this type. */
+  dtype: KernelType
   /** Sizes of the axes, at most 8. */
   shape: readonly number[]
   /** Not negative. */
@@ -69,19 +143,41 @@ export interface BinaryArgs {
   /** Not negative. */
   bStrides: readonly number[]
   /** Left operand. */
-  a: DTypeArray
+  a: ElementArray
   /** Right operand. */
-  b: DTypeArray
-  /** Output; may be an operand with the strides of y. */
-  y: DTypeArray
+  b: ElementArray
+  /** Output; may be an operand with the strides of y, where it is not bool. */
+  y: ElementArray
+}
+
+/** y[i] = condition[i · conditionStrides] ? a[i · aStrides] : b[i · bStrides], y being contiguous. */
+export interface SelectArgs {
+  /** Of a, b and y. */
+  dtype: KernelType
+  /** Sizes of the axes, at most 8. */
+  shape: readonly number[]
+  /** Not negative. */
+  conditionStrides: readonly number[]
+  /** Not negative. */
+  aStrides: readonly number[]
+  /** Not negative. */
+  bStrides: readonly number[]
+  /** bool */
+  condition: Uint8Array
+  /** Where the condition holds. */
+  a: ElementArray
+  /** Where it does not. */
+  b: ElementArray
+  /** Output. */
+  y: ElementArray
 }
 
 /** y[i] = fn over j of x[i · strides + j · reducedStrides], y being contiguous. Sums are taken in f64. */
 export interface ReduceArgs {
   /** What is computed. */
   fn: ReduceFn
-  /** Of x and y; f32. */
-  dtype: DType
+  /** Of x and y. */
+  dtype: KernelType
   /** Sizes of the axes that stay, at most 8. */
   shape: readonly number[]
   /** Sizes of the axes that go, at most 8. */
@@ -91,15 +187,61 @@ export interface ReduceArgs {
   /** Not negative. */
   reducedStrides: readonly number[]
   /** Operand. */
-  x: DTypeArray
+  x: ElementArray
   /** Output. */
-  y: DTypeArray
+  y: ElementArray
+}
+
+/** y[o, q, i] = fn over p <= q of x[o, p, i] */
+export interface CumulateArgs {
+  /** What is computed. */
+  fn: 'sum' | 'prod'
+  /** Of x and y. */
+  dtype: KernelType
+  /** Size of the axes in front. */
+  outer: number
+  /** Size of the axis. */
+  size: number
+  /** Size of the axes behind. */
+  inner: number
+  /** p < q */
+  exclusive: boolean
+  /** From the end of the axis. */
+  reverse: boolean
+  /** [outer, size, inner] */
+  x: ElementArray
+  /** Output, [outer, size, inner]. */
+  y: ElementArray
+}
+
+/** The k largest or smallest elements along an axis and where they are. */
+export interface TopKArgs {
+  /** Of x and the values. */
+  dtype: KernelType
+  /** Size of the axes in front. */
+  outer: number
+  /** Size of the axis. */
+  size: number
+  /** Size of the axes behind. */
+  inner: number
+  /** How many; at most `size`. */
+  k: number
+  /** Largest in falling order, else smallest in rising order. */
+  largest: boolean
+  /** Which of equal elements comes first. */
+  lastFirst: boolean
+  /** [outer, size, inner] */
+  x: ElementArray
+  /** Output, [outer, k, inner]. */
+  values?: ElementArray | undefined
+  /** Output, [outer, k, inner]. */
+  indices: BigInt64Array
 }
 
 /** dst[dstOffset + i · dstStrides] = src[srcOffset + i · srcStrides]; strides may be negative. */
 export interface CopyStridedArgs {
   /** Of both operands. */
-  dtype: DType
+  dtype: KernelType
   /** Sizes of the axes, at most 8. */
   shape: readonly number[]
   /** Index of the first element that is read. */
@@ -111,78 +253,67 @@ export interface CopyStridedArgs {
   /** Along each axis; no element is written twice. */
   dstStrides: readonly number[]
   /** Operand. */
-  src: DTypeArray
+  src: ElementArray
   /** Output; what the loop does not reach stays. */
-  dst: DTypeArray
+  dst: ElementArray
 }
 
-/** Ways to make one number of a window. */
-export const poolFns = ['max', 'average'] as const
-/** A pooling. */
-export type PoolFn = (typeof poolFns)[number]
-
-/** Windows that move over planes along one to three axes, as in a convolution. */
-export interface Windows {
-  /** Number of planes: batch by channels. */
-  planes: number
-  /** Sizes of the image along its axes, one to three. */
-  image: readonly number[]
-  /** Sizes of the window. */
-  kernel: readonly number[]
-  /** Sizes of the output. */
-  out: readonly number[]
-  /** At least 1. */
+/** Where an element of an index i of `shape` is: i · strides + Σ_d indices[i · indexStrides + d] · steps[d]. */
+export interface Places {
+  /** Of the elements that are moved. */
+  dtype: KernelType
+  /** Sizes of the axes, at most 8. */
+  shape: readonly number[]
+  /** Not negative. */
   strides: readonly number[]
-  /** At least 1. */
-  dilations: readonly number[]
-  /** In front of the image, along each axis. */
-  padsBegin: readonly number[]
-  /** Behind it. */
-  padsEnd: readonly number[]
+  /** Not negative. */
+  indexStrides: readonly number[]
+  /** What an index counts. */
+  steps: readonly number[]
+  /** Negative indices count from here; others are below it. */
+  limits: readonly number[]
+  /** The indices. */
+  indices: BigInt64Array
 }
 
-/** y = the largest element or the mean of each window. */
-export interface PoolArgs extends Windows {
-  /** What is computed. */
-  fn: PoolFn
-  /** Of x and y; f32. */
-  dtype: DType
-  /** Whether a mean counts the pads. */
-  countPad: boolean
-  /** [planes, image] */
-  x: DTypeArray
-  /** Output, [planes, out]. */
-  y: DTypeArray
+/** y[i] = x[place(i)], y being contiguous. */
+export interface GatherArgs extends Places {
+  /** Operand. */
+  x: ElementArray
+  /** Output. */
+  y: ElementArray
 }
 
-/** The gradient of {@link PoolArgs}. */
-export interface PoolBackwardArgs extends Windows {
-  /** What was computed. */
-  fn: PoolFn
-  /** Of all operands; f32. */
-  dtype: DType
-  /** Whether the mean counted the pads. */
-  countPad: boolean
-  /** [planes, image]; max only. */
-  x?: DTypeArray | undefined
-  /** [planes, out] */
-  dy: DTypeArray
-  /** Output, [planes, image]. */
-  dx: DTypeArray
+/** y[place(i)] = fn(y[place(i)], updates[i]) in order, updates being contiguous. */
+export interface ScatterArgs extends Places {
+  /** What becomes of the old element. */
+  fn: ScatterFn
+  /** Operand. */
+  updates: ElementArray
+  /** Updated. */
+  y: ElementArray
 }
 
 /** Arguments of the operations on views. */
 export interface TensorKernelArgs {
+  /** Another element type. */
+  cast: CastArgs
   /** A function of every element. */
   unary: UnaryArgs
   /** A function of pairs of elements, with broadcasting. */
   binary: BinaryArgs
+  /** One or the other element. */
+  select: SelectArgs
   /** Sums and the like along some axes. */
   reduce: ReduceArgs
+  /** Running sums and products. */
+  cumulate: CumulateArgs
+  /** The largest elements and where they are. */
+  topK: TopKArgs
   /** Transposes, slices, repeats and parts of concatenations. */
   copyStrided: CopyStridedArgs
-  /** Largest elements or means of windows. */
-  pool: PoolArgs
-  /** Its gradient. */
-  poolBackward: PoolBackwardArgs
+  /** Elements from places that data says. */
+  gather: GatherArgs
+  /** Elements to places that data says. */
+  scatter: ScatterArgs
 }

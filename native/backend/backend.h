@@ -1,5 +1,5 @@
-// backend.h: the table of operations that every backend fills. This file is the contract: shapes, dtypes,
-// aliasing.
+// backend.h: the table of operations that every backend fills. This file and view_args.h, which holds those
+// on tensors of any shape, are the contract: shapes, dtypes, aliasing.
 //
 // Conventions. Matrices are row-major and contiguous. Letters: T tokens (rows of an activation), I in
 // features, O out features, R rank; N batch, C channels. Pointers are addresses that the backend can read:
@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "backend/dora_args.h"
+#include "backend/layer_args.h"
 #include "backend/network_args.h"
 #include "backend/view_args.h"
 #include "backend/weight.h"
@@ -21,16 +22,24 @@
 
 namespace spark {
 
-// dst[i] = src[i] in another format, for i < count; round to nearest even, through f32, which holds every
-// format exactly. f8: `saturate` sends ±Inf and everything out of range to the largest finite value;
-// otherwise f8_e4m3 gives NaN and f8_e5m2 gives ±Inf. NaN stays NaN. dtypes: f32, f16, bf16, f8_e4m3,
-// f8_e5m2. Recipe: docs/numerics.md.
+// How a cast to f8_e8m0, which holds powers of two, rounds: to the next larger one, the next smaller one, or
+// the nearest, the larger one of two that are as near.
+enum class Rounding : uint8_t { kUp, kDown, kNearest };
+
+// dst[i] = src[i] in another format, for i < count; round to nearest even, what is smaller than f32 through
+// f32, which holds every such format exactly. f8: `saturate` sends ±Inf and everything out of range to the
+// largest finite value; otherwise f8_e5m2 gives ±Inf and the others NaN. NaN stays NaN, but for f4, where it
+// is 0. Floats become integers by dropping their fraction; `saturate` sends what is out of range to the
+// nearest integer of the type, NaN to 0; otherwise integers wrap around, and a float beyond 64 bits gives the
+// nearest 64-bit integer first. bool is 1 for all but 0. Any dtype but nvfp4. Recipe: docs/numerics.md.
 struct CastArgs {
   DType src_dtype, dst_dtype;
   int64_t count;
   bool saturate;
   const void* src;
   void* dst;
+  Rounding rounding = Rounding::kUp;  // to f8_e8m0
+  bool bits = false;                  // dst takes the bits instead of the number; both types are of one size
 };
 
 // out[0] = max |src[i]|; NaN when any element is NaN; 0 when count is 0. dtypes: f32, f16, bf16.
@@ -248,10 +257,18 @@ struct Backend {
   void (*adamw)(const AdamwArgs&);
   void (*unary)(const UnaryArgs&);
   void (*binary)(const BinaryArgs&);
+  void (*select)(const SelectArgs&);
   void (*reduce)(const ReduceArgs&);
+  void (*cumulate)(const CumulateArgs&);
+  void (*top_k)(const TopKArgs&);
   void (*copy_strided)(const CopyStridedArgs&);
+  void (*gather)(const GatherArgs&);
+  void (*scatter)(const ScatterArgs&);
   void (*pool)(const PoolArgs&);
   void (*pool_backward)(const PoolBackwardArgs&);
+  void (*resample)(const ResampleArgs&);
+  void (*grid_sample)(const GridSampleArgs&);
+  void (*recurrent)(const RecurrentArgs&);
 };
 
 }  // namespace spark

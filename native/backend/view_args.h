@@ -1,5 +1,8 @@
-// view_args.h: the operations on views of tensors: elementwise, reductions, copies. Part of the contract in
-// backend.h.
+// view_args.h: the operations on views of tensors of any element type: elementwise, reductions, copies. Part
+// of the contract in backend.h.
+//
+// Elements are computed with as f32 (all floats up to 32 bits), f64, signed or unsigned 64-bit integers (bool
+// among the latter) and rounded once when they are stored; integers wrap around.
 #pragma once
 
 #include <cstdint>
@@ -18,34 +21,75 @@ struct Strides {
   int64_t step[kMaxAxes];
 };
 
-// Functions of one number. gelu: x/2 · (1 + erf(x/√2)); gelu_tanh: x/2 · (1 + tanh(√(2/π)·(x +
-// 0.044715·x³))); silu: x / (1 + e^-x).
+// Functions of one number x with parameters α and β.
+// all types: abs, neg, sign, relu, not: 1 if x is 0, else 0; integers: bitwise_not
+// floats: the functions of <cmath> of the same name; round: ties to even; gelu: x/2 · (1 + erf(x/√2));
+// gelu_tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))); silu: x / (1 + e^-x); swish: x / (1 + e^-αx);
+// elu: α·(e^x − 1) below 0; celu: α·(e^(x/α) − 1) below 0; selu: β·elu; leaky_relu: α·x below 0;
+// thresholded_relu: x above α, else 0; hard_sigmoid: αx + β within [0, 1]; hard_swish: x · (x/6 + 1/2 within
+// [0, 1]); softplus: log(1 + e^x); softsign: x / (1 + |x|); mish: x · tanh(softplus(x)); shrink: x + β below
+// −α, x − β above α, else 0; is_nan; is_inf: −∞ counts if α is not 0, +∞ if β is not 0
 enum class UnaryFn : uint8_t {
   kAbs,
   kNeg,
+  kSign,
+  kRelu,
+  kNot,
+  kBitwiseNot,
   kReciprocal,
   kSqrt,
   kExp,
   kLog,
   kErf,
+  kFloor,
+  kCeil,
+  kRound,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
   kTanh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
   kSigmoid,
-  kRelu,
   kGelu,
   kGeluTanh,
   kSilu,
+  kSwish,
+  kElu,
+  kCelu,
+  kSelu,
+  kLeakyRelu,
+  kThresholdedRelu,
+  kHardSigmoid,
+  kHardSwish,
+  kSoftplus,
+  kSoftsign,
+  kMish,
+  kShrink,
+  kIsNaN,
+  kIsInf,
 };
 
-// y[i] = fn(x[i]) for i < count. dtypes: f32.
+// y[i] = fn(x[i]) for i < count. y is bool for is_nan and is_inf, else of `dtype`.
 struct UnaryArgs {
   UnaryFn fn;
   DType dtype;
   int64_t count;
+  double alpha, beta;
   const void* x;
-  void* y;  // may be x
+  void* y;  // may be x unless it is bool
 };
 
-// Functions of two numbers. <fn>_grad is a · fn'(b); relu_grad is 0 where b is not above 0.
+// Functions of two numbers. all types: add, sub, mul, div (integers: towards 0; x/0 is 0), pow, max, min (NaN
+// wins), mod (sign of b), fmod (sign of a; both are 0 for integers b = 0), prelu: a, or a·b below 0; less,
+// less_or_equal, equal: bool. integers: bit_and, bit_or, bit_xor, shift_left, shift_right. floats: <fn>_grad
+// is a · fn'(b); relu_grad is 0 where b is not above 0.
 enum class BinaryFn : uint8_t {
   kAdd,
   kSub,
@@ -54,14 +98,25 @@ enum class BinaryFn : uint8_t {
   kPow,
   kMax,
   kMin,
+  kMod,
+  kFmod,
+  kPrelu,
+  kLess,
+  kLessOrEqual,
+  kEqual,
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kShiftLeft,
+  kShiftRight,
   kReluGrad,
   kGeluGrad,
   kGeluTanhGrad,
   kSiluGrad,
 };
 
-// y[i] = fn(a[i · a_strides], b[i · b_strides]) for each index i of shape, y being contiguous. Strides are
-// not negative; 0 repeats. dtypes: f32.
+// y[i] = fn(a[i · a_strides], b[i · b_strides]) for each index i of shape, y being contiguous; it is bool for
+// comparisons, else of `dtype` as a and b. Strides are not negative; 0 repeats.
 struct BinaryArgs {
   BinaryFn fn;
   DType dtype;
@@ -69,14 +124,27 @@ struct BinaryArgs {
   Strides a_strides, b_strides;
   const void* a;
   const void* b;
-  void* y;  // may be an operand whose strides are those of y
+  void* y;  // may be an operand whose strides are those of y, unless it is bool
 };
 
-enum class ReduceFn : uint8_t { kSum, kMean, kMax, kMin, kProd, kSumSquare };
+// y[i] = condition[i · condition_strides] ? a[i · a_strides] : b[i · b_strides], y being contiguous. Strides
+// are not negative.
+struct SelectArgs {
+  DType dtype;
+  Axes shape;
+  Strides condition_strides, a_strides, b_strides;
+  const uint8_t* condition;
+  const void* a;
+  const void* b;
+  void* y;
+};
+
+enum class ReduceFn : uint8_t { kSum, kMean, kMax, kMin, kProd, kSumSquare, kSumAbs };
 
 // y[i] = fn over the indices j of `reduced` of x[i · strides + j · reduced_strides], y being contiguous over
-// the indices i of shape. Sums are taken in f64. Over no elements: 0, NaN, −∞, +∞, 1 and 0. Strides are not
-// negative. dtypes: f32.
+// the indices i of shape. Floats are summed and multiplied in f64, integers in 64 bits; a mean of integers is
+// rounded towards 0. Over no elements: 0, NaN, the least number, the largest, 1, 0 and 0; the mean of no
+// integers is 0. Strides are not negative.
 struct ReduceArgs {
   ReduceFn fn;
   DType dtype;
@@ -84,6 +152,31 @@ struct ReduceArgs {
   Strides strides, reduced_strides;
   const void* x;
   void* y;
+};
+
+enum class CumulateFn : uint8_t { kSum, kProd };
+
+// y[o, q, i] = fn over p <= q of x[o, p, i], for x[outer, size, inner]; p < q if exclusive, p >= q or p > q
+// if reverse. Sums and products as those of reduce.
+struct CumulateArgs {
+  CumulateFn fn;
+  DType dtype;
+  int64_t outer, size, inner;
+  bool exclusive, reverse;
+  const void* x;
+  void* y;
+};
+
+// The k largest (smallest) elements of x[outer, size, inner] along the middle axis in falling (rising) order,
+// k <= size, and their indices there. Of equal elements the one with the smaller index comes first, or, if
+// last_first, that with the larger one. NaN counts as larger than everything.
+struct TopKArgs {
+  DType dtype;
+  int64_t outer, size, inner, k;
+  bool largest, last_first;
+  const void* x;
+  void* values;      // [outer, k, inner]; null: not wanted
+  int64_t* indices;  // [outer, k, inner]
 };
 
 // dst[dst_offset + i · dst_strides] = src[src_offset + i · src_strides] for each index i of shape:
@@ -98,39 +191,35 @@ struct CopyStridedArgs {
   void* dst;
 };
 
-enum class PoolFn : uint8_t { kMax, kAverage };
-
-// Windows that move over planes along one to three axes, written as three: those in front are of size 1. Tap
-// k of the window at q lies on position p = q · stride + k · dilation − pad; only positions inside of the
-// image count.
-struct Windows {
-  int64_t planes;
-  int64_t image[3], kernel[3], out[3];  // each at least 1 but for image and out
-  int64_t stride[3], dilation[3];       // at least 1
-  int64_t pad[3], pad_end[3];           // at the beginning and at the end, not negative
+// Where in a tensor the element of an index i of shape is: at i · strides + Σ_d index_d · steps[d], where
+// index_d = indices[i · index_strides + d], counted from limits[d] where it is negative. Strides are not
+// negative. An index out of range is ERR_ARGUMENT.
+struct Places {
+  Axes shape;
+  Strides strides, index_strides;
+  int64_t components;  // d; at most kMaxAxes
+  int64_t steps[kMaxAxes], limits[kMaxAxes];
+  const int64_t* indices;
 };
 
-// y[n, q] = the largest x[n, p], −∞ where there is none, or the mean: the sum, in f64, divided by the number
-// of taps inside of the image or, with count_pad, of the image and its pads. dtypes: f32.
-struct PoolArgs {
-  PoolFn fn;
+// y[i] = x[place(i)], y being contiguous over the indices i of places.shape. Any dtype but nvfp4.
+struct GatherArgs {
   DType dtype;
-  Windows windows;
-  bool count_pad;
-  const void* x;  // [planes, image]
-  void* y;        // [planes, out]
+  Places places;
+  const void* x;
+  void* y;
 };
 
-// dx[n, p] = Σ of dy[n, q] over the windows whose largest element is the first at p, or of dy[n, q] / divisor
-// over those that p lies in. dtypes: f32.
-struct PoolBackwardArgs {
-  PoolFn fn;
+enum class ScatterFn : uint8_t { kAssign, kAdd, kMul, kMax, kMin };
+
+// y[place(i)] = fn(y[place(i)], updates[i]) in row-major order of the indices i of places.shape, over which
+// updates is contiguous; kAssign takes the update.
+struct ScatterArgs {
+  ScatterFn fn;
   DType dtype;
-  Windows windows;
-  bool count_pad;
-  const void* x;   // [planes, image]; max only
-  const void* dy;  // [planes, out]
-  void* dx;        // [planes, image]
+  Places places;
+  const void* updates;
+  void* y;
 };
 
 }  // namespace spark

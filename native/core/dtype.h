@@ -7,44 +7,51 @@
 
 namespace spark {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kNVFP4, kI8 };
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kF8E4M3,
+  kF8E5M2,
+  kNVFP4,
+  kI8,
+  kF64,
+  kF8E4M3Fnuz,
+  kF8E5M2Fnuz,
+  kF8E8M0,
+  kF4,
+  kI64,
+  kI32,
+  kI16,
+  kI4,
+  kI2,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kU4,
+  kU2,
+  kBool,
+};
 
-inline const char* dtype_name(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return "f32";
-    case DType::kF16:
-      return "f16";
-    case DType::kBF16:
-      return "bf16";
-    case DType::kF8E4M3:
-      return "f8_e4m3";
-    case DType::kF8E5M2:
-      return "f8_e5m2";
-    case DType::kNVFP4:
-      return "nvfp4";
-    case DType::kI8:
-      return "i8";
-  }
-  return "?";
-}
+struct DTypeInfo {
+  const char* name;
+  size_t bits;  // an element takes in memory; block scales of NVFP4 not counted
+};
 
-// Bits an element takes, block scales of NVFP4 not counted.
-inline size_t dtype_bits(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return 32;
-    case DType::kF16:
-    case DType::kBF16:
-      return 16;
-    case DType::kF8E4M3:
-    case DType::kF8E5M2:
-    case DType::kI8:
-      return 8;
-    case DType::kNVFP4:
-      return 4;
-  }
-  return 0;
-}
+// In the order of the enum. Elements of less than 8 bits take a byte each, their code in its low bits, but
+// for the pairs of NVFP4.
+constexpr DTypeInfo kDTypes[] = {
+    {"f32", 32}, {"f16", 16}, {"bf16", 16},       {"f8_e4m3", 8},     {"f8_e5m2", 8}, {"nvfp4", 4},
+    {"i8", 8},   {"f64", 64}, {"f8_e4m3fnuz", 8}, {"f8_e5m2fnuz", 8}, {"f8_e8m0", 8}, {"f4", 8},
+    {"i64", 64}, {"i32", 32}, {"i16", 16},        {"i4", 8},          {"i2", 8},      {"u64", 64},
+    {"u32", 32}, {"u16", 16}, {"u8", 8},          {"u4", 8},          {"u2", 8},      {"bool", 8},
+};
+constexpr size_t kDTypeCount = sizeof kDTypes / sizeof *kDTypes;
+
+inline const char* dtype_name(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].name; }
+
+// Bits an element takes in memory.
+inline size_t dtype_bits(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].bits; }
 
 }  // namespace spark

@@ -99,6 +99,24 @@ using E4M3 = SmallFloat<uint8_t, 4, 3, 0x7E, 0x7F, 0x7F>;
 using E5M2 = SmallFloat<uint8_t, 5, 2, 0x7B, 0x7C, 0x7F>;
 using E2M1 = SmallFloat<uint8_t, 2, 1, 7, 7, 7>;  // the element of NVFP4: neither infinity nor NaN
 
+// A format without infinities and without -0, whose code is NaN; its exponents are biased by one more.
+template <typename Format>
+struct Fnuz {
+  using Code = uint8_t;
+  SPARK_HOST_DEVICE static constexpr uint32_t limit(bool saturate) { return saturate ? 0x7F : 0x80; }
+  SPARK_HOST_DEVICE static Code encode(float value, uint32_t limit) {
+    const uint32_t bits = float_bits(value * 2), magnitude = bits & 0x7FFFFFFF;
+    const uint32_t rounded = Format::round(magnitude), code = rounded < limit ? rounded : limit;
+    if (magnitude > kInfinityBits || code == 0x80) return 0x80;
+    return static_cast<Code>(code == 0 ? 0 : code | bits >> 31 << 7);
+  }
+  SPARK_HOST_DEVICE static float decode(uint32_t code) {
+    return code == 0x80 ? bits_float(kNaNBits) : Format::decode(code) / 2;
+  }
+};
+using E4M3Fnuz = Fnuz<SmallFloat<uint8_t, 4, 3, 0x7F, 0x80, 0x80>>;
+using E5M2Fnuz = Fnuz<SmallFloat<uint8_t, 5, 2, 0x7F, 0x80, 0x80>>;
+
 struct F32 {
   using Code = float;
   SPARK_HOST_DEVICE static uint32_t limit(bool) { return kInfinityBits; }

@@ -19,9 +19,8 @@ int64_t to_size(const char* name, Napi::Value value) {
 
 DType to_dtype(const char* name, Napi::Value value) {
   const std::string text = value.IsString() ? value.As<Napi::String>().Utf8Value() : "";
-  for (DType dtype :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2, DType::kNVFP4, DType::kI8}) {
-    if (text == dtype_name(dtype)) return dtype;
+  for (size_t i = 0; i < kDTypeCount; ++i) {
+    if (text == kDTypes[i].name) return static_cast<DType>(i);
   }
   throw Error("ERR_DTYPE", message(name, " is not a dtype the kernels know: '", text, "'"));
 }
@@ -83,9 +82,31 @@ std::vector<int64_t> Arguments::integers(const char* name, int64_t smallest) con
   return integers;
 }
 
+void Arguments::each(const char* name, const std::function<void(uint32_t i, const Arguments&)>& read) const {
+  const Napi::Value value = object_.Get(name);
+  if (!value.IsArray()) throw Error("ERR_ARGUMENT", message(name, " must be an array of objects"));
+  const Napi::Array array = value.As<Napi::Array>();
+  for (uint32_t i = 0; i < array.Length(); ++i) {
+    const Napi::Value entry = array.Get(i);
+    if (!entry.IsObject()) throw Error("ERR_ARGUMENT", message(name, "[", i, "] must be an object"));
+    read(i, Arguments(entry.As<Napi::Object>()));
+  }
+}
+
 bool Arguments::flag(const char* name) const { return object_.Get(name).ToBoolean().Value(); }
 
 DType Arguments::dtype(const char* name) const { return to_dtype(name, object_.Get(name)); }
+
+size_t Arguments::choice_of(const char* name, std::initializer_list<const char*> names) const {
+  if (!has(name)) return 0;
+  const std::string given = text(name);
+  std::string known;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (given == names.begin()[i]) return i;
+    known += message(i == 0 ? "" : ", ", names.begin()[i]);
+  }
+  throw Error("ERR_UNSUPPORTED", message(name, " is '", given, "', not one of ", known));
+}
 
 Activation Arguments::activation(const char* name) const {
   if (!has(name)) return Activation::kNone;
@@ -130,9 +151,22 @@ napi_typedarray_type Arguments::element_type(DType dtype) {
   switch (dtype) {
     case DType::kF32:
       return napi_float32_array;
+    case DType::kF64:
+      return napi_float64_array;
     case DType::kF16:
     case DType::kBF16:
+    case DType::kU16:
       return napi_uint16_array;
+    case DType::kI64:
+      return napi_bigint64_array;
+    case DType::kU64:
+      return napi_biguint64_array;
+    case DType::kI32:
+      return napi_int32_array;
+    case DType::kU32:
+      return napi_uint32_array;
+    case DType::kI16:
+      return napi_int16_array;
     case DType::kI8:
       return napi_int8_array;
     default:

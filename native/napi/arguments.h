@@ -7,6 +7,7 @@
 
 #include <array>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -50,10 +51,18 @@ class Arguments {
   bool flag(const char* name) const;
   std::string text(const char* name) const;
   std::vector<int64_t> integers(const char* name, int64_t smallest) const;
+  // Calls read with the number and the fields of each object of a list.
+  void each(const char* name, const std::function<void(uint32_t i, const Arguments&)>& read) const;
   DType dtype(const char* name) const;
   Nvfp4Recipe nvfp4_recipe(const char* name) const;  // modelopt where it is absent
   Activation activation(const char* name) const;     // none where it is absent
   Compute compute(const char* name) const;           // f32 where it is absent
+
+  // One of an enum whose values have these names, in their order; the first one where it is absent.
+  template <typename Enum>
+  Enum choice(const char* name, std::initializer_list<const char*> names) const {
+    return static_cast<Enum>(choice_of(name, names));
+  }
   std::array<int64_t, 4> strides(const char* name) const;
 
   // Operands: a typed array of at least `count` elements of T. An input is read, an output written, an
@@ -88,6 +97,12 @@ class Arguments {
   void* output(const char* name, DType dtype, int64_t count) {
     return operand(object_, name, element_type(dtype), count, Access::kWrite);
   }
+  void* optional_output(const char* name, DType dtype, int64_t count) {
+    return has(name) ? output(name, dtype, count) : nullptr;
+  }
+  void* update(const char* name, DType dtype, int64_t count) {
+    return operand(object_, name, element_type(dtype), count, Access::kReadWrite);
+  }
 
   // Whether operands are moved to where a device reaches them.
   bool placed() const { return static_cast<bool>(place_); }
@@ -111,6 +126,8 @@ class Arguments {
   std::vector<std::shared_ptr<Block>> take_blocks() { return std::move(blocks_); }
 
  private:
+  size_t choice_of(const char* name, std::initializer_list<const char*> names) const;
+
   template <typename T>
   static napi_typedarray_type element_type() {
     if constexpr (std::is_same_v<T, float>) return napi_float32_array;
@@ -118,6 +135,7 @@ class Arguments {
     if constexpr (std::is_same_v<T, int32_t>) return napi_int32_array;
     if constexpr (std::is_same_v<T, uint8_t>) return napi_uint8_array;
     if constexpr (std::is_same_v<T, int8_t>) return napi_int8_array;
+    if constexpr (std::is_same_v<T, int64_t>) return napi_bigint64_array;
   }
   static napi_typedarray_type element_type(DType dtype);
 

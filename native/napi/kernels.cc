@@ -191,10 +191,18 @@ const Operation kOperations[] = {
     SPARK_OPERATION("adamw", adamw),
     SPARK_OPERATION("unary", unary),
     SPARK_OPERATION("binary", binary),
+    SPARK_OPERATION("select", select),
     SPARK_OPERATION("reduce", reduce),
+    SPARK_OPERATION("cumulate", cumulate),
+    SPARK_OPERATION("topK", top_k),
     SPARK_OPERATION("copyStrided", copy_strided),
+    SPARK_OPERATION("gather", gather),
+    SPARK_OPERATION("scatter", scatter),
     SPARK_OPERATION("pool", pool),
     SPARK_OPERATION("poolBackward", pool_backward),
+    SPARK_OPERATION("resample", resample),
+    SPARK_OPERATION("gridSample", grid_sample),
+    SPARK_OPERATION("recurrent", recurrent),
 };
 #undef SPARK_OPERATION
 

@@ -9,6 +9,12 @@ CastArgs read_cast(Arguments& in) {
   args.dst_dtype = in.dtype("dstDtype");
   args.count = in.size("count");
   args.saturate = in.flag("saturate");
+  args.rounding = in.choice<Rounding>("rounding", {"up", "down", "nearest"});
+  args.bits = in.flag("bits");
+  if (args.bits && dtype_bits(args.src_dtype) != dtype_bits(args.dst_dtype)) {
+    throw Error("ERR_DTYPE",
+                message(dtype_name(args.src_dtype), " and ", dtype_name(args.dst_dtype), " differ in size"));
+  }
   args.src = in.input("src", args.src_dtype, args.count);
   args.dst = in.output("dst", args.dst_dtype, args.count);
   return args;

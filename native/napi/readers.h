@@ -24,11 +24,22 @@ DoraMergeBackwardArgs read_dora_merge_backward(Arguments& in);
 DoraUnmergeArgs read_dora_unmerge(Arguments& in);
 
 // view_readers.cc: what they check is that no index leaves its operand.
+UnaryFn unary_fn(const Arguments& in);  // the field `fn`
 UnaryArgs read_unary(Arguments& in);
 BinaryArgs read_binary(Arguments& in);
+SelectArgs read_select(Arguments& in);
 ReduceArgs read_reduce(Arguments& in);
+CumulateArgs read_cumulate(Arguments& in);
+TopKArgs read_top_k(Arguments& in);
 CopyStridedArgs read_copy_strided(Arguments& in);
+GatherArgs read_gather(Arguments& in);
+ScatterArgs read_scatter(Arguments& in);
+
+// layer_readers.cc
 PoolArgs read_pool(Arguments& in);
 PoolBackwardArgs read_pool_backward(Arguments& in);
+ResampleArgs read_resample(Arguments& in);
+GridSampleArgs read_grid_sample(Arguments& in);
+RecurrentArgs read_recurrent(Arguments& in);
 
 }  // namespace spark::napi

@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "napi/readers.h"
@@ -6,21 +7,23 @@
 namespace spark::napi {
 namespace {
 
-template <typename Fn, size_t Count>
-Fn function_named(const Arguments& in, const char* const (&names)[Count]) {
-  const std::string name = in.text("fn");
-  for (size_t i = 0; i < Count; ++i) {
-    if (name == names[i]) return static_cast<Fn>(i);
-  }
-  throw Error("ERR_UNSUPPORTED", message("there is no function called '", name, "'"));
-}
-
-// In the order of the enums in backend.h.
-constexpr const char* kUnary[] = {"abs",  "neg",     "reciprocal", "sqrt", "exp",       "log", "erf",
-                                  "tanh", "sigmoid", "relu",       "gelu", "gelu_tanh", "silu"};
-constexpr const char* kBinary[] = {
-    "add", "sub", "mul", "div", "pow", "max", "min", "relu_grad", "gelu_grad", "gelu_tanh_grad", "silu_grad"};
-constexpr const char* kReduce[] = {"sum", "mean", "max", "min", "prod", "sum_square"};
+// In the order of the enums in backend/view_args.h.
+constexpr std::initializer_list<const char*> kUnary = {
+    "abs",          "neg",        "sign",     "relu",     "not",        "bitwise_not",
+    "reciprocal",   "sqrt",       "exp",      "log",      "erf",        "floor",
+    "ceil",         "round",      "sin",      "cos",      "tan",        "asin",
+    "acos",         "atan",       "sinh",     "cosh",     "tanh",       "asinh",
+    "acosh",        "atanh",      "sigmoid",  "gelu",     "gelu_tanh",  "silu",
+    "swish",        "elu",        "celu",     "selu",     "leaky_relu", "thresholded_relu",
+    "hard_sigmoid", "hard_swish", "softplus", "softsign", "mish",       "shrink",
+    "is_nan",       "is_inf"};
+constexpr std::initializer_list<const char*> kBinary = {
+    "add",      "sub",     "mul",        "div",         "pow",           "max",       "min",
+    "mod",      "fmod",    "prelu",      "less",        "less_or_equal", "equal",     "bit_and",
+    "bit_or",   "bit_xor", "shift_left", "shift_right", "relu_grad",     "gelu_grad", "gelu_tanh_grad",
+    "silu_grad"};
+constexpr std::initializer_list<const char*> kReduce = {"sum",  "mean",       "max",    "min",
+                                                        "prod", "sum_square", "sum_abs"};
 
 Axes axes(const Arguments& in, const char* name) {
   const std::vector<int64_t> sizes = in.integers(name, 0);
@@ -76,45 +79,81 @@ int64_t needed(const char* name, int64_t offset,
   return reach.high + 1;
 }
 
-constexpr const char* kPool[] = {"max", "average"};
-
-Windows windows(const Arguments& in) {
-  Windows windows{};
-  windows.planes = in.size("planes");
-  in.axes("image", 0, 1, windows.image);
-  in.axes("kernel", 1, 1, windows.kernel);
-  in.axes("out", 0, 1, windows.out);
-  in.axes("strides", 1, 1, windows.stride);
-  in.axes("dilations", 1, 1, windows.dilation);
-  in.axes("padsBegin", 0, 0, windows.pad);
-  in.axes("padsEnd", 0, 0, windows.pad_end);
-  return windows;
+DType copied_dtype(const Arguments& in) {
+  const DType dtype = in.dtype("dtype");
+  if (dtype == DType::kNVFP4) throw Error("ERR_DTYPE", "nvfp4 has no elements to move one by one");
+  return dtype;
 }
 
-// Elements of [planes, sizes].
-int64_t elements_of(const Windows& windows, const int64_t (&sizes)[3]) {
-  return elements(windows.planes, sizes[0], sizes[1], sizes[2]);
+// Places, and the elements that the tensor they are in must have.
+struct PlacesRead {
+  Places places;
+  int64_t needed;
+};
+
+PlacesRead places(Arguments& in) {
+  Places places{};
+  places.shape = axes(in, "shape");
+  places.strides = strides(in, "strides", places.shape);
+  places.index_strides = strides(in, "indexStrides", places.shape);
+  const Axes steps = axes(in, "steps"), limits = axes(in, "limits");
+  if (steps.count != limits.count) {
+    throw Error("ERR_SHAPE", message("there are ", steps.count, " steps and ", limits.count, " limits"));
+  }
+  places.components = steps.count;
+  const bool empty = volume(places.shape) == 0;
+  Strides reach{};
+  for (int64_t d = 0; d < steps.count; ++d) {
+    if (limits.size[d] == 0 && !empty) throw Error("ERR_SHAPE", message("limits[", d, "] is 0"));
+    places.steps[d] = reach.step[d] = steps.size[d];
+    places.limits[d] = limits.size[d];
+  }
+  const int64_t last = empty ? 0 : needed("indices", 0, {{places.shape, places.index_strides}});
+  places.indices = in.input<int64_t>("indices", empty || steps.count == 0 ? 0 : last + steps.count - 1);
+  return {places, empty ? 0 : needed("x", 0, {{places.shape, places.strides}, {limits, reach}})};
 }
 
 }  // namespace
 
+UnaryFn unary_fn(const Arguments& in) { return in.choice<UnaryFn>("fn", kUnary); }
+
 UnaryArgs read_unary(Arguments& in) {
   UnaryArgs args{};
-  args.fn = function_named<UnaryFn>(in, kUnary);
+  args.fn = unary_fn(in);
   args.dtype = in.dtype("dtype");
   args.count = in.size("count");
+  args.alpha = in.optional_number("alpha", 0);
+  args.beta = in.optional_number("beta", 0);
+  const bool predicate = args.fn == UnaryFn::kIsNaN || args.fn == UnaryFn::kIsInf;
   args.x = in.input("x", args.dtype, args.count);
-  args.y = in.output("y", args.dtype, args.count);
+  args.y = in.output("y", predicate ? DType::kBool : args.dtype, args.count);
   return args;
 }
 
 BinaryArgs read_binary(Arguments& in) {
   BinaryArgs args{};
-  args.fn = function_named<BinaryFn>(in, kBinary);
+  args.fn = in.choice<BinaryFn>("fn", kBinary);
   args.dtype = in.dtype("dtype");
   args.shape = axes(in, "shape");
   args.a_strides = strides(in, "aStrides", args.shape);
   args.b_strides = strides(in, "bStrides", args.shape);
+  args.a = in.input("a", args.dtype, needed("a", 0, {{args.shape, args.a_strides}}));
+  args.b = in.input("b", args.dtype, needed("b", 0, {{args.shape, args.b_strides}}));
+  const bool compares =
+      args.fn == BinaryFn::kLess || args.fn == BinaryFn::kLessOrEqual || args.fn == BinaryFn::kEqual;
+  args.y = in.output("y", compares ? DType::kBool : args.dtype, volume(args.shape));
+  return args;
+}
+
+SelectArgs read_select(Arguments& in) {
+  SelectArgs args{};
+  args.dtype = in.dtype("dtype");
+  args.shape = axes(in, "shape");
+  args.condition_strides = strides(in, "conditionStrides", args.shape);
+  args.a_strides = strides(in, "aStrides", args.shape);
+  args.b_strides = strides(in, "bStrides", args.shape);
+  args.condition =
+      in.input<uint8_t>("condition", needed("condition", 0, {{args.shape, args.condition_strides}}));
   args.a = in.input("a", args.dtype, needed("a", 0, {{args.shape, args.a_strides}}));
   args.b = in.input("b", args.dtype, needed("b", 0, {{args.shape, args.b_strides}}));
   args.y = in.output("y", args.dtype, volume(args.shape));
@@ -123,7 +162,7 @@ BinaryArgs read_binary(Arguments& in) {
 
 ReduceArgs read_reduce(Arguments& in) {
   ReduceArgs args{};
-  args.fn = function_named<ReduceFn>(in, kReduce);
+  args.fn = in.choice<ReduceFn>("fn", kReduce);
   args.dtype = in.dtype("dtype");
   args.shape = axes(in, "shape");
   args.reduced = axes(in, "reduced");
@@ -138,8 +177,7 @@ ReduceArgs read_reduce(Arguments& in) {
 CopyStridedArgs read_copy_strided(Arguments& in) {
   constexpr int64_t kSmallest = -9007199254740991;
   CopyStridedArgs args{};
-  args.dtype = in.dtype("dtype");
-  if (args.dtype == DType::kNVFP4) throw Error("ERR_DTYPE", "nvfp4 has no elements to copy one by one");
+  args.dtype = copied_dtype(in);
   args.shape = axes(in, "shape");
   args.src_offset = in.size("srcOffset");
   args.dst_offset = in.size("dstOffset");
@@ -150,27 +188,56 @@ CopyStridedArgs read_copy_strided(Arguments& in) {
   return args;
 }
 
-PoolArgs read_pool(Arguments& in) {
-  PoolArgs args{};
-  args.fn = function_named<PoolFn>(in, kPool);
+CumulateArgs read_cumulate(Arguments& in) {
+  CumulateArgs args{};
+  args.fn = in.choice<CumulateFn>("fn", {"sum", "prod"});
   args.dtype = in.dtype("dtype");
-  args.windows = windows(in);
-  args.count_pad = in.flag("countPad");
-  args.x = in.input("x", args.dtype, elements_of(args.windows, args.windows.image));
-  args.y = in.output("y", args.dtype, elements_of(args.windows, args.windows.out));
+  args.outer = in.size("outer");
+  args.size = in.size("size");
+  args.inner = in.size("inner");
+  args.exclusive = in.flag("exclusive");
+  args.reverse = in.flag("reverse");
+  const int64_t count = elements(args.outer, args.size, args.inner);
+  args.x = in.input("x", args.dtype, count);
+  args.y = in.output("y", args.dtype, count);
   return args;
 }
 
-PoolBackwardArgs read_pool_backward(Arguments& in) {
-  PoolBackwardArgs args{};
-  args.fn = function_named<PoolFn>(in, kPool);
+TopKArgs read_top_k(Arguments& in) {
+  TopKArgs args{};
   args.dtype = in.dtype("dtype");
-  args.windows = windows(in);
-  args.count_pad = in.flag("countPad");
-  const int64_t image = elements_of(args.windows, args.windows.image);
-  if (args.fn == PoolFn::kMax) args.x = in.input("x", args.dtype, image);
-  args.dy = in.input("dy", args.dtype, elements_of(args.windows, args.windows.out));
-  args.dx = in.output("dx", args.dtype, image);
+  args.outer = in.size("outer");
+  args.size = in.size("size");
+  args.inner = in.size("inner");
+  args.k = in.size("k");
+  if (args.k > args.size) throw Error("ERR_SHAPE", message("k is ", args.k, ", but size is ", args.size));
+  args.largest = in.flag("largest");
+  args.last_first = in.flag("lastFirst");
+  const int64_t results = elements(args.outer, args.k, args.inner);
+  args.x = in.input("x", args.dtype, elements(args.outer, args.size, args.inner));
+  args.values = in.optional_output("values", args.dtype, results);
+  args.indices = in.output<int64_t>("indices", results);
+  return args;
+}
+
+GatherArgs read_gather(Arguments& in) {
+  GatherArgs args{};
+  args.dtype = copied_dtype(in);
+  const PlacesRead read = places(in);
+  args.places = read.places;
+  args.x = in.input("x", args.dtype, read.needed);
+  args.y = in.output("y", args.dtype, volume(args.places.shape));
+  return args;
+}
+
+ScatterArgs read_scatter(Arguments& in) {
+  ScatterArgs args{};
+  args.fn = in.choice<ScatterFn>("fn", {"assign", "add", "mul", "max", "min"});
+  args.dtype = copied_dtype(in);
+  const PlacesRead read = places(in);
+  args.places = read.places;
+  args.updates = in.input("updates", args.dtype, volume(args.places.shape));
+  args.y = in.update("y", args.dtype, read.needed);
   return args;
 }
 

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { requireAddon } from '#lib/native.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
-import type { Windows } from '#lib/runtime/tensor-kernel-args.js'
+import type { Windows } from '#lib/runtime/layer-kernel-args.js'
 import { close } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 

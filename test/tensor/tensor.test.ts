@@ -1,4 +1,4 @@
-import { type DType, Tensor } from 'dgx-spark'
+import { Tensor } from 'dgx-spark'
 import t from 'tap'
 
 t.test('from nested arrays', async t => {
@@ -84,7 +84,8 @@ t.test('what is no tensor is refused', async t => {
   refused([1], { shape: 1 }, 'ERR_SHAPE')
   refused([1], { shape: [2] }, 'ERR_SHAPE', /\[2\] has 2 elements, but 1 were given/)
   refused([1], { shape: Array(40).fill(1) }, 'ERR_SHAPE')
-  refused([1], { dtype: 'f64' as DType }, 'ERR_ARGUMENT', /options.dtype/)
+  refused([1], { dtype: 'string' }, 'ERR_ARGUMENT', /options.dtype/)
+  refused([1], { dtype: 'i4' }, 'ERR_DTYPE', /no conversion between i4/)
   refused([1], { shpe: [1] }, 'ERR_ARGUMENT', /no option 'shpe'/)
   refused(new Uint16Array(1), {}, 'ERR_DTYPE', /a Float32Array for dtype f32/)
   refused(new Float32Array(1), { dtype: 'f16' }, 'ERR_DTYPE', /a Uint16Array for dtype f16/)
@@ -92,4 +93,22 @@ t.test('what is no tensor is refused', async t => {
   const cycle: unknown[] = []
   cycle.push(cycle)
   refused(cycle, {}, 'ERR_SHAPE', /deeper than 32/)
+})
+
+t.test('integers, bool and f64', t => {
+  const wide = Tensor.from([1.75, -2.5], { dtype: 'i64' })
+  t.strictSame(wide.data, BigInt64Array.of(1n, -2n))
+  t.strictSame(
+    Tensor.from([2 ** 53 - 1], { dtype: 'i64' }).data,
+    BigInt64Array.of(2n ** 53n - 1n),
+    'no rounding to f32',
+  )
+  t.strictSame(wide.to('f32').data, Float32Array.of(1, -2))
+  t.strictSame(wide.to('bool').data, Uint8Array.of(1, 1))
+  t.strictSame(wide.toArray(), [1, -2])
+  t.strictSame(Tensor.from([0, 3], { dtype: 'bool' }).data, Uint8Array.of(0, 1))
+  t.strictSame(Tensor.from([0.1], { dtype: 'f64' }).data, Float64Array.of(0.1))
+  t.strictSame(Tensor.from([1.5, 2.5], { dtype: 'bf16' }).to('i32').data, Int32Array.of(1, 2))
+  t.strictSame(Tensor.from(Int8Array.of(-1), { dtype: 'i8' }).to('f16').data, Uint16Array.of(0xbc00))
+  t.end()
 })

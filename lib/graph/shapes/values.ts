@@ -1,5 +1,6 @@
 // values.ts: the elements of small tensors that shapes are computed from, as far as they are known.
 import type { ElementType } from '../../core/dtype.js'
+import { decode } from '../../precision/casts.js'
 import { graphOf, tensorOf } from '../attributes.js'
 import type { Constant } from '../constant.js'
 import type { Dimension, ValueType } from '../graph.js'
@@ -17,22 +18,29 @@ type ValueRule = (
 export const valuesOf: ValueRule = (call, types) => {
   const rule = Object.hasOwn(valueRules, call.node.op) ? valueRules[call.node.op]! : undefined
   return rule
-    ? rule(call, types).map(known => (known && known.elements.length <= maxKnownElements ? known : undefined))
+    ? rule(call, types).map((known, i) => (known && isFollowed(known, types[i]) ? known : undefined))
     : []
 }
+
+/** Whether elements are few, and of a type whose rounding is followed. */
+const isFollowed = ({ elements }: KnownValue, type: ValueType | undefined): boolean =>
+  elements.length <= maxKnownElements && !/^b?f16$/.test(dtypeOf(type))
 
 /** Floats that are followed: scales of a Resize, but not weights. */
 const maxKnownFloats = 64
 
 /** The elements of a small constant of numbers; undefined for others. */
 export function knownConstant(constant: Constant): KnownValue | undefined {
-  const limit = /^f(32|64)$/.test(constant.dtype)
+  const { dtype, shape } = constant
+  const limit = /^(b?f16|f32|f64)$/.test(dtype)
     ? maxKnownFloats
-    : /^(bool|[iu](8|16|32|64))$/.test(constant.dtype)
+    : /^(bool|[iu](8|16|32|64))$/.test(dtype)
       ? maxKnownElements
       : -1
   if (constant.count > limit) return undefined
-  return { shape: constant.shape, elements: Array.from(constant.data as ArrayLike<number | bigint>, Number) }
+  const half = dtype === 'f16' || dtype === 'bf16'
+  const data = half ? decode(constant.data as Uint16Array, dtype) : constant.data
+  return { shape, elements: Array.from(data as ArrayLike<number | bigint>, Number) }
 }
 
 /** The shape of a type, when all sizes are numbers and there are few elements. */

@@ -39,7 +39,7 @@ const minExternalBytes = 1024
 /** Data of tensors begin at multiples of this in a data file, so that they can be mapped into memory. */
 const externalAlignment = 4096
 
-/** Options of {@link writeOnnx}. */
+/** How an ONNX file is written. */
 export interface WriteOnnxOptions {
   /**
    * Whether weights go into a file of their own beside the model, named like it with `.data` behind. Default: only

@@ -14,6 +14,8 @@ import {
   doraUnmerge,
   weightNorm2,
 } from './dora.js'
+import { gridSample } from './grid-sample.js'
+import { gather, scatter } from './indexed.js'
 import { linear, linearBackward, linearInteger, matmul } from './linear.js'
 import {
   batchNorm,
@@ -26,11 +28,14 @@ import {
 } from './normalizations.js'
 import { expectOperands } from './operands.js'
 import { pool, poolBackward } from './pool.js'
-import { binary, copyStrided, reduce, unary } from './tensor.js'
+import { recurrent } from './recurrent.js'
+import { resample } from './resample.js'
+import { binary, cast, copyStrided, cumulate, reduce, select, topK, unary } from './tensor.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
 
 const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   ...precisionKernels,
+  cast,
   packWeight: ({ weight, data, blockScale }) => packWeight(weight, data, blockScale),
   linear,
   linearBackward,
@@ -59,10 +64,18 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   adamw,
   unary,
   binary,
+  select,
   reduce,
+  cumulate,
+  topK,
   copyStrided,
+  gather,
+  scatter,
   pool,
   poolBackward,
+  resample,
+  gridSample,
+  recurrent,
 }
 
 /** Checks the operands once; runs only compute. */

@@ -7,8 +7,7 @@ import type { KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kerne
 import { packedSizes } from '../packed-weight.js'
 import { activations } from './activations.js'
 import { networkSizes } from './network-operands.js'
-import { reach, volume } from './strided.js'
-import { expectViews, isOnViews } from './view-operands.js'
+import { expectViews, isOnViews, viewSizes } from './view-operands.js'
 import { poolSizes } from './window-operands.js'
 
 /** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
@@ -18,7 +17,6 @@ const lowRankSizes = (rank: number, rows: number, cols: number): Sizes => ({ a: 
 
 const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
   ...networkSizes,
-  cast: ({ count }) => ({ src: count, dst: count }),
   amax: ({ count }) => ({ src: count, out: 1 }),
   nvfp4Quantize: ({ rows, cols }) => ({ src: rows * cols, ...nvfp4Sizes(rows, cols) }),
   nvfp4Dequantize: ({ rows, cols }) => ({ ...nvfp4Sizes(rows, cols), dst: rows * cols }),
@@ -117,23 +115,10 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     restored: rows * cols,
   }),
   adamw: ({ count }) => ({ grad: count, param: count, m: count, v: count }),
-  unary: ({ count }) => ({ x: count, y: count }),
-  binary: ({ shape, aStrides, bStrides }) => ({
-    a: reach(0, shape, aStrides),
-    b: reach(0, shape, bStrides),
-    y: volume(shape),
-  }),
-  reduce: ({ shape, strides, reduced, reducedStrides }) => ({
-    x: shape.includes(0) ? 0 : reach(0, [...shape, ...reduced], [...strides, ...reducedStrides]),
-    y: volume(shape),
-  }),
-  copyStrided: ({ shape, srcOffset, dstOffset, srcStrides, dstStrides }) => ({
-    src: reach(srcOffset, shape, srcStrides),
-    dst: reach(dstOffset, shape, dstStrides),
-  }),
+  ...viewSizes,
   pool: args => {
     const { image, out } = poolSizes(args)
-    return { x: image, y: out }
+    return { x: image, y: out, 'indices?': out }
   },
   poolBackward: args => {
     const { image, out } = poolSizes(args)

@@ -1,5 +1,5 @@
 // pool.ts: largest elements and means of windows in plain TypeScript.
-import type { PoolFn, TensorKernelArgs, Windows } from '../tensor-kernel-args.js'
+import type { LayerKernelArgs, Windows } from '../layer-kernel-args.js'
 import { pairsOf } from './conv.js'
 import { volume } from './strided.js'
 
@@ -25,24 +25,39 @@ function forEachTap(windows: Windows, body: (x: number, y: number, q: number) =>
   }
 }
 
-const empty: Readonly<Record<PoolFn, number>> = { max: Number.NEGATIVE_INFINITY, average: 0 }
-
 /** y = the largest element or the mean of each window */
-export function pool(args: TensorKernelArgs['pool']): void {
-  const { fn, planes, out, countPad, x, y } = args
-  const positions = volume(out)
-  const values = new Float64Array(planes * positions).fill(empty[fn])
+export function pool(args: LayerKernelArgs['pool']): void {
+  const { fn, countPad, out, indices } = args
+  const [x, y] = [args.x as Float32Array, args.y as Float32Array]
+  if (fn === 'max') {
+    for (const [window, at] of firstLargest(args, x).entries()) {
+      y[window] = at < 0 ? Number.NEGATIVE_INFINITY : x[at]!
+      if (indices) indices[window] = BigInt(at)
+    }
+    return
+  }
+  const sums = new Float64Array(args.planes * volume(out))
   forEachTap(args, (from, to) => {
-    values[to] = fn === 'max' ? Math.max(values[to]!, x[from]!) : values[to]! + x[from]!
+    sums[to]! += x[from]!
   })
   const divisors = divisorsOf(args, countPad)
-  for (let i = 0; i < values.length; i++)
-    y[i] = fn === 'max' ? values[i]! : values[i]! / divisors[i % positions]!
+  for (const [i, sum] of sums.entries()) y[i] = sum / divisors[i % divisors.length]!
+}
+
+/** Where the first largest element of each window is, NaN being the largest; −1 where there is none. */
+function firstLargest(windows: Windows, x: Float32Array): Int32Array {
+  const first = new Int32Array(windows.planes * volume(windows.out)).fill(-1)
+  forEachTap(windows, (at, window) => {
+    const best = first[window]!
+    if (best < 0 || x[at]! > x[best]! || (Number.isNaN(x[at]!) && !Number.isNaN(x[best]!))) first[window] = at
+  })
+  return first
 }
 
 /** dx = dy at the first largest element of each window, or dy / divisor at all of them */
-export function poolBackward(args: TensorKernelArgs['poolBackward']): void {
-  const { fn, planes, image, out, countPad, x, dy, dx } = args
+export function poolBackward(args: LayerKernelArgs['poolBackward']): void {
+  const { fn, planes, image, countPad, x, dx } = args
+  const dy = args.dy as Float32Array
   const sums = new Float64Array(planes * volume(image))
   if (fn === 'average') {
     const divisors = divisorsOf(args, countPad)
@@ -50,13 +65,8 @@ export function poolBackward(args: TensorKernelArgs['poolBackward']): void {
       sums[to]! += dy[from]! / divisors[q]!
     })
   } else {
-    const first = new Int32Array(planes * volume(out)).fill(-1)
-    forEachTap(args, (at, window) => {
-      const best = first[window]!
-      if (best < 0 || x![at]! > x![best]! || (Number.isNaN(x![at]!) && !Number.isNaN(x![best]!)))
-        first[window] = at
-    })
-    for (const [window, at] of first.entries()) if (at >= 0) sums[at]! += dy[window]!
+    for (const [window, at] of firstLargest(args, x as Float32Array).entries())
+      if (at >= 0) sums[at]! += dy[window]!
   }
   for (let i = 0; i < sums.length; i++) dx[i] = sums[i]!
 }

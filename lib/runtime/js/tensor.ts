@@ -1,45 +1,243 @@
-// tensor.ts: operations on views of tensors in plain TypeScript: elementwise, reductions, copies.
-import type { ReduceFn, TensorKernelArgs } from '../tensor-kernel-args.js'
+// tensor.ts: operations on views of tensors in plain TypeScript: elementwise, reductions, searches, copies.
+import type { ElementArray } from '../../core/dtype.js'
+import { SparkError } from '../../core/errors.js'
+import { isFormat } from '../../precision/float-formats.js'
+import type { PrecisionKernelArgs } from '../../precision/kernel-args.js'
+import { precisionKernels } from '../../precision/kernels.js'
+import type { BinaryFn, KernelType, ReduceFn, TensorKernelArgs, UnaryFn } from '../tensor-kernel-args.js'
+import {
+  floatReader,
+  floatWriter,
+  integerRange,
+  integerReader,
+  integerWriter,
+  isInteger,
+  toInteger,
+} from './elements.js'
 import { binaryFunctions, unaryFunctions } from './functions.js'
+import { integerBinary, integerUnary } from './integer-functions.js'
 import { forEachIndex, volume } from './strided.js'
 
+const noFunction = (fn: string, dtype: KernelType): SparkError =>
+  new SparkError('ERR_UNSUPPORTED', `the js backend has no function '${fn}' of ${dtype}`)
+
+const predicates: ReadonlySet<UnaryFn | BinaryFn> = new Set([
+  'is_nan',
+  'is_inf',
+  'less',
+  'less_or_equal',
+  'equal',
+])
+
+/** What writes results of float functions: numbers, or the truth of a predicate. */
+function resultWriter(fn: UnaryFn | BinaryFn, dtype: KernelType, y: ElementArray) {
+  const write = predicates.has(fn) ? integerWriter('bool', y) : undefined
+  return write ? (i: number, value: number) => write(i, BigInt(value)) : floatWriter(dtype, y)
+}
+
+/** dst = src in another format */
+export function cast(args: TensorKernelArgs['cast']): void {
+  const { srcDtype, dstDtype, count, src, dst, ...conversion } = args
+  if (args.bits) {
+    const bytes = count * src.BYTES_PER_ELEMENT
+    const from = new Uint8Array(src.buffer, src.byteOffset, bytes)
+    new Uint8Array(dst.buffer, dst.byteOffset, bytes).set(from)
+  } else if (isFormat(srcDtype) && isFormat(dstDtype)) {
+    precisionKernels.cast(args as PrecisionKernelArgs['cast'])
+  } else if (isInteger(srcDtype)) {
+    const read = integerReader(srcDtype, src)
+    if (isInteger(dstDtype)) {
+      const write = integerWriter(dstDtype, dst, conversion)
+      for (let i = 0; i < count; i++) write(i, read(i))
+    } else {
+      const write = floatWriter(dstDtype, dst, conversion)
+      for (let i = 0; i < count; i++) write(i, Number(read(i)))
+    }
+  } else {
+    const read = floatReader(srcDtype, src)
+    if (dstDtype === 'bool') {
+      for (let i = 0; i < count; i++) dst[i] = Number(read(i) !== 0)
+    } else if (isInteger(dstDtype)) {
+      const write = integerWriter(dstDtype, dst, conversion)
+      const unsigned = dstDtype.startsWith('u')
+      for (let i = 0; i < count; i++) write(i, toInteger(read(i), unsigned))
+    } else {
+      const write = floatWriter(dstDtype, dst, conversion)
+      for (let i = 0; i < count; i++) write(i, read(i))
+    }
+  }
+}
+
 /** y[i] = fn(x[i]) */
-export function unary({ fn, count, x, y }: TensorKernelArgs['unary']): void {
-  const compute = unaryFunctions[fn]
-  for (let i = 0; i < count; i++) y[i] = compute(x[i]!)
+export function unary({ fn, dtype, count, alpha = 0, beta = 0, x, y }: TensorKernelArgs['unary']): void {
+  if (isInteger(dtype)) {
+    const compute = integerUnary[fn]
+    if (!compute) throw noFunction(fn, dtype)
+    const [read, write] = [integerReader(dtype, x), integerWriter(dtype, y)]
+    for (let i = 0; i < count; i++) write(i, compute(read(i)))
+  } else {
+    const compute = unaryFunctions[fn]
+    if (!compute) throw noFunction(fn, dtype)
+    const [read, write] = [floatReader(dtype, x), resultWriter(fn, dtype, y)]
+    for (let i = 0; i < count; i++) write(i, compute(read(i), alpha, beta))
+  }
 }
 
 /** y[i] = fn(a[i · aStrides], b[i · bStrides]) */
-export function binary({ fn, shape, aStrides, bStrides, a, b, y }: TensorKernelArgs['binary']): void {
-  const compute = binaryFunctions[fn]
+export function binary({ fn, dtype, shape, aStrides, bStrides, a, b, y }: TensorKernelArgs['binary']): void {
   let at = 0
-  forEachIndex(shape, aStrides, bStrides, (i, j) => {
-    y[at++] = compute(a[i]!, b[j]!)
+  if (isInteger(dtype)) {
+    const compute = integerBinary[fn]
+    if (!compute) throw noFunction(fn, dtype)
+    const [left, right] = [integerReader(dtype, a), integerReader(dtype, b)]
+    const write = integerWriter(predicates.has(fn) ? 'bool' : dtype, y)
+    forEachIndex(shape, aStrides, bStrides, (i, j) => {
+      write(at++, compute(left(i), right(j)))
+    })
+  } else {
+    const compute = binaryFunctions[fn]
+    if (!compute) throw noFunction(fn, dtype)
+    const [left, right] = [floatReader(dtype, a), floatReader(dtype, b)]
+    const write = resultWriter(fn, dtype, y)
+    forEachIndex(shape, aStrides, bStrides, (i, j) => {
+      write(at++, compute(left(i), right(j)))
+    })
+  }
+}
+
+/** y[i] = condition[i · conditionStrides] ? a[i · aStrides] : b[i · bStrides] */
+export function select(args: TensorKernelArgs['select']): void {
+  const { shape, conditionStrides, aStrides, bStrides, condition, a, b, y } = args
+  const rightPlaces: number[] = []
+  forEachIndex(shape, bStrides, bStrides, place => {
+    rightPlaces.push(place)
+  })
+  let at = 0
+  forEachIndex(shape, conditionStrides, aStrides, (which, left) => {
+    y[at] = condition[which] ? a[left]! : b[rightPlaces[at]!]!
+    at++
   })
 }
 
-const folds: Readonly<Record<ReduceFn, { start: number; step: (value: number, x: number) => number }>> = {
+interface Fold<T> {
+  readonly start: T
+  readonly step: (value: T, x: T) => T
+}
+
+const folds: Readonly<Record<ReduceFn, Fold<number>>> = {
   sum: { start: 0, step: (sum, x) => sum + x },
   mean: { start: 0, step: (sum, x) => sum + x },
   max: { start: Number.NEGATIVE_INFINITY, step: Math.max },
   min: { start: Number.POSITIVE_INFINITY, step: Math.min },
   prod: { start: 1, step: (product, x) => product * x },
   sum_square: { start: 0, step: (sum, x) => sum + x * x },
+  sum_abs: { start: 0, step: (sum, x) => sum + Math.abs(x) },
+}
+
+function integerFold(fn: ReduceFn, dtype: KernelType): Fold<bigint> {
+  const [least, most] = integerRange(dtype)
+  const integerFolds: Readonly<Record<ReduceFn, Fold<bigint>>> = {
+    sum: { start: 0n, step: (sum, x) => sum + x },
+    mean: { start: 0n, step: (sum, x) => sum + x },
+    max: { start: least, step: (value, x) => (x > value ? x : value) },
+    min: { start: most, step: (value, x) => (x < value ? x : value) },
+    prod: { start: 1n, step: (product, x) => BigInt.asIntN(64, product * x) },
+    sum_square: { start: 0n, step: (sum, x) => sum + x * x },
+    sum_abs: { start: 0n, step: (sum, x) => sum + (x < 0n ? -x : x) },
+  }
+  return integerFolds[fn]
 }
 
 /** y[i] = fn over j of x[i · strides + j · reducedStrides] */
 export function reduce(args: TensorKernelArgs['reduce']): void {
-  const { fn, shape, reduced, strides, reducedStrides, x, y } = args
-  const { start, step } = folds[fn]
-  const divisor = fn === 'mean' ? volume(reduced) : 1
+  const { fn, dtype, reduced, x, y } = args
+  const count = volume(reduced)
+  if (isInteger(dtype)) {
+    const write = integerWriter(dtype, y)
+    const wrap = dtype.startsWith('i') ? BigInt.asIntN : BigInt.asUintN
+    const mean = (sum: bigint): bigint => (count === 0 ? 0n : wrap(64, sum) / BigInt(count))
+    foldAll(args, integerReader(dtype, x), integerFold(fn, dtype), (i, value) =>
+      write(i, fn === 'mean' ? mean(value) : value),
+    )
+  } else {
+    const write = floatWriter(dtype, y)
+    foldAll(args, floatReader(dtype, x), folds[fn], (i, value) =>
+      write(i, fn === 'mean' ? value / count : value),
+    )
+  }
+}
+
+function foldAll<T>(
+  { shape, reduced, strides, reducedStrides }: TensorKernelArgs['reduce'],
+  read: (i: number) => T,
+  { start, step }: Fold<T>,
+  write: (i: number, value: T) => void,
+): void {
   let at = 0
   forEachIndex(shape, strides, strides, first => {
     let value = start
     forEachIndex(reduced, reducedStrides, reducedStrides, offset => {
-      value = step(value, x[first + offset]!)
+      value = step(value, read(first + offset))
     })
-    y[at++] = value / divisor
+    write(at++, value)
   })
+}
+
+/** y[o, q, i] = fn over p <= q of x[o, p, i] */
+export function cumulate(args: TensorKernelArgs['cumulate']): void {
+  const { fn, dtype, x, y } = args
+  if (isInteger(dtype)) {
+    const { start, step } = integerFold(fn, dtype)
+    runAlong(args, integerReader(dtype, x), integerWriter(dtype, y), start, step)
+  } else {
+    const { start, step } = folds[fn]
+    runAlong(args, floatReader(dtype, x), floatWriter(dtype, y), start, step)
+  }
+}
+
+function runAlong<T>(
+  { outer, size, inner, exclusive, reverse }: TensorKernelArgs['cumulate'],
+  read: (i: number) => T,
+  write: (i: number, value: T) => void,
+  start: T,
+  step: (value: T, x: T) => T,
+): void {
+  for (let o = 0; o < outer; o++) {
+    for (let i = 0; i < inner; i++) {
+      let value = start
+      for (let n = 0; n < size; n++) {
+        const at = (o * size + (reverse ? size - 1 - n : n)) * inner + i
+        const before = value
+        value = step(value, read(at))
+        write(at, exclusive ? before : value)
+      }
+    }
+  }
+}
+
+/** The k largest or smallest elements along an axis and where they are. */
+export function topK(args: TensorKernelArgs['topK']): void {
+  const { dtype, outer, size, inner, k, largest, lastFirst, x, values, indices } = args
+  const read = isInteger(dtype) ? integerReader(dtype, x) : floatReader(dtype, x)
+  // NaN is the largest number.
+  const larger = (a: number | bigint, b: number | bigint): boolean =>
+    !Number.isNaN(b) && (a > b || Number.isNaN(a))
+  for (let o = 0; o < outer; o++) {
+    for (let i = 0; i < inner; i++) {
+      const place = (index: number): number => (o * size + index) * inner + i
+      const order = Array.from({ length: size }, (_, index) => index).sort((p, q) => {
+        const [a, b] = [read(place(p)), read(place(q))]
+        if (larger(a, b)) return largest ? -1 : 1
+        if (larger(b, a)) return largest ? 1 : -1
+        return lastFirst ? q - p : p - q
+      })
+      order.slice(0, k).forEach((index, n) => {
+        const at = (o * k + n) * inner + i
+        indices[at] = BigInt(index)
+        if (values) values[at] = x[place(index)]!
+      })
+    }
+  }
 }
 
 /** dst[dstOffset + i · dstStrides] = src[srcOffset + i · srcStrides] */

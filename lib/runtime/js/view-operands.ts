@@ -1,31 +1,152 @@
-// view-operands.ts: checks of the arguments of operations on views.
+// view-operands.ts: checks of the arguments of operations on views and of layers, the same that the addon makes.
 import { argumentError, expectInteger, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
-import { binaryFns, poolFns, reduceFns, unaryFns } from '../tensor-kernel-args.js'
+import { type LayerKernelArgs, poolFns } from '../layer-kernel-args.js'
+import {
+  binaryFns,
+  type Places,
+  reduceFns,
+  scatterFns,
+  type TensorKernelArgs,
+  unaryFns,
+} from '../tensor-kernel-args.js'
+import { reach, volume } from './strided.js'
+
+type Pooling = 'pool' | 'poolBackward'
+type Args = TensorKernelArgs & LayerKernelArgs
+type Sizes = Readonly<Record<string, number>>
 
 const fns: Readonly<Record<string, readonly string[]>> = {
+  cast: [],
   unary: unaryFns,
   binary: binaryFns,
+  select: [],
   reduce: reduceFns,
+  cumulate: ['sum', 'prod'],
+  topK: [],
   copyStrided: [],
+  gather: [],
+  scatter: scatterFns,
   pool: poolFns,
   poolBackward: poolFns,
+  resample: [],
+  gridSample: [],
+  recurrent: [],
 }
 const maxAxes = 8
 
-/** Whether `op` works on views. */
-export const isOnViews = (op: string): boolean => Object.hasOwn(fns, op)
+/** Elements of the indices, and of the tensor that they point into. */
+function placeSizes({ shape, strides, indexStrides, steps, limits }: Places): readonly [number, number] {
+  if (steps.length !== limits.length) {
+    throw new SparkError('ERR_SHAPE', `there are ${steps.length} steps and ${limits.length} limits`)
+  }
+  if (shape.includes(0)) return [0, 0]
+  return [
+    reach(0, shape, indexStrides) + steps.length - 1,
+    reach(0, [...shape, ...limits], [...strides, ...steps]),
+  ]
+}
 
-/** Shapes, strides and the function of an operation on views. */
-export function expectViews(op: string, given: Readonly<Record<string, unknown>>): void {
-  if (op !== 'copyStrided') expectOneOf('fn', given.fn, fns[op]!)
-  if (op.startsWith('pool')) return
-  const loops = op === 'unary' ? [] : op === 'reduce' ? ['shape', 'reduced'] : ['shape']
-  for (const name of loops) expectIntegers(name, given[name], 0)
+/** Elements that each array of an operation needs. */
+export const viewSizes: { readonly [Op in Exclude<keyof Args, Pooling>]: (args: Args[Op]) => Sizes } = {
+  cast: ({ count }) => ({ src: count, dst: count }),
+  unary: ({ count }) => ({ x: count, y: count }),
+  binary: ({ shape, aStrides, bStrides }) => ({
+    a: reach(0, shape, aStrides),
+    b: reach(0, shape, bStrides),
+    y: volume(shape),
+  }),
+  select: ({ shape, conditionStrides, aStrides, bStrides }) => ({
+    condition: reach(0, shape, conditionStrides),
+    a: reach(0, shape, aStrides),
+    b: reach(0, shape, bStrides),
+    y: volume(shape),
+  }),
+  reduce: ({ shape, strides, reduced, reducedStrides }) => ({
+    x: reach(0, [...shape, ...reduced], [...strides, ...reducedStrides]),
+    y: volume(shape),
+  }),
+  cumulate: ({ outer, size, inner }) => ({ x: outer * size * inner, y: outer * size * inner }),
+  topK: ({ outer, size, inner, k }) => ({
+    x: outer * size * inner,
+    'values?': outer * k * inner,
+    indices: outer * k * inner,
+  }),
+  copyStrided: ({ shape, srcOffset, dstOffset, srcStrides, dstStrides }) => ({
+    src: reach(srcOffset, shape, srcStrides),
+    dst: reach(dstOffset, shape, dstStrides),
+  }),
+  gather: args => {
+    const [indices, x] = placeSizes(args)
+    return { indices, x, y: volume(args.shape) }
+  },
+  scatter: args => {
+    const [indices, y] = placeSizes(args)
+    return { indices, updates: volume(args.shape), y }
+  },
+  resample: ({ outer, size, inner, out, count }) => ({
+    x: outer * size * inner,
+    taps: out * count,
+    weights: out * count,
+    'offset?': out,
+    y: outer * out * inner,
+  }),
+  gridSample: ({ batch, channels, points, image }) => ({
+    x: batch * channels * volume(image),
+    grid: batch * points * image.length,
+    y: batch * channels * points,
+  }),
+  recurrent: recurrentSizes,
+}
+
+function recurrentSizes({ cell, steps, batch, hidden, yStep }: LayerKernelArgs['recurrent']): Sizes {
+  const width = { rnn: 1, gru: 3, lstm: 4 }[cell] * hidden
+  const state = batch * hidden
+  return {
+    gates: steps * batch * width,
+    recurrence: hidden * width,
+    'bias?': width,
+    'peepholes?': 3 * hidden,
+    'initialH?': state,
+    'initialC?': state,
+    'lengths?': batch,
+    'y?': steps === 0 ? 0 : (steps - 1) * yStep + state,
+    lastH: state,
+    [cell === 'lstm' ? 'lastC' : 'lastC?']: state,
+    scratch: batch * (width + hidden),
+  }
+}
+
+/** Whether `op` is one of these. */
+export const isOnViews = (op: string): op is keyof Args => Object.hasOwn(fns, op)
+
+const sizeNames = ['count', 'outer', 'size', 'inner', 'k', 'out', 'batch', 'channels', 'points']
+const listNames = [
+  'shape',
+  'reduced',
+  'steps',
+  'limits',
+  'image',
+  'kernel',
+  'dilations',
+  'padsBegin',
+  'padsEnd',
+]
+
+/** Shapes, strides, sizes and the function of an operation. */
+export function expectViews(op: keyof Args, given: Readonly<Record<string, unknown>>): void {
+  if (fns[op]!.length > 0) expectOneOf('fn', given.fn, fns[op]!)
+  if (op === 'pool' || op === 'poolBackward') return
+  for (const name of sizeNames) {
+    if (typeof given[name] === 'number') expectInteger(name, given[name], 0)
+  }
+  for (const name of listNames)
+    if (name in given && op !== 'recurrent' && op !== 'resample') expectIntegers(name, given[name], 0)
   const least = op === 'copyStrided' ? -Number.MAX_SAFE_INTEGER : 0
   for (const [name, value] of Object.entries(given)) {
     if (!/strides$/i.test(name)) continue
-    const axes = given[name === 'reducedStrides' ? 'reduced' : 'shape'] as readonly number[]
+    const loop = name === 'reducedStrides' ? 'reduced' : 'shape'
+    const axes = given[loop] as readonly number[]
     expectIntegers(name, value, least)
     if ((value as readonly number[]).length !== axes.length) {
       throw new SparkError('ERR_SHAPE', `${name} has ${(value as []).length} entries for ${axes.length} axes`)

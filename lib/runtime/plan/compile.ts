@@ -5,6 +5,7 @@ import { describeNode } from '../../graph/attributes.js'
 import { Constant } from '../../graph/constant.js'
 import type { Graph, Node } from '../../graph/graph.js'
 import { type Fact, inferFacts } from '../../graph/shape-inference.js'
+import type { KernelType } from '../tensor-kernel-args.js'
 import { layOut, shareInPlace } from './arena.js'
 import { loweringOf } from './lower/index.js'
 import { constantValue, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
@@ -27,7 +28,7 @@ export interface CompileOptions {
 export function compile(graph: Graph, { shapes = {} }: CompileOptions = {}): Program {
   const updates = graph.updates ?? new Map<string, string>()
   const facts = inferFacts(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates }
+  const scope: Scope = { values: new Map(), steps: [], updates, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))
@@ -39,7 +40,13 @@ export function compile(graph: Graph, { shapes = {} }: CompileOptions = {}): Pro
     scope.values.set(name, value)
     if (updates.has(name)) state.push(port(name, value))
   }
-  for (const node of updatesLast(graph)) lower(scope, node, facts)
+  for (const node of updatesLast(graph)) {
+    lower(
+      scope,
+      node,
+      node.outputs.map(name => facts.get(name) ?? {}),
+    )
+  }
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
   const { setup, steps } = split(removeDead(scope.steps, outputs))
@@ -88,8 +95,7 @@ function updatesLast({ nodes, updates }: Graph): readonly Node[] {
   return [...nodes.filter(node => !isUpdate(node)), ...nodes.filter(isUpdate)]
 }
 
-function lower(scope: Scope, node: Node, facts: ReadonlyMap<string, Fact>): void {
-  const outputs = node.outputs.map(name => facts.get(name))
+function lower(scope: Scope, node: Node, outputs: readonly Fact[]): void {
   if (node.outputs.length === 1 && addKnown(scope, node.outputs[0]!, outputs[0])) return
   const rule = loweringOf(node)
   if (!rule) throw new SparkError('ERR_UNSUPPORTED', `${describeNode(node)}: there is no such operator yet`)
@@ -107,7 +113,7 @@ function lower(scope: Scope, node: Node, facts: ReadonlyMap<string, Fact>): void
 /** Makes an integer value that shape inference has computed a constant. */
 function addKnown(scope: Scope, name: string, fact: Fact | undefined): boolean {
   const [type, known] = [staticType(fact), numbersOf(fact)]
-  if (!known || type?.dtype !== 'i64') return false
+  if (!known || type?.dtype !== 'i64' || !known.every(Number.isSafeInteger)) return false
   scope.values.set(
     name,
     constantValue(Constant.from('i64', type.shape, BigInt64Array.from(known, BigInt)), known),
@@ -125,13 +131,11 @@ function addUpdate(scope: Scope, name: string, next: string): void {
     )
   }
   if (state.buffer === value.buffer) return
-  if (state.dtype !== 'f32')
-    throw new SparkError('ERR_UNSUPPORTED', `state '${name}' of ${state.dtype} cannot be kept yet`)
   scope.steps.push({
     op: 'copyStrided',
     args: {
       ...{
-        dtype: 'f32',
+        dtype: state.dtype as KernelType,
         shape: [state.buffer.count],
         srcOffset: 0,
         dstOffset: 0,

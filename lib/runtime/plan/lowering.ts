@@ -1,10 +1,13 @@
 // lowering.ts: what turns a node into kernel calls sees of the graph around it.
-import { type DType, dtypeBytes, type ElementType } from '../../core/dtype.js'
+import { type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../../graph/attributes.js'
-import type { Constant } from '../../graph/constant.js'
-import type { Node } from '../../graph/graph.js'
+import { Constant, type NumericType } from '../../graph/constant.js'
+import { type Attributes, makeGraph, makeNode, type Node } from '../../graph/graph.js'
+import { type Fact, ShapeInference } from '../../graph/shape-inference.js'
 import type { KernelArgs, KernelOp } from '../kernels.js'
+import type { KernelType } from '../tensor-kernel-args.js'
+import { unpackedData } from './packed.js'
 import { Buffer, type Operand, type Step, type Symbolic } from './program.js'
 import { volume } from './views.js'
 
@@ -27,7 +30,7 @@ export interface Value extends TensorShape {
 /** A constant as a value. */
 export function constantValue(constant: Constant, known?: readonly number[]): Value {
   const { dtype, shape, count } = constant
-  return { dtype, shape, buffer: new Buffer(dtype, count, 'constant', () => constant.data), known }
+  return { dtype, shape, buffer: new Buffer(dtype, count, 'constant', () => unpackedData(constant)), known }
 }
 
 /** What a {@link Lowering} asks of the compiler. */
@@ -38,6 +41,24 @@ export interface Scope {
   readonly steps: Step[]
   /** The value that replaces a state after a run, by the name of the state. */
   readonly updates: ReadonlyMap<string, string>
+  /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
+  readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
+}
+
+/** An operator needs elements at compile time that are only known during a run. */
+export class MissingElements extends SparkError {
+  /** The node that needs them. */
+  readonly node: Node
+  /** Name of the value. */
+  readonly value: string
+
+  /** Input `i` of `node` is not known. */
+  constructor(node: Node, i: number) {
+    const what = `input ${i} depends on data; only constants are supported here`
+    super('ERR_UNSUPPORTED', `${describeNode(node)}: ${what}`)
+    this.node = node
+    this.value = node.inputs[i]!
+  }
 }
 
 /** A node, its operands, and where its kernel calls go. */
@@ -113,8 +134,8 @@ export class Lowering {
   }
 
   /** Memory for output `i`, or for `count` numbers that only this node uses when nobody wants it. */
-  resultOrScratch(i: number, count: number): Operand {
-    return this.result(i) ?? this.scratch(count).write()
+  resultOrScratch(i: number, count: number, dtype: ElementType = 'f32'): Operand {
+    return this.result(i) ?? this.scratch(count, dtype).write()
   }
 
   /** Output 0 is input `i` under another shape. */
@@ -142,7 +163,7 @@ export class Lowering {
     const copy = this.write(o).buffer
     const [shape, strides] = [[copy.count], [1]]
     this.step('copyStrided', {
-      dtype: 'f32',
+      dtype: this.kernelType(value.dtype),
       shape,
       srcOffset: 0,
       dstOffset: 0,
@@ -160,22 +181,145 @@ export class Lowering {
   }
 
   /** One number as an operand. */
-  scalar(value: number): Operand {
-    return new Buffer('f32', 1, 'constant', () => Float32Array.of(value)).read()
+  scalar(value: number, dtype: NumericType = 'f32'): Operand {
+    return this.constantOf(dtype, [], [value]).buffer.read()
   }
 
-  /** The integers of input `i`, which must be known at compile time. */
+  /** A constant of integers or floats that JavaScript has arrays for; others are cast from f32. */
+  constantOf(dtype: NumericType, shape: readonly number[], numbers: readonly number[]): Value {
+    const array = elementArrayOf(dtype)
+    const own = /^(f32|f64|bool|[iu](8|16|32|64))$/.test(dtype)
+    if (!own) return this.cast(this.constantOf('f32', shape, numbers), dtype)
+    const data = new array(numbers.length)
+    const big = dtype === 'i64' || dtype === 'u64'
+    data.set((big ? numbers.map(BigInt) : numbers) as never)
+    return constantValue(Constant.from(dtype, shape, data), numbers)
+  }
+
+  /**
+   * The numbers of input `i`, which must be known at compile time.
+   * @throws MissingElements when they are not
+   */
+  numbers(i: number): readonly number[] {
+    const { known } = this.input(i)
+    if (known) return known
+    throw new MissingElements(this.node, i)
+  }
+
+  /** A constant, such as an attribute, as a value. */
+  asValue(constant: Constant): Value {
+    return constantValue(constant)
+  }
+
+  /** Integers for shapes and axes. */
+  ints(numbers: readonly number[]): Value {
+    return this.constantOf('i64', [numbers.length], numbers)
+  }
+
+  /** A single number. */
+  one(value: number, dtype: NumericType = 'f32'): Value {
+    return this.constantOf(dtype, [], [value])
+  }
+
+  /** `value` in another element type; floats become integers as a cast does. */
+  cast(value: Value, dtype: NumericType): Value {
+    if (value.dtype === dtype) return value
+    const buffer = new Buffer(dtype, value.buffer.count, 'arena')
+    this.step('cast', {
+      ...{ srcDtype: this.kernelType(value.dtype), dstDtype: this.kernelType(dtype), count: buffer.count },
+      ...{ saturate: true, src: value.buffer.read(), dst: buffer.write() },
+    })
+    return { dtype, shape: value.shape, buffer }
+  }
+
+  /**
+   * The outputs of another operator of ONNX applied to values.
+   * @param outputs - how many
+   */
+  calls(
+    op: string,
+    inputs: readonly (Value | undefined)[],
+    attributes: Attributes,
+    outputs: number,
+  ): Value[] {
+    const inference = new ShapeInference({ trustFile: false, strict: true })
+    const values = new Map<string, Value>()
+    const names = inputs.map((value, i) => {
+      if (!value) return ''
+      values.set(`i${i}`, value)
+      const known = value.known && { shape: value.shape, elements: value.known }
+      inference.facts.set(`i${i}`, {
+        type: { kind: 'tensor', dtype: value.dtype, shape: value.shape },
+        known,
+      })
+      return `i${i}`
+    })
+    const results = Array.from({ length: outputs }, (_, i) => `o${i}`)
+    const node = makeNode(op, names, results, { name: `${this.node.name}/${op}`, attributes })
+    inference.inferNode(node, makeGraph({}))
+    const { steps, lower } = this.#scope
+    lower(
+      { values, steps, updates: new Map(), lower },
+      node,
+      results.map(name => inference.facts.get(name) ?? {}),
+    )
+    return results.map(name => values.get(name)!)
+  }
+
+  /** The output of another operator of ONNX applied to values. */
+  call(op: string, inputs: readonly (Value | undefined)[], attributes: Attributes = {}): Value {
+    return this.calls(op, inputs, attributes, 1)[0]!
+  }
+
+  /** Output `o` is `value`, which has its elements in the order of the output. */
+  give(value: Value, o = 0): void {
+    if (!this.wants(o)) return
+    const type = this.output(o)
+    const { buffer, known } = this.cast(value, type.dtype as NumericType)
+    this.#scope.values.set(this.node.outputs[o]!, { ...type, buffer, known })
+  }
+
+  /**
+   * Applies a rule that knows f32 only: what has the type of input 0, or is another float, is cast to f32 for it, and
+   * results are cast back.
+   */
+  inF32(rule: (at: Lowering) => void): void {
+    const { dtype: own } = this.input(0)
+    const converts = (dtype: ElementType): boolean =>
+      dtype !== 'f32' && (dtype === own || dtype === 'f16' || dtype === 'bf16' || dtype === 'f64')
+    const values = new Map<string, Value>()
+    for (const [i, name] of this.node.inputs.entries()) {
+      if (name === '') continue
+      const value = this.input(i)
+      values.set(name, converts(value.dtype) ? this.cast(value, 'f32') : value)
+    }
+    const types = this.#outputs.map(
+      type => type && (converts(type.dtype) ? { ...type, dtype: 'f32' as const } : type),
+    )
+    const { steps, lower } = this.#scope
+    rule(new Lowering(this.node, { values, steps, updates: new Map(), lower }, types))
+    for (const [o, name] of this.node.outputs.entries()) if (name !== '') this.give(values.get(name)!, o)
+  }
+
+  /**
+   * The integers of input `i`, which must be known at compile time.
+   * @throws MissingElements when they are not
+   */
   integers(i: number): number[] {
     const { known } = this.input(i)
     if (known?.every(Number.isInteger)) return [...known]
-    throw this.unsupported(`input ${i} depends on data; only constants are supported here`)
+    throw new MissingElements(this.node, i)
   }
 
-  /** The element type of input 0, where kernels can copy it. */
-  copied(): DType {
-    const { dtype } = this.input(0)
-    if (dtype in dtypeBytes) return dtype as DType
-    throw this.unsupported(`elements of ${dtype} cannot be copied yet`)
+  /** The element type of input `i`, which kernels must know. */
+  dtype(i = 0): KernelType {
+    return this.kernelType(this.input(i).dtype)
+  }
+
+  /** An element type that kernels must know. */
+  kernelType(dtype: ElementType): KernelType {
+    if (dtype !== 'string' && dtype !== 'c64' && dtype !== 'c128') return dtype
+    throw this.unsupported(`elements of ${dtype} are not supported`)
   }
 
   /** An integer attribute. */

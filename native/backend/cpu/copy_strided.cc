@@ -6,7 +6,6 @@
 namespace spark::cpu {
 namespace {
 
-// Elements of the same size are all alike.
 template <typename T>
 void copy(const CopyStridedArgs& args) {
   for_each_row<2>(args.shape, {&args.src_strides, &args.dst_strides},
@@ -24,14 +23,7 @@ void copy(const CopyStridedArgs& args) {
 }  // namespace
 
 void copy_strided(const CopyStridedArgs& args) {
-  switch (dtype_bits(args.dtype)) {
-    case 32:
-      return copy<uint32_t>(args);
-    case 16:
-      return copy<uint16_t>(args);
-    default:
-      return copy<uint8_t>(args);
-  }
+  with_bits(args.dtype, [&](auto bits) { copy<decltype(bits)>(args); });
 }
 
 }  // namespace spark::cpu

@@ -39,10 +39,18 @@ const Backend& backend() {
       .adamw = adamw,
       .unary = unary,
       .binary = binary,
+      .select = select,
       .reduce = reduce,
+      .cumulate = cumulate,
+      .top_k = top_k,
       .copy_strided = copy_strided,
+      .gather = gather,
+      .scatter = scatter,
       .pool = pool,
       .pool_backward = pool_backward,
+      .resample = resample,
+      .grid_sample = grid_sample,
+      .recurrent = recurrent,
   };
   return table;
 }

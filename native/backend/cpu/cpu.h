@@ -41,9 +41,17 @@ void attention_backward(const AttentionBackwardArgs&);
 void adamw(const AdamwArgs&);
 void unary(const UnaryArgs&);
 void binary(const BinaryArgs&);
+void select(const SelectArgs&);
 void reduce(const ReduceArgs&);
+void cumulate(const CumulateArgs&);
+void top_k(const TopKArgs&);
 void copy_strided(const CopyStridedArgs&);
+void gather(const GatherArgs&);
+void scatter(const ScatterArgs&);
 void pool(const PoolArgs&);
 void pool_backward(const PoolBackwardArgs&);
+void resample(const ResampleArgs&);
+void grid_sample(const GridSampleArgs&);
+void recurrent(const RecurrentArgs&);
 
 }  // namespace spark::cpu

@@ -1,4 +1,4 @@
-// formats.h: refuses formats that an operation does not take.
+// formats.h: the formats that casts and quantizers have loops of their own for.
 #pragma once
 
 #include "core/dtype.h"
@@ -6,11 +6,8 @@
 
 namespace spark::cpu {
 
-inline void check_format(const char* op, DType dtype) {
-  if (dtype == DType::kNVFP4 || dtype == DType::kI8) {
-    throw Error("ERR_DTYPE", message(op, " does not take ", dtype_name(dtype)));
-  }
-}
+// Whether elements of `dtype` are of one of the formats of tensors and checkpoints.
+inline bool is_format(DType dtype) { return dtype <= DType::kF8E5M2; }
 
 inline void check_wide_format(const char* op, DType dtype) {
   if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBF16) {

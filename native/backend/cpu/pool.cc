@@ -71,6 +71,16 @@ void for_each_plane(const Windows& windows, const Body& body) {
   });
 }
 
+// Where the first largest element of a window is, NaN being the largest; -1 where there is none.
+template <typename Taps>
+int64_t first_largest(const float* x, const Taps& taps) {
+  int64_t first = -1;
+  taps([&](int64_t p) {
+    first = first < 0 || x[p] > x[first] || (x[p] != x[p] && x[first] == x[first]) ? p : first;
+  });
+  return first;
+}
+
 }  // namespace
 
 void pool(const PoolArgs& args) {
@@ -79,7 +89,11 @@ void pool(const PoolArgs& args) {
     const float* x = static_cast<const float*>(args.x) + image;
     float* y = static_cast<float*>(args.y) + out;
     for_each_window(args.windows, args.count_pad, [&](int64_t q, int64_t divisor, const auto& taps) {
-      if (args.fn == PoolFn::kMax) {
+      if (args.indices) {
+        const int64_t first = first_largest(x, taps);
+        y[q] = first < 0 ? -std::numeric_limits<float>::infinity() : x[first];
+        args.indices[out + q] = first < 0 ? first : image + first;
+      } else if (args.fn == PoolFn::kMax) {
         float most = -std::numeric_limits<float>::infinity();
         taps([&](int64_t p) { most = most >= x[p] || most != most ? most : x[p]; });
         y[q] = most;
@@ -103,10 +117,7 @@ void pool_backward(const PoolBackwardArgs& args) {
     std::fill_n(dx, pixels, 0.0f);
     for_each_window(windows, args.count_pad, [&](int64_t q, int64_t divisor, const auto& taps) {
       if (args.fn == PoolFn::kMax) {
-        int64_t first = -1;
-        taps([&](int64_t p) {
-          first = first < 0 || x[p] > x[first] || (x[p] != x[p] && x[first] == x[first]) ? p : first;
-        });
+        const int64_t first = first_largest(x, taps);
         if (first >= 0) dx[first] += dy[q];
       } else {
         const float part = dy[q] / divisor;

@@ -2,50 +2,68 @@
 #include <limits>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/elements.h"
 #include "backend/cpu/strided.h"
 #include "core/error.h"
 
 namespace spark::cpu {
 namespace {
 
-// Folds the elements of x at the indices of `axes`, in row-major order.
-template <typename Fold>
-double fold(const Axes& axes, const Strides& strides, const float* x, double start, const Fold& step) {
-  const int64_t count = axes.count == 0 ? 1 : axes.size[axes.count - 1];
-  const int64_t stride = axes.count == 0 ? 0 : strides.step[axes.count - 1];
-  const int64_t rows = count == 0 ? 0 : volume(axes) / count;
+// What numbers of type V are summed in.
+template <typename V>
+using Sum = std::conditional_t<std::is_floating_point_v<V>, double, V>;
+
+// Folds the elements of x at the indices of `reduced`, in row-major order.
+template <typename V, typename Fold>
+Sum<V> fold(const ReduceArgs& args, int64_t offset, Sum<V> start, const Fold& step) {
+  const Axes& axes = args.reduced;
+  const int64_t size = axes.count == 0 ? 1 : axes.size[axes.count - 1];
+  const int64_t stride = axes.count == 0 ? 0 : args.reduced_strides.step[axes.count - 1];
+  const int64_t rows = size == 0 ? 0 : volume(axes) / size;
   Axes outer = axes;
   outer.count = axes.count == 0 ? 0 : axes.count - 1;
-  Cursor<1> cursor(outer, {&strides}, 0);
-  double value = start;
+  Cursor<1> cursor(outer, {&args.reduced_strides}, 0);
+  Sum<V> value = start;
+  V room[kRun];
   for (int64_t row = 0; row < rows; ++row, cursor.next()) {
-    const float* from = x + cursor.offset[0];
-    for (int64_t i = 0; i < count; ++i) value = step(value, from[i * stride]);
+    for (int64_t at = 0; at < size; at += kRun) {
+      const int64_t count = std::min(kRun, size - at);
+      const V* x = numbers(args.dtype, args.x, offset + cursor.offset[0] + at * stride, stride, count, room);
+      for (int64_t i = 0; i < count; ++i) value = step(value, static_cast<Sum<V>>(x[i]));
+    }
   }
   return value;
 }
 
-double reduce_one(const ReduceArgs& args, const float* x) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const auto over = [&](double start, auto step) {
-    return fold(args.reduced, args.reduced_strides, x, start, step);
-  };
+template <typename V>
+Sum<V> mean(Sum<V> sum, int64_t count) {
+  if constexpr (std::is_floating_point_v<V>) return sum / static_cast<Sum<V>>(count);
+  return count == 0 ? 0 : sum / static_cast<Sum<V>>(count);
+}
+
+template <typename V>
+V reduce_one(const ReduceArgs& args, int64_t offset) {
+  using S = Sum<V>;
+  const auto over = [&](S start, auto step) { return fold<V>(args, offset, start, step); };
   switch (args.fn) {
     case ReduceFn::kSum:
-      return over(0, [](double sum, double value) { return sum + value; });
+      return static_cast<V>(over(0, [](S sum, S x) { return wrap_add(sum, x); }));
     case ReduceFn::kMean:
-      return over(0, [](double sum, double value) { return sum + value; }) / volume(args.reduced);
+      return static_cast<V>(
+          mean<V>(over(0, [](S sum, S x) { return wrap_add(sum, x); }), volume(args.reduced)));
     case ReduceFn::kMax:
-      return over(-kInfinity,
-                  [](double most, double value) { return most >= value || most != most ? most : value; });
+      return static_cast<V>(
+          over(static_cast<S>(least_number<V>(args.dtype)), [](S most, S x) { return greater_of(x, most); }));
     case ReduceFn::kMin:
-      return over(kInfinity, [](double least, double value) {
-        return least <= value || least != least ? least : value;
-      });
+      return static_cast<V>(over(static_cast<S>(largest_number<V>(args.dtype)),
+                                 [](S least, S x) { return less_of(x, least); }));
     case ReduceFn::kProd:
-      return over(1, [](double product, double value) { return product * value; });
+      return static_cast<V>(over(1, [](S product, S x) { return wrap_mul(product, x); }));
     case ReduceFn::kSumSquare:
-      return over(0, [](double sum, double value) { return sum + value * value; });
+      return static_cast<V>(over(0, [](S sum, S x) { return wrap_add(sum, wrap_mul(x, x)); }));
+    case ReduceFn::kSumAbs:
+      return static_cast<V>(
+          over(0, [](S sum, S x) { return wrap_add(sum, x < S{0} ? wrap_sub(S{0}, x) : x); }));
   }
   return 0;
 }
@@ -53,18 +71,21 @@ double reduce_one(const ReduceArgs& args, const float* x) {
 }  // namespace
 
 void reduce(const ReduceArgs& args) {
-  if (args.dtype != DType::kF32) {
-    throw Error("ERR_UNSUPPORTED",
-                message("the cpu backend has no kernel for reduce in ", dtype_name(args.dtype)));
-  }
-  const int64_t outputs = volume(args.shape);
-  parallel_for(outputs, 1 + (1 << 13) / (volume(args.reduced) + 1), [&](int64_t begin, int64_t end) {
-    if (begin == end) return;
-    Cursor<1> cursor(args.shape, {&args.strides}, begin);
-    for (int64_t i = begin; i < end; ++i, cursor.next()) {
-      static_cast<float*>(args.y)[i] =
-          static_cast<float>(reduce_one(args, static_cast<const float*>(args.x) + cursor.offset[0]));
-    }
+  with_number(args.dtype, [&](auto number) {
+    using V = decltype(number);
+    const int64_t grain = 1 + (1 << 13) / (volume(args.reduced) + 1);
+    parallel_for(volume(args.shape), grain, [&](int64_t begin, int64_t end) {
+      if (begin == end) return;
+      Cursor<1> cursor(args.shape, {&args.strides}, begin);
+      V written[kRun];
+      for (int64_t at = begin; at < end; at += kRun) {
+        const int64_t count = std::min(kRun, end - at);
+        const Results<V> y(args.dtype, args.y, at, count, written);
+        for (int64_t i = 0; i < count; ++i, cursor.next())
+          y.values[i] = reduce_one<V>(args, cursor.offset[0]);
+        y.finish();
+      }
+    });
   });
 }
 

@@ -16,6 +16,21 @@ inline int64_t volume(const Axes& axes) {
   return product;
 }
 
+// Calls body(T{}) with an integer as large as an element: elements of the same size are moved alike.
+template <typename Body>
+void with_bits(DType dtype, const Body& body) {
+  switch (dtype_bits(dtype)) {
+    case 64:
+      return body(uint64_t{});
+    case 32:
+      return body(uint32_t{});
+    case 16:
+      return body(uint16_t{});
+    default:
+      return body(uint8_t{});
+  }
+}
+
 // Where N operands are at one index of some axes; moves on in row-major order.
 template <size_t N>
 class Cursor {

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
+#include "core/error.h"
 
 namespace spark::cuda {
 namespace {
@@ -18,6 +19,10 @@ int64_t vector_length(const CastArgs& args) {
 }  // namespace
 
 void cast(const CastArgs& args) {
+  if (args.src_dtype > DType::kF8E5M2 || args.dst_dtype > DType::kF8E5M2 || args.bits) {
+    throw Error("ERR_UNSUPPORTED", message("the cuda backend has no kernel for a cast from ",
+                                           dtype_name(args.src_dtype), " to ", dtype_name(args.dst_dtype)));
+  }
   const std::string kernel =
       std::string("cast_") + dtype_name(args.src_dtype) + "_" + dtype_name(args.dst_dtype);
   launch("cast", kernel, Grid{ceil_div(args.count, kThreads * kVectors * vector_length(args))},

@@ -39,10 +39,18 @@ const Backend& backend() {
       .adamw = adamw,
       .unary = nullptr,
       .binary = nullptr,
+      .select = nullptr,
       .reduce = nullptr,
+      .cumulate = nullptr,
+      .top_k = nullptr,
       .copy_strided = nullptr,
+      .gather = nullptr,
+      .scatter = nullptr,
       .pool = nullptr,
       .pool_backward = nullptr,
+      .resample = nullptr,
+      .grid_sample = nullptr,
+      .recurrent = nullptr,
   };
   return table;
 }

@@ -23,6 +23,25 @@ function conv(at: Lowering): void {
   })
 }
 
+/** The convolution from y to x is the one that is transposed. */
+function convTranspose(at: Lowering): void {
+  const [x, y, kernel] = [at.shape(0), at.output().shape, at.shape(1).slice(2)]
+  const { padsEnd: _, ...window } = windowOf(at, y, x, kernel)
+  const extra = at.integersOf('output_padding') ?? kernel.map(() => 0)
+  const given = at.integersOf('output_shape') === undefined && at.text('auto_pad', 'NOTSET') === 'NOTSET'
+  const padsBegin = window.padsBegin.map((pad, i) => {
+    if (given) return pad
+    const span = (kernel[i]! - 1) * window.dilations[i]! + 1
+    const total = window.strides[i]! * (window.out[i]! - 1) + extra[i]! + span - window.image[i]!
+    const half = Math.floor(total / 2)
+    return at.text('auto_pad', 'NOTSET') === 'SAME_UPPER' ? half : total - half
+  })
+  at.step('convTranspose', {
+    ...{ batch: x[0]!, groups: at.integer('group', 1), ...window, padsBegin, weight: weightOf(at, 1) },
+    ...{ x: at.read(0), bias: at.optional(2), y: at.write() },
+  })
+}
+
 /** dy, x, W → dx, dW, dbias */
 function convGrad(at: Lowering): void {
   at.step('convBackward', {
@@ -54,6 +73,6 @@ function doraWeightGrad(at: Lowering): void {
 
 /** Lowerings of convolutions. */
 export const convolution: LowerTable = {
-  '': { Conv: conv },
+  '': { Conv: at => at.inF32(conv), ConvTranspose: at => at.inF32(convTranspose) },
   [sparkDomain]: { ConvGrad: convGrad, DoRAWeight: doraWeight, DoRAWeightGrad: doraWeightGrad },
 }

@@ -1,15 +1,45 @@
 // index.ts: the table of all operators that have kernels.
 import type { Node } from '../../../graph/graph.js'
+import { attentions } from './attention.js'
 import { convolution } from './conv.js'
+import { formulas } from './einsum.js'
 import { elementwise } from './elementwise.js'
+import { gradients } from './gradients.js'
+import { images } from './image.js'
+import { indexed } from './indexed.js'
 import { linear } from './linear.js'
+import { losses } from './loss.js'
+import { movement } from './move.js'
+import { normalizations } from './normalization.js'
+import { optimizers } from './optimizers.js'
 import { pooling } from './pool.js'
+import { quantized } from './quantize.js'
+import { recurrences } from './recurrent.js'
 import { reductions } from './reduce.js'
 import { shape } from './shape.js'
 import type { Lower } from './table.js'
 import { training } from './training.js'
 
-const families = [elementwise, shape, reductions, linear, convolution, pooling, training]
+const families = [
+  elementwise,
+  shape,
+  movement,
+  indexed,
+  quantized,
+  images,
+  attentions,
+  normalizations,
+  losses,
+  formulas,
+  recurrences,
+  optimizers,
+  reductions,
+  linear,
+  convolution,
+  pooling,
+  training,
+  gradients,
+]
 
 /** How a node becomes kernel calls; undefined for an operator without kernels. */
 export function loweringOf({ domain, op }: Node): Lower | undefined {

@@ -151,6 +151,6 @@ function doraGrad(at: Lowering): void {
 
 /** Lowerings of matrix products. */
 export const linear: LowerTable = {
-  '': { Gemm: gemm, MatMul: matmul },
+  '': { Gemm: at => at.inF32(gemm), MatMul: at => at.inF32(matmul) },
   [sparkDomain]: { FusedMatMul: matmul, DoRA: dora, DoRAGrad: doraGrad },
 }

@@ -1,6 +1,6 @@
 // pool.ts: pooling by windows and over whole planes.
 import { sparkDomain } from '../../../graph/graph.js'
-import type { PoolFn } from '../../tensor-kernel-args.js'
+import type { PoolFn } from '../../layer-kernel-args.js'
 import type { Lowering } from '../lowering.js'
 import { volume } from '../views.js'
 import { addBinary } from './elementwise.js'
@@ -19,8 +19,9 @@ function poolWindows(at: Lowering, x: number, y: readonly number[]) {
 const pool =
   (fn: PoolFn) =>
   (at: Lowering): void => {
-    if (at.wants(1)) throw at.unsupported('the output Indices is not supported yet')
-    at.step('pool', { fn, ...poolWindows(at, 0, at.output().shape), x: at.read(0), y: at.write() })
+    if (at.integer('storage_order', 0) !== 0) throw at.unsupported('column-major Indices are not supported')
+    const windows = poolWindows(at, 0, at.output().shape)
+    at.step('pool', { fn, ...windows, x: at.read(0), y: at.write(), indices: at.result(1) })
   }
 
 /** dy, x → dx; a mean sees the shape of x only. */
@@ -48,8 +49,8 @@ function globalAverageGrad(at: Lowering): void {
 /** Lowerings of pooling. */
 export const pooling: LowerTable = {
   '': {
-    MaxPool: pool('max'),
-    AveragePool: pool('average'),
+    MaxPool: at => at.inF32(pool('max')),
+    AveragePool: at => at.inF32(pool('average')),
     GlobalAveragePool: globalPool('mean'),
     GlobalMaxPool: globalPool('max'),
   },

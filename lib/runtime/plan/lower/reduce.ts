@@ -1,4 +1,5 @@
 // reduce.ts: sums and the like along axes, and what is made of them.
+import { int } from '../../../graph/attributes.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { ReduceFn } from '../../tensor-kernel-args.js'
 import type { Lowering } from '../lowering.js'
@@ -26,7 +27,7 @@ export function addReduce(
   const [outer, inner] = [part(false), part(true)]
   at.step('reduce', {
     fn,
-    dtype: 'f32',
+    dtype: at.kernelType(x.buffer.dtype),
     shape: outer.shape,
     reduced: inner.shape,
     strides: outer.strides[0]!,
@@ -48,6 +49,33 @@ const reduce =
   (fn: ReduceFn) =>
   (at: Lowering): void =>
     addReduce(at, fn, [at.read(0), at.shape(0)], reducedAxes(at), at.write())
+
+/** One operator after another reduction of the same axes. */
+const reduceThen =
+  (reduction: string, op: string) =>
+  (at: Lowering): void => {
+    const inputs = at.node.inputs.map((_, i) => at.input(i))
+    at.give(at.call(op, [at.call(reduction, inputs, at.node.attributes)]))
+  }
+
+/** log Σ e^x = most + log Σ e^(x − most), which does not overflow. */
+function logSumExp(at: Lowering): void {
+  const inputs = at.node.inputs.map((_, i) => at.input(i))
+  const keep = { ...at.node.attributes, keepdims: int(1) }
+  const most = at.call('ReduceMax', inputs, keep)
+  const shifted = at.call('Exp', [at.call('Sub', [at.input(0), most])])
+  const sum = at.call('ReduceSum', [shifted, ...inputs.slice(1)], keep)
+  const log = at.call('Add', [at.call('Log', [sum]), most])
+  at.give(at.call('Reshape', [log, at.ints(at.output().shape)]))
+}
+
+/** x divided by the sum of its magnitudes, or the root of that of its squares, along an axis; 0 stays 0. */
+function lpNormalization(at: Lowering): void {
+  const axis = at.ints([at.integer('axis', -1)])
+  const length = at.call(at.integer('p', 2) === 1 ? 'ReduceL1' : 'ReduceL2', [at.input(0), axis])
+  const empty = at.call('Equal', [length, at.one(0, at.dtype())])
+  at.give(at.call('Div', [at.input(0), at.call('Where', [empty, at.one(1, at.dtype()), length])]))
+}
 
 /** The sum of x over the axes along which a tensor of the shape of input 1 was broadcast to it. */
 function sumLike(at: Lowering): void {
@@ -105,8 +133,13 @@ export const reductions: LowerTable = {
     ReduceMin: reduce('min'),
     ReduceProd: reduce('prod'),
     ReduceSumSquare: reduce('sum_square'),
-    Softmax: softmax(false),
-    LogSoftmax: softmax(true),
+    ReduceL1: reduce('sum_abs'),
+    ReduceL2: reduceThen('ReduceSumSquare', 'Sqrt'),
+    ReduceLogSum: reduceThen('ReduceSum', 'Log'),
+    ReduceLogSumExp: logSumExp,
+    LpNormalization: lpNormalization,
+    Softmax: at => at.inF32(softmax(false)),
+    LogSoftmax: at => at.inF32(softmax(true)),
   },
   [sparkDomain]: { SumLike: sumLike, ReduceSumGrad: reduceGrad(false), ReduceMeanGrad: reduceGrad(true) },
 }

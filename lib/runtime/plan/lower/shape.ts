@@ -7,7 +7,7 @@ import type { LowerTable } from './table.js'
 const view = (at: Lowering): void => at.view(0)
 
 /** Adds dst[i · dstStrides] = src[i · srcStrides] for the indices of `shape`. */
-function addCopy(
+export function addCopy(
   at: Lowering,
   shape: readonly number[],
   [src, srcOffset, srcStrides]: readonly [Operand, number, readonly number[]],
@@ -16,7 +16,7 @@ function addCopy(
   const loop = collapse(shape, [srcStrides, dstStrides])
   const [from, to] = loop.strides as [number[], number[]]
   at.step('copyStrided', {
-    dtype: at.copied(),
+    dtype: at.kernelType(src.buffer.dtype),
     shape: loop.shape,
     srcOffset,
     dstOffset,

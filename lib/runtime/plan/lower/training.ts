@@ -1,8 +1,10 @@
 // training.ts: normalization with frozen statistics, the classifier's loss, and the optimizer.
 import { sparkDomain } from '../../../graph/graph.js'
-import type { Lowering } from '../lowering.js'
+import type { Lowering, Value } from '../lowering.js'
+import type { Buffer } from '../program.js'
 import { volume } from '../views.js'
 import { addBinary } from './elementwise.js'
+import { generalCrossEntropy } from './loss.js'
 import type { LowerTable } from './table.js'
 
 /** An activation [N, C, …] at input `i`, as a kernel sees it. */
@@ -11,20 +13,34 @@ function batchShape(at: Lowering, i: number) {
   return { batch, channels, positions: volume(rest), eps: at.number('epsilon', 1e-5) }
 }
 
-/** x, gamma, beta, mean, variance → gamma · (x − mean) / √(variance + epsilon) + beta */
+/**
+ * x, gamma, beta, mean, variance → gamma · (x − mean) / √(variance + epsilon) + beta. In training mean and variance are
+ * those of x, and the next running ones are given out.
+ */
 function batchNormalization(at: Lowering): void {
-  if (at.integer('training_mode', 0) !== 0) throw at.unsupported('training_mode is not supported yet')
-  const statistics = { mean: at.read(3), variance: at.read(4) }
-  at.step('batchNorm', {
-    ...{
-      ...batchShape(at, 0),
-      ...statistics,
-      x: at.read(0),
-      scale: at.read(1),
-      bias: at.read(2),
-      y: at.write(),
-    },
-  })
+  const training = at.integer('training_mode', 0) !== 0
+  const { eps, ...shape } = batchShape(at, 0)
+  const [mean, variance] = training
+    ? [at.scratch(shape.channels), at.scratch(shape.channels)]
+    : [at.input(3).buffer, at.input(4).buffer]
+  const x = at.read(0)
+  if (training) {
+    at.step('batchStatistics', { ...shape, x, mean: mean.write(), variance: variance.write() })
+    updateRunning(at, 3, mean, 1)
+    updateRunning(at, 4, variance, 2)
+  }
+  const affine = { scale: at.read(1), bias: at.read(2) }
+  const statistics = { mean: mean.read(), variance: variance.read() }
+  at.step('batchNorm', { ...shape, eps, x, ...statistics, ...affine, y: at.write() })
+}
+
+/** Output `o` = momentum · input `i` + (1 − momentum) · the statistics of this batch. */
+function updateRunning(at: Lowering, i: number, current: Buffer, o: number): void {
+  if (!at.wants(o)) return
+  const momentum = at.number('momentum', 0.9)
+  const fresh: Value = { dtype: 'f32', shape: at.shape(i), buffer: current }
+  const kept = at.call('Mul', [at.input(i), at.one(momentum)])
+  at.give(at.call('Add', [kept, at.call('Mul', [fresh, at.one(1 - momentum)])]), o)
 }
 
 /** dy, x, gamma, mean, variance → dx, dgamma, dbeta */
@@ -49,8 +65,13 @@ function classification(at: Lowering, i: number) {
   return { tokens, classes, logits: at.read(i), labels: at.read(i + 1) }
 }
 
+/** The mean over scores [N, C] has a kernel of its own. */
 function crossEntropy(at: Lowering): void {
-  if (at.wants(1)) throw at.unsupported('the output log_prob is not supported yet')
+  const plain = at.shape(0).length === 2 && at.text('reduction', 'mean') === 'mean' && !at.has(2)
+  if (!plain || at.wants(1) || at.input(1).dtype !== 'i32' || at.dtype() !== 'f32') {
+    generalCrossEntropy(at)
+    return
+  }
   at.step('softmaxCrossEntropy', { ...classification(at, 0), loss: at.write() })
 }
 
@@ -79,7 +100,7 @@ function adamw(at: Lowering): void {
 
 /** Lowerings of operators for training. */
 export const training: LowerTable = {
-  '': { BatchNormalization: batchNormalization, SoftmaxCrossEntropyLoss: crossEntropy },
+  '': { BatchNormalization: at => at.inF32(batchNormalization), SoftmaxCrossEntropyLoss: crossEntropy },
   [sparkDomain]: {
     BatchNormalizationGrad: batchNormalizationGrad,
     SoftmaxCrossEntropyLossGrad: crossEntropyGrad,

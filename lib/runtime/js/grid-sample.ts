@@ -1,0 +1,79 @@
+// grid-sample.ts: an image at the points of a grid, in plain TypeScript.
+import type { LayerKernelArgs } from '../layer-kernel-args.js'
+
+type GridSampleArgs = LayerKernelArgs['gridSample']
+
+/** Elements along one axis and their weights; undefined is outside, where everything is 0. */
+type Taps = readonly (readonly [index: number | undefined, weight: number])[]
+
+/** Mirrors x at the ends of [low, high] until it is inside. */
+function reflect(x: number, low: number, high: number): number {
+  if (x >= low && x <= high) return x
+  const range = high - low
+  if (!(range > 0)) return low
+  const beyond = x < low ? low - x : x - high
+  const turns = Math.floor(beyond / range)
+  const rest = beyond - turns * range
+  return x < low === (turns % 2 === 0) ? low + rest : high - rest
+}
+
+/** Keys' cubic with a = −0.75. */
+function cubicWeights(t: number): number[] {
+  const a = -0.75
+  const near = (d: number): number => ((a + 2) * d - (a + 3)) * d * d + 1
+  const far = (d: number): number => ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+  return [far(1 + t), near(t), near(1 - t), far(2 - t)]
+}
+
+function roundToEven(x: number): number {
+  const floor = Math.floor(x)
+  return x - floor !== 0.5 ? Math.round(x) : floor % 2 === 0 ? floor : floor + 1
+}
+
+function tapsAt(
+  { interpolation, outOfImage, alignCorners }: GridSampleArgs,
+  coordinate: number,
+  size: number,
+): Taps {
+  const [low, high] = alignCorners ? [0, size - 1] : [-0.5, size - 0.5]
+  const clamp = (x: number, least: number, most: number): number => Math.min(Math.max(x, least), most)
+  let x = alignCorners ? ((coordinate + 1) / 2) * (size - 1) : ((coordinate + 1) * size - 1) / 2
+  if (!Number.isFinite(x)) x = -2 - size
+  if (interpolation === 'nearest') x = roundToEven(x)
+  if (outOfImage === 'border') x = clamp(x, 0, size - 1)
+  if (outOfImage === 'reflection') x = reflect(x, low, high)
+  const element = (index: number): number | undefined => {
+    if (index >= 0 && index < size) return index
+    if (outOfImage === 'zeros') return undefined
+    return clamp(outOfImage === 'border' ? index : Math.trunc(reflect(index, low, high)), 0, size - 1)
+  }
+  const floor = Math.floor(x)
+  const rest = x - floor
+  if (interpolation === 'nearest') return [[element(Math.trunc(x)), 1]]
+  const weights = interpolation === 'linear' ? [1 - rest, rest] : cubicWeights(rest)
+  const first = interpolation === 'linear' ? floor : floor - 1
+  return weights.map((weight, i) => [element(first + i), weight] as const)
+}
+
+/** An image at the points of a grid */
+export function gridSample(args: GridSampleArgs): void {
+  const { batch, channels, points, image, x, grid, y } = args
+  const plane = image.reduce((product, size) => product * size, 1)
+  for (let n = 0; n < batch * points; n++) {
+    const [sample, point] = [Math.floor(n / points), n % points]
+    let taps: { place: number; weight: number }[] = [{ place: 0, weight: 1 }]
+    image.forEach((size, axis) => {
+      const coordinate = grid[n * image.length + image.length - 1 - axis]!
+      const along = tapsAt(args, coordinate, size).filter(([index]) => index !== undefined)
+      taps = taps.flatMap(({ place, weight }) =>
+        along.map(([index, factor]) => ({ place: place * size + index!, weight: weight * factor })),
+      )
+    })
+    for (let channel = sample * channels; channel < (sample + 1) * channels; channel++) {
+      y[channel * points + point] = taps.reduce(
+        (sum, { place, weight }) => sum + weight * x[channel * plane + place]!,
+        0,
+      )
+    }
+  }
+}

@@ -1,0 +1,98 @@
+// recurrent.ts: recurrent layers in plain TypeScript.
+import type { LayerKernelArgs } from '../layer-kernel-args.js'
+import { unaryFunctions } from './functions.js'
+
+type RecurrentArgs = LayerKernelArgs['recurrent']
+
+const gateCounts = { rnn: 1, gru: 3, lstm: 4 } as const
+
+/** The state of a sample. */
+interface State {
+  h: number[]
+  c: number[]
+}
+
+/** What computes the functions f, g, h of ONNX with clipping. */
+function functionsOf({ functions, clip = Number.POSITIVE_INFINITY }: RecurrentArgs) {
+  return functions.map(
+    ({ fn, alpha = 0, beta = 0 }) =>
+      (x: number): number =>
+        unaryFunctions[fn]!(Math.min(Math.max(x, -clip), clip), alpha, beta),
+  )
+}
+
+/** bias[j] + Σ_k h[k] · weight[k, j] for the unit j of a gate. */
+function product(
+  { hidden, recurrence, bias, cell }: RecurrentArgs,
+  h: readonly number[],
+  gate: number,
+  j: number,
+): number {
+  const width = gateCounts[cell] * hidden
+  const column = gate * hidden + j
+  return h.reduce((sum, value, k) => sum + value * recurrence[k * width + column]!, bias?.[column] ?? 0)
+}
+
+type Step = (args: RecurrentArgs, state: State, x: (gate: number, j: number) => number) => State
+
+const units = (args: RecurrentArgs, unit: (j: number) => number): number[] =>
+  Array.from({ length: args.hidden }, (_, j) => unit(j))
+
+const rnnStep: Step = (args, { h, c }, x) => {
+  const [f] = functionsOf(args)
+  return { h: units(args, j => f!(x(0, j) + product(args, h, 0, j))), c }
+}
+
+const gruStep: Step = (args, { h, c }, x) => {
+  const [f, g] = functionsOf(args)
+  const z = units(args, j => f!(x(0, j) + product(args, h, 0, j)))
+  const r = units(args, j => f!(x(1, j) + product(args, h, 1, j)))
+  const candidate = units(args, j => {
+    if (args.linearBeforeReset) return g!(x(2, j) + r[j]! * product(args, h, 2, j))
+    return g!(
+      x(2, j) +
+        product(
+          args,
+          h.map((value, k) => r[k]! * value),
+          2,
+          j,
+        ),
+    )
+  })
+  return { h: units(args, j => (1 - z[j]!) * candidate[j]! + z[j]! * h[j]!), c }
+}
+
+const lstmStep: Step = (args, { h, c }, x) => {
+  const [f, g, last] = functionsOf({ ...args, clip: args.clip })
+  const unclipped = functionsOf({ ...args, clip: undefined })[2] ?? last!
+  const peephole = (n: number, j: number, state: readonly number[]): number =>
+    (args.peepholes?.[n * args.hidden + j] ?? 0) * state[j]!
+  const sum = (gate: number, j: number): number => x(gate, j) + product(args, h, gate, j)
+  const input = units(args, j => f!(sum(0, j) + peephole(0, j, c)))
+  const forget = units(args, j => (args.coupleGates ? 1 - input[j]! : f!(sum(2, j) + peephole(2, j, c))))
+  const next = units(args, j => forget[j]! * c[j]! + input[j]! * g!(sum(3, j)))
+  const output = units(args, j => f!(sum(1, j) + peephole(1, j, next)))
+  return { h: units(args, j => output[j]! * unclipped(next[j]!)), c: next }
+}
+
+const steps = { rnn: rnnStep, gru: gruStep, lstm: lstmStep } as const
+
+/** One direction of a recurrent layer */
+export function recurrent(args: RecurrentArgs): void {
+  const { cell, batch, hidden, reverse, gates, initialH, initialC, lengths, yStep, y, lastH, lastC } = args
+  const width = gateCounts[cell] * hidden
+  for (let n = 0; n < batch; n++) {
+    const start = (from: Float32Array | undefined): number[] => units(args, j => from?.[n * hidden + j] ?? 0)
+    let state: State = { h: start(initialH), c: start(initialC) }
+    const length = Math.min(Math.max(lengths?.[n] ?? args.steps, 0), args.steps)
+    for (let t = 0; t < args.steps; t++) {
+      const step = reverse && t < length ? length - 1 - t : t
+      const first = (step * batch + n) * width
+      if (t < length) state = steps[cell](args, state, (gate, j) => gates[first + gate * hidden + j]!)
+      const shown = t < length ? state.h : units(args, () => 0)
+      y?.set(shown, step * yStep + n * hidden)
+    }
+    lastH.set(state.h, n * hidden)
+    lastC?.set(state.c, n * hidden)
+  }
+}

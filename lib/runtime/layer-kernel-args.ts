@@ -1,0 +1,178 @@
+// layer-kernel-args.ts: what pooling, resizing and recurrent layers take. native/backend/layer_args.h is the contract.
+import type { ElementArray } from '../core/dtype.js'
+import type { KernelType, UnaryFn } from './tensor-kernel-args.js'
+
+/** Ways to make one number of a window. */
+export const poolFns = ['max', 'average'] as const
+/** A pooling. */
+export type PoolFn = (typeof poolFns)[number]
+
+/** Windows that move over planes along one to three axes, as in a convolution. */
+export interface Windows {
+  /** Number of planes: batch by channels. */
+  planes: number
+  /** Sizes of the image along its axes, one to three. */
+  image: readonly number[]
+  /** Sizes of the window. */
+  kernel: readonly number[]
+  /** Sizes of the output. */
+  out: readonly number[]
+  /** At least 1. */
+  strides: readonly number[]
+  /** At least 1. */
+  dilations: readonly number[]
+  /** In front of the image, along each axis. */
+  padsBegin: readonly number[]
+  /** Behind it. */
+  padsEnd: readonly number[]
+}
+
+/** y = the largest element or the mean of each window. */
+export interface PoolArgs extends Windows {
+  /** What is computed. */
+  fn: PoolFn
+  /** Of x and y; f32. */
+  dtype: KernelType
+  /** Whether a mean counts the pads. */
+  countPad: boolean
+  /** [planes, image] */
+  x: ElementArray
+  /** Output, [planes, out]. */
+  y: ElementArray
+  /** Output, [planes, out]: where in x the first largest element is. */
+  indices?: BigInt64Array | undefined
+}
+
+/** The gradient of {@link PoolArgs}. */
+export interface PoolBackwardArgs extends Windows {
+  /** What was computed. */
+  fn: PoolFn
+  /** Of all operands; f32. */
+  dtype: KernelType
+  /** Whether the mean counted the pads. */
+  countPad: boolean
+  /** [planes, image]; max only. */
+  x?: ElementArray | undefined
+  /** [planes, out] */
+  dy: ElementArray
+  /** Output, [planes, image]. */
+  dx: ElementArray
+}
+
+/** y[o, q, i] = offset[q] + Σ_t weights[q, t] · x[o, taps[q, t], i]: one axis of a resized image. */
+export interface ResampleArgs {
+  /** Size of the axes in front. */
+  outer: number
+  /** Size of the axis in x. */
+  size: number
+  /** Size of the axes behind. */
+  inner: number
+  /** Size of the axis in y. */
+  out: number
+  /** Taps of a position. */
+  count: number
+  /** [outer, size, inner] */
+  x: Float32Array
+  /** [out, count], in [0, size). */
+  taps: Int32Array
+  /** [out, count] */
+  weights: Float32Array
+  /** [out]; absent: 0. */
+  offset?: Float32Array | undefined
+  /** Output, [outer, out, inner]. */
+  y: Float32Array
+}
+
+/** An image at the points of a grid. */
+export interface GridSampleArgs {
+  /** Between elements; cubic for two axes. */
+  interpolation: 'nearest' | 'linear' | 'cubic'
+  /** What is outside. */
+  outOfImage: 'zeros' | 'border' | 'reflection'
+  /** Whether −1 and 1 are centers of elements rather than edges. */
+  alignCorners: boolean
+  /** Samples. */
+  batch: number
+  /** Channels. */
+  channels: number
+  /** Points of a sample. */
+  points: number
+  /** Sizes of two or three axes. */
+  image: readonly number[]
+  /** [batch, channels, image] */
+  x: Float32Array
+  /** [batch, points, axes], the last axis first. */
+  grid: Float32Array
+  /** Output, [batch, channels, points]. */
+  y: Float32Array
+}
+
+/** A function and its parameters. */
+export interface FunctionArgs {
+  /** What is computed. */
+  fn: UnaryFn
+  /** Parameter α. */
+  alpha?: number
+  /** Parameter β. */
+  beta?: number
+}
+
+/** One direction of a recurrent layer as ONNX defines it; G gates of H units. */
+export interface RecurrentArgs {
+  /** Which layer. */
+  cell: 'rnn' | 'gru' | 'lstm'
+  /** T */
+  steps: number
+  /** B */
+  batch: number
+  /** H */
+  hidden: number
+  /** From the last step to the first. */
+  reverse: boolean
+  /** GRU: the reset gate is applied to the product. */
+  linearBeforeReset: boolean
+  /** LSTM: the forget gate is 1 minus the input gate. */
+  coupleGates: boolean
+  /** Of what functions take; absent: none. */
+  clip?: number | undefined
+  /** f, g, h of ONNX. */
+  functions: readonly FunctionArgs[]
+  /** x · Wᵀ + bias, [T, B, G · H]. */
+  gates: Float32Array
+  /** Rᵀ, [H, G · H]. */
+  recurrence: Float32Array
+  /** Added to h · Rᵀ, [G · H]. */
+  bias?: Float32Array | undefined
+  /** LSTM: [3 · H] for i, o, f. */
+  peepholes?: Float32Array | undefined
+  /** [B, H]; absent: 0. */
+  initialH?: Float32Array | undefined
+  /** LSTM: [B, H]; absent: 0. */
+  initialC?: Float32Array | undefined
+  /** [B]; absent: T. */
+  lengths?: Int32Array | undefined
+  /** Elements from one step to the next in y. */
+  yStep: number
+  /** Output, [B, H] a step. */
+  y?: Float32Array | undefined
+  /** Output, [B, H]. */
+  lastH: Float32Array
+  /** Output, LSTM: [B, H]. */
+  lastC?: Float32Array | undefined
+  /** Overwritten, [B, (G + 1) · H]. */
+  scratch: Float32Array
+}
+
+/** Arguments of these layers. */
+export interface LayerKernelArgs {
+  /** Largest elements or means of windows. */
+  pool: PoolArgs
+  /** Its gradient. */
+  poolBackward: PoolBackwardArgs
+  /** One axis of a resized image. */
+  resample: ResampleArgs
+  /** An image at points. */
+  gridSample: GridSampleArgs
+  /** A recurrent layer. */
+  recurrent: RecurrentArgs
+}

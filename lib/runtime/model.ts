@@ -1,0 +1,195 @@
+// model.ts: an ONNX model that runs.
+import { expectKnownOptions } from '../core/checks.js'
+import type { ElementType, TypedArrayOf } from '../core/dtype.js'
+import { SparkError } from '../core/errors.js'
+import type { Dimension, Graph, ValueInfo } from '../graph/graph.js'
+import { canonicalise } from '../graph/rewrites/canonicalise.js'
+import { decompose } from '../graph/rewrites/decompose.js'
+import { inferFacts } from '../graph/shape-inference.js'
+import { readOnnx } from '../io/onnx/read.js'
+import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
+import { Tensor } from '../memory/tensor.js'
+import {
+  type Engine,
+  type EngineOptions,
+  type ModelBackendChoice,
+  type ModelStats,
+  openEngine,
+} from './model/engine.js'
+import { type Feeds, readFeeds } from './model/feeds.js'
+import type { HostTensor, HostValue } from './model/values.js'
+
+/** Options of {@link Model.load}. */
+export interface ModelOptions extends EngineOptions {}
+
+/** Options of {@link Model.run}. */
+export interface RunOptions {
+  /** Ends the run; its promise rejects with the reason of the signal. */
+  signal?: AbortSignal | undefined
+}
+
+/** An input or output of a model. */
+export interface ModelValue {
+  /** Its name. */
+  readonly name: string
+  /** `sequence` is a list of tensors; what is `optional` may be missing. */
+  readonly kind: 'tensor' | 'sequence' | 'optional'
+  /** Element type; null where the model does not say it. */
+  readonly dtype: ElementType | null
+  /** Sizes of the dimensions: a number, the name of an open size, or null; null when not even their number is known. */
+  readonly shape: readonly Dimension[] | null
+}
+
+/** What a run gives for an output: a tensor, the tensors of a sequence, or null for an optional value that is not there. */
+export type ModelOutput = Tensor<ElementType> | readonly Tensor<ElementType>[] | null
+
+/**
+ * An ONNX model, ready to run. What is compiled for the shapes of a run's inputs is kept for later runs.
+ *
+ * @example
+ * using model = await Model.load('mnist.onnx')
+ * const { logits } = await model.run({ image: new Float32Array(28 * 28) })
+ * logits.shape // [1, 10]
+ */
+export class Model implements Disposable {
+  /** The model as a graph of the canonical opset. */
+  readonly graph: Graph
+  /** What {@link Model.run} wants. */
+  readonly inputs: readonly ModelValue[]
+  /** What {@link Model.run} gives. */
+  readonly outputs: readonly ModelValue[]
+  #engine: Engine | undefined
+  /** Settles when the last run that was asked for has ended. */
+  #last: Promise<unknown> = Promise.resolve()
+
+  private constructor(graph: Graph, engine: Engine) {
+    this.graph = graph
+    this.#engine = engine
+    const facts = inferFacts(graph)
+    this.inputs = graph.inputs.map(describe)
+    this.outputs = graph.outputs.map(info => {
+      const type = facts.get(info.name)?.type ?? info.type
+      return describe(type ? { name: info.name, type } : info)
+    })
+  }
+
+  /**
+   * Loads an ONNX model of opset 1 to 28. Weights in files beside it are read when a run needs them first.
+   *
+   * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
+   * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
+   * `device`: which GPU; `provider`: where onnxruntime computes
+   * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
+   * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; and what
+   * {@link openKernels} throws
+   */
+  static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
+    expectKnownOptions('options', options, ['backend', 'device', 'provider'])
+    return Model.fromGraph(await readOnnx(source), options)
+  }
+
+  /**
+   * A model of a graph of any opset.
+   * @internal
+   * @throws SparkError as {@link Model.load}
+   */
+  static async fromGraph(graph: Graph, options: ModelOptions = {}): Promise<Model> {
+    const canonical = canonicalise(graph)
+    return new Model(canonical, await openEngine(canonical, options))
+  }
+
+  /** The engine it runs on, and why. `auto` may change it in the first run, when the GPU turns out to lack an operator. */
+  get backend(): ModelBackendChoice {
+    return this.#open().choice
+  }
+
+  /** What was compiled so far. */
+  get stats(): ModelStats {
+    return this.#open().stats
+  }
+
+  /**
+   * Runs the model. Runs of one model wait for each other; load it once more to run it side by side.
+   *
+   * @param feeds - a value for each input by its name. Arrays must not change until the promise settles
+   * @returns the outputs by their names, in memory of their own
+   * @throws SparkError ERR_ARGUMENT for an input that is missing or unknown, ERR_DTYPE or ERR_SHAPE for a value that does
+   * not fit its input or a node behind it, ERR_UNSUPPORTED for a node that the engine lacks, ERR_DISPOSED; the reason of
+   * `signal` when it is aborted
+   */
+  async run<Output extends ModelOutput = Tensor<ElementType>>(
+    feeds: Feeds = {},
+    options: RunOptions = {},
+  ): Promise<Record<string, Output>> {
+    expectKnownOptions('options', options, ['signal'])
+    const { signal } = options
+    const engine = this.#open()
+    const inputs = readFeeds(this.graph.inputs, feeds)
+    const results = this.#last.then(async () => {
+      signal?.throwIfAborted()
+      this.#open()
+      const outputs = await engine.run(inputs, signal)
+      return this.outputs.map(({ name }, i) => [name, outputOf(outputs[i]!)] as const)
+    })
+    this.#last = results.catch(() => undefined)
+    return Object.fromEntries(await unlessAborted(results, signal)) as Record<string, Output>
+  }
+
+  /**
+   * Writes the model as an ONNX file, at the lowest opset that has its operators. Adapters become standard operators.
+   * @throws SparkError ERR_IO when it cannot be written, ERR_UNSUPPORTED when it is too large for one file and
+   * `externalData` is false, ERR_ARGUMENT
+   */
+  async save(file: string, options: WriteOnnxOptions = {}): Promise<void> {
+    await writeOnnx(decompose(this.graph), file, options)
+  }
+
+  /** Frees what was compiled. A run in progress ends first; a second dispose is a no-op. */
+  dispose(): void {
+    const engine = this.#engine
+    this.#engine = undefined
+    if (engine) this.#last = this.#last.then(() => engine.dispose())
+  }
+
+  /** As {@link Model.dispose}. */
+  [Symbol.dispose](): void {
+    this.dispose()
+  }
+
+  #open(): Engine {
+    if (!this.#engine) throw new SparkError('ERR_DISPOSED', 'the model has been disposed')
+    return this.#engine
+  }
+}
+
+function describe({ name, type }: ValueInfo): ModelValue {
+  const kind = type?.kind === 'sequence' || type?.kind === 'optional' ? type.kind : 'tensor'
+  let inner = type
+  while (inner?.kind === 'sequence' || inner?.kind === 'optional') inner = inner.element
+  if (inner?.kind !== 'tensor') return { name, kind, dtype: null, shape: null }
+  return { name, kind, dtype: inner.dtype, shape: inner.shape ?? null }
+}
+
+/** A value for the caller, with elements of its own. */
+function outputOf(value: HostValue): ModelOutput {
+  const tensor = ({ data, shape, dtype }: HostTensor): Tensor<ElementType> =>
+    Tensor.of(data.slice() as TypedArrayOf<ElementType>, shape, dtype)
+  if (value.kind === 'tensor') return tensor(value)
+  return value.kind === 'sequence' ? value.items.map(tensor) : null
+}
+
+/** Settles as `work` does, or rejects as soon as `signal` is aborted. */
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return work
+  let stop: () => void = () => undefined
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason)
+    signal.addEventListener('abort', stop, { once: true })
+    if (signal.aborted) stop()
+  })
+  try {
+    return await Promise.race([work, aborted])
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
+}

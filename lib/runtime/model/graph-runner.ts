@@ -1,0 +1,246 @@
+// graph-runner.ts: runs a graph whatever its control flow and shapes: compiled segments, one after another, and
+// operators of the host in between. What was compiled is kept for the next run with the same shapes.
+import { SparkError } from '../../core/errors.js'
+import { describeNode } from '../../graph/attributes.js'
+import { Constant, type NumericType } from '../../graph/constant.js'
+import { readsOf } from '../../graph/edit.js'
+import type { Graph, Node, Subgraph } from '../../graph/graph.js'
+import type { Kernels } from '../kernels.js'
+import { loweringOf } from '../plan/lower/index.js'
+import { MissingElements } from '../plan/lowering.js'
+import { Plan } from '../plan/plan.js'
+import { hostOperatorOf } from './host/index.js'
+import { cutSegment, decisiveInputs, type Segment, type Start } from './segments.js'
+import { type HostTensor, type HostValue, hostConstant, hostTensor } from './values.js'
+
+/** Shapes and decisive elements for which the part of a graph from one place on stays compiled at once. */
+const maxVariants = 16
+
+/** Values by name during a run; those of the graphs around it are seen, too. */
+export class Scope {
+  readonly #values = new Map<string, HostValue>()
+  readonly #outer: Scope | undefined
+
+  /** A scope inside of another one. */
+  constructor(outer?: Scope) {
+    this.#outer = outer
+  }
+
+  /** A value of this graph or of one around it. */
+  get(name: string): HostValue | undefined {
+    return this.#values.get(name) ?? this.#outer?.get(name)
+  }
+
+  /** Adds a value. */
+  set(name: string, value: HostValue): void {
+    this.#values.set(name, value)
+  }
+}
+
+/** A segment that is ready to run. */
+interface Compiled extends Segment {
+  readonly plan: Plan | undefined
+  /** Where the run goes on; undefined when nothing is left. */
+  readonly next: Point | undefined
+}
+
+/** A place in the run of a graph: which nodes are left. */
+class Point {
+  readonly nodes: readonly Node[]
+  /** Values that the nodes read and that may be there. */
+  readonly reads: readonly string[]
+  /** Values whose elements, not only whose shapes, decide about what is compiled. */
+  readonly pins = new Set<string>()
+  /** By shapes and pinned elements, least recently used first. */
+  readonly variants = new Map<string, Compiled>()
+
+  constructor(nodes: readonly Node[]) {
+    this.nodes = nodes
+    this.reads = [...new Set(nodes.flatMap(readsOf))]
+  }
+}
+
+const pointOf = (nodes: readonly Node[]): Point | undefined =>
+  nodes.length > 0 ? new Point(nodes) : undefined
+
+/** Runs one graph, or one subgraph of it, on a backend. One run at a time. */
+export class GraphRunner {
+  /** What runs. */
+  readonly graph: Subgraph
+  readonly #kernels: Kernels
+  readonly #constants: ReadonlyMap<string, Constant>
+  readonly #wanted: readonly string[]
+  /** Undefined when all outputs are inputs or constants. */
+  readonly #root: Point | undefined
+  readonly #inner = new Map<Subgraph, GraphRunner>()
+
+  /** @param outer - constants of the graphs around a subgraph */
+  constructor(graph: Subgraph, kernels: Kernels, outer: ReadonlyMap<string, Constant> = new Map()) {
+    this.graph = graph
+    this.#kernels = kernels
+    this.#constants = new Map([...outer, ...graph.initializers])
+    this.#wanted = graph.outputs.map(({ name }) => name)
+    this.#root = pointOf(neededNodes(graph))
+  }
+
+  /** The plans made so far, those of subgraphs included. */
+  get plans(): Plan[] {
+    const own: Plan[] = []
+    const visit = (point: Point | undefined): void => {
+      for (const { plan, next } of point?.variants.values() ?? []) {
+        if (plan) own.push(plan)
+        visit(next)
+      }
+    }
+    visit(this.#root)
+    return [...own, ...[...this.#inner.values()].flatMap(runner => runner.plans)]
+  }
+
+  /** The runner of a subgraph of one of the nodes. */
+  inner(graph: Subgraph): GraphRunner {
+    const known = this.#inner.get(graph)
+    if (known) return known
+    const runner = new GraphRunner(graph, this.#kernels, this.#constants)
+    this.#inner.set(graph, runner)
+    return runner
+  }
+
+  /**
+   * Runs the graph.
+   * @param inputs - as many as the graph has
+   * @param outer - values of the graphs around a subgraph
+   * @returns the outputs; tensors may lie in memory that the next run overwrites
+   * @throws SparkError as {@link Plan.create} and {@link Plan.run}; the reason of `signal` when it is aborted
+   */
+  async run(inputs: readonly HostValue[], outer?: Scope, signal?: AbortSignal): Promise<HostValue[]> {
+    const scope = new Scope(outer)
+    this.graph.inputs.forEach(({ name }, i) => {
+      scope.set(name, inputs[i]!)
+    })
+    for (let point = this.#root; point; ) {
+      signal?.throwIfAborted()
+      const segment: Compiled = await this.#segment(point, scope)
+      if (segment.plan) await runPlan(segment.plan, scope)
+      for (const node of segment.hostNodes) await this.#runOnHost(node, scope, signal)
+      point = segment.next
+    }
+    return this.graph.outputs.map(({ name }) => this.#value(name, scope)!)
+  }
+
+  /** Frees all plans. */
+  dispose(): void {
+    for (const plan of this.plans) plan.dispose()
+    this.#root?.variants.clear()
+    this.#inner.clear()
+  }
+
+  #value(name: string, scope: Scope): HostValue | undefined {
+    const constant = this.#constants.get(name)
+    return constant ? hostConstant(constant) : scope.get(name)
+  }
+
+  async #runOnHost(node: Node, scope: Scope, signal: AbortSignal | undefined): Promise<void> {
+    const inputs = node.inputs.map(name => (name === '' ? undefined : this.#value(name, scope)))
+    const run = (graph: Subgraph, values: readonly HostValue[]): Promise<HostValue[]> =>
+      this.inner(graph).run(values, scope, signal)
+    const outputs = await hostOperatorOf(node)!({ node, inputs, run })
+    node.outputs.forEach((name, i) => {
+      if (name !== '') scope.set(name, outputs[i]!)
+    })
+  }
+
+  async #segment(point: Point, scope: Scope): Promise<Compiled> {
+    const values = new Map<string, HostValue>()
+    for (const name of point.reads) {
+      const value = this.#constants.has(name) ? undefined : scope.get(name)
+      if (value) values.set(name, value)
+    }
+    const known = point.variants.get(keyOf(values, point.pins))
+    const segment = known ?? (await this.#compile(point, values))
+    const key = keyOf(values, point.pins)
+    point.variants.delete(key)
+    point.variants.set(key, segment)
+    if (point.variants.size > maxVariants) {
+      const [oldest] = point.variants.keys()
+      disposeFrom(point.variants.get(oldest!))
+      point.variants.delete(oldest!)
+    }
+    return segment
+  }
+
+  async #compile(point: Point, values: ReadonlyMap<string, HostValue>): Promise<Compiled> {
+    const deferred = new Set<Node>()
+    for (;;) {
+      const pinned = pinnedConstants(values, point.pins)
+      const start: Start = {
+        ...{ nodes: point.nodes, wanted: this.#wanted, values, pinned },
+        ...{ constants: this.#constants, deferred },
+      }
+      const segment = cutSegment(start)
+      const decisive = decisiveInputs(segment, start)
+      for (const name of decisive) point.pins.add(name)
+      if (decisive.length > 0) continue
+      if (!segment.graph && segment.hostNodes.length === 0) throw stuck(segment.rest[0]!)
+      try {
+        const plan = segment.graph && (await Plan.create(segment.graph as Graph, this.#kernels))
+        return { ...segment, plan, next: pointOf(segment.rest) }
+      } catch (error) {
+        if (!(error instanceof MissingElements) || pinned.has(error.value)) throw error
+        if (values.has(error.value)) point.pins.add(error.value)
+        else deferred.add(error.node)
+      }
+    }
+  }
+}
+
+async function runPlan(plan: Plan, scope: Scope): Promise<void> {
+  const feeds = plan.inputs.map(({ name }) => [name, (scope.get(name) as HostTensor).data as never] as const)
+  const results = await plan.run(Object.fromEntries(feeds))
+  for (const { name, dtype, shape } of plan.outputs) scope.set(name, hostTensor(dtype, shape, results[name]!))
+}
+
+function pinnedConstants(
+  values: ReadonlyMap<string, HostValue>,
+  pins: ReadonlySet<string>,
+): Map<string, Constant> {
+  const constants = new Map<string, Constant>()
+  for (const name of pins) {
+    const value = values.get(name)
+    if (value?.kind !== 'tensor') continue
+    const data = value.data.slice() as Float32Array
+    constants.set(name, Constant.from(value.dtype as NumericType, value.shape, data))
+  }
+  return constants
+}
+
+/** What a compiled segment depends on. */
+function keyOf(values: ReadonlyMap<string, HostValue>, pins: ReadonlySet<string>): string {
+  let key = ''
+  for (const [name, value] of values) {
+    if (value.kind !== 'tensor') key += `${value.kind};`
+    else key += `${value.dtype}[${value.shape}]${pins.has(name) ? `=${value.data}` : ''};`
+  }
+  return key
+}
+
+function disposeFrom(segment: Compiled | undefined): void {
+  segment?.plan?.dispose()
+  for (const inner of segment?.next?.variants.values() ?? []) disposeFrom(inner)
+}
+
+/** The nodes that an output depends on. */
+function neededNodes({ nodes, outputs }: Subgraph): Node[] {
+  const needed = new Set(outputs.map(({ name }) => name))
+  const kept: Node[] = []
+  for (const node of [...nodes].reverse()) {
+    if (!node.outputs.some(name => needed.has(name))) continue
+    for (const name of readsOf(node)) needed.add(name)
+    kept.push(node)
+  }
+  return kept.reverse()
+}
+
+function stuck(node: Node): SparkError {
+  const why = loweringOf(node) ? 'the shape of its output depends on data' : 'there is no such operator yet'
+  return new SparkError('ERR_UNSUPPORTED', `${describeNode(node)}: ${why}`)
+}

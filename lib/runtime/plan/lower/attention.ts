@@ -1,0 +1,192 @@
+// attention.ts: attention and what transformers have around it, as compositions.
+import { float, int, ints } from '../../../graph/attributes.js'
+import type { Lowering, Value } from '../lowering.js'
+import type { LowerTable } from './table.js'
+
+const optional = (at: Lowering, i: number): Value | undefined => (at.has(i) ? at.input(i) : undefined)
+
+/** [B, T, H · D] as [B, H, T, D]; what has four dimensions is so already. */
+function splitHeads(at: Lowering, x: Value, heads: number): Value {
+  if (x.shape.length === 4) return x
+  const [batch = 0, length = 0, width = 0] = x.shape
+  const parts = at.call('Reshape', [x, at.ints([batch, length, heads, width / heads])])
+  return at.call('Transpose', [parts], { perm: ints([0, 2, 1, 3]) })
+}
+
+/** [B, H, T, D] as [B, T, H · D]. */
+function joinHeads(at: Lowering, x: Value): Value {
+  const [batch = 0, heads = 0, length = 0, depth = 0] = x.shape
+  const moved = at.call('Transpose', [x], { perm: ints([0, 2, 1, 3]) })
+  return at.call('Reshape', [moved, at.ints([batch, length, heads * depth])])
+}
+
+/** Each head as often as query heads share it. */
+function repeatHeads(at: Lowering, x: Value, heads: number): Value {
+  const [batch = 0, own = 0, length = 0, depth = 0] = x.shape
+  if (own === heads) return x
+  const lone = at.call('Unsqueeze', [x, at.ints([2])])
+  const repeated = at.call('Expand', [lone, at.ints([batch, own, heads / own, length, depth])])
+  return at.call('Reshape', [repeated, at.ints([batch, heads, length, depth])])
+}
+
+const counts = (at: Lowering, count: number, shape: readonly number[]): Value =>
+  at.constantOf(
+    'i64',
+    shape,
+    Array.from({ length: count }, (_, i) => i),
+  )
+
+/** 0 where `seen` holds, else −∞. */
+function maskOf(at: Lowering, seen: Value): Value {
+  return at.call('Where', [seen, at.one(0), at.one(Number.NEGATIVE_INFINITY)])
+}
+
+/** What is added to the scores [B, H, T, S]: mask, causality and the lengths of padded keys; undefined: nothing. */
+function biasOf(at: Lowering, queries: number, keys: number, past: number): Value | undefined {
+  const parts: Value[] = []
+  const mask = optional(at, 3)
+  if (mask) {
+    const values = mask.dtype === 'bool' ? maskOf(at, mask) : mask
+    const missing = keys - values.shape.at(-1)!
+    const pads = values.shape.flatMap(() => 0)
+    const ends = values.shape.map((_, axis) => (axis === values.shape.length - 1 ? missing : 0))
+    const padding = at.ints([...pads, ...ends])
+    parts.push(missing > 0 ? at.call('Pad', [values, padding, at.one(Number.NEGATIVE_INFINITY)]) : values)
+  }
+  const lengths = optional(at, 6)
+  const columns = counts(at, keys, [1, 1, 1, keys])
+  const perBatch = lengths && at.call('Reshape', [lengths, at.ints([lengths.shape[0]!, 1, 1, 1])])
+  if (at.integer('is_causal', 0) !== 0) {
+    const offset = perBatch ? at.call('Sub', [perBatch, at.one(queries, 'i64')]) : at.one(past, 'i64')
+    const last = at.call('Add', [counts(at, queries, [1, 1, queries, 1]), offset])
+    parts.push(maskOf(at, at.call('LessOrEqual', [columns, last])))
+  }
+  if (perBatch) parts.push(maskOf(at, at.call('Less', [columns, perBatch])))
+  return parts.reduce<Value | undefined>((sum, part) => (sum ? at.call('Add', [sum, part]) : part), undefined)
+}
+
+/** Softmax over the keys; 0 in rows that see none. */
+function probabilities(at: Lowering, scores: Value, bias: Value | undefined): Value {
+  const result = at.call('Softmax', [scores], { axis: int(-1) })
+  if (!bias) return result
+  const most = at.call('ReduceMax', [bias, at.ints([-1])])
+  const blind = at.call('Equal', [most, at.one(Number.NEGATIVE_INFINITY)])
+  return at.call('Where', [blind, at.one(0), result])
+}
+
+/** Q, K, V, mask, past K, past V, lengths → Y, present K, present V, scores in between */
+function attention(at: Lowering): void {
+  const q = splitHeads(at, at.input(0), at.integer('q_num_heads', 1))
+  const kvHeads = at.integer('kv_num_heads', 1)
+  const join = (past: number, value: Value): Value =>
+    at.has(past) ? at.call('Concat', [at.input(past), value], { axis: int(2) }) : value
+  const k = join(4, splitHeads(at, at.input(1), kvHeads))
+  const v = join(5, splitHeads(at, at.input(2), kvHeads))
+  at.give(k, 1)
+  at.give(v, 2)
+  const [, heads = 0, queries = 0, depth = 0] = q.shape
+  const root = at.one(Math.sqrt(at.number('scale', 1 / Math.sqrt(depth))))
+  const turned = at.call('Transpose', [repeatHeads(at, k, heads)], { perm: ints([0, 1, 3, 2]) })
+  let scores = at.call('MatMul', [at.call('Mul', [q, root]), at.call('Mul', [turned, root])])
+  const mode = at.integer('qk_matmul_output_mode', 0)
+  if (mode === 0) at.give(scores, 3)
+  const softcap = at.number('softcap', 0)
+  if (softcap > 0) {
+    const limit = at.one(softcap)
+    scores = at.call('Mul', [at.call('Tanh', [at.call('Div', [scores, limit])]), limit])
+  }
+  if (mode === 1) at.give(scores, 3)
+  const bias = biasOf(at, queries, k.shape[2]!, at.has(4) ? at.shape(4)[2]! : 0)
+  if (bias) scores = at.call('Add', [scores, bias])
+  if (mode === 2) at.give(scores, 3)
+  const weights = probabilities(at, scores, bias)
+  if (mode === 3) at.give(weights, 3)
+  const y = at.call('MatMul', [weights, repeatHeads(at, v, heads)])
+  at.give(at.shape(0).length === 3 ? joinHeads(at, y) : y)
+}
+
+/** x, cos, sin, positions: pairs of the first `rotary_embedding_dim` elements of a head are rotated. */
+function rotaryEmbedding(at: Lowering): void {
+  const x = at.input(0)
+  const flat = x.shape.length === 3
+  const heads = splitHeads(at, x, at.integer('num_heads', 1))
+  const [batch = 0, , length = 0, depth = 0] = heads.shape
+  const turning = at.integer('rotary_embedding_dim', 0) || depth
+  const angle = (i: number): Value => {
+    const cache = at.has(3) ? at.call('Gather', [at.input(i), at.input(3)], { axis: int(0) }) : at.input(i)
+    return at.call('Reshape', [cache, at.ints([batch, 1, length, turning / 2])])
+  }
+  const part = (value: Value, start: number, end: number, step = 1): Value =>
+    at.call('Slice', [value, at.ints([start]), at.ints([end]), at.ints([3]), at.ints([step])])
+  const [cos, sin] = [angle(1), angle(2)]
+  const interleaved = at.integer('interleaved', 0) !== 0
+  const [a, b] = interleaved
+    ? [part(heads, 0, turning, 2), part(heads, 1, turning, 2)]
+    : [part(heads, 0, turning / 2), part(heads, turning / 2, turning)]
+  const product = (left: Value, right: Value): Value => at.call('Mul', [left, right])
+  const first = at.call('Sub', [product(a, cos), product(b, sin)])
+  const second = at.call('Add', [product(a, sin), product(b, cos)])
+  const axis = { axis: int(-1) }
+  const stacked = [first, second].map(value => at.call('Unsqueeze', [value, at.ints([4])]))
+  const turned = interleaved
+    ? at.call('Reshape', [at.call('Concat', stacked, axis), at.ints([...heads.shape.slice(0, 3), turning])])
+    : at.call('Concat', [first, second], axis)
+  const whole = turning < depth ? at.call('Concat', [turned, part(heads, turning, depth)], axis) : turned
+  at.give(flat ? joinHeads(at, whole) : whole)
+}
+
+/** x [B, C, T], W [C, 1, K], bias, past [B, C, K − 1] → a convolution that sees the past, and the next past */
+function causalConv(at: Lowering): void {
+  const [batch = 0, channels = 0, length = 0] = at.shape(0)
+  const history = at.shape(1)[2]! - 1
+  const past = optional(at, 3) ?? at.call('Expand', [at.one(0), at.ints([batch, channels, history])])
+  const seen = at.call('Concat', [past, at.input(0)], { axis: int(2) })
+  const y = at.call('Conv', [seen, at.input(1), optional(at, 2)], { group: int(channels) })
+  const activation = at.text('activation', 'none')
+  if (!['none', 'silu', 'swish'].includes(activation)) throw at.unsupported(`activation '${activation}'`)
+  at.give(activation === 'none' ? y : at.call('Swish', [y], { alpha: float(1) }))
+  const ends = [at.ints([length]), at.ints([length + history]), at.ints([2])]
+  at.give(at.call('Slice', [seen, ...ends]), 1)
+}
+
+/** q, k, v [B, T, H · D], past state [B, H, D, E], decay, beta → y and the state after the last step */
+function linearAttention(at: Lowering): void {
+  const [heads, own] = [at.integer('q_num_heads', 1), at.integer('kv_num_heads', 1)]
+  const rule = at.text('update_rule', 'gated_delta')
+  const q = splitHeads(at, at.input(0), heads)
+  const [k, v] = [splitHeads(at, at.input(1), own), splitHeads(at, at.input(2), own)]
+  const [batch = 0, , length = 0, depth = 0] = k.shape
+  const gate = (i: number): Value | undefined =>
+    at.has(i) ? splitHeads(at, at.input(i), at.shape(i)[2]! < own ? 1 : own) : undefined
+  const [decay, beta] = [gate(4), gate(5)]
+  const step = (value: Value, t: number): Value =>
+    at.call('Slice', [value, at.ints([t]), at.ints([t + 1]), at.ints([2])])
+  const column = (value: Value): Value => at.call('Transpose', [value], { perm: ints([0, 1, 3, 2]) })
+  const size = at.ints([batch, own, depth, v.shape[3]!])
+  let state = optional(at, 3) ?? at.call('Expand', [at.one(0), size])
+  const scale = at.one(at.number('scale', 0) || 1 / Math.sqrt(depth))
+  const outputs: Value[] = []
+  for (let t = 0; t < length; t++) {
+    const key = step(k, t)
+    if (rule.startsWith('gated')) state = at.call('Mul', [state, at.call('Exp', [column(step(decay!, t))])])
+    let value = step(v, t)
+    if (rule.endsWith('delta')) {
+      const known = at.call('MatMul', [key, state])
+      value = at.call('Mul', [at.call('Sub', [value, known]), step(beta!, t)])
+    }
+    state = at.call('Add', [state, at.call('MatMul', [column(key), value])])
+    outputs.push(at.call('MatMul', [at.call('Mul', [step(q, t), scale]), repeatHeads(at, state, heads)]))
+  }
+  at.give(joinHeads(at, at.call('Concat', outputs, { axis: int(2) })))
+  at.give(state, 1)
+}
+
+/** Lowerings of attention. */
+export const attentions: LowerTable = {
+  '': {
+    Attention: at => at.inF32(attention),
+    RotaryEmbedding: at => at.inF32(rotaryEmbedding),
+    CausalConvWithState: at => at.inF32(causalConv),
+    LinearAttention: at => at.inF32(linearAttention),
+  },
+}

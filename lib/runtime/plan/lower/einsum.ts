@@ -1,0 +1,103 @@
+// einsum.ts: sums of products by a formula of letters, as transposes and matrix products.
+import { int, ints } from '../../../graph/attributes.js'
+import type { Lowering, Value } from '../lowering.js'
+import { contiguousStrides, volume } from '../views.js'
+import { addCopy } from './shape.js'
+import type { LowerTable } from './table.js'
+
+/** A tensor whose axes have names; no name twice. */
+interface Named {
+  readonly value: Value
+  readonly names: readonly string[]
+}
+
+/** The formula with names for the axes of an ellipsis, the last one being '.0'. */
+function parseFormula(at: Lowering): { operands: string[][]; result: string[] } {
+  const [left = '', right] = at.text('equation', '').replaceAll(/\s/g, '').replaceAll('...', '.').split('->')
+  const named = (letters: string, dots: number): string[] =>
+    [...letters].flatMap(letter =>
+      letter === '.' ? Array.from({ length: dots }, (_, i) => `.${dots - 1 - i}`) : [letter],
+    )
+  const terms = left.split(',')
+  const dotsOf = (letters: string, i: number): number => at.shape(i).length - letters.replace('.', '').length
+  const operands = terms.map((letters, i) => named(letters, letters.includes('.') ? dotsOf(letters, i) : 0))
+  const most = Math.max(0, ...terms.map((letters, i) => (letters.includes('.') ? dotsOf(letters, i) : 0)))
+  const all = operands.flat()
+  const once = [...new Set(all)].filter(
+    name => !name.startsWith('.') && all.indexOf(name) === all.lastIndexOf(name),
+  )
+  const implied = [...named(left.includes('.') ? '.' : '', most), ...once.sort()]
+  return { operands, result: right === undefined ? implied : named(right, most) }
+}
+
+/** The diagonal over axes of the same name. */
+function diagonal(at: Lowering, value: Value, given: readonly string[]): Named {
+  const names = [...new Set(given)]
+  if (names.length === given.length) return { value, names }
+  const strides = contiguousStrides(value.shape)
+  const shape = names.map(name => value.shape[given.indexOf(name)]!)
+  const steps = names.map(name => strides.reduce((sum, step, i) => sum + (given[i] === name ? step : 0), 0))
+  const buffer = at.scratch(volume(shape), value.dtype)
+  addCopy(at, shape, [value.buffer.read(), 0, steps], [buffer.write(), 0, contiguousStrides(shape)])
+  return { value: { dtype: value.dtype, shape, buffer }, names }
+}
+
+/** The sum over axes that nobody else has. */
+function sumOver({ value, names }: Named, at: Lowering, kept: ReadonlySet<string>): Named {
+  const gone = names.flatMap((name, axis) => (kept.has(name) ? [] : [axis]))
+  if (gone.length === 0) return { value, names }
+  const sum = at.call('ReduceSum', [value, at.ints(gone)], { keepdims: int(0) })
+  return { value: sum, names: names.filter(name => kept.has(name)) }
+}
+
+/** Axes in a given order; those that are missing get size 1. */
+function arrange({ value, names }: Named, at: Lowering, order: readonly string[]): Value {
+  const present = order.filter(name => names.includes(name))
+  const moved = at.call('Transpose', [value], { perm: ints(present.map(name => names.indexOf(name))) })
+  const sizes = order.map(name => (names.includes(name) ? value.shape[names.indexOf(name)]! : 1))
+  return at.call('Reshape', [moved, at.ints(sizes)])
+}
+
+/** The product of two tensors, summed over what only they have. */
+function contract(at: Lowering, a: Named, b: Named, kept: ReadonlySet<string>): Named {
+  const [left, right] = [
+    sumOver(a, at, new Set([...kept, ...b.names])),
+    sumOver(b, at, new Set([...kept, ...a.names])),
+  ]
+  const shared = left.names.filter(name => right.names.includes(name))
+  const batch = shared.filter(name => kept.has(name))
+  const sum = shared.filter(name => !kept.has(name))
+  const rows = left.names.filter(name => !shared.includes(name))
+  const cols = right.names.filter(name => !shared.includes(name))
+  const sizeOf = (name: string): number => {
+    const sizes = [left, right].map(({ value, names }) => value.shape[names.indexOf(name)] ?? 1)
+    return Math.max(...sizes)
+  }
+  const matrix = (operand: Named, order: readonly string[], last: readonly string[]): Value => {
+    const whole = [...batch, ...order, ...last]
+    const value = arrange(operand, at, whole)
+    const lead = value.shape.slice(0, batch.length)
+    const size = (names: readonly string[]): number =>
+      names.reduce((product, name) => product * value.shape[whole.indexOf(name)]!, 1)
+    return at.call('Reshape', [value, at.ints([...lead, size(order), size(last)])])
+  }
+  const product = at.call('MatMul', [matrix(left, rows, sum), matrix(right, sum, cols)])
+  const names = [...batch, ...rows, ...cols]
+  return { value: at.call('Reshape', [product, at.ints(names.map(sizeOf))]), names }
+}
+
+function einsum(at: Lowering): void {
+  const { operands, result } = parseFormula(at)
+  const tensors = operands.map((names, i) => diagonal(at, at.input(i), names))
+  let [sum, ...rest] = tensors as [Named, ...Named[]]
+  while (rest.length > 0) {
+    const [next, ...others] = rest as [Named, ...Named[]]
+    const kept = new Set([...result, ...others.flatMap(({ names }) => names)])
+    sum = contract(at, sum, next, kept)
+    rest = others
+  }
+  at.give(arrange(sumOver(sum, at, new Set(result)), at, result))
+}
+
+/** Lowerings of formulas. */
+export const formulas: LowerTable = { '': { Einsum: at => at.inF32(einsum) } }

@@ -1,0 +1,124 @@
+// elements.h: elements of every type as the numbers that are computed with: float, double, int64_t, uint64_t.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "backend/backend.h"
+
+namespace spark::cpu {
+
+// Elements that are converted at a time.
+constexpr int64_t kRun = 512;
+
+// What the elements of a type are computed with.
+enum class Domain { kFloat, kDouble, kSigned, kUnsigned };
+Domain domain_of(DType dtype);
+
+// values[i] = the element at base[offset + i · step], for i < count. `dtype` is of the domain of V.
+template <typename V>
+void load_elements(DType dtype, const void* base, int64_t offset, int64_t step, int64_t count, V* values);
+
+// How numbers become elements of another type; see CastArgs.
+struct Conversion {
+  bool saturate = false;
+  Rounding rounding = Rounding::kUp;
+};
+
+// base[offset + i · step] = values[i] as an element of any type, for i < count.
+template <typename V>
+void store_elements(DType dtype, const V* values, int64_t count, void* base, int64_t offset, int64_t step,
+                    Conversion conversion = {});
+
+// Whether elements of `dtype` are of type V in memory.
+template <typename V>
+bool stored_as(DType dtype) {
+  if constexpr (std::is_same_v<V, float>) return dtype == DType::kF32;
+  if constexpr (std::is_same_v<V, double>) return dtype == DType::kF64;
+  if constexpr (std::is_same_v<V, int64_t>) return dtype == DType::kI64;
+  return dtype == DType::kU64;
+}
+
+// Up to kRun elements as numbers: where they are, if they are stored so, else in `room`.
+template <typename V>
+const V* numbers(DType dtype, const void* base, int64_t offset, int64_t step, int64_t count, V* room) {
+  if (step == 1 && stored_as<V>(dtype)) return static_cast<const V*>(base) + offset;
+  load_elements(dtype, base, offset, step, count, room);
+  return room;
+}
+
+// Where up to kRun results go: into memory, if elements are stored as V, else into `room`, and finish()
+// stores them.
+template <typename V>
+class Results {
+ public:
+  Results(DType dtype, void* base, int64_t offset, int64_t count, V* room)
+      : dtype_(dtype), base_(base), offset_(offset), count_(count) {
+    values = stored_as<V>(dtype) ? static_cast<V*>(base) + offset : room;
+  }
+
+  void finish() const {
+    if (!stored_as<V>(dtype_)) store_elements(dtype_, values, count_, base_, offset_, 1);
+  }
+
+  V* values;
+
+ private:
+  DType dtype_;
+  void* base_;
+  int64_t offset_, count_;
+};
+
+// Calls body(V{}) with the type of number that elements of `dtype` are computed with.
+template <typename Body>
+void with_number(DType dtype, const Body& body) {
+  switch (domain_of(dtype)) {
+    case Domain::kFloat:
+      return body(float{});
+    case Domain::kDouble:
+      return body(double{});
+    case Domain::kSigned:
+      return body(int64_t{});
+    case Domain::kUnsigned:
+      return body(uint64_t{});
+  }
+}
+
+// Wraps around where C++ leaves an overflow undefined.
+template <typename V>
+V wrap_add(V a, V b) {
+  if constexpr (std::is_same_v<V, int64_t>)
+    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  return a + b;
+}
+template <typename V>
+V wrap_sub(V a, V b) {
+  if constexpr (std::is_same_v<V, int64_t>)
+    return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+  return a - b;
+}
+template <typename V>
+V wrap_mul(V a, V b) {
+  if constexpr (std::is_same_v<V, int64_t>)
+    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  return a * b;
+}
+
+// The greater one, NaN if one is; and the less one.
+template <typename V>
+V greater_of(V a, V b) {
+  return a > b || a != a ? a : b;
+}
+template <typename V>
+V less_of(V a, V b) {
+  return a < b || a != a ? a : b;
+}
+
+// The least and the largest number of a type; for floats these are infinite. V is that of its domain.
+template <typename V>
+V least_number(DType dtype);
+template <typename V>
+V largest_number(DType dtype);
+
+}  // namespace spark::cpu

@@ -1,0 +1,106 @@
+// layer_args.h: pooling, resizing and recurrent layers. Part of the contract in backend.h.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/view_args.h"
+
+namespace spark {
+
+enum class PoolFn : uint8_t { kMax, kAverage };
+
+// Windows that move over planes along one to three axes, written as three: those in front are of size 1. Tap
+// k of the window at q lies on position p = q · stride + k · dilation − pad; only positions inside of the
+// image count.
+struct Windows {
+  int64_t planes;
+  int64_t image[3], kernel[3], out[3];  // each at least 1 but for image and out
+  int64_t stride[3], dilation[3];       // at least 1
+  int64_t pad[3], pad_end[3];           // at the beginning and at the end, not negative
+};
+
+// y[n, q] = the largest x[n, p], −∞ where there is none, or the mean: the sum, in f64, divided by the number
+// of taps inside of the image or, with count_pad, of the image and its pads. dtypes: f32.
+struct PoolArgs {
+  PoolFn fn;
+  DType dtype;
+  Windows windows;
+  bool count_pad;
+  const void* x;     // [planes, image]
+  void* y;           // [planes, out]
+  int64_t* indices;  // [planes, out]: where in x the first largest element is; null: not wanted
+};
+
+// dx[n, p] = Σ of dy[n, q] over the windows whose largest element is the first at p, or of dy[n, q] / divisor
+// over those that p lies in. dtypes: f32.
+struct PoolBackwardArgs {
+  PoolFn fn;
+  DType dtype;
+  Windows windows;
+  bool count_pad;
+  const void* x;   // [planes, image]; max only
+  const void* dy;  // [planes, out]
+  void* dx;        // [planes, image]
+};
+
+// y[o, q, i] = offset[q] + Σ_t weights[q, t] · x[o, taps[q, t], i] for x[outer, size, inner] and
+// y[outer, out, inner], taps being in [0, size): one axis of a resized image.
+struct ResampleArgs {
+  int64_t outer, size, inner, out, count;  // count: taps of a position
+  const float* x;
+  const int32_t* taps;   // [out, count]
+  const float* weights;  // [out, count]
+  const float* offset;   // [out]; null: 0
+  float* y;
+};
+
+enum class Interpolation : uint8_t { kNearest, kLinear, kCubic };
+enum class OutOfImage : uint8_t { kZeros, kBorder, kReflection };
+
+// y[n, c, q] = image x[n, c] at grid[n, q], interpolated. A grid point has a coordinate in [−1, 1] for each
+// of `axes` (2 or 3) axes, the last axis first; −1 and 1 are the centers of the outermost elements if
+// align_corners, else their outer edges. Cubic: Keys with a = −0.75, for two axes. kReflection mirrors at the
+// same places.
+struct GridSampleArgs {
+  Interpolation interpolation;
+  OutOfImage out_of_image;
+  bool align_corners;
+  int64_t batch, channels, axes, points;
+  int64_t image[3];   // in front of two axes there is a third of size 1
+  const float* x;     // [batch, channels, image]
+  const float* grid;  // [batch, points, axes]
+  float* y;           // [batch, channels, points]
+};
+
+enum class RecurrentCell : uint8_t { kRnn, kGru, kLstm };
+
+// A function of UnaryFn with its parameters.
+struct Function {
+  UnaryFn fn;
+  double alpha, beta;
+};
+
+// One direction of a recurrent layer as ONNX defines it. `gates` is x · Wᵀ + bias, the gates in the order of
+// ONNX: RNN i; GRU z, r, h; LSTM i, o, f, c. `bias` is added to h · Rᵀ: [gates · hidden]; GRU needs it for
+// the gate h where linear_before_reset.
+struct RecurrentArgs {
+  RecurrentCell cell;
+  int64_t steps, batch, hidden;
+  bool reverse, linear_before_reset, couple_gates;  // couple_gates: LSTM's f is 1 − i
+  double clip;                                      // of what functions take; infinite: none
+  Function functions[3];                            // f, g, h
+  const float* gates;                               // [steps, batch, gates · hidden]
+  const float* recurrence;                          // Rᵀ: [hidden, gates · hidden]
+  const float* bias;                                // [gates · hidden]; null: 0
+  const float* peepholes;                           // LSTM: [3 · hidden] for i, o, f; null: 0
+  const float* initial_h;                           // [batch, hidden]; null: 0
+  const float* initial_c;                           // LSTM: [batch, hidden]; null: 0
+  const int32_t* lengths;  // [batch], in [0, steps]; null: steps. y is 0 from there on
+  int64_t y_step;          // elements from one step to the next in y
+  float* y;                // a step: [batch, hidden]; null: not wanted
+  float* last_h;           // [batch, hidden]
+  float* last_c;           // LSTM: [batch, hidden]; null: other cells
+  float* scratch;          // [batch, (gates + 1) · hidden]
+};
+
+}  // namespace spark

@@ -1,0 +1,130 @@
+#include <cmath>
+#include <vector>
+
+#include "core/error.h"
+#include "napi/readers.h"
+
+namespace spark::napi {
+namespace {
+
+Function function_of(const Arguments& in) {
+  return {unary_fn(in), in.optional_number("alpha", 0), in.optional_number("beta", 0)};
+}
+
+constexpr std::initializer_list<const char*> kPool = {"max", "average"};
+
+Windows windows(const Arguments& in) {
+  Windows windows{};
+  windows.planes = in.size("planes");
+  in.axes("image", 0, 1, windows.image);
+  in.axes("kernel", 1, 1, windows.kernel);
+  in.axes("out", 0, 1, windows.out);
+  in.axes("strides", 1, 1, windows.stride);
+  in.axes("dilations", 1, 1, windows.dilation);
+  in.axes("padsBegin", 0, 0, windows.pad);
+  in.axes("padsEnd", 0, 0, windows.pad_end);
+  return windows;
+}
+
+// Elements of [planes, sizes].
+int64_t elements_of(const Windows& windows, const int64_t (&sizes)[3]) {
+  return elements(windows.planes, sizes[0], sizes[1], sizes[2]);
+}
+
+}  // namespace
+
+PoolArgs read_pool(Arguments& in) {
+  PoolArgs args{};
+  args.fn = in.choice<PoolFn>("fn", kPool);
+  args.dtype = in.dtype("dtype");
+  args.windows = windows(in);
+  args.count_pad = in.flag("countPad");
+  args.x = in.input("x", args.dtype, elements_of(args.windows, args.windows.image));
+  const int64_t results = elements_of(args.windows, args.windows.out);
+  args.y = in.output("y", args.dtype, results);
+  args.indices = in.optional_output<int64_t>("indices", results);
+  return args;
+}
+
+PoolBackwardArgs read_pool_backward(Arguments& in) {
+  PoolBackwardArgs args{};
+  args.fn = in.choice<PoolFn>("fn", kPool);
+  args.dtype = in.dtype("dtype");
+  args.windows = windows(in);
+  args.count_pad = in.flag("countPad");
+  const int64_t image = elements_of(args.windows, args.windows.image);
+  if (args.fn == PoolFn::kMax) args.x = in.input("x", args.dtype, image);
+  args.dy = in.input("dy", args.dtype, elements_of(args.windows, args.windows.out));
+  args.dx = in.output("dx", args.dtype, image);
+  return args;
+}
+
+ResampleArgs read_resample(Arguments& in) {
+  ResampleArgs args{};
+  args.outer = in.size("outer");
+  args.size = in.size("size");
+  args.inner = in.size("inner");
+  args.out = in.size("out");
+  args.count = in.size("count");
+  args.x = in.input<float>("x", elements(args.outer, args.size, args.inner));
+  args.taps = in.input<int32_t>("taps", elements(args.out, args.count));
+  args.weights = in.input<float>("weights", elements(args.out, args.count));
+  args.offset = in.optional_input<float>("offset", args.out);
+  args.y = in.output<float>("y", elements(args.outer, args.out, args.inner));
+  return args;
+}
+
+GridSampleArgs read_grid_sample(Arguments& in) {
+  GridSampleArgs args{};
+  args.interpolation = in.choice<Interpolation>("interpolation", {"nearest", "linear", "cubic"});
+  args.out_of_image = in.choice<OutOfImage>("outOfImage", {"zeros", "border", "reflection"});
+  args.align_corners = in.flag("alignCorners");
+  args.batch = in.size("batch");
+  args.channels = in.size("channels");
+  args.points = in.size("points");
+  const std::vector<int64_t> image = in.integers("image", 1);
+  args.axes = static_cast<int64_t>(image.size());
+  if (args.axes != 2 && args.axes != 3) {
+    throw Error("ERR_SHAPE", message("image has ", args.axes, " axes, neither 2 nor 3"));
+  }
+  std::fill(args.image, args.image + 3, 1);
+  std::copy(image.begin(), image.end(), args.image + 3 - args.axes);
+  const int64_t planes = elements(args.batch, args.channels);
+  args.x = in.input<float>("x", elements(planes, elements(args.image[0], args.image[1], args.image[2])));
+  args.grid = in.input<float>("grid", elements(args.batch, args.points, args.axes));
+  args.y = in.output<float>("y", elements(planes, args.points));
+  return args;
+}
+
+RecurrentArgs read_recurrent(Arguments& in) {
+  RecurrentArgs args{};
+  args.cell = in.choice<RecurrentCell>("cell", {"rnn", "gru", "lstm"});
+  args.steps = in.size("steps");
+  args.batch = in.size("batch");
+  args.hidden = in.size("hidden");
+  args.reverse = in.flag("reverse");
+  args.linear_before_reset = in.flag("linearBeforeReset");
+  args.couple_gates = in.flag("coupleGates");
+  args.clip = in.optional_number("clip", INFINITY);
+  const int64_t count = args.cell == RecurrentCell::kRnn ? 1 : args.cell == RecurrentCell::kGru ? 3 : 4;
+  const int64_t width = elements(count, args.hidden), state = elements(args.batch, args.hidden);
+  in.each("functions", [&](uint32_t i, const Arguments& function) {
+    if (i < 3) args.functions[i] = function_of(function);
+  });
+  args.gates = in.input<float>("gates", elements(args.steps, args.batch, width));
+  args.recurrence = in.input<float>("recurrence", elements(args.hidden, width));
+  args.bias = in.optional_input<float>("bias", width);
+  args.peepholes = in.optional_input<float>("peepholes", elements(3, args.hidden));
+  args.initial_h = in.optional_input<float>("initialH", state);
+  args.initial_c = in.optional_input<float>("initialC", state);
+  args.lengths = in.optional_input<int32_t>("lengths", args.batch);
+  args.y_step = in.size("yStep");
+  const int64_t last_step = args.steps == 0 ? 0 : elements(args.steps - 1, args.y_step);
+  args.y = in.optional_output<float>("y", args.steps == 0 ? 0 : elements(1, last_step) + state);
+  args.last_h = in.output<float>("lastH", state);
+  args.last_c = args.cell == RecurrentCell::kLstm ? in.output<float>("lastC", state) : nullptr;
+  args.scratch = in.output<float>("scratch", elements(args.batch, elements(count + 1, args.hidden)));
+  return args;
+}
+
+}  // namespace spark::napi

@@ -1,0 +1,98 @@
+// Resizing, sampling of images and recurrent layers: the CPU against TypeScript.
+import t from 'tap'
+import { requireAddon } from '#lib/native.js'
+import { jsKernels } from '#lib/runtime/js/js.js'
+import type { KernelArgs } from '#lib/runtime/kernels.js'
+import { within } from '../fixtures/close.js'
+import { randomGenerator, uniform } from '../fixtures/random.js'
+
+const addon = requireAddon()
+const random = randomGenerator(31)
+const numbers = (count: number): Float32Array => uniform(random, count)
+
+t.test('resizing along an axis', t => {
+  const [taps, weights] = [Int32Array.of(0, 1, 3, 4, 4, 4), numbers(6)]
+  const args = {
+    outer: 3,
+    size: 5,
+    inner: 7,
+    out: 3,
+    count: 2,
+    x: numbers(105),
+    taps,
+    weights,
+    offset: numbers(3),
+  }
+  const [js, cpu] = [new Float32Array(63), new Float32Array(63)]
+  jsKernels.runSync('resample', { ...args, y: js })
+  addon.run('resample', { ...args, y: cpu })
+  within(t, cpu, js, () => 1e-6, 'both engines')
+  t.throws(() => addon.run('resample', { ...args, taps: Int32Array.of(0, 1, 3, 5, 4, 4), y: cpu }), {
+    code: 'ERR_ARGUMENT',
+    message: /taps\[3\] is 5/,
+  })
+  t.end()
+})
+
+t.test('images at the points of a grid', t => {
+  for (const image of [
+    [5, 7],
+    [3, 1, 4],
+  ]) {
+    const volume = image.reduce((a, b) => a * b, 1)
+    const grid = uniform(random, 2 * 11 * image.length, -2.5, 2.5)
+    grid[3] = Number.NaN
+    grid[4] = 1e30
+    for (const interpolation of ['nearest', 'linear', 'cubic'] as const) {
+      for (const outOfImage of ['zeros', 'border', 'reflection'] as const) {
+        for (const alignCorners of [false, true]) {
+          const shape = { batch: 2, channels: 3, points: 11, image, x: numbers(6 * volume), grid }
+          const args = { interpolation, outOfImage, alignCorners, ...shape }
+          const [js, cpu] = [new Float32Array(66), new Float32Array(66)]
+          jsKernels.runSync('gridSample', { ...args, y: js })
+          addon.run('gridSample', { ...args, y: cpu })
+          within(t, cpu, js, () => 1e-4, `${interpolation} ${outOfImage} ${alignCorners} [${image.join()}]`)
+        }
+      }
+    }
+  }
+  t.end()
+})
+
+t.test('recurrent layers', t => {
+  const [steps, batch, hidden] = [5, 3, 7]
+  for (const [cell, gates] of [
+    ['rnn', 1],
+    ['gru', 3],
+    ['lstm', 4],
+  ] as const) {
+    for (const other of [false, true]) {
+      const width = gates * hidden
+      const args: KernelArgs['recurrent'] = {
+        ...{ cell, steps, batch, hidden, reverse: other, linearBeforeReset: other, coupleGates: other },
+        ...{ clip: other ? 0.3 : undefined, functions: [{ fn: 'sigmoid' }, { fn: 'tanh' }, { fn: 'tanh' }] },
+        ...{ gates: numbers(steps * batch * width), recurrence: numbers(hidden * width) },
+        ...(other && { bias: numbers(width), initialH: numbers(21), lengths: Int32Array.of(5, 2, 0) }),
+        ...(other && cell === 'lstm' && { peepholes: numbers(21), initialC: numbers(21) }),
+        ...{
+          yStep: 2 * batch * hidden,
+          lastH: new Float32Array(21),
+          scratch: new Float32Array(21 * (gates + 1)),
+        },
+      }
+      const outputs = () => ({
+        y: new Float32Array(steps * 2 * 21).fill(0),
+        lastH: new Float32Array(21),
+        ...(cell === 'lstm' && { lastC: new Float32Array(21) }),
+      })
+      const [js, cpu] = [outputs(), outputs()]
+      jsKernels.runSync('recurrent', { ...args, ...js })
+      addon.run('recurrent', { ...args, ...cpu })
+      for (const name of ['y', 'lastH', 'lastC'] as const) {
+        const [expected, actual] = [js[name], cpu[name]]
+        if (expected && actual) within(t, actual, expected, () => 1e-5, `${cell} ${other} ${name}`)
+      }
+    }
+  }
+  t.end()
+})

@@ -95,7 +95,9 @@ export {
   type ModelValue,
   type RunOptions,
 } from './runtime/model.js'
-export type { EngineOptions, ModelBackend, ModelBackendChoice, ModelStats } from './runtime/model/engine.js'
+export { BoundModel } from './runtime/model/bound-model.js'
+export type { ModelBackend, ModelBackendChoice, ModelStats } from './runtime/model/engine.js'
+export type { EngineOptions } from './runtime/model/open-engine.js'
 export type { RuntimeProvider } from './runtime/model/onnx-runtime.js'
 export type { Feed, Feeds } from './runtime/model/feeds.js'
 export type { Dimension } from './graph/graph.js'

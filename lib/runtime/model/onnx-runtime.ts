@@ -69,6 +69,9 @@ export async function openOnnxRuntime(
       const results = await refusal(session.run(Object.fromEntries(feeds)))
       return graph.outputs.map(({ name }) => fromRuntime(results[name]!))
     },
+    async bind() {
+      throw new SparkError('ERR_UNSUPPORTED', 'ONNX Runtime cannot be bound to memory here: use run')
+    },
     dispose: () => void session.release(),
   }
 }

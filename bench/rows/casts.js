@@ -126,15 +126,16 @@ async function* fp8(kernels, rows, bf16) {
   const src = await operands.put(bf16)
   const codes = await operands.put(new Uint8Array(rows * cols))
   for (const [name, blockRows, blockCols] of /** @type {[string, number, number][]} */ ([
+    ['tensor', rows, cols],
     ['row', 1, cols],
     ['block 128', 128, 128],
   ])) {
     const scale = await operands.put(new Float32Array((rows / blockRows) * (cols / blockCols)))
     const source = { data: bf16, dtype: /** @type {const} */ ('bf16') }
     const { codes: expected } =
-      blockRows === 1
-        ? quantizeFP8(source, [rows, cols])
-        : quantizeFP8(source, [rows, cols], { scaling: 'block', blockSize: blockRows })
+      blockRows === 128
+        ? quantizeFP8(source, [rows, cols], { scaling: 'block', blockSize: blockRows })
+        : quantizeFP8(source, [rows, cols], { scaling: blockRows === 1 ? 'row' : 'tensor' })
     const args = { srcDtype: /** @type {const} */ ('bf16'), rows, cols, blockRows, blockCols }
     yield {
       name: 'fp8 quantize',

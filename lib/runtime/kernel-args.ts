@@ -15,6 +15,9 @@ export type * from './weight-args.js'
 /** What a linear layer applies to its sums: gelu by erf or, `gelu_tanh`, by tanh. */
 export type Activation = 'none' | 'relu' | 'gelu' | 'gelu_tanh' | 'silu' | 'sigmoid' | 'tanh'
 
+/** What products are formed of: see `Compute` in native/backend/backend.h. */
+export type Compute = 'f32' | 'bf16'
+
 /** Strides in elements of a batch of matrices: outer batch, inner batch, row, column; 0 repeats a matrix. */
 export type MatrixStrides = readonly [outer: number, inner: number, row: number, col: number]
 
@@ -45,7 +48,7 @@ export interface LinearArgs {
   /** Default: none. */
   activation?: Activation | undefined
   /** bf16: x and W are rounded to bf16 where the machine multiplies such numbers faster. Default: f32. */
-  compute?: 'f32' | 'bf16' | undefined
+  compute?: Compute | undefined
   /** Output, [T, O]. */
   y: Float32Array
 }
@@ -121,6 +124,8 @@ export interface LinearBackwardArgs {
   dweight?: Float32Array | undefined
   /** Output, [O]. */
   dbias?: Float32Array | undefined
+  /** Of dx and dweight. Default: f32. */
+  compute?: Compute | undefined
 }
 
 /**
@@ -163,6 +168,8 @@ export interface ConvArgs extends ConvShape {
   activation?: Activation | undefined
   /** Output, [N, O, out]. */
   y: Float32Array
+  /** Of all products. Default: f32. */
+  compute?: Compute | undefined
 }
 
 /** The gradients of {@link ConvArgs} without activation and residual. */
@@ -179,6 +186,8 @@ export interface ConvBackwardArgs extends ConvShape {
   dweight?: Float32Array | undefined
   /** Output, [O]; left out: not computed. */
   dbias?: Float32Array | undefined
+  /** Of the products with dy, x and W. Default: f32. */
+  compute?: Compute | undefined
 }
 
 /**

@@ -3,7 +3,9 @@ import type { DType, DTypeArray } from '../core/dtype.js'
 import type { KernelArgs, Kernels, StoredWeight } from './kernels.js'
 import { integerCases, packedCases } from './verify-layouts.js'
 import { networkCases } from './verify-networks.js'
+import { productCases, swizzleCases } from './verify-products.js'
 import {
+  bf16Tolerance,
   f32,
   sumTolerance,
   type VerifyCase,
@@ -38,6 +40,13 @@ function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): StoredW
     cast('f16'),
     cast('bf16'),
     { dtype: 'f8_e4m3', rows, cols, data: codes, rowScale },
+    {
+      dtype: 'i8',
+      rows,
+      cols,
+      data: Int8Array.from(data, value => Math.round(127 * value)),
+      rowScale: f32(rows).fill(1 / 127),
+    },
   ]
   return cols % 16 === 0 ? [...weights, nvfp4Weight(reference, data, rows, cols)] : weights
 }
@@ -62,6 +71,7 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
       ...packedCases(weight, sizes),
       ...doraCases(reference, weight, sizes),
     ]),
+    ...productCases(weights[0]!, sizes),
     ...integerCases(sizes),
     ...networkCases(sizes),
     ...trainingCases(sizes),
@@ -115,6 +125,7 @@ function quantizerCases(weights: readonly StoredWeight[], { rows, cols }: Verify
         scale: f32(Math.ceil(rows / blockRows) * Math.ceil(cols / blockCols)),
       })),
     ),
+    ...swizzleCases(rows, cols),
     ...(nvfp4 ? nvfp4Cases(nvfp4, src) : []),
   ]
 }
@@ -154,23 +165,21 @@ function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
   const x = values(tokens * cols, 3)
   const dy = values(tokens * rows, 4)
   const bias = values(rows, 5)
+  const forward = { weight, tokens, x, bias }
+  const backward = () => ({ dx: f32(tokens * cols), dweight: f32(rows * cols), dbias: f32(rows) })
+  const gradients = ['dx', 'dweight', 'dbias'] as const
+  const compute = 'bf16'
   return [
-    verifyCase('linear', weight.dtype, ['y'], tolerance, () => ({
-      weight,
-      tokens,
-      x,
-      bias,
-      y: f32(tokens * rows),
-    })),
-    verifyCase('linearBackward', weight.dtype, ['dx', 'dweight', 'dbias'], tolerance, () => ({
-      weight,
-      tokens,
-      x,
-      dy,
-      dx: f32(tokens * cols),
-      dweight: f32(rows * cols),
-      dbias: f32(rows),
-    })),
+    verifyCase('linear', weight.dtype, ['y'], tolerance, () => ({ ...forward, y: f32(tokens * rows) })),
+    verifyCase('linear', `${weight.dtype}, bf16`, ['y'], bf16Tolerance, () => {
+      return { ...forward, compute, y: f32(tokens * rows) }
+    }),
+    verifyCase('linearBackward', weight.dtype, gradients, tolerance, () => {
+      return { weight, tokens, x, dy, ...backward() }
+    }),
+    verifyCase('linearBackward', `${weight.dtype}, bf16`, gradients, bf16Tolerance, () => {
+      return { weight, tokens, x, dy, compute, ...backward() }
+    }),
     verifyCase('weightNorm2', weight.dtype, ['out'], tolerance, () => ({ weight, out: f32(rows) })),
   ]
 }
@@ -234,9 +243,15 @@ function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes)
     }),
     verifyCase('doraForward', weight.dtype, ['xa', 'z', 'y'], tolerance, () => forward()),
     verifyCase('doraForward', variant('dropout'), ['xa', 'z', 'y'], tolerance, () => forward(mask)),
+    verifyCase('doraForward', variant('bf16'), ['xa', 'z', 'y'], bf16Tolerance, () => {
+      return { ...forward(), compute: 'bf16' }
+    }),
     verifyCase('doraBackward', variant('detached'), gradients, tolerance, () => backward(false)),
     verifyCase('doraBackward', variant('exact'), gradients, tolerance, () => backward(true)),
     verifyCase('doraBackward', variant('dropout'), gradients, tolerance, () => backward(false, mask)),
+    verifyCase('doraBackward', variant('bf16'), gradients, bf16Tolerance, () => {
+      return { ...backward(false, mask), compute: 'bf16' }
+    }),
     verifyCase('doraMerge', weight.dtype, ['merged'], tolerance, () => {
       return { ...layer, gain, merged: f32(rows * cols) }
     }),

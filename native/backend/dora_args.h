@@ -48,6 +48,7 @@ struct DoraForwardArgs {
   float* xa;          // [T, R] = d·Aᵀ, kept for the backward pass
   float* z;           // [T, O] = d·Vᵀ before the gain, kept for the backward pass; null: inference
   float* y;           // [T, O]
+  Compute compute;
 };
 
 // Gradients of a loss given dy, with dz = dy ∘ gain and q = dz·B:
@@ -73,6 +74,7 @@ struct DoraBackwardArgs {
   float* db;               // [O, R]
   float* dmagnitude;       // [O]
   float* dbias;            // [O]; null: not wanted
+  Compute compute;         // of the products with dy, x and W
 };
 
 // merged[o, i] = gain[o] · (W[o, i] + scale · (B·A)[o, i])

@@ -33,6 +33,7 @@ DoraForwardArgs read_dora_forward(Arguments& in) {
   args.xa = in.output<float>("xa", elements(args.tokens, args.low_rank.rank));
   args.z = in.optional_output<float>("z", elements(args.tokens, rows));
   args.y = in.output<float>("y", elements(args.tokens, rows));
+  args.compute = in.compute("compute");
   return args;
 }
 
@@ -56,6 +57,7 @@ DoraBackwardArgs read_dora_backward(Arguments& in) {
   args.db = in.output<float>("db", elements(rows, args.low_rank.rank));
   args.dmagnitude = in.output<float>("dmagnitude", rows);
   args.dbias = in.optional_output<float>("dbias", rows);
+  args.compute = in.compute("compute");
   return args;
 }
 

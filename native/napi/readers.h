@@ -12,6 +12,7 @@ AmaxArgs read_amax(Arguments& in);
 Nvfp4QuantizeArgs read_nvfp4_quantize(Arguments& in);
 Nvfp4DequantizeArgs read_nvfp4_dequantize(Arguments& in);
 Fp8QuantizeArgs read_fp8_quantize(Arguments& in);
+SwizzleScalesArgs read_swizzle_scales(Arguments& in);
 
 // dora_readers.cc
 WeightNorm2Args read_weight_norm2(Arguments& in);

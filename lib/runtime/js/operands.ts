@@ -2,6 +2,7 @@
 import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
+import { swizzledLength } from '../../precision/scale-order.js'
 import type { KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
 import { activations } from './activations.js'
@@ -24,6 +25,10 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     codes: rows * cols,
     scale: Math.ceil(rows / blockRows) * Math.ceil(cols / blockCols),
   }),
+  swizzleScales: ({ rows, cols, inverse }) => {
+    const tiles = swizzledLength(rows, cols)
+    return inverse ? { src: tiles, dst: rows * cols } : { src: rows * cols, dst: tiles }
+  },
   packWeight: ({ weight }) => {
     const { data, blockScale } = packedSizes(weight)
     return { data, ...(blockScale > 0 && { blockScale }) }

@@ -10,6 +10,7 @@ const Backend& backend() {
       .nvfp4_quantize = nvfp4_quantize,
       .nvfp4_dequantize = nvfp4_dequantize,
       .fp8_quantize = fp8_quantize,
+      .swizzle_scales = swizzle_scales,
       .pack_weight = pack_weight,
       .linear = linear,
       .linear_backward = linear_backward,

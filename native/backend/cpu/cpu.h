@@ -12,6 +12,7 @@ void amax(const AmaxArgs&);
 void nvfp4_quantize(const Nvfp4QuantizeArgs&);
 void nvfp4_dequantize(const Nvfp4DequantizeArgs&);
 void fp8_quantize(const Fp8QuantizeArgs&);
+void swizzle_scales(const SwizzleScalesArgs&);
 void pack_weight(const PackWeightArgs&);
 void linear(const LinearArgs&);
 void linear_backward(const LinearBackwardArgs&);

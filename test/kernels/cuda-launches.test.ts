@@ -42,7 +42,7 @@ const head = `
 
 /** What an operation launches, as 'kernel blocks threads'. */
 async function launches(call: string): Promise<string[]> {
-  const { env, lines } = machine(standIn, discrete)
+  const { env, lines } = machine(standIn, { ...discrete, pointer: { alignment: 4 } })
   await scriptResult(`${head} await ${call}; console.log(null)`, env)
   return lines('launch').map(line => {
     const [, kernel, , x, y, z, , ...threads] = line.split(' ')

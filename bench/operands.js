@@ -1,6 +1,6 @@
 // operands.js: operands of rows, held where the kernels of the device read them without a copy.
 
-/** @import { DTypeArray, HeldArray, Kernels, StoredWeight } from 'dgx-spark' */
+/** @import { HeldArray, HoldableArray, Kernels, StoredWeight } from 'dgx-spark' */
 
 /** On a GPU a row's weights rotate over so many bytes, more than any L2 cache holds. */
 const coldBytes = { cuda: 192 * 2 ** 20, cpu: 0, js: 0 }
@@ -15,7 +15,7 @@ export class Operands {
     this.#kernels = kernels
   }
 
-  /** The array, or a copy where the device reads it. @template {DTypeArray} A @param {A} array @returns {Promise<A>} */
+  /** The array, or a copy where the device reads it. @template {HoldableArray} A @param {A} array @returns {Promise<A>} */
   async put(array) {
     const held = await this.#kernels.hold(array)
     this.#held.push(held)

@@ -81,7 +81,7 @@ export {
 // engines
 export type * from './precision/kernel-args.js'
 export type * from './runtime/kernel-args.js'
-export type { HeldArray, KernelBackend, Kernels } from './runtime/kernels.js'
+export type { HeldArray, HoldableArray, KernelBackend, Kernels } from './runtime/kernels.js'
 export { type KernelOptions, openKernels } from './runtime/open.js'
 export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'
 

@@ -276,7 +276,7 @@ export class DoRALinear {
 
   /** How the weight in use, frozen or merged, is stored. */
   get precision(): Precision {
-    return precisionOf[this.#weight().dtype]
+    return precisionOf(this.#weight().dtype)
   }
 
   /** Bytes of the weight in use, scales included. */

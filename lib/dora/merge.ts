@@ -60,7 +60,7 @@ export async function divideOut(
   const restored = new Float32Array(rows * cols)
   await kernels.run('doraUnmerge', { ...snapshot, rows, cols, merged: decodeWeight(weight), restored })
   const tensor = Tensor.from(restored, { shape: [rows, cols] })
-  const base = storeWeight(tensor, precisionOf[weight.dtype], 'the restored weight')
+  const base = storeWeight(tensor, precisionOf(weight.dtype), 'the restored weight')
   await kernels.run('weightNorm2', { weight: base, out: weightNorm2 })
   return base
 }

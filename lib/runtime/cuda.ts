@@ -1,11 +1,10 @@
 // cuda.ts: the kernels of the addon on a CUDA device.
 import { getConfig } from '../core/config.js'
-import type { DTypeArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
 import { type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
 import { requireAddon } from '../native.js'
-import type { HeldArray, Kernels } from './kernels.js'
+import type { HeldArray, HoldableArray, Kernels } from './kernels.js'
 
 /**
  * The kernels on a GPU, the best one by default.
@@ -36,7 +35,7 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   }
 }
 
-async function holdOnDevice<A extends DTypeArray>(
+async function holdOnDevice<A extends HoldableArray>(
   array: A,
   device: GpuSelector | undefined,
 ): Promise<HeldArray<A>> {

@@ -4,7 +4,13 @@ import type { DTypeArray } from '../core/dtype.js'
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
 
 /** Formats a frozen weight can be stored in. */
-export type WeightDType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4'
+export type WeightDType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4' | 'i8'
+
+/** What a linear layer applies to its sums: gelu by erf or, `gelu_tanh`, by tanh. */
+export type Activation = 'none' | 'relu' | 'gelu' | 'gelu_tanh' | 'silu' | 'sigmoid' | 'tanh'
+
+/** Strides in elements of a batch of matrices: outer batch, inner batch, row, column; 0 repeats a matrix. */
+export type MatrixStrides = readonly [outer: number, inner: number, row: number, col: number]
 
 /** A frozen weight [rows, cols], row-major. See `Weight` in native/backend/backend.h for what an element is. */
 export interface StoredWeight {
@@ -14,14 +20,16 @@ export interface StoredWeight {
   readonly rows: number
   /** In features; a multiple of 16 for nvfp4. */
   readonly cols: number
-  /** f32: Float32Array; f16, bf16: bit patterns; f8_e4m3: codes; nvfp4: packed pairs [rows, cols/2]. */
-  readonly data: DTypeArray
-  /** [rows], f8_e4m3 only. */
+  /** f32: Float32Array; f16, bf16: bit patterns; f8_e4m3: codes; nvfp4: packed pairs [rows, cols/2]; i8: Int8Array. */
+  readonly data: DTypeArray | Int8Array
+  /** [rows], f8_e4m3 and i8 only. */
   readonly rowScale?: Float32Array
   /** E4M3 bytes [rows, cols/16], nvfp4 only. */
   readonly blockScale?: Uint8Array
   /** nvfp4 only. */
   readonly tensorScale?: number
+  /** Whether `data` and `blockScale` are in panels of 32 rows, as `packWeight` writes them; not on cuda. */
+  readonly packed?: boolean
 }
 
 /** The low-rank part of a DoRA layer, V = W + scale · B·A. */
@@ -36,7 +44,17 @@ export interface LowRank {
   readonly b: Float32Array
 }
 
-/** y = x · Wᵀ + bias */
+/** A weight in panels of 32 rows that are interleaved along the columns; see native/backend/backend.h. */
+export interface PackWeightArgs {
+  /** Not packed. */
+  weight: StoredWeight
+  /** Output, as long as `packedSizes` says, of the type of `weight.data`. */
+  data: StoredWeight['data']
+  /** Output, nvfp4 only. */
+  blockScale?: Uint8Array | undefined
+}
+
+/** y = activation(rowScale ∘ (x · Wᵀ) + bias) + residual */
 export interface LinearArgs {
   /** [O, I] */
   weight: StoredWeight
@@ -45,9 +63,72 @@ export interface LinearArgs {
   /** [T, I] */
   x: Float32Array
   /** [O] */
+  rowScale?: Float32Array | undefined
+  /** [O] */
   bias?: Float32Array | undefined
+  /** [T, O]; may be `y`. */
+  residual?: Float32Array | undefined
+  /** Default: none. */
+  activation?: Activation | undefined
+  /** bf16: x and W are rounded to bf16 where the machine multiplies such numbers faster. Default: f32. */
+  compute?: 'f32' | 'bf16' | undefined
   /** Output, [T, O]. */
   y: Float32Array
+}
+
+/** y = (x − xZero) · (w − wZero)ᵀ, exact in int32 (modulo 2^32 beyond it). */
+export interface LinearIntegerArgs {
+  /** T */
+  tokens: number
+  /** O */
+  rows: number
+  /** I */
+  cols: number
+  /** Whether x is i8, else u8. */
+  xSigned: boolean
+  /** Whether w is i8, else u8. */
+  wSigned: boolean
+  /** [T, I] */
+  x: Int8Array | Uint8Array
+  /** [O, I] */
+  w: Int8Array | Uint8Array
+  /** [T]; left out: 0. */
+  xZero?: Int32Array | undefined
+  /** [O]; left out: 0. */
+  wZero?: Int32Array | undefined
+  /** Output, [T, O]. */
+  y: Int32Array
+}
+
+/**
+ * y[i, j] = alpha · a[i, j] · b[i, j] for a batch of matrices [m, k] and [k, n]. Of the row and column strides of a, and
+ * of b, one is 1; the column stride of y is 1 and its rows do not overlap.
+ */
+export interface MatmulArgs {
+  /** Size of the batch, first dimension. */
+  outer: number
+  /** Size of the batch, second dimension. */
+  inner: number
+  /** Rows of a and y. */
+  m: number
+  /** Columns of b and y. */
+  n: number
+  /** Columns of a, rows of b. */
+  k: number
+  /** Factor of the product. */
+  alpha: number
+  /** Left side. */
+  a: Float32Array
+  /** Of `a`. */
+  aStrides: MatrixStrides
+  /** Right side. */
+  b: Float32Array
+  /** Of `b`. */
+  bStrides: MatrixStrides
+  /** Output. */
+  y: Float32Array
+  /** Of `y`. */
+  yStrides: MatrixStrides
 }
 
 /** dx = dy · W, dweight = dyᵀ · x, dbias = Σ_t dy. Outputs that are left out are not computed. */
@@ -216,10 +297,16 @@ export interface AdamwArgs {
 
 /** Arguments of each operation by its name; outputs are allocated by the caller. */
 export interface KernelArgs extends PrecisionKernelArgs {
+  /** A weight in the layout that the CPU streams. */
+  packWeight: PackWeightArgs
   /** A linear layer. */
   linear: LinearArgs
   /** Its gradients. */
   linearBackward: LinearBackwardArgs
+  /** A linear layer of quantized integers. */
+  linearInteger: LinearIntegerArgs
+  /** Products of activations. */
+  matmul: MatmulArgs
   /** Squared row norms of a weight: the constant part of the DoRA norm. */
   weightNorm2: WeightNorm2Args
   /** Row norms of a DoRA layer. */

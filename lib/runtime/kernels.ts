@@ -7,8 +7,11 @@ export type * from './kernel-args.js'
 /** Where kernels run. */
 export type KernelBackend = 'cuda' | 'cpu' | 'js'
 
+/** What the arrays of a stored weight are. */
+export type HoldableArray = DTypeArray | Int8Array
+
 /** A copy of an array that stays where the kernels of a backend read it. */
-export interface HeldArray<A extends DTypeArray = DTypeArray> {
+export interface HeldArray<A extends HoldableArray = HoldableArray> {
   /** The copy, or the original where all memory is as good. */
   readonly array: A
   /** Frees the copy. */
@@ -38,5 +41,5 @@ export interface Kernels {
    * Puts an operand of many calls, such as a frozen weight, where the kernels read it without a copy in each call.
    * @throws SparkError ERR_OUT_OF_MEMORY
    */
-  hold<A extends DTypeArray>(array: A): Promise<HeldArray<A>>
+  hold<A extends HoldableArray>(array: A): Promise<HeldArray<A>>
 }

@@ -1,22 +1,34 @@
 // stored-weight.ts: frozen weights in the formats that the kernels read.
 import { argumentError, expectOneOf, expectShape } from '../core/checks.js'
 import { type Precision, precisions, warnIfExperimental } from '../core/config.js'
+import type { DTypeArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import { dequantizeFP8, type FP8Matrix, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, type NVFP4Matrix, quantizeNVFP4 } from '../precision/nvfp4.js'
 import type { StoredWeight, WeightDType } from './kernels.js'
+import { unpackWeight } from './packed-weight.js'
 
 /** A weight matrix [out, in]: a tensor (f32, f16, bf16), or one that was quantized before. */
 export type WeightMatrix = Tensor | FP8Matrix | NVFP4Matrix
 
-/** The precision mode that stores weights as `dtype`. */
-export const precisionOf: Readonly<Record<WeightDType, Precision>> = {
+/** The precision mode of each format that one stores weights in. */
+const modes: Readonly<Partial<Record<WeightDType, Precision>>> = {
   f32: 'fp32',
   f16: 'fp16',
   bf16: 'bf16',
   f8_e4m3: 'fp8',
   nvfp4: 'nvfp4',
+}
+
+/**
+ * The precision mode that stores weights as `dtype`.
+ * @throws SparkError ERR_DTYPE for i8, which no mode uses
+ */
+export function precisionOf(dtype: WeightDType): Precision {
+  const precision = modes[dtype]
+  if (!precision) throw new SparkError('ERR_DTYPE', `no precision mode stores weights as ${dtype}`)
+  return precision
 }
 
 /**
@@ -39,10 +51,10 @@ export function storeWeight(
   }
   if (weight instanceof Tensor) return storeTensor(name, weight, precision)
   const stored = fromQuantized(name, weight)
-  if (precision && precision !== precisionOf[stored.dtype]) {
+  if (precision && precision !== precisionOf(stored.dtype)) {
     throw new SparkError(
       'ERR_ARGUMENT',
-      `${name} is quantized to ${precisionOf[stored.dtype]} already; precision ${precision} needs the original tensor`,
+      `${name} is quantized to ${precisionOf(stored.dtype)} already; precision ${precision} needs the original tensor`,
     )
   }
   return stored
@@ -55,7 +67,7 @@ function storeTensor(name: string, weight: Tensor, precision?: Precision | null)
     throw argumentError(name, 'f32, f16 or bf16, or the result of a quantizer', dtype, 'ERR_DTYPE')
   }
   const [rows, cols] = weight.shape as [number, number]
-  switch (precision ?? precisionOf[dtype]) {
+  switch (precision ?? precisionOf(dtype)) {
     case 'fp32':
       return { dtype: 'f32', rows, cols, data: weight.toFloat32() }
     case 'fp16': {
@@ -105,8 +117,12 @@ export function storedBytes({ data, rowScale, blockScale, tensorScale }: StoredW
   return data.byteLength + scales
 }
 
-/** The numbers of a stored weight, [rows, cols]; the array itself when it is f32. */
-export function decodeWeight({ dtype, rows, cols, data, ...scales }: StoredWeight): Float32Array {
+/** The numbers of a stored weight, [rows, cols]; the array itself when it is f32 in rows. */
+export function decodeWeight(stored: StoredWeight): Float32Array {
+  const { dtype, rows, cols, data, ...scales } = unpackWeight(stored)
+  if (dtype === 'i8') {
+    return Float32Array.from(data, (code, at) => code * scales.rowScale![Math.floor(at / cols)]!)
+  }
   if (dtype === 'nvfp4') {
     const { blockScale, tensorScale } = scales
     return dequantizeNVFP4({
@@ -120,5 +136,5 @@ export function decodeWeight({ dtype, rows, cols, data, ...scales }: StoredWeigh
   if (dtype === 'f8_e4m3') {
     return dequantizeFP8({ rows, cols, codes: data as Uint8Array, rowScale: scales.rowScale! })
   }
-  return Tensor.from(data, { dtype }).toFloat32()
+  return Tensor.from(data as DTypeArray, { dtype }).toFloat32()
 }

@@ -19,7 +19,7 @@ namespace spark {
 
 // A frozen weight W[rows, cols]. Element (r, c) is
 //   f32, f16, bf16  data[r, c]
-//   f8_e4m3         decode(data[r, c]) · row_scale[r]
+//   f8_e4m3, i8     decode(data[r, c]) · row_scale[r]
 //   nvfp4           e2m1(data[r, c/2] nibble) · (e4m3(block_scale[r, c/16]) · tensor_scale), low nibble =
 //   even column
 // cols is a multiple of 16 for nvfp4. Scale products are rounded to f32 in the order written.
@@ -27,9 +27,25 @@ struct Weight {
   DType dtype;
   int64_t rows, cols;
   const void* data;
-  const float* row_scale;      // [rows], f8_e4m3 only
+  const float* row_scale;      // [rows], f8_e4m3 and i8 only
   const uint8_t* block_scale;  // [rows, cols/16], nvfp4 only
   float tensor_scale;          // nvfp4 only
+  bool packed;                 // in panels, as pack_weight writes them; CPU only
+};
+
+// Rows of a panel of a packed weight.
+constexpr int64_t kPanelRows = 32;
+
+// A weight in the layout that a processor streams: panels of kPanelRows rows, interleaved along the columns.
+// In a panel, element (r, c) is at
+//   f32, f16, f8_e4m3, i8  [c][r]
+//   bf16                   [c/2][r][c%2], an odd number of columns being padded with 0
+//   nvfp4                  byte [c/2][r], the even column in the low nibble; its block scale at [c/16][r]
+// The rows of the last panel are padded with 0. row_scale and tensor_scale stay as they are.
+struct PackWeightArgs {
+  Weight weight;         // not packed
+  void* data;            // ceil(rows/32) panels
+  uint8_t* block_scale;  // nvfp4 only
 };
 
 // dst[i] = src[i] in another format, for i < count; round to nearest even, through f32, which holds every
@@ -85,13 +101,51 @@ struct Fp8QuantizeArgs {
   float* scale;    // [ceil(rows / block_rows), ceil(cols / block_cols)]
 };
 
-// y[t, o] = Σ_i x[t, i] W[o, i] + bias[o]
+// gelu: x/2 · (1 + erf(x/√2)); gelu_tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))); silu: x / (1 + e^-x)
+enum class Activation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSilu, kSigmoid, kTanh };
+
+// What products are formed of. bf16 rounds x (and the elements of a weight that is not bf16 itself) to bf16,
+// to nearest even, where the machine has instructions for it, and is f32 elsewhere; sums are f32 always.
+enum class Compute : uint8_t { kF32, kBF16 };
+
+// y[t, o] = activation(row_scale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o]
 struct LinearArgs {
   Weight weight;  // [O, I]
   int64_t tokens;
-  const float* x;     // [T, I]
-  const float* bias;  // [O]; null: no bias
-  float* y;           // [T, O]
+  const float* x;          // [T, I]
+  const float* row_scale;  // [O]; null: 1
+  const float* bias;       // [O]; null: no bias
+  const float* residual;   // [T, O]; null: none. May be y.
+  Activation activation;
+  Compute compute;
+  float* y;  // [T, O]
+};
+
+// y[t, o] = Σ_i (x[t, i] − x_zero[t]) · (w[o, i] − w_zero[o]), exact in int32, modulo 2^32 beyond it.
+struct LinearIntegerArgs {
+  int64_t tokens, rows, cols;  // T, O, I
+  bool x_signed, w_signed;     // i8, else u8
+  const void* x;               // [T, I]
+  const void* w;               // [O, I]
+  const int32_t* x_zero;       // [T]; null: 0
+  const int32_t* w_zero;       // [O]; null: 0
+  int32_t* y;                  // [T, O]
+};
+
+// A batch of matrices in two dimensions; strides count elements, 0 repeats a matrix. One of row and col is 1,
+// unless the matrix has but one row or column.
+struct Matrices {
+  const float* data;
+  int64_t outer, inner, row, col;
+};
+
+// y[i, j, m, n] = alpha · Σ_k a[i, j, m, k] · b[i, j, k, n] for i < outer, j < inner
+struct MatmulArgs {
+  int64_t outer, inner, m, n, k;
+  float alpha;
+  Matrices a, b;
+  float* y;                         // rows of n contiguous elements
+  int64_t y_outer, y_inner, y_row;  // strides of y; its rows do not overlap
 };
 
 // dx = dy · W, dweight = dyᵀ · x, dbias = Σ_t dy[t, :]
@@ -219,8 +273,11 @@ struct Backend {
   void (*nvfp4_quantize)(const Nvfp4QuantizeArgs&);
   void (*nvfp4_dequantize)(const Nvfp4DequantizeArgs&);
   void (*fp8_quantize)(const Fp8QuantizeArgs&);
+  void (*pack_weight)(const PackWeightArgs&);
   void (*linear)(const LinearArgs&);
   void (*linear_backward)(const LinearBackwardArgs&);
+  void (*linear_integer)(const LinearIntegerArgs&);
+  void (*matmul)(const MatmulArgs&);
   void (*weight_norm2)(const WeightNorm2Args&);
   void (*dora_norm)(const DoraNormArgs&);
   void (*dora_forward)(const DoraForwardArgs&);

@@ -7,7 +7,7 @@
 
 namespace spark {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kNVFP4 };
+enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kNVFP4, kI8 };
 
 inline const char* dtype_name(DType dtype) {
   switch (dtype) {
@@ -23,6 +23,8 @@ inline const char* dtype_name(DType dtype) {
       return "f8_e5m2";
     case DType::kNVFP4:
       return "nvfp4";
+    case DType::kI8:
+      return "i8";
   }
   return "?";
 }
@@ -37,6 +39,7 @@ inline size_t dtype_bits(DType dtype) {
       return 16;
     case DType::kF8E4M3:
     case DType::kF8E5M2:
+    case DType::kI8:
       return 8;
     case DType::kNVFP4:
       return 4;

@@ -1,6 +1,7 @@
 #include "napi/arguments.h"
 
 #include <cmath>
+#include <iterator>
 #include <string>
 
 #include "core/error.h"
@@ -19,7 +20,7 @@ int64_t to_size(const char* name, Napi::Value value) {
 DType to_dtype(const char* name, Napi::Value value) {
   const std::string text = value.IsString() ? value.As<Napi::String>().Utf8Value() : "";
   for (DType dtype :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2, DType::kNVFP4}) {
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2, DType::kNVFP4, DType::kI8}) {
     if (text == dtype_name(dtype)) return dtype;
   }
   throw Error("ERR_DTYPE", message(name, " is not a dtype the kernels know: '", text, "'"));
@@ -35,6 +36,20 @@ int64_t elements(int64_t rows, int64_t cols) {
   return count;
 }
 
+WeightSize weight_size(const Weight& weight) {
+  int64_t rows = weight.rows, cols = weight.cols;
+  const bool nvfp4 = weight.dtype == DType::kNVFP4;
+  if (nvfp4 && cols % 16 != 0) {
+    throw Error("ERR_SHAPE", message("weight has ", cols, " columns; nvfp4 needs a multiple of 16"));
+  }
+  elements(rows + kPanelRows, cols + 1);  // refuses what would overflow below
+  if (weight.packed) {
+    rows = (rows + kPanelRows - 1) / kPanelRows * kPanelRows;
+    if (weight.dtype == DType::kBF16) cols += cols % 2;
+  }
+  return {nvfp4 ? rows * cols / 2 : rows * cols, nvfp4 ? rows * cols / 16 : 0};
+}
+
 int64_t Arguments::size(const char* name) const { return to_size(name, object_.Get(name)); }
 
 double Arguments::number(const char* name) const {
@@ -46,6 +61,36 @@ double Arguments::number(const char* name) const {
 bool Arguments::flag(const char* name) const { return object_.Get(name).ToBoolean().Value(); }
 
 DType Arguments::dtype(const char* name) const { return to_dtype(name, object_.Get(name)); }
+
+Activation Arguments::activation(const char* name) const {
+  if (!has(name)) return Activation::kNone;
+  const std::string text = object_.Get(name).ToString();
+  const char* names[] = {"none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"};
+  for (size_t i = 0; i < std::size(names); ++i) {
+    if (text == names[i]) return static_cast<Activation>(i);
+  }
+  throw Error("ERR_ARGUMENT", message(name, " is not an activation: '", text, "'"));
+}
+
+Compute Arguments::compute(const char* name) const {
+  if (!has(name)) return Compute::kF32;
+  const std::string text = object_.Get(name).ToString();
+  if (text == "f32") return Compute::kF32;
+  if (text == "bf16") return Compute::kBF16;
+  throw Error("ERR_ARGUMENT", message(name, " is not f32 or bf16: '", text, "'"));
+}
+
+std::array<int64_t, 4> Arguments::strides(const char* name) const {
+  std::array<int64_t, 4> result{};
+  const Napi::Value value = object_.Get(name);
+  if (!value.IsArray() || value.As<Napi::Array>().Length() != result.size()) {
+    throw Error("ERR_ARGUMENT", message(name, " must be an array of four strides"));
+  }
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i] = to_size(name, value.As<Napi::Array>().Get(static_cast<uint32_t>(i)));
+  }
+  return result;
+}
 
 Nvfp4Recipe Arguments::nvfp4_recipe(const char* name) const {
   if (!has(name)) return Nvfp4Recipe::kModelopt;
@@ -63,6 +108,8 @@ napi_typedarray_type Arguments::element_type(DType dtype) {
     case DType::kF16:
     case DType::kBF16:
       return napi_uint16_array;
+    case DType::kI8:
+      return napi_int8_array;
     default:
       return napi_uint8_array;
   }
@@ -110,19 +157,20 @@ Weight Arguments::weight(const char* name) {
   if (weight.dtype == DType::kF8E5M2) throw Error("ERR_DTYPE", "a weight cannot be stored as f8_e5m2");
   weight.rows = to_size("weight.rows", object.Get("rows"));
   weight.cols = to_size("weight.cols", object.Get("cols"));
-  const int64_t count = elements(weight.rows, weight.cols);
-  const bool nvfp4 = weight.dtype == DType::kNVFP4;
-  if (nvfp4 && weight.cols % 16 != 0) {
-    throw Error("ERR_SHAPE", message(name, " has ", weight.cols, " columns; nvfp4 needs a multiple of 16"));
+  weight.packed = object.Get("packed").ToBoolean().Value();
+  if (place_ && (weight.packed || weight.dtype == DType::kI8)) {
+    throw Error("ERR_UNSUPPORTED", message("the cuda backend does not read a weight that is ",
+                                           weight.packed ? "packed" : "stored as i8"));
   }
-  weight.data = operand(object, "data", element_type(weight.dtype), nvfp4 ? count / 2 : count, Access::kRead);
-  if (weight.dtype == DType::kF8E4M3) {
+  const WeightSize size = weight_size(weight);
+  weight.data = operand(object, "data", element_type(weight.dtype), size.data, Access::kRead);
+  if (weight.dtype == DType::kF8E4M3 || weight.dtype == DType::kI8) {
     weight.row_scale = static_cast<const float*>(
         operand(object, "rowScale", napi_float32_array, weight.rows, Access::kRead));
   }
-  if (nvfp4) {
+  if (weight.dtype == DType::kNVFP4) {
     weight.block_scale = static_cast<const uint8_t*>(
-        operand(object, "blockScale", napi_uint8_array, count / 16, Access::kRead));
+        operand(object, "blockScale", napi_uint8_array, size.block_scale, Access::kRead));
     weight.tensor_scale = object.Get("tensorScale").ToNumber().FloatValue();
   }
   return weight;

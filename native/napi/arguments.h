@@ -5,6 +5,7 @@
 
 #include <napi.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -17,6 +18,12 @@ namespace spark::napi {
 
 // rows · cols, refused where it would overflow: the sizes come from JavaScript.
 int64_t elements(int64_t rows, int64_t cols);
+
+// Elements of the arrays of a weight, padding included; refuses shapes that its format cannot have.
+struct WeightSize {
+  int64_t data, block_scale;
+};
+WeightSize weight_size(const Weight& weight);
 
 using cuda::Access;
 
@@ -33,6 +40,9 @@ class Arguments {
   bool flag(const char* name) const;
   DType dtype(const char* name) const;
   Nvfp4Recipe nvfp4_recipe(const char* name) const;  // modelopt where it is absent
+  Activation activation(const char* name) const;     // none where it is absent
+  Compute compute(const char* name) const;           // f32 where it is absent
+  std::array<int64_t, 4> strides(const char* name) const;
 
   // Operands: a typed array of at least `count` elements of T. An input is read, an output written, an
   // update both.
@@ -85,6 +95,7 @@ class Arguments {
     if constexpr (std::is_same_v<T, float>) return napi_float32_array;
     if constexpr (std::is_same_v<T, int32_t>) return napi_int32_array;
     if constexpr (std::is_same_v<T, uint8_t>) return napi_uint8_array;
+    if constexpr (std::is_same_v<T, int8_t>) return napi_int8_array;
   }
   static napi_typedarray_type element_type(DType dtype);
 

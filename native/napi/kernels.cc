@@ -84,13 +84,88 @@ Fp8QuantizeArgs read_fp8_quantize(Arguments& in) {
   return args;
 }
 
+PackWeightArgs read_pack_weight(Arguments& in) {
+  PackWeightArgs args{};
+  args.weight = in.weight("weight");
+  if (args.weight.packed) throw Error("ERR_ARGUMENT", "weight is packed already");
+  Weight packed = args.weight;
+  packed.packed = true;
+  const WeightSize size = weight_size(packed);
+  args.data = in.output("data", packed.dtype, size.data);
+  if (packed.dtype == DType::kNVFP4) args.block_scale = in.output<uint8_t>("blockScale", size.block_scale);
+  return args;
+}
+
 LinearArgs read_linear(Arguments& in) {
   LinearArgs args{};
   args.weight = in.weight("weight");
   args.tokens = in.size("tokens");
+  const int64_t rows = args.weight.rows;
   args.x = in.input<float>("x", elements(args.tokens, args.weight.cols));
-  args.bias = in.optional_input<float>("bias", args.weight.rows);
-  args.y = in.output<float>("y", elements(args.tokens, args.weight.rows));
+  args.row_scale = in.optional_input<float>("rowScale", rows);
+  args.bias = in.optional_input<float>("bias", rows);
+  args.residual = in.optional_input<float>("residual", elements(args.tokens, rows));
+  args.activation = in.activation("activation");
+  args.compute = in.compute("compute");
+  args.y = in.output<float>("y", elements(args.tokens, rows));
+  return args;
+}
+
+LinearIntegerArgs read_linear_integer(Arguments& in) {
+  LinearIntegerArgs args{};
+  args.tokens = in.size("tokens");
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  args.x_signed = in.flag("xSigned");
+  args.w_signed = in.flag("wSigned");
+  const auto codes = [&](const char* name, bool is_signed, int64_t count) -> const void* {
+    if (is_signed) return in.input<int8_t>(name, count);
+    return in.input<uint8_t>(name, count);
+  };
+  args.x = codes("x", args.x_signed, elements(args.tokens, args.cols));
+  args.w = codes("w", args.w_signed, elements(args.rows, args.cols));
+  args.x_zero = in.optional_input<int32_t>("xZero", args.tokens);
+  args.w_zero = in.optional_input<int32_t>("wZero", args.rows);
+  args.y = in.output<int32_t>("y", elements(args.tokens, args.rows));
+  return args;
+}
+
+// Elements from the first to the last one of an array with these sizes and strides; 0 where a size is.
+int64_t extent(std::array<int64_t, 4> sizes, std::array<int64_t, 4> strides) {
+  int64_t last = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return 0;
+    if (__builtin_add_overflow(last, elements(sizes[i] - 1, strides[i]), &last)) elements(last, INT64_MAX);
+  }
+  return last + 1;
+}
+
+Matrices read_matrices(Arguments& in, const char* name, const char* strides_name,
+                       std::array<int64_t, 4> sizes) {
+  const std::array<int64_t, 4> strides = in.strides(strides_name);
+  if (sizes[2] > 1 && sizes[3] > 1 && strides[2] != 1 && strides[3] != 1) {
+    throw Error("ERR_SHAPE", message(strides_name, " has neither adjacent rows nor adjacent columns: ",
+                                     strides[2], " and ", strides[3]));
+  }
+  return {in.input<float>(name, extent(sizes, strides)), strides[0], strides[1], strides[2], strides[3]};
+}
+
+MatmulArgs read_matmul(Arguments& in) {
+  MatmulArgs args{};
+  args.outer = in.size("outer");
+  args.inner = in.size("inner");
+  args.m = in.size("m");
+  args.n = in.size("n");
+  args.k = in.size("k");
+  args.alpha = in.number("alpha");
+  args.a = read_matrices(in, "a", "aStrides", {args.outer, args.inner, args.m, args.k});
+  args.b = read_matrices(in, "b", "bStrides", {args.outer, args.inner, args.k, args.n});
+  const std::array<int64_t, 4> strides = in.strides("yStrides");
+  if (strides[3] != 1) throw Error("ERR_SHAPE", message("yStrides[3] is ", strides[3], ", not 1"));
+  args.y_outer = strides[0];
+  args.y_inner = strides[1];
+  args.y_row = strides[2];
+  args.y = in.output<float>("y", extent({args.outer, args.inner, args.m, args.n}, strides));
   return args;
 }
 
@@ -247,8 +322,11 @@ const Operation kOperations[] = {
     SPARK_OPERATION("nvfp4Quantize", nvfp4_quantize),
     SPARK_OPERATION("nvfp4Dequantize", nvfp4_dequantize),
     SPARK_OPERATION("fp8Quantize", fp8_quantize),
+    SPARK_OPERATION("packWeight", pack_weight),
     SPARK_OPERATION("linear", linear),
     SPARK_OPERATION("linearBackward", linear_backward),
+    SPARK_OPERATION("linearInteger", linear_integer),
+    SPARK_OPERATION("matmul", matmul),
     SPARK_OPERATION("weightNorm2", weight_norm2),
     SPARK_OPERATION("doraNorm", dora_norm),
     SPARK_OPERATION("doraForward", dora_forward),

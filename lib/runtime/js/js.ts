@@ -2,15 +2,19 @@
 import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { KernelArgs, KernelOp, Kernels } from '../kernels.js'
+import { packWeight } from '../packed-weight.js'
 import { doraBackward, doraForward, doraMerge, doraNorm, doraUnmerge, weightNorm2 } from './dora.js'
-import { linear, linearBackward } from './linear.js'
+import { linear, linearBackward, linearInteger, matmul } from './linear.js'
 import { expectOperands } from './operands.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
 
 const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   ...precisionKernels,
+  packWeight: ({ weight, data, blockScale }) => packWeight(weight, data, blockScale),
   linear,
   linearBackward,
+  linearInteger,
+  matmul,
   weightNorm2,
   doraNorm,
   doraForward,

@@ -1,5 +1,6 @@
 // linear.ts: the linear layer in plain TypeScript. Weights are decoded row by row; sums are taken in double.
-import type { KernelArgs } from '../kernels.js'
+import type { KernelArgs, MatrixStrides } from '../kernels.js'
+import { activations } from './activations.js'
 import { rowReader } from './weight-rows.js'
 
 /** Σ_i a[aStart + i] · b[bStart + i] for i < count. */
@@ -21,14 +22,54 @@ export function addScaled(
   for (let i = 0; i < count; i++) y[start + i]! += factor * x[xStart + i]!
 }
 
-/** y[t, o] = Σ_i x[t, i] W[o, i] + bias[o] */
-export function linear({ weight, tokens, x, bias, y }: KernelArgs['linear']): void {
+/** y[t, o] = activation(rowScale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o] */
+export function linear(args: KernelArgs['linear']): void {
+  const { weight, tokens, x, rowScale, bias, residual, y } = args
   const { rows, cols } = weight
   const row = rowReader(weight)
+  const activate = activations[args.activation ?? 'none']
   for (let o = 0; o < rows; o++) {
     const w = row(o)
+    const factor = rowScale ? rowScale[o]! : 1
     const offset = bias ? bias[o]! : 0
-    for (let t = 0; t < tokens; t++) y[t * rows + o] = dot(x, t * cols, w, 0, cols) + offset
+    for (let t = 0; t < tokens; t++) {
+      const value = activate(factor * dot(x, t * cols, w, 0, cols) + offset)
+      y[t * rows + o] = value + (residual ? residual[t * rows + o]! : 0)
+    }
+  }
+}
+
+/** y[t, o] = Σ_i (x[t, i] − xZero[t]) · (w[o, i] − wZero[o]), modulo 2^32 */
+export function linearInteger(args: KernelArgs['linearInteger']): void {
+  const { tokens, rows, cols, x, w, xZero, wZero, y } = args
+  for (let t = 0; t < tokens; t++) {
+    const zero = xZero ? xZero[t]! : 0
+    for (let o = 0; o < rows; o++) {
+      const wOffset = wZero ? wZero[o]! : 0
+      let sum = 0
+      for (let i = 0; i < cols; i++) {
+        sum = (sum + Math.imul(x[t * cols + i]! - zero, w[o * cols + i]! - wOffset)) | 0
+      }
+      y[t * rows + o] = sum
+    }
+  }
+}
+
+/** y[i, j] = alpha · a[i, j] · b[i, j] */
+export function matmul(args: KernelArgs['matmul']): void {
+  const { outer, inner, m, n, k, alpha, a, aStrides, b, bStrides, y, yStrides } = args
+  const at = ([o, i, r, c]: MatrixStrides, ...[outer, inner, row, col]: MatrixStrides): number =>
+    outer * o + inner * i + row * r + col * c
+  for (let i = 0; i < outer; i++) {
+    for (let j = 0; j < inner; j++) {
+      for (let row = 0; row < m; row++) {
+        for (let col = 0; col < n; col++) {
+          let sum = 0
+          for (let l = 0; l < k; l++) sum += a[at(aStrides, i, j, row, l)]! * b[at(bStrides, i, j, l, col)]!
+          y[at(yStrides, i, j, row, col)] = alpha * sum
+        }
+      }
+    }
   }
 }
 

@@ -2,7 +2,9 @@
 import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
-import type { KernelArgs, KernelOp, StoredWeight } from '../kernels.js'
+import type { KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
+import { packedSizes } from '../packed-weight.js'
+import { activations } from './activations.js'
 
 /** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
 type Sizes = Readonly<Record<string, number>>
@@ -19,13 +21,35 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     codes: rows * cols,
     scale: Math.ceil(rows / blockRows) * Math.ceil(cols / blockCols),
   }),
-  linear: ({ weight: { rows, cols }, tokens }) => ({ x: tokens * cols, 'bias?': rows, y: tokens * rows }),
+  packWeight: ({ weight }) => {
+    const { data, blockScale } = packedSizes(weight)
+    return { data, ...(blockScale > 0 && { blockScale }) }
+  },
+  linear: ({ weight: { rows, cols }, tokens }) => ({
+    x: tokens * cols,
+    'rowScale?': rows,
+    'bias?': rows,
+    'residual?': tokens * rows,
+    y: tokens * rows,
+  }),
   linearBackward: ({ weight: { rows, cols }, tokens }) => ({
     x: tokens * cols,
     dy: tokens * rows,
     'dx?': tokens * cols,
     'dweight?': rows * cols,
     'dbias?': rows,
+  }),
+  linearInteger: ({ tokens, rows, cols }) => ({
+    x: tokens * cols,
+    w: rows * cols,
+    'xZero?': tokens,
+    'wZero?': rows,
+    y: tokens * rows,
+  }),
+  matmul: ({ outer, inner, m, n, k, aStrides, bStrides, yStrides }) => ({
+    a: extent([outer, inner, m, k], aStrides),
+    b: extent([outer, inner, k, n], bStrides),
+    y: extent([outer, inner, m, n], yStrides),
   }),
   weightNorm2: ({ weight: { rows } }) => ({ out: rows }),
   doraNorm: ({ weight: { rows, cols }, rank }) => ({
@@ -88,6 +112,12 @@ function nvfp4Sizes(rows: number, cols: number): Sizes {
   return { packed: (rows * cols) / 2, blockScale: (rows * cols) / nvfp4Block }
 }
 
+/** Elements from the first to the last one of an array with these sizes and strides. */
+function extent(sizes: readonly number[], strides: MatrixStrides): number {
+  if (sizes.includes(0)) return 0
+  return 1 + sizes.reduce((last, size, i) => last + (size - 1) * strides[i]!, 0)
+}
+
 const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'step']
 
 /**
@@ -100,6 +130,8 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   if ('weight' in given) expectWeight(given.weight as StoredWeight)
   if (op === 'nvfp4Quantize') expectRecipe(args as KernelArgs['nvfp4Quantize'])
   if (op === 'fp8Quantize') for (const name of ['blockRows', 'blockCols']) expectInteger(name, given[name], 1)
+  if (op === 'linear') expectLinear(args as KernelArgs['linear'])
+  if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
   expectArrays('', given, sizes[op](args))
   if (op === 'softmaxCrossEntropy') expectLabels(args as KernelArgs['softmaxCrossEntropy'])
 }
@@ -122,18 +154,51 @@ function expectRecipe({ recipe = 'modelopt', encodeScale }: KernelArgs['nvfp4Qua
   if (recipe === 'te') expectNumber('encodeScale', encodeScale)
 }
 
+function expectLinear({ activation = 'none', compute = 'f32' }: KernelArgs['linear']): void {
+  expectOneOf('activation', activation, Object.keys(activations))
+  expectOneOf('compute', compute, ['f32', 'bf16'])
+}
+
+function expectMatmul(args: KernelArgs['matmul']): void {
+  for (const name of ['outer', 'inner', 'm', 'n', 'k'] as const) expectInteger(name, args[name], 0)
+  for (const name of ['aStrides', 'bStrides', 'yStrides'] as const) {
+    const strides = args[name]
+    if (!Array.isArray(strides) || strides.length !== 4)
+      throw argumentError(name, 'an array of four strides', strides)
+    for (const stride of strides) expectInteger(name, stride, 0)
+  }
+  const { m, n, k, aStrides, bStrides, yStrides } = args
+  for (const [name, rows, cols, [, , row, col]] of [
+    ['aStrides', m, k, aStrides],
+    ['bStrides', k, n, bStrides],
+  ] as const) {
+    if (rows > 1 && cols > 1 && row !== 1 && col !== 1) {
+      throw new SparkError(
+        'ERR_SHAPE',
+        `${name} has neither adjacent rows nor adjacent columns: ${row} and ${col}`,
+      )
+    }
+  }
+  if (yStrides[3] !== 1) throw new SparkError('ERR_SHAPE', `yStrides[3] is ${yStrides[3]}, not 1`)
+}
+
 function expectWeight(weight: StoredWeight): void {
-  expectOneOf('weight.dtype', weight.dtype, ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4'])
+  expectOneOf('weight.dtype', weight.dtype, ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8'])
   const { dtype, rows, cols } = weight
   expectInteger('weight.rows', rows, 0)
   expectInteger('weight.cols', cols, 0)
   const record = weight as unknown as Readonly<Record<string, unknown>>
-  if (dtype === 'nvfp4') {
-    const { packed, blockScale } = nvfp4Sizes(rows, cols)
-    expectArrays('weight.', record, { data: packed!, blockScale: blockScale! })
-  } else {
-    expectArrays('weight.', record, { data: rows * cols, ...(dtype === 'f8_e4m3' && { rowScale: rows }) })
-  }
+  if (dtype === 'nvfp4') nvfp4Sizes(rows, cols) // refuses columns that are no multiple of 16
+  const plain =
+    dtype === 'nvfp4'
+      ? { data: (rows * cols) / 2, blockScale: (rows * cols) / 16 }
+      : { data: rows * cols, blockScale: 0 }
+  const { data, blockScale } = weight.packed ? packedSizes(weight) : plain
+  expectArrays('weight.', record, {
+    data,
+    ...(dtype === 'nvfp4' && { blockScale }),
+    ...((dtype === 'f8_e4m3' || dtype === 'i8') && { rowScale: rows }),
+  })
 }
 
 function expectLabels({ tokens, classes, labels }: KernelArgs['softmaxCrossEntropy']): void {

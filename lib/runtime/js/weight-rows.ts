@@ -2,12 +2,14 @@
 import { codesOf, floatFormats } from '../../precision/float-formats.js'
 import { nvfp4Block, precisionKernels } from '../../precision/kernels.js'
 import type { StoredWeight } from '../kernels.js'
+import { unpackWeight } from '../packed-weight.js'
 
 /**
- * A function that gives row `r` of `weight` as f32. The array it returns is valid until the next call; it holds one
- * row, so no [rows, cols] copy ever exists.
+ * A function that gives row `r` of `stored` as f32. The array it returns is valid until the next call; it holds one
+ * row, so no f32 copy of all rows ever exists.
  */
-export function rowReader(weight: StoredWeight): (r: number) => Float32Array {
+export function rowReader(stored: StoredWeight): (r: number) => Float32Array {
+  const weight = unpackWeight(stored)
   const { dtype, cols, data, rowScale, blockScale } = weight
   if (dtype === 'f32') return r => (data as Float32Array).subarray(r * cols, (r + 1) * cols)
   const row = new Float32Array(cols)
@@ -21,6 +23,12 @@ export function rowReader(weight: StoredWeight): (r: number) => Float32Array {
         blockScale: blockScale!.subarray((r * cols) / nvfp4Block),
         dst: row,
       })
+      return row
+    }
+  }
+  if (dtype === 'i8') {
+    return r => {
+      for (let c = 0; c < cols; c++) row[c] = data[r * cols + c]! * rowScale![r]!
       return row
     }
   }

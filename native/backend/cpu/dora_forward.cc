@@ -25,7 +25,13 @@ void forward(const DoraForwardArgs& args, const float* scale) {
 // With dropout the base path sees x and the adapter path d = mask ∘ x: two base products.
 void forward_dropout(const DoraForwardArgs& args, const float* scale) {
   const int64_t in = args.weight.cols, out = args.weight.rows, rank = args.low_rank.rank;
-  linear({args.weight, args.tokens, args.x, args.bias, args.y});
+  LinearArgs plain{};
+  plain.weight = args.weight;
+  plain.tokens = args.tokens;
+  plain.x = args.x;
+  plain.bias = args.bias;
+  plain.y = args.y;
+  linear(plain);
   product(args.tokens, out, {{masked(rows_of(args.x, in), args.mask), rows_of(args.weight), in}},
           [&](int64_t t, int64_t o, int64_t count, const float* sums) {
             float* y = args.y + t * out + o;

@@ -7,7 +7,9 @@
 namespace spark::cpu {
 
 inline void check_format(const char* op, DType dtype) {
-  if (dtype == DType::kNVFP4) throw Error("ERR_DTYPE", message(op, " does not take nvfp4"));
+  if (dtype == DType::kNVFP4 || dtype == DType::kI8) {
+    throw Error("ERR_DTYPE", message(op, " does not take ", dtype_name(dtype)));
+  }
 }
 
 inline void check_wide_format(const char* op, DType dtype) {

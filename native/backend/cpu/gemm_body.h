@@ -64,6 +64,11 @@ void decode_codes(const void* data, int64_t first, int64_t count, float scale, f
   __builtin_memcpy(dst + j, values, (count - j) * sizeof(*dst));
 }
 
+void decode_integers(const int8_t* codes, int64_t count, float scale, float* dst) {
+  prefetch_next(codes, count);
+  for (int64_t j = 0; j < count; ++j) dst[j] = codes[j] * scale;
+}
+
 void decode_nvfp4(const Weight& weight, int64_t first, int64_t count, float* dst) {
   const auto* packed = static_cast<const uint8_t*>(weight.data) + first / 2;
   const uint8_t* block_scale = weight.block_scale + first / 16;
@@ -91,6 +96,9 @@ void decode(const Weight& weight, int64_t row, int64_t col, int64_t count, float
       return decode_codes<E4M3>(weight.data, first, count, weight.row_scale[row], dst);
     case DType::kNVFP4:
       return decode_nvfp4(weight, first, count, dst);
+    case DType::kI8:
+      return decode_integers(static_cast<const int8_t*>(weight.data) + first, count, weight.row_scale[row],
+                             dst);
     case DType::kF8E5M2:
       return;  // no weight is stored so: napi/arguments.cc refuses it
   }

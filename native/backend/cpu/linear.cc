@@ -2,6 +2,8 @@
 
 #include "backend/cpu/columns.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/epilogue.h"
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/product.h"
 
 namespace spark::cpu {
@@ -10,12 +12,20 @@ void linear(const LinearArgs& args) {
   const int64_t in = args.weight.cols, out = args.weight.rows;
   product(args.tokens, out, {{rows_of(args.x, in), rows_of(args.weight), in}},
           [&](int64_t t, int64_t o, int64_t count, const float* sums) {
-            float* y = args.y + t * out + o;
-            if (!args.bias) {
-              std::copy_n(sums, count, y);
-              return;
+            const int64_t at = t * out + o;
+            float values[kTile];
+            std::copy_n(sums, count, values);
+            if (args.row_scale) {
+              for (int64_t j = 0; j < count; ++j) values[j] *= args.row_scale[o + j];
             }
-            for (int64_t j = 0; j < count; ++j) y[j] = sums[j] + args.bias[o + j];
+            if (args.bias) {
+              for (int64_t j = 0; j < count; ++j) values[j] += args.bias[o + j];
+            }
+            activate(args.activation, count, values);
+            if (args.residual) {
+              for (int64_t j = 0; j < count; ++j) values[j] += args.residual[at + j];
+            }
+            std::copy_n(values, count, args.y + at);
           });
 }
 

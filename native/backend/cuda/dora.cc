@@ -62,7 +62,13 @@ void forward(const DoraForwardArgs& args, Lines low_rank) {
 // With dropout the base path sees x and the adapter path d = mask ∘ x: two base products.
 void forward_dropout(const DoraForwardArgs& args, Lines low_rank) {
   const int64_t in = args.weight.cols, out = args.weight.rows, rank = args.low_rank.rank;
-  linear({args.weight, args.tokens, args.x, args.bias, args.y});
+  LinearArgs plain{};
+  plain.weight = args.weight;
+  plain.tokens = args.tokens;
+  plain.x = args.x;
+  plain.bias = args.bias;
+  plain.y = args.y;
+  linear(plain);
 
   ProductArgs base = with_rows(args.tokens, masked(rows_of(args.x, in), args.mask), args.weight, args.y);
   base.epilogue.add = true;

@@ -1,9 +1,14 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/product.h"
+#include "core/error.h"
 
 namespace spark::cuda {
 
 void linear(const LinearArgs& args) {
+  if (args.row_scale || args.residual || args.activation != Activation::kNone) {
+    throw Error("ERR_UNSUPPORTED",
+                "linear: the cuda backend has no kernel with a row scale, an activation or a residual");
+  }
   ProductArgs product = with_rows(args.tokens, rows_of(args.x, args.weight.cols), args.weight, args.y);
   product.epilogue.bias = args.bias;
   launch_rows(product);

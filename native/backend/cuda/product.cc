@@ -27,7 +27,12 @@ Lines columns_of(const float* matrix, int64_t cols) {
 }
 
 Weight as_weight(const float* matrix, int64_t rows, int64_t cols) {
-  return {DType::kF32, rows, cols, matrix, nullptr, nullptr, 0};
+  Weight weight{};
+  weight.dtype = DType::kF32;
+  weight.rows = rows;
+  weight.cols = cols;
+  weight.data = matrix;
+  return weight;
 }
 
 ProductArgs with_rows(int64_t rows, Lines a, const Weight& weight, float* out) {

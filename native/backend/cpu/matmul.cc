@@ -1,0 +1,31 @@
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/product.h"
+
+namespace spark::cpu {
+namespace {
+
+// Lines of a are its rows, lines of b its columns; `k` is the stride along them.
+Operand lines(const float* data, int64_t line, int64_t k) {
+  return k == 1 ? rows_of(data, line) : columns_of(data, k);
+}
+
+}  // namespace
+
+void matmul(const MatmulArgs& args) {
+  const auto& [a, b] = std::pair(args.a, args.b);
+  // A side of a single line or a single term may have any stride there.
+  const int64_t a_k = args.k == 1 ? 1 : a.col, b_k = args.k == 1 ? 1 : b.row;
+  for (int64_t i = 0; i < args.outer; ++i) {
+    for (int64_t j = 0; j < args.inner; ++j) {
+      float* y = args.y + i * args.y_outer + j * args.y_inner;
+      product(args.m, args.n,
+              {{lines(a.data + i * a.outer + j * a.inner, a.row, a_k),
+                lines(b.data + i * b.outer + j * b.inner, b.col, b_k), args.k}},
+              [&](int64_t m, int64_t n, int64_t count, const float* sums) {
+                for (int64_t at = 0; at < count; ++at) y[m * args.y_row + n + at] = args.alpha * sums[at];
+              });
+    }
+  }
+}
+
+}  // namespace spark::cpu

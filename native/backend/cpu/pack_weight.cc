@@ -1,0 +1,59 @@
+#include <algorithm>
+
+#include "backend/cpu/cpu.h"
+#include "core/thread_pool.h"
+
+namespace spark::cpu {
+namespace {
+
+// to[c / kGroup][row][c % kGroup] for one panel of `rows` rows; what lies beyond them and beyond cols is 0.
+template <int kGroup, typename Code>
+void pack_panel(const Code* from, int64_t rows, int64_t cols, Code* to) {
+  constexpr int64_t kBlock = 64 / sizeof(Code);  // columns of a cache line
+  for (int64_t first = 0; first < cols; first += kBlock) {
+    const int64_t end = std::min(cols, first + kBlock);
+    for (int64_t r = 0; r < kPanelRows; ++r) {
+      for (int64_t c = first; c < (end + kGroup - 1) / kGroup * kGroup; ++c) {
+        const bool inside = r < rows && c < cols;
+        to[(c / kGroup * kPanelRows + r) * kGroup + c % kGroup] = inside ? from[r * cols + c] : Code{};
+      }
+    }
+  }
+}
+
+template <int kGroup, typename Code>
+void pack(int64_t rows, int64_t cols, const void* from, void* to) {
+  const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
+  const int64_t panel_codes = (cols + kGroup - 1) / kGroup * kGroup * kPanelRows;
+  parallel_for(panels, 1 + (1 << 14) / (panel_codes + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      const int64_t row = panel * kPanelRows;
+      pack_panel<kGroup>(static_cast<const Code*>(from) + row * cols, std::min(kPanelRows, rows - row), cols,
+                         static_cast<Code*>(to) + panel * panel_codes);
+    }
+  });
+}
+
+}  // namespace
+
+void pack_weight(const PackWeightArgs& args) {
+  const auto& [dtype, rows, cols, data, _, block_scale, __, ___] = args.weight;
+  switch (dtype) {
+    case DType::kF32:
+      return pack<1, uint32_t>(rows, cols, data, args.data);
+    case DType::kF16:
+      return pack<1, uint16_t>(rows, cols, data, args.data);
+    case DType::kBF16:
+      return pack<2, uint16_t>(rows, cols, data, args.data);
+    case DType::kF8E4M3:
+    case DType::kI8:
+      return pack<1, uint8_t>(rows, cols, data, args.data);
+    case DType::kNVFP4:
+      pack<1, uint8_t>(rows, cols / 2, data, args.data);
+      return pack<1, uint8_t>(rows, cols / 16, block_scale, args.block_scale);
+    case DType::kF8E5M2:
+      return;  // no weight is stored so
+  }
+}
+
+}  // namespace spark::cpu

@@ -137,18 +137,20 @@ function emptyArray(dtype: DType, count: number): DTypeArray {
 
 function quantizerCases(weights: readonly StoredWeight[], { rows, cols }: VerifySizes): VerifyCase[] {
   const nvfp4 = weights.find(weight => weight.dtype === 'nvfp4')
-  const sources = weights.filter(({ dtype }) => dtype === 'f32' || dtype === 'f16' || dtype === 'bf16')
+  const sources = weights.flatMap(({ dtype, data }) =>
+    dtype === 'f32' || dtype === 'f16' || dtype === 'bf16' ? [{ dtype, data: data as DTypeArray }] : [],
+  )
   const blocks = [[1, cols] as const, [16, 16] as const, [rows, cols] as const]
   const quantize = sources.flatMap(({ dtype: srcDtype, data: src }) => [
     verifyCase('amax', srcDtype, ['out'], 0, () => ({
-      dtype: srcDtype as DType,
+      dtype: srcDtype,
       count: src.length,
       src,
       out: f32(1),
     })),
     ...blocks.map(([blockRows, blockCols]) =>
       verifyCase('fp8Quantize', `${srcDtype} by ${blockRows}x${blockCols}`, ['codes', 'scale'], 0, () => ({
-        srcDtype: srcDtype as DType,
+        srcDtype,
         rows,
         cols,
         blockRows,
@@ -158,7 +160,7 @@ function quantizerCases(weights: readonly StoredWeight[], { rows, cols }: Verify
         scale: f32(Math.ceil(rows / blockRows) * Math.ceil(cols / blockCols)),
       })),
     ),
-    ...(nvfp4 ? nvfp4QuantizeCases(nvfp4, srcDtype as DType, src) : []),
+    ...(nvfp4 ? nvfp4QuantizeCases(nvfp4, srcDtype, src) : []),
   ])
   return nvfp4 ? [...quantize, nvfp4DequantizeCase(nvfp4)] : quantize
 }
@@ -279,6 +281,11 @@ function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes)
     }),
     verifyCase('doraForward', weight.dtype, ['xa', 'z', 'y'], tolerance, () => forward()),
     verifyCase('doraForward', variant('dropout'), ['xa', 'z', 'y'], tolerance, () => forward(mask)),
+    verifyCase('doraMixed', weight.dtype, ['y'], tolerance, () => {
+      const half = { ...layer, rank: layer.rank >> 1, gain: magnitude }
+      const index = Int32Array.from({ length: tokens }, (_, t) => ((t + 1) % 3) - 1)
+      return { weight, tokens, x, bias, adapters: [{ ...layer, gain }, half], index, y: f32(tokens * rows) }
+    }),
     verifyCase('doraBackward', variant('detached'), gradients, tolerance, () => backward(false)),
     verifyCase('doraBackward', variant('exact'), gradients, tolerance, () => backward(true)),
     verifyCase('doraBackward', variant('dropout'), gradients, tolerance, () => backward(false, mask)),

@@ -215,6 +215,27 @@ DoraForwardArgs read_dora_forward(Arguments& in) {
   return args;
 }
 
+DoraMixedArgs read_dora_mixed(Arguments& in) {
+  DoraMixedArgs args{};
+  args.weight = in.weight("weight");
+  const int64_t rows = args.weight.rows, cols = args.weight.cols;
+  args.tokens = in.size("tokens");
+  args.x = in.input<float>("x", elements(args.tokens, cols));
+  args.count = in.each("adapters", kMaxMixedAdapters, [&](int64_t i) {
+    args.adapters[i] = {in.low_rank(rows, cols), in.input<float>("gain", rows)};
+  });
+  args.index = in.input<int32_t>("index", args.tokens);
+  const int32_t* index = in.values<int32_t>("index", args.tokens);
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    if (index[t] >= -1 && index[t] < args.count) continue;
+    throw Error("ERR_ARGUMENT",
+                message("index[", t, "] is ", index[t], "; there are ", args.count, " adapters"));
+  }
+  args.bias = in.optional_input<float>("bias", rows);
+  args.y = in.output<float>("y", elements(args.tokens, rows));
+  return args;
+}
+
 DoraBackwardArgs read_dora_backward(Arguments& in) {
   DoraBackwardArgs args{};
   args.weight = in.weight("weight");
@@ -330,6 +351,7 @@ const Operation kOperations[] = {
     SPARK_OPERATION("weightNorm2", weight_norm2),
     SPARK_OPERATION("doraNorm", dora_norm),
     SPARK_OPERATION("doraForward", dora_forward),
+    SPARK_OPERATION("doraMixed", dora_mixed),
     SPARK_OPERATION("doraBackward", dora_backward),
     SPARK_OPERATION("doraMerge", dora_merge),
     SPARK_OPERATION("doraUnmerge", dora_unmerge),

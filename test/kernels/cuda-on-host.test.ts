@@ -5,14 +5,16 @@ import t from 'tap'
 import { buildOnHost, noHostCompiler } from '../fixtures/cuda-on-host/cuda-on-host.js'
 
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
-  const families = ['linear', 'dora', 'softmax_cross_entropy', 'adamw']
+  const families = ['linear', 'dora', 'dora_mixed', 'softmax_cross_entropy', 'adamw']
   const both = ['linear', 'product', 'softmax_cross_entropy', 'adamw']
   const sources = [
     ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
-    ...['gemm_plain', 'weight', 'dora_norm', 'dora_forward', 'dora_backward', 'dora_merge'].map(
+    ...['gemm_plain', 'weight', 'dora_norm', 'dora_forward', 'dora_mixed', 'dora_backward', 'dora_merge'].map(
       name => `backend/cpu/${name}.cc`,
     ),
+    'backend/cpu/epilogue.cc',
     'backend/cuda/dora.cc',
+    'backend/cuda/dora_mixed.cc',
     'core/thread_pool.cc',
   ]
   const { folder, program } = buildOnHost('dora.cc', families, sources)

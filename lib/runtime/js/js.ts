@@ -3,7 +3,15 @@ import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { KernelArgs, KernelOp, Kernels } from '../kernels.js'
 import { packWeight } from '../packed-weight.js'
-import { doraBackward, doraForward, doraMerge, doraNorm, doraUnmerge, weightNorm2 } from './dora.js'
+import {
+  doraBackward,
+  doraForward,
+  doraMerge,
+  doraMixed,
+  doraNorm,
+  doraUnmerge,
+  weightNorm2,
+} from './dora.js'
 import { linear, linearBackward, linearInteger, matmul } from './linear.js'
 import { expectOperands } from './operands.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
@@ -18,6 +26,7 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   weightNorm2,
   doraNorm,
   doraForward,
+  doraMixed,
   doraBackward,
   doraMerge,
   doraUnmerge,

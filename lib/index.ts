@@ -88,6 +88,7 @@ export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './run
 // DoRA
 export { DoRALinear } from './dora/dora-linear.js'
 export type {
+  AdapterOptions,
   DoRAGradients,
   DoRALinearOptions,
   ForwardOptions,

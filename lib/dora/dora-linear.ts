@@ -1,16 +1,20 @@
 // dora-linear.ts: a linear layer with a DoRA adapter.
-import { expectKnownOptions } from '../core/checks.js'
+import { argumentError, expectKnownOptions } from '../core/checks.js'
 import type { Precision } from '../core/config.js'
 import type { DType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
 import { decodeWeight, precisionOf, storedBytes, storeWeight } from '../runtime/stored-weight.js'
+import { adapterOptions, type Frozen, LayerAdapter } from './adapter.js'
+import { AdapterSet } from './adapter-set.js'
 import { type LayerParts, layerOptions, prepareLayer } from './create.js'
 import { type HeldWeight, holdWeight, Retirement } from './held-weight.js'
 import { loadLinear, saveLinear } from './linear-files.js'
 import { divideOut, expectFiniteMerge, type Merged, mergeWork } from './merge.js'
+import { mixedWork } from './mixed.js'
 import type {
+  AdapterOptions,
   DoRAGradients,
   DoRALinearOptions,
   ForwardOptions,
@@ -20,16 +24,8 @@ import type {
   NormGradient,
   Parameter,
 } from './options.js'
-import {
-  type Activations,
-  backwardWork,
-  forwardWork,
-  linearWork,
-  type Snapshot,
-  takeSnapshot,
-} from './passes.js'
-import { dropoutMask } from './random.js'
-import { run, runSync, type Step, type Work } from './work.js'
+import { type Activations, backwardWork, forwardWork, linearWork, type Snapshot } from './passes.js'
+import { run, runSync, type Work } from './work.js'
 
 /**
  * A linear layer whose weight W is frozen and whose change is learned as a direction and a magnitude (DoRA, Liu et al.
@@ -46,60 +42,33 @@ export class DoRALinear {
   readonly inFeatures: number
   /** Rows of the weight. */
   readonly outFeatures: number
-  /** Rows of A. */
-  readonly rank: number
-  /** Numerator of {@link DoRALinear.scale}. */
-  readonly alpha: number
-  /** Whether the scale is alpha / √rank. */
-  readonly rslora: boolean
-  /** Factor of B·A, an f32. */
-  readonly scale: number
-  /** Probability of dropout in training. */
-  readonly dropout: number
   /** Whether the gradients of A and B include those of the norm. */
   readonly normGradient: NormGradient
-  /** Name of the adapter in errors. */
-  readonly name: string
   /** Engine of this layer. */
   readonly backend: Kernels['backend']
 
   readonly #kernels: Kernels
-  readonly #random: () => number
   readonly #weightNorm2: Float32Array
   readonly #weights = new Retirement()
-  #parameters: readonly Parameter[]
+  readonly #adapters: AdapterSet
   #base: HeldWeight | null
   #merged: Merged | null = null
   #bias: Float32Array | undefined
-  #snapshot: Snapshot | null = null
-  #activations: Activations | null = null
+  #kept: { adapter: LayerAdapter; activations: Activations } | null = null
   #passes = 0
   #training = false
   #disposed = false
 
-  private constructor(parts: LayerParts) {
-    const { base, rank, kernels } = parts
-    const { weight } = base
-    this.inFeatures = weight.cols
-    this.outFeatures = weight.rows
-    this.rank = rank
-    this.alpha = parts.alpha
-    this.rslora = parts.rslora
-    this.scale = parts.scale
-    this.dropout = parts.dropout
-    this.normGradient = parts.normGradient
-    this.name = parts.name
+  private constructor({ base, kernels, weightNorm2, bias, normGradient, adapter }: LayerParts) {
+    this.inFeatures = base.weight.cols
+    this.outFeatures = base.weight.rows
+    this.normGradient = normGradient
     this.backend = kernels.backend
     this.#kernels = kernels
-    this.#random = parts.random
-    this.#weightNorm2 = parts.weightNorm2
+    this.#weightNorm2 = weightNorm2
     this.#base = base
-    this.#bias = parts.bias
-    this.#parameters = [
-      { name: 'lora_A', shape: [rank, weight.cols], data: parts.a },
-      { name: 'lora_B', shape: [weight.rows, rank], data: parts.b },
-      { name: 'magnitude', shape: [weight.rows], data: parts.magnitude },
-    ]
+    this.#bias = bias
+    this.#adapters = new AdapterSet(adapter)
   }
 
   /**
@@ -144,9 +113,84 @@ export class DoRALinear {
   async save(folder: string, options: { module?: string; baseModel?: string } = {}): Promise<void> {
     this.#expectAlive()
     expectKnownOptions('options', options, ['module', 'baseModel'])
-    const [a, b, magnitude] = this.#parameters.map(({ data, shape }) => Tensor.from(data.slice(), { shape }))
+    const [a, b, magnitude] = this.parameters().map(({ data, shape }) => Tensor.from(data.slice(), { shape }))
     const { rank, alpha, rslora, dropout } = this
     await saveLinear(folder, { rank, alpha, rslora, dropout, a, b, magnitude }, options)
+  }
+
+  /** Name of the active adapter: the one that passes go through, and that the settings and parameters below are of. */
+  get activeAdapter(): string {
+    return this.#adapters.active.name
+  }
+
+  /** Names of the adapters, in the order in which they were added. */
+  get adapters(): readonly string[] {
+    return this.#adapters.names
+  }
+
+  /**
+   * Puts another adapter on the same frozen weight, which is not copied. It does not become the active one.
+   *
+   * @throws SparkError ERR_ARGUMENT when there is one of that name, or the layer is merged; ERR_SHAPE, ERR_DTYPE,
+   * ERR_DISPOSED
+   */
+  async addAdapter(name: string, options: AdapterOptions = {}): Promise<void> {
+    const weight = this.#unmerged('an adapter can be added')
+    expectKnownOptions('options', options, adapterOptions)
+    this.#adapters.expectFree(name)
+    const { adapter, ready } = LayerAdapter.prepare(name, weight, options)
+    await this.#weights.during(() => ready(this.#kernels, this.#frozen(weight)))
+    this.#expectAlive()
+    this.#adapters.add(adapter)
+  }
+
+  /**
+   * Makes an adapter the active one, which costs nothing: its gain is kept as long as its parameters stay. A backward
+   * pass still goes through the adapter of its forward pass. Returns the layer.
+   *
+   * @throws SparkError ERR_ARGUMENT when there is no such adapter, or another one is merged; ERR_DISPOSED
+   */
+  setActive(name: string): this {
+    this.#expectAlive()
+    const adapter = this.#adapters.get(name)
+    if (adapter !== this.#adapters.active) this.#unmerged('another adapter can become active')
+    this.#adapters.activate(adapter)
+    return this
+  }
+
+  /**
+   * Takes an adapter away for good.
+   * @throws SparkError ERR_ARGUMENT when there is no such adapter, or it is the active one; ERR_DISPOSED
+   */
+  removeAdapter(name: string): void {
+    this.#expectAlive()
+    const adapter = this.#adapters.remove(name)
+    if (this.#kept?.adapter === adapter) this.#kept = null
+  }
+
+  /** Rows of A. */
+  get rank(): number {
+    return this.#adapters.active.rank
+  }
+
+  /** Numerator of {@link DoRALinear.scale}. */
+  get alpha(): number {
+    return this.#adapters.active.alpha
+  }
+
+  /** Whether the scale is alpha / √rank. */
+  get rslora(): boolean {
+    return this.#adapters.active.rslora
+  }
+
+  /** Factor of B·A, an f32. */
+  get scale(): number {
+    return this.#adapters.active.scale
+  }
+
+  /** Probability of dropout in training. */
+  get dropout(): number {
+    return this.#adapters.active.dropout
   }
 
   /** Whether {@link DoRALinear.forward} keeps what a backward pass needs. false at first. */
@@ -165,7 +209,7 @@ export class DoRALinear {
   eval(): this {
     this.#expectAlive()
     this.#training = false
-    this.#activations = null
+    this.#kept = null
     return this
   }
 
@@ -215,11 +259,11 @@ export class DoRALinear {
     const { safe = true, precision = this.precision, keepOriginal = true } = options
     if (this.#merged) return
     const { snapshot, tensor } = await this.#run(this.#prepareMerge())
-    if (safe) expectFiniteMerge(this.name, tensor)
+    if (safe) expectFiniteMerge(this.activeAdapter, tensor)
     const held = await holdWeight(this.#kernels, storeWeight(tensor, precision, 'the merged weight'))
     if (this.#disposed || this.#merged) return held.dispose()
     this.#merged = { ...held, snapshot }
-    this.#activations = null
+    this.#kept = null
     if (keepOriginal) return
     this.#weights.retire(this.#base)
     this.#base = null
@@ -260,13 +304,13 @@ export class DoRALinear {
   }
 
   /**
-   * The trainable arrays, always the same objects: A [rank, in], B [out, rank], magnitude [out]. They must not be
+   * The trainable arrays of the active adapter, always the same objects: A [rank, in], B [out, rank], magnitude [out]. They must not be
    * written while a promise of this layer is pending.
    * @throws SparkError ERR_DISPOSED
    */
   parameters(): readonly Parameter[] {
     this.#expectAlive()
-    return this.#parameters
+    return this.#adapters.active.parameters
   }
 
   /** Number of trainable elements: rank · (in + out) + out. */
@@ -292,9 +336,8 @@ export class DoRALinear {
     this.#base = null
     this.#merged = null
     this.#bias = undefined
-    this.#snapshot = null
-    this.#activations = null
-    this.#parameters = []
+    this.#kept = null
+    this.#adapters.dispose()
   }
 
   /** The same as {@link DoRALinear.dispose}, for `using`. */
@@ -304,25 +347,28 @@ export class DoRALinear {
 
   #prepareForward<D extends DType>(x: Tensor<D>, options: ForwardOptions): Work<Tensor<D>> {
     this.#expectAlive()
-    expectKnownOptions('options', options, ['training', 'mask'])
-    const { training = this.#training } = options
-    if (this.#merged) {
+    expectKnownOptions('options', options, ['training', 'mask', 'adapters'])
+    const { training = this.#training, adapters } = options
+    if (adapters) {
       if (training) {
-        throw new SparkError('ERR_ARGUMENT', 'a merged layer cannot be trained: call unmerge() first')
+        throw new SparkError('ERR_ARGUMENT', 'rows can go through different adapters in eval passes only')
       }
-      return linearWork(this.#merged.weight, this.#bias, x)
+      const frozen = this.#frozen(this.#unmerged('rows can go through different adapters'))
+      return mixedWork(frozen, this.#bias, x, adapters, name => this.#adapters.get(name))
     }
-    const { snapshot, steps } = this.#takeSnapshot()
+    if (this.#merged && !training) return linearWork(this.#merged.weight, this.#bias, x)
+    const weight = this.#unmerged('it can be trained')
+    const adapter = this.#adapters.active
+    const { snapshot, steps } = adapter.takeSnapshot(this.#frozen(weight))
     const pass = ++this.#passes
-    const mask = (count: number): Tensor | undefined =>
-      options.mask ??
-      (this.dropout > 0 ? Tensor.from(dropoutMask(this.#random, count, this.dropout)) : undefined)
-    const keep = (saved: Activations): void => {
-      if (!this.#disposed && pass >= (this.#activations?.pass ?? 0)) this.#activations = saved
+    const mask = (count: number): Tensor | undefined => options.mask ?? adapter.mask(count)
+    const keep = (activations: Activations): void => {
+      const last = this.#kept?.activations.pass ?? 0
+      if (!this.#disposed && pass >= last) this.#kept = { adapter, activations }
     }
-    const work = forwardWork(this.#weight(), this.#bias, snapshot, x, training ? { pass, mask, keep } : null)
+    const work = forwardWork(weight, this.#bias, snapshot, x, training ? { pass, mask, keep } : null)
     const finish = (): Tensor<D> => {
-      if (!this.#disposed) this.#snapshot = snapshot
+      adapter.keep(snapshot)
       return work.finish()
     }
     return { steps: [...steps, ...work.steps], finish }
@@ -331,47 +377,33 @@ export class DoRALinear {
   #prepareBackward(dy: Tensor, options: { input?: boolean }): Work<DoRAGradients> {
     this.#expectAlive()
     expectKnownOptions('options', options, ['input'])
-    if (!this.#activations) {
+    if (!this.#kept) {
       const remedy = 'call train() and forward(), or forward(x, { training: true }), first'
       throw new SparkError('ERR_ARGUMENT', `there is no training pass to go back through: ${remedy}`)
     }
-    const work = backwardWork(this.#weight(), this.#activations, dy, {
+    const { adapter, activations } = this.#kept
+    const work = backwardWork(this.#weight(), activations, dy, {
       exactNorm: this.normGradient === 'exact',
       input: options.input ?? true,
       bias: this.#bias !== undefined,
     })
     const finish = (): DoRAGradients => {
       const gradients = work.finish()
-      const { a, b, magnitude } = gradients
-      for (const [i, grad] of [a, b, magnitude].entries()) {
-        const parameter = this.#parameters[i]
-        if (parameter) parameter.grad = grad.toFloat32()
-      }
+      adapter.setGradients(gradients)
       return gradients
     }
     return { steps: work.steps, finish }
   }
 
   #prepareMerge(): Work<{ snapshot: Snapshot; tensor: Tensor<'f32'> }> {
-    const { snapshot, steps } = this.#takeSnapshot()
+    const { snapshot, steps } = this.#adapters.active.takeSnapshot(this.#frozen(this.#weight()))
     const { steps: merge, finish } = mergeWork(this.#weight(), snapshot)
     return { steps: [...steps, ...merge], finish: () => ({ snapshot, tensor: finish() }) }
   }
 
-  /** The adapter as it is now, and the steps that compute its gain where they are needed. */
-  #takeSnapshot(): { snapshot: Snapshot; steps: readonly Step[] } {
-    const data = this.#parameters.map(parameter => parameter.data)
-    return takeSnapshot(data, this.#snapshot, {
-      weight: this.#weight(),
-      weightNorm2: this.#weightNorm2,
-      rank: this.rank,
-      scale: this.scale,
-    })
-  }
-
   async #restoreBase(merged: Merged): Promise<HeldWeight> {
     const weight = await divideOut(this.#kernels, merged, this.#weightNorm2)
-    this.#snapshot = null // its norms are those of the weight before
+    this.#adapters.forgetGains()
     return holdWeight(this.#kernels, weight)
   }
 
@@ -385,8 +417,19 @@ export class DoRALinear {
     return (this.#merged ?? this.#base!).weight
   }
 
+  /** The frozen weight; ERR_ARGUMENT says what has to wait until the layer is not merged. */
+  #unmerged(what: string): StoredWeight {
+    this.#expectAlive()
+    if (!this.#merged && this.#base) return this.#base.weight
+    throw new SparkError('ERR_ARGUMENT', `the layer is merged: call unmerge() first, then ${what}`)
+  }
+
+  #frozen(weight: StoredWeight): Frozen {
+    return { weight, weightNorm2: this.#weightNorm2 }
+  }
+
   #expectAlive(): void {
     if (this.#disposed)
-      throw new SparkError('ERR_DISPOSED', `the layer of adapter '${this.name}' was disposed`)
+      throw new SparkError('ERR_DISPOSED', `the layer of adapter '${this.activeAdapter}' was disposed`)
   }
 }

@@ -82,6 +82,7 @@ export {
 export type * from './precision/kernel-args.js'
 export type * from './runtime/kernel-args.js'
 export type { HeldArray, HoldableArray, KernelBackend, Kernels } from './runtime/kernels.js'
+export { type HeldWeight, holdWeight } from './runtime/held-weight.js'
 export { type KernelOptions, openKernels } from './runtime/open.js'
 export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'
 

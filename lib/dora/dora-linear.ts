@@ -4,12 +4,12 @@ import type { Precision } from '../core/config.js'
 import type { DType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
+import { type HeldWeight, holdWeight, Retirement } from '../runtime/held-weight.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
 import { decodeWeight, precisionOf, storedBytes, storeWeight } from '../runtime/stored-weight.js'
 import { adapterOptions, type Frozen, LayerAdapter } from './adapter.js'
 import { AdapterSet } from './adapter-set.js'
 import { type LayerParts, layerOptions, prepareLayer } from './create.js'
-import { type HeldWeight, holdWeight, Retirement } from './held-weight.js'
 import { loadLinear, saveLinear } from './linear-files.js'
 import { divideOut, expectFiniteMerge, type Merged, mergeWork } from './merge.js'
 import { mixedWork } from './mixed.js'
@@ -73,7 +73,8 @@ export class DoRALinear {
 
   /**
    * Puts an adapter on a linear layer. With the usual starting values the layer computes at first what `linear` does.
-   * The weight is not copied where its format stays: it must not be changed afterwards.
+   * The layer keeps a copy of the weight in the layout that its engine reads, or, with backend `js`, the array itself
+   * where its format stays: it must not be changed afterwards.
    *
    * @throws SparkError ERR_SHAPE, ERR_DTYPE, ERR_ARGUMENT for what does not fit; ERR_NOT_FINITE or ERR_RANGE when the
    * weight cannot be stored in `precision`; ERR_NO_CUDA, ERR_NO_NATIVE, ERR_DISABLED for an explicit backend

@@ -1,9 +1,9 @@
 // merge.ts: an adapter folded into its weight, and taken out again.
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
+import type { HeldWeight } from '../runtime/held-weight.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
 import { decodeWeight, precisionOf, storeWeight } from '../runtime/stored-weight.js'
-import type { HeldWeight } from './held-weight.js'
 import type { Snapshot } from './passes.js'
 import type { Work } from './work.js'
 

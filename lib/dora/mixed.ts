@@ -23,7 +23,10 @@ export function mixedWork<D extends DType>(
   const tokens = x.size / weight.cols
   if (!Array.isArray(names)) throw argumentError('options.adapters', 'an array of names or null', names)
   if (names.length !== tokens) {
-    throw new SparkError('ERR_SHAPE', `options.adapters has ${names.length} entries, but x has ${tokens} rows`)
+    throw new SparkError(
+      'ERR_SHAPE',
+      `options.adapters has ${names.length} entries, but x has ${tokens} rows`,
+    )
   }
   const used = [...new Set(names)].filter(name => name !== null)
   const place = new Map(used.map((name, i) => [name, i]))

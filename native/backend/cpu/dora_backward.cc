@@ -35,7 +35,7 @@ void factors(const DoraBackwardArgs& args, const float* q) {
           });
 }
 
-// What the norm adds: db −= s · c ∘ ([W | s·B] · [A | G]ᵀ) and da −= s · [(c ∘ B)ᵀ | s·P] · [Wᵀ | Aᵀ]ᵀ with
+// What the norm adds: dbᵀ −= s · c ∘ ([A | s·G] · [W | B]ᵀ) and da −= s · [(c ∘ B)ᵀ | s·P] · [Wᵀ | Aᵀ]ᵀ with
 // P = Bᵀ·(c ∘ B).
 void norm_gradient(const DoraBackwardArgs& args, const float* scales) {
   const int64_t in = args.weight.cols, out = args.weight.rows, rank = args.low_rank.rank;
@@ -45,11 +45,11 @@ void norm_gradient(const DoraBackwardArgs& args, const float* scales) {
     c[o] = args.gain[o] * args.dmagnitude[o] / std::max(args.norm[o], kSmallestNorm);
   }
   const std::vector<float> g = gram(args.low_rank, in);
-  product(out, rank,
-          {{rows_of(args.weight), rows_of(a, in), in},
-           {scaled(rows_of(b, rank), scales), rows_of(g.data(), rank), rank}},
-          [&, scale = scale](int64_t o, int64_t r, int64_t count, const float* sums) {
-            for (int64_t j = 0; j < count; ++j) args.db[o * rank + r + j] -= scale * c[o] * sums[j];
+  product(rank, out,
+          {{rows_of(a, in), rows_of(args.weight), in},
+           {scaled(rows_of(g.data(), rank), scales), rows_of(b, rank), rank}},
+          [&, scale = scale](int64_t r, int64_t o, int64_t count, const float* sums) {
+            for (int64_t j = 0; j < count; ++j) args.db[(o + j) * rank + r] -= scale * c[o + j] * sums[j];
           });
   std::vector<float> p(rank * rank);
   const Operand weighted_b = scaled(columns_of(b, rank), c.data());

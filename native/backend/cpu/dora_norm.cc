@@ -18,16 +18,15 @@ constexpr double kSmallest = 1e-30, kLargest = 1e30;
 
 // ‖W[row, :] + s·B[row, :]·A‖², in double.
 double dense_norm2(const DoraNormArgs& args, int64_t row) {
-  constexpr int64_t kPiece = 256;
   const auto& [rank, scale, a, b] = args.low_rank;
-  const int64_t cols = args.weight.cols;
-  float weight[kPiece];
-  double v[kPiece];
+  const int64_t cols = args.weight.cols, in_panel = row % kPanelRows;
+  float panel[kPanelRows * kLine];
+  double v[kChunk];
   double sum = 0;
-  for (int64_t col = 0; col < cols; col += kPiece) {
-    const int64_t count = std::min(kPiece, cols - col);
-    decode(args.weight, row, col, count, weight);
-    std::copy_n(weight, count, v);
+  for (int64_t col = 0; col < cols; col += kChunk) {
+    const int64_t count = std::min(kChunk, cols - col);
+    decode(args.weight, row - in_panel, in_panel + 1, col, count, panel);
+    std::copy_n(panel + in_panel * kLine, count, v);
     for (int64_t r = 0; r < rank; ++r) {
       const double factor = static_cast<double>(scale) * b[row * rank + r];
       for (int64_t j = 0; j < count; ++j) v[j] += factor * a[r * cols + col + j];
@@ -54,19 +53,21 @@ void dora_norm(const DoraNormArgs& args) {
   const float *a = args.low_rank.a, *b = args.low_rank.b;
   const double scale = args.low_rank.scale;
   const std::vector<float> g = gram(args.low_rank, cols);
-  std::vector<float> u(rows * rank), bg(rows * rank);  // U = W·Aᵀ and B·G
-  const auto copy_to = [rank](std::vector<float>& matrix) {
-    return [&matrix, rank](int64_t row, int64_t r, int64_t count, const float* sums) {
-      std::copy_n(sums, count, matrix.data() + row * rank + r);
-    };
-  };
-  product(rows, rank, {{rows_of(args.weight), rows_of(a, cols), cols}}, copy_to(u));
-  product(rows, rank, {{rows_of(b, rank), rows_of(g.data(), rank), rank}}, copy_to(bg));
+  std::vector<float> ut(rank * rows), bg(rows * rank);  // (W·Aᵀ)ᵀ, of few rows and many lines, and B·G
+  product(rank, rows, {{rows_of(a, cols), rows_of(args.weight), cols}},
+          [&](int64_t r, int64_t row, int64_t count, const float* sums) {
+            std::copy_n(sums, count, ut.data() + r * rows + row);
+          });
+  product(rows, rank, {{rows_of(b, rank), rows_of(g.data(), rank), rank}},
+          [&](int64_t row, int64_t r, int64_t count, const float* sums) {
+            std::copy_n(sums, count, bg.data() + row * rank + r);
+          });
   parallel_for(rows, 1 + (1 << 12) / (rank + 1), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       double cross = 0, square = 0;
-      for (int64_t at = row * rank; at < (row + 1) * rank; ++at) {
-        cross += static_cast<double>(u[at]) * b[at];
+      for (int64_t r = 0; r < rank; ++r) {
+        const int64_t at = row * rank + r;
+        cross += static_cast<double>(ut[r * rows + row]) * b[at];
         square += static_cast<double>(bg[at]) * b[at];
       }
       const double positive = args.weight_norm2[row] + scale * scale * square;

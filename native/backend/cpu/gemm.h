@@ -9,20 +9,22 @@ constexpr int64_t kChunk = 256;         // length of K over which a sum is one c
 constexpr int64_t kLine = kChunk + 16;  // a power of two would put all lines into the same cache sets
 constexpr int64_t kSliver = 32;         // lines of the right side in a packed sliver, which fills half of L1
 constexpr int64_t kFewRows = 4;         // up to so many rows do without packing the right side
-constexpr int64_t kTile = 256;          // rows and columns of a tile at most
+constexpr int64_t kFewLines = 64;       // lines that few rows are multiplied by at once, when they are packed
+static_assert(kSliver == kPanelRows);
+constexpr int64_t kTile = 256;  // rows and columns of a tile at most
 
 // Values of the element of NVFP4.
 constexpr float kE2M1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
 struct Gemm {
-  // dst[j] = weight[row, col + j] for j < count. For nvfp4, col and count are multiples of 16.
-  void (*decode)(const Weight& weight, int64_t row, int64_t col, int64_t count, float* dst);
-  // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk
+  // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk. Where the lines
+  // are rows of a weight, k is a multiple of 16, line of kPanelRows if it is packed; its columns are no left
+  // side.
   void (*pack_rows)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
   // sums[i * kTile + j] += Σ rows[i * kLine + k'] · b(line + j, k + k') for i < m <= kTile, j < lines <=
-  // kSliver and k' < count <= kChunk: one chain of multiplications and additions (fused, but for `plain`)
-  // with rising k' that starts at 0. The rest of the kSliver columns holds anything afterwards. buffer:
-  // kSliver * kLine floats.
+  // kSliver (kFewLines for m <= kFewRows and packed rows) and k' < count <= kChunk: one chain of
+  // multiplications and additions (fused, but for `plain`) with rising k' that starts at 0. The rest of the
+  // kSliver columns holds anything afterwards. buffer: kSliver * kLine floats.
   void (*multiply)(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
                    int64_t count, float* buffer, float* sums);
 };

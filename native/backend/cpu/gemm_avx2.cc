@@ -21,13 +21,17 @@ inline Bits load_codes(const uint16_t* codes) {
   return (Bits)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
 }
 
+inline Vec lookup_e2m1(Bits codes) {
+  const __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32((__m256i)codes, 3), 31);
+  const __m256 magnitude =
+      _mm256_permutevar8x32_ps(_mm256_loadu_ps(kE2M1), (__m256i)codes);  // by the low three bits
+  return _mm256_or_ps(magnitude, _mm256_castsi256_ps(sign));
+}
+
 // The two codes of a byte go to the halves of a 64-bit lane.
 inline Vec load_e2m1(const uint8_t* codes) {
   const __m256i bytes = _mm256_cvtepu8_epi64(_mm_loadu_si32(codes));
-  const __m256i code = _mm256_or_si256(bytes, _mm256_slli_epi64(bytes, 28));
-  const __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(code, 3), 31);
-  const __m256 magnitude = _mm256_permutevar8x32_ps(_mm256_loadu_ps(kE2M1), code);  // by the low three bits
-  return _mm256_or_ps(magnitude, _mm256_castsi256_ps(sign));
+  return lookup_e2m1((Bits)_mm256_or_si256(bytes, _mm256_slli_epi64(bytes, 28)));
 }
 
 // 4 by 4 inside the 128-bit halves, then the halves change places.
@@ -53,6 +57,6 @@ inline void transpose(Vec (&v)[8]) {
 
 }  // namespace
 
-const Gemm avx2_gemm = {decode, pack_rows, multiply};
+const Gemm avx2_gemm = {pack_rows, multiply};
 
 }  // namespace spark::cpu

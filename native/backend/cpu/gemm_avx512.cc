@@ -21,11 +21,14 @@ inline Bits load_codes(const uint16_t* codes) {
   return (Bits)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
 }
 
+inline Vec lookup_e2m1(Bits codes) {
+  return _mm512_permutexvar_ps((__m512i)codes, _mm512_loadu_ps(kE2M1));  // by the low four bits
+}
+
 // The two codes of a byte go to the halves of a 64-bit lane.
 inline Vec load_e2m1(const uint8_t* codes) {
   const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
-  const __m512i code = _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
-  return _mm512_permutexvar_ps(code, _mm512_loadu_ps(kE2M1));  // by the low four bits
+  return lookup_e2m1((Bits)_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28)));
 }
 
 // 4 by 4 inside the 128-bit quarters, then the quarters change places, 4 by 4 again.
@@ -57,6 +60,6 @@ inline void transpose(Vec (&v)[16]) {
 
 }  // namespace
 
-const Gemm avx512_gemm = {decode, pack_rows, multiply};
+const Gemm avx512_gemm = {pack_rows, multiply};
 
 }  // namespace spark::cpu

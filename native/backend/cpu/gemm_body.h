@@ -6,6 +6,7 @@
 //   transpose           of kWidth vectors, in place
 //   load_codes          kWidth codes of 8 or 16 bits, widened
 //   load_e2m1           the values of kWidth codes of 4 bits, low ones first
+//   lookup_e2m1         the values of the low 4 bits
 inline Vec load(const float* from) {
   Vec vec;
   __builtin_memcpy(&vec, from, sizeof(vec));
@@ -32,77 +33,8 @@ inline void copy(const float* from, int64_t count, float* to) {
   for (; j < count; ++j) to[j] = from[j];
 }
 
-// --- decode ---
-
-// Format::decode without branches: the exponent is moved by a multiplication, which also makes subnormals
-// normal. A NaN may have another payload.
-template <typename Format>
-inline Vec widen(Bits code) {
-  if constexpr (Format::kExponentGap == 0) return (Vec)(code << Format::kShift);
-  constexpr uint32_t kMagnitude = (1u << Format::kSignShift) - 1;
-  constexpr uint32_t kLimit = Format::limit(true);
-  constexpr uint32_t kPower = (127 + Format::kExponentGap) << 23;
-  const Bits magnitude = code & kMagnitude;
-  const Bits special = (Bits)(magnitude > kLimit) & kInfinityBits;
-  const Bits sign = (code & ~kMagnitude) << (31 - Format::kSignShift);
-  const Vec value = (Vec)(magnitude << Format::kShift) * (Vec)(Bits{} + kPower);
-  return (Vec)((Bits)value | special | sign);
-}
-
-// dst[j] = value of codes[j] * scale
-template <typename Format>
-void decode_codes(const void* data, int64_t first, int64_t count, float scale, float* dst) {
-  const auto* codes = static_cast<const typename Format::Code*>(data) + first;
-  prefetch_next(codes, count * sizeof(*codes));
-  int64_t j = 0;
-  for (; j + kWidth <= count; j += kWidth) store(dst + j, widen<Format>(load_codes(codes + j)) * scale);
-  if (j == count) return;
-  typename Format::Code tail[kWidth] = {};
-  float values[kWidth];
-  __builtin_memcpy(tail, codes + j, (count - j) * sizeof(*codes));
-  store(values, widen<Format>(load_codes(tail)) * scale);
-  __builtin_memcpy(dst + j, values, (count - j) * sizeof(*dst));
-}
-
-void decode_integers(const int8_t* codes, int64_t count, float scale, float* dst) {
-  prefetch_next(codes, count);
-  for (int64_t j = 0; j < count; ++j) dst[j] = codes[j] * scale;
-}
-
-void decode_nvfp4(const Weight& weight, int64_t first, int64_t count, float* dst) {
-  const auto* packed = static_cast<const uint8_t*>(weight.data) + first / 2;
-  const uint8_t* block_scale = weight.block_scale + first / 16;
-  prefetch_next(packed, count / 2);
-  for (int64_t j = 0; j < count; j += kChunk) {
-    float scales[kChunk / 16];
-    const int64_t piece = smaller(kChunk, count - j);
-    decode_codes<E4M3>(block_scale, j / 16, piece / 16, weight.tensor_scale, scales);
-    for (int64_t i = 0; i < piece; i += kWidth) {
-      store(dst + j + i, load_e2m1(packed + (j + i) / 2) * scales[i / 16]);
-    }
-  }
-}
-
-void decode(const Weight& weight, int64_t row, int64_t col, int64_t count, float* dst) {
-  const int64_t first = row * weight.cols + col;
-  switch (weight.dtype) {
-    case DType::kF32:
-      return copy(static_cast<const float*>(weight.data) + first, count, dst);
-    case DType::kF16:
-      return decode_codes<F16>(weight.data, first, count, 1, dst);
-    case DType::kBF16:
-      return decode_codes<BF16>(weight.data, first, count, 1, dst);
-    case DType::kF8E4M3:
-      return decode_codes<E4M3>(weight.data, first, count, weight.row_scale[row], dst);
-    case DType::kNVFP4:
-      return decode_nvfp4(weight, first, count, dst);
-    case DType::kI8:
-      return decode_integers(static_cast<const int8_t*>(weight.data) + first, count, weight.row_scale[row],
-                             dst);
-    case DType::kF8E5M2:
-      return;  // no weight is stored so: napi/arguments.cc refuses it
-  }
-}
+#include "backend/cpu/gemm_decode.h"
+#include "backend/cpu/gemm_panels.h"
 
 // --- pack: an operand is read along its memory, by rows (outer) of its row-major matrix ---
 
@@ -166,13 +98,45 @@ void pack_straight(const Operand& from, int64_t outer, int64_t outers, int64_t i
   for (int64_t i = 0; i < outers; ++i) read(from, outer + i, inner, count, to + i * kStride);
 }
 
+// to[i * kLine + j] = element (line + i, k + j) of a packed weight
+void pack_panels(const Weight& weight, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+  float panel[kPanelRows * kLine];
+  for (int64_t i = 0; i < lines; i += kPanelRows) {
+    decode_panel(weight, (line + i) / kPanelRows, k, count, panel);
+    for (int64_t j = 0; j < count; j += kWidth) {
+      transpose_rows<kLine>(panel + j * kPanelRows, kPanelRows, smaller(kWidth, count - j),
+                            smaller(kPanelRows, lines - i), to + i * kLine + j);
+    }
+  }
+}
+
+// to[j * kSliver + i] = element (k + j, line + i) of a packed weight. k is that of a panel's first row.
+void pack_panel_columns(const Weight& weight, int64_t line, int64_t lines, int64_t k, int64_t count,
+                        float* to) {
+  float panel[kPanelRows * (kSliver + 1)];
+  for (int64_t j = 0; j < count; j += kPanelRows) {
+    decode_panel(weight, (k + j) / kPanelRows, line, lines, panel);
+    for (int64_t i = 0; i < lines; i += kWidth) {
+      transpose_rows<kSliver>(panel + i * kPanelRows, kPanelRows, smaller(kWidth, lines - i),
+                              smaller(kPanelRows, count - j), to + j * kSliver + i);
+    }
+  }
+}
+
+bool is_packed(const Operand& operand) { return operand.weight && operand.weight->packed; }
+
 void pack_rows(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+  if (is_packed(from)) return pack_panels(*from.weight, line, lines, k, count, to);
   if (from.columns) return pack_transposed<kLine>(from, k, count, line, lines, to);
   pack_straight<kLine>(from, line, lines, k, count, to);
 }
 
 // to[j * kSliver + i] = from(line + i, k + j)
 void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+  if (is_packed(from)) {
+    if (from.columns) return pack_panel_columns(*from.weight, line, lines, k, count, to);
+    return decode_panel(*from.weight, line / kPanelRows, k, count, to);
+  }
   if (from.columns) return pack_straight<kSliver>(from, k, count, line, lines, to);
   pack_transposed<kSliver>(from, line, lines, k, count, to);
 }
@@ -279,7 +243,14 @@ void multiply_few(int64_t m, const float* rows, const float* lines, int64_t coun
 
 void multiply(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
               int64_t count, float* buffer, float* sums) {
-  if (m <= kFewRows && !b.columns) {
+  if (is_packed(b) && !b.columns) {
+    const int64_t panel = line / kPanelRows;
+    if (m <= kFewRows) return multiply_panels(rows, m, *b.weight, panel, lines, k, count, sums);
+    if (b.weight->dtype == DType::kF32) {
+      const auto* data = static_cast<const float*>(b.weight->data);
+      return multiply_sliver(rows, data + (panel * b.weight->cols + k) * kPanelRows, m, lines, count, sums);
+    }
+  } else if (m <= kFewRows && !b.columns) {
     pack_straight<kLine>(b, line, lines, k, count, buffer);
     for (int64_t n = 0; n < lines; n += 2 * kWidth) {
       multiply_few<kFewRows>(m, rows, buffer + n * kLine, count, sums + n);

@@ -9,6 +9,10 @@ inline Bits load_codes(const Code* codes) {
   return Bits{codes[0], codes[1], codes[2], codes[3]};
 }
 
+inline Vec lookup_e2m1(Bits codes) {
+  return Vec{kE2M1[codes[0]], kE2M1[codes[1]], kE2M1[codes[2]], kE2M1[codes[3]]};
+}
+
 inline Vec load_e2m1(const uint8_t* codes) {
   return Vec{kE2M1[codes[0] & 15], kE2M1[codes[0] >> 4], kE2M1[codes[1] & 15], kE2M1[codes[1] >> 4]};
 }

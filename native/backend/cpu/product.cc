@@ -10,6 +10,10 @@ namespace {
 
 constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
 
+bool is_plain(const Weight& weight) { return weight.dtype == DType::kF32 && !weight.packed; }
+
+int64_t pieces(int64_t length, int64_t size) { return (length + size - 1) / size; }
+
 // What a thread works in: a panel of a, a sliver of b and a tile of sums stay in the second-level cache.
 struct Workspace {
   alignas(64) float rows[kTile * kLine];
@@ -32,11 +36,37 @@ void add_chunk(const Gemm& gemm, const Tile& tile, const Segment& segment, int64
   }
 }
 
+// A few rows by packed lines: each panel is read from its start to its end.
+void add_streams(const Gemm& gemm, const Tile& tile, const Segment& segment) {
+  auto& [rows, sliver, sums] = workspace;
+  for (int64_t k = 0; k < segment.depth; k += kChunk) {
+    gemm.pack_rows(segment.a, tile.row, tile.rows, k, std::min(kChunk, segment.depth - k),
+                   rows + k / kChunk * tile.rows * kLine);
+  }
+  for (int64_t col = 0; col < tile.cols; col += kFewLines) {
+    const int64_t cols = std::min(kFewLines, tile.cols - col);
+    for (int64_t k = 0; k < segment.depth; k += kChunk) {
+      gemm.multiply(rows + k / kChunk * tile.rows * kLine, tile.rows, segment.b, tile.col + col, cols, k,
+                    std::min(kChunk, segment.depth - k), sliver, sums + col);
+    }
+  }
+}
+
+bool can_stream(const Tile& tile, const Segment& segment) {
+  const Weight* weight = segment.b.weight;
+  return weight && weight->packed && !segment.b.columns && tile.rows <= kFewRows &&
+         pieces(segment.depth, kChunk) * tile.rows <= kTile;
+}
+
 void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments,
              const Store& store) {
   float* sums = workspace.sums;
   std::fill_n(sums, tile.rows * kTile, 0.0f);
   for (const Segment& segment : segments) {
+    if (can_stream(tile, segment)) {
+      add_streams(gemm, tile, segment);
+      continue;
+    }
     for (int64_t k = 0; k < segment.depth; k += kChunk) {
       add_chunk(gemm, tile, segment, k, std::min(kChunk, segment.depth - k));
     }
@@ -44,20 +74,18 @@ void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> 
   for (int64_t m = 0; m < tile.rows; ++m) store(tile.row + m, tile.col, tile.cols, sums + m * kTile);
 }
 
-int64_t pieces(int64_t length, int64_t size) { return (length + size - 1) / size; }
-
 }  // namespace
 
 Operand rows_of(const float* matrix, int64_t cols) { return {nullptr, false, matrix, cols}; }
 Operand columns_of(const float* matrix, int64_t cols) { return {nullptr, true, matrix, cols}; }
 
 Operand rows_of(const Weight& weight) {
-  if (weight.dtype == DType::kF32) return rows_of(static_cast<const float*>(weight.data), weight.cols);
+  if (is_plain(weight)) return rows_of(static_cast<const float*>(weight.data), weight.cols);
   return {&weight, false, nullptr, 0};
 }
 
 Operand columns_of(const Weight& weight) {
-  if (weight.dtype == DType::kF32) return columns_of(static_cast<const float*>(weight.data), weight.cols);
+  if (is_plain(weight)) return columns_of(static_cast<const float*>(weight.data), weight.cols);
   return {&weight, true, nullptr, 0};
 }
 

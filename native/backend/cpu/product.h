@@ -26,8 +26,8 @@ struct Segment {
   int64_t depth;  // length of K
 };
 
-// Receives sums[row, col .. col + count). Called once for each element, from several threads; must not throw.
-// col is a multiple of 16.
+// Receives sums[row, col .. col + count), count <= kTile (gemm.h). Called once for each element, from several
+// threads; must not throw.
 using Store = std::function<void(int64_t row, int64_t col, int64_t count, const float* sums)>;
 
 // All segments are summed. An empty K gives zeros.

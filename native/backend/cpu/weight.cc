@@ -1,30 +1,48 @@
 #include "backend/cpu/weight.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/product.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
-void decode(const Weight& weight, int64_t row, int64_t col, int64_t count, float* dst) {
-  gemm().decode(weight, row, col, count, dst);
+namespace {
+
+// Σ values[j]² in double, as eight sums that take turns.
+double sum_of_squares(const float* values, int64_t count) {
+  constexpr int kSums = 8;
+  double sums[kSums] = {};
+  int64_t j = 0;
+  for (; j + kSums <= count; j += kSums) {
+    for (int i = 0; i < kSums; ++i) sums[i] += static_cast<double>(values[j + i]) * values[j + i];
+  }
+  for (; j < count; ++j) sums[0] += static_cast<double>(values[j]) * values[j];
+  return std::accumulate(sums, sums + kSums, 0.0);
+}
+
+}  // namespace
+
+void decode(const Weight& weight, int64_t row, int64_t rows, int64_t col, int64_t count, float* dst) {
+  gemm().pack_rows(rows_of(weight), row, rows, col, count, dst);
 }
 
 void weight_norm2(const WeightNorm2Args& args) {
-  constexpr int64_t kPiece = 256;
-  const int64_t cols = args.weight.cols;
-  const int64_t grain = 1 + (1 << 16) / (cols + 1);
-  parallel_for(args.weight.rows, grain, [&](int64_t begin, int64_t end) {
-    float piece[kPiece];
-    for (int64_t row = begin; row < end; ++row) {
-      double sum = 0;
-      for (int64_t col = 0; col < cols; col += kPiece) {
-        const int64_t count = std::min(kPiece, cols - col);
-        decode(args.weight, row, col, count, piece);
-        for (int64_t j = 0; j < count; ++j) sum += static_cast<double>(piece[j]) * piece[j];
+  const auto& [rows, cols] = std::pair(args.weight.rows, args.weight.cols);
+  const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
+  parallel_for(panels, 1 + (1 << 16) / (cols * kPanelRows + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      const int64_t row = panel * kPanelRows, height = std::min(kPanelRows, rows - row);
+      float piece[kPanelRows * kLine];
+      double sums[kPanelRows] = {};
+      for (int64_t col = 0; col < cols; col += kChunk) {
+        const int64_t count = std::min(kChunk, cols - col);
+        decode(args.weight, row, height, col, count, piece);
+        for (int64_t r = 0; r < height; ++r) sums[r] += sum_of_squares(piece + r * kLine, count);
       }
-      args.out[row] = static_cast<float>(sum);
+      for (int64_t r = 0; r < height; ++r) args.out[row + r] = static_cast<float>(sums[r]);
     }
   });
 }

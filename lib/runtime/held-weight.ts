@@ -1,5 +1,6 @@
-// held-weight.ts: a frozen weight where the kernels of a layer read it.
-import type { HeldArray, Kernels, StoredWeight } from '../runtime/kernels.js'
+// held-weight.ts: a frozen weight where, and in the layout in which, the kernels of a layer read it.
+import type { HeldArray, Kernels, StoredWeight } from './kernels.js'
+import { packedSizes } from './packed-weight.js'
 
 /** A stored weight and the memory it lies in. */
 export interface HeldWeight {
@@ -8,8 +9,14 @@ export interface HeldWeight {
   dispose(): void
 }
 
-/** Puts `weight` where `kernels` read it without a copy in each call. */
+/**
+ * Puts `weight` where `kernels` read it without a copy in each call: into the memory of a GPU, or into panels for the
+ * CPU, whose products need no transposition then. The arrays given are free afterwards, but for `rowScale` on the CPU.
+ * @throws SparkError ERR_OUT_OF_MEMORY
+ */
 export async function holdWeight(kernels: Kernels, weight: StoredWeight): Promise<HeldWeight> {
+  if (kernels.backend === 'cpu' && !weight.packed)
+    return { weight: await packed(kernels, weight), dispose() {} }
   const held: HeldArray[] = []
   const dispose = (): void => {
     for (const array of held) array.dispose()
@@ -31,6 +38,14 @@ export async function holdWeight(kernels: Kernels, weight: StoredWeight): Promis
     dispose()
     throw error
   }
+}
+
+async function packed(kernels: Kernels, weight: StoredWeight): Promise<StoredWeight> {
+  const sizes = packedSizes(weight)
+  const data = new (weight.data.constructor as new (length: number) => StoredWeight['data'])(sizes.data)
+  const blockScale = weight.blockScale && new Uint8Array(sizes.blockScale)
+  await kernels.run('packWeight', { weight, data, blockScale })
+  return { ...weight, data, ...(blockScale && { blockScale }), packed: true }
 }
 
 /** Frees weights that a layer no longer needs, but never under an operation that was started before. */

@@ -1,0 +1,131 @@
+// Packed weights: the layout against TypeScript, and every operation bit for bit as with the weight in rows.
+import t from 'tap'
+import { requireAddon } from '#lib/native.js'
+import { openCpuKernels } from '#lib/runtime/cpu.js'
+import { holdWeight } from '#lib/runtime/held-weight.js'
+import { jsKernels } from '#lib/runtime/js/js.js'
+import type { KernelArgs, StoredWeight } from '#lib/runtime/kernels.js'
+import { packedSizes, unpackWeight } from '#lib/runtime/packed-weight.js'
+import { decodeWeight } from '#lib/runtime/stored-weight.js'
+import { identical } from '../fixtures/close.js'
+import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+
+const addon = requireAddon()
+
+function pack(weight: StoredWeight): StoredWeight {
+  const sizes = packedSizes(weight)
+  const data = weight.data.slice(0, 0).constructor as new (length: number) => StoredWeight['data']
+  const args: KernelArgs['packWeight'] = { weight, data: new data(sizes.data).fill(77) }
+  if (weight.blockScale) args.blockScale = new Uint8Array(sizes.blockScale).fill(77)
+  addon.run('packWeight', args)
+  const { data: packed, blockScale } = args
+  return { ...weight, data: packed, ...(blockScale && { blockScale }), packed: true }
+}
+
+// Out, in: within a panel of 32 rows, at its edge, and beyond a chunk of 256 columns; odd where a format allows it.
+const shapes = [
+  [1, 1],
+  [31, 16],
+  [32, 33],
+  [33, 48],
+  [70, 272],
+  [101, 531],
+  [0, 16],
+  [3, 0],
+] as const
+
+for (const dtype of weightDTypes) {
+  t.test(`${dtype}: panels`, async t => {
+    for (const [rows, cols] of shapes) {
+      if (dtype === 'nvfp4' && cols % 16) continue
+      const weight = randomWeight(randomGenerator(rows + cols), dtype, rows, cols)
+      const packed = pack(weight)
+      const { data, blockScale } = packedSizes(weight)
+      const twin: KernelArgs['packWeight'] = { weight, data: weight.data.slice(0, 0) }
+      twin.data = new (packed.data.constructor as new (length: number) => StoredWeight['data'])(data)
+      if (weight.blockScale) twin.blockScale = new Uint8Array(blockScale)
+      jsKernels.runSync('packWeight', twin)
+      t.strictSame(packed.data, twin.data, `${rows} x ${cols} as in TypeScript`)
+      t.strictSame(packed.blockScale, twin.blockScale)
+      t.strictSame(unpackWeight(packed), weight, 'and back')
+      identical(t, decodeWeight(packed), decodeWeight(weight), 'decoded')
+    }
+  })
+
+  t.test(`${dtype}: operations give the same bits`, async t => {
+    for (const [rows, cols] of shapes) {
+      if (dtype === 'nvfp4' && cols % 16) continue
+      const random = randomGenerator(rows * 7 + cols)
+      const weight = randomWeight(random, dtype, rows, cols)
+      const packed = pack(weight)
+      for (const tokens of [1, 2, 3, 4, 5, 13, 14, 15, 29, 70]) {
+        const x = uniform(random, tokens * cols)
+        const dy = uniform(random, tokens * rows)
+        const run = (weight: StoredWeight) => {
+          const y = new Float32Array(tokens * rows).fill(Number.NaN)
+          const dx = new Float32Array(tokens * cols).fill(Number.NaN)
+          addon.run('linear', { weight, tokens, x, y })
+          addon.run('linearBackward', { weight, tokens, x, dy, dx })
+          return { y, dx }
+        }
+        const [actual, expected] = [run(packed), run(weight)]
+        identical(t, actual.y, expected.y, `y of ${tokens} x ${rows} x ${cols}`)
+        identical(t, actual.dx, expected.dx, `dx of ${tokens} x ${rows} x ${cols}`)
+      }
+    }
+  })
+
+  t.test(`${dtype}: a DoRA layer gives the same bits`, async t => {
+    const [rows, cols, rank, tokens] = [101, dtype === 'nvfp4' ? 528 : 531, 5, 9]
+    const random = randomGenerator(3)
+    const weight = randomWeight(random, dtype, rows, cols)
+    const lowRank = { rank, scale: 0.5, a: uniform(random, rank * cols), b: uniform(random, rows * rank) }
+    const magnitude = uniform(random, rows, 0.5, 2)
+    const [x, dy] = [uniform(random, tokens * cols), uniform(random, tokens * rows)]
+    const mask = Float32Array.from(x, value => (value > 0 ? 2 : 0))
+    const f32 = (count: number) => new Float32Array(count).fill(Number.NaN)
+    const run = (weight: StoredWeight) => {
+      const state = { weightNorm2: f32(rows), norm: f32(rows), gain: f32(rows), merged: f32(rows * cols) }
+      const passes = { xa: f32(tokens * rank), z: f32(tokens * rows), y: f32(tokens * rows) }
+      const gradients = {
+        dx: f32(tokens * cols),
+        da: f32(rank * cols),
+        db: f32(rows * rank),
+        dmagnitude: f32(rows),
+      }
+      const common = { weight, ...lowRank, magnitude, ...state }
+      addon.run('weightNorm2', { weight, out: state.weightNorm2 })
+      addon.run('doraNorm', common)
+      addon.run('doraMerge', common)
+      addon.run('doraForward', { ...common, tokens, x, mask, ...passes })
+      addon.run('doraBackward', { ...common, tokens, exactNorm: true, x, mask, dy, ...passes, ...gradients })
+      return { ...state, ...passes, ...gradients }
+    }
+    const [actual, expected] = [run(pack(weight)), run(weight)]
+    for (const name of Object.keys(expected) as (keyof typeof expected)[]) {
+      identical(t, actual[name], expected[name], name)
+    }
+  })
+}
+
+t.test('a held weight is packed on the CPU', async t => {
+  const weight = randomWeight(randomGenerator(1), 'nvfp4', 40, 32)
+  const held = await holdWeight(openCpuKernels(), weight)
+  t.strictSame(held.weight, pack(weight))
+  t.equal((await holdWeight(openCpuKernels(), held.weight)).weight.data, held.weight.data, 'once')
+  t.equal((await holdWeight(jsKernels, weight)).weight.data, weight.data, 'not in TypeScript')
+})
+
+t.test('arrays that are too short are refused', async t => {
+  const weight = randomWeight(randomGenerator(1), 'bf16', 33, 5)
+  const packed = pack(weight)
+  const x = new Float32Array(5)
+  const y = new Float32Array(33)
+  const short = { ...packed, data: packed.data.subarray(1) }
+  for (const run of [addon.run, jsKernels.runSync]) {
+    t.throws(() => run('linear', { weight: short, tokens: 1, x, y }), { code: 'ERR_SHAPE' })
+    t.throws(() => run('packWeight', { weight, data: new Uint16Array(33 * 6) }), { code: 'ERR_SHAPE' })
+  }
+  t.throws(() => addon.run('packWeight', { weight: packed, data: packed.data }), { code: 'ERR_ARGUMENT' })
+})

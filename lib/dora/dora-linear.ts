@@ -259,11 +259,13 @@ export class DoRALinear {
     expectKnownOptions('options', options, ['safe', 'precision', 'keepOriginal'])
     const { safe = true, precision = this.precision, keepOriginal = true } = options
     if (this.#merged) return
+    const adapter = this.#adapters.active
     const { snapshot, tensor } = await this.#run(this.#prepareMerge())
-    if (safe) expectFiniteMerge(this.activeAdapter, tensor)
+    if (safe) expectFiniteMerge(adapter.name, tensor)
     const held = await holdWeight(this.#kernels, storeWeight(tensor, precision, 'the merged weight'))
     if (this.#disposed || this.#merged) return held.dispose()
     this.#merged = { ...held, snapshot }
+    this.#adapters.activate(adapter) // another one may have become active meanwhile
     this.#kept = null
     if (keepOriginal) return
     this.#weights.retire(this.#base)
@@ -305,8 +307,8 @@ export class DoRALinear {
   }
 
   /**
-   * The trainable arrays of the active adapter, always the same objects: A [rank, in], B [out, rank], magnitude [out]. They must not be
-   * written while a promise of this layer is pending.
+   * The trainable arrays of the active adapter, always the same objects: A [rank, in], B [out, rank], magnitude [out].
+   * They must not be written while a promise of this layer is pending.
    * @throws SparkError ERR_DISPOSED
    */
   parameters(): readonly Parameter[] {

@@ -1,5 +1,6 @@
 // rows.js: the rows of `npm run bench`. Each is checked against a plain reference before it is timed.
 import { casts } from './rows/casts.js'
+import { conv } from './rows/conv.js'
 import { dora } from './rows/dora.js'
 import { linear } from './rows/linear.js'
 
@@ -14,5 +15,6 @@ import { linear } from './rows/linear.js'
 export async function* rows(kernels, peer) {
   yield* casts(kernels)
   yield* linear(kernels, peer)
+  yield* conv(kernels, peer)
   yield* dora(kernels)
 }

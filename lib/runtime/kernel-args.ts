@@ -1,5 +1,6 @@
 // kernel-args.ts: what each operation takes. native/backend/backend.h is the contract (formulas, aliasing); field names
-// are the same. Sizes: T tokens (rows of an activation), I in features, O out features, R rank. Matrices are row-major.
+// are the same. Sizes: T tokens (rows of an activation), I in features, O out features, R rank;
+// N batch, C channels. Matrices are row-major.
 import type { DTypeArray } from '../core/dtype.js'
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
 
@@ -147,6 +148,79 @@ export interface LinearBackwardArgs {
   dweight?: Float32Array | undefined
   /** Output, [O]. */
   dbias?: Float32Array | undefined
+}
+
+/**
+ * A convolution along one to three axes. C channels, O filters and G groups; the weight is [O, C/G · taps], C being
+ * what its columns say. Position q of the output and tap k read position q · stride + k · dilation − pad of the image,
+ * which is 0 outside; the sizes of the output are therefore free.
+ */
+export interface ConvShape {
+  /** N */
+  batch: number
+  /** G */
+  groups: number
+  /** Sizes of the image along its axes, one to three. */
+  image: readonly number[]
+  /** Sizes of the kernel. */
+  kernel: readonly number[]
+  /** Sizes of the output. */
+  out: readonly number[]
+  /** At least 1. */
+  strides: readonly number[]
+  /** At least 1. */
+  dilations: readonly number[]
+  /** Zeros in front of the image, along each axis; negative: so many positions are left out. */
+  padsBegin: readonly number[]
+}
+
+/** y = activation(conv(x, W) + bias) + residual, or activation(conv(x, W) + bias + residual) */
+export interface ConvArgs extends ConvShape {
+  /** [O, C/G · taps] */
+  weight: StoredWeight
+  /** [N, C, image] */
+  x: Float32Array
+  /** [O] */
+  bias?: Float32Array | undefined
+  /** [N, O, out]; may be `y`. */
+  residual?: Float32Array | undefined
+  /** Whether the residual is added before the activation. */
+  residualFirst?: boolean | undefined
+  /** None where it is absent. */
+  activation?: Activation | undefined
+  /** Output, [N, O, out]. */
+  y: Float32Array
+}
+
+/** The gradients of {@link ConvArgs} without activation and residual. */
+export interface ConvBackwardArgs extends ConvShape {
+  /** [O, C/G · taps] */
+  weight: StoredWeight
+  /** [N, C, image]; only dweight needs it. */
+  x?: Float32Array | undefined
+  /** [N, O, out] */
+  dy: Float32Array
+  /** Output, [N, C, image]; left out: not computed. */
+  dx?: Float32Array | undefined
+  /** Output, [O, C/G · taps]; left out: not computed. */
+  dweight?: Float32Array | undefined
+  /** Output, [O]; left out: not computed. */
+  dbias?: Float32Array | undefined
+}
+
+/**
+ * A transposed convolution: the dx of {@link ConvBackwardArgs} with x in the place of dy, + bias. The shape is that of
+ * the convolution from y to x.
+ */
+export interface ConvTransposeArgs extends ConvShape {
+  /** [O, C/G · taps] */
+  weight: StoredWeight
+  /** [N, O, out] */
+  x: Float32Array
+  /** [C] */
+  bias?: Float32Array | undefined
+  /** Output, [N, C, image]. */
+  y: Float32Array
 }
 
 /** out = Σ_i W[o, i]² */
@@ -327,6 +401,12 @@ export interface KernelArgs extends PrecisionKernelArgs {
   linear: LinearArgs
   /** Its gradients. */
   linearBackward: LinearBackwardArgs
+  /** A convolution. */
+  conv: ConvArgs
+  /** Its gradients. */
+  convBackward: ConvBackwardArgs
+  /** A transposed convolution. */
+  convTranspose: ConvTransposeArgs
   /** A linear layer of quantized integers. */
   linearInteger: LinearIntegerArgs
   /** Products of activations. */

@@ -2,11 +2,11 @@
 // aliasing.
 //
 // Conventions. Matrices are row-major and contiguous. Letters: T tokens (rows of an activation), I in
-// features, O out features, R rank. Pointers are addresses that the backend can read: host memory for the
-// CPU, memory the device can reach for CUDA. Outputs may not alias inputs unless an entry says so. A nullable
-// pointer is marked `null: …`. Sums are taken in f32; the order in which the terms of one output element are
-// added depends on neither T, the row nor the number of threads, so a sample's result does not change with
-// its neighbours.
+// features, O out features, R rank; N batch, C channels. Pointers are addresses that the backend can read:
+// host memory for the CPU, memory the device can reach for CUDA. Outputs may not alias inputs unless an entry
+// says so. A nullable pointer is marked `null: …`. Sums are taken in f32; the order in which the terms of one
+// output element are added depends on neither T, the row nor the number of threads, so a sample's result does
+// not change with its neighbours.
 #pragma once
 
 #include <cstddef>
@@ -159,6 +159,53 @@ struct LinearBackwardArgs {
   float* dbias;     // [O]; null: not wanted
 };
 
+// A convolution along one to three axes (depth, height, width), written as three: those in front are of size
+// 1. G groups; C and O are multiples of G. Position p = q · stride + k · dilation − pad of the image belongs
+// to position q of the output and to the tap k; outside of the image everything is 0, so the sizes of the
+// output are free. A negative pad crops.
+struct ConvShape {
+  int64_t batch, groups, channels, filters;  // N, G, C, O
+  int64_t image[3], kernel[3], out[3];       // each at least 1 but for image and out
+  int64_t stride[3], dilation[3];            // at least 1
+  int64_t pad[3];                            // at the beginning
+};
+
+// With z[n, o, q] = Σ_{c, k} x[n, g·C/G + c, p(q, k)] W[o, c, k] + bias[o] and g = ⌊o / (O/G)⌋:
+//   y = activation(z) + residual, or activation(z + residual) when it is `residual_first`.
+struct ConvArgs {
+  Weight weight;  // [O, C/G · taps]
+  ConvShape shape;
+  const float* x;         // [N, C, image]
+  const float* bias;      // [O]; null: no bias
+  const float* residual;  // [N, O, out]; null: none. May be y.
+  bool residual_first;
+  Activation activation;
+  float* y;  // [N, O, out]
+};
+
+// dx[n, g·C/G + c, p] = Σ_{o of g, k, q with p(q, k) = p} dy[n, o, q] W[o, c, k]
+// dweight[o, c, k] = Σ_{n, q} dy[n, o, q] x[n, g·C/G + c, p(q, k)]    dbias[o] = Σ_{n, q} dy[n, o, q]
+struct ConvBackwardArgs {
+  Weight weight;  // [O, C/G · taps]
+  ConvShape shape;
+  const float* x;   // [N, C, image]; null: no dweight
+  const float* dy;  // [N, O, out]
+  float* dx;        // [N, C, image]; null: not wanted
+  float* dweight;   // [O, C/G · taps]; null: not wanted
+  float* dbias;     // [O]; null: not wanted
+};
+
+// A transposed convolution, y = dx of conv_backward + bias[c], with x in the place of dy. `shape` is that of
+// the convolution it transposes, from y to x: y has C channels and the sizes of the image, x has O and those
+// of out.
+struct ConvTransposeArgs {
+  Weight weight;  // [O, C/G · taps]
+  ConvShape shape;
+  const float* x;     // [N, O, out]
+  const float* bias;  // [C]; null: no bias
+  float* y;           // [N, C, image]
+};
+
 // out[r] = Σ_c W[r, c]². The constant part of the DoRA norm.
 struct WeightNorm2Args {
   Weight weight;
@@ -298,6 +345,9 @@ struct Backend {
   void (*pack_weight)(const PackWeightArgs&);
   void (*linear)(const LinearArgs&);
   void (*linear_backward)(const LinearBackwardArgs&);
+  void (*conv)(const ConvArgs&);
+  void (*conv_backward)(const ConvBackwardArgs&);
+  void (*conv_transpose)(const ConvTransposeArgs&);
   void (*linear_integer)(const LinearIntegerArgs&);
   void (*matmul)(const MatmulArgs&);
   void (*weight_norm2)(const WeightNorm2Args&);

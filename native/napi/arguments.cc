@@ -202,4 +202,44 @@ LowRank Arguments::low_rank(int64_t rows, int64_t cols) {
   return low_rank;
 }
 
+void Arguments::axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const {
+  constexpr double kLargest = 2147483647;  // keeps the sums and products of an index within 64 bits
+  const Napi::Value value = object_.Get(name);
+  const uint32_t count = value.IsArray() ? value.As<Napi::Array>().Length() : 0;
+  const Napi::Value image = object_.Get("image");
+  if (count < 1 || count > 3 || !image.IsArray() || image.As<Napi::Array>().Length() != count) {
+    throw Error("ERR_SHAPE", message(name, " must be an array of 1 to 3 integers, as long as image"));
+  }
+  for (uint32_t i = 0; i < 3; ++i) sizes[i] = missing;
+  for (uint32_t i = 0; i < count; ++i) {
+    const Napi::Value size = value.As<Napi::Array>().Get(i);
+    const double number = size.IsNumber() ? size.As<Napi::Number>().DoubleValue() : NAN;
+    if (!(number >= smallest && number <= kLargest && std::floor(number) == number)) {
+      throw Error("ERR_SHAPE",
+                  message(name, "[", i, "] must be an integer from ", smallest, " to ", kLargest));
+    }
+    sizes[3 - count + i] = static_cast<int64_t>(number);
+  }
+}
+
+ConvShape Arguments::conv_shape(const Weight& weight) const {
+  ConvShape shape{};
+  shape.batch = size("batch");
+  shape.groups = size("groups");
+  axes("image", 0, 1, shape.image);
+  axes("kernel", 1, 1, shape.kernel);
+  axes("out", 0, 1, shape.out);
+  axes("strides", 1, 1, shape.stride);
+  axes("dilations", 1, 1, shape.dilation);
+  axes("padsBegin", -2147483647, 0, shape.pad);
+  const int64_t taps = elements(shape.kernel[0], shape.kernel[1], shape.kernel[2]);
+  if (shape.groups < 1 || weight.rows % shape.groups != 0 || weight.cols % taps != 0) {
+    throw Error("ERR_SHAPE", message("a weight of ", weight.rows, " x ", weight.cols, " does not fit ",
+                                     shape.groups, " groups and a kernel of ", taps, " taps"));
+  }
+  shape.filters = weight.rows;
+  shape.channels = elements(weight.cols / taps, shape.groups);
+  return shape;
+}
+
 }  // namespace spark::napi

@@ -16,8 +16,12 @@
 
 namespace spark::napi {
 
-// rows · cols, refused where it would overflow: the sizes come from JavaScript.
+// The product of sizes, refused where it would overflow: the sizes come from JavaScript.
 int64_t elements(int64_t rows, int64_t cols);
+template <typename... Sizes>
+int64_t elements(int64_t first, int64_t second, Sizes... more) {
+  return elements(elements(first, second), more...);
+}
 
 // Elements of the arrays of a weight, padding included; refuses shapes that its format cannot have.
 struct WeightSize {
@@ -84,6 +88,7 @@ class Arguments {
 
   Weight weight(const char* name);
   LowRank low_rank(int64_t rows, int64_t cols);
+  ConvShape conv_shape(const Weight& weight) const;
 
   // What keeps the operands alive until a job is done: references, and the blocks under views of ours, which
   // dispose() would free otherwise.
@@ -92,6 +97,8 @@ class Arguments {
 
  private:
   bool has(const char* name) const;
+  // Three sizes of at least `smallest`; one or two stand for the last ones, the others are `missing`.
+  void axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const;
 
   template <typename T>
   static napi_typedarray_type element_type() {

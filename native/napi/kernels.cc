@@ -181,6 +181,48 @@ LinearBackwardArgs read_linear_backward(Arguments& in) {
   return args;
 }
 
+// Elements of an activation [N, channels, sizes].
+int64_t image_elements(const ConvShape& shape, int64_t channels, const int64_t (&sizes)[3]) {
+  return elements(shape.batch, channels, sizes[0], sizes[1], sizes[2]);
+}
+
+ConvArgs read_conv(Arguments& in) {
+  ConvArgs args{};
+  args.weight = in.weight("weight");
+  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
+  args.x = in.input<float>("x", image_elements(shape, shape.channels, shape.image));
+  const int64_t positions = image_elements(shape, shape.filters, shape.out);
+  args.bias = in.optional_input<float>("bias", shape.filters);
+  args.residual = in.optional_input<float>("residual", positions);
+  args.residual_first = in.flag("residualFirst");
+  args.activation = in.activation("activation");
+  args.y = in.output<float>("y", positions);
+  return args;
+}
+
+ConvBackwardArgs read_conv_backward(Arguments& in) {
+  ConvBackwardArgs args{};
+  args.weight = in.weight("weight");
+  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
+  const int64_t pixels = image_elements(shape, shape.channels, shape.image);
+  args.dweight = in.optional_output<float>("dweight", elements(args.weight.rows, args.weight.cols));
+  args.x = args.dweight ? in.input<float>("x", pixels) : in.optional_input<float>("x", pixels);
+  args.dy = in.input<float>("dy", image_elements(shape, shape.filters, shape.out));
+  args.dx = in.optional_output<float>("dx", pixels);
+  args.dbias = in.optional_output<float>("dbias", shape.filters);
+  return args;
+}
+
+ConvTransposeArgs read_conv_transpose(Arguments& in) {
+  ConvTransposeArgs args{};
+  args.weight = in.weight("weight");
+  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
+  args.x = in.input<float>("x", image_elements(shape, shape.filters, shape.out));
+  args.bias = in.optional_input<float>("bias", shape.channels);
+  args.y = in.output<float>("y", image_elements(shape, shape.channels, shape.image));
+  return args;
+}
+
 WeightNorm2Args read_weight_norm2(Arguments& in) {
   WeightNorm2Args args{};
   args.weight = in.weight("weight");
@@ -346,6 +388,9 @@ const Operation kOperations[] = {
     SPARK_OPERATION("packWeight", pack_weight),
     SPARK_OPERATION("linear", linear),
     SPARK_OPERATION("linearBackward", linear_backward),
+    SPARK_OPERATION("conv", conv),
+    SPARK_OPERATION("convBackward", conv_backward),
+    SPARK_OPERATION("convTranspose", conv_transpose),
     SPARK_OPERATION("linearInteger", linear_integer),
     SPARK_OPERATION("matmul", matmul),
     SPARK_OPERATION("weightNorm2", weight_norm2),

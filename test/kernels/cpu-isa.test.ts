@@ -32,7 +32,7 @@ t.test('each instruction set passes the kernel tests', async t => {
         t.comment(`this machine has no ${isa}`)
         return
       }
-      for (const name of ['linear', 'packed-weight', 'dora', 'dora-golden']) {
+      for (const name of ['linear', 'packed-weight', 'conv', 'dora', 'dora-golden']) {
         const { code, output } = await runTest(name, isa)
         t.equal(code, 0, `${name}.test.ts${code === 0 ? '' : `\n${output.slice(-2000)}`}`)
         t.match(output, /^# Subtest|# SKIP/m, `${name}.test.ts ran`)

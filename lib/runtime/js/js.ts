@@ -3,6 +3,7 @@ import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { KernelArgs, KernelOp, Kernels } from '../kernels.js'
 import { packWeight } from '../packed-weight.js'
+import { conv, convBackward, convTranspose } from './conv.js'
 import {
   doraBackward,
   doraForward,
@@ -21,6 +22,9 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   packWeight: ({ weight, data, blockScale }) => packWeight(weight, data, blockScale),
   linear,
   linearBackward,
+  conv,
+  convBackward,
+  convTranspose,
   linearInteger,
   matmul,
   weightNorm2,

@@ -2,7 +2,7 @@
 import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
-import type { KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
+import type { ConvShape, KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
 import { activations } from './activations.js'
 
@@ -39,6 +39,18 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     'dweight?': rows * cols,
     'dbias?': rows,
   }),
+  conv: args => {
+    const { x, y, filters } = convSizes(args, args.weight)
+    return { x, 'bias?': filters, 'residual?': y, y }
+  },
+  convBackward: args => {
+    const { x, y, weight, filters } = convSizes(args, args.weight)
+    return { [args.dweight ? 'x' : 'x?']: x, dy: y, 'dx?': x, 'dweight?': weight, 'dbias?': filters }
+  },
+  convTranspose: args => {
+    const { x, y, channels } = convSizes(args, args.weight)
+    return { x: y, 'bias?': channels, y: x }
+  },
   linearInteger: ({ tokens, rows, cols }) => ({
     x: tokens * cols,
     w: rows * cols,
@@ -118,13 +130,47 @@ function nvfp4Sizes(rows: number, cols: number): Sizes {
   return { packed: (rows * cols) / 2, blockScale: (rows * cols) / nvfp4Block }
 }
 
+const product = (sizes: readonly number[]): number => sizes.reduce((result, size) => result * size, 1)
+
+/** Elements of the arrays of a convolution. */
+function convSizes(shape: ConvShape, { rows, cols }: StoredWeight) {
+  const axes = { image: 0, kernel: 1, out: 0, strides: 1, dilations: 1, padsBegin: -(2 ** 31 - 1) } as const
+  for (const [name, least] of Object.entries(axes)) {
+    const sizes = shape[name as keyof typeof axes]
+    if (
+      !Array.isArray(sizes) ||
+      sizes.length !== shape.image.length ||
+      sizes.length < 1 ||
+      sizes.length > 3
+    ) {
+      throw argumentError(name, `an array of 1 to 3 integers, as long as image`, sizes, 'ERR_SHAPE')
+    }
+    sizes.forEach((size, axis) => {
+      expectInteger(`${name}[${axis}]`, size, least, 2 ** 31 - 1)
+    })
+  }
+  const taps = product(shape.kernel)
+  if (rows % shape.groups !== 0 || cols % taps !== 0) {
+    const [groups, kernel] = [`${shape.groups} groups`, `a kernel of ${taps} taps`]
+    throw new SparkError('ERR_SHAPE', `a weight of ${rows} x ${cols} does not fit ${groups} and ${kernel}`)
+  }
+  const channels = (cols / taps) * shape.groups
+  return {
+    channels,
+    filters: rows,
+    weight: rows * cols,
+    x: shape.batch * channels * product(shape.image),
+    y: shape.batch * rows * product(shape.out),
+  }
+}
+
 /** Elements from the first to the last one of an array with these sizes and strides. */
 function extent(sizes: readonly number[], strides: MatrixStrides): number {
   if (sizes.includes(0)) return 0
   return 1 + sizes.reduce((last, size, i) => last + (size - 1) * strides[i]!, 0)
 }
 
-const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'step']
+const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'step', 'batch']
 
 /**
  * Throws unless every array of `args` is there and long enough for its operation.
@@ -134,8 +180,10 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   const given = args as unknown as Readonly<Record<string, unknown>>
   for (const name of counts) if (name in given) expectInteger(name, given[name], 0)
   if ('weight' in given) expectWeight(given.weight as StoredWeight)
+  if ('groups' in given) expectInteger('groups', given.groups, 1)
   if (op === 'nvfp4Quantize') expectRecipe(args as KernelArgs['nvfp4Quantize'])
   if (op === 'fp8Quantize') for (const name of ['blockRows', 'blockCols']) expectInteger(name, given[name], 1)
+  if (op === 'conv') expectConv(args as KernelArgs['conv'])
   if (op === 'linear') expectLinear(args as KernelArgs['linear'])
   if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
   expectArrays('', given, sizes[op](args))
@@ -164,6 +212,10 @@ function expectRecipe({ recipe = 'modelopt', encodeScale }: KernelArgs['nvfp4Qua
 function expectLinear({ activation = 'none', compute = 'f32' }: KernelArgs['linear']): void {
   expectOneOf('activation', activation, Object.keys(activations))
   expectOneOf('compute', compute, ['f32', 'bf16'])
+}
+
+function expectConv({ activation = 'none' }: KernelArgs['conv']): void {
+  expectOneOf('activation', activation, Object.keys(activations))
 }
 
 function expectMatmul(args: KernelArgs['matmul']): void {

@@ -27,6 +27,10 @@ struct Gemm {
   // kSliver columns holds anything afterwards. buffer: kSliver * kLine floats.
   void (*multiply)(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
                    int64_t count, float* buffer, float* sums);
+  // sums[i] = Σ coefficients[k] · data[offset[k] + i] for i < count and k < depth, a chain as in multiply.
+  // Reads and writes up to 15 elements more.
+  void (*correlate)(const float* coefficients, const float* data, const int64_t* offset, int64_t depth,
+                    int64_t count, float* sums);
 };
 
 extern const Gemm plain_gemm, avx2_gemm, avx512_gemm, neon_gemm;

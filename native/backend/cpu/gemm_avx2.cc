@@ -57,6 +57,6 @@ inline void transpose(Vec (&v)[8]) {
 
 }  // namespace
 
-const Gemm avx2_gemm = {pack_rows, multiply};
+const Gemm avx2_gemm = {pack_rows, multiply, correlate};
 
 }  // namespace spark::cpu

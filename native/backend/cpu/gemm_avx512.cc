@@ -60,6 +60,6 @@ inline void transpose(Vec (&v)[16]) {
 
 }  // namespace
 
-const Gemm avx512_gemm = {pack_rows, multiply};
+const Gemm avx512_gemm = {pack_rows, multiply, correlate};
 
 }  // namespace spark::cpu

@@ -53,6 +53,36 @@ void read(const Operand& from, int64_t outer, int64_t inner, int64_t count, floa
   }
 }
 
+// to[i * kStride + j] = element (row + i, position + j). Writes up to kWidth floats behind a row, which the
+// next row overwrites.
+template <int64_t kStride>
+void pack_patches(const Patches& from, int64_t row, int64_t rows, int64_t position, int64_t count,
+                  float* to) {
+  int64_t at[4];
+  for (int axis = 3; axis >= 0; --axis) {
+    at[axis] = position % from.size[axis];
+    position /= from.size[axis];
+  }
+  int64_t first[kChunk], length[kChunk], runs = 0;  // positions that lie behind each other
+  for (int64_t done = 0; done < count; done += length[runs++]) {
+    first[runs] = at[0] * from.pitch[0] + at[1] * from.pitch[1] + at[2] * from.pitch[2] + at[3];
+    length[runs] = smaller(from.size[3] - at[3], count - done);
+    at[3] = 0;
+    for (int axis = 2; axis >= 0 && ++at[axis] == from.size[axis]; --axis) at[axis] = 0;
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* data = from.data + from.offset[row + i];
+    float* next = to + i * kStride;
+    for (int64_t run = 0; run < runs; next += length[run++]) {
+      const float* source = data + first[run];
+      const int64_t whole = from.slack ? length[run] : length[run] / kWidth * kWidth;
+      int64_t j = 0;
+      for (; j < whole; j += kWidth) store(next + j, load(source + j));
+      for (; j < length[run]; ++j) next[j] = source[j];
+    }
+  }
+}
+
 // to[j * kStride + i] = from[i * stride + j] for i < rows <= kWidth, j < count. The rest of a vector in `to`
 // is filled with copies of the last row.
 template <int64_t kStride>
@@ -73,11 +103,19 @@ void transpose_rows(const float* from, int64_t stride, int64_t rows, int64_t cou
   }
 }
 
+// to[i * kStride + j] = element (outer + i, inner + j)
+template <int64_t kStride>
+void pack_straight(const Operand& from, int64_t outer, int64_t outers, int64_t inner, int64_t count,
+                   float* to) {
+  if (from.patches) return pack_patches<kStride>(*from.patches, outer, outers, inner, count, to);
+  for (int64_t i = 0; i < outers; ++i) read(from, outer + i, inner, count, to + i * kStride);
+}
+
 // to[j * kStride + i] = element (outer + i, inner + j)
 template <int64_t kStride>
 void pack_transposed(const Operand& from, int64_t outer, int64_t outers, int64_t inner, int64_t count,
                      float* to) {
-  const bool in_place = !from.weight && !from.mask && !from.k_scale;
+  const bool in_place = !from.weight && !from.mask && !from.k_scale && !from.patches;
   float buffer[kWidth * kLine];
   for (int64_t i = 0; i < outers; i += kWidth) {
     const int64_t rows = smaller(kWidth, outers - i);
@@ -86,16 +124,9 @@ void pack_transposed(const Operand& from, int64_t outer, int64_t outers, int64_t
                               to + i);
       continue;
     }
-    for (int64_t r = 0; r < rows; ++r) read(from, outer + i + r, inner, count, buffer + r * kLine);
+    pack_straight<kLine>(from, outer + i, rows, inner, count, buffer);
     transpose_rows<kStride>(buffer, kLine, rows, count, to + i);
   }
-}
-
-// to[i * kStride + j] = element (outer + i, inner + j)
-template <int64_t kStride>
-void pack_straight(const Operand& from, int64_t outer, int64_t outers, int64_t inner, int64_t count,
-                   float* to) {
-  for (int64_t i = 0; i < outers; ++i) read(from, outer + i, inner, count, to + i * kStride);
 }
 
 // to[i * kLine + j] = element (line + i, k + j) of a packed weight
@@ -260,3 +291,5 @@ void multiply(const float* rows, int64_t m, const Operand& b, int64_t line, int6
   pack_sliver(b, line, lines, k, count, buffer);
   multiply_sliver(rows, buffer, m, lines, count, sums);
 }
+
+#include "backend/cpu/correlate_body.h"

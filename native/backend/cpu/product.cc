@@ -74,6 +74,17 @@ void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> 
   for (int64_t m = 0; m < tile.rows; ++m) store(tile.row + m, tile.col, tile.cols, sums + m * kTile);
 }
 
+// Tiles [begin, end) of height x width. Neighbouring ones share their part of b, usually the weight.
+void compute_tiles(int64_t rows, int64_t cols, int64_t height, int64_t width, int64_t begin, int64_t end,
+                   std::initializer_list<Segment> segments, const Store& store) {
+  const Gemm& best = gemm();
+  const int64_t row_tiles = pieces(rows, height);
+  for (int64_t index = begin; index < end; ++index) {
+    const int64_t row = index % row_tiles * height, col = index / row_tiles * width;
+    compute(best, {row, std::min(height, rows - row), col, std::min(width, cols - col)}, segments, store);
+  }
+}
+
 }  // namespace
 
 Operand rows_of(const float* matrix, int64_t cols) { return {nullptr, false, matrix, cols}; }
@@ -87,6 +98,18 @@ Operand rows_of(const Weight& weight) {
 Operand columns_of(const Weight& weight) {
   if (is_plain(weight)) return columns_of(static_cast<const float*>(weight.data), weight.cols);
   return {&weight, true, nullptr, 0};
+}
+
+Operand rows_of(const Patches& patches) {
+  Operand operand{nullptr, false, nullptr, 0};
+  operand.patches = &patches;
+  return operand;
+}
+
+Operand columns_of(const Patches& patches) {
+  Operand operand{nullptr, true, nullptr, 0};
+  operand.patches = &patches;
+  return operand;
 }
 
 Operand masked(Operand operand, const float* mask) {
@@ -109,15 +132,13 @@ void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments
   for (const Segment& segment : segments) depth += segment.depth;
   const int64_t terms = std::min(rows, height) * std::min(cols, width) * depth;
   const int64_t grain = terms > 0 ? 1 + kGrainTerms / terms : 1;
-  const Gemm& best = gemm();
-  // Neighbouring tiles share their part of b, usually the weight.
   parallel_for(tiles(), grain, [&](int64_t begin, int64_t end) {
-    const int64_t row_tiles = pieces(rows, height);
-    for (int64_t index = begin; index < end; ++index) {
-      const int64_t row = index % row_tiles * height, col = index / row_tiles * width;
-      compute(best, {row, std::min(height, rows - row), col, std::min(width, cols - col)}, segments, store);
-    }
+    compute_tiles(rows, cols, height, width, begin, end, segments, store);
   });
+}
+
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store) {
+  compute_tiles(rows, cols, kTile, kTile, 0, pieces(rows, kTile) * pieces(cols, kTile), segments, store);
 }
 
 }  // namespace spark::cpu

@@ -18,6 +18,9 @@ Operand columns_of(const float* matrix, int64_t cols);
 Operand rows_of(const Weight& weight);
 Operand columns_of(const Weight& weight);
 
+Operand rows_of(const Patches& patches);
+Operand columns_of(const Patches& patches);
+
 Operand masked(Operand operand, const float* mask);
 Operand scaled(Operand operand, const float* k_scale);
 
@@ -32,5 +35,8 @@ using Store = std::function<void(int64_t row, int64_t col, int64_t count, const 
 
 // All segments are summed. An empty K gives zeros.
 void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store);
+
+// The same on the calling thread alone, for products that are themselves spread over threads.
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store);
 
 }  // namespace spark::cpu

@@ -1,0 +1,144 @@
+// conv.js: convolutions of image networks, forward and backward, beside ONNX Runtime's Conv.
+import assert from 'node:assert'
+import { Operands } from '../operands.js'
+import { uniform } from '../random.js'
+
+/** @import { Kernels } from 'dgx-spark' */
+/** @import { Case } from '../harness.js' */
+/** @import { Peer } from '../peer.js' */
+
+/** @typedef {{ batch: number, channels: number, filters: number, groups: number, size: number, kernel: number, stride: number }} Layer */
+
+/** @param {number} channels @param {number} filters @param {number} size @param {number} kernel @param {Partial<Layer>} [more] @returns {Layer} */
+const layer = (channels, filters, size, kernel, more) => ({
+  batch: 1,
+  channels,
+  filters,
+  groups: 1,
+  size,
+  kernel,
+  stride: 1,
+  ...more,
+})
+
+const layers = [
+  layer(3, 64, 224, 7, { stride: 2 }),
+  layer(64, 64, 56, 3),
+  layer(64, 256, 56, 1),
+  layer(128, 128, 28, 3),
+  layer(256, 256, 14, 3),
+  layer(512, 512, 7, 3),
+  layer(1024, 256, 14, 1),
+  layer(256, 512, 28, 1, { stride: 2 }),
+  layer(1, 32, 28, 3, { batch: 64 }),
+  layer(32, 64, 14, 3, { batch: 64 }),
+  layer(96, 96, 56, 3, { groups: 96 }),
+  layer(96, 96, 112, 3, { groups: 96, stride: 2 }),
+  layer(128, 128, 56, 3, { groups: 32 }),
+]
+
+/** @param {Kernels} kernels @param {Peer | null} peer @returns {AsyncGenerator<Case>} */
+export async function* conv(kernels, peer) {
+  if (!kernels.supports('conv')) return
+  for (const { batch, channels, filters, groups, size, kernel, stride } of layers) {
+    const operands = new Operands(kernels)
+    const pad = (kernel - 1) >> 1
+    const out = Math.floor((size + 2 * pad - kernel) / stride) + 1
+    const cols = (channels / groups) * kernel ** 2
+    const w = uniform(filters * cols, 2)
+    const data = await operands.put(w)
+    const weight = /** @type {const} */ ({ dtype: 'f32', rows: filters, cols, data })
+    const x = await operands.put(uniform(batch * channels * size ** 2, 3))
+    const dy = await operands.put(uniform(batch * filters * out ** 2, 4))
+    const y = await operands.put(new Float32Array(dy.length))
+    const bias = await operands.put(uniform(filters, 5))
+    const both = (/** @type {number} */ value) => [value, value]
+    const shape = {
+      weight,
+      batch,
+      groups,
+      image: both(size),
+      kernel: both(kernel),
+      out: both(out),
+      strides: both(stride),
+      dilations: both(1),
+      padsBegin: both(pad),
+    }
+    const run = await peer?.operator({
+      type: 'Conv',
+      inputs: { x: [batch, channels, size, size] },
+      constants: {
+        w: { shape: [filters, channels / groups, kernel, kernel], data: w },
+        bias: { shape: [filters], data: bias },
+      },
+      outputs: { y: [batch, filters, out, out] },
+      attributes: {
+        group: groups,
+        kernel_shape: both(kernel),
+        pads: [pad, pad, pad, pad],
+        strides: both(stride),
+      },
+    })
+    const about = {
+      shape: `${batch}x${channels}x${size} ${filters}x${kernel}${stride > 1 ? `/${stride}` : ''}${groups > 1 ? ` g${groups}` : ''}`,
+      dtype: 'f32',
+      flops: 2 * dy.length * cols,
+    }
+    yield {
+      ...about,
+      name: 'conv',
+      run: () => kernels.run('conv', { ...shape, x, bias, y }),
+      check: async () => {
+        const expected = await run?.(x)
+        if (expected) expectClose(y, expected)
+      },
+      ...(run && peer && { peer: { name: peer.name, run: () => run(x) } }),
+    }
+    const dx = await operands.put(new Float32Array(x.length))
+    const dweight = await operands.put(new Float32Array(w.length))
+    yield {
+      ...about,
+      name: 'conv dx',
+      run: () => kernels.run('convBackward', { ...shape, dy, dx }),
+      check: () => expectAdjoint(dot(dx, x), y, dy, bias, out ** 2),
+    }
+    yield {
+      ...about,
+      name: 'conv dweight',
+      run: () => kernels.run('convBackward', { ...shape, x, dy, dweight }),
+      check: () => expectAdjoint(dot(dweight, w), y, dy, bias, out ** 2),
+    }
+    operands.dispose()
+  }
+}
+
+/** @param {Float32Array} a @param {Float32Array} b */
+function dot(a, b) {
+  let sum = 0
+  for (let i = 0; i < a.length; ++i) sum += (a[i] ?? 0) * (b[i] ?? 0)
+  return sum
+}
+
+/**
+ * ⟨dx, x⟩ and ⟨dweight, weight⟩ are ⟨dy, y − bias⟩.
+ * @param {number} product @param {Float32Array} y @param {Float32Array} dy @param {Float32Array} bias @param {number} plane
+ */
+function expectAdjoint(product, y, dy, bias, plane) {
+  let [expected, square] = [0, 0]
+  for (let i = 0; i < y.length; ++i) {
+    const term = (dy[i] ?? 0) * ((y[i] ?? 0) - (bias[Math.floor(i / plane) % bias.length] ?? 0))
+    expected += term
+    square += term ** 2
+  }
+  assert.ok(Math.abs(product - expected) <= 1e-4 * Math.sqrt(square), `${product} should be ${expected}`)
+}
+
+/** @param {Float32Array} actual @param {Float32Array} expected */
+export function expectClose(actual, expected, tolerance = 1e-5) {
+  let [error, largest] = [0, 0]
+  for (let i = 0; i < expected.length; ++i) {
+    error = Math.max(error, Math.abs((actual[i] ?? Number.NaN) - (expected[i] ?? 0)))
+    largest = Math.max(largest, Math.abs(expected[i] ?? 0))
+  }
+  assert.ok(error <= tolerance * largest, `differs by ${error}, the largest is ${largest}`)
+}

@@ -1,0 +1,131 @@
+// conv.ts: convolutions in plain TypeScript, as their formulas are written. Sums are taken in double.
+import type { ConvShape, KernelArgs, StoredWeight } from '../kernels.js'
+import { activations } from './activations.js'
+import { rowReader } from './weight-rows.js'
+
+const volume = (sizes: readonly number[]): number => sizes.reduce((product, size) => product * size, 1)
+
+/** Position q of the output, tap k and position p of the image that belong together, for all such; row-major indices. */
+type Pairs = { readonly q: Int32Array; readonly k: Int32Array; readonly p: Int32Array }
+
+function pairsOf({ image, kernel, out, strides, dilations, padsBegin }: ConvShape): Pairs {
+  let pairs = [[0, 0, 0] as const] as (readonly [number, number, number])[]
+  image.forEach((size, axis) => {
+    pairs = pairs.flatMap(([q, k, p]) => {
+      const along: [number, number, number][] = []
+      for (let i = 0; i < out[axis]!; i++) {
+        for (let tap = 0; tap < kernel[axis]!; tap++) {
+          const at = i * strides[axis]! + tap * dilations[axis]! - padsBegin[axis]!
+          if (at < 0 || at >= size) continue
+          along.push([q * out[axis]! + i, k * kernel[axis]! + tap, p * size + at])
+        }
+      }
+      return along
+    })
+  })
+  const column = (at: 0 | 1 | 2): Int32Array => Int32Array.from(pairs, pair => pair[at])
+  return { q: column(0), k: column(1), p: column(2) }
+}
+
+/** Sizes of the groups and of the planes of a convolution. */
+function sizesOf(shape: ConvShape, { rows, cols }: StoredWeight) {
+  const taps = volume(shape.kernel)
+  const groupChannels = cols / taps
+  return {
+    taps,
+    groupChannels,
+    groupFilters: rows / shape.groups,
+    channels: groupChannels * shape.groups,
+    pixels: volume(shape.image),
+    positions: volume(shape.out),
+  }
+}
+
+/** Calls body with filter o, its row of the weight, and the channel and first tap that the row meets. */
+function forEachFilter(
+  args: ConvShape & { weight: StoredWeight },
+  body: (o: number, row: Float32Array, channel: number, tap: number) => void,
+): void {
+  const { groupChannels, groupFilters, taps } = sizesOf(args, args.weight)
+  const read = rowReader(args.weight)
+  for (let o = 0; o < args.weight.rows; o++) {
+    const row = read(o)
+    const first = Math.floor(o / groupFilters) * groupChannels
+    for (let c = 0; c < groupChannels; c++) body(o, row, first + c, c * taps)
+  }
+}
+
+/** y = activation(conv(x, W) + bias) + residual, or with the residual inside of the activation. */
+export function conv(args: KernelArgs['conv']): void {
+  const { weight, batch, x, bias, residual, residualFirst, y } = args
+  const activate = activations[args.activation ?? 'none']
+  const { channels, pixels, positions } = sizesOf(args, weight)
+  const { q, k, p } = pairsOf(args)
+  const sums = new Float64Array(batch * weight.rows * positions)
+  forEachFilter(args, (o, row, channel, tap) => {
+    for (let n = 0; n < batch; n++) {
+      const to = (n * weight.rows + o) * positions
+      const from = (n * channels + channel) * pixels
+      for (let i = 0; i < q.length; i++) sums[to + q[i]!]! += x[from + p[i]!]! * row[tap + k[i]!]!
+    }
+  })
+  for (let at = 0; at < sums.length; at++) {
+    const sum = sums[at]! + (bias?.[Math.floor(at / positions) % weight.rows] ?? 0)
+    const added = residual?.[at] ?? 0
+    y[at] = residualFirst ? activate(sum + added) : activate(sum) + added
+  }
+}
+
+/** Σ x[n, o, q] W[o, c, k] for each n, c and p. */
+function transposed(args: ConvShape & { weight: StoredWeight }, x: Float32Array): Float64Array {
+  const { weight, batch } = args
+  const { channels, pixels, positions } = sizesOf(args, weight)
+  const { q, k, p } = pairsOf(args)
+  const sums = new Float64Array(batch * channels * pixels)
+  forEachFilter(args, (o, row, channel, tap) => {
+    for (let n = 0; n < batch; n++) {
+      const from = (n * weight.rows + o) * positions
+      const to = (n * channels + channel) * pixels
+      for (let i = 0; i < q.length; i++) sums[to + p[i]!]! += x[from + q[i]!]! * row[tap + k[i]!]!
+    }
+  })
+  return sums
+}
+
+/** dx, dweight and dbias of conv. */
+export function convBackward(args: KernelArgs['convBackward']): void {
+  const { weight, batch, x, dy, dx, dweight, dbias } = args
+  const { rows, cols } = weight
+  const { channels, pixels, positions } = sizesOf(args, weight)
+  dx?.set(transposed(args, dy))
+  if (dweight && x) {
+    const { q, k, p } = pairsOf(args)
+    const sums = new Float64Array(rows * cols)
+    forEachFilter(args, (o, _, channel, tap) => {
+      const to = o * cols + tap
+      for (let n = 0; n < batch; n++) {
+        const left = (n * rows + o) * positions
+        const right = (n * channels + channel) * pixels
+        for (let i = 0; i < q.length; i++) sums[to + k[i]!]! += dy[left + q[i]!]! * x[right + p[i]!]!
+      }
+    })
+    dweight.set(sums)
+  }
+  for (let o = 0; dbias && o < rows; o++) {
+    let sum = 0
+    for (let n = 0; n < batch; n++) {
+      for (let q = 0; q < positions; q++) sum += dy[(n * rows + o) * positions + q]!
+    }
+    dbias[o] = sum
+  }
+}
+
+/** y = the dx of convBackward with x in the place of dy, + bias */
+export function convTranspose(args: KernelArgs['convTranspose']): void {
+  const { weight, x, bias, y } = args
+  const { channels, pixels } = sizesOf(args, weight)
+  const sums = transposed(args, x)
+  for (let at = 0; at < sums.length; at++) {
+    y[at] = sums[at]! + (bias?.[Math.floor(at / pixels) % channels] ?? 0)
+  }
+}

@@ -1,0 +1,276 @@
+#include "backend/cpu/conv_passes.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/product.h"
+#include "core/thread_pool.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int64_t kSlack = 16;          // floats behind a staged image that a vector may read
+constexpr int64_t kPositions = 512;     // fill a product; images that are smaller share one
+constexpr int64_t kDirectLines = 3;     // up to so many lines of a group do without a product
+constexpr int64_t kDirectCount = 2048;  // positions of a direct pass
+constexpr int64_t kManyTerms = 1024;
+constexpr int64_t kChunkTerms = 1 << 12;  // positions whose products with the gradient are one sum
+
+// Some images of one group.
+struct Task {
+  int64_t first, images, group;
+};
+
+using Room = std::unique_ptr<float[]>;
+
+class Convolution {
+ public:
+  // Its tasks have as many images as `positions` each make up `wanted`, at least one.
+  Convolution(const ConvSource& source, int64_t positions, int64_t wanted, bool staged)
+      : source_(source), staged_(staged || !source.stage->plain()) {
+    images_ = std::clamp<int64_t>(wanted / std::max<int64_t>(positions, 1), 1, source.batch);
+    plane_ = staged_ ? source.stage->plane() : source.pixels;
+  }
+
+  int64_t images() const { return images_; }
+  int64_t plane() const { return plane_; }
+  bool staged() const { return staged_; }
+  int64_t tasks() const { return (source_.batch + images_ - 1) / images_ * source_.groups; }
+
+  Task task(int64_t index) const {
+    const int64_t first = index / source_.groups * images_;
+    return {first, std::min(images_, source_.batch - first), index % source_.groups};
+  }
+
+  Room room() const {
+    return Room(staged_ ? new float[images_ * source_.channels * plane_ + kSlack] : nullptr);
+  }
+
+  // The images of a task as they are read: in `room`, or where they are.
+  const float* stage(const Task& task, float* room, bool spread) const {
+    const int64_t stride = source_.groups * source_.channels;
+    const int64_t first = task.first * stride + task.group * source_.channels;
+    if (!staged_) return source_.data + first * plane_;
+    const auto fill = [&](int64_t begin, int64_t end) {
+      for (int64_t at = begin; at < end; ++at) {
+        const int64_t from = first + at / source_.channels * stride + at % source_.channels;
+        source_.stage->fill(source_.data + from * source_.pixels, room + at * plane_);
+      }
+    };
+    const int64_t planes = task.images * source_.channels;
+    if (spread) {
+      parallel_for(planes, 1 + (1 << 14) / (plane_ + 1), fill);
+    } else {
+      fill(0, planes);
+    }
+    std::fill_n(room + planes * plane_, kSlack, 0.0f);
+    return room;
+  }
+
+  // Elements between two images of what stage() returns.
+  int64_t image_pitch() const { return (staged_ ? 1 : source_.groups) * source_.channels * plane_; }
+
+  // body(task, room, alone) for each task: spread over threads, or one after the other where the body is to
+  // spread itself.
+  template <typename Body>
+  void for_each_task(const Body& body) const {
+    const int64_t count = tasks();
+    const int64_t lanes = count < 2 * thread_count() ? 1 : thread_count();
+    std::vector<Room> rooms;
+    for (int64_t i = 0; i < lanes; ++i) rooms.push_back(room());
+    std::atomic<int64_t> next = 0;
+    const auto run = [&](int64_t lane) {
+      for (int64_t index = next++; index < count; index = next++) {
+        body(task(index), rooms[lane].get(), lanes > 1);
+      }
+    };
+    if (lanes == 1) return run(0);
+    parallel_for(lanes, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t lane = begin; lane < end; ++lane) run(lane);
+    });
+  }
+
+ private:
+  const ConvSource& source_;
+  bool staged_;
+  int64_t images_, plane_;
+};
+
+// The offsets of all rows: of the taps in each channel.
+std::vector<int64_t> row_offsets(const std::vector<int64_t>& taps, int64_t channels, int64_t plane) {
+  std::vector<int64_t> rows;
+  rows.reserve(channels * taps.size());
+  for (int64_t c = 0; c < channels; ++c) {
+    for (const int64_t tap : taps) rows.push_back(c * plane + tap);
+  }
+  return rows;
+}
+
+// Rows [first, first + count) of a weight; all of one that is packed.
+Weight rows_from(Weight weight, int64_t first, int64_t count) {
+  if (first == 0 && count == weight.rows) return weight;
+  const int64_t elements = first * weight.cols;
+  const auto* bytes = static_cast<const char*>(weight.data);
+  switch (weight.dtype) {
+    case DType::kF32:
+      weight.data = bytes + elements * 4;
+      break;
+    case DType::kF16:
+    case DType::kBF16:
+      weight.data = bytes + elements * 2;
+      break;
+    case DType::kNVFP4:
+      weight.data = bytes + elements / 2;
+      weight.block_scale += elements / 16;
+      break;
+    default:
+      weight.data = bytes + elements;
+      if (weight.row_scale) weight.row_scale += first;
+  }
+  weight.rows = count;
+  return weight;
+}
+
+Patches patches_of(const Convolution& convolution, const Stage& stage, const float* data,
+                   const std::vector<int64_t>& rows, const int64_t (&size)[3], int64_t images) {
+  return {data,
+          rows.data(),
+          {images, size[0], size[1], size[2]},
+          {convolution.image_pitch(), stage.pitch(0), stage.pitch(1)},
+          convolution.staged()};
+}
+
+// Splits a run of positions of several images.
+template <typename Store>
+void split(int64_t first, int64_t positions, int64_t col, int64_t count, const float* sums,
+           const Store& store) {
+  while (count > 0) {
+    const int64_t at = col % positions, run = std::min(count, positions - at);
+    store(first + col / positions, at, run, sums);
+    col += run;
+    count -= run;
+    sums += run;
+  }
+}
+
+void multiply(const Convolution& convolution, const ConvSource& source, const ConvPart& part,
+              const std::vector<int64_t>& rows, const Task& task, const float* data, bool alone) {
+  const int64_t lines = part.coefficients.rows / source.groups, positions = volume(part.size);
+  const Patches patches = patches_of(convolution, *source.stage, data, rows, part.size, task.images);
+  const Weight weight = rows_from(part.coefficients, task.group * lines, lines);
+  const auto store = [&](int64_t line, int64_t col, int64_t count, const float* sums) {
+    split(task.first, positions, col, count, sums,
+          [&](int64_t n, int64_t position, int64_t run, const float* values) {
+            part.store(n, task.group * lines + line, position, run, values);
+          });
+  };
+  const auto depth = static_cast<int64_t>(rows.size());
+  (alone ? product_here : product)(lines, task.images * positions,
+                                   {{rows_of(weight), columns_of(patches), depth}}, store);
+}
+
+// Positions are taken as they lie in the stage, those between its lines included, and only the others stored.
+void loop(const Convolution& convolution, const ConvSource& source, const ConvPart& part,
+          const std::vector<int64_t>& rows, const Task& task, const float* data) {
+  const auto depth = static_cast<int64_t>(rows.size());
+  const int64_t lines = part.coefficients.rows / source.groups, pitch = source.stage->pitch(1);
+  const auto& [depths, heights, width] = part.size;
+  const int64_t at_once = std::max<int64_t>(1, kDirectCount / pitch);
+  alignas(64) float sums[kDirectCount + kSlack];
+  for (int64_t n = 0; n < task.images; ++n) {
+    for (int64_t line = task.group * lines; line < (task.group + 1) * lines; ++line) {
+      const float* coefficients = static_cast<const float*>(part.coefficients.data) + line * depth;
+      for (int64_t z = 0; z < depths; ++z) {
+        for (int64_t y = 0; y < heights; y += at_once) {
+          const int64_t last = std::min(y + at_once, heights) - 1;
+          const float* from = data + n * convolution.image_pitch() + z * source.stage->pitch(0) + y * pitch;
+          for (int64_t x = 0; x < width; x += kDirectCount) {
+            const int64_t count = std::min(kDirectCount, (last - y) * pitch + width - x);
+            gemm().correlate(coefficients, from + x, rows.data(), depth, count, sums);
+            for (int64_t at = y; at <= last; ++at) {
+              part.store(task.first + n, line, (z * heights + at) * width + x,
+                         std::min(kDirectCount, width - x), sums + (at - y) * pitch);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool loops_over(int64_t groups, int64_t lines) { return groups > 1 && lines <= kDirectLines; }
+
+void convolve(const ConvSource& source, const std::vector<ConvPart>& parts) {
+  const int64_t lines = parts[0].coefficients.rows / source.groups;
+  const bool direct = loops_over(source.groups, lines);
+  const Convolution convolution(source, volume(parts[0].size), direct ? 1 : kPositions, direct);
+  std::vector<std::vector<int64_t>> rows;
+  for (const ConvPart& part : parts) {
+    rows.push_back(row_offsets(part.offsets, source.channels, convolution.plane()));
+  }
+  convolution.for_each_task([&](const Task& task, float* room, bool alone) {
+    const float* data = convolution.stage(task, room, !alone);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (direct) {
+        loop(convolution, source, parts[i], rows[i], task, data);
+      } else {
+        multiply(convolution, source, parts[i], rows[i], task, data, alone);
+      }
+    }
+  });
+}
+
+void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& taps,
+                          const int64_t (&size)[3], const float* gradient, int64_t lines, float* sums) {
+  const int64_t positions = volume(size), groups = source.groups;
+  if (source.batch * positions == 0) {
+    const int64_t count = groups * lines * source.channels * static_cast<int64_t>(taps.size());
+    std::fill_n(sums, count, 0.0f);
+    return;
+  }
+  const Convolution convolution(source, positions, kChunkTerms, false);
+  const std::vector<int64_t> rows = row_offsets(taps, source.channels, convolution.plane());
+  const auto depth = static_cast<int64_t>(rows.size());
+  std::vector<int64_t> line_offsets(lines);
+  for (int64_t l = 0; l < lines; ++l) line_offsets[l] = l * positions;
+
+  // Each task has a sum of its own; those of a group are added in the order of the images.
+  const int64_t count = groups * lines * depth, chunks = convolution.tasks() / groups;
+  const Room partial(new float[chunks * count]);
+  convolution.for_each_task([&](const Task& task, float* room, bool alone) {
+    const float* data = convolution.stage(task, room, !alone);
+    const Patches left = patches_of(convolution, *source.stage, data, rows, size, task.images);
+    const float* first = gradient + (task.first * groups + task.group) * lines * positions;
+    const Patches right = {first,
+                           line_offsets.data(),
+                           {task.images, 1, 1, positions},
+                           {groups * lines * positions, 0, 0},
+                           false};
+    float* to = partial.get() + task.first / convolution.images() * count + task.group * lines * depth;
+    const int64_t terms = task.images * positions;
+    const auto multiply = alone ? product_here : product;
+    if (terms >= kManyTerms) {  // packing the patches costs more than storing the sums across
+      multiply(depth, lines, {{rows_of(left), rows_of(right), terms}},
+               [&](int64_t row, int64_t line, int64_t run, const float* values) {
+                 for (int64_t i = 0; i < run; ++i) to[(line + i) * depth + row] = values[i];
+               });
+    } else {
+      multiply(lines, depth, {{rows_of(right), rows_of(left), terms}},
+               [&](int64_t line, int64_t row, int64_t run, const float* values) {
+                 std::copy_n(values, run, to + line * depth + row);
+               });
+    }
+  });
+  parallel_for(count, 1 << 14, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; ++at) {
+      float sum = partial[at];
+      for (int64_t chunk = 1; chunk < chunks; ++chunk) sum += partial[chunk * count + at];
+      sums[at] = sum;
+    }
+  });
+}
+
+}  // namespace spark::cpu

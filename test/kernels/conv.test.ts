@@ -1,0 +1,189 @@
+// Convolutions: one to three axes, groups, strides, dilations, pads on one side, gradients, stored formats.
+import t from 'tap'
+import { requireAddon } from '#lib/native.js'
+import { activations } from '#lib/runtime/js/activations.js'
+import { jsKernels } from '#lib/runtime/js/js.js'
+import type { Activation, KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
+import { close, identical } from '../fixtures/close.js'
+import {
+  type ConvCase,
+  convCase,
+  convCases,
+  f32Weight,
+  forEachTerm,
+  shapeOf,
+  volume,
+  weightCols,
+} from '../fixtures/conv.js'
+import { weightValues } from '../fixtures/dora-layer.js'
+import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+
+const addon = requireAddon()
+t.teardown(() => addon.setThreads(0))
+
+type Run = <Op extends KernelOp>(op: Op, args: KernelArgs[Op]) => void
+const engines: Readonly<Record<string, Run>> = {
+  cpu: (op, args) => addon.run(op, args),
+  js: (op, args) => jsKernels.runSync(op, args),
+}
+
+const output = (count: number) => new Float32Array(count).fill(Number.NaN)
+
+function operands(at: ConvCase, seed: number) {
+  const random = randomGenerator(seed)
+  return {
+    x: uniform(random, at.batch * at.channels * volume(at.image)),
+    w: uniform(random, at.filters * weightCols(at)),
+    dy: uniform(random, at.batch * at.filters * volume(at.out)),
+    bias: uniform(random, at.filters),
+    channelBias: uniform(random, at.channels),
+  }
+}
+
+/** The outputs of all operations, in double precision. */
+function expected(at: ConvCase, { x, w, dy, bias, channelBias }: ReturnType<typeof operands>) {
+  const perImage = volume(at.out)
+  const y = new Float64Array(dy.length).map((_, i) => bias[Math.floor(i / perImage) % at.filters])
+  const dx = new Float64Array(x.length)
+  const dweight = new Float64Array(w.length)
+  const dbias = new Float64Array(at.filters)
+  forEachTerm(at, (toY, fromX, atW) => {
+    y[toY] += x[fromX] * w[atW]
+    dx[fromX] += dy[toY] * w[atW]
+    dweight[atW] += dy[toY] * x[fromX]
+  })
+  dy.forEach((value, i) => {
+    dbias[Math.floor(i / perImage) % at.filters] += value
+  })
+  const transposed = dx.map((value, i) => value + channelBias[Math.floor(i / volume(at.image)) % at.channels])
+  return { y, dx, dweight, dbias, transposed }
+}
+
+for (const [engine, run] of Object.entries(engines)) {
+  t.test(`${engine}: every option`, t => {
+    convCases.forEach((at, seed) => {
+      const given = operands(at, seed)
+      const { x, dy, bias, channelBias } = given
+      const shape = { ...shapeOf(at), weight: f32Weight(at, given.w) }
+      const want = expected(at, given)
+      const y = output(dy.length)
+      run('conv', { ...shape, x, bias, y })
+      close(t, y, want.y, 1e-6, `y of ${JSON.stringify(at)}`)
+      const [dx, dweight, dbias] = [output(x.length), output(given.w.length), output(at.filters)]
+      run('convBackward', { ...shape, x, dy, dx, dweight, dbias })
+      close(t, dx, want.dx, 1e-6, 'dx')
+      close(t, dweight, want.dweight, 1e-6, 'dweight')
+      close(t, dbias, want.dbias, 1e-6, 'dbias')
+      const transposed = output(x.length)
+      run('convTranspose', { ...shape, x: dy, bias: channelBias, y: transposed })
+      close(t, transposed, want.transposed, 1e-6, 'the transposed convolution')
+    })
+    t.end()
+  })
+}
+
+t.test('what follows the product', t => {
+  for (const at of [convCase([2, 3, 5, 1], [29, 31], [3, 3]), convCase([2, 3, 6, 3], [29, 31], [2, 3])]) {
+    const given = operands(at, 12)
+    const z = expected(at, given).y
+    const residual = uniform(randomGenerator(13), z.length)
+    for (const activation of Object.keys(activations) as Activation[]) {
+      const activate = activations[activation]
+      for (const residualFirst of [false, true]) {
+        const want = z.map((value, i) =>
+          residualFirst ? activate(value + residual[i]) : activate(value) + residual[i],
+        )
+        for (const [engine, run] of Object.entries(engines)) {
+          const y = residual.slice()
+          const { x, bias, w } = given
+          const weight = f32Weight(at, w)
+          run('conv', { ...shapeOf(at), weight, x, bias, residual: y, residualFirst, activation, y })
+          close(t, y, want, 2e-6, `${engine}: ${activation}${residualFirst ? ' of the sum' : ''}`)
+        }
+      }
+    }
+  }
+  t.end()
+})
+
+t.test('every stored format, without a bias', t => {
+  const at = convCase([2, 16, 5, 1], [7, 6], [3, 2], { pads: [1, 0, 1, 1] })
+  for (const dtype of weightDTypes) {
+    const weight = randomWeight(randomGenerator(3), dtype, at.filters, weightCols(at))
+    const w = Float32Array.from(weightValues(weight))
+    const given = { ...operands(at, 4), w, bias: new Float32Array(at.filters) }
+    const want = expected(at, given)
+    for (const [engine, run] of Object.entries(engines)) {
+      const [y, dx] = [output(given.dy.length), output(given.x.length)]
+      run('conv', { ...shapeOf(at), weight, x: given.x, y })
+      run('convBackward', { ...shapeOf(at), weight, dy: given.dy, dx })
+      close(t, y, want.y, 1e-6, `${engine} ${dtype}: y`)
+      close(t, dx, want.dx, 1e-6, `${engine} ${dtype}: dx`)
+    }
+  }
+  t.end()
+})
+
+t.test('a result depends on neither the other images nor the threads', t => {
+  for (const at of [
+    convCase([5, 7, 34, 1], [17, 16], [3, 3], { strides: [2, 1], pads: [1, 1, 1, 1] }),
+    convCase([5, 33, 35, 1], [17, 16], [1, 1]),
+    convCase([5, 8, 8, 8], [17, 16], [3, 3], { pads: [1, 1, 1, 1] }),
+  ]) {
+    const { x, w, dy, bias } = operands(at, 9)
+    const weight = f32Weight(at, w)
+    const all = (batch: number, image: Float32Array, gradient: Float32Array) => {
+      const shape = { ...shapeOf(at), weight, batch }
+      const [y, dx] = [output(gradient.length), output(image.length)]
+      addon.run('conv', { ...shape, x: image, bias, y })
+      addon.run('convBackward', { ...shape, dy: gradient, dx })
+      return [y, dx] as const
+    }
+    addon.setThreads(1)
+    const one = all(5, x, dy)
+    const weightGradient = () => {
+      const dweight = output(w.length)
+      addon.run('convBackward', { ...shapeOf(at), weight, x, dy, dweight })
+      return dweight
+    }
+    const dweight = weightGradient()
+    for (const threads of [1, 2, 5]) {
+      addon.setThreads(threads)
+      all(5, x, dy).forEach((result, i) => {
+        identical(t, result, one[i], `result ${i}, ${threads} threads`)
+      })
+      identical(t, weightGradient(), dweight, `dweight, ${threads} threads`)
+      for (const n of [0, 3, 4]) {
+        const piece = (values: Float32Array) =>
+          values.subarray((n * values.length) / 5, ((n + 1) * values.length) / 5)
+        all(1, piece(x), piece(dy)).forEach((result, i) => {
+          identical(t, result, piece(one[i]), `result ${i} of image ${n} alone, ${threads} threads`)
+        })
+      }
+    }
+  }
+  t.end()
+})
+
+t.test('what does not fit is refused', t => {
+  const at = convCase([1, 4, 6, 2], [5, 5], [3, 3])
+  const { x, w } = operands(at, 1)
+  const args = { ...shapeOf(at), weight: f32Weight(at, w), x, y: output(54) }
+  for (const [engine, run] of Object.entries(engines)) {
+    const refused = (changes: Partial<KernelArgs['conv']>, code: string, what: string) => {
+      t.throws(() => run('conv', { ...args, ...changes }), { code }, `${engine}: ${what}`)
+    }
+    refused({ groups: 4 }, 'ERR_SHAPE', 'filters that are no multiple of the groups')
+    refused({ groups: 0 }, engine === 'js' ? 'ERR_ARGUMENT' : 'ERR_SHAPE', 'no groups')
+    refused({ kernel: [3, 0] }, engine === 'js' ? 'ERR_ARGUMENT' : 'ERR_SHAPE', 'a kernel of nothing')
+    refused({ kernel: [3, 5] }, 'ERR_SHAPE', 'a kernel that the weight does not hold')
+    refused({ strides: [1] }, 'ERR_SHAPE', 'too few strides')
+    refused({ strides: [1, 0] }, engine === 'js' ? 'ERR_ARGUMENT' : 'ERR_SHAPE', 'a stride of 0')
+    refused({ image: [5, 5, 5, 5] }, 'ERR_SHAPE', 'four axes')
+    refused({ image: [5, 6] }, 'ERR_SHAPE', 'an image that is larger than x')
+    refused({ out: [3, 4] }, 'ERR_SHAPE', 'an output that is larger than y')
+    refused({ image: [2 ** 31 - 1, 2 ** 31 - 1], batch: 2 ** 31 }, 'ERR_SHAPE', 'more than memory')
+  }
+  t.end()
+})

@@ -54,7 +54,7 @@ export function judge(target, rows, isas) {
     .flatMap(row => read(row) ?? [])
     .map(value => (unit === 'x' && most ? 1 / value : value))
   if (values.length === 0) return { target, state: 'not measured' }
-  const mean = Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / values.length)
+  const mean = values.reduce((product, value) => product * value, 1) ** (1 / values.length)
   const worst = most ? Math.max(...values) : Math.min(...values)
   const value = target.of === 'worst' ? worst : mean
   if (target.needs && !isas.includes(target.needs)) {

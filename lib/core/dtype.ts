@@ -30,3 +30,107 @@ export function dtypeArray<D extends DType>(dtype: D, count: number): TypedArray
     bytes === 4 ? new Float32Array(count) : bytes === 2 ? new Uint16Array(count) : new Uint8Array(count)
   return array as TypedArrayOf<D>
 }
+
+/**
+ * Element types of the values of an ONNX graph, by the lower-case names of the safetensors format: those of a
+ * {@link Tensor}, wider and integer numbers, and formats smaller than a byte. `f8_*fnuz` have no infinities and no
+ * negative zero, `f8_e8m0` is a power of two, `f4` is E2M1; `c64` and `c128` are pairs of f32 and f64.
+ */
+export type ElementType =
+  | DType
+  | 'f64'
+  | 'f8_e4m3fnuz'
+  | 'f8_e5m2fnuz'
+  | 'f8_e8m0'
+  | 'f4'
+  | 'i64'
+  | 'i32'
+  | 'i16'
+  | 'i8'
+  | 'i4'
+  | 'i2'
+  | 'u64'
+  | 'u32'
+  | 'u16'
+  | 'u8'
+  | 'u4'
+  | 'u2'
+  | 'bool'
+  | 'c64'
+  | 'c128'
+  | 'string'
+
+/** Bits of one element; 0 for strings. Elements of less than 8 bits are packed, the first one in the low bits. */
+export const elementBits: Readonly<Record<ElementType, number>> = {
+  f32: 32,
+  f16: 16,
+  bf16: 16,
+  f8_e4m3: 8,
+  f8_e5m2: 8,
+  f64: 64,
+  f8_e4m3fnuz: 8,
+  f8_e5m2fnuz: 8,
+  f8_e8m0: 8,
+  f4: 4,
+  i64: 64,
+  i32: 32,
+  i16: 16,
+  i8: 8,
+  i4: 4,
+  i2: 2,
+  u64: 64,
+  u32: 32,
+  u16: 16,
+  u8: 8,
+  u4: 4,
+  u2: 2,
+  bool: 8,
+  c64: 64,
+  c128: 128,
+  string: 0,
+}
+
+/** Any array that holds elements of a numeric {@link ElementType}. */
+export type ElementArray =
+  | Float64Array
+  | Float32Array
+  | BigInt64Array
+  | BigUint64Array
+  | Int32Array
+  | Uint32Array
+  | Int16Array
+  | Uint16Array
+  | Int8Array
+  | Uint8Array
+
+const elementArrays = {
+  f64: Float64Array,
+  f32: Float32Array,
+  i64: BigInt64Array,
+  i32: Int32Array,
+  i16: Int16Array,
+  i8: Int8Array,
+  u64: BigUint64Array,
+  u32: Uint32Array,
+  u16: Uint16Array,
+  c64: Float32Array,
+  c128: Float64Array,
+} as const
+
+/**
+ * The constructor of the array that holds elements of `dtype`. Formats that JavaScript lacks are held as their bit
+ * patterns, packed ones and bool (0 or 1) in a Uint8Array, complex numbers as pairs.
+ */
+export function elementArrayOf(dtype: ElementType): {
+  new (length: number): ElementArray
+  new (buffer: ArrayBufferLike, byteOffset: number, length: number): ElementArray
+  readonly BYTES_PER_ELEMENT: number
+} {
+  if (dtype in elementArrays) return elementArrays[dtype as keyof typeof elementArrays]
+  return elementBits[dtype] === 16 ? Uint16Array : Uint8Array
+}
+
+/** Bytes of `count` elements of `dtype`, packed; 0 for strings. */
+export function elementBytes(dtype: ElementType, count: number): number {
+  return Math.ceil((count * elementBits[dtype]) / 8)
+}

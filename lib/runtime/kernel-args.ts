@@ -10,6 +10,9 @@ export type WeightDType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4' | 'i8'
 /** What a linear layer applies to its sums: gelu by erf or, `gelu_tanh`, by tanh. */
 export type Activation = 'none' | 'relu' | 'gelu' | 'gelu_tanh' | 'silu' | 'sigmoid' | 'tanh'
 
+/** What products are formed of: see `Compute` in native/backend/backend.h. */
+export type Compute = 'f32' | 'bf16'
+
 /** Strides in elements of a batch of matrices: outer batch, inner batch, row, column; 0 repeats a matrix. */
 export type MatrixStrides = readonly [outer: number, inner: number, row: number, col: number]
 
@@ -72,7 +75,7 @@ export interface LinearArgs {
   /** Default: none. */
   activation?: Activation | undefined
   /** bf16: x and W are rounded to bf16 where the machine multiplies such numbers faster. Default: f32. */
-  compute?: 'f32' | 'bf16' | undefined
+  compute?: Compute | undefined
   /** Output, [T, O]. */
   y: Float32Array
 }
@@ -148,6 +151,8 @@ export interface LinearBackwardArgs {
   dweight?: Float32Array | undefined
   /** Output, [O]. */
   dbias?: Float32Array | undefined
+  /** Of dx and dweight. Default: f32. */
+  compute?: Compute | undefined
 }
 
 /**
@@ -265,6 +270,8 @@ export interface DoraForwardArgs extends LowRank {
   z?: Float32Array | undefined
   /** Output, [T, O]. */
   y: Float32Array
+  /** Of all products. Default: f32. */
+  compute?: Compute | undefined
 }
 
 /** One of the adapters of a mixed batch. */
@@ -325,6 +332,8 @@ export interface DoraBackwardArgs extends LowRank {
   dmagnitude: Float32Array
   /** Output, [O]; left out: not computed. */
   dbias?: Float32Array | undefined
+  /** Of the products with dy, x and W. Default: f32. */
+  compute?: Compute | undefined
 }
 
 /** merged = gain ∘ V */

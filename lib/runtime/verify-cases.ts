@@ -34,6 +34,9 @@ export const verifySizes: VerifySizes = { tokens: 5, rows: 33, cols: 48, rank: 3
 const sumTolerance = ({ tokens, rows, cols }: VerifySizes): number =>
   5e-6 * Math.sqrt(Math.max(tokens, rows, cols) / 48)
 
+/** Operands that one side rounds to bf16 before they are multiplied. */
+const bf16Tolerance = 2e-2
+
 /** Seeded values in [-1, 1). */
 function values(count: number, seed: number): Float32Array {
   let state = seed * 2654435761 || 1
@@ -82,6 +85,13 @@ function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): StoredW
     cast('f16'),
     cast('bf16'),
     { dtype: 'f8_e4m3', rows, cols, data: codes, rowScale },
+    {
+      dtype: 'i8',
+      rows,
+      cols,
+      data: Int8Array.from(data, value => Math.round(127 * value)),
+      rowScale: f32(rows).fill(1 / 127),
+    },
   ]
   return cols % 16 === 0 ? [...weights, nvfp4Weight(reference, data, rows, cols)] : weights
 }
@@ -102,7 +112,35 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ...castCases(reference, sizes),
     ...quantizerCases(weights, sizes),
     ...weights.flatMap(weight => [...linearCases(weight, sizes), ...doraCases(reference, weight, sizes)]),
+    ...productCases(weights[0]!, sizes),
     ...trainingCases(sizes),
+  ]
+}
+
+/** What else products do: epilogues, batches of activations. */
+function productCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
+  const { tokens, rows, cols } = sizes
+  const tolerance = sumTolerance(sizes)
+  const x = values(tokens * cols, 19)
+  const epilogue = { rowScale: values(rows, 20), bias: values(rows, 21), residual: values(tokens * rows, 22) }
+  const activations = ['relu', 'gelu', 'gelu_tanh', 'silu', 'sigmoid', 'tanh'] as const
+  const batch = { outer: 2, inner: 3, m: tokens, n: rows, k: cols, alpha: 0.5 }
+  const [left, right] = [values(6 * tokens * cols, 23), values(3 * rows * cols, 24)]
+  return [
+    ...activations.map(activation =>
+      verifyCase('linear', activation, ['y'], tolerance, () => {
+        return { weight, tokens, x, ...epilogue, activation, y: f32(tokens * rows) }
+      }),
+    ),
+    verifyCase('matmul', `2x3 of ${tokens}x${cols}x${rows}`, ['y'], tolerance, () => ({
+      ...batch,
+      a: left,
+      aStrides: [3 * tokens * cols, tokens * cols, cols, 1],
+      b: right,
+      bStrides: [0, rows * cols, 1, cols],
+      y: f32(6 * tokens * rows),
+      yStrides: [3 * tokens * rows, tokens * rows, rows, 1],
+    })),
   ]
 }
 
@@ -201,23 +239,21 @@ function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
   const x = values(tokens * cols, 3)
   const dy = values(tokens * rows, 4)
   const bias = values(rows, 5)
+  const forward = { weight, tokens, x, bias }
+  const backward = () => ({ dx: f32(tokens * cols), dweight: f32(rows * cols), dbias: f32(rows) })
+  const gradients = ['dx', 'dweight', 'dbias'] as const
+  const compute = 'bf16'
   return [
-    verifyCase('linear', weight.dtype, ['y'], tolerance, () => ({
-      weight,
-      tokens,
-      x,
-      bias,
-      y: f32(tokens * rows),
-    })),
-    verifyCase('linearBackward', weight.dtype, ['dx', 'dweight', 'dbias'], tolerance, () => ({
-      weight,
-      tokens,
-      x,
-      dy,
-      dx: f32(tokens * cols),
-      dweight: f32(rows * cols),
-      dbias: f32(rows),
-    })),
+    verifyCase('linear', weight.dtype, ['y'], tolerance, () => ({ ...forward, y: f32(tokens * rows) })),
+    verifyCase('linear', `${weight.dtype}, bf16`, ['y'], bf16Tolerance, () => {
+      return { ...forward, compute, y: f32(tokens * rows) }
+    }),
+    verifyCase('linearBackward', weight.dtype, gradients, tolerance, () => {
+      return { weight, tokens, x, dy, ...backward() }
+    }),
+    verifyCase('linearBackward', `${weight.dtype}, bf16`, gradients, bf16Tolerance, () => {
+      return { weight, tokens, x, dy, compute, ...backward() }
+    }),
     verifyCase('weightNorm2', weight.dtype, ['out'], tolerance, () => ({ weight, out: f32(rows) })),
   ]
 }
@@ -286,9 +322,15 @@ function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes)
       const index = Int32Array.from({ length: tokens }, (_, t) => ((t + 1) % 3) - 1)
       return { weight, tokens, x, bias, adapters: [{ ...layer, gain }, half], index, y: f32(tokens * rows) }
     }),
+    verifyCase('doraForward', variant('bf16'), ['xa', 'z', 'y'], bf16Tolerance, () => {
+      return { ...forward(), compute: 'bf16' }
+    }),
     verifyCase('doraBackward', variant('detached'), gradients, tolerance, () => backward(false)),
     verifyCase('doraBackward', variant('exact'), gradients, tolerance, () => backward(true)),
     verifyCase('doraBackward', variant('dropout'), gradients, tolerance, () => backward(false, mask)),
+    verifyCase('doraBackward', variant('bf16'), gradients, bf16Tolerance, () => {
+      return { ...backward(false, mask), compute: 'bf16' }
+    }),
     verifyCase('doraMerge', weight.dtype, ['merged'], tolerance, () => {
       return { ...layer, gain, merged: f32(rows * cols) }
     }),

@@ -157,6 +157,7 @@ struct LinearBackwardArgs {
   float* dx;        // [T, I]; null: not wanted
   float* dweight;   // [O, I]; null: not wanted
   float* dbias;     // [O]; null: not wanted
+  Compute compute;  // of dx and dweight
 };
 
 // A convolution along one to three axes (depth, height, width), written as three: those in front are of size
@@ -247,6 +248,7 @@ struct DoraForwardArgs {
   float* xa;          // [T, R] = d·Aᵀ, kept for the backward pass
   float* z;           // [T, O] = d·Vᵀ before the gain, kept for the backward pass; null: inference
   float* y;           // [T, O]
+  Compute compute;
 };
 
 // One of the adapters of a mixed batch.
@@ -294,6 +296,7 @@ struct DoraBackwardArgs {
   float* db;               // [O, R]
   float* dmagnitude;       // [O]
   float* dbias;            // [O]; null: not wanted
+  Compute compute;         // of the products with dy, x and W
 };
 
 // merged[o, i] = gain[o] · (W[o, i] + scale · (B·A)[o, i])

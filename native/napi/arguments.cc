@@ -158,9 +158,8 @@ Weight Arguments::weight(const char* name) {
   weight.rows = to_size("weight.rows", object.Get("rows"));
   weight.cols = to_size("weight.cols", object.Get("cols"));
   weight.packed = object.Get("packed").ToBoolean().Value();
-  if (place_ && (weight.packed || weight.dtype == DType::kI8)) {
-    throw Error("ERR_UNSUPPORTED", message("the cuda backend does not read a weight that is ",
-                                           weight.packed ? "packed" : "stored as i8"));
+  if (place_ && weight.packed) {
+    throw Error("ERR_UNSUPPORTED", "the cuda backend does not read a weight that is packed");
   }
   const WeightSize size = weight_size(weight);
   weight.data = operand(object, "data", element_type(weight.dtype), size.data, Access::kRead);

@@ -178,6 +178,7 @@ LinearBackwardArgs read_linear_backward(Arguments& in) {
   args.dx = in.optional_output<float>("dx", elements(args.tokens, args.weight.cols));
   args.dweight = in.optional_output<float>("dweight", elements(args.weight.rows, args.weight.cols));
   args.dbias = in.optional_output<float>("dbias", args.weight.rows);
+  args.compute = in.compute("compute");
   return args;
 }
 
@@ -254,6 +255,7 @@ DoraForwardArgs read_dora_forward(Arguments& in) {
   args.xa = in.output<float>("xa", elements(args.tokens, args.low_rank.rank));
   args.z = in.optional_output<float>("z", elements(args.tokens, rows));
   args.y = in.output<float>("y", elements(args.tokens, rows));
+  args.compute = in.compute("compute");
   return args;
 }
 
@@ -298,6 +300,7 @@ DoraBackwardArgs read_dora_backward(Arguments& in) {
   args.db = in.output<float>("db", elements(rows, args.low_rank.rank));
   args.dmagnitude = in.output<float>("dmagnitude", rows);
   args.dbias = in.optional_output<float>("dbias", rows);
+  args.compute = in.compute("compute");
   return args;
 }
 

@@ -4,22 +4,40 @@ import { rmSync } from 'node:fs'
 import t from 'tap'
 import { buildOnHost, noHostCompiler } from '../fixtures/cuda-on-host/cuda-on-host.js'
 
+/** Sources of the CPU kernels that are the reference, and of the launchers. */
+const sources = [
+  ...['cpu', 'cuda'].flatMap(backend =>
+    ['linear', 'product', 'softmax_cross_entropy', 'adamw'].map(name => `backend/${backend}/${name}.cc`),
+  ),
+  ...[
+    'epilogue',
+    'gemm_plain',
+    'linear_integer',
+    'matmul',
+    'weight',
+    'dora_norm',
+    'dora_forward',
+    'dora_mixed',
+    'dora_backward',
+    'dora_merge',
+  ].map(name => `backend/cpu/${name}.cc`),
+  'backend/cuda/dora.cc',
+  'backend/cuda/dora_mixed.cc',
+  'backend/cuda/dora_weight.cc',
+  'backend/cuda/tensor.cc',
+  'core/thread_pool.cc',
+]
+const families = [
+  ...['linear', 'linear_integer', 'dora', 'dora_mixed', 'dora_norm', 'softmax_cross_entropy', 'adamw'],
+  ...['pack', 'tensor', 'tensor_few', 'tensor_finish'],
+]
+
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
-  const families = ['linear', 'dora', 'dora_mixed', 'softmax_cross_entropy', 'adamw']
-  const both = ['linear', 'product', 'softmax_cross_entropy', 'adamw']
-  const sources = [
-    ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
-    ...['gemm_plain', 'weight', 'dora_norm', 'dora_forward', 'dora_mixed', 'dora_backward', 'dora_merge'].map(
-      name => `backend/cpu/${name}.cc`,
-    ),
-    'backend/cpu/epilogue.cc',
-    'backend/cuda/dora.cc',
-    'backend/cuda/dora_mixed.cc',
-    'core/thread_pool.cc',
-  ]
-  const { folder, program } = buildOnHost('dora.cc', families, sources)
+  const { folder, programs } = buildOnHost(['dora.cc', 'products.cc', 'tensor.cc'], families, sources)
   t.teardown(() => rmSync(folder, { recursive: true }))
-  const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
-  t.match(stdout, /^\d{4} results agree\n$/)
-  t.equal(status, 0)
+  for (const program of programs) {
+    const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+    t.match(stdout, /^\d+ results agree\n$/, program)
+    t.equal(status, 0, program)
+  }
 })

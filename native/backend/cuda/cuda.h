@@ -15,6 +15,8 @@ void nvfp4_dequantize(const Nvfp4DequantizeArgs&);
 void fp8_quantize(const Fp8QuantizeArgs&);
 void linear(const LinearArgs&);
 void linear_backward(const LinearBackwardArgs&);
+void linear_integer(const LinearIntegerArgs&);
+void matmul(const MatmulArgs&);
 void weight_norm2(const WeightNorm2Args&);
 void dora_norm(const DoraNormArgs&);
 void dora_forward(const DoraForwardArgs&);

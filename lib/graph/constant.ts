@@ -1,0 +1,168 @@
+// constant.ts: the elements of an initializer or tensor attribute, in memory or still in a file.
+import { type ElementArray, type ElementType, elementArrayOf, elementBytes } from '../core/dtype.js'
+import { SparkError } from '../core/errors.js'
+
+/** Where the bytes of a {@link Constant} come from when somebody asks for them. */
+export interface ConstantSource {
+  /** Bytes there are: those of the elements, packed, little-endian, row-major. */
+  readonly byteLength: number
+  /** Reads them. Called at each access, so that a model may be larger than memory. */
+  read(): Uint8Array
+}
+
+/** An element type that has bytes. */
+export type NumericType = Exclude<ElementType, 'string'>
+
+/** Dimensions a constant may have at most. */
+const maxDimensions = 64
+
+/**
+ * A tensor that never changes. Its bytes are those of a file where it came from one: nothing is read or copied before
+ * {@link Constant.data} or {@link Constant.bytes} is asked for. Do not write into what they return.
+ */
+export class Constant {
+  /** Element type. */
+  readonly dtype: ElementType
+  /** Sizes of the dimensions, outermost first; [] for a single element. */
+  readonly shape: readonly number[]
+  /** Elements. */
+  readonly count: number
+  readonly #source: ConstantSource | readonly string[]
+
+  private constructor(
+    dtype: ElementType,
+    shape: readonly number[],
+    source: ConstantSource | readonly string[],
+  ) {
+    this.dtype = dtype
+    this.shape = Object.freeze([...shape])
+    this.count = countOf(shape)
+    this.#source = source
+    const [given, wanted, unit] =
+      'read' in source
+        ? [source.byteLength, elementBytes(dtype, this.count), 'bytes']
+        : [source.length, this.count, 'strings']
+    if (given !== wanted) {
+      throw new SparkError(
+        'ERR_SHAPE',
+        `${dtype} [${shape.join(', ')}] needs ${wanted} ${unit}, but there are ${given}`,
+      )
+    }
+  }
+
+  /**
+   * A constant of the given elements, without a copy.
+   * @param dtype - element type
+   * @param shape - sizes of the dimensions
+   * @param data - the elements: an array that {@link elementArrayOf} names, or the packed bytes of any type
+   * @throws SparkError ERR_SHAPE when they do not fit the shape
+   */
+  static from(dtype: NumericType, shape: readonly number[], data: ElementArray): Constant {
+    const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
+    return new Constant(dtype, shape, { byteLength: bytes.byteLength, read: () => bytes })
+  }
+
+  /**
+   * A constant whose elements are read when somebody asks for them, each time anew.
+   * @throws SparkError ERR_SHAPE when the bytes do not fit the shape
+   */
+  static lazy(dtype: NumericType, shape: readonly number[], source: ConstantSource): Constant {
+    return new Constant(dtype, shape, source)
+  }
+
+  /**
+   * A constant of strings.
+   * @throws SparkError ERR_SHAPE when they do not fit the shape
+   */
+  static strings(shape: readonly number[], values: readonly string[]): Constant {
+    return new Constant('string', shape, Object.freeze([...values]))
+  }
+
+  /** A constant of one i64 dimension, or of no dimension for a single number: axes, sizes, repeats. */
+  static i64(values: number | readonly number[]): Constant {
+    const list = typeof values === 'number' ? [values] : values
+    return Constant.from(
+      'i64',
+      typeof values === 'number' ? [] : [list.length],
+      BigInt64Array.from(list, BigInt),
+    )
+  }
+
+  /** A constant of f32 numbers; without `shape` of one dimension, or of none for a single number. */
+  static f32(values: number | readonly number[], shape?: readonly number[]): Constant {
+    const list = typeof values === 'number' ? [values] : values
+    return Constant.from(
+      'f32',
+      shape ?? (typeof values === 'number' ? [] : [list.length]),
+      Float32Array.from(list),
+    )
+  }
+
+  /** Bytes of the elements, packed; 0 for strings. */
+  get byteLength(): number {
+    return elementBytes(this.dtype, this.count)
+  }
+
+  /**
+   * The elements as packed little-endian bytes, row-major.
+   * @throws SparkError ERR_IO or ERR_FORMAT when the file they are in cannot be read any more, ERR_DTYPE for strings
+   */
+  get bytes(): Uint8Array {
+    if (!('read' in this.#source)) throw new SparkError('ERR_DTYPE', 'a constant of strings has no bytes')
+    return this.#source.read()
+  }
+
+  /**
+   * The elements, row-major, in the array that {@link elementArrayOf} names. The bytes are copied only where they are
+   * not aligned.
+   * @throws SparkError as {@link Constant.bytes}
+   */
+  get data(): ElementArray {
+    const bytes = this.bytes
+    const array = elementArrayOf(this.dtype)
+    const length = bytes.byteLength / array.BYTES_PER_ELEMENT
+    if (bytes.byteOffset % array.BYTES_PER_ELEMENT === 0) {
+      return new array(bytes.buffer, bytes.byteOffset, length)
+    }
+    return new array(bytes.slice().buffer, 0, length)
+  }
+
+  /**
+   * The elements of a constant of strings, row-major.
+   * @throws SparkError ERR_DTYPE for numbers
+   */
+  get strings(): readonly string[] {
+    if ('read' in this.#source)
+      throw new SparkError('ERR_DTYPE', `a constant of ${this.dtype} has no strings`)
+    return this.#source
+  }
+
+  /**
+   * The elements as integers.
+   * @throws SparkError ERR_DTYPE unless the type is an integer of at least 8 bits or bool, ERR_RANGE for an element
+   * that a number would round
+   */
+  integers(): number[] {
+    if (!/^([iu](8|16|32|64)|bool)$/.test(this.dtype)) {
+      throw new SparkError('ERR_DTYPE', `a constant of ${this.dtype} has no integers`)
+    }
+    return Array.from(this.data as ArrayLike<number | bigint>, value => {
+      const number = Number(value)
+      if (!Number.isSafeInteger(number)) throw new SparkError('ERR_RANGE', `${value} is beyond 2^53`)
+      return number
+    })
+  }
+}
+
+/** Elements of a tensor of `shape`. */
+function countOf(shape: readonly number[]): number {
+  const count = shape.reduce((product, size) => product * size, 1)
+  const sizes = shape.length <= maxDimensions && shape.every(size => Number.isSafeInteger(size) && size >= 0)
+  if (!sizes || !Number.isSafeInteger(count)) {
+    throw new SparkError(
+      'ERR_SHAPE',
+      `[${shape.slice(0, maxDimensions).join(', ')}] is not the shape of a tensor`,
+    )
+  }
+  return count
+}

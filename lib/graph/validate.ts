@@ -1,0 +1,133 @@
+// validate.ts: whether the nodes of a graph fit together, and in which order they can run.
+import { SparkError } from '../core/errors.js'
+import { describeNode } from './attributes.js'
+import { mapSubgraphs, readsOf, subgraphsOf } from './edit.js'
+import type { Graph, GraphFunction, Node, Subgraph } from './graph.js'
+
+/**
+ * Checks that every value is made once, before it is read. Nodes that stand in another order are sorted.
+ * @param label - names the model in errors
+ * @returns the graph, sorted
+ * @throws SparkError ERR_FORMAT naming the node and the value, or the nodes of a cycle
+ */
+export function checkGraph(graph: Graph, label: string): Graph {
+  for (const definition of graph.functions) checkFunction(definition, label)
+  return checkScope(graph, new Set(), label)
+}
+
+function checkFunction({ name, inputs, outputs, nodes }: GraphFunction, label: string): void {
+  const body: Subgraph = {
+    name,
+    inputs: inputs.map(input => ({ name: input })),
+    outputs: outputs.map(output => ({ name: output })),
+    nodes,
+    initializers: new Map(),
+    values: new Map(),
+    metadata: new Map(),
+  }
+  checkScope(body, new Set(), `${label}: function '${name}'`)
+}
+
+function checkScope<G extends Subgraph>(graph: G, outer: ReadonlySet<string>, label: string): G {
+  const known = new Set(outer)
+  for (const { name } of graph.inputs) known.add(name)
+  for (const name of graph.initializers.keys()) known.add(name)
+  expectSingleAssignment(graph, label)
+  const sorted = sortNodes(graph.nodes, known, label)
+  const nodes = sorted.map(node => {
+    const checked = mapSubgraphs(node, inner => checkScope(inner, known, label))
+    for (const name of node.outputs) known.add(name)
+    return checked
+  })
+  for (const { name } of graph.outputs) {
+    if (!known.has(name)) {
+      throw new SparkError(
+        'ERR_FORMAT',
+        `${label}: nothing makes the output '${name}' of graph '${graph.name}'`,
+      )
+    }
+  }
+  return nodes.every((node, i) => node === graph.nodes[i]) ? graph : { ...graph, nodes }
+}
+
+function expectSingleAssignment(graph: Subgraph, label: string): void {
+  const made = new Map<string, string>()
+  for (const { name } of graph.inputs) {
+    if (made.has(name)) throw new SparkError('ERR_FORMAT', `${label}: the input '${name}' occurs twice`)
+    made.set(name, 'an input')
+  }
+  for (const name of graph.initializers.keys()) made.set(name, 'an initializer')
+  for (const node of graph.nodes) {
+    for (const name of node.outputs) {
+      if (name === '') continue
+      const other = made.get(name)
+      if (other) {
+        throw new SparkError(
+          'ERR_FORMAT',
+          `${label}: ${describeNode(node)} makes '${name}', which is ${other} already`,
+        )
+      }
+      made.set(name, `made by ${describeNode(node)}`)
+    }
+  }
+}
+
+/** The nodes in an order in which each reads what is known or made before it; the given order where that is one. */
+function sortNodes(nodes: readonly Node[], known: ReadonlySet<string>, label: string): readonly Node[] {
+  const makers = new Map(nodes.flatMap(node => node.outputs.map((name): [string, Node] => [name, node])))
+  const done = new Set<Node>()
+  const open = new Set<Node>()
+  const sorted: Node[] = []
+  // A chain of thousands of nodes would overflow the stack of a recursive visit.
+  for (const first of nodes) {
+    const stack = [first]
+    while (stack.length > 0) {
+      const node = stack[stack.length - 1]!
+      if (done.has(node)) {
+        stack.pop()
+        continue
+      }
+      const waiting = open.has(node)
+        ? []
+        : dependencies(node, makers, known, label).filter(it => !done.has(it))
+      const cycle = waiting.find(it => open.has(it) || it === node)
+      if (cycle) throw cycleError(stack, cycle, label)
+      open.add(node)
+      if (waiting.length > 0) {
+        stack.push(...waiting)
+        continue
+      }
+      stack.pop()
+      open.delete(node)
+      done.add(node)
+      sorted.push(node)
+    }
+  }
+  return sorted
+}
+
+function dependencies(
+  node: Node,
+  makers: ReadonlyMap<string, Node>,
+  known: ReadonlySet<string>,
+  label: string,
+): Node[] {
+  return readsOf(node).flatMap(name => {
+    const maker = makers.get(name)
+    if (maker) return [maker]
+    if (known.has(name)) return []
+    const where = subgraphsOf(node).length > 0 && !node.inputs.includes(name) ? ' in a subgraph' : ''
+    throw new SparkError(
+      'ERR_FORMAT',
+      `${label}: ${describeNode(node)} reads '${name}'${where}, which is no input, no initializer, and made by no node`,
+    )
+  })
+}
+
+function cycleError(stack: readonly Node[], node: Node, label: string): SparkError {
+  const cycle = stack.slice(Math.max(0, stack.indexOf(node))).slice(0, 8)
+  return new SparkError(
+    'ERR_FORMAT',
+    `${label}: the graph has a cycle: ${[...cycle, node].map(describeNode).join(' > ')}`,
+  )
+}

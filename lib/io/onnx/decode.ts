@@ -1,0 +1,126 @@
+// decode.ts: bytes of the protobuf wire format to the messages of messages.ts. Nothing is copied: bytes are views.
+import { BinaryReader, WireType } from '@bufbuild/protobuf/wire'
+import { SparkError } from '../../core/errors.js'
+import {
+  type Field,
+  fieldsOf,
+  type Message,
+  type MessageName,
+  messageNames,
+  type ScalarName,
+} from './messages.js'
+
+/** Messages may lie inside each other this deep: a subgraph takes three levels, a tensor in it two. */
+const maxDepth = 200
+
+/** The fields of each message by number. */
+const fields = Object.fromEntries(
+  messageNames.map(name => [name, new Map(fieldsOf(name).map(field => [field.number, field]))]),
+) as Record<MessageName, Map<number, Field>>
+
+/** What each scalar type looks like on the wire, and how one is read. */
+const scalars: Record<ScalarName, { wire: WireType; read(reader: BinaryReader): unknown }> = {
+  int32: { wire: WireType.Varint, read: reader => reader.int32() },
+  int64: { wire: WireType.Varint, read: reader => BigInt(reader.int64()) },
+  uint64: { wire: WireType.Varint, read: reader => BigInt(reader.uint64()) },
+  float: { wire: WireType.Bit32, read: reader => reader.float() },
+  double: { wire: WireType.Bit64, read: reader => reader.double() },
+  string: { wire: WireType.LengthDelimited, read: reader => reader.string(true) },
+  bytes: { wire: WireType.LengthDelimited, read: reader => reader.bytes() },
+}
+
+/** Where in the file a message is: a field of another message, and which of several. */
+interface Place {
+  readonly parent: Place | undefined
+  readonly field: string
+  readonly index: number | undefined
+}
+
+/**
+ * Decodes a message; unknown fields are skipped.
+ * @param label - names the file in errors
+ * @throws SparkError ERR_FORMAT naming the field that cannot be read
+ */
+export function decodeMessage<N extends MessageName>(
+  label: string,
+  message: N,
+  bytes: Uint8Array,
+): Message<N> {
+  const root = { parent: undefined, field: message, index: undefined }
+  return decode(label, message, bytes, root, 0) as Message<N>
+}
+
+function decode(label: string, message: MessageName, bytes: Uint8Array, place: Place, depth: number): object {
+  if (depth > maxDepth) {
+    throw new SparkError('ERR_FORMAT', `${label}: messages lie inside each other deeper than ${maxDepth}`)
+  }
+  const result: Record<string, unknown> = {}
+  const reader = new BinaryReader(bytes)
+  const inner = (field: string, index: number | undefined) => (type: MessageName, content: Uint8Array) =>
+    decode(label, type, content, { parent: place, field, index }, depth + 1)
+  let at = ''
+  try {
+    while (reader.pos < reader.len) {
+      const [number, wire] = reader.tag()
+      const field = fields[message].get(number)
+      at = field?.name ?? `field ${number}`
+      if (!field) {
+        reader.skip(wire, number)
+      } else if (field.repeated) {
+        if (!Object.hasOwn(result, at)) result[at] = []
+        const list = result[at] as unknown[]
+        readRepeated(reader, field, wire, list, inner(at, list.length))
+      } else {
+        result[at] = readOne(reader, field.type, wire, inner(at, undefined))
+      }
+    }
+    if (reader.pos > reader.len) throw new RangeError('it goes on after the end')
+  } catch (error) {
+    if (error instanceof SparkError) throw error
+    throw new SparkError(
+      'ERR_FORMAT',
+      `${label}: ${render(place)}.${at} cannot be read (${(error as Error).message}): the file is truncated or no ONNX model`,
+      { cause: error },
+    )
+  }
+  return result
+}
+
+/** Reads the content of a message that lies in another one. */
+type ReadMessage = (type: MessageName, content: Uint8Array) => object
+
+function readRepeated(
+  reader: BinaryReader,
+  { type }: Field,
+  wire: WireType,
+  list: unknown[],
+  readMessage: ReadMessage,
+): void {
+  const packed = wire === WireType.LengthDelimited && isScalar(type) && scalars[type].wire !== wire
+  if (!packed) {
+    list.push(readOne(reader, type, wire, readMessage))
+    return
+  }
+  const content = new BinaryReader(reader.bytes())
+  const { read } = scalars[type]
+  while (content.pos < content.len) list.push(read(content))
+}
+
+function readOne(
+  reader: BinaryReader,
+  type: Field['type'],
+  wire: WireType,
+  readMessage: ReadMessage,
+): unknown {
+  const expected = isScalar(type) ? scalars[type].wire : WireType.LengthDelimited
+  if (wire !== expected) throw new RangeError(`its wire type is ${wire} instead of ${expected}`)
+  return isScalar(type) ? scalars[type].read(reader) : readMessage(type, reader.bytes())
+}
+
+function isScalar(type: Field['type']): type is ScalarName {
+  return Object.hasOwn(scalars, type)
+}
+
+function render({ parent, field, index }: Place): string {
+  return `${parent ? `${render(parent)}.` : ''}${field}${index === undefined ? '' : `[${index}]`}`
+}

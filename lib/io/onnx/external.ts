@@ -1,0 +1,159 @@
+// external.ts: tensors whose elements are in files beside the model. They are read piece by piece, when asked for.
+import { closeSync, fstatSync, openSync, readSync, realpathSync, type Stats } from 'node:fs'
+import path from 'node:path'
+import { SparkError } from '../../core/errors.js'
+import type { ConstantSource } from '../../graph/constant.js'
+import { ioError } from '../atomic-write.js'
+import { expectNotPointer } from '../safetensors-header.js'
+import type { Message } from './messages.js'
+
+/** Files beside a model that have been looked at, by their path. */
+export interface ExternalFiles {
+  /** The model's folder; undefined for a model that came as bytes. */
+  readonly folder: string | undefined
+  readonly known: Map<string, KnownFile>
+}
+
+interface KnownFile {
+  readonly file: string
+  /** What identifies the content: a file that was replaced must not be read in the place of the old one. */
+  readonly identity: string
+  readonly bytes: number
+}
+
+/** One read call takes at most 2^31 − 1 bytes. */
+const maxChunk = 1 << 30
+
+/**
+ * Where the elements of a tensor are, checked against the size of their file but not yet read.
+ * @param entries - `external_data` of the TensorProto
+ * @param what - names model and tensor in errors
+ * @param byteLength - bytes the elements need
+ * @throws SparkError ERR_FORMAT for a place outside of the model's folder or of the file, ERR_IO when there is no file
+ */
+export function externalSource(
+  files: ExternalFiles,
+  entries: readonly Message<'Entry'>[],
+  what: string,
+  byteLength: number,
+): ConstantSource {
+  const fields = new Map(entries.map(({ key = '', value = '' }) => [key, value]))
+  const location = fields.get('location') ?? ''
+  const known = lookUp(files, location, what)
+  const number = (key: string, fallback: number): number => {
+    const text = fields.get(key)
+    const value = text === undefined ? fallback : Number(text)
+    if (text === '' || !Number.isSafeInteger(value) || value < 0) {
+      throw new SparkError('ERR_FORMAT', `${what}: external_data ${key} is '${text}', not a number of bytes`)
+    }
+    return value
+  }
+  const offset = number('offset', 0)
+  const length = number('length', byteLength)
+  if (length !== byteLength) {
+    throw new SparkError(
+      'ERR_FORMAT',
+      `${what}: external_data length is ${length}, but the elements have ${byteLength} bytes`,
+    )
+  }
+  if (offset + length > known.bytes) {
+    throw new SparkError(
+      'ERR_FORMAT',
+      `${what}: bytes ${offset} to ${offset + length} of '${location}' are wanted, but it has ${known.bytes}: it is truncated or belongs to another model`,
+    )
+  }
+  return { byteLength, read: () => readPiece(known, offset, length, what) }
+}
+
+function lookUp(files: ExternalFiles, location: string, what: string): KnownFile {
+  const known = files.known.get(location)
+  if (known) return known
+  if (files.folder === undefined) {
+    throw new SparkError(
+      'ERR_FORMAT',
+      `${what} is in the file '${location}': load the model by its path, not from bytes`,
+    )
+  }
+  const file = path.resolve(files.folder, location)
+  const outside = new SparkError(
+    'ERR_FORMAT',
+    `${what}: the external file '${location}' is not inside the folder of the model`,
+  )
+  if (
+    location === '' ||
+    location.includes('\0') ||
+    path.isAbsolute(location) ||
+    !isInside(files.folder, file)
+  ) {
+    throw outside
+  }
+  const descriptor = openFile(file)
+  try {
+    // A symbolic link must not lead outside either.
+    if (!isInside(realpathSync(files.folder), realpathSync(file))) throw outside
+    const stats = fstatSync(descriptor)
+    if (!stats.isFile()) throw new SparkError('ERR_FORMAT', `${what}: '${location}' is not a file`)
+    const head = new Uint8Array(64)
+    expectNotPointer(file, head.subarray(0, readSync(descriptor, head, 0, 64, 0)))
+    const found = { file, identity: identityOf(stats), bytes: stats.size }
+    files.known.set(location, found)
+    return found
+  } catch (error) {
+    throw error instanceof SparkError ? error : ioError('read', file, error)
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+function isInside(folder: string, file: string): boolean {
+  const relative = path.relative(folder, file)
+  return (
+    relative !== '' &&
+    relative !== '..' &&
+    !relative.startsWith(`..${path.sep}`) &&
+    !path.isAbsolute(relative)
+  )
+}
+
+function identityOf({ dev, ino, size, mtimeMs }: Stats): string {
+  return [dev, ino, size, mtimeMs].join(':')
+}
+
+function openFile(file: string): number {
+  try {
+    return openSync(file, 'r')
+  } catch (error) {
+    throw ioError('read', file, error)
+  }
+}
+
+function readPiece({ file, identity }: KnownFile, offset: number, length: number, what: string): Uint8Array {
+  const descriptor = openFile(file)
+  try {
+    if (identityOf(fstatSync(descriptor)) !== identity) {
+      throw new SparkError(
+        'ERR_FORMAT',
+        `${what}: ${file} has changed since the model was loaded: load it again`,
+      )
+    }
+    const bytes = allocate(length, what)
+    for (let done = 0; done < length; ) {
+      const count = readSync(descriptor, bytes, done, Math.min(maxChunk, length - done), offset + done)
+      if (count === 0) throw new SparkError('ERR_FORMAT', `${what}: ${file} became shorter while it was read`)
+      done += count
+    }
+    return bytes
+  } catch (error) {
+    throw error instanceof SparkError ? error : ioError('read', file, error)
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+function allocate(length: number, what: string): Uint8Array {
+  try {
+    return new Uint8Array(length)
+  } catch (error) {
+    throw new SparkError('ERR_OUT_OF_MEMORY', `${what}: no memory for ${length} bytes`, { cause: error })
+  }
+}

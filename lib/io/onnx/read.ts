@@ -1,0 +1,199 @@
+// read.ts: ONNX files to graphs.
+import { type FileHandle, open } from 'node:fs/promises'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { argumentError } from '../../core/checks.js'
+import { SparkError } from '../../core/errors.js'
+import type { Constant } from '../../graph/constant.js'
+import type { Graph, GraphFunction, Node, Subgraph, ValueType } from '../../graph/graph.js'
+import { checkGraph } from '../../graph/validate.js'
+import { ioError } from '../atomic-write.js'
+import { expectNotPointer } from '../safetensors-header.js'
+import { decodeMessage } from './decode.js'
+import type { Message } from './messages.js'
+import { readAttributes } from './read-attribute.js'
+import { densify, readSparse, readTensor, type TensorContext } from './read-tensor.js'
+import { readValueInfo } from './read-type.js'
+
+/** Newest version of the ONNX format that is understood. */
+export const maxIrVersion = 13
+
+/** Newest version of the ONNX standard operators that is understood. */
+export const maxOpset = 28
+
+/**
+ * Reads an ONNX model. Weights in files beside it are read when they are used; everything else is checked here.
+ *
+ * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
+ * @throws SparkError ERR_FORMAT naming the node, tensor or field that is broken, ERR_UNSUPPORTED for versions that are
+ * too new, ERR_IO when a file cannot be read, ERR_ARGUMENT
+ */
+export async function readOnnx(source: string | URL | Uint8Array): Promise<Graph> {
+  if (source instanceof Uint8Array) return parseOnnx(source)
+  const file = toPath(source)
+  const bytes = await readWhole(file)
+  return parse(bytes, { label: file, external: { folder: path.dirname(file), known: new Map() } })
+}
+
+/**
+ * Reads the bytes of an ONNX model whose weights are all inside; tensors are views of `bytes`.
+ * @param label - names the model in errors
+ * @throws SparkError as {@link readOnnx}
+ */
+export function parseOnnx(bytes: Uint8Array, label = 'model'): Graph {
+  return parse(bytes, { label, external: { folder: undefined, known: new Map() } })
+}
+
+function toPath(source: string | URL): string {
+  if (typeof source === 'string') return path.resolve(source)
+  if (source instanceof URL && source.protocol === 'file:') return fileURLToPath(source)
+  throw argumentError('source', 'a path, a file: URL or a Uint8Array', source)
+}
+
+/** One read call takes at most 2^31 − 1 bytes. */
+const maxChunk = 1 << 30
+
+async function readWhole(file: string): Promise<Uint8Array> {
+  let handle: FileHandle | undefined
+  try {
+    handle = await open(file)
+    const { size } = await handle.stat()
+    const bytes = new Uint8Array(size)
+    for (let done = 0; done < size; ) {
+      const { bytesRead } = await handle.read(bytes, done, Math.min(maxChunk, size - done), done)
+      if (bytesRead === 0)
+        throw new SparkError('ERR_FORMAT', `${file}: the file became shorter while it was read`)
+      done += bytesRead
+    }
+    return bytes
+  } catch (error) {
+    throw error instanceof SparkError ? error : ioError('read', file, error)
+  } finally {
+    await handle?.close()
+  }
+}
+
+function parse(bytes: Uint8Array, context: TensorContext): Graph {
+  const { label } = context
+  expectNotPointer(label, bytes)
+  const model = decodeMessage(label, 'Model', bytes)
+  if (!model.graph)
+    throw new SparkError('ERR_FORMAT', `${label}: there is no graph in it: it is not an ONNX model`)
+  const irVersion = Number(model.irVersion ?? 0n)
+  if (irVersion > maxIrVersion) {
+    throw new SparkError(
+      'ERR_UNSUPPORTED',
+      `${label}: IR version ${irVersion}; up to ${maxIrVersion} are supported`,
+    )
+  }
+  const opsets = readOpsets(model.opsetImport ?? [], label)
+  // Before IR version 3 a model named no opset and meant the first.
+  if (opsets.size === 0) opsets.set('', 1)
+  if ((opsets.get('') ?? 0) > maxOpset) {
+    throw new SparkError(
+      'ERR_UNSUPPORTED',
+      `${label}: opset ${opsets.get('')}; up to ${maxOpset} are supported`,
+    )
+  }
+  const graph: Graph = {
+    ...readGraph(context, model.graph, 'graph'),
+    metadata: readEntries(model.metadata),
+    opsets,
+    functions: (model.functions ?? []).map(definition => readFunction(context, definition)),
+    producer: { name: model.producerName ?? '', version: model.producerVersion ?? '' },
+  }
+  return checkGraph(graph, label)
+}
+
+function readOpsets(list: readonly Message<'OperatorSet'>[], label: string): Map<string, number> {
+  const opsets = new Map<string, number>()
+  for (const { domain = '', version = 0n } of list) {
+    if (version < 0n || version > 1_000_000n) {
+      throw new SparkError('ERR_FORMAT', `${label}: opset ${version} of domain '${domain}' is no version`)
+    }
+    // 'ai.onnx' is the written form of the standard domain.
+    opsets.set(domain === 'ai.onnx' ? '' : domain, Number(version))
+  }
+  return opsets
+}
+
+function readEntries(entries: readonly Message<'Entry'>[] = []): Map<string, string> {
+  return new Map(entries.map(({ key = '', value = '' }) => [key, value]))
+}
+
+function readGraph(context: TensorContext, graph: Message<'Graph'>, what: string): Subgraph {
+  const { label } = context
+  const initializers = readInitializers(context, graph, what)
+  const infos = (list: readonly Message<'ValueInfo'>[] = []) => list.map(info => readValueInfo(info, label))
+  const values = new Map<string, ValueType>()
+  for (const { name, type } of infos(graph.valueInfo)) if (type) values.set(name, type)
+  return {
+    name: graph.name ?? '',
+    // Files before IR version 4 list initializers among the inputs, and many later ones still do.
+    inputs: infos(graph.input).filter(({ name }) => !initializers.has(name)),
+    outputs: infos(graph.output),
+    nodes: (graph.node ?? []).map((node, i) => readNode(context, node, `${what}.node[${i}]`)),
+    initializers,
+    values,
+    metadata: readEntries(graph.metadata),
+  }
+}
+
+function readInitializers(
+  context: TensorContext,
+  graph: Message<'Graph'>,
+  what: string,
+): Map<string, Constant> {
+  const initializers = new Map<string, Constant>()
+  const add = (name: string, constant: Constant): void => {
+    if (name === '' || initializers.has(name)) {
+      const why = name === '' ? 'an initializer has no name' : `the initializer '${name}' occurs twice`
+      throw new SparkError('ERR_FORMAT', `${context.label}: ${what}: ${why}`)
+    }
+    initializers.set(name, constant)
+  }
+  for (const tensor of graph.initializer ?? []) {
+    const name = tensor.name ?? ''
+    add(name, readTensor(context, tensor, `initializer '${name}'`))
+  }
+  for (const tensor of graph.sparseInitializer ?? []) {
+    const name = tensor.values?.name ?? ''
+    const place = `sparse initializer '${name}'`
+    add(name, densify(readSparse(context, tensor, place), `${context.label}: ${place}`))
+  }
+  return initializers
+}
+
+function readNode(context: TensorContext, node: Message<'Node'>, what: string): Node {
+  const { name = '', opType = '', domain = '', overload, metadata } = node
+  const place = `${what} '${name}' (${opType})`
+  if (opType === '') throw new SparkError('ERR_FORMAT', `${context.label}: ${place} names no operator`)
+  const nested = (graph: Message<'Graph'>, inner: string): Subgraph => readGraph(context, graph, inner)
+  return {
+    op: opType,
+    domain: domain === 'ai.onnx' ? '' : domain,
+    name,
+    inputs: node.input ?? [],
+    outputs: node.output ?? [],
+    attributes: readAttributes(context, node.attribute ?? [], place, nested),
+    ...(overload && { overload }),
+    ...(metadata && { metadata: readEntries(metadata) }),
+  }
+}
+
+function readFunction(context: TensorContext, definition: Message<'Function'>): GraphFunction {
+  const { name = '', domain = '', overload = '', input = [], output = [], attribute = [] } = definition
+  const what = `function '${name}'`
+  const nested = (graph: Message<'Graph'>, inner: string): Subgraph => readGraph(context, graph, inner)
+  return {
+    name,
+    domain: domain === 'ai.onnx' ? '' : domain,
+    overload,
+    inputs: input,
+    outputs: output,
+    attributes: attribute,
+    defaults: readAttributes(context, definition.attributeProto ?? [], what, nested),
+    nodes: (definition.node ?? []).map((node, i) => readNode(context, node, `${what}.node[${i}]`)),
+    opsets: readOpsets(definition.opsetImport ?? [], `${context.label}: ${what}`),
+  }
+}

@@ -87,6 +87,7 @@ export { type KernelOptions, openKernels } from './runtime/open.js'
 export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'
 
 // DoRA
+export { AdaptedLayer } from './dora/adapted-layer.js'
 export { DoRALinear } from './dora/dora-linear.js'
 export type {
   AdapterOptions,

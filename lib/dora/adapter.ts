@@ -5,7 +5,7 @@ import type { Kernels, LowRank, StoredWeight } from '../runtime/kernels.js'
 import type { AdapterOptions, DoRAGradients, Parameter } from './options.js'
 import { floats, type Snapshot, takeSnapshot } from './passes.js'
 import { dropoutMask, kaimingUniform, randomGenerator } from './random.js'
-import type { Step } from './work.js'
+import type { Step, Work } from './work.js'
 
 /** A frozen weight and its squared row norms. */
 export interface Frozen {
@@ -84,17 +84,30 @@ export class LayerAdapter {
     if (this.parameters.length > 0) this.#snapshot = snapshot
   }
 
+  /** Work that is done once `steps` have run, which also complete a snapshot of this adapter. */
+  completed<T>(snapshot: Snapshot, steps: readonly Step[], finish: () => T): Work<T> {
+    return {
+      steps,
+      finish: () => {
+        this.keep(snapshot)
+        return finish()
+      },
+    }
+  }
+
   /** Lets the next snapshot compute its gain. */
   forgetGain(): void {
     this.#snapshot = null
   }
 
-  /** Puts gradients beside the parameters. */
-  setGradients({ a, b, magnitude }: DoRAGradients): void {
+  /** Puts gradients beside the parameters; returns them. */
+  setGradients(gradients: DoRAGradients): DoRAGradients {
+    const { a, b, magnitude } = gradients
     for (const [i, grad] of [a, b, magnitude].entries()) {
       const parameter = this.parameters[i]
       if (parameter) parameter.grad = grad.toFloat32()
     }
+    return gradients
   }
 
   /** A dropout mask for `count` elements; nothing without dropout. */

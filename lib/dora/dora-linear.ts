@@ -1,5 +1,5 @@
 // dora-linear.ts: a linear layer with a DoRA adapter.
-import { argumentError, expectKnownOptions } from '../core/checks.js'
+import { expectKnownOptions } from '../core/checks.js'
 import type { Precision } from '../core/config.js'
 import type { DType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
@@ -7,6 +7,7 @@ import { Tensor } from '../memory/tensor.js'
 import { type HeldWeight, holdWeight, Retirement } from '../runtime/held-weight.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
 import { decodeWeight, precisionOf, storedBytes, storeWeight } from '../runtime/stored-weight.js'
+import { AdaptedLayer } from './adapted-layer.js'
 import { adapterOptions, type Frozen, LayerAdapter } from './adapter.js'
 import { AdapterSet } from './adapter-set.js'
 import { type LayerParts, layerOptions, prepareLayer } from './create.js'
@@ -37,7 +38,7 @@ import { run, runSync, type Work } from './work.js'
  * const y = await layer.forward(x, { training: true })
  * const gradients = await layer.backward(dy)
  */
-export class DoRALinear {
+export class DoRALinear extends AdaptedLayer {
   /** Columns of the weight. */
   readonly inFeatures: number
   /** Rows of the weight. */
@@ -60,6 +61,7 @@ export class DoRALinear {
   #disposed = false
 
   private constructor({ base, kernels, weightNorm2, bias, normGradient, adapter }: LayerParts) {
+    super()
     this.inFeatures = base.weight.cols
     this.outFeatures = base.weight.rows
     this.normGradient = normGradient
@@ -119,11 +121,6 @@ export class DoRALinear {
     await saveLinear(folder, { rank, alpha, rslora, dropout, a, b, magnitude }, options)
   }
 
-  /** Name of the active adapter: the one that passes go through, and that the settings and parameters below are of. */
-  get activeAdapter(): string {
-    return this.#adapters.active.name
-  }
-
   /** Names of the adapters, in the order in which they were added. */
   get adapters(): readonly string[] {
     return this.#adapters.names
@@ -136,11 +133,11 @@ export class DoRALinear {
    * ERR_DISPOSED
    */
   async addAdapter(name: string, options: AdapterOptions = {}): Promise<void> {
-    const weight = this.#unmerged('an adapter can be added')
+    const frozen = this.#unmerged('an adapter can be added')
     expectKnownOptions('options', options, adapterOptions)
     this.#adapters.expectFree(name)
-    const { adapter, ready } = LayerAdapter.prepare(name, weight, options)
-    await this.#weights.during(() => ready(this.#kernels, this.#frozen(weight)))
+    const { adapter, ready } = LayerAdapter.prepare(name, frozen.weight, options)
+    await this.#weights.during(() => ready(this.#kernels, frozen))
     this.#expectAlive()
     this.#adapters.add(adapter)
   }
@@ -167,31 +164,6 @@ export class DoRALinear {
     this.#expectAlive()
     const adapter = this.#adapters.remove(name)
     if (this.#kept?.adapter === adapter) this.#kept = null
-  }
-
-  /** Rows of A. */
-  get rank(): number {
-    return this.#adapters.active.rank
-  }
-
-  /** Numerator of {@link DoRALinear.scale}. */
-  get alpha(): number {
-    return this.#adapters.active.alpha
-  }
-
-  /** Whether the scale is alpha / √rank. */
-  get rslora(): boolean {
-    return this.#adapters.active.rslora
-  }
-
-  /** Factor of B·A, an f32. */
-  get scale(): number {
-    return this.#adapters.active.scale
-  }
-
-  /** Probability of dropout in training. */
-  get dropout(): number {
-    return this.#adapters.active.dropout
   }
 
   /** Whether {@link DoRALinear.forward} keeps what a backward pass needs. false at first. */
@@ -259,7 +231,7 @@ export class DoRALinear {
     expectKnownOptions('options', options, ['safe', 'precision', 'keepOriginal'])
     const { safe = true, precision = this.precision, keepOriginal = true } = options
     if (this.#merged) return
-    const adapter = this.#adapters.active
+    const { adapter } = this
     const { snapshot, tensor } = await this.#run(this.#prepareMerge())
     if (safe) expectFiniteMerge(adapter.name, tensor)
     const held = await holdWeight(this.#kernels, storeWeight(tensor, precision, 'the merged weight'))
@@ -356,32 +328,28 @@ export class DoRALinear {
       if (training) {
         throw new SparkError('ERR_ARGUMENT', 'rows can go through different adapters in eval passes only')
       }
-      const frozen = this.#frozen(this.#unmerged('rows can go through different adapters'))
+      const frozen = this.#unmerged('rows can go through different adapters')
       return mixedWork(frozen, this.#bias, x, adapters, name => this.#adapters.get(name))
     }
     if (this.#merged && !training) return linearWork(this.#merged.weight, this.#bias, x)
-    const weight = this.#unmerged('it can be trained')
-    const adapter = this.#adapters.active
-    const { snapshot, steps } = adapter.takeSnapshot(this.#frozen(weight))
+    const { adapter } = this
+    const frozen = this.#unmerged('it can be trained')
+    const { snapshot, steps } = adapter.takeSnapshot(frozen)
     const pass = ++this.#passes
     const mask = (count: number): Tensor | undefined => options.mask ?? adapter.mask(count)
     const keep = (activations: Activations): void => {
       const last = this.#kept?.activations.pass ?? 0
       if (!this.#disposed && pass >= last) this.#kept = { adapter, activations }
     }
-    const work = forwardWork(weight, this.#bias, snapshot, x, training ? { pass, mask, keep } : null)
-    const finish = (): Tensor<D> => {
-      adapter.keep(snapshot)
-      return work.finish()
-    }
-    return { steps: [...steps, ...work.steps], finish }
+    const work = forwardWork(frozen.weight, this.#bias, snapshot, x, training ? { pass, mask, keep } : null)
+    return adapter.completed(snapshot, [...steps, ...work.steps], work.finish)
   }
 
   #prepareBackward(dy: Tensor, options: { input?: boolean }): Work<DoRAGradients> {
     this.#expectAlive()
     expectKnownOptions('options', options, ['input'])
     if (!this.#kept) {
-      const remedy = 'call train() and forward(), or forward(x, { training: true }), first'
+      const remedy = 'call forward(x, { training: true }) first'
       throw new SparkError('ERR_ARGUMENT', `there is no training pass to go back through: ${remedy}`)
     }
     const { adapter, activations } = this.#kept
@@ -390,18 +358,18 @@ export class DoRALinear {
       input: options.input ?? true,
       bias: this.#bias !== undefined,
     })
-    const finish = (): DoRAGradients => {
-      const gradients = work.finish()
-      adapter.setGradients(gradients)
-      return gradients
-    }
-    return { steps: work.steps, finish }
+    return { steps: work.steps, finish: () => adapter.setGradients(work.finish()) }
   }
 
   #prepareMerge(): Work<{ snapshot: Snapshot; tensor: Tensor<'f32'> }> {
-    const { snapshot, steps } = this.#adapters.active.takeSnapshot(this.#frozen(this.#weight()))
+    const { snapshot, steps } = this.#adapters.active.takeSnapshot(this.#unmerged('it can be merged'))
     const { steps: merge, finish } = mergeWork(this.#weight(), snapshot)
     return { steps: [...steps, ...merge], finish: () => ({ snapshot, tensor: finish() }) }
+  }
+
+  /** @internal */
+  protected get adapter(): LayerAdapter {
+    return this.#adapters.active
   }
 
   async #restoreBase(merged: Merged): Promise<HeldWeight> {
@@ -410,9 +378,7 @@ export class DoRALinear {
     return holdWeight(this.#kernels, weight)
   }
 
-  #run<T>(work: Work<T>): Promise<T> {
-    return this.#weights.during(() => run(this.#kernels, work))
-  }
+  #run = <T>(work: Work<T>): Promise<T> => this.#weights.during(() => run(this.#kernels, work))
 
   /** The weight in use. */
   #weight(): StoredWeight {
@@ -421,14 +387,10 @@ export class DoRALinear {
   }
 
   /** The frozen weight; ERR_ARGUMENT says what has to wait until the layer is not merged. */
-  #unmerged(what: string): StoredWeight {
+  #unmerged(what: string): Frozen {
     this.#expectAlive()
-    if (!this.#merged && this.#base) return this.#base.weight
+    if (!this.#merged && this.#base) return { weight: this.#base.weight, weightNorm2: this.#weightNorm2 }
     throw new SparkError('ERR_ARGUMENT', `the layer is merged: call unmerge() first, then ${what}`)
-  }
-
-  #frozen(weight: StoredWeight): Frozen {
-    return { weight, weightNorm2: this.#weightNorm2 }
   }
 
   #expectAlive(): void {

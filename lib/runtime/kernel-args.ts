@@ -426,6 +426,7 @@ export interface KernelArgs extends PrecisionKernelArgs {
   doraNorm: DoraNormArgs
   /** A DoRA layer. */
   doraForward: DoraForwardArgs
+  /** A DoRA layer whose rows go through different adapters. */
   doraMixed: DoraMixedArgs
   /** Its gradients. */
   doraBackward: DoraBackwardArgs

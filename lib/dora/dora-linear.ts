@@ -272,8 +272,8 @@ export class DoRALinear extends AdaptedLayer {
   async mergedWeight(): Promise<Tensor<'f32'>> {
     this.#expectAlive()
     if (this.#merged) {
-      const values = decodeWeight(this.#merged.weight)
-      return Tensor.from(values.slice(), { shape: [this.outFeatures, this.inFeatures] })
+      const values = decodeWeight(this.#merged.weight).slice()
+      return Tensor.from(values, { shape: [this.outFeatures, this.inFeatures] })
     }
     return (await this.#run(this.#prepareMerge())).tensor
   }
@@ -349,8 +349,10 @@ export class DoRALinear extends AdaptedLayer {
     this.#expectAlive()
     expectKnownOptions('options', options, ['input'])
     if (!this.#kept) {
-      const remedy = 'call forward(x, { training: true }) first'
-      throw new SparkError('ERR_ARGUMENT', `there is no training pass to go back through: ${remedy}`)
+      throw new SparkError(
+        'ERR_ARGUMENT',
+        'there is no training pass: call forward(x, { training: true }) first',
+      )
     }
     const { adapter, activations } = this.#kept
     const work = backwardWork(this.#weight(), activations, dy, {

@@ -220,9 +220,7 @@ export class DoRALinear extends AdaptedLayer {
   }
 
   /**
-   * Folds the adapter into the weight: the layer is then a plain linear layer, without a gradient. Does nothing when it
-   * is merged already.
-   *
+   * Folds the adapter into the weight: the layer is then a plain linear one. A second call does nothing.
    * @throws SparkError ERR_NOT_FINITE when the merged weight is not finite, ERR_RANGE when it is too large for fp16; the
    * layer stays as it was. ERR_DISPOSED
    */
@@ -349,10 +347,8 @@ export class DoRALinear extends AdaptedLayer {
     this.#expectAlive()
     expectKnownOptions('options', options, ['input'])
     if (!this.#kept) {
-      throw new SparkError(
-        'ERR_ARGUMENT',
-        'there is no training pass: call forward(x, { training: true }) first',
-      )
+      const remedy = 'call forward(x, { training: true }) first'
+      throw new SparkError('ERR_ARGUMENT', `there is no training pass to go back through: ${remedy}`)
     }
     const { adapter, activations } = this.#kept
     const work = backwardWork(this.#weight(), activations, dy, {

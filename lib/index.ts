@@ -108,8 +108,10 @@ export type { Dimension } from './graph/graph.js'
 export type { WriteOnnxOptions } from './io/onnx/write.js'
 
 // DoRA
+export { AdaptedLayer } from './dora/adapted-layer.js'
 export { DoRALinear } from './dora/dora-linear.js'
 export type {
+  LayerAdapterOptions,
   DoRAGradients,
   DoRALinearOptions,
   ForwardOptions,

@@ -53,7 +53,8 @@ export async function* linear(kernels, peer) {
         flops: 2 * tokens * size * size,
         run: () => kernels.run('linear', { weight: next(), tokens, x, y, compute }),
         check: () => check(weight, x, y, size, compute),
-        ...(matmul && peer && { peer: { name: `${peer.name} f32`, run: () => matmul(x, transposed) } }),
+        ...(matmul &&
+          peer && { peer: { name: `${peer.name} f32`, spins: true, run: () => matmul(x, transposed) } }),
       }
       operands.dispose()
     }

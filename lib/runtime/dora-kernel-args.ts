@@ -57,6 +57,30 @@ export interface DoraForwardArgs extends LowRank {
   y: Float32Array
 }
 
+/** One of the adapters of a mixed batch. */
+export interface MixedAdapter extends LowRank {
+  /** [O] */
+  readonly gain: Float32Array
+}
+
+/** doraForward without a mask for rows that go through different adapters, linear for those with index -1. */
+export interface DoraMixedArgs {
+  /** [O, I] */
+  weight: StoredWeight
+  /** T */
+  tokens: number
+  /** [T, I] */
+  x: Float32Array
+  /** At most 64. */
+  adapters: readonly MixedAdapter[]
+  /** Which adapter each row takes, -1 for none: [T]. */
+  index: Int32Array
+  /** [O] */
+  bias?: Float32Array | undefined
+  /** Output, [T, O]. */
+  y: Float32Array
+}
+
 /** The gradients of {@link DoraForwardArgs}. */
 export interface DoraBackwardArgs extends LowRank {
   /** [O, I] */
@@ -147,6 +171,8 @@ export interface DoraKernelArgs {
   doraNorm: DoraNormArgs
   /** A DoRA layer. */
   doraForward: DoraForwardArgs
+  /** A DoRA layer whose rows go through different adapters. */
+  doraMixed: DoraMixedArgs
   /** Its gradients. */
   doraBackward: DoraBackwardArgs
   /** The weight of a plain layer that computes the same. */

@@ -51,6 +51,28 @@ struct DoraForwardArgs {
   Compute compute;
 };
 
+// One of the adapters of a mixed batch.
+struct DoraMixedAdapter {
+  LowRank low_rank;
+  const float* gain;  // [O]
+};
+
+constexpr int64_t kMaxMixedAdapters = 64;  // they are a kernel parameter, of which there are 4 KiB
+
+// A batch whose rows go through different adapters: row t of y is that of dora_forward (without a mask) with
+// adapters[index[t]], or that of linear where index[t] is -1; on the CPU bit for bit. The weight is read as
+// for a single adapter.
+struct DoraMixedArgs {
+  Weight weight;
+  int64_t tokens;
+  int64_t count;  // of adapters
+  DoraMixedAdapter adapters[kMaxMixedAdapters];
+  const float* x;        // [T, I]
+  const int32_t* index;  // [T], in [-1, count): the caller has checked
+  const float* bias;     // [O]; null: no bias
+  float* y;              // [T, O]
+};
+
 // Gradients of a loss given dy, with dz = dy ∘ gain and q = dz·B:
 //   dmagnitude[o] = Σ_t dy z / max(norm, 1e-12)    dbias = Σ_t dy    db = s · dzᵀ·xa    da = s · qᵀ·d
 //   dx = dz·W + s·q·A without a mask, else dy·W + mask ∘ ((dy ∘ (gain − 1))·W + s·q·A)

@@ -234,6 +234,23 @@ Weight Arguments::weight(const char* name) {
   return weight;
 }
 
+int64_t Arguments::each(const char* name, int64_t most, const std::function<void(int64_t)>& read) {
+  const Napi::Value value = object_.Get(name);
+  if (!value.IsArray()) throw Error("ERR_ARGUMENT", message(name, " must be an array"));
+  const Napi::Array array = value.As<Napi::Array>();
+  const int64_t count = array.Length();
+  if (count > most) throw Error("ERR_ARGUMENT", message(name, " has ", count, " elements; at most ", most));
+  const Napi::Object outer = object_;
+  for (int64_t i = 0; i < count; ++i) {
+    const Napi::Value element = array.Get(static_cast<uint32_t>(i));
+    if (!element.IsObject()) throw Error("ERR_ARGUMENT", message(name, "[", i, "] must be an object"));
+    object_ = element.As<Napi::Object>();
+    read(i);
+  }
+  object_ = outer;
+  return count;
+}
+
 LowRank Arguments::low_rank(int64_t rows, int64_t cols) {
   LowRank low_rank{};
   low_rank.rank = size("rank");

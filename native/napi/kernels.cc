@@ -174,6 +174,7 @@ const Operation kOperations[] = {
     SPARK_OPERATION("weightNorm2", weight_norm2),
     SPARK_OPERATION("doraNorm", dora_norm),
     SPARK_OPERATION("doraForward", dora_forward),
+    SPARK_OPERATION("doraMixed", dora_mixed),
     SPARK_OPERATION("doraBackward", dora_backward),
     SPARK_OPERATION("doraMerge", dora_merge),
     SPARK_OPERATION("doraMergeBackward", dora_merge_backward),

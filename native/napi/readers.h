@@ -18,6 +18,7 @@ SwizzleScalesArgs read_swizzle_scales(Arguments& in);
 WeightNorm2Args read_weight_norm2(Arguments& in);
 DoraNormArgs read_dora_norm(Arguments& in);
 DoraForwardArgs read_dora_forward(Arguments& in);
+DoraMixedArgs read_dora_mixed(Arguments& in);
 DoraBackwardArgs read_dora_backward(Arguments& in);
 DoraMergeArgs read_dora_merge(Arguments& in);
 DoraMergeBackwardArgs read_dora_merge_backward(Arguments& in);

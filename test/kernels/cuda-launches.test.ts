@@ -25,6 +25,7 @@ const head = `
     restored: f32(O * I), dx: f32(T * I), da: f32(R * I), db: f32(O * R), dmagnitude: f32(O), dbias: f32(O),
     dweight: f32(O * I), exactNorm: false,
     classes: O, logits: f32(T * O), labels: new Int32Array(T), loss: f32(1), dlogits: f32(T * O),
+    adapters: [{ rank: R, scale: 1, a: f32(R * I), b: f32(O * R), gain: f32(O) }], index: new Int32Array(T),
     count: O * I, step: 1, lr: 1, beta1: 0.9, beta2: 0.9, eps: 1e-8, weightDecay: 0,
     grad: f32(O * I), param: f32(O * I), m: f32(O * I), v: f32(O * I),
   }
@@ -43,7 +44,7 @@ const head = `
 
 /** What an operation launches, as 'kernel blocks threads'. */
 async function launches(call: string): Promise<string[]> {
-  const { env, lines } = machine(standIn, discrete)
+  const { env, lines } = machine(standIn, { ...discrete, pointer: { alignment: 4 } })
   await scriptResult(`${head} await ${call}; console.log(null)`, env)
   return lines('launch').map(line => {
     const [, kernel, , x, y, z, , ...threads] = line.split(' ')
@@ -80,6 +81,11 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
       tiles(rows, T, O),
       tiles(rows, T, O),
       tiles('linear_f32', T, O),
+    ],
+    [`run('doraMixed', '${dtype}')`]: [
+      tiles(rows, T, O),
+      'dora_mixed_down_f32 650 256x1', // 130 tokens, rank 5
+      'dora_mixed_f32 52 256x1', // 130 x 101
     ],
     [`run('doraBackward', '${dtype}')`]: [
       tiles('linear_backward_f32', T, R),

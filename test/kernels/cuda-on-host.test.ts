@@ -21,17 +21,19 @@ const sources = [
     'weight',
     'dora_norm',
     'dora_forward',
+    'dora_mixed',
     'dora_backward',
     'dora_merge',
   ].map(name => `backend/cpu/${name}.cc`),
   '../test/fixtures/cuda-on-host/plain-cpu.cc',
   'backend/cuda/dora.cc',
+  'backend/cuda/dora_mixed.cc',
   'backend/cuda/dora_weight.cc',
   'backend/cuda/tensor.cc',
   'core/thread_pool.cc',
 ]
 const families = [
-  ...['linear', 'linear_integer', 'dora', 'dora_norm', 'softmax_cross_entropy', 'adamw'],
+  ...['linear', 'linear_integer', 'dora', 'dora_mixed', 'dora_norm', 'softmax_cross_entropy', 'adamw'],
   ...['pack', 'tensor', 'tensor_few', 'tensor_finish'],
 ]
 

@@ -22,6 +22,7 @@ const Backend& backend() {
       .weight_norm2 = weight_norm2,
       .dora_norm = dora_norm,
       .dora_forward = dora_forward,
+      .dora_mixed = dora_mixed,
       .dora_backward = dora_backward,
       .dora_merge = dora_merge,
       .dora_merge_backward = dora_merge_backward,

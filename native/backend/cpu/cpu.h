@@ -24,6 +24,7 @@ void matmul(const MatmulArgs&);
 void weight_norm2(const WeightNorm2Args&);
 void dora_norm(const DoraNormArgs&);
 void dora_forward(const DoraForwardArgs&);
+void dora_mixed(const DoraMixedArgs&);
 void dora_backward(const DoraBackwardArgs&);
 void dora_merge(const DoraMergeArgs&);
 void dora_merge_backward(const DoraMergeBackwardArgs&);

@@ -41,7 +41,7 @@ struct Heuristic {
 struct Api {
   const Library library{"libcublasLt.so.13", "libcublasLt.so.12"};
   std::string reason = library.reason();
-  size_t (*version)();
+  size_t (*version)() = nullptr;  // asked for also where the library is unusable
   int (*create)(Opaque* handle);
   int (*desc_create)(Opaque*, int compute_type, int scale_type);
   int (*desc_set)(Opaque, int attribute, const void*, size_t);

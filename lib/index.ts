@@ -122,3 +122,54 @@ export type {
 } from './dora/options.js'
 export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft.js'
 export type { PeftConfig } from './dora/peft-config.js'
+
+// adapters of models
+export { type AdapterOptions, createAdapter } from './dora/create-adapter.js'
+export type { Names, NamedModule, TargetRules } from './dora/matching.js'
+export { Adapter } from './dora/model-adapter.js'
+export type { TrainableAdapter } from './dora/adapter.js'
+export type { AdapterFileOptions, LoadAdapterOptions } from './dora/adapter-files.js'
+export type { AdapterModule, AdapterParts, ModuleValues } from './dora/adapter-parts.js'
+export type { GraphModule } from './dora/modules.js'
+export type { ModelSource } from './dora/model-source.js'
+export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
+export {
+  type Active,
+  AdaptedModel,
+  type AdaptedRunOptions,
+} from './dora/adapted-model.js'
+
+// training
+export type {
+  FeatureTerm,
+  HypothesesTerm,
+  Loss,
+  LossTerm,
+  PairTerm,
+  PathTerm,
+  PathValues,
+  WeightedTerm,
+} from './graph/rewrites/losses.js'
+export {
+  ArrayDataset,
+  type Batch,
+  type BatchStream,
+  type BatchTensor,
+  type Dataset,
+  type TrainingData,
+} from './training/dataset.js'
+export { readEvents } from './training/log.js'
+export type { AdamW, OptimizerOptions, Sgd } from './training/optimizers.js'
+export type {
+  CheckpointOptions,
+  TrainableModel,
+  TrainerOptions,
+  TrainingEvent,
+} from './training/options.js'
+export { type ReportOptions, reportPage, writeReport } from './training/report.js'
+export type { PlateauSchedule, ScheduleOptions, SteppedSchedule } from './training/schedules.js'
+export { Trainer } from './training/trainer.js'
+
+// training data
+export { openData, type StreamOf } from './data/open.js'
+export { type BadRow, type FieldRule, type FieldRules, TableDataset } from './data/table.js'

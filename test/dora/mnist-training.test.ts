@@ -1,20 +1,15 @@
-// PEFT's 200 training steps on photo-negative digits, from the same base model, adapter and batches.
+// PEFT's 200 training steps on photo-negative digits by our trainer, from the same base model, adapter and batches.
 import t from 'tap'
 import { Constant } from '#lib/graph/constant.js'
 import type { Graph } from '#lib/graph/graph.js'
 import { openCpuKernels } from '#lib/runtime/cpu.js'
 import { Plan } from '#lib/runtime/plan/plan.js'
+import type { Batch } from '#lib/training/dataset.js'
+import { Trainer } from '#lib/training/trainer.js'
 import { backends } from '../fixtures/backends.js'
 import { noGolden } from '../fixtures/golden-bytes.js'
-import {
-  adamwFeeds,
-  adapted,
-  digits,
-  type PeftRun,
-  parametersOf,
-  peftRun,
-  trainingStep,
-} from '../fixtures/mnist.js'
+import { adapted, digits, type PeftRun, parametersOf, peftRun } from '../fixtures/mnist.js'
+import { adapterOf } from '../fixtures/trainable.js'
 
 const pixels = 28 * 28
 
@@ -51,21 +46,25 @@ function shapeOf(graph: Graph, batch: number): number[] {
 }
 
 async function train(run: PeftRun): Promise<{ losses: number[]; trained: Graph }> {
-  const { graph } = await trainingStep(run)
-  const input = graph.inputs[0]!.name
-  using plan = await Plan.create(graph, openCpuKernels(), { shapes: { [input]: shapeOf(graph, run.batch) } })
-  const data = digits('train10k')
-  const losses: number[] = []
-  for (const [step, indices] of run.batch_indices.entries()) {
-    const { x, labels } = batchOf(data, indices)
-    const { loss } = await plan.run({ [input]: x, labels, ...adamwFeeds(step + 1) })
-    losses.push(Number(loss![0]))
-  }
   const model = await adapted(run)
+  const adapter = adapterOf(model, parametersOf(run))
+  const data = digits('train10k')
+  const input = model.inputs[0]!.name
+  function* batches(): Generator<Batch> {
+    for (const indices of run.batch_indices) {
+      const { x, labels } = batchOf(data, indices)
+      yield {
+        [input]: { shape: shapeOf(model, indices.length), data: x },
+        target: { shape: [indices.length], data: labels },
+      }
+    }
+  }
+  const trainer = new Trainer({ graph: model }, adapter, { loss: 'cross-entropy', backend: 'cpu' })
+  const losses: number[] = []
+  for await (const { loss } of trainer.fit(batches)) losses.push(loss)
   const initializers = new Map(model.initializers)
-  for (const name of parametersOf(run)) {
-    const values = Float32Array.from(plan.state(name) as Float32Array)
-    initializers.set(name, Constant.from('f32', initializers.get(name)!.shape, values))
+  for (const name of adapter.parameters) {
+    initializers.set(name, Constant.from('f32', initializers.get(name)!.shape, adapter.read(name)))
   }
   return { losses, trained: { ...model, initializers } }
 }

@@ -2,7 +2,7 @@
 import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../attributes.js'
 import { Constant } from '../constant.js'
-import { type Attributes, makeNode, type Node } from '../graph.js'
+import { type Attributes, makeNode, type Node, sparkDomain } from '../graph.js'
 
 /** Gives the gradients of the inputs of a node, given those of its outputs. */
 export type GradientRule = (at: GradientContext) => void
@@ -69,6 +69,16 @@ export class GradientContext {
     const [dy, ...others] = this.#node.outputs.map(name => gradientOf(this.#scope, name))
     if (!dy || others.some(Boolean)) throw this.unsupported('only its first output can be differentiated')
     return dy
+  }
+
+  /** Name of the gradient of output `i`; undefined when nothing depends on it. */
+  gradient(i: number): string | undefined {
+    return gradientOf(this.#scope, this.#node.outputs[i] ?? '')
+  }
+
+  /** Says what the gradient of input `i` is, before it is summed over the axes along which the input was repeated. */
+  giveSummed(i: number, gradient: string): void {
+    if (this.wants(i)) this.give(i, this.add('SumLike', [gradient, this.input(i)], {}, sparkDomain))
   }
 
   /** Says what the gradient of input `i` is. */

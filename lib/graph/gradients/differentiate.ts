@@ -5,7 +5,7 @@ import { Constant } from '../constant.js'
 import { freshNames, readsOf } from '../edit.js'
 import { type Graph, type Node, sparkDomain } from '../graph.js'
 import { GradientContext, type GradientScope, gradientOf } from './context.js'
-import { ruleOf } from './table.js'
+import { isStep, ruleOf } from './table.js'
 
 /** Options of {@link differentiate}. */
 export interface DifferentiateOptions {
@@ -59,12 +59,12 @@ export function differentiate(graph: Graph, { loss, wrt }: DifferentiateOptions)
   }
 }
 
-/** Values that depend on `names`, those included. */
+/** Values that move with those of `names`, these included. */
 function dependents(graph: Graph, names: readonly string[]): Set<string> {
   const dependents = new Set(names)
   for (const node of graph.nodes) {
-    if (readsOf(node).some(name => dependents.has(name)))
-      for (const name of node.outputs) dependents.add(name)
+    if (isStep(node) || !readsOf(node).some(name => dependents.has(name))) continue
+    for (const name of node.outputs) dependents.add(name)
   }
   dependents.delete('')
   return dependents

@@ -1,11 +1,7 @@
 // elementwise.ts: gradients of functions of every element. Where an operand was broadcast, its gradient is summed.
+import { float, floatOf } from '../attributes.js'
 import { sparkDomain } from '../graph.js'
 import type { GradientContext, GradientRule, GradientTable } from './context.js'
-
-/** Gives input `i` the gradient, summed over the axes along which the input was broadcast. */
-function giveSummed(at: GradientContext, i: number, gradient: string): void {
-  at.give(i, at.add('SumLike', [gradient, at.input(i)], {}, sparkDomain))
-}
 
 /** dx = dy · factor */
 const times =
@@ -16,27 +12,27 @@ const times =
 const add: GradientRule = at => {
   const dy = at.dy()
   at.node.inputs.forEach((_, i) => {
-    if (at.wants(i)) giveSummed(at, i, dy)
+    if (at.wants(i)) at.giveSummed(i, dy)
   })
 }
 
 const sub: GradientRule = at => {
   const dy = at.dy()
-  if (at.wants(0)) giveSummed(at, 0, dy)
-  if (at.wants(1)) giveSummed(at, 1, at.add('Neg', [dy]))
+  if (at.wants(0)) at.giveSummed(0, dy)
+  if (at.wants(1)) at.giveSummed(1, at.add('Neg', [dy]))
 }
 
 const mul: GradientRule = at => {
   const dy = at.dy()
-  if (at.wants(0)) giveSummed(at, 0, at.add('Mul', [dy, at.input(1)]))
-  if (at.wants(1)) giveSummed(at, 1, at.add('Mul', [dy, at.input(0)]))
+  if (at.wants(0)) at.giveSummed(0, at.add('Mul', [dy, at.input(1)]))
+  if (at.wants(1)) at.giveSummed(1, at.add('Mul', [dy, at.input(0)]))
 }
 
 /** d(a/b) = da/b − db · y/b */
 const div: GradientRule = at => {
   const part = at.add('Div', [at.dy(), at.input(1)])
-  if (at.wants(0)) giveSummed(at, 0, part)
-  if (at.wants(1)) giveSummed(at, 1, at.add('Neg', [at.add('Mul', [part, at.output()])]))
+  if (at.wants(0)) at.giveSummed(0, part)
+  if (at.wants(1)) at.giveSummed(1, at.add('Neg', [at.add('Mul', [part, at.output()])]))
 }
 
 /** d(a^b) = b · a^(b−1) da + log(a) · y db */
@@ -45,10 +41,10 @@ const pow: GradientRule = at => {
   const [a, b] = [at.input(0), at.input(1)]
   if (at.wants(0)) {
     const power = at.add('Pow', [a, at.add('Sub', [b, at.constant(1)])])
-    giveSummed(at, 0, at.add('Mul', [dy, at.add('Mul', [b, power])]))
+    at.giveSummed(0, at.add('Mul', [dy, at.add('Mul', [b, power])]))
   }
   if (at.wants(1)) {
-    giveSummed(at, 1, at.add('Mul', [dy, at.add('Mul', [at.add('Log', [a]), at.output()])]))
+    at.giveSummed(1, at.add('Mul', [dy, at.add('Mul', [at.add('Log', [a]), at.output()])]))
   }
 }
 
@@ -72,6 +68,74 @@ const graded =
   at =>
     at.give(0, at.add(op, [at.dy(), operand(at)], at.node.attributes, sparkDomain))
 
+/** |x|: 0 at 0. */
+const abs: GradientRule = at => at.give(0, at.add('Mul', [at.dy(), at.add('Sign', [at.input(0)])]))
+
+/** The operand that was chosen gets the gradient; of equal ones the first. */
+const chosen =
+  (op: 'GreaterOrEqual' | 'LessOrEqual'): GradientRule =>
+  at => {
+    const [a, b, ...others] = at.node.inputs
+    if (others.length > 0) throw at.unsupported('only two operands can be')
+    const [dy, zero] = [at.dy(), at.constant(0)]
+    if (b === undefined) {
+      at.give(0, dy)
+      return
+    }
+    const first = at.add(op, [a!, b])
+    at.giveSummed(0, at.add('Where', [first, dy, zero]))
+    at.giveSummed(1, at.add('Where', [first, zero, dy]))
+  }
+
+/** Elements between the limits, those included, get the gradient. */
+const clip: GradientRule = at => {
+  let dy = at.dy()
+  const [x, low, high] = [at.input(0), at.input(1), at.input(2)]
+  if (low) dy = at.add('Where', [at.add('GreaterOrEqual', [x, low]), dy, at.constant(0)])
+  if (high) dy = at.add('Where', [at.add('LessOrEqual', [x, high]), dy, at.constant(0)])
+  at.give(0, dy)
+}
+
+/** Slope alpha below 0. */
+const leakyRelu: GradientRule = at => {
+  const below = at.add('Mul', [at.dy(), at.constant(floatOf(at.node, 'alpha', 0.01))])
+  at.give(0, at.add('Where', [at.add('GreaterOrEqual', [at.input(0), at.constant(0)]), at.dy(), below]))
+}
+
+/** x · sigmoid(alpha · x): s + alpha · y · (1 − s), s being the sigmoid. */
+const swish: GradientRule = at => {
+  const alpha = floatOf(at.node, 'alpha', 1)
+  const scaled = alpha === 1 ? at.input(0) : at.add('Mul', [at.input(0), at.constant(alpha)])
+  const s = at.add('Sigmoid', [scaled])
+  const rest = at.add('Mul', [at.output(), at.add('Sub', [at.constant(1), s])])
+  const slope = at.add('Add', [s, alpha === 1 ? rest : at.add('Mul', [rest, at.constant(alpha)])])
+  at.give(0, at.add('Mul', [at.dy(), slope]))
+}
+
+/** max(0, min(1, alpha · x + beta)) */
+const hardSigmoidSlope = (at: GradientContext, alpha: number, beta: number): string => {
+  const line = at.add('Add', [at.add('Mul', [at.input(0), at.constant(alpha)]), at.constant(beta)])
+  const inside = at.add('And', [
+    at.add('Greater', [line, at.constant(0)]),
+    at.add('Less', [line, at.constant(1)]),
+  ])
+  return at.add('Where', [inside, at.constant(alpha), at.constant(0)])
+}
+
+/** x · hardSigmoid(x) */
+const hardSwish: GradientRule = at => {
+  const gate = at.add('HardSigmoid', [at.input(0)], { alpha: float(1 / 6), beta: float(0.5) })
+  const slope = at.add('Add', [gate, at.add('Mul', [at.input(0), hardSigmoidSlope(at, 1 / 6, 0.5)])])
+  at.give(0, at.add('Mul', [at.dy(), slope]))
+}
+
+/** alpha · (e^x − 1) below 0: e^x · alpha = y + alpha there */
+const elu: GradientRule = at => {
+  const below = at.add('Add', [at.output(), at.constant(floatOf(at.node, 'alpha', 1))])
+  const positive = at.add('GreaterOrEqual', [at.input(0), at.constant(0)])
+  at.give(0, at.add('Mul', [at.dy(), at.add('Where', [positive, at.constant(1), below])]))
+}
+
 /** Rules of elementwise operators. */
 export const elementwise: GradientTable = {
   '': {
@@ -81,6 +145,10 @@ export const elementwise: GradientTable = {
     Mul: mul,
     Div: div,
     Pow: pow,
+    Abs: abs,
+    Max: chosen('GreaterOrEqual'),
+    Min: chosen('LessOrEqual'),
+    Clip: clip,
     Neg: at => at.give(0, at.add('Neg', [at.dy()])),
     Exp: times(at => at.output()),
     Log: at => at.give(0, at.add('Div', [at.dy(), at.input(0)])),
@@ -89,6 +157,16 @@ export const elementwise: GradientTable = {
     Tanh: times(tanhSlope),
     Sigmoid: times(sigmoidSlope),
     Erf: times(erfSlope),
+    Sin: times(at => at.add('Cos', [at.input(0)])),
+    Cos: times(at => at.add('Neg', [at.add('Sin', [at.input(0)])])),
+    Softplus: times(at => at.add('Sigmoid', [at.input(0)])),
+    HardSigmoid: times(at =>
+      hardSigmoidSlope(at, floatOf(at.node, 'alpha', 0.2), floatOf(at.node, 'beta', 0.5)),
+    ),
+    HardSwish: hardSwish,
+    LeakyRelu: leakyRelu,
+    Elu: elu,
+    Swish: swish,
     Relu: graded('ReluGrad', at => at.output()),
     Gelu: graded('GeluGrad', at => at.input(0)),
   },

@@ -1,7 +1,7 @@
-// shape.ts: gradients of operators that move or repeat elements, and of reductions.
+// shape.ts: gradients of operators that move or repeat elements.
 import { int, intOf, ints, intsOf } from '../attributes.js'
 import { sparkDomain } from '../graph.js'
-import type { GradientContext, GradientRule, GradientTable } from './context.js'
+import type { GradientRule, GradientTable } from './context.js'
 
 const reshaped: GradientRule = at => {
   at.give(0, at.add('Reshape', [at.dy(), at.add('Shape', [at.input(0)])]))
@@ -13,43 +13,61 @@ const transpose: GradientRule = at => {
   at.give(0, at.add('Transpose', [at.dy()], back ? { perm: ints(back) } : {}))
 }
 
-/** Sums and means: dy is repeated along the axes that are gone. */
-const reduction: GradientRule = at => {
-  const axes = at.input(1)
-  const inputs = [at.dy(), at.input(0), ...(axes ? [axes] : [])]
-  at.give(0, at.add(`${at.node.op}Grad`, inputs, at.node.attributes, sparkDomain))
+/** An operator of ours that takes dy, x and what else the node reads, and gives dx. */
+const moved =
+  (op: string): GradientRule =>
+  at =>
+    at.give(0, at.add(op, [at.dy(), ...at.node.inputs], at.node.attributes, sparkDomain))
+
+const concat: GradientRule = at => {
+  const { inputs, attributes } = at.node
+  const wanted = inputs.map((_, i) => at.wants(i))
+  const gradients = at.addMany('ConcatGrad', [at.dy(), ...inputs], wanted, attributes, sparkDomain)
+  gradients.forEach((gradient, i) => {
+    at.give(i, gradient)
+  })
 }
 
-const sumOf = (at: GradientContext, x: string, axis: number): string =>
-  at.add('ReduceSum', [x, at.constant([axis])], { keepdims: int(1) })
-
-/** dx = y ∘ (dy − Σ dy ∘ y) */
-const softmax: GradientRule = at => {
-  const [dy, y] = [at.dy(), at.output()]
-  const sum = sumOf(at, at.add('Mul', [dy, y]), intOf(at.node, 'axis', -1))
-  at.give(0, at.add('Mul', [y, at.add('Sub', [dy, sum])]))
+/** Parts that nobody used have the gradient 0. */
+const split: GradientRule = at => {
+  const parts = at.node.outputs.map((_, i) => {
+    return at.gradient(i) ?? at.add('ConstantOfShape', [at.add('Shape', [at.output(i)])])
+  })
+  at.give(0, at.add('Concat', parts, { axis: int(intOf(at.node, 'axis', 0)) }))
 }
 
-/** dx = dy − e^y · Σ dy */
-const logSoftmax: GradientRule = at => {
-  const dy = at.dy()
-  const sum = sumOf(at, dy, intOf(at.node, 'axis', -1))
-  at.give(0, at.add('Sub', [dy, at.add('Mul', [at.add('Exp', [at.output()]), sum])]))
+/** condition, a, b */
+const where: GradientRule = at => {
+  const [dy, zero] = [at.dy(), at.constant(0)]
+  const chosen = [
+    [1, dy, zero],
+    [2, zero, dy],
+  ] as const
+  for (const [i, yes, no] of chosen) {
+    if (at.wants(i)) at.giveSummed(i, at.add('Where', [at.input(0), yes, no]))
+  }
 }
 
-/** Rules of operators on shapes and of reductions. */
+/** Only floats have gradients. */
+const cast: GradientRule = at => at.give(0, at.add('CastLike', [at.dy(), at.input(0)]))
+
+/** Rules of operators on shapes. */
 export const shape: GradientTable = {
   '': {
     Identity: at => at.give(0, at.dy()),
+    Dropout: at => at.give(0, at.dy()),
+    Cast: cast,
     Reshape: reshaped,
     Flatten: reshaped,
     Squeeze: reshaped,
     Unsqueeze: reshaped,
     Transpose: transpose,
-    Expand: at => at.give(0, at.add('SumLike', [at.dy(), at.input(0)], {}, sparkDomain)),
-    ReduceSum: reduction,
-    ReduceMean: reduction,
-    Softmax: softmax,
-    LogSoftmax: logSoftmax,
+    Expand: at => at.giveSummed(0, at.dy()),
+    Concat: concat,
+    Split: split,
+    Slice: moved('SliceGrad'),
+    Pad: moved('PadGrad'),
+    Gather: moved('GatherGrad'),
+    Where: where,
   },
 }

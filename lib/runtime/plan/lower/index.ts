@@ -4,6 +4,7 @@ import { attentions } from './attention.js'
 import { convolution } from './conv.js'
 import { formulas } from './einsum.js'
 import { elementwise } from './elementwise.js'
+import { gradients } from './gradients.js'
 import { images } from './image.js'
 import { indexed } from './indexed.js'
 import { linear } from './linear.js'
@@ -37,6 +38,7 @@ const families = [
   convolution,
   pooling,
   training,
+  gradients,
 ]
 
 /** How a node becomes kernel calls; undefined for an operator without kernels. */

@@ -1,0 +1,166 @@
+// table.ts: samples from files, checked row by row.
+import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
+import { SparkError } from '../core/errors.js'
+import { ArrayDataset, type Batch, type BatchTensor, type Dataset } from '../training/dataset.js'
+
+/** What becomes of a field. */
+export interface FieldRule {
+  /** Its name in batches. Default: as in the file. */
+  readonly name?: string
+  /** Sizes of a sample, where the file has others with as many elements; one of them may be −1. */
+  readonly shape?: readonly number[]
+  /** Its element type in batches. Default: as in the file. */
+  readonly dtype?: ElementType
+  /** Multiplied by this, for f32. Default: 1. */
+  readonly scale?: number
+  /** Added after that. Default: 0. */
+  readonly offset?: number
+  /** Elements must be below this and not negative: class numbers. */
+  readonly classes?: number
+}
+
+/** Rules by the name of the field in the file. */
+export type FieldRules = Readonly<Record<string, FieldRule>>
+
+/** A row or file that was left out. */
+export interface BadRow {
+  /** The file, and the row in it where it is only one. */
+  readonly source: string
+  /** What is wrong with it. */
+  readonly reason: string
+}
+
+/** Samples of one or more files in memory, without those that cannot be trained with. */
+export class TableDataset implements Dataset {
+  /** Number of samples. */
+  readonly size: number
+  /** What was left out. */
+  readonly bad: readonly BadRow[]
+  readonly #samples: ArrayDataset
+
+  /**
+   * @param parts - fields of each file, one behind the other
+   * @param rules - what becomes of fields
+   * @param bad - files that could not be read
+   * @throws SparkError ERR_SHAPE when samples differ in shape or do not fit the rules, ERR_FORMAT when no row is left
+   */
+  constructor(
+    parts: readonly { readonly source: string; readonly fields: Batch }[],
+    rules: FieldRules = {},
+    bad: readonly BadRow[] = [],
+  ) {
+    const found: BadRow[] = [...bad]
+    const kept = parts.map(({ source, fields }) => {
+      const ruled = Object.entries(fields).map(([name, field]): [string, BatchTensor] => {
+        const rule = rules[name] ?? {}
+        return [rule.name ?? name, applyRule(`${source}: ${name}`, field, rule)]
+      })
+      const limits = new Map(Object.entries(rules).map(([name, rule]) => [rule.name ?? name, rule.classes]))
+      return goodRows(source, Object.fromEntries(ruled), limits, found)
+    })
+    this.#samples = new ArrayDataset(joined(kept))
+    this.size = this.#samples.size
+    this.bad = found
+    if (this.size > 0) return
+    const first = found[0] ? `; ${found[0].source}: ${found[0].reason}` : ''
+    throw new SparkError('ERR_FORMAT', `no row can be trained with${first}`)
+  }
+
+  /** Copies samples. */
+  read(samples: readonly number[]): Batch {
+    return this.#samples.read(samples)
+  }
+}
+
+function applyRule(label: string, { shape, data }: BatchTensor, rule: FieldRule): BatchTensor {
+  const { scale = 1, offset = 0, dtype } = rule
+  const row = shape.slice(1).reduce((product, size) => product * size, 1)
+  let wanted = rule.shape ?? shape.slice(1)
+  const rest = wanted.reduce((product, size) => (size === -1 ? product : product * size), 1)
+  if (rest > 0) wanted = wanted.map(size => (size === -1 ? row / rest : size))
+  if (wanted.reduce((product, size) => product * size, 1) !== row || !wanted.every(Number.isInteger)) {
+    const expected = `[${rule.shape!.join(', ')}]`
+    throw new SparkError(
+      'ERR_SHAPE',
+      `${label}: a sample of [${shape.slice(1).join(', ')}] does not fit ${expected}`,
+    )
+  }
+  return { shape: [shape[0] ?? 0, ...wanted], data: convert(data, dtype, scale, offset) }
+}
+
+function convert(
+  data: ElementArray,
+  dtype: ElementType | undefined,
+  scale: number,
+  offset: number,
+): ElementArray {
+  const array = dtype && elementArrayOf(dtype)
+  if (!array || (array === data.constructor && scale === 1 && offset === 0)) return data
+  if (array === Float32Array)
+    return Float32Array.from(data as Float64Array, value => Number(value) * scale + offset)
+  const cast = array === BigInt64Array || array === BigUint64Array ? BigInt : Number
+  return (array as Int32ArrayConstructor).from(data as Int32Array, cast as NumberConstructor)
+}
+
+/** The rows whose numbers are finite and whose classes there are; others are told of in `bad`. */
+function goodRows(
+  source: string,
+  fields: Batch,
+  limits: ReadonlyMap<string, number | undefined>,
+  bad: BadRow[],
+): Batch {
+  const samples = new ArrayDataset(fields)
+  const good: number[] = []
+  for (let row = 0; row < samples.size; row++) {
+    const reason = Object.entries(fields)
+      .map(([name, field]) => fault(name, field, row, limits.get(name)))
+      .find(Boolean)
+    if (reason === undefined) good.push(row)
+    else bad.push({ source: `${source}, row ${row}`, reason })
+  }
+  return good.length === samples.size ? fields : samples.read(good)
+}
+
+function fault(
+  name: string,
+  { shape, data }: BatchTensor,
+  row: number,
+  classes: number | undefined,
+): string | undefined {
+  const size = data.length / (shape[0] ?? 1)
+  const elements = data.subarray(row * size, (row + 1) * size)
+  if (elements instanceof Float32Array || elements instanceof Float64Array) {
+    const at = elements.findIndex(value => !Number.isFinite(value))
+    if (at >= 0) return `${name}[${at}] is ${elements[at]}`
+  }
+  if (classes === undefined) return undefined
+  const values = Array.from(elements as ArrayLike<number | bigint>, Number)
+  const wrong = values.find(value => value < 0 || value >= classes)
+  return wrong === undefined ? undefined : `${name} is ${wrong}; there are ${classes} classes`
+}
+
+/** Parts one behind the other. */
+function joined(parts: readonly Batch[]): Batch {
+  const [first = {}, ...others] = parts
+  if (others.length === 0) return first
+  return Object.fromEntries(
+    Object.entries(first).map(([name, { shape, data }]) => {
+      const pieces = parts.map(part => part[name]!)
+      const odd = pieces.find(piece => String(piece.shape.slice(1)) !== String(shape.slice(1)))
+      if (odd) {
+        const shapes = [shape, odd.shape].map(sizes => `[${sizes.join(', ')}]`).join(' and ')
+        throw new SparkError('ERR_SHAPE', `field '${name}' has batches of ${shapes}`)
+      }
+      const total = pieces.reduce((sum, piece) => sum + (piece.shape[0] ?? 0), 0)
+      const whole = new (data.constructor as Float32ArrayConstructor)(
+        pieces.reduce((sum, piece) => sum + piece.data.length, 0),
+      )
+      let start = 0
+      for (const piece of pieces) {
+        whole.set(piece.data as Float32Array, start)
+        start += piece.data.length
+      }
+      return [name, { shape: [total, ...shape.slice(1)], data: whole }]
+    }),
+  )
+}

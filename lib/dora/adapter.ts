@@ -1,0 +1,17 @@
+// adapter.ts: what training needs of an adapter.
+import type { Graph } from '../graph/graph.js'
+
+/** An adapter as training sees it: a graph it was inserted into, and parameters that can be read and written. */
+export interface TrainableAdapter {
+  /**
+   * The base model with the adapter's nodes; every parameter is an initializer of f32.
+   * @internal
+   */
+  readonly graph: Graph
+  /** Names of the parameters, in an order that never changes. */
+  readonly parameters: readonly string[]
+  /** The values of a parameter, row-major: a copy. */
+  read(parameter: string): Float32Array
+  /** Replaces the values of a parameter; they are copied. */
+  write(parameter: string, values: Float32Array): void
+}

@@ -1,0 +1,155 @@
+// gradients.ts: gradients of operators that move elements: dx is dy at other places, and 0 elsewhere.
+import { sparkDomain } from '../../../graph/graph.js'
+import type { Lowering } from '../lowering.js'
+import type { Buffer, Operand } from '../program.js'
+import { axisOf, collapse, contiguousStrides, volume } from '../views.js'
+import type { LowerTable } from './table.js'
+
+/** A loop over both operands of a copy. */
+interface Side {
+  readonly operand: Operand
+  readonly offset: number
+  readonly strides: readonly number[]
+}
+
+/** Adds `to` = `from` for the indices of `shape`. */
+function addCopy(at: Lowering, shape: readonly number[], from: Side, to: Side): void {
+  const loop = collapse(shape, [from.strides, to.strides])
+  const [srcStrides, dstStrides] = loop.strides as [number[], number[]]
+  at.step('copyStrided', {
+    ...{ dtype: 'f32', shape: loop.shape, srcStrides, dstStrides },
+    ...{ srcOffset: from.offset, dstOffset: to.offset, src: from.operand, dst: to.operand },
+  })
+}
+
+/** Memory for output 0, filled with 0. */
+function zeros(at: Lowering): Buffer {
+  const { buffer } = at.write()
+  const nothing = { operand: at.scalar(0), offset: 0, strides: [0] }
+  addCopy(at, [buffer.count], nothing, { operand: buffer.write(), offset: 0, strides: [1] })
+  return buffer
+}
+
+/** dy, x0, x1, … → dx0, dx1, … */
+function concatGrad(at: Lowering): void {
+  const shape = at.shape(0)
+  const axis = axisOf(at.integer('axis', 0), shape.length)
+  const strides = contiguousStrides(shape)
+  let start = 0
+  for (let i = 1; i < at.node.inputs.length; i++) {
+    const part = at.shape(i)
+    const dx = at.result(i - 1)
+    const from = { operand: at.read(0), offset: start * strides[axis]!, strides }
+    if (dx) addCopy(at, part, from, { operand: dx, offset: 0, strides: contiguousStrides(part) })
+    start += part[axis]!
+  }
+}
+
+/** dy, x, starts, ends, axes, steps → dx */
+function sliceGrad(at: Lowering): void {
+  const [from, to] = [at.shape(0), at.shape(1)]
+  const starts = at.integers(2)
+  const axes = at.has(4) ? at.integers(4) : starts.map((_, axis) => axis)
+  const steps = at.has(5) ? at.integers(5) : starts.map(() => 1)
+  const strides = contiguousStrides(to)
+  let offset = 0
+  const moved = [...strides]
+  axes.forEach((given, i) => {
+    const axis = axisOf(given, to.length)
+    const [size, step, wanted] = [to[axis]!, steps[i]!, starts[i]!]
+    const start = Math.min(Math.max(wanted < 0 ? wanted + size : wanted, 0), step > 0 ? size : size - 1)
+    offset += start * strides[axis]!
+    moved[axis] = step * strides[axis]!
+  })
+  const dx = zeros(at)
+  if (volume(from) === 0) return
+  const source = { operand: at.read(0), offset: 0, strides: contiguousStrides(from) }
+  addCopy(at, from, source, { operand: dx.update(), offset, strides: moved })
+}
+
+/** dy, x, pads, value, axes → dx; negative pads cut off. */
+function padGrad(at: Lowering): void {
+  if (at.text('mode', 'constant') !== 'constant') throw at.unsupported('only constant padding has a gradient')
+  const [from, to] = [at.shape(0), at.shape(1)]
+  const pads = at.integers(2)
+  const axes = at.has(4) ? at.integers(4).map(axis => axisOf(axis, to.length)) : to.map((_, axis) => axis)
+  const before = to.map((_, axis) => (axes.includes(axis) ? pads[axes.indexOf(axis)]! : 0))
+  const starts = before.map(pad => Math.max(0, -pad))
+  const sizes = to.map((size, axis) => {
+    const start = starts[axis]!
+    return Math.max(0, Math.min(size - start, from[axis]! - start - before[axis]!))
+  })
+  const dx = zeros(at)
+  if (volume(sizes) === 0) return
+  const offsetIn = (strides: readonly number[], index: readonly number[]): number =>
+    strides.reduce((sum, stride, axis) => sum + stride * index[axis]!, 0)
+  const [source, target] = [contiguousStrides(from), contiguousStrides(to)]
+  const first = starts.map((start, axis) => start + before[axis]!)
+  addCopy(
+    at,
+    sizes,
+    { operand: at.read(0), offset: offsetIn(source, first), strides: source },
+    { operand: dx.update(), offset: offsetIn(target, starts), strides: target },
+  )
+}
+
+/** dy, x, indices → dx: elements that were read more than once get the sum. */
+function gatherGrad(at: Lowering): void {
+  const shape = at.shape(1)
+  const axis = axisOf(at.integer('axis', 0), shape.length)
+  const [outer, size, inner] = [volume(shape.slice(0, axis)), shape[axis]!, volume(shape.slice(axis + 1))]
+  const count = volume(at.shape(2))
+  const dx = zeros(at)
+  at.step('scatter', {
+    ...{ fn: 'add', dtype: 'f32', shape: [outer, count, inner], strides: [size * inner, 0, 1] },
+    ...{ indexStrides: [0, 1, 0], steps: [inner], limits: [size], indices: indicesOf(at, 2) },
+    ...{ updates: at.read(0), y: dx.update() },
+  })
+}
+
+/** Input `i` as i64. */
+function indicesOf(at: Lowering, i: number): Operand {
+  const { dtype, buffer } = at.input(i)
+  if (dtype === 'i64') return buffer.read()
+  if (dtype !== 'i32') throw at.unsupported(`indices of ${dtype} are not supported`)
+  const wide = at.scratch(buffer.count, 'i64')
+  at.step('cast', {
+    ...{ srcDtype: 'i32', dstDtype: 'i64', count: buffer.count, saturate: false },
+    ...{ src: buffer.read(), dst: wide.write() },
+  })
+  return wide.read()
+}
+
+/** dy, x, axes → dx: the first of the elements that equal the largest or smallest one gets dy. */
+function extremeGrad(at: Lowering): void {
+  const shape = at.shape(1)
+  const given = (at.has(2) ? at.integers(2) : at.integersOf('axes')) ?? []
+  const all = shape.map((_, axis) => axis)
+  const axes = given.length > 0 ? given.map(axis => axisOf(axis, shape.length)).sort((a, b) => a - b) : all
+  const [first = 0, last = -1] = [axes[0], axes.at(-1)]
+  if (last - first + 1 !== axes.length) throw at.unsupported('only neighbouring axes have a gradient')
+  const outer = volume(shape.slice(0, first))
+  const [size, inner] = [volume(shape.slice(first, last + 1)), volume(shape.slice(last + 1))]
+  const indices = at.scratch(outer * inner, 'i64')
+  const dx = zeros(at)
+  at.step('topK', {
+    ...{ dtype: 'f32', outer, size, inner, k: 1, lastFirst: false, x: at.read(1), indices: indices.write() },
+    largest: at.text('of', 'max') === 'max',
+  })
+  at.step('scatter', {
+    ...{ fn: 'assign', dtype: 'f32', shape: [outer, inner], strides: [size * inner, 1] },
+    ...{ indexStrides: [inner, 1], steps: [inner], limits: [size], indices: indices.read() },
+    ...{ updates: at.read(0), y: dx.update() },
+  })
+}
+
+/** Lowerings of gradients. */
+export const gradients: LowerTable = {
+  [sparkDomain]: {
+    ConcatGrad: concatGrad,
+    SliceGrad: sliceGrad,
+    PadGrad: padGrad,
+    GatherGrad: gatherGrad,
+    ReduceExtremeGrad: extremeGrad,
+  },
+}

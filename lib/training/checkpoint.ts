@@ -1,0 +1,125 @@
+// checkpoint.ts: everything a training needs to go on bit by bit, in one safetensors file: parameters, the optimizer's
+// state, the schedule, the place in the data.
+import { mkdir, readdir, rm } from 'node:fs/promises'
+import path from 'node:path'
+import { SparkError } from '../core/errors.js'
+import { ioError } from '../io/atomic-write.js'
+import { readSafetensors, writeSafetensors } from '../io/safetensors.js'
+import type { ScheduleState } from './schedules.js'
+import type { State } from './step.js'
+
+/** Where a training is. */
+export interface Progress {
+  /** Steps that were made. */
+  readonly step: number
+  /** Epochs that are over. */
+  readonly epoch: number
+  /** Batches of the epoch that were read. */
+  readonly batch: number
+  /** Sum of the losses of the epoch, each by its number of samples. */
+  readonly lossSum: number
+  /** Samples of the epoch that were seen. */
+  readonly samples: number
+  /** Seed of the order of the samples: with `epoch` and `batch` it is the state of the random numbers. */
+  readonly seed: number
+}
+
+/** The content of a file. */
+export interface Checkpoint {
+  readonly progress: Progress
+  readonly schedule: ScheduleState
+  /** Parameters and the optimizer's state. */
+  readonly state: State
+}
+
+const version = '1'
+const namePattern = /^step-(\d+)\.safetensors$/
+
+/** Path of the checkpoint after a step. */
+export const checkpointFile = (folder: string, step: number): string =>
+  path.join(folder, `step-${String(step).padStart(8, '0')}.safetensors`)
+
+/**
+ * Writes a checkpoint, whole or not at all, and removes all but the newest `keep` of the folder.
+ * @returns its path
+ * @throws SparkError ERR_IO
+ */
+export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, keep: number): Promise<string> {
+  const { progress, schedule, state } = checkpoint
+  const file = checkpointFile(folder, progress.step)
+  const tensors = [...state].map(([name, data]) => {
+    return [name, { dtype: 'F32', shape: [data.length], data }] as const
+  })
+  const metadata = {
+    'dgx_spark.checkpoint': version,
+    'dgx_spark.progress': JSON.stringify(progress),
+    'dgx_spark.schedule': JSON.stringify(encodeNumbers(schedule)),
+  }
+  try {
+    await mkdir(folder, { recursive: true })
+  } catch (error) {
+    throw ioError('write', folder, error)
+  }
+  await writeSafetensors(file, tensors, { metadata })
+  const older = (await listCheckpoints(folder)).filter(other => other !== file)
+  for (const other of older.slice(0, Math.max(0, older.length - (keep - 1)))) await rm(other, { force: true })
+  return file
+}
+
+/**
+ * Paths of the checkpoints of a folder, oldest first; none when there is no such folder.
+ * @throws SparkError ERR_IO
+ */
+export async function listCheckpoints(folder: string): Promise<string[]> {
+  try {
+    const names = (await readdir(folder)).filter(name => namePattern.test(name))
+    const stepOf = (name: string): number => Number(namePattern.exec(name)![1])
+    return names.sort((a, b) => stepOf(a) - stepOf(b)).map(name => path.join(folder, name))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw ioError('read', folder, error)
+  }
+}
+
+/**
+ * Reads a checkpoint.
+ * @throws SparkError ERR_IO, ERR_FORMAT for a file that is none
+ */
+export async function readCheckpoint(file: string): Promise<Checkpoint> {
+  const { tensors, metadata } = await readSafetensors(file)
+  if (metadata.get('dgx_spark.checkpoint') !== version) {
+    throw new SparkError('ERR_FORMAT', `${file} is no checkpoint of a training by this version of dgx-spark`)
+  }
+  const state = new Map<string, Float32Array>()
+  for (const [name, { dtype, data }] of tensors) {
+    if (dtype !== 'F32') throw new SparkError('ERR_FORMAT', `${file}: '${name}' is ${dtype}, expected F32`)
+    state.set(name, data as Float32Array)
+  }
+  const progress = parseNumbers(file, metadata.get('dgx_spark.progress'))
+  for (const field of ['step', 'epoch', 'batch', 'samples', 'seed'] as const) {
+    if (!Number.isSafeInteger(progress[field])) {
+      throw new SparkError(
+        'ERR_FORMAT',
+        `${file}: progress.${field} is ${progress[field]}, expected an integer`,
+      )
+    }
+  }
+  const schedule = parseNumbers(file, metadata.get('dgx_spark.schedule'))
+  return { progress: progress as unknown as Progress, schedule, state }
+}
+
+/** JSON has no infinities; strings stand for them. */
+function encodeNumbers(numbers: ScheduleState): Record<string, number | string> {
+  return Object.fromEntries(
+    Object.entries(numbers).map(([name, value]) => [name, Number.isFinite(value) ? value : String(value)]),
+  )
+}
+
+function parseNumbers(file: string, text = ''): Record<string, number> {
+  try {
+    const entries = Object.entries(JSON.parse(text) as Record<string, number | string>)
+    return Object.fromEntries(entries.map(([name, value]) => [name, Number(value)]))
+  } catch (error) {
+    throw new SparkError('ERR_FORMAT', `${file}: the metadata of the checkpoint are broken`, { cause: error })
+  }
+}

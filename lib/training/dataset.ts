@@ -1,0 +1,144 @@
+// dataset.ts: what a training reads: samples by number, or a stream of batches.
+import { expectInteger } from '../core/checks.js'
+import type { ElementArray } from '../core/dtype.js'
+import { SparkError } from '../core/errors.js'
+import { randomGenerator } from '../dora/random.js'
+
+/** Elements and sizes of one input; the first size counts the samples. */
+export interface BatchTensor {
+  /** Sizes of the dimensions. */
+  readonly shape: readonly number[]
+  /** Row-major. */
+  readonly data: ElementArray
+}
+
+/** Samples side by side: a tensor for each input of the model and each target, by name. */
+export type Batch = Readonly<Record<string, BatchTensor>>
+
+/** Samples that can be read in any order. */
+export interface Dataset {
+  /** Number of samples. */
+  readonly size: number
+  /** Reads the samples of these numbers into one batch, in their order. */
+  read(samples: readonly number[]): Batch | Promise<Batch>
+}
+
+/** A stream of batches in an order of its own. */
+export type BatchStream = AsyncIterable<Batch> | Iterable<Batch>
+
+/** What {@link Trainer.fit} takes; a function gives the stream of each epoch, from 0. */
+export type TrainingData = Dataset | BatchStream | ((epoch: number) => BatchStream)
+
+/**
+ * Samples in memory.
+ * @example
+ * new ArrayDataset({ x: { shape: [10000, 784], data: pixels }, target: { shape: [10000], data: labels } })
+ */
+export class ArrayDataset implements Dataset {
+  /** Number of samples. */
+  readonly size: number
+  readonly #fields: Batch
+
+  /** @throws SparkError ERR_SHAPE when fields differ in their number of samples, or elements do not fit a shape */
+  constructor(fields: Batch) {
+    const entries = Object.entries(fields)
+    this.size = entries[0]?.[1].shape[0] ?? 0
+    for (const [name, { shape, data }] of entries) {
+      const count = shape.reduce((product, size) => product * size, 1)
+      if (shape[0] !== this.size || data.length !== count) {
+        const expected = `[${shape.join(', ')}] has ${count} elements, and other fields ${this.size} samples`
+        throw new SparkError('ERR_SHAPE', `field '${name}' has ${data.length} elements: ${expected}`)
+      }
+    }
+    this.#fields = fields
+  }
+
+  /** Copies samples. */
+  read(samples: readonly number[]): Batch {
+    const gather = ({ shape, data }: BatchTensor): BatchTensor => {
+      const row = shape.slice(1).reduce((product, size) => product * size, 1)
+      const rows = data.slice(0, samples.length * row)
+      samples.forEach((sample, at) => {
+        expectInteger('sample', sample, 0, this.size - 1)
+        rows.set(data.subarray(sample * row, (sample + 1) * row) as never, at * row)
+      })
+      return { shape: [samples.length, ...shape.slice(1)], data: rows }
+    }
+    return Object.fromEntries(Object.entries(this.#fields).map(([name, field]) => [name, gather(field)]))
+  }
+}
+
+/** Options of {@link BatchReader}. */
+export interface BatchOptions {
+  /** Samples of a batch; the last one of an epoch may be smaller. Streams bring batches of their own. */
+  readonly batchSize: number
+  /** Seed of the order. */
+  readonly seed: number
+  /** Whether each epoch has an order of its own; else samples come as they are numbered. */
+  readonly shuffle: boolean
+}
+
+/** Reads a training's data batch by batch. The order of an epoch depends on the seed and its number only. */
+export class BatchReader {
+  readonly #data: TrainingData
+  readonly #options: BatchOptions
+
+  constructor(data: TrainingData, options: BatchOptions) {
+    this.#data = data
+    this.#options = options
+  }
+
+  /** Batches of an epoch; undefined for a stream. */
+  get batchesPerEpoch(): number | undefined {
+    return isDataset(this.#data) ? Math.ceil(this.#data.size / this.#options.batchSize) : undefined
+  }
+
+  /** The batches of an epoch from number `first` on. */
+  async *epoch(epoch: number, first: number): AsyncGenerator<Batch> {
+    const data = this.#data
+    if (isDataset(data)) {
+      const order = this.#orderOf(epoch, data.size)
+      const { batchSize } = this.#options
+      for (let start = first * batchSize; start < data.size; start += batchSize) {
+        yield await data.read(order.slice(start, start + batchSize))
+      }
+      return
+    }
+    let at = 0
+    for await (const batch of typeof data === 'function' ? data(epoch) : data) {
+      if (at++ >= first) yield batch
+    }
+    if (at > 0) return
+    const remedy = 'an iterator can be read only once, so pass a function that makes one for each epoch'
+    throw new SparkError('ERR_ARGUMENT', `the data of epoch ${epoch + 1} are empty: ${remedy}`)
+  }
+
+  /** Fisher and Yates' shuffle. */
+  #orderOf(epoch: number, size: number): number[] {
+    const order = Array.from({ length: size }, (_, i) => i)
+    if (!this.#options.shuffle) return order
+    const random = randomGenerator((this.#options.seed ^ Math.imul(epoch + 1, 0x9e3779b1)) >>> 0)
+    for (let last = size - 1; last > 0; last--) {
+      const other = Math.floor(random() * (last + 1))
+      ;[order[last], order[other]] = [order[other]!, order[last]!]
+    }
+    return order
+  }
+}
+
+const isDataset = (data: TrainingData): data is Dataset =>
+  typeof (data as Dataset).read === 'function' && typeof (data as Dataset).size === 'number'
+
+/**
+ * Number of samples of a batch.
+ * @throws SparkError ERR_SHAPE when its fields differ in it, or it is empty
+ */
+export function batchSizeOf(batch: Batch): number {
+  const sizes = Object.entries(batch).map(([name, { shape }]) => `${name}: ${shape[0] ?? 0}`)
+  const [size = 0] = Object.values(batch).map(({ shape }) => shape[0] ?? 0)
+  if (size > 0 && Object.values(batch).every(({ shape }) => shape[0] === size)) return size
+  throw new SparkError(
+    'ERR_SHAPE',
+    `a batch must have as many samples in each field, at least 1: ${sizes.join(', ')}`,
+  )
+}

@@ -1,0 +1,71 @@
+// log.ts: a line of JSON for each step.
+import { type FileHandle, mkdir, open, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { ioError, writeFileAtomic } from '../io/atomic-write.js'
+import type { TrainingEvent } from './options.js'
+
+/** Writes events to a file; without one it does nothing. */
+export class TrainingLog {
+  readonly #file: string | undefined
+  #handle: FileHandle | undefined
+
+  constructor(file: string | undefined) {
+    this.#file = file
+  }
+
+  /**
+   * Opens the file. What it says of the steps after `step`, which a resumed training makes again, is removed.
+   * @throws SparkError ERR_IO
+   */
+  async open(step: number): Promise<void> {
+    if (this.#file === undefined) return
+    try {
+      await mkdir(path.dirname(path.resolve(this.#file)), { recursive: true })
+      const kept = step === 0 ? [] : (await readEvents(this.#file)).filter(event => event.step <= step)
+      const text = kept.map(event => `${JSON.stringify(event)}\n`).join('')
+      await writeFileAtomic(path.resolve(this.#file), [Buffer.from(text)])
+      this.#handle = await open(this.#file, 'a')
+    } catch (error) {
+      throw ioError('write', this.#file, error)
+    }
+  }
+
+  /**
+   * Adds a line.
+   * @throws SparkError ERR_IO
+   */
+  async write(event: TrainingEvent): Promise<void> {
+    try {
+      await this.#handle?.appendFile(`${JSON.stringify(event)}\n`)
+    } catch (error) {
+      throw ioError('write', this.#file!, error)
+    }
+  }
+
+  /** Closes the file. */
+  async close(): Promise<void> {
+    await this.#handle?.close()
+    this.#handle = undefined
+  }
+}
+
+/**
+ * The events of a log; a line that a crash cut off is passed over. None when there is no such file.
+ * @throws SparkError ERR_IO
+ */
+export async function readEvents(file: string): Promise<TrainingEvent[]> {
+  let text: string
+  try {
+    text = await readFile(file, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw ioError('read', file, error)
+  }
+  return text.split('\n').flatMap(line => {
+    try {
+      return line === '' ? [] : [JSON.parse(line) as TrainingEvent]
+    } catch {
+      return []
+    }
+  })
+}

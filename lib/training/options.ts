@@ -1,0 +1,167 @@
+// options.ts: what a training can be told, and what it tells.
+import { argumentError, expectInteger, expectKnownOptions, expectNumber } from '../core/checks.js'
+import { type BackendName, type Precision, precisions } from '../core/config.js'
+import { SparkError } from '../core/errors.js'
+import type { Graph } from '../graph/graph.js'
+import type { Loss } from '../graph/rewrites/losses.js'
+import type { GpuSelector } from '../hardware/cuda-device.js'
+import type { OptimizerOptions } from './optimizers.js'
+import type { ScheduleOptions } from './schedules.js'
+
+/** What a trainer needs of a model: its canonical graph. */
+export interface TrainableModel {
+  /**
+   * Its nodes and weights.
+   * @internal
+   */
+  readonly graph: Graph
+}
+
+/** Where and when checkpoints are written. */
+export interface CheckpointOptions {
+  /** Folder for them; it is made when it is not there. */
+  readonly folder: string
+  /** Steps between two. Default: 500; there is always one at the end. */
+  readonly every?: number
+  /** How many are kept. Default: 2. */
+  readonly keep?: number
+}
+
+/** Options of {@link Trainer}. */
+export interface TrainerOptions {
+  /** What is minimised. */
+  readonly loss: Loss
+  /** Default: adamw. */
+  readonly optimizer?: OptimizerOptions
+  /** How the learning rate changes. Default: constant. */
+  readonly schedule?: ScheduleOptions
+  /** Times that all samples are seen. Default: 1. */
+  readonly epochs?: number
+  /** Samples of a batch. Default: 32. */
+  readonly batchSize?: number
+  /** Batches of a step: gradients are averaged over them, with the memory of one. Default: 1. */
+  readonly accumulate?: number
+  /** Largest norm of all gradients together; longer ones are scaled. Default: no limit. */
+  readonly maxNorm?: number
+  /**
+   * Bytes for values in between of a step. A step that needs more recomputes parts of the forward pass in the backward
+   * pass, as few as possible. Default: no limit.
+   */
+  readonly memoryBudget?: number
+  /** Precision of the forward and backward pass; parameters are always f32. Default: fp32. */
+  readonly precision?: Precision
+  /** Default: none are written. */
+  readonly checkpoint?: CheckpointOptions
+  /** A checkpoint to go on from, or true for the newest of the folder, if there is one. */
+  readonly resume?: string | boolean
+  /** Seed of the order of the samples. Default: 0. */
+  readonly seed?: number
+  /** Whether samples are read in a new order in each epoch. Default: true. */
+  readonly shuffle?: boolean
+  /** A model that runs on the same inputs; its outputs are targets. */
+  readonly teacher?: TrainableModel
+  /** File that gets a line of JSON for each step. */
+  readonly log?: string
+  /** Ends the training after the step in progress. */
+  readonly signal?: AbortSignal
+  /** Engine. Default: the best of this machine. */
+  readonly backend?: BackendName
+  /** Which GPU. Default: the best one. */
+  readonly device?: GpuSelector
+}
+
+/** How a step went. */
+export interface TrainingEvent {
+  /** Number of the step, from 1. */
+  readonly step: number
+  /** Number of the epoch, from 1. */
+  readonly epoch: number
+  /** Mean loss of the samples of the step, before its update. */
+  readonly loss: number
+  /** Learning rate of the step. */
+  readonly learningRate: number
+  /** Norm of all gradients together, before they were clipped. */
+  readonly gradientNorm: number
+  /** Samples of the step by its duration, reading them included. */
+  readonly samplesPerSecond: number
+  /** Bytes. */
+  readonly memory: {
+    /** Values in between of a step. */
+    readonly plan: number
+    /** Resident memory of the process. */
+    readonly process: number
+  }
+  /** Steps in all, where they are known. */
+  readonly totalSteps?: number
+  /** Path of the checkpoint that was written after the step. */
+  readonly checkpoint?: string
+}
+
+/** Options with their defaults. */
+export type CheckedOptions = TrainerOptions &
+  Required<
+    Pick<
+      TrainerOptions,
+      'optimizer' | 'schedule' | 'epochs' | 'batchSize' | 'accumulate' | 'maxNorm' | 'seed' | 'shuffle'
+    >
+  > & { readonly checkpoint?: Required<CheckpointOptions> }
+
+const known = [
+  ...[
+    'loss',
+    'optimizer',
+    'schedule',
+    'epochs',
+    'batchSize',
+    'accumulate',
+    'maxNorm',
+    'precision',
+    'checkpoint',
+  ],
+  ...['memoryBudget', 'resume', 'seed', 'shuffle', 'teacher', 'log', 'signal', 'backend', 'device'],
+]
+
+/**
+ * Checks options and fills in defaults.
+ * @throws SparkError ERR_ARGUMENT, ERR_UNSUPPORTED for a precision other than fp32
+ */
+export function checkOptions(options: TrainerOptions): CheckedOptions {
+  expectKnownOptions('options', options, known)
+  const checked = {
+    ...({ optimizer: 'adamw', schedule: 'constant', epochs: 1, batchSize: 32, accumulate: 1 } as const),
+    ...{ maxNorm: Number.POSITIVE_INFINITY, seed: 0, shuffle: true },
+    ...options,
+  }
+  if (options.loss === undefined)
+    throw argumentError('options.loss', 'a loss, such as cross-entropy', options.loss)
+  for (const name of ['epochs', 'batchSize', 'accumulate'] as const) {
+    expectInteger(`options.${name}`, checked[name], 1)
+  }
+  expectInteger('options.seed', checked.seed, 0, 2 ** 32 - 1)
+  if (checked.maxNorm !== Number.POSITIVE_INFINITY) expectNumber('options.maxNorm', checked.maxNorm, 0)
+  if (options.memoryBudget !== undefined) expectInteger('options.memoryBudget', options.memoryBudget, 0)
+  expectPrecision(options.precision)
+  const { checkpoint, ...rest } = checked
+  return checkpoint ? { ...rest, checkpoint: checkCheckpoint(checkpoint) } : rest
+}
+
+function checkCheckpoint(options: CheckpointOptions): Required<CheckpointOptions> {
+  expectKnownOptions('options.checkpoint', options, ['folder', 'every', 'keep'])
+  const checked = { every: 500, keep: 2, ...options }
+  if (typeof checked.folder !== 'string' || checked.folder === '') {
+    throw argumentError('options.checkpoint.folder', 'a path', checked.folder)
+  }
+  expectInteger('options.checkpoint.every', checked.every, 1)
+  expectInteger('options.checkpoint.keep', checked.keep, 1)
+  return checked
+}
+
+function expectPrecision(precision: Precision | undefined): void {
+  if (precision === undefined || precision === 'fp32') return
+  if (!precisions.includes(precision))
+    throw argumentError('options.precision', `one of ${precisions.join(', ')}`, precision)
+  throw new SparkError(
+    'ERR_UNSUPPORTED',
+    `training in ${precision} is not there yet: leave options.precision at fp32`,
+  )
+}

@@ -1,0 +1,207 @@
+// run.ts: one run of a training, from its start or a checkpoint to its end.
+import { freemem } from 'node:os'
+import { SparkError } from '../core/errors.js'
+import type { TrainableAdapter } from '../dora/adapter.js'
+import { listCheckpoints, type Progress, readCheckpoint, saveCheckpoint } from './checkpoint.js'
+import { type Batch, BatchReader, batchSizeOf, type TrainingData } from './dataset.js'
+import { TrainingLog } from './log.js'
+import type { Optimizer } from './optimizers.js'
+import type { CheckedOptions, TrainingEvent } from './options.js'
+import { createSchedule, type Schedule } from './schedules.js'
+import type { StepResult, TrainingStep } from './step.js'
+
+/** What a run works with. */
+export interface RunParts {
+  readonly adapter: TrainableAdapter
+  readonly step: TrainingStep
+  readonly optimizer: Optimizer
+  readonly options: CheckedOptions
+  readonly data: TrainingData
+}
+
+/** Takes a training from step to step. */
+export class TrainingRun {
+  readonly #parts: RunParts
+  readonly #reader: BatchReader
+  readonly #schedule: Schedule
+  readonly #log: TrainingLog
+  #progress: Progress
+  #lastCheckpoint: string | undefined
+  #totalSteps: number | undefined
+
+  /** @throws SparkError ERR_ARGUMENT when the schedule needs the number of steps and nobody knows it */
+  constructor(parts: RunParts) {
+    const { optimizer, options, data } = parts
+    const { seed, epochs, accumulate, schedule } = options
+    this.#parts = parts
+    this.#reader = new BatchReader(data, options)
+    const batches = this.#reader.batchesPerEpoch
+    this.#totalSteps = batches === undefined ? undefined : epochs * Math.ceil(batches / accumulate)
+    this.#schedule = createSchedule(schedule, optimizer.learningRate, this.#totalSteps)
+    this.#log = new TrainingLog(options.log)
+    this.#progress = { step: 0, epoch: 0, batch: 0, lossSum: 0, samples: 0, seed }
+  }
+
+  /** Steps that were made, those before a resumption included. */
+  get step(): number {
+    return this.#progress.step
+  }
+
+  /** Path of the newest checkpoint. */
+  get lastCheckpoint(): string | undefined {
+    return this.#lastCheckpoint
+  }
+
+  /**
+   * Goes on from the checkpoint that the options name, if any.
+   * @throws SparkError ERR_ARGUMENT when the options ask for something else than the checkpoint was made with
+   */
+  async resume(): Promise<void> {
+    const { step, options } = this.#parts
+    const { resume, checkpoint } = options
+    const newest =
+      resume === true && checkpoint ? (await listCheckpoints(checkpoint.folder)).at(-1) : undefined
+    const file = typeof resume === 'string' ? resume : newest
+    if (file !== undefined) {
+      const { progress, schedule, state } = await readCheckpoint(file)
+      if (progress.seed !== options.seed) {
+        const remedy = 'the order of the samples would be another one'
+        throw new SparkError(
+          'ERR_ARGUMENT',
+          `${file} has seed ${progress.seed}, not ${options.seed}: ${remedy}`,
+        )
+      }
+      step.state = state
+      this.#progress = progress
+      this.#schedule.restore(schedule)
+      this.#lastCheckpoint = file
+    }
+    await this.#log.open(this.#progress.step)
+  }
+
+  /** Trains; returns whether the signal ended it. */
+  async *events(): AsyncGenerator<TrainingEvent, boolean> {
+    const { options } = this.#parts
+    let saved = this.#progress.step
+    while (this.#progress.epoch < options.epochs) {
+      for await (const event of this.#epoch()) {
+        const stopped = options.signal?.aborted ?? false
+        const due = options.checkpoint && (stopped || this.#progress.step % options.checkpoint.every === 0)
+        if (due) saved = this.#progress.step
+        const told = due ? { ...event, checkpoint: await this.#save() } : event
+        await this.#log.write(told)
+        yield told
+        if (stopped) return true
+      }
+      this.#schedule.observe(this.#progress.lossSum / this.#progress.samples)
+      this.#progress = {
+        ...this.#progress,
+        epoch: this.#progress.epoch + 1,
+        batch: 0,
+        lossSum: 0,
+        samples: 0,
+      }
+    }
+    if (options.checkpoint && saved < this.#progress.step) await this.#save()
+    return false
+  }
+
+  /** Hands the parameters to the adapter. */
+  publish(): void {
+    const { adapter, step } = this.#parts
+    const state = step.state
+    for (const name of adapter.parameters) adapter.write(name, state.get(name)!)
+  }
+
+  /** Closes the log. */
+  async close(): Promise<void> {
+    await this.#log.close()
+  }
+
+  /** The steps of an epoch that are left. */
+  async *#epoch(): AsyncGenerator<TrainingEvent> {
+    let parts: Batch[] = []
+    let began = performance.now()
+    for await (const batch of this.#reader.epoch(this.#progress.epoch, this.#progress.batch)) {
+      parts.push(batch)
+      if (parts.length < this.#parts.options.accumulate) continue
+      yield await this.#step(parts, began)
+      parts = []
+      began = performance.now()
+    }
+    if (parts.length > 0) yield await this.#step(parts, began)
+  }
+
+  async #step(parts: readonly Batch[], began: number): Promise<TrainingEvent> {
+    const training = this.#parts.step
+    const { progress, learningRate } = {
+      progress: this.#progress,
+      learningRate: this.#schedule.rate(this.step),
+    }
+    const step = progress.step + 1
+    const result = await this.#attempt(parts, learningRate, step)
+    this.#expectFinite(result, step)
+    const samples = parts.reduce((sum, batch) => sum + batchSizeOf(batch), 0)
+    this.#progress = {
+      ...{ ...progress, step, batch: progress.batch + parts.length },
+      ...{ lossSum: progress.lossSum + result.loss * samples, samples: progress.samples + samples },
+    }
+    const event = {
+      ...{ step, epoch: progress.epoch + 1, ...result, learningRate },
+      samplesPerSecond: (1000 * samples) / (performance.now() - began),
+      memory: { plan: training.planBytes, process: process.memoryUsage.rss() },
+    }
+    return this.#totalSteps === undefined ? event : { ...event, totalSteps: this.#totalSteps }
+  }
+
+  /** Makes a step; when memory is short, says which batch size would fit. */
+  async #attempt(parts: readonly Batch[], rate: number, step: number): Promise<StepResult> {
+    try {
+      return await this.#parts.step.run(parts, rate, step)
+    } catch (error) {
+      if (!isOutOfMemory(error)) throw error
+      const size = batchSizeOf(parts[0]!)
+      const fitting = fittingSize(this.#parts.step, parts[0]!)
+      const remedy =
+        fitting === 0
+          ? 'not even one sample fits: free memory'
+          : `try batchSize ${fitting}${this.#parts.options.accumulate === 1 ? ', with accumulate to make up for it' : ''}`
+      const message = `step ${step}: no memory for a batch of ${size}; ${remedy}`
+      throw new SparkError('ERR_OUT_OF_MEMORY', message, { cause: error })
+    }
+  }
+
+  #expectFinite({ loss, gradientNorm }: StepResult, step: number): void {
+    if (Number.isFinite(loss) && Number.isFinite(gradientNorm)) return
+    const last = this.#lastCheckpoint
+    const rest = last ? `the last good checkpoint is ${last}` : 'there is no checkpoint to go back to'
+    const remedy = 'try a smaller learning rate, or maxNorm'
+    const values = `loss ${loss}, gradient norm ${gradientNorm}`
+    throw new SparkError('ERR_NOT_FINITE', `step ${step}: ${values}; ${rest}; ${remedy}`)
+  }
+
+  async #save(): Promise<string> {
+    const { step, options } = this.#parts
+    const { folder, keep } = options.checkpoint!
+    const content = { progress: this.#progress, schedule: this.#schedule.state(), state: step.state }
+    this.#lastCheckpoint = await saveCheckpoint(folder, content, keep)
+    this.publish()
+    return this.#lastCheckpoint
+  }
+}
+
+const isOutOfMemory = (error: unknown): boolean =>
+  error instanceof SparkError
+    ? error.code === 'ERR_OUT_OF_MEMORY'
+    : error instanceof RangeError && /allocation failed|array length|array buffer/i.test(error.message)
+
+/** The largest half, quarter, … of a batch for which the values in between fit into the memory that is free; 0: none. */
+function fittingSize(step: TrainingStep, batch: Batch): number {
+  for (let size = batchSizeOf(batch) >> 1; size > 0; size >>= 1) {
+    const fields = Object.entries(batch).map(([name, { shape, data }]) => {
+      return [name, { shape: [size, ...shape.slice(1)], data }] as const
+    })
+    if (step.bytesFor([Object.fromEntries(fields)]) < freemem()) return size
+  }
+  return 0
+}

@@ -1,0 +1,102 @@
+// trainer.ts: trains the parameters of an adapter.
+import { SparkError } from '../core/errors.js'
+import type { TrainableAdapter } from '../dora/adapter.js'
+import { openKernels } from '../runtime/open.js'
+import type { TrainingData } from './dataset.js'
+import { createOptimizer, type Optimizer } from './optimizers.js'
+import {
+  type CheckedOptions,
+  checkOptions,
+  type TrainableModel,
+  type TrainerOptions,
+  type TrainingEvent,
+} from './options.js'
+import { TrainingRun } from './run.js'
+import { TrainingStep } from './step.js'
+
+/**
+ * Trains the parameters of an adapter; the model stays as it is. The same seed, data and machine give the same bits.
+ *
+ * @example
+ * const trainer = new Trainer(model, adapter, { loss: 'cross-entropy', epochs: 3, batchSize: 64 })
+ * for await (const { step, loss } of trainer.fit(dataset)) console.log(step, loss)
+ */
+export class Trainer {
+  /** The base of the adapter. */
+  readonly model: TrainableModel
+  /** What is trained. */
+  readonly adapter: TrainableAdapter
+  readonly #options: CheckedOptions
+  readonly #optimizer: Optimizer
+  #run: TrainingRun | undefined
+  #running = false
+  #interrupted = false
+
+  /**
+   * @param model - the base of the adapter
+   * @param adapter - what is trained
+   * @throws SparkError ERR_ARGUMENT for an option that is unknown or out of range, ERR_UNSUPPORTED for a precision that
+   * training does not have yet
+   */
+  constructor(model: TrainableModel, adapter: TrainableAdapter, options: TrainerOptions) {
+    this.model = model
+    this.adapter = adapter
+    this.#options = checkOptions(options)
+    this.#optimizer = createOptimizer(this.#options.optimizer)
+  }
+
+  /** Steps that were made, those before a resumption included. */
+  get step(): number {
+    return this.#run?.step ?? 0
+  }
+
+  /** Path of the newest checkpoint, if any. */
+  get lastCheckpoint(): string | undefined {
+    return this.#run?.lastCheckpoint
+  }
+
+  /** Whether the last training was ended by its signal. */
+  get interrupted(): boolean {
+    return this.#interrupted
+  }
+
+  /**
+   * Trains, and yields an event after each step. The adapter gets the new parameters at each checkpoint and at the end,
+   * also when the caller leaves the loop early; after an error it has those of the last checkpoint. When the signal of
+   * the options aborts, the step in progress is finished, a checkpoint written and the loop ended.
+   *
+   * @throws SparkError ERR_NOT_FINITE when loss or gradients are no numbers any more, naming the step and the last
+   * checkpoint; ERR_OUT_OF_MEMORY naming a batch size that fits; ERR_ARGUMENT and ERR_SHAPE for batches that do not fit
+   * the model; ERR_UNSUPPORTED for an operator without a gradient; ERR_FORMAT and ERR_IO for checkpoints
+   */
+  async *fit(data: TrainingData): AsyncGenerator<TrainingEvent, void, undefined> {
+    if (this.#running) throw new SparkError('ERR_ARGUMENT', 'the trainer is training: make another one')
+    this.#running = true
+    try {
+      yield* this.#train(data)
+    } finally {
+      this.#running = false
+    }
+  }
+
+  async *#train(data: TrainingData): AsyncGenerator<TrainingEvent, void, undefined> {
+    const [options, optimizer, adapter] = [this.#options, this.#optimizer, this.adapter]
+    const { loss, maxNorm, teacher, backend, device, memoryBudget } = options
+    const kernels = await openKernels({ device, ...(backend && { backend }) })
+    const settings = { adapter, loss, optimizer, maxNorm, memoryBudget, teacher: teacher?.graph }
+    using step = new TrainingStep(settings, kernels)
+    const run = new TrainingRun({ adapter, step, optimizer, options, data })
+    this.#run = run
+    let failed = false
+    try {
+      await run.resume()
+      this.#interrupted = yield* run.events()
+    } catch (error) {
+      failed = true
+      throw error
+    } finally {
+      if (!failed) run.publish()
+      await run.close()
+    }
+  }
+}

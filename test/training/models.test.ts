@@ -1,0 +1,91 @@
+// DoRA adapters on real models: they start away from the base and are taught by it, so that the loss must fall to it.
+import path from 'node:path'
+import t from 'tap'
+import type { Graph } from '#lib/graph/graph.js'
+import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
+import type { Loss } from '#lib/graph/rewrites/losses.js'
+import { readOnnx } from '#lib/io/onnx/read.js'
+import type { Batch } from '#lib/training/dataset.js'
+import { Trainer } from '#lib/training/trainer.js'
+import { backends } from '../fixtures/backends.js'
+import { noGolden } from '../fixtures/golden-bytes.js'
+import { randomGenerator } from '../fixtures/random.js'
+import { randomAdapter } from '../fixtures/trainable.js'
+
+interface ModelCase {
+  readonly file: string
+  readonly loss: Loss
+  readonly targets: number
+  readonly steps: number
+  readonly batch: (random: () => number) => Batch
+}
+
+const floats = (random: () => number, shape: number[]) => {
+  const count = shape.reduce((product, size) => product * size, 1)
+  return { shape, data: Float32Array.from({ length: count }, () => 2 * random() - 1) }
+}
+
+const cases: readonly ModelCase[] = [
+  {
+    file: 'tinyphysics.onnx',
+    loss: 'kl',
+    targets: 18,
+    steps: 50,
+    batch: random => ({
+      states: floats(random, [3, 20, 4]),
+      tokens: {
+        shape: [3, 20],
+        data: BigInt64Array.from({ length: 60 }, () => BigInt(Math.floor(1024 * random()))),
+      },
+    }),
+  },
+  {
+    file: 'openpilot/dmonitoring_model.3294407.onnx',
+    loss: 'mse',
+    targets: 58,
+    steps: 50,
+    batch: random => ({ input_img: floats(random, [1, 6, 320, 160]) }),
+  },
+  {
+    file: 'mnist/mnist-8.onnx',
+    loss: 'mse',
+    // The third weight is reshaped before it is read.
+    targets: 2,
+    steps: 30,
+    batch: random => ({ Input3: floats(random, [1, 1, 28, 28]) }),
+  },
+  {
+    file: 'vision/super_resolution.onnx',
+    loss: 'l1',
+    targets: 4,
+    steps: 8,
+    batch: random => ({ input: floats(random, [1, 1, 224, 224]) }),
+  },
+]
+
+/** Mean of the first or last losses. */
+const mean = (losses: readonly number[]): number =>
+  losses.reduce((sum, loss) => sum + loss, 0) / losses.length
+
+const skip = noGolden || (backends.includes('cpu') ? false : 'no native addon')
+
+for (const { file, loss, targets, steps, batch } of cases) {
+  t.test(file, { skip }, async t => {
+    const graph: Graph = canonicalise(
+      await readOnnx(path.join(process.env.DGX_SPARK_TEST_DATA!, 'models', file)),
+    )
+    const adapter = randomAdapter(graph, { rank: 2, change: 0.15, seed: 1 })
+    t.equal(adapter.parameters.length, 3 * targets)
+    const random = randomGenerator(2)
+    function* batches(): Generator<Batch> {
+      for (let step = 0; step < steps; step++) yield batch(random)
+    }
+    const optimizer = { type: 'adamw', learningRate: 3e-3 } as const
+    const trainer = new Trainer({ graph }, adapter, { loss, optimizer, teacher: { graph }, backend: 'cpu' })
+    const losses: number[] = []
+    for await (const event of trainer.fit(batches)) losses.push(event.loss)
+    const part = Math.ceil(steps / 10)
+    const [before, after] = [mean(losses.slice(0, part)), mean(losses.slice(-part))]
+    t.ok(after < 0.7 * before, `the loss fell from ${before} to ${after}`)
+  })
+}

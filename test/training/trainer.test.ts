@@ -1,0 +1,223 @@
+// The trainer: events, seeds, accumulation, checkpoints, interruption, and what it says when something goes wrong.
+import { readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import t from 'tap'
+import { Constant } from '#lib/graph/constant.js'
+import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+import { readCheckpoint } from '#lib/training/checkpoint.js'
+import { ArrayDataset, type Batch } from '#lib/training/dataset.js'
+import { readEvents } from '#lib/training/log.js'
+import type { TrainerOptions, TrainingEvent } from '#lib/training/options.js'
+import { Trainer } from '#lib/training/trainer.js'
+import { backends } from '../fixtures/backends.js'
+import { adapterOf, bytesOf, smallAdapter, smallData } from '../fixtures/trainable.js'
+
+const backend = backends.includes('cpu') ? 'cpu' : 'js'
+const base: TrainerOptions = {
+  loss: 'cross-entropy',
+  optimizer: { type: 'adamw', learningRate: 0.02 },
+  backend,
+}
+
+async function train(options: Partial<TrainerOptions>, data = smallData(101)) {
+  const adapter = smallAdapter()
+  const trainer = new Trainer(adapter, adapter, { ...base, ...options })
+  const events: TrainingEvent[] = []
+  for await (const event of trainer.fit(data)) events.push(event)
+  return { adapter, trainer, events }
+}
+
+t.test('a training learns, and tells how', async t => {
+  const optimizer = { type: 'adamw', learningRate: 0.05 } as const
+  const { events, adapter } = await train({ epochs: 6, batchSize: 16, optimizer })
+  t.equal(events.length, 6 * 7)
+  t.match(events[7], { step: 8, epoch: 2, totalSteps: 42, learningRate: 0.05 })
+  for (const { gradientNorm, samplesPerSecond, memory } of events) {
+    t.ok(gradientNorm > 0 && samplesPerSecond > 0 && memory.plan > 0 && memory.process > 0)
+  }
+  const mean = (list: TrainingEvent[]) => list.reduce((sum, { loss }) => sum + loss, 0) / list.length
+  const [before, after] = [mean(events.slice(0, 7)), mean(events.slice(-7))]
+  t.ok(after < 0.8 * before, `the loss fell from ${before} to ${after}`)
+  t.notSame(bytesOf(adapter), bytesOf(smallAdapter()))
+})
+
+t.test('the same seed gives the same bits, another seed others', async t => {
+  const options = { epochs: 2, batchSize: 13 }
+  const [one, two, other] = [await train(options), await train(options), await train({ ...options, seed: 5 })]
+  t.ok(bytesOf(one.adapter).equals(bytesOf(two.adapter)))
+  t.notOk(bytesOf(one.adapter).equals(bytesOf(other.adapter)))
+  t.ok(bytesOf((await train({ ...options, shuffle: false })).adapter).length > 0)
+})
+
+t.test('batches that are accumulated give what one large batch gives', async t => {
+  const sgd = { optimizer: { type: 'sgd', learningRate: 0.1, momentum: 0.9 }, shuffle: false } as const
+  const whole = await train({ ...sgd, batchSize: 48, epochs: 2 })
+  const parts = await train({ ...sgd, batchSize: 16, accumulate: 3, epochs: 2 })
+  t.equal(parts.events.length, whole.events.length, 'a step takes three batches, the last one what is left')
+  const [a, b] = [whole, parts].map(({ adapter }) =>
+    adapter.parameters.flatMap(name => [...adapter.read(name)]),
+  )
+  const worst = Math.max(...a!.map((value, i) => Math.abs(value - b![i]!)))
+  t.ok(worst > 0 && worst < 2e-6, `parameters differ by ${worst}`)
+  t.ok(parts.events[0]!.memory.plan < whole.events[0]!.memory.plan, 'with less memory')
+})
+
+t.test('a memory budget costs time, not bits', async t => {
+  const plain = await train({ batchSize: 40 })
+  const memoryBudget = plain.events[0]!.memory.plan - 1
+  const tight = await train({ batchSize: 40, memoryBudget })
+  t.ok(tight.events[0]!.memory.plan <= memoryBudget, `${tight.events[0]!.memory.plan} of ${memoryBudget}`)
+  t.ok(bytesOf(tight.adapter).equals(bytesOf(plain.adapter)))
+  t.equal((await train({ batchSize: 40, memoryBudget: 1e9 })).events[0]!.memory.plan, memoryBudget + 1)
+})
+
+t.test('clipping and schedules', async t => {
+  const { events } = await train({
+    schedule: { type: 'linear', warmup: 2 },
+    batchSize: 26,
+    epochs: 2,
+    maxNorm: 0.01,
+  })
+  t.same(
+    events.map(({ learningRate }) => learningRate.toFixed(5)),
+    [0, 1, 2, 10 / 6, 8 / 6, 1, 4 / 6, 2 / 6].map(factor => (factor / 100).toFixed(5)),
+  )
+})
+
+t.test('a training that is interrupted and resumed gives the same bits', async t => {
+  const options = { epochs: 3, batchSize: 10, schedule: { type: 'reduce-on-plateau', patience: 0 } } as const
+  const straight = await train(options)
+  for (const stopAt of [4, 11, 20]) {
+    const folder = path.join(t.testdir(), `${stopAt}`)
+    const log = path.join(folder, 'log.jsonl')
+    const abort = new AbortController()
+    const checkpoint = { folder, every: 6 }
+    const adapter = smallAdapter()
+    const trainer = new Trainer(adapter, adapter, {
+      ...base,
+      ...options,
+      checkpoint,
+      log,
+      signal: abort.signal,
+    })
+    for await (const { step } of trainer.fit(smallData(101))) if (step === stopAt - 1) abort.abort()
+    t.ok(trainer.interrupted)
+    t.equal(trainer.lastCheckpoint, path.join(folder, `step-${String(stopAt).padStart(8, '0')}.safetensors`))
+    const resumed = await train({ ...options, checkpoint, log, resume: true })
+    t.equal(resumed.events[0]!.step, stopAt + 1)
+    t.notOk(resumed.trainer.interrupted)
+    t.ok(bytesOf(resumed.adapter).equals(bytesOf(straight.adapter)), `resumed after step ${stopAt}`)
+    const logged = (await readEvents(log)).map(({ step, loss }) => [step, loss])
+    t.same(
+      logged,
+      straight.events.map(({ step, loss }) => [step, loss]),
+    )
+  }
+})
+
+t.test('checkpoints: as many as are kept, and what is in them', async t => {
+  const folder = t.testdir()
+  await train({ batchSize: 10, checkpoint: { folder, every: 2, keep: 3 } })
+  const files = readdirSync(folder).sort()
+  t.same(
+    files,
+    [8, 10, 11].map(step => `step-${String(step).padStart(8, '0')}.safetensors`),
+  )
+  const { progress, state } = await readCheckpoint(path.join(folder, files[2]!))
+  t.match(progress, { step: 11, seed: 0 })
+  t.equal(state.size, 6 * 3, 'parameters and two moments')
+  t.notOk(readFileSync(path.join(folder, files[0]!)).equals(readFileSync(path.join(folder, files[1]!))))
+  await t.rejects(train({ batchSize: 10, resume: path.join(folder, files[0]!), seed: 1 }), {
+    code: 'ERR_ARGUMENT',
+    message: /seed/,
+  })
+})
+
+t.test('a caller that leaves early has the parameters of the last step', async t => {
+  const adapter = smallAdapter()
+  const trainer = new Trainer(adapter, adapter, { ...base, batchSize: 10 })
+  for await (const { step } of trainer.fit(smallData(101))) if (step === 3) break
+  t.equal(trainer.step, 3)
+  t.notOk(bytesOf(adapter).equals(bytesOf(smallAdapter())))
+})
+
+t.test('streams of batches', async t => {
+  const data = smallData(40)
+  function* batches(): Generator<Batch> {
+    for (let start = 0; start < 40; start += 8) yield data.read([0, 1, 2, 3, 4, 5, 6, 7].map(i => start + i))
+  }
+  const adapter = smallAdapter()
+  const trainer = new Trainer(adapter, adapter, { ...base, epochs: 2 })
+  let steps = 0
+  for await (const { totalSteps } of trainer.fit(batches)) {
+    steps++
+    t.equal(totalSteps, undefined)
+  }
+  t.equal(steps, 10)
+  const fromDataset = await train({ epochs: 2, batchSize: 8, shuffle: false }, data)
+  t.ok(bytesOf(adapter).equals(bytesOf(fromDataset.adapter)))
+  const once = new Trainer(adapter, adapter, { ...base, epochs: 2 }).fit(batches())
+  await t.rejects(
+    (async () => {
+      for await (const _ of once);
+    })(),
+    { code: 'ERR_ARGUMENT', message: /pass a function/ },
+  )
+})
+
+t.test('a loss that is no number stops the training and names the last checkpoint', async t => {
+  const folder = t.testdir()
+  const data = smallData(60)
+  const { x, target } = data.read(Array.from({ length: 60 }, (_, i) => i)) as Record<string, Batch[string]>
+  ;(x!.data as Float32Array)[7 * 45] = Number.NaN
+  const broken = new ArrayDataset({ x: x!, target: target! })
+  const options = { batchSize: 10, shuffle: false, checkpoint: { folder, every: 2 } }
+  await t.rejects(train(options, broken), {
+    code: 'ERR_NOT_FINITE',
+    message: /step 5: loss NaN.*step-00000004/,
+  })
+  await t.rejects(train({ batchSize: 10, shuffle: false }, broken), { message: /no checkpoint/ })
+})
+
+t.test('memory that is short', async t => {
+  const graph = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', ['n', 1]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [
+      makeNode('Expand', ['x', 'sizes'], ['wide']),
+      makeNode('Mul', ['wide', 'p'], ['product']),
+      makeNode('ReduceMean', ['product', 'axes'], ['y']),
+    ],
+    initializers: new Map([
+      ['sizes', Constant.i64([1, 2 ** 41])],
+      ['axes', Constant.i64([1])],
+      ['p', Constant.f32([1])],
+    ]),
+  })
+  const adapter = adapterOf(graph, ['p'])
+  const trainer = new Trainer({ graph }, adapter, { loss: 'mse', backend: 'js' })
+  const column = { shape: [4, 1], data: new Float32Array(4) }
+  const fit = async () => {
+    for await (const _ of trainer.fit([{ x: column, target: column }]));
+  }
+  await t.rejects(fit(), {
+    code: 'ERR_OUT_OF_MEMORY',
+    message: /step 1: no memory for a batch of 4; not even one/,
+  })
+})
+
+t.test('what is refused', async t => {
+  const refused = (options: Record<string, unknown>, message: RegExp, code = 'ERR_ARGUMENT') =>
+    t.rejects(train(options as Partial<TrainerOptions>), { code, message })
+  await refused({ epochs: 0 }, /options.epochs must be an integer >= 1, got 0/)
+  await refused({ batchsize: 3 }, /no option 'batchsize'/)
+  await refused({ loss: 'hinge' }, /loss.type must be one of cross-entropy/)
+  await refused({ loss: { type: 'mse', output: 'z' } }, /reads 'z'.*outputs: y/)
+  await refused({ optimizer: 'lion' }, /optimizer.type must be one of adamw, sgd, got 'lion'/)
+  await refused({ precision: 'fp7' }, /options.precision/)
+  await refused({ precision: 'bf16' }, /not there yet/, 'ERR_UNSUPPORTED')
+  await refused({ checkpoint: { folder: '' } }, /checkpoint.folder/)
+  await refused({ resume: 'nowhere.safetensors' }, /no such file/, 'ERR_IO')
+  const fields = new ArrayDataset({ x: { shape: [2, 7], data: new Float32Array(14) } })
+  await t.rejects(train({}, fields), { code: 'ERR_ARGUMENT', message: /fields x; the step reads x, target/ })
+})

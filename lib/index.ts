@@ -95,6 +95,7 @@ export {
   type ModelValue,
   type RunOptions,
 } from './runtime/model.js'
+export { compare, type OutputDifference } from './runtime/compare.js'
 export { BoundModel } from './runtime/model/bound-model.js'
 export type {
   RuntimeProvider,

@@ -48,7 +48,14 @@ export interface Engine {
 }
 
 /** Where ONNX Runtime computes: its name for an execution provider, or such a name with the provider's settings. */
-export type RuntimeProvider = string | { readonly name: string; readonly [setting: string]: unknown }
+export type RuntimeProvider =
+  | string
+  | {
+      /** Its name. */
+      readonly name: string
+      /** What onnxruntime-node knows of it. */
+      readonly [setting: string]: unknown
+    }
 
 /** On what a model runs. */
 export interface EngineOptions {

@@ -132,3 +132,7 @@ export {
   AdaptedModel,
   type AdaptedRunOptions,
 } from './dora/adapted-model.js'
+export { exportCheckpoint } from './dora/export-model.js'
+export type { CheckpointOptions, QuantizedCheckpoint } from './io/checkpoints/checkpoint.js'
+export { readCheckpoint } from './io/checkpoints/checkpoint.js'
+export type { CheckpointLayout, CheckpointWeight } from './io/checkpoints/layout.js'

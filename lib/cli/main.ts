@@ -1,11 +1,14 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander'
 import { SparkError } from '../core/errors.js'
+import { addAdapter } from './adapter.js'
 import { addCheck } from './check.js'
 import { addDemo } from './demo.js'
 import { addInfo } from './info.js'
+import { addMerge } from './merge.js'
 import { addMonitor } from './monitor.js'
 import { packageVersion, printError } from './output.js'
+import { addQuantize } from './quantize.js'
 import { addVerify } from './verify.js'
 
 const exitCodes = `
@@ -22,7 +25,8 @@ const program = new Command('dgx-spark')
   .showHelpAfterError()
   .exitOverride()
 
-for (const add of [addInfo, addCheck, addVerify, addMonitor, addDemo]) add(program)
+const commands = [addInfo, addCheck, addVerify, addMonitor, addDemo, addMerge, addQuantize, addAdapter]
+for (const add of commands) add(program)
 
 // A reader that goes away (dgx-spark monitor | head) is no failure.
 process.stdout.on('error', error => {

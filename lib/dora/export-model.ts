@@ -3,6 +3,7 @@ import type { DType } from '../core/dtype.js'
 import type { Constant } from '../graph/constant.js'
 import {
   type CheckpointOptions,
+  defaultExclude,
   type QuantizedCheckpoint,
   writeCheckpoint,
 } from '../io/checkpoints/checkpoint.js'
@@ -42,7 +43,7 @@ const tensorOf = ({ dtype, shape, data }: Constant): Tensor =>
 
 /**
  * Writes the weights of a model as a folder of safetensors with NVFP4 matrices, in the layout of ModelOpt or
- * compressed-tensors. Merge adapters first.
+ * compressed-tensors. Only the weights of matrix products are quantized. Merge adapters first.
  * @throws SparkError ERR_IO, ERR_NOT_FINITE, ERR_ARGUMENT
  */
 export function exportCheckpoint(
@@ -50,5 +51,15 @@ export function exportCheckpoint(
   folder: string,
   options: CheckpointOptions = {},
 ): Promise<QuantizedCheckpoint> {
-  return writeCheckpoint(folder, modelWeights(model), options)
+  const graph = graphOf(model)
+  const linear = new Set(findModules(graph).flatMap(({ kind, name }) => (kind === 'linear' ? [name] : [])))
+  const weights = modelWeights(graph)
+  const others = [...weights.keys()]
+    .map(name => name.replace(/\.weight$/, ''))
+    .filter(name => !linear.has(name))
+  const exclude = [
+    ...(options.exclude ?? defaultExclude),
+    ...others.map(name => name.replace(/[^\w]/g, '\\$&')),
+  ]
+  return writeCheckpoint(folder, weights, { ...options, exclude })
 }

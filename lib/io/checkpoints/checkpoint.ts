@@ -25,7 +25,8 @@ export interface CheckpointOptions {
   readonly config?: Readonly<Record<string, unknown>>
 }
 
-const defaultExclude = ['(.*\\.)?lm_head', '.*embed.*']
+/** Modules that stay as they are by default. */
+export const defaultExclude = ['(.*\\.)?lm_head', '.*embed.*']
 
 /** Layers that runtimes fuse, whose matrices must share a tensor scale. */
 const fused = [

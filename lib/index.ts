@@ -96,8 +96,13 @@ export {
   type RunOptions,
 } from './runtime/model.js'
 export { BoundModel } from './runtime/model/bound-model.js'
-export type { EngineOptions, ModelBackend, ModelBackendChoice, ModelStats } from './runtime/model/engine.js'
-export type { RuntimeProvider } from './runtime/model/onnx-runtime.js'
+export type {
+  RuntimeProvider,
+  EngineOptions,
+  ModelBackend,
+  ModelBackendChoice,
+  ModelStats,
+} from './runtime/model/engine.js'
 export type { Feed, Feeds } from './runtime/model/feeds.js'
 export type { Dimension } from './graph/graph.js'
 export type { WriteOnnxOptions } from './io/onnx/write.js'
@@ -134,6 +139,41 @@ export {
   type AdaptedRunOptions,
 } from './dora/adapted-model.js'
 export { exportCheckpoint } from './dora/export-model.js'
-export type { CheckpointOptions, QuantizedCheckpoint } from './io/checkpoints/checkpoint.js'
+export type { ExportOptions, QuantizedCheckpoint } from './io/checkpoints/checkpoint.js'
 export { readCheckpoint } from './io/checkpoints/checkpoint.js'
 export type { CheckpointLayout, CheckpointWeight } from './io/checkpoints/layout.js'
+
+// training
+export type {
+  FeatureTerm,
+  HypothesesTerm,
+  Loss,
+  LossTerm,
+  PairTerm,
+  PathTerm,
+  PathValues,
+  WeightedTerm,
+} from './graph/rewrites/losses.js'
+export {
+  ArrayDataset,
+  type Batch,
+  type BatchStream,
+  type BatchTensor,
+  type Dataset,
+  type TrainingData,
+} from './training/dataset.js'
+export { readEvents } from './training/log.js'
+export type { AdamW, OptimizerOptions, Sgd } from './training/optimizers.js'
+export type {
+  CheckpointOptions,
+  TrainableModel,
+  TrainerOptions,
+  TrainingEvent,
+} from './training/options.js'
+export { type ReportOptions, reportPage, writeReport } from './training/report.js'
+export type { PlateauSchedule, ScheduleOptions, SteppedSchedule } from './training/schedules.js'
+export { Trainer } from './training/trainer.js'
+
+// training data
+export { openData, type StreamOf } from './data/open.js'
+export { type BadRow, type FieldRule, type FieldRules, TableDataset } from './data/table.js'

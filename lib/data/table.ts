@@ -26,6 +26,7 @@ export type FieldRules = Readonly<Record<string, FieldRule>>
 export interface BadRow {
   /** The file, and the row in it where it is only one. */
   readonly source: string
+  /** What is wrong with it. */
   readonly reason: string
 }
 

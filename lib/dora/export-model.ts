@@ -2,8 +2,8 @@
 import type { DType } from '../core/dtype.js'
 import type { Constant } from '../graph/constant.js'
 import {
-  type CheckpointOptions,
   defaultExclude,
+  type ExportOptions,
   type QuantizedCheckpoint,
   writeCheckpoint,
 } from '../io/checkpoints/checkpoint.js'
@@ -49,7 +49,7 @@ const tensorOf = ({ dtype, shape, data }: Constant): Tensor =>
 export function exportCheckpoint(
   model: ModelSource,
   folder: string,
-  options: CheckpointOptions = {},
+  options: ExportOptions = {},
 ): Promise<QuantizedCheckpoint> {
   const graph = graphOf(model)
   const linear = new Set(findModules(graph).flatMap(({ kind, name }) => (kind === 'linear' ? [name] : [])))

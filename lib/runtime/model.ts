@@ -10,14 +10,9 @@ import { readOnnx } from '../io/onnx/read.js'
 import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
 import { Tensor } from '../memory/tensor.js'
 import { BoundModel, expectBindable } from './model/bound-model.js'
-import {
-  type Engine,
-  type EngineOptions,
-  type ModelBackendChoice,
-  type ModelStats,
-  openEngine,
-} from './model/engine.js'
+import type { Engine, EngineOptions, ModelBackendChoice, ModelStats } from './model/engine.js'
 import { type Feeds, readFeeds } from './model/feeds.js'
+import { openEngine } from './model/open-engine.js'
 import type { HostTensor, HostValue } from './model/values.js'
 
 /** Options of {@link Model.load}. */

@@ -6,6 +6,7 @@ import { randomGenerator } from '../dora/random.js'
 
 /** Elements and sizes of one input; the first size counts the samples. */
 export interface BatchTensor {
+  /** Sizes of the dimensions. */
   readonly shape: readonly number[]
   /** Row-major. */
   readonly data: ElementArray

@@ -6,6 +6,7 @@ import { adamwInputs, addAdamW, addSgd, sgdInputs } from '../graph/rewrites/opti
 
 /** Adam with decoupled weight decay (Loshchilov and Hutter 2019). */
 export interface AdamW {
+  /** Which optimizer it is. */
   readonly type: 'adamw'
   /** Default: 1e-3. */
   readonly learningRate?: number
@@ -21,6 +22,7 @@ export interface AdamW {
 
 /** Stochastic gradient descent. */
 export interface Sgd {
+  /** Which optimizer it is. */
   readonly type: 'sgd'
   /** Default: 1e-2. */
   readonly learningRate?: number

@@ -58,19 +58,19 @@ export function reportPage(events: readonly TrainingEvent[], options: ReportOpti
       ]
     : []
   const rows = [...facts, ...end].map(
-    ([name, value]) => `<tr><th>${escape(name)}</th><td>${escape(value)}</td></tr>`,
+    ([name, value]) => `<tr><th>${escaped(name)}</th><td>${escaped(value)}</td></tr>`,
   )
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
-<title>${escape(title)}</title>
+<title>${escaped(title)}</title>
 <style>
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: ${width}px; padding: 0 1rem; color: #222; background: #fff }
 th { text-align: left; font-weight: 500; padding-right: 1.5rem } svg { width: 100%; height: auto; font-size: 11px }
 .raw { stroke: #9bb8d3; fill: none } .smooth { stroke: #14548c; fill: none; stroke-width: 1.8 } .grid { stroke: #e4e4e4 } text { fill: #666 }
 @media (prefers-color-scheme: dark) { body { color: #ddd; background: #181a1b } .grid { stroke: #333 } .smooth { stroke: #7db8ec } .raw { stroke: #41617e } }
 </style>
-<h1>${escape(title)}</h1>
+<h1>${escaped(title)}</h1>
 <table>${rows.join('')}</table>
 ${charts.map(chart).join('\n')}
 </html>
@@ -123,4 +123,4 @@ function smoothed(values: readonly number[]): number[] {
   })
 }
 
-const escape = (text: string): string => text.replace(/[&<>"]/g, letter => `&#${letter.charCodeAt(0)};`)
+const escaped = (text: string): string => text.replace(/[&<>"]/g, letter => `&#${letter.charCodeAt(0)};`)

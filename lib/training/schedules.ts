@@ -16,6 +16,7 @@ export interface SteppedSchedule {
 
 /** A rate that falls when an epoch's mean loss has stopped to improve. */
 export interface PlateauSchedule {
+  /** Which schedule it is. */
   readonly type: 'reduce-on-plateau'
   /** Whether smaller or larger is better. Default: min. */
   readonly mode?: 'min' | 'max'

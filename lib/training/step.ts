@@ -9,6 +9,7 @@ import { addClip } from '../graph/rewrites/clip.js'
 import { addLoss, type Loss } from '../graph/rewrites/losses.js'
 import { recompute } from '../graph/rewrites/recompute.js'
 import { addTeacher } from '../graph/rewrites/teacher.js'
+import { unroll } from '../graph/rewrites/unroll.js'
 import type { Kernels } from '../runtime/kernels.js'
 import { compile } from '../runtime/plan/compile.js'
 import { Plan } from '../runtime/plan/plan.js'
@@ -230,7 +231,7 @@ function passesOf({ adapter, loss, teacher }: StepOptions): Passes {
   const { graph, values } = teacher
     ? addTeacher(adapter.graph, teacher)
     : { graph: adapter.graph, values: new Map<string, string>() }
-  const withLoss = addLoss(graph, loss, values)
+  const withLoss = addLoss(unroll(graph), loss, values)
   const wrt = [...adapter.parameters]
   const forward = withLoss.graph.nodes.length
   return { ...differentiate(withLoss.graph, { loss: withLoss.loss, wrt }), forward, loss: withLoss.loss }

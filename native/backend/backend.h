@@ -36,10 +36,10 @@ struct CastArgs {
   DType src_dtype, dst_dtype;
   int64_t count;
   bool saturate;
-  Rounding rounding;  // to f8_e8m0
-  bool bits;          // dst takes the bits instead of the number; both types are of one size
   const void* src;
   void* dst;
+  Rounding rounding = Rounding::kUp;  // to f8_e8m0
+  bool bits = false;                  // dst takes the bits instead of the number; both types are of one size
 };
 
 // out[0] = max |src[i]|; NaN when any element is NaN; 0 when count is 0. dtypes: f32, f16, bf16.

@@ -144,6 +144,30 @@ const cases: Readonly<Record<string, GradientCase>> = {
     frozen: ['mean', 'variance'],
     nodes: [node('BatchNormalization', ['x', 'gamma', 'beta', 'mean', 'variance'], { epsilon: float(0.01) })],
   },
+  LayerNormalization: {
+    inputs: { x: { shape: [2, 3, 5] }, scale: { shape: [5] }, bias: { shape: [5] } },
+    nodes: [node('LayerNormalization', ['x', 'scale', 'bias'], { epsilon: float(0.01) })],
+  },
+  'LayerNormalization, two axes': {
+    inputs: { x: { shape: [2, 3, 5] }, scale: { shape: [3, 5] } },
+    nodes: [node('LayerNormalization', ['x', 'scale'], { axis: int(1) })],
+  },
+  RMSNormalization: {
+    inputs: { x: { shape: [3, 7] }, scale: { shape: [7] } },
+    nodes: [node('RMSNormalization', ['x', 'scale'])],
+  },
+  GroupNormalization: {
+    inputs: { x: { shape: [2, 6, 3] }, scale: { shape: [6] }, bias: { shape: [6] } },
+    nodes: [node('GroupNormalization', ['x', 'scale', 'bias'], { num_groups: int(2) })],
+  },
+  InstanceNormalization: {
+    inputs: { x: { shape: [2, 3, 2, 3] }, scale: { shape: [3] }, bias: { shape: [3] } },
+    nodes: [node('InstanceNormalization', ['x', 'scale', 'bias'])],
+  },
+  LRN: {
+    inputs: { x: { shape: [2, 7, 2, 3] } },
+    nodes: [node('LRN', ['x'], { size: int(4), alpha: float(0.9), beta: float(0.6), bias: float(1.5) })],
+  },
   SoftmaxCrossEntropyLoss: {
     inputs: { scores: { shape: [5, 3] } },
     labels: { labels: Int32Array.of(2, 0, 1, 1, 2) },

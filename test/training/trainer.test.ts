@@ -2,13 +2,15 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
+import { Constant } from '#lib/graph/constant.js'
+import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { readCheckpoint } from '#lib/training/checkpoint.js'
 import { ArrayDataset, type Batch } from '#lib/training/dataset.js'
 import { readEvents } from '#lib/training/log.js'
 import type { TrainerOptions, TrainingEvent } from '#lib/training/options.js'
 import { Trainer } from '#lib/training/trainer.js'
 import { backends } from '../fixtures/backends.js'
-import { bytesOf, smallAdapter, smallData } from '../fixtures/trainable.js'
+import { adapterOf, bytesOf, smallAdapter, smallData } from '../fixtures/trainable.js'
 
 const backend = backends.includes('cpu') ? 'cpu' : 'js'
 const base: TrainerOptions = {
@@ -175,6 +177,33 @@ t.test('a loss that is no number stops the training and names the last checkpoin
     message: /step 5: loss NaN.*step-00000004/,
   })
   await t.rejects(train({ batchSize: 10, shuffle: false }, broken), { message: /no checkpoint/ })
+})
+
+t.test('memory that is short', async t => {
+  const graph = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', ['n', 1]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [
+      makeNode('Expand', ['x', 'sizes'], ['wide']),
+      makeNode('Mul', ['wide', 'p'], ['product']),
+      makeNode('ReduceMean', ['product', 'axes'], ['y']),
+    ],
+    initializers: new Map([
+      ['sizes', Constant.i64([1, 2 ** 41])],
+      ['axes', Constant.i64([1])],
+      ['p', Constant.f32([1])],
+    ]),
+  })
+  const adapter = adapterOf(graph, ['p'])
+  const trainer = new Trainer({ graph }, adapter, { loss: 'mse', backend: 'js' })
+  const column = { shape: [4, 1], data: new Float32Array(4) }
+  const fit = async () => {
+    for await (const _ of trainer.fit([{ x: column, target: column }]));
+  }
+  await t.rejects(fit(), {
+    code: 'ERR_OUT_OF_MEMORY',
+    message: /step 1: no memory for a batch of 4; not even one/,
+  })
 })
 
 t.test('what is refused', async t => {

@@ -1,6 +1,6 @@
 // layers.ts: gradients of matrix products, convolutions, normalization, DoRA layers and losses.
 
-import { float, floatOf, int, intOf } from '../attributes.js'
+import { float, floatOf, int, intOf, ints, string } from '../attributes.js'
 import { sparkDomain } from '../graph.js'
 import type { GradientContext, GradientRule, GradientTable } from './context.js'
 
@@ -53,6 +53,43 @@ const conv: GradientRule = at => addGradients(at, 'ConvGrad', [at.dy(), at.input
 const pool: GradientRule = at => addGradients(at, `${at.node.op}Grad`, [at.dy(), at.input(0)], [0])
 
 /** With frozen statistics. */
+/** Layer, RMS, group and instance normalization: x, scale, bias. */
+const normalization: GradientRule = at => {
+  const attributes = { ...at.node.attributes, of: string(at.node.op) }
+  const inputs = [at.dy(), at.input(0), at.input(1)]
+  const wanted = [0, 1, 2].map(i => at.wants(i))
+  const gradients = at.addMany('NormalizationGrad', inputs, wanted, attributes, sparkDomain)
+  gradients.forEach((gradient, i) => {
+    at.give(i, gradient)
+  })
+}
+
+/**
+ * y = x · s^−β with s = k + α · mean of x² over neighbouring channels: dx = dy · s^−β − 2αβ · x · the mean, over the
+ * channels that see this one, of dy · x · s^(−β−1).
+ */
+const lrn: GradientRule = at => {
+  const { node } = at
+  const [dy, x, size] = [at.dy(), at.input(0), intOf(node, 'size', 1)]
+  const [alpha, beta] = [floatOf(node, 'alpha', 1e-4), floatOf(node, 'beta', 0.75)]
+  const before = Math.floor((size - 1) / 2)
+  const mean = (value: string, pad: number): string => {
+    const planes = at.add('Unsqueeze', [value, at.constant([1])])
+    const pooled = at.add('AveragePool', [planes], {
+      kernel_shape: ints([size, 1, 1]),
+      pads: ints([pad, 0, 0, size - 1 - pad, 0, 0]),
+      count_include_pad: int(1),
+    })
+    return at.add('Squeeze', [pooled, at.constant([1])])
+  }
+  const scaled = at.add('Mul', [mean(at.add('Mul', [x, x]), before), at.constant(alpha)])
+  const s = at.add('Add', [scaled, at.constant(floatOf(node, 'bias', 1))])
+  const direct = at.add('Mul', [dy, at.add('Pow', [s, at.constant(-beta)])])
+  const seen = mean(at.add('Div', [at.add('Mul', [direct, x]), s]), size - 1 - before)
+  const rest = at.add('Mul', [at.add('Mul', [x, seen]), at.constant(2 * alpha * beta)])
+  at.give(0, at.add('Sub', [direct, rest]))
+}
+
 const batchNormalization: GradientRule = at => {
   if (at.wants(3) || at.wants(4)) throw at.unsupported('mean and variance are frozen')
   if (intOf(at.node, 'training_mode', 0)) throw at.unsupported('training_mode is not supported yet')
@@ -90,6 +127,11 @@ export const layers: GradientTable = {
     AveragePool: pool,
     GlobalAveragePool: pool,
     BatchNormalization: batchNormalization,
+    LayerNormalization: normalization,
+    RMSNormalization: normalization,
+    GroupNormalization: normalization,
+    InstanceNormalization: normalization,
+    LRN: lrn,
     SoftmaxCrossEntropyLoss: crossEntropy,
   },
   [sparkDomain]: { DoRA: dora, DoRAWeight: doraWeight },

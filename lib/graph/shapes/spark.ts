@@ -48,6 +48,7 @@ export const sparkRules: Readonly<Record<string, Rule>> = {
   ReluGrad: sameAs(1),
   GeluGrad: sameAs(1),
   SumLike: sameAs(1),
+  NormalizationGrad: sameAs(1, 2, 2),
   ConcatGrad: call => call.node.outputs.map((_, i) => call.type(i + 1)),
   SliceGrad: sameAs(1),
   PadGrad: sameAs(1),

@@ -11,7 +11,7 @@ import { readSafetensors, type SafetensorsTensor, writeSafetensors } from '../sa
 import { type CheckpointLayout, type CheckpointWeight, nvfp4Tensors, weightsOf } from './layout.js'
 
 /** Options of {@link quantizeWeights} and {@link writeCheckpoint}. */
-export interface CheckpointOptions {
+export interface ExportOptions {
   /** Whose names and forms. Default: modelopt. */
   readonly layout?: CheckpointLayout
   /**
@@ -51,7 +51,7 @@ export interface QuantizedCheckpoint {
  */
 export function quantizeWeights(
   weights: ReadonlyMap<string, Tensor>,
-  options: CheckpointOptions = {},
+  options: ExportOptions = {},
 ): QuantizedCheckpoint {
   expectKnownOptions('options', options, ['layout', 'exclude', 'inputAmax', 'config'])
   const { layout = 'modelopt', exclude = defaultExclude, inputAmax = {} } = options
@@ -107,7 +107,7 @@ function inputScale(layout: CheckpointLayout, module: string, amax: number): [st
 export async function writeCheckpoint(
   folder: string,
   weights: ReadonlyMap<string, Tensor>,
-  options: CheckpointOptions = {},
+  options: ExportOptions = {},
 ): Promise<QuantizedCheckpoint> {
   const made = quantizeWeights(weights, options)
   const { layout = 'modelopt', config = {}, inputAmax } = options

@@ -6,7 +6,7 @@ import type { Graph } from '../../graph/graph.js'
 import { decompose } from '../../graph/rewrites/decompose.js'
 import { inferFacts } from '../../graph/shape-inference.js'
 import { serializeOnnx } from '../../io/onnx/write.js'
-import type { Engine } from './engine.js'
+import type { Engine, RuntimeProvider } from './engine.js'
 import { type HostTensor, type HostValue, hostTensor } from './values.js'
 
 /** Names of the element types that ONNX Runtime takes from JavaScript. */
@@ -27,9 +27,6 @@ const runtimeTypes: Partial<Record<ElementType, Tensor.Type>> = {
 }
 
 const ourTypes = new Map(Object.entries(runtimeTypes).map(([ours, theirs]) => [theirs, ours as ElementType]))
-
-/** Where ONNX Runtime computes: its name for an execution provider, or such a name with the provider's settings. */
-export type RuntimeProvider = string | { readonly name: string; readonly [setting: string]: unknown }
 
 type Runtime = typeof import('onnxruntime-node')
 

@@ -2,13 +2,13 @@
 // becomes an input of that name.
 
 /** What all terms have. */
-interface Weighted {
+export interface WeightedTerm {
   /** Factor of the term in the sum. Default: 1. */
   readonly weight?: number
 }
 
 /** Terms that compare one output with one target. */
-export interface PairTerm extends Weighted {
+export interface PairTerm extends WeightedTerm {
   /**
    * `cross-entropy`: mean of −log softmax(output)[target], for scores [N, …, C] and class numbers [N, …]. `nll`: the same
    * for logarithms of probabilities. `mse`, `l1`: mean of (output − target)² and of |output − target|. `kl`: Σ
@@ -22,7 +22,7 @@ export interface PairTerm extends Weighted {
 }
 
 /** The negative log likelihood of a target under the best of several hypotheses: the winner takes all. */
-export interface HypothesesTerm extends Weighted {
+export interface HypothesesTerm extends WeightedTerm {
   /**
    * `laplacian-nll`: |mean − target| / std + log(2 · std). `gaussian-nll`: ((mean − target) / std)² / 2 + log(std), without
    * the constant. Summed over T and C; only the hypothesis with the smallest sum, the first of equal ones, counts; mean
@@ -41,11 +41,15 @@ export interface HypothesesTerm extends Weighted {
 
 /** Names of what a driving model predicts; [B, H, T, C] for the path. */
 export interface PathValues {
+  /** Means. */
   readonly pathMean?: string
   /** Not used of a target. */
   readonly pathStd?: string
+  /** Scores of the hypotheses, [B, H]. */
   readonly pathProb?: string
+  /** Of any shape. */
   readonly laneLines?: string
+  /** Of any shape. */
   readonly roadEdges?: string
 }
 
@@ -53,7 +57,8 @@ export interface PathValues {
  * A driving model against its teacher: pathWeight · Laplacian NLL of the teacher's path_mean[:, 0] + probWeight · KL of the
  * softmax of path_prob + laneWeight, edgeWeight · mean absolute errors. A part that either side lacks is left out.
  */
-export interface PathTerm extends Weighted {
+export interface PathTerm extends WeightedTerm {
+  /** Which loss it is. */
   readonly type: 'path-distillation'
   /** Values of the model. */
   readonly outputs: PathValues
@@ -73,7 +78,8 @@ export interface PathTerm extends Weighted {
  * Features of the model against those of its teacher: KL(softmax(teacher / T) ‖ softmax(student / T)) · T² over the last
  * axis, images [B, C, H, W] being seen as [B, C, H · W], divided by B.
  */
-export interface FeatureTerm extends Weighted {
+export interface FeatureTerm extends WeightedTerm {
+  /** Which loss it is. */
   readonly type: 'feature-distillation'
   /** Name of the features of the model. */
   readonly output: string

@@ -1,4 +1,6 @@
 // normalization.ts: layer, RMS, group and instance normalization.
+import { sparkDomain } from '../../../graph/graph.js'
+import type { NormShape } from '../../network-args.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
 import { axisOf, volume } from '../views.js'
@@ -38,6 +40,40 @@ function channelNormalization(at: Lowering, groups: number): void {
   })
 }
 
+/** How the rows of x, which is input 1, lie for the operator that attribute `of` names. */
+function normShape(at: Lowering): NormShape {
+  const shape = at.shape(1)
+  const of = at.text('of', 'LayerNormalization')
+  if (of === 'LayerNormalization' || of === 'RMSNormalization') {
+    const axis = axisOf(at.integer('axis', -1), shape.length)
+    const [rows, cols] = [volume(shape.slice(0, axis)), volume(shape.slice(axis))]
+    return { rows, cols, groups: 1, inner: 1, centered: of === 'LayerNormalization' }
+  }
+  const [batch = 0, channels = 0, ...rest] = shape
+  const groups = of === 'GroupNormalization' ? at.integer('num_groups', 1) : channels
+  const inner = volume(rest)
+  return { rows: batch * groups, cols: (channels / groups) * inner, groups, inner, centered: true }
+}
+
+/** dy, x, scale → dx, dscale, dbias. The statistics are computed again: one pass over x instead of an output to keep. */
+function normalizationGrad(at: Lowering): void {
+  const shape = normShape(at)
+  const x = at.read(1)
+  const size = (shape.groups * shape.cols) / shape.inner
+  if (at.has(2) && at.input(2).buffer.count !== size) {
+    throw at.unsupported('a scale that is repeated has no gradient yet')
+  }
+  const scale = at.optional(2)
+  const [mean, invStd] = [at.scratch(shape.rows), at.scratch(shape.rows)]
+  const y = at.scratch(x.count)
+  const statistics = { mean: shape.centered ? mean.write() : undefined, invStd: invStd.write() }
+  at.step('norm', { ...shape, eps: at.number('epsilon', 1e-5), x, y: y.write(), ...statistics })
+  at.step('normBackward', {
+    ...{ ...shape, x, scale, mean: shape.centered ? mean.read() : undefined, invStd: invStd.read() },
+    ...{ dy: at.read(0), dx: at.result(0), dscale: at.result(1), dbias: at.result(2) },
+  })
+}
+
 /** Lowerings of normalizations. */
 export const normalizations: LowerTable = {
   '': {
@@ -46,4 +82,5 @@ export const normalizations: LowerTable = {
     GroupNormalization: at => at.inF32(inner => channelNormalization(inner, inner.integer('num_groups', 1))),
     InstanceNormalization: at => at.inF32(inner => channelNormalization(inner, inner.shape(0)[1]!)),
   },
+  [sparkDomain]: { NormalizationGrad: normalizationGrad },
 }

@@ -1,0 +1,251 @@
+// finetune.ts: `dgx-spark finetune`: trains an adapter on a model with data from files.
+import { mkdir } from 'node:fs/promises'
+import path from 'node:path'
+import { SingleBar } from 'cli-progress'
+import { type Command, Option } from 'commander'
+import { type BackendName, backendNames, type Precision, precisions } from '../core/config.js'
+import { SparkError } from '../core/errors.js'
+import { openData } from '../data/open.js'
+import type { FieldRules, TableDataset } from '../data/table.js'
+import type { TrainableAdapter } from '../dora/adapter.js'
+import { createAdapter } from '../dora/create-adapter.js'
+import type { Graph, TensorType } from '../graph/graph.js'
+import { canonicalise } from '../graph/rewrites/canonicalise.js'
+import type { PairTerm } from '../graph/rewrites/losses.js'
+import { inferFacts } from '../graph/shape-inference.js'
+import { readOnnx } from '../io/onnx/read.js'
+import { readEvents } from '../training/log.js'
+import type { TrainingEvent } from '../training/options.js'
+import { writeReport } from '../training/report.js'
+import { Trainer } from '../training/trainer.js'
+import { formatBytes, print, printError, printPairs } from './output.js'
+
+/** What the command line gives. */
+interface FinetuneOptions {
+  model: string
+  data?: string
+  output: string
+  createAdapter?: boolean
+  epochs: number
+  batchSize: number
+  accumulate: number
+  lr: number
+  loss: PairTerm['type']
+  doraRank: number
+  doraAlpha: number
+  targets: string
+  normalize?: [mean: number, deviation: number]
+  clip: number
+  seed: number
+  checkpointEvery: number
+  resume?: boolean
+  dryRun?: boolean
+  backend?: BackendName
+  precision?: Precision
+}
+
+const number = (text: string): number => {
+  const value = Number(text)
+  if (text.trim() !== '' && Number.isFinite(value)) return value
+  throw new SparkError('ERR_ARGUMENT', `'${text}' is no number`)
+}
+
+const pair = (text: string): [number, number] => {
+  const values = text.split(',').map(number)
+  if (values.length === 2 && values[1] !== 0) return values as [number, number]
+  throw new SparkError(
+    'ERR_ARGUMENT',
+    `--normalize takes a mean and a deviation, such as 0.1307,0.3081; got '${text}'`,
+  )
+}
+
+/** `dgx-spark finetune`: trains an adapter. */
+export function addFinetune(program: Command): void {
+  program
+    .command('finetune')
+    .description('train a DoRA adapter on an ONNX model')
+    .requiredOption('--model <file>', 'the ONNX model; it stays as it is')
+    .option('--data <path>', 'a folder of IDX, npy or safetensors files, or a JavaScript module of batches')
+    .requiredOption('--output <folder>', 'where adapter, checkpoints, log and report go')
+    .option('--create-adapter', 'make and save a new adapter, and train nothing')
+    .option('--epochs <n>', 'times that all samples are seen', number, 10)
+    .option('--batch-size <n>', 'samples of a batch', number, 32)
+    .option('--accumulate <n>', 'batches of a step', number, 1)
+    .option('--lr <rate>', 'learning rate', number, 1e-4)
+    .addOption(
+      new Option('--loss <name>', 'what is minimised')
+        .choices(['cross-entropy', 'nll', 'mse', 'l1', 'kl'])
+        .default('cross-entropy'),
+    )
+    .option('--dora-rank <n>', 'rank of the adapter', number, 16)
+    .option('--dora-alpha <n>', 'the adapter is scaled by alpha / rank', number, 16)
+    .option('--targets <names>', 'ends of module names, separated by commas', 'all-linear')
+    .option('--normalize <mean,deviation>', 'images become (pixel / 255 − mean) / deviation', pair)
+    .option('--clip <norm>', 'largest norm of the gradients', number, 1)
+    .option('--seed <n>', 'seed of the adapter and of the order of samples', number, 0)
+    .option('--checkpoint-every <steps>', 'steps between two checkpoints', number, 500)
+    .option('--resume', 'go on from the newest checkpoint of the output folder')
+    .option('--dry-run', 'check model, data and options with one step; write nothing')
+    .addOption(new Option('--backend <name>', 'engine to run on').choices(backendNames))
+    .addOption(new Option('--precision <mode>', 'precision of the passes').choices(precisions))
+    .action(async (options: FinetuneOptions) => {
+      process.exitCode = await finetune(options)
+    })
+}
+
+/** Runs the command; returns its exit code. */
+async function finetune(options: FinetuneOptions): Promise<number> {
+  const graph = canonicalise(await readOnnx(options.model))
+  const { doraRank: rank, doraAlpha: alpha, seed, output } = options
+  const targetModules = options.targets === 'all-linear' ? options.targets : options.targets.split(',')
+  const { backend } = options
+  const settings = { targetModules, rank, alpha, seed, ...(backend && { backend }) }
+  const adapter = await createAdapter(graph, settings)
+  describe(graph, adapter)
+  if (options.createAdapter) {
+    if (!options.dryRun) await adapter.save(output)
+    print(options.dryRun ? 'nothing was written' : `the new adapter is in ${output}`)
+    return 0
+  }
+  if (options.data === undefined) {
+    throw new SparkError('ERR_ARGUMENT', 'finetune needs --data, or --create-adapter to train nothing')
+  }
+  const data = await openData(options.data, rulesFor(graph, options))
+  if ('bad' in data) reportBad(data)
+  const result = await train(graph, adapter, data, options)
+  if (options.dryRun) {
+    print(`one step works: loss ${result.loss}; nothing was written`)
+    return 0
+  }
+  await adapter.save(output)
+  const facts = [['model', options.model] as const, ['data', options.data] as const]
+  const log = path.join(output, 'log.jsonl')
+  await writeReport(path.join(output, 'report.html'), await readEvents(log), { title: 'Fine-tuning', facts })
+  print(`${result.interrupted ? 'interrupted: the adapter so far' : 'the adapter'} is in ${output}`)
+  return result.interrupted ? 130 : 0
+}
+
+function describe(graph: Graph, adapter: TrainableAdapter): void {
+  const count = (names: Iterable<string>, of: (name: string) => number): number =>
+    [...names].reduce((sum, name) => sum + of(name), 0)
+  const trained = count(adapter.parameters, name => adapter.read(name).length)
+  const base = count(graph.initializers.keys(), name => graph.initializers.get(name)!.count)
+  printPairs([
+    ['model', `${base.toLocaleString('en')} elements, frozen`],
+    [
+      'adapter',
+      `${trained.toLocaleString('en')} elements, ${((100 * trained) / base).toFixed(2)} % of the model`,
+    ],
+  ])
+}
+
+/** Fields of a dataset as the model wants them: images and labels by their role, others by the names of inputs. */
+function rulesFor(graph: Graph, { loss, normalize }: FinetuneOptions): FieldRules {
+  const inputs = graph.inputs.filter(({ name }) => !graph.initializers.has(name))
+  const sample = (type: TensorType): readonly number[] | undefined => {
+    const sizes = type.shape?.slice(1)
+    return sizes?.every(size => typeof size === 'number') ? (sizes as number[]) : undefined
+  }
+  const rules: Record<string, FieldRules[string]> = {}
+  for (const { name, type } of inputs) {
+    if (type?.kind !== 'tensor') continue
+    const shape = sample(type)
+    rules[name] = { dtype: type.dtype, ...(shape && { shape }) }
+  }
+  const [first] = inputs
+  const [mean, deviation] = normalize ?? [0, 1]
+  const scaling = normalize ? { scale: 1 / (255 * deviation), offset: -mean / deviation } : {}
+  if (first) rules.images = { ...rules[first.name], name: first.name, ...scaling }
+  const scores = inferFacts(graph).get(graph.outputs[0]?.name ?? '')?.type
+  const classes = scores?.kind === 'tensor' ? scores.shape?.at(-1) : undefined
+  const isClass = loss === 'cross-entropy' || loss === 'nll'
+  const labels = { dtype: 'i32', ...(typeof classes === 'number' && { classes }) } as const
+  rules.labels = { name: 'target', ...labels }
+  if (isClass) rules.target = labels
+  return rules
+}
+
+/** Rows that are named one by one. */
+const namedRows = 5
+
+function reportBad({ bad, size }: TableDataset): void {
+  if (bad.length === 0) return
+  printError(`${bad.length} rows or files of the data are left out, ${size} are good:`)
+  for (const { source, reason } of bad.slice(0, namedRows)) printError(`  ${source}: ${reason}`)
+  if (bad.length > namedRows) printError(`  … and ${bad.length - namedRows} more`)
+}
+
+async function train(
+  graph: Graph,
+  adapter: TrainableAdapter,
+  data: Awaited<ReturnType<typeof openData>>,
+  options: FinetuneOptions,
+): Promise<{ loss: number; interrupted: boolean }> {
+  const { output, dryRun, checkpointEvery: every, backend, precision } = options
+  const abort = new AbortController()
+  const interrupt = (): void => {
+    if (abort.signal.aborted) process.exit(130)
+    printError('saving; press Ctrl-C again to stop at once')
+    abort.abort()
+  }
+  if (!dryRun) await mkdir(output, { recursive: true })
+  const kept = dryRun
+    ? {}
+    : { checkpoint: { folder: path.join(output, 'checkpoints'), every }, log: path.join(output, 'log.jsonl') }
+  const trainer = new Trainer({ graph }, adapter, {
+    ...{ loss: options.loss, epochs: options.epochs, batchSize: options.batchSize, seed: options.seed },
+    ...{ accumulate: options.accumulate, maxNorm: options.clip, signal: abort.signal },
+    optimizer: { type: 'adamw', learningRate: options.lr },
+    ...kept,
+    ...(options.resume && { resume: true }),
+    ...(backend && { backend }),
+    ...(precision && { precision }),
+  })
+  const show = progress()
+  let loss = Number.NaN
+  process.on('SIGINT', interrupt)
+  try {
+    for await (const event of trainer.fit(data)) {
+      loss = event.loss
+      show.step(event)
+      if (dryRun) break
+    }
+  } finally {
+    process.off('SIGINT', interrupt)
+    show.end()
+  }
+  return { loss, interrupted: trainer.interrupted }
+}
+
+/** A bar on a terminal; elsewhere a line for each tenth of the training. */
+function progress(): { step(event: TrainingEvent): void; end(): void } {
+  if (!process.stderr.isTTY) {
+    let told = 0
+    return {
+      step(event) {
+        const tenth = Math.floor((10 * event.step) / (event.totalSteps ?? 1000))
+        if (tenth === told) return
+        told = tenth
+        process.stderr.write(`${line(event)}\n`)
+      },
+      end() {},
+    }
+  }
+  const bar = new SingleBar({
+    format: '{bar} {percentage} %  {text}  {eta} s left',
+    barsize: 24,
+    hideCursor: true,
+  })
+  let started = false
+  return {
+    step(event) {
+      if (!started) bar.start(event.totalSteps ?? event.step, event.step, { text: line(event) })
+      started = true
+      bar.update(event.step, { text: line(event) })
+    },
+    end: () => bar.stop(),
+  }
+}
+
+const line = ({ step, epoch, loss, samplesPerSecond, memory }: TrainingEvent): string =>
+  `epoch ${epoch}  step ${step}  loss ${loss.toPrecision(4)}  ${samplesPerSecond.toFixed(0)} samples/s  ${formatBytes(memory.process)}`

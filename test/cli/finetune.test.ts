@@ -1,0 +1,149 @@
+// `dgx-spark finetune`: options, data with bad rows, dry run, interruption and resumption, in processes of their own.
+import { spawn } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import t from 'tap'
+import { writeOnnx } from '#lib/io/onnx/write.js'
+import { readEvents } from '#lib/training/log.js'
+import { small, smallModel } from '../fixtures/trainable.js'
+
+const root = path.resolve(import.meta.dirname, '../..')
+const script = path.join(root, 'dist/cli/main.js')
+
+interface Outcome {
+  code: number | null
+  stdout: string
+  stderr: string
+}
+
+/** Runs the command; sends SIGINT when stderr first says something that matches. */
+function finetune(args: readonly string[], interruptAt?: RegExp): Promise<Outcome> {
+  return new Promise((resolve, reject) => {
+    const env = { ...process.env, NODE_OPTIONS: '', DGX_SPARK_BACKEND: 'js' }
+    const child = spawn(process.execPath, [script, 'finetune', ...args], { cwd: root, env })
+    const text = { stdout: '', stderr: '' }
+    let sent = false
+    child.stdout.on('data', data => {
+      text.stdout += data
+    })
+    child.stderr.on('data', data => {
+      text.stderr += data
+      if (sent || !interruptAt?.test(text.stderr)) return
+      sent = true
+      child.kill('SIGINT')
+    })
+    child.on('error', reject)
+    child.on('close', code => resolve({ code, ...text }))
+  })
+}
+
+/** A folder with a model, and samples as images of 1 × 7 pixels, two of which cannot be used. */
+async function prepare(dir: string, samples: number): Promise<{ model: string; data: string }> {
+  const [model, data] = [path.join(dir, 'model.onnx'), path.join(dir, 'data')]
+  await writeOnnx(smallModel(), model)
+  mkdirSync(data, { recursive: true })
+  const header = (type: number, ...sizes: number[]): Buffer => {
+    const bytes = Buffer.alloc(4 + 4 * sizes.length)
+    bytes.set([0, 0, type, sizes.length])
+    sizes.forEach((size, axis) => {
+      bytes.writeUInt32BE(size, 4 + 4 * axis)
+    })
+    return bytes
+  }
+  const pixels = Buffer.from(Uint8Array.from({ length: samples * small.features }, (_, i) => (i * 77) % 256))
+  const labels = Buffer.from(Uint8Array.from({ length: samples }, (_, i) => (i === 3 || i === 8 ? 9 : i % 3)))
+  writeFileSync(
+    path.join(data, 'images-idx3-ubyte'),
+    Buffer.concat([header(8, samples, 1, small.features), pixels]),
+  )
+  writeFileSync(path.join(data, 'labels-idx1-ubyte'), Buffer.concat([header(8, samples), labels]))
+  return { model, data }
+}
+
+const configIn = (folder: string): unknown =>
+  JSON.parse(readFileSync(path.join(folder, 'adapter_config.json'), 'utf8'))
+
+t.test('trains, and says what it did', async t => {
+  const dir = t.testdir()
+  const { model, data } = await prepare(dir, 42)
+  const output = path.join(dir, 'out')
+  const args = ['--model', model, '--data', data, '--output', output, '--epochs', '3', '--batch-size', '8']
+  const { code, stdout, stderr } = await finetune([
+    ...args,
+    '--normalize',
+    '0.5,0.5',
+    '--targets',
+    'fc0,fc1',
+    '--dora-rank',
+    '3',
+  ])
+  t.equal(code, 0, stderr)
+  t.match(stderr, /2 rows or files of the data are left out, 40 are good/)
+  t.match(stderr, /images-idx3-ubyte, row 3: target is 9; there are 3 classes/)
+  t.match(stderr, /epoch 3 {2}step 15 {2}loss/)
+  t.match(stdout, /the adapter is in .*out/)
+  t.match(configIn(output), { r: 3, use_dora: true, target_modules: ['fc0', 'fc1'] })
+  t.equal((await readEvents(path.join(output, 'log.jsonl'))).length, 15)
+  t.match(readFileSync(path.join(output, 'report.html'), 'utf8'), /<svg/)
+  t.ok(existsSync(path.join(output, 'checkpoints', 'step-00000015.safetensors')))
+})
+
+t.test('--create-adapter and --dry-run', async t => {
+  const dir = t.testdir()
+  const { model, data } = await prepare(dir, 20)
+  const output = path.join(dir, 'out')
+  const dry = await finetune(['--model', model, '--data', data, '--output', output, '--dry-run'])
+  t.match(dry, { code: 0, stdout: /one step works: loss [\d.]+; nothing was written/ })
+  t.notOk(existsSync(output))
+  const made = await finetune(['--model', model, '--output', output, '--create-adapter'])
+  t.match(made, { code: 0, stdout: /the new adapter is in/ })
+  t.match(configIn(output), { r: 16, lora_alpha: 16 })
+})
+
+t.test('Ctrl-C saves; --resume ends where an uninterrupted run does', async t => {
+  const dir = t.testdir()
+  const { model, data } = await prepare(dir, 402)
+  const args = (output: string) => [
+    ...[
+      '--model',
+      model,
+      '--data',
+      data,
+      '--output',
+      path.join(dir, output),
+      '--epochs',
+      '30',
+      '--batch-size',
+      '4',
+    ],
+    ...['--lr', '0.001'],
+  ]
+  const straight = await finetune(args('straight'))
+  t.equal(straight.code, 0, straight.stderr)
+  const stopped = await finetune(args('stopped'), /step 300/)
+  t.equal(stopped.code, 130, stopped.stderr)
+  t.match(stopped.stdout, /interrupted: the adapter so far is in/)
+  const resumed = await finetune([...args('stopped'), '--resume'])
+  t.equal(resumed.code, 0, resumed.stderr)
+  const [a, b] = ['straight', 'stopped'].map(name =>
+    readFileSync(path.join(dir, name, 'adapter_model.safetensors')),
+  )
+  t.ok(b!.equals(a!), 'the same bytes')
+})
+
+t.test('what is refused', async t => {
+  const dir = t.testdir()
+  const { model, data } = await prepare(dir, 20)
+  const base = ['--model', model, '--output', path.join(dir, 'out')]
+  t.match(await finetune(base), { code: 1, stderr: /finetune needs --data/ })
+  t.match(await finetune([...base, '--data', data, '--lr', 'fast']), {
+    code: 1,
+    stderr: /'fast' is no number/,
+  })
+  t.match(await finetune([...base, '--data', data, '--normalize', '1']), { code: 1, stderr: /--normalize/ })
+  t.match(await finetune([...base, '--data', dir]), { code: 1, stderr: /no training data/ })
+  t.match(await finetune([...base, '--data', data, '--precision', 'bf16']), {
+    code: 1,
+    stderr: /not there yet/,
+  })
+})

@@ -10,7 +10,7 @@ import { ioError, writeFileAtomic } from '../atomic-write.js'
 import { readSafetensors, type SafetensorsTensor, writeSafetensors } from '../safetensors.js'
 import { type CheckpointLayout, type CheckpointWeight, nvfp4Tensors, weightsOf } from './layout.js'
 
-/** Options of {@link quantizeWeights} and {@link writeCheckpoint}. */
+/** How a checkpoint is written. */
 export interface ExportOptions {
   /** Whose names and forms. Default: modelopt. */
   readonly layout?: CheckpointLayout

@@ -130,9 +130,11 @@ export { type AdapterOptions, createAdapter } from './dora/create-adapter.js'
 export type { Names, NamedModule, TargetRules } from './dora/matching.js'
 export { Adapter } from './dora/model-adapter.js'
 export type { TrainableAdapter } from './dora/adapter.js'
+export type { ImportAdapterOptions } from './dora/foreign.js'
 export type { AdapterFileOptions, LoadAdapterOptions } from './dora/adapter-files.js'
-export type { AdapterModule, AdapterParts, ModuleValues } from './dora/adapter-parts.js'
+export type { AdapterModule } from './dora/adapter-parts.js'
 export type { GraphModule } from './dora/modules.js'
+export type { QuantizedWeight } from './dora/quantized-weight.js'
 export type { ModelSource } from './dora/model-source.js'
 export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
 export {
@@ -140,6 +142,10 @@ export {
   AdaptedModel,
   type AdaptedRunOptions,
 } from './dora/adapted-model.js'
+export { exportCheckpoint } from './dora/export-model.js'
+export type { ExportOptions, QuantizedCheckpoint } from './io/checkpoints/checkpoint.js'
+export { readCheckpoint } from './io/checkpoints/checkpoint.js'
+export type { CheckpointLayout, CheckpointWeight } from './io/checkpoints/layout.js'
 
 // training
 export type {

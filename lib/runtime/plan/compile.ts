@@ -16,6 +16,8 @@ import { volume } from './views.js'
 export interface CompileOptions {
   /** Sizes of inputs whose shape in the graph is not the one that is wanted, by name. */
   readonly shapes?: Readonly<Record<string, readonly number[]>>
+  /** Whether to pack constant weights of fused layers, which kernels of the CPU stream. Default: false. */
+  readonly packs?: boolean
 }
 
 /**
@@ -25,10 +27,10 @@ export interface CompileOptions {
  * for an operator that has no kernel or a shape that depends on data; ERR_FORMAT for a graph that is broken;
  * ERR_ARGUMENT for a shape of no input
  */
-export function compile(graph: Graph, { shapes = {} }: CompileOptions = {}): Program {
+export function compile(graph: Graph, { shapes = {}, packs = false }: CompileOptions = {}): Program {
   const updates = graph.updates ?? new Map<string, string>()
   const facts = inferFacts(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates, lower }
+  const scope: Scope = { values: new Map(), steps: [], updates, packs, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))

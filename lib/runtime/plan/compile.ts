@@ -7,6 +7,7 @@ import type { Graph, Node } from '../../graph/graph.js'
 import { type Fact, inferFacts } from '../../graph/shape-inference.js'
 import type { KernelType } from '../tensor-kernel-args.js'
 import { layOut, shareInPlace } from './arena.js'
+import { elideCopies } from './copies.js'
 import { loweringOf } from './lower/index.js'
 import { constantValue, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
 import { Buffer, operandsOf, type Port, type Program, type Step } from './program.js'
@@ -51,7 +52,8 @@ export function compile(graph: Graph, { shapes = {}, packs = false }: CompileOpt
   }
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
-  const { setup, steps } = split(removeDead(scope.steps, outputs))
+  const { setup, steps: rest } = split(removeDead(scope.steps, outputs))
+  const steps = elideCopies(rest)
   shareInPlace(steps)
   return { setup, steps, inputs, outputs, state, ...layOut(steps) }
 }

@@ -4,6 +4,7 @@ import { casts } from './rows/casts.js'
 import { conv } from './rows/conv.js'
 import { dora } from './rows/dora.js'
 import { linear } from './rows/linear.js'
+import { models } from './rows/models.js'
 import { norm } from './rows/norm.js'
 import { products } from './rows/products.js'
 
@@ -22,5 +23,6 @@ export async function* rows(kernels, peer) {
   yield* attention(kernels, peer)
   yield* norm(kernels, peer)
   yield* products(kernels)
+  yield* models(kernels, peer)
   yield* dora(kernels)
 }

@@ -7,6 +7,7 @@ import { doraLayer } from './rows/dora-layer.js'
 import { gemm } from './rows/gemm.js'
 import { gemv } from './rows/gemv.js'
 import { linear } from './rows/linear.js'
+import { models } from './rows/models.js'
 import { norm } from './rows/norm.js'
 import { products } from './rows/products.js'
 import { singleThread } from './rows/single-thread.js'
@@ -31,6 +32,7 @@ export async function* rows(kernels, peer, all) {
     yield* attention(kernels, peer)
     yield* norm(kernels, peer)
     yield* products(kernels)
+    yield* models(kernels, peer)
   }
   if (all || kernels.backend === 'cuda') yield* dora(kernels)
   yield* doraLayer(kernels)

@@ -73,7 +73,7 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ]),
     ...productCases(weights[0]!, sizes),
     ...integerCases(sizes),
-    ...networkCases(sizes),
+    ...networkCases(weights, sizes),
     ...trainingCases(sizes),
   ]
 }

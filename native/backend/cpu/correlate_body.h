@@ -1,4 +1,4 @@
-// correlate_body.h: the loop of a convolution with few channels; the last part of gemm_body.h.
+// correlate_body.h: the loops over the images of a convolution; the last part of gemm_body.h.
 
 // Blocks of vectors whose sums stay in registers.
 template <int N>
@@ -23,4 +23,17 @@ void correlate(const float* coefficients, const float* data, const int64_t* offs
   int64_t done = correlate_blocks<8>(coefficients, data, offset, depth, 0, count, sums);
   done = correlate_blocks<2>(coefficients, data, offset, depth, done, count, sums);
   correlate_blocks<1>(coefficients, data, offset, depth, done, count, sums);
+}
+
+// Two vectors that overlap by an element end with the last one that is read.
+inline void halve_vector(const float* from, float* to) {
+  store(to, evens(load(from), load(from + kWidth - 1)));
+}
+
+void halve(const float* from, int64_t count, float* to) {
+  int64_t i = 0;
+  for (; i + kWidth <= count; i += kWidth) halve_vector(from + 2 * i, to + i);
+  if (i == count) return;
+  if (count >= kWidth) return halve_vector(from + 2 * (count - kWidth), to + count - kWidth);
+  for (; i < count; ++i) to[i] = from[2 * i];
 }

@@ -34,6 +34,8 @@ struct Gemm {
   // Reads and writes up to 15 elements more.
   void (*correlate)(const float* coefficients, const float* data, const int64_t* offset, int64_t depth,
                     int64_t count, float* sums);
+  // to[i] = from[2 · i] for i < count
+  void (*halve)(const float* from, int64_t count, float* to);
 };
 
 extern const Gemm plain_gemm, avx2_gemm, avx512_gemm, neon_gemm;

@@ -207,6 +207,24 @@ void loop(const Convolution& convolution, const ConvSource& source, const ConvPa
   }
 }
 
+// As coefficient_gradient(), of a task: to[l · rows.size() + row].
+void loop_gradient(const Convolution& convolution, const Stage& stage, const Task& task,
+                   const std::vector<int64_t>& rows, const int64_t (&size)[3], const float* data,
+                   const float* gradient, int64_t pitch, int64_t lines, float* to) {
+  const auto& [depths, height, width] = size;
+  const auto depth = static_cast<int64_t>(rows.size());
+  std::fill_n(to, lines * depth, 0.0f);
+  for (int64_t n = 0; n < task.images; ++n) {
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t z = 0; z < depths; ++z) {
+        gemm().dots(gradient + n * pitch + (line * depths + z) * height * width, height, width,
+                    data + n * convolution.image_pitch() + z * stage.pitch(0), stage.pitch(1), rows.data(),
+                    depth, to + line * depth);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 bool loops_over(int64_t groups, int64_t lines) { return groups > 1 && lines <= kDirectLines; }
@@ -239,7 +257,8 @@ void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& 
     std::fill_n(sums, count, 0.0f);
     return;
   }
-  const Convolution convolution(source, positions, kChunkTerms, false);
+  const bool direct = loops_over(groups, lines);
+  const Convolution convolution(source, positions, kChunkTerms, direct);
   const std::vector<int64_t> rows = row_offsets(taps, source.channels, convolution.plane());
   const auto depth = static_cast<int64_t>(rows.size());
   std::vector<int64_t> line_offsets(lines);
@@ -250,14 +269,18 @@ void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& 
   const Room partial(new float[chunks * count]);
   convolution.for_each_task([&](const Task& task, float* room, bool alone) {
     const float* data = convolution.stage(task, room, !alone);
-    const Patches left = patches_of(convolution, *source.stage, data, rows, size, task.images);
     const float* first = gradient + (task.first * groups + task.group) * lines * positions;
+    float* to = partial.get() + task.first / convolution.images() * count + task.group * lines * depth;
+    if (direct) {
+      return loop_gradient(convolution, *source.stage, task, rows, size, data, first,
+                           groups * lines * positions, lines, to);
+    }
+    const Patches left = patches_of(convolution, *source.stage, data, rows, size, task.images);
     const Patches right = {first,
                            line_offsets.data(),
                            {task.images, 1, 1, positions},
                            {groups * lines * positions, 0, 0},
                            false};
-    float* to = partial.get() + task.first / convolution.images() * count + task.group * lines * depth;
     const int64_t terms = task.images * positions;
     const auto multiply = alone ? product_here : product;
     const auto store = [&](int64_t line, int64_t row, int64_t run, const float* values) {

@@ -65,6 +65,6 @@ inline void transpose(Vec (&v)[16]) {
 
 }  // namespace
 
-const Gemm avx512_gemm = {pack_rows, pack_sliver, multiply, correlate, halve};
+const Gemm avx512_gemm = {pack_rows, pack_sliver, multiply, correlate, halve, dots};
 
 }  // namespace spark::cpu

@@ -3,6 +3,7 @@ import path from 'node:path'
 import { Adapter, Model } from 'dgx-spark'
 import { accuracy, loadDigits, negatives, relativeError, scoresOf } from './data.js'
 import { files } from './finetune.js'
+import { precisionsOf } from './precisions.js'
 
 /** @import { BackendName } from 'dgx-spark' */
 
@@ -38,6 +39,8 @@ export async function use(folder, { backend }) {
     },
     mergeError: relativeError(await scoresOf(merged, inverted), unmerged),
     runtimeError: await runtimeError(exported, inverted, unmerged),
+    precisions: await precisionsOf(graph, inverted, engine),
+    digits: test.count,
   }
   for (const model of [base, adapted, merged]) model.dispose()
   return result

@@ -6,6 +6,7 @@ import { dora } from './rows/dora.js'
 import { linear } from './rows/linear.js'
 import { norm } from './rows/norm.js'
 import { products } from './rows/products.js'
+import { trainingStep } from './rows/training-step.js'
 
 /** @import { Kernels } from 'dgx-spark' */
 /** @import { Case } from './harness.js' */
@@ -23,4 +24,5 @@ export async function* rows(kernels, peer) {
   yield* norm(kernels, peer)
   yield* products(kernels)
   yield* dora(kernels)
+  yield* trainingStep(kernels)
 }

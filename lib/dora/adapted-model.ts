@@ -32,9 +32,15 @@ export interface AdaptedRunOptions {
 }
 
 /** Values by name: inputs or outputs of a model. */
-export type Values = Readonly<
-  Record<string, { readonly shape: readonly number[]; readonly data: ElementArray }>
->
+export type Values = Readonly<Record<string, ShapedArray>>
+
+/** A value of a model. */
+export interface ShapedArray {
+  /** Sizes of the dimensions. */
+  readonly shape: readonly number[]
+  /** Row-major. */
+  readonly data: ElementArray
+}
 
 /**
  * A model with any number of adapters. Its weights are in memory once: a single adapter computes beside them, and only

@@ -121,8 +121,15 @@ export {
   type ModelValue,
   type RunOptions,
 } from './runtime/model.js'
-export type { EngineOptions, ModelBackend, ModelBackendChoice, ModelStats } from './runtime/model/engine.js'
-export type { ProviderSettings, RuntimeProvider } from './runtime/model/onnx-runtime.js'
+export { BoundModel } from './runtime/model/bound-model.js'
+export type {
+  ProviderSettings,
+  RuntimeProvider,
+  EngineOptions,
+  ModelBackend,
+  ModelBackendChoice,
+  ModelStats,
+} from './runtime/model/engine.js'
 export type { Feed, Feeds } from './runtime/model/feeds.js'
 export type { NumericType } from './graph/constant.js'
 export type { Dimension } from './graph/graph.js'
@@ -151,16 +158,10 @@ export type { TrainableAdapter } from './dora/adapter.js'
 export type { AdapterFileOptions, LoadAdapterOptions } from './dora/adapter-files.js'
 export type { AdapterModule, AdapterParts, ModuleValues } from './dora/adapter-parts.js'
 export type { GraphModule } from './dora/modules.js'
+export type { QuantizedWeight } from './dora/quantized-weight.js'
 export type { HasGraph, ModelSource } from './dora/model-source.js'
 export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
-export {
-  type Active,
-  AdaptedModel,
-  type AdaptedModelOptions,
-  type AdaptedRunOptions,
-  type ShapedArray,
-  type Values,
-} from './dora/adapted-model.js'
+export { type Active, AdaptedModel, type AdaptedRunOptions } from './dora/adapted-model.js'
 
 // training
 export type {

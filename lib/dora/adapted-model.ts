@@ -1,27 +1,18 @@
 // adapted-model.ts: several adapters on one model, one of them, some in order, or none of them active.
 import { argumentError, expectKnownOptions } from '../core/checks.js'
-import type { BackendName } from '../core/config.js'
-import type { ElementArray, elementArrayOf } from '../core/dtype.js'
+import type { ElementArray, ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { Graph } from '../graph/graph.js'
-import type { GpuSelector } from '../hardware/cuda-device.js'
-import type { Kernels } from '../runtime/kernels.js'
-import { openKernels } from '../runtime/open.js'
-import { Plan } from '../runtime/plan/plan.js'
+import { Tensor } from '../memory/tensor.js'
+import { type Feeds, readFeeds } from '../runtime/model/feeds.js'
+import type { HostValue } from '../runtime/model/values.js'
+import { Model, type ModelOptions } from '../runtime/model.js'
 import { type MergedModel, mergeAdapters } from './merge-model.js'
 import type { Adapter } from './model-adapter.js'
 import { graphOf, type ModelSource } from './model-source.js'
 
 /** An adapter by its name, several that work one after the other, or none. */
 export type Active = string | readonly string[] | null
-
-/** Options of {@link AdaptedModel.create}. */
-export interface AdaptedModelOptions {
-  /** Engine. Default: the best of this machine. */
-  readonly backend?: BackendName
-  /** Which GPU. Default: the best one. */
-  readonly device?: GpuSelector
-}
 
 /** Options of {@link AdaptedModel.run}. */
 export interface AdaptedRunOptions {
@@ -31,23 +22,12 @@ export interface AdaptedRunOptions {
   readonly rows?: readonly Active[]
 }
 
-/** Values by name: inputs or outputs of a model. */
-export type Values = Readonly<Record<string, ShapedArray>>
-
-/** A value of a model. */
-export interface ShapedArray {
-  /** Sizes of the dimensions. */
-  readonly shape: readonly number[]
-  /** Row-major. */
-  readonly data: ElementArray
-}
-
 /**
  * A model with any number of adapters. Its weights are in memory once: a single adapter computes beside them, and only
  * adapters that are combined need merged weights of their own.
  *
  * @example
- * const model = await AdaptedModel.create(base)
+ * const model = new AdaptedModel(base)
  * model.add('night', await Adapter.load(base, 'night'))
  * await model.run({ x }, { adapters: 'night' })
  * await model.run({ x }, { rows: ['night', null, 'night'] })
@@ -55,26 +35,21 @@ export interface ShapedArray {
 export class AdaptedModel implements Disposable {
   /** The model without adapters. */
   readonly base: Graph
-  readonly #kernels: Kernels
+  readonly #options: ModelOptions
   readonly #adapters = new Map<string, Adapter>()
-  readonly #plans = new Map<string, Promise<Plan>>()
+  readonly #models = new Map<string, Promise<Model>>()
   #active: Active = null
   #disposed = false
-  /** The newest run: plans keep their values in memory of their own, so that runs wait for each other. */
-  #last: Promise<unknown> = Promise.resolve()
-
-  private constructor(base: Graph, kernels: Kernels) {
-    this.base = base
-    this.#kernels = kernels
-  }
 
   /**
-   * Opens an engine for a model.
-   * @throws SparkError as {@link openKernels}
+   * @param model - a model or its canonical graph
+   * @param options - `backend` and `device`, as those of {@link Model.load}
+   * @throws SparkError ERR_ARGUMENT
    */
-  static async create(model: ModelSource, options: AdaptedModelOptions = {}): Promise<AdaptedModel> {
-    expectKnownOptions('options', options, ['backend', 'device'])
-    return new AdaptedModel(graphOf(model), await openKernels({ ...options }))
+  constructor(model: ModelSource, options: ModelOptions = {}) {
+    expectKnownOptions('options', options, ['backend', 'device', 'provider'])
+    this.base = graphOf(model)
+    this.#options = options
   }
 
   /** Names of the adapters, in the order in which they were added. */
@@ -105,13 +80,19 @@ export class AdaptedModel implements Disposable {
     this.#adapters.set(name, adapter)
   }
 
-  /** Makes an adapter active, several in their order, or with null none. @throws SparkError ERR_ARGUMENT */
+  /**
+   * Makes an adapter active, several in their order, or with null none.
+   * @throws SparkError ERR_ARGUMENT
+   */
   setActive(active: Active): void {
     this.#find(active)
     this.#active = active
   }
 
-  /** Forgets an adapter and frees what was made for it. @throws SparkError ERR_ARGUMENT when it is active or unknown */
+  /**
+   * Forgets an adapter and frees what was made for it.
+   * @throws SparkError ERR_ARGUMENT when it is active or unknown
+   */
   unload(name: string): void {
     this.#find(name)
     if (listOf(this.#active).includes(name)) {
@@ -121,38 +102,41 @@ export class AdaptedModel implements Disposable {
       )
     }
     this.#adapters.delete(name)
-    for (const [key, plan] of this.#plans) {
-      if (!(JSON.parse(key) as [string[]])[0].includes(name)) continue
-      this.#plans.delete(key)
-      void plan.then(made => made.dispose())
+    for (const [key, model] of this.#models) {
+      if (!(JSON.parse(key) as string[]).includes(name)) continue
+      this.#models.delete(key)
+      disposeLater(model)
     }
   }
 
   /**
    * Runs the model. Rows with different adapters run as a batch of each, so that they get the numbers of runs of their
    * own.
-   * @param inputs - by name: shape and elements, row-major
-   * @throws SparkError ERR_ARGUMENT for an unknown adapter or input, ERR_SHAPE for inputs that do not fit, ERR_DISPOSED
+   * @param feeds - a value for each input by its name
+   * @throws SparkError ERR_ARGUMENT for an unknown adapter, ERR_SHAPE for rows that do not fit, and as {@link Model.run}
    */
-  async run(inputs: Values, options: AdaptedRunOptions = {}): Promise<Values> {
+  async run(feeds: Feeds, options: AdaptedRunOptions = {}): Promise<Record<string, Tensor<ElementType>>> {
     expectKnownOptions('options', options, ['adapters', 'rows'])
-    if (options.rows === undefined) return this.#runOne(inputs, options.adapters ?? this.#active)
+    if (options.rows === undefined) {
+      const { adapters = this.#active } = options
+      return (await this.#modelFor(adapters)).run(feeds)
+    }
     if (options.adapters !== undefined) {
       throw new SparkError('ERR_ARGUMENT', 'options.adapters and options.rows exclude each other')
     }
-    return this.#runRows(inputs, options.rows)
+    return this.#runRows(feeds, options.rows)
   }
 
   /** The model with adapters in its weights, in their order. Default: the active ones. */
-  merge(adapters: Active = this.#active): Promise<MergedModel> {
-    return mergeAdapters(this.base, this.#find(adapters), { backend: this.#kernels.backend })
+  async merge(adapters: Active = this.#active): Promise<MergedModel> {
+    return mergeAdapters(this.base, this.#find(adapters))
   }
 
-  /** Frees all plans. A second dispose is a no-op. */
+  /** Frees what was compiled. A second dispose is a no-op. */
   dispose(): void {
     this.#disposed = true
-    for (const plan of this.#plans.values()) void plan.then(made => made.dispose())
-    this.#plans.clear()
+    for (const model of this.#models.values()) disposeLater(model)
+    this.#models.clear()
   }
 
   /** As {@link AdaptedModel.dispose}. */
@@ -169,28 +153,14 @@ export class AdaptedModel implements Disposable {
     })
   }
 
-  async #runOne(inputs: Values, active: Active): Promise<Values> {
-    const plan = await this.#planFor(inputs, active)
-    const run = this.#last.then(async () => {
-      const results = await plan.run(mapValues(inputs, ({ data }) => data))
-      const copy = (name: string): ElementArray => results[name]!.slice() as ElementArray
-      return Object.fromEntries(
-        plan.outputs.map(({ name, shape }) => [name, { shape, data: copy(name) }] as const),
-      )
-    })
-    this.#last = run.catch(() => undefined)
-    return run
-  }
-
-  #planFor(inputs: Values, active: Active): Promise<Plan> {
+  #modelFor(active: Active): Promise<Model> {
     if (this.#disposed) throw new SparkError('ERR_DISPOSED', 'the model has been disposed')
-    const shapes = mapValues(inputs, ({ shape }) => shape)
-    const key = JSON.stringify([listOf(active), shapes])
-    const known = this.#plans.get(key)
+    const key = JSON.stringify(listOf(active))
+    const known = this.#models.get(key)
     if (known) return known
-    const made = this.#graphFor(active).then(graph => Plan.create(graph, this.#kernels, { shapes }))
-    this.#plans.set(key, made)
-    made.catch(() => this.#plans.delete(key))
+    const made = this.#graphFor(active).then(graph => Model.fromGraph(graph, this.#options))
+    this.#models.set(key, made)
+    made.catch(() => this.#models.delete(key))
     return made
   }
 
@@ -200,39 +170,34 @@ export class AdaptedModel implements Disposable {
     return adapters.length === 0 ? this.base : (await this.merge(active)).graph
   }
 
-  async #runRows(inputs: Values, rows: readonly Active[]): Promise<Values> {
-    const wrong = Object.entries(inputs).find(([, { shape }]) => shape[0] !== rows.length)
-    if (wrong) {
-      const [name, { shape }] = wrong
-      throw new SparkError(
-        'ERR_SHAPE',
-        `options.rows has ${rows.length} entries, but '${name}' is [${shape.join(', ')}]`,
-      )
-    }
+  async #runRows(feeds: Feeds, rows: readonly Active[]): Promise<Record<string, Tensor<ElementType>>> {
+    const values = readFeeds(this.base.inputs, feeds)
+    const inputs = this.base.inputs.map(
+      ({ name }, i) => [name, rowsOf(name, values[i]!, rows.length)] as const,
+    )
     const groups = new Map<string, number[]>()
     for (const [row, active] of rows.entries()) {
       const key = JSON.stringify(listOf(active))
       groups.set(key, [...(groups.get(key) ?? []), row])
     }
-    const outputs: Record<string, { shape: readonly number[]; data: ElementArray }> = {}
+    const outputs: Record<string, Tensor<ElementType>> = {}
     for (const [key, members] of groups) {
-      const part = mapValues(inputs, value => takeRows(value, members))
-      const results = await this.#runOne(part, JSON.parse(key) as string[])
-      for (const [name, { shape, data }] of Object.entries(results)) {
-        if (shape[0] !== members.length) {
-          throw new SparkError(
-            'ERR_SHAPE',
-            `output '${name}' [${shape.join(', ')}] has no row for each of the batch`,
-          )
-        }
+      const model = await this.#modelFor(JSON.parse(key) as string[])
+      const part = Object.fromEntries(inputs.map(([name, value]) => [name, takeRows(value, members)]))
+      for (const [name, result] of Object.entries(await model.run(part))) {
+        const { data, shape, dtype } = rowsOf(
+          name,
+          { kind: 'tensor', ...tensorParts(result) },
+          members.length,
+        )
         const width = data.length / members.length
-        outputs[name] ??= {
-          shape: [rows.length, ...shape.slice(1)],
-          data: new (data.constructor as ReturnType<typeof elementArrayOf>)(rows.length * width),
-        }
-        const target = outputs[name].data as Float32Array
+        outputs[name] ??= Tensor.of(
+          makeArray(data, rows.length * width),
+          [rows.length, ...shape.slice(1)],
+          dtype,
+        )
         for (const [i, row] of members.entries()) {
-          target.set(data.subarray(i * width, (i + 1) * width) as Float32Array, row * width)
+          copy(outputs[name].data as ElementArray, row * width, data.subarray(i * width, (i + 1) * width))
         }
       }
     }
@@ -243,16 +208,52 @@ export class AdaptedModel implements Disposable {
 const listOf = (active: Active): readonly string[] =>
   active === null ? [] : typeof active === 'string' ? [active] : active
 
-function mapValues<A, B>(values: Readonly<Record<string, A>>, change: (value: A) => B): Record<string, B> {
-  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(value)]))
+function disposeLater(model: Promise<Model>): void {
+  model.then(
+    made => made.dispose(),
+    () => undefined,
+  )
 }
 
-/** Some rows of a value whose first dimension counts them. */
-function takeRows({ shape, data }: Values[string], rows: readonly number[]): Values[string] {
-  const width = data.length / shape[0]!
-  const taken = new (data.constructor as ReturnType<typeof elementArrayOf>)(rows.length * width)
-  for (const [i, row] of rows.entries()) {
-    ;(taken as Float32Array).set(data.subarray(row * width, (row + 1) * width) as Float32Array, i * width)
+/** What a batch is cut from: a tensor in rows. */
+interface Rows {
+  readonly dtype: ElementType
+  readonly shape: readonly number[]
+  readonly data: ElementArray
+}
+
+const tensorParts = ({ dtype, shape, data }: Tensor<ElementType>): Rows => ({
+  dtype,
+  shape,
+  data: data as ElementArray,
+})
+
+/** A value with a row for each of the batch. */
+function rowsOf(name: string, value: HostValue, count: number): Rows {
+  if (value.kind !== 'tensor' || !ArrayBuffer.isView(value.data)) {
+    throw new SparkError('ERR_UNSUPPORTED', `options.rows: '${name}' is no tensor of numbers`)
   }
-  return { shape: [rows.length, ...shape.slice(1)], data: taken }
+  const { dtype, shape, data } = value
+  if (shape[0] === count) return { dtype, shape, data }
+  throw new SparkError(
+    'ERR_SHAPE',
+    `options.rows has ${count} entries, but '${name}' is [${shape.join(', ')}]`,
+  )
+}
+
+function makeArray(like: ElementArray, count: number): ElementArray {
+  return new (like.constructor as ReturnType<typeof elementArrayOf>)(count)
+}
+
+/** Arrays of one type, whatever it is. */
+function copy(to: ElementArray, at: number, from: ElementArray): void {
+  ;(to as Float32Array).set(from as Float32Array, at)
+}
+
+/** Some rows of a value. */
+function takeRows({ dtype, shape, data }: Rows, rows: readonly number[]): Tensor<ElementType> {
+  const width = data.length / shape[0]!
+  const taken = makeArray(data, rows.length * width)
+  for (const [i, row] of rows.entries()) copy(taken, i * width, data.subarray(row * width, (row + 1) * width))
+  return Tensor.of(taken, [rows.length, ...shape.slice(1)], dtype)
 }

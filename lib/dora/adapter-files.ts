@@ -15,7 +15,7 @@ import {
   type ModuleValues,
   rowNorms,
 } from './adapter-parts.js'
-import { constantOf, transpose } from './module-weight.js'
+import { constantOf, transpose, weightConstants } from './module-weight.js'
 import { findModules, type GraphModule } from './modules.js'
 import type { NormGradient } from './options.js'
 import { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './peft.js'
@@ -42,9 +42,11 @@ export interface LoadAdapterOptions {
 
 const baseKey = 'dgx_spark.base.'
 
-/** The sha256 of the raw bytes of a weight, in hexadecimal. */
-export function weightHash(graph: Graph, { weight }: GraphModule): string {
-  return createHash('sha256').update(graph.initializers.get(weight)!.bytes).digest('hex')
+/** The sha256 of the raw bytes of a weight, in hexadecimal; of a quantized one, of its codes and scales in this order. */
+export function weightHash(graph: Graph, module: GraphModule): string {
+  const hash = createHash('sha256')
+  for (const { bytes } of weightConstants(graph, module)) hash.update(bytes)
+  return hash.digest('hex')
 }
 
 /** See Adapter.load. */

@@ -87,9 +87,9 @@ export class Adapter implements TrainableAdapter {
     return [...this.#values.values()].reduce((sum, { length }) => sum + length, 0)
   }
 
-  /** Elements of the weights of the model. */
+  /** Elements of the weights of the model: of all its constants of floats. */
   get baseParameterCount(): number {
-    return [...this.base.initializers.values()].reduce((sum, { count }) => sum + count, 0)
+    return this.#floats().reduce((sum, { count }) => sum + count, 0)
   }
 
   /** Bytes of the parameters in f32. */
@@ -99,11 +99,7 @@ export class Adapter implements TrainableAdapter {
 
   /** {@link Adapter.byteLength} as a share of the bytes of the model's weights. */
   get shareOfBase(): number {
-    const bytes = [...this.base.initializers.values()].reduce(
-      (sum, constant) => sum + (constant.dtype === 'string' ? 0 : constant.byteLength),
-      0,
-    )
-    return this.byteLength / bytes
+    return this.byteLength / this.#floats().reduce((sum, { byteLength }) => sum + byteLength, 0)
   }
 
   /**
@@ -170,6 +166,10 @@ export class Adapter implements TrainableAdapter {
     return mergeAdapters(this.base, [this], options)
   }
 
+  #floats(): Constant[] {
+    return [...this.base.initializers.values()].filter(({ dtype }) => /^b?f\d/.test(dtype))
+  }
+
   #valuesOf(parameter: string): Float32Array {
     const values = this.#values.get(parameter)
     if (values) return values
@@ -177,11 +177,12 @@ export class Adapter implements TrainableAdapter {
     throw new SparkError('ERR_ARGUMENT', `the adapter has no parameter '${parameter}'; it has: ${known}`)
   }
 
-  #target({ name, weight, inColumns, rank, rows, aShape, bShape, scale }: AdapterModule) {
+  #target({ name, weight, inColumns, rank, rows, aShape, bShape, scale, shape }: AdapterModule) {
     const { a, b, magnitude } = this.valuesOf(name)
     const inRows = aShape.length > 2 ? aShape : [rank, a.length / rank]
     return {
       ...{ weight, module: name, scale, normGradient: this.normGradient, inColumns },
+      type: { dtype: 'f32', shape } as const,
       a: Constant.from('f32', inRows, a),
       b: Constant.from('f32', bShape, b),
       magnitude: Constant.from('f32', [rows], magnitude),

@@ -4,11 +4,21 @@ import { Constant } from '../graph/constant.js'
 import type { Graph } from '../graph/graph.js'
 import { Tensor } from '../memory/tensor.js'
 import type { GraphModule } from './modules.js'
+import { dequantize, requantize } from './quantized-weight.js'
 
 /** The weight of a module, [rows, cols], in f32; the elements of the graph itself where they are that already. */
-export function weightRows(graph: Graph, module: GraphModule): Float32Array {
-  const values = floatsOf(graph.initializers.get(module.weight)!)
-  return module.inColumns ? transpose(values, module.cols, module.rows) : values
+export function weightRows(
+  graph: Graph,
+  { weight, quantized, inColumns, rows, cols }: GraphModule,
+): Float32Array {
+  const values = quantized ? dequantize(graph, quantized) : floatsOf(graph.initializers.get(weight)!)
+  const isTransposed = inColumns !== (quantized?.transposed ?? false)
+  return isTransposed ? transpose(values, cols, rows) : values
+}
+
+/** The initializers that a module's weight is made of. */
+export function weightConstants(graph: Graph, { weight, quantized }: GraphModule): Constant[] {
+  return (quantized?.constants ?? [weight]).map(name => graph.initializers.get(name)!)
 }
 
 /** The elements of a constant of f32, f16 or bf16 as f32. */
@@ -54,9 +64,19 @@ export interface StoredRows {
 
 /** Rows [rows, cols] in the format and layout of the module's weight. */
 export function storeRows(graph: Graph, module: GraphModule, rows: Float32Array): StoredRows {
-  const { dtype, shape } = graph.initializers.get(module.weight)!
-  const values = module.inColumns ? transpose(rows, module.rows, module.cols) : rows
+  const { weight, quantized, inColumns } = module
+  const isTransposed = inColumns !== (quantized?.transposed ?? false)
+  const values = isTransposed ? transpose(rows, module.rows, module.cols) : rows
+  if (quantized) {
+    const initializers = requantize(quantized, values)
+    const stored = new Map([...graph.initializers, ...initializers])
+    return {
+      initializers,
+      loss: relativeError(dequantize({ ...graph, initializers: stored }, quantized), values),
+    }
+  }
+  const { dtype, shape } = graph.initializers.get(weight)!
   const stored = constantOf(dtype as 'f32', shape, values)
   const loss = dtype === 'f32' ? 0 : relativeError(floatsOf(stored), values)
-  return { initializers: new Map([[module.weight, stored]]), loss }
+  return { initializers: new Map([[weight, stored]]), loss }
 }

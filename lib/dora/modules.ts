@@ -1,14 +1,16 @@
 // modules.ts: the layers of a graph that can have an adapter, with the names that PEFT would give them.
 import { floatOf, intOf } from '../graph/attributes.js'
-import type { Constant } from '../graph/constant.js'
 import { consumersOf } from '../graph/edit.js'
 import type { Graph, Node } from '../graph/graph.js'
 import type { NamedModule } from './matching.js'
+import { type QuantizedWeight, quantizedWeights } from './quantized-weight.js'
 
 /** A layer that can have an adapter. */
 export interface GraphModule extends NamedModule {
-  /** Name of its weight: an initializer. */
+  /** Name of its weight: an initializer, or a value that nodes make of `quantized`. */
   readonly weight: string
+  /** What the weight is made of where it is no initializer. */
+  readonly quantized?: QuantizedWeight
   /** Shape of the weight. */
   readonly shape: readonly number[]
   /** Element type of the weight. */
@@ -23,26 +25,37 @@ export interface GraphModule extends NamedModule {
 
 /**
  * The layers of a canonical graph that can have an adapter: `MatMul`, `Gemm`, one- and two-dimensional `Conv` and
- * `Gather` on rows of a table, where the weight is an initializer of floats. Nodes that read the same weight are one
+ * `Gather` on rows of a table, where the weight is an initializer of floats, or
+ * made of codes of NVFP4 or FP8. Nodes that read the same weight are one
  * module: of a table that is also the weight of a linear layer, the linear layer. Nodes inside of branches and loops
  * have none.
  */
 export function findModules(graph: Graph): GraphModule[] {
   const consumers = consumersOf(graph)
   const found: GraphModule[] = []
-  for (const [weight, constant] of graph.initializers) {
+  for (const [weight, { shape, dtype, ...rest }] of weightsOf(graph)) {
     const layer = (consumers.get(weight) ?? [])
-      .map(node => ({ node, layer: layerOf(graph, node, weight, constant) }))
+      .map(node => ({ node, layer: layerOf(graph, node, weight, { shape, dtype }) }))
       .sort((a, b) => rank(a.layer) - rank(b.layer))[0]
     if (!layer?.layer) continue
     const readers = consumers.get(weight)!
     const tied = layer.layer.kind === 'linear' && readers.some(({ op }) => op === 'Gather')
-    const { shape, dtype } = constant
     const name = moduleName(weight, layer.node)
     const isOutputEmbedding = tied || /(^|\.)(lm_head|embed_out)$/.test(name)
-    found.push({ name, weight, shape, dtype, isOutputEmbedding, ...layer.layer })
+    found.push({ name, weight, shape, dtype, isOutputEmbedding, ...rest, ...layer.layer })
   }
   return inOrder(graph, uniqueNames(found, consumers))
+}
+
+/** What the weights of a graph are. */
+type Weight = Pick<GraphModule, 'shape' | 'dtype' | 'quantized'>
+
+function* weightsOf(graph: Graph): Generator<[name: string, weight: Weight]> {
+  for (const [name, { shape, dtype }] of graph.initializers) yield [name, { shape, dtype }]
+  for (const [name, quantized] of quantizedWeights(graph)) {
+    const { rows, cols, transposed } = quantized
+    yield [name, { shape: transposed ? [cols, rows] : [rows, cols], dtype: 'f32', quantized }]
+  }
 }
 
 type Layer = Pick<GraphModule, 'kind' | 'rows' | 'cols' | 'inColumns'>
@@ -50,7 +63,7 @@ type Layer = Pick<GraphModule, 'kind' | 'rows' | 'cols' | 'inColumns'>
 /** A linear layer decides before an embedding that shares its weight. */
 const rank = (layer: Layer | undefined): number => (!layer ? 2 : layer.kind === 'embedding' ? 1 : 0)
 
-function layerOf(graph: Graph, node: Node, weight: string, { dtype, shape }: Constant): Layer | undefined {
+function layerOf(graph: Graph, node: Node, weight: string, { dtype, shape }: Weight): Layer | undefined {
   if (!['f32', 'f16', 'bf16'].includes(dtype) || shape.some(size => size === 0)) return undefined
   const [first = 1, ...rest] = shape
   const others = rest.reduce((product, size) => product * size, 1)

@@ -2,7 +2,7 @@
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { type SafetensorsTensor, tensorFromRecord } from 'dgx-spark'
+import { type SafetensorsTensor, Tensor, tensorFromRecord } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { AdaptedModel } from '#lib/dora/adapted-model.js'
 import { Adapter } from '#lib/dora/model-adapter.js'
@@ -31,7 +31,7 @@ async function checkCase(t: Test, id: string, form: LinearForm): Promise<void> {
   const golden = goldenJson<AdapterCase>(`peft/adapters/${id}/case.json`)
   const tolerance = { float32: 1e-6, float16: 1.5e-3, bfloat16: 1.2e-2 }[golden.base_dtype]
   const base = layersOf(await fileTensors(id, 'base_model.safetensors'), form)
-  using model = await AdaptedModel.create(base, { backend })
+  using model = new AdaptedModel(base, { backend })
   for (const [name, folder] of Object.entries(golden.adapters)) {
     const adapter = await Adapter.load(base, path.join(peftRoot, id, folder), { backend })
     for (const module of adapter.modules) {
@@ -65,7 +65,7 @@ async function checkOutputs(t: Test, id: string, form: LinearForm): Promise<void
   const base = layersOf(await fileTensors(id, 'base_model.safetensors'), form)
   const tags = new Set([...io.keys()].flatMap(name => /^layer_in\.([^.]*)\./.exec(name)?.slice(1) ?? []))
   for (const backend of backends) {
-    using model = await AdaptedModel.create(base, { backend })
+    using model = new AdaptedModel(base, { backend })
     for (const [name, folder] of Object.entries(golden.adapters)) {
       model.add(name, await Adapter.load(base, path.join(peftRoot, id, folder), { backend }))
     }
@@ -91,11 +91,13 @@ function layerInputs(base: Graph, io: ReadonlyMap<string, SafetensorsTensor>, pr
     const isMatrix = sizes.length === 2 && sizes[1] !== 'T'
     if (!record) {
       const shape = sizes.map(size => (typeof size === 'number' ? size : 1))
-      const count = shape.reduce((product, size) => product * size, 1)
-      return [name, { shape, data: isMatrix ? new Float32Array(count) : new BigInt64Array(count) }] as const
+      return [
+        name,
+        Tensor.zeros(shape, type?.kind === 'tensor' && type.dtype === 'i64' ? 'i64' : 'f32'),
+      ] as const
     }
     const shape = isMatrix ? [record.data.length / record.shape.at(-1)!, record.shape.at(-1)!] : record.shape
-    return [name, { shape, data: record.data as Float32Array }] as const
+    return [name, Tensor.from(record.data, { shape, dtype: record.dtype.toLowerCase() as 'f32' })] as const
   })
   return Object.fromEntries(entries)
 }

@@ -6,7 +6,7 @@ import type { Graph } from '../../graph/graph.js'
 import { decompose } from '../../graph/rewrites/decompose.js'
 import { inferFacts } from '../../graph/shape-inference.js'
 import { serializeOnnx } from '../../io/onnx/write.js'
-import type { Engine } from './engine.js'
+import type { Engine, RuntimeProvider } from './engine.js'
 import { type HostTensor, type HostValue, hostTensor } from './values.js'
 
 /** Names of the element types that ONNX Runtime takes from JavaScript. */
@@ -27,17 +27,6 @@ const runtimeTypes: Partial<Record<ElementType, Tensor.Type>> = {
 }
 
 const ourTypes = new Map(Object.entries(runtimeTypes).map(([ours, theirs]) => [theirs, ours as ElementType]))
-
-/** Where ONNX Runtime computes: its name for an execution provider, or such a name with the provider's settings. */
-export type RuntimeProvider = string | ProviderSettings
-
-/** An execution provider of ONNX Runtime with its settings. */
-export interface ProviderSettings {
-  /** Its name for the provider, such as `cuda`. */
-  readonly name: string
-  /** What it knows. */
-  readonly [setting: string]: unknown
-}
 
 type Runtime = typeof import('onnxruntime-node')
 
@@ -76,6 +65,9 @@ export async function openOnnxRuntime(
       const feeds = graph.inputs.map(({ name }, i) => [name, toRuntime(runtime, name, inputs[i]!)] as const)
       const results = await refusal(session.run(Object.fromEntries(feeds)))
       return graph.outputs.map(({ name }) => fromRuntime(results[name]!))
+    },
+    async bind() {
+      throw new SparkError('ERR_UNSUPPORTED', 'ONNX Runtime cannot be bound to memory here: use run')
     },
     dispose: () => void session.release(),
   }

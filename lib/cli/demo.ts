@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { type Command, Option } from 'commander'
 import { type BackendName, backendNames } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
@@ -100,7 +101,12 @@ async function shown(title: string, train: (onStep: OnStep) => Promise<unknown>)
 }
 
 function useInNewProcess(folder: string, { backend }: Engine): Used {
-  const args = ['--no-warnings', new URL('use.js', example).pathname, folder, ...(backend ? [backend] : [])]
+  const args = [
+    '--no-warnings',
+    fileURLToPath(new URL('use.js', example)),
+    folder,
+    ...(backend ? [backend] : []),
+  ]
   const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' })
   if (status === 0) return JSON.parse(stdout) as Used
   throw new SparkError('ERR_INTERNAL', `loading the adapter in a new process failed: ${stderr.trim()}`)

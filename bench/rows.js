@@ -12,6 +12,7 @@ import { norm } from './rows/norm.js'
 import { products } from './rows/products.js'
 import { singleThread } from './rows/single-thread.js'
 import { training } from './rows/training.js'
+import { trainingStep } from './rows/training-step.js'
 
 /** @import { Kernels } from 'dgx-spark' */
 /** @import { Case } from './harness.js' */
@@ -37,4 +38,5 @@ export async function* rows(kernels, peer, all) {
   if (all || kernels.backend === 'cuda') yield* dora(kernels)
   yield* doraLayer(kernels)
   if (all) yield* training(kernels)
+  yield* trainingStep(kernels)
 }

@@ -82,7 +82,33 @@ export {
 export type * from './precision/kernel-args.js'
 export type * from './runtime/kernel-args.js'
 export type * from './runtime/network-args.js'
-export type { HeldArray, HoldableArray, KernelBackend, Kernels } from './runtime/kernels.js'
+export type {
+  BinaryArgs,
+  BinaryFn,
+  CastArgs as ElementCastArgs,
+  CopyStridedArgs,
+  CumulateArgs,
+  GatherArgs,
+  KernelType,
+  Places,
+  ReduceArgs,
+  ReduceFn,
+  ScatterArgs,
+  ScatterFn,
+  SelectArgs,
+  TensorKernelArgs,
+  TopKArgs,
+  UnaryArgs,
+  UnaryFn,
+} from './runtime/tensor-kernel-args.js'
+export type {
+  BoundStep,
+  HeldArray,
+  HoldableArray,
+  KernelBackend,
+  Kernels,
+  PreparedSteps,
+} from './runtime/kernels.js'
 export { type HeldWeight, holdWeight } from './runtime/held-weight.js'
 export { type KernelOptions, openKernels } from './runtime/open.js'
 export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'
@@ -98,6 +124,7 @@ export {
 export { compare, type OutputDifference } from './runtime/compare.js'
 export { BoundModel } from './runtime/model/bound-model.js'
 export type {
+  ProviderSettings,
   RuntimeProvider,
   EngineOptions,
   ModelBackend,
@@ -105,6 +132,7 @@ export type {
   ModelStats,
 } from './runtime/model/engine.js'
 export type { Feed, Feeds } from './runtime/model/feeds.js'
+export type { NumericType } from './graph/constant.js'
 export type { Dimension } from './graph/graph.js'
 export type { WriteOnnxOptions } from './io/onnx/write.js'
 
@@ -135,7 +163,7 @@ export type { AdapterFileOptions, LoadAdapterOptions } from './dora/adapter-file
 export type { AdapterModule } from './dora/adapter-parts.js'
 export type { GraphModule } from './dora/modules.js'
 export type { QuantizedWeight } from './dora/quantized-weight.js'
-export type { ModelSource } from './dora/model-source.js'
+export type { HasGraph, ModelSource } from './dora/model-source.js'
 export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
 export {
   type Active,

@@ -100,6 +100,11 @@ export class Adapter implements TrainableAdapter {
     )
   }
 
+  /** Probability that an input of the adapter is dropped in training, as adapter_config.json says. */
+  get dropout(): number {
+    return this.config.loraDropout
+  }
+
   /** Elements of all parameters. */
   get parameterCount(): number {
     return [...this.#values.values()].reduce((sum, { length }) => sum + length, 0)

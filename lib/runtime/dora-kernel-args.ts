@@ -1,5 +1,5 @@
 // dora-kernel-args.ts: what the operations of DoRA layers take. T tokens, I in features, O out features, R rank.
-import type { StoredWeight } from './weight-args.js'
+import type { Compute, StoredWeight } from './weight-args.js'
 
 /** The low-rank part of a DoRA layer, V = W + scale · B·A. */
 export interface LowRank {
@@ -55,6 +55,8 @@ export interface DoraForwardArgs extends LowRank {
   z?: Float32Array | undefined
   /** Output, [T, O]. */
   y: Float32Array
+  /** Of all products. Default: f32. */
+  compute?: Compute | undefined
 }
 
 /** One of the adapters of a mixed batch. */
@@ -115,6 +117,8 @@ export interface DoraBackwardArgs extends LowRank {
   dmagnitude: Float32Array
   /** Output, [O]; left out: not computed. */
   dbias?: Float32Array | undefined
+  /** Of the products with dy, x and W. Default: f32. */
+  compute?: Compute | undefined
 }
 
 /** merged = gain ∘ V */

@@ -6,7 +6,7 @@ import type { DoraKernelArgs } from './dora-kernel-args.js'
 import type { LayerKernelArgs } from './layer-kernel-args.js'
 import type { NetworkKernelArgs } from './network-args.js'
 import type { TensorKernelArgs } from './tensor-kernel-args.js'
-import type { StoredWeight } from './weight-args.js'
+import type { Compute, StoredWeight } from './weight-args.js'
 
 export type * from './dora-kernel-args.js'
 export type * from './layer-kernel-args.js'
@@ -14,9 +14,6 @@ export type * from './weight-args.js'
 
 /** What a linear layer applies to its sums: gelu by erf or, `gelu_tanh`, by tanh. */
 export type Activation = 'none' | 'relu' | 'gelu' | 'gelu_tanh' | 'silu' | 'sigmoid' | 'tanh'
-
-/** What products are formed of: see `Compute` in native/backend/backend.h. */
-export type Compute = 'f32' | 'bf16'
 
 /** Strides in elements of a batch of matrices: outer batch, inner batch, row, column; 0 repeats a matrix. */
 export type MatrixStrides = readonly [outer: number, inner: number, row: number, col: number]
@@ -168,8 +165,6 @@ export interface ConvArgs extends ConvShape {
   activation?: Activation | undefined
   /** Output, [N, O, out]. */
   y: Float32Array
-  /** Of all products. Default: f32. */
-  compute?: Compute | undefined
 }
 
 /** The gradients of {@link ConvArgs} without activation and residual. */
@@ -186,8 +181,6 @@ export interface ConvBackwardArgs extends ConvShape {
   dweight?: Float32Array | undefined
   /** Output, [O]; left out: not computed. */
   dbias?: Float32Array | undefined
-  /** Of the products with dy, x and W. Default: f32. */
-  compute?: Compute | undefined
 }
 
 /**

@@ -96,8 +96,7 @@ export class Model implements Disposable {
   }
 
   /**
-   * A model of a graph of any opset.
-   * @internal
+   * A model of a graph of any opset, such as `graph` of an adapter or of a merge.
    * @throws SparkError as {@link Model.load}
    */
   static async fromGraph(graph: Graph, options: ModelOptions = {}): Promise<Model> {

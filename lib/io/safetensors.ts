@@ -1,9 +1,10 @@
 // safetensors.ts: the safetensors format. A file is N (u64, little-endian), a JSON header of N bytes, then the
 // elements of all tensors, back to back.
+
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { argumentError, expectKnownOptions } from '../core/checks.js'
-import type { DType } from '../core/dtype.js'
+import type { DType, ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { elementCount, Tensor } from '../memory/tensor.js'
 import { ioError, writeFileAtomic } from './atomic-write.js'
@@ -19,17 +20,7 @@ import {
 export type { SafetensorsDType } from './safetensors-header.js'
 
 /** Elements as they are stored: 16-bit, 8-bit and smaller floats are bit patterns, BOOL is 0 or 1. */
-export type SafetensorsData =
-  | Float64Array
-  | Float32Array
-  | BigInt64Array
-  | BigUint64Array
-  | Int32Array
-  | Uint32Array
-  | Int16Array
-  | Uint16Array
-  | Int8Array
-  | Uint8Array
+export type SafetensorsData = ElementArray
 
 /** A tensor of a file. */
 export interface SafetensorsTensor {

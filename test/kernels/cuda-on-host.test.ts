@@ -5,7 +5,7 @@ import t from 'tap'
 import { buildOnHost, noHostCompiler } from '../fixtures/cuda-on-host/cuda-on-host.js'
 
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
-  const families = ['linear', 'dora', 'softmax_cross_entropy', 'adamw']
+  const families = ['linear', 'dora', 'merge_backward', 'softmax_cross_entropy', 'adamw']
   const both = ['linear', 'product', 'softmax_cross_entropy', 'adamw']
   const sources = [
     ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
@@ -18,6 +18,7 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
     ...['dora_norm', 'dora_forward', 'dora_backward', 'dora_merge'].map(name => `backend/cpu/${name}.cc`),
     '../test/fixtures/cuda-on-host/plain-cpu.cc',
     'backend/cuda/dora.cc',
+    'backend/cuda/merge_backward.cc',
     'core/thread_pool.cc',
   ]
   const { folder, program } = buildOnHost('dora.cc', families, sources)
@@ -45,5 +46,27 @@ t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, a
   t.teardown(() => rmSync(folder, { recursive: true }))
   const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
   t.match(stdout, /^\d{3} results agree\n$/)
+  t.equal(status, 0)
+})
+
+t.test('views, reductions, pools and casts', { skip: noHostCompiler }, async t => {
+  const operations = ['unary', 'binary', 'select', 'reduce', 'cumulate', 'copy_strided', 'indexed', 'pool']
+  const sources = [
+    ...[...operations, 'resample', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
+    ...['view', 'pool', 'cast'].map(name => `backend/cuda/${name}.cc`),
+    ...['precision_loops_plain', 'activation_loops_plain', 'gemm_plain', 'lane_gemm_plain'].map(
+      name => `backend/cpu/${name}.cc`,
+    ),
+    '../test/fixtures/cuda-on-host/plain-cpu.cc',
+    'core/thread_pool.cc',
+  ]
+  const { folder, program } = buildOnHost(
+    'views.cc',
+    ['elementwise', 'move', 'reduction', 'pool', 'cast'],
+    sources,
+  )
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+  t.match(stdout, /^\d{4} results agree\n$/)
   t.equal(status, 0)
 })

@@ -53,7 +53,7 @@ export class Plan implements Disposable {
     const setup = kernels.prepare(bound.setup)
     await setup.run()
     setup.dispose()
-    return new Plan(program, bound, kernels.prepare(bound.steps))
+    return new Plan(program, bound, kernels.prepare(bound.steps, bound.resident()))
   }
 
   /** Names, types and sizes of the inputs. */

@@ -95,7 +95,14 @@ export {
   type ModelValue,
   type RunOptions,
 } from './runtime/model.js'
-export type { EngineOptions, ModelBackend, ModelBackendChoice, ModelStats } from './runtime/model/engine.js'
+export { BoundModel } from './runtime/model/bound-model.js'
+export type {
+  RuntimeProvider,
+  EngineOptions,
+  ModelBackend,
+  ModelBackendChoice,
+  ModelStats,
+} from './runtime/model/engine.js'
 export type { Feed, Feeds } from './runtime/model/feeds.js'
 export type { Dimension } from './graph/graph.js'
 export type { WriteOnnxOptions } from './io/onnx/write.js'
@@ -115,8 +122,23 @@ export type {
 export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft.js'
 export type { PeftConfig } from './dora/peft-config.js'
 
-// training
+// adapters of models
+export { type AdapterOptions, createAdapter } from './dora/create-adapter.js'
+export type { Names, NamedModule, TargetRules } from './dora/matching.js'
+export { Adapter } from './dora/model-adapter.js'
 export type { TrainableAdapter } from './dora/adapter.js'
+export type { AdapterFileOptions, LoadAdapterOptions } from './dora/adapter-files.js'
+export type { AdapterModule, AdapterParts, ModuleValues } from './dora/adapter-parts.js'
+export type { GraphModule } from './dora/modules.js'
+export type { ModelSource } from './dora/model-source.js'
+export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
+export {
+  type Active,
+  AdaptedModel,
+  type AdaptedRunOptions,
+} from './dora/adapted-model.js'
+
+// training
 export type {
   FeatureTerm,
   HypothesesTerm,

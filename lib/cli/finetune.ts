@@ -8,6 +8,7 @@ import { SparkError } from '../core/errors.js'
 import { openData } from '../data/open.js'
 import type { FieldRules, TableDataset } from '../data/table.js'
 import type { TrainableAdapter } from '../dora/adapter.js'
+import { createAdapter } from '../dora/create-adapter.js'
 import type { Graph, TensorType } from '../graph/graph.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import type { PairTerm } from '../graph/rewrites/losses.js'
@@ -19,20 +20,8 @@ import { writeReport } from '../training/report.js'
 import { Trainer } from '../training/trainer.js'
 import { formatBytes, print, printError, printPairs } from './output.js'
 
-/** An adapter that can be saved. */
-export interface SavedAdapter extends TrainableAdapter {
-  /** Writes a folder in PEFT's format. */
-  save(folder: string): Promise<void>
-}
-
-/** Makes an adapter for the modules of a graph. */
-export type AdapterMaker = (
-  graph: Graph,
-  options: { targetModules: string | readonly string[]; rank: number; alpha: number; seed: number },
-) => SavedAdapter | Promise<SavedAdapter>
-
 /** What the command line gives. */
-export interface FinetuneOptions {
+interface FinetuneOptions {
   model: string
   data?: string
   output: string
@@ -70,8 +59,8 @@ const pair = (text: string): [number, number] => {
   )
 }
 
-/** `dgx-spark finetune`: trains an adapter; `makeAdapter` makes the new one. */
-export function addFinetune(program: Command, makeAdapter: AdapterMaker): void {
+/** `dgx-spark finetune`: trains an adapter. */
+export function addFinetune(program: Command): void {
   program
     .command('finetune')
     .description('train a DoRA adapter on an ONNX model')
@@ -100,16 +89,18 @@ export function addFinetune(program: Command, makeAdapter: AdapterMaker): void {
     .addOption(new Option('--backend <name>', 'engine to run on').choices(backendNames))
     .addOption(new Option('--precision <mode>', 'precision of the passes').choices(precisions))
     .action(async (options: FinetuneOptions) => {
-      process.exitCode = await finetune(options, makeAdapter)
+      process.exitCode = await finetune(options)
     })
 }
 
 /** Runs the command; returns its exit code. */
-export async function finetune(options: FinetuneOptions, makeAdapter: AdapterMaker): Promise<number> {
+async function finetune(options: FinetuneOptions): Promise<number> {
   const graph = canonicalise(await readOnnx(options.model))
   const { doraRank: rank, doraAlpha: alpha, seed, output } = options
   const targetModules = options.targets === 'all-linear' ? options.targets : options.targets.split(',')
-  const adapter = await makeAdapter(graph, { targetModules, rank, alpha, seed })
+  const { backend } = options
+  const settings = { targetModules, rank, alpha, seed, ...(backend && { backend }) }
+  const adapter = await createAdapter(graph, settings)
   describe(graph, adapter)
   if (options.createAdapter) {
     if (!options.dryRun) await adapter.save(output)

@@ -3,9 +3,13 @@ import { Command, CommanderError } from 'commander'
 import { SparkError } from '../core/errors.js'
 import { addCheck } from './check.js'
 import { addDemo } from './demo.js'
+import { addFinetune } from './finetune.js'
 import { addInfo } from './info.js'
+import { addInspect } from './inspect.js'
 import { addMonitor } from './monitor.js'
+import { addOps } from './ops.js'
 import { packageVersion, printError } from './output.js'
+import { addRun } from './run.js'
 import { addVerify } from './verify.js'
 
 const exitCodes = `
@@ -22,7 +26,11 @@ const program = new Command('dgx-spark')
   .showHelpAfterError()
   .exitOverride()
 
-for (const add of [addInfo, addCheck, addVerify, addMonitor, addDemo]) add(program)
+const commands = [
+  ...[addInfo, addCheck, addVerify, addMonitor],
+  ...[addInspect, addOps, addRun, addFinetune, addDemo],
+]
+for (const add of commands) add(program)
 
 // A reader that goes away (dgx-spark monitor | head) is no failure.
 process.stdout.on('error', error => {

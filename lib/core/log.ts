@@ -8,6 +8,7 @@ export type WarningCode =
   | 'SPARK_EXPERIMENTAL'
   | 'SPARK_NO_NATIVE'
   | 'SPARK_NO_ZERO_COPY'
+  | 'SPARK_UNUSED_PATTERN'
 
 /** How much is logged to stderr. */
 export type LogLevel = 'silent' | 'debug'

@@ -3,7 +3,10 @@ import type { Graph } from '../graph/graph.js'
 
 /** An adapter as training sees it: a graph it was inserted into, and parameters that can be read and written. */
 export interface TrainableAdapter {
-  /** The base model with the adapter's nodes; every parameter is an initializer of f32. */
+  /**
+   * The base model with the adapter's nodes; every parameter is an initializer of f32.
+   * @internal
+   */
   readonly graph: Graph
   /** Names of the parameters, in an order that never changes. */
   readonly parameters: readonly string[]

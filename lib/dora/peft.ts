@@ -33,6 +33,8 @@ export interface PeftAdapter {
   readonly modules: ReadonlyMap<string, PeftModule>
   /** Weights of modules_to_save and biases of other layers, by their names in the base model. */
   readonly extra: ReadonlyMap<string, Tensor>
+  /** Metadata of the tensor file besides its format. */
+  readonly metadata?: ReadonlyMap<string, string>
 }
 
 const prefix = 'base_model.model.'
@@ -65,7 +67,7 @@ export async function readPeftAdapter(folder: string): Promise<PeftAdapter> {
   })
   const config = parseConfig(configFile, text)
   const file = path.join(folder, tensorsName)
-  const { tensors } = await readSafetensors(file).catch(async error => {
+  const { tensors, metadata } = await readSafetensors(file).catch(async error => {
     const pickle = await access(path.join(folder, 'adapter_model.bin')).then(
       () => true,
       () => false,
@@ -108,7 +110,7 @@ export async function readPeftAdapter(folder: string): Promise<PeftAdapter> {
       throw unexpected(file, name, 'belongs neither to an adapter nor to modules_to_save')
   }
   if (modules.size === 0) throw new SparkError('ERR_FORMAT', `${file} holds no adapter`)
-  return { config, modules, extra }
+  return { config, modules, extra, metadata }
 }
 
 function checkModule(
@@ -179,7 +181,8 @@ export async function writePeftAdapter(folder: string, adapter: PeftAdapter): Pr
   await mkdir(folder, { recursive: true }).catch(error => {
     throw ioError('write', folder, error)
   })
-  await writeSafetensors(path.join(folder, tensorsName), tensors)
+  const metadata = new Map([['format', 'pt'], ...(adapter.metadata ?? [])])
+  await writeSafetensors(path.join(folder, tensorsName), tensors, { metadata })
   const text = formatConfig(adapter.config)
   await writeFileAtomic(path.join(folder, configName), [Buffer.from(text)])
 }

@@ -42,3 +42,15 @@ export function dropoutMask(random: () => number, count: number, p: number): Flo
   for (let i = 0; i < count; i++) mask[i] = random() < p ? 0 : keep
   return mask
 }
+
+/** `count` normal numbers of the given standard deviation (Box and Muller). */
+export function normal(random: () => number, count: number, deviation: number): Float32Array {
+  const values = new Float32Array(count)
+  for (let i = 0; i < count; i += 2) {
+    const radius = deviation * Math.sqrt(-2 * Math.log(1 - random()))
+    const angle = 2 * Math.PI * random()
+    values[i] = radius * Math.cos(angle)
+    if (i + 1 < count) values[i + 1] = radius * Math.sin(angle)
+  }
+  return values
+}

@@ -184,6 +184,10 @@ const arrayOf = <D extends ElementType>(dtype: D, count: number): TypedArrayOf<D
 
 function expectArrayFor<D extends ElementType>(values: ArrayBufferView, dtype: D): TypedArrayOf<D> {
   const kind = arrayOf(dtype, 0).constructor as new () => TypedArrayOf<D>
+  // slice() of a Buffer, which is a Uint8Array, would not copy.
+  if (values instanceof Buffer && kind.name === 'Uint8Array') {
+    return new Uint8Array(values.buffer, values.byteOffset, values.length) as TypedArrayOf<D>
+  }
   if (values instanceof kind) return values
   throw argumentError('values', `a ${kind.name} for dtype ${dtype}`, values, 'ERR_DTYPE')
 }

@@ -1,21 +1,18 @@
 // model.ts: an ONNX model that runs.
-import { expectKnownOptions } from '../core/checks.js'
-import type { ElementType, TypedArrayOf } from '../core/dtype.js'
+import { argumentError, expectKnownOptions } from '../core/checks.js'
+import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { Dimension, Graph, ValueInfo } from '../graph/graph.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
+import { decompose } from '../graph/rewrites/decompose.js'
 import { inferFacts } from '../graph/shape-inference.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
 import { Tensor } from '../memory/tensor.js'
-import {
-  type Engine,
-  type EngineOptions,
-  type ModelBackendChoice,
-  type ModelStats,
-  openEngine,
-} from './model/engine.js'
+import { BoundModel, expectBindable } from './model/bound-model.js'
+import type { Engine, EngineOptions, ModelBackendChoice, ModelStats } from './model/engine.js'
 import { type Feeds, readFeeds } from './model/feeds.js'
+import { openEngine } from './model/open-engine.js'
 import type { HostTensor, HostValue } from './model/values.js'
 
 /** Options of {@link Model.load}. */
@@ -77,13 +74,13 @@ export class Model implements Disposable {
    *
    * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
-   * `device`: which GPU
+   * `device`: which GPU; `provider`: where onnxruntime computes
    * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
    * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; and what
    * {@link openKernels} throws
    */
   static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
-    expectKnownOptions('options', options, ['backend', 'device'])
+    expectKnownOptions('options', options, ['backend', 'device', 'provider'])
     return Model.fromGraph(await readOnnx(source), options)
   }
 
@@ -135,12 +132,44 @@ export class Model implements Disposable {
   }
 
   /**
-   * Writes the model as an ONNX file, at the lowest opset that has its operators.
+   * Binds the model to memory of the caller for many runs without copies: `run()` of the result reads the given inputs
+   * and writes the given outputs where they are. Runs of it and of the model do not wait for each other.
+   *
+   * @param tensors - a tensor, or a typed array whose shape follows, for each input, and for any output that shall be
+   * written to memory of the caller
+   * @throws SparkError as {@link Model.run}, and ERR_UNSUPPORTED for a model that is more than one plan (control flow,
+   * shapes that depend on data) or runs in ONNX Runtime
+   * @example
+   * const pixels = new Float32Array(28 * 28)
+   * using bound = await model.bind({ image: pixels })
+   * for (const digit of digits) {
+   *   pixels.set(digit)
+   *   await bound.run()
+   *   console.log(bound.outputs.logits.data)
+   * }
+   */
+  async bind(tensors: Feeds): Promise<BoundModel> {
+    const isOutput = (name: string): boolean => this.outputs.some(output => output.name === name)
+    const feeds = Object.entries(tensors).filter(([name]) => !isOutput(name))
+    const inputs = readFeeds(this.graph.inputs, Object.fromEntries(feeds)).map(expectBindable)
+    const buffers = new Map(this.graph.inputs.map(({ name }, i) => [name, inputs[i]!.data as ElementArray]))
+    for (const { name } of this.outputs) {
+      const given = tensors[name]
+      if (given instanceof Tensor) buffers.set(name, given.data as ElementArray)
+      else if (ArrayBuffer.isView(given)) buffers.set(name, given as ElementArray)
+      else if (given !== undefined)
+        throw argumentError(`tensors['${name}']`, 'a Tensor or a typed array', given)
+    }
+    return new BoundModel(await this.#open().bind(inputs, buffers), buffers)
+  }
+
+  /**
+   * Writes the model as an ONNX file, at the lowest opset that has its operators. Adapters become standard operators.
    * @throws SparkError ERR_IO when it cannot be written, ERR_UNSUPPORTED when it is too large for one file and
    * `externalData` is false, ERR_ARGUMENT
    */
   async save(file: string, options: WriteOnnxOptions = {}): Promise<void> {
-    await writeOnnx(this.graph, file, options)
+    await writeOnnx(decompose(this.graph), file, options)
   }
 
   /** Frees what was compiled. A run in progress ends first; a second dispose is a no-op. */

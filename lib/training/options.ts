@@ -10,7 +10,10 @@ import type { ScheduleOptions } from './schedules.js'
 
 /** What a trainer needs of a model: its canonical graph. */
 export interface TrainableModel {
-  /** Its nodes and weights. */
+  /**
+   * Its nodes and weights.
+   * @internal
+   */
   readonly graph: Graph
 }
 

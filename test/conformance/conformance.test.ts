@@ -14,7 +14,7 @@ t.test('the cases that fail are the documented ones', { skip: missing }, async t
   const documented = [...page.matchAll(/`(test_\w+)`/g)].map(match => match[1]).sort()
   for (const backend of ['cpu', 'js']) {
     const run = promisify(execFile)(process.execPath, [
-      path.join(root, 'test/conformance/main.js'),
+      path.join(root, 'test/fixtures/conformance/main.js'),
       cases,
       ...['--backend', backend],
     ])

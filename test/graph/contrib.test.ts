@@ -1,4 +1,5 @@
 // Contributed operators (com.microsoft) give the same outputs as the standard operators they become.
+import { Model, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { float, floats, int, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
@@ -204,4 +205,20 @@ t.test('grouped queries', async t => {
   await sameOutputs(t, grouped(1, 7, false), 1e-5)
   await sameOutputs(t, grouped(1, 7, true), 1e-5)
   await sameOutputs(t, grouped(1, 7, true, true), 1e-5)
+})
+
+t.test('grouped queries over a buffer that past and present share', async t => {
+  const graph = grouped(1, 7, false)
+  const lengths = Constant.from('i32', [2], new Int32Array([3, 3]))
+  const shared = { ...graph, initializers: new Map([...graph.initializers, ['lengths', lengths]]) }
+  const feeds = Object.fromEntries(
+    graph.inputs.map(({ name, type }) => {
+      const shape = type?.kind === 'tensor' ? (type.shape as number[]) : []
+      return [name, Tensor.zeros(shape)]
+    }),
+  )
+  using right = await Model.fromGraph(graph, { backend: 'js' })
+  t.same((await right.run(feeds)).nk!.shape, [2, 2, 8, 16])
+  using wrong = await Model.fromGraph(shared, { backend: 'js' })
+  await t.rejects(wrong.run(feeds), { code: 'ERR_SHAPE', message: /Reshape/ }, '4 keys of 8')
 })

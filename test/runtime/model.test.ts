@@ -1,8 +1,11 @@
 // Models: what a caller can ask of one, what it refuses, and control flow on every backend.
+
+import { once } from 'node:events'
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { Worker } from 'node:worker_threads'
 import { Model, SparkError, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { float, graph as graphAttribute, int } from '#lib/graph/attributes.js'
@@ -113,6 +116,69 @@ for (const backend of backends) {
       t.same(outputs.where!.toArray(), [[0, 2, 3, 5]])
       t.same(outputs.twice!.toArray(), [2, 6])
     }
+  })
+}
+
+for (const backend of backends) {
+  t.test(`bound to fixed memory on ${backend}`, async t => {
+    using model = await Model.load(serializeOnnx(small), { backend })
+    const [x, y] = [Float32Array.of(1, 2, 3), new Float32Array(2)]
+    using bound = await model.bind({ x, y })
+    for (const scale of [1, 2, -1]) {
+      x.set([scale, 2 * scale, 3 * scale])
+      await bound.run()
+      t.same([...y], [Math.max(0, 5 * scale), Math.max(0, 8 * scale)], 'written where the caller wants it')
+      t.equal(bound.outputs.total!.data[0], 6 * scale, 'memory of its own')
+    }
+    t.equal(bound.outputs.y!.data, y, 'no copies')
+    t.equal(bound.inputs.x!.data, x)
+    t.same((await model.run({ x: [[1, 0, 0]] })).y!.toArray(), [[1, 0]], 'plain runs beside it')
+    await t.rejects(model.bind({ x, y: new Float32Array(3) }), {
+      code: 'ERR_SHAPE',
+      message: "'y': [1, 2] has 2 elements, but the array has 3",
+    })
+    await t.rejects(model.bind({ x, y: new Int32Array(2) }), { code: 'ERR_DTYPE' })
+    await t.rejects(model.bind({ x, y: 'there' } as never), { code: 'ERR_ARGUMENT' })
+    bound.dispose()
+    await t.rejects(bound.run(), { code: 'ERR_DISPOSED' })
+    using open = await Model.load(serializeOnnx(controlFlow()), { backend })
+    await t.rejects(open.bind({ x: [1, 2, 3], n: [1], up: [1] }), {
+      code: 'ERR_UNSUPPORTED',
+      message: /\(If\): it runs between plans/,
+    })
+  })
+
+  t.test(`several models and workers at once on ${backend}`, async t => {
+    const bytes = serializeOnnx(controlFlow())
+    const models = await Promise.all([1, 2, 3].map(() => Model.load(bytes, { backend })))
+    const power = async (model: Model, n: number) =>
+      (await model.run({ x: [1, 2, 3], n: [n], up: [1] })).power!.toArray()
+    t.same(await Promise.all(models.map((model, i) => power(model, i))), [
+      [1, 2, 3],
+      [2, 4, 6],
+      [4, 8, 12],
+    ])
+    for (const model of models) model.dispose()
+    const code = `
+      const { parentPort, workerData } = require('node:worker_threads')
+      import(workerData.library).then(async ({ Model }) => {
+        const model = await Model.load(workerData.bytes, { backend: workerData.backend })
+        const { power } = await model.run({ x: [1, 2, 3], n: [5], up: [1] })
+        parentPort.postMessage([...power.data])
+      })`
+    const library = import.meta.resolve('dgx-spark')
+    const answers = await Promise.all(
+      [1, 2].map(async () => {
+        const worker = new Worker(code, { eval: true, workerData: { library, bytes, backend } })
+        const [answer] = await once(worker, 'message')
+        await worker.terminate()
+        return answer
+      }),
+    )
+    t.same(answers, [
+      [32, 64, 96],
+      [32, 64, 96],
+    ])
   })
 }
 

@@ -1,14 +1,22 @@
 // insert-dora.ts: puts DoRA adapters into a graph.
 import { SparkError } from '../../core/errors.js'
-import { describeNode, float, floatOf, intOf, ints, string } from '../attributes.js'
+import { describeNode, float, floatOf, int, intOf, ints, string } from '../attributes.js'
 import type { Constant } from '../constant.js'
-import { freshNames } from '../edit.js'
+import { consumersOf, freshNames } from '../edit.js'
+import { onnxNumbers } from '../element-types.js'
 import { type Attributes, type Graph, makeNode, type Node, sparkDomain } from '../graph.js'
 
 /** The adapter of one weight, V = W + scale · B·A with rows scaled to the length that `magnitude` says. */
 export interface DoraTarget {
-  /** Name of the weight: an initializer. */
+  /** Name of the weight: an initializer, or a value that a node makes of initializers. */
   readonly weight: string
+  /** Element type and sizes of a weight that is no initializer. */
+  readonly type?: Pick<Constant, 'dtype' | 'shape'>
+  /**
+   * Whether the weight lies [I, O], as that of a `MatMul` or the table of a `Gather`, whose in features are its entries.
+   * Default: what the first node that reads it says.
+   */
+  readonly inColumns?: boolean
   /** What names of the parameters start with: `<module>.lora_A`, `.lora_B`, `.lora_magnitude_vector`. */
   readonly module: string
   /** [R, I], or [R, C/G, kernel] for a convolution. */
@@ -30,7 +38,8 @@ export function doraParameters(module: string): readonly [a: string, b: string, 
 
 /**
  * Puts an adapter in front of each given weight. A `MatMul` or `Gemm` becomes a `DoRA` node; the weight of any other
- * operator, such as `Conv`, is replaced by that of a `DoRAWeight` node: its first dimension counts the rows.
+ * operator, such as `Conv`, is replaced by that of a `DoRAWeight` node: its first dimension counts the rows, or with
+ * `inColumns` its second. Weights of 16 bits are widened, and so is what a `DoRA` node reads; its result is rounded.
  *
  * @throws SparkError ERR_ARGUMENT for a weight that is no initializer or is read by no node, ERR_SHAPE when an adapter
  * does not fit its weight, ERR_UNSUPPORTED for a `Gemm` that scales
@@ -38,15 +47,16 @@ export function doraParameters(module: string): readonly [a: string, b: string, 
 export function insertDora(graph: Graph, targets: readonly DoraTarget[]): Graph {
   const fresh = freshNames(graph)
   const initializers = new Map(graph.initializers)
+  const consumers = consumersOf(graph)
   let { nodes } = graph
   for (const target of targets) {
-    const weight = graph.initializers.get(target.weight)
-    const readers = nodes.filter(node => node.inputs.includes(target.weight))
-    if (!weight || readers.length === 0) {
+    const weight = graph.initializers.get(target.weight) ?? target.type
+    const first = consumers.get(target.weight)?.find(({ inputs }) => inputs.includes(target.weight))
+    if (!weight || !first) {
       throw new SparkError('ERR_ARGUMENT', `'${target.weight}' is no weight that a node reads`)
     }
-    const layout = layoutOf(readers[0]!, weight)
-    expectFit(target, layout)
+    const inColumns = target.inColumns ?? isTransposed(first, target.weight)
+    expectFit(target, layoutOf(inColumns, weight))
     const [a, b, magnitude] = doraParameters(target.module)
     for (const [name, value] of [
       [a, target.a],
@@ -59,22 +69,30 @@ export function insertDora(graph: Graph, targets: readonly DoraTarget[]): Graph 
       scale: float(target.scale),
       norm_gradient: string(target.normGradient ?? 'detached'),
     }
-    const made = new Adapter(target.weight, [a, b, magnitude], attributes, fresh)
+    const { dtype } = weight
+    const made = new Adapter(
+      { ...target, dtype, inColumns, attributes, parameters: [a, b, magnitude] },
+      fresh,
+    )
     nodes = nodes.flatMap(node => (node.inputs.includes(target.weight) ? made.adapt(node) : [node]))
   }
   return { ...graph, nodes, initializers, opsets: new Map([...graph.opsets, [sparkDomain, 1]]) }
 }
 
-/** Rows and columns of a weight, as the node that reads it sees them. */
-function layoutOf(node: Node, { shape }: Constant): { rows: number; cols: number } {
+/** Rows and columns of a weight. */
+function layoutOf(inColumns: boolean, { shape }: Pick<Constant, 'shape'>): { rows: number; cols: number } {
   const [first = 1, ...rest] = shape
   const others = rest.reduce((product, size) => product * size, 1)
-  return isTransposed(node) ? { rows: others, cols: first } : { rows: first, cols: others }
+  return inColumns ? { rows: others, cols: first } : { rows: first, cols: others }
 }
 
-/** Whether the rows of the weight are in features. */
-const isTransposed = (node: Node): boolean =>
-  node.op === 'MatMul' || (node.op === 'Gemm' && intOf(node, 'transB', 0) === 0)
+/** Whether `node` is a product with the weight on the right. */
+const isLinear = ({ domain, op, inputs }: Node, weight: string): boolean =>
+  domain === '' && (op === 'Gemm' || op === 'MatMul') && inputs[1] === weight && inputs[0] !== weight
+
+/** Whether it is one that reads the rows of the weight as in features. */
+const isTransposed = (node: Node, weight: string): boolean =>
+  isLinear(node, weight) && (node.op === 'MatMul' || intOf(node, 'transB', 0) === 0)
 
 function expectFit(
   { module, a, b, magnitude }: DoraTarget,
@@ -90,31 +108,31 @@ function expectFit(
   }
 }
 
+/** A target and what is known of its weight. */
+interface Adapted {
+  readonly weight: string
+  readonly dtype: Constant['dtype']
+  readonly inColumns: boolean
+  readonly parameters: readonly string[]
+  readonly attributes: Attributes
+}
+
 /** Adapts the readers of one weight; they share what is computed from the adapter. */
 class Adapter {
-  readonly #weight: string
-  readonly #parameters: readonly string[]
-  readonly #attributes: Attributes
+  readonly #target: Adapted
   readonly #fresh: (base: string) => string
   #merged: string | undefined
   #rows: string | undefined
 
-  constructor(
-    weight: string,
-    parameters: readonly string[],
-    attributes: Attributes,
-    fresh: (base: string) => string,
-  ) {
-    this.#weight = weight
-    this.#parameters = parameters
-    this.#attributes = attributes
+  constructor(target: Adapted, fresh: (base: string) => string) {
+    this.#target = target
     this.#fresh = fresh
   }
 
   adapt(node: Node): Node[] {
-    const isLinear =
-      node.domain === '' && (node.op === 'Gemm' || node.op === 'MatMul') && node.inputs[1] === this.#weight
-    return isLinear ? this.#linear(node) : this.#other(node)
+    const { weight, inColumns } = this.#target
+    const direct = isLinear(node, weight) && isTransposed(node, weight) === inColumns
+    return direct ? this.#linear(node) : this.#other(node)
   }
 
   #linear(node: Node): Node[] {
@@ -124,35 +142,54 @@ class Adapter {
         `${describeNode(node)}: alpha, beta and transA cannot have an adapter`,
       )
     }
+    const { parameters, attributes, dtype } = this.#target
     const added: Node[] = []
-    let rows = this.#weight
-    if (isTransposed(node)) {
-      if (!this.#rows) {
-        this.#rows = this.#fresh(`${this.#weight}/rows`)
-        added.push(
-          makeNode('Transpose', [this.#weight], [this.#rows], { attributes: { perm: ints([1, 0]) } }),
-        )
-      }
-      rows = this.#rows
-    }
-    const inputs = [node.inputs[0]!, rows, ...this.#parameters, ...node.inputs.slice(2)]
+    const rows = this.#weightRows(added)
+    const [x, , ...bias] = node.inputs
+    const widened = [x!, ...bias].map(name => this.#cast(added, name, 'f32'))
+    const inputs = [widened[0]!, rows, ...parameters, ...widened.slice(1)]
     const { name, outputs } = node
-    added.push(makeNode('DoRA', inputs, outputs, { domain: sparkDomain, name, attributes: this.#attributes }))
+    const y = dtype === 'f32' ? outputs[0]! : this.#fresh(`${outputs[0]}/f32`)
+    added.push(makeNode('DoRA', inputs, [y], { domain: sparkDomain, name, attributes }))
+    if (dtype !== 'f32') {
+      added.push(makeNode('Cast', [y], outputs, { attributes: { to: int(onnxNumbers[dtype]) } }))
+    }
     return added
   }
 
   #other(node: Node): Node[] {
+    const { weight, inColumns, parameters, attributes, dtype } = this.#target
     const added: Node[] = []
     if (!this.#merged) {
-      this.#merged = this.#fresh(`${this.#weight}/adapted`)
-      const options = {
-        domain: sparkDomain,
-        name: `${this.#weight}/DoRAWeight`,
-        attributes: this.#attributes,
-      }
-      added.push(makeNode('DoRAWeight', [this.#weight, ...this.#parameters], [this.#merged], options))
+      const rows = this.#weightRows(added)
+      const options = { domain: sparkDomain, name: `${weight}/DoRAWeight`, attributes }
+      const adapted = this.#fresh(`${weight}/adapted`)
+      added.push(makeNode('DoRAWeight', [rows, ...parameters], [adapted], options))
+      this.#merged = this.#cast(added, inColumns ? this.#transpose(added, adapted) : adapted, dtype)
     }
-    const inputs = node.inputs.map(name => (name === this.#weight ? this.#merged! : name))
+    const inputs = node.inputs.map(name => (name === weight ? this.#merged! : name))
     return [...added, { ...node, inputs }]
+  }
+
+  /** The weight as f32, rows first. */
+  #weightRows(added: Node[]): string {
+    const { weight, inColumns } = this.#target
+    this.#rows ??= inColumns
+      ? this.#transpose(added, this.#cast(added, weight, 'f32'))
+      : this.#cast(added, weight, 'f32')
+    return this.#rows
+  }
+
+  #transpose(added: Node[], name: string): string {
+    const transposed = this.#fresh(`${name}/transposed`)
+    added.push(makeNode('Transpose', [name], [transposed], { attributes: { perm: ints([1, 0]) } }))
+    return transposed
+  }
+
+  #cast(added: Node[], name: string, to: Constant['dtype']): string {
+    if (this.#target.dtype === 'f32' || name === '') return name
+    const cast = this.#fresh(`${name}/${to}`)
+    added.push(makeNode('Cast', [name], [cast], { attributes: { to: int(onnxNumbers[to]) } }))
+    return cast
   }
 }

@@ -78,6 +78,9 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   recurrent,
 }
 
+/** Names of all operations. */
+export const kernelNames = Object.keys(table).sort() as readonly KernelOp[]
+
 /** Checks the operands once; runs only compute. */
 function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
   const calls = steps.map(({ op, args }) => {

@@ -1,21 +1,15 @@
-// engine.ts: what runs a model: our own plans on one of the backends.
-import { expectOneOf } from '../../core/checks.js'
-import { type BackendName, backendNames, getConfig } from '../../core/config.js'
-import { SparkError } from '../../core/errors.js'
-import { warnOnce } from '../../core/log.js'
-import type { Graph } from '../../graph/graph.js'
+// engine.ts: what runs a model, as the model sees it.
+import { type BackendName, backendNames } from '../../core/config.js'
+import type { ElementArray } from '../../core/dtype.js'
 import type { GpuSelector } from '../../hardware/cuda-device.js'
-import { HardwareInfo } from '../../hardware/hardware-info.js'
-import type { Kernels } from '../kernels.js'
-import { openKernels } from '../open.js'
-import { GraphRunner } from './graph-runner.js'
-import type { HostValue } from './values.js'
+import type { Plan } from '../plan/plan.js'
+import type { HostTensor, HostValue } from './values.js'
 
-/** Engines a model can run on. */
-export type ModelBackend = BackendName
+/** Engines a model can run on; `onnxruntime` is the package onnxruntime-node, where it is installed. */
+export type ModelBackend = BackendName | 'onnxruntime'
 
 /** All of them. */
-export const modelBackends: readonly ModelBackend[] = backendNames
+export const modelBackends: readonly ModelBackend[] = [...backendNames, 'onnxruntime']
 
 /** The engine that runs a model. */
 export interface ModelBackendChoice {
@@ -47,9 +41,14 @@ export interface Engine {
   readonly stats: ModelStats
   /** The outputs; tensors may lie in memory that the next run overwrites. */
   run(inputs: readonly HostValue[], signal?: AbortSignal): Promise<readonly HostValue[]>
+  /** A plan on arrays of the caller, by name. */
+  bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan>
   /** Frees what it holds. */
   dispose(): void
 }
+
+/** Where ONNX Runtime computes: its name for an execution provider, or such a name with the provider's settings. */
+export type RuntimeProvider = string | { readonly name: string; readonly [setting: string]: unknown }
 
 /** On what a model runs. */
 export interface EngineOptions {
@@ -57,74 +56,9 @@ export interface EngineOptions {
   backend?: ModelBackend
   /** Which GPU. Default: the best one. */
   device?: GpuSelector | undefined
-}
-
-/**
- * Opens the engine that a model asks for.
- * @throws SparkError as {@link openKernels}
- */
-export async function openEngine(graph: Graph, options: EngineOptions): Promise<Engine> {
-  const { backend = getConfig().backend, device } = options
-  expectOneOf('options.backend', backend, modelBackends)
-  const kernels = await openKernels({ backend, device })
-  if (backend !== 'auto') {
-    const asked = options.backend ? 'the option' : 'the configuration'
-    return new PlanEngine(graph, kernels, `${asked} asks for ${backend}`)
-  }
-  const { backend: choice } = await HardwareInfo.detect()
-  const reason =
-    choice.name === kernels.backend ? choice.reason : `${choice.name} did not start on this machine`
-  return new PlanEngine(graph, kernels, reason, () => openKernels({ backend: 'cpu' }))
-}
-
-class PlanEngine implements Engine {
-  #runner: GraphRunner
-  #choice: ModelBackendChoice
-  readonly #graph: Graph
-  #fallback: (() => Promise<Kernels>) | undefined
-
-  constructor(graph: Graph, kernels: Kernels, reason: string, fallback?: () => Promise<Kernels>) {
-    this.#graph = graph
-    this.#runner = new GraphRunner(graph, kernels)
-    this.#choice = { name: kernels.backend, reason }
-    this.#fallback = kernels.backend === 'cuda' ? fallback : undefined
-  }
-
-  get choice(): ModelBackendChoice {
-    return this.#choice
-  }
-
-  get stats(): ModelStats {
-    const plans = this.#runner.plans.map(({ stats }) => stats)
-    const sum = (read: (stats: (typeof plans)[number]) => number): number =>
-      plans.reduce((total, stats) => total + read(stats), 0)
-    return {
-      plans: plans.length,
-      steps: sum(({ steps }) => steps),
-      setupSteps: sum(({ setupSteps }) => setupSteps),
-      arenaBytes: sum(({ arenaBytes }) => arenaBytes),
-      lowerBound: sum(({ lowerBound }) => lowerBound),
-    }
-  }
-
-  async run(inputs: readonly HostValue[], signal?: AbortSignal): Promise<readonly HostValue[]> {
-    try {
-      return await this.#runner.run(inputs, undefined, signal)
-    } catch (error) {
-      const fallback = this.#fallback
-      if (!fallback || !(error instanceof SparkError) || error.code !== 'ERR_UNSUPPORTED') throw error
-      const reason = `the GPU cannot run this model yet: ${error.message}`
-      warnOnce('SPARK_CUDA', 'model', `The model runs on the CPU: ${reason}`)
-      this.#fallback = undefined
-      this.#runner.dispose()
-      const kernels = await fallback()
-      this.#runner = new GraphRunner(this.#graph, kernels)
-      this.#choice = { name: kernels.backend, reason }
-      return this.#runner.run(inputs, undefined, signal)
-    }
-  }
-
-  dispose(): void {
-    this.#runner.dispose()
-  }
+  /**
+   * Where `onnxruntime` computes: cpu, cuda, tensorrt, dml, coreml, webgpu …, or `{ name, …settings }`, as
+   * onnxruntime-node takes it. Default: cpu.
+   */
+  provider?: RuntimeProvider
 }

@@ -132,7 +132,10 @@ function readArray(
     const got = `${given.constructor.name}(${given.length})`
     throw new SparkError('ERR_DTYPE', `${what} must be a ${name} for ${dtype}, got ${got}`)
   }
-  return hostTensor(dtype, shapeFor(what, shape, given.length), given)
+  // slice() of a Buffer, which is a Uint8Array, would not copy.
+  const { buffer, byteOffset, length } = given
+  const data = given instanceof Buffer ? new Uint8Array(buffer, byteOffset, length) : given
+  return hostTensor(dtype, shapeFor(what, shape, length), data)
 }
 
 /** The shape of `count` elements whose sizes are known but for one at most. */

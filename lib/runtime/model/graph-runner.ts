@@ -1,5 +1,6 @@
 // graph-runner.ts: runs a graph whatever its control flow and shapes: compiled segments, one after another, and
 // operators of the host in between. What was compiled is kept for the next run with the same shapes.
+import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../../graph/attributes.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
@@ -125,6 +126,33 @@ export class GraphRunner {
       point = segment.next
     }
     return this.graph.outputs.map(({ name }) => this.#value(name, scope)!)
+  }
+
+  /**
+   * A plan of the whole graph on arrays of the caller.
+   * @param inputs - as many as the graph has
+   * @param buffers - arrays for inputs and outputs by name; without one an input or output gets new memory
+   * @throws SparkError ERR_UNSUPPORTED when the graph is more than one plan, and as {@link Plan.create}
+   */
+  async bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan> {
+    const values = new Map(this.graph.inputs.map(({ name }, i) => [name, inputs[i]!]))
+    const start: Start = {
+      ...{ nodes: this.#root?.nodes ?? [], wanted: this.#wanted, values, pinned: new Map() },
+      ...{ constants: this.#constants, deferred: new Set() },
+    }
+    const { graph, rest, hostNodes } = cutSegment(start)
+    const [left] = [...hostNodes, ...rest]
+    if (left) {
+      const why = 'it runs between plans, and only a model of one plan can be bound: use run'
+      throw new SparkError('ERR_UNSUPPORTED', `${describeNode(left)}: ${why}`)
+    }
+    const made = new Set(graph?.outputs.map(({ name }) => name))
+    const unmade = this.#wanted.find(name => !made.has(name))
+    if (!graph || unmade !== undefined) {
+      const why = 'is an input or a constant, and has no memory of its own: use run'
+      throw new SparkError('ERR_UNSUPPORTED', `output '${unmade}' ${why}`)
+    }
+    return Plan.create(graph as Graph, this.#kernels, { buffers })
   }
 
   /** Frees all plans. */

@@ -1,7 +1,8 @@
 // bind.ts: gives the operands of a program their memory.
 import { type ElementArray, elementArrayOf } from '../../core/dtype.js'
+import { SparkError } from '../../core/errors.js'
 import type { BoundStep } from '../kernels.js'
-import { type Buffer, Operand, type Program, type Step } from './program.js'
+import { type Buffer, Operand, type Port, type Program, type Step } from './program.js'
 
 /** A program whose operands are typed arrays. */
 export interface BoundProgram {
@@ -19,16 +20,28 @@ export interface BoundProgram {
 export interface BindOptions {
   /** Hold all f32 values as f64, which the TypeScript kernels then compute with: for checks of formulas. */
   readonly double?: boolean
+  /**
+   * Arrays of the caller for inputs and outputs, by name, instead of new ones: they must have the type and number of
+   * elements of their port.
+   */
+  readonly buffers?: ReadonlyMap<string, ElementArray>
 }
 
 /**
- * Binds a program to new memory: the arena, the packed constants, the state and the areas of inputs and outputs.
+ * Binds a program to memory: the arena, the packed constants, the state and the areas of inputs and outputs.
  * Constants stay where they are.
+ * @throws SparkError ERR_DTYPE or ERR_SHAPE for an array in `buffers` that does not fit
  */
-export function bind(program: Program, { double = false }: BindOptions = {}): BoundProgram {
+export function bind(program: Program, { double = false, buffers }: BindOptions = {}): BoundProgram {
   const scale = double ? 2 : 1
   const arena = new ArrayBuffer(program.arenaBytes * scale)
   const arrays = new Map<Buffer, ElementArray>()
+  for (const port of [...program.inputs, ...program.outputs]) {
+    const given = buffers?.get(port.name)
+    if (!given || arrays.has(port.buffer)) continue
+    expectFit(port, given)
+    arrays.set(port.buffer, given)
+  }
   const wide = (array: ElementArray): ElementArray =>
     double && array instanceof Float32Array ? Float64Array.from(array) : array
 
@@ -62,4 +75,19 @@ export function bind(program: Program, { double = false }: BindOptions = {}): Bo
     return [arena, ...new Set(constants.map(([, array]) => array.buffer))]
   }
   return { resident, setup: program.setup.map(bound), steps: program.steps.map(bound), arrayOf }
+}
+
+function expectFit({ name, dtype, shape, buffer }: Port, given: ElementArray): void {
+  const kind = elementArrayOf(dtype)
+  if (!(given instanceof kind)) {
+    const wanted = (kind as unknown as { name: string }).name
+    throw new SparkError(
+      'ERR_DTYPE',
+      `'${name}' needs a ${wanted} for ${dtype}, got ${given.constructor.name}`,
+    )
+  }
+  if (given.length !== buffer.count) {
+    const wanted = `[${shape.join(', ')}] has ${buffer.count} elements`
+    throw new SparkError('ERR_SHAPE', `'${name}': ${wanted}, but the array has ${given.length}`)
+  }
 }

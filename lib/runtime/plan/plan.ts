@@ -91,6 +91,24 @@ export class Plan implements Disposable {
   }
 
   /**
+   * Runs the plan on what is in its inputs.
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   */
+  async runBound(): Promise<void> {
+    const steps = this.#claim()
+    try {
+      await steps.run()
+    } finally {
+      this.#running = false
+    }
+  }
+
+  /** The elements of an input or output, in the memory that runs read and write. */
+  arrayOf({ buffer }: Port): ElementArray {
+    return this.#bound.arrayOf(buffer)
+  }
+
+  /**
    * The elements of a state, such as a parameter that an optimizer changes. They may be read and written between runs.
    * @throws SparkError ERR_ARGUMENT when there is no such state
    */

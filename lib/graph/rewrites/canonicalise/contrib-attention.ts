@@ -1,6 +1,8 @@
 // contrib-attention.ts: contributed attention operators as the standard Attention and RotaryEmbedding.
+
 import { float, floatOf, int, intOf } from '../../attributes.js'
 import { Constant } from '../../constant.js'
+import { onnxNumbers } from '../../element-types.js'
 import { type Attributes, makeNode, type Node } from '../../graph.js'
 import type { Upgrade, UpgradeContext } from './context.js'
 
@@ -130,9 +132,17 @@ const multiHeadAttention: Upgrade = (node, context) => {
   ]
 }
 
+/** How many keys each row has by `seqlens_k`, which counts one less; `total` where it is left out. */
+function keysOf(build: Builder, lengths: string, total: string): string {
+  if (lengths === '') return total
+  const wide = build.add('Cast', [lengths], { to: int(onnxNumbers.i64) })
+  return build.add('Add', [build.add('ReduceMin', [wide], { keepdims: int(0) }), build.integers(1)])
+}
+
 /**
  * GroupQueryAttention: causal attention to a past that every row of the batch has the same length of, which the
- * lengths in `seqlens_k` and `total_sequence_length` then only repeat.
+ * lengths in `seqlens_k` and `total_sequence_length` then only repeat. Other lengths (rows of a batch that differ, a
+ * buffer that past and present share) make the Reshape of the mask fail in the run, before a wrong number is computed.
  */
 const groupQueryAttention: Upgrade = (node, context) => {
   refuse(
@@ -167,7 +177,10 @@ const groupQueryAttention: Upgrade = (node, context) => {
     parts = [...rotated, parts[2]!]
   }
   const rows = build.add('Unsqueeze', [positions, build.integers([1])])
-  const columns = build.add('Range', [build.integers(0), total, one])
+  const columns = build.add('Reshape', [
+    build.add('Range', [build.integers(0), keysOf(build, node.inputs[5] ?? '', total), one]),
+    build.add('Unsqueeze', [total, build.integers([0])]),
+  ])
   const mask = build.add('LessOrEqual', [columns, rows])
   const inputs = [...parts, mask, pastKey, pastValue]
   const attributes = attentionAttributes(node, queryHeads, heads)

@@ -49,3 +49,12 @@ export function loweringOf({ domain, op }: Node): Lower | undefined {
   }
   return undefined
 }
+
+/** All operators that have kernels, by domain. */
+export function loweredOperators(): Map<string, string[]> {
+  const operators = new Map<string, string[]>()
+  for (const [domain, rules] of families.flatMap(family => Object.entries(family))) {
+    operators.set(domain, [...(operators.get(domain) ?? []), ...Object.keys(rules)].sort())
+  }
+  return operators
+}

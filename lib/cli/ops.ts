@@ -1,0 +1,55 @@
+import type { Command } from 'commander'
+import { loadAddon } from '../native.js'
+import { kernelNames } from '../runtime/js/js.js'
+import { hostOperators } from '../runtime/model/host/index.js'
+import { loweredOperators } from '../runtime/plan/lower/index.js'
+import { print, printJson, printTable } from './output.js'
+
+/** `dgx-spark ops`: operators that models may use, and the kernels they are made of on each backend. */
+export function addOps(program: Command): void {
+  program
+    .command('ops')
+    .description('list the operators that models may use, and which backend has which kernel')
+    .option('--json', 'print one JSON document')
+    .action((options: { json?: boolean }) => {
+      const { addon } = loadAddon()
+      const kernels = kernelNames.map(op => ({
+        op,
+        js: true,
+        cpu: addon?.supports('cpu', op) ?? false,
+        cuda: addon?.supports('cuda', op) ?? false,
+      }))
+      const operators = [...loweredOperators()].flatMap(([domain, names]) =>
+        names.map(op => ({ domain, op, runs: 'kernels' })),
+      )
+      const host = hostOperators
+        .filter(op => !operators.some(known => known.domain === '' && known.op === op))
+        .map(op => ({ domain: '', op, runs: 'host' }))
+      const all = [...operators, ...host].sort((a, b) => (a.domain + a.op < b.domain + b.op ? -1 : 1))
+      if (options.json) printJson({ operators: all, kernels })
+      else report(all, kernels)
+    })
+}
+
+function report(
+  operators: readonly { domain: string; op: string; runs: string }[],
+  kernels: readonly { op: string; js: boolean; cpu: boolean; cuda: boolean }[],
+): void {
+  printTable(
+    ['operator', 'domain', 'runs'],
+    operators.map(({ domain, op, runs }) => [
+      op,
+      domain || 'ONNX',
+      runs === 'host' ? 'on the host, between plans' : 'in plans',
+    ]),
+  )
+  const mark = (there: boolean): string => (there ? 'yes' : 'no')
+  printTable(
+    ['kernel', 'js', 'cpu', 'cuda'],
+    kernels.map(({ op, js, cpu, cuda }) => [op, mark(js), mark(cpu), mark(cuda)]),
+  )
+  const standard = operators.filter(({ domain }) => domain === '').length
+  const count = (backend: 'js' | 'cpu' | 'cuda'): number => kernels.filter(kernel => kernel[backend]).length
+  print(`${standard} operators of ONNX, ${operators.length - standard} of other domains`)
+  print(`kernels: ${count('js')} js, ${count('cpu')} cpu, ${count('cuda')} cuda`)
+}

@@ -1,0 +1,23 @@
+// shapes.ts: sizes of open dimensions on the command line.
+import { InvalidArgumentError } from 'commander'
+import type { Dimension, Graph } from '../graph/graph.js'
+
+/** Sizes by their name in the model. */
+export type Sizes = Readonly<Record<string, number>>
+
+/** Reads `name=size`, again and again. */
+export function parseSize(text: string, sizes: Sizes = {}): Sizes {
+  const [, name, size] = /^(.+)=(\d{1,9})$/.exec(text) ?? []
+  if (!name) throw new InvalidArgumentError('expected <name>=<size>, such as batch=4')
+  return { ...sizes, [name]: Number(size) }
+}
+
+/** Shapes of all tensor inputs; what nobody gives a size is 1. */
+export function inputShapes(graph: Graph, sizes: Sizes): Record<string, number[]> {
+  const size = (dim: Dimension): number => (typeof dim === 'number' ? dim : (sizes[dim ?? ''] ?? 1))
+  const shapes: Record<string, number[]> = {}
+  for (const { name, type } of graph.inputs) {
+    if (type?.kind === 'tensor' && type.shape) shapes[name] = type.shape.map(size)
+  }
+  return shapes
+}

@@ -1,0 +1,207 @@
+// create-adapter.ts: a new adapter for a model.
+import {
+  argumentError,
+  expectInteger,
+  expectKnownOptions,
+  expectNumber,
+  expectOneOf,
+} from '../core/checks.js'
+import type { BackendName } from '../core/config.js'
+import { SparkError } from '../core/errors.js'
+import { debug, warnOnce } from '../core/log.js'
+import type { Graph } from '../graph/graph.js'
+import { openKernels } from '../runtime/open.js'
+import { type AdapterModule, adapterModule, type ModuleValues, rowNorms } from './adapter-parts.js'
+import { firstPattern, type Names, nearNames, type TargetRules, targetMatcher } from './matching.js'
+import { Adapter } from './model-adapter.js'
+import { graphOf, type ModelSource } from './model-source.js'
+import { findModules, type GraphModule } from './modules.js'
+import type { NormGradient } from './options.js'
+import { newConfig } from './peft-config.js'
+import { kaimingUniform, normal, randomGenerator } from './random.js'
+
+/** Options of {@link createAdapter}; those of PEFT's LoraConfig mean what they mean there. */
+export interface AdapterOptions extends Omit<TargetRules, 'modulesToSave'> {
+  /** Rows of A. Default: 16. */
+  readonly rank?: number
+  /** B·A is multiplied by alpha / rank. Default: 16. */
+  readonly alpha?: number
+  /** Multiply by alpha / √rank instead. Default: false. */
+  readonly rslora?: boolean
+  /** Probability that an input of the adapter is dropped in training; kept for whoever trains it. Default: 0. */
+  readonly dropout?: number
+  /** Ranks of some modules: the first expression that matches the end of a name decides. */
+  readonly rankPattern?: Readonly<Record<string, number>>
+  /** Alphas of some modules. */
+  readonly alphaPattern?: Readonly<Record<string, number>>
+  /** How the norm enters gradients. Default: detached. */
+  readonly normGradient?: NormGradient
+  /**
+   * First values of A and B: `true`, A uniform in ±1/√cols and B zero, so that nothing changes yet; `gaussian`, A of
+   * variance 1/rank²; false, both random. Of embeddings A is zero and B normal, and with false both are normal.
+   * Magnitudes are the row norms of W + scale · B·A. Default: true.
+   */
+  readonly init?: boolean | 'gaussian'
+  /** Seed of the first values. Default: 0. */
+  readonly seed?: number
+  /** What errors call the adapter. Default: default. */
+  readonly name?: string
+  /** Engine that computes the magnitudes. Default: the best of this machine. */
+  readonly backend?: BackendName
+}
+
+const known = [
+  ...['targetModules', 'match', 'excludeModules', 'layersToTransform', 'layersPattern'],
+  ...['rank', 'alpha', 'rslora', 'dropout', 'rankPattern', 'alphaPattern', 'normGradient', 'init'],
+  ...['seed', 'name', 'backend'],
+]
+
+/**
+ * Makes a DoRA adapter for the layers of a model that the rules name: `MatMul`, `Gemm`, `Conv` in one or two dimensions
+ * (the rows of B·A have the shape of the rows of the weight, so groups and dilations stay as they are) and `Gather` from
+ * an embedding. Everything else is frozen, the weights of these layers too.
+ *
+ * A module is called after its initializer without `.weight`, or after the path of its node. Nodes that share a weight
+ * share its adapter. A row is an out feature however the weight lies.
+ *
+ * @throws SparkError ERR_ARGUMENT for an option, or when no module matches, with names that are near
+ * @example
+ * const adapter = await createAdapter(model, { targetModules: ['c_attn', 'c_proj'], rank: 8, alpha: 16 })
+ * console.log(String(adapter))
+ */
+export async function createAdapter(model: ModelSource, options: AdapterOptions): Promise<Adapter> {
+  const graph = graphOf(model)
+  checkOptions(options)
+  const { normGradient = 'detached', name = 'default', backend } = options
+  const modules = chooseModules(graph, options)
+  const kernels = await openKernels({ ...(backend && { backend }) })
+  const random = randomGenerator(options.seed ?? 0)
+  const values = new Map<string, ModuleValues>()
+  for (const module of modules) {
+    const [a, b] = firstValues(random, module, options.init ?? true)
+    const magnitude = await rowNorms(kernels, graph, module, a, b)
+    values.set(module.name, { a, b, magnitude })
+  }
+  const config = configOf(options, modules)
+  const empty = { extra: new Map(), replaced: new Map() }
+  const adapter = new Adapter({ base: graph, name, config, normGradient, modules, values, ...empty })
+  debug(String(adapter))
+  return adapter
+}
+
+function checkOptions(options: AdapterOptions): void {
+  expectKnownOptions('options', options, known)
+  const { targetModules, rank = 16, alpha = 16, dropout = 0, seed = 0, init = true } = options
+  const isList = Array.isArray(targetModules) && targetModules.every(name => typeof name === 'string')
+  if (typeof targetModules !== 'string' && !isList) {
+    throw argumentError('options.targetModules', 'a string or a list of strings', targetModules)
+  }
+  expectOneOf('options.match', options.match ?? 'peft', ['peft', 'substring'])
+  expectOneOf('options.normGradient', options.normGradient ?? 'detached', ['detached', 'exact'])
+  if (typeof init !== 'boolean') expectOneOf('options.init', init, ['gaussian'])
+  expectInteger('options.rank', rank, 1)
+  expectNumber('options.alpha', alpha)
+  expectNumber('options.dropout', dropout, 0, 1 - 2 ** -24)
+  expectInteger('options.seed', seed, 0, 2 ** 32 - 1)
+  for (const [pattern, value] of Object.entries(options.rankPattern ?? {})) {
+    expectInteger(`options.rankPattern['${pattern}']`, value, 1)
+  }
+  for (const [pattern, value] of Object.entries(options.alphaPattern ?? {})) {
+    expectNumber(`options.alphaPattern['${pattern}']`, value)
+  }
+}
+
+/** The modules that the rules name, with their ranks and scales. */
+function chooseModules(graph: Graph, options: AdapterOptions): AdapterModule[] {
+  const {
+    rank = 16,
+    alpha = 16,
+    rslora = false,
+    rankPattern = {},
+    alphaPattern = {},
+    targetModules,
+  } = options
+  const all = findModules(graph)
+  const match = targetMatcher(options)
+  const used = new Set<string>()
+  const chosen = all.filter(module => {
+    const target = match(module)
+    if (target !== undefined) used.add(target)
+    return target !== undefined
+  })
+  if (chosen.length === 0) throw nothingMatched(all, targetModules)
+  const [ranks, alphas] = [
+    firstPattern('rankPattern', rankPattern),
+    firstPattern('alphaPattern', alphaPattern),
+  ]
+  const usedPatterns = new Set<string>()
+  const modules = chosen.map(module => {
+    const [r, a] = [ranks(module.name), alphas(module.name)]
+    if (r) usedPatterns.add(`rankPattern '${r.pattern}'`)
+    if (a) usedPatterns.add(`alphaPattern '${a.pattern}'`)
+    return adapterModule(module, r?.value ?? rank, a?.value ?? alpha, rslora)
+  })
+  const asked = [
+    ...Object.keys(rankPattern).map(pattern => `rankPattern '${pattern}'`),
+    ...Object.keys(alphaPattern).map(pattern => `alphaPattern '${pattern}'`),
+  ]
+  for (const pattern of asked) if (!usedPatterns.has(pattern)) warnUnused(pattern)
+  if (typeof targetModules !== 'string') {
+    const unused = targetModules.filter(target => !chosen.some(({ name }) => endsWith(name, target, options)))
+    for (const target of unused) warnUnused(`targetModules '${target}'`)
+  }
+  return modules
+}
+
+const endsWith = (name: string, target: string, { match }: TargetRules): boolean =>
+  match === 'substring' ? name.includes(target) : name === target || name.endsWith(`.${target}`)
+
+function warnUnused(pattern: string): void {
+  warnOnce('SPARK_UNUSED_PATTERN', pattern, `${pattern} matches no module that gets an adapter`)
+}
+
+function nothingMatched(all: readonly GraphModule[], targets: Names): SparkError {
+  const names = all.map(({ name }) => name)
+  const wanted = typeof targets === 'string' ? [targets] : targets
+  const shown = JSON.stringify(targets)
+  if (names.length === 0) {
+    return new SparkError(
+      'ERR_ARGUMENT',
+      `targetModules ${shown}: the model has no layer that can be adapted`,
+    )
+  }
+  const near = nearNames(names, wanted).join(', ')
+  return new SparkError(
+    'ERR_ARGUMENT',
+    `targetModules ${shown} matches none of the ${names.length} layers that can be adapted; near ones: ${near}`,
+  )
+}
+
+function firstValues(
+  random: () => number,
+  { kind, rank, rows, cols }: AdapterModule,
+  init: boolean | 'gaussian',
+): [a: Float32Array, b: Float32Array] {
+  if (kind === 'embedding') {
+    const a = init === false ? normal(random, rank * cols, 1) : new Float32Array(rank * cols)
+    return [a, normal(random, rows * rank, 1)]
+  }
+  const a =
+    init === 'gaussian' ? normal(random, rank * cols, 1 / rank) : kaimingUniform(random, rank * cols, cols)
+  return [a, init === false ? kaimingUniform(random, rows * rank, rank) : new Float32Array(rows * rank)]
+}
+
+function configOf(options: AdapterOptions, modules: readonly AdapterModule[]) {
+  const { rank = 16, alpha = 16, rslora = false, dropout = 0, init = true } = options
+  const isPeft = (options.match ?? 'peft') === 'peft'
+  return newConfig({
+    ...{ r: rank, lora_alpha: alpha, lora_dropout: dropout, use_dora: true, use_rslora: rslora },
+    target_modules: isPeft ? options.targetModules : modules.map(({ name }) => name),
+    exclude_modules: (isPeft && options.excludeModules) || null,
+    layers_to_transform: options.layersToTransform ?? null,
+    layers_pattern: options.layersPattern ?? null,
+    rank_pattern: options.rankPattern ?? {},
+    alpha_pattern: options.alphaPattern ?? {},
+    init_lora_weights: init,
+  })
+}

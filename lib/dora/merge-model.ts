@@ -1,0 +1,118 @@
+// merge-model.ts: adapters folded into the weights of a model.
+import { expectKnownOptions } from '../core/checks.js'
+import type { BackendName } from '../core/config.js'
+import { SparkError } from '../core/errors.js'
+import type { Constant } from '../graph/constant.js'
+import type { Graph } from '../graph/graph.js'
+import type { Kernels } from '../runtime/kernels.js'
+import { openKernels } from '../runtime/open.js'
+import type { AdapterModule, ModuleValues } from './adapter-parts.js'
+import { type StoredRows, storeRows, weightRows } from './module-weight.js'
+import type { PeftConfig } from './peft-config.js'
+
+/** Options of {@link Adapter.merge}. */
+export interface MergeModelOptions {
+  /** Engine. Default: the best of this machine. */
+  readonly backend?: BackendName
+}
+
+/** A model with adapters in its weights. */
+export interface MergedModel {
+  /** A plain model: it has no DoRA nodes. */
+  readonly graph: Graph
+  /**
+   * What rounding each merged weight to the format of the base lost, ‖stored − merged‖ / ‖merged‖, by module: 0 for f32.
+   */
+  readonly losses: ReadonlyMap<string, number>
+  /** The model without the adapters: its weights were shared, not changed, so that they come back bit for bit. */
+  unmerge(): Graph
+}
+
+/** What merging needs of an adapter. */
+export interface Mergeable {
+  /** What errors call it. */
+  readonly name: string
+  /** The model without it. */
+  readonly base: Graph
+  /** What adapter_config.json says. */
+  readonly config: PeftConfig
+  /** The layers that have an adapter. */
+  readonly modules: readonly AdapterModule[]
+  /** Initializers that it replaces whole. */
+  readonly replaced: ReadonlyMap<string, Constant>
+  /** The arrays of a module. */
+  valuesOf(module: string): ModuleValues
+}
+
+/**
+ * Folds adapters into the weights of their common base, in their order: W ← gain_k ∘ (W + scale_k · B_k·A_k) with
+ * gain_k = magnitude_k / ‖W0 + scale_k · B_k·A_k‖, W0 being the weight of the base. Computed in f32 and rounded once, to
+ * the format of the base.
+ *
+ * @throws SparkError ERR_NOT_FINITE when a merged weight is not finite; nothing is merged then
+ */
+export async function mergeAdapters(
+  base: Graph,
+  adapters: readonly Mergeable[],
+  options: MergeModelOptions = {},
+): Promise<MergedModel> {
+  expectKnownOptions('options', options, ['backend'])
+  const kernels = await openKernels({ ...(options.backend && { backend: options.backend }) })
+  const initializers = new Map(base.initializers)
+  const losses = new Map<string, number>()
+  for (const adapter of adapters) for (const [name, value] of adapter.replaced) initializers.set(name, value)
+  for (const [module, merged] of await mergedWeights(kernels, base, adapters)) {
+    for (const [name, value] of merged.initializers) initializers.set(name, value)
+    losses.set(module, merged.loss)
+  }
+  return { graph: { ...base, initializers }, losses, unmerge: () => base }
+}
+
+async function mergedWeights(
+  kernels: Kernels,
+  base: Graph,
+  adapters: readonly Mergeable[],
+): Promise<Map<string, StoredRows>> {
+  const layers = new Map(adapters.flatMap(({ modules }) => modules.map(module => [module.weight, module])))
+  const merged = new Map<string, StoredRows>()
+  for (const module of layers.values()) {
+    const frozen = weightRows(base, module)
+    let rows = frozen
+    for (const adapter of adapters) {
+      const own = adapter.modules.find(({ weight }) => weight === module.weight)
+      if (own) rows = await mergeOne(kernels, { frozen, rows }, own, adapter)
+    }
+    merged.set(module.name, storeRows(base, module, rows))
+  }
+  return merged
+}
+
+/** gain ∘ (rows + scale · B·A) with the gain of the frozen weight. */
+async function mergeOne(
+  kernels: Kernels,
+  { frozen, rows: data }: { frozen: Float32Array; rows: Float32Array },
+  { name, rank, scale, rows, cols }: AdapterModule,
+  adapter: Mergeable,
+): Promise<Float32Array> {
+  const { a, b, magnitude } = adapter.valuesOf(name)
+  const [weightNorm2, norm, gain] = [
+    new Float32Array(rows),
+    new Float32Array(rows),
+    new Float32Array(rows).fill(1),
+  ]
+  const low = { rank, scale, a, b }
+  if (adapter.config.useDora) {
+    const weight = { dtype: 'f32', rows, cols, data: frozen } as const
+    await kernels.run('weightNorm2', { weight, out: weightNorm2 })
+    await kernels.run('doraNorm', { ...low, weight, weightNorm2, magnitude, norm, gain })
+  }
+  const merged = new Float32Array(rows * cols)
+  await kernels.run('doraMerge', { ...low, weight: { dtype: 'f32', rows, cols, data }, gain, merged })
+  const index = merged.findIndex(value => !Number.isFinite(value))
+  if (index < 0) return merged
+  throw new SparkError(
+    'ERR_NOT_FINITE',
+    `the merged weight of '${name}' is ${merged[index]} in row ${Math.floor(index / cols)}, column ${index % cols}: ` +
+      `the adapter '${adapter.name}' seems to be broken; nothing was merged`,
+  )
+}

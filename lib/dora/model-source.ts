@@ -1,0 +1,15 @@
+// model-source.ts: what the functions of this room take for a model.
+import { argumentError } from '../core/checks.js'
+import type { Graph } from '../graph/graph.js'
+
+/** A model, or its canonical graph. */
+export type ModelSource = Graph | { readonly graph: Graph }
+
+/** The graph of a model. @throws SparkError ERR_ARGUMENT for anything else */
+export function graphOf(model: ModelSource): Graph {
+  const graph = model && 'graph' in model ? model.graph : model
+  if (!(graph?.initializers instanceof Map) || !Array.isArray(graph.nodes)) {
+    throw argumentError('model', 'a model or a graph', model)
+  }
+  return graph
+}

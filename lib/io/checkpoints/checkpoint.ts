@@ -1,0 +1,199 @@
+// checkpoint.ts: folders with model.safetensors and config.json, the weights quantized.
+import { mkdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { expectKnownOptions, expectOneOf } from '../../core/checks.js'
+import { SparkError } from '../../core/errors.js'
+import type { Tensor } from '../../memory/tensor.js'
+import type { QuantizerInput } from '../../precision/casts.js'
+import { quantizeNVFP4 } from '../../precision/nvfp4.js'
+import { ioError, writeFileAtomic } from '../atomic-write.js'
+import { readSafetensors, type SafetensorsTensor, writeSafetensors } from '../safetensors.js'
+import { type CheckpointLayout, type CheckpointWeight, nvfp4Tensors, weightsOf } from './layout.js'
+
+/** Options of {@link quantizeWeights} and {@link writeCheckpoint}. */
+export interface CheckpointOptions {
+  /** Whose names and forms. Default: modelopt. */
+  readonly layout?: CheckpointLayout
+  /**
+   * Modules that stay as they are, as regular expressions on whole names. Default: output and input embeddings,
+   * `lm_head` and names with `embed` in them.
+   */
+  readonly exclude?: readonly string[]
+  /** Largest magnitude of the input of each module, from calibration; writes scales of activations. */
+  readonly inputAmax?: Readonly<Record<string, number>>
+  /** What config.json says besides; it gets `quantization_config`. */
+  readonly config?: Readonly<Record<string, unknown>>
+}
+
+const defaultExclude = ['(.*\\.)?lm_head', '.*embed.*']
+
+/** Layers that runtimes fuse, whose matrices must share a tensor scale. */
+const fused = [
+  ['q_proj', 'k_proj', 'v_proj'],
+  ['gate_proj', 'up_proj'],
+]
+
+/** What became of the weights. */
+export interface QuantizedCheckpoint {
+  /** By the names of the layout. */
+  readonly tensors: Map<string, Tensor | SafetensorsTensor>
+  /** Modules with NVFP4 weights. */
+  readonly quantized: readonly string[]
+  /** Modules with a matrix that stayed as it was: excluded, or with rows of no whole blocks of 16. */
+  readonly excluded: readonly string[]
+}
+
+/**
+ * Quantizes the matrices of a model, `<module>.weight` [out, in], to NVFP4 by ModelOpt's recipe. The projections of
+ * query, key and value of a layer share a tensor scale, and so do gate and up projection.
+ * @throws SparkError ERR_NOT_FINITE, ERR_ARGUMENT
+ */
+export function quantizeWeights(
+  weights: ReadonlyMap<string, Tensor>,
+  options: CheckpointOptions = {},
+): QuantizedCheckpoint {
+  expectKnownOptions('options', options, ['layout', 'exclude', 'inputAmax', 'config'])
+  const { layout = 'modelopt', exclude = defaultExclude, inputAmax = {} } = options
+  expectOneOf('options.layout', layout, ['modelopt', 'compressed-tensors'])
+  const tests = exclude.map(pattern => new RegExp(`^(?:${pattern})$`))
+  const matrices = new Map<string, Tensor>()
+  const excluded: string[] = []
+  for (const [name, tensor] of weights) {
+    if (!name.endsWith('.weight') || tensor.shape.length !== 2) continue
+    const module = name.slice(0, -'.weight'.length)
+    const fits = tensor.shape[1]! % 16 === 0 && !tests.some(test => test.test(module))
+    if (fits) matrices.set(module, tensor)
+    else excluded.push(module)
+  }
+  const largest = new Map([...matrices].map(([module, tensor]) => [module, amaxOf(tensor)]))
+  const tensors = new Map<string, Tensor | SafetensorsTensor>()
+  for (const [name, tensor] of weights) {
+    const module = name.replace(/\.weight$/, '')
+    if (!matrices.has(module) || name === module) tensors.set(name, tensor)
+  }
+  for (const [module, tensor] of matrices) {
+    const amax = Math.max(...fellows(module).map(name => largest.get(name) ?? 0))
+    const matrix = quantizeNVFP4({ data: tensor.data, dtype: tensor.dtype } as QuantizerInput, tensor.shape, {
+      amax,
+    })
+    for (const [name, record] of nvfp4Tensors(layout, module, matrix)) tensors.set(name, record)
+    const input = inputAmax[module]
+    if (input !== undefined) tensors.set(...inputScale(layout, module, input))
+  }
+  return { tensors, quantized: [...matrices.keys()], excluded }
+}
+
+const amaxOf = (tensor: Tensor): number =>
+  tensor.toFloat32().reduce((largest, value) => Math.max(largest, Math.abs(value)), 0)
+
+/** The modules that share a tensor scale with one, itself included. */
+function fellows(module: string): string[] {
+  const at = module.lastIndexOf('.') + 1
+  const group = fused.find(names => names.includes(module.slice(at)))
+  return group ? group.map(name => module.slice(0, at) + name) : [module]
+}
+
+function inputScale(layout: CheckpointLayout, module: string, amax: number): [string, SafetensorsTensor] {
+  return layout === 'modelopt'
+    ? [`${module}.input_scale`, { dtype: 'F32', shape: [], data: Float32Array.of(amax / 2688) }]
+    : [`${module}.input_global_scale`, { dtype: 'F32', shape: [1], data: Float32Array.of(2688 / amax) }]
+}
+
+/**
+ * Writes a folder with quantized weights, as TensorRT-LLM, vLLM and SGLang read it.
+ * @throws SparkError ERR_IO, and as {@link quantizeWeights}
+ */
+export async function writeCheckpoint(
+  folder: string,
+  weights: ReadonlyMap<string, Tensor>,
+  options: CheckpointOptions = {},
+): Promise<QuantizedCheckpoint> {
+  const made = quantizeWeights(weights, options)
+  const { layout = 'modelopt', config = {}, inputAmax } = options
+  const hasInputs = inputAmax !== undefined && Object.keys(inputAmax).length > 0
+  await mkdir(folder, { recursive: true }).catch(error => {
+    throw ioError('write', folder, error)
+  })
+  const write = (name: string, value: unknown): Promise<void> =>
+    writeFileAtomic(path.join(folder, name), [Buffer.from(`${JSON.stringify(value, null, 2)}\n`)])
+  await writeSafetensors(path.join(folder, 'model.safetensors'), made.tensors)
+  const settings = layout === 'modelopt' ? modelOptConfig : compressedTensorsConfig
+  await write('config.json', { ...config, quantization_config: settings(made.excluded, hasInputs) })
+  if (layout !== 'modelopt') return made
+  await write('hf_quant_config.json', {
+    producer: { name: 'dgx-spark' },
+    quantization: {
+      quant_algo: hasInputs ? 'NVFP4' : 'W4A16_NVFP4',
+      kv_cache_quant_algo: null,
+      group_size: 16,
+      exclude_modules: made.excluded,
+    },
+  })
+  return made
+}
+
+function modelOptConfig(ignore: readonly string[], hasInputs: boolean): object {
+  const group = { dynamic: false, num_bits: 4, type: 'float', group_size: 16 }
+  return {
+    config_groups: {
+      group_0: { ...(hasInputs && { input_activations: group }), weights: group, targets: ['Linear'] },
+    },
+    ignore,
+    quant_algo: hasInputs ? 'NVFP4' : 'W4A16_NVFP4',
+    producer: { name: 'dgx-spark' },
+    quant_method: 'modelopt',
+  }
+}
+
+function compressedTensorsConfig(ignore: readonly string[], hasInputs: boolean): object {
+  const group = { num_bits: 4, type: 'float', group_size: 16, strategy: 'tensor_group', symmetric: true }
+  const input = { ...group, dynamic: 'local', observer: 'static_minmax' }
+  return {
+    config_groups: {
+      group_0: {
+        format: 'nvfp4-pack-quantized',
+        input_activations: hasInputs ? input : null,
+        output_activations: null,
+        targets: ['Linear'],
+        weights: { ...group, dynamic: false },
+      },
+    },
+    format: 'nvfp4-pack-quantized',
+    ignore,
+    kv_cache_scheme: null,
+    quant_method: 'compressed-tensors',
+    quantization_status: 'compressed',
+  }
+}
+
+/**
+ * Reads the weights of a folder, quantized or not, in the layout of ModelOpt or compressed-tensors, in one file or in
+ * several.
+ * @throws SparkError ERR_IO, ERR_FORMAT naming the tensor
+ */
+export async function readCheckpoint(folder: string): Promise<Map<string, CheckpointWeight>> {
+  const index = path.join(folder, 'model.safetensors.index.json')
+  const text = await readFile(index, 'utf8').catch(() => undefined)
+  const files = text === undefined ? ['model.safetensors'] : shardsOf(index, text)
+  const tensors = new Map<string, SafetensorsTensor>()
+  for (const file of files) {
+    for (const [name, tensor] of (await readSafetensors(path.join(folder, file))).tensors) {
+      tensors.set(name, tensor)
+    }
+  }
+  return weightsOf(folder, tensors)
+}
+
+function shardsOf(file: string, text: string): string[] {
+  let map: unknown
+  try {
+    map = (JSON.parse(text) as { weight_map?: unknown }).weight_map
+  } catch (error) {
+    throw new SparkError('ERR_FORMAT', `${file} is not JSON: ${(error as Error).message}`, { cause: error })
+  }
+  const names = typeof map === 'object' && map !== null ? [...new Set(Object.values(map))] : []
+  const good = (name: unknown): name is string =>
+    typeof name === 'string' && path.basename(name) === name && name.endsWith('.safetensors')
+  if (names.length > 0 && names.every(good)) return names
+  throw new SparkError('ERR_FORMAT', `${file}: weight_map must name safetensors files of the same folder`)
+}

@@ -1,0 +1,98 @@
+// open-engine.ts: which engine runs a model; our own plans on one of the backends.
+import { argumentError, expectOneOf } from '../../core/checks.js'
+import { getConfig } from '../../core/config.js'
+import type { ElementArray } from '../../core/dtype.js'
+import { SparkError } from '../../core/errors.js'
+import { warnOnce } from '../../core/log.js'
+import type { Graph } from '../../graph/graph.js'
+import { HardwareInfo } from '../../hardware/hardware-info.js'
+import type { Kernels } from '../kernels.js'
+import { openKernels } from '../open.js'
+import type { Plan } from '../plan/plan.js'
+import {
+  type Engine,
+  type EngineOptions,
+  type ModelBackendChoice,
+  type ModelStats,
+  modelBackends,
+} from './engine.js'
+import { GraphRunner } from './graph-runner.js'
+import { openOnnxRuntime } from './onnx-runtime.js'
+import type { HostTensor, HostValue } from './values.js'
+
+/**
+ * Opens the engine that a model asks for.
+ * @throws SparkError as {@link openKernels} and {@link openOnnxRuntime}
+ */
+export async function openEngine(graph: Graph, options: EngineOptions): Promise<Engine> {
+  const { backend = getConfig().backend, device, provider } = options
+  expectOneOf('options.backend', backend, modelBackends)
+  if (backend === 'onnxruntime') return openOnnxRuntime(graph, provider ?? 'cpu', getConfig().threads)
+  if (provider !== undefined)
+    throw argumentError('options.provider', `left out for backend '${backend}'`, provider)
+  const kernels = await openKernels({ backend, device })
+  if (backend !== 'auto') {
+    const asked = options.backend ? 'the option' : 'the configuration'
+    return new PlanEngine(graph, kernels, `${asked} asks for ${backend}`)
+  }
+  const { backend: choice } = await HardwareInfo.detect()
+  const reason =
+    choice.name === kernels.backend ? choice.reason : `${choice.name} did not start on this machine`
+  return new PlanEngine(graph, kernels, reason, () => openKernels({ backend: 'cpu' }))
+}
+
+class PlanEngine implements Engine {
+  #runner: GraphRunner
+  #choice: ModelBackendChoice
+  readonly #graph: Graph
+  #fallback: (() => Promise<Kernels>) | undefined
+
+  constructor(graph: Graph, kernels: Kernels, reason: string, fallback?: () => Promise<Kernels>) {
+    this.#graph = graph
+    this.#runner = new GraphRunner(graph, kernels)
+    this.#choice = { name: kernels.backend, reason }
+    this.#fallback = kernels.backend === 'cuda' ? fallback : undefined
+  }
+
+  get choice(): ModelBackendChoice {
+    return this.#choice
+  }
+
+  get stats(): ModelStats {
+    const plans = this.#runner.plans.map(({ stats }) => stats)
+    const sum = (read: (stats: (typeof plans)[number]) => number): number =>
+      plans.reduce((total, stats) => total + read(stats), 0)
+    return {
+      plans: plans.length,
+      steps: sum(({ steps }) => steps),
+      setupSteps: sum(({ setupSteps }) => setupSteps),
+      arenaBytes: sum(({ arenaBytes }) => arenaBytes),
+      lowerBound: sum(({ lowerBound }) => lowerBound),
+    }
+  }
+
+  async run(inputs: readonly HostValue[], signal?: AbortSignal): Promise<readonly HostValue[]> {
+    try {
+      return await this.#runner.run(inputs, undefined, signal)
+    } catch (error) {
+      const fallback = this.#fallback
+      if (!fallback || !(error instanceof SparkError) || error.code !== 'ERR_UNSUPPORTED') throw error
+      const reason = `the GPU cannot run this model yet: ${error.message}`
+      warnOnce('SPARK_CUDA', 'model', `The model runs on the CPU: ${reason}`)
+      this.#fallback = undefined
+      this.#runner.dispose()
+      const kernels = await fallback()
+      this.#runner = new GraphRunner(this.#graph, kernels)
+      this.#choice = { name: kernels.backend, reason }
+      return this.#runner.run(inputs, undefined, signal)
+    }
+  }
+
+  bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan> {
+    return this.#runner.bind(inputs, buffers)
+  }
+
+  dispose(): void {
+    this.#runner.dispose()
+  }
+}

@@ -12,6 +12,7 @@ import {
   verifyCase,
   verifySizes,
 } from './verify-values.js'
+import { viewCases } from './verify-views.js'
 
 /** The weight of the cases in each storage format, made by `reference`. */
 function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): StoredWeight[] {
@@ -64,6 +65,7 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ]),
     ...integerCases(sizes),
     ...networkCases(sizes),
+    ...viewCases(sizes),
     ...trainingCases(sizes),
   ]
 }

@@ -14,8 +14,8 @@ import path from 'node:path'
  * @property {number} p10Ms
  * @property {number} p90Ms
  * @property {number} rate in `unit`
- * @property {'GB/s' | 'GFLOP/s'} unit
- * @property {number} percentOfLimit of the copy bandwidth or the fastest GEMM measured in this run
+ * @property {'GB/s' | 'GFLOP/s' | 'Gelement/s'} unit
+ * @property {number} percentOfLimit of the bandwidth or the fastest GEMM measured in this run
  * @property {string} [peer]
  * @property {number} [peerRatio] peer's median time over ours: above 1 we are faster
  * @property {Sizes} [sizes]
@@ -29,20 +29,32 @@ import path from 'node:path'
  * @property {string} dtype
  * @property {string} [device]
  * @property {Sizes} [sizes] of the operands, for peers that run in a process of their own
- * @property {number} [bytes] moved per run: rated in GB/s against the copy bandwidth
+ * @property {number} [bytes] moved per run: rated in GB/s against the bandwidth
  * @property {number} [flops] done per run: rated in GFLOP/s against the fastest GEMM
+ * @property {number} [elements] per run, where they are the rate; `bytes` is then held against the bandwidth all the same
+ * @property {'copy' | 'read' | 'thread'} [bandwidth] which one: a copy (default), reading only, a copy by one thread
  * @property {() => unknown} run
  * @property {() => void | Promise<void>} check throws unless the result of `run` is right; called before timing
- * @property {{ name: string, run: () => unknown }} [peer]
+ * @property {Side} [peer]
  */
+
+/** @typedef {{ name: string, run: () => unknown, spins?: boolean }} Side `spins`: its threads wait busily for more work */
 
 /** @typedef {{ tokens?: number, rows: number, cols: number, rank?: number }} Sizes */
 
-/** @typedef {{ copyGBs: number, gemmGFLOPs: number }} Limits */
+/**
+ * @typedef {object} Limits
+ * @property {number} copyGBs read plus written, by all threads
+ * @property {number} [threadGBs] the same by one
+ * @property {number} [readGBs] by all threads
+ * @property {number} gemmGFLOPs
+ */
 
 const minimumMs = 300
 const minimumRuns = 7
 const batchMs = 20
+const rounds = 5 // in which two sides take turns
+const idleMs = 50 // threads that wait busily have gone to sleep by then
 
 /**
  * Sorted milliseconds of a call, repeated after a warm-up. With `batched` calls are made one behind the other without
@@ -51,37 +63,94 @@ const batchMs = 20
  * @param {() => unknown} run @param {boolean} [batched]
  */
 export async function sample(run, batched = false) {
+  const times = await collect(run, await callsOf(run, batched), minimumMs, minimumRuns)
+  return times.sort((a, b) => a - b)
+}
+
+/** Warms a call up; how many of it a batch takes. @param {() => unknown} run @param {boolean} batched */
+async function callsOf(run, batched) {
   await run()
   const first = performance.now()
   await run()
-  const calls = batched ? Math.min(256, Math.ceil(batchMs / (performance.now() - first))) : 1
+  return batched ? Math.min(256, Math.ceil(batchMs / (performance.now() - first))) : 1
+}
+
+/** Milliseconds of a call, for at least so long and so often. @param {() => unknown} run @param {number} calls @param {number} least @param {number} runs */
+async function collect(run, calls, least, runs) {
   const times = []
   const begin = performance.now()
-  while (times.length < minimumRuns || performance.now() - begin < minimumMs) {
+  while (times.length < runs || performance.now() - begin < least) {
     const start = performance.now()
     if (calls === 1) await run()
     else await Promise.all(Array.from({ length: calls }, run))
     times.push((performance.now() - start) / calls)
   }
-  return times.sort((a, b) => a - b)
+  return times
+}
+
+/**
+ * Two sides in turn, so that both meet the same machine: our sorted times, and the median over the rounds of the peer's
+ * time over ours.
+ * @param {() => unknown} ours @param {Side} peer @param {boolean} batched
+ */
+async function sampleBoth(ours, peer, batched) {
+  const pause = () => (peer.spins ? new Promise(next => setTimeout(next, idleMs)) : null)
+  const calls = await callsOf(ours, batched)
+  const peerCalls = await callsOf(peer.run, batched)
+  const [share, runs] = [minimumMs / rounds, Math.ceil(minimumRuns / rounds)]
+  /** @type {number[]} */
+  const times = []
+  const ratios = []
+  for (let round = 0; round < rounds; ++round) {
+    await pause()
+    const own = await collect(ours, calls, share, runs)
+    await pause()
+    const other = await collect(peer.run, peerCalls, share, runs)
+    times.push(...own)
+    ratios.push(median(other) / median(own))
+  }
+  return { times: times.sort((a, b) => a - b), ratio: median(ratios) }
+}
+
+/** @param {number[]} numbers */
+const median = numbers =>
+  quantile(
+    [...numbers].sort((a, b) => a - b),
+    0.5,
+  )
+
+/**
+ * The side whose median is less.
+ * @template {{ run: () => unknown }} T @param {T} a @param {T} b @param {boolean} [batched] @returns {Promise<T>}
+ */
+export async function faster(a, b, batched) {
+  const [ofA, ofB] = [await sample(a.run, batched), await sample(b.run, batched)]
+  return quantile(ofA, 0.5) < quantile(ofB, 0.5) ? a : b
 }
 
 /** The value at `share` (0..1) of sorted numbers. @param {number[]} sorted @param {number} share */
 export const quantile = (sorted, share) =>
   sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0
 
+/** @param {Case} bench @param {Limits} limits */
+function bandwidth({ bandwidth = 'copy' }, { copyGBs, readGBs = copyGBs, threadGBs = copyGBs }) {
+  return { copy: copyGBs, read: readGBs, thread: threadGBs }[bandwidth]
+}
+
 /** @param {Case} bench @param {Limits} limits @returns {Promise<Row>} */
 export async function measure(bench, limits) {
   await bench.run()
   await bench.check()
   const batched = bench.device === 'cuda'
-  const times = await sample(bench.run, batched)
+  const both = bench.peer && (await sampleBoth(bench.run, bench.peer, batched))
+  const times = both?.times ?? (await sample(bench.run, batched))
   const medianMs = quantile(times, 0.5)
   const p10Ms = quantile(times, 0.1)
   const p90Ms = quantile(times, 0.9)
-  const unit = bench.flops ? 'GFLOP/s' : 'GB/s'
-  const rate = (bench.flops ?? bench.bytes ?? 0) / medianMs / 1e6
-  const limit = bench.flops ? limits.gemmGFLOPs : limits.copyGBs
+  const unit = bench.flops ? 'GFLOP/s' : bench.elements ? 'Gelement/s' : 'GB/s'
+  const rate = (bench.flops ?? bench.elements ?? bench.bytes ?? 0) / medianMs / 1e6
+  const limited = (bench.flops ?? bench.bytes ?? 0) / medianMs / 1e6
+  const limit = bench.flops ? limits.gemmGFLOPs : bandwidth(bench, limits)
   const { name, shape, dtype, sizes, device = 'cpu' } = bench
   /** @type {Row} */
   const row = {
@@ -94,14 +163,13 @@ export async function measure(bench, limits) {
     p90Ms,
     rate,
     unit,
-    percentOfLimit: (100 * rate) / limit,
+    percentOfLimit: (100 * limited) / limit,
     noisy: (p90Ms - p10Ms) / medianMs > 0.15,
     ...(sizes && { sizes }),
   }
-  if (bench.peer) {
-    const peer = await sample(bench.peer.run, batched)
+  if (bench.peer && both) {
     row.peer = bench.peer.name
-    row.peerRatio = quantile(peer, 0.5) / medianMs
+    row.peerRatio = both.ratio
   }
   return row
 }
@@ -109,8 +177,8 @@ export async function measure(bench, limits) {
 /** Milliseconds with as many digits as are worth reading. @param {number} value */
 export const ms = value => value.toFixed(value < 0.1 ? 4 : value < 1 ? 3 : 1)
 
-/** One line of text. @param {Row} row */
-export function format(row) {
+/** One line of text. @param {Row} row @param {string} [goal] and whether it is reached */
+export function format(row, goal = '') {
   const columns = [
     row.name.padEnd(18),
     row.shape.padEnd(20),
@@ -122,8 +190,19 @@ export function format(row) {
     `${row.percentOfLimit.toFixed(0)} %`.padStart(6),
     row.peer ? `${row.peerRatio?.toFixed(2)}x ${row.peer}` : '',
     row.noisy ? 'noisy' : '',
+    goal,
   ]
   return columns.join('  ').trimEnd()
+}
+
+/** Instruction sets of this machine that rows name. */
+export function instructionSets() {
+  let flags = ''
+  try {
+    flags = readFileSync('/proc/cpuinfo', 'utf8').match(/^(?:flags|Features)\s*:.*$/m)?.[0] ?? ''
+  } catch {} // another operating system
+  const names = { avx2: 'avx2', avx512: 'avx512f', amx: 'amx_tile', neon: 'asimd' }
+  return Object.entries(names).flatMap(([name, flag]) => (flags.includes(` ${flag}`) ? [name] : []))
 }
 
 /** The machine, for the first line of a report. @param {number} threads */

@@ -1,6 +1,7 @@
 // limits.js: what this machine can do, measured at the start of every run.
 import assert from 'node:assert'
 import { encode } from 'dgx-spark'
+import { bandwidth } from './bandwidth.js'
 import { quantile, sample } from './harness.js'
 import { Operands } from './operands.js'
 
@@ -8,16 +9,14 @@ import { Operands } from './operands.js'
 /** @import { Limits } from './harness.js' */
 
 /**
- * Copy bandwidth (bytes read plus written, one thread, 256 MiB) and the fastest f32 GEMM we can lay hands on:
- * onnxruntime-node's MatMul of 1024 x 1024 x 1024 where it is installed, else our own.
+ * Bandwidths of main memory and the fastest f32 GEMM we can lay hands on: onnxruntime-node's MatMul of 1024 x 1024 x
+ * 1024 where it is installed, else our own.
  * @param {Kernels} kernels
  * @param {import('./peer.js').Peer | null} peer
+ * @param {number} threads
  * @returns {Promise<Limits>}
  */
-export async function measureLimits(kernels, peer) {
-  const source = new Float32Array(64 * 2 ** 20).fill(1)
-  const target = new Float32Array(source.length)
-  const copy = await sample(() => target.set(source))
+export async function measureLimits(kernels, peer, threads) {
   const size = 1024
   const x = new Float32Array(size * size).fill(0.5)
   const y = new Float32Array(size * size)
@@ -30,7 +29,9 @@ export async function measureLimits(kernels, peer) {
   }
   const fastest = Math.min(...times.map(sorted => quantile(sorted, 0.5)))
   return {
-    copyGBs: (2 * source.byteLength) / quantile(copy, 0.5) / 1e6,
+    copyGBs: await bandwidth(threads, false),
+    threadGBs: await bandwidth(1, false),
+    readGBs: await bandwidth(threads, true),
     gemmGFLOPs: (2 * size ** 3) / fastest / 1e6,
   }
 }

@@ -4,20 +4,28 @@
 //   --json <file>       keeps the rows
 //   --compare <file>    sets them beside those of an older --json
 //   --html <file>       a page with all tables
+//   --targets <file>    runs the rows of bench/targets.js only, keeps them as bench/results/targets-<device>.json, and
+//                       writes the page with what was reached on each device
+//   --render            with --targets: no run, the page from the results that were kept
 //   --probe             says whether the device can be used, and ends
-import { readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import os from 'node:os'
+import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { HardwareInfo, openKernels } from 'dgx-spark'
+import { counts, formatOutcome, judge } from './goals.js'
 import { gpuPeers, torchLimits } from './gpu-peers.js'
-import { format, machine, measure, ms } from './harness.js'
+import { format, instructionSets, machine, measure, ms } from './harness.js'
 import { measureDeviceLimits, measureLimits } from './limits.js'
 import { loadPeer } from './peer.js'
 import { compare, formatChange, html } from './report.js'
 import { rows } from './rows.js'
+import { targets } from './targets.js'
+import { outcomes, targetsPage } from './targets-page.js'
 
 /** @import { Kernels } from 'dgx-spark' */
-/** @import { Row } from './harness.js' */
+/** @import { Limits, Row } from './harness.js' */
+/** @import { Report } from './report.js' */
 /** @import { PeerRow } from './gpu-peers.js' */
 
 const { values, positionals } = parseArgs({
@@ -27,6 +35,8 @@ const { values, positionals } = parseArgs({
     json: { type: 'string' },
     compare: { type: 'string' },
     html: { type: 'string' },
+    targets: { type: 'string' },
+    render: { type: 'boolean' },
     probe: { type: 'boolean' },
   },
 })
@@ -40,9 +50,11 @@ async function open() {
   return kernels
 }
 
+const threadsOf = () => Number(process.env.DGX_SPARK_THREADS) || os.cpus().length
+
 /** The machine and, for its rows, the GPU. @param {Kernels} kernels */
 async function describe(kernels) {
-  const about = machine(Number(process.env.DGX_SPARK_THREADS) || os.cpus().length)
+  const about = machine(threadsOf())
   if (kernels.backend !== 'cuda') return { ...about, gpu: null, driver: null }
   const { gpus } = await HardwareInfo.detect()
   const gpu = gpus.find(gpu => gpu.vendor === 'nvidia' && !gpu.problem)
@@ -54,10 +66,12 @@ async function limitsOf(kernels, peer) {
   const device = kernels.backend === 'cuda'
   const limits = device
     ? await measureDeviceLimits(kernels, torchLimits())
-    : await measureLimits(kernels, peer)
-  const copy = device ? 'read + write' : 'one thread, read + write'
+    : await measureLimits(kernels, peer, threadsOf())
+  const { copyGBs, threadGBs, readGBs, gemmGFLOPs } = limits
+  const more =
+    threadGBs && readGBs ? `, by one thread ${threadGBs.toFixed(1)}, read ${readGBs.toFixed(1)} GB/s` : ''
   console.log(
-    `limits: copy ${limits.copyGBs.toFixed(1)} GB/s (${copy}), GEMM ${limits.gemmGFLOPs.toFixed(0)} GFLOP/s (the fastest found here)\n`,
+    `limits: copy ${copyGBs.toFixed(1)} GB/s (read + write)${more}, GEMM ${gemmGFLOPs.toFixed(0)} GFLOP/s (the fastest found here)\n`,
   )
   return limits
 }
@@ -74,13 +88,75 @@ function printPeers(peers) {
 /** @param {unknown} error */
 const messageOf = error => (error instanceof Error ? error.message : String(error))
 
+/** What a row should reach, and whether it does. @param {Row} row @param {string[]} isas */
+function goalOf(row, isas) {
+  const target = targets.find(target => counts(target, row))
+  if (!target) return ''
+  const { state } = judge(target, [row], isas)
+  return `(${target.goal}: ${state})`
+}
+
+/** @param {Kernels} kernels @param {Awaited<ReturnType<typeof loadPeer>>} peer @param {Limits} limits @param {string[]} isas */
+async function runRows(kernels, peer, limits, isas) {
+  const pattern = new RegExp(positionals[0] ?? '')
+  /** @type {Row[]} */
+  const results = []
+  for await (const bench of rows(kernels, peer, values.targets === undefined)) {
+    const about = { device: kernels.backend, ...bench }
+    if (!pattern.test(`${bench.name} ${bench.shape} ${bench.dtype}`)) continue
+    if (values.targets !== undefined && !targets.some(target => counts(target, about))) continue
+    try {
+      const row = await measure(about, limits)
+      results.push(row)
+      console.log(format(row, goalOf(row, isas)))
+    } catch (error) {
+      console.log(`${bench.name} ${bench.shape} ${bench.dtype}: WRONG, not timed: ${messageOf(error)}`)
+      process.exitCode = 1
+    }
+  }
+  return results
+}
+
+const resultsOf = (/** @type {string} */ device) =>
+  path.join(import.meta.dirname, 'results', `targets-${device}.json`)
+
+/** Writes the page from what is kept of each device. @param {string} file */
+async function writeTargets(file) {
+  /** @type {Report[]} */
+  const reports = []
+  for (const device of ['cpu', 'cuda']) {
+    const text = await readFile(resultsOf(device), 'utf8').catch(() => null)
+    if (text) reports.push(JSON.parse(text))
+  }
+  await writeFile(file, targetsPage(reports))
+  console.log('')
+  for (const outcome of outcomes(reports)) console.log(formatOutcome(outcome))
+}
+
+/** @param {Report} report @param {Row[]} old */
+async function tell(report, old) {
+  if (report.peers && report.peers.length > 0) printPeers(report.peers)
+  const changes = compare(report.rows, old)
+  if (values.compare) console.log(`\n${changes.length} rows of ${values.compare}, old median over new`)
+  for (const change of changes) console.log(formatChange(change))
+  const text = `${JSON.stringify(report, null, 2)}\n`
+  if (values.json) await writeFile(values.json, text)
+  if (values.html) await writeFile(values.html, html(report, changes))
+  if (values.targets === undefined) return
+  const kept = resultsOf(values.device)
+  await mkdir(path.dirname(kept), { recursive: true })
+  await writeFile(kept, text)
+  await writeTargets(values.targets)
+}
+
 async function main() {
+  if (values.render && values.targets) return writeTargets(values.targets)
   const kernels = await open()
   if (values.probe) return
-  const pattern = new RegExp(positionals[0] ?? '')
   /** @type {Row[]} */
   const old = values.compare ? JSON.parse(await readFile(values.compare, 'utf8')).rows : []
   const about = await describe(kernels)
+  const isas = instructionSets()
   const gpu = about.gpu ? `, ${about.gpu}, driver ${about.driver}` : ''
   console.log(
     `${about.cpu}, ${about.cores} cores, ${about.threads} threads, ${about.memory}, ${about.arch}${gpu}, node ${about.node}, commit ${about.commit}`,
@@ -89,27 +165,9 @@ async function main() {
   const limits = await limitsOf(kernels, peer)
   if (kernels.backend === 'cpu' && !peer) console.log('onnxruntime-node is not installed: no peer ratios\n')
 
-  /** @type {Row[]} */
-  const results = []
-  for await (const bench of rows(kernels, peer)) {
-    if (!pattern.test(`${bench.name} ${bench.shape} ${bench.dtype}`)) continue
-    try {
-      const row = await measure({ device: kernels.backend, ...bench }, limits)
-      results.push(row)
-      console.log(format(row))
-    } catch (error) {
-      console.log(`${bench.name} ${bench.shape} ${bench.dtype}: WRONG, not timed: ${messageOf(error)}`)
-      process.exitCode = 1
-    }
-  }
+  const results = await runRows(kernels, peer, limits, isas)
   const peers = kernels.backend === 'cuda' ? gpuPeers(results) : []
-  if (peers.length > 0) printPeers(peers)
-  const changes = compare(results, old)
-  if (values.compare) console.log(`\n${changes.length} rows of ${values.compare}, old median over new`)
-  for (const change of changes) console.log(formatChange(change))
-  const report = { date: new Date().toISOString(), machine: about, limits, rows: results, peers }
-  if (values.json) await writeFile(values.json, `${JSON.stringify(report, null, 2)}\n`)
-  if (values.html) await writeFile(values.html, html(report, changes))
+  await tell({ date: new Date().toISOString(), machine: about, limits, isas, rows: results, peers }, old)
 }
 
 try {

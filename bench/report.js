@@ -9,6 +9,7 @@ import { ms } from './harness.js'
  * @property {string} date ISO 8601
  * @property {Record<string, string | number | null>} machine
  * @property {Limits} limits
+ * @property {string[]} [isas] instruction sets of the machine
  * @property {Row[]} rows
  * @property {PeerRow[]} [peers]
  */

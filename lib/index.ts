@@ -82,7 +82,33 @@ export {
 export type * from './precision/kernel-args.js'
 export type * from './runtime/kernel-args.js'
 export type * from './runtime/network-args.js'
-export type { HeldArray, HoldableArray, KernelBackend, Kernels } from './runtime/kernels.js'
+export type {
+  BinaryArgs,
+  BinaryFn,
+  CastArgs as ElementCastArgs,
+  CopyStridedArgs,
+  CumulateArgs,
+  GatherArgs,
+  KernelType,
+  Places,
+  ReduceArgs,
+  ReduceFn,
+  ScatterArgs,
+  ScatterFn,
+  SelectArgs,
+  TensorKernelArgs,
+  TopKArgs,
+  UnaryArgs,
+  UnaryFn,
+} from './runtime/tensor-kernel-args.js'
+export type {
+  BoundStep,
+  HeldArray,
+  HoldableArray,
+  KernelBackend,
+  Kernels,
+  PreparedSteps,
+} from './runtime/kernels.js'
 export { type HeldWeight, holdWeight } from './runtime/held-weight.js'
 export { type KernelOptions, openKernels } from './runtime/open.js'
 export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'
@@ -95,8 +121,10 @@ export {
   type ModelValue,
   type RunOptions,
 } from './runtime/model.js'
+export { compare, type OutputDifference } from './runtime/compare.js'
 export { BoundModel } from './runtime/model/bound-model.js'
 export type {
+  ProviderSettings,
   RuntimeProvider,
   EngineOptions,
   ModelBackend,
@@ -104,12 +132,15 @@ export type {
   ModelStats,
 } from './runtime/model/engine.js'
 export type { Feed, Feeds } from './runtime/model/feeds.js'
+export type { NumericType } from './graph/constant.js'
 export type { Dimension } from './graph/graph.js'
 export type { WriteOnnxOptions } from './io/onnx/write.js'
 
 // DoRA
+export { AdaptedLayer } from './dora/adapted-layer.js'
 export { DoRALinear } from './dora/dora-linear.js'
 export type {
+  LayerAdapterOptions,
   DoRAGradients,
   DoRALinearOptions,
   ForwardOptions,
@@ -127,16 +158,22 @@ export { type AdapterOptions, createAdapter } from './dora/create-adapter.js'
 export type { Names, NamedModule, TargetRules } from './dora/matching.js'
 export { Adapter } from './dora/model-adapter.js'
 export type { TrainableAdapter } from './dora/adapter.js'
+export type { ImportAdapterOptions } from './dora/foreign.js'
 export type { AdapterFileOptions, LoadAdapterOptions } from './dora/adapter-files.js'
-export type { AdapterModule, AdapterParts, ModuleValues } from './dora/adapter-parts.js'
+export type { AdapterModule } from './dora/adapter-parts.js'
 export type { GraphModule } from './dora/modules.js'
-export type { ModelSource } from './dora/model-source.js'
+export type { QuantizedWeight } from './dora/quantized-weight.js'
+export type { HasGraph, ModelSource } from './dora/model-source.js'
 export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
 export {
   type Active,
   AdaptedModel,
   type AdaptedRunOptions,
 } from './dora/adapted-model.js'
+export { exportCheckpoint } from './dora/export-model.js'
+export type { ExportOptions, QuantizedCheckpoint } from './io/checkpoints/checkpoint.js'
+export { readCheckpoint } from './io/checkpoints/checkpoint.js'
+export type { CheckpointLayout, CheckpointWeight } from './io/checkpoints/layout.js'
 
 // training
 export type {

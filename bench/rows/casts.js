@@ -7,13 +7,11 @@ import { uniform } from '../random.js'
 /** @import { DType, DTypeArray, Kernels, NVFP4Recipe } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
 
-/** A GPU's rows are larger than its L2 cache. */
-const heights = { cpu: 2048, js: 2048, cuda: 8192 }
+const rows = 8192 // more than the caches of a CPU or a GPU hold
 const cols = 4096
 
 /** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
 export async function* casts(kernels) {
-  const rows = heights[kernels.backend]
   const values = uniform(rows * cols, 1)
   for (const [from, to] of /** @type {[DType, DType][]} */ ([
     ['f32', 'bf16'],
@@ -66,6 +64,7 @@ async function* amax(kernels, rows, bf16) {
     dtype: 'bf16',
     sizes: { rows, cols },
     bytes: src.byteLength,
+    bandwidth: 'read',
     run: () => kernels.run('amax', { dtype: 'bf16', count: src.length, src, out }),
     check: () => assert.equal(out[0], expected),
   }
@@ -126,15 +125,16 @@ async function* fp8(kernels, rows, bf16) {
   const src = await operands.put(bf16)
   const codes = await operands.put(new Uint8Array(rows * cols))
   for (const [name, blockRows, blockCols] of /** @type {[string, number, number][]} */ ([
+    ['tensor', rows, cols],
     ['row', 1, cols],
     ['block 128', 128, 128],
   ])) {
     const scale = await operands.put(new Float32Array((rows / blockRows) * (cols / blockCols)))
     const source = { data: bf16, dtype: /** @type {const} */ ('bf16') }
     const { codes: expected } =
-      blockRows === 1
-        ? quantizeFP8(source, [rows, cols])
-        : quantizeFP8(source, [rows, cols], { scaling: 'block', blockSize: blockRows })
+      blockRows === 128
+        ? quantizeFP8(source, [rows, cols], { scaling: 'block', blockSize: blockRows })
+        : quantizeFP8(source, [rows, cols], { scaling: blockRows === 1 ? 'row' : 'tensor' })
     const args = { srcDtype: /** @type {const} */ ('bf16'), rows, cols, blockRows, blockCols }
     yield {
       name: 'fp8 quantize',

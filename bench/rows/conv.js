@@ -93,7 +93,7 @@ export async function* conv(kernels, peer) {
         const expected = await run?.(x)
         if (expected) expectClose(y, expected)
       },
-      ...(run && peer && { peer: { name: peer.name, run: () => run(x) } }),
+      ...(run && peer && { peer: { name: peer.name, spins: true, run: () => run(x) } }),
     }
     const dx = await operands.put(new Float32Array(x.length))
     const dweight = await operands.put(new Float32Array(w.length))

@@ -3,9 +3,9 @@ import assert from 'node:assert'
 import { decodeWeight } from 'dgx-spark'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
-import { storedWeights } from './linear.js'
+import { computeName, storedWeights, variants } from './linear.js'
 
-/** @import { Kernels, LowRank, StoredWeight } from 'dgx-spark' */
+/** @import { Compute, Kernels, LowRank, StoredWeight } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
 
 /** @typedef {{ size: number, rank: number, tokens: number[], dtypes: StoredWeight['dtype'][] }} Plan */
@@ -38,7 +38,9 @@ export async function* dora(kernels) {
     for (const weight of stored.filter(({ dtype }) => dtypes.includes(dtype))) {
       const layer = await makeLayer(kernels, weight, rank)
       yield* whole(kernels, layer)
-      for (const count of tokens) yield* passes(kernels, layer, count)
+      for (const count of tokens) {
+        for (const [, compute] of variants(kernels, [weight])) yield* passes(kernels, layer, count, compute)
+      }
       layer.operands.dispose()
     }
   }
@@ -91,10 +93,14 @@ async function* whole(kernels, layer) {
   operands.dispose()
 }
 
-/** @param {Kernels} kernels @param {Layer} layer @param {number} tokens @returns {AsyncGenerator<Case>} */
-async function* passes(kernels, layer, tokens) {
+/**
+ * @param {Kernels} kernels @param {Layer} layer @param {number} tokens @param {Compute} compute
+ * @returns {AsyncGenerator<Case>}
+ */
+async function* passes(kernels, layer, tokens, compute) {
   const { weight, next, adapter, state } = layer
-  const { rows: size, dtype } = weight
+  const { rows: size } = weight
+  const tolerance = compute === 'f32' ? 1e-3 : 5e-2
   const { rank } = adapter
   const operands = new Operands(kernels)
   const put = (/** @type {number} */ count) => operands.put(new Float32Array(count))
@@ -110,19 +116,30 @@ async function* passes(kernels, layer, tokens) {
   }
   const plain = await base
   const forward = () =>
-    kernels.run('doraForward', { weight: next(), ...adapter, tokens, x, gain: state.gain, ...outputs })
+    kernels.run('doraForward', {
+      weight: next(),
+      ...adapter,
+      tokens,
+      x,
+      gain: state.gain,
+      ...outputs,
+      compute,
+    })
   const about = {
     shape: `T${tokens} ${size}x${size} r${rank}`,
-    dtype,
+    dtype: computeName(weight, compute),
     sizes: { tokens, rows: size, cols: size, rank },
     flops: 2 * tokens * size * size,
-    peer: { name: 'plain linear', run: () => kernels.run('linear', { weight: next(), tokens, x, y: plain }) },
+    peer: {
+      name: 'plain linear',
+      run: () => kernels.run('linear', { weight: next(), tokens, x, y: plain, compute }),
+    },
   }
   yield {
     name: 'dora forward',
     ...about,
     run: forward,
-    check: () => near(outputs.y[5], output(layer, x, 5), 1e-3),
+    check: () => near(outputs.y[5], output(layer, x, 5), tolerance),
   }
 
   const { xa, z: product } = outputs
@@ -132,8 +149,15 @@ async function* passes(kernels, layer, tokens) {
     name: 'dora backward',
     ...about,
     run: () =>
-      kernels.run('doraBackward', { weight: next(), ...adapter, tokens, exactNorm: false, ...saved }),
-    check: () => near(gradients.dx[7], inputGradient(layer, dy, 7), 1e-3),
+      kernels.run('doraBackward', {
+        weight: next(),
+        ...adapter,
+        tokens,
+        exactNorm: false,
+        ...saved,
+        compute,
+      }),
+    check: () => near(gradients.dx[7], inputGradient(layer, dy, 7), tolerance),
   }
   operands.dispose()
 }

@@ -4,7 +4,7 @@ import { decodeWeight, encode, quantizeFP8, quantizeNVFP4, storeWeight } from 'd
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels, StoredWeight } from 'dgx-spark' */
+/** @import { Compute, Kernels, StoredWeight } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 
@@ -40,7 +40,7 @@ export async function* linear(kernels, peer) {
     const w = uniform(size * size, 2)
     const matmul = await peer?.matmul(tokens, size, size)
     const transposed = matmul ? transpose(w, size) : w
-    for (const weight of storedWeights(w, size, size)) {
+    for (const [weight, compute] of variants(kernels, storedWeights(w, size, size))) {
       const operands = new Operands(kernels)
       const next = await operands.rotate(weight)
       const x = await operands.put(uniform(tokens * size, 3))
@@ -48,12 +48,13 @@ export async function* linear(kernels, peer) {
       yield {
         name: 'linear',
         shape: `T${tokens} ${size}x${size}`,
-        dtype: weight.dtype,
+        dtype: computeName(weight, compute),
         sizes: { tokens, rows: size, cols: size },
         flops: 2 * tokens * size * size,
-        run: () => kernels.run('linear', { weight: next(), tokens, x, y }),
-        check: () => check(weight, x, y, size),
-        ...(matmul && peer && { peer: { name: `${peer.name} f32`, run: () => matmul(x, transposed) } }),
+        run: () => kernels.run('linear', { weight: next(), tokens, x, y, compute }),
+        check: () => check(weight, x, y, size, compute),
+        ...(matmul &&
+          peer && { peer: { name: `${peer.name} f32`, spins: true, run: () => matmul(x, transposed) } }),
       }
       operands.dispose()
     }
@@ -61,10 +62,27 @@ export async function* linear(kernels, peer) {
 }
 
 /**
+ * Weights with what products are formed of: on a GPU both f32 and bf16.
+ * @param {Kernels} kernels @param {StoredWeight[]} weights @returns {[StoredWeight, Compute][]}
+ */
+export function variants(kernels, weights) {
+  /** @type {Compute[]} */
+  const computes = kernels.backend === 'cuda' ? ['f32', 'bf16'] : ['f32']
+  return weights.flatMap(weight =>
+    computes.map(compute => /** @type {[StoredWeight, Compute]} */ ([weight, compute])),
+  )
+}
+
+/** The dtype column of a row. @param {StoredWeight} weight @param {Compute} compute */
+export const computeName = ({ dtype }, compute) => (compute === 'f32' ? dtype : `${dtype} in ${compute}`)
+
+/**
  * y[0] and y[size - 1] against plain sums over the weight as it is stored.
  * @param {StoredWeight} weight @param {Float32Array} x @param {Float32Array} y @param {number} size
+ * @param {Compute} compute
  */
-function check(weight, x, y, size) {
+function check(weight, x, y, size, compute) {
+  const tolerance = compute === 'f32' ? 1e-5 : 2e-2
   const w = decodeWeight(weight)
   for (const o of [0, size - 1]) {
     let [sum, square] = [0, 0]
@@ -73,7 +91,10 @@ function check(weight, x, y, size) {
       sum += product
       square += product ** 2
     }
-    assert.ok(Math.abs(sum - (y[o] ?? Number.NaN)) <= 1e-5 * Math.sqrt(square), `${y[o]} should be ${sum}`)
+    assert.ok(
+      Math.abs(sum - (y[o] ?? Number.NaN)) <= tolerance * Math.sqrt(square),
+      `${y[o]} should be ${sum}`,
+    )
   }
 }
 

@@ -1,83 +1,127 @@
-import { SingleBar } from 'cli-progress'
+import { spawnSync } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import os from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { type Command, Option } from 'commander'
 import { type BackendName, backendNames } from '../core/config.js'
+import { SparkError } from '../core/errors.js'
+import { HardwareInfo } from '../hardware/hardware-info.js'
+import type { TrainingEvent } from '../training/options.js'
+import { demoModel, reportModel } from './demo-model.js'
 import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
+import { trainingProgress } from './progress.js'
 
-/** What examples/digits/demo.js gives; that file is JavaScript for people to read, outside of the compiled library. */
-interface DemoResult {
-  backend: string
-  device: string
-  digits: { train: number; test: number }
+/** What examples/finetune-mnist/use.js prints; the example is JavaScript for people to read, outside of the library. */
+interface Used {
+  backend: BackendName
+  digits: number
   accuracy: Record<'before' | 'after', { digits: number; negatives: number }>
-  adapter: { rank: number; parameters: number; bytes: number; baseBytes: number; share: number }
+  adapter: { rank: number; parameters: number; bytes: number; share: number }
   mergeError: number
-  modes: { precision: string; accuracy: number; bytes: number; p50Ms: number; p99Ms: number }[]
-  seconds: number
+  runtimeError: number | null
+  precisions: { precision: string; accuracy: number; bytes: number }[]
 }
 
-interface Progress {
-  begin(name: string, steps: number): void
-  step(loss: number): void
-  end(): void
+type DemoResult = Used & { device: string; seconds: number }
+
+/** The functions of the example that the demo calls. */
+interface Example {
+  loadDigits(): Promise<{ train: object }>
+  negatives(digits: object): object
+  makeBase: (file: string, digits: object, options: Engine, onStep: OnStep) => Promise<void>
+  finetune: (folder: string, digits: object, options: Engine, onStep: OnStep) => Promise<unknown>
+  files: { base: string }
 }
 
-type RunDemo = (options: { backend?: BackendName }, progress: Progress) => Promise<DemoResult>
+type OnStep = (event: TrainingEvent) => void
+type Engine = { backend?: BackendName }
 
-/** `dgx-spark demo`: train, adapt, merge and quantize a real model (examples/digits). */
+interface DemoOptions extends Engine {
+  json?: boolean
+  model?: string
+  data?: string
+}
+
+const example = new URL('../../examples/finetune-mnist/', import.meta.url)
+
+/** `dgx-spark demo`: fine-tune, merge and export a model, of digits or a given one. */
 export function addDemo(program: Command): void {
   program
     .command('demo')
-    .description('adapt a digit classifier to photographic negatives, merge it, run it in every precision')
+    .description(
+      'adapt a digit classifier to photographic negatives, or any ONNX model to itself; merge; export',
+    )
+    .option('--model <file>', 'an ONNX model: 50 steps lead a DoRA adapter back to it')
+    .option('--data <path>', 'batches for that model, as for finetune. Default: random ones')
     .option('--json', 'print one JSON document')
     .addOption(new Option('--backend <name>', 'engine to run on').choices(backendNames))
-    .action(async (options: { json?: boolean; backend?: BackendName }) => {
-      const example = new URL('../../examples/digits/demo.js', import.meta.url)
-      const { runDemo } = (await import(example.href)) as { runDemo: RunDemo }
-      const backend = options.backend && { backend: options.backend }
-      const result = await runDemo({ ...backend }, progressOnStderr())
-      if (options.json) printJson(result)
-      else report(result)
+    .action(async ({ json, model, data, ...engine }: DemoOptions) => {
+      if (model === undefined && data !== undefined) {
+        throw new SparkError('ERR_ARGUMENT', `--data ${data} needs --model, whose inputs it is for`)
+      }
+      if (model !== undefined) {
+        const result = await demoModel(model, { ...(data !== undefined && { data }), ...engine })
+        if (json) printJson(result)
+        else reportModel(result)
+        return
+      }
+      const result = await demoDigits(engine)
+      if (json) printJson(result)
+      else reportDigits(result)
     })
 }
 
-/** A bar on a terminal; a line per stage elsewhere. */
-function progressOnStderr(): Progress {
-  const titles: Record<string, string> = { base: 'training the base', adapter: 'training the adapter' }
-  if (!process.stderr.isTTY) {
-    let last = Number.NaN
-    return {
-      begin: (name, steps) => process.stderr.write(`${titles[name]}: ${steps} steps, `),
-      step: loss => {
-        last = loss
-      },
-      end: () => process.stderr.write(`loss ${last.toFixed(3)}\n`),
-    }
+async function demoDigits(engine: Engine): Promise<DemoResult> {
+  const started = performance.now()
+  const parts = ['data.js', 'base.js', 'finetune.js'].map(file => import(new URL(file, example).href))
+  const { loadDigits, negatives, makeBase, finetune, files }: Example = Object.assign(
+    {},
+    ...(await Promise.all(parts)),
+  )
+  const folder = await mkdtemp(path.join(os.tmpdir(), 'dgx-spark-demo-'))
+  try {
+    const { train } = await loadDigits()
+    await shown('the base', step => makeBase(path.join(folder, files.base), train, engine, step))
+    await shown('the adapter', step => finetune(folder, negatives(train), engine, step))
+    const used = useInNewProcess(folder, engine)
+    return { ...used, device: await deviceName(used.backend), seconds: (performance.now() - started) / 1000 }
+  } finally {
+    await rm(folder, { recursive: true, force: true })
   }
-  const format = '{title} {bar} {percentage} %  loss {loss}  {eta} s left'
-  const bar = new SingleBar({
-    format,
-    barCompleteChar: '━',
-    barIncompleteChar: ' ',
-    hideCursor: true,
-    barsize: 32,
-  })
-  let smooth = Number.NaN
-  return {
-    begin(name, steps) {
-      smooth = Number.NaN
-      bar.start(steps, 0, { title: titles[name]!.padEnd(20), loss: '-' })
-    },
-    step(loss) {
-      smooth = Number.isNaN(smooth) ? loss : 0.95 * smooth + 0.05 * loss
-      bar.increment(1, { loss: smooth.toFixed(3) })
-    },
-    end: () => bar.stop(),
+}
+
+async function shown(title: string, train: (onStep: OnStep) => Promise<unknown>): Promise<void> {
+  const progress = trainingProgress(title.padEnd(11))
+  try {
+    await train(event => progress.step(event))
+  } finally {
+    progress.end()
   }
+}
+
+function useInNewProcess(folder: string, { backend }: Engine): Used {
+  const args = [
+    '--no-warnings',
+    fileURLToPath(new URL('use.js', example)),
+    folder,
+    ...(backend ? [backend] : []),
+  ]
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' })
+  if (status === 0) return JSON.parse(stdout) as Used
+  throw new SparkError('ERR_INTERNAL', `loading the adapter in a new process failed: ${stderr.trim()}`)
+}
+
+/** The GPU or the processor that computes. */
+async function deviceName(backend: BackendName): Promise<string> {
+  const { gpus, backend: choice } = await HardwareInfo.detect()
+  const gpu = backend === 'cuda' && gpus[choice.gpu ?? 0]?.name
+  return gpu || `${os.cpus()[0]?.model.trim() || 'unknown processor'}, ${os.cpus().length} cores`
 }
 
 const percent = (share: number): string => `${(100 * share).toFixed(1)} %`
 
-function report({ accuracy, adapter, modes, ...result }: DemoResult): void {
+function reportDigits({ accuracy, adapter, precisions, ...result }: DemoResult): void {
   const { before, after } = accuracy
   print(`\n${styled('bold', 'A classifier of handwritten digits, adapted to their photographic negatives')}`)
   printTable(
@@ -88,28 +132,31 @@ function report({ accuracy, adapter, modes, ...result }: DemoResult): void {
     ],
     [1, 2],
   )
-  const kept = formatBytes(adapter.baseBytes)
   printPairs([
     ['adapter', `DoRA rank ${adapter.rank}, ${adapter.parameters.toLocaleString('en')} parameters`],
-    ['adapter file', `${formatBytes(adapter.bytes)}, ${percent(adapter.share)} of the base model's ${kept}`],
-    ['merged = unmerged', `to ${result.mergeError.toExponential(1)} of the largest logit`],
+    ['adapter file', `${formatBytes(adapter.bytes)}, ${percent(adapter.share)} of the base model's weights`],
+    ['merged = unmerged', errorText(result.mergeError)],
+    ['exported, in ONNX Runtime', errorText(result.runtimeError)],
   ])
-  print(`\n${styled('bold', 'The merged model in each precision')}`)
-  const full = modes[0]!
+  print(`\n${styled('bold', 'The merged model with its weights in each precision')}`)
   printTable(
-    ['weights', 'accuracy', 'size', 'of fp32', 'p50', 'p99'],
-    modes.map(({ precision, accuracy, bytes, p50Ms, p99Ms }) => [
+    ['weights', 'accuracy', 'size', 'of fp32'],
+    precisions.map(({ precision, accuracy, bytes }) => [
       precision,
       percent(accuracy),
       formatBytes(bytes),
-      percent(bytes / full.bytes),
-      `${(1000 * p50Ms).toFixed(0)} µs`,
-      `${(1000 * p99Ms).toFixed(0)} µs`,
+      percent(bytes / precisions[0]!.bytes),
     ]),
-    [1, 2, 3, 4, 5],
+    [1, 2, 3],
   )
-  print('p50, p99: latency of one digit, half and 99 % of 300 runs are faster')
   print(
-    `\n${result.device} (${result.backend}); ${result.digits.train} digits trained on, ${result.digits.test} tested, ${result.seconds.toFixed(1)} s in all`,
+    `\n${result.device} (${result.backend}); ${result.digits} digits tested, ${result.seconds.toFixed(1)} s in all`,
   )
+}
+
+/** A relative difference in words. */
+function errorText(error: number | null): string {
+  return error === null
+    ? 'onnxruntime-node is not installed'
+    : `to ${error.toExponential(1)} of the largest score`
 }

@@ -1,7 +1,6 @@
 // finetune.ts: `dgx-spark finetune`: trains an adapter on a model with data from files.
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
-import { SingleBar } from 'cli-progress'
 import { type Command, Option } from 'commander'
 import { type BackendName, backendNames, type Precision, precisions } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
@@ -15,10 +14,10 @@ import type { PairTerm } from '../graph/rewrites/losses.js'
 import { inferFacts } from '../graph/shape-inference.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { readEvents } from '../training/log.js'
-import type { TrainingEvent } from '../training/options.js'
 import { writeReport } from '../training/report.js'
 import { Trainer } from '../training/trainer.js'
-import { formatBytes, print, printError, printPairs } from './output.js'
+import { print, printError, printPairs } from './output.js'
+import { trainingProgress } from './progress.js'
 
 /** What the command line gives. */
 interface FinetuneOptions {
@@ -201,7 +200,7 @@ async function train(
     ...(backend && { backend }),
     ...(precision && { precision }),
   })
-  const show = progress()
+  const show = trainingProgress()
   let loss = Number.NaN
   process.on('SIGINT', interrupt)
   try {
@@ -216,36 +215,3 @@ async function train(
   }
   return { loss, interrupted: trainer.interrupted }
 }
-
-/** A bar on a terminal; elsewhere a line for each tenth of the training. */
-function progress(): { step(event: TrainingEvent): void; end(): void } {
-  if (!process.stderr.isTTY) {
-    let told = 0
-    return {
-      step(event) {
-        const tenth = Math.floor((10 * event.step) / (event.totalSteps ?? 1000))
-        if (tenth === told) return
-        told = tenth
-        process.stderr.write(`${line(event)}\n`)
-      },
-      end() {},
-    }
-  }
-  const bar = new SingleBar({
-    format: '{bar} {percentage} %  {text}  {eta} s left',
-    barsize: 24,
-    hideCursor: true,
-  })
-  let started = false
-  return {
-    step(event) {
-      if (!started) bar.start(event.totalSteps ?? event.step, event.step, { text: line(event) })
-      started = true
-      bar.update(event.step, { text: line(event) })
-    },
-    end: () => bar.stop(),
-  }
-}
-
-const line = ({ step, epoch, loss, samplesPerSecond, memory }: TrainingEvent): string =>
-  `epoch ${epoch}  step ${step}  loss ${loss.toPrecision(4)}  ${samplesPerSecond.toFixed(0)} samples/s  ${formatBytes(memory.process)}`

@@ -1,14 +1,17 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander'
 import { SparkError } from '../core/errors.js'
+import { addAdapter } from './adapter.js'
 import { addCheck } from './check.js'
 import { addDemo } from './demo.js'
 import { addFinetune } from './finetune.js'
 import { addInfo } from './info.js'
 import { addInspect } from './inspect.js'
+import { addMerge } from './merge.js'
 import { addMonitor } from './monitor.js'
 import { addOps } from './ops.js'
 import { packageVersion, printError } from './output.js'
+import { addQuantize } from './quantize.js'
 import { addRun } from './run.js'
 import { addVerify } from './verify.js'
 
@@ -29,6 +32,7 @@ const program = new Command('dgx-spark')
 const commands = [
   ...[addInfo, addCheck, addVerify, addMonitor],
   ...[addInspect, addOps, addRun, addFinetune, addDemo],
+  ...[addMerge, addQuantize, addAdapter],
 ]
 for (const add of commands) add(program)
 

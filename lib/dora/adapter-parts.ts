@@ -48,7 +48,10 @@ export interface AdapterParts {
   readonly values: ReadonlyMap<string, ModuleValues>
   /** Tensors that replace some of the model, such as biases, by their names in the file. */
   readonly extra: ReadonlyMap<string, Tensor>
-  /** The same by the name of the initializer. */
+  /**
+   * The same by the name of the initializer.
+   * @internal
+   */
   readonly replaced: ReadonlyMap<string, Constant>
 }
 

@@ -10,6 +10,8 @@ export interface TrainableAdapter {
   readonly graph: Graph
   /** Names of the parameters, in an order that never changes. */
   readonly parameters: readonly string[]
+  /** Probability that an input of the adapter is dropped in training. Default: 0. */
+  readonly dropout?: number
   /** The values of a parameter, row-major: a copy. */
   read(parameter: string): Float32Array
   /** Replaces the values of a parameter; they are copied. */

@@ -7,29 +7,26 @@ import { Tensor } from '../memory/tensor.js'
 import { type HeldWeight, holdWeight, Retirement } from '../runtime/held-weight.js'
 import type { Kernels, StoredWeight } from '../runtime/kernels.js'
 import { decodeWeight, precisionOf, storedBytes, storeWeight } from '../runtime/stored-weight.js'
+import { AdaptedLayer } from './adapted-layer.js'
+import { AdapterSet } from './adapter-set.js'
 import { type LayerParts, layerOptions, prepareLayer } from './create.js'
+import { adapterOptions, type Frozen, LayerAdapter } from './layer-adapter.js'
 import { loadLinear, saveLinear } from './linear-files.js'
 import { divideOut, expectFiniteMerge, type Merged, mergeWork } from './merge.js'
+import { mixedWork } from './mixed.js'
 import type {
   DoRAGradients,
   DoRALinearOptions,
   ForwardOptions,
+  LayerAdapterOptions,
   LayerOptions,
   LinearLayer,
   MergeOptions,
   NormGradient,
   Parameter,
 } from './options.js'
-import {
-  type Activations,
-  backwardWork,
-  forwardWork,
-  linearWork,
-  type Snapshot,
-  takeSnapshot,
-} from './passes.js'
-import { dropoutMask } from './random.js'
-import { run, runSync, type Step, type Work } from './work.js'
+import { type Activations, backwardWork, forwardWork, linearWork, type Snapshot } from './passes.js'
+import { run, runSync, type Work } from './work.js'
 
 /**
  * A linear layer whose weight W is frozen and whose change is learned as a direction and a magnitude (DoRA, Liu et al.
@@ -41,65 +38,39 @@ import { run, runSync, type Step, type Work } from './work.js'
  * const y = await layer.forward(x, { training: true })
  * const gradients = await layer.backward(dy)
  */
-export class DoRALinear {
+export class DoRALinear extends AdaptedLayer {
   /** Columns of the weight. */
   readonly inFeatures: number
   /** Rows of the weight. */
   readonly outFeatures: number
-  /** Rows of A. */
-  readonly rank: number
-  /** Numerator of {@link DoRALinear.scale}. */
-  readonly alpha: number
-  /** Whether the scale is alpha / √rank. */
-  readonly rslora: boolean
-  /** Factor of B·A, an f32. */
-  readonly scale: number
-  /** Probability of dropout in training. */
-  readonly dropout: number
   /** Whether the gradients of A and B include those of the norm. */
   readonly normGradient: NormGradient
-  /** Name of the adapter in errors. */
-  readonly name: string
   /** Engine of this layer. */
   readonly backend: Kernels['backend']
 
   readonly #kernels: Kernels
-  readonly #random: () => number
   readonly #weightNorm2: Float32Array
   readonly #weights = new Retirement()
-  #parameters: readonly Parameter[]
+  readonly #adapters: AdapterSet
   #base: HeldWeight | null
   #merged: Merged | null = null
   #bias: Float32Array | undefined
-  #snapshot: Snapshot | null = null
-  #activations: Activations | null = null
+  #kept: { adapter: LayerAdapter; activations: Activations } | null = null
   #passes = 0
   #training = false
   #disposed = false
 
-  private constructor(parts: LayerParts) {
-    const { base, rank, kernels } = parts
-    const { weight } = base
-    this.inFeatures = weight.cols
-    this.outFeatures = weight.rows
-    this.rank = rank
-    this.alpha = parts.alpha
-    this.rslora = parts.rslora
-    this.scale = parts.scale
-    this.dropout = parts.dropout
-    this.normGradient = parts.normGradient
-    this.name = parts.name
+  private constructor({ base, kernels, weightNorm2, bias, normGradient, adapter }: LayerParts) {
+    super()
+    this.inFeatures = base.weight.cols
+    this.outFeatures = base.weight.rows
+    this.normGradient = normGradient
     this.backend = kernels.backend
     this.#kernels = kernels
-    this.#random = parts.random
-    this.#weightNorm2 = parts.weightNorm2
+    this.#weightNorm2 = weightNorm2
     this.#base = base
-    this.#bias = parts.bias
-    this.#parameters = [
-      { name: 'lora_A', shape: [rank, weight.cols], data: parts.a },
-      { name: 'lora_B', shape: [weight.rows, rank], data: parts.b },
-      { name: 'magnitude', shape: [weight.rows], data: parts.magnitude },
-    ]
+    this.#bias = bias
+    this.#adapters = new AdapterSet(adapter)
   }
 
   /**
@@ -145,9 +116,54 @@ export class DoRALinear {
   async save(folder: string, options: { module?: string; baseModel?: string } = {}): Promise<void> {
     this.#expectAlive()
     expectKnownOptions('options', options, ['module', 'baseModel'])
-    const [a, b, magnitude] = this.#parameters.map(({ data, shape }) => Tensor.from(data.slice(), { shape }))
+    const [a, b, magnitude] = this.parameters().map(({ data, shape }) => Tensor.from(data.slice(), { shape }))
     const { rank, alpha, rslora, dropout } = this
     await saveLinear(folder, { rank, alpha, rslora, dropout, a, b, magnitude }, options)
+  }
+
+  /** Names of the adapters, in the order in which they were added. */
+  get adapters(): readonly string[] {
+    return this.#adapters.names
+  }
+
+  /**
+   * Puts another adapter on the same frozen weight, which is not copied. It does not become the active one.
+   *
+   * @throws SparkError ERR_ARGUMENT when there is one of that name, or the layer is merged; ERR_SHAPE, ERR_DTYPE,
+   * ERR_DISPOSED
+   */
+  async addAdapter(name: string, options: LayerAdapterOptions = {}): Promise<void> {
+    const frozen = this.#unmerged('an adapter can be added')
+    expectKnownOptions('options', options, adapterOptions)
+    this.#adapters.expectFree(name)
+    const { adapter, ready } = LayerAdapter.prepare(name, frozen.weight, options)
+    await this.#weights.during(() => ready(this.#kernels, frozen))
+    this.#expectAlive()
+    this.#adapters.add(adapter)
+  }
+
+  /**
+   * Makes an adapter the active one, which costs nothing: its gain is kept as long as its parameters stay. A backward
+   * pass still goes through the adapter of its forward pass. Returns the layer.
+   *
+   * @throws SparkError ERR_ARGUMENT when there is no such adapter, or another one is merged; ERR_DISPOSED
+   */
+  setActive(name: string): this {
+    this.#expectAlive()
+    const adapter = this.#adapters.get(name)
+    if (adapter !== this.#adapters.active) this.#unmerged('another adapter can become active')
+    this.#adapters.activate(adapter)
+    return this
+  }
+
+  /**
+   * Takes an adapter away for good.
+   * @throws SparkError ERR_ARGUMENT when there is no such adapter, or it is the active one; ERR_DISPOSED
+   */
+  removeAdapter(name: string): void {
+    this.#expectAlive()
+    const adapter = this.#adapters.remove(name)
+    if (this.#kept?.adapter === adapter) this.#kept = null
   }
 
   /** Whether {@link DoRALinear.forward} keeps what a backward pass needs. false at first. */
@@ -166,7 +182,7 @@ export class DoRALinear {
   eval(): this {
     this.#expectAlive()
     this.#training = false
-    this.#activations = null
+    this.#kept = null
     return this
   }
 
@@ -204,9 +220,7 @@ export class DoRALinear {
   }
 
   /**
-   * Folds the adapter into the weight: the layer is then a plain linear layer, without a gradient. Does nothing when it
-   * is merged already.
-   *
+   * Folds the adapter into the weight: the layer is then a plain linear one. A second call does nothing.
    * @throws SparkError ERR_NOT_FINITE when the merged weight is not finite, ERR_RANGE when it is too large for fp16; the
    * layer stays as it was. ERR_DISPOSED
    */
@@ -215,12 +229,14 @@ export class DoRALinear {
     expectKnownOptions('options', options, ['safe', 'precision', 'keepOriginal'])
     const { safe = true, precision = this.precision, keepOriginal = true } = options
     if (this.#merged) return
+    const { adapter } = this
     const { snapshot, tensor } = await this.#run(this.#prepareMerge())
-    if (safe) expectFiniteMerge(this.name, tensor)
+    if (safe) expectFiniteMerge(adapter.name, tensor)
     const held = await holdWeight(this.#kernels, storeWeight(tensor, precision, 'the merged weight'))
     if (this.#disposed || this.#merged) return held.dispose()
     this.#merged = { ...held, snapshot }
-    this.#activations = null
+    this.#adapters.activate(adapter) // another one may have become active meanwhile
+    this.#kept = null
     if (keepOriginal) return
     this.#weights.retire(this.#base)
     this.#base = null
@@ -254,20 +270,20 @@ export class DoRALinear {
   async mergedWeight(): Promise<Tensor<'f32'>> {
     this.#expectAlive()
     if (this.#merged) {
-      const values = decodeWeight(this.#merged.weight)
-      return Tensor.from(values.slice(), { shape: [this.outFeatures, this.inFeatures] })
+      const values = decodeWeight(this.#merged.weight).slice()
+      return Tensor.from(values, { shape: [this.outFeatures, this.inFeatures] })
     }
     return (await this.#run(this.#prepareMerge())).tensor
   }
 
   /**
-   * The trainable arrays, always the same objects: A [rank, in], B [out, rank], magnitude [out]. They must not be
-   * written while a promise of this layer is pending.
+   * The trainable arrays of the active adapter, always the same objects: A [rank, in], B [out, rank], magnitude [out].
+   * They must not be written while a promise of this layer is pending.
    * @throws SparkError ERR_DISPOSED
    */
   parameters(): readonly Parameter[] {
     this.#expectAlive()
-    return this.#parameters
+    return this.#adapters.active.parameters
   }
 
   /** Number of trainable elements: rank · (in + out) + out. */
@@ -293,9 +309,8 @@ export class DoRALinear {
     this.#base = null
     this.#merged = null
     this.#bias = undefined
-    this.#snapshot = null
-    this.#activations = null
-    this.#parameters = []
+    this.#kept = null
+    this.#adapters.dispose()
   }
 
   /** The same as {@link DoRALinear.dispose}, for `using`. */
@@ -305,80 +320,63 @@ export class DoRALinear {
 
   #prepareForward<D extends DType>(x: Tensor<D>, options: ForwardOptions): Work<Tensor<D>> {
     this.#expectAlive()
-    expectKnownOptions('options', options, ['training', 'mask'])
-    const { training = this.#training } = options
-    if (this.#merged) {
+    expectKnownOptions('options', options, ['training', 'mask', 'adapters'])
+    const { training = this.#training, adapters } = options
+    if (adapters) {
       if (training) {
-        throw new SparkError('ERR_ARGUMENT', 'a merged layer cannot be trained: call unmerge() first')
+        throw new SparkError('ERR_ARGUMENT', 'rows can go through different adapters in eval passes only')
       }
-      return linearWork(this.#merged.weight, this.#bias, x)
+      const frozen = this.#unmerged('rows can go through different adapters')
+      return mixedWork(frozen, this.#bias, x, adapters, name => this.#adapters.get(name))
     }
-    const { snapshot, steps } = this.#takeSnapshot()
+    if (this.#merged && !training) return linearWork(this.#merged.weight, this.#bias, x)
+    const { adapter } = this
+    const frozen = this.#unmerged('it can be trained')
+    const { snapshot, steps } = adapter.takeSnapshot(frozen)
     const pass = ++this.#passes
-    const mask = (count: number): Tensor | undefined =>
-      options.mask ??
-      (this.dropout > 0 ? Tensor.from(dropoutMask(this.#random, count, this.dropout)) : undefined)
-    const keep = (saved: Activations): void => {
-      if (!this.#disposed && pass >= (this.#activations?.pass ?? 0)) this.#activations = saved
+    const mask = (count: number): Tensor | undefined => options.mask ?? adapter.mask(count)
+    const keep = (activations: Activations): void => {
+      const last = this.#kept?.activations.pass ?? 0
+      if (!this.#disposed && pass >= last) this.#kept = { adapter, activations }
     }
-    const work = forwardWork(this.#weight(), this.#bias, snapshot, x, training ? { pass, mask, keep } : null)
-    const finish = (): Tensor<D> => {
-      if (!this.#disposed) this.#snapshot = snapshot
-      return work.finish()
-    }
-    return { steps: [...steps, ...work.steps], finish }
+    const work = forwardWork(frozen.weight, this.#bias, snapshot, x, training ? { pass, mask, keep } : null)
+    return adapter.completed(snapshot, [...steps, ...work.steps], work.finish)
   }
 
   #prepareBackward(dy: Tensor, options: { input?: boolean }): Work<DoRAGradients> {
     this.#expectAlive()
     expectKnownOptions('options', options, ['input'])
-    if (!this.#activations) {
-      const remedy = 'call train() and forward(), or forward(x, { training: true }), first'
+    if (!this.#kept) {
+      const remedy = 'call forward(x, { training: true }) first'
       throw new SparkError('ERR_ARGUMENT', `there is no training pass to go back through: ${remedy}`)
     }
-    const work = backwardWork(this.#weight(), this.#activations, dy, {
+    const { adapter, activations } = this.#kept
+    const work = backwardWork(this.#weight(), activations, dy, {
       exactNorm: this.normGradient === 'exact',
       input: options.input ?? true,
       bias: this.#bias !== undefined,
     })
-    const finish = (): DoRAGradients => {
-      const gradients = work.finish()
-      const { a, b, magnitude } = gradients
-      for (const [i, grad] of [a, b, magnitude].entries()) {
-        const parameter = this.#parameters[i]
-        if (parameter) parameter.grad = grad.toFloat32()
-      }
-      return gradients
-    }
-    return { steps: work.steps, finish }
+    return { steps: work.steps, finish: () => adapter.setGradients(work.finish()) }
   }
 
   #prepareMerge(): Work<{ snapshot: Snapshot; tensor: Tensor<'f32'> }> {
-    const { snapshot, steps } = this.#takeSnapshot()
+    const { snapshot, steps } = this.#adapters.active.takeSnapshot(this.#unmerged('it can be merged'))
     const { steps: merge, finish } = mergeWork(this.#weight(), snapshot)
     return { steps: [...steps, ...merge], finish: () => ({ snapshot, tensor: finish() }) }
   }
 
-  /** The adapter as it is now, and the steps that compute its gain where they are needed. */
-  #takeSnapshot(): { snapshot: Snapshot; steps: readonly Step[] } {
-    const data = this.#parameters.map(parameter => parameter.data)
-    return takeSnapshot(data, this.#snapshot, {
-      weight: this.#weight(),
-      weightNorm2: this.#weightNorm2,
-      rank: this.rank,
-      scale: this.scale,
-    })
+  /** @internal */
+  protected get adapter(): LayerAdapter {
+    return this.#adapters.active
   }
 
   async #restoreBase(merged: Merged): Promise<HeldWeight> {
     const weight = await divideOut(this.#kernels, merged, this.#weightNorm2)
-    this.#snapshot = null // its norms are those of the weight before
+    this.#adapters.forgetGains()
     return holdWeight(this.#kernels, weight)
   }
 
-  #run<T>(work: Work<T>): Promise<T> {
-    return this.#weights.during(() => run(this.#kernels, work))
-  }
+  #run = <T>(work: Work<T>): Promise<T> => this.#weights.during(() => run(this.#kernels, work))
 
   /** The weight in use. */
   #weight(): StoredWeight {
@@ -386,8 +384,15 @@ export class DoRALinear {
     return (this.#merged ?? this.#base!).weight
   }
 
+  /** The frozen weight; ERR_ARGUMENT says what has to wait until the layer is not merged. */
+  #unmerged(what: string): Frozen {
+    this.#expectAlive()
+    if (!this.#merged && this.#base) return { weight: this.#base.weight, weightNorm2: this.#weightNorm2 }
+    throw new SparkError('ERR_ARGUMENT', `the layer is merged: call unmerge() first, then ${what}`)
+  }
+
   #expectAlive(): void {
     if (this.#disposed)
-      throw new SparkError('ERR_DISPOSED', `the layer of adapter '${this.name}' was disposed`)
+      throw new SparkError('ERR_DISPOSED', `the layer of adapter '${this.activeAdapter}' was disposed`)
   }
 }

@@ -1,4 +1,5 @@
 // model-adapter.ts: the adapter of a whole model.
+import path from 'node:path'
 import { argumentError } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { Constant } from '../graph/constant.js'
@@ -7,8 +8,15 @@ import { doraParameters, insertDora } from '../graph/rewrites/insert-dora.js'
 import type { Tensor } from '../memory/tensor.js'
 import { openKernels } from '../runtime/open.js'
 import type { TrainableAdapter } from './adapter.js'
-import { type AdapterFileOptions, type LoadAdapterOptions, loadParts, saveParts } from './adapter-files.js'
+import {
+  type AdapterFileOptions,
+  fitParts,
+  type LoadAdapterOptions,
+  loadParts,
+  saveParts,
+} from './adapter-files.js'
 import type { AdapterModule, AdapterParts, ModuleValues } from './adapter-parts.js'
+import { type ImportAdapterOptions, readForeignAdapter } from './foreign.js'
 import { type MergedModel, type MergeModelOptions, mergeAdapters } from './merge-model.js'
 import { graphOf, type ModelSource } from './model-source.js'
 import type { NormGradient } from './options.js'
@@ -68,6 +76,21 @@ export class Adapter implements TrainableAdapter {
     return new Adapter(await loadParts(graphOf(model), folder, options, kernels))
   }
 
+  /**
+   * Reads an adapter that NVlabs' code, LyCORIS, kohya's scripts, torchtune or MLX wrote: a safetensors file.
+   * @throws SparkError ERR_FORMAT naming a tensor or module that is not understood, ERR_SHAPE when it does not fit
+   */
+  static async import(
+    model: ModelSource,
+    file: string,
+    options: ImportAdapterOptions = {},
+  ): Promise<Adapter> {
+    const graph = graphOf(model)
+    const peft = await readForeignAdapter(graph, file, options)
+    const settings = { name: path.parse(file).name, normGradient: 'detached', folder: file } as const
+    return new Adapter(await fitParts(graph, peft, settings, await openKernels()))
+  }
+
   /** The model with the adapter in it, as its values are now. */
   get graph(): Graph {
     const initializers = new Map([...this.base.initializers, ...this.#replaced])
@@ -75,6 +98,11 @@ export class Adapter implements TrainableAdapter {
       { ...this.base, initializers },
       this.modules.map(module => this.#target(module)),
     )
+  }
+
+  /** Probability that an input of the adapter is dropped in training, as adapter_config.json says. */
+  get dropout(): number {
+    return this.config.loraDropout
   }
 
   /** Elements of all parameters. */

@@ -3,7 +3,13 @@ import { argumentError } from '../core/checks.js'
 import type { Graph } from '../graph/graph.js'
 
 /** A model, or its canonical graph. */
-export type ModelSource = Graph | { readonly graph: Graph }
+export type ModelSource = Graph | HasGraph
+
+/** A model, or whatever else has a graph. */
+export interface HasGraph {
+  /** Its nodes and weights, canonical. */
+  readonly graph: Graph
+}
 
 /** The graph of a model. @throws SparkError ERR_ARGUMENT for anything else */
 export function graphOf(model: ModelSource): Graph {

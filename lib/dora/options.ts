@@ -17,7 +17,7 @@ export type NormGradient = 'detached' | 'exact'
 
 /** Options that do not change what a layer computes, for {@link DoRALinear.fromLinear} and {@link DoRALinear.load}. */
 export interface LayerOptions {
-  /** Name of the adapter in errors. Default: 'default'. */
+  /** Name of the first adapter. Default: 'default'. */
   name?: string
   /** Default: 'detached'. */
   normGradient?: NormGradient
@@ -31,8 +31,10 @@ export interface LayerOptions {
   seed?: number
 }
 
-/** Options of {@link DoRALinear.fromLinear}. */
-export interface DoRALinearOptions extends LayerOptions {
+/** Options of {@link DoRALinear.addAdapter}. */
+export interface LayerAdapterOptions {
+  /** Seed of A's initial values and of dropout. Default: 0. */
+  seed?: number
   /** Rows of A and columns of B. Default: 16. */
   rank?: number
   /** The low-rank part is multiplied by alpha / rank. Default: 16. */
@@ -52,10 +54,22 @@ export interface DoRALinearOptions extends LayerOptions {
   }
 }
 
+/** Options of {@link DoRALinear.fromLinear}. */
+export interface DoRALinearOptions extends LayerOptions, LayerAdapterOptions {
+  /** Seed of A's initial values and of dropout. Give every layer its own. Default: 0. */
+  seed?: number
+}
+
 /** Options of {@link DoRALinear.forward}. */
 export interface ForwardOptions {
   /** Keep what {@link DoRALinear.backward} needs, and drop out. Default: {@link DoRALinear.training}. */
   training?: boolean
+  /**
+   * Through which adapter each row of x goes, null: through none; at most 64 different ones, not in training. Row t is
+   * what a pass of all rows through that adapter gives (on the CPU bit for bit), and the frozen weight is read as for
+   * one adapter. Default: {@link DoRALinear.activeAdapter} for all.
+   */
+  adapters?: readonly (string | null)[]
   /**
    * A dropout mask [..., in] with the factor 1/(1 − p) in it, instead of a random one.
    * @internal

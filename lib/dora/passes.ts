@@ -67,7 +67,7 @@ export function floats(name: string, tensor: Tensor, shape: readonly number[]): 
  * The elements as f32 in an array nobody else has: a caller may write into its tensor, or transfer its memory to
  * another thread, while a kernel reads the copy.
  */
-function ownFloats(tensor: Tensor): Float32Array {
+export function ownFloats(tensor: Tensor): Float32Array {
   const values = tensor.toFloat32()
   return values === tensor.data ? values.slice() : values
 }
@@ -78,7 +78,7 @@ function expectFloatTensor(name: string, tensor: Tensor): void {
 }
 
 /** Throws unless the tensor is [..., features]. */
-function expectInput(name: string, tensor: Tensor, features: number): void {
+export function expectInput(name: string, tensor: Tensor, features: number): void {
   expectFloatTensor(name, tensor)
   if (tensor.shape.at(-1) !== features) {
     const shape = tensor.shape.join(', ')
@@ -102,7 +102,7 @@ export function linearWork<D extends DType>(
 }
 
 /** The output of a layer for the input `x`. */
-function output<D extends DType>(x: Tensor<D>, features: number, y: Float32Array): Tensor<D> {
+export function output<D extends DType>(x: Tensor<D>, features: number, y: Float32Array): Tensor<D> {
   return Tensor.from(y, { shape: [...x.shape.slice(0, -1), features] }).to(x.dtype)
 }
 

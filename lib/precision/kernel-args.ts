@@ -89,6 +89,20 @@ export interface Fp8QuantizeArgs {
   scale: Float32Array
 }
 
+/** Block scales between rows and the tiles of cuBLASLt's block-scaled products. */
+export interface SwizzleScalesArgs {
+  /** Rows of scales. */
+  rows: number
+  /** Scales of a row. */
+  cols: number
+  /** From tiles to rows. */
+  inverse: boolean
+  /** [rows, cols]; tiles when inverse. */
+  src: Uint8Array
+  /** Output, [ceil(rows / 128), ceil(cols / 4), 512]; rows when inverse. */
+  dst: Uint8Array
+}
+
 /** Arguments of the casts and quantizers, part of `KernelArgs`. */
 export interface PrecisionKernelArgs {
   /** A change of format. */
@@ -101,4 +115,6 @@ export interface PrecisionKernelArgs {
   nvfp4Dequantize: Nvfp4DequantizeArgs
   /** To FP8. */
   fp8Quantize: Fp8QuantizeArgs
+  /** The order of block scales. */
+  swizzleScales: SwizzleScalesArgs
 }

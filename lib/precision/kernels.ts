@@ -3,6 +3,7 @@
 import { loadAddon } from '../native.js'
 import { bitsFloat, codesOf, e2m1, e4m3, floatBits, floatFormats } from './float-formats.js'
 import type { NVFP4Recipe, PrecisionKernelArgs } from './kernel-args.js'
+import { forEachScale, swizzledLength } from './scale-order.js'
 
 /** Elements of an NVFP4 row that share a block scale. */
 export const nvfp4Block = 16
@@ -100,6 +101,13 @@ export const precisionKernels: {
         for (let i = 0; i < values.length; i++) codes[place(i)] = e4m3.encode(valueBits[i], e4m3Limit)
       }
     }
+  },
+
+  swizzleScales({ rows, cols, inverse, src, dst }) {
+    if (!inverse) dst.fill(0, 0, swizzledLength(rows, cols))
+    forEachScale(rows, cols, (linear, tiled) => {
+      dst[inverse ? linear : tiled] = src[inverse ? tiled : linear]
+    })
   },
 }
 

@@ -1,9 +1,7 @@
 // swizzle.ts: block scales in the order in which block-scaled matrix products of cuBLASLt read them.
 import { argumentError, expectInteger } from '../core/checks.js'
-
-const tileRows = 128
-const tileCols = 4
-const groupRows = 32 // rows of a tile that lie 16 bytes apart
+import { runPrecisionKernel } from './kernels.js'
+import { swizzledLength } from './scale-order.js'
 
 /**
  * Reorders block scales, one byte each, for the block-scaled matrix products of cuBLASLt and CUTLASS (docs/numerics.md):
@@ -15,9 +13,7 @@ const groupRows = 32 // rows of a tile that lie 16 bytes apart
 export function swizzleScales(scales: Uint8Array, rows: number, cols: number): Uint8Array {
   expectScales('scales', scales, rows, cols, rows * cols)
   const swizzled = new Uint8Array(swizzledLength(rows, cols))
-  forEachScale(rows, cols, (linear, tiled) => {
-    swizzled[tiled] = scales[linear]
-  })
+  runPrecisionKernel('swizzleScales', { rows, cols, inverse: false, src: scales, dst: swizzled })
   return swizzled
 }
 
@@ -30,27 +26,8 @@ export function swizzleScales(scales: Uint8Array, rows: number, cols: number): U
 export function unswizzleScales(swizzled: Uint8Array, rows: number, cols: number): Uint8Array {
   expectScales('swizzled', swizzled, rows, cols, swizzledLength(rows, cols))
   const scales = new Uint8Array(rows * cols)
-  forEachScale(rows, cols, (linear, tiled) => {
-    scales[linear] = swizzled[tiled]
-  })
+  runPrecisionKernel('swizzleScales', { rows, cols, inverse: true, src: swizzled, dst: scales })
   return scales
-}
-
-function swizzledLength(rows: number, cols: number): number {
-  return Math.ceil(rows / tileRows) * Math.ceil(cols / tileCols) * tileRows * tileCols
-}
-
-/** Calls `visit` with the place of every scale in both orders. */
-function forEachScale(rows: number, cols: number, visit: (linear: number, tiled: number) => void): void {
-  const tilesAcross = Math.ceil(cols / tileCols)
-  for (let row = 0; row < rows; row++) {
-    const firstTile = Math.trunc(row / tileRows) * tilesAcross
-    const inTile = (row % groupRows) * 16 + Math.trunc((row % tileRows) / groupRows) * tileCols
-    for (let col = 0; col < cols; col++) {
-      const tile = firstTile + Math.trunc(col / tileCols)
-      visit(row * cols + col, tile * tileRows * tileCols + inTile + (col % tileCols))
-    }
-  }
 }
 
 function expectScales(name: string, array: unknown, rows: number, cols: number, length: number): void {

@@ -1,5 +1,5 @@
 // dora-kernel-args.ts: what the operations of DoRA layers take. T tokens, I in features, O out features, R rank.
-import type { StoredWeight } from './weight-args.js'
+import type { Compute, StoredWeight } from './weight-args.js'
 
 /** The low-rank part of a DoRA layer, V = W + scale · B·A. */
 export interface LowRank {
@@ -55,6 +55,32 @@ export interface DoraForwardArgs extends LowRank {
   z?: Float32Array | undefined
   /** Output, [T, O]. */
   y: Float32Array
+  /** Of all products. Default: f32. */
+  compute?: Compute | undefined
+}
+
+/** One of the adapters of a mixed batch. */
+export interface MixedAdapter extends LowRank {
+  /** [O] */
+  readonly gain: Float32Array
+}
+
+/** doraForward without a mask for rows that go through different adapters, linear for those with index -1. */
+export interface DoraMixedArgs {
+  /** [O, I] */
+  weight: StoredWeight
+  /** T */
+  tokens: number
+  /** [T, I] */
+  x: Float32Array
+  /** At most 64. */
+  adapters: readonly MixedAdapter[]
+  /** Which adapter each row takes, -1 for none: [T]. */
+  index: Int32Array
+  /** [O] */
+  bias?: Float32Array | undefined
+  /** Output, [T, O]. */
+  y: Float32Array
 }
 
 /** The gradients of {@link DoraForwardArgs}. */
@@ -91,6 +117,8 @@ export interface DoraBackwardArgs extends LowRank {
   dmagnitude: Float32Array
   /** Output, [O]; left out: not computed. */
   dbias?: Float32Array | undefined
+  /** Of the products with dy, x and W. Default: f32. */
+  compute?: Compute | undefined
 }
 
 /** merged = gain ∘ V */
@@ -147,6 +175,8 @@ export interface DoraKernelArgs {
   doraNorm: DoraNormArgs
   /** A DoRA layer. */
   doraForward: DoraForwardArgs
+  /** A DoRA layer whose rows go through different adapters. */
+  doraMixed: DoraMixedArgs
   /** Its gradients. */
   doraBackward: DoraBackwardArgs
   /** The weight of a plain layer that computes the same. */

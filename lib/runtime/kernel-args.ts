@@ -6,7 +6,7 @@ import type { DoraKernelArgs } from './dora-kernel-args.js'
 import type { LayerKernelArgs } from './layer-kernel-args.js'
 import type { NetworkKernelArgs } from './network-args.js'
 import type { TensorKernelArgs } from './tensor-kernel-args.js'
-import type { StoredWeight } from './weight-args.js'
+import type { Compute, StoredWeight } from './weight-args.js'
 
 export type * from './dora-kernel-args.js'
 export type * from './layer-kernel-args.js'
@@ -45,7 +45,7 @@ export interface LinearArgs {
   /** Default: none. */
   activation?: Activation | undefined
   /** bf16: x and W are rounded to bf16 where the machine multiplies such numbers faster. Default: f32. */
-  compute?: 'f32' | 'bf16' | undefined
+  compute?: Compute | undefined
   /** Output, [T, O]. */
   y: Float32Array
 }
@@ -121,6 +121,8 @@ export interface LinearBackwardArgs {
   dweight?: Float32Array | undefined
   /** Output, [O]. */
   dbias?: Float32Array | undefined
+  /** Of dx and dweight. Default: f32. */
+  compute?: Compute | undefined
 }
 
 /**

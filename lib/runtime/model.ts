@@ -1,5 +1,6 @@
 // model.ts: an ONNX model that runs.
-import { argumentError, expectKnownOptions } from '../core/checks.js'
+import { argumentError, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import { getConfig, type Precision, precisions } from '../core/config.js'
 import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { Dimension, Graph, ValueInfo } from '../graph/graph.js'
@@ -13,10 +14,17 @@ import { BoundModel, expectBindable } from './model/bound-model.js'
 import type { Engine, EngineOptions, ModelBackendChoice, ModelStats } from './model/engine.js'
 import { type Feeds, readFeeds } from './model/feeds.js'
 import { openEngine } from './model/open-engine.js'
+import { withPrecision } from './model/precision.js'
 import type { HostTensor, HostValue } from './model/values.js'
 
 /** Options of {@link Model.load}. */
-export interface ModelOptions extends EngineOptions {}
+export interface ModelOptions extends EngineOptions {
+  /**
+   * Format of the weights of products; the rest is computed in f32. Default: what DGX_SPARK_PRECISION says, or fp32.
+   * {@link compare} measures what a mode costs in accuracy.
+   */
+  precision?: Precision
+}
 
 /** Options of {@link Model.run}. */
 export interface RunOptions {
@@ -50,6 +58,8 @@ export type ModelOutput = Tensor<ElementType> | readonly Tensor<ElementType>[] |
 export class Model implements Disposable {
   /** The model as a graph of the canonical opset. */
   readonly graph: Graph
+  /** Format of the weights. */
+  readonly precision: Precision
   /** What {@link Model.run} wants. */
   readonly inputs: readonly ModelValue[]
   /** What {@link Model.run} gives. */
@@ -58,8 +68,9 @@ export class Model implements Disposable {
   /** Settles when the last run that was asked for has ended. */
   #last: Promise<unknown> = Promise.resolve()
 
-  private constructor(graph: Graph, engine: Engine) {
+  private constructor(graph: Graph, precision: Precision, engine: Engine) {
     this.graph = graph
+    this.precision = precision
     this.#engine = engine
     const facts = inferFacts(graph)
     this.inputs = graph.inputs.map(describe)
@@ -74,24 +85,25 @@ export class Model implements Disposable {
    *
    * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
-   * `device`: which GPU; `provider`: where onnxruntime computes
+   * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights
    * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
    * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; and what
    * {@link openKernels} throws
    */
   static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
-    expectKnownOptions('options', options, ['backend', 'device', 'provider'])
+    expectKnownOptions('options', options, ['backend', 'device', 'provider', 'precision'])
     return Model.fromGraph(await readOnnx(source), options)
   }
 
   /**
-   * A model of a graph of any opset.
-   * @internal
+   * A model of a graph of any opset, such as `graph` of an adapter or of a merge.
    * @throws SparkError as {@link Model.load}
    */
   static async fromGraph(graph: Graph, options: ModelOptions = {}): Promise<Model> {
-    const canonical = canonicalise(graph)
-    return new Model(canonical, await openEngine(canonical, options))
+    const { precision = getConfig().precision ?? 'fp32', ...engine } = options
+    expectOneOf('options.precision', precision, precisions)
+    const canonical = withPrecision(canonicalise(graph), precision)
+    return new Model(canonical, precision, await openEngine(canonical, engine))
   }
 
   /** The engine it runs on, and why. `auto` may change it in the first run, when the GPU turns out to lack an operator. */

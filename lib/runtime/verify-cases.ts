@@ -3,7 +3,9 @@ import type { DType, DTypeArray } from '../core/dtype.js'
 import type { KernelArgs, Kernels, StoredWeight } from './kernels.js'
 import { integerCases, packedCases } from './verify-layouts.js'
 import { networkCases } from './verify-networks.js'
+import { productCases, swizzleCases } from './verify-products.js'
 import {
+  bf16Tolerance,
   f32,
   sumTolerance,
   type VerifyCase,
@@ -39,6 +41,13 @@ function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): StoredW
     cast('f16'),
     cast('bf16'),
     { dtype: 'f8_e4m3', rows, cols, data: codes, rowScale },
+    {
+      dtype: 'i8',
+      rows,
+      cols,
+      data: Int8Array.from(data, value => Math.round(127 * value)),
+      rowScale: f32(rows).fill(1 / 127),
+    },
   ]
   return cols % 16 === 0 ? [...weights, nvfp4Weight(reference, data, rows, cols)] : weights
 }
@@ -63,8 +72,9 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
       ...packedCases(weight, sizes),
       ...doraCases(reference, weight, sizes),
     ]),
+    ...productCases(weights[0]!, sizes),
     ...integerCases(sizes),
-    ...networkCases(sizes),
+    ...networkCases(weights, sizes),
     ...viewCases(sizes),
     ...trainingCases(sizes),
   ]
@@ -100,14 +110,21 @@ function emptyArray(dtype: DType, count: number): DTypeArray {
 }
 
 function quantizerCases(weights: readonly StoredWeight[], { rows, cols }: VerifySizes): VerifyCase[] {
-  const src = values(rows * cols, 2)
   const nvfp4 = weights.find(weight => weight.dtype === 'nvfp4')
-  const shape = `${rows}x${cols}`
-  return [
-    verifyCase('amax', 'f32', ['out'], 0, () => ({ dtype: 'f32', count: src.length, src, out: f32(1) })),
-    ...[[1, cols] as const, [16, 16] as const, [rows, cols] as const].map(([blockRows, blockCols]) =>
-      verifyCase('fp8Quantize', `${shape} by ${blockRows}x${blockCols}`, ['codes', 'scale'], 0, () => ({
-        srcDtype: 'f32',
+  const sources = weights.flatMap(({ dtype, data }) =>
+    dtype === 'f32' || dtype === 'f16' || dtype === 'bf16' ? [{ dtype, data: data as DTypeArray }] : [],
+  )
+  const blocks = [[1, cols] as const, [16, 16] as const, [rows, cols] as const]
+  const quantize = sources.flatMap(({ dtype: srcDtype, data: src }) => [
+    verifyCase('amax', srcDtype, ['out'], 0, () => ({
+      dtype: srcDtype,
+      count: src.length,
+      src,
+      out: f32(1),
+    })),
+    ...blocks.map(([blockRows, blockCols]) =>
+      verifyCase('fp8Quantize', `${srcDtype} by ${blockRows}x${blockCols}`, ['codes', 'scale'], 0, () => ({
+        srcDtype,
         rows,
         cols,
         blockRows,
@@ -117,37 +134,40 @@ function quantizerCases(weights: readonly StoredWeight[], { rows, cols }: Verify
         scale: f32(Math.ceil(rows / blockRows) * Math.ceil(cols / blockCols)),
       })),
     ),
-    ...(nvfp4 ? nvfp4Cases(nvfp4, src) : []),
-  ]
+    ...(nvfp4 ? nvfp4QuantizeCases(nvfp4, srcDtype, src) : []),
+  ])
+  const codes = nvfp4 ? [...quantize, nvfp4DequantizeCase(nvfp4)] : quantize
+  return [...codes, ...swizzleCases(rows, cols)]
 }
 
-function nvfp4Cases(weight: StoredWeight, src: Float32Array): VerifyCase[] {
+function nvfp4QuantizeCases(weight: StoredWeight, srcDtype: DType, src: DTypeArray): VerifyCase[] {
   const { rows, cols } = weight
-  const shape = `${rows}x${cols}`
   const tensorScale = weight.tensorScale!
-  return [
-    ...(['modelopt', 'te', 'mse'] as const).map(recipe =>
-      verifyCase('nvfp4Quantize', `${shape} ${recipe}`, ['packed', 'blockScale'], 0, () => ({
-        srcDtype: 'f32',
-        rows,
-        cols,
-        recipe,
-        tensorScale,
-        encodeScale: Math.fround(1 / tensorScale),
-        src,
-        packed: new Uint8Array(src.length / 2),
-        blockScale: new Uint8Array(src.length / 16),
-      })),
-    ),
-    verifyCase('nvfp4Dequantize', shape, ['dst'], 0, () => ({
+  return (['modelopt', 'te', 'mse'] as const).map(recipe =>
+    verifyCase('nvfp4Quantize', `${srcDtype} ${recipe}`, ['packed', 'blockScale'], 0, () => ({
+      srcDtype,
       rows,
       cols,
+      recipe,
       tensorScale,
-      packed: weight.data as Uint8Array,
-      blockScale: weight.blockScale!,
-      dst: f32(rows * cols),
+      encodeScale: Math.fround(1 / tensorScale),
+      src,
+      packed: new Uint8Array(src.length / 2),
+      blockScale: new Uint8Array(src.length / 16),
     })),
-  ]
+  )
+}
+
+function nvfp4DequantizeCase(weight: StoredWeight): VerifyCase {
+  const { rows, cols } = weight
+  return verifyCase('nvfp4Dequantize', `${rows}x${cols}`, ['dst'], 0, () => ({
+    rows,
+    cols,
+    tensorScale: weight.tensorScale!,
+    packed: weight.data as Uint8Array,
+    blockScale: weight.blockScale!,
+    dst: f32(rows * cols),
+  }))
 }
 
 function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
@@ -156,23 +176,21 @@ function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
   const x = values(tokens * cols, 3)
   const dy = values(tokens * rows, 4)
   const bias = values(rows, 5)
+  const forward = { weight, tokens, x, bias }
+  const backward = () => ({ dx: f32(tokens * cols), dweight: f32(rows * cols), dbias: f32(rows) })
+  const gradients = ['dx', 'dweight', 'dbias'] as const
+  const compute = 'bf16'
   return [
-    verifyCase('linear', weight.dtype, ['y'], tolerance, () => ({
-      weight,
-      tokens,
-      x,
-      bias,
-      y: f32(tokens * rows),
-    })),
-    verifyCase('linearBackward', weight.dtype, ['dx', 'dweight', 'dbias'], tolerance, () => ({
-      weight,
-      tokens,
-      x,
-      dy,
-      dx: f32(tokens * cols),
-      dweight: f32(rows * cols),
-      dbias: f32(rows),
-    })),
+    verifyCase('linear', weight.dtype, ['y'], tolerance, () => ({ ...forward, y: f32(tokens * rows) })),
+    verifyCase('linear', `${weight.dtype}, bf16`, ['y'], bf16Tolerance, () => {
+      return { ...forward, compute, y: f32(tokens * rows) }
+    }),
+    verifyCase('linearBackward', weight.dtype, gradients, tolerance, () => {
+      return { weight, tokens, x, dy, ...backward() }
+    }),
+    verifyCase('linearBackward', `${weight.dtype}, bf16`, gradients, bf16Tolerance, () => {
+      return { weight, tokens, x, dy, compute, ...backward() }
+    }),
     verifyCase('weightNorm2', weight.dtype, ['out'], tolerance, () => ({ weight, out: f32(rows) })),
   ]
 }
@@ -236,9 +254,20 @@ function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes)
     }),
     verifyCase('doraForward', weight.dtype, ['xa', 'z', 'y'], tolerance, () => forward()),
     verifyCase('doraForward', variant('dropout'), ['xa', 'z', 'y'], tolerance, () => forward(mask)),
+    verifyCase('doraMixed', weight.dtype, ['y'], tolerance, () => {
+      const half = { ...layer, rank: layer.rank >> 1, gain: magnitude }
+      const index = Int32Array.from({ length: tokens }, (_, t) => ((t + 1) % 3) - 1)
+      return { weight, tokens, x, bias, adapters: [{ ...layer, gain }, half], index, y: f32(tokens * rows) }
+    }),
+    verifyCase('doraForward', variant('bf16'), ['xa', 'z', 'y'], bf16Tolerance, () => {
+      return { ...forward(), compute: 'bf16' }
+    }),
     verifyCase('doraBackward', variant('detached'), gradients, tolerance, () => backward(false)),
     verifyCase('doraBackward', variant('exact'), gradients, tolerance, () => backward(true)),
     verifyCase('doraBackward', variant('dropout'), gradients, tolerance, () => backward(false, mask)),
+    verifyCase('doraBackward', variant('bf16'), gradients, bf16Tolerance, () => {
+      return { ...backward(false, mask), compute: 'bf16' }
+    }),
     verifyCase('doraMerge', weight.dtype, ['merged'], tolerance, () => {
       return { ...layer, gain, merged: f32(rows * cols) }
     }),

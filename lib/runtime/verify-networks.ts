@@ -3,8 +3,26 @@ import type { HeadStrides, KernelArgs, StoredWeight } from './kernels.js'
 import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './verify-values.js'
 
 /** Convolutions, attention, softmax and normalizations. */
-export function networkCases(sizes: VerifySizes): VerifyCase[] {
-  return [...convCases(sizes), ...normCases(sizes), ...batchNormCases(sizes), ...attentionCases(sizes)]
+export function networkCases(weights: readonly StoredWeight[], sizes: VerifySizes): VerifyCase[] {
+  return [
+    ...convCases(sizes),
+    ...weights.flatMap(storedConvCases),
+    ...normCases(sizes),
+    ...batchNormCases(sizes),
+    ...attentionCases(sizes),
+  ]
+}
+
+/** A weight in its format as filters of one tap on all channels, and of as many taps as it has columns on one each. */
+function storedConvCases(weight: StoredWeight): VerifyCase[] {
+  const { dtype, rows, cols } = weight
+  const line = { strides: [2], dilations: [1], padsBegin: [1], out: [5] }
+  const pointwise = { ...line, batch: 2, groups: 1, image: [7], kernel: [1] }
+  const depthwise = { ...line, batch: 1, groups: rows, image: [cols + 6], kernel: [cols] }
+  return [
+    ...convPasses(dtype, pointwise, cols, weight),
+    ...convPasses(`${dtype}, depthwise`, depthwise, rows, weight),
+  ]
 }
 
 /** One, two and three axes, groups, strides, dilations, pads on one side, a channel for each group. */
@@ -30,20 +48,22 @@ function convCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
     padsBegin: one,
     out: [4, 5, 6],
   }
+  const weight = (rows: number, cols: number): StoredWeight => {
+    return { dtype: 'f32', rows, cols, data: values(rows * cols, 31) }
+  }
   return [
-    ...convPasses('2-D', { ...plane, batch, groups: 1 }, channels, filters),
-    ...convPasses('1-D, 2 groups', { ...flat, batch, groups: 2 }, channels, filters),
-    ...convPasses('3-D', { ...deep, batch: 1, groups: 1 }, 3, 5),
-    ...convPasses('depthwise', { ...plane, batch, groups: channels }, channels, channels),
+    ...convPasses('2-D', { ...plane, batch, groups: 1 }, channels, weight(filters, channels * 6)),
+    ...convPasses('1-D, 2 groups', { ...flat, batch, groups: 2 }, channels, weight(filters, channels * 2.5)),
+    ...convPasses('3-D', { ...deep, batch: 1, groups: 1 }, 3, weight(5, 24)),
+    ...convPasses('depthwise', { ...plane, batch, groups: channels }, channels, weight(channels, 6)),
   ]
 }
 
 type Shape = Omit<KernelArgs['conv'], 'weight' | 'x' | 'y'>
 
-function convPasses(name: string, shape: Shape, channels: number, filters: number): VerifyCase[] {
+function convPasses(name: string, shape: Shape, channels: number, weight: StoredWeight): VerifyCase[] {
+  const { rows: filters, cols } = weight
   const product = (sizes: readonly number[]): number => sizes.reduce((result, size) => result * size, 1)
-  const cols = (channels / shape.groups) * product(shape.kernel)
-  const weight: StoredWeight = { dtype: 'f32', rows: filters, cols, data: values(filters * cols, 31) }
   const x = values(shape.batch * channels * product(shape.image), 32)
   const dy = values(shape.batch * filters * product(shape.out), 33)
   const bias = values(filters, 34)

@@ -33,6 +33,9 @@ export const verifySizes: VerifySizes = { tokens: 5, rows: 33, cols: 48, rank: 3
 export const sumTolerance = ({ tokens, rows, cols }: VerifySizes): number =>
   5e-6 * Math.sqrt(Math.max(tokens, rows, cols) / 48)
 
+/** For operands that one side may round to bf16 before they are multiplied. */
+export const bf16Tolerance = 2e-2
+
 /** Seeded values in [-1, 1). */
 export function values(count: number, seed: number): Float32Array {
   let state = seed * 2654435761 || 1

@@ -23,3 +23,6 @@ export interface StoredWeight {
   /** Whether `data` and `blockScale` are in panels of 32 rows, as `packWeight` writes them; not on cuda. */
   readonly packed?: boolean
 }
+
+/** What products are formed of: see `Compute` in native/backend/backend.h. */
+export type Compute = 'f32' | 'bf16'

@@ -36,12 +36,13 @@ export class Trainer {
    * @param model - the base of the adapter
    * @param adapter - what is trained
    * @throws SparkError ERR_ARGUMENT for an option that is unknown or out of range, ERR_UNSUPPORTED for a precision that
-   * training does not have yet
+   * training does not have yet, and for an adapter with dropout
    */
   constructor(model: TrainableModel, adapter: TrainableAdapter, options: TrainerOptions) {
     this.model = model
     this.adapter = adapter
     this.#options = checkOptions(options)
+    expectNoDropout(adapter)
     this.#optimizer = createOptimizer(this.#options.optimizer)
   }
 
@@ -99,4 +100,12 @@ export class Trainer {
       await run.close()
     }
   }
+}
+
+function expectNoDropout({ dropout = 0 }: TrainableAdapter): void {
+  if (dropout === 0) return
+  throw new SparkError(
+    'ERR_UNSUPPORTED',
+    `the adapter has a dropout of ${dropout}, which training does not have yet: create it with dropout 0`,
+  )
 }

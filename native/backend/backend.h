@@ -83,12 +83,23 @@ struct Fp8QuantizeArgs {
   float* scale;    // [ceil(rows / block_rows), ceil(cols / block_cols)]
 };
 
+// Block scales between row-major order and that of the block-scaled products of cuBLASLt: tiles of 128 x 4 in
+// row-major order, scale (r, c) of a tile at r % 32 · 16 + r / 32 · 4 + c. Beyond the matrix tiles hold 0.
+struct SwizzleScalesArgs {
+  int64_t rows, cols;
+  bool inverse;        // from tiles to rows
+  const uint8_t* src;  // [rows, cols]; tiles when inverse
+  uint8_t* dst;        // [ceil(rows/128), ceil(cols/4), 512]; rows when inverse
+};
+
+// Where a scale lies among the tiles.
+SPARK_HOST_DEVICE inline int64_t swizzled_place(int64_t row, int64_t col, int64_t cols) {
+  const int64_t tile = row / 128 * ((cols + 3) / 4) + col / 4;
+  return tile * 512 + row % 32 * 16 + row % 128 / 32 * 4 + col % 4;
+}
+
 // gelu: x/2 · (1 + erf(x/√2)); gelu_tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))); silu: x / (1 + e^-x)
 enum class Activation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSilu, kSigmoid, kTanh };
-
-// What products are formed of. bf16 rounds x (and the elements of a weight that is not bf16 itself) to bf16,
-// to nearest even, where the machine has instructions for it, and is f32 elsewhere; sums are f32 always.
-enum class Compute : uint8_t { kF32, kBF16 };
 
 // y[t, o] = activation(row_scale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o]
 struct LinearArgs {
@@ -139,6 +150,7 @@ struct LinearBackwardArgs {
   float* dx;        // [T, I]; null: not wanted
   float* dweight;   // [O, I]; null: not wanted
   float* dbias;     // [O]; null: not wanted
+  Compute compute;  // of dx and dweight
 };
 
 // A convolution along one to three axes (depth, height, width), written as three: those in front are of size
@@ -216,6 +228,7 @@ struct Backend {
   void (*nvfp4_quantize)(const Nvfp4QuantizeArgs&);
   void (*nvfp4_dequantize)(const Nvfp4DequantizeArgs&);
   void (*fp8_quantize)(const Fp8QuantizeArgs&);
+  void (*swizzle_scales)(const SwizzleScalesArgs&);
   void (*pack_weight)(const PackWeightArgs&);
   void (*linear)(const LinearArgs&);
   void (*linear_backward)(const LinearBackwardArgs&);
@@ -227,6 +240,7 @@ struct Backend {
   void (*weight_norm2)(const WeightNorm2Args&);
   void (*dora_norm)(const DoraNormArgs&);
   void (*dora_forward)(const DoraForwardArgs&);
+  void (*dora_mixed)(const DoraMixedArgs&);
   void (*dora_backward)(const DoraBackwardArgs&);
   void (*dora_merge)(const DoraMergeArgs&);
   void (*dora_merge_backward)(const DoraMergeBackwardArgs&);

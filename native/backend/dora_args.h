@@ -48,6 +48,29 @@ struct DoraForwardArgs {
   float* xa;          // [T, R] = d·Aᵀ, kept for the backward pass
   float* z;           // [T, O] = d·Vᵀ before the gain, kept for the backward pass; null: inference
   float* y;           // [T, O]
+  Compute compute;
+};
+
+// One of the adapters of a mixed batch.
+struct DoraMixedAdapter {
+  LowRank low_rank;
+  const float* gain;  // [O]
+};
+
+constexpr int64_t kMaxMixedAdapters = 64;  // they are a kernel parameter, of which there are 4 KiB
+
+// A batch whose rows go through different adapters: row t of y is that of dora_forward (without a mask) with
+// adapters[index[t]], or that of linear where index[t] is -1; on the CPU bit for bit. The weight is read as
+// for a single adapter.
+struct DoraMixedArgs {
+  Weight weight;
+  int64_t tokens;
+  int64_t count;  // of adapters
+  DoraMixedAdapter adapters[kMaxMixedAdapters];
+  const float* x;        // [T, I]
+  const int32_t* index;  // [T], in [-1, count): the caller has checked
+  const float* bias;     // [O]; null: no bias
+  float* y;              // [T, O]
 };
 
 // Gradients of a loss given dy, with dz = dy ∘ gain and q = dz·B:
@@ -73,6 +96,7 @@ struct DoraBackwardArgs {
   float* db;               // [O, R]
   float* dmagnitude;       // [O]
   float* dbias;            // [O]; null: not wanted
+  Compute compute;         // of the products with dy, x and W
 };
 
 // merged[o, i] = gain[o] · (W[o, i] + scale · (B·A)[o, i])

@@ -38,4 +38,8 @@ struct PackWeightArgs {
   uint8_t* block_scale;  // nvfp4 only
 };
 
+// What products are formed of. bf16 rounds x (and the elements of a weight that is not bf16 itself) to bf16,
+// to nearest even, where the machine has instructions for it, and is f32 elsewhere; sums are f32 always.
+enum class Compute : uint8_t { kF32, kBF16 };
+
 }  // namespace spark

@@ -21,6 +21,13 @@ SPARK_HOST_DEVICE inline TapRange taps_within(const Windows& windows, int axis, 
   return {first, first > last ? first : last};
 }
 
+// Taps of the window at q that a mean counts along one axis.
+SPARK_HOST_DEVICE inline int64_t counted_taps(const Windows& windows, bool count_pad, int axis, int64_t q) {
+  const int64_t before = count_pad ? windows.pad[axis] : 0, after = count_pad ? windows.pad_end[axis] : 0;
+  const TapRange taps = taps_within(windows, axis, q, -before, windows.image[axis] + after);
+  return taps.last - taps.first;
+}
+
 // A window at position q of the output.
 struct Window {
   int64_t start[3];  // position of tap 0, outside of the image too
@@ -32,13 +39,9 @@ SPARK_HOST_DEVICE inline Window window_at(const Windows& windows, bool count_pad
   Window window{};
   window.divisor = 1;
   for (int axis = 0; axis < 3; ++axis) {
-    const int64_t image = windows.image[axis], pad = windows.pad[axis];
-    window.start[axis] = q[axis] * windows.stride[axis] - pad;
-    window.inside[axis] = taps_within(windows, axis, q[axis], 0, image);
-    const TapRange counted = count_pad
-                                 ? taps_within(windows, axis, q[axis], -pad, image + windows.pad_end[axis])
-                                 : window.inside[axis];
-    window.divisor *= counted.last - counted.first;
+    window.start[axis] = q[axis] * windows.stride[axis] - windows.pad[axis];
+    window.inside[axis] = taps_within(windows, axis, q[axis], 0, windows.image[axis]);
+    window.divisor *= counted_taps(windows, count_pad, axis, q[axis]);
   }
   return window;
 }

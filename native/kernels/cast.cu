@@ -1,23 +1,48 @@
 // cast.cu: dst[i] = src[i] in another format, i < count.
-// One thread per 16 elements. All rounding is integer arithmetic on the bits (core/float_formats.h): the
-// conversion instructions of the hardware differ between architectures in NaN and range.
-// Reference: native/backend/cpu/cast.cc
-#include "kernels/elements.cuh"
+// A thread casts four vectors as long as 16 bytes of the wider format; neighbouring threads have neighbouring
+// vectors. All rounding is integer arithmetic on the bits (core/float_formats.h): the conversion instructions
+// of the hardware differ between architectures in NaN and range. Reference: native/backend/cpu/cast.cc
+#include "core/float_formats.h"
 
 namespace spark {
+
+constexpr int kVectors = 4;
+
+template <typename Code, int kLength>
+struct alignas(sizeof(Code) * kLength) Vector {
+  Code codes[kLength];
+};
 
 template <typename Src, typename Dst>
 __device__ void cast_elements(const typename Src::Code* src, typename Dst::Code* dst, int64_t count,
                               bool saturate) {
-  const int64_t first = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kRun;
-  if (first >= count) return;
+  using From = typename Src::Code;
+  using To = typename Dst::Code;
+  constexpr int kLength = 16 / (sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To));
+  using Source = Vector<From, kLength>;
+  using Target = Vector<To, kLength>;
   const uint32_t limit = cast_limit<Dst>(saturate);
-  Run<Src> from;
-  Run<Dst> to;
-  from.load(src, first, count);
+  const bool aligned = reinterpret_cast<uintptr_t>(src) % sizeof(Source) == 0 &&
+                       reinterpret_cast<uintptr_t>(dst) % sizeof(Target) == 0;
+  const int64_t begin = int64_t{blockIdx.x} * blockDim.x * kVectors + threadIdx.x, step = blockDim.x;
+  if (aligned && (begin + (kVectors - 1) * step + 1) * kLength <= count) {
+    Source sources[kVectors];
 #pragma unroll
-  for (int i = 0; i < kRun; ++i) to.codes[i] = Dst::encode(Src::decode(from.codes[i]), limit);
-  to.store(dst, first, count);
+    for (int v = 0; v < kVectors; ++v) sources[v] = reinterpret_cast<const Source*>(src)[begin + v * step];
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      Target target;
+#pragma unroll
+      for (int i = 0; i < kLength; ++i)
+        target.codes[i] = Dst::encode(Src::decode(sources[v].codes[i]), limit);
+      reinterpret_cast<Target*>(dst)[begin + v * step] = target;
+    }
+    return;
+  }
+  for (int v = 0; v < kVectors; ++v) {
+    const int64_t first = (begin + v * step) * kLength, end = min(count, first + kLength);
+    for (int64_t i = first; i < end; ++i) dst[i] = Dst::encode(Src::decode(src[i]), limit);
+  }
 }
 
 }  // namespace spark

@@ -4,7 +4,9 @@
 // a[t, :] ∘ b[t, :]. One block per 64×64 tile; tiles of 16 along K in shared memory; 4×4 sums per thread,
 // f32. Trap: a sum is formed in chunks of 256 along K, in order; it must not depend on M, N or the grid.
 // Reference: native/backend/cpu/product.cc, columns.h
-#include "kernels/product_args.h"
+#include "kernels/epilogue.cuh"
+#include "kernels/lines.cuh"
+#include "kernels/norm.cuh"
 #include "kernels/weight.cuh"
 
 namespace spark {
@@ -13,18 +15,6 @@ namespace {
 constexpr int kTile = 64, kDepth = 16, kChunk = 256;
 constexpr int kSide = 16;  // threads along each side of a block; a thread's sums are kSide apart
 constexpr int kSums = kTile / kSide;
-
-struct FloatLines {
-  Lines lines;
-  __device__ bool k_first() const { return lines.k_stride == 1; }
-  __device__ float element(int64_t line, int64_t k) const {
-    const int64_t at = line * lines.line_stride + k * lines.k_stride;
-    float value = lines.data[at];
-    if (lines.mask) value *= lines.mask[at];
-    if (lines.k_scale) value *= lines.k_scale[k] + lines.k_shift;
-    return value * lines.factor;
-  }
-};
 
 template <typename Format>
 struct WeightRows {
@@ -67,28 +57,36 @@ __device__ void add_segment(const A& a, const B& b, int64_t row, int64_t rows, i
       load(b, col, cols, k, depth, right);
       __syncthreads();
       for (int j = 0; j < kDepth; ++j) {
+#pragma unroll
         for (int m = 0; m < kSums; ++m) {
+#pragma unroll
           for (int n = 0; n < kSums; ++n) {
             sums[m][n] = fmaf(left[j][y + m * kSide], right[j][x + n * kSide], sums[m][n]);
           }
         }
       }
     }
+#pragma unroll
     for (int m = 0; m < kSums; ++m) {
+#pragma unroll
       for (int n = 0; n < kSums; ++n) totals[m][n] += sums[m][n];
     }
   }
 }
 
-__device__ void store(const Epilogue& to, int64_t m, int64_t n, float sum) {
-  const int64_t at = m * to.row_stride + n * to.col_stride;
-  if (to.copy) to.copy[at] = to.copy_add ? to.copy[at] + sum : sum;
-  float value = sum * to.factor;
-  if (to.row_factor) value *= to.row_factor[m];
-  if (to.col_factor) value *= to.col_factor[n] + to.col_shift;
-  if (to.mask) value *= to.mask[at];
-  if (to.bias) value += to.bias[n];
-  to.out[at] = to.add ? to.out[at] + value : value;
+// Calls visit(m, n, sum) for the sums of this thread that are inside of the product.
+template <typename Visit>
+__device__ void for_each_sum(int64_t row, int64_t rows, int64_t col, int64_t cols,
+                             const float (&sums)[kSums][kSums], Visit visit) {
+  const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+#pragma unroll
+    for (int j = 0; j < kSums; ++j) {
+      const int64_t m = row + y + i * kSide, n = col + x + j * kSide;
+      if (m < rows && n < cols) visit(m, n, sums[i][j]);
+    }
+  }
 }
 
 template <typename B>
@@ -98,13 +96,28 @@ __device__ void product(const ProductArgs& args) {
   float sums[kSums][kSums] = {};
   add_segment(FloatLines{args.a}, B{args.w}, row, args.rows, col, args.cols, args.depth, sums);
   add_segment(FloatLines{args.a2}, FloatLines{args.b2}, row, args.rows, col, args.cols, args.depth2, sums);
-  const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
-  for (int i = 0; i < kSums; ++i) {
-    for (int j = 0; j < kSums; ++j) {
-      const int64_t m = row + y + i * kSide, n = col + x + j * kSide;
-      if (m < args.rows && n < args.cols) store(args.epilogue, m, n, sums[i][j]);
-    }
-  }
+  for_each_sum(row, args.rows, col, args.cols, sums,
+               [&](int64_t m, int64_t n, float sum) { store(args.epilogue, m, n, sum); });
+}
+
+// One block per tile of one matrix of the batch; columns of b are lines along K.
+__device__ void matmul(const MatmulArgs& args) {
+  const int64_t row_tiles = (args.m + kTile - 1) / kTile, tiles = row_tiles * ((args.n + kTile - 1) / kTile);
+  const int64_t tile = blockIdx.x % tiles, i = blockIdx.x / tiles / args.inner,
+                j = blockIdx.x / tiles % args.inner;
+  const int64_t row = tile % row_tiles * kTile, col = tile / row_tiles * kTile;
+  Lines a, b;
+  a.data = args.a.data + i * args.a.outer + j * args.a.inner;
+  a.line_stride = args.a.row;
+  a.k_stride = args.a.col;
+  b.data = args.b.data + i * args.b.outer + j * args.b.inner;
+  b.line_stride = args.b.col;
+  b.k_stride = args.b.row;
+  float* y = args.y + i * args.y_outer + j * args.y_inner;
+  float sums[kSums][kSums] = {};
+  add_segment(FloatLines{a}, FloatLines{b}, row, args.m, col, args.n, args.k, sums);
+  for_each_sum(row, args.m, col, args.n, sums,
+               [&](int64_t m, int64_t n, float sum) { y[m * args.y_row + n] = args.alpha * sum; });
 }
 
 // partial[chunk, col] = Σ over the chunk's rows of a[row, col] · b[row, col]. A block is 32 columns wide; its
@@ -141,6 +154,8 @@ __device__ void column_sums(const float* a, const float* b, int64_t rows, int64_
   }
 SPARK_FOR_EACH_WEIGHT(SPARK_DEFINE)
 
+extern "C" __global__ void __launch_bounds__(256) matmul_f32(spark::MatmulArgs args) { spark::matmul(args); }
+
 extern "C" __global__ void column_sums_f32(const float* a, const float* b, int64_t rows, int64_t cols,
                                            float* partial) {
   spark::column_sums(a, b, rows, cols, partial);
@@ -153,6 +168,6 @@ extern "C" __global__ void column_sums_finish_f32(const float* partial, int64_t 
   if (col >= cols) return;
   float sum = 0;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * cols + col];
-  if (norm) sum /= norm[col] < 1e-12f ? 1e-12f : norm[col];  // a NaN stays one
+  if (norm) sum /= spark::clamped(norm[col]);
   out[col] = sum;
 }

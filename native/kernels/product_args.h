@@ -1,7 +1,9 @@
-// product_args.h: what a matrix product on the device is given; read by linear.cu, filled by its launchers.
+// product_args.h: what a matrix product on the device is given; read by linear.cu and tensor.cu, filled by
+// their launchers.
 #pragma once
 
 #include "backend/backend.h"
+#include "core/float_formats.h"
 
 namespace spark {
 
@@ -19,8 +21,8 @@ struct Lines {
 
 // Where sums[m, n] go, with at = m · row_stride + n · col_stride:
 //   copy[at] = sum                     added to what is there when copy_add
-//   out[at]  = sum · factor · row_factor[m] · (col_factor[n] + col_shift) · mask[at] + bias[n]
-//                                      added to what is there when add
+//   out[at]  = activation(sum · factor · row_factor[m] · (col_factor[n] + col_shift) · mask[at] + bias[n])
+//              + residual[at]          added to what is there when add
 struct Epilogue {
   float* out = nullptr;
   int64_t row_stride = 0, col_stride = 1;
@@ -31,8 +33,24 @@ struct Epilogue {
   float col_shift = 0;
   const float* mask = nullptr;
   const float* bias = nullptr;
+  Activation activation = Activation::kNone;
+  const float* residual = nullptr;  // may be out
   float* copy = nullptr;
   bool copy_add = false;
+};
+
+// Lines along K in bf16 are as long as the next multiple of this, filled with zeros.
+constexpr int64_t kDepthUnit = 32;
+inline SPARK_HOST_DEVICE int64_t padded_depth(int64_t depth) {
+  return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit;
+}
+
+// out[line, k] = bf16(lines(line, k) · k_factor[k]), [count, padded_depth(depth)]. k_factor may be null.
+struct PackArgs {
+  Lines lines;
+  int64_t count, depth;
+  const float* k_factor;
+  uint16_t* out;
 };
 
 // sums[m, n] = Σ_{k < depth} a(m, k) · w(n, k) + Σ_{k < depth2} a2(m, k) · b2(n, k). w is a weight, whose
@@ -45,6 +63,36 @@ struct ProductArgs {
   int64_t depth2 = 0;
   Lines a2{}, b2{};
   Epilogue epilogue{};
+  Compute compute = Compute::kF32;     // bf16: a TensorArgs is made of it
+  const uint16_t* packed_a = nullptr;  // `a` in bf16, with the row scales of a weight whose columns are lines
+};
+
+// The same with packed lines. Where columns of the weight are the lines, `a` holds its row scales already.
+struct TensorArgs {
+  int64_t rows, cols;
+  int64_t depth;
+  const uint16_t* a;
+  Weight w;
+  int64_t depth2;
+  const uint16_t *a2, *b2;
+  Epilogue epilogue;
+};
+
+// partial[span, o] = Σ_r b[o, r] · Σ_k weight[o, k] · a[r, k] over a span of columns k; a = high + low,
+// packed.
+struct DoraCrossArgs {
+  Weight weight;
+  LowRank low_rank;
+  const uint16_t *high, *low;
+  float* partial;
+};
+
+// The terms of a row norm: gram = A·Aᵀ; W·Aᵀ as `product` [O, R], or the spans of DoraCrossArgs::partial.
+struct NormTerms {
+  const float* gram;
+  const float* product;  // null: not given
+  const float* partial;
+  int64_t spans;  // 0 when product is given
 };
 
 }  // namespace spark

@@ -217,9 +217,8 @@ Weight Arguments::weight(const char* name) {
   weight.rows = to_size("weight.rows", object.Get("rows"));
   weight.cols = to_size("weight.cols", object.Get("cols"));
   weight.packed = object.Get("packed").ToBoolean().Value();
-  if (place_ && (weight.packed || weight.dtype == DType::kI8)) {
-    throw Error("ERR_UNSUPPORTED", message("the cuda backend does not read a weight that is ",
-                                           weight.packed ? "packed" : "stored as i8"));
+  if (place_ && weight.packed) {
+    throw Error("ERR_UNSUPPORTED", "the cuda backend does not read a weight that is packed");
   }
   const WeightSize size = weight_size(weight);
   weight.data = operand(object, "data", element_type(weight.dtype), size.data, Access::kRead);
@@ -233,6 +232,23 @@ Weight Arguments::weight(const char* name) {
     weight.tensor_scale = object.Get("tensorScale").ToNumber().FloatValue();
   }
   return weight;
+}
+
+int64_t Arguments::each(const char* name, int64_t most, const std::function<void(int64_t)>& read) {
+  const Napi::Value value = object_.Get(name);
+  if (!value.IsArray()) throw Error("ERR_ARGUMENT", message(name, " must be an array"));
+  const Napi::Array array = value.As<Napi::Array>();
+  const int64_t count = array.Length();
+  if (count > most) throw Error("ERR_ARGUMENT", message(name, " has ", count, " elements; at most ", most));
+  const Napi::Object outer = object_;
+  for (int64_t i = 0; i < count; ++i) {
+    const Napi::Value element = array.Get(static_cast<uint32_t>(i));
+    if (!element.IsObject()) throw Error("ERR_ARGUMENT", message(name, "[", i, "] must be an object"));
+    object_ = element.As<Napi::Object>();
+    read(i);
+  }
+  object_ = outer;
+  return count;
 }
 
 LowRank Arguments::low_rank(int64_t rows, int64_t cols) {

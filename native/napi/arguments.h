@@ -113,6 +113,9 @@ class Arguments {
     return static_cast<const T*>(typed_array(object_, name, element_type<T>(), count));
   }
 
+  // Reads an array of at most `most` objects: during read(i) the fields are those of element i.
+  int64_t each(const char* name, int64_t most, const std::function<void(int64_t)>& read);
+
   Weight weight(const char* name);
   LowRank low_rank(int64_t rows, int64_t cols);
   HeadStrides head_strides(const char* name) const;

@@ -1,3 +1,4 @@
+#include "core/error.h"
 #include "napi/readers.h"
 
 namespace spark::napi {
@@ -33,6 +34,28 @@ DoraForwardArgs read_dora_forward(Arguments& in) {
   args.xa = in.output<float>("xa", elements(args.tokens, args.low_rank.rank));
   args.z = in.optional_output<float>("z", elements(args.tokens, rows));
   args.y = in.output<float>("y", elements(args.tokens, rows));
+  args.compute = in.compute("compute");
+  return args;
+}
+
+DoraMixedArgs read_dora_mixed(Arguments& in) {
+  DoraMixedArgs args{};
+  args.weight = in.weight("weight");
+  const int64_t rows = args.weight.rows, cols = args.weight.cols;
+  args.tokens = in.size("tokens");
+  args.x = in.input<float>("x", elements(args.tokens, cols));
+  args.count = in.each("adapters", kMaxMixedAdapters, [&](int64_t i) {
+    args.adapters[i] = {in.low_rank(rows, cols), in.input<float>("gain", rows)};
+  });
+  args.index = in.input<int32_t>("index", args.tokens);
+  const int32_t* index = in.values<int32_t>("index", args.tokens);
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    if (index[t] >= -1 && index[t] < args.count) continue;
+    throw Error("ERR_ARGUMENT",
+                message("index[", t, "] is ", index[t], "; there are ", args.count, " adapters"));
+  }
+  args.bias = in.optional_input<float>("bias", rows);
+  args.y = in.output<float>("y", elements(args.tokens, rows));
   return args;
 }
 
@@ -56,6 +79,7 @@ DoraBackwardArgs read_dora_backward(Arguments& in) {
   args.db = in.output<float>("db", elements(rows, args.low_rank.rank));
   args.dmagnitude = in.output<float>("dmagnitude", rows);
   args.dbias = in.optional_output<float>("dbias", rows);
+  args.compute = in.compute("compute");
   return args;
 }
 

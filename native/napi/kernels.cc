@@ -114,6 +114,7 @@ LinearBackwardArgs read_linear_backward(Arguments& in) {
   args.dx = in.optional_output<float>("dx", elements(args.tokens, args.weight.cols));
   args.dweight = in.optional_output<float>("dweight", elements(args.weight.rows, args.weight.cols));
   args.dbias = in.optional_output<float>("dbias", args.weight.rows);
+  args.compute = in.compute("compute");
   return args;
 }
 
@@ -161,6 +162,7 @@ const Operation kOperations[] = {
     SPARK_OPERATION("nvfp4Quantize", nvfp4_quantize),
     SPARK_OPERATION("nvfp4Dequantize", nvfp4_dequantize),
     SPARK_OPERATION("fp8Quantize", fp8_quantize),
+    SPARK_OPERATION("swizzleScales", swizzle_scales),
     SPARK_OPERATION("packWeight", pack_weight),
     SPARK_OPERATION("linear", linear),
     SPARK_OPERATION("linearBackward", linear_backward),
@@ -172,6 +174,7 @@ const Operation kOperations[] = {
     SPARK_OPERATION("weightNorm2", weight_norm2),
     SPARK_OPERATION("doraNorm", dora_norm),
     SPARK_OPERATION("doraForward", dora_forward),
+    SPARK_OPERATION("doraMixed", dora_mixed),
     SPARK_OPERATION("doraBackward", dora_backward),
     SPARK_OPERATION("doraMerge", dora_merge),
     SPARK_OPERATION("doraMergeBackward", dora_merge_backward),

@@ -74,4 +74,17 @@ Fp8QuantizeArgs read_fp8_quantize(Arguments& in) {
   return args;
 }
 
+SwizzleScalesArgs read_swizzle_scales(Arguments& in) {
+  SwizzleScalesArgs args{};
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  args.inverse = in.flag("inverse");
+  const int64_t down = args.rows / 128 + (args.rows % 128 != 0);
+  const int64_t across = args.cols / 4 + (args.cols % 4 != 0);
+  const int64_t linear = elements(args.rows, args.cols), tiled = elements(elements(down, across), 512);
+  args.src = in.input<uint8_t>("src", args.inverse ? tiled : linear);
+  args.dst = in.output<uint8_t>("dst", args.inverse ? linear : tiled);
+  return args;
+}
+
 }  // namespace spark::napi

@@ -12,11 +12,13 @@ AmaxArgs read_amax(Arguments& in);
 Nvfp4QuantizeArgs read_nvfp4_quantize(Arguments& in);
 Nvfp4DequantizeArgs read_nvfp4_dequantize(Arguments& in);
 Fp8QuantizeArgs read_fp8_quantize(Arguments& in);
+SwizzleScalesArgs read_swizzle_scales(Arguments& in);
 
 // dora_readers.cc
 WeightNorm2Args read_weight_norm2(Arguments& in);
 DoraNormArgs read_dora_norm(Arguments& in);
 DoraForwardArgs read_dora_forward(Arguments& in);
+DoraMixedArgs read_dora_mixed(Arguments& in);
 DoraBackwardArgs read_dora_backward(Arguments& in);
 DoraMergeArgs read_dora_merge(Arguments& in);
 DoraMergeBackwardArgs read_dora_merge_backward(Arguments& in);

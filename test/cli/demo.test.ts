@@ -1,29 +1,58 @@
-// The demo, whole: it must learn, and merging and quantizing must not lose what it learned.
+// The demo, whole: it must learn, and merging, exporting and quantizing must not lose what it learned.
 import { spawnSync } from 'node:child_process'
 import path from 'node:path'
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
+import { noGolden } from '../fixtures/golden-bytes.js'
 
 const main = path.resolve(import.meta.dirname, '../../dist/cli/main.js')
+const noAddon = !loadAddon().addon && 'too slow without the addon'
 
-t.test('demo', { skip: !loadAddon().addon && 'too slow without the addon' }, async t => {
-  const args = ['--no-warnings', main, 'demo', '--json', '--backend', 'cpu']
-  const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' })
+function demo(...options: string[]) {
+  const args = ['--no-warnings', main, 'demo', '--json', '--backend', 'cpu', ...options]
+  return spawnSync(process.execPath, args, { encoding: 'utf8' })
+}
+
+t.test('digits', { skip: noAddon }, async t => {
+  const { status, stdout, stderr } = demo()
   t.equal(status, 0, stderr)
-  const { accuracy, adapter, mergeError, modes, backend } = JSON.parse(stdout)
+  const { accuracy, adapter, mergeError, runtimeError, precisions, backend } = JSON.parse(stdout)
   t.equal(backend, 'cpu')
   t.ok(accuracy.before.digits > 0.9, `the base reads digits: ${accuracy.before.digits}`)
   t.ok(accuracy.before.negatives < 0.3, `but not negatives: ${accuracy.before.negatives}`)
   t.ok(accuracy.after.negatives > 0.85, `with the adapter it does: ${accuracy.after.negatives}`)
   t.ok(adapter.share < 0.05, `the adapter file is small: ${adapter.share}`)
   t.ok(mergeError < 1e-5, `merged equals unmerged: ${mergeError}`)
-  const [full, ...others] = modes
+  t.ok(runtimeError === null || runtimeError < 1e-5, `ONNX Runtime agrees: ${runtimeError}`)
+  const [full, ...others] = precisions
   t.same(
-    modes.map((mode: { precision: string }) => mode.precision),
+    precisions.map((mode: { precision: string }) => mode.precision),
     ['fp32', 'fp16', 'fp8', 'nvfp4'],
   )
   for (const mode of others) {
     t.ok(mode.bytes < full.bytes, `${mode.precision} is smaller`)
     t.ok(mode.accuracy > full.accuracy - 0.03, `${mode.precision} keeps the accuracy: ${mode.accuracy}`)
   }
+})
+
+for (const file of ['tinyphysics.onnx', 'openpilot/dmonitoring_model.3294407.onnx']) {
+  t.test(file, { skip: noAddon || noGolden }, async t => {
+    const { status, stdout, stderr } = demo(
+      '--model',
+      path.join(process.env.DGX_SPARK_TEST_DATA!, 'models', file),
+    )
+    t.equal(status, 0, stderr)
+    const { loss, modules, mergeError, runtimeError } = JSON.parse(stdout)
+    t.equal(loss.steps, 50)
+    t.ok(modules > 10, `${modules} modules`)
+    t.ok(loss.last < 0.7 * loss.first, `the loss fell from ${loss.first} to ${loss.last}`)
+    t.ok(mergeError < 1e-5, `merged equals unmerged: ${mergeError}`)
+    t.ok(runtimeError === null || runtimeError < 1e-5, `ONNX Runtime agrees: ${runtimeError}`)
+  })
+}
+
+t.test('what is refused', async t => {
+  const { status, stderr } = demo('--data', 'somewhere')
+  t.equal(status, 1)
+  t.match(stderr, /--data somewhere needs --model/)
 })

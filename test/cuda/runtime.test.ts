@@ -1,31 +1,15 @@
 // The CUDA runtime below Node-API: limits of a launch, kernel families, scratch memory. Compiled and run here.
-import { execFileSync } from 'node:child_process'
-import path from 'node:path'
 import t from 'tap'
+import { buildCudaProgram, outcomes } from '../fixtures/cuda-program.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
 import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
 
-const root = path.resolve(import.meta.dirname, '../..')
-
 t.test('the CUDA runtime', { skip: noCompiler }, async t => {
   const standIn = new StandIn(['cuda'])
   t.teardown(() => standIn.dispose())
-  const program = path.join(standIn.folder, 'cuda-runtime')
-  const runtime = ['device', 'driver', 'launch', 'memory', 'module', 'stream'].map(
-    name => `native/backend/cuda/${name}.cc`,
-  )
-  const sources = ['test/fixtures/cuda-runtime.cc', 'native/core/block.cc', ...runtime]
-  const flags = ['-std=c++20', '-O1', '-Wall', '-Wextra', '-Werror', '-pthread', '-Inative']
-  execFileSync('c++', [...flags, '-o', program, ...sources, '-ldl'], { cwd: root, stdio: 'inherit' })
   const { env, lines } = machine(standIn, discrete)
-  const output = execFileSync(program, { env: { ...process.env, ...env }, encoding: 'utf8' })
-  const seen = Object.fromEntries(
-    output
-      .trim()
-      .split('\n')
-      .map(line => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
-  )
+  const seen = outcomes(buildCudaProgram(standIn, 'cuda-runtime'), [], env)
   t.match(seen, {
     'no device current': /^ERR_INTERNAL no CUDA device is current/,
     'same device': 'ok',

@@ -14,6 +14,7 @@ const small = [
   { tokens: 1, rows: 1, cols: 16, rank: 1 },
   { tokens: 3, rows: 7, cols: 29, rank: 2 },
   { tokens: 65, rows: 129, cols: 80, rank: 17 },
+  { tokens: 12, rows: 257, cols: 80, rank: 6 },
 ]
 /** @type {VerifySizes[]} */
 const large = [

@@ -109,19 +109,38 @@ t.test('what follows the product', t => {
 })
 
 t.test('every stored format, without a bias', t => {
-  const at = convCase([2, 16, 5, 1], [7, 6], [3, 2], { pads: [1, 0, 1, 1] })
-  for (const dtype of weightDTypes) {
-    const weight = randomWeight(randomGenerator(3), dtype, at.filters, weightCols(at))
-    const w = Float32Array.from(weightValues(weight))
-    const given = { ...operands(at, 4), w, bias: new Float32Array(at.filters) }
-    const want = expected(at, given)
-    for (const [engine, run] of Object.entries(engines)) {
-      const [y, dx] = [output(given.dy.length), output(given.x.length)]
-      run('conv', { ...shapeOf(at), weight, x: given.x, y })
-      run('convBackward', { ...shapeOf(at), weight, dy: given.dy, dx })
-      close(t, y, want.y, 1e-6, `${engine} ${dtype}: y`)
-      close(t, dx, want.dx, 1e-6, `${engine} ${dtype}: dx`)
+  for (const filters of [5, 31]) {
+    const at = convCase([2, 16, filters, 1], [7, 6], [3, 2], { pads: [1, 0, 1, 1] })
+    for (const dtype of weightDTypes) {
+      const weight = randomWeight(randomGenerator(3), dtype, at.filters, weightCols(at))
+      const w = Float32Array.from(weightValues(weight))
+      const given = { ...operands(at, 4), w, bias: new Float32Array(at.filters) }
+      const want = expected(at, given)
+      for (const [engine, run] of Object.entries(engines)) {
+        const [y, dx] = [output(given.dy.length), output(given.x.length)]
+        run('conv', { ...shapeOf(at), weight, x: given.x, y })
+        run('convBackward', { ...shapeOf(at), weight, dy: given.dy, dx })
+        close(t, y, want.y, 1e-6, `${engine} ${dtype}: y`)
+        close(t, dx, want.dx, 1e-6, `${engine} ${dtype}: dx`)
+      }
     }
+  }
+  t.end()
+})
+
+t.test('the gradient of a depthwise weight reads its own positions only', t => {
+  const at = convCase([1, 5, 5, 5], [3, 38], [1, 2])
+  const { x, w, dy } = operands(at, 14)
+  x[37] = Number.POSITIVE_INFINITY // seen by the second tap of the first channel alone
+  for (const [engine, run] of Object.entries(engines)) {
+    const dweight = output(w.length)
+    run('convBackward', { ...shapeOf(at), weight: f32Weight(at, w), x, dy, dweight })
+    const finite = Array.from(dweight, Number.isFinite)
+    t.same(
+      finite,
+      finite.map((_, i) => i !== 1),
+      engine,
+    )
   }
   t.end()
 })
@@ -130,6 +149,7 @@ t.test('a packed weight gives the same bits', t => {
   for (const at of [
     convCase([2, 5, 37, 1], [7, 6], [3, 2]),
     convCase([2, 6, 74, 2], [7, 6], [3, 2]),
+    convCase([1, 33, 63, 1], [7, 6], [3, 2]),
     convCase([1, 6, 6, 6], [7, 6], [3, 2]),
   ]) {
     const { x, dy, w, bias } = operands(at, 6)
@@ -152,6 +172,7 @@ t.test('a result depends on neither the other images nor the threads', t => {
   for (const at of [
     convCase([5, 7, 34, 1], [17, 16], [3, 3], { strides: [2, 1], pads: [1, 1, 1, 1] }),
     convCase([5, 33, 35, 1], [17, 16], [1, 1]),
+    convCase([5, 33, 41, 1], [7, 7], [3, 3], { pads: [1, 1, 1, 1] }),
     convCase([5, 8, 8, 8], [17, 16], [3, 3], { pads: [1, 1, 1, 1] }),
   ]) {
     const { x, w, dy, bias } = operands(at, 9)

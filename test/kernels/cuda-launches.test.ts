@@ -25,6 +25,7 @@ const head = `
     restored: f32(O * I), dx: f32(T * I), da: f32(R * I), db: f32(O * R), dmagnitude: f32(O), dbias: f32(O),
     dweight: f32(O * I), exactNorm: false,
     classes: O, logits: f32(T * O), labels: new Int32Array(T), loss: f32(1), dlogits: f32(T * O),
+    adapters: [{ rank: R, scale: 1, a: f32(R * I), b: f32(O * R), gain: f32(O) }], index: new Int32Array(T),
     count: O * I, step: 1, lr: 1, beta1: 0.9, beta2: 0.9, eps: 1e-8, weightDecay: 0,
     grad: f32(O * I), param: f32(O * I), m: f32(O * I), v: f32(O * I),
   }
@@ -34,6 +35,7 @@ const head = `
     bf16: { dtype: 'bf16', data: new Uint16Array(O * I) },
     f8_e4m3: { dtype: 'f8_e4m3', data: new Uint8Array(O * I), rowScale: f32(O) },
     nvfp4: { dtype: 'nvfp4', data: new Uint8Array(O * I / 2), blockScale: new Uint8Array(O * I / 16), tensorScale: 1 },
+    i8: { dtype: 'i8', data: new Int8Array(O * I), rowScale: f32(O) },
   }
   const run = (op, dtype, changes) =>
     addon.runCuda(0, op, { ...shared, weight: { rows: O, cols: I, ...weights[dtype] }, ...changes })
@@ -42,7 +44,7 @@ const head = `
 
 /** What an operation launches, as 'kernel blocks threads'. */
 async function launches(call: string): Promise<string[]> {
-  const { env, lines } = machine(standIn, discrete)
+  const { env, lines } = machine(standIn, { ...discrete, pointer: { alignment: 4 } })
   await scriptResult(`${head} await ${call}; console.log(null)`, env)
   return lines('launch').map(line => {
     const [, kernel, , x, y, z, , ...threads] = line.split(' ')
@@ -55,8 +57,10 @@ const tiles = (kernel: string, rows: number, cols: number) => `${kernel} ${rows 
 const [T, O, I, R] = [3, 2, 5, 1] // tiles
 const columnSums = ['column_sums_f32 4 32x8', 'column_sums_finish_f32 1 256x1']
 const elements = (kernel: string) => `${kernel} 120 256x1` // of [O, I]
+const wideTiles = (kernel: string) => `${kernel} 4 256x1` // 32 x 512 of [O, I]
+const factor = ['dora_factor_f32 5 256x1', 'column_sums_f32 1 32x8', 'column_sums_finish_f32 1 256x1']
 
-for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4']) {
+for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
   const [rows, columns] = [`linear_${dtype}`, `linear_backward_${dtype}`]
   const expected: Record<string, string[]> = {
     [`run('linear', '${dtype}')`]: [tiles(rows, T, O)],
@@ -67,10 +71,9 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4']) {
     ],
     [`run('weightNorm2', '${dtype}')`]: [`weight_norm2_${dtype} 101 256x1`],
     [`run('doraNorm', '${dtype}')`]: [
-      tiles('linear_f32', R, R),
-      tiles(rows, R, O),
-      tiles('linear_f32', O, R),
-      `dora_norm_${dtype} 101 256x1`,
+      ...factor,
+      dtype === 'f32' || dtype === 'f16' ? tiles(rows, R, O) : `dora_cross_16_${dtype} 2 256x1`,
+      `dora_norm_${dtype} 13 256x1`,
     ],
     [`run('doraForward', '${dtype}')`]: [tiles('linear_f32', T, R), tiles(rows, T, O)],
     [`run('doraForward', '${dtype}', { mask: f32(T * I) })`]: [
@@ -78,6 +81,11 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4']) {
       tiles(rows, T, O),
       tiles(rows, T, O),
       tiles('linear_f32', T, O),
+    ],
+    [`run('doraMixed', '${dtype}')`]: [
+      tiles(rows, T, O),
+      'dora_mixed_down_f32 650 256x1', // 130 tokens, rank 5
+      'dora_mixed_f32 52 256x1', // 130 x 101
     ],
     [`run('doraBackward', '${dtype}')`]: [
       tiles('linear_backward_f32', T, R),
@@ -100,7 +108,33 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4']) {
       tiles(columns, T, I),
       tiles(columns, T, I),
     ],
-    [`run('doraMerge', '${dtype}')`]: [elements(`dora_merge_${dtype}`)],
+    [`run('doraMerge', '${dtype}')`]: [wideTiles(`dora_merge_${dtype}`)],
+    [`run('linear', '${dtype}', { compute: 'bf16' })`]: [
+      'pack_rows_bf16 21 256x1',
+      `tensor_${dtype} 2 256x1`,
+    ],
+    [`run('linear', '${dtype}', { compute: 'bf16', tokens: 16 })`]: [
+      'pack_rows_bf16 3 256x1',
+      `tensor_16_${dtype} 7 256x1`,
+    ],
+    [`run('linear', '${dtype}', { compute: 'bf16', tokens: 8 })`]: [
+      'pack_rows_bf16 2 256x1',
+      `tensor_8_${dtype} 7 256x1`,
+    ],
+    [`run('linearBackward', '${dtype}', { compute: 'bf16', dbias: undefined })`]: [
+      'pack_rows_bf16 9 256x1',
+      `tensor_backward_${dtype} 6 256x1`,
+      'pack_columns_bf16 20 32x8',
+      'tensor_backward_f32 3 256x1',
+    ],
+    [`run('doraForward', '${dtype}', { compute: 'bf16' })`]: [
+      'pack_rows_bf16 21 256x1',
+      'pack_rows_bf16 1 256x1',
+      'tensor_8_bf16 9 256x1',
+      'pack_rows_bf16 3 256x1',
+      'pack_rows_bf16 2 256x1',
+      `tensor_${dtype} 2 256x1`,
+    ],
   }
   t.test(dtype, async t => {
     t.same(await launches(Object.keys(expected).join('\nawait ')), Object.values(expected).flat())
@@ -108,7 +142,7 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4']) {
 }
 
 t.test('operations without a weight', async t => {
-  t.same(await launches(`run('doraUnmerge', 'f32')`), [elements('dora_unmerge_f32')])
+  t.same(await launches(`run('doraUnmerge', 'f32')`), [wideTiles('dora_unmerge_f32')])
   t.same(await launches(`run('adamw', 'f32')`), [elements('adamw_f32')])
   t.same(await launches(`run('softmaxCrossEntropy', 'f32')`), [
     'softmax_cross_entropy_f32 130 256x1',

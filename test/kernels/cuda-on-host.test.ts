@@ -4,28 +4,49 @@ import { rmSync } from 'node:fs'
 import t from 'tap'
 import { buildOnHost, noHostCompiler } from '../fixtures/cuda-on-host/cuda-on-host.js'
 
+/** Sources of the CPU kernels that are the reference, and of the launchers. */
+const sources = [
+  ...['cpu', 'cuda'].flatMap(backend =>
+    ['linear', 'product', 'softmax_cross_entropy', 'adamw'].map(name => `backend/${backend}/${name}.cc`),
+  ),
+  ...[
+    'activation_loops_plain',
+    'gemm_plain',
+    'lane_gemm_plain',
+    'lane_product',
+    'precision_loops_plain',
+    'product_bf16',
+    'linear_integer',
+    'matmul',
+    'weight',
+    'dora_norm',
+    'dora_forward',
+    'dora_mixed',
+    'dora_backward',
+    'dora_merge',
+  ].map(name => `backend/cpu/${name}.cc`),
+  '../test/fixtures/cuda-on-host/plain-cpu.cc',
+  'backend/cuda/dora.cc',
+  'backend/cuda/dora_mixed.cc',
+  'backend/cuda/dora_weight.cc',
+  'backend/cuda/merge_backward.cc',
+  'backend/cuda/tensor.cc',
+  'core/thread_pool.cc',
+]
+const families = [
+  ...['linear', 'linear_integer', 'dora', 'dora_mixed', 'dora_norm', 'merge_backward'],
+  ...['softmax_cross_entropy', 'adamw'],
+  ...['pack', 'tensor', 'tensor_few', 'tensor_finish'],
+]
+
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
-  const families = ['linear', 'dora', 'merge_backward', 'softmax_cross_entropy', 'adamw']
-  const both = ['linear', 'product', 'softmax_cross_entropy', 'adamw']
-  const sources = [
-    ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
-    ...['gemm_plain', 'lane_gemm_plain', 'precision_loops_plain', 'activation_loops_plain'].map(
-      name => `backend/cpu/${name}.cc`,
-    ),
-    ...['lane_product', 'product_bf16', 'linear_integer', 'matmul', 'weight'].map(
-      name => `backend/cpu/${name}.cc`,
-    ),
-    ...['dora_norm', 'dora_forward', 'dora_backward', 'dora_merge'].map(name => `backend/cpu/${name}.cc`),
-    '../test/fixtures/cuda-on-host/plain-cpu.cc',
-    'backend/cuda/dora.cc',
-    'backend/cuda/merge_backward.cc',
-    'core/thread_pool.cc',
-  ]
-  const { folder, program } = buildOnHost('dora.cc', families, sources)
+  const { folder, programs } = buildOnHost(['dora.cc', 'products.cc', 'tensor.cc'], families, sources)
   t.teardown(() => rmSync(folder, { recursive: true }))
-  const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
-  t.match(stdout, /^\d{4} results agree\n$/)
-  t.equal(status, 0)
+  for (const program of programs) {
+    const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+    t.match(stdout, /^\d+ results agree\n$/, program)
+    t.equal(status, 0, program)
+  }
 })
 
 t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, async t => {
@@ -42,9 +63,9 @@ t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, a
     'backend/cuda/normalization.cc',
     'core/thread_pool.cc',
   ]
-  const { folder, program } = buildOnHost('networks.cc', ['conv', 'normalization', 'attention'], sources)
+  const { folder, programs } = buildOnHost(['networks.cc'], ['conv', 'normalization', 'attention'], sources)
   t.teardown(() => rmSync(folder, { recursive: true }))
-  const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+  const { stdout, status } = spawnSync(programs[0]!, { encoding: 'utf8' })
   t.match(stdout, /^\d{3} results agree\n$/)
   t.equal(status, 0)
 })
@@ -60,13 +81,13 @@ t.test('views, reductions, pools and casts', { skip: noHostCompiler }, async t =
     '../test/fixtures/cuda-on-host/plain-cpu.cc',
     'core/thread_pool.cc',
   ]
-  const { folder, program } = buildOnHost(
-    'views.cc',
+  const { folder, programs } = buildOnHost(
+    ['views.cc'],
     ['elementwise', 'move', 'reduction', 'pool', 'cast'],
     sources,
   )
   t.teardown(() => rmSync(folder, { recursive: true }))
-  const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+  const { stdout, status } = spawnSync(programs[0]!, { encoding: 'utf8' })
   t.match(stdout, /^\d{4} results agree\n$/)
   t.equal(status, 0)
 })

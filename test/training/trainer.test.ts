@@ -216,6 +216,9 @@ t.test('what is refused', async t => {
   await refused({ optimizer: 'lion' }, /optimizer.type must be one of adamw, sgd, got 'lion'/)
   await refused({ precision: 'fp7' }, /options.precision/)
   await refused({ precision: 'bf16' }, /not there yet/, 'ERR_UNSUPPORTED')
+  const dropped = { ...smallAdapter(), dropout: 0.25 }
+  const dropout = { code: 'ERR_UNSUPPORTED', message: /dropout of 0.25/ }
+  t.throws(() => new Trainer(dropped, dropped, base), dropout)
   await refused({ checkpoint: { folder: '' } }, /checkpoint.folder/)
   await refused({ resume: 'nowhere.safetensors' }, /no such file/, 'ERR_IO')
   const fields = new ArrayDataset({ x: { shape: [2, 7], data: new Float32Array(14) } })

@@ -55,7 +55,7 @@ function places(call: Call, dim: Dimension, { size, stride, dilation, pads }: Wi
 }
 
 /** Shape of a convolution with the weight at input `weight`. */
-function convolution(call: Call, weight: number): Shape | undefined {
+export function convolution(call: Call, weight: number): Shape | undefined {
   const [x, w] = [call.shape(0), call.shape(weight)]
   if (!x || !w) return x && unknownShape(x.length)
   const [n, c] = x as readonly [Dimension, Dimension]

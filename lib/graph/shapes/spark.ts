@@ -1,6 +1,7 @@
 // spark.ts: shapes of the operators of our own domain.
 import type { Dimension, ValueType } from '../graph.js'
 import { type Call, type Rule, tensorOrUnknown } from './call.js'
+import { convolution } from './convolution.js'
 import { compatible, type Shape } from './dimensions.js'
 import { matMulOf } from './product.js'
 
@@ -36,6 +37,16 @@ export const sparkRules: Readonly<Record<string, Rule>> = {
     const [left, right] = [call.int('transA', 0) !== 0, call.int('transB', 0) !== 0]
     return f32(matMulOf(call, swapped(call.shape(0), left), swapped(call.shape(1), right)))
   },
+  FusedLinear: call => {
+    const swap = call.int('transB', 0) !== 0
+    return [
+      tensorOrUnknown(
+        call.commonDtype(0, 1, 2, 3),
+        matMulOf(call, call.shape(0), swapped(call.shape(1), swap)),
+      ),
+    ]
+  },
+  FusedConv: call => [tensorOrUnknown(call.commonDtype(0, 1, 2, 3), convolution(call, 1))],
   DoRA: dora,
   DoRAGrad: call => [...sameAs(1, 3, 4, 5)(call), ...f32(rowsOf(call, 2))],
   DoRAWeight: call => [call.type(0), ...f32(rowsOf(call, 0), rowsOf(call, 0))],

@@ -10,8 +10,8 @@ import { ioError, writeFileAtomic } from '../atomic-write.js'
 import { readSafetensors, type SafetensorsTensor, writeSafetensors } from '../safetensors.js'
 import { type CheckpointLayout, type CheckpointWeight, nvfp4Tensors, weightsOf } from './layout.js'
 
-/** Options of {@link quantizeWeights} and {@link writeCheckpoint}. */
-export interface CheckpointOptions {
+/** How a checkpoint is written. */
+export interface ExportOptions {
   /** Whose names and forms. Default: modelopt. */
   readonly layout?: CheckpointLayout
   /**
@@ -25,7 +25,8 @@ export interface CheckpointOptions {
   readonly config?: Readonly<Record<string, unknown>>
 }
 
-const defaultExclude = ['(.*\\.)?lm_head', '.*embed.*']
+/** Modules that stay as they are by default. */
+export const defaultExclude = ['(.*\\.)?lm_head', '.*embed.*']
 
 /** Layers that runtimes fuse, whose matrices must share a tensor scale. */
 const fused = [
@@ -50,7 +51,7 @@ export interface QuantizedCheckpoint {
  */
 export function quantizeWeights(
   weights: ReadonlyMap<string, Tensor>,
-  options: CheckpointOptions = {},
+  options: ExportOptions = {},
 ): QuantizedCheckpoint {
   expectKnownOptions('options', options, ['layout', 'exclude', 'inputAmax', 'config'])
   const { layout = 'modelopt', exclude = defaultExclude, inputAmax = {} } = options
@@ -106,7 +107,7 @@ function inputScale(layout: CheckpointLayout, module: string, amax: number): [st
 export async function writeCheckpoint(
   folder: string,
   weights: ReadonlyMap<string, Tensor>,
-  options: CheckpointOptions = {},
+  options: ExportOptions = {},
 ): Promise<QuantizedCheckpoint> {
   const made = quantizeWeights(weights, options)
   const { layout = 'modelopt', config = {}, inputAmax } = options

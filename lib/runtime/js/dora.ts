@@ -1,7 +1,7 @@
 // dora.ts: the DoRA layer in plain TypeScript, V = W + scale · B·A one row at a time. Formulas are in
 // native/backend/backend.h.
 import type { KernelArgs, LowRank, StoredWeight } from '../kernels.js'
-import { addScaled, dot } from './linear.js'
+import { addScaled, dot, linear } from './linear.js'
 import { rowReader } from './weight-rows.js'
 
 /** Below this a row norm counts as this, so that a dead row has a finite gain. */
@@ -67,6 +67,24 @@ export function doraForward(args: KernelArgs['doraForward']): void {
       if (z) z[t * rows + o] = pre
       y[t * rows + o] = base + gain[o]! * pre + offset
     }
+  }
+}
+
+/** Row t of y is that of doraForward with adapters[index[t]], or of linear where that is -1. */
+export function doraMixed(args: KernelArgs['doraMixed']): void {
+  const { weight, tokens, x, adapters, index, bias, y } = args
+  const { rows, cols } = weight
+  for (let i = -1; i < adapters.length; i++) {
+    const own = Array.from({ length: tokens }, (_, t) => t).filter(t => index[t] === i)
+    if (own.length === 0) continue
+    const inputs = new Float32Array(own.length * cols)
+    for (const [at, t] of own.entries()) inputs.set(x.subarray(t * cols, (t + 1) * cols), at * cols)
+    const outputs = new Float32Array(own.length * rows)
+    const shared = { weight, tokens: own.length, x: inputs, bias, y: outputs }
+    const adapter = adapters[i]
+    if (adapter) doraForward({ ...shared, ...adapter, xa: new Float32Array(own.length * adapter.rank) })
+    else linear(shared)
+    for (const [at, t] of own.entries()) y.set(outputs.subarray(at * rows, (at + 1) * rows), t * rows)
   }
 }
 

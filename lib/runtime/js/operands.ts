@@ -2,6 +2,7 @@
 import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
+import { swizzledLength } from '../../precision/scale-order.js'
 import type { KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
 import { activations } from './activations.js'
@@ -24,6 +25,10 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     codes: rows * cols,
     scale: Math.ceil(rows / blockRows) * Math.ceil(cols / blockCols),
   }),
+  swizzleScales: ({ rows, cols, inverse }) => {
+    const tiles = swizzledLength(rows, cols)
+    return inverse ? { src: tiles, dst: rows * cols } : { src: rows * cols, dst: tiles }
+  },
   packWeight: ({ weight }) => {
     const { data, blockScale } = packedSizes(weight)
     return { data, ...(blockScale > 0 && { blockScale }) }
@@ -70,6 +75,12 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     'mask?': tokens * cols,
     xa: tokens * rank,
     'z?': tokens * rows,
+    y: tokens * rows,
+  }),
+  doraMixed: ({ weight: { rows, cols }, tokens }) => ({
+    x: tokens * cols,
+    index: tokens,
+    'bias?': rows,
     y: tokens * rows,
   }),
   doraBackward: ({ weight: { rows, cols }, rank, tokens }) => ({
@@ -152,6 +163,7 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   if (op === 'linear') expectLinear(args as KernelArgs['linear'])
   if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
   expectArrays('', given, sizes[op](args))
+  if (op === 'doraMixed') expectMixed(args as KernelArgs['doraMixed'])
 }
 
 /** A number, or an array of one. */
@@ -228,4 +240,26 @@ function expectWeight(weight: StoredWeight): void {
     ...(dtype === 'nvfp4' && { blockScale }),
     ...((dtype === 'f8_e4m3' || dtype === 'i8') && { rowScale: rows }),
   })
+}
+
+const maxMixedAdapters = 64
+
+function expectMixed({ weight: { rows, cols }, tokens, adapters, index }: KernelArgs['doraMixed']): void {
+  if (!Array.isArray(adapters)) throw argumentError('adapters', 'an array', adapters)
+  if (adapters.length > maxMixedAdapters) {
+    throw argumentError('adapters', `at most ${maxMixedAdapters} adapters`, adapters.length)
+  }
+  for (const [i, adapter] of adapters.entries()) {
+    expectInteger(`adapters[${i}].rank`, adapter.rank, 0)
+    const needed = { ...lowRankSizes(adapter.rank, rows, cols), gain: rows }
+    expectArrays(`adapters[${i}].`, adapter as unknown as Readonly<Record<string, unknown>>, needed)
+  }
+  for (let t = 0; t < tokens; t++) {
+    if (index[t]! < -1 || index[t]! >= adapters.length) {
+      throw new SparkError(
+        'ERR_ARGUMENT',
+        `index[${t}] is ${index[t]}; there are ${adapters.length} adapters`,
+      )
+    }
+  }
 }

@@ -48,7 +48,15 @@ export interface Engine {
 }
 
 /** Where ONNX Runtime computes: its name for an execution provider, or such a name with the provider's settings. */
-export type RuntimeProvider = string | { readonly name: string; readonly [setting: string]: unknown }
+export type RuntimeProvider = string | ProviderSettings
+
+/** An execution provider of ONNX Runtime with its settings. */
+export interface ProviderSettings {
+  /** Its name for the provider, such as `cuda`. */
+  readonly name: string
+  /** What it knows. */
+  readonly [setting: string]: unknown
+}
 
 /** On what a model runs. */
 export interface EngineOptions {

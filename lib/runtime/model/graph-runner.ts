@@ -6,6 +6,7 @@ import { describeNode } from '../../graph/attributes.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { readsOf } from '../../graph/edit.js'
 import type { Graph, Node, Subgraph } from '../../graph/graph.js'
+import { optimize } from '../../graph/rewrites/optimize.js'
 import type { Kernels } from '../kernels.js'
 import { loweringOf } from '../plan/lower/index.js'
 import { MissingElements } from '../plan/lowering.js'
@@ -210,12 +211,13 @@ export class GraphRunner {
       if (decisive.length > 0) continue
       if (!segment.graph && segment.hostNodes.length === 0) throw stuck(segment.rest[0]!)
       try {
-        const plan = segment.graph && (await Plan.create(segment.graph as Graph, this.#kernels))
+        const plan =
+          segment.graph && (await Plan.create(optimize(segment.graph as Graph).graph, this.#kernels))
         return { ...segment, plan, next: pointOf(segment.rest) }
       } catch (error) {
         if (!(error instanceof MissingElements) || pinned.has(error.value)) throw error
         if (values.has(error.value)) point.pins.add(error.value)
-        else deferred.add(error.node)
+        else deferred.add(originalOf(error.node, point.nodes))
       }
     }
   }
@@ -249,6 +251,11 @@ function keyOf(values: ReadonlyMap<string, HostValue>, pins: ReadonlySet<string>
     else key += `${value.dtype}[${value.shape}]${pins.has(name) ? `=${value.data}` : ''};`
   }
   return key
+}
+
+/** The node that makes what a node of the optimized graph makes. */
+function originalOf({ outputs }: Node, nodes: readonly Node[]): Node {
+  return nodes.find(node => node.outputs.some(name => name !== '' && outputs.includes(name)))!
 }
 
 function disposeFrom(segment: Compiled | undefined): void {

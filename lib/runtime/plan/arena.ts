@@ -27,11 +27,14 @@ function livesOf(steps: readonly Step[]): Map<Buffer, Life> {
   return lives
 }
 
-type InPlace = Extract<Step, { op: 'unary' | 'binary' | 'softmax' | 'batchNorm' }>
-
-/** Whether the contract of an operation lets its result lie over an operand. */
-const worksInPlace = (step: Step): step is InPlace =>
-  ['unary', 'binary', 'softmax', 'batchNorm'].includes(step.op)
+/** Operands that the contract of an operation lets its result lie over. */
+function replaceable(step: Step): Operand[] {
+  if (step.op === 'binary') return contiguousOperands(step)
+  if (step.op === 'unary' || step.op === 'softmax' || step.op === 'batchNorm' || step.op === 'norm')
+    return [step.args.x]
+  const { residual, x } = step.op === 'conv' || step.op === 'linear' ? step.args : {}
+  return residual && residual.buffer !== x?.buffer ? [residual] : []
+}
 
 /**
  * Lets elementwise steps write their result over an operand that nobody reads later. Changes the buffers.
@@ -39,9 +42,9 @@ const worksInPlace = (step: Step): step is InPlace =>
 export function shareInPlace(steps: readonly Step[]): void {
   const lives = livesOf(steps)
   steps.forEach((step, at) => {
-    if (!worksInPlace(step)) return
-    const y = step.args.y.buffer
-    const candidates = step.op === 'binary' ? contiguousOperands(step) : [step.args.x]
+    const candidates = replaceable(step)
+    if (candidates.length === 0) return
+    const y = (step.args as { readonly y: Operand }).y.buffer
     const life = lives.get(y)
     if (!life || life.first !== at) return
     for (const { buffer } of candidates) {

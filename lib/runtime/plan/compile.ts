@@ -7,6 +7,7 @@ import type { Graph, Node } from '../../graph/graph.js'
 import { type Fact, inferFacts } from '../../graph/shape-inference.js'
 import type { KernelType } from '../tensor-kernel-args.js'
 import { layOut, shareInPlace } from './arena.js'
+import { elideCopies } from './copies.js'
 import { loweringOf } from './lower/index.js'
 import { constantValue, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
 import { Buffer, operandsOf, type Port, type Program, type Step } from './program.js'
@@ -16,6 +17,8 @@ import { volume } from './views.js'
 export interface CompileOptions {
   /** Sizes of inputs whose shape in the graph is not the one that is wanted, by name. */
   readonly shapes?: Readonly<Record<string, readonly number[]>>
+  /** Whether to pack constant weights of fused layers, which kernels of the CPU stream. Default: false. */
+  readonly packs?: boolean
 }
 
 /**
@@ -25,10 +28,10 @@ export interface CompileOptions {
  * for an operator that has no kernel or a shape that depends on data; ERR_FORMAT for a graph that is broken;
  * ERR_ARGUMENT for a shape of no input
  */
-export function compile(graph: Graph, { shapes = {} }: CompileOptions = {}): Program {
+export function compile(graph: Graph, { shapes = {}, packs = false }: CompileOptions = {}): Program {
   const updates = graph.updates ?? new Map<string, string>()
   const facts = inferFacts(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates, lower }
+  const scope: Scope = { values: new Map(), steps: [], updates, packs, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))
@@ -49,7 +52,8 @@ export function compile(graph: Graph, { shapes = {} }: CompileOptions = {}): Pro
   }
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
-  const { setup, steps } = split(removeDead(scope.steps, outputs))
+  const { setup, steps: rest } = split(removeDead(scope.steps, outputs))
+  const steps = elideCopies(rest)
   shareInPlace(steps)
   return { setup, steps, inputs, outputs, state, ...layOut(steps) }
 }

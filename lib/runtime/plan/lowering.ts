@@ -41,6 +41,8 @@ export interface Scope {
   readonly steps: Step[]
   /** The value that replaces a state after a run, by the name of the state. */
   readonly updates: ReadonlyMap<string, string>
+  /** Whether kernels of the backend take packed weights. */
+  readonly packs: boolean
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
   readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
 }
@@ -103,6 +105,11 @@ export class Lowering {
   /** Sizes of input `i`. */
   shape(i: number): readonly number[] {
     return this.input(i).shape
+  }
+
+  /** Whether constant weights should be packed for the kernels that read them. */
+  get packs(): boolean {
+    return this.#scope.packs
   }
 
   /** Whether somebody wants output `i`. */
@@ -257,9 +264,9 @@ export class Lowering {
     const results = Array.from({ length: outputs }, (_, i) => `o${i}`)
     const node = makeNode(op, names, results, { name: `${this.node.name}/${op}`, attributes })
     inference.inferNode(node, makeGraph({}))
-    const { steps, lower } = this.#scope
+    const { steps, packs, lower } = this.#scope
     lower(
-      { values, steps, updates: new Map(), lower },
+      { values, steps, updates: new Map(), packs, lower },
       node,
       results.map(name => inference.facts.get(name) ?? {}),
     )
@@ -296,8 +303,8 @@ export class Lowering {
     const types = this.#outputs.map(
       type => type && (converts(type.dtype) ? { ...type, dtype: 'f32' as const } : type),
     )
-    const { steps, lower } = this.#scope
-    rule(new Lowering(this.node, { values, steps, updates: new Map(), lower }, types))
+    const { steps, packs, lower } = this.#scope
+    rule(new Lowering(this.node, { values, steps, updates: new Map(), packs, lower }, types))
     for (const [o, name] of this.node.outputs.entries()) if (name !== '') this.give(values.get(name)!, o)
   }
 

@@ -3,10 +3,10 @@ import { argumentError } from '../../core/checks.js'
 import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { Graph } from '../../graph/graph.js'
-import type { Kernels, PreparedSteps } from '../kernels.js'
+import type { KernelOp, Kernels, PreparedSteps } from '../kernels.js'
 import { type BindOptions, type BoundProgram, bind } from './bind.js'
 import { type CompileOptions, compile } from './compile.js'
-import type { Port, Program } from './program.js'
+import { operandsOf, type Port, type Program } from './program.js'
 
 /** Options of {@link Plan.create}. */
 export interface PlanOptions extends CompileOptions, BindOptions {}
@@ -23,6 +23,16 @@ export interface PlanStats {
   readonly lowerBound: number
 }
 
+/** How long one kernel call of a plan takes. */
+export interface StepTime {
+  /** Name of the operation. */
+  readonly op: KernelOp
+  /** Sizes of its operands in elements. */
+  readonly sizes: readonly number[]
+  /** The shortest of all runs, in milliseconds; the call from JavaScript is in it. */
+  readonly ms: number
+}
+
 /**
  * A graph, compiled for fixed sizes and bound to memory on a backend. A run is one call of the backend.
  *
@@ -34,13 +44,15 @@ export interface PlanStats {
 export class Plan implements Disposable {
   readonly #program: Program
   readonly #bound: BoundProgram
+  readonly #kernels: Kernels
   #steps: PreparedSteps | undefined
   #running = false
 
-  private constructor(program: Program, bound: BoundProgram, steps: PreparedSteps) {
+  private constructor(program: Program, bound: BoundProgram, kernels: Kernels) {
     this.#program = program
     this.#bound = bound
-    this.#steps = steps
+    this.#kernels = kernels
+    this.#steps = kernels.prepare(bound.steps, bound.resident())
   }
 
   /**
@@ -48,12 +60,12 @@ export class Plan implements Disposable {
    * @throws SparkError as {@link compile}, and ERR_UNSUPPORTED when the backend lacks an operation or has no plans
    */
   static async create(graph: Graph, kernels: Kernels, options: PlanOptions = {}): Promise<Plan> {
-    const program = compile(graph, options)
+    const program = compile(graph, { packs: kernels.backend === 'cpu', ...options })
     const bound = bind(program, options)
     const setup = kernels.prepare(bound.setup)
     await setup.run()
     setup.dispose()
-    return new Plan(program, bound, kernels.prepare(bound.steps, bound.resident()))
+    return new Plan(program, bound, kernels)
   }
 
   /** Names, types and sizes of the inputs. */
@@ -88,6 +100,32 @@ export class Plan implements Disposable {
       this.#running = false
     }
     return Object.fromEntries(this.outputs.map(({ name, buffer }) => [name, this.#bound.arrayOf(buffer)]))
+  }
+
+  /**
+   * Runs the plan call by call and measures each, on the inputs of the last run. State moves on with each run.
+   * @param runs - how often
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   */
+  async profile(runs = 5): Promise<StepTime[]> {
+    this.#claim()
+    const prepared = this.#bound.steps.map(step => this.#kernels.prepare([step]))
+    const best = prepared.map(() => Number.POSITIVE_INFINITY)
+    try {
+      for (let run = 0; run < runs; run++) {
+        for (const [i, step] of prepared.entries()) {
+          const start = performance.now()
+          await step.run()
+          best[i] = Math.min(best[i]!, performance.now() - start)
+        }
+      }
+    } finally {
+      this.#running = false
+      for (const step of prepared) step.dispose()
+    }
+    return this.#program.steps.map(({ op, args }, i) => {
+      return { op, sizes: [...operandsOf(args)].map(({ count }) => count), ms: best[i]! }
+    })
   }
 
   /**

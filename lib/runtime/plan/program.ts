@@ -25,6 +25,7 @@ export class Buffer {
   /** Offset in the arena, in bytes. */
   offset = 0
   #merged: Buffer | undefined
+  #start = 0
 
   /** A buffer of `count` elements. */
   constructor(dtype: ElementType, count: number, storage: Storage, initial?: () => ElementArray) {
@@ -39,9 +40,15 @@ export class Buffer {
     return this.#merged?.root ?? this
   }
 
-  /** Lets another buffer of the same size hold the elements, too. */
-  mergeInto(buffer: Buffer): void {
+  /** Where the elements start in {@link Buffer.root}. */
+  get start(): number {
+    return this.#merged ? this.#start + this.#merged.start : 0
+  }
+
+  /** Lets another buffer of at least this size hold the elements, too, from its element `start` on. */
+  mergeInto(buffer: Buffer, start = 0): void {
     this.#merged = buffer
+    this.#start = start
   }
 
   /** An operand that is read: `count` elements from `offset` on, by default all. */
@@ -66,8 +73,7 @@ export class Operand {
   readonly #buffer: Buffer
   /** How it is used. */
   readonly access: Access
-  /** First element. */
-  readonly offset: number
+  readonly #offset: number
   /** Number of elements. */
   readonly count: number
 
@@ -75,8 +81,13 @@ export class Operand {
   constructor(buffer: Buffer, access: Access, offset: number, count: number) {
     this.#buffer = buffer
     this.access = access
-    this.offset = offset
+    this.#offset = offset
     this.count = count
+  }
+
+  /** First element. */
+  get offset(): number {
+    return this.#offset + this.#buffer.start
   }
 
   /** What it is a piece of. */

@@ -3,6 +3,7 @@
 #include "backend/cpu/conv_reading.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/epilogue.h"
+#include "backend/cpu/row_loops.h"
 
 namespace spark::cpu {
 namespace {
@@ -10,19 +11,20 @@ namespace {
 // Sums of filter o become elements of y from `at` on.
 void finish(const ConvArgs& args, int64_t o, int64_t at, int64_t count, const float* sums) {
   constexpr int64_t kPiece = 256;
-  float values[kPiece];
+  float room[kPiece];
   const float bias = args.bias ? args.bias[o] : 0;
   for (int64_t done = 0; done < count; done += kPiece) {
     const int64_t piece = std::min(kPiece, count - done), first = at + done;
+    float* values = args.residual ? room : args.y + first;  // y may be the residual
     const auto add_residual = [&](bool wanted) {
       if (!wanted || !args.residual) return;
       for (int64_t j = 0; j < piece; ++j) values[j] += args.residual[first + j];
     };
-    for (int64_t j = 0; j < piece; ++j) values[j] = sums[done + j] + bias;
+    row_loops().affine(sums + done, piece, 1, bias, values);
     add_residual(args.residual_first);
     activate(args.activation, piece, values);
     add_residual(!args.residual_first);
-    std::copy_n(values, piece, args.y + first);
+    if (args.residual) std::copy_n(values, piece, args.y + first);
   }
 }
 

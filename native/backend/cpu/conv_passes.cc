@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kSlack = 16;          // floats behind a staged image that a vector may read
 constexpr int64_t kPositions = 512;     // fill a product; images that are smaller share one
+constexpr int64_t kVector = 16;         // floats of the longest vectors
 constexpr int64_t kDirectLines = 3;     // up to so many lines of a group do without a product
 constexpr int64_t kDirectCount = 2048;  // positions of a direct pass
 constexpr int64_t kManyTerms = 1024;
@@ -124,11 +125,16 @@ Weight rows_from(Weight weight, int64_t first, int64_t count) {
 
 Patches patches_of(const Convolution& convolution, const Stage& stage, const float* data,
                    const std::vector<int64_t>& rows, const int64_t (&size)[3], int64_t images) {
-  return {data,
-          rows.data(),
-          {images, size[0], size[1], size[2]},
-          {convolution.image_pitch(), stage.pitch(0), stage.pitch(1)},
-          convolution.staged()};
+  Patches patches = {data,
+                     rows.data(),
+                     {images, size[0], size[1], size[2]},
+                     {convolution.image_pitch(), stage.pitch(0), stage.pitch(1)},
+                     convolution.staged()};
+  for (int axis = 2; axis > 0 && patches.pitch[axis] == patches.size[3]; --axis) {  // no gaps: one line
+    patches.size[3] *= patches.size[axis];
+    patches.size[axis] = 1;
+  }
+  return patches;
 }
 
 // Splits a run of positions of several images.
@@ -144,6 +150,12 @@ void split(int64_t first, int64_t positions, int64_t col, int64_t count, const f
   }
 }
 
+// Whether few positions are better the left side of the product, whose right side is cut into vectors.
+bool positions_left(int64_t lines, int64_t positions) {
+  const auto rounded = [](int64_t count) { return (count + kVector - 1) / kVector * kVector; };
+  return positions <= kTile && positions * rounded(lines) < lines * rounded(positions);
+}
+
 void multiply(const Convolution& convolution, const ConvSource& source, const ConvPart& part,
               const std::vector<int64_t>& rows, const Task& task, const float* data, bool alone) {
   const int64_t lines = part.coefficients.rows / source.groups, positions = volume(part.size);
@@ -156,8 +168,14 @@ void multiply(const Convolution& convolution, const ConvSource& source, const Co
           });
   };
   const auto depth = static_cast<int64_t>(rows.size());
-  (alone ? product_here : product)(lines, task.images * positions,
-                                   {{rows_of(weight), columns_of(patches), depth}}, store);
+  const auto multiply = alone ? product_here : product;
+  if (positions_left(lines, task.images * positions)) {
+    multiply(task.images * positions, lines, {{columns_of(patches), rows_of(weight), depth}}, store,
+             StoreBy::kColumns);
+  } else {
+    multiply(lines, task.images * positions, {{rows_of(weight), columns_of(patches), depth}}, store,
+             StoreBy::kRows);
+  }
 }
 
 // Positions are taken as they lie in the stage, those between its lines included, and only the others stored.
@@ -184,6 +202,24 @@ void loop(const Convolution& convolution, const ConvSource& source, const ConvPa
             }
           }
         }
+      }
+    }
+  }
+}
+
+// As coefficient_gradient(), of a task: to[l · rows.size() + row].
+void loop_gradient(const Convolution& convolution, const Stage& stage, const Task& task,
+                   const std::vector<int64_t>& rows, const int64_t (&size)[3], const float* data,
+                   const float* gradient, int64_t pitch, int64_t lines, float* to) {
+  const auto& [depths, height, width] = size;
+  const auto depth = static_cast<int64_t>(rows.size());
+  std::fill_n(to, lines * depth, 0.0f);
+  for (int64_t n = 0; n < task.images; ++n) {
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t z = 0; z < depths; ++z) {
+        gemm().dots(gradient + n * pitch + (line * depths + z) * height * width, height, width,
+                    data + n * convolution.image_pitch() + z * stage.pitch(0), stage.pitch(1), rows.data(),
+                    depth, to + line * depth);
       }
     }
   }
@@ -221,7 +257,8 @@ void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& 
     std::fill_n(sums, count, 0.0f);
     return;
   }
-  const Convolution convolution(source, positions, kChunkTerms, false);
+  const bool direct = loops_over(groups, lines);
+  const Convolution convolution(source, positions, kChunkTerms, direct);
   const std::vector<int64_t> rows = row_offsets(taps, source.channels, convolution.plane());
   const auto depth = static_cast<int64_t>(rows.size());
   std::vector<int64_t> line_offsets(lines);
@@ -232,26 +269,27 @@ void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& 
   const Room partial(new float[chunks * count]);
   convolution.for_each_task([&](const Task& task, float* room, bool alone) {
     const float* data = convolution.stage(task, room, !alone);
-    const Patches left = patches_of(convolution, *source.stage, data, rows, size, task.images);
     const float* first = gradient + (task.first * groups + task.group) * lines * positions;
+    float* to = partial.get() + task.first / convolution.images() * count + task.group * lines * depth;
+    if (direct) {
+      return loop_gradient(convolution, *source.stage, task, rows, size, data, first,
+                           groups * lines * positions, lines, to);
+    }
+    const Patches left = patches_of(convolution, *source.stage, data, rows, size, task.images);
     const Patches right = {first,
                            line_offsets.data(),
                            {task.images, 1, 1, positions},
                            {groups * lines * positions, 0, 0},
                            false};
-    float* to = partial.get() + task.first / convolution.images() * count + task.group * lines * depth;
     const int64_t terms = task.images * positions;
     const auto multiply = alone ? product_here : product;
-    if (terms >= kManyTerms) {  // packing the patches costs more than storing the sums across
-      multiply(depth, lines, {{rows_of(left), rows_of(right), terms}},
-               [&](int64_t row, int64_t line, int64_t run, const float* values) {
-                 for (int64_t i = 0; i < run; ++i) to[(line + i) * depth + row] = values[i];
-               });
+    const auto store = [&](int64_t line, int64_t row, int64_t run, const float* values) {
+      std::copy_n(values, run, to + line * depth + row);
+    };
+    if (terms >= kManyTerms) {  // packing the patches across costs more than packing the gradient so
+      multiply(depth, lines, {{rows_of(left), rows_of(right), terms}}, store, StoreBy::kColumns);
     } else {
-      multiply(lines, depth, {{rows_of(right), rows_of(left), terms}},
-               [&](int64_t line, int64_t row, int64_t run, const float* values) {
-                 std::copy_n(values, run, to + line * depth + row);
-               });
+      multiply(lines, depth, {{rows_of(right), rows_of(left), terms}}, store, StoreBy::kRows);
     }
   });
   parallel_for(count, 1 << 14, [&](int64_t begin, int64_t end) {

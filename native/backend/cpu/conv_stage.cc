@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/gemm.h"
 #include "core/error.h"
 
 namespace spark::cpu {
@@ -9,18 +10,29 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
+// The elements [begin, end) of a remainder lie inside of the image, others are zeros.
+struct Inside {
+  int64_t begin, end;
+
+  Inside(const StageAxis& axis, int64_t remainder) {
+    const int64_t start = axis.first + remainder;
+    begin = std::clamp<int64_t>(ceil_div(-start, axis.stride), 0, axis.length);
+    end = std::clamp<int64_t>(ceil_div(axis.size - start, axis.stride), begin, axis.length);
+  }
+
+  bool has(int64_t i) const { return i >= begin && i < end; }
+};
+
 // The elements of a remainder from a line of the image.
-void fill_line(const StageAxis& axis, int64_t remainder, const float* line, float* to) {
-  const int64_t start = axis.first + remainder;
-  const int64_t begin = std::clamp<int64_t>(ceil_div(-start, axis.stride), 0, axis.length);
-  const int64_t end = std::clamp<int64_t>(ceil_div(axis.size - start, axis.stride), begin, axis.length);
+void fill_line(const StageAxis& axis, int64_t remainder, const Inside& inside, const float* line, float* to) {
+  const auto& [begin, end] = inside;
   std::fill(to, to + begin, 0.0f);
   std::fill(to + end, to + axis.length, 0.0f);
-  const float* from = line + start;
+  const float* from = line + axis.first + remainder;
   if (axis.stride == 1) {
     std::copy(from + begin, from + end, to + begin);
   } else if (axis.stride == 2) {
-    for (int64_t i = begin; i < end; ++i) to[i] = from[2 * i];
+    gemm().halve(from + 2 * begin, end - begin, to + begin);
   } else {
     for (int64_t i = begin; i < end; ++i) to[i] = from[i * axis.stride];
   }
@@ -74,17 +86,18 @@ bool Stage::plain() const {
 
 void Stage::fill(const float* image, float* plane) const {
   const auto& [z, y, x] = axes_;
-  const auto inside = [](const StageAxis& axis, int64_t at) { return at >= 0 && at < axis.size; };
   for (const int64_t of_z : z.remainders) {
     for (const int64_t of_y : y.remainders) {
       for (const int64_t of_x : x.remainders) {
-        for (int64_t i = 0; i < z.length * y.length; ++i, plane += x.length) {
-          const int64_t at_z = z.first + of_z + i / y.length * z.stride;
-          const int64_t at_y = y.first + of_y + i % y.length * y.stride;
-          if (inside(z, at_z) && inside(y, at_y)) {
-            fill_line(x, of_x, image + (at_z * y.size + at_y) * x.size, plane);
-          } else {
-            std::fill_n(plane, x.length, 0.0f);
+        const Inside inside_z(z, of_z), inside_y(y, of_y), inside_x(x, of_x);
+        for (int64_t i = 0; i < z.length; ++i) {
+          const int64_t layer = (z.first + of_z + i * z.stride) * y.size;
+          for (int64_t j = 0; j < y.length; ++j, plane += x.length) {
+            if (inside_z.has(i) && inside_y.has(j)) {
+              fill_line(x, of_x, inside_x, image + (layer + y.first + of_y + j * y.stride) * x.size, plane);
+            } else {
+              std::fill_n(plane, x.length, 0.0f);
+            }
           }
         }
       }

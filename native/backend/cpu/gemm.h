@@ -34,6 +34,13 @@ struct Gemm {
   // Reads and writes up to 15 elements more.
   void (*correlate)(const float* coefficients, const float* data, const int64_t* offset, int64_t depth,
                     int64_t count, float* sums);
+  // to[i] = from[2 · i] for i < count
+  void (*halve)(const float* from, int64_t count, float* to);
+  // sums[k] += Σ gradient[y · width + x] · data[offset[k] + y · pitch + x] for y < height, x < width and k <
+  // depth: sixteen chains, one for each x modulo 16, that are added in their order. Reads up to 15 elements
+  // of data more.
+  void (*dots)(const float* gradient, int64_t height, int64_t width, const float* data, int64_t pitch,
+               const int64_t* offset, int64_t depth, float* sums);
 };
 
 extern const Gemm plain_gemm, avx2_gemm, avx512_gemm, neon_gemm;

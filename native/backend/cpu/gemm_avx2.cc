@@ -34,6 +34,12 @@ inline Vec load_e2m1(const uint8_t* codes) {
   return lookup_e2m1((Bits)_mm256_or_si256(bytes, _mm256_slli_epi64(bytes, 28)));
 }
 
+// By two inside the 128-bit halves, then the pairs change places.
+inline Vec evens(Vec a, Vec b) {
+  const __m256d pairs = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xD8));
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(pairs, 0xD8));
+}
+
 // 4 by 4 inside the 128-bit halves, then the halves change places.
 inline void transpose(Vec (&v)[8]) {
   Vec t[8];
@@ -57,6 +63,6 @@ inline void transpose(Vec (&v)[8]) {
 
 }  // namespace
 
-const Gemm avx2_gemm = {pack_rows, pack_sliver, multiply, correlate};
+const Gemm avx2_gemm = {pack_rows, pack_sliver, multiply, correlate, halve, dots};
 
 }  // namespace spark::cpu

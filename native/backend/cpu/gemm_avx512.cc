@@ -31,6 +31,11 @@ inline Vec load_e2m1(const uint8_t* codes) {
   return lookup_e2m1((Bits)_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28)));
 }
 
+inline Vec evens(Vec a, Vec b) {
+  const __m512i places = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+  return _mm512_permutex2var_ps(a, places, b);
+}
+
 // 4 by 4 inside the 128-bit quarters, then the quarters change places, 4 by 4 again.
 inline void transpose(Vec (&v)[16]) {
   Vec t[16];
@@ -60,6 +65,6 @@ inline void transpose(Vec (&v)[16]) {
 
 }  // namespace
 
-const Gemm avx512_gemm = {pack_rows, pack_sliver, multiply, correlate};
+const Gemm avx512_gemm = {pack_rows, pack_sliver, multiply, correlate, halve, dots};
 
 }  // namespace spark::cpu

@@ -4,6 +4,7 @@
 //   kRows, kVecs        the block of sums that stays in registers: kRows lines by kVecs vectors
 //   multiply_add        a * b + sum on vectors, fused where the instruction set can
 //   transpose           of kWidth vectors, in place
+//   evens               elements 0, 2, 4 … of a vector that goes on, but for its first element, in a second
 //   load_codes          kWidth codes of 8 or 16 bits, widened
 //   load_e2m1           the values of kWidth codes of 4 bits, low ones first
 //   lookup_e2m1         the values of the low 4 bits

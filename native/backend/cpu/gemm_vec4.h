@@ -17,6 +17,8 @@ inline Vec load_e2m1(const uint8_t* codes) {
   return Vec{kE2M1[codes[0] & 15], kE2M1[codes[0] >> 4], kE2M1[codes[1] & 15], kE2M1[codes[1] >> 4]};
 }
 
+inline Vec evens(Vec a, Vec b) { return Vec{a[0], a[2], b[1], b[3]}; }
+
 inline void transpose(Vec (&v)[4]) {
   const Vec a = v[0], b = v[1], c = v[2], d = v[3];
 #pragma GCC unroll 4

@@ -36,22 +36,92 @@ void for_each_plane(const Windows& windows, const Body& body) {
   });
 }
 
+// Columns of an output row that are computed at a time.
+constexpr int64_t kColumns = 256;
+
+// Calls visit(c, x, stride, count) for every tap and the columns [begin, end) of row (a, b) of the output
+// that it reaches, in the order of the taps: x is what column c reads, and the next ones are `stride` apart.
+template <typename Visit>
+void for_each_line(const Windows& windows, const float* x, int64_t a, int64_t b, int64_t begin, int64_t end,
+                   const Visit& visit) {
+  const TapRange planes = taps_within(windows, 0, a, 0, windows.image[0]),
+                 rows = taps_within(windows, 1, b, 0, windows.image[1]);
+  const int64_t stride = windows.stride[2], width = windows.image[2];
+  const auto place = [&](int axis, int64_t q, int64_t tap) {
+    return q * windows.stride[axis] + tap * windows.dilation[axis] - windows.pad[axis];
+  };
+  for (int64_t i = planes.first; i < planes.last; ++i) {
+    for (int64_t j = rows.first; j < rows.last; ++j) {
+      const float* row = x + (place(0, a, i) * windows.image[1] + place(1, b, j)) * width;
+      for (int64_t k = 0; k < windows.kernel[2]; ++k) {
+        const int64_t shift = place(2, 0, k);
+        const int64_t first = std::max(begin, shift < 0 ? (stride - 1 - shift) / stride : 0);
+        const int64_t last = std::min(end, shift < width ? (width - shift + stride - 1) / stride : 0);
+        if (first < last) visit(first, row + first * stride + shift, stride, last - first);
+      }
+    }
+  }
+}
+
+// to[i] = combine(to[i], x[i · stride])
+template <typename T, typename Combine>
+void accumulate(T* to, const float* x, int64_t stride, int64_t count, const Combine& combine) {
+  if (stride == 1) {
+    for (int64_t i = 0; i < count; ++i) to[i] = combine(to[i], x[i]);
+  } else if (stride == 2) {
+    for (int64_t i = 0; i < count; ++i) to[i] = combine(to[i], x[2 * i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = combine(to[i], x[stride * i]);
+  }
+}
+
+// The columns [begin, end) of row (a, b) of the output of a plane.
+void pool_columns(const PoolArgs& args, const float* x, int64_t a, int64_t b, int64_t begin, int64_t end,
+                  float* y) {
+  if (args.fn == PoolFn::kMax) {
+    std::fill(y + begin, y + end, -std::numeric_limits<float>::infinity());
+    for_each_line(args.windows, x, a, b, begin, end,
+                  [&](int64_t c, const float* from, int64_t stride, int64_t n) {
+                    // NaN is the largest.
+                    accumulate(y + c, from, stride, n,
+                               [](float most, float v) { return (most >= v) | (most != most) ? most : v; });
+                  });
+    return;
+  }
+  double sums[kColumns] = {};
+  for_each_line(args.windows, x, a, b, begin, end,
+                [&](int64_t c, const float* from, int64_t stride, int64_t n) {
+                  accumulate(sums + c - begin, from, stride, n, [](double sum, float v) { return sum + v; });
+                });
+  const auto taps_of = [&](int axis, int64_t q) {
+    return counted_taps(args.windows, args.count_pad, axis, q);
+  };
+  const int64_t lines = taps_of(0, a) * taps_of(1, b);
+  for (int64_t c = begin; c < end; ++c) y[c] = static_cast<float>(sums[c - begin] / (lines * taps_of(2, c)));
+}
+
 }  // namespace
 
 void pool(const PoolArgs& args) {
   expect_f32(args.dtype);
+  const int64_t* out_size = args.windows.out;
   for_each_plane(args.windows, [&](int64_t image, int64_t out) {
     const float* x = static_cast<const float*>(args.x) + image;
     float* y = static_cast<float*>(args.y) + out;
-    for_each_window(args.windows, args.count_pad, [&](int64_t q, const Window& window) {
-      if (args.indices) {
+    if (args.indices) {
+      for_each_window(args.windows, args.count_pad, [&](int64_t q, const Window& window) {
         const int64_t first = first_largest(args.windows, window, x);
         y[q] = first < 0 ? -std::numeric_limits<float>::infinity() : x[first];
         args.indices[out + q] = first < 0 ? first : image + first;
-      } else {
-        y[q] = pooled(args.windows, window, args.fn, x);
+      });
+      return;
+    }
+    for (int64_t a = 0; a < out_size[0]; ++a) {
+      for (int64_t b = 0; b < out_size[1]; ++b, y += out_size[2]) {
+        for (int64_t c = 0; c < out_size[2]; c += kColumns)
+          pool_columns(args, x, a, b, c, std::min(c + kColumns, out_size[2]), y);
       }
-    });
+    }
   });
 }
 

@@ -58,9 +58,9 @@ bool can_stream(const Tile& tile, const Segment& segment) {
          pieces(segment.depth, kChunk) * tile.rows <= kTile;
 }
 
-void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments,
+void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments, StoreBy by,
              const Store& store) {
-  float* sums = workspace.sums;
+  auto& [rows, sliver, sums] = workspace;
   std::fill_n(sums, tile.rows * kTile, 0.0f);
   for (const Segment& segment : segments) {
     if (can_stream(tile, segment)) {
@@ -71,7 +71,12 @@ void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> 
       add_chunk(gemm, tile, segment, k, std::min(kChunk, segment.depth - k));
     }
   }
-  for (int64_t m = 0; m < tile.rows; ++m) store(tile.row + m, tile.col, tile.cols, sums + m * kTile);
+  if (by == StoreBy::kRows) {
+    for (int64_t m = 0; m < tile.rows; ++m) store(tile.row + m, tile.col, tile.cols, sums + m * kTile);
+    return;
+  }
+  gemm.pack_rows(columns_of(sums, kTile), 0, tile.cols, 0, tile.rows, rows);
+  for (int64_t n = 0; n < tile.cols; ++n) store(tile.col + n, tile.row, tile.rows, rows + n * kLine);
 }
 
 // Calls body(gemm, tile, product) for the tiles of `count` products, on all threads.
@@ -132,29 +137,32 @@ Operand scaled(Operand operand, const float* k_scale) {
   return operand;
 }
 
-void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store) {
+void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
+             StoreBy by) {
   int64_t depth = 0;
   for (const Segment& segment : segments) depth += segment.depth;
   for_tiles(1, rows, cols, depth,
-            [&](const Gemm& gemm, const Tile& tile, int64_t) { compute(gemm, tile, segments, store); });
+            [&](const Gemm& gemm, const Tile& tile, int64_t) { compute(gemm, tile, segments, by, store); });
 }
 
 void products(int64_t count, int64_t rows, int64_t cols, const std::function<Segment(int64_t)>& segment,
               const BatchStore& store) {
   for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0,
             [&](const Gemm& gemm, const Tile& tile, int64_t at) {
-              compute(gemm, tile, {segment(at)},
+              compute(gemm, tile, {segment(at)}, StoreBy::kRows,
                       [&](int64_t row, int64_t col, int64_t length, const float* sums) {
                         store(at, row, col, length, sums);
                       });
             });
 }
 
-void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store) {
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
+                  StoreBy by) {
   const Gemm& best = gemm();
   for (int64_t col = 0; col < cols; col += kTile) {
     for (int64_t row = 0; row < rows; row += kTile) {
-      compute(best, {row, std::min(kTile, rows - row), col, std::min(kTile, cols - col)}, segments, store);
+      compute(best, {row, std::min(kTile, rows - row), col, std::min(kTile, cols - col)}, segments, by,
+              store);
     }
   }
 }

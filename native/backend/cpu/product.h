@@ -33,8 +33,12 @@ struct Segment {
 // threads; must not throw.
 using Store = std::function<void(int64_t row, int64_t col, int64_t count, const float* sums)>;
 
+// By columns it receives sums[row .. row + count, col] as (col, row, count, sums).
+enum class StoreBy { kRows, kColumns };
+
 // All segments are summed. An empty K gives zeros.
-void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store);
+void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
+             StoreBy by = StoreBy::kRows);
 
 // The same for `count` products of one shape.
 using BatchStore =
@@ -43,7 +47,8 @@ void products(int64_t count, int64_t rows, int64_t cols, const std::function<Seg
               const BatchStore& store);
 
 // As product(), on the calling thread alone, for products that are themselves spread over threads.
-void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store);
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
+                  StoreBy by = StoreBy::kRows);
 
 // sums = x · Wᵀ of numbers rounded to bf16, for a machine that multiplies them (lane_gemm().bf16). A chunk is
 // one chain of additions of two products each.

@@ -113,8 +113,9 @@ float dot(const float* x, const float* y, int64_t count) {
 }
 
 void affine(const float* x, int64_t count, float factor, float shift, float* y) {
-  for_each_vector(
-      count, [&](int64_t i, int64_t some, int) { store(y + i, take(x, i, some) * factor + shift, some); });
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(y + i, load(x + i) * factor + shift, kLanes);
+  for (; i < count; ++i) y[i] = x[i] * factor + shift;
 }
 
 void normalize(const float* x, int64_t count, float mean, float factor, const float* scale, const float* bias,

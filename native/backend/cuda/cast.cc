@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "backend/cuda/cuda.h"
@@ -7,7 +8,12 @@ namespace spark::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kRun = 16;  // elements of a thread, as in kernels/elements.cuh
+constexpr int kVectors = 4;  // of a thread, as in kernels/cast.cu
+
+// Elements of a vector: 16 bytes of the wider format.
+int64_t vector_length(const CastArgs& args) {
+  return 128 / std::max(dtype_bits(args.src_dtype), dtype_bits(args.dst_dtype));
+}
 
 // The bits of elements of one size.
 void copy_bits(const CastArgs& args) {
@@ -32,8 +38,8 @@ void cast(const CastArgs& args) {
   }
   const std::string kernel =
       std::string("cast_") + dtype_name(args.src_dtype) + "_" + dtype_name(args.dst_dtype);
-  launch("cast", kernel, Grid{ceil_div(args.count, kThreads * kRun)}, Threads{kThreads}, 0, args.src,
-         args.dst, args.count, args.saturate);
+  launch("cast", kernel, Grid{ceil_div(args.count, kThreads * kVectors * vector_length(args))},
+         Threads{kThreads}, 0, args.src, args.dst, args.count, args.saturate);
 }
 
 }  // namespace spark::cuda

@@ -1,22 +1,172 @@
 #include "backend/cuda/cublaslt.h"
 
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <tuple>
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/launch.h"
+#include "backend/cuda/stream.h"
+#include "core/error.h"
 #include "core/library.h"
 
 namespace spark::cuda {
+namespace {
+
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+constexpr uint32_t kAlignment = 16;
+
+// Numbers of the cuBLASLt ABI.
+constexpr int kReal32F = 0, kReal16BF = 14, kCompute32F = 68;  // cudaDataType, cublasComputeType_t
+constexpr int kTransposeA = 3;                                 // cublasLtMatmulDescAttributes_t
+constexpr int kMaxWorkspace = 1, kMinAlignmentA = 5;           // cublasLtMatmulPreferenceAttributes_t
+constexpr int32_t kTransposed = 1;                             // cublasOperation_t
+
+using Opaque = struct Opaque_*;
+
+struct Algorithm {
+  uint64_t data[8];
+};
+
+struct Heuristic {
+  Algorithm algorithm;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
+
+struct Api {
+  const Library library{"libcublasLt.so.13", "libcublasLt.so.12"};
+  std::string reason = library.reason();
+  size_t (*version)() = nullptr;  // asked for also where the library is unusable
+  int (*create)(Opaque* handle);
+  int (*desc_create)(Opaque*, int compute_type, int scale_type);
+  int (*desc_set)(Opaque, int attribute, const void*, size_t);
+  int (*layout_create)(Opaque*, int type, uint64_t rows, uint64_t cols, int64_t stride);
+  int (*preference_create)(Opaque*);
+  int (*preference_set)(Opaque, int attribute, const void*, size_t);
+  int (*heuristic)(Opaque handle, Opaque desc, Opaque a, Opaque b, Opaque c, Opaque d, Opaque preference,
+                   int wanted, Heuristic* results, int* found);
+  int (*matmul)(Opaque handle, Opaque desc, const void* alpha, const void* a, Opaque a_layout, const void* b,
+                Opaque b_layout, const void* beta, const void* c, Opaque c_layout, void* d, Opaque d_layout,
+                const Algorithm*, void* workspace, size_t workspace_bytes, CUstream);
+
+  Api() {
+    const auto require = [&](auto& function, const char* symbol) {
+      if (reason.empty() && !library.bind(function, symbol)) reason = library.name() + " lacks " + symbol;
+    };
+    require(version, "cublasLtGetVersion");
+    require(create, "cublasLtCreate");
+    require(desc_create, "cublasLtMatmulDescCreate");
+    require(desc_set, "cublasLtMatmulDescSetAttribute");
+    require(layout_create, "cublasLtMatrixLayoutCreate");
+    require(preference_create, "cublasLtMatmulPreferenceCreate");
+    require(preference_set, "cublasLtMatmulPreferenceSetAttribute");
+    require(heuristic, "cublasLtMatmulAlgoGetHeuristic");
+    require(matmul, "cublasLtMatmul");
+  }
+
+  static const Api& get() {
+    static const Api* api = new Api;  // leaked, as all drivers
+    return *api;
+  }
+};
+
+// What a shape needs. Descriptors live as long as the process.
+struct Plan {
+  bool usable = false;
+  Opaque desc = nullptr, w = nullptr, a = nullptr, out = nullptr;
+  Heuristic best{};
+};
+
+using Shape = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
+
+struct Handle {
+  Opaque handle = nullptr;
+  std::map<Shape, Plan> plans;
+};
+
+struct Handles {
+  std::mutex mutex;
+  std::map<Device*, Handle> of;
+
+  static Handles& get() {
+    static Handles* handles = new Handles;
+    return *handles;
+  }
+};
+
+// Row-major y = a · wᵀ is column-major yᵀ = w · aᵀ: w is the left operand. Row-major rows are columns there.
+Plan make_plan(const Api& api, Opaque handle, const BlasProduct& product) {
+  Plan plan;
+  Opaque preference = nullptr;
+  bool ok = api.desc_create(&plan.desc, kCompute32F, kReal32F) == 0;
+  ok = ok && (!product.w_rows || api.desc_set(plan.desc, kTransposeA, &kTransposed, sizeof kTransposed) == 0);
+  ok = ok && api.layout_create(&plan.w, kReal16BF, product.w_rows ? product.depth : product.cols,
+                               product.w_rows ? product.cols : product.depth, product.w_stride) == 0;
+  ok = ok && api.layout_create(&plan.a, kReal16BF, product.depth, product.rows, product.a_stride) == 0;
+  ok = ok && api.layout_create(&plan.out, kReal32F, product.cols, product.rows, product.cols) == 0;
+  ok = ok && api.preference_create(&preference) == 0;
+  ok = ok && api.preference_set(preference, kMaxWorkspace, &kWorkspaceBytes, sizeof kWorkspaceBytes) == 0;
+  for (int operand = 0; ok && operand < 4; ++operand) {
+    ok = api.preference_set(preference, kMinAlignmentA + operand, &kAlignment, sizeof kAlignment) == 0;
+  }
+  int found = 0;
+  plan.usable = ok &&
+                api.heuristic(handle, plan.desc, plan.w, plan.a, plan.out, plan.out, preference, 1,
+                              &plan.best, &found) == 0 &&
+                found > 0 && plan.best.state == 0 && plan.best.workspace <= kWorkspaceBytes;
+  return plan;
+}
+
+bool turned_off() {
+  const char* wanted = std::getenv("DGX_SPARK_CUBLASLT");
+  return wanted && std::string_view(wanted) == "0";
+}
+
+}  // namespace
 
 CublasLtReport query_cublaslt() {
-  static const Library* library =
-      new Library{"libcublasLt.so.13", "libcublasLt.so.12"};  // leaked, as all drivers
-  CublasLtReport report{library->reason(), std::nullopt, std::nullopt};
-  if (!library->ok()) return report;
-  report.library = library->name();
-  size_t (*get_version)();
-  if (library->bind(get_version, "cublasLtGetVersion")) {
-    report.version = get_version();
-  } else {
-    report.reason = library->name() + " lacks cublasLtGetVersion";
-  }
+  const Api& api = Api::get();
+  CublasLtReport report{api.reason, std::nullopt, std::nullopt};
+  if (api.library.ok()) report.library = api.library.name();
+  if (api.version) report.version = api.version();
   return report;
+}
+
+void prepare_cublaslt(Device& device) {
+  if (turned_off()) return;
+  const Api& api = Api::get();
+  Opaque handle = nullptr;
+  if (!api.reason.empty() || api.create(&handle) != 0) return;
+  Handles& handles = Handles::get();
+  std::lock_guard lock(handles.mutex);
+  handles.of[&device].handle = handle;
+}
+
+bool cublaslt_product(const BlasProduct& product) {
+  Device& device = Device::current();
+  Handles& handles = Handles::get();
+  std::lock_guard lock(handles.mutex);
+  const auto found = handles.of.find(&device);
+  if (found == handles.of.end()) return false;
+  const Api& api = Api::get();
+  const Shape shape{product.rows,     product.cols,     product.depth,
+                    product.a_stride, product.w_stride, product.w_rows};
+  auto [plan, is_new] = found->second.plans.try_emplace(shape);
+  if (is_new) plan->second = make_plan(api, found->second.handle, product);
+  if (!plan->second.usable) return false;
+  const auto& [_, desc, w, a, out, best] = plan->second;
+  const Scratch workspace(best.workspace);
+  const float alpha = 1, beta = 0;
+  const int status = api.matmul(found->second.handle, desc, &alpha, product.w, w, product.a, a, &beta,
+                                product.out, out, product.out, out, &best.algorithm, workspace.as<void>(),
+                                best.workspace, device.stream().handle());
+  if (status != 0) plan->second.usable = false;
+  return status == 0;
 }
 
 }  // namespace spark::cuda

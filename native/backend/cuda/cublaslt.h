@@ -1,12 +1,15 @@
 // cublaslt.h: cuBLASLt, resolved at first use. The kernels of this addon do not need it; plain matrix
-// products may.
+// products use it where it is faster. DGX_SPARK_CUBLASLT=0 turns it off.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
 namespace spark::cuda {
+
+class Device;
 
 // What is known of cuBLASLt without using it.
 struct CublasLtReport {
@@ -17,5 +20,25 @@ struct CublasLtReport {
 
 // Opens the library, which takes long the first time.
 CublasLtReport query_cublaslt();
+
+// out[m, n] = Σ_k a[m, k] · w(n, k), sums of bf16 in f32; w(n, k) is w[n, k], or w[k, n] unless w_rows.
+// Strides are elements between rows. Addresses and strides are multiples of 16 bytes.
+struct BlasProduct {
+  int64_t rows, cols, depth;
+  const void* a;
+  int64_t a_stride;
+  const void* w;
+  int64_t w_stride;
+  bool w_rows;
+  float* out;  // [rows, cols]
+};
+
+// Opens the library and makes a handle for the device, which must be current. Takes long; failures leave
+// cuBLASLt unused.
+void prepare_cublaslt(Device& device);
+
+// Enqueues the product on the current device; false when cuBLASLt was not prepared or has no algorithm for
+// it.
+bool cublaslt_product(const BlasProduct& product);
 
 }  // namespace spark::cuda

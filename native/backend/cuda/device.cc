@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "backend/cuda/cublaslt.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/module.h"
 #include "backend/cuda/stream.h"
@@ -156,6 +157,7 @@ void Device::require_healthy() const {
 void Device::preload() {
   DeviceScope scope(*this);
   modules_->preload();
+  prepare_cublaslt(*this);
 }
 
 DeviceScope::DeviceScope(Device& device) : outer_(current_device) {

@@ -44,8 +44,8 @@ class Device {
   // Throws the failure that poisoned the device, if one did.
   void require_healthy() const;
 
-  // Loads every kernel family now, so that no launch has to. A family without an image for this device is
-  // reported at its first launch.
+  // Loads every kernel family and cuBLASLt now, so that no launch has to. A family without an image for this
+  // device is reported at its first launch.
   void preload();
 
   const int ordinal;

@@ -1,17 +1,14 @@
-#include <string>
+#include <optional>
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/product.h"
+#include "backend/cuda/tensor.h"
 
 namespace spark::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-std::string kernel_name(const char* op, const Weight& weight) {
-  return op + std::string(dtype_name(weight.dtype));
-}
 
 Lines scaled(Lines lines, float factor) {
   lines.factor = factor;
@@ -49,13 +46,15 @@ void gram(const LowRank& low_rank, int64_t in, float* g) {
 }
 
 // [x | s·xa] · [W | B]ᵀ in one pass; gain and bias when the sum is complete.
-void forward(const DoraForwardArgs& args, Lines low_rank) {
+void forward(const DoraForwardArgs& args, Lines low_rank, const uint16_t* packed_x) {
   const int64_t in = args.weight.cols, rank = args.low_rank.rank;
   ProductArgs product = with_rows(args.tokens, rows_of(args.x, in), args.weight, args.y);
   add_segment(product, rank, low_rank, rows_of(args.low_rank.b, rank));
   product.epilogue.copy = args.z;
   product.epilogue.col_factor = args.gain;
   product.epilogue.bias = args.bias;
+  product.compute = args.compute;
+  product.packed_a = packed_x;
   launch_rows(product);
 }
 
@@ -68,6 +67,7 @@ void forward_dropout(const DoraForwardArgs& args, Lines low_rank) {
   plain.x = args.x;
   plain.bias = args.bias;
   plain.y = args.y;
+  plain.compute = args.compute;
   linear(plain);
 
   ProductArgs base = with_rows(args.tokens, masked(rows_of(args.x, in), args.mask), args.weight, args.y);
@@ -75,6 +75,7 @@ void forward_dropout(const DoraForwardArgs& args, Lines low_rank) {
   base.epilogue.copy = args.z;
   base.epilogue.col_factor = args.gain;
   base.epilogue.col_shift = -1;
+  base.compute = args.compute;
   launch_rows(base);
 
   ProductArgs adapter = with_rows(args.tokens, low_rank, as_weight(args.low_rank.b, out, rank), args.y);
@@ -82,6 +83,7 @@ void forward_dropout(const DoraForwardArgs& args, Lines low_rank) {
   adapter.epilogue.copy = args.z;
   adapter.epilogue.copy_add = true;
   adapter.epilogue.col_factor = args.gain;
+  adapter.compute = args.compute;
   launch_rows(adapter);
 }
 
@@ -92,12 +94,14 @@ void factors(const DoraBackwardArgs& args, const float* q) {
       with_columns(out, columns_of(args.dy, out), as_weight(args.xa, args.tokens, rank), args.db);
   db.epilogue.factor = args.low_rank.scale;
   db.epilogue.row_factor = args.gain;
+  db.compute = args.compute;
   launch_columns(db);
 
   ProductArgs da =
       with_columns(in, masked(columns_of(args.x, in), args.mask), as_weight(q, args.tokens, rank), args.da);
   transpose(da);
   da.epilogue.factor = args.low_rank.scale;
+  da.compute = args.compute;
   launch_columns(da);
 }
 
@@ -136,66 +140,46 @@ void input_gradient(const DoraBackwardArgs& args, const float* q) {
       with_columns(args.tokens, scaled(dy, args.gain, args.mask ? -1 : 0), args.weight, args.dx);
   add_segment(product, rank, scaled(rows_of(q, rank), args.low_rank.scale), columns_of(args.low_rank.a, in));
   product.epilogue.mask = args.mask;
+  product.compute = args.compute;
   launch_columns(product);
   if (!args.mask) return;
   ProductArgs base = with_columns(args.tokens, dy, args.weight, args.dx);
   base.epilogue.add = true;
+  base.compute = args.compute;
   launch_columns(base);
 }
 
 }  // namespace
 
-void weight_norm2(const WeightNorm2Args& args) {
-  launch("dora", kernel_name("weight_norm2_", args.weight), Grid{args.weight.rows}, Threads{kThreads}, 0,
-         args);
-}
-
-void dora_norm(const DoraNormArgs& args) {
-  const int64_t in = args.weight.cols, out = args.weight.rows, rank = args.low_rank.rank;
-  const Scratch g(rank * rank * sizeof(float)), u(out * rank * sizeof(float)), bg(out * rank * sizeof(float));
-  gram(args.low_rank, in, g.as<float>());
-  ProductArgs weight_a = with_rows(rank, rows_of(args.low_rank.a, in), args.weight, u.as<float>());
-  transpose(weight_a);
-  launch_rows(weight_a);
-  launch_rows(
-      with_rows(out, rows_of(args.low_rank.b, rank), as_weight(g.as<float>(), rank, rank), bg.as<float>()));
-  launch("dora", kernel_name("dora_norm_", args.weight), Grid{out}, Threads{kThreads}, 0, args,
-         u.as<const float>(), bg.as<const float>());
-}
-
 void dora_forward(const DoraForwardArgs& args) {
   const int64_t in = args.weight.cols, rank = args.low_rank.rank;
   const Lines d = masked(rows_of(args.x, in), args.mask);
-  launch_rows(with_rows(args.tokens, d, as_weight(args.low_rank.a, rank, in), args.xa));
+  ProductArgs xa = with_rows(args.tokens, d, as_weight(args.low_rank.a, rank, in), args.xa);
+  xa.compute = args.compute;
+  std::optional<Packed> packed;  // by both products
+  if (args.compute == Compute::kBF16) packed.emplace(d, args.tokens, in);
+  xa.packed_a = packed ? packed->data() : nullptr;
+  launch_rows(xa);
   const Lines low_rank = scaled(rows_of(args.xa, rank), args.low_rank.scale);
   if (args.mask) {
     forward_dropout(args, low_rank);
   } else {
-    forward(args, low_rank);
+    forward(args, low_rank, xa.packed_a);
   }
 }
 
 void dora_backward(const DoraBackwardArgs& args) {
   const int64_t out = args.weight.rows, rank = args.low_rank.rank, tokens = args.tokens;
   const Scratch q(tokens * rank * sizeof(float));  // dz·B
-  launch_columns(with_columns(tokens, scaled(rows_of(args.dy, out), args.gain),
-                              as_weight(args.low_rank.b, out, rank), q.as<float>()));
+  ProductArgs dzb = with_columns(tokens, scaled(rows_of(args.dy, out), args.gain),
+                                 as_weight(args.low_rank.b, out, rank), q.as<float>());
+  dzb.compute = args.compute;
+  launch_columns(dzb);
   launch_column_sums(args.dy, args.z, tokens, out, args.norm, args.dmagnitude);
   if (args.dbias) launch_column_sums(args.dy, nullptr, tokens, out, nullptr, args.dbias);
   factors(args, q.as<float>());
   if (args.exact_norm) norm_gradient(args);
   if (args.dx) input_gradient(args, q.as<float>());
-}
-
-void dora_merge(const DoraMergeArgs& args) {
-  const int64_t count = args.weight.rows * args.weight.cols;
-  launch("dora", kernel_name("dora_merge_", args.weight), Grid{ceil_div(count, kThreads)}, Threads{kThreads},
-         0, args);
-}
-
-void dora_unmerge(const DoraUnmergeArgs& args) {
-  const int64_t count = args.rows * args.cols;
-  launch("dora", "dora_unmerge_f32", Grid{ceil_div(count, kThreads)}, Threads{kThreads}, 0, args);
 }
 
 }  // namespace spark::cuda

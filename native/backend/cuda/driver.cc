@@ -61,6 +61,7 @@ bool Driver::bind_all() {
   require(cuMemFreeHost, "cuMemFreeHost");
   require(cuMemcpyAsync, "cuMemcpyAsync");
   require(cuMemsetD8Async, "cuMemsetD8Async");
+  library_.bind(cuFuncGetParamInfo, "cuFuncGetParamInfo");
   library_.bind(cuMemAdvise, "cuMemAdvise_v2");
   library_.bind(cuMemPrefetchAsync, "cuMemPrefetchAsync_v2");
   library_.bind(cuStreamBeginCapture, "cuStreamBeginCapture_v2");

@@ -33,6 +33,7 @@ struct CUmemLocation {
 };
 
 constexpr CUresult kSuccess = 0;
+constexpr CUresult kInvalidValue = 1;
 constexpr CUresult kOutOfMemory = 2;
 
 // CUdevice_attribute
@@ -94,6 +95,8 @@ struct Driver {
   CUresult (*cuMemFreeHost)(void*);
   CUresult (*cuMemcpyAsync)(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream);
   CUresult (*cuMemsetD8Async)(CUdeviceptr, unsigned char value, size_t bytes, CUstream);
+  // Optional, null before CUDA 12.4.
+  CUresult (*cuFuncGetParamInfo)(CUfunction, size_t index, size_t* offset, size_t* bytes);
   // Optional, null before CUDA 12.2: the forms that take a CUmemLocation.
   CUresult (*cuMemAdvise)(CUdeviceptr, size_t bytes, int advice, CUmemLocation);
   CUresult (*cuMemPrefetchAsync)(CUdeviceptr, size_t bytes, CUmemLocation, unsigned flags, CUstream);

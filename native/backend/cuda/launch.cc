@@ -33,17 +33,32 @@ void check_limits(std::string_view kernel, Grid grid, Threads threads, unsigned 
   }
 }
 
+void check_arguments(std::string_view kernel, std::span<const size_t> given,
+                     std::span<const size_t> expected) {
+  if (given.size() != expected.size()) {
+    throw Error("ERR_INTERNAL", message("kernel ", kernel, " is given ", given.size(),
+                                        " arguments and takes ", expected.size()));
+  }
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == expected[i]) continue;
+    throw Error("ERR_INTERNAL", message("argument ", i, " of kernel ", kernel, " has ", given[i],
+                                        " bytes and its parameter ", expected[i]));
+  }
+}
+
 }  // namespace
 
 void launch_packed(std::string_view family, std::string_view kernel, Grid grid, Threads threads,
-                   unsigned shared_bytes, void** parameters) {
+                   unsigned shared_bytes, void** parameters, std::span<const size_t> bytes) {
   Device& device = Device::current();
   check_limits(kernel, grid, threads, shared_bytes, device.attributes.shared_bytes);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  const CUfunction function = device.modules().function(family, kernel, shared_bytes);
-  device.check(device.driver.cuLaunchKernel(function, grid.x, grid.y, grid.z, threads.x, threads.y, threads.z,
-                                            shared_bytes, device.stream().handle(), parameters, nullptr),
-               message("launching kernel ", kernel));
+  const Function& function = device.modules().function(family, kernel, shared_bytes);
+  if (function.parameter_bytes) check_arguments(kernel, bytes, *function.parameter_bytes);
+  device.check(
+      device.driver.cuLaunchKernel(function.handle, grid.x, grid.y, grid.z, threads.x, threads.y, threads.z,
+                                   shared_bytes, device.stream().handle(), parameters, nullptr),
+      message("launching kernel ", kernel));
 }
 
 }  // namespace spark::cuda

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -24,19 +25,31 @@ struct Threads {
 
 inline int64_t ceil_div(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-// The untyped half of launch().
+// The untyped half of launch(): where the arguments are, and how many bytes each has.
 void launch_packed(std::string_view family, std::string_view kernel, Grid grid, Threads threads,
-                   unsigned shared_bytes, void** parameters);
+                   unsigned shared_bytes, void** parameters, std::span<const size_t> bytes);
+
+// Without this the padding of a structure carries stale bytes of the stack to the device, addresses among
+// them.
+template <typename T>
+void clear_padding([[maybe_unused]] T& value) {
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&value);
+#endif
+}
 
 // Enqueues `kernel` of native/kernels/<family>.cu on the stream of the current device; a grid with a zero
-// side is nothing to do. An argument is passed as the type it has here: it must be the kernel's parameter
-// type, since nothing can check it. Dynamic shared memory beyond 48 KiB is asked for by itself.
+// side is nothing to do. An argument is passed as the type it has here, which must be that of the kernel's
+// parameter: their number and sizes are compared (ERR_INTERNAL) where the driver tells them, CUDA 12.4 and
+// later. Dynamic shared memory beyond 48 KiB is asked for by itself.
 template <typename... Args>
 void launch(std::string_view family, std::string_view kernel, Grid grid, Threads threads,
-            unsigned shared_bytes, const Args&... args) {
+            unsigned shared_bytes, Args... args) {
   static_assert((std::is_trivially_copyable_v<Args> && ...), "kernel arguments are copied byte by byte");
-  void* parameters[] = {const_cast<void*>(static_cast<const void*>(&args))..., nullptr};
-  launch_packed(family, kernel, grid, threads, shared_bytes, parameters);
+  (clear_padding(args), ...);
+  void* parameters[] = {static_cast<void*>(&args)..., nullptr};
+  static constexpr size_t bytes[] = {sizeof(Args)..., 0};
+  launch_packed(family, kernel, grid, threads, shared_bytes, parameters, {bytes, sizeof...(Args)});
 }
 
 }  // namespace spark::cuda

@@ -1,27 +1,45 @@
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/launch.h"
 #include "backend/cuda/product.h"
-#include "core/error.h"
 
 namespace spark::cuda {
 
 void linear(const LinearArgs& args) {
-  if (args.row_scale || args.residual || args.activation != Activation::kNone) {
-    throw Error("ERR_UNSUPPORTED",
-                "linear: the cuda backend has no kernel with a row scale, an activation or a residual");
-  }
   ProductArgs product = with_rows(args.tokens, rows_of(args.x, args.weight.cols), args.weight, args.y);
+  product.epilogue.col_factor = args.row_scale;
   product.epilogue.bias = args.bias;
+  product.epilogue.activation = args.activation;
+  product.epilogue.residual = args.residual;
+  product.compute = args.compute;
   launch_rows(product);
 }
 
 void linear_backward(const LinearBackwardArgs& args) {
   const int64_t in = args.weight.cols, out = args.weight.rows;
-  if (args.dx) launch_columns(with_columns(args.tokens, rows_of(args.dy, out), args.weight, args.dx));
+  if (args.dx) {
+    ProductArgs dx = with_columns(args.tokens, rows_of(args.dy, out), args.weight, args.dx);
+    dx.compute = args.compute;
+    launch_columns(dx);
+  }
   if (args.dweight) {
     const Weight x = as_weight(args.x, args.tokens, in);
-    launch_columns(with_columns(out, columns_of(args.dy, out), x, args.dweight));
+    ProductArgs dweight = with_columns(out, columns_of(args.dy, out), x, args.dweight);
+    dweight.compute = args.compute;
+    launch_columns(dweight);
   }
   if (args.dbias) launch_column_sums(args.dy, nullptr, args.tokens, out, nullptr, args.dbias);
+}
+
+void linear_integer(const LinearIntegerArgs& args) {
+  constexpr int kTile = 32, kThreads = 256;  // as in kernels/linear_integer.cu
+  launch("linear_integer", "linear_integer", Grid{ceil_div(args.tokens, kTile) * ceil_div(args.rows, kTile)},
+         Threads{kThreads}, 0, args);
+}
+
+void matmul(const MatmulArgs& args) {
+  constexpr int kTile = 64, kThreads = 256;  // as in kernels/linear.cu
+  const int64_t tiles = ceil_div(args.m, kTile) * ceil_div(args.n, kTile);
+  launch("linear", "matmul_f32", Grid{args.outer * args.inner * tiles}, Threads{kThreads}, 0, args);
 }
 
 }  // namespace spark::cuda

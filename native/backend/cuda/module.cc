@@ -24,16 +24,32 @@ Modules::Family& Modules::load(std::string_view family) {
                                          "'; build it where nvcc 12.9 or newer is installed"));
 }
 
-CUfunction Modules::function(std::string_view family, std::string_view kernel, unsigned shared_bytes) {
+std::optional<std::vector<size_t>> Modules::parameter_bytes(CUfunction handle) {
+  if (!device_.driver.cuFuncGetParamInfo) return std::nullopt;
+  std::vector<size_t> all;
+  size_t offset, bytes;
+  CUresult result;
+  while ((result = device_.driver.cuFuncGetParamInfo(handle, all.size(), &offset, &bytes)) == kSuccess) {
+    all.push_back(bytes);
+  }
+  if (result != kInvalidValue) return std::nullopt;  // an index past the last one is invalid
+  return all;
+}
+
+Function Modules::find(CUmodule module, std::string_view family, const std::string& kernel) {
+  CUfunction handle;
+  device_.check(device_.driver.cuModuleGetFunction(&handle, module, kernel.c_str()),
+                message("finding the kernel ", family, "/", kernel));
+  return {handle, kSharedWithoutAsking, parameter_bytes(handle)};
+}
+
+const Function& Modules::function(std::string_view family, std::string_view kernel, unsigned shared_bytes) {
   std::lock_guard lock(mutex_);
   Family& loaded = load(family);
   auto found = loaded.functions.find(kernel);
   if (found == loaded.functions.end()) {
     const std::string name(kernel);
-    CUfunction handle;
-    device_.check(device_.driver.cuModuleGetFunction(&handle, loaded.module, name.c_str()),
-                  message("finding the kernel ", family, "/", name));
-    found = loaded.functions.emplace(name, Function{handle, kSharedWithoutAsking}).first;
+    found = loaded.functions.emplace(name, find(loaded.module, family, name)).first;
   }
   Function& function = found->second;
   if (shared_bytes > function.shared_bytes) {
@@ -42,7 +58,7 @@ CUfunction Modules::function(std::string_view family, std::string_view kernel, u
                   message("asking for ", shared_bytes, " bytes of shared memory for ", kernel));
     function.shared_bytes = shared_bytes;
   }
-  return function.handle;
+  return function;
 }
 
 void Modules::preload() {

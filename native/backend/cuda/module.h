@@ -3,8 +3,10 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/kernel_images.h"
@@ -13,28 +15,33 @@ namespace spark::cuda {
 
 class Device;
 
+struct Function {
+  CUfunction handle;
+  unsigned shared_bytes;  // what it was last allowed
+  // Bytes of each parameter; no value where the driver does not tell.
+  std::optional<std::vector<size_t>> parameter_bytes;
+};
+
 class Modules {
  public:
   explicit Modules(Device& device) : device_(device) {}
 
   // The kernel, ready to be launched with that much dynamic shared memory. The device must be current. Throws
   // ERR_UNSUPPORTED when the addon was built without the family, ERR_CUDA when it cannot be loaded.
-  CUfunction function(std::string_view family, std::string_view kernel, unsigned shared_bytes);
+  const Function& function(std::string_view family, std::string_view kernel, unsigned shared_bytes);
 
   // Loads every family; failures are left to function().
   void preload();
 
  private:
-  struct Function {
-    CUfunction handle;
-    unsigned shared_bytes;  // what it was last allowed
-  };
   struct Family {
     CUmodule module;
     std::map<std::string, Function, std::less<>> functions;
   };
 
   Family& load(std::string_view family);
+  Function find(CUmodule module, std::string_view family, const std::string& kernel);
+  std::optional<std::vector<size_t>> parameter_bytes(CUfunction handle);
 
   Device& device_;
   std::mutex mutex_;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "backend/cuda/launch.h"
+#include "backend/cuda/tensor.h"
 
 namespace spark::cuda {
 namespace {
@@ -49,8 +50,13 @@ ProductArgs with_columns(int64_t rows, Lines a, const Weight& weight, float* out
   return args;
 }
 
-void launch_rows(const ProductArgs& args) { launch_product("linear_", args); }
-void launch_columns(const ProductArgs& args) { launch_product("linear_backward_", args); }
+void launch_rows(const ProductArgs& args) {
+  args.compute == Compute::kBF16 ? launch_tensor_rows(args) : launch_product("linear_", args);
+}
+
+void launch_columns(const ProductArgs& args) {
+  args.compute == Compute::kBF16 ? launch_tensor_columns(args) : launch_product("linear_backward_", args);
+}
 
 void launch_column_sums(const float* a, const float* b, int64_t rows, int64_t cols, const float* norm,
                         float* out) {

@@ -1,6 +1,8 @@
 // attention.ts: attention and what transformers have around it, as compositions.
 import { float, int, ints } from '../../../graph/attributes.js'
+import type { HeadStrides } from '../../network-args.js'
 import type { Lowering, Value } from '../lowering.js'
+import { broadcastStrides } from '../views.js'
 import type { LowerTable } from './table.js'
 
 const optional = (at: Lowering, i: number): Value | undefined => (at.has(i) ? at.input(i) : undefined)
@@ -41,8 +43,17 @@ function maskOf(at: Lowering, seen: Value): Value {
   return at.call('Where', [seen, at.one(0), at.one(Number.NEGATIVE_INFINITY)])
 }
 
-/** What is added to the scores [B, H, T, S]: mask, causality and the lengths of padded keys; undefined: nothing. */
-function biasOf(at: Lowering, queries: number, keys: number, past: number): Value | undefined {
+/**
+ * What is added to the scores [B, H, T, S]: mask, the lengths of padded keys, and causality where `causal` says so;
+ * undefined: nothing.
+ */
+function biasOf(
+  at: Lowering,
+  queries: number,
+  keys: number,
+  past: number,
+  causal: boolean,
+): Value | undefined {
   const parts: Value[] = []
   const mask = optional(at, 3)
   if (mask) {
@@ -56,7 +67,7 @@ function biasOf(at: Lowering, queries: number, keys: number, past: number): Valu
   const lengths = optional(at, 6)
   const columns = counts(at, keys, [1, 1, 1, keys])
   const perBatch = lengths && at.call('Reshape', [lengths, at.ints([lengths.shape[0]!, 1, 1, 1])])
-  if (at.integer('is_causal', 0) !== 0) {
+  if (causal) {
     const offset = perBatch ? at.call('Sub', [perBatch, at.one(queries, 'i64')]) : at.one(past, 'i64')
     const last = at.call('Add', [counts(at, queries, [1, 1, queries, 1]), offset])
     parts.push(maskOf(at, at.call('LessOrEqual', [columns, last])))
@@ -74,8 +85,59 @@ function probabilities(at: Lowering, scores: Value, bias: Value | undefined): Va
   return at.call('Where', [blind, at.one(0), result])
 }
 
-/** Q, K, V, mask, past K, past V, lengths → Y, present K, present V, scores in between */
+/** Where the rows of heads are in [B, T, H · D], or in [B, H, T, D]. */
+function headStrides(shape: readonly number[], depth: number): HeadStrides {
+  const [, first = 0, second = 0] = shape
+  return shape.length === 3
+    ? [first * second, depth, second]
+    : [first * second * depth, second * depth, depth]
+}
+
+/** Heads, rows and the length of a row. */
+const headSizes = ({ shape }: Value, heads: number): [number, number, number] =>
+  shape.length === 3 ? [heads, shape[1]!, shape[2]! / heads] : [shape[1]!, shape[2]!, shape[3]!]
+
+/** Attention in one kernel, which holds no scores. */
 function attention(at: Lowering): void {
+  if (at.wants(3)) {
+    composedAttention(at)
+    return
+  }
+  const flat = at.shape(0).length === 3
+  const [own, kvOwn] = [at.integer('q_num_heads', 1), at.integer('kv_num_heads', 1)]
+  const join = (past: number, i: number): Value => {
+    if (!at.has(past) && !at.wants(i)) return at.input(i)
+    const heads = splitHeads(at, at.input(i), kvOwn)
+    return at.has(past) ? at.call('Concat', [at.input(past), heads], { axis: int(2) }) : heads
+  }
+  const [q, k, v] = [at.input(0), join(4, 1), join(5, 2)]
+  at.give(k, 1)
+  at.give(v, 2)
+  const [heads, queries, depth] = headSizes(q, own)
+  const [kvHeads, keys] = headSizes(k, kvOwn)
+  const [, , valueDepth] = headSizes(v, kvOwn)
+  const past = at.has(4) ? at.shape(4)[2]! : 0
+  const causal = at.integer('is_causal', 0) !== 0
+  const bias = biasOf(at, queries, keys, past, causal && at.has(6))
+  const batch = q.shape[0]!
+  const mask = bias && at.call('Expand', [bias, at.ints([...bias.shape.slice(0, -1), keys])])
+  const maskStrides = mask && broadcastStrides(mask.shape, [batch, heads, queries, keys])
+  at.step('attention', {
+    ...{ batch, heads, kvHeads, queries, keys, depth, valueDepth },
+    ...{ scale: at.number('scale', 0) || 1 / Math.sqrt(depth), softcap: at.number('softcap', 0) },
+    ...{ causal: causal && !at.has(6), causalOffset: past },
+    ...{ q: q.buffer.read(), k: k.buffer.read(), v: v.buffer.read(), mask: mask?.buffer.read() },
+    ...{ qStrides: headStrides(q.shape, depth), kStrides: headStrides(k.shape, depth) },
+    ...{ vStrides: headStrides(v.shape, valueDepth), maskStrides: maskStrides?.slice(0, 3) as never },
+    y: at.write(),
+    yStrides: flat
+      ? [queries * heads * valueDepth, valueDepth, heads * valueDepth]
+      : [heads * queries * valueDepth, queries * valueDepth, valueDepth],
+  })
+}
+
+/** Q, K, V, mask, past K, past V, lengths → Y, present K, present V, scores in between */
+function composedAttention(at: Lowering): void {
   const q = splitHeads(at, at.input(0), at.integer('q_num_heads', 1))
   const kvHeads = at.integer('kv_num_heads', 1)
   const join = (past: number, value: Value): Value =>
@@ -96,7 +158,8 @@ function attention(at: Lowering): void {
     scores = at.call('Mul', [at.call('Tanh', [at.call('Div', [scores, limit])]), limit])
   }
   if (mode === 1) at.give(scores, 3)
-  const bias = biasOf(at, queries, k.shape[2]!, at.has(4) ? at.shape(4)[2]! : 0)
+  const past = at.has(4) ? at.shape(4)[2]! : 0
+  const bias = biasOf(at, queries, k.shape[2]!, past, at.integer('is_causal', 0) !== 0)
   if (bias) scores = at.call('Add', [scores, bias])
   if (mode === 2) at.give(scores, 3)
   const weights = probabilities(at, scores, bias)

@@ -4,6 +4,7 @@ import { attentions } from './attention.js'
 import { convolution } from './conv.js'
 import { formulas } from './einsum.js'
 import { elementwise } from './elementwise.js'
+import { fusedLayers } from './fused.js'
 import { gradients } from './gradients.js'
 import { images } from './image.js'
 import { indexed } from './indexed.js'
@@ -28,6 +29,7 @@ const families = [
   quantized,
   images,
   attentions,
+  fusedLayers,
   normalizations,
   losses,
   formulas,

@@ -1,0 +1,26 @@
+// cold.js: weights that have left every cache when they come again.
+import { holdWeight, storedBytes } from 'dgx-spark'
+
+/** @import { HeldWeight, Kernels, StoredWeight } from 'dgx-spark' */
+
+/** What copies of a weight fill together: more than the last cache of a CPU, the L2 of a GPU. */
+const coldBytes = { cuda: 192 * 2 ** 20, cpu: 1.1 * 2 ** 30, js: 0 }
+
+/**
+ * As many copies of a weight as are cold, where and as a layer holds it.
+ * @param {Kernels} kernels @param {StoredWeight} weight
+ * @returns {Promise<{ next: () => StoredWeight, dispose(): void }>} `next` gives them in turn
+ */
+export async function coldWeight(kernels, weight) {
+  const count = Math.max(1, Math.ceil(coldBytes[kernels.backend] / storedBytes(weight)))
+  /** @type {HeldWeight[]} */
+  const copies = []
+  while (copies.length < count) copies.push(await holdWeight(kernels, weight))
+  let turn = 0
+  return {
+    next: () => copies[turn++ % count]?.weight ?? weight,
+    dispose() {
+      for (const copy of copies) copy.dispose()
+    },
+  }
+}

@@ -1,0 +1,63 @@
+// single-thread.js: quantizers on one thread of the CPU, in elements.
+import assert from 'node:assert'
+import { dequantizeNVFP4, encode, quantizeNVFP4 } from 'dgx-spark'
+import { getConfig } from '#lib/core/config.js'
+import { requireAddon } from '#lib/native.js'
+import { uniform } from '../random.js'
+
+/** @import { Kernels, NVFP4Recipe } from 'dgx-spark' */
+/** @import { Case } from '../harness.js' */
+
+const [rows, cols] = [1024, 4096]
+
+/** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
+export async function* singleThread(kernels) {
+  if (kernels.backend !== 'cpu') return
+  requireAddon().setThreads(1)
+  try {
+    const src = encode(uniform(rows * cols, 1), 'bf16')
+    yield quantize(kernels, src)
+    yield dequantize(kernels, src)
+  } finally {
+    requireAddon().setThreads(getConfig().threads)
+  }
+}
+
+const about = {
+  shape: `${rows}x${cols} 1 thread`,
+  elements: rows * cols,
+  bandwidth: /** @type {const} */ ('thread'),
+}
+
+/** @param {Kernels} kernels @param {Uint16Array} src @returns {Case} */
+function quantize(kernels, src) {
+  const expected = quantizeNVFP4({ data: src, dtype: 'bf16' }, [rows, cols])
+  const { tensorScale } = expected
+  const packed = new Uint8Array(expected.packed.length)
+  const blockScale = new Uint8Array(expected.blockScale.length)
+  const recipe = /** @type {NVFP4Recipe} */ ('modelopt')
+  const args = { srcDtype: /** @type {const} */ ('bf16'), rows, cols, recipe, tensorScale }
+  return {
+    name: 'nvfp4 quantize',
+    dtype: 'bf16',
+    ...about,
+    bytes: src.byteLength + packed.length + blockScale.length,
+    run: () => kernels.run('nvfp4Quantize', { ...args, src, packed, blockScale }),
+    check: () => assert.deepEqual(packed, expected.packed),
+  }
+}
+
+/** @param {Kernels} kernels @param {Uint16Array} src @returns {Case} */
+function dequantize(kernels, src) {
+  const matrix = quantizeNVFP4({ data: src, dtype: 'bf16' }, [rows, cols])
+  const { tensorScale, packed, blockScale } = matrix
+  const dst = new Float32Array(rows * cols)
+  return {
+    name: 'nvfp4 dequantize',
+    dtype: 'f32',
+    ...about,
+    bytes: dst.byteLength + packed.length + blockScale.length,
+    run: () => kernels.run('nvfp4Dequantize', { rows, cols, tensorScale, packed, blockScale, dst }),
+    check: () => assert.deepEqual(dst, dequantizeNVFP4(matrix)),
+  }
+}

@@ -1,0 +1,135 @@
+// targets.js: every target that the project has set itself, and the rows that measure it.
+
+/** @import { Target } from './goals.js' */
+
+/** @type {Omit<Target, 'device'>[]} */
+const cpu = [
+  {
+    name: 'f32 GEMM over onnxruntime-node, six shapes',
+    goal: '>= 1 x',
+    rows: { name: 'gemm', dtype: /^f32$/ },
+    needs: 'avx512',
+  },
+  {
+    name: 'bf16 GEMM over onnxruntime-node in f32, six shapes',
+    goal: '>= 1 x',
+    rows: { name: 'gemm', dtype: /^bf16$/ },
+    needs: 'amx',
+  },
+  {
+    name: 'bf16 GEMM, T=512 4096x4096',
+    goal: '>= 1500 GFLOP/s',
+    rows: { name: 'gemm T512', dtype: /^bf16$/ },
+    needs: 'amx',
+  },
+  {
+    name: 'fp8 weights/s, T=1 cold, over the faster f32',
+    goal: '>= 1.8 x',
+    rows: { name: 'gemv cold', dtype: /^f8_e4m3$/ },
+  },
+  {
+    name: 'NVFP4 weights/s, T=1 cold, over the faster f32',
+    goal: '>= 2.5 x',
+    rows: { name: 'gemv cold', dtype: /^nvfp4$/ },
+  },
+  {
+    name: 'DoRA forward, gain cached, over the base product: 4096x4096 r16 T512',
+    goal: '<= 1.10 x',
+    rows: { name: 'dora cached', shape: /^T512 / },
+  },
+  {
+    name: 'DoRA forward, gain recomputed, over the base product: 4096x4096 r16 T512',
+    goal: '<= 1.15 x',
+    rows: { name: 'dora recomputed', shape: /^T512 / },
+  },
+  {
+    name: 'DoRA forward, T=1 cold, over the base product: 4096x4096 r16',
+    goal: '<= 1.15 x',
+    rows: { name: 'dora cached', shape: /^T1 / },
+  },
+  {
+    name: 'DoRA norm over the larger of one read of W and GEMM at T=16: 4096x4096 r16',
+    goal: '<= 1.2 x',
+    rows: { name: 'dora norm cold', shape: / r16$/ },
+  },
+  {
+    name: 'DoRA norm over the larger of one read of W and GEMM at T=64: 4096x4096 r64',
+    goal: '<= 1.2 x',
+    rows: { name: 'dora norm cold', shape: / r64$/ },
+  },
+  {
+    name: 'DoRA merge over one copy of W: 4096x4096 r16',
+    goal: '<= 2.5 x',
+    rows: { name: 'dora merge cold' },
+  },
+  {
+    name: 'DoRA forward and backward over the same without norm and magnitude: 4096x4096 r16 T512',
+    goal: '<= 1.15 x',
+    rows: { name: 'dora step' },
+  },
+  {
+    name: 'NVFP4 quantize (modelopt, bf16, amax given), one thread',
+    goal: '>= 2 Gelement/s',
+    rows: { name: 'nvfp4 quantize', shape: / 1 thread$/ },
+    needs: 'avx512',
+  },
+  {
+    name: 'NVFP4 dequantize, one thread',
+    goal: '>= 3 Gelement/s',
+    rows: { name: 'nvfp4 dequantize', shape: / 1 thread$/ },
+    needs: 'avx512',
+  },
+  { name: 'casts, of the copy bandwidth', goal: '>= 80 %', of: 'worst', rows: { name: 'cast' } },
+  { name: 'amax, of the read bandwidth', goal: '>= 80 %', rows: { name: 'amax' } },
+]
+
+/** @type {Omit<Target, 'device'>[]} */
+const cuda = [
+  {
+    name: 'DoRA norm, bf16 4096x4096 r64',
+    goal: '<= 15 µs',
+    rows: { name: 'dora norm', shape: /^4096x4096 r64$/, dtype: /^bf16$/ },
+  },
+  {
+    name: 'DoRA norm, bf16 8192x8192 r64',
+    goal: '<= 50 µs',
+    rows: { name: 'dora norm', shape: /^8192x8192 r64$/, dtype: /^bf16$/ },
+  },
+  {
+    name: 'DoRA forward, bf16 4096x4096 r16 T8192',
+    goal: '<= 0.50 ms',
+    rows: { name: 'dora forward', shape: /^T8192 4096x4096 r16$/, dtype: /^bf16$/ },
+  },
+  {
+    name: 'DoRA forward and backward over fused LoRA, bf16 4096x4096 r16 T8192',
+    goal: '<= 1.25 x',
+    rows: { name: 'dora step', shape: /^T8192 /, dtype: /^bf16$/ },
+  },
+  {
+    name: 'DoRA decode over LoRA, bf16 4096x4096 r16 T=1 and 16',
+    goal: '<= 1.05 x',
+    rows: { name: 'dora cached', shape: /^T(1|16) /, dtype: /^bf16$/ },
+  },
+  {
+    name: 'DoRA merge, bf16 4096x4096',
+    goal: '<= 35 µs',
+    rows: { name: 'dora merge', shape: /^4096x4096 r16$/, dtype: /^bf16$/ },
+  },
+  {
+    name: 'NVFP4 quantize te, effective',
+    goal: '>= 3.6 TB/s',
+    rows: { name: 'nvfp4 quantize', shape: / te$/ },
+  },
+  {
+    name: 'NVFP4 quantize modelopt, effective',
+    goal: '>= 2.0 TB/s',
+    rows: { name: 'nvfp4 quantize', shape: / modelopt$/ },
+  },
+  { name: 'casts, of a device copy', goal: '>= 85 %', of: 'worst', rows: { name: 'cast' } },
+]
+
+/** All of them. A missed one says in `limit` and `next` why, and what to try. @type {Target[]} */
+export const targets = [
+  ...cpu.map(target => ({ ...target, device: /** @type {const} */ ('cpu') })),
+  ...cuda.map(target => ({ ...target, device: /** @type {const} */ ('cuda') })),
+]

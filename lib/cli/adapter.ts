@@ -1,0 +1,114 @@
+import type { Command } from 'commander'
+import { Adapter } from '../dora/model-adapter.js'
+import { relativeError } from '../dora/module-weight.js'
+import { type PeftAdapter, type PeftModule, readPeftAdapter } from '../dora/peft.js'
+import { canonicalise } from '../graph/rewrites/canonicalise.js'
+import { readOnnx } from '../io/onnx/read.js'
+import type { Tensor } from '../memory/tensor.js'
+import { formatBytes, print, printJson, printPairs, printTable } from './output.js'
+
+/** `dgx-spark adapter`: what adapter folders hold. */
+export function addAdapter(program: Command): void {
+  const adapter = program.command('adapter').description("look into adapter folders in PEFT's format")
+  adapter
+    .command('info')
+    .description('print the layers of an adapter, their ranks and sizes')
+    .argument('<folder>', 'adapter folder')
+    .option('--model <file>', 'ONNX model to check it against')
+    .option('--json', 'print one JSON document')
+    .action(async (folder: string, flags: { model?: string; json?: boolean }) => {
+      const peft = await readPeftAdapter(folder)
+      const fitted = flags.model && (await Adapter.load(canonicalise(await readOnnx(flags.model)), folder))
+      const summary = describe(peft)
+      if (flags.json) {
+        printJson(fitted ? { ...summary, shareOfBase: fitted.shareOfBase } : summary)
+        return
+      }
+      printPairs([
+        ['kind', `${summary.kind}, scale alpha / ${peft.config.useRslora ? '√rank' : 'rank'}`],
+        ['parameters', `${summary.parameters.toLocaleString('en')}, ${formatBytes(summary.bytes)}`],
+      ])
+      printTable(
+        ['module', 'kind', 'rank', 'alpha', 'parameters'],
+        summary.modules.map(({ name, kind, rank, alpha, parameters }) => [
+          ...[name, kind, String(rank), String(alpha), parameters.toLocaleString('en')],
+        ]),
+        [2, 3, 4],
+      )
+      if (fitted) print(String(fitted))
+    })
+  adapter
+    .command('diff')
+    .description('print how far apart two adapters are, layer by layer; exits with 1 when they differ')
+    .argument('<a>', 'adapter folder')
+    .argument('<b>', 'adapter folder')
+    .option('--json', 'print one JSON document')
+    .action(async (a: string, b: string, flags: { json?: boolean }) => {
+      const rows = differences(await readPeftAdapter(a), await readPeftAdapter(b))
+      if (flags.json) printJson(rows)
+      else {
+        printTable(
+          ['module', 'rank, alpha', 'A', 'B', 'magnitude'],
+          rows.map(({ name, settings, a, b, magnitude }) => [name, settings, a, b, magnitude].map(show)),
+          [2, 3, 4],
+        )
+        print('A, B, magnitude: ‖b − a‖ / ‖a‖')
+      }
+      const same = rows.every(
+        row => row.settings === 'equal' && row.a === 0 && row.b === 0 && row.magnitude === 0,
+      )
+      if (!same) process.exitCode = 1
+    })
+}
+
+const tensorsOf = ({ a, b, magnitude, bias }: PeftModule): Tensor[] =>
+  [a, b, magnitude, bias].filter(tensor => tensor !== undefined)
+
+function describe({ config, modules, extra }: PeftAdapter) {
+  const rows = [...modules].map(([name, module]) => {
+    const { kind, rank, alpha } = module
+    const parameters = tensorsOf(module).reduce((sum, { size }) => sum + size, 0)
+    const bytes = tensorsOf(module).reduce((sum, { data }) => sum + data.byteLength, 0)
+    return { name, kind, rank, alpha, parameters, bytes }
+  })
+  const sum = (key: 'parameters' | 'bytes'): number => rows.reduce((total, row) => total + row[key], 0)
+  const kind = config.useDora ? 'DoRA' : 'LoRA'
+  return { kind, parameters: sum('parameters'), bytes: sum('bytes'), modules: rows, extra: [...extra.keys()] }
+}
+
+/** A distance; null where one of the two has no such tensor, or another shape. */
+type Distance = number | null
+
+interface Difference {
+  name: string
+  settings: string
+  a: Distance
+  b: Distance
+  magnitude: Distance
+}
+
+function differences(first: PeftAdapter, second: PeftAdapter): Difference[] {
+  const names = new Set([...first.modules.keys(), ...second.modules.keys()])
+  return [...names].map(name => {
+    const [one, two] = [first.modules.get(name), second.modules.get(name)]
+    const settings = (module: PeftModule | undefined): string =>
+      module ? `${module.rank}, ${module.alpha}` : 'none'
+    const isEqual = settings(one) === settings(two) && first.config.useRslora === second.config.useRslora
+    return {
+      name,
+      settings: isEqual ? 'equal' : `${settings(one)} / ${settings(two)}`,
+      a: distance(one?.a, two?.a),
+      b: distance(one?.b, two?.b),
+      magnitude: distance(one?.magnitude, two?.magnitude),
+    }
+  })
+}
+
+function distance(one: Tensor | undefined, two: Tensor | undefined): Distance {
+  if (!one && !two) return 0
+  if (!one || !two || one.shape.join() !== two.shape.join()) return null
+  return relativeError(two.toFloat32(), one.toFloat32())
+}
+
+const show = (value: string | Distance): string =>
+  typeof value === 'string' ? value : value === null ? '-' : value.toExponential(2)

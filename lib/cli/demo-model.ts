@@ -1,0 +1,223 @@
+// demo-model.ts: `dgx-spark demo --model`: an adapter that begins away from its model is led back to it.
+import { mkdtemp, rm } from 'node:fs/promises'
+import os from 'node:os'
+import path from 'node:path'
+import type { BackendName } from '../core/config.js'
+import type { ElementType } from '../core/dtype.js'
+import { SparkError } from '../core/errors.js'
+import { openData } from '../data/open.js'
+import { createAdapter } from '../dora/create-adapter.js'
+import type { Adapter } from '../dora/model-adapter.js'
+import { randomGenerator } from '../dora/random.js'
+import type { NumericType } from '../graph/constant.js'
+import { consumersOf } from '../graph/edit.js'
+import type { Graph, TensorType } from '../graph/graph.js'
+import type { PairTerm } from '../graph/rewrites/losses.js'
+import { Tensor } from '../memory/tensor.js'
+import { Model, type ModelOutput } from '../runtime/model.js'
+import { type Batch, BatchReader, type TrainingData } from '../training/dataset.js'
+import { Trainer } from '../training/trainer.js'
+import { formatBytes, print, printPairs, styled } from './output.js'
+import { trainingProgress } from './progress.js'
+
+/** What the demonstration found. */
+export interface ModelDemo {
+  readonly model: string
+  readonly backend: string
+  readonly modules: number
+  readonly adapter: { readonly parameters: number; readonly bytes: number; readonly share: number }
+  /** Mean loss of the first and of the last five steps. */
+  readonly loss: { readonly first: number; readonly last: number; readonly steps: number }
+  /** max|merged − adapted| / max|adapted| over all outputs. */
+  readonly mergeError: number
+  /** The same of ONNX Runtime with the exported file; null where it is not installed. */
+  readonly runtimeError: number | null
+}
+
+const steps = 50
+const averaged = 5
+const rank = 4
+/** alpha / rank: small, so that deep networks stay near enough to find the way back. */
+const scale = 0.3
+
+/** Adapts the model in `file` to itself, merges the adapter, and compares. @throws SparkError as Trainer, ERR_FORMAT */
+export async function demoModel(
+  file: string,
+  { data, backend }: { data?: string; backend?: BackendName },
+): Promise<ModelDemo> {
+  const engine = { ...(backend && { backend }) }
+  using model = await Model.load(file, engine)
+  const { graph } = model
+  const settings = { rank, alpha: scale * rank, init: false, seed: 1, ...engine } as const
+  const adapter = await createAdapter(graph, { targetModules: '.*', ...settings })
+  const batches = data === undefined ? randomBatches(graph) : await openData(data)
+  const losses = await distill(graph, adapter, batches, engine)
+  const [first, last] = [losses.slice(0, averaged), losses.slice(-averaged)].map(
+    part => part.reduce((sum, loss) => sum + loss, 0) / part.length,
+  )
+  const batch = await firstBatch(batches)
+  return {
+    model: file,
+    backend: model.backend.name,
+    modules: adapter.modules.length,
+    adapter: {
+      parameters: adapter.parameterCount,
+      bytes: adapter.byteLength,
+      share: adapter.shareOfBase,
+    },
+    loss: { first: first!, last: last!, steps: losses.length },
+    ...(await compareMerged(adapter, batch, engine)),
+  }
+}
+
+/** Losses of the steps of a training whose teacher is the model itself. */
+async function distill(
+  graph: Graph,
+  adapter: Adapter,
+  batches: TrainingData,
+  engine: { backend?: BackendName },
+): Promise<number[]> {
+  const loss: PairTerm[] = floatOutputs(graph).map(output => ({ type: 'mse', output }))
+  const optimizer = { type: 'adamw', learningRate: 3e-3 } as const
+  const trainer = new Trainer({ graph }, adapter, {
+    ...{ loss, optimizer, teacher: { graph }, epochs: steps, batchSize: 4, maxNorm: 1 },
+    ...engine,
+  })
+  const progress = trainingProgress('distilling')
+  const losses: number[] = []
+  try {
+    for await (const event of trainer.fit(batches)) {
+      progress.step({ ...event, totalSteps: steps })
+      losses.push(event.loss)
+      if (losses.length === steps) break
+    }
+  } finally {
+    progress.end()
+  }
+  return losses
+}
+
+/** Outputs that a loss can compare. @throws SparkError ERR_UNSUPPORTED when there is none */
+function floatOutputs(graph: Graph): string[] {
+  const names = graph.outputs
+    .filter(({ type }) => !type || (type.kind === 'tensor' && /^(f|bf)\d/.test(type.dtype)))
+    .map(({ name }) => name)
+  if (names.length > 0) return names
+  throw new SparkError('ERR_UNSUPPORTED', 'the model has no output of floats, so nothing can be compared')
+}
+
+/** One batch for each epoch, the same in every run. */
+function randomBatches(graph: Graph): (epoch: number) => Batch[] {
+  return epoch => {
+    const random = randomGenerator(epoch + 1)
+    const fields = graph.inputs
+      .filter(({ name }) => !graph.initializers.has(name))
+      .map(({ name, type }) => {
+        if (type?.kind !== 'tensor') {
+          throw new SparkError('ERR_UNSUPPORTED', `input '${name}' is no tensor: give batches with --data`)
+        }
+        return [name, randomInput(random, type, entriesOf(graph, name))] as const
+      })
+    return [Object.fromEntries(fields)]
+  }
+}
+
+/** Open sizes become 1. Floats are in ±1; integers number the rows of the smallest table that they select from. */
+function randomInput(
+  random: () => number,
+  { dtype, shape = [] }: TensorType,
+  entries: number,
+): Batch[string] {
+  const sizes = shape.map(size => (typeof size === 'number' ? size : 1))
+  const count = sizes.reduce((product, size) => product * size, 1)
+  const isFloat = /^(f|bf)\d/.test(dtype)
+  const one = (): number => (isFloat ? 2 * random() - 1 : Math.floor(entries * random()))
+  return Tensor.from(Array.from({ length: count }, one), { dtype: dtype as NumericType, shape: sizes })
+}
+
+/** Rows of the smallest table that `input` selects from, else 2. */
+function entriesOf(graph: Graph, input: string): number {
+  const tables = (consumersOf(graph).get(input) ?? [])
+    .filter(({ op, inputs }) => op === 'Gather' && inputs[1] === input)
+    .map(({ inputs }) => graph.initializers.get(inputs[0]!)?.shape[0] ?? 2)
+  return tables.length === 0 ? 2 : Math.min(...tables)
+}
+
+async function firstBatch(data: TrainingData): Promise<Batch> {
+  const reader = new BatchReader(data, { batchSize: 4, seed: 0, shuffle: false })
+  for await (const batch of reader.epoch(0, 0)) return batch
+  throw new SparkError('ERR_FORMAT', 'the data are empty')
+}
+
+async function compareMerged(
+  adapter: Adapter,
+  batch: Batch,
+  engine: { backend?: BackendName },
+): Promise<{ mergeError: number; runtimeError: number | null }> {
+  using adapted = await Model.fromGraph(adapter.graph, engine)
+  using merged = await Model.fromGraph((await adapter.merge()).graph, engine)
+  const folder = await mkdtemp(path.join(os.tmpdir(), 'dgx-spark-demo-'))
+  try {
+    const exported = path.join(folder, 'merged.onnx')
+    await merged.save(exported)
+    const expected = await valuesOf(adapted, batch)
+    const mergeError = relativeError(await valuesOf(merged, batch), expected)
+    if (!(await hasOnnxRuntime())) return { mergeError, runtimeError: null }
+    using runtime = await Model.load(exported, { backend: 'onnxruntime' })
+    return { mergeError, runtimeError: relativeError(await valuesOf(runtime, batch), expected) }
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+const hasOnnxRuntime = (): Promise<boolean> =>
+  import('onnxruntime-node').then(
+    () => true,
+    () => false,
+  )
+
+/** The elements of all outputs of numbers, one behind the other. */
+async function valuesOf(model: Model, batch: Batch): Promise<Float32Array> {
+  const feeds = model.inputs.map(({ name, dtype }) => {
+    const { data, shape } = batch[name]!
+    return [name, Tensor.of(data as never, shape, dtype as ElementType)] as const
+  })
+  const outputs = Object.values(await model.run<ModelOutput>(Object.fromEntries(feeds)))
+  const tensors = outputs.filter(output => output instanceof Tensor)
+  const parts = tensors.map(tensor => Float32Array.from(tensor.data as Float32Array, Number))
+  const values = new Float32Array(parts.reduce((sum, { length }) => sum + length, 0))
+  let at = 0
+  for (const part of parts) {
+    values.set(part, at)
+    at += part.length
+  }
+  return values
+}
+
+/** max|a − b| / max|b|. */
+function relativeError(a: Float32Array, b: Float32Array): number {
+  const difference = a.reduce((worst, value, i) => Math.max(worst, Math.abs(value - b[i]!)), 0)
+  return difference / b.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0)
+}
+
+/** Prints the result for people. */
+export function reportModel({ model, backend, modules, adapter, loss, ...errors }: ModelDemo): void {
+  const error = (value: number | null): string =>
+    value === null
+      ? 'onnxruntime-node is not installed'
+      : `to ${value.toExponential(1)} of the largest output`
+  print(`\n${styled('bold', `${model}: an adapter that began elsewhere, led back to the model`)}`)
+  printPairs([
+    [
+      'adapter',
+      `DoRA rank ${rank} on ${modules} modules, ${adapter.parameters.toLocaleString('en')} parameters`,
+    ],
+    ['adapter file', `${formatBytes(adapter.bytes)}, ${(100 * adapter.share).toFixed(2)} % of the weights`],
+    [
+      'loss',
+      `${loss.first.toPrecision(3)} → ${loss.last.toPrecision(3)} in ${loss.steps} steps (${backend})`,
+    ],
+    ['merged = unmerged', error(errors.mergeError)],
+    ['exported, in ONNX Runtime', error(errors.runtimeError)],
+  ])
+}

@@ -1,0 +1,45 @@
+// progress.ts: how a training shows how far it is, on stderr.
+import { SingleBar } from 'cli-progress'
+import type { TrainingEvent } from '../training/options.js'
+import { formatBytes } from './output.js'
+
+/** Shows the steps of one training. */
+export interface TrainingProgress {
+  /** A step was made. */
+  step(event: TrainingEvent): void
+  /** There are no more. */
+  end(): void
+}
+
+/** A bar on a terminal; elsewhere a line for each tenth of the training. */
+export function trainingProgress(title = ''): TrainingProgress {
+  if (!process.stderr.isTTY) {
+    let told = 0
+    return {
+      step(event) {
+        const tenth = Math.floor((10 * event.step) / (event.totalSteps ?? 1000))
+        if (tenth === told) return
+        told = tenth
+        process.stderr.write(`${title && `${title}: `}${line(event)}\n`)
+      },
+      end() {},
+    }
+  }
+  const bar = new SingleBar({
+    format: `${title && `${title}  `}{bar} {percentage} %  {text}  {eta} s left`,
+    barsize: 24,
+    hideCursor: true,
+  })
+  let started = false
+  return {
+    step(event) {
+      if (!started) bar.start(event.totalSteps ?? event.step, event.step, { text: line(event) })
+      started = true
+      bar.update(event.step, { text: line(event) })
+    },
+    end: () => bar.stop(),
+  }
+}
+
+const line = ({ step, epoch, loss, samplesPerSecond, memory }: TrainingEvent): string =>
+  `epoch ${epoch}  step ${step}  loss ${loss.toPrecision(4)}  ${samplesPerSecond.toFixed(0)} samples/s  ${formatBytes(memory.process)}`

@@ -1,0 +1,48 @@
+import { type Command, Option } from 'commander'
+import { exportCheckpoint } from '../dora/export-model.js'
+import { canonicalise } from '../graph/rewrites/canonicalise.js'
+import { quantizableWeights, quantizeWeights, type WeightFormat } from '../graph/rewrites/quantize-weights.js'
+import type { CheckpointLayout } from '../io/checkpoints/layout.js'
+import { readOnnx } from '../io/onnx/read.js'
+import { writeOnnx } from '../io/onnx/write.js'
+import { print, printError, printJson } from './output.js'
+
+interface QuantizeFlags {
+  output: string
+  format: WeightFormat
+  layout: 'onnx' | CheckpointLayout
+  json?: boolean
+}
+
+/** `dgx-spark quantize`: the weights of an ONNX model in NVFP4 or FP8. */
+export function addQuantize(program: Command): void {
+  program
+    .command('quantize')
+    .description('store the matrices of an ONNX model in NVFP4 or FP8')
+    .argument('<model>', 'ONNX file')
+    .requiredOption('-o, --output <path>', 'ONNX file to write, or the folder of a checkpoint')
+    .addOption(new Option('--format <name>', 'format of weights').choices(['nvfp4', 'fp8']).default('nvfp4'))
+    .addOption(
+      new Option('--layout <name>', 'an ONNX file, or a checkpoint as one of these reads it')
+        .choices(['onnx', 'modelopt', 'compressed-tensors'])
+        .default('onnx'),
+    )
+    .option('--json', 'print one JSON document')
+    .action(async (model: string, flags: QuantizeFlags) => {
+      const graph = canonicalise(await readOnnx(model))
+      const { output, format, layout } = flags
+      let quantized: readonly string[]
+      if (layout === 'onnx') {
+        quantized = quantizableWeights(graph, format)
+        await writeOnnx(quantizeWeights(graph, { format }), output)
+      } else if (format === 'fp8') {
+        printError(`--layout ${layout} takes --format nvfp4 only`)
+        process.exitCode = 2
+        return
+      } else {
+        quantized = (await exportCheckpoint(graph, output, { layout })).quantized
+      }
+      if (flags.json) printJson({ output, format, layout, quantized })
+      else print(`wrote ${output}: ${quantized.length} matrices in ${format}`)
+    })
+}

@@ -1,0 +1,129 @@
+// attention.ts: softmax(scale · q · kᵀ + mask) · v → one Attention node, from and to [B, T, H · D] where heads are split
+// and joined around it.
+import { float, int, intOf, ints, intsOf } from '../../attributes.js'
+import { makeNode, type Node } from '../../graph.js'
+import { type Fusion, type GraphView, pairs } from './pattern.js'
+
+/** A value with a constant factor in front of it. */
+interface Scaled {
+  readonly name: string
+  readonly factor: number
+  readonly nodes: readonly Node[]
+}
+
+/** Takes a constant factor off a value. */
+function unscaled(name: string, view: GraphView): Scaled {
+  const node = view.producer(name, 'Mul', 'Div')
+  if (node?.op === 'Div') {
+    const divisor = view.scalar(node.inputs[1])
+    if (divisor !== undefined) return { name: node.inputs[0]!, factor: 1 / divisor, nodes: [node] }
+  } else {
+    for (const [value, constant] of pairs(node)) {
+      const factor = view.scalar(constant)
+      if (factor !== undefined) return { name: value, factor, nodes: [node!] }
+    }
+  }
+  return { name, factor: 1, nodes: [] }
+}
+
+interface Masked {
+  readonly scores: string
+  readonly mask: string
+  /** What takes the place of the masking nodes. */
+  readonly made: readonly Node[]
+  readonly nodes: readonly Node[]
+}
+
+/** Takes a mask off the scores: a sum, or a choice between them and a very small number. */
+function unmasked(name: string, view: GraphView): Masked[] {
+  const sum = view.producer(name, 'Add')
+  if (sum) return pairs(sum).map(([scores, mask]) => ({ scores, mask, made: [], nodes: [sum] }))
+  const choice = view.producer(name, 'Where')
+  if (!choice) return [{ scores: name, mask: '', made: [], nodes: [] }]
+  const [condition = '', yes = '', no = ''] = choice.inputs
+  const isHidden = (value: string): boolean => (view.scalar(value) ?? 0) <= -1e4
+  if (isHidden(no)) return [{ scores: yes, mask: condition, made: [], nodes: [choice] }]
+  if (!isHidden(yes)) return []
+  const mask = view.fresh(`${condition}/seen`)
+  return [{ scores: no, mask, made: [makeNode('Not', [condition], [mask])], nodes: [choice] }]
+}
+
+/** Keys [B, H, S, D] of a transposed value [B, H, D, S]. */
+function keysOf(name: string, view: GraphView): { k: string; made: readonly Node[]; node: Node } | undefined {
+  const node = view.producer(name, 'Transpose')
+  const perm = node && intsOf(node, 'perm')?.join()
+  if (!node || (perm !== '0,1,3,2' && perm !== '0,2,3,1')) return undefined
+  if (perm === '0,1,3,2') return { k: node.inputs[0]!, made: [], node }
+  const k = view.fresh(`${name}/keys`)
+  return {
+    k,
+    made: [makeNode('Transpose', node.inputs, [k], { attributes: { perm: ints([0, 2, 1, 3]) } })],
+    node,
+  }
+}
+
+/** softmax(scale · q · kᵀ + mask) · v → Attention on [B, H, T, D] */
+export function fuseAttention(node: Node, view: GraphView): Fusion | undefined {
+  if (node.domain !== '' || node.op !== 'MatMul' || view.shape(node.outputs[0])?.length !== 4)
+    return undefined
+  const softmax = view.producer(node.inputs[0], 'Softmax')
+  const axis = softmax && intOf(softmax, 'axis', -1)
+  if (!softmax || (axis !== -1 && axis !== 3)) return undefined
+  for (const masked of unmasked(softmax.inputs[0]!, view)) {
+    const scores = unscaled(masked.scores, view)
+    const product = view.producer(scores.name, 'MatMul')
+    if (!product) continue
+    const [q, turned] = product.inputs.map(name => unscaled(name, view)) as [Scaled, Scaled]
+    const keys = keysOf(turned.name, view)
+    if (!keys || !sameBatch([q.name, node.inputs[1]!, product.outputs[0]!], view)) continue
+    const attributes = { scale: float(scores.factor * q.factor * turned.factor) }
+    const inputs = [q.name, keys.k, node.inputs[1]!, ...(masked.mask === '' ? [] : [masked.mask])]
+    const attention = makeNode('Attention', inputs, node.outputs, { attributes })
+    return {
+      nodes: [...masked.made, ...keys.made, attention],
+      absorbed: [
+        ...[softmax, product, keys.node],
+        ...[...masked.nodes, ...scores.nodes, ...q.nodes, ...turned.nodes],
+      ],
+    }
+  }
+  return undefined
+}
+
+/** Whether the first two sizes of all values are known and equal: no head is repeated. */
+function sameBatch(names: readonly string[], view: GraphView): boolean {
+  const sizes = names.map(name => view.shape(name))
+  const [first] = sizes
+  return sizes.every(shape => shape?.length === 4 && shape[0] === first?.[0] && shape[1] === first?.[1])
+}
+
+/** The value [B, T, H · D] whose heads a node split, and the nodes that did it. */
+function wholeOf(name: string | undefined, view: GraphView): { x: string; nodes: Node[] } | undefined {
+  const turned = view.producer(name, 'Transpose')
+  const split = view.producer(turned?.inputs[0], 'Reshape')
+  if (!turned || !split || intsOf(turned, 'perm')?.join() !== '0,2,1,3') return undefined
+  const [x, parts] = [view.shape(split.inputs[0]), view.shape(split.outputs[0])]
+  const kept = x?.length === 3 && parts?.length === 4 && x[0] === parts[0] && x[1] === parts[1]
+  return kept ? { x: split.inputs[0]!, nodes: [turned, split] } : undefined
+}
+
+/** Split heads → Attention → joined heads becomes Attention on [B, T, H · D], which moves nothing. */
+export function joinAttentionHeads(node: Node, view: GraphView): Fusion | undefined {
+  if (node.domain !== '' || node.op !== 'Reshape' || view.shape(node.outputs[0])?.length !== 3)
+    return undefined
+  const turned = view.producer(node.inputs[0], 'Transpose')
+  const attention = view.producer(turned?.inputs[0], 'Attention')
+  if (!turned || !attention || intsOf(turned, 'perm')?.join() !== '0,2,1,3') return undefined
+  const parts = view.shape(turned.outputs[0])
+  const joined = view.shape(node.outputs[0])!
+  if (parts?.[0] !== joined[0] || parts?.[1] !== joined[1] || attention.outputs.length > 1) return undefined
+  const [q, k, v] = attention.inputs.slice(0, 3).map(name => wholeOf(name, view))
+  if (!q || !k || !v) return undefined
+  const heads = int(parts![2]!)
+  const inputs = [q.x, k.x, v.x, ...attention.inputs.slice(3)]
+  const attributes = { ...attention.attributes, q_num_heads: heads, kv_num_heads: heads }
+  return {
+    nodes: [makeNode('Attention', inputs, node.outputs, { attributes })],
+    absorbed: [...new Set([turned, attention, ...q.nodes, ...k.nodes, ...v.nodes])],
+  }
+}

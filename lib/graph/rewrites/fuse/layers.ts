@@ -1,0 +1,147 @@
+// layers.ts: convolutions and products with constant weights take in what follows them: batch normalization, bias,
+// activation, residual.
+import { floatOf, int, intOf, string, stringOf } from '../../attributes.js'
+import { Constant } from '../../constant.js'
+import { type Attributes, makeNode, type Node, sparkDomain } from '../../graph.js'
+import { type Fusion, type GraphView, pairs, sameShape } from './pattern.js'
+
+/** Activations of a fused layer by operator. */
+const activations: Readonly<Record<string, string>> = {
+  Relu: 'relu',
+  Sigmoid: 'sigmoid',
+  Tanh: 'tanh',
+}
+
+function activationOf(node: Node): string | undefined {
+  if (node.domain !== '') return undefined
+  if (node.op === 'Gelu') return stringOf(node, 'approximate', 'none') === 'tanh' ? 'gelu_tanh' : 'gelu'
+  if (node.op === 'Swish') return floatOf(node, 'alpha', 1) === 1 ? 'silu' : undefined
+  return Object.hasOwn(activations, node.op) ? activations[node.op] : undefined
+}
+
+const fused = (op: string, inputs: readonly string[], of: Node, attributes: Attributes): Node =>
+  makeNode(op, inputs, of.outputs, { domain: sparkDomain, name: of.name, attributes })
+
+/** The layer that makes a value: a convolution, or what {@link fuseLinear} made of a product. */
+const layerOf = (view: GraphView, name: string | undefined): Node | undefined =>
+  view.producer(name, 'Conv') ?? view.fused(name, 'FusedConv') ?? view.fused(name, 'FusedLinear')
+
+const fusedOp = ({ op }: Node): string => (op === 'Conv' ? 'FusedConv' : op)
+const input = (node: Node, i: number): string => node.inputs[i] ?? ''
+
+/** A product with a constant matrix → x, W, bias → `FusedLinear`. */
+export function fuseLinear(node: Node, view: GraphView): Fusion | undefined {
+  if (node.domain !== '' || (node.op !== 'MatMul' && node.op !== 'Gemm')) return undefined
+  const [x = '', w = '', c = ''] = node.inputs
+  if (!view.isConstant(w) || view.shape(w)?.length !== 2 || (view.shape(x)?.length ?? 0) < 2) return undefined
+  const transB = int(intOf(node, 'transB', 0))
+  const plain =
+    ['alpha', 'beta'].every(name => floatOf(node, name, 1) === 1) && intOf(node, 'transA', 0) === 0
+  if (!plain || (c !== '' && !isBias(view, c, view.shape(node.outputs[0])?.at(-1)))) return undefined
+  return { nodes: [fused('FusedLinear', [x, w, c], node, { transB })], absorbed: [] }
+}
+
+/** Whether a value is a constant of `features` elements along the last axis. */
+function isBias(view: GraphView, name: string, features: number | undefined): boolean {
+  const shape = view.shape(name)
+  const count = shape?.reduce((product, size) => product * size, 1)
+  return view.isConstant(name) && count === features && shape?.at(-1) === features
+}
+
+/** layer → activation */
+export function fuseActivation(node: Node, view: GraphView): Fusion | undefined {
+  const activation = activationOf(node)
+  const layer = activation === undefined ? undefined : layerOf(view, node.inputs[0])
+  if (!layer || activation === undefined || stringOf(layer, 'activation', 'none') !== 'none') return undefined
+  // A linear layer adds its residual after the activation.
+  if (input(layer, 3) !== '' && (layer.op !== 'FusedConv' || intOf(layer, 'residual_first', 0) === 0))
+    return undefined
+  const attributes = { ...layer.attributes, activation: string(activation) }
+  return { nodes: [fused(fusedOp(layer), layer.inputs, node, attributes)], absorbed: [layer] }
+}
+
+/** layer + bias, layer + value of the same shape */
+export function fuseAdd(node: Node, view: GraphView): Fusion | undefined {
+  const isAdd = node.op === 'Add' || (node.op === 'Sum' && node.inputs.length === 2)
+  if (node.domain !== '' || !isAdd) return undefined
+  for (const [from, other] of pairs(node)) {
+    const layer = layerOf(view, from)
+    if (!layer || input(layer, 3) !== '') continue
+    const fusion = addBias(node, layer, other, view) ?? addResidual(node, layer, from, other, view)
+    if (fusion && view.allows(node, fusion)) return fusion
+  }
+  return undefined
+}
+
+function addBias(node: Node, layer: Node, bias: string, view: GraphView): Fusion | undefined {
+  const active = stringOf(layer, 'activation', 'none') !== 'none'
+  if (active || input(layer, 2) !== '') return undefined
+  const shape = view.shape(layer.outputs[0])
+  if (layer.op === 'FusedLinear') {
+    if (!isBias(view, bias, shape?.at(-1)) || !sameShape(shape, view.shape(node.outputs[0]))) return undefined
+    const inputs = [input(layer, 0), input(layer, 1), bias]
+    return { nodes: [fused(layer.op, inputs, node, layer.attributes)], absorbed: [layer] }
+  }
+  const given = view.shape(bias)
+  const channels = view.shape(layer.inputs[1])?.[0]
+  const perChannel =
+    shape && given && given.at(1 - shape.length) === channels && given.reduce((a, b) => a * b, 1) === channels
+  if (!perChannel || !view.isConstant(bias)) return undefined
+  const [flat, size] = [view.fresh(`${bias}/flat`), view.fresh(`${bias}/size`)]
+  view.initializers.set(size, Constant.i64([channels!]))
+  const reshape = makeNode('Reshape', [bias, size], [flat])
+  const inputs = [input(layer, 0), input(layer, 1), flat]
+  return { nodes: [reshape, fused(fusedOp(layer), inputs, node, layer.attributes)], absorbed: [layer] }
+}
+
+function addResidual(
+  node: Node,
+  layer: Node,
+  from: string,
+  other: string,
+  view: GraphView,
+): Fusion | undefined {
+  if (other === from || !sameShape(view.shape(from), view.shape(other))) return undefined
+  const active = stringOf(layer, 'activation', 'none') !== 'none'
+  const attributes = layer.op === 'FusedLinear' || active ? {} : { residual_first: int(1) }
+  const inputs = [input(layer, 0), input(layer, 1), input(layer, 2), other]
+  const next = fused(fusedOp(layer), inputs, node, { ...layer.attributes, ...attributes })
+  return { nodes: [next], absorbed: [layer] }
+}
+
+/**
+ * Convolution → batch normalization with constant statistics: W′ = W · g and b′ = (b − mean) · g + beta with
+ * g = gamma / √(variance + epsilon). Nodes that read constants only compute them.
+ */
+export function fuseBatchNorm(node: Node, view: GraphView): Fusion | undefined {
+  if (node.domain !== '' || node.op !== 'BatchNormalization') return undefined
+  const conv = view.producer(node.inputs[0], 'Conv')
+  const constants = [...node.inputs.slice(1), ...(conv?.inputs.slice(1).filter(name => name !== '') ?? [])]
+  const weight = view.shape(conv?.inputs[1])
+  const training = intOf(node, 'training_mode', 0) !== 0 || node.outputs.length > 1
+  if (!conv || !weight || training || !constants.every(name => view.isConstant(name))) return undefined
+  const nodes: Node[] = []
+  const made = (op: string, ...inputs: readonly string[]): string => {
+    const name = view.fresh(`${node.outputs[0]}/${op}`)
+    nodes.push(makeNode(op, inputs, [name]))
+    return name
+  }
+  const constant = (value: Constant): string => {
+    const name = view.fresh(`${node.outputs[0]}/constant`)
+    view.initializers.set(name, value)
+    return name
+  }
+  const [, gamma = '', beta = '', mean = '', variance = ''] = node.inputs
+  const epsilon = constant(Constant.f32(floatOf(node, 'epsilon', 1e-5)))
+  const gain = made('Div', gamma, made('Sqrt', made('Add', variance, epsilon)))
+  const rows = made(
+    'Reshape',
+    gain,
+    constant(Constant.i64(weight.map((size, axis) => (axis === 0 ? size : 1)))),
+  )
+  const moved = input(conv, 2) === '' ? made('Neg', mean) : made('Sub', input(conv, 2), mean)
+  const bias = made('Add', made('Mul', moved, gain), beta)
+  const inputs = [input(conv, 0), made('Mul', input(conv, 1), rows), bias]
+  nodes.push(makeNode('Conv', inputs, node.outputs, { name: conv.name, attributes: conv.attributes }))
+  return { nodes, absorbed: [conv] }
+}

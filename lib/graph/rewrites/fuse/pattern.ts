@@ -1,0 +1,178 @@
+// pattern.ts: how a fusion sees a graph, and how several nodes become one.
+import type { Constant } from '../../constant.js'
+import { freshNames, readsOf } from '../../edit.js'
+import { type Graph, type Node, sparkDomain } from '../../graph.js'
+import { inferFacts } from '../../shape-inference.js'
+import { removeDead } from '../remove-dead.js'
+
+/** What takes the place of a node and of the nodes in front of it. */
+export interface Fusion {
+  /** They make what the node made. */
+  readonly nodes: readonly Node[]
+  /** Nodes whose values nobody else may read. */
+  readonly absorbed: readonly Node[]
+}
+
+/** Looks whether `node` is the last one of a pattern. */
+export type Match = (node: Node, view: GraphView) => Fusion | undefined
+
+/** A graph while its nodes are fused. */
+export class GraphView {
+  /** A maker of names that no value has yet. */
+  readonly fresh: (base: string) => string
+  /** Constants, those that fusions added included. */
+  readonly initializers: Map<string, Constant>
+  readonly #graph: Graph
+  readonly #shapes: ReadonlyMap<string, readonly number[]>
+  readonly #producers = new Map<string, Node>()
+  readonly #readers = new Map<string, Set<Node>>()
+  readonly #outputs: ReadonlySet<string>
+  readonly #constants: Set<string>
+
+  /** Looks at a canonical graph. */
+  constructor(graph: Graph) {
+    this.#graph = graph
+    this.fresh = freshNames(graph)
+    this.initializers = new Map(graph.initializers)
+    this.#outputs = new Set([...graph.outputs.map(({ name }) => name), ...(graph.updates?.values() ?? [])])
+    this.#constants = new Set([...graph.initializers.keys()].filter(name => !graph.updates?.has(name)))
+    this.#shapes = staticShapes(graph)
+    for (const node of graph.nodes) this.add(node)
+  }
+
+  /** The node of the ONNX standard that makes a value, where it is one of `ops`. */
+  producer(name: string | undefined, ...ops: readonly string[]): Node | undefined {
+    const node = this.#producers.get(name ?? '')
+    return node?.domain === '' && ops.includes(node.op) ? node : undefined
+  }
+
+  /** The node of our own that makes a value, where it is `op`. */
+  fused(name: string | undefined, op: string): Node | undefined {
+    const node = this.#producers.get(name ?? '')
+    return node?.domain === sparkDomain && node.op === op ? node : undefined
+  }
+
+  /** The sizes of a value, where all are known. */
+  shape(name: string | undefined): readonly number[] | undefined {
+    return this.initializers.get(name ?? '')?.shape ?? this.#shapes.get(name ?? '')
+  }
+
+  /** Whether a value depends on constants only. */
+  isConstant(name: string | undefined): boolean {
+    return this.#constants.has(name ?? '')
+  }
+
+  /** The only element of a constant of f32. */
+  scalar(name: string | undefined): number | undefined {
+    const constant = this.isConstant(name) ? this.initializers.get(name!) : undefined
+    return constant?.count === 1 && constant.dtype === 'f32' ? (constant.data[0] as number) : undefined
+  }
+
+  /** Whether a value is a constant near `value`. */
+  isScalar(name: string | undefined, value: number): boolean {
+    return Math.abs((this.scalar(name) ?? Number.NaN) - value) <= 1e-3 * Math.abs(value)
+  }
+
+  /** The elements of a constant of integers. */
+  integers(name: string | undefined): number[] | undefined {
+    const constant = this.isConstant(name) ? this.initializers.get(name!) : undefined
+    return constant?.dtype === 'i64' ? constant.integers() : undefined
+  }
+
+  /** Whether only `node` and the absorbed ones read what the absorbed ones make. */
+  allows(node: Node, { absorbed }: Fusion): boolean {
+    const inside = new Set([node, ...absorbed])
+    return absorbed.every(({ outputs }) =>
+      outputs.every(
+        name =>
+          !this.#outputs.has(name) &&
+          [...(this.#readers.get(name) ?? [])].every(reader => inside.has(reader)),
+      ),
+    )
+  }
+
+  /** Adds a node to the books. */
+  add(node: Node): void {
+    const reads = readsOf(node)
+    for (const name of node.outputs) if (name !== '') this.#producers.set(name, node)
+    for (const name of reads) {
+      const readers = this.#readers.get(name)
+      if (readers) readers.add(node)
+      else this.#readers.set(name, new Set([node]))
+    }
+    const fixed = reads.length > 0 && !node.op.startsWith('Random') && node.op !== 'Bernoulli'
+    if (!fixed || !reads.every(name => this.#constants.has(name))) return
+    for (const name of node.outputs) this.#constants.add(name)
+  }
+
+  /** Takes a node off the books. */
+  remove(node: Node): void {
+    for (const name of readsOf(node)) this.#readers.get(name)?.delete(node)
+  }
+
+  /** The graph with other nodes. */
+  withNodes(nodes: readonly Node[]): Graph {
+    const { opsets } = this.#graph
+    const own = nodes.some(({ domain }) => domain === sparkDomain)
+    return removeDead({
+      ...this.#graph,
+      nodes,
+      initializers: this.initializers,
+      opsets: own ? new Map([...opsets, [sparkDomain, 1]]) : opsets,
+    })
+  }
+}
+
+function staticShapes(graph: Graph): Map<string, readonly number[]> {
+  const shapes = new Map<string, readonly number[]>()
+  for (const [name, { type }] of inferFacts(graph)) {
+    if (type?.kind !== 'tensor' || !type.shape?.every(size => typeof size === 'number')) continue
+    shapes.set(name, type.shape as readonly number[])
+  }
+  return shapes
+}
+
+/**
+ * Replaces each node that `match` takes for the last one of a pattern, from the first to the last; what one fusion made
+ * may be a part of the next.
+ * @returns the same graph where nothing fits
+ */
+export function fuse(graph: Graph, match: Match): { graph: Graph; count: number } {
+  const view = new GraphView(graph)
+  const gone = new Set<Node>()
+  let count = 0
+  const nodes: Node[] = []
+  for (const node of graph.nodes) {
+    const fusion = match(node, view)
+    if (!fusion || !view.allows(node, fusion)) {
+      nodes.push(node)
+      continue
+    }
+    for (const old of [node, ...fusion.absorbed]) {
+      gone.add(old)
+      view.remove(old)
+    }
+    for (const next of fusion.nodes) view.add(next)
+    nodes.push(...fusion.nodes)
+    count++
+  }
+  return count === 0
+    ? { graph, count }
+    : { graph: view.withNodes(nodes.filter(node => !gone.has(node))), count }
+}
+
+/** The two inputs of a node in both orders. */
+export function pairs(node: Node | undefined): (readonly [string, string])[] {
+  const [a, b] = node?.inputs ?? []
+  return a === undefined || b === undefined
+    ? []
+    : [
+        [a, b],
+        [b, a],
+      ]
+}
+
+/** Whether two shapes are known and equal. */
+export function sameShape(a: readonly number[] | undefined, b: readonly number[] | undefined): boolean {
+  return a !== undefined && b !== undefined && a.length === b.length && a.every((size, i) => size === b[i])
+}

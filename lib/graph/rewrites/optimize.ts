@@ -1,0 +1,48 @@
+// optimize.ts: everything that makes a graph cheaper to run and leaves its outputs as they are. Comes after
+// differentiation, right before the plan.
+import type { Graph } from '../graph.js'
+import { mergeCommonSubexpressions } from './common-subexpressions.js'
+import { fuseGelu, fuseSwish } from './fuse/activations.js'
+import { fuseAttention, joinAttentionHeads } from './fuse/attention.js'
+import { fuseActivation, fuseAdd, fuseBatchNorm, fuseLinear } from './fuse/layers.js'
+import { fuseNormalization, fuseNormalizationBias } from './fuse/norms.js'
+import { fuse, type Match } from './fuse/pattern.js'
+import { removeDead } from './remove-dead.js'
+import { removeIdentities } from './remove-identities.js'
+
+/** What {@link optimize} gives. */
+export interface Optimized {
+  /** The cheaper graph. */
+  readonly graph: Graph
+  /** How often each fusion was made, by its name; those that were not are missing. */
+  readonly fusions: ReadonlyMap<string, number>
+}
+
+/** In their order: what one makes is a part of the next. */
+const fusions: readonly (readonly [string, Match])[] = [
+  ['gelu', fuseGelu],
+  ['swish', fuseSwish],
+  ['normalization', fuseNormalization],
+  ['normalization bias', fuseNormalizationBias],
+  ['attention', fuseAttention],
+  ['attention heads', joinAttentionHeads],
+  ['batch normalization', fuseBatchNorm],
+  ['linear', fuseLinear],
+  ['epilogue', (node, view) => fuseActivation(node, view) ?? fuseAdd(node, view)],
+]
+
+/**
+ * Removes what is not needed and fuses what kernels do in one go. Fusions that need sizes are made where they are known:
+ * give the graph static input shapes. The graph that comes out may hold operators of our own domain.
+ * @param graph - a canonical graph
+ */
+export function optimize(graph: Graph): Optimized {
+  let current = mergeCommonSubexpressions(removeIdentities(removeDead(graph)))
+  const counts = new Map<string, number>()
+  for (const [name, match] of fusions) {
+    const { graph: next, count } = fuse(current, match)
+    current = next
+    if (count > 0) counts.set(name, count)
+  }
+  return { graph: current, fusions: counts }
+}

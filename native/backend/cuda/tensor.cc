@@ -1,0 +1,122 @@
+#include "backend/cuda/tensor.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "backend/cuda/choice.h"
+#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/launch.h"
+#include "backend/cuda/product.h"
+#include "core/error.h"
+
+namespace spark::cuda {
+namespace {
+
+constexpr int kTile = 128, kThreads = 256;          // tensor.cu
+constexpr int64_t kFew = 16, kRowsOfFewBlock = 16;  // tensor_few.cu
+constexpr int64_t kNarrow =
+    64;  // columns up to which reading the left operand again for each kFew is cheaper
+constexpr int kPackThreads = 256, kSide = 32, kHeight = 8;  // pack.cu
+
+void launch_few(const TensorArgs& args) {
+  const char* kernel = args.rows <= 8 ? "tensor_8_" : "tensor_16_";
+  launch("tensor_few", std::string(kernel) + dtype_name(args.w.dtype),
+         Grid{args.rows > 0 ? ceil_div(args.cols, kRowsOfFewBlock) : 0}, Threads{kThreads}, 0, args);
+}
+
+// Whether the product is narrow, with a right operand that has to be packed anyway.
+bool is_narrow(const ProductArgs& args) {
+  const Epilogue& to = args.epilogue;
+  return args.cols <= kNarrow && args.depth2 == 0 && args.w.dtype == DType::kF32 && !to.bias &&
+         !to.col_factor;
+}
+
+// The transposed product: the left operand is the weight of launch_few, the right one its few rows.
+void launch_narrow(const ProductArgs& args, const uint16_t* a, bool rows) {
+  const auto* right = static_cast<const float*>(args.w.data);
+  const int64_t depth = padded_depth(args.depth);
+  const Packed w(rows ? rows_of(right, args.w.cols) : columns_of(right, args.w.cols), args.cols, args.depth);
+  const Weight left{DType::kBF16, args.rows, depth, a, nullptr, nullptr, 0, false};
+  for (int64_t first = 0; first < args.cols; first += kFew) {
+    Epilogue to = args.epilogue;
+    const int64_t offset = first * to.col_stride;
+    const auto from_first = [&](auto* pointer) { return pointer ? pointer + offset : nullptr; };
+    std::swap(to.row_stride, to.col_stride);
+    std::swap(to.row_factor, to.col_factor);
+    to.out = from_first(to.out);
+    to.mask = from_first(to.mask);
+    to.residual = from_first(to.residual);
+    to.copy = from_first(to.copy);
+    launch_few({std::min(kFew, args.cols - first), args.rows, args.depth, w.data() + first * depth, left, 0,
+                nullptr, nullptr, to});
+  }
+}
+
+bool fits_cublaslt(const Weight& w) {
+  return w.dtype == DType::kBF16 && w.cols % 8 == 0 && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
+}
+
+// Whether the epilogue stores the sums as they are, row by row.
+bool is_plain(const TensorArgs& args) {
+  const Epilogue& to = args.epilogue;
+  return args.depth2 == 0 && to.row_stride == args.cols && to.col_stride == 1 && !to.add && to.factor == 1 &&
+         !to.row_factor && !to.col_factor && !to.mask && !to.bias && !to.residual && !to.copy &&
+         to.activation == Activation::kNone;
+}
+
+// The product by cuBLASLt, then second segment and epilogue in one pass.
+bool launch_cublaslt(const TensorArgs& args, bool rows) {
+  constexpr int64_t kRows = 64, kCols = 128;  // tensor_finish.cu
+  const bool plain = is_plain(args);
+  std::optional<Scratch> memory;
+  if (!plain) memory.emplace(args.rows * args.cols * sizeof(float));
+  float* sums = plain ? args.epilogue.out : memory->as<float>();
+  const BlasProduct product{args.rows,   args.cols,   args.depth, args.a, padded_depth(args.depth),
+                            args.w.data, args.w.cols, rows,       sums};
+  if (!cublaslt_product(product)) return false;
+  if (plain) return true;
+  launch("tensor_finish", "tensor_finish", Grid{ceil_div(args.rows, kRows) * ceil_div(args.cols, kCols)},
+         Threads{kThreads}, 0, args, static_cast<const float*>(sums));
+  return true;
+}
+
+void launch_tensor(const ProductArgs& args, bool rows) {
+  const bool row_scaled = args.w.dtype == DType::kF8E4M3 || args.w.dtype == DType::kI8;
+  std::optional<Packed> own;
+  if (!args.packed_a)
+    own.emplace(args.a, args.rows, args.depth, row_scaled && !rows ? args.w.row_scale : nullptr);
+  const uint16_t* a = own ? own->data() : args.packed_a;
+  if (is_narrow(args)) return launch_narrow(args, a, rows);
+  const Packed a2(args.a2, args.rows, args.depth2), b2(args.b2, args.cols, args.depth2);
+  const TensorArgs tensor{args.rows, args.cols, args.depth,   a, args.w, args.depth2,
+                          a2.data(), b2.data(), args.epilogue};
+  if (rows && args.rows <= kFew) return launch_few(tensor);
+  const auto ours = [&] {
+    launch("tensor", (rows ? "tensor_" : "tensor_backward_") + std::string(dtype_name(args.w.dtype)),
+           Grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)}, Threads{kThreads}, 0, tensor);
+  };
+  if (args.rows == 0 || args.cols == 0 || args.depth == 0 || !fits_cublaslt(args.w)) return ours();
+  const std::string key = message(rows ? "rows " : "columns ", args.rows, " ", args.cols, " ", args.depth,
+                                  " ", args.depth2, is_plain(tensor) ? " plain" : "");
+  enqueue_faster(key, ours, [&] { return launch_cublaslt(tensor, rows); });
+}
+
+}  // namespace
+
+Packed::Packed(const Lines& lines, int64_t count, int64_t depth, const float* k_factor)
+    : memory_(count * padded_depth(depth) * sizeof(uint16_t)) {
+  const PackArgs args{lines, count, depth, k_factor, data()};
+  if (lines.k_stride == 1) {
+    launch("pack", "pack_rows_bf16", Grid{ceil_div(count * padded_depth(depth) / 8, kPackThreads)},
+           Threads{kPackThreads}, 0, args);
+  } else {
+    launch("pack", "pack_columns_bf16", Grid{ceil_div(count, kSide) * (padded_depth(depth) / kSide)},
+           Threads{kSide, kHeight}, 0, args);
+  }
+}
+
+void launch_tensor_rows(const ProductArgs& args) { launch_tensor(args, true); }
+void launch_tensor_columns(const ProductArgs& args) { launch_tensor(args, false); }
+
+}  // namespace spark::cuda

@@ -1,0 +1,42 @@
+// epilogue.cuh: what becomes of a finished sum (struct Epilogue of product_args.h).
+#pragma once
+
+#include "kernels/product_args.h"
+
+namespace spark {
+
+// Not inlined: a kernel stores dozens of sums.
+__device__ __noinline__ inline float activated(Activation activation, float x) {
+  switch (activation) {
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return x < 0 ? 0 : x;
+    case Activation::kGelu:
+      return 0.5f * x * (1 + erff(x * 0.70710678f));
+    case Activation::kGeluTanh:
+      return 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+    case Activation::kSilu:
+      return x / (1 + expf(-x));
+    case Activation::kSigmoid:
+      return 1 / (1 + expf(-x));
+    case Activation::kTanh:
+      return tanhf(x);
+  }
+  return x;
+}
+
+__device__ inline void store(const Epilogue& to, int64_t m, int64_t n, float sum) {
+  const int64_t at = m * to.row_stride + n * to.col_stride;
+  if (to.copy) to.copy[at] = to.copy_add ? to.copy[at] + sum : sum;
+  float value = sum * to.factor;
+  if (to.row_factor) value *= to.row_factor[m];
+  if (to.col_factor) value *= to.col_factor[n] + to.col_shift;
+  if (to.mask) value *= to.mask[at];
+  if (to.bias) value += to.bias[n];
+  if (to.activation != Activation::kNone) value = activated(to.activation, value);
+  if (to.residual) value += to.residual[at];
+  to.out[at] = to.add ? to.out[at] + value : value;
+}
+
+}  // namespace spark

@@ -1,0 +1,77 @@
+// merge, quantize and adapter as a person calls them.
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { Adapter, createAdapter, readCheckpoint } from 'dgx-spark'
+import t from 'tap'
+import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
+import { parseOnnx, readOnnx } from '#lib/io/onnx/read.js'
+import { serializeOnnx } from '#lib/io/onnx/write.js'
+import { adaptableGraph } from '../fixtures/adaptable-graph.js'
+
+const main = path.resolve(import.meta.dirname, '../../dist/cli/main.js')
+const scratch = mkdtempSync(path.join(tmpdir(), 'dgx-spark-cli-adapters-'))
+t.teardown(() => rmSync(scratch, { recursive: true }))
+const at = (name: string): string => path.join(scratch, name)
+
+function cli(...args: string[]) {
+  const env = { PATH: process.env.PATH!, HOME: process.env.HOME ?? '' }
+  const result = spawnSync(process.execPath, ['--no-warnings', main, ...args], { encoding: 'utf8', env })
+  return { ...result, json: () => JSON.parse(result.stdout) }
+}
+
+t.before(async () => {
+  writeFileSync(at('model.onnx'), serializeOnnx(adaptableGraph()))
+  const graph = canonicalise(parseOnnx(readFileSync(at('model.onnx'))))
+  for (const [seed, name] of ['a', 'b'].entries()) {
+    const adapter = await createAdapter(graph, { targetModules: ['fc1', 'c1'], rank: 2, init: false, seed })
+    await adapter.save(at(name))
+  }
+})
+
+t.test('adapter info and diff', async t => {
+  const info = cli('adapter', 'info', at('a'), '--json').json()
+  t.match(info, { kind: 'DoRA', parameters: 2 * (7 + 5) + 7 + 2 * (8 + 9) + 8 })
+  t.strictSame(info.modules.map(({ name }: { name: string }) => name).sort(), ['c1', 'fc1'])
+  const text = cli('adapter', 'info', at('a'), '--model', at('model.onnx'))
+  t.equal(text.status, 0, text.stderr)
+  t.match(text.stdout, /DoRA, scale alpha \/ rank.*fc1.*2 modules, .* % of the bytes/s)
+  t.equal(cli('adapter', 'diff', at('a'), at('a')).status, 0)
+  const diff = cli('adapter', 'diff', at('a'), at('b'), '--json')
+  t.equal(diff.status, 1)
+  const [row] = diff.json()
+  t.equal(row.settings, 'equal')
+  t.ok(row.a > 0.5 && row.b > 0.5)
+  const missing = cli('adapter', 'info', at('nothing'))
+  t.equal(missing.status, 1)
+  t.match(missing.stderr, /adapter_config.json.*ERR_IO/)
+})
+
+t.test('merge', async t => {
+  const { status, stdout, stderr } = cli('merge', at('model.onnx'), at('a'), at('b'), '-o', at('merged.onnx'))
+  t.equal(status, 0, stderr)
+  t.match(stdout, /a: .* parameters in 2 modules.*b: .*wrote /s)
+  const base = canonicalise(await readOnnx(at('model.onnx')))
+  const [a, b] = [await Adapter.load(base, at('a')), await Adapter.load(base, at('b'))]
+  const { mergeAdapters } = await import('#lib/dora/merge-model.js')
+  const expected = (await mergeAdapters(base, [a, b])).graph.initializers.get('fc1.weight')!.bytes
+  const merged = await readOnnx(at('merged.onnx'))
+  t.strictSame(merged.initializers.get('fc1.weight')!.bytes, expected)
+  t.equal(cli('merge', at('model.onnx'), at('a')).status, 2, 'an output is required')
+})
+
+t.test('quantize', async t => {
+  const onnx = cli('quantize', at('model.onnx'), '--format', 'fp8', '-o', at('fp8.onnx'), '--json')
+  t.equal(onnx.status, 0, onnx.stderr)
+  t.strictSame(onnx.json().quantized, ['fc1.weight', 'onnx::MatMul_7', 'onnx::Gemm_9', 'tied.weight'])
+  t.ok(statSync(at('fp8.onnx')).size > 0)
+  const folder = cli('quantize', at('model.onnx'), '--layout', 'modelopt', '-o', at('checkpoint'))
+  t.equal(folder.status, 0, folder.stderr)
+  t.ok(existsSync(at('checkpoint/hf_quant_config.json')))
+  t.ok((await readCheckpoint(at('checkpoint'))).has('h.0.fc2.weight'))
+  t.equal(
+    cli('quantize', at('model.onnx'), '--layout', 'modelopt', '--format', 'fp8', '-o', at('x')).status,
+    2,
+  )
+})

@@ -1,0 +1,64 @@
+// Launches are checked against the machine code of the kernels: by the launch path (number and sizes of arguments) and
+// by the stand-in driver (everything a driver or a GPU would refuse). Every seeded fault is found and named.
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import t from 'tap'
+import { buildCudaProgram, outcomes } from '../fixtures/cuda-program.js'
+import { machine } from '../fixtures/machine-log.js'
+import { discrete } from '../fixtures/machines.js'
+import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
+
+const folder = process.env.DGX_SPARK_FATBINS ?? path.resolve(import.meta.dirname, '../../build/cmake')
+const noKernels =
+  noCudaCalls || (!existsSync(path.join(folder, 'linear.fatbin')) && `there are no kernels in ${folder}`)
+
+const right = { right: 'ok', null: 'ok', 'right structure': 'ok', 'shared memory': 'ok' }
+const invalid = 'failed on device 0: CUDA_ERROR_INVALID_VALUE 1 \\(invalid argument'
+const refused = (kernel: string, why: string) =>
+  new RegExp(`^ERR_CUDA launching kernel ${kernel} ${invalid}: ${why}\\)`)
+
+t.test('wrong launches', { skip: noKernels }, t => {
+  const standIn = new StandIn(['cuda'])
+  t.teardown(() => standIn.dispose())
+  const { env, lines } = machine(standIn, { ...discrete, pointer: { alignment: 4 } })
+  const program = buildCudaProgram(standIn, 'cuda-launch')
+  const seen = outcomes(program, [folder], env)
+  const [unchecked] = lines('unchecked')
+  if (unchecked) {
+    t.pass('kernels that can be read', { skip: unchecked })
+    return t.end()
+  }
+  t.match(seen, {
+    ...right,
+    'int for int64_t': 'ERR_INTERNAL argument 0 of kernel adamw_f32 has 4 bytes and its parameter 8',
+    'number for structure': 'ERR_INTERNAL argument 1 of kernel adamw_f32 has 4 bytes and its parameter 28',
+    missing: 'ERR_INTERNAL kernel adamw_f32 is given 5 arguments and takes 6',
+    'one too many': 'ERR_INTERNAL kernel adamw_f32 is given 7 arguments and takes 6',
+    'unknown kernel': /^ERR_CUDA finding the kernel adamw\/adamw_f16 failed .* CUDA_ERROR_NOT_FOUND/,
+    'host pointer': refused(
+      'adamw_f32',
+      'argument 3: address 0x\\w+ at byte 0 is in no allocation of the device',
+    ),
+    freed: refused('adamw_f32', 'argument 4: address 0x\\w+ at byte 0 was freed'),
+    'past the end': refused(
+      'adamw_f32',
+      'argument 5: address 0x\\w+ at byte 0 is in no allocation of the device',
+    ),
+    misaligned: refused('adamw_f32', 'argument 2: address 0x\\w+2 at byte 0 is misaligned'),
+    'host pointer inside': refused(
+      'linear_f32',
+      'argument 0: address 0x\\w+ at byte \\d+ is in no allocation .*',
+    ),
+    'misaligned inside': refused('linear_f32', 'argument 0: address 0x\\w+2 at byte \\d+ is misaligned'),
+    'too many threads': refused('linear_f32', '257 threads; the kernel is compiled for 256'),
+    'too much shared memory':
+      /^ERR_CUDA asking for 101376 bytes of shared memory for linear_f32 failed .*101376 bytes of dynamic shared memory beside \d+ static ones/,
+  })
+  t.equal(Object.keys(seen).length, 17)
+
+  const older = new StandIn(['cuda'], ['NO_cuFuncGetParamInfo'])
+  t.teardown(() => older.dispose())
+  const untold = outcomes(program, [folder], machine(older, discrete).env)
+  t.match(untold, { ...right, 'one too many': 'ok' }, 'before CUDA 12.4 a driver does not tell sizes')
+  t.end()
+})

@@ -1,0 +1,92 @@
+// Adapters in the layouts of other programs compute what the same numbers in PEFT's layout compute.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { Adapter, createAdapter, Tensor, writeSafetensors } from 'dgx-spark'
+import t from 'tap'
+import { transpose } from '#lib/dora/module-weight.js'
+import { adaptableGraph } from '../fixtures/adaptable-graph.js'
+import { identical } from '../fixtures/close.js'
+
+const scratch = mkdtempSync(path.join(tmpdir(), 'dgx-spark-foreign-'))
+t.teardown(() => rmSync(scratch, { recursive: true }))
+const graph = adaptableGraph()
+
+t.test('NVlabs, kohya, torchtune, MLX', async t => {
+  const targetModules = ['fc1', 'fc2']
+  const ours = await createAdapter(graph, { targetModules, rank: 3, alpha: 6, init: false })
+  const values = (name: string) => {
+    const [a, b, m] = ['A', 'B', 'magnitude_vector'].map(part => ours.read(`${name}.lora_${part}`))
+    const [rows, cols] = [m!.length, a!.length / 3]
+    const f32 = (data: Float32Array, ...shape: number[]) => Tensor.from(data, { shape })
+    const [down, up] = [f32(a!, 3, cols), f32(b!, rows, 3)]
+    const mlx = [f32(transpose(a!, 3, cols), cols, 3), f32(transpose(b!, rows, 3), 3, rows)]
+    return { down, up, mlx, m: f32(m!, rows), column: f32(m!, rows, 1) }
+  }
+  const alpha = Tensor.from(Float32Array.of(6), { shape: [] })
+  const files: Record<string, (name: string) => Record<string, Tensor>> = {
+    nvlabs: name => {
+      const { down, up, column } = values(name)
+      const key = `base_model.model.${name}`
+      return {
+        [`${key}.lora_A.weight`]: down,
+        [`${key}.lora_B.weight`]: up,
+        [`${key}.weight_m_wdecomp.weight`]: column,
+      }
+    },
+    kohya: name => {
+      const { down, up, column } = values(name)
+      const key = `lora_unet_${name.replaceAll('.', '_')}`
+      return {
+        [`${key}.lora_down.weight`]: down,
+        [`${key}.lora_up.weight`]: up,
+        [`${key}.dora_scale`]: column,
+        [`${key}.alpha`]: alpha,
+      }
+    },
+    torchtune: name => {
+      const { down, up, m } = values(name)
+      return { [`${name}.lora_a.weight`]: down, [`${name}.lora_b.weight`]: up, [`${name}.magnitude`]: m }
+    },
+    mlx: name => {
+      const { mlx, m } = values(name)
+      return { [`${name}.lora_a`]: mlx[0]!, [`${name}.lora_b`]: mlx[1]!, [`${name}.m`]: m }
+    },
+  }
+  for (const [program, tensorsOf] of Object.entries(files)) {
+    const file = path.join(scratch, `${program}.safetensors`)
+    await writeSafetensors(file, { ...tensorsOf('fc1'), ...tensorsOf('h.0.fc2') })
+    const options = program === 'kohya' ? {} : program === 'mlx' ? { scale: 2 } : { alpha: 6 }
+    const adapter = await Adapter.import(graph, file, options)
+    t.strictSame(
+      adapter.modules.map(({ name, scale }) => [name, scale]),
+      [
+        ['fc1', 2],
+        ['h.0.fc2', 2],
+      ],
+      program,
+    )
+    for (const name of ours.parameters)
+      identical(t, adapter.read(name), ours.read(name), `${program} ${name}`)
+    await adapter.save(path.join(scratch, program))
+    const again = await Adapter.load(graph, path.join(scratch, program))
+    t.strictSame(
+      again.modules.map(({ scale }) => scale),
+      [2, 2],
+    )
+  }
+})
+
+t.test('what is none', async t => {
+  const file = path.join(scratch, 'none.safetensors')
+  const one = Tensor.from([1])
+  await writeSafetensors(file, { 'fc1.lora_a.weight': one })
+  await t.rejects(Adapter.import(graph, file), { code: 'ERR_FORMAT', message: /no DoRA magnitudes/ })
+  await writeSafetensors(file, { 'fc1.lora_a.weight': one, 'fc1.magnitude': one })
+  await t.rejects(Adapter.import(graph, file), { code: 'ERR_FORMAT', message: /'fc1' has no b/ })
+  await writeSafetensors(file, { 'fc9.magnitude': one })
+  await t.rejects(Adapter.import(graph, file), {
+    code: 'ERR_FORMAT',
+    message: /no layer of the model is 'fc9'/,
+  })
+})

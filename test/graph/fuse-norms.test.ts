@@ -1,0 +1,54 @@
+// Layer and RMS normalization from their decompositions.
+import t from 'tap'
+import { Constant } from '#lib/graph/constant.js'
+import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
+import { operators, sameOptimized } from '../fixtures/optimized.js'
+
+const graphOf = (nodes: readonly Node[]): Graph =>
+  makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [2, 3, 5]) }],
+    outputs: [{ name: 'y' }],
+    nodes,
+    initializers: new Map([
+      ['axes', Constant.i64([-1])],
+      ['rows', Constant.i64([1])],
+      ['two', Constant.f32(2)],
+      ['one', Constant.f32(1)],
+      ['eps', Constant.f32(1e-3)],
+      ['gamma', Constant.f32([1, 2, -1, 0.5, 3])],
+      ['beta', Constant.f32([0, 1, 2, -3, 0.25])],
+    ]),
+  })
+
+const deviation = (d: string, axes = 'axes'): Node[] => [
+  makeNode('Pow', [d, 'two'], ['square']),
+  makeNode('ReduceMean', ['square', axes], ['variance']),
+  makeNode('Add', ['variance', 'eps'], ['sum']),
+  makeNode('Sqrt', ['sum'], ['deviation']),
+]
+const centre = (axes = 'axes'): Node[] => [
+  makeNode('ReduceMean', ['x', axes], ['mean']),
+  makeNode('Sub', ['x', 'mean'], ['d']),
+]
+const scale = [makeNode('Mul', ['gamma', 'n'], ['m']), makeNode('Add', ['m', 'beta'], ['y'])]
+
+t.test('LayerNormalization', async t => {
+  const nodes = [...centre(), ...deviation('d'), makeNode('Div', ['d', 'deviation'], ['n']), ...scale]
+  t.same(operators((await sameOptimized(t, graphOf(nodes))).graph), { LayerNormalization: 1 })
+})
+
+t.test('RMSNormalization by a quotient and by the inverse', async t => {
+  for (const inverse of [
+    [makeNode('Div', ['x', 'deviation'], ['n'])],
+    [makeNode('Reciprocal', ['deviation'], ['i']), makeNode('Mul', ['x', 'i'], ['n'])],
+    [makeNode('Div', ['one', 'deviation'], ['i']), makeNode('Mul', ['i', 'x'], ['n'])],
+  ]) {
+    const { graph } = await sameOptimized(t, graphOf([...deviation('x'), ...inverse, ...scale]))
+    t.same(operators(graph), { RMSNormalization: 1, Add: 1 })
+  }
+})
+
+t.test('a mean over another axis is none', async t => {
+  const nodes = [...centre('rows'), ...deviation('d'), makeNode('Div', ['d', 'deviation'], ['n']), ...scale]
+  t.notOk(operators((await sameOptimized(t, graphOf(nodes))).graph).LayerNormalization)
+})

@@ -1,0 +1,50 @@
+// What the GPU suite launches, on the stand-in driver, which checks every launch against the machine code of its
+// kernel: no launch is refused, and no kernel of any family is left out.
+import { spawnSync } from 'node:child_process'
+import t from 'tap'
+import { scriptResult } from '../fixtures/child.js'
+import { machine } from '../fixtures/machine-log.js'
+import { discrete } from '../fixtures/machines.js'
+import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
+
+const nameIn = (line: string) => line.split(' ')[1]!
+
+/** What the suite does not come to: products that cuBLASLt does faster, and those of integers. */
+const rest = `
+  import { requireAddon } from '#lib/native.js'
+  const addon = requireAddon()
+  const f32 = count => new Float32Array(count)
+  const [tokens, rows, cols] = [130, 104, 304]
+  const weight = { dtype: 'bf16', rows, cols, data: new Uint16Array(rows * cols) }
+  const product = { weight, tokens, x: f32(tokens * cols), y: f32(tokens * rows), compute: 'bf16', activation: 'relu' }
+  const integers = { tokens, rows, cols, x: new Int8Array(tokens * cols), w: new Int8Array(rows * cols) }
+  await addon.openDevice(0)
+  for (let i = 0; i < 6; ++i) await addon.runCuda(0, 'linear', product)
+  await addon.runCuda(0, 'linearInteger', { ...integers, xSigned: true, wSigned: true, y: new Int32Array(tokens * rows) })
+  console.log(null)`
+
+t.test('every kernel is launched, and every launch is right', { skip: noCudaCalls }, async t => {
+  const standIn = new StandIn(['cuda', 'nvml', 'cublaslt'])
+  t.teardown(() => standIn.dispose())
+  const { env, lines } = machine(standIn, discrete)
+  const { stdout } = spawnSync(process.execPath, ['test/gpu/kernels.test.js'], {
+    encoding: 'utf8',
+    env: { ...process.env, ...env, DGX_SPARK_GPU_SIZES: 'small' },
+    timeout: 240_000,
+    maxBuffer: 64 << 20,
+  })
+  const [unchecked] = lines('unchecked')
+  if (unchecked) {
+    t.pass('kernels that can be read', { skip: unchecked })
+    return
+  }
+  const refused = stdout.split('\n').filter(line => /ERR_|CUDA_ERROR|argument \d+ of kernel/.test(line))
+  t.strictSame(refused, [], 'refused launches')
+
+  const slow = machine(standIn, { ...discrete, stream: { delay: 2 } })
+  await scriptResult(rest, slow.env)
+  const kernels = new Set(lines('kernel ').map(nameIn))
+  const launched = new Set([...lines('launch '), ...slow.lines('launch ')].map(nameIn))
+  t.ok(kernels.size > 50, `${kernels.size} kernels`)
+  t.strictSame([...kernels].filter(kernel => !launched.has(kernel)).sort(), [], 'kernels nobody launches')
+})

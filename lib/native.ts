@@ -192,10 +192,19 @@ export interface Addon {
   cpuIsaProblem(): string
 
   // plans
-  /** Binds the operands of all steps once, on the CPU; they are kept alive until the plan is disposed. */
-  planCreate(steps: readonly { readonly op: string; readonly args: object }[]): PlanHandle
+  /**
+   * Binds the operands of all steps once, on a CUDA device or else on the CPU; they are kept alive until the plan is
+   * disposed. `resident`: buffers that only the steps touch from now on, which a device copies once.
+   */
+  planCreate(
+    steps: readonly { readonly op: string; readonly args: object }[],
+    ordinal?: number,
+    resident?: readonly ArrayBufferLike[],
+  ): PlanHandle
   /** Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. */
   planRun(handle: PlanHandle): Promise<void>
+  /** Why a device runs the steps one by one although it could replay them, or ''. */
+  planProblem(handle: PlanHandle): string
   /** Lets the operands go. A second dispose is a no-op. */
   planDispose(handle: PlanHandle): void
 }

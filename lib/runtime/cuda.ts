@@ -1,6 +1,7 @@
 // cuda.ts: the kernels of the addon on a CUDA device.
 import { getConfig } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
+import { warnOnce } from '../core/log.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
 import { type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
 import { requireAddon } from '../native.js'
@@ -31,8 +32,17 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
         `${op}: the GPU cannot be waited for; use the method that returns a promise`,
       )
     },
-    prepare() {
-      throw new SparkError('ERR_UNSUPPORTED', 'plans do not run on a GPU yet; use backend cpu')
+    prepare(steps, resident = []) {
+      const plan = addon.planCreate(steps, ordinal, resident)
+      return {
+        async run() {
+          await addon.planRun(plan)
+          const problem = addon.planProblem(plan)
+          if (problem)
+            warnOnce('SPARK_CUDA', 'plan', `plans run without CUDA graphs, more slowly: ${problem}`)
+        },
+        dispose: () => addon.planDispose(plan),
+      }
     },
     hold: array => holdOnDevice(array, device),
   }

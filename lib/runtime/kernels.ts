@@ -58,10 +58,13 @@ export interface Kernels {
    */
   runSync<Op extends KernelOp>(op: Op, args: KernelArgs[Op]): void
   /**
-   * Binds the operands of many operations once, to be run in one call.
-   * @throws SparkError ERR_UNSUPPORTED when the backend lacks an operation or has no plans (cuda)
+   * Binds the operands of many operations once, to be run in one call. On a GPU the first run enqueues them, the second
+   * records them as a CUDA graph, and later ones replay that.
+   * @param resident - memory of operands that only the steps touch from now on: a GPU copies it once, and any other
+   * memory before and after each run
+   * @throws SparkError ERR_UNSUPPORTED when the backend lacks an operation
    */
-  prepare(steps: readonly BoundStep[]): PreparedSteps
+  prepare(steps: readonly BoundStep[], resident?: readonly ArrayBufferLike[]): PreparedSteps
   /**
    * Puts an operand of many calls, such as a frozen weight, where the kernels read it without a copy in each call.
    * @throws SparkError ERR_OUT_OF_MEMORY

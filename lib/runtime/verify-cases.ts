@@ -14,6 +14,7 @@ import {
   verifyCase,
   verifySizes,
 } from './verify-values.js'
+import { viewCases } from './verify-views.js'
 
 /** The weight of the cases in each storage format, made by `reference`. */
 function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): StoredWeight[] {
@@ -74,6 +75,7 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ...productCases(weights[0]!, sizes),
     ...integerCases(sizes),
     ...networkCases(weights, sizes),
+    ...viewCases(sizes),
     ...trainingCases(sizes),
   ]
 }

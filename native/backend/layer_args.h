@@ -44,7 +44,8 @@ struct PoolBackwardArgs {
 };
 
 // y[o, q, i] = offset[q] + Σ_t weights[q, t] · x[o, taps[q, t], i] for x[outer, size, inner] and
-// y[outer, out, inner], taps being in [0, size): one axis of a resized image.
+// y[outer, out, inner], taps being in [0, size), others being ERR_ARGUMENT or, on
+// CUDA, no part of the sum: one axis of a resized image.
 struct ResampleArgs {
   int64_t outer, size, inner, out, count;  // count: taps of a position
   const float* x;

@@ -75,7 +75,6 @@ Napi::Value CudaCall::start(const std::function<void()>& work,
   // References belong to the environment, so they wait there; the stream holds only what may be dropped on
   // any thread.
   struct Waiting {
-    napi_deferred deferred = nullptr;
     std::shared_ptr<InFlight> in_flight;
     std::vector<Output> outputs;
     std::vector<Napi::ObjectReference> references;
@@ -84,30 +83,49 @@ Napi::Value CudaCall::start(const std::function<void()>& work,
   waiting->in_flight = in_flight_;
   waiting->outputs = std::move(outputs_);
   waiting->references = std::move(references);
-  napi_value promise;
-  if (napi_create_promise(env_, &waiting->deferred, &promise) != napi_ok) throw Napi::Error::New(env_);
+  return when_passed(
+      env_, device_,
+      // The stream lets go first: once the promise has settled, the memory is free for the next call.
+      [in_flight = in_flight_]() mutable {
+        in_flight->passed = true;
+        in_flight.reset();
+      },
+      [waiting](Napi::Env env) {
+        for (const Output& output : waiting->outputs) {
+          copy_back(env, output.array, waiting->in_flight->staging.written(output.staged), output.bytes);
+        }
+      });
+}
 
-  EnvState& state = EnvState::of(env_);
+Napi::Value when_passed(Napi::Env env, cuda::Device& device, std::function<void()> passed,
+                        std::function<void(Napi::Env)> finish) {
+  struct Waiting {
+    napi_deferred deferred = nullptr;
+    std::function<void(Napi::Env)> finish;
+  };
+  auto waiting = std::make_shared<Waiting>();
+  waiting->finish = std::move(finish);
+  napi_value promise;
+  if (napi_create_promise(env, &waiting->deferred, &promise) != napi_ok) throw Napi::Error::New(env);
+
+  EnvState& state = EnvState::of(env);
   const uint64_t ticket = state.expect([waiting](Napi::Env env, std::exception_ptr failure) {
     settle(env, waiting->deferred, failure, [&](Napi::Env env) -> Napi::Value {
-      for (const Output& output : waiting->outputs) {
-        copy_back(env, output.array, waiting->in_flight->staging.written(output.staged), output.bytes);
-      }
+      waiting->finish(env);
       return env.Undefined();
     });
   });
   try {
-    // The stream lets go first: once the promise has settled, the memory is free for the next call.
-    device_.stream().then(
-        [door = state.door, in_flight = in_flight_, ticket](std::exception_ptr failure) mutable {
-          in_flight->passed = true;
-          in_flight.reset();
+    device.stream().then(
+        [door = state.door, passed = std::move(passed), ticket](std::exception_ptr failure) mutable {
+          passed();
+          passed = nullptr;
           door->knock([ticket, failure](Napi::Env env) { EnvState::of(env).arrived(ticket, failure); });
         });
   } catch (...) {
     state.arrived(ticket, std::current_exception());
   }
-  return Napi::Value(env_, promise);
+  return Napi::Value(env, promise);
 }
 
 }  // namespace spark::napi

@@ -42,4 +42,10 @@ class CudaCall {
   std::vector<Output> outputs_;
 };
 
+// A promise of undefined for everything that is enqueued on `device`. When the device is done `passed` is
+// called on a thread of the stream, and dropped, then `finish` on the JavaScript thread, unless the device
+// failed. `finish` holds what belongs to the environment, and is dropped there in any case.
+Napi::Value when_passed(Napi::Env env, cuda::Device& device, std::function<void()> passed,
+                        std::function<void(Napi::Env)> finish);
+
 }  // namespace spark::napi

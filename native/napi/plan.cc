@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cuda/cuda.h"
 #include "core/error.h"
+#include "napi/cuda_plan.h"
 #include "napi/job.h"
 #include "napi/operations.h"
 #include "plan/plan.h"
@@ -23,6 +25,7 @@ struct Memory {
 // A plan and what keeps its operands alive. Dies on the JavaScript thread.
 struct Bound {
   Plan plan;
+  std::unique_ptr<CudaPlan> cuda;  // null on the CPU
   std::vector<Memory> memory;
   std::vector<std::shared_ptr<Block>> blocks;
 };
@@ -51,30 +54,49 @@ const std::shared_ptr<Bound>& claimed(const Napi::Value& value) {
   return handle;
 }
 
+void bind_steps(const Napi::Array& steps, const Backend& backend, const Place& place, Bound& bound) {
+  std::unordered_set<const void*> known;
+  for (uint32_t i = 0; i < steps.Length(); ++i) {
+    const Napi::HandleScope scope(steps.Env());
+    const Napi::Object step = steps.Get(i).As<Napi::Object>();
+    const std::string op = step.Get("op").ToString();
+    Arguments in(step.Get("args").As<Napi::Object>(), place);
+    try {
+      bound.plan.add(op, prepare(op, backend, in));
+    } catch (const Error& error) {
+      throw Error(error.code, message("step ", i, " of the plan, ", op, ": ", error.what()));
+    }
+    keep(bound, in, known);
+  }
+}
+
 }  // namespace
 
 Napi::Value plan_create(const Napi::CallbackInfo& info) {
   const Napi::Array steps = info[0].As<Napi::Array>();
   auto bound = std::make_shared<Bound>();
-  std::unordered_set<const void*> known;
-  for (uint32_t i = 0; i < steps.Length(); ++i) {
-    const Napi::HandleScope scope(info.Env());
-    const Napi::Object step = steps.Get(i).As<Napi::Object>();
-    const std::string op = step.Get("op").ToString();
-    Arguments in(step.Get("args").As<Napi::Object>());
-    try {
-      bound->plan.add(op, prepare(op, cpu::backend(), in));
-    } catch (const Error& error) {
-      throw Error(error.code, message("step ", i, " of the plan, ", op, ": ", error.what()));
-    }
-    keep(*bound, in, known);
+  if (info[1].IsNumber()) {
+    cuda::Device& device = cuda::Device::get(info[1].ToNumber().Int32Value());
+    const cuda::DeviceScope scope(device);
+    bound->cuda = std::make_unique<CudaPlan>(device, info[2]);
+    bind_steps(steps, cuda::backend(), bound->cuda->place(), *bound);
+  } else {
+    bind_steps(steps, cpu::backend(), {}, *bound);
   }
   return Napi::External<Handle>::New(info.Env(), new Handle(std::move(bound)),
                                      [](Napi::BasicEnv, Handle* handle) { delete handle; });
 }
 
 Napi::Value plan_run(const Napi::CallbackInfo& info) {
-  return start_job(info.Env(), [bound = claimed(info[0])] { bound->plan.run(); });
+  const Handle bound = claimed(info[0]);
+  if (!bound->cuda) return start_job(info.Env(), [bound] { bound->plan.run(); });
+  return bound->cuda->run(
+      info.Env(), [bound] { bound->plan.perform(); }, bound, [bound] { bound->plan.release(); });
+}
+
+Napi::Value plan_problem(const Napi::CallbackInfo& info) {
+  const Handle& bound = *info[0].As<Napi::External<Handle>>().Data();
+  return Napi::String::New(info.Env(), bound && bound->cuda ? bound->cuda->problem() : "");
 }
 
 Napi::Value plan_dispose(const Napi::CallbackInfo& info) {

@@ -5,11 +5,16 @@
 
 namespace spark::napi {
 
-// planCreate(steps): a handle of { op, args }[] on the CPU; operands are bound once and kept alive.
+// planCreate(steps, ordinal, resident): a handle of { op, args }[] on a CUDA device, or on the CPU without
+// `ordinal`; operands are bound once and kept alive. `resident`: ArrayBuffers that only the steps touch from
+// now on, which a device copies once.
 Napi::Value plan_create(const Napi::CallbackInfo& info);
 
 // planRun(handle): a promise of undefined, settled when all steps are done.
 Napi::Value plan_run(const Napi::CallbackInfo& info);
+
+// planProblem(handle): why a device runs the steps one by one, or ''.
+Napi::Value plan_problem(const Napi::CallbackInfo& info);
 
 // planDispose(handle): lets the operands go, at once or when the run in progress is done.
 Napi::Value plan_dispose(const Napi::CallbackInfo& info);

@@ -16,9 +16,13 @@ void Plan::claim() {
 
 void Plan::run() {
   struct Free {
-    std::atomic<bool>& claimed;
-    ~Free() { claimed = false; }
-  } free{claimed_};
+    Plan& plan;
+    ~Free() { plan.release(); }
+  } free{*this};
+  perform();
+}
+
+void Plan::perform() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     try {
       steps_[i].work();

@@ -17,7 +17,13 @@ class Plan {
   // other. Throws ERR_ARGUMENT when it is taken.
   void claim();
 
-  // Runs all steps and gives the plan free. A step that fails ends the run; its error says which it was.
+  // Gives the plan free.
+  void release() { claimed_ = false; }
+
+  // Performs all steps. A step that fails ends the run; its error says which it was.
+  void perform();
+
+  // Performs all steps and gives the plan free.
   void run();
 
  private:

@@ -29,11 +29,13 @@ const sources = [
   'backend/cuda/dora.cc',
   'backend/cuda/dora_mixed.cc',
   'backend/cuda/dora_weight.cc',
+  'backend/cuda/merge_backward.cc',
   'backend/cuda/tensor.cc',
   'core/thread_pool.cc',
 ]
 const families = [
-  ...['linear', 'linear_integer', 'dora', 'dora_mixed', 'dora_norm', 'softmax_cross_entropy', 'adamw'],
+  ...['linear', 'linear_integer', 'dora', 'dora_mixed', 'dora_norm', 'merge_backward'],
+  ...['softmax_cross_entropy', 'adamw'],
   ...['pack', 'tensor', 'tensor_few', 'tensor_finish'],
 ]
 
@@ -65,5 +67,27 @@ t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, a
   t.teardown(() => rmSync(folder, { recursive: true }))
   const { stdout, status } = spawnSync(programs[0]!, { encoding: 'utf8' })
   t.match(stdout, /^\d{3} results agree\n$/)
+  t.equal(status, 0)
+})
+
+t.test('views, reductions, pools and casts', { skip: noHostCompiler }, async t => {
+  const operations = ['unary', 'binary', 'select', 'reduce', 'cumulate', 'copy_strided', 'indexed', 'pool']
+  const sources = [
+    ...[...operations, 'resample', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
+    ...['view', 'pool', 'cast'].map(name => `backend/cuda/${name}.cc`),
+    ...['precision_loops_plain', 'activation_loops_plain', 'gemm_plain', 'lane_gemm_plain'].map(
+      name => `backend/cpu/${name}.cc`,
+    ),
+    '../test/fixtures/cuda-on-host/plain-cpu.cc',
+    'core/thread_pool.cc',
+  ]
+  const { folder, programs } = buildOnHost(
+    ['views.cc'],
+    ['elementwise', 'move', 'reduction', 'pool', 'cast'],
+    sources,
+  )
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const { stdout, status } = spawnSync(programs[0]!, { encoding: 'utf8' })
+  t.match(stdout, /^\d{4} results agree\n$/)
   t.equal(status, 0)
 })

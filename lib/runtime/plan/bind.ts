@@ -12,6 +12,8 @@ export interface BoundProgram {
   readonly steps: readonly BoundStep[]
   /** The elements of a buffer. */
   arrayOf(buffer: Buffer): ElementArray
+  /** Memory that only the steps touch once the setup has run: the arena and what is constant. */
+  resident(): ArrayBufferLike[]
 }
 
 /** Options of {@link bind}. */
@@ -68,7 +70,11 @@ export function bind(program: Program, { double = false, buffers }: BindOptions 
     return Object.fromEntries(Object.entries(args).map(([name, part]) => [name, resolve(part)]))
   }
   const bound = ({ op, args }: Step): BoundStep => ({ op, args: resolve(args) as object })
-  return { setup: program.setup.map(bound), steps: program.steps.map(bound), arrayOf }
+  const resident = (): ArrayBufferLike[] => {
+    const constants = [...arrays].filter(([{ storage }]) => storage === 'constant' || storage === 'packed')
+    return [arena, ...new Set(constants.map(([, array]) => array.buffer))]
+  }
+  return { resident, setup: program.setup.map(bound), steps: program.steps.map(bound), arrayOf }
 }
 
 function expectFit({ name, dtype, shape, buffer }: Port, given: ElementArray): void {

@@ -52,7 +52,7 @@ export class Plan implements Disposable {
     this.#program = program
     this.#bound = bound
     this.#kernels = kernels
-    this.#steps = kernels.prepare(bound.steps)
+    this.#steps = kernels.prepare(bound.steps, bound.resident())
   }
 
   /**

@@ -2,29 +2,21 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
-#include "backend/backend.h"
+#include "backend/numbers.h"
 
 namespace spark::cpu {
 
 // Elements that are converted at a time.
 constexpr int64_t kRun = 512;
 
-// What the elements of a type are computed with.
-enum class Domain { kFloat, kDouble, kSigned, kUnsigned };
+// Throws ERR_DTYPE for nvfp4.
 Domain domain_of(DType dtype);
 
 // values[i] = the element at base[offset + i · step], for i < count. `dtype` is of the domain of V.
 template <typename V>
 void load_elements(DType dtype, const void* base, int64_t offset, int64_t step, int64_t count, V* values);
-
-// How numbers become elements of another type; see CastArgs.
-struct Conversion {
-  bool saturate = false;
-  Rounding rounding = Rounding::kUp;
-};
 
 // base[offset + i · step] = values[i] as an element of any type, for i < count.
 template <typename V>
@@ -84,41 +76,5 @@ void with_number(DType dtype, const Body& body) {
       return body(uint64_t{});
   }
 }
-
-// Wraps around where C++ leaves an overflow undefined.
-template <typename V>
-V wrap_add(V a, V b) {
-  if constexpr (std::is_same_v<V, int64_t>)
-    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  return a + b;
-}
-template <typename V>
-V wrap_sub(V a, V b) {
-  if constexpr (std::is_same_v<V, int64_t>)
-    return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-  return a - b;
-}
-template <typename V>
-V wrap_mul(V a, V b) {
-  if constexpr (std::is_same_v<V, int64_t>)
-    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  return a * b;
-}
-
-// The greater one, NaN if one is; and the less one.
-template <typename V>
-V greater_of(V a, V b) {
-  return a > b || a != a ? a : b;
-}
-template <typename V>
-V less_of(V a, V b) {
-  return a < b || a != a ? a : b;
-}
-
-// The least and the largest number of a type; for floats these are infinite. V is that of its domain.
-template <typename V>
-V least_number(DType dtype);
-template <typename V>
-V largest_number(DType dtype);
 
 }  // namespace spark::cpu

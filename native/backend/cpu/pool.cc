@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "backend/cpu/cpu.h"
+#include "backend/windows.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
 
@@ -14,49 +15,13 @@ void expect_f32(DType dtype) {
   }
 }
 
-// Taps [first, last) of the window at q that lie in [low, high) along one axis.
-struct Range {
-  int64_t first, last;
-
-  Range(const Windows& windows, int axis, int64_t q, int64_t low, int64_t high) {
-    const int64_t start = q * windows.stride[axis] - windows.pad[axis], step = windows.dilation[axis];
-    first = start < low ? (low - start + step - 1) / step : 0;
-    last = start < high ? std::min(windows.kernel[axis], (high - start + step - 1) / step) : 0;
-    last = std::max(first, last);
-  }
-};
-
-// Calls body(q, divisor, taps) for every window of a plane in row-major order; taps(visit) calls visit(p) for
-// every position in the image, in the order of the taps.
+// Calls body(q, window) for every window of a plane in row-major order.
 template <typename Body>
 void for_each_window(const Windows& windows, bool count_pad, const Body& body) {
-  const auto& [planes, image, kernel, out, stride, dilation, pad, pad_end] = windows;
   int64_t q = 0;
-  for (int64_t a = 0; a < out[0]; ++a) {
-    for (int64_t b = 0; b < out[1]; ++b) {
-      for (int64_t c = 0; c < out[2]; ++c, ++q) {
-        const int64_t at[3] = {a, b, c};
-        const Range inside[3] = {
-            {windows, 0, a, 0, image[0]}, {windows, 1, b, 0, image[1]}, {windows, 2, c, 0, image[2]}};
-        int64_t divisor = 1;
-        for (int axis = 0; axis < 3; ++axis) {
-          const Range counted = count_pad
-                                    ? Range(windows, axis, at[axis], -pad[axis], image[axis] + pad_end[axis])
-                                    : inside[axis];
-          divisor *= counted.last - counted.first;
-        }
-        const auto place = [&](int axis, int64_t tap) {
-          return at[axis] * windows.stride[axis] + tap * windows.dilation[axis] - windows.pad[axis];
-        };
-        body(q, divisor, [&](const auto& visit) {
-          for (int64_t i = inside[0].first; i < inside[0].last; ++i) {
-            for (int64_t j = inside[1].first; j < inside[1].last; ++j) {
-              const int64_t row = (place(0, i) * windows.image[1] + place(1, j)) * windows.image[2];
-              for (int64_t k = inside[2].first; k < inside[2].last; ++k) visit(row + place(2, k));
-            }
-          }
-        });
-      }
+  for (int64_t a = 0; a < windows.out[0]; ++a) {
+    for (int64_t b = 0; b < windows.out[1]; ++b) {
+      for (int64_t c = 0; c < windows.out[2]; ++c, ++q) body(q, window_at(windows, count_pad, {a, b, c}));
     }
   }
 }
@@ -71,25 +36,16 @@ void for_each_plane(const Windows& windows, const Body& body) {
   });
 }
 
-// Where the first largest element of a window is, NaN being the largest; -1 where there is none.
-template <typename Taps>
-int64_t first_largest(const float* x, const Taps& taps) {
-  int64_t first = -1;
-  taps([&](int64_t p) {
-    first = first < 0 || x[p] > x[first] || (x[p] != x[p] && x[first] == x[first]) ? p : first;
-  });
-  return first;
-}
-
 // Columns of an output row that are computed at a time.
 constexpr int64_t kColumns = 256;
 
 // Calls visit(c, x, stride, count) for every tap and the columns [begin, end) of row (a, b) of the output
 // that it reaches, in the order of the taps: x is what column c reads, and the next ones are `stride` apart.
 template <typename Visit>
-void for_each_tap(const Windows& windows, const float* x, int64_t a, int64_t b, int64_t begin, int64_t end,
-                  const Visit& visit) {
-  const Range planes(windows, 0, a, 0, windows.image[0]), rows(windows, 1, b, 0, windows.image[1]);
+void for_each_line(const Windows& windows, const float* x, int64_t a, int64_t b, int64_t begin, int64_t end,
+                   const Visit& visit) {
+  const TapRange planes = taps_within(windows, 0, a, 0, windows.image[0]),
+                 rows = taps_within(windows, 1, b, 0, windows.image[1]);
   const int64_t stride = windows.stride[2], width = windows.image[2];
   const auto place = [&](int axis, int64_t q, int64_t tap) {
     return q * windows.stride[axis] + tap * windows.dilation[axis] - windows.pad[axis];
@@ -119,36 +75,29 @@ void accumulate(T* to, const float* x, int64_t stride, int64_t count, const Comb
   }
 }
 
-// Taps of a window that a mean counts along one axis.
-int64_t counted(const PoolArgs& args, int axis, int64_t q) {
-  const Windows& windows = args.windows;
-  const int64_t before = args.count_pad ? windows.pad[axis] : 0,
-                after = args.count_pad ? windows.pad_end[axis] : 0;
-  const Range taps(windows, axis, q, -before, windows.image[axis] + after);
-  return taps.last - taps.first;
-}
-
 // The columns [begin, end) of row (a, b) of the output of a plane.
 void pool_columns(const PoolArgs& args, const float* x, int64_t a, int64_t b, int64_t begin, int64_t end,
                   float* y) {
   if (args.fn == PoolFn::kMax) {
     std::fill(y + begin, y + end, -std::numeric_limits<float>::infinity());
-    for_each_tap(args.windows, x, a, b, begin, end,
-                 [&](int64_t c, const float* from, int64_t stride, int64_t n) {
-                   // NaN is the largest.
-                   accumulate(y + c, from, stride, n,
-                              [](float most, float v) { return (most >= v) | (most != most) ? most : v; });
-                 });
+    for_each_line(args.windows, x, a, b, begin, end,
+                  [&](int64_t c, const float* from, int64_t stride, int64_t n) {
+                    // NaN is the largest.
+                    accumulate(y + c, from, stride, n,
+                               [](float most, float v) { return (most >= v) | (most != most) ? most : v; });
+                  });
     return;
   }
   double sums[kColumns] = {};
-  for_each_tap(args.windows, x, a, b, begin, end,
-               [&](int64_t c, const float* from, int64_t stride, int64_t n) {
-                 accumulate(sums + c - begin, from, stride, n, [](double sum, float v) { return sum + v; });
-               });
-  const int64_t lines = counted(args, 0, a) * counted(args, 1, b);
-  for (int64_t c = begin; c < end; ++c)
-    y[c] = static_cast<float>(sums[c - begin] / (lines * counted(args, 2, c)));
+  for_each_line(args.windows, x, a, b, begin, end,
+                [&](int64_t c, const float* from, int64_t stride, int64_t n) {
+                  accumulate(sums + c - begin, from, stride, n, [](double sum, float v) { return sum + v; });
+                });
+  const auto taps_of = [&](int axis, int64_t q) {
+    return counted_taps(args.windows, args.count_pad, axis, q);
+  };
+  const int64_t lines = taps_of(0, a) * taps_of(1, b);
+  for (int64_t c = begin; c < end; ++c) y[c] = static_cast<float>(sums[c - begin] / (lines * taps_of(2, c)));
 }
 
 }  // namespace
@@ -160,8 +109,8 @@ void pool(const PoolArgs& args) {
     const float* x = static_cast<const float*>(args.x) + image;
     float* y = static_cast<float*>(args.y) + out;
     if (args.indices) {
-      for_each_window(args.windows, args.count_pad, [&](int64_t q, int64_t, const auto& taps) {
-        const int64_t first = first_largest(x, taps);
+      for_each_window(args.windows, args.count_pad, [&](int64_t q, const Window& window) {
+        const int64_t first = first_largest(args.windows, window, x);
         y[q] = first < 0 ? -std::numeric_limits<float>::infinity() : x[first];
         args.indices[out + q] = first < 0 ? first : image + first;
       });
@@ -185,13 +134,13 @@ void pool_backward(const PoolBackwardArgs& args) {
     const float* dy = static_cast<const float*>(args.dy) + out;
     float* dx = static_cast<float*>(args.dx) + image;
     std::fill_n(dx, pixels, 0.0f);
-    for_each_window(windows, args.count_pad, [&](int64_t q, int64_t divisor, const auto& taps) {
+    for_each_window(windows, args.count_pad, [&](int64_t q, const Window& window) {
       if (args.fn == PoolFn::kMax) {
-        const int64_t first = first_largest(x, taps);
+        const int64_t first = first_largest(windows, window, x);
         if (first >= 0) dx[first] += dy[q];
       } else {
-        const float part = dy[q] / divisor;
-        taps([&](int64_t p) { dx[p] += part; });
+        const float part = dy[q] / window.divisor;
+        for_each_tap(windows, window, [&](int64_t p) { dx[p] += part; });
       }
     });
   });

@@ -2,8 +2,7 @@
 #include <string>
 
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/launch.h"
-#include "core/error.h"
+#include "backend/cuda/view.h"
 
 namespace spark::cuda {
 namespace {
@@ -16,12 +15,26 @@ int64_t vector_length(const CastArgs& args) {
   return 128 / std::max(dtype_bits(args.src_dtype), dtype_bits(args.dst_dtype));
 }
 
+// The bits of elements of one size.
+void copy_bits(const CastArgs& args) {
+  CopyStridedArgs copy{};
+  copy.dtype = args.src_dtype;
+  copy.shape = {1, {args.count}};
+  copy.src_strides = copy.dst_strides = {{1}};
+  copy.src = args.src;
+  copy.dst = args.dst;
+  copy_strided(copy);
+}
+
 }  // namespace
 
 void cast(const CastArgs& args) {
-  if (args.src_dtype > DType::kF8E5M2 || args.dst_dtype > DType::kF8E5M2 || args.bits) {
-    throw Error("ERR_UNSUPPORTED", message("the cuda backend has no kernel for a cast from ",
-                                           dtype_name(args.src_dtype), " to ", dtype_name(args.dst_dtype)));
+  if (args.bits) return copy_bits(args);
+  if (args.src_dtype > DType::kF8E5M2 || args.dst_dtype > DType::kF8E5M2) {
+    kernel_of_number("convert", args.dst_dtype);  // refuses what has no elements
+    launch("elementwise", kernel_of_number("convert", args.src_dtype), threads_for(args.count),
+           Threads{kViewThreads}, 0, args);
+    return;
   }
   const std::string kernel =
       std::string("cast_") + dtype_name(args.src_dtype) + "_" + dtype_name(args.dst_dtype);

@@ -39,5 +39,16 @@ void batch_norm_backward(const BatchNormBackwardArgs&);
 void attention(const AttentionArgs&);
 void attention_backward(const AttentionBackwardArgs&);
 void adamw(const AdamwArgs&);
+void unary(const UnaryArgs&);
+void binary(const BinaryArgs&);
+void select(const SelectArgs&);
+void reduce(const ReduceArgs&);
+void cumulate(const CumulateArgs&);
+void copy_strided(const CopyStridedArgs&);
+void gather(const GatherArgs&);
+void pool(const PoolArgs&);
+void pool_backward(const PoolBackwardArgs&);
+void resample(const ResampleArgs&);
+void dora_merge_backward(const DoraMergeBackwardArgs&);
 
 }  // namespace spark::cuda

@@ -64,6 +64,12 @@ bool Driver::bind_all() {
   library_.bind(cuFuncGetParamInfo, "cuFuncGetParamInfo");
   library_.bind(cuMemAdvise, "cuMemAdvise_v2");
   library_.bind(cuMemPrefetchAsync, "cuMemPrefetchAsync_v2");
+  library_.bind(cuStreamBeginCapture, "cuStreamBeginCapture_v2");
+  library_.bind(cuStreamEndCapture, "cuStreamEndCapture");
+  library_.bind(cuGraphInstantiate, "cuGraphInstantiateWithFlags");
+  library_.bind(cuGraphLaunch, "cuGraphLaunch");
+  library_.bind(cuGraphDestroy, "cuGraphDestroy");
+  library_.bind(cuGraphExecDestroy, "cuGraphExecDestroy");
   return reason.empty();
 }
 

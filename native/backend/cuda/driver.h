@@ -19,6 +19,8 @@ using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphExec = struct CUgraphExec_st*;
 
 struct CUuuid {
   unsigned char bytes[16];
@@ -98,6 +100,13 @@ struct Driver {
   // Optional, null before CUDA 12.2: the forms that take a CUmemLocation.
   CUresult (*cuMemAdvise)(CUdeviceptr, size_t bytes, int advice, CUmemLocation);
   CUresult (*cuMemPrefetchAsync)(CUdeviceptr, size_t bytes, CUmemLocation, unsigned flags, CUstream);
+  // Optional, null before CUDA 12: kernels that were captured from a stream are launched again as one.
+  CUresult (*cuStreamBeginCapture)(CUstream, int mode);
+  CUresult (*cuStreamEndCapture)(CUstream, CUgraph*);
+  CUresult (*cuGraphInstantiate)(CUgraphExec*, CUgraph, unsigned long long flags);
+  CUresult (*cuGraphLaunch)(CUgraphExec, CUstream);
+  CUresult (*cuGraphDestroy)(CUgraph);
+  CUresult (*cuGraphExecDestroy)(CUgraphExec);
 
   // Empty when the driver is usable, otherwise why not, in words.
   std::string reason;

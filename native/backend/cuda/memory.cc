@@ -13,7 +13,6 @@ constexpr unsigned kAttachGlobal = 1;  // CU_MEM_ATTACH_GLOBAL
 constexpr unsigned kPortable = 1;      // CU_MEMHOSTALLOC_PORTABLE
 constexpr size_t kSmallestPiece = 4 << 10;
 constexpr size_t kLargeStep = size_t{1} << 20;
-constexpr size_t kMaxKept = size_t{256} << 20;  // per pool
 
 constexpr int kLocationDevice = 1, kLocationHost = 2;  // CU_MEM_LOCATION_TYPE_…
 
@@ -146,7 +145,7 @@ Pool::Piece Pool::take(size_t bytes) {
     try {
       return {allocate_raw(device_, kind_, wanted), wanted};
     } catch (const Error& error) {
-      if (std::string_view(error.code) != "ERR_OUT_OF_MEMORY") throw;
+      if (std::string_view(error.code) != "ERR_OUT_OF_MEMORY" || max_kept_ == kKeepAll) throw;
       trim();
       return {allocate_raw(device_, kind_, wanted), wanted};
     }
@@ -160,7 +159,7 @@ void Pool::give(Piece piece) {
   device_.live_blocks -= 1;
   {
     std::lock_guard lock(mutex_);
-    if (kept_bytes_ + piece.bytes <= kMaxKept) {
+    if (max_kept_ == kKeepAll || kept_bytes_ + piece.bytes <= max_kept_) {
       kept_.emplace(piece.bytes, piece.data);
       kept_bytes_ += piece.bytes;
       return;
@@ -188,6 +187,8 @@ void Pool::free_when_passed(Piece piece) {
   }
 }
 
-Scratch::Scratch(size_t bytes) : pool_(Device::current().scratch()), piece_(pool_.take(bytes)) {}
+Scratch::Scratch(size_t bytes)
+    : pool_(Redirection::current() ? Redirection::current()->scratch : Device::current().scratch()),
+      piece_(pool_.take(bytes)) {}
 
 }  // namespace spark::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,7 +35,11 @@ bool reaches(const Device& device, const Block& block);
 // Memory kept for the next one who asks, by size.
 class Pool {
  public:
-  Pool(Device& device, MemoryKind kind) : device_(device), kind_(kind) {}
+  static constexpr size_t kKeepAll = SIZE_MAX;
+
+  // Frees what exceeds `max_kept` bytes. One that keeps all frees nothing before trim().
+  Pool(Device& device, MemoryKind kind, size_t max_kept = size_t{256} << 20)
+      : device_(device), kind_(kind), max_kept_(max_kept) {}
 
   struct Piece {
     void* data = nullptr;
@@ -54,6 +59,7 @@ class Pool {
 
   Device& device_;
   const MemoryKind kind_;
+  const size_t max_kept_;
   std::mutex mutex_;
   std::multimap<size_t, void*> kept_;
   size_t kept_bytes_ = 0;

@@ -10,7 +10,19 @@ namespace {
 constexpr unsigned kNonBlocking = 1;                // CU_STREAM_NON_BLOCKING
 constexpr unsigned kBlockingSyncWithoutTiming = 3;  // CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
 
+thread_local const Redirection* redirection = nullptr;
+
 }  // namespace
+
+Redirection::Redirection(CUstream stream, Pool& scratch) : stream(stream), scratch(scratch) {
+  redirection = this;
+}
+
+Redirection::~Redirection() { redirection = nullptr; }
+
+const Redirection* Redirection::current() { return redirection; }
+
+CUstream Stream::handle() const { return redirection ? redirection->stream : handle_; }
 
 Stream::Stream(Device& device) : device_(device) {
   device.check(device.driver.cuStreamCreate(&handle_, kNonBlocking), "cuStreamCreate");

@@ -13,13 +13,30 @@
 namespace spark::cuda {
 
 class Device;
+class Pool;
+
+// Within its life the work of this thread goes to another stream, with temporary memory of another pool.
+class Redirection {
+ public:
+  Redirection(CUstream stream, Pool& scratch);
+  ~Redirection();
+  Redirection(const Redirection&) = delete;
+  Redirection& operator=(const Redirection&) = delete;
+
+  // That of this thread, or null.
+  static const Redirection* current();
+
+  const CUstream stream;
+  Pool& scratch;
+};
 
 class Stream {
  public:
   // `device` must be current.
   explicit Stream(Device& device);
 
-  CUstream handle() const { return handle_; }
+  // Where this thread enqueues work: this stream, or that of a Redirection.
+  CUstream handle() const;
 
   // Blocks until everything enqueued so far is done.
   void synchronize();

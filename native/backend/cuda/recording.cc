@@ -1,0 +1,70 @@
+#include "backend/cuda/recording.h"
+
+#include "backend/cuda/device.h"
+#include "core/error.h"
+
+namespace spark::cuda {
+namespace {
+
+constexpr int kRelaxed = 2;           // CU_STREAM_CAPTURE_MODE_RELAXED: other threads may do as they like
+constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+
+}  // namespace
+
+Recording::Recording(Device& device)
+    : device_(device), scratch_(device, MemoryKind::kDevice, Pool::kKeepAll) {}
+
+Recording::~Recording() {
+  try {
+    DeviceScope scope(device_);
+    if (graph_) device_.driver.cuGraphExecDestroy(graph_);
+    scratch_.trim();
+  } catch (const Error&) {  // on a ruined context, whose memory is gone
+  }
+}
+
+void Recording::enqueue(CUstream stream, const std::function<void()>& work) {
+  const Redirection redirection(stream, scratch_);
+  work();
+}
+
+void Recording::capture(const std::function<void()>& work) {
+  const Driver& driver = device_.driver;
+  if (!driver.cuStreamBeginCapture || !driver.cuStreamEndCapture || !driver.cuGraphInstantiate ||
+      !driver.cuGraphLaunch || !driver.cuGraphDestroy || !driver.cuGraphExecDestroy) {
+    problem_ = "the NVIDIA driver has no CUDA graphs";
+    return;
+  }
+  // A stream of its own: other threads enqueue on that of the device meanwhile.
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUresult result = driver.cuStreamCreate(&stream, kNonBlocking);
+  if (result == kSuccess) result = driver.cuStreamBeginCapture(stream, kRelaxed);
+  if (result == kSuccess) {
+    try {
+      enqueue(stream, work);
+    } catch (const Error& error) {
+      problem_ = error.what();
+    }
+    result = driver.cuStreamEndCapture(stream, &graph);
+  }
+  if (result == kSuccess && problem_.empty()) result = driver.cuGraphInstantiate(&graph_, graph, 0);
+  if (result != kSuccess) {
+    graph_ = nullptr;
+    if (problem_.empty()) problem_ = driver.error_text(result);
+  }
+  if (graph) driver.cuGraphDestroy(graph);
+  if (stream) driver.cuStreamDestroy(stream);
+}
+
+void Recording::run(const std::function<void()>& work) {
+  if (has_run_ && !graph_ && problem_.empty()) capture(work);
+  if (graph_) {
+    device_.check(device_.driver.cuGraphLaunch(graph_, device_.stream().handle()), "launching a plan");
+  } else {
+    enqueue(device_.stream().handle(), work);
+  }
+  has_run_ = true;
+}
+
+}  // namespace spark::cuda

@@ -58,7 +58,7 @@ async function holdOnDevice<A extends HoldableArray>(
     return { array, dispose() {} }
   }
   const held = buffer.view(array.constructor as TypedArrayConstructor<A>)
-  held.set(array)
+  ;(held as Float64Array).set(array as Float64Array)
   buffer.prefetch('gpu')
   return { array: held, dispose: () => buffer.dispose() }
 }

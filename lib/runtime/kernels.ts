@@ -1,5 +1,5 @@
 // kernels.ts: an engine, as everything above it sees it.
-import type { DTypeArray } from '../core/dtype.js'
+import type { ElementArray } from '../core/dtype.js'
 import type { KernelArgs, KernelOp } from './kernel-args.js'
 
 export type * from './kernel-args.js'
@@ -8,8 +8,8 @@ export type * from './network-args.js'
 /** Where kernels run. */
 export type KernelBackend = 'cuda' | 'cpu' | 'js'
 
-/** What the arrays of a stored weight are. */
-export type HoldableArray = DTypeArray | Int8Array
+/** What an operand is. */
+export type HoldableArray = ElementArray
 
 /** A copy of an array that stays where the kernels of a backend read it. */
 export interface HeldArray<A extends HoldableArray = HoldableArray> {

@@ -271,10 +271,23 @@ function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes)
     verifyCase('doraMerge', weight.dtype, ['merged'], tolerance, () => {
       return { ...layer, gain, merged: f32(rows * cols) }
     }),
+    ...[false, true].map(exactNorm =>
+      verifyCase(
+        'doraMergeBackward',
+        variant(exactNorm ? 'exact' : 'detached'),
+        ['dv', 'da', 'db', 'dmagnitude'],
+        tolerance,
+        () => ({ ...layer, exactNorm, dmerged: merged, norm, gain, ...mergeGradients(sizes) }),
+      ),
+    ),
     verifyCase('doraUnmerge', weight.dtype, ['restored'], tolerance, () => {
       return { ...layer, rows, cols, merged, gain, restored: f32(rows * cols) }
     }),
   ]
+}
+
+function mergeGradients({ rows, cols, rank }: VerifySizes) {
+  return { dv: f32(rows * cols), da: f32(rank * cols), db: f32(rows * rank), dmagnitude: f32(rows) }
 }
 
 function trainingCases(sizes: VerifySizes): VerifyCase[] {

@@ -1,4 +1,4 @@
-import type { DTypeArray } from '../core/dtype.js'
+import type { ElementArray } from '../core/dtype.js'
 import type { SparkError } from '../core/errors.js'
 import type { HeldArray, KernelBackend, KernelOp, Kernels } from './kernels.js'
 import { verifyCases } from './verify-cases.js'
@@ -63,7 +63,7 @@ async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Ker
   }
 }
 
-const operand = (args: object, name: string): DTypeArray => (args as Record<string, DTypeArray>)[name]!
+const operand = (args: object, name: string): ElementArray => (args as Record<string, ElementArray>)[name]!
 
 /** The outputs where the kernels write them: memory that calls share could still hold the right answer of another. */
 function holdOutputs(
@@ -75,7 +75,7 @@ function holdOutputs(
 }
 
 /** max|a - b| / max|b|; NaN against NaN counts as equal, against anything else as infinitely far. */
-function relativeError(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+function relativeError(actual: ElementArray, expected: ElementArray): number {
   let difference = 0
   let largest = 0
   for (let i = 0; i < expected.length; ++i) {
@@ -83,9 +83,9 @@ function relativeError(actual: ArrayLike<number>, expected: ArrayLike<number>): 
     const b = expected[i]!
     if (Object.is(a, b) || a === b) continue
     if (Number.isNaN(a) || Number.isNaN(b)) return Number.POSITIVE_INFINITY
-    difference = Math.max(difference, Math.abs(a - b))
+    difference = Math.max(difference, Math.abs(Number(a) - Number(b)))
   }
   if (difference === 0) return 0
-  for (let i = 0; i < expected.length; ++i) largest = Math.max(largest, Math.abs(expected[i]!))
+  for (let i = 0; i < expected.length; ++i) largest = Math.max(largest, Math.abs(Number(expected[i]!)))
   return largest === 0 ? Number.POSITIVE_INFINITY : difference / largest
 }

@@ -8,7 +8,7 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   const families = ['cast', 'amax', 'nvfp4', 'fp8', 'swizzle']
   const sources = ['cpu', 'cuda'].flatMap(backend => families.map(name => `backend/${backend}/${name}.cc`))
   const loops = ['', '_plain', '_avx2', '_avx512'].map(isa => `backend/cpu/precision_loops${isa}.cc`)
-  const core = ['core/thread_pool.cc', 'core/cpu_isa.cc', 'backend/cpu/elements.cc']
+  const core = ['core/thread_pool.cc', 'core/cpu_isa.cc', 'backend/cpu/elements.cc', 'backend/cuda/view.cc']
   const { folder, programs } = buildOnHost(['precision.cc'], families, [...sources, ...loops, ...core])
   t.teardown(() => rmSync(folder, { recursive: true }))
   const { stdout, status } = spawnSync(programs[0]!, { encoding: 'utf8' })

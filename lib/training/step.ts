@@ -96,9 +96,13 @@ export class TrainingStep implements Disposable {
     return this.#current?.stats.arenaBytes ?? 0
   }
 
-  /** Parameters and the optimizer's state: a copy. */
-  get state(): State {
+  /**
+   * Parameters and the optimizer's state: a copy.
+   * @throws SparkError as {@link Plan.fetchState}
+   */
+  async readState(): Promise<State> {
     const plan = this.#current
+    await plan?.fetchState()
     return new Map(
       [...this.#state].map(([name, values]) => [
         name,
@@ -111,7 +115,7 @@ export class TrainingStep implements Disposable {
    * Replaces parameters and the optimizer's state.
    * @throws SparkError ERR_SHAPE when one is missing or of another size
    */
-  set state(state: State) {
+  writeState(state: State): void {
     for (const [name, { length }] of this.#state) {
       const given = state.get(name)?.length
       if (given !== length) {
@@ -129,7 +133,7 @@ export class TrainingStep implements Disposable {
    */
   async run(parts: readonly Batch[], rate: number, step: number): Promise<StepResult> {
     const { plan, step: names } = await this.#planFor(parts)
-    this.#enter(plan)
+    await this.#enter(plan)
     const feeds: Record<string, ElementArray> = { ...this.#options.optimizer.feeds(rate, step) }
     parts.forEach((batch, part) => {
       for (const name of this.#inputs) {
@@ -176,9 +180,10 @@ export class TrainingStep implements Disposable {
   }
 
   /** Makes `plan` the one that holds the state. */
-  #enter(plan: Plan): void {
+  async #enter(plan: Plan): Promise<void> {
     if (plan === this.#current) return
-    for (const [name, values] of this.state) (plan.state(name) as Float32Array).set(values)
+    for (const [name, values] of await this.readState()) (plan.state(name) as Float32Array).set(values)
+    await plan.storeState()
     this.#current = plan
   }
 

@@ -52,7 +52,10 @@ void* CudaPlan::put(Napi::Object array, void* data, size_t bytes, Access access)
   }
   Napi::ArrayBuffer buffer = array.As<Napi::TypedArray>().ArrayBuffer();
   auto found = areas_.find(buffer.Data());
-  if (found == areas_.end()) found = areas_.emplace(buffer.Data(), add_area(buffer)).first;
+  if (found == areas_.end()) {
+    found = areas_.emplace(buffer.Data(), add_area(buffer)).first;
+    found->second.read = access != Access::kWrite || bytes < found->second.bytes;
+  }
   Area& area = found->second;
   area.written = area.written || access != Access::kRead;
   const Block& copy = area.on_device ? *area.on_device : *area.pinned;
@@ -65,7 +68,7 @@ CudaPlan::Area CudaPlan::add_area(Napi::ArrayBuffer buffer) {
     return entry.first.Value().Data() == buffer.Data();
   });
   const Role role = known == known_.end() ? Role::kPassing : known->second;
-  Area area{Napi::Persistent(buffer), role, nullptr, nullptr, bytes, false};
+  Area area{Napi::Persistent(buffer), role, nullptr, nullptr, bytes, false, false};
   if (role != Role::kPassing || !device_.attributes.integrated) {
     area.on_device = cuda::allocate(device_, MemoryKind::kDevice, bytes);
   }
@@ -128,11 +131,11 @@ Napi::Value CudaPlan::run(Napi::Env env, const std::function<void()>& steps, std
   before_work();
   const auto moves = [](const Area& area) { return area.role == Role::kPassing && area.on_device; };
   for (const auto& [data, area] : areas_) {
-    if (area.role == Role::kPassing) std::memcpy(area.pinned->data, data, area.bytes);
+    if (area.role == Role::kPassing && area.read) std::memcpy(area.pinned->data, data, area.bytes);
   }
   recording_.run([&] {
     for (const auto& [_, area] : areas_) {
-      if (moves(area)) copy(*area.on_device, *area.pinned, area.bytes);
+      if (moves(area) && area.read) copy(*area.on_device, *area.pinned, area.bytes);
     }
     steps();
     for (const auto& [_, area] : areas_) {

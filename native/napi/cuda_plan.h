@@ -50,6 +50,7 @@ class CudaPlan {
     std::shared_ptr<Block> pinned;     // of what is passed on and of state
     std::shared_ptr<Block> on_device;  // null where the device reads pinned memory instead
     size_t bytes;
+    bool read;  // of what is passed on: whether the first step to use it writes less than the whole
     bool written;
   };
 

@@ -69,7 +69,7 @@ export class TrainingStep implements Disposable {
   #state: State
   #current: Plan | undefined
 
-  /** @throws SparkError as {@link addLoss} and {@link differentiate} */
+  /** @throws SparkError as {@link addLoss} and {@link differentiate}, ERR_UNSUPPORTED for a model of f16 or bf16 */
   constructor(options: StepOptions, kernels: Kernels) {
     this.#options = options
     this.#kernels = kernels
@@ -231,8 +231,18 @@ export class TrainingStep implements Disposable {
 const inputName = (name: string, part: number, count: number): string =>
   count === 1 ? name : partName(name, part)
 
+/** Refuses models whose activations are no f32. */
+function expectF32({ inputs }: Graph): void {
+  for (const { name, type } of inputs) {
+    if (type?.kind !== 'tensor' || (type.dtype !== 'f16' && type.dtype !== 'bf16')) continue
+    const remedy = 'activations of a training are f32; convert the model'
+    throw new SparkError('ERR_UNSUPPORTED', `input '${name}' is ${type.dtype}: ${remedy}`)
+  }
+}
+
 /** Teacher, loss and gradients. */
 function passesOf({ adapter, loss, teacher }: StepOptions): Passes {
+  expectF32(adapter.graph)
   const { graph, values } = teacher
     ? addTeacher(adapter.graph, teacher)
     : { graph: adapter.graph, values: new Map<string, string>() }

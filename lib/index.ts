@@ -109,6 +109,7 @@ export type {
   Kernels,
   PreparedSteps,
 } from './runtime/kernels.js'
+export type { PlanMemory } from './native.js'
 export { type HeldWeight, holdWeight } from './runtime/held-weight.js'
 export { type KernelOptions, openKernels } from './runtime/open.js'
 export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'

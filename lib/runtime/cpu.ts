@@ -17,7 +17,8 @@ export function openCpuKernels(): Kernels {
     run: (op, args) => addon.runAsync(op, args),
     prepare(steps) {
       const plan = addon.planCreate(steps)
-      return { run: async () => addon.planRun(plan), dispose: () => addon.planDispose(plan) }
+      const run = async (): Promise<void> => addon.planRun(plan)
+      return { run, async fetch() {}, async store() {}, dispose: () => addon.planDispose(plan) }
     },
     hold: async array => ({ array, dispose() {} }),
   }

@@ -32,8 +32,8 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
         `${op}: the GPU cannot be waited for; use the method that returns a promise`,
       )
     },
-    prepare(steps, resident = []) {
-      const plan = addon.planCreate(steps, ordinal, resident)
+    prepare(steps, memory = {}) {
+      const plan = addon.planCreate(steps, ordinal, memory)
       return {
         async run() {
           await addon.planRun(plan)
@@ -41,6 +41,8 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
           if (problem)
             warnOnce('SPARK_CUDA', 'plan', `plans run without CUDA graphs, more slowly: ${problem}`)
         },
+        fetch: () => addon.planFetch(plan),
+        store: () => addon.planStore(plan),
         dispose: () => addon.planDispose(plan),
       }
     },

@@ -8,7 +8,7 @@ import { TrainingLog } from './log.js'
 import type { Optimizer } from './optimizers.js'
 import type { CheckedOptions, TrainingEvent } from './options.js'
 import { createSchedule, type Schedule } from './schedules.js'
-import type { StepResult, TrainingStep } from './step.js'
+import type { State, StepResult, TrainingStep } from './step.js'
 
 /** What a run works with. */
 export interface RunParts {
@@ -71,7 +71,7 @@ export class TrainingRun {
           `${file} has seed ${progress.seed}, not ${options.seed}: ${remedy}`,
         )
       }
-      step.state = state
+      step.writeState(state)
       this.#progress = progress
       this.#schedule.restore(schedule)
       this.#lastCheckpoint = file
@@ -107,9 +107,12 @@ export class TrainingRun {
   }
 
   /** Hands the parameters to the adapter. */
-  publish(): void {
-    const { adapter, step } = this.#parts
-    const state = step.state
+  async publish(): Promise<void> {
+    this.#hand(await this.#parts.step.readState())
+  }
+
+  #hand(state: State): void {
+    const { adapter } = this.#parts
     for (const name of adapter.parameters) adapter.write(name, state.get(name)!)
   }
 
@@ -183,9 +186,10 @@ export class TrainingRun {
   async #save(): Promise<string> {
     const { step, options } = this.#parts
     const { folder, keep } = options.checkpoint!
-    const content = { progress: this.#progress, schedule: this.#schedule.state(), state: step.state }
+    const state = await step.readState()
+    const content = { progress: this.#progress, schedule: this.#schedule.state(), state }
     this.#lastCheckpoint = await saveCheckpoint(folder, content, keep)
-    this.publish()
+    this.#hand(state)
     return this.#lastCheckpoint
   }
 }

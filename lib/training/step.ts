@@ -69,7 +69,7 @@ export class TrainingStep implements Disposable {
   #state: State
   #current: Plan | undefined
 
-  /** @throws SparkError as {@link addLoss} and {@link differentiate} */
+  /** @throws SparkError as {@link addLoss} and {@link differentiate}, ERR_UNSUPPORTED for a model of f16 or bf16 */
   constructor(options: StepOptions, kernels: Kernels) {
     this.#options = options
     this.#kernels = kernels
@@ -96,9 +96,13 @@ export class TrainingStep implements Disposable {
     return this.#current?.stats.arenaBytes ?? 0
   }
 
-  /** Parameters and the optimizer's state: a copy. */
-  get state(): State {
+  /**
+   * Parameters and the optimizer's state: a copy.
+   * @throws SparkError as {@link Plan.fetchState}
+   */
+  async readState(): Promise<State> {
     const plan = this.#current
+    await plan?.fetchState()
     return new Map(
       [...this.#state].map(([name, values]) => [
         name,
@@ -111,7 +115,7 @@ export class TrainingStep implements Disposable {
    * Replaces parameters and the optimizer's state.
    * @throws SparkError ERR_SHAPE when one is missing or of another size
    */
-  set state(state: State) {
+  writeState(state: State): void {
     for (const [name, { length }] of this.#state) {
       const given = state.get(name)?.length
       if (given !== length) {
@@ -129,7 +133,7 @@ export class TrainingStep implements Disposable {
    */
   async run(parts: readonly Batch[], rate: number, step: number): Promise<StepResult> {
     const { plan, step: names } = await this.#planFor(parts)
-    this.#enter(plan)
+    await this.#enter(plan)
     const feeds: Record<string, ElementArray> = { ...this.#options.optimizer.feeds(rate, step) }
     parts.forEach((batch, part) => {
       for (const name of this.#inputs) {
@@ -176,9 +180,10 @@ export class TrainingStep implements Disposable {
   }
 
   /** Makes `plan` the one that holds the state. */
-  #enter(plan: Plan): void {
+  async #enter(plan: Plan): Promise<void> {
     if (plan === this.#current) return
-    for (const [name, values] of this.state) (plan.state(name) as Float32Array).set(values)
+    for (const [name, values] of await this.readState()) (plan.state(name) as Float32Array).set(values)
+    await plan.storeState()
     this.#current = plan
   }
 
@@ -226,8 +231,18 @@ export class TrainingStep implements Disposable {
 const inputName = (name: string, part: number, count: number): string =>
   count === 1 ? name : partName(name, part)
 
+/** Refuses models whose activations are no f32. */
+function expectF32({ inputs }: Graph): void {
+  for (const { name, type } of inputs) {
+    if (type?.kind !== 'tensor' || (type.dtype !== 'f16' && type.dtype !== 'bf16')) continue
+    const remedy = 'activations of a training are f32; convert the model'
+    throw new SparkError('ERR_UNSUPPORTED', `input '${name}' is ${type.dtype}: ${remedy}`)
+  }
+}
+
 /** Teacher, loss and gradients. */
 function passesOf({ adapter, loss, teacher }: StepOptions): Passes {
+  expectF32(adapter.graph)
   const { graph, values } = teacher
     ? addTeacher(adapter.graph, teacher)
     : { graph: adapter.graph, values: new Map<string, string>() }

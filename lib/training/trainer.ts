@@ -96,7 +96,7 @@ export class Trainer {
       failed = true
       throw error
     } finally {
-      if (!failed) run.publish()
+      if (!failed) await run.publish()
       await run.close()
     }
   }

@@ -205,7 +205,7 @@ struct Scalar {
   double value;
   const double* at;  // [1]; null: value
 
-  double get() const { return at ? *at : value; }
+  SPARK_HOST_DEVICE double get() const { return at ? *at : value; }
 };
 
 // One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1.

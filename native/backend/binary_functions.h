@@ -139,4 +139,21 @@ SPARK_HOST_DEVICE inline V binary_value(BinaryFn fn, V a, V b) {
   }
 }
 
+// What scatter leaves at a place.
+template <typename V>
+SPARK_HOST_DEVICE inline V scattered(ScatterFn fn, V old, V update) {
+  switch (fn) {
+    case ScatterFn::kAdd:
+      return wrap_add(old, update);
+    case ScatterFn::kMul:
+      return wrap_mul(old, update);
+    case ScatterFn::kMax:
+      return greater_of(old, update);
+    case ScatterFn::kMin:
+      return less_of(old, update);
+    default:
+      return update;
+  }
+}
+
 }  // namespace spark

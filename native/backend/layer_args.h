@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backend/view_args.h"
+#include "core/float_formats.h"
 
 namespace spark {
 
@@ -74,6 +75,10 @@ struct GridSampleArgs {
 };
 
 enum class RecurrentCell : uint8_t { kRnn, kGru, kLstm };
+
+SPARK_HOST_DEVICE inline int64_t gate_count(RecurrentCell cell) {
+  return cell == RecurrentCell::kRnn ? 1 : cell == RecurrentCell::kGru ? 3 : 4;
+}
 
 // A function of UnaryFn with its parameters.
 struct Function {

@@ -59,7 +59,6 @@ double Arguments::number(const char* name) const {
 
 Scalar Arguments::scalar(const char* name) {
   if (object_.Get(name).IsNumber()) return {number(name), nullptr};
-  if (placed()) throw Error("ERR_UNSUPPORTED", message(name, " must be a number on this backend"));
   return {0, input<double>(name, 1)};
 }
 

@@ -106,7 +106,7 @@ RecurrentArgs read_recurrent(Arguments& in) {
   args.linear_before_reset = in.flag("linearBeforeReset");
   args.couple_gates = in.flag("coupleGates");
   args.clip = in.optional_number("clip", INFINITY);
-  const int64_t count = args.cell == RecurrentCell::kRnn ? 1 : args.cell == RecurrentCell::kGru ? 3 : 4;
+  const int64_t count = gate_count(args.cell);
   const int64_t width = elements(count, args.hidden), state = elements(args.batch, args.hidden);
   in.each("functions", [&](uint32_t i, const Arguments& function) {
     if (i < 3) args.functions[i] = function_of(function);

@@ -94,6 +94,16 @@ Napi::Value plan_run(const Napi::CallbackInfo& info) {
       info.Env(), [bound] { bound->plan.perform(); }, bound, [bound] { bound->plan.release(); });
 }
 
+Napi::Value plan_fetch(const Napi::CallbackInfo& info) {
+  const Handle bound = claimed(info[0]);
+  return bound->cuda->fetch(info.Env(), bound, [bound] { bound->plan.release(); });
+}
+
+Napi::Value plan_store(const Napi::CallbackInfo& info) {
+  const Handle bound = claimed(info[0]);
+  return bound->cuda->store(info.Env(), bound, [bound] { bound->plan.release(); });
+}
+
 Napi::Value plan_problem(const Napi::CallbackInfo& info) {
   const Handle& bound = *info[0].As<Napi::External<Handle>>().Data();
   return Napi::String::New(info.Env(), bound && bound->cuda ? bound->cuda->problem() : "");

@@ -70,11 +70,14 @@ t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, a
   t.equal(status, 0)
 })
 
-t.test('views, reductions, pools and casts', { skip: noHostCompiler }, async t => {
-  const operations = ['unary', 'binary', 'select', 'reduce', 'cumulate', 'copy_strided', 'indexed', 'pool']
+t.test('views, reductions, pools, casts, orders and recurrent layers', { skip: noHostCompiler }, async t => {
+  const views = ['unary', 'binary', 'select', 'reduce', 'cumulate', 'copy_strided', 'indexed', 'pool']
+  const layers = ['top_k', 'grid_sample', 'recurrent', 'adamw']
   const sources = [
-    ...[...operations, 'resample', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
-    ...['view', 'pool', 'cast'].map(name => `backend/cuda/${name}.cc`),
+    ...[...views, ...layers, 'resample', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
+    ...['view', 'pool', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw'].map(
+      name => `backend/cuda/${name}.cc`,
+    ),
     ...['precision_loops_plain', 'activation_loops_plain', 'gemm_plain', 'lane_gemm_plain'].map(
       name => `backend/cpu/${name}.cc`,
     ),
@@ -82,12 +85,14 @@ t.test('views, reductions, pools and casts', { skip: noHostCompiler }, async t =
     'core/thread_pool.cc',
   ]
   const { folder, programs } = buildOnHost(
-    ['views.cc'],
-    ['elementwise', 'move', 'reduction', 'pool', 'cast'],
+    ['views.cc', 'layers.cc'],
+    ['elementwise', 'move', 'reduction', 'pool', 'cast', 'scatter', ...layers],
     sources,
   )
   t.teardown(() => rmSync(folder, { recursive: true }))
-  const { stdout, status } = spawnSync(programs[0]!, { encoding: 'utf8' })
-  t.match(stdout, /^\d{4} results agree\n$/)
-  t.equal(status, 0)
+  for (const program of programs) {
+    const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+    t.match(stdout, /^\d{3,4} results agree\n$/, program)
+    t.equal(status, 0, program)
+  }
 })

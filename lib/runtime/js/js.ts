@@ -95,6 +95,8 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
     async run() {
       for (const call of calls) call()
     },
+    async fetch() {},
+    async store() {},
     dispose() {},
   }
 }

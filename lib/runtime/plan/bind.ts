@@ -1,8 +1,9 @@
 // bind.ts: gives the operands of a program their memory.
 import { type ElementArray, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import type { PlanMemory } from '../../native.js'
 import type { BoundStep } from '../kernels.js'
-import { type Buffer, Operand, type Port, type Program, type Step } from './program.js'
+import { type Buffer, Operand, type Port, type Program, type Step, type Storage } from './program.js'
 
 /** A program whose operands are typed arrays. */
 export interface BoundProgram {
@@ -12,8 +13,8 @@ export interface BoundProgram {
   readonly steps: readonly BoundStep[]
   /** The elements of a buffer. */
   arrayOf(buffer: Buffer): ElementArray
-  /** Memory that only the steps touch once the setup has run: the arena and what is constant. */
-  resident(): ArrayBufferLike[]
+  /** The buffers that need not leave a GPU between runs once the setup has run. */
+  memory(): PlanMemory
 }
 
 /** Options of {@link bind}. */
@@ -70,11 +71,19 @@ export function bind(program: Program, { double = false, buffers }: BindOptions 
     return Object.fromEntries(Object.entries(args).map(([name, part]) => [name, resolve(part)]))
   }
   const bound = ({ op, args }: Step): BoundStep => ({ op, args: resolve(args) as object })
-  const resident = (): ArrayBufferLike[] => {
-    const constants = [...arrays].filter(([{ storage }]) => storage === 'constant' || storage === 'packed')
-    return [arena, ...new Set(constants.map(([, array]) => array.buffer))]
+  const handedOut = new Set(program.outputs.map(({ buffer }) => buffer))
+  const buffersOf = (...storages: readonly Storage[]): ArrayBufferLike[] => {
+    const known = [...arrays].filter(
+      ([buffer]) => storages.includes(buffer.storage) && !handedOut.has(buffer),
+    )
+    return [...new Set(known.map(([, array]) => array.buffer))]
   }
-  return { resident, setup: program.setup.map(bound), steps: program.steps.map(bound), arrayOf }
+  const memory = (): PlanMemory => ({
+    scratch: [arena],
+    constant: buffersOf('constant', 'packed'),
+    state: buffersOf('state'),
+  })
+  return { memory, setup: program.setup.map(bound), steps: program.steps.map(bound), arrayOf }
 }
 
 function expectFit({ name, dtype, shape, buffer }: Port, given: ElementArray): void {

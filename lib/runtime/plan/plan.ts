@@ -52,7 +52,7 @@ export class Plan implements Disposable {
     this.#program = program
     this.#bound = bound
     this.#kernels = kernels
-    this.#steps = kernels.prepare(bound.steps, bound.resident())
+    this.#steps = kernels.prepare(bound.steps, bound.memory())
   }
 
   /**
@@ -92,13 +92,10 @@ export class Plan implements Disposable {
    * progress; ERR_SHAPE for a wrong number of elements; ERR_DISPOSED
    */
   async run(feeds: Readonly<Record<string, ElementArray>> = {}): Promise<Record<string, ElementArray>> {
-    const steps = this.#claim()
-    try {
+    await this.#alone(steps => {
       this.#feed(feeds)
-      await steps.run()
-    } finally {
-      this.#running = false
-    }
+      return steps.run()
+    })
     return Object.fromEntries(this.outputs.map(({ name, buffer }) => [name, this.#bound.arrayOf(buffer)]))
   }
 
@@ -108,19 +105,19 @@ export class Plan implements Disposable {
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
    */
   async profile(runs = 5): Promise<StepTime[]> {
-    this.#claim()
     const prepared = this.#bound.steps.map(step => this.#kernels.prepare([step]))
     const best = prepared.map(() => Number.POSITIVE_INFINITY)
     try {
-      for (let run = 0; run < runs; run++) {
-        for (const [i, step] of prepared.entries()) {
-          const start = performance.now()
-          await step.run()
-          best[i] = Math.min(best[i]!, performance.now() - start)
+      await this.#alone(async () => {
+        for (let run = 0; run < runs; run++) {
+          for (const [i, step] of prepared.entries()) {
+            const start = performance.now()
+            await step.run()
+            best[i] = Math.min(best[i]!, performance.now() - start)
+          }
         }
-      }
+      })
     } finally {
-      this.#running = false
       for (const step of prepared) step.dispose()
     }
     return this.#program.steps.map(({ op, args }, i) => {
@@ -133,12 +130,7 @@ export class Plan implements Disposable {
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
    */
   async runBound(): Promise<void> {
-    const steps = this.#claim()
-    try {
-      await steps.run()
-    } finally {
-      this.#running = false
-    }
+    await this.#alone(steps => steps.run())
   }
 
   /** The elements of an input or output, in the memory that runs read and write. */
@@ -147,13 +139,30 @@ export class Plan implements Disposable {
   }
 
   /**
-   * The elements of a state, such as a parameter that an optimizer changes. They may be read and written between runs.
+   * The elements of a state, such as a parameter that an optimizer changes. They may be read and written between runs:
+   * read after {@link Plan.fetchState}, and followed by {@link Plan.storeState}.
    * @throws SparkError ERR_ARGUMENT when there is no such state
    */
   state(name: string): ElementArray {
     const port = this.#program.state.find(port => port.name === name)
     if (!port) throw new SparkError('ERR_ARGUMENT', `the plan has no state '${name}'`)
     return this.#bound.arrayOf(port.buffer)
+  }
+
+  /**
+   * Brings all states to where {@link Plan.state} reads them: a GPU keeps them to itself from run to run.
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   */
+  async fetchState(): Promise<void> {
+    await this.#alone(steps => steps.fetch())
+  }
+
+  /**
+   * Hands all states, as they were written to {@link Plan.state}, to the backend.
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   */
+  async storeState(): Promise<void> {
+    await this.#alone(steps => steps.store())
   }
 
   /** Frees what the backend holds. A second dispose is a no-op. */
@@ -167,15 +176,19 @@ export class Plan implements Disposable {
     this.dispose()
   }
 
-  /** The steps, for one run: all runs share their operands. */
-  #claim(): PreparedSteps {
+  /** Does something with the steps while nobody else does: all runs share their operands. */
+  async #alone(work: (steps: PreparedSteps) => Promise<void>): Promise<void> {
     if (!this.#steps) throw new SparkError('ERR_DISPOSED', 'the plan has been disposed')
     if (this.#running) {
       const remedy = 'wait for its promise, or make another plan'
       throw new SparkError('ERR_ARGUMENT', `the plan is running: ${remedy}`)
     }
     this.#running = true
-    return this.#steps
+    try {
+      await work(this.#steps)
+    } finally {
+      this.#running = false
+    }
   }
 
   #feed(feeds: Readonly<Record<string, ElementArray>>): void {

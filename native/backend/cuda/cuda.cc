@@ -43,15 +43,15 @@ const Backend& backend() {
       .select = select,
       .reduce = reduce,
       .cumulate = cumulate,
-      .top_k = nullptr,
+      .top_k = top_k,
       .copy_strided = copy_strided,
       .gather = gather,
-      .scatter = nullptr,
+      .scatter = scatter,
       .pool = pool,
       .pool_backward = pool_backward,
       .resample = resample,
-      .grid_sample = nullptr,
-      .recurrent = nullptr,
+      .grid_sample = grid_sample,
+      .recurrent = recurrent,
   };
   return table;
 }

@@ -1,0 +1,112 @@
+// Every kernel that the shared models and their training graphs call has an entry in the CUDA table. No GPU is needed:
+// plans are compiled as for CUDA and their operands read; the CPU computes only where a model's shapes depend on data.
+import path from 'node:path'
+import t, { type Test } from 'tap'
+import { SparkError } from '#lib/core/errors.js'
+import { createAdapter } from '#lib/dora/create-adapter.js'
+import type { Graph } from '#lib/graph/graph.js'
+import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
+import { readOnnx } from '#lib/io/onnx/read.js'
+import { loadAddon } from '#lib/native.js'
+import { openCpuKernels } from '#lib/runtime/cpu.js'
+import type { KernelOp, Kernels } from '#lib/runtime/kernels.js'
+import { GraphRunner } from '#lib/runtime/model/graph-runner.js'
+import { hostConstant } from '#lib/runtime/model/values.js'
+import type { Batch } from '#lib/training/dataset.js'
+import { createOptimizer } from '#lib/training/optimizers.js'
+import { TrainingStep } from '#lib/training/step.js'
+import { lightModel } from '../fixtures/light-models.js'
+import { modelFiles, noModels } from '../fixtures/onnx-models.js'
+import { randomFeeds } from '../fixtures/onnx-runtime.js'
+
+const { addon } = loadAddon()
+const skip = noModels || (addon ? false : 'no native addon')
+const sizes: Record<string, number> = { batch: 1, sequence: 576, length: 3, b: 1 }
+
+/** Models that cannot be trained, and what is said about them. */
+const noTraining: Record<string, RegExp> = {
+  'silero_vad_16k_op15.onnx': /does not depend on 'model.stft.lora_A'/, // it is inside of an If
+  'shufflenet-v2-12-int8.onnx': /no layer that can be adapted/,
+  'mnist_float16.onnx': /input 'Input3' is f16/,
+}
+
+/** Kernels that refuse what the CUDA table lacks; they compute on the CPU, or not at all. Notes what is called. */
+function cudaTable(computes: boolean): { kernels: Kernels; called: Set<KernelOp> } {
+  const cpu = openCpuKernels()
+  const called = new Set<KernelOp>()
+  const kernels: Kernels = {
+    ...cpu,
+    backend: 'cuda',
+    supports: op => addon!.supports('cuda', op),
+    prepare(steps) {
+      for (const { op } of steps) {
+        called.add(op)
+        if (!kernels.supports(op)) throw new SparkError('ERR_UNSUPPORTED', `CUDA has no kernel for ${op}`)
+      }
+      const prepared = cpu.prepare(steps)
+      return computes ? prepared : { ...prepared, async run() {} }
+    },
+  }
+  return { kernels, called }
+}
+
+/** A model with fixed sizes of its inputs: what recurs is unrolled for training. */
+async function modelOf(file: string): Promise<Graph> {
+  const light = path.basename(file).startsWith('light_')
+  const graph = light ? await lightModel(file, { weights: false }) : canonicalise(await readOnnx(file))
+  const inputs = graph.inputs.map(input => {
+    const { name, type } = input
+    if (type?.kind !== 'tensor' || !type.shape) return input
+    const shape = type.shape.map(size => (typeof size === 'string' ? (sizes[size] ?? 1) : size))
+    return { name, type: { ...type, shape } }
+  })
+  return { ...graph, inputs }
+}
+
+function feedsFor(graph: Graph) {
+  const feeds = randomFeeds(graph, 3, sizes)
+  const rate = feeds.get('sr')
+  if (rate) (rate.data as BigInt64Array)[0] = 16000n
+  return feeds
+}
+
+async function runs(t: Test, graph: Graph, computes: boolean): Promise<void> {
+  const { kernels, called } = cudaTable(computes)
+  const runner = new GraphRunner(graph, kernels)
+  await runner.run([...feedsFor(graph).values()].map(hostConstant))
+  runner.dispose()
+  t.ok(called.size > 0, [...called].sort().join(' '))
+}
+
+/** A step that teaches an adapter on all layers what the model does. */
+async function trains(t: Test, graph: Graph): Promise<void> {
+  const adapter = await createAdapter(graph, { targetModules: '.*', rank: 2, seed: 1, backend: 'cpu' })
+  const floats = graph.outputs.filter(({ type }) => type?.kind !== 'tensor' || /^(f|bf)\d/.test(type.dtype))
+  const { kernels, called } = cudaTable(false)
+  const step = new TrainingStep(
+    {
+      ...{ adapter, loss: floats.map(({ name }) => ({ type: 'mse', output: name }) as const), maxNorm: 1 },
+      ...{ optimizer: createOptimizer('adamw'), teacher: graph },
+    },
+    kernels,
+  )
+  const batch: Batch = Object.fromEntries(
+    Array.from(feedsFor(graph), ([name, { shape, data }]) => [name, { shape: [...shape], data }] as const),
+  )
+  await step.run([batch], 1e-3, 1)
+  step.dispose()
+  t.ok(called.has('adamw'), [...called].sort().join(' '))
+}
+
+if (!skip) {
+  for (const file of modelFiles()) {
+    const name = path.basename(file)
+    t.test(name, async t => {
+      const graph = await modelOf(file)
+      await runs(t, graph, name.startsWith('silero'))
+      const refusal = noTraining[name]
+      if (refusal) await t.rejects(trains(t, graph), { name: 'SparkError', message: refusal })
+      else await trains(t, graph)
+    })
+  }
+}

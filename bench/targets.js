@@ -2,6 +2,9 @@
 
 /** @import { Target } from './goals.js' */
 
+/** Those of others; the transformer is made here. */
+const realModels = /^(?!transformer)/
+
 /** @type {Omit<Target, 'device'>[]} */
 const cpu = [
   {
@@ -97,6 +100,33 @@ const cpu = [
     name: 'training step of the conv model, batch 64',
     goal: '<= 97 ms',
     rows: { name: 'training step', shape: /whole step$/ },
+  },
+  {
+    name: 'models of the shared data over onnxruntime-node',
+    goal: '>= 1 x',
+    rows: { name: 'models', shape: realModels, dtype: /^f(32|16)$/ },
+  },
+  {
+    name: 'the slowest of all models over onnxruntime-node',
+    goal: '>= 0.7 x',
+    of: 'worst',
+    rows: { name: 'models', dtype: /^(f32|f16|int8)$/ },
+  },
+  {
+    name: 'small models over onnxruntime-node: dmonitoring, tinyphysics, batch 1',
+    goal: '>= 1.2 x',
+    rows: { name: 'models', shape: /^(dmonitoring|tinyphysics)/, dtype: /^f32$/ },
+  },
+  {
+    name: 'shufflenet in int8 over onnxruntime-node',
+    goal: '>= 0.7 x',
+    rows: { name: 'models', dtype: /^int8$/ },
+  },
+  {
+    name: 'bf16 over onnxruntime-node in f32: resnet50, vgg19, inception_v1, transformer',
+    goal: '>= 1.8 x',
+    rows: { name: 'models', dtype: /^bf16$/ },
+    needs: 'amx',
   },
 ]
 

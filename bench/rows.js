@@ -18,25 +18,45 @@ import { trainingStep } from './rows/training-step.js'
 /** @import { Case } from './harness.js' */
 /** @import { Peer } from './peer.js' */
 
+/** @import { Wanted } from './rows/models.js' */
+
 /**
- * All rows, made lazily: a row's data exists only while it runs. Without `all` only those of files with targets.
- * @param {Kernels} kernels @param {Peer | null} peer @param {boolean} all @returns {AsyncGenerator<Case>}
+ * @typedef {object} Family
+ * @property {(kernels: Kernels, peer: Peer | null, wanted: Wanted) => AsyncGenerator<Case>} rows
+ * @property {string[]} [targets] devices on which some of them have a target
  */
-export async function* rows(kernels, peer, all) {
-  yield* casts(kernels)
-  yield* singleThread(kernels)
-  if (all) yield* linear(kernels, peer)
-  yield* gemm(kernels, peer)
-  yield* gemv(kernels, peer)
-  if (all) {
-    yield* conv(kernels, peer)
-    yield* attention(kernels, peer)
-    yield* norm(kernels, peer)
-    yield* products(kernels)
-    yield* models(kernels, peer)
+
+/** The files of rows. @type {Record<string, Family>} */
+const families = {
+  casts: { rows: casts, targets: ['cpu', 'cuda'] },
+  'single-thread': { rows: singleThread, targets: ['cpu'] },
+  linear: { rows: linear },
+  gemm: { rows: gemm, targets: ['cpu'] },
+  gemv: { rows: gemv, targets: ['cpu'] },
+  conv: { rows: conv },
+  attention: { rows: attention },
+  norm: { rows: norm },
+  products: { rows: products },
+  dora: { rows: dora, targets: ['cuda'] },
+  'dora-layer': { rows: doraLayer, targets: ['cpu', 'cuda'] },
+  training: { rows: training },
+  'training-step': { rows: trainingStep, targets: ['cpu'] },
+  models: { rows: models, targets: ['cpu'] },
+}
+
+export const familyNames = Object.keys(families)
+
+/**
+ * Rows, made lazily: a row's data exists only while it runs.
+ * @param {Kernels} kernels @param {Peer | null} peer
+ * @param {{ family: string | undefined, withTargets: boolean, wanted: Wanted }} choice rows of one family or of all; only
+ * those of families with targets; some families leave out what is not wanted, others do not know it beforehand
+ * @returns {AsyncGenerator<Case>}
+ */
+export async function* rows(kernels, peer, { family, withTargets, wanted }) {
+  for (const [name, { rows, targets }] of Object.entries(families)) {
+    if (family !== undefined && name !== family) continue
+    if (withTargets && !targets?.includes(kernels.backend)) continue
+    yield* rows(kernels, peer, wanted)
   }
-  if (all || kernels.backend === 'cuda') yield* dora(kernels)
-  yield* doraLayer(kernels)
-  if (all) yield* training(kernels)
-  yield* trainingStep(kernels)
 }

@@ -2,6 +2,9 @@
 
 /** @import { Target } from './goals.js' */
 
+/** Those of others; the transformer is made here. */
+const realModels = /^(?!transformer)/
+
 /** @type {Omit<Target, 'device'>[]} */
 const cpu = [
   {
@@ -61,11 +64,10 @@ const cpu = [
     rows: { name: 'dora norm cold', shape: / r64$/ },
   },
   {
-    name: 'DoRA merge over one copy of W: 4096x4096 r16',
+    name: 'DoRA merge over one copy of W: 4096x4096 r16, f32, bf16 and f16',
     goal: '<= 2.5 x',
+    of: 'worst',
     rows: { name: 'dora merge cold' },
-    limit: 'B·A is formed on one pass over tiles that stay in cache, 3.7 times a copy on one thread',
-    next: 'sums of rank 16 in a register block of their own instead of the general product',
   },
   {
     name: 'DoRA forward and backward over the same without norm and magnitude: 4096x4096 r16 T512',
@@ -97,6 +99,33 @@ const cpu = [
     name: 'training step of the conv model, batch 64',
     goal: '<= 97 ms',
     rows: { name: 'training step', shape: /whole step$/ },
+  },
+  {
+    name: 'models of the shared data over onnxruntime-node',
+    goal: '>= 1 x',
+    rows: { name: 'models', shape: realModels, dtype: /^f(32|16)$/ },
+  },
+  {
+    name: 'the slowest of all models over onnxruntime-node',
+    goal: '>= 0.7 x',
+    of: 'worst',
+    rows: { name: 'models', dtype: /^(f32|f16|int8)$/ },
+  },
+  {
+    name: 'small models over onnxruntime-node: dmonitoring, tinyphysics, batch 1',
+    goal: '>= 1.2 x',
+    rows: { name: 'models', shape: /^(dmonitoring|tinyphysics)/, dtype: /^f32$/ },
+  },
+  {
+    name: 'shufflenet in int8 over onnxruntime-node',
+    goal: '>= 0.7 x',
+    rows: { name: 'models', dtype: /^int8$/ },
+  },
+  {
+    name: 'bf16 over onnxruntime-node in f32: resnet50, vgg19, inception_v1, transformer',
+    goal: '>= 1.8 x',
+    rows: { name: 'models', dtype: /^bf16$/ },
+    needs: 'amx',
   },
 ]
 

@@ -39,6 +39,7 @@ t.test('each instruction set passes the kernel tests', async t => {
         'attention',
         'normalizations',
         'dora',
+        'dora-merge',
         'dora-golden',
       ]) {
         const { code, output } = await runTest(name, isa)

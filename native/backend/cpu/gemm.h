@@ -16,6 +16,21 @@ constexpr int64_t kTile = 256;  // rows and columns of a tile at most
 // Values of the element of NVFP4.
 constexpr float kE2M1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
+// A tile of a weight W and of B·A, rank by rank.
+struct LowRankTile {
+  int64_t rows, cols, rank;  // rows <= kPanelRows
+  const float* weight;       // [rows, kLine]; as many as 16 floats behind a row are read
+  const float* b;            // [rows, rank], scaled
+  const float* a;            // [rank, a_stride]; as weight
+  int64_t a_stride;
+  const float* gain;  // [rows]; null: 1
+  float* to;          // [rows, to_stride]
+  int64_t to_stride;
+  const char* next;   // what is read for the next tile and can be asked for now, `next_bits` for each element
+  int64_t next_bits;  // 0: nothing
+  bool past_cache;    // rows of `to` begin at multiples of 64 bytes and will not be read from a cache
+};
+
 struct Gemm {
   // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk. Where the lines
   // are rows of a weight, k is a multiple of 16, line of kPanelRows if it is packed; its columns are no left
@@ -41,6 +56,8 @@ struct Gemm {
   // of data more.
   void (*dots)(const float* gradient, int64_t height, int64_t width, const float* data, int64_t pitch,
                const int64_t* offset, int64_t depth, float* sums);
+  // to = gain ∘ (W + B·A), the sums of B·A as those of multiply.
+  void (*add_low_rank)(const LowRankTile& tile);
 };
 
 extern const Gemm plain_gemm, avx2_gemm, avx512_gemm, neon_gemm;

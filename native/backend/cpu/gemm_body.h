@@ -3,11 +3,11 @@
 //   kWidth, Vec, Bits   floats in a vector, that vector, and the same of uint32_t
 //   kRows, kVecs        the block of sums that stays in registers: kRows lines by kVecs vectors
 //   multiply_add        a * b + sum on vectors, fused where the instruction set can
-//   transpose           of kWidth vectors, in place
-//   evens               elements 0, 2, 4 … of a vector that goes on, but for its first element, in a second
-//   load_codes          kWidth codes of 8 or 16 bits, widened
-//   load_e2m1           the values of kWidth codes of 4 bits, low ones first
-//   lookup_e2m1         the values of the low 4 bits
+//   stream              stores a vector at a multiple of its size, past the cache where the instruction set
+//   can transpose           of kWidth vectors, in place evens               elements 0, 2, 4 … of a vector
+//   that goes on, but for its first element, in a second load_codes          kWidth codes of 8 or 16 bits,
+//   widened load_e2m1           the values of kWidth codes of 4 bits, low ones first lookup_e2m1         the
+//   values of the low 4 bits
 inline Vec load(const float* from) {
   Vec vec;
   __builtin_memcpy(&vec, from, sizeof(vec));
@@ -138,9 +138,15 @@ void pack_transposed(const Operand& from, int64_t outer, int64_t outers, int64_t
 
 // to[i * kLine + j] = element (line + i, k + j) of a packed weight
 void pack_panels(const Weight& weight, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
-  float panel[kPanelRows * kLine];
+  float decoded[kPanelRows * kLine];
   for (int64_t i = 0; i < lines; i += kPanelRows) {
-    decode_panel(weight, (line + i) / kPanelRows, k, count, panel);
+    const int64_t index = (line + i) / kPanelRows;
+    const float* panel = decoded;
+    if (weight.dtype == DType::kF32) {
+      panel = static_cast<const float*>(weight.data) + (index * weight.cols + k) * kPanelRows;
+    } else {
+      decode_panel(weight, index, k, count, decoded);
+    }
     for (int64_t j = 0; j < count; j += kWidth) {
       transpose_rows<kLine>(panel + j * kPanelRows, kPanelRows, smaller(kWidth, count - j),
                             smaller(kPanelRows, lines - i), to + i * kLine + j);
@@ -300,3 +306,4 @@ void multiply(const float* rows, int64_t m, const Operand& b, int64_t line, int6
 }
 
 #include "backend/cpu/correlate_body.h"
+#include "backend/cpu/low_rank_body.h"

@@ -4,6 +4,8 @@ constexpr int kWidth = 4;
 using Vec = float __attribute__((vector_size(16)));
 using Bits = uint32_t __attribute__((vector_size(16)));
 
+inline void stream(float* to, Vec vec) { __builtin_memcpy(to, &vec, sizeof(vec)); }
+
 template <typename Code>
 inline Bits load_codes(const Code* codes) {
   return Bits{codes[0], codes[1], codes[2], codes[3]};

@@ -79,14 +79,22 @@ void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> 
   for (int64_t n = 0; n < tile.cols; ++n) store(tile.col + n, tile.row, tile.rows, rows + n * kLine);
 }
 
+// Whether lines of b are read where they are: tiles of few rows then cost nothing.
+bool is_in_place(const Operand& b) {
+  return b.weight && b.weight->packed && !b.columns && b.weight->dtype == DType::kF32;
+}
+
 // Calls body(gemm, tile, product) for the tiles of `count` products, on all threads.
 template <typename Body>
-void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const Body& body) {
+void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, bool in_place, const Body& body) {
   // Large tiles decode and pack least, but each thread wants some.
   int64_t height = kTile, width = kTile;
   const auto tiles = [&] { return pieces(rows, height) * pieces(cols, width); };
-  while (count * tiles() < 2 * thread_count() && width > 2 * kSliver) width /= 2;
-  while (count * tiles() < 2 * thread_count() && height > 2 * kSliver) height /= 2;
+  const auto halve = [&](int64_t& size) {
+    while (count * tiles() < 2 * thread_count() && size > 2 * kSliver) size /= 2;
+  };
+  halve(in_place ? height : width);
+  halve(in_place ? width : height);
   const int64_t terms = std::min(rows, height) * std::min(cols, width) * (depth + 1);
   const int64_t grain = terms > 0 ? 1 + kGrainTerms / terms : 1;
   const Gemm& best = gemm();
@@ -141,13 +149,13 @@ void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments
              StoreBy by) {
   int64_t depth = 0;
   for (const Segment& segment : segments) depth += segment.depth;
-  for_tiles(1, rows, cols, depth,
+  for_tiles(1, rows, cols, depth, is_in_place(segments.begin()->b),
             [&](const Gemm& gemm, const Tile& tile, int64_t) { compute(gemm, tile, segments, by, store); });
 }
 
 void products(int64_t count, int64_t rows, int64_t cols, const std::function<Segment(int64_t)>& segment,
               const BatchStore& store) {
-  for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0,
+  for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0, false,
             [&](const Gemm& gemm, const Tile& tile, int64_t at) {
               compute(gemm, tile, {segment(at)}, StoreBy::kRows,
                       [&](int64_t row, int64_t col, int64_t length, const float* sums) {

@@ -63,6 +63,6 @@ inline void transpose(Vec (&v)[8]) {
 
 }  // namespace
 
-const Gemm avx2_gemm = {pack_rows, pack_sliver, multiply, correlate, halve, dots};
+const Gemm avx2_gemm = {pack_rows, pack_sliver, multiply, finish, settle, correlate, largest, stage, dots};
 
 }  // namespace spark::cpu

@@ -65,6 +65,6 @@ inline void transpose(Vec (&v)[16]) {
 
 }  // namespace
 
-const Gemm avx512_gemm = {pack_rows, pack_sliver, multiply, correlate, halve, dots};
+const Gemm avx512_gemm = {pack_rows, pack_sliver, multiply, finish, settle, correlate, largest, stage, dots};
 
 }  // namespace spark::cpu

@@ -11,7 +11,7 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int64_t kSlack = 16;            // floats behind a staged image that a vector may read
+constexpr int64_t kStageSlack = 16;       // floats behind a staged image that a vector may read
 constexpr int64_t kPositions = 512;       // fill a product; images that are smaller share one
 constexpr int64_t kVector = 16;           // floats of the longest vectors
 constexpr int64_t kDirectLines = 3;       // up to so many lines of a group do without a product
@@ -31,7 +31,7 @@ class Convolution {
       : source_(source), staged_(staged || !source.stage->plain()) {
     images_ = std::clamp<int64_t>(wanted / std::max<int64_t>(positions, 1), 1, source.batch);
     plane_ = staged_ ? source.stage->plane() : source.pixels;
-    floats_ = staged_ ? staged_floats(staged_floats(plane_, source.channels), images_) + kSlack : 0;
+    floats_ = staged_ ? staged_floats(staged_floats(plane_, source.channels), images_) + kStageSlack : 0;
   }
 
   int64_t images() const { return images_; }
@@ -61,7 +61,7 @@ class Convolution {
     } else {
       fill(0, planes);
     }
-    std::fill_n(room + planes * plane_, kSlack, 0.0f);
+    std::fill_n(room + planes * plane_, kStageSlack, 0.0f);
     return room;
   }
 
@@ -195,14 +195,14 @@ void multiply(const Convolution& convolution, const ConvSource& source, const Co
 
 // The lines of a run with the bias in their sums become what `to`, which is that of their plane, says.
 void finish_run(const StageRun& run, int64_t pitch, int64_t width, float* sums, Finish to) {
-  to = finish_from(to, 0, run.position);
   if (to.residual) {
+    to = finish_from(to, 0, run.position);
     to.bias = nullptr;
     to.stride = width;
     return finish_sums(sums, pitch, run.lines, run.width, to);
   }
   if (to.activation != Activation::kRelu) activate(to.activation, run.count, sums);
-  gemm().stage(sums, pitch, 1, run.lines, 0, run.width, run.width, 0, to.y);
+  copy_run(run, pitch, sums, to.y);
 }
 
 // Positions are taken as they lie in the stage, those between its lines included, and only the others stored.
@@ -213,7 +213,7 @@ void loop(const ConvSource& source, const ConvPart& part, const std::vector<int6
   const bool finish = part.finish.y != nullptr;
   const bool relu = finish && !part.finish.residual && part.finish.activation == Activation::kRelu;
   const Finish to = finish ? finish_of(part, task, lines, volume(part.size)) : Finish{};
-  alignas(64) float sums[kRunCount + kSlack];
+  alignas(64) float sums[kRunCount + kStageSlack];
   for (int64_t line = 0; line < lines; ++line) {
     const int64_t at = task.group * lines + line;
     const float* coefficients = static_cast<const float*>(part.coefficients.data) + at * depth;

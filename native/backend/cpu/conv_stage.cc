@@ -98,4 +98,8 @@ void Stage::fill_block(const float* image, const std::array<size_t, 3>& of, floa
   std::fill_n(to + in_z.end * layer, (z.length - in_z.end) * layer, padding);
 }
 
+void copy_run(const StageRun& run, int64_t pitch, const float* from, float* plane) {
+  gemm().stage(from, pitch, 1, run.lines, 0, run.width, run.width, 0, plane + run.position);
+}
+
 }  // namespace spark::cpu

@@ -81,6 +81,11 @@ void for_each_run(const Stage& stage, const int64_t (&size)[3], const Run& run) 
   }
 }
 
+// The lines of a run, `pitch` elements apart, go to where they belong in a plane of positions.
+void copy_run(const StageRun& run, int64_t pitch, const float* from, float* plane);
+
+constexpr int64_t kStageSlack = 16;  // floats behind a staged image that a vector may read
+
 // count · size, refused where no machine has so much memory for the images that a task stages.
 constexpr int64_t kMostStaged = int64_t{1} << 31;
 int64_t staged_floats(int64_t count, int64_t size);

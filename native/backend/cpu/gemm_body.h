@@ -18,6 +18,20 @@ inline void store(float* to, Vec vec) { __builtin_memcpy(to, &vec, sizeof(vec));
 
 inline Vec splat(float value) { return value - Vec{}; }  // value + 0 would make 0 of -0
 
+inline Vec load_some(const float* from, int64_t count) {
+  if (count >= kWidth) return load(from);
+  float values[kWidth] = {};
+  __builtin_memcpy(values, from, count * sizeof(float));
+  return load(values);
+}
+
+inline void store_some(float* to, Vec values, int64_t count) {
+  if (count >= kWidth) return store(to, values);
+  __builtin_memcpy(to, &values, count * sizeof(float));
+}
+
+inline Vec positive(Vec values) { return values < Vec{} ? Vec{} : values; }
+
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Asks for the bytes behind these: a panel's rows go on there in the next chunk, too far apart for the

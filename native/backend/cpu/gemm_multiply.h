@@ -19,31 +19,34 @@ struct Lines {
   Lines from(int64_t col) const { return {data + col, offset}; }
 };
 
-// A target has take(m, n, total), for vector n of row m, and from(row, col).
+// A target has take(total), for the vectors of some rows, and from(row, col). What takes a block is inlined
+// and unrolled, so that the block never leaves its registers.
+#define SPARK_TAKES __attribute__((always_inline)) inline
+
+// total[m][n] = change(total[m][n], m, n)
+template <int M, int N, typename Change>
+SPARK_TAKES void for_block(Vec (&total)[M][N], const Change& change) {
+#pragma GCC unroll 16
+  for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) total[m][n] = change(total[m][n], m, n);
+  }
+}
 
 struct Adding {
   float* sums;
 
-  void take(int m, int n, Vec total) const {
-    float* sum = sums + m * kTile + n * kWidth;
-    store(sum, load(sum) + total);
+  template <int M, int N>
+  SPARK_TAKES void take(Vec (&total)[M][N]) const {
+    for_block(
+        total, [&](Vec value, int m, int n) __attribute__((always_inline)) {
+          float* sum = sums + m * kTile + n * kWidth;
+          store(sum, load(sum) + value);
+          return value;
+        });
   }
   Adding from(int64_t row, int64_t col) const { return {sums + row * kTile + col}; }
 };
-
-inline Vec load_some(const float* from, int64_t count) {
-  if (count >= kWidth) return load(from);
-  float values[kWidth] = {};
-  __builtin_memcpy(values, from, count * sizeof(float));
-  return load(values);
-}
-
-inline void store_some(float* to, Vec values, int64_t count) {
-  if (count >= kWidth) return store(to, values);
-  __builtin_memcpy(to, &values, count * sizeof(float));
-}
-
-inline Vec positive(Vec values) { return values < Vec{} ? Vec{} : values; }
 
 // What sums become whose first one is that of to.y; `count` of the vector are there.
 inline void finish_vector(Vec sums, int64_t row, int64_t col, int64_t count, const Finish& to) {
@@ -55,15 +58,58 @@ inline void finish_vector(Vec sums, int64_t row, int64_t col, int64_t count, con
   store_some(to.y + place, sums, count);
 }
 
+void settle(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Finish& to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; j += kWidth) {
+      finish_vector(load_some(sums + i * pitch + j, cols - j), i, j, cols - j, to);
+    }
+  }
+}
+
 struct Finishing {
   const float* sums;  // of the chunks before; null: none
   int64_t lines;      // columns that there are
   Finish to;
 
-  void take(int m, int n, Vec total) const {
-    const int64_t col = n * kWidth;
-    if (sums) total = load(sums + m * kTile + col) + total;
-    finish_vector(total, m, col, lines - col, to);
+  template <int M, int N>
+  SPARK_TAKES void take(Vec (&total)[M][N]) const {
+    const auto add = [&](const float* rows, int64_t stride) __attribute__((always_inline)) {
+      for_block(
+          total, [&](Vec value, int m, int n)
+                     __attribute__((always_inline)) { return load(rows + m * stride + n * kWidth) + value; });
+    };
+    if (sums) add(sums, kTile);
+    if (lines < N * kWidth) return take_some(total);
+    if (to.bias) {
+      for_block(
+          total, [&](Vec value, int m, int)
+                     __attribute__((always_inline)) { return value + splat(to.bias[m]); });
+    } else {
+      for_block(
+          total, [](Vec value, int, int) __attribute__((always_inline)) { return value + Vec{}; });
+    }
+    if (to.residual && to.residual_first) add(to.residual, to.stride);
+    if (to.activation == Activation::kRelu) {
+      for_block(
+          total, [](Vec value, int, int) __attribute__((always_inline)) { return positive(value); });
+    }
+    if (to.residual && !to.residual_first) add(to.residual, to.stride);
+    for_block(
+        total, [&](Vec value, int m, int n) __attribute__((always_inline)) {
+          store(to.y + m * to.stride + n * kWidth, value);
+          return value;
+        });
+  }
+  // Where the last vector is cut.
+  template <int M, int N>
+  SPARK_TAKES void take_some(Vec (&total)[M][N]) const {
+    float values[M * N * kWidth];
+    for_block(
+        total, [&](Vec value, int m, int n) __attribute__((always_inline)) {
+          store(values + (m * N + n) * kWidth, value);
+          return value;
+        });
+    settle(values, N * kWidth, M, lines, to);
   }
   Finishing from(int64_t row, int64_t col) const {
     Finishing target = *this;
@@ -92,9 +138,7 @@ void multiply_block(const float* rows, const Right& side, int64_t count, const T
       for (int n = 0; n < N; ++n) total[m][n] = multiply_add(left, right[n], total[m][n]);
     }
   }
-  for (int m = 0; m < M; ++m) {
-    for (int n = 0; n < N; ++n) target.take(m, n, total[m][n]);
-  }
+  target.take(total);
 }
 
 template <int M, int N, typename Right, typename Target>
@@ -129,6 +173,8 @@ void multiply_right(const float* rows, const Right& side, int64_t m, int64_t n, 
     m -= block;
   }
 }
+
+#undef SPARK_TAKES
 
 // --- few rows: lines of the right side are transposed in registers instead of being packed across ---
 
@@ -227,12 +273,4 @@ void multiply(const float* rows, int64_t m, const Operand& b, int64_t line, int6
 void finish(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
             int64_t count, float* buffer, const float* sums, const Finish& to) {
   multiply_packing(rows, m, b, line, lines, k, count, buffer, Finishing{sums, lines, to});
-}
-
-void settle(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Finish& to) {
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < cols; j += kWidth) {
-      finish_vector(load_some(sums + i * pitch + j, cols - j), i, j, cols - j, to);
-    }
-  }
 }

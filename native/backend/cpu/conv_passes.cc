@@ -150,10 +150,11 @@ void split(int64_t first, int64_t positions, int64_t col, int64_t count, const f
   }
 }
 
-// Whether few positions are better the left side of the product, whose right side is cut into vectors.
+// Whether few positions are better the left side of the product, whose right side is cut into vectors. Both
+// sides are then packed across, which costs an eighth.
 bool positions_left(int64_t lines, int64_t positions) {
   const auto rounded = [](int64_t count) { return (count + kVector - 1) / kVector * kVector; };
-  return positions <= kTile && positions * rounded(lines) < lines * rounded(positions);
+  return positions <= kTile && 8 * positions * rounded(lines) < 7 * lines * rounded(positions);
 }
 
 // y of the lines of a task from its first image on.

@@ -46,7 +46,10 @@ void largest(const float* data, const int64_t* offset, int64_t depth, int64_t co
   fold_rows(data, offset, depth, count, splat(-__builtin_inff()), fold, done, to);
 }
 
-inline void fill(float* to, int64_t count, float value) {
+// A vector at once where `room` elements may be written.
+inline void fill(float* to, int64_t count, float value, int64_t room) {
+  if (count == 0) return;
+  if (count <= kWidth && room >= kWidth) return store(to, splat(value));
   for (int64_t i = 0; i < count; ++i) to[i] = value;
 }
 
@@ -83,10 +86,12 @@ inline void halve_line(const float* from, int64_t count, float* to) {
   halve_vector(from + 2 * (count - kWidth), to + count - kWidth);
 }
 
+// What a line writes too much the next one writes over.
 void stage(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,
            int64_t length, float padding, float* to) {
-  for (int64_t line = 0; line < lines; ++line, from += pitch, to += length) {
-    fill(to, begin, padding);
+  int64_t room = lines * length;
+  for (int64_t line = 0; line < lines; ++line, from += pitch, to += length, room -= length) {
+    fill(to, begin, padding, room);
     if (stride == 1) {
       copy_line(from, end - begin, to + begin);
     } else if (stride == 2) {
@@ -94,7 +99,7 @@ void stage(const float* from, int64_t pitch, int64_t stride, int64_t lines, int6
     } else {
       for (int64_t i = begin; i < end; ++i) to[i] = from[(i - begin) * stride];
     }
-    fill(to + end, length - end, padding);
+    fill(to + end, length - end, padding, room - end);
   }
 }
 

@@ -1,6 +1,7 @@
 // gemm.h: what the matrix product needs from an instruction set (core/cpu_isa.h): decode, pack, multiply.
 #pragma once
 
+#include "backend/cpu/finish.h"
 #include "backend/cpu/operand.h"
 
 namespace spark::cpu {
@@ -45,12 +46,23 @@ struct Gemm {
   // kSliver columns holds anything afterwards. buffer: kSliver * kLine floats.
   void (*multiply)(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
                    int64_t count, float* buffer, float* sums);
-  // sums[i] = Σ coefficients[k] · data[offset[k] + i] for i < count and k < depth, a chain as in multiply.
-  // Reads and writes up to 15 elements more.
+  // As multiply with the last chunk of sums, which begin with `sums` (null: with 0), are left as they are and
+  // become what `to` says. Activations but kNone and kRelu are left out.
+  void (*finish)(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+                 int64_t count, float* buffer, const float* sums, const Finish& to);
+  // Rows of finished sums, `pitch` elements apart, become what `to` says, with these activations alone.
+  void (*settle)(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Finish& to);
+  // sums[i] = Σ coefficients[k] · data[offset[k] + i] for i < count and k < depth, a chain as in multiply,
+  // + bias, and what is below 0 becomes 0 if `relu`. Reads and writes up to 15 elements more.
   void (*correlate)(const float* coefficients, const float* data, const int64_t* offset, int64_t depth,
-                    int64_t count, float* sums);
-  // to[i] = from[2 · i] for i < count
-  void (*halve)(const float* from, int64_t count, float* to);
+                    int64_t count, float bias, bool relu, float* sums);
+  // to[i] = the largest data[offset[k] + i] for i < count and k < depth, NaN if one is. Reads and writes up
+  // to 15 elements more.
+  void (*largest)(const float* data, const int64_t* offset, int64_t depth, int64_t count, float* to);
+  // Line i < lines of `to`, which has `length` elements: those from `begin` to `end` are from[i · pitch + j ·
+  // stride] with j rising from 0, the others `padding`.
+  void (*stage)(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,
+                int64_t length, float padding, float* to);
   // sums[k] += Σ gradient[y · width + x] · data[offset[k] + y · pitch + x] for y < height, x < width and k <
   // depth: sixteen chains, one for each x modulo 16, that are added in their order. Reads up to 15 elements
   // of data more.

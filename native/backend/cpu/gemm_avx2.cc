@@ -65,6 +65,7 @@ inline void transpose(Vec (&v)[8]) {
 
 }  // namespace
 
-const Gemm avx2_gemm = {pack_rows, pack_sliver, multiply, correlate, halve, dots, add_low_rank};
+const Gemm avx2_gemm = {pack_rows, pack_sliver, multiply, finish, settle,
+                        correlate, largest,     stage,    dots,   add_low_rank};
 
 }  // namespace spark::cpu

@@ -8,6 +8,7 @@
 #include <functional>
 #include <initializer_list>
 
+#include "backend/cpu/finish.h"
 #include "backend/cpu/operand.h"
 
 namespace spark::cpu {
@@ -49,6 +50,10 @@ void products(int64_t count, int64_t rows, int64_t cols, const std::function<Seg
 // As product(), on the calling thread alone, for products that are themselves spread over threads.
 void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
                   StoreBy by = StoreBy::kRows);
+
+// The sums of one segment become what `to` says. By columns, columns of the product are rows of y.
+void product_into(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by);
+void product_into_here(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by);
 
 // sums = x · Wᵀ of numbers rounded to bf16, for a machine that multiplies them (lane_gemm().bf16). A chunk is
 // one chain of additions of two products each.

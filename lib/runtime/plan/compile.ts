@@ -11,6 +11,7 @@ import { elideCopies } from './copies.js'
 import { loweringOf } from './lower/index.js'
 import { constantValue, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
 import { Buffer, operandsOf, type Port, type Program, type Step } from './program.js'
+import { readInPlace } from './strided-reads.js'
 import { volume } from './views.js'
 
 /** Options of {@link compile}. */
@@ -53,7 +54,7 @@ export function compile(graph: Graph, { shapes = {}, packs = false }: CompileOpt
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
   const { setup, steps: rest } = split(removeDead(scope.steps, outputs))
-  const steps = elideCopies(rest)
+  const steps = elideCopies(removeDead(readInPlace(rest), outputs))
   shareInPlace(steps)
   return { setup, steps, inputs, outputs, state, ...layOut(steps) }
 }

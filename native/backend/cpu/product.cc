@@ -59,7 +59,7 @@ bool can_stream(const Tile& tile, const Segment& segment) {
 }
 
 void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments, StoreBy by,
-             const Store& store) {
+             Store store) {
   auto& [rows, sliver, sums] = workspace;
   std::fill_n(sums, tile.rows * kTile, 0.0f);
   for (const Segment& segment : segments) {
@@ -137,16 +137,15 @@ Operand scaled(Operand operand, const float* k_scale) {
   return operand;
 }
 
-void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
-             StoreBy by) {
+void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store, StoreBy by) {
   int64_t depth = 0;
   for (const Segment& segment : segments) depth += segment.depth;
   for_tiles(1, rows, cols, depth,
             [&](const Gemm& gemm, const Tile& tile, int64_t) { compute(gemm, tile, segments, by, store); });
 }
 
-void products(int64_t count, int64_t rows, int64_t cols, const std::function<Segment(int64_t)>& segment,
-              const BatchStore& store) {
+void products(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
+              BatchStore store) {
   for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0,
             [&](const Gemm& gemm, const Tile& tile, int64_t at) {
               compute(gemm, tile, {segment(at)}, StoreBy::kRows,
@@ -156,7 +155,7 @@ void products(int64_t count, int64_t rows, int64_t cols, const std::function<Seg
             });
 }
 
-void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store,
                   StoreBy by) {
   const Gemm& best = gemm();
   for (int64_t col = 0; col < cols; col += kTile) {

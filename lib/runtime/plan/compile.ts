@@ -176,26 +176,39 @@ function removeDead(steps: readonly Step[], outputs: readonly Port[]): Step[] {
 
 /** Moves steps that read only constants to the setup; their results get memory of their own. */
 function split(steps: readonly Step[]): { setup: Step[]; steps: Step[] } {
-  const writers = new Map<Buffer, number>()
-  for (const step of steps) {
-    for (const { buffer, access } of operandsOf(step.args)) {
-      if (access !== 'read') writers.set(buffer, (writers.get(buffer) ?? 0) + 1)
-    }
-  }
+  const fixed = fixedSteps(steps)
   const [setup, rest]: [Step[], Step[]] = [[], []]
   for (const step of steps) {
-    const operands = [...operandsOf(step.args)]
-    const fixed = operands.every(({ buffer, access }) =>
-      access === 'read'
-        ? buffer.storage === 'constant' || buffer.storage === 'packed'
-        : access === 'write' && buffer.storage === 'arena' && writers.get(buffer) === 1,
-    )
-    if (!fixed) {
+    if (!fixed.has(step)) {
       rest.push(step)
       continue
     }
-    for (const { buffer, access } of operands) if (access === 'write') buffer.storage = 'packed'
+    for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'packed'
     setup.push(step)
   }
   return { setup, steps: rest }
+}
+
+/** Steps that depend on constants only. What several steps make together is fixed when all of them are. */
+function fixedSteps(steps: readonly Step[]): Set<Step> {
+  const writers = new Map<Buffer, Step[]>()
+  const operands = new Map(steps.map(step => [step, [...operandsOf(step.args)]]))
+  for (const [step, list] of operands) {
+    for (const { buffer, access } of list) {
+      if (access !== 'read') writers.set(buffer, [...(writers.get(buffer) ?? []), step])
+    }
+  }
+  const fixed = new Set(steps)
+  const isMade = (buffer: Buffer): boolean =>
+    buffer.storage === 'arena' && (writers.get(buffer) ?? []).every(writer => fixed.has(writer))
+  const isFixed = (step: Step): boolean =>
+    operands.get(step)!.every(({ buffer, access }) => {
+      if (access === 'read' && (buffer.storage === 'constant' || buffer.storage === 'packed')) return true
+      return access !== 'update' && isMade(buffer)
+    })
+  for (let size = -1; size !== fixed.size; ) {
+    size = fixed.size
+    for (const step of fixed) if (!isFixed(step)) fixed.delete(step)
+  }
+  return fixed
 }

@@ -114,7 +114,11 @@ function matrices(step: Extract<Step, { op: 'matmul' }>, name: 'a' | 'b', sizes:
 }
 
 /** Rows of attention, which lie without gaps. */
-function rows(step: Extract<Step, { op: 'attention' }>, name: 'q' | 'k' | 'v', sizes: readonly number[]): Read {
+function rows(
+  step: Extract<Step, { op: 'attention' }>,
+  name: 'q' | 'k' | 'v',
+  sizes: readonly number[],
+): Read {
   const { args } = step
   const replaced = (operand: Operand, strides: readonly number[]): Step | undefined =>
     sizes[3] === 1 || strides[3] === 1

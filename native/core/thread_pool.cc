@@ -18,6 +18,9 @@ using Chunk = FunctionRef<void(int64_t)>;
 // of a plan, less than what anybody would notice as load.
 constexpr std::chrono::microseconds kWatch{50};
 
+// Grains that are worth waking threads for; less is done before they have come.
+constexpr int64_t kWorthWaking = 4;
+
 thread_local bool undelayed = false;
 
 void pause() {
@@ -55,8 +58,9 @@ class Pool {
 
   int threads() const { return threads_; }
 
-  // False when the calling thread must not wait for its turn.
+  // False when the calling thread does better on its own: it must not wait for its turn, or all others sleep.
   bool run(int64_t chunks, const Chunk& chunk) {
+    if (chunks < kWorthWaking && started_ > 0 && sleepers_ == started_) return false;
     std::unique_lock turn(turn_, std::defer_lock);
     if (!undelayed) {
       turn.lock();
@@ -66,7 +70,7 @@ class Pool {
     bool asleep;
     {
       std::lock_guard lock(mutex_);
-      while (static_cast<int>(started_) < threads_ - 1) {
+      while (started_ < threads_ - 1) {
         std::thread([this] { work(); }).detach();
         ++started_;
       }
@@ -126,7 +130,7 @@ class Pool {
   std::mutex mutex_;  // guards everything below; atomics are also read without it
   Condition wake_, done_;
   std::atomic<int> threads_{static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
-  int started_ = 0, sleepers_ = 0;
+  std::atomic<int> started_ = 0, sleepers_ = 0;
   const Chunk* chunk_ = nullptr;
   int64_t chunks_ = 0;
   // Each on a cache line of its own: others watch it.

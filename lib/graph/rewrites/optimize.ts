@@ -7,6 +7,7 @@ import { fuseAttention, joinAttentionHeads } from './fuse/attention.js'
 import { fuseActivation, fuseAdd, fuseBatchNorm, fuseLinear } from './fuse/layers.js'
 import { fuseNormalization, fuseNormalizationBias } from './fuse/norms.js'
 import { fuse, inferenceOf, type Match } from './fuse/pattern.js'
+import { fuseSquare } from './fuse/powers.js'
 import { removeDead } from './remove-dead.js'
 import { removeIdentities } from './remove-identities.js'
 
@@ -28,6 +29,7 @@ const fusions: readonly (readonly [string, Match])[] = [
   ['attention heads', joinAttentionHeads],
   ['batch normalization', fuseBatchNorm],
   ['linear', fuseLinear],
+  ['square', fuseSquare],
   ['epilogue', (node, view) => fuseActivation(node, view) ?? fuseAdd(node, view)],
 ]
 

@@ -1,6 +1,7 @@
 // compile.ts: from a graph to a program. Nodes become kernel calls in their order; what depends on constants only moves
 // to the setup, what nobody reads goes, and the rest shares one arena.
 import { SparkError } from '../../core/errors.js'
+import { volume } from '../../core/shape.js'
 import { describeNode } from '../../graph/attributes.js'
 import { Constant } from '../../graph/constant.js'
 import type { Graph, Node } from '../../graph/graph.js'
@@ -9,10 +10,10 @@ import type { KernelType } from '../tensor-kernel-args.js'
 import { layOut, shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
 import { loweringOf } from './lower/index.js'
-import { constantValue, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
+import { constantValue, copyStep, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
 import { Buffer, operandsOf, type Port, type Program, type Step } from './program.js'
+import { splitSetup } from './setup.js'
 import { readInPlace } from './strided-reads.js'
-import { volume } from './views.js'
 
 /** Options of {@link compile}. */
 export interface CompileOptions {
@@ -53,7 +54,7 @@ export function compile(graph: Graph, { shapes = {}, packs = false }: CompileOpt
   }
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
-  const { setup, steps: rest } = split(removeDead(scope.steps, outputs))
+  const { setup, steps: rest } = splitSetup(removeDead(scope.steps, outputs), packs)
   const steps = elideCopies(removeDead(readInPlace(rest), outputs))
   shareInPlace(steps)
   return { setup, steps, inputs, outputs, state, ...layOut(steps) }
@@ -136,20 +137,7 @@ function addUpdate(scope: Scope, name: string, next: string): void {
     )
   }
   if (state.buffer === value.buffer) return
-  scope.steps.push({
-    op: 'copyStrided',
-    args: {
-      ...{
-        dtype: state.dtype as KernelType,
-        shape: [state.buffer.count],
-        srcOffset: 0,
-        dstOffset: 0,
-        srcStrides: [1],
-        dstStrides: [1],
-      },
-      ...{ src: value.buffer.read(), dst: state.buffer.write() },
-    },
-  })
+  scope.steps.push(copyStep(state.dtype as KernelType, value.buffer, state.buffer))
 }
 
 function outputOf(scope: Scope, name: string): Value {
@@ -172,43 +160,4 @@ function removeDead(steps: readonly Step[], outputs: readonly Port[]): Step[] {
     kept.push(step)
   }
   return kept.reverse()
-}
-
-/** Moves steps that read only constants to the setup; their results get memory of their own. */
-function split(steps: readonly Step[]): { setup: Step[]; steps: Step[] } {
-  const fixed = fixedSteps(steps)
-  const [setup, rest]: [Step[], Step[]] = [[], []]
-  for (const step of steps) {
-    if (!fixed.has(step)) {
-      rest.push(step)
-      continue
-    }
-    for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'packed'
-    setup.push(step)
-  }
-  return { setup, steps: rest }
-}
-
-/** Steps that depend on constants only. What several steps make together is fixed when all of them are. */
-function fixedSteps(steps: readonly Step[]): Set<Step> {
-  const writers = new Map<Buffer, Step[]>()
-  const operands = new Map(steps.map(step => [step, [...operandsOf(step.args)]]))
-  for (const [step, list] of operands) {
-    for (const { buffer, access } of list) {
-      if (access !== 'read') writers.set(buffer, [...(writers.get(buffer) ?? []), step])
-    }
-  }
-  const fixed = new Set(steps)
-  const isMade = (buffer: Buffer): boolean =>
-    buffer.storage === 'arena' && (writers.get(buffer) ?? []).every(writer => fixed.has(writer))
-  const isFixed = (step: Step): boolean =>
-    operands.get(step)!.every(({ buffer, access }) => {
-      if (access === 'read' && (buffer.storage === 'constant' || buffer.storage === 'packed')) return true
-      return access !== 'update' && isMade(buffer)
-    })
-  for (let size = -1; size !== fixed.size; ) {
-    size = fixed.size
-    for (const step of fixed) if (!isFixed(step)) fixed.delete(step)
-  }
-  return fixed
 }

@@ -1,7 +1,7 @@
 // strided-reads.ts: copies in front of kernels that take strides. A transpose or a slice need not be made for them: they
 // read the elements where they were.
+import { contiguousStrides } from '../../core/shape.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
-import { contiguousStrides } from './views.js'
 
 type Copy = Extract<Step, { op: 'copyStrided' }>['args']
 

@@ -211,12 +211,15 @@ export interface Addon {
     ordinal?: number,
     memory?: PlanMemory,
   ): PlanHandle
-  /** Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. */
-  planRun(handle: PlanHandle): Promise<void>
   /** Copies the state of a plan on a device to its buffers. */
   planFetch(handle: PlanHandle): Promise<void>
   /** Copies the state of a plan from its buffers to the device. */
   planStore(handle: PlanHandle): Promise<void>
+  /**
+   * Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. With
+   * `brief` a plan on the CPU whose last run was short runs before the call returns the milliseconds it took.
+   */
+  planRun(handle: PlanHandle, brief?: boolean): Promise<void> | number
   /** Why a device runs the steps one by one although it could replay them, or ''. */
   planProblem(handle: PlanHandle): string
   /** Lets the operands go. A second dispose is a no-op. */

@@ -19,7 +19,9 @@ void Plan::run() {
     Plan& plan;
     ~Free() { plan.release(); }
   } free{*this};
+  const auto start = std::chrono::steady_clock::now();
   perform();
+  last_run_ = std::chrono::steady_clock::now() - start;
 }
 
 void Plan::perform() {

@@ -10,7 +10,8 @@ const sources = [
     ['linear', 'product', 'softmax_cross_entropy', 'adamw'].map(name => `backend/${backend}/${name}.cc`),
   ),
   ...[
-    'activation_loops_plain',
+    'epilogue',
+    'function_loops_plain',
     'gemm_plain',
     'lane_gemm_plain',
     'lane_product',
@@ -52,8 +53,8 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
 t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, async t => {
   const both = ['conv', 'attention']
   const convolutions = ['conv_backward', 'conv_passes', 'conv_reading', 'conv_stage', 'product', 'weight']
-  const loops = ['row_loops', 'gemm', 'lane_gemm', 'precision_loops', 'activation_loops']
-  const others = ['attention_backward', 'attention_tiles', 'softmax', 'norm', 'batch_norm']
+  const loops = ['row_loops', 'gemm', 'lane_gemm', 'precision_loops', 'function_loops']
+  const others = ['epilogue', 'attention_backward', 'attention_tiles', 'softmax', 'norm', 'batch_norm']
   const sources = [
     ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
     ...[...convolutions, ...others, ...loops.map(name => `${name}_plain`)].map(
@@ -78,7 +79,7 @@ t.test('views, reductions, pools, casts, orders and recurrent layers', { skip: n
     ...['view', 'pool', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw'].map(
       name => `backend/cuda/${name}.cc`,
     ),
-    ...['precision_loops_plain', 'activation_loops_plain', 'gemm_plain', 'lane_gemm_plain'].map(
+    ...['precision_loops_plain', 'function_loops_plain', 'gemm_plain', 'lane_gemm_plain'].map(
       name => `backend/cpu/${name}.cc`,
     ),
     '../test/fixtures/cuda-on-host/plain-cpu.cc',

@@ -6,7 +6,8 @@ import { fuseGelu, fuseSwish } from './fuse/activations.js'
 import { fuseAttention, joinAttentionHeads } from './fuse/attention.js'
 import { fuseActivation, fuseAdd, fuseBatchNorm, fuseLinear } from './fuse/layers.js'
 import { fuseNormalization, fuseNormalizationBias } from './fuse/norms.js'
-import { fuse, type Match } from './fuse/pattern.js'
+import { fuse, inferenceOf, type Match } from './fuse/pattern.js'
+import { fuseSquare } from './fuse/powers.js'
 import { removeDead } from './remove-dead.js'
 import { removeIdentities } from './remove-identities.js'
 
@@ -28,6 +29,7 @@ const fusions: readonly (readonly [string, Match])[] = [
   ['attention heads', joinAttentionHeads],
   ['batch normalization', fuseBatchNorm],
   ['linear', fuseLinear],
+  ['square', fuseSquare],
   ['epilogue', (node, view) => fuseActivation(node, view) ?? fuseAdd(node, view)],
 ]
 
@@ -38,9 +40,10 @@ const fusions: readonly (readonly [string, Match])[] = [
  */
 export function optimize(graph: Graph): Optimized {
   let current = mergeCommonSubexpressions(removeIdentities(removeDead(graph)))
+  const inference = inferenceOf(current)
   const counts = new Map<string, number>()
   for (const [name, match] of fusions) {
-    const { graph: next, count } = fuse(current, match)
+    const { graph: next, count } = fuse(current, match, inference)
     current = next
     if (count > 0) counts.set(name, count)
   }

@@ -5,7 +5,8 @@ import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../../graph/attributes.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { readsOf } from '../../graph/edit.js'
-import type { Graph, Node, Subgraph } from '../../graph/graph.js'
+import { type Graph, makeGraph, type Node, type Subgraph } from '../../graph/graph.js'
+import { inlineBranches } from '../../graph/rewrites/inline-branches.js'
 import { optimize } from '../../graph/rewrites/optimize.js'
 import type { Kernels } from '../kernels.js'
 import { loweringOf } from '../plan/lower/index.js'
@@ -13,7 +14,7 @@ import { MissingElements } from '../plan/lowering.js'
 import { Plan } from '../plan/plan.js'
 import { hostOperatorOf } from './host/index.js'
 import { cutSegment, decisiveInputs, type Segment, type Start } from './segments.js'
-import { type HostTensor, type HostValue, hostConstant, hostTensor } from './values.js'
+import { type HostTensor, type HostValue, hostConstant, hostTensor, typeOf } from './values.js'
 
 /** Shapes and decisive elements for which the part of a graph from one place on stays compiled at once. */
 const maxVariants = 16
@@ -70,7 +71,7 @@ export class GraphRunner {
   /** What runs. */
   readonly graph: Subgraph
   readonly #kernels: Kernels
-  readonly #constants: ReadonlyMap<string, Constant>
+  readonly #constants: Map<string, Constant>
   readonly #wanted: readonly string[]
   /** Undefined when all outputs are inputs or constants. */
   readonly #root: Point | undefined
@@ -137,8 +138,9 @@ export class GraphRunner {
    */
   async bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan> {
     const values = new Map(this.graph.inputs.map(({ name }, i) => [name, inputs[i]!]))
+    const nodes = this.#inlined(this.#root?.nodes ?? [], values, new Map())
     const start: Start = {
-      ...{ nodes: this.#root?.nodes ?? [], wanted: this.#wanted, values, pinned: new Map() },
+      ...{ nodes, wanted: this.#wanted, values, pinned: new Map() },
       ...{ constants: this.#constants, deferred: new Set() },
     }
     const { graph, rest, hostNodes } = cutSegment(start)
@@ -153,7 +155,7 @@ export class GraphRunner {
       const why = 'is an input or a constant, and has no memory of its own: use run'
       throw new SparkError('ERR_UNSUPPORTED', `output '${unmade}' ${why}`)
     }
-    return Plan.create(graph as Graph, this.#kernels, { buffers })
+    return Plan.create(optimize(graph as Graph).graph, this.#kernels, { buffers })
   }
 
   /** Frees all plans. */
@@ -201,8 +203,9 @@ export class GraphRunner {
     const deferred = new Set<Node>()
     for (;;) {
       const pinned = pinnedConstants(values, point.pins)
+      const nodes = this.#inlined(point.nodes, values, pinned)
       const start: Start = {
-        ...{ nodes: point.nodes, wanted: this.#wanted, values, pinned },
+        ...{ nodes, wanted: this.#wanted, values, pinned },
         ...{ constants: this.#constants, deferred },
       }
       const segment = cutSegment(start)
@@ -217,9 +220,28 @@ export class GraphRunner {
       } catch (error) {
         if (!(error instanceof MissingElements) || pinned.has(error.value)) throw error
         if (values.has(error.value)) point.pins.add(error.value)
-        else deferred.add(originalOf(error.node, point.nodes))
+        else deferred.add(originalOf(error.node, nodes))
       }
     }
+  }
+
+  /** The nodes, those of branches that are certain to run in the place of their If. */
+  #inlined(
+    nodes: readonly Node[],
+    values: ReadonlyMap<string, HostValue>,
+    pinned: ReadonlyMap<string, Constant>,
+  ): readonly Node[] {
+    const inputs = [...values].flatMap(([name, value]) => {
+      const type = pinned.has(name) ? undefined : typeOf(value)
+      return type ? [{ name, type }] : []
+    })
+    const constants = new Map([...this.#constants, ...pinned])
+    const graph = makeGraph({ inputs, nodes, initializers: constants })
+    const inlined = inlineBranches(graph)
+    if (inlined === graph) return nodes
+    for (const [name, constant] of inlined.initializers)
+      if (!constants.has(name)) this.#constants.set(name, constant)
+    return inlined.nodes
   }
 }
 

@@ -12,6 +12,8 @@ import { elideCopies } from './copies.js'
 import { loweringOf } from './lower/index.js'
 import { constantValue, copyStep, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
 import { Buffer, operandsOf, type Port, type Program, type Step } from './program.js'
+import { splitSetup } from './setup.js'
+import { readInPlace } from './strided-reads.js'
 
 /** Options of {@link compile}. */
 export interface CompileOptions {
@@ -52,8 +54,8 @@ export function compile(graph: Graph, { shapes = {}, packs = false }: CompileOpt
   }
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
-  const { setup, steps: rest } = split(removeDead(scope.steps, outputs))
-  const steps = elideCopies(rest)
+  const { setup, steps: rest } = splitSetup(removeDead(scope.steps, outputs), packs)
+  const steps = elideCopies(removeDead(readInPlace(rest), outputs))
   shareInPlace(steps)
   return { setup, steps, inputs, outputs, state, ...layOut(steps) }
 }
@@ -158,30 +160,4 @@ function removeDead(steps: readonly Step[], outputs: readonly Port[]): Step[] {
     kept.push(step)
   }
   return kept.reverse()
-}
-
-/** Moves steps that read only constants to the setup; their results get memory of their own. */
-function split(steps: readonly Step[]): { setup: Step[]; steps: Step[] } {
-  const writers = new Map<Buffer, number>()
-  for (const step of steps) {
-    for (const { buffer, access } of operandsOf(step.args)) {
-      if (access !== 'read') writers.set(buffer, (writers.get(buffer) ?? 0) + 1)
-    }
-  }
-  const [setup, rest]: [Step[], Step[]] = [[], []]
-  for (const step of steps) {
-    const operands = [...operandsOf(step.args)]
-    const fixed = operands.every(({ buffer, access }) =>
-      access === 'read'
-        ? buffer.storage === 'constant' || buffer.storage === 'packed'
-        : access === 'write' && buffer.storage === 'arena' && writers.get(buffer) === 1,
-    )
-    if (!fixed) {
-      rest.push(step)
-      continue
-    }
-    for (const { buffer, access } of operands) if (access === 'write') buffer.storage = 'packed'
-    setup.push(step)
-  }
-  return { setup, steps: rest }
 }

@@ -177,7 +177,7 @@ export class Plan implements Disposable {
   }
 
   /** Does something with the steps while nobody else does: all runs share their operands. */
-  async #alone(work: (steps: PreparedSteps) => Promise<void>): Promise<void> {
+  async #alone(work: (steps: PreparedSteps) => Promise<void> | undefined): Promise<void> {
     if (!this.#steps) throw new SparkError('ERR_DISPOSED', 'the plan has been disposed')
     if (this.#running) {
       const remedy = 'wait for its promise, or make another plan'

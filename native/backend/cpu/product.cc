@@ -79,7 +79,7 @@ const float* turned_sums(const Gemm& gemm, const Tile& tile) {
 }
 
 void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments, StoreBy by,
-             const Store& store) {
+             Store store) {
   add_segments(gemm, tile, segments);
   if (by == StoreBy::kRows) {
     for (int64_t m = 0; m < tile.rows; ++m) {
@@ -195,16 +195,15 @@ Operand scaled(Operand operand, const float* k_scale) {
   return operand;
 }
 
-void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
-             StoreBy by) {
+void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store, StoreBy by) {
   int64_t depth = 0;
   for (const Segment& segment : segments) depth += segment.depth;
   for_tiles(1, rows, cols, depth, is_in_place(segments.begin()->b),
             [&](const Gemm& gemm, const Tile& tile, int64_t) { compute(gemm, tile, segments, by, store); });
 }
 
-void products(int64_t count, int64_t rows, int64_t cols, const std::function<Segment(int64_t)>& segment,
-              const BatchStore& store) {
+void products(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
+              BatchStore store) {
   for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0, false,
             [&](const Gemm& gemm, const Tile& tile, int64_t at) {
               compute(gemm, tile, {segment(at)}, StoreBy::kRows,
@@ -214,7 +213,7 @@ void products(int64_t count, int64_t rows, int64_t cols, const std::function<Seg
             });
 }
 
-void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store,
                   StoreBy by) {
   for_tiles_here(rows, cols,
                  [&](const Gemm& gemm, const Tile& tile) { compute(gemm, tile, segments, by, store); });

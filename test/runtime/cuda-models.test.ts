@@ -1,5 +1,7 @@
-// Every kernel that the shared models and their training graphs call has an entry in the CUDA table. No GPU is needed:
-// plans are compiled as for CUDA and their operands read; the CPU computes only where a model's shapes depend on data.
+// Every kernel that the shared models and their training graphs call has an entry in the CUDA table, and its launches are
+// right. No GPU is needed: plans are compiled as for CUDA and their operands read, where a model's shapes depend on data the
+// CPU computes; and models run on the stand-in driver, which checks launches and does nothing.
+import { spawnSync } from 'node:child_process'
 import path from 'node:path'
 import t, { type Test } from 'tap'
 import { SparkError } from '#lib/core/errors.js'
@@ -16,8 +18,11 @@ import type { Batch } from '#lib/training/dataset.js'
 import { createOptimizer } from '#lib/training/optimizers.js'
 import { TrainingStep } from '#lib/training/step.js'
 import { lightModel } from '../fixtures/light-models.js'
+import { machine } from '../fixtures/machine-log.js'
+import { discrete } from '../fixtures/machines.js'
 import { modelFiles, noModels } from '../fixtures/onnx-models.js'
 import { randomFeeds } from '../fixtures/onnx-runtime.js'
+import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const { addon } = loadAddon()
 const skip = noModels || (addon ? false : 'no native addon')
@@ -110,3 +115,31 @@ if (!skip) {
     })
   }
 }
+
+/** Its shapes depend on what kernels compute. */
+const notLaunched = 'silero_vad_16k_op15.onnx'
+/** Models whose training is launched, too: what the others add is size. */
+const launchedTraining = ['tinyphysics.onnx', 'mnist-8.onnx', 'version-RFB-320.onnx', 'burn_mnist.onnx']
+
+t.test('launches', { skip: skip || noCudaCalls }, async t => {
+  const standIn = new StandIn(['cuda'])
+  t.teardown(() => standIn.dispose())
+  const launch = (file: string, what: 'run' | 'train') => {
+    const { env, lines } = machine(standIn, discrete)
+    const args = ['test/fixtures/cuda-model-child.js', file, what]
+    const { status, stderr } = spawnSync(process.execPath, args, {
+      encoding: 'utf8',
+      env: { ...process.env, NODE_OPTIONS: '', ...env },
+      timeout: 120_000,
+    })
+    const name = `${path.basename(file)} ${what}`
+    t.equal(status, 0, `${name}: ${stderr}`)
+    t.equal(lines('instantiate').length, 1, `${name}: one plan`)
+    t.equal(lines('replay').length, 2, `${name}: captured and replayed`)
+  }
+  for (const file of modelFiles()) {
+    const name = path.basename(file)
+    if (name !== notLaunched) launch(file, 'run')
+    if (launchedTraining.includes(name)) launch(file, 'train')
+  }
+})

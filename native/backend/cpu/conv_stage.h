@@ -36,8 +36,12 @@ class Stage {
   // Whether a plane is the image as it is.
   bool plain() const;
   void fill(const float* image, float* plane) const;
+  void fill(const uint8_t* image, uint8_t outside, uint8_t* plane) const;
 
  private:
+  template <typename T>
+  void fill_with(const T* image, T outside, T* plane) const;
+
   StageAxis axes_[3];
   int64_t plane_;
   int64_t pitch_[3];  // between elements of a remainder along an axis

@@ -19,6 +19,8 @@ export interface CompileOptions {
   readonly shapes?: Readonly<Record<string, readonly number[]>>
   /** Whether to pack constant weights of fused layers, which kernels of the CPU stream. Default: false. */
   readonly packs?: boolean
+  /** Whether to use kernels for numbers of 8 bits where quantized operators would be computed in f32. Default: false. */
+  readonly bytes?: boolean
 }
 
 /**
@@ -28,10 +30,11 @@ export interface CompileOptions {
  * for an operator that has no kernel or a shape that depends on data; ERR_FORMAT for a graph that is broken;
  * ERR_ARGUMENT for a shape of no input
  */
-export function compile(graph: Graph, { shapes = {}, packs = false }: CompileOptions = {}): Program {
+export function compile(graph: Graph, options: CompileOptions = {}): Program {
+  const { shapes = {}, packs = false, bytes = false } = options
   const updates = graph.updates ?? new Map<string, string>()
   const facts = inferFacts(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates, packs, lower }
+  const scope: Scope = { values: new Map(), steps: [], updates, packs, bytes, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))
@@ -173,28 +176,34 @@ function removeDead(steps: readonly Step[], outputs: readonly Port[]): Step[] {
   return kept.reverse()
 }
 
+/** The buffers in the arena that do not only depend on constants: with a step that is not fixed, what it writes is not. */
+function varying(steps: readonly Step[]): Set<Buffer> {
+  const loose = new Set<Buffer>()
+  let count: number
+  do {
+    count = loose.size
+    for (const step of steps) {
+      const operands = [...operandsOf(step.args)]
+      const fixed = operands.every(({ buffer, access }) => {
+        const { storage } = buffer
+        const inside = storage === 'arena' && !loose.has(buffer)
+        return access === 'read' ? inside || storage === 'constant' : inside && access === 'write'
+      })
+      if (!fixed) for (const { buffer, access } of operands) if (access !== 'read') loose.add(buffer)
+    }
+  } while (loose.size > count)
+  return loose
+}
+
 /** Moves steps that read only constants to the setup; their results get memory of their own. */
 function split(steps: readonly Step[]): { setup: Step[]; steps: Step[] } {
-  const writers = new Map<Buffer, number>()
-  for (const step of steps) {
-    for (const { buffer, access } of operandsOf(step.args)) {
-      if (access !== 'read') writers.set(buffer, (writers.get(buffer) ?? 0) + 1)
-    }
-  }
+  const loose = varying(steps)
   const [setup, rest]: [Step[], Step[]] = [[], []]
   for (const step of steps) {
-    const operands = [...operandsOf(step.args)]
-    const fixed = operands.every(({ buffer, access }) =>
-      access === 'read'
-        ? buffer.storage === 'constant' || buffer.storage === 'packed'
-        : access === 'write' && buffer.storage === 'arena' && writers.get(buffer) === 1,
-    )
-    if (!fixed) {
-      rest.push(step)
-      continue
-    }
-    for (const { buffer, access } of operands) if (access === 'write') buffer.storage = 'packed'
-    setup.push(step)
+    const written = [...operandsOf(step.args)].filter(({ access }) => access !== 'read')
+    const fixed = written.every(({ buffer }) => !loose.has(buffer))
+    if (fixed) for (const { buffer } of written) buffer.storage = 'packed'
+    ;(fixed ? setup : rest).push(step)
   }
   return { setup, steps: rest }
 }

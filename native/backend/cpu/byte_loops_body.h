@@ -2,6 +2,10 @@
 // nothing else, as precision_loops_body.h is. Vectors have 16 lanes, in as many registers as that takes.
 #pragma once
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 #include "backend/cpu/byte_loops.h"
 #include "backend/cpu/vector_math.h"
 
@@ -14,6 +18,8 @@ using vector_math::Words;
 using Bits = uint32_t __attribute__((vector_size(kLanes * 4)));
 using Bytes = uint8_t __attribute__((vector_size(kLanes)));
 using SignedBytes = int8_t __attribute__((vector_size(kLanes)));
+using Halves = uint16_t __attribute__((vector_size(kLanes * 2)));
+using SignedHalves = int16_t __attribute__((vector_size(kLanes * 2)));
 
 template <typename Vec>
 __attribute__((always_inline)) inline Vec load_as(const void* from) {
@@ -27,9 +33,30 @@ __attribute__((always_inline)) inline void store(void* to, Vec values) {
   __builtin_memcpy(to, &values, sizeof(values));
 }
 
-__attribute__((always_inline)) inline Bits widen(const uint8_t* from) {
-  return __builtin_convertvector(load_as<Bytes>(from), Bits);
+// GCC converts vectors well only from one size to the next.
+#if defined(__AVX512F__)
+__attribute__((always_inline)) inline Bits widen(Bytes bytes) {
+  return (Bits)_mm512_cvtepu8_epi32((__m128i)bytes);
 }
+__attribute__((always_inline)) inline Words widen(SignedBytes bytes) {
+  return (Words)_mm512_cvtepi8_epi32((__m128i)bytes);
+}
+__attribute__((always_inline)) inline Bytes narrow(Words words) {
+  return (Bytes)_mm512_cvtepi32_epi8((__m512i)words);
+}
+#else
+__attribute__((always_inline)) inline Bits widen(Bytes bytes) {
+  return __builtin_convertvector(__builtin_convertvector(bytes, Halves), Bits);
+}
+__attribute__((always_inline)) inline Words widen(SignedBytes bytes) {
+  return __builtin_convertvector(__builtin_convertvector(bytes, SignedHalves), Words);
+}
+__attribute__((always_inline)) inline Bytes narrow(Words words) {
+  return __builtin_convertvector(__builtin_convertvector(words, Halves), Bytes);
+}
+#endif
+
+__attribute__((always_inline)) inline Bits widen(const uint8_t* from) { return widen(load_as<Bytes>(from)); }
 
 // Calls body(i) for vectors of elements [i, i + kLanes) below count. The last one may overlap the one before
 // it; there is none for fewer than kLanes elements. Returns the number of elements done.
@@ -93,7 +120,7 @@ class Rounder {
     values = values < lowest_ ? vector_math::splat(lowest_) : values;
     values = values > highest_ ? vector_math::splat(highest_) : values;
     const Words rounded = (Words)(values + kRound) - 0x4B400000 + zero_;
-    return __builtin_convertvector(rounded, Bytes);
+    return narrow(rounded);
   }
 
  private:
@@ -156,7 +183,7 @@ void quantize(const float* x, int64_t count, float scale, const ByteRounding& ro
 template <typename Vec>
 void dequantize_as(const uint8_t* x, int64_t count, int32_t zero, float scale, float* y) {
   const auto values = [&](const uint8_t* from) __attribute__((always_inline)) {
-    return __builtin_convertvector(__builtin_convertvector(load_as<Vec>(from), Words) - zero, Floats) * scale;
+    return __builtin_convertvector((Words)widen(load_as<Vec>(from)) - zero, Floats) * scale;
   };
   const auto one = [&](int64_t at) __attribute__((always_inline)) { store(y + at, values(x + at)); };
   if (for_vectors(count, one) == count) return;

@@ -3,12 +3,14 @@
 // N batch, C channels. Matrices are row-major.
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
 import type { DoraKernelArgs } from './dora-kernel-args.js'
+import type { IntegerKernelArgs } from './integer-kernel-args.js'
 import type { LayerKernelArgs } from './layer-kernel-args.js'
 import type { NetworkKernelArgs } from './network-args.js'
 import type { TensorKernelArgs } from './tensor-kernel-args.js'
 import type { Compute, StoredWeight } from './weight-args.js'
 
 export type * from './dora-kernel-args.js'
+export type * from './integer-kernel-args.js'
 export type * from './layer-kernel-args.js'
 export type * from './weight-args.js'
 
@@ -48,30 +50,6 @@ export interface LinearArgs {
   compute?: Compute | undefined
   /** Output, [T, O]. */
   y: Float32Array
-}
-
-/** y = (x − xZero) · (w − wZero)ᵀ, exact in int32 (modulo 2^32 beyond it). */
-export interface LinearIntegerArgs {
-  /** T */
-  tokens: number
-  /** O */
-  rows: number
-  /** I */
-  cols: number
-  /** Whether x is i8, else u8. */
-  xSigned: boolean
-  /** Whether w is i8, else u8. */
-  wSigned: boolean
-  /** [T, I] */
-  x: Int8Array | Uint8Array
-  /** [O, I] */
-  w: Int8Array | Uint8Array
-  /** [T]; left out: 0. */
-  xZero?: Int32Array | undefined
-  /** [O]; left out: 0. */
-  wZero?: Int32Array | undefined
-  /** Output, [T, O]. */
-  y: Int32Array
 }
 
 /**
@@ -230,6 +208,7 @@ export interface KernelArgs
     TensorKernelArgs,
     LayerKernelArgs,
     NetworkKernelArgs,
+    IntegerKernelArgs,
     DoraKernelArgs {
   /** A weight in the layout that the CPU streams. */
   packWeight: PackWeightArgs
@@ -243,8 +222,6 @@ export interface KernelArgs
   convBackward: ConvBackwardArgs
   /** A transposed convolution. */
   convTranspose: ConvTransposeArgs
-  /** A linear layer of quantized integers. */
-  linearInteger: LinearIntegerArgs
   /** Products of activations. */
   matmul: MatmulArgs
   /** An optimizer step. */

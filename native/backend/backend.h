@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "backend/dora_args.h"
+#include "backend/integer_args.h"
 #include "backend/layer_args.h"
 #include "backend/network_args.h"
 #include "backend/view_args.h"
@@ -114,15 +115,20 @@ struct LinearArgs {
   float* y;  // [T, O]
 };
 
-// y[t, o] = Σ_i (x[t, i] − x_zero[t]) · (w[o, i] − w_zero[o]), exact in int32, modulo 2^32 beyond it.
+// y[t, o] = bias[o] + Σ_i (x[t, i] − x_zero[t]) · (w[o, i] − w_zero[o]) as `result` says. A packed w is i8 in
+// panels of 32 features that are interleaved by four along I: [⌈O/32⌉, ⌈I/4⌉, 32, 4]; what is beyond I and O
+// may be anything.
 struct LinearIntegerArgs {
   int64_t tokens, rows, cols;  // T, O, I
   bool x_signed, w_signed;     // i8, else u8
-  const void* x;               // [T, I]
-  const void* w;               // [O, I]
-  const int32_t* x_zero;       // [T]; null: 0
-  const int32_t* w_zero;       // [O]; null: 0
-  int32_t* y;                  // [T, O]
+  bool packed;
+  const void* x;          // [T, I]
+  const void* w;          // [O, I]
+  const int32_t* x_zero;  // [T]; null: 0
+  const int32_t* w_zero;  // [O]; null: 0
+  const int32_t* w_sum;   // [O]: Σ_i w[o, i]; null: not known
+  const int32_t* bias;    // [O]; null: 0
+  IntegerResult result;   // y: [T, O]
 };
 
 // A batch of matrices in two dimensions; strides count elements, 0 repeats a matrix. One of row and col is 1,
@@ -200,6 +206,20 @@ struct ConvTransposeArgs {
   float* y;           // [N, C, image]
 };
 
+// z[n, o, q] = bias[o] + Σ_{c, k} (x[n, g·C/G + c, p(q, k)] − x_zero) · (w[o, c, k] − w_zero[o]) as `result`
+// says, x being x_zero outside of the image. w lies in rows of padded_bytes(C/G · taps), which end in zeros.
+struct ConvIntegerArgs {
+  ConvShape shape;
+  bool x_signed;          // i8, else u8
+  const void* x;          // [N, C, image]
+  const int8_t* w;        // [O, padded_bytes(C/G · taps)]
+  const int32_t* x_zero;  // [1], a number of the type of x; null: 0
+  const int32_t* w_zero;  // [O]; null: 0
+  const int32_t* w_sum;   // [O]: Σ_{c, k} w[o, c, k]; null: not known
+  const int32_t* bias;    // [O]; null: 0
+  IntegerResult result;   // y: [N, O, out]
+};
+
 // A number that is fixed when an operation is prepared, or read anew at each run of a plan (learning rate).
 struct Scalar {
   double value;
@@ -236,6 +256,10 @@ struct Backend {
   void (*conv_backward)(const ConvBackwardArgs&);
   void (*conv_transpose)(const ConvTransposeArgs&);
   void (*linear_integer)(const LinearIntegerArgs&);
+  void (*conv_integer)(const ConvIntegerArgs&);
+  void (*quantize)(const QuantizeArgs&);
+  void (*dequantize)(const DequantizeArgs&);
+  void (*lookup)(const LookupArgs&);
   void (*matmul)(const MatmulArgs&);
   void (*weight_norm2)(const WeightNorm2Args&);
   void (*dora_norm)(const DoraNormArgs&);

@@ -47,25 +47,6 @@ LinearArgs read_linear(Arguments& in) {
   return args;
 }
 
-LinearIntegerArgs read_linear_integer(Arguments& in) {
-  LinearIntegerArgs args{};
-  args.tokens = in.size("tokens");
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.x_signed = in.flag("xSigned");
-  args.w_signed = in.flag("wSigned");
-  const auto codes = [&](const char* name, bool is_signed, int64_t count) -> const void* {
-    if (is_signed) return in.input<int8_t>(name, count);
-    return in.input<uint8_t>(name, count);
-  };
-  args.x = codes("x", args.x_signed, elements(args.tokens, args.cols));
-  args.w = codes("w", args.w_signed, elements(args.rows, args.cols));
-  args.x_zero = in.optional_input<int32_t>("xZero", args.tokens);
-  args.w_zero = in.optional_input<int32_t>("wZero", args.rows);
-  args.y = in.output<int32_t>("y", elements(args.tokens, args.rows));
-  return args;
-}
-
 // Elements from the first to the last one of an array with these sizes and strides; 0 where a size is.
 int64_t extent(std::array<int64_t, 4> sizes, std::array<int64_t, 4> strides) {
   int64_t last = 0;
@@ -170,6 +151,10 @@ const Operation kOperations[] = {
     SPARK_OPERATION("convBackward", conv_backward),
     SPARK_OPERATION("convTranspose", conv_transpose),
     SPARK_OPERATION("linearInteger", linear_integer),
+    SPARK_OPERATION("convInteger", conv_integer),
+    SPARK_OPERATION("quantize", quantize),
+    SPARK_OPERATION("dequantize", dequantize),
+    SPARK_OPERATION("lookup", lookup),
     SPARK_OPERATION("matmul", matmul),
     SPARK_OPERATION("weightNorm2", weight_norm2),
     SPARK_OPERATION("doraNorm", dora_norm),

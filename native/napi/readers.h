@@ -36,6 +36,13 @@ CopyStridedArgs read_copy_strided(Arguments& in);
 GatherArgs read_gather(Arguments& in);
 ScatterArgs read_scatter(Arguments& in);
 
+// integer_readers.cc
+LinearIntegerArgs read_linear_integer(Arguments& in);
+ConvIntegerArgs read_conv_integer(Arguments& in);
+QuantizeArgs read_quantize(Arguments& in);
+DequantizeArgs read_dequantize(Arguments& in);
+LookupArgs read_lookup(Arguments& in);
+
 // layer_readers.cc
 PoolArgs read_pool(Arguments& in);
 PoolBackwardArgs read_pool_backward(Arguments& in);

@@ -17,7 +17,8 @@ import {
 } from './dora.js'
 import { gridSample } from './grid-sample.js'
 import { gather, scatter } from './indexed.js'
-import { linear, linearBackward, linearInteger, matmul } from './linear.js'
+import { convInteger, dequantize, linearInteger, lookup, quantize } from './integer.js'
+import { linear, linearBackward, matmul } from './linear.js'
 import {
   batchNorm,
   batchNormBackward,
@@ -44,6 +45,10 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   convBackward,
   convTranspose,
   linearInteger,
+  convInteger,
+  quantize,
+  dequantize,
+  lookup,
   matmul,
   weightNorm2,
   doraNorm,

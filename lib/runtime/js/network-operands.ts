@@ -13,7 +13,7 @@ function expectFits(fits: boolean, what: string): void {
 }
 
 /** Elements of the arrays of a convolution. */
-function convSizes(shape: ConvShape, { rows, cols }: StoredWeight) {
+export function convSizes(shape: ConvShape, { rows, cols }: Pick<StoredWeight, 'rows' | 'cols'>) {
   expectWindow(shape, { padsBegin: -(2 ** 31 - 1) })
   expectInteger('groups', shape.groups, 1)
   const taps = volume(shape.kernel)

@@ -21,6 +21,8 @@ export interface CompileOptions {
   readonly shapes?: Readonly<Record<string, readonly number[]>>
   /** Whether to pack constant weights of fused layers, which kernels of the CPU stream. Default: false. */
   readonly packs?: boolean
+  /** Whether to use kernels for numbers of 8 bits where quantized operators would be computed in f32. Default: false. */
+  readonly bytes?: boolean
 }
 
 /**
@@ -30,10 +32,11 @@ export interface CompileOptions {
  * for an operator that has no kernel or a shape that depends on data; ERR_FORMAT for a graph that is broken;
  * ERR_ARGUMENT for a shape of no input
  */
-export function compile(graph: Graph, { shapes = {}, packs = false }: CompileOptions = {}): Program {
+export function compile(graph: Graph, options: CompileOptions = {}): Program {
+  const { shapes = {}, packs = false, bytes = false } = options
   const updates = graph.updates ?? new Map<string, string>()
   const facts = inferFacts(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates, packs, lower }
+  const scope: Scope = { values: new Map(), steps: [], updates, packs, bytes, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))

@@ -52,6 +52,8 @@ export interface Scope {
   readonly updates: ReadonlyMap<string, string>
   /** Whether kernels of the backend take packed weights. */
   readonly packs: boolean
+  /** Whether the backend has kernels for numbers of 8 bits. */
+  readonly bytes: boolean
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
   readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
 }
@@ -119,6 +121,11 @@ export class Lowering {
   /** Whether constant weights should be packed for the kernels that read them. */
   get packs(): boolean {
     return this.#scope.packs
+  }
+
+  /** Whether there are kernels for numbers of 8 bits; otherwise they are computed in f32. */
+  get bytes(): boolean {
+    return this.#scope.bytes
   }
 
   /** Whether somebody wants output `i`. */
@@ -263,9 +270,8 @@ export class Lowering {
     const results = Array.from({ length: outputs }, (_, i) => `o${i}`)
     const node = makeNode(op, names, results, { name: `${this.node.name}/${op}`, attributes })
     inference.inferNode(node, makeGraph({}))
-    const { steps, packs, lower } = this.#scope
-    lower(
-      { values, steps, updates: new Map(), packs, lower },
+    this.#scope.lower(
+      { ...this.#scope, values, updates: new Map() },
       node,
       results.map(name => inference.facts.get(name) ?? {}),
     )
@@ -302,8 +308,7 @@ export class Lowering {
     const types = this.#outputs.map(
       type => type && (converts(type.dtype) ? { ...type, dtype: 'f32' as const } : type),
     )
-    const { steps, packs, lower } = this.#scope
-    rule(new Lowering(this.node, { values, steps, updates: new Map(), packs, lower }, types))
+    rule(new Lowering(this.node, { ...this.#scope, values, updates: new Map() }, types))
     for (const [o, name] of this.node.outputs.entries()) if (name !== '') this.give(values.get(name)!, o)
   }
 

@@ -60,7 +60,8 @@ export class Plan implements Disposable {
    * @throws SparkError as {@link compile}, and ERR_UNSUPPORTED when the backend lacks an operation or has no plans
    */
   static async create(graph: Graph, kernels: Kernels, options: PlanOptions = {}): Promise<Plan> {
-    const program = compile(graph, { packs: kernels.backend === 'cpu', ...options })
+    const bytes = kernels.supports('convInteger')
+    const program = compile(graph, { packs: kernels.backend === 'cpu', bytes, ...options })
     const bound = bind(program, options)
     const setup = kernels.prepare(bound.setup)
     await setup.run()

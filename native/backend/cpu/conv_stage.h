@@ -46,9 +46,13 @@ class Stage {
   bool plain() const;
   // `padding` goes where the image is not.
   void fill(const float* image, float* plane, float padding = 0) const;
+  void fill(const uint8_t* image, uint8_t* plane, uint8_t padding) const;
 
  private:
-  void fill_block(const float* image, const std::array<size_t, 3>& of, float* to, float padding) const;
+  template <typename T>
+  void fill_plane(const T* image, T* plane, T padding) const;
+  template <typename T>
+  void fill_block(const T* image, const std::array<size_t, 3>& of, T* to, T padding) const;
 
   StageAxis axes_[3];
   int64_t plane_;

@@ -56,6 +56,8 @@ class Point {
   readonly pins = new Set<string>()
   /** By shapes and pinned elements, least recently used first. */
   readonly variants = new Map<string, Compiled>()
+  /** The key of the last one that was used. */
+  latest: string | undefined
 
   constructor(nodes: readonly Node[]) {
     this.nodes = nodes
@@ -161,6 +163,7 @@ export class GraphRunner {
   /** Frees all plans. */
   dispose(): void {
     for (const plan of this.plans) plan.dispose()
+    if (this.#root) this.#root.latest = undefined
     this.#root?.variants.clear()
     this.#inner.clear()
   }
@@ -186,9 +189,11 @@ export class GraphRunner {
       const value = this.#constants.has(name) ? undefined : scope.get(name)
       if (value) values.set(name, value)
     }
-    const known = point.variants.get(keyOf(values, point.pins))
-    const segment = known ?? (await this.#compile(point, values))
+    const known = keyOf(values, point.pins)
+    if (known === point.latest) return point.variants.get(known)!
+    const segment = point.variants.get(known) ?? (await this.#compile(point, values))
     const key = keyOf(values, point.pins)
+    point.latest = key
     point.variants.delete(key)
     point.variants.set(key, segment)
     if (point.variants.size > maxVariants) {

@@ -1,6 +1,7 @@
 // strided-reads.ts: copies in front of kernels that take strides. A transpose or a slice need not be made for them: they
 // read the elements where they were.
 import { contiguousStrides } from '../../core/shape.js'
+import type { MatrixStrides } from '../kernels.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 
 type Copy = Extract<Step, { op: 'copyStrided' }>['args']
@@ -22,20 +23,37 @@ export function readInPlace(steps: readonly Step[]): Step[] {
   const copies = wholeCopies(steps)
   if (copies.size === 0) return [...steps]
   return steps.map(step => {
-    let result = step
-    for (let changed = true; changed; ) {
-      changed = false
-      for (const read of readsOf(result)) {
-        const copy = copies.get(read.operand.buffer)
-        const next = copy && throughCopy(read, copy)
-        if (!next) continue
-        result = next
-        changed = true
-        break
-      }
-    }
+    let result: Step = step
+    for (let next: Step | undefined = step; next; next = throughOneCopy(result, copies)) result = next
     return result
   })
+}
+
+/** The step that reads one of its operands where a copy has it from; undefined when there is none. */
+function throughOneCopy(step: Step, copies: ReadonlyMap<Buffer, Copy>): Step | undefined {
+  for (const read of readsOf(step)) {
+    const copy = copies.get(read.operand.buffer)
+    if (!copy) continue
+    const next = throughCopy(read, copy)
+    if (next) return next
+    for (const size of copy.shape) {
+      const split = splitBatch(step, size)
+      const same = split && readsOf(split).find(({ operand }) => operand === read.operand)
+      const splitNext = same && throughCopy(same, copy)
+      if (splitNext) return splitNext
+    }
+  }
+  return undefined
+}
+
+/** A product whose batch of one axis is one of two axes, the inner of the given size. */
+function splitBatch(step: Step, size: number): Step | undefined {
+  if (step.op !== 'matmul' || size === 0) return undefined
+  const { outer, inner, aStrides, bStrides, yStrides } = step.args
+  if (outer !== 1 || inner % size !== 0) return undefined
+  const split = ([, stride, row, col]: MatrixStrides): MatrixStrides => [size * stride, stride, row, col]
+  const strides = { aStrides: split(aStrides), bStrides: split(bStrides), yStrides: split(yStrides) }
+  return { ...step, args: { ...step.args, outer: inner / size, inner: size, ...strides } }
 }
 
 /** Copies that alone fill a buffer, from elements that do not change afterwards; by that buffer. */

@@ -7,6 +7,7 @@ import { fuseAttention, joinAttentionHeads } from './fuse/attention.js'
 import { fuseActivation, fuseAdd, fuseBatchNorm, fuseLinear } from './fuse/layers.js'
 import { fuseNormalization, fuseNormalizationBias } from './fuse/norms.js'
 import { fuse, type Match } from './fuse/pattern.js'
+import { fuseLookup, fuseQuantizedLayer } from './fuse/quantized.js'
 import { removeDead } from './remove-dead.js'
 import { removeIdentities } from './remove-identities.js'
 
@@ -27,6 +28,8 @@ const fusions: readonly (readonly [string, Match])[] = [
   ['attention', fuseAttention],
   ['attention heads', joinAttentionHeads],
   ['batch normalization', fuseBatchNorm],
+  ['quantized layer', fuseQuantizedLayer],
+  ['lookup', fuseLookup],
   ['linear', fuseLinear],
   ['epilogue', (node, view) => fuseActivation(node, view) ?? fuseAdd(node, view)],
 ]

@@ -31,7 +31,7 @@ export interface Windows {
 export interface PoolArgs extends Windows {
   /** What is computed. */
   fn: PoolFn
-  /** Of x and y; f32. */
+  /** Of x and y; f32, for a max without indices also u8 and i8. */
   dtype: KernelType
   /** Whether a mean counts the pads. */
   countPad: boolean

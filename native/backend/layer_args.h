@@ -21,7 +21,8 @@ struct Windows {
 };
 
 // y[n, q] = the largest x[n, p], −∞ where there is none, or the mean: the sum, in f64, divided by the number
-// of taps inside of the image or, with count_pad, of the image and its pads. dtypes: f32.
+// of taps inside of the image or, with count_pad, of the image and its pads. dtypes: f32; max without indices
+// also u8 and i8, whose −∞ is their smallest number.
 struct PoolArgs {
   PoolFn fn;
   DType dtype;

@@ -8,6 +8,7 @@ import { fuseActivation, fuseAdd, fuseBatchNorm, fuseLinear } from './fuse/layer
 import { fuseNormalization, fuseNormalizationBias } from './fuse/norms.js'
 import { fuse, inferenceOf, type Match } from './fuse/pattern.js'
 import { fuseSquare } from './fuse/powers.js'
+import { fuseLookup, fuseQuantizedLayer } from './fuse/quantized.js'
 import { removeDead } from './remove-dead.js'
 import { removeIdentities } from './remove-identities.js'
 
@@ -28,6 +29,8 @@ const fusions: readonly (readonly [string, Match])[] = [
   ['attention', fuseAttention],
   ['attention heads', joinAttentionHeads],
   ['batch normalization', fuseBatchNorm],
+  ['quantized layer', fuseQuantizedLayer],
+  ['lookup', fuseLookup],
   ['linear', fuseLinear],
   ['square', fuseSquare],
   ['epilogue', (node, view) => fuseActivation(node, view) ?? fuseAdd(node, view)],

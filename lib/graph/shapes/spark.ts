@@ -47,6 +47,7 @@ export const sparkRules: Readonly<Record<string, Rule>> = {
     ]
   },
   FusedConv: call => [tensorOrUnknown(call.commonDtype(0, 1, 2, 3), convolution(call, 1))],
+  Lookup: call => [tensorOrUnknown(call.dtype(1), call.shape(0))],
   DoRA: dora,
   DoRAGrad: call => [...sameAs(1, 3, 4, 5)(call), ...f32(rowsOf(call, 2))],
   DoRAWeight: call => [call.type(0), ...f32(rowsOf(call, 0), rowsOf(call, 0))],

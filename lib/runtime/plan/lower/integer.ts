@@ -1,9 +1,12 @@
 // integer.ts: quantized operators with kernels of their own. Each function answers whether it took the node; what it
 // leaves is computed in f32 (quantize.ts).
+import { volume } from '../../../core/shape.js'
 import { int } from '../../../graph/attributes.js'
+import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Operand } from '../program.js'
-import { axisOf, volume } from '../views.js'
+import { axisOf } from '../views.js'
+import type { LowerTable } from './table.js'
 import { windowOf } from './window.js'
 
 /** Elements of 8 bits, which the kernels know. */
@@ -155,3 +158,22 @@ export const quantizeBytes = (at: Lowering): boolean => castBytes(at, 'quantize'
 
 /** DequantizeLinear of bytes. */
 export const dequantizeBytes = (at: Lowering): boolean => castBytes(at, 'dequantize', at.input(0))
+
+/** x, table: the code of the table for each byte of x, signed ones being counted as their bits. */
+function lookup(at: Lowering): void {
+  const [x, table] = [at.input(0), at.input(1)]
+  if (at.bytes) {
+    at.step('lookup', {
+      ...{ count: x.buffer.count, xSigned: x.dtype === 'i8', ySigned: table.dtype === 'i8' },
+      ...{ x: x.buffer.read(), table: table.buffer.read(), y: at.write() },
+    })
+    return
+  }
+  const index = at.cast(x, 'i32')
+  at.give(
+    at.call('Gather', [table, x.dtype === 'i8' ? at.call('BitwiseAnd', [index, at.one(255, 'i32')]) : index]),
+  )
+}
+
+/** Lowerings of operators of our own on bytes. */
+export const bytes: LowerTable = { [sparkDomain]: { Lookup: lookup } }

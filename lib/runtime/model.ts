@@ -1,6 +1,6 @@
 // model.ts: an ONNX model that runs.
 import { argumentError, expectKnownOptions, expectOneOf } from '../core/checks.js'
-import { getConfig, type Precision, precisions } from '../core/config.js'
+import type { Precision } from '../core/config.js'
 import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { Dimension, Graph, ValueInfo } from '../graph/graph.js'
@@ -10,20 +10,25 @@ import { inferFacts } from '../graph/shape-inference.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
 import { Tensor } from '../memory/tensor.js'
+import type { NVFP4Recipe } from '../precision/kernel-args.js'
 import { BoundModel, expectBindable } from './model/bound-model.js'
 import type { Engine, EngineOptions, ModelBackendChoice, ModelStats } from './model/engine.js'
 import { type Feeds, readFeeds } from './model/feeds.js'
 import { openEngine } from './model/open-engine.js'
-import { withPrecision } from './model/precision.js'
+import { choosePrecision, type PrecisionChoice } from './model/precision.js'
+import { withPrecision } from './model/rounded-weights.js'
 import type { HostTensor, HostValue } from './model/values.js'
 
 /** Options of {@link Model.load}. */
 export interface ModelOptions extends EngineOptions {
   /**
-   * Format of the weights of products; the rest is computed in f32. Default: what DGX_SPARK_PRECISION says, or fp32.
-   * {@link compare} measures what a mode costs in accuracy.
+   * Format of the weights of products, which stay in it; the rest is computed in f32, but products with weights of
+   * bf16 in bf16. Default: what DGX_SPARK_PRECISION says, or the best one of the hardware: bf16 on GPUs from compute
+   * capability 8.0 on, fp16 from 7.0 on, else fp32. {@link compare} measures what a mode costs in accuracy.
    */
   precision?: Precision
+  /** How scales of nvfp4 are chosen. Default: modelopt. */
+  recipe?: NVFP4Recipe
 }
 
 /** Options of {@link Model.run}. */
@@ -56,10 +61,12 @@ export type ModelOutput = Tensor<ElementType> | readonly Tensor<ElementType>[] |
  * logits.shape // [1, 10]
  */
 export class Model implements Disposable {
-  /** The model as a graph of the canonical opset. */
+  /** The model as a graph of the canonical opset, with its weights rounded to a precision that somebody asked for. */
   readonly graph: Graph
   /** Format of the weights. */
   readonly precision: Precision
+  /** Why they are in that format, in words. */
+  readonly precisionReason: string
   /** What {@link Model.run} wants. */
   readonly inputs: readonly ModelValue[]
   /** What {@link Model.run} gives. */
@@ -68,9 +75,10 @@ export class Model implements Disposable {
   /** Settles when the last run that was asked for has ended. */
   #last: Promise<unknown> = Promise.resolve()
 
-  private constructor(graph: Graph, precision: Precision, engine: Engine) {
+  private constructor(graph: Graph, precision: PrecisionChoice, engine: Engine) {
     this.graph = graph
-    this.precision = precision
+    this.precision = precision.name
+    this.precisionReason = precision.reason
     this.#engine = engine
     const facts = inferFacts(graph)
     this.inputs = graph.inputs.map(describe)
@@ -85,13 +93,13 @@ export class Model implements Disposable {
    *
    * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
-   * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights
+   * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights; `recipe`: scales of nvfp4
    * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
    * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; and what
    * {@link openKernels} throws
    */
   static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
-    expectKnownOptions('options', options, ['backend', 'device', 'provider', 'precision'])
+    expectKnownOptions('options', options, ['backend', 'device', 'provider', 'precision', 'recipe'])
     return Model.fromGraph(await readOnnx(source), options)
   }
 
@@ -100,10 +108,13 @@ export class Model implements Disposable {
    * @throws SparkError as {@link Model.load}
    */
   static async fromGraph(graph: Graph, options: ModelOptions = {}): Promise<Model> {
-    const { precision = getConfig().precision ?? 'fp32', ...engine } = options
-    expectOneOf('options.precision', precision, precisions)
-    const canonical = withPrecision(canonicalise(graph), precision)
-    return new Model(canonical, precision, await openEngine(canonical, engine))
+    const { precision, recipe = 'modelopt', ...engine } = options
+    expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
+    const choice = await choosePrecision(precision, engine)
+    const canonical = canonicalise(graph)
+    const rounded = await withPrecision(canonical, choice.name, recipe)
+    const opened = await openEngine(rounded, engine)
+    return new Model(choice.automatic ? canonical : opened.graph, choice, opened)
   }
 
   /** The engine it runs on, and why. `auto` may change it in the first run, when the GPU turns out to lack an operator. */

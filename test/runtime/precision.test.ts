@@ -1,13 +1,20 @@
 // Precision modes of models: how far outputs move, which weights are rounded, and the measure itself.
 import { compare, type Feeds, Model, type Precision } from 'dgx-spark'
 import t from 'tap'
-import { int } from '#lib/graph/attributes.js'
+import { float, int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+import { insertDora } from '#lib/graph/rewrites/insert-dora.js'
+import { choosePrecision } from '#lib/runtime/model/precision.js'
 import { backends } from '../fixtures/backends.js'
+import { scriptResult } from '../fixtures/child.js'
+import { close, identical } from '../fixtures/close.js'
+import { machine } from '../fixtures/machine-log.js'
+import { discrete } from '../fixtures/machines.js'
 import { modelFile, noModels } from '../fixtures/onnx-models.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomConstants } from '../fixtures/random-tensors.js'
+import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const random = randomGenerator(6)
 const f32 = randomConstants(random)
@@ -67,6 +74,96 @@ t.test('modes', async t => {
     const all = ['filter', 'rows', 'columns', 'matrix'].filter(name => !kept.includes(name))
     t.same(changed, precision === 'fp32' ? [] : all)
   }
+})
+
+/** Layers of every kind that reads a weight: batch normalization is folded, a weight is transposed by a node. */
+const layers = insertDora(
+  makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [1, 16, 5, 3]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [
+      makeNode('Conv', ['x', 'filter'], ['a']),
+      makeNode('BatchNormalization', ['a', 'gain', 'shift', 'shift', 'gain'], ['b']),
+      makeNode('Conv', ['b', 'grouped', 'shift'], ['c'], { attributes: { group: int(2) } }),
+      makeNode('Conv', ['c', 'single'], ['d'], { attributes: { group: int(16) } }),
+      makeNode('ConvTranspose', ['d', 'back'], ['e']),
+      makeNode('Flatten', ['e'], ['f']),
+      makeNode('Transpose', ['rows'], ['columns'], { attributes: { perm: ints([1, 0]) } }),
+      makeNode('MatMul', ['f', 'columns'], ['g']),
+      makeNode('Gemm', ['g', 'adapted', 'bias'], ['h'], { attributes: { transB: int(1) } }),
+      makeNode('Gemm', ['h', 'last', 'bias'], ['y'], { attributes: { beta: float(0.5) } }),
+    ],
+    initializers: new Map([
+      ['filter', f32(16, 16, 2, 2)],
+      ['gain', Constant.f32(Array.from({ length: 16 }, random))],
+      ['shift', f32(16)],
+      ['grouped', f32(16, 8, 1, 2)],
+      ['single', f32(16, 1, 2, 1)],
+      ['back', f32(16, 4, 2, 2)],
+      ['rows', f32(33, 32)],
+      ['adapted', f32(32, 33)],
+      ['bias', f32(32)],
+      ['last', f32(32, 32)],
+    ]),
+  }),
+  [
+    {
+      ...{ weight: 'adapted', module: 'adapted', scale: 2 },
+      ...{ a: f32(3, 33), b: f32(32, 3), magnitude: Constant.f32(Array.from({ length: 32 }, random)) },
+    },
+  ],
+)
+
+t.test('stored weights give the bits of their numbers', async t => {
+  const feeds = { x: uniform(random, 240) }
+  for (const backend of backends) {
+    for (const precision of ['fp16', 'bf16', 'fp8', 'nvfp4'] as const) {
+      using model = await Model.fromGraph(layers, { backend, precision })
+      const { graph } = model
+      const plain = [...graph.initializers].map(([name, { shape, dtype, data }]) => {
+        return [name, Constant.from(dtype as 'f32', shape, data)] as const
+      })
+      using numbers = await Model.fromGraph(
+        { ...graph, initializers: new Map(plain) },
+        { backend, precision: 'fp32' },
+      )
+      const [ours, theirs] = [await model.run(feeds), await numbers.run(feeds)]
+      const name = `${precision} on ${backend}`
+      // Products in bf16 round what they read.
+      if (precision === 'bf16') close(t, ours.y!.toFloat32(), theirs.y!.toFloat32(), 2e-2, name)
+      else identical(t, ours.y!.toFloat32(), theirs.y!.toFloat32(), name)
+      const stored = [...graph.initializers].filter(([, constant]) => constant.stored).map(([name]) => name)
+      const narrow = precision === 'nvfp4' ? [] : ['adapted']
+      t.same(stored.sort(), [...narrow, 'back', 'filter', 'grouped', 'last', 'rows'].sort(), 'stored weights')
+      const share = model.stats.constantBytes / numbers.stats.constantBytes
+      t.ok(
+        share < { fp16: 0.8, bf16: 0.8, fp8: 0.6, nvfp4: 0.6 }[precision],
+        `${name} holds ${share} of fp32`,
+      )
+    }
+  }
+})
+
+t.test('who chooses the mode', async t => {
+  using model = await Model.fromGraph(graph, { backend: 'js' })
+  t.same([model.precision, model.precisionReason], ['fp32', 'what every processor computes in'])
+  t.equal(model.graph.initializers.get('rows'), graph.initializers.get('rows'), 'the graph is the one given')
+  const asked = { name: 'nvfp4', reason: 'the option asks for nvfp4', automatic: false }
+  t.same(await choosePrecision('nvfp4'), asked)
+  const script = `import { choosePrecision } from '#lib/runtime/model/precision.js'
+    console.log(JSON.stringify([await choosePrecision(undefined, { backend: 'cuda' }), await choosePrecision()]))`
+  const reason = 'DGX_SPARK_PRECISION asks for fp8'
+  t.match(await scriptResult(script, { DGX_SPARK_PRECISION: 'fp8' }), [
+    { name: 'fp8', reason },
+    { name: 'fp8' },
+  ])
+  const off = { name: 'fp32', automatic: true }
+  t.match(await scriptResult(script, { DGX_SPARK_ENABLED: '0' }), [off, off])
+  if (noCudaCalls) return
+  const standIn = new StandIn()
+  t.teardown(() => standIn.dispose())
+  const best = { name: 'bf16', reason: 'the best one for compute capability 9.0', automatic: true }
+  t.same(await scriptResult(script, machine(standIn, discrete).env), [best, best])
 })
 
 t.test('bad options, bad comparisons', async t => {

@@ -1,6 +1,7 @@
 // engine.ts: what runs a model, as the model sees it.
 import { type BackendName, backendNames } from '../../core/config.js'
 import type { ElementArray } from '../../core/dtype.js'
+import type { Graph } from '../../graph/graph.js'
 import type { GpuSelector } from '../../hardware/cuda-device.js'
 import type { Plan } from '../plan/plan.js'
 import type { HostTensor, HostValue } from './values.js'
@@ -31,12 +32,16 @@ export interface ModelStats {
   readonly arenaBytes: number
   /** The most bytes of them that are alive at once: no layout can be smaller. */
   readonly lowerBound: number
+  /** Bytes of weights and other constants that runs read, in the format in which they are kept. */
+  readonly constantBytes: number
 }
 
 /** Runs a model. One run at a time. */
 export interface Engine {
   /** Which engine it is. */
   readonly choice: ModelBackendChoice
+  /** What it runs: the graph that it was opened for, with weights in the layout of its kernels. */
+  readonly graph: Graph
   /** Numbers for reports. */
   readonly stats: ModelStats
   /** The outputs; tensors may lie in memory that the next run overwrites. */

@@ -18,6 +18,7 @@ import {
 } from './engine.js'
 import { GraphRunner } from './graph-runner.js'
 import { openOnnxRuntime } from './onnx-runtime.js'
+import { packWeights } from './rounded-weights.js'
 import type { HostTensor, HostValue } from './values.js'
 
 /**
@@ -33,22 +34,35 @@ export async function openEngine(graph: Graph, options: EngineOptions): Promise<
   const kernels = await openKernels({ backend, device })
   if (backend !== 'auto') {
     const asked = options.backend ? 'the option' : 'the configuration'
-    return new PlanEngine(graph, kernels, `${asked} asks for ${backend}`)
+    return openPlans(graph, kernels, `${asked} asks for ${backend}`)
   }
   const { backend: choice } = await HardwareInfo.detect()
   const reason =
     choice.name === kernels.backend ? choice.reason : `${choice.name} did not start on this machine`
-  return new PlanEngine(graph, kernels, reason, () => openKernels({ backend: 'cpu' }))
+  return openPlans(graph, kernels, reason, () => openKernels({ backend: 'cpu' }))
 }
+
+/** Plans on `kernels`, and on those of `fallback` when a GPU lacks an operation. */
+async function openPlans(
+  graph: Graph,
+  kernels: Kernels,
+  reason: string,
+  fallback?: () => Promise<Kernels>,
+): Promise<PlanEngine> {
+  return new PlanEngine(await packedFor(graph, kernels), kernels, reason, fallback)
+}
+
+const packedFor = async (graph: Graph, kernels: Kernels): Promise<Graph> =>
+  kernels.backend === 'cpu' ? packWeights(graph, kernels) : graph
 
 class PlanEngine implements Engine {
   #runner: GraphRunner
   #choice: ModelBackendChoice
-  readonly #graph: Graph
+  readonly graph: Graph
   #fallback: (() => Promise<Kernels>) | undefined
 
   constructor(graph: Graph, kernels: Kernels, reason: string, fallback?: () => Promise<Kernels>) {
-    this.#graph = graph
+    this.graph = graph
     this.#runner = new GraphRunner(graph, kernels)
     this.#choice = { name: kernels.backend, reason }
     this.#fallback = kernels.backend === 'cuda' ? fallback : undefined
@@ -68,6 +82,7 @@ class PlanEngine implements Engine {
       setupSteps: sum(({ setupSteps }) => setupSteps),
       arenaBytes: sum(({ arenaBytes }) => arenaBytes),
       lowerBound: sum(({ lowerBound }) => lowerBound),
+      constantBytes: distinctBytes(this.#runner.plans.flatMap(({ constants }) => constants)),
     }
   }
 
@@ -82,7 +97,7 @@ class PlanEngine implements Engine {
       this.#fallback = undefined
       this.#runner.dispose()
       const kernels = await fallback()
-      this.#runner = new GraphRunner(this.#graph, kernels)
+      this.#runner = new GraphRunner(await packedFor(this.graph, kernels), kernels)
       this.#choice = { name: kernels.backend, reason }
       return this.#runner.run(inputs, undefined, signal)
     }
@@ -95,4 +110,14 @@ class PlanEngine implements Engine {
   dispose(): void {
     this.#runner.dispose()
   }
+}
+
+/** Bytes of arrays, those at one place counted once. */
+function distinctBytes(arrays: readonly ElementArray[]): number {
+  const places = new Map<ArrayBufferLike, Map<number, number>>()
+  for (const { buffer, byteOffset, byteLength } of arrays) {
+    const sizes = places.get(buffer) ?? new Map<number, number>()
+    places.set(buffer, sizes.set(byteOffset, byteLength))
+  }
+  return [...places.values()].flatMap(sizes => [...sizes.values()]).reduce((sum, bytes) => sum + bytes, 0)
 }

@@ -1,5 +1,6 @@
 // compile.ts: from a graph to a program. Nodes become kernel calls in their order; what depends on constants only moves
 // to the setup, what nobody reads goes, and the rest shares one arena.
+import { elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
 import { describeNode } from '../../graph/attributes.js'
@@ -60,7 +61,7 @@ export function compile(graph: Graph, options: CompileOptions = {}): Program {
   const { setup, steps: rest } = splitSetup(removeDead(scope.steps, outputs), packs)
   const steps = elideCopies(removeDead(readInPlace(rest), outputs))
   shareInPlace(steps)
-  return { setup, steps, inputs, outputs, state, ...layOut(steps) }
+  return { setup, steps, inputs, outputs, state, ...layOut(steps), constantBytes: constantBytesOf(steps) }
 }
 
 const port = (name: string, { dtype, shape, buffer }: Value): Port => ({ name, dtype, shape, buffer })
@@ -163,4 +164,10 @@ function removeDead(steps: readonly Step[], outputs: readonly Port[]): Step[] {
     kept.push(step)
   }
   return kept.reverse()
+}
+
+function constantBytesOf(steps: readonly Step[]): number {
+  const buffers = new Set(steps.flatMap(({ args }) => Array.from(operandsOf(args), ({ buffer }) => buffer)))
+  const constants = [...buffers].filter(({ storage }) => storage === 'constant' || storage === 'packed')
+  return constants.reduce((bytes, { dtype, count }) => bytes + elementBytes(dtype, count), 0)
 }

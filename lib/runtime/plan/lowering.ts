@@ -3,7 +3,7 @@ import { type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../../graph/attributes.js'
-import { Constant, type NumericType } from '../../graph/constant.js'
+import { Constant, type NumericType, type StoredMatrix } from '../../graph/constant.js'
 import { type Attributes, makeGraph, makeNode, type Node } from '../../graph/graph.js'
 import { type Fact, ShapeInference } from '../../graph/shape-inference.js'
 import type { KernelArgs, KernelOp } from '../kernels.js'
@@ -25,12 +25,15 @@ export interface Value extends TensorShape {
   readonly buffer: Buffer
   /** Its elements where they are few and known at compile time. */
   readonly known?: readonly number[] | undefined
+  /** Its elements as a weight of a precision mode, where it is one. */
+  readonly stored?: StoredMatrix | undefined
 }
 
 /** A constant as a value. */
 export function constantValue(constant: Constant, known?: readonly number[]): Value {
-  const { dtype, shape, count } = constant
-  return { dtype, shape, buffer: new Buffer(dtype, count, 'constant', () => unpackedData(constant)), known }
+  const { dtype, shape, count, stored } = constant
+  const buffer = new Buffer(dtype, count, 'constant', () => unpackedData(constant))
+  return { dtype, shape, buffer, known, stored }
 }
 
 /** Copies the elements of a buffer to another of the same size. */

@@ -21,6 +21,8 @@ export interface PlanStats {
   readonly arenaBytes: number
   /** The most bytes of them that are alive at once. */
   readonly lowerBound: number
+  /** Bytes of weights and other constants that a run reads. */
+  readonly constantBytes: number
 }
 
 /** How long one kernel call of a plan takes. */
@@ -66,6 +68,7 @@ export class Plan implements Disposable {
     const setup = kernels.prepare(bound.setup)
     await setup.run()
     setup.dispose()
+    bound.releaseSetup()
     return new Plan(program, bound, kernels)
   }
 
@@ -81,8 +84,8 @@ export class Plan implements Disposable {
 
   /** Numbers for reports. */
   get stats(): PlanStats {
-    const { steps, setup, arenaBytes, lowerBound } = this.#program
-    return { steps: steps.length, setupSteps: setup.length, arenaBytes, lowerBound }
+    const { steps, setup, arenaBytes, lowerBound, constantBytes } = this.#program
+    return { steps: steps.length, setupSteps: setup.length, arenaBytes, lowerBound, constantBytes }
   }
 
   /**
@@ -132,6 +135,11 @@ export class Plan implements Disposable {
    */
   async runBound(): Promise<void> {
     await this.#alone(steps => steps.run())
+  }
+
+  /** The weights and other constants that a run reads; plans of one model share some. */
+  get constants(): readonly ElementArray[] {
+    return this.#bound.constants()
   }
 
   /** The elements of an input or output, in the memory that runs read and write. */

@@ -134,6 +134,8 @@ export interface Program {
   readonly arenaBytes: number
   /** The most bytes that are alive in the arena at once: no layout can be smaller. */
   readonly lowerBound: number
+  /** Bytes of weights and other constants that the steps read. */
+  readonly constantBytes: number
 }
 
 /** The operands of a step. */

@@ -6,7 +6,7 @@ import { packedSizes } from '../../packed-weight.js'
 import type { Lowering } from '../lowering.js'
 import { Buffer, type Operand, type Symbolic } from '../program.js'
 import { convShape } from './conv.js'
-import { weightOf } from './linear.js'
+import { computeOf, storedOperands, weightOf } from './linear.js'
 import { addCopy } from './shape.js'
 import type { LowerTable } from './table.js'
 
@@ -21,16 +21,20 @@ function epilogue(at: Lowering): {
 }
 
 /** A constant weight in the layout that kernels of the backend stream. */
-function packed(at: Lowering, weight: ReturnType<typeof weightOf>): Symbolic<StoredWeight> {
-  if (!at.packs) return weight
-  const data = new Buffer('f32', packedSizes(weight).data, 'arena')
-  at.step('packWeight', { weight, data: data.write() })
-  return { dtype: 'f32', rows: weight.rows, cols: weight.cols, data: data.read(), packed: true }
+function packed(at: Lowering, weight: Symbolic<StoredWeight>): Symbolic<StoredWeight> {
+  if (!at.packs || weight.packed) return weight
+  const sizes = packedSizes(weight)
+  const data = new Buffer(weight.data.buffer.dtype, sizes.data, 'arena')
+  const scales = weight.blockScale && new Buffer('u8', sizes.blockScale, 'arena')
+  at.step('packWeight', { weight, data: data.write(), blockScale: scales?.write() })
+  return { ...weight, data: data.read(), ...(scales && { blockScale: scales.read() }), packed: true }
 }
 
 /** Input 1 as rows of output features: [K, N] is turned around unless `transB` says that it is [N, K]. */
-function rowsOf(at: Lowering): ReturnType<typeof weightOf> {
+function rowsOf(at: Lowering): Symbolic<StoredWeight> {
   if (at.integer('transB', 0) !== 0) return weightOf(at, 1)
+  const { stored } = at.input(1)
+  if (stored?.transposed) return storedOperands(stored.weight)
   const [cols = 0, rows = 0] = at.shape(1)
   const data = at.scratch(rows * cols)
   addCopy(at, [rows, cols], [at.read(1), 0, [1, rows]], [data.write(), 0, [cols, 1]])
@@ -41,7 +45,10 @@ function rowsOf(at: Lowering): ReturnType<typeof weightOf> {
 function fusedLinear(at: Lowering): void {
   const weight = rowsOf(at)
   const tokens = volume(at.shape(0).slice(0, -1))
-  at.step('linear', { weight: packed(at, weight), tokens, x: at.read(0), ...epilogue(at), y: at.write() })
+  at.step('linear', {
+    ...{ weight: packed(at, weight), tokens, x: at.read(0), ...epilogue(at) },
+    ...{ compute: computeOf(at, weight), y: at.write() },
+  })
 }
 
 /** y = activation(conv(x, W) + bias) + residual, or the residual before the activation with `residual_first` */

@@ -1,17 +1,46 @@
 // linear.ts: matrix products and the linear DoRA layer.
+import type { ElementArray, ElementType } from '../../../core/dtype.js'
 import { contiguousStrides, volume } from '../../../core/shape.js'
 import { sparkDomain } from '../../../graph/graph.js'
-import type { MatrixStrides, StoredWeight } from '../../kernels.js'
+import type { Compute, MatrixStrides, StoredWeight } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
-import type { Operand, Symbolic } from '../program.js'
+import { Buffer, type Operand, type Symbolic } from '../program.js'
 import { broadcastStrides, collapse } from '../views.js'
 import { addBinary } from './elementwise.js'
 import type { LowerTable } from './table.js'
 
 /** Input `i` as the weight of a kernel: its first dimension by the product of the others. */
-export function weightOf(at: Lowering, i: number): Symbolic<StoredWeight> & { rows: number; cols: number } {
-  const [rows = 1, ...rest] = at.shape(i)
-  return { dtype: 'f32', rows, cols: volume(rest), data: at.read(i) }
+export function weightOf(at: Lowering, i: number): Symbolic<StoredWeight> {
+  const { shape, stored, buffer } = at.input(i)
+  if (stored && !stored.transposed) return storedOperands(stored.weight)
+  const [rows = 1, ...rest] = shape
+  return { dtype: 'f32', rows, cols: volume(rest), data: buffer.read() }
+}
+
+/** A weight of a precision mode as operands. */
+export function storedOperands({
+  data,
+  rowScale,
+  blockScale,
+  ...weight
+}: StoredWeight): Symbolic<StoredWeight> {
+  const constant = (dtype: ElementType, array: ElementArray): Operand =>
+    new Buffer(dtype, array.length, 'constant', () => array).read()
+  return {
+    ...weight,
+    data: constant(weight.dtype === 'nvfp4' ? 'u8' : weight.dtype, data),
+    ...(rowScale && { rowScale: constant('f32', rowScale) }),
+    ...(blockScale && { blockScale: constant('u8', blockScale) }),
+  }
+}
+
+/**
+ * What products with a weight are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
+ * which tensor cores multiply; processors decode them to f32 faster, where few rows meet them.
+ */
+export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): Compute {
+  if (dtype === 'f8_e4m3' || dtype === 'nvfp4') return at.packs ? 'f32' : 'bf16'
+  return dtype === 'bf16' ? 'bf16' : 'f32'
 }
 
 /** y = alpha · op(a) · op(b) + beta · c */
@@ -25,7 +54,8 @@ function gemm(at: Lowering): void {
   const plainBias = !bias || (beta === 1 && bias.shape.at(-1) === n && volume(bias.shape) === n)
   if (transB && !transA && alpha === 1 && plainBias) {
     const weight = weightOf(at, 1)
-    at.step('linear', { weight, tokens: m, x: at.read(0), bias: bias?.buffer.read(), y: at.write() })
+    const [x, y] = [at.read(0), at.write()]
+    at.step('linear', { weight, tokens: m, x, bias: bias?.buffer.read(), compute: computeOf(at, weight), y })
     return
   }
   const product = bias ? at.scratch(m * n) : at.write().buffer

@@ -40,6 +40,7 @@ ScatterArgs read_scatter(Arguments& in);
 PoolArgs read_pool(Arguments& in);
 PoolBackwardArgs read_pool_backward(Arguments& in);
 ResampleArgs read_resample(Arguments& in);
+DropoutMaskArgs read_dropout_mask(Arguments& in);
 GridSampleArgs read_grid_sample(Arguments& in);
 RecurrentArgs read_recurrent(Arguments& in);
 

@@ -52,7 +52,6 @@ const conv: GradientRule = at => addGradients(at, 'ConvGrad', [at.dy(), at.input
 /** dx from dy and x. */
 const pool: GradientRule = at => addGradients(at, `${at.node.op}Grad`, [at.dy(), at.input(0)], [0])
 
-/** With frozen statistics. */
 /** Layer, RMS, group and instance normalization: x, scale, bias. */
 const normalization: GradientRule = at => {
   const attributes = { ...at.node.attributes, of: string(at.node.op) }
@@ -90,6 +89,7 @@ const lrn: GradientRule = at => {
   at.give(0, at.add('Sub', [direct, rest]))
 }
 
+/** With frozen statistics. */
 const batchNormalization: GradientRule = at => {
   if (at.wants(3) || at.wants(4)) throw at.unsupported('mean and variance are frozen')
   if (intOf(at.node, 'training_mode', 0)) throw at.unsupported('training_mode is not supported yet')
@@ -97,12 +97,12 @@ const batchNormalization: GradientRule = at => {
   addGradients(at, 'BatchNormalizationGrad', inputs, [0, 1, 2])
 }
 
-/** x, W, A, B, magnitude, bias; W is frozen. */
+/** x, W, A, B, magnitude, bias, dropout mask; W is frozen. */
 const dora: GradientRule = at => {
   if (at.wants(1)) throw at.unsupported('its weight is frozen')
   const operands = [0, 1, 2, 3, 4].map(i => at.input(i))
   const kept = [1, 2, 3, 4].map(i => at.output(i))
-  addGradients(at, 'DoRAGrad', [at.dy(), ...operands, ...kept], [0, 2, 3, 4, 5])
+  addGradients(at, 'DoRAGrad', [at.dy(), ...operands, ...kept, at.input(6)], [0, 2, 3, 4, 5])
 }
 
 /** W, A, B, magnitude; W is frozen. */

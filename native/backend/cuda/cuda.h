@@ -49,6 +49,7 @@ void gather(const GatherArgs&);
 void pool(const PoolArgs&);
 void pool_backward(const PoolBackwardArgs&);
 void resample(const ResampleArgs&);
+void dropout_mask(const DropoutMaskArgs&);
 void dora_merge_backward(const DoraMergeBackwardArgs&);
 
 }  // namespace spark::cuda

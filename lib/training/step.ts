@@ -6,6 +6,7 @@ import { differentiate } from '../graph/gradients/differentiate.js'
 import type { Graph } from '../graph/graph.js'
 import { accumulate, partName } from '../graph/rewrites/accumulate.js'
 import { addClip } from '../graph/rewrites/clip.js'
+import { addDropout, dropoutState } from '../graph/rewrites/dropout.js'
 import { addLoss, type Loss } from '../graph/rewrites/losses.js'
 import { recompute } from '../graph/rewrites/recompute.js'
 import { addTeacher } from '../graph/rewrites/teacher.js'
@@ -23,6 +24,8 @@ export interface StepOptions {
   readonly optimizer: Optimizer
   /** Largest norm of the gradients together; Infinity: no clipping. */
   readonly maxNorm: number
+  /** Key of the random numbers of dropout. */
+  readonly seed: number
   /** A model whose outputs are targets. */
   readonly teacher?: Graph | undefined
   /** Bytes for values in between; beyond them the backward pass computes values again instead of keeping them. */
@@ -65,6 +68,7 @@ export class TrainingStep implements Disposable {
   readonly #kernels: Kernels
   readonly #passes: Passes
   readonly #inputs: readonly string[]
+  readonly #drops: boolean
   readonly #plans = new Map<string, { plan: Plan; step: WholeStep }>()
   #state: State
   #current: Plan | undefined
@@ -75,7 +79,9 @@ export class TrainingStep implements Disposable {
     this.#kernels = kernels
     this.#passes = passesOf(options)
     const { graph } = this.#passes
-    this.#inputs = graph.inputs.map(({ name }) => name).filter(name => !graph.initializers.has(name))
+    const inputs = graph.inputs.map(({ name }) => name).filter(name => !graph.initializers.has(name))
+    this.#inputs = inputs.filter(name => name !== dropoutState)
+    this.#drops = inputs.includes(dropoutState)
     const whole = this.#wholeStep([1]).graph
     this.#state = new Map(
       [...(whole.updates ?? [])].map(([name]) => {
@@ -130,8 +136,10 @@ export class TrainingStep implements Disposable {
   async run(parts: readonly Batch[], rate: number, step: number): Promise<StepResult> {
     const { plan, step: names } = await this.#planFor(parts)
     this.#enter(plan)
-    const feeds: Record<string, ElementArray> = { ...this.#options.optimizer.feeds(rate, step) }
+    const { optimizer, seed } = this.#options
+    const feeds: Record<string, ElementArray> = { ...optimizer.feeds(rate, step) }
     parts.forEach((batch, part) => {
+      if (this.#drops) feeds[inputName(dropoutState, part, parts.length)] = Uint32Array.of(seed, step, part)
       for (const name of this.#inputs) {
         const input = inputName(name, part, parts.length)
         const { dtype } = plan.inputs.find(port => port.name === input)!
@@ -214,7 +222,8 @@ export class TrainingStep implements Disposable {
     const weights = sizes.map(size => size / total)
     const values = [loss, ...gradients.values()]
     const graph = segments === 1 ? this.#passes.graph : recompute(this.#passes.graph, { forward, segments })
-    const summed = sizes.length === 1 ? graph : accumulate(graph, { inputs: this.#inputs, values, weights })
+    const inputs = [...this.#inputs, ...(this.#drops ? [dropoutState] : [])]
+    const summed = sizes.length === 1 ? graph : accumulate(graph, { inputs, values, weights })
     const clipped = addClip(summed, gradients, this.#options.maxNorm)
     const updated = this.#options.optimizer.append(clipped.graph, clipped.gradients)
     const outputs = [loss, clipped.norm].map(name => ({ name }))
@@ -228,9 +237,11 @@ const inputName = (name: string, part: number, count: number): string =>
 
 /** Teacher, loss and gradients. */
 function passesOf({ adapter, loss, teacher }: StepOptions): Passes {
+  const { dropout = 0 } = adapter
+  const student = dropout > 0 ? addDropout(adapter.graph, dropout) : adapter.graph
   const { graph, values } = teacher
-    ? addTeacher(adapter.graph, teacher)
-    : { graph: adapter.graph, values: new Map<string, string>() }
+    ? addTeacher(student, teacher)
+    : { graph: student, values: new Map<string, string>() }
   const withLoss = addLoss(unroll(graph), loss, values)
   const wrt = [...adapter.parameters]
   const forward = withLoss.graph.nodes.length

@@ -55,9 +55,9 @@ struct ResampleArgs {
   float* y;
 };
 
-// mask[i] = 0 where the word of i is below `threshold`, else `keep`. The words of i = 4b .. 4b + 3 are those of
-// Philox4x32-10 (backend/philox.h) with the counter (b mod 2^32, ⌊b / 2^32⌋, state[1], state[2]) and the key
-// (state[0], stream): the same bits on every backend.
+// mask[i] = 0 where the word of i is below `threshold`, else `keep`. The words of i = 4b .. 4b + 3 are those
+// of Philox4x32-10 (backend/philox.h) with the counter (b mod 2^32, ⌊b / 2^32⌋, state[1], state[2]) and the
+// key (state[0], stream): the same bits on every backend.
 struct DropoutMaskArgs {
   int64_t count;
   uint64_t threshold;     // p · 2^32 for the probability p of a 0

@@ -73,8 +73,8 @@ t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, a
 t.test('views, reductions, pools and casts', { skip: noHostCompiler }, async t => {
   const operations = ['unary', 'binary', 'select', 'reduce', 'cumulate', 'copy_strided', 'indexed', 'pool']
   const sources = [
-    ...[...operations, 'resample', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
-    ...['view', 'pool', 'cast'].map(name => `backend/cuda/${name}.cc`),
+    ...[...operations, 'resample', 'dropout', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
+    ...['view', 'pool', 'dropout', 'cast'].map(name => `backend/cuda/${name}.cc`),
     ...['precision_loops_plain', 'activation_loops_plain', 'gemm_plain', 'lane_gemm_plain'].map(
       name => `backend/cpu/${name}.cc`,
     ),
@@ -83,7 +83,7 @@ t.test('views, reductions, pools and casts', { skip: noHostCompiler }, async t =
   ]
   const { folder, programs } = buildOnHost(
     ['views.cc'],
-    ['elementwise', 'move', 'reduction', 'pool', 'cast'],
+    ['elementwise', 'move', 'reduction', 'pool', 'dropout', 'cast'],
     sources,
   )
   t.teardown(() => rmSync(folder, { recursive: true }))

@@ -75,7 +75,9 @@ class Dropout {
   #split(node: Node, { frozen, change }: Parts): void {
     const [x = '', , ...rest] = node.inputs
     const dropped = this.#builder.add('Mul', [x, this.#mask(x)])
-    const [base, learned] = ['frozen', 'change'].map(part => this.#builder.fresh(`${node.outputs[0]}/${part}`))
+    const [base, learned] = ['frozen', 'change'].map(part =>
+      this.#builder.fresh(`${node.outputs[0]}/${part}`),
+    )
     this.#builder.append({ ...node, inputs: [x, frozen, ...rest], outputs: [base!] })
     this.#builder.append({ ...node, name: '', inputs: [dropped, change], outputs: [learned!] })
     this.#builder.append(makeNode('Add', [base!, learned!], node.outputs))

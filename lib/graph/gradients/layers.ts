@@ -49,6 +49,20 @@ function addGradients(
 
 const conv: GradientRule = at => addGradients(at, 'ConvGrad', [at.dy(), at.input(0), at.input(1)], [0, 1, 2])
 
+const convTranspose: GradientRule = at =>
+  addGradients(at, 'ConvTransposeGrad', [at.dy(), at.input(0), at.input(1)], [0, 1, 2])
+
+/** Q, K, V; what the mask and the past depend on is frozen. */
+const attention: GradientRule = at => {
+  if ([3, 4, 5].some(i => at.wants(i))) throw at.unsupported('mask and past are frozen')
+  addGradients(at, 'AttentionGrad', [at.dy(), ...at.node.inputs], [0, 1, 2])
+}
+
+const einsum: GradientRule = at => {
+  const operands = at.node.inputs.map((_, i) => i)
+  addGradients(at, 'EinsumGrad', [at.dy(), ...at.node.inputs], operands)
+}
+
 /** dx from dy and x. */
 const pool: GradientRule = at => addGradients(at, `${at.node.op}Grad`, [at.dy(), at.input(0)], [0])
 
@@ -123,6 +137,9 @@ export const layers: GradientTable = {
     Gemm: gemm,
     MatMul: matmul,
     Conv: conv,
+    ConvTranspose: convTranspose,
+    Attention: attention,
+    Einsum: einsum,
     MaxPool: pool,
     AveragePool: pool,
     GlobalAveragePool: pool,

@@ -3,6 +3,7 @@ import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering } from '../lowering.js'
 import type { Buffer, Operand } from '../program.js'
 import { axisOf, collapse, contiguousStrides, volume } from '../views.js'
+import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'
 
 /** A loop over both operands of a copy. */
@@ -22,9 +23,9 @@ function addCopy(at: Lowering, shape: readonly number[], from: Side, to: Side): 
   })
 }
 
-/** Memory for output 0, filled with 0. */
-function zeros(at: Lowering): Buffer {
-  const { buffer } = at.write()
+/** Memory for output `o`, filled with 0. */
+export function zeros(at: Lowering, o = 0): Buffer {
+  const { buffer } = at.write(o)
   const nothing = { operand: at.scalar(0), offset: 0, strides: [0] }
   addCopy(at, [buffer.count], nothing, { operand: buffer.write(), offset: 0, strides: [1] })
   return buffer
@@ -143,12 +144,21 @@ function extremeGrad(at: Lowering): void {
   })
 }
 
+/** dy, x → dx: each axis is one that repeats, which is summed over, and one that moves. */
+function tileGrad(at: Lowering): void {
+  const [from, to] = [at.shape(0), at.shape(1)]
+  const loop = to.flatMap((size, axis) => [size === 0 ? 0 : from[axis]! / size, size])
+  const repeats = to.map((_, axis) => 2 * axis)
+  addReduce(at, 'sum', [at.read(0), loop], new Set(repeats), at.write())
+}
+
 /** Lowerings of gradients. */
 export const gradients: LowerTable = {
   [sparkDomain]: {
     ConcatGrad: concatGrad,
     SliceGrad: sliceGrad,
     PadGrad: padGrad,
+    TileGrad: tileGrad,
     GatherGrad: gatherGrad,
     ReduceExtremeGrad: extremeGrad,
   },

@@ -3,14 +3,15 @@ import { type ElementArray, type ElementType, elementArrayOf } from '../core/dty
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/adapter.js'
 import { differentiate } from '../graph/gradients/differentiate.js'
-import type { Graph } from '../graph/graph.js'
+import { type Graph, makeGraph } from '../graph/graph.js'
 import { accumulate, partName } from '../graph/rewrites/accumulate.js'
+import { chooseBranches } from '../graph/rewrites/branches.js'
 import { addClip } from '../graph/rewrites/clip.js'
 import { addDropout, dropoutState } from '../graph/rewrites/dropout.js'
 import { addLoss, type Loss } from '../graph/rewrites/losses.js'
 import { recompute } from '../graph/rewrites/recompute.js'
 import { addTeacher } from '../graph/rewrites/teacher.js'
-import { unroll } from '../graph/rewrites/unroll.js'
+import { isRecurrent, unroll } from '../graph/rewrites/unroll.js'
 import type { Kernels } from '../runtime/kernels.js'
 import { compile } from '../runtime/plan/compile.js'
 import { Plan } from '../runtime/plan/plan.js'
@@ -40,6 +41,12 @@ export interface StepResult {
   readonly gradientNorm: number
 }
 
+/** A graph that computes a loss. */
+interface ForwardPass {
+  readonly graph: Graph
+  readonly loss: string
+}
+
 /** A graph with its forward and backward pass. */
 interface Passes {
   readonly graph: Graph
@@ -66,7 +73,8 @@ export type State = ReadonlyMap<string, Float32Array>
 export class TrainingStep implements Disposable {
   readonly #options: StepOptions
   readonly #kernels: Kernels
-  readonly #passes: Passes
+  readonly #forward: ForwardPass
+  readonly #passes = new Map<string, Passes>()
   readonly #inputs: readonly string[]
   readonly #drops: boolean
   readonly #plans = new Map<string, { plan: Plan; step: WholeStep }>()
@@ -77,19 +85,14 @@ export class TrainingStep implements Disposable {
   constructor(options: StepOptions, kernels: Kernels) {
     this.#options = options
     this.#kernels = kernels
-    this.#passes = passesOf(options)
-    const { graph } = this.#passes
+    this.#forward = forwardOf(options)
+    const { graph } = this.#forward
     const inputs = graph.inputs.map(({ name }) => name).filter(name => !graph.initializers.has(name))
     this.#inputs = inputs.filter(name => name !== dropoutState)
     this.#drops = inputs.includes(dropoutState)
-    const whole = this.#wholeStep([1]).graph
-    this.#state = new Map(
-      [...(whole.updates ?? [])].map(([name]) => {
-        const { parameters } = options.adapter
-        const first = whole.initializers.get(name)!.data as Float32Array
-        return [name, parameters.includes(name) ? options.adapter.read(name) : Float32Array.from(first)]
-      }),
-    )
+    this.#state = firstState(options)
+    // What cannot be differentiated is said before any data are read.
+    if (!dependsOnSizes(graph)) this.#passesOf({})
   }
 
   /** Names of what a batch must contain. */
@@ -155,7 +158,7 @@ export class TrainingStep implements Disposable {
    * @throws SparkError as {@link TrainingStep.run}
    */
   bytesFor(parts: readonly Batch[]): number {
-    const { graph } = this.#wholeStep(parts.map(batchSizeOf))
+    const { graph } = this.#wholeStep(this.#passesFor(parts), parts.map(batchSizeOf))
     return compile(graph, { shapes: this.#shapesOf(parts) }).arenaBytes
   }
 
@@ -200,15 +203,37 @@ export class TrainingStep implements Disposable {
     return shapes
   }
 
+  /** The passes for these parts. Branches and numbers of steps of a model must be those of the first part in all of them. */
+  #passesFor(parts: readonly Batch[]): Passes {
+    if (!dependsOnSizes(this.#forward.graph)) return this.#passesOf({})
+    const [first, ...others] = parts.map(batch => {
+      const shapes = this.#inputs.map(name => [name, batch[name]!.shape] as const)
+      return this.#passesOf(Object.fromEntries(shapes))
+    })
+    if (others.every(passes => sameNodes(passes.graph, first!.graph))) return first!
+    const remedy = 'give batches of one shape, or set accumulate to 1'
+    throw new SparkError(
+      'ERR_SHAPE',
+      `the batches of a step differ in size, and with it what the model computes: ${remedy}`,
+    )
+  }
+
+  #passesOf(shapes: Readonly<Record<string, readonly number[]>>): Passes {
+    const key = JSON.stringify(shapes)
+    const passes = this.#passes.get(key) ?? passesOf(this.#forward, this.#options.adapter.parameters, shapes)
+    this.#passes.set(key, passes)
+    return passes
+  }
+
   /** The step that recomputes as little as the memory budget allows, or with the smallest need when none fits. */
   #fittingStep(parts: readonly Batch[], shapes: Readonly<Record<string, readonly number[]>>): WholeStep {
     const { memoryBudget = Number.POSITIVE_INFINITY } = this.#options
-    const sizes = parts.map(batchSizeOf)
-    if (memoryBudget === Number.POSITIVE_INFINITY) return this.#wholeStep(sizes)
-    const most = Math.max(1, Math.ceil(2 * Math.sqrt(this.#passes.forward)))
-    let [best, least] = [this.#wholeStep(sizes), Number.POSITIVE_INFINITY]
+    const [passes, sizes] = [this.#passesFor(parts), parts.map(batchSizeOf)]
+    if (memoryBudget === Number.POSITIVE_INFINITY) return this.#wholeStep(passes, sizes)
+    const most = Math.max(1, Math.ceil(2 * Math.sqrt(passes.forward)))
+    let [best, least] = [this.#wholeStep(passes, sizes), Number.POSITIVE_INFINITY]
     for (let segments = 1; segments <= most && least > memoryBudget; segments++) {
-      const step = this.#wholeStep(sizes, segments)
+      const step = this.#wholeStep(passes, sizes, segments)
       const { arenaBytes } = compile(step.graph, { shapes })
       if (arenaBytes < least) [best, least] = [step, arenaBytes]
     }
@@ -216,12 +241,12 @@ export class TrainingStep implements Disposable {
   }
 
   /** The graph of a step over parts of these sizes. */
-  #wholeStep(sizes: readonly number[], segments = 1): WholeStep {
-    const { loss, gradients, forward } = this.#passes
+  #wholeStep(passes: Passes, sizes: readonly number[], segments = 1): WholeStep {
+    const { loss, gradients, forward } = passes
     const total = sizes.reduce((sum, size) => sum + size, 0)
     const weights = sizes.map(size => size / total)
     const values = [loss, ...gradients.values()]
-    const graph = segments === 1 ? this.#passes.graph : recompute(this.#passes.graph, { forward, segments })
+    const graph = segments === 1 ? passes.graph : recompute(passes.graph, { forward, segments })
     const inputs = [...this.#inputs, ...(this.#drops ? [dropoutState] : [])]
     const summed = sizes.length === 1 ? graph : accumulate(graph, { inputs, values, weights })
     const clipped = addClip(summed, gradients, this.#options.maxNorm)
@@ -235,17 +260,43 @@ export class TrainingStep implements Disposable {
 const inputName = (name: string, part: number, count: number): string =>
   count === 1 ? name : partName(name, part)
 
-/** Teacher, loss and gradients. */
-function passesOf({ adapter, loss, teacher }: StepOptions): Passes {
+/** Dropout, teacher and loss. */
+function forwardOf({ adapter, loss, teacher }: StepOptions): ForwardPass {
   const { dropout = 0 } = adapter
   const student = dropout > 0 ? addDropout(adapter.graph, dropout) : adapter.graph
   const { graph, values } = teacher
     ? addTeacher(student, teacher)
     : { graph: student, values: new Map<string, string>() }
-  const withLoss = addLoss(unroll(graph), loss, values)
-  const wrt = [...adapter.parameters]
-  const forward = withLoss.graph.nodes.length
-  return { ...differentiate(withLoss.graph, { loss: withLoss.loss, wrt }), forward, loss: withLoss.loss }
+  return addLoss(graph, loss, values)
+}
+
+/** Whether the nodes that run depend on the sizes of the inputs. */
+const dependsOnSizes = ({ nodes }: Graph): boolean =>
+  nodes.some(node => isRecurrent(node) || (node.domain === '' && node.op === 'If'))
+
+/** Branches and steps as the sizes of the inputs say, and gradients. */
+function passesOf(
+  { graph, loss }: ForwardPass,
+  parameters: readonly string[],
+  shapes: Readonly<Record<string, readonly number[]>>,
+): Passes {
+  const flat = unroll(chooseBranches(graph, { shapes }), { shapes })
+  return { ...differentiate(flat, { loss, wrt: [...parameters] }), forward: flat.nodes.length, loss }
+}
+
+const sameNodes = (a: Graph, b: Graph): boolean =>
+  a.nodes.length === b.nodes.length &&
+  a.nodes.every(({ op, inputs }, i) => op === b.nodes[i]!.op && inputs.join() === b.nodes[i]!.inputs.join())
+
+/** Parameters as the adapter has them, and what the optimizer remembers at first. */
+function firstState({ adapter, optimizer }: StepOptions): State {
+  const { parameters, graph } = adapter
+  const own = new Map(parameters.map(name => [name, graph.initializers.get(name)!]))
+  const gradients = new Map(parameters.map(name => [name, name]))
+  const { updates, initializers } = optimizer.append(makeGraph({ initializers: own }), gradients)
+  const values = (name: string): Float32Array =>
+    own.has(name) ? adapter.read(name) : Float32Array.from(initializers.get(name)!.data as Float32Array)
+  return new Map([...(updates ?? new Map()).keys()].map(name => [name, values(name)]))
 }
 
 function expectFields(batch: Batch, inputs: readonly string[]): void {

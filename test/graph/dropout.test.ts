@@ -1,5 +1,6 @@
 // Dropout in front of adapters: what PEFT computes, gradients by finite differences, and what is left alone.
 import t from 'tap'
+import { volume } from '#lib/core/shape.js'
 import { int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { differentiate } from '#lib/graph/gradients/differentiate.js'
@@ -15,10 +16,10 @@ import { goldenJson, noGolden } from '../fixtures/golden-bytes.js'
 import { goldenFloats } from '../fixtures/golden-values.js'
 import { gradientError } from '../fixtures/gradients.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomConstants } from '../fixtures/random-tensors.js'
 
 const random = randomGenerator(17)
-const volume = (shape: readonly number[]): number => shape.reduce((product, size) => product * size, 1)
-const f32 = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, volume(shape)))
+const f32 = randomConstants(random)
 const state = Constant.from('u32', [3], Uint32Array.of(11, 3, 1))
 
 interface Case {

@@ -1,6 +1,7 @@
 // Gradient rules of attention, formulas, transposed convolutions and resized images against finite differences in double
 // precision, on odd shapes and with every option.
 import t from 'tap'
+import { volume } from '#lib/core/shape.js'
 import { float, int, ints, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { differentiate } from '#lib/graph/gradients/differentiate.js'
@@ -11,6 +12,7 @@ import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
 import { type Checked, type GradientCase, gradientError } from '../fixtures/gradients.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomConstants } from '../fixtures/random-tensors.js'
 
 /** Central differences with steps of 1e-5 are exact to about 1e-9 for numbers near 1. */
 const tolerance = 1e-7
@@ -53,11 +55,7 @@ const attention = ({ q, k, v, attributes, mask, past }: AttentionCase): Gradient
   constants: { ...(mask && { mask }), ...(past && { pastK: past[0], pastV: past[1] }) },
 })
 
-const random = randomGenerator(3)
-const f32 = (...shape: number[]): Constant => {
-  const count = shape.reduce((product, size) => product * size, 1)
-  return Constant.from('f32', shape, uniform(random, count))
-}
+const f32 = randomConstants(randomGenerator(3))
 
 const cases: Readonly<Record<string, GradientCase>> = {
   PRelu: {
@@ -156,13 +154,7 @@ async function gradientsOn(backend: 'js' | 'cpu', { inputs, nodes, constants = {
   const values = randomGenerator(8)
   const feeds = Object.fromEntries(
     Object.entries(inputs).map(([name, { shape }]) => {
-      return [
-        name,
-        uniform(
-          values,
-          shape.reduce((product, size) => product * size, 1),
-        ),
-      ]
+      return [name, uniform(values, volume(shape))]
     }),
   )
   const graph = makeGraph({

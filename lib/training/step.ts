@@ -1,59 +1,56 @@
 // step.ts: one step of training as one plan: forward and backward pass of each part, clipping, update.
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import type { TrainableAdapter } from '../dora/adapter.js'
-import { differentiate } from '../graph/gradients/differentiate.js'
 import { type Graph, makeGraph } from '../graph/graph.js'
 import { accumulate, partName } from '../graph/rewrites/accumulate.js'
-import { chooseBranches } from '../graph/rewrites/branches.js'
 import { addClip } from '../graph/rewrites/clip.js'
-import { addDropout, dropoutState } from '../graph/rewrites/dropout.js'
-import { addLoss, type Loss } from '../graph/rewrites/losses.js'
+import { dropoutState } from '../graph/rewrites/dropout.js'
+import { lossScale, skipUnlessFinite, unscaleGradients } from '../graph/rewrites/loss-scale.js'
 import { recompute } from '../graph/rewrites/recompute.js'
-import { addTeacher } from '../graph/rewrites/teacher.js'
-import { isRecurrent, unroll } from '../graph/rewrites/unroll.js'
 import type { Kernels } from '../runtime/kernels.js'
 import { compile } from '../runtime/plan/compile.js'
 import { Plan } from '../runtime/plan/plan.js'
 import { type Batch, batchSizeOf } from './dataset.js'
 import type { Optimizer } from './optimizers.js'
+import {
+  dependsOnSizes,
+  forwardOf,
+  type Passes,
+  type PassOptions,
+  passesOf,
+  type Shapes,
+  sameNodes,
+} from './passes.js'
 
 /** What a step consists of. */
-export interface StepOptions {
-  readonly adapter: TrainableAdapter
-  readonly loss: Loss
+export interface StepOptions extends PassOptions {
   readonly optimizer: Optimizer
   /** Largest norm of the gradients together; Infinity: no clipping. */
   readonly maxNorm: number
   /** Key of the random numbers of dropout. */
   readonly seed: number
-  /** A model whose outputs are targets. */
-  readonly teacher?: Graph | undefined
   /** Bytes for values in between; beyond them the backward pass computes values again instead of keeping them. */
   readonly memoryBudget?: number | undefined
+}
+
+/** What varies from step to step. */
+export interface StepNumbers {
+  /** Learning rate. */
+  readonly rate: number
+  /** Number of the step, from 1. */
+  readonly step: number
+  /** Number of the update that it may make, from 1; smaller where steps were skipped. */
+  readonly update: number
+  /** Factor of the loss in fp16. */
+  readonly lossScale: number
 }
 
 /** The result of a step. */
 export interface StepResult {
   /** Weighted mean of the losses of the parts, before the update. */
   readonly loss: number
-  /** Norm of all gradients together, before clipping. */
+  /** Norm of all gradients together, before clipping. Where it is not finite in fp16, nothing was updated. */
   readonly gradientNorm: number
-}
-
-/** A graph that computes a loss. */
-interface ForwardPass {
-  readonly graph: Graph
-  readonly loss: string
-}
-
-/** A graph with its forward and backward pass. */
-interface Passes {
-  readonly graph: Graph
-  /** Nodes of the forward pass. */
-  readonly forward: number
-  readonly loss: string
-  readonly gradients: ReadonlyMap<string, string>
 }
 
 /** A graph of a whole step, and the names of its results. */
@@ -73,10 +70,11 @@ export type State = ReadonlyMap<string, Float32Array>
 export class TrainingStep implements Disposable {
   readonly #options: StepOptions
   readonly #kernels: Kernels
-  readonly #forward: ForwardPass
+  readonly #dependsOnSizes: boolean
   readonly #passes = new Map<string, Passes>()
   readonly #inputs: readonly string[]
   readonly #drops: boolean
+  readonly #scales: boolean
   readonly #plans = new Map<string, { plan: Plan; step: WholeStep }>()
   #state: State
   #current: Plan | undefined
@@ -85,14 +83,16 @@ export class TrainingStep implements Disposable {
   constructor(options: StepOptions, kernels: Kernels) {
     this.#options = options
     this.#kernels = kernels
-    this.#forward = forwardOf(options)
-    const { graph } = this.#forward
+    const { adapter, teacher } = options
+    this.#dependsOnSizes = [adapter.graph, ...(teacher ? [teacher] : [])].some(dependsOnSizes)
+    const { graph } = forwardOf(options)
     const inputs = graph.inputs.map(({ name }) => name).filter(name => !graph.initializers.has(name))
     this.#inputs = inputs.filter(name => name !== dropoutState)
     this.#drops = inputs.includes(dropoutState)
+    this.#scales = options.precision === 'fp16'
     this.#state = firstState(options)
     // What cannot be differentiated is said before any data are read.
-    if (!dependsOnSizes(graph)) this.#passesOf({})
+    if (!this.#dependsOnSizes) this.#passesOf({})
   }
 
   /** Names of what a batch must contain. */
@@ -133,14 +133,15 @@ export class TrainingStep implements Disposable {
 
   /**
    * One step over the given parts, whose losses count by their number of samples.
-   * @param step - number of the step, from 1
    * @throws SparkError ERR_ARGUMENT for a field that is missing or unknown, ERR_SHAPE, ERR_OUT_OF_MEMORY
    */
-  async run(parts: readonly Batch[], rate: number, step: number): Promise<StepResult> {
+  async run(parts: readonly Batch[], numbers: StepNumbers): Promise<StepResult> {
     const { plan, step: names } = await this.#planFor(parts)
+    const { rate, step, update } = numbers
     this.#enter(plan)
     const { optimizer, seed } = this.#options
-    const feeds: Record<string, ElementArray> = { ...optimizer.feeds(rate, step) }
+    const feeds: Record<string, ElementArray> = { ...optimizer.feeds(rate, update) }
+    if (this.#scales) feeds[lossScale] = Float32Array.of(numbers.lossScale)
     parts.forEach((batch, part) => {
       if (this.#drops) feeds[inputName(dropoutState, part, parts.length)] = Uint32Array.of(seed, step, part)
       for (const name of this.#inputs) {
@@ -205,7 +206,7 @@ export class TrainingStep implements Disposable {
 
   /** The passes for these parts. Branches and numbers of steps of a model must be those of the first part in all of them. */
   #passesFor(parts: readonly Batch[]): Passes {
-    if (!dependsOnSizes(this.#forward.graph)) return this.#passesOf({})
+    if (!this.#dependsOnSizes) return this.#passesOf({})
     const [first, ...others] = parts.map(batch => {
       const shapes = this.#inputs.map(name => [name, batch[name]!.shape] as const)
       return this.#passesOf(Object.fromEntries(shapes))
@@ -218,9 +219,9 @@ export class TrainingStep implements Disposable {
     )
   }
 
-  #passesOf(shapes: Readonly<Record<string, readonly number[]>>): Passes {
+  #passesOf(shapes: Shapes): Passes {
     const key = JSON.stringify(shapes)
-    const passes = this.#passes.get(key) ?? passesOf(this.#forward, this.#options.adapter.parameters, shapes)
+    const passes = this.#passes.get(key) ?? passesOf(this.#options, shapes)
     this.#passes.set(key, passes)
     return passes
   }
@@ -249,44 +250,18 @@ export class TrainingStep implements Disposable {
     const graph = segments === 1 ? passes.graph : recompute(passes.graph, { forward, segments })
     const inputs = [...this.#inputs, ...(this.#drops ? [dropoutState] : [])]
     const summed = sizes.length === 1 ? graph : accumulate(graph, { inputs, values, weights })
-    const clipped = addClip(summed, gradients, this.#options.maxNorm)
+    const exact = this.#scales ? unscaleGradients(summed, gradients) : { graph: summed, gradients }
+    const clipped = addClip(exact.graph, exact.gradients, this.#options.maxNorm)
     const updated = this.#options.optimizer.append(clipped.graph, clipped.gradients)
+    const kept = this.#scales ? skipUnlessFinite(updated, clipped.norm) : updated
     const outputs = [loss, clipped.norm].map(name => ({ name }))
-    return { graph: { ...updated, outputs }, loss, norm: clipped.norm }
+    return { graph: { ...kept, outputs }, loss, norm: clipped.norm }
   }
 }
 
 /** Name of an input in the graph of a step over `count` parts. */
 const inputName = (name: string, part: number, count: number): string =>
   count === 1 ? name : partName(name, part)
-
-/** Dropout, teacher and loss. */
-function forwardOf({ adapter, loss, teacher }: StepOptions): ForwardPass {
-  const { dropout = 0 } = adapter
-  const student = dropout > 0 ? addDropout(adapter.graph, dropout) : adapter.graph
-  const { graph, values } = teacher
-    ? addTeacher(student, teacher)
-    : { graph: student, values: new Map<string, string>() }
-  return addLoss(graph, loss, values)
-}
-
-/** Whether the nodes that run depend on the sizes of the inputs. */
-const dependsOnSizes = ({ nodes }: Graph): boolean =>
-  nodes.some(node => isRecurrent(node) || (node.domain === '' && node.op === 'If'))
-
-/** Branches and steps as the sizes of the inputs say, and gradients. */
-function passesOf(
-  { graph, loss }: ForwardPass,
-  parameters: readonly string[],
-  shapes: Readonly<Record<string, readonly number[]>>,
-): Passes {
-  const flat = unroll(chooseBranches(graph, { shapes }), { shapes })
-  return { ...differentiate(flat, { loss, wrt: [...parameters] }), forward: flat.nodes.length, loss }
-}
-
-const sameNodes = (a: Graph, b: Graph): boolean =>
-  a.nodes.length === b.nodes.length &&
-  a.nodes.every(({ op, inputs }, i) => op === b.nodes[i]!.op && inputs.join() === b.nodes[i]!.inputs.join())
 
 /** Parameters as the adapter has them, and what the optimizer remembers at first. */
 function firstState({ adapter, optimizer }: StepOptions): State {

@@ -264,7 +264,7 @@ t.test('what is refused', async t => {
   await refused({ loss: { type: 'mse', output: 'z' } }, /reads 'z'.*outputs: y/)
   await refused({ optimizer: 'lion' }, /optimizer.type must be one of adamw, sgd, got 'lion'/)
   await refused({ precision: 'fp7' }, /options.precision/)
-  await refused({ precision: 'bf16' }, /not there yet/, 'ERR_UNSUPPORTED')
+  await refused({ precision: 'fp8' }, /no training in fp8: quantize the model/, 'ERR_UNSUPPORTED')
   await refused({ checkpoint: { folder: '' } }, /checkpoint.folder/)
   await refused({ resume: 'nowhere.safetensors' }, /no such file/, 'ERR_IO')
   const fields = new ArrayDataset({ x: { shape: [2, 7], data: new Float32Array(14) } })

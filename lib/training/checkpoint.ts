@@ -33,9 +33,12 @@ export interface Checkpoint {
   readonly lossScale?: LossScale
   /** Parameters and the optimizer's state. */
   readonly state: State
+  /** The sha256 of the weights that the adapter belongs to, by module; empty where nobody knows. */
+  readonly base: ReadonlyMap<string, string>
 }
 
 const version = '1'
+const baseKey = 'dgx_spark.base.'
 const namePattern = /^step-(\d+)\.safetensors$/
 
 /** Path of the checkpoint after a step. */
@@ -48,7 +51,7 @@ export const checkpointFile = (folder: string, step: number): string =>
  * @throws SparkError ERR_IO
  */
 export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, keep: number): Promise<string> {
-  const { progress, schedule, state, lossScale } = checkpoint
+  const { progress, schedule, state, lossScale, base } = checkpoint
   const file = checkpointFile(folder, progress.step)
   const tensors = [...state].map(([name, data]) => {
     return [name, { dtype: 'F32', shape: [data.length], data }] as const
@@ -57,6 +60,7 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, kee
     'dgx_spark.checkpoint': version,
     'dgx_spark.progress': JSON.stringify(progress),
     'dgx_spark.schedule': JSON.stringify(encodeNumbers(schedule)),
+    ...Object.fromEntries([...base].map(([module, hash]) => [baseKey + module, hash])),
     ...(lossScale && { 'dgx_spark.loss_scale': JSON.stringify(lossScale) }),
   }
   try {
@@ -112,6 +116,11 @@ export async function readCheckpoint(file: string): Promise<Checkpoint> {
   const scale = metadata.get('dgx_spark.loss_scale')
   return {
     ...{ progress: progress as unknown as Progress, schedule, state },
+    base: new Map(
+      [...metadata]
+        .filter(([key]) => key.startsWith(baseKey))
+        .map(([key, hash]) => [key.slice(baseKey.length), hash]),
+    ),
     ...(scale !== undefined && { lossScale: lossScaleOf(file, parseNumbers(file, scale)) }),
   }
 }

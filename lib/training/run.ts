@@ -27,6 +27,8 @@ export class TrainingRun {
   readonly #schedule: Schedule
   readonly #log: TrainingLog
   readonly #scaler: LossScaler
+  /** The sha256 of the weights that the adapter belongs to. */
+  readonly #base: ReadonlyMap<string, string>
   #progress: Progress
   #lastCheckpoint: string | undefined
   #totalSteps: number | undefined
@@ -42,6 +44,8 @@ export class TrainingRun {
     this.#schedule = createSchedule(schedule, optimizer.learningRate, this.#totalSteps)
     this.#log = new TrainingLog(options.log)
     this.#scaler = new LossScaler(options.precision === 'fp16')
+    const isKept = options.checkpoint !== undefined || options.resume !== undefined
+    this.#base = (isKept ? parts.adapter.baseHashes?.() : undefined) ?? new Map()
     this.#progress = { step: 0, epoch: 0, batch: 0, lossSum: 0, samples: 0, seed }
   }
 
@@ -57,7 +61,8 @@ export class TrainingRun {
 
   /**
    * Goes on from the checkpoint that the options name, if any.
-   * @throws SparkError ERR_ARGUMENT when the options ask for something else than the checkpoint was made with
+   * @throws SparkError ERR_ARGUMENT when the options ask for something else than the checkpoint was made with, ERR_FORMAT
+   * when the base is another one
    */
   async resume(): Promise<void> {
     const { step, options } = this.#parts
@@ -66,7 +71,7 @@ export class TrainingRun {
       resume === true && checkpoint ? (await listCheckpoints(checkpoint.folder)).at(-1) : undefined
     const file = typeof resume === 'string' ? resume : newest
     if (file !== undefined) {
-      const { progress, schedule, state, lossScale } = await readCheckpoint(file)
+      const { progress, schedule, state, lossScale, base } = await readCheckpoint(file)
       if (progress.seed !== options.seed) {
         const remedy = 'the order of the samples would be another one'
         throw new SparkError(
@@ -74,6 +79,7 @@ export class TrainingRun {
           `${file} has seed ${progress.seed}, not ${options.seed}: ${remedy}`,
         )
       }
+      this.#expectBase(file, base)
       step.state = state
       this.#progress = progress
       this.#schedule.restore(schedule)
@@ -178,6 +184,16 @@ export class TrainingRun {
     }
   }
 
+  #expectBase(file: string, base: ReadonlyMap<string, string>): void {
+    const other = [...base].find(([module, hash]) => (this.#base.get(module) ?? hash) !== hash)
+    if (!other) return
+    const remedy = 'resume with the model that the training began with'
+    throw new SparkError(
+      'ERR_FORMAT',
+      `${file} was made for another base: the weight of '${other[0]}' has another sha256; ${remedy}`,
+    )
+  }
+
   /** In fp16 gradients may be infinite as long as there is a smaller factor of the loss to try. */
   #expectFinite({ loss, gradientNorm }: StepResult, step: number): void {
     const isFp16 = this.#parts.options.precision === 'fp16'
@@ -195,6 +211,7 @@ export class TrainingRun {
     const { folder, keep } = options.checkpoint!
     const content = {
       ...{ progress: this.#progress, schedule: this.#schedule.state(), state: step.state },
+      base: this.#base,
       ...(this.#scaler.matters && { lossScale: this.#scaler.state }),
     }
     this.#lastCheckpoint = await saveCheckpoint(folder, content, keep)

@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
+import { createAdapter } from '#lib/dora/create-adapter.js'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { readCheckpoint } from '#lib/training/checkpoint.js'
@@ -10,7 +11,7 @@ import { readEvents } from '#lib/training/log.js'
 import type { TrainerOptions, TrainingEvent } from '#lib/training/options.js'
 import { Trainer } from '#lib/training/trainer.js'
 import { backends } from '../fixtures/backends.js'
-import { adapterOf, bytesOf, smallAdapter, smallData } from '../fixtures/trainable.js'
+import { adapterOf, bytesOf, smallAdapter, smallData, smallModel } from '../fixtures/trainable.js'
 
 const backend = backends.includes('cpu') ? 'cpu' : 'js'
 const base: TrainerOptions = {
@@ -179,6 +180,28 @@ t.test('checkpoints: as many as are kept, and what is in them', async t => {
   await t.rejects(train({ batchSize: 10, resume: path.join(folder, files[0]!), seed: 1 }), {
     code: 'ERR_ARGUMENT',
     message: /seed/,
+  })
+})
+
+t.test('a checkpoint belongs to its base', async t => {
+  const folder = t.testdir()
+  const data = smallData(30)
+  const fit = async (seed: number, options: Partial<TrainerOptions>) => {
+    const model = smallModel(seed)
+    const adapter = await createAdapter(model, { targetModules: ['fc0', 'fc1'], rank: 2, backend })
+    const trainer = new Trainer({ graph: model }, adapter, { ...base, batchSize: 10, ...options })
+    for await (const _ of trainer.fit(data));
+    return trainer.step
+  }
+  await fit(1, { checkpoint: { folder } })
+  const file = path.join(folder, 'step-00000003.safetensors')
+  const { base: recorded } = await readCheckpoint(file)
+  t.same([...recorded.keys()], ['fc0', 'fc1'])
+  t.ok([...recorded.values()].every(hash => /^[0-9a-f]{64}$/.test(hash)))
+  t.equal(await fit(1, { resume: file, epochs: 2 }), 6)
+  await t.rejects(fit(2, { resume: file, epochs: 2 }), {
+    code: 'ERR_FORMAT',
+    message: /step-00000003.*another base: the weight of 'fc0' has another sha256; resume with/,
   })
 })
 

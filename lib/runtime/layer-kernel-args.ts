@@ -1,4 +1,4 @@
-// layer-kernel-args.ts: what pooling, resizing and recurrent layers take. native/backend/layer_args.h is the contract.
+// layer-kernel-args.ts: what pooling, resizing, dropout and recurrent layers take. native/backend/layer_args.h is the contract.
 import type { ElementArray } from '../core/dtype.js'
 import type { KernelType, UnaryFn } from './tensor-kernel-args.js'
 
@@ -81,6 +81,20 @@ export interface ResampleArgs {
   offset?: Float32Array | undefined
   /** Output, [outer, out, inner]. */
   y: Float32Array
+}
+
+/** mask[i] = 0 with probability `ratio`, else 1 / (1 − ratio): a function of i, `stream` and `state`. */
+export interface DropoutMaskArgs {
+  /** Elements of the mask. */
+  count: number
+  /** In [0, 1]. */
+  ratio: number
+  /** Which mask of a step it is; below 2^32. */
+  stream: number
+  /** [3]: seed, step, part of the step. */
+  state: Uint32Array
+  /** Output, [count]. */
+  mask: Float32Array
 }
 
 /** An image at the points of a grid. */
@@ -171,6 +185,8 @@ export interface LayerKernelArgs {
   poolBackward: PoolBackwardArgs
   /** One axis of a resized image. */
   resample: ResampleArgs
+  /** A mask of dropout. */
+  dropoutMask: DropoutMaskArgs
   /** An image at points. */
   gridSample: GridSampleArgs
   /** A recurrent layer. */

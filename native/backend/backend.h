@@ -292,6 +292,7 @@ struct Backend {
   void (*pool)(const PoolArgs&);
   void (*pool_backward)(const PoolBackwardArgs&);
   void (*resample)(const ResampleArgs&);
+  void (*dropout_mask)(const DropoutMaskArgs&);
   void (*grid_sample)(const GridSampleArgs&);
   void (*recurrent)(const RecurrentArgs&);
 };

@@ -187,6 +187,7 @@ const Operation kOperations[] = {
     SPARK_OPERATION("pool", pool),
     SPARK_OPERATION("poolBackward", pool_backward),
     SPARK_OPERATION("resample", resample),
+    SPARK_OPERATION("dropoutMask", dropout_mask),
     SPARK_OPERATION("gridSample", grid_sample),
     SPARK_OPERATION("recurrent", recurrent),
 };

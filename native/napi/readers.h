@@ -47,6 +47,7 @@ LookupArgs read_lookup(Arguments& in);
 PoolArgs read_pool(Arguments& in);
 PoolBackwardArgs read_pool_backward(Arguments& in);
 ResampleArgs read_resample(Arguments& in);
+DropoutMaskArgs read_dropout_mask(Arguments& in);
 GridSampleArgs read_grid_sample(Arguments& in);
 RecurrentArgs read_recurrent(Arguments& in);
 

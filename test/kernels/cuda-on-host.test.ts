@@ -75,8 +75,10 @@ t.test('views, reductions, pools, casts, orders and recurrent layers', { skip: n
   const views = ['unary', 'binary', 'select', 'reduce', 'cumulate', 'copy_strided', 'indexed', 'pool']
   const layers = ['top_k', 'grid_sample', 'recurrent', 'adamw']
   const sources = [
-    ...[...views, ...layers, 'resample', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
-    ...['view', 'pool', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw'].map(
+    ...[...views, ...layers, 'resample', 'dropout', 'cast', 'elements'].map(
+      name => `backend/cpu/${name}.cc`,
+    ),
+    ...['view', 'pool', 'dropout', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw'].map(
       name => `backend/cuda/${name}.cc`,
     ),
     ...['precision_loops_plain', 'function_loops_plain', 'gemm_plain', 'lane_gemm_plain'].map(
@@ -87,7 +89,7 @@ t.test('views, reductions, pools, casts, orders and recurrent layers', { skip: n
   ]
   const { folder, programs } = buildOnHost(
     ['views.cc', 'layers.cc'],
-    ['elementwise', 'move', 'reduction', 'pool', 'cast', 'scatter', ...layers],
+    ['elementwise', 'move', 'reduction', 'pool', 'dropout', 'cast', 'scatter', ...layers],
     sources,
   )
   t.teardown(() => rmSync(folder, { recursive: true }))

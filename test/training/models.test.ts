@@ -2,6 +2,7 @@
 import path from 'node:path'
 import t from 'tap'
 import { volume } from '#lib/core/shape.js'
+import { Constant } from '#lib/graph/constant.js'
 import type { Graph } from '#lib/graph/graph.js'
 import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import type { Loss } from '#lib/graph/rewrites/losses.js'
@@ -19,6 +20,8 @@ interface ModelCase {
   readonly targets: number
   readonly steps: number
   readonly batch: (random: () => number) => Batch
+  /** Inputs that are the same for all samples. */
+  readonly fixed?: Readonly<Record<string, Constant>>
 }
 
 const floats = (random: () => number, shape: number[]) => {
@@ -62,6 +65,25 @@ const cases: readonly ModelCase[] = [
     steps: 8,
     batch: random => ({ input: floats(random, [1, 1, 224, 224]) }),
   },
+  {
+    // A recurrent layer inside of branches that the sizes decide.
+    file: 'silero/silero_vad_16k_op15.onnx',
+    loss: 'mse',
+    targets: 6,
+    steps: 30,
+    batch: random => ({ input: floats(random, [1, 576]) }),
+    fixed: { sr: Constant.i64([16000]), state: Constant.f32(new Array(256).fill(0), [2, 1, 128]) },
+  },
+  {
+    // Sequences whose length only the batch says.
+    file: 'recurrent/byte_sb_bidi_lstm.onnx',
+    loss: 'mse',
+    targets: 1,
+    steps: 30,
+    batch: random => ({
+      input: { shape: [3, 9], data: Uint8Array.from({ length: 27 }, () => 97 + Math.floor(26 * random())) },
+    }),
+  },
 ]
 
 /** Mean of the first or last losses. */
@@ -70,11 +92,11 @@ const mean = (losses: readonly number[]): number =>
 
 const skip = noGolden || (backends.includes('cpu') ? false : 'no native addon')
 
-for (const { file, loss, targets, steps, batch } of cases) {
+for (const { file, loss, targets, steps, batch, fixed = {} } of cases) {
   t.test(file, { skip }, async t => {
-    const graph: Graph = canonicalise(
-      await readOnnx(path.join(process.env.DGX_SPARK_TEST_DATA!, 'models', file)),
-    )
+    const read = canonicalise(await readOnnx(path.join(process.env.DGX_SPARK_TEST_DATA!, 'models', file)))
+    const initializers = new Map([...read.initializers, ...Object.entries(fixed)])
+    const graph: Graph = { ...read, initializers, inputs: read.inputs.filter(({ name }) => !(name in fixed)) }
     const adapter = randomAdapter(graph, { rank: 2, change: 0.15, seed: 1 })
     t.equal(adapter.parameters.length, 3 * targets)
     const random = randomGenerator(2)

@@ -15,6 +15,7 @@ import {
   doraUnmerge,
   weightNorm2,
 } from './dora.js'
+import { dropoutMask } from './dropout.js'
 import { gridSample } from './grid-sample.js'
 import { gather, scatter } from './indexed.js'
 import { convInteger, dequantize, linearInteger, lookup, quantize } from './integer.js'
@@ -81,6 +82,7 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   pool,
   poolBackward,
   resample,
+  dropoutMask,
   gridSample,
   recurrent,
 }

@@ -56,6 +56,7 @@ void scatter(const ScatterArgs&);
 void pool(const PoolArgs&);
 void pool_backward(const PoolBackwardArgs&);
 void resample(const ResampleArgs&);
+void dropout_mask(const DropoutMaskArgs&);
 void grid_sample(const GridSampleArgs&);
 void recurrent(const RecurrentArgs&);
 

@@ -54,6 +54,7 @@ const Backend& backend() {
       .pool = pool,
       .pool_backward = pool_backward,
       .resample = resample,
+      .dropout_mask = dropout_mask,
       .grid_sample = grid_sample,
       .recurrent = recurrent,
   };

@@ -152,7 +152,7 @@ export function addNorm(at: Lowering, w: number, norm: Operand, gain: Operand): 
   at.step('doraNorm', { weight, ...lowRankOf(at, w + 1), weightNorm2: squares.read(), magnitude, norm, gain })
 }
 
-/** x, W, A, B, magnitude, bias → y, and for the backward pass xa, z, norm, gain */
+/** x, W, A, B, magnitude, bias, dropout mask → y, and for the backward pass xa, z, norm, gain */
 function dora(at: Lowering): void {
   const weight = weightOf(at, 1)
   const tokens = volume(at.shape(0)) / weight.cols
@@ -162,11 +162,11 @@ function dora(at: Lowering): void {
   addNorm(at, 1, norm, gain)
   at.step('doraForward', {
     ...{ weight, ...lowRank, tokens, x: at.read(0), gain: gain.buffer.read() },
-    ...{ bias: at.optional(5), xa, z: at.result(2), y: at.write() },
+    ...{ bias: at.optional(5), mask: at.optional(6), xa, z: at.result(2), y: at.write() },
   })
 }
 
-/** dy, x, W, A, B, magnitude, xa, z, norm, gain → dx, dA, dB, dmagnitude, dbias */
+/** dy, x, W, A, B, magnitude, xa, z, norm, gain, dropout mask → dx, dA, dB, dmagnitude, dbias */
 function doraGrad(at: Lowering): void {
   const weight = weightOf(at, 2)
   const { a, b, ...scaling } = lowRankOf(at, 3)
@@ -174,7 +174,7 @@ function doraGrad(at: Lowering): void {
     ...{ weight, a, b, ...scaling, tokens: volume(at.shape(1)) / weight.cols },
     exactNorm: at.text('norm_gradient', 'detached') === 'exact',
     ...{ dy: at.read(0), x: at.read(1), magnitude: at.read(5), xa: at.read(6), z: at.read(7) },
-    ...{ norm: at.read(8), gain: at.read(9) },
+    ...{ norm: at.read(8), gain: at.read(9), mask: at.optional(10) },
     ...{ dx: at.result(0), da: at.resultOrScratch(1, a.count), db: at.resultOrScratch(2, b.count) },
     ...{ dmagnitude: at.resultOrScratch(3, weight.rows), dbias: at.result(4) },
   })

@@ -34,6 +34,8 @@ t.test('each instruction set passes the kernel tests', async t => {
       }
       for (const name of [
         'linear',
+        'integer',
+        'linear-integer',
         'packed-weight',
         'conv',
         'attention',

@@ -13,18 +13,11 @@ import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
 import { modelFile, noModels } from '../fixtures/onnx-models.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomConstants } from '../fixtures/random-tensors.js'
 import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const random = randomGenerator(6)
-const f32 = (...shape: number[]): Constant =>
-  Constant.from(
-    'f32',
-    shape,
-    uniform(
-      random,
-      shape.reduce((a, b) => a * b, 1),
-    ),
-  )
+const f32 = randomConstants(random)
 
 /** Conv, Gemm both ways, MatMul, and a weight that a Gather reads too. */
 const graph = makeGraph({

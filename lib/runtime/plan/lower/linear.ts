@@ -1,10 +1,11 @@
 // linear.ts: matrix products and the linear DoRA layer.
 import type { ElementArray, ElementType } from '../../../core/dtype.js'
+import { contiguousStrides, volume } from '../../../core/shape.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { Compute, MatrixStrides, StoredWeight } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
 import { Buffer, type Operand, type Symbolic } from '../program.js'
-import { broadcastStrides, collapse, contiguousStrides, volume } from '../views.js'
+import { broadcastStrides, collapse } from '../views.js'
 import { addBinary } from './elementwise.js'
 import type { LowerTable } from './table.js'
 

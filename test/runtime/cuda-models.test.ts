@@ -91,14 +91,14 @@ async function trains(t: Test, graph: Graph): Promise<void> {
   const step = new TrainingStep(
     {
       ...{ adapter, loss: floats.map(({ name }) => ({ type: 'mse', output: name }) as const), maxNorm: 1 },
-      ...{ optimizer: createOptimizer('adamw'), teacher: graph },
+      ...{ optimizer: createOptimizer('adamw'), teacher: graph, seed: 0, precision: 'fp32' as const },
     },
     kernels,
   )
   const batch: Batch = Object.fromEntries(
     Array.from(feedsFor(graph), ([name, { shape, data }]) => [name, { shape: [...shape], data }] as const),
   )
-  await step.run([batch], 1e-3, 1)
+  await step.run([batch], { rate: 1e-3, step: 1, update: 1, lossScale: 1 })
   step.dispose()
   t.ok(called.has('adamw'), [...called].sort().join(' '))
 }

@@ -220,7 +220,7 @@ void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> seg
 }
 
 void product_into(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
-  for_tiles(1, rows, cols, segment.depth,
+  for_tiles(1, rows, cols, segment.depth, is_in_place(segment.b),
             [&](const Gemm& gemm, const Tile& tile, int64_t) { compute_into(gemm, tile, segment, by, to); });
 }
 

@@ -75,9 +75,7 @@ t.test('views, reductions, pools, casts, orders and recurrent layers', { skip: n
   const views = ['unary', 'binary', 'select', 'reduce', 'cumulate', 'copy_strided', 'indexed', 'pool']
   const layers = ['top_k', 'grid_sample', 'recurrent', 'adamw']
   const sources = [
-    ...[...views, ...layers, 'resample', 'dropout', 'cast', 'elements'].map(
-      name => `backend/cpu/${name}.cc`,
-    ),
+    ...[...views, ...layers, 'resample', 'dropout', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
     ...['view', 'pool', 'dropout', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw'].map(
       name => `backend/cuda/${name}.cc`,
     ),

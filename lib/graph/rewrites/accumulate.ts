@@ -49,9 +49,7 @@ export function accumulate(graph: Graph, { inputs, values, weights }: Accumulate
     }
   })
   const partInputs = (info: ValueInfo): ValueInfo[] =>
-    inputs.includes(info.name)
-      ? weights.map((_, part) => ({ ...info, name: partName(info.name, part) }))
-      : [info]
+    inputs.includes(info.name) ? weights.map((_, part) => partInput(info, part)) : [info]
   return {
     ...graph,
     inputs: graph.inputs.flatMap(partInputs),
@@ -59,6 +57,14 @@ export function accumulate(graph: Graph, { inputs, values, weights }: Accumulate
     nodes,
     initializers,
   }
+}
+
+/** An input of a part. Parts may differ in size, so sizes with a name have another one in each. */
+function partInput({ name, type }: ValueInfo, part: number): ValueInfo {
+  const own = { name: partName(name, part) }
+  if (type?.kind !== 'tensor') return type ? { ...own, type } : own
+  const shape = type.shape?.map(size => (typeof size === 'string' ? partName(size, part) : size))
+  return { ...own, type: shape ? { ...type, shape } : type }
 }
 
 /** Values that nodes make from `names`. */

@@ -17,7 +17,7 @@ import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { HardwareInfo, openKernels } from 'dgx-spark'
 import { counts, formatOutcome, judge } from './goals.js'
-import { gpuPeers, torchLimits } from './gpu-peers.js'
+import { besidePeers, gpuPeers, torchLimits } from './gpu-peers.js'
 import { format, instructionSets, machine, measure, ms, useCpuTime } from './harness.js'
 import { measureDeviceLimits, measureLimits } from './limits.js'
 import { loadPeer } from './peer.js'
@@ -182,7 +182,8 @@ async function main() {
 
   const results = await runRows(kernels, peer, limits, isas)
   const peers = kernels.backend === 'cuda' ? gpuPeers(results) : []
-  await tell({ date: new Date().toISOString(), machine: about, limits, isas, rows: results, peers }, old)
+  const rows = besidePeers(results, peers)
+  await tell({ date: new Date().toISOString(), machine: about, limits, isas, rows, peers }, old)
 }
 
 try {

@@ -171,6 +171,11 @@ const cuda = [
     goal: '>= 2.0 TB/s',
     rows: { name: 'nvfp4 quantize', shape: / modelopt$/ },
   },
+  {
+    name: 'training step of the conv model, batch 64, over PyTorch and PEFT, eager',
+    goal: '>= 2 x',
+    rows: { name: 'training step', shape: /whole step$/ },
+  },
   { name: 'casts, of a device copy', goal: '>= 85 %', of: 'worst', rows: { name: 'cast' } },
 ]
 

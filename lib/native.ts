@@ -188,6 +188,8 @@ export interface Addon {
   supports(backend: 'cpu' | 'cuda', op: string): boolean
   /** Opens a CUDA device and loads its kernels, which can take hundreds of ms; must come before runCuda. */
   openDevice(ordinal: number): Promise<void>
+  /** Bytes that are free on a CUDA device that is open. */
+  deviceFreeBytes(ordinal: number): number
   /** As runAsync, on a CUDA device that is open. */
   runCuda(ordinal: number, op: string, args: object): Promise<void>
   /** Performs an operation of lib/runtime/kernels.ts on the CPU before it returns. */

@@ -1,4 +1,5 @@
 // cpu.ts: the kernels of the addon on the CPU.
+import { freemem } from 'node:os'
 import { getConfig } from '../core/config.js'
 import { requireAddon } from '../native.js'
 import type { Kernels } from './kernels.js'
@@ -26,6 +27,7 @@ export function openCpuKernels(): Kernels {
   addon.setThreads(getConfig().threads)
   return {
     backend: 'cpu',
+    freeBytes: freemem,
     supports: () => true,
     runSync: (op, args) => addon.run(op, args),
     run: (op, args) => addon.runAsync(op, args),

@@ -24,6 +24,7 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   await addon.openDevice(ordinal)
   return {
     backend: 'cuda',
+    freeBytes: () => addon.deviceFreeBytes(ordinal),
     supports: op => addon.supports('cuda', op),
     run: (op, args) => addon.runCuda(ordinal, op, args),
     runSync(op) {

@@ -57,6 +57,8 @@ export interface PreparedSteps {
 export interface Kernels {
   /** Which backend this is. */
   readonly backend: KernelBackend
+  /** Bytes of memory that are free for operands. */
+  freeBytes(): number
   /** Whether the backend has a kernel for `op`. */
   supports(op: KernelOp): boolean
   /**

@@ -1,5 +1,4 @@
 // run.ts: one run of a training, from its start or a checkpoint to its end.
-import { freemem } from 'node:os'
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/adapter.js'
 import { listCheckpoints, type Progress, readCheckpoint, saveCheckpoint } from './checkpoint.js'
@@ -235,7 +234,7 @@ function fittingSize(step: TrainingStep, batch: Batch): number {
     const fields = Object.entries(batch).map(([name, { shape, data }]) => {
       return [name, { shape: [size, ...shape.slice(1)], data }] as const
     })
-    if (step.bytesFor([Object.fromEntries(fields)]) < freemem()) return size
+    if (step.bytesFor([Object.fromEntries(fields)]) < step.freeBytes) return size
   }
   return 0
 }

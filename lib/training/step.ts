@@ -105,6 +105,11 @@ export class TrainingStep implements Disposable {
     return this.#current?.stats.arenaBytes ?? 0
   }
 
+  /** Bytes that are free where the values in between lie. */
+  get freeBytes(): number {
+    return this.#kernels.freeBytes()
+  }
+
   /**
    * Parameters and the optimizer's state: a copy.
    * @throws SparkError as {@link Plan.fetchState}

@@ -228,6 +228,13 @@ Napi::Value open_device(const Napi::CallbackInfo& info) {
   return start_job(info.Env(), [ordinal] { cuda::Device::open(ordinal).preload(); });
 }
 
+Napi::Value device_free_bytes(const Napi::CallbackInfo& info) {
+  cuda::Device& device = cuda::Device::get(info[0].ToNumber().Int32Value());
+  const cuda::DeviceScope scope(device);
+  const auto bytes = cuda::free_memory(device, MemoryKind::kDevice).available;
+  return Napi::Number::New(info.Env(), static_cast<double>(bytes));
+}
+
 Napi::Value run_cuda(const Napi::CallbackInfo& info) {
   cuda::Device& device = cuda::Device::get(info[0].ToNumber().Int32Value());
   cuda::DeviceScope scope(device);

@@ -1,7 +1,7 @@
 // Training on a GPU, on the stand-in driver: a step is one plan that is enqueued, captured, then replayed; parameters and
 // moments stay on the device until a checkpoint or the end asks for them.
 import { spawnSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { readCheckpoint } from '#lib/training/checkpoint.js'
@@ -20,16 +20,17 @@ t.teardown(() => standIn.dispose())
 const marked = { kernel: { adamw_f32: { fill: 3 } } }
 const onlyMarks = (bytes: Buffer) => bytes.length > 0 && bytes.every(byte => byte === 0x42)
 
-/** Trains a small network for 6 epochs of 12 batches of 16 and one of 11. */
-function train(folder: string, profile: object) {
-  const { env, lines } = machine(standIn, { ...profile, ...marked })
-  const result = path.join(folder, 'result.bin')
+/** Trains a small network for 6 epochs of 203 samples: by default 12 batches of 16 and one of 11. */
+function train(folder: string, profile: object, batchSize = 16) {
+  const { env, lines } = machine(standIn, profile)
+  const file = path.join(folder, 'result.bin')
   const { stdout, stderr, status } = spawnSync(
     process.execPath,
-    ['test/fixtures/training-child.js', path.join(folder, 'checkpoints'), result, 'cuda'],
+    ['test/fixtures/training-child.js', path.join(folder, 'checkpoints'), file, 'cuda', String(batchSize)],
     { encoding: 'utf8', env: { ...process.env, NODE_OPTIONS: '', ...env }, timeout: 120_000 },
   )
-  return { steps: stdout.trim().split('\n').length, stderr, status, result: readFileSync(result), lines }
+  const result = existsSync(file) ? readFileSync(file) : Buffer.alloc(0)
+  return { steps: stdout.trim().split('\n').length, stderr, status, result, lines }
 }
 
 for (const [name, profile, copies] of [
@@ -38,7 +39,7 @@ for (const [name, profile, copies] of [
 ] as const) {
   t.test(`a GPU with ${name}`, async t => {
     const folder = t.testdir()
-    const { steps, stderr, status, result, lines } = train(folder, profile)
+    const { steps, stderr, status, result, lines } = train(folder, { ...profile, ...marked })
     t.equal(status, 0, stderr)
     t.equal(steps, 78)
     const kernels = /^instantiate (\d+) kernels/.exec(lines('instantiate')[0]!)![1]
@@ -53,3 +54,10 @@ for (const [name, profile, copies] of [
     t.strictSame([...new Set(state.get('w/m')!)], [0], 'moments as the device has them')
   })
 }
+
+t.test('memory of the GPU that is short', t => {
+  const { status, stderr } = train(t.testdir(), { ...discrete, memory: { free: 120_000 } }, 203)
+  t.equal(status, 1)
+  t.match(stderr, /step 1: no memory for a batch of 203; try batchSize (101|50|25|12),/)
+  t.end()
+})

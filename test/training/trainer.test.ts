@@ -61,6 +61,11 @@ t.test('batches that are accumulated give what one large batch gives', async t =
   const worst = Math.max(...a!.map((value, i) => Math.abs(value - b![i]!)))
   t.ok(worst > 0 && worst < 2e-6, `parameters differ by ${worst}`)
   t.ok(parts.events[0]!.memory.plan < whole.events[0]!.memory.plan, 'with less memory')
+  const uneven = await train({ ...sgd, batchSize: 40, accumulate: 3 })
+  const once = await train({ ...sgd, batchSize: 101 })
+  t.equal(uneven.events.length, 1)
+  const [parted, full] = [uneven, once].map(({ events }) => events[0]!)
+  t.ok(Math.abs(parted!.loss - full!.loss) < 1e-6, 'parts of 40, 40 and 21 samples count by their samples')
 })
 
 t.test('the last part of an epoch may be smaller', async t => {

@@ -1,4 +1,5 @@
 // js.ts: the backend that runs everywhere: plain loops, one JavaScript thread.
+import { freemem } from 'node:os'
 import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { BoundStep, KernelArgs, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
@@ -111,6 +112,7 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
 /** The kernels in plain TypeScript. */
 export const jsKernels: Kernels = {
   backend: 'js',
+  freeBytes: freemem,
   supports: op => op in table,
   runSync(op, args) {
     if (!(op in table)) throw new SparkError('ERR_UNSUPPORTED', `there is no operation called '${op}'`)

@@ -44,6 +44,9 @@ function fusedLinear(at: Lowering): void {
   at.step('linear', { weight: packed(at, weight), tokens, x: at.read(0), ...epilogue(at), y: at.write() })
 }
 
+/** Positions of an image up to which the CPU streams the weight instead of them. */
+const fewPositions = 64
+
 /** Tiles of 4 x 4 that an image has at least where Winograd's algorithm is worth it, and weights for each of them at most. */
 const [fewTiles, weightsPerTile] = [32, 1 << 13]
 
@@ -65,8 +68,9 @@ function winograd(at: Lowering, shape: ConvShape, weight: ReturnType<typeof weig
 function fusedConv(at: Lowering): void {
   const shape = convShape(at, 0, at.output().shape)
   const weight = weightOf(at, 1)
+  const small = shape.groups === 1 && volume(shape.out) <= fewPositions
   at.step('conv', {
-    ...{ ...shape, weight, x: at.read(0), ...epilogue(at) },
+    ...{ ...shape, weight: small ? packed(at, weight) : weight, x: at.read(0), ...epilogue(at) },
     ...{ residualFirst: at.integer('residual_first', 0) !== 0, y: at.write() },
     winograd: winograd(at, shape, weight),
   })

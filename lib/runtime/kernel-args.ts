@@ -30,6 +30,14 @@ export interface PackWeightArgs {
   blockScale?: Uint8Array | undefined
 }
 
+/** The filters of a convolution of 3 x 3, G · W[o, c] · Gᵀ, for Winograd's algorithm F(4 x 4, 3 x 3). */
+export interface WinogradWeightArgs {
+  /** [O, C · 9] */
+  weight: StoredWeight
+  /** Output, [36, O, C]. */
+  data: Float32Array
+}
+
 /** y = activation(rowScale ∘ (x · Wᵀ) + bias) + residual */
 export interface LinearArgs {
   /** [O, I] */
@@ -143,6 +151,11 @@ export interface ConvArgs extends ConvShape {
   activation?: Activation | undefined
   /** Output, [N, O, out]. */
   y: Float32Array
+  /**
+   * [36, O, C], what `winogradWeight` makes of the weight: lets the CPU convolve in tiles, with other roundings. For
+   * kernels of 3 x 3 along two axes with strides, dilations and groups of 1. Other backends look at the weight alone.
+   */
+  winograd?: Float32Array | undefined
 }
 
 /** The gradients of {@link ConvArgs} without activation and residual. */
@@ -212,6 +225,8 @@ export interface KernelArgs
     DoraKernelArgs {
   /** A weight in the layout that the CPU streams. */
   packWeight: PackWeightArgs
+  /** Filters of 3 x 3 as the CPU convolves with them in tiles. */
+  winogradWeight: WinogradWeightArgs
   /** A linear layer. */
   linear: LinearArgs
   /** Its gradients. */

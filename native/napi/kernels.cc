@@ -32,6 +32,16 @@ PackWeightArgs read_pack_weight(Arguments& in) {
   return args;
 }
 
+WinogradWeightArgs read_winograd_weight(Arguments& in) {
+  WinogradWeightArgs args{};
+  args.weight = in.weight("weight");
+  if (args.weight.cols % 9 != 0) {
+    throw Error("ERR_SHAPE", message("weight.cols is ", args.weight.cols, ", no multiple of 3 x 3"));
+  }
+  args.data = in.output<float>("data", elements(elements(36, args.weight.rows), args.weight.cols / 9));
+  return args;
+}
+
 LinearArgs read_linear(Arguments& in) {
   LinearArgs args{};
   args.weight = in.weight("weight");
@@ -145,6 +155,7 @@ const Operation kOperations[] = {
     SPARK_OPERATION("fp8Quantize", fp8_quantize),
     SPARK_OPERATION("swizzleScales", swizzle_scales),
     SPARK_OPERATION("packWeight", pack_weight),
+    SPARK_OPERATION("winogradWeight", winograd_weight),
     SPARK_OPERATION("linear", linear),
     SPARK_OPERATION("linearBackward", linear_backward),
     SPARK_OPERATION("conv", conv),

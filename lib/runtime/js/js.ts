@@ -36,11 +36,13 @@ import { recurrent } from './recurrent.js'
 import { resample } from './resample.js'
 import { binary, cast, copyStrided, cumulate, reduce, select, topK, unary } from './tensor.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
+import { winogradWeight } from './winograd.js'
 
 const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   ...precisionKernels,
   cast,
   packWeight: ({ weight, data, blockScale }) => packWeight(weight, data, blockScale),
+  winogradWeight,
   linear,
   linearBackward,
   conv,

@@ -10,6 +10,7 @@ import { integerSizes } from './integer-operands.js'
 import { networkSizes } from './network-operands.js'
 import { expectViews, isOnViews, viewSizes } from './view-operands.js'
 import { poolSizes } from './window-operands.js'
+import { winogradSize } from './winograd.js'
 
 /** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
 type Sizes = Readonly<Record<string, number>>
@@ -35,6 +36,7 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     const { data, blockScale } = packedSizes(weight)
     return { data, ...(blockScale > 0 && { blockScale }) }
   },
+  winogradWeight: ({ weight: { rows, cols } }) => ({ data: winogradSize(rows, cols) }),
   linear: ({ weight: { rows, cols }, tokens }) => ({
     x: tokens * cols,
     'rowScale?': rows,

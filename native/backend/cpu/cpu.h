@@ -14,6 +14,7 @@ void nvfp4_dequantize(const Nvfp4DequantizeArgs&);
 void fp8_quantize(const Fp8QuantizeArgs&);
 void swizzle_scales(const SwizzleScalesArgs&);
 void pack_weight(const PackWeightArgs&);
+void winograd_weight(const WinogradWeightArgs&);
 void linear(const LinearArgs&);
 void linear_backward(const LinearBackwardArgs&);
 void conv(const ConvArgs&);

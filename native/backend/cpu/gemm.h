@@ -63,6 +63,15 @@ struct Gemm {
   // stride] with j rising from 0, the others `padding`.
   void (*stage)(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,
                 int64_t length, float padding, float* to);
+  // The tiles of a staged plane, Bᵀ · tile · B of Winograd's F(4 x 4, 3 x 3): element p of tile x in line y
+  // is to[p · stride + y · count + x]. Element (i, j) of a tile is plane[taps[6 · i + j] + y · pitch + x], up
+  // to 15 elements more are read.
+  void (*winograd_input)(const float* plane, const int64_t* taps, int64_t pitch, int64_t lines, int64_t count,
+                         float* to, int64_t stride);
+  // Four lines of results, `pitch` elements apart, from a line of tiles: Aᵀ · tile · A + bias, element p of
+  // tile x being from[p · stride + x]. Reads and writes up to 15 tiles more.
+  void (*winograd_output)(const float* from, int64_t stride, int64_t count, float bias, int64_t pitch,
+                          float* to);
   // sums[k] += Σ gradient[y · width + x] · data[offset[k] + y · pitch + x] for y < height, x < width and k <
   // depth: sixteen chains, one for each x modulo 16, that are added in their order. Reads up to 15 elements
   // of data more.

@@ -9,6 +9,8 @@
 //   load_codes          kWidth codes of 8 or 16 bits, widened
 //   load_e2m1           the values of kWidth codes of 4 bits, low ones first
 //   lookup_e2m1         the values of the low 4 bits
+//   load_part           fewer than kWidth floats, with zeros behind them
+//   store_part          fewer than kWidth floats
 inline Vec load(const float* from) {
   Vec vec;
   __builtin_memcpy(&vec, from, sizeof(vec));
@@ -19,16 +21,14 @@ inline void store(float* to, Vec vec) { __builtin_memcpy(to, &vec, sizeof(vec));
 
 inline Vec splat(float value) { return value - Vec{}; }  // value + 0 would make 0 of -0
 
+// The first `count` elements of a vector, 0 in the place of the others; all of them where it has no more.
 inline Vec load_some(const float* from, int64_t count) {
-  if (count >= kWidth) return load(from);
-  float values[kWidth] = {};
-  __builtin_memcpy(values, from, count * sizeof(float));
-  return load(values);
+  return count < kWidth ? load_part(from, count) : load(from);
 }
 
 inline void store_some(float* to, Vec values, int64_t count) {
-  if (count >= kWidth) return store(to, values);
-  __builtin_memcpy(to, &values, count * sizeof(float));
+  if (count < kWidth) return store_part(to, values, count);
+  store(to, values);
 }
 
 inline Vec positive(Vec values) { return values < Vec{} ? Vec{} : values; }
@@ -230,3 +230,4 @@ void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, in
 #include "backend/cpu/correlate_body.h"
 #include "backend/cpu/gemm_multiply.h"
 #include "backend/cpu/low_rank_body.h"
+#include "backend/cpu/winograd_body.h"

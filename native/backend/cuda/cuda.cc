@@ -12,6 +12,7 @@ const Backend& backend() {
       .fp8_quantize = fp8_quantize,
       .swizzle_scales = swizzle_scales,
       .pack_weight = nullptr,
+      .winograd_weight = nullptr,
       .linear = linear,
       .linear_backward = linear_backward,
       .conv = conv,

@@ -1,7 +1,7 @@
 // fused.ts: layers with all that follows them, as fusions make them, on constant weights that are packed once.
 import { volume } from '../../../core/shape.js'
 import { sparkDomain } from '../../../graph/graph.js'
-import type { Activation, StoredWeight } from '../../kernels.js'
+import type { Activation, ConvShape, StoredWeight } from '../../kernels.js'
 import { packedSizes } from '../../packed-weight.js'
 import type { Lowering } from '../lowering.js'
 import { Buffer, type Operand, type Symbolic } from '../program.js'
@@ -51,12 +51,35 @@ function fusedLinear(at: Lowering): void {
   })
 }
 
+/** Positions of an image up to which the CPU streams the weight instead of them. */
+const fewPositions = 64
+
+/** Tiles of 4 x 4 that an image has at least where Winograd's algorithm is worth it, and weights for each of them at most. */
+const [fewTiles, weightsPerTile] = [32, 1 << 13]
+
+/** The filters as Winograd's algorithm takes them, where it is faster. Whether depends on the sizes of one image alone. */
+function winograd(at: Lowering, shape: ConvShape, weight: ReturnType<typeof weightOf>): Operand | undefined {
+  const { kernel, strides, dilations, groups, out } = shape
+  const [filters, channels] = [weight.rows, weight.cols / 9]
+  const fits = groups === 1 && kernel.length === 2 && [...strides, ...dilations].every(step => step === 1)
+  if (!at.packs || !fits || !kernel.every(size => size === 3)) return undefined
+  const tiles = volume(out.map(size => Math.ceil(size / 4)))
+  if (Math.min(filters, channels) < 8 || tiles < fewTiles) return undefined
+  if (filters * channels > weightsPerTile * tiles) return undefined
+  const data = new Buffer('f32', 36 * filters * channels, 'arena')
+  at.step('winogradWeight', { weight, data: data.write() })
+  return data.read()
+}
+
 /** y = activation(conv(x, W) + bias) + residual, or the residual before the activation with `residual_first` */
 function fusedConv(at: Lowering): void {
   const shape = convShape(at, 0, at.output().shape)
+  const weight = weightOf(at, 1)
+  const small = shape.groups === 1 && volume(shape.out) <= fewPositions
   at.step('conv', {
-    ...{ ...shape, weight: weightOf(at, 1), x: at.read(0), ...epilogue(at) },
+    ...{ ...shape, weight: small ? packed(at, weight) : weight, x: at.read(0), ...epilogue(at) },
     ...{ residualFirst: at.integer('residual_first', 0) !== 0, y: at.write() },
+    winograd: winograd(at, shape, weight),
   })
 }
 

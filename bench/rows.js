@@ -1,9 +1,11 @@
 // rows.js: the rows of `npm run bench`. Each is checked against a plain reference before it is timed.
 import { attention } from './rows/attention.js'
 import { casts } from './rows/casts.js'
+import { compile } from './rows/compile.js'
 import { conv } from './rows/conv.js'
 import { dora } from './rows/dora.js'
 import { doraLayer } from './rows/dora-layer.js'
+import { functions } from './rows/functions.js'
 import { gemm } from './rows/gemm.js'
 import { gemv } from './rows/gemv.js'
 import { linear } from './rows/linear.js'
@@ -32,8 +34,10 @@ export async function* rows(kernels, peer, all) {
     yield* conv(kernels, peer)
     yield* attention(kernels, peer)
     yield* norm(kernels, peer)
+    yield* functions(kernels, peer)
     yield* products(kernels)
     yield* models(kernels, peer)
+    yield* compile(kernels)
   }
   if (all || kernels.backend === 'cuda') yield* dora(kernels)
   yield* doraLayer(kernels)

@@ -31,6 +31,8 @@ export interface ModelStats {
   readonly arenaBytes: number
   /** The most bytes of them that are alive at once: no layout can be smaller. */
   readonly lowerBound: number
+  /** Milliseconds that compilation has taken: rewrites, planning, and what is computed once on constants. */
+  readonly compileMs: number
 }
 
 /** Runs a model. One run at a time. */

@@ -68,6 +68,7 @@ class PlanEngine implements Engine {
       setupSteps: sum(({ setupSteps }) => setupSteps),
       arenaBytes: sum(({ arenaBytes }) => arenaBytes),
       lowerBound: sum(({ lowerBound }) => lowerBound),
+      compileMs: this.#runner.compileMs,
     }
   }
 

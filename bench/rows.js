@@ -1,9 +1,11 @@
 // rows.js: the rows of `npm run bench`. Each is checked against a plain reference before it is timed.
 import { attention } from './rows/attention.js'
 import { casts } from './rows/casts.js'
+import { compile } from './rows/compile.js'
 import { conv } from './rows/conv.js'
 import { dora } from './rows/dora.js'
 import { doraLayer } from './rows/dora-layer.js'
+import { functions } from './rows/functions.js'
 import { gemm } from './rows/gemm.js'
 import { gemv } from './rows/gemv.js'
 import { linear } from './rows/linear.js'
@@ -36,12 +38,14 @@ const families = {
   conv: { rows: conv },
   attention: { rows: attention },
   norm: { rows: norm },
+  functions: { rows: functions },
   products: { rows: products },
   dora: { rows: dora, targets: ['cuda'] },
   'dora-layer': { rows: doraLayer, targets: ['cpu', 'cuda'] },
   training: { rows: training },
   'training-step': { rows: trainingStep, targets: ['cpu'] },
   models: { rows: models, targets: ['cpu'] },
+  compile: { rows: compile },
 }
 
 export const familyNames = Object.keys(families)

@@ -115,6 +115,7 @@ function report(
   printPairs([
     ['latency', `${ms(median)} (median), ${ms(best)} (best)`],
     ['first run', `${ms(first)}, compilation included`],
+    ['compilation', ms(stats.compileMs)],
     ['plans', `${stats.plans}, ${stats.steps} kernel calls, arena ${stats.arenaBytes} bytes`],
   ])
 }

@@ -46,7 +46,7 @@ t.test('inspect', async t => {
       ['MatMul', 1],
       ['Relu', 1],
     ],
-    plan: { steps: 2 },
+    plan: { steps: 1, arenaBytes: 0, compileMs: Number },
   })
   const html = readFileSync(page, 'utf8')
   t.match(html, '&lt;y&gt; <span class="type">f32 [5, 2]')
@@ -54,6 +54,8 @@ t.test('inspect', async t => {
   const text = cli('inspect', model)
   t.equal(text.status, 0)
   t.match(text.stdout, /MatMul/)
+  t.match(text.stdout, /1 kernel calls, compiled in \d+\.\d ms/)
+  t.match(text.stdout, /arena\s+0 B/)
   t.equal(cli('inspect', model, '--size', 'rows').status, 2)
   t.equal(cli('inspect', path.join(folder, 'none.onnx')).status, 1)
 })
@@ -78,7 +80,7 @@ t.test('run', async t => {
   t.match(given, {
     backend: { name: 'js' },
     latency: { median: Number, best: Number, first: Number },
-    stats: { plans: 1 },
+    stats: { plans: 1, arenaBytes: Number, compileMs: Number },
   })
   const tensors = path.join(folder, 'x.safetensors')
   await writeSafetensors(tensors, {
@@ -91,6 +93,8 @@ t.test('run', async t => {
   const random = cli('run', model, '--backend', 'js', '--size', 'rows=4', '--runs', '1')
   t.match(random.stdout, /f32 \[4, 2\]/)
   t.match(random.stdout, /latency/)
+  t.match(random.stdout, /compilation\s+\d+\.\d+ ms/)
+  t.match(random.stdout, /plans\s+1, \d+ kernel calls, arena \d+ bytes/)
   t.equal(cli('run', model, '--runs', '0').status, 2)
   t.equal(cli('run', model, '--input', npy).status, 2)
   writeFileSync(npy, 'nothing')

@@ -34,6 +34,8 @@ export interface ModelStats {
   readonly lowerBound: number
   /** Bytes of weights and other constants that runs read, in the format in which they are kept. */
   readonly constantBytes: number
+  /** Milliseconds that compilation has taken: rewrites, planning, and what is computed once on constants. */
+  readonly compileMs: number
 }
 
 /** Runs a model. One run at a time. */

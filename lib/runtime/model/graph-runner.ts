@@ -78,6 +78,7 @@ export class GraphRunner {
   /** Undefined when all outputs are inputs or constants. */
   readonly #root: Point | undefined
   readonly #inner = new Map<Subgraph, GraphRunner>()
+  #compileMs = 0
 
   /** @param outer - constants of the graphs around a subgraph */
   constructor(graph: Subgraph, kernels: Kernels, outer: ReadonlyMap<string, Constant> = new Map()) {
@@ -99,6 +100,11 @@ export class GraphRunner {
     }
     visit(this.#root)
     return [...own, ...[...this.#inner.values()].flatMap(runner => runner.plans)]
+  }
+
+  /** Milliseconds that compilation has taken so far, that of subgraphs included. */
+  get compileMs(): number {
+    return [...this.#inner.values()].reduce((sum, { compileMs }) => sum + compileMs, this.#compileMs)
   }
 
   /** The runner of a subgraph of one of the nodes. */
@@ -191,7 +197,7 @@ export class GraphRunner {
     }
     const known = keyOf(values, point.pins)
     if (known === point.latest) return point.variants.get(known)!
-    const segment = point.variants.get(known) ?? (await this.#compile(point, values))
+    const segment = point.variants.get(known) ?? (await this.#compileTimed(point, values))
     const key = keyOf(values, point.pins)
     point.latest = key
     point.variants.delete(key)
@@ -202,6 +208,15 @@ export class GraphRunner {
       point.variants.delete(oldest!)
     }
     return segment
+  }
+
+  async #compileTimed(point: Point, values: ReadonlyMap<string, HostValue>): Promise<Compiled> {
+    const start = performance.now()
+    try {
+      return await this.#compile(point, values)
+    } finally {
+      this.#compileMs += performance.now() - start
+    }
   }
 
   async #compile(point: Point, values: ReadonlyMap<string, HostValue>): Promise<Compiled> {

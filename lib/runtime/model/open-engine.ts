@@ -83,6 +83,7 @@ class PlanEngine implements Engine {
       arenaBytes: sum(({ arenaBytes }) => arenaBytes),
       lowerBound: sum(({ lowerBound }) => lowerBound),
       constantBytes: distinctBytes(this.#runner.plans.flatMap(({ constants }) => constants)),
+      compileMs: this.#runner.compileMs,
     }
   }
 

@@ -30,7 +30,7 @@ export class GraphView {
   readonly #constants: Set<string>
 
   /** Looks at a canonical graph, of which `inference` knows the types. */
-  constructor(graph: Graph, inference: ShapeInference) {
+  constructor(graph: Graph, inference: ShapeInference = inferenceOf(graph)) {
     this.#graph = graph
     this.#inference = inference
     this.fresh = freshNames(graph)

@@ -87,8 +87,15 @@ function lrn(at: Lowering): void {
   })
   const scaled = at.call('Mul', [mean, at.one(at.number('alpha', 1e-4))])
   const base = at.call('Add', [scaled, at.one(at.number('bias', 1))])
-  const divisor = at.call('Pow', [base, at.one(at.number('beta', 0.75))])
+  const divisor = powerOf(at, base, at.number('beta', 0.75))
   at.give(at.call('Div', [at.input(0), at.call('Reshape', [divisor, at.ints(at.shape(0))])]))
+}
+
+/** base^beta; ¾, which nearly all networks have, by two roots. */
+function powerOf(at: Lowering, base: Value, beta: number): Value {
+  if (beta !== 0.75) return at.call('Pow', [base, at.one(beta)])
+  const root = at.call('Sqrt', [base])
+  return at.call('Mul', [root, at.call('Sqrt', [root])])
 }
 
 /** Lowerings of operators on images. */

@@ -77,7 +77,7 @@ void accumulate(T* to, const X* x, int64_t stride, int64_t count, const Combine&
 
 template <typename T>
 constexpr T kLeast = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
-                                                           : std::numeric_limits<T>::lowest();
+                                                          : std::numeric_limits<T>::lowest();
 
 // The columns [begin, end) of row (a, b) of the output of a plane.
 template <typename T>

@@ -1,6 +1,6 @@
 // integer-kernel-args.ts: what operations on numbers of 8 bits take. native/backend/integer_args.h and backend.h are the
 // contract (formulas, aliasing); field names are the same. Sizes: T tokens, I in features, O out features or filters.
-import type { ConvShape } from './kernel-args.js'
+import type { ConvShape } from './conv-shape.js'
 
 /** i8 or u8. */
 export type Bytes = Int8Array | Uint8Array

@@ -23,26 +23,29 @@ struct Inside {
   bool has(int64_t i) const { return i >= begin && i < end; }
 };
 
-void halve(const float* from, int64_t count, float* to) { gemm().halve(from, count, to); }
-
-void halve(const uint8_t* from, int64_t count, uint8_t* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
-}
-
-// The elements of a remainder from a line of the image, and what is outside of it.
-template <typename T>
-void fill_line(const StageAxis& axis, int64_t remainder, const Inside& inside, const T* line, T outside,
-               T* to) {
+// The elements of a remainder from a line of the image.
+void fill_line(const StageAxis& axis, int64_t remainder, const Inside& inside, const float* line, float* to) {
   const auto& [begin, end] = inside;
-  std::fill(to, to + begin, outside);
-  std::fill(to + end, to + axis.length, outside);
-  const T* from = line + axis.first + remainder;
+  std::fill(to, to + begin, 0.0f);
+  std::fill(to + end, to + axis.length, 0.0f);
+  const float* from = line + axis.first + remainder;
   if (axis.stride == 1) {
     std::copy(from + begin, from + end, to + begin);
   } else if (axis.stride == 2) {
-    halve(from + 2 * begin, end - begin, to + begin);
+    gemm().halve(from + 2 * begin, end - begin, to + begin);
   } else {
     for (int64_t i = begin; i < end; ++i) to[i] = from[i * axis.stride];
+  }
+}
+
+// to[i] = from[i · stride]
+void copy_bytes(const uint8_t* from, int64_t stride, int64_t count, uint8_t* to) {
+  if (stride == 1) {
+    std::copy_n(from, count, to);
+  } else if (stride == 2) {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
   }
 }
 
@@ -92,14 +95,7 @@ bool Stage::plain() const {
   });
 }
 
-void Stage::fill(const float* image, float* plane) const { fill_with(image, 0.0f, plane); }
-
-void Stage::fill(const uint8_t* image, uint8_t outside, uint8_t* plane) const {
-  fill_with(image, outside, plane);
-}
-
-template <typename T>
-void Stage::fill_with(const T* image, T outside, T* plane) const {
+void Stage::fill(const float* image, float* plane) const {
   const auto& [z, y, x] = axes_;
   for (const int64_t of_z : z.remainders) {
     for (const int64_t of_y : y.remainders) {
@@ -109,13 +105,34 @@ void Stage::fill_with(const T* image, T outside, T* plane) const {
           const int64_t layer = (z.first + of_z + i * z.stride) * y.size;
           for (int64_t j = 0; j < y.length; ++j, plane += x.length) {
             if (inside_z.has(i) && inside_y.has(j)) {
-              const T* line = image + (layer + y.first + of_y + j * y.stride) * x.size;
-              fill_line(x, of_x, inside_x, line, outside, plane);
+              fill_line(x, of_x, inside_x, image + (layer + y.first + of_y + j * y.stride) * x.size, plane);
             } else {
-              std::fill_n(plane, x.length, outside);
+              std::fill_n(plane, x.length, 0.0f);
             }
           }
         }
+      }
+    }
+  }
+}
+
+// Lines of bytes are short: one fill of the plane costs less than two of each line.
+void Stage::fill(const uint8_t* image, uint8_t outside, uint8_t* plane) const {
+  std::fill_n(plane, plane_, outside);
+  const auto& [z, y, x] = axes_;
+  for (const int64_t of_z : z.remainders) {
+    for (const int64_t of_y : y.remainders) {
+      for (const int64_t of_x : x.remainders) {
+        const Inside inside_z(z, of_z), inside_y(y, of_y), inside_x(x, of_x);
+        for (int64_t i = inside_z.begin; i < inside_z.end; ++i) {
+          const int64_t layer = (z.first + of_z + i * z.stride) * y.size;
+          for (int64_t j = inside_y.begin; j < inside_y.end; ++j) {
+            const uint8_t* line = image + (layer + y.first + of_y + j * y.stride) * x.size + x.first + of_x;
+            copy_bytes(line + inside_x.begin * x.stride, x.stride, inside_x.end - inside_x.begin,
+                       plane + (i * y.length + j) * x.length + inside_x.begin);
+          }
+        }
+        plane += z.length * y.length * x.length;
       }
     }
   }

@@ -36,12 +36,10 @@ class Stage {
   // Whether a plane is the image as it is.
   bool plain() const;
   void fill(const float* image, float* plane) const;
+  // As that of floats, with bytes and what they are outside of the image.
   void fill(const uint8_t* image, uint8_t outside, uint8_t* plane) const;
 
  private:
-  template <typename T>
-  void fill_with(const T* image, T outside, T* plane) const;
-
   StageAxis axes_[3];
   int64_t plane_;
   int64_t pitch_[3];  // between elements of a remainder along an axis

@@ -73,7 +73,7 @@ void dequantize(const DequantizeArgs& args) {
 
 void lookup(const LookupArgs& args) {
   parallel_for(args.count, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) args.y[i] = args.table[args.x[i]];
+    byte_loops().lookup(args.x + begin, end - begin, args.table, args.y + begin);
   });
 }
 

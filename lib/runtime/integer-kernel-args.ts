@@ -1,6 +1,6 @@
 // integer-kernel-args.ts: what operations on numbers of 8 bits take. native/backend/integer_args.h and backend.h are the
 // contract (formulas, aliasing); field names are the same. Sizes: T tokens, I in features, O out features or filters.
-import type { ConvShape } from './kernel-args.js'
+import type { ConvShape } from './conv-shape.js'
 
 /** i8 or u8. */
 export type Bytes = Int8Array | Uint8Array
@@ -112,6 +112,62 @@ export interface LookupArgs {
   y: Bytes
 }
 
+/** y = quantized(a ∘ b) of bytes with one scale each: every step in f32, rounded as {@link QuantizeArgs} says. */
+export interface BinaryBytesArgs {
+  /** What is computed. */
+  fn: 'add' | 'mul'
+  /** Number of elements. */
+  count: number
+  /** Type of a. */
+  aDtype: 'u8' | 'i8'
+  /** [count] */
+  a: Bytes
+  /** [1] */
+  aScale: Float32Array
+  /** [1]; left out: 0. */
+  aZero?: Int32Array | undefined
+  /** Type of b. */
+  bDtype: 'u8' | 'i8'
+  /** [count] */
+  b: Bytes
+  /** [1] */
+  bScale: Float32Array
+  /** [1]; left out: 0. */
+  bZero?: Int32Array | undefined
+  /** Type of y. */
+  yDtype: 'u8' | 'i8'
+  /** [1] */
+  yScale: Float32Array
+  /** [1]; left out: 0. */
+  yZero?: Int32Array | undefined
+  /** Output, [count]; may be a or b. */
+  y: Bytes
+}
+
+/** y = quantized means of rows of bytes: sums are exact, means are rounded to f32 once. */
+export interface MeanBytesArgs {
+  /** Number of means. */
+  rows: number
+  /** At least 1. */
+  cols: number
+  /** Type of x. */
+  xDtype: 'u8' | 'i8'
+  /** [rows, cols] */
+  x: Bytes
+  /** [1] */
+  xScale: Float32Array
+  /** [1]; left out: 0. */
+  xZero?: Int32Array | undefined
+  /** Type of y. */
+  yDtype: 'u8' | 'i8'
+  /** [1] */
+  yScale: Float32Array
+  /** [1]; left out: 0. */
+  yZero?: Int32Array | undefined
+  /** Output, [rows]. */
+  y: Bytes
+}
+
 /** Arguments of operations on numbers of 8 bits. */
 export interface IntegerKernelArgs {
   /** A linear layer of quantized integers. */
@@ -124,4 +180,8 @@ export interface IntegerKernelArgs {
   dequantize: DequantizeArgs
   /** A function of one byte. */
   lookup: LookupArgs
+  /** Sums and products of bytes. */
+  binaryBytes: BinaryBytesArgs
+  /** Means of bytes. */
+  meanBytes: MeanBytesArgs
 }

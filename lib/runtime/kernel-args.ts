@@ -2,6 +2,7 @@
 // are the same. Sizes: T tokens (rows of an activation), I in features, O out features, R rank;
 // N batch, C channels. Matrices are row-major.
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
+import type { ConvShape } from './conv-shape.js'
 import type { DoraKernelArgs } from './dora-kernel-args.js'
 import type { IntegerKernelArgs } from './integer-kernel-args.js'
 import type { LayerKernelArgs } from './layer-kernel-args.js'
@@ -9,6 +10,7 @@ import type { NetworkKernelArgs } from './network-args.js'
 import type { TensorKernelArgs } from './tensor-kernel-args.js'
 import type { Compute, StoredWeight } from './weight-args.js'
 
+export type * from './conv-shape.js'
 export type * from './dora-kernel-args.js'
 export type * from './integer-kernel-args.js'
 export type * from './layer-kernel-args.js'
@@ -109,30 +111,6 @@ export interface LinearBackwardArgs {
   dbias?: Float32Array | undefined
   /** Of dx and dweight. Default: f32. */
   compute?: Compute | undefined
-}
-
-/**
- * A convolution along one to three axes. C channels, O filters and G groups; the weight is [O, C/G · taps], C being
- * what its columns say. Position q of the output and tap k read position q · stride + k · dilation − pad of the image,
- * which is 0 outside; the sizes of the output are therefore free.
- */
-export interface ConvShape {
-  /** N */
-  batch: number
-  /** G */
-  groups: number
-  /** Sizes of the image along its axes, one to three. */
-  image: readonly number[]
-  /** Sizes of the kernel. */
-  kernel: readonly number[]
-  /** Sizes of the output. */
-  out: readonly number[]
-  /** At least 1. */
-  strides: readonly number[]
-  /** At least 1. */
-  dilations: readonly number[]
-  /** Zeros in front of the image, along each axis; negative: so many positions are left out. */
-  padsBegin: readonly number[]
 }
 
 /** y = activation(conv(x, W) + bias) + residual, or activation(conv(x, W) + bias + residual) */

@@ -272,6 +272,8 @@ struct Backend {
   void (*quantize)(const QuantizeArgs&);
   void (*dequantize)(const DequantizeArgs&);
   void (*lookup)(const LookupArgs&);
+  void (*binary_bytes)(const BinaryBytesArgs&);
+  void (*mean_bytes)(const MeanBytesArgs&);
   void (*matmul)(const MatmulArgs&);
   void (*weight_norm2)(const WeightNorm2Args&);
   void (*dora_norm)(const DoraNormArgs&);

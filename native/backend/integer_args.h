@@ -42,6 +42,30 @@ struct DequantizeArgs {
   float* y;             // [outer, channels, inner]
 };
 
+// A tensor of bytes with one scale; x = (byte − zero) · scale.
+struct ScaledBytes {
+  DType dtype;  // u8 or i8
+  void* data;
+  const float* scale;   // [1]
+  const int32_t* zero;  // [1], a number of dtype; null: 0
+};
+
+enum class BytesFn : uint8_t { kAdd, kMul };
+
+// y = quantized(a ∘ b), each step in f32, as QuantizeArgs says.
+struct BinaryBytesArgs {
+  BytesFn fn;
+  int64_t count;
+  ScaledBytes a, b, y;  // [count]; y may be a or b
+};
+
+// y[r] = quantized(Σ_i (x[r, i] − x_zero) · x_scale / cols): the sum is exact, the mean rounded to f32 once.
+struct MeanBytesArgs {
+  int64_t rows, cols;  // cols at least 1
+  ScaledBytes x;       // [rows, cols]
+  ScaledBytes y;       // [rows]
+};
+
 // y[i] = table[x[i]]: a function of one byte. Signed ones count as their bits.
 struct LookupArgs {
   int64_t count;

@@ -1,3 +1,5 @@
+#include <string>
+
 #include "core/error.h"
 #include "napi/readers.h"
 
@@ -50,6 +52,17 @@ Args read_affine(Arguments& in) {
   args.scale = in.input<float>("scale", args.channels);
   args.zero = in.optional_input<int32_t>("zero", args.channels);
   return args;
+}
+
+// The fields <name>Dtype, <name>, <name>Scale and <name>Zero.
+ScaledBytes scaled_bytes(Arguments& in, const std::string& name, int64_t count, Access access) {
+  ScaledBytes bytes{};
+  bytes.dtype = byte_dtype(in, (name + "Dtype").c_str());
+  bytes.scale = in.input<float>((name + "Scale").c_str(), 1);
+  bytes.zero = in.optional_input<int32_t>((name + "Zero").c_str(), 1);
+  bytes.data = access == Access::kRead ? const_cast<void*>(in.input(name.c_str(), bytes.dtype, count))
+                                       : in.output(name.c_str(), bytes.dtype, count);
+  return bytes;
 }
 
 }  // namespace
@@ -116,6 +129,26 @@ LookupArgs read_lookup(Arguments& in) {
   args.x = static_cast<const uint8_t*>(codes(in, "x", x_signed, args.count));
   args.table = static_cast<const uint8_t*>(codes(in, "table", y_signed, 256));
   args.y = static_cast<uint8_t*>(in.output("y", y_signed ? DType::kI8 : DType::kU8, args.count));
+  return args;
+}
+
+BinaryBytesArgs read_binary_bytes(Arguments& in) {
+  BinaryBytesArgs args{};
+  args.fn = in.choice<BytesFn>("fn", {"add", "mul"});
+  args.count = in.size("count");
+  args.a = scaled_bytes(in, "a", args.count, Access::kRead);
+  args.b = scaled_bytes(in, "b", args.count, Access::kRead);
+  args.y = scaled_bytes(in, "y", args.count, Access::kWrite);
+  return args;
+}
+
+MeanBytesArgs read_mean_bytes(Arguments& in) {
+  MeanBytesArgs args{};
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  if (args.cols == 0) throw Error("ERR_SHAPE", "cols is 0");
+  args.x = scaled_bytes(in, "x", elements(args.rows, args.cols), Access::kRead);
+  args.y = scaled_bytes(in, "y", args.rows, Access::kWrite);
   return args;
 }
 

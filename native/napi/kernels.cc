@@ -166,6 +166,8 @@ const Operation kOperations[] = {
     SPARK_OPERATION("quantize", quantize),
     SPARK_OPERATION("dequantize", dequantize),
     SPARK_OPERATION("lookup", lookup),
+    SPARK_OPERATION("binaryBytes", binary_bytes),
+    SPARK_OPERATION("meanBytes", mean_bytes),
     SPARK_OPERATION("matmul", matmul),
     SPARK_OPERATION("weightNorm2", weight_norm2),
     SPARK_OPERATION("doraNorm", dora_norm),

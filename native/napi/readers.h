@@ -42,6 +42,8 @@ ConvIntegerArgs read_conv_integer(Arguments& in);
 QuantizeArgs read_quantize(Arguments& in);
 DequantizeArgs read_dequantize(Arguments& in);
 LookupArgs read_lookup(Arguments& in);
+BinaryBytesArgs read_binary_bytes(Arguments& in);
+MeanBytesArgs read_mean_bytes(Arguments& in);
 
 // layer_readers.cc
 PoolArgs read_pool(Arguments& in);

@@ -2,14 +2,17 @@
 import t, { type Test } from 'tap'
 import { float, int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
-import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
+import { type Attributes, type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
+import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import { optimize } from '#lib/graph/rewrites/optimize.js'
+import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { openKernels } from '#lib/runtime/open.js'
 import { compile } from '#lib/runtime/plan/compile.js'
 import { Plan } from '#lib/runtime/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { close, maxAbs } from '../fixtures/close.js'
-import { randomFeeds } from '../fixtures/onnx-runtime.js'
+import { typed } from '../fixtures/one-node.js'
+import { randomFeeds, runOnnxRuntime } from '../fixtures/onnx-runtime.js'
 import { operators } from '../fixtures/optimized.js'
 import { randomGenerator } from '../fixtures/random.js'
 
@@ -39,8 +42,12 @@ const constants = new Map<string, Constant>([
     ...{ bs: list(5, i => 0.01 * 0.002 * (i + 1)), other: list(5, () => 0.001) },
     ...{ m: codes('i8', 7, 33), ms: Constant.f32(0.004), mz: i8(3), mc: list(33, i => 0.001 * (i + 1)) },
     ...{
-      split: Constant.i64([1, 3, 7, 9]),
-      joined: Constant.i64([2, 3, 63]),
+      mt: codes('i8', 5, 7),
+      five: list(5, i => 0.003 * (i + 1)),
+      last: Constant.i64([2, 3]),
+      first: Constant.i64([1, 2]),
+      'five/b': Constant.from('i32', [5], Int32Array.of(900, -700, 0, 1, 5)),
+      'mc/b': Constant.from('i32', [33], new Int32Array(33).fill(321)),
       six: Constant.f32(6),
       none: Constant.f32(0),
     },
@@ -203,5 +210,77 @@ t.test('products', async t => {
     const { graph } = await same(t, graphOf(nodes, [2, 5, 7]), 1)
     t.equal(operators(graph).QLinearMatMul, 1)
     t.notOk(operators(graph).MatMul)
+  }
+})
+
+t.test('general products', async t => {
+  const type = ['t', 'zero']
+  for (const transB of [0, 1]) {
+    const [matrix, scales] = transB ? ['mt', 'five'] : ['m', 'mc']
+    const nodes = [
+      makeNode('DequantizeLinear', [matrix, scales], ['fm'], { attributes: { axis: int(1 - transB) } }),
+      makeNode('Mul', ['s', scales], ['units']),
+      makeNode('DequantizeLinear', [`${scales}/b`, 'units'], ['fb'], { attributes: { axis: int(0) } }),
+      makeNode('Gemm', ['f', 'fm', 'fb'], ['c'], { attributes: { transB: int(transB) } }),
+      makeNode('Relu', ['c'], ['r']),
+      quantize('r', ...type),
+    ]
+    const { graph } = await same(t, graphOf(nodes, [3, 7], type), 1)
+    t.equal(operators(graph).QLinearGemm, 1)
+    t.notOk(operators(graph).Gemm)
+    const packed = compile(graph, { bytes: true }).steps.find(({ op }) => op === 'linearInteger')
+    t.match(packed?.args, { packed: true })
+  }
+})
+
+t.test('sums, products and means', async t => {
+  const other = [makeNode('Transpose', ['x'], ['xt'], { attributes: { perm: ints([0, 1, 2, 3]) } })]
+  for (const op of ['Add', 'Mul']) {
+    const nodes = [
+      ...other,
+      makeNode('DequantizeLinear', ['xt', 't', 'q'], ['g']),
+      makeNode(op, ['f', 'g'], ['c']),
+    ]
+    const { graph } = await same(t, graphOf([...nodes, quantize('c')]))
+    t.equal(operators(graph)[`QLinear${op}`], 1)
+  }
+  const means = [
+    makeNode('GlobalAveragePool', ['f'], ['c']),
+    makeNode('ReduceMean', ['f', 'last'], ['c'], { attributes: { keepdims: int(0) } }),
+  ]
+  for (const mean of means) {
+    const { graph } = await same(t, graphOf([mean, quantize('c')]), 1)
+    t.equal(operators(graph).QLinearMean, 1)
+  }
+  const { graph } = await same(t, graphOf([makeNode('ReduceMean', ['f', 'first'], ['c']), quantize('c')]), 1)
+  t.notOk(operators(graph).QLinearMean, 'means over other axes')
+})
+
+const contributed: readonly (readonly [string, readonly string[], Attributes, string])[] = [
+  ['QLinearAdd', ['x', 's', 'z', 'x', 's', 'z', 't', 'q'], {}, 'QLinearAdd'],
+  ['QLinearMul', ['x', 's', 'z', 'x', 's', 'z', 't', 'q'], {}, 'QLinearMul'],
+  ['QLinearConcat', ['t', 'q', 'x', 's', 'z', 'x', 's', 'z'], { axis: int(1) }, 'Lookup'],
+  ['QLinearLeakyRelu', ['x', 's', 'z', 't', 'q'], { alpha: float(0.1) }, 'Lookup'],
+  ['QLinearSigmoid', ['x', 's', 'z', 't', 'q'], {}, 'Lookup'],
+  ['QLinearGlobalAveragePool', ['x', 's', 'z', 't', 'q'], {}, 'QLinearMean'],
+]
+
+t.test('contributed operators are one pass, within a step of ONNX Runtime', async t => {
+  for (const [op, inputs, attributes, kernel] of contributed) {
+    const plain = graphOf([makeNode(op, inputs, ['bytes'], { domain: 'com.microsoft', attributes })])
+    const opsets = new Map([
+      ['', 17],
+      ['com.microsoft', 1],
+    ])
+    const graph = typed({ ...plain, opsets })
+    const feeds = randomFeeds(graph, 5)
+    const expected = (await runOnnxRuntime(serializeOnnx(graph), feeds)).y!.data as Float32Array
+    const { graph: optimized } = optimize(canonicalise(graph))
+    t.ok(operators(optimized)[kernel], `${op} is ${kernel}`)
+    for (const backend of backends) {
+      using plan = await Plan.create(optimized, await openKernels({ backend }))
+      const { y } = await plan.run({ input: feeds.get('input')!.data })
+      close(t, y as Float32Array, expected, (1.01 * 0.013) / maxAbs(expected), `${op} on ${backend}`)
+    }
   }
 })

@@ -190,6 +190,44 @@ t.test('lookup', async t => {
   }
 })
 
+t.test('sums, products and means of bytes', async t => {
+  const operand = (name: string, dtype: 'u8' | 'i8', scale: number) => ({
+    [`${name}Dtype`]: dtype,
+    [`${name}Scale`]: Float32Array.of(scale),
+    [`${name}Zero`]: Int32Array.of(dtype === 'u8' ? 131 : -9),
+  })
+  for (const [aDtype, bDtype, yDtype] of [
+    ['u8', 'u8', 'u8'],
+    ['i8', 'u8', 'i8'],
+    ['u8', 'i8', 'u8'],
+  ] as const) {
+    const y = (count: number) => bytes(count, yDtype === 'i8')
+    for (const count of [0, 1, 17, 70001]) {
+      const inputs = { a: bytes(count, aDtype === 'i8'), b: bytes(count, bDtype === 'i8'), y: y(count) }
+      for (const fn of ['add', 'mul'] as const) {
+        const scales = {
+          ...operand('a', aDtype, 0.02),
+          ...operand('b', bDtype, 0.03),
+          ...operand('y', yDtype, 0.04),
+        }
+        const args = { fn, count, ...inputs, ...scales } as unknown as KernelArgs['binaryBytes']
+        agree(t, 'binaryBytes', args, `${fn} of ${count} ${aDtype}`)
+      }
+    }
+    for (const [rows, cols] of [
+      [1, 1],
+      [1025, 49],
+      [3, 70001],
+      [0, 5],
+    ] as const) {
+      const scales = { ...operand('x', aDtype, 0.02), ...operand('y', yDtype, 0.001) }
+      const x = bytes(rows * cols, aDtype === 'i8')
+      const args = { rows, cols, x, y: y(rows), ...scales } as unknown as KernelArgs['meanBytes']
+      agree(t, 'meanBytes', args, `${rows} means of ${cols} ${aDtype}`)
+    }
+  }
+})
+
 t.test('operands that do not fit are refused', async t => {
   const shape = { ...line, batch: 1, groups: 1, image: [3], out: [3], rows: 2, cols: 5, xSigned: false }
   const fits = { ...shape, x: new Uint8Array(15), w: new Int8Array(128), y: new Int32Array(6) }

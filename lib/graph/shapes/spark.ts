@@ -48,6 +48,17 @@ export const sparkRules: Readonly<Record<string, Rule>> = {
   },
   FusedConv: call => [tensorOrUnknown(call.commonDtype(0, 1, 2, 3), convolution(call, 1))],
   Lookup: call => [tensorOrUnknown(call.dtype(1), call.shape(0))],
+  QLinearAdd: call => [tensorOrUnknown(call.dtype(7), call.shape(0))],
+  QLinearMul: call => [tensorOrUnknown(call.dtype(7), call.shape(0))],
+  QLinearMean: call => {
+    const [shape, axis] = [call.shape(0), call.int('axis', 2)]
+    const rest = call.int('keepdims', 1) ? shape?.slice(axis).map(() => 1) : []
+    return [tensorOrUnknown(call.dtype(4), shape && [...shape.slice(0, axis), ...rest!])]
+  },
+  QLinearGemm: call => {
+    const right = swapped(call.shape(3), call.int('transB', 0) !== 0)
+    return [tensorOrUnknown(call.dtype(7), matMulOf(call, call.shape(0), right))]
+  },
   DoRA: dora,
   DoRAGrad: call => [...sameAs(1, 3, 4, 5)(call), ...f32(rowsOf(call, 2))],
   DoRAWeight: call => [call.type(0), ...f32(rowsOf(call, 0), rowsOf(call, 0))],

@@ -39,4 +39,17 @@ export const integerSizes: {
   quantize: affineSizes,
   dequantize: affineSizes,
   lookup: ({ count }) => ({ x: count, table: 256, y: count }),
+  binaryBytes: args => {
+    const { fn, count, aDtype, bDtype, yDtype } = args
+    expectOneOf('fn', fn, ['add', 'mul'])
+    for (const [name, dtype] of Object.entries({ aDtype, bDtype, yDtype }))
+      expectOneOf(name, dtype, ['u8', 'i8'])
+    const scales = { aScale: 1, 'aZero?': 1, bScale: 1, 'bZero?': 1, yScale: 1, 'yZero?': 1 }
+    return { a: count, b: count, ...scales, y: count }
+  },
+  meanBytes: ({ rows, cols, xDtype, yDtype }) => {
+    expectInteger('cols', cols, 1)
+    for (const [name, dtype] of Object.entries({ xDtype, yDtype })) expectOneOf(name, dtype, ['u8', 'i8'])
+    return { x: rows * cols, xScale: 1, 'xZero?': 1, yScale: 1, 'yZero?': 1, y: rows }
+  },
 }

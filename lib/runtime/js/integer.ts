@@ -93,3 +93,25 @@ export function dequantize({ outer, channels, inner, x, scale, zero, y }: Kernel
 export function lookup({ count, x, table, y }: KernelArgs['lookup']): void {
   for (let i = 0; i < count; i++) y[i] = table[x[i]! & 255]!
 }
+
+/** y = quantized(a ∘ b) */
+export function binaryBytes(args: KernelArgs['binaryBytes']): void {
+  const { fn, count, a, b, y, aScale, bScale, yScale, aZero, bZero, yZero, yDtype } = args
+  for (let i = 0; i < count; i++) {
+    const left = Math.fround((a[i]! - (aZero?.[0] ?? 0)) * aScale[0]!)
+    const right = Math.fround((b[i]! - (bZero?.[0] ?? 0)) * bScale[0]!)
+    const value = Math.fround(fn === 'add' ? left + right : left * right)
+    y[i] = saturated(Math.fround(value / yScale[0]!), yZero?.[0] ?? 0, yDtype === 'i8')
+  }
+}
+
+/** y = quantized means of the rows of x */
+export function meanBytes(args: KernelArgs['meanBytes']): void {
+  const { rows, cols, x, y, xScale, yScale, xZero, yZero, yDtype } = args
+  for (let row = 0; row < rows; row++) {
+    let sum = -cols * (xZero?.[0] ?? 0)
+    for (let i = 0; i < cols; i++) sum += x[row * cols + i]!
+    const mean = Math.fround((sum * xScale[0]!) / cols)
+    y[row] = saturated(Math.fround(mean / yScale[0]!), yZero?.[0] ?? 0, yDtype === 'i8')
+  }
+}

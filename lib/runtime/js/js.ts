@@ -19,7 +19,15 @@ import {
 import { dropoutMask } from './dropout.js'
 import { gridSample } from './grid-sample.js'
 import { gather, scatter } from './indexed.js'
-import { convInteger, dequantize, linearInteger, lookup, quantize } from './integer.js'
+import {
+  binaryBytes,
+  convInteger,
+  dequantize,
+  linearInteger,
+  lookup,
+  meanBytes,
+  quantize,
+} from './integer.js'
 import { linear, linearBackward, matmul } from './linear.js'
 import {
   batchNorm,
@@ -53,6 +61,8 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   quantize,
   dequantize,
   lookup,
+  binaryBytes,
+  meanBytes,
   matmul,
   weightNorm2,
   doraNorm,

@@ -27,6 +27,8 @@ struct ByteLoops {
                           const ByteRounding& rounding, uint8_t* y);
   // y[i] = rounded(x[i] / scale); a NaN gives 0
   void (*quantize)(const float* x, int64_t count, float scale, const ByteRounding& rounding, uint8_t* y);
+  // y[i] = table[x[i]] for a table of 256 entries; y may be x
+  void (*lookup)(const uint8_t* x, int64_t count, const uint8_t* table, uint8_t* y);
   // y[i] = (x[i] − zero) · scale
   void (*dequantize)(const uint8_t* x, bool is_signed, int64_t count, int32_t zero, float scale, float* y);
 };

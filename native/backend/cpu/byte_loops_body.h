@@ -180,6 +180,39 @@ void quantize(const float* x, int64_t count, float scale, const ByteRounding& ro
   round_all(count, rounding, values, y);
 }
 
+#if defined(__AVX512BW__)
+// Entries of the table by pairs: half of the pairs lie in two vectors, which one instruction looks up.
+struct PairTable {
+  using Pairs = uint16_t __attribute__((vector_size(64)));
+  Pairs parts[4];
+
+  explicit PairTable(const uint8_t* table) { __builtin_memcpy(parts, table, sizeof(parts)); }
+
+  // The entries at these places below 256.
+  __attribute__((always_inline)) inline Pairs entries(Pairs places) const {
+    const Pairs pair = places >> 1;
+    const Pairs low = __builtin_shuffle(parts[0], parts[1], pair);
+    const Pairs high = __builtin_shuffle(parts[2], parts[3], pair);
+    return ((pair > 63 ? high : low) >> ((places & 1) << 3)) & 0xFF;
+  }
+  __attribute__((always_inline)) inline Pairs look_up(Pairs bytes) const {
+    return entries(bytes & 0xFF) | entries(bytes >> 8) << 8;
+  }
+};
+
+void lookup(const uint8_t* x, int64_t count, const uint8_t* table, uint8_t* y) {
+  constexpr int64_t kBytes = 64;
+  const PairTable pairs(table);
+  int64_t i = 0;
+  for (; i + kBytes <= count; i += kBytes) store(y + i, pairs.look_up(load_as<PairTable::Pairs>(x + i)));
+  for (; i < count; ++i) y[i] = table[x[i]];
+}
+#else
+void lookup(const uint8_t* x, int64_t count, const uint8_t* table, uint8_t* y) {
+  for (int64_t i = 0; i < count; ++i) y[i] = table[x[i]];
+}
+#endif
+
 template <typename Vec>
 void dequantize_as(const uint8_t* x, int64_t count, int32_t zero, float scale, float* y) {
   const auto values = [&](const uint8_t* from) __attribute__((always_inline)) {
@@ -198,7 +231,8 @@ void dequantize(const uint8_t* x, bool is_signed, int64_t count, int32_t zero, f
   dequantize_as<Bytes>(x, count, zero, scale, y);
 }
 
-constexpr ByteLoops kLoops = {interleave, correlate, requantize, requantize_each, quantize, dequantize};
+constexpr ByteLoops kLoops = {interleave, correlate, requantize, requantize_each,
+                              quantize,   lookup,    dequantize};
 
 }  // namespace
 }  // namespace spark::cpu

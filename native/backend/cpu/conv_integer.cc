@@ -22,6 +22,14 @@ constexpr int64_t kRun = 4096, kOverrun = 16;  // positions of a plain loop at a
 
 using Bytes = std::unique_ptr<uint8_t[]>;
 
+// body(index, room) for each task of so many dot products, as parallel_tasks does; here where there are few.
+template <typename Body>
+void run_tasks(int64_t count, int64_t work, int64_t floats, const Body& body) {
+  if (count > 1 && count * work >= 2 * kGrainLanes) return parallel_tasks(count, floats, body);
+  const std::unique_ptr<float[]> room(new float[floats]);
+  for (int64_t index = 0; index < count; ++index) body(index, room.get());
+}
+
 // What all tasks share.
 struct Convolution {
   const ConvIntegerArgs& args;
@@ -124,16 +132,12 @@ class Product {
                   groups = convolution_.args.shape.groups;
     const int64_t group_bytes = convolution_.channels * convolution_.reading.stage().plane();
     const int64_t work = std::min(width_, convolution_.positions) * height_ * lanes_;
-    const auto tile = [&](int64_t index, uint32_t* panels) {
+    run_tasks(count * groups * down * across, work, lanes_ * width_, [&](int64_t index, float* room) {
       const int64_t col = index % across * width_, row = index / across % down * height_;
       const int64_t of_group = index / across / down, group = of_group % groups;
       compute(first + of_group / groups, group * convolution_.lines + row,
-              std::min(height_, convolution_.lines - row), col, data + of_group * group_bytes, panels);
-    };
-    const int64_t tiles = count * groups * down * across;
-    parallel_for(tiles, 1 + kGrainLanes / (work + 1), [&](int64_t begin, int64_t end) {
-      const std::unique_ptr<uint32_t[]> panels(new uint32_t[lanes_ * width_]);
-      for (int64_t index = begin; index < end; ++index) tile(index, panels.get());
+              std::min(height_, convolution_.lines - row), col, data + of_group * group_bytes,
+              reinterpret_cast<uint32_t*>(room));
     });
   }
 
@@ -231,23 +235,24 @@ class Loop {
     bytes_ = staged_floats(stage.plane(), convolution.channels) + kOverrun;
   }
 
-  int64_t room_floats() const { return (bytes_ + 3) / 4; }
+  int64_t room_floats() const { return convolution_.depth + (bytes_ + 3) / 4; }
 
-  // A group of an image.
-  void run(int64_t image, int64_t group, uint8_t* room) const {
+  // A group of an image. The room is that of the weights of a filter and of the group's planes.
+  void run(int64_t image, int64_t group, float* floats) const {
     const ConvShape& shape = convolution_.args.shape;
+    auto* weights = reinterpret_cast<int32_t*>(floats);
+    auto* room = reinterpret_cast<uint8_t*>(weights + convolution_.depth);
     convolution_.stage((image * shape.groups + group) * convolution_.channels, convolution_.channels, room);
     std::fill_n(room + bytes_ - kOverrun, kOverrun, 0);
     if (convolution_.flip) {
       for (int64_t i = 0; i < bytes_; ++i) room[i] ^= convolution_.flip;
     }
-    std::vector<int32_t> weights(convolution_.depth);
     for (int64_t o = group * convolution_.lines; o < (group + 1) * convolution_.lines; ++o) {
       for (int64_t k = 0; k < convolution_.depth; ++k) {
         weights[k] = static_cast<int32_t>(convolution_.row(o)[k] - convolution_.w_zero(o));
       }
       for (int64_t z = 0; z < shape.out[0]; ++z) {
-        filter(image, o, z, weights.data(), room + z * convolution_.reading.stage().pitch(0));
+        filter(image, o, z, weights, room + z * convolution_.reading.stage().pitch(0));
       }
     }
   }
@@ -288,9 +293,9 @@ void conv_integer(const ConvIntegerArgs& args) {
   const Convolution convolution(args);
   if (!loops_over(shape.groups, convolution.lines)) return multiply(convolution);
   const Loop loop(convolution);
-  parallel_tasks(shape.batch * shape.groups, loop.room_floats(), [&](int64_t index, float* room) {
-    loop.run(index / shape.groups, index % shape.groups, reinterpret_cast<uint8_t*>(room));
-  });
+  const int64_t work = convolution.lines * convolution.positions * convolution.depth;
+  run_tasks(shape.batch * shape.groups, work, loop.room_floats(),
+            [&](int64_t index, float* room) { loop.run(index / shape.groups, index % shape.groups, room); });
 }
 
 }  // namespace spark::cpu

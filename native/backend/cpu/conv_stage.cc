@@ -31,6 +31,17 @@ void stage_lines(const uint8_t* from, int64_t pitch, int64_t stride, int64_t lin
   }
 }
 
+// to[i] = from[i · stride]
+void copy_bytes(const uint8_t* from, int64_t stride, int64_t count, uint8_t* to) {
+  if (stride == 1) {
+    std::copy_n(from, count, to);
+  } else if (stride == 2) {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
+  }
+}
+
 }  // namespace
 
 int64_t staged_floats(int64_t count, int64_t size) {

@@ -23,6 +23,8 @@ const Backend& backend() {
       .quantize = quantize,
       .dequantize = dequantize,
       .lookup = lookup,
+      .binary_bytes = binary_bytes,
+      .mean_bytes = mean_bytes,
       .matmul = matmul,
       .weight_norm2 = weight_norm2,
       .dora_norm = dora_norm,

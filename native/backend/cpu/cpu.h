@@ -25,6 +25,8 @@ void conv_integer(const ConvIntegerArgs&);
 void quantize(const QuantizeArgs&);
 void dequantize(const DequantizeArgs&);
 void lookup(const LookupArgs&);
+void binary_bytes(const BinaryBytesArgs&);
+void mean_bytes(const MeanBytesArgs&);
 void matmul(const MatmulArgs&);
 void weight_norm2(const WeightNorm2Args&);
 void dora_norm(const DoraNormArgs&);

@@ -23,6 +23,8 @@ const Backend& backend() {
       .quantize = nullptr,
       .dequantize = nullptr,
       .lookup = nullptr,
+      .binary_bytes = nullptr,
+      .mean_bytes = nullptr,
       .matmul = matmul,
       .weight_norm2 = weight_norm2,
       .dora_norm = dora_norm,

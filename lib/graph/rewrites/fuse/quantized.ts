@@ -1,9 +1,9 @@
 // quantized.ts: what stands between DequantizeLinear and QuantizeLinear, on bytes: functions of one number become tables,
 // moves of elements move bytes, and layers become those of quantized operands.
-import { intOf } from '../../attributes.js'
+import { floatOf, int, intOf } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node, sparkDomain } from '../../graph.js'
-import type { Fusion, GraphView } from './pattern.js'
+import { type Fusion, type GraphView, sameShape } from './pattern.js'
 
 /** Operators that move elements, or only see them in another shape, and read them as their first input. */
 const moves = ['Reshape', 'Transpose', 'Flatten', 'Squeeze', 'Unsqueeze']
@@ -186,10 +186,13 @@ function biasOf(
   if ((name ?? '') === '') return ''
   const node = view.producer(name, 'DequantizeLinear')
   const [codes = '', scale = '', zero = ''] = node?.inputs ?? []
+  if (view.initializers.get(codes)?.dtype !== 'i32') return undefined
+  if (zero !== '' && !view.initializers.get(zero)?.bytes.every(byte => byte === 0)) return undefined
+  const product = view.producer(scale, 'Mul')
+  if (product && scales.every(name => product.inputs.includes(name))) return codes
   const given = view.initializers.get(scale)
   const [a, b] = scales.map(name => view.initializers.get(name)?.data as Float32Array | undefined)
-  if (view.initializers.get(codes)?.dtype !== 'i32' || !given || !a || !b) return undefined
-  if (zero !== '' && !view.initializers.get(zero)?.bytes.every(byte => byte === 0)) return undefined
+  if (!given || !a || !b) return undefined
   const units = given.data as Float32Array
   const isUnit = (i: number): boolean => {
     const unit = a[0]! * b[b.length === 1 ? 0 : i]!
@@ -223,11 +226,67 @@ function fuseMatMul(cast: Node, view: GraphView): Fusion | undefined {
   return { nodes: [quantized('QLinearMatMul', inputs, cast, {})], absorbed: [...absorbed, product] }
 }
 
+/** a, a constant matrix and b, dequantized → Gemm → Relu or Clip → QuantizeLinear becomes QLinearGemm. */
+function fuseGemm(cast: Node, view: GraphView): Fusion | undefined {
+  const { value, absorbed } = quantizedValue(cast, view)
+  const gemm = view.producer(value, 'Gemm')
+  const plain =
+    gemm && ['alpha', 'beta'].every(name => floatOf(gemm, name, 1) === 1) && intOf(gemm, 'transA', 0) === 0
+  if (!plain) return undefined
+  const a = dequantizeOf(gemm.inputs[0], view)
+  const turned = intOf(gemm, 'transB', 0) !== 0
+  const features = view.shape(gemm.inputs[1])?.[turned ? 0 : 1] ?? 0
+  const weight = weightOf(gemm.inputs[1], turned ? 0 : 1, features, view)
+  const bias = a && weight ? biasOf(gemm.inputs[2], [a.inputs[1]!, weight[1]], view) : undefined
+  if (!a || !weight || bias === undefined) return undefined
+  if (bias !== '' && view.initializers.get(bias)?.count !== features) return undefined
+  const inputs = [...a.inputs, ...weight, ...cast.inputs.slice(1), ...(bias === '' ? [] : [bias])]
+  const attributes = { transB: int(Number(turned)) }
+  return { nodes: [own('QLinearGemm', inputs, cast, attributes)], absorbed: [...absorbed, gemm] }
+}
+
+/** a and b of one shape, dequantized → Add or Mul → Relu or Clip → QuantizeLinear becomes QLinearAdd or QLinearMul. */
+function fuseBinary(cast: Node, view: GraphView): Fusion | undefined {
+  const { value, absorbed } = quantizedValue(cast, view)
+  const node = view.producer(value, 'Add', 'Mul')
+  const [a, b] = [dequantizeOf(node?.inputs[0], view), dequantizeOf(node?.inputs[1], view)]
+  if (!node || !a || !b || !sameShape(view.shape(node.inputs[0]), view.shape(node.inputs[1])))
+    return undefined
+  const inputs = [...a.inputs, ...b.inputs, ...cast.inputs.slice(1)]
+  return { nodes: [own(`QLinear${node.op}`, inputs, cast, {})], absorbed: [...absorbed, node] }
+}
+
+/** x, dequantized → mean over its last axes → QuantizeLinear becomes QLinearMean. */
+function fuseMean(cast: Node, view: GraphView): Fusion | undefined {
+  const node = view.producer(cast.inputs[0], 'GlobalAveragePool', 'ReduceMean')
+  const x = dequantizeOf(node?.inputs[0], view)
+  const rank = view.shape(node?.inputs[0])?.length
+  if (!node || !x || rank === undefined) return undefined
+  const given = node.op === 'ReduceMean' ? view.integers(node.inputs[1]) : undefined
+  const axes = (given ?? []).map(axis => (axis < 0 ? axis + rank : axis)).sort((a, b) => a - b)
+  const axis = node.op === 'ReduceMean' ? (axes[0] ?? rank) : 2
+  const last = node.op !== 'ReduceMean' || axes.every((entry, i) => entry === axis + i)
+  if (!last || axis >= rank || (node.op === 'ReduceMean' && axes.length !== rank - axis)) return undefined
+  const attributes = { axis: int(axis), keepdims: int(intOf(node, 'keepdims', 1)) }
+  return {
+    nodes: [own('QLinearMean', [...x.inputs, ...cast.inputs.slice(1)], cast, attributes)],
+    absorbed: [node],
+  }
+}
+
+const own = (op: string, inputs: readonly string[], cast: Node, attributes: Attributes): Node =>
+  makeNode(op, inputs, cast.outputs, { domain: sparkDomain, name: cast.name, attributes })
+
 const quantized = (op: string, inputs: readonly string[], cast: Node, attributes: Attributes): Node =>
   makeNode(op, inputs, cast.outputs, { name: cast.name, attributes })
 
 /** Layers of dequantized operands whose result is quantized again. */
 export function fuseQuantizedLayer(node: Node, view: GraphView): Fusion | undefined {
   if (node.domain !== '' || node.op !== 'QuantizeLinear' || !byteType(node, view)) return undefined
-  return fuseConv(node, view) ?? fuseMatMul(node, view)
+  const matches = [fuseConv, fuseMatMul, fuseGemm, fuseBinary, fuseMean]
+  for (const match of matches) {
+    const fusion = match(node, view)
+    if (fusion) return fusion
+  }
+  return undefined
 }

@@ -1,7 +1,7 @@
 // integer.ts: quantized operators with kernels of their own. Each function answers whether it took the node; what it
 // leaves is computed in f32 (quantize.ts).
 import { volume } from '../../../core/shape.js'
-import { int } from '../../../graph/attributes.js'
+import { int, ints } from '../../../graph/attributes.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Operand } from '../program.js'
@@ -97,21 +97,28 @@ export function convolveBytes(
   return true
 }
 
-/** A constant matrix [K, N] in panels of 32 columns that are interleaved by four: [⌈N/32⌉, ⌈K/4⌉, 32, 4]. */
-function panelsOf(at: Lowering, codes: Value): Value {
-  const [k, n] = [roundUp(codes.shape[0]!, 4), roundUp(codes.shape[1]!, 32)]
-  const parts = at.call('Reshape', [padded(at, codes, [k, n]), at.ints([k / 4, 4, n / 32, 32])])
-  return at.call('Transpose', [parts], { perm: { type: 'ints', value: [2, 0, 3, 1] } })
+/** A constant matrix [N, K], or [K, N], in panels of 32 of its N that are interleaved by four: [⌈N/32⌉, ⌈K/4⌉, 32, 4]. */
+function panelsOf(at: Lowering, codes: Value, byRows: boolean): Value {
+  const [n, k] = byRows ? codes.shape : [codes.shape[1], codes.shape[0]]
+  const [panels, lanes] = [Math.ceil(n! / 32), Math.ceil(k! / 4)]
+  const sizes = byRows ? [panels, 32, lanes, 4] : [lanes, 4, panels, 32]
+  const whole = padded(at, codes, [sizes[0]! * sizes[1]!, sizes[2]! * sizes[3]!])
+  const perm = ints(byRows ? [0, 2, 1, 3] : [2, 0, 3, 1])
+  return at.call('Transpose', [at.call('Reshape', [whole, at.ints(sizes)])], { perm })
 }
 
-/** A product with a matrix: places of a, its zero point, b and its zero points among the inputs. */
+/**
+ * A product with a matrix [K, N], or [N, K] with `transB`: places of a, its zero point, b, its zero points and the bias
+ * among the inputs.
+ */
 export function multiplyBytes(
   at: Lowering,
-  [a, aZero, b, bZero]: readonly [number, number, number, number],
+  [a, aZero, b, bZero, bias]: readonly [number, number, number, number, number?],
   scales?: Scales,
 ): boolean {
   const [left, right] = [at.input(a), at.input(b)]
-  const [cols = 0, rows = 0] = right.shape
+  const turned = at.integer('transB', 0) !== 0
+  const [cols = 0, rows = 0] = turned ? [...right.shape].reverse() : right.shape
   const fits = right.shape.length === 2 && left.shape.length > 0 && cols > 0 && rows > 0
   if (!at.bytes || !fits || !isBytes(left) || !isBytes(right) || (scales && !isBytes(at.output())))
     return false
@@ -119,11 +126,12 @@ export function multiplyBytes(
   const tokens = volume(left.shape) / cols
   const { codes, zeros } = signedWeight(at, right, optional(at, bZero), rows)
   const packed = right.buffer.storage === 'constant'
-  const w = packed ? panelsOf(at, codes) : at.call('Transpose', [codes])
+  const w = packed ? panelsOf(at, codes, turned) : turned ? codes : at.call('Transpose', [codes])
   at.step('linearInteger', {
     ...{ tokens, rows, cols, packed, wSigned: true, xSigned: left.dtype === 'i8', x: at.read(a) },
-    ...{ w: w.buffer.read(), wSum: sums(at, codes, 0), wZero: zeros?.buffer.read() },
+    ...{ w: w.buffer.read(), wSum: sums(at, codes, turned ? 1 : 0), wZero: zeros?.buffer.read() },
     xZero: zerosOf(at, optional(at, aZero), tokens)?.buffer.read(),
+    bias: bias === undefined ? undefined : at.optional(bias),
     ...{ ...resultOf(at, rows, scales), y: at.write() },
   })
   return true
@@ -175,5 +183,78 @@ function lookup(at: Lowering): void {
   )
 }
 
+/** Operands of bytes with one scale, in the names of the kernels. */
+function scaledBytes<Name extends 'a' | 'b' | 'x' | 'y'>(
+  at: Lowering,
+  name: Name,
+  [scale, zero]: readonly [number, number],
+  { dtype }: { readonly dtype: string },
+) {
+  return {
+    [`${name}Dtype`]: dtype,
+    [`${name}Scale`]: at.read(scale),
+    [`${name}Zero`]: zerosOf(at, at.input(zero), 1)?.buffer.read(),
+  } as Record<`${Name}Dtype`, 'u8' | 'i8'> &
+    Record<`${Name}Scale`, Operand> &
+    Record<`${Name}Zero`, Operand | undefined>
+}
+
+/** a and b with their scales and zero points, scale and zero point of y; a and b are of one shape */
+const binary =
+  (op: 'Add' | 'Mul') =>
+  (at: Lowering): void => {
+    if (!at.bytes) {
+      const parts = [0, 3].map(i =>
+        at.call('DequantizeLinear', [at.input(i), at.input(i + 1), at.input(i + 2)]),
+      )
+      at.give(at.call('QuantizeLinear', [at.call(op, parts), at.input(6), at.input(7)]))
+      return
+    }
+    at.step('binaryBytes', {
+      ...{ fn: op === 'Add' ? 'add' : 'mul', count: at.input(0).buffer.count, a: at.read(0), b: at.read(3) },
+      ...scaledBytes(at, 'a', [1, 2], at.input(0)),
+      ...scaledBytes(at, 'b', [4, 5], at.input(3)),
+      ...{ ...scaledBytes(at, 'y', [6, 7], at.output()), y: at.write() },
+    })
+  }
+
+/** x with its scale and zero point, scale and zero point of y: the mean over all axes from `axis` on */
+function mean(at: Lowering): void {
+  const shape = at.shape(0)
+  const [axis, rank] = [at.integer('axis', 2), shape.length]
+  if (!at.bytes || volume(shape) === 0) {
+    const x = at.call('DequantizeLinear', [at.input(0), at.input(1), at.input(2)])
+    const axes = at.ints(shape.map((_, i) => i).slice(axis))
+    const means = at.call('ReduceMean', [x, axes], { keepdims: int(at.integer('keepdims', 1)) })
+    at.give(at.call('QuantizeLinear', [means, at.input(3), at.input(4)]))
+    return
+  }
+  at.step('meanBytes', {
+    ...{ rows: volume(shape.slice(0, axis)), cols: volume(shape.slice(axis, rank)), x: at.read(0) },
+    ...scaledBytes(at, 'x', [1, 2], at.input(0)),
+    ...{ ...scaledBytes(at, 'y', [3, 4], at.output()), y: at.write() },
+  })
+}
+
+/** a, b, bias of i32 and scales as QLinearConv has them: a · b + bias, b being [K, N], or [N, K] with `transB` */
+function gemm(at: Lowering): void {
+  const [aScale, bScale, yScale, yZero] = [at.input(1), at.input(4), at.input(6), at.input(7)]
+  if (multiplyBytes(at, [0, 2, 3, 5, 8], [aScale, bScale, yScale, yZero])) return
+  const b = at.integer('transB', 0) === 0 ? at.input(3) : at.call('Transpose', [at.input(3)])
+  const sums = at.call('MatMulInteger', [at.input(0), b, at.input(2), at.input(5)])
+  const all = at.cast(at.has(8) ? at.call('Add', [sums, at.input(8)]) : sums, 'f32')
+  const factor = at.call('Div', [at.call('Mul', [aScale, bScale]), yScale])
+  const rounded = at.call('Round', [at.call('Mul', [all, factor])])
+  at.give(at.call('Add', [rounded, at.cast(yZero, 'f32')]))
+}
+
 /** Lowerings of operators of our own on bytes. */
-export const bytes: LowerTable = { [sparkDomain]: { Lookup: lookup } }
+export const bytes: LowerTable = {
+  [sparkDomain]: {
+    Lookup: lookup,
+    QLinearAdd: binary('Add'),
+    QLinearMul: binary('Mul'),
+    QLinearMean: mean,
+    QLinearGemm: gemm,
+  },
+}

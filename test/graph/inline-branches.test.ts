@@ -91,3 +91,22 @@ for (const backend of backends) {
     }
   })
 }
+
+for (const backend of backends) {
+  t.test(`bound on ${backend}`, async t => {
+    const runner = new GraphRunner(byShape(1), await openKernels({ backend }))
+    const [x, y] = [Float32Array.of(1, -2, 3), new Float32Array(3)]
+    const buffers = new Map([
+      ['x', x],
+      ['y', y],
+    ])
+    using plan = await runner.bind([hostTensor('f32', [1, 3], x)], buffers)
+    t.equal(plan.stats.steps, 2, 'the comparisons of sizes are gone')
+    for (const value of [5, -6]) {
+      x[1] = value
+      await plan.runBound()
+      t.same([...y], [1, 2 - value, -1])
+    }
+    runner.dispose()
+  })
+}

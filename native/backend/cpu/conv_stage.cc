@@ -16,6 +16,17 @@ StageInside inside_of(const StageAxis& axis, int64_t remainder) {
   return {begin, std::clamp<int64_t>(ceil_div(axis.size - start, axis.stride), begin, axis.length)};
 }
 
+// to[i] = from[i · stride]
+void copy_bytes(const uint8_t* from, int64_t stride, int64_t count, uint8_t* to) {
+  if (stride == 1) {
+    std::copy_n(from, count, to);
+  } else if (stride == 2) {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
+  }
+}
+
 // Lines of elements that are `stride` apart, with padding on both sides.
 void stage_lines(const float* from, int64_t pitch, int64_t stride, int64_t lines, const StageInside& inside,
                  int64_t length, float padding, float* to) {
@@ -26,19 +37,8 @@ void stage_lines(const uint8_t* from, int64_t pitch, int64_t stride, int64_t lin
                  int64_t length, uint8_t padding, uint8_t* to) {
   for (int64_t line = 0; line < lines; ++line, from += pitch, to += length) {
     std::fill_n(to, inside.begin, padding);
-    for (int64_t i = 0; i < inside.count(); ++i) to[inside.begin + i] = from[i * stride];
+    copy_bytes(from, stride, inside.count(), to + inside.begin);
     std::fill(to + inside.end, to + length, padding);
-  }
-}
-
-// to[i] = from[i · stride]
-void copy_bytes(const uint8_t* from, int64_t stride, int64_t count, uint8_t* to) {
-  if (stride == 1) {
-    std::copy_n(from, count, to);
-  } else if (stride == 2) {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
   }
 }
 

@@ -224,9 +224,9 @@ void product_into(const Finish& to, int64_t rows, int64_t cols, const Segment& s
             [&](const Gemm& gemm, const Tile& tile, int64_t) { compute_into(gemm, tile, segment, by, to); });
 }
 
-void products_into(int64_t count, int64_t rows, int64_t cols, const std::function<Segment(int64_t)>& segment,
-                   const std::function<Finish(int64_t)>& to) {
-  for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0,
+void products_into(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
+                   FunctionRef<Finish(int64_t)> to) {
+  for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0, false,
             [&](const Gemm& gemm, const Tile& tile, int64_t at) {
               compute_into(gemm, tile, segment(at), StoreBy::kRows, to(at));
             });

@@ -56,8 +56,8 @@ void product_into(const Finish& to, int64_t rows, int64_t cols, const Segment& s
 void product_into_here(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by);
 
 // The same for `count` products of one shape, by rows.
-void products_into(int64_t count, int64_t rows, int64_t cols, const std::function<Segment(int64_t)>& segment,
-                   const std::function<Finish(int64_t)>& to);
+void products_into(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
+                   FunctionRef<Finish(int64_t)> to);
 
 // sums = x · Wᵀ of numbers rounded to bf16, for a machine that multiplies them (lane_gemm().bf16). A chunk is
 // one chain of additions of two products each.

@@ -228,6 +228,38 @@ t.test('sums, products and means of bytes', async t => {
   }
 })
 
+t.test('the largest bytes of windows', async t => {
+  const windows = {
+    plain: {
+      image: [7, 33],
+      kernel: [3, 3],
+      out: [4, 17],
+      strides: [2, 2],
+      dilations: [1, 1],
+      padsBegin: [1, 1],
+    },
+    wide: {
+      image: [2, 5003],
+      kernel: [1, 2],
+      out: [2, 5001],
+      strides: [1, 1],
+      dilations: [1, 2],
+      padsBegin: [0, 0],
+    },
+    outside: { image: [3], kernel: [2], out: [9], strides: [1], dilations: [1], padsBegin: [4] },
+  }
+  for (const [name, window] of Object.entries(windows)) {
+    for (const dtype of ['u8', 'i8'] as const) {
+      const signed = dtype === 'i8'
+      const x = bytes(3 * volume(window.image), signed)
+      const y = bytes(3 * volume(window.out), signed)
+      const padsEnd = window.padsBegin.map(pad => pad + 1)
+      const args = { fn: 'max' as const, dtype, planes: 3, countPad: false, ...window, padsEnd, x, y }
+      agree(t, 'pool', args, `${name} ${dtype}`)
+    }
+  }
+})
+
 t.test('operands that do not fit are refused', async t => {
   const shape = { ...line, batch: 1, groups: 1, image: [3], out: [3], rows: 2, cols: 5, xSigned: false }
   const fits = { ...shape, x: new Uint8Array(15), w: new Int8Array(128), y: new Int32Array(6) }

@@ -38,17 +38,6 @@ void fill_line(const StageAxis& axis, int64_t remainder, const Inside& inside, c
   }
 }
 
-// to[i] = from[i · stride]
-void copy_bytes(const uint8_t* from, int64_t stride, int64_t count, uint8_t* to) {
-  if (stride == 1) {
-    std::copy_n(from, count, to);
-  } else if (stride == 2) {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
-  }
-}
-
 }  // namespace
 
 int64_t staged_floats(int64_t count, int64_t size) {
@@ -111,28 +100,6 @@ void Stage::fill(const float* image, float* plane) const {
             }
           }
         }
-      }
-    }
-  }
-}
-
-// Lines of bytes are short: one fill of the plane costs less than two of each line.
-void Stage::fill(const uint8_t* image, uint8_t outside, uint8_t* plane) const {
-  std::fill_n(plane, plane_, outside);
-  const auto& [z, y, x] = axes_;
-  for (const int64_t of_z : z.remainders) {
-    for (const int64_t of_y : y.remainders) {
-      for (const int64_t of_x : x.remainders) {
-        const Inside inside_z(z, of_z), inside_y(y, of_y), inside_x(x, of_x);
-        for (int64_t i = inside_z.begin; i < inside_z.end; ++i) {
-          const int64_t layer = (z.first + of_z + i * z.stride) * y.size;
-          for (int64_t j = inside_y.begin; j < inside_y.end; ++j) {
-            const uint8_t* line = image + (layer + y.first + of_y + j * y.stride) * x.size + x.first + of_x;
-            copy_bytes(line + inside_x.begin * x.stride, x.stride, inside_x.end - inside_x.begin,
-                       plane + (i * y.length + j) * x.length + inside_x.begin);
-          }
-        }
-        plane += z.length * y.length * x.length;
       }
     }
   }

@@ -29,6 +29,7 @@ class Stage {
  public:
   explicit Stage(StageAxis (&axes)[3]);
 
+  const StageAxis& axis(int i) const { return axes_[i]; }
   int64_t plane() const { return plane_; }
   int64_t pitch(int axis) const { return pitch_[axis]; }
   // Where the elements of position 0 lie in a plane, for each combination of taps along the axes.
@@ -36,8 +37,6 @@ class Stage {
   // Whether a plane is the image as it is.
   bool plain() const;
   void fill(const float* image, float* plane) const;
-  // As that of floats, with bytes and what they are outside of the image.
-  void fill(const uint8_t* image, uint8_t outside, uint8_t* plane) const;
 
  private:
   StageAxis axes_[3];

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import { requireAddon } from '#lib/native.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
-import type { Bytes, KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
+import type { ByteArray, KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
 import { randomGenerator } from '../fixtures/random.js'
 
 const addon = requireAddon()
@@ -12,7 +12,7 @@ const random = randomGenerator(5)
 const below = (limit: number): number => Math.floor(random() * limit)
 const integers = (count: number, limit: number): Int32Array =>
   Int32Array.from({ length: count }, () => below(2 * limit) - limit)
-const bytes = (count: number, signed: boolean): Bytes => {
+const bytes = (count: number, signed: boolean): ByteArray => {
   const data = Uint8Array.from({ length: count }, () => below(256))
   return signed ? new Int8Array(data.buffer) : data
 }

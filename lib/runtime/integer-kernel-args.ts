@@ -3,7 +3,7 @@
 import type { ConvShape } from './conv-shape.js'
 
 /** i8 or u8. */
-export type Bytes = Int8Array | Uint8Array
+export type ByteArray = Int8Array | Uint8Array
 
 /** Zero points, sums and bias of a weight, and what becomes of sums of products. */
 export interface IntegerFeatures {
@@ -15,7 +15,7 @@ export interface IntegerFeatures {
   wSum?: Int32Array | undefined
   /** [O], added to the sums. */
   bias?: Int32Array | undefined
-  /** [O]: y = saturate(round(sum · scale) + yZero), to nearest even. Left out: y is the sums, modulo 2^32. */
+  /** [O]; y is saturate(round(sum · scale) + yZero), to nearest even. Left out: y is the sums, modulo 2^32. */
   scale?: Float32Array | undefined
   /** Type of y where there is a scale. */
   yDtype?: 'u8' | 'i8' | undefined
@@ -36,13 +36,13 @@ export interface LinearIntegerArgs extends IntegerFeatures {
   /** Whether w is i8 in panels of 32 features that are interleaved by four: [⌈O/32⌉, ⌈I/4⌉, 32, 4]. */
   packed?: boolean | undefined
   /** [T, I] */
-  x: Bytes
+  x: ByteArray
   /** [O, I] */
-  w: Bytes
+  w: ByteArray
   /** [T]; left out: 0. */
   xZero?: Int32Array | undefined
   /** Output, [T, O]. */
-  y: Int32Array | Bytes
+  y: Int32Array | ByteArray
 }
 
 /**
@@ -55,13 +55,13 @@ export interface ConvIntegerArgs extends ConvShape, IntegerFeatures {
   /** C/G · taps */
   cols: number
   /** [N, C, image] */
-  x: Bytes
+  x: ByteArray
   /** [O, cols rounded up to a multiple of 64], rows ending in zeros. */
   w: Int8Array
   /** [1]; left out: 0. */
   xZero?: Int32Array | undefined
   /** Output, [N, O, out]. */
-  y: Int32Array | Bytes
+  y: Int32Array | ByteArray
 }
 
 /** Numbers of 8 bits, their scales and zero points by channel. */
@@ -85,13 +85,13 @@ export interface QuantizeArgs extends AffineShape {
   /** [outer, channels, inner] */
   x: Float32Array
   /** Output, as x. */
-  y: Bytes
+  y: ByteArray
 }
 
 /** y = (x − zero) · scale */
 export interface DequantizeArgs extends AffineShape {
   /** [outer, channels, inner] */
-  x: Bytes
+  x: ByteArray
   /** Output, as x. */
   y: Float32Array
 }
@@ -105,11 +105,11 @@ export interface LookupArgs {
   /** Whether table and y are i8, else u8. */
   ySigned: boolean
   /** What is looked up. */
-  x: Bytes
+  x: ByteArray
   /** [256] */
-  table: Bytes
+  table: ByteArray
   /** Output; may be x. */
-  y: Bytes
+  y: ByteArray
 }
 
 /** y = quantized(a ∘ b) of bytes with one scale each: every step in f32, rounded as {@link QuantizeArgs} says. */
@@ -121,7 +121,7 @@ export interface BinaryBytesArgs {
   /** Type of a. */
   aDtype: 'u8' | 'i8'
   /** [count] */
-  a: Bytes
+  a: ByteArray
   /** [1] */
   aScale: Float32Array
   /** [1]; left out: 0. */
@@ -129,7 +129,7 @@ export interface BinaryBytesArgs {
   /** Type of b. */
   bDtype: 'u8' | 'i8'
   /** [count] */
-  b: Bytes
+  b: ByteArray
   /** [1] */
   bScale: Float32Array
   /** [1]; left out: 0. */
@@ -141,7 +141,7 @@ export interface BinaryBytesArgs {
   /** [1]; left out: 0. */
   yZero?: Int32Array | undefined
   /** Output, [count]; may be a or b. */
-  y: Bytes
+  y: ByteArray
 }
 
 /** y = quantized means of rows of bytes: sums are exact, means are rounded to f32 once. */
@@ -153,7 +153,7 @@ export interface MeanBytesArgs {
   /** Type of x. */
   xDtype: 'u8' | 'i8'
   /** [rows, cols] */
-  x: Bytes
+  x: ByteArray
   /** [1] */
   xScale: Float32Array
   /** [1]; left out: 0. */
@@ -165,7 +165,7 @@ export interface MeanBytesArgs {
   /** [1]; left out: 0. */
   yZero?: Int32Array | undefined
   /** Output, [rows]. */
-  y: Bytes
+  y: ByteArray
 }
 
 /** Arguments of operations on numbers of 8 bits. */

@@ -284,3 +284,11 @@ t.test('contributed operators are one pass, within a step of ONNX Runtime', asyn
     }
   }
 })
+
+t.test('weights may lie anywhere in a file', async t => {
+  const bytes = new Uint8Array(4 * 64 + 1).map((_, i) => i * 37)
+  const weight = Constant.lazy('i8', [4, 64, 1], { byteLength: 256, read: () => bytes.subarray(1) })
+  const inputs = ['x', 's', 'z', 'odd', 'ms', 'mz', 't', 'q']
+  const graph = graphOf([makeNode('QLinearConv', inputs, ['bytes'])], [1, 64, 5])
+  await same(t, { ...graph, initializers: new Map([...constants, ['odd', weight]]) }, 1)
+})

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import { requireAddon } from '#lib/native.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
-import type { Bytes, KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
+import type { ByteArray, KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
 import { randomGenerator } from '../fixtures/random.js'
 
 const addon = requireAddon()
@@ -12,7 +12,7 @@ const random = randomGenerator(5)
 const below = (limit: number): number => Math.floor(random() * limit)
 const integers = (count: number, limit: number): Int32Array =>
   Int32Array.from({ length: count }, () => below(2 * limit) - limit)
-const bytes = (count: number, signed: boolean): Bytes => {
+const bytes = (count: number, signed: boolean): ByteArray => {
   const data = Uint8Array.from({ length: count }, () => below(256))
   return signed ? new Int8Array(data.buffer) : data
 }
@@ -224,6 +224,38 @@ t.test('sums, products and means of bytes', async t => {
       const x = bytes(rows * cols, aDtype === 'i8')
       const args = { rows, cols, x, y: y(rows), ...scales } as unknown as KernelArgs['meanBytes']
       agree(t, 'meanBytes', args, `${rows} means of ${cols} ${aDtype}`)
+    }
+  }
+})
+
+t.test('the largest bytes of windows', async t => {
+  const windows = {
+    plain: {
+      image: [7, 33],
+      kernel: [3, 3],
+      out: [4, 17],
+      strides: [2, 2],
+      dilations: [1, 1],
+      padsBegin: [1, 1],
+    },
+    wide: {
+      image: [2, 5003],
+      kernel: [1, 2],
+      out: [2, 5001],
+      strides: [1, 1],
+      dilations: [1, 2],
+      padsBegin: [0, 0],
+    },
+    outside: { image: [3], kernel: [2], out: [9], strides: [1], dilations: [1], padsBegin: [4] },
+  }
+  for (const [name, window] of Object.entries(windows)) {
+    for (const dtype of ['u8', 'i8'] as const) {
+      const signed = dtype === 'i8'
+      const x = bytes(3 * volume(window.image), signed)
+      const y = bytes(3 * volume(window.out), signed)
+      const padsEnd = window.padsBegin.map(pad => pad + 1)
+      const args = { fn: 'max' as const, dtype, planes: 3, countPad: false, ...window, padsEnd, x, y }
+      agree(t, 'pool', args, `${name} ${dtype}`)
     }
   }
 })

@@ -106,6 +106,17 @@ void correlate(const int32_t* weights, const uint8_t* data, const int64_t* offse
   correlate_blocks<1>(weights, data, offset, depth, done, count, sums);
 }
 
+void largest(const uint8_t* data, const int64_t* offset, int64_t depth, int64_t count, uint8_t* y) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    Bytes most = load_as<Bytes>(data + offset[0] + i);
+    for (int64_t k = 1; k < depth; ++k) {
+      const Bytes values = load_as<Bytes>(data + offset[k] + i);
+      most = values > most ? values : most;
+    }
+    store(y + i, most);
+  }
+}
+
 // The bytes that values become. Their limits are taken before they are rounded, which gives the same and
 // leaves small integers, so that adding 1.5 · 2^23 rounds them into the low bits.
 class Rounder {
@@ -231,8 +242,8 @@ void dequantize(const uint8_t* x, bool is_signed, int64_t count, int32_t zero, f
   dequantize_as<Bytes>(x, count, zero, scale, y);
 }
 
-constexpr ByteLoops kLoops = {interleave, correlate, requantize, requantize_each,
-                              quantize,   lookup,    dequantize};
+constexpr ByteLoops kLoops = {interleave,      correlate, largest, requantize,
+                              requantize_each, quantize,  lookup,  dequantize};
 
 }  // namespace
 }  // namespace spark::cpu

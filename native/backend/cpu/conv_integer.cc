@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/cpu/byte_stage.h"
 #include "backend/cpu/conv_reading.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/integer_result.h"
@@ -14,11 +15,11 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 32;            // filters whose sums are kept in a cache
-constexpr int64_t kPackedLanes = 1 << 16;      // of a tile, which stay in a cache
-constexpr int64_t kFewestRows = 64;            // filters of a task, or packing costs as much as multiplying
-constexpr int64_t kGrainLanes = 1 << 15;       // dot products worth waking a thread for
-constexpr int64_t kRun = 4096, kOverrun = 16;  // positions of a plain loop at a time
+constexpr int64_t kRowsAtOnce = 32;        // filters whose sums are kept in a cache
+constexpr int64_t kPackedLanes = 1 << 16;  // of a tile, which stay in a cache
+constexpr int64_t kFewestRows = 64;        // filters of a task, or packing costs as much as multiplying
+constexpr int64_t kGrainLanes = 1 << 15;   // dot products worth waking a thread for
+constexpr int64_t kRun = 4096;             // positions of a plain loop at a time
 
 using Bytes = std::unique_ptr<uint8_t[]>;
 
@@ -69,7 +70,7 @@ struct Convolution {
   void stage(int64_t first, int64_t count, uint8_t* planes) const {
     const auto* x = static_cast<const uint8_t*>(args.x);
     for (int64_t i = 0; i < count; ++i) {
-      reading.stage().fill(x + (first + i) * pixels, planes + i * reading.stage().plane(), outside);
+      stage_bytes(reading.stage(), x + (first + i) * pixels, outside, planes + i * reading.stage().plane());
     }
   }
 };
@@ -232,7 +233,7 @@ class Loop {
     for (int64_t c = 0; c < convolution.channels; ++c) {
       for (const int64_t tap : convolution.reading.taps()) rows_.push_back(c * stage.plane() + tap);
     }
-    bytes_ = staged_floats(stage.plane(), convolution.channels) + kOverrun;
+    bytes_ = staged_floats(stage.plane(), convolution.channels) + kByteOverrun;
   }
 
   int64_t room_floats() const { return convolution_.depth + (bytes_ + 3) / 4; }
@@ -243,7 +244,7 @@ class Loop {
     auto* weights = reinterpret_cast<int32_t*>(floats);
     auto* room = reinterpret_cast<uint8_t*>(weights + convolution_.depth);
     convolution_.stage((image * shape.groups + group) * convolution_.channels, convolution_.channels, room);
-    std::fill_n(room + bytes_ - kOverrun, kOverrun, 0);
+    std::fill_n(room + bytes_ - kByteOverrun, kByteOverrun, 0);
     if (convolution_.flip) {
       for (int64_t i = 0; i < bytes_; ++i) room[i] ^= convolution_.flip;
     }
@@ -261,7 +262,7 @@ class Loop {
   void filter(int64_t image, int64_t o, int64_t z, const int32_t* weights, const uint8_t* data) const {
     const auto [depths, heights, width] = convolution_.args.shape.out;
     const int64_t pitch = convolution_.reading.stage().pitch(1), at_once = std::max<int64_t>(1, kRun / pitch);
-    alignas(64) int32_t sums[kRun + kOverrun];
+    alignas(64) int32_t sums[kRun + kByteOverrun];
     for (int64_t y = 0; y < heights; y += at_once) {
       const int64_t lines = std::min(at_once, heights - y);
       for (int64_t x = 0; x < width; x += kRun) {

@@ -16,32 +16,6 @@ StageInside inside_of(const StageAxis& axis, int64_t remainder) {
   return {begin, std::clamp<int64_t>(ceil_div(axis.size - start, axis.stride), begin, axis.length)};
 }
 
-// to[i] = from[i · stride]
-void copy_bytes(const uint8_t* from, int64_t stride, int64_t count, uint8_t* to) {
-  if (stride == 1) {
-    std::copy_n(from, count, to);
-  } else if (stride == 2) {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
-  }
-}
-
-// Lines of elements that are `stride` apart, with padding on both sides.
-void stage_lines(const float* from, int64_t pitch, int64_t stride, int64_t lines, const StageInside& inside,
-                 int64_t length, float padding, float* to) {
-  gemm().stage(from, pitch, stride, lines, inside.begin, inside.end, length, padding, to);
-}
-
-void stage_lines(const uint8_t* from, int64_t pitch, int64_t stride, int64_t lines, const StageInside& inside,
-                 int64_t length, uint8_t padding, uint8_t* to) {
-  for (int64_t line = 0; line < lines; ++line, from += pitch, to += length) {
-    std::fill_n(to, inside.begin, padding);
-    copy_bytes(from, stride, inside.count(), to + inside.begin);
-    std::fill(to + inside.end, to + length, padding);
-  }
-}
-
 }  // namespace
 
 int64_t staged_floats(int64_t count, int64_t size) {
@@ -91,14 +65,7 @@ bool Stage::plain() const {
   });
 }
 
-void Stage::fill(const float* image, float* plane, float padding) const { fill_plane(image, plane, padding); }
-
-void Stage::fill(const uint8_t* image, uint8_t* plane, uint8_t padding) const {
-  fill_plane(image, plane, padding);
-}
-
-template <typename T>
-void Stage::fill_plane(const T* image, T* plane, T padding) const {
+void Stage::fill(const float* image, float* plane, float padding) const {
   const auto& [z, y, x] = axes_;
   const int64_t layer = y.length * x.length;
   for (size_t of_z = 0; of_z < z.remainders.size(); ++of_z) {
@@ -111,8 +78,7 @@ void Stage::fill_plane(const T* image, T* plane, T padding) const {
 }
 
 // The elements of three remainders.
-template <typename T>
-void Stage::fill_block(const T* image, const std::array<size_t, 3>& of, T* to, T padding) const {
+void Stage::fill_block(const float* image, const std::array<size_t, 3>& of, float* to, float padding) const {
   const auto& [z, y, x] = axes_;
   const auto start = [&](int axis) {
     const StageAxis& along = axes_[axis];
@@ -122,11 +88,11 @@ void Stage::fill_block(const T* image, const std::array<size_t, 3>& of, T* to, T
   const int64_t layer = y.length * x.length, pitch = y.stride * x.size;
   std::fill_n(to, in_z.begin * layer, padding);
   for (int64_t i = in_z.begin; i < in_z.end; ++i) {
-    T* lines = to + i * layer;
+    float* lines = to + i * layer;
     const int64_t depth = start(0) + (i - in_z.begin) * z.stride;
     std::fill_n(lines, in_y.begin * x.length, padding);
-    stage_lines(image + (depth * y.size + start(1)) * x.size + start(2), pitch, x.stride, in_y.count(), in_x,
-                x.length, padding, lines + in_y.begin * x.length);
+    gemm().stage(image + (depth * y.size + start(1)) * x.size + start(2), pitch, x.stride, in_y.count(),
+                 in_x.begin, in_x.end, x.length, padding, lines + in_y.begin * x.length);
     std::fill_n(lines + in_y.end * x.length, (y.length - in_y.end) * x.length, padding);
   }
   std::fill_n(to + in_z.end * layer, (z.length - in_z.end) * layer, padding);

@@ -38,6 +38,7 @@ class Stage {
  public:
   explicit Stage(StageAxis (&axes)[3]);
 
+  const StageAxis& axis(int i) const { return axes_[i]; }
   int64_t plane() const { return plane_; }
   int64_t pitch(int axis) const { return pitch_[axis]; }
   // Where the elements of position 0 lie in a plane, for each combination of taps along the axes.
@@ -46,13 +47,9 @@ class Stage {
   bool plain() const;
   // `padding` goes where the image is not.
   void fill(const float* image, float* plane, float padding = 0) const;
-  void fill(const uint8_t* image, uint8_t* plane, uint8_t padding) const;
 
  private:
-  template <typename T>
-  void fill_plane(const T* image, T* plane, T padding) const;
-  template <typename T>
-  void fill_block(const T* image, const std::array<size_t, 3>& of, T* to, T padding) const;
+  void fill_block(const float* image, const std::array<size_t, 3>& of, float* to, float padding) const;
 
   StageAxis axes_[3];
   int64_t plane_;

@@ -5,6 +5,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/parallel_tasks.h"
+#include "backend/cpu/pool_bytes.h"
 #include "backend/windows.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
@@ -44,8 +45,8 @@ constexpr int64_t kColumns = 256;
 
 // Calls visit(c, x, stride, count) for every tap and the columns [begin, end) of row (a, b) of the output
 // that it reaches, in the order of the taps: x is what column c reads, and the next ones are `stride` apart.
-template <typename T, typename Visit>
-void for_each_line(const Windows& windows, const T* x, int64_t a, int64_t b, int64_t begin, int64_t end,
+template <typename Visit>
+void for_each_line(const Windows& windows, const float* x, int64_t a, int64_t b, int64_t begin, int64_t end,
                    const Visit& visit) {
   const TapRange planes = taps_within(windows, 0, a, 0, windows.image[0]),
                  rows = taps_within(windows, 1, b, 0, windows.image[1]);
@@ -55,7 +56,7 @@ void for_each_line(const Windows& windows, const T* x, int64_t a, int64_t b, int
   };
   for (int64_t i = planes.first; i < planes.last; ++i) {
     for (int64_t j = rows.first; j < rows.last; ++j) {
-      const T* row = x + (place(0, a, i) * windows.image[1] + place(1, b, j)) * width;
+      const float* row = x + (place(0, a, i) * windows.image[1] + place(1, b, j)) * width;
       for (int64_t k = 0; k < windows.kernel[2]; ++k) {
         const int64_t shift = place(2, 0, k);
         const int64_t first = std::max(begin, shift < 0 ? (stride - 1 - shift) / stride : 0);
@@ -67,8 +68,8 @@ void for_each_line(const Windows& windows, const T* x, int64_t a, int64_t b, int
 }
 
 // to[i] = combine(to[i], x[i · stride])
-template <typename T, typename X, typename Combine>
-void accumulate(T* to, const X* x, int64_t stride, int64_t count, const Combine& combine) {
+template <typename T, typename Combine>
+void accumulate(T* to, const float* x, int64_t stride, int64_t count, const Combine& combine) {
   if (stride == 1) {
     for (int64_t i = 0; i < count; ++i) to[i] = combine(to[i], x[i]);
   } else if (stride == 2) {
@@ -78,23 +79,19 @@ void accumulate(T* to, const X* x, int64_t stride, int64_t count, const Combine&
   }
 }
 
-template <typename T>
-constexpr T kLeast = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
-                                                          : std::numeric_limits<T>::lowest();
-
 // The columns [begin, end) of row (a, b) of the output of a plane.
-template <typename T>
-void largest_columns(const PoolArgs& args, const T* x, int64_t a, int64_t b, int64_t begin, int64_t end,
-                     T* y) {
-  std::fill(y + begin, y + end, kLeast<T>);
-  for_each_line(args.windows, x, a, b, begin, end, [&](int64_t c, const T* from, int64_t stride, int64_t n) {
-    // NaN is the largest.
-    accumulate(y + c, from, stride, n, [](T most, T v) { return (most >= v) | (most != most) ? most : v; });
-  });
-}
-
-void mean_columns(const PoolArgs& args, const float* x, int64_t a, int64_t b, int64_t begin, int64_t end,
+void pool_columns(const PoolArgs& args, const float* x, int64_t a, int64_t b, int64_t begin, int64_t end,
                   float* y) {
+  if (args.fn == PoolFn::kMax) {
+    std::fill(y + begin, y + end, -std::numeric_limits<float>::infinity());
+    for_each_line(args.windows, x, a, b, begin, end,
+                  [&](int64_t c, const float* from, int64_t stride, int64_t n) {
+                    // NaN is the largest.
+                    accumulate(y + c, from, stride, n,
+                               [](float most, float v) { return (most >= v) | (most != most) ? most : v; });
+                  });
+    return;
+  }
   double sums[kColumns] = {};
   for_each_line(args.windows, x, a, b, begin, end,
                 [&](int64_t c, const float* from, int64_t stride, int64_t n) {
@@ -157,52 +154,31 @@ void staged_max(const PoolArgs& args) {
   });
 }
 
-// Calls columns(x, a, b, begin, end, y) for pieces of all rows of the output.
-template <typename T, typename Columns>
-void pool_planes(const PoolArgs& args, const Columns& columns) {
-  const int64_t* out_size = args.windows.out;
-  for_each_plane(args.windows, [&](int64_t image, int64_t out) {
-    const T* x = static_cast<const T*>(args.x) + image;
-    T* y = static_cast<T*>(args.y) + out;
-    for (int64_t a = 0; a < out_size[0]; ++a) {
-      for (int64_t b = 0; b < out_size[1]; ++b, y += out_size[2]) {
-        for (int64_t c = 0; c < out_size[2]; c += kColumns)
-          columns(x, a, b, c, std::min(c + kColumns, out_size[2]), y);
-      }
-    }
-  });
-}
-
-template <typename T>
-void largest(const PoolArgs& args) {
-  pool_planes<T>(args, [&](const T* x, int64_t a, int64_t b, int64_t begin, int64_t end, T* y) {
-    largest_columns(args, x, a, b, begin, end, y);
-  });
-}
-
-void largest_with_indices(const PoolArgs& args) {
-  for_each_plane(args.windows, [&](int64_t image, int64_t out) {
-    const float* x = static_cast<const float*>(args.x) + image;
-    float* y = static_cast<float*>(args.y) + out;
-    for_each_window(args.windows, args.count_pad, [&](int64_t q, const Window& window) {
-      const int64_t first = first_largest(args.windows, window, x);
-      y[q] = first < 0 ? kLeast<float> : x[first];
-      args.indices[out + q] = first < 0 ? first : image + first;
-    });
-  });
-}
-
 }  // namespace
 
 void pool(const PoolArgs& args) {
-  const bool most = args.fn == PoolFn::kMax && !args.indices;
-  if (most && args.dtype == DType::kU8) return largest<uint8_t>(args);
-  if (most && args.dtype == DType::kI8) return largest<int8_t>(args);
+  const bool bytes = args.dtype == DType::kU8 || args.dtype == DType::kI8;
+  if (bytes && args.fn == PoolFn::kMax && !args.indices) return largest_bytes(args);
   expect_f32(args.dtype);
-  if (most) return stages_well(args.windows) ? staged_max(args) : largest<float>(args);
-  if (args.indices) return largest_with_indices(args);
-  pool_planes<float>(args, [&](const float* x, int64_t a, int64_t b, int64_t begin, int64_t end, float* y) {
-    mean_columns(args, x, a, b, begin, end, y);
+  if (args.fn == PoolFn::kMax && !args.indices && stages_well(args.windows)) return staged_max(args);
+  const int64_t* out_size = args.windows.out;
+  for_each_plane(args.windows, [&](int64_t image, int64_t out) {
+    const float* x = static_cast<const float*>(args.x) + image;
+    float* y = static_cast<float*>(args.y) + out;
+    if (args.indices) {
+      for_each_window(args.windows, args.count_pad, [&](int64_t q, const Window& window) {
+        const int64_t first = first_largest(args.windows, window, x);
+        y[q] = first < 0 ? -std::numeric_limits<float>::infinity() : x[first];
+        args.indices[out + q] = first < 0 ? first : image + first;
+      });
+      return;
+    }
+    for (int64_t a = 0; a < out_size[0]; ++a) {
+      for (int64_t b = 0; b < out_size[1]; ++b, y += out_size[2]) {
+        for (int64_t c = 0; c < out_size[2]; c += kColumns)
+          pool_columns(args, x, a, b, c, std::min(c + kColumns, out_size[2]), y);
+      }
+    }
   });
 }
 

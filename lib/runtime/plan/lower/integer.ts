@@ -46,10 +46,9 @@ function signedWeight(
 const sums = (at: Lowering, codes: Value, axis: number): Operand =>
   at.call('ReduceSum', [at.cast(codes, 'i32'), at.ints([axis])], { keepdims: int(0) }).buffer.read()
 
-/** `codes` with zeros at the end of its axes, up to these sizes. */
+/** A copy of `codes`, which a file may have at any address, with zeros at the end of its axes, up to these sizes. */
 function padded(at: Lowering, codes: Value, sizes: readonly number[]): Value {
   const ends = sizes.map((size, axis) => size - codes.shape[axis]!)
-  if (ends.every(end => end === 0)) return codes
   return at.call('Pad', [codes, at.ints([...sizes.map(() => 0), ...ends]), at.one(0, 'i8')])
 }
 

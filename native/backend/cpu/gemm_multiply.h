@@ -223,8 +223,7 @@ void multiply_few(int64_t m, const float* rows, const float* lines, int64_t coun
 
 // --- any operands ---
 
-// Up to so many rows, or a sum of so few terms, read patches where they lie.
-constexpr int64_t kDirectRows = 2 * kRows, kDirectTerms = 32;
+constexpr int64_t kDirectRows = 2 * kRows;  // up to so many rows read patches where they lie
 
 // Where the columns [line, line + lines) of a row of patches begin, if they lie behind each other and whole
 // vectors of them can be read; else null.
@@ -243,7 +242,7 @@ const float* run_of(const Patches& patches, int64_t line, int64_t lines) {
 template <typename Target>
 void multiply_packing(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
                       int64_t count, float* buffer, const Target& target) {
-  if (b.patches && b.columns && (m <= kDirectRows || count <= kDirectTerms)) {
+  if (b.patches && b.columns && m <= kDirectRows) {
     const float* data = run_of(*b.patches, line, lines);
     if (data) return multiply_right(rows, Lines{data, b.patches->offset + k}, m, lines, count, target);
   }

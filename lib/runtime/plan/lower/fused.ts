@@ -54,8 +54,8 @@ function fusedLinear(at: Lowering): void {
 /** Positions of an image up to which the CPU streams the weight instead of them. */
 const fewPositions = 64
 
-/** Tiles of 4 x 4 that an image has at least where Winograd's algorithm is worth it, and weights for each of them at most. */
-const [fewTiles, weightsPerTile] = [32, 1 << 13]
+/** Where Winograd's algorithm is worth it: tiles of 4 x 4 in an image, channels and filters, their product for each tile. */
+const [fewTiles, fewChannels, fewWeights, weightsPerTile] = [32, 16, 1 << 10, 1 << 13]
 
 /** The filters as Winograd's algorithm takes them, where it is faster. Whether depends on the sizes of one image alone. */
 function winograd(at: Lowering, shape: ConvShape, weight: ReturnType<typeof weightOf>): Operand | undefined {
@@ -64,8 +64,9 @@ function winograd(at: Lowering, shape: ConvShape, weight: ReturnType<typeof weig
   const fits = groups === 1 && kernel.length === 2 && [...strides, ...dilations].every(step => step === 1)
   if (!at.packs || !fits || !kernel.every(size => size === 3)) return undefined
   const tiles = volume(out.map(size => Math.ceil(size / 4)))
-  if (Math.min(filters, channels) < 8 || tiles < fewTiles) return undefined
-  if (filters * channels > weightsPerTile * tiles) return undefined
+  const weights = filters * channels
+  if (Math.min(filters, channels) < fewChannels || tiles < fewTiles) return undefined
+  if (weights < fewWeights || weights > weightsPerTile * tiles) return undefined
   const data = new Buffer('f32', 36 * filters * channels, 'arena')
   at.step('winogradWeight', { weight, data: data.write() })
   return data.read()

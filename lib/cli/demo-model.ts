@@ -82,6 +82,7 @@ async function distill(
   const optimizer = { type: 'adamw', learningRate: 3e-3 } as const
   const trainer = new Trainer({ graph }, adapter, {
     ...{ loss, optimizer, teacher: { graph }, epochs: steps, batchSize: 4, maxNorm: 1 },
+    schedule: { type: 'cosine', warmup: 5, steps },
     ...engine,
   })
   const progress = trainingProgress('distilling')

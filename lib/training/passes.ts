@@ -9,6 +9,7 @@ import { addLossScale } from '../graph/rewrites/loss-scale.js'
 import { addLoss, type Loss } from '../graph/rewrites/losses.js'
 import { addTeacher } from '../graph/rewrites/teacher.js'
 import { isRecurrent, unroll } from '../graph/rewrites/unroll.js'
+import { widenHalves } from '../graph/rewrites/widen.js'
 import type { TrainingPrecision } from './options.js'
 
 /** What is computed in both passes. */
@@ -40,8 +41,8 @@ export interface Passes {
 }
 
 /**
- * Dropout, rounding, teacher and loss, with the branches and recurrent steps that run for inputs of these sizes; without
- * sizes nothing of a model is replaced.
+ * Dropout, rounding, teacher and loss, with the branches and recurrent steps that run for inputs of these sizes and values
+ * of f32; without sizes nothing of a model is replaced.
  */
 export function forwardOf({ adapter, loss, teacher, precision }: PassOptions, shapes?: Shapes): ForwardPass {
   const { dropout = 0 } = adapter
@@ -59,7 +60,7 @@ function sized(graph: Graph, shapes: Shapes | undefined): Graph {
   if (!shapes) return graph
   const own = graph.inputs.filter(({ name }) => Object.hasOwn(shapes, name))
   const options = { shapes: Object.fromEntries(own.map(({ name }) => [name, shapes[name]!])) }
-  return unroll(chooseBranches(graph, options), options)
+  return widenHalves(unroll(chooseBranches(graph, options), options))
 }
 
 /** Whether the nodes that run depend on the sizes of the inputs. */

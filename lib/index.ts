@@ -202,6 +202,7 @@ export type {
   TrainableModel,
   TrainerOptions,
   TrainingEvent,
+  TrainingPrecision,
 } from './training/options.js'
 export { type ReportOptions, reportPage, writeReport } from './training/report.js'
 export type { PlateauSchedule, ScheduleOptions, SteppedSchedule } from './training/schedules.js'

@@ -91,7 +91,7 @@ export interface DropoutMaskArgs {
   ratio: number
   /** Which mask of a step it is; below 2^32. */
   stream: number
-  /** [3]: seed, step, part of the step. */
+  /** Seed, step and part of the step: [3]. */
   state: Uint32Array
   /** Output, [count]. */
   mask: Float32Array

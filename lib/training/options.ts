@@ -59,9 +59,9 @@ export interface TrainerOptions {
   readonly memoryBudget?: number
   /**
    * What goes into matrix products and convolutions and comes out of them, weights included, is rounded to this in the
-   * forward and in the backward pass. Sums, everything between products, A and B, magnitudes, loss and optimizer are f32; on the CPU that
-   * is a way to see what 16 bits do, not to be faster. In fp16 the loss is scaled: by 2^16 at first, by half as much after
-   * a step whose gradients are not finite, which is skipped, and by twice as much after 2000 updates in a row.
+   * forward and in the backward pass. Sums, everything between products, A and B, magnitudes, loss and optimizer are f32;
+   * on the CPU that is a way to see what 16 bits do, not to be faster. In fp16 the loss is scaled: by 2^16 at first, by half
+   * as much after a step whose gradients are not finite, which is skipped, and by twice as much after 2000 updates in a row.
    * Default: fp32.
    */
   readonly precision?: TrainingPrecision

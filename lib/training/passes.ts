@@ -1,5 +1,4 @@
 // passes.ts: forward and backward pass of a step of training: dropout, rounding, teacher, loss, gradients.
-import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/adapter.js'
 import { differentiate } from '../graph/gradients/differentiate.js'
 import type { Graph } from '../graph/graph.js'
@@ -10,6 +9,7 @@ import { addLossScale } from '../graph/rewrites/loss-scale.js'
 import { addLoss, type Loss } from '../graph/rewrites/losses.js'
 import { addTeacher } from '../graph/rewrites/teacher.js'
 import { isRecurrent, unroll } from '../graph/rewrites/unroll.js'
+import { widenHalves } from '../graph/rewrites/widen.js'
 import type { TrainingPrecision } from './options.js'
 
 /** What is computed in both passes. */
@@ -41,12 +41,10 @@ export interface Passes {
 }
 
 /**
- * Dropout, rounding, teacher and loss, with the branches and recurrent steps that run for inputs of these sizes; without
- * sizes nothing of a model is replaced.
- * @throws SparkError as {@link addLoss}, and ERR_UNSUPPORTED for inputs of f16 or bf16
+ * Dropout, rounding, teacher and loss, with the branches and recurrent steps that run for inputs of these sizes and values
+ * of f32; without sizes nothing of a model is replaced.
  */
 export function forwardOf({ adapter, loss, teacher, precision }: PassOptions, shapes?: Shapes): ForwardPass {
-  expectF32(adapter.graph)
   const { dropout = 0 } = adapter
   const dropped = dropout > 0 ? addDropout(adapter.graph, dropout) : adapter.graph
   const student = sized(dropped, shapes)
@@ -56,22 +54,13 @@ export function forwardOf({ adapter, loss, teacher, precision }: PassOptions, sh
   return addLoss(graph, loss, values)
 }
 
-/** Refuses models whose activations are no f32. */
-function expectF32({ inputs }: Graph): void {
-  for (const { name, type } of inputs) {
-    if (type?.kind !== 'tensor' || (type.dtype !== 'f16' && type.dtype !== 'bf16')) continue
-    const remedy = 'activations of a training are f32; convert the model'
-    throw new SparkError('ERR_UNSUPPORTED', `input '${name}' is ${type.dtype}: ${remedy}`)
-  }
-}
-
 const halves = { fp16: 'f16', bf16: 'bf16' } as const
 
 function sized(graph: Graph, shapes: Shapes | undefined): Graph {
   if (!shapes) return graph
   const own = graph.inputs.filter(({ name }) => Object.hasOwn(shapes, name))
   const options = { shapes: Object.fromEntries(own.map(({ name }) => [name, shapes[name]!])) }
-  return unroll(chooseBranches(graph, options), options)
+  return widenHalves(unroll(chooseBranches(graph, options), options))
 }
 
 /** Whether the nodes that run depend on the sizes of the inputs. */

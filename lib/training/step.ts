@@ -79,7 +79,7 @@ export class TrainingStep implements Disposable {
   #state: State
   #current: Plan | undefined
 
-  /** @throws SparkError as {@link addLoss} and {@link differentiate}, ERR_UNSUPPORTED for a model of f16 or bf16 */
+  /** @throws SparkError as {@link addLoss} and {@link differentiate} */
   constructor(options: StepOptions, kernels: Kernels) {
     this.#options = options
     this.#kernels = kernels

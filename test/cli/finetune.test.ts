@@ -116,7 +116,7 @@ t.test('Ctrl-C saves; --resume ends where an uninterrupted run does', async t =>
       '--batch-size',
       '4',
     ],
-    ...['--lr', '0.001'],
+    ...['--lr', '0.001', '--dora-dropout', '0.1', '--precision', 'fp16'],
   ]
   const straight = await finetune(args('straight'))
   t.equal(straight.code, 0, straight.stderr)

@@ -1,5 +1,6 @@
 // DoRA adapters on real models: they start away from the base and are taught by it, so that the loss must fall to it.
 import path from 'node:path'
+import { Tensor } from 'dgx-spark'
 import t from 'tap'
 import { volume } from '#lib/core/shape.js'
 import { Constant } from '#lib/graph/constant.js'
@@ -57,6 +58,17 @@ const cases: readonly ModelCase[] = [
     targets: 2,
     steps: 30,
     batch: random => ({ Input3: floats(random, [1, 1, 28, 28]) }),
+  },
+  {
+    // A model of f16.
+    file: 'mnist/mnist_float16.onnx',
+    loss: 'mse',
+    targets: 2,
+    steps: 30,
+    batch: random => {
+      const { shape, data } = floats(random, [1, 1, 28, 28])
+      return { Input3: { shape, data: Tensor.from(data, { shape }).to('f16').data } }
+    },
   },
   {
     file: 'vision/super_resolution.onnx',

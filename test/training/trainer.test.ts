@@ -1,5 +1,6 @@
 // The trainer: events, seeds, accumulation, checkpoints, interruption, and what it says when something goes wrong.
 import { readdirSync, readFileSync } from 'node:fs'
+import { freemem } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
 import { createAdapter } from '#lib/dora/create-adapter.js'
@@ -257,29 +258,32 @@ t.test('a loss that is no number stops the training and names the last checkpoin
 })
 
 t.test('memory that is short', async t => {
-  const graph = makeGraph({
-    inputs: [{ name: 'x', type: tensorType('f32', ['n', 1]) }],
-    outputs: [{ name: 'y' }],
-    nodes: [
-      makeNode('Expand', ['x', 'sizes'], ['wide']),
-      makeNode('Mul', ['wide', 'p'], ['product']),
-      makeNode('ReduceMean', ['product', 'axes'], ['y']),
-    ],
-    initializers: new Map([
-      ['sizes', Constant.i64([1, 2 ** 41])],
-      ['axes', Constant.i64([1])],
-      ['p', Constant.f32([1])],
-    ]),
-  })
-  const adapter = adapterOf(graph, ['p'])
-  const trainer = new Trainer({ graph }, adapter, { loss: 'mse', backend: 'js' })
-  const column = { shape: [4, 1], data: new Float32Array(4) }
-  const fit = async () => {
+  const fit = async (width: number) => {
+    const graph = makeGraph({
+      inputs: [{ name: 'x', type: tensorType('f32', ['n', 1]) }],
+      outputs: [{ name: 'y' }],
+      nodes: [
+        makeNode('Expand', ['x', 'sizes'], ['wide']),
+        makeNode('Mul', ['wide', 'p'], ['product']),
+        makeNode('ReduceMean', ['product', 'axes'], ['y']),
+      ],
+      initializers: new Map([
+        ['sizes', Constant.i64([1, width])],
+        ['axes', Constant.i64([1])],
+        ['p', Constant.f32([1])],
+      ]),
+    })
+    const column = { shape: [64, 1], data: new Float32Array(64) }
+    const trainer = new Trainer({ graph }, adapterOf(graph, ['p']), { loss: 'mse', backend: 'js' })
     for await (const _ of trainer.fit([{ x: column, target: column }]));
   }
-  await t.rejects(fit(), {
-    code: 'ERR_OUT_OF_MEMORY',
-    message: /step 1: no memory for a batch of 4; not even one/,
+  const code = 'ERR_OUT_OF_MEMORY'
+  await t.rejects(fit(2 ** 41), { code, message: /step 1: no memory for a batch of 64; not even one/ })
+  // An eighth of the free memory for a sample and value: a few fit, 64 do not.
+  const width = Math.floor(freemem() / 8 / 4)
+  await t.rejects(fit(width), {
+    code,
+    message: /batch of 64; try batchSize [124], with accumulate to make up/,
   })
 })
 

@@ -16,8 +16,8 @@ interface Parts {
 const products = ['Conv', 'ConvTranspose', 'Gemm', 'MatMul']
 
 /**
- * Lets adapters see d = mask ∘ x in the place of their input x, as PEFT does in training: y = x·Wᵀ + bias + d·(W' − W)ᵀ, W'
- * being the adapted weight. An element of the mask is 0 with probability `ratio` and else 1 / (1 − ratio), a function of
+ * Lets adapters see d = mask ∘ x in the place of their input x, as PEFT does in training: y = x·Wᵀ + bias + d·(W' − W)ᵀ,
+ * W' being the adapted weight. An element of the mask is 0 with probability `ratio` and else 1 / (1 − ratio), a function of
  * {@link dropoutState} and its place. A `DoRA` node reads the mask; a product with the weight of a `DoRAWeight` node
  * becomes two. Tables of embeddings are not changed.
  */

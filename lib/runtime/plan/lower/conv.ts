@@ -46,7 +46,7 @@ function convTranspose(at: Lowering): void {
   at.step('convTranspose', { ...shape, weight: weightOf(at, 1), ...operands })
 }
 
-/** dy, x, W → dx, dW, dbias: the convolution that was transposed sees dy as its image and x as the gradient of its output. */
+/** dy, x, W → dx, dW, dbias: to the convolution that was transposed dy is the image and x the gradient of its output. */
 function convTransposeGrad(at: Lowering): void {
   const shape = transposedShape(at, 1, at.shape(0))
   const [weight, dy] = [weightOf(at, 2), at.read(0)]

@@ -34,6 +34,8 @@ import path from 'node:path'
  * @property {number} [flops] done per run: rated in GFLOP/s against the fastest GEMM
  * @property {number} [elements] per run, where they are the rate; `bytes` is then held against the bandwidth all the same
  * @property {'copy' | 'read' | 'thread'} [bandwidth] which one: a copy (default), reading only, a copy by one thread
+ * @property {() => Promise<number>} [limit] measures the bandwidth, in GB/s, before and after the row, where the one from
+ *   the start of the run is too old to compare with
  * @property {() => unknown} run
  * @property {() => void | Promise<void>} check throws unless the result of `run` is right; called before timing
  * @property {Side} [peer]
@@ -162,6 +164,7 @@ export async function measure(bench, limits) {
   await bench.run()
   await bench.check()
   const batched = bench.device === 'cuda'
+  const before = await bench.limit?.()
   const both = bench.peer && (await sampleBoth(bench.run, bench.peer, batched))
   const times = both?.times ?? (await sample(bench.run, batched))
   const medianMs = quantile(times, 0.5)
@@ -170,7 +173,9 @@ export async function measure(bench, limits) {
   const unit = bench.flops ? 'GFLOP/s' : bench.elements ? 'Gelement/s' : 'GB/s'
   const rate = (bench.flops ?? bench.elements ?? bench.bytes ?? 0) / medianMs / 1e6
   const limited = (bench.flops ?? bench.bytes ?? 0) / medianMs / 1e6
-  const limit = bench.flops ? limits.gemmGFLOPs : bandwidth(bench, limits)
+  const after = await bench.limit?.()
+  const beside = before && after ? (before + after) / 2 : bandwidth(bench, limits)
+  const limit = bench.flops ? limits.gemmGFLOPs : beside
   const { name, shape, dtype, sizes, device = 'cpu' } = bench
   const spread = Math.max(spreadOf(times), both ? spreadOf(both.peerTimes) : 0)
   /** @type {Row} */

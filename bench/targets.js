@@ -49,9 +49,6 @@ const cpu = [
     name: 'DoRA forward, T=1 cold, over the base product: 4096x4096 r16',
     goal: '<= 1.15 x',
     rows: { name: 'dora cached', shape: /^T1 / },
-    limit:
-      'both sides stream the weight from memory; the run shared its machine and spread from 2.2 to 9.1 ms',
-    next: 'a run on a quiet machine (in CPU time of one thread the layer took 0.98 to 1.05 times the product)',
   },
   {
     name: 'DoRA norm over the larger of one read of W and GEMM at T=16: 4096x4096 r16',
@@ -91,8 +88,6 @@ const cpu = [
     goal: '>= 80 %',
     of: 'worst',
     rows: { name: 'cast' },
-    limit: 'f32 to f8_e4m3 at 79 % in a run that shared its machine; the other six are above',
-    next: 'a run on a quiet machine',
   },
   { name: 'amax, of the read bandwidth', goal: '>= 80 %', rows: { name: 'amax' } },
   {

@@ -130,6 +130,10 @@ t.test('sides take turns, and a rate is what the row counts', async t => {
     return Math.round((100 * 8) / medianMs / 1e6 / percentOfLimit)
   }
   t.strictSame([await percent('copy'), await percent('read'), await percent('thread')], [10, 40, 20])
+  const found = [30, 50]
+  const limit = async () => found.shift() ?? Number.NaN
+  const { percentOfLimit, medianMs } = await measure({ ...bench, limit, run: () => {} }, faster)
+  t.equal(Math.round((100 * 8) / medianMs / 1e6 / percentOfLimit), 40, 'measured before and after the row')
 })
 
 t.test('bandwidth, instruction sets, checks, cold weights', async t => {

@@ -32,7 +32,6 @@ const sizes: Record<string, number> = { batch: 1, sequence: 576, length: 3, b: 1
 const noTraining: Record<string, RegExp> = {
   'silero_vad_16k_op15.onnx': /does not depend on 'model.stft.lora_A'/, // it is inside of an If
   'shufflenet-v2-12-int8.onnx': /no layer that can be adapted/,
-  'mnist_float16.onnx': /input 'Input3' is f16/,
 }
 
 /** Kernels that refuse what the CUDA table lacks; they compute on the CPU, or not at all. Notes what is called. */

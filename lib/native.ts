@@ -219,9 +219,9 @@ export interface Addon {
   planStore(handle: PlanHandle): Promise<void>
   /**
    * Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. With
-   * `brief` a plan on the CPU whose last run was short runs before the call returns the milliseconds it took.
+   * `brief` a plan on the CPU whose last run was short runs before the call returns undefined.
    */
-  planRun(handle: PlanHandle, brief?: boolean): Promise<void> | number
+  planRun(handle: PlanHandle, brief?: boolean): Promise<void> | undefined
   /** Why a device runs the steps one by one although it could replay them, or ''. */
   planProblem(handle: PlanHandle): string
   /** Lets the operands go. A second dispose is a no-op. */

@@ -4,18 +4,18 @@ import { getConfig } from '../core/config.js'
 import { requireAddon } from '../native.js'
 import type { Kernels } from './kernels.js'
 
-/** Milliseconds that plans may take on the JavaScript thread between two turns of the event loop. */
-const turnBudget = 1
-let spent = 0
+/** Milliseconds after the first plan of a turn of the event loop in which more may run on the JavaScript thread. */
+const briefPeriod = 1
+/** When they end; infinite where no plan has run there in this turn. */
+let briefUntil = Number.POSITIVE_INFINITY
 
-/** Keeps account of plans that have run on the JavaScript thread: a loop of them must not starve timers and sockets. */
-function spend(milliseconds: number): void {
-  if (spent === 0) {
-    setImmediate(() => {
-      spent = 0
-    })
-  }
-  spent += milliseconds
+/** A plan has run on the JavaScript thread: a loop of them must not starve timers and sockets. */
+function noteBriefRun(start: number): void {
+  if (briefUntil !== Number.POSITIVE_INFINITY) return
+  briefUntil = start + briefPeriod
+  setImmediate(() => {
+    briefUntil = Number.POSITIVE_INFINITY
+  })
 }
 
 /**
@@ -34,10 +34,10 @@ export function openCpuKernels(): Kernels {
     prepare(steps) {
       const plan = addon.planCreate(steps)
       const run = (): Promise<void> | undefined => {
-        const done = addon.planRun(plan, spent < turnBudget)
-        if (typeof done !== 'number') return done
-        spend(done)
-        return undefined
+        const start = performance.now()
+        const pending = addon.planRun(plan, start < briefUntil)
+        if (!pending) noteBriefRun(start)
+        return pending
       }
       return { run, async fetch() {}, async store() {}, dispose: () => addon.planDispose(plan) }
     },

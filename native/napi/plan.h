@@ -11,7 +11,7 @@ namespace spark::napi {
 Napi::Value plan_create(const Napi::CallbackInfo& info);
 
 // planRun(handle, brief): a promise of undefined, settled when all steps are done. With `brief` a plan on the
-// CPU whose last run was short runs before the call returns the milliseconds it took.
+// CPU whose last run was short runs before the call returns undefined.
 Napi::Value plan_run(const Napi::CallbackInfo& info);
 
 // planFetch(handle): a promise of undefined, settled when the state is in its buffers, where they can be

@@ -24,7 +24,9 @@ t.test('a short run is over when the call returns, a first one is not', { skip }
   const kernels = await openKernels({ backend: 'cpu' })
   const [x, y] = [Float32Array.of(1, -2, 3), new Float32Array(3)]
   const steps = kernels.prepare([{ op: 'unary', args: { fn: 'neg', dtype: 'f32', count: 3, x, y } }])
-  t.ok(steps.run() instanceof Promise, 'nothing is known of it yet')
+  const first = steps.run()
+  t.ok(first instanceof Promise, 'nothing is known of it yet')
+  await first
   let atOnce = 0
   for (let i = 0; i < 100; i++) {
     await new Promise(resolve => setTimeout(resolve, 1))

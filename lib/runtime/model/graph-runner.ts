@@ -50,7 +50,7 @@ interface Compiled extends Segment {
 /** A place in the run of a graph: which nodes are left. */
 class Point {
   readonly nodes: readonly Node[]
-  /** Values that the nodes read and that may be there. */
+  /** Values that the nodes read and do not make themselves, but for constants. */
   readonly reads: readonly string[]
   /** Values whose elements, not only whose shapes, decide about what is compiled. */
   readonly pins = new Set<string>()
@@ -59,14 +59,16 @@ class Point {
   /** The key of the last one that was used. */
   latest: string | undefined
 
-  constructor(nodes: readonly Node[]) {
+  constructor(nodes: readonly Node[], constants: ReadonlyMap<string, Constant>) {
     this.nodes = nodes
-    this.reads = [...new Set(nodes.flatMap(readsOf))]
+    const made = new Set(nodes.flatMap(({ outputs }) => outputs))
+    const reads = new Set(nodes.flatMap(readsOf))
+    this.reads = [...reads].filter(name => !made.has(name) && !constants.has(name))
   }
 }
 
-const pointOf = (nodes: readonly Node[]): Point | undefined =>
-  nodes.length > 0 ? new Point(nodes) : undefined
+const pointOf = (nodes: readonly Node[], constants: ReadonlyMap<string, Constant>): Point | undefined =>
+  nodes.length > 0 ? new Point(nodes, constants) : undefined
 
 /** Runs one graph, or one subgraph of it, on a backend. One run at a time. */
 export class GraphRunner {
@@ -86,7 +88,7 @@ export class GraphRunner {
     this.#kernels = kernels
     this.#constants = new Map([...outer, ...graph.initializers])
     this.#wanted = graph.outputs.map(({ name }) => name)
-    this.#root = pointOf(neededNodes(graph))
+    this.#root = pointOf(neededNodes(graph), this.#constants)
   }
 
   /** The plans made so far, those of subgraphs included. */
@@ -192,7 +194,7 @@ export class GraphRunner {
   async #segment(point: Point, scope: Scope): Promise<Compiled> {
     const values = new Map<string, HostValue>()
     for (const name of point.reads) {
-      const value = this.#constants.has(name) ? undefined : scope.get(name)
+      const value = scope.get(name)
       if (value) values.set(name, value)
     }
     const known = keyOf(values, point.pins)
@@ -236,7 +238,7 @@ export class GraphRunner {
       try {
         const plan =
           segment.graph && (await Plan.create(optimize(segment.graph as Graph).graph, this.#kernels))
-        return { ...segment, plan, next: pointOf(segment.rest) }
+        return { ...segment, plan, next: pointOf(segment.rest, this.#constants) }
       } catch (error) {
         if (!(error instanceof MissingElements) || pinned.has(error.value)) throw error
         if (values.has(error.value)) point.pins.add(error.value)

@@ -122,6 +122,7 @@ export {
   type RunOptions,
 } from './runtime/model.js'
 export { compare, type OutputDifference } from './runtime/compare.js'
+export type { StepTime } from './runtime/plan/plan.js'
 export { BoundModel } from './runtime/model/bound-model.js'
 export type {
   ProviderSettings,

@@ -203,6 +203,8 @@ export interface Addon {
   ): PlanHandle
   /** Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. */
   planRun(handle: PlanHandle): Promise<void>
+  /** As {@link Addon.planRun} on the CPU; milliseconds of each step. ERR_UNSUPPORTED on a device. */
+  planProfile(handle: PlanHandle): Promise<Float64Array>
   /** Why a device runs the steps one by one although it could replay them, or ''. */
   planProblem(handle: PlanHandle): string
   /** Lets the operands go. A second dispose is a no-op. */

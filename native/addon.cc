@@ -60,6 +60,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   // plans
   add<plan_create>(exports, "planCreate");
   add<plan_run>(exports, "planRun");
+  add<plan_profile>(exports, "planProfile");
   add<plan_problem>(exports, "planProblem");
   add<plan_dispose>(exports, "planDispose");
   return exports;

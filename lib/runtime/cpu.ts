@@ -17,7 +17,11 @@ export function openCpuKernels(): Kernels {
     run: (op, args) => addon.runAsync(op, args),
     prepare(steps) {
       const plan = addon.planCreate(steps)
-      return { run: async () => addon.planRun(plan), dispose: () => addon.planDispose(plan) }
+      return {
+        run: async () => addon.planRun(plan),
+        profile: async () => addon.planProfile(plan),
+        dispose: () => addon.planDispose(plan),
+      }
     },
     hold: async array => ({ array, dispose() {} }),
   }

@@ -34,6 +34,8 @@ export interface PreparedSteps {
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED when an operand has been detached
    */
   run(): Promise<void>
+  /** As {@link PreparedSteps.run}; milliseconds of each step. Backends without a clock for steps lack it. */
+  profile?(): Promise<Float64Array>
   /** Lets the operands go. */
   dispose(): void
 }

@@ -13,6 +13,10 @@ Napi::Value plan_create(const Napi::CallbackInfo& info);
 // planRun(handle): a promise of undefined, settled when all steps are done.
 Napi::Value plan_run(const Napi::CallbackInfo& info);
 
+// planProfile(handle): a promise of a Float64Array of the milliseconds that each step of a run took, on the
+// CPU.
+Napi::Value plan_profile(const Napi::CallbackInfo& info);
+
 // planProblem(handle): why a device runs the steps one by one, or ''.
 Napi::Value plan_problem(const Napi::CallbackInfo& info);
 

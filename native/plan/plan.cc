@@ -1,5 +1,8 @@
 #include "plan/plan.h"
 
+#include <chrono>
+#include <memory>
+
 #include "core/error.h"
 
 namespace spark {
@@ -23,13 +26,28 @@ void Plan::run() {
 }
 
 void Plan::perform() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    try {
-      steps_[i].work();
-    } catch (const Error& error) {
-      throw Error(error.code, message("step ", i, " of the plan, ", steps_[i].op, ": ", error.what()));
-    }
+  for (size_t i = 0; i < steps_.size(); ++i) perform(i);
+}
+
+void Plan::perform(size_t i) {
+  try {
+    steps_[i].work();
+  } catch (const Error& error) {
+    throw Error(error.code, message("step ", i, " of the plan, ", steps_[i].op, ": ", error.what()));
   }
+}
+
+std::vector<double> Plan::profile() {
+  const std::unique_ptr<Plan, void (*)(Plan*)> free(this, [](Plan* plan) { plan->release(); });
+  std::vector<double> times;
+  times.reserve(steps_.size());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    perform(i);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    times.push_back(took.count());
+  }
+  return times;
 }
 
 }  // namespace spark

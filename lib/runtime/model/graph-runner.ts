@@ -75,6 +75,8 @@ export class GraphRunner {
   /** Undefined when all outputs are inputs or constants. */
   readonly #root: Point | undefined
   readonly #inner = new Map<Subgraph, GraphRunner>()
+  readonly #fusions = new Map<string, number>()
+  #compileMs = 0
 
   /** @param outer - constants of the graphs around a subgraph */
   constructor(graph: Subgraph, kernels: Kernels, outer: ReadonlyMap<string, Constant> = new Map()) {
@@ -96,6 +98,18 @@ export class GraphRunner {
     }
     visit(this.#root)
     return [...own, ...[...this.#inner.values()].flatMap(runner => runner.plans)]
+  }
+
+  /** Milliseconds that compilation took, that of subgraphs included. */
+  get compileMs(): number {
+    return [...this.#inner.values()].reduce((sum, runner) => sum + runner.compileMs, this.#compileMs)
+  }
+
+  /** How often each fusion was made, those in subgraphs included. */
+  get fusions(): Map<string, number> {
+    const all = new Map(this.#fusions)
+    for (const { fusions } of this.#inner.values()) addCounts(all, fusions)
+    return all
   }
 
   /** The runner of a subgraph of one of the nodes. */
@@ -197,6 +211,15 @@ export class GraphRunner {
     return segment
   }
 
+  async #plan(segment: Subgraph): Promise<Plan> {
+    const start = performance.now()
+    const { graph, fusions } = optimize(segment as Graph)
+    const plan = await Plan.create(graph, this.#kernels)
+    this.#compileMs += performance.now() - start
+    addCounts(this.#fusions, fusions)
+    return plan
+  }
+
   async #compile(point: Point, values: ReadonlyMap<string, HostValue>): Promise<Compiled> {
     const deferred = new Set<Node>()
     for (;;) {
@@ -211,8 +234,7 @@ export class GraphRunner {
       if (decisive.length > 0) continue
       if (!segment.graph && segment.hostNodes.length === 0) throw stuck(segment.rest[0]!)
       try {
-        const plan =
-          segment.graph && (await Plan.create(optimize(segment.graph as Graph).graph, this.#kernels))
+        const plan = segment.graph && (await this.#plan(segment.graph))
         return { ...segment, plan, next: pointOf(segment.rest) }
       } catch (error) {
         if (!(error instanceof MissingElements) || pinned.has(error.value)) throw error
@@ -221,6 +243,10 @@ export class GraphRunner {
       }
     }
   }
+}
+
+function addCounts(counts: Map<string, number>, more: ReadonlyMap<string, number>): void {
+  for (const [name, count] of more) counts.set(name, (counts.get(name) ?? 0) + count)
 }
 
 async function runPlan(plan: Plan, scope: Scope): Promise<void> {

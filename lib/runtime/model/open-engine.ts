@@ -8,7 +8,7 @@ import type { Graph } from '../../graph/graph.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
 import type { Kernels } from '../kernels.js'
 import { openKernels } from '../open.js'
-import type { Plan } from '../plan/plan.js'
+import type { Plan, StepTime } from '../plan/plan.js'
 import {
   type Engine,
   type EngineOptions,
@@ -82,6 +82,8 @@ class PlanEngine implements Engine {
       setupSteps: sum(({ setupSteps }) => setupSteps),
       arenaBytes: sum(({ arenaBytes }) => arenaBytes),
       lowerBound: sum(({ lowerBound }) => lowerBound),
+      compileMs: this.#runner.compileMs,
+      fusions: Object.fromEntries(this.#runner.fusions),
       constantBytes: distinctBytes(this.#runner.plans.flatMap(({ constants }) => constants)),
     }
   }
@@ -105,6 +107,12 @@ class PlanEngine implements Engine {
 
   bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan> {
     return this.#runner.bind(inputs, buffers)
+  }
+
+  async profile(runs: number): Promise<readonly StepTime[]> {
+    const times: StepTime[] = []
+    for (const plan of this.#runner.plans) times.push(...(await plan.profile(runs)))
+    return times
   }
 
   dispose(): void {

@@ -123,6 +123,8 @@ export {
 } from './runtime/model.js'
 export { compare, type OutputDifference } from './runtime/compare.js'
 export type { StepTime } from './runtime/plan/plan.js'
+import './runtime/tensor-operations.js'
+export type { ReductionOptions, TensorOperand } from './runtime/tensor-operations.js'
 export { BoundModel } from './runtime/model/bound-model.js'
 export type {
   ProviderSettings,

@@ -24,7 +24,7 @@ export async function* models(kernels, peer) {
   if (!folder || kernels.backend === 'js') return
   for (const name of files) {
     const file = path.join(folder, 'models', name)
-    const model = await Model.load(file, { backend: kernels.backend })
+    const model = await Model.load(file, { backend: kernels.backend, precision: 'fp32' })
     const inputs = model.inputs.map(({ name, dtype, shape }, i) => {
       const sizes = (shape ?? []).map(size => (typeof size === 'number' ? size : 1))
       const count = sizes.reduce((product, size) => product * size, 1)

@@ -165,7 +165,7 @@ export type { ImportAdapterOptions } from './dora/foreign.js'
 export type { AdapterFileOptions, LoadAdapterOptions } from './dora/adapter-files.js'
 export type { AdapterModule } from './dora/adapter-parts.js'
 export type { GraphModule } from './dora/modules.js'
-export type { QuantizedWeight } from './dora/quantized-weight.js'
+export type { QuantizedWeight } from './graph/quantized-weight.js'
 export type { HasGraph, ModelSource } from './dora/model-source.js'
 export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
 export {

@@ -15,7 +15,12 @@ import { float, int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { insertDora } from '#lib/graph/rewrites/insert-dora.js'
+import { optimize } from '#lib/graph/rewrites/optimize.js'
+import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
+import { openCpuKernels } from '#lib/runtime/cpu.js'
+import { jsKernels } from '#lib/runtime/js/js.js'
 import { choosePrecision } from '#lib/runtime/model/precision.js'
+import { Plan } from '#lib/runtime/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { scriptResult } from '../fixtures/child.js'
 import { close, identical } from '../fixtures/close.js'
@@ -187,6 +192,34 @@ t.test('training on a base in a format of less bits', { skip: !backends.includes
       const [ours, theirs] = [await losses(model.graph, backend), await losses(plain, backend)]
       t.ok(ours.at(-1)! < ours[0]!, 'it learns')
       t.same(ours, theirs, `${precision} on ${backend}: the losses of its numbers`)
+    }
+  }
+})
+
+t.test('files with weights of codes and scales', async t => {
+  const matrices = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [3, 96]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [
+      makeNode('Gemm', ['x', 'a'], ['h'], { attributes: { transB: int(1) } }),
+      makeNode('MatMul', ['h', 'b'], ['y']),
+    ],
+    initializers: new Map([
+      ['a', f32(64, 96)],
+      ['b', f32(64, 33)],
+    ]),
+  })
+  const feeds = { x: uniform(random, 288) }
+  for (const format of ['nvfp4', 'fp8'] as const) {
+    const quantized = quantizeWeights(matrices, { format })
+    for (const backend of backends) {
+      using model = await Model.fromGraph(quantized, { backend, precision: 'fp32' })
+      const kernels = backend === 'js' ? jsKernels : openCpuKernels()
+      using plan = await Plan.create(optimize(quantized).graph, kernels)
+      const [{ y }, expected] = [await model.run(feeds), await plan.run(feeds)]
+      identical(t, y!.toFloat32(), expected.y as Float32Array, `${format} on ${backend}`)
+      t.equal(model.graph.nodes.length, quantized.nodes.length, 'the graph is that of the file')
+      t.ok(model.stats.constantBytes < plan.stats.constantBytes / (format === 'fp8' ? 3 : 5), 'held as codes')
     }
   }
 })

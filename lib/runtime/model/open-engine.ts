@@ -18,7 +18,7 @@ import {
 } from './engine.js'
 import { GraphRunner } from './graph-runner.js'
 import { openOnnxRuntime } from './onnx-runtime.js'
-import { packWeights } from './rounded-weights.js'
+import { packWeights, withStoredCodes } from './rounded-weights.js'
 import type { HostTensor, HostValue } from './values.js'
 
 /**
@@ -49,7 +49,12 @@ async function openPlans(
   reason: string,
   fallback?: () => Promise<Kernels>,
 ): Promise<PlanEngine> {
-  return new PlanEngine(await packedFor(graph, kernels), kernels, reason, fallback)
+  const packed = await packedFor(graph, kernels)
+  return new PlanEngine(packed, await runnerFor(packed, kernels), kernels, reason, fallback)
+}
+
+async function runnerFor(graph: Graph, kernels: Kernels): Promise<GraphRunner> {
+  return new GraphRunner(await packedFor(withStoredCodes(graph), kernels), kernels)
 }
 
 const packedFor = async (graph: Graph, kernels: Kernels): Promise<Graph> =>
@@ -61,9 +66,15 @@ class PlanEngine implements Engine {
   readonly graph: Graph
   #fallback: (() => Promise<Kernels>) | undefined
 
-  constructor(graph: Graph, kernels: Kernels, reason: string, fallback?: () => Promise<Kernels>) {
+  constructor(
+    graph: Graph,
+    runner: GraphRunner,
+    kernels: Kernels,
+    reason: string,
+    fallback?: () => Promise<Kernels>,
+  ) {
     this.graph = graph
-    this.#runner = new GraphRunner(graph, kernels)
+    this.#runner = runner
     this.#choice = { name: kernels.backend, reason }
     this.#fallback = kernels.backend === 'cuda' ? fallback : undefined
   }
@@ -99,7 +110,7 @@ class PlanEngine implements Engine {
       this.#fallback = undefined
       this.#runner.dispose()
       const kernels = await fallback()
-      this.#runner = new GraphRunner(await packedFor(this.graph, kernels), kernels)
+      this.#runner = await runnerFor(this.graph, kernels)
       this.#choice = { name: kernels.backend, reason }
       return this.#runner.run(inputs, undefined, signal)
     }

@@ -43,10 +43,11 @@ export function storedOperands({
 }
 
 /**
- * What products with a weight are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
+ * What products with input 1, a weight, are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
  * which tensor cores multiply; processors decode them to f32 faster, where few rows meet them.
  */
 export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): Compute {
+  if (at.input(1).stored?.exact) return 'f32'
   if (dtype === 'f8_e4m3' || dtype === 'nvfp4') return at.packs ? 'f32' : 'bf16'
   return dtype === 'bf16' ? 'bf16' : 'f32'
 }

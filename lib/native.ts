@@ -222,6 +222,8 @@ export interface Addon {
    * `brief` a plan on the CPU whose last run was short runs before the call returns undefined.
    */
   planRun(handle: PlanHandle, brief?: boolean): Promise<void> | undefined
+  /** As {@link Addon.planRun} on the CPU; milliseconds of each step. ERR_UNSUPPORTED on a device. */
+  planProfile(handle: PlanHandle): Promise<Float64Array>
   /** Why a device runs the steps one by one although it could replay them, or ''. */
   planProblem(handle: PlanHandle): string
   /** Lets the operands go. A second dispose is a no-op. */

@@ -63,6 +63,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<plan_run>(exports, "planRun");
   add<plan_fetch>(exports, "planFetch");
   add<plan_store>(exports, "planStore");
+  add<plan_profile>(exports, "planProfile");
   add<plan_problem>(exports, "planProblem");
   add<plan_dispose>(exports, "planDispose");
   return exports;

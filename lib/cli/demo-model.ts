@@ -160,8 +160,9 @@ async function compareMerged(
   batch: Batch,
   engine: { backend?: BackendName },
 ): Promise<{ mergeError: number; runtimeError: number | null }> {
-  using adapted = await Model.fromGraph(adapter.graph, engine)
-  using merged = await Model.fromGraph((await adapter.merge()).graph, engine)
+  const options = { ...engine, precision: 'fp32' } as const
+  using adapted = await Model.fromGraph(adapter.graph, options)
+  using merged = await Model.fromGraph((await adapter.merge()).graph, options)
   const folder = await mkdtemp(path.join(os.tmpdir(), 'dgx-spark-demo-'))
   try {
     const exported = path.join(folder, 'merged.onnx')

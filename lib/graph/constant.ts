@@ -10,6 +10,8 @@ export interface StoredMatrix {
   readonly weight: StoredWeight
   /** Whether the constant has them as columns. */
   readonly transposed: boolean
+  /** Whether what it is multiplied with must not be rounded. */
+  readonly exact?: boolean
 }
 
 /** Where the bytes of a {@link Constant} come from when somebody asks for them. */

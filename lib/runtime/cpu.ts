@@ -39,7 +39,13 @@ export function openCpuKernels(): Kernels {
         if (!pending) noteBriefRun(start)
         return pending
       }
-      return { run, async fetch() {}, async store() {}, dispose: () => addon.planDispose(plan) }
+      return {
+        run,
+        profile: async () => addon.planProfile(plan),
+        async fetch() {},
+        async store() {},
+        dispose: () => addon.planDispose(plan),
+      }
     },
     hold: async array => ({ array, dispose() {} }),
   }

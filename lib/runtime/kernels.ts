@@ -46,6 +46,8 @@ export interface PreparedSteps {
    * @throws SparkError as {@link PreparedSteps.run}
    */
   store(): Promise<void>
+  /** As {@link PreparedSteps.run}; milliseconds of each step. Backends without a clock for steps lack it. */
+  profile?(): Promise<Float64Array>
   /** Lets the operands go. */
   dispose(): void
 }

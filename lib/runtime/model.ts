@@ -1,9 +1,10 @@
 // model.ts: an ONNX model that runs.
-import { argumentError, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import { argumentError, expectInteger, expectKnownOptions, expectOneOf } from '../core/checks.js'
 import type { Precision } from '../core/config.js'
 import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { Dimension, Graph, ValueInfo } from '../graph/graph.js'
+import { setBatchSize } from '../graph/rewrites/batch-size.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { decompose } from '../graph/rewrites/decompose.js'
 import { inferFacts } from '../graph/shape-inference.js'
@@ -18,6 +19,7 @@ import { openEngine } from './model/open-engine.js'
 import { choosePrecision, type PrecisionChoice } from './model/precision.js'
 import { withPrecision } from './model/rounded-weights.js'
 import type { HostTensor, HostValue } from './model/values.js'
+import type { StepTime } from './plan/plan.js'
 
 /** Options of {@link Model.load}. */
 export interface ModelOptions extends EngineOptions {
@@ -27,6 +29,11 @@ export interface ModelOptions extends EngineOptions {
    * capability 8.0 on, fp16 from 7.0 on, else fp32. {@link compare} measures what a mode costs in accuracy.
    */
   precision?: Precision
+  /**
+   * Size of the first dimension of the inputs, also where the file says another one or has written it into a Reshape.
+   * Default: what the file says.
+   */
+  batchSize?: number
   /** How scales of nvfp4 are chosen. Default: modelopt. */
   recipe?: NVFP4Recipe
 }
@@ -93,13 +100,17 @@ export class Model implements Disposable {
    *
    * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
-   * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights; `recipe`: scales of nvfp4
+   * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights; `recipe`: scales of nvfp4;
+   * `batchSize`: of the inputs
    * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
    * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; and what
    * {@link openKernels} throws
    */
   static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
-    expectKnownOptions('options', options, ['backend', 'device', 'provider', 'precision', 'recipe'])
+    expectKnownOptions('options', options, [
+      ...['backend', 'device', 'provider'],
+      ...['precision', 'recipe', 'batchSize'],
+    ])
     return Model.fromGraph(await readOnnx(source), options)
   }
 
@@ -108,10 +119,12 @@ export class Model implements Disposable {
    * @throws SparkError as {@link Model.load}
    */
   static async fromGraph(graph: Graph, options: ModelOptions = {}): Promise<Model> {
-    const { precision, recipe = 'modelopt', ...engine } = options
+    const { precision, recipe = 'modelopt', batchSize, ...engine } = options
+    if (batchSize !== undefined) expectInteger('options.batchSize', batchSize, 1)
     expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
     const choice = await choosePrecision(precision, engine)
-    const canonical = canonicalise(graph)
+    const loaded = canonicalise(graph)
+    const canonical = batchSize === undefined ? loaded : setBatchSize(loaded, batchSize)
     const rounded = await withPrecision(canonical, choice.name, recipe)
     const opened = await openEngine(rounded, engine)
     return new Model(choice.automatic ? canonical : opened.graph, choice, opened)
@@ -152,6 +165,29 @@ export class Model implements Disposable {
     })
     this.#last = results.catch(() => undefined)
     return Object.fromEntries(await unlessAborted(results, signal)) as Record<string, Output>
+  }
+
+  /**
+   * Runs the model once, and then again with a clock: how long each kernel call of its plans takes. Operators that run
+   * between plans (control flow, sequences) are not measured.
+   *
+   * @param feeds - as {@link Model.run} takes them
+   * @param options - `runs`: how many are measured (default: 5); the shortest time of each step counts
+   * @throws SparkError as {@link Model.run}, and ERR_UNSUPPORTED in ONNX Runtime
+   */
+  async profile(feeds: Feeds = {}, options: { readonly runs?: number } = {}): Promise<readonly StepTime[]> {
+    expectKnownOptions('options', options, ['runs'])
+    const { runs = 5 } = options
+    expectInteger('options.runs', runs, 1)
+    const engine = this.#open()
+    const inputs = readFeeds(this.graph.inputs, feeds)
+    const times = this.#last.then(async () => {
+      this.#open()
+      await engine.run(inputs)
+      return engine.profile(runs)
+    })
+    this.#last = times.catch(() => undefined)
+    return times
   }
 
   /**

@@ -1,5 +1,6 @@
 #include "napi/plan.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -113,6 +114,21 @@ Napi::Value plan_fetch(const Napi::CallbackInfo& info) {
 Napi::Value plan_store(const Napi::CallbackInfo& info) {
   const Handle bound = claimed(info[0]);
   return bound->cuda->store(info.Env(), bound, [bound] { bound->plan.release(); });
+}
+
+Napi::Value plan_profile(const Napi::CallbackInfo& info) {
+  const Handle bound = claimed(info[0]);
+  if (bound->cuda) {
+    bound->plan.release();
+    throw Error("ERR_UNSUPPORTED", "steps on a device have no clock of their own: run them one by one");
+  }
+  return start_query<std::vector<double>>(
+      info.Env(), [bound] { return bound->plan.profile(); },
+      [](Napi::Env env, const std::vector<double>& times) -> Napi::Value {
+        Napi::Float64Array array = Napi::Float64Array::New(env, times.size());
+        std::copy(times.begin(), times.end(), array.Data());
+        return array;
+      });
 }
 
 Napi::Value plan_problem(const Napi::CallbackInfo& info) {

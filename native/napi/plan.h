@@ -21,6 +21,10 @@ Napi::Value plan_fetch(const Napi::CallbackInfo& info);
 // planStore(handle): a promise of undefined, settled when the device has the state that is in its buffers.
 Napi::Value plan_store(const Napi::CallbackInfo& info);
 
+// planProfile(handle): a promise of a Float64Array of the milliseconds that each step of a run took, on the
+// CPU.
+Napi::Value plan_profile(const Napi::CallbackInfo& info);
+
 // planProblem(handle): why a device runs the steps one by one, or ''.
 Napi::Value plan_problem(const Napi::CallbackInfo& info);
 

@@ -1,11 +1,26 @@
 // Precision modes of models: how far outputs move, which weights are rounded, and the measure itself.
-import { compare, type Feeds, Model, type Precision } from 'dgx-spark'
+import {
+  ArrayDataset,
+  type BackendName,
+  compare,
+  createAdapter,
+  type Feeds,
+  Model,
+  type Precision,
+  Tensor,
+  Trainer,
+} from 'dgx-spark'
 import t from 'tap'
 import { float, int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
-import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { insertDora } from '#lib/graph/rewrites/insert-dora.js'
+import { optimize } from '#lib/graph/rewrites/optimize.js'
+import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
+import { openCpuKernels } from '#lib/runtime/cpu.js'
+import { jsKernels } from '#lib/runtime/js/js.js'
 import { choosePrecision } from '#lib/runtime/model/precision.js'
+import { Plan } from '#lib/runtime/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { scriptResult } from '../fixtures/child.js'
 import { close, identical } from '../fixtures/close.js'
@@ -114,19 +129,23 @@ const layers = insertDora(
   ],
 )
 
+/** The initializers of a graph as numbers in memory. */
+const numbersOf = ({ initializers }: Graph): Map<string, Constant> =>
+  new Map(
+    [...initializers].map(([name, { shape, dtype, data }]) => [
+      name,
+      Constant.from(dtype as 'f32', shape, data),
+    ]),
+  )
+
 t.test('stored weights give the bits of their numbers', async t => {
   const feeds = { x: uniform(random, 240) }
   for (const backend of backends) {
     for (const precision of ['fp16', 'bf16', 'fp8', 'nvfp4'] as const) {
       using model = await Model.fromGraph(layers, { backend, precision })
       const { graph } = model
-      const plain = [...graph.initializers].map(([name, { shape, dtype, data }]) => {
-        return [name, Constant.from(dtype as 'f32', shape, data)] as const
-      })
-      using numbers = await Model.fromGraph(
-        { ...graph, initializers: new Map(plain) },
-        { backend, precision: 'fp32' },
-      )
+      const plain = { ...graph, initializers: numbersOf(graph) }
+      using numbers = await Model.fromGraph(plain, { backend, precision: 'fp32' })
       const [ours, theirs] = [await model.run(feeds), await numbers.run(feeds)]
       const name = `${precision} on ${backend}`
       // Products in bf16 round what they read.
@@ -140,6 +159,67 @@ t.test('stored weights give the bits of their numbers', async t => {
         share < { fp16: 0.8, bf16: 0.8, fp8: 0.6, nvfp4: 0.6 }[precision],
         `${name} holds ${share} of fp32`,
       )
+    }
+  }
+})
+
+/** Losses of a short training of an adapter on `base`. */
+async function losses(base: Graph, backend: BackendName): Promise<number[]> {
+  const adapter = await createAdapter(base, { rank: 3, targetModules: ['filter', 'columns'], seed: 4 })
+  const optimizer = { type: 'adamw', learningRate: 1e-2 } as const
+  const trainer = new Trainer(adapter, adapter, { backend, loss: 'mse', optimizer, epochs: 6, batchSize: 12 })
+  const found: number[] = []
+  for await (const { loss } of trainer.fit(samples)) found.push(loss)
+  return found
+}
+const batch = { x: f32(12, 16, 3, 3), target: f32(12, 48) }
+const samples = new ArrayDataset({
+  x: Tensor.from(batch.x.data, { shape: batch.x.shape }),
+  target: Tensor.from(batch.target.data, { shape: batch.target.shape }),
+})
+
+t.test('training on a base in a format of less bits', { skip: !backends.includes('cpu') }, async t => {
+  const nodes = graph.nodes.slice(0, 4)
+  const untyped = { name: 'x', type: tensorType('f32', ['n', 16, 3, 3]) }
+  for (const precision of ['fp8', 'nvfp4'] as const) {
+    using model = await Model.fromGraph(
+      { ...graph, nodes, inputs: [untyped], outputs: [{ name: 'b' }] },
+      { backend: 'cpu', precision },
+    )
+    t.ok(model.graph.initializers.get('columns')?.stored?.weight.packed)
+    const plain = { ...model.graph, initializers: numbersOf(model.graph) }
+    for (const backend of ['cpu', 'js'] as const) {
+      const [ours, theirs] = [await losses(model.graph, backend), await losses(plain, backend)]
+      t.ok(ours.at(-1)! < ours[0]!, 'it learns')
+      t.same(ours, theirs, `${precision} on ${backend}: the losses of its numbers`)
+    }
+  }
+})
+
+t.test('files with weights of codes and scales', async t => {
+  const matrices = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [3, 96]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [
+      makeNode('Gemm', ['x', 'a'], ['h'], { attributes: { transB: int(1) } }),
+      makeNode('MatMul', ['h', 'b'], ['y']),
+    ],
+    initializers: new Map([
+      ['a', f32(64, 96)],
+      ['b', f32(64, 33)],
+    ]),
+  })
+  const feeds = { x: uniform(random, 288) }
+  for (const format of ['nvfp4', 'fp8'] as const) {
+    const quantized = quantizeWeights(matrices, { format })
+    for (const backend of backends) {
+      using model = await Model.fromGraph(quantized, { backend, precision: 'fp32' })
+      const kernels = backend === 'js' ? jsKernels : openCpuKernels()
+      using plan = await Plan.create(optimize(quantized).graph, kernels)
+      const [{ y }, expected] = [await model.run(feeds), await plan.run(feeds)]
+      identical(t, y!.toFloat32(), expected.y as Float32Array, `${format} on ${backend}`)
+      t.equal(model.graph.nodes.length, quantized.nodes.length, 'the graph is that of the file')
+      t.ok(model.stats.constantBytes < plan.stats.constantBytes / (format === 'fp8' ? 3 : 5), 'held as codes')
     }
   }
 })

@@ -3,7 +3,7 @@ import { type BackendName, backendNames } from '../../core/config.js'
 import type { ElementArray } from '../../core/dtype.js'
 import type { Graph } from '../../graph/graph.js'
 import type { GpuSelector } from '../../hardware/cuda-device.js'
-import type { Plan } from '../plan/plan.js'
+import type { Plan, StepTime } from '../plan/plan.js'
 import type { HostTensor, HostValue } from './values.js'
 
 /** Engines a model can run on; `onnxruntime` is the package onnxruntime-node, where it is installed. */
@@ -36,6 +36,8 @@ export interface ModelStats {
   readonly constantBytes: number
   /** Milliseconds that compilation has taken: rewrites, planning, and what is computed once on constants. */
   readonly compileMs: number
+  /** How often each fusion was made. */
+  readonly fusions: Readonly<Record<string, number>>
 }
 
 /** Runs a model. One run at a time. */
@@ -50,6 +52,8 @@ export interface Engine {
   run(inputs: readonly HostValue[], signal?: AbortSignal): Promise<readonly HostValue[]>
   /** A plan on arrays of the caller, by name. */
   bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan>
+  /** How long each step of all plans takes, on the inputs of the last run. */
+  profile(runs: number): Promise<readonly StepTime[]>
   /** Frees what it holds. */
   dispose(): void
 }

@@ -80,6 +80,7 @@ export class GraphRunner {
   /** Undefined when all outputs are inputs or constants. */
   readonly #root: Point | undefined
   readonly #inner = new Map<Subgraph, GraphRunner>()
+  readonly #fusions = new Map<string, number>()
   #compileMs = 0
 
   /** @param outer - constants of the graphs around a subgraph */
@@ -107,6 +108,13 @@ export class GraphRunner {
   /** Milliseconds that compilation has taken so far, that of subgraphs included. */
   get compileMs(): number {
     return [...this.#inner.values()].reduce((sum, { compileMs }) => sum + compileMs, this.#compileMs)
+  }
+
+  /** How often each fusion was made, those in subgraphs included. */
+  get fusions(): Map<string, number> {
+    const all = new Map(this.#fusions)
+    for (const { fusions } of this.#inner.values()) addCounts(all, fusions)
+    return all
   }
 
   /** The runner of a subgraph of one of the nodes. */
@@ -221,6 +229,12 @@ export class GraphRunner {
     }
   }
 
+  async #plan(segment: Subgraph): Promise<Plan> {
+    const { graph, fusions } = optimize(segment as Graph)
+    addCounts(this.#fusions, fusions)
+    return Plan.create(graph, this.#kernels)
+  }
+
   async #compile(point: Point, values: ReadonlyMap<string, HostValue>): Promise<Compiled> {
     const deferred = new Set<Node>()
     for (;;) {
@@ -236,8 +250,7 @@ export class GraphRunner {
       if (decisive.length > 0) continue
       if (!segment.graph && segment.hostNodes.length === 0) throw stuck(segment.rest[0]!)
       try {
-        const plan =
-          segment.graph && (await Plan.create(optimize(segment.graph as Graph).graph, this.#kernels))
+        const plan = segment.graph && (await this.#plan(segment.graph))
         return { ...segment, plan, next: pointOf(segment.rest, this.#constants) }
       } catch (error) {
         if (!(error instanceof MissingElements) || pinned.has(error.value)) throw error
@@ -265,6 +278,10 @@ export class GraphRunner {
       if (!constants.has(name)) this.#constants.set(name, constant)
     return inlined.nodes
   }
+}
+
+function addCounts(counts: Map<string, number>, more: ReadonlyMap<string, number>): void {
+  for (const [name, count] of more) counts.set(name, (counts.get(name) ?? 0) + count)
 }
 
 async function runPlan(plan: Plan, scope: Scope): Promise<void> {

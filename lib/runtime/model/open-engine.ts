@@ -8,7 +8,7 @@ import type { Graph } from '../../graph/graph.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
 import type { Kernels } from '../kernels.js'
 import { openKernels } from '../open.js'
-import type { Plan } from '../plan/plan.js'
+import type { Plan, StepTime } from '../plan/plan.js'
 import {
   type Engine,
   type EngineOptions,
@@ -18,7 +18,7 @@ import {
 } from './engine.js'
 import { GraphRunner } from './graph-runner.js'
 import { openOnnxRuntime } from './onnx-runtime.js'
-import { packWeights } from './rounded-weights.js'
+import { packWeights, withStoredCodes } from './rounded-weights.js'
 import type { HostTensor, HostValue } from './values.js'
 
 /**
@@ -49,7 +49,12 @@ async function openPlans(
   reason: string,
   fallback?: () => Promise<Kernels>,
 ): Promise<PlanEngine> {
-  return new PlanEngine(await packedFor(graph, kernels), kernels, reason, fallback)
+  const packed = await packedFor(graph, kernels)
+  return new PlanEngine(packed, await runnerFor(packed, kernels), kernels, reason, fallback)
+}
+
+async function runnerFor(graph: Graph, kernels: Kernels): Promise<GraphRunner> {
+  return new GraphRunner(await packedFor(withStoredCodes(graph), kernels), kernels)
 }
 
 const packedFor = async (graph: Graph, kernels: Kernels): Promise<Graph> =>
@@ -61,9 +66,15 @@ class PlanEngine implements Engine {
   readonly graph: Graph
   #fallback: (() => Promise<Kernels>) | undefined
 
-  constructor(graph: Graph, kernels: Kernels, reason: string, fallback?: () => Promise<Kernels>) {
+  constructor(
+    graph: Graph,
+    runner: GraphRunner,
+    kernels: Kernels,
+    reason: string,
+    fallback?: () => Promise<Kernels>,
+  ) {
     this.graph = graph
-    this.#runner = new GraphRunner(graph, kernels)
+    this.#runner = runner
     this.#choice = { name: kernels.backend, reason }
     this.#fallback = kernels.backend === 'cuda' ? fallback : undefined
   }
@@ -82,6 +93,8 @@ class PlanEngine implements Engine {
       setupSteps: sum(({ setupSteps }) => setupSteps),
       arenaBytes: sum(({ arenaBytes }) => arenaBytes),
       lowerBound: sum(({ lowerBound }) => lowerBound),
+      compileMs: this.#runner.compileMs,
+      fusions: Object.fromEntries(this.#runner.fusions),
       constantBytes: distinctBytes(this.#runner.plans.flatMap(({ constants }) => constants)),
       compileMs: this.#runner.compileMs,
     }
@@ -98,7 +111,7 @@ class PlanEngine implements Engine {
       this.#fallback = undefined
       this.#runner.dispose()
       const kernels = await fallback()
-      this.#runner = new GraphRunner(await packedFor(this.graph, kernels), kernels)
+      this.#runner = await runnerFor(this.graph, kernels)
       this.#choice = { name: kernels.backend, reason }
       return this.#runner.run(inputs, undefined, signal)
     }
@@ -106,6 +119,12 @@ class PlanEngine implements Engine {
 
   bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan> {
     return this.#runner.bind(inputs, buffers)
+  }
+
+  async profile(runs: number): Promise<readonly StepTime[]> {
+    const times: StepTime[] = []
+    for (const plan of this.#runner.plans) times.push(...(await plan.profile(runs)))
+    return times
   }
 
   dispose(): void {

@@ -4,6 +4,8 @@ import { intOf } from '../../graph/attributes.js'
 import { Constant, type StoredMatrix } from '../../graph/constant.js'
 import { consumersOf } from '../../graph/edit.js'
 import type { Graph, Node } from '../../graph/graph.js'
+import { type QuantizedWeight, quantizedWeights } from '../../graph/quantized-weight.js'
+import { removeDead } from '../../graph/rewrites/remove-dead.js'
 import { Tensor } from '../../memory/tensor.js'
 import type { NVFP4Recipe } from '../../precision/kernel-args.js'
 import { quantizeNVFP4 } from '../../precision/nvfp4.js'
@@ -48,7 +50,11 @@ export async function withPrecision(graph: Graph, mode: Precision, recipe?: NVFP
 type Layout = 'rows' | 'columns'
 
 /** How a product reads a weight; undefined for other readers. */
-function layoutOf(node: Node, name: string, { dtype, shape }: Constant): Layout | undefined {
+function layoutOf(
+  node: Node,
+  name: string,
+  { dtype, shape }: Pick<Constant, 'dtype' | 'shape'>,
+): Layout | undefined {
   const isWeight = node.inputs.every((input, i) => (input === name) === (i === weightInput(node)))
   if (!isWeight || dtype !== 'f32' || shape.length < 2) return undefined
   if (node.op.startsWith('Conv') || node.op === 'DoRAWeight') return 'rows'
@@ -98,11 +104,44 @@ function storedConstant(shape: readonly number[], stored: StoredMatrix): Constan
 export async function packWeights(graph: Graph, kernels: Kernels): Promise<Graph> {
   const initializers = new Map(graph.initializers)
   for (const [name, { shape, stored }] of graph.initializers) {
-    if (!stored) continue
+    if (!stored || stored.weight.packed) continue
     const { weight } = await holdWeight(kernels, stored.weight)
     initializers.set(name, storedConstant(shape, { ...stored, weight }))
   }
   return { ...graph, initializers }
+}
+
+/**
+ * The graph whose products read the codes of weights that it makes of codes and scales, instead of the f32 numbers that
+ * they stand for, with the same results.
+ */
+export function withStoredCodes(graph: Graph): Graph {
+  const readers = consumersOf(graph)
+  const initializers = new Map(graph.initializers)
+  for (const [name, weight] of quantizedWeights(graph)) {
+    const { rows, cols, transposed } = weight
+    const shape = transposed ? [cols, rows] : [rows, cols]
+    const nodes = readers.get(name) ?? []
+    const layout = transposed ? 'columns' : 'rows'
+    const fits =
+      nodes.length > 0 && nodes.every(node => layoutOf(node, name, { dtype: 'f32', shape }) === layout)
+    const stored = fits ? codesOf(graph, weight) : undefined
+    if (stored) initializers.set(name, storedConstant(shape, { weight: stored, transposed, exact: true }))
+  }
+  if (initializers.size === graph.initializers.size) return graph
+  const nodes = graph.nodes.filter(({ outputs }) => !outputs.some(name => initializers.has(name)))
+  return removeDead({ ...graph, nodes, initializers })
+}
+
+/** Codes and scales of a graph as a stored weight; undefined where kernels do not know the last block of its rows. */
+function codesOf(graph: Graph, { format, constants, rows, cols }: QuantizedWeight): StoredWeight | undefined {
+  const [codes, scale, global] = constants.map(name => graph.initializers.get(name)!)
+  if (format === 'fp8') {
+    return { dtype: 'f8_e4m3', rows, cols, data: codes!.bytes, rowScale: scale!.data as Float32Array }
+  }
+  if (cols % blockSize !== 0) return undefined
+  const tensorScale = Number(global!.data[0])
+  return { dtype: 'nvfp4', rows, cols, data: codes!.bytes, blockScale: scale!.bytes, tensorScale }
 }
 
 function turned(values: Float32Array, rows: number, cols: number): Float32Array {

@@ -365,7 +365,8 @@ export class Lowering {
 
   /** Adds a kernel call. */
   step<Op extends KernelOp>(op: Op, args: Symbolic<KernelArgs[Op]>): void {
-    this.#scope.steps.push({ op, args } as Step)
+    const { name, outputs } = this.node
+    this.#scope.steps.push({ op, args, node: name || outputs[0]! } as Step)
   }
 
   /** An error that names the node. */

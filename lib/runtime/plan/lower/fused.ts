@@ -6,7 +6,7 @@ import { packedSizes } from '../../packed-weight.js'
 import type { Lowering } from '../lowering.js'
 import { Buffer, type Operand, type Symbolic } from '../program.js'
 import { convShape } from './conv.js'
-import { computeOf, storedOperands, weightOf } from './linear.js'
+import { computeOf, storedInput, storedOperands, weightOf } from './linear.js'
 import { addCopy } from './shape.js'
 import type { LowerTable } from './table.js'
 
@@ -33,7 +33,7 @@ function packed(at: Lowering, weight: Symbolic<StoredWeight>): Symbolic<StoredWe
 /** Input 1 as rows of output features: [K, N] is turned around unless `transB` says that it is [N, K]. */
 function rowsOf(at: Lowering): Symbolic<StoredWeight> {
   if (at.integer('transB', 0) !== 0) return weightOf(at, 1)
-  const { stored } = at.input(1)
+  const stored = storedInput(at, 1)
   if (stored?.transposed) return storedOperands(stored.weight)
   const [cols = 0, rows = 0] = at.shape(1)
   const data = at.scratch(rows * cols)

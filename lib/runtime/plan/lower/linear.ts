@@ -1,6 +1,7 @@
 // linear.ts: matrix products and the linear DoRA layer.
 import type { ElementArray, ElementType } from '../../../core/dtype.js'
 import { contiguousStrides, volume } from '../../../core/shape.js'
+import type { StoredMatrix } from '../../../graph/constant.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { Compute, MatrixStrides, StoredWeight } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
@@ -11,10 +12,17 @@ import type { LowerTable } from './table.js'
 
 /** Input `i` as the weight of a kernel: its first dimension by the product of the others. */
 export function weightOf(at: Lowering, i: number): Symbolic<StoredWeight> {
-  const { shape, stored, buffer } = at.input(i)
+  const { shape, buffer } = at.input(i)
+  const stored = storedInput(at, i)
   if (stored && !stored.transposed) return storedOperands(stored.weight)
   const [rows = 1, ...rest] = shape
   return { dtype: 'f32', rows, cols: volume(rest), data: buffer.read() }
+}
+
+/** Input `i` as a weight of a precision mode, where it is one that the backend reads: panels are for the CPU alone. */
+export function storedInput(at: Lowering, i: number): StoredMatrix | undefined {
+  const { stored } = at.input(i)
+  return stored?.weight.packed && !at.packs ? undefined : stored
 }
 
 /** A weight of a precision mode as operands. */
@@ -35,10 +43,11 @@ export function storedOperands({
 }
 
 /**
- * What products with a weight are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
+ * What products with input 1, a weight, are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
  * which tensor cores multiply; processors decode them to f32 faster, where few rows meet them.
  */
 export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): Compute {
+  if (at.input(1).stored?.exact) return 'f32'
   if (dtype === 'f8_e4m3' || dtype === 'nvfp4') return at.packs ? 'f32' : 'bf16'
   return dtype === 'bf16' ? 'bf16' : 'f32'
 }

@@ -24,5 +24,5 @@ export interface StoredWeight {
   readonly packed?: boolean
 }
 
-/** What products are formed of: see `Compute` in native/backend/backend.h. */
-export type Compute = 'f32' | 'bf16'
+/** What products are formed of: see `Compute` in native/backend/weight.h. */
+export type Compute = 'f32' | 'bf16' | 'nvfp4'

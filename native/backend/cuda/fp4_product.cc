@@ -68,8 +68,11 @@ void launch_own(const ProductArgs& args, const Fp4Operands& operands, const Epil
                        operands.w_scales.as<uint8_t>(), operands.x.factors(), to});
 }
 
+bool fits_cublaslt(const ProductArgs& args) {
+  return args.depth % 32 == 0 && reinterpret_cast<uintptr_t>(args.w.data) % 16 == 0;
+}
+
 bool launch_cublaslt(const ProductArgs& args, const Fp4Operands& operands, float* sums) {
-  if (args.depth % 32 != 0 || reinterpret_cast<uintptr_t>(args.w.data) % 16 != 0) return false;
   BlasProduct product{
       DType::kNVFP4, args.rows,  args.cols, args.depth, operands.x.codes(), 4 * padded_depth(args.depth / 4),
       args.w.data,   args.depth, true,      sums};
@@ -94,6 +97,8 @@ bool finish(const ProductArgs& args, const std::function<bool(float* sums)>& pro
 }  // namespace
 
 bool launch_fp4(const ProductArgs& args, Fp4Ways ways) {
+  const bool cublaslt = ways.cublaslt && fits_cublaslt(args);
+  if (!ways.own && !cublaslt) return false;
   const Fp4Operands operands(args);
   const auto own = [&] {
     if (args.depth2 == 0) return launch_own(args, operands, args.epilogue);
@@ -105,12 +110,12 @@ bool launch_fp4(const ProductArgs& args, Fp4Ways ways) {
   const auto other = [&] {
     return finish(args, [&](float* sums) { return launch_cublaslt(args, operands, sums); });
   };
-  if (!ways.own) return ways.cublaslt && other();
-  if (!ways.cublaslt) {
-    own();
-  } else {
+  if (!ways.own) return other();
+  if (cublaslt) {
     const std::string key = message("fp4 ", args.rows, " ", args.cols, " ", args.depth, " ", args.depth2);
     enqueue_faster(key, own, other);
+  } else {
+    own();
   }
   return true;
 }

@@ -116,8 +116,8 @@ std::string describe(int ordinal, const Outcome& own, const Outcome& cublaslt) {
   std::string text = message("FP4 tensor cores of CUDA device ", ordinal, ": ");
   if (own.verdict == Verdict::kWrong) text += message("our kernel ", own.text, ". ");
   if (cublaslt.verdict == Verdict::kWrong) text += message("cuBLASLt ", cublaslt.text, ". ");
-  if (!usable && own.verdict == cublaslt.verdict) {
-    if (own.verdict == Verdict::kMissing) text += "neither this addon nor cuBLASLt has products for them. ";
+  if (own.verdict == Verdict::kMissing && cublaslt.verdict == Verdict::kMissing) {
+    text += "neither this addon nor cuBLASLt has products for them. ";
   }
   text += "Products with compute 'nvfp4' are formed ";
   if (own.verdict == Verdict::kAgrees) return text + "by our kernel.";

@@ -5,6 +5,7 @@ import path from 'node:path'
 import type { BackendName } from '../core/config.js'
 import type { ElementType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { volume } from '../core/shape.js'
 import { openData } from '../data/open.js'
 import { createAdapter } from '../dora/create-adapter.js'
 import type { Adapter } from '../dora/model-adapter.js'
@@ -129,7 +130,7 @@ function randomInput(
   entries: number,
 ): Batch[string] {
   const sizes = shape.map(size => (typeof size === 'number' ? size : 1))
-  const count = sizes.reduce((product, size) => product * size, 1)
+  const count = volume(sizes)
   const isFloat = /^(f|bf)\d/.test(dtype)
   const one = (): number => (isFloat ? 2 * random() - 1 : Math.floor(entries * random()))
   return Tensor.from(Array.from({ length: count }, one), { dtype: dtype as NumericType, shape: sizes })

@@ -1,6 +1,7 @@
 // npy.ts: NumPy's format of one array: magic, version, the length of a header, a Python dictionary, the elements.
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { volume } from '../core/shape.js'
 import { decode } from '../precision/casts.js'
 import type { BatchTensor } from '../training/dataset.js'
 
@@ -50,7 +51,7 @@ export function parseNpy(bytes: Uint8Array, label = 'npy'): BatchTensor {
     .split(',')
     .filter(size => size.trim() !== '')
     .map(Number)
-  const count = shape.reduce((product, size) => product * size, 1)
+  const count = volume(shape)
   const width = array.BYTES_PER_ELEMENT
   if (count * width !== bytes.byteLength - start) {
     const there = bytes.byteLength - start

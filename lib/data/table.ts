@@ -1,6 +1,7 @@
 // table.ts: samples from files, checked row by row.
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { volume } from '../core/shape.js'
 import { ArrayDataset, type Batch, type BatchTensor, type Dataset } from '../training/dataset.js'
 
 /** What becomes of a field. */
@@ -74,11 +75,11 @@ export class TableDataset implements Dataset {
 
 function applyRule(label: string, { shape, data }: BatchTensor, rule: FieldRule): BatchTensor {
   const { scale = 1, offset = 0, dtype } = rule
-  const row = shape.slice(1).reduce((product, size) => product * size, 1)
+  const row = volume(shape.slice(1))
   let wanted = rule.shape ?? shape.slice(1)
   const rest = wanted.reduce((product, size) => (size === -1 ? product : product * size), 1)
   if (rest > 0) wanted = wanted.map(size => (size === -1 ? row / rest : size))
-  if (wanted.reduce((product, size) => product * size, 1) !== row || !wanted.every(Number.isInteger)) {
+  if (volume(wanted) !== row || !wanted.every(Number.isInteger)) {
     const expected = `[${rule.shape!.join(', ')}]`
     throw new SparkError(
       'ERR_SHAPE',

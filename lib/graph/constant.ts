@@ -1,6 +1,7 @@
 // constant.ts: the elements of an initializer or tensor attribute, in memory or still in a file.
 import { type ElementArray, type ElementType, elementArrayOf, elementBytes } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { volume } from '../core/shape.js'
 
 /** Where the bytes of a {@link Constant} come from when somebody asks for them. */
 export interface ConstantSource {
@@ -158,7 +159,7 @@ export class Constant {
 
 /** Elements of a tensor of `shape`. */
 function countOf(shape: readonly number[]): number {
-  const count = shape.reduce((product, size) => product * size, 1)
+  const count = volume(shape)
   const sizes = shape.length <= maxDimensions && shape.every(size => Number.isSafeInteger(size) && size >= 0)
   if (!sizes || !Number.isSafeInteger(count)) {
     throw new SparkError(

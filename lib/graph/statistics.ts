@@ -1,5 +1,6 @@
 // statistics.ts: how much a graph computes and holds.
 import { elementBytes } from '../core/dtype.js'
+import { volume } from '../core/shape.js'
 import { intOf } from './attributes.js'
 import { subgraphsOf } from './edit.js'
 import type { Node, Subgraph } from './graph.js'
@@ -49,8 +50,6 @@ function sizesOf(name: string | undefined, facts: ReadonlyMap<string, Fact>): re
   if (type?.kind !== 'tensor' || !type.shape?.every(size => typeof size === 'number')) return undefined
   return type.shape as readonly number[]
 }
-
-const volume = (sizes: readonly number[]): number => sizes.reduce((product, size) => product * size, 1)
 
 /** Arithmetic and bytes of the outputs of a node; undefined when sizes are not known. */
 export function workOf(

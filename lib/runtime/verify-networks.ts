@@ -1,4 +1,5 @@
 // verify-networks.ts: convolutions, attention, softmax and normalizations among the cases of `dgx-spark verify`.
+import { volume } from '../core/shape.js'
 import type { HeadStrides, KernelArgs, StoredWeight } from './kernels.js'
 import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './verify-values.js'
 
@@ -63,9 +64,8 @@ type Shape = Omit<KernelArgs['conv'], 'weight' | 'x' | 'y'>
 
 function convPasses(name: string, shape: Shape, channels: number, weight: StoredWeight): VerifyCase[] {
   const { rows: filters, cols } = weight
-  const product = (sizes: readonly number[]): number => sizes.reduce((result, size) => result * size, 1)
-  const x = values(shape.batch * channels * product(shape.image), 32)
-  const dy = values(shape.batch * filters * product(shape.out), 33)
+  const x = values(shape.batch * channels * volume(shape.image), 32)
+  const dy = values(shape.batch * filters * volume(shape.out), 33)
   const bias = values(filters, 34)
   const tolerance = 1e-5
   const activation = 'silu' as const

@@ -2,6 +2,7 @@
 import { expectInteger } from '../core/checks.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { volume } from '../core/shape.js'
 import { randomGenerator } from '../dora/random.js'
 
 /** Elements and sizes of one input; the first size counts the samples. */
@@ -44,7 +45,7 @@ export class ArrayDataset implements Dataset {
     const entries = Object.entries(fields)
     this.size = entries[0]?.[1].shape[0] ?? 0
     for (const [name, { shape, data }] of entries) {
-      const count = shape.reduce((product, size) => product * size, 1)
+      const count = volume(shape)
       if (shape[0] !== this.size || data.length !== count) {
         const expected = `[${shape.join(', ')}] has ${count} elements, and other fields ${this.size} samples`
         throw new SparkError('ERR_SHAPE', `field '${name}' has ${data.length} elements: ${expected}`)
@@ -56,7 +57,7 @@ export class ArrayDataset implements Dataset {
   /** Copies samples. */
   read(samples: readonly number[]): Batch {
     const gather = ({ shape, data }: BatchTensor): BatchTensor => {
-      const row = shape.slice(1).reduce((product, size) => product * size, 1)
+      const row = volume(shape.slice(1))
       const rows = data.slice(0, samples.length * row)
       samples.forEach((sample, at) => {
         expectInteger('sample', sample, 0, this.size - 1)

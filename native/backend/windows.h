@@ -69,17 +69,4 @@ SPARK_HOST_DEVICE inline int64_t first_largest(const Windows& windows, const Win
   return first;
 }
 
-// The largest element of a window, NaN if one is, −∞ where there is none; or their mean, summed in f64.
-SPARK_HOST_DEVICE inline float pooled(const Windows& windows, const Window& window, PoolFn fn,
-                                      const float* x) {
-  if (fn == PoolFn::kMax) {
-    float most = -bits_float(kInfinityBits);
-    for_each_tap(windows, window, [&](int64_t p) { most = most >= x[p] || most != most ? most : x[p]; });
-    return most;
-  }
-  double sum = 0;
-  for_each_tap(windows, window, [&](int64_t p) { sum += x[p]; });
-  return static_cast<float>(sum / window.divisor);
-}
-
 }  // namespace spark

@@ -15,6 +15,18 @@ __device__ Window window_of(const Windows& windows, bool count_pad, int64_t q) {
   return window_at(windows, count_pad, {row / windows.out[1], row % windows.out[1], q % windows.out[2]});
 }
 
+// The largest element of a window, NaN if one is, −∞ where there is none; or their mean, summed in f64.
+__device__ float pooled(const Windows& windows, const Window& window, PoolFn fn, const float* x) {
+  if (fn == PoolFn::kMax) {
+    float most = -bits_float(kInfinityBits);
+    for_each_tap(windows, window, [&](int64_t p) { most = most >= x[p] || most != most ? most : x[p]; });
+    return most;
+  }
+  double sum = 0;
+  for_each_tap(windows, window, [&](int64_t p) { sum += x[p]; });
+  return static_cast<float>(sum / window.divisor);
+}
+
 // Outputs [first, last] along an axis whose windows can reach position p.
 struct Reaching {
   int64_t first, last;

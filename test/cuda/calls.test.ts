@@ -3,6 +3,7 @@ import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated } from '../fixtures/machines.js'
+import { scriptHead } from '../fixtures/stand-in/script-head.js'
 import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCudaCalls) {
@@ -12,12 +13,7 @@ if (noCudaCalls) {
 const standIn = new StandIn(['cuda'])
 t.teardown(() => standIn.dispose())
 
-const head = `
-  import { UnifiedBuffer } from 'dgx-spark'
-  import { requireAddon } from '#lib/native.js'
-  const addon = requireAddon()
-  const attempt = async call => { try { return await call() } catch (error) { return [error.code, error.message] } }
-  const print = value => console.log(JSON.stringify(value ?? null))
+const head = `${scriptHead}
   const n = 5003
   const cast = (src, dst, count = n) =>
     addon.runCuda(0, 'cast', { srcDtype: 'f32', dstDtype: 'f16', count, saturate: false, src, dst })

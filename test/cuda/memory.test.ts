@@ -3,6 +3,7 @@ import t from 'tap'
 import { runScript, scriptResult } from '../fixtures/child.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated, withoutManaged } from '../fixtures/machines.js'
+import { scriptHead } from '../fixtures/stand-in/script-head.js'
 import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCompiler) {
@@ -11,16 +12,9 @@ if (noCompiler) {
 }
 const standIn = new StandIn(['cuda'])
 t.teardown(() => standIn.dispose())
-const head = `
-  import { UnifiedBuffer } from 'dgx-spark'
-  import { requireAddon } from '#lib/native.js'
-  const addon = requireAddon()
-  const attempt = async call => { try { return await call() } catch (error) { return [error.code, error.message] } }
-  const print = value => console.log(JSON.stringify(value ?? null))
-`
 
 t.test('auto chooses what the device has', async t => {
-  const script = `${head}
+  const script = `${scriptHead}
     const buffer = await UnifiedBuffer.allocate(5001)
     const zeros = buffer.view(Uint8Array).every(byte => byte === 0)
     buffer.view(Uint8Array, 5000)[0] = 3
@@ -49,7 +43,7 @@ t.test('auto chooses what the device has', async t => {
 })
 
 t.test('explicit kinds are given or refused', async t => {
-  const script = `${head}
+  const script = `${scriptHead}
     const kinds = {}
     for (const kind of ['managed', 'pinned', 'host'])
       kinds[kind] = await attempt(async () => (await UnifiedBuffer.allocate(9, { kind })).kind)
@@ -73,7 +67,7 @@ t.test('explicit kinds are given or refused', async t => {
 })
 
 t.test('unified memory off', async t => {
-  const script = `${head}
+  const script = `${scriptHead}
     const warnings = []
     process.on('warning', warning => warnings.push(warning.code))
     const auto = await UnifiedBuffer.allocate(9), again = await UnifiedBuffer.allocate(9)
@@ -92,7 +86,7 @@ t.test('unified memory off', async t => {
 })
 
 t.test('hints reach the driver for managed memory only', async t => {
-  const script = `${head}
+  const script = `${scriptHead}
     const managed = await UnifiedBuffer.allocate(9), pinned = await UnifiedBuffer.allocate(9, { kind: 'pinned' })
     print([managed.prefetch('gpu'), managed.prefetch('cpu'), managed.advise('accessedBy'),
       managed.advise('preferredLocation', 'cpu'), pinned.prefetch('gpu'), pinned.advise('readMostly')])`
@@ -107,7 +101,7 @@ t.test('hints reach the driver for managed memory only', async t => {
 })
 
 t.test('every failure of an allocation is an error and leaves nothing behind', async t => {
-  const script = `${head}
+  const script = `${scriptHead}
     const outcomes = []
     for (let i = 0; i < 3; ++i)
       outcomes.push(await attempt(async () => { (await UnifiedBuffer.allocate(999)).dispose(); return 'ok' }))
@@ -135,7 +129,7 @@ t.test('every failure of an allocation is an error and leaves nothing behind', a
 
 t.test('out of memory says what to do', async t => {
   const { env } = machine(standIn, { ...integrated, fail: { cuMemAllocManaged: 2 } })
-  const script = `${head} print(await attempt(() => UnifiedBuffer.allocate(12345)))`
+  const script = `${scriptHead} print(await attempt(() => UnifiedBuffer.allocate(12345)))`
   t.match(await scriptResult(script, env), [
     'ERR_OUT_OF_MEMORY',
     /allocating 12345 bytes of managed memory failed on device 0: CUDA_ERROR_OUT_OF_MEMORY.*dispose buffers/,
@@ -143,7 +137,7 @@ t.test('out of memory says what to do', async t => {
 })
 
 t.test('a ruined context poisons the device until its buffers are gone', async t => {
-  const script = `${head}
+  const script = `${scriptHead}
     const survivor = await UnifiedBuffer.allocate(16)
     const view = survivor.view(Uint8Array)
     const first = await attempt(() => UnifiedBuffer.allocate(16))
@@ -172,7 +166,7 @@ t.test('a ruined context poisons the device until its buffers are gone', async t
 })
 
 t.test('1,000 rounds of create and dispose end where they began', async t => {
-  const script = `${head}
+  const script = `${scriptHead}
     for (let round = 0; round < 1000; ++round) {
       const buffer = await UnifiedBuffer.allocate(1 + round * 37, { kind: ['managed', 'pinned', 'host'][round % 3] })
       buffer.view(Uint8Array)[round] = 1
@@ -190,6 +184,9 @@ t.test('1,000 rounds of create and dispose end where they began', async t => {
 
 t.test('the process ends by itself with buffers alive', async t => {
   const { env } = machine(standIn, integrated)
-  const outcome = await runScript(`${head} globalThis.kept = await UnifiedBuffer.allocate(1 << 20)`, env)
+  const outcome = await runScript(
+    `${scriptHead} globalThis.kept = await UnifiedBuffer.allocate(1 << 20)`,
+    env,
+  )
   t.match(outcome, { code: 0, signal: null, stderr: '' })
 })

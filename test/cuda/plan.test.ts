@@ -3,6 +3,7 @@ import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated } from '../fixtures/machines.js'
+import { scriptHead } from '../fixtures/stand-in/script-head.js'
 import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCudaCalls) {
@@ -13,12 +14,7 @@ const standIn = new StandIn(['cuda'])
 t.teardown(() => standIn.dispose())
 
 // x is cast to f16 in `middle` and back to y.
-const head = `
-  import { UnifiedBuffer } from 'dgx-spark'
-  import { requireAddon } from '#lib/native.js'
-  const addon = requireAddon()
-  const attempt = async call => { try { return await call() } catch (error) { return [error.code, error.message] } }
-  const print = value => console.log(JSON.stringify(value ?? null))
+const head = `${scriptHead}
   const n = 5003
   const x = new Float32Array(n), middle = new Uint16Array(n), y = new Float32Array(n + 3)
   const cast = (srcDtype, dstDtype, src, dst) =>

@@ -1,11 +1,12 @@
 // Several adapters on one frozen weight: switching, batches whose rows go through different ones, memory.
-import { DoRALinear, type DoRALinearOptions, type Precision, Tensor } from 'dgx-spark'
+import { DoRALinear, type DoRALinearOptions, type Precision, type Tensor } from 'dgx-spark'
 import t from 'tap'
 import { backends } from '../fixtures/backends.js'
 import { scriptResult } from '../fixtures/child.js'
 import { machine } from '../fixtures/machine-log.js'
 import { integrated } from '../fixtures/machines.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomGenerator } from '../fixtures/random.js'
+import { randomTensors } from '../fixtures/random-tensors.js'
 import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const [outs, ins] = [17, 48]
@@ -13,14 +14,7 @@ const precisions: readonly Precision[] = ['fp32', 'bf16', 'fp8', 'nvfp4']
 process.on('warning', () => {}) // nvfp4 is experimental
 
 const random = randomGenerator(9)
-const tensor = (...shape: number[]) =>
-  Tensor.from(
-    uniform(
-      random,
-      shape.reduce((a, b) => a * b, 1),
-    ),
-    { shape },
-  )
+const tensor = randomTensors(random)
 const linear = { weight: tensor(outs, ins), bias: tensor(outs) }
 
 /** Options of an adapter that is not at its start. */

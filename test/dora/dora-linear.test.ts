@@ -14,20 +14,14 @@ import { backends } from '../fixtures/backends.js'
 import { scriptResult } from '../fixtures/child.js'
 import { close } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomTensors } from '../fixtures/random-tensors.js'
 
 const [outs, ins] = [17, 48] // nvfp4 needs a multiple of 16
 const precisions: readonly Precision[] = ['fp32', 'fp16', 'bf16', 'fp8', 'nvfp4']
 process.on('warning', () => {}) // nvfp4 is experimental
 
 const random = randomGenerator(42)
-const tensor = (...shape: number[]) =>
-  Tensor.from(
-    uniform(
-      random,
-      shape.reduce((a, b) => a * b, 1),
-    ),
-    { shape },
-  )
+const tensor = randomTensors(random)
 const linear = { weight: tensor(outs, ins), bias: tensor(outs) }
 
 /** A layer whose adapter is not at its start: B and magnitude are random. */

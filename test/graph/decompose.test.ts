@@ -9,17 +9,10 @@ import { decompose } from '#lib/graph/rewrites/decompose.js'
 import { insertDora } from '#lib/graph/rewrites/insert-dora.js'
 import { close } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomConstants } from '../fixtures/random-tensors.js'
 
 const random = randomGenerator(9)
-const f32 = (...shape: number[]): Constant =>
-  Constant.from(
-    'f32',
-    shape,
-    uniform(
-      random,
-      shape.reduce((a, b) => a * b, 1),
-    ),
-  )
+const f32 = randomConstants(random)
 
 async function same(t: import('tap').Test, graph: Graph, feeds: Record<string, Float32Array>): Promise<void> {
   const standard = decompose(graph)

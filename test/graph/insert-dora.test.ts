@@ -1,5 +1,6 @@
 // Adapters in a graph: with B = 0 and magnitude = row norms nothing changes, otherwise the merged weight computes the same.
 import t from 'tap'
+import { volume } from '#lib/core/shape.js'
 import { int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
@@ -9,10 +10,10 @@ import { jsKernels } from '#lib/runtime/js/js.js'
 import { Plan } from '#lib/runtime/plan/plan.js'
 import { close } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomConstants } from '../fixtures/random-tensors.js'
 
 const random = randomGenerator(9)
-const volume = (shape: readonly number[]): number => shape.reduce((product, size) => product * size, 1)
-const f32 = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, volume(shape)))
+const f32 = randomConstants(random)
 
 interface Layer {
   readonly x: readonly number[]

@@ -1,5 +1,6 @@
 // Recurrent layers as single cells: the same numbers as the kernel, and gradients against finite differences.
 import t from 'tap'
+import { volume } from '#lib/core/shape.js'
 import { int, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Attributes, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
@@ -61,7 +62,7 @@ for (const [name, op, attributes, parts] of cases) {
     const random = randomGenerator(7)
     const feeds = Object.fromEntries(
       Object.entries(shapes).map(([name, shape]) => {
-        const count = shape.reduce((product, size) => product * size, 1)
+        const count = volume(shape)
         return [name, Float32Array.from({ length: count }, () => random() - 0.5)]
       }),
     )

@@ -1,5 +1,6 @@
 // Convolutions: one to three axes, groups, strides, dilations, pads on one side, gradients, stored formats.
 import t from 'tap'
+import { volume } from '#lib/core/shape.js'
 import { requireAddon } from '#lib/native.js'
 import { activations } from '#lib/runtime/js/activations.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
@@ -13,7 +14,6 @@ import {
   f32Weight,
   forEachTerm,
   shapeOf,
-  volume,
   weightCols,
 } from '../fixtures/conv.js'
 import { weightValues } from '../fixtures/dora-layer.js'

@@ -1,5 +1,6 @@
 // Resizing, sampling of images and recurrent layers: the CPU against TypeScript.
 import t from 'tap'
+import { volume } from '#lib/core/shape.js'
 import { requireAddon } from '#lib/native.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import type { KernelArgs } from '#lib/runtime/kernels.js'
@@ -39,14 +40,14 @@ t.test('images at the points of a grid', t => {
     [5, 7],
     [3, 1, 4],
   ]) {
-    const volume = image.reduce((a, b) => a * b, 1)
+    const voxels = volume(image)
     const grid = uniform(random, 2 * 11 * image.length, -2.5, 2.5)
     grid[3] = Number.NaN
     grid[4] = 1e30
     for (const interpolation of ['nearest', 'linear', 'cubic'] as const) {
       for (const outOfImage of ['zeros', 'border', 'reflection'] as const) {
         for (const alignCorners of [false, true]) {
-          const shape = { batch: 2, channels: 3, points: 11, image, x: numbers(6 * volume), grid }
+          const shape = { batch: 2, channels: 3, points: 11, image, x: numbers(6 * voxels), grid }
           const args = { interpolation, outOfImage, alignCorners, ...shape }
           const [js, cpu] = [new Float32Array(66), new Float32Array(66)]
           jsKernels.runSync('gridSample', { ...args, y: js })

@@ -1,5 +1,6 @@
 // Pooling: TypeScript against loops over windows, the CPU against TypeScript.
 import t from 'tap'
+import { volume } from '#lib/core/shape.js'
 import { requireAddon } from '#lib/native.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import type { Windows } from '#lib/runtime/layer-kernel-args.js'
@@ -8,8 +9,6 @@ import { randomGenerator, uniform } from '../fixtures/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))
-
-const volume = (shape: readonly number[]): number => shape.reduce((product, size) => product * size, 1)
 
 const cases: Readonly<Record<string, Windows>> = {
   'one axis': {

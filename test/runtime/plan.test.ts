@@ -7,17 +7,10 @@ import { Plan, type PlanOptions } from '#lib/runtime/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomConstants } from '../fixtures/random-tensors.js'
 
 const random = randomGenerator(5)
-const f32 = (...shape: number[]): Constant =>
-  Constant.from(
-    'f32',
-    shape,
-    uniform(
-      random,
-      shape.reduce((product, size) => product * size, 1),
-    ),
-  )
+const f32 = randomConstants(random)
 
 const weights = new Map([
   ['w1', f32(5, 7)],

@@ -7,17 +7,10 @@ import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { backends } from '../fixtures/backends.js'
 import { modelFile, noModels } from '../fixtures/onnx-models.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomConstants } from '../fixtures/random-tensors.js'
 
 const random = randomGenerator(6)
-const f32 = (...shape: number[]): Constant =>
-  Constant.from(
-    'f32',
-    shape,
-    uniform(
-      random,
-      shape.reduce((a, b) => a * b, 1),
-    ),
-  )
+const f32 = randomConstants(random)
 
 /** Conv, Gemm both ways, MatMul, and a weight that a Gather reads too. */
 const graph = makeGraph({

@@ -1,6 +1,7 @@
 // DoRA adapters on real models: they start away from the base and are taught by it, so that the loss must fall to it.
 import path from 'node:path'
 import t from 'tap'
+import { volume } from '#lib/core/shape.js'
 import type { Graph } from '#lib/graph/graph.js'
 import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import type { Loss } from '#lib/graph/rewrites/losses.js'
@@ -21,7 +22,7 @@ interface ModelCase {
 }
 
 const floats = (random: () => number, shape: number[]) => {
-  const count = shape.reduce((product, size) => product * size, 1)
+  const count = volume(shape)
   return { shape, data: Float32Array.from({ length: count }, () => 2 * random() - 1) }
 }
 

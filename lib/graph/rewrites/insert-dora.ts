@@ -1,5 +1,6 @@
 // insert-dora.ts: puts DoRA adapters into a graph.
 import { SparkError } from '../../core/errors.js'
+import { volume } from '../../core/shape.js'
 import { describeNode, float, floatOf, int, intOf, ints, string } from '../attributes.js'
 import type { Constant } from '../constant.js'
 import { consumersOf, freshNames } from '../edit.js'
@@ -82,7 +83,7 @@ export function insertDora(graph: Graph, targets: readonly DoraTarget[]): Graph 
 /** Rows and columns of a weight. */
 function layoutOf(inColumns: boolean, { shape }: Pick<Constant, 'shape'>): { rows: number; cols: number } {
   const [first = 1, ...rest] = shape
-  const others = rest.reduce((product, size) => product * size, 1)
+  const others = volume(rest)
   return inColumns ? { rows: others, cols: first } : { rows: first, cols: others }
 }
 

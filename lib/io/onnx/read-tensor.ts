@@ -1,6 +1,7 @@
 // read-tensor.ts: TensorProto messages to constants, wherever their elements are: raw bytes, typed fields, other files.
 import { type ElementType, elementArrayOf, elementBits, elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import { volume } from '../../core/shape.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { elementTypeOf } from '../../graph/element-types.js'
 import type { SparseConstant } from '../../graph/graph.js'
@@ -52,7 +53,7 @@ function constantOf(
   shape: readonly number[],
   what: string,
 ): Constant {
-  const count = shape.reduce((product, size) => product * size, 1)
+  const count = volume(shape)
   if (dtype === 'string') {
     const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
     return Constant.strings(
@@ -133,7 +134,7 @@ export function readSparse(
  * @throws SparkError ERR_FORMAT for indices out of range, ERR_UNSUPPORTED when it would be absurdly large
  */
 export function densify({ shape, values, indices }: SparseConstant, what: string): Constant {
-  const count = shape.reduce((product, size) => product * size, 1)
+  const count = volume(shape)
   const bits = elementBits[values.dtype]
   if (count > maxExpandedElements || bits < 8) {
     throw new SparkError(

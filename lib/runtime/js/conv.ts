@@ -1,9 +1,8 @@
 // conv.ts: convolutions in plain TypeScript, as their formulas are written. Sums are taken in double.
+import { volume } from '../../core/shape.js'
 import type { ConvShape, KernelArgs, StoredWeight } from '../kernels.js'
 import { activations } from './activations.js'
 import { rowReader } from './weight-rows.js'
-
-const volume = (sizes: readonly number[]): number => sizes.reduce((product, size) => product * size, 1)
 
 /** Position q of the output, tap k and position p of the image that belong together, for all such; row-major indices. */
 type Pairs = { readonly q: Int32Array; readonly k: Int32Array; readonly p: Int32Array }

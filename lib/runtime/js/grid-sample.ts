@@ -1,4 +1,5 @@
 // grid-sample.ts: an image at the points of a grid, in plain TypeScript.
+import { volume } from '../../core/shape.js'
 import type { LayerKernelArgs } from '../layer-kernel-args.js'
 
 type GridSampleArgs = LayerKernelArgs['gridSample']
@@ -58,7 +59,7 @@ function tapsAt(
 /** An image at the points of a grid */
 export function gridSample(args: GridSampleArgs): void {
   const { batch, channels, points, image, x, grid, y } = args
-  const plane = image.reduce((product, size) => product * size, 1)
+  const plane = volume(image)
   for (let n = 0; n < batch * points; n++) {
     const [sample, point] = [Math.floor(n / points), n % points]
     let taps: { place: number; weight: number }[] = [{ place: 0, weight: 1 }]

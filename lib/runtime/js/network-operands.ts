@@ -1,13 +1,12 @@
 // network-operands.ts: the arrays that convolutions, normalizations and attention need, as operands.ts checks them.
 import { argumentError, expectInteger, expectNumber } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
+import { volume } from '../../core/shape.js'
 import type { ConvShape, HeadStrides, KernelArgs, NetworkKernelArgs, StoredWeight } from '../kernels.js'
 import { expectWindow } from './window-operands.js'
 
 type NetworkOp = keyof NetworkKernelArgs | 'conv' | 'convBackward' | 'convTranspose'
 type Sizes = Readonly<Record<string, number>>
-
-const product = (sizes: readonly number[]): number => sizes.reduce((result, size) => result * size, 1)
 
 function expectFits(fits: boolean, what: string): void {
   if (!fits) throw new SparkError('ERR_SHAPE', what)
@@ -17,7 +16,7 @@ function expectFits(fits: boolean, what: string): void {
 function convSizes(shape: ConvShape, { rows, cols }: StoredWeight) {
   expectWindow(shape, { padsBegin: -(2 ** 31 - 1) })
   expectInteger('groups', shape.groups, 1)
-  const taps = product(shape.kernel)
+  const taps = volume(shape.kernel)
   const [groups, kernel] = [`${shape.groups} groups`, `a kernel of ${taps} taps`]
   expectFits(
     rows % shape.groups === 0 && cols % taps === 0,
@@ -28,8 +27,8 @@ function convSizes(shape: ConvShape, { rows, cols }: StoredWeight) {
     channels,
     filters: rows,
     weight: rows * cols,
-    x: shape.batch * channels * product(shape.image),
-    y: shape.batch * rows * product(shape.out),
+    x: shape.batch * channels * volume(shape.image),
+    y: shape.batch * rows * volume(shape.out),
   }
 }
 
@@ -50,7 +49,7 @@ function extent(name: string, strides: HeadStrides, sizes: readonly number[], wi
   for (const stride of strides) expectInteger(name, stride, 0)
   if (width === 0 || sizes.includes(0)) return 0
   return (
-    width + product([sizes[0]! - 1, strides[0]]) + (sizes[1]! - 1) * strides[1] + (sizes[2]! - 1) * strides[2]
+    width + volume([sizes[0]! - 1, strides[0]]) + (sizes[1]! - 1) * strides[1] + (sizes[2]! - 1) * strides[2]
   )
 }
 

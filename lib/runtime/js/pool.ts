@@ -1,7 +1,7 @@
 // pool.ts: largest elements and means of windows in plain TypeScript.
+import { volume } from '../../core/shape.js'
 import type { LayerKernelArgs, Windows } from '../layer-kernel-args.js'
 import { pairsOf } from './conv.js'
-import { volume } from './strided.js'
 
 /** Number of taps that a mean divides by, for each position of the output. */
 function divisorsOf(windows: Windows, countPad: boolean): Int32Array {

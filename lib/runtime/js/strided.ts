@@ -1,15 +1,5 @@
 // strided.ts: loops over operands that are views.
 
-/** Number of indices of `shape`. */
-export function volume(shape: readonly number[]): number {
-  return shape.reduce((product, size) => product * size, 1)
-}
-
-/** Strides of a contiguous tensor. */
-export function contiguous(shape: readonly number[]): number[] {
-  return shape.map((_, axis) => volume(shape.slice(axis + 1)))
-}
-
 /** Calls body(a, b) with the places of two operands at each index of `shape`, in row-major order. */
 export function forEachIndex(
   shape: readonly number[],

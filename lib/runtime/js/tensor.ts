@@ -1,6 +1,7 @@
 // tensor.ts: operations on views of tensors in plain TypeScript: elementwise, reductions, searches, copies.
 import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import { volume } from '../../core/shape.js'
 import { isFormat } from '../../precision/float-formats.js'
 import type { PrecisionKernelArgs } from '../../precision/kernel-args.js'
 import { precisionKernels } from '../../precision/kernels.js'
@@ -16,7 +17,7 @@ import {
 } from './elements.js'
 import { binaryFunctions, unaryFunctions } from './functions.js'
 import { integerBinary, integerUnary } from './integer-functions.js'
-import { forEachIndex, volume } from './strided.js'
+import { forEachIndex } from './strided.js'
 
 const noFunction = (fn: string, dtype: KernelType): SparkError =>
   new SparkError('ERR_UNSUPPORTED', `the js backend has no function '${fn}' of ${dtype}`)

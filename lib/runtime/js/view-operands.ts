@@ -1,6 +1,7 @@
 // view-operands.ts: checks of the arguments of operations on views and of layers, the same that the addon makes.
 import { argumentError, expectInteger, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
+import { volume } from '../../core/shape.js'
 import { type LayerKernelArgs, poolFns } from '../layer-kernel-args.js'
 import {
   binaryFns,
@@ -10,7 +11,7 @@ import {
   type TensorKernelArgs,
   unaryFns,
 } from '../tensor-kernel-args.js'
-import { reach, volume } from './strided.js'
+import { reach } from './strided.js'
 
 type Pooling = 'pool' | 'poolBackward'
 type Args = TensorKernelArgs & LayerKernelArgs

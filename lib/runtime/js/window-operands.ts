@@ -1,8 +1,8 @@
 // window-operands.ts: checks of the windows of convolutions and pooling.
 import { argumentError, expectInteger } from '../../core/checks.js'
+import { volume } from '../../core/shape.js'
 import type { ConvShape } from '../kernels.js'
 import type { Windows } from '../layer-kernel-args.js'
-import { volume } from './strided.js'
 
 /** Sizes along the axes of a window; `pads` says the least that each of its pads may be. */
 export function expectWindow(

@@ -3,9 +3,9 @@ import { inspect } from 'node:util'
 import { argumentError } from '../../core/checks.js'
 import { type ElementArray, type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import { volume } from '../../core/shape.js'
 import type { Dimension, ValueInfo, ValueType } from '../../graph/graph.js'
 import { type NestedNumbers, Tensor } from '../../memory/tensor.js'
-import { volume } from '../plan/views.js'
 import { type HostTensor, type HostValue, hostTensor } from './values.js'
 
 /**

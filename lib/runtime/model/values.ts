@@ -1,11 +1,11 @@
 // values.ts: what flows between the compiled parts of a graph.
 import { type ElementArray, type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import { volume } from '../../core/shape.js'
 import { describeNode } from '../../graph/attributes.js'
 import type { Constant } from '../../graph/constant.js'
 import type { Node, ValueType } from '../../graph/graph.js'
 import { unpackedData } from '../plan/packed.js'
-import { volume } from '../plan/views.js'
 
 /** A dense tensor on the host. */
 export interface HostTensor {

@@ -1,5 +1,6 @@
 // arena.ts: which buffers share memory. A buffer is alive from the step that first writes it to the last that uses it.
 import { elementBytes } from '../../core/dtype.js'
+import { contiguousStrides } from '../../core/shape.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 
 /** Buffers start on cache lines. */
@@ -59,9 +60,7 @@ export function shareInPlace(steps: readonly Step[]): void {
 
 function contiguousOperands({ args }: Extract<Step, { op: 'binary' }>): Operand[] {
   const { shape, a, b, aStrides, bStrides } = args
-  const contiguous = shape.map((_, axis) =>
-    shape.slice(axis + 1).reduce((product, size) => product * size, 1),
-  )
+  const contiguous = contiguousStrides(shape)
   const matches = (strides: readonly number[]): boolean =>
     strides.every((stride, i) => stride === contiguous[i])
   const [over, beside] = [matches(aStrides), matches(bStrides)]

@@ -1,6 +1,7 @@
 // compile.ts: from a graph to a program. Nodes become kernel calls in their order; what depends on constants only moves
 // to the setup, what nobody reads goes, and the rest shares one arena.
 import { SparkError } from '../../core/errors.js'
+import { volume } from '../../core/shape.js'
 import { describeNode } from '../../graph/attributes.js'
 import { Constant } from '../../graph/constant.js'
 import type { Graph, Node } from '../../graph/graph.js'
@@ -9,9 +10,8 @@ import type { KernelType } from '../tensor-kernel-args.js'
 import { layOut, shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
 import { loweringOf } from './lower/index.js'
-import { constantValue, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
+import { constantValue, copyStep, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
 import { Buffer, operandsOf, type Port, type Program, type Step } from './program.js'
-import { volume } from './views.js'
 
 /** Options of {@link compile}. */
 export interface CompileOptions {
@@ -135,20 +135,7 @@ function addUpdate(scope: Scope, name: string, next: string): void {
     )
   }
   if (state.buffer === value.buffer) return
-  scope.steps.push({
-    op: 'copyStrided',
-    args: {
-      ...{
-        dtype: state.dtype as KernelType,
-        shape: [state.buffer.count],
-        srcOffset: 0,
-        dstOffset: 0,
-        srcStrides: [1],
-        dstStrides: [1],
-      },
-      ...{ src: value.buffer.read(), dst: state.buffer.write() },
-    },
-  })
+  scope.steps.push(copyStep(state.dtype as KernelType, value.buffer, state.buffer))
 }
 
 function outputOf(scope: Scope, name: string): Value {

@@ -1,6 +1,7 @@
 // lowering.ts: what turns a node into kernel calls sees of the graph around it.
 import { type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import { volume } from '../../core/shape.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../../graph/attributes.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { type Attributes, makeGraph, makeNode, type Node } from '../../graph/graph.js'
@@ -9,7 +10,6 @@ import type { KernelArgs, KernelOp } from '../kernels.js'
 import type { KernelType } from '../tensor-kernel-args.js'
 import { unpackedData } from './packed.js'
 import { Buffer, type Operand, type Step, type Symbolic } from './program.js'
-import { volume } from './views.js'
 
 /** Element type and sizes of a value. */
 export interface TensorShape {
@@ -31,6 +31,15 @@ export interface Value extends TensorShape {
 export function constantValue(constant: Constant, known?: readonly number[]): Value {
   const { dtype, shape, count } = constant
   return { dtype, shape, buffer: new Buffer(dtype, count, 'constant', () => unpackedData(constant)), known }
+}
+
+/** Copies the elements of a buffer to another of the same size. */
+export function copyStep(dtype: KernelType, from: Buffer, to: Buffer): Step {
+  const sides = { srcOffset: 0, dstOffset: 0, srcStrides: [1], dstStrides: [1] }
+  return {
+    op: 'copyStrided',
+    args: { dtype, shape: [from.count], ...sides, src: from.read(), dst: to.write() },
+  }
 }
 
 /** What a {@link Lowering} asks of the compiler. */
@@ -168,17 +177,7 @@ export class Lowering {
       return value.buffer.update()
     }
     const copy = this.write(o).buffer
-    const [shape, strides] = [[copy.count], [1]]
-    this.step('copyStrided', {
-      dtype: this.kernelType(value.dtype),
-      shape,
-      srcOffset: 0,
-      dstOffset: 0,
-      srcStrides: strides,
-      dstStrides: strides,
-      src: value.buffer.read(),
-      dst: copy.write(),
-    })
+    this.#scope.steps.push(copyStep(this.kernelType(value.dtype), value.buffer, copy))
     return copy.update()
   }
 

@@ -1,15 +1,6 @@
 // views.ts: shapes and strides at compile time.
 import { SparkError } from '../../core/errors.js'
-
-/** Number of elements of a tensor. */
-export function volume(shape: readonly number[]): number {
-  return shape.reduce((product, size) => product * size, 1)
-}
-
-/** Strides of a contiguous tensor. */
-export function contiguousStrides(shape: readonly number[]): number[] {
-  return shape.map((_, axis) => volume(shape.slice(axis + 1)))
-}
+import { contiguousStrides } from '../../core/shape.js'
 
 /**
  * The shape that ONNX broadcasting gives.

@@ -1,6 +1,6 @@
 // axes.ts: taking tensors apart and putting them together along an axis.
 import { SparkError } from '../../../core/errors.js'
-import { volume } from '../../plan/views.js'
+import { volume } from '../../../core/shape.js'
 import { type HostTensor, hostTensor, hostZeros } from '../values.js'
 
 /** The elements from `start` to `end` along an axis; `squeeze` leaves the axis out. */

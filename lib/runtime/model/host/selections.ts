@@ -1,6 +1,7 @@
 // selections.ts: operators that choose elements, so that the sizes of their outputs depend on data.
+import { contiguousStrides } from '../../../core/shape.js'
 import { intOf } from '../../../graph/attributes.js'
-import { axisOf, contiguousStrides } from '../../plan/views.js'
+import { axisOf } from '../../plan/views.js'
 import { expectTensor, type HostTensor, hostIntegers, hostTensor, hostZeros, numbersOf } from '../values.js'
 import { concatAlong, sliceAlong } from './axes.js'
 import { nonMaxSuppression } from './non-max-suppression.js'

@@ -1,7 +1,7 @@
 // einsum.ts: sums of products by a formula of letters, as transposes and matrix products.
+import { contiguousStrides, volume } from '../../../core/shape.js'
 import { int, ints } from '../../../graph/attributes.js'
 import type { Lowering, Value } from '../lowering.js'
-import { contiguousStrides, volume } from '../views.js'
 import { addCopy } from './shape.js'
 import type { LowerTable } from './table.js'
 

@@ -1,10 +1,11 @@
 // elementwise.ts: functions of every element, with broadcasting.
+import { volume } from '../../../core/shape.js'
 import { float } from '../../../graph/attributes.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { BinaryFn, UnaryFn } from '../../tensor-kernel-args.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
-import { broadcastStrides, collapse, volume } from '../views.js'
+import { broadcastStrides, collapse } from '../views.js'
 import type { LowerTable } from './table.js'
 
 /** Adds y = fn(a, b), broadcasting operands of the given shapes to that of y. */

@@ -1,10 +1,10 @@
 // fused.ts: layers with all that follows them, as fusions make them, on constant weights that are packed once.
+import { volume } from '../../../core/shape.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { Activation, StoredWeight } from '../../kernels.js'
 import { packedSizes } from '../../packed-weight.js'
 import type { Lowering } from '../lowering.js'
 import { Buffer, type Operand, type Symbolic } from '../program.js'
-import { volume } from '../views.js'
 import { convShape } from './conv.js'
 import { weightOf } from './linear.js'
 import { addCopy } from './shape.js'

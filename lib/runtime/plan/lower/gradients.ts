@@ -1,32 +1,16 @@
 // gradients.ts: gradients of operators that move elements: dx is dy at other places, and 0 elsewhere.
+import { contiguousStrides, volume } from '../../../core/shape.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering } from '../lowering.js'
 import type { Buffer, Operand } from '../program.js'
-import { axisOf, collapse, contiguousStrides, volume } from '../views.js'
+import { axisOf } from '../views.js'
+import { addCopy } from './shape.js'
 import type { LowerTable } from './table.js'
-
-/** A loop over both operands of a copy. */
-interface Side {
-  readonly operand: Operand
-  readonly offset: number
-  readonly strides: readonly number[]
-}
-
-/** Adds `to` = `from` for the indices of `shape`. */
-function addCopy(at: Lowering, shape: readonly number[], from: Side, to: Side): void {
-  const loop = collapse(shape, [from.strides, to.strides])
-  const [srcStrides, dstStrides] = loop.strides as [number[], number[]]
-  at.step('copyStrided', {
-    ...{ dtype: 'f32', shape: loop.shape, srcStrides, dstStrides },
-    ...{ srcOffset: from.offset, dstOffset: to.offset, src: from.operand, dst: to.operand },
-  })
-}
 
 /** Memory for output 0, filled with 0. */
 function zeros(at: Lowering): Buffer {
   const { buffer } = at.write()
-  const nothing = { operand: at.scalar(0), offset: 0, strides: [0] }
-  addCopy(at, [buffer.count], nothing, { operand: buffer.write(), offset: 0, strides: [1] })
+  addCopy(at, [buffer.count], [at.scalar(0), 0, [0]], [buffer.write(), 0, [1]])
   return buffer
 }
 
@@ -39,8 +23,9 @@ function concatGrad(at: Lowering): void {
   for (let i = 1; i < at.node.inputs.length; i++) {
     const part = at.shape(i)
     const dx = at.result(i - 1)
-    const from = { operand: at.read(0), offset: start * strides[axis]!, strides }
-    if (dx) addCopy(at, part, from, { operand: dx, offset: 0, strides: contiguousStrides(part) })
+    if (dx) {
+      addCopy(at, part, [at.read(0), start * strides[axis]!, strides], [dx, 0, contiguousStrides(part)])
+    }
     start += part[axis]!
   }
 }
@@ -63,8 +48,7 @@ function sliceGrad(at: Lowering): void {
   })
   const dx = zeros(at)
   if (volume(from) === 0) return
-  const source = { operand: at.read(0), offset: 0, strides: contiguousStrides(from) }
-  addCopy(at, from, source, { operand: dx.update(), offset, strides: moved })
+  addCopy(at, from, [at.read(0), 0, contiguousStrides(from)], [dx.update(), offset, moved])
 }
 
 /** dy, x, pads, value, axes → dx; negative pads cut off. */
@@ -88,8 +72,8 @@ function padGrad(at: Lowering): void {
   addCopy(
     at,
     sizes,
-    { operand: at.read(0), offset: offsetIn(source, first), strides: source },
-    { operand: dx.update(), offset: offsetIn(target, starts), strides: target },
+    [at.read(0), offsetIn(source, first), source],
+    [dx.update(), offsetIn(target, starts), target],
   )
 }
 

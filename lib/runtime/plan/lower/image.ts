@@ -1,7 +1,8 @@
 // image.ts: resizing and sampling of images, and normalization across channels.
+import { volume } from '../../../core/shape.js'
 import { int, ints } from '../../../graph/attributes.js'
 import type { Lowering, Value } from '../lowering.js'
-import { axisOf, volume } from '../views.js'
+import { axisOf } from '../views.js'
 import { aroundAxis } from './indexed.js'
 import { resizeTaps } from './resize-taps.js'
 import type { LowerTable } from './table.js'

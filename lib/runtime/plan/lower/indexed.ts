@@ -1,9 +1,10 @@
 // indexed.ts: operators on elements at places that other tensors say.
+import { contiguousStrides, volume } from '../../../core/shape.js'
 import { int } from '../../../graph/attributes.js'
 import type { ScatterFn } from '../../tensor-kernel-args.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Operand } from '../program.js'
-import { axisOf, collapse, contiguousStrides, volume } from '../views.js'
+import { axisOf, collapse } from '../views.js'
 import { addCopy } from './shape.js'
 import type { LowerTable } from './table.js'
 

@@ -1,9 +1,10 @@
 // linear.ts: matrix products and the linear DoRA layer.
+import { contiguousStrides, volume } from '../../../core/shape.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { MatrixStrides, StoredWeight } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand, Symbolic } from '../program.js'
-import { broadcastStrides, collapse, contiguousStrides, volume } from '../views.js'
+import { broadcastStrides, collapse } from '../views.js'
 import { addBinary } from './elementwise.js'
 import type { LowerTable } from './table.js'
 

@@ -1,8 +1,9 @@
 // move.ts: operators that cut, join, repeat, pad and make tensors.
+import { contiguousStrides, volume } from '../../../core/shape.js'
 import { int, ints, tensorOf } from '../../../graph/attributes.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Operand } from '../program.js'
-import { axisOf, contiguousStrides, volume } from '../views.js'
+import { axisOf } from '../views.js'
 import { addCopy } from './shape.js'
 import type { LowerTable } from './table.js'
 

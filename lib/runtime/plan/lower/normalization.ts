@@ -1,9 +1,10 @@
 // normalization.ts: layer, RMS, group and instance normalization.
+import { volume } from '../../../core/shape.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { NormShape } from '../../network-args.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
-import { axisOf, volume } from '../views.js'
+import { axisOf } from '../views.js'
 import type { LowerTable } from './table.js'
 
 /** Scale or bias of the normalized axes, repeated where it is smaller than they are. */

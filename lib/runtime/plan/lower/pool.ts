@@ -1,8 +1,8 @@
 // pool.ts: pooling by windows and over whole planes.
+import { volume } from '../../../core/shape.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { PoolFn } from '../../layer-kernel-args.js'
 import type { Lowering } from '../lowering.js'
-import { volume } from '../views.js'
 import { addBinary } from './elementwise.js'
 import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'

@@ -1,10 +1,11 @@
 // reduce.ts: sums and the like along axes, and what is made of them.
+import { contiguousStrides, volume } from '../../../core/shape.js'
 import { int } from '../../../graph/attributes.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { ReduceFn } from '../../tensor-kernel-args.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
-import { axisOf, collapse, contiguousStrides, volume } from '../views.js'
+import { axisOf, collapse } from '../views.js'
 import { addBinary, addUnary } from './elementwise.js'
 import type { LowerTable } from './table.js'
 

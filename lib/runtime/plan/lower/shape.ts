@@ -1,7 +1,8 @@
 // shape.ts: operators that move elements or only see them in another shape.
+import { contiguousStrides } from '../../../core/shape.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
-import { axisOf, broadcastStrides, collapse, contiguousStrides } from '../views.js'
+import { axisOf, broadcastStrides, collapse } from '../views.js'
 import type { LowerTable } from './table.js'
 
 const view = (at: Lowering): void => at.view(0)

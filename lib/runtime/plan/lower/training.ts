@@ -1,8 +1,8 @@
 // training.ts: normalization with frozen statistics, the classifier's loss, and the optimizer.
+import { volume } from '../../../core/shape.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Buffer } from '../program.js'
-import { volume } from '../views.js'
 import { addBinary } from './elementwise.js'
 import { generalCrossEntropy } from './loss.js'
 import type { LowerTable } from './table.js'

@@ -192,6 +192,11 @@ export interface Addon {
   deviceFreeBytes(ordinal: number): number
   /** As runAsync, on a CUDA device that is open. */
   runCuda(ordinal: number, op: string, args: object): Promise<void>
+  /**
+   * What a test of the FP4 tensor cores of a CUDA device found and what happens instead, or ''. They are tested when a
+   * product first asks for them.
+   */
+  nvfp4Problem(ordinal: number): string
   /** Performs an operation of lib/runtime/kernels.ts on the CPU before it returns. */
   run(op: string, args: object): void
   /** The same off the JavaScript thread; operands must not be touched until the promise settles. */

@@ -56,7 +56,10 @@ export interface LinearArgs {
   residual?: Float32Array | undefined
   /** Default: none. */
   activation?: Activation | undefined
-  /** bf16: x and W are rounded to bf16 where the machine multiplies such numbers faster. Default: f32. */
+  /**
+   * bf16: x and W are rounded to bf16 where the machine multiplies such numbers faster. nvfp4, for a weight of nvfp4: x
+   * is rounded to NVFP4, which the tensor cores of Blackwell GPUs multiply. Default: f32.
+   */
   compute?: Compute | undefined
   /** Output, [T, O]. */
   y: Float32Array
@@ -109,8 +112,8 @@ export interface LinearBackwardArgs {
   dweight?: Float32Array | undefined
   /** Output, [O]. */
   dbias?: Float32Array | undefined
-  /** Of dx and dweight. Default: f32. */
-  compute?: Compute | undefined
+  /** Of dx and dweight, f32 or bf16. Default: f32. */
+  compute?: Exclude<Compute, 'nvfp4'> | undefined
 }
 
 /** y = activation(conv(x, W) + bias) + residual, or activation(conv(x, W) + bias + residual) */

@@ -7,6 +7,7 @@
 #include "backend/cpu/lane_gemm.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/fp4_test.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
@@ -52,7 +53,7 @@ LinearArgs read_linear(Arguments& in) {
   args.bias = in.optional_input<float>("bias", rows);
   args.residual = in.optional_input<float>("residual", elements(args.tokens, rows));
   args.activation = in.activation("activation");
-  args.compute = in.compute("compute");
+  args.compute = in.compute("compute", args.weight);
   args.y = in.output<float>("y", elements(args.tokens, rows));
   return args;
 }
@@ -269,6 +270,10 @@ Napi::Value set_threads(const Napi::CallbackInfo& info) {
 
 Napi::Value cpu_isa(const Napi::CallbackInfo& info) {
   return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa(), cpu_matrix_isa()));
+}
+
+Napi::Value nvfp4_problem(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), cuda::fp4_problem(info[0].ToNumber().Int32Value()));
 }
 
 Napi::Value cpu_isa_problem(const Napi::CallbackInfo& info) {

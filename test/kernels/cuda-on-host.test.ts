@@ -19,6 +19,9 @@ const sources = [
     'product_bf16',
     'linear_integer',
     'matmul',
+    'nvfp4',
+    'amax',
+    'swizzle',
     'weight',
     'dora_norm',
     'dora_forward',
@@ -31,6 +34,7 @@ const sources = [
   'backend/cuda/dora_mixed.cc',
   'backend/cuda/dora_weight.cc',
   'backend/cuda/merge_backward.cc',
+  ...['amax', 'swizzle', 'fp4_product', 'fp4_test'].map(name => `backend/cuda/${name}.cc`),
   'backend/cuda/tensor.cc',
   'core/thread_pool.cc',
 ]
@@ -38,10 +42,15 @@ const families = [
   ...['linear', 'linear_integer', 'dora', 'dora_mixed', 'dora_norm', 'merge_backward'],
   ...['softmax_cross_entropy', 'adamw'],
   ...['pack', 'tensor', 'tensor_few', 'tensor_finish'],
+  ...['amax', 'swizzle', 'nvfp4_activation', 'tensor_fp4'],
 ]
 
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
-  const { folder, programs } = buildOnHost(['dora.cc', 'products.cc', 'tensor.cc'], families, sources)
+  const { folder, programs } = buildOnHost(
+    ['dora.cc', 'products.cc', 'tensor.cc', 'fp4.cc'],
+    families,
+    sources,
+  )
   t.teardown(() => rmSync(folder, { recursive: true }))
   for (const program of programs) {
     const { stdout, status } = spawnSync(program, { encoding: 'utf8' })

@@ -96,7 +96,6 @@ class PlanEngine implements Engine {
       compileMs: this.#runner.compileMs,
       fusions: Object.fromEntries(this.#runner.fusions),
       constantBytes: distinctBytes(this.#runner.plans.flatMap(({ constants }) => constants)),
-      compileMs: this.#runner.compileMs,
     }
   }
 

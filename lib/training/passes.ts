@@ -2,9 +2,9 @@
 import type { TrainableAdapter } from '../dora/adapter.js'
 import { differentiate } from '../graph/gradients/differentiate.js'
 import type { Graph } from '../graph/graph.js'
-import { chooseBranches } from '../graph/rewrites/branches.js'
 import { addDropout } from '../graph/rewrites/dropout.js'
 import { roundProducts } from '../graph/rewrites/half-precision.js'
+import { inlineBranches } from '../graph/rewrites/inline-branches.js'
 import { addLossScale } from '../graph/rewrites/loss-scale.js'
 import { addLoss, type Loss } from '../graph/rewrites/losses.js'
 import { addTeacher } from '../graph/rewrites/teacher.js'
@@ -60,7 +60,7 @@ function sized(graph: Graph, shapes: Shapes | undefined): Graph {
   if (!shapes) return graph
   const own = graph.inputs.filter(({ name }) => Object.hasOwn(shapes, name))
   const options = { shapes: Object.fromEntries(own.map(({ name }) => [name, shapes[name]!])) }
-  return widenHalves(unroll(chooseBranches(graph, options), options))
+  return widenHalves(unroll(inlineBranches(graph, options), options))
 }
 
 /** Whether the nodes that run depend on the sizes of the inputs. */

@@ -4,17 +4,26 @@ import type { Constant } from '../constant.js'
 import { makeNode, type Node, type Subgraph } from '../graph.js'
 import { type Fact, ShapeInference } from '../shape-inference.js'
 
+/** Options of {@link inlineBranches}. */
+export interface BranchOptions {
+  /** Sizes of inputs at run time, by name, where they are not those of the graph. */
+  readonly shapes?: Readonly<Record<string, readonly number[]>>
+}
+
 /**
  * The graph in which the nodes of a branch stand in the place of each If whose condition follows from the shapes of the
  * inputs and from constants. Bodies of loops and branches that stay are left as they are.
  * @param graph - a canonical graph, whose names are unique over its subgraphs
  */
-export function inlineBranches<G extends Subgraph>(graph: G): G {
+export function inlineBranches<G extends Subgraph>(graph: G, { shapes = {} }: BranchOptions = {}): G {
   if (!graph.nodes.some(isIf)) return graph
   const inference = new ShapeInference({ trustFile: true, strict: false })
   inference.inferGraph(
     { ...graph, nodes: [], outputs: [] },
-    graph.inputs.map(({ type }) => ({ type })),
+    graph.inputs.map(({ name, type }) => {
+      const shape = shapes[name]
+      return { type: shape && type?.kind === 'tensor' ? { ...type, shape } : type }
+    }),
   )
   const initializers = new Map(graph.initializers)
   const define = (name: string, constant: Constant): void => {

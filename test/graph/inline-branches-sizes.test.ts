@@ -1,10 +1,10 @@
-// Branches that the sizes of the inputs decide: the chosen one computes what the If did; others stay.
+// Ifs that the sizes given for the inputs decide: the branch computes what the If did; others stay.
 import t from 'tap'
 import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { differentiate } from '#lib/graph/gradients/differentiate.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
-import { chooseBranches } from '#lib/graph/rewrites/branches.js'
+import { inlineBranches } from '#lib/graph/rewrites/inline-branches.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import { Plan } from '#lib/runtime/plan/plan.js'
 
@@ -69,7 +69,7 @@ t.test('the branch that runs, also inside of another', async t => {
     [[1, 3], (x: number) => x * x],
   ] as const) {
     const shapes = { x: shape, flag: [] }
-    const graph = chooseBranches(nested, { shapes })
+    const graph = inlineBranches(nested, { shapes })
     t.notOk(graph.nodes.some(({ op }) => op === 'If'))
     using plan = await Plan.create({ ...graph, inputs: graph.inputs.slice(0, 1) }, jsKernels, {
       shapes: { x: shape },
@@ -80,10 +80,10 @@ t.test('the branch that runs, also inside of another', async t => {
 })
 
 t.test('what the sizes do not decide stays', async t => {
-  t.equal(chooseBranches(nested).nodes.find(({ op }) => op === 'If')?.op, 'If')
+  t.equal(inlineBranches(nested).nodes.find(({ op }) => op === 'If')?.op, 'If')
   const nodes = nested.nodes.map(node => (node.op === 'If' ? { ...node, inputs: ['flag'] } : node))
   const graph = { ...nested, nodes }
-  t.equal(chooseBranches(graph, { shapes: { x: [2, 3], flag: [] } }), graph)
+  t.equal(inlineBranches(graph, { shapes: { x: [2, 3], flag: [] } }), graph)
   const loss = makeNode('ReduceSum', ['y'], ['loss'], { attributes: { keepdims: int(0) } })
   const summed = { ...graph, nodes: [...nodes, loss] }
   t.throws(() => differentiate(summed, { loss: 'loss', wrt: ['x'] }), {

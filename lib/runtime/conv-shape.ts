@@ -1,18 +1,10 @@
-// conv-shape.ts: the sizes of a convolution, of floats or of bytes.
+// conv-shape.ts: the sizes of windows that move over an image, and of convolutions of floats or of bytes.
 
-/**
- * A convolution along one to three axes. C channels, O filters and G groups; the weight is [O, C/G · taps], C being
- * what its columns say. Position q of the output and tap k read position q · stride + k · dilation − pad of the image,
- * which is 0 outside; the sizes of the output are therefore free.
- */
-export interface ConvShape {
-  /** N */
-  batch: number
-  /** G */
-  groups: number
-  /** Sizes of the image along its axes, one to three. */
+/** Windows that move along one to three axes. */
+export interface WindowShape {
+  /** Sizes of the image along its axes. */
   image: readonly number[]
-  /** Sizes of the kernel. */
+  /** Sizes of the window. */
   kernel: readonly number[]
   /** Sizes of the output. */
   out: readonly number[]
@@ -20,6 +12,18 @@ export interface ConvShape {
   strides: readonly number[]
   /** At least 1. */
   dilations: readonly number[]
-  /** Zeros in front of the image, along each axis; negative: so many positions are left out. */
+  /** Positions in front of the image, along each axis; a convolution takes negative ones and leaves out so many. */
   padsBegin: readonly number[]
+}
+
+/**
+ * A convolution. C channels, O filters and G groups; the weight is [O, C/G · taps], C being what its columns say.
+ * Position q of the output and tap k read position q · stride + k · dilation − pad of the image, which is 0 outside;
+ * the sizes of the output are therefore free.
+ */
+export interface ConvShape extends WindowShape {
+  /** N */
+  batch: number
+  /** G */
+  groups: number
 }

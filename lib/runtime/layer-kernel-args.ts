@@ -1,5 +1,6 @@
 // layer-kernel-args.ts: what pooling, resizing, dropout and recurrent layers take. native/backend/layer_args.h is the contract.
 import type { ElementArray } from '../core/dtype.js'
+import type { WindowShape } from './conv-shape.js'
 import type { KernelType, UnaryFn } from './tensor-kernel-args.js'
 
 /** Ways to make one number of a window. */
@@ -7,23 +8,11 @@ export const poolFns = ['max', 'average'] as const
 /** A pooling. */
 export type PoolFn = (typeof poolFns)[number]
 
-/** Windows that move over planes along one to three axes, as in a convolution. */
-export interface Windows {
+/** Windows that move over planes. */
+export interface Windows extends WindowShape {
   /** Number of planes: batch by channels. */
   planes: number
-  /** Sizes of the image along its axes, one to three. */
-  image: readonly number[]
-  /** Sizes of the window. */
-  kernel: readonly number[]
-  /** Sizes of the output. */
-  out: readonly number[]
-  /** At least 1. */
-  strides: readonly number[]
-  /** At least 1. */
-  dilations: readonly number[]
-  /** In front of the image, along each axis. */
-  padsBegin: readonly number[]
-  /** Behind it. */
+  /** Positions behind the image, along each axis. */
   padsEnd: readonly number[]
 }
 

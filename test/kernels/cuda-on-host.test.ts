@@ -11,6 +11,9 @@ const sources = [
   ),
   ...[
     'epilogue',
+    'finish',
+    'scratch',
+    'byte_loops_plain',
     'function_loops_plain',
     'gemm_plain',
     'lane_gemm_plain',
@@ -61,9 +64,26 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
 
 t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, async t => {
   const both = ['conv', 'attention']
-  const convolutions = ['conv_backward', 'conv_passes', 'conv_reading', 'conv_stage', 'product', 'weight']
-  const loops = ['row_loops', 'gemm', 'lane_gemm', 'precision_loops', 'function_loops']
-  const others = ['epilogue', 'attention_backward', 'attention_tiles', 'softmax', 'norm', 'batch_norm']
+  const convolutions = [
+    'conv_backward',
+    'conv_passes',
+    'conv_reading',
+    'conv_stage',
+    'winograd',
+    'product',
+    'weight',
+  ]
+  const loops = ['row_loops', 'gemm', 'lane_gemm', 'precision_loops', 'function_loops', 'byte_loops']
+  const others = [
+    'epilogue',
+    'finish',
+    'scratch',
+    'attention_backward',
+    'attention_tiles',
+    'softmax',
+    'norm',
+    'batch_norm',
+  ]
   const sources = [
     ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
     ...[...convolutions, ...others, ...loops.map(name => `${name}_plain`)].map(
@@ -88,8 +108,11 @@ t.test('views, reductions, pools, casts, orders and recurrent layers', { skip: n
     ...['view', 'pool', 'dropout', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw'].map(
       name => `backend/cuda/${name}.cc`,
     ),
-    ...['precision_loops_plain', 'function_loops_plain', 'gemm_plain', 'lane_gemm_plain'].map(
+    ...['conv_reading', 'conv_stage', 'weight', 'scratch', 'pool_bytes', 'byte_stage'].map(
       name => `backend/cpu/${name}.cc`,
+    ),
+    ...['precision_loops', 'function_loops', 'byte_loops', 'gemm', 'lane_gemm'].map(
+      name => `backend/cpu/${name}_plain.cc`,
     ),
     '../test/fixtures/cuda-on-host/plain-cpu.cc',
     'core/thread_pool.cc',

@@ -30,7 +30,7 @@ const sizes: Record<string, number> = { batch: 1, sequence: 576, length: 3, b: 1
 
 /** Models that cannot be trained, and what is said about them. */
 const noTraining: Record<string, RegExp> = {
-  'silero_vad_16k_op15.onnx': /does not depend on 'model.stft.lora_A'/, // it is inside of an If
+  'silero_vad_16k_op15.onnx': /as many samples in each field/, // its sampling rate is a scalar
   'shufflenet-v2-12-int8.onnx': /no layer that can be adapted/,
 }
 

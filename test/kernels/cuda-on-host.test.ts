@@ -108,9 +108,17 @@ t.test('views, reductions, pools, casts, orders and recurrent layers', { skip: n
     ...['view', 'pool', 'dropout', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw'].map(
       name => `backend/cuda/${name}.cc`,
     ),
-    ...['conv_reading', 'conv_stage', 'weight', 'scratch', 'pool_bytes', 'byte_stage'].map(
-      name => `backend/cpu/${name}.cc`,
-    ),
+    ...[
+      'conv_reading',
+      'conv_stage',
+      'weight',
+      'product',
+      'finish',
+      'epilogue',
+      'scratch',
+      'pool_bytes',
+      'byte_stage',
+    ].map(name => `backend/cpu/${name}.cc`),
     ...['precision_loops', 'function_loops', 'byte_loops', 'gemm', 'lane_gemm'].map(
       name => `backend/cpu/${name}_plain.cc`,
     ),

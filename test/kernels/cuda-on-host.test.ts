@@ -45,7 +45,11 @@ const families = [
 ]
 
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
-  const { folder, programs } = buildOnHost(['dora.cc', 'products.cc', 'tensor.cc', 'fp4.cc'], families, sources)
+  const { folder, programs } = buildOnHost(
+    ['dora.cc', 'products.cc', 'tensor.cc', 'fp4.cc'],
+    families,
+    sources,
+  )
   t.teardown(() => rmSync(folder, { recursive: true }))
   for (const program of programs) {
     const { stdout, status } = spawnSync(program, { encoding: 'utf8' })

@@ -5,7 +5,7 @@ import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { computeName, storedWeights, variants } from './linear.js'
 
-/** @import { Compute, Kernels, LowRank, StoredWeight } from 'dgx-spark' */
+/** @import { Kernels, LowRank, StoredWeight } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
 
 /** @typedef {{ size: number, rank: number, tokens: number[], dtypes: StoredWeight['dtype'][] }} Plan */
@@ -94,7 +94,7 @@ async function* whole(kernels, layer) {
 }
 
 /**
- * @param {Kernels} kernels @param {Layer} layer @param {number} tokens @param {Compute} compute
+ * @param {Kernels} kernels @param {Layer} layer @param {number} tokens @param {'f32' | 'bf16'} compute
  * @returns {AsyncGenerator<Case>}
  */
 async function* passes(kernels, layer, tokens, compute) {

@@ -1,6 +1,6 @@
 // linear.js: y = x · Wᵀ for every weight format, beside ONNX Runtime's f32 MatMul.
 import assert from 'node:assert'
-import { decodeWeight, encode, quantizeFP8, quantizeNVFP4, storeWeight } from 'dgx-spark'
+import { decodeWeight, dequantizeNVFP4, encode, quantizeFP8, quantizeNVFP4, storeWeight } from 'dgx-spark'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
@@ -40,7 +40,8 @@ export async function* linear(kernels, peer) {
     const w = uniform(size * size, 2)
     const matmul = await peer?.matmul(tokens, size, size)
     const transposed = matmul ? transpose(w, size) : w
-    for (const [weight, compute] of variants(kernels, storedWeights(w, size, size))) {
+    const weights = storedWeights(w, size, size)
+    for (const [weight, compute] of [...variants(kernels, weights), ...ownVariants(kernels, weights)]) {
       const operands = new Operands(kernels)
       const next = await operands.rotate(weight)
       const x = await operands.put(uniform(tokens * size, 3))
@@ -62,27 +63,39 @@ export async function* linear(kernels, peer) {
 }
 
 /**
- * Weights with what products are formed of: on a GPU both f32 and bf16.
- * @param {Kernels} kernels @param {StoredWeight[]} weights @returns {[StoredWeight, Compute][]}
+ * Weights with what products, and their gradients, are formed of: on a GPU both f32 and bf16.
+ * @param {Kernels} kernels @param {StoredWeight[]} weights @returns {[StoredWeight, 'f32' | 'bf16'][]}
  */
 export function variants(kernels, weights) {
-  /** @type {Compute[]} */
+  /** @type {('f32' | 'bf16')[]} */
   const computes = kernels.backend === 'cuda' ? ['f32', 'bf16'] : ['f32']
   return weights.flatMap(weight =>
-    computes.map(compute => /** @type {[StoredWeight, Compute]} */ ([weight, compute])),
+    computes.map(compute => /** @type {[StoredWeight, 'f32' | 'bf16']} */ ([weight, compute])),
   )
 }
+
+/**
+ * Products that only some weights have on a GPU: in f16, and of activations in NVFP4.
+ * @param {Kernels} kernels @param {StoredWeight[]} weights @returns {[StoredWeight, Compute][]}
+ */
+const ownVariants = (kernels, weights) =>
+  kernels.backend !== 'cuda'
+    ? []
+    : weights.flatMap(weight =>
+        weight.dtype === 'f16' || weight.dtype === 'nvfp4' ? [[weight, weight.dtype]] : [],
+      )
 
 /** The dtype column of a row. @param {StoredWeight} weight @param {Compute} compute */
 export const computeName = ({ dtype }, compute) => (compute === 'f32' ? dtype : `${dtype} in ${compute}`)
 
 /**
  * y[0] and y[size - 1] against plain sums over the weight as it is stored.
- * @param {StoredWeight} weight @param {Float32Array} x @param {Float32Array} y @param {number} size
+ * @param {StoredWeight} weight @param {Float32Array} input @param {Float32Array} y @param {number} size
  * @param {Compute} compute
  */
-function check(weight, x, y, size, compute) {
+function check(weight, input, y, size, compute) {
   const tolerance = compute === 'f32' ? 1e-5 : 2e-2
+  const x = compute === 'nvfp4' ? dequantizeNVFP4(quantizeNVFP4(input, [input.length / size, size])) : input
   const w = decodeWeight(weight)
   for (const o of [0, size - 1]) {
     let [sum, square] = [0, 0]

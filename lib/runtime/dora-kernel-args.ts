@@ -117,7 +117,7 @@ export interface DoraBackwardArgs extends LowRank {
   dmagnitude: Float32Array
   /** Output, [O]; left out: not computed. */
   dbias?: Float32Array | undefined
-  /** Of the products with dy, x and W, f32 or bf16. Default: f32. */
+  /** Of the products with dy, x and W: not nvfp4. Default: f32. */
   compute?: Exclude<Compute, 'nvfp4'> | undefined
 }
 

@@ -57,8 +57,9 @@ export interface LinearArgs {
   /** Default: none. */
   activation?: Activation | undefined
   /**
-   * bf16: x and W are rounded to bf16 where the machine multiplies such numbers faster. nvfp4, for a weight of nvfp4: x
-   * is rounded to NVFP4, which the tensor cores of Blackwell GPUs multiply. Default: f32.
+   * bf16: x and W are rounded to bf16 where the machine multiplies such numbers faster. f16, for a weight of f16 or f32:
+   * the same with f16, which ends at 65504. nvfp4, for a weight of nvfp4: x is rounded to NVFP4, which the tensor cores
+   * of Blackwell GPUs multiply. Default: f32.
    */
   compute?: Compute | undefined
   /** Output, [T, O]. */
@@ -112,7 +113,7 @@ export interface LinearBackwardArgs {
   dweight?: Float32Array | undefined
   /** Output, [O]. */
   dbias?: Float32Array | undefined
-  /** Of dx and dweight, f32 or bf16. Default: f32. */
+  /** Of dx and dweight: not nvfp4. Default: f32. */
   compute?: Exclude<Compute, 'nvfp4'> | undefined
 }
 

@@ -1,6 +1,6 @@
 // verify-cases.ts: one call of every operation on odd sizes, for `dgx-spark verify` and the kernel tests.
 import type { DType, DTypeArray } from '../core/dtype.js'
-import type { KernelArgs, Kernels, StoredWeight } from './kernels.js'
+import type { Compute, KernelArgs, Kernels, StoredWeight } from './kernels.js'
 import { layerCases } from './verify-layers.js'
 import { integerCases, packedCases } from './verify-layouts.js'
 import { networkCases } from './verify-networks.js'
@@ -8,6 +8,7 @@ import { productCases, swizzleCases } from './verify-products.js'
 import {
   bf16Tolerance,
   f32,
+  halfTolerance,
   nvfp4Tolerance,
   sumTolerance,
   type VerifyCase,
@@ -189,6 +190,7 @@ function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
       return { ...forward, compute, y: f32(tokens * rows) }
     }),
     ...nvfp4LinearCases(weight, sizes),
+    ...halfLinearCases(weight, sizes),
     verifyCase('linearBackward', weight.dtype, gradients, tolerance, () => {
       return { weight, tokens, x, dy, ...backward() }
     }),
@@ -211,6 +213,21 @@ function nvfp4LinearCases(weight: StoredWeight, { tokens, rows, cols }: VerifySi
   })
 }
 
+/** Products in f16, of the weights that it is for. */
+function halfLinearCases(weight: StoredWeight, { tokens, rows, cols }: VerifySizes): VerifyCase[] {
+  if (weight.dtype !== 'f16' && weight.dtype !== 'f32') return []
+  const compute = 'f16'
+  const args = { weight, tokens, x: values(tokens * cols, 3), compute } as const
+  return [
+    verifyCase('linear', `${weight.dtype}, f16`, ['y'], halfTolerance, () => {
+      return { ...args, y: f32(tokens * rows) }
+    }),
+    verifyCase('linearBackward', `${weight.dtype}, f16`, ['dx', 'dweight'], halfTolerance, () => {
+      return { ...args, dy: values(tokens * rows, 4), dx: f32(tokens * cols), dweight: f32(rows * cols) }
+    }),
+  ]
+}
+
 /** A DoRA layer on `weight` and its input, with the norms that `reference` computes. */
 function doraLayer(reference: Kernels, weight: StoredWeight, { tokens, rows, cols, rank }: VerifySizes) {
   const layer = { weight, rank, scale: 0.5, a: values(rank * cols, 6), b: values(rows * rank, 7) }
@@ -222,6 +239,12 @@ function doraLayer(reference: Kernels, weight: StoredWeight, { tokens, rows, col
   const x = values(tokens * cols, 8)
   const mask = values(tokens * cols, 10).map(value => (value > 0 ? 2 : 0))
   return { layer, weightNorm2, magnitude, ...norms, x, mask, bias: values(rows, 9) }
+}
+
+/** What forward passes with `weight` can be formed of, but for f32 and bf16. */
+function otherComputes({ dtype }: StoredWeight): Compute[] {
+  if (dtype === 'nvfp4') return ['nvfp4']
+  return dtype === 'f16' || dtype === 'f32' ? ['f16'] : []
 }
 
 const forwardOutputs = ({ tokens, rows, rank }: VerifySizes) => ({
@@ -278,13 +301,11 @@ function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes)
     verifyCase('doraForward', variant('bf16'), ['xa', 'z', 'y'], bf16Tolerance, () => {
       return { ...forward(), compute: 'bf16' }
     }),
-    ...(weight.dtype === 'nvfp4'
-      ? [
-          verifyCase('doraForward', variant('nvfp4'), ['xa', 'z', 'y'], bf16Tolerance, () => {
-            return { ...forward(), compute: 'nvfp4' }
-          }),
-        ]
-      : []),
+    ...otherComputes(weight).map(compute =>
+      verifyCase('doraForward', variant(compute), ['xa', 'z', 'y'], bf16Tolerance, () => {
+        return { ...forward(), compute }
+      }),
+    ),
     verifyCase('doraBackward', variant('detached'), gradients, tolerance, () => backward(false)),
     verifyCase('doraBackward', variant('exact'), gradients, tolerance, () => backward(true)),
     verifyCase('doraBackward', variant('dropout'), gradients, tolerance, () => backward(false, mask)),

@@ -2,4 +2,4 @@
 export type { StoredWeight, WeightDType } from '../precision/weight-format.js'
 
 /** What products are formed of: see `Compute` in native/backend/weight.h. */
-export type Compute = 'f32' | 'bf16' | 'nvfp4'
+export type Compute = 'f32' | 'bf16' | 'f16' | 'nvfp4'

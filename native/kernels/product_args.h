@@ -39,13 +39,13 @@ struct Epilogue {
   bool copy_add = false;
 };
 
-// Lines along K in bf16 are as long as the next multiple of this, filled with zeros.
+// Lines along K in bf16 or f16 are as long as the next multiple of this, filled with zeros.
 constexpr int64_t kDepthUnit = 32;
 inline SPARK_HOST_DEVICE int64_t padded_depth(int64_t depth) {
   return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit;
 }
 
-// out[line, k] = bf16(lines(line, k) · k_factor[k]), [count, padded_depth(depth)]. k_factor may be null.
+// out[line, k] = rounded(lines(line, k) · k_factor[k]), [count, padded_depth(depth)]. k_factor may be null.
 struct PackArgs {
   Lines lines;
   int64_t count, depth;

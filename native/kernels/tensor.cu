@@ -59,3 +59,15 @@ __device__ void product(const TensorArgs& args) {
     spark::product<Format, false>(args);                                                                 \
   }
 SPARK_FOR_EACH_WEIGHT(SPARK_DEFINE)
+#undef SPARK_DEFINE
+
+#define SPARK_DEFINE(dtype, Format)                                                                  \
+  extern "C" __global__ void __launch_bounds__(256, 2) tensor_half_##dtype(spark::TensorArgs args) { \
+    spark::product<Format, true, spark::F16>(args);                                                  \
+  }                                                                                                  \
+  extern "C" __global__ void __launch_bounds__(256, 2)                                               \
+      tensor_half_backward_##dtype(spark::TensorArgs args) {                                         \
+    spark::product<Format, false, spark::F16>(args);                                                 \
+  }
+SPARK_DEFINE(f32, spark::Plain<spark::F32>)
+SPARK_DEFINE(f16, spark::Plain<spark::F16>)

@@ -1,9 +1,9 @@
-// tensor_few.cu: tensor_<dtype> of tensor.cu for up to 16 rows, sums[M,N] = a[M,K]·w[N,K]ᵀ (+ a2·b2ᵀ), where
-// reading the weight once is all that costs time. One block per 16 rows of the weight, which stand on the
-// left of the mma; spans of 128 along K go round its 8 warps, whose sums are added in order. A lane loads
-// what it multiplies, past shared memory: its eight neighbours along K are two pairs of each of two mma, and
-// the order along K is the same on both sides. The order of sums depends on K alone. Reference:
-// native/backend/cpu/product.cc
+// tensor_few.cu: tensor_<dtype> and tensor_half_<dtype> of tensor.cu for up to 16 rows, sums[M,N] =
+// a[M,K]·w[N,K]ᵀ (+ a2·b2ᵀ), where reading the weight once is all that costs time. One block per 16 rows of
+// the weight, which stand on the left of the mma; spans of 128 along K go round its 8 warps, whose sums are
+// added in order. A lane loads what it multiplies, past shared memory: its eight neighbours along K are two
+// pairs of each of two mma, and the order along K is the same on both sides. The order of sums depends on K
+// alone. Reference: native/backend/cpu/product.cc
 #include "kernels/epilogue.cuh"
 #include "kernels/pairs.cuh"
 
@@ -95,3 +95,14 @@ __device__ void product(const TensorArgs& args) {
     spark::product<Format, 2>(args);                                                            \
   }
 SPARK_FOR_EACH_WEIGHT(SPARK_DEFINE)
+#undef SPARK_DEFINE
+
+#define SPARK_DEFINE(dtype, Format)                                                                  \
+  extern "C" __global__ void __launch_bounds__(256) tensor_half_8_##dtype(spark::TensorArgs args) {  \
+    spark::product<Format, 1, spark::F16>(args);                                                     \
+  }                                                                                                  \
+  extern "C" __global__ void __launch_bounds__(256) tensor_half_16_##dtype(spark::TensorArgs args) { \
+    spark::product<Format, 2, spark::F16>(args);                                                     \
+  }
+SPARK_DEFINE(f32, spark::Plain<spark::F32>)
+SPARK_DEFINE(f16, spark::Plain<spark::F16>)

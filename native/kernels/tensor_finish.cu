@@ -1,6 +1,6 @@
 // tensor_finish.cu: the second segment and the epilogue of sums[M,N] that another library made:
-// sums[m, n] + Σ_{r < R} a2[m, r] · b2[n, r], of packed bf16, then Epilogue. One block per 64 x 128 elements;
-// a thread has one column and every second row. Reference: native/backend/cpu/product.cc
+// sums[m, n] + Σ_{r < R} a2[m, r] · b2[n, r], of packed bf16 (or f16: …_half), then Epilogue. One block per
+// 64 x 128 elements; a thread has one column and every second row. Reference: native/backend/cpu/product.cc
 #include "kernels/epilogue.cuh"
 #include "kernels/pairs.cuh"
 
@@ -9,20 +9,18 @@ namespace {
 
 constexpr int kRows = 64, kCols = 128, kSide = 2, kSums = 8;  // sums a thread forms at a time
 
+template <typename Number>
 __device__ float dot(const Eight& a, const Eight& b, float sum) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    sum = fmaf(BF16::decode(a.pairs[i] & 0xFFFF), BF16::decode(b.pairs[i] & 0xFFFF), sum);
-    sum = fmaf(BF16::decode(a.pairs[i] >> 16), BF16::decode(b.pairs[i] >> 16), sum);
+    sum = fmaf(Number::decode(a.pairs[i] & 0xFFFF), Number::decode(b.pairs[i] & 0xFFFF), sum);
+    sum = fmaf(Number::decode(a.pairs[i] >> 16), Number::decode(b.pairs[i] >> 16), sum);
   }
   return sum;
 }
 
-}  // namespace
-}  // namespace spark
-
-extern "C" __global__ void __launch_bounds__(256) tensor_finish(spark::TensorArgs args, const float* sums) {
-  using namespace spark;
+template <typename Number>
+__device__ void finish(const TensorArgs& args, const float* sums) {
   const int64_t row_tiles = (args.rows + kRows - 1) / kRows, depth = padded_depth(args.depth2) / 8;
   const int64_t n = blockIdx.x / row_tiles * kCols + threadIdx.x % kCols;
   const int64_t top = blockIdx.x % row_tiles * kRows + threadIdx.x / kCols;
@@ -35,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(256) tensor_finish(spark::TensorArg
 #pragma unroll
       for (int i = 0; i < kSums; ++i) {
         const int64_t m = min(first + i * kSide, args.rows - 1);
-        values[i] = dot(reinterpret_cast<const Eight*>(args.a2)[m * depth + r], right, values[i]);
+        values[i] = dot<Number>(reinterpret_cast<const Eight*>(args.a2)[m * depth + r], right, values[i]);
       }
     }
 #pragma unroll
@@ -44,4 +42,15 @@ extern "C" __global__ void __launch_bounds__(256) tensor_finish(spark::TensorArg
       if (m < args.rows) store(args.epilogue, m, n, sums[m * args.cols + n] + values[i]);
     }
   }
+}
+
+}  // namespace
+}  // namespace spark
+
+extern "C" __global__ void __launch_bounds__(256) tensor_finish(spark::TensorArgs args, const float* sums) {
+  spark::finish<spark::BF16>(args, sums);
+}
+extern "C" __global__ void __launch_bounds__(256)
+    tensor_finish_half(spark::TensorArgs args, const float* sums) {
+  spark::finish<spark::F16>(args, sums);
 }

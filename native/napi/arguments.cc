@@ -117,19 +117,21 @@ Activation Arguments::activation(const char* name) const {
   throw Error("ERR_ARGUMENT", message(name, " is not an activation: '", text, "'"));
 }
 
-Compute Arguments::compute(const char* name) const {
-  if (!has(name)) return Compute::kF32;
-  const std::string text = object_.Get(name).ToString();
-  if (text == "f32") return Compute::kF32;
-  if (text == "bf16") return Compute::kBF16;
-  throw Error("ERR_ARGUMENT", message(name, " is not f32 or bf16: '", text, "'"));
+Compute Arguments::compute(const char* name, const Weight& weight) const {
+  const auto compute = choice<Compute>(name, {"f32", "bf16", "f16", "nvfp4"});
+  const bool fits = compute == Compute::kNVFP4 ? weight.dtype == DType::kNVFP4
+                    : compute == Compute::kF16 ? weight.dtype == DType::kF16 || weight.dtype == DType::kF32
+                                               : true;
+  if (fits) return compute;
+  throw Error("ERR_UNSUPPORTED", message(name, " ", text(name), " is for weights of ",
+                                         compute == Compute::kF16 ? "f16 and f32" : "nvfp4", "; this one is ",
+                                         dtype_name(weight.dtype), ". Use bf16"));
 }
 
-Compute Arguments::compute(const char* name, const Weight& weight) const {
-  if (!has(name) || text(name) != "nvfp4") return compute(name);
-  if (weight.dtype == DType::kNVFP4) return Compute::kNVFP4;
-  throw Error("ERR_UNSUPPORTED", message(name, " nvfp4 is for weights of nvfp4; this one is ",
-                                         dtype_name(weight.dtype), ". Use bf16"));
+Compute Arguments::gradient_compute(const char* name, const Weight& weight) const {
+  const Compute result = compute(name, weight);
+  if (result != Compute::kNVFP4) return result;
+  throw Error("ERR_UNSUPPORTED", message(name, " nvfp4 is not for gradients. Use bf16"));
 }
 
 std::array<int64_t, 4> Arguments::strides(const char* name) const {

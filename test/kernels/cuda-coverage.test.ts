@@ -20,6 +20,8 @@ const rest = `
   const integers = { tokens, rows, cols, x: new Int8Array(tokens * cols), w: new Int8Array(rows * cols) }
   await addon.openDevice(0)
   for (let i = 0; i < 6; ++i) await addon.runCuda(0, 'linear', product)
+  const half = { ...product, weight: { ...weight, dtype: 'f16' }, compute: 'f16' }
+  for (let i = 0; i < 6; ++i) await addon.runCuda(0, 'linear', half)
   await addon.runCuda(0, 'linearInteger', { ...integers, xSigned: true, wSigned: true, y: new Int32Array(tokens * rows) })
   console.log(null)`
 

@@ -136,6 +136,18 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
       `tensor_${dtype} 2 256x1`,
     ],
   }
+  if (dtype === 'f16' || dtype === 'f32') {
+    expected[`run('linear', '${dtype}', { compute: 'f16' })`] = [
+      'pack_rows_f16 21 256x1',
+      `tensor_half_${dtype} 2 256x1`,
+    ]
+    expected[`run('linear', '${dtype}', { compute: 'f16', tokens: 16 })`] = [
+      'pack_rows_f16 3 256x1',
+      `tensor_half_16_${dtype} 7 256x1`,
+    ]
+    expected[`run('linearBackward', '${dtype}', { compute: 'f16', dbias: undefined, dweight: undefined })`] =
+      ['pack_rows_f16 9 256x1', `tensor_half_backward_${dtype} 6 256x1`]
+  }
   t.test(dtype, async t => {
     t.same(await launches(Object.keys(expected).join('\nawait ')), Object.values(expected).flat())
   })

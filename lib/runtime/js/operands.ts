@@ -158,6 +158,9 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   if (isOnViews(op)) expectViews(op, given)
   if (op === 'conv') expectConv(args as KernelArgs['conv'])
   if (op === 'linear') expectLinear(args as KernelArgs['linear'])
+  if (op === 'linearBackward' || op === 'doraBackward') {
+    expectBackward(args as KernelArgs['linearBackward' | 'doraBackward'])
+  }
   if (op === 'doraForward') expectDoraForward(args as KernelArgs['doraForward'])
   if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
   expectArrays('', given, sizes[op](args))
@@ -200,13 +203,25 @@ function expectDoraForward({ compute, weight, mask }: KernelArgs['doraForward'])
   throw new SparkError('ERR_UNSUPPORTED', 'compute nvfp4 has no dropout: leave the mask out, or use bf16')
 }
 
+/** Formats of the weights that products in f16 and nvfp4 are for. */
+const computeWeights: Partial<Record<Compute, readonly string[]>> = { f16: ['f16', 'f32'], nvfp4: ['nvfp4'] }
+
 function expectCompute(compute: Compute = 'f32', { dtype }: StoredWeight): void {
-  expectOneOf('compute', compute, ['f32', 'bf16', 'nvfp4'])
-  if (compute !== 'nvfp4' || dtype === 'nvfp4') return
+  expectOneOf('compute', compute, ['f32', 'bf16', 'f16', 'nvfp4'])
+  const weights = computeWeights[compute]
+  if (!weights || weights.includes(dtype)) return
+  const wanted = weights.join(' and ')
   throw new SparkError(
     'ERR_UNSUPPORTED',
-    `compute nvfp4 is for weights of nvfp4; this one is ${dtype}. Use bf16`,
+    `compute ${compute} is for weights of ${wanted}; this one is ${dtype}. Use bf16`,
   )
+}
+
+function expectBackward({ compute, weight }: KernelArgs['linearBackward' | 'doraBackward']): void {
+  expectCompute(compute, weight)
+  if ((compute as Compute) === 'nvfp4') {
+    throw new SparkError('ERR_UNSUPPORTED', 'compute nvfp4 is not for gradients. Use bf16')
+  }
 }
 
 function expectConv({ activation = 'none' }: KernelArgs['conv']): void {

@@ -19,8 +19,8 @@ constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 constexpr uint32_t kAlignment = 16;
 
 // Numbers of the cuBLASLt ABI.
-constexpr int kReal32F = 0, kReal16BF = 14, kReal4F = 33;  // cudaDataType
-constexpr int kCompute32F = 68;                            // cublasComputeType_t
+constexpr int kReal32F = 0, kReal16F = 2, kReal16BF = 14, kReal4F = 33;  // cudaDataType
+constexpr int kCompute32F = 68;                                          // cublasComputeType_t
 // cublasLtMatmulDescAttributes_t
 constexpr int kPointerMode = 2, kTransposeA = 3, kScalesA = 17, kScalesB = 18, kScaleModeA = 31,
               kScaleModeB = 32;
@@ -125,7 +125,7 @@ Plan make_plan(const Api& api, Opaque handle, const BlasProduct& product) {
          set(api, plan.desc, kScaleModeA, kBlocksOf16) && set(api, plan.desc, kScaleModeB, kBlocksOf16) &&
          set_scales(api, plan.desc, product);
   }
-  const int type = fp4 ? kReal4F : kReal16BF;
+  const int type = fp4 ? kReal4F : product.dtype == DType::kF16 ? kReal16F : kReal16BF;
   ok = ok && api.layout_create(&plan.w, type, product.w_rows ? product.depth : product.cols,
                                product.w_rows ? product.cols : product.depth, product.w_stride) == 0;
   ok = ok && api.layout_create(&plan.a, type, product.depth, product.rows, product.a_stride) == 0;

@@ -26,7 +26,7 @@ CublasLtReport query_cublaslt();
 // out[m, n] = Σ_k a[m, k] · w(n, k), sums in f32; w(n, k) is w[n, k], or w[k, n] unless w_rows. Strides are
 // elements between rows. Addresses and strides are multiples of 16 bytes.
 struct BlasProduct {
-  DType dtype;  // of both operands: bf16, or nvfp4 with w_rows
+  DType dtype;  // of both operands: bf16, f16, or nvfp4 with w_rows
   int64_t rows, cols, depth;
   const void* a;
   int64_t a_stride;

@@ -157,7 +157,7 @@ void dora_forward(const DoraForwardArgs& args) {
   ProductArgs xa = with_rows(args.tokens, d, as_weight(args.low_rank.a, rank, in), args.xa);
   xa.compute = args.compute == Compute::kNVFP4 ? Compute::kBF16 : args.compute;
   std::optional<Packed> packed;  // by both products
-  if (args.compute == Compute::kBF16) packed.emplace(d, args.tokens, in);
+  if (xa.compute != Compute::kF32) packed.emplace(number_of(xa.compute), d, args.tokens, in);
   xa.packed_a = packed ? packed->data() : nullptr;
   launch_rows(xa);
   const Lines low_rank = scaled(rows_of(args.xa, rank), args.low_rank.scale);

@@ -84,13 +84,14 @@ bool launch_cublaslt(const ProductArgs& args, const Fp4Operands& operands, float
 
 // The product as plain sums, then second segment and epilogue in one pass.
 bool finish(const ProductArgs& args, const std::function<bool(float* sums)>& product) {
-  const Packed a2(args.a2, args.rows, args.depth2), b2(args.b2, args.cols, args.depth2);
+  constexpr DType kNumber = DType::kBF16;
+  const Packed a2(kNumber, args.a2, args.rows, args.depth2), b2(kNumber, args.b2, args.cols, args.depth2);
   const TensorArgs tensor{args.rows,   args.cols, args.depth, nullptr,      args.w,
                           args.depth2, a2.data(), b2.data(),  args.epilogue};
   if (is_plain(tensor)) return product(args.epilogue.out);
   const Scratch sums(args.rows * args.cols * sizeof(float));
   if (!product(sums.as<float>())) return false;
-  launch_finish(tensor, sums.as<float>());
+  launch_finish(kNumber, tensor, sums.as<float>());
   return true;
 }
 

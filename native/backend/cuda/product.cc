@@ -56,6 +56,7 @@ void launch_rows(const ProductArgs& args) {
     case Compute::kF32:
       return launch_product("linear_", args);
     case Compute::kBF16:
+    case Compute::kF16:
       return launch_tensor_rows(args);
     case Compute::kNVFP4:
       return launch_nvfp4_rows(args);
@@ -63,7 +64,7 @@ void launch_rows(const ProductArgs& args) {
 }
 
 void launch_columns(const ProductArgs& args) {
-  args.compute == Compute::kBF16 ? launch_tensor_columns(args) : launch_product("linear_backward_", args);
+  args.compute == Compute::kF32 ? launch_product("linear_backward_", args) : launch_tensor_columns(args);
 }
 
 void launch_column_sums(const float* a, const float* b, int64_t rows, int64_t cols, const float* norm,

@@ -19,9 +19,13 @@ constexpr int64_t kNarrow =
     64;  // columns up to which reading the left operand again for each kFew is cheaper
 constexpr int kPackThreads = 256, kSide = 32, kHeight = 8;  // pack.cu
 
-void launch_few(const TensorArgs& args) {
-  const char* kernel = args.rows <= 8 ? "tensor_8_" : "tensor_16_";
-  launch("tensor_few", std::string(kernel) + dtype_name(args.w.dtype),
+// The kernels for f16 have names of their own.
+std::string kernel_name(DType number, const char* variant, const Weight& w) {
+  return message(number == DType::kF16 ? "tensor_half_" : "tensor_", variant, dtype_name(w.dtype));
+}
+
+void launch_few(DType number, const TensorArgs& args) {
+  launch("tensor_few", kernel_name(number, args.rows <= 8 ? "8_" : "16_", args.w),
          Grid{args.rows > 0 ? ceil_div(args.cols, kRowsOfFewBlock) : 0}, Threads{kThreads}, 0, args);
 }
 
@@ -34,10 +38,12 @@ bool is_narrow(const ProductArgs& args) {
 
 // The transposed product: the left operand is the weight of launch_few, the right one its few rows.
 void launch_narrow(const ProductArgs& args, const uint16_t* a, bool rows) {
+  const DType number = number_of(args.compute);
   const auto* right = static_cast<const float*>(args.w.data);
   const int64_t depth = padded_depth(args.depth);
-  const Packed w(rows ? rows_of(right, args.w.cols) : columns_of(right, args.w.cols), args.cols, args.depth);
-  const Weight left{DType::kBF16, args.rows, depth, a, nullptr, nullptr, 0, false};
+  const Packed w(number, rows ? rows_of(right, args.w.cols) : columns_of(right, args.w.cols), args.cols,
+                 args.depth);
+  const Weight left{number, args.rows, depth, a, nullptr, nullptr, 0, false};
   for (int64_t first = 0; first < args.cols; first += kFew) {
     Epilogue to = args.epilogue;
     const int64_t offset = first * to.col_stride;
@@ -48,62 +54,65 @@ void launch_narrow(const ProductArgs& args, const uint16_t* a, bool rows) {
     to.mask = from_first(to.mask);
     to.residual = from_first(to.residual);
     to.copy = from_first(to.copy);
-    launch_few({std::min(kFew, args.cols - first), args.rows, args.depth, w.data() + first * depth, left, 0,
-                nullptr, nullptr, to});
+    launch_few(number, {std::min(kFew, args.cols - first), args.rows, args.depth, w.data() + first * depth,
+                        left, 0, nullptr, nullptr, to});
   }
 }
 
-bool fits_cublaslt(const Weight& w) {
-  return w.dtype == DType::kBF16 && w.cols % 8 == 0 && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
+bool fits_cublaslt(DType number, const Weight& w) {
+  return w.dtype == number && w.cols % 8 == 0 && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
 }
 
 // The product by cuBLASLt, then second segment and epilogue in one pass.
-bool launch_cublaslt(const TensorArgs& args, bool rows) {
+bool launch_cublaslt(DType number, const TensorArgs& args, bool rows) {
   const bool plain = is_plain(args);
   std::optional<Scratch> memory;
   if (!plain) memory.emplace(args.rows * args.cols * sizeof(float));
   float* sums = plain ? args.epilogue.out : memory->as<float>();
-  const BlasProduct product{
-      DType::kBF16, args.rows,   args.cols, args.depth, args.a, padded_depth(args.depth),
-      args.w.data,  args.w.cols, rows,      sums};
+  const BlasProduct product{number,      args.rows,   args.cols, args.depth, args.a, padded_depth(args.depth),
+                            args.w.data, args.w.cols, rows,      sums};
   if (!cublaslt_product(product)) return false;
   if (plain) return true;
-  launch_finish(args, sums);
+  launch_finish(number, args, sums);
   return true;
 }
 
 void launch_tensor(const ProductArgs& args, bool rows) {
+  const DType number = number_of(args.compute);
   const bool row_scaled = args.w.dtype == DType::kF8E4M3 || args.w.dtype == DType::kI8;
   std::optional<Packed> own;
   if (!args.packed_a)
-    own.emplace(args.a, args.rows, args.depth, row_scaled && !rows ? args.w.row_scale : nullptr);
+    own.emplace(number, args.a, args.rows, args.depth, row_scaled && !rows ? args.w.row_scale : nullptr);
   const uint16_t* a = own ? own->data() : args.packed_a;
   if (is_narrow(args)) return launch_narrow(args, a, rows);
-  const Packed a2(args.a2, args.rows, args.depth2), b2(args.b2, args.cols, args.depth2);
+  const Packed a2(number, args.a2, args.rows, args.depth2), b2(number, args.b2, args.cols, args.depth2);
   const TensorArgs tensor{args.rows, args.cols, args.depth,    a,           args.w, args.depth2,
                           a2.data(), b2.data(), args.epilogue, args.a_scale};
-  if (rows && args.rows <= kFew) return launch_few(tensor);
+  if (rows && args.rows <= kFew) return launch_few(number, tensor);
   const auto ours = [&] {
-    launch("tensor", (rows ? "tensor_" : "tensor_backward_") + std::string(dtype_name(args.w.dtype)),
+    launch("tensor", kernel_name(number, rows ? "" : "backward_", args.w),
            Grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)}, Threads{kThreads}, 0, tensor);
   };
-  if (args.rows == 0 || args.cols == 0 || args.depth == 0 || !fits_cublaslt(args.w)) return ours();
-  const std::string key = message(rows ? "rows " : "columns ", args.rows, " ", args.cols, " ", args.depth,
-                                  " ", args.depth2, is_plain(tensor) ? " plain" : "");
-  enqueue_faster(key, ours, [&] { return launch_cublaslt(tensor, rows); });
+  if (args.rows == 0 || args.cols == 0 || args.depth == 0 || !fits_cublaslt(number, args.w)) return ours();
+  const std::string key =
+      message(dtype_name(number), rows ? " rows " : " columns ", args.rows, " ", args.cols, " ", args.depth,
+              " ", args.depth2, is_plain(tensor) ? " plain" : "");
+  enqueue_faster(key, ours, [&] { return launch_cublaslt(number, tensor, rows); });
 }
 
 }  // namespace
 
-Packed::Packed(const Lines& lines, int64_t count, int64_t depth, const float* k_factor)
+DType number_of(Compute compute) { return compute == Compute::kF16 ? DType::kF16 : DType::kBF16; }
+
+Packed::Packed(DType number, const Lines& lines, int64_t count, int64_t depth, const float* k_factor)
     : memory_(count * padded_depth(depth) * sizeof(uint16_t)) {
   const PackArgs args{lines, count, depth, k_factor, data()};
   if (lines.k_stride == 1) {
-    launch("pack", "pack_rows_bf16", Grid{ceil_div(count * padded_depth(depth) / 8, kPackThreads)},
-           Threads{kPackThreads}, 0, args);
+    launch("pack", std::string("pack_rows_") + dtype_name(number),
+           Grid{ceil_div(count * padded_depth(depth) / 8, kPackThreads)}, Threads{kPackThreads}, 0, args);
   } else {
-    launch("pack", "pack_columns_bf16", Grid{ceil_div(count, kSide) * (padded_depth(depth) / kSide)},
-           Threads{kSide, kHeight}, 0, args);
+    launch("pack", std::string("pack_columns_") + dtype_name(number),
+           Grid{ceil_div(count, kSide) * (padded_depth(depth) / kSide)}, Threads{kSide, kHeight}, 0, args);
   }
 }
 
@@ -114,10 +123,10 @@ bool is_plain(const TensorArgs& args) {
          to.activation == Activation::kNone;
 }
 
-void launch_finish(const TensorArgs& args, const float* sums) {
+void launch_finish(DType number, const TensorArgs& args, const float* sums) {
   constexpr int64_t kRows = 64, kCols = 128;  // tensor_finish.cu
-  launch("tensor_finish", "tensor_finish", Grid{ceil_div(args.rows, kRows) * ceil_div(args.cols, kCols)},
-         Threads{kThreads}, 0, args, sums);
+  launch("tensor_finish", number == DType::kF16 ? "tensor_finish_half" : "tensor_finish",
+         Grid{ceil_div(args.rows, kRows) * ceil_div(args.cols, kCols)}, Threads{kThreads}, 0, args, sums);
 }
 
 void launch_tensor_rows(const ProductArgs& args) { launch_tensor(args, true); }

@@ -1,5 +1,5 @@
-// tensor.h: matrix products on tensor cores (native/kernels/tensor.cu, tensor_few.cu): operands in bf16, sums
-// in f32.
+// tensor.h: matrix products on tensor cores (native/kernels/tensor.cu, tensor_few.cu): operands in bf16 or
+// f16, sums in f32.
 #pragma once
 
 #include "backend/cuda/memory.h"
@@ -7,12 +7,15 @@
 
 namespace spark::cuda {
 
-// Lines along K in bf16, as ProductArgs::packed_a takes them. They may go out of scope when the last kernel
-// that reads them is enqueued.
+// bf16 or f16: what the operands of a product are rounded to.
+DType number_of(Compute compute);
+
+// Lines along K in 16-bit numbers, as ProductArgs::packed_a takes them. They may go out of scope when the
+// last kernel that reads them is enqueued.
 class Packed {
  public:
   // k_factor [depth] may be null.
-  Packed(const Lines& lines, int64_t count, int64_t depth, const float* k_factor = nullptr);
+  Packed(DType number, const Lines& lines, int64_t count, int64_t depth, const float* k_factor = nullptr);
   uint16_t* data() const { return memory_.as<uint16_t>(); }
 
  private:
@@ -22,8 +25,8 @@ class Packed {
 // Whether the epilogue stores the sums as they are, row by row.
 bool is_plain(const TensorArgs& args);
 
-// Second segment and epilogue, where sums[rows, cols] are what the first segment comes to.
-void launch_finish(const TensorArgs& args, const float* sums);
+// Second segment (of `number`) and epilogue, where sums[rows, cols] are what the first segment comes to.
+void launch_finish(DType number, const TensorArgs& args, const float* sums);
 
 // As launch_rows and launch_columns of product.h.
 void launch_tensor_rows(const ProductArgs& args);

@@ -42,6 +42,17 @@ function ask(script, input) {
 /** What PyTorch reaches on this GPU; empty where it is not found. @returns {Partial<Limits>} */
 export const torchLimits = () => (found('torch') ? (ask('torch_peer.py', { limits: true }) ?? {}) : {})
 
+/** Rows with the first of their peers, where none was met in this process. @param {Row[]} rows @param {PeerRow[]} peers */
+export function besidePeers(rows, peers) {
+  return rows.map(row => {
+    const first = peers.find(({ ratio, ...peer }) => ratio !== undefined && isPeerOf(peer, row))
+    return row.peer || !first ? row : { ...row, peer: first.peer, peerRatio: first.ratio ?? Number.NaN }
+  })
+}
+
+/** @param {Pick<PeerRow, 'name' | 'shape' | 'dtype'>} peer @param {Row} row */
+const isPeerOf = (peer, row) => row.name === peer.name && row.shape === peer.shape && row.dtype === peer.dtype
+
 /** The peers of our rows. @param {Row[]} rows @returns {PeerRow[]} */
 export function gpuPeers(rows) {
   const cases = rows
@@ -55,9 +66,7 @@ export function gpuPeers(rows) {
   /** @type {PeerRow[]} */
   const measured = scripts.flatMap(script => ask(script, { cases })?.rows ?? [])
   return measured.map(peer => {
-    const ours = rows.find(
-      ({ name, shape, dtype }) => name === peer.name && shape === peer.shape && dtype === peer.dtype,
-    )
+    const ours = rows.find(row => isPeerOf(peer, row))
     return ours && !peer.error ? { ...peer, ratio: peer.medianMs / ours.medianMs } : peer
   })
 }

@@ -12,6 +12,16 @@ export type MemoryHandle = object & { readonly memoryHandle: never }
 /** A compiled plan that native code holds. */
 export type PlanHandle = object & { readonly planHandle: never }
 
+/** Buffers that steps work on and that stay on a device between their runs. */
+export interface PlanMemory {
+  /** The steps write them before they read them, and nobody else looks. */
+  readonly scratch?: readonly ArrayBufferLike[]
+  /** The steps read them, and nobody changes them. */
+  readonly constant?: readonly ArrayBufferLike[]
+  /** The steps change them from run to run. */
+  readonly state?: readonly ArrayBufferLike[]
+}
+
 /** What an allocation gives. */
 export interface Allocation {
   readonly handle: MemoryHandle
@@ -178,6 +188,8 @@ export interface Addon {
   supports(backend: 'cpu' | 'cuda', op: string): boolean
   /** Opens a CUDA device and loads its kernels, which can take hundreds of ms; must come before runCuda. */
   openDevice(ordinal: number): Promise<void>
+  /** Bytes that are free on a CUDA device that is open. */
+  deviceFreeBytes(ordinal: number): number
   /** As runAsync, on a CUDA device that is open. */
   runCuda(ordinal: number, op: string, args: object): Promise<void>
   /**
@@ -199,15 +211,24 @@ export interface Addon {
   // plans
   /**
    * Binds the operands of all steps once, on a CUDA device or else on the CPU; they are kept alive until the plan is
-   * disposed. `resident`: buffers that only the steps touch from now on, which a device copies once.
+   * disposed. `memory`: what a device does not copy at each run.
    */
   planCreate(
     steps: readonly { readonly op: string; readonly args: object }[],
     ordinal?: number,
-    resident?: readonly ArrayBufferLike[],
+    memory?: PlanMemory,
   ): PlanHandle
-  /** Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. */
-  planRun(handle: PlanHandle): Promise<void>
+  /** Copies the state of a plan on a device to its buffers. */
+  planFetch(handle: PlanHandle): Promise<void>
+  /** Copies the state of a plan from its buffers to the device. */
+  planStore(handle: PlanHandle): Promise<void>
+  /**
+   * Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. With
+   * `brief` a plan on the CPU whose last run was short runs before the call returns undefined.
+   */
+  planRun(handle: PlanHandle, brief?: boolean): Promise<void> | undefined
+  /** As {@link Addon.planRun} on the CPU; milliseconds of each step. ERR_UNSUPPORTED on a device. */
+  planProfile(handle: PlanHandle): Promise<Float64Array>
   /** Why a device runs the steps one by one although it could replay them, or ''. */
   planProblem(handle: PlanHandle): string
   /** Lets the operands go. A second dispose is a no-op. */

@@ -50,6 +50,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   // kernels
   add<supports>(exports, "supports");
   add<open_device>(exports, "openDevice");
+  add<device_free_bytes>(exports, "deviceFreeBytes");
   add<run_cuda>(exports, "runCuda");
   add<run_sync>(exports, "run");
   add<run_async>(exports, "runAsync");
@@ -61,6 +62,9 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   // plans
   add<plan_create>(exports, "planCreate");
   add<plan_run>(exports, "planRun");
+  add<plan_fetch>(exports, "planFetch");
+  add<plan_store>(exports, "planStore");
+  add<plan_profile>(exports, "planProfile");
   add<plan_problem>(exports, "planProblem");
   add<plan_dispose>(exports, "planDispose");
   return exports;

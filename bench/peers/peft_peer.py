@@ -1,4 +1,5 @@
-"""peft_peer.py: the DoRA rows in PEFT, with adapters in f32 (its default) and in the dtype of the weight."""
+"""peft_peer.py: the DoRA rows in PEFT, with adapters in f32 (its default) and in the dtype of the weight; a training
+step, eager and compiled."""
 
 import sys
 
@@ -57,7 +58,53 @@ def runs(case, all_layers):
     )
 
 
+class Network(torch.nn.Module):
+    """The network of bench/rows/training-step.js."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(1, 8, 3)
+        self.conv2 = torch.nn.Conv2d(8, 16, 3)
+        self.conv3 = torch.nn.Conv2d(16, 24, 3)
+        self.norm1 = torch.nn.BatchNorm2d(24)
+        self.fc1 = torch.nn.Linear(24 * 22 * 22, 32)
+        self.fc2 = torch.nn.Linear(32, 10)
+        self.norm2 = torch.nn.BatchNorm1d(10)
+
+    def forward(self, x):
+        for conv in (self.conv1, self.conv2, self.conv3):
+            x = torch.relu(conv(x))
+        x = torch.relu(self.fc1(self.norm1(x).flatten(1)))
+        return self.norm2(self.fc2(x))
+
+
+def training_step(case):
+    """A step with frozen statistics on a batch that comes from pinned memory; ours waits for each loss, these do not."""
+    config = LoraConfig(
+        r=case["rank"],
+        lora_alpha=case["rank"],
+        target_modules=["conv1", "conv2", "conv3", "fc1", "fc2"],
+        use_dora=True,
+    )
+    image = torch.rand(case["tokens"], 1, 28, 28).pin_memory()
+    target = (torch.arange(case["tokens"]) * 7 % 10).pin_memory()
+    for peer, compiles in (("PEFT, eager", False), ("PEFT, compiled", True)):
+        model = get_peft_model(Network().to(DEVICE), config).eval()
+        optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=True)
+        forward = torch.compile(model) if compiles else model
+
+        def run(i, forward=forward, optimizer=optimizer):
+            x, y = image.to(DEVICE, non_blocking=True), target.to(DEVICE, non_blocking=True)
+            optimizer.zero_grad(set_to_none=True)
+            torch.nn.functional.cross_entropy(forward(x), y).backward()
+            optimizer.step()
+
+        yield peer, run, None
+
+
 def measure(case):
+    if case["name"] == "training step":
+        yield from training_step(case)
     if not case["name"].startswith("dora "):
         return
     dtype = weight_dtype(case["dtype"])

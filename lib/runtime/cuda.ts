@@ -24,6 +24,7 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   await addon.openDevice(ordinal)
   return {
     backend: 'cuda',
+    freeBytes: () => addon.deviceFreeBytes(ordinal),
     supports: op => addon.supports('cuda', op),
     run(op, args) {
       const result = addon.runCuda(ordinal, op, args)
@@ -36,8 +37,8 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
         `${op}: the GPU cannot be waited for; use the method that returns a promise`,
       )
     },
-    prepare(steps, resident = []) {
-      const plan = addon.planCreate(steps, ordinal, resident)
+    prepare(steps, memory = {}) {
+      const plan = addon.planCreate(steps, ordinal, memory)
       const nvfp4 = steps.some(({ args }) => usesNvfp4(args))
       return {
         async run() {
@@ -47,6 +48,8 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
           if (problem)
             warnOnce('SPARK_CUDA', 'plan', `plans run without CUDA graphs, more slowly: ${problem}`)
         },
+        fetch: () => addon.planFetch(plan),
+        store: () => addon.planStore(plan),
         dispose: () => addon.planDispose(plan),
       }
     },

@@ -2,13 +2,17 @@
 // are the same. Sizes: T tokens (rows of an activation), I in features, O out features, R rank;
 // N batch, C channels. Matrices are row-major.
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
+import type { ConvShape } from './conv-shape.js'
 import type { DoraKernelArgs } from './dora-kernel-args.js'
+import type { IntegerKernelArgs } from './integer-kernel-args.js'
 import type { LayerKernelArgs } from './layer-kernel-args.js'
 import type { NetworkKernelArgs } from './network-args.js'
 import type { TensorKernelArgs } from './tensor-kernel-args.js'
 import type { Compute, StoredWeight } from './weight-args.js'
 
+export type * from './conv-shape.js'
 export type * from './dora-kernel-args.js'
+export type * from './integer-kernel-args.js'
 export type * from './layer-kernel-args.js'
 export type * from './weight-args.js'
 
@@ -26,6 +30,14 @@ export interface PackWeightArgs {
   data: StoredWeight['data']
   /** Output, nvfp4 only. */
   blockScale?: Uint8Array | undefined
+}
+
+/** The filters of a convolution of 3 x 3, G · W[o, c] · Gᵀ, for Winograd's algorithm F(4 x 4, 3 x 3). */
+export interface WinogradWeightArgs {
+  /** [O, C · 9] */
+  weight: StoredWeight
+  /** Output, [36, O, C]. */
+  data: Float32Array
 }
 
 /** y = activation(rowScale ∘ (x · Wᵀ) + bias) + residual */
@@ -52,30 +64,6 @@ export interface LinearArgs {
   compute?: Compute | undefined
   /** Output, [T, O]. */
   y: Float32Array
-}
-
-/** y = (x − xZero) · (w − wZero)ᵀ, exact in int32 (modulo 2^32 beyond it). */
-export interface LinearIntegerArgs {
-  /** T */
-  tokens: number
-  /** O */
-  rows: number
-  /** I */
-  cols: number
-  /** Whether x is i8, else u8. */
-  xSigned: boolean
-  /** Whether w is i8, else u8. */
-  wSigned: boolean
-  /** [T, I] */
-  x: Int8Array | Uint8Array
-  /** [O, I] */
-  w: Int8Array | Uint8Array
-  /** [T]; left out: 0. */
-  xZero?: Int32Array | undefined
-  /** [O]; left out: 0. */
-  wZero?: Int32Array | undefined
-  /** Output, [T, O]. */
-  y: Int32Array
 }
 
 /**
@@ -129,30 +117,6 @@ export interface LinearBackwardArgs {
   compute?: Exclude<Compute, 'nvfp4'> | undefined
 }
 
-/**
- * A convolution along one to three axes. C channels, O filters and G groups; the weight is [O, C/G · taps], C being
- * what its columns say. Position q of the output and tap k read position q · stride + k · dilation − pad of the image,
- * which is 0 outside; the sizes of the output are therefore free.
- */
-export interface ConvShape {
-  /** N */
-  batch: number
-  /** G */
-  groups: number
-  /** Sizes of the image along its axes, one to three. */
-  image: readonly number[]
-  /** Sizes of the kernel. */
-  kernel: readonly number[]
-  /** Sizes of the output. */
-  out: readonly number[]
-  /** At least 1. */
-  strides: readonly number[]
-  /** At least 1. */
-  dilations: readonly number[]
-  /** Zeros in front of the image, along each axis; negative: so many positions are left out. */
-  padsBegin: readonly number[]
-}
-
 /** y = activation(conv(x, W) + bias) + residual, or activation(conv(x, W) + bias + residual) */
 export interface ConvArgs extends ConvShape {
   /** [O, C/G · taps] */
@@ -169,6 +133,11 @@ export interface ConvArgs extends ConvShape {
   activation?: Activation | undefined
   /** Output, [N, O, out]. */
   y: Float32Array
+  /**
+   * [36, O, C], what `winogradWeight` makes of the weight: lets the CPU convolve in tiles, with other roundings. For
+   * kernels of 3 x 3 along two axes with strides, dilations and groups of 1. Other backends look at the weight alone.
+   */
+  winograd?: Float32Array | undefined
 }
 
 /** The gradients of {@link ConvArgs} without activation and residual. */
@@ -234,9 +203,12 @@ export interface KernelArgs
     TensorKernelArgs,
     LayerKernelArgs,
     NetworkKernelArgs,
+    IntegerKernelArgs,
     DoraKernelArgs {
   /** A weight in the layout that the CPU streams. */
   packWeight: PackWeightArgs
+  /** Filters of 3 x 3 as the CPU convolves with them in tiles. */
+  winogradWeight: WinogradWeightArgs
   /** A linear layer. */
   linear: LinearArgs
   /** Its gradients. */
@@ -247,8 +219,6 @@ export interface KernelArgs
   convBackward: ConvBackwardArgs
   /** A transposed convolution. */
   convTranspose: ConvTransposeArgs
-  /** A linear layer of quantized integers. */
-  linearInteger: LinearIntegerArgs
   /** Products of activations. */
   matmul: MatmulArgs
   /** An optimizer step. */

@@ -1,5 +1,6 @@
 // kernels.ts: an engine, as everything above it sees it.
 import type { ElementArray } from '../core/dtype.js'
+import type { PlanMemory } from '../native.js'
 import type { KernelArgs, KernelOp } from './kernel-args.js'
 
 export type * from './kernel-args.js'
@@ -30,10 +31,23 @@ export interface BoundStep {
 /** Operations whose operands are bound, to be run one after another any number of times. */
 export interface PreparedSteps {
   /**
-   * Runs all of them without blocking the JavaScript thread (`js` computes before it returns).
+   * Runs all of them without holding the JavaScript thread up; undefined when they have run already, because that takes
+   * less time than to hand them to another thread (`js` always computes before it returns).
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED when an operand has been detached
    */
-  run(): Promise<void>
+  run(): Promise<void> | undefined
+  /**
+   * Brings the state that the steps keep into its arrays, to be read.
+   * @throws SparkError as {@link PreparedSteps.run}
+   */
+  fetch(): Promise<void>
+  /**
+   * Hands the state in its arrays, which the caller has written, to the steps.
+   * @throws SparkError as {@link PreparedSteps.run}
+   */
+  store(): Promise<void>
+  /** As {@link PreparedSteps.run}; milliseconds of each step. Backends without a clock for steps lack it. */
+  profile?(): Promise<Float64Array>
   /** Lets the operands go. */
   dispose(): void
 }
@@ -45,6 +59,8 @@ export interface PreparedSteps {
 export interface Kernels {
   /** Which backend this is. */
   readonly backend: KernelBackend
+  /** Bytes of memory that are free for operands. */
+  freeBytes(): number
   /** Whether the backend has a kernel for `op`. */
   supports(op: KernelOp): boolean
   /**
@@ -60,11 +76,10 @@ export interface Kernels {
   /**
    * Binds the operands of many operations once, to be run in one call. On a GPU the first run enqueues them, the second
    * records them as a CUDA graph, and later ones replay that.
-   * @param resident - memory of operands that only the steps touch from now on: a GPU copies it once, and any other
-   * memory before and after each run
+   * @param memory - buffers of operands that stay on a GPU between runs; any other is copied before and after each run
    * @throws SparkError ERR_UNSUPPORTED when the backend lacks an operation
    */
-  prepare(steps: readonly BoundStep[], resident?: readonly ArrayBufferLike[]): PreparedSteps
+  prepare(steps: readonly BoundStep[], memory?: PlanMemory): PreparedSteps
   /**
    * Puts an operand of many calls, such as a frozen weight, where the kernels read it without a copy in each call.
    * @throws SparkError ERR_OUT_OF_MEMORY

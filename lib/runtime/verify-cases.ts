@@ -1,6 +1,7 @@
 // verify-cases.ts: one call of every operation on odd sizes, for `dgx-spark verify` and the kernel tests.
 import type { DType, DTypeArray } from '../core/dtype.js'
 import type { Compute, KernelArgs, Kernels, StoredWeight } from './kernels.js'
+import { layerCases } from './verify-layers.js'
 import { integerCases, packedCases } from './verify-layouts.js'
 import { networkCases } from './verify-networks.js'
 import { productCases, swizzleCases } from './verify-products.js'
@@ -78,6 +79,7 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ...integerCases(sizes),
     ...networkCases(weights, sizes),
     ...viewCases(sizes),
+    ...layerCases(sizes),
     ...trainingCases(sizes),
   ]
 }
@@ -346,18 +348,20 @@ function trainingCases(sizes: VerifySizes): VerifyCase[] {
       loss: f32(1),
       dlogits: f32(tokens * classes),
     })),
-    verifyCase('adamw', 'step 3', ['param', 'm', 'v'], tolerance, () => ({
-      count,
-      step: 3,
-      lr: 1e-2,
-      beta1: 0.9,
-      beta2: 0.999,
-      eps: 1e-8,
-      weightDecay: 0.01,
-      grad: values(count, 15),
-      param: values(count, 16),
-      m: values(count, 17),
-      v: values(count, 18).map(Math.abs),
-    })),
+    ...['step 3', 'step 3 in memory'].map((variant, inMemory) =>
+      verifyCase('adamw', variant, ['param', 'm', 'v'], tolerance, () => ({
+        count,
+        step: inMemory ? Float64Array.of(3) : 3,
+        lr: inMemory ? Float64Array.of(1e-2) : 1e-2,
+        beta1: 0.9,
+        beta2: 0.999,
+        eps: 1e-8,
+        weightDecay: 0.01,
+        grad: values(count, 15),
+        param: values(count, 16),
+        m: values(count, 17),
+        v: values(count, 18).map(Math.abs),
+      })),
+    ),
   ]
 }

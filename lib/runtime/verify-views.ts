@@ -48,9 +48,10 @@ export function viewCases(sizes: VerifySizes): VerifyCase[] {
   return [
     ...functionCases(sizes),
     ...dtypes.flatMap(dtype => [...elementCases(dtype, sizes), ...foldCases(dtype, sizes)]),
-    ...dtypes.flatMap(dtype => moveCases(dtype, sizes)),
+    ...dtypes.flatMap(dtype => [...moveCases(dtype, sizes), ...orderCases(dtype, sizes)]),
     ...windowCases(sizes),
     resampleCase(sizes),
+    dropoutCase(sizes),
   ]
 }
 
@@ -164,6 +165,35 @@ function moveCases(dtype: Type, sizes: VerifySizes): VerifyCase[] {
   ]
 }
 
+/** Rows that go to places that repeat, and the largest and smallest elements of long rows and short ones. */
+function orderCases(dtype: Type, { tokens, rows, cols }: VerifySizes): VerifyCase[] {
+  const count = tokens * rows * cols
+  const updates = elements(dtype, count, 42)
+  const table = elements(dtype, tokens * 3 * cols, 43)
+  const indices = BigInt64Array.from({ length: rows }, (_, row) => BigInt(((5 * row) % 6) - 3))
+  const rowsOfTable = {
+    ...{ shape: [tokens, rows, cols], strides: [3 * cols, 0, 1], indexStrides: [0, 1, 0] },
+    ...{ steps: [cols], limits: [3], indices },
+  }
+  const top = (size: number, inner: number, largest: boolean) => {
+    const k = Math.min(3, size)
+    const results = (count / size) * k
+    return verifyCase('topK', `${dtype}, ${size} apart by ${inner}`, ['values', 'indices'], 0, () => ({
+      ...{ dtype, outer: count / size / inner, size, inner, k, largest, lastFirst: largest, x: updates },
+      ...{ values: zeros(dtype, results), indices: new BigInt64Array(results) },
+    }))
+  }
+  return [
+    ...(['add', 'max'] as const).map(fn =>
+      verifyCase('scatter', `${fn} of ${dtype}`, ['y'], 0, () => ({
+        ...{ fn, dtype, ...rowsOfTable, updates, y: table.slice() },
+      })),
+    ),
+    top(rows * cols, 1, true),
+    top(tokens, rows * cols, false),
+  ]
+}
+
 /** Pools with pads, strides and dilations, and their gradients. */
 function windowCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
   const out = [((rows - 1) >> 1) + 1, cols - 1]
@@ -205,4 +235,13 @@ function resampleCase({ tokens, rows, cols }: VerifySizes): VerifyCase {
   return verifyCase('resample', `${rows} to ${out}`, ['y'], roundingTolerance, () => ({
     ...{ ...sizes, x: values(tokens * rows * cols, 41), taps, weights, y: f32(tokens * out * cols) },
   }))
+}
+
+/** A mask whose last words nobody needs. */
+function dropoutCase({ tokens, rows, cols }: VerifySizes): VerifyCase {
+  const count = tokens * rows * cols + 3
+  const state = Uint32Array.of(2 ** 32 - 1, 12345, 2)
+  return verifyCase('dropoutMask', '', ['mask'], 0, () => {
+    return { count, ratio: 0.3, stream: 7, state, mask: f32(count) }
+  })
 }

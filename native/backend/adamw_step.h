@@ -4,12 +4,13 @@
 #include <cmath>
 
 #include "backend/backend.h"
+#include "core/float_formats.h"
 
 namespace spark {
 
 // m += (g − m)·rest1; v = v·beta2 + g²·rest2; param = param·decay − rate · m / (√v / correction + eps).
 struct AdamwStep {
-  explicit AdamwStep(const AdamwArgs& args)
+  SPARK_HOST_DEVICE explicit AdamwStep(const AdamwArgs& args)
       : decay(static_cast<float>(1 - args.lr.get() * args.weight_decay)),
         rest1(static_cast<float>(1 - args.beta1)),
         beta2(static_cast<float>(args.beta2)),

@@ -28,6 +28,9 @@ SPARK_HOST_DEVICE inline V gelu_tanh_grad(V x) {
 // What is computed otherwise for floats than for integers.
 template <typename V>
 SPARK_HOST_DEVICE inline V binary_float(BinaryFn fn, V a, V b) {
+  if constexpr (std::is_same_v<V, float>) {
+    if (f32::covers(fn)) return f32::binary(fn, a, b);
+  }
   switch (fn) {
     case BinaryFn::kDiv:
       return a / b;
@@ -136,6 +139,23 @@ SPARK_HOST_DEVICE inline V binary_value(BinaryFn fn, V a, V b) {
       } else {
         return binary_integer(fn, a, b);
       }
+  }
+}
+
+// What scatter leaves at a place.
+template <typename V>
+SPARK_HOST_DEVICE inline V scattered(ScatterFn fn, V old, V update) {
+  switch (fn) {
+    case ScatterFn::kAdd:
+      return wrap_add(old, update);
+    case ScatterFn::kMul:
+      return wrap_mul(old, update);
+    case ScatterFn::kMax:
+      return greater_of(old, update);
+    case ScatterFn::kMin:
+      return less_of(old, update);
+    default:
+      return update;
   }
 }
 

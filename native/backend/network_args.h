@@ -130,7 +130,7 @@ struct AttentionBackwardArgs {
 };
 
 // loss[0] = mean over t of −log softmax(logits[t, :])[labels[t]]; dlogits = (softmax − onehot) / T. T >= 1.
-// labels lie in [0, classes); the CPU refuses others (ERR_ARGUMENT), for CUDA the caller has checked.
+// labels lie in [0, classes); others are ERR_ARGUMENT or, on CUDA, make the loss NaN.
 struct SoftmaxCrossEntropyArgs {
   int64_t tokens, classes;
   const float* logits;    // [T, C]

@@ -194,7 +194,7 @@ struct CopyStridedArgs {
 // Where in a tensor the element of an index i of shape is: at i · strides + Σ_d index_d · steps[d], where
 // index_d = indices[i · index_strides + d], counted from limits[d] where it is negative. Strides are not
 // negative. An index out of range is ERR_ARGUMENT; on CUDA, where a kernel cannot throw, gather
-// gives 0 for it.
+// gives 0 for it and scatter passes it over.
 struct Places {
   Axes shape;
   Strides strides, index_strides;

@@ -1,7 +1,7 @@
 // move.cu: elements from place to place: copies between views and gather. One thread per element.
 // An index out of range gives 0: a kernel cannot throw, and must not read beyond its operand.
 // Reference: native/backend/cpu/copy_strided.cc, indexed.cc
-#include "kernels/strided.cuh"
+#include "kernels/place.cuh"
 
 namespace spark {
 namespace {
@@ -25,12 +25,7 @@ __device__ int64_t place(const Places& places, int64_t i) {
     at += index * places.strides.step[axis];
     indices += index * places.index_strides.step[axis];
   });
-  for (int64_t d = 0; d < places.components; ++d) {
-    const int64_t index = places.indices[indices + d], limit = places.limits[d];
-    if (index < -limit || index >= limit) return -1;
-    at += (index < 0 ? index + limit : index) * places.steps[d];
-  }
-  return at;
+  return place_from(places, at, indices);
 }
 
 template <typename T>

@@ -14,7 +14,8 @@ extern "C" __global__ void softmax_cross_entropy_f32(spark::SoftmaxCrossEntropyA
   for (int64_t c = threadIdx.x; c < args.classes; c += blockDim.x) sum += expf(logits[c] - largest);
   sum = spark::block_sum(sum);
   const int64_t label = args.labels[blockIdx.x];
-  if (threadIdx.x == 0) losses[blockIdx.x] = logf(sum) - (logits[label] - largest);
+  const bool known = label >= 0 && label < args.classes;
+  if (threadIdx.x == 0) losses[blockIdx.x] = known ? logf(sum) - (logits[label] - largest) : NAN;
   if (!args.dlogits) return;
   const float scale = 1.0f / args.tokens;
   for (int64_t c = threadIdx.x; c < args.classes; c += blockDim.x) {

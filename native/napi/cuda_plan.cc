@@ -9,12 +9,20 @@
 
 namespace spark::napi {
 
-CudaPlan::CudaPlan(cuda::Device& device, const Napi::Value& resident) : device_(device), recording_(device) {
-  if (!resident.IsArray()) return;
-  const Napi::Array buffers = resident.As<Napi::Array>();
-  for (uint32_t i = 0; i < buffers.Length(); ++i) {
-    const Napi::Value buffer = buffers.Get(i);
-    if (buffer.IsArrayBuffer()) resident_.push_back(Napi::Persistent(buffer.As<Napi::ArrayBuffer>()));
+CudaPlan::CudaPlan(cuda::Device& device, const Napi::Value& memory) : device_(device), recording_(device) {
+  if (!memory.IsObject()) return;
+  const Napi::Object buffers = memory.As<Napi::Object>();
+  know(buffers.Get("scratch"), Role::kScratch);
+  know(buffers.Get("constant"), Role::kConstant);
+  know(buffers.Get("state"), Role::kState);
+}
+
+void CudaPlan::know(const Napi::Value& buffers, Role role) {
+  if (!buffers.IsArray()) return;
+  const Napi::Array array = buffers.As<Napi::Array>();
+  for (uint32_t i = 0; i < array.Length(); ++i) {
+    const Napi::Value buffer = array.Get(i);
+    if (buffer.IsArrayBuffer()) known_.emplace_back(Napi::Persistent(buffer.As<Napi::ArrayBuffer>()), role);
   }
 }
 
@@ -44,7 +52,10 @@ void* CudaPlan::put(Napi::Object array, void* data, size_t bytes, Access access)
   }
   Napi::ArrayBuffer buffer = array.As<Napi::TypedArray>().ArrayBuffer();
   auto found = areas_.find(buffer.Data());
-  if (found == areas_.end()) found = areas_.emplace(buffer.Data(), add_area(buffer)).first;
+  if (found == areas_.end()) {
+    found = areas_.emplace(buffer.Data(), add_area(buffer)).first;
+    found->second.read = access != Access::kWrite || bytes < found->second.bytes;
+  }
   Area& area = found->second;
   area.written = area.written || access != Access::kRead;
   const Block& copy = area.on_device ? *area.on_device : *area.pinned;
@@ -53,17 +64,18 @@ void* CudaPlan::put(Napi::Object array, void* data, size_t bytes, Access access)
 
 CudaPlan::Area CudaPlan::add_area(Napi::ArrayBuffer buffer) {
   const size_t bytes = buffer.ByteLength();
-  Area area{Napi::Persistent(buffer), nullptr, nullptr, bytes, false};
-  const bool resident = std::any_of(resident_.begin(), resident_.end(),
-                                    [&](const auto& known) { return known.Value().Data() == buffer.Data(); });
-  if (resident || !device_.attributes.integrated) {
+  const auto known = std::find_if(known_.begin(), known_.end(), [&](const auto& entry) {
+    return entry.first.Value().Data() == buffer.Data();
+  });
+  const Role role = known == known_.end() ? Role::kPassing : known->second;
+  Area area{Napi::Persistent(buffer), role, nullptr, nullptr, bytes, false, false};
+  if (role != Role::kPassing || !device_.attributes.integrated) {
     area.on_device = cuda::allocate(device_, MemoryKind::kDevice, bytes);
   }
-  if (resident) {
-    upload(*area.on_device, buffer.Data(), bytes);
-  } else {
+  if (role == Role::kPassing || role == Role::kState) {
     area.pinned = cuda::allocate(device_, MemoryKind::kPinned, bytes);
   }
+  if (role == Role::kConstant || role == Role::kState) upload(*area.on_device, buffer.Data(), bytes);
   return area;
 }
 
@@ -82,35 +94,79 @@ void CudaPlan::copy(const Block& target, const Block& source, size_t bytes) {
       "copying operands");
 }
 
-Napi::Value CudaPlan::run(Napi::Env env, const std::function<void()>& steps, std::shared_ptr<void> keep,
-                          std::function<void()> done) {
-  // Calls `done` when the last one who holds it lets go.
-  const std::shared_ptr<void> finally(nullptr, [done = std::move(done)](void*) { done(); });
-  const cuda::DeviceScope scope(device_);
-  if (*in_flight_) device_.stream().synchronize();  // a run that failed half-way
-  for (const auto& [data, area] : areas_) {
-    if (area.pinned) std::memcpy(area.pinned->data, data, area.bytes);
-  }
+void CudaPlan::before_work() {
+  if (*in_flight_) device_.stream().synchronize();  // work that failed half-way
   *in_flight_ = true;
-  recording_.run([&] {
-    for (const auto& [_, area] : areas_) {
-      if (area.pinned && area.on_device) copy(*area.on_device, *area.pinned, area.bytes);
-    }
-    steps();
-    for (const auto& [_, area] : areas_) {
-      if (area.pinned && area.on_device && area.written) copy(*area.pinned, *area.on_device, area.bytes);
-    }
-  });
+}
+
+// A promise for what is enqueued, after which what was written of the areas of `role` is in their buffers.
+// Those who hold `finally` call `done` when the last of them lets go.
+Napi::Value CudaPlan::passed(Napi::Env env, Role role, std::shared_ptr<void> keep,
+                             std::shared_ptr<void> finally) {
   return when_passed(
       env, device_, [in_flight = in_flight_] { *in_flight = false; },
-      [this, keep, finally](Napi::Env) {
+      [this, role, keep = std::move(keep), finally = std::move(finally)](Napi::Env) {
         for (const auto& [data, area] : areas_) {
           void* target = area.buffer.Value().Data();  // null when it has been detached meanwhile
-          if (area.pinned && area.written && target == data) {
+          if (area.role == role && area.written && target == data) {
             std::memcpy(target, area.pinned->data, area.bytes);
           }
         }
       });
+}
+
+namespace {
+
+// Calls `done` when the last one who holds it lets go.
+std::shared_ptr<void> at_end(std::function<void()> done) {
+  return {nullptr, [done = std::move(done)](void*) { done(); }};
+}
+
+}  // namespace
+
+Napi::Value CudaPlan::run(Napi::Env env, const std::function<void()>& steps, std::shared_ptr<void> keep,
+                          std::function<void()> done) {
+  const std::shared_ptr<void> finally = at_end(std::move(done));
+  const cuda::DeviceScope scope(device_);
+  before_work();
+  const auto moves = [](const Area& area) { return area.role == Role::kPassing && area.on_device; };
+  for (const auto& [data, area] : areas_) {
+    if (area.role == Role::kPassing && area.read) std::memcpy(area.pinned->data, data, area.bytes);
+  }
+  recording_.run([&] {
+    for (const auto& [_, area] : areas_) {
+      if (moves(area) && area.read) copy(*area.on_device, *area.pinned, area.bytes);
+    }
+    steps();
+    for (const auto& [_, area] : areas_) {
+      if (moves(area) && area.written) copy(*area.pinned, *area.on_device, area.bytes);
+    }
+  });
+  return passed(env, Role::kPassing, std::move(keep), finally);
+}
+
+Napi::Value CudaPlan::fetch(Napi::Env env, std::shared_ptr<void> keep, std::function<void()> done) {
+  const std::shared_ptr<void> finally = at_end(std::move(done));
+  const cuda::DeviceScope scope(device_);
+  before_work();
+  for (const auto& [_, area] : areas_) {
+    if (area.role == Role::kState) copy(*area.pinned, *area.on_device, area.bytes);
+  }
+  return passed(env, Role::kState, std::move(keep), finally);
+}
+
+Napi::Value CudaPlan::store(Napi::Env env, std::shared_ptr<void> keep, std::function<void()> done) {
+  const std::shared_ptr<void> finally = at_end(std::move(done));
+  const cuda::DeviceScope scope(device_);
+  before_work();
+  for (const auto& [data, area] : areas_) {
+    if (area.role != Role::kState) continue;
+    std::memcpy(area.pinned->data, data, area.bytes);
+    copy(*area.on_device, *area.pinned, area.bytes);
+  }
+  return when_passed(
+      env, device_, [in_flight = in_flight_] { *in_flight = false; },
+      [keep = std::move(keep), finally](Napi::Env) {});
 }
 
 }  // namespace spark::napi

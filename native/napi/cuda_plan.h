@@ -15,12 +15,14 @@
 
 namespace spark::napi {
 
-// An ArrayBuffer that operands lie in has a copy on the device, made when the first of them is bound. One
-// that is resident is copied then and never again; any other before and after each run, through pinned
-// memory. Blocks that the device reaches are used where they are. Lives and dies on the JavaScript thread.
+// An ArrayBuffer that operands lie in has a copy on the device, made when the first of them is bound. It is
+// copied before and after each run, through pinned memory, unless `memory` says that it stays there. Blocks
+// that the device reaches are used where they are. Lives and dies on the JavaScript thread.
 class CudaPlan {
  public:
-  CudaPlan(cuda::Device& device, const Napi::Value& resident);
+  // memory: { scratch, constant, state }, arrays of ArrayBuffers that the steps write before they read, that
+  // they only read, and that they change from run to run.
+  CudaPlan(cuda::Device& device, const Napi::Value& memory);
   ~CudaPlan();
 
   cuda::Device& device() const { return device_; }
@@ -33,25 +35,35 @@ class CudaPlan {
   Napi::Value run(Napi::Env env, const std::function<void()>& steps, std::shared_ptr<void> keep,
                   std::function<void()> done);
 
+  // Copies the state from the device to its buffers, or the other way; as run().
+  Napi::Value fetch(Napi::Env env, std::shared_ptr<void> keep, std::function<void()> done);
+  Napi::Value store(Napi::Env env, std::shared_ptr<void> keep, std::function<void()> done);
+
   // Why the steps could not be captured, or "".
   const std::string& problem() const { return recording_.problem(); }
 
  private:
+  enum class Role { kPassing, kScratch, kConstant, kState };
   struct Area {
     Napi::Reference<Napi::ArrayBuffer> buffer;
-    std::shared_ptr<Block> pinned;     // null for one that is resident
+    Role role;
+    std::shared_ptr<Block> pinned;     // of what is passed on and of state
     std::shared_ptr<Block> on_device;  // null where the device reads pinned memory instead
     size_t bytes;
+    bool read;  // of what is passed on: whether the first step to use it writes less than the whole
     bool written;
   };
 
+  void know(const Napi::Value& buffers, Role role);
   void* put(Napi::Object array, void* data, size_t bytes, Access access);
   Area add_area(Napi::ArrayBuffer buffer);
   void upload(const Block& target, const void* data, size_t bytes);
   void copy(const Block& target, const Block& source, size_t bytes);
+  void before_work();
+  Napi::Value passed(Napi::Env env, Role role, std::shared_ptr<void> keep, std::shared_ptr<void> finally);
 
   cuda::Device& device_;
-  std::vector<Napi::Reference<Napi::ArrayBuffer>> resident_;
+  std::vector<std::pair<Napi::Reference<Napi::ArrayBuffer>, Role>> known_;
   std::unordered_map<const void*, Area> areas_;  // by the first address of the buffer
   std::vector<std::shared_ptr<Block>> blocks_;
   cuda::Recording recording_;

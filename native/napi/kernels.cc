@@ -33,6 +33,16 @@ PackWeightArgs read_pack_weight(Arguments& in) {
   return args;
 }
 
+WinogradWeightArgs read_winograd_weight(Arguments& in) {
+  WinogradWeightArgs args{};
+  args.weight = in.weight("weight");
+  if (args.weight.cols % 9 != 0) {
+    throw Error("ERR_SHAPE", message("weight.cols is ", args.weight.cols, ", no multiple of 3 x 3"));
+  }
+  args.data = in.output<float>("data", elements(elements(36, args.weight.rows), args.weight.cols / 9));
+  return args;
+}
+
 LinearArgs read_linear(Arguments& in) {
   LinearArgs args{};
   args.weight = in.weight("weight");
@@ -45,25 +55,6 @@ LinearArgs read_linear(Arguments& in) {
   args.activation = in.activation("activation");
   args.compute = in.compute("compute", args.weight);
   args.y = in.output<float>("y", elements(args.tokens, rows));
-  return args;
-}
-
-LinearIntegerArgs read_linear_integer(Arguments& in) {
-  LinearIntegerArgs args{};
-  args.tokens = in.size("tokens");
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.x_signed = in.flag("xSigned");
-  args.w_signed = in.flag("wSigned");
-  const auto codes = [&](const char* name, bool is_signed, int64_t count) -> const void* {
-    if (is_signed) return in.input<int8_t>(name, count);
-    return in.input<uint8_t>(name, count);
-  };
-  args.x = codes("x", args.x_signed, elements(args.tokens, args.cols));
-  args.w = codes("w", args.w_signed, elements(args.rows, args.cols));
-  args.x_zero = in.optional_input<int32_t>("xZero", args.tokens);
-  args.w_zero = in.optional_input<int32_t>("wZero", args.rows);
-  args.y = in.output<int32_t>("y", elements(args.tokens, args.rows));
   return args;
 }
 
@@ -165,12 +156,19 @@ const Operation kOperations[] = {
     SPARK_OPERATION("fp8Quantize", fp8_quantize),
     SPARK_OPERATION("swizzleScales", swizzle_scales),
     SPARK_OPERATION("packWeight", pack_weight),
+    SPARK_OPERATION("winogradWeight", winograd_weight),
     SPARK_OPERATION("linear", linear),
     SPARK_OPERATION("linearBackward", linear_backward),
     SPARK_OPERATION("conv", conv),
     SPARK_OPERATION("convBackward", conv_backward),
     SPARK_OPERATION("convTranspose", conv_transpose),
     SPARK_OPERATION("linearInteger", linear_integer),
+    SPARK_OPERATION("convInteger", conv_integer),
+    SPARK_OPERATION("quantize", quantize),
+    SPARK_OPERATION("dequantize", dequantize),
+    SPARK_OPERATION("lookup", lookup),
+    SPARK_OPERATION("binaryBytes", binary_bytes),
+    SPARK_OPERATION("meanBytes", mean_bytes),
     SPARK_OPERATION("matmul", matmul),
     SPARK_OPERATION("weightNorm2", weight_norm2),
     SPARK_OPERATION("doraNorm", dora_norm),
@@ -203,6 +201,7 @@ const Operation kOperations[] = {
     SPARK_OPERATION("pool", pool),
     SPARK_OPERATION("poolBackward", pool_backward),
     SPARK_OPERATION("resample", resample),
+    SPARK_OPERATION("dropoutMask", dropout_mask),
     SPARK_OPERATION("gridSample", grid_sample),
     SPARK_OPERATION("recurrent", recurrent),
 };
@@ -241,6 +240,13 @@ Napi::Value run_async(const Napi::CallbackInfo& info) {
 Napi::Value open_device(const Napi::CallbackInfo& info) {
   const int ordinal = info[0].ToNumber().Int32Value();
   return start_job(info.Env(), [ordinal] { cuda::Device::open(ordinal).preload(); });
+}
+
+Napi::Value device_free_bytes(const Napi::CallbackInfo& info) {
+  cuda::Device& device = cuda::Device::get(info[0].ToNumber().Int32Value());
+  const cuda::DeviceScope scope(device);
+  const auto bytes = cuda::free_memory(device, MemoryKind::kDevice).available;
+  return Napi::Number::New(info.Env(), static_cast<double>(bytes));
 }
 
 Napi::Value run_cuda(const Napi::CallbackInfo& info) {

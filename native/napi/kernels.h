@@ -14,6 +14,9 @@ Napi::Value run_async(const Napi::CallbackInfo& info);
 // openDevice(ordinal): a promise of undefined, settled when the CUDA device and its kernels are loaded.
 Napi::Value open_device(const Napi::CallbackInfo& info);
 
+// deviceFreeBytes(ordinal): bytes that are free on an open CUDA device.
+Napi::Value device_free_bytes(const Napi::CallbackInfo& info);
+
 // runCuda(ordinal, op, args): as runAsync, on a CUDA device that is open.
 Napi::Value run_cuda(const Napi::CallbackInfo& info);
 

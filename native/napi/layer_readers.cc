@@ -74,6 +74,20 @@ ResampleArgs read_resample(Arguments& in) {
   return args;
 }
 
+DropoutMaskArgs read_dropout_mask(Arguments& in) {
+  DropoutMaskArgs args{};
+  args.count = in.size("count");
+  const double ratio = in.number("ratio");
+  if (!(ratio >= 0 && ratio <= 1))
+    throw Error("ERR_ARGUMENT", message("ratio is ", ratio, ", not in [0, 1]"));
+  args.threshold = static_cast<uint64_t>(std::floor(ratio * 0x1p32));
+  args.keep = ratio < 1 ? static_cast<float>(1 / (1 - ratio)) : 0;
+  args.stream = static_cast<uint32_t>(in.size("stream"));
+  args.state = static_cast<const uint32_t*>(in.input("state", DType::kU32, 3));
+  args.mask = in.output<float>("mask", args.count);
+  return args;
+}
+
 GridSampleArgs read_grid_sample(Arguments& in) {
   GridSampleArgs args{};
   args.interpolation = in.choice<Interpolation>("interpolation", {"nearest", "linear", "cubic"});
@@ -106,7 +120,7 @@ RecurrentArgs read_recurrent(Arguments& in) {
   args.linear_before_reset = in.flag("linearBeforeReset");
   args.couple_gates = in.flag("coupleGates");
   args.clip = in.optional_number("clip", INFINITY);
-  const int64_t count = args.cell == RecurrentCell::kRnn ? 1 : args.cell == RecurrentCell::kGru ? 3 : 4;
+  const int64_t count = gate_count(args.cell);
   const int64_t width = elements(count, args.hidden), state = elements(args.batch, args.hidden);
   in.each("functions", [&](uint32_t i, const Arguments& function) {
     if (i < 3) args.functions[i] = function_of(function);

@@ -5,13 +5,25 @@
 
 namespace spark::napi {
 
-// planCreate(steps, ordinal, resident): a handle of { op, args }[] on a CUDA device, or on the CPU without
-// `ordinal`; operands are bound once and kept alive. `resident`: ArrayBuffers that only the steps touch from
-// now on, which a device copies once.
+// planCreate(steps, ordinal, memory): a handle of { op, args }[] on a CUDA device, or on the CPU without
+// `ordinal`; operands are bound once and kept alive. `memory`: what a device does not copy at each run; see
+// CudaPlan.
 Napi::Value plan_create(const Napi::CallbackInfo& info);
 
-// planRun(handle): a promise of undefined, settled when all steps are done.
+// planRun(handle, brief): a promise of undefined, settled when all steps are done. With `brief` a plan on the
+// CPU whose last run was short runs before the call returns undefined.
 Napi::Value plan_run(const Napi::CallbackInfo& info);
+
+// planFetch(handle): a promise of undefined, settled when the state is in its buffers, where they can be
+// read.
+Napi::Value plan_fetch(const Napi::CallbackInfo& info);
+
+// planStore(handle): a promise of undefined, settled when the device has the state that is in its buffers.
+Napi::Value plan_store(const Napi::CallbackInfo& info);
+
+// planProfile(handle): a promise of a Float64Array of the milliseconds that each step of a run took, on the
+// CPU.
+Napi::Value plan_profile(const Napi::CallbackInfo& info);
 
 // planProblem(handle): why a device runs the steps one by one, or ''.
 Napi::Value plan_problem(const Napi::CallbackInfo& info);

@@ -63,6 +63,7 @@ t.test('check on this machine', async t => {
     'memory',
     'permissions',
     'engine',
+    'precision',
   ]) {
     t.ok(names.includes(name), name)
   }
@@ -123,6 +124,16 @@ t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t 
     t.match(item('machine').found, /a DGX Spark$/)
     t.match(item('CUDA driver'), { status: 'ok', found: 'CUDA 13.0' })
     t.match(item('memory').found, 'shared by CPU and GPU')
+    t.match(item('engine'), {
+      status: 'ok',
+      found: /^cuda, ready in \d+ ms \(\d+ to detect, \d+ to open\)/,
+    })
+    const slow = standIn.env({ ...profile('gb10'), cuda: { initSeconds: 4 } })
+    const late = cli(['check', '--json'], { ...slow, DGX_SPARK_SYSFS_ROOT: spark.path }).json()
+    t.match(
+      late.find((each: { name: string }) => each.name === 'engine'),
+      { status: 'problem', found: /at most 3000 ms$/, next: /persistenced/ },
+    )
   })
 
   t.test('a driver without a device', async t => {

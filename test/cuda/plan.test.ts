@@ -20,7 +20,7 @@ const head = `${scriptHead}
   const cast = (srcDtype, dstDtype, src, dst) =>
     ({ op: 'cast', args: { srcDtype, dstDtype, count: n, saturate: false, src, dst } })
   const steps = [cast('f32', 'f16', x, middle), cast('f16', 'f32', middle, y)]
-  const create = (resident = [middle.buffer]) => addon.planCreate(steps, 0, resident)
+  const create = () => addon.planCreate(steps, 0, { scratch: [middle.buffer] })
   await addon.openDevice(0)
 `
 const filled = { kernel: { cast_f16_f32: { fill: 1 } } }
@@ -67,10 +67,43 @@ t.test('memory is placed once, resident memory is copied once', async t => {
   t.strictSame(await scriptResult(script, small.env), { before: 0, held: 3, after: 3 })
 })
 
+t.test('state stays on the device until it is asked for', async t => {
+  const script = `${head}
+    const plan = addon.planCreate(steps, 0, { scratch: [middle.buffer], state: [y.buffer] })
+    const seen = [], look = () => seen.push(y[0], y[n - 1], y[n])
+    const bytes = new Float32Array(new Uint32Array([0x42424242]).buffer)[0]
+    y.fill(-1)
+    for (let run = 0; run < 3; ++run) await addon.planRun(plan)
+    look()
+    const fetching = addon.planFetch(plan)
+    const busy = await attempt(() => addon.planStore(plan))
+    await fetching
+    look()
+    y.fill(5)
+    await addon.planStore(plan)
+    y.fill(6)
+    await addon.planFetch(plan)
+    look()
+    addon.planDispose(plan)
+    print({ seen: seen.map(value => value === bytes || value), busy, disposed: await attempt(() => addon.planFetch(plan)) })`
+  for (const [profile, copies] of [
+    [discrete, 1],
+    [integrated, 0],
+  ] as const) {
+    const { env, lines } = machine(standIn, { ...profile, ...filled })
+    t.match(await scriptResult(script, env), {
+      seen: [-1, -1, -1, true, true, true, 5, 5, 5],
+      busy: ['ERR_ARGUMENT', /plan is running/],
+      disposed: ['ERR_DISPOSED', /./],
+    })
+    t.strictSame(lines('instantiate'), [`instantiate 2 kernels ${copies} copies`], 'of x alone')
+  }
+})
+
 t.test('blocks that the device reaches are used where they are', async t => {
   const script = `${head}
     const buffer = await UnifiedBuffer.allocate(n * 4), view = buffer.view(Float32Array)
-    const plan = addon.planCreate([cast('f32', 'f16', view, middle), cast('f16', 'f32', middle, view)], 0, [middle.buffer])
+    const plan = addon.planCreate([cast('f32', 'f16', view, middle), cast('f16', 'f32', middle, view)], 0, { scratch: [middle.buffer] })
     buffer.dispose()
     print(await attempt(() => addon.planRun(plan)))`
   const { env, lines } = machine(standIn, discrete)
@@ -128,13 +161,13 @@ t.test('a warning, once, where plans run without graphs', async t => {
 
 t.test('failures are named, and the plan runs again', async t => {
   const script = `${head}
-    const unknown = await attempt(() => addon.planCreate([{ op: 'recurrent', args: {} }], 0))
+    const unknown = await attempt(() => addon.planCreate([{ op: 'packWeight', args: {} }], 0))
     const plan = create(), seen = []
     for (let run = 0; run < 4; ++run) seen.push(await attempt(() => addon.planRun(plan)))
     print({ unknown, seen })`
   const { env } = machine(standIn, { ...discrete, 'fail.cuLaunchKernel': 2, 'fail.cuLaunchKernel.times': 1 })
   t.match(await scriptResult(script, env), {
-    unknown: ['ERR_UNSUPPORTED', /step 0 of the plan, recurrent/],
+    unknown: ['ERR_UNSUPPORTED', /step 0 of the plan, packWeight/],
     seen: [['ERR_OUT_OF_MEMORY', /step 0 of the plan, cast: launching kernel/], null, null, null],
   })
   const replayed = machine(standIn, { ...discrete, 'fail.cuGraphLaunch': 700 })

@@ -30,7 +30,7 @@ function layer(kernels) {
       { op: 'unary', args: { fn: 'gelu', dtype: 'f32', count: z.length, x: z, y: activated } },
       { op: 'reduce', args: { ...sum, x: activated, y } },
     ],
-    [arena.buffer, data.buffer],
+    { scratch: [arena.buffer], constant: [data.buffer] },
   )
   return { x, y, steps }
 }

@@ -155,7 +155,7 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
 
 t.test('operations without a weight', async t => {
   t.same(await launches(`run('doraUnmerge', 'f32')`), [wideTiles('dora_unmerge_f32')])
-  t.same(await launches(`run('adamw', 'f32')`), [elements('adamw_f32')])
+  t.same(await launches(`run('adamw', 'f32')`), ['adamw_step 1 1x1', elements('adamw_f32')])
   t.same(await launches(`run('softmaxCrossEntropy', 'f32')`), [
     'softmax_cross_entropy_f32 130 256x1',
     'softmax_cross_entropy_mean_f32 1 256x1',
@@ -196,6 +196,23 @@ t.test('operations of networks', async t => {
     'attention_query_gradient_f32 4 256x1',
     'attention_key_gradient_f32 6 256x1',
   ])
+})
+
+t.test('operations in an order', async t => {
+  const rows = `fn: 'add', dtype: 'f32', shape: [3, 19, 11], strides: [77, 0, 1], indexStrides: [0, 1, 0], steps: [11],
+    limits: [7], indices: new BigInt64Array(19), updates: f32(627), y: f32(231)`
+  t.same(await launches(`run('scatter', 'f32', { ${rows} })`), ['scatter_float 1 256x1']) // 33 lanes
+  const top = (size: number, inner: number) =>
+    launches(`run('topK', 'f32', { dtype: 'f64', outer: 3, size: ${size}, inner: ${inner}, k: 2, largest: true,
+      lastFirst: false, x: new Float64Array(${3 * size * inner}), indices: new BigInt64Array(${6 * inner}) })`)
+  t.same(await top(64, 99), ['top_k_each_double 2 256x1'])
+  t.same(await top(65, 99), ['top_k_double 297 256x1'])
+  const grid = `interpolation: 'linear', outOfImage: 'zeros', alignCorners: false, batch: 2, channels: 3, points: 99,
+    image: [3, 5], x: f32(90), grid: f32(396), y: f32(594)`
+  t.same(await launches(`run('gridSample', 'f32', { ${grid} })`), ['grid_sample_f32 3 256x1'])
+  const gru = `cell: 'gru', functions: [{ fn: 'sigmoid' }, { fn: 'tanh' }], steps: 2, batch: 3, hidden: 5, yStep: 15,
+    gates: f32(90), recurrence: f32(75), bias: undefined, lastH: f32(15), y: f32(30), scratch: f32(60)`
+  t.same(await launches(`run('recurrent', 'f32', { ${gru} })`), ['recurrent_f32 3 256x1'])
 })
 
 t.test('no tokens', async t => {

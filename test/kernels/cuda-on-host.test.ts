@@ -10,7 +10,11 @@ const sources = [
     ['linear', 'product', 'softmax_cross_entropy', 'adamw'].map(name => `backend/${backend}/${name}.cc`),
   ),
   ...[
-    'activation_loops_plain',
+    'epilogue',
+    'finish',
+    'scratch',
+    'byte_loops_plain',
+    'function_loops_plain',
     'gemm_plain',
     'lane_gemm_plain',
     'lane_product',
@@ -60,9 +64,26 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
 
 t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, async t => {
   const both = ['conv', 'attention']
-  const convolutions = ['conv_backward', 'conv_passes', 'conv_reading', 'conv_stage', 'product', 'weight']
-  const loops = ['row_loops', 'gemm', 'lane_gemm', 'precision_loops', 'activation_loops']
-  const others = ['attention_backward', 'attention_tiles', 'softmax', 'norm', 'batch_norm']
+  const convolutions = [
+    'conv_backward',
+    'conv_passes',
+    'conv_reading',
+    'conv_stage',
+    'winograd',
+    'product',
+    'weight',
+  ]
+  const loops = ['row_loops', 'gemm', 'lane_gemm', 'precision_loops', 'function_loops', 'byte_loops']
+  const others = [
+    'epilogue',
+    'finish',
+    'scratch',
+    'attention_backward',
+    'attention_tiles',
+    'softmax',
+    'norm',
+    'batch_norm',
+  ]
   const sources = [
     ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
     ...[...convolutions, ...others, ...loops.map(name => `${name}_plain`)].map(
@@ -79,24 +100,40 @@ t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, a
   t.equal(status, 0)
 })
 
-t.test('views, reductions, pools and casts', { skip: noHostCompiler }, async t => {
-  const operations = ['unary', 'binary', 'select', 'reduce', 'cumulate', 'copy_strided', 'indexed', 'pool']
+t.test('views, reductions, pools, casts, orders and recurrent layers', { skip: noHostCompiler }, async t => {
+  const views = ['unary', 'binary', 'select', 'reduce', 'cumulate', 'copy_strided', 'indexed', 'pool']
+  const layers = ['top_k', 'grid_sample', 'recurrent', 'adamw']
   const sources = [
-    ...[...operations, 'resample', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
-    ...['view', 'pool', 'cast'].map(name => `backend/cuda/${name}.cc`),
-    ...['precision_loops_plain', 'activation_loops_plain', 'gemm_plain', 'lane_gemm_plain'].map(
-      name => `backend/cpu/${name}.cc`,
+    ...[...views, ...layers, 'resample', 'dropout', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
+    ...['view', 'pool', 'dropout', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw'].map(
+      name => `backend/cuda/${name}.cc`,
+    ),
+    ...[
+      'conv_reading',
+      'conv_stage',
+      'weight',
+      'product',
+      'finish',
+      'epilogue',
+      'scratch',
+      'pool_bytes',
+      'byte_stage',
+    ].map(name => `backend/cpu/${name}.cc`),
+    ...['precision_loops', 'function_loops', 'byte_loops', 'gemm', 'lane_gemm'].map(
+      name => `backend/cpu/${name}_plain.cc`,
     ),
     '../test/fixtures/cuda-on-host/plain-cpu.cc',
     'core/thread_pool.cc',
   ]
   const { folder, programs } = buildOnHost(
-    ['views.cc'],
-    ['elementwise', 'move', 'reduction', 'pool', 'cast'],
+    ['views.cc', 'layers.cc'],
+    ['elementwise', 'move', 'reduction', 'pool', 'dropout', 'cast', 'scatter', ...layers],
     sources,
   )
   t.teardown(() => rmSync(folder, { recursive: true }))
-  const { stdout, status } = spawnSync(programs[0]!, { encoding: 'utf8' })
-  t.match(stdout, /^\d{4} results agree\n$/)
-  t.equal(status, 0)
+  for (const program of programs) {
+    const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+    t.match(stdout, /^\d{3,4} results agree\n$/, program)
+    t.equal(status, 0, program)
+  }
 })

@@ -58,7 +58,7 @@ t.test('kernels that do nothing are found out', { skip: noCudaCalls }, t => {
   const passed = lines.filter(line => line.startsWith('ok') && !line.includes('# SKIP'))
   t.ok(failed.length > 200, `${failed.length} cases fail`)
   t.strictSame(passed, [], 'no case passes by doing nothing')
-  for (const file of ['concurrency', 'dora-linear', 'errors', 'memory']) {
+  for (const file of ['concurrency', 'dora-linear', 'errors', 'memory', 'plan', 'training']) {
     t.equal(node([`test/gpu/${file}.test.js`], machine(standIn, integrated).env).status, 1, file)
   }
   t.end()

@@ -49,9 +49,7 @@ export function accumulate(graph: Graph, { inputs, values, weights }: Accumulate
     }
   })
   const partInputs = (info: ValueInfo): ValueInfo[] =>
-    inputs.includes(info.name)
-      ? weights.map((_, part) => ({ ...info, name: partName(info.name, part) }))
-      : [info]
+    inputs.includes(info.name) ? weights.map((_, part) => partOf(info, part)) : [info]
   return {
     ...graph,
     inputs: graph.inputs.flatMap(partInputs),
@@ -59,6 +57,14 @@ export function accumulate(graph: Graph, { inputs, values, weights }: Accumulate
     nodes,
     initializers,
   }
+}
+
+/** An input of a part. Sizes by name are its own: the last part of an epoch may be smaller. */
+function partOf({ name, type }: ValueInfo, part: number): ValueInfo {
+  const info = { name: partName(name, part) }
+  if (type?.kind !== 'tensor' || !type.shape) return type ? { ...info, type } : info
+  const shape = type.shape.map(size => (typeof size === 'string' ? partName(size, part) : size))
+  return { ...info, type: { ...type, shape } }
 }
 
 /** Values that nodes make from `names`. */

@@ -43,9 +43,7 @@ export function doraNorm(args: KernelArgs['doraNorm']): void {
 /** mask ∘ x, or x without a mask. */
 function applyMask(x: Float32Array, mask: Float32Array | undefined, count: number): Float32Array {
   if (!mask) return x
-  const masked = new Float32Array(count)
-  for (let i = 0; i < count; i++) masked[i] = x[i]! * mask[i]!
-  return masked
+  return x.slice(0, count).map((value, i) => value * mask[i]!)
 }
 
 /** y = x·Wᵀ + bias + (gain − 1) ∘ (d·Wᵀ) + gain ∘ scale · (d·Aᵀ)·Bᵀ with d = mask ∘ x */

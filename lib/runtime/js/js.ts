@@ -1,4 +1,5 @@
 // js.ts: the backend that runs everywhere: plain loops, one JavaScript thread.
+import { freemem } from 'node:os'
 import { SparkError } from '../../core/errors.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { BoundStep, KernelArgs, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
@@ -15,9 +16,19 @@ import {
   doraUnmerge,
   weightNorm2,
 } from './dora.js'
+import { dropoutMask } from './dropout.js'
 import { gridSample } from './grid-sample.js'
 import { gather, scatter } from './indexed.js'
-import { linear, linearBackward, linearInteger, matmul } from './linear.js'
+import {
+  binaryBytes,
+  convInteger,
+  dequantize,
+  linearInteger,
+  lookup,
+  meanBytes,
+  quantize,
+} from './integer.js'
+import { linear, linearBackward, matmul } from './linear.js'
 import {
   batchNorm,
   batchNormBackward,
@@ -33,17 +44,25 @@ import { recurrent } from './recurrent.js'
 import { resample } from './resample.js'
 import { binary, cast, copyStrided, cumulate, reduce, select, topK, unary } from './tensor.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
+import { winogradWeight } from './winograd.js'
 
 const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   ...precisionKernels,
   cast,
   packWeight: ({ weight, data, blockScale }) => packWeight(weight, data, blockScale),
+  winogradWeight,
   linear,
   linearBackward,
   conv,
   convBackward,
   convTranspose,
   linearInteger,
+  convInteger,
+  quantize,
+  dequantize,
+  lookup,
+  binaryBytes,
+  meanBytes,
   matmul,
   weightNorm2,
   doraNorm,
@@ -76,6 +95,7 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   pool,
   poolBackward,
   resample,
+  dropoutMask,
   gridSample,
   recurrent,
 }
@@ -95,6 +115,8 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
     async run() {
       for (const call of calls) call()
     },
+    async fetch() {},
+    async store() {},
     dispose() {},
   }
 }
@@ -102,6 +124,7 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
 /** The kernels in plain TypeScript. */
 export const jsKernels: Kernels = {
   backend: 'js',
+  freeBytes: freemem,
   supports: op => op in table,
   runSync(op, args) {
     if (!(op in table)) throw new SparkError('ERR_UNSUPPORTED', `there is no operation called '${op}'`)

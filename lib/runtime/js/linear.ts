@@ -56,22 +56,6 @@ export function linear(args: KernelArgs['linear']): void {
   }
 }
 
-/** y[t, o] = Σ_i (x[t, i] − xZero[t]) · (w[o, i] − wZero[o]), modulo 2^32 */
-export function linearInteger(args: KernelArgs['linearInteger']): void {
-  const { tokens, rows, cols, x, w, xZero, wZero, y } = args
-  for (let t = 0; t < tokens; t++) {
-    const zero = xZero ? xZero[t]! : 0
-    for (let o = 0; o < rows; o++) {
-      const wOffset = wZero ? wZero[o]! : 0
-      let sum = 0
-      for (let i = 0; i < cols; i++) {
-        sum = (sum + Math.imul(x[t * cols + i]! - zero, w[o * cols + i]! - wOffset)) | 0
-      }
-      y[t * rows + o] = sum
-    }
-  }
-}
-
 /** y[i, j] = alpha · a[i, j] · b[i, j] */
 export function matmul(args: KernelArgs['matmul']): void {
   const { outer, inner, m, n, k, alpha, a, aStrides, b, bStrides, y, yStrides } = args

@@ -6,9 +6,11 @@ import { swizzledLength } from '../../precision/scale-order.js'
 import type { Compute, KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
 import { activations } from './activations.js'
+import { integerSizes } from './integer-operands.js'
 import { networkSizes } from './network-operands.js'
 import { expectViews, isOnViews, viewSizes } from './view-operands.js'
 import { poolSizes } from './window-operands.js'
+import { winogradSize } from './winograd.js'
 
 /** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
 type Sizes = Readonly<Record<string, number>>
@@ -17,6 +19,7 @@ const lowRankSizes = (rank: number, rows: number, cols: number): Sizes => ({ a: 
 
 const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
   ...networkSizes,
+  ...integerSizes,
   amax: ({ count }) => ({ src: count, out: 1 }),
   nvfp4Quantize: ({ rows, cols }) => ({ src: rows * cols, ...nvfp4Sizes(rows, cols) }),
   nvfp4Dequantize: ({ rows, cols }) => ({ ...nvfp4Sizes(rows, cols), dst: rows * cols }),
@@ -33,6 +36,7 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     const { data, blockScale } = packedSizes(weight)
     return { data, ...(blockScale > 0 && { blockScale }) }
   },
+  winogradWeight: ({ weight: { rows, cols } }) => ({ data: winogradSize(rows, cols) }),
   linear: ({ weight: { rows, cols }, tokens }) => ({
     x: tokens * cols,
     'rowScale?': rows,
@@ -46,13 +50,6 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     'dx?': tokens * cols,
     'dweight?': rows * cols,
     'dbias?': rows,
-  }),
-  linearInteger: ({ tokens, rows, cols }) => ({
-    x: tokens * cols,
-    w: rows * cols,
-    'xZero?': tokens,
-    'wZero?': rows,
-    y: tokens * rows,
   }),
   matmul: ({ outer, inner, m, n, k, aStrides, bStrides, yStrides }) => ({
     a: extent([outer, inner, m, k], aStrides),

@@ -21,15 +21,19 @@ export interface PlanStats {
   readonly arenaBytes: number
   /** The most bytes of them that are alive at once. */
   readonly lowerBound: number
+  /** Bytes of weights and other constants that a run reads. */
+  readonly constantBytes: number
 }
 
 /** How long one kernel call of a plan takes. */
 export interface StepTime {
   /** Name of the operation. */
   readonly op: KernelOp
+  /** The node that it computes: its name, or that of its first output. */
+  readonly node: string
   /** Sizes of its operands in elements. */
   readonly sizes: readonly number[]
-  /** The shortest of all runs, in milliseconds; the call from JavaScript is in it. */
+  /** The shortest of all runs, in milliseconds. On backends without a clock for steps the call from JavaScript is in it. */
   readonly ms: number
 }
 
@@ -52,7 +56,7 @@ export class Plan implements Disposable {
     this.#program = program
     this.#bound = bound
     this.#kernels = kernels
-    this.#steps = kernels.prepare(bound.steps, bound.resident())
+    this.#steps = kernels.prepare(bound.steps, bound.memory())
   }
 
   /**
@@ -60,11 +64,13 @@ export class Plan implements Disposable {
    * @throws SparkError as {@link compile}, and ERR_UNSUPPORTED when the backend lacks an operation or has no plans
    */
   static async create(graph: Graph, kernels: Kernels, options: PlanOptions = {}): Promise<Plan> {
-    const program = compile(graph, { packs: kernels.backend === 'cpu', ...options })
+    const bytes = kernels.supports('convInteger')
+    const program = compile(graph, { packs: kernels.backend === 'cpu', bytes, ...options })
     const bound = bind(program, options)
     const setup = kernels.prepare(bound.setup)
     await setup.run()
     setup.dispose()
+    bound.releaseSetup()
     return new Plan(program, bound, kernels)
   }
 
@@ -80,8 +86,8 @@ export class Plan implements Disposable {
 
   /** Numbers for reports. */
   get stats(): PlanStats {
-    const { steps, setup, arenaBytes, lowerBound } = this.#program
-    return { steps: steps.length, setupSteps: setup.length, arenaBytes, lowerBound }
+    const { steps, setup, arenaBytes, lowerBound, constantBytes } = this.#program
+    return { steps: steps.length, setupSteps: setup.length, arenaBytes, lowerBound, constantBytes }
   }
 
   /**
@@ -92,40 +98,45 @@ export class Plan implements Disposable {
    * progress; ERR_SHAPE for a wrong number of elements; ERR_DISPOSED
    */
   async run(feeds: Readonly<Record<string, ElementArray>> = {}): Promise<Record<string, ElementArray>> {
-    const steps = this.#claim()
-    try {
+    await this.#alone(steps => {
       this.#feed(feeds)
-      await steps.run()
-    } finally {
-      this.#running = false
-    }
+      return steps.run()
+    })
     return Object.fromEntries(this.outputs.map(({ name, buffer }) => [name, this.#bound.arrayOf(buffer)]))
   }
 
   /**
-   * Runs the plan call by call and measures each, on the inputs of the last run. State moves on with each run.
+   * Runs the plan and measures each step, on the inputs of the last run. State moves on with each run.
    * @param runs - how often
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
    */
   async profile(runs = 5): Promise<StepTime[]> {
-    this.#claim()
-    const prepared = this.#bound.steps.map(step => this.#kernels.prepare([step]))
-    const best = prepared.map(() => Number.POSITIVE_INFINITY)
-    try {
+    const best = new Float64Array(this.#bound.steps.length).fill(Number.POSITIVE_INFINITY)
+    await this.#alone(async steps => {
       for (let run = 0; run < runs; run++) {
-        for (const [i, step] of prepared.entries()) {
-          const start = performance.now()
-          await step.run()
-          best[i] = Math.min(best[i]!, performance.now() - start)
-        }
+        const times = steps.profile ? await steps.profile() : await this.#stepTimes()
+        for (const [i, time] of times.entries()) best[i] = Math.min(best[i]!, time)
       }
-    } finally {
-      this.#running = false
-      for (const step of prepared) step.dispose()
-    }
-    return this.#program.steps.map(({ op, args }, i) => {
-      return { op, sizes: [...operandsOf(args)].map(({ count }) => count), ms: best[i]! }
     })
+    return this.#program.steps.map(({ op, node, args }, i) => {
+      return { op, node: node ?? '', sizes: Array.from(operandsOf(args), ({ count }) => count), ms: best[i]! }
+    })
+  }
+
+  /** Milliseconds of each step as a call of its own. */
+  async #stepTimes(): Promise<number[]> {
+    const times: number[] = []
+    for (const step of this.#bound.steps) {
+      const prepared = this.#kernels.prepare([step])
+      try {
+        const start = performance.now()
+        await prepared.run()
+        times.push(performance.now() - start)
+      } finally {
+        prepared.dispose()
+      }
+    }
+    return times
   }
 
   /**
@@ -133,12 +144,12 @@ export class Plan implements Disposable {
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
    */
   async runBound(): Promise<void> {
-    const steps = this.#claim()
-    try {
-      await steps.run()
-    } finally {
-      this.#running = false
-    }
+    await this.#alone(steps => steps.run())
+  }
+
+  /** The weights and other constants that a run reads; plans of one model share some. */
+  get constants(): readonly ElementArray[] {
+    return this.#bound.constants()
   }
 
   /** The elements of an input or output, in the memory that runs read and write. */
@@ -147,13 +158,30 @@ export class Plan implements Disposable {
   }
 
   /**
-   * The elements of a state, such as a parameter that an optimizer changes. They may be read and written between runs.
+   * The elements of a state, such as a parameter that an optimizer changes. They may be read and written between runs:
+   * read after {@link Plan.fetchState}, and followed by {@link Plan.storeState}.
    * @throws SparkError ERR_ARGUMENT when there is no such state
    */
   state(name: string): ElementArray {
     const port = this.#program.state.find(port => port.name === name)
     if (!port) throw new SparkError('ERR_ARGUMENT', `the plan has no state '${name}'`)
     return this.#bound.arrayOf(port.buffer)
+  }
+
+  /**
+   * Brings all states to where {@link Plan.state} reads them: a GPU keeps them to itself from run to run.
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   */
+  async fetchState(): Promise<void> {
+    await this.#alone(steps => steps.fetch())
+  }
+
+  /**
+   * Hands all states, as they were written to {@link Plan.state}, to the backend.
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   */
+  async storeState(): Promise<void> {
+    await this.#alone(steps => steps.store())
   }
 
   /** Frees what the backend holds. A second dispose is a no-op. */
@@ -167,15 +195,19 @@ export class Plan implements Disposable {
     this.dispose()
   }
 
-  /** The steps, for one run: all runs share their operands. */
-  #claim(): PreparedSteps {
+  /** Does something with the steps while nobody else does: all runs share their operands. */
+  async #alone(work: (steps: PreparedSteps) => Promise<void> | undefined): Promise<void> {
     if (!this.#steps) throw new SparkError('ERR_DISPOSED', 'the plan has been disposed')
     if (this.#running) {
       const remedy = 'wait for its promise, or make another plan'
       throw new SparkError('ERR_ARGUMENT', `the plan is running: ${remedy}`)
     }
     this.#running = true
-    return this.#steps
+    try {
+      await work(this.#steps)
+    } finally {
+      this.#running = false
+    }
   }
 
   #feed(feeds: Readonly<Record<string, ElementArray>>): void {

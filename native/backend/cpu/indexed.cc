@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "backend/binary_functions.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
 #include "backend/cpu/strided.h"
@@ -56,22 +57,6 @@ void gather_elements(const GatherArgs& args) {
                   });
 }
 
-template <typename V>
-V combine(ScatterFn fn, V old, V update) {
-  switch (fn) {
-    case ScatterFn::kAdd:
-      return wrap_add(old, update);
-    case ScatterFn::kMul:
-      return wrap_mul(old, update);
-    case ScatterFn::kMax:
-      return greater_of(old, update);
-    case ScatterFn::kMin:
-      return less_of(old, update);
-    default:
-      return update;
-  }
-}
-
 }  // namespace
 
 void gather(const GatherArgs& args) {
@@ -91,7 +76,7 @@ void scatter(const ScatterArgs& args) {
       const int64_t at = place(places, cursor.offset[0], places.indices + cursor.offset[1]);
       load_elements(args.dtype, args.y, at, 1, 1, &old);
       load_elements(args.dtype, args.updates, i, 1, 1, &update);
-      const auto value = combine(args.fn, old, update);
+      const auto value = scattered(args.fn, old, update);
       store_elements(args.dtype, &value, 1, args.y, at, 1);
     }
   });

@@ -34,7 +34,7 @@ void finish(const LinearArgs& args, int64_t t, int64_t o, int64_t count, const f
 
 void linear(const LinearArgs& args) {
   const int64_t in = args.weight.cols, out = args.weight.rows;
-  const Store store = [&](int64_t t, int64_t o, int64_t count, const float* sums) {
+  const auto store = [&](int64_t t, int64_t o, int64_t count, const float* sums) {
     finish(args, t, o, count, sums);
   };
   if (args.compute == Compute::kBF16 && lane_gemm().bf16) {

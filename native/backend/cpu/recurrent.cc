@@ -8,10 +8,6 @@
 namespace spark::cpu {
 namespace {
 
-int64_t gate_count(RecurrentCell cell) {
-  return cell == RecurrentCell::kRnn ? 1 : cell == RecurrentCell::kGru ? 3 : 4;
-}
-
 // The state of one sample between two steps, and room for its gates.
 struct Sample {
   float* h;

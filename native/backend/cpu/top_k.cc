@@ -4,17 +4,11 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
+#include "backend/top_k_order.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
 namespace {
-
-// Whether a comes before b among the largest; NaN is the largest number.
-template <typename V>
-bool larger(V a, V b) {
-  if (b != b) return false;
-  return a > b || a != a;
-}
 
 template <typename V>
 void top_k_row(const TopKArgs& args, int64_t outer, int64_t inner, std::vector<V>& x,
@@ -24,10 +18,7 @@ void top_k_row(const TopKArgs& args, int64_t outer, int64_t inner, std::vector<V
   load_elements(args.dtype, args.x, outer * args.size * args.inner + inner, args.inner, args.size, x.data());
   std::iota(order.begin(), order.end(), 0);
   const auto before = [&](int64_t i, int64_t j) {
-    const V a = x[static_cast<size_t>(i)], b = x[static_cast<size_t>(j)];
-    if (larger(a, b)) return args.largest;
-    if (larger(b, a)) return !args.largest;
-    return args.last_first ? i > j : i < j;
+    return comes_before(args, x[static_cast<size_t>(i)], i, x[static_cast<size_t>(j)], j);
   };
   if (args.k == 1) {
     if (!order.empty()) order[0] = *std::min_element(order.begin(), order.end(), before);

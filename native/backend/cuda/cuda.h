@@ -44,11 +44,16 @@ void binary(const BinaryArgs&);
 void select(const SelectArgs&);
 void reduce(const ReduceArgs&);
 void cumulate(const CumulateArgs&);
+void top_k(const TopKArgs&);
 void copy_strided(const CopyStridedArgs&);
 void gather(const GatherArgs&);
+void scatter(const ScatterArgs&);
 void pool(const PoolArgs&);
 void pool_backward(const PoolBackwardArgs&);
 void resample(const ResampleArgs&);
+void grid_sample(const GridSampleArgs&);
+void recurrent(const RecurrentArgs&);
+void dropout_mask(const DropoutMaskArgs&);
 void dora_merge_backward(const DoraMergeBackwardArgs&);
 
 }  // namespace spark::cuda

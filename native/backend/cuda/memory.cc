@@ -7,6 +7,13 @@
 #include "core/error.h"
 
 namespace spark::cuda {
+HostMemory free_memory(Device& device, MemoryKind kind) {
+  if (kind != MemoryKind::kDevice || device.attributes.integrated) return host_memory();
+  size_t free = 0, total = 0;
+  device.check(device.driver.cuMemGetInfo(&free, &total), "cuMemGetInfo");
+  return {free, 0};
+}
+
 namespace {
 
 constexpr unsigned kAttachGlobal = 1;  // CU_MEM_ATTACH_GLOBAL
@@ -21,13 +28,6 @@ CUmemLocation location(const Device& device, bool gpu) {
 }
 
 CUdeviceptr device_address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
-
-HostMemory free_memory(Device& device, MemoryKind kind) {
-  if (kind != MemoryKind::kDevice || device.attributes.integrated) return host_memory();
-  size_t free = 0, total = 0;
-  device.check(device.driver.cuMemGetInfo(&free, &total), "cuMemGetInfo");
-  return {free, 0};
-}
 
 void* allocate_raw(Device& device, MemoryKind kind, size_t bytes) {
   device.require_healthy();

@@ -13,6 +13,9 @@ namespace spark::cuda {
 
 class Device;
 
+// What is free of the memory that blocks of a kind lie in. The device must be current.
+HostMemory free_memory(Device& device, MemoryKind kind);
+
 // A block of managed, pinned or device memory. Throws ERR_OUT_OF_MEMORY when it cannot fit, ERR_UNSUPPORTED
 // when the device lacks managed memory, ERR_CUDA.
 std::shared_ptr<Block> allocate(Device& device, MemoryKind kind, size_t bytes);

@@ -73,6 +73,16 @@ void cumulate(const CumulateArgs& args) {
          Threads{kViewThreads}, 0, args);
 }
 
+void top_k(const TopKArgs& args) {
+  const int64_t rows = args.outer * args.inner;
+  if (args.size <= kFew || rows >= kMaxBlocks * kViewThreads) {
+    launch("top_k", kernel_of_number("top_k_each", args.dtype), threads_for(rows), Threads{kViewThreads}, 0,
+           args);
+  } else {
+    launch("top_k", kernel_of_number("top_k", args.dtype), Grid{rows}, Threads{kViewThreads}, 0, args);
+  }
+}
+
 void copy_strided(const CopyStridedArgs& args) {
   launch("move", kernel_of_size("copy_strided", args.dtype), threads_for(volume(args.shape)),
          Threads{kViewThreads}, 0, args);

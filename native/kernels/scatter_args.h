@@ -1,0 +1,20 @@
+// scatter_args.h: how scatter goes through the indices of its places; read by scatter.cu, filled by its
+// launcher.
+#pragma once
+
+#include "backend/backend.h"
+
+namespace spark {
+
+// Some of the axes of places, and how far along them the place, its indices and the updates move.
+struct ScatterAxes {
+  Axes axes;
+  Strides place, indices, updates;
+};
+
+// Places of different lanes never meet, those of one may: its turns are taken in order.
+struct ScatterLoops {
+  ScatterAxes lanes, turns;
+};
+
+}  // namespace spark

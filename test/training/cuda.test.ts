@@ -1,0 +1,63 @@
+// Training on a GPU, on the stand-in driver: a step is one plan that is enqueued, captured, then replayed; parameters and
+// moments stay on the device until a checkpoint or the end asks for them.
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import t from 'tap'
+import { readCheckpoint } from '#lib/training/checkpoint.js'
+import { machine } from '../fixtures/machine-log.js'
+import { discrete, integrated } from '../fixtures/machines.js'
+import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
+
+if (noCudaCalls) {
+  t.plan(0, noCudaCalls)
+  process.exit()
+}
+const standIn = new StandIn(['cuda'])
+t.teardown(() => standIn.dispose())
+
+/** Kernels do nothing but AdamW, which sets the bytes of a parameter. */
+const marked = { kernel: { adamw_f32: { fill: 3 } } }
+const onlyMarks = (bytes: Buffer) => bytes.length > 0 && bytes.every(byte => byte === 0x42)
+
+/** Trains a small network for 6 epochs of 203 samples: by default 12 batches of 16 and one of 11. */
+function train(folder: string, profile: object, batchSize = 16) {
+  const { env, lines } = machine(standIn, profile)
+  const file = path.join(folder, 'result.bin')
+  const { stdout, stderr, status } = spawnSync(
+    process.execPath,
+    ['test/fixtures/training-child.js', path.join(folder, 'checkpoints'), file, 'cuda', String(batchSize)],
+    { encoding: 'utf8', env: { ...process.env, NODE_OPTIONS: '', ...env }, timeout: 120_000 },
+  )
+  const result = existsSync(file) ? readFileSync(file) : Buffer.alloc(0)
+  return { steps: stdout.trim().split('\n').length, stderr, status, result, lines }
+}
+
+for (const [name, profile, copies] of [
+  ['memory of its own', discrete, 6], // x, target, learning rate, step; loss, gradient norm
+  ['the memory of the host', integrated, 0],
+] as const) {
+  t.test(`a GPU with ${name}`, async t => {
+    const folder = t.testdir()
+    const { steps, stderr, status, result, lines } = train(folder, { ...profile, ...marked })
+    t.equal(status, 0, stderr)
+    t.equal(steps, 78)
+    const kernels = /^instantiate (\d+) kernels/.exec(lines('instantiate')[0]!)![1]
+    t.strictSame(lines('instantiate'), Array(2).fill(`instantiate ${kernels} kernels ${copies} copies`))
+    t.equal(lines('replay').length, steps - 2, 'a graph a step, but for the first of either size of batch')
+    const updates = lines('launch adamw_f32').length
+    t.equal(updates, 2 * 2 * 2, 'two parameters, enqueued and captured, for two sizes')
+    t.ok(onlyMarks(result), 'the parameters of the device')
+    const [file] = readdirSync(path.join(folder, 'checkpoints')).sort()
+    const { state } = await readCheckpoint(path.join(folder, 'checkpoints', file!))
+    t.ok(onlyMarks(Buffer.from(state.get('w')!.buffer)), 'also in a checkpoint')
+    t.strictSame([...new Set(state.get('w/m')!)], [0], 'moments as the device has them')
+  })
+}
+
+t.test('memory of the GPU that is short', t => {
+  const { status, stderr } = train(t.testdir(), { ...discrete, memory: { free: 120_000 } }, 203)
+  t.equal(status, 1)
+  t.match(stderr, /step 1: no memory for a batch of 203; try batchSize (101|50|25|12),/)
+  t.end()
+})

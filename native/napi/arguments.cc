@@ -1,5 +1,6 @@
 #include "napi/arguments.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <string>
@@ -118,12 +119,18 @@ Activation Arguments::activation(const char* name) const {
 }
 
 Compute Arguments::compute(const char* name, const Weight& weight) const {
-  const auto compute = choice<Compute>(name, {"f32", "bf16", "f16", "nvfp4"});
+  const char* names[] = {"f32", "bf16", "f16", "nvfp4"};
+  const std::string given = has(name) ? text(name) : names[0];
+  const auto found = std::find(std::begin(names), std::end(names), given);
+  if (found == std::end(names)) {
+    throw Error("ERR_ARGUMENT", message(name, " is not f32, bf16, f16 or nvfp4: '", given, "'"));
+  }
+  const auto compute = static_cast<Compute>(found - names);
   const bool fits = compute == Compute::kNVFP4 ? weight.dtype == DType::kNVFP4
                     : compute == Compute::kF16 ? weight.dtype == DType::kF16 || weight.dtype == DType::kF32
                                                : true;
   if (fits) return compute;
-  throw Error("ERR_UNSUPPORTED", message(name, " ", text(name), " is for weights of ",
+  throw Error("ERR_UNSUPPORTED", message(name, " ", given, " is for weights of ",
                                          compute == Compute::kF16 ? "f16 and f32" : "nvfp4", "; this one is ",
                                          dtype_name(weight.dtype), ". Use bf16"));
 }

@@ -17,9 +17,10 @@ import path from 'node:path'
  * @property {'GB/s' | 'GFLOP/s' | 'Gelement/s'} unit
  * @property {number} percentOfLimit of the bandwidth or the fastest GEMM measured in this run
  * @property {string} [peer]
- * @property {number} [peerRatio] peer's median time over ours: above 1 we are faster
+ * @property {number} [peerRatio] peer's time over ours: above 1 we are faster
  * @property {Sizes} [sizes]
- * @property {boolean} noisy spread (p90 - p10) / median above 15 %
+ * @property {number} spread (p90 - p10) / median, of the peer where that is more
+ * @property {boolean} noisy the spread is above 15 %
  */
 
 /**
@@ -33,6 +34,8 @@ import path from 'node:path'
  * @property {number} [flops] done per run: rated in GFLOP/s against the fastest GEMM
  * @property {number} [elements] per run, where they are the rate; `bytes` is then held against the bandwidth all the same
  * @property {'copy' | 'read' | 'thread'} [bandwidth] which one: a copy (default), reading only, a copy by one thread
+ * @property {() => Promise<number>} [limit] measures the bandwidth, in GB/s, before and after the row, where the one from
+ *   the start of the run is too old to compare with
  * @property {() => unknown} run
  * @property {() => void | Promise<void>} check throws unless the result of `run` is right; called before timing
  * @property {Side} [peer]
@@ -53,8 +56,21 @@ import path from 'node:path'
 const minimumMs = 300
 const minimumRuns = 7
 const batchMs = 20
-const rounds = 5 // in which two sides take turns
+const rounds = 15 // in which two sides take turns
+const pausedRounds = 5 // the same where each turn begins with a pause
 const idleMs = 50 // threads that wait busily have gone to sleep by then
+const noisySpread = 0.15
+
+/** Milliseconds that have passed. */
+let clock = () => performance.now()
+
+/** From now on times are those that all threads of the process spend computing, whatever else the machine does. */
+export function useCpuTime() {
+  clock = () => {
+    const { user, system } = process.cpuUsage()
+    return (user + system) / 1000
+  }
+}
 
 /**
  * Sorted milliseconds of a call, repeated after a warm-up. With `batched` calls are made one behind the other without
@@ -64,15 +80,15 @@ const idleMs = 50 // threads that wait busily have gone to sleep by then
  */
 export async function sample(run, batched = false) {
   const times = await collect(run, await callsOf(run, batched), minimumMs, minimumRuns)
-  return times.sort((a, b) => a - b)
+  return ascending(times)
 }
 
 /** Warms a call up; how many of it a batch takes. @param {() => unknown} run @param {boolean} batched */
 async function callsOf(run, batched) {
   await run()
-  const first = performance.now()
+  const first = clock()
   await run()
-  return batched ? Math.min(256, Math.ceil(batchMs / (performance.now() - first))) : 1
+  return batched ? Math.min(256, Math.ceil(batchMs / (clock() - first))) : 1
 }
 
 /** Milliseconds of a call, for at least so long and so often. @param {() => unknown} run @param {number} calls @param {number} least @param {number} runs */
@@ -80,44 +96,50 @@ async function collect(run, calls, least, runs) {
   const times = []
   const begin = performance.now()
   while (times.length < runs || performance.now() - begin < least) {
-    const start = performance.now()
+    const start = clock()
     if (calls === 1) await run()
     else await Promise.all(Array.from({ length: calls }, run))
-    times.push((performance.now() - start) / calls)
+    times.push((clock() - start) / calls)
   }
   return times
 }
 
 /**
- * Two sides in turn, so that both meet the same machine: our sorted times, and the median over the rounds of the peer's
- * time over ours.
+ * Two sides in turn, so that both meet the same machine: the sorted times of each, and the median over the rounds of the
+ * peer's time over ours. A round compares the fastest calls: what else the machine does only ever makes one slower.
  * @param {() => unknown} ours @param {Side} peer @param {boolean} batched
  */
 async function sampleBoth(ours, peer, batched) {
   const pause = () => (peer.spins ? new Promise(next => setTimeout(next, idleMs)) : null)
   const calls = await callsOf(ours, batched)
   const peerCalls = await callsOf(peer.run, batched)
-  const [share, runs] = [minimumMs / rounds, Math.ceil(minimumRuns / rounds)]
+  const turns = peer.spins ? pausedRounds : rounds
+  const [share, runs] = [minimumMs / turns, Math.ceil(minimumRuns / turns)]
   /** @type {number[]} */
   const times = []
+  /** @type {number[]} */
+  const peerTimes = []
   const ratios = []
-  for (let round = 0; round < rounds; ++round) {
+  for (let turn = 0; turn < turns; ++turn) {
     await pause()
     const own = await collect(ours, calls, share, runs)
     await pause()
     const other = await collect(peer.run, peerCalls, share, runs)
     times.push(...own)
-    ratios.push(median(other) / median(own))
+    peerTimes.push(...other)
+    ratios.push(Math.min(...other) / Math.min(...own))
   }
-  return { times: times.sort((a, b) => a - b), ratio: median(ratios) }
+  return { times: ascending(times), peerTimes: ascending(peerTimes), ratio: median(ratios) }
 }
 
 /** @param {number[]} numbers */
-const median = numbers =>
-  quantile(
-    [...numbers].sort((a, b) => a - b),
-    0.5,
-  )
+const ascending = numbers => numbers.sort((a, b) => a - b)
+
+/** @param {number[]} numbers */
+const median = numbers => quantile(ascending(numbers), 0.5)
+
+/** @param {number[]} sorted */
+const spreadOf = sorted => (quantile(sorted, 0.9) - quantile(sorted, 0.1)) / quantile(sorted, 0.5)
 
 /**
  * The side whose median is less.
@@ -142,6 +164,7 @@ export async function measure(bench, limits) {
   await bench.run()
   await bench.check()
   const batched = bench.device === 'cuda'
+  const before = await bench.limit?.()
   const both = bench.peer && (await sampleBoth(bench.run, bench.peer, batched))
   const times = both?.times ?? (await sample(bench.run, batched))
   const medianMs = quantile(times, 0.5)
@@ -150,8 +173,11 @@ export async function measure(bench, limits) {
   const unit = bench.flops ? 'GFLOP/s' : bench.elements ? 'Gelement/s' : 'GB/s'
   const rate = (bench.flops ?? bench.elements ?? bench.bytes ?? 0) / medianMs / 1e6
   const limited = (bench.flops ?? bench.bytes ?? 0) / medianMs / 1e6
-  const limit = bench.flops ? limits.gemmGFLOPs : bandwidth(bench, limits)
+  const after = await bench.limit?.()
+  const beside = before && after ? (before + after) / 2 : bandwidth(bench, limits)
+  const limit = bench.flops ? limits.gemmGFLOPs : beside
   const { name, shape, dtype, sizes, device = 'cpu' } = bench
+  const spread = Math.max(spreadOf(times), both ? spreadOf(both.peerTimes) : 0)
   /** @type {Row} */
   const row = {
     name,
@@ -164,7 +190,8 @@ export async function measure(bench, limits) {
     rate,
     unit,
     percentOfLimit: (100 * limited) / limit,
-    noisy: (p90Ms - p10Ms) / medianMs > 0.15,
+    spread,
+    noisy: spread > noisySpread,
     ...(sizes && { sizes }),
   }
   if (bench.peer && both) {
@@ -177,11 +204,14 @@ export async function measure(bench, limits) {
 /** Milliseconds with as many digits as are worth reading. @param {number} value */
 export const ms = value => value.toFixed(value < 0.1 ? 4 : value < 1 ? 3 : 1)
 
+/** What to think of a row whose times differ. @param {Row} row */
+export const noiseOf = ({ noisy, spread }) => (noisy ? `noisy: spread ${(100 * spread).toFixed(0)} %` : '')
+
 /** One line of text. @param {Row} row @param {string} [goal] and whether it is reached */
 export function format(row, goal = '') {
   const columns = [
     row.name.padEnd(18),
-    row.shape.padEnd(20),
+    row.shape.padEnd(25),
     row.dtype.padEnd(12),
     row.device.padEnd(6),
     `${ms(row.medianMs)} ms`.padStart(10),
@@ -189,7 +219,7 @@ export function format(row, goal = '') {
     `${row.rate.toFixed(1)} ${row.unit}`.padStart(15),
     `${row.percentOfLimit.toFixed(0)} %`.padStart(6),
     row.peer ? `${row.peerRatio?.toFixed(2)}x ${row.peer}` : '',
-    row.noisy ? 'noisy' : '',
+    noiseOf(row),
     goal,
   ]
   return columns.join('  ').trimEnd()

@@ -1,4 +1,5 @@
-// npm run bench [pattern] [-- options]: the machine, its limits, then one row per case.
+// npm run bench [family] [pattern] [-- options]: the machine, its limits, then one row per case. A family is a file of
+// bench/rows; the pattern, a regular expression, is looked for in `name shape dtype`.
 //
 //   --device cpu|cuda   where the rows run; default cpu
 //   --json <file>       keeps the rows
@@ -7,6 +8,8 @@
 //   --targets <file>    runs the rows of bench/targets.js only, keeps them as bench/results/targets-<device>.json, and
 //                       writes the page with what was reached on each device
 //   --render            with --targets: no run, the page from the results that were kept
+//   --cpu-time          times of all threads on the processor instead of those of a clock: for a machine that others use
+//                       too; with DGX_SPARK_THREADS=1 both sides compute alone and nothing waits busily
 //   --probe             says whether the device can be used, and ends
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import os from 'node:os'
@@ -15,11 +18,11 @@ import { parseArgs } from 'node:util'
 import { HardwareInfo, openKernels } from 'dgx-spark'
 import { counts, formatOutcome, judge } from './goals.js'
 import { besidePeers, gpuPeers, torchLimits } from './gpu-peers.js'
-import { format, instructionSets, machine, measure, ms } from './harness.js'
+import { format, instructionSets, machine, measure, ms, useCpuTime } from './harness.js'
 import { measureDeviceLimits, measureLimits } from './limits.js'
 import { loadPeer } from './peer.js'
 import { compare, formatChange, html } from './report.js'
-import { rows } from './rows.js'
+import { familyNames, rows } from './rows.js'
 import { targets } from './targets.js'
 import { outcomes, targetsPage } from './targets-page.js'
 
@@ -38,6 +41,7 @@ const { values, positionals } = parseArgs({
     targets: { type: 'string' },
     render: { type: 'boolean' },
     probe: { type: 'boolean' },
+    'cpu-time': { type: 'boolean' },
   },
 })
 
@@ -90,21 +94,24 @@ const messageOf = error => (error instanceof Error ? error.message : String(erro
 
 /** What a row should reach, and whether it does. @param {Row} row @param {string[]} isas */
 function goalOf(row, isas) {
-  const target = targets.find(target => counts(target, row))
-  if (!target) return ''
-  const { state } = judge(target, [row], isas)
-  return `(${target.goal}: ${state})`
+  const own = targets.filter(target => counts(target, row))
+  return own.map(target => `(${target.goal}: ${judge(target, [row], isas).state})`).join(' ')
 }
 
 /** @param {Kernels} kernels @param {Awaited<ReturnType<typeof loadPeer>>} peer @param {Limits} limits @param {string[]} isas */
 async function runRows(kernels, peer, limits, isas) {
-  const pattern = new RegExp(positionals[0] ?? '')
+  const family = familyNames.find(name => name === positionals[0])
+  const pattern = new RegExp(positionals[family ? 1 : 0] ?? '')
+  const withTargets = values.targets !== undefined
+  /** @type {import('./rows/models.js').Wanted} */
+  const wanted = ({ name, shape, dtype }) =>
+    pattern.test(`${name} ${shape} ${dtype}`) &&
+    (!withTargets || targets.some(target => counts(target, { device: kernels.backend, name, shape, dtype })))
   /** @type {Row[]} */
   const results = []
-  for await (const bench of rows(kernels, peer, values.targets === undefined)) {
+  for await (const bench of rows(kernels, peer, { family, withTargets, wanted })) {
+    if (!wanted(bench)) continue
     const about = { device: kernels.backend, ...bench }
-    if (!pattern.test(`${bench.name} ${bench.shape} ${bench.dtype}`)) continue
-    if (values.targets !== undefined && !targets.some(target => counts(target, about))) continue
     try {
       const row = await measure(about, limits)
       results.push(row)
@@ -133,6 +140,13 @@ async function writeTargets(file) {
   for (const outcome of outcomes(reports)) console.log(formatOutcome(outcome))
 }
 
+/** What became of the targets that rows of this run count for. @param {Report} report */
+function printOutcomes(report) {
+  const measured = outcomes([report]).filter(({ state }) => state !== 'not measured')
+  if (measured.length > 0) console.log('')
+  for (const outcome of measured) console.log(formatOutcome(outcome))
+}
+
 /** @param {Report} report @param {Row[]} old */
 async function tell(report, old) {
   if (report.peers && report.peers.length > 0) printPeers(report.peers)
@@ -142,7 +156,7 @@ async function tell(report, old) {
   const text = `${JSON.stringify(report, null, 2)}\n`
   if (values.json) await writeFile(values.json, text)
   if (values.html) await writeFile(values.html, html(report, changes))
-  if (values.targets === undefined) return
+  if (values.targets === undefined) return printOutcomes(report)
   const kept = resultsOf(values.device)
   await mkdir(path.dirname(kept), { recursive: true })
   await writeFile(kept, text)
@@ -153,6 +167,7 @@ async function main() {
   if (values.render && values.targets) return writeTargets(values.targets)
   const kernels = await open()
   if (values.probe) return
+  if (values['cpu-time']) useCpuTime()
   /** @type {Row[]} */
   const old = values.compare ? JSON.parse(await readFile(values.compare, 'utf8')).rows : []
   const about = await describe(kernels)

@@ -1,7 +1,9 @@
 // peer.js: operators of ONNX Runtime on the CPU, the peer a Node.js user would pick today.
 import os from 'node:os'
+import { decode } from 'dgx-spark'
 import { operatorModel } from './onnx-model.js'
 
+/** @import { ElementType, Tensor } from 'dgx-spark' */
 /** @import { Operator } from './onnx-model.js' */
 
 /**
@@ -11,11 +13,25 @@ import { operatorModel } from './onnx-model.js'
  *   y [m, n] = a [m, k] · b [k, n]
  * @property {(operator: Operator) => Promise<(...inputs: Float32Array[]) => Promise<Float32Array>>} operator
  *   its first output, of the inputs that are not constants
- * @property {(file: string, inputs: ModelInput[]) => Promise<() => Promise<Record<string, Float32Array>>>} model
- *   the outputs of a whole model
+ * @property {(file: string, feeds: Record<string, Tensor<ElementType>>) => Promise<PeerModel>} model
  */
 
-/** @typedef {{ name: string, shape: number[], data: Float32Array | Uint8Array }} ModelInput */
+/**
+ * @typedef {object} PeerModel a whole model
+ * @property {() => Promise<unknown>} run
+ * @property {() => Promise<Record<string, Float32Array>>} outputs of a run, as f32
+ * @property {() => Promise<void>} dispose
+ */
+
+/** Names of the element types of models. @type {Partial<Record<ElementType, string>>} */
+const types = { f32: 'float32', f16: 'float16', i64: 'int64', u8: 'uint8' }
+
+/** Elements of f32 or f16. @param {unknown} data */
+function asFloat32(data) {
+  if (data instanceof Float32Array) return data
+  const { buffer, byteOffset, length } = /** @type {Uint16Array} */ (data)
+  return decode(new Uint16Array(buffer, byteOffset, length), 'f16')
+}
 
 /** The peer, or null when onnxruntime-node is not installed. @returns {Promise<Peer | null>} */
 export async function loadPeer() {
@@ -32,17 +48,21 @@ export async function loadPeer() {
     logSeverityLevel: /** @type {const} */ (3),
   }
   /** @type {Peer['model']} */
-  const model = async (file, inputs) => {
+  const model = async (file, feeds) => {
     const session = await ort.InferenceSession.create(file, options)
-    const feeds = Object.fromEntries(
-      inputs.map(({ name, shape, data }) => {
-        const type = data instanceof Uint8Array ? 'uint8' : 'float32'
-        return [name, new ort.Tensor(type, /** @type {Float32Array} */ (data), shape)]
+    const tensors = Object.fromEntries(
+      Object.entries(feeds).map(([name, { dtype, shape, data }]) => {
+        const type = /** @type {'float32'} */ (types[dtype])
+        return [name, new ort.Tensor(type, /** @type {Float32Array} */ (data), [...shape])]
       }),
     )
-    return async () => {
-      const outputs = Object.entries(await session.run(feeds))
-      return Object.fromEntries(outputs.map(([name, { data }]) => [name, /** @type {Float32Array} */ (data)]))
+    return {
+      run: () => session.run(tensors),
+      outputs: async () => {
+        const outputs = Object.entries(await session.run(tensors))
+        return Object.fromEntries(outputs.map(([name, { data }]) => [name, asFloat32(data)]))
+      },
+      dispose: () => session.release(),
     }
   }
   /** @type {Peer['operator']} */

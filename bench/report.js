@@ -1,5 +1,5 @@
 // report.js: what is made of the rows of a run: a comparison with an older run, and a page of HTML.
-import { ms } from './harness.js'
+import { ms, noiseOf } from './harness.js'
 
 /** @import { Limits, Row } from './harness.js' */
 /** @import { PeerRow } from './gpu-peers.js' */
@@ -60,7 +60,7 @@ export function html(report, changes) {
     ...[row.name, row.shape, row.dtype, row.device, ms(row.medianMs), `${ms(row.p10Ms)}–${ms(row.p90Ms)}`],
     ...[`${row.rate.toFixed(1)} ${row.unit}`, `${row.percentOfLimit.toFixed(0)} %`],
     row.peer ? `${row.peerRatio?.toFixed(2)}x ${row.peer}` : '',
-    row.noisy ? 'noisy' : '',
+    noiseOf(row),
   ])
   const peers = (report.peers ?? []).map(row => [
     ...[row.name, row.shape, row.dtype, row.peer],

@@ -1,9 +1,11 @@
 // rows.js: the rows of `npm run bench`. Each is checked against a plain reference before it is timed.
 import { attention } from './rows/attention.js'
 import { casts } from './rows/casts.js'
+import { compile } from './rows/compile.js'
 import { conv } from './rows/conv.js'
 import { dora } from './rows/dora.js'
 import { doraLayer } from './rows/dora-layer.js'
+import { functions } from './rows/functions.js'
 import { gemm } from './rows/gemm.js'
 import { gemv } from './rows/gemv.js'
 import { linear } from './rows/linear.js'
@@ -18,25 +20,47 @@ import { trainingStep } from './rows/training-step.js'
 /** @import { Case } from './harness.js' */
 /** @import { Peer } from './peer.js' */
 
+/** @import { Wanted } from './rows/models.js' */
+
 /**
- * All rows, made lazily: a row's data exists only while it runs. Without `all` only those of files with targets.
- * @param {Kernels} kernels @param {Peer | null} peer @param {boolean} all @returns {AsyncGenerator<Case>}
+ * @typedef {object} Family
+ * @property {(kernels: Kernels, peer: Peer | null, wanted: Wanted) => AsyncGenerator<Case>} rows
+ * @property {string[]} [targets] devices on which some of them have a target
  */
-export async function* rows(kernels, peer, all) {
-  yield* casts(kernels)
-  yield* singleThread(kernels)
-  if (all) yield* linear(kernels, peer)
-  yield* gemm(kernels, peer)
-  yield* gemv(kernels, peer)
-  if (all) {
-    yield* conv(kernels, peer)
-    yield* attention(kernels, peer)
-    yield* norm(kernels, peer)
-    yield* products(kernels)
-    yield* models(kernels, peer)
+
+/** The files of rows. @type {Record<string, Family>} */
+const families = {
+  casts: { rows: casts, targets: ['cpu', 'cuda'] },
+  'single-thread': { rows: singleThread, targets: ['cpu'] },
+  linear: { rows: linear },
+  gemm: { rows: gemm, targets: ['cpu'] },
+  gemv: { rows: gemv, targets: ['cpu'] },
+  conv: { rows: conv },
+  attention: { rows: attention },
+  norm: { rows: norm },
+  functions: { rows: functions },
+  products: { rows: products },
+  dora: { rows: dora, targets: ['cuda'] },
+  'dora-layer': { rows: doraLayer, targets: ['cpu', 'cuda'] },
+  training: { rows: training },
+  'training-step': { rows: trainingStep, targets: ['cpu'] },
+  models: { rows: models, targets: ['cpu'] },
+  compile: { rows: compile },
+}
+
+export const familyNames = Object.keys(families)
+
+/**
+ * Rows, made lazily: a row's data exists only while it runs.
+ * @param {Kernels} kernels @param {Peer | null} peer
+ * @param {{ family: string | undefined, withTargets: boolean, wanted: Wanted }} choice rows of one family or of all; only
+ * those of families with targets; some families leave out what is not wanted, others do not know it beforehand
+ * @returns {AsyncGenerator<Case>}
+ */
+export async function* rows(kernels, peer, { family, withTargets, wanted }) {
+  for (const [name, { rows, targets }] of Object.entries(families)) {
+    if (family !== undefined && name !== family) continue
+    if (withTargets && !targets?.includes(kernels.backend)) continue
+    yield* rows(kernels, peer, wanted)
   }
-  if (all || kernels.backend === 'cuda') yield* dora(kernels)
-  yield* doraLayer(kernels)
-  if (all) yield* training(kernels)
-  yield* trainingStep(kernels)
 }

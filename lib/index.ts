@@ -123,6 +123,9 @@ export {
   type RunOptions,
 } from './runtime/model.js'
 export { compare, type OutputDifference } from './runtime/compare.js'
+export type { StepTime } from './runtime/plan/plan.js'
+import './runtime/tensor-operations.js'
+export type { ReductionOptions, TensorOperand } from './runtime/tensor-operations.js'
 export { BoundModel } from './runtime/model/bound-model.js'
 export type {
   ProviderSettings,
@@ -163,7 +166,7 @@ export type { ImportAdapterOptions } from './dora/foreign.js'
 export type { AdapterFileOptions, LoadAdapterOptions } from './dora/adapter-files.js'
 export type { AdapterModule } from './dora/adapter-parts.js'
 export type { GraphModule } from './dora/modules.js'
-export type { QuantizedWeight } from './dora/quantized-weight.js'
+export type { QuantizedWeight } from './graph/quantized-weight.js'
 export type { HasGraph, ModelSource } from './dora/model-source.js'
 export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
 export {
@@ -202,6 +205,7 @@ export type {
   TrainableModel,
   TrainerOptions,
   TrainingEvent,
+  TrainingPrecision,
 } from './training/options.js'
 export { type ReportOptions, reportPage, writeReport } from './training/report.js'
 export type { PlateauSchedule, ScheduleOptions, SteppedSchedule } from './training/schedules.js'

@@ -192,6 +192,11 @@ export interface Addon {
   deviceFreeBytes(ordinal: number): number
   /** As runAsync, on a CUDA device that is open. */
   runCuda(ordinal: number, op: string, args: object): Promise<void>
+  /**
+   * What a test of the FP4 tensor cores of a CUDA device found and what happens instead, or ''. They are tested when a
+   * product first asks for them.
+   */
+  nvfp4Problem(ordinal: number): string
   /** Performs an operation of lib/runtime/kernels.ts on the CPU before it returns. */
   run(op: string, args: object): void
   /** The same off the JavaScript thread; operands must not be touched until the promise settles. */
@@ -213,12 +218,17 @@ export interface Addon {
     ordinal?: number,
     memory?: PlanMemory,
   ): PlanHandle
-  /** Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. */
-  planRun(handle: PlanHandle): Promise<void>
   /** Copies the state of a plan on a device to its buffers. */
   planFetch(handle: PlanHandle): Promise<void>
   /** Copies the state of a plan from its buffers to the device. */
   planStore(handle: PlanHandle): Promise<void>
+  /**
+   * Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. With
+   * `brief` a plan on the CPU whose last run was short runs before the call returns undefined.
+   */
+  planRun(handle: PlanHandle, brief?: boolean): Promise<void> | undefined
+  /** As {@link Addon.planRun} on the CPU; milliseconds of each step. ERR_UNSUPPORTED on a device. */
+  planProfile(handle: PlanHandle): Promise<Float64Array>
   /** Why a device runs the steps one by one although it could replay them, or ''. */
   planProblem(handle: PlanHandle): string
   /** Lets the operands go. A second dispose is a no-op. */

@@ -57,12 +57,14 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<set_threads>(exports, "setThreads");
   add<cpu_isa>(exports, "cpuIsa");
   add<cpu_isa_problem>(exports, "cpuIsaProblem");
+  add<nvfp4_problem>(exports, "nvfp4Problem");
 
   // plans
   add<plan_create>(exports, "planCreate");
   add<plan_run>(exports, "planRun");
   add<plan_fetch>(exports, "planFetch");
   add<plan_store>(exports, "planStore");
+  add<plan_profile>(exports, "planProfile");
   add<plan_problem>(exports, "planProblem");
   add<plan_dispose>(exports, "planDispose");
   return exports;

@@ -1,9 +1,11 @@
 // attention.js: attention of a transformer's layer, forward and backward, beside ONNX Runtime's Attention.
+import { openKernels } from 'dgx-spark'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { expectClose } from './conv.js'
 
 /** @import { Kernels } from 'dgx-spark' */
+/** @import { AttentionInputs } from '#lib/runtime/kernels.js' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 
@@ -52,28 +54,62 @@ export async function* attention(kernels, peer) {
       dtype: 'f32',
       flops: (4 * heads * queries * keys * depth) / (causal ? 2 : 1),
     }
+    const forward = () => kernels.run('attention', { ...inputs, y, logSum })
     yield {
       ...about,
       name: 'attention',
-      run: () => kernels.run('attention', { ...inputs, y, logSum }),
+      run: forward,
       check: async () => {
         const expected = await run?.(q, k, v)
         if (expected) expectClose(y, expected)
+        else expectClose(y, (await firstGroup(inputs, dy)).y)
       },
       ...(run && peer && { peer: { name: peer.name, run: () => run(q, k, v) } }),
     }
     const [dq, dk, dv] = await Promise.all(
       [q, k, v].map(({ length }) => operands.put(new Float32Array(length))),
     )
+    await forward()
     yield {
       ...about,
       name: 'attention backward',
       flops: 2.5 * about.flops,
-      run: async () => {
-        await kernels.run('attentionBackward', { ...inputs, y, logSum, dy, dq, dk, dv })
+      run: () => kernels.run('attentionBackward', { ...inputs, y, logSum, dy, dq, dk, dv }),
+      check: async () => {
+        const expected = await firstGroup(inputs, dy)
+        for (const [actual, part] of /** @type {const} */ ([
+          [dq, expected.dq],
+          [dk, expected.dk],
+          [dv, expected.dv],
+        ])) {
+          expectClose(actual ?? new Float32Array(), part)
+        }
       },
-      check: () => {},
     }
     operands.dispose()
   }
+}
+
+/**
+ * What the plain loops make of the first head of the keys and the heads that read it: the first part of each result.
+ * @param {AttentionInputs} inputs @param {Float32Array} dy
+ */
+async function firstGroup(inputs, dy) {
+  const plain = await openKernels({ backend: 'js' })
+  const { heads, kvHeads, queries, keys, depth, q, k, v } = inputs
+  const own = heads / kvHeads
+  const part = (/** @type {Float32Array} */ array, /** @type {number} */ count) => array.subarray(0, count)
+  const [ofQueries, ofKeys] = [own * queries * depth, keys * depth]
+  const group = { q: part(q, ofQueries), k: part(k, ofKeys), v: part(v, ofKeys) }
+  const args = { ...inputs, ...group, heads: own, kvHeads: 1 }
+  const y = new Float32Array(ofQueries)
+  const logSum = new Float32Array(own * queries)
+  await plain.run('attention', { ...args, y, logSum })
+  const gradients = {
+    dq: new Float32Array(ofQueries),
+    dk: new Float32Array(ofKeys),
+    dv: new Float32Array(ofKeys),
+  }
+  await plain.run('attentionBackward', { ...args, y, logSum, dy: part(dy, ofQueries), ...gradients })
+  return { y, ...gradients }
 }

@@ -1,6 +1,9 @@
 // casts.js: casts, amax and quantizers. Rates count the bytes read and written.
 import assert from 'node:assert'
+import os from 'node:os'
 import { decode, dequantizeNVFP4, encode, quantizeFP8, quantizeNVFP4 } from 'dgx-spark'
+import { getConfig } from '#lib/core/config.js'
+import { bandwidth } from '../bandwidth.js'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
@@ -48,8 +51,16 @@ async function* cast(kernels, rows, values, from, to) {
     bytes: src.byteLength + dst.byteLength,
     run: () => kernels.run('cast', { srcDtype: from, dstDtype: to, count, saturate: true, src, dst }),
     check: () => same(dst, expected),
+    ...limitOf(kernels, false),
   }
   operands.dispose()
+}
+
+/** What memory gives beside a row. @param {Kernels} kernels @param {boolean} reading */
+function limitOf(kernels, reading) {
+  if (kernels.backend !== 'cpu') return {}
+  const { threads } = getConfig()
+  return { limit: () => bandwidth(threads || os.cpus().length, reading) }
 }
 
 /** @param {Kernels} kernels @param {number} rows @param {Uint16Array} bf16 @returns {AsyncGenerator<Case>} */
@@ -67,6 +78,7 @@ async function* amax(kernels, rows, bf16) {
     bandwidth: 'read',
     run: () => kernels.run('amax', { dtype: 'bf16', count: src.length, src, out }),
     check: () => assert.equal(out[0], expected),
+    ...limitOf(kernels, true),
   }
   operands.dispose()
 }

@@ -8,7 +8,7 @@ import { faster } from '../harness.js'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels, StoredWeight } from 'dgx-spark' */
+/** @import { DType, DTypeArray, Kernels, Precision, StoredWeight } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
 
 /** @typedef {NonNullable<Case['peer']>} Side */
@@ -19,13 +19,13 @@ const plans = /** @type {const} */ ({
   cpu: { precision: 'fp32', tokens: [512, 1], step: 512, ranks: [16, 64] },
   cuda: { precision: 'bf16', tokens: [1, 16], step: 8192, ranks: [] },
 })
+const mergeFormats = /** @type {const} */ (['bf16', 'fp16']) // beside f32
 
 /** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
 export async function* doraLayer(kernels) {
   if (kernels.backend === 'js') return
   const { precision, tokens, step, ranks } = plans[kernels.backend]
-  const stored = storeWeight(Tensor.from(uniform(size * size, 4), { shape: [size, size] }), precision, 'w')
-  const cold = await coldWeight(kernels, stored)
+  const cold = await coldWeight(kernels, weightIn(precision))
   for (const rank of ranks) yield* norm(await Layer.create(kernels, cold.next, rank))
   const layer = await Layer.create(kernels, cold.next, 16)
   if (kernels.backend === 'cpu') yield* merge(layer)
@@ -33,7 +33,12 @@ export async function* doraLayer(kernels) {
   yield* training(await Passes.create(layer, step))
   layer.operands.dispose()
   cold.dispose()
+  if (kernels.backend === 'cpu') for (const format of mergeFormats) yield* mergeOf(kernels, weightIn(format))
 }
+
+/** @param {Precision} precision */
+const weightIn = precision =>
+  storeWeight(Tensor.from(uniform(size * size, 4), { shape: [size, size] }), precision, 'w')
 
 class Layer {
   /** @param {Kernels} kernels @param {() => StoredWeight} next @param {number} rank */
@@ -105,12 +110,22 @@ async function* norm(layer) {
   }
 }
 
-/** @param {Layer} layer @returns {AsyncGenerator<Case>} */
+/** @param {Kernels} kernels @param {StoredWeight} stored @returns {AsyncGenerator<Case>} */
+async function* mergeOf(kernels, stored) {
+  const cold = await coldWeight(kernels, stored)
+  const layer = await Layer.create(kernels, cold.next, 16)
+  yield* merge(layer)
+  layer.operands.dispose()
+  cold.dispose()
+}
+
+/** Beside a copy of W in the format of the result, f32. @param {Layer} layer @returns {AsyncGenerator<Case>} */
 async function* merge(layer) {
   const { kernels, next, adapter, state } = layer
   const merged = new Float32Array(size * size)
-  const copy = { srcDtype: /** @type {const} */ ('f32'), dstDtype: /** @type {const} */ ('f32') }
-  const source = () => /** @type {Float32Array} */ (next().data)
+  const srcDtype = /** @type {DType} */ (next().dtype)
+  const copy = { srcDtype, dstDtype: /** @type {const} */ ('f32') }
+  const source = () => /** @type {DTypeArray} */ (next().data)
   const count = size * size
   await layer.computeNorm()
   yield {

@@ -1,57 +1,86 @@
-// models.js: whole models of the shared data (DGX_SPARK_TEST_DATA), beside ONNX Runtime.
-import { statSync } from 'node:fs'
-import path from 'node:path'
-import { Model, Tensor } from 'dgx-spark'
-import { uniform } from '../random.js'
-import { expectClose } from './conv.js'
+// models.js: whole models, beside ONNX Runtime with their f32 weights.
+import assert from 'node:assert'
+import { Model } from 'dgx-spark'
+import { inferFacts } from '#lib/graph/shape-inference.js'
+import { graphStatistics } from '#lib/graph/statistics.js'
+import { modelSources, randomFeeds } from '../model-sources.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { ElementType, Kernels, Tensor } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
+/** @import { ModelFile, Source } from '../model-sources.js' */
 
-const files = [
-  'mnist/mnist-8.onnx',
-  'mnist/burn_mnist.onnx',
-  'ultraface/version-RFB-320.onnx',
-  'vision/super_resolution.onnx',
-  'openpilot/dmonitoring_model.3294407.onnx',
-  'openpilot/dmonitoring_model.3902922.onnx',
-]
+/** @typedef {(row: { name: string, shape: string, dtype: string }) => boolean} Wanted whether a row is */
+/** @typedef {Record<string, Tensor<ElementType>>} Feeds */
 
-/** Models with inputs of f32 at batch 1. @param {Kernels} kernels @param {Peer | null} peer @returns {AsyncGenerator<Case>} */
-export async function* models(kernels, peer) {
-  const folder = process.env.DGX_SPARK_TEST_DATA
-  if (!folder || kernels.backend === 'js') return
-  for (const name of files) {
-    const file = path.join(folder, 'models', name)
-    const model = await Model.load(file, { backend: kernels.backend })
-    const inputs = model.inputs.map(({ name, dtype, shape }, i) => {
-      const sizes = (shape ?? []).map(size => (typeof size === 'number' ? size : 1))
-      const count = sizes.reduce((product, size) => product * size, 1)
-      const data = dtype === 'u8' ? new Uint8Array(count).fill(99) : uniform(count, i + 1)
-      return { name, shape: sizes, data }
-    })
-    const feeds = Object.fromEntries(
-      inputs.map(({ name, data, shape }) => [
-        name,
-        Tensor.from(/** @type {Float32Array} */ (data), { shape }),
-      ]),
-    )
-    const beside = await peer?.model(file, inputs)
-    yield {
-      name: path.basename(file, '.onnx'),
-      shape: inputs.map(({ shape }) => shape.join('x')).join(' '),
-      dtype: 'f32',
-      bytes: statSync(file).size,
-      run: () => model.run(feeds),
-      check: async () => {
-        const [ours, expected] = [await model.run(feeds), await beside?.()]
-        for (const [name, data] of Object.entries(expected ?? {})) {
-          expectClose(/** @type {Float32Array} */ (ours[name]?.data), data)
-        }
-      },
-      ...(beside && peer && { peer: { name: peer.name, run: beside } }),
-    }
-    model.dispose()
+const name = 'models'
+
+/** Models that have a row with weights in bf16, too. */
+const inBf16 = /^(resnet50|vgg19|inception_v1|transformer .*)$/
+
+/** Relative error of an output as a whole, ‖a − b‖ / ‖b‖, by the dtype of a row. */
+const tolerances = /** @type {Record<string, number>} */ ({ f32: 1e-4, int8: 1e-4, f16: 1e-2, bf16: 3e-2 })
+
+/** @param {Kernels} kernels @param {Peer | null} peer @param {Wanted} wanted @returns {AsyncGenerator<Case>} */
+export async function* models(kernels, peer, wanted) {
+  if (kernels.backend === 'js') return
+  for (const source of modelSources()) {
+    const own = [source.dtype, ...(inBf16.test(source.name) ? ['bf16'] : [])]
+    const dtypes = own.filter(dtype => wanted({ name, shape: source.name, dtype }))
+    if (dtypes.length === 0) continue
+    const opened = await source.open()
+    for (const dtype of dtypes) yield* row(kernels, peer, source, opened, dtype)
+    await opened.dispose()
   }
+}
+
+/** @param {Kernels} kernels @param {Peer | null} peer @param {Source} source @param {ModelFile} opened @param {string} dtype @returns {AsyncGenerator<Case>} */
+async function* row(kernels, peer, source, { file }, dtype) {
+  const precision = dtype === 'bf16' ? 'bf16' : 'fp32'
+  const model = await Model.load(file, { backend: kernels.backend, precision })
+  const feeds = randomFeeds(model)
+  const beside = await peer?.model(file, feeds)
+  yield {
+    name,
+    shape: source.name,
+    dtype,
+    flops: flopsOf(model, feeds),
+    run: () => model.run(feeds),
+    check: async () => {
+      const expected = beside ? await beside.outputs() : await onCpu(file, feeds)
+      const outputs = await model.run(feeds)
+      for (const [output, values] of Object.entries(expected)) {
+        expectNear(output, outputs[output]?.toFloat32(), values, tolerances[dtype] ?? 0)
+      }
+    },
+    ...(beside && peer && { peer: { name: peer.name, spins: true, run: beside.run } }),
+  }
+  await beside?.dispose()
+  model.dispose()
+}
+
+/** Arithmetic of a run, as `dgx-spark inspect` counts it. @param {Model} model @param {Feeds} feeds */
+function flopsOf({ graph }, feeds) {
+  const shapes = Object.fromEntries(Object.entries(feeds).map(([name, { shape }]) => [name, shape]))
+  return graphStatistics(graph, inferFacts(graph, { shapes })).flops
+}
+
+/** Outputs of our own kernels of the CPU. @param {string} file @param {Feeds} feeds */
+async function onCpu(file, feeds) {
+  const model = await Model.load(file, { backend: 'cpu', precision: 'fp32' })
+  const outputs = Object.entries(await model.run(feeds))
+  model.dispose()
+  return Object.fromEntries(outputs.map(([name, output]) => [name, output.toFloat32()]))
+}
+
+/** @param {string} name @param {Float32Array | undefined} actual @param {Float32Array} expected @param {number} tolerance */
+function expectNear(name, actual, expected, tolerance) {
+  assert.equal(actual?.length, expected.length, `output ${name}: another number of elements`)
+  let [error, square] = [0, 0]
+  for (const [i, value] of expected.entries()) {
+    error += ((actual?.[i] ?? Number.NaN) - value) ** 2
+    square += value ** 2
+  }
+  const relative = Math.sqrt(error / square)
+  assert.ok(square > 0 && relative <= tolerance, `output ${name}: relative error ${relative}`)
 }

@@ -1,4 +1,5 @@
 // norm.js: normalizations and softmax of a transformer's activations, beside ONNX Runtime's.
+import { openKernels } from 'dgx-spark'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { expectClose } from './conv.js'
@@ -34,38 +35,52 @@ export async function* norm(kernels, peer) {
       floats: { epsilon: 1e-5 },
     }),
   }
-  const beside = (/** @type {typeof peers.softmax} */ run) => ({
+  const plain = await openKernels({ backend: 'js' })
+  const expected = new Float32Array(x.length)
+  const beside = (
+    /** @type {typeof peers.softmax} */ run,
+    /** @type {() => Promise<unknown>} */ reference,
+  ) => ({
     check: async () => {
-      const expected = await run?.(x)
-      if (expected) expectClose(y, expected)
+      if (!run) await reference()
+      expectClose(y, run ? await run(x) : expected)
     },
     ...(run && peer && { peer: { name: peer.name, run: () => run(x) } }),
   })
-  const unchecked = () => {}
   yield {
     ...about,
     name: 'softmax',
     run: () => kernels.run('softmax', { rows, cols, x, y }),
-    ...beside(peers.softmax),
+    ...beside(peers.softmax, () => plain.run('softmax', { rows, cols, x, y: expected })),
   }
+  const layer = { ...shape, centered: true, eps: 1e-5, x, scale, bias, y, mean, invStd }
   yield {
     ...about,
     name: 'layer norm',
-    run: () => kernels.run('norm', { ...shape, centered: true, eps: 1e-5, x, scale, bias, y, mean, invStd }),
-    ...beside(peers.layer),
+    run: () => kernels.run('norm', layer),
+    ...beside(peers.layer, () => plain.run('norm', { ...layer, y: expected })),
   }
+  await kernels.run('norm', layer)
+  const backward = { ...shape, centered: true, x, scale, mean, invStd, dy }
   yield {
     ...about,
     name: 'layer norm backward',
     bytes: 3 * x.byteLength,
-    run: () => kernels.run('normBackward', { ...shape, centered: true, x, scale, mean, invStd, dy, dx }),
-    check: unchecked,
+    run: () => kernels.run('normBackward', { ...backward, dx }),
+    check: async () => {
+      await plain.run('normBackward', { ...backward, dx: expected })
+      expectClose(dx, expected)
+    },
   }
+  const rms = { ...shape, centered: false, eps: 1e-5, x, scale }
   yield {
     ...about,
     name: 'RMS norm',
-    run: () => kernels.run('norm', { ...shape, centered: false, eps: 1e-5, x, scale, y, invStd }),
-    check: unchecked,
+    run: () => kernels.run('norm', { ...rms, y, invStd }),
+    check: async () => {
+      await plain.run('norm', { ...rms, y: expected })
+      expectClose(y, expected)
+    },
   }
   operands.dispose()
 }

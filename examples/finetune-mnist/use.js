@@ -14,7 +14,8 @@ import { precisionsOf } from './precisions.js'
  * @param {{ backend?: BackendName | undefined }} options
  */
 export async function use(folder, { backend }) {
-  const engine = { ...(backend && { backend }) }
+  // What is compared must be computed alike: no automatic precision.
+  const engine = /** @type {const} */ ({ precision: 'fp32', ...(backend && { backend }) })
   const { test } = await loadDigits()
   const inverted = negatives(test)
   const base = await Model.load(path.join(folder, files.base), engine)

@@ -52,7 +52,11 @@ export async function demoModel(
   const settings = { rank, alpha: scale * rank, init: false, seed: 1, ...engine } as const
   const adapter = await createAdapter(graph, { targetModules: '.*', ...settings })
   const batches = data === undefined ? randomBatches(graph) : await openData(data)
-  const losses = await distill(graph, adapter, batches, engine)
+  const losses = await distill(graph, adapter, batches, engine).catch(error => {
+    if (data !== undefined || !(error instanceof SparkError) || error.code !== 'ERR_SHAPE') throw error
+    const remedy = 'sizes that the model leaves open are taken for 1; give batches with --data'
+    throw new SparkError('ERR_SHAPE', `${error.message}: ${remedy}`, { cause: error })
+  })
   const [first, last] = [losses.slice(0, averaged), losses.slice(-averaged)].map(
     part => part.reduce((sum, loss) => sum + loss, 0) / part.length,
   )
@@ -82,6 +86,7 @@ async function distill(
   const optimizer = { type: 'adamw', learningRate: 3e-3 } as const
   const trainer = new Trainer({ graph }, adapter, {
     ...{ loss, optimizer, teacher: { graph }, epochs: steps, batchSize: 4, maxNorm: 1 },
+    schedule: { type: 'cosine', warmup: 5, steps },
     ...engine,
   })
   const progress = trainingProgress('distilling')
@@ -155,8 +160,9 @@ async function compareMerged(
   batch: Batch,
   engine: { backend?: BackendName },
 ): Promise<{ mergeError: number; runtimeError: number | null }> {
-  using adapted = await Model.fromGraph(adapter.graph, engine)
-  using merged = await Model.fromGraph((await adapter.merge()).graph, engine)
+  const options = { ...engine, precision: 'fp32' } as const
+  using adapted = await Model.fromGraph(adapter.graph, options)
+  using merged = await Model.fromGraph((await adapter.merge()).graph, options)
   const folder = await mkdtemp(path.join(os.tmpdir(), 'dgx-spark-demo-'))
   try {
     const exported = path.join(folder, 'merged.onnx')
@@ -185,7 +191,11 @@ async function valuesOf(model: Model, batch: Batch): Promise<Float32Array> {
   })
   const outputs = Object.values(await model.run<ModelOutput>(Object.fromEntries(feeds)))
   const tensors = outputs.filter(output => output instanceof Tensor)
-  const parts = tensors.map(tensor => Float32Array.from(tensor.data as Float32Array, Number))
+  const parts = tensors.map(tensor => {
+    return /^b?f(16|32)$/.test(tensor.dtype)
+      ? tensor.toFloat32()
+      : Float32Array.from(tensor.data as Float32Array, Number)
+  })
   const values = new Float32Array(parts.reduce((sum, { length }) => sum + length, 0))
   let at = 0
   for (const part of parts) {

@@ -2,7 +2,7 @@
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { type Command, Option } from 'commander'
-import { type BackendName, backendNames, type Precision, precisions } from '../core/config.js'
+import { type BackendName, backendNames } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { openData } from '../data/open.js'
 import type { FieldRules, TableDataset } from '../data/table.js'
@@ -14,6 +14,7 @@ import type { PairTerm } from '../graph/rewrites/losses.js'
 import { inferFacts } from '../graph/shape-inference.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { readEvents } from '../training/log.js'
+import type { TrainingPrecision } from '../training/options.js'
 import { writeReport } from '../training/report.js'
 import { Trainer } from '../training/trainer.js'
 import { print, printError, printPairs } from './output.js'
@@ -32,6 +33,7 @@ interface FinetuneOptions {
   loss: PairTerm['type']
   doraRank: number
   doraAlpha: number
+  doraDropout: number
   targets: string
   normalize?: [mean: number, deviation: number]
   clip: number
@@ -40,7 +42,7 @@ interface FinetuneOptions {
   resume?: boolean
   dryRun?: boolean
   backend?: BackendName
-  precision?: Precision
+  precision?: TrainingPrecision
 }
 
 const number = (text: string): number => {
@@ -78,6 +80,7 @@ export function addFinetune(program: Command): void {
     )
     .option('--dora-rank <n>', 'rank of the adapter', number, 16)
     .option('--dora-alpha <n>', 'the adapter is scaled by alpha / rank', number, 16)
+    .option('--dora-dropout <p>', 'probability that an input of the adapter is dropped', number, 0)
     .option('--targets <names>', 'ends of module names, separated by commas', 'all-linear')
     .option('--normalize <mean,deviation>', 'images become (pixel / 255 − mean) / deviation', pair)
     .option('--clip <norm>', 'largest norm of the gradients', number, 1)
@@ -86,7 +89,7 @@ export function addFinetune(program: Command): void {
     .option('--resume', 'go on from the newest checkpoint of the output folder')
     .option('--dry-run', 'check model, data and options with one step; write nothing')
     .addOption(new Option('--backend <name>', 'engine to run on').choices(backendNames))
-    .addOption(new Option('--precision <mode>', 'precision of the passes').choices(precisions))
+    .addOption(new Option('--precision <mode>', 'what products round to').choices(['fp32', 'fp16', 'bf16']))
     .action(async (options: FinetuneOptions) => {
       process.exitCode = await finetune(options)
     })
@@ -95,10 +98,10 @@ export function addFinetune(program: Command): void {
 /** Runs the command; returns its exit code. */
 async function finetune(options: FinetuneOptions): Promise<number> {
   const graph = canonicalise(await readOnnx(options.model))
-  const { doraRank: rank, doraAlpha: alpha, seed, output } = options
+  const { doraRank: rank, doraAlpha: alpha, doraDropout: dropout, seed, output } = options
   const targetModules = options.targets === 'all-linear' ? options.targets : options.targets.split(',')
   const { backend } = options
-  const settings = { targetModules, rank, alpha, seed, ...(backend && { backend }) }
+  const settings = { targetModules, rank, alpha, dropout, seed, ...(backend && { backend }) }
   const adapter = await createAdapter(graph, settings)
   describe(graph, adapter)
   if (options.createAdapter) {

@@ -1,20 +1,22 @@
 import { readFile } from 'node:fs/promises'
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { Precision } from '../core/config.js'
 import type { ElementType } from '../core/dtype.js'
-import { SparkError } from '../core/errors.js'
 import { parseNpy } from '../io/npy.js'
 import { readSafetensors, tensorFromRecord } from '../io/safetensors.js'
 import { Tensor } from '../memory/tensor.js'
 import { type ModelBackend, modelBackends } from '../runtime/model/engine.js'
 import { Model } from '../runtime/model.js'
-import { print, printJson, printPairs, printTable, styled } from './output.js'
-import { inputShapes, parseSize, type Sizes } from './shapes.js'
+import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
+import { randomFeeds } from './random-feeds.js'
+import { parseMode, parseSize, type Sizes } from './shapes.js'
 
 interface RunOptions {
   input?: Readonly<Record<string, string>>
   inputs?: string
   size?: Sizes
   backend?: ModelBackend
+  precision?: Precision
   runs: number
   json?: boolean
 }
@@ -28,11 +30,12 @@ export function addRun(program: Command): void {
     .option('--inputs <file.safetensors>', 'inputs by their names')
     .option('--size <name=number>', 'size of an open dimension (default: 1)', parseSize)
     .addOption(new Option('--backend <name>', 'engine').choices(modelBackends))
+    .option('--precision <mode>', 'format of weights (default: the best of the hardware)', parseMode)
     .option('--runs <count>', 'runs that are timed', parseRuns, 10)
     .option('--json', 'print one JSON document')
     .action(async (file: string, options: RunOptions) => {
-      const { backend, size = {}, runs } = options
-      using model = await Model.load(file, backend ? { backend } : {})
+      const { backend, precision, size = {}, runs } = options
+      using model = await Model.load(file, { ...(backend && { backend }), ...(precision && { precision }) })
       const feeds = { ...randomFeeds(model, size), ...(await fileFeeds(options)) }
       const started = performance.now()
       let outputs = await model.run(feeds)
@@ -49,7 +52,16 @@ export function addRun(program: Command): void {
         best: rest[0] ?? first,
       }
       const summary = Object.entries(outputs).map(([name, output]) => summarize(name, output))
-      if (options.json) printJson({ backend: model.backend, latency, outputs: summary, stats: model.stats })
+      const { backend: chosen, precision: mode, precisionReason } = model
+      if (options.json)
+        printJson({
+          backend: chosen,
+          precision: mode,
+          precisionReason,
+          latency,
+          outputs: summary,
+          stats: model.stats,
+        })
       else report(model, latency, summary)
     })
 }
@@ -75,21 +87,6 @@ async function fileFeeds({ input = {}, inputs }: RunOptions): Promise<Record<str
   return feeds
 }
 
-/** Floats in [-1, 1), integers 0. */
-function randomFeeds(model: Model, sizes: Sizes): Record<string, Tensor<ElementType>> {
-  const shapes = inputShapes(model.graph, sizes)
-  return Object.fromEntries(
-    model.inputs.map(({ name, dtype }) => {
-      const shape = shapes[name]
-      if (!shape || !dtype)
-        throw new SparkError('ERR_UNSUPPORTED', `input '${name}' is no tensor of a known type`)
-      const values = Tensor.zeros(shape)
-      if (/^b?f\d+$/.test(dtype)) values.data.set(values.data.map(() => 2 * Math.random() - 1))
-      return [name, values.to(dtype)]
-    }),
-  )
-}
-
 type Summary = { name: string; type: string; values: string[] }
 
 function summarize(name: string, { dtype, shape, data }: Tensor<ElementType>): Summary {
@@ -108,6 +105,7 @@ function report(
   const { backend, stats } = model
   const ms = (time: number): string => `${time.toFixed(time < 10 ? 3 : 1)} ms`
   print(styled('bold', `${backend.name}: ${backend.reason}`))
+  print(styled('bold', `${model.precision}: ${model.precisionReason}`))
   printTable(
     ['output', 'type', 'first values'],
     outputs.map(({ name, type, values }) => [name, type, values.join(' ')]),
@@ -115,6 +113,8 @@ function report(
   printPairs([
     ['latency', `${ms(median)} (median), ${ms(best)} (best)`],
     ['first run', `${ms(first)}, compilation included`],
-    ['plans', `${stats.plans}, ${stats.steps} kernel calls, arena ${stats.arenaBytes} bytes`],
+    ['compilation', `${stats.compileMs.toFixed(1)} ms`],
+    ['plans', `${stats.plans}, ${stats.steps} kernel calls`],
+    ['memory', `arena ${formatBytes(stats.arenaBytes)}, weights ${formatBytes(stats.constantBytes)}`],
   ])
 }

@@ -1,5 +1,6 @@
-// shapes.ts: sizes of open dimensions on the command line.
+// shapes.ts: sizes of open dimensions and precision modes on the command line.
 import { InvalidArgumentError } from 'commander'
+import { type Precision, parsePrecision, precisions } from '../core/config.js'
 import type { Dimension, Graph } from '../graph/graph.js'
 
 /** Sizes by their name in the model. */
@@ -20,4 +21,11 @@ export function inputShapes(graph: Graph, sizes: Sizes): Record<string, number[]
     if (type?.kind === 'tensor' && type.shape) shapes[name] = type.shape.map(size)
   }
   return shapes
+}
+
+/** Reads a precision mode. */
+export function parseMode(text: string): Precision {
+  const mode = parsePrecision(text)
+  if (!mode) throw new InvalidArgumentError(`expected one of ${precisions.join(', ')}`)
+  return mode
 }

@@ -12,6 +12,8 @@ export interface TrainableAdapter {
   readonly parameters: readonly string[]
   /** Probability that an input of the adapter is dropped in training. Default: 0. */
   readonly dropout?: number
+  /** The sha256 of each frozen weight that has an adapter, by the name of its module. Default: nobody knows. */
+  baseHashes?(): ReadonlyMap<string, string>
   /** The values of a parameter, row-major: a copy. */
   read(parameter: string): Float32Array
   /** Replaces the values of a parameter; they are copied. */

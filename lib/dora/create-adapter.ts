@@ -28,7 +28,10 @@ export interface AdapterOptions extends Omit<TargetRules, 'modulesToSave'> {
   readonly alpha?: number
   /** Multiply by alpha / √rank instead. Default: false. */
   readonly rslora?: boolean
-  /** Probability that an input of the adapter is dropped in training; kept in the files. {@link Trainer} refuses others than 0. Default: 0. */
+  /**
+   * Probability that an element of what an adapter reads is dropped in training, as PEFT does: the frozen path sees all,
+   * embeddings have none. Kept in the files. Default: 0.
+   */
   readonly dropout?: number
   /** Ranks of some modules: the first expression that matches the end of a name decides. */
   readonly rankPattern?: Readonly<Record<string, number>>

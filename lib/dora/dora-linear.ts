@@ -334,13 +334,14 @@ export class DoRALinear extends AdaptedLayer {
     const frozen = this.#unmerged('it can be trained')
     const { snapshot, steps } = adapter.takeSnapshot(frozen)
     const pass = ++this.#passes
-    const mask = (count: number): Tensor | undefined => options.mask ?? adapter.mask(count)
+    const drawn = training && !options.mask ? adapter.drawMask(x.size) : undefined
+    const mask = options.mask ?? drawn?.mask
     const keep = (activations: Activations): void => {
       const last = this.#kept?.activations.pass ?? 0
       if (!this.#disposed && pass >= last) this.#kept = { adapter, activations }
     }
     const work = forwardWork(frozen.weight, this.#bias, snapshot, x, training ? { pass, mask, keep } : null)
-    return adapter.completed(snapshot, [...steps, ...work.steps], work.finish)
+    return adapter.completed(snapshot, [...steps, ...(drawn ? [drawn.step] : []), ...work.steps], work.finish)
   }
 
   #prepareBackward(dy: Tensor, options: { input?: boolean }): Work<DoRAGradients> {

@@ -1,10 +1,9 @@
 // layer-adapter.ts: one of the adapters of a layer.
 import { expectInteger, expectKnownOptions, expectNumber } from '../core/checks.js'
-import { Tensor } from '../memory/tensor.js'
 import type { Kernels, LowRank, StoredWeight } from '../runtime/kernels.js'
 import type { DoRAGradients, LayerAdapterOptions, Parameter } from './options.js'
 import { floats, type Snapshot, takeSnapshot } from './passes.js'
-import { dropoutMask, kaimingUniform, randomGenerator } from './random.js'
+import { kaimingUniform, randomGenerator } from './random.js'
 import type { Step, Work } from './work.js'
 
 /** A frozen weight and its squared row norms. */
@@ -25,7 +24,8 @@ export class LayerAdapter {
   readonly rslora: boolean
   readonly scale: number
   readonly dropout: number
-  readonly #random: () => number
+  readonly #seed: number
+  #masks = 0
   #snapshot: Snapshot | null = null
 
   /** Without a magnitude the arrays await that of {@link LayerAdapter.create}. @throws SparkError for options */
@@ -36,7 +36,7 @@ export class LayerAdapter {
   ) {
     const { rank = 16, alpha = 16, rslora = false, dropout = 0, initial = {}, seed = 0 } = options
     expectLayerAdapterOptions(options)
-    this.#random = randomGenerator(seed)
+    this.#seed = seed
     this.rank = rank
     this.alpha = alpha
     this.rslora = rslora
@@ -44,7 +44,7 @@ export class LayerAdapter {
     this.dropout = dropout
     const a = initial.a
       ? floats('options.initial.a', initial.a, [rank, cols]).slice()
-      : kaimingUniform(this.#random, rank * cols, cols)
+      : kaimingUniform(randomGenerator(seed), rank * cols, cols)
     const b = initial.b
       ? floats('options.initial.b', initial.b, [rows, rank]).slice()
       : new Float32Array(rows * rank)
@@ -110,9 +110,12 @@ export class LayerAdapter {
     return gradients
   }
 
-  /** A dropout mask for `count` elements; nothing without dropout. */
-  mask(count: number): Tensor | undefined {
-    return this.dropout > 0 ? Tensor.from(dropoutMask(this.#random, count, this.dropout)) : undefined
+  /** A dropout mask for `count` elements and the step that draws it, another one at each call; nothing without dropout. */
+  drawMask(count: number): { mask: Float32Array; step: Step } | undefined {
+    if (this.dropout === 0) return undefined
+    const mask = new Float32Array(count)
+    const state = Uint32Array.of(this.#seed, ++this.#masks, 0)
+    return { mask, step: ['dropoutMask', { count, ratio: this.dropout, stream: 0, state, mask }] }
   }
 
   /** Lets go of the arrays. */

@@ -1,6 +1,6 @@
 // matching.ts: which modules an adapter goes to, by the rules of PEFT 0.21.
 import { argumentError } from '../core/checks.js'
-import { SparkError } from '../core/errors.js'
+import { type ErrorCode, SparkError } from '../core/errors.js'
 
 /** One regular expression or name, or several names. */
 export type Names = string | readonly string[]
@@ -69,13 +69,21 @@ export function targetMatcher(rules: TargetRules): Matcher {
 const isInnerLinear = ({ kind, isOutputEmbedding }: NamedModule): boolean =>
   kind === 'linear' && !isOutputEmbedding
 
-function nameTest(argument: string, names: Names): (name: string) => boolean {
-  if (typeof names !== 'string') {
-    return name => names.some(end => name === end || name.endsWith(`.${end}`))
-  }
-  const test = pythonRegex(argument, names)
+/**
+ * Whether a name is one of several or ends in one behind a dot, or matches a regular expression as a whole.
+ * @throws SparkError `code` naming `argument`
+ */
+export function nameTest(
+  argument: string,
+  names: Names,
+  code: ErrorCode = 'ERR_ARGUMENT',
+): (name: string) => boolean {
+  if (typeof names !== 'string') return name => names.some(end => endsIn(name, end))
+  const test = pythonRegex(argument, names, '', code)
   return name => test.test(name)
 }
+
+const endsIn = (name: string, end: string): boolean => name === end || name.endsWith(`.${end}`)
 
 /** Whether a module is in one of the layers that are asked for. */
 function layerFilter({ targetModules, match, ...rules }: TargetRules): (name: string) => boolean {
@@ -104,15 +112,19 @@ function layerFilter({ targetModules, match, ...rules }: TargetRules): (name: st
   }
 }
 
-/** The value of the first pattern that matches a name or its last components; the patterns are regular expressions. */
+/**
+ * The value of the first pattern that matches a name or its last components; the patterns are regular expressions.
+ * @throws SparkError `code` naming `argument`
+ */
 export function firstPattern<T>(
   argument: string,
   patterns: Readonly<Record<string, T>>,
+  code: ErrorCode = 'ERR_ARGUMENT',
 ): (name: string) => { pattern: string; value: T } | undefined {
   const tests = Object.entries(patterns).map(([pattern, value]) => ({
     pattern,
     value,
-    test: pythonRegex(argument, `(.*\\.)?(${pattern})$`, '^'),
+    test: pythonRegex(argument, `(.*\\.)?(${pattern})$`, '^', code),
   }))
   return name => tests.find(({ test }) => test.test(name))
 }
@@ -120,17 +132,20 @@ export function firstPattern<T>(
 /**
  * A regular expression as Python's `re` reads it, as far as JavaScript differs: names of groups, `\Z`, leading flags.
  * @param anchor - '' for one that must match everything, '^' for one that must match from the start
+ * @throws SparkError `code` naming `argument`
  */
-export function pythonRegex(argument: string, pattern: string, anchor: '' | '^' = ''): RegExp {
+export function pythonRegex(
+  argument: string,
+  pattern: string,
+  anchor: '' | '^' = '',
+  code: ErrorCode = 'ERR_ARGUMENT',
+): RegExp {
   const [, flags = '', body = ''] = /^(?:\(\?([ims]+)\))?(.*)$/s.exec(pattern)!
   const source = body.replaceAll('(?P<', '(?<').replaceAll('\\Z', '$')
   try {
     return new RegExp(anchor ? `^(?:${source})` : `^(?:${source})$`, flags)
   } catch (error) {
-    const reason = (error as Error).message
-    throw new SparkError('ERR_ARGUMENT', `${argument}: '${pattern}' is no regular expression: ${reason}`, {
-      cause: error,
-    })
+    throw new SparkError(code, `${argument}: ${(error as Error).message}`, { cause: error })
   }
 }
 

@@ -14,6 +14,7 @@ import {
   type LoadAdapterOptions,
   loadParts,
   saveParts,
+  weightHash,
 } from './adapter-files.js'
 import type { AdapterModule, AdapterParts, ModuleValues } from './adapter-parts.js'
 import { type ImportAdapterOptions, readForeignAdapter } from './foreign.js'
@@ -161,6 +162,11 @@ export class Adapter implements TrainableAdapter {
   valuesOf(module: string): ModuleValues {
     const [a, b, magnitude] = doraParameters(module).map(name => this.#valuesOf(name))
     return { a: a!, b: b!, magnitude: magnitude! }
+  }
+
+  /** The sha256 of the raw bytes of the weight that each module adapts, in hexadecimal, by the name of the module. */
+  baseHashes(): ReadonlyMap<string, string> {
+    return new Map(this.modules.map(module => [module.name, weightHash(this.base, module)]))
   }
 
   /** One line: modules, parameters, bytes and their share of the model. */

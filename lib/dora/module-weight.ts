@@ -2,9 +2,9 @@
 import type { DType, DTypeArray } from '../core/dtype.js'
 import { Constant } from '../graph/constant.js'
 import type { Graph } from '../graph/graph.js'
+import { dequantize, requantize } from '../graph/quantized-weight.js'
 import { Tensor } from '../memory/tensor.js'
 import type { GraphModule } from './modules.js'
-import { dequantize, requantize } from './quantized-weight.js'
 
 /** The weight of a module, [rows, cols], in f32; the elements of the graph itself where they are that already. */
 export function weightRows(

@@ -3,8 +3,8 @@ import { volume } from '../core/shape.js'
 import { floatOf, intOf } from '../graph/attributes.js'
 import { consumersOf } from '../graph/edit.js'
 import type { Graph, Node } from '../graph/graph.js'
+import { type QuantizedWeight, quantizedWeights } from '../graph/quantized-weight.js'
 import type { NamedModule } from './matching.js'
-import { type QuantizedWeight, quantizedWeights } from './quantized-weight.js'
 
 /** A layer that can have an adapter. */
 export interface GraphModule extends NamedModule {

@@ -114,7 +114,7 @@ export function forwardWork<D extends DType>(
   input: Tensor<D>,
   training: {
     pass: number
-    mask: (count: number) => Tensor | undefined
+    mask: Tensor | Float32Array | undefined
     keep(saved: Activations): void
   } | null,
 ): Work<Tensor<D>> {
@@ -123,8 +123,8 @@ export function forwardWork<D extends DType>(
   const { rows, cols } = weight
   const tokens = input.size / cols
   const x = ownFloats(input)
-  const dropped = training?.mask(x.length)
-  const mask = dropped && floats('mask', dropped.reshape(input.shape), input.shape)
+  const given = training?.mask
+  const mask = given instanceof Tensor ? floats('mask', given.reshape(input.shape), input.shape) : given
   const xa = new Float32Array(tokens * rank)
   const z = training ? new Float32Array(tokens * rows) : undefined
   const y = new Float32Array(tokens * rows)

@@ -147,43 +147,6 @@ export function formatConfig(config: PeftConfig): string {
     .replace(/[\u007f-\uffff]/g, char => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
-/**
- * The rank and alpha of a module: the first pattern that matches its name decides, else `r` and `lora_alpha`.
- * @throws SparkError ERR_FORMAT for a pattern that is no regular expression
- */
-export function moduleSettings(
-  file: string,
-  config: PeftConfig,
-  module: string,
-): { rank: number; alpha: number } {
-  const first = (key: string, fallback: number): number => {
-    const patterns = Object.entries((config.raw[key] as Record<string, number> | null | undefined) ?? {})
-    return (
-      patterns.find(([pattern]) => regex(file, key, `(.*\\.)?(${pattern})`).test(module))?.[1] ?? fallback
-    )
-  }
-  return { rank: first('rank_pattern', config.r), alpha: first('alpha_pattern', config.loraAlpha) }
-}
-
-/** Whether `target_modules` names `module`: a list by whole components at the end, a string as a regular expression. */
-export function isTarget(file: string, { targetModules }: PeftConfig, module: string): boolean {
-  if (targetModules === null) return true
-  if (typeof targetModules !== 'string') {
-    return targetModules.some(target => module === target || module.endsWith(`.${target}`))
-  }
-  return (
-    targetModules.toLowerCase() === 'all-linear' || regex(file, 'target_modules', targetModules).test(module)
-  )
-}
-
-function regex(file: string, key: string, pattern: string): RegExp {
-  try {
-    return new RegExp(`^(?:${pattern})$`)
-  } catch (error) {
-    throw new SparkError('ERR_FORMAT', `${file}: ${key}: ${(error as Error).message}`, { cause: error })
-  }
-}
-
 function parseObject(file: string, text: string): Record<string, unknown> {
   let value: unknown
   try {

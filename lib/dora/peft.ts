@@ -5,7 +5,8 @@ import { SparkError } from '../core/errors.js'
 import { ioError, writeFileAtomic } from '../io/atomic-write.js'
 import { readSafetensors, tensorFromRecord, writeSafetensors } from '../io/safetensors.js'
 import type { Tensor } from '../memory/tensor.js'
-import { formatConfig, isTarget, moduleSettings, type PeftConfig, parseConfig } from './peft-config.js'
+import { firstPattern, nameTest } from './matching.js'
+import { formatConfig, type PeftConfig, parseConfig } from './peft-config.js'
 
 /** The adapter of one module. */
 export interface PeftModule {
@@ -102,7 +103,8 @@ export async function readPeftAdapter(folder: string): Promise<PeftAdapter> {
     extra.delete(name)
   }
   const modules = new Map<string, PeftModule>()
-  for (const [name, found] of parts) modules.set(name, checkModule(file, config, name, found))
+  const rules = rulesOf(file, config)
+  for (const [name, found] of parts) modules.set(name, checkModule(file, config, rules(name), found))
   for (const name of extra.keys()) {
     const saved = config.modulesToSave.some(module => `.${name}`.includes(`.${module}.`))
     const otherBias = config.bias === 'all' && name.endsWith('.bias')
@@ -113,17 +115,42 @@ export async function readPeftAdapter(folder: string): Promise<PeftAdapter> {
   return { config, modules, extra, metadata }
 }
 
+/** What a config says of a module. */
+interface ModuleRules {
+  readonly name: string
+  readonly isTarget: boolean
+  readonly rank: number
+  readonly alpha: number
+}
+
+/** What target_modules, rank_pattern and alpha_pattern say of modules; files do not tell which ones `all-linear` means. */
+function rulesOf(
+  file: string,
+  { targetModules, r, loraAlpha, raw }: PeftConfig,
+): (name: string) => ModuleRules {
+  const isAny = targetModules === null || String(targetModules).toLowerCase() === 'all-linear'
+  const isTarget = isAny ? () => true : nameTest(`${file}: target_modules`, targetModules, 'ERR_FORMAT')
+  const pattern = (key: string) => {
+    const patterns = (raw[key] ?? {}) as Readonly<Record<string, number>>
+    return firstPattern(`${file}: ${key}`, patterns, 'ERR_FORMAT')
+  }
+  const [rank, alpha] = [pattern('rank_pattern'), pattern('alpha_pattern')]
+  return name => ({
+    ...{ name, isTarget: isTarget(name) },
+    ...{ rank: rank(name)?.value ?? r, alpha: alpha(name)?.value ?? loraAlpha },
+  })
+}
+
 function checkModule(
   file: string,
   config: PeftConfig,
-  name: string,
+  { name, isTarget, rank, alpha }: ModuleRules,
   found: Partial<Record<Field, Tensor>> & { embedding?: boolean },
 ): PeftModule {
-  if (!isTarget(file, config, name)) throw unexpected(file, name, 'is no module that target_modules names')
+  if (!isTarget) throw unexpected(file, name, 'is no module that target_modules names')
   if (found.bias && config.bias === 'none') throw unexpected(file, `${name}.bias`, 'does not fit bias "none"')
   if (found.magnitude && !config.useDora)
     throw unexpected(file, `${name}.lora_magnitude_vector`, 'needs use_dora')
-  const { rank, alpha } = moduleSettings(file, config, name)
   const suffix = (letter: string): string =>
     found.embedding ? `lora_embedding_${letter}` : `lora_${letter}.weight`
   const require = (part: 'a' | 'b' | 'magnitude', end: string): Tensor => {

@@ -35,14 +35,6 @@ export function kaimingUniform(random: () => number, count: number, fanIn: numbe
   return values
 }
 
-/** A dropout mask: 0 with probability `p`, else 1/(1 − p). */
-export function dropoutMask(random: () => number, count: number, p: number): Float32Array {
-  const keep = 1 / (1 - p)
-  const mask = new Float32Array(count)
-  for (let i = 0; i < count; i++) mask[i] = random() < p ? 0 : keep
-  return mask
-}
-
 /** `count` normal numbers of the given standard deviation (Box and Muller). */
 export function normal(random: () => number, count: number, deviation: number): Float32Array {
   const values = new Float32Array(count)

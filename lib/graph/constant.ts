@@ -2,6 +2,17 @@
 import { type ElementArray, type ElementType, elementArrayOf, elementBytes } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { volume } from '../core/shape.js'
+import type { StoredWeight } from '../precision/weight-format.js'
+
+/** A matrix in the format that products read. */
+export interface StoredMatrix {
+  /** Its rows are the out features. */
+  readonly weight: StoredWeight
+  /** Whether the constant has them as columns. */
+  readonly transposed: boolean
+  /** Whether what it is multiplied with must not be rounded. */
+  readonly exact?: boolean
+}
 
 /** Where the bytes of a {@link Constant} come from when somebody asks for them. */
 export interface ConstantSource {
@@ -9,6 +20,10 @@ export interface ConstantSource {
   readonly byteLength: number
   /** Reads them. Called at each access, so that a model may be larger than memory. */
   read(): Uint8Array
+  /** The same numbers as a weight of a precision mode, which products read without decoding all of it. */
+  readonly stored?: StoredMatrix
+  /** Whether reading costs nothing, because the bytes are there all the time. */
+  readonly inMemory?: boolean
 }
 
 /** An element type that has bytes. */
@@ -60,7 +75,7 @@ export class Constant {
    */
   static from(dtype: NumericType, shape: readonly number[], data: ElementArray): Constant {
     const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
-    return new Constant(dtype, shape, { byteLength: bytes.byteLength, read: () => bytes })
+    return new Constant(dtype, shape, { byteLength: bytes.byteLength, read: () => bytes, inMemory: true })
   }
 
   /**
@@ -104,6 +119,19 @@ export class Constant {
   /** Bytes of the elements, packed; 0 for strings. */
   get byteLength(): number {
     return elementBytes(this.dtype, this.count)
+  }
+
+  /** The constant on bytes of its own where they are the smaller part of a file in memory, so that it need not stay. */
+  detached(): Constant {
+    if (!('read' in this.#source) || !this.#source.inMemory) return this
+    const { bytes } = this
+    const isPart = bytes.byteLength < bytes.buffer.byteLength / 2
+    return isPart ? Constant.from(this.dtype as NumericType, this.shape, bytes.slice()) : this
+  }
+
+  /** The elements as a weight of a precision mode, where they are kept as one. */
+  get stored(): StoredMatrix | undefined {
+    return 'read' in this.#source ? this.#source.stored : undefined
   }
 
   /**

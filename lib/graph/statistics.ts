@@ -93,7 +93,16 @@ function termsOf(node: Node, facts: ReadonlyMap<string, Fact>): number | undefin
       const [weight, a] = [sizes(1), sizes(2)]
       return weight && a && 2 * weight[1]! + 2 * a[0]!
     }
+    case 'FusedLinear': {
+      const left = sizes(0)
+      return left && 2 * left.at(-1)!
+    }
+    case 'Attention': {
+      const keys = sizes(1)
+      return keys && 4 * keys.at(-2)!
+    }
     case 'Conv':
+    case 'FusedConv':
     case 'ConvInteger': {
       const weight = sizes(1)
       return weight && 2 * volume(weight.slice(1))

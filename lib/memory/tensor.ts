@@ -1,6 +1,7 @@
 // tensor.ts: a dense host array with a shape and an element type.
 import { inspect } from 'node:util'
 import { argumentError, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import { type BackendName, backendNames } from '../core/config.js'
 import {
   type DType,
   type DTypeArray,
@@ -24,6 +25,8 @@ export interface TensorOptions<D extends ElementType = DType> {
   shape?: readonly number[]
   /** Element type; by default f32. */
   dtype?: D
+  /** Engine of the operations on it; by default what DGX_SPARK_BACKEND says, or `auto`. */
+  backend?: BackendName
 }
 
 /** Element types that numbers can be given for. */
@@ -50,11 +53,14 @@ export class Tensor<D extends ElementType = DType> {
   readonly dtype: D
   /** The elements, row-major, without a copy; {@link TypedArrayOf} says how those that JavaScript lacks are held. */
   readonly data: TypedArrayOf<D>
+  /** Engine of the operations on it, where one was asked for. */
+  readonly backend: BackendName | undefined
 
-  private constructor(data: TypedArrayOf<D>, shape: readonly number[], dtype: D) {
+  private constructor(data: TypedArrayOf<D>, shape: readonly number[], dtype: D, backend?: BackendName) {
     this.data = data
     this.shape = Object.freeze([...shape])
     this.dtype = dtype
+    this.backend = backend
   }
 
   /**
@@ -62,7 +68,7 @@ export class Tensor<D extends ElementType = DType> {
    * (a Uint16Array for f16 holds bit patterns). Nested arrays are rounded to the dtype; integers lose their fraction.
    *
    * @param values - a typed array, nested arrays of numbers, or one number
-   * @param options - shape and dtype
+   * @param options - shape, dtype and backend
    * @throws SparkError ERR_SHAPE for ragged arrays or a shape that does not fit, ERR_DTYPE for an array that cannot
    * hold the dtype, ERR_ARGUMENT for anything else that is not a number
    */
@@ -70,23 +76,29 @@ export class Tensor<D extends ElementType = DType> {
     values: ElementArray | NestedNumbers,
     options: TensorOptions<D> = {},
   ): Tensor<D> {
-    expectKnownOptions('options', options, ['shape', 'dtype'])
-    const dtype = options.dtype ?? ('f32' as D)
+    expectKnownOptions('options', options, ['shape', 'dtype', 'backend'])
+    const { dtype = 'f32' as D, backend } = options
     expectOneOf('options.dtype', dtype, numericTypes)
+    if (backend !== undefined) expectOneOf('options.backend', backend, backendNames)
     const { data, shape } = ArrayBuffer.isView(values)
       ? { data: expectArrayFor(values, dtype), shape: [values.length] }
       : flatten(values, dtype)
     const wanted = options.shape ?? shape
     expectElements(wanted, data.length)
-    return new Tensor<D>(data, wanted, dtype)
+    return new Tensor<D>(data, wanted, dtype, backend)
   }
 
   /**
    * A tensor of elements that are known to fit, strings included.
    * @internal
    */
-  static of<D extends ElementType>(data: TypedArrayOf<D>, shape: readonly number[], dtype: D): Tensor<D> {
-    return new Tensor<D>(data, shape, dtype)
+  static of<D extends ElementType>(
+    data: TypedArrayOf<D>,
+    shape: readonly number[],
+    dtype: D,
+    backend?: BackendName,
+  ): Tensor<D> {
+    return new Tensor<D>(data, shape, dtype, backend)
   }
 
   /**
@@ -116,7 +128,7 @@ export class Tensor<D extends ElementType = DType> {
    */
   reshape(shape: readonly number[]): Tensor<D> {
     expectElements(shape, this.size)
-    return new Tensor<D>(this.data, shape, this.dtype)
+    return new Tensor<D>(this.data, shape, this.dtype, this.backend)
   }
 
   /**
@@ -125,10 +137,22 @@ export class Tensor<D extends ElementType = DType> {
    * @throws SparkError ERR_DTYPE for a type without numbers, or without a cast yet (types of less than 16 bits other
    * than f8_e4m3, f8_e5m2, i8, u8 and bool)
    */
-  to<To extends ElementType>(dtype: To): Tensor<To> {
+  to<To extends ElementType>(dtype: To): Tensor<To>
+  /** The same elements, not copied, whose operations run on another engine. */
+  to(backend: BackendName): Tensor<D>
+  to(target: ElementType | BackendName): Tensor<ElementType> {
+    if (backendNames.includes(target as BackendName)) {
+      return new Tensor<D>(this.data, this.shape, this.dtype, target as BackendName) as Tensor<ElementType>
+    }
+    const dtype = target as ElementType
     expectOneOf('dtype', dtype, numericTypes)
-    if ((this.dtype as ElementType) === dtype) return this as unknown as Tensor<To>
-    return new Tensor<To>(convert(this.data, this.dtype, dtype), this.shape, dtype)
+    if ((this.dtype as ElementType) === dtype) return this as unknown as Tensor<ElementType>
+    return new Tensor(convert(this.data, this.dtype, dtype), this.shape, dtype, this.backend)
+  }
+
+  /** The elements, row-major, as soon as they are there: {@link Tensor.data}, not a copy. */
+  async read(): Promise<TypedArrayOf<D>> {
+    return this.data
   }
 
   /** The elements as f32, row-major; {@link Tensor.data} itself, not a copy, when they are. */

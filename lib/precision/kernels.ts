@@ -186,6 +186,14 @@ function finiteReciprocal(value: number): number {
   return reciprocal < largestFloat ? reciprocal : largestFloat
 }
 
+/**
+ * The tensor scale of a matrix whose largest magnitude is `amax`. Below the smallest normal number the steps of small
+ * blocks would underflow to 0; a zero matrix gets it, too.
+ */
+export function nvfp4TensorScale(amax: number): number {
+  return Math.max(Math.fround(amax / 2688), 2 ** -126)
+}
+
 function nvfp4BlockScale(amax: number, tensorScale: number): number {
   const scale = Math.fround(amax / Math.fround(6 * tensorScale))
   return e4m3.encode(floatBits(scale === 0 ? 1 : Math.max(scale, 2 ** -9)), e4m3Limit)

@@ -8,7 +8,7 @@ import {
 import { SparkError } from '../core/errors.js'
 import { type QuantizerInput, quantizerSource } from './casts.js'
 import type { NVFP4Recipe } from './kernel-args.js'
-import { largestFloat, nvfp4Block, runPrecisionKernel } from './kernels.js'
+import { largestFloat, nvfp4Block, nvfp4TensorScale, runPrecisionKernel } from './kernels.js'
 
 /**
  * A matrix [rows, cols] in NVFP4, 4.5 bits an element. Element (r, c) is
@@ -107,8 +107,7 @@ function chooseScales(
   if (amax !== undefined) expectNumber('amax', amax, 0, largestFloat)
   const largest = Math.fround(amax ?? measured)
   return {
-    // Below the smallest normal number the steps of small blocks would underflow to 0; a zero matrix gets it, too.
-    tensorScale: Math.max(Math.fround(largest / 2688), smallestNormal),
+    tensorScale: nvfp4TensorScale(largest),
     encodeScale: Math.min(Math.fround(2688 / largest), 2 ** 126),
   }
 }

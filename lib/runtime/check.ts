@@ -6,6 +6,7 @@ import type { GpuInfo } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import { listFolder, systemRoot } from '../hardware/system-files.js'
 import { type CublasLtReport, type CudaReport, loadAddon, type NvmlReport } from '../native.js'
+import { choosePrecision } from './model/precision.js'
 import { openKernels } from './open.js'
 
 /** One thing that was looked for. */
@@ -51,7 +52,7 @@ export async function checkSystem(): Promise<CheckItem[]> {
   const facts: Facts = { hardware, detection, nvml, cuda, cublasLt, nvidia }
   const checks = [checkMachine, checkAddon, checkGpus, checkDriver, checkNvml, checkPermissions, checkKernels]
   const items = [...checks, checkCublasLt, checkMemory, checkConfiguration].map(check => check(facts))
-  return [...items, await checkEngine(facts)]
+  return [...items, await checkEngine(facts), await checkPrecision()]
 }
 
 function checkMachine({ hardware }: Facts): CheckItem {
@@ -219,4 +220,10 @@ async function checkEngine({ hardware, detection }: Facts): Promise<CheckItem> {
       next: 'dgx-spark info shows the configuration',
     }
   }
+}
+
+/** The precision mode that models run in when nobody asks for one. */
+async function checkPrecision(): Promise<CheckItem> {
+  const { name, reason } = await choosePrecision(undefined)
+  return { name: 'precision', status: 'ok', found: `${name}: ${reason}` }
 }

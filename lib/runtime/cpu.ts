@@ -4,6 +4,20 @@ import { getConfig } from '../core/config.js'
 import { requireAddon } from '../native.js'
 import type { Kernels } from './kernels.js'
 
+/** Milliseconds after the first plan of a turn of the event loop in which more may run on the JavaScript thread. */
+const briefPeriod = 1
+/** When they end; infinite where no plan has run there in this turn. */
+let briefUntil = Number.POSITIVE_INFINITY
+
+/** A plan has run on the JavaScript thread: a loop of them must not starve timers and sockets. */
+function noteBriefRun(start: number): void {
+  if (briefUntil !== Number.POSITIVE_INFINITY) return
+  briefUntil = start + briefPeriod
+  setImmediate(() => {
+    briefUntil = Number.POSITIVE_INFINITY
+  })
+}
+
 /**
  * The native kernels, with as many threads as the configuration says.
  * @throws SparkError ERR_NO_NATIVE when the addon does not load
@@ -19,8 +33,19 @@ export function openCpuKernels(): Kernels {
     run: (op, args) => addon.runAsync(op, args),
     prepare(steps) {
       const plan = addon.planCreate(steps)
-      const run = async (): Promise<void> => addon.planRun(plan)
-      return { run, async fetch() {}, async store() {}, dispose: () => addon.planDispose(plan) }
+      const run = (): Promise<void> | undefined => {
+        const start = performance.now()
+        const pending = addon.planRun(plan, start < briefUntil)
+        if (!pending) noteBriefRun(start)
+        return pending
+      }
+      return {
+        run,
+        profile: async () => addon.planProfile(plan),
+        async fetch() {},
+        async store() {},
+        dispose: () => addon.planDispose(plan),
+      }
     },
     hold: async array => ({ array, dispose() {} }),
   }

@@ -4,8 +4,8 @@ import { SparkError } from '../core/errors.js'
 import { warnOnce } from '../core/log.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
 import { type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
-import { requireAddon } from '../native.js'
-import type { HeldArray, HoldableArray, Kernels } from './kernels.js'
+import { type Addon, requireAddon } from '../native.js'
+import type { Compute, HeldArray, HoldableArray, Kernels } from './kernels.js'
 
 /**
  * The kernels on a GPU, the best one by default.
@@ -26,7 +26,11 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
     backend: 'cuda',
     freeBytes: () => addon.deviceFreeBytes(ordinal),
     supports: op => addon.supports('cuda', op),
-    run: (op, args) => addon.runCuda(ordinal, op, args),
+    run(op, args) {
+      const result = addon.runCuda(ordinal, op, args)
+      if (usesNvfp4(args)) warnOfNvfp4(addon, ordinal)
+      return result
+    },
     runSync(op) {
       throw new SparkError(
         'ERR_UNSUPPORTED',
@@ -35,9 +39,11 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
     },
     prepare(steps, memory = {}) {
       const plan = addon.planCreate(steps, ordinal, memory)
+      const nvfp4 = steps.some(({ args }) => usesNvfp4(args))
       return {
         async run() {
           await addon.planRun(plan)
+          if (nvfp4) warnOfNvfp4(addon, ordinal)
           const problem = addon.planProblem(plan)
           if (problem)
             warnOnce('SPARK_CUDA', 'plan', `plans run without CUDA graphs, more slowly: ${problem}`)
@@ -49,6 +55,14 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
     },
     hold: array => holdOnDevice(array, device),
   }
+}
+
+const usesNvfp4 = (args: object): boolean => (args as { compute?: Compute }).compute === 'nvfp4'
+
+/** Says once for a device when its FP4 tensor cores have failed their test. */
+function warnOfNvfp4(addon: Addon, ordinal: number): void {
+  const problem = addon.nvfp4Problem(ordinal)
+  if (problem) warnOnce('SPARK_CUDA', `nvfp4 ${ordinal}`, problem)
 }
 
 async function holdOnDevice<A extends HoldableArray>(

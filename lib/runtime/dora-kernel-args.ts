@@ -55,7 +55,7 @@ export interface DoraForwardArgs extends LowRank {
   z?: Float32Array | undefined
   /** Output, [T, O]. */
   y: Float32Array
-  /** Of all products. Default: f32. */
+  /** Of all products; nvfp4, of x · Wᵀ alone while the others are bf16, has no dropout. Default: f32. */
   compute?: Compute | undefined
 }
 
@@ -117,8 +117,8 @@ export interface DoraBackwardArgs extends LowRank {
   dmagnitude: Float32Array
   /** Output, [O]; left out: not computed. */
   dbias?: Float32Array | undefined
-  /** Of the products with dy, x and W. Default: f32. */
-  compute?: Compute | undefined
+  /** Of the products with dy, x and W, f32 or bf16. Default: f32. */
+  compute?: Exclude<Compute, 'nvfp4'> | undefined
 }
 
 /** merged = gain ∘ V */

@@ -2,13 +2,17 @@
 // are the same. Sizes: T tokens (rows of an activation), I in features, O out features, R rank;
 // N batch, C channels. Matrices are row-major.
 import type { PrecisionKernelArgs } from '../precision/kernel-args.js'
+import type { ConvShape } from './conv-shape.js'
 import type { DoraKernelArgs } from './dora-kernel-args.js'
+import type { IntegerKernelArgs } from './integer-kernel-args.js'
 import type { LayerKernelArgs } from './layer-kernel-args.js'
 import type { NetworkKernelArgs } from './network-args.js'
 import type { TensorKernelArgs } from './tensor-kernel-args.js'
 import type { Compute, StoredWeight } from './weight-args.js'
 
+export type * from './conv-shape.js'
 export type * from './dora-kernel-args.js'
+export type * from './integer-kernel-args.js'
 export type * from './layer-kernel-args.js'
 export type * from './weight-args.js'
 
@@ -28,6 +32,14 @@ export interface PackWeightArgs {
   blockScale?: Uint8Array | undefined
 }
 
+/** The filters of a convolution of 3 x 3, G · W[o, c] · Gᵀ, for Winograd's algorithm F(4 x 4, 3 x 3). */
+export interface WinogradWeightArgs {
+  /** [O, C · 9] */
+  weight: StoredWeight
+  /** Output, [36, O, C]. */
+  data: Float32Array
+}
+
 /** y = activation(rowScale ∘ (x · Wᵀ) + bias) + residual */
 export interface LinearArgs {
   /** [O, I] */
@@ -44,34 +56,13 @@ export interface LinearArgs {
   residual?: Float32Array | undefined
   /** Default: none. */
   activation?: Activation | undefined
-  /** bf16: x and W are rounded to bf16 where the machine multiplies such numbers faster. Default: f32. */
+  /**
+   * bf16: x and W are rounded to bf16 where the machine multiplies such numbers faster. nvfp4, for a weight of nvfp4: x
+   * is rounded to NVFP4, which the tensor cores of Blackwell GPUs multiply. Default: f32.
+   */
   compute?: Compute | undefined
   /** Output, [T, O]. */
   y: Float32Array
-}
-
-/** y = (x − xZero) · (w − wZero)ᵀ, exact in int32 (modulo 2^32 beyond it). */
-export interface LinearIntegerArgs {
-  /** T */
-  tokens: number
-  /** O */
-  rows: number
-  /** I */
-  cols: number
-  /** Whether x is i8, else u8. */
-  xSigned: boolean
-  /** Whether w is i8, else u8. */
-  wSigned: boolean
-  /** [T, I] */
-  x: Int8Array | Uint8Array
-  /** [O, I] */
-  w: Int8Array | Uint8Array
-  /** [T]; left out: 0. */
-  xZero?: Int32Array | undefined
-  /** [O]; left out: 0. */
-  wZero?: Int32Array | undefined
-  /** Output, [T, O]. */
-  y: Int32Array
 }
 
 /**
@@ -121,32 +112,8 @@ export interface LinearBackwardArgs {
   dweight?: Float32Array | undefined
   /** Output, [O]. */
   dbias?: Float32Array | undefined
-  /** Of dx and dweight. Default: f32. */
-  compute?: Compute | undefined
-}
-
-/**
- * A convolution along one to three axes. C channels, O filters and G groups; the weight is [O, C/G · taps], C being
- * what its columns say. Position q of the output and tap k read position q · stride + k · dilation − pad of the image,
- * which is 0 outside; the sizes of the output are therefore free.
- */
-export interface ConvShape {
-  /** N */
-  batch: number
-  /** G */
-  groups: number
-  /** Sizes of the image along its axes, one to three. */
-  image: readonly number[]
-  /** Sizes of the kernel. */
-  kernel: readonly number[]
-  /** Sizes of the output. */
-  out: readonly number[]
-  /** At least 1. */
-  strides: readonly number[]
-  /** At least 1. */
-  dilations: readonly number[]
-  /** Zeros in front of the image, along each axis; negative: so many positions are left out. */
-  padsBegin: readonly number[]
+  /** Of dx and dweight, f32 or bf16. Default: f32. */
+  compute?: Exclude<Compute, 'nvfp4'> | undefined
 }
 
 /** y = activation(conv(x, W) + bias) + residual, or activation(conv(x, W) + bias + residual) */
@@ -165,6 +132,11 @@ export interface ConvArgs extends ConvShape {
   activation?: Activation | undefined
   /** Output, [N, O, out]. */
   y: Float32Array
+  /**
+   * [36, O, C], what `winogradWeight` makes of the weight: lets the CPU convolve in tiles, with other roundings. For
+   * kernels of 3 x 3 along two axes with strides, dilations and groups of 1. Other backends look at the weight alone.
+   */
+  winograd?: Float32Array | undefined
 }
 
 /** The gradients of {@link ConvArgs} without activation and residual. */
@@ -230,9 +202,12 @@ export interface KernelArgs
     TensorKernelArgs,
     LayerKernelArgs,
     NetworkKernelArgs,
+    IntegerKernelArgs,
     DoraKernelArgs {
   /** A weight in the layout that the CPU streams. */
   packWeight: PackWeightArgs
+  /** Filters of 3 x 3 as the CPU convolves with them in tiles. */
+  winogradWeight: WinogradWeightArgs
   /** A linear layer. */
   linear: LinearArgs
   /** Its gradients. */
@@ -243,8 +218,6 @@ export interface KernelArgs
   convBackward: ConvBackwardArgs
   /** A transposed convolution. */
   convTranspose: ConvTransposeArgs
-  /** A linear layer of quantized integers. */
-  linearInteger: LinearIntegerArgs
   /** Products of activations. */
   matmul: MatmulArgs
   /** An optimizer step. */

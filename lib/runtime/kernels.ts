@@ -31,10 +31,11 @@ export interface BoundStep {
 /** Operations whose operands are bound, to be run one after another any number of times. */
 export interface PreparedSteps {
   /**
-   * Runs all of them without blocking the JavaScript thread (`js` computes before it returns).
+   * Runs all of them without holding the JavaScript thread up; undefined when they have run already, because that takes
+   * less time than to hand them to another thread (`js` always computes before it returns).
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED when an operand has been detached
    */
-  run(): Promise<void>
+  run(): Promise<void> | undefined
   /**
    * Brings the state that the steps keep into its arrays, to be read.
    * @throws SparkError as {@link PreparedSteps.run}
@@ -45,6 +46,8 @@ export interface PreparedSteps {
    * @throws SparkError as {@link PreparedSteps.run}
    */
   store(): Promise<void>
+  /** As {@link PreparedSteps.run}; milliseconds of each step. Backends without a clock for steps lack it. */
+  profile?(): Promise<Float64Array>
   /** Lets the operands go. */
   dispose(): void
 }

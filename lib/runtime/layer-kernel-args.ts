@@ -1,5 +1,6 @@
-// layer-kernel-args.ts: what pooling, resizing and recurrent layers take. native/backend/layer_args.h is the contract.
+// layer-kernel-args.ts: what pooling, resizing, dropout and recurrent layers take. native/backend/layer_args.h is the contract.
 import type { ElementArray } from '../core/dtype.js'
+import type { WindowShape } from './conv-shape.js'
 import type { KernelType, UnaryFn } from './tensor-kernel-args.js'
 
 /** Ways to make one number of a window. */
@@ -7,23 +8,11 @@ export const poolFns = ['max', 'average'] as const
 /** A pooling. */
 export type PoolFn = (typeof poolFns)[number]
 
-/** Windows that move over planes along one to three axes, as in a convolution. */
-export interface Windows {
+/** Windows that move over planes. */
+export interface Windows extends WindowShape {
   /** Number of planes: batch by channels. */
   planes: number
-  /** Sizes of the image along its axes, one to three. */
-  image: readonly number[]
-  /** Sizes of the window. */
-  kernel: readonly number[]
-  /** Sizes of the output. */
-  out: readonly number[]
-  /** At least 1. */
-  strides: readonly number[]
-  /** At least 1. */
-  dilations: readonly number[]
-  /** In front of the image, along each axis. */
-  padsBegin: readonly number[]
-  /** Behind it. */
+  /** Positions behind the image, along each axis. */
   padsEnd: readonly number[]
 }
 
@@ -31,7 +20,7 @@ export interface Windows {
 export interface PoolArgs extends Windows {
   /** What is computed. */
   fn: PoolFn
-  /** Of x and y; f32. */
+  /** Of x and y; f32, for a max without indices also u8 and i8. */
   dtype: KernelType
   /** Whether a mean counts the pads. */
   countPad: boolean
@@ -81,6 +70,20 @@ export interface ResampleArgs {
   offset?: Float32Array | undefined
   /** Output, [outer, out, inner]. */
   y: Float32Array
+}
+
+/** mask[i] = 0 with probability `ratio`, else 1 / (1 − ratio): a function of i, `stream` and `state`. */
+export interface DropoutMaskArgs {
+  /** Elements of the mask. */
+  count: number
+  /** In [0, 1]. */
+  ratio: number
+  /** Which mask of a step it is; below 2^32. */
+  stream: number
+  /** Seed, step and part of the step: [3]. */
+  state: Uint32Array
+  /** Output, [count]. */
+  mask: Float32Array
 }
 
 /** An image at the points of a grid. */
@@ -171,6 +174,8 @@ export interface LayerKernelArgs {
   poolBackward: PoolBackwardArgs
   /** One axis of a resized image. */
   resample: ResampleArgs
+  /** A mask of dropout. */
+  dropoutMask: DropoutMaskArgs
   /** An image at points. */
   gridSample: GridSampleArgs
   /** A recurrent layer. */

@@ -1,29 +1,41 @@
 // model.ts: an ONNX model that runs.
-import { argumentError, expectKnownOptions, expectOneOf } from '../core/checks.js'
-import { getConfig, type Precision, precisions } from '../core/config.js'
+import { argumentError, expectInteger, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import type { Precision } from '../core/config.js'
 import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { Dimension, Graph, ValueInfo } from '../graph/graph.js'
+import { setBatchSize } from '../graph/rewrites/batch-size.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { decompose } from '../graph/rewrites/decompose.js'
 import { inferFacts } from '../graph/shape-inference.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
 import { Tensor } from '../memory/tensor.js'
+import type { NVFP4Recipe } from '../precision/kernel-args.js'
 import { BoundModel, expectBindable } from './model/bound-model.js'
 import type { Engine, EngineOptions, ModelBackendChoice, ModelStats } from './model/engine.js'
 import { type Feeds, readFeeds } from './model/feeds.js'
 import { openEngine } from './model/open-engine.js'
-import { withPrecision } from './model/precision.js'
+import { choosePrecision, type PrecisionChoice } from './model/precision.js'
+import { withPrecision } from './model/rounded-weights.js'
 import type { HostTensor, HostValue } from './model/values.js'
+import type { StepTime } from './plan/plan.js'
 
 /** Options of {@link Model.load}. */
 export interface ModelOptions extends EngineOptions {
   /**
-   * Format of the weights of products; the rest is computed in f32. Default: what DGX_SPARK_PRECISION says, or fp32.
-   * {@link compare} measures what a mode costs in accuracy.
+   * Format of the weights of products, which stay in it; the rest is computed in f32, but products with weights of
+   * bf16 in bf16. Default: what DGX_SPARK_PRECISION says, or the best one of the hardware: bf16 on GPUs from compute
+   * capability 8.0 on, fp16 from 7.0 on, else fp32. {@link compare} measures what a mode costs in accuracy.
    */
   precision?: Precision
+  /**
+   * Size of the first dimension of the inputs, also where the file says another one or has written it into a Reshape.
+   * Default: what the file says.
+   */
+  batchSize?: number
+  /** How scales of nvfp4 are chosen. Default: modelopt. */
+  recipe?: NVFP4Recipe
 }
 
 /** Options of {@link Model.run}. */
@@ -56,10 +68,12 @@ export type ModelOutput = Tensor<ElementType> | readonly Tensor<ElementType>[] |
  * logits.shape // [1, 10]
  */
 export class Model implements Disposable {
-  /** The model as a graph of the canonical opset. */
+  /** The model as a graph of the canonical opset, with its weights rounded to a precision that somebody asked for. */
   readonly graph: Graph
   /** Format of the weights. */
   readonly precision: Precision
+  /** Why they are in that format, in words. */
+  readonly precisionReason: string
   /** What {@link Model.run} wants. */
   readonly inputs: readonly ModelValue[]
   /** What {@link Model.run} gives. */
@@ -68,9 +82,10 @@ export class Model implements Disposable {
   /** Settles when the last run that was asked for has ended. */
   #last: Promise<unknown> = Promise.resolve()
 
-  private constructor(graph: Graph, precision: Precision, engine: Engine) {
+  private constructor(graph: Graph, precision: PrecisionChoice, engine: Engine) {
     this.graph = graph
-    this.precision = precision
+    this.precision = precision.name
+    this.precisionReason = precision.reason
     this.#engine = engine
     const facts = inferFacts(graph)
     this.inputs = graph.inputs.map(describe)
@@ -85,13 +100,17 @@ export class Model implements Disposable {
    *
    * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
-   * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights
+   * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights; `recipe`: scales of nvfp4;
+   * `batchSize`: of the inputs
    * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
    * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; and what
    * {@link openKernels} throws
    */
   static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
-    expectKnownOptions('options', options, ['backend', 'device', 'provider', 'precision'])
+    expectKnownOptions('options', options, [
+      ...['backend', 'device', 'provider'],
+      ...['precision', 'recipe', 'batchSize'],
+    ])
     return Model.fromGraph(await readOnnx(source), options)
   }
 
@@ -100,10 +119,15 @@ export class Model implements Disposable {
    * @throws SparkError as {@link Model.load}
    */
   static async fromGraph(graph: Graph, options: ModelOptions = {}): Promise<Model> {
-    const { precision = getConfig().precision ?? 'fp32', ...engine } = options
-    expectOneOf('options.precision', precision, precisions)
-    const canonical = withPrecision(canonicalise(graph), precision)
-    return new Model(canonical, precision, await openEngine(canonical, engine))
+    const { precision, recipe = 'modelopt', batchSize, ...engine } = options
+    if (batchSize !== undefined) expectInteger('options.batchSize', batchSize, 1)
+    expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
+    const choice = await choosePrecision(precision, engine)
+    const loaded = canonicalise(graph)
+    const canonical = batchSize === undefined ? loaded : setBatchSize(loaded, batchSize)
+    const rounded = await withPrecision(canonical, choice.name, recipe)
+    const opened = await openEngine(rounded, engine)
+    return new Model(choice.automatic ? canonical : opened.graph, choice, opened)
   }
 
   /** The engine it runs on, and why. `auto` may change it in the first run, when the GPU turns out to lack an operator. */
@@ -141,6 +165,29 @@ export class Model implements Disposable {
     })
     this.#last = results.catch(() => undefined)
     return Object.fromEntries(await unlessAborted(results, signal)) as Record<string, Output>
+  }
+
+  /**
+   * Runs the model once, and then again with a clock: how long each kernel call of its plans takes. Operators that run
+   * between plans (control flow, sequences) are not measured.
+   *
+   * @param feeds - as {@link Model.run} takes them
+   * @param options - `runs`: how many are measured (default: 5); the shortest time of each step counts
+   * @throws SparkError as {@link Model.run}, and ERR_UNSUPPORTED in ONNX Runtime
+   */
+  async profile(feeds: Feeds = {}, options: { readonly runs?: number } = {}): Promise<readonly StepTime[]> {
+    expectKnownOptions('options', options, ['runs'])
+    const { runs = 5 } = options
+    expectInteger('options.runs', runs, 1)
+    const engine = this.#open()
+    const inputs = readFeeds(this.graph.inputs, feeds)
+    const times = this.#last.then(async () => {
+      this.#open()
+      await engine.run(inputs)
+      return engine.profile(runs)
+    })
+    this.#last = times.catch(() => undefined)
+    return times
   }
 
   /**

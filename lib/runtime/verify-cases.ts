@@ -8,6 +8,7 @@ import { productCases, swizzleCases } from './verify-products.js'
 import {
   bf16Tolerance,
   f32,
+  nvfp4Tolerance,
   sumTolerance,
   type VerifyCase,
   type VerifySizes,
@@ -187,6 +188,7 @@ function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
     verifyCase('linear', `${weight.dtype}, bf16`, ['y'], bf16Tolerance, () => {
       return { ...forward, compute, y: f32(tokens * rows) }
     }),
+    ...nvfp4LinearCases(weight, sizes),
     verifyCase('linearBackward', weight.dtype, gradients, tolerance, () => {
       return { weight, tokens, x, dy, ...backward() }
     }),
@@ -195,6 +197,18 @@ function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
     }),
     verifyCase('weightNorm2', weight.dtype, ['out'], tolerance, () => ({ weight, out: f32(rows) })),
   ]
+}
+
+/** Products of activations that are rounded to NVFP4; more than 16 rows go to FP4 tensor cores. */
+function nvfp4LinearCases(weight: StoredWeight, { tokens, rows, cols }: VerifySizes): VerifyCase[] {
+  if (weight.dtype !== 'nvfp4') return []
+  const compute = 'nvfp4'
+  return [tokens, tokens + 17].map(tokens => {
+    const forward = { weight, tokens, x: values(tokens * cols, 3), bias: values(rows, 5) }
+    return verifyCase('linear', `nvfp4, nvfp4 of ${tokens}`, ['y'], nvfp4Tolerance, () => {
+      return { ...forward, compute, y: f32(tokens * rows) }
+    })
+  })
 }
 
 /** A DoRA layer on `weight` and its input, with the norms that `reference` computes. */
@@ -264,6 +278,13 @@ function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes)
     verifyCase('doraForward', variant('bf16'), ['xa', 'z', 'y'], bf16Tolerance, () => {
       return { ...forward(), compute: 'bf16' }
     }),
+    ...(weight.dtype === 'nvfp4'
+      ? [
+          verifyCase('doraForward', variant('nvfp4'), ['xa', 'z', 'y'], bf16Tolerance, () => {
+            return { ...forward(), compute: 'nvfp4' }
+          }),
+        ]
+      : []),
     verifyCase('doraBackward', variant('detached'), gradients, tolerance, () => backward(false)),
     verifyCase('doraBackward', variant('exact'), gradients, tolerance, () => backward(true)),
     verifyCase('doraBackward', variant('dropout'), gradients, tolerance, () => backward(false, mask)),

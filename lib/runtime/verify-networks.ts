@@ -1,5 +1,6 @@
 // verify-networks.ts: convolutions, attention, softmax and normalizations among the cases of `dgx-spark verify`.
 import { volume } from '../core/shape.js'
+import { winogradWeight } from './js/winograd.js'
 import type { HeadStrides, KernelArgs, StoredWeight } from './kernels.js'
 import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './verify-values.js'
 
@@ -56,7 +57,36 @@ function convCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
     ...convPasses('2-D', { ...plane, batch, groups: 1 }, channels, weight(filters, channels * 6)),
     ...convPasses('1-D, 2 groups', { ...flat, batch, groups: 2 }, channels, weight(filters, channels * 2.5)),
     ...convPasses('3-D', { ...deep, batch: 1, groups: 1 }, 3, weight(5, 24)),
+    ...winogradCases(batch, [13, 18], weight(filters, channels * 9)),
     ...convPasses('depthwise', { ...plane, batch, groups: channels }, channels, weight(channels, 6)),
+  ]
+}
+
+/** Filters of 3 x 3, transformed for tiles, and a convolution with them. */
+function winogradCases(batch: number, image: readonly number[], weight: StoredWeight): VerifyCase[] {
+  const channels = weight.cols / 9
+  const [kernel, ones] = [
+    [3, 3],
+    [1, 1],
+  ] as const
+  const shape = {
+    batch,
+    groups: 1,
+    image,
+    kernel,
+    out: image,
+    strides: ones,
+    dilations: ones,
+    padsBegin: ones,
+  }
+  const winograd = f32(4 * weight.rows * weight.cols)
+  winogradWeight({ weight, data: winograd })
+  const x = values(batch * channels * volume(image), 36)
+  return [
+    verifyCase('winogradWeight', 'f32', ['data'], 1e-6, () => ({ weight, data: f32(winograd.length) })),
+    verifyCase('conv', 'in tiles', ['y'], 1e-5, () => ({
+      ...{ ...shape, weight, winograd, x, y: f32(batch * weight.rows * volume(image)) },
+    })),
   ]
 }
 

@@ -36,6 +36,9 @@ export const sumTolerance = ({ tokens, rows, cols }: VerifySizes): number =>
 /** For operands that one side may round to bf16 before they are multiplied. */
 export const bf16Tolerance = 2e-2
 
+/** For operands that all sides round to NVFP4 alike: f32 sums, of which FP4 tensor cores may drop the last bits. */
+export const nvfp4Tolerance = 2e-3
+
 /** Seeded values in [-1, 1). */
 export function values(count: number, seed: number): Float32Array {
   let state = seed * 2654435761 || 1

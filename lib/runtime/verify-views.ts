@@ -51,6 +51,7 @@ export function viewCases(sizes: VerifySizes): VerifyCase[] {
     ...dtypes.flatMap(dtype => [...moveCases(dtype, sizes), ...orderCases(dtype, sizes)]),
     ...windowCases(sizes),
     resampleCase(sizes),
+    dropoutCase(sizes),
   ]
 }
 
@@ -234,4 +235,13 @@ function resampleCase({ tokens, rows, cols }: VerifySizes): VerifyCase {
   return verifyCase('resample', `${rows} to ${out}`, ['y'], roundingTolerance, () => ({
     ...{ ...sizes, x: values(tokens * rows * cols, 41), taps, weights, y: f32(tokens * out * cols) },
   }))
+}
+
+/** A mask whose last words nobody needs. */
+function dropoutCase({ tokens, rows, cols }: VerifySizes): VerifyCase {
+  const count = tokens * rows * cols + 3
+  const state = Uint32Array.of(2 ** 32 - 1, 12345, 2)
+  return verifyCase('dropoutMask', '', ['mask'], 0, () => {
+    return { count, ratio: 0.3, stream: 7, state, mask: f32(count) }
+  })
 }

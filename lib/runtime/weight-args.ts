@@ -1,28 +1,5 @@
 // weight-args.ts: a frozen weight as kernels take it.
-import type { DTypeArray } from '../core/dtype.js'
+export type { StoredWeight, WeightDType } from '../precision/weight-format.js'
 
-/** Formats a frozen weight can be stored in. */
-export type WeightDType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4' | 'i8'
-
-/** A frozen weight [rows, cols], row-major. See `Weight` in native/backend/backend.h for what an element is. */
-export interface StoredWeight {
-  /** Format of the elements. */
-  readonly dtype: WeightDType
-  /** Out features. */
-  readonly rows: number
-  /** In features; a multiple of 16 for nvfp4. */
-  readonly cols: number
-  /** f32: Float32Array; f16, bf16: bit patterns; f8_e4m3: codes; nvfp4: packed pairs [rows, cols/2]; i8: Int8Array. */
-  readonly data: DTypeArray | Int8Array
-  /** [rows], f8_e4m3 and i8 only. */
-  readonly rowScale?: Float32Array
-  /** E4M3 bytes [rows, cols/16], nvfp4 only. */
-  readonly blockScale?: Uint8Array
-  /** nvfp4 only. */
-  readonly tensorScale?: number
-  /** Whether `data` and `blockScale` are in panels of 32 rows, as `packWeight` writes them; not on cuda. */
-  readonly packed?: boolean
-}
-
-/** What products are formed of: see `Compute` in native/backend/backend.h. */
-export type Compute = 'f32' | 'bf16'
+/** What products are formed of: see `Compute` in native/backend/weight.h. */
+export type Compute = 'f32' | 'bf16' | 'nvfp4'

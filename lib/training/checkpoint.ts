@@ -5,6 +5,7 @@ import path from 'node:path'
 import { SparkError } from '../core/errors.js'
 import { ioError } from '../io/atomic-write.js'
 import { readSafetensors, writeSafetensors } from '../io/safetensors.js'
+import type { LossScale } from './loss-scaler.js'
 import type { ScheduleState } from './schedules.js'
 import type { State } from './step.js'
 
@@ -28,11 +29,16 @@ export interface Progress {
 export interface Checkpoint {
   readonly progress: Progress
   readonly schedule: ScheduleState
+  /** Factor of the loss in fp16, and how many steps were skipped; absent in files of older versions. */
+  readonly lossScale?: LossScale
   /** Parameters and the optimizer's state. */
   readonly state: State
+  /** The sha256 of the weights that the adapter belongs to, by module; empty where nobody knows. */
+  readonly base: ReadonlyMap<string, string>
 }
 
 const version = '1'
+const baseKey = 'dgx_spark.base.'
 const namePattern = /^step-(\d+)\.safetensors$/
 
 /** Path of the checkpoint after a step. */
@@ -45,7 +51,7 @@ export const checkpointFile = (folder: string, step: number): string =>
  * @throws SparkError ERR_IO
  */
 export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, keep: number): Promise<string> {
-  const { progress, schedule, state } = checkpoint
+  const { progress, schedule, state, lossScale, base } = checkpoint
   const file = checkpointFile(folder, progress.step)
   const tensors = [...state].map(([name, data]) => {
     return [name, { dtype: 'F32', shape: [data.length], data }] as const
@@ -54,6 +60,8 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, kee
     'dgx_spark.checkpoint': version,
     'dgx_spark.progress': JSON.stringify(progress),
     'dgx_spark.schedule': JSON.stringify(encodeNumbers(schedule)),
+    ...Object.fromEntries([...base].map(([module, hash]) => [baseKey + module, hash])),
+    ...(lossScale && { 'dgx_spark.loss_scale': JSON.stringify(lossScale) }),
   }
   try {
     await mkdir(folder, { recursive: true })
@@ -105,7 +113,25 @@ export async function readCheckpoint(file: string): Promise<Checkpoint> {
     }
   }
   const schedule = parseNumbers(file, metadata.get('dgx_spark.schedule'))
-  return { progress: progress as unknown as Progress, schedule, state }
+  const scale = metadata.get('dgx_spark.loss_scale')
+  return {
+    ...{ progress: progress as unknown as Progress, schedule, state },
+    base: new Map(
+      [...metadata]
+        .filter(([key]) => key.startsWith(baseKey))
+        .map(([key, hash]) => [key.slice(baseKey.length), hash]),
+    ),
+    ...(scale !== undefined && { lossScale: lossScaleOf(file, parseNumbers(file, scale)) }),
+  }
+}
+
+function lossScaleOf(file: string, { scale, good, skipped }: Record<string, number>): LossScale {
+  const fits = Number.isSafeInteger(good) && Number.isSafeInteger(skipped) && scale! > 0
+  if (fits) return { scale: scale!, good: good!, skipped: skipped! }
+  throw new SparkError(
+    'ERR_FORMAT',
+    `${file}: the factor of the loss is broken: ${scale}, ${good}, ${skipped}`,
+  )
 }
 
 /** JSON has no infinities; strings stand for them. */

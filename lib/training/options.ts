@@ -1,5 +1,11 @@
 // options.ts: what a training can be told, and what it tells.
-import { argumentError, expectInteger, expectKnownOptions, expectNumber } from '../core/checks.js'
+import {
+  argumentError,
+  expectInteger,
+  expectKnownOptions,
+  expectNumber,
+  expectOneOf,
+} from '../core/checks.js'
 import { type BackendName, type Precision, precisions } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import type { Graph } from '../graph/graph.js'
@@ -16,6 +22,9 @@ export interface TrainableModel {
    */
   readonly graph: Graph
 }
+
+/** Precisions that there is training in. */
+export type TrainingPrecision = 'fp32' | 'fp16' | 'bf16'
 
 /** Where and when checkpoints are written. */
 export interface CheckpointOptions {
@@ -48,8 +57,14 @@ export interface TrainerOptions {
    * pass, as few as possible. Default: no limit.
    */
   readonly memoryBudget?: number
-  /** Precision of the forward and backward pass; parameters are always f32. Default: fp32. */
-  readonly precision?: Precision
+  /**
+   * What goes into matrix products and convolutions and comes out of them, weights included, is rounded to this in the
+   * forward and in the backward pass. Sums, everything between products, A and B, magnitudes, loss and optimizer are f32;
+   * on the CPU that is a way to see what 16 bits do, not to be faster. In fp16 the loss is scaled: by 2^16 at first, by half
+   * as much after a step whose gradients are not finite, which is skipped, and by twice as much after 2000 updates in a row.
+   * Default: fp32.
+   */
+  readonly precision?: TrainingPrecision
   /** Default: none are written. */
   readonly checkpoint?: CheckpointOptions
   /** A checkpoint to go on from, or true for the newest of the folder, if there is one. */
@@ -80,8 +95,12 @@ export interface TrainingEvent {
   readonly loss: number
   /** Learning rate of the step. */
   readonly learningRate: number
-  /** Norm of all gradients together, before they were clipped. */
+  /** Norm of all gradients together, before they were clipped; not finite where the step was skipped. */
   readonly gradientNorm: number
+  /** Factor of the loss, in fp16. */
+  readonly lossScale?: number
+  /** In fp16: gradients were not finite, and nothing was updated. */
+  readonly skipped?: true
   /** Samples of the step by its duration, reading them included. */
   readonly samplesPerSecond: number
   /** Bytes. */
@@ -102,7 +121,15 @@ export type CheckedOptions = TrainerOptions &
   Required<
     Pick<
       TrainerOptions,
-      'optimizer' | 'schedule' | 'epochs' | 'batchSize' | 'accumulate' | 'maxNorm' | 'seed' | 'shuffle'
+      | 'optimizer'
+      | 'schedule'
+      | 'epochs'
+      | 'batchSize'
+      | 'accumulate'
+      | 'maxNorm'
+      | 'precision'
+      | 'seed'
+      | 'shuffle'
     >
   > & { readonly checkpoint?: Required<CheckpointOptions> }
 
@@ -123,13 +150,13 @@ const known = [
 
 /**
  * Checks options and fills in defaults.
- * @throws SparkError ERR_ARGUMENT, ERR_UNSUPPORTED for a precision other than fp32
+ * @throws SparkError ERR_ARGUMENT, ERR_UNSUPPORTED for fp8 and nvfp4
  */
 export function checkOptions(options: TrainerOptions): CheckedOptions {
   expectKnownOptions('options', options, known)
   const checked = {
     ...({ optimizer: 'adamw', schedule: 'constant', epochs: 1, batchSize: 32, accumulate: 1 } as const),
-    ...{ maxNorm: Number.POSITIVE_INFINITY, seed: 0, shuffle: true },
+    ...({ maxNorm: Number.POSITIVE_INFINITY, precision: 'fp32', seed: 0, shuffle: true } as const),
     ...options,
   }
   if (options.loss === undefined)
@@ -140,7 +167,7 @@ export function checkOptions(options: TrainerOptions): CheckedOptions {
   expectInteger('options.seed', checked.seed, 0, 2 ** 32 - 1)
   if (checked.maxNorm !== Number.POSITIVE_INFINITY) expectNumber('options.maxNorm', checked.maxNorm, 0)
   if (options.memoryBudget !== undefined) expectInteger('options.memoryBudget', options.memoryBudget, 0)
-  expectPrecision(options.precision)
+  expectPrecision(checked.precision)
   const { checkpoint, ...rest } = checked
   return checkpoint ? { ...rest, checkpoint: checkCheckpoint(checkpoint) } : rest
 }
@@ -156,12 +183,9 @@ function checkCheckpoint(options: CheckpointOptions): Required<CheckpointOptions
   return checked
 }
 
-function expectPrecision(precision: Precision | undefined): void {
-  if (precision === undefined || precision === 'fp32') return
-  if (!precisions.includes(precision))
-    throw argumentError('options.precision', `one of ${precisions.join(', ')}`, precision)
-  throw new SparkError(
-    'ERR_UNSUPPORTED',
-    `training in ${precision} is not there yet: leave options.precision at fp32`,
-  )
+function expectPrecision(precision: Precision): asserts precision is TrainingPrecision {
+  expectOneOf('options.precision', precision, precisions)
+  if (precision === 'fp32' || precision === 'fp16' || precision === 'bf16') return
+  const remedy = 'quantize the model, whose weights are frozen, and train its adapter in fp32 or bf16'
+  throw new SparkError('ERR_UNSUPPORTED', `there is no training in ${precision}: ${remedy}`)
 }

@@ -48,6 +48,7 @@ export function reportPage(events: readonly TrainingEvent[], options: ReportOpti
     series('loss', event => event.loss, true),
     series('gradient norm', event => event.gradientNorm, true),
     series('learning rate', event => event.learningRate),
+    series('loss scale', event => event.lossScale ?? Number.NaN),
     series('samples per second', event => event.samplesPerSecond, true),
   ]
   const last = events.at(-1)

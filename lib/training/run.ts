@@ -4,10 +4,11 @@ import type { TrainableAdapter } from '../dora/adapter.js'
 import { listCheckpoints, type Progress, readCheckpoint, saveCheckpoint } from './checkpoint.js'
 import { type Batch, BatchReader, batchSizeOf, type TrainingData } from './dataset.js'
 import { TrainingLog } from './log.js'
+import { LossScaler } from './loss-scaler.js'
 import type { Optimizer } from './optimizers.js'
 import type { CheckedOptions, TrainingEvent } from './options.js'
 import { createSchedule, type Schedule } from './schedules.js'
-import type { State, StepResult, TrainingStep } from './step.js'
+import type { State, StepNumbers, StepResult, TrainingStep } from './step.js'
 
 /** What a run works with. */
 export interface RunParts {
@@ -24,6 +25,9 @@ export class TrainingRun {
   readonly #reader: BatchReader
   readonly #schedule: Schedule
   readonly #log: TrainingLog
+  readonly #scaler: LossScaler
+  /** The sha256 of the weights that the adapter belongs to. */
+  readonly #base: ReadonlyMap<string, string>
   #progress: Progress
   #lastCheckpoint: string | undefined
   #totalSteps: number | undefined
@@ -38,6 +42,9 @@ export class TrainingRun {
     this.#totalSteps = batches === undefined ? undefined : epochs * Math.ceil(batches / accumulate)
     this.#schedule = createSchedule(schedule, optimizer.learningRate, this.#totalSteps)
     this.#log = new TrainingLog(options.log)
+    this.#scaler = new LossScaler(options.precision === 'fp16')
+    const isKept = options.checkpoint !== undefined || options.resume !== undefined
+    this.#base = (isKept ? parts.adapter.baseHashes?.() : undefined) ?? new Map()
     this.#progress = { step: 0, epoch: 0, batch: 0, lossSum: 0, samples: 0, seed }
   }
 
@@ -53,7 +60,8 @@ export class TrainingRun {
 
   /**
    * Goes on from the checkpoint that the options name, if any.
-   * @throws SparkError ERR_ARGUMENT when the options ask for something else than the checkpoint was made with
+   * @throws SparkError ERR_ARGUMENT when the options ask for something else than the checkpoint was made with, ERR_FORMAT
+   * when the base is another one
    */
   async resume(): Promise<void> {
     const { step, options } = this.#parts
@@ -62,7 +70,7 @@ export class TrainingRun {
       resume === true && checkpoint ? (await listCheckpoints(checkpoint.folder)).at(-1) : undefined
     const file = typeof resume === 'string' ? resume : newest
     if (file !== undefined) {
-      const { progress, schedule, state } = await readCheckpoint(file)
+      const { progress, schedule, state, lossScale, base } = await readCheckpoint(file)
       if (progress.seed !== options.seed) {
         const remedy = 'the order of the samples would be another one'
         throw new SparkError(
@@ -70,9 +78,11 @@ export class TrainingRun {
           `${file} has seed ${progress.seed}, not ${options.seed}: ${remedy}`,
         )
       }
+      this.#expectBase(file, base)
       step.writeState(state)
       this.#progress = progress
       this.#schedule.restore(schedule)
+      if (lossScale) this.#scaler.restore(lossScale)
       this.#lastCheckpoint = file
     }
     await this.#log.open(this.#progress.step)
@@ -136,30 +146,33 @@ export class TrainingRun {
 
   async #step(parts: readonly Batch[], began: number): Promise<TrainingEvent> {
     const training = this.#parts.step
-    const { progress, learningRate } = {
-      progress: this.#progress,
-      learningRate: this.#schedule.rate(this.step),
-    }
-    const step = progress.step + 1
-    const result = await this.#attempt(parts, learningRate, step)
+    const progress = this.#progress
+    const [step, learningRate] = [progress.step + 1, this.#schedule.rate(progress.step)]
+    const { scale, skipped } = this.#scaler.state
+    const numbers = { rate: learningRate, step, update: step - skipped, lossScale: scale }
+    const result = await this.#attempt(parts, numbers)
+    const isFp16 = this.#parts.options.precision === 'fp16'
+    const finite = Number.isFinite(result.gradientNorm)
+    if (isFp16 && Number.isFinite(result.loss)) this.#scaler.observe(finite)
     this.#expectFinite(result, step)
     const samples = parts.reduce((sum, batch) => sum + batchSizeOf(batch), 0)
     this.#progress = {
       ...{ ...progress, step, batch: progress.batch + parts.length },
       ...{ lossSum: progress.lossSum + result.loss * samples, samples: progress.samples + samples },
     }
-    const event = {
+    return {
       ...{ step, epoch: progress.epoch + 1, ...result, learningRate },
+      ...(isFp16 && { lossScale: scale, ...(!finite && { skipped: true }) }),
       samplesPerSecond: (1000 * samples) / (performance.now() - began),
       memory: { plan: training.planBytes, process: process.memoryUsage.rss() },
+      ...(this.#totalSteps !== undefined && { totalSteps: this.#totalSteps }),
     }
-    return this.#totalSteps === undefined ? event : { ...event, totalSteps: this.#totalSteps }
   }
 
   /** Makes a step; when memory is short, says which batch size would fit. */
-  async #attempt(parts: readonly Batch[], rate: number, step: number): Promise<StepResult> {
+  async #attempt(parts: readonly Batch[], numbers: StepNumbers): Promise<StepResult> {
     try {
-      return await this.#parts.step.run(parts, rate, step)
+      return await this.#parts.step.run(parts, numbers)
     } catch (error) {
       if (!isOutOfMemory(error)) throw error
       const size = batchSizeOf(parts[0]!)
@@ -168,16 +181,29 @@ export class TrainingRun {
         fitting === 0
           ? 'not even one sample fits: free memory'
           : `try batchSize ${fitting}${this.#parts.options.accumulate === 1 ? ', with accumulate to make up for it' : ''}`
-      const message = `step ${step}: no memory for a batch of ${size}; ${remedy}`
+      const message = `step ${numbers.step}: no memory for a batch of ${size}; ${remedy}`
       throw new SparkError('ERR_OUT_OF_MEMORY', message, { cause: error })
     }
   }
 
+  #expectBase(file: string, base: ReadonlyMap<string, string>): void {
+    const other = [...base].find(([module, hash]) => (this.#base.get(module) ?? hash) !== hash)
+    if (!other) return
+    const remedy = 'resume with the model that the training began with'
+    throw new SparkError(
+      'ERR_FORMAT',
+      `${file} was made for another base: the weight of '${other[0]}' has another sha256; ${remedy}`,
+    )
+  }
+
+  /** In fp16 gradients may be infinite as long as there is a smaller factor of the loss to try. */
   #expectFinite({ loss, gradientNorm }: StepResult, step: number): void {
-    if (Number.isFinite(loss) && Number.isFinite(gradientNorm)) return
+    const isFp16 = this.#parts.options.precision === 'fp16'
+    const bears = isFp16 && !this.#scaler.exhausted
+    if (Number.isFinite(loss) && (bears || Number.isFinite(gradientNorm))) return
     const last = this.#lastCheckpoint
     const rest = last ? `the last good checkpoint is ${last}` : 'there is no checkpoint to go back to'
-    const remedy = 'try a smaller learning rate, or maxNorm'
+    const remedy = `try a smaller learning rate, or maxNorm${isFp16 ? ', or bf16, which holds larger numbers' : ''}`
     const values = `loss ${loss}, gradient norm ${gradientNorm}`
     throw new SparkError('ERR_NOT_FINITE', `step ${step}: ${values}; ${rest}; ${remedy}`)
   }
@@ -186,7 +212,11 @@ export class TrainingRun {
     const { step, options } = this.#parts
     const { folder, keep } = options.checkpoint!
     const state = await step.readState()
-    const content = { progress: this.#progress, schedule: this.#schedule.state(), state }
+    const content = {
+      ...{ progress: this.#progress, schedule: this.#schedule.state(), state },
+      base: this.#base,
+      ...(this.#scaler.matters && { lossScale: this.#scaler.state }),
+    }
     this.#lastCheckpoint = await saveCheckpoint(folder, content, keep)
     this.#hand(state)
     return this.#lastCheckpoint

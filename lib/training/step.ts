@@ -1,49 +1,56 @@
 // step.ts: one step of training as one plan: forward and backward pass of each part, clipping, update.
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import type { TrainableAdapter } from '../dora/adapter.js'
-import { differentiate } from '../graph/gradients/differentiate.js'
-import type { Graph } from '../graph/graph.js'
+import { type Graph, makeGraph } from '../graph/graph.js'
 import { accumulate, partName } from '../graph/rewrites/accumulate.js'
 import { addClip } from '../graph/rewrites/clip.js'
-import { addLoss, type Loss } from '../graph/rewrites/losses.js'
+import { dropoutState } from '../graph/rewrites/dropout.js'
+import { lossScale, skipUnlessFinite, unscaleGradients } from '../graph/rewrites/loss-scale.js'
 import { recompute } from '../graph/rewrites/recompute.js'
-import { addTeacher } from '../graph/rewrites/teacher.js'
-import { unroll } from '../graph/rewrites/unroll.js'
 import type { Kernels } from '../runtime/kernels.js'
 import { compile } from '../runtime/plan/compile.js'
 import { Plan } from '../runtime/plan/plan.js'
 import { type Batch, batchSizeOf } from './dataset.js'
 import type { Optimizer } from './optimizers.js'
+import {
+  dependsOnSizes,
+  forwardOf,
+  type Passes,
+  type PassOptions,
+  passesOf,
+  type Shapes,
+  sameNodes,
+} from './passes.js'
 
 /** What a step consists of. */
-export interface StepOptions {
-  readonly adapter: TrainableAdapter
-  readonly loss: Loss
+export interface StepOptions extends PassOptions {
   readonly optimizer: Optimizer
   /** Largest norm of the gradients together; Infinity: no clipping. */
   readonly maxNorm: number
-  /** A model whose outputs are targets. */
-  readonly teacher?: Graph | undefined
+  /** Key of the random numbers of dropout. */
+  readonly seed: number
   /** Bytes for values in between; beyond them the backward pass computes values again instead of keeping them. */
   readonly memoryBudget?: number | undefined
+}
+
+/** What varies from step to step. */
+export interface StepNumbers {
+  /** Learning rate. */
+  readonly rate: number
+  /** Number of the step, from 1. */
+  readonly step: number
+  /** Number of the update that it may make, from 1; smaller where steps were skipped. */
+  readonly update: number
+  /** Factor of the loss in fp16. */
+  readonly lossScale: number
 }
 
 /** The result of a step. */
 export interface StepResult {
   /** Weighted mean of the losses of the parts, before the update. */
   readonly loss: number
-  /** Norm of all gradients together, before clipping. */
+  /** Norm of all gradients together, before clipping. Where it is not finite in fp16, nothing was updated. */
   readonly gradientNorm: number
-}
-
-/** A graph with its forward and backward pass. */
-interface Passes {
-  readonly graph: Graph
-  /** Nodes of the forward pass. */
-  readonly forward: number
-  readonly loss: string
-  readonly gradients: ReadonlyMap<string, string>
 }
 
 /** A graph of a whole step, and the names of its results. */
@@ -63,27 +70,29 @@ export type State = ReadonlyMap<string, Float32Array>
 export class TrainingStep implements Disposable {
   readonly #options: StepOptions
   readonly #kernels: Kernels
-  readonly #passes: Passes
+  readonly #dependsOnSizes: boolean
+  readonly #passes = new Map<string, Passes>()
   readonly #inputs: readonly string[]
+  readonly #drops: boolean
+  readonly #scales: boolean
   readonly #plans = new Map<string, { plan: Plan; step: WholeStep }>()
   #state: State
   #current: Plan | undefined
 
-  /** @throws SparkError as {@link addLoss} and {@link differentiate}, ERR_UNSUPPORTED for a model of f16 or bf16 */
+  /** @throws SparkError as {@link addLoss} and {@link differentiate} */
   constructor(options: StepOptions, kernels: Kernels) {
     this.#options = options
     this.#kernels = kernels
-    this.#passes = passesOf(options)
-    const { graph } = this.#passes
-    this.#inputs = graph.inputs.map(({ name }) => name).filter(name => !graph.initializers.has(name))
-    const whole = this.#wholeStep([1]).graph
-    this.#state = new Map(
-      [...(whole.updates ?? [])].map(([name]) => {
-        const { parameters } = options.adapter
-        const first = whole.initializers.get(name)!.data as Float32Array
-        return [name, parameters.includes(name) ? options.adapter.read(name) : Float32Array.from(first)]
-      }),
-    )
+    const { adapter, teacher } = options
+    this.#dependsOnSizes = [adapter.graph, ...(teacher ? [teacher] : [])].some(dependsOnSizes)
+    const { graph } = forwardOf(options)
+    const inputs = graph.inputs.map(({ name }) => name).filter(name => !graph.initializers.has(name))
+    this.#inputs = inputs.filter(name => name !== dropoutState)
+    this.#drops = inputs.includes(dropoutState)
+    this.#scales = options.precision === 'fp16'
+    this.#state = firstState(options)
+    // What cannot be differentiated is said before any data are read.
+    if (!this.#dependsOnSizes) this.#passesOf({})
   }
 
   /** Names of what a batch must contain. */
@@ -133,14 +142,17 @@ export class TrainingStep implements Disposable {
 
   /**
    * One step over the given parts, whose losses count by their number of samples.
-   * @param step - number of the step, from 1
    * @throws SparkError ERR_ARGUMENT for a field that is missing or unknown, ERR_SHAPE, ERR_OUT_OF_MEMORY
    */
-  async run(parts: readonly Batch[], rate: number, step: number): Promise<StepResult> {
+  async run(parts: readonly Batch[], numbers: StepNumbers): Promise<StepResult> {
     const { plan, step: names } = await this.#planFor(parts)
+    const { rate, step, update } = numbers
     await this.#enter(plan)
-    const feeds: Record<string, ElementArray> = { ...this.#options.optimizer.feeds(rate, step) }
+    const { optimizer, seed } = this.#options
+    const feeds: Record<string, ElementArray> = { ...optimizer.feeds(rate, update) }
+    if (this.#scales) feeds[lossScale] = Float32Array.of(numbers.lossScale)
     parts.forEach((batch, part) => {
+      if (this.#drops) feeds[inputName(dropoutState, part, parts.length)] = Uint32Array.of(seed, step, part)
       for (const name of this.#inputs) {
         const input = inputName(name, part, parts.length)
         const { dtype } = plan.inputs.find(port => port.name === input)!
@@ -156,7 +168,7 @@ export class TrainingStep implements Disposable {
    * @throws SparkError as {@link TrainingStep.run}
    */
   bytesFor(parts: readonly Batch[]): number {
-    const { graph } = this.#wholeStep(parts.map(batchSizeOf))
+    const { graph } = this.#wholeStep(this.#passesFor(parts), parts.map(batchSizeOf))
     return compile(graph, { shapes: this.#shapesOf(parts) }).arenaBytes
   }
 
@@ -202,15 +214,37 @@ export class TrainingStep implements Disposable {
     return shapes
   }
 
+  /** The passes for these parts. Branches and numbers of steps of a model must be those of the first part in all of them. */
+  #passesFor(parts: readonly Batch[]): Passes {
+    if (!this.#dependsOnSizes) return this.#passesOf({})
+    const [first, ...others] = parts.map(batch => {
+      const shapes = this.#inputs.map(name => [name, batch[name]!.shape] as const)
+      return this.#passesOf(Object.fromEntries(shapes))
+    })
+    if (others.every(passes => sameNodes(passes.graph, first!.graph))) return first!
+    const remedy = 'give batches of one shape, or set accumulate to 1'
+    throw new SparkError(
+      'ERR_SHAPE',
+      `the batches of a step differ in size, and with it what the model computes: ${remedy}`,
+    )
+  }
+
+  #passesOf(shapes: Shapes): Passes {
+    const key = JSON.stringify(shapes)
+    const passes = this.#passes.get(key) ?? passesOf(this.#options, shapes)
+    this.#passes.set(key, passes)
+    return passes
+  }
+
   /** The step that recomputes as little as the memory budget allows, or with the smallest need when none fits. */
   #fittingStep(parts: readonly Batch[], shapes: Readonly<Record<string, readonly number[]>>): WholeStep {
     const { memoryBudget = Number.POSITIVE_INFINITY } = this.#options
-    const sizes = parts.map(batchSizeOf)
-    if (memoryBudget === Number.POSITIVE_INFINITY) return this.#wholeStep(sizes)
-    const most = Math.max(1, Math.ceil(2 * Math.sqrt(this.#passes.forward)))
-    let [best, least] = [this.#wholeStep(sizes), Number.POSITIVE_INFINITY]
+    const [passes, sizes] = [this.#passesFor(parts), parts.map(batchSizeOf)]
+    if (memoryBudget === Number.POSITIVE_INFINITY) return this.#wholeStep(passes, sizes)
+    const most = Math.max(1, Math.ceil(2 * Math.sqrt(passes.forward)))
+    let [best, least] = [this.#wholeStep(passes, sizes), Number.POSITIVE_INFINITY]
     for (let segments = 1; segments <= most && least > memoryBudget; segments++) {
-      const step = this.#wholeStep(sizes, segments)
+      const step = this.#wholeStep(passes, sizes, segments)
       const { arenaBytes } = compile(step.graph, { shapes })
       if (arenaBytes < least) [best, least] = [step, arenaBytes]
     }
@@ -218,17 +252,20 @@ export class TrainingStep implements Disposable {
   }
 
   /** The graph of a step over parts of these sizes. */
-  #wholeStep(sizes: readonly number[], segments = 1): WholeStep {
-    const { loss, gradients, forward } = this.#passes
+  #wholeStep(passes: Passes, sizes: readonly number[], segments = 1): WholeStep {
+    const { loss, gradients, forward } = passes
     const total = sizes.reduce((sum, size) => sum + size, 0)
     const weights = sizes.map(size => size / total)
     const values = [loss, ...gradients.values()]
-    const graph = segments === 1 ? this.#passes.graph : recompute(this.#passes.graph, { forward, segments })
-    const summed = sizes.length === 1 ? graph : accumulate(graph, { inputs: this.#inputs, values, weights })
-    const clipped = addClip(summed, gradients, this.#options.maxNorm)
+    const graph = segments === 1 ? passes.graph : recompute(passes.graph, { forward, segments })
+    const inputs = [...this.#inputs, ...(this.#drops ? [dropoutState] : [])]
+    const summed = sizes.length === 1 ? graph : accumulate(graph, { inputs, values, weights })
+    const exact = this.#scales ? unscaleGradients(summed, gradients) : { graph: summed, gradients }
+    const clipped = addClip(exact.graph, exact.gradients, this.#options.maxNorm)
     const updated = this.#options.optimizer.append(clipped.graph, clipped.gradients)
+    const kept = this.#scales ? skipUnlessFinite(updated, clipped.norm) : updated
     const outputs = [loss, clipped.norm].map(name => ({ name }))
-    return { graph: { ...updated, outputs }, loss, norm: clipped.norm }
+    return { graph: { ...kept, outputs }, loss, norm: clipped.norm }
   }
 }
 
@@ -236,25 +273,15 @@ export class TrainingStep implements Disposable {
 const inputName = (name: string, part: number, count: number): string =>
   count === 1 ? name : partName(name, part)
 
-/** Refuses models whose activations are no f32. */
-function expectF32({ inputs }: Graph): void {
-  for (const { name, type } of inputs) {
-    if (type?.kind !== 'tensor' || (type.dtype !== 'f16' && type.dtype !== 'bf16')) continue
-    const remedy = 'activations of a training are f32; convert the model'
-    throw new SparkError('ERR_UNSUPPORTED', `input '${name}' is ${type.dtype}: ${remedy}`)
-  }
-}
-
-/** Teacher, loss and gradients. */
-function passesOf({ adapter, loss, teacher }: StepOptions): Passes {
-  expectF32(adapter.graph)
-  const { graph, values } = teacher
-    ? addTeacher(adapter.graph, teacher)
-    : { graph: adapter.graph, values: new Map<string, string>() }
-  const withLoss = addLoss(unroll(graph), loss, values)
-  const wrt = [...adapter.parameters]
-  const forward = withLoss.graph.nodes.length
-  return { ...differentiate(withLoss.graph, { loss: withLoss.loss, wrt }), forward, loss: withLoss.loss }
+/** Parameters as the adapter has them, and what the optimizer remembers at first. */
+function firstState({ adapter, optimizer }: StepOptions): State {
+  const { parameters, graph } = adapter
+  const own = new Map(parameters.map(name => [name, graph.initializers.get(name)!]))
+  const gradients = new Map(parameters.map(name => [name, name]))
+  const { updates, initializers } = optimizer.append(makeGraph({ initializers: own }), gradients)
+  const values = (name: string): Float32Array =>
+    own.has(name) ? adapter.read(name) : Float32Array.from(initializers.get(name)!.data as Float32Array)
+  return new Map([...(updates ?? new Map()).keys()].map(name => [name, values(name)]))
 }
 
 function expectFields(batch: Batch, inputs: readonly string[]): void {

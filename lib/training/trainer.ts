@@ -35,14 +35,12 @@ export class Trainer {
   /**
    * @param model - the base of the adapter
    * @param adapter - what is trained
-   * @throws SparkError ERR_ARGUMENT for an option that is unknown or out of range, ERR_UNSUPPORTED for a precision that
-   * training does not have yet, and for an adapter with dropout
+   * @throws SparkError ERR_ARGUMENT for an option that is unknown or out of range, ERR_UNSUPPORTED for fp8 and nvfp4
    */
   constructor(model: TrainableModel, adapter: TrainableAdapter, options: TrainerOptions) {
     this.model = model
     this.adapter = adapter
     this.#options = checkOptions(options)
-    expectNoDropout(adapter)
     this.#optimizer = createOptimizer(this.#options.optimizer)
   }
 
@@ -82,10 +80,10 @@ export class Trainer {
 
   async *#train(data: TrainingData): AsyncGenerator<TrainingEvent, void, undefined> {
     const [options, optimizer, adapter] = [this.#options, this.#optimizer, this.adapter]
-    const { loss, maxNorm, teacher, backend, device, memoryBudget } = options
+    const { loss, maxNorm, teacher, backend, device, memoryBudget, seed, precision } = options
     const kernels = await openKernels({ device, ...(backend && { backend }) })
-    const settings = { adapter, loss, optimizer, maxNorm, memoryBudget, teacher: teacher?.graph }
-    using step = new TrainingStep(settings, kernels)
+    const passes = { adapter, loss, optimizer, maxNorm, memoryBudget, seed, precision }
+    using step = new TrainingStep({ ...passes, teacher: teacher?.graph }, kernels)
     const run = new TrainingRun({ adapter, step, optimizer, options, data })
     this.#run = run
     let failed = false
@@ -100,12 +98,4 @@ export class Trainer {
       await run.close()
     }
   }
-}
-
-function expectNoDropout({ dropout = 0 }: TrainableAdapter): void {
-  if (dropout === 0) return
-  throw new SparkError(
-    'ERR_UNSUPPORTED',
-    `the adapter has a dropout of ${dropout}, which training does not have yet: create it with dropout 0`,
-  )
 }

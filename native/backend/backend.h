@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "backend/dora_args.h"
+#include "backend/integer_args.h"
 #include "backend/layer_args.h"
 #include "backend/network_args.h"
 #include "backend/view_args.h"
@@ -114,15 +115,20 @@ struct LinearArgs {
   float* y;  // [T, O]
 };
 
-// y[t, o] = Σ_i (x[t, i] − x_zero[t]) · (w[o, i] − w_zero[o]), exact in int32, modulo 2^32 beyond it.
+// y[t, o] = bias[o] + Σ_i (x[t, i] − x_zero[t]) · (w[o, i] − w_zero[o]) as `result` says. A packed w is i8 in
+// panels of 32 features that are interleaved by four along I: [⌈O/32⌉, ⌈I/4⌉, 32, 4]; what is beyond I and O
+// may be anything.
 struct LinearIntegerArgs {
   int64_t tokens, rows, cols;  // T, O, I
   bool x_signed, w_signed;     // i8, else u8
-  const void* x;               // [T, I]
-  const void* w;               // [O, I]
-  const int32_t* x_zero;       // [T]; null: 0
-  const int32_t* w_zero;       // [O]; null: 0
-  int32_t* y;                  // [T, O]
+  bool packed;
+  const void* x;          // [T, I]
+  const void* w;          // [O, I]
+  const int32_t* x_zero;  // [T]; null: 0
+  const int32_t* w_zero;  // [O]; null: 0
+  const int32_t* w_sum;   // [O]: Σ_i w[o, i]; null: not known
+  const int32_t* bias;    // [O]; null: 0
+  IntegerResult result;   // y: [T, O]
 };
 
 // A batch of matrices in two dimensions; strides count elements, 0 repeats a matrix. One of row and col is 1,
@@ -164,6 +170,13 @@ struct ConvShape {
   int64_t pad[3];                            // at the beginning
 };
 
+// data[p, o, c] = element p of G · W[o, c] · Gᵀ, the [6, 6] transform of a filter of 3 x 3 for Winograd's
+// algorithm F(4 x 4, 3 x 3) (Lavin and Gray 2016) with the points 0, ±√½, ±√2 and ∞, formed in f64.
+struct WinogradWeightArgs {
+  Weight weight;  // [O, C · 9]
+  float* data;    // [36, O, C]
+};
+
 // With z[n, o, q] = Σ_{c, k} x[n, g·C/G + c, p(q, k)] W[o, c, k] + bias[o] and g = ⌊o / (O/G)⌋:
 //   y = activation(z) + residual, or activation(z + residual) when it is `residual_first`.
 struct ConvArgs {
@@ -175,6 +188,10 @@ struct ConvArgs {
   bool residual_first;
   Activation activation;
   float* y;  // [N, O, out]
+  // [36, O, C]: the weight as winograd_weight() transforms it, for kernels of 3 x 3 along two axes with
+  // strides, dilations and groups of 1. Lets z be computed in tiles of 4 x 4, with other roundings. null: not
+  // at hand.
+  const float* winograd;
 };
 
 // dx[n, g·C/G + c, p] = Σ_{o of g, k, q with p(q, k) = p} dy[n, o, q] W[o, c, k]
@@ -198,6 +215,20 @@ struct ConvTransposeArgs {
   const float* x;     // [N, O, out]
   const float* bias;  // [C]; null: no bias
   float* y;           // [N, C, image]
+};
+
+// z[n, o, q] = bias[o] + Σ_{c, k} (x[n, g·C/G + c, p(q, k)] − x_zero) · (w[o, c, k] − w_zero[o]) as `result`
+// says, x being x_zero outside of the image. w lies in rows of padded_bytes(C/G · taps), which end in zeros.
+struct ConvIntegerArgs {
+  ConvShape shape;
+  bool x_signed;          // i8, else u8
+  const void* x;          // [N, C, image]
+  const int8_t* w;        // [O, padded_bytes(C/G · taps)]
+  const int32_t* x_zero;  // [1], a number of the type of x; null: 0
+  const int32_t* w_zero;  // [O]; null: 0
+  const int32_t* w_sum;   // [O]: Σ_{c, k} w[o, c, k]; null: not known
+  const int32_t* bias;    // [O]; null: 0
+  IntegerResult result;   // y: [N, O, out]
 };
 
 // A number that is fixed when an operation is prepared, or read anew at each run of a plan (learning rate).
@@ -230,12 +261,19 @@ struct Backend {
   void (*fp8_quantize)(const Fp8QuantizeArgs&);
   void (*swizzle_scales)(const SwizzleScalesArgs&);
   void (*pack_weight)(const PackWeightArgs&);
+  void (*winograd_weight)(const WinogradWeightArgs&);
   void (*linear)(const LinearArgs&);
   void (*linear_backward)(const LinearBackwardArgs&);
   void (*conv)(const ConvArgs&);
   void (*conv_backward)(const ConvBackwardArgs&);
   void (*conv_transpose)(const ConvTransposeArgs&);
   void (*linear_integer)(const LinearIntegerArgs&);
+  void (*conv_integer)(const ConvIntegerArgs&);
+  void (*quantize)(const QuantizeArgs&);
+  void (*dequantize)(const DequantizeArgs&);
+  void (*lookup)(const LookupArgs&);
+  void (*binary_bytes)(const BinaryBytesArgs&);
+  void (*mean_bytes)(const MeanBytesArgs&);
   void (*matmul)(const MatmulArgs&);
   void (*weight_norm2)(const WeightNorm2Args&);
   void (*dora_norm)(const DoraNormArgs&);
@@ -268,6 +306,7 @@ struct Backend {
   void (*pool)(const PoolArgs&);
   void (*pool_backward)(const PoolBackwardArgs&);
   void (*resample)(const ResampleArgs&);
+  void (*dropout_mask)(const DropoutMaskArgs&);
   void (*grid_sample)(const GridSampleArgs&);
   void (*recurrent)(const RecurrentArgs&);
 };

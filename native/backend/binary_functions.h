@@ -28,6 +28,9 @@ SPARK_HOST_DEVICE inline V gelu_tanh_grad(V x) {
 // What is computed otherwise for floats than for integers.
 template <typename V>
 SPARK_HOST_DEVICE inline V binary_float(BinaryFn fn, V a, V b) {
+  if constexpr (std::is_same_v<V, float>) {
+    if (f32::covers(fn)) return f32::binary(fn, a, b);
+  }
   switch (fn) {
     case BinaryFn::kDiv:
       return a / b;

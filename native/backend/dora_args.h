@@ -48,7 +48,7 @@ struct DoraForwardArgs {
   float* xa;          // [T, R] = d·Aᵀ, kept for the backward pass
   float* z;           // [T, O] = d·Vᵀ before the gain, kept for the backward pass; null: inference
   float* y;           // [T, O]
-  Compute compute;
+  Compute compute;  // nvfp4: x is rounded for x·Wᵀ alone, the other products are as in bf16; without a mask
 };
 
 // One of the adapters of a mixed batch.

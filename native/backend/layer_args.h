@@ -1,4 +1,4 @@
-// layer_args.h: pooling, resizing and recurrent layers. Part of the contract in backend.h.
+// layer_args.h: pooling, resizing, dropout and recurrent layers. Part of the contract in backend.h.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct Windows {
 };
 
 // y[n, q] = the largest x[n, p], −∞ where there is none, or the mean: the sum, in f64, divided by the number
-// of taps inside of the image or, with count_pad, of the image and its pads. dtypes: f32.
+// of taps inside of the image or, with count_pad, of the image and its pads. dtypes: f32; max without indices
+// also u8 and i8, whose −∞ is their smallest number.
 struct PoolArgs {
   PoolFn fn;
   DType dtype;
@@ -54,6 +55,18 @@ struct ResampleArgs {
   const float* weights;  // [out, count]
   const float* offset;   // [out]; null: 0
   float* y;
+};
+
+// mask[i] = 0 where the word of i is below `threshold`, else `keep`. The words of i = 4b .. 4b + 3 are those
+// of Philox4x32-10 (backend/philox.h) with the counter (b mod 2^32, ⌊b / 2^32⌋, state[1], state[2]) and the
+// key (state[0], stream): the same bits on every backend.
+struct DropoutMaskArgs {
+  int64_t count;
+  uint64_t threshold;     // p · 2^32 for the probability p of a 0
+  float keep;             // 1 / (1 − p); 0 for p = 1
+  uint32_t stream;        // which mask of a step it is
+  const uint32_t* state;  // [3]: seed, step, part of the step
+  float* mask;            // [count]
 };
 
 enum class Interpolation : uint8_t { kNearest, kLinear, kCubic };

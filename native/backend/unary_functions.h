@@ -1,9 +1,10 @@
-// unary_functions.h: the functions of UnaryFn. One source for the CPU and the CUDA kernels; the functions of
-// <cmath> are those of either side.
+// unary_functions.h: the functions of UnaryFn. One source for the CPU and the CUDA kernels; those of f32 that
+// float_functions.h lacks, and all of f64, are <cmath>'s of either side.
 #pragma once
 
 #include <cmath>
 
+#include "backend/float_functions.h"
 #include "backend/numbers.h"
 
 namespace spark {
@@ -42,6 +43,9 @@ SPARK_HOST_DEVICE inline V unit_clamp(V x) {
 // fn(x) of a float type; defined_for(fn, true).
 template <typename V>
 SPARK_HOST_DEVICE inline V unary_float(UnaryFn fn, V x, V alpha, V beta) {
+  if constexpr (std::is_same_v<V, float>) {
+    if (f32::covers(fn)) return f32::unary(fn, x, alpha, beta);
+  }
   switch (fn) {
     case UnaryFn::kAbs:
       return std::abs(x);

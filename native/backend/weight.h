@@ -38,8 +38,10 @@ struct PackWeightArgs {
   uint8_t* block_scale;  // nvfp4 only
 };
 
-// What products are formed of. bf16 rounds x (and the elements of a weight that is not bf16 itself) to bf16,
-// to nearest even, where the machine has instructions for it, and is f32 elsewhere; sums are f32 always.
-enum class Compute : uint8_t { kF32, kBF16 };
+// What products are formed of; sums are f32 always. bf16 rounds x (and the elements of a weight that is not
+// bf16 itself) to bf16, to nearest even, where the machine has instructions for it, and is f32 elsewhere.
+// nvfp4 rounds x to NVFP4 on every machine: recipe modelopt, the tensor scale being that of the largest |x|
+// of all rows, blocks of 16 along K. It is for products with the rows of a weight that is nvfp4 itself.
+enum class Compute : uint8_t { kF32, kBF16, kNVFP4 };
 
 }  // namespace spark

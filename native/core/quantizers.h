@@ -33,6 +33,12 @@ SPARK_HOST_DEVICE inline float finite_reciprocal(float value) {
   return reciprocal < 0x1.fffffep127f ? reciprocal : 0x1.fffffep127f;
 }
 
+// Tensor scale of a matrix whose largest magnitude is `amax`; not finite where that is not.
+SPARK_HOST_DEVICE inline float nvfp4_tensor_scale(float amax) {
+  const float scale = divide(amax, 2688.0f);
+  return scale < 0x1p-126f ? 0x1p-126f : scale;
+}
+
 // E4M3 scale of a block whose largest magnitude is `amax`: modelopt.
 SPARK_HOST_DEVICE inline uint32_t nvfp4_block_scale(float amax, float tensor_scale) {
   float scale = divide(amax, multiply(6.0f, tensor_scale));

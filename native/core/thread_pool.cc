@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -10,6 +11,38 @@
 
 namespace spark {
 namespace {
+
+using Chunk = FunctionRef<void(int64_t)>;
+
+// How long a thread watches for what is about to happen before it sleeps. More than the gap between two steps
+// of a plan, less than what anybody would notice as load.
+constexpr std::chrono::microseconds kWatch{50};
+
+// Grains that are worth waking threads for; less is done before they have come.
+constexpr int64_t kWorthWaking = 4;
+
+thread_local bool undelayed = false;
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Watches until `ready()` holds; false when that took too long.
+template <typename Ready>
+bool watch(const Ready& ready) {
+  const auto end = std::chrono::steady_clock::now() + kWatch;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (ready()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return ready();
+}
 
 class Pool {
  public:
@@ -25,11 +58,19 @@ class Pool {
 
   int threads() const { return threads_; }
 
-  void run(int64_t chunks, const std::function<void(int64_t)>& chunk) {
-    std::lock_guard turn(turn_);
+  // False when the calling thread does better on its own: it must not wait for its turn, or all others sleep.
+  bool run(int64_t chunks, const Chunk& chunk) {
+    if (chunks < kWorthWaking && started_ > 0 && sleepers_ == started_) return false;
+    std::unique_lock turn(turn_, std::defer_lock);
+    if (!undelayed) {
+      turn.lock();
+    } else if (!turn.try_lock()) {
+      return false;
+    }
+    bool asleep;
     {
       std::lock_guard lock(mutex_);
-      while (static_cast<int>(started_) < threads_ - 1) {
+      while (started_ < threads_ - 1) {
         std::thread([this] { work(); }).detach();
         ++started_;
       }
@@ -38,30 +79,46 @@ class Pool {
       next_ = 0;
       helpers_wanted_ = std::min<int64_t>(threads_ - 1, chunks - 1);
       ++generation_;
+      asleep = sleepers_ > 0;
     }
-    wake_.notify_all();
+    if (asleep) wake_.notify_all();
     drain(chunk);
-    std::unique_lock lock(mutex_);
-    helpers_wanted_ = 0;
-    done_.wait(lock, [this] { return busy_ == 0; });
-    chunk_ = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      helpers_wanted_ = 0;
+    }
+    if (!watch([this] { return busy_ == 0; })) {
+      std::unique_lock lock(mutex_);
+      done_.wait(lock, [this] { return busy_ == 0; });
+    }
+    return true;
   }
 
  private:
-  void drain(const std::function<void(int64_t)>& chunk) {
+  void drain(const Chunk& chunk) {
     for (int64_t i = next_++; i < chunks_; i = next_++) chunk(i);
   }
 
   void work() {
     uint64_t seen = 0;
-    std::unique_lock lock(mutex_);
     for (;;) {
-      wake_.wait(lock, [&] { return generation_ != seen; });
+      const auto called = [&] { return generation_ != seen; };
+      const bool at_once = watch(called);
+      if (at_once) {
+        seen = generation_;
+        if (helpers_wanted_ == 0) continue;  // enough have come
+      }
+      std::unique_lock lock(mutex_);
+      if (!at_once) {
+        ++sleepers_;
+        wake_.wait(lock, called);
+        --sleepers_;
+      }
       seen = generation_;
       if (helpers_wanted_ == 0) continue;
       --helpers_wanted_;
       ++busy_;
-      const auto* chunk = chunk_;
+      const Chunk* chunk = chunk_;
       lock.unlock();
       drain(*chunk);
       lock.lock();
@@ -70,15 +127,17 @@ class Pool {
   }
 
   std::mutex turn_;   // one parallel_for at a time
-  std::mutex mutex_;  // guards everything below
+  std::mutex mutex_;  // guards everything below; atomics are also read without it
   Condition wake_, done_;
   std::atomic<int> threads_{static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
-  int started_ = 0, busy_ = 0;
-  int64_t helpers_wanted_ = 0;
-  uint64_t generation_ = 0;
-  const std::function<void(int64_t)>* chunk_ = nullptr;
+  std::atomic<int> started_ = 0, sleepers_ = 0;
+  const Chunk* chunk_ = nullptr;
   int64_t chunks_ = 0;
-  std::atomic<int64_t> next_{0};
+  // Each on a cache line of its own: others watch it.
+  alignas(64) std::atomic<int64_t> next_ = 0;
+  alignas(64) std::atomic<uint64_t> generation_ = 0;
+  alignas(64) std::atomic<int64_t> helpers_wanted_ = 0;
+  alignas(64) std::atomic<int> busy_ = 0;
 };
 
 }  // namespace
@@ -86,13 +145,18 @@ class Pool {
 void set_thread_count(int threads) { Pool::get().resize(threads); }
 int thread_count() { return Pool::get().threads(); }
 
-void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
   if (count <= 0) return;
-  const int64_t pieces = std::min<int64_t>((count + grain - 1) / grain, thread_count() * 4);
-  if (pieces <= 1) return body(0, count);
+  const int threads = thread_count();
+  const int64_t pieces = std::min<int64_t>((count + grain - 1) / grain, threads * 4);
+  if (pieces <= 1 || threads == 1) return body(0, count);
   const int64_t size = std::max(grain, (count + pieces - 1) / pieces);
   const int64_t chunks = (count + size - 1) / size;
-  Pool::get().run(chunks, [&](int64_t i) { body(i * size, std::min(count, (i + 1) * size)); });
+  const auto chunk = [&](int64_t i) { body(i * size, std::min(count, (i + 1) * size)); };
+  if (!Pool::get().run(chunks, chunk)) body(0, count);
 }
+
+Undelayed::Undelayed() { undelayed = true; }
+Undelayed::~Undelayed() { undelayed = false; }
 
 }  // namespace spark

@@ -1,8 +1,11 @@
-// thread_pool.h: one pool of workers per process for CPU kernels. Idle workers sleep on a condition variable.
+// thread_pool.h: one pool of workers per process for CPU kernels. A worker that has run out of work watches
+// for more for a moment before it sleeps on a condition variable: the steps of a plan follow each other
+// within microseconds, waking a thread takes tens of them.
 #pragma once
 
 #include <cstdint>
-#include <functional>
+
+#include "core/function_ref.h"
 
 namespace spark {
 
@@ -12,7 +15,16 @@ int thread_count();
 
 // Calls body(begin, end) over disjoint ranges that cover [0, count), each at least `grain` long except the
 // last, and returns when all are done. `body` must not throw and must not call parallel_for. Calls from
-// several threads take turns.
-void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& body);
+// several threads take turns; within an Undelayed scope a call that would have to wait does all on its own.
+void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
+
+// While it lives, the calling thread does not wait for parallel_for calls of other threads.
+class Undelayed {
+ public:
+  Undelayed();
+  ~Undelayed();
+  Undelayed(const Undelayed&) = delete;
+  Undelayed& operator=(const Undelayed&) = delete;
+};
 
 }  // namespace spark

@@ -1,7 +1,7 @@
 // activation.cuh: the activations of backend.h.
 #pragma once
 
-#include "backend/backend.h"
+#include "backend/float_functions.h"
 
 namespace spark {
 
@@ -13,15 +13,15 @@ __device__ __noinline__ inline float activated(Activation activation, float x) {
     case Activation::kRelu:
       return x < 0 ? 0 : x;
     case Activation::kGelu:
-      return 0.5f * x * (1 + erff(x * 0.70710678f));
+      return f32::gelu(x);
     case Activation::kGeluTanh:
-      return 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+      return f32::gelu_tanh(x);
     case Activation::kSilu:
-      return x / (1 + expf(-x));
+      return x * f32::sigmoid(x);
     case Activation::kSigmoid:
-      return 1 / (1 + expf(-x));
+      return f32::sigmoid(x);
     case Activation::kTanh:
-      return tanhf(x);
+      return f32::tanh(x);
   }
   return x;
 }

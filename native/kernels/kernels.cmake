@@ -1,7 +1,8 @@
 # kernels.cmake: every native/kernels/<family>.cu becomes <family>.fatbin, embedded by kernels.S and listed in
 # kernel_images.cc. Device code knows nothing of the host, so one set of fatbins serves every host architecture.
 #
-# DGX_SPARK_CUDA_ARCHS  environment or cache: "90" or "80;90" shortens a development build
+# DGX_SPARK_CUDA_ARCHS  environment or cache: "90" or "80;90" shortens a development build; the families of
+#                       fp4_families, which use instructions that only one family of GPUs has, are always built for it
 # DGX_SPARK_FATBINS     environment or cache: folder of fatbins built before, used instead of running nvcc
 
 set(DGX_SPARK_FATBINS "$ENV{DGX_SPARK_FATBINS}" CACHE PATH "Use the fatbins of this folder instead of building them")
@@ -37,6 +38,8 @@ foreach(arch ${archs})
   list(APPEND gencode -gencode arch=compute_${arch},code=sm_${arch})
 endforeach()
 list(APPEND gencode -gencode arch=compute_80,code=compute_80)
+set(fp4_families tensor_fp4)
+set(fp4_gencode -gencode arch=compute_120f,code=[sm_120f,sm_121f,compute_120f])
 
 set(KERNEL_INCBINS "")
 set(KERNEL_SYMBOLS "")
@@ -44,12 +47,16 @@ set(KERNEL_TABLE "")
 set(fatbins "")
 foreach(source ${KERNEL_SOURCES})
   get_filename_component(family ${source} NAME_WE)
+  set(family_gencode ${gencode})
+  if(family IN_LIST fp4_families)
+    set(family_gencode ${fp4_gencode})
+  endif()
   if(DGX_SPARK_FATBINS)
     set(fatbin ${DGX_SPARK_FATBINS}/${family}.fatbin)
   else()
     set(fatbin ${PROJECT_BINARY_DIR}/${family}.fatbin)
     add_custom_command(OUTPUT ${fatbin}
-      COMMAND ${NVCC} -fatbin -t0 -std=c++17 -O3 --compress-mode=size -Werror all-warnings --fmad=false ${gencode}
+      COMMAND ${NVCC} -fatbin -t0 -std=c++17 -O3 --compress-mode=size -Werror all-warnings --fmad=false ${family_gencode}
         -I${PROJECT_SOURCE_DIR}/native -MD -MF ${fatbin}.d -o ${fatbin} ${source}
       MAIN_DEPENDENCY ${source} DEPFILE ${fatbin}.d VERBATIM COMMENT "nvcc: ${family}.fatbin")
   endif()

@@ -1,6 +1,6 @@
 // linear_integer.cu: y[t, o] = Σ_i (x[t, i] − x_zero[t]) · (w[o, i] − w_zero[o]) of bytes, exact in int32 and
-// modulo 2^32 beyond it. One block of 256 threads per tile of 32 x 32, 2 x 2 sums per thread.
-// Reference: native/backend/cpu/linear_integer.cc
+// modulo 2^32 beyond it, from unpacked bytes. One block of 256 threads per tile of 32 x 32, 2 x 2 sums per
+// thread. Reference: native/backend/cpu/linear_integer.cc
 #include "backend/backend.h"
 
 namespace spark {
@@ -52,6 +52,6 @@ extern "C" __global__ void __launch_bounds__(256) linear_integer(spark::LinearIn
   for (int i = 0; i < 4; ++i) {
     const int64_t t = row + y + i / 2 * kSide, o = col + x + i % 2 * kSide;
     if (t < args.tokens && o < args.rows)
-      args.y[t * args.rows + o] = static_cast<int32_t>(sums[i / 2][i % 2]);
+      static_cast<int32_t*>(args.result.y)[t * args.rows + o] = static_cast<int32_t>(sums[i / 2][i % 2]);
   }
 }

@@ -1,8 +1,11 @@
 // mma.cuh: the tensor-core and copy instructions of PTX that the kernels use, sm_80 and later. Warp
 // collectives: all 32 lanes call, convergently. In a lane g = lane / 4 and q = lane % 4; a register is a pair
-// of bf16, that of the lower index in its lower half. test/fixtures/cuda-on-host/mma.h defines the
-// same functions for the host, from the layouts in the PTX manual.
+// of bf16 or, where Number is F16, of f16, that of the lower index in its lower half.
+// test/fixtures/cuda-on-host/mma.h defines the same functions for the host, from the layouts in the PTX
+// manual.
 #pragma once
+
+#include <type_traits>
 
 #include "core/float_formats.h"
 
@@ -10,23 +13,32 @@ namespace spark {
 
 #ifdef __CUDACC__
 
-// sums[16, 8] += a[16, 16] · b[16, 8] of bf16, in f32. A lane holds, as (row, column):
+// sums[16, 8] += a[16, 16] · b[16, 8] in f32. A lane holds, as (row, column):
 //   a     (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8) and their right neighbours
 //   b     (2q, g), (2q + 8, g) and their lower neighbours
 //   sums  (g, 2q), (g, 2q + 1), (g + 8, 2q), (g + 8, 2q + 1)
-__device__ inline void mma_16x8x16(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+template <typename Number = BF16>
+__device__ void mma_16x8x16(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if constexpr (std::is_same_v<Number, F16>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
 }
 
 __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Four 8 x 8 matrices of bf16 in shared memory: lanes 8i to 8i + 7 name the rows, 16 bytes each, of
+// Four 8 x 8 matrices of 16-bit numbers in shared memory: lanes 8i to 8i + 7 name the rows, 16 bytes each, of
 // matrix i. A lane gets (g, 2q) and its right neighbour of each.
 __device__ inline void load_matrices(uint32_t (&out)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -59,10 +71,15 @@ __device__ void copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Two f32 rounded to bf16, to nearest even.
-__device__ inline uint32_t round_pair(float low, float high) {
+// Two f32 rounded to nearest even.
+template <typename Number = BF16>
+__device__ uint32_t round_pair(float low, float high) {
   uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  if constexpr (std::is_same_v<Number, F16>) {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  }
   return pair;
 }
 

@@ -2,38 +2,9 @@
 // src[blocks, 16], and back to f32. A block never crosses the end of a row, so rows do not matter.
 // One thread per block of 16. No FP4 instructions: these kernels give the same bits on every architecture.
 // Reference: native/backend/cpu/precision_loops_body.h
-#include "core/quantizers.h"
-#include "kernels/elements.cuh"
+#include "kernels/nvfp4.cuh"
 
 namespace spark {
-
-static_assert(kNvfp4Block == kRun, "a thread handles one block");
-constexpr int kPackedBytes = kNvfp4Block / 2;
-
-// The codes of a block, in one word when the address allows.
-struct alignas(8) Packed {
-  uint8_t pairs[kPackedBytes];
-
-  __device__ static bool aligned(const void* address) {
-    return reinterpret_cast<uintptr_t>(address) % 8 == 0;
-  }
-
-  __device__ void load(const uint8_t* src) {
-    if (aligned(src)) {
-      *this = *reinterpret_cast<const Packed*>(src);
-      return;
-    }
-    for (int i = 0; i < kPackedBytes; ++i) pairs[i] = src[i];
-  }
-
-  __device__ void store(uint8_t* dst) const {
-    if (aligned(dst)) {
-      *reinterpret_cast<Packed*>(dst) = *this;
-      return;
-    }
-    for (int i = 0; i < kPackedBytes; ++i) dst[i] = pairs[i];
-  }
-};
 
 // The best scale for a block, `start` being that of modelopt.
 __device__ uint32_t search_scale(const float* values, uint32_t start, float tensor_scale) {

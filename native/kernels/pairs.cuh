@@ -1,6 +1,7 @@
-// pairs.cuh: eight neighbouring elements of a weight row as four pairs of bf16 for the tensor cores. What
-// does not fit stays outside: row_scale() and tensor_scale(), by which sums are multiplied. f32 and f16 are
-// rounded, the other formats are exact: E2M1 times its block's E4M3 scale has six significant bits.
+// pairs.cuh: eight neighbouring elements of a weight row as four pairs of bf16 (or f16, for f16 and f32) for
+// the tensor cores. What does not fit stays outside: row_scale() and tensor_scale(), by which sums are
+// multiplied. f32 and f16 are rounded to bf16, f32 to f16; the other formats are exact: E2M1 times its
+// block's E4M3 scale has six significant bits.
 #pragma once
 
 #include "kernels/mma.cuh"
@@ -12,12 +13,12 @@ struct alignas(16) Eight {
   uint32_t pairs[4];
 };
 
-// Elements [col, col + 8) of a row, zeros beyond its end.
-template <typename Format>
+// Elements [col, col + 8) of a row, zeros beyond its end, as pairs of Number.
+template <typename Format, typename Number = BF16>
 struct Codes;
 
-template <>
-struct Codes<Plain<BF16>> {
+// Numbers that the tensor cores take as they lie in memory.
+struct StoredPairs {
   static constexpr bool kStoredAsPairs = true;
   Bytes<16> codes;
 
@@ -28,6 +29,11 @@ struct Codes<Plain<BF16>> {
   __device__ static float row_scale(const Weight&, int64_t) { return 1; }
   __device__ static float tensor_scale(const Weight&) { return 1; }
 };
+
+template <>
+struct Codes<Plain<BF16>> : StoredPairs {};
+template <>
+struct Codes<Plain<F16>, F16> : StoredPairs {};
 
 template <>
 struct Codes<Plain<F16>> {
@@ -50,8 +56,8 @@ struct Codes<Plain<F16>> {
   __device__ static float tensor_scale(const Weight&) { return 1; }
 };
 
-template <>
-struct Codes<Plain<F32>> {
+template <typename Number>
+struct Codes<Plain<F32>, Number> {
   static constexpr bool kStoredAsPairs = false;
   Bytes<32> codes;
 
@@ -62,7 +68,7 @@ struct Codes<Plain<F32>> {
     Eight eight;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      eight.pairs[i] = round_pair(bits_float(codes.word(2 * i)), bits_float(codes.word(2 * i + 1)));
+      eight.pairs[i] = round_pair<Number>(bits_float(codes.word(2 * i)), bits_float(codes.word(2 * i + 1)));
     }
     return eight;
   }

@@ -63,8 +63,10 @@ struct ProductArgs {
   int64_t depth2 = 0;
   Lines a2{}, b2{};
   Epilogue epilogue{};
-  Compute compute = Compute::kF32;     // bf16: a TensorArgs is made of it
-  const uint16_t* packed_a = nullptr;  // `a` in bf16, with the row scales of a weight whose columns are lines
+  Compute compute = Compute::kF32;  // bf16, f16: a TensorArgs is made of it
+  const uint16_t* packed_a =
+      nullptr;                     // `a` in 16 bits, with the row scales of a weight whose columns are lines
+  const float* a_scale = nullptr;  // [1] that the first segment is multiplied by; packed_a only
 };
 
 // The same with packed lines. Where columns of the weight are the lines, `a` holds its row scales already.
@@ -75,6 +77,34 @@ struct TensorArgs {
   Weight w;
   int64_t depth2;
   const uint16_t *a2, *b2;
+  Epilogue epilogue;
+  const float* a_scale = nullptr;  // [1] that the first segment is multiplied by; null: 1
+};
+
+// x[rows, cols] quantized for a product in NVFP4, its tensor scale coming from amax[0], the largest |x|.
+//   nvfp4_activation_codes  codes[rows, padded_depth(cols / 4)], four E2M1 codes in each element; scales of
+//                           blocks as swizzle_scales orders them; factors = {tensor scale · w_scale, 0}
+//   nvfp4_activation_bf16   codes[rows, padded_depth(cols)] = code · block scale as bf16, which is exact;
+//                           factors as above
+struct Nvfp4ActivationArgs {
+  const float* x;
+  int64_t rows, cols;
+  const float* amax;
+  float w_scale;
+  uint16_t* codes;
+  uint8_t* scales;
+  float* factors;
+};
+
+// sums[m, n] = factor[0] · Σ_k a(m, k) · w(n, k) of operands as nvfp4_activation_codes writes them; the codes
+// of w are [cols, depth] without padding. depth counts elements.
+struct Fp4TensorArgs {
+  int64_t rows, cols, depth;
+  const uint16_t* a;
+  const uint8_t* a_scales;
+  const void* w;
+  const uint8_t* w_scales;
+  const float* factor;
   Epilogue epilogue;
 };
 

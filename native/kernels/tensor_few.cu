@@ -18,14 +18,14 @@ template <int kBlocks>
 using Sums = float[kBlocks][4];
 
 // sums[row, token] += w[row, k] · a[token, k] over the spans of this warp.
-template <typename Format, int kBlocks>
+template <typename Codes, typename Number, int kBlocks>
 __device__ void add_segment(const Weight& w, const uint16_t* a, int64_t tokens, int64_t row,
                             Sums<kBlocks>& sums) {
   const int lane = threadIdx.x % 32, group = lane / 4;
   const int64_t depth = padded_depth(w.cols);
   const int64_t upper = min(row + group, w.rows - 1), lower = min(row + group + 8, w.rows - 1);
   for (int64_t span = threadIdx.x / 32 * kSpan; span < depth; span += kWarps * kSpan) {
-    Codes<Format> codes[kSteps][2];
+    Codes codes[kSteps][2];
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const int64_t k = span + step * 32 + lane % 4 * 8;
@@ -45,29 +45,31 @@ __device__ void add_segment(const Weight& w, const uint16_t* a, int64_t tokens, 
         for (int half = 0; half < 4; half += 2) {
           const uint32_t left[4] = {top.pairs[half], bottom.pairs[half], top.pairs[half + 1],
                                     bottom.pairs[half + 1]};
-          mma_16x8x16(sums[block], left, x.pairs[half], x.pairs[half + 1]);
+          mma_16x8x16<Number>(sums[block], left, x.pairs[half], x.pairs[half + 1]);
         }
       }
     }
   }
 }
 
-template <typename Format, int kBlocks>
+template <typename Format, int kBlocks, typename Number = BF16>
 __device__ void product(const TensorArgs& args) {
+  using Weights = Codes<Format, Number>;
   __shared__ float partial[kWarps][kTokens][kRows];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t row = int64_t{blockIdx.x} * kRows;
   Sums<kBlocks> sums = {};
-  add_segment<Format, kBlocks>(args.w, args.a, args.rows, row, sums);
+  add_segment<Weights, Number, kBlocks>(args.w, args.a, args.rows, row, sums);
+  const float tensor_scale = Weights::tensor_scale(args.w) * (args.a_scale ? *args.a_scale : 1.0f);
   for (int block = 0; block < kBlocks; ++block) {
     for (int i = 0; i < 4; ++i) {
       const int64_t at = min(row + lane / 4 + i / 2 * 8, args.cols - 1);
-      sums[block][i] *= Codes<Format>::row_scale(args.w, at) * Codes<Format>::tensor_scale(args.w);
+      sums[block][i] *= Weights::row_scale(args.w, at) * tensor_scale;
     }
   }
   const Weight second{DType::kBF16, args.cols, padded_depth(args.depth2), args.b2, nullptr, nullptr, 0,
                       false};
-  add_segment<Plain<BF16>, kBlocks>(second, args.a2, args.rows, row, sums);
+  add_segment<StoredPairs, Number, kBlocks>(second, args.a2, args.rows, row, sums);
   for (int block = 0; block < kBlocks; ++block) {
     for (int i = 0; i < 4; ++i) {
       partial[warp][block * 8 + lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sums[block][i];

@@ -125,6 +125,13 @@ Compute Arguments::compute(const char* name) const {
   throw Error("ERR_ARGUMENT", message(name, " is not f32 or bf16: '", text, "'"));
 }
 
+Compute Arguments::compute(const char* name, const Weight& weight) const {
+  if (!has(name) || text(name) != "nvfp4") return compute(name);
+  if (weight.dtype == DType::kNVFP4) return Compute::kNVFP4;
+  throw Error("ERR_UNSUPPORTED", message(name, " nvfp4 is for weights of nvfp4; this one is ",
+                                         dtype_name(weight.dtype), ". Use bf16"));
+}
+
 std::array<int64_t, 4> Arguments::strides(const char* name) const {
   std::array<int64_t, 4> result{};
   const Napi::Value value = object_.Get(name);

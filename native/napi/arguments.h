@@ -56,7 +56,9 @@ class Arguments {
   DType dtype(const char* name) const;
   Nvfp4Recipe nvfp4_recipe(const char* name) const;  // modelopt where it is absent
   Activation activation(const char* name) const;     // none where it is absent
-  Compute compute(const char* name) const;           // f32 where it is absent
+  Compute compute(const char* name) const;           // f32 where it is absent; nvfp4 is refused
+  // That of a product with the rows of `weight`, for which it may be nvfp4.
+  Compute compute(const char* name, const Weight& weight) const;
 
   // One of an enum whose values have these names, in their order; the first one where it is absent.
   template <typename Enum>

@@ -34,7 +34,10 @@ DoraForwardArgs read_dora_forward(Arguments& in) {
   args.xa = in.output<float>("xa", elements(args.tokens, args.low_rank.rank));
   args.z = in.optional_output<float>("z", elements(args.tokens, rows));
   args.y = in.output<float>("y", elements(args.tokens, rows));
-  args.compute = in.compute("compute");
+  args.compute = in.compute("compute", args.weight);
+  if (args.compute == Compute::kNVFP4 && args.mask) {
+    throw Error("ERR_UNSUPPORTED", "compute nvfp4 has no dropout: leave the mask out, or use bf16");
+  }
   return args;
 }
 

@@ -7,6 +7,7 @@
 #include "backend/cpu/lane_gemm.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/fp4_test.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
@@ -32,6 +33,16 @@ PackWeightArgs read_pack_weight(Arguments& in) {
   return args;
 }
 
+WinogradWeightArgs read_winograd_weight(Arguments& in) {
+  WinogradWeightArgs args{};
+  args.weight = in.weight("weight");
+  if (args.weight.cols % 9 != 0) {
+    throw Error("ERR_SHAPE", message("weight.cols is ", args.weight.cols, ", no multiple of 3 x 3"));
+  }
+  args.data = in.output<float>("data", elements(elements(36, args.weight.rows), args.weight.cols / 9));
+  return args;
+}
+
 LinearArgs read_linear(Arguments& in) {
   LinearArgs args{};
   args.weight = in.weight("weight");
@@ -42,27 +53,8 @@ LinearArgs read_linear(Arguments& in) {
   args.bias = in.optional_input<float>("bias", rows);
   args.residual = in.optional_input<float>("residual", elements(args.tokens, rows));
   args.activation = in.activation("activation");
-  args.compute = in.compute("compute");
+  args.compute = in.compute("compute", args.weight);
   args.y = in.output<float>("y", elements(args.tokens, rows));
-  return args;
-}
-
-LinearIntegerArgs read_linear_integer(Arguments& in) {
-  LinearIntegerArgs args{};
-  args.tokens = in.size("tokens");
-  args.rows = in.size("rows");
-  args.cols = in.size("cols");
-  args.x_signed = in.flag("xSigned");
-  args.w_signed = in.flag("wSigned");
-  const auto codes = [&](const char* name, bool is_signed, int64_t count) -> const void* {
-    if (is_signed) return in.input<int8_t>(name, count);
-    return in.input<uint8_t>(name, count);
-  };
-  args.x = codes("x", args.x_signed, elements(args.tokens, args.cols));
-  args.w = codes("w", args.w_signed, elements(args.rows, args.cols));
-  args.x_zero = in.optional_input<int32_t>("xZero", args.tokens);
-  args.w_zero = in.optional_input<int32_t>("wZero", args.rows);
-  args.y = in.output<int32_t>("y", elements(args.tokens, args.rows));
   return args;
 }
 
@@ -164,12 +156,19 @@ const Operation kOperations[] = {
     SPARK_OPERATION("fp8Quantize", fp8_quantize),
     SPARK_OPERATION("swizzleScales", swizzle_scales),
     SPARK_OPERATION("packWeight", pack_weight),
+    SPARK_OPERATION("winogradWeight", winograd_weight),
     SPARK_OPERATION("linear", linear),
     SPARK_OPERATION("linearBackward", linear_backward),
     SPARK_OPERATION("conv", conv),
     SPARK_OPERATION("convBackward", conv_backward),
     SPARK_OPERATION("convTranspose", conv_transpose),
     SPARK_OPERATION("linearInteger", linear_integer),
+    SPARK_OPERATION("convInteger", conv_integer),
+    SPARK_OPERATION("quantize", quantize),
+    SPARK_OPERATION("dequantize", dequantize),
+    SPARK_OPERATION("lookup", lookup),
+    SPARK_OPERATION("binaryBytes", binary_bytes),
+    SPARK_OPERATION("meanBytes", mean_bytes),
     SPARK_OPERATION("matmul", matmul),
     SPARK_OPERATION("weightNorm2", weight_norm2),
     SPARK_OPERATION("doraNorm", dora_norm),
@@ -202,6 +201,7 @@ const Operation kOperations[] = {
     SPARK_OPERATION("pool", pool),
     SPARK_OPERATION("poolBackward", pool_backward),
     SPARK_OPERATION("resample", resample),
+    SPARK_OPERATION("dropoutMask", dropout_mask),
     SPARK_OPERATION("gridSample", grid_sample),
     SPARK_OPERATION("recurrent", recurrent),
 };
@@ -270,6 +270,10 @@ Napi::Value set_threads(const Napi::CallbackInfo& info) {
 
 Napi::Value cpu_isa(const Napi::CallbackInfo& info) {
   return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa(), cpu_matrix_isa()));
+}
+
+Napi::Value nvfp4_problem(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), cuda::fp4_problem(info[0].ToNumber().Int32Value()));
 }
 
 Napi::Value cpu_isa_problem(const Napi::CallbackInfo& info) {

@@ -20,6 +20,10 @@ Napi::Value device_free_bytes(const Napi::CallbackInfo& info);
 // runCuda(ordinal, op, args): as runAsync, on a CUDA device that is open.
 Napi::Value run_cuda(const Napi::CallbackInfo& info);
 
+// nvfp4Problem(ordinal): what a test of the FP4 tensor cores of a CUDA device found and what happens instead,
+// or ''. They are tested when a product first asks for them.
+Napi::Value nvfp4_problem(const Napi::CallbackInfo& info);
+
 // supports(backend, op): whether 'cpu' or 'cuda' has a kernel for the operation.
 Napi::Value supports(const Napi::CallbackInfo& info);
 

@@ -74,6 +74,20 @@ ResampleArgs read_resample(Arguments& in) {
   return args;
 }
 
+DropoutMaskArgs read_dropout_mask(Arguments& in) {
+  DropoutMaskArgs args{};
+  args.count = in.size("count");
+  const double ratio = in.number("ratio");
+  if (!(ratio >= 0 && ratio <= 1))
+    throw Error("ERR_ARGUMENT", message("ratio is ", ratio, ", not in [0, 1]"));
+  args.threshold = static_cast<uint64_t>(std::floor(ratio * 0x1p32));
+  args.keep = ratio < 1 ? static_cast<float>(1 / (1 - ratio)) : 0;
+  args.stream = static_cast<uint32_t>(in.size("stream"));
+  args.state = static_cast<const uint32_t*>(in.input("state", DType::kU32, 3));
+  args.mask = in.output<float>("mask", args.count);
+  return args;
+}
+
 GridSampleArgs read_grid_sample(Arguments& in) {
   GridSampleArgs args{};
   args.interpolation = in.choice<Interpolation>("interpolation", {"nearest", "linear", "cubic"});

@@ -85,6 +85,22 @@ AttentionArgs read_attention_inputs(Arguments& in) {
 
 }  // namespace
 
+// A transformed weight, which only some convolutions can take.
+const float* winograd_filters(Arguments& in, const ConvShape& shape) {
+  const float* winograd =
+      in.optional_input<float>("winograd", elements(elements(36, shape.filters), shape.channels));
+  bool fits = shape.groups == 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    fits &= shape.kernel[axis] == (axis == 0 ? 1 : 3) && shape.stride[axis] == 1 && shape.dilation[axis] == 1;
+  }
+  fits &= shape.image[0] == 1 && shape.out[0] == 1 && shape.pad[0] == 0;
+  if (winograd && !fits) {
+    throw Error("ERR_SHAPE",
+                "winograd needs a kernel of 3 x 3 along two axes and strides, dilations and groups of 1");
+  }
+  return winograd;
+}
+
 ConvArgs read_conv(Arguments& in) {
   ConvArgs args{};
   args.weight = in.weight("weight");
@@ -96,6 +112,7 @@ ConvArgs read_conv(Arguments& in) {
   args.residual_first = in.flag("residualFirst");
   args.activation = in.activation("activation");
   args.y = in.output<float>("y", positions);
+  args.winograd = winograd_filters(in, shape);
   return args;
 }
 

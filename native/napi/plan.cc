@@ -1,5 +1,6 @@
 #include "napi/plan.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -8,6 +9,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/cuda.h"
 #include "core/error.h"
+#include "core/thread_pool.h"
 #include "napi/cuda_plan.h"
 #include "napi/job.h"
 #include "napi/operations.h"
@@ -15,6 +17,10 @@
 
 namespace spark::napi {
 namespace {
+
+// A plan whose last run took less may run on the JavaScript thread: the way to another thread and back takes
+// some tens of microseconds.
+constexpr std::chrono::microseconds kBriefRun{500};
 
 // An ArrayBuffer that operands lie in, and where it was when they were bound.
 struct Memory {
@@ -89,7 +95,13 @@ Napi::Value plan_create(const Napi::CallbackInfo& info) {
 
 Napi::Value plan_run(const Napi::CallbackInfo& info) {
   const Handle bound = claimed(info[0]);
-  if (!bound->cuda) return start_job(info.Env(), [bound] { bound->plan.run(); });
+  if (!bound->cuda) {
+    const bool at_once = info[1].ToBoolean() && bound->plan.last_run() < kBriefRun;
+    if (!at_once) return start_job(info.Env(), [bound] { bound->plan.run(); });
+    const Undelayed scope;
+    bound->plan.run();
+    return info.Env().Undefined();
+  }
   return bound->cuda->run(
       info.Env(), [bound] { bound->plan.perform(); }, bound, [bound] { bound->plan.release(); });
 }
@@ -102,6 +114,21 @@ Napi::Value plan_fetch(const Napi::CallbackInfo& info) {
 Napi::Value plan_store(const Napi::CallbackInfo& info) {
   const Handle bound = claimed(info[0]);
   return bound->cuda->store(info.Env(), bound, [bound] { bound->plan.release(); });
+}
+
+Napi::Value plan_profile(const Napi::CallbackInfo& info) {
+  const Handle bound = claimed(info[0]);
+  if (bound->cuda) {
+    bound->plan.release();
+    throw Error("ERR_UNSUPPORTED", "steps on a device have no clock of their own: run them one by one");
+  }
+  return start_query<std::vector<double>>(
+      info.Env(), [bound] { return bound->plan.profile(); },
+      [](Napi::Env env, const std::vector<double>& times) -> Napi::Value {
+        Napi::Float64Array array = Napi::Float64Array::New(env, times.size());
+        std::copy(times.begin(), times.end(), array.Data());
+        return array;
+      });
 }
 
 Napi::Value plan_problem(const Napi::CallbackInfo& info) {

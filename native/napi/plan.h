@@ -10,7 +10,8 @@ namespace spark::napi {
 // CudaPlan.
 Napi::Value plan_create(const Napi::CallbackInfo& info);
 
-// planRun(handle): a promise of undefined, settled when all steps are done.
+// planRun(handle, brief): a promise of undefined, settled when all steps are done. With `brief` a plan on the
+// CPU whose last run was short runs before the call returns undefined.
 Napi::Value plan_run(const Napi::CallbackInfo& info);
 
 // planFetch(handle): a promise of undefined, settled when the state is in its buffers, where they can be
@@ -19,6 +20,10 @@ Napi::Value plan_fetch(const Napi::CallbackInfo& info);
 
 // planStore(handle): a promise of undefined, settled when the device has the state that is in its buffers.
 Napi::Value plan_store(const Napi::CallbackInfo& info);
+
+// planProfile(handle): a promise of a Float64Array of the milliseconds that each step of a run took, on the
+// CPU.
+Napi::Value plan_profile(const Napi::CallbackInfo& info);
 
 // planProblem(handle): why a device runs the steps one by one, or ''.
 Napi::Value plan_problem(const Napi::CallbackInfo& info);

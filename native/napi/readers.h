@@ -36,10 +36,20 @@ CopyStridedArgs read_copy_strided(Arguments& in);
 GatherArgs read_gather(Arguments& in);
 ScatterArgs read_scatter(Arguments& in);
 
+// integer_readers.cc
+LinearIntegerArgs read_linear_integer(Arguments& in);
+ConvIntegerArgs read_conv_integer(Arguments& in);
+QuantizeArgs read_quantize(Arguments& in);
+DequantizeArgs read_dequantize(Arguments& in);
+LookupArgs read_lookup(Arguments& in);
+BinaryBytesArgs read_binary_bytes(Arguments& in);
+MeanBytesArgs read_mean_bytes(Arguments& in);
+
 // layer_readers.cc
 PoolArgs read_pool(Arguments& in);
 PoolBackwardArgs read_pool_backward(Arguments& in);
 ResampleArgs read_resample(Arguments& in);
+DropoutMaskArgs read_dropout_mask(Arguments& in);
 GridSampleArgs read_grid_sample(Arguments& in);
 RecurrentArgs read_recurrent(Arguments& in);
 

@@ -1,8 +1,20 @@
 #include "plan/plan.h"
 
+#include <chrono>
+
 #include "core/error.h"
 
 namespace spark {
+namespace {
+
+// Gives a plan free at the end of a run, however that ends.
+struct Release {
+  Plan& plan;
+
+  ~Release() { plan.release(); }
+};
+
+}  // namespace
 
 void Plan::add(std::string op, std::function<void()> work) {
   steps_.push_back({std::move(op), std::move(work)});
@@ -15,21 +27,35 @@ void Plan::claim() {
 }
 
 void Plan::run() {
-  struct Free {
-    Plan& plan;
-    ~Free() { plan.release(); }
-  } free{*this};
+  const Release release{*this};
+  const auto start = std::chrono::steady_clock::now();
   perform();
+  last_run_ = std::chrono::steady_clock::now() - start;
 }
 
 void Plan::perform() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    try {
-      steps_[i].work();
-    } catch (const Error& error) {
-      throw Error(error.code, message("step ", i, " of the plan, ", steps_[i].op, ": ", error.what()));
-    }
+  for (size_t i = 0; i < steps_.size(); ++i) perform(i);
+}
+
+void Plan::perform(size_t i) {
+  try {
+    steps_[i].work();
+  } catch (const Error& error) {
+    throw Error(error.code, message("step ", i, " of the plan, ", steps_[i].op, ": ", error.what()));
   }
+}
+
+std::vector<double> Plan::profile() {
+  const Release release{*this};
+  std::vector<double> times;
+  times.reserve(steps_.size());
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    perform(i);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    times.push_back(took.count());
+  }
+  return times;
 }
 
 }  // namespace spark

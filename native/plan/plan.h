@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -26,7 +27,15 @@ class Plan {
   // Performs all steps and gives the plan free.
   void run();
 
+  // As run(); the milliseconds that each step took.
+  std::vector<double> profile();
+
+  // How long the last run took; the longest duration before the first one.
+  std::chrono::nanoseconds last_run() const { return last_run_; }
+
  private:
+  void perform(size_t i);
+
   struct Step {
     std::string op;
     std::function<void()> work;
@@ -34,6 +43,7 @@ class Plan {
 
   std::vector<Step> steps_;
   std::atomic<bool> claimed_{false};
+  std::atomic<std::chrono::nanoseconds> last_run_{std::chrono::nanoseconds::max()};
 };
 
 }  // namespace spark

@@ -20,6 +20,7 @@ const row = (name: string, [p10Ms, medianMs, p90Ms]: [number, number, number]): 
   rate: 7,
   unit: 'GB/s',
   percentOfLimit: 50,
+  spread: 0.5,
   noisy: false,
 })
 const limits = { copyGBs: 10, gemmGFLOPs: 100 }
@@ -63,7 +64,10 @@ t.test('a row that is wrong is not timed', async t => {
 })
 
 t.test('a noisy row says so', t => {
-  t.match(format({ ...row('cast', [1, 2, 3]), noisy: true }), /cast +3x5 +f32 +cpu +2\.0 ms.*noisy$/)
+  t.match(
+    format({ ...row('cast', [1, 2, 3]), noisy: true }),
+    /cast +3x5 +f32 +cpu +2\.0 ms.*noisy: spread 50 %$/,
+  )
   t.notMatch(format(row('cast', [1, 2, 3])), /noisy/)
   t.end()
 })

@@ -24,6 +24,7 @@ const row = (changes: Partial<Row> = {}): Row => ({
   rate: 7,
   unit: 'GB/s',
   percentOfLimit: 50,
+  spread: 0.1,
   noisy: false,
   ...changes,
 })
@@ -122,13 +123,17 @@ t.test('sides take turns, and a rate is what the row counts', async t => {
   t.match(measured, { unit: 'Gelement/s', peer: 'peer' })
   t.ok(measured.peerRatio! > 0)
   const turns = order.filter((name, i) => name !== order[i - 1])
-  t.equal(turns.length, 12, 'the warm-up and five rounds')
+  t.equal(turns.length, 32, 'the warm-up and fifteen rounds')
   const faster = { ...limits, threadGBs: 20, readGBs: 40 }
   const percent = async (bandwidth: 'copy' | 'read' | 'thread') => {
     const { percentOfLimit, medianMs } = await measure({ ...bench, bandwidth, run: () => {} }, faster)
     return Math.round((100 * 8) / medianMs / 1e6 / percentOfLimit)
   }
   t.strictSame([await percent('copy'), await percent('read'), await percent('thread')], [10, 40, 20])
+  const found = [30, 50]
+  const limit = async () => found.shift() ?? Number.NaN
+  const { percentOfLimit, medianMs } = await measure({ ...bench, limit, run: () => {} }, faster)
+  t.equal(Math.round((100 * 8) / medianMs / 1e6 / percentOfLimit), 40, 'measured before and after the row')
 })
 
 t.test('bandwidth, instruction sets, checks, cold weights', async t => {

@@ -63,6 +63,7 @@ t.test('check on this machine', async t => {
     'memory',
     'permissions',
     'engine',
+    'precision',
   ]) {
     t.ok(names.includes(name), name)
   }

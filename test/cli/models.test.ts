@@ -46,15 +46,31 @@ t.test('inspect', async t => {
       ['MatMul', 1],
       ['Relu', 1],
     ],
-    plan: { steps: 2 },
+    fusions: { linear: 1, epilogue: 1 },
+    // Bias and activation of a fused layer are not counted apart.
+    optimized: { flops: 5 * 2 * 6, activationBytes: 40, operators: [['dgx.spark::FusedLinear', 1]] },
+    // Panels of 32 rows.
+    plan: { steps: 1, constantBytes: 3 * 32 * 4, arenaBytes: 0, compileMs: Number },
   })
   const html = readFileSync(page, 'utf8')
   t.match(html, '&lt;y&gt; <span class="type">f32 [5, 2]')
   t.notMatch(html, '<y>')
+  t.match(html, 'linear: 1, epilogue: 1')
+  t.equal(html.match(/<rect/g)?.length, 3, 'two boxes before, one after fusion')
+  t.equal(html.match(/<path/g)?.length, 1, 'one edge')
   const text = cli('inspect', model)
   t.equal(text.status, 0)
   t.match(text.stdout, /MatMul/)
+  t.match(text.stdout, /1 kernel calls, compiled in \d+ ms/)
+  t.match(text.stdout, /arena\s+0 B/)
+  t.match(text.stdout, /fusions +linear 1, epilogue 1/)
   t.equal(cli('inspect', model, '--size', 'rows').status, 2)
+  const flags = ['--profile', '--backend', 'js', '--precision', 'fp16']
+  const { profile } = cli('inspect', model, '--size', 'rows=5', '--json', ...flags).json()
+  t.match(profile, { precision: 'fp16', stats: { plans: 1, fusions: { linear: 1, epilogue: 1 } } })
+  t.match(profile.steps, [{ op: 'linear', node: '<y>', ms: Number }])
+  t.match(cli('inspect', model, ...flags).stdout, /operation.*slowest steps/s)
+  t.equal(cli('inspect', model, '--precision', 'fp5').status, 2)
   t.equal(cli('inspect', path.join(folder, 'none.onnx')).status, 1)
 })
 
@@ -78,7 +94,7 @@ t.test('run', async t => {
   t.match(given, {
     backend: { name: 'js' },
     latency: { median: Number, best: Number, first: Number },
-    stats: { plans: 1 },
+    stats: { plans: 1, arenaBytes: Number, compileMs: Number },
   })
   const tensors = path.join(folder, 'x.safetensors')
   await writeSafetensors(tensors, {
@@ -91,6 +107,8 @@ t.test('run', async t => {
   const random = cli('run', model, '--backend', 'js', '--size', 'rows=4', '--runs', '1')
   t.match(random.stdout, /f32 \[4, 2\]/)
   t.match(random.stdout, /latency/)
+  t.match(random.stdout, /compilation\s+\d+\.\d+ ms/)
+  t.match(random.stdout, /plans\s+1, \d+ kernel calls\n +memory\s+arena \d+ B, weights \d+ B/)
   t.equal(cli('run', model, '--runs', '0').status, 2)
   t.equal(cli('run', model, '--input', npy).status, 2)
   writeFileSync(npy, 'nothing')

@@ -231,7 +231,7 @@ t.test('what cannot be', async t => {
     t.rejects(createAdapter(graph, { targetModules: ['fc1'], ...options }), { code: 'ERR_ARGUMENT', message })
   await fails({ targetModules: ['fc_1'] }, /matches none of the 7 layers.*near ones: fc1/)
   await fails({ targetModules: 3 }, /targetModules must be a string or a list/)
-  await fails({ targetModules: '(' }, /is no regular expression/)
+  await fails({ targetModules: '(' }, /targetModules: Invalid regular expression/)
   await fails({ ranks: 3 }, /no option 'ranks'/)
   await fails({ rank: 0 }, /rank/)
   await fails({ rankPattern: { fc1: 0.5 } }, /rankPattern\['fc1'\]/)

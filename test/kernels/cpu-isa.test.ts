@@ -34,11 +34,14 @@ t.test('each instruction set passes the kernel tests', async t => {
       }
       for (const name of [
         'linear',
+        'integer',
+        'linear-integer',
         'packed-weight',
         'conv',
         'attention',
         'normalizations',
         'dora',
+        'dora-merge',
         'dora-golden',
       ]) {
         const { code, output } = await runTest(name, isa)

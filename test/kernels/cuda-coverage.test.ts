@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process'
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
 import { machine } from '../fixtures/machine-log.js'
-import { discrete } from '../fixtures/machines.js'
+import { discrete, integrated } from '../fixtures/machines.js'
 import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const nameIn = (line: string) => line.split(' ')[1]!
@@ -22,6 +22,16 @@ const rest = `
   for (let i = 0; i < 6; ++i) await addon.runCuda(0, 'linear', product)
   await addon.runCuda(0, 'linearInteger', { ...integers, xSigned: true, wSigned: true, y: new Int32Array(tokens * rows) })
   console.log(null)`
+
+/** What only a GPU with FP4 tensor cores launches. */
+const fp4 = `
+  import { requireAddon } from '#lib/native.js'
+  const addon = requireAddon()
+  const [tokens, rows, cols] = [130, 104, 304]
+  const weight = { dtype: 'nvfp4', rows, cols, data: new Uint8Array(rows * cols / 2), blockScale: new Uint8Array(rows * cols / 16), tensorScale: 1 }
+  await addon.openDevice(0)
+  await addon.runCuda(0, 'linear', { weight, tokens, x: new Float32Array(tokens * cols), y: new Float32Array(tokens * rows), compute: 'nvfp4' })
+  console.log(JSON.stringify(addon.nvfp4Problem(0)))`
 
 t.test('every kernel is launched, and every launch is right', { skip: noCudaCalls }, async t => {
   const standIn = new StandIn(['cuda', 'nvml', 'cublaslt'])
@@ -43,8 +53,11 @@ t.test('every kernel is launched, and every launch is right', { skip: noCudaCall
 
   const slow = machine(standIn, { ...discrete, stream: { delay: 2 } })
   await scriptResult(rest, slow.env)
+  const blackwell = machine(standIn, integrated)
+  t.notMatch(await scriptResult(fp4, blackwell.env), /ERR_|CUDA_ERROR|argument \d+ of kernel/)
   const kernels = new Set(lines('kernel ').map(nameIn))
-  const launched = new Set([...lines('launch '), ...slow.lines('launch ')].map(nameIn))
+  const logs = [lines, slow.lines, blackwell.lines]
+  const launched = new Set(logs.flatMap(log => log('launch ')).map(nameIn))
   t.ok(kernels.size > 50, `${kernels.size} kernels`)
   t.strictSame([...kernels].filter(kernel => !launched.has(kernel)).sort(), [], 'kernels nobody launches')
 })

@@ -10,7 +10,11 @@ const sources = [
     ['linear', 'product', 'softmax_cross_entropy', 'adamw'].map(name => `backend/${backend}/${name}.cc`),
   ),
   ...[
-    'activation_loops_plain',
+    'epilogue',
+    'finish',
+    'scratch',
+    'byte_loops_plain',
+    'function_loops_plain',
     'gemm_plain',
     'lane_gemm_plain',
     'lane_product',
@@ -18,6 +22,9 @@ const sources = [
     'product_bf16',
     'linear_integer',
     'matmul',
+    'nvfp4',
+    'amax',
+    'swizzle',
     'weight',
     'dora_norm',
     'dora_forward',
@@ -30,6 +37,7 @@ const sources = [
   'backend/cuda/dora_mixed.cc',
   'backend/cuda/dora_weight.cc',
   'backend/cuda/merge_backward.cc',
+  ...['amax', 'swizzle', 'fp4_product', 'fp4_test'].map(name => `backend/cuda/${name}.cc`),
   'backend/cuda/tensor.cc',
   'core/thread_pool.cc',
 ]
@@ -37,10 +45,15 @@ const families = [
   ...['linear', 'linear_integer', 'dora', 'dora_mixed', 'dora_norm', 'merge_backward'],
   ...['softmax_cross_entropy', 'adamw'],
   ...['pack', 'tensor', 'tensor_few', 'tensor_finish'],
+  ...['amax', 'swizzle', 'nvfp4_activation', 'tensor_fp4'],
 ]
 
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
-  const { folder, programs } = buildOnHost(['dora.cc', 'products.cc', 'tensor.cc'], families, sources)
+  const { folder, programs } = buildOnHost(
+    ['dora.cc', 'products.cc', 'tensor.cc', 'fp4.cc'],
+    families,
+    sources,
+  )
   t.teardown(() => rmSync(folder, { recursive: true }))
   for (const program of programs) {
     const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
@@ -51,9 +64,26 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
 
 t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, async t => {
   const both = ['conv', 'attention']
-  const convolutions = ['conv_backward', 'conv_passes', 'conv_reading', 'conv_stage', 'product', 'weight']
-  const loops = ['row_loops', 'gemm', 'lane_gemm', 'precision_loops', 'activation_loops']
-  const others = ['attention_backward', 'attention_tiles', 'softmax', 'norm', 'batch_norm']
+  const convolutions = [
+    'conv_backward',
+    'conv_passes',
+    'conv_reading',
+    'conv_stage',
+    'winograd',
+    'product',
+    'weight',
+  ]
+  const loops = ['row_loops', 'gemm', 'lane_gemm', 'precision_loops', 'function_loops', 'byte_loops']
+  const others = [
+    'epilogue',
+    'finish',
+    'scratch',
+    'attention_backward',
+    'attention_tiles',
+    'softmax',
+    'norm',
+    'batch_norm',
+  ]
   const sources = [
     ...['cpu', 'cuda'].flatMap(backend => both.map(name => `backend/${backend}/${name}.cc`)),
     ...[...convolutions, ...others, ...loops.map(name => `${name}_plain`)].map(
@@ -74,19 +104,30 @@ t.test('views, reductions, pools, casts, orders and recurrent layers', { skip: n
   const views = ['unary', 'binary', 'select', 'reduce', 'cumulate', 'copy_strided', 'indexed', 'pool']
   const layers = ['top_k', 'grid_sample', 'recurrent', 'adamw']
   const sources = [
-    ...[...views, ...layers, 'resample', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
-    ...['view', 'pool', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw'].map(
+    ...[...views, ...layers, 'resample', 'dropout', 'cast', 'elements'].map(name => `backend/cpu/${name}.cc`),
+    ...['view', 'pool', 'dropout', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw'].map(
       name => `backend/cuda/${name}.cc`,
     ),
-    ...['precision_loops_plain', 'activation_loops_plain', 'gemm_plain', 'lane_gemm_plain'].map(
-      name => `backend/cpu/${name}.cc`,
+    ...[
+      'conv_reading',
+      'conv_stage',
+      'weight',
+      'product',
+      'finish',
+      'epilogue',
+      'scratch',
+      'pool_bytes',
+      'byte_stage',
+    ].map(name => `backend/cpu/${name}.cc`),
+    ...['precision_loops', 'function_loops', 'byte_loops', 'gemm', 'lane_gemm'].map(
+      name => `backend/cpu/${name}_plain.cc`,
     ),
     '../test/fixtures/cuda-on-host/plain-cpu.cc',
     'core/thread_pool.cc',
   ]
   const { folder, programs } = buildOnHost(
     ['views.cc', 'layers.cc'],
-    ['elementwise', 'move', 'reduction', 'pool', 'cast', 'scatter', ...layers],
+    ['elementwise', 'move', 'reduction', 'pool', 'dropout', 'cast', 'scatter', ...layers],
     sources,
   )
   t.teardown(() => rmSync(folder, { recursive: true }))

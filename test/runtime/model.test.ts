@@ -321,3 +321,43 @@ t.test('save, file URLs, dispose, abort', async t => {
   await t.rejects(model.run({ x: [[1, 2, 3]] }), { code: 'ERR_DISPOSED' })
   t.throws(() => model.stats, SparkError)
 })
+
+t.test('times of the steps', async t => {
+  const graph = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [3, 7]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [
+      makeNode('MatMul', ['x', 'w'], ['product'], { name: 'product' }),
+      makeNode('Softmax', ['product'], ['y'], { name: 'choice' }),
+    ],
+    initializers: new Map([
+      [
+        'w',
+        Constant.f32(
+          Array.from({ length: 35 }, (_, i) => i / 9),
+          [7, 5],
+        ),
+      ],
+    ]),
+  })
+  const x = new Float32Array(21).fill(0.5)
+  for (const backend of backends) {
+    using model = await Model.fromGraph(graph, { backend })
+    const { y: before } = await model.run({ x })
+    const steps = await model.profile({ x }, { runs: 2 })
+    t.same(
+      steps.map(({ op, node }) => [op, node]),
+      [
+        ['linear', 'product'],
+        ['softmax', 'choice'],
+      ],
+      backend,
+    )
+    t.ok(steps.every(({ ms }) => ms > 0 && ms < 1000))
+    t.ok(model.stats.compileMs > 0)
+    t.same(model.stats.fusions, { linear: 1 })
+    t.same((await model.run({ x })).y, before, 'runs as before')
+    await t.rejects(model.profile({ x }, { runs: 0 }), { code: 'ERR_ARGUMENT' })
+    await t.rejects(model.profile({}), { code: 'ERR_ARGUMENT' })
+  }
+})

@@ -1,7 +1,6 @@
 // Real models: their outputs against ONNX Runtime, and what they are known to do.
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
-import { gunzipSync } from 'node:zlib'
 import { Model, Tensor } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import type { Constant } from '#lib/graph/constant.js'
@@ -11,6 +10,7 @@ import { close } from '../fixtures/close.js'
 import { lightModel } from '../fixtures/light-models.js'
 import { modelFile, modelFiles, noModels } from '../fixtures/onnx-models.js'
 import { randomFeeds, runOnnxRuntime } from '../fixtures/onnx-runtime.js'
+import { normalized, rightDigits } from '../fixtures/test-digits.js'
 
 const skip = noModels
 const cpu = backends.includes('cpu')
@@ -76,31 +76,14 @@ if (!skip) {
   }
 }
 
-/** Digits [count, 784] of 0..255 and their labels. */
-function testDigits(): { images: Uint8Array; labels: Uint8Array } {
-  const read = (name: string): Uint8Array =>
-    gunzipSync(readFileSync(path.join(process.env.DGX_SPARK_TEST_DATA!, 'mnist', `t10k-${name}-ubyte.gz`)))
-  return { images: read('images-idx3').subarray(16), labels: read('labels-idx1').subarray(8) }
-}
-
-/** Digits that a model names right, of 10,000. */
-async function rightDigits(file: string, scale: (pixel: number) => number): Promise<number> {
-  using model = await Model.load(file, { backend: 'cpu' })
-  const { images, labels } = testDigits()
-  const [input, output] = [model.inputs[0]!.name, model.outputs[0]!.name]
-  let right = 0
-  for (const [i, label] of labels.entries()) {
-    const image = Float32Array.from(images.subarray(784 * i, 784 * (i + 1)), scale)
-    const scores = (await model.run({ [input]: image }))[output]!.toFloat32()
-    if (scores.indexOf(Math.max(...scores)) === label) right++
-  }
-  return right
-}
-
 t.test('accuracy on the 10,000 test digits', { skip: skip || !cpu }, async t => {
-  t.equal(await rightDigits(modelFile('mnist', 'mnist-8.onnx'), pixel => pixel), 9891, 'mnist-8')
-  const normalized = (pixel: number): number => (pixel / 255 - 0.1307) / 0.3081
-  t.equal(await rightDigits(modelFile('mnist', 'burn_mnist.onnx'), normalized), 9916, 'burn_mnist')
+  for (const [name, scale, right] of [
+    ['mnist-8', (pixel: number) => pixel, 9891],
+    ['burn_mnist', normalized, 9916],
+  ] as const) {
+    using model = await Model.load(modelFile('mnist', `${name}.onnx`), { backend: 'cpu' })
+    t.equal(await rightDigits(model, scale), right, name)
+  }
 })
 
 t.test('speech in a minute of sound', { skip: skip || !cpu }, async t => {

@@ -1,7 +1,9 @@
 // DoRA adapters on real models: they start away from the base and are taught by it, so that the loss must fall to it.
 import path from 'node:path'
+import { Tensor } from 'dgx-spark'
 import t from 'tap'
 import { volume } from '#lib/core/shape.js'
+import { Constant } from '#lib/graph/constant.js'
 import type { Graph } from '#lib/graph/graph.js'
 import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import type { Loss } from '#lib/graph/rewrites/losses.js'
@@ -19,6 +21,8 @@ interface ModelCase {
   readonly targets: number
   readonly steps: number
   readonly batch: (random: () => number) => Batch
+  /** Inputs that are the same for all samples. */
+  readonly fixed?: Readonly<Record<string, Constant>>
 }
 
 const floats = (random: () => number, shape: number[]) => {
@@ -56,11 +60,41 @@ const cases: readonly ModelCase[] = [
     batch: random => ({ Input3: floats(random, [1, 1, 28, 28]) }),
   },
   {
+    // A model of f16.
+    file: 'mnist/mnist_float16.onnx',
+    loss: 'mse',
+    targets: 2,
+    steps: 30,
+    batch: random => {
+      const { shape, data } = floats(random, [1, 1, 28, 28])
+      return { Input3: { shape, data: Tensor.from(data, { shape }).to('f16').data } }
+    },
+  },
+  {
     file: 'vision/super_resolution.onnx',
     loss: 'l1',
     targets: 4,
     steps: 8,
     batch: random => ({ input: floats(random, [1, 1, 224, 224]) }),
+  },
+  {
+    // A recurrent layer inside of branches that the sizes decide.
+    file: 'silero/silero_vad_16k_op15.onnx',
+    loss: 'mse',
+    targets: 6,
+    steps: 30,
+    batch: random => ({ input: floats(random, [1, 576]) }),
+    fixed: { sr: Constant.i64([16000]), state: Constant.f32(new Array(256).fill(0), [2, 1, 128]) },
+  },
+  {
+    // Sequences whose length only the batch says.
+    file: 'recurrent/byte_sb_bidi_lstm.onnx',
+    loss: 'mse',
+    targets: 1,
+    steps: 30,
+    batch: random => ({
+      input: { shape: [3, 9], data: Uint8Array.from({ length: 27 }, () => 97 + Math.floor(26 * random())) },
+    }),
   },
 ]
 
@@ -70,11 +104,11 @@ const mean = (losses: readonly number[]): number =>
 
 const skip = noGolden || (backends.includes('cpu') ? false : 'no native addon')
 
-for (const { file, loss, targets, steps, batch } of cases) {
+for (const { file, loss, targets, steps, batch, fixed = {} } of cases) {
   t.test(file, { skip }, async t => {
-    const graph: Graph = canonicalise(
-      await readOnnx(path.join(process.env.DGX_SPARK_TEST_DATA!, 'models', file)),
-    )
+    const read = canonicalise(await readOnnx(path.join(process.env.DGX_SPARK_TEST_DATA!, 'models', file)))
+    const initializers = new Map([...read.initializers, ...Object.entries(fixed)])
+    const graph: Graph = { ...read, initializers, inputs: read.inputs.filter(({ name }) => !(name in fixed)) }
     const adapter = randomAdapter(graph, { rank: 2, change: 0.15, seed: 1 })
     t.equal(adapter.parameters.length, 3 * targets)
     const random = randomGenerator(2)

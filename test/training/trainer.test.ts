@@ -1,7 +1,9 @@
 // The trainer: events, seeds, accumulation, checkpoints, interruption, and what it says when something goes wrong.
 import { readdirSync, readFileSync } from 'node:fs'
+import { freemem } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
+import { createAdapter } from '#lib/dora/create-adapter.js'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { readCheckpoint } from '#lib/training/checkpoint.js'
@@ -10,7 +12,7 @@ import { readEvents } from '#lib/training/log.js'
 import type { TrainerOptions, TrainingEvent } from '#lib/training/options.js'
 import { Trainer } from '#lib/training/trainer.js'
 import { backends } from '../fixtures/backends.js'
-import { adapterOf, bytesOf, smallAdapter, smallData } from '../fixtures/trainable.js'
+import { adapterOf, bytesOf, smallAdapter, smallData, smallModel } from '../fixtures/trainable.js'
 
 const backend = backends.includes('cpu') ? 'cpu' : 'js'
 const base: TrainerOptions = {
@@ -19,8 +21,8 @@ const base: TrainerOptions = {
   backend,
 }
 
-async function train(options: Partial<TrainerOptions>, data = smallData(101)) {
-  const adapter = smallAdapter()
+async function train(options: Partial<TrainerOptions>, data = smallData(101), dropout = 0) {
+  const adapter = { ...smallAdapter(), dropout }
   const trainer = new Trainer(adapter, adapter, { ...base, ...options })
   const events: TrainingEvent[] = []
   for await (const event of trainer.fit(data)) events.push(event)
@@ -65,6 +67,17 @@ t.test('batches that are accumulated give what one large batch gives', async t =
   t.equal(uneven.events.length, 1)
   const [parted, full] = [uneven, once].map(({ events }) => events[0]!)
   t.ok(Math.abs(parted!.loss - full!.loss) < 1e-6, 'parts of 40, 40 and 21 samples count by their samples')
+})
+
+t.test('the last part of an epoch may be smaller', async t => {
+  const sgd = { optimizer: { type: 'sgd', learningRate: 0.1 }, shuffle: false, batchSize: 16 } as const
+  const data = smallData(41)
+  const [whole, parts] = [
+    await train({ ...sgd, batchSize: 41 }, data),
+    await train({ ...sgd, accumulate: 3 }, data),
+  ]
+  t.equal(parts.events.length, 1, '16, 16 and 9')
+  t.ok(Math.abs(parts.events[0]!.loss - whole.events[0]!.loss) < 1e-6, 'samples weigh the same')
 })
 
 t.test('a memory budget costs time, not bits', async t => {
@@ -120,6 +133,44 @@ t.test('a training that is interrupted and resumed gives the same bits', async t
   }
 })
 
+t.test('dropout: part of what seed and step decide', async t => {
+  const options = { epochs: 3, batchSize: 10 }
+  const dropped = (more: Partial<TrainerOptions> = {}) => train({ ...options, ...more }, undefined, 0.3)
+  const straight = await dropped()
+  t.ok(bytesOf((await dropped()).adapter).equals(bytesOf(straight.adapter)))
+  t.notOk(bytesOf((await train(options)).adapter).equals(bytesOf(straight.adapter)), 'it drops something')
+  const folder = t.testdir()
+  const stopped = new AbortController()
+  const adapter = { ...smallAdapter(), dropout: 0.3 }
+  const checkpoint = { folder, every: 5 }
+  const trainer = new Trainer(adapter, adapter, { ...base, ...options, checkpoint, signal: stopped.signal })
+  for await (const { step } of trainer.fit(smallData(101))) if (step === 13) stopped.abort()
+  const resumed = await dropped({ checkpoint, resume: true })
+  t.equal(resumed.events[0]!.step, 15)
+  t.ok(bytesOf(resumed.adapter).equals(bytesOf(straight.adapter)), 'resumed')
+  const onJs = await dropped({ backend: 'js' })
+  const worst = Math.max(...onJs.events.map(({ loss }, i) => Math.abs(loss / straight.events[i]!.loss - 1)))
+  t.ok(worst < 1e-4, `js drops the same: losses differ by ${worst}`)
+  const parts = await dropped({ accumulate: 3 })
+  const tight = await dropped({ accumulate: 3, memoryBudget: 0 })
+  t.ok(bytesOf(tight.adapter).equals(bytesOf(parts.adapter)), 'recomputed masks are the same')
+})
+
+t.test('parts of a step drop different elements', async t => {
+  const batch = smallData(5).read([0, 1, 2, 3, 4])
+  const losses = async (accumulate: number, count: number) => {
+    const adapter = { ...smallAdapter(), dropout: 0.5 }
+    const trainer = new Trainer(adapter, adapter, { ...base, accumulate, epochs: 3 })
+    const found: number[] = []
+    for await (const { loss } of trainer.fit(Array(count).fill(batch))) found.push(loss)
+    return found
+  }
+  // With one mask the mean of two equal parts would be either of them, to the bit.
+  const [two, one] = [await losses(2, 2), await losses(1, 1)]
+  t.equal(two[0], one[0], 'B is 0 at first')
+  t.notSame(two.slice(1), one.slice(1))
+})
+
 t.test('checkpoints: as many as are kept, and what is in them', async t => {
   const folder = t.testdir()
   await train({ batchSize: 10, checkpoint: { folder, every: 2, keep: 3 } })
@@ -135,6 +186,28 @@ t.test('checkpoints: as many as are kept, and what is in them', async t => {
   await t.rejects(train({ batchSize: 10, resume: path.join(folder, files[0]!), seed: 1 }), {
     code: 'ERR_ARGUMENT',
     message: /seed/,
+  })
+})
+
+t.test('a checkpoint belongs to its base', async t => {
+  const folder = t.testdir()
+  const data = smallData(30)
+  const fit = async (seed: number, options: Partial<TrainerOptions>) => {
+    const model = smallModel(seed)
+    const adapter = await createAdapter(model, { targetModules: ['fc0', 'fc1'], rank: 2, backend })
+    const trainer = new Trainer({ graph: model }, adapter, { ...base, batchSize: 10, ...options })
+    for await (const _ of trainer.fit(data));
+    return trainer.step
+  }
+  await fit(1, { checkpoint: { folder } })
+  const file = path.join(folder, 'step-00000003.safetensors')
+  const { base: recorded } = await readCheckpoint(file)
+  t.same([...recorded.keys()], ['fc0', 'fc1'])
+  t.ok([...recorded.values()].every(hash => /^[0-9a-f]{64}$/.test(hash)))
+  t.equal(await fit(1, { resume: file, epochs: 2 }), 6)
+  await t.rejects(fit(2, { resume: file, epochs: 2 }), {
+    code: 'ERR_FORMAT',
+    message: /step-00000003.*another base: the weight of 'fc0' has another sha256; resume with/,
   })
 })
 
@@ -185,29 +258,32 @@ t.test('a loss that is no number stops the training and names the last checkpoin
 })
 
 t.test('memory that is short', async t => {
-  const graph = makeGraph({
-    inputs: [{ name: 'x', type: tensorType('f32', ['n', 1]) }],
-    outputs: [{ name: 'y' }],
-    nodes: [
-      makeNode('Expand', ['x', 'sizes'], ['wide']),
-      makeNode('Mul', ['wide', 'p'], ['product']),
-      makeNode('ReduceMean', ['product', 'axes'], ['y']),
-    ],
-    initializers: new Map([
-      ['sizes', Constant.i64([1, 2 ** 41])],
-      ['axes', Constant.i64([1])],
-      ['p', Constant.f32([1])],
-    ]),
-  })
-  const adapter = adapterOf(graph, ['p'])
-  const trainer = new Trainer({ graph }, adapter, { loss: 'mse', backend: 'js' })
-  const column = { shape: [4, 1], data: new Float32Array(4) }
-  const fit = async () => {
+  const fit = async (width: number) => {
+    const graph = makeGraph({
+      inputs: [{ name: 'x', type: tensorType('f32', ['n', 1]) }],
+      outputs: [{ name: 'y' }],
+      nodes: [
+        makeNode('Expand', ['x', 'sizes'], ['wide']),
+        makeNode('Mul', ['wide', 'p'], ['product']),
+        makeNode('ReduceMean', ['product', 'axes'], ['y']),
+      ],
+      initializers: new Map([
+        ['sizes', Constant.i64([1, width])],
+        ['axes', Constant.i64([1])],
+        ['p', Constant.f32([1])],
+      ]),
+    })
+    const column = { shape: [64, 1], data: new Float32Array(64) }
+    const trainer = new Trainer({ graph }, adapterOf(graph, ['p']), { loss: 'mse', backend: 'js' })
     for await (const _ of trainer.fit([{ x: column, target: column }]));
   }
-  await t.rejects(fit(), {
-    code: 'ERR_OUT_OF_MEMORY',
-    message: /step 1: no memory for a batch of 4; not even one/,
+  const code = 'ERR_OUT_OF_MEMORY'
+  await t.rejects(fit(2 ** 41), { code, message: /step 1: no memory for a batch of 64; not even one/ })
+  // An eighth of the free memory for a sample and value: a few fit, 64 do not.
+  const width = Math.floor(freemem() / 8 / 4)
+  await t.rejects(fit(width), {
+    code,
+    message: /batch of 64; try batchSize [124], with accumulate to make up/,
   })
 })
 
@@ -220,10 +296,7 @@ t.test('what is refused', async t => {
   await refused({ loss: { type: 'mse', output: 'z' } }, /reads 'z'.*outputs: y/)
   await refused({ optimizer: 'lion' }, /optimizer.type must be one of adamw, sgd, got 'lion'/)
   await refused({ precision: 'fp7' }, /options.precision/)
-  await refused({ precision: 'bf16' }, /not there yet/, 'ERR_UNSUPPORTED')
-  const dropped = { ...smallAdapter(), dropout: 0.25 }
-  const dropout = { code: 'ERR_UNSUPPORTED', message: /dropout of 0.25/ }
-  t.throws(() => new Trainer(dropped, dropped, base), dropout)
+  await refused({ precision: 'fp8' }, /no training in fp8: quantize the model/, 'ERR_UNSUPPORTED')
   await refused({ checkpoint: { folder: '' } }, /checkpoint.folder/)
   await refused({ resume: 'nowhere.safetensors' }, /no such file/, 'ERR_IO')
   const fields = new ArrayDataset({ x: { shape: [2, 7], data: new Float32Array(14) } })

@@ -73,7 +73,7 @@ function dependents(graph: Graph, names: readonly string[]): Set<string> {
 /** Adds the backward nodes of a node; returns it with the outputs that they need. */
 function backward(node: Node, scope: GradientScope): Node {
   const matters =
-    node.outputs.some(name => scope.parts.has(name)) && node.inputs.some(name => scope.wanted.has(name))
+    node.outputs.some(name => scope.parts.has(name)) && readsOf(node).some(name => scope.wanted.has(name))
   if (!matters) return node
   const rule = ruleOf(node)
   if (!rule) {

@@ -102,6 +102,14 @@ const leakyRelu: GradientRule = at => {
   at.give(0, at.add('Where', [at.add('GreaterOrEqual', [at.input(0), at.constant(0)]), at.dy(), below]))
 }
 
+/** x, slope below 0 */
+const prelu: GradientRule = at => {
+  const [dy, x, zero] = [at.dy(), at.input(0), at.constant(0)]
+  const below = at.add('Less', [x, zero])
+  if (at.wants(0)) at.give(0, at.add('Where', [below, at.add('Mul', [dy, at.input(1)]), dy]))
+  if (at.wants(1)) at.giveSummed(1, at.add('Where', [below, at.add('Mul', [dy, x]), zero]))
+}
+
 /** x · sigmoid(alpha · x): s + alpha · y · (1 − s), s being the sigmoid. */
 const swish: GradientRule = at => {
   const alpha = floatOf(at.node, 'alpha', 1)
@@ -165,6 +173,7 @@ export const elementwise: GradientTable = {
     ),
     HardSwish: hardSwish,
     LeakyRelu: leakyRelu,
+    PRelu: prelu,
     Elu: elu,
     Swish: swish,
     Relu: graded('ReluGrad', at => at.output()),

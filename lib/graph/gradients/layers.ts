@@ -49,10 +49,23 @@ function addGradients(
 
 const conv: GradientRule = at => addGradients(at, 'ConvGrad', [at.dy(), at.input(0), at.input(1)], [0, 1, 2])
 
+const convTranspose: GradientRule = at =>
+  addGradients(at, 'ConvTransposeGrad', [at.dy(), at.input(0), at.input(1)], [0, 1, 2])
+
+/** Q, K, V; what the mask and the past depend on is frozen. */
+const attention: GradientRule = at => {
+  if ([3, 4, 5].some(i => at.wants(i))) throw at.unsupported('mask and past are frozen')
+  addGradients(at, 'AttentionGrad', [at.dy(), ...at.node.inputs], [0, 1, 2])
+}
+
+const einsum: GradientRule = at => {
+  const operands = at.node.inputs.map((_, i) => i)
+  addGradients(at, 'EinsumGrad', [at.dy(), ...at.node.inputs], operands)
+}
+
 /** dx from dy and x. */
 const pool: GradientRule = at => addGradients(at, `${at.node.op}Grad`, [at.dy(), at.input(0)], [0])
 
-/** With frozen statistics. */
 /** Layer, RMS, group and instance normalization: x, scale, bias. */
 const normalization: GradientRule = at => {
   const attributes = { ...at.node.attributes, of: string(at.node.op) }
@@ -90,6 +103,7 @@ const lrn: GradientRule = at => {
   at.give(0, at.add('Sub', [direct, rest]))
 }
 
+/** With frozen statistics. */
 const batchNormalization: GradientRule = at => {
   if (at.wants(3) || at.wants(4)) throw at.unsupported('mean and variance are frozen')
   if (intOf(at.node, 'training_mode', 0)) throw at.unsupported('training_mode is not supported yet')
@@ -97,12 +111,12 @@ const batchNormalization: GradientRule = at => {
   addGradients(at, 'BatchNormalizationGrad', inputs, [0, 1, 2])
 }
 
-/** x, W, A, B, magnitude, bias; W is frozen. */
+/** x, W, A, B, magnitude, bias, dropout mask; W is frozen. */
 const dora: GradientRule = at => {
   if (at.wants(1)) throw at.unsupported('its weight is frozen')
   const operands = [0, 1, 2, 3, 4].map(i => at.input(i))
   const kept = [1, 2, 3, 4].map(i => at.output(i))
-  addGradients(at, 'DoRAGrad', [at.dy(), ...operands, ...kept], [0, 2, 3, 4, 5])
+  addGradients(at, 'DoRAGrad', [at.dy(), ...operands, ...kept, at.input(6)], [0, 2, 3, 4, 5])
 }
 
 /** W, A, B, magnitude; W is frozen. */
@@ -123,6 +137,9 @@ export const layers: GradientTable = {
     Gemm: gemm,
     MatMul: matmul,
     Conv: conv,
+    ConvTranspose: convTranspose,
+    Attention: attention,
+    Einsum: einsum,
     MaxPool: pool,
     AveragePool: pool,
     GlobalAveragePool: pool,

@@ -67,6 +67,8 @@ export const shape: GradientTable = {
     Split: split,
     Slice: moved('SliceGrad'),
     Pad: moved('PadGrad'),
+    Tile: moved('TileGrad'),
+    Resize: moved('ResizeGrad'),
     Gather: moved('GatherGrad'),
     Where: where,
   },

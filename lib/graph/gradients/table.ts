@@ -1,7 +1,7 @@
 // table.ts: the gradient rule of every operator that has one.
 import { intOf } from '../attributes.js'
 import { elementTypeOf } from '../element-types.js'
-import type { Node } from '../graph.js'
+import { type Node, sparkDomain } from '../graph.js'
 import type { GradientRule } from './context.js'
 import { elementwise } from './elementwise.js'
 import { layers } from './layers.js'
@@ -41,7 +41,7 @@ const steps = new Set([
 
 /** Whether the gradient of a node is 0 or there is none: it ends here. */
 export function isStep(node: Node): boolean {
-  if (node.domain !== '') return false
+  if (node.domain !== '') return node.domain === sparkDomain && node.op === 'DropoutMask'
   if (node.op !== 'Cast') return steps.has(node.op)
   return !/^(f|bf)/.test(elementTypeOf(intOf(node, 'to', 1), 'Cast: to'))
 }

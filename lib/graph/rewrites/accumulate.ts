@@ -49,7 +49,7 @@ export function accumulate(graph: Graph, { inputs, values, weights }: Accumulate
     }
   })
   const partInputs = (info: ValueInfo): ValueInfo[] =>
-    inputs.includes(info.name) ? weights.map((_, part) => partInput(info, part)) : [info]
+    inputs.includes(info.name) ? weights.map((_, part) => partOf(info, part)) : [info]
   return {
     ...graph,
     inputs: graph.inputs.flatMap(partInputs),
@@ -59,12 +59,12 @@ export function accumulate(graph: Graph, { inputs, values, weights }: Accumulate
   }
 }
 
-/** An input of a part. Parts may differ in size, so sizes with a name have another one in each. */
-function partInput({ name, type }: ValueInfo, part: number): ValueInfo {
-  const own = { name: partName(name, part) }
-  if (type?.kind !== 'tensor') return type ? { ...own, type } : own
-  const shape = type.shape?.map(size => (typeof size === 'string' ? partName(size, part) : size))
-  return { ...own, type: shape ? { ...type, shape } : type }
+/** An input of a part. Sizes by name are its own: the last part of an epoch may be smaller. */
+function partOf({ name, type }: ValueInfo, part: number): ValueInfo {
+  const info = { name: partName(name, part) }
+  if (type?.kind !== 'tensor' || !type.shape) return type ? { ...info, type } : info
+  const shape = type.shape.map(size => (typeof size === 'string' ? partName(size, part) : size))
+  return { ...info, type: { ...type, shape } }
 }
 
 /** Values that nodes make from `names`. */

@@ -103,6 +103,10 @@ const flat = (parts: Parts, value: string): string =>
 
 /** x, W, A, B, magnitude, bias → y, xa, z, norm, gain */
 const dora: Rule = parts => {
+  if (parts.input(6) !== '') {
+    const why = 'dropout has no form in standard operators; save or run the model before it is trained'
+    throw new SparkError('ERR_UNSUPPORTED', `${describeNode(parts.node)}: ${why}`)
+  }
   const { v, norm, gain } = adapted(parts, 1)
   const x = parts.input(0)
   const swapped = (value: string): string => parts.add('Transpose', [value], { perm: ints([1, 0]) })

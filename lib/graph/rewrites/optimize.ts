@@ -6,7 +6,9 @@ import { fuseGelu, fuseSwish } from './fuse/activations.js'
 import { fuseAttention, joinAttentionHeads } from './fuse/attention.js'
 import { fuseActivation, fuseAdd, fuseBatchNorm, fuseLinear } from './fuse/layers.js'
 import { fuseNormalization, fuseNormalizationBias } from './fuse/norms.js'
-import { fuse, type Match } from './fuse/pattern.js'
+import { fuse, inferenceOf, type Match } from './fuse/pattern.js'
+import { fuseSquare } from './fuse/powers.js'
+import { fuseLookup, fuseQuantizedLayer } from './fuse/quantized.js'
 import { removeDead } from './remove-dead.js'
 import { removeIdentities } from './remove-identities.js'
 
@@ -27,7 +29,10 @@ const fusions: readonly (readonly [string, Match])[] = [
   ['attention', fuseAttention],
   ['attention heads', joinAttentionHeads],
   ['batch normalization', fuseBatchNorm],
+  ['quantized layer', fuseQuantizedLayer],
+  ['lookup', fuseLookup],
   ['linear', fuseLinear],
+  ['square', fuseSquare],
   ['epilogue', (node, view) => fuseActivation(node, view) ?? fuseAdd(node, view)],
 ]
 
@@ -38,9 +43,10 @@ const fusions: readonly (readonly [string, Match])[] = [
  */
 export function optimize(graph: Graph): Optimized {
   let current = mergeCommonSubexpressions(removeIdentities(removeDead(graph)))
+  const inference = inferenceOf(current)
   const counts = new Map<string, number>()
   for (const [name, match] of fusions) {
-    const { graph: next, count } = fuse(current, match)
+    const { graph: next, count } = fuse(current, match, inference)
     current = next
     if (count > 0) counts.set(name, count)
   }

@@ -38,7 +38,8 @@ export function unroll(graph: Graph, options: UnrollOptions = {}): Graph {
   return whole
 }
 
-const isRecurrent = ({ domain, op }: Node): boolean => domain === '' && Object.hasOwn(gatesOf, op)
+/** Whether {@link unroll} replaces a node. */
+export const isRecurrent = ({ domain, op }: Node): boolean => domain === '' && Object.hasOwn(gatesOf, op)
 
 const unsupported = (node: Node, what: string): SparkError =>
   new SparkError('ERR_UNSUPPORTED', `${describeNode(node)} cannot be unrolled: ${what}`)

@@ -20,7 +20,7 @@ const rowsOf = (call: Call, i: number): readonly [Dimension] => [call.shape(i)?.
 const swapped = (shape: Shape | undefined, swap: boolean): Shape | undefined =>
   shape && swap ? [...shape.slice(0, -2), shape.at(-1)!, shape.at(-2)!] : shape
 
-/** x, W, A, B, magnitude, bias → y, xa, z, norm, gain */
+/** x, W, A, B, magnitude, bias, mask → y, xa, z, norm, gain */
 const dora: Rule = call => {
   const [x, w, a] = [call.shape(0), call.shape(1), call.shape(2)]
   const rows = rowsOf(call, 1)
@@ -47,11 +47,26 @@ export const sparkRules: Readonly<Record<string, Rule>> = {
     ]
   },
   FusedConv: call => [tensorOrUnknown(call.commonDtype(0, 1, 2, 3), convolution(call, 1))],
+  Lookup: call => [tensorOrUnknown(call.dtype(1), call.shape(0))],
+  QLinearAdd: call => [tensorOrUnknown(call.dtype(7), call.shape(0))],
+  QLinearMul: call => [tensorOrUnknown(call.dtype(7), call.shape(0))],
+  QLinearMean: call => {
+    const [shape, axis] = [call.shape(0), call.int('axis', 2)]
+    const rest = call.int('keepdims', 1) ? shape?.slice(axis).map(() => 1) : []
+    return [tensorOrUnknown(call.dtype(4), shape && [...shape.slice(0, axis), ...rest!])]
+  },
+  QLinearGemm: call => {
+    const right = swapped(call.shape(3), call.int('transB', 0) !== 0)
+    return [tensorOrUnknown(call.dtype(7), matMulOf(call, call.shape(0), right))]
+  },
   DoRA: dora,
   DoRAGrad: call => [...sameAs(1, 3, 4, 5)(call), ...f32(rowsOf(call, 2))],
   DoRAWeight: call => [call.type(0), ...f32(rowsOf(call, 0), rowsOf(call, 0))],
   DoRAWeightGrad: call => [...sameAs(2, 3)(call), ...f32(rowsOf(call, 1))],
+  DropoutMask: sameAs(0),
+  AttentionGrad: sameAs(1, 2, 3),
   ConvGrad: call => [...sameAs(1, 2)(call), ...f32(rowsOf(call, 2))],
+  ConvTransposeGrad: call => [...sameAs(1, 2)(call), ...f32([call.shape(0)?.[1] ?? null])],
   BatchNormalizationGrad: sameAs(1, 2, 2),
   MaxPoolGrad: sameAs(1),
   AveragePoolGrad: sameAs(1),
@@ -60,9 +75,12 @@ export const sparkRules: Readonly<Record<string, Rule>> = {
   GeluGrad: sameAs(1),
   SumLike: sameAs(1),
   NormalizationGrad: sameAs(1, 2, 2),
+  EinsumGrad: call => call.node.outputs.map((_, i) => call.type(i + 1)),
   ConcatGrad: call => call.node.outputs.map((_, i) => call.type(i + 1)),
   SliceGrad: sameAs(1),
   PadGrad: sameAs(1),
+  TileGrad: sameAs(1),
+  ResizeGrad: sameAs(1),
   GatherGrad: sameAs(1),
   ReduceExtremeGrad: sameAs(1),
   ReduceSumGrad: sameAs(1),

@@ -1,7 +1,7 @@
 // dora.ts: the DoRA layer in plain TypeScript, V = W + scale · B·A one row at a time. Formulas are in
 // native/backend/backend.h.
 import type { KernelArgs, LowRank, StoredWeight } from '../kernels.js'
-import { addScaled, dot, linear } from './linear.js'
+import { addScaled, dot, linear, roundedToNvfp4 } from './linear.js'
 import { rowReader } from './weight-rows.js'
 
 /** Below this a row norm counts as this, so that a dead row has a finite gain. */
@@ -43,9 +43,7 @@ export function doraNorm(args: KernelArgs['doraNorm']): void {
 /** mask ∘ x, or x without a mask. */
 function applyMask(x: Float32Array, mask: Float32Array | undefined, count: number): Float32Array {
   if (!mask) return x
-  const masked = new Float32Array(count)
-  for (let i = 0; i < count; i++) masked[i] = x[i]! * mask[i]!
-  return masked
+  return x.slice(0, count).map((value, i) => value * mask[i]!)
 }
 
 /** y = x·Wᵀ + bias + (gain − 1) ∘ (d·Wᵀ) + gain ∘ scale · (d·Aᵀ)·Bᵀ with d = mask ∘ x */
@@ -53,6 +51,7 @@ export function doraForward(args: KernelArgs['doraForward']): void {
   const { weight, tokens, x, gain, bias, mask, xa, z, y, rank, scale, a, b } = args
   const { rows, cols } = weight
   const d = applyMask(x, mask, tokens * cols)
+  const multiplied = args.compute === 'nvfp4' ? roundedToNvfp4(x, tokens, cols) : d
   for (let t = 0; t < tokens; t++) {
     for (let r = 0; r < rank; r++) xa[t * rank + r] = dot(d, t * cols, a, r * cols, cols)
   }
@@ -61,7 +60,7 @@ export function doraForward(args: KernelArgs['doraForward']): void {
     const w = row(o)
     const offset = bias ? bias[o]! : 0
     for (let t = 0; t < tokens; t++) {
-      const dropped = dot(d, t * cols, w, 0, cols)
+      const dropped = dot(multiplied, t * cols, w, 0, cols)
       const pre = dropped + scale * dot(xa, t * rank, b, o * rank, rank)
       const base = mask ? dot(x, t * cols, w, 0, cols) - dropped : 0
       if (z) z[t * rows + o] = pre

@@ -16,9 +16,19 @@ import {
   doraUnmerge,
   weightNorm2,
 } from './dora.js'
+import { dropoutMask } from './dropout.js'
 import { gridSample } from './grid-sample.js'
 import { gather, scatter } from './indexed.js'
-import { linear, linearBackward, linearInteger, matmul } from './linear.js'
+import {
+  binaryBytes,
+  convInteger,
+  dequantize,
+  linearInteger,
+  lookup,
+  meanBytes,
+  quantize,
+} from './integer.js'
+import { linear, linearBackward, matmul } from './linear.js'
 import {
   batchNorm,
   batchNormBackward,
@@ -34,17 +44,25 @@ import { recurrent } from './recurrent.js'
 import { resample } from './resample.js'
 import { binary, cast, copyStrided, cumulate, reduce, select, topK, unary } from './tensor.js'
 import { adamw, softmaxCrossEntropy } from './training.js'
+import { winogradWeight } from './winograd.js'
 
 const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   ...precisionKernels,
   cast,
   packWeight: ({ weight, data, blockScale }) => packWeight(weight, data, blockScale),
+  winogradWeight,
   linear,
   linearBackward,
   conv,
   convBackward,
   convTranspose,
   linearInteger,
+  convInteger,
+  quantize,
+  dequantize,
+  lookup,
+  binaryBytes,
+  meanBytes,
   matmul,
   weightNorm2,
   doraNorm,
@@ -77,6 +95,7 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
   pool,
   poolBackward,
   resample,
+  dropoutMask,
   gridSample,
   recurrent,
 }

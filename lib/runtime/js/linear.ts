@@ -1,4 +1,5 @@
 // linear.ts: the linear layer in plain TypeScript. Weights are decoded row by row; sums are taken in double.
+import { nvfp4Block, nvfp4TensorScale, precisionKernels } from '../../precision/kernels.js'
 import type { KernelArgs, MatrixStrides } from '../kernels.js'
 import { activations } from './activations.js'
 import { rowReader } from './weight-rows.js'
@@ -22,10 +23,26 @@ export function addScaled(
   for (let i = 0; i < count; i++) y[start + i]! += factor * x[xStart + i]!
 }
 
+/** x[rows, cols] quantized to NVFP4 with the tensor scale of its largest magnitude, and back. */
+export function roundedToNvfp4(x: Float32Array, rows: number, cols: number): Float32Array {
+  const count = rows * cols
+  const amax = new Float32Array(1)
+  precisionKernels.amax({ dtype: 'f32', count, src: x, out: amax })
+  const tensorScale = nvfp4TensorScale(amax[0]!)
+  const packed = new Uint8Array(count / 2)
+  const blockScale = new Uint8Array(count / nvfp4Block)
+  const dst = new Float32Array(count)
+  const matrix = { rows, cols, tensorScale, packed, blockScale }
+  precisionKernels.nvfp4Quantize({ ...matrix, srcDtype: 'f32', src: x })
+  precisionKernels.nvfp4Dequantize({ ...matrix, dst })
+  return dst
+}
+
 /** y[t, o] = activation(rowScale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o] */
 export function linear(args: KernelArgs['linear']): void {
-  const { weight, tokens, x, rowScale, bias, residual, y } = args
+  const { weight, tokens, rowScale, bias, residual, y } = args
   const { rows, cols } = weight
+  const x = args.compute === 'nvfp4' ? roundedToNvfp4(args.x, tokens, cols) : args.x
   const row = rowReader(weight)
   const activate = activations[args.activation ?? 'none']
   for (let o = 0; o < rows; o++) {
@@ -35,22 +52,6 @@ export function linear(args: KernelArgs['linear']): void {
     for (let t = 0; t < tokens; t++) {
       const value = activate(factor * dot(x, t * cols, w, 0, cols) + offset)
       y[t * rows + o] = value + (residual ? residual[t * rows + o]! : 0)
-    }
-  }
-}
-
-/** y[t, o] = Σ_i (x[t, i] − xZero[t]) · (w[o, i] − wZero[o]), modulo 2^32 */
-export function linearInteger(args: KernelArgs['linearInteger']): void {
-  const { tokens, rows, cols, x, w, xZero, wZero, y } = args
-  for (let t = 0; t < tokens; t++) {
-    const zero = xZero ? xZero[t]! : 0
-    for (let o = 0; o < rows; o++) {
-      const wOffset = wZero ? wZero[o]! : 0
-      let sum = 0
-      for (let i = 0; i < cols; i++) {
-        sum = (sum + Math.imul(x[t * cols + i]! - zero, w[o * cols + i]! - wOffset)) | 0
-      }
-      y[t * rows + o] = sum
     }
   }
 }

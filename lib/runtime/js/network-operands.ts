@@ -4,6 +4,7 @@ import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
 import type { ConvShape, HeadStrides, KernelArgs, NetworkKernelArgs, StoredWeight } from '../kernels.js'
 import { expectWindow } from './window-operands.js'
+import { winogradSize } from './winograd.js'
 
 type NetworkOp = keyof NetworkKernelArgs | 'conv' | 'convBackward' | 'convTranspose'
 type Sizes = Readonly<Record<string, number>>
@@ -13,7 +14,7 @@ function expectFits(fits: boolean, what: string): void {
 }
 
 /** Elements of the arrays of a convolution. */
-function convSizes(shape: ConvShape, { rows, cols }: StoredWeight) {
+export function convSizes(shape: ConvShape, { rows, cols }: Pick<StoredWeight, 'rows' | 'cols'>) {
   expectWindow(shape, { padsBegin: -(2 ** 31 - 1) })
   expectInteger('groups', shape.groups, 1)
   const taps = volume(shape.kernel)
@@ -86,7 +87,14 @@ const batchSize = ({
 export const networkSizes: { readonly [Op in NetworkOp]: (args: KernelArgs[Op]) => Sizes } = {
   conv: args => {
     const { x, y, filters } = convSizes(args, args.weight)
-    return { x, 'bias?': filters, 'residual?': y, y }
+    const { rows, cols } = args.weight
+    return {
+      x,
+      'bias?': filters,
+      'residual?': y,
+      y,
+      ...(args.winograd && { winograd: winogradSize(rows, cols) }),
+    }
   },
   convBackward: args => {
     const { x, y, weight, filters } = convSizes(args, args.weight)

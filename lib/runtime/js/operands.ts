@@ -3,12 +3,14 @@ import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../c
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import { swizzledLength } from '../../precision/scale-order.js'
-import type { KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
+import type { Compute, KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
 import { activations } from './activations.js'
+import { integerSizes } from './integer-operands.js'
 import { networkSizes } from './network-operands.js'
 import { expectViews, isOnViews, viewSizes } from './view-operands.js'
 import { poolSizes } from './window-operands.js'
+import { winogradSize } from './winograd.js'
 
 /** Names of the arrays of an operation and the elements they need; a name that ends in '?' may be absent. */
 type Sizes = Readonly<Record<string, number>>
@@ -17,6 +19,7 @@ const lowRankSizes = (rank: number, rows: number, cols: number): Sizes => ({ a: 
 
 const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
   ...networkSizes,
+  ...integerSizes,
   amax: ({ count }) => ({ src: count, out: 1 }),
   nvfp4Quantize: ({ rows, cols }) => ({ src: rows * cols, ...nvfp4Sizes(rows, cols) }),
   nvfp4Dequantize: ({ rows, cols }) => ({ ...nvfp4Sizes(rows, cols), dst: rows * cols }),
@@ -33,6 +36,7 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     const { data, blockScale } = packedSizes(weight)
     return { data, ...(blockScale > 0 && { blockScale }) }
   },
+  winogradWeight: ({ weight: { rows, cols } }) => ({ data: winogradSize(rows, cols) }),
   linear: ({ weight: { rows, cols }, tokens }) => ({
     x: tokens * cols,
     'rowScale?': rows,
@@ -46,13 +50,6 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     'dx?': tokens * cols,
     'dweight?': rows * cols,
     'dbias?': rows,
-  }),
-  linearInteger: ({ tokens, rows, cols }) => ({
-    x: tokens * cols,
-    w: rows * cols,
-    'xZero?': tokens,
-    'wZero?': rows,
-    y: tokens * rows,
   }),
   matmul: ({ outer, inner, m, n, k, aStrides, bStrides, yStrides }) => ({
     a: extent([outer, inner, m, k], aStrides),
@@ -161,6 +158,7 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   if (isOnViews(op)) expectViews(op, given)
   if (op === 'conv') expectConv(args as KernelArgs['conv'])
   if (op === 'linear') expectLinear(args as KernelArgs['linear'])
+  if (op === 'doraForward') expectDoraForward(args as KernelArgs['doraForward'])
   if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
   expectArrays('', given, sizes[op](args))
   if (op === 'doraMixed') expectMixed(args as KernelArgs['doraMixed'])
@@ -191,9 +189,24 @@ function expectRecipe({ recipe = 'modelopt', encodeScale }: KernelArgs['nvfp4Qua
   if (recipe === 'te') expectNumber('encodeScale', encodeScale)
 }
 
-function expectLinear({ activation = 'none', compute = 'f32' }: KernelArgs['linear']): void {
+function expectLinear({ activation = 'none', compute, weight }: KernelArgs['linear']): void {
   expectOneOf('activation', activation, Object.keys(activations))
-  expectOneOf('compute', compute, ['f32', 'bf16'])
+  expectCompute(compute, weight)
+}
+
+function expectDoraForward({ compute, weight, mask }: KernelArgs['doraForward']): void {
+  expectCompute(compute, weight)
+  if (compute !== 'nvfp4' || !mask) return
+  throw new SparkError('ERR_UNSUPPORTED', 'compute nvfp4 has no dropout: leave the mask out, or use bf16')
+}
+
+function expectCompute(compute: Compute = 'f32', { dtype }: StoredWeight): void {
+  expectOneOf('compute', compute, ['f32', 'bf16', 'nvfp4'])
+  if (compute !== 'nvfp4' || dtype === 'nvfp4') return
+  throw new SparkError(
+    'ERR_UNSUPPORTED',
+    `compute nvfp4 is for weights of nvfp4; this one is ${dtype}. Use bf16`,
+  )
 }
 
 function expectConv({ activation = 'none' }: KernelArgs['conv']): void {

@@ -30,8 +30,9 @@ export function pool(args: LayerKernelArgs['pool']): void {
   const { fn, countPad, out, indices } = args
   const [x, y] = [args.x as Float32Array, args.y as Float32Array]
   if (fn === 'max') {
+    const least = args.dtype === 'u8' ? 0 : args.dtype === 'i8' ? -128 : Number.NEGATIVE_INFINITY
     for (const [window, at] of firstLargest(args, x).entries()) {
-      y[window] = at < 0 ? Number.NEGATIVE_INFINITY : x[at]!
+      y[window] = at < 0 ? least : x[at]!
       if (indices) indices[window] = BigInt(at)
     }
     return

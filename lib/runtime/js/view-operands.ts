@@ -1,5 +1,5 @@
 // view-operands.ts: checks of the arguments of operations on views and of layers, the same that the addon makes.
-import { argumentError, expectInteger, expectOneOf } from '../../core/checks.js'
+import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
 import { type LayerKernelArgs, poolFns } from '../layer-kernel-args.js'
@@ -31,6 +31,7 @@ const fns: Readonly<Record<string, readonly string[]>> = {
   pool: poolFns,
   poolBackward: poolFns,
   resample: [],
+  dropoutMask: [],
   gridSample: [],
   recurrent: [],
 }
@@ -92,6 +93,7 @@ export const viewSizes: { readonly [Op in Exclude<keyof Args, Pooling>]: (args: 
     'offset?': out,
     y: outer * out * inner,
   }),
+  dropoutMask: ({ count }) => ({ state: 3, mask: count }),
   gridSample: ({ batch, channels, points, image }) => ({
     x: batch * channels * volume(image),
     grid: batch * points * image.length,
@@ -121,7 +123,7 @@ function recurrentSizes({ cell, steps, batch, hidden, yStep }: LayerKernelArgs['
 /** Whether `op` is one of these. */
 export const isOnViews = (op: string): op is keyof Args => Object.hasOwn(fns, op)
 
-const sizeNames = ['count', 'outer', 'size', 'inner', 'k', 'out', 'batch', 'channels', 'points']
+const sizeNames = ['count', 'outer', 'size', 'inner', 'k', 'out', 'stream', 'batch', 'channels', 'points']
 const listNames = [
   'shape',
   'reduced',
@@ -137,6 +139,7 @@ const listNames = [
 /** Shapes, strides, sizes and the function of an operation. */
 export function expectViews(op: keyof Args, given: Readonly<Record<string, unknown>>): void {
   if (fns[op]!.length > 0) expectOneOf('fn', given.fn, fns[op]!)
+  if (op === 'dropoutMask') expectNumber('ratio', given.ratio, 0, 1)
   if (op === 'pool' || op === 'poolBackward') return
   for (const name of sizeNames) {
     if (typeof given[name] === 'number') expectInteger(name, given[name], 0)

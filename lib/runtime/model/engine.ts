@@ -1,8 +1,9 @@
 // engine.ts: what runs a model, as the model sees it.
 import { type BackendName, backendNames } from '../../core/config.js'
 import type { ElementArray } from '../../core/dtype.js'
+import type { Graph } from '../../graph/graph.js'
 import type { GpuSelector } from '../../hardware/cuda-device.js'
-import type { Plan } from '../plan/plan.js'
+import type { Plan, StepTime } from '../plan/plan.js'
 import type { HostTensor, HostValue } from './values.js'
 
 /** Engines a model can run on; `onnxruntime` is the package onnxruntime-node, where it is installed. */
@@ -31,18 +32,28 @@ export interface ModelStats {
   readonly arenaBytes: number
   /** The most bytes of them that are alive at once: no layout can be smaller. */
   readonly lowerBound: number
+  /** Bytes of weights and other constants that runs read, in the format in which they are kept. */
+  readonly constantBytes: number
+  /** Milliseconds that compilation has taken: rewrites, planning, and what is computed once on constants. */
+  readonly compileMs: number
+  /** How often each fusion was made. */
+  readonly fusions: Readonly<Record<string, number>>
 }
 
 /** Runs a model. One run at a time. */
 export interface Engine {
   /** Which engine it is. */
   readonly choice: ModelBackendChoice
+  /** What it runs: the graph that it was opened for, with weights in the layout of its kernels. */
+  readonly graph: Graph
   /** Numbers for reports. */
   readonly stats: ModelStats
   /** The outputs; tensors may lie in memory that the next run overwrites. */
   run(inputs: readonly HostValue[], signal?: AbortSignal): Promise<readonly HostValue[]>
   /** A plan on arrays of the caller, by name. */
   bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan>
+  /** How long each step of all plans takes, on the inputs of the last run. */
+  profile(runs: number): Promise<readonly StepTime[]>
   /** Frees what it holds. */
   dispose(): void
 }

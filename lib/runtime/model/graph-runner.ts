@@ -5,7 +5,8 @@ import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../../graph/attributes.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { readsOf } from '../../graph/edit.js'
-import type { Graph, Node, Subgraph } from '../../graph/graph.js'
+import { type Graph, makeGraph, type Node, type Subgraph } from '../../graph/graph.js'
+import { inlineBranches } from '../../graph/rewrites/inline-branches.js'
 import { optimize } from '../../graph/rewrites/optimize.js'
 import type { Kernels } from '../kernels.js'
 import { loweringOf } from '../plan/lower/index.js'
@@ -13,7 +14,7 @@ import { MissingElements } from '../plan/lowering.js'
 import { Plan } from '../plan/plan.js'
 import { hostOperatorOf } from './host/index.js'
 import { cutSegment, decisiveInputs, type Segment, type Start } from './segments.js'
-import { type HostTensor, type HostValue, hostConstant, hostTensor } from './values.js'
+import { type HostTensor, type HostValue, hostConstant, hostTensor, typeOf } from './values.js'
 
 /** Shapes and decisive elements for which the part of a graph from one place on stays compiled at once. */
 const maxVariants = 16
@@ -49,32 +50,38 @@ interface Compiled extends Segment {
 /** A place in the run of a graph: which nodes are left. */
 class Point {
   readonly nodes: readonly Node[]
-  /** Values that the nodes read and that may be there. */
+  /** Values that the nodes read and do not make themselves, but for constants. */
   readonly reads: readonly string[]
   /** Values whose elements, not only whose shapes, decide about what is compiled. */
   readonly pins = new Set<string>()
   /** By shapes and pinned elements, least recently used first. */
   readonly variants = new Map<string, Compiled>()
+  /** The key of the last one that was used. */
+  latest: string | undefined
 
-  constructor(nodes: readonly Node[]) {
+  constructor(nodes: readonly Node[], constants: ReadonlyMap<string, Constant>) {
     this.nodes = nodes
-    this.reads = [...new Set(nodes.flatMap(readsOf))]
+    const made = new Set(nodes.flatMap(({ outputs }) => outputs))
+    const reads = new Set(nodes.flatMap(readsOf))
+    this.reads = [...reads].filter(name => !made.has(name) && !constants.has(name))
   }
 }
 
-const pointOf = (nodes: readonly Node[]): Point | undefined =>
-  nodes.length > 0 ? new Point(nodes) : undefined
+const pointOf = (nodes: readonly Node[], constants: ReadonlyMap<string, Constant>): Point | undefined =>
+  nodes.length > 0 ? new Point(nodes, constants) : undefined
 
 /** Runs one graph, or one subgraph of it, on a backend. One run at a time. */
 export class GraphRunner {
   /** What runs. */
   readonly graph: Subgraph
   readonly #kernels: Kernels
-  readonly #constants: ReadonlyMap<string, Constant>
+  readonly #constants: Map<string, Constant>
   readonly #wanted: readonly string[]
   /** Undefined when all outputs are inputs or constants. */
   readonly #root: Point | undefined
   readonly #inner = new Map<Subgraph, GraphRunner>()
+  readonly #fusions = new Map<string, number>()
+  #compileMs = 0
 
   /** @param outer - constants of the graphs around a subgraph */
   constructor(graph: Subgraph, kernels: Kernels, outer: ReadonlyMap<string, Constant> = new Map()) {
@@ -82,7 +89,7 @@ export class GraphRunner {
     this.#kernels = kernels
     this.#constants = new Map([...outer, ...graph.initializers])
     this.#wanted = graph.outputs.map(({ name }) => name)
-    this.#root = pointOf(neededNodes(graph))
+    this.#root = pointOf(neededNodes(graph), this.#constants)
   }
 
   /** The plans made so far, those of subgraphs included. */
@@ -96,6 +103,18 @@ export class GraphRunner {
     }
     visit(this.#root)
     return [...own, ...[...this.#inner.values()].flatMap(runner => runner.plans)]
+  }
+
+  /** Milliseconds that compilation has taken so far, that of subgraphs included. */
+  get compileMs(): number {
+    return [...this.#inner.values()].reduce((sum, { compileMs }) => sum + compileMs, this.#compileMs)
+  }
+
+  /** How often each fusion was made, those in subgraphs included. */
+  get fusions(): Map<string, number> {
+    const all = new Map(this.#fusions)
+    for (const { fusions } of this.#inner.values()) addCounts(all, fusions)
+    return all
   }
 
   /** The runner of a subgraph of one of the nodes. */
@@ -137,8 +156,9 @@ export class GraphRunner {
    */
   async bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan> {
     const values = new Map(this.graph.inputs.map(({ name }, i) => [name, inputs[i]!]))
+    const nodes = this.#inlined(this.#root?.nodes ?? [], values, new Map())
     const start: Start = {
-      ...{ nodes: this.#root?.nodes ?? [], wanted: this.#wanted, values, pinned: new Map() },
+      ...{ nodes, wanted: this.#wanted, values, pinned: new Map() },
       ...{ constants: this.#constants, deferred: new Set() },
     }
     const { graph, rest, hostNodes } = cutSegment(start)
@@ -153,12 +173,13 @@ export class GraphRunner {
       const why = 'is an input or a constant, and has no memory of its own: use run'
       throw new SparkError('ERR_UNSUPPORTED', `output '${unmade}' ${why}`)
     }
-    return Plan.create(graph as Graph, this.#kernels, { buffers })
+    return Plan.create(optimize(graph as Graph).graph, this.#kernels, { buffers })
   }
 
   /** Frees all plans. */
   dispose(): void {
     for (const plan of this.plans) plan.dispose()
+    if (this.#root) this.#root.latest = undefined
     this.#root?.variants.clear()
     this.#inner.clear()
   }
@@ -181,12 +202,14 @@ export class GraphRunner {
   async #segment(point: Point, scope: Scope): Promise<Compiled> {
     const values = new Map<string, HostValue>()
     for (const name of point.reads) {
-      const value = this.#constants.has(name) ? undefined : scope.get(name)
+      const value = scope.get(name)
       if (value) values.set(name, value)
     }
-    const known = point.variants.get(keyOf(values, point.pins))
-    const segment = known ?? (await this.#compile(point, values))
+    const known = keyOf(values, point.pins)
+    if (known === point.latest) return point.variants.get(known)!
+    const segment = point.variants.get(known) ?? (await this.#compileTimed(point, values))
     const key = keyOf(values, point.pins)
+    point.latest = key
     point.variants.delete(key)
     point.variants.set(key, segment)
     if (point.variants.size > maxVariants) {
@@ -197,12 +220,28 @@ export class GraphRunner {
     return segment
   }
 
+  async #compileTimed(point: Point, values: ReadonlyMap<string, HostValue>): Promise<Compiled> {
+    const start = performance.now()
+    try {
+      return await this.#compile(point, values)
+    } finally {
+      this.#compileMs += performance.now() - start
+    }
+  }
+
+  async #plan(segment: Subgraph): Promise<Plan> {
+    const { graph, fusions } = optimize(segment as Graph)
+    addCounts(this.#fusions, fusions)
+    return Plan.create(graph, this.#kernels)
+  }
+
   async #compile(point: Point, values: ReadonlyMap<string, HostValue>): Promise<Compiled> {
     const deferred = new Set<Node>()
     for (;;) {
       const pinned = pinnedConstants(values, point.pins)
+      const nodes = this.#inlined(point.nodes, values, pinned)
       const start: Start = {
-        ...{ nodes: point.nodes, wanted: this.#wanted, values, pinned },
+        ...{ nodes, wanted: this.#wanted, values, pinned },
         ...{ constants: this.#constants, deferred },
       }
       const segment = cutSegment(start)
@@ -211,16 +250,38 @@ export class GraphRunner {
       if (decisive.length > 0) continue
       if (!segment.graph && segment.hostNodes.length === 0) throw stuck(segment.rest[0]!)
       try {
-        const plan =
-          segment.graph && (await Plan.create(optimize(segment.graph as Graph).graph, this.#kernels))
-        return { ...segment, plan, next: pointOf(segment.rest) }
+        const plan = segment.graph && (await this.#plan(segment.graph))
+        return { ...segment, plan, next: pointOf(segment.rest, this.#constants) }
       } catch (error) {
         if (!(error instanceof MissingElements) || pinned.has(error.value)) throw error
         if (values.has(error.value)) point.pins.add(error.value)
-        else deferred.add(originalOf(error.node, point.nodes))
+        else deferred.add(originalOf(error.node, nodes))
       }
     }
   }
+
+  /** The nodes, those of branches that are certain to run in the place of their If. */
+  #inlined(
+    nodes: readonly Node[],
+    values: ReadonlyMap<string, HostValue>,
+    pinned: ReadonlyMap<string, Constant>,
+  ): readonly Node[] {
+    const inputs = [...values].flatMap(([name, value]) => {
+      const type = pinned.has(name) ? undefined : typeOf(value)
+      return type ? [{ name, type }] : []
+    })
+    const constants = new Map([...this.#constants, ...pinned])
+    const graph = makeGraph({ inputs, nodes, initializers: constants })
+    const inlined = inlineBranches(graph)
+    if (inlined === graph) return nodes
+    for (const [name, constant] of inlined.initializers)
+      if (!constants.has(name)) this.#constants.set(name, constant)
+    return inlined.nodes
+  }
+}
+
+function addCounts(counts: Map<string, number>, more: ReadonlyMap<string, number>): void {
+  for (const [name, count] of more) counts.set(name, (counts.get(name) ?? 0) + count)
 }
 
 async function runPlan(plan: Plan, scope: Scope): Promise<void> {

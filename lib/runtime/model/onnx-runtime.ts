@@ -59,8 +59,12 @@ export async function openOnnxRuntime(
   )
   const name = typeof provider === 'string' ? provider : provider.name
   return {
+    graph,
     choice: { name: 'onnxruntime', reason: `the option asks for onnxruntime, with the provider ${name}` },
-    stats: { plans: 0, steps: 0, setupSteps: 0, arenaBytes: 0, lowerBound: 0 },
+    stats: {
+      ...{ plans: 0, steps: 0, setupSteps: 0, arenaBytes: 0, lowerBound: 0, constantBytes: 0 },
+      ...{ compileMs: 0, fusions: {} },
+    },
     async run(inputs) {
       const feeds = graph.inputs.map(({ name }, i) => [name, toRuntime(runtime, name, inputs[i]!)] as const)
       const results = await refusal(session.run(Object.fromEntries(feeds)))
@@ -68,6 +72,9 @@ export async function openOnnxRuntime(
     },
     async bind() {
       throw new SparkError('ERR_UNSUPPORTED', 'ONNX Runtime cannot be bound to memory here: use run')
+    },
+    async profile() {
+      throw new SparkError('ERR_UNSUPPORTED', 'ONNX Runtime tells no times of its operators here')
     },
     dispose: () => void session.release(),
   }

@@ -8,7 +8,7 @@ import type { Graph } from '../../graph/graph.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
 import type { Kernels } from '../kernels.js'
 import { openKernels } from '../open.js'
-import type { Plan } from '../plan/plan.js'
+import type { Plan, StepTime } from '../plan/plan.js'
 import {
   type Engine,
   type EngineOptions,
@@ -18,6 +18,7 @@ import {
 } from './engine.js'
 import { GraphRunner } from './graph-runner.js'
 import { openOnnxRuntime } from './onnx-runtime.js'
+import { packWeights, withStoredCodes } from './rounded-weights.js'
 import type { HostTensor, HostValue } from './values.js'
 
 /**
@@ -33,23 +34,47 @@ export async function openEngine(graph: Graph, options: EngineOptions): Promise<
   const kernels = await openKernels({ backend, device })
   if (backend !== 'auto') {
     const asked = options.backend ? 'the option' : 'the configuration'
-    return new PlanEngine(graph, kernels, `${asked} asks for ${backend}`)
+    return openPlans(graph, kernels, `${asked} asks for ${backend}`)
   }
   const { backend: choice } = await HardwareInfo.detect()
   const reason =
     choice.name === kernels.backend ? choice.reason : `${choice.name} did not start on this machine`
-  return new PlanEngine(graph, kernels, reason, () => openKernels({ backend: 'cpu' }))
+  return openPlans(graph, kernels, reason, () => openKernels({ backend: 'cpu' }))
 }
+
+/** Plans on `kernels`, and on those of `fallback` when a GPU lacks an operation. */
+async function openPlans(
+  graph: Graph,
+  kernels: Kernels,
+  reason: string,
+  fallback?: () => Promise<Kernels>,
+): Promise<PlanEngine> {
+  const packed = await packedFor(graph, kernels)
+  return new PlanEngine(packed, await runnerFor(packed, kernels), kernels, reason, fallback)
+}
+
+async function runnerFor(graph: Graph, kernels: Kernels): Promise<GraphRunner> {
+  return new GraphRunner(await packedFor(withStoredCodes(graph), kernels), kernels)
+}
+
+const packedFor = async (graph: Graph, kernels: Kernels): Promise<Graph> =>
+  kernels.backend === 'cpu' ? packWeights(graph, kernels) : graph
 
 class PlanEngine implements Engine {
   #runner: GraphRunner
   #choice: ModelBackendChoice
-  readonly #graph: Graph
+  readonly graph: Graph
   #fallback: (() => Promise<Kernels>) | undefined
 
-  constructor(graph: Graph, kernels: Kernels, reason: string, fallback?: () => Promise<Kernels>) {
-    this.#graph = graph
-    this.#runner = new GraphRunner(graph, kernels)
+  constructor(
+    graph: Graph,
+    runner: GraphRunner,
+    kernels: Kernels,
+    reason: string,
+    fallback?: () => Promise<Kernels>,
+  ) {
+    this.graph = graph
+    this.#runner = runner
     this.#choice = { name: kernels.backend, reason }
     this.#fallback = kernels.backend === 'cuda' ? fallback : undefined
   }
@@ -68,6 +93,9 @@ class PlanEngine implements Engine {
       setupSteps: sum(({ setupSteps }) => setupSteps),
       arenaBytes: sum(({ arenaBytes }) => arenaBytes),
       lowerBound: sum(({ lowerBound }) => lowerBound),
+      compileMs: this.#runner.compileMs,
+      fusions: Object.fromEntries(this.#runner.fusions),
+      constantBytes: distinctBytes(this.#runner.plans.flatMap(({ constants }) => constants)),
     }
   }
 
@@ -82,7 +110,7 @@ class PlanEngine implements Engine {
       this.#fallback = undefined
       this.#runner.dispose()
       const kernels = await fallback()
-      this.#runner = new GraphRunner(this.#graph, kernels)
+      this.#runner = await runnerFor(this.graph, kernels)
       this.#choice = { name: kernels.backend, reason }
       return this.#runner.run(inputs, undefined, signal)
     }
@@ -92,7 +120,23 @@ class PlanEngine implements Engine {
     return this.#runner.bind(inputs, buffers)
   }
 
+  async profile(runs: number): Promise<readonly StepTime[]> {
+    const times: StepTime[] = []
+    for (const plan of this.#runner.plans) times.push(...(await plan.profile(runs)))
+    return times
+  }
+
   dispose(): void {
     this.#runner.dispose()
   }
+}
+
+/** Bytes of arrays, those at one place counted once. */
+function distinctBytes(arrays: readonly ElementArray[]): number {
+  const places = new Map<ArrayBufferLike, Map<number, number>>()
+  for (const { buffer, byteOffset, byteLength } of arrays) {
+    const sizes = places.get(buffer) ?? new Map<number, number>()
+    places.set(buffer, sizes.set(byteOffset, byteLength))
+  }
+  return [...places.values()].flatMap(sizes => [...sizes.values()]).reduce((sum, bytes) => sum + bytes, 0)
 }

@@ -39,7 +39,8 @@ export interface Segment {
 export function cutSegment(start: Start): Segment {
   const compiled = compilable(start)
   const made = new Set(compiled.flatMap(node => node.outputs))
-  const left = start.nodes.filter(node => !compiled.includes(node))
+  const taken = new Set(compiled)
+  const left = start.nodes.filter(node => !taken.has(node))
   const known = (name: string): boolean =>
     made.has(name) || start.values.has(name) || start.constants.has(name)
   const hostNodes: Node[] = []

@@ -3,18 +3,30 @@ import { type ElementArray, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { PlanMemory } from '../../native.js'
 import type { BoundStep } from '../kernels.js'
-import { type Buffer, Operand, type Port, type Program, type Step, type Storage } from './program.js'
+import {
+  type Buffer,
+  Operand,
+  operandsOf,
+  type Port,
+  type Program,
+  type Step,
+  type Storage,
+} from './program.js'
 
 /** A program whose operands are typed arrays. */
 export interface BoundProgram {
-  /** Run once, before the steps. */
-  readonly setup: readonly BoundStep[]
+  /** Run once, before the steps; empty from {@link BoundProgram.releaseSetup} on. */
+  readonly setup: BoundStep[]
   /** Run each time. */
   readonly steps: readonly BoundStep[]
   /** The elements of a buffer. */
   arrayOf(buffer: Buffer): ElementArray
   /** The buffers that need not leave a GPU between runs once the setup has run. */
   memory(): PlanMemory
+  /** Forgets the setup and what only it needed. */
+  releaseSetup(): void
+  /** What the steps read and nobody writes. */
+  constants(): ElementArray[]
 }
 
 /** Options of {@link bind}. */
@@ -83,7 +95,19 @@ export function bind(program: Program, { double = false, buffers }: BindOptions 
     constant: buffersOf('constant', 'packed'),
     state: buffersOf('state'),
   })
-  return { memory, setup: program.setup.map(bound), steps: program.steps.map(bound), arrayOf }
+  const constants = (): ElementArray[] =>
+    Array.from(arrays)
+      .filter(([{ storage }]) => storage === 'constant' || storage === 'packed')
+      .map(([, array]) => array)
+  const setup = program.setup.map(bound)
+  const releaseSetup = (): void => {
+    setup.length = 0
+    const operands = program.steps.flatMap(({ args }) => [...operandsOf(args)])
+    const ports = [...program.inputs, ...program.outputs, ...program.state]
+    const used = new Set([...operands, ...ports].map(({ buffer }) => buffer))
+    for (const buffer of arrays.keys()) if (!used.has(buffer)) arrays.delete(buffer)
+  }
+  return { memory, constants, setup, releaseSetup, steps: program.steps.map(bound), arrayOf }
 }
 
 function expectFit({ name, dtype, shape, buffer }: Port, given: ElementArray): void {

@@ -1,5 +1,6 @@
 // compile.ts: from a graph to a program. Nodes become kernel calls in their order; what depends on constants only moves
 // to the setup, what nobody reads goes, and the rest shares one arena.
+import { elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
 import { describeNode } from '../../graph/attributes.js'
@@ -12,6 +13,8 @@ import { elideCopies } from './copies.js'
 import { loweringOf } from './lower/index.js'
 import { constantValue, copyStep, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
 import { Buffer, operandsOf, type Port, type Program, type Step } from './program.js'
+import { splitSetup } from './setup.js'
+import { readInPlace } from './strided-reads.js'
 
 /** Options of {@link compile}. */
 export interface CompileOptions {
@@ -19,6 +22,8 @@ export interface CompileOptions {
   readonly shapes?: Readonly<Record<string, readonly number[]>>
   /** Whether to pack constant weights of fused layers, which kernels of the CPU stream. Default: false. */
   readonly packs?: boolean
+  /** Whether to use kernels for numbers of 8 bits where quantized operators would be computed in f32. Default: false. */
+  readonly bytes?: boolean
 }
 
 /**
@@ -28,10 +33,11 @@ export interface CompileOptions {
  * for an operator that has no kernel or a shape that depends on data; ERR_FORMAT for a graph that is broken;
  * ERR_ARGUMENT for a shape of no input
  */
-export function compile(graph: Graph, { shapes = {}, packs = false }: CompileOptions = {}): Program {
+export function compile(graph: Graph, options: CompileOptions = {}): Program {
+  const { shapes = {}, packs = false, bytes = false } = options
   const updates = graph.updates ?? new Map<string, string>()
   const facts = inferFacts(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates, packs, lower }
+  const scope: Scope = { values: new Map(), steps: [], updates, packs, bytes, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))
@@ -52,10 +58,10 @@ export function compile(graph: Graph, { shapes = {}, packs = false }: CompileOpt
   }
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
-  const { setup, steps: rest } = split(removeDead(scope.steps, outputs))
-  const steps = elideCopies(rest)
+  const { setup, steps: rest } = splitSetup(removeDead(scope.steps, outputs), packs)
+  const steps = elideCopies(removeDead(readInPlace(rest), outputs))
   shareInPlace(steps)
-  return { setup, steps, inputs, outputs, state, ...layOut(steps) }
+  return { setup, steps, inputs, outputs, state, ...layOut(steps), constantBytes: constantBytesOf(steps) }
 }
 
 const port = (name: string, { dtype, shape, buffer }: Value): Port => ({ name, dtype, shape, buffer })
@@ -160,28 +166,8 @@ function removeDead(steps: readonly Step[], outputs: readonly Port[]): Step[] {
   return kept.reverse()
 }
 
-/** Moves steps that read only constants to the setup; their results get memory of their own. */
-function split(steps: readonly Step[]): { setup: Step[]; steps: Step[] } {
-  const writers = new Map<Buffer, number>()
-  for (const step of steps) {
-    for (const { buffer, access } of operandsOf(step.args)) {
-      if (access !== 'read') writers.set(buffer, (writers.get(buffer) ?? 0) + 1)
-    }
-  }
-  const [setup, rest]: [Step[], Step[]] = [[], []]
-  for (const step of steps) {
-    const operands = [...operandsOf(step.args)]
-    const fixed = operands.every(({ buffer, access }) =>
-      access === 'read'
-        ? buffer.storage === 'constant' || buffer.storage === 'packed'
-        : access === 'write' && buffer.storage === 'arena' && writers.get(buffer) === 1,
-    )
-    if (!fixed) {
-      rest.push(step)
-      continue
-    }
-    for (const { buffer, access } of operands) if (access === 'write') buffer.storage = 'packed'
-    setup.push(step)
-  }
-  return { setup, steps: rest }
+function constantBytesOf(steps: readonly Step[]): number {
+  const buffers = new Set(steps.flatMap(({ args }) => Array.from(operandsOf(args), ({ buffer }) => buffer)))
+  const constants = [...buffers].filter(({ storage }) => storage === 'constant' || storage === 'packed')
+  return constants.reduce((bytes, { dtype, count }) => bytes + elementBytes(dtype, count), 0)
 }

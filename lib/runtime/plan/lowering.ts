@@ -3,7 +3,7 @@ import { type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../../graph/attributes.js'
-import { Constant, type NumericType } from '../../graph/constant.js'
+import { Constant, type NumericType, type StoredMatrix } from '../../graph/constant.js'
 import { type Attributes, makeGraph, makeNode, type Node } from '../../graph/graph.js'
 import { type Fact, ShapeInference } from '../../graph/shape-inference.js'
 import type { KernelArgs, KernelOp } from '../kernels.js'
@@ -25,12 +25,15 @@ export interface Value extends TensorShape {
   readonly buffer: Buffer
   /** Its elements where they are few and known at compile time. */
   readonly known?: readonly number[] | undefined
+  /** Its elements as a weight of a precision mode, where it is one. */
+  readonly stored?: StoredMatrix | undefined
 }
 
 /** A constant as a value. */
 export function constantValue(constant: Constant, known?: readonly number[]): Value {
-  const { dtype, shape, count } = constant
-  return { dtype, shape, buffer: new Buffer(dtype, count, 'constant', () => unpackedData(constant)), known }
+  const { dtype, shape, count, stored } = constant
+  const buffer = new Buffer(dtype, count, 'constant', () => unpackedData(constant))
+  return { dtype, shape, buffer, known, stored }
 }
 
 /** Copies the elements of a buffer to another of the same size. */
@@ -52,6 +55,8 @@ export interface Scope {
   readonly updates: ReadonlyMap<string, string>
   /** Whether kernels of the backend take packed weights. */
   readonly packs: boolean
+  /** Whether the backend has kernels for numbers of 8 bits. */
+  readonly bytes: boolean
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
   readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
 }
@@ -119,6 +124,11 @@ export class Lowering {
   /** Whether constant weights should be packed for the kernels that read them. */
   get packs(): boolean {
     return this.#scope.packs
+  }
+
+  /** Whether there are kernels for numbers of 8 bits; otherwise they are computed in f32. */
+  get bytes(): boolean {
+    return this.#scope.bytes
   }
 
   /** Whether somebody wants output `i`. */
@@ -263,9 +273,8 @@ export class Lowering {
     const results = Array.from({ length: outputs }, (_, i) => `o${i}`)
     const node = makeNode(op, names, results, { name: `${this.node.name}/${op}`, attributes })
     inference.inferNode(node, makeGraph({}))
-    const { steps, packs, lower } = this.#scope
-    lower(
-      { values, steps, updates: new Map(), packs, lower },
+    this.#scope.lower(
+      { ...this.#scope, values, updates: new Map() },
       node,
       results.map(name => inference.facts.get(name) ?? {}),
     )
@@ -302,8 +311,7 @@ export class Lowering {
     const types = this.#outputs.map(
       type => type && (converts(type.dtype) ? { ...type, dtype: 'f32' as const } : type),
     )
-    const { steps, packs, lower } = this.#scope
-    rule(new Lowering(this.node, { values, steps, updates: new Map(), packs, lower }, types))
+    rule(new Lowering(this.node, { ...this.#scope, values, updates: new Map() }, types))
     for (const [o, name] of this.node.outputs.entries()) if (name !== '') this.give(values.get(name)!, o)
   }
 
@@ -357,7 +365,8 @@ export class Lowering {
 
   /** Adds a kernel call. */
   step<Op extends KernelOp>(op: Op, args: Symbolic<KernelArgs[Op]>): void {
-    this.#scope.steps.push({ op, args } as Step)
+    const { name, outputs } = this.node
+    this.#scope.steps.push({ op, args, node: name || outputs[0]! } as Step)
   }
 
   /** An error that names the node. */

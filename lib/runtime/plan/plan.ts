@@ -21,15 +21,19 @@ export interface PlanStats {
   readonly arenaBytes: number
   /** The most bytes of them that are alive at once. */
   readonly lowerBound: number
+  /** Bytes of weights and other constants that a run reads. */
+  readonly constantBytes: number
 }
 
 /** How long one kernel call of a plan takes. */
 export interface StepTime {
   /** Name of the operation. */
   readonly op: KernelOp
+  /** The node that it computes: its name, or that of its first output. */
+  readonly node: string
   /** Sizes of its operands in elements. */
   readonly sizes: readonly number[]
-  /** The shortest of all runs, in milliseconds; the call from JavaScript is in it. */
+  /** The shortest of all runs, in milliseconds. On backends without a clock for steps the call from JavaScript is in it. */
   readonly ms: number
 }
 
@@ -60,11 +64,13 @@ export class Plan implements Disposable {
    * @throws SparkError as {@link compile}, and ERR_UNSUPPORTED when the backend lacks an operation or has no plans
    */
   static async create(graph: Graph, kernels: Kernels, options: PlanOptions = {}): Promise<Plan> {
-    const program = compile(graph, { packs: kernels.backend === 'cpu', ...options })
+    const bytes = kernels.supports('convInteger')
+    const program = compile(graph, { packs: kernels.backend === 'cpu', bytes, ...options })
     const bound = bind(program, options)
     const setup = kernels.prepare(bound.setup)
     await setup.run()
     setup.dispose()
+    bound.releaseSetup()
     return new Plan(program, bound, kernels)
   }
 
@@ -80,8 +86,8 @@ export class Plan implements Disposable {
 
   /** Numbers for reports. */
   get stats(): PlanStats {
-    const { steps, setup, arenaBytes, lowerBound } = this.#program
-    return { steps: steps.length, setupSteps: setup.length, arenaBytes, lowerBound }
+    const { steps, setup, arenaBytes, lowerBound, constantBytes } = this.#program
+    return { steps: steps.length, setupSteps: setup.length, arenaBytes, lowerBound, constantBytes }
   }
 
   /**
@@ -100,29 +106,37 @@ export class Plan implements Disposable {
   }
 
   /**
-   * Runs the plan call by call and measures each, on the inputs of the last run. State moves on with each run.
+   * Runs the plan and measures each step, on the inputs of the last run. State moves on with each run.
    * @param runs - how often
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
    */
   async profile(runs = 5): Promise<StepTime[]> {
-    const prepared = this.#bound.steps.map(step => this.#kernels.prepare([step]))
-    const best = prepared.map(() => Number.POSITIVE_INFINITY)
-    try {
-      await this.#alone(async () => {
-        for (let run = 0; run < runs; run++) {
-          for (const [i, step] of prepared.entries()) {
-            const start = performance.now()
-            await step.run()
-            best[i] = Math.min(best[i]!, performance.now() - start)
-          }
-        }
-      })
-    } finally {
-      for (const step of prepared) step.dispose()
-    }
-    return this.#program.steps.map(({ op, args }, i) => {
-      return { op, sizes: [...operandsOf(args)].map(({ count }) => count), ms: best[i]! }
+    const best = new Float64Array(this.#bound.steps.length).fill(Number.POSITIVE_INFINITY)
+    await this.#alone(async steps => {
+      for (let run = 0; run < runs; run++) {
+        const times = steps.profile ? await steps.profile() : await this.#stepTimes()
+        for (const [i, time] of times.entries()) best[i] = Math.min(best[i]!, time)
+      }
     })
+    return this.#program.steps.map(({ op, node, args }, i) => {
+      return { op, node: node ?? '', sizes: Array.from(operandsOf(args), ({ count }) => count), ms: best[i]! }
+    })
+  }
+
+  /** Milliseconds of each step as a call of its own. */
+  async #stepTimes(): Promise<number[]> {
+    const times: number[] = []
+    for (const step of this.#bound.steps) {
+      const prepared = this.#kernels.prepare([step])
+      try {
+        const start = performance.now()
+        await prepared.run()
+        times.push(performance.now() - start)
+      } finally {
+        prepared.dispose()
+      }
+    }
+    return times
   }
 
   /**
@@ -131,6 +145,11 @@ export class Plan implements Disposable {
    */
   async runBound(): Promise<void> {
     await this.#alone(steps => steps.run())
+  }
+
+  /** The weights and other constants that a run reads; plans of one model share some. */
+  get constants(): readonly ElementArray[] {
+    return this.#bound.constants()
   }
 
   /** The elements of an input or output, in the memory that runs read and write. */
@@ -177,7 +196,7 @@ export class Plan implements Disposable {
   }
 
   /** Does something with the steps while nobody else does: all runs share their operands. */
-  async #alone(work: (steps: PreparedSteps) => Promise<void>): Promise<void> {
+  async #alone(work: (steps: PreparedSteps) => Promise<void> | undefined): Promise<void> {
     if (!this.#steps) throw new SparkError('ERR_DISPOSED', 'the plan has been disposed')
     if (this.#running) {
       const remedy = 'wait for its promise, or make another plan'

@@ -103,9 +103,9 @@ export type Symbolic<T> = T extends ArrayBufferView
     ? { [K in keyof T]: Symbolic<T[K]> }
     : T
 
-/** One kernel call. */
+/** One kernel call, and the node that it computes: its name, or that of its first output. */
 export type Step = {
-  [Op in KernelOp]: { readonly op: Op; readonly args: Symbolic<KernelArgs[Op]> }
+  [Op in KernelOp]: { readonly op: Op; readonly args: Symbolic<KernelArgs[Op]>; readonly node?: string }
 }[KernelOp]
 
 /** A value that a caller hands in or gets. */
@@ -134,6 +134,8 @@ export interface Program {
   readonly arenaBytes: number
   /** The most bytes that are alive in the arena at once: no layout can be smaller. */
   readonly lowerBound: number
+  /** Bytes of weights and other constants that the steps read. */
+  readonly constantBytes: number
 }
 
 /** The operands of a step. */

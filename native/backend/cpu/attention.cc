@@ -44,7 +44,11 @@ class Tile {
       sum_[row] = 0;
       visible = std::max(visible, visible_keys(row));
     }
-    std::fill_n(out_, sums_floats(shape_.value_depth), 0.0f);
+    for (int64_t e = 0; e < shape_.value_depth; e += kTile) {
+      const int64_t slivers = (std::min(kTile, shape_.value_depth - e) + kSliver - 1) / kSliver;
+      for (int64_t row = 0; row < rows_; ++row)
+        std::fill_n(sums_at(out_, row, e / kTile), slivers * kSliver, 0.0f);
+    }
     for (int64_t s = 0; s < visible; s += kBlock) {
       const int64_t count = std::min(kBlock, visible - s);
       multiply_rows(queries_, rows_, keys, args_.k_strides.step, s, count, shape_.depth, sliver_, scores_);
@@ -71,13 +75,18 @@ class Tile {
     float* scores = scores_ + row * kTile;
     float* weights = weights_ + row * kLine;
     const int64_t seen = std::clamp<int64_t>(visible_keys(row) - s, 0, count);
-    scale_scores(args_, seen, scores, nullptr);
+    const float* mask = nullptr;
     if (args_.mask) {
-      const float* mask = head_of(args_.mask, args_.mask_strides, batch_, head(row)) +
-                          query(row) * args_.mask_strides.step + s;
-      for (int64_t j = 0; j < seen; ++j) scores[j] += mask[j];
+      mask = head_of(args_.mask, args_.mask_strides, batch_, head(row)) +
+             query(row) * args_.mask_strides.step + s;
     }
-    const float largest = std::max(largest_[row], loops_.largest(scores, seen));
+    float scale = args_.scale;
+    if (args_.softcap != 0) {
+      scale_scores(args_, seen, scores, nullptr);
+      scale = 1;
+    }
+    const float largest = std::max(largest_[row], loops_.scores(scores, seen, scale, mask));
+    if (s == 0) largest_[row] = largest;
     if (largest > largest_[row]) {
       const float factor = std::exp(largest_[row] - largest);
       sum_[row] *= factor;

@@ -1,6 +1,7 @@
 #include "backend/binary_functions.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
+#include "backend/cpu/function_loops.h"
 #include "backend/cpu/functions.h"
 #include "backend/cpu/strided.h"
 #include "core/error.h"
@@ -36,28 +37,43 @@ void compute(int64_t count, const V* a, bool a_repeats, const V* b, bool b_repea
   }
 }
 
+// Calls compute(count, a, whether it repeats, b, whether it repeats, y) for runs of elements.
+template <typename V, typename Compute>
+void for_each_run(const BinaryArgs& args, const Compute& compute) {
+  const DType result = compares(args.fn) ? DType::kBool : args.dtype;
+  for_each_row<2>(args.shape, {&args.a_strides, &args.b_strides},
+                  [&](int64_t row, int64_t size, const auto& offset, const auto& step) {
+                    V left[kRun], right[kRun], written[kRun];
+                    for (int64_t at = 0; at < size; at += kRun) {
+                      const int64_t count = std::min(kRun, size - at);
+                      const auto read = [&](const void* base, int n, V* room) {
+                        return numbers(args.dtype, base, offset[n] + at * step[n], step[n],
+                                       step[n] == 0 ? 1 : count, room);
+                      };
+                      const V *a = read(args.a, 0, left), *b = read(args.b, 1, right);
+                      const Results<V> y(result, args.y, row * size + at, count, written);
+                      compute(count, a, step[0] == 0, b, step[1] == 0, y.values);
+                      y.finish();
+                    }
+                  });
+}
+
 }  // namespace
 
 void binary(const BinaryArgs& args) {
-  const DType result = compares(args.fn) ? DType::kBool : args.dtype;
+  if (domain_of(args.dtype) == Domain::kFloat && has_loop(args.fn)) {
+    const FunctionLoops& loops = function_loops();
+    return for_each_run<float>(
+        args, [&](int64_t count, const float* a, bool a_repeats, const float* b, bool b_repeats, float* y) {
+          loops.binary(args.fn, a, a_repeats ? 0 : 1, b, b_repeats ? 0 : 1, count, y);
+        });
+  }
   with_number(args.dtype, [&](auto number) {
     using V = decltype(number);
     with_function<V>(args.fn, args.dtype, [&](auto fn) {
-      for_each_row<2>(args.shape, {&args.a_strides, &args.b_strides},
-                      [&](int64_t row, int64_t size, const auto& offset, const auto& step) {
-                        V left[kRun], right[kRun], written[kRun];
-                        for (int64_t at = 0; at < size; at += kRun) {
-                          const int64_t count = std::min(kRun, size - at);
-                          const auto read = [&](const void* base, int n, V* room) {
-                            return numbers(args.dtype, base, offset[n] + at * step[n], step[n],
-                                           step[n] == 0 ? 1 : count, room);
-                          };
-                          const V *a = read(args.a, 0, left), *b = read(args.b, 1, right);
-                          const Results<V> y(result, args.y, row * size + at, count, written);
-                          compute(count, a, step[0] == 0, b, step[1] == 0, fn, y.values);
-                          y.finish();
-                        }
-                      });
+      for_each_run<V>(args, [&](int64_t count, const V* a, bool a_repeats, const V* b, bool b_repeats, V* y) {
+        compute(count, a, a_repeats, b, b_repeats, fn, y);
+      });
     });
   });
 }

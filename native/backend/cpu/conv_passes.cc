@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/epilogue.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/parallel_tasks.h"
 #include "backend/cpu/product.h"
@@ -10,11 +11,11 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int64_t kSlack = 16;          // floats behind a staged image that a vector may read
-constexpr int64_t kPositions = 512;     // fill a product; images that are smaller share one
-constexpr int64_t kVector = 16;         // floats of the longest vectors
-constexpr int64_t kDirectLines = 3;     // up to so many lines of a group do without a product
-constexpr int64_t kDirectCount = 2048;  // positions of a direct pass
+constexpr int64_t kStageSlack = 16;       // floats behind a staged image that a vector may read
+constexpr int64_t kPositions = 512;       // fill a product; images that are smaller share one
+constexpr int64_t kVector = 16;           // floats of the longest vectors
+constexpr int64_t kDirectLines = 3;       // up to so many lines of a group do without a product
+constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
 constexpr int64_t kManyTerms = 1024;
 constexpr int64_t kChunkTerms = 1 << 12;  // positions whose products with the gradient are one sum
 
@@ -23,8 +24,6 @@ struct Task {
   int64_t first, images, group;
 };
 
-using Room = std::unique_ptr<float[]>;
-
 class Convolution {
  public:
   // Its tasks have as many images as `positions` each make up `wanted`, at least one.
@@ -32,7 +31,7 @@ class Convolution {
       : source_(source), staged_(staged || !source.stage->plain()) {
     images_ = std::clamp<int64_t>(wanted / std::max<int64_t>(positions, 1), 1, source.batch);
     plane_ = staged_ ? source.stage->plane() : source.pixels;
-    floats_ = staged_ ? staged_floats(staged_floats(plane_, source.channels), images_) + kSlack : 0;
+    floats_ = staged_ ? staged_floats(staged_floats(plane_, source.channels), images_) + kStageSlack : 0;
   }
 
   int64_t images() const { return images_; }
@@ -62,21 +61,22 @@ class Convolution {
     } else {
       fill(0, planes);
     }
-    std::fill_n(room + planes * plane_, kSlack, 0.0f);
+    std::fill_n(room + planes * plane_, kStageSlack, 0.0f);
     return room;
   }
 
   // Elements between two images of what stage() returns.
   int64_t image_pitch() const { return (staged_ ? 1 : source_.groups) * source_.channels * plane_; }
 
-  // body(task, room, alone) for each task: spread over threads, or one after the other where the body is to
-  // spread itself.
+  // body(task, room, alone) for each task of so many products: spread over threads, or one after the other
+  // where the body is to spread itself or threads are not worth it.
   template <typename Body>
-  void for_each_task(const Body& body) const {
+  void for_each_task(int64_t terms, const Body& body) const {
     const int64_t count = tasks();
-    if (count < 2 * thread_count()) {
-      const Room room(new float[floats_]);
-      for (int64_t index = 0; index < count; ++index) body(task(index), room.get(), false);
+    const bool small = count * terms < kGrainTerms;
+    if (small || count < 2 * thread_count()) {
+      const Scratch room(floats_);
+      for (int64_t index = 0; index < count; ++index) body(task(index), room.data(), small);
     } else {
       parallel_tasks(count, floats_, [&](int64_t index, float* room) { body(task(index), room, true); });
     }
@@ -150,10 +150,22 @@ void split(int64_t first, int64_t positions, int64_t col, int64_t count, const f
   }
 }
 
-// Whether few positions are better the left side of the product, whose right side is cut into vectors.
+// Whether few positions are better the left side of the product, whose right side is cut into vectors. Both
+// sides are then packed across, which costs an eighth.
 bool positions_left(int64_t lines, int64_t positions) {
   const auto rounded = [](int64_t count) { return (count + kVector - 1) / kVector * kVector; };
-  return positions <= kTile && positions * rounded(lines) < lines * rounded(positions);
+  return positions <= kTile && 8 * positions * rounded(lines) < 7 * lines * rounded(positions);
+}
+
+// y of the lines of a task from its first image on.
+Finish finish_of(const ConvPart& part, const Task& task, int64_t lines, int64_t positions) {
+  Finish to = part.finish;
+  to.stride = positions;
+  to = finish_from(to, task.group * lines, 0);
+  const int64_t image = task.first * part.coefficients.rows * positions;
+  if (to.residual) to.residual += image;
+  to.y += image;
+  return to;
 }
 
 void multiply(const Convolution& convolution, const ConvSource& source, const ConvPart& part,
@@ -168,42 +180,52 @@ void multiply(const Convolution& convolution, const ConvSource& source, const Co
           });
   };
   const auto depth = static_cast<int64_t>(rows.size());
-  const auto multiply = alone ? product_here : product;
-  if (positions_left(lines, task.images * positions)) {
-    multiply(task.images * positions, lines, {{columns_of(patches), rows_of(weight), depth}}, store,
-             StoreBy::kColumns);
+  const int64_t columns = task.images * positions;
+  const bool left = part.coefficients.packed || positions_left(lines, columns);
+  const Segment segment = left ? Segment{columns_of(patches), rows_of(weight), depth}
+                               : Segment{rows_of(weight), columns_of(patches), depth};
+  const int64_t m = left ? columns : lines, n = left ? lines : columns;
+  const StoreBy by = left ? StoreBy::kColumns : StoreBy::kRows;
+  if (part.finish.y && task.images == 1) {
+    const Finish to = finish_of(part, task, lines, positions);
+    (alone ? product_into_here : product_into)(to, m, n, segment, by);
   } else {
-    multiply(lines, task.images * positions, {{rows_of(weight), columns_of(patches), depth}}, store,
-             StoreBy::kRows);
+    (alone ? product_here : product)(m, n, {segment}, store, by);
   }
 }
 
+// The lines of a run with the bias in their sums become what `to`, which is that of their plane, says.
+void finish_run(const StageRun& run, int64_t pitch, int64_t width, float* sums, Finish to) {
+  if (to.residual) {
+    to = finish_from(to, 0, run.position);
+    to.bias = nullptr;
+    to.stride = width;
+    return finish_sums(sums, pitch, run.lines, run.width, to);
+  }
+  if (to.activation != Activation::kRelu) activate(to.activation, run.count, sums);
+  copy_run(run, pitch, sums, to.y);
+}
+
 // Positions are taken as they lie in the stage, those between its lines included, and only the others stored.
-void loop(const Convolution& convolution, const ConvSource& source, const ConvPart& part,
-          const std::vector<int64_t>& rows, const Task& task, const float* data) {
+void loop(const ConvSource& source, const ConvPart& part, const std::vector<int64_t>& rows, const Task& task,
+          const float* data) {
   const auto depth = static_cast<int64_t>(rows.size());
   const int64_t lines = part.coefficients.rows / source.groups, pitch = source.stage->pitch(1);
-  const auto& [depths, heights, width] = part.size;
-  const int64_t at_once = std::max<int64_t>(1, kDirectCount / pitch);
-  alignas(64) float sums[kDirectCount + kSlack];
-  for (int64_t n = 0; n < task.images; ++n) {
-    for (int64_t line = task.group * lines; line < (task.group + 1) * lines; ++line) {
-      const float* coefficients = static_cast<const float*>(part.coefficients.data) + line * depth;
-      for (int64_t z = 0; z < depths; ++z) {
-        for (int64_t y = 0; y < heights; y += at_once) {
-          const int64_t last = std::min(y + at_once, heights) - 1;
-          const float* from = data + n * convolution.image_pitch() + z * source.stage->pitch(0) + y * pitch;
-          for (int64_t x = 0; x < width; x += kDirectCount) {
-            const int64_t count = std::min(kDirectCount, (last - y) * pitch + width - x);
-            gemm().correlate(coefficients, from + x, rows.data(), depth, count, sums);
-            for (int64_t at = y; at <= last; ++at) {
-              part.store(task.first + n, line, (z * heights + at) * width + x,
-                         std::min(kDirectCount, width - x), sums + (at - y) * pitch);
-            }
-          }
-        }
+  const bool finish = part.finish.y != nullptr;
+  const bool relu = finish && !part.finish.residual && part.finish.activation == Activation::kRelu;
+  const Finish to = finish ? finish_of(part, task, lines, volume(part.size)) : Finish{};
+  alignas(64) float sums[kRunCount + kStageSlack];
+  for (int64_t line = 0; line < lines; ++line) {
+    const int64_t at = task.group * lines + line;
+    const float* coefficients = static_cast<const float*>(part.coefficients.data) + at * depth;
+    const float bias = to.bias ? to.bias[line] : 0;
+    for_each_run(*source.stage, part.size, [&](const StageRun& run) {
+      gemm().correlate(coefficients, data + run.from, rows.data(), depth, run.count, bias, relu, sums);
+      if (finish) return finish_run(run, pitch, part.size[2], sums, finish_from(to, line, 0));
+      for (int64_t i = 0; i < run.lines; ++i) {
+        part.store(task.first, at, run.position + i * part.size[2], run.width, sums + i * pitch);
       }
-    }
+    });
   }
 }
 
@@ -237,11 +259,12 @@ void convolve(const ConvSource& source, const std::vector<ConvPart>& parts) {
   for (const ConvPart& part : parts) {
     rows.push_back(row_offsets(part.offsets, source.channels, convolution.plane()));
   }
-  convolution.for_each_task([&](const Task& task, float* room, bool alone) {
+  const int64_t terms = lines * convolution.images() * volume(parts[0].size) * std::ssize(rows[0]);
+  convolution.for_each_task(terms, [&](const Task& task, float* room, bool alone) {
     const float* data = convolution.stage(task, room, !alone);
     for (size_t i = 0; i < parts.size(); ++i) {
       if (direct) {
-        loop(convolution, source, parts[i], rows[i], task, data);
+        loop(source, parts[i], rows[i], task, data);
       } else {
         multiply(convolution, source, parts[i], rows[i], task, data, alone);
       }
@@ -266,8 +289,9 @@ void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& 
 
   // Each task has a sum of its own; those of a group are added in the order of the images.
   const int64_t count = groups * lines * depth, chunks = convolution.tasks() / groups;
-  const Room partial(new float[chunks * count]);
-  convolution.for_each_task([&](const Task& task, float* room, bool alone) {
+  const std::unique_ptr<float[]> partial(new float[chunks * count]);
+  const int64_t products = lines * convolution.images() * positions * depth;
+  convolution.for_each_task(products, [&](const Task& task, float* room, bool alone) {
     const float* data = convolution.stage(task, room, !alone);
     const float* first = gradient + (task.first * groups + task.group) * lines * positions;
     float* to = partial.get() + task.first / convolution.images() * count + task.group * lines * depth;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cpu/conv_stage.h"
+#include "backend/cpu/finish.h"
 #include "backend/cpu/operand.h"
 
 namespace spark::cpu {
@@ -29,6 +30,8 @@ struct ConvPart {
   int64_t size[3];               // of positions
   Weight coefficients;           // [groups · lines, channels · taps]
   ConvStore store;
+  Finish finish{};  // unless its y is null, what sums may become instead of going to `store`: y is [batch,
+                    // groups · lines, positions]
 };
 
 // All parts; their results differ in their places only. Where loops_over() the coefficients are f32.

@@ -10,6 +10,7 @@ class ConvReading {
  public:
   explicit ConvReading(const ConvShape& shape);
 
+  const Stage& stage() const { return *stage_; }
   const std::vector<int64_t>& taps() const { return taps_; }
   ConvSource source(const float* x) const;
 

@@ -10,32 +10,10 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
-// The elements [begin, end) of a remainder lie inside of the image, others are zeros.
-struct Inside {
-  int64_t begin, end;
-
-  Inside(const StageAxis& axis, int64_t remainder) {
-    const int64_t start = axis.first + remainder;
-    begin = std::clamp<int64_t>(ceil_div(-start, axis.stride), 0, axis.length);
-    end = std::clamp<int64_t>(ceil_div(axis.size - start, axis.stride), begin, axis.length);
-  }
-
-  bool has(int64_t i) const { return i >= begin && i < end; }
-};
-
-// The elements of a remainder from a line of the image.
-void fill_line(const StageAxis& axis, int64_t remainder, const Inside& inside, const float* line, float* to) {
-  const auto& [begin, end] = inside;
-  std::fill(to, to + begin, 0.0f);
-  std::fill(to + end, to + axis.length, 0.0f);
-  const float* from = line + axis.first + remainder;
-  if (axis.stride == 1) {
-    std::copy(from + begin, from + end, to + begin);
-  } else if (axis.stride == 2) {
-    gemm().halve(from + 2 * begin, end - begin, to + begin);
-  } else {
-    for (int64_t i = begin; i < end; ++i) to[i] = from[i * axis.stride];
-  }
+StageInside inside_of(const StageAxis& axis, int64_t remainder) {
+  const int64_t start = axis.first + remainder;
+  const int64_t begin = std::clamp<int64_t>(ceil_div(-start, axis.stride), 0, axis.length);
+  return {begin, std::clamp<int64_t>(ceil_div(axis.size - start, axis.stride), begin, axis.length)};
 }
 
 }  // namespace
@@ -62,6 +40,9 @@ Stage::Stage(StageAxis (&axes)[3]) : axes_{axes[0], axes[1], axes[2]} {
     size = staged_floats(size, static_cast<int64_t>(axes_[axis].remainders.size()));
   }
   plane_ = size;
+  for (StageAxis& axis : axes_) {
+    for (const int64_t remainder : axis.remainders) axis.inside.push_back(inside_of(axis, remainder));
+  }
 }
 
 std::vector<int64_t> Stage::offsets(const std::array<std::vector<StageTap>, 3>& taps) const {
@@ -84,25 +65,41 @@ bool Stage::plain() const {
   });
 }
 
-void Stage::fill(const float* image, float* plane) const {
+void Stage::fill(const float* image, float* plane, float padding) const {
   const auto& [z, y, x] = axes_;
-  for (const int64_t of_z : z.remainders) {
-    for (const int64_t of_y : y.remainders) {
-      for (const int64_t of_x : x.remainders) {
-        const Inside inside_z(z, of_z), inside_y(y, of_y), inside_x(x, of_x);
-        for (int64_t i = 0; i < z.length; ++i) {
-          const int64_t layer = (z.first + of_z + i * z.stride) * y.size;
-          for (int64_t j = 0; j < y.length; ++j, plane += x.length) {
-            if (inside_z.has(i) && inside_y.has(j)) {
-              fill_line(x, of_x, inside_x, image + (layer + y.first + of_y + j * y.stride) * x.size, plane);
-            } else {
-              std::fill_n(plane, x.length, 0.0f);
-            }
-          }
-        }
+  const int64_t layer = y.length * x.length;
+  for (size_t of_z = 0; of_z < z.remainders.size(); ++of_z) {
+    for (size_t of_y = 0; of_y < y.remainders.size(); ++of_y) {
+      for (size_t of_x = 0; of_x < x.remainders.size(); ++of_x, plane += z.length * layer) {
+        fill_block(image, {of_z, of_y, of_x}, plane, padding);
       }
     }
   }
+}
+
+// The elements of three remainders.
+void Stage::fill_block(const float* image, const std::array<size_t, 3>& of, float* to, float padding) const {
+  const auto& [z, y, x] = axes_;
+  const auto start = [&](int axis) {
+    const StageAxis& along = axes_[axis];
+    return along.first + along.remainders[of[axis]] + along.inside[of[axis]].begin * along.stride;
+  };
+  const StageInside &in_z = z.inside[of[0]], &in_y = y.inside[of[1]], &in_x = x.inside[of[2]];
+  const int64_t layer = y.length * x.length, pitch = y.stride * x.size;
+  std::fill_n(to, in_z.begin * layer, padding);
+  for (int64_t i = in_z.begin; i < in_z.end; ++i) {
+    float* lines = to + i * layer;
+    const int64_t depth = start(0) + (i - in_z.begin) * z.stride;
+    std::fill_n(lines, in_y.begin * x.length, padding);
+    gemm().stage(image + (depth * y.size + start(1)) * x.size + start(2), pitch, x.stride, in_y.count(),
+                 in_x.begin, in_x.end, x.length, padding, lines + in_y.begin * x.length);
+    std::fill_n(lines + in_y.end * x.length, (y.length - in_y.end) * x.length, padding);
+  }
+  std::fill_n(to + in_z.end * layer, (z.length - in_z.end) * layer, padding);
+}
+
+void copy_run(const StageRun& run, int64_t pitch, const float* from, float* plane) {
+  gemm().stage(from, pitch, 1, run.lines, 0, run.width, run.width, 0, plane + run.position);
 }
 
 }  // namespace spark::cpu

@@ -1,28 +1,74 @@
-// correlate_body.h: the loops over the images of a convolution; the last part of gemm_body.h.
+// correlate_body.h: the loops over the images of convolutions and pooling; the last part of gemm_body.h.
 
-// Blocks of vectors whose sums stay in registers.
-template <int N>
-int64_t correlate_blocks(const float* coefficients, const float* data, const int64_t* offset, int64_t depth,
-                         int64_t begin, int64_t count, float* sums) {
+// Blocks of vectors whose results stay in registers: fold(total, k, vector) takes in row k, done(total) ends.
+template <int N, typename Fold, typename Done>
+int64_t fold_blocks(const float* data, const int64_t* offset, int64_t depth, int64_t begin, int64_t count,
+                    Vec start, const Fold& fold, const Done& done, float* to) {
   for (; begin + (N - 1) * kWidth < count; begin += N * kWidth) {
-    Vec total[N] = {};
+    Vec total[N];
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) total[n] = start;
     for (int64_t k = 0; k < depth; ++k) {
       const float* from = data + offset[k] + begin;
-      const Vec factor = splat(coefficients[k]);
 #pragma GCC unroll 8
-      for (int n = 0; n < N; ++n) total[n] = multiply_add(factor, load(from + n * kWidth), total[n]);
+      for (int n = 0; n < N; ++n) total[n] = fold(total[n], k, load(from + n * kWidth));
     }
 #pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) store(sums + begin + n * kWidth, total[n]);
+    for (int n = 0; n < N; ++n) store(to + begin + n * kWidth, done(total[n]));
   }
   return begin;
 }
 
+template <typename Fold, typename Done>
+void fold_rows(const float* data, const int64_t* offset, int64_t depth, int64_t count, Vec start,
+               const Fold& fold, const Done& done, float* to) {
+  int64_t at = fold_blocks<8>(data, offset, depth, 0, count, start, fold, done, to);
+  at = fold_blocks<2>(data, offset, depth, at, count, start, fold, done, to);
+  fold_blocks<1>(data, offset, depth, at, count, start, fold, done, to);
+}
+
 void correlate(const float* coefficients, const float* data, const int64_t* offset, int64_t depth,
-               int64_t count, float* sums) {
-  int64_t done = correlate_blocks<8>(coefficients, data, offset, depth, 0, count, sums);
-  done = correlate_blocks<2>(coefficients, data, offset, depth, done, count, sums);
-  correlate_blocks<1>(coefficients, data, offset, depth, done, count, sums);
+               int64_t count, float bias, bool relu, float* sums) {
+  const Vec shift = splat(bias);
+  const auto fold = [&](Vec total, int64_t k, Vec x) {
+    return multiply_add(splat(coefficients[k]), x, total);
+  };
+  const auto done = [&](Vec total) {
+    total += shift;
+    return relu ? positive(total) : total;
+  };
+  fold_rows(data, offset, depth, count, Vec{}, fold, done, sums);
+}
+
+void largest(const float* data, const int64_t* offset, int64_t depth, int64_t count, float* to) {
+  const auto fold = [](Vec most, int64_t, Vec x) { return (most >= x) | (most != most) ? most : x; };
+  const auto done = [](Vec most) { return most; };
+  fold_rows(data, offset, depth, count, splat(-__builtin_inff()), fold, done, to);
+}
+
+// A vector at once where `room` elements may be written.
+inline void fill(float* to, int64_t count, float value, int64_t room) {
+  if (count == 0) return;
+  if (count <= kWidth && room >= kWidth) return store(to, splat(value));
+  for (int64_t i = 0; i < count; ++i) to[i] = value;
+}
+
+// Copies of so many elements that the compiler knows how.
+inline void copy_few(const float* from, int64_t count, float* to) {
+#pragma GCC unroll 4
+  for (int64_t part = 8; part > 0; part /= 2) {
+    if (!(count & part)) continue;
+    __builtin_memcpy(to, from, part * sizeof(float));
+    from += part;
+    to += part;
+  }
+}
+
+// The last vector overlaps the one before it.
+inline void copy_line(const float* from, int64_t count, float* to) {
+  if (count < kWidth) return copy_few(from, count, to);
+  for (int64_t i = 0; i + kWidth < count; i += kWidth) store(to + i, load(from + i));
+  store(to + count - kWidth, load(from + count - kWidth));
 }
 
 // Two vectors that overlap by an element end with the last one that is read.
@@ -30,12 +76,31 @@ inline void halve_vector(const float* from, float* to) {
   store(to, evens(load(from), load(from + kWidth - 1)));
 }
 
-void halve(const float* from, int64_t count, float* to) {
-  int64_t i = 0;
-  for (; i + kWidth <= count; i += kWidth) halve_vector(from + 2 * i, to + i);
-  if (i == count) return;
-  if (count >= kWidth) return halve_vector(from + 2 * (count - kWidth), to + count - kWidth);
-  for (; i < count; ++i) to[i] = from[2 * i];
+// to[i] = from[2 · i]
+inline void halve_line(const float* from, int64_t count, float* to) {
+  if (count < kWidth) {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
+    return;
+  }
+  for (int64_t i = 0; i + kWidth < count; i += kWidth) halve_vector(from + 2 * i, to + i);
+  halve_vector(from + 2 * (count - kWidth), to + count - kWidth);
+}
+
+// What a line writes too much the next one writes over.
+void stage(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,
+           int64_t length, float padding, float* to) {
+  int64_t room = lines * length;
+  for (int64_t line = 0; line < lines; ++line, from += pitch, to += length, room -= length) {
+    fill(to, begin, padding, room);
+    if (stride == 1) {
+      copy_line(from, end - begin, to + begin);
+    } else if (stride == 2) {
+      halve_line(from, end - begin, to + begin);
+    } else {
+      for (int64_t i = begin; i < end; ++i) to[i] = from[(i - begin) * stride];
+    }
+    fill(to + end, length - end, padding, room - end);
+  }
 }
 
 constexpr int kChains = 16, kParts = kChains / kWidth;

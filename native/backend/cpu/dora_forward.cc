@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/nvfp4.h"
 #include "backend/cpu/product.h"
 
 namespace spark::cpu {
@@ -10,8 +11,11 @@ namespace {
 // [d | s·xa] · [W | B]ᵀ in one pass; gain and bias when the sum is complete.
 void forward(const DoraForwardArgs& args, const float* scale) {
   const int64_t in = args.weight.cols, out = args.weight.rows, rank = args.low_rank.rank;
+  std::vector<float> rounded;
+  if (args.compute == Compute::kNVFP4) rounded = rounded_to_nvfp4(args.x, args.tokens, in);
+  const float* x = args.compute == Compute::kNVFP4 ? rounded.data() : args.x;
   product(args.tokens, out,
-          {{rows_of(args.x, in), rows_of(args.weight), in},
+          {{rows_of(x, in), rows_of(args.weight), in},
            {scaled(rows_of(args.xa, rank), scale), rows_of(args.low_rank.b, rank), rank}},
           [&](int64_t t, int64_t o, int64_t count, const float* sums) {
             if (args.z) std::copy_n(sums, count, args.z + t * out + o);

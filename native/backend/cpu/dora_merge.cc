@@ -13,49 +13,63 @@ namespace spark::cpu {
 namespace {
 
 constexpr int64_t kPastCache = 1 << 24;  // elements of a result that no cache holds
+constexpr int64_t kVector = 16;          // floats of a line of the cache, and of the longest vector
+constexpr int64_t kCols = 128;           // of a tile: with its part of A it stays in the first-level cache
 
-// What a thread works in: a tile of a panel's height stays in the first-level cache.
-struct Workspace {
-  alignas(64) float b[kPanelRows * kLine];
-  alignas(64) float sliver[kSliver * kLine];
-  alignas(64) float delta[kPanelRows * kTile];
-  alignas(64) float weight[kPanelRows * kLine];
+thread_local struct { alignas(64) float tile[kPanelRows * kLine]; } workspace;
+
+// B scaled, and A in lines that can be read by whole vectors and lie in different sets of the cache.
+struct Factors {
+  std::vector<float> b, a;
+  int64_t a_stride;
 };
-thread_local Workspace workspace;
+
+Factors factors(const LowRank& low_rank, float scale, int64_t rows, int64_t cols) {
+  const int64_t rank = low_rank.rank, stride = (cols / kVector + 2) * kVector;
+  Factors made{std::vector<float>(low_rank.b, low_rank.b + rows * rank), std::vector<float>(rank * stride),
+               stride};
+  for (float& value : made.b) value *= scale;
+  for (int64_t k = 0; k < rank; ++k) std::copy_n(low_rank.a + k * cols, cols, made.a.data() + k * stride);
+  return made;
+}
+
+// Columns before the first that begins a line of the cache in every row; 0 where rows differ.
+int64_t columns_before_line(const float* out, int64_t cols) {
+  const auto at = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) / sizeof(float));
+  return cols % kVector == 0 ? (kVector - at % kVector) % kVector : 0;
+}
 
 // Rows [row, row + rows) by columns [col, col + count).
 struct Tile {
   int64_t row, rows, col, count;
 };
 
-// delta[i * kTile + j] = scale · (B·A)[row + i, col + j], scale being repeated R times
-void low_rank_tile(const LowRank& low_rank, const float* scale, int64_t cols, const Tile& tile) {
-  auto& [b, sliver, delta, _] = workspace;
-  const Operand left = scaled(rows_of(low_rank.b, low_rank.rank), scale);
-  const Operand right = columns_of(low_rank.a, cols);
-  std::fill_n(delta, tile.rows * kTile, 0.0f);
-  for (int64_t k = 0; k < low_rank.rank; k += kChunk) {
-    const int64_t terms = std::min(kChunk, low_rank.rank - k);
-    gemm().pack_rows(left, tile.row, tile.rows, k, terms, b);
-    for (int64_t j = 0; j < tile.count; j += kSliver) {
-      gemm().multiply(b, tile.rows, right, tile.col + j, std::min(kSliver, tile.count - j), k, terms, sliver,
-                      delta + j);
-    }
-  }
-}
+// Memory that is read next: `bits` for each element of a tile.
+struct Ahead {
+  const char* next;
+  int64_t bits;
+};
 
-// Calls body(tile) with scale · B·A in workspace.delta for tiles that cover [rows, cols].
-template <typename Body>
-void for_tiles(const LowRank& low_rank, int64_t rows, int64_t cols, const Body& body) {
-  const std::vector<float> scale(low_rank.rank, low_rank.scale);
-  const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
+// out = gain ∘ (W + scale · B·A); without a gain, 1. read(tile, to) writes a tile of W, whose first column is
+// a multiple of 16, in lines of kLine, and says what it will read next.
+template <typename Read>
+void add_low_rank(const LowRank& low_rank, float scale, int64_t rows, int64_t cols, const float* gain,
+                  float* out, const Read& read) {
+  const Factors with = factors(low_rank, scale, rows, cols);
+  const int64_t before = columns_before_line(out, cols), panels = (rows + kPanelRows - 1) / kPanelRows;
+  const bool past_cache = rows * cols >= kPastCache && cols % kVector == 0;
   parallel_for(panels, 1 + (1 << 16) / (kPanelRows * cols + 1), [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
-      const int64_t row = panel * kPanelRows;
-      for (int64_t col = 0; col < cols; col += kTile) {
-        const Tile tile{row, std::min(kPanelRows, rows - row), col, std::min(kTile, cols - col)};
-        low_rank_tile(low_rank, scale.data(), cols, tile);
-        body(tile);
+      const int64_t row = panel * kPanelRows, height = std::min(kPanelRows, rows - row);
+      // Tiles end where a line of the cache does, so that each is stored as a whole.
+      for (int64_t col = 0, next; col < cols; col = next) {
+        next = col < before ? before : std::min(cols, col + kCols);
+        const int64_t first = col / kVector * kVector, last = (next + kVector - 1) / kVector * kVector;
+        const Ahead ahead = read(Tile{row, height, first, std::min(cols, last) - first}, workspace.tile);
+        gemm().add_low_rank({height, next - col, low_rank.rank, workspace.tile + (col - first),
+                             with.b.data() + row * low_rank.rank, with.a.data() + col, with.a_stride,
+                             gain ? gain + row : nullptr, out + row * cols + col, cols, ahead.next,
+                             ahead.bits, past_cache && col >= before});
       }
     }
 #if defined(__x86_64__)
@@ -64,32 +78,18 @@ void for_tiles(const LowRank& low_rank, int64_t rows, int64_t cols, const Body& 
   });
 }
 
-// to[j] = gain · (a[j] + b[j]); past the cache, whose lines would have to be read first, where that is wanted
-void store_sum(const float* a, const float* b, float gain, int64_t count, bool past_cache, float* to) {
-  int64_t j = 0;
-#if defined(__x86_64__)
-  if (past_cache && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
-    for (; j + 4 <= count; j += 4) {
-      const __m128 sum = _mm_add_ps(_mm_loadu_ps(a + j), _mm_loadu_ps(b + j));
-      _mm_stream_ps(to + j, _mm_mul_ps(_mm_set1_ps(gain), sum));
-    }
-  }
-#else
-  (void)past_cache;
-#endif
-  for (; j < count; ++j) to[j] = gain * (a[j] + b[j]);
+Ahead read_weight(const Weight& weight, const Tile& tile, float* to) {
+  decode(weight, tile.row, tile.rows, tile.col, tile.count, to);
+  if (!weight.packed) return {nullptr, 0};
+  const int64_t bits = dtype_bits(weight.dtype),
+                end = tile.row * weight.cols + (tile.col + tile.count) * kPanelRows;
+  return {static_cast<const char*>(weight.data) + end * bits / 8, bits};
 }
 
 // out[o, i] = gain[o] · V[o, i]; without a gain, V
 void scaled_sum(const Weight& weight, const LowRank& low_rank, const float* gain, float* out) {
-  const bool past_cache = weight.rows * weight.cols >= kPastCache;
-  for_tiles(low_rank, weight.rows, weight.cols, [&](const Tile& tile) {
-    decode(weight, tile.row, tile.rows, tile.col, tile.count, workspace.weight);
-    for (int64_t i = 0; i < tile.rows; ++i) {
-      store_sum(workspace.weight + i * kLine, workspace.delta + i * kTile, gain ? gain[tile.row + i] : 1,
-                tile.count, past_cache, out + (tile.row + i) * weight.cols + tile.col);
-    }
-  });
+  add_low_rank(low_rank, low_rank.scale, weight.rows, weight.cols, gain, out,
+               [&](const Tile& tile, float* to) { return read_weight(weight, tile, to); });
 }
 
 }  // namespace
@@ -123,13 +123,15 @@ void dora_merge_backward(const DoraMergeBackwardArgs& args) {
 }
 
 void dora_unmerge(const DoraUnmergeArgs& args) {
-  for_tiles(args.low_rank, args.rows, args.cols, [&](const Tile& tile) {
-    for (int64_t i = 0; i < tile.rows; ++i) {
-      const int64_t at = (tile.row + i) * args.cols + tile.col;
-      const float gain = args.gain[tile.row + i], *delta = workspace.delta + i * kTile;
-      for (int64_t j = 0; j < tile.count; ++j) args.restored[at + j] = args.merged[at + j] / gain - delta[j];
-    }
-  });
+  add_low_rank(args.low_rank, -args.low_rank.scale, args.rows, args.cols, nullptr, args.restored,
+               [&](const Tile& tile, float* to) {
+                 for (int64_t i = 0; i < tile.rows; ++i) {
+                   const float gain = args.gain[tile.row + i];
+                   const float* merged = args.merged + (tile.row + i) * args.cols + tile.col;
+                   for (int64_t j = 0; j < tile.count; ++j) to[i * kLine + j] = merged[j] / gain;
+                 }
+                 return Ahead{nullptr, 0};
+               });
 }
 
 }  // namespace spark::cpu

@@ -1,6 +1,7 @@
 // gemm.h: what the matrix product needs from an instruction set (core/cpu_isa.h): decode, pack, multiply.
 #pragma once
 
+#include "backend/cpu/finish.h"
 #include "backend/cpu/operand.h"
 
 namespace spark::cpu {
@@ -16,6 +17,21 @@ constexpr int64_t kTile = 256;  // rows and columns of a tile at most
 // Values of the element of NVFP4.
 constexpr float kE2M1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
+// A tile of a weight W and of B·A, rank by rank.
+struct LowRankTile {
+  int64_t rows, cols, rank;  // rows <= kPanelRows
+  const float* weight;       // [rows, kLine]; as many as 16 floats behind a row are read
+  const float* b;            // [rows, rank], scaled
+  const float* a;            // [rank, a_stride]; as weight
+  int64_t a_stride;
+  const float* gain;  // [rows]; null: 1
+  float* to;          // [rows, to_stride]
+  int64_t to_stride;
+  const char* next;   // what is read for the next tile and can be asked for now, `next_bits` for each element
+  int64_t next_bits;  // 0: nothing
+  bool past_cache;    // rows of `to` begin at multiples of 64 bytes and will not be read from a cache
+};
+
 struct Gemm {
   // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk. Where the lines
   // are rows of a weight, k is a multiple of 16, line of kPanelRows if it is packed; its columns are no left
@@ -30,17 +46,39 @@ struct Gemm {
   // kSliver columns holds anything afterwards. buffer: kSliver * kLine floats.
   void (*multiply)(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
                    int64_t count, float* buffer, float* sums);
-  // sums[i] = Σ coefficients[k] · data[offset[k] + i] for i < count and k < depth, a chain as in multiply.
-  // Reads and writes up to 15 elements more.
+  // As multiply with the last chunk of sums, which begin with `sums` (null: with 0), are left as they are and
+  // become what `to` says. Activations but kNone and kRelu are left out.
+  void (*finish)(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+                 int64_t count, float* buffer, const float* sums, const Finish& to);
+  // Rows of finished sums, `pitch` elements apart, become what `to` says, with these activations alone.
+  void (*settle)(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Finish& to);
+  // sums[i] = Σ coefficients[k] · data[offset[k] + i] for i < count and k < depth, a chain as in multiply,
+  // + bias, and what is below 0 becomes 0 if `relu`. Reads and writes up to 15 elements more.
   void (*correlate)(const float* coefficients, const float* data, const int64_t* offset, int64_t depth,
-                    int64_t count, float* sums);
-  // to[i] = from[2 · i] for i < count
-  void (*halve)(const float* from, int64_t count, float* to);
+                    int64_t count, float bias, bool relu, float* sums);
+  // to[i] = the largest data[offset[k] + i] for i < count and k < depth, NaN if one is. Reads and writes up
+  // to 15 elements more.
+  void (*largest)(const float* data, const int64_t* offset, int64_t depth, int64_t count, float* to);
+  // Line i < lines of `to`, which has `length` elements: those from `begin` to `end` are from[i · pitch + j ·
+  // stride] with j rising from 0, the others `padding`.
+  void (*stage)(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,
+                int64_t length, float padding, float* to);
+  // The tiles of a staged plane, Bᵀ · tile · B of Winograd's F(4 x 4, 3 x 3): element p of tile x in line y
+  // is to[p · stride + y · count + x]. Element (i, j) of a tile is plane[taps[6 · i + j] + y · pitch + x], up
+  // to 15 elements more are read.
+  void (*winograd_input)(const float* plane, const int64_t* taps, int64_t pitch, int64_t lines, int64_t count,
+                         float* to, int64_t stride);
+  // Four lines of results, `pitch` elements apart, from a line of tiles: Aᵀ · tile · A + bias, element p of
+  // tile x being from[p · stride + x]. Reads and writes up to 15 tiles more.
+  void (*winograd_output)(const float* from, int64_t stride, int64_t count, float bias, int64_t pitch,
+                          float* to);
   // sums[k] += Σ gradient[y · width + x] · data[offset[k] + y · pitch + x] for y < height, x < width and k <
   // depth: sixteen chains, one for each x modulo 16, that are added in their order. Reads up to 15 elements
   // of data more.
   void (*dots)(const float* gradient, int64_t height, int64_t width, const float* data, int64_t pitch,
                const int64_t* offset, int64_t depth, float* sums);
+  // to = gain ∘ (W + B·A), the sums of B·A as those of multiply.
+  void (*add_low_rank)(const LowRankTile& tile);
 };
 
 extern const Gemm plain_gemm, avx2_gemm, avx512_gemm, neon_gemm;

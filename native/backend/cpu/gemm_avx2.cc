@@ -13,6 +13,20 @@ using Bits = uint32_t __attribute__((vector_size(32)));
 
 inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm256_fmadd_ps(a, b, sum); }
 
+inline void stream(float* to, Vec vec) { _mm256_stream_ps(to, vec); }
+
+inline __m256i first_lanes(int64_t count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+inline Vec load_part(const float* from, int64_t count) {
+  return _mm256_maskload_ps(from, first_lanes(count));
+}
+
+inline void store_part(float* to, Vec values, int64_t count) {
+  _mm256_maskstore_ps(to, first_lanes(count), values);
+}
+
 inline Bits load_codes(const uint8_t* codes) {
   return (Bits)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
 }
@@ -63,6 +77,7 @@ inline void transpose(Vec (&v)[8]) {
 
 }  // namespace
 
-const Gemm avx2_gemm = {pack_rows, pack_sliver, multiply, correlate, halve, dots};
+const Gemm avx2_gemm = {pack_rows, pack_sliver, multiply,       finish,          settle, correlate,
+                        largest,   stage,       winograd_input, winograd_output, dots,   add_low_rank};
 
 }  // namespace spark::cpu

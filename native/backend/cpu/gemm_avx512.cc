@@ -13,6 +13,16 @@ using Bits = uint32_t __attribute__((vector_size(64)));
 
 inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm512_fmadd_ps(a, b, sum); }
 
+inline void stream(float* to, Vec vec) { _mm512_stream_ps(to, vec); }
+
+inline Vec load_part(const float* from, int64_t count) {
+  return _mm512_maskz_loadu_ps((1u << count) - 1, from);
+}
+
+inline void store_part(float* to, Vec values, int64_t count) {
+  _mm512_mask_storeu_ps(to, (1u << count) - 1, values);
+}
+
 inline Bits load_codes(const uint8_t* codes) {
   return (Bits)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
 }
@@ -65,6 +75,7 @@ inline void transpose(Vec (&v)[16]) {
 
 }  // namespace
 
-const Gemm avx512_gemm = {pack_rows, pack_sliver, multiply, correlate, halve, dots};
+const Gemm avx512_gemm = {pack_rows, pack_sliver, multiply,       finish,          settle, correlate,
+                          largest,   stage,       winograd_input, winograd_output, dots,   add_low_rank};
 
 }  // namespace spark::cpu

@@ -3,11 +3,14 @@
 //   kWidth, Vec, Bits   floats in a vector, that vector, and the same of uint32_t
 //   kRows, kVecs        the block of sums that stays in registers: kRows lines by kVecs vectors
 //   multiply_add        a * b + sum on vectors, fused where the instruction set can
+//   stream              stores a vector at a multiple of its size, past the cache where that can be
 //   transpose           of kWidth vectors, in place
 //   evens               elements 0, 2, 4 … of a vector that goes on, but for its first element, in a second
 //   load_codes          kWidth codes of 8 or 16 bits, widened
 //   load_e2m1           the values of kWidth codes of 4 bits, low ones first
 //   lookup_e2m1         the values of the low 4 bits
+//   load_part           fewer than kWidth floats, with zeros behind them
+//   store_part          fewer than kWidth floats
 inline Vec load(const float* from) {
   Vec vec;
   __builtin_memcpy(&vec, from, sizeof(vec));
@@ -17,6 +20,18 @@ inline Vec load(const float* from) {
 inline void store(float* to, Vec vec) { __builtin_memcpy(to, &vec, sizeof(vec)); }
 
 inline Vec splat(float value) { return value - Vec{}; }  // value + 0 would make 0 of -0
+
+// The first `count` elements of a vector, 0 in the place of the others; all of them where it has no more.
+inline Vec load_some(const float* from, int64_t count) {
+  return count < kWidth ? load_part(from, count) : load(from);
+}
+
+inline void store_some(float* to, Vec values, int64_t count) {
+  if (count < kWidth) return store_part(to, values, count);
+  store(to, values);
+}
+
+inline Vec positive(Vec values) { return values < Vec{} ? Vec{} : values; }
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -54,6 +69,29 @@ void read(const Operand& from, int64_t outer, int64_t inner, int64_t count, floa
   }
 }
 
+constexpr int kMostRuns = 6;
+
+// to[i * kStride + vector_to[v]] = the vector at data[offset[i] + vector_from[v]] for v < vectors <= V
+template <int V, int64_t kStride>
+void copy_runs(int64_t vectors, const float* data, const int64_t* offset, int64_t rows,
+               const int64_t* vector_from, const int64_t* vector_to, float* to) {
+  if (vectors < V) {
+    if constexpr (V > 1) copy_runs<V - 1, kStride>(vectors, data, offset, rows, vector_from, vector_to, to);
+    return;
+  }
+  int64_t first[V], place[V];
+#pragma GCC unroll 8
+  for (int v = 0; v < V; ++v) {
+    first[v] = vector_from[v];
+    place[v] = vector_to[v];
+  }
+  for (int64_t i = 0; i < rows; ++i, to += kStride) {
+    const float* from = data + offset[i];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) store(to + place[v], load(from + first[v]));
+  }
+}
+
 // to[i * kStride + j] = element (row + i, position + j). Writes up to kWidth floats behind a row, which the
 // next row overwrites.
 template <int64_t kStride>
@@ -83,8 +121,12 @@ void pack_patches(const Patches& from, int64_t row, int64_t rows, int64_t positi
     at[3] = 0;
     for (int axis = 2; axis >= 0 && ++at[axis] == from.size[axis]; --axis) at[axis] = 0;
   }
+  const int64_t* offset = from.offset + row;
+  if (singles == 0 && vectors <= kMostRuns) {
+    return copy_runs<kMostRuns, kStride>(vectors, from.data, offset, rows, vector_from, vector_to, to);
+  }
   for (int64_t i = 0; i < rows; ++i, to += kStride) {
-    const float* data = from.data + from.offset[row + i];
+    const float* data = from.data + offset[i];
     for (int64_t v = 0; v < vectors; ++v) store(to + vector_to[v], load(data + vector_from[v]));
     for (int64_t v = 0; v < singles; ++v) to[single_to[v]] = data[single_from[v]];
   }
@@ -138,9 +180,15 @@ void pack_transposed(const Operand& from, int64_t outer, int64_t outers, int64_t
 
 // to[i * kLine + j] = element (line + i, k + j) of a packed weight
 void pack_panels(const Weight& weight, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
-  float panel[kPanelRows * kLine];
+  float decoded[kPanelRows * kLine];
   for (int64_t i = 0; i < lines; i += kPanelRows) {
-    decode_panel(weight, (line + i) / kPanelRows, k, count, panel);
+    const int64_t index = (line + i) / kPanelRows;
+    const float* panel = decoded;
+    if (weight.dtype == DType::kF32) {
+      panel = static_cast<const float*>(weight.data) + (index * weight.cols + k) * kPanelRows;
+    } else {
+      decode_panel(weight, index, k, count, decoded);
+    }
     for (int64_t j = 0; j < count; j += kWidth) {
       transpose_rows<kLine>(panel + j * kPanelRows, kPanelRows, smaller(kWidth, count - j),
                             smaller(kPanelRows, lines - i), to + i * kLine + j);
@@ -179,124 +227,7 @@ void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, in
   pack_transposed<kSliver>(from, line, lines, k, count, to);
 }
 
-// --- multiply ---
-
-template <int M, int N>
-void multiply_block(const float* rows, const float* sliver, int64_t count, float* sums) {
-  Vec total[M][N] = {};
-#pragma GCC unroll 2
-  for (int64_t k = 0; k < count; ++k) {
-    Vec right[N];
-#pragma GCC unroll 4
-    for (int n = 0; n < N; ++n) right[n] = load(sliver + k * kSliver + n * kWidth);
-#pragma GCC unroll 16
-    for (int m = 0; m < M; ++m) {
-      const Vec left = splat(rows[m * kLine + k]);
-#pragma GCC unroll 4
-      for (int n = 0; n < N; ++n) total[m][n] = multiply_add(left, right[n], total[m][n]);
-    }
-  }
-  for (int m = 0; m < M; ++m) {
-    for (int n = 0; n < N; ++n) {
-      float* sum = sums + m * kTile + n * kWidth;
-      store(sum, load(sum) + total[m][n]);
-    }
-  }
-}
-
-template <int M, int N>
-void multiply_cols(const float* rows, const float* sliver, int64_t vecs, int64_t count, float* sums) {
-  for (; vecs >= N; vecs -= N, sliver += N * kWidth, sums += N * kWidth) {
-    multiply_block<M, N>(rows, sliver, count, sums);
-  }
-  if constexpr (N > 1) {
-    if (vecs > 0) multiply_cols<M, N - 1>(rows, sliver, vecs, count, sums);
-  }
-}
-
-template <int M>
-void multiply_rows(int64_t m, const float* rows, const float* sliver, int64_t vecs, int64_t count,
-                   float* sums) {
-  if (m == M) return multiply_cols<M, kVecs>(rows, sliver, vecs, count, sums);
-  if constexpr (M > 1) multiply_rows<M - 1>(m, rows, sliver, vecs, count, sums);
-}
-
-// Rows are shared out evenly: a last block of one row would cost as much time as a full one.
-void multiply_sliver(const float* rows, const float* sliver, int64_t m, int64_t n, int64_t count,
-                     float* sums) {
-  const int64_t vecs = (n + kWidth - 1) / kWidth;
-  for (int64_t blocks = (m + kRows - 1) / kRows; blocks > 0; --blocks) {
-    const int64_t block = (m + blocks - 1) / blocks;
-    multiply_rows<kRows>(block, rows, sliver, vecs, count, sums);
-    rows += block * kLine;
-    sums += block * kTile;
-    m -= block;
-  }
-}
-
-// --- few rows: lines of the right side are transposed in registers instead of being packed across ---
-
-// total[m][n] += Σ rows[m * kLine + i] · block[i]
-template <int M>
-inline void add_terms(const float* rows, const Vec (&block)[kWidth], int64_t terms, Vec (&total)[M][2],
-                      int n) {
-#pragma GCC unroll 16
-  for (int64_t i = 0; i < terms; ++i) {
-#pragma GCC unroll 4
-    for (int m = 0; m < M; ++m) total[m][n] = multiply_add(splat(rows[m * kLine + i]), block[i], total[m][n]);
-  }
-}
-
-// M rows by two vectors of lines. Beyond `count` and beyond the last line the panel holds anything.
-template <int M>
-void multiply_lines(const float* rows, const float* lines, int64_t count, float* sums) {
-  Vec total[M][2] = {};
-  for (int64_t k = 0; k < count; k += kWidth) {
-#pragma GCC unroll 2
-    for (int n = 0; n < 2; ++n) {
-      Vec block[kWidth];
-#pragma GCC unroll 16
-      for (int i = 0; i < kWidth; ++i) block[i] = load(lines + (n * kWidth + i) * kLine + k);
-      transpose(block);
-      if (count - k >= kWidth) {
-        add_terms<M>(rows + k, block, kWidth, total, n);
-      } else {
-        add_terms<M>(rows + k, block, count - k, total, n);
-      }
-    }
-  }
-  for (int m = 0; m < M; ++m) {
-    for (int n = 0; n < 2; ++n) {
-      float* sum = sums + m * kTile + n * kWidth;
-      store(sum, load(sum) + total[m][n]);
-    }
-  }
-}
-
-template <int M>
-void multiply_few(int64_t m, const float* rows, const float* lines, int64_t count, float* sums) {
-  if (m == M) return multiply_lines<M>(rows, lines, count, sums);
-  if constexpr (M > 1) multiply_few<M - 1>(m, rows, lines, count, sums);
-}
-
-void multiply(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
-              int64_t count, float* buffer, float* sums) {
-  if (is_packed(b) && !b.columns) {
-    const int64_t panel = line / kPanelRows;
-    if (m <= kFewRows) return multiply_panels(rows, m, *b.weight, panel, lines, k, count, sums);
-    if (b.weight->dtype == DType::kF32) {
-      const auto* data = static_cast<const float*>(b.weight->data);
-      return multiply_sliver(rows, data + (panel * b.weight->cols + k) * kPanelRows, m, lines, count, sums);
-    }
-  } else if (m <= kFewRows && !b.columns) {
-    pack_straight<kLine>(b, line, lines, k, count, buffer);
-    for (int64_t n = 0; n < lines; n += 2 * kWidth) {
-      multiply_few<kFewRows>(m, rows, buffer + n * kLine, count, sums + n);
-    }
-    return;
-  }
-  pack_sliver(b, line, lines, k, count, buffer);
-  multiply_sliver(rows, buffer, m, lines, count, sums);
-}
-
 #include "backend/cpu/correlate_body.h"
+#include "backend/cpu/gemm_multiply.h"
+#include "backend/cpu/low_rank_body.h"
+#include "backend/cpu/winograd_body.h"

@@ -4,6 +4,16 @@ constexpr int kWidth = 4;
 using Vec = float __attribute__((vector_size(16)));
 using Bits = uint32_t __attribute__((vector_size(16)));
 
+inline void stream(float* to, Vec vec) { __builtin_memcpy(to, &vec, sizeof(vec)); }
+
+inline Vec load_part(const float* from, int64_t count) {
+  return Vec{count > 0 ? from[0] : 0, count > 1 ? from[1] : 0, count > 2 ? from[2] : 0};
+}
+
+inline void store_part(float* to, Vec values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = values[i];
+}
+
 template <typename Code>
 inline Bits load_codes(const Code* codes) {
   return Bits{codes[0], codes[1], codes[2], codes[3]};

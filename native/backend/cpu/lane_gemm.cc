@@ -47,10 +47,11 @@ double dot_pairs(uint32_t a, uint32_t b) {
          static_cast<double>(bits_float(a & 0xFFFF0000)) * bits_float(b & 0xFFFF0000);
 }
 
+template <typename A, typename B>
 double dot_bytes(uint32_t a, uint32_t b) {
   double sum = 0;
   for (int shift = 0; shift < 32; shift += 8) {
-    sum += static_cast<uint8_t>(a >> shift) * static_cast<int8_t>(b >> shift);
+    sum += static_cast<A>(a >> shift) * static_cast<B>(b >> shift);
   }
   return sum;
 }
@@ -68,7 +69,8 @@ bool passes_test(const LaneGemm& gemm) {
                            1e-3, dot_pairs)) {
     return false;
   }
-  return agrees(gemm.bytes, rows(~0u, 0), panel(~0u, 0), 0, dot_bytes);
+  return agrees(gemm.bytes, rows(~0u, 0), panel(~0u, 0), 0, dot_bytes<uint8_t, int8_t>) &&
+         agrees(gemm.signed_bytes, rows(~0u, 0), panel(~0u, 0), 0, dot_bytes<int8_t, uint8_t>);
 }
 
 struct Selected {

@@ -20,8 +20,10 @@ using MultiplyLanes = void (*)(const uint32_t* rows, int64_t stride, int64_t m, 
                                int64_t cols, int64_t lanes, Sum* sums);
 
 struct LaneGemm {
-  MultiplyLanes<float> bf16;     // null: not in this instruction set
-  MultiplyLanes<int32_t> bytes;  // rows unsigned, panel signed; modulo 2^32
+  MultiplyLanes<float> bf16;  // null: not in this instruction set
+  // modulo 2^32
+  MultiplyLanes<int32_t> bytes;         // rows unsigned, panel signed
+  MultiplyLanes<int32_t> signed_bytes;  // rows signed, panel unsigned
 };
 
 extern const LaneGemm plain_lanes, avx2_lanes, avx512_lanes, avx512bf16_lanes, amx_lanes, neon_lanes,

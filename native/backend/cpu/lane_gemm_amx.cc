@@ -48,6 +48,17 @@ struct Bytes {
   }
 };
 
+struct SignedBytes {
+  static void add_upper() {
+    _tile_dpbsud(0, 4, 6);
+    _tile_dpbsud(1, 4, 7);
+  }
+  static void add_lower() {
+    _tile_dpbsud(2, 5, 6);
+    _tile_dpbsud(3, 5, 7);
+  }
+};
+
 // A block of up to 32 rows by 32 columns.
 template <typename Kind, typename Sum>
 void multiply_block(const uint32_t* rows, int64_t stride, bool has_lower, const uint32_t* panel,
@@ -98,6 +109,7 @@ void multiply_lanes(const uint32_t* rows, int64_t stride, int64_t m, const uint3
 
 }  // namespace
 
-const LaneGemm amx_lanes = {multiply_lanes<Pairs, float>, multiply_lanes<Bytes, int32_t>};
+const LaneGemm amx_lanes = {multiply_lanes<Pairs, float>, multiply_lanes<Bytes, int32_t>,
+                            multiply_lanes<SignedBytes, int32_t>};
 
 }  // namespace spark::cpu

@@ -8,19 +8,32 @@ namespace {
 
 constexpr int kWidth = 16, kRows = 12, kVecs = 2;
 
+struct Halves {
+  __m512i even, odd;  // bytes 0, 2 and 1, 3 of each lane
+};
+
+struct Unsigned {
+  static __m512i even(__m512i lanes) { return _mm512_and_si512(lanes, _mm512_set1_epi16(0xFF)); }
+  static __m512i odd(__m512i lanes) { return _mm512_srli_epi16(lanes, 8); }
+};
+
+struct Signed {
+  static __m512i even(__m512i lanes) { return _mm512_srai_epi16(_mm512_slli_epi16(lanes, 8), 8); }
+  static __m512i odd(__m512i lanes) { return _mm512_srai_epi16(lanes, 8); }
+};
+
+template <typename Row, typename Panel>
 struct Bytes {
   using Vec = uint32_t __attribute__((vector_size(64)));
-  struct Lanes {
-    __m512i even, odd;  // bytes 0, 2 and 1, 3 of each lane
-  };
+  using Lanes = Halves;
   static Lanes load_lanes(const uint32_t* from) {
     const __m512i lanes = _mm512_loadu_si512(reinterpret_cast<const __m512i*>(from));
-    return {_mm512_srai_epi16(_mm512_slli_epi16(lanes, 8), 8), _mm512_srai_epi16(lanes, 8)};
+    return {Panel::even(lanes), Panel::odd(lanes)};
   }
   static Vec dot(uint32_t row, const Lanes& lanes, Vec sum) {
-    const __m512i even = _mm512_set1_epi32(static_cast<int>(row & 0x00FF00FF));
-    const __m512i odd = _mm512_set1_epi32(static_cast<int>(row >> 8 & 0x00FF00FF));
-    return sum + (Vec)_mm512_madd_epi16(even, lanes.even) + (Vec)_mm512_madd_epi16(odd, lanes.odd);
+    const __m512i bytes = _mm512_set1_epi32(static_cast<int>(row));
+    return sum + (Vec)_mm512_madd_epi16(Row::even(bytes), lanes.even) +
+           (Vec)_mm512_madd_epi16(Row::odd(bytes), lanes.odd);
   }
 };
 
@@ -28,6 +41,7 @@ struct Bytes {
 
 }  // namespace
 
-const LaneGemm avx512_lanes = {nullptr, multiply_lanes<Bytes, int32_t>};
+const LaneGemm avx512_lanes = {nullptr, multiply_lanes<Bytes<Unsigned, Signed>, int32_t>,
+                               multiply_lanes<Bytes<Signed, Unsigned>, int32_t>};
 
 }  // namespace spark::cpu

@@ -26,10 +26,17 @@ struct Bytes {
   }
 };
 
+struct SignedBytes : Bytes {
+  static Vec dot(uint32_t row, Lanes lanes, Vec sum) {
+    return (Vec)_mm512_dpbusd_epi32((__m512i)sum, lanes, _mm512_set1_epi32(static_cast<int>(row)));
+  }
+};
+
 #include "backend/cpu/lane_gemm_body.h"
 
 }  // namespace
 
-const LaneGemm avx512bf16_lanes = {multiply_lanes<Pairs, float>, multiply_lanes<Bytes, int32_t>};
+const LaneGemm avx512bf16_lanes = {multiply_lanes<Pairs, float>, multiply_lanes<Bytes, int32_t>,
+                                   multiply_lanes<SignedBytes, int32_t>};
 
 }  // namespace spark::cpu

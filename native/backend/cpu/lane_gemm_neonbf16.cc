@@ -27,10 +27,21 @@ struct Bytes {
   }
 };
 
+struct SignedBytes {
+  using Vec = uint32x4_t;
+  using Lanes = uint8x16_t;
+  static Lanes load_lanes(const uint32_t* from) { return vreinterpretq_u8_u32(vld1q_u32(from)); }
+  static Vec dot(uint32_t row, Lanes lanes, Vec sum) {
+    const int32x4_t start = vreinterpretq_s32_u32(sum);
+    return vreinterpretq_u32_s32(vusdotq_s32(start, lanes, vreinterpretq_s8_u32(vdupq_n_u32(row))));
+  }
+};
+
 #include "backend/cpu/lane_gemm_body.h"
 
 }  // namespace
 
-const LaneGemm neonbf16_lanes = {multiply_lanes<Pairs, float>, multiply_lanes<Bytes, int32_t>};
+const LaneGemm neonbf16_lanes = {multiply_lanes<Pairs, float>, multiply_lanes<Bytes, int32_t>,
+                                 multiply_lanes<SignedBytes, int32_t>};
 
 }  // namespace spark::cpu

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <vector>
 
 #include "backend/cpu/columns.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/epilogue.h"
 #include "backend/cpu/lane_product.h"
+#include "backend/cpu/nvfp4.h"
 #include "backend/cpu/product.h"
 
 namespace spark::cpu {
@@ -32,14 +34,16 @@ void finish(const LinearArgs& args, int64_t t, int64_t o, int64_t count, const f
 
 void linear(const LinearArgs& args) {
   const int64_t in = args.weight.cols, out = args.weight.rows;
-  const Store store = [&](int64_t t, int64_t o, int64_t count, const float* sums) {
+  const auto store = [&](int64_t t, int64_t o, int64_t count, const float* sums) {
     finish(args, t, o, count, sums);
   };
   if (args.compute == Compute::kBF16 && lane_gemm().bf16) {
-    product_bf16(args.tokens, args.x, args.weight, store);
-  } else {
-    product(args.tokens, out, {{rows_of(args.x, in), rows_of(args.weight), in}}, store);
+    return product_bf16(args.tokens, args.x, args.weight, store);
   }
+  std::vector<float> rounded;
+  if (args.compute == Compute::kNVFP4) rounded = rounded_to_nvfp4(args.x, args.tokens, in);
+  const float* x = args.compute == Compute::kNVFP4 ? rounded.data() : args.x;
+  product(args.tokens, out, {{rows_of(x, in), rows_of(args.weight), in}}, store);
 }
 
 void linear_backward(const LinearBackwardArgs& args) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/integer_result.h"
 #include "backend/cpu/lane_product.h"
 #include "core/thread_pool.h"
 
@@ -70,6 +71,53 @@ std::vector<uint32_t> to_lanes(const Bytes& bytes, int64_t lanes, int64_t stride
   return result;
 }
 
+// As row_sums, of a packed weight.
+std::vector<uint32_t> packed_sums(const LinearIntegerArgs& args) {
+  const int64_t lanes = (args.cols + 3) / 4;
+  std::vector<uint32_t> sums(args.rows);
+  parallel_for(args.rows, 1 + (1 << 16) / (args.cols + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      const int8_t* panel = static_cast<const int8_t*>(args.w) + (o - o % kPanelRows) * lanes * 4;
+      for (int64_t i = 0; i < args.cols; ++i) {
+        sums[o] += panel[i / 4 * kPanelRows * 4 + o % kPanelRows * 4 + i % 4];
+      }
+    }
+  });
+  return sums;
+}
+
+// What the sums of a product lack: bias and zero points.
+class Corrections {
+ public:
+  Corrections(const LinearIntegerArgs& args, const Bytes& x, const Bytes& w)
+      : args_(args), has_x_(args.x_zero || args.x_signed), has_w_(args.w_zero || !args.w_signed) {
+    if (has_w_) x_sums_ = row_sums(x, false);
+    if (has_x_ && !args.w_sum) w_sums_ = args.packed ? packed_sums(args) : row_sums(w, true);
+  }
+
+  void fill(int64_t t, int64_t o, int64_t count, uint32_t* shift) const {
+    for (int64_t j = 0; j < count; ++j) shift[j] = args_.bias ? args_.bias[o + j] : 0;
+    const uint32_t p = (args_.x_zero ? args_.x_zero[t] : 0) + (args_.x_signed ? kFlip : 0);
+    for (int64_t j = 0; has_x_ && j < count; ++j) shift[j] -= p * w_sum(o + j);
+    if (!has_w_) return;
+    const uint32_t rest = static_cast<uint32_t>(args_.cols) * p - x_sums_[t];
+    for (int64_t j = 0; j < count; ++j) {
+      shift[j] += ((args_.w_zero ? args_.w_zero[o + j] : 0) - (args_.w_signed ? 0 : kFlip)) * rest;
+    }
+  }
+
+ private:
+  // Of the bytes that are multiplied.
+  uint32_t w_sum(int64_t o) const {
+    if (!args_.w_sum) return w_sums_[o];
+    return args_.w_sum[o] - (args_.w_signed ? 0 : kFlip) * static_cast<uint32_t>(args_.cols);
+  }
+
+  const LinearIntegerArgs& args_;
+  bool has_x_, has_w_;
+  std::vector<uint32_t> x_sums_, w_sums_;
+};
+
 }  // namespace
 
 void linear_integer(const LinearIntegerArgs& args) {
@@ -77,20 +125,27 @@ void linear_integer(const LinearIntegerArgs& args) {
   const Bytes x{static_cast<const uint8_t*>(args.x), args.tokens, args.cols, args.x_signed ? kFlipLane : 0};
   const Bytes w{static_cast<const uint8_t*>(args.w), out, args.cols, args.w_signed ? 0 : kFlipLane};
   const std::vector<uint32_t> x_lanes = to_lanes(x, lanes, stride);
-  const std::vector<uint32_t> x_sums = row_sums(x, false), w_sums = row_sums(w, true);
+  const Corrections corrections(args, x, w);
   LaneProduct<int32_t> product{args.tokens, out, lanes, x_lanes.data(), stride, {}, {}};
-  product.panel = [&](int64_t row, int64_t lane, int64_t count, uint32_t* buffer) {
+  product.panel = [&](int64_t row, int64_t lane, int64_t count, uint32_t* buffer) -> const uint32_t* {
+    if (args.packed) return static_cast<const uint32_t*>(args.w) + row * lanes + lane * kPanelRows;
     for (int64_t i = 0; i < std::min(kPanelRows, out - row); ++i) {
       for (int64_t l = 0; l < count; ++l) buffer[l * kPanelRows + i] = w.lane(row + i, lane + l);
     }
     return buffer;
   };
   product.store = [&](int64_t t, int64_t o, int64_t count, const int32_t* sums) {
-    const uint32_t p = (args.x_zero ? args.x_zero[t] : 0) + (args.x_signed ? kFlip : 0);
-    for (int64_t j = o; j < o + count; ++j) {
-      const uint32_t q = (args.w_zero ? args.w_zero[j] : 0) - (args.w_signed ? 0 : kFlip);
-      const uint32_t corner = static_cast<uint32_t>(args.cols) * p * q;
-      args.y[t * out + j] = static_cast<int32_t>(sums[j - o] - p * w_sums[j] - q * x_sums[t] + corner);
+    uint32_t shift[kTile];
+    corrections.fill(t, o, count, shift);
+    const int64_t at = t * out + o;
+    if (args.result.scale) {
+      byte_loops().requantize_each(sums, count, shift, args.result.scale + o, rounding_of(args.result),
+                                   static_cast<uint8_t*>(args.result.y) + at);
+      return;
+    }
+    int32_t* y = static_cast<int32_t*>(args.result.y) + at;
+    for (int64_t j = 0; j < count; ++j) {
+      y[j] = static_cast<int32_t>(static_cast<uint32_t>(sums[j]) + shift[j]);
     }
   };
   lane_product(product, lane_gemm().bytes);

@@ -1,3 +1,5 @@
+#include "backend/cpu/nvfp4.h"
+
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/formats.h"
 #include "backend/cpu/precision_loops.h"
@@ -21,6 +23,18 @@ void nvfp4_quantize(const Nvfp4QuantizeArgs& args) {
 void nvfp4_dequantize(const Nvfp4DequantizeArgs& args) {
   parallel_for(args.rows * args.cols / kNvfp4Block, kGrain,
                [&](int64_t begin, int64_t end) { precision_loops().nvfp4_dequantize(args, begin, end); });
+}
+
+std::vector<float> rounded_to_nvfp4(const float* x, int64_t rows, int64_t cols) {
+  std::vector<float> rounded(rows * cols);
+  std::vector<uint8_t> packed(rows * cols / 2), block_scale(rows * cols / kNvfp4Block);
+  float largest;
+  amax({DType::kF32, rows * cols, x, &largest});
+  const float tensor_scale = nvfp4_tensor_scale(largest);
+  nvfp4_quantize({DType::kF32, rows, cols, Nvfp4Recipe::kModelopt, tensor_scale, 0, x, packed.data(),
+                  block_scale.data()});
+  nvfp4_dequantize({rows, cols, tensor_scale, packed.data(), block_scale.data(), rounded.data()});
+  return rounded;
 }
 
 }  // namespace spark::cpu

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
 
+#include "backend/cpu/scratch.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -14,11 +14,11 @@ template <typename Body>
 void parallel_tasks(int64_t count, int64_t floats, const Body& body) {
   if (count <= 0) return;
   const int64_t lanes = count < thread_count() ? count : thread_count();
-  const std::unique_ptr<float[]> rooms(new float[lanes * floats]);
+  const Scratch rooms(lanes * floats);
   std::atomic<int64_t> next = 0;
   parallel_for(lanes, 1, [&](int64_t begin, int64_t end) {
     for (int64_t lane = begin; lane < end; ++lane) {
-      for (int64_t index = next++; index < count; index = next++) body(index, rooms.get() + lane * floats);
+      for (int64_t index = next++; index < count; index = next++) body(index, rooms.data() + lane * floats);
     }
   });
 }

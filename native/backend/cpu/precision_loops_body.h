@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int kTileBlocks = 16;  // blocks of NVFP4 that are handled together
 constexpr int kTile = kTileBlocks * kNvfp4Block;
-constexpr int kStaged = 2048;  // bytes that are stored past the cache at a time
+constexpr int kStaged = 4096;  // bytes that are stored past the cache at a time
 
 template <typename Body>
 void with_wide(DType dtype, Body body) {
@@ -43,16 +44,62 @@ __attribute__((always_inline)) inline typename Dst::Code convert(typename Src::C
   }
 }
 
+#if defined(__AVX512BW__)
+// Codes of 32 numbers in bf16, in integers of 16 bits: rounds the significand 1.m by a shift that is longer
+// below the smallest normal number, as Dst::encode does by adding.
+template <typename Dst>
+inline __m256i encode_bf16(__m512i x, uint32_t limit, uint32_t nan) {
+  const auto splat = [](uint32_t value) { return _mm512_set1_epi16(static_cast<int16_t>(value)); };
+  constexpr uint32_t kLeast = Dst::kExponentGap + 1;           // exponent of that number
+  constexpr uint32_t kMantissa = 23 - Dst::kShift, kAll = 12;  // a shift by kAll leaves nothing
+  const __m512i magnitude = _mm512_and_si512(x, splat(0x7FFF)), exponent = _mm512_srli_epi16(magnitude, 7);
+  const __m512i significand = _mm512_or_si512(_mm512_and_si512(magnitude, splat(0x7F)), splat(0x80));
+  const __m512i below = _mm512_subs_epu16(splat(kLeast), exponent);
+  const __m512i shift = _mm512_min_epu16(_mm512_add_epi16(below, splat(Dst::kShift - 16)), splat(kAll));
+  const __m512i half = _mm512_srlv_epi16(_mm512_sllv_epi16(splat(1), shift), splat(1));
+  const __m512i odd = _mm512_and_si512(_mm512_srlv_epi16(significand, shift), splat(1));
+  const __m512i bias = _mm512_add_epi16(_mm512_sub_epi16(half, splat(1)), odd);
+  const __m512i rounded = _mm512_srlv_epi16(_mm512_add_epi16(significand, bias), shift);
+  const __m512i binade = _mm512_slli_epi16(_mm512_subs_epu16(exponent, splat(kLeast)), kMantissa);
+  const __m512i code = _mm512_min_epu16(_mm512_add_epi16(rounded, binade), splat(limit));
+  const __m512i sign = _mm512_and_si512(_mm512_srli_epi16(x, 8), splat(0x80));
+  const __mmask32 is_nan = _mm512_cmpgt_epu16_mask(magnitude, splat(kInfinityBits >> 16));
+  return _mm512_cvtepi16_epi8(_mm512_mask_mov_epi16(_mm512_or_si512(code, sign), is_nan, splat(nan)));
+}
+
+// How many of the first numbers have become codes.
+template <typename Dst>
+inline int64_t encode_bf16_run(const uint16_t* in, uint8_t* out, int64_t count, uint32_t limit) {
+  const uint32_t nan = Dst::encode(bits_float(kNaNBits), limit);
+  int64_t i = 0;
+  for (; i + 32 <= count; i += 32) {
+    const __m256i codes = encode_bf16<Dst>(_mm512_loadu_si512(in + i), limit, nan);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), codes);
+  }
+  return i;
+}
+#endif
+
 template <typename Src, typename Dst>
 __attribute__((always_inline)) inline void convert_run(const typename Src::Code* __restrict in,
                                                        typename Dst::Code* __restrict out, int64_t count,
                                                        uint32_t limit) {
+#if defined(__AVX512BW__)
+  if constexpr (std::is_same_v<Src, BF16> && sizeof(typename Dst::Code) == 1) {
+    const int64_t done = encode_bf16_run<Dst>(in, out, count, limit);
+    in += done, out += done, count -= done;
+  }
+#endif
   for (int64_t i = 0; i < count; ++i) out[i] = convert<Src, Dst>(in[i], limit);
 }
 
 // Copies kStaged bytes to a line of memory without reading it into the cache first, where the machine can.
 void store_past_cache(void* dst, const void* src) {
-#if defined(__x86_64__)
+#if defined(__AVX512F__)
+  const auto* from = static_cast<const __m512i*>(src);
+  auto* to = static_cast<__m512i*>(dst);
+  for (int i = 0; i < kStaged / 64; ++i) _mm512_stream_si512(to + i, _mm512_load_si512(from + i));
+#elif defined(__x86_64__)
   const auto* from = static_cast<const __m128i*>(src);
   auto* to = static_cast<__m128i*>(dst);
   for (int i = 0; i < kStaged / 16; ++i) _mm_stream_si128(to + i, _mm_load_si128(from + i));

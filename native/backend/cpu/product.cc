@@ -58,10 +58,9 @@ bool can_stream(const Tile& tile, const Segment& segment) {
          pieces(segment.depth, kChunk) * tile.rows <= kTile;
 }
 
-void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments, StoreBy by,
-             const Store& store) {
-  auto& [rows, sliver, sums] = workspace;
-  std::fill_n(sums, tile.rows * kTile, 0.0f);
+// The sums of a tile, in the workspace.
+void add_segments(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments) {
+  std::fill_n(workspace.sums, tile.rows * kTile, 0.0f);
   for (const Segment& segment : segments) {
     if (can_stream(tile, segment)) {
       add_streams(gemm, tile, segment);
@@ -71,22 +70,70 @@ void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> 
       add_chunk(gemm, tile, segment, k, std::min(kChunk, segment.depth - k));
     }
   }
+}
+
+// Columns of sums as lines that are kLine elements apart.
+const float* turned_sums(const Gemm& gemm, const Tile& tile) {
+  gemm.pack_rows(columns_of(workspace.sums, kTile), 0, tile.cols, 0, tile.rows, workspace.rows);
+  return workspace.rows;
+}
+
+void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments, StoreBy by,
+             Store store) {
+  add_segments(gemm, tile, segments);
   if (by == StoreBy::kRows) {
-    for (int64_t m = 0; m < tile.rows; ++m) store(tile.row + m, tile.col, tile.cols, sums + m * kTile);
+    for (int64_t m = 0; m < tile.rows; ++m) {
+      store(tile.row + m, tile.col, tile.cols, workspace.sums + m * kTile);
+    }
     return;
   }
-  gemm.pack_rows(columns_of(sums, kTile), 0, tile.cols, 0, tile.rows, rows);
-  for (int64_t n = 0; n < tile.cols; ++n) store(tile.col + n, tile.row, tile.rows, rows + n * kLine);
+  const float* columns = turned_sums(gemm, tile);
+  for (int64_t n = 0; n < tile.cols; ++n) store(tile.col + n, tile.row, tile.rows, columns + n * kLine);
+}
+
+// The last chunk of each block of sums goes on to y while it is in registers.
+void finish_tile(const Gemm& gemm, const Tile& tile, const Segment& segment, const Finish& to) {
+  auto& [rows, sliver, sums] = workspace;
+  const int64_t last = std::max<int64_t>(pieces(segment.depth, kChunk) - 1, 0) * kChunk;
+  const int64_t count = segment.depth - last;
+  if (last > 0) std::fill_n(sums, tile.rows * kTile, 0.0f);
+  for (int64_t k = 0; k < last; k += kChunk) add_chunk(gemm, tile, segment, k, kChunk);
+  gemm.pack_rows(segment.a, tile.row, tile.rows, last, count, rows);
+  for (int64_t col = 0; col < tile.cols; col += kSliver) {
+    gemm.finish(rows, tile.rows, segment.b, tile.col + col, std::min(kSliver, tile.cols - col), last, count,
+                sliver, last > 0 ? sums + col : nullptr, finish_from(to, 0, col));
+  }
+}
+
+void compute_into(const Gemm& gemm, const Tile& tile, const Segment& segment, StoreBy by, const Finish& to) {
+  if (by == StoreBy::kColumns) {
+    add_segments(gemm, tile, {segment});
+    const float* columns = turned_sums(gemm, tile);
+    return finish_sums(columns, kLine, tile.cols, tile.rows, finish_from(to, tile.col, tile.row));
+  }
+  const Finish from = finish_from(to, tile.row, tile.col);
+  const bool simple = to.activation == Activation::kNone || to.activation == Activation::kRelu;
+  if (simple) return finish_tile(gemm, tile, segment, from);
+  add_segments(gemm, tile, {segment});
+  finish_sums(workspace.sums, kTile, tile.rows, tile.cols, from);
+}
+
+// Whether lines of b are read where they are: tiles of few rows then cost nothing.
+bool is_in_place(const Operand& b) {
+  return b.weight && b.weight->packed && !b.columns && b.weight->dtype == DType::kF32;
 }
 
 // Calls body(gemm, tile, product) for the tiles of `count` products, on all threads.
 template <typename Body>
-void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const Body& body) {
+void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, bool in_place, const Body& body) {
   // Large tiles decode and pack least, but each thread wants some.
   int64_t height = kTile, width = kTile;
   const auto tiles = [&] { return pieces(rows, height) * pieces(cols, width); };
-  while (count * tiles() < 2 * thread_count() && width > 2 * kSliver) width /= 2;
-  while (count * tiles() < 2 * thread_count() && height > 2 * kSliver) height /= 2;
+  const auto halve = [&](int64_t& size) {
+    while (count * tiles() < 2 * thread_count() && size > 2 * kSliver) size /= 2;
+  };
+  halve(in_place ? height : width);
+  halve(in_place ? width : height);
   const int64_t terms = std::min(rows, height) * std::min(cols, width) * (depth + 1);
   const int64_t grain = terms > 0 ? 1 + kGrainTerms / terms : 1;
   const Gemm& best = gemm();
@@ -98,6 +145,17 @@ void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const B
       body(best, {row, std::min(height, rows - row), col, std::min(width, cols - col)}, index / each);
     }
   });
+}
+
+// The same for one product, on the calling thread.
+template <typename Body>
+void for_tiles_here(int64_t rows, int64_t cols, const Body& body) {
+  const Gemm& best = gemm();
+  for (int64_t col = 0; col < cols; col += kTile) {
+    for (int64_t row = 0; row < rows; row += kTile) {
+      body(best, {row, std::min(kTile, rows - row), col, std::min(kTile, cols - col)});
+    }
+  }
 }
 
 }  // namespace
@@ -137,17 +195,16 @@ Operand scaled(Operand operand, const float* k_scale) {
   return operand;
 }
 
-void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
-             StoreBy by) {
+void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store, StoreBy by) {
   int64_t depth = 0;
   for (const Segment& segment : segments) depth += segment.depth;
-  for_tiles(1, rows, cols, depth,
+  for_tiles(1, rows, cols, depth, is_in_place(segments.begin()->b),
             [&](const Gemm& gemm, const Tile& tile, int64_t) { compute(gemm, tile, segments, by, store); });
 }
 
-void products(int64_t count, int64_t rows, int64_t cols, const std::function<Segment(int64_t)>& segment,
-              const BatchStore& store) {
-  for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0,
+void products(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
+              BatchStore store) {
+  for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0, false,
             [&](const Gemm& gemm, const Tile& tile, int64_t at) {
               compute(gemm, tile, {segment(at)}, StoreBy::kRows,
                       [&](int64_t row, int64_t col, int64_t length, const float* sums) {
@@ -156,15 +213,28 @@ void products(int64_t count, int64_t rows, int64_t cols, const std::function<Seg
             });
 }
 
-void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store,
                   StoreBy by) {
-  const Gemm& best = gemm();
-  for (int64_t col = 0; col < cols; col += kTile) {
-    for (int64_t row = 0; row < rows; row += kTile) {
-      compute(best, {row, std::min(kTile, rows - row), col, std::min(kTile, cols - col)}, segments, by,
-              store);
-    }
-  }
+  for_tiles_here(rows, cols,
+                 [&](const Gemm& gemm, const Tile& tile) { compute(gemm, tile, segments, by, store); });
+}
+
+void product_into(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
+  for_tiles(1, rows, cols, segment.depth, is_in_place(segment.b),
+            [&](const Gemm& gemm, const Tile& tile, int64_t) { compute_into(gemm, tile, segment, by, to); });
+}
+
+void products_into(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
+                   FunctionRef<Finish(int64_t)> to) {
+  for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0, false,
+            [&](const Gemm& gemm, const Tile& tile, int64_t at) {
+              compute_into(gemm, tile, segment(at), StoreBy::kRows, to(at));
+            });
+}
+
+void product_into_here(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
+  for_tiles_here(rows, cols,
+                 [&](const Gemm& gemm, const Tile& tile) { compute_into(gemm, tile, segment, by, to); });
 }
 
 }  // namespace spark::cpu

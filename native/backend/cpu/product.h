@@ -5,10 +5,11 @@
 // theirs.
 #pragma once
 
-#include <functional>
 #include <initializer_list>
 
+#include "backend/cpu/finish.h"
 #include "backend/cpu/operand.h"
+#include "core/function_ref.h"
 
 namespace spark::cpu {
 
@@ -31,27 +32,35 @@ struct Segment {
 
 // Receives sums[row, col .. col + count), count <= kTile (gemm.h). Called once for each element, from several
 // threads; must not throw.
-using Store = std::function<void(int64_t row, int64_t col, int64_t count, const float* sums)>;
+using Store = FunctionRef<void(int64_t row, int64_t col, int64_t count, const float* sums)>;
 
 // By columns it receives sums[row .. row + count, col] as (col, row, count, sums).
 enum class StoreBy { kRows, kColumns };
 
 // All segments are summed. An empty K gives zeros.
-void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
+void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store,
              StoreBy by = StoreBy::kRows);
 
 // The same for `count` products of one shape.
 using BatchStore =
-    std::function<void(int64_t product, int64_t row, int64_t col, int64_t count, const float* sums)>;
-void products(int64_t count, int64_t rows, int64_t cols, const std::function<Segment(int64_t)>& segment,
-              const BatchStore& store);
+    FunctionRef<void(int64_t product, int64_t row, int64_t col, int64_t count, const float* sums)>;
+void products(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
+              BatchStore store);
 
 // As product(), on the calling thread alone, for products that are themselves spread over threads.
-void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, const Store& store,
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store,
                   StoreBy by = StoreBy::kRows);
+
+// The sums of one segment become what `to` says. By columns, columns of the product are rows of y.
+void product_into(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by);
+void product_into_here(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by);
+
+// The same for `count` products of one shape, by rows.
+void products_into(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
+                   FunctionRef<Finish(int64_t)> to);
 
 // sums = x · Wᵀ of numbers rounded to bf16, for a machine that multiplies them (lane_gemm().bf16). A chunk is
 // one chain of additions of two products each.
-void product_bf16(int64_t rows, const float* x, const Weight& weight, const Store& store);
+void product_bf16(int64_t rows, const float* x, const Weight& weight, Store store);
 
 }  // namespace spark::cpu

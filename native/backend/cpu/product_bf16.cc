@@ -40,7 +40,7 @@ void round_panel(const Weight& weight, int64_t row, int64_t lane, int64_t count,
 
 }  // namespace
 
-void product_bf16(int64_t rows, const float* x, const Weight& weight, const Store& store) {
+void product_bf16(int64_t rows, const float* x, const Weight& weight, Store store) {
   const int64_t lanes = (weight.cols + 1) / 2, stride = padded_lanes(lanes);
   const std::vector<uint32_t> rounded = round_rows(x, rows, weight.cols, stride);
   LaneProduct<float> product{rows, weight.rows, lanes, rounded.data(), stride, {}, store};

@@ -10,6 +10,8 @@ namespace spark::cpu {
 struct RowLoops {
   // The largest x[i]; −Inf when there is none. A NaN may be passed over.
   float (*largest)(const float* x, int64_t count);
+  // x[i] becomes x[i] · factor + offset[i] (null: 0); the largest of them, as above.
+  float (*scores)(float* x, int64_t count, float factor, const float* offset);
   // y[i] = e^(x[i] − shift), and their sum; null: the sum alone.
   float (*exponentials)(const float* x, int64_t count, float shift, float* y);
   // Σ x[i], Σ (x[i] − mean)², Σ x[i] · y[i]

@@ -11,22 +11,9 @@ namespace {
 constexpr int64_t kLanes = vector_math::kLanes;
 using vector_math::Floats;
 using vector_math::load;
+using vector_math::load_some;
 using vector_math::splat;
-
-// `count` of a vector's elements; `fill` in the place of the others.
-inline Floats load_some(const float* from, int64_t count, float fill) {
-  float values[kLanes];
-  for (int64_t i = 0; i < kLanes; ++i) values[i] = i < count ? from[i] : fill;
-  return load(values);
-}
-
-inline void store(float* to, Floats values, int64_t count) {
-  if (count >= kLanes) {
-    __builtin_memcpy(to, &values, sizeof(values));
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) to[i] = values[i];
-}
+using vector_math::store;
 
 // Calls body(i, count of elements, 0 or 1) for one vector after the other, alternating.
 template <typename Body>
@@ -50,17 +37,18 @@ inline Floats take_or(const float* x, float other, int64_t i, int64_t some) {
   return x ? take(x, i, some) : splat(other);
 }
 
-// Lanes beyond `some` become 0.
-inline Floats cut(Floats values, int64_t some) {
-  for (int64_t i = some; i < kLanes; ++i) values[i] = 0;
-  return values;
-}
-
 inline float add_lanes(const Floats (&total)[2]) {
   const Floats both = total[0] + total[1];
   float sum = 0;
   for (int64_t i = 0; i < kLanes; ++i) sum += both[i];
   return sum;
+}
+
+inline float largest_lane(const Floats (&best)[2]) {
+  const Floats both = best[0] > best[1] ? best[0] : best[1];
+  float result = both[0];
+  for (int64_t i = 1; i < kLanes; ++i) result = both[i] > result ? both[i] : result;
+  return result;
 }
 
 float largest(const float* x, int64_t count) {
@@ -70,21 +58,27 @@ float largest(const float* x, int64_t count) {
     const Floats values = take(x, i, some, least);
     best[which] = values > best[which] ? values : best[which];
   });
-  float result = least;
-  for (int64_t i = 0; i < kLanes; ++i) {
-    if (best[0][i] > result) result = best[0][i];
-    if (best[1][i] > result) result = best[1][i];
-  }
-  return result;
+  return largest_lane(best);
+}
+
+float scores(float* x, int64_t count, float factor, const float* offset) {
+  const float least = -__builtin_inff();
+  Floats best[2] = {splat(least), splat(least)};
+  for_each_vector(count, [&](int64_t i, int64_t some, int which) {
+    Floats values = take(x, i, some, least) * factor;
+    if (offset) values += take(offset, i, some);
+    store(x + i, values, some);
+    best[which] = values > best[which] ? values : best[which];
+  });
+  return largest_lane(best);
 }
 
 float exponentials(const float* x, int64_t count, float shift, float* y) {
   Floats total[2] = {};
-  const Floats shifts = splat(shift);
   for_each_vector(count, [&](int64_t i, int64_t some, int which) {
-    const Floats values = vector_math::exp(take(x, i, some) - shifts);
+    const Floats values = f32::exp(take(x, i, some, -__builtin_inff()) - shift);  // e^−∞ is 0
     if (y) store(y + i, values, some);
-    total[which] += some == kLanes ? values : cut(values, some);
+    total[which] += values;
   });
   return add_lanes(total);
 }
@@ -151,12 +145,16 @@ void normalize_backward(const float* dy, const float* scale, const float* x, flo
 void softmax_backward(const float* y, const float* dy, int64_t count, float dot, bool log, float* dx) {
   for_each_vector(count, [&](int64_t i, int64_t some, int) {
     const Floats value = take(y, i, some), gradient = take(dy, i, some);
-    store(dx + i, log ? gradient - vector_math::exp(value) * dot : value * (gradient - dot), some);
+    store(dx + i, log ? gradient - f32::exp(value) * dot : value * (gradient - dot), some);
   });
 }
 
-constexpr RowLoops kLoops = {largest, exponentials, sum,           square_sum,         dot,
-                             affine,  normalize,    gradient_sums, normalize_backward, softmax_backward};
+constexpr RowLoops kLoops = {largest,         scores,
+                             exponentials,    sum,
+                             square_sum,      dot,
+                             affine,          normalize,
+                             gradient_sums,   normalize_backward,
+                             softmax_backward};
 
 }  // namespace
 }  // namespace spark::cpu

@@ -19,10 +19,15 @@ constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 constexpr uint32_t kAlignment = 16;
 
 // Numbers of the cuBLASLt ABI.
-constexpr int kReal32F = 0, kReal16BF = 14, kCompute32F = 68;  // cudaDataType, cublasComputeType_t
-constexpr int kTransposeA = 3;                                 // cublasLtMatmulDescAttributes_t
-constexpr int kMaxWorkspace = 1, kMinAlignmentA = 5;           // cublasLtMatmulPreferenceAttributes_t
-constexpr int32_t kTransposed = 1;                             // cublasOperation_t
+constexpr int kReal32F = 0, kReal16BF = 14, kReal4F = 33;  // cudaDataType
+constexpr int kCompute32F = 68;                            // cublasComputeType_t
+// cublasLtMatmulDescAttributes_t
+constexpr int kPointerMode = 2, kTransposeA = 3, kScalesA = 17, kScalesB = 18, kScaleModeA = 31,
+              kScaleModeB = 32;
+constexpr int kMaxWorkspace = 1, kMinAlignmentA = 5;  // cublasLtMatmulPreferenceAttributes_t
+constexpr int32_t kTransposed = 1;                    // cublasOperation_t
+constexpr int32_t kOnDevice = 1;                      // cublasLtPointerMode_t
+constexpr int32_t kBlocksOf16 = 1;                    // cublasLtMatmulMatrixScale_t: VEC16_UE4M3
 
 using Opaque = struct Opaque_*;
 
@@ -82,7 +87,7 @@ struct Plan {
   Heuristic best{};
 };
 
-using Shape = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
+using Shape = std::tuple<DType, int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
 
 struct Handle {
   Opaque handle = nullptr;
@@ -99,15 +104,31 @@ struct Handles {
   }
 };
 
+bool set(const Api& api, Opaque desc, int attribute, const auto& value) {
+  return api.desc_set(desc, attribute, &value, sizeof value) == 0;
+}
+
+// The scales of the weight are those of the left operand, A.
+bool set_scales(const Api& api, Opaque desc, const BlasProduct& product) {
+  return set(api, desc, kScalesA, product.w_scales) && set(api, desc, kScalesB, product.a_scales);
+}
+
 // Row-major y = a · wᵀ is column-major yᵀ = w · aᵀ: w is the left operand. Row-major rows are columns there.
 Plan make_plan(const Api& api, Opaque handle, const BlasProduct& product) {
   Plan plan;
   Opaque preference = nullptr;
   bool ok = api.desc_create(&plan.desc, kCompute32F, kReal32F) == 0;
-  ok = ok && (!product.w_rows || api.desc_set(plan.desc, kTransposeA, &kTransposed, sizeof kTransposed) == 0);
-  ok = ok && api.layout_create(&plan.w, kReal16BF, product.w_rows ? product.depth : product.cols,
+  ok = ok && (!product.w_rows || set(api, plan.desc, kTransposeA, kTransposed));
+  const bool fp4 = product.dtype == DType::kNVFP4;
+  if (fp4) {
+    ok = ok && set(api, plan.desc, kPointerMode, kOnDevice) &&
+         set(api, plan.desc, kScaleModeA, kBlocksOf16) && set(api, plan.desc, kScaleModeB, kBlocksOf16) &&
+         set_scales(api, plan.desc, product);
+  }
+  const int type = fp4 ? kReal4F : kReal16BF;
+  ok = ok && api.layout_create(&plan.w, type, product.w_rows ? product.depth : product.cols,
                                product.w_rows ? product.cols : product.depth, product.w_stride) == 0;
-  ok = ok && api.layout_create(&plan.a, kReal16BF, product.depth, product.rows, product.a_stride) == 0;
+  ok = ok && api.layout_create(&plan.a, type, product.depth, product.rows, product.a_stride) == 0;
   ok = ok && api.layout_create(&plan.out, kReal32F, product.cols, product.rows, product.cols) == 0;
   ok = ok && api.preference_create(&preference) == 0;
   ok = ok && api.preference_set(preference, kMaxWorkspace, &kWorkspaceBytes, sizeof kWorkspaceBytes) == 0;
@@ -154,15 +175,17 @@ bool cublaslt_product(const BlasProduct& product) {
   const auto found = handles.of.find(&device);
   if (found == handles.of.end()) return false;
   const Api& api = Api::get();
-  const Shape shape{product.rows,     product.cols,     product.depth,
+  const Shape shape{product.dtype,    product.rows,     product.cols,  product.depth,
                     product.a_stride, product.w_stride, product.w_rows};
   auto [plan, is_new] = found->second.plans.try_emplace(shape);
   if (is_new) plan->second = make_plan(api, found->second.handle, product);
   if (!plan->second.usable) return false;
   const auto& [_, desc, w, a, out, best] = plan->second;
   const Scratch workspace(best.workspace);
-  const float alpha = 1, beta = 0;
-  const int status = api.matmul(found->second.handle, desc, &alpha, product.w, w, product.a, a, &beta,
+  const float plain[] = {1, 0};
+  const float* factors = product.factors ? product.factors : plain;
+  if (product.factors && !set_scales(api, desc, product)) return false;
+  const int status = api.matmul(found->second.handle, desc, factors, product.w, w, product.a, a, factors + 1,
                                 product.out, out, product.out, out, &best.algorithm, workspace.as<void>(),
                                 best.workspace, device.stream().handle());
   if (status != 0) plan->second.usable = false;

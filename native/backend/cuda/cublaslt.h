@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "core/dtype.h"
+
 namespace spark::cuda {
 
 class Device;
@@ -21,9 +23,10 @@ struct CublasLtReport {
 // Opens the library, which takes long the first time.
 CublasLtReport query_cublaslt();
 
-// out[m, n] = Σ_k a[m, k] · w(n, k), sums of bf16 in f32; w(n, k) is w[n, k], or w[k, n] unless w_rows.
-// Strides are elements between rows. Addresses and strides are multiples of 16 bytes.
+// out[m, n] = Σ_k a[m, k] · w(n, k), sums in f32; w(n, k) is w[n, k], or w[k, n] unless w_rows. Strides are
+// elements between rows. Addresses and strides are multiples of 16 bytes.
 struct BlasProduct {
+  DType dtype;  // of both operands: bf16, or nvfp4 with w_rows
   int64_t rows, cols, depth;
   const void* a;
   int64_t a_stride;
@@ -31,6 +34,10 @@ struct BlasProduct {
   int64_t w_stride;
   bool w_rows;
   float* out;  // [rows, cols]
+  // nvfp4 only: block scales in the order of swizzle_scales; a factor of the sums, and 0, on the device.
+  const uint8_t* a_scales = nullptr;
+  const uint8_t* w_scales = nullptr;
+  const float* factors = nullptr;
 };
 
 // Opens the library and makes a handle for the device, which must be current. Takes long; failures leave

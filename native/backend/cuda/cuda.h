@@ -53,6 +53,7 @@ void pool_backward(const PoolBackwardArgs&);
 void resample(const ResampleArgs&);
 void grid_sample(const GridSampleArgs&);
 void recurrent(const RecurrentArgs&);
+void dropout_mask(const DropoutMaskArgs&);
 void dora_merge_backward(const DoraMergeBackwardArgs&);
 
 }  // namespace spark::cuda

@@ -155,7 +155,7 @@ void dora_forward(const DoraForwardArgs& args) {
   const int64_t in = args.weight.cols, rank = args.low_rank.rank;
   const Lines d = masked(rows_of(args.x, in), args.mask);
   ProductArgs xa = with_rows(args.tokens, d, as_weight(args.low_rank.a, rank, in), args.xa);
-  xa.compute = args.compute;
+  xa.compute = args.compute == Compute::kNVFP4 ? Compute::kBF16 : args.compute;
   std::optional<Packed> packed;  // by both products
   if (args.compute == Compute::kBF16) packed.emplace(d, args.tokens, in);
   xa.packed_a = packed ? packed->data() : nullptr;

@@ -1,6 +1,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/product.h"
+#include "core/error.h"
 
 namespace spark::cuda {
 
@@ -31,6 +32,10 @@ void linear_backward(const LinearBackwardArgs& args) {
 }
 
 void linear_integer(const LinearIntegerArgs& args) {
+  if (args.packed || args.bias || args.result.scale) {
+    throw Error("ERR_UNSUPPORTED",
+                "the cuda backend has no linearInteger with packed weights, bias or scale");
+  }
   constexpr int kTile = 32, kThreads = 256;  // as in kernels/linear_integer.cu
   launch("linear_integer", "linear_integer", Grid{ceil_div(args.tokens, kTile) * ceil_div(args.rows, kTile)},
          Threads{kThreads}, 0, args);

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "backend/cuda/fp4_product.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/tensor.h"
 
@@ -51,7 +52,14 @@ ProductArgs with_columns(int64_t rows, Lines a, const Weight& weight, float* out
 }
 
 void launch_rows(const ProductArgs& args) {
-  args.compute == Compute::kBF16 ? launch_tensor_rows(args) : launch_product("linear_", args);
+  switch (args.compute) {
+    case Compute::kF32:
+      return launch_product("linear_", args);
+    case Compute::kBF16:
+      return launch_tensor_rows(args);
+    case Compute::kNVFP4:
+      return launch_nvfp4_rows(args);
+  }
 }
 
 void launch_columns(const ProductArgs& args) {

@@ -38,4 +38,6 @@ void Staging::fetch() {
   }
 }
 
+void Staging::wait() { device_.stream().synchronize(); }
+
 }  // namespace spark::cuda

@@ -27,6 +27,9 @@ class Staging {
   // Enqueues the way back of what was written; call it after the kernels.
   void fetch();
 
+  // Blocks until the device has passed everything that is enqueued.
+  void wait();
+
   // An operand as it came back, once the device has passed fetch().
   const void* written(size_t index) const { return operands_[index].pinned.data; }
   size_t size() const { return operands_.size(); }

@@ -57,27 +57,18 @@ bool fits_cublaslt(const Weight& w) {
   return w.dtype == DType::kBF16 && w.cols % 8 == 0 && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
 }
 
-// Whether the epilogue stores the sums as they are, row by row.
-bool is_plain(const TensorArgs& args) {
-  const Epilogue& to = args.epilogue;
-  return args.depth2 == 0 && to.row_stride == args.cols && to.col_stride == 1 && !to.add && to.factor == 1 &&
-         !to.row_factor && !to.col_factor && !to.mask && !to.bias && !to.residual && !to.copy &&
-         to.activation == Activation::kNone;
-}
-
 // The product by cuBLASLt, then second segment and epilogue in one pass.
 bool launch_cublaslt(const TensorArgs& args, bool rows) {
-  constexpr int64_t kRows = 64, kCols = 128;  // tensor_finish.cu
   const bool plain = is_plain(args);
   std::optional<Scratch> memory;
   if (!plain) memory.emplace(args.rows * args.cols * sizeof(float));
   float* sums = plain ? args.epilogue.out : memory->as<float>();
-  const BlasProduct product{args.rows,   args.cols,   args.depth, args.a, padded_depth(args.depth),
-                            args.w.data, args.w.cols, rows,       sums};
+  const BlasProduct product{
+      DType::kBF16, args.rows,   args.cols, args.depth, args.a, padded_depth(args.depth),
+      args.w.data,  args.w.cols, rows,      sums};
   if (!cublaslt_product(product)) return false;
   if (plain) return true;
-  launch("tensor_finish", "tensor_finish", Grid{ceil_div(args.rows, kRows) * ceil_div(args.cols, kCols)},
-         Threads{kThreads}, 0, args, static_cast<const float*>(sums));
+  launch_finish(args, sums);
   return true;
 }
 
@@ -89,8 +80,8 @@ void launch_tensor(const ProductArgs& args, bool rows) {
   const uint16_t* a = own ? own->data() : args.packed_a;
   if (is_narrow(args)) return launch_narrow(args, a, rows);
   const Packed a2(args.a2, args.rows, args.depth2), b2(args.b2, args.cols, args.depth2);
-  const TensorArgs tensor{args.rows, args.cols, args.depth,   a, args.w, args.depth2,
-                          a2.data(), b2.data(), args.epilogue};
+  const TensorArgs tensor{args.rows, args.cols, args.depth,    a,           args.w, args.depth2,
+                          a2.data(), b2.data(), args.epilogue, args.a_scale};
   if (rows && args.rows <= kFew) return launch_few(tensor);
   const auto ours = [&] {
     launch("tensor", (rows ? "tensor_" : "tensor_backward_") + std::string(dtype_name(args.w.dtype)),
@@ -114,6 +105,19 @@ Packed::Packed(const Lines& lines, int64_t count, int64_t depth, const float* k_
     launch("pack", "pack_columns_bf16", Grid{ceil_div(count, kSide) * (padded_depth(depth) / kSide)},
            Threads{kSide, kHeight}, 0, args);
   }
+}
+
+bool is_plain(const TensorArgs& args) {
+  const Epilogue& to = args.epilogue;
+  return args.depth2 == 0 && to.row_stride == args.cols && to.col_stride == 1 && !to.add && to.factor == 1 &&
+         !to.row_factor && !to.col_factor && !to.mask && !to.bias && !to.residual && !to.copy &&
+         to.activation == Activation::kNone;
+}
+
+void launch_finish(const TensorArgs& args, const float* sums) {
+  constexpr int64_t kRows = 64, kCols = 128;  // tensor_finish.cu
+  launch("tensor_finish", "tensor_finish", Grid{ceil_div(args.rows, kRows) * ceil_div(args.cols, kCols)},
+         Threads{kThreads}, 0, args, sums);
 }
 
 void launch_tensor_rows(const ProductArgs& args) { launch_tensor(args, true); }

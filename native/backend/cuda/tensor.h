@@ -19,6 +19,12 @@ class Packed {
   Scratch memory_;
 };
 
+// Whether the epilogue stores the sums as they are, row by row.
+bool is_plain(const TensorArgs& args);
+
+// Second segment and epilogue, where sums[rows, cols] are what the first segment comes to.
+void launch_finish(const TensorArgs& args, const float* sums);
+
 // As launch_rows and launch_columns of product.h.
 void launch_tensor_rows(const ProductArgs& args);
 void launch_tensor_columns(const ProductArgs& args);

@@ -2,7 +2,7 @@
 import type { Constant } from '../../constant.js'
 import { freshNames, readsOf } from '../../edit.js'
 import { type Graph, type Node, sparkDomain } from '../../graph.js'
-import { inferFacts } from '../../shape-inference.js'
+import { isStatic, ShapeInference } from '../../shape-inference.js'
 import { removeDead } from '../remove-dead.js'
 
 /** What takes the place of a node and of the nodes in front of it. */
@@ -23,21 +23,21 @@ export class GraphView {
   /** Constants, those that fusions added included. */
   readonly initializers: Map<string, Constant>
   readonly #graph: Graph
-  readonly #shapes: ReadonlyMap<string, readonly number[]>
+  readonly #inference: ShapeInference
   readonly #producers = new Map<string, Node>()
   readonly #readers = new Map<string, Set<Node>>()
   readonly #outputs: ReadonlySet<string>
   readonly #constants: Set<string>
 
-  /** Looks at a canonical graph. */
-  constructor(graph: Graph) {
+  /** Looks at a canonical graph, of which `inference` knows the types. */
+  constructor(graph: Graph, inference: ShapeInference = inferenceOf(graph)) {
     this.#graph = graph
+    this.#inference = inference
     this.fresh = freshNames(graph)
     this.initializers = new Map(graph.initializers)
     this.#outputs = new Set([...graph.outputs.map(({ name }) => name), ...(graph.updates?.values() ?? [])])
     this.#constants = new Set([...graph.initializers.keys()].filter(name => !graph.updates?.has(name)))
-    this.#shapes = staticShapes(graph)
-    for (const node of graph.nodes) this.add(node)
+    for (const node of graph.nodes) this.#add(node)
   }
 
   /** The node of the ONNX standard that makes a value, where it is one of `ops`. */
@@ -54,7 +54,10 @@ export class GraphView {
 
   /** The sizes of a value, where all are known. */
   shape(name: string | undefined): readonly number[] | undefined {
-    return this.initializers.get(name ?? '')?.shape ?? this.#shapes.get(name ?? '')
+    const constant = this.initializers.get(name ?? '')
+    if (constant) return constant.shape
+    const type = this.#inference.facts.get(name ?? '')?.type
+    return type?.kind === 'tensor' && isStatic(type) ? (type.shape as readonly number[]) : undefined
   }
 
   /** Whether a value depends on constants only. */
@@ -91,8 +94,17 @@ export class GraphView {
     )
   }
 
-  /** Adds a node to the books. */
+  /** Adds a node that a fusion made. */
   add(node: Node): void {
+    for (const name of node.inputs) {
+      const constant = this.#inference.facts.has(name) ? undefined : this.initializers.get(name)
+      if (constant) this.#inference.defineConstant(name, constant)
+    }
+    this.#inference.inferNode(node, this.#graph)
+    this.#add(node)
+  }
+
+  #add(node: Node): void {
     const reads = readsOf(node)
     for (const name of node.outputs) if (name !== '') this.#producers.set(name, node)
     for (const name of reads) {
@@ -105,7 +117,7 @@ export class GraphView {
     for (const name of node.outputs) this.#constants.add(name)
   }
 
-  /** Takes a node off the books. */
+  /** Takes a node off that a fusion replaced. */
   remove(node: Node): void {
     for (const name of readsOf(node)) this.#readers.get(name)?.delete(node)
   }
@@ -123,22 +135,28 @@ export class GraphView {
   }
 }
 
-function staticShapes(graph: Graph): Map<string, readonly number[]> {
-  const shapes = new Map<string, readonly number[]>()
-  for (const [name, { type }] of inferFacts(graph)) {
-    if (type?.kind !== 'tensor' || !type.shape?.every(size => typeof size === 'number')) continue
-    shapes.set(name, type.shape as readonly number[])
-  }
-  return shapes
+/** What is known of the values of a graph, to be carried on from fusion to fusion. */
+export function inferenceOf(graph: Graph): ShapeInference {
+  const inference = new ShapeInference({ trustFile: true, strict: true })
+  inference.inferGraph(
+    graph,
+    graph.inputs.map(({ type }) => ({ type })),
+  )
+  return inference
 }
 
 /**
  * Replaces each node that `match` takes for the last one of a pattern, from the first to the last; what one fusion made
  * may be a part of the next.
+ * @param inference - knows the types of all values, and learns those of new ones
  * @returns the same graph where nothing fits
  */
-export function fuse(graph: Graph, match: Match): { graph: Graph; count: number } {
-  const view = new GraphView(graph)
+export function fuse(
+  graph: Graph,
+  match: Match,
+  inference: ShapeInference = inferenceOf(graph),
+): { graph: Graph; count: number } {
+  const view = new GraphView(graph, inference)
   const gone = new Set<Node>()
   let count = 0
   const nodes: Node[] = []

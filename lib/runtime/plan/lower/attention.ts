@@ -1,5 +1,6 @@
 // attention.ts: attention and what transformers have around it, as compositions.
 import { float, int, ints } from '../../../graph/attributes.js'
+import { sparkDomain } from '../../../graph/graph.js'
 import type { HeadStrides } from '../../network-args.js'
 import type { Lowering, Value } from '../lowering.js'
 import { broadcastStrides } from '../views.js'
@@ -43,19 +44,21 @@ function maskOf(at: Lowering, seen: Value): Value {
   return at.call('Where', [seen, at.one(0), at.one(Number.NEGATIVE_INFINITY)])
 }
 
+/** What decides which keys a query sees. */
+interface Sight {
+  readonly queries: number
+  readonly keys: number
+  readonly past: number
+  readonly causal: boolean
+}
+
 /**
- * What is added to the scores [B, H, T, S]: mask, the lengths of padded keys, and causality where `causal` says so;
- * undefined: nothing.
+ * What is added to the scores [B, H, T, S] of the attention whose queries are input `first`: mask, the lengths of padded
+ * keys, and causality where `causal` says so; undefined: nothing.
  */
-function biasOf(
-  at: Lowering,
-  queries: number,
-  keys: number,
-  past: number,
-  causal: boolean,
-): Value | undefined {
+function biasOf(at: Lowering, first: number, { queries, keys, past, causal }: Sight): Value | undefined {
   const parts: Value[] = []
-  const mask = optional(at, 3)
+  const mask = optional(at, first + 3)
   if (mask) {
     const values = mask.dtype === 'bool' ? maskOf(at, mask) : mask
     const missing = keys - values.shape.at(-1)!
@@ -64,7 +67,7 @@ function biasOf(
     const padding = at.ints([...pads, ...ends])
     parts.push(missing > 0 ? at.call('Pad', [values, padding, at.one(Number.NEGATIVE_INFINITY)]) : values)
   }
-  const lengths = optional(at, 6)
+  const lengths = optional(at, first + 6)
   const columns = counts(at, keys, [1, 1, 1, keys])
   const perBatch = lengths && at.call('Reshape', [lengths, at.ints([lengths.shape[0]!, 1, 1, 1])])
   if (causal) {
@@ -97,43 +100,75 @@ function headStrides(shape: readonly number[], depth: number): HeadStrides {
 const headSizes = ({ shape }: Value, heads: number): [number, number, number] =>
   shape.length === 3 ? [heads, shape[1]!, shape[2]! / heads] : [shape[1]!, shape[2]!, shape[3]!]
 
+/** Which of keys and values are wanted as [B, H, S, D]. */
+type Split = readonly [k: boolean, v: boolean]
+
+/** Operands and sizes of the attention whose queries are input `first`; keys and values with those of the past. */
+function attentionOf(at: Lowering, first: number, split: Split) {
+  const flat = at.shape(first).length === 3
+  const [own, kvOwn] = [at.integer('q_num_heads', 1), at.integer('kv_num_heads', 1)]
+  const join = (i: number): Value => {
+    const past = first + 3 + i
+    if (!at.has(past) && !split[i - 1]) return at.input(first + i)
+    const heads = splitHeads(at, at.input(first + i), kvOwn)
+    return at.has(past) ? at.call('Concat', [at.input(past), heads], { axis: int(2) }) : heads
+  }
+  const [q, k, v] = [at.input(first), join(1), join(2)]
+  const [heads, queries, depth] = headSizes(q, own)
+  const [kvHeads, keys] = headSizes(k, kvOwn)
+  const [, , valueDepth] = headSizes(v, kvOwn)
+  const past = at.has(first + 4) ? at.shape(first + 4)[2]! : 0
+  const isCausal = at.integer('is_causal', 0) !== 0
+  const hasLengths = at.has(first + 6)
+  const bias = biasOf(at, first, { queries, keys, past, causal: isCausal && hasLengths })
+  const batch = q.shape[0]!
+  const mask = bias && at.call('Expand', [bias, at.ints([...bias.shape.slice(0, -1), keys])])
+  const maskStrides = mask && broadcastStrides(mask.shape, [batch, heads, queries, keys])
+  const yStrides: HeadStrides = flat
+    ? [queries * heads * valueDepth, valueDepth, heads * valueDepth]
+    : [heads * queries * valueDepth, queries * valueDepth, valueDepth]
+  const args = {
+    ...{ batch, heads, kvHeads, queries, keys, depth, valueDepth },
+    ...{ scale: at.number('scale', 0) || 1 / Math.sqrt(depth), softcap: at.number('softcap', 0) },
+    ...{ causal: isCausal && !hasLengths, causalOffset: past },
+    ...{ q: q.buffer.read(), k: k.buffer.read(), v: v.buffer.read(), mask: mask?.buffer.read() },
+    ...{ qStrides: headStrides(q.shape, depth), kStrides: headStrides(k.shape, depth) },
+    ...{ vStrides: headStrides(v.shape, valueDepth), maskStrides: maskStrides?.slice(0, 3) as never },
+    yStrides,
+  }
+  return { k, v, past, flat, args }
+}
+
 /** Attention in one kernel, which holds no scores. */
 function attention(at: Lowering): void {
   if (at.wants(3)) {
     composedAttention(at)
     return
   }
-  const flat = at.shape(0).length === 3
-  const [own, kvOwn] = [at.integer('q_num_heads', 1), at.integer('kv_num_heads', 1)]
-  const join = (past: number, i: number): Value => {
-    if (!at.has(past) && !at.wants(i)) return at.input(i)
-    const heads = splitHeads(at, at.input(i), kvOwn)
-    return at.has(past) ? at.call('Concat', [at.input(past), heads], { axis: int(2) }) : heads
-  }
-  const [q, k, v] = [at.input(0), join(4, 1), join(5, 2)]
+  const { k, v, args } = attentionOf(at, 0, [at.wants(1), at.wants(2)])
   at.give(k, 1)
   at.give(v, 2)
-  const [heads, queries, depth] = headSizes(q, own)
-  const [kvHeads, keys] = headSizes(k, kvOwn)
-  const [, , valueDepth] = headSizes(v, kvOwn)
-  const past = at.has(4) ? at.shape(4)[2]! : 0
-  const causal = at.integer('is_causal', 0) !== 0
-  const bias = biasOf(at, queries, keys, past, causal && at.has(6))
-  const batch = q.shape[0]!
-  const mask = bias && at.call('Expand', [bias, at.ints([...bias.shape.slice(0, -1), keys])])
-  const maskStrides = mask && broadcastStrides(mask.shape, [batch, heads, queries, keys])
-  at.step('attention', {
-    ...{ batch, heads, kvHeads, queries, keys, depth, valueDepth },
-    ...{ scale: at.number('scale', 0) || 1 / Math.sqrt(depth), softcap: at.number('softcap', 0) },
-    ...{ causal: causal && !at.has(6), causalOffset: past },
-    ...{ q: q.buffer.read(), k: k.buffer.read(), v: v.buffer.read(), mask: mask?.buffer.read() },
-    ...{ qStrides: headStrides(q.shape, depth), kStrides: headStrides(k.shape, depth) },
-    ...{ vStrides: headStrides(v.shape, valueDepth), maskStrides: maskStrides?.slice(0, 3) as never },
-    y: at.write(),
-    yStrides: flat
-      ? [queries * heads * valueDepth, valueDepth, heads * valueDepth]
-      : [heads * queries * valueDepth, queries * valueDepth, valueDepth],
+  at.step('attention', { ...args, y: at.write() })
+}
+
+/** dY, Q, K, V, mask, past K, past V, lengths → dQ, dK, dV. The forward pass is computed again for its sums. */
+function attentionGrad(at: Lowering): void {
+  const { k, v, past, flat, args } = attentionOf(at, 1, [false, false])
+  const [y, logSum] = [at.scratch(at.read(0).count), at.scratch(args.batch * args.heads * args.queries)]
+  at.step('attention', { ...args, y: y.write(), logSum: logSum.write() })
+  const [dk, dv] = [k, v].map(({ shape, buffer }, i): Value | undefined =>
+    at.wants(i + 1) ? { dtype: 'f32', shape, buffer: at.scratch(buffer.count) } : undefined,
+  )
+  at.step('attentionBackward', {
+    ...{ ...args, y: y.read(), logSum: logSum.read(), dy: at.read(0), dq: at.result(0) },
+    ...{ dk: dk?.buffer.write(), dv: dv?.buffer.write() },
   })
+  for (const [i, whole] of [dk, dv].entries()) {
+    if (!whole) continue
+    const ends = [past, args.keys, 2].map(number => at.ints([number]))
+    const own = at.has(5 + i) ? at.call('Slice', [whole, ...ends]) : whole
+    at.give(flat && at.has(5 + i) ? joinHeads(at, own) : own, i + 1)
+  }
 }
 
 /** Q, K, V, mask, past K, past V, lengths → Y, present K, present V, scores in between */
@@ -159,7 +194,8 @@ function composedAttention(at: Lowering): void {
   }
   if (mode === 1) at.give(scores, 3)
   const past = at.has(4) ? at.shape(4)[2]! : 0
-  const bias = biasOf(at, queries, k.shape[2]!, past, at.integer('is_causal', 0) !== 0)
+  const causal = at.integer('is_causal', 0) !== 0
+  const bias = biasOf(at, 0, { queries, keys: k.shape[2]!, past, causal })
   if (bias) scores = at.call('Add', [scores, bias])
   if (mode === 2) at.give(scores, 3)
   const weights = probabilities(at, scores, bias)
@@ -252,4 +288,5 @@ export const attentions: LowerTable = {
     CausalConvWithState: at => at.inF32(causalConv),
     LinearAttention: at => at.inF32(linearAttention),
   },
+  [sparkDomain]: { AttentionGrad: at => at.inF32(attentionGrad) },
 }

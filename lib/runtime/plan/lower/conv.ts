@@ -3,6 +3,7 @@ import { sparkDomain } from '../../../graph/graph.js'
 import type { ConvShape } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
 import { addNorm, lowRankOf, weightOf } from './linear.js'
+import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'
 import { windowOf } from './window.js'
 
@@ -23,10 +24,10 @@ function conv(at: Lowering): void {
   })
 }
 
-/** The convolution from y to x is the one that is transposed. */
-function convTranspose(at: Lowering): void {
-  const [x, y, kernel] = [at.shape(0), at.output().shape, at.shape(1).slice(2)]
-  const { padsEnd: _, ...window } = windowOf(at, y, x, kernel)
+/** The convolution from y to x, which the node transposes; its weight is input `x + 1`. */
+function transposedShape(at: Lowering, x: number, y: readonly number[]): ConvShape {
+  const [from, kernel] = [at.shape(x), at.shape(x + 1).slice(2)]
+  const { padsEnd: _, ...window } = windowOf(at, y, from, kernel)
   const extra = at.integersOf('output_padding') ?? kernel.map(() => 0)
   const given = at.integersOf('output_shape') === undefined && at.text('auto_pad', 'NOTSET') === 'NOTSET'
   const padsBegin = window.padsBegin.map((pad, i) => {
@@ -36,10 +37,25 @@ function convTranspose(at: Lowering): void {
     const half = Math.floor(total / 2)
     return at.text('auto_pad', 'NOTSET') === 'SAME_UPPER' ? half : total - half
   })
-  at.step('convTranspose', {
-    ...{ batch: x[0]!, groups: at.integer('group', 1), ...window, padsBegin, weight: weightOf(at, 1) },
-    ...{ x: at.read(0), bias: at.optional(2), y: at.write() },
-  })
+  return { batch: from[0]!, groups: at.integer('group', 1), ...window, padsBegin }
+}
+
+function convTranspose(at: Lowering): void {
+  const shape = transposedShape(at, 0, at.output().shape)
+  const operands = { x: at.read(0), bias: at.optional(2), y: at.write() }
+  at.step('convTranspose', { ...shape, weight: weightOf(at, 1), ...operands })
+}
+
+/** dy, x, W → dx, dW, dbias: to the convolution that was transposed dy is the image and x the gradient of its output. */
+function convTransposeGrad(at: Lowering): void {
+  const shape = transposedShape(at, 1, at.shape(0))
+  const [weight, dy] = [weightOf(at, 2), at.read(0)]
+  if (at.wants(0)) at.step('conv', { ...shape, weight, x: dy, y: at.write(0) })
+  if (at.wants(1)) at.step('convBackward', { ...shape, weight, dy: at.read(1), x: dy, dweight: at.write(1) })
+  if (!at.wants(2)) return
+  const axes = new Set(at.shape(0).keys())
+  axes.delete(1)
+  addReduce(at, 'sum', [dy, at.shape(0)], axes, at.write(2))
 }
 
 /** dy, x, W → dx, dW, dbias */
@@ -74,5 +90,10 @@ function doraWeightGrad(at: Lowering): void {
 /** Lowerings of convolutions. */
 export const convolution: LowerTable = {
   '': { Conv: at => at.inF32(conv), ConvTranspose: at => at.inF32(convTranspose) },
-  [sparkDomain]: { ConvGrad: convGrad, DoRAWeight: doraWeight, DoRAWeightGrad: doraWeightGrad },
+  [sparkDomain]: {
+    ConvGrad: convGrad,
+    ConvTransposeGrad: convTransposeGrad,
+    DoRAWeight: doraWeight,
+    DoRAWeightGrad: doraWeightGrad,
+  },
 }

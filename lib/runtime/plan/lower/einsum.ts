@@ -1,7 +1,9 @@
 // einsum.ts: sums of products by a formula of letters, as transposes and matrix products.
 import { contiguousStrides, volume } from '../../../core/shape.js'
 import { int, ints } from '../../../graph/attributes.js'
+import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
+import { zeros } from './gradients.js'
 import { addCopy } from './shape.js'
 import type { LowerTable } from './table.js'
 
@@ -11,15 +13,16 @@ interface Named {
   readonly names: readonly string[]
 }
 
-/** The formula with names for the axes of an ellipsis, the last one being '.0'. */
-function parseFormula(at: Lowering): { operands: string[][]; result: string[] } {
+/** The formula with names for the axes of an ellipsis, the last one being '.0'; operands are inputs from `first` on. */
+function parseFormula(at: Lowering, first = 0): { operands: string[][]; result: string[] } {
   const [left = '', right] = at.text('equation', '').replaceAll(/\s/g, '').replaceAll('...', '.').split('->')
   const named = (letters: string, dots: number): string[] =>
     [...letters].flatMap(letter =>
       letter === '.' ? Array.from({ length: dots }, (_, i) => `.${dots - 1 - i}`) : [letter],
     )
   const terms = left.split(',')
-  const dotsOf = (letters: string, i: number): number => at.shape(i).length - letters.replace('.', '').length
+  const dotsOf = (letters: string, i: number): number =>
+    at.shape(first + i).length - letters.replace('.', '').length
   const operands = terms.map((letters, i) => named(letters, letters.includes('.') ? dotsOf(letters, i) : 0))
   const most = Math.max(0, ...terms.map((letters, i) => (letters.includes('.') ? dotsOf(letters, i) : 0)))
   const all = operands.flat()
@@ -60,10 +63,11 @@ function arrange({ value, names }: Named, at: Lowering, order: readonly string[]
 
 /** The product of two tensors, summed over what only they have. */
 function contract(at: Lowering, a: Named, b: Named, kept: ReadonlySet<string>): Named {
-  const [left, right] = [
-    sumOver(a, at, new Set([...kept, ...b.names])),
-    sumOver(b, at, new Set([...kept, ...a.names])),
-  ]
+  const sizeIn = ({ value, names }: Named, name: string) => value.shape[names.indexOf(name)]
+  // Axes of an ellipsis may be repeated in one of the two: then each is summed alone.
+  const goes = (name: string): boolean => !kept.has(name) && sizeIn(a, name) !== sizeIn(b, name)
+  const staying = [...a.names, ...b.names].filter(name => !goes(name))
+  const [left, right] = [sumOver(a, at, new Set(staying)), sumOver(b, at, new Set(staying))]
   const shared = left.names.filter(name => right.names.includes(name))
   const batch = shared.filter(name => kept.has(name))
   const sum = shared.filter(name => !kept.has(name))
@@ -99,5 +103,41 @@ function einsum(at: Lowering): void {
   at.give(arrange(sumOver(sum, at, new Set(result)), at, result))
 }
 
+/** dy, x0, x1, … → dx0, dx1, …: each the sum of products of dy and the other operands. */
+function einsumGrad(at: Lowering): void {
+  const { operands, result } = parseFormula(at, 1)
+  const tensors = operands.map((names, i) => diagonal(at, at.input(i + 1), names))
+  for (const [i, { value, names }] of tensors.entries()) {
+    if (!at.wants(i)) continue
+    let sum: Named = { value: at.input(0), names: result }
+    const others = tensors.filter((_, j) => j !== i)
+    for (const [n, next] of others.entries()) {
+      const kept = new Set([...names, ...others.slice(n + 1).flatMap(other => other.names)])
+      sum = contract(at, sum, next, kept)
+    }
+    const dx = arrange(sumOver(sum, at, new Set(names)), at, names)
+    const repeated = dx.shape.flatMap((size, axis) => (size > value.shape[axis]! ? [axis] : []))
+    const whole =
+      repeated.length === 0 ? dx : at.call('ReduceSum', [dx, at.ints(repeated)], { keepdims: int(1) })
+    giveDiagonal(at, i, at.call('Expand', [whole, at.ints(value.shape)]), operands[i]!)
+  }
+}
+
+/** Output `o` is `value` on the diagonal over axes of the same name, and 0 elsewhere. */
+function giveDiagonal(at: Lowering, o: number, value: Value, given: readonly string[]): void {
+  const names = [...new Set(given)]
+  if (names.length === given.length) {
+    at.give(value, o)
+    return
+  }
+  const strides = contiguousStrides(at.output(o).shape)
+  const steps = names.map(name => strides.reduce((sum, step, i) => sum + (given[i] === name ? step : 0), 0))
+  const from = [value.buffer.read(), 0, contiguousStrides(value.shape)] as const
+  addCopy(at, value.shape, from, [zeros(at, o).update(), 0, steps])
+}
+
 /** Lowerings of formulas. */
-export const formulas: LowerTable = { '': { Einsum: at => at.inF32(einsum) } }
+export const formulas: LowerTable = {
+  '': { Einsum: at => at.inF32(einsum) },
+  [sparkDomain]: { EinsumGrad: at => at.inF32(einsumGrad) },
+}

@@ -4,12 +4,13 @@ import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering } from '../lowering.js'
 import type { Buffer, Operand } from '../program.js'
 import { axisOf } from '../views.js'
+import { addReduce } from './reduce.js'
 import { addCopy } from './shape.js'
 import type { LowerTable } from './table.js'
 
-/** Memory for output 0, filled with 0. */
-function zeros(at: Lowering): Buffer {
-  const { buffer } = at.write()
+/** Memory for output `o`, filled with 0. */
+export function zeros(at: Lowering, o = 0): Buffer {
+  const { buffer } = at.write(o)
   addCopy(at, [buffer.count], [at.scalar(0), 0, [0]], [buffer.write(), 0, [1]])
   return buffer
 }
@@ -127,12 +128,21 @@ function extremeGrad(at: Lowering): void {
   })
 }
 
+/** dy, x → dx: each axis is one that repeats, which is summed over, and one that moves. */
+function tileGrad(at: Lowering): void {
+  const [from, to] = [at.shape(0), at.shape(1)]
+  const loop = to.flatMap((size, axis) => [size === 0 ? 0 : from[axis]! / size, size])
+  const repeats = to.map((_, axis) => 2 * axis)
+  addReduce(at, 'sum', [at.read(0), loop], new Set(repeats), at.write())
+}
+
 /** Lowerings of gradients. */
 export const gradients: LowerTable = {
   [sparkDomain]: {
     ConcatGrad: concatGrad,
     SliceGrad: sliceGrad,
     PadGrad: padGrad,
+    TileGrad: tileGrad,
     GatherGrad: gatherGrad,
     ReduceExtremeGrad: extremeGrad,
   },

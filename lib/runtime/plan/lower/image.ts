@@ -1,35 +1,55 @@
 // image.ts: resizing and sampling of images, and normalization across channels.
 import { volume } from '../../../core/shape.js'
 import { int, ints } from '../../../graph/attributes.js'
+import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
 import { axisOf } from '../views.js'
 import { aroundAxis } from './indexed.js'
-import { resizeTaps } from './resize-taps.js'
+import { resizeTaps, type Taps, transposedTaps } from './resize-taps.js'
 import type { LowerTable } from './table.js'
+
+/** The axes that the node resizes from `from` to `to`, with their taps; roi, scales and sizes are inputs from `first` on. */
+function resizedAxes(at: Lowering, first: number, from: readonly number[], to: readonly number[]) {
+  const axes = (at.integersOf('axes') ?? [...from.keys()]).map(axis => axisOf(axis, from.length))
+  const scales = at.has(first + 1) ? at.numbers(first + 1) : []
+  const roi = at.has(first) && at.shape(first)[0] !== 0 ? at.numbers(first) : []
+  return axes.flatMap((axis, i) => {
+    const [size, out] = [from[axis]!, to[axis]!]
+    const window = [roi[i] ?? 0, roi[i + axes.length] ?? 1] as const
+    const taps = resizeTaps(at, { size, out, scale: scales[i] ?? out / size, window })
+    return size === out && taps.taps.every((tap, q) => tap === q) ? [] : [{ axis, taps }]
+  })
+}
+
+/** `value` with `out` positions along an axis, made of these taps. */
+function resampled(at: Lowering, value: Value, axis: number, { taps, weights, offset, count }: Taps): Value {
+  const out = taps.length / count
+  const shape = value.shape.map((size, n) => (n === axis ? out : size))
+  const y = at.scratch(volume(shape))
+  at.step('resample', {
+    ...{ ...aroundAxis(value.shape, axis), out, count, x: value.buffer.read(), y: y.write() },
+    ...{ taps: at.constantOf('i32', [taps.length], taps).buffer.read() },
+    ...{ weights: at.constantOf('f32', [weights.length], weights).buffer.read() },
+    offset: offset && at.constantOf('f32', [out], offset).buffer.read(),
+  })
+  return { dtype: 'f32', shape, buffer: y }
+}
 
 /** x, roi, scales, sizes: one axis after the other. */
 function resize(at: Lowering): void {
-  const [from, { shape }] = [at.shape(0), at.output()]
-  const axes = (at.integersOf('axes') ?? [...from.keys()]).map(axis => axisOf(axis, from.length))
-  const scales = at.has(2) ? at.numbers(2) : []
-  const roi = at.has(1) && at.shape(1)[0] !== 0 ? at.numbers(1) : []
-  let [value, current] = [at.input(0), [...from]]
-  for (const [i, axis] of axes.entries()) {
-    const [size, out] = [from[axis]!, shape[axis]!]
-    const scale = scales[i] ?? out / size
-    const window = [roi[i] ?? 0, roi[i + axes.length] ?? 1] as const
-    const { taps, weights, offset, count } = resizeTaps(at, { size, out, scale, window })
-    if (size === out && taps.every((tap, q) => tap === q)) continue
-    const next = current.map((old, n) => (n === axis ? out : old))
-    const y = at.scratch(volume(next))
-    at.step('resample', {
-      ...{ ...aroundAxis(current, axis), out, count, x: value.buffer.read(), y: y.write() },
-      ...{ taps: at.constantOf('i32', [taps.length], taps).buffer.read() },
-      ...{ weights: at.constantOf('f32', [weights.length], weights).buffer.read() },
-      offset: offset && at.constantOf('f32', [out], offset).buffer.read(),
-    })
-    current = next
-    value = { dtype: 'f32', shape: next, buffer: y }
+  let value = at.input(0)
+  for (const { axis, taps } of resizedAxes(at, 1, at.shape(0), at.output().shape)) {
+    value = resampled(at, value, axis, taps)
+  }
+  at.give(value)
+}
+
+/** dy, x, roi, scales, sizes → dx: the axes in the reverse order, each with its taps turned around. */
+function resizeGrad(at: Lowering): void {
+  const from = at.shape(1)
+  let value = at.input(0)
+  for (const { axis, taps } of resizedAxes(at, 2, from, at.shape(0)).reverse()) {
+    value = resampled(at, value, axis, transposedTaps(taps, from[axis]!))
   }
   at.give(value)
 }
@@ -67,8 +87,15 @@ function lrn(at: Lowering): void {
   })
   const scaled = at.call('Mul', [mean, at.one(at.number('alpha', 1e-4))])
   const base = at.call('Add', [scaled, at.one(at.number('bias', 1))])
-  const divisor = at.call('Pow', [base, at.one(at.number('beta', 0.75))])
+  const divisor = powerOf(at, base, at.number('beta', 0.75))
   at.give(at.call('Div', [at.input(0), at.call('Reshape', [divisor, at.ints(at.shape(0))])]))
+}
+
+/** base^beta; ¾, which nearly all networks have, by two roots. */
+function powerOf(at: Lowering, base: Value, beta: number): Value {
+  if (beta !== 0.75) return at.call('Pow', [base, at.one(beta)])
+  const root = at.call('Sqrt', [base])
+  return at.call('Mul', [root, at.call('Sqrt', [root])])
 }
 
 /** Lowerings of operators on images. */
@@ -78,4 +105,5 @@ export const images: LowerTable = {
     GridSample: at => at.inF32(gridSample),
     LRN: at => at.inF32(lrn),
   },
+  [sparkDomain]: { ResizeGrad: at => at.inF32(resizeGrad) },
 }

@@ -8,6 +8,7 @@ import { fusedLayers } from './fused.js'
 import { gradients } from './gradients.js'
 import { images } from './image.js'
 import { indexed } from './indexed.js'
+import { bytes } from './integer.js'
 import { linear } from './linear.js'
 import { losses } from './loss.js'
 import { movement } from './move.js'
@@ -27,6 +28,7 @@ const families = [
   movement,
   indexed,
   quantized,
+  bytes,
   images,
   attentions,
   fusedLayers,

@@ -1,17 +1,55 @@
 // linear.ts: matrix products and the linear DoRA layer.
+import type { ElementArray, ElementType } from '../../../core/dtype.js'
 import { contiguousStrides, volume } from '../../../core/shape.js'
+import type { StoredMatrix } from '../../../graph/constant.js'
 import { sparkDomain } from '../../../graph/graph.js'
-import type { MatrixStrides, StoredWeight } from '../../kernels.js'
+import type { Compute, MatrixStrides, StoredWeight } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
-import type { Operand, Symbolic } from '../program.js'
+import { Buffer, type Operand, type Symbolic } from '../program.js'
 import { broadcastStrides, collapse } from '../views.js'
 import { addBinary } from './elementwise.js'
 import type { LowerTable } from './table.js'
 
 /** Input `i` as the weight of a kernel: its first dimension by the product of the others. */
-export function weightOf(at: Lowering, i: number): Symbolic<StoredWeight> & { rows: number; cols: number } {
-  const [rows = 1, ...rest] = at.shape(i)
-  return { dtype: 'f32', rows, cols: volume(rest), data: at.read(i) }
+export function weightOf(at: Lowering, i: number): Symbolic<StoredWeight> {
+  const { shape, buffer } = at.input(i)
+  const stored = storedInput(at, i)
+  if (stored && !stored.transposed) return storedOperands(stored.weight)
+  const [rows = 1, ...rest] = shape
+  return { dtype: 'f32', rows, cols: volume(rest), data: buffer.read() }
+}
+
+/** Input `i` as a weight of a precision mode, where it is one that the backend reads: panels are for the CPU alone. */
+export function storedInput(at: Lowering, i: number): StoredMatrix | undefined {
+  const { stored } = at.input(i)
+  return stored?.weight.packed && !at.packs ? undefined : stored
+}
+
+/** A weight of a precision mode as operands. */
+export function storedOperands({
+  data,
+  rowScale,
+  blockScale,
+  ...weight
+}: StoredWeight): Symbolic<StoredWeight> {
+  const constant = (dtype: ElementType, array: ElementArray): Operand =>
+    new Buffer(dtype, array.length, 'constant', () => array).read()
+  return {
+    ...weight,
+    data: constant(weight.dtype === 'nvfp4' ? 'u8' : weight.dtype, data),
+    ...(rowScale && { rowScale: constant('f32', rowScale) }),
+    ...(blockScale && { blockScale: constant('u8', blockScale) }),
+  }
+}
+
+/**
+ * What products with input 1, a weight, are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
+ * which tensor cores multiply; processors decode them to f32 faster, where few rows meet them.
+ */
+export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): Compute {
+  if (at.input(1).stored?.exact) return 'f32'
+  if (dtype === 'f8_e4m3' || dtype === 'nvfp4') return at.packs ? 'f32' : 'bf16'
+  return dtype === 'bf16' ? 'bf16' : 'f32'
 }
 
 /** y = alpha · op(a) · op(b) + beta · c */
@@ -25,7 +63,8 @@ function gemm(at: Lowering): void {
   const plainBias = !bias || (beta === 1 && bias.shape.at(-1) === n && volume(bias.shape) === n)
   if (transB && !transA && alpha === 1 && plainBias) {
     const weight = weightOf(at, 1)
-    at.step('linear', { weight, tokens: m, x: at.read(0), bias: bias?.buffer.read(), y: at.write() })
+    const [x, y] = [at.read(0), at.write()]
+    at.step('linear', { weight, tokens: m, x, bias: bias?.buffer.read(), compute: computeOf(at, weight), y })
     return
   }
   const product = bias ? at.scratch(m * n) : at.write().buffer
@@ -122,7 +161,7 @@ export function addNorm(at: Lowering, w: number, norm: Operand, gain: Operand): 
   at.step('doraNorm', { weight, ...lowRankOf(at, w + 1), weightNorm2: squares.read(), magnitude, norm, gain })
 }
 
-/** x, W, A, B, magnitude, bias → y, and for the backward pass xa, z, norm, gain */
+/** x, W, A, B, magnitude, bias, dropout mask → y, and for the backward pass xa, z, norm, gain */
 function dora(at: Lowering): void {
   const weight = weightOf(at, 1)
   const tokens = volume(at.shape(0)) / weight.cols
@@ -132,11 +171,11 @@ function dora(at: Lowering): void {
   addNorm(at, 1, norm, gain)
   at.step('doraForward', {
     ...{ weight, ...lowRank, tokens, x: at.read(0), gain: gain.buffer.read() },
-    ...{ bias: at.optional(5), xa, z: at.result(2), y: at.write() },
+    ...{ bias: at.optional(5), mask: at.optional(6), xa, z: at.result(2), y: at.write() },
   })
 }
 
-/** dy, x, W, A, B, magnitude, xa, z, norm, gain → dx, dA, dB, dmagnitude, dbias */
+/** dy, x, W, A, B, magnitude, xa, z, norm, gain, dropout mask → dx, dA, dB, dmagnitude, dbias */
 function doraGrad(at: Lowering): void {
   const weight = weightOf(at, 2)
   const { a, b, ...scaling } = lowRankOf(at, 3)
@@ -144,7 +183,7 @@ function doraGrad(at: Lowering): void {
     ...{ weight, a, b, ...scaling, tokens: volume(at.shape(1)) / weight.cols },
     exactNorm: at.text('norm_gradient', 'detached') === 'exact',
     ...{ dy: at.read(0), x: at.read(1), magnitude: at.read(5), xa: at.read(6), z: at.read(7) },
-    ...{ norm: at.read(8), gain: at.read(9) },
+    ...{ norm: at.read(8), gain: at.read(9), mask: at.optional(10) },
     ...{ dx: at.result(0), da: at.resultOrScratch(1, a.count), db: at.resultOrScratch(2, b.count) },
     ...{ dmagnitude: at.resultOrScratch(3, weight.rows), dbias: at.result(4) },
   })

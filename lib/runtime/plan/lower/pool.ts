@@ -24,6 +24,17 @@ const pool =
     at.step('pool', { fn, ...windows, x: at.read(0), y: at.write(), indices: at.result(1) })
   }
 
+/** Bytes are compared as they are where there are kernels for them. */
+function maxPool(at: Lowering): void {
+  const dtype = at.dtype()
+  if (!at.bytes || (dtype !== 'u8' && dtype !== 'i8') || at.wants(1)) {
+    at.inF32(pool('max'))
+    return
+  }
+  const windows = poolWindows(at, 0, at.output().shape)
+  at.step('pool', { fn: 'max', ...windows, dtype, x: at.read(0), y: at.write() })
+}
+
 /** dy, x → dx; a mean sees the shape of x only. */
 const poolGrad =
   (fn: PoolFn) =>
@@ -49,7 +60,7 @@ function globalAverageGrad(at: Lowering): void {
 /** Lowerings of pooling. */
 export const pooling: LowerTable = {
   '': {
-    MaxPool: at => at.inF32(pool('max')),
+    MaxPool: maxPool,
     AveragePool: at => at.inF32(pool('average')),
     GlobalAveragePool: globalPool('mean'),
     GlobalMaxPool: globalPool('max'),

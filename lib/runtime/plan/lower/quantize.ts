@@ -1,7 +1,8 @@
-// quantize.ts: operators on quantized tensors, as compositions.
+// quantize.ts: operators on quantized tensors, as compositions in f32 where integer.ts has no kernels for them.
 import { int } from '../../../graph/attributes.js'
 import type { Lowering, Value } from '../lowering.js'
 import { axisOf } from '../views.js'
+import { convolveBytes, dequantizeBytes, multiplyBytes, quantizeBytes } from './integer.js'
 import type { LowerTable } from './table.js'
 
 /** A scale or zero point in a shape that broadcasts to x: one for all, one per index of an axis, or one per block. */
@@ -25,6 +26,7 @@ function spread(at: Lowering, parameter: Value, x: readonly number[]): Value {
 
 /** x, scale, zero point → (x − zero) · scale */
 function dequantize(at: Lowering): void {
+  if (dequantizeBytes(at)) return
   const shape = at.shape(0)
   const scale = at.cast(spread(at, at.input(1), shape), 'f32')
   let x = at.cast(at.input(0), 'f32')
@@ -34,6 +36,7 @@ function dequantize(at: Lowering): void {
 
 /** x, scale, zero point → round(x / scale) + zero, saturating; floats are rounded by their format. */
 function quantize(at: Lowering): void {
+  if (quantizeBytes(at)) return
   const [shape, { dtype }] = [at.shape(0), at.output()]
   const x = at.cast(at.input(0), 'f32')
   let y = at.call('Div', [x, at.cast(spread(at, at.input(1), shape), 'f32')])
@@ -74,6 +77,7 @@ const optional = (at: Lowering, i: number): Value | undefined => (at.has(i) ? at
 
 /** a, b, zero points of a (one, or one per row) and b (one, or one per column) → products of integers. */
 function matmulInteger(at: Lowering): void {
+  if (multiplyBytes(at, [0, 2, 1, 3])) return
   const rows = at.has(2) && at.shape(2).length === 1 ? [at.shape(2)[0]!, 1] : undefined
   const a = centered(at, at.input(0), optional(at, 2), rows)
   at.give(at.call('MatMul', [a, centered(at, at.input(1), optional(at, 3))]))
@@ -81,6 +85,7 @@ function matmulInteger(at: Lowering): void {
 
 /** x, w, zero points of x and w (one, or one per filter). */
 function convInteger(at: Lowering): void {
+  if (convolveBytes(at, [0, 2, 1, 3, 4])) return
   const filters = [
     at.shape(1)[0]!,
     ...at
@@ -107,6 +112,7 @@ function requantized(
 
 /** a, scale, zero, b, scale, zero, scale of y, zero of y */
 function qlinearMatmul(at: Lowering): void {
+  if (multiplyBytes(at, [0, 2, 3, 5], [at.input(1), at.input(4), at.input(6), at.input(7)])) return
   const a = centered(at, at.input(0), at.input(2))
   const b = centered(at, at.input(3), at.input(5))
   requantized(at, at.call('MatMul', [a, b]), [at.input(1), at.input(4), at.input(6)], at.input(7))
@@ -114,6 +120,7 @@ function qlinearMatmul(at: Lowering): void {
 
 /** x, scale, zero, w, scale, zero, scale of y, zero of y, bias */
 function qlinearConv(at: Lowering): void {
+  if (convolveBytes(at, [0, 2, 3, 5, 8], [at.input(1), at.input(4), at.input(6), at.input(7)])) return
   const rank = at.shape(0).length
   const perFilter = (value: Value): Value =>
     value.buffer.count === 1

@@ -58,7 +58,7 @@ const recurrent =
     const batchFirst = at.integer('layout', 0) !== 0
     const timeFirst = (value: Value): Value => at.call('Transpose', [value], { perm: ints([1, 0, 2]) })
     const x = batchFirst ? timeFirst(at.input(0)) : at.input(0)
-    const [steps = 0, batch = 0] = x.shape
+    const [steps = 0, batch = 0, size = 0] = x.shape
     const [directions = 1, width = 0, hidden = 0] = at.shape(2)
     const gates = gateCounts[cell]
     const mode = at.text('direction', 'forward')
@@ -69,12 +69,15 @@ const recurrent =
     const lasts = [at.scratch(row), at.scratch(row)]
     const lengths = at.has(4) ? at.cast(at.input(4), 'i32').buffer.read() : undefined
     for (let d = 0; d < directions; d++) {
-      const transposed = (i: number): Value =>
-        at.call('Transpose', [part(at, at.input(i), d)], { perm: ints([1, 0]) })
+      const recurrence = at.call('Transpose', [part(at, at.input(2), d)], { perm: ints([1, 0]) })
       const bias = at.has(3) ? part(at, at.input(3), d) : undefined
-      let inputs = at.call('MatMul', [x, transposed(1)])
-      if (bias) inputs = at.call('Add', [inputs, columns(at, bias, 0, width)])
-      const [start, size] = [d * batch * hidden, batch * hidden]
+      const inputs = at.scratch(steps * batch * width)
+      at.step('linear', {
+        weight: { dtype: 'f32', rows: width, cols: size, data: part(at, at.input(1), d).buffer.read() },
+        ...{ tokens: steps * batch, x: x.buffer.read(), y: inputs.write() },
+        bias: bias && columns(at, bias, 0, width).buffer.read(),
+      })
+      const [start, length] = [d * batch * hidden, batch * hidden]
       at.step('recurrent', {
         ...{
           cell,
@@ -87,13 +90,16 @@ const recurrent =
         reverse: mode === 'reverse' || d === 1,
         linearBeforeReset: at.integer('linear_before_reset', 0) !== 0,
         coupleGates: at.integer('input_forget', 0) !== 0,
-        ...{ gates: inputs.buffer.read(), recurrence: transposed(2).buffer.read() },
+        ...{ gates: inputs.read(), recurrence: recurrence.buffer.read() },
         bias: bias && columns(at, bias, width, 2 * width).buffer.read(),
         peepholes: at.has(7) ? part(at, at.input(7), d).buffer.read() : undefined,
         ...{ initialH: state(5, d)?.buffer.read(), initialC: state(6, d)?.buffer.read(), lengths },
-        ...{ yStep: row, y: y.write(start, Math.max((steps - 1) * row + size, 0)) },
-        ...{ lastH: lasts[0]!.write(start, size), scratch: at.scratch(batch * (gates + 1) * hidden).write() },
-        lastC: cell === 'lstm' ? lasts[1]!.write(start, size) : undefined,
+        ...{ yStep: row, y: y.write(start, Math.max((steps - 1) * row + length, 0)) },
+        ...{
+          lastH: lasts[0]!.write(start, length),
+          scratch: at.scratch(batch * (gates + 1) * hidden).write(),
+        },
+        lastC: cell === 'lstm' ? lasts[1]!.write(start, length) : undefined,
       })
     }
     const sequence: Value = { dtype: 'f32', shape: [steps, directions, batch, hidden], buffer: y }

@@ -104,3 +104,14 @@ export function resizeTaps(at: Lowering, axis: ResizedAxis): Taps {
   }
   return { ...result, offset: crops ? result.offset : undefined, count }
 }
+
+/** Which positions of the resized axis each of `size` elements goes to, with their weights; 0 fills up. */
+export function transposedTaps({ taps, weights, count }: Taps, size: number): Taps {
+  const goals = Array.from({ length: size }, (): { q: number; weight: number }[] => [])
+  for (const [i, tap] of taps.entries()) {
+    if (weights[i] !== 0) goals[tap]!.push({ q: Math.floor(i / count), weight: weights[i]! })
+  }
+  const most = Math.max(1, ...goals.map(({ length }) => length))
+  const padded = goals.flatMap(list => Array.from({ length: most }, (_, t) => list[t] ?? { q: 0, weight: 0 }))
+  return { taps: padded.map(({ q }) => q), weights: padded.map(({ weight }) => weight), count: most }
+}

@@ -1,4 +1,4 @@
-// training.ts: normalization with frozen statistics, the classifier's loss, and the optimizer.
+// training.ts: normalization with frozen statistics, the classifier's loss, dropout, and the optimizer.
 import { volume } from '../../../core/shape.js'
 import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
@@ -88,6 +88,17 @@ function crossEntropyGrad(at: Lowering): void {
   addBinary(at, 'mul', [slope.read(), shape], [at.read(0), []], [at.write(), shape])
 }
 
+/** x, state → a mask of the shape of x */
+function dropoutMask(at: Lowering): void {
+  const { shape } = at.output()
+  const mask = at.scratch(volume(shape))
+  at.step('dropoutMask', {
+    ...{ count: mask.count, ratio: at.number('ratio', 0), stream: at.integer('stream', 0) },
+    ...{ state: at.read(1), mask: mask.write() },
+  })
+  at.give({ dtype: 'f32', shape, buffer: mask })
+}
+
 /** Learning rate, step (both one f64), parameter, gradient, first and second moment → the last of these but the gradient */
 function adamw(at: Lowering): void {
   at.step('adamw', {
@@ -104,6 +115,7 @@ export const training: LowerTable = {
   [sparkDomain]: {
     BatchNormalizationGrad: batchNormalizationGrad,
     SoftmaxCrossEntropyLossGrad: crossEntropyGrad,
+    DropoutMask: dropoutMask,
     AdamW: adamw,
   },
 }

@@ -1,11 +1,12 @@
 // quantized-weight.ts: weights that a graph makes of codes and scales, as `quantizeWeights` and other exporters write them.
-import { intOf } from '../graph/attributes.js'
-import type { Constant } from '../graph/constant.js'
-import { producersOf } from '../graph/edit.js'
-import type { Graph, Node } from '../graph/graph.js'
-import { matrixConstants } from '../graph/rewrites/quantize-weights.js'
+
 import { dequantizeFP8, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, quantizeNVFP4 } from '../precision/nvfp4.js'
+import { intOf } from './attributes.js'
+import type { Constant } from './constant.js'
+import { producersOf } from './edit.js'
+import type { Graph, Node } from './graph.js'
+import { matrixConstants } from './rewrites/quantize-weights.js'
 
 /** A weight of codes and scales. */
 export interface QuantizedWeight {

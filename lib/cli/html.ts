@@ -1,0 +1,5 @@
+// html.ts: text in pages.
+const escapes: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
+
+/** Text as it may stand in an element or an attribute. */
+export const escapeHtml = (text: string): string => text.replace(/[&<>"]/g, character => escapes[character]!)

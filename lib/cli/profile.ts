@@ -1,0 +1,67 @@
+// profile.ts: how long the steps of a model take.
+import type { Precision } from '../core/config.js'
+import type { ModelBackend, ModelBackendChoice, ModelStats } from '../runtime/model/engine.js'
+import { Model } from '../runtime/model.js'
+import type { StepTime } from '../runtime/plan/plan.js'
+import { formatBytes, print, printPairs, printTable, styled } from './output.js'
+import { randomFeeds } from './random-feeds.js'
+import type { Sizes } from './shapes.js'
+
+/** Times of a model. */
+export interface Profile {
+  readonly backend: ModelBackendChoice
+  readonly precision: string
+  readonly precisionReason: string
+  readonly stats: ModelStats
+  /** All steps in their order. */
+  readonly steps: readonly StepTime[]
+}
+
+/** Rows of the table of steps: the slowest. */
+const shownSteps = 20
+
+/** Runs a model on random inputs and measures its steps. */
+export async function profileModel(
+  file: string,
+  sizes: Sizes,
+  { backend, precision }: { backend?: ModelBackend; precision?: Precision },
+): Promise<Profile> {
+  using model = await Model.load(file, { ...(backend && { backend }), ...(precision && { precision }) })
+  const steps = await model.profile(randomFeeds(model, sizes), { runs: 10 })
+  const { precisionReason, stats } = model
+  return { backend: model.backend, precision: model.precision, precisionReason, stats, steps }
+}
+
+/** Prints times by operation, the slowest steps, and what the plans hold. */
+export function reportProfile({ backend, precision, precisionReason, stats, steps }: Profile): void {
+  const total = steps.reduce((sum, { ms }) => sum + ms, 0)
+  const share = (ms: number): string => `${((100 * ms) / (total || 1)).toFixed(1)} %`
+  const operations = new Map<string, { count: number; ms: number }>()
+  for (const { op, ms } of steps) {
+    const { count, ms: sum } = operations.get(op) ?? { count: 0, ms: 0 }
+    operations.set(op, { count: count + 1, ms: sum + ms })
+  }
+  print(styled('bold', `${backend.name}: ${backend.reason}`))
+  print(styled('bold', `${precision}: ${precisionReason}`))
+  printPairs([
+    ['steps', `${steps.length} in ${total.toFixed(3)} ms`],
+    ['compilation', `${stats.compileMs.toFixed(1)} ms, ${stats.plans} plans`],
+    ['arena', `${formatBytes(stats.arenaBytes)}; no layout is below ${formatBytes(stats.lowerBound)}`],
+    ['weights', formatBytes(stats.constantBytes)],
+  ])
+  printTable(
+    ['operation', 'steps', 'ms', 'share'],
+    [...operations]
+      .sort(([, a], [, b]) => b.ms - a.ms)
+      .map(([op, { count, ms }]) => [op, String(count), ms.toFixed(3), share(ms)]),
+    [1, 2, 3],
+  )
+  printTable(
+    ['slowest steps', 'node', 'elements', 'ms', 'share'],
+    [...steps]
+      .sort((a, b) => b.ms - a.ms)
+      .slice(0, shownSteps)
+      .map(({ op, node, sizes, ms }) => [op, node, sizes.join(' '), ms.toFixed(3), share(ms)]),
+    [3, 4],
+  )
+}

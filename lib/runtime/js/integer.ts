@@ -1,0 +1,117 @@
+// integer.ts: operations on numbers of 8 bits in plain TypeScript, as their formulas are written.
+import type { IntegerFeatures, KernelArgs } from '../kernels.js'
+import { pairsOf } from './conv.js'
+
+/** The integer nearest to `value`, the even one of two. */
+function roundEven(value: number): number {
+  const floor = Math.floor(value)
+  const rest = value - floor
+  return rest > 0.5 || (rest === 0.5 && floor % 2 !== 0) ? floor + 1 : floor
+}
+
+/** round(value) + zero within the range of a type; a NaN gives 0. */
+function saturated(value: number, zero: number, isSigned: boolean): number {
+  if (Number.isNaN(value)) return 0
+  const [lowest, highest] = isSigned ? [-128, 127] : [0, 255]
+  return Math.min(Math.max(roundEven(value) + zero, lowest), highest)
+}
+
+/** What becomes of the sums of products of feature `o`. */
+function finish({ bias, scale, yZero, yDtype }: IntegerFeatures, o: number, sum: number): number {
+  const total = (sum + (bias?.[o] ?? 0)) | 0
+  if (!scale) return total
+  const scaled = Math.fround(Math.fround(total) * scale[o]!)
+  return saturated(scaled, yZero?.[0] ?? 0, yDtype === 'i8')
+}
+
+/** Index of the weight of feature `o` and input `i` in panels. */
+const packedIndex = (o: number, i: number, cols: number): number =>
+  ((o >> 5) * Math.ceil(cols / 4) + (i >> 2)) * 128 + (o & 31) * 4 + (i & 3)
+
+/** y[t, o] = bias[o] + Σ_i (x[t, i] − xZero[t]) · (w[o, i] − wZero[o]), modulo 2^32 */
+export function linearInteger(args: KernelArgs['linearInteger']): void {
+  const { tokens, rows, cols, packed, x, w, xZero, wZero, y } = args
+  for (let o = 0; o < rows; o++) {
+    const wOffset = wZero ? wZero[o]! : 0
+    const row = Int32Array.from(
+      { length: cols },
+      (_, i) => w[packed ? packedIndex(o, i, cols) : o * cols + i]! - wOffset,
+    )
+    for (let t = 0; t < tokens; t++) {
+      const zero = xZero ? xZero[t]! : 0
+      let sum = 0
+      for (let i = 0; i < cols; i++) sum = (sum + Math.imul(x[t * cols + i]! - zero, row[i]!)) | 0
+      y[t * rows + o] = finish(args, o, sum)
+    }
+  }
+}
+
+const volume = (sizes: readonly number[]): number => sizes.reduce((product, size) => product * size, 1)
+
+/** y[n, o, q] = bias[o] + Σ_{c, k} (x − xZero) · (w − wZero[o]), modulo 2^32 */
+export function convInteger(args: KernelArgs['convInteger']): void {
+  const { batch, groups, rows, cols, x, w, wZero, y } = args
+  const [taps, pixels, positions] = [volume(args.kernel), volume(args.image), volume(args.out)]
+  const [groupChannels, groupFilters, stride] = [cols / taps, rows / groups, Math.ceil(cols / 64) * 64]
+  const { q, k, p } = pairsOf(args)
+  const zero = args.xZero?.[0] ?? 0
+  for (let n = 0; n < batch; n++) {
+    for (let o = 0; o < rows; o++) {
+      const sums = new Int32Array(positions)
+      const wOffset = wZero ? wZero[o]! : 0
+      for (let c = 0; c < groupChannels; c++) {
+        const channel = Math.floor(o / groupFilters) * groupChannels + c
+        const from = (n * groupChannels * groups + channel) * pixels
+        const row = o * stride + c * taps
+        for (let i = 0; i < q.length; i++) {
+          sums[q[i]!]! += Math.imul(x[from + p[i]!]! - zero, w[row + k[i]!]! - wOffset)
+        }
+      }
+      const to = (n * rows + o) * positions
+      for (let i = 0; i < positions; i++) y[to + i] = finish(args, o, sums[i]!)
+    }
+  }
+}
+
+/** y = saturate(round(x / scale) + zero) */
+export function quantize({ dtype, outer, channels, inner, x, scale, zero, y }: KernelArgs['quantize']): void {
+  for (let at = 0; at < outer * channels * inner; at++) {
+    const c = Math.floor(at / inner) % channels
+    y[at] = saturated(Math.fround(x[at]! / scale[c]!), zero?.[c] ?? 0, dtype === 'i8')
+  }
+}
+
+/** y = (x − zero) · scale */
+export function dequantize({ outer, channels, inner, x, scale, zero, y }: KernelArgs['dequantize']): void {
+  for (let at = 0; at < outer * channels * inner; at++) {
+    const c = Math.floor(at / inner) % channels
+    y[at] = (x[at]! - (zero?.[c] ?? 0)) * scale[c]!
+  }
+}
+
+/** y = table[x] */
+export function lookup({ count, x, table, y }: KernelArgs['lookup']): void {
+  for (let i = 0; i < count; i++) y[i] = table[x[i]! & 255]!
+}
+
+/** y = quantized(a ∘ b) */
+export function binaryBytes(args: KernelArgs['binaryBytes']): void {
+  const { fn, count, a, b, y, aScale, bScale, yScale, aZero, bZero, yZero, yDtype } = args
+  for (let i = 0; i < count; i++) {
+    const left = Math.fround((a[i]! - (aZero?.[0] ?? 0)) * aScale[0]!)
+    const right = Math.fround((b[i]! - (bZero?.[0] ?? 0)) * bScale[0]!)
+    const value = Math.fround(fn === 'add' ? left + right : left * right)
+    y[i] = saturated(Math.fround(value / yScale[0]!), yZero?.[0] ?? 0, yDtype === 'i8')
+  }
+}
+
+/** y = quantized means of the rows of x */
+export function meanBytes(args: KernelArgs['meanBytes']): void {
+  const { rows, cols, x, y, xScale, yScale, xZero, yZero, yDtype } = args
+  for (let row = 0; row < rows; row++) {
+    let sum = -cols * (xZero?.[0] ?? 0)
+    for (let i = 0; i < cols; i++) sum += x[row * cols + i]!
+    const mean = Math.fround((sum * xScale[0]!) / cols)
+    y[row] = saturated(Math.fround(mean / yScale[0]!), yZero?.[0] ?? 0, yDtype === 'i8')
+  }
+}

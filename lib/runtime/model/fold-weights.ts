@@ -1,0 +1,102 @@
+// fold-weights.ts: weights that nodes make of constants, computed once, so that they can be stored in another format.
+import { SparkError } from '../../core/errors.js'
+import { Constant, type NumericType } from '../../graph/constant.js'
+import { consumersOf, producersOf, readsOf } from '../../graph/edit.js'
+import { type Graph, makeGraph, type Node, sparkDomain } from '../../graph/graph.js'
+import { fuseBatchNorm } from '../../graph/rewrites/fuse/layers.js'
+import { fuse, GraphView, inferenceOf } from '../../graph/rewrites/fuse/pattern.js'
+import { removeDead } from '../../graph/rewrites/remove-dead.js'
+import { loadAddon } from '../../native.js'
+import { openCpuKernels } from '../cpu.js'
+import { jsKernels } from '../js/js.js'
+import { Plan } from '../plan/plan.js'
+
+/**
+ * The graph whose products read initializers where they read what nodes make of constants; convolutions take in the
+ * batch normalization behind them first. A folded weight keeps the name of the initializer that it is made of, where
+ * nobody else reads that. Weights that a graph makes of codes and scales stay as they are.
+ */
+export async function foldWeights(graph: Graph): Promise<Graph> {
+  const { graph: fused } = fuse(graph, fuseBatchNorm)
+  const names = madeWeights(fused)
+  const [producers, consumers] = [producersOf(fused), consumersOf(fused)]
+  const values = await valuesOf(fused, names, producers)
+  const initializers = new Map(fused.initializers)
+  const renamed = new Map<string, string>()
+  for (const [name, value] of values) {
+    const origin = originOf(name, fused, producers, consumers)
+    if (origin !== undefined) renamed.set(name, origin)
+    initializers.set(origin ?? name, value)
+  }
+  const nodes = fused.nodes
+    .filter(({ outputs }) => !outputs.some(name => values.has(name)))
+    .map(node => ({ ...node, inputs: node.inputs.map(name => renamed.get(name) ?? name) }))
+  return values.size === 0 ? fused : removeDead({ ...fused, nodes, initializers })
+}
+
+/** Which input of a node is the weight of a product. */
+export function weightInput({ domain, op }: Node): number | undefined {
+  if (domain === '' && /^(MatMul|Gemm|Conv|ConvTranspose)$/.test(op)) return 1
+  if (domain !== sparkDomain) return undefined
+  return op === 'DoRA' ? 1 : op === 'DoRAWeight' ? 0 : undefined
+}
+
+/** Names of the weights of products that depend on constants and are none. */
+function madeWeights(graph: Graph): Set<string> {
+  const view = new GraphView(graph, inferenceOf(graph))
+  const names = graph.nodes.map(node => node.inputs[weightInput(node) ?? -1])
+  return new Set(
+    names.filter(name => name && !graph.initializers.has(name) && view.isConstant(name)) as string[],
+  )
+}
+
+/** The elements of the given values, as far as they can be computed. */
+async function valuesOf(
+  { initializers }: Graph,
+  names: ReadonlySet<string>,
+  producers: ReadonlyMap<string, Node>,
+): Promise<Map<string, Constant>> {
+  const kernels = loadAddon().addon ? openCpuKernels() : jsKernels
+  const values = new Map<string, Constant>()
+  for (const name of names) {
+    const nodes = nodesBehind(name, producers)
+    if (nodes.some(({ op }) => op === 'DequantizeLinear')) continue
+    try {
+      using plan = await Plan.create(makeGraph({ outputs: [{ name }], nodes, initializers }), kernels)
+      const { [name]: data } = await plan.run()
+      const [{ dtype, shape }] = plan.outputs as [(typeof plan.outputs)[0]]
+      values.set(name, Constant.from(dtype as NumericType, shape, data!.slice() as Float32Array))
+    } catch (error) {
+      if (!(error instanceof SparkError) || error.code !== 'ERR_UNSUPPORTED') throw error
+    }
+  }
+  return values
+}
+
+/** The nodes that make a value, in an order in which they can run. */
+function nodesBehind(name: string, producers: ReadonlyMap<string, Node>): Node[] {
+  const nodes = new Set<Node>()
+  const visit = (value: string): void => {
+    const node = producers.get(value)
+    if (!node || nodes.has(node)) return
+    for (const read of readsOf(node)) visit(read)
+    nodes.add(node)
+  }
+  visit(name)
+  return [...nodes]
+}
+
+/** The initializer that a value is made of by its first operands, where only it is. */
+function originOf(
+  name: string,
+  { initializers }: Graph,
+  producers: ReadonlyMap<string, Node>,
+  consumers: ReadonlyMap<string, readonly Node[]>,
+): string | undefined {
+  let at = name
+  for (let node = producers.get(at); node; node = producers.get(at)) {
+    at = node.inputs[0] ?? ''
+    if (consumers.get(at)?.length !== 1) return undefined
+  }
+  return initializers.has(at) ? at : undefined
+}

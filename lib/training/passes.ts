@@ -1,0 +1,85 @@
+// passes.ts: forward and backward pass of a step of training: dropout, rounding, teacher, loss, gradients.
+import type { TrainableAdapter } from '../dora/adapter.js'
+import { differentiate } from '../graph/gradients/differentiate.js'
+import type { Graph } from '../graph/graph.js'
+import { addDropout } from '../graph/rewrites/dropout.js'
+import { roundProducts } from '../graph/rewrites/half-precision.js'
+import { inlineBranches } from '../graph/rewrites/inline-branches.js'
+import { addLossScale } from '../graph/rewrites/loss-scale.js'
+import { addLoss, type Loss } from '../graph/rewrites/losses.js'
+import { addTeacher } from '../graph/rewrites/teacher.js'
+import { isRecurrent, unroll } from '../graph/rewrites/unroll.js'
+import { widenHalves } from '../graph/rewrites/widen.js'
+import type { TrainingPrecision } from './options.js'
+
+/** What is computed in both passes. */
+export interface PassOptions {
+  readonly adapter: TrainableAdapter
+  readonly loss: Loss
+  /** A model whose outputs are targets. */
+  readonly teacher?: Graph | undefined
+  /** What products round to; gradients of fp16 are scaled. */
+  readonly precision: TrainingPrecision
+}
+
+/** Sizes of inputs by name. */
+export type Shapes = Readonly<Record<string, readonly number[]>>
+
+/** A graph that computes a loss. */
+export interface ForwardPass {
+  readonly graph: Graph
+  readonly loss: string
+}
+
+/** A graph with its forward and backward pass. */
+export interface Passes {
+  readonly graph: Graph
+  /** Nodes of the forward pass. */
+  readonly forward: number
+  readonly loss: string
+  readonly gradients: ReadonlyMap<string, string>
+}
+
+/**
+ * Dropout, rounding, teacher and loss, with the branches and recurrent steps that run for inputs of these sizes and values
+ * of f32; without sizes nothing of a model is replaced.
+ */
+export function forwardOf({ adapter, loss, teacher, precision }: PassOptions, shapes?: Shapes): ForwardPass {
+  const { dropout = 0 } = adapter
+  const dropped = dropout > 0 ? addDropout(adapter.graph, dropout) : adapter.graph
+  const student = sized(dropped, shapes)
+  const rounded = precision === 'fp32' || !shapes ? student : roundProducts(student, halves[precision])
+  if (!teacher) return addLoss(rounded, loss)
+  const { graph, values } = addTeacher(rounded, sized(teacher, shapes))
+  return addLoss(graph, loss, values)
+}
+
+const halves = { fp16: 'f16', bf16: 'bf16' } as const
+
+function sized(graph: Graph, shapes: Shapes | undefined): Graph {
+  if (!shapes) return graph
+  const own = graph.inputs.filter(({ name }) => Object.hasOwn(shapes, name))
+  const options = { shapes: Object.fromEntries(own.map(({ name }) => [name, shapes[name]!])) }
+  return widenHalves(unroll(inlineBranches(graph, options), options))
+}
+
+/** Whether the nodes that run depend on the sizes of the inputs. */
+export const dependsOnSizes = ({ nodes }: Graph): boolean =>
+  nodes.some(node => isRecurrent(node) || (node.domain === '' && node.op === 'If'))
+
+/** Forward and backward pass for inputs of these sizes. */
+export function passesOf(options: PassOptions, shapes: Shapes): Passes {
+  const { graph, loss } = forwardOf(options, shapes)
+  const scaled = options.precision === 'fp16' ? addLossScale(graph, loss) : { graph, loss }
+  const wrt = [...options.adapter.parameters]
+  return {
+    ...differentiate(scaled.graph, { loss: scaled.loss, wrt }),
+    forward: scaled.graph.nodes.length,
+    loss,
+  }
+}
+
+/** Whether two graphs have the same nodes. */
+export const sameNodes = (a: Graph, b: Graph): boolean =>
+  a.nodes.length === b.nodes.length &&
+  a.nodes.every(({ op, inputs }, i) => op === b.nodes[i]!.op && inputs.join() === b.nodes[i]!.inputs.join())

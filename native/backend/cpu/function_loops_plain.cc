@@ -1,0 +1,5 @@
+#include "backend/cpu/function_loops_body.h"
+
+namespace spark::cpu::plain {
+const FunctionLoops kFunctionLoops = kLoops;
+}

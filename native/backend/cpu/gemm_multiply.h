@@ -1,0 +1,276 @@
+// gemm_multiply.h: the multiply of a matrix product, in blocks of sums that stay in registers. Included by
+// gemm_body.h.
+//
+// A right side has at(k, n), vector n of its columns at k, and from(col), itself from a column on.
+
+struct Sliver {
+  const float* data;
+
+  Vec at(int64_t k, int n) const { return load(data + k * kSliver + n * kWidth); }
+  Sliver from(int64_t col) const { return {data + col}; }
+};
+
+// Rows of patches, of which the columns lie behind each other.
+struct Lines {
+  const float* data;
+  const int64_t* offset;
+
+  Vec at(int64_t k, int n) const { return load(data + offset[k] + n * kWidth); }
+  Lines from(int64_t col) const { return {data + col, offset}; }
+};
+
+// A target has take(total), for the vectors of some rows, and from(row, col). What takes a block is inlined
+// and unrolled, so that the block never leaves its registers.
+#define SPARK_TAKES __attribute__((always_inline)) inline
+
+// total[m][n] = change(total[m][n], m, n)
+template <int M, int N, typename Change>
+SPARK_TAKES void for_block(Vec (&total)[M][N], const Change& change) {
+#pragma GCC unroll 16
+  for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) total[m][n] = change(total[m][n], m, n);
+  }
+}
+
+struct Adding {
+  float* sums;
+
+  template <int M, int N>
+  SPARK_TAKES void take(Vec (&total)[M][N]) const {
+    for_block(
+        total, [&](Vec value, int m, int n) __attribute__((always_inline)) {
+          float* sum = sums + m * kTile + n * kWidth;
+          store(sum, load(sum) + value);
+          return value;
+        });
+  }
+  Adding from(int64_t row, int64_t col) const { return {sums + row * kTile + col}; }
+};
+
+// What sums become whose first one is that of to.y; `count` of the vector are there.
+inline void finish_vector(Vec sums, int64_t row, int64_t col, int64_t count, const Finish& to) {
+  const int64_t place = row * to.stride + col;
+  sums += splat(to.bias ? to.bias[row] : 0);
+  if (to.residual && to.residual_first) sums += load_some(to.residual + place, count);
+  if (to.activation == Activation::kRelu) sums = positive(sums);
+  if (to.residual && !to.residual_first) sums += load_some(to.residual + place, count);
+  store_some(to.y + place, sums, count);
+}
+
+void settle(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Finish& to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; j += kWidth) {
+      finish_vector(load_some(sums + i * pitch + j, cols - j), i, j, cols - j, to);
+    }
+  }
+}
+
+struct Finishing {
+  const float* sums;  // of the chunks before; null: none
+  int64_t lines;      // columns that there are
+  Finish to;
+
+  template <int M, int N>
+  SPARK_TAKES void take(Vec (&total)[M][N]) const {
+    const auto add = [&](const float* rows, int64_t stride) __attribute__((always_inline)) {
+      for_block(
+          total, [&](Vec value, int m, int n)
+                     __attribute__((always_inline)) { return load(rows + m * stride + n * kWidth) + value; });
+    };
+    if (sums) add(sums, kTile);
+    if (lines < N * kWidth) return take_some(total);
+    if (to.bias) {
+      for_block(
+          total, [&](Vec value, int m, int)
+                     __attribute__((always_inline)) { return value + splat(to.bias[m]); });
+    } else {
+      for_block(
+          total, [](Vec value, int, int) __attribute__((always_inline)) { return value + Vec{}; });
+    }
+    if (to.residual && to.residual_first) add(to.residual, to.stride);
+    if (to.activation == Activation::kRelu) {
+      for_block(
+          total, [](Vec value, int, int) __attribute__((always_inline)) { return positive(value); });
+    }
+    if (to.residual && !to.residual_first) add(to.residual, to.stride);
+    for_block(
+        total, [&](Vec value, int m, int n) __attribute__((always_inline)) {
+          store(to.y + m * to.stride + n * kWidth, value);
+          return value;
+        });
+  }
+  // Where the last vector is cut.
+  template <int M, int N>
+  SPARK_TAKES void take_some(Vec (&total)[M][N]) const {
+    float values[M * N * kWidth];
+    for_block(
+        total, [&](Vec value, int m, int n) __attribute__((always_inline)) {
+          store(values + (m * N + n) * kWidth, value);
+          return value;
+        });
+    settle(values, N * kWidth, M, lines, to);
+  }
+  Finishing from(int64_t row, int64_t col) const {
+    Finishing target = *this;
+    const int64_t place = row * to.stride + col;
+    if (sums) target.sums += row * kTile + col;
+    if (to.bias) target.to.bias += row;
+    if (to.residual) target.to.residual += place;
+    target.to.y += place;
+    target.lines -= col;
+    return target;
+  }
+};
+
+template <int M, int N, typename Right, typename Target>
+void multiply_block(const float* rows, const Right& side, int64_t count, const Target& target) {
+  Vec total[M][N] = {};
+#pragma GCC unroll 2
+  for (int64_t k = 0; k < count; ++k) {
+    Vec right[N];
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) right[n] = side.at(k, n);
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+      const Vec left = splat(rows[m * kLine + k]);
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) total[m][n] = multiply_add(left, right[n], total[m][n]);
+    }
+  }
+  target.take(total);
+}
+
+template <int M, int N, typename Right, typename Target>
+void multiply_cols(const float* rows, Right side, int64_t vecs, int64_t count, Target target) {
+  for (; vecs >= N; vecs -= N) {
+    multiply_block<M, N>(rows, side, count, target);
+    side = side.from(N * kWidth);
+    target = target.from(0, N * kWidth);
+  }
+  if constexpr (N > 1) {
+    if (vecs > 0) multiply_cols<M, N - 1>(rows, side, vecs, count, target);
+  }
+}
+
+template <int M, typename Right, typename Target>
+void multiply_rows(int64_t m, const float* rows, const Right& side, int64_t vecs, int64_t count,
+                   const Target& target) {
+  if (m == M) return multiply_cols<M, kVecs>(rows, side, vecs, count, target);
+  if constexpr (M > 1) multiply_rows<M - 1>(m, rows, side, vecs, count, target);
+}
+
+// Rows are shared out evenly: a last block of one row would cost as much time as a full one.
+template <typename Right, typename Target>
+void multiply_right(const float* rows, const Right& side, int64_t m, int64_t n, int64_t count,
+                    Target target) {
+  const int64_t vecs = (n + kWidth - 1) / kWidth;
+  for (int64_t blocks = (m + kRows - 1) / kRows; blocks > 0; --blocks) {
+    const int64_t block = (m + blocks - 1) / blocks;
+    multiply_rows<kRows>(block, rows, side, vecs, count, target);
+    rows += block * kLine;
+    target = target.from(block, 0);
+    m -= block;
+  }
+}
+
+#undef SPARK_TAKES
+
+// --- few rows: lines of the right side are transposed in registers instead of being packed across ---
+
+// total[m][n] += Σ rows[m * kLine + i] · block[i]
+template <int M>
+inline void add_terms(const float* rows, const Vec (&block)[kWidth], int64_t terms, Vec (&total)[M][2],
+                      int n) {
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < terms; ++i) {
+#pragma GCC unroll 4
+    for (int m = 0; m < M; ++m) total[m][n] = multiply_add(splat(rows[m * kLine + i]), block[i], total[m][n]);
+  }
+}
+
+// M rows by two vectors of lines. Beyond `count` and beyond the last line the panel holds anything.
+template <int M>
+void multiply_lines(const float* rows, const float* lines, int64_t count, float* sums) {
+  Vec total[M][2] = {};
+  for (int64_t k = 0; k < count; k += kWidth) {
+#pragma GCC unroll 2
+    for (int n = 0; n < 2; ++n) {
+      Vec block[kWidth];
+#pragma GCC unroll 16
+      for (int i = 0; i < kWidth; ++i) block[i] = load(lines + (n * kWidth + i) * kLine + k);
+      transpose(block);
+      if (count - k >= kWidth) {
+        add_terms<M>(rows + k, block, kWidth, total, n);
+      } else {
+        add_terms<M>(rows + k, block, count - k, total, n);
+      }
+    }
+  }
+  for (int m = 0; m < M; ++m) {
+    for (int n = 0; n < 2; ++n) {
+      float* sum = sums + m * kTile + n * kWidth;
+      store(sum, load(sum) + total[m][n]);
+    }
+  }
+}
+
+template <int M>
+void multiply_few(int64_t m, const float* rows, const float* lines, int64_t count, float* sums) {
+  if (m == M) return multiply_lines<M>(rows, lines, count, sums);
+  if constexpr (M > 1) multiply_few<M - 1>(m, rows, lines, count, sums);
+}
+
+// --- any operands ---
+
+constexpr int64_t kDirectRows = 2 * kRows;  // up to so many rows read patches where they lie
+
+// Where the columns [line, line + lines) of a row of patches begin, if they lie behind each other and whole
+// vectors of them can be read; else null.
+const float* run_of(const Patches& patches, int64_t line, int64_t lines) {
+  const int64_t vectors = (lines + kWidth - 1) / kWidth * kWidth, x = line % patches.size[3];
+  if (x + (patches.slack ? lines : vectors) > patches.size[3]) return nullptr;
+  const float* data = patches.data + x;
+  line /= patches.size[3];
+  for (int axis = 2; axis >= 0; --axis) {
+    data += line % patches.size[axis] * patches.pitch[axis];
+    line /= patches.size[axis];
+  }
+  return data;
+}
+
+template <typename Target>
+void multiply_packing(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+                      int64_t count, float* buffer, const Target& target) {
+  if (b.patches && b.columns && m <= kDirectRows) {
+    const float* data = run_of(*b.patches, line, lines);
+    if (data) return multiply_right(rows, Lines{data, b.patches->offset + k}, m, lines, count, target);
+  }
+  pack_sliver(b, line, lines, k, count, buffer);
+  multiply_right(rows, Sliver{buffer}, m, lines, count, target);
+}
+
+void multiply(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+              int64_t count, float* buffer, float* sums) {
+  if (is_packed(b) && !b.columns) {
+    const int64_t panel = line / kPanelRows;
+    if (m <= kFewRows) return multiply_panels(rows, m, *b.weight, panel, lines, k, count, sums);
+    if (b.weight->dtype == DType::kF32) {
+      const auto* data =
+          static_cast<const float*>(b.weight->data) + (panel * b.weight->cols + k) * kPanelRows;
+      return multiply_right(rows, Sliver{data}, m, lines, count, Adding{sums});
+    }
+  } else if (m <= kFewRows && !b.columns) {
+    pack_straight<kLine>(b, line, lines, k, count, buffer);
+    for (int64_t n = 0; n < lines; n += 2 * kWidth) {
+      multiply_few<kFewRows>(m, rows, buffer + n * kLine, count, sums + n);
+    }
+    return;
+  }
+  multiply_packing(rows, m, b, line, lines, k, count, buffer, Adding{sums});
+}
+
+void finish(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+            int64_t count, float* buffer, const float* sums, const Finish& to) {
+  multiply_packing(rows, m, b, line, lines, k, count, buffer, Finishing{sums, lines, to});
+}

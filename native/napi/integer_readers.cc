@@ -1,0 +1,155 @@
+#include <string>
+
+#include "core/error.h"
+#include "napi/readers.h"
+
+namespace spark::napi {
+namespace {
+
+// i8 or u8.
+DType byte_dtype(const Arguments& in, const char* name) {
+  const DType dtype = in.dtype(name);
+  if (dtype == DType::kI8 || dtype == DType::kU8) return dtype;
+  throw Error("ERR_DTYPE", message(name, " is ", dtype_name(dtype), ", neither i8 nor u8"));
+}
+
+const void* codes(Arguments& in, const char* name, bool is_signed, int64_t count) {
+  return in.input(name, is_signed ? DType::kI8 : DType::kU8, count);
+}
+
+IntegerResult result(Arguments& in, int64_t features, int64_t count) {
+  IntegerResult result{};
+  result.scale = in.optional_input<float>("scale", features);
+  result.dtype = result.scale ? byte_dtype(in, "yDtype") : DType::kI32;
+  result.zero = in.optional_input<int32_t>("yZero", 1);
+  result.y = in.output("y", result.dtype, count);
+  return result;
+}
+
+// Zero points, sums and bias of a weight of so many features.
+template <typename Args>
+void read_features(Arguments& in, int64_t features, int64_t tokens, Args& args) {
+  args.x_zero = in.optional_input<int32_t>("xZero", tokens);
+  args.w_zero = in.optional_input<int32_t>("wZero", features);
+  args.w_sum = in.optional_input<int32_t>("wSum", features);
+  args.bias = in.optional_input<int32_t>("bias", features);
+}
+
+// Kernels read four bytes at once.
+void check_aligned(const void* w) {
+  if (reinterpret_cast<uintptr_t>(w) % 4 != 0) {
+    throw Error("ERR_ARGUMENT", "w must begin at a multiple of 4 bytes");
+  }
+}
+
+template <typename Args>
+Args read_affine(Arguments& in) {
+  Args args{};
+  args.dtype = byte_dtype(in, "dtype");
+  args.outer = in.size("outer");
+  args.channels = in.size("channels");
+  args.inner = in.size("inner");
+  args.scale = in.input<float>("scale", args.channels);
+  args.zero = in.optional_input<int32_t>("zero", args.channels);
+  return args;
+}
+
+// The fields <name>Dtype, <name>, <name>Scale and <name>Zero.
+ScaledBytes scaled_bytes(Arguments& in, const std::string& name, int64_t count, Access access) {
+  ScaledBytes bytes{};
+  bytes.dtype = byte_dtype(in, (name + "Dtype").c_str());
+  bytes.scale = in.input<float>((name + "Scale").c_str(), 1);
+  bytes.zero = in.optional_input<int32_t>((name + "Zero").c_str(), 1);
+  bytes.data = access == Access::kRead ? const_cast<void*>(in.input(name.c_str(), bytes.dtype, count))
+                                       : in.output(name.c_str(), bytes.dtype, count);
+  return bytes;
+}
+
+}  // namespace
+
+LinearIntegerArgs read_linear_integer(Arguments& in) {
+  LinearIntegerArgs args{};
+  args.tokens = in.size("tokens");
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  args.x_signed = in.flag("xSigned");
+  args.w_signed = in.flag("wSigned");
+  args.packed = in.flag("packed");
+  args.x = codes(in, "x", args.x_signed, elements(args.tokens, args.cols));
+  if (args.packed) {
+    if (!args.w_signed) throw Error("ERR_ARGUMENT", "a packed w is i8: set wSigned");
+    args.w = in.input<int8_t>("w", elements((args.rows + 31) / 32, (args.cols + 3) / 4, 128));
+    check_aligned(args.w);
+  } else {
+    args.w = codes(in, "w", args.w_signed, elements(args.rows, args.cols));
+  }
+  read_features(in, args.rows, args.tokens, args);
+  args.result = result(in, args.rows, elements(args.tokens, args.rows));
+  return args;
+}
+
+ConvIntegerArgs read_conv_integer(Arguments& in) {
+  ConvIntegerArgs args{};
+  Weight weight{};
+  weight.rows = in.size("rows");
+  weight.cols = in.size("cols");
+  if (weight.cols == 0) throw Error("ERR_SHAPE", "cols is 0");
+  const ConvShape& shape = args.shape = in.conv_shape(weight);
+  args.x_signed = in.flag("xSigned");
+  args.x = codes(in, "x", args.x_signed,
+                 elements(shape.batch, shape.channels, shape.image[0], shape.image[1], shape.image[2]));
+  args.w = in.input<int8_t>("w", elements(weight.rows, padded_bytes(weight.cols)));
+  check_aligned(args.w);
+  read_features(in, weight.rows, 1, args);
+  args.result =
+      result(in, weight.rows, elements(shape.batch, shape.filters, shape.out[0], shape.out[1], shape.out[2]));
+  return args;
+}
+
+QuantizeArgs read_quantize(Arguments& in) {
+  auto args = read_affine<QuantizeArgs>(in);
+  const int64_t count = elements(args.outer, args.channels, args.inner);
+  args.x = in.input<float>("x", count);
+  args.y = in.output("y", args.dtype, count);
+  return args;
+}
+
+DequantizeArgs read_dequantize(Arguments& in) {
+  auto args = read_affine<DequantizeArgs>(in);
+  const int64_t count = elements(args.outer, args.channels, args.inner);
+  args.x = in.input("x", args.dtype, count);
+  args.y = in.output<float>("y", count);
+  return args;
+}
+
+LookupArgs read_lookup(Arguments& in) {
+  LookupArgs args{};
+  args.count = in.size("count");
+  const bool x_signed = in.flag("xSigned"), y_signed = in.flag("ySigned");
+  args.x = static_cast<const uint8_t*>(codes(in, "x", x_signed, args.count));
+  args.table = static_cast<const uint8_t*>(codes(in, "table", y_signed, 256));
+  args.y = static_cast<uint8_t*>(in.output("y", y_signed ? DType::kI8 : DType::kU8, args.count));
+  return args;
+}
+
+BinaryBytesArgs read_binary_bytes(Arguments& in) {
+  BinaryBytesArgs args{};
+  args.fn = in.choice<BytesFn>("fn", {"add", "mul"});
+  args.count = in.size("count");
+  args.a = scaled_bytes(in, "a", args.count, Access::kRead);
+  args.b = scaled_bytes(in, "b", args.count, Access::kRead);
+  args.y = scaled_bytes(in, "y", args.count, Access::kWrite);
+  return args;
+}
+
+MeanBytesArgs read_mean_bytes(Arguments& in) {
+  MeanBytesArgs args{};
+  args.rows = in.size("rows");
+  args.cols = in.size("cols");
+  if (args.cols == 0) throw Error("ERR_SHAPE", "cols is 0");
+  args.x = scaled_bytes(in, "x", elements(args.rows, args.cols), Access::kRead);
+  args.y = scaled_bytes(in, "y", args.rows, Access::kWrite);
+  return args;
+}
+
+}  // namespace spark::napi

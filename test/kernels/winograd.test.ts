@@ -1,0 +1,127 @@
+// Convolutions of 3 x 3 in tiles (Winograd): the transform of the weight, every option, odd sizes, stored formats.
+import t from 'tap'
+import { requireAddon } from '#lib/native.js'
+import { jsKernels } from '#lib/runtime/js/js.js'
+import type { KernelArgs, KernelOp, StoredWeight } from '#lib/runtime/kernels.js'
+import { close, identical } from '../fixtures/close.js'
+import { type ConvCase, convCase, f32Weight, shapeOf, weightCols } from '../fixtures/conv.js'
+import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+
+const addon = requireAddon()
+t.teardown(() => addon.setThreads(0))
+
+const output = (count: number) => new Float32Array(count).fill(Number.NaN)
+const volumeOf = (sizes: readonly number[]) => sizes.reduce((product, size) => product * size, 1)
+
+/** The weight as the addon transforms it. */
+function transformed(weight: StoredWeight): Float32Array {
+  const data = output((36 * weight.rows * weight.cols) / 9)
+  addon.run('winogradWeight', { weight, data })
+  return data
+}
+
+function operands(at: ConvCase, seed: number) {
+  const random = randomGenerator(seed)
+  return {
+    x: uniform(random, at.batch * at.channels * volumeOf(at.image)),
+    w: uniform(random, at.filters * weightCols(at)),
+    bias: uniform(random, at.filters),
+    residual: uniform(random, at.batch * at.filters * volumeOf(at.out)),
+  }
+}
+
+/** One tile, many lines of tiles, cut tiles, several blocks of lines, pads that differ or crop. */
+const cases = [
+  convCase([1, 1, 1, 1], [3, 3], [3, 3]),
+  convCase([2, 5, 7, 1], [13, 11], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([1, 33, 65, 1], [17, 70], [3, 3], { pads: [1, 0, 1, 2] }),
+  convCase([3, 3, 15, 1], [37, 66], [3, 3], { pads: [0, 2, 1, 0] }),
+  convCase([1, 300, 9, 1], [29, 31], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([1, 4, 3, 1], [9, 12], [3, 3], { pads: [-1, -2, 3, 1] }),
+  convCase([0, 2, 3, 1], [5, 5], [3, 3]),
+]
+
+t.test('the weight is that of the formula', t => {
+  for (const dtype of weightDTypes) {
+    const weight = randomWeight(randomGenerator(3), dtype, 7, 16 * 9)
+    const data = output(36 * 7 * 16)
+    jsKernels.runSync('winogradWeight', { weight, data })
+    close(t, transformed(weight), data, 1e-7, dtype)
+  }
+  const refused = {
+    weight: f32Weight(convCase([1, 1, 2, 1], [5, 5], [2, 2]), new Float32Array(8)),
+    data: output(8),
+  }
+  for (const run of [addon.run, jsKernels.runSync.bind(jsKernels)]) {
+    t.throws(() => run('winogradWeight' as KernelOp, refused), { code: 'ERR_SHAPE' })
+  }
+  t.end()
+})
+
+t.test('every option', t => {
+  cases.forEach((at, seed) => {
+    const { x, w, bias, residual } = operands(at, seed)
+    const shape = { ...shapeOf(at), weight: f32Weight(at, w), x }
+    const winograd = transformed(shape.weight)
+    const variants: Partial<KernelArgs['conv']>[] = [
+      {},
+      { bias, activation: 'relu' },
+      { bias, residual, activation: 'silu' },
+      { bias, residual, residualFirst: true, activation: 'relu' },
+    ]
+    for (const more of variants) {
+      const [y, expected] = [output(residual.length), output(residual.length)]
+      addon.run('conv', { ...shape, ...more, winograd, y })
+      jsKernels.runSync('conv', { ...shape, ...more, y: expected })
+      close(t, y, expected, 6e-6, `${JSON.stringify(at)} ${Object.keys(more)}`)
+      const over = residual.slice()
+      if (!more.residual) continue
+      addon.run('conv', { ...shape, ...more, winograd, residual: over, y: over })
+      identical(t, over, y, 'over its residual')
+    }
+  })
+  t.end()
+})
+
+t.test('a result depends on neither the other images nor the threads', t => {
+  const at = convCase([3, 19, 35, 1], [41, 39], [3, 3], { pads: [1, 1, 1, 1] })
+  const { x, w, bias } = operands(at, 5)
+  const weight = f32Weight(at, w)
+  const winograd = transformed(weight)
+  const run = (batch: number, images: Float32Array) => {
+    const y = output(batch * 35 * volumeOf(at.out))
+    addon.run('conv', { ...shapeOf(at), batch, weight, winograd, x: images, bias, y })
+    return y
+  }
+  addon.setThreads(1)
+  const one = run(3, x)
+  for (const threads of [1, 2, 5]) {
+    addon.setThreads(threads)
+    identical(t, run(3, x), one, `${threads} threads`)
+    identical(
+      t,
+      run(1, x.subarray((x.length / 3) * 2)),
+      one.subarray((one.length / 3) * 2),
+      'the last image alone',
+    )
+  }
+  t.end()
+})
+
+t.test('other convolutions are refused', t => {
+  const fits = convCase([1, 4, 6, 1], [9, 9], [3, 3])
+  const others: Partial<KernelArgs['conv']>[] = [
+    { strides: [2, 1] },
+    { dilations: [1, 2] },
+    { winograd: output(35 * 24) },
+    { kernel: [9], image: [81], out: [73], strides: [1], dilations: [1], padsBegin: [0] },
+  ]
+  const { x, w } = operands(fits, 1)
+  const weight = f32Weight(fits, w)
+  const args = { ...shapeOf(fits), weight, winograd: transformed(weight), x, y: output(6 * 73) }
+  for (const other of others) {
+    t.throws(() => addon.run('conv', { ...args, ...other }), { code: 'ERR_SHAPE' }, Object.keys(other)[0])
+  }
+  t.end()
+})

@@ -1,0 +1,91 @@
+// What is computed once: all that depends on constants only, and the packing of constant weights.
+import t from 'tap'
+import { int } from '#lib/graph/attributes.js'
+import { Constant } from '#lib/graph/constant.js'
+import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
+import { openKernels } from '#lib/runtime/open.js'
+import { compile } from '#lib/runtime/plan/compile.js'
+import { Plan } from '#lib/runtime/plan/plan.js'
+import { backends } from '../fixtures/backends.js'
+import { close } from '../fixtures/close.js'
+import { randomGenerator, uniform } from '../fixtures/random.js'
+
+const random = randomGenerator(11)
+const f32 = (...shape: readonly number[]): Constant =>
+  Constant.from(
+    'f32',
+    shape,
+    uniform(
+      random,
+      shape.reduce((a, b) => a * b, 1),
+    ),
+  )
+
+const graphOf = (
+  shape: readonly number[],
+  nodes: readonly Node[],
+  constants: Record<string, Constant>,
+): Graph =>
+  makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', shape) }],
+    outputs: [{ name: 'y' }],
+    nodes,
+    initializers: new Map(Object.entries(constants)),
+  })
+const axis = { attributes: { axis: int(0) } }
+const ops = (graph: Graph, packs = false): string[] => compile(graph, { packs }).steps.map(({ op }) => op)
+
+/** An LSTM whose weights are put together from constants, as exporters reorder gates. */
+const lstm = graphOf(
+  [3, 1, 5],
+  [
+    makeNode('Concat', ['w0', 'w1', 'w0', 'w1'], ['w'], axis),
+    makeNode('Concat', ['r0', 'r0', 'r1', 'r1'], ['r'], axis),
+    makeNode('Unsqueeze', ['w', 'first'], ['W']),
+    makeNode('Unsqueeze', ['r', 'first'], ['R']),
+    makeNode('LSTM', ['x', 'W', 'R', 'B'], ['all'], { attributes: { hidden_size: int(7) } }),
+    makeNode('Neg', ['all'], ['y']),
+  ],
+  {
+    ...{ w0: f32(7, 5), w1: f32(7, 5), r0: f32(7, 7), r1: f32(7, 7) },
+    ...{ B: f32(1, 56), first: Constant.i64([0]) },
+  },
+)
+
+t.test('constants that several copies put together are made once', async t => {
+  t.same(ops(lstm), ['linear', 'recurrent', 'unary'])
+  const half = graphOf(
+    [7, 5],
+    [makeNode('Concat', ['w', 'x'], ['both'], axis), makeNode('Neg', ['both'], ['y'])],
+    {
+      w: f32(2, 5),
+    },
+  )
+  t.same(ops(half), ['copyStrided', 'copyStrided', 'unary'], 'one part of two depends on an input')
+})
+
+t.test('constant weights are packed once, where only products read them', async t => {
+  const layer = (from: string, to: string): Node =>
+    makeNode('Gemm', [from, 'w'], [to], { attributes: { transB: int(1) } })
+  const twice = graphOf([3, 9], [layer('x', 'h'), layer('h', 'y')], { w: f32(9, 9) })
+  const { setup, steps } = compile(twice, { packs: true })
+  t.same(
+    setup.map(({ op }) => op),
+    ['packWeight'],
+    'one copy for both',
+  )
+  t.ok(steps.every(step => step.op === 'linear' && step.args.weight.packed))
+  const shared = graphOf([9, 9], [layer('x', 'h'), makeNode('Add', ['h', 'w'], ['y'])], { w: f32(9, 9) })
+  t.same(compile(shared, { packs: true }).setup, [], 'the sum reads the weight as it is')
+})
+
+for (const backend of backends) {
+  t.test(`values on ${backend}`, async t => {
+    const x = uniform(randomGenerator(12), 15)
+    using plan = await Plan.create(lstm, await openKernels({ backend }))
+    using exact = await Plan.create(lstm, await openKernels({ backend: 'js' }), { double: true })
+    const expected = (await exact.run({ x: Float64Array.from(x) })).y as Float64Array
+    for (let run = 0; run < 3; run++)
+      close(t, (await plan.run({ x })).y as Float32Array, expected, 1e-6, `run ${run}`)
+  })
+}

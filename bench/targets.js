@@ -89,7 +89,7 @@ const cpu = [
     of: 'worst',
     rows: { name: 'cast' },
     limit:
-      'f32 to f8_e4m3 at 78 %, with a spread of 28 %; in a run an hour before it was at 91 % and f32 to f16 the worst at 78 %: the bandwidth of this machine, measured beside each row, varies as much',
+      'f32 to f8_e4m3 at 78 %, with a spread of 28 %; in another run it was at 91 % and f32 to f16 the worst at 78 %: the bandwidth of this machine, measured beside each row, varies as much',
     next: 'a machine whose bandwidth is steady; conversion of a line while the next one is fetched',
   },
   { name: 'amax, of the read bandwidth', goal: '>= 80 %', rows: { name: 'amax' } },
@@ -103,7 +103,7 @@ const cpu = [
     goal: '>= 1 x',
     rows: { name: 'models', shape: realModels, dtype: /^f(32|16)$/ },
     limit:
-      'between 0.93 and 1.11 in two runs of an hour; what pulls it down are byte_sb_bidi_lstm (0.46 x), dmonitoring (0.53 x), squeezenet (0.64 x) and resnet50 (0.67 x)',
+      'between 0.93 and 1.11 in two runs; what pulls it down are byte_sb_bidi_lstm (0.46 x), dmonitoring (0.53 x), squeezenet (0.64 x) and resnet50 (0.67 x)',
     next: 'what stands at the next two targets; panels of constant weights made once for the left side of a product, which resnet50 packs at each run',
   },
   {

@@ -44,7 +44,7 @@ function functionsOf(at: Lowering, cell: Cell, direction: number): FunctionArgs[
 /** Part `i` of the first axis, without it. */
 function part(at: Lowering, value: Value, i: number): Value {
   const lone = at.call('Slice', [value, at.ints([i]), at.ints([i + 1]), at.ints([0])])
-  return at.call('Reshape', [lone, at.ints(value.shape.slice(1))])
+  return at.reshaped(lone, value.shape.slice(1))
 }
 
 /** Columns [from, to) of a row. */

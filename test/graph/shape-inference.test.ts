@@ -159,6 +159,11 @@ t.test('what does not fit is refused by the name of its node', async t => {
     oneNode('Pad', { x: [3, 0] }, { mode: string('wrap') }, { p: Constant.i64([0, 1, 0, 0]) }),
     /axis 1 has no elements to be padded with/,
   )
+  refused(oneNode('ArgMax', { x: [3, 0] }, { axis: int(-1) }), /axis -1 has 0 elements, but 1 are wanted/)
+  refused(
+    oneNode('TopK', { x: [3, 5] }, { axis: int(0) }, { k: Constant.i64([4]) }),
+    /axis 0 has 3 elements, but 4/,
+  )
   const mixed = oneNode('Add', { a: [3] }, {}, { b: Constant.i64([1]) })
   t.throws(() => inferFacts(mixed), { code: 'ERR_DTYPE', message: /node 'it' \(Add\).*f32 and i64/ })
   t.throws(() => inferFacts(oneNode('Relu', { x: ['n', 'n'] }), { shapes: { x: [3, 4] } }), {

@@ -1,5 +1,5 @@
 // adapter-set.ts: the adapters of a layer by name, one of them active.
-import { argumentError } from '../core/checks.js'
+import { argumentError, expectText } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import type { LayerAdapter } from './layer-adapter.js'
 
@@ -25,6 +25,7 @@ export class AdapterSet {
   get(name: string): LayerAdapter {
     const adapter = this.#byName.get(name)
     if (adapter) return adapter
+    expectText('name', name)
     const known = this.names.join(', ')
     throw new SparkError('ERR_ARGUMENT', `there is no adapter '${name}' on this layer; there are: ${known}`)
   }

@@ -13,7 +13,8 @@ export interface HasGraph {
 
 /** The graph of a model. @throws SparkError ERR_ARGUMENT for anything else */
 export function graphOf(model: ModelSource): Graph {
-  const graph = model && 'graph' in model ? model.graph : model
+  const isObject = typeof model === 'object' && model !== null
+  const graph = isObject && 'graph' in model ? model.graph : model
   if (!(graph?.initializers instanceof Map) || !Array.isArray(graph.nodes)) {
     throw argumentError('model', 'a model or a graph', model)
   }

@@ -145,6 +145,7 @@ function affineShape(
   if (scale.buffer.count === 1) return { outer: 1, channels: 1, inner: volume(shape) }
   if (at.integer('block_size', 0) !== 0 || scale.shape.length !== 1) return undefined
   const axis = axisOf(at.integer('axis', 1), shape.length)
+  if (shape[axis] !== scale.buffer.count) return undefined
   return { outer: volume(shape.slice(0, axis)), channels: shape[axis]!, inner: volume(shape.slice(axis + 1)) }
 }
 

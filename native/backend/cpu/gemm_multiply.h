@@ -2,27 +2,44 @@
 // gemm_body.h.
 //
 // A left side has at(m, k) and from(row), itself from a row on; a right side at(k, n), vector n of its
-// columns at k, and from(col).
+// columns at k, and from(col). ahead(k) asks for a part of what comes after it: weights come from memory, and
+// a burst of requests in front would stall.
 
 struct LeftLines {
   const float* data;
 
+  void ahead(int64_t) const {}
   float at(int m, int64_t k) const { return data[m * kLine + k]; }
   LeftLines from(int64_t row) const { return {data + row * kLine}; }
 };
 
 struct LeftPanel {
   const float* data;
+  int64_t next;  // from a panel to the next one
 
+  void ahead(int64_t k) const { __builtin_prefetch(data + next + k * kPanelRows); }
   float at(int m, int64_t k) const { return data[k * kPanelRows + m]; }
-  LeftPanel from(int64_t row) const { return {data + row}; }
+  LeftPanel from(int64_t row) const { return {data + row, next}; }
 };
 
 struct Sliver {
   const float* data;
 
+  void ahead(int64_t) const {}
   Vec at(int64_t k, int n) const { return load(data + k * kSliver + n * kWidth); }
   Sliver from(int64_t col) const { return {data + col}; }
+};
+
+struct RightPanel {
+  const float* data;
+  int64_t next;
+
+  void ahead(int64_t k) const {
+    __builtin_prefetch(data + next + k * kPanelRows);
+    __builtin_prefetch(data + next + k * kPanelRows + kPanelRows / 2);
+  }
+  Vec at(int64_t k, int n) const { return load(data + k * kPanelRows + n * kWidth); }
+  RightPanel from(int64_t col) const { return {data + col, next}; }
 };
 
 // Rows of patches, of which the columns lie behind each other.
@@ -30,6 +47,7 @@ struct Lines {
   const float* data;
   const int64_t* offset;
 
+  void ahead(int64_t) const {}
   Vec at(int64_t k, int n) const { return load(data + offset[k] + n * kWidth); }
   Lines from(int64_t col) const { return {data + col, offset}; }
 };
@@ -143,6 +161,8 @@ void multiply_block(const Rows& rows, const Right& side, int64_t count, const Ta
   Vec total[M][N] = {};
 #pragma GCC unroll 2
   for (int64_t k = 0; k < count; ++k) {
+    rows.ahead(k);
+    side.ahead(k);
     Vec right[N];
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) right[n] = side.at(k, n);
@@ -193,7 +213,7 @@ void multiply_right(const Left& left, const Right& side, int64_t m, int64_t n, i
   const int64_t vecs = (n + kWidth - 1) / kWidth;
   if (left.panel == 0) return multiply_left(LeftLines{left.data}, side, m, vecs, count, target);
   for (int64_t row = 0; row < m; row += kPanelRows) {
-    const LeftPanel rows{left.data + row / kPanelRows * left.panel};
+    const LeftPanel rows{left.data + row / kPanelRows * left.panel, left.panel};
     multiply_left(rows, side, smaller(kPanelRows, m - row), vecs, count, target.from(row, 0));
   }
 }
@@ -281,9 +301,9 @@ void multiply(const Left& left, int64_t m, const Operand& b, int64_t line, int64
     const int64_t panel = line / kPanelRows;
     if (few) return multiply_panels(left.data, m, *b.weight, panel, lines, k, count, sums);
     if (b.weight->dtype == DType::kF32) {
-      const auto* data =
-          static_cast<const float*>(b.weight->data) + (panel * b.weight->cols + k) * kPanelRows;
-      return multiply_right(left, Sliver{data}, m, lines, count, Adding{sums});
+      const int64_t next = b.weight->cols * kPanelRows;
+      const auto* data = static_cast<const float*>(b.weight->data) + panel * next + k * kPanelRows;
+      return multiply_right(left, RightPanel{data, next}, m, lines, count, Adding{sums});
     }
   } else if (few && !b.columns) {
     pack_straight<kLine>(b, line, lines, k, count, buffer);

@@ -41,6 +41,7 @@ t.test('each instruction set passes the kernel tests', async t => {
         'winograd',
         'attention',
         'normalizations',
+        'recurrent',
         'dora',
         'dora-merge',
         'dora-golden',

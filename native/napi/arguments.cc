@@ -57,6 +57,15 @@ WeightSize weight_size(const Weight& weight) {
   return {nvfp4 ? rows * cols / 2 : rows * cols, nvfp4 ? rows * cols / 16 : 0};
 }
 
+int64_t winograd_elements(int64_t filters, int64_t channels) {
+  Weight matrix{};
+  matrix.dtype = DType::kF32;
+  matrix.rows = filters;
+  matrix.cols = channels;
+  matrix.packed = true;
+  return elements(36, weight_size(matrix).data);
+}
+
 int64_t Arguments::size(const char* name) const { return to_size(name, object_.Get(name)); }
 
 double Arguments::number(const char* name) const {

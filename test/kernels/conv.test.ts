@@ -4,7 +4,7 @@ import { volume } from '#lib/core/shape.js'
 import { requireAddon } from '#lib/native.js'
 import { activations } from '#lib/runtime/js/activations.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
-import type { Activation, KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
+import type { Activation, KernelArgs, KernelOp, StoredWeight } from '#lib/runtime/kernels.js'
 import { packedSizes } from '#lib/runtime/packed-weight.js'
 import { close, identical } from '../fixtures/close.js'
 import {
@@ -146,24 +146,39 @@ t.test('the gradient of a depthwise weight reads its own positions only', t => {
 })
 
 t.test('a packed weight gives the same bits', t => {
-  for (const at of [
-    convCase([2, 5, 37, 1], [7, 6], [3, 2]),
-    convCase([2, 6, 74, 2], [7, 6], [3, 2]),
-    convCase([1, 33, 63, 1], [7, 6], [3, 2]),
-    convCase([1, 6, 6, 6], [7, 6], [3, 2]),
-  ]) {
-    const { x, dy, w, bias } = operands(at, 6)
-    const weight = f32Weight(at, w)
-    const data = new Float32Array(packedSizes(weight).data)
-    addon.run('packWeight', { weight, data })
-    const results = [weight, { ...weight, data, packed: true }].map(weight => {
-      const [y, dx] = [output(dy.length), output(x.length)]
-      addon.run('conv', { ...shapeOf(at), weight, x, bias, y })
-      addon.run('convBackward', { ...shapeOf(at), weight, dy, dx })
-      return { y, dx }
-    })
-    identical(t, results[1].y, results[0].y, 'y')
-    identical(t, results[1].dx, results[0].dx, 'dx')
+  const random = randomGenerator(6)
+  for (const dtype of weightDTypes) {
+    for (const at of [
+      convCase([2, 16, 37, 1], [7, 6], [3, 2]),
+      convCase([2, 32, 74, 2], [7, 6], [3, 2]),
+      convCase([1, 32, 63, 1], [7, 6], [3, 2]),
+      convCase([1, 16, 1, 1], [5, 53], [1, 1]),
+      convCase([2, 32, 70, 1], [23, 19], [3, 3], { pads: [1, 1, 1, 1] }), // beyond a chunk, two tiles
+      convCase([1, 48, 289, 1], [16, 17], [1, 1]),
+      convCase([1, 6, 6, 6], [7, 6], [4, 4]),
+    ]) {
+      const { x, dy, bias } = operands(at, 6)
+      const weight = randomWeight(random, dtype, at.filters, weightCols(at))
+      const sizes = packedSizes(weight)
+      const data = new (weight.data.constructor as new (length: number) => StoredWeight['data'])(sizes.data)
+      const blockScale = weight.blockScale && { blockScale: new Uint8Array(sizes.blockScale) }
+      addon.run('packWeight', { weight, data, ...blockScale })
+      const run = (weight: StoredWeight) => {
+        const [y, dx, active] = [output(dy.length), output(x.length), output(dy.length)]
+        addon.run('conv', { ...shapeOf(at), weight, x, bias, y })
+        addon.run('convBackward', { ...shapeOf(at), weight, dy, dx })
+        addon.run('conv', { ...shapeOf(at), weight, x, bias, residual: dy, activation: 'relu', y: active })
+        return { y, dx, active }
+      }
+      const expected = run(weight)
+      for (const threads of [1, 3]) {
+        addon.setThreads(threads)
+        const actual = run({ ...weight, data, ...blockScale, packed: true })
+        for (const name of ['y', 'dx', 'active'] as const) {
+          identical(t, actual[name], expected[name], `${name}, ${dtype}, ${threads} threads`)
+        }
+      }
+    }
   }
   t.end()
 })

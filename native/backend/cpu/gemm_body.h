@@ -217,6 +217,23 @@ void pack_rows(const Operand& from, int64_t line, int64_t lines, int64_t k, int6
   pack_straight<kLine>(from, line, lines, k, count, to);
 }
 
+Left pack_left(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+  if (!is_packed(from) || from.columns) {
+    pack_rows(from, line, lines, k, count, to);
+    return {to, 0};
+  }
+  const Weight& weight = *from.weight;
+  const int64_t first = line / kPanelRows;
+  if (weight.dtype == DType::kF32) {
+    const int64_t panel = weight.cols * kPanelRows;
+    return {static_cast<const float*>(weight.data) + first * panel + k * kPanelRows, panel};
+  }
+  for (int64_t i = 0; i < lines; i += kPanelRows) {
+    decode_panel(weight, first + i / kPanelRows, k, count, to + i * kLine);
+  }
+  return {to, kPanelRows * kLine};
+}
+
 // to[j * kSliver + i] = from(line + i, k + j)
 void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
   if (is_packed(from)) {

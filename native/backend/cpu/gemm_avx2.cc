@@ -54,6 +54,8 @@ inline Vec evens(Vec a, Vec b) {
   return _mm256_castpd_ps(_mm256_permute4x64_pd(pairs, 0xD8));
 }
 
+inline void settle_here(Vec& vec) { asm volatile("" : "+x"(vec) : : "memory"); }
+
 using Mask = __m256i;
 
 inline Mask mask_between(int64_t begin, int64_t end) {

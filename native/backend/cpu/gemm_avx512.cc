@@ -46,6 +46,8 @@ inline Vec evens(Vec a, Vec b) {
   return _mm512_permutex2var_ps(a, places, b);
 }
 
+inline void settle_here(Vec& vec) { asm volatile("" : "+v"(vec) : : "memory"); }
+
 using Mask = __mmask16;
 
 inline Mask mask_between(int64_t begin, int64_t end) { return (1u << end) - (1u << begin); }

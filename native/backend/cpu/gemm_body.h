@@ -9,6 +9,7 @@
 //   Mask                some elements of a vector: mask_between(begin, end), both from 0 to kWidth, and
 //                       mask_if(wanted, mask), none of them unless `wanted`
 //   load_masked         these elements, with zeros around them; no others are read
+//   settle_here         a vector is computed, and nothing is read ahead of that
 //   load_codes          kWidth codes of 8 or 16 bits, widened
 //   load_e2m1           the values of kWidth codes of 4 bits, low ones first
 //   lookup_e2m1         the values of the low 4 bits

@@ -29,6 +29,14 @@ inline Vec load_e2m1(const uint8_t* codes) {
 
 inline Vec evens(Vec a, Vec b) { return Vec{a[0], a[2], b[1], b[3]}; }
 
+inline void settle_here(Vec& vec) {
+#if defined(__x86_64__)
+  asm volatile("" : "+x"(vec) : : "memory");
+#else
+  asm volatile("" : "+w"(vec) : : "memory");
+#endif
+}
+
 struct Mask {
   int64_t begin, end;
 };

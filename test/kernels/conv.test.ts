@@ -85,7 +85,11 @@ for (const [engine, run] of Object.entries(engines)) {
 }
 
 t.test('what follows the product', t => {
-  for (const at of [convCase([2, 3, 5, 1], [29, 31], [3, 3]), convCase([2, 3, 6, 3], [29, 31], [2, 3])]) {
+  for (const at of [
+    convCase([2, 3, 5, 1], [29, 31], [3, 3]),
+    convCase([2, 3, 6, 3], [29, 31], [2, 3]),
+    convCase([1, 3, 6, 3], [31, 23], [3, 3], { strides: [2, 1] }),
+  ]) {
     const given = operands(at, 12)
     const z = expected(at, given).y
     const residual = uniform(randomGenerator(13), z.length)
@@ -189,6 +193,7 @@ t.test('a result depends on neither the other images nor the threads', t => {
     convCase([5, 33, 35, 1], [17, 16], [1, 1]),
     convCase([5, 33, 41, 1], [7, 7], [3, 3], { pads: [1, 1, 1, 1] }),
     convCase([5, 8, 8, 8], [17, 16], [3, 3], { pads: [1, 1, 1, 1] }),
+    convCase([5, 8, 16, 8], [67, 50], [5, 5], { strides: [2, 2], pads: [2, 2, 2, 2] }),
   ]) {
     const { x, w, dy, bias } = operands(at, 9)
     const weight = f32Weight(at, w)

@@ -39,6 +39,20 @@ struct Left {
   int64_t panel;
 };
 
+// A convolution of one channel with K x K taps and zeros around its image: tap (i, j) of result (y, x) reads
+// image[y · stride + i − pad[0], x · stride + j − pad[1]].
+struct DepthwisePlane {
+  const float* weights;  // [K, K]
+  float bias;
+  bool relu;         // what is below 0 becomes 0
+  int64_t stride;    // 1 or 2
+  int64_t pad[2];    // any numbers
+  int64_t image[2];  // height and width
+  int64_t out[2];    // of the results
+  const float* x;    // [image]
+  float* y;          // [out]
+};
+
 struct Gemm {
   // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk. Where the lines
   // are rows of a weight, k is a multiple of 16, line of kPanelRows if it is packed; its columns are no left
@@ -66,6 +80,8 @@ struct Gemm {
   // + bias, and what is below 0 becomes 0 if `relu`. Reads and writes up to 15 elements more.
   void (*correlate)(const float* coefficients, const float* data, const int64_t* offset, int64_t depth,
                     int64_t count, float bias, bool relu, float* sums);
+  // Each result is a chain over the taps in their order, as in multiply, + bias. K is 3 or 5.
+  void (*depthwise)(int64_t kernel, const DepthwisePlane& plane);
   // to[i] = the largest data[offset[k] + i] for i < count and k < depth, NaN if one is. Reads and writes up
   // to 15 elements more.
   void (*largest)(const float* data, const int64_t* offset, int64_t depth, int64_t count, float* to);

@@ -55,6 +55,26 @@ export async function compare(
   return Array.from(sums, ([name, sum]) => sum.difference(name))
 }
 
+/**
+ * Compares outputs of one model with each other.
+ * @throws SparkError as {@link compare}
+ */
+export async function comparePairs(
+  model: Model,
+  pairs: readonly { readonly a: string; readonly b: string }[],
+  data: Iterable<Feeds> | AsyncIterable<Feeds>,
+): Promise<OutputDifference[]> {
+  const sums = pairs.map(pair => ({ ...pair, sum: new Sums() }))
+  let runs = 0
+  for await (const feeds of data) {
+    const outputs = await model.run(feeds)
+    for (const { a, b, sum } of sums) sum.add(b, outputs[a], outputs[b]!)
+    runs++
+  }
+  if (runs === 0) throw new SparkError('ERR_ARGUMENT', 'data is empty: there is nothing to compare')
+  return sums.map(({ b, sum }) => sum.difference(b))
+}
+
 class Sums {
   #products = 0
   #a = 0

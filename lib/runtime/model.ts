@@ -42,6 +42,8 @@ export interface ModelOptions extends EngineOptions {
   batchSize?: number
   /** How scales of nvfp4 are chosen. Default: modelopt. */
   recipe?: NVFP4Recipe
+  /** Names of weights that fp8 and nvfp4 hold in bf16, such as {@link compareWeights} finds. Default: none. */
+  keep?: readonly string[]
 }
 
 /** Options of {@link Model.run}. */
@@ -107,7 +109,7 @@ export class Model implements Disposable {
    * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
    * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights; `recipe`: scales of nvfp4;
-   * `batchSize`: of the inputs
+   * `keep`: weights that stay in bf16; `batchSize`: of the inputs
    * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
    * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; and what
    * {@link openKernels} throws
@@ -115,7 +117,7 @@ export class Model implements Disposable {
   static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
     expectKnownOptions('options', options, [
       ...['backend', 'device', 'provider'],
-      ...['precision', 'recipe', 'batchSize'],
+      ...['precision', 'recipe', 'keep', 'batchSize'],
     ])
     return Model.fromGraph(await readOnnx(source), options)
   }
@@ -127,13 +129,14 @@ export class Model implements Disposable {
   static async fromGraph(graph: Graph, options: ModelOptions = {}): Promise<Model> {
     if (!(graph?.initializers instanceof Map) || !Array.isArray(graph.nodes))
       throw argumentError('graph', 'a graph, such as that of an adapter', graph)
-    const { precision, recipe = 'modelopt', batchSize, ...engine } = options
+    const { precision, recipe = 'modelopt', keep = [], batchSize, ...engine } = options
     if (batchSize !== undefined) expectInteger('options.batchSize', batchSize, 1)
     expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
     const choice = await choosePrecision(precision, engine)
     const loaded = canonicalise(graph)
     const canonical = batchSize === undefined ? loaded : setBatchSize(loaded, batchSize)
-    const rounded = await withPrecision(canonical, choice.name, recipe)
+    if (keep.length > 0) expectOneOf('precision, with options.keep,', choice.name, ['fp8', 'nvfp4'])
+    const rounded = await withPrecision(canonical, choice.name, { recipe, keep })
     const opened = await openEngine(rounded, engine)
     return new Model(choice.automatic ? canonical : opened.graph, choice, opened)
   }

@@ -19,7 +19,12 @@ const name = 'models'
 const inBf16 = /^(resnet50|vgg19|inception_v1|transformer .*)$/
 
 /** Relative error of an output as a whole, ‖a − b‖ / ‖b‖, by the dtype of a row. */
-const tolerances = /** @type {Record<string, number>} */ ({ f32: 1e-4, int8: 1e-4, f16: 1e-2, bf16: 3e-2 })
+export const modelTolerances = /** @type {Record<string, number>} */ ({
+  f32: 1e-4,
+  int8: 1e-4,
+  f16: 1e-2,
+  bf16: 3e-2,
+})
 
 /** @param {Kernels} kernels @param {Peer | null} peer @param {Wanted} wanted @returns {AsyncGenerator<Case>} */
 export async function* models(kernels, peer, wanted) {
@@ -50,7 +55,7 @@ async function* row(kernels, peer, source, { file }, dtype) {
       const expected = beside ? await beside.outputs() : await onCpu(file, feeds)
       const outputs = await model.run(feeds)
       for (const [output, values] of Object.entries(expected)) {
-        expectNear(output, outputs[output]?.toFloat32(), values, tolerances[dtype] ?? 0)
+        expectNear(output, outputs[output]?.toFloat32(), values, modelTolerances[dtype] ?? 0)
       }
     },
     ...(beside && peer && { peer: { name: peer.name, spins: true, run: beside.run } }),

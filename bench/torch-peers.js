@@ -2,7 +2,7 @@
 // DGX_SPARK_PYTHON, or python3.
 import { spawnSync } from 'node:child_process'
 import path from 'node:path'
-import { exportModel, isPeered } from './model-sources.js'
+import { exportModel, peeredModels } from './model-sources.js'
 import { modelTolerances } from './rows/models.js'
 
 /** @import { Limits, Row } from './harness.js' */
@@ -30,6 +30,9 @@ import { modelTolerances } from './rows/models.js'
 const python = process.env.DGX_SPARK_PYTHON ?? 'python3'
 const folder = path.join(import.meta.dirname, 'peers')
 const minutes = 60_000
+const perScript = 4 * minutes
+/** All models take at most about so long: torch.compile takes up to a minute for each. */
+const allModels = 5 * minutes
 
 /** On a CPU ONNX Runtime is the peer of the other rows. @param {Row} row @param {Settings} settings */
 const isAsked = ({ name, sizes }, { device }) =>
@@ -41,22 +44,27 @@ function found(name, device) {
   return spawnSync(python, ['-c', `import ${name}${reach}`], { stdio: 'ignore' }).status === 0
 }
 
-/** Runs a script of bench/peers; what it prints as JSON, or null. @param {string} script @param {object} input */
-function ask(script, input) {
+/**
+ * Runs a script of bench/peers: the lines of JSON that it prints, and why it ended early, if it did.
+ * @param {string} script @param {object} input @param {number} timeout
+ */
+function ask(script, input, timeout = perScript) {
   const { status, signal, stdout, stderr } = spawnSync(python, [path.join(folder, script)], {
     input: JSON.stringify(input),
     encoding: 'utf8',
-    timeout: 4 * minutes,
+    timeout,
     maxBuffer: 2 ** 26,
   })
-  if (status === 0) return JSON.parse(stdout)
-  console.log(`${script} failed (${signal ?? status}):\n${stderr}`)
-  return null
+  const problem = status === 0 ? '' : `${script} ended early (${signal ?? status})`
+  if (problem) console.log(`${problem}:\n${stderr}`)
+  const whole = stdout.slice(0, stdout.lastIndexOf('\n') + 1)
+  const lines = whole.split('\n').filter(Boolean)
+  return { answers: lines.map(line => JSON.parse(line)), problem }
 }
 
 /** What PyTorch reaches on this GPU; empty where it is not found. @returns {Partial<Limits>} */
 export const torchLimits = () =>
-  found('torch', 'cuda') ? (ask('torch_peer.py', { limits: true }) ?? {}) : {}
+  found('torch', 'cuda') ? (ask('torch_peer.py', { limits: true }).answers[0] ?? {}) : {}
 
 /** Rows with the first of their peers, where none was met in this process. @param {Row[]} rows @param {PeerRow[]} peers */
 export function besidePeers(rows, peers) {
@@ -72,41 +80,61 @@ const isPeerOf = (peer, row) => row.name === peer.name && row.shape === peer.sha
 /** The peers of our rows. @param {Row[]} rows @param {Settings} settings @returns {Promise<PeerRow[]>} */
 export async function torchPeers(rows, settings) {
   const layers = rows.filter(row => isAsked(row, settings))
-  const models = rows.filter(({ name, shape }) => name === 'models' && isPeered(shape))
+  const models = peeredModels.flatMap(model =>
+    rows.filter(({ name, shape }) => name === 'models' && shape === model),
+  )
   if (layers.length + models.length === 0) return []
   if (!found('torch', settings.device)) {
-    console.log(
-      `no torch in ${python}${settings.device === 'cuda' ? ' that reaches the GPU' : ''}: no such peers`,
-    )
+    console.log(`no ${python} with torch${settings.device === 'cuda' ? ' and a GPU' : ''}: no such peers`)
     return []
   }
-  const cases = layers.map(({ name, shape, dtype, sizes }) => ({
-    name,
-    shape,
-    dtype,
-    compiles: true,
-    ...sizes,
-  }))
-  const scripts = [
-    ...(settings.device === 'cuda' ? ['torch_peer.py'] : []),
-    ...(found('peft', settings.device) ? ['peft_peer.py'] : []),
-  ]
-  /** @type {PeerRow[]} */
-  const measured =
-    cases.length > 0 ? scripts.flatMap(script => ask(script, { ...settings, cases })?.rows ?? []) : []
-  for (const row of models) measured.push(...(await modelPeers(row, settings)))
+  const measured = [...layerPeers(layers, settings), ...(await modelPeers(models, settings))]
   return measured.map(peer => {
     const ours = rows.find(row => isPeerOf(peer, row))
     return ours && !peer.error ? { ...peer, ratio: peer.medianMs / ours.medianMs } : peer
   })
 }
 
-/** The graph of a model in PyTorch. @param {Row} row @param {Settings} settings @returns {Promise<PeerRow[]>} */
-async function modelPeers({ name, shape, dtype }, settings) {
-  const exported = await exportModel(shape)
-  const tolerance = modelTolerances[dtype]
-  const about = { name, shape, dtype, tolerance, folder: exported.folder, compiles: true }
-  const answer = ask('graph_peer.py', { ...settings, cases: [about] })
-  await exported.dispose()
-  return answer?.rows ?? []
+/** @param {Row[]} rows @param {Settings} settings @returns {PeerRow[]} */
+function layerPeers(rows, settings) {
+  if (rows.length === 0) return []
+  const cases = rows.map(({ sizes, ...row }) => ({ ...caseOf(row), ...sizes }))
+  const scripts = [
+    ...(settings.device === 'cuda' ? ['torch_peer.py'] : []),
+    ...(found('peft', settings.device) ? ['peft_peer.py'] : []),
+  ]
+  return scripts.flatMap(script => {
+    const { answers, problem } = ask(script, { ...settings, cases })
+    const about = answers.at(-1) ?? cases[0]
+    return problem ? [...answers, failed(about, script, problem)] : answers
+  })
+}
+
+/** Graphs of models in PyTorch, a process each. @param {Row[]} rows @param {Settings} settings */
+async function modelPeers(rows, settings) {
+  /** @type {PeerRow[]} */
+  const measured = []
+  const end = performance.now() + allModels
+  for (const row of rows) {
+    const left = Math.min(perScript, end - performance.now())
+    if (left < 0) {
+      measured.push(failed(row, 'PyTorch', 'no time was left for it'))
+      continue
+    }
+    const { folder, dispose } = await exportModel(row.shape)
+    const about = { ...caseOf(row), folder, tolerance: modelTolerances[row.dtype] }
+    const { answers, problem } = ask('graph_peer.py', { ...settings, cases: [about] }, left)
+    await dispose()
+    measured.push(...answers, ...(problem ? [failed(row, 'PyTorch', problem)] : []))
+  }
+  return measured
+}
+
+/** @param {Pick<PeerRow, 'name' | 'shape' | 'dtype'>} row */
+const caseOf = ({ name, shape, dtype }) => ({ name, shape, dtype, compiles: true })
+
+/** @param {Pick<PeerRow, 'name' | 'shape' | 'dtype'>} row @param {string} peer @param {string} error @returns {PeerRow} */
+const failed = ({ name, shape, dtype }, peer, error) => {
+  const none = { medianMs: Number.NaN, p10Ms: Number.NaN, p90Ms: Number.NaN }
+  return { name, shape, dtype, peer, ...none, error }
 }

@@ -1,7 +1,6 @@
-"""timing.py: how every row of a peer is timed, and how rows travel: JSON on stdin, JSON on stdout."""
+"""timing.py: how every row of a peer is timed, and how rows travel: JSON on stdin, lines of JSON on stdout."""
 
 import json
-import sys
 import time
 from typing import Callable, NamedTuple, Optional
 
@@ -111,16 +110,19 @@ def reason(error):
 
 
 def answer(text, measure):
-    """Times every peer that measure(case) yields for the cases in `text`, prints the rows."""
+    """Times every peer that measure(case) yields for the cases in `text`; prints each row as soon as it is there."""
     request = json.loads(text)
     milliseconds = clock_of(request)
-    rows = []
     for case in request["cases"]:
         about = {key: case[key] for key in ("name", "shape", "dtype")}
         try:
             for peer in measure({**case, "device": request["device"]}):
-                rows.append({**about, **row_of(Peer(*peer), milliseconds)})
+                show({**about, **row_of(Peer(*peer), milliseconds)})
         except Exception as error:
-            rows.append({**about, "peer": "PyTorch", "error": reason(error)})
+            show({**about, "peer": "PyTorch", "error": reason(error)})
         torch.cuda.empty_cache()
-    json.dump({"rows": rows}, sys.stdout)
+
+
+def show(answer):
+    """A line of JSON on stdout."""
+    print(json.dumps(answer), flush=True)

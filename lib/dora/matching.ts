@@ -134,7 +134,7 @@ export function firstPattern<T>(
  * @param anchor - '' for one that must match everything, '^' for one that must match from the start
  * @throws SparkError `code` naming `argument`
  */
-export function pythonRegex(
+function pythonRegex(
   argument: string,
   pattern: string,
   anchor: '' | '^' = '',

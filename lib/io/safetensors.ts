@@ -1,6 +1,5 @@
 // safetensors.ts: the safetensors format. A file is N (u64, little-endian), a JSON header of N bytes, then the
 // elements of all tensors, back to back.
-
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import {

@@ -42,7 +42,7 @@ const baseKey = 'dgx_spark.base.'
 const namePattern = /^step-(\d+)\.safetensors$/
 
 /** Path of the checkpoint after a step. */
-export const checkpointFile = (folder: string, step: number): string =>
+const checkpointFile = (folder: string, step: number): string =>
   path.join(folder, `step-${String(step).padStart(8, '0')}.safetensors`)
 
 /**

@@ -1,9 +1,10 @@
 // compare.ts: how far the outputs of two models are apart.
+import { argumentError } from '../core/checks.js'
 import type { ElementType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { Tensor } from '../memory/tensor.js'
 import type { Feeds } from './model/feeds.js'
-import type { Model } from './model.js'
+import { Model } from './model.js'
 
 /** How far apart an output of two models is, over all data. */
 export interface OutputDifference {
@@ -38,6 +39,9 @@ export async function compare(
   b: Model,
   data: Iterable<Feeds> | AsyncIterable<Feeds>,
 ): Promise<OutputDifference[]> {
+  if (!(a instanceof Model)) throw argumentError('a', 'a Model', a)
+  if (!(b instanceof Model)) throw argumentError('b', 'a Model', b)
+  if (data === null || typeof data !== 'object') throw argumentError('data', 'a list of inputs', data)
   const sums = new Map(b.outputs.map(({ name }) => [name, new Sums()]))
   let runs = 0
   for await (const feeds of data) {

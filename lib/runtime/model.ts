@@ -1,5 +1,12 @@
 // model.ts: an ONNX model that runs.
-import { argumentError, expectInteger, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import {
+  argumentError,
+  expectInteger,
+  expectKnownOptions,
+  expectOneOf,
+  expectSignal,
+  expectText,
+} from '../core/checks.js'
 import type { Precision } from '../core/config.js'
 import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
@@ -26,9 +33,9 @@ export interface ModelOptions extends EngineOptions {
   /**
    * Format of the weights of products, which stay in it; the rest is computed in f32, but products with weights of
    * bf16 in bf16. Default: what DGX_SPARK_PRECISION says, or the best one of the hardware: bf16 on GPUs from compute
-   * capability 8.0 on, fp16 from 7.0 on, else fp32. {@link compare} measures what a mode costs in accuracy.
+   * capability 8.0 on, fp16 from 7.0 on, else fp32. `fp4` is another name of nvfp4. {@link compare} measures what a mode costs in accuracy.
    */
-  precision?: Precision
+  precision?: Precision | 'fp4'
   /**
    * Size of the first dimension of the inputs, also where the file says another one or has written it into a Reshape.
    * Default: what the file says.
@@ -155,6 +162,7 @@ export class Model implements Disposable {
   ): Promise<Record<string, Output>> {
     expectKnownOptions('options', options, ['signal'])
     const { signal } = options
+    expectSignal('options.signal', signal)
     const engine = this.#open()
     const inputs = readFeeds(this.graph.inputs, feeds)
     const results = this.#last.then(async () => {
@@ -208,6 +216,7 @@ export class Model implements Disposable {
    * }
    */
   async bind(tensors: Feeds): Promise<BoundModel> {
+    if (tensors === null || typeof tensors !== 'object') throw argumentError('tensors', 'an object', tensors)
     const has = (values: readonly ModelValue[], name: string): boolean =>
       values.some(value => value.name === name)
     const isOutput = (name: string): boolean => has(this.outputs, name) && !has(this.inputs, name)
@@ -230,6 +239,7 @@ export class Model implements Disposable {
    * `externalData` is false, ERR_ARGUMENT
    */
   async save(file: string, options: WriteOnnxOptions = {}): Promise<void> {
+    expectText('file', file, 'a path')
     await writeOnnx(decompose(this.graph), file, options)
   }
 

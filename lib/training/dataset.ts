@@ -1,5 +1,5 @@
 // dataset.ts: what a training reads: samples by number, or a stream of batches.
-import { expectInteger } from '../core/checks.js'
+import { argumentError, expectInteger } from '../core/checks.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { volume } from '../core/shape.js'
@@ -133,6 +133,18 @@ export class BatchReader {
     }
     return order
   }
+}
+
+/** Throws ERR_ARGUMENT for what is no training data. */
+export function expectTrainingData(data: unknown): asserts data is TrainingData {
+  const streams = [Symbol.asyncIterator, Symbol.iterator]
+  const fits =
+    typeof data === 'function' ||
+    (typeof data === 'object' &&
+      data !== null &&
+      (isDataset(data as TrainingData) || streams.some(s => s in data)))
+  if (!fits)
+    throw argumentError('data', 'a dataset, an iterable of batches or a function that makes one', data)
 }
 
 const isDataset = (data: TrainingData): data is Dataset =>

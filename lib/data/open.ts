@@ -4,6 +4,7 @@ import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
+import { expectText } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { ioError } from '../io/atomic-write.js'
 import { readSafetensors, tensorFromRecord } from '../io/safetensors.js'
@@ -29,6 +30,7 @@ export type StreamOf = (epoch: number) => BatchStream
  * @throws SparkError ERR_IO when there is no such file or folder, ERR_FORMAT when nothing in it can be read
  */
 export async function openData(source: string, rules: FieldRules = {}): Promise<TableDataset | StreamOf> {
+  expectText('source', source)
   const file = path.resolve(source)
   if (/\.m?js$/.test(file)) return openModule(file)
   const isFolder = await stat(file).then(

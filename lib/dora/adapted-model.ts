@@ -68,7 +68,7 @@ export class AdaptedModel implements Disposable {
    * @throws SparkError ERR_ARGUMENT when the name is taken, or the adapter is one of another model
    */
   add(name: string, adapter: Adapter): void {
-    expectText('name', name, 'a name')
+    expectText('name', name)
     if (this.#adapters.has(name))
       throw new SparkError('ERR_ARGUMENT', `there is an adapter '${name}' already`)
     if (!(adapter instanceof Adapter)) throw argumentError('adapter', 'an Adapter', adapter)

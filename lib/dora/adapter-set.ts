@@ -25,13 +25,14 @@ export class AdapterSet {
   get(name: string): LayerAdapter {
     const adapter = this.#byName.get(name)
     if (adapter) return adapter
+    expectText('name', name)
     const known = this.names.join(', ')
     throw new SparkError('ERR_ARGUMENT', `there is no adapter '${name}' on this layer; there are: ${known}`)
   }
 
   /** @throws SparkError ERR_ARGUMENT when an adapter cannot have that name */
   expectFree(name: string): void {
-    expectText('name', name, 'a name')
+    expectText('name', name)
     if (this.#byName.has(name)) throw new SparkError('ERR_ARGUMENT', `there is an adapter '${name}' already`)
   }
 

@@ -116,7 +116,7 @@ function checkOptions(options: AdapterOptions): void {
   if (typeof init !== 'boolean') expectOneOf('options.init', init, ['gaussian'])
   expectInteger('options.rank', rank, 1, maxRank)
   expectBoolean('options.rslora', options.rslora ?? false)
-  expectText('options.name', options.name ?? 'default', 'a name')
+  expectText('options.name', options.name ?? 'default')
   expectNumber('options.alpha', alpha)
   expectNumber('options.dropout', dropout, 0, 1 - 2 ** -24)
   expectInteger('options.seed', seed, 0, 2 ** 32 - 1)

@@ -13,7 +13,8 @@ export interface HasGraph {
 
 /** The graph of a model. @throws SparkError ERR_ARGUMENT naming `argument` for anything else */
 export function graphOf(model: ModelSource, argument = 'model'): Graph {
-  const graph = model && typeof model === 'object' && 'graph' in model ? model.graph : model
+  const isObject = typeof model === 'object' && model !== null
+  const graph = isObject && 'graph' in model ? model.graph : model
   if (!(graph?.initializers instanceof Map) || !Array.isArray(graph.nodes)) {
     throw argumentError(argument, 'a model or a graph', model)
   }

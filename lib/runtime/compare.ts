@@ -39,9 +39,11 @@ export async function compare(
   b: Model,
   data: Iterable<Feeds> | AsyncIterable<Feeds>,
 ): Promise<OutputDifference[]> {
-  if (!(a instanceof Model)) throw argumentError('a', 'a Model', a)
-  if (!(b instanceof Model)) throw argumentError('b', 'a Model', b)
-  if (data === null || typeof data !== 'object') throw argumentError('data', 'a list of inputs', data)
+  for (const [name, model] of Object.entries({ a, b }))
+    if (!(model instanceof Model)) throw argumentError(name, 'a Model', model)
+  const iterable = data as Partial<Iterable<Feeds> & AsyncIterable<Feeds>> | undefined
+  const iterates = iterable?.[Symbol.iterator] ?? iterable?.[Symbol.asyncIterator]
+  if (!iterates || ArrayBuffer.isView(data)) throw argumentError('data', 'an iterable of feeds', data)
   const sums = new Map(b.outputs.map(({ name }) => [name, new Sums()]))
   let runs = 0
   for await (const feeds of data) {

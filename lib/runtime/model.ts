@@ -3,9 +3,9 @@ import {
   argumentError,
   expectInteger,
   expectKnownOptions,
+  expectObject,
   expectOneOf,
   expectSignal,
-  expectText,
 } from '../core/checks.js'
 import type { Precision } from '../core/config.js'
 import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
@@ -21,7 +21,7 @@ import { Tensor } from '../memory/tensor.js'
 import type { NVFP4Recipe } from '../precision/kernel-args.js'
 import { BoundModel, expectBindable } from './model/bound-model.js'
 import type { Engine, EngineOptions, ModelBackendChoice, ModelStats } from './model/engine.js'
-import { type Feeds, readFeeds } from './model/feeds.js'
+import { expectMemory, type Feeds, readFeeds } from './model/feeds.js'
 import { openEngine } from './model/open-engine.js'
 import { choosePrecision, type PrecisionChoice } from './model/precision.js'
 import { withPrecision } from './model/rounded-weights.js'
@@ -126,6 +126,8 @@ export class Model implements Disposable {
    * @throws SparkError as {@link Model.load}
    */
   static async fromGraph(graph: Graph, options: ModelOptions = {}): Promise<Model> {
+    if (!(graph?.initializers instanceof Map) || !Array.isArray(graph.nodes))
+      throw argumentError('graph', 'a graph, such as that of an adapter', graph)
     const { precision, recipe = 'modelopt', batchSize, ...engine } = options
     if (batchSize !== undefined) expectInteger('options.batchSize', batchSize, 1)
     expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
@@ -153,8 +155,8 @@ export class Model implements Disposable {
    * @param feeds - a value for each input by its name. Arrays must not change until the promise settles
    * @returns the outputs by their names, in memory of their own
    * @throws SparkError ERR_ARGUMENT for an input that is missing or unknown, ERR_DTYPE or ERR_SHAPE for a value that does
-   * not fit its input or a node behind it, ERR_UNSUPPORTED for a node that the engine lacks, ERR_DISPOSED; the reason of
-   * `signal` when it is aborted
+   * not fit its input or a node behind it, ERR_UNSUPPORTED for a node that the engine lacks, ERR_DISPOSED for a model that
+   * was disposed and for memory that was detached; the reason of `signal` when it is aborted
    */
   async run<Output extends ModelOutput = Tensor<ElementType>>(
     feeds: Feeds = {},
@@ -168,6 +170,7 @@ export class Model implements Disposable {
     const results = this.#last.then(async () => {
       signal?.throwIfAborted()
       this.#open()
+      expectMemory(this.graph.inputs, inputs)
       const outputs = await engine.run(inputs, signal)
       return this.outputs.map(({ name }, i) => [name, outputOf(outputs[i]!)] as const)
     })
@@ -216,7 +219,7 @@ export class Model implements Disposable {
    * }
    */
   async bind(tensors: Feeds): Promise<BoundModel> {
-    if (tensors === null || typeof tensors !== 'object') throw argumentError('tensors', 'an object', tensors)
+    expectObject('tensors', 'an object with a value for each input by its name', tensors)
     const has = (values: readonly ModelValue[], name: string): boolean =>
       values.some(value => value.name === name)
     const isOutput = (name: string): boolean => has(this.outputs, name) && !has(this.inputs, name)
@@ -239,7 +242,6 @@ export class Model implements Disposable {
    * `externalData` is false, ERR_ARGUMENT
    */
   async save(file: string, options: WriteOnnxOptions = {}): Promise<void> {
-    expectText('file', file, 'a path')
     await writeOnnx(decompose(this.graph), file, options)
   }
 

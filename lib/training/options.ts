@@ -182,7 +182,7 @@ export function checkOptions(options: TrainerOptions): CheckedOptions {
   expectPrecision(checked.precision)
   expectBoolean('options.shuffle', checked.shuffle)
   expectSignal('options.signal', options.signal)
-  if (options.log !== undefined) expectText('options.log', options.log, 'a path')
+  if (options.log !== undefined) expectText('options.log', options.log)
   if (options.teacher !== undefined) graphOf(options.teacher, 'options.teacher')
   expectResume(options)
   const { checkpoint, ...rest } = checked
@@ -190,7 +190,7 @@ export function checkOptions(options: TrainerOptions): CheckedOptions {
 }
 
 function expectResume({ resume = false, checkpoint }: TrainerOptions): void {
-  if (typeof resume !== 'boolean') expectText('options.resume', resume, 'a path, true or false')
+  if (typeof resume !== 'boolean') expectText('options.resume', resume)
   if (resume !== true || checkpoint) return
   const remedy = 'give options.checkpoint.folder, or the path of a checkpoint'
   throw new SparkError('ERR_ARGUMENT', `options.resume: true needs a folder to find the newest in: ${remedy}`)
@@ -199,7 +199,7 @@ function expectResume({ resume = false, checkpoint }: TrainerOptions): void {
 function checkCheckpoint(options: CheckpointOptions): Required<CheckpointOptions> {
   expectKnownOptions('options.checkpoint', options, ['folder', 'every', 'keep'])
   const checked = { every: 500, keep: 2, ...options }
-  expectText('options.checkpoint.folder', checked.folder, 'a path')
+  expectText('options.checkpoint.folder', checked.folder)
   expectInteger('options.checkpoint.every', checked.every, 1)
   expectInteger('options.checkpoint.keep', checked.keep, 1)
   return checked

@@ -197,7 +197,9 @@ t.test('a training goes on with the settings that it began with', async t => {
     { loss: { type: 'cross-entropy', weight: 2 } },
   ]
   for (const other of others) {
-    const message = new RegExp(`00000008.safetensors was made with ${Object.keys(other)} .*, not .*: resume with`)
+    const message = new RegExp(
+      `00000008.safetensors was made with ${Object.keys(other)} .*, not .*: resume with`,
+    )
     await t.rejects(train({ ...kept, ...other }), { code: 'ERR_ARGUMENT', message })
   }
 })
@@ -205,7 +207,12 @@ t.test('a training goes on with the settings that it began with', async t => {
 t.test('a checkpoint belongs to its adapter', async t => {
   const folder = t.testdir()
   const fit = async (options: Partial<AdapterOptions>, resume: boolean) => {
-    const adapter = await createAdapter(smallModel(1), { targetModules: ['fc0'], rank: 2, backend, ...options })
+    const adapter = await createAdapter(smallModel(1), {
+      targetModules: ['fc0'],
+      rank: 2,
+      backend,
+      ...options,
+    })
     const trainer = new Trainer(adapter, adapter, { ...base, batchSize: 10, checkpoint: { folder }, resume })
     for await (const _ of trainer.fit(smallData(30)));
   }
@@ -331,11 +338,11 @@ t.test('what is refused', async t => {
   await refused({ checkpoint: { folder: '' } }, /checkpoint.folder/)
   await refused({ resume: 'nowhere.safetensors' }, /no such file/, 'ERR_IO')
   await refused({ resume: true }, /needs a folder to find the newest in: give options.checkpoint.folder/)
-  await refused({ resume: 3 }, /options.resume must be a path, true or false, got 3/)
+  await refused({ resume: 3 }, /options.resume must be a non-empty string, got 3/)
   await refused({ shuffle: 'x' }, /options.shuffle must be true or false, got 'x'/)
   await refused({ signal: 3 }, /options.signal must be an AbortSignal, got 3/)
   await refused({ teacher: 'teacher.onnx' }, /options.teacher must be a model or a graph/)
-  await refused({ log: '' }, /options.log must be a path/)
+  await refused({ log: '' }, /options.log must be a non-empty string/)
   for (const name of ['loss', 'optimizer', 'schedule']) {
     await refused({ [name]: null }, new RegExp(`options.${name} must be '.*', or an object, got null`))
   }

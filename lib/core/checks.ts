@@ -39,6 +39,17 @@ export function expectNumber(
   }
 }
 
+/** Throws ERR_ARGUMENT unless `value` is true or false. */
+export function expectBoolean(name: string, value: unknown): asserts value is boolean {
+  if (typeof value !== 'boolean') throw argumentError(name, 'true or false', value)
+}
+
+/** Throws ERR_ARGUMENT unless `value` is an AbortSignal or undefined. */
+export function expectSignal(name: string, value: unknown): asserts value is AbortSignal | undefined {
+  if (value !== undefined && !(value instanceof AbortSignal))
+    throw argumentError(name, 'an AbortSignal', value)
+}
+
 /** Throws ERR_ARGUMENT unless `value` is one of `choices`. */
 export function expectOneOf<T extends string>(
   name: string,

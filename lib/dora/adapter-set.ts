@@ -1,5 +1,5 @@
 // adapter-set.ts: the adapters of a layer by name, one of them active.
-import { argumentError, expectText } from '../core/checks.js'
+import { expectText } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import type { LayerAdapter } from './layer-adapter.js'
 
@@ -32,7 +32,7 @@ export class AdapterSet {
 
   /** @throws SparkError ERR_ARGUMENT when an adapter cannot have that name */
   expectFree(name: string): void {
-    if (typeof name !== 'string' || name === '') throw argumentError('name', 'a name', name)
+    expectText('name', name)
     if (this.#byName.has(name)) throw new SparkError('ERR_ARGUMENT', `there is an adapter '${name}' already`)
   }
 

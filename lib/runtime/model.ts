@@ -5,6 +5,7 @@ import {
   expectKnownOptions,
   expectObject,
   expectOneOf,
+  expectSignal,
 } from '../core/checks.js'
 import type { Precision } from '../core/config.js'
 import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
@@ -32,9 +33,9 @@ export interface ModelOptions extends EngineOptions {
   /**
    * Format of the weights of products, which stay in it; the rest is computed in f32, but products with weights of
    * bf16 in bf16. Default: what DGX_SPARK_PRECISION says, or the best one of the hardware: bf16 on GPUs from compute
-   * capability 8.0 on, fp16 from 7.0 on, else fp32. {@link compare} measures what a mode costs in accuracy.
+   * capability 8.0 on, fp16 from 7.0 on, else fp32. `fp4` is another name of nvfp4. {@link compare} measures what a mode costs in accuracy.
    */
-  precision?: Precision
+  precision?: Precision | 'fp4'
   /**
    * Size of the first dimension of the inputs, also where the file says another one or has written it into a Reshape.
    * Default: what the file says.
@@ -166,8 +167,7 @@ export class Model implements Disposable {
   ): Promise<Record<string, Output>> {
     expectKnownOptions('options', options, ['signal'])
     const { signal } = options
-    if (signal !== undefined && !(signal instanceof AbortSignal))
-      throw argumentError('options.signal', 'an AbortSignal', signal)
+    expectSignal('options.signal', signal)
     const engine = this.#open()
     const inputs = readFeeds(this.graph.inputs, feeds)
     const results = this.#last.then(async () => {

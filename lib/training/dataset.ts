@@ -140,6 +140,18 @@ export class BatchReader {
   }
 }
 
+/** Throws ERR_ARGUMENT for what is no training data. */
+export function expectTrainingData(data: unknown): asserts data is TrainingData {
+  const streams = [Symbol.asyncIterator, Symbol.iterator]
+  const fits =
+    typeof data === 'function' ||
+    (typeof data === 'object' &&
+      data !== null &&
+      (isDataset(data as TrainingData) || streams.some(s => s in data)))
+  if (!fits)
+    throw argumentError('data', 'a dataset, an iterable of batches or a function that makes one', data)
+}
+
 const isDataset = (data: TrainingData): data is Dataset =>
   typeof (data as Dataset).read === 'function' && typeof (data as Dataset).size === 'number'
 

@@ -116,8 +116,8 @@ async function modelPeers(rows, settings) {
   const measured = []
   const end = performance.now() + allModels
   for (const row of rows) {
-    const left = Math.min(perScript, end - performance.now())
-    if (left < 0) {
+    const left = Math.min(perScript, Math.floor(end - performance.now()))
+    if (left <= 0) {
       measured.push(failed(row, 'PyTorch', 'no time was left for it'))
       continue
     }

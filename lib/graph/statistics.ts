@@ -4,6 +4,7 @@ import { volume } from '../core/shape.js'
 import { intOf } from './attributes.js'
 import { subgraphsOf } from './edit.js'
 import type { Node, Subgraph } from './graph.js'
+import { isRecurrent } from './recurrent.js'
 import type { Fact } from './shape-inference.js'
 
 /** Numbers about a graph, its subgraphs included. */
@@ -63,9 +64,19 @@ export function workOf(
     elements += volume(sizes)
     bytes += elementBytes(type.dtype, volume(sizes))
   }
+  if (isRecurrent(node)) {
+    const flops = recurrentFlops(node, facts)
+    return flops === undefined ? undefined : { flops, bytes }
+  }
   const terms = termsOf(node, facts)
   if (terms === undefined) return undefined
   return { flops: terms * elements, bytes }
+}
+
+/** Products of all steps of a recurrent layer with what comes in and with the state; the functions are little beside them. */
+function recurrentFlops(node: Node, facts: ReadonlyMap<string, Fact>): number | undefined {
+  const [x, w, r] = [0, 1, 2].map(i => sizesOf(node.inputs[i], facts))
+  return x && w && r && 2 * x[0]! * x[1]! * (volume(w) + volume(r))
 }
 
 /** Operators that only move elements or see them in another shape. */

@@ -120,17 +120,19 @@ export interface FunctionArgs {
   beta?: number
 }
 
-/** One direction of a recurrent layer as ONNX defines it; G gates of H units. */
+/** A recurrent layer as ONNX defines it; D directions, G gates of H units. */
 export interface RecurrentArgs {
   /** Which layer. */
   cell: 'rnn' | 'gru' | 'lstm'
+  /** D: 1, or 2, of which the second one goes from the last step to the first. */
+  directions: number
   /** T */
   steps: number
   /** B */
   batch: number
   /** H */
   hidden: number
-  /** From the last step to the first. */
+  /** The first direction goes from the last step to the first. */
   reverse: boolean
   /** GRU: the reset gate is applied to the product. */
   linearBeforeReset: boolean
@@ -138,31 +140,29 @@ export interface RecurrentArgs {
   coupleGates: boolean
   /** Of what functions take; absent: none. */
   clip?: number | undefined
-  /** f, g, h of ONNX. */
+  /** f, g, h of ONNX, as many as the layer has, of each direction. */
   functions: readonly FunctionArgs[]
-  /** x · Wᵀ + bias, [T, B, G · H]. */
+  /** x · Wᵀ + bias, [T, B, D, G · H]. */
   gates: Float32Array
-  /** Rᵀ, [H, G · H]. */
+  /** Rᵀ, [D, H, G · H]. */
   recurrence: Float32Array
-  /** Added to h · Rᵀ, [G · H]. */
+  /** Added to h · Rᵀ, [D, G · H]. */
   bias?: Float32Array | undefined
-  /** LSTM: [3 · H] for i, o, f. */
+  /** LSTM: [D, 3 · H] for i, o, f. */
   peepholes?: Float32Array | undefined
-  /** [B, H]; absent: 0. */
+  /** [D, B, H]; absent: 0. */
   initialH?: Float32Array | undefined
-  /** LSTM: [B, H]; absent: 0. */
+  /** LSTM: [D, B, H]; absent: 0. */
   initialC?: Float32Array | undefined
   /** [B]; absent: T. */
   lengths?: Int32Array | undefined
-  /** Elements from one step to the next in y. */
-  yStep: number
-  /** Output, [B, H] a step. */
+  /** Output, [T, D, B, H]. */
   y?: Float32Array | undefined
-  /** Output, [B, H]. */
+  /** Output, [D, B, H]. */
   lastH: Float32Array
-  /** Output, LSTM: [B, H]. */
+  /** Output, LSTM: [D, B, H]. */
   lastC?: Float32Array | undefined
-  /** Overwritten, [B, (G + 1) · H]. */
+  /** Overwritten, [D, B, (G + 1) · H]. */
   scratch: Float32Array
 }
 

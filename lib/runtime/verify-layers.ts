@@ -34,30 +34,37 @@ const cells = [
   { cell: 'lstm', gates: 4, functions: [sigmoid!, tanh!, tanh!] },
 ] as const
 
-/** Both directions, sequences of different lengths, with all that a layer may have and with what it must have. */
+/** Layers with what they must have, of one direction, and with all that they may have. */
 function recurrentCases(sizes: VerifySizes): VerifyCase[] {
   const [steps, batch, hidden] = [Math.min(sizes.tokens, 7), 3, Math.min(sizes.rows, 131)]
-  const state = batch * hidden
+  const layers = [
+    { directions: 1, reverse: false, whole: false },
+    { directions: 1, reverse: true, whole: true },
+    { directions: 2, reverse: false, whole: true },
+  ]
   return cells.flatMap(({ cell, gates, functions }) =>
-    [false, true].map(whole => {
+    layers.map(({ directions, reverse, whole }) => {
       const width = gates * hidden
+      const states = directions * batch * hidden
       const lstm = cell === 'lstm'
       const inputs = {
-        ...{ cell, functions, steps, batch, hidden, yStep: state },
-        ...{ reverse: whole, linearBeforeReset: whole, coupleGates: false, clip: whole ? 3 : undefined },
-        gates: values(steps * batch * width, 46),
-        recurrence: values(hidden * width, 47).map(value => value / Math.sqrt(hidden)),
-        bias: whole ? values(width, 48) : undefined,
-        peepholes: whole && lstm ? values(3 * hidden, 49) : undefined,
-        initialH: whole ? values(state, 50) : undefined,
-        initialC: whole && lstm ? values(state, 51) : undefined,
+        ...{ cell, directions, reverse, steps, batch, hidden },
+        functions: Array.from({ length: directions }, () => functions).flat(),
+        ...{ linearBeforeReset: whole, coupleGates: false, clip: whole ? 3 : undefined },
+        gates: values(steps * directions * batch * width, 46),
+        recurrence: values(directions * hidden * width, 47).map(value => value / Math.sqrt(hidden)),
+        bias: whole ? values(directions * width, 48) : undefined,
+        peepholes: whole && lstm ? values(directions * 3 * hidden, 49) : undefined,
+        initialH: whole ? values(states, 50) : undefined,
+        initialC: whole && lstm ? values(states, 51) : undefined,
         lengths: whole ? Int32Array.from({ length: batch }, (_, n) => Math.min(n, steps)) : undefined,
       }
-      const variant = `${cell}${whole ? ', backwards, all options' : ''}`
+      const ways = directions === 2 ? ', both ways' : reverse ? ', backwards' : ''
+      const variant = `${cell}${ways}${whole ? ', all options' : ''}`
       const outputs = ['y', 'lastH', ...(lstm ? (['lastC'] as const) : [])] as const
       return verifyCase('recurrent', variant, outputs, sumTolerance(sizes), () => ({
-        ...{ ...inputs, y: f32(steps * state), lastH: f32(state), lastC: lstm ? f32(state) : undefined },
-        scratch: f32(batch * (gates + 1) * hidden),
+        ...{ ...inputs, y: f32(steps * states), lastH: f32(states), lastC: lstm ? f32(states) : undefined },
+        scratch: f32(directions * batch * (gates + 1) * hidden),
       }))
     }),
   )

@@ -175,9 +175,11 @@ SPARK_HOST_DEVICE inline constexpr bool covers(UnaryFn fn) {
     case UnaryFn::kCelu:
     case UnaryFn::kSelu:
     case UnaryFn::kLeakyRelu:
+    case UnaryFn::kThresholdedRelu:
     case UnaryFn::kHardSigmoid:
     case UnaryFn::kHardSwish:
     case UnaryFn::kSoftplus:
+    case UnaryFn::kSoftsign:
     case UnaryFn::kMish:
       return true;
     default:
@@ -217,12 +219,16 @@ SPARK_HOST_DEVICE inline F unary(UnaryFn fn, F x, float alpha, float beta) {
       return beta * (x < 0 ? alpha * expm1(x) : x);
     case UnaryFn::kLeakyRelu:
       return x < 0 ? alpha * x : x;
+    case UnaryFn::kThresholdedRelu:
+      return x <= alpha ? F{} : x;  // NaN stays NaN
     case UnaryFn::kHardSigmoid:
       return unit_clamp(alpha * x + beta);
     case UnaryFn::kHardSwish:
       return x * unit_clamp(x / 6 + 0.5f);
     case UnaryFn::kSoftplus:
       return softplus(x);
+    case UnaryFn::kSoftsign:
+      return x / (1 + magnitude(x));
     case UnaryFn::kMish:
       return mish(x);
     default:

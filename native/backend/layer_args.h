@@ -99,27 +99,31 @@ struct Function {
   double alpha, beta;
 };
 
-// One direction of a recurrent layer as ONNX defines it. `gates` is x · Wᵀ + bias, the gates in the order of
-// ONNX: RNN i; GRU z, r, h; LSTM i, o, f, c. `bias` is added to h · Rᵀ: [gates · hidden]; GRU needs it for
-// the gate h where linear_before_reset.
+// How many functions a direction takes: f, g, h of ONNX.
+SPARK_HOST_DEVICE inline int64_t function_count(RecurrentCell cell) {
+  return cell == RecurrentCell::kRnn ? 1 : cell == RecurrentCell::kGru ? 2 : 3;
+}
+
+// A recurrent layer as ONNX defines it. `gates` is x · Wᵀ + bias, the gates in the order of ONNX: RNN i; GRU
+// z, r, h; LSTM i, o, f, c. `bias` is added to h · Rᵀ; GRU needs it for the gate h where linear_before_reset.
 struct RecurrentArgs {
   RecurrentCell cell;
+  int64_t directions;  // 1, or 2, of which the second one goes backwards
   int64_t steps, batch, hidden;
-  bool reverse, linear_before_reset, couple_gates;  // couple_gates: LSTM's f is 1 − i
+  bool reverse, linear_before_reset, couple_gates;  // reverse: the first direction goes backwards
   double clip;                                      // of what functions take; infinite: none
-  Function functions[3];                            // f, g, h
-  const float* gates;                               // [steps, batch, gates · hidden]
-  const float* recurrence;                          // Rᵀ: [hidden, gates · hidden]
-  const float* bias;                                // [gates · hidden]; null: 0
-  const float* peepholes;                           // LSTM: [3 · hidden] for i, o, f; null: 0
-  const float* initial_h;                           // [batch, hidden]; null: 0
-  const float* initial_c;                           // LSTM: [batch, hidden]; null: 0
+  Function functions[6];                            // [directions, function_count(cell)]
+  const float* gates;                               // [steps, batch, directions, gates · hidden]
+  const float* recurrence;                          // Rᵀ: [directions, hidden, gates · hidden]
+  const float* bias;                                // [directions, gates · hidden]; null: 0
+  const float* peepholes;                           // LSTM: [directions, 3 · hidden] for i, o, f; null: 0
+  const float* initial_h;                           // [directions, batch, hidden]; null: 0
+  const float* initial_c;                           // LSTM: [directions, batch, hidden]; null: 0
   const int32_t* lengths;  // [batch], in [0, steps]; null: steps. y is 0 from there on
-  int64_t y_step;          // elements from one step to the next in y
-  float* y;                // a step: [batch, hidden]; null: not wanted
-  float* last_h;           // [batch, hidden]
-  float* last_c;           // LSTM: [batch, hidden]; null: other cells
-  float* scratch;          // [batch, (gates + 1) · hidden]
+  float* y;                // [steps, directions, batch, hidden]; null: not wanted
+  float* last_h;           // [directions, batch, hidden]
+  float* last_c;           // LSTM: [directions, batch, hidden]; null: other cells
+  float* scratch;          // [directions, batch, (gates + 1) · hidden]
 };
 
 }  // namespace spark

@@ -113,6 +113,10 @@ GridSampleArgs read_grid_sample(Arguments& in) {
 RecurrentArgs read_recurrent(Arguments& in) {
   RecurrentArgs args{};
   args.cell = in.choice<RecurrentCell>("cell", {"rnn", "gru", "lstm"});
+  args.directions = in.size("directions");
+  if (args.directions != 1 && args.directions != 2) {
+    throw Error("ERR_SHAPE", message("directions is ", args.directions, ", neither 1 nor 2"));
+  }
   args.steps = in.size("steps");
   args.batch = in.size("batch");
   args.hidden = in.size("hidden");
@@ -120,24 +124,27 @@ RecurrentArgs read_recurrent(Arguments& in) {
   args.linear_before_reset = in.flag("linearBeforeReset");
   args.couple_gates = in.flag("coupleGates");
   args.clip = in.optional_number("clip", INFINITY);
-  const int64_t count = gate_count(args.cell);
+  const int64_t count = gate_count(args.cell), functions = args.directions * function_count(args.cell);
   const int64_t width = elements(count, args.hidden), state = elements(args.batch, args.hidden);
+  int64_t given = 0;
   in.each("functions", [&](uint32_t i, const Arguments& function) {
-    if (i < 3) args.functions[i] = function_of(function);
+    if (++given <= functions) args.functions[i] = function_of(function);
   });
-  args.gates = in.input<float>("gates", elements(args.steps, args.batch, width));
-  args.recurrence = in.input<float>("recurrence", elements(args.hidden, width));
-  args.bias = in.optional_input<float>("bias", width);
-  args.peepholes = in.optional_input<float>("peepholes", elements(3, args.hidden));
-  args.initial_h = in.optional_input<float>("initialH", state);
-  args.initial_c = in.optional_input<float>("initialC", state);
+  if (given != functions) {
+    throw Error("ERR_SHAPE", message("there are ", given, " functions; this layer has ", functions));
+  }
+  const int64_t samples = elements(args.directions, args.batch), states = elements(args.directions, state);
+  args.gates = in.input<float>("gates", elements(args.steps, samples, width));
+  args.recurrence = in.input<float>("recurrence", elements(args.directions, args.hidden, width));
+  args.bias = in.optional_input<float>("bias", elements(args.directions, width));
+  args.peepholes = in.optional_input<float>("peepholes", elements(args.directions, 3, args.hidden));
+  args.initial_h = in.optional_input<float>("initialH", states);
+  args.initial_c = in.optional_input<float>("initialC", states);
   args.lengths = in.optional_input<int32_t>("lengths", args.batch);
-  args.y_step = in.size("yStep");
-  const int64_t last_step = args.steps == 0 ? 0 : elements(args.steps - 1, args.y_step);
-  args.y = in.optional_output<float>("y", args.steps == 0 ? 0 : elements(1, last_step) + state);
-  args.last_h = in.output<float>("lastH", state);
-  args.last_c = args.cell == RecurrentCell::kLstm ? in.output<float>("lastC", state) : nullptr;
-  args.scratch = in.output<float>("scratch", elements(args.batch, elements(count + 1, args.hidden)));
+  args.y = in.optional_output<float>("y", elements(args.steps, states));
+  args.last_h = in.output<float>("lastH", states);
+  args.last_c = args.cell == RecurrentCell::kLstm ? in.output<float>("lastC", states) : nullptr;
+  args.scratch = in.output<float>("scratch", elements(samples, elements(count + 1, args.hidden)));
   return args;
 }
 

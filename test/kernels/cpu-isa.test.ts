@@ -40,6 +40,7 @@ t.test('each instruction set passes the kernel tests', async t => {
         'conv',
         'attention',
         'normalizations',
+        'recurrent',
         'dora',
         'dora-merge',
         'dora-golden',

@@ -210,9 +210,9 @@ t.test('operations in an order', async t => {
   const grid = `interpolation: 'linear', outOfImage: 'zeros', alignCorners: false, batch: 2, channels: 3, points: 99,
     image: [3, 5], x: f32(90), grid: f32(396), y: f32(594)`
   t.same(await launches(`run('gridSample', 'f32', { ${grid} })`), ['grid_sample_f32 3 256x1'])
-  const gru = `cell: 'gru', functions: [{ fn: 'sigmoid' }, { fn: 'tanh' }], steps: 2, batch: 3, hidden: 5, yStep: 15,
-    gates: f32(90), recurrence: f32(75), bias: undefined, lastH: f32(15), y: f32(30), scratch: f32(60)`
-  t.same(await launches(`run('recurrent', 'f32', { ${gru} })`), ['recurrent_f32 3 256x1'])
+  const gru = `cell: 'gru', functions: [...Array(4)].map(() => ({ fn: 'tanh' })), directions: 2, steps: 2, batch: 3,
+    hidden: 5, gates: f32(180), recurrence: f32(150), lastH: f32(30), y: f32(60), scratch: f32(120)`
+  t.same(await launches(`run('recurrent', 'f32', { ${gru} })`), ['recurrent_f32 6 256x1'])
 })
 
 t.test('no tokens', async t => {

@@ -119,7 +119,7 @@ t.test('views, reductions, pools, casts, orders and recurrent layers', { skip: n
       'pool_bytes',
       'byte_stage',
     ].map(name => `backend/cpu/${name}.cc`),
-    ...['precision_loops', 'function_loops', 'byte_loops', 'gemm', 'lane_gemm'].map(
+    ...['precision_loops', 'function_loops', 'recurrent_loops', 'byte_loops', 'gemm', 'lane_gemm'].map(
       name => `backend/cpu/${name}_plain.cc`,
     ),
     '../test/fixtures/cuda-on-host/plain-cpu.cc',

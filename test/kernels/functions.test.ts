@@ -23,6 +23,8 @@ const limits = {
   celu: { ulp: 3, rest: 0 },
   selu: { ulp: 3.5, rest: 0 },
   leaky_relu: { ulp: 0.5, rest: 0 },
+  thresholded_relu: { ulp: 0, rest: 0 },
+  softsign: { ulp: 1.5, rest: 0 },
   hard_sigmoid: { ulp: 1, rest: 1 },
   hard_swish: { ulp: 2, rest: 1 },
   relu: { ulp: 0, rest: 0 },
@@ -143,6 +145,8 @@ t.test('special values', { skip }, t => {
     sigmoid: [0.5, 0.5, 1, 0, nan, 0.5, 0.5, 1, 0],
     softplus: [Math.LN2, Math.LN2, infinity, 0, nan, Math.LN2, Math.LN2, 3e38, 0],
     relu: [0, -0, infinity, 0, nan, 1e-40, 0, 3e38, 0],
+    thresholded_relu: [0, 0, infinity, 0, nan, 0, 0, 3e38, 0],
+    softsign: [0, -0, nan, nan, nan, 1e-40, -1e-40, 1, -1],
     elu: [0, -0, infinity, -1, nan, 1e-40, -1e-40, 3e38, -1],
     gelu: [0, -0, infinity, nan, nan, 5e-41, -5e-41, 3e38, -0],
   }

@@ -1,9 +1,8 @@
-// Resizing, sampling of images and recurrent layers: the CPU against TypeScript.
+// Resizing and sampling of images: the CPU against TypeScript.
 import t from 'tap'
 import { volume } from '#lib/core/shape.js'
 import { requireAddon } from '#lib/native.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
-import type { KernelArgs } from '#lib/runtime/kernels.js'
 import { within } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 
@@ -54,44 +53,6 @@ t.test('images at the points of a grid', t => {
           addon.run('gridSample', { ...args, y: cpu })
           within(t, cpu, js, () => 1e-4, `${interpolation} ${outOfImage} ${alignCorners} [${image.join()}]`)
         }
-      }
-    }
-  }
-  t.end()
-})
-
-t.test('recurrent layers', t => {
-  const [steps, batch, hidden] = [5, 3, 7]
-  for (const [cell, gates] of [
-    ['rnn', 1],
-    ['gru', 3],
-    ['lstm', 4],
-  ] as const) {
-    for (const other of [false, true]) {
-      const width = gates * hidden
-      const args: KernelArgs['recurrent'] = {
-        ...{ cell, steps, batch, hidden, reverse: other, linearBeforeReset: other, coupleGates: other },
-        ...{ clip: other ? 0.3 : undefined, functions: [{ fn: 'sigmoid' }, { fn: 'tanh' }, { fn: 'tanh' }] },
-        ...{ gates: numbers(steps * batch * width), recurrence: numbers(hidden * width) },
-        ...(other && { bias: numbers(width), initialH: numbers(21), lengths: Int32Array.of(5, 2, 0) }),
-        ...(other && cell === 'lstm' && { peepholes: numbers(21), initialC: numbers(21) }),
-        ...{
-          yStep: 2 * batch * hidden,
-          lastH: new Float32Array(21),
-          scratch: new Float32Array(21 * (gates + 1)),
-        },
-      }
-      const outputs = () => ({
-        y: new Float32Array(steps * 2 * 21).fill(0),
-        lastH: new Float32Array(21),
-        ...(cell === 'lstm' && { lastC: new Float32Array(21) }),
-      })
-      const [js, cpu] = [outputs(), outputs()]
-      jsKernels.runSync('recurrent', { ...args, ...js })
-      addon.run('recurrent', { ...args, ...cpu })
-      for (const name of ['y', 'lastH', 'lastC'] as const) {
-        const [expected, actual] = [js[name], cpu[name]]
-        if (expected && actual) within(t, actual, expected, () => 1e-5, `${cell} ${other} ${name}`)
       }
     }
   }

@@ -102,6 +102,18 @@ const leakyRelu: GradientRule = at => {
   at.give(0, at.add('Where', [at.add('GreaterOrEqual', [at.input(0), at.constant(0)]), at.dy(), below]))
 }
 
+/** x above alpha, 0 below. */
+const thresholdedRelu: GradientRule = at => {
+  const above = at.add('Greater', [at.input(0), at.constant(floatOf(at.node, 'alpha', 1))])
+  at.give(0, at.add('Where', [above, at.dy(), at.constant(0)]))
+}
+
+/** x / (1 + |x|): (1 − |y|)² */
+const softsignSlope = (at: GradientContext): string => {
+  const rest = at.add('Sub', [at.constant(1), at.add('Abs', [at.output()])])
+  return at.add('Mul', [rest, rest])
+}
+
 /** x, slope below 0 */
 const prelu: GradientRule = at => {
   const [dy, x, zero] = [at.dy(), at.input(0), at.constant(0)]
@@ -172,7 +184,9 @@ export const elementwise: GradientTable = {
       hardSigmoidSlope(at, floatOf(at.node, 'alpha', 0.2), floatOf(at.node, 'beta', 0.5)),
     ),
     HardSwish: hardSwish,
+    Softsign: times(softsignSlope),
     LeakyRelu: leakyRelu,
+    ThresholdedRelu: thresholdedRelu,
     PRelu: prelu,
     Elu: elu,
     Swish: swish,

@@ -1,12 +1,17 @@
 // unroll.ts: recurrent layers as one cell after another, so that their gradients are those of products and functions.
 import { SparkError } from '../../core/errors.js'
-import { describeNode, int, intOf, stringOf, stringsOf } from '../attributes.js'
+import { describeNode, float, floatOf, int, intOf } from '../attributes.js'
 import { GraphBuilder } from '../builder.js'
+import { Constant } from '../constant.js'
 import { type Graph, makeNode, type Node } from '../graph.js'
+import {
+  directionsOf,
+  isRecurrent,
+  type RecurrentFunction,
+  recurrentFunctions,
+  recurrentGates,
+} from '../recurrent.js'
 import { inferFacts } from '../shape-inference.js'
-
-/** Gates of each layer. */
-const gatesOf: Readonly<Record<string, number>> = { LSTM: 4, GRU: 3, RNN: 1 }
 
 /** Options of {@link unroll}. */
 export interface UnrollOptions {
@@ -16,8 +21,7 @@ export interface UnrollOptions {
 
 /**
  * Replaces `LSTM`, `GRU` and `RNN` by their cells.
- * @throws SparkError ERR_UNSUPPORTED where the number of steps is not known, and for lengths of sequences, peepholes,
- * clipping and functions other than the usual ones
+ * @throws SparkError ERR_UNSUPPORTED where the number of steps is not known, and for functions that no kernel knows
  */
 export function unroll(graph: Graph, options: UnrollOptions = {}): Graph {
   if (!graph.nodes.some(isRecurrent)) return graph
@@ -30,19 +34,16 @@ export function unroll(graph: Graph, options: UnrollOptions = {}): Graph {
     }
     const type = facts.get(node.inputs[0]!)?.type
     const steps = type?.kind === 'tensor' ? type.shape?.[intOf(node, 'layout', 0) === 0 ? 0 : 1] : undefined
-    if (typeof steps !== 'number') throw unsupported(node, 'the number of steps is not known')
+    if (typeof steps !== 'number') {
+      const what = 'cannot be unrolled: the number of steps is not known'
+      throw new SparkError('ERR_UNSUPPORTED', `${describeNode(node)} ${what}`)
+    }
     const builder = new GraphBuilder(whole, `${node.name || node.outputs.find(Boolean)}/unrolled`)
     new Layer(node, builder, steps).build()
     whole = builder.build()
   }
   return whole
 }
-
-/** Whether {@link unroll} replaces a node. */
-export const isRecurrent = ({ domain, op }: Node): boolean => domain === '' && Object.hasOwn(gatesOf, op)
-
-const unsupported = (node: Node, what: string): SparkError =>
-  new SparkError('ERR_UNSUPPORTED', `${describeNode(node)} cannot be unrolled: ${what}`)
 
 /** The operands of one direction. */
 interface Direction {
@@ -51,6 +52,9 @@ interface Direction {
   /** [gates · hidden] each; '' without biases. */
   readonly wb: string
   readonly rb: string
+  /** [hidden] each, of i, o and f; empty without them. */
+  readonly peepholes: readonly string[]
+  readonly functions: readonly RecurrentFunction[]
 }
 
 /** What goes from step to step, [B, H]. */
@@ -67,28 +71,30 @@ class Layer {
   readonly #steps: number
   readonly #gates: number
   readonly #batchFirst: boolean
+  readonly #clip: number
+  /** For each step, which sequences have not ended, [B, 1]; empty without lengths. */
+  readonly #masks: readonly string[]
 
   constructor(node: Node, at: GraphBuilder, steps: number) {
     this.#node = node
     this.#at = at
     this.#steps = steps
-    this.#gates = gatesOf[node.op]!
+    this.#gates = recurrentGates[node.op]!
     this.#batchFirst = intOf(node, 'layout', 0) !== 0
-    const plain = !node.inputs[4] && !node.inputs[7] && intOf(node, 'input_forget', 0) === 0
-    if (!plain) throw unsupported(node, 'lengths, peepholes and coupled gates are not supported')
-    const odd = ['clip', 'activation_alpha', 'activation_beta'].some(name => name in node.attributes)
-    const functions = stringsOf(node, 'activations')?.map(name => name.toLowerCase()) ?? []
-    const usual =
-      node.op === 'RNN' ? ['tanh'] : node.op === 'GRU' ? ['sigmoid', 'tanh'] : ['sigmoid', 'tanh', 'tanh']
-    if (odd || functions.some((name, i) => name !== usual[i % usual.length])) {
-      throw unsupported(node, 'only the usual functions without clipping are supported')
-    }
+    this.#clip = floatOf(node, 'clip', 0)
+    const lengths = node.inputs[4]
+    this.#masks = lengths ? Array.from({ length: steps }, (_, t) => this.#longerThan(lengths, t)) : []
+  }
+
+  #longerThan(lengths: string, t: number): string {
+    const at = this.#at
+    const step = at.initializer('step', Constant.from('i32', [], Int32Array.of(t)))
+    return at.add('Unsqueeze', [at.add('Greater', [lengths, step]), at.constant([1])])
   }
 
   /** Adds the cells, and nodes that make the outputs of the layer. */
   build(): void {
-    const direction = stringOf(this.#node, 'direction', 'forward')
-    const turns = direction === 'bidirectional' ? [false, true] : [direction === 'reverse']
+    const turns = directionsOf(this.#node)
     const ends = turns.map((reverse, d) => this.#run(d, reverse))
     const [y, lastH, lastC] = this.#node.outputs
     const at = this.#at
@@ -121,10 +127,18 @@ class Layer {
     for (let i = 0; i < this.#steps; i++) {
       const t = reverse ? this.#steps - 1 - i : i
       const x = this.#pick(this.#node.inputs[0]!, t, this.#batchFirst ? 1 : 0)
-      carried = this.#cell(direction, x, carried)
-      all[t] = carried.h
+      const next = this.#cell(direction, x, carried)
+      all[t] = this.#within(t, next.h, () => this.#at.constant(0))
+      const { h, c } = carried
+      carried = { h: this.#within(t, next.h, () => h), c: c && this.#within(t, next.c, () => c) }
     }
     return { all, last: carried }
+  }
+
+  /** Behind the end of a sequence another value. */
+  #within(t: number, value: string, otherwise: () => string): string {
+    const mask = this.#masks[t]
+    return mask ? this.#at.add('Where', [mask, value, otherwise()]) : value
   }
 
   /** The part `index` along an axis, which goes. */
@@ -135,10 +149,13 @@ class Layer {
   }
 
   #direction(d: number): Direction {
-    const [, w, r, b] = this.#node.inputs
-    if (!b) return { w: this.#pick(w!, d, 0), r: this.#pick(r!, d, 0), wb: '', rb: '' }
-    const [wb, rb] = this.#split(this.#pick(b, d, 0), 2, 0)
-    return { w: this.#pick(w!, d, 0), r: this.#pick(r!, d, 0), wb: wb!, rb: rb! }
+    const [, w, r, b, , , , p] = this.#node.inputs
+    const [wb = '', rb = ''] = b ? this.#split(this.#pick(b, d, 0), 2, 0) : []
+    return {
+      ...{ w: this.#pick(w!, d, 0), r: this.#pick(r!, d, 0), wb, rb },
+      peepholes: p ? this.#split(this.#pick(p, d, 0), 3, 0) : [],
+      functions: recurrentFunctions(this.#node)[d]!,
+    }
   }
 
   /** The state before the first step; 0 where the node gives none: a row of x without elements, summed up. */
@@ -169,38 +186,58 @@ class Layer {
     return this.#at.add('Gemm', bias ? [x, w, bias] : [x, w], { transB: int(1) })
   }
 
+  #function({ op, alpha, beta }: RecurrentFunction, x: string): string {
+    return this.#at.add(op, [x], {
+      ...(alpha !== undefined && { alpha: float(alpha) }),
+      ...(beta !== undefined && { beta: float(beta) }),
+    })
+  }
+
+  /** A function of what is clipped first. */
+  #clipped(by: RecurrentFunction, x: string): string {
+    if (this.#clip === 0) return this.#function(by, x)
+    const limits = [this.#at.constant(-this.#clip), this.#at.constant(this.#clip)]
+    return this.#function(by, this.#at.add('Clip', [x, ...limits]))
+  }
+
   #cell(direction: Direction, x: string, carried: Carried): Carried {
     const input = this.#product(x, direction.w, direction.wb)
     if (this.#node.op === 'GRU') return { h: this.#gru(direction, input, carried.h), c: '' }
     const sum = this.#at.add('Add', [input, this.#product(carried.h, direction.r, direction.rb)])
-    if (this.#node.op === 'RNN') return { h: this.#at.add('Tanh', [sum]), c: '' }
-    return this.#lstm(sum, carried.c)
+    if (this.#node.op === 'RNN') return { h: this.#clipped(direction.functions[0]!, sum), c: '' }
+    return this.#lstm(direction, sum, carried.c)
   }
 
-  /** i, o, f, c: C = f ∘ C + i ∘ tanh(c), H = o ∘ tanh(C) */
-  #lstm(sum: string, before: string): Carried {
+  /** i, o, f, c: C = f ∘ C + i ∘ g(c), H = o ∘ h(C); C before the step is seen by i and f, the new one by o. */
+  #lstm({ peepholes, functions: [gateBy, by, last] }: Direction, sum: string, before: string): Carried {
     const at = this.#at
     const [i, o, f, c] = this.#split(sum, this.#gates, 1)
-    const gate = (value: string): string => at.add('Sigmoid', [value])
-    const kept = at.add('Mul', [gate(f!), before])
-    const next = at.add('Add', [kept, at.add('Mul', [gate(i!), at.add('Tanh', [c!])])])
-    return { c: next, h: at.add('Mul', [gate(o!), at.add('Tanh', [next])]) }
+    const gate = (value: string, n: number, state: string): string => {
+      const seen = peepholes[n]
+      return this.#clipped(gateBy!, seen ? at.add('Add', [value, at.add('Mul', [seen, state])]) : value)
+    }
+    const input = gate(i!, 0, before)
+    const coupled = intOf(this.#node, 'input_forget', 0) !== 0
+    const forget = coupled ? at.add('Sub', [at.constant(1), input]) : gate(f!, 2, before)
+    const fresh = at.add('Mul', [input, this.#clipped(by!, c!)])
+    const next = at.add('Add', [at.add('Mul', [forget, before]), fresh])
+    return { c: next, h: at.add('Mul', [gate(o!, 1, next), this.#function(last!, next)]) }
   }
 
-  /** z, r, h: H = (1 − z) ∘ tanh(h) + z ∘ H; r weighs H before the product, or the product after it. */
-  #gru({ r, rb }: Direction, input: string, before: string): string {
+  /** z, r, h: H = (1 − z) ∘ g(h) + z ∘ H; r weighs H before the product, or the product after it. */
+  #gru({ r, rb, functions: [gateBy, by] }: Direction, input: string, before: string): string {
     const at = this.#at
     const after = intOf(this.#node, 'linear_before_reset', 0) !== 0
     const [xz, xr, xh] = this.#split(input, 3, 1)
     const [rz, rr, rh] = this.#split(r, 3, 0)
     const [bz, br, bh] = rb ? this.#split(rb, 3, 0) : ['', '', '']
     const gate = (x: string, weight: string, bias: string): string =>
-      at.add('Sigmoid', [at.add('Add', [x, this.#product(before, weight, bias)])])
+      this.#clipped(gateBy!, at.add('Add', [x, this.#product(before, weight, bias)]))
     const [z, reset] = [gate(xz!, rz!, bz!), gate(xr!, rr!, br!)]
     const recurrent = after
       ? at.add('Mul', [reset, this.#product(before, rh!, bh!)])
       : this.#product(at.add('Mul', [reset, before]), rh!, bh!)
-    const candidate = at.add('Tanh', [at.add('Add', [xh!, recurrent])])
+    const candidate = this.#clipped(by!, at.add('Add', [xh!, recurrent]))
     const fresh = at.add('Mul', [at.add('Sub', [at.constant(1), z]), candidate])
     return at.add('Add', [fresh, at.add('Mul', [z, before])])
   }

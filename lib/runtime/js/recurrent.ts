@@ -77,20 +77,40 @@ const lstmStep: Step = (args, { h, c }, x) => {
 
 const steps = { rnn: rnnStep, gru: gruStep, lstm: lstmStep } as const
 
-/** One direction of a recurrent layer */
+/** The part of one direction of arguments that hold several. */
+function directionOf(args: RecurrentArgs, d: number): RecurrentArgs {
+  const part = <A extends Float32Array | undefined>(array: A): A =>
+    array &&
+    (array.subarray((d * array.length) / args.directions, ((d + 1) * array.length) / args.directions) as A)
+  const count = args.functions.length / args.directions
+  const { recurrence, bias, peepholes, initialH, initialC, lastH, lastC } = args
+  return {
+    ...args,
+    reverse: args.reverse || d === 1,
+    functions: args.functions.slice(d * count, (d + 1) * count),
+    ...{ recurrence: part(recurrence), bias: part(bias), peepholes: part(peepholes) },
+    ...{ initialH: part(initialH), initialC: part(initialC), lastH: part(lastH), lastC: part(lastC) },
+  }
+}
+
+/** A recurrent layer. */
 export function recurrent(args: RecurrentArgs): void {
-  const { cell, batch, hidden, reverse, gates, initialH, initialC, lengths, yStep, y, lastH, lastC } = args
+  for (let d = 0; d < args.directions; d++) runDirection(directionOf(args, d), d)
+}
+
+function runDirection(args: RecurrentArgs, d: number): void {
+  const { cell, directions, batch, hidden, gates, initialH, initialC, lengths, y, lastH, lastC } = args
   const width = gateCounts[cell] * hidden
   for (let n = 0; n < batch; n++) {
     const start = (from: Float32Array | undefined): number[] => units(args, j => from?.[n * hidden + j] ?? 0)
     let state: State = { h: start(initialH), c: start(initialC) }
     const length = Math.min(Math.max(lengths?.[n] ?? args.steps, 0), args.steps)
     for (let t = 0; t < args.steps; t++) {
-      const step = reverse && t < length ? length - 1 - t : t
-      const first = (step * batch + n) * width
+      const step = args.reverse && t < length ? length - 1 - t : t
+      const first = ((step * batch + n) * directions + d) * width
       if (t < length) state = steps[cell](args, state, (gate, j) => gates[first + gate * hidden + j]!)
       const shown = t < length ? state.h : units(args, () => 0)
-      y?.set(shown, step * yStep + n * hidden)
+      y?.set(shown, ((step * directions + d) * batch + n) * hidden)
     }
     lastH.set(state.h, n * hidden)
     lastC?.set(state.c, n * hidden)

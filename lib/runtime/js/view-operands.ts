@@ -102,21 +102,35 @@ export const viewSizes: { readonly [Op in Exclude<keyof Args, Pooling>]: (args: 
   recurrent: recurrentSizes,
 }
 
-function recurrentSizes({ cell, steps, batch, hidden, yStep }: LayerKernelArgs['recurrent']): Sizes {
+function recurrentSizes({
+  cell,
+  directions,
+  steps,
+  batch,
+  hidden,
+  functions,
+}: LayerKernelArgs['recurrent']): Sizes {
+  if (directions !== 1 && directions !== 2) {
+    throw new SparkError('ERR_SHAPE', `directions is ${directions}, neither 1 nor 2`)
+  }
+  const count = directions * { rnn: 1, gru: 2, lstm: 3 }[cell]
+  if (functions.length !== count) {
+    throw new SparkError('ERR_SHAPE', `there are ${functions.length} functions; this layer has ${count}`)
+  }
   const width = { rnn: 1, gru: 3, lstm: 4 }[cell] * hidden
-  const state = batch * hidden
+  const states = directions * batch * hidden
   return {
-    gates: steps * batch * width,
-    recurrence: hidden * width,
-    'bias?': width,
-    'peepholes?': 3 * hidden,
-    'initialH?': state,
-    'initialC?': state,
+    gates: steps * directions * batch * width,
+    recurrence: directions * hidden * width,
+    'bias?': directions * width,
+    'peepholes?': directions * 3 * hidden,
+    'initialH?': states,
+    'initialC?': states,
     'lengths?': batch,
-    'y?': steps === 0 ? 0 : (steps - 1) * yStep + state,
-    lastH: state,
-    [cell === 'lstm' ? 'lastC' : 'lastC?']: state,
-    scratch: batch * (width + hidden),
+    'y?': steps * states,
+    lastH: states,
+    [cell === 'lstm' ? 'lastC' : 'lastC?']: states,
+    scratch: directions * batch * (width + hidden),
   }
 }
 

@@ -1,129 +1,113 @@
 #include <algorithm>
-#include <cmath>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/functions.h"
+#include "backend/cpu/recurrent_loops.h"
+#include "backend/recurrent_units.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
 namespace {
 
-// The state of one sample between two steps, and room for its gates.
-struct Sample {
-  float* h;
-  float* c;        // LSTM
-  float* gates;    // [gates · hidden]
-  float* product;  // [hidden]
+constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
+
+// Samples of one direction that go through the steps together: a weight is read once for several of them.
+struct Run {
+  const RecurrentArgs& args;
+  const RecurrentLoops& loops;
+  RecurrentSample first;
+  int64_t samples;
 };
 
-// y[j] += Σ_k h[k] · weight[k, begin + j] for j < count
-void add_product(const RecurrentArgs& args, const float* h, int64_t begin, int64_t count, float* y) {
-  const int64_t stride = gate_count(args.cell) * args.hidden;
-  for (int64_t k = 0; k < args.hidden; ++k) {
-    const float* weight = args.recurrence + k * stride + begin;
-    for (int64_t j = 0; j < count; ++j) y[j] += h[k] * weight[j];
+// The sums of the gates [begin, end) from a state of all samples.
+void add_states(const Run& run, const float* state, int64_t begin, int64_t end) {
+  const RecurrentArgs& args = run.args;
+  const int64_t hidden = args.hidden, width = gate_count(args.cell) * hidden, d = run.first.direction;
+  run.loops.product({run.samples, hidden, width, begin * hidden, end * hidden, state,
+                     args.recurrence + d * hidden * width, args.bias ? args.bias + d * width : nullptr,
+                     run.first.gates});
+}
+
+// Calls body(sample, units) for each sample that takes step t.
+template <typename Body>
+void for_samples(const Run& run, int64_t t, const Body& body) {
+  const RecurrentArgs& args = run.args;
+  const Function* functions = args.functions + run.first.direction * function_count(args.cell);
+  for (int64_t i = 0; i < run.samples; ++i) {
+    const RecurrentSample at = sample_of(args, run.first.direction, run.first.index + i);
+    if (t >= at.length) continue;
+    body(at, RecurrentUnits{args.hidden, inputs_of(args, at, step_of(args, at, t)), at.gates, functions,
+                            static_cast<float>(args.clip), at.h});
   }
 }
 
-void activate(const RecurrentArgs& args, int function, float* x) {
-  if (std::isfinite(args.clip)) {
-    const float clip = static_cast<float>(args.clip);
-    for (int64_t j = 0; j < args.hidden; ++j) x[j] = std::clamp(x[j], -clip, clip);
+void rnn_step(const Run& run, int64_t t) {
+  add_states(run, run.first.h, 0, 1);
+  for_samples(run, t, [&](const RecurrentSample&, const RecurrentUnits& units) { run.loops.rnn(units); });
+}
+
+void gru_step(const Run& run, int64_t t) {
+  const bool after = run.args.linear_before_reset;
+  add_states(run, run.first.h, 0, after ? 3 : 2);
+  for_samples(run, t, [&](const RecurrentSample& at, const RecurrentUnits& units) {
+    run.loops.gru_gates(units, at.reset);
+  });
+  if (!after) add_states(run, run.first.reset, 2, 3);
+  for_samples(run, t,
+              [&](const RecurrentSample&, const RecurrentUnits& units) { run.loops.gru(units, after); });
+}
+
+void lstm_step(const Run& run, int64_t t) {
+  const RecurrentArgs& args = run.args;
+  const int64_t weights = run.first.direction * 3 * args.hidden;
+  const float* peepholes = args.peepholes ? args.peepholes + weights : nullptr;
+  add_states(run, run.first.h, 0, 4);
+  for_samples(run, t, [&](const RecurrentSample& at, const RecurrentUnits& units) {
+    run.loops.lstm(units, args.couple_gates, peepholes, at.c);
+  });
+}
+
+void start(const float* from, int64_t first, int64_t count, float* to) {
+  if (from) {
+    std::copy_n(from + first, count, to);
+  } else {
+    std::fill_n(to, count, 0.0f);
   }
-  apply(args.functions[function], x, args.hidden);
 }
 
-// gates = x + bias + h · Rᵀ over the gates [0, count)
-void add_state(const RecurrentArgs& args, const Sample& at, const float* x, int64_t count) {
-  for (int64_t j = 0; j < count; ++j) at.gates[j] = x[j] + (args.bias ? args.bias[j] : 0);
-  add_product(args, at.h, 0, count, at.gates);
-}
-
-void rnn_step(const RecurrentArgs& args, const Sample& at, const float* x) {
-  add_state(args, at, x, args.hidden);
-  activate(args, 0, at.gates);
-  std::copy_n(at.gates, args.hidden, at.h);
-}
-
-void gru_step(const RecurrentArgs& args, const Sample& at, const float* x) {
-  const int64_t hidden = args.hidden;
-  float *z = at.gates, *r = z + hidden, *candidate = r + hidden;
-  add_state(args, at, x, 2 * hidden);
-  activate(args, 0, z);
-  activate(args, 0, r);
-  for (int64_t j = 0; j < hidden; ++j) {
-    at.product[j] = args.linear_before_reset ? at.h[j] : r[j] * at.h[j];
-    candidate[j] = args.bias ? args.bias[2 * hidden + j] : 0;
-  }
-  add_product(args, at.product, 2 * hidden, hidden, candidate);
-  for (int64_t j = 0; j < hidden; ++j) {
-    candidate[j] = x[2 * hidden + j] + (args.linear_before_reset ? r[j] * candidate[j] : candidate[j]);
-  }
-  activate(args, 1, candidate);
-  for (int64_t j = 0; j < hidden; ++j) at.h[j] = (1 - z[j]) * candidate[j] + z[j] * at.h[j];
-}
-
-void add_peephole(const RecurrentArgs& args, int64_t n, const float* c, float* gate) {
-  if (!args.peepholes) return;
-  for (int64_t j = 0; j < args.hidden; ++j) gate[j] += args.peepholes[n * args.hidden + j] * c[j];
-}
-
-void lstm_step(const RecurrentArgs& args, const Sample& at, const float* x) {
-  const int64_t hidden = args.hidden;
-  float *i = at.gates, *o = i + hidden, *f = o + hidden, *candidate = f + hidden;
-  add_state(args, at, x, 4 * hidden);
-  add_peephole(args, 0, at.c, i);
-  add_peephole(args, 2, at.c, f);
-  activate(args, 0, i);
-  activate(args, 0, f);
-  activate(args, 1, candidate);
-  for (int64_t j = 0; j < hidden; ++j) {
-    at.c[j] = (args.couple_gates ? 1 - i[j] : f[j]) * at.c[j] + i[j] * candidate[j];
-    at.product[j] = at.c[j];
-  }
-  add_peephole(args, 1, at.c, o);
-  activate(args, 0, o);
-  apply(args.functions[2], at.product, hidden);
-  for (int64_t j = 0; j < hidden; ++j) at.h[j] = o[j] * at.product[j];
-}
-
-void run_sample(const RecurrentArgs& args, int64_t n) {
-  const int64_t hidden = args.hidden, width = gate_count(args.cell) * hidden;
-  float* scratch = args.scratch + n * (width + hidden);
-  const Sample at{args.last_h + n * hidden, args.last_c ? args.last_c + n * hidden : nullptr, scratch,
-                  scratch + width};
-  const auto start = [&](const float* from, float* to) {
-    if (from)
-      std::copy_n(from + n * hidden, hidden, to);
-    else
-      std::fill_n(to, hidden, 0.0f);
-  };
-  start(args.initial_h, at.h);
-  if (at.c) start(args.initial_c, at.c);
-  const int64_t given = args.lengths ? args.lengths[n] : args.steps;
-  const int64_t length = std::clamp<int64_t>(given, 0, args.steps);
+void run_samples(const Run& run) {
+  const RecurrentArgs& args = run.args;
+  const int64_t hidden = args.hidden, count = run.samples * hidden;
+  const int64_t first = (run.first.direction * args.batch + run.first.index) * hidden;
+  start(args.initial_h, first, count, run.first.h);
+  if (run.first.c) start(args.initial_c, first, count, run.first.c);
   for (int64_t t = 0; t < args.steps; ++t) {
-    const int64_t step = args.reverse && t < length ? length - 1 - t : t;
-    if (t < length) {
-      const float* x = args.gates + (step * args.batch + n) * width;
-      if (args.cell == RecurrentCell::kRnn) rnn_step(args, at, x);
-      if (args.cell == RecurrentCell::kGru) gru_step(args, at, x);
-      if (args.cell == RecurrentCell::kLstm) lstm_step(args, at, x);
+    if (args.cell == RecurrentCell::kRnn) rnn_step(run, t);
+    if (args.cell == RecurrentCell::kGru) gru_step(run, t);
+    if (args.cell == RecurrentCell::kLstm) lstm_step(run, t);
+    for (int64_t i = 0; args.y && i < run.samples; ++i) {
+      const RecurrentSample at = sample_of(args, run.first.direction, run.first.index + i);
+      float* y = result_of(args, at, step_of(args, at, t));
+      start(t < at.length ? at.h : nullptr, 0, hidden, y);
     }
-    if (!args.y) continue;
-    float* y = args.y + step * args.y_step + n * hidden;
-    if (t < length)
-      std::copy_n(at.h, hidden, y);
-    else
-      std::fill_n(y, hidden, 0.0f);
   }
 }
 
 }  // namespace
 
 void recurrent(const RecurrentArgs& args) {
-  parallel_for(args.batch, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) run_sample(args, n);
+  const int64_t terms = args.steps * gate_count(args.cell) * args.hidden * args.hidden;
+  const int64_t samples = args.directions * args.batch;
+  // Each thread takes as many samples as it can: they share what is read of the weights.
+  const int64_t share = (samples + thread_count() - 1) / thread_count();
+  const int64_t grain = std::max(share, 1 + kGrainTerms / (terms + 1));
+  const RecurrentLoops& loops = recurrent_loops();
+  parallel_for(samples, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end;) {
+      const int64_t direction = at / args.batch, first = at % args.batch;
+      const int64_t count = std::min(end - at, args.batch - first);
+      run_samples({args, loops, sample_of(args, direction, first), count});
+      at += count;
+    }
   });
 }
 

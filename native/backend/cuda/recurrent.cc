@@ -5,7 +5,7 @@ namespace spark::cuda {
 
 void recurrent(const RecurrentArgs& args) {
   constexpr int kThreads = 256;
-  launch("recurrent", "recurrent_f32", Grid{args.batch}, Threads{kThreads}, 0, args);
+  launch("recurrent", "recurrent_f32", Grid{args.directions * args.batch}, Threads{kThreads}, 0, args);
 }
 
 }  // namespace spark::cuda

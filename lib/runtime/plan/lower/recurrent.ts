@@ -1,114 +1,78 @@
 // recurrent.ts: recurrent layers: a matrix product for all steps, then a kernel that goes through them.
-import { floatsOf, ints, stringsOf } from '../../../graph/attributes.js'
-import type { FunctionArgs } from '../../layer-kernel-args.js'
+import { ints } from '../../../graph/attributes.js'
+import { recurrentFunctions } from '../../../graph/recurrent.js'
 import type { UnaryFn } from '../../tensor-kernel-args.js'
 import type { Lowering, Value } from '../lowering.js'
+import type { Buffer, Operand } from '../program.js'
 import type { LowerTable } from './table.js'
 
-type Cell = 'rnn' | 'gru' | 'lstm'
-
-const gateCounts: Readonly<Record<Cell, number>> = { rnn: 1, gru: 3, lstm: 4 }
-const defaults: Readonly<Record<Cell, readonly string[]>> = {
-  rnn: ['Tanh'],
-  gru: ['Sigmoid', 'Tanh'],
-  lstm: ['Sigmoid', 'Tanh', 'Tanh'],
+const functions: Readonly<Record<string, UnaryFn>> = {
+  Relu: 'relu',
+  Tanh: 'tanh',
+  Sigmoid: 'sigmoid',
+  LeakyRelu: 'leaky_relu',
+  ThresholdedRelu: 'thresholded_relu',
+  HardSigmoid: 'hard_sigmoid',
+  Elu: 'elu',
+  Softsign: 'softsign',
+  Softplus: 'softplus',
 }
-
-/** Functions of ONNX by lower-case name, with what α and β are when the node does not say. */
-const functions: Readonly<Record<string, readonly [UnaryFn, number, number]>> = {
-  relu: ['relu', 0, 0],
-  tanh: ['tanh', 0, 0],
-  sigmoid: ['sigmoid', 0, 0],
-  leakyrelu: ['leaky_relu', 0.01, 0],
-  thresholdedrelu: ['thresholded_relu', 1, 0],
-  hardsigmoid: ['hard_sigmoid', 0.2, 0.5],
-  elu: ['elu', 1, 0],
-  softsign: ['softsign', 0, 0],
-  softplus: ['softplus', 0, 0],
-}
-
-/** The functions of one direction. Those that take parameters consume them in order. */
-function functionsOf(at: Lowering, cell: Cell, direction: number): FunctionArgs[] {
-  const count = defaults[cell].length
-  const names = stringsOf(at.node, 'activations') ?? [...defaults[cell], ...defaults[cell]]
-  const [alphas, betas] = ['activation_alpha', 'activation_beta'].map(name => floatsOf(at.node, name) ?? [])
-  return names.slice(direction * count, (direction + 1) * count).map((name, i) => {
-    const known = functions[name.toLowerCase()]
-    if (!known) throw at.unsupported(`the activation '${name}' is not supported`)
-    const [fn, alpha, beta] = known
-    const place = direction * count + i
-    return { fn, alpha: alphas![place] ?? alpha, beta: betas![place] ?? beta }
-  })
-}
-
-/** Part `i` of the first axis, without it. */
-function part(at: Lowering, value: Value, i: number): Value {
-  const lone = at.call('Slice', [value, at.ints([i]), at.ints([i + 1]), at.ints([0])])
-  return at.call('Reshape', [lone, at.ints(value.shape.slice(1))])
-}
-
-/** Columns [from, to) of a row. */
-const columns = (at: Lowering, row: Value, from: number, to: number): Value =>
-  at.call('Slice', [row, at.ints([from]), at.ints([to]), at.ints([0])])
 
 /** Inputs: X, W, R, B, lengths, initial h, initial c, peepholes. Outputs: Y, last h, last c. */
 const recurrent =
-  (cell: Cell) =>
+  (cell: 'rnn' | 'gru' | 'lstm') =>
   (at: Lowering): void => {
     const batchFirst = at.integer('layout', 0) !== 0
-    const timeFirst = (value: Value): Value => at.call('Transpose', [value], { perm: ints([1, 0, 2]) })
-    const x = batchFirst ? timeFirst(at.input(0)) : at.input(0)
-    const [steps = 0, batch = 0, size = 0] = x.shape
+    const timeFirst = (value: Value): Value =>
+      batchFirst ? at.call('Transpose', [value], { perm: ints([1, 0, 2]) }) : value
+    const x = timeFirst(at.input(0))
+    const [steps = 0, batch = 0, cols = 0] = x.shape
     const [directions = 1, width = 0, hidden = 0] = at.shape(2)
-    const gates = gateCounts[cell]
-    const mode = at.text('direction', 'forward')
-    const state = (i: number, direction: number): Value | undefined =>
-      at.has(i) ? part(at, batchFirst ? timeFirst(at.input(i)) : at.input(i), direction) : undefined
-    const row = directions * batch * hidden
-    const y = at.scratch(steps * row)
-    const lasts = [at.scratch(row), at.scratch(row)]
-    const lengths = at.has(4) ? at.cast(at.input(4), 'i32').buffer.read() : undefined
-    for (let d = 0; d < directions; d++) {
-      const recurrence = at.call('Transpose', [part(at, at.input(2), d)], { perm: ints([1, 0]) })
-      const bias = at.has(3) ? part(at, at.input(3), d) : undefined
-      const inputs = at.scratch(steps * batch * width)
-      at.step('linear', {
-        weight: { dtype: 'f32', rows: width, cols: size, data: part(at, at.input(1), d).buffer.read() },
-        ...{ tokens: steps * batch, x: x.buffer.read(), y: inputs.write() },
-        bias: bias && columns(at, bias, 0, width).buffer.read(),
-      })
-      const [start, length] = [d * batch * hidden, batch * hidden]
-      at.step('recurrent', {
-        ...{
-          cell,
-          steps,
-          batch,
-          hidden,
-          functions: functionsOf(at, cell, d),
-          clip: at.number('clip', 0) || undefined,
-        },
-        reverse: mode === 'reverse' || d === 1,
-        linearBeforeReset: at.integer('linear_before_reset', 0) !== 0,
-        coupleGates: at.integer('input_forget', 0) !== 0,
-        ...{ gates: inputs.read(), recurrence: recurrence.buffer.read() },
-        bias: bias && columns(at, bias, width, 2 * width).buffer.read(),
-        peepholes: at.has(7) ? part(at, at.input(7), d).buffer.read() : undefined,
-        ...{ initialH: state(5, d)?.buffer.read(), initialC: state(6, d)?.buffer.read(), lengths },
-        ...{ yStep: row, y: y.write(start, Math.max((steps - 1) * row + length, 0)) },
-        ...{
-          lastH: lasts[0]!.write(start, length),
-          scratch: at.scratch(batch * (gates + 1) * hidden).write(),
-        },
-        lastC: cell === 'lstm' ? lasts[1]!.write(start, length) : undefined,
-      })
+    const state = (i: number): Operand | undefined =>
+      at.has(i) ? timeFirst(at.input(i)).buffer.read() : undefined
+    /** Biases of the products with x, or with h. */
+    const biases = (first: number): Operand | undefined =>
+      at.has(3)
+        ? at
+            .call('Slice', [at.input(3), at.ints([first]), at.ints([first + width]), at.ints([1])])
+            .buffer.read()
+        : undefined
+    const gates = at.scratch(steps * batch * directions * width)
+    at.step('linear', {
+      weight: { dtype: 'f32', rows: directions * width, cols, data: at.read(1) },
+      ...{ tokens: steps * batch, x: x.buffer.read(), bias: biases(0), y: gates.write() },
+    })
+    const states = directions * batch * hidden
+    const [y, lastH, lastC] = [at.scratch(steps * states), at.scratch(states), at.scratch(states)]
+    const recurrence = at.call('Transpose', [at.input(2)], { perm: ints([0, 2, 1]) })
+    at.step('recurrent', {
+      ...{ cell, directions, steps, batch, hidden },
+      functions: recurrentFunctions(at.node)
+        .flat()
+        .map(({ op, ...parameters }) => ({ fn: functions[op]!, ...parameters })),
+      clip: at.number('clip', 0) || undefined,
+      reverse: at.text('direction', 'forward') === 'reverse',
+      linearBeforeReset: at.integer('linear_before_reset', 0) !== 0,
+      coupleGates: at.integer('input_forget', 0) !== 0,
+      ...{ gates: gates.read(), recurrence: recurrence.buffer.read(), bias: biases(width) },
+      peepholes: at.has(7) ? at.read(7) : undefined,
+      ...{ initialH: state(5), initialC: state(6) },
+      lengths: at.has(4) ? at.cast(at.input(4), 'i32').buffer.read() : undefined,
+      ...{
+        y: at.wants(0) ? y.write() : undefined,
+        lastH: lastH.write(),
+        lastC: cell === 'lstm' ? lastC.write() : undefined,
+      },
+      scratch: at.scratch(directions * batch * (width + hidden)).write(),
+    })
+    const give = (i: number, shape: readonly number[], buffer: Buffer, perm: readonly number[]): void => {
+      if (!at.wants(i)) return
+      const value: Value = { dtype: 'f32', shape, buffer }
+      at.give(batchFirst ? at.call('Transpose', [value], { perm: ints(perm) }) : value, i)
     }
-    const sequence: Value = { dtype: 'f32', shape: [steps, directions, batch, hidden], buffer: y }
-    at.give(batchFirst ? at.call('Transpose', [sequence], { perm: ints([2, 0, 1, 3]) }) : sequence)
-    for (const [i, buffer] of lasts.entries()) {
-      if (!at.wants(i + 1)) continue
-      const last: Value = { dtype: 'f32', shape: [directions, batch, hidden], buffer }
-      at.give(batchFirst ? timeFirst(last) : last, i + 1)
-    }
+    give(0, [steps, directions, batch, hidden], y, [2, 0, 1, 3])
+    give(1, [directions, batch, hidden], lastH, [1, 0, 2])
+    give(2, [directions, batch, hidden], lastC, [1, 0, 2])
   }
 
 /** Lowerings of recurrent layers. */

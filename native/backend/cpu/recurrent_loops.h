@@ -1,0 +1,57 @@
+// recurrent_loops.h: the inner loops of recurrent layers, one table per instruction set, written once in
+// recurrent_loops_body.h. All give the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/backend.h"
+
+namespace spark::cpu {
+
+// sums[i · stride + j] = bias[j] + Σ_k state[i · depth + k] · weight[k · stride + j] for i < rows and begin
+// <= j < end: one chain with rising k.
+struct StateProduct {
+  int64_t rows, depth, stride;
+  int64_t begin, end;
+  const float* state;
+  const float* weight;
+  const float* bias;  // null: 0
+  float* sums;
+};
+
+// The units of a sample in a step.
+struct RecurrentUnits {
+  int64_t hidden;
+  const float* inputs;        // x · Wᵀ + bias, [gates · hidden]
+  float* gates;               // h · Rᵀ + bias, [gates · hidden]
+  const Function* functions;  // function_count(cell)
+  float clip;
+  float* h;  // [hidden]
+};
+
+struct RecurrentLoops {
+  void (*product)(const StateProduct& product);
+  // h becomes that of the next step.
+  void (*rnn)(const RecurrentUnits& units);
+  // The gates z and r become what functions make of them, and reset = r ∘ h.
+  void (*gru_gates)(const RecurrentUnits& units, float* reset);
+  // h from z, r and the sums of the gate h, which r weighs where linear_before_reset.
+  void (*gru)(const RecurrentUnits& units, bool linear_before_reset);
+  // peepholes: [3 · hidden]; null: 0. c, [hidden], becomes that of the next step.
+  void (*lstm)(const RecurrentUnits& units, bool couple_gates, const float* peepholes, float* c);
+};
+
+// The table of cpu_isa().
+const RecurrentLoops& recurrent_loops();
+
+namespace plain {
+extern const RecurrentLoops kRecurrentLoops;
+}
+namespace avx2 {
+extern const RecurrentLoops kRecurrentLoops;
+}
+namespace avx512 {
+extern const RecurrentLoops kRecurrentLoops;
+}
+
+}  // namespace spark::cpu

@@ -135,7 +135,7 @@ async function givenInputs(
 
 async function firstBatch(data: TrainingData): Promise<Batch> {
   const reader = new BatchReader(data, { batchSize: 4, seed: 0, shuffle: false })
-  for await (const batch of reader.epoch(0, 0)) return batch
+  for await (const batch of reader.epoch(0)) return batch
   throw new SparkError('ERR_FORMAT', 'the data are empty')
 }
 

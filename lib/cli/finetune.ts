@@ -1,22 +1,25 @@
 // finetune.ts: `dgx-spark finetune`: trains an adapter on a model with data from files.
-import { mkdir } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
 import path from 'node:path'
-import { type Command, Option } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { type BackendName, backendNames } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { openData } from '../data/open.js'
 import type { FieldRules, TableDataset } from '../data/table.js'
 import type { TrainableAdapter } from '../dora/adapter.js'
 import { createAdapter } from '../dora/create-adapter.js'
+import type { Adapter } from '../dora/model-adapter.js'
 import type { Graph, TensorType } from '../graph/graph.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import type { PairTerm } from '../graph/rewrites/losses.js'
 import { inferFacts } from '../graph/shape-inference.js'
+import { makeFolder } from '../io/atomic-write.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { readEvents } from '../training/log.js'
 import type { TrainingPrecision } from '../training/options.js'
 import { writeReport } from '../training/report.js'
 import { Trainer } from '../training/trainer.js'
+import { integerFrom, numberFrom } from './numbers.js'
 import { print, printError, printPairs } from './output.js'
 import { trainingProgress } from './progress.js'
 
@@ -45,19 +48,11 @@ interface FinetuneOptions {
   precision?: TrainingPrecision
 }
 
-const number = (text: string): number => {
-  const value = Number(text)
-  if (text.trim() !== '' && Number.isFinite(value)) return value
-  throw new SparkError('ERR_ARGUMENT', `'${text}' is no number`)
-}
-
 const pair = (text: string): [number, number] => {
-  const values = text.split(',').map(number)
-  if (values.length === 2 && values[1] !== 0) return values as [number, number]
-  throw new SparkError(
-    'ERR_ARGUMENT',
-    `--normalize takes a mean and a deviation, such as 0.1307,0.3081; got '${text}'`,
-  )
+  const values = text.split(',').map(part => (part.trim() === '' ? Number.NaN : Number(part)))
+  if (values.length === 2 && values.every(Number.isFinite) && values[1] !== 0)
+    return values as [number, number]
+  throw new InvalidArgumentError('expected a mean and a deviation, such as 0.1307,0.3081')
 }
 
 /** `dgx-spark finetune`: trains an adapter. */
@@ -69,23 +64,23 @@ export function addFinetune(program: Command): void {
     .option('--data <path>', 'a folder of IDX, npy or safetensors files, or a JavaScript module of batches')
     .requiredOption('--output <folder>', 'where adapter, checkpoints, log and report go')
     .option('--create-adapter', 'make and save a new adapter, and train nothing')
-    .option('--epochs <n>', 'times that all samples are seen', number, 10)
-    .option('--batch-size <n>', 'samples of a batch', number, 32)
-    .option('--accumulate <n>', 'batches of a step', number, 1)
-    .option('--lr <rate>', 'learning rate', number, 1e-4)
+    .option('--epochs <n>', 'times that all samples are seen', integerFrom(1), 10)
+    .option('--batch-size <n>', 'samples of a batch', integerFrom(1), 32)
+    .option('--accumulate <n>', 'batches of a step', integerFrom(1), 1)
+    .option('--lr <rate>', 'learning rate', numberFrom(0), 1e-4)
     .addOption(
       new Option('--loss <name>', 'what is minimised')
         .choices(['cross-entropy', 'nll', 'mse', 'l1', 'kl'])
         .default('cross-entropy'),
     )
-    .option('--dora-rank <n>', 'rank of the adapter', number, 16)
-    .option('--dora-alpha <n>', 'the adapter is scaled by alpha / rank', number, 16)
-    .option('--dora-dropout <p>', 'probability that an input of the adapter is dropped', number, 0)
+    .option('--dora-rank <n>', 'rank of the adapter', integerFrom(1), 16)
+    .option('--dora-alpha <n>', 'the adapter is scaled by alpha / rank', numberFrom(0), 16)
+    .option('--dora-dropout <p>', 'probability that an input of the adapter is dropped', numberFrom(0, 1), 0)
     .option('--targets <names>', 'ends of module names, separated by commas', 'all-linear')
     .option('--normalize <mean,deviation>', 'images become (pixel / 255 − mean) / deviation', pair)
-    .option('--clip <norm>', 'largest norm of the gradients', number, 1)
-    .option('--seed <n>', 'seed of the adapter and of the order of samples', number, 0)
-    .option('--checkpoint-every <steps>', 'steps between two checkpoints', number, 500)
+    .option('--clip <norm>', 'largest norm of the gradients', numberFrom(0), 1)
+    .option('--seed <n>', 'seed of the adapter and of the order of samples', integerFrom(0), 0)
+    .option('--checkpoint-every <steps>', 'steps between two checkpoints', integerFrom(1), 500)
     .option('--resume', 'go on from the newest checkpoint of the output folder')
     .option('--dry-run', 'check model, data and options with one step; write nothing')
     .addOption(new Option('--backend <name>', 'engine to run on').choices(backendNames))
@@ -105,7 +100,7 @@ async function finetune(options: FinetuneOptions): Promise<number> {
   const adapter = await createAdapter(graph, settings)
   describe(graph, adapter)
   if (options.createAdapter) {
-    if (!options.dryRun) await adapter.save(output)
+    if (!options.dryRun) await saveNew(adapter, output)
     print(options.dryRun ? 'nothing was written' : `the new adapter is in ${output}`)
     return 0
   }
@@ -116,7 +111,7 @@ async function finetune(options: FinetuneOptions): Promise<number> {
   if ('bad' in data) reportBad(data)
   const result = await train(graph, adapter, data, options)
   if (options.dryRun) {
-    print(`one step works: loss ${result.loss}; nothing was written`)
+    print(`one step works: loss ${result.loss.toPrecision(4)}; nothing was written`)
     return 0
   }
   await adapter.save(output)
@@ -125,6 +120,15 @@ async function finetune(options: FinetuneOptions): Promise<number> {
   await writeReport(path.join(output, 'report.html'), await readEvents(log), { title: 'Fine-tuning', facts })
   print(`${result.interrupted ? 'interrupted: the adapter so far' : 'the adapter'} is in ${output}`)
   return result.interrupted ? 130 : 0
+}
+
+/** Saves an adapter where there is none yet: an untrained one must not replace what somebody has trained. */
+async function saveNew(adapter: Adapter, folder: string): Promise<void> {
+  const file = path.join(folder, 'adapter_model.safetensors')
+  if (existsSync(file)) {
+    throw new SparkError('ERR_ARGUMENT', `--output ${folder} has an adapter already: give another folder`)
+  }
+  await adapter.save(folder)
 }
 
 function describe(graph: Graph, adapter: TrainableAdapter): void {
@@ -167,6 +171,9 @@ function rulesFor(graph: Graph, { loss, normalize }: FinetuneOptions): FieldRule
   return rules
 }
 
+/** What ends a training, which is saved: Ctrl-C, and what schedulers of jobs send. */
+const signals = ['SIGINT', 'SIGTERM'] as const
+
 /** Rows that are named one by one. */
 const namedRows = 5
 
@@ -190,7 +197,7 @@ async function train(
     printError('saving; press Ctrl-C again to stop at once')
     abort.abort()
   }
-  if (!dryRun) await mkdir(output, { recursive: true })
+  if (!dryRun) await makeFolder(output)
   const kept = dryRun
     ? {}
     : { checkpoint: { folder: path.join(output, 'checkpoints'), every }, log: path.join(output, 'log.jsonl') }
@@ -205,7 +212,7 @@ async function train(
   })
   const show = trainingProgress()
   let loss = Number.NaN
-  process.on('SIGINT', interrupt)
+  for (const signal of signals) process.on(signal, interrupt)
   try {
     for await (const event of trainer.fit(data)) {
       loss = event.loss
@@ -213,7 +220,7 @@ async function train(
       if (dryRun) break
     }
   } finally {
-    process.off('SIGINT', interrupt)
+    for (const signal of signals) process.off(signal, interrupt)
     show.end()
   }
   return { loss, interrupted: trainer.interrupted }

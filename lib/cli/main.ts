@@ -23,7 +23,9 @@ Exit codes:
   130  interrupted with Ctrl-C`
 
 const program = new Command('dgx-spark')
-  .description('GPU machine learning for Node.js: what this machine is, whether it works, how fast it is.')
+  .description(
+    'GPU machine learning for Node.js: run, fine-tune, merge and quantize ONNX models; look at the machine.',
+  )
   .version(packageVersion())
   .addHelpText('after', exitCodes)
   .showHelpAfterError()

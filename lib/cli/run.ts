@@ -1,9 +1,10 @@
 import { readFile } from 'node:fs/promises'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Precision } from '../core/config.js'
-import type { ElementType } from '../core/dtype.js'
+import type { ElementType, TypedArrayOf } from '../core/dtype.js'
+import { ioError } from '../io/atomic-write.js'
 import { parseNpy } from '../io/npy.js'
-import { readSafetensors, tensorFromRecord } from '../io/safetensors.js'
+import { readSafetensors } from '../io/safetensors.js'
 import { Tensor } from '../memory/tensor.js'
 import { type ModelBackend, modelBackends } from '../runtime/model/engine.js'
 import { Model } from '../runtime/model.js'
@@ -81,9 +82,16 @@ async function fileFeeds({ input = {}, inputs }: RunOptions): Promise<Record<str
   const feeds: Record<string, Tensor<ElementType>> = {}
   if (inputs) {
     const { tensors } = await readSafetensors(inputs)
-    for (const [name, record] of tensors) feeds[name] = tensorFromRecord(name, record)
+    for (const [name, { dtype, shape, data }] of tensors) {
+      feeds[name] = Tensor.of(data as TypedArrayOf<ElementType>, shape, dtype.toLowerCase() as ElementType)
+    }
   }
-  for (const [name, file] of Object.entries(input)) feeds[name] = parseNpy(await readFile(file), file)
+  for (const [name, file] of Object.entries(input)) {
+    const bytes = await readFile(file).catch(error => {
+      throw ioError('read', file, error)
+    })
+    feeds[name] = parseNpy(bytes, file)
+  }
   return feeds
 }
 

@@ -1,4 +1,5 @@
 // open.ts: training data from files: a folder of IDX, npy or safetensors files, or a JavaScript module.
+import { existsSync } from 'node:fs'
 import { readdir, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -38,7 +39,12 @@ export async function openData(source: string, rules: FieldRules = {}): Promise<
       throw ioError('read', source, error)
     },
   )
-  if (!isFolder) return openBatches(source, [file], rules)
+  if (!isFolder) {
+    if (file.endsWith('.safetensors')) return openBatches(source, [file], rules)
+    const expected =
+      'a folder of IDX, .npy or .safetensors files, a .safetensors file or a .js or .mjs module'
+    throw new SparkError('ERR_FORMAT', `${source} is no training data: expected ${expected}`)
+  }
   const names = (await readdir(file)).sort()
   const matching = (pattern: RegExp): string[] =>
     names.filter(name => pattern.test(name)).map(name => path.join(file, name))
@@ -52,8 +58,17 @@ export async function openData(source: string, rules: FieldRules = {}): Promise<
   throw new SparkError('ERR_FORMAT', `${source} has no training data: expected ${expected}`)
 }
 
+async function importModule(file: string): Promise<{ default?: unknown }> {
+  if (!existsSync(file)) throw new SparkError('ERR_IO', `could not read ${file}: no such file or folder`)
+  try {
+    return (await import(pathToFileURL(file).href)) as { default?: unknown }
+  } catch (error) {
+    throw new SparkError('ERR_FORMAT', `${file} cannot be imported: ${String(error)}`, { cause: error })
+  }
+}
+
 async function openModule(file: string): Promise<StreamOf> {
-  const { default: exported } = (await import(pathToFileURL(file).href)) as { default?: unknown }
+  const { default: exported } = await importModule(file)
   if (typeof exported === 'function') return exported as StreamOf
   const iterable = exported as Partial<AsyncIterable<Batch> & Iterable<Batch>> | undefined
   if (iterable?.[Symbol.asyncIterator] || iterable?.[Symbol.iterator]) return () => iterable as BatchStream

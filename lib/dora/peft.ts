@@ -1,9 +1,9 @@
 // peft.ts: adapter folders in PEFT's format: adapter_config.json and adapter_model.safetensors.
-import { access, mkdir, readFile } from 'node:fs/promises'
+import { access, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expectObject, expectText } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
-import { ioError, writeFileAtomic } from '../io/atomic-write.js'
+import { ioError, makeFolder, writeFileAtomic } from '../io/atomic-write.js'
 import { readSafetensors, tensorFromRecord, writeSafetensors } from '../io/safetensors.js'
 import type { Tensor } from '../memory/tensor.js'
 import { firstPattern, nameTest } from './matching.js'
@@ -209,9 +209,7 @@ export async function writePeftAdapter(folder: string, adapter: PeftAdapter): Pr
     if (bias) tensors.set(`${key}.base_layer.bias`, bias)
   }
   for (const [name, tensor] of adapter.extra) tensors.set(prefix + name, tensor)
-  await mkdir(folder, { recursive: true }).catch(error => {
-    throw ioError('write', folder, error)
-  })
+  await makeFolder(folder)
   const metadata = new Map([['format', 'pt'], ...(adapter.metadata ?? [])])
   await writeSafetensors(path.join(folder, tensorsName), tensors, { metadata })
   const text = formatConfig(adapter.config)

@@ -1,6 +1,6 @@
 // atomic-write.ts: files appear whole or not at all.
 import { randomBytes } from 'node:crypto'
-import { type FileHandle, open, rename, rm } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { SparkError } from '../core/errors.js'
 
@@ -29,18 +29,37 @@ export async function writeFileAtomic(file: string, chunks: Iterable<Uint8Array>
   }
 }
 
+/**
+ * Makes a folder and those that it is in, unless they are there.
+ * @throws SparkError ERR_IO
+ */
+export async function makeFolder(folder: string): Promise<void> {
+  try {
+    await mkdir(folder, { recursive: true })
+  } catch (error) {
+    throw ioError('write', folder, error)
+  }
+}
+
+/** What error codes of the system mean. */
+const reasons: Readonly<Record<string, string>> = {
+  ENOSPC: 'the disk is full, free some space',
+  EDQUOT: 'the disk is full, free some space',
+  EACCES: 'no permission',
+  EPERM: 'no permission',
+  EROFS: 'no permission',
+  ENOENT: 'no such file or folder',
+  EISDIR: 'it is a folder',
+  EEXIST: 'it is a file, not a folder',
+  ENOTDIR: 'a part of the path is a file',
+}
+
 /** An ERR_IO that says which file, what the system answered, and what to do about the usual causes. */
 export function ioError(action: 'read' | 'write', file: string, error: unknown): SparkError {
+  if (error instanceof SparkError) return error
   const { code, message } = error as NodeJS.ErrnoException
-  const remedy =
-    code === 'ENOSPC' || code === 'EDQUOT'
-      ? ': the disk is full, free some space'
-      : code === 'EACCES' || code === 'EPERM' || code === 'EROFS'
-        ? ': no permission'
-        : code === 'ENOENT'
-          ? ': no such file or folder'
-          : `: ${message}`
-  return new SparkError('ERR_IO', `could not ${action} ${file}${remedy}`, { cause: error })
+  const reason = reasons[code ?? ''] ?? message
+  return new SparkError('ERR_IO', `could not ${action} ${file}: ${reason}`, { cause: error })
 }
 
 /** One write call takes at most 2^31 − 1 bytes. */

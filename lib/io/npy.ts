@@ -32,7 +32,7 @@ const types: Readonly<Record<string, NumericType>> = {
  */
 export function parseNpy(bytes: Uint8Array, label = 'npy'): Tensor<NumericType> {
   const broken = (what: string): SparkError =>
-    new SparkError('ERR_FORMAT', `${label} is no npy file: ${what}`)
+    new SparkError('ERR_FORMAT', `${label} is no .npy file: ${what}`)
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   if (bytes.byteLength < 12 || Buffer.from(bytes.subarray(0, 6)).toString('latin1') !== magic) {
     throw broken('it does not begin with \\x93NUMPY')

@@ -1,9 +1,9 @@
 // checkpoint.ts: everything a training needs to go on bit by bit, in one safetensors file: parameters, the optimizer's
 // state, the schedule, the place in the data.
-import { mkdir, readdir, rm } from 'node:fs/promises'
+import { readdir, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { SparkError } from '../core/errors.js'
-import { ioError } from '../io/atomic-write.js'
+import { ioError, makeFolder } from '../io/atomic-write.js'
 import { readSafetensors, writeSafetensors } from '../io/safetensors.js'
 import type { LossScale } from './loss-scaler.js'
 import type { ScheduleState } from './schedules.js'
@@ -47,6 +47,9 @@ const namePattern = /^step-(\d+)\.safetensors$/
 const checkpointFile = (folder: string, step: number): string =>
   path.join(folder, `step-${String(step).padStart(8, '0')}.safetensors`)
 
+/** The step of a checkpoint, by its path. */
+export const stepOf = (file: string): number => Number(namePattern.exec(path.basename(file))?.[1])
+
 /**
  * Writes a checkpoint, whole or not at all, and removes all but the newest `keep` of the folder.
  * @returns its path
@@ -66,11 +69,7 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, kee
     ...withPrefix(settingKey, Object.entries(settings)),
     ...(lossScale && { 'dgx_spark.loss_scale': JSON.stringify(lossScale) }),
   }
-  try {
-    await mkdir(folder, { recursive: true })
-  } catch (error) {
-    throw ioError('write', folder, error)
-  }
+  await makeFolder(folder)
   await writeSafetensors(file, tensors, { metadata })
   const older = (await listCheckpoints(folder)).filter(other => other !== file)
   for (const other of older.slice(0, Math.max(0, older.length - (keep - 1)))) await rm(other, { force: true })
@@ -84,7 +83,6 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, kee
 export async function listCheckpoints(folder: string): Promise<string[]> {
   try {
     const names = (await readdir(folder)).filter(name => namePattern.test(name))
-    const stepOf = (name: string): number => Number(namePattern.exec(name)![1])
     return names.sort((a, b) => stepOf(a) - stepOf(b)).map(name => path.join(folder, name))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []

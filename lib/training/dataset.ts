@@ -50,13 +50,18 @@ export class ArrayDataset implements Dataset {
       if (!Array.isArray(field?.shape) || !ArrayBuffer.isView(field.data))
         throw argumentError(`fields['${name}']`, '{ shape, data }', field)
     }
-    this.size = entries.map(([, field]) => samplesOf(field)).find(size => size !== undefined) ?? 0
+    const counted = entries.find(([, field]) => samplesOf(field) !== undefined)
+    this.size = counted ? samplesOf(counted[1])! : 0
     for (const [name, field] of entries) {
       const { shape, data } = field
-      const count = volume(shape)
-      if ((samplesOf(field) ?? this.size) !== this.size || data.length !== count) {
-        const expected = `[${shape.join(', ')}] has ${count} elements, and other fields ${this.size} samples`
-        throw new SparkError('ERR_SHAPE', `field '${name}' has ${data.length} elements: ${expected}`)
+      if (data.length !== volume(shape)) {
+        const expected = `[${shape.join(', ')}] needs ${volume(shape)}`
+        throw new SparkError('ERR_SHAPE', `field '${name}' has ${data.length} elements, but ${expected}`)
+      }
+      const samples = samplesOf(field) ?? this.size
+      if (samples !== this.size) {
+        const others = `'${counted![0]}' has ${this.size}`
+        throw new SparkError('ERR_SHAPE', `field '${name}' has ${samples} samples, but ${others}`)
       }
     }
     this.#fields = fields
@@ -107,20 +112,20 @@ export class BatchReader {
     return isDataset(this.#data) ? Math.ceil(this.#data.size / this.#options.batchSize) : undefined
   }
 
-  /** The batches of an epoch from number `first` on. */
-  async *epoch(epoch: number, first: number): AsyncGenerator<Batch> {
+  /** The batches of an epoch that come after `seen`; the samples of a dataset may have been seen in batches of another size. */
+  async *epoch(epoch: number, seen = { batch: 0, samples: 0 }): AsyncGenerator<Batch> {
     const data = this.#data
     if (isDataset(data)) {
       const order = this.#orderOf(epoch, data.size)
       const { batchSize } = this.#options
-      for (let start = first * batchSize; start < data.size; start += batchSize) {
+      for (let start = seen.samples; start < data.size; start += batchSize) {
         yield await data.read(order.slice(start, start + batchSize))
       }
       return
     }
     let at = 0
     for await (const batch of typeof data === 'function' ? data(epoch) : data) {
-      if (at++ >= first) yield batch
+      if (at++ >= seen.batch) yield batch
     }
     if (at > 0) return
     const remedy = 'an iterator can be read only once, so pass a function that makes one for each epoch'

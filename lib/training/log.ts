@@ -1,8 +1,8 @@
 // log.ts: a line of JSON for each step.
-import { type FileHandle, mkdir, open, readFile } from 'node:fs/promises'
+import { type FileHandle, open, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expectText } from '../core/checks.js'
-import { ioError, writeFileAtomic } from '../io/atomic-write.js'
+import { ioError, makeFolder, writeFileAtomic } from '../io/atomic-write.js'
 import type { TrainingEvent } from './options.js'
 
 /** Writes events to a file; without one it does nothing. */
@@ -21,7 +21,7 @@ export class TrainingLog {
   async open(step: number): Promise<void> {
     if (this.#file === undefined) return
     try {
-      await mkdir(path.dirname(path.resolve(this.#file)), { recursive: true })
+      await makeFolder(path.dirname(path.resolve(this.#file)))
       const kept = step === 0 ? [] : (await readEvents(this.#file)).filter(event => event.step <= step)
       const text = kept.map(event => `${JSON.stringify(event)}\n`).join('')
       await writeFileAtomic(path.resolve(this.#file), [Buffer.from(text)])

@@ -1,7 +1,7 @@
 // run.ts: one run of a training, from its start or a checkpoint to its end.
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/adapter.js'
-import { listCheckpoints, type Progress, readCheckpoint, saveCheckpoint } from './checkpoint.js'
+import { listCheckpoints, type Progress, readCheckpoint, saveCheckpoint, stepOf } from './checkpoint.js'
 import { type Batch, BatchReader, batchSizeOf, type TrainingData, withSamples } from './dataset.js'
 import { TrainingLog } from './log.js'
 import { LossScaler } from './loss-scaler.js'
@@ -63,8 +63,8 @@ export class TrainingRun {
 
   /**
    * Goes on from the checkpoint that the options name, if any.
-   * @throws SparkError ERR_ARGUMENT naming each setting that the checkpoint was not made with, ERR_FORMAT when the base is
-   * another one
+   * @throws SparkError ERR_ARGUMENT naming each setting that the checkpoint was not made with, or for a folder with the
+   * checkpoints of another training; ERR_SHAPE when the adapter, ERR_FORMAT when the base is another one
    */
   async resume(): Promise<void> {
     const { step, options } = this.#parts
@@ -76,12 +76,13 @@ export class TrainingRun {
       const { progress, schedule, state, lossScale, base, settings } = await readCheckpoint(file)
       expectSettings(file, settings, this.#settings)
       this.#expectBase(file, base)
-      step.writeState(state)
+      step.writeState(state, file)
       this.#progress = progress
       this.#schedule.restore(schedule)
       if (lossScale) this.#scaler.restore(lossScale)
       this.#lastCheckpoint = file
     }
+    await this.#expectOwnFolder()
     await this.#log.open(this.#progress.step)
   }
 
@@ -131,7 +132,7 @@ export class TrainingRun {
   async *#epoch(): AsyncGenerator<TrainingEvent> {
     let parts: Batch[] = []
     let began = performance.now()
-    for await (const batch of this.#reader.epoch(this.#progress.epoch, this.#progress.batch)) {
+    for await (const batch of this.#reader.epoch(this.#progress.epoch, this.#progress)) {
       parts.push(batch)
       if (parts.length < this.#parts.options.accumulate) continue
       yield await this.#step(parts, began)
@@ -181,6 +182,15 @@ export class TrainingRun {
       const message = `step ${numbers.step}: no memory for a batch of ${size}; ${remedy}`
       throw new SparkError('ERR_OUT_OF_MEMORY', message, { cause: error })
     }
+  }
+
+  /** The oldest checkpoints go when there are new ones: those of another training must not count as newer. */
+  async #expectOwnFolder(): Promise<void> {
+    const { checkpoint } = this.#parts.options
+    const other = checkpoint && (await listCheckpoints(checkpoint.folder)).at(-1)
+    if (other === undefined || stepOf(other) <= this.#progress.step) return
+    const remedy = 'resume from it (resume: true, --resume), or give another folder'
+    throw new SparkError('ERR_ARGUMENT', `${other} is a checkpoint of another training: ${remedy}`)
   }
 
   #expectBase(file: string, base: ReadonlyMap<string, string>): void {

@@ -126,14 +126,16 @@ export class TrainingStep implements Disposable {
   }
 
   /**
-   * Replaces parameters and the optimizer's state.
-   * @throws SparkError ERR_SHAPE when one is missing or of another size
+   * Replaces parameters and the optimizer's state by those of a checkpoint.
+   * @throws SparkError ERR_SHAPE naming `file` when one is missing or of another size
    */
-  writeState(state: State): void {
+  writeState(state: State, file: string): void {
     for (const [name, { length }] of this.#state) {
       const given = state.get(name)?.length
       if (given !== length) {
-        throw new SparkError('ERR_SHAPE', `state '${name}' has ${given ?? 'no'} elements, expected ${length}`)
+        const remedy = 'resume with the layers and ranks that the training began with'
+        const found = `'${name}' has ${given ?? 'no'} elements, not ${length}`
+        throw new SparkError('ERR_SHAPE', `${file}: ${found}; ${remedy}`)
       }
     }
     this.#state = new Map([...this.#state.keys()].map(name => [name, Float32Array.from(state.get(name)!)]))

@@ -98,6 +98,31 @@ t.test('--create-adapter and --dry-run', async t => {
   const made = await finetune(['--model', model, '--output', output, '--create-adapter'])
   t.match(made, { code: 0, stdout: /the new adapter is in/ })
   t.match(configIn(output), { r: 16, lora_alpha: 16 })
+  t.match(await finetune(['--model', model, '--output', output, '--create-adapter']), {
+    code: 1,
+    stderr: /has an adapter already/,
+  })
+  const file = ['--model', model, '--data', data, '--output', path.join(output, 'adapter_config.json')]
+  t.match(await finetune(file), { code: 1, stderr: /it is a file, not a folder \[ERR_IO\]/ })
+})
+
+t.test('a training that begins anew leaves the checkpoints of another one alone', async t => {
+  const dir = t.testdir()
+  const { model, data } = await prepare(dir, 20)
+  const output = path.join(dir, 'out')
+  const args = ['--model', model, '--data', data, '--output', output, '--batch-size', '10', '--epochs', '2']
+  t.equal((await finetune(args)).code, 0)
+  const trained = readFileSync(path.join(output, 'adapter_model.safetensors'))
+  const log = readFileSync(path.join(output, 'log.jsonl'), 'utf8')
+  const again = await finetune([...args, '--seed', '1'])
+  t.match(again, { code: 1, stderr: /step-00000004.*is a checkpoint of another training.*--resume/ })
+  t.ok(trained.equals(readFileSync(path.join(output, 'adapter_model.safetensors'))), 'so is the adapter')
+  t.equal(readFileSync(path.join(output, 'log.jsonl'), 'utf8'), log, 'and the log')
+  const wider = await finetune([...args, '--resume', '--dora-rank', '5'])
+  t.match(wider, {
+    code: 1,
+    stderr: /step-00000004.*lora_A.*ranks that the training began with \[ERR_SHAPE\]/,
+  })
 })
 
 t.test('Ctrl-C saves; --resume ends where an uninterrupted run does', async t => {
@@ -137,10 +162,20 @@ t.test('what is refused', async t => {
   const base = ['--model', model, '--output', path.join(dir, 'out')]
   t.match(await finetune(base), { code: 1, stderr: /finetune needs --data/ })
   t.match(await finetune([...base, '--data', data, '--lr', 'fast']), {
-    code: 1,
-    stderr: /'fast' is no number/,
+    code: 2,
+    stderr: /'--lr <rate>' argument 'fast' is invalid. expected a number from 0 on/,
   })
-  t.match(await finetune([...base, '--data', data, '--normalize', '1']), { code: 1, stderr: /--normalize/ })
+  t.match(await finetune([...base, '--data', data, '--normalize', '1']), { code: 2, stderr: /--normalize/ })
+  t.match(await finetune([...base, '--data', data, '--epochs', '0']), { code: 2, stderr: /'--epochs <n>'/ })
+  t.match(await finetune([...base, '--data', data, '--dora-dropout', '1']), {
+    code: 2,
+    stderr: /expected a number from 0 to less than 1/,
+  })
+  t.match(await finetune([...base, '--data', model]), { code: 1, stderr: /expected a folder of IDX/ })
+  t.match(await finetune([...base, '--data', path.join(dir, 'none.mjs')]), {
+    code: 1,
+    stderr: /none\.mjs: no such file or folder \[ERR_IO\]/,
+  })
   t.match(await finetune([...base, '--data', dir]), { code: 1, stderr: /no training data/ })
   t.match(await finetune([...base, '--data', data, '--precision', 'fp8']), {
     code: 2,

@@ -104,6 +104,9 @@ t.test('run', async t => {
     ]),
   })
   t.same(cli('run', model, '--backend', 'js', '--inputs', tensors, '--json').json().outputs, expected)
+  const integers = { dtype: 'I64' as const, shape: [2, 3], data: new BigInt64Array(6) }
+  await writeSafetensors(tensors, { x: integers })
+  t.match(cli('run', model, '--inputs', tensors).stderr, /must be of f32, got a tensor of i64/)
   const random = cli('run', model, '--backend', 'js', '--size', 'rows=4', '--runs', '1')
   t.match(random.stdout, /f32 \[4, 2\]/)
   t.match(random.stdout, /latency/)
@@ -112,9 +115,14 @@ t.test('run', async t => {
   t.equal(cli('run', model, '--runs', '0').status, 2)
   t.equal(cli('run', model, '--input', npy).status, 2)
   writeFileSync(npy, 'nothing')
+  t.match(cli('run', model, '--input', 'x=none.npy'), {
+    status: 1,
+    stderr: /none\.npy: no such file.*ERR_IO/,
+  })
+  t.match(cli('run', model, '--size', 'depth=3'), { status: 1, stderr: /--size depth: open dimensions/ })
   const broken = cli('run', model, '--input', `x=${npy}`)
   t.equal(broken.status, 1)
-  t.match(broken.stderr, /it is no \.npy file \[ERR_FORMAT\]/)
+  t.match(broken.stderr, /x\.npy is no \.npy file: .* \[ERR_FORMAT\]/)
 })
 
 t.test('ops', async t => {

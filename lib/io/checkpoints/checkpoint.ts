@@ -1,12 +1,12 @@
 // checkpoint.ts: folders with model.safetensors and config.json, the weights quantized.
-import { mkdir, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expectKnownOptions, expectOneOf, expectText } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import type { Tensor } from '../../memory/tensor.js'
 import type { QuantizerInput } from '../../precision/casts.js'
 import { quantizeNVFP4 } from '../../precision/nvfp4.js'
-import { ioError, writeFileAtomic } from '../atomic-write.js'
+import { makeFolder, writeFileAtomic } from '../atomic-write.js'
 import { readSafetensors, type SafetensorsTensor, writeSafetensors } from '../safetensors.js'
 import { type CheckpointLayout, type CheckpointWeight, nvfp4Tensors, weightsOf } from './layout.js'
 
@@ -113,9 +113,7 @@ export async function writeCheckpoint(
   const made = quantizeWeights(weights, options)
   const { layout = 'modelopt', config = {}, inputAmax } = options
   const hasInputs = inputAmax !== undefined && Object.keys(inputAmax).length > 0
-  await mkdir(folder, { recursive: true }).catch(error => {
-    throw ioError('write', folder, error)
-  })
+  await makeFolder(folder)
   const write = (name: string, value: unknown): Promise<void> =>
     writeFileAtomic(path.join(folder, name), [Buffer.from(`${JSON.stringify(value, null, 2)}\n`)])
   await writeSafetensors(path.join(folder, 'model.safetensors'), made.tensors)

@@ -8,9 +8,9 @@
 namespace spark::cpu {
 namespace {
 
-// Vec of a vector, and vectors of a block of sums that stays in registers: of one row, of four.
+// Floats of a vector, and vectors of a block of sums that stays in registers: of one row, of four.
 #if defined(__AVX512F__)
-constexpr int kWidth = 16, kVecs = 8, kVecsOfFour = 4;
+constexpr int kWidth = 16, kVecs = 2, kVecsOfFour = 4;
 #elif defined(__AVX2__)
 constexpr int kWidth = 8, kVecs = 8, kVecsOfFour = 2;
 #elif defined(__aarch64__)

@@ -3,21 +3,25 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import type { BackendName } from '../core/config.js'
-import type { ElementType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { volume } from '../core/shape.js'
 import { openData } from '../data/open.js'
 import { createAdapter } from '../dora/create-adapter.js'
 import type { Adapter } from '../dora/model-adapter.js'
-import { randomGenerator } from '../dora/random.js'
-import type { NumericType } from '../graph/constant.js'
-import { consumersOf } from '../graph/edit.js'
-import type { Graph, TensorType } from '../graph/graph.js'
+import { producersOf } from '../graph/edit.js'
+import type { Graph } from '../graph/graph.js'
 import type { PairTerm } from '../graph/rewrites/losses.js'
 import { Tensor } from '../memory/tensor.js'
 import { Model, type ModelOutput } from '../runtime/model.js'
 import { type Batch, BatchReader, type TrainingData } from '../training/dataset.js'
 import { Trainer } from '../training/trainer.js'
+import {
+  differentBatches,
+  feedsOf,
+  randomInputs,
+  type Settings,
+  settingsOf,
+  withSettings,
+} from './demo-inputs.js'
 import { formatBytes, print, printPairs, styled } from './output.js'
 import { trainingProgress } from './progress.js'
 
@@ -27,7 +31,7 @@ export interface ModelDemo {
   readonly backend: string
   readonly modules: number
   readonly adapter: { readonly parameters: number; readonly bytes: number; readonly share: number }
-  /** Mean loss of the first and of the last five steps. */
+  /** Mean loss of the first and of the last five steps, which see the same batches where these are random. */
   readonly loss: { readonly first: number; readonly last: number; readonly steps: number }
   /** max|merged − adapted| / max|adapted| over all outputs. */
   readonly mergeError: number
@@ -36,7 +40,6 @@ export interface ModelDemo {
 }
 
 const steps = 50
-const averaged = 5
 const rank = 4
 /** alpha / rank: small, so that deep networks stay near enough to find the way back. */
 const scale = 0.3
@@ -48,16 +51,13 @@ export async function demoModel(
 ): Promise<ModelDemo> {
   const engine = { ...(backend && { backend }) }
   using model = await Model.load(file, engine)
-  const { graph } = model
-  const settings = { rank, alpha: scale * rank, init: false, seed: 1, ...engine } as const
-  const adapter = await createAdapter(graph, { targetModules: '.*', ...settings })
-  const batches = data === undefined ? randomBatches(graph) : await openData(data)
-  const losses = await distill(graph, adapter, batches, engine).catch(error => {
-    if (data !== undefined || !(error instanceof SparkError) || error.code !== 'ERR_SHAPE') throw error
-    const remedy = 'sizes that the model leaves open are taken for 1; give batches with --data'
-    throw new SparkError('ERR_SHAPE', `${error.message}: ${remedy}`, { cause: error })
-  })
-  const [first, last] = [losses.slice(0, averaged), losses.slice(-averaged)].map(
+  const { settings, batches } =
+    data === undefined ? await randomInputs(model) : await givenInputs(model, data)
+  const graph = withSettings(model.graph, settings)
+  const start = { rank, alpha: scale * rank, init: false, seed: 1, ...engine } as const
+  const adapter = await createAdapter(graph, { targetModules: '.*', ...start })
+  const losses = await distill(graph, adapter, batches, engine)
+  const [first, last] = [losses.slice(0, differentBatches), losses.slice(-differentBatches)].map(
     part => part.reduce((sum, loss) => sum + loss, 0) / part.length,
   )
   const batch = await firstBatch(batches)
@@ -82,8 +82,9 @@ async function distill(
   batches: TrainingData,
   engine: { backend?: BackendName },
 ): Promise<number[]> {
-  const loss: PairTerm[] = floatOutputs(graph).map(output => ({ type: 'mse', output }))
-  const optimizer = { type: 'adamw', learningRate: 3e-3 } as const
+  const loss: PairTerm[] = comparedValues(graph).map(output => ({ type: 'mse', output }))
+  // Outputs that hardly depend on the adapter have gradients far below the usual epsilon.
+  const optimizer = { type: 'adamw', learningRate: 3e-3, epsilon: 1e-12 } as const
   const trainer = new Trainer({ graph }, adapter, {
     ...{ loss, optimizer, teacher: { graph }, epochs: steps, batchSize: 4, maxNorm: 1 },
     schedule: { type: 'cosine', warmup: 5, steps },
@@ -103,50 +104,33 @@ async function distill(
   return losses
 }
 
-/** Outputs that a loss can compare. @throws SparkError ERR_UNSUPPORTED when there is none */
-function floatOutputs(graph: Graph): string[] {
+/** Functions that flatten out where a model is sure: what they read says more. */
+const squashing = new Set(['Softmax', 'LogSoftmax', 'Sigmoid'])
+const reshaping = new Set(['Reshape', 'Flatten', 'Squeeze', 'Unsqueeze', 'Identity', 'Transpose'])
+
+/** Values that a loss compares: outputs, or scores in front of probabilities. @throws SparkError ERR_UNSUPPORTED if none */
+function comparedValues(graph: Graph): string[] {
+  const producers = producersOf(graph)
+  const scores = (output: string): string => {
+    let node = producers.get(output)
+    while (node && reshaping.has(node.op)) node = producers.get(node.inputs[0]!)
+    return node && squashing.has(node.op) ? node.inputs[0]! : output
+  }
   const names = graph.outputs
     .filter(({ type }) => !type || (type.kind === 'tensor' && /^(f|bf)\d/.test(type.dtype)))
-    .map(({ name }) => name)
+    .map(({ name }) => scores(name))
   if (names.length > 0) return names
   throw new SparkError('ERR_UNSUPPORTED', 'the model has no output of floats, so nothing can be compared')
 }
 
-/** One batch for each epoch, the same in every run. */
-function randomBatches(graph: Graph): (epoch: number) => Batch[] {
-  return epoch => {
-    const random = randomGenerator(epoch + 1)
-    const fields = graph.inputs
-      .filter(({ name }) => !graph.initializers.has(name))
-      .map(({ name, type }) => {
-        if (type?.kind !== 'tensor') {
-          throw new SparkError('ERR_UNSUPPORTED', `input '${name}' is no tensor: give batches with --data`)
-        }
-        return [name, randomInput(random, type, entriesOf(graph, name))] as const
-      })
-    return [Object.fromEntries(fields)]
-  }
-}
-
-/** Open sizes become 1. Floats are in ±1; integers number the rows of the smallest table that they select from. */
-function randomInput(
-  random: () => number,
-  { dtype, shape = [] }: TensorType,
-  entries: number,
-): Batch[string] {
-  const sizes = shape.map(size => (typeof size === 'number' ? size : 1))
-  const count = volume(sizes)
-  const isFloat = /^(f|bf)\d/.test(dtype)
-  const one = (): number => (isFloat ? 2 * random() - 1 : Math.floor(entries * random()))
-  return Tensor.from(Array.from({ length: count }, one), { dtype: dtype as NumericType, shape: sizes })
-}
-
-/** Rows of the smallest table that `input` selects from, else 2. */
-function entriesOf(graph: Graph, input: string): number {
-  const tables = (consumersOf(graph).get(input) ?? [])
-    .filter(({ op, inputs }) => op === 'Gather' && inputs[1] === input)
-    .map(({ inputs }) => graph.initializers.get(inputs[0]!)?.shape[0] ?? 2)
-  return tables.length === 0 ? 2 : Math.min(...tables)
+/** Batches from files; settings that they do not have get a value. */
+async function givenInputs(
+  { graph }: Model,
+  source: string,
+): Promise<{ settings: Settings; batches: TrainingData }> {
+  const batches = await openData(source)
+  const given = await firstBatch(batches)
+  return { settings: new Map([...settingsOf(graph)].filter(([name]) => !(name in given))), batches }
 }
 
 async function firstBatch(data: TrainingData): Promise<Batch> {
@@ -185,11 +169,7 @@ const hasOnnxRuntime = (): Promise<boolean> =>
 
 /** The elements of all outputs of numbers, one behind the other. */
 async function valuesOf(model: Model, batch: Batch): Promise<Float32Array> {
-  const feeds = model.inputs.map(({ name, dtype }) => {
-    const { data, shape } = batch[name]!
-    return [name, Tensor.of(data as never, shape, dtype as ElementType)] as const
-  })
-  const outputs = Object.values(await model.run<ModelOutput>(Object.fromEntries(feeds)))
+  const outputs = Object.values(await model.run<ModelOutput>(feedsOf(model, batch)))
   const tensors = outputs.filter(output => output instanceof Tensor)
   const parts = tensors.map(tensor => {
     return /^b?f(16|32)$/.test(tensor.dtype)

@@ -208,7 +208,9 @@ export class Model implements Disposable {
    * }
    */
   async bind(tensors: Feeds): Promise<BoundModel> {
-    const isOutput = (name: string): boolean => this.outputs.some(output => output.name === name)
+    const has = (values: readonly ModelValue[], name: string): boolean =>
+      values.some(value => value.name === name)
+    const isOutput = (name: string): boolean => has(this.outputs, name) && !has(this.inputs, name)
     const feeds = Object.entries(tensors).filter(([name]) => !isOutput(name))
     const inputs = readFeeds(this.graph.inputs, Object.fromEntries(feeds)).map(expectBindable)
     const buffers = new Map(this.graph.inputs.map(({ name }, i) => [name, inputs[i]!.data as ElementArray]))

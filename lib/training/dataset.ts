@@ -5,12 +5,14 @@ import { SparkError } from '../core/errors.js'
 import { volume } from '../core/shape.js'
 import { randomGenerator } from '../dora/random.js'
 
-/** Elements and sizes of one input; the first size counts the samples. */
+/** Elements and sizes of one input. */
 export interface BatchTensor {
   /** Sizes of the dimensions. */
   readonly shape: readonly number[]
   /** Row-major. */
   readonly data: ElementArray
+  /** The dimension that counts the samples; null: all samples have the tensor in common. Default: 0. */
+  readonly axis?: number | null
 }
 
 /** Samples side by side: a tensor for each input of the model and each target, by name. */
@@ -43,10 +45,11 @@ export class ArrayDataset implements Dataset {
   /** @throws SparkError ERR_SHAPE when fields differ in their number of samples, or elements do not fit a shape */
   constructor(fields: Batch) {
     const entries = Object.entries(fields)
-    this.size = entries[0]?.[1].shape[0] ?? 0
-    for (const [name, { shape, data }] of entries) {
+    this.size = entries.map(([, field]) => samplesOf(field)).find(size => size !== undefined) ?? 0
+    for (const [name, field] of entries) {
+      const { shape, data } = field
       const count = volume(shape)
-      if (shape[0] !== this.size || data.length !== count) {
+      if ((samplesOf(field) ?? this.size) !== this.size || data.length !== count) {
         const expected = `[${shape.join(', ')}] has ${count} elements, and other fields ${this.size} samples`
         throw new SparkError('ERR_SHAPE', `field '${name}' has ${data.length} elements: ${expected}`)
       }
@@ -56,14 +59,19 @@ export class ArrayDataset implements Dataset {
 
   /** Copies samples. */
   read(samples: readonly number[]): Batch {
-    const gather = ({ shape, data }: BatchTensor): BatchTensor => {
-      const row = volume(shape.slice(1))
-      const rows = data.slice(0, samples.length * row)
-      samples.forEach((sample, at) => {
-        expectInteger('sample', sample, 0, this.size - 1)
-        rows.set(data.subarray(sample * row, (sample + 1) * row) as never, at * row)
-      })
-      return { shape: [samples.length, ...shape.slice(1)], data: rows }
+    for (const sample of samples) expectInteger('sample', sample, 0, this.size - 1)
+    const gather = (field: BatchTensor): BatchTensor => {
+      const { shape, data, axis = 0 } = field
+      if (axis === null) return field
+      const [outer, row] = [volume(shape.slice(0, axis)), volume(shape.slice(axis + 1))]
+      const chosen = data.slice(0, outer * samples.length * row)
+      for (let part = 0; part < outer; part++) {
+        samples.forEach((sample, at) => {
+          const from = (part * this.size + sample) * row
+          chosen.set(data.subarray(from, from + row) as never, (part * samples.length + at) * row)
+        })
+      }
+      return { ...withSamples(field, samples.length), data: chosen }
     }
     return Object.fromEntries(Object.entries(this.#fields).map(([name, field]) => [name, gather(field)]))
   }
@@ -130,16 +138,28 @@ export class BatchReader {
 const isDataset = (data: TrainingData): data is Dataset =>
   typeof (data as Dataset).read === 'function' && typeof (data as Dataset).size === 'number'
 
+/** Number of samples of a field; undefined where they have it in common. */
+const samplesOf = ({ shape, axis = 0 }: BatchTensor): number | undefined =>
+  axis === null ? undefined : (shape[axis] ?? 0)
+
+/** A field with another number of samples in its shape. */
+export function withSamples(field: BatchTensor, count: number): BatchTensor {
+  const { shape, axis = 0 } = field
+  return axis === null ? field : { ...field, shape: shape.with(axis, count) }
+}
+
 /**
  * Number of samples of a batch.
  * @throws SparkError ERR_SHAPE when its fields differ in it, or it is empty
  */
 export function batchSizeOf(batch: Batch): number {
-  const sizes = Object.entries(batch).map(([name, { shape }]) => `${name}: ${shape[0] ?? 0}`)
-  const [size = 0] = Object.values(batch).map(({ shape }) => shape[0] ?? 0)
-  if (size > 0 && Object.values(batch).every(({ shape }) => shape[0] === size)) return size
+  const counted = Object.entries(batch).filter(([, { axis }]) => axis !== null)
+  const [size = 0] = counted.map(([, field]) => samplesOf(field)!)
+  if (size > 0 && counted.every(([, field]) => samplesOf(field) === size)) return size
+  const sizes = counted.map(([name, field]) => `${name}: ${samplesOf(field)}`).join(', ')
+  const remedy = "where another dimension than the first counts them, 'axis' says which"
   throw new SparkError(
     'ERR_SHAPE',
-    `a batch must have as many samples in each field, at least 1: ${sizes.join(', ')}`,
+    `a batch must have as many samples in each field, at least 1: ${sizes || 'none'}; ${remedy}`,
   )
 }

@@ -8,6 +8,7 @@ import { roundProducts } from '../graph/rewrites/half-precision.js'
 import { inlineBranches } from '../graph/rewrites/inline-branches.js'
 import { addLossScale } from '../graph/rewrites/loss-scale.js'
 import { addLoss, type Loss } from '../graph/rewrites/losses.js'
+import { selectBranches } from '../graph/rewrites/select-branches.js'
 import { addTeacher } from '../graph/rewrites/teacher.js'
 import { unroll } from '../graph/rewrites/unroll.js'
 import { widenHalves } from '../graph/rewrites/widen.js'
@@ -48,7 +49,7 @@ export interface Passes {
 export function forwardOf({ adapter, loss, teacher, precision }: PassOptions, shapes?: Shapes): ForwardPass {
   const { dropout = 0 } = adapter
   const dropped = dropout > 0 ? addDropout(adapter.graph, dropout) : adapter.graph
-  const student = sized(dropped, shapes)
+  const student = sized(dropped, shapes, adapter.parameters)
   const rounded = precision === 'fp32' || !shapes ? student : roundProducts(student, halves[precision])
   if (!teacher) return addLoss(rounded, loss)
   const { graph, values } = addTeacher(rounded, sized(teacher, shapes))
@@ -57,11 +58,12 @@ export function forwardOf({ adapter, loss, teacher, precision }: PassOptions, sh
 
 const halves = { fp16: 'f16', bf16: 'bf16' } as const
 
-function sized(graph: Graph, shapes: Shapes | undefined): Graph {
+function sized(graph: Graph, shapes: Shapes | undefined, parameters: readonly string[] = []): Graph {
   if (!shapes) return graph
   const own = graph.inputs.filter(({ name }) => Object.hasOwn(shapes, name))
   const options = { shapes: Object.fromEntries(own.map(({ name }) => [name, shapes[name]!])) }
-  return widenHalves(unroll(inlineBranches(graph, options), options))
+  const straight = selectBranches(inlineBranches(graph, options), { ...options, parameters })
+  return widenHalves(unroll(straight, options))
 }
 
 /** Whether the nodes that run depend on the sizes of the inputs. */

@@ -2,7 +2,7 @@
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/adapter.js'
 import { listCheckpoints, type Progress, readCheckpoint, saveCheckpoint } from './checkpoint.js'
-import { type Batch, BatchReader, batchSizeOf, type TrainingData } from './dataset.js'
+import { type Batch, BatchReader, batchSizeOf, type TrainingData, withSamples } from './dataset.js'
 import { TrainingLog } from './log.js'
 import { LossScaler } from './loss-scaler.js'
 import type { Optimizer } from './optimizers.js'
@@ -231,9 +231,7 @@ const isOutOfMemory = (error: unknown): boolean =>
 /** The largest half, quarter, … of a batch for which the values in between fit into the memory that is free; 0: none. */
 function fittingSize(step: TrainingStep, batch: Batch): number {
   for (let size = batchSizeOf(batch) >> 1; size > 0; size >>= 1) {
-    const fields = Object.entries(batch).map(([name, { shape, data }]) => {
-      return [name, { shape: [size, ...shape.slice(1)], data }] as const
-    })
+    const fields = Object.entries(batch).map(([name, field]) => [name, withSamples(field, size)] as const)
     if (step.bytesFor([Object.fromEntries(fields)]) < step.freeBytes) return size
   }
   return 0

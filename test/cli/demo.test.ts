@@ -35,7 +35,17 @@ t.test('digits', { skip: noAddon }, async t => {
   }
 })
 
-for (const file of ['tinyphysics.onnx', 'openpilot/dmonitoring_model.3294407.onnx']) {
+/** Models, and how many layers they have that are adapted. */
+const models: Record<string, number> = {
+  'tinyphysics.onnx': 20,
+  'openpilot/dmonitoring_model.3294407.onnx': 58,
+  // Its sampling rate has no dimensions, its state counts samples in the second one, and sound must be long enough.
+  'silero/silero_vad_16k_op15.onnx': 6,
+  // Bytes select rows of an embedding.
+  'recurrent/byte_sb_bidi_lstm.onnx': 2,
+}
+
+for (const [file, layers] of Object.entries(models)) {
   t.test(file, { skip: noAddon || noGolden }, async t => {
     const { status, stdout, stderr } = demo(
       '--model',
@@ -44,8 +54,8 @@ for (const file of ['tinyphysics.onnx', 'openpilot/dmonitoring_model.3294407.onn
     t.equal(status, 0, stderr)
     const { loss, modules, mergeError, runtimeError } = JSON.parse(stdout)
     t.equal(loss.steps, 50)
-    t.ok(modules > 10, `${modules} modules`)
-    t.ok(loss.last < 0.7 * loss.first, `the loss fell from ${loss.first} to ${loss.last}`)
+    t.equal(modules, layers)
+    t.ok(loss.last < 0.75 * loss.first, `the loss fell from ${loss.first} to ${loss.last}`)
     t.ok(mergeError < 1e-5, `merged equals unmerged: ${mergeError}`)
     t.ok(runtimeError === null || runtimeError < 1e-5, `ONNX Runtime agrees: ${runtimeError}`)
   })

@@ -1,5 +1,4 @@
 // Contributed operators (com.microsoft) give the same outputs as the standard operators they become.
-import { Model, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { volume } from '#lib/core/shape.js'
 import { float, floats, int, string } from '#lib/graph/attributes.js'
@@ -167,59 +166,4 @@ t.test('contributed attention', async t => {
     attributes: heads,
   })
   t.throws(() => canonicalise(padded), { code: 'ERR_UNSUPPORTED', message: /key_padding_mask/ })
-})
-
-/** Grouped queries of `length` tokens after a past of `past`: 4 heads of queries, 2 of keys and values, 16 wide. */
-function grouped(length: number, past: number, rotary: boolean, packed = false): Graph {
-  const total = past + length
-  const lengths = Constant.from('i32', [2], new Int32Array([total - 1, total - 1]))
-  const names = ['q', ...(packed ? [] : ['k', 'v']), 'pk', 'pv']
-  const shapes = [
-    [2, length, packed ? 128 : 64],
-    ...(packed
-      ? []
-      : [
-          [2, length, 32],
-          [2, length, 32],
-        ]),
-    [2, 2, past, 16],
-    [2, 2, past, 16],
-  ]
-  const graph = contrib('GroupQueryAttention', {
-    inputs: Object.fromEntries(names.map((name, i) => [name, shapes[i]!])),
-    constants: {
-      lengths,
-      total: Constant.from('i32', [], new Int32Array([total])),
-      ...(rotary && { cos: weights(16, 8), sin: weights(16, 8) }),
-    },
-    attributes: { num_heads: int(4), kv_num_heads: int(2), do_rotary: int(rotary ? 1 : 0) },
-    outputs: ['y', 'nk', 'nv'],
-  })
-  if (!packed) return graph
-  const [node] = graph.nodes
-  return { ...graph, nodes: [{ ...node!, inputs: ['q', '', '', ...node!.inputs.slice(1)] }] }
-}
-
-t.test('grouped queries', async t => {
-  await sameOutputs(t, grouped(5, 0, false), 1e-5)
-  await sameOutputs(t, grouped(5, 0, true), 1e-5)
-  await sameOutputs(t, grouped(1, 7, false), 1e-5)
-  await sameOutputs(t, grouped(1, 7, true), 1e-5)
-  await sameOutputs(t, grouped(1, 7, true, true), 1e-5)
-})
-
-t.test('grouped queries over a buffer that past and present share', async t => {
-  const graph = grouped(1, 7, false)
-  const lengths = Constant.from('i32', [2], new Int32Array([3, 3]))
-  const shared = { ...graph, initializers: new Map([...graph.initializers, ['lengths', lengths]]) }
-  const feeds = Object.fromEntries(
-    graph.inputs.map(({ name, type }) => {
-      const shape = type?.kind === 'tensor' ? (type.shape as number[]) : []
-      return [name, Tensor.zeros(shape)]
-    }),
-  )
-  using right = await Model.fromGraph(graph, { backend: 'js' })
-  t.same((await right.run(feeds)).nk!.shape, [2, 2, 8, 16])
-  using wrong = await Model.fromGraph(shared, { backend: 'js' })
-  await t.rejects(wrong.run(feeds), { code: 'ERR_SHAPE', message: /Reshape/ }, '4 keys of 8')
 })

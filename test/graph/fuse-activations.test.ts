@@ -18,6 +18,7 @@ const graphOf = (nodes: readonly Node[]): Graph =>
       ['factor', Constant.f32(Math.sqrt(2 / Math.PI))],
       ['cubic', Constant.f32(0.044715)],
       ['other', Constant.f32(0.06)],
+      ['one3', Constant.f32([1], [1, 1, 1])],
     ]),
   })
 
@@ -52,6 +53,13 @@ t.test('Gelu', async t => {
 
 t.test('another constant is no Gelu', async t => {
   const { graph } = await sameOptimized(t, graphOf([...tanh('other'), ...products[0]!]))
+  t.notOk(operators(graph).Gelu)
+})
+
+t.test('a constant with more dimensions decides about the shape', async t => {
+  const raised = [makeNode('Div', ['x', 'root'], ['a']), makeNode('Erf', ['a'], ['e'])]
+  const gate = makeNode('Add', ['one3', 'e'], ['g'])
+  const { graph } = await sameOptimized(t, graphOf([...raised, gate, ...products[2]!]))
   t.notOk(operators(graph).Gelu)
 })
 

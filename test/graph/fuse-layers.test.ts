@@ -27,6 +27,9 @@ const constants = new Map([
   ['m2', constant([7, 5])],
   ['mt', constant([5, 7])],
   ['row', constant([1, 5])],
+  ['row3', constant([1, 1, 5])],
+  ['b5', constant([1, 1, 5, 1, 1])],
+  ['one', constant([1, 7])],
 ])
 
 /** y from x: an image [2, 3, 7, 9], or rows [2, 3, 7] for products. */
@@ -101,6 +104,18 @@ t.test('Gemm with either layout', async t => {
     const { graph } = await sameOptimized(t, graphOf([gemm, makeNode('Relu', ['g'], ['y'])], [3, 7]))
     t.same(operators(graph), { FusedLinear: 1 })
   }
+})
+
+t.test('a bias with more dimensions decides about the shape', async t => {
+  const image = graphOf([makeNode('Conv', ['x', 'w'], ['c']), makeNode('Add', ['c', 'b5'], ['y'])])
+  t.same(operators((await sameOptimized(t, image)).graph), { Conv: 1, Add: 1 })
+  const rows = graphOf([makeNode('MatMul', ['x', 'm'], ['p']), makeNode('Add', ['p', 'row3'], ['y'])], [3, 7])
+  t.same(operators((await sameOptimized(t, rows)).graph), { FusedLinear: 1, Add: 1 })
+})
+
+t.test('a product of constants is not its own bias', async t => {
+  const doubled = graphOf([makeNode('MatMul', ['one', 'm'], ['p']), makeNode('Add', ['p', 'p'], ['y'])])
+  t.same(operators((await sameOptimized(t, doubled)).graph), { FusedLinear: 1, Add: 1 })
 })
 
 t.test('what others read, too, stays', async t => {

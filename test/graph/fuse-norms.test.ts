@@ -15,15 +15,16 @@ const graphOf = (nodes: readonly Node[]): Graph =>
       ['two', Constant.f32(2)],
       ['one', Constant.f32(1)],
       ['eps', Constant.f32(1e-3)],
+      ['eps4', Constant.f32([1e-3], [1, 1, 1, 1])],
       ['gamma', Constant.f32([1, 2, -1, 0.5, 3])],
       ['beta', Constant.f32([0, 1, 2, -3, 0.25])],
     ]),
   })
 
-const deviation = (d: string, axes = 'axes'): Node[] => [
+const deviation = (d: string, axes = 'axes', eps = 'eps'): Node[] => [
   makeNode('Pow', [d, 'two'], ['square']),
   makeNode('ReduceMean', ['square', axes], ['variance']),
-  makeNode('Add', ['variance', 'eps'], ['sum']),
+  makeNode('Add', ['variance', eps], ['sum']),
   makeNode('Sqrt', ['sum'], ['deviation']),
 ]
 const centre = (axes = 'axes'): Node[] => [
@@ -51,4 +52,10 @@ t.test('RMSNormalization by a quotient and by the inverse', async t => {
 t.test('a mean over another axis is none', async t => {
   const nodes = [...centre('rows'), ...deviation('d'), makeNode('Div', ['d', 'deviation'], ['n']), ...scale]
   t.notOk(operators((await sameOptimized(t, graphOf(nodes))).graph).LayerNormalization)
+})
+
+t.test('an epsilon with more dimensions decides about the shape', async t => {
+  const quotient = makeNode('Div', ['x', 'deviation'], ['n'])
+  const { graph } = await sameOptimized(t, graphOf([...deviation('x', 'axes', 'eps4'), quotient, ...scale]))
+  t.notOk(operators(graph).RMSNormalization)
 })

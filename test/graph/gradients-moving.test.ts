@@ -111,6 +111,10 @@ const cases: Readonly<Record<string, GradientCase>> = {
     nodes: [node('ReduceMin', ['x', 'axes'], { keepdims: int(0) })],
     constants: { axes: Constant.i64([1]) },
   },
+  'ReduceMax, no axes': {
+    inputs: { x: image },
+    nodes: [node('ReduceMax', ['x'], { noop_with_empty_axes: int(1) })],
+  },
   'ReduceMax, two axes': {
     inputs: { x: { shape: [2, 3, 4, 5] } },
     nodes: [node('ReduceMax', ['x', 'axes'])],

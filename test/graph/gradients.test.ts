@@ -56,6 +56,11 @@ const cases: Readonly<Record<string, GradientCase>> = {
     nodes: [node('Unsqueeze', ['x', 'axes'])],
     constants: { axes: Constant.i64([0, -1]) },
   },
+  'Unsqueeze, nothing': {
+    inputs: { x: { shape: [1, 0] } },
+    nodes: [node('Unsqueeze', ['x', 'axes'])],
+    constants: { axes: Constant.i64([1]) },
+  },
   Transpose: {
     inputs: { x: { shape: [3, 2, 5] } },
     nodes: [
@@ -167,6 +172,10 @@ const cases: Readonly<Record<string, GradientCase>> = {
   LRN: {
     inputs: { x: { shape: [2, 7, 2, 3] } },
     nodes: [node('LRN', ['x'], { size: int(4), alpha: float(0.9), beta: float(0.6), bias: float(1.5) })],
+  },
+  'LRN of rows': {
+    inputs: { x: { shape: [2, 7, 3] } },
+    nodes: [node('LRN', ['x'], { size: int(3), alpha: float(0.9) })],
   },
   SoftmaxCrossEntropyLoss: {
     inputs: { scores: { shape: [5, 3] } },

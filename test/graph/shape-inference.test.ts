@@ -1,6 +1,6 @@
 // Shapes and types: those of the conformance cases, of real models beside ONNX Runtime, and what is refused.
 import t from 'tap'
-import { int } from '#lib/graph/attributes.js'
+import { int, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { allNodes } from '#lib/graph/edit.js'
 import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
@@ -155,6 +155,15 @@ t.test('what does not fit is refused by the name of its node', async t => {
   refused(oneNode('Reshape', { a: [3, 5] }, {}, { s: Constant.i64([4, -1]) }), /cannot become/)
   refused(oneNode('Gather', { a: [3] }, { axis: int(2) }, { i: Constant.i64([0]) }), /axis 2 is outside/)
   refused(oneNode('MaxPool', { x: [3, 5] }), /dimensions/)
+  refused(
+    oneNode('Pad', { x: [3, 0] }, { mode: string('wrap') }, { p: Constant.i64([0, 1, 0, 0]) }),
+    /axis 1 has no elements to be padded with/,
+  )
+  refused(oneNode('ArgMax', { x: [3, 0] }, { axis: int(-1) }), /axis -1 has 0 elements, but 1 are wanted/)
+  refused(
+    oneNode('TopK', { x: [3, 5] }, { axis: int(0) }, { k: Constant.i64([4]) }),
+    /axis 0 has 3 elements, but 4/,
+  )
   const mixed = oneNode('Add', { a: [3] }, {}, { b: Constant.i64([1]) })
   t.throws(() => inferFacts(mixed), { code: 'ERR_DTYPE', message: /node 'it' \(Add\).*f32 and i64/ })
   t.throws(() => inferFacts(oneNode('Relu', { x: ['n', 'n'] }), { shapes: { x: [3, 4] } }), {

@@ -4,6 +4,7 @@
 import { spawnSync } from 'node:child_process'
 import path from 'node:path'
 import t, { type Test } from 'tap'
+import { settingsOf, withSettings } from '#lib/cli/demo-inputs.js'
 import { SparkError } from '#lib/core/errors.js'
 import { createAdapter } from '#lib/dora/create-adapter.js'
 import type { Graph } from '#lib/graph/graph.js'
@@ -30,7 +31,6 @@ const sizes: Record<string, number> = { batch: 1, sequence: 576, length: 3, b: 1
 
 /** Models that cannot be trained, and what is said about them. */
 const noTraining: Record<string, RegExp> = {
-  'silero_vad_16k_op15.onnx': /as many samples in each field/, // its sampling rate is a scalar
   'shufflenet-v2-12-int8.onnx': /no layer that can be adapted/,
 }
 
@@ -83,7 +83,8 @@ async function runs(t: Test, graph: Graph, computes: boolean): Promise<void> {
 }
 
 /** A step that teaches an adapter on all layers what the model does. */
-async function trains(t: Test, graph: Graph): Promise<void> {
+async function trains(t: Test, whole: Graph): Promise<void> {
+  const graph = withSettings(whole, settingsOf(whole))
   const adapter = await createAdapter(graph, { targetModules: '.*', rank: 2, seed: 1, backend: 'cpu' })
   const floats = graph.outputs.filter(({ type }) => type?.kind !== 'tensor' || /^(f|bf)\d/.test(type.dtype))
   const { kernels, called } = cudaTable(false)
@@ -95,7 +96,9 @@ async function trains(t: Test, graph: Graph): Promise<void> {
     kernels,
   )
   const batch: Batch = Object.fromEntries(
-    Array.from(feedsFor(graph), ([name, { shape, data }]) => [name, { shape: [...shape], data }] as const),
+    Array.from(feedsFor(graph), ([name, { shape, data }]) => {
+      return [name, { shape: [...shape], data, axis: name === 'state' ? 1 : 0 }] as const
+    }),
   )
   await step.run([batch], { rate: 1e-3, step: 1, update: 1, lossScale: 1 })
   step.dispose()

@@ -141,6 +141,12 @@ for (const backend of backends) {
     await t.rejects(model.bind({ x, y: 'there' } as never), { code: 'ERR_ARGUMENT' })
     bound.dispose()
     await t.rejects(bound.run(), { code: 'ERR_DISPOSED' })
+    const through = { ...small, outputs: [...small.outputs, { name: 'x' }] }
+    using passing = await Model.load(serializeOnnx(through), { backend })
+    await t.rejects(passing.bind({ x }), {
+      code: 'ERR_UNSUPPORTED',
+      message: "output 'x' is an input or a constant, and has no memory of its own: use run",
+    })
     using open = await Model.load(serializeOnnx(controlFlow()), { backend })
     await t.rejects(open.bind({ x: [1, 2, 3], n: [1], up: [1] }), {
       code: 'ERR_UNSUPPORTED',

@@ -87,13 +87,14 @@ const lrn: GradientRule = at => {
   const [alpha, beta] = [floatOf(node, 'alpha', 1e-4), floatOf(node, 'beta', 0.75)]
   const before = Math.floor((size - 1) / 2)
   const mean = (value: string, pad: number): string => {
-    const planes = at.add('Unsqueeze', [value, at.constant([1])])
+    const rows = at.add('Reshape', [value, at.constant([0, 0, -1])])
+    const planes = at.add('Unsqueeze', [rows, at.constant([1])])
     const pooled = at.add('AveragePool', [planes], {
-      kernel_shape: ints([size, 1, 1]),
-      pads: ints([pad, 0, 0, size - 1 - pad, 0, 0]),
+      kernel_shape: ints([size, 1]),
+      pads: ints([pad, 0, size - 1 - pad, 0]),
       count_include_pad: int(1),
     })
-    return at.add('Squeeze', [pooled, at.constant([1])])
+    return at.add('Reshape', [pooled, at.add('Shape', [x])], { allowzero: int(1) })
   }
   const scaled = at.add('Mul', [mean(at.add('Mul', [x, x]), before), at.constant(alpha)])
   const s = at.add('Add', [scaled, at.constant(floatOf(node, 'bias', 1))])

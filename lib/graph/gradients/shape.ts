@@ -4,7 +4,8 @@ import { sparkDomain } from '../graph.js'
 import type { GradientRule, GradientTable } from './context.js'
 
 const reshaped: GradientRule = at => {
-  at.give(0, at.add('Reshape', [at.dy(), at.add('Shape', [at.input(0)])]))
+  const shape = at.add('Shape', [at.input(0)])
+  at.give(0, at.add('Reshape', [at.dy(), shape], { allowzero: int(1) }))
 }
 
 const transpose: GradientRule = at => {

@@ -191,11 +191,13 @@ function pad(call: Call): Shape | undefined {
   const axes = call.has(3) ? call.numbers(3) : shape.map((_, i) => i)
   if (!pads || !axes) return unknownShape(shape.length)
   if (pads.length !== 2 * axes.length) throw call.fail(`${pads.length} pads for ${axes.length} axes`)
+  const repeats = stringOf(call.node, 'mode', 'constant') !== 'constant'
   const result = [...shape]
   for (const [i, axis] of axes.entries()) {
     const at = call.axis(axis, shape.length)
     const added = pads[i]! + pads[i + axes.length]!
     const dim = shape[at]!
+    if (dim === 0 && added > 0 && repeats) throw call.fail(`axis ${at} has no elements to be padded with`)
     result[at] = typeof dim === 'number' ? Math.max(0, dim + added) : added === 0 ? dim : null
   }
   return result

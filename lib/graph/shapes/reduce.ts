@@ -1,5 +1,6 @@
 // reduce.ts: shapes of reductions, searches along an axis, and losses.
 import { stringOf } from '../attributes.js'
+import type { Dimension } from '../graph.js'
 import { type Call, type Rule, tensorOrUnknown } from './call.js'
 import { type Shape, unknownShape } from './dimensions.js'
 import { withDimension } from './layout.js'
@@ -24,14 +25,25 @@ const reduce: Rule = call => {
   return [tensorOrUnknown(call.dtype(0), reduced(call, list, keep))]
 }
 
-const argument: Rule = call => [
-  tensorOrUnknown('i64', reduced(call, [call.int('axis', 0)], call.int('keepdims', 1) === 1)),
-]
+const argument: Rule = call => {
+  const axis = call.int('axis', 0)
+  expectElements(call, axis, 1)
+  return [tensorOrUnknown('i64', reduced(call, [axis], call.int('keepdims', 1) === 1))]
+}
+
+/** Refuses to look for more elements along an axis than there are. */
+function expectElements(call: Call, axis: number, count: Dimension): void {
+  const shape = call.shape(0)
+  const size = shape?.[call.axis(axis, shape.length)]
+  if (typeof size === 'number' && typeof count === 'number' && count > size)
+    throw call.fail(`axis ${axis} has ${size} elements, but ${count} are wanted`)
+}
 
 const topK: Rule = call => {
   const shape = call.shape(0)
   const axis = shape && call.axis(call.int('axis', -1), shape.length)
   const k = call.known(1)?.elements[0] ?? null
+  expectElements(call, call.int('axis', -1), k)
   const result = shape && withDimension(shape, axis!, k)
   return [tensorOrUnknown(call.dtype(0), result), tensorOrUnknown('i64', result)]
 }

@@ -286,6 +286,17 @@ export class Lowering {
     return this.calls(op, inputs, attributes, 1)[0]!
   }
 
+  /**
+   * A value under another shape.
+   * @throws SparkError ERR_SHAPE when that has not as many elements
+   */
+  reshaped({ dtype, shape: from, buffer, known }: Value, shape: readonly number[]): Value {
+    if (shape.every(Number.isSafeInteger) && volume(shape) === volume(from))
+      return { dtype, shape, buffer, known }
+    const message = `[${from.join(', ')}] cannot become [${shape.join(', ')}]`
+    throw new SparkError('ERR_SHAPE', `${describeNode(this.node)}: ${message}`)
+  }
+
   /** Output `o` is `value`, which has its elements in the order of the output. */
   give(value: Value, o = 0): void {
     if (!this.wants(o)) return

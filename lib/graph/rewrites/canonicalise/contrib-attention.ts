@@ -1,6 +1,6 @@
 // contrib-attention.ts: contributed attention operators as the standard Attention and RotaryEmbedding.
 
-import { float, floatOf, int, intOf } from '../../attributes.js'
+import { float, floatOf, int, intOf, ints } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { onnxNumbers } from '../../element-types.js'
 import { type Attributes, makeNode, type Node } from '../../graph.js'
@@ -132,62 +132,122 @@ const multiHeadAttention: Upgrade = (node, context) => {
   ]
 }
 
-/** How many keys each row has by `seqlens_k`, which counts one less; `total` where it is left out. */
-function keysOf(build: Builder, lengths: string, total: string): string {
-  if (lengths === '') return total
-  const wide = build.add('Cast', [lengths], { to: int(onnxNumbers.i64) })
-  return build.add('Add', [build.add('ReduceMin', [wide], { keepdims: int(0) }), build.integers(1)])
+/** What is between the inputs of a GroupQueryAttention and its attention. */
+interface GroupedQueries {
+  readonly build: Builder
+  readonly node: Node
+  readonly context: UpgradeContext
+  /** Number of new tokens of each row. */
+  readonly length: string
+  /** `total_sequence_length`. */
+  readonly total: string
+  /** Where the new tokens of each row begin among its keys, [B]. */
+  readonly starts: string
+  /** Where each new token stands among the keys of its row, [B, S]. */
+  readonly positions: string
+}
+
+/** A row's new tokens come behind its past: `seqlens_k` is the place of the last one. Those of a first prompt begin at 0. */
+function groupedQueries(node: Node, context: UpgradeContext): GroupedQueries {
+  const build = new Builder(node, context)
+  const wide = (value: string): string => build.add('Cast', [value], { to: int(onnxNumbers.i64) })
+  const length = build.size(node.inputs[0]!, 1)
+  const total = build.add('Reshape', [wide(node.inputs[6]!), build.integers([])])
+  const last = build.add('Reshape', [wide(node.inputs[5]!), build.integers([-1])])
+  const behind = build.add('Sub', [build.add('Add', [last, build.integers(1)]), length])
+  const starts = build.add('Where', [build.add('Equal', [length, total]), build.integers(0), behind])
+  const counted = build.add('Range', [build.integers(0), length, build.integers(1)])
+  const positions = build.add('Add', [build.add('Unsqueeze', [starts, build.integers([1])]), counted])
+  return { build, node, context, length, total, starts, positions }
+}
+
+/** Queries and keys, rotated by their places or by `position_ids`. */
+function rotated({ build, node, context, positions }: GroupedQueries, parts: readonly string[]): string[] {
+  if (intOf(node, 'do_rotary', 0) === 0) return [...parts]
+  const [cos = '', sin = '', given = ''] = node.inputs.slice(7)
+  const width = 2 * lastSize(node, context, cos)
+  const turned = ['num_heads', 'kv_num_heads'].map((count, i) =>
+    build.add('RotaryEmbedding', [parts[i]!, cos, sin, given === '' ? positions : given], {
+      num_heads: int(intOf(node, count, 1)),
+      interleaved: int(intOf(node, 'rotary_interleaved', 0)),
+      rotary_embedding_dim: int(width),
+    }),
+  )
+  return [...turned, parts[2]!]
+}
+
+/** Keys or values of the past with the new ones of each row at their places: as long as the longer of past and total. */
+function present(queries: GroupedQueries, past: string, added: string, output: string): Node[] {
+  const { build, total, starts } = queries
+  if (past === '') return [makeNode('Identity', [added], [output])]
+  return [makeNode('TensorScatter', [lengthened(build, past, 2, total), added, starts], [output])]
+}
+
+/** `value`, which has four dimensions, with zeros behind it along an axis up to `size`, if it is shorter. */
+function lengthened(build: Builder, value: string, axis: number, size: string): string {
+  const own = build.size(value, axis)
+  const missing = build.add('Sub', [build.add('Max', [own, size]), own])
+  const pads = build.add(
+    'Concat',
+    [
+      build.integers(Array(4 + axis).fill(0)),
+      build.add('Unsqueeze', [missing, build.integers([0])]),
+      build.integers(Array(3 - axis).fill(0)),
+    ],
+    { axis: int(0) },
+  )
+  return build.add('Pad', [value, pads])
+}
+
+/** Which keys a query sees, [B, 1, S, L]: its own and earlier ones, in a window if there is one; what is added to them. */
+function sight({ build, node, context, positions }: GroupedQueries, keys: string): string {
+  const size = build.size(keys, 2)
+  const columns = build.add('Range', [build.integers(0), size, build.integers(1)])
+  const rows = build.add('Unsqueeze', [positions, build.integers([1, 3])])
+  const window = intOf(node, 'local_window_size', -1)
+  let seen = build.add('LessOrEqual', [columns, rows])
+  if (window > 0) {
+    const near = build.add('Greater', [columns, build.add('Sub', [rows, build.integers(window)])])
+    seen = build.add('And', [seen, near])
+  }
+  const bias = node.inputs[10] ?? ''
+  if (bias === '') return seen
+  const never = context.scalar(`${node.outputs[0]}_never`, Number.NEGATIVE_INFINITY, bias)
+  return build.add('Where', [seen, lengthened(build, bias, 3, size), never])
 }
 
 /**
- * GroupQueryAttention: causal attention to a past that every row of the batch has the same length of, which the
- * lengths in `seqlens_k` and `total_sequence_length` then only repeat. Other lengths (rows of a batch that differ, a
- * buffer that past and present share) make the Reshape of the mask fail in the run, before a wrong number is computed.
+ * GroupQueryAttention: causal attention to a past whose length is each row's own. Past and present may be buffers of one
+ * size, longer than what they hold; what they hold behind a row's last key stays as it is.
  */
 const groupQueryAttention: Upgrade = (node, context) => {
   refuse(
     node,
     context,
-    { 9: 'position_ids', 10: 'attention_bias', 11: 'head_sink' },
-    { local_window_size: -1, smooth_softmax: 0 },
+    { 11: 'head_sink', 12: 'k_scale', 13: 'v_scale', 14: 'q_norm_weight', 15: 'k_norm_weight' },
+    { smooth_softmax: 0, qk_output: 0, causal: 1, sliding_window_cache: 0 },
   )
-  const [query = '', key = '', value = '', pastKey = '', pastValue = '', , , cos = '', sin = ''] = node.inputs
+  const [query = '', key = '', value = '', pastKey = '', pastValue = ''] = node.inputs
   const [queryHeads, heads] = [intOf(node, 'num_heads', 1), intOf(node, 'kv_num_heads', 1)]
-  const build = new Builder(node, context)
+  const queries = groupedQueries(node, context)
+  const { build } = queries
   let parts = [query, key, value]
   if (key === '') {
     const size = lastSize(node, context, query) / (queryHeads + 2 * heads)
     parts = build.split(query, [queryHeads * size, heads * size, heads * size])
   }
-  const past = pastKey === '' ? build.integers(0) : build.size(pastKey, 2)
-  const length = build.size(query, 1)
-  const total = build.add('Add', [past, length])
-  const one = build.integers(1)
-  const positions = build.add('Range', [past, total, one])
-  if (intOf(node, 'do_rotary', 0)) {
-    const batch = build.add('Unsqueeze', [build.size(query, 0), build.integers([0])])
-    const shape = build.add('Concat', [batch, build.add('Unsqueeze', [length, build.integers([0])])], {
-      axis: int(0),
-    })
-    const each = build.add('Expand', [positions, shape])
-    const rotated = [queryHeads, heads].map((count, i) => {
-      const attributes = { num_heads: int(count), interleaved: int(intOf(node, 'rotary_interleaved', 0)) }
-      return build.add('RotaryEmbedding', [parts[i]!, cos, sin, each], attributes)
-    })
-    parts = [...rotated, parts[2]!]
-  }
-  const rows = build.add('Unsqueeze', [positions, build.integers([1])])
-  const columns = build.add('Reshape', [
-    build.add('Range', [build.integers(0), keysOf(build, node.inputs[5] ?? '', total), one]),
-    build.add('Unsqueeze', [total, build.integers([0])]),
-  ])
-  const mask = build.add('LessOrEqual', [columns, rows])
-  const inputs = [...parts, mask, pastKey, pastValue]
+  const perm = ints([0, 2, 1, 3])
+  const [q = '', ...added] = rotated(queries, parts).map((part, i) => {
+    const apart = build.add('Reshape', [part, build.integers([0, 0, i === 0 ? queryHeads : heads, -1])])
+    return build.add('Transpose', [apart], { perm })
+  })
+  const [k = '', v = ''] = [1, 2].map(i => node.outputs[i] || context.fresh(`${node.outputs[0]}_present`))
+  build.nodes.push(...present(queries, pastKey, added[0]!, k), ...present(queries, pastValue, added[1]!, v))
   const attributes = attentionAttributes(node, queryHeads, heads)
-  return [
-    ...build.nodes,
-    makeNode('Attention', inputs, node.outputs.slice(0, 3), { name: node.name, attributes }),
-  ]
+  const y = build.add('Attention', [q, k, v, sight(queries, k)], attributes)
+  const joined = build.add('Transpose', [y], { perm })
+  const inputs = [joined, build.integers([0, 0, -1])]
+  return [...build.nodes, makeNode('Reshape', inputs, node.outputs.slice(0, 1), { name: node.name })]
 }
 
 /** Upgrades by operator. */

@@ -67,7 +67,7 @@ export function fuseAdd(node: Node, view: GraphView): Fusion | undefined {
   if (node.domain !== '' || !isAdd) return undefined
   for (const [from, other] of pairs(node)) {
     const layer = layerOf(view, from)
-    if (!layer || input(layer, 3) !== '') continue
+    if (!layer || other === from || input(layer, 3) !== '') continue
     const fusion = addBias(node, layer, other, view) ?? addResidual(node, layer, from, other, view)
     if (fusion && view.allows(node, fusion)) return fusion
   }
@@ -79,7 +79,7 @@ function addBias(node: Node, layer: Node, bias: string, view: GraphView): Fusion
   if (active || input(layer, 2) !== '') return undefined
   const shape = view.shape(layer.outputs[0])
   if (layer.op === 'FusedLinear') {
-    if (!isBias(view, bias, shape?.at(-1)) || !sameShape(shape, view.shape(node.outputs[0]))) return undefined
+    if (!isBias(view, bias, shape?.at(-1))) return undefined
     const inputs = [input(layer, 0), input(layer, 1), bias]
     return { nodes: [fused(layer.op, inputs, node, layer.attributes)], absorbed: [layer] }
   }
@@ -101,7 +101,7 @@ function addResidual(
   other: string,
   view: GraphView,
 ): Fusion | undefined {
-  if (other === from || !sameShape(view.shape(from), view.shape(other))) return undefined
+  if (!sameShape(view.shape(from), view.shape(other))) return undefined
   const active = stringOf(layer, 'activation', 'none') !== 'none'
   const attributes = layer.op === 'FusedLinear' || active ? {} : { residual_first: int(1) }
   const inputs = [input(layer, 0), input(layer, 1), input(layer, 2), other]

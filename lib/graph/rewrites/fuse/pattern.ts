@@ -1,7 +1,7 @@
 // pattern.ts: how a fusion sees a graph, and how several nodes become one.
 import type { Constant } from '../../constant.js'
 import { freshNames, readsOf } from '../../edit.js'
-import { type Graph, type Node, sparkDomain } from '../../graph.js'
+import { type Dimension, type Graph, type Node, sparkDomain, type ValueType } from '../../graph.js'
 import { isStatic, ShapeInference } from '../../shape-inference.js'
 import { removeDead } from '../remove-dead.js'
 
@@ -37,7 +37,7 @@ export class GraphView {
     this.initializers = new Map(graph.initializers)
     this.#outputs = new Set([...graph.outputs.map(({ name }) => name), ...(graph.updates?.values() ?? [])])
     this.#constants = new Set([...graph.initializers.keys()].filter(name => !graph.updates?.has(name)))
-    for (const node of graph.nodes) this.#add(node)
+    for (const node of graph.nodes) this.add(node)
   }
 
   /** The node of the ONNX standard that makes a value, where it is one of `ops`. */
@@ -94,17 +94,29 @@ export class GraphView {
     )
   }
 
-  /** Adds a node that a fusion made. */
-  add(node: Node): void {
+  /**
+   * Infers the types of what a fusion makes; whether `node` made the same. A constant of one element may have given it
+   * more dimensions than the fused operator knows of.
+   */
+  keepsShapes({ outputs }: Node, { nodes }: Fusion): boolean {
+    const { facts } = this.#inference
+    const before = outputs.map(name => facts.get(name) ?? {})
+    for (const next of nodes) this.#infer(next)
+    const same = outputs.every((name, i) => mayBeEqual(before[i]!.type, facts.get(name)?.type))
+    if (!same) for (const [i, name] of outputs.entries()) facts.set(name, before[i]!)
+    return same
+  }
+
+  #infer(node: Node): void {
     for (const name of node.inputs) {
       const constant = this.#inference.facts.has(name) ? undefined : this.initializers.get(name)
       if (constant) this.#inference.defineConstant(name, constant)
     }
     this.#inference.inferNode(node, this.#graph)
-    this.#add(node)
   }
 
-  #add(node: Node): void {
+  /** Adds a node of the graph, or one that a fusion made. */
+  add(node: Node): void {
     const reads = readsOf(node)
     for (const name of node.outputs) if (name !== '') this.#producers.set(name, node)
     for (const name of reads) {
@@ -162,7 +174,7 @@ export function fuse(
   const nodes: Node[] = []
   for (const node of graph.nodes) {
     const fusion = match(node, view)
-    if (!fusion || !view.allows(node, fusion)) {
+    if (!fusion || !view.allows(node, fusion) || !view.keepsShapes(node, fusion)) {
       nodes.push(node)
       continue
     }
@@ -177,6 +189,15 @@ export function fuse(
   return count === 0
     ? { graph, count }
     : { graph: view.withNodes(nodes.filter(node => !gone.has(node))), count }
+}
+
+/** Whether two types have no dimension in which they are known to differ. */
+function mayBeEqual(a: ValueType | undefined, b: ValueType | undefined): boolean {
+  if (a?.kind !== 'tensor' || b?.kind !== 'tensor' || !a.shape || !b.shape) return true
+  const sizes = b.shape
+  const differs = (size: Dimension, i: number): boolean =>
+    typeof size === 'number' && typeof sizes[i] === 'number' && size !== sizes[i]
+  return a.shape.length === sizes.length && !a.shape.some(differs)
 }
 
 /** The two inputs of a node in both orders. */

@@ -1,11 +1,10 @@
 // powers.ts: powers that cost less as products.
 import { makeNode, type Node } from '../../graph.js'
-import { type Fusion, type GraphView, sameShape } from './pattern.js'
+import type { Fusion, GraphView } from './pattern.js'
 
 /** x² → x · x */
 export function fuseSquare(node: Node, view: GraphView): Fusion | undefined {
   if (node.domain !== '' || node.op !== 'Pow' || view.scalar(node.inputs[1]) !== 2) return undefined
   const [x = ''] = node.inputs
-  if (!sameShape(view.shape(x), view.shape(node.outputs[0]))) return undefined
   return { nodes: [makeNode('Mul', [x, x], node.outputs, { name: node.name })], absorbed: [] }
 }

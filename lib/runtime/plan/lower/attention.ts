@@ -12,7 +12,7 @@ const optional = (at: Lowering, i: number): Value | undefined => (at.has(i) ? at
 function splitHeads(at: Lowering, x: Value, heads: number): Value {
   if (x.shape.length === 4) return x
   const [batch = 0, length = 0, width = 0] = x.shape
-  const parts = at.call('Reshape', [x, at.ints([batch, length, heads, width / heads])])
+  const parts = at.reshaped(x, [batch, length, heads, width / heads])
   return at.call('Transpose', [parts], { perm: ints([0, 2, 1, 3]) })
 }
 
@@ -20,7 +20,7 @@ function splitHeads(at: Lowering, x: Value, heads: number): Value {
 function joinHeads(at: Lowering, x: Value): Value {
   const [batch = 0, heads = 0, length = 0, depth = 0] = x.shape
   const moved = at.call('Transpose', [x], { perm: ints([0, 2, 1, 3]) })
-  return at.call('Reshape', [moved, at.ints([batch, length, heads * depth])])
+  return at.reshaped(moved, [batch, length, heads * depth])
 }
 
 /** Each head as often as query heads share it. */
@@ -29,7 +29,7 @@ function repeatHeads(at: Lowering, x: Value, heads: number): Value {
   if (own === heads) return x
   const lone = at.call('Unsqueeze', [x, at.ints([2])])
   const repeated = at.call('Expand', [lone, at.ints([batch, own, heads / own, length, depth])])
-  return at.call('Reshape', [repeated, at.ints([batch, heads, length, depth])])
+  return at.reshaped(repeated, [batch, heads, length, depth])
 }
 
 const counts = (at: Lowering, count: number, shape: readonly number[]): Value =>
@@ -69,7 +69,7 @@ function biasOf(at: Lowering, first: number, { queries, keys, past, causal }: Si
   }
   const lengths = optional(at, first + 6)
   const columns = counts(at, keys, [1, 1, 1, keys])
-  const perBatch = lengths && at.call('Reshape', [lengths, at.ints([lengths.shape[0]!, 1, 1, 1])])
+  const perBatch = lengths && at.reshaped(lengths, [lengths.shape[0]!, 1, 1, 1])
   if (causal) {
     const offset = perBatch ? at.call('Sub', [perBatch, at.one(queries, 'i64')]) : at.one(past, 'i64')
     const last = at.call('Add', [counts(at, queries, [1, 1, queries, 1]), offset])
@@ -213,7 +213,7 @@ function rotaryEmbedding(at: Lowering): void {
   const turning = at.integer('rotary_embedding_dim', 0) || depth
   const angle = (i: number): Value => {
     const cache = at.has(3) ? at.call('Gather', [at.input(i), at.input(3)], { axis: int(0) }) : at.input(i)
-    return at.call('Reshape', [cache, at.ints([batch, 1, length, turning / 2])])
+    return at.reshaped(cache, [batch, 1, length, turning / 2])
   }
   const part = (value: Value, start: number, end: number, step = 1): Value =>
     at.call('Slice', [value, at.ints([start]), at.ints([end]), at.ints([3]), at.ints([step])])
@@ -228,7 +228,7 @@ function rotaryEmbedding(at: Lowering): void {
   const axis = { axis: int(-1) }
   const stacked = [first, second].map(value => at.call('Unsqueeze', [value, at.ints([4])]))
   const turned = interleaved
-    ? at.call('Reshape', [at.call('Concat', stacked, axis), at.ints([...heads.shape.slice(0, 3), turning])])
+    ? at.reshaped(at.call('Concat', stacked, axis), [...heads.shape.slice(0, 3), turning])
     : at.call('Concat', [first, second], axis)
   const whole = turning < depth ? at.call('Concat', [turned, part(heads, turning, depth)], axis) : turned
   at.give(flat ? joinHeads(at, whole) : whole)

@@ -58,7 +58,7 @@ function arrange({ value, names }: Named, at: Lowering, order: readonly string[]
   const present = order.filter(name => names.includes(name))
   const moved = at.call('Transpose', [value], { perm: ints(present.map(name => names.indexOf(name))) })
   const sizes = order.map(name => (names.includes(name) ? value.shape[names.indexOf(name)]! : 1))
-  return at.call('Reshape', [moved, at.ints(sizes)])
+  return at.reshaped(moved, sizes)
 }
 
 /** The product of two tensors, summed over what only they have. */
@@ -83,11 +83,11 @@ function contract(at: Lowering, a: Named, b: Named, kept: ReadonlySet<string>): 
     const lead = value.shape.slice(0, batch.length)
     const size = (names: readonly string[]): number =>
       names.reduce((product, name) => product * value.shape[whole.indexOf(name)]!, 1)
-    return at.call('Reshape', [value, at.ints([...lead, size(order), size(last)])])
+    return at.reshaped(value, [...lead, size(order), size(last)])
   }
   const product = at.call('MatMul', [matrix(left, rows, sum), matrix(right, sum, cols)])
   const names = [...batch, ...rows, ...cols]
-  return { value: at.call('Reshape', [product, at.ints(names.map(sizeOf))]), names }
+  return { value: at.reshaped(product, names.map(sizeOf)), names }
 }
 
 function einsum(at: Lowering): void {

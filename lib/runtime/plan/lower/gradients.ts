@@ -4,7 +4,7 @@ import { sparkDomain } from '../../../graph/graph.js'
 import type { Lowering } from '../lowering.js'
 import type { Buffer, Operand } from '../program.js'
 import { axisOf } from '../views.js'
-import { addReduce } from './reduce.js'
+import { addReduce, reducedAxes } from './reduce.js'
 import { addCopy } from './shape.js'
 import type { LowerTable } from './table.js'
 
@@ -108,9 +108,7 @@ function indicesOf(at: Lowering, i: number): Operand {
 /** dy, x, axes → dx: the first of the elements that equal the largest or smallest one gets dy. */
 function extremeGrad(at: Lowering): void {
   const shape = at.shape(1)
-  const given = (at.has(2) ? at.integers(2) : at.integersOf('axes')) ?? []
-  const all = shape.map((_, axis) => axis)
-  const axes = given.length > 0 ? given.map(axis => axisOf(axis, shape.length)).sort((a, b) => a - b) : all
+  const axes = [...reducedAxes(at, 1)].sort((a, b) => a - b)
   const [first = 0, last = -1] = [axes[0], axes.at(-1)]
   if (last - first + 1 !== axes.length) throw at.unsupported('only neighbouring axes have a gradient')
   const outer = volume(shape.slice(0, first))

@@ -79,7 +79,7 @@ function lrn(at: Lowering): void {
   const size = at.integer('size', 1)
   const before = Math.floor((size - 1) / 2)
   const squares = at.call('Mul', [at.input(0), at.input(0)])
-  const planes = at.call('Reshape', [squares, at.ints([n, 1, c, volume(rest)])])
+  const planes = at.reshaped(squares, [n, 1, c, volume(rest)])
   const mean: Value = at.call('AveragePool', [planes], {
     kernel_shape: ints([size, 1]),
     pads: ints([before, 0, size - 1 - before, 0]),
@@ -88,7 +88,7 @@ function lrn(at: Lowering): void {
   const scaled = at.call('Mul', [mean, at.one(at.number('alpha', 1e-4))])
   const base = at.call('Add', [scaled, at.one(at.number('bias', 1))])
   const divisor = powerOf(at, base, at.number('beta', 0.75))
-  at.give(at.call('Div', [at.input(0), at.call('Reshape', [divisor, at.ints(at.shape(0))])]))
+  at.give(at.call('Div', [at.input(0), at.reshaped(divisor, at.shape(0))]))
 }
 
 /** base^beta; ¾, which nearly all networks have, by two roots. */

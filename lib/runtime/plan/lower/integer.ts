@@ -17,7 +17,7 @@ const optional = (at: Lowering, i: number): Value | undefined => (at.has(i) ? at
 
 /** `value` as a list of `count` elements, one for all being repeated. */
 function listOf(at: Lowering, value: Value, count: number): Value {
-  const list = at.call('Reshape', [value, at.ints([-1])])
+  const list = at.reshaped(value, [value.buffer.count])
   return value.buffer.count === count ? list : at.call('Expand', [list, at.ints([count])])
 }
 
@@ -83,7 +83,7 @@ export function convolveBytes(
   const cols = volume(rest)
   if (cols === 0) return false
   const { codes, zeros } = signedWeight(at, weight, optional(at, wZero), rows)
-  const matrix = at.call('Reshape', [codes, at.ints([rows, cols])])
+  const matrix = at.reshaped(codes, [rows, cols])
   const { padsEnd: _, ...window } = windowOf(at, at.shape(x), at.output().shape, rest.slice(1))
   at.step('convInteger', {
     ...{ batch: at.shape(x)[0]!, groups: at.integer('group', 1), ...window, rows, cols },
@@ -103,7 +103,7 @@ function panelsOf(at: Lowering, codes: Value, byRows: boolean): Value {
   const sizes = byRows ? [panels, 32, lanes, 4] : [lanes, 4, panels, 32]
   const whole = padded(at, codes, [sizes[0]! * sizes[1]!, sizes[2]! * sizes[3]!])
   const perm = ints(byRows ? [0, 2, 1, 3] : [2, 0, 3, 1])
-  return at.call('Transpose', [at.call('Reshape', [whole, at.ints(sizes)])], { perm })
+  return at.call('Transpose', [at.reshaped(whole, sizes)], { perm })
 }
 
 /**

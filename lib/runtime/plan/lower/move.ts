@@ -115,9 +115,9 @@ function pad(at: Lowering): void {
 
 /** x through a reshape, a transpose and another reshape, to the shape of the output. */
 function rearrange(at: Lowering, shape: readonly number[], order: readonly number[]): void {
-  const parts = at.call('Reshape', [at.input(0), at.ints(shape)])
+  const parts = at.reshaped(at.input(0), shape)
   const moved = at.call('Transpose', [parts], { perm: ints(order) })
-  at.give(at.call('Reshape', [moved, at.ints(at.output().shape)]))
+  at.give(at.reshaped(moved, at.output().shape))
 }
 
 function depthToSpace(at: Lowering): void {

@@ -8,18 +8,21 @@ import type { LowerTable } from './table.js'
 /** A scale or zero point in a shape that broadcasts to x: one for all, one per index of an axis, or one per block. */
 function spread(at: Lowering, parameter: Value, x: readonly number[]): Value {
   if (parameter.shape.length === 0 || parameter.buffer.count === 1) {
-    return at.call('Reshape', [parameter, at.ints([])])
+    return at.reshaped(parameter, [])
   }
   const axis = axisOf(at.integer('axis', 1), x.length)
   const block = at.integer('block_size', 0)
   if (block === 0) {
-    return at.call('Reshape', [parameter, at.ints(x.map((size, i) => (i === axis ? size : 1)))])
+    return at.reshaped(
+      parameter,
+      x.map((size, i) => (i === axis ? size : 1)),
+    )
   }
   const blocks = at.call('Unsqueeze', [parameter, at.ints([axis + 1])])
   const repeated = [...parameter.shape.slice(0, axis + 1), block, ...parameter.shape.slice(axis + 1)]
   const whole = at.call('Expand', [blocks, at.ints(repeated)])
   const joined = parameter.shape.map((size, i) => (i === axis ? size * block : size))
-  const flat = at.call('Reshape', [whole, at.ints(joined)])
+  const flat = at.reshaped(whole, joined)
   const rest = { starts: at.ints([0]), ends: at.ints([x[axis]!]), axes: at.ints([axis]) }
   return joined[axis] === x[axis] ? flat : at.call('Slice', [flat, rest.starts, rest.ends, rest.axes])
 }
@@ -68,8 +71,8 @@ function centered(at: Lowering, x: Value, zero: Value | undefined, shape?: reado
   const values = at.cast(x, 'f32')
   if (!zero) return values
   const given = at.cast(zero, 'f32')
-  const spreadOut = shape && zero.buffer.count > 1 ? at.call('Reshape', [given, at.ints(shape)]) : given
-  const scalar = zero.buffer.count === 1 ? at.call('Reshape', [given, at.ints([])]) : spreadOut
+  const spreadOut = shape && zero.buffer.count > 1 ? at.reshaped(given, shape) : given
+  const scalar = zero.buffer.count === 1 ? at.reshaped(given, []) : spreadOut
   return at.call('Sub', [values, scalar])
 }
 
@@ -123,9 +126,7 @@ function qlinearConv(at: Lowering): void {
   if (convolveBytes(at, [0, 2, 3, 5, 8], [at.input(1), at.input(4), at.input(6), at.input(7)])) return
   const rank = at.shape(0).length
   const perFilter = (value: Value): Value =>
-    value.buffer.count === 1
-      ? value
-      : at.call('Reshape', [value, at.ints([value.buffer.count, ...Array(rank - 2).fill(1)])])
+    value.buffer.count === 1 ? value : at.reshaped(value, [value.buffer.count, ...Array(rank - 2).fill(1)])
   const filters = [
     at.shape(3)[0]!,
     ...at

@@ -39,7 +39,7 @@ export function addReduce(
 }
 
 /** Axes of a reduction: an input of newer opsets, an attribute of older ones; all where there is neither. */
-function reducedAxes(at: Lowering, x = 0): Set<number> {
+export function reducedAxes(at: Lowering, x = 0): Set<number> {
   const rank = at.shape(x).length
   const axes = (at.has(x + 1) ? at.integers(x + 1) : at.integersOf('axes')) ?? []
   if (axes.length > 0) return new Set(axes.map(axis => axisOf(axis, rank)))
@@ -67,7 +67,7 @@ function logSumExp(at: Lowering): void {
   const shifted = at.call('Exp', [at.call('Sub', [at.input(0), most])])
   const sum = at.call('ReduceSum', [shifted, ...inputs.slice(1)], keep)
   const log = at.call('Add', [at.call('Log', [sum]), most])
-  at.give(at.call('Reshape', [log, at.ints(at.output().shape)]))
+  at.give(at.reshaped(log, at.output().shape))
 }
 
 /** x divided by the sum of its magnitudes, or the root of that of its squares, along an axis; 0 stays 0. */

@@ -6,6 +6,7 @@
 #include "backend/cuda/stream.h"
 #include "core/error.h"
 #include "napi/cuda_call.h"
+#include "napi/job.h"
 
 namespace spark::napi {
 
@@ -133,16 +134,32 @@ Napi::Value CudaPlan::run(Napi::Env env, const std::function<void()>& steps, std
   for (const auto& [data, area] : areas_) {
     if (area.role == Role::kPassing && area.read) std::memcpy(area.pinned->data, data, area.bytes);
   }
-  recording_.run([&] {
-    for (const auto& [_, area] : areas_) {
-      if (moves(area) && area.read) copy(*area.on_device, *area.pinned, area.bytes);
-    }
-    steps();
-    for (const auto& [_, area] : areas_) {
-      if (moves(area) && area.written) copy(*area.pinned, *area.on_device, area.bytes);
-    }
-  });
-  return passed(env, Role::kPassing, std::move(keep), finally);
+  const auto enqueue = [this, moves, steps] {
+    recording_.run([&] {
+      for (const auto& [_, area] : areas_) {
+        if (moves(area) && area.read) copy(*area.on_device, *area.pinned, area.bytes);
+      }
+      steps();
+      for (const auto& [_, area] : areas_) {
+        if (moves(area) && area.written) copy(*area.pinned, *area.on_device, area.bytes);
+      }
+    });
+  };
+  const auto result = [this, keep = std::move(keep), finally](Napi::Env env) {
+    const cuda::DeviceScope scope(device_);
+    return passed(env, Role::kPassing, keep, finally);
+  };
+  if (recording_.has_run()) {
+    enqueue();
+    return result(env);
+  }
+  return start_job(
+      env,
+      [this, enqueue] {
+        const cuda::DeviceScope scope(device_);
+        enqueue();
+      },
+      {}, result);  // whose promise is that of the job
 }
 
 Napi::Value CudaPlan::fetch(Napi::Env env, std::shared_ptr<void> keep, std::function<void()> done) {

@@ -31,7 +31,8 @@ class CudaPlan {
   Place place();
 
   // Enqueues `steps` between the copies and returns a promise of undefined, settled when the outputs are
-  // back. `keep` lives until then, `done` is called then or when the run has failed.
+  // back. `keep` lives until then, `done` is called then or when the run has failed. The first run, which
+  // waits where it measures, is enqueued on a thread of Node's pool.
   Napi::Value run(Napi::Env env, const std::function<void()>& steps, std::shared_ptr<void> keep,
                   std::function<void()> done);
 

@@ -3,8 +3,8 @@ import { getConfig } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { warnOnce } from '../core/log.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
-import { type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
-import { type Addon, requireAddon } from '../native.js'
+import { type AllocateOptions, type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
+import { type Addon, type DeviceMemoryKind, type MemorySpeed, requireAddon } from '../native.js'
 import type { Compute, HeldArray, HoldableArray, Kernels } from './kernels.js'
 
 /**
@@ -22,6 +22,7 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   const addon = requireAddon()
   const ordinal = await cudaDevice(device)
   await addon.openDevice(ordinal)
+  const { measured } = await addon.measureMemory(ordinal)
   return {
     backend: 'cuda',
     freeBytes: () => addon.deviceFreeBytes(ordinal),
@@ -53,7 +54,7 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
         dispose: () => addon.planDispose(plan),
       }
     },
-    hold: array => holdOnDevice(array, device),
+    hold: array => holdOnDevice(array, { device, kind: kindToHold(measured), zeroed: false }),
   }
 }
 
@@ -65,11 +66,17 @@ function warnOfNvfp4(addon: Addon, ordinal: number): void {
   if (problem) warnOnce('SPARK_CUDA', `nvfp4 ${ordinal}`, problem)
 }
 
+/** The kind for weights that all plans share: `auto`, which is managed memory, or pinned where the GPU reads that faster. */
+function kindToHold(measured: readonly MemorySpeed[]): 'auto' | 'pinned' {
+  const rate = (kind: DeviceMemoryKind) => measured.find(each => each.kind === kind)?.resident ?? 0
+  return getConfig().unifiedMemory && rate('pinned') > rate('managed') ? 'pinned' : 'auto'
+}
+
 async function holdOnDevice<A extends HoldableArray>(
   array: A,
-  device: GpuSelector | undefined,
+  options: AllocateOptions,
 ): Promise<HeldArray<A>> {
-  const buffer = await UnifiedBuffer.allocate(array.byteLength, { device, zeroed: false })
+  const buffer = await UnifiedBuffer.allocate(array.byteLength, options)
   if (!buffer.zeroCopy) {
     buffer.dispose()
     return { array, dispose() {} }

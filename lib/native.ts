@@ -48,6 +48,8 @@ export interface MemoryChoice {
   readonly resident: DeviceMemoryKind
   /** Of inputs and outputs; `device` means copies by way of pinned memory. */
   readonly passing: DeviceMemoryKind
+  /** Of weights that all plans share, where JavaScript sees them. */
+  readonly held: 'managed' | 'pinned'
   /** What the choice rests on; empty on a GPU with memory of its own, where there is none. */
   readonly measured: readonly MemorySpeed[]
 }

@@ -4,7 +4,7 @@ import { SparkError } from '../core/errors.js'
 import { warnOnce } from '../core/log.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
 import { type AllocateOptions, type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
-import { type Addon, type DeviceMemoryKind, type MemorySpeed, requireAddon } from '../native.js'
+import { type Addon, requireAddon } from '../native.js'
 import type { Compute, HeldArray, HoldableArray, Kernels } from './kernels.js'
 
 /**
@@ -22,7 +22,8 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   const addon = requireAddon()
   const ordinal = await cudaDevice(device)
   await addon.openDevice(ordinal)
-  const { measured } = await addon.measureMemory(ordinal)
+  const { held } = await addon.measureMemory(ordinal)
+  const kind = held === 'pinned' && getConfig().unifiedMemory ? held : 'auto'
   return {
     backend: 'cuda',
     freeBytes: () => addon.deviceFreeBytes(ordinal),
@@ -54,7 +55,7 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
         dispose: () => addon.planDispose(plan),
       }
     },
-    hold: array => holdOnDevice(array, { device, kind: kindToHold(measured), zeroed: false }),
+    hold: array => holdOnDevice(array, { device, kind, zeroed: false }),
   }
 }
 
@@ -64,12 +65,6 @@ const usesNvfp4 = (args: object): boolean => (args as { compute?: Compute }).com
 function warnOfNvfp4(addon: Addon, ordinal: number): void {
   const problem = addon.nvfp4Problem(ordinal)
   if (problem) warnOnce('SPARK_CUDA', `nvfp4 ${ordinal}`, problem)
-}
-
-/** The kind for weights that all plans share: `auto`, which is managed memory, or pinned where the GPU reads that faster. */
-function kindToHold(measured: readonly MemorySpeed[]): 'auto' | 'pinned' {
-  const rate = (kind: DeviceMemoryKind) => measured.find(each => each.kind === kind)?.resident ?? 0
-  return getConfig().unifiedMemory && rate('pinned') > rate('managed') ? 'pinned' : 'auto'
 }
 
 async function holdOnDevice<A extends HoldableArray>(

@@ -227,6 +227,7 @@ Napi::Value wrap(Napi::Env env, const cuda::MemoryChoice& choice) {
   Napi::Object result = Napi::Object::New(env);
   result["resident"] = memory_kind_name(choice.resident);
   result["passing"] = memory_kind_name(choice.passing);
+  result["held"] = memory_kind_name(choice.held);
   result["measured"] = measured;
   return result;
 }

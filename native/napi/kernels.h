@@ -15,7 +15,7 @@ Napi::Value run_async(const Napi::CallbackInfo& info);
 Napi::Value open_device(const Napi::CallbackInfo& info);
 
 // measureMemory(ordinal): a promise of the kinds of memory that plans use on an open CUDA device, { resident,
-// passing, measured }; an integrated one is measured at the first call of a process.
+// passing, held, measured }; an integrated one is measured at the first call of a process.
 Napi::Value measure_memory(const Napi::CallbackInfo& info);
 
 // deviceFreeBytes(ordinal): bytes that are free on an open CUDA device.

@@ -15,6 +15,7 @@ t.teardown(() => standIn.dispose())
 
 interface Choice {
   resident: string
+  held: string
   passing: string
   measured: { kind: string; resident: number; passing: number }[]
 }
@@ -57,6 +58,7 @@ t.test('the fastest kind, measured once', async t => {
     const [choice, again] = (await scriptResult(script, played.env)) as [Choice, Choice]
     t.strictSame(again, choice, 'asked again')
     t.match(choice, { resident: fast, passing: fast })
+    if (fast !== 'device') t.equal(choice.held, fast)
     t.strictSame(
       choice.measured.map(({ kind }) => kind),
       kinds,
@@ -96,7 +98,8 @@ t.test('a kind that cannot be had is left out', async t => {
     choice.measured.map(({ kind }) => kind),
     ['device', 'pinned'],
   )
-  const full = machine(standIn, { ...integrated, 'fail.cuMemHostAlloc': 2, 'fail.cuMemHostAlloc.times': 1 })
+  const second = { 'fail.cuMemHostAlloc.after': 1, 'fail.cuMemHostAlloc.times': 1 } // after that on the way to device memory
+  const full = machine(standIn, { ...integrated, 'fail.cuMemHostAlloc': 2, ...second })
   const [rest] = (await scriptResult(script, full.env)) as [Choice]
   t.strictSame(
     rest.measured.map(({ kind }) => kind),
@@ -113,7 +116,7 @@ t.test('a kernel that ruins the context while it is measured is an error', async
 t.test('a GPU with memory of its own has no choice', async t => {
   const played = machine(standIn, discrete)
   const [choice] = (await scriptResult(script, played.env)) as [Choice]
-  t.strictSame(choice, { resident: 'device', passing: 'device', measured: [] })
+  t.strictSame(choice, { resident: 'device', passing: 'device', held: 'managed', measured: [] })
   const moved = ['cuMemAlloc', 'cuMemHostAlloc']
   t.strictSame(allocations(played), [moved, ['cuMemAlloc'], moved])
   t.equal(played.lines('launch').length, 4)

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <initializer_list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -19,7 +21,7 @@ namespace {
 constexpr int64_t kResident = 16 << 20;  // elements, 96 MiB in all: more than the caches of a GPU hold
 constexpr int64_t kPassing = 2 << 20;    // elements, 12 MiB in all: a batch of images
 constexpr int kPasses = 8, kRounds = 3;
-// A kind must be this much faster than those before it: two measurements of one differ by some percent.
+// A kind must be this much faster than the usual one: two measurements of one differ by some percent.
 constexpr double kMargin = 1.05;
 
 // Numbers in f32, and in f16 behind them.
@@ -75,35 +77,46 @@ double passing_rate(Device& device, MemoryKind kind) {
   });
 }
 
-// The first kind that none behind it beats by the margin.
-MemoryKind fastest(const std::vector<MemorySpeed>& measured, double MemorySpeed::*rate) {
-  const MemorySpeed* best = &measured[0];
-  for (const MemorySpeed& speed : measured) {
-    if (speed.*rate > best->*rate * kMargin) best = &speed;
+// The fastest of `kinds`; an earlier one where a later one is not faster by the margin.
+MemoryKind fastest(std::initializer_list<MemoryKind> kinds, const std::vector<MemorySpeed>& measured,
+                   double MemorySpeed::*rate) {
+  MemoryKind best = *kinds.begin();
+  double best_rate = 0;
+  for (const MemoryKind kind : kinds) {
+    for (const MemorySpeed& speed : measured) {
+      if (speed.kind != kind || speed.*rate <= best_rate * kMargin) continue;
+      best = kind;
+      best_rate = speed.*rate;
+    }
   }
-  return best->kind;
+  return best;
 }
 
 MemoryChoice default_choice(const Device& device) {
-  return {MemoryKind::kDevice, device.attributes.integrated ? MemoryKind::kPinned : MemoryKind::kDevice, {}};
+  MemoryChoice choice;
+  if (device.attributes.integrated) choice.passing = MemoryKind::kPinned;
+  if (!device.attributes.managed) choice.held = MemoryKind::kPinned;
+  return choice;
 }
 
 MemoryChoice measure(Device& device) {
   const DeviceScope scope(device);
   MemoryChoice choice = default_choice(device);
-  for (const MemoryKind kind : {MemoryKind::kPinned, MemoryKind::kDevice, MemoryKind::kManaged}) {
+  std::vector<MemorySpeed>& measured = choice.measured;
+  for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kPinned, MemoryKind::kManaged}) {
     if (kind == MemoryKind::kManaged && !device.attributes.managed) continue;
     try {
-      choice.measured.push_back({kind, resident_rate(device, kind), passing_rate(device, kind)});
+      measured.push_back({kind, resident_rate(device, kind), passing_rate(device, kind)});
     } catch (const Error&) {
       device.require_healthy();
     }
   }
-  if (choice.measured.empty()) return choice;
-  choice.passing = fastest(choice.measured, &MemorySpeed::passing);
-  std::stable_partition(choice.measured.begin(), choice.measured.end(),
-                        [](const MemorySpeed& speed) { return speed.kind == MemoryKind::kDevice; });
-  choice.resident = fastest(choice.measured, &MemorySpeed::resident);
+  if (measured.empty()) return choice;
+  constexpr MemoryKind kDevice = MemoryKind::kDevice, kPinned = MemoryKind::kPinned,
+                       kManaged = MemoryKind::kManaged;
+  choice.resident = fastest({kDevice, kPinned, kManaged}, measured, &MemorySpeed::resident);
+  choice.passing = fastest({kPinned, kDevice, kManaged}, measured, &MemorySpeed::passing);
+  choice.held = fastest({kManaged, kPinned}, measured, &MemorySpeed::resident);
   return choice;
 }
 

@@ -19,8 +19,9 @@ struct MemorySpeed {
 };
 
 struct MemoryChoice {
-  MemoryKind resident;  // weights, arena and state
-  MemoryKind passing;   // inputs and outputs; kDevice: copied through pinned memory
+  MemoryKind resident = MemoryKind::kDevice;  // weights, arena and state
+  MemoryKind passing = MemoryKind::kDevice;   // inputs and outputs; kDevice: copied through pinned memory
+  MemoryKind held = MemoryKind::kManaged;     // what the CPU sees, too, and the GPU mostly reads
   std::vector<MemorySpeed> measured;
 };
 

@@ -17,7 +17,6 @@ import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { HardwareInfo, openKernels } from 'dgx-spark'
 import { counts, formatOutcome, judge } from './goals.js'
-import { besidePeers, gpuPeers, torchLimits } from './gpu-peers.js'
 import { format, instructionSets, machine, measure, ms, useCpuTime } from './harness.js'
 import { measureDeviceLimits, measureLimits } from './limits.js'
 import { loadPeer } from './peer.js'
@@ -25,11 +24,12 @@ import { compare, formatChange, html } from './report.js'
 import { familyNames, rows } from './rows.js'
 import { targets } from './targets.js'
 import { outcomes, targetsPage } from './targets-page.js'
+import { besidePeers, torchLimits, torchPeers } from './torch-peers.js'
 
 /** @import { Kernels } from 'dgx-spark' */
 /** @import { Limits, Row } from './harness.js' */
 /** @import { Report } from './report.js' */
-/** @import { PeerRow } from './gpu-peers.js' */
+/** @import { PeerRow } from './torch-peers.js' */
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -181,7 +181,12 @@ async function main() {
   if (kernels.backend === 'cpu' && !peer) console.log('onnxruntime-node is not installed: no peer ratios\n')
 
   const results = await runRows(kernels, peer, limits, isas)
-  const peers = kernels.backend === 'cuda' ? gpuPeers(results) : []
+  const settings = {
+    device: kernels.backend === 'cuda' ? /** @type {const} */ ('cuda') : /** @type {const} */ ('cpu'),
+    threads: threadsOf(),
+    cpuTime: values['cpu-time'] ?? false,
+  }
+  const peers = await torchPeers(results, settings)
   const rows = besidePeers(results, peers)
   await tell({ date: new Date().toISOString(), machine: about, limits, isas, rows, peers }, old)
 }

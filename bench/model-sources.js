@@ -1,17 +1,19 @@
 // model-sources.js: the models that rows run: all of the shared data (DGX_SPARK_TEST_DATA), those that come without
-// weights with random ones, and a generated transformer.
-import { readdirSync } from 'node:fs'
+// weights with random ones, and generated ones.
+import { existsSync, readdirSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { Tensor } from 'dgx-spark'
+import { Model, Tensor } from 'dgx-spark'
 import { volume } from '#lib/core/shape.js'
 import { writeOnnx } from '#lib/io/onnx/write.js'
+import { drivingPolicy } from '../test/fixtures/driving-policy.js'
 import { lightModel } from '../test/fixtures/light-models.js'
 import { transformer } from '../test/fixtures/transformer.js'
+import { exportGraph } from './exported-graph.js'
 import { uniform } from './random.js'
 
-/** @import { ElementType, Model } from 'dgx-spark' */
+/** @import { ElementType } from 'dgx-spark' */
 /** @import { Graph } from '#lib/graph/graph.js' */
 
 /**
@@ -26,19 +28,48 @@ import { uniform } from './random.js'
 /** Sizes that models leave open; others are 1. Silero wants 64 samples in front of a frame of 512. */
 const openSizes = /** @type {Record<string, number>} */ ({ sequence: 576, length: 128 })
 
-/** All of them, in the order of their files; empty without the shared data. @returns {Source[]} */
+/** Those of the shared data, if it is there, in the order of their files; behind them the generated ones. @returns {Source[]} */
 export function modelSources() {
   const data = process.env.DGX_SPARK_TEST_DATA
-  if (!data) return []
-  const shared = ['models', 'onnx-light'].flatMap(folder =>
-    readdirSync(path.join(data, folder), { recursive: true, encoding: 'utf8' })
+  const folders = data ? ['models', 'onnx-light'].map(name => path.join(data, name)) : []
+  const shared = folders.filter(existsSync).flatMap(folder =>
+    readdirSync(folder, { recursive: true, encoding: 'utf8' })
       .filter(name => name.endsWith('.onnx'))
       .sort()
-      .map(name => sharedSource(path.join(data, folder, name))),
+      .map(name => sharedSource(path.join(folder, name))),
   )
   const sizes = { layers: 12, width: 768, heads: 12, tokens: 128 }
-  const generated = async () => transformer(sizes)
-  return [...shared, { name: 'transformer 12x768 T128', dtype: 'f32', open: () => written(generated) }]
+  return [
+    ...shared,
+    { name: 'driving_policy', dtype: 'f16', open: () => written(async () => drivingPolicy()) },
+    { name: 'transformer 12x768 T128', dtype: 'f32', open: () => written(async () => transformer(sizes)) },
+  ]
+}
+
+/** Models that PyTorch runs, too; the first ones matter most. */
+export const peeredModels = [
+  'driving_policy',
+  'dmonitoring_model.3294407',
+  'tinyphysics',
+  'transformer 12x768 T128',
+  'resnet50',
+]
+
+/**
+ * A model in the form that peers read, with random inputs and what our kernels of the CPU make of them.
+ * @param {string} name @returns {Promise<{ folder: string, dispose: () => Promise<void> }>}
+ */
+export async function exportModel(name) {
+  const source = modelSources().find(source => source.name === name)
+  if (!source) throw new Error(`there is no model '${name}'`)
+  const { file, dispose } = await source.open()
+  const model = await Model.load(file, { backend: 'cpu', precision: 'fp32' })
+  const feeds = randomFeeds(model)
+  const folder = await mkdtemp(path.join(tmpdir(), 'dgx-spark-export-'))
+  await exportGraph(model.graph, feeds, await model.run(feeds), folder)
+  model.dispose()
+  await dispose()
+  return { folder, dispose: () => rm(folder, { recursive: true }) }
 }
 
 /** @param {string} file @returns {Source} */

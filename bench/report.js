@@ -2,7 +2,7 @@
 import { ms, noiseOf } from './harness.js'
 
 /** @import { Limits, Row } from './harness.js' */
-/** @import { PeerRow } from './gpu-peers.js' */
+/** @import { PeerRow } from './torch-peers.js' */
 
 /**
  * @typedef {object} Report what --json writes

@@ -2,8 +2,8 @@
 
 /** @import { Target } from './goals.js' */
 
-/** Those of others; the transformer is made here. */
-const realModels = /^(?!transformer)/
+/** Those of others; two are made here. */
+const realModels = /^(?!transformer|driving_policy)/
 
 /** @type {Omit<Target, 'device'>[]} */
 const cpu = [

@@ -123,6 +123,11 @@ export {
   type RunOptions,
 } from './runtime/model.js'
 export { compare, type OutputDifference } from './runtime/compare.js'
+export {
+  type CompareWeightsOptions,
+  compareWeights,
+  type WeightDifference,
+} from './runtime/compare-weights.js'
 export type { StepTime } from './runtime/plan/plan.js'
 import './runtime/tensor-operations.js'
 export type { ReductionOptions, TensorOperand } from './runtime/tensor-operations.js'

@@ -1,7 +1,8 @@
-"""timing.py: how every row of a peer is timed, and how rows travel: JSON on stdin, JSON on stdout."""
+"""timing.py: how every row of a peer is timed, and how rows travel: JSON on stdin, lines of JSON on stdout."""
 
 import json
-import sys
+import time
+from typing import Callable, NamedTuple, Optional
 
 import torch
 
@@ -31,7 +32,17 @@ def copies(make, bytes_each):
     return [make() for _ in range(max(1, -(-COLD_BYTES // bytes_each)))]
 
 
-def milliseconds(run, first, calls):
+class Peer(NamedTuple):
+    """What is timed: run(i), then reset(i), which is not; check(run(0)) raises unless that is right."""
+
+    name: str
+    run: Callable
+    reset: Optional[Callable] = None
+    check: Optional[Callable] = None
+
+
+def on_gpu(run, first, calls):
+    """Milliseconds of a call in a full stream."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     for i in range(first, first + calls):
@@ -41,13 +52,26 @@ def milliseconds(run, first, calls):
     return start.elapsed_time(end) / calls
 
 
-def timed(run, reset=None):
-    """Median, p10 and p90 of run(i) in a full stream; with reset, which is not timed, one call at a time."""
+def on_cpu(clock):
+    """Milliseconds of a call by a clock of Python."""
+
+    def milliseconds(run, first, calls):
+        start = clock()
+        for i in range(first, first + calls):
+            run(i)
+        return (clock() - start) * 1e3 / calls
+
+    return milliseconds
+
+
+def timed(run, reset=None, milliseconds=on_gpu):
+    """Median, p10 and p90 of run(i), call behind call; with reset one call at a time."""
     for i in range(5):
         run(i)
         if reset:
             reset(i)
-    torch.cuda.synchronize()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     calls = 1 if reset else max(1, min(256, int(BATCH_MS / max(1e-3, milliseconds(run, 0, 3)))))
     times = []
     for i in range(SAMPLES):
@@ -62,15 +86,43 @@ def timed(run, reset=None):
     }
 
 
+def clock_of(request):
+    """How times are taken on the device of a request; on a CPU the threads it names compute."""
+    if request["device"] == "cuda":
+        return on_gpu
+    torch.set_num_threads(request["threads"])
+    return on_cpu(time.process_time if request["cpuTime"] else time.perf_counter)
+
+
+def row_of(peer, milliseconds):
+    """The times of a peer; one that fails says why and does not end the others."""
+    try:
+        if peer.check:
+            peer.check(peer.run(0))
+        return {"peer": peer.name, **timed(peer.run, peer.reset, milliseconds)}
+    except Exception as error:
+        return {"peer": peer.name, "error": reason(error)}
+
+
+def reason(error):
+    """An exception in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
 def answer(text, measure):
-    """Times every (peer, run, reset) that measure(case) yields for the cases in `text`, prints the rows."""
-    rows = []
-    for case in json.loads(text)["cases"]:
+    """Times every peer that measure(case) yields for the cases in `text`; prints each row as soon as it is there."""
+    request = json.loads(text)
+    milliseconds = clock_of(request)
+    for case in request["cases"]:
         about = {key: case[key] for key in ("name", "shape", "dtype")}
         try:
-            for peer, run, reset in measure(case):
-                rows.append({**about, "peer": peer, **timed(run, reset)})
-        except Exception as error:  # one peer that cannot do a row must not end the others
-            rows.append({**about, "peer": "PyTorch", "error": f"{type(error).__name__}: {error}"})
+            for peer in measure({**case, "device": request["device"]}):
+                show({**about, **row_of(Peer(*peer), milliseconds)})
+        except Exception as error:
+            show({**about, "peer": "PyTorch", "error": reason(error)})
         torch.cuda.empty_cache()
-    json.dump({"rows": rows}, sys.stdout)
+
+
+def show(answer):
+    """A line of JSON on stdout."""
+    print(json.dumps(answer), flush=True)

@@ -6,7 +6,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from timing import DTYPES, answer, copies, short, timed, weight_dtype
+from timing import DTYPES, answer, copies, short, show, timed, weight_dtype
 
 DEVICE = "cuda"
 SCALE = 1.0
@@ -122,6 +122,6 @@ ROWS = {
 if __name__ == "__main__":
     text = sys.stdin.read()
     if json.loads(text).get("limits"):
-        json.dump(limits(), sys.stdout)
+        show(limits())
     else:
         answer(text, lambda case: ROWS[case["name"]](case) if case["name"] in ROWS else ())

@@ -39,6 +39,17 @@ export function expectNumber(
   }
 }
 
+/** Throws ERR_ARGUMENT unless `value` is true or false. */
+export function expectBoolean(name: string, value: unknown): asserts value is boolean {
+  if (typeof value !== 'boolean') throw argumentError(name, 'true or false', value)
+}
+
+/** Throws ERR_ARGUMENT unless `value` is an AbortSignal or undefined. */
+export function expectSignal(name: string, value: unknown): asserts value is AbortSignal | undefined {
+  if (value !== undefined && !(value instanceof AbortSignal))
+    throw argumentError(name, 'an AbortSignal', value)
+}
+
 /** Throws ERR_ARGUMENT unless `value` is one of `choices`. */
 export function expectOneOf<T extends string>(
   name: string,
@@ -46,6 +57,30 @@ export function expectOneOf<T extends string>(
   choices: readonly T[],
 ): asserts value is T {
   if (!choices.includes(value as T)) throw argumentError(name, `one of ${choices.join(', ')}`, value)
+}
+
+/** Throws ERR_ARGUMENT unless `value` is a string of at least one character: a path, a name. */
+export function expectText(name: string, value: unknown): asserts value is string {
+  if (typeof value !== 'string' || value === '') throw argumentError(name, 'a non-empty string', value)
+}
+
+/** Throws ERR_ARGUMENT unless `value` is an object that is no array; `expected` says of what kind. */
+export function expectObject(name: string, expected: string, value: unknown): asserts value is object {
+  const isObject = typeof value === 'object' && value !== null
+  if (!isObject || Array.isArray(value) || ArrayBuffer.isView(value))
+    throw argumentError(name, expected, value)
+}
+
+/** Throws ERR_DISPOSED for a typed array whose memory somebody has detached: transfer(), postMessage(), dispose(). */
+export function expectAttached(name: string, { buffer, byteLength }: ArrayBufferView): void {
+  if (byteLength > 0) return
+  try {
+    new Uint8Array(buffer)
+  } catch (cause) {
+    throw new SparkError('ERR_DISPOSED', `${name} lies in memory that has been detached or disposed`, {
+      cause,
+    })
+  }
 }
 
 /** Throws ERR_ARGUMENT for a key of `options` that is not in `known`: a misspelled option must not be ignored. */

@@ -4,13 +4,13 @@ import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
+import { expectText } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { ioError } from '../io/atomic-write.js'
+import { parseNpy } from '../io/npy.js'
 import { readSafetensors, tensorFromRecord } from '../io/safetensors.js'
-import { decode } from '../precision/casts.js'
 import type { Batch, BatchStream, BatchTensor } from '../training/dataset.js'
 import { parseIdx } from './idx.js'
-import { parseNpy } from './npy.js'
 import { type FieldRules, TableDataset } from './table.js'
 
 /** A stream for each epoch, as a module exports it. */
@@ -29,6 +29,7 @@ export type StreamOf = (epoch: number) => BatchStream
  * @throws SparkError ERR_IO when there is no such file or folder, ERR_FORMAT when nothing in it can be read
  */
 export async function openData(source: string, rules: FieldRules = {}): Promise<TableDataset | StreamOf> {
+  expectText('source', source)
   const file = path.resolve(source)
   if (/\.m?js$/.test(file)) return openModule(file)
   const isFolder = await stat(file).then(
@@ -83,7 +84,10 @@ async function openIdx(
 
 async function openArrays(files: readonly string[], rules: FieldRules): Promise<TableDataset> {
   const fields: Record<string, BatchTensor> = {}
-  for (const file of files) fields[path.basename(file, '.npy')] = parseNpy(await readBytes(file), file)
+  for (const file of files) {
+    const tensor = parseNpy(await readBytes(file), file)
+    fields[path.basename(file, '.npy')] = tensor.dtype === 'f16' ? tensor.to('f32') : tensor
+  }
   return new TableDataset([{ source: path.dirname(files[0]!), fields }], rules)
 }
 
@@ -112,10 +116,8 @@ async function openBatches(
 async function readBatch(file: string): Promise<Batch> {
   const { tensors } = await readSafetensors(file)
   const fields = [...tensors].map(([name, record]): [string, BatchTensor] => {
-    const { dtype, shape } = record
-    if (dtype !== 'F16' && dtype !== 'BF16') return [name, { shape, data: record.data }]
-    const tensor = tensorFromRecord(name, record)
-    return [name, { shape, data: decode(record.data as Uint16Array, tensor.dtype) }]
+    const isHalf = record.dtype === 'F16' || record.dtype === 'BF16'
+    return [name, isHalf ? tensorFromRecord(name, record).to('f32') : record]
   })
   return Object.fromEntries(fields)
 }

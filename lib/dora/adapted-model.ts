@@ -1,5 +1,5 @@
 // adapted-model.ts: several adapters on one model, one of them, some in order, or none of them active.
-import { argumentError, expectKnownOptions } from '../core/checks.js'
+import { argumentError, expectKnownOptions, expectText } from '../core/checks.js'
 import type { ElementArray, ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { Graph } from '../graph/graph.js'
@@ -8,7 +8,7 @@ import { type Feeds, readFeeds } from '../runtime/model/feeds.js'
 import type { HostValue } from '../runtime/model/values.js'
 import { Model, type ModelOptions } from '../runtime/model.js'
 import { type MergedModel, mergeAdapters } from './merge-model.js'
-import type { Adapter } from './model-adapter.js'
+import { Adapter } from './model-adapter.js'
 import { graphOf, type ModelSource } from './model-source.js'
 
 /** An adapter by its name, several that work one after the other, or none. */
@@ -43,11 +43,11 @@ export class AdaptedModel implements Disposable {
 
   /**
    * @param model - a model or its canonical graph
-   * @param options - `backend` and `device`, as those of {@link Model.load}
+   * @param options - `backend`, `device`, `provider`, `precision` and `recipe`, as those of {@link Model.load}
    * @throws SparkError ERR_ARGUMENT
    */
   constructor(model: ModelSource, options: ModelOptions = {}) {
-    expectKnownOptions('options', options, ['backend', 'device', 'provider'])
+    expectKnownOptions('options', options, ['backend', 'device', 'provider', 'precision', 'recipe'])
     this.base = graphOf(model)
     this.#options = options
   }
@@ -68,9 +68,10 @@ export class AdaptedModel implements Disposable {
    * @throws SparkError ERR_ARGUMENT when the name is taken, or the adapter is one of another model
    */
   add(name: string, adapter: Adapter): void {
-    if (typeof name !== 'string' || name === '') throw argumentError('name', 'a name', name)
+    expectText('name', name)
     if (this.#adapters.has(name))
       throw new SparkError('ERR_ARGUMENT', `there is an adapter '${name}' already`)
+    if (!(adapter instanceof Adapter)) throw argumentError('adapter', 'an Adapter', adapter)
     if (adapter.base !== this.base) {
       throw new SparkError(
         'ERR_ARGUMENT',
@@ -124,6 +125,7 @@ export class AdaptedModel implements Disposable {
     if (options.adapters !== undefined) {
       throw new SparkError('ERR_ARGUMENT', 'options.adapters and options.rows exclude each other')
     }
+    if (!Array.isArray(options.rows)) throw argumentError('options.rows', 'a list', options.rows)
     return this.#runRows(feeds, options.rows)
   }
 
@@ -145,7 +147,9 @@ export class AdaptedModel implements Disposable {
   }
 
   #find(active: Active): Adapter[] {
-    return listOf(active).map(name => {
+    const names = listOf(active)
+    if (!Array.isArray(names)) throw argumentError('adapters', 'a name, a list of names or null', active)
+    return names.map(name => {
       const adapter = this.#adapters.get(name)
       if (adapter) return adapter
       const known = this.names.join(', ') || 'none'

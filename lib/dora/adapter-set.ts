@@ -1,5 +1,5 @@
 // adapter-set.ts: the adapters of a layer by name, one of them active.
-import { argumentError } from '../core/checks.js'
+import { expectText } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import type { LayerAdapter } from './layer-adapter.js'
 
@@ -25,13 +25,14 @@ export class AdapterSet {
   get(name: string): LayerAdapter {
     const adapter = this.#byName.get(name)
     if (adapter) return adapter
+    expectText('name', name)
     const known = this.names.join(', ')
     throw new SparkError('ERR_ARGUMENT', `there is no adapter '${name}' on this layer; there are: ${known}`)
   }
 
   /** @throws SparkError ERR_ARGUMENT when an adapter cannot have that name */
   expectFree(name: string): void {
-    if (typeof name !== 'string' || name === '') throw argumentError('name', 'a name', name)
+    expectText('name', name)
     if (this.#byName.has(name)) throw new SparkError('ERR_ARGUMENT', `there is an adapter '${name}' already`)
   }
 

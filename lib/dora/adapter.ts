@@ -12,6 +12,11 @@ export interface TrainableAdapter {
   readonly parameters: readonly string[]
   /** Probability that an input of the adapter is dropped in training. Default: 0. */
   readonly dropout?: number
+  /**
+   * What a training of it depends on beside its parameters, by name: plain values.
+   * @internal
+   */
+  readonly settings?: Readonly<Record<string, unknown>>
   /** The sha256 of each frozen weight that has an adapter, by the name of its module. Default: nobody knows. */
   baseHashes?(): ReadonlyMap<string, string>
   /** The values of a parameter, row-major: a copy. */

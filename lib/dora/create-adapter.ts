@@ -1,10 +1,12 @@
 // create-adapter.ts: a new adapter for a model.
 import {
   argumentError,
+  expectBoolean,
   expectInteger,
   expectKnownOptions,
   expectNumber,
   expectOneOf,
+  expectText,
 } from '../core/checks.js'
 import type { BackendName } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
@@ -12,7 +14,14 @@ import { debug, warnOnce } from '../core/log.js'
 import type { Graph } from '../graph/graph.js'
 import { openKernels } from '../runtime/open.js'
 import { type AdapterModule, adapterModule, type ModuleValues, rowNorms } from './adapter-parts.js'
-import { firstPattern, type Names, nearNames, type TargetRules, targetMatcher } from './matching.js'
+import {
+  firstPattern,
+  layerNumber,
+  nameTest,
+  nearNames,
+  type TargetRules,
+  targetMatcher,
+} from './matching.js'
 import { Adapter } from './model-adapter.js'
 import { graphOf, type ModelSource } from './model-source.js'
 import { findModules, type GraphModule } from './modules.js'
@@ -59,6 +68,9 @@ const known = [
   ...['seed', 'name', 'backend'],
 ]
 
+/** More is a mistake: no weight has as many rows. */
+const maxRank = 2 ** 20
+
 /**
  * Makes a DoRA adapter for the layers of a model that the rules name: `MatMul`, `Gemm`, `Conv` in one or two dimensions
  * (the rows of B·A have the shape of the rows of the weight, so groups and dilations stay as they are) and `Gather` from
@@ -95,22 +107,34 @@ export async function createAdapter(model: ModelSource, options: AdapterOptions)
 function checkOptions(options: AdapterOptions): void {
   expectKnownOptions('options', options, known)
   const { targetModules, rank = 16, alpha = 16, dropout = 0, seed = 0, init = true } = options
-  const isList = Array.isArray(targetModules) && targetModules.every(name => typeof name === 'string')
-  if (typeof targetModules !== 'string' && !isList) {
-    throw argumentError('options.targetModules', 'a string or a list of strings', targetModules)
-  }
+  if (targetModules === undefined) throw argumentError('options.targetModules', 'given', targetModules)
+  expectNames('options.targetModules', targetModules)
+  expectNames('options.excludeModules', options.excludeModules)
+  expectNames('options.layersPattern', options.layersPattern)
   expectOneOf('options.match', options.match ?? 'peft', ['peft', 'substring'])
   expectOneOf('options.normGradient', options.normGradient ?? 'detached', ['detached', 'exact'])
   if (typeof init !== 'boolean') expectOneOf('options.init', init, ['gaussian'])
-  expectInteger('options.rank', rank, 1)
+  expectInteger('options.rank', rank, 1, maxRank)
+  expectBoolean('options.rslora', options.rslora ?? false)
+  expectText('options.name', options.name ?? 'default')
   expectNumber('options.alpha', alpha)
   expectNumber('options.dropout', dropout, 0, 1 - 2 ** -24)
   expectInteger('options.seed', seed, 0, 2 ** 32 - 1)
-  for (const [pattern, value] of Object.entries(options.rankPattern ?? {})) {
-    expectInteger(`options.rankPattern['${pattern}']`, value, 1)
+  for (const name of ['rankPattern', 'alphaPattern'] as const) {
+    const patterns = options[name] ?? {}
+    if (typeof patterns !== 'object') throw argumentError(`options.${name}`, 'an object', patterns)
+    for (const [pattern, value] of Object.entries(patterns)) {
+      const argument = `options.${name}['${pattern}']`
+      if (name === 'rankPattern') expectInteger(argument, value, 1, maxRank)
+      else expectNumber(argument, value)
+    }
   }
-  for (const [pattern, value] of Object.entries(options.alphaPattern ?? {})) {
-    expectNumber(`options.alphaPattern['${pattern}']`, value)
+}
+
+function expectNames(argument: string, names: unknown): void {
+  const isList = Array.isArray(names) && names.every(name => typeof name === 'string')
+  if (names !== undefined && typeof names !== 'string' && !isList) {
+    throw argumentError(argument, 'a string or a list of strings', names)
   }
 }
 
@@ -132,7 +156,7 @@ function chooseModules(graph: Graph, options: AdapterOptions): AdapterModule[] {
     if (target !== undefined) used.add(target)
     return target !== undefined
   })
-  if (chosen.length === 0) throw nothingMatched(all, targetModules)
+  if (chosen.length === 0) throw nothingMatched(all, options)
   const [ranks, alphas] = [
     firstPattern('rankPattern', rankPattern),
     firstPattern('alphaPattern', alphaPattern),
@@ -153,17 +177,43 @@ function chooseModules(graph: Graph, options: AdapterOptions): AdapterModule[] {
     const unused = targetModules.filter(target => !chosen.some(({ name }) => endsWith(name, target, options)))
     for (const target of unused) warnUnused(`targetModules '${target}'`)
   }
+  warnOfUnusedFilters(all, modules, options)
   return modules
+}
+
+/** Warns of what restricts the choice and names no module, or no layer that a chosen module is in. */
+function warnOfUnusedFilters(
+  all: readonly GraphModule[],
+  chosen: readonly AdapterModule[],
+  { excludeModules = [], layersToTransform = [], layersPattern = [] }: AdapterOptions,
+): void {
+  const excluded = typeof excludeModules === 'string' ? [excludeModules] : excludeModules.map(name => [name])
+  for (const names of excluded) {
+    const test = nameTest('excludeModules', names)
+    if (!all.some(({ name }) => test(name))) warnUnused(`excludeModules '${names}'`, 'module')
+  }
+  for (const pattern of typeof layersPattern === 'string' ? [layersPattern] : layersPattern) {
+    const number = layerNumber({ layersPattern: pattern })
+    if (!all.some(({ name }) => number(name) !== undefined))
+      warnUnused(`layersPattern '${pattern}'`, 'module')
+  }
+  const numbers = new Set(chosen.map(({ name }) => layerNumber({ layersPattern })(name)))
+  for (const layer of [layersToTransform].flat()) {
+    if (!numbers.has(layer)) warnUnused(`layersToTransform ${layer}`)
+  }
 }
 
 const endsWith = (name: string, target: string, { match }: TargetRules): boolean =>
   match === 'substring' ? name.includes(target) : name === target || name.endsWith(`.${target}`)
 
-function warnUnused(pattern: string): void {
-  warnOnce('SPARK_UNUSED_PATTERN', pattern, `${pattern} matches no module that gets an adapter`)
+function warnUnused(pattern: string, what = 'module that gets an adapter'): void {
+  warnOnce('SPARK_UNUSED_PATTERN', pattern, `${pattern} matches no ${what}`)
 }
 
-function nothingMatched(all: readonly GraphModule[], targets: Names): SparkError {
+function nothingMatched(
+  all: readonly GraphModule[],
+  { targetModules: targets, match }: AdapterOptions,
+): SparkError {
   const names = all.map(({ name }) => name)
   const wanted = typeof targets === 'string' ? [targets] : targets
   const shown = JSON.stringify(targets)
@@ -172,6 +222,13 @@ function nothingMatched(all: readonly GraphModule[], targets: Names): SparkError
       'ERR_ARGUMENT',
       `targetModules ${shown}: the model has no layer that can be adapted`,
     )
+  }
+  const target = targetMatcher({ targetModules: targets, ...(match && { match }) })
+  const wide = all.filter(module => target(module) !== undefined).map(({ name }) => name)
+  if (wide.length > 0) {
+    const some = wide.slice(0, 5).join(', ')
+    const reason = 'excludeModules or layersToTransform leaves none of them'
+    return new SparkError('ERR_ARGUMENT', `targetModules ${shown} matches ${some}, but ${reason}`)
   }
   const near = nearNames(names, wanted).join(', ')
   return new SparkError(

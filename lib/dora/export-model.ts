@@ -16,7 +16,7 @@ import { findModules } from './modules.js'
  * The weights of a model: of linear layers `<module>.weight` [out, in] however they lie in the graph, all other
  * constants of floats by their own names. Quantized ones are decoded.
  */
-export function modelWeights(model: ModelSource): Map<string, Tensor> {
+function modelWeights(model: ModelSource): Map<string, Tensor> {
   const graph = graphOf(model)
   const weights = new Map<string, Tensor>()
   const taken = new Set<string>()

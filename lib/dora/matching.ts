@@ -101,14 +101,27 @@ function layerFilter({ targetModules, match, ...rules }: TargetRules): (name: st
     throw new SparkError('ERR_ARGUMENT', 'layersPattern needs layersToTransform')
   }
   const wanted = typeof layersToTransform === 'number' ? [layersToTransform] : layersToTransform
-  if (!wanted.every(Number.isInteger)) throw argumentError('layersToTransform', 'integers', layersToTransform)
+  if (!Array.isArray(wanted) || !wanted.every(Number.isInteger))
+    throw argumentError('layersToTransform', 'integers', layersToTransform)
   if (wanted.length === 0) return () => true
-  const indices = hasPattern
+  const numberOf = layerNumber(rules)
+  return name => {
+    const number = numberOf(name)
+    return number !== undefined && wanted.includes(number)
+  }
+}
+
+/** Gives the number of the layer that a module is in; undefined of one that is in none. */
+export function layerNumber({
+  layersPattern = [],
+}: Pick<TargetRules, 'layersPattern'>): (name: string) => number | undefined {
+  const patterns = typeof layersPattern === 'string' ? [layersPattern] : layersPattern
+  const indices = patterns.some(pattern => pattern !== '')
     ? patterns.map(pattern => pythonRegex('layersPattern', `(?:.*?\\.)?${pattern}\\.(\\d+)\\.`, '^'))
     : [/^.*?\.[^.]*\.(\d+)\./]
   return name => {
     const found = indices.map(index => index.exec(name)).find(result => result !== null)
-    return found !== undefined && wanted.includes(Number(found.at(-1)))
+    return found ? Number(found.at(-1)) : undefined
   }
 }
 
@@ -134,7 +147,7 @@ export function firstPattern<T>(
  * @param anchor - '' for one that must match everything, '^' for one that must match from the start
  * @throws SparkError `code` naming `argument`
  */
-export function pythonRegex(
+function pythonRegex(
   argument: string,
   pattern: string,
   anchor: '' | '^' = '',

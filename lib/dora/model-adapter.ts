@@ -106,6 +106,15 @@ export class Adapter implements TrainableAdapter {
     return this.config.loraDropout
   }
 
+  /**
+   * What training depends on beside the parameters.
+   * @internal
+   */
+  get settings(): Readonly<Record<string, unknown>> {
+    const modules = this.modules.map(({ name, rank, scale }) => [`module ${name}`, { rank, scale }] as const)
+    return { dropout: this.dropout, normGradient: this.normGradient, ...Object.fromEntries(modules) }
+  }
+
   /** Elements of all parameters. */
   get parameterCount(): number {
     return [...this.#values.values()].reduce((sum, { length }) => sum + length, 0)

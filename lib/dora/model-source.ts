@@ -11,11 +11,12 @@ export interface HasGraph {
   readonly graph: Graph
 }
 
-/** The graph of a model. @throws SparkError ERR_ARGUMENT for anything else */
-export function graphOf(model: ModelSource): Graph {
-  const graph = model && 'graph' in model ? model.graph : model
+/** The graph of a model. @throws SparkError ERR_ARGUMENT naming `argument` for anything else */
+export function graphOf(model: ModelSource, argument = 'model'): Graph {
+  const isObject = typeof model === 'object' && model !== null
+  const graph = isObject && 'graph' in model ? model.graph : model
   if (!(graph?.initializers instanceof Map) || !Array.isArray(graph.nodes)) {
-    throw argumentError('model', 'a model or a graph', model)
+    throw argumentError(argument, 'a model or a graph', model)
   }
   return graph
 }

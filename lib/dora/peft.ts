@@ -1,6 +1,7 @@
 // peft.ts: adapter folders in PEFT's format: adapter_config.json and adapter_model.safetensors.
 import { access, mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { expectObject, expectText } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { ioError, writeFileAtomic } from '../io/atomic-write.js'
 import { readSafetensors, tensorFromRecord, writeSafetensors } from '../io/safetensors.js'
@@ -62,6 +63,7 @@ type Field = (typeof fields)[number][1]
  * @throws SparkError ERR_IO, ERR_FORMAT naming the file and the tensor, ERR_UNSUPPORTED naming an option
  */
 export async function readPeftAdapter(folder: string): Promise<PeftAdapter> {
+  expectText('folder', folder)
   const configFile = path.join(folder, configName)
   const text = await readFile(configFile, 'utf8').catch(error => {
     throw ioError('read', configFile, error)
@@ -196,6 +198,8 @@ function unexpected(file: string, key: string, why: string): SparkError {
  * @throws SparkError ERR_IO
  */
 export async function writePeftAdapter(folder: string, adapter: PeftAdapter): Promise<void> {
+  expectText('folder', folder)
+  expectObject('adapter', 'what readPeftAdapter gives', adapter)
   const tensors = new Map<string, Tensor>()
   for (const [name, { kind, a, b, magnitude, bias }] of adapter.modules) {
     const key = prefix + name

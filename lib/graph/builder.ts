@@ -67,4 +67,9 @@ export class GraphBuilder {
       opsets: new Map([...graph.opsets, [sparkDomain, 1]]),
     }
   }
+
+  /** The graph with everything that was added in the place of its own nodes. */
+  rebuild(): Graph {
+    return { ...this.build(), nodes: this.#nodes }
+  }
 }

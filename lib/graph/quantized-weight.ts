@@ -1,5 +1,4 @@
 // quantized-weight.ts: weights that a graph makes of codes and scales, as `quantizeWeights` and other exporters write them.
-
 import { dequantizeFP8, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, quantizeNVFP4 } from '../precision/nvfp4.js'
 import { intOf } from './attributes.js'

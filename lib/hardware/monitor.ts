@@ -1,6 +1,6 @@
 // monitor.ts: measuring a GPU over time.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { argumentError, expectInteger, expectKnownOptions } from '../core/checks.js'
+import { expectInteger, expectKnownOptions, expectSignal } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { type Addon, loadAddon, type NvmlSample } from '../native.js'
 import { bestOf } from './backend-choice.js'
@@ -49,9 +49,7 @@ export class GpuMonitor implements AsyncIterable<GpuSample> {
     const { gpu, intervalMs = 1000, signal } = options
     if (gpu !== undefined && typeof gpu !== 'string') expectInteger('gpu', gpu, 0)
     expectInteger('intervalMs', intervalMs, 10, 86_400_000)
-    if (signal !== undefined && !(signal instanceof AbortSignal)) {
-      throw argumentError('signal', 'an AbortSignal', signal)
-    }
+    expectSignal('signal', signal)
     this.#which = gpu
     this.#intervalMs = intervalMs
     this.#signal = signal

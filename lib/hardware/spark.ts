@@ -95,7 +95,7 @@ export function sparkEvidence({ pci, names, dmi, release }: SparkFacts): string 
 }
 
 /** The name the Spark with this firmware is sold under; `GB10 system` when no maker is known. */
-export function sparkModel(dmi: Dmi, release: ReadonlyMap<string, string>): string {
+function sparkModel(dmi: Dmi, release: ReadonlyMap<string, string>): string {
   const platform = normalizeName(release.get('DGX_PLATFORM') ?? null)
   return (
     modelByProduct(dmi, true) ??

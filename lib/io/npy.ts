@@ -1,13 +1,15 @@
 // npy.ts: arrays in NumPy's file format. "\x93NUMPY", major and minor version, the length of the header (2 bytes, from
 // version 2 on 4), the header (a Python dictionary), the elements.
-import { type ElementArray, type ElementType, elementArrayOf, type TypedArrayOf } from '../core/dtype.js'
+import { elementArrayOf, type TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { elementCount, Tensor } from '../memory/tensor.js'
+import { volume } from '../core/shape.js'
+import type { NumericType } from '../graph/constant.js'
+import { Tensor } from '../memory/tensor.js'
 
-const magic = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59]
+const magic = '\x93NUMPY'
 
 /** Element types by their descriptor without the byte order. */
-const types: Readonly<Record<string, ElementType>> = {
+const types: Readonly<Record<string, NumericType>> = {
   f4: 'f32',
   f8: 'f64',
   f2: 'f16',
@@ -25,34 +27,41 @@ const types: Readonly<Record<string, ElementType>> = {
 /**
  * A tensor of the bytes of a .npy file.
  * @param label - names the file in errors
- * @throws SparkError ERR_FORMAT for a file that is broken; ERR_UNSUPPORTED for another byte order, column-major arrays
- * and element types that are no numbers
+ * @throws SparkError ERR_FORMAT for a file that is broken, cut off or too long; ERR_DTYPE for elements that are no numbers;
+ * ERR_UNSUPPORTED for a column-major array
  */
-export function parseNpy(bytes: Uint8Array, label = 'array'): Tensor<ElementType> {
-  const broken = (why: string): SparkError => new SparkError('ERR_FORMAT', `${label}: ${why}`)
-  if (!magic.every((byte, i) => bytes[i] === byte) || bytes.byteLength < 12)
-    throw broken('it is no .npy file')
+export function parseNpy(bytes: Uint8Array, label = 'npy'): Tensor<NumericType> {
+  const broken = (what: string): SparkError =>
+    new SparkError('ERR_FORMAT', `${label} is no npy file: ${what}`)
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  if (bytes.byteLength < 12 || Buffer.from(bytes.subarray(0, 6)).toString('latin1') !== magic) {
+    throw broken('it does not begin with \\x93NUMPY')
+  }
   const wide = bytes[6]! >= 2
   const start = wide ? 12 : 10
   const end = start + (wide ? view.getUint32(8, true) : view.getUint16(8, true))
+  if (end > bytes.byteLength) throw broken('the header is cut off')
   const header = Buffer.from(bytes.subarray(start, end)).toString('latin1')
-  const [, order, code = ''] = /'descr':\s*'([<>|=])(\w+)'/.exec(header) ?? []
-  const [, shapeText] = /'shape':\s*\(([\d,\s]*)\)/.exec(header) ?? []
-  if (end > bytes.byteLength || order === undefined || shapeText === undefined)
-    throw broken('its header is broken')
+  const [, order, code = ''] = /'descr':\s*'([<>|=])(\w\d+)'/.exec(header) ?? []
+  const [, sizes] = /'shape':\s*\(([\d,\s]*)\)/.exec(header) ?? []
+  if (order === undefined || sizes === undefined) throw broken('the header names no element type or shape')
   const dtype = Object.hasOwn(types, code) ? types[code] : undefined
-  if (!dtype || order === '>' || /'fortran_order':\s*True/.test(header)) {
-    throw new SparkError(
-      'ERR_UNSUPPORTED',
-      `${label}: arrays of ${order}${code}, or in column-major order, are not read`,
-    )
+  if (!dtype)
+    throw new SparkError('ERR_DTYPE', `${label} has elements of type ${code}, which are not supported`)
+  if (/'fortran_order':\s*True/.test(header)) {
+    const remedy = 'save numpy.ascontiguousarray of it'
+    throw new SparkError('ERR_UNSUPPORTED', `${label} is in Fortran's order: ${remedy}`)
   }
-  const shape = shapeText.split(',').flatMap(size => (size.trim() ? [Number(size)] : []))
+  const shape = sizes.split(',').flatMap(size => (size.trim() ? [Number(size)] : []))
   const kind = elementArrayOf(dtype)
-  const count = elementCount(shape)
-  const data = Uint8Array.from(bytes.subarray(end, end + count * kind.BYTES_PER_ELEMENT))
-  if (data.byteLength !== count * kind.BYTES_PER_ELEMENT) throw broken('elements are missing at its end')
-  const array: ElementArray = new kind(data.buffer, 0, count)
-  return Tensor.of(array as TypedArrayOf<ElementType>, shape, dtype)
+  const [needed, there] = [volume(shape) * kind.BYTES_PER_ELEMENT, bytes.byteLength - end]
+  if (needed !== there) throw broken(`[${shape.join(', ')}] needs ${needed} bytes, but there are ${there}`)
+  const body = Uint8Array.from(bytes.subarray(end))
+  if (order === '>') swapBytes(body, kind.BYTES_PER_ELEMENT)
+  const data = new kind(body.buffer, 0, volume(shape))
+  return Tensor.of(data as TypedArrayOf<NumericType>, shape, dtype)
+}
+
+function swapBytes(bytes: Uint8Array, width: number): void {
+  for (let start = 0; start < bytes.length; start += width) bytes.subarray(start, start + width).reverse()
 }

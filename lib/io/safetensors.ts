@@ -1,9 +1,14 @@
 // safetensors.ts: the safetensors format. A file is N (u64, little-endian), a JSON header of N bytes, then the
 // elements of all tensors, back to back.
-
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
-import { argumentError, expectKnownOptions } from '../core/checks.js'
+import {
+  argumentError,
+  expectAttached,
+  expectKnownOptions,
+  expectObject,
+  expectText,
+} from '../core/checks.js'
 import type { DType, ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { elementCount, Tensor } from '../memory/tensor.js'
@@ -71,6 +76,8 @@ export async function readSafetensors(source: string | Uint8Array): Promise<Safe
  * @throws SparkError ERR_FORMAT
  */
 export function parseSafetensors(bytes: Uint8Array, label = 'safetensors'): SafetensorsFile {
+  if (!(bytes instanceof Uint8Array)) throw argumentError('bytes', 'a Uint8Array', bytes)
+  expectAttached('bytes', bytes)
   expectNotPointer(label, bytes)
   const headerBytes = headerLength(label, bytes, bytes.byteLength)
   const start = 8 + headerBytes
@@ -149,7 +156,8 @@ function toTensor({ dtype, shape }: TensorEntry, bytes: Uint8Array): Safetensors
  * @throws SparkError ERR_DTYPE when it is not f32, f16, bf16 or f8
  */
 export function tensorFromRecord(name: string, record: SafetensorsTensor): Tensor {
-  const dtype = record.dtype.toLowerCase() as DType
+  expectObject('record', 'a tensor of readSafetensors', record)
+  const dtype = String(record.dtype).toLowerCase() as DType
   if (!['f32', 'f16', 'bf16', 'f8_e4m3', 'f8_e5m2'].includes(dtype)) {
     throw new SparkError('ERR_DTYPE', `tensor '${name}' is ${record.dtype}; expected F32, F16, BF16 or F8`)
   }
@@ -179,6 +187,7 @@ export async function writeSafetensors(
   tensors: SafetensorsInput,
   options: WriteSafetensorsOptions = {},
 ): Promise<void> {
+  expectText('file', file)
   await writeFileAtomic(path.resolve(file), serializeSafetensors(tensors, options))
 }
 
@@ -189,7 +198,7 @@ export function serializeSafetensors(
 ): Uint8Array[] {
   expectKnownOptions('options', options, ['metadata'])
   const metadata = options.metadata === undefined ? { format: 'pt' } : options.metadata
-  const records = [...(Symbol.iterator in tensors ? tensors : Object.entries(tensors))].map(toNamedRecord)
+  const records = entriesOf(tensors).map(toNamedRecord)
   records.sort(compareRecords)
   const fields: string[] = []
   if (metadata !== null) {
@@ -218,6 +227,25 @@ export function serializeSafetensors(
   head.writeBigUInt64LE(BigInt(padded))
   head.set(json, 8)
   return [head, ...records.map(record => record.bytes)]
+}
+
+function entriesOf(tensors: SafetensorsInput): readonly (readonly [string, Tensor | SafetensorsTensor])[] {
+  expectObject(
+    'tensors',
+    'a Map, an array of pairs or an object of tensors by name',
+    Array.isArray(tensors) ? {} : tensors,
+  )
+  const entries = [...(Symbol.iterator in tensors ? tensors : Object.entries(tensors))]
+  for (const [i, entry] of entries.entries()) {
+    const tensor = Array.isArray(entry) ? entry[1] : undefined
+    if (
+      !Array.isArray(tensor?.shape) ||
+      !ArrayBuffer.isView(tensor?.data) ||
+      typeof tensor.dtype !== 'string'
+    )
+      throw argumentError(`tensors[${i}]`, 'a name and a tensor', entry)
+  }
+  return entries
 }
 
 interface NamedRecord {

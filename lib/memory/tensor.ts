@@ -243,13 +243,21 @@ function expectPlain(dtype: ElementType): void {
   }
 }
 
+/** The integer part of a number; the end of the range for infinity, 0 for NaN. */
+function nearestBigInt(value: number, dtype: ElementType): bigint {
+  if (Number.isFinite(value)) return BigInt(Math.trunc(value))
+  if (Number.isNaN(value)) return 0n
+  const [low, high] = dtype === 'i64' ? [-(2n ** 63n), 2n ** 63n - 1n] : [0n, 2n ** 64n - 1n]
+  return value < 0 ? low : high
+}
+
 /** Stores numbers in an array of integers, bool or f64. */
 function fill<D extends ElementType>(data: TypedArrayOf<D>, dtype: D, numbers: number[]): TypedArrayOf<D> {
   const stored =
     dtype === 'bool'
       ? (value: number) => Number(value !== 0)
       : /64/.test(dtype) && dtype !== 'f64'
-        ? (value: number) => BigInt(Math.trunc(value) || 0)
+        ? (value: number) => nearestBigInt(value, dtype)
         : (value: number) => value
   numbers.forEach((value, i) => {
     ;(data as unknown as (number | bigint)[])[i] = stored(value)

@@ -1,6 +1,12 @@
 // unified-buffer.ts: memory that JavaScript, the CPU kernels and the GPU share.
 import { constants } from 'node:buffer'
-import { argumentError, expectInteger, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import {
+  argumentError,
+  expectAttached,
+  expectInteger,
+  expectKnownOptions,
+  expectOneOf,
+} from '../core/checks.js'
 import { getConfig } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { warnOnce } from '../core/log.js'
@@ -204,7 +210,8 @@ export class UnifiedBuffer {
   view<T extends TypedArray>(type: TypedArrayConstructor<T>, byteOffset = 0, length?: number): T {
     const handle = this.#live('view')
     const size = type?.BYTES_PER_ELEMENT
-    if (!Number.isInteger(size)) throw argumentError('type', 'a typed array class such as Float32Array', type)
+    if (typeof type !== 'function' || !Number.isInteger(size))
+      throw argumentError('type', 'a typed array class such as Float32Array', type)
     expectInteger('byteOffset', byteOffset, 0)
     if (byteOffset % size !== 0) {
       throw new SparkError(
@@ -332,6 +339,7 @@ export class UnifiedBuffer {
 
   #expectSpan(name: string, view: ArrayBufferView, byteOffset: number): void {
     if (!ArrayBuffer.isView(view)) throw argumentError(name, 'a typed array or DataView', view)
+    expectAttached(name, view)
     expectInteger('byteOffset', byteOffset, 0)
     this.#expectRange(name, byteOffset, view.byteLength)
   }

@@ -1,4 +1,10 @@
-import { argumentError, expectInteger, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import {
+  argumentError,
+  expectInteger,
+  expectKnownOptions,
+  expectObject,
+  expectOneOf,
+} from '../core/checks.js'
 import { decode, type QuantizerInput, quantizerSource } from './casts.js'
 import { runPrecisionKernel } from './kernels.js'
 
@@ -98,6 +104,7 @@ export function quantizeFP8(
  * @throws SparkError ERR_SHAPE when an array does not fit rows and cols; ERR_ARGUMENT for anything else that is wrong
  */
 export function dequantizeFP8(matrix: FP8Matrix | FP8BlockMatrix): Float32Array {
+  expectObject('matrix', 'what quantizeFP8 gives', matrix)
   const { codes, rows, cols } = matrix
   expectInteger('rows', rows, 0)
   expectInteger('cols', cols, 0)

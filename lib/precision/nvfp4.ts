@@ -3,6 +3,7 @@ import {
   expectInteger,
   expectKnownOptions,
   expectNumber,
+  expectObject,
   expectOneOf,
 } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
@@ -80,6 +81,7 @@ export function quantizeNVFP4(
  * @throws SparkError ERR_SHAPE when an array does not fit rows and cols; ERR_ARGUMENT for anything else that is wrong
  */
 export function dequantizeNVFP4(matrix: NVFP4Matrix): Float32Array {
+  expectObject('matrix', 'what quantizeNVFP4 gives', matrix)
   const { packed, blockScale, tensorScale, rows, cols } = matrix
   expectInteger('rows', rows, 0)
   expectInteger('cols', cols, 0)

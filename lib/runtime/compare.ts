@@ -1,9 +1,10 @@
 // compare.ts: how far the outputs of two models are apart.
+import { argumentError } from '../core/checks.js'
 import type { ElementType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { Tensor } from '../memory/tensor.js'
 import type { Feeds } from './model/feeds.js'
-import type { Model } from './model.js'
+import { Model } from './model.js'
 
 /** How far apart an output of two models is, over all data. */
 export interface OutputDifference {
@@ -38,6 +39,11 @@ export async function compare(
   b: Model,
   data: Iterable<Feeds> | AsyncIterable<Feeds>,
 ): Promise<OutputDifference[]> {
+  for (const [name, model] of Object.entries({ a, b }))
+    if (!(model instanceof Model)) throw argumentError(name, 'a Model', model)
+  const iterable = data as Partial<Iterable<Feeds> & AsyncIterable<Feeds>> | undefined
+  const iterates = iterable?.[Symbol.iterator] ?? iterable?.[Symbol.asyncIterator]
+  if (!iterates || ArrayBuffer.isView(data)) throw argumentError('data', 'an iterable of feeds', data)
   const sums = new Map(b.outputs.map(({ name }) => [name, new Sums()]))
   let runs = 0
   for await (const feeds of data) {
@@ -47,6 +53,26 @@ export async function compare(
   }
   if (runs === 0) throw new SparkError('ERR_ARGUMENT', 'data is empty: there is nothing to compare')
   return Array.from(sums, ([name, sum]) => sum.difference(name))
+}
+
+/**
+ * Compares outputs of one model with each other.
+ * @throws SparkError as {@link compare}
+ */
+export async function comparePairs(
+  model: Model,
+  pairs: readonly { readonly a: string; readonly b: string }[],
+  data: Iterable<Feeds> | AsyncIterable<Feeds>,
+): Promise<OutputDifference[]> {
+  const sums = pairs.map(pair => ({ ...pair, sum: new Sums() }))
+  let runs = 0
+  for await (const feeds of data) {
+    const outputs = await model.run(feeds)
+    for (const { a, b, sum } of sums) sum.add(b, outputs[a], outputs[b]!)
+    runs++
+  }
+  if (runs === 0) throw new SparkError('ERR_ARGUMENT', 'data is empty: there is nothing to compare')
+  return sums.map(({ b, sum }) => sum.difference(b))
 }
 
 class Sums {

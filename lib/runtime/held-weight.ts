@@ -1,6 +1,8 @@
 // held-weight.ts: a frozen weight where, and in the layout in which, the kernels of a layer read it.
+import { argumentError } from '../core/checks.js'
 import type { HeldArray, Kernels, StoredWeight } from './kernels.js'
 import { packedSizes } from './packed-weight.js'
+import { expectWeight } from './stored-weight.js'
 
 /** A stored weight and the memory it lies in. */
 export interface HeldWeight {
@@ -16,6 +18,8 @@ export interface HeldWeight {
  * @throws SparkError ERR_OUT_OF_MEMORY
  */
 export async function holdWeight(kernels: Kernels, weight: StoredWeight): Promise<HeldWeight> {
+  if (typeof kernels?.hold !== 'function') throw argumentError('kernels', 'what openKernels gives', kernels)
+  expectWeight('weight', weight)
   if (kernels.backend === 'cpu' && !weight.packed)
     return { weight: await packed(kernels, weight), dispose() {} }
   const held: HeldArray[] = []

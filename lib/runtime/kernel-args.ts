@@ -36,7 +36,7 @@ export interface PackWeightArgs {
 export interface WinogradWeightArgs {
   /** [O, C · 9] */
   weight: StoredWeight
-  /** Output, [36, O, C]. */
+  /** Output, 36 packed matrices [O, C]: element p of the transform of each filter is [p, ⌊o/32⌋, c, o mod 32]. */
   data: Float32Array
 }
 
@@ -134,7 +134,7 @@ export interface ConvArgs extends ConvShape {
   /** Output, [N, O, out]. */
   y: Float32Array
   /**
-   * [36, O, C], what `winogradWeight` makes of the weight: lets the CPU convolve in tiles, with other roundings. For
+   * What `winogradWeight` makes of the weight: lets the CPU convolve in tiles, with other roundings. For
    * kernels of 3 x 3 along two axes with strides, dilations and groups of 1. Other backends look at the weight alone.
    */
   winograd?: Float32Array | undefined

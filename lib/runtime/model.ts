@@ -1,5 +1,12 @@
 // model.ts: an ONNX model that runs.
-import { argumentError, expectInteger, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import {
+  argumentError,
+  expectInteger,
+  expectKnownOptions,
+  expectObject,
+  expectOneOf,
+  expectSignal,
+} from '../core/checks.js'
 import type { Precision } from '../core/config.js'
 import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
@@ -14,7 +21,7 @@ import { Tensor } from '../memory/tensor.js'
 import type { NVFP4Recipe } from '../precision/kernel-args.js'
 import { BoundModel, expectBindable } from './model/bound-model.js'
 import type { Engine, EngineOptions, ModelBackendChoice, ModelStats } from './model/engine.js'
-import { type Feeds, readFeeds } from './model/feeds.js'
+import { expectMemory, type Feeds, readFeeds } from './model/feeds.js'
 import { openEngine } from './model/open-engine.js'
 import { choosePrecision, type PrecisionChoice } from './model/precision.js'
 import { withPrecision } from './model/rounded-weights.js'
@@ -26,9 +33,9 @@ export interface ModelOptions extends EngineOptions {
   /**
    * Format of the weights of products, which stay in it; the rest is computed in f32, but products with weights of
    * bf16 in bf16. Default: what DGX_SPARK_PRECISION says, or the best one of the hardware: bf16 on GPUs from compute
-   * capability 8.0 on, fp16 from 7.0 on, else fp32. {@link compare} measures what a mode costs in accuracy.
+   * capability 8.0 on, fp16 from 7.0 on, else fp32. `fp4` is another name of nvfp4. {@link compare} measures what a mode costs in accuracy.
    */
-  precision?: Precision
+  precision?: Precision | 'fp4'
   /**
    * Size of the first dimension of the inputs, also where the file says another one or has written it into a Reshape.
    * Default: what the file says.
@@ -36,6 +43,8 @@ export interface ModelOptions extends EngineOptions {
   batchSize?: number
   /** How scales of nvfp4 are chosen. Default: modelopt. */
   recipe?: NVFP4Recipe
+  /** Names of weights that fp8 and nvfp4 hold in bf16, such as {@link compareWeights} finds. Default: none. */
+  keep?: readonly string[]
 }
 
 /** Options of {@link Model.run}. */
@@ -101,7 +110,7 @@ export class Model implements Disposable {
    * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
    * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights; `recipe`: scales of nvfp4;
-   * `batchSize`: of the inputs
+   * `keep`: weights that stay in bf16; `batchSize`: of the inputs
    * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
    * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; and what
    * {@link openKernels} throws
@@ -109,7 +118,7 @@ export class Model implements Disposable {
   static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
     expectKnownOptions('options', options, [
       ...['backend', 'device', 'provider'],
-      ...['precision', 'recipe', 'batchSize'],
+      ...['precision', 'recipe', 'keep', 'batchSize'],
     ])
     return Model.fromGraph(await readOnnx(source), options)
   }
@@ -119,13 +128,16 @@ export class Model implements Disposable {
    * @throws SparkError as {@link Model.load}
    */
   static async fromGraph(graph: Graph, options: ModelOptions = {}): Promise<Model> {
-    const { precision, recipe = 'modelopt', batchSize, ...engine } = options
+    if (!(graph?.initializers instanceof Map) || !Array.isArray(graph.nodes))
+      throw argumentError('graph', 'a graph, such as that of an adapter', graph)
+    const { precision, recipe = 'modelopt', keep = [], batchSize, ...engine } = options
     if (batchSize !== undefined) expectInteger('options.batchSize', batchSize, 1)
     expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
     const choice = await choosePrecision(precision, engine)
     const loaded = canonicalise(graph)
     const canonical = batchSize === undefined ? loaded : setBatchSize(loaded, batchSize)
-    const rounded = await withPrecision(canonical, choice.name, recipe)
+    if (keep.length > 0) expectOneOf('precision, with options.keep,', choice.name, ['fp8', 'nvfp4'])
+    const rounded = await withPrecision(canonical, choice.name, { recipe, keep })
     const opened = await openEngine(rounded, engine)
     return new Model(choice.automatic ? canonical : opened.graph, choice, opened)
   }
@@ -146,8 +158,8 @@ export class Model implements Disposable {
    * @param feeds - a value for each input by its name. Arrays must not change until the promise settles
    * @returns the outputs by their names, in memory of their own
    * @throws SparkError ERR_ARGUMENT for an input that is missing or unknown, ERR_DTYPE or ERR_SHAPE for a value that does
-   * not fit its input or a node behind it, ERR_UNSUPPORTED for a node that the engine lacks, ERR_DISPOSED; the reason of
-   * `signal` when it is aborted
+   * not fit its input or a node behind it, ERR_UNSUPPORTED for a node that the engine lacks, ERR_DISPOSED for a model that
+   * was disposed and for memory that was detached; the reason of `signal` when it is aborted
    */
   async run<Output extends ModelOutput = Tensor<ElementType>>(
     feeds: Feeds = {},
@@ -155,11 +167,13 @@ export class Model implements Disposable {
   ): Promise<Record<string, Output>> {
     expectKnownOptions('options', options, ['signal'])
     const { signal } = options
+    expectSignal('options.signal', signal)
     const engine = this.#open()
     const inputs = readFeeds(this.graph.inputs, feeds)
     const results = this.#last.then(async () => {
       signal?.throwIfAborted()
       this.#open()
+      expectMemory(this.graph.inputs, inputs)
       const outputs = await engine.run(inputs, signal)
       return this.outputs.map(({ name }, i) => [name, outputOf(outputs[i]!)] as const)
     })
@@ -208,6 +222,7 @@ export class Model implements Disposable {
    * }
    */
   async bind(tensors: Feeds): Promise<BoundModel> {
+    expectObject('tensors', 'an object with a value for each input by its name', tensors)
     const has = (values: readonly ModelValue[], name: string): boolean =>
       values.some(value => value.name === name)
     const isOutput = (name: string): boolean => has(this.outputs, name) && !has(this.inputs, name)

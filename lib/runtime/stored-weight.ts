@@ -110,8 +110,15 @@ function expectFits(name: string, weight: Tensor, rounded: Uint16Array): void {
   )
 }
 
+/** Throws ERR_ARGUMENT for anything but a stored weight. */
+export function expectWeight(name: string, stored: StoredWeight): void {
+  if (!ArrayBuffer.isView(stored?.data)) throw argumentError(name, 'a weight of storeWeight', stored)
+}
+
 /** Bytes of a stored weight, scales included. */
-export function storedBytes({ data, rowScale, blockScale, tensorScale }: StoredWeight): number {
+export function storedBytes(stored: StoredWeight): number {
+  expectWeight('stored', stored)
+  const { data, rowScale, blockScale, tensorScale } = stored
   const scales =
     (rowScale?.byteLength ?? 0) + (blockScale?.byteLength ?? 0) + (tensorScale === undefined ? 0 : 4)
   return data.byteLength + scales
@@ -119,6 +126,7 @@ export function storedBytes({ data, rowScale, blockScale, tensorScale }: StoredW
 
 /** The numbers of a stored weight, [rows, cols]; the array itself when it is f32 in rows. */
 export function decodeWeight(stored: StoredWeight): Float32Array {
+  expectWeight('stored', stored)
   const { dtype, rows, cols, data, ...scales } = unpackWeight(stored)
   if (dtype === 'i8') {
     return Float32Array.from(data, (code, at) => code * scales.rowScale![Math.floor(at / cols)]!)

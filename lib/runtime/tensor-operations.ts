@@ -1,6 +1,6 @@
 // tensor-operations.ts: arithmetic on tensors, each operation a model of one operator that is kept for the next call.
 import { inspect } from 'node:util'
-import { expectInteger } from '../core/checks.js'
+import { argumentError, expectInteger, expectKnownOptions } from '../core/checks.js'
 import { type BackendName, getConfig } from '../core/config.js'
 import type { DType, ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
@@ -155,11 +155,14 @@ const unary = (op: string) =>
 const reduction = (op: string) =>
   async function <D extends ElementType>(
     this: Tensor<D>,
-    { axes, keepDims = false }: ReductionOptions = {},
+    options: ReductionOptions = {},
   ): Promise<Tensor<D>> {
-    axes?.forEach((axis, i) => {
-      expectAxis(`options.axes[${i}]`, axis, this)
-    })
+    expectKnownOptions('options', options, ['axes', 'keepDims'])
+    const { axes, keepDims = false } = options
+    if (typeof keepDims !== 'boolean') throw argumentError('options.keepDims', 'true or false', keepDims)
+    if (axes !== undefined && !Array.isArray(axes))
+      throw argumentError('options.axes', 'an array of integers', axes)
+    for (const [i, axis] of axes?.entries() ?? []) expectAxis(`options.axes[${i}]`, axis, this)
     // An empty list would mean all axes.
     if (axes?.length === 0) return this
     return operate({ op, attributes: { keepdims: int(Number(keepDims)) }, ...(axes && { list: axes }) }, [
@@ -191,6 +194,8 @@ Object.assign(Tensor.prototype, {
     return operate({ op: 'Softmax', attributes: { axis: int(axis) } }, [this])
   },
   async transpose<D extends ElementType>(this: Tensor<D>, order?: readonly number[]): Promise<Tensor<D>> {
+    if (order !== undefined && !Array.isArray(order))
+      throw argumentError('order', 'an array of integers', order)
     const perm = order ?? this.shape.map((_, i) => i).reverse()
     if (perm.toSorted((a, b) => a - b).some((axis, i) => axis !== i) || perm.length !== this.shape.length) {
       const wanted = `each dimension of [${this.shape.join(', ')}] once`

@@ -1,6 +1,6 @@
 // verify-networks.ts: convolutions, attention, softmax and normalizations among the cases of `dgx-spark verify`.
 import { volume } from '../core/shape.js'
-import { winogradWeight } from './js/winograd.js'
+import { winogradSize, winogradWeight } from './js/winograd.js'
 import type { HeadStrides, KernelArgs, StoredWeight } from './kernels.js'
 import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './verify-values.js'
 
@@ -79,7 +79,7 @@ function winogradCases(batch: number, image: readonly number[], weight: StoredWe
     dilations: ones,
     padsBegin: ones,
   }
-  const winograd = f32(4 * weight.rows * weight.cols)
+  const winograd = f32(winogradSize(weight.rows, weight.cols))
   winogradWeight({ weight, data: winograd })
   const x = values(batch * channels * volume(image), 36)
   return [

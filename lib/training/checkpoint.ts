@@ -7,6 +7,7 @@ import { ioError } from '../io/atomic-write.js'
 import { readSafetensors, writeSafetensors } from '../io/safetensors.js'
 import type { LossScale } from './loss-scaler.js'
 import type { ScheduleState } from './schedules.js'
+import type { Settings } from './settings.js'
 import type { State } from './step.js'
 
 /** Where a training is. */
@@ -21,8 +22,6 @@ export interface Progress {
   readonly lossSum: number
   /** Samples of the epoch that were seen. */
   readonly samples: number
-  /** Seed of the order of the samples: with `epoch` and `batch` it is the state of the random numbers. */
-  readonly seed: number
 }
 
 /** The content of a file. */
@@ -35,14 +34,17 @@ export interface Checkpoint {
   readonly state: State
   /** The sha256 of the weights that the adapter belongs to, by module; empty where nobody knows. */
   readonly base: ReadonlyMap<string, string>
+  /** What a training must be told to go on; its seed, with `epoch` and `batch`, is the state of the random numbers. */
+  readonly settings: Settings
 }
 
 const version = '1'
 const baseKey = 'dgx_spark.base.'
+const settingKey = 'dgx_spark.setting.'
 const namePattern = /^step-(\d+)\.safetensors$/
 
 /** Path of the checkpoint after a step. */
-export const checkpointFile = (folder: string, step: number): string =>
+const checkpointFile = (folder: string, step: number): string =>
   path.join(folder, `step-${String(step).padStart(8, '0')}.safetensors`)
 
 /**
@@ -51,7 +53,7 @@ export const checkpointFile = (folder: string, step: number): string =>
  * @throws SparkError ERR_IO
  */
 export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, keep: number): Promise<string> {
-  const { progress, schedule, state, lossScale, base } = checkpoint
+  const { progress, schedule, state, lossScale, base, settings } = checkpoint
   const file = checkpointFile(folder, progress.step)
   const tensors = [...state].map(([name, data]) => {
     return [name, { dtype: 'F32', shape: [data.length], data }] as const
@@ -60,7 +62,8 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, kee
     'dgx_spark.checkpoint': version,
     'dgx_spark.progress': JSON.stringify(progress),
     'dgx_spark.schedule': JSON.stringify(encodeNumbers(schedule)),
-    ...Object.fromEntries([...base].map(([module, hash]) => [baseKey + module, hash])),
+    ...withPrefix(baseKey, base),
+    ...withPrefix(settingKey, Object.entries(settings)),
     ...(lossScale && { 'dgx_spark.loss_scale': JSON.stringify(lossScale) }),
   }
   try {
@@ -104,7 +107,7 @@ export async function readCheckpoint(file: string): Promise<Checkpoint> {
     state.set(name, data as Float32Array)
   }
   const progress = parseNumbers(file, metadata.get('dgx_spark.progress'))
-  for (const field of ['step', 'epoch', 'batch', 'samples', 'seed'] as const) {
+  for (const field of ['step', 'epoch', 'batch', 'samples'] as const) {
     if (!Number.isSafeInteger(progress[field])) {
       throw new SparkError(
         'ERR_FORMAT',
@@ -116,14 +119,19 @@ export async function readCheckpoint(file: string): Promise<Checkpoint> {
   const scale = metadata.get('dgx_spark.loss_scale')
   return {
     ...{ progress: progress as unknown as Progress, schedule, state },
-    base: new Map(
-      [...metadata]
-        .filter(([key]) => key.startsWith(baseKey))
-        .map(([key, hash]) => [key.slice(baseKey.length), hash]),
-    ),
+    base: new Map(withoutPrefix(baseKey, metadata)),
+    settings: Object.fromEntries(withoutPrefix(settingKey, metadata)),
     ...(scale !== undefined && { lossScale: lossScaleOf(file, parseNumbers(file, scale)) }),
   }
 }
+
+const withPrefix = (prefix: string, entries: Iterable<readonly [string, string]>): Record<string, string> =>
+  Object.fromEntries(Array.from(entries, ([name, value]) => [prefix + name, value]))
+
+const withoutPrefix = (prefix: string, entries: Iterable<readonly [string, string]>): [string, string][] =>
+  [...entries]
+    .filter(([name]) => name.startsWith(prefix))
+    .map(([name, value]) => [name.slice(prefix.length), value])
 
 function lossScaleOf(file: string, { scale, good, skipped }: Record<string, number>): LossScale {
   const fits = Number.isSafeInteger(good) && Number.isSafeInteger(skipped) && scale! > 0

@@ -1,5 +1,5 @@
 // dataset.ts: what a training reads: samples by number, or a stream of batches.
-import { expectInteger } from '../core/checks.js'
+import { argumentError, expectInteger, expectObject } from '../core/checks.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { volume } from '../core/shape.js'
@@ -42,9 +42,14 @@ export class ArrayDataset implements Dataset {
   readonly size: number
   readonly #fields: Batch
 
-  /** @throws SparkError ERR_SHAPE when fields differ in their number of samples, or elements do not fit a shape */
+  /** @throws SparkError ERR_ARGUMENT, ERR_SHAPE when fields differ in their number of samples, or elements do not fit a shape */
   constructor(fields: Batch) {
+    expectObject('fields', 'an object of tensors by name', fields)
     const entries = Object.entries(fields)
+    for (const [name, field] of entries) {
+      if (!Array.isArray(field?.shape) || !ArrayBuffer.isView(field.data))
+        throw argumentError(`fields['${name}']`, '{ shape, data }', field)
+    }
     this.size = entries.map(([, field]) => samplesOf(field)).find(size => size !== undefined) ?? 0
     for (const [name, field] of entries) {
       const { shape, data } = field
@@ -133,6 +138,18 @@ export class BatchReader {
     }
     return order
   }
+}
+
+/** Throws ERR_ARGUMENT for what is no training data. */
+export function expectTrainingData(data: unknown): asserts data is TrainingData {
+  const streams = [Symbol.asyncIterator, Symbol.iterator]
+  const fits =
+    typeof data === 'function' ||
+    (typeof data === 'object' &&
+      data !== null &&
+      (isDataset(data as TrainingData) || streams.some(s => s in data)))
+  if (!fits)
+    throw argumentError('data', 'a dataset, an iterable of batches or a function that makes one', data)
 }
 
 const isDataset = (data: TrainingData): data is Dataset =>

@@ -1,6 +1,7 @@
 // log.ts: a line of JSON for each step.
 import { type FileHandle, mkdir, open, readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { expectText } from '../core/checks.js'
 import { ioError, writeFileAtomic } from '../io/atomic-write.js'
 import type { TrainingEvent } from './options.js'
 
@@ -54,6 +55,7 @@ export class TrainingLog {
  * @throws SparkError ERR_IO
  */
 export async function readEvents(file: string): Promise<TrainingEvent[]> {
+  expectText('file', file)
   let text: string
   try {
     text = await readFile(file, 'utf8')

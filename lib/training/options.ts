@@ -1,13 +1,17 @@
 // options.ts: what a training can be told, and what it tells.
 import {
   argumentError,
+  expectBoolean,
   expectInteger,
   expectKnownOptions,
   expectNumber,
   expectOneOf,
+  expectSignal,
+  expectText,
 } from '../core/checks.js'
 import { type BackendName, type Precision, precisions } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
+import { graphOf } from '../dora/model-source.js'
 import type { Graph } from '../graph/graph.js'
 import type { Loss } from '../graph/rewrites/losses.js'
 import type { GpuSelector } from '../hardware/cuda-device.js'
@@ -67,7 +71,10 @@ export interface TrainerOptions {
   readonly precision?: TrainingPrecision
   /** Default: none are written. */
   readonly checkpoint?: CheckpointOptions
-  /** A checkpoint to go on from, or true for the newest of the folder, if there is one. */
+  /**
+   * A checkpoint to go on from, or true for the newest of the checkpoint folder, if there is one. All settings must be
+   * those that the training began with; `epochs` may be more.
+   */
   readonly resume?: string | boolean
   /** Seed of the order of the samples. Default: 0. */
   readonly seed?: number
@@ -148,6 +155,8 @@ const known = [
   ...['memoryBudget', 'resume', 'seed', 'shuffle', 'teacher', 'log', 'signal', 'backend', 'device'],
 ]
 
+const examples = { loss: "'cross-entropy'", optimizer: "'adamw'", schedule: "'cosine'" } as const
+
 /**
  * Checks options and fills in defaults.
  * @throws SparkError ERR_ARGUMENT, ERR_UNSUPPORTED for fp8 and nvfp4
@@ -159,8 +168,11 @@ export function checkOptions(options: TrainerOptions): CheckedOptions {
     ...({ maxNorm: Number.POSITIVE_INFINITY, precision: 'fp32', seed: 0, shuffle: true } as const),
     ...options,
   }
-  if (options.loss === undefined)
-    throw argumentError('options.loss', 'a loss, such as cross-entropy', options.loss)
+  for (const name of ['loss', 'optimizer', 'schedule'] as const) {
+    const value: unknown = checked[name]
+    const fits = typeof value === 'string' || (typeof value === 'object' && value !== null)
+    if (!fits) throw argumentError(`options.${name}`, `${examples[name]}, or an object`, value)
+  }
   for (const name of ['epochs', 'batchSize', 'accumulate'] as const) {
     expectInteger(`options.${name}`, checked[name], 1)
   }
@@ -168,16 +180,26 @@ export function checkOptions(options: TrainerOptions): CheckedOptions {
   if (checked.maxNorm !== Number.POSITIVE_INFINITY) expectNumber('options.maxNorm', checked.maxNorm, 0)
   if (options.memoryBudget !== undefined) expectInteger('options.memoryBudget', options.memoryBudget, 0)
   expectPrecision(checked.precision)
+  expectBoolean('options.shuffle', checked.shuffle)
+  expectSignal('options.signal', options.signal)
+  if (options.log !== undefined) expectText('options.log', options.log)
+  if (options.teacher !== undefined) graphOf(options.teacher, 'options.teacher')
+  expectResume(options)
   const { checkpoint, ...rest } = checked
   return checkpoint ? { ...rest, checkpoint: checkCheckpoint(checkpoint) } : rest
+}
+
+function expectResume({ resume = false, checkpoint }: TrainerOptions): void {
+  if (typeof resume !== 'boolean') expectText('options.resume', resume)
+  if (resume !== true || checkpoint) return
+  const remedy = 'give options.checkpoint.folder, or the path of a checkpoint'
+  throw new SparkError('ERR_ARGUMENT', `options.resume: true needs a folder to find the newest in: ${remedy}`)
 }
 
 function checkCheckpoint(options: CheckpointOptions): Required<CheckpointOptions> {
   expectKnownOptions('options.checkpoint', options, ['folder', 'every', 'keep'])
   const checked = { every: 500, keep: 2, ...options }
-  if (typeof checked.folder !== 'string' || checked.folder === '') {
-    throw argumentError('options.checkpoint.folder', 'a path', checked.folder)
-  }
+  expectText('options.checkpoint.folder', checked.folder)
   expectInteger('options.checkpoint.every', checked.every, 1)
   expectInteger('options.checkpoint.keep', checked.keep, 1)
   return checked

@@ -1,5 +1,6 @@
 // report.ts: the course of a training as an HTML page: one file, drawn without scripts.
 import path from 'node:path'
+import { argumentError, expectText } from '../core/checks.js'
 import { writeFileAtomic } from '../io/atomic-write.js'
 import type { TrainingEvent } from './options.js'
 
@@ -31,11 +32,14 @@ export async function writeReport(
   events: readonly TrainingEvent[],
   options: ReportOptions = {},
 ): Promise<void> {
+  expectText('file', file)
   await writeFileAtomic(path.resolve(file), [Buffer.from(reportPage(events, options))])
 }
 
 /** The page that {@link writeReport} writes. */
 export function reportPage(events: readonly TrainingEvent[], options: ReportOptions = {}): string {
+  if (!Array.isArray(events) || !events.every(event => Number.isFinite(event?.step)))
+    throw argumentError('events', 'an array of events, as readEvents gives them', events)
   const { title = 'Training', facts = [] } = options
   const series = (title: string, of: (event: TrainingEvent) => number, smooth = false): Series => ({
     title,

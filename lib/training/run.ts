@@ -8,6 +8,7 @@ import { LossScaler } from './loss-scaler.js'
 import type { Optimizer } from './optimizers.js'
 import type { CheckedOptions, TrainingEvent } from './options.js'
 import { createSchedule, type Schedule } from './schedules.js'
+import { expectSettings, type Settings, settingsOf } from './settings.js'
 import type { State, StepNumbers, StepResult, TrainingStep } from './step.js'
 
 /** What a run works with. */
@@ -28,6 +29,7 @@ export class TrainingRun {
   readonly #scaler: LossScaler
   /** The sha256 of the weights that the adapter belongs to. */
   readonly #base: ReadonlyMap<string, string>
+  readonly #settings: Settings
   #progress: Progress
   #lastCheckpoint: string | undefined
   #totalSteps: number | undefined
@@ -35,7 +37,7 @@ export class TrainingRun {
   /** @throws SparkError ERR_ARGUMENT when the schedule needs the number of steps and nobody knows it */
   constructor(parts: RunParts) {
     const { optimizer, options, data } = parts
-    const { seed, epochs, accumulate, schedule } = options
+    const { epochs, accumulate, schedule } = options
     this.#parts = parts
     this.#reader = new BatchReader(data, options)
     const batches = this.#reader.batchesPerEpoch
@@ -45,7 +47,8 @@ export class TrainingRun {
     this.#scaler = new LossScaler(options.precision === 'fp16')
     const isKept = options.checkpoint !== undefined || options.resume !== undefined
     this.#base = (isKept ? parts.adapter.baseHashes?.() : undefined) ?? new Map()
-    this.#progress = { step: 0, epoch: 0, batch: 0, lossSum: 0, samples: 0, seed }
+    this.#settings = settingsOf(options, parts.adapter)
+    this.#progress = { step: 0, epoch: 0, batch: 0, lossSum: 0, samples: 0 }
   }
 
   /** Steps that were made, those before a resumption included. */
@@ -60,8 +63,8 @@ export class TrainingRun {
 
   /**
    * Goes on from the checkpoint that the options name, if any.
-   * @throws SparkError ERR_ARGUMENT when the options ask for something else than the checkpoint was made with, ERR_FORMAT
-   * when the base is another one
+   * @throws SparkError ERR_ARGUMENT naming each setting that the checkpoint was not made with, ERR_FORMAT when the base is
+   * another one
    */
   async resume(): Promise<void> {
     const { step, options } = this.#parts
@@ -70,14 +73,8 @@ export class TrainingRun {
       resume === true && checkpoint ? (await listCheckpoints(checkpoint.folder)).at(-1) : undefined
     const file = typeof resume === 'string' ? resume : newest
     if (file !== undefined) {
-      const { progress, schedule, state, lossScale, base } = await readCheckpoint(file)
-      if (progress.seed !== options.seed) {
-        const remedy = 'the order of the samples would be another one'
-        throw new SparkError(
-          'ERR_ARGUMENT',
-          `${file} has seed ${progress.seed}, not ${options.seed}: ${remedy}`,
-        )
-      }
+      const { progress, schedule, state, lossScale, base, settings } = await readCheckpoint(file)
+      expectSettings(file, settings, this.#settings)
       this.#expectBase(file, base)
       step.writeState(state)
       this.#progress = progress
@@ -214,7 +211,7 @@ export class TrainingRun {
     const state = await step.readState()
     const content = {
       ...{ progress: this.#progress, schedule: this.#schedule.state(), state },
-      base: this.#base,
+      ...{ base: this.#base, settings: this.#settings },
       ...(this.#scaler.matters && { lossScale: this.#scaler.state }),
     }
     this.#lastCheckpoint = await saveCheckpoint(folder, content, keep)

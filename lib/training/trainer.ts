@@ -1,8 +1,10 @@
 // trainer.ts: trains the parameters of an adapter.
+import { argumentError } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/adapter.js'
+import { graphOf } from '../dora/model-source.js'
 import { openKernels } from '../runtime/open.js'
-import type { TrainingData } from './dataset.js'
+import { expectTrainingData, type TrainingData } from './dataset.js'
 import { createOptimizer, type Optimizer } from './optimizers.js'
 import {
   type CheckedOptions,
@@ -35,9 +37,12 @@ export class Trainer {
   /**
    * @param model - the base of the adapter
    * @param adapter - what is trained
-   * @throws SparkError ERR_ARGUMENT for an option that is unknown or out of range, ERR_UNSUPPORTED for fp8 and nvfp4
+   * @throws SparkError ERR_ARGUMENT for a model, adapter or option that is unknown or out of range, ERR_UNSUPPORTED for fp8 and nvfp4
    */
   constructor(model: TrainableModel, adapter: TrainableAdapter, options: TrainerOptions) {
+    graphOf(model)
+    graphOf(adapter, 'adapter')
+    if (!Array.isArray(adapter.parameters)) throw argumentError('adapter', 'an adapter', adapter)
     this.model = model
     this.adapter = adapter
     this.#options = checkOptions(options)
@@ -69,6 +74,7 @@ export class Trainer {
    * the model; ERR_UNSUPPORTED for an operator without a gradient; ERR_FORMAT and ERR_IO for checkpoints
    */
   async *fit(data: TrainingData): AsyncGenerator<TrainingEvent, void, undefined> {
+    expectTrainingData(data)
     if (this.#running) throw new SparkError('ERR_ARGUMENT', 'the trainer is training: make another one')
     this.#running = true
     try {

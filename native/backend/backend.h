@@ -170,11 +170,12 @@ struct ConvShape {
   int64_t pad[3];                            // at the beginning
 };
 
-// data[p, o, c] = element p of G · W[o, c] · Gᵀ, the [6, 6] transform of a filter of 3 x 3 for Winograd's
-// algorithm F(4 x 4, 3 x 3) (Lavin and Gray 2016) with the points 0, ±√½, ±√2 and ∞, formed in f64.
+// Matrix p of data is [O, C], packed: element p of G · W[o, c] · Gᵀ, the [6, 6] transform of a filter of 3 x
+// 3 for Winograd's algorithm F(4 x 4, 3 x 3) (Lavin and Gray 2016) with the points 0, ±√½, ±√2 and ∞, formed
+// in f64.
 struct WinogradWeightArgs {
   Weight weight;  // [O, C · 9]
-  float* data;    // [36, O, C]
+  float* data;    // [36, ceil(O/32), C, 32]
 };
 
 // With z[n, o, q] = Σ_{c, k} x[n, g·C/G + c, p(q, k)] W[o, c, k] + bias[o] and g = ⌊o / (O/G)⌋:
@@ -188,7 +189,7 @@ struct ConvArgs {
   bool residual_first;
   Activation activation;
   float* y;  // [N, O, out]
-  // [36, O, C]: the weight as winograd_weight() transforms it, for kernels of 3 x 3 along two axes with
+  // The weight as winograd_weight() transforms it, for kernels of 3 x 3 along two axes with
   // strides, dilations and groups of 1. Lets z be computed in tiles of 4 x 4, with other roundings. null: not
   // at hand.
   const float* winograd;

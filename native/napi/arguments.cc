@@ -26,6 +26,13 @@ DType to_dtype(const char* name, Napi::Value value) {
   throw Error("ERR_DTYPE", message(name, " is not a dtype the kernels know: '", text, "'"));
 }
 
+// A resize during an operation would take the memory away from under it. A SharedArrayBuffer only grows.
+void expect_fixed(const char* name, const Napi::TypedArray& array) {
+  const Napi::Object buffer = array.ArrayBuffer();
+  if (!buffer.Get("resizable").ToBoolean()) return;
+  throw Error("ERR_ARGUMENT", message(name, " lies in a resizable ArrayBuffer; copy it: array.slice()"));
+}
+
 }  // namespace
 
 int64_t elements(int64_t rows, int64_t cols) {
@@ -48,6 +55,15 @@ WeightSize weight_size(const Weight& weight) {
     if (weight.dtype == DType::kBF16) cols += cols % 2;
   }
   return {nvfp4 ? rows * cols / 2 : rows * cols, nvfp4 ? rows * cols / 16 : 0};
+}
+
+int64_t winograd_elements(int64_t filters, int64_t channels) {
+  Weight matrix{};
+  matrix.dtype = DType::kF32;
+  matrix.rows = filters;
+  matrix.cols = channels;
+  matrix.packed = true;
+  return elements(36, weight_size(matrix).data);
 }
 
 int64_t Arguments::size(const char* name) const { return to_size(name, object_.Get(name)); }
@@ -215,6 +231,7 @@ void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_
                          Access access) {
   void* data = typed_array(object, name, type, count);
   const Napi::TypedArray array = object.Get(name).As<Napi::TypedArray>();
+  expect_fixed(name, array);
   const size_t bytes = static_cast<size_t>(count) * array.ElementSize();
   references_.push_back(Napi::Persistent(array.As<Napi::Object>()));
   if (place_) return place_(array, data, bytes, access);

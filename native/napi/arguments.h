@@ -30,6 +30,8 @@ struct WeightSize {
   int64_t data, block_scale;
 };
 WeightSize weight_size(const Weight& weight);
+// Elements of what winograd_weight() makes of filters.
+int64_t winograd_elements(int64_t filters, int64_t channels);
 
 using cuda::Access;
 

@@ -53,6 +53,9 @@ void* CudaPlan::put(Napi::Object array, void* data, size_t bytes, Access access)
     return data;
   }
   Napi::ArrayBuffer buffer = array.As<Napi::TypedArray>().ArrayBuffer();
+  if (!buffer.IsArrayBuffer()) {
+    throw Error("ERR_UNSUPPORTED", "the cuda backend reads no SharedArrayBuffer; copy it: array.slice()");
+  }
   auto found = areas_.find(buffer.Data());
   if (found == areas_.end()) {
     found = areas_.emplace(buffer.Data(), add_area(buffer)).first;

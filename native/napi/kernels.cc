@@ -40,7 +40,7 @@ WinogradWeightArgs read_winograd_weight(Arguments& in) {
   if (args.weight.cols % 9 != 0) {
     throw Error("ERR_SHAPE", message("weight.cols is ", args.weight.cols, ", no multiple of 3 x 3"));
   }
-  args.data = in.output<float>("data", elements(elements(36, args.weight.rows), args.weight.cols / 9));
+  args.data = in.output<float>("data", winograd_elements(args.weight.rows, args.weight.cols / 9));
   return args;
 }
 

@@ -88,7 +88,7 @@ AttentionArgs read_attention_inputs(Arguments& in) {
 // A transformed weight, which only some convolutions can take.
 const float* winograd_filters(Arguments& in, const ConvShape& shape) {
   const float* winograd =
-      in.optional_input<float>("winograd", elements(elements(36, shape.filters), shape.channels));
+      in.optional_input<float>("winograd", winograd_elements(shape.filters, shape.channels));
   bool fits = shape.groups == 1;
   for (int axis = 0; axis < 3; ++axis) {
     fits &= shape.kernel[axis] == (axis == 0 ? 1 : 3) && shape.stride[axis] == 1 && shape.dilation[axis] == 1;

@@ -33,6 +33,7 @@ struct Bound {
   Plan plan;
   std::unique_ptr<CudaPlan> cuda;  // null on the CPU
   std::vector<Memory> memory;
+  std::vector<Napi::ObjectReference> shared;  // in SharedArrayBuffers, which nobody can detach
   std::vector<std::shared_ptr<Block>> blocks;
 };
 
@@ -40,9 +41,12 @@ struct Bound {
 using Handle = std::shared_ptr<Bound>;
 
 void keep(Bound& bound, Arguments& in, std::unordered_set<const void*>& known) {
-  for (const Napi::ObjectReference& reference : in.take_references()) {
+  for (Napi::ObjectReference& reference : in.take_references()) {
     Napi::ArrayBuffer buffer = reference.Value().As<Napi::TypedArray>().ArrayBuffer();
-    if (known.insert(buffer.Data()).second) bound.memory.push_back({Napi::Persistent(buffer), buffer.Data()});
+    if (!buffer.IsArrayBuffer())
+      bound.shared.push_back(std::move(reference));
+    else if (known.insert(buffer.Data()).second)
+      bound.memory.push_back({Napi::Persistent(buffer), buffer.Data()});
   }
   for (std::shared_ptr<Block>& block : in.take_blocks()) bound.blocks.push_back(std::move(block));
 }

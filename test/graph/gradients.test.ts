@@ -56,6 +56,18 @@ const cases: Readonly<Record<string, GradientCase>> = {
     nodes: [node('Unsqueeze', ['x', 'axes'])],
     constants: { axes: Constant.i64([0, -1]) },
   },
+  'MatMul, a row': {
+    inputs: { a: { shape: [3] }, b: { shape: [2, 3, 3] } },
+    nodes: [node('MatMul', ['a', 'b'])],
+  },
+  'MatMul, a column': {
+    inputs: { a: { shape: [2, 5, 3] }, b: { shape: [3] } },
+    nodes: [node('MatMul', ['a', 'b'])],
+  },
+  'MatMul, two vectors': {
+    inputs: { a: { shape: [3] }, b: { shape: [3] } },
+    nodes: [node('MatMul', ['a', 'b'])],
+  },
   'Unsqueeze, nothing': {
     inputs: { x: { shape: [1, 0] } },
     nodes: [node('Unsqueeze', ['x', 'axes'])],

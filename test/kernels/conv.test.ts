@@ -4,7 +4,7 @@ import { volume } from '#lib/core/shape.js'
 import { requireAddon } from '#lib/native.js'
 import { activations } from '#lib/runtime/js/activations.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
-import type { Activation, KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
+import type { Activation, KernelArgs, KernelOp, StoredWeight } from '#lib/runtime/kernels.js'
 import { packedSizes } from '#lib/runtime/packed-weight.js'
 import { close, identical } from '../fixtures/close.js'
 import {
@@ -85,7 +85,11 @@ for (const [engine, run] of Object.entries(engines)) {
 }
 
 t.test('what follows the product', t => {
-  for (const at of [convCase([2, 3, 5, 1], [29, 31], [3, 3]), convCase([2, 3, 6, 3], [29, 31], [2, 3])]) {
+  for (const at of [
+    convCase([2, 3, 5, 1], [29, 31], [3, 3]),
+    convCase([2, 3, 6, 3], [29, 31], [2, 3]),
+    convCase([1, 3, 6, 3], [31, 23], [3, 3], { strides: [2, 1] }),
+  ]) {
     const given = operands(at, 12)
     const z = expected(at, given).y
     const residual = uniform(randomGenerator(13), z.length)
@@ -146,24 +150,39 @@ t.test('the gradient of a depthwise weight reads its own positions only', t => {
 })
 
 t.test('a packed weight gives the same bits', t => {
-  for (const at of [
-    convCase([2, 5, 37, 1], [7, 6], [3, 2]),
-    convCase([2, 6, 74, 2], [7, 6], [3, 2]),
-    convCase([1, 33, 63, 1], [7, 6], [3, 2]),
-    convCase([1, 6, 6, 6], [7, 6], [3, 2]),
-  ]) {
-    const { x, dy, w, bias } = operands(at, 6)
-    const weight = f32Weight(at, w)
-    const data = new Float32Array(packedSizes(weight).data)
-    addon.run('packWeight', { weight, data })
-    const results = [weight, { ...weight, data, packed: true }].map(weight => {
-      const [y, dx] = [output(dy.length), output(x.length)]
-      addon.run('conv', { ...shapeOf(at), weight, x, bias, y })
-      addon.run('convBackward', { ...shapeOf(at), weight, dy, dx })
-      return { y, dx }
-    })
-    identical(t, results[1].y, results[0].y, 'y')
-    identical(t, results[1].dx, results[0].dx, 'dx')
+  const random = randomGenerator(6)
+  for (const dtype of weightDTypes) {
+    for (const at of [
+      convCase([2, 16, 37, 1], [7, 6], [3, 2]),
+      convCase([2, 32, 74, 2], [7, 6], [3, 2]),
+      convCase([1, 32, 63, 1], [7, 6], [3, 2]),
+      convCase([1, 16, 1, 1], [5, 53], [1, 1]),
+      convCase([2, 32, 70, 1], [23, 19], [3, 3], { pads: [1, 1, 1, 1] }), // beyond a chunk, two tiles
+      convCase([1, 48, 289, 1], [16, 17], [1, 1]),
+      convCase([1, 6, 6, 6], [7, 6], [4, 4]),
+    ]) {
+      const { x, dy, bias } = operands(at, 6)
+      const weight = randomWeight(random, dtype, at.filters, weightCols(at))
+      const sizes = packedSizes(weight)
+      const data = new (weight.data.constructor as new (length: number) => StoredWeight['data'])(sizes.data)
+      const blockScale = weight.blockScale && { blockScale: new Uint8Array(sizes.blockScale) }
+      addon.run('packWeight', { weight, data, ...blockScale })
+      const run = (weight: StoredWeight) => {
+        const [y, dx, active] = [output(dy.length), output(x.length), output(dy.length)]
+        addon.run('conv', { ...shapeOf(at), weight, x, bias, y })
+        addon.run('convBackward', { ...shapeOf(at), weight, dy, dx })
+        addon.run('conv', { ...shapeOf(at), weight, x, bias, residual: dy, activation: 'relu', y: active })
+        return { y, dx, active }
+      }
+      const expected = run(weight)
+      for (const threads of [1, 3]) {
+        addon.setThreads(threads)
+        const actual = run({ ...weight, data, ...blockScale, packed: true })
+        for (const name of ['y', 'dx', 'active'] as const) {
+          identical(t, actual[name], expected[name], `${name}, ${dtype}, ${threads} threads`)
+        }
+      }
+    }
   }
   t.end()
 })
@@ -174,6 +193,7 @@ t.test('a result depends on neither the other images nor the threads', t => {
     convCase([5, 33, 35, 1], [17, 16], [1, 1]),
     convCase([5, 33, 41, 1], [7, 7], [3, 3], { pads: [1, 1, 1, 1] }),
     convCase([5, 8, 8, 8], [17, 16], [3, 3], { pads: [1, 1, 1, 1] }),
+    convCase([5, 8, 16, 8], [67, 50], [5, 5], { strides: [2, 2], pads: [2, 2, 2, 2] }),
   ]) {
     const { x, w, dy, bias } = operands(at, 9)
     const weight = f32Weight(at, w)

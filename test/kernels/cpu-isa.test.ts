@@ -38,6 +38,7 @@ t.test('each instruction set passes the kernel tests', async t => {
         'linear-integer',
         'packed-weight',
         'conv',
+        'winograd',
         'attention',
         'normalizations',
         'recurrent',

@@ -2,6 +2,7 @@
 import t from 'tap'
 import { requireAddon } from '#lib/native.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
+import { winogradSize } from '#lib/runtime/js/winograd.js'
 import type { KernelArgs, KernelOp, StoredWeight } from '#lib/runtime/kernels.js'
 import { close, identical } from '../fixtures/close.js'
 import { type ConvCase, convCase, f32Weight, shapeOf, weightCols } from '../fixtures/conv.js'
@@ -16,7 +17,7 @@ const volumeOf = (sizes: readonly number[]) => sizes.reduce((product, size) => p
 
 /** The weight as the addon transforms it. */
 function transformed(weight: StoredWeight): Float32Array {
-  const data = output((36 * weight.rows * weight.cols) / 9)
+  const data = output(winogradSize(weight.rows, weight.cols))
   addon.run('winogradWeight', { weight, data })
   return data
 }
@@ -38,20 +39,21 @@ const cases = [
   convCase([1, 33, 65, 1], [17, 70], [3, 3], { pads: [1, 0, 1, 2] }),
   convCase([3, 3, 15, 1], [37, 66], [3, 3], { pads: [0, 2, 1, 0] }),
   convCase([1, 300, 9, 1], [29, 31], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([1, 3, 290, 1], [9, 5], [3, 3]),
   convCase([1, 4, 3, 1], [9, 12], [3, 3], { pads: [-1, -2, 3, 1] }),
   convCase([0, 2, 3, 1], [5, 5], [3, 3]),
 ]
 
 t.test('the weight is that of the formula', t => {
   for (const dtype of weightDTypes) {
-    const weight = randomWeight(randomGenerator(3), dtype, 7, 16 * 9)
-    const data = output(36 * 7 * 16)
+    const weight = randomWeight(randomGenerator(3), dtype, 37, 16 * 9)
+    const data = output(winogradSize(37, 16 * 9))
     jsKernels.runSync('winogradWeight', { weight, data })
     close(t, transformed(weight), data, 1e-7, dtype)
   }
   const refused = {
     weight: f32Weight(convCase([1, 1, 2, 1], [5, 5], [2, 2]), new Float32Array(8)),
-    data: output(8),
+    data: output(36 * 32),
   }
   for (const run of [addon.run, jsKernels.runSync.bind(jsKernels)]) {
     t.throws(() => run('winogradWeight' as KernelOp, refused), { code: 'ERR_SHAPE' })
@@ -114,7 +116,7 @@ t.test('other convolutions are refused', t => {
   const others: Partial<KernelArgs['conv']>[] = [
     { strides: [2, 1] },
     { dilations: [1, 2] },
-    { winograd: output(35 * 24) },
+    { winograd: output(winogradSize(6, 4 * 9) - 1) },
     { kernel: [9], image: [81], out: [73], strides: [1], dilations: [1], padsBegin: [0] },
   ]
   const { x, w } = operands(fits, 1)

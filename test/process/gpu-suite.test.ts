@@ -85,6 +85,18 @@ t.test('the bench times nothing that is wrong', { skip: noCudaCalls }, t => {
   t.end()
 })
 
+t.test('rows of models are replayed on memory that stays', { skip: noCudaCalls }, t => {
+  const standIn = new StandIn()
+  t.teardown(() => standIn.dispose())
+  const { env, lines } = machine(standIn, discrete)
+  const { status, stdout, stderr } = node(['test/fixtures/bound-row-child.js'], env)
+  t.equal(status, 0, stderr)
+  t.match(stdout, /driving_policy: output outputs: relative error/, 'kernels that do nothing are found out')
+  t.match(lines('instantiate'), [/^instantiate \d+ kernels 0 copies$/])
+  t.equal(lines('replay').length, 4, 'of five runs the first is enqueued')
+  t.end()
+})
+
 t.test('the runner', t => {
   const out = mkdtempSync(path.join(tmpdir(), 'dgx-spark-gpu-'))
   t.teardown(() => rmSync(out, { recursive: true }))
@@ -92,7 +104,7 @@ t.test('the runner', t => {
     node(['test/fixtures/gpu-suite/run.js', ...stages], { OUT: out, DGX_SPARK_ENABLED: '1', ...env })
   const unknown = run(['benches'])
   t.equal(unknown.status, 2)
-  t.match(unknown.stderr, /unknown: benches; the stages are environment, tests, sanitizer, bench/)
+  t.match(unknown.stderr, /unknown: benches; the stages are environment, tests, sanitizer, bench, models/)
   const { status, stdout } = run(['environment'])
   t.equal(status, 0)
   t.match(stdout, /== environment\n.*native addon.*== done after [\d.]+ s\n\nresults: /s)

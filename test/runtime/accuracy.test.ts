@@ -1,6 +1,6 @@
 // What precision modes cost in accuracy, on real models, through compare(). docs/numerics.md has the values.
 import path from 'node:path'
-import { compare, type Feeds, Model, type NVFP4Recipe, Tensor } from 'dgx-spark'
+import { compare, compareWeights, type Feeds, Model, type NVFP4Recipe, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { intOf } from '#lib/graph/attributes.js'
 import { type Graph, makeGraph, type Node, tensorType } from '#lib/graph/graph.js'
@@ -148,6 +148,25 @@ t.test('products in nvfp4, on what the model feeds them', { skip }, async t => {
     const cosine = await cosineOf(graph, node, inputs[node.inputs[0]!]!, 'modelopt')
     t.ok(cosine >= 0.985, `${node.outputs[0]}: ${cosine}`)
   }
+})
+
+t.test('nvfp4 without the weights that lose most', { skip }, async t => {
+  const file = modelFile('tinyphysics.onnx')
+  using exact = await Model.load(file, { backend: 'cpu', precision: 'fp32' })
+  const [known, other] = [[drives(8, 20)], [drives(8, 20)]]
+  const weights = await compareWeights(exact, known, { backend: 'cpu' })
+  t.equal(weights.length, 17)
+  const keep = weights.filter(({ cosine }) => cosine < 0.994).map(({ weight }) => weight)
+  t.ok(keep.length > 0 && keep.length <= 6, keep.join(', '))
+  for (const { weight, cosine } of await compareWeights(exact, other, { backend: 'cpu' })) {
+    if (!keep.includes(weight)) t.ok(cosine >= 0.994, `${weight} on other drives: ${cosine}`)
+  }
+  const options = { backend: 'cpu', precision: 'nvfp4' } as const
+  using all = await Model.load(file, options)
+  using some = await Model.load(file, { ...options, keep })
+  const [[before], [after]] = [await compare(all, exact, other), await compare(some, exact, other)]
+  t.ok(after!.relativeError < before!.relativeError, `${before!.relativeError} → ${after!.relativeError}`)
+  t.ok(some.stats.constantBytes < 0.4 * exact.stats.constantBytes, `${some.stats.constantBytes} bytes`)
 })
 
 t.test('digits in nvfp4', { skip }, async t => {

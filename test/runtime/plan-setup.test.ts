@@ -79,6 +79,38 @@ t.test('constant weights are packed once, where only products read them', async 
   t.same(compile(shared, { packs: true }).setup, [], 'the sum reads the weight as it is')
 })
 
+t.test('constant weights of convolutions are packed, or transformed for tiles', async t => {
+  const conv = (weight: Constant, image: number, group = 1): Graph =>
+    graphOf(
+      [1, weight.shape[1] * group, image, image],
+      [makeNode('Conv', ['x', 'w'], ['y'], { attributes: { group: int(group) } })],
+      { w: weight },
+    )
+  const compiled = (graph: Graph, packs = true) => {
+    const { setup, steps } = compile(graph, { packs })
+    const step = steps.find(({ op }) => op === 'conv')
+    const args = step?.op === 'conv' ? step.args : undefined
+    return [setup.map(({ op }) => op).join(), args?.weight.packed === true, args?.winograd !== undefined]
+  }
+  t.same(compiled(conv(f32(33, 5, 2, 2), 9)), ['packWeight', true, false])
+  t.same(
+    compiled(conv(f32(65, 16, 3, 3), 26)),
+    ['winogradWeight', false, true],
+    'an activation is not needed',
+  )
+  t.same(compiled(conv(f32(65, 16, 3, 3), 9)), ['packWeight', true, false], 'few tiles')
+  t.same(compiled(conv(f32(15, 16, 3, 3), 26)), ['', false, false], 'few filters')
+  t.same(compiled(conv(f32(34, 5, 2, 2), 9, 2)), ['', false, false], 'groups')
+  t.same(compiled(conv(f32(33, 5, 2, 2), 9), false), ['', false, false], 'kernels that do not ask for it')
+  const nodes = [makeNode('Conv', ['x', 'w'], ['y']), makeNode('Add', ['x', 'w'], ['z'])]
+  const shared = graphOf([33, 16, 3, 3], nodes, { w: f32(33, 16, 3, 3) })
+  t.same(
+    compiled({ ...shared, outputs: [{ name: 'y' }, { name: 'z' }] }),
+    ['', false, false],
+    'the sum reads the weight as it is',
+  )
+})
+
 for (const backend of backends) {
   t.test(`values on ${backend}`, async t => {
     const x = uniform(randomGenerator(12), 15)

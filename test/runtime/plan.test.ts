@@ -1,8 +1,10 @@
 // Plans: what is compiled away, what stays from run to run, and what a caller can get wrong.
 import t, { type Test } from 'tap'
+import { int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, sparkDomain, tensorType } from '#lib/graph/graph.js'
 import { openKernels } from '#lib/runtime/open.js'
+import { compile } from '#lib/runtime/plan/compile.js'
 import { Plan, type PlanOptions } from '#lib/runtime/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
@@ -206,4 +208,30 @@ t.test('one run at a time, and no memory that has gone', { skip: !backends.inclu
   using other = await planOf(graph, 'cpu')
   structuredClone(w.buffer, { transfer: [w.buffer] })
   await t.rejects(other.run({ x }), { code: 'ERR_DISPOSED', message: /detached/ })
+})
+
+t.test('a mean whose window is the whole image is a reduction', async t => {
+  const pooling = (kernel: readonly number[], pads: readonly number[]): Graph =>
+    makeGraph({
+      inputs: [{ name: 'x', type: tensorType('f32', [2, 3, 5, 7]) }],
+      outputs: [{ name: 'y' }],
+      nodes: [
+        makeNode('AveragePool', ['x'], ['y'], {
+          attributes: { kernel_shape: ints(kernel), pads: ints(pads), count_include_pad: int(1) },
+        }),
+      ],
+    })
+  const ops = (graph: Graph): string[] => compile(graph).steps.map(({ op }) => op)
+  const whole = pooling([5, 7], [0, 0, 0, 0])
+  t.same(ops(whole), ['reduce'])
+  t.same(ops(pooling([5, 6], [0, 0, 0, 0])), ['pool'])
+  t.same(ops(pooling([6, 7], [1, 0, 0, 0])), ['pool'], 'a line of zeros')
+  const x = uniform(random, 2 * 3 * 35)
+  const means = Float64Array.from({ length: 6 }, (_, plane) => {
+    return x.subarray(plane * 35, plane * 35 + 35).reduce((sum, value) => sum + value, 0) / 35
+  })
+  for (const backend of backends) {
+    using plan = await planOf(whole, backend)
+    close(t, (await plan.run({ x })).y as Float32Array, means, 1e-6, backend)
+  }
 })

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { freemem } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import { createAdapter } from '#lib/dora/create-adapter.js'
+import { type AdapterOptions, createAdapter } from '#lib/dora/create-adapter.js'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { readCheckpoint } from '#lib/training/checkpoint.js'
@@ -180,13 +180,51 @@ t.test('checkpoints: as many as are kept, and what is in them', async t => {
     [8, 10, 11].map(step => `step-${String(step).padStart(8, '0')}.safetensors`),
   )
   const { progress, state } = await readCheckpoint(path.join(folder, files[2]!))
-  t.match(progress, { step: 11, seed: 0 })
+  t.match(progress, { step: 11 })
   t.equal(state.size, 6 * 3, 'parameters and two moments')
   t.notOk(readFileSync(path.join(folder, files[0]!)).equals(readFileSync(path.join(folder, files[1]!))))
-  await t.rejects(train({ batchSize: 10, resume: path.join(folder, files[0]!), seed: 1 }), {
-    code: 'ERR_ARGUMENT',
-    message: /seed/,
-  })
+})
+
+t.test('a training goes on with the settings that it began with', async t => {
+  const folder = t.testdir()
+  await train({ batchSize: 10, checkpoint: { folder, every: 4 }, schedule: { warmup: 2, type: 'constant' } })
+  const resume = path.join(folder, 'step-00000008.safetensors')
+  const kept = { batchSize: 10, resume, schedule: { type: 'constant', warmup: 2 } } as const
+  t.equal((await train({ ...kept, epochs: 2 })).events.at(-1)!.step, 22, 'more epochs, keys in another order')
+  const others: Partial<TrainerOptions>[] = [
+    ...[{ seed: 1 }, { batchSize: 5 }, { accumulate: 2 }, { shuffle: false }, { precision: 'bf16' } as const],
+    ...[{ maxNorm: 1 }, { optimizer: 'sgd' } as const, { schedule: 'constant' } as const],
+    { loss: { type: 'cross-entropy', weight: 2 } },
+  ]
+  for (const other of others) {
+    const message = new RegExp(
+      `00000008.safetensors was made with ${Object.keys(other)} .*, not .*: resume with`,
+    )
+    await t.rejects(train({ ...kept, ...other }), { code: 'ERR_ARGUMENT', message })
+  }
+})
+
+t.test('a checkpoint belongs to its adapter', async t => {
+  const folder = t.testdir()
+  const fit = async (options: Partial<AdapterOptions>, resume: boolean) => {
+    const adapter = await createAdapter(smallModel(1), {
+      targetModules: ['fc0'],
+      rank: 2,
+      backend,
+      ...options,
+    })
+    const trainer = new Trainer(adapter, adapter, { ...base, batchSize: 10, checkpoint: { folder }, resume })
+    for await (const _ of trainer.fit(smallData(30)));
+  }
+  await fit({}, false)
+  await fit({}, true)
+  const refused = (options: Partial<AdapterOptions>, message: RegExp) =>
+    t.rejects(fit(options, true), { code: 'ERR_ARGUMENT', message })
+  await refused({ rank: 3 }, /module fc0 {"rank":2,"scale":8}, not {"rank":3,"scale":5/)
+  await refused({ alpha: 32 }, /module fc0 {"rank":2,"scale":8}, not {"rank":2,"scale":16}/)
+  await refused({ dropout: 0.5 }, /dropout 0, not 0.5/)
+  await refused({ normGradient: 'exact' }, /normGradient "detached", not "exact"/)
+  await refused({ targetModules: ['fc1'] }, /module fc0 .*, not nothing/)
 })
 
 t.test('a checkpoint belongs to its base', async t => {
@@ -299,6 +337,22 @@ t.test('what is refused', async t => {
   await refused({ precision: 'fp8' }, /no training in fp8: quantize the model/, 'ERR_UNSUPPORTED')
   await refused({ checkpoint: { folder: '' } }, /checkpoint.folder/)
   await refused({ resume: 'nowhere.safetensors' }, /no such file/, 'ERR_IO')
+  await refused({ resume: true }, /needs a folder to find the newest in: give options.checkpoint.folder/)
+  await refused({ resume: 3 }, /options.resume must be a non-empty string, got 3/)
+  await refused({ shuffle: 'x' }, /options.shuffle must be true or false, got 'x'/)
+  await refused({ signal: 3 }, /options.signal must be an AbortSignal, got 3/)
+  await refused({ teacher: 'teacher.onnx' }, /options.teacher must be a model or a graph/)
+  await refused({ log: '' }, /options.log must be a non-empty string/)
+  for (const name of ['loss', 'optimizer', 'schedule']) {
+    await refused({ [name]: null }, new RegExp(`options.${name} must be '.*', or an object, got null`))
+  }
+  for (const data of [null, 3, {}]) {
+    await t.rejects(train({}, data as never), { code: 'ERR_ARGUMENT', message: /data must be a dataset/ })
+  }
+  const make = (model: unknown, adapter: unknown) => () => new Trainer(model as never, adapter as never, base)
+  t.throws(make(null, smallAdapter()), { code: 'ERR_ARGUMENT', message: /model must be a model/ })
+  t.throws(make(smallAdapter(), null), { code: 'ERR_ARGUMENT', message: /adapter must be a model/ })
+  t.throws(make(smallAdapter(), { graph: smallModel() }), { message: /adapter must be an adapter/ })
   const fields = new ArrayDataset({ x: { shape: [2, 7], data: new Float32Array(14) } })
   await t.rejects(train({}, fields), { code: 'ERR_ARGUMENT', message: /fields x; the step reads x, target/ })
 })

@@ -3,6 +3,7 @@ import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../attributes.js'
 import { Constant } from '../constant.js'
 import { type Attributes, makeNode, type Node, sparkDomain } from '../graph.js'
+import type { Fact } from '../shape-inference.js'
 
 /** Gives the gradients of the inputs of a node, given those of its outputs. */
 export type GradientRule = (at: GradientContext) => void
@@ -22,6 +23,8 @@ export interface GradientScope {
   readonly wanted: ReadonlySet<string>
   /** Parts of the gradient of each value. */
   readonly parts: Map<string, string[]>
+  /** What is known of the values of the graph. */
+  readonly facts: ReadonlyMap<string, Fact>
 }
 
 /** A node of the forward pass. */
@@ -54,6 +57,12 @@ export class GradientContext {
     )
     this.#node = { ...this.#node, outputs }
     return outputs[i]!
+  }
+
+  /** Number of dimensions of input `i`, where it is known. */
+  rank(i: number): number | undefined {
+    const type = this.#scope.facts.get(this.input(i))?.type
+    return type?.kind === 'tensor' ? type.shape?.length : undefined
   }
 
   /** Whether the gradient of input `i` is wanted. */

@@ -4,6 +4,7 @@ import { describeNode } from '../attributes.js'
 import { Constant } from '../constant.js'
 import { freshNames, readsOf } from '../edit.js'
 import { type Graph, type Node, sparkDomain } from '../graph.js'
+import { inferFacts } from '../shape-inference.js'
 import { GradientContext, type GradientScope, gradientOf } from './context.js'
 import { isStep, ruleOf } from './table.js'
 
@@ -27,7 +28,7 @@ export interface Differentiated {
  * Appends the nodes that compute gradients. Nothing is computed that no gradient of `wrt` needs.
  *
  * @throws SparkError ERR_UNSUPPORTED for an operator without a gradient rule, ERR_ARGUMENT when `loss` does not depend on
- * a value of `wrt`
+ * a value of `wrt`, ERR_SHAPE or ERR_DTYPE naming a node whose inputs do not fit
  */
 export function differentiate(graph: Graph, { loss, wrt }: DifferentiateOptions): Differentiated {
   const fresh = freshNames(graph)
@@ -38,6 +39,7 @@ export function differentiate(graph: Graph, { loss, wrt }: DifferentiateOptions)
     constants: new Map([[seed, Constant.f32(1)]]),
     wanted: dependents(graph, wrt),
     parts: new Map([[loss, [seed]]]),
+    facts: inferFacts(graph),
   }
   const forward: Node[] = []
   for (const node of [...graph.nodes].reverse()) forward.unshift(backward(node, scope))

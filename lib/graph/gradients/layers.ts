@@ -23,14 +23,19 @@ const gemm: GradientRule = at => {
   at.giveSummed(2, scaled)
 }
 
-/** Batches of matrices; operands that were repeated get the sum. */
+/** Batches of matrices, a vector being a row on the left and a column on the right; what was repeated gets the sum. */
 const matmul: GradientRule = at => {
-  const dy = at.dy()
-  const [a, b] = [at.input(0), at.input(1)]
+  const [row, column] = [at.rank(0) === 1, at.rank(1) === 1]
+  const raised = (value: string, axis: number): string => at.add('Unsqueeze', [value, at.constant([axis])])
+  const [a, b] = [row ? raised(at.input(0), 0) : at.input(0), column ? raised(at.input(1), 1) : at.input(1)]
+  const whole = column ? raised(at.dy(), -1) : at.dy()
+  const dy = row ? raised(whole, -2) : whole
   const product = (left: string, right: string, transposed: 'transA' | 'transB'): string =>
     at.add('FusedMatMul', [left, right], { [transposed]: int(1) }, sparkDomain)
   if (at.wants(0)) at.giveSummed(0, product(dy, b, 'transB'))
-  if (at.wants(1)) at.giveSummed(1, product(a, dy, 'transA'))
+  if (!at.wants(1)) return
+  const db = product(a, dy, 'transA')
+  at.giveSummed(1, column ? at.add('Squeeze', [db, at.constant([-1])]) : db)
 }
 
 /** Adds a node with an output for each of the given inputs that is wanted, and gives it to that input. */

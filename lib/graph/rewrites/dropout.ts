@@ -28,14 +28,12 @@ export function addDropout(graph: Graph, ratio: number): Graph {
 }
 
 class Dropout {
-  readonly #graph: Graph
   readonly #builder: GraphBuilder
   readonly #ratio: number
   readonly #parts = new Map<string, Parts>()
   #masks = 0
 
   constructor(graph: Graph, ratio: number) {
-    this.#graph = graph
     this.#builder = new GraphBuilder(graph, 'dropout')
     this.#ratio = ratio
   }
@@ -62,8 +60,7 @@ class Dropout {
 
   build(): Graph {
     if (this.#masks > 0) this.#builder.input({ name: dropoutState, type: tensorType('u32', [3]) })
-    const built = this.#builder.build()
-    return { ...built, nodes: built.nodes.slice(this.#graph.nodes.length) }
+    return this.#builder.rebuild()
   }
 
   /** A mask of the shape of `x`. */

@@ -26,7 +26,6 @@ export function roundProducts(graph: Graph, dtype: 'f16' | 'bf16'): Graph {
 }
 
 class Rounding {
-  readonly #graph: Graph
   readonly #facts: ReadonlyMap<string, Fact>
   readonly #dtype: 'f16' | 'bf16'
   readonly #builder: GraphBuilder
@@ -34,7 +33,6 @@ class Rounding {
   readonly #rounded = new Map<string, string>()
 
   constructor(graph: Graph, facts: ReadonlyMap<string, Fact>, dtype: 'f16' | 'bf16') {
-    this.#graph = graph
     this.#facts = facts
     this.#dtype = dtype
     this.#builder = new GraphBuilder(graph, 'rounded')
@@ -56,8 +54,7 @@ class Rounding {
   }
 
   build(): Graph {
-    const built = this.#builder.build()
-    return { ...built, nodes: built.nodes.slice(this.#graph.nodes.length) }
+    return this.#builder.rebuild()
   }
 
   #isF32(name: string): boolean {

@@ -24,14 +24,12 @@ const isHalf = (fact: Fact | undefined): boolean =>
   fact?.type?.kind === 'tensor' && isHalfType(fact.type.dtype)
 
 class Widening {
-  readonly #graph: Graph
   readonly #facts: ReadonlyMap<string, Fact>
   readonly #builder: GraphBuilder
   /** Names of what is widened, by the names of what is not. */
   readonly #wide = new Map<string, string>()
 
   constructor(graph: Graph, facts: ReadonlyMap<string, Fact>) {
-    this.#graph = graph
     this.#facts = facts
     this.#builder = new GraphBuilder(graph, 'widened')
     const given = [...graph.inputs.map(({ name }) => name), ...graph.initializers.keys()]
@@ -47,10 +45,9 @@ class Widening {
   }
 
   build(): Graph {
-    const built = this.#builder.build()
+    const built = this.#builder.rebuild()
     return {
       ...built,
-      nodes: built.nodes.slice(this.#graph.nodes.length),
       outputs: built.outputs.map(({ name }) => ({ name: this.#wide.get(name) ?? name })),
       values: new Map(),
     }

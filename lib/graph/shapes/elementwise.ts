@@ -3,7 +3,7 @@ import type { ElementType } from '../../core/dtype.js'
 import { type Rule, tensorOrUnknown } from './call.js'
 
 /** The output is like the first input. */
-export const sameAsFirst: Rule = call => [call.type(0)]
+const sameAsFirst: Rule = call => [call.type(0)]
 
 /** The inputs have one type and broadcast. */
 const broadcasting: Rule = call => [

@@ -198,8 +198,8 @@ const concat: ValueRule = (call, [type]) => {
   if (!shape || shape.length === 0 || call.axis(call.int('axis', 0), shape.length) !== 0) return []
   const parts = call.node.inputs.map((_, i) => {
     const known = call.known(i)?.elements
-    const size = smallShape(call.type(i))?.reduce((a, b) => a * b, 1)
-    return known ?? (size === undefined ? undefined : unknownShape(size))
+    const sizes = smallShape(call.type(i))
+    return known ?? (sizes && unknownShape(volume(sizes)))
   })
   return parts.every(part => part) ? [{ shape, elements: parts.flatMap(part => part!) }] : []
 }

@@ -1,7 +1,7 @@
 // checkpoint.ts: folders with model.safetensors and config.json, the weights quantized.
 import { mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { expectKnownOptions, expectOneOf } from '../../core/checks.js'
+import { expectKnownOptions, expectOneOf, expectText } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import type { Tensor } from '../../memory/tensor.js'
 import type { QuantizerInput } from '../../precision/casts.js'
@@ -109,6 +109,7 @@ export async function writeCheckpoint(
   weights: ReadonlyMap<string, Tensor>,
   options: ExportOptions = {},
 ): Promise<QuantizedCheckpoint> {
+  expectText('folder', folder)
   const made = quantizeWeights(weights, options)
   const { layout = 'modelopt', config = {}, inputAmax } = options
   const hasInputs = inputAmax !== undefined && Object.keys(inputAmax).length > 0
@@ -173,6 +174,7 @@ function compressedTensorsConfig(ignore: readonly string[], hasInputs: boolean):
  * @throws SparkError ERR_IO, ERR_FORMAT naming the tensor
  */
 export async function readCheckpoint(folder: string): Promise<Map<string, CheckpointWeight>> {
+  expectText('folder', folder)
   const index = path.join(folder, 'model.safetensors.index.json')
   const text = await readFile(index, 'utf8').catch(() => undefined)
   const files = text === undefined ? ['model.safetensors'] : shardsOf(index, text)

@@ -22,7 +22,7 @@ export interface Encoded {
 }
 
 /** Bytes of one message at most, as the wire format has it. */
-export const maxMessageBytes = 2 ** 31 - 1
+const maxMessageBytes = 2 ** 31 - 1
 
 /** Bytes up to which a part is copied into the chunk around it. */
 const maxCopiedBytes = 1 << 14

@@ -1,6 +1,6 @@
 // write.ts: graphs to ONNX files.
 import path from 'node:path'
-import { expectKnownOptions } from '../../core/checks.js'
+import { expectKnownOptions, expectText } from '../../core/checks.js'
 import type { Constant } from '../../graph/constant.js'
 import { allNodes } from '../../graph/edit.js'
 import { canonicalOpset, type Graph } from '../../graph/graph.js'
@@ -56,6 +56,7 @@ export interface WriteOnnxOptions {
  */
 export async function writeOnnx(graph: Graph, file: string, options: WriteOnnxOptions = {}): Promise<void> {
   expectKnownOptions('options', options, ['externalData'])
+  expectText('file', file)
   const target = path.resolve(file)
   if (!(options.externalData ?? weightBytes(graph) > maxInsideBytes)) {
     await writeFileAtomic(target, materialise(encodeGraph(graph)))

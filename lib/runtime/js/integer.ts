@@ -1,19 +1,14 @@
 // integer.ts: operations on numbers of 8 bits in plain TypeScript, as their formulas are written.
+import { volume } from '../../core/shape.js'
 import type { IntegerFeatures, KernelArgs } from '../kernels.js'
 import { pairsOf } from './conv.js'
-
-/** The integer nearest to `value`, the even one of two. */
-function roundEven(value: number): number {
-  const floor = Math.floor(value)
-  const rest = value - floor
-  return rest > 0.5 || (rest === 0.5 && floor % 2 !== 0) ? floor + 1 : floor
-}
+import { roundHalfEven } from './functions.js'
 
 /** round(value) + zero within the range of a type; a NaN gives 0. */
 function saturated(value: number, zero: number, isSigned: boolean): number {
   if (Number.isNaN(value)) return 0
   const [lowest, highest] = isSigned ? [-128, 127] : [0, 255]
-  return Math.min(Math.max(roundEven(value) + zero, lowest), highest)
+  return Math.min(Math.max(roundHalfEven(value) + zero, lowest), highest)
 }
 
 /** What becomes of the sums of products of feature `o`. */
@@ -45,8 +40,6 @@ export function linearInteger(args: KernelArgs['linearInteger']): void {
     }
   }
 }
-
-const volume = (sizes: readonly number[]): number => sizes.reduce((product, size) => product * size, 1)
 
 /** y[n, o, q] = bias[o] + Σ_{c, k} (x − xZero) · (w − wZero[o]), modulo 2^32 */
 export function convInteger(args: KernelArgs['convInteger']): void {

@@ -49,9 +49,7 @@ function extent(name: string, strides: HeadStrides, sizes: readonly number[], wi
   }
   for (const stride of strides) expectInteger(name, stride, 0)
   if (width === 0 || sizes.includes(0)) return 0
-  return (
-    width + volume([sizes[0]! - 1, strides[0]]) + (sizes[1]! - 1) * strides[1] + (sizes[2]! - 1) * strides[2]
-  )
+  return strides.reduce((sum, stride, axis) => sum + (sizes[axis]! - 1) * stride, width)
 }
 
 function attentionSizes(args: KernelArgs['attention'] | KernelArgs['attentionBackward']) {

@@ -1,6 +1,7 @@
 // winograd.ts: filters as Winograd's algorithm F(4 x 4, 3 x 3) takes them.
 import { SparkError } from '../../core/errors.js'
 import type { KernelArgs } from '../kernels.js'
+import { packedSizes, packWeight } from '../packed-weight.js'
 import { rowReader } from './weight-rows.js'
 
 const g = [
@@ -18,14 +19,16 @@ const g = [
  */
 export function winogradSize(rows: number, cols: number): number {
   if (cols % 9 !== 0) throw new SparkError('ERR_SHAPE', `weight.cols is ${cols}, no multiple of 3 x 3`)
-  return (36 * rows * cols) / 9
+  return 36 * packedSizes({ dtype: 'f32', rows, cols: cols / 9 }).data
 }
 
-/** data[p, o, c] = (G · W[o, c] · Gᵀ)[p] */
+/** Matrix p of data = (G · W[o, c] · Gᵀ)[p], in panels */
 export function winogradWeight({ weight, data }: KernelArgs['winogradWeight']): void {
-  const channels = weight.cols / 9
+  const { rows, cols } = weight
+  const [channels, size] = [cols / 9, data.length / 36]
   const read = rowReader(weight)
-  for (let o = 0; o < weight.rows; o++) {
+  const matrices = g.flatMap(() => g.map(() => new Float32Array(rows * channels)))
+  for (let o = 0; o < rows; o++) {
     const row = read(o)
     for (let c = 0; c < channels; c++) {
       const tap = (i: number, k: number): number => row[9 * c + 3 * i + k]!
@@ -33,9 +36,13 @@ export function winogradWeight({ weight, data }: KernelArgs['winogradWeight']): 
       half.forEach((line, i) => {
         g.forEach(([a, b, d], j) => {
           const element = line[0]! * a + line[1]! * b + line[2]! * d
-          data[((6 * i + j) * weight.rows + o) * channels + c] = element
+          matrices[6 * i + j]![o * channels + c] = element
         })
       })
     }
+  }
+  for (const [p, matrix] of matrices.entries()) {
+    const part = data.subarray(p * size, (p + 1) * size)
+    packWeight({ dtype: 'f32', rows, cols: channels, data: matrix }, part)
   }
 }

@@ -1,6 +1,6 @@
 // feeds.ts: what a caller hands in, checked against what the model wants.
 import { inspect } from 'node:util'
-import { argumentError } from '../../core/checks.js'
+import { argumentError, expectAttached } from '../../core/checks.js'
 import { type ElementArray, type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
@@ -53,6 +53,18 @@ export function readFeeds(inputs: readonly ValueInfo[], feeds: Feeds): HostValue
   })
 }
 
+/**
+ * Checks again before a run that the memory of the inputs is still there.
+ * @throws SparkError ERR_DISPOSED naming the input
+ */
+export function expectMemory(inputs: readonly ValueInfo[], values: readonly HostValue[]): void {
+  for (const [i, value] of values.entries()) {
+    const tensors = value.kind === 'sequence' ? value.items : value.kind === 'tensor' ? [value] : []
+    for (const { data } of tensors)
+      if (ArrayBuffer.isView(data)) expectAttached(`feeds['${inputs[i]!.name}']`, data)
+  }
+}
+
 const describeInputs = (inputs: readonly ValueInfo[]): string =>
   inputs.map(({ name, type }) => `'${name}': ${describeType(type)}`).join(', ') || 'none'
 
@@ -94,6 +106,10 @@ function readTensor(
   shape: readonly Dimension[] | undefined,
   given: Feed,
 ): HostTensor {
+  if (given instanceof Tensor || ArrayBuffer.isView(given)) {
+    const data = given instanceof Tensor ? given.data : given
+    if (ArrayBuffer.isView(data)) expectAttached(what, data)
+  }
   if (given instanceof Tensor) {
     if (dtype === undefined || given.dtype === dtype) return hostTensor(given.dtype, given.shape, given.data)
     const tensor = `a tensor of ${given.dtype} [${given.shape.join(', ')}]`

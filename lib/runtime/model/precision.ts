@@ -1,6 +1,6 @@
 // precision.ts: which precision mode a model runs in, and why.
-import { expectOneOf } from '../../core/checks.js'
-import { getConfig, getConfigEntries, type Precision, precisions } from '../../core/config.js'
+import { argumentError } from '../../core/checks.js'
+import { getConfig, getConfigEntries, type Precision, parsePrecision, precisions } from '../../core/config.js'
 import type { GpuSelector } from '../../hardware/cuda-device.js'
 import { recommendedPrecisionOf } from '../../hardware/gpu.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
@@ -22,15 +22,18 @@ export interface PrecisionChoice {
  * @throws SparkError ERR_ARGUMENT for a mode that does not exist
  */
 export async function choosePrecision(
-  asked: Precision | undefined,
+  asked: Precision | 'fp4' | undefined,
   {
     backend = getConfig().backend,
     device,
   }: { backend?: ModelBackend; device?: GpuSelector | undefined } = {},
 ): Promise<PrecisionChoice> {
   if (asked !== undefined) {
-    expectOneOf('options.precision', asked, precisions)
-    return { name: asked, reason: `the option asks for ${asked}`, automatic: false }
+    const name = typeof asked === 'string' ? parsePrecision(asked) : undefined
+    if (!name) {
+      throw argumentError('options.precision', `one of ${precisions.join(', ')} or fp4 for nvfp4`, asked)
+    }
+    return { name, reason: `the option asks for ${name}`, automatic: false }
   }
   const entry = getConfigEntries().find(({ name }) => name === 'precision')
   if (entry?.value) {

@@ -1,5 +1,6 @@
 // rounded-weights.ts: precision modes as a rewrite of weights (docs/numerics.md).
 import { type Precision, warnIfExperimental } from '../../core/config.js'
+import { SparkError } from '../../core/errors.js'
 import { intOf } from '../../graph/attributes.js'
 import { Constant, type StoredMatrix } from '../../graph/constant.js'
 import { consumersOf } from '../../graph/edit.js'
@@ -23,25 +24,44 @@ function isLooped(node: Node, { shape }: Constant): boolean {
   return groups > 1 && shape[0]! / groups <= 3
 }
 
+/** Options of {@link withPrecision}. */
+export interface RoundingOptions {
+  /** Of nvfp4. Default: modelopt. */
+  readonly recipe?: NVFP4Recipe
+  /** Names of weights that fp8 and nvfp4 hold in bf16. Default: none. */
+  readonly keep?: readonly string[]
+}
+
 /**
  * The graph whose products read their weights as `mode` rounds them. Everything else, activations and normalizations
  * and softmax among them, stays in f32.
- * @param recipe - of nvfp4
- * @throws SparkError ERR_RANGE for a weight that fp16 cannot hold, ERR_NOT_FINITE for one that a quantizer cannot take
+ * @throws SparkError ERR_RANGE for a weight that fp16 cannot hold, ERR_NOT_FINITE for one that a quantizer cannot take,
+ * ERR_ARGUMENT for a name in `keep` of no weight that `mode` rounds
  */
-export async function withPrecision(graph: Graph, mode: Precision, recipe?: NVFP4Recipe): Promise<Graph> {
+export async function withPrecision(
+  graph: Graph,
+  mode: Precision,
+  { recipe = 'modelopt', keep = [] }: RoundingOptions = {},
+): Promise<Graph> {
   if (mode === 'fp32') return graph
   warnIfExperimental(mode)
   const folded = await foldWeights(graph)
   const readers = consumersOf(folded)
   const initializers = new Map(folded.initializers)
+  const kept = new Set(keep)
   for (const [name, weight] of folded.initializers) {
     const nodes = readers.get(name) ?? []
     const [layout, ...others] = nodes.map(node => layoutOf(node, name, weight))
     const fits = layout !== undefined && others.every(other => other === layout)
-    const stored = fits ? storedWeight(name, weight, layout, mode, recipe) : undefined
+    const format = kept.has(name) ? 'bf16' : mode
+    const stored = fits ? storedWeight(name, weight, layout, format, recipe) : undefined
+    if (stored) kept.delete(name)
     const looped = nodes.some(node => isLooped(node, weight))
     initializers.set(name, stored ? constantOf(weight, stored, layout!, looped) : weight.detached())
+  }
+  const [unknown] = kept
+  if (unknown !== undefined) {
+    throw new SparkError('ERR_ARGUMENT', `options.keep: '${unknown}' is no weight that ${mode} rounds`)
   }
   return { ...folded, initializers }
 }
@@ -69,7 +89,7 @@ function storedWeight(
   { shape, count, data }: Constant,
   layout: Layout,
   mode: Precision,
-  recipe: NVFP4Recipe = 'modelopt',
+  recipe: NVFP4Recipe,
 ): StoredWeight | undefined {
   const rows = layout === 'rows' ? shape[0]! : shape[1]!
   const cols = count / rows

@@ -43,11 +43,11 @@ export interface BindOptions {
 /**
  * Binds a program to memory: the arena, the packed constants, the state and the areas of inputs and outputs.
  * Constants stay where they are.
- * @throws SparkError ERR_DTYPE or ERR_SHAPE for an array in `buffers` that does not fit
+ * @throws SparkError ERR_DTYPE or ERR_SHAPE for an array in `buffers` that does not fit, ERR_OUT_OF_MEMORY
  */
 export function bind(program: Program, { double = false, buffers }: BindOptions = {}): BoundProgram {
   const scale = double ? 2 : 1
-  const arena = new ArrayBuffer(program.arenaBytes * scale)
+  const arena = allocated(program.arenaBytes * scale, bytes => new ArrayBuffer(bytes))
   const arrays = new Map<Buffer, ElementArray>()
   for (const port of [...program.inputs, ...program.outputs]) {
     const given = buffers?.get(port.name)
@@ -70,7 +70,7 @@ export function bind(program: Program, { double = false, buffers }: BindOptions 
     const type = double && dtype === 'f32' ? Float64Array : elementArrayOf(dtype)
     if (storage === 'constant') return wide(initial!())
     if (storage === 'arena') return new type(arena, offset * scale, count)
-    const array = new type(count)
+    const array = allocated(count * type.BYTES_PER_ELEMENT, () => new type(count))
     if (initial) (array as Float64Array).set(initial() as Float64Array)
     return array
   }
@@ -108,6 +108,15 @@ export function bind(program: Program, { double = false, buffers }: BindOptions 
     for (const buffer of arrays.keys()) if (!used.has(buffer)) arrays.delete(buffer)
   }
   return { memory, constants, setup, releaseSetup, steps: program.steps.map(bound), arrayOf }
+}
+
+function allocated<T>(bytes: number, make: (bytes: number) => T): T {
+  try {
+    return make(bytes)
+  } catch (cause) {
+    const message = `the plan needs an array of ${bytes} bytes, which this process cannot have`
+    throw new SparkError('ERR_OUT_OF_MEMORY', message, { cause })
+  }
 }
 
 function expectFit({ name, dtype, shape, buffer }: Port, given: ElementArray): void {

@@ -106,6 +106,11 @@ export class Lowering {
     return value
   }
 
+  /** Input `i`, or undefined when it was left out. */
+  inputIfAny(i: number): Value | undefined {
+    return this.has(i) ? this.input(i) : undefined
+  }
+
   /** The elements of input `i`, to be read. */
   read(i: number): Operand {
     return this.input(i).buffer.read()

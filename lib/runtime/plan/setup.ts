@@ -1,12 +1,10 @@
 // setup.ts: what is computed once, before the first run: all that depends on constants only.
-import { packedSizes } from '../packed-weight.js'
-import { Buffer, operandsOf, type Step } from './program.js'
-
-type LinearWeight = Extract<Step, { op: 'linear' }>['args']['weight']
+import { isConstant, packWeights } from './pack-weights.js'
+import { type Buffer, operandsOf, type Step } from './program.js'
 
 /**
  * Moves steps that read only constants to the setup; their results get memory of their own. Changes the buffers.
- * @param packs - whether to pack weights of products that turn out to be constant
+ * @param packs - whether to pack weights of products and convolutions that turn out to be constant
  */
 export function splitSetup(steps: readonly Step[], packs: boolean): { setup: Step[]; steps: Step[] } {
   const fixed = fixedSteps(steps)
@@ -47,35 +45,4 @@ function fixedSteps(steps: readonly Step[]): Set<Step> {
     for (const step of fixed) if (!isFixed(step)) fixed.delete(step)
   }
   return fixed
-}
-
-const isConstant = ({ storage }: Buffer): boolean => storage === 'constant' || storage === 'packed'
-
-/**
- * Lets products read constant f32 weights in the layout that kernels stream; steps that pack them go to `setup`. A weight
- * that other kernels read as well stays as it is: two copies would cost more memory than they save time.
- */
-function packWeights(steps: readonly Step[], setup: Step[]): Step[] {
-  const others = steps.filter(({ op }) => op !== 'linear').flatMap(({ args }) => [...operandsOf(args)])
-  const shared = new Set(others.map(({ buffer }) => buffer))
-  const known = new Map<Buffer, Map<number, LinearWeight>>()
-  const packed = (weight: LinearWeight): LinearWeight => {
-    const { buffer, offset } = weight.data
-    const places = known.get(buffer) ?? new Map<number, LinearWeight>()
-    known.set(buffer, places)
-    const found = places.get(offset)
-    if (found?.rows === weight.rows && found.cols === weight.cols) return found
-    const data = new Buffer('f32', packedSizes(weight).data, 'packed')
-    setup.push({ op: 'packWeight', args: { weight, data: data.write() } })
-    const result = { ...weight, data: data.read(), packed: true }
-    places.set(offset, result)
-    return result
-  }
-  return steps.map(step => {
-    const weight = step.op === 'linear' ? step.args.weight : undefined
-    if (step.op !== 'linear' || !weight || weight.dtype !== 'f32' || weight.packed) return step
-    const { buffer } = weight.data
-    if (!isConstant(buffer) || shared.has(buffer)) return step
-    return { ...step, args: { ...step.args, weight: packed(weight) } }
-  })
 }

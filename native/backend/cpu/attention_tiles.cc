@@ -25,7 +25,7 @@ void multiply_rows(const float* left, int64_t rows, const float* from, int64_t s
   for (int64_t d = 0; d < depth; d += kChunk) {
     const float* chunk = left + d / kChunk * kTileRows * kLine;
     for (int64_t j = 0; j < count; j += kSliver) {
-      best.multiply(chunk, rows, lines, first + j, std::min(kSliver, count - j), d,
+      best.multiply({chunk, 0}, rows, lines, first + j, std::min(kSliver, count - j), d,
                     std::min(kChunk, depth - d), sliver, sums + j);
     }
   }
@@ -36,7 +36,7 @@ void multiply_columns(const float* left, int64_t rows, const float* from, int64_
   const Gemm& best = gemm();
   const Operand lines = columns_of(from, step);
   for (int64_t e = 0; e < width; e += kSliver) {
-    best.multiply(left, rows, lines, e, std::min(kSliver, width - e), first, count, sliver,
+    best.multiply({left, 0}, rows, lines, e, std::min(kSliver, width - e), first, count, sliver,
                   sums_at(sums, 0, e / kTile) + e % kTile);
   }
 }

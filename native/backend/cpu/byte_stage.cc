@@ -5,20 +5,6 @@
 namespace spark::cpu {
 namespace {
 
-// The elements [begin, end) of a remainder lie inside of the image, the first of them at `at`.
-struct Inside {
-  int64_t begin, end, at;
-
-  Inside(const StageAxis& axis, int64_t remainder) {
-    const int64_t first = axis.first + remainder, stride = axis.stride;
-    const int64_t before = first < 0 ? (stride - 1 - first) / stride : 0;
-    const int64_t all = first < axis.size ? (axis.size - first + stride - 1) / stride : 0;
-    begin = std::min(before, axis.length);
-    end = std::clamp(all, begin, axis.length);
-    at = first + begin * stride;
-  }
-};
-
 // to[i] = from[i · stride]
 void copy(const uint8_t* from, int64_t stride, int64_t count, uint8_t* to) {
   if (stride == 1) {
@@ -36,15 +22,14 @@ void copy(const uint8_t* from, int64_t stride, int64_t count, uint8_t* to) {
 void stage_bytes(const Stage& stage, const uint8_t* image, uint8_t outside, uint8_t* plane) {
   std::fill_n(plane, stage.plane(), outside);
   const StageAxis &z = stage.axis(0), &y = stage.axis(1), &x = stage.axis(2);
-  for (const int64_t of_z : z.remainders) {
-    for (const int64_t of_y : y.remainders) {
-      for (const int64_t of_x : x.remainders) {
-        const Inside in_z(z, of_z), in_y(y, of_y), in_x(x, of_x);
+  for (const StageInside& in_z : z.inside) {
+    for (const StageInside& in_y : y.inside) {
+      for (const StageInside& in_x : x.inside) {
         for (int64_t i = in_z.begin; i < in_z.end; ++i) {
           const uint8_t* layer = image + (in_z.at + (i - in_z.begin) * z.stride) * y.size * x.size;
           for (int64_t j = in_y.begin; j < in_y.end; ++j) {
-            copy(layer + (in_y.at + (j - in_y.begin) * y.stride) * x.size + in_x.at, x.stride,
-                 in_x.end - in_x.begin, plane + (i * y.length + j) * x.length + in_x.begin);
+            copy(layer + (in_y.at + (j - in_y.begin) * y.stride) * x.size + in_x.at, x.stride, in_x.count(),
+                 plane + (i * y.length + j) * x.length + in_x.begin);
           }
         }
         plane += z.length * y.length * x.length;

@@ -2,6 +2,7 @@
 
 #include "backend/cpu/conv_reading.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/depthwise.h"
 #include "backend/cpu/winograd.h"
 
 namespace spark::cpu {
@@ -11,6 +12,7 @@ void conv(const ConvArgs& args) {
   const int64_t positions = volume(shape.out);
   if (shape.batch * shape.filters * positions == 0) return;
   if (args.winograd) return winograd_conv(args);
+  if (is_depthwise(args)) return depthwise_conv(args);
   const ConvReading reading(shape);
   std::unique_ptr<float[]> room;
   const bool loops = loops_over(shape.groups, shape.filters / shape.groups);

@@ -181,7 +181,7 @@ void multiply(const Convolution& convolution, const ConvSource& source, const Co
   };
   const auto depth = static_cast<int64_t>(rows.size());
   const int64_t columns = task.images * positions;
-  const bool left = part.coefficients.packed || positions_left(lines, columns);
+  const bool left = positions_left(lines, columns);
   const Segment segment = left ? Segment{columns_of(patches), rows_of(weight), depth}
                                : Segment{rows_of(weight), columns_of(patches), depth};
   const int64_t m = left ? columns : lines, n = left ? lines : columns;

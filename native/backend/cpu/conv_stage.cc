@@ -13,7 +13,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 StageInside inside_of(const StageAxis& axis, int64_t remainder) {
   const int64_t start = axis.first + remainder;
   const int64_t begin = std::clamp<int64_t>(ceil_div(-start, axis.stride), 0, axis.length);
-  return {begin, std::clamp<int64_t>(ceil_div(axis.size - start, axis.stride), begin, axis.length)};
+  const int64_t end = std::clamp<int64_t>(ceil_div(axis.size - start, axis.stride), begin, axis.length);
+  return {begin, end, start + begin * axis.stride};
 }
 
 }  // namespace
@@ -80,18 +81,14 @@ void Stage::fill(const float* image, float* plane, float padding) const {
 // The elements of three remainders.
 void Stage::fill_block(const float* image, const std::array<size_t, 3>& of, float* to, float padding) const {
   const auto& [z, y, x] = axes_;
-  const auto start = [&](int axis) {
-    const StageAxis& along = axes_[axis];
-    return along.first + along.remainders[of[axis]] + along.inside[of[axis]].begin * along.stride;
-  };
   const StageInside &in_z = z.inside[of[0]], &in_y = y.inside[of[1]], &in_x = x.inside[of[2]];
   const int64_t layer = y.length * x.length, pitch = y.stride * x.size;
   std::fill_n(to, in_z.begin * layer, padding);
   for (int64_t i = in_z.begin; i < in_z.end; ++i) {
     float* lines = to + i * layer;
-    const int64_t depth = start(0) + (i - in_z.begin) * z.stride;
+    const int64_t depth = in_z.at + (i - in_z.begin) * z.stride;
     std::fill_n(lines, in_y.begin * x.length, padding);
-    gemm().stage(image + (depth * y.size + start(1)) * x.size + start(2), pitch, x.stride, in_y.count(),
+    gemm().stage(image + (depth * y.size + in_y.at) * x.size + in_x.at, pitch, x.stride, in_y.count(),
                  in_x.begin, in_x.end, x.length, padding, lines + in_y.begin * x.length);
     std::fill_n(lines + in_y.end * x.length, (y.length - in_y.end) * x.length, padding);
   }

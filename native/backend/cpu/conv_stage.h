@@ -12,9 +12,9 @@
 
 namespace spark::cpu {
 
-// The elements [begin, end) of a remainder lie inside of the image.
+// The elements [begin, end) of a remainder lie inside of the image, the first of them at `at`.
 struct StageInside {
-  int64_t begin, end;
+  int64_t begin, end, at;
 
   int64_t count() const { return end - begin; }
 };

@@ -32,6 +32,27 @@ struct LowRankTile {
   bool past_cache;    // rows of `to` begin at multiples of 64 bytes and will not be read from a cache
 };
 
+// The left side of a product along a chunk of K. Element (i, k) is data[i * kLine + k], or, where `panel` is
+// not 0, data[i / kPanelRows * panel + k * kPanelRows + i % kPanelRows]: in panels of a weight, so far apart.
+struct Left {
+  const float* data;
+  int64_t panel;
+};
+
+// A convolution of one channel with K x K taps and zeros around its image: tap (i, j) of result (y, x) reads
+// image[y · stride + i − pad[0], x · stride + j − pad[1]].
+struct DepthwisePlane {
+  const float* weights;  // [K, K]
+  float bias;
+  bool relu;         // what is below 0 becomes 0
+  int64_t stride;    // 1 or 2
+  int64_t pad[2];    // any numbers
+  int64_t image[2];  // height and width
+  int64_t out[2];    // of the results
+  const float* x;    // [image]
+  float* y;          // [out]
+};
+
 struct Gemm {
   // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk. Where the lines
   // are rows of a weight, k is a multiple of 16, line of kPanelRows if it is packed; its columns are no left
@@ -40,15 +61,18 @@ struct Gemm {
   // to[j * kSliver + i] = from(line + i, k + j) for i < lines <= kSliver, j < count <= kChunk, which is
   // rounded up to an even number for packed bf16. to: kSliver * kLine floats.
   void (*pack_sliver)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
-  // sums[i * kTile + j] += Σ rows[i * kLine + k'] · b(line + j, k + k') for i < m <= kTile, j < lines <=
-  // kSliver (kFewLines for m <= kFewRows and packed rows) and k' < count <= kChunk: one chain of
-  // multiplications and additions (fused, but for `plain`) with rising k' that starts at 0. The rest of the
-  // kSliver columns holds anything afterwards. buffer: kSliver * kLine floats.
-  void (*multiply)(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+  // from(line + i, k + j) as a left side, of which `to` has kTile * kLine floats: rows of a packed weight in
+  // their panels, packed f32 where it is, all others as pack_rows does.
+  Left (*pack_left)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
+  // sums[i * kTile + j] += Σ left(i, k') · b(line + j, k + k') for i < m <= kTile, j < lines <= kSliver
+  // (kFewLines for m <= kFewRows and packed rows) and k' < count <= kChunk: one chain of multiplications and
+  // additions (fused, but for `plain`) with rising k' that starts at 0. The rest of the kSliver columns holds
+  // anything afterwards. buffer: kSliver * kLine floats.
+  void (*multiply)(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
                    int64_t count, float* buffer, float* sums);
   // As multiply with the last chunk of sums, which begin with `sums` (null: with 0), are left as they are and
   // become what `to` says. Activations but kNone and kRelu are left out.
-  void (*finish)(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+  void (*finish)(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
                  int64_t count, float* buffer, const float* sums, const Finish& to);
   // Rows of finished sums, `pitch` elements apart, become what `to` says, with these activations alone.
   void (*settle)(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Finish& to);
@@ -56,6 +80,8 @@ struct Gemm {
   // + bias, and what is below 0 becomes 0 if `relu`. Reads and writes up to 15 elements more.
   void (*correlate)(const float* coefficients, const float* data, const int64_t* offset, int64_t depth,
                     int64_t count, float bias, bool relu, float* sums);
+  // Each result is a chain over the taps in their order, as in multiply, + bias. K is 3 or 5.
+  void (*depthwise)(int64_t kernel, const DepthwisePlane& plane);
   // to[i] = the largest data[offset[k] + i] for i < count and k < depth, NaN if one is. Reads and writes up
   // to 15 elements more.
   void (*largest)(const float* data, const int64_t* offset, int64_t depth, int64_t count, float* to);

@@ -54,6 +54,20 @@ inline Vec evens(Vec a, Vec b) {
   return _mm256_castpd_ps(_mm256_permute4x64_pd(pairs, 0xD8));
 }
 
+inline void settle_here(Vec& vec) { asm volatile("" : "+x"(vec) : : "memory"); }
+
+using Mask = __m256i;
+
+inline Mask mask_between(int64_t begin, int64_t end) {
+  return _mm256_andnot_si256(first_lanes(begin), first_lanes(end));
+}
+
+inline Mask mask_if(bool wanted, Mask mask) {
+  return _mm256_and_si256(mask, _mm256_set1_epi32(-static_cast<int>(wanted)));
+}
+
+inline Vec load_masked(const float* from, Mask mask) { return _mm256_maskload_ps(from, mask); }
+
 // 4 by 4 inside the 128-bit halves, then the halves change places.
 inline void transpose(Vec (&v)[8]) {
   Vec t[8];
@@ -77,7 +91,8 @@ inline void transpose(Vec (&v)[8]) {
 
 }  // namespace
 
-const Gemm avx2_gemm = {pack_rows, pack_sliver, multiply,       finish,          settle, correlate,
-                        largest,   stage,       winograd_input, winograd_output, dots,   add_low_rank};
+const Gemm avx2_gemm = {pack_rows,      pack_sliver,     pack_left, multiply,    finish,
+                        settle,         correlate,       depthwise, largest,     stage,
+                        winograd_input, winograd_output, dots,      add_low_rank};
 
 }  // namespace spark::cpu

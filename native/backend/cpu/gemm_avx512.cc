@@ -46,6 +46,16 @@ inline Vec evens(Vec a, Vec b) {
   return _mm512_permutex2var_ps(a, places, b);
 }
 
+inline void settle_here(Vec& vec) { asm volatile("" : "+v"(vec) : : "memory"); }
+
+using Mask = __mmask16;
+
+inline Mask mask_between(int64_t begin, int64_t end) { return (1u << end) - (1u << begin); }
+
+inline Mask mask_if(bool wanted, Mask mask) { return wanted ? mask : 0; }
+
+inline Vec load_masked(const float* from, Mask mask) { return _mm512_maskz_loadu_ps(mask, from); }
+
 // 4 by 4 inside the 128-bit quarters, then the quarters change places, 4 by 4 again.
 inline void transpose(Vec (&v)[16]) {
   Vec t[16];
@@ -75,7 +85,8 @@ inline void transpose(Vec (&v)[16]) {
 
 }  // namespace
 
-const Gemm avx512_gemm = {pack_rows, pack_sliver, multiply,       finish,          settle, correlate,
-                          largest,   stage,       winograd_input, winograd_output, dots,   add_low_rank};
+const Gemm avx512_gemm = {pack_rows,      pack_sliver,     pack_left, multiply,    finish,
+                          settle,         correlate,       depthwise, largest,     stage,
+                          winograd_input, winograd_output, dots,      add_low_rank};
 
 }  // namespace spark::cpu

@@ -6,6 +6,10 @@
 //   stream              stores a vector at a multiple of its size, past the cache where that can be
 //   transpose           of kWidth vectors, in place
 //   evens               elements 0, 2, 4 … of a vector that goes on, but for its first element, in a second
+//   Mask                some elements of a vector: mask_between(begin, end), both from 0 to kWidth, and
+//                       mask_if(wanted, mask), none of them unless `wanted`
+//   load_masked         these elements, with zeros around them; no others are read
+//   settle_here         a vector is computed, and nothing is read ahead of that
 //   load_codes          kWidth codes of 8 or 16 bits, widened
 //   load_e2m1           the values of kWidth codes of 4 bits, low ones first
 //   lookup_e2m1         the values of the low 4 bits
@@ -32,6 +36,18 @@ inline void store_some(float* to, Vec values, int64_t count) {
 }
 
 inline Vec positive(Vec values) { return values < Vec{} ? Vec{} : values; }
+
+// The numbers of all lanes, for shuffles.
+template <int... kLanes>
+struct Lanes {};
+
+template <int kCount, int... kLanes>
+struct CountLanes : CountLanes<kCount - 1, kCount - 1, kLanes...> {};
+
+template <int... kLanes>
+struct CountLanes<0, kLanes...> {
+  using Type = Lanes<kLanes...>;
+};
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -217,6 +233,23 @@ void pack_rows(const Operand& from, int64_t line, int64_t lines, int64_t k, int6
   pack_straight<kLine>(from, line, lines, k, count, to);
 }
 
+Left pack_left(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+  if (!is_packed(from) || from.columns) {
+    pack_rows(from, line, lines, k, count, to);
+    return {to, 0};
+  }
+  const Weight& weight = *from.weight;
+  const int64_t first = line / kPanelRows;
+  if (weight.dtype == DType::kF32) {
+    const int64_t panel = weight.cols * kPanelRows;
+    return {static_cast<const float*>(weight.data) + first * panel + k * kPanelRows, panel};
+  }
+  for (int64_t i = 0; i < lines; i += kPanelRows) {
+    decode_panel(weight, first + i / kPanelRows, k, count, to + i * kLine);
+  }
+  return {to, kPanelRows * kLine};
+}
+
 // to[j * kSliver + i] = from(line + i, k + j)
 void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
   if (is_packed(from)) {
@@ -228,6 +261,7 @@ void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, in
 }
 
 #include "backend/cpu/correlate_body.h"
+#include "backend/cpu/depthwise_body.h"
 #include "backend/cpu/gemm_multiply.h"
 #include "backend/cpu/low_rank_body.h"
 #include "backend/cpu/winograd_body.h"

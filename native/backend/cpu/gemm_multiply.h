@@ -1,13 +1,45 @@
 // gemm_multiply.h: the multiply of a matrix product, in blocks of sums that stay in registers. Included by
 // gemm_body.h.
 //
-// A right side has at(k, n), vector n of its columns at k, and from(col), itself from a column on.
+// A left side has at(m, k) and from(row), itself from a row on; a right side at(k, n), vector n of its
+// columns at k, and from(col). ahead(k) asks for a part of what comes after it: weights come from memory, and
+// a burst of requests in front would stall.
+
+struct LeftLines {
+  const float* data;
+
+  void ahead(int64_t) const {}
+  float at(int m, int64_t k) const { return data[m * kLine + k]; }
+  LeftLines from(int64_t row) const { return {data + row * kLine}; }
+};
+
+struct LeftPanel {
+  const float* data;
+  int64_t next;  // from a panel to the next one
+
+  void ahead(int64_t k) const { __builtin_prefetch(data + next + k * kPanelRows); }
+  float at(int m, int64_t k) const { return data[k * kPanelRows + m]; }
+  LeftPanel from(int64_t row) const { return {data + row, next}; }
+};
 
 struct Sliver {
   const float* data;
 
+  void ahead(int64_t) const {}
   Vec at(int64_t k, int n) const { return load(data + k * kSliver + n * kWidth); }
   Sliver from(int64_t col) const { return {data + col}; }
+};
+
+struct RightPanel {
+  const float* data;
+  int64_t next;
+
+  void ahead(int64_t k) const {
+    __builtin_prefetch(data + next + k * kPanelRows);
+    __builtin_prefetch(data + next + k * kPanelRows + kPanelRows / 2);
+  }
+  Vec at(int64_t k, int n) const { return load(data + k * kPanelRows + n * kWidth); }
+  RightPanel from(int64_t col) const { return {data + col, next}; }
 };
 
 // Rows of patches, of which the columns lie behind each other.
@@ -15,6 +47,7 @@ struct Lines {
   const float* data;
   const int64_t* offset;
 
+  void ahead(int64_t) const {}
   Vec at(int64_t k, int n) const { return load(data + offset[k] + n * kWidth); }
   Lines from(int64_t col) const { return {data + col, offset}; }
 };
@@ -123,17 +156,19 @@ struct Finishing {
   }
 };
 
-template <int M, int N, typename Right, typename Target>
-void multiply_block(const float* rows, const Right& side, int64_t count, const Target& target) {
+template <int M, int N, typename Rows, typename Right, typename Target>
+void multiply_block(const Rows& rows, const Right& side, int64_t count, const Target& target) {
   Vec total[M][N] = {};
 #pragma GCC unroll 2
   for (int64_t k = 0; k < count; ++k) {
+    rows.ahead(k);
+    side.ahead(k);
     Vec right[N];
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) right[n] = side.at(k, n);
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {
-      const Vec left = splat(rows[m * kLine + k]);
+      const Vec left = splat(rows.at(m, k));
 #pragma GCC unroll 4
       for (int n = 0; n < N; ++n) total[m][n] = multiply_add(left, right[n], total[m][n]);
     }
@@ -141,8 +176,8 @@ void multiply_block(const float* rows, const Right& side, int64_t count, const T
   target.take(total);
 }
 
-template <int M, int N, typename Right, typename Target>
-void multiply_cols(const float* rows, Right side, int64_t vecs, int64_t count, Target target) {
+template <int M, int N, typename Rows, typename Right, typename Target>
+void multiply_cols(const Rows& rows, Right side, int64_t vecs, int64_t count, Target target) {
   for (; vecs >= N; vecs -= N) {
     multiply_block<M, N>(rows, side, count, target);
     side = side.from(N * kWidth);
@@ -153,24 +188,33 @@ void multiply_cols(const float* rows, Right side, int64_t vecs, int64_t count, T
   }
 }
 
-template <int M, typename Right, typename Target>
-void multiply_rows(int64_t m, const float* rows, const Right& side, int64_t vecs, int64_t count,
+template <int M, typename Rows, typename Right, typename Target>
+void multiply_rows(int64_t m, const Rows& rows, const Right& side, int64_t vecs, int64_t count,
                    const Target& target) {
   if (m == M) return multiply_cols<M, kVecs>(rows, side, vecs, count, target);
   if constexpr (M > 1) multiply_rows<M - 1>(m, rows, side, vecs, count, target);
 }
 
 // Rows are shared out evenly: a last block of one row would cost as much time as a full one.
-template <typename Right, typename Target>
-void multiply_right(const float* rows, const Right& side, int64_t m, int64_t n, int64_t count,
-                    Target target) {
-  const int64_t vecs = (n + kWidth - 1) / kWidth;
+template <typename Rows, typename Right, typename Target>
+void multiply_left(Rows rows, const Right& side, int64_t m, int64_t vecs, int64_t count, Target target) {
   for (int64_t blocks = (m + kRows - 1) / kRows; blocks > 0; --blocks) {
     const int64_t block = (m + blocks - 1) / blocks;
     multiply_rows<kRows>(block, rows, side, vecs, count, target);
-    rows += block * kLine;
+    rows = rows.from(block);
     target = target.from(block, 0);
     m -= block;
+  }
+}
+
+template <typename Right, typename Target>
+void multiply_right(const Left& left, const Right& side, int64_t m, int64_t n, int64_t count,
+                    const Target& target) {
+  const int64_t vecs = (n + kWidth - 1) / kWidth;
+  if (left.panel == 0) return multiply_left(LeftLines{left.data}, side, m, vecs, count, target);
+  for (int64_t row = 0; row < m; row += kPanelRows) {
+    const LeftPanel rows{left.data + row / kPanelRows * left.panel, left.panel};
+    multiply_left(rows, side, smaller(kPanelRows, m - row), vecs, count, target.from(row, 0));
   }
 }
 
@@ -240,37 +284,38 @@ const float* run_of(const Patches& patches, int64_t line, int64_t lines) {
 }
 
 template <typename Target>
-void multiply_packing(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+void multiply_packing(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
                       int64_t count, float* buffer, const Target& target) {
   if (b.patches && b.columns && m <= kDirectRows) {
     const float* data = run_of(*b.patches, line, lines);
-    if (data) return multiply_right(rows, Lines{data, b.patches->offset + k}, m, lines, count, target);
+    if (data) return multiply_right(left, Lines{data, b.patches->offset + k}, m, lines, count, target);
   }
   pack_sliver(b, line, lines, k, count, buffer);
-  multiply_right(rows, Sliver{buffer}, m, lines, count, target);
+  multiply_right(left, Sliver{buffer}, m, lines, count, target);
 }
 
-void multiply(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+void multiply(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
               int64_t count, float* buffer, float* sums) {
+  const bool few = m <= kFewRows && left.panel == 0;
   if (is_packed(b) && !b.columns) {
     const int64_t panel = line / kPanelRows;
-    if (m <= kFewRows) return multiply_panels(rows, m, *b.weight, panel, lines, k, count, sums);
+    if (few) return multiply_panels(left.data, m, *b.weight, panel, lines, k, count, sums);
     if (b.weight->dtype == DType::kF32) {
-      const auto* data =
-          static_cast<const float*>(b.weight->data) + (panel * b.weight->cols + k) * kPanelRows;
-      return multiply_right(rows, Sliver{data}, m, lines, count, Adding{sums});
+      const int64_t next = b.weight->cols * kPanelRows;
+      const auto* data = static_cast<const float*>(b.weight->data) + panel * next + k * kPanelRows;
+      return multiply_right(left, RightPanel{data, next}, m, lines, count, Adding{sums});
     }
-  } else if (m <= kFewRows && !b.columns) {
+  } else if (few && !b.columns) {
     pack_straight<kLine>(b, line, lines, k, count, buffer);
     for (int64_t n = 0; n < lines; n += 2 * kWidth) {
-      multiply_few<kFewRows>(m, rows, buffer + n * kLine, count, sums + n);
+      multiply_few<kFewRows>(m, left.data, buffer + n * kLine, count, sums + n);
     }
     return;
   }
-  multiply_packing(rows, m, b, line, lines, k, count, buffer, Adding{sums});
+  multiply_packing(left, m, b, line, lines, k, count, buffer, Adding{sums});
 }
 
-void finish(const float* rows, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+void finish(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
             int64_t count, float* buffer, const float* sums, const Finish& to) {
-  multiply_packing(rows, m, b, line, lines, k, count, buffer, Finishing{sums, lines, to});
+  multiply_packing(left, m, b, line, lines, k, count, buffer, Finishing{sums, lines, to});
 }

@@ -16,7 +16,8 @@ inline Vec multiply_add(Vec a, Vec b, Vec sum) { return vfmaq_f32(sum, a, b); }
 
 }  // namespace
 
-const Gemm neon_gemm = {pack_rows, pack_sliver, multiply,       finish,          settle, correlate,
-                        largest,   stage,       winograd_input, winograd_output, dots,   add_low_rank};
+const Gemm neon_gemm = {pack_rows,      pack_sliver,     pack_left, multiply,    finish,
+                        settle,         correlate,       depthwise, largest,     stage,
+                        winograd_input, winograd_output, dots,      add_low_rank};
 
 }  // namespace spark::cpu

@@ -29,6 +29,35 @@ inline Vec load_e2m1(const uint8_t* codes) {
 
 inline Vec evens(Vec a, Vec b) { return Vec{a[0], a[2], b[1], b[3]}; }
 
+inline void settle_here(Vec& vec) {
+#if defined(__x86_64__)
+  asm volatile("" : "+x"(vec) : : "memory");
+#else
+  asm volatile("" : "+w"(vec) : : "memory");
+#endif
+}
+
+struct Mask {
+  int64_t begin, end;
+};
+
+inline Mask mask_between(int64_t begin, int64_t end) { return {begin, end}; }
+
+inline Mask mask_if(bool wanted, Mask mask) { return wanted ? mask : Mask{0, 0}; }
+
+inline Vec load_masked(const float* from, Mask mask) {
+  if (mask.begin == 0 && mask.end == kWidth) {
+    Vec whole;
+    __builtin_memcpy(&whole, from, sizeof(whole));
+    return whole;
+  }
+  Vec values = {};
+  for (int64_t i = 0; i < kWidth; ++i) {
+    if (i >= mask.begin && i < mask.end) values[i] = from[i];
+  }
+  return values;
+}
+
 inline void transpose(Vec (&v)[4]) {
   const Vec a = v[0], b = v[1], c = v[2], d = v[3];
 #pragma GCC unroll 4

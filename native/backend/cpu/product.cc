@@ -29,10 +29,10 @@ struct Tile {
 
 void add_chunk(const Gemm& gemm, const Tile& tile, const Segment& segment, int64_t k, int64_t count) {
   auto& [rows, sliver, sums] = workspace;
-  gemm.pack_rows(segment.a, tile.row, tile.rows, k, count, rows);
+  const Left left = gemm.pack_left(segment.a, tile.row, tile.rows, k, count, rows);
   for (int64_t col = 0; col < tile.cols; col += kSliver) {
     const int64_t cols = std::min(kSliver, tile.cols - col);
-    gemm.multiply(rows, tile.rows, segment.b, tile.col + col, cols, k, count, sliver, sums + col);
+    gemm.multiply(left, tile.rows, segment.b, tile.col + col, cols, k, count, sliver, sums + col);
   }
 }
 
@@ -46,7 +46,7 @@ void add_streams(const Gemm& gemm, const Tile& tile, const Segment& segment) {
   for (int64_t col = 0; col < tile.cols; col += kFewLines) {
     const int64_t cols = std::min(kFewLines, tile.cols - col);
     for (int64_t k = 0; k < segment.depth; k += kChunk) {
-      gemm.multiply(rows + k / kChunk * tile.rows * kLine, tile.rows, segment.b, tile.col + col, cols, k,
+      gemm.multiply({rows + k / kChunk * tile.rows * kLine, 0}, tile.rows, segment.b, tile.col + col, cols, k,
                     std::min(kChunk, segment.depth - k), sliver, sums + col);
     }
   }
@@ -98,9 +98,9 @@ void finish_tile(const Gemm& gemm, const Tile& tile, const Segment& segment, con
   const int64_t count = segment.depth - last;
   if (last > 0) std::fill_n(sums, tile.rows * kTile, 0.0f);
   for (int64_t k = 0; k < last; k += kChunk) add_chunk(gemm, tile, segment, k, kChunk);
-  gemm.pack_rows(segment.a, tile.row, tile.rows, last, count, rows);
+  const Left left = gemm.pack_left(segment.a, tile.row, tile.rows, last, count, rows);
   for (int64_t col = 0; col < tile.cols; col += kSliver) {
-    gemm.finish(rows, tile.rows, segment.b, tile.col + col, std::min(kSliver, tile.cols - col), last, count,
+    gemm.finish(left, tile.rows, segment.b, tile.col + col, std::min(kSliver, tile.cols - col), last, count,
                 sliver, last > 0 ? sums + col : nullptr, finish_from(to, 0, col));
   }
 }
@@ -118,28 +118,54 @@ void compute_into(const Gemm& gemm, const Tile& tile, const Segment& segment, St
   finish_sums(workspace.sums, kTile, tile.rows, tile.cols, from);
 }
 
-// Whether lines of b are read where they are: tiles of few rows then cost nothing.
-bool is_in_place(const Operand& b) {
-  return b.weight && b.weight->packed && !b.columns && b.weight->dtype == DType::kF32;
+// What a line of a side costs a tile, in lines of the other side that it could be multiplied by instead:
+// packed lines in f32 are read where they are.
+int64_t cost_of(const Operand& side) {
+  const bool in_place = side.weight && side.weight->packed && !side.columns;
+  return in_place && side.weight->dtype == DType::kF32 ? 2 : 8;
 }
 
-// Calls body(gemm, tile, product) for the tiles of `count` products, on all threads.
+struct TileSize {
+  int64_t height, width;
+};
+
+// Large tiles read and pack least, but threads want equal shares of all.
+TileSize tile_size(int64_t count, int64_t rows, int64_t cols, const Segment& segment) {
+  const int64_t threads = thread_count(), most = count * pieces(rows, kTile) * pieces(cols, kTile);
+  const bool small = count * rows * cols * segment.depth <= kGrainTerms;
+  if (threads == 1 || small || most >= 8 * threads) return {kTile, kTile};
+  const int64_t row_cost = cost_of(segment.a), col_cost = cost_of(segment.b);
+  TileSize best{kTile, kTile};
+  int64_t least = -1;
+  for (int64_t down = pieces(rows, kTile); down <= 4 * pieces(rows, kTile); down *= 2) {
+    for (int64_t across = pieces(cols, kTile); across <= 4 * pieces(cols, kTile); across *= 2) {
+      const TileSize size{pieces(pieces(rows, down), kSliver) * kSliver,
+                          pieces(pieces(cols, across), kSliver) * kSliver};
+      const int64_t row_tiles = pieces(rows, size.height), col_tiles = pieces(cols, size.width);
+      const int64_t all = count * (rows * cols + row_cost * rows * col_tiles + col_cost * cols * row_tiles);
+      const int64_t one = size.height * (size.width + row_cost) + size.width * col_cost;
+      // When each thread takes the next tile it is done no later than this.
+      const int64_t cost = all + (threads - 1) * one;
+      if (least >= 0 && cost >= least) continue;
+      least = cost;
+      best = size;
+    }
+  }
+  return best;
+}
+
+// Calls body(gemm, tile, product) for the tiles of `count` products with such segments, on all threads.
 template <typename Body>
-void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, bool in_place, const Body& body) {
-  // Large tiles decode and pack least, but each thread wants some.
-  int64_t height = kTile, width = kTile;
-  const auto tiles = [&] { return pieces(rows, height) * pieces(cols, width); };
-  const auto halve = [&](int64_t& size) {
-    while (count * tiles() < 2 * thread_count() && size > 2 * kSliver) size /= 2;
-  };
-  halve(in_place ? height : width);
-  halve(in_place ? width : height);
+void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const Segment& segment,
+               const Body& body) {
+  if (count * rows * cols == 0) return;
+  const auto [height, width] = tile_size(count, rows, cols, segment);
+  const int64_t row_tiles = pieces(rows, height), each = row_tiles * pieces(cols, width);
   const int64_t terms = std::min(rows, height) * std::min(cols, width) * (depth + 1);
-  const int64_t grain = terms > 0 ? 1 + kGrainTerms / terms : 1;
+  const int64_t grain = 1 + kGrainTerms / terms;
   const Gemm& best = gemm();
   // Neighbouring tiles share their part of b, usually the weight.
-  parallel_for(count * tiles(), grain, [&](int64_t begin, int64_t end) {
-    const int64_t row_tiles = pieces(rows, height), each = tiles();
+  parallel_for(count * each, grain, [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
       const int64_t row = index % each % row_tiles * height, col = index % each / row_tiles * width;
       body(best, {row, std::min(height, rows - row), col, std::min(width, cols - col)}, index / each);
@@ -198,19 +224,20 @@ Operand scaled(Operand operand, const float* k_scale) {
 void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store, StoreBy by) {
   int64_t depth = 0;
   for (const Segment& segment : segments) depth += segment.depth;
-  for_tiles(1, rows, cols, depth, is_in_place(segments.begin()->b),
+  for_tiles(1, rows, cols, depth, *segments.begin(),
             [&](const Gemm& gemm, const Tile& tile, int64_t) { compute(gemm, tile, segments, by, store); });
 }
 
 void products(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
               BatchStore store) {
-  for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0, false,
-            [&](const Gemm& gemm, const Tile& tile, int64_t at) {
-              compute(gemm, tile, {segment(at)}, StoreBy::kRows,
-                      [&](int64_t row, int64_t col, int64_t length, const float* sums) {
-                        store(at, row, col, length, sums);
-                      });
+  if (count == 0) return;
+  const Segment first = segment(0);
+  for_tiles(count, rows, cols, first.depth, first, [&](const Gemm& gemm, const Tile& tile, int64_t at) {
+    compute(gemm, tile, {segment(at)}, StoreBy::kRows,
+            [&](int64_t row, int64_t col, int64_t length, const float* sums) {
+              store(at, row, col, length, sums);
             });
+  });
 }
 
 void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store,
@@ -220,16 +247,17 @@ void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> seg
 }
 
 void product_into(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
-  for_tiles(1, rows, cols, segment.depth, is_in_place(segment.b),
+  for_tiles(1, rows, cols, segment.depth, segment,
             [&](const Gemm& gemm, const Tile& tile, int64_t) { compute_into(gemm, tile, segment, by, to); });
 }
 
 void products_into(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
                    FunctionRef<Finish(int64_t)> to) {
-  for_tiles(count, rows, cols, count > 0 ? segment(0).depth : 0, false,
-            [&](const Gemm& gemm, const Tile& tile, int64_t at) {
-              compute_into(gemm, tile, segment(at), StoreBy::kRows, to(at));
-            });
+  if (count == 0) return;
+  const Segment first = segment(0);
+  for_tiles(count, rows, cols, first.depth, first, [&](const Gemm& gemm, const Tile& tile, int64_t at) {
+    compute_into(gemm, tile, segment(at), StoreBy::kRows, to(at));
+  });
 }
 
 void product_into_here(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {

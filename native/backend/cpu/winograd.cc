@@ -39,6 +39,11 @@ void transform_filter(const float* filter, int64_t stride, float* to) {
   }
 }
 
+// Floats of a matrix of the transformed weight.
+int64_t matrix_floats(int64_t filters, int64_t channels) {
+  return (filters + kPanelRows - 1) / kPanelRows * kPanelRows * channels;
+}
+
 // Some lines of the tiles of an image.
 class TileLines {
  public:
@@ -66,14 +71,18 @@ class TileLines {
     });
   }
 
-  // products[p, o, tile] = Σ_c winograd[p, o, c] · values[p, c, tile]
+  // products[p, o, tile] = Σ_c matrix p of winograd (o, c) · values[p, c, tile]
   void multiply(const float* values, float* products) const {
     const int64_t channels = args_.shape.channels, filters = args_.shape.filters;
+    const int64_t floats = matrix_floats(filters, channels);
+    Weight matrices[kPlaces];
+    for (int64_t p = 0; p < kPlaces; ++p) {
+      matrices[p] = {DType::kF32, filters, channels, args_.winograd + p * floats, nullptr, nullptr, 0, true};
+    }
     products_into(
         kPlaces, filters, tiles(),
         [&](int64_t p) -> Segment {
-          return {rows_of(args_.winograd + p * filters * channels, channels),
-                  columns_of(values + p * channels * tiles(), tiles()), channels};
+          return {rows_of(matrices[p]), columns_of(values + p * channels * tiles(), tiles()), channels};
         },
         [&](int64_t p) -> Finish {
           return {nullptr, nullptr, false, Activation::kNone, products + p * filters * tiles(), tiles()};
@@ -114,9 +123,14 @@ void winograd_weight(const WinogradWeightArgs& args) {
   const int64_t filters = args.weight.rows, channels = args.weight.cols / 9;
   std::unique_ptr<float[]> room;
   const auto* weight = static_cast<const float*>(decoded(args.weight, room).data);
+  const int64_t floats = matrix_floats(filters, channels);
+  std::fill_n(args.data, kPlaces * floats, 0.0f);
   parallel_for(filters, 1 + (1 << 9) / (channels + 1), [&](int64_t begin, int64_t end) {
-    for (int64_t at = begin * channels; at < end * channels; ++at) {
-      transform_filter(weight + at * 9, filters * channels, args.data + at);
+    for (int64_t o = begin; o < end; ++o) {
+      float* to = args.data + o / kPanelRows * channels * kPanelRows + o % kPanelRows;
+      for (int64_t c = 0; c < channels; ++c) {
+        transform_filter(weight + (o * channels + c) * 9, floats, to + c * kPanelRows);
+      }
     }
   });
 }

@@ -52,17 +52,6 @@ void winograd_input(const float* plane, const int64_t* taps, int64_t pitch, int6
   }
 }
 
-template <int... kLanes>
-struct Lanes {};
-
-template <int kCount, int... kLanes>
-struct CountLanes : CountLanes<kCount - 1, kCount - 1, kLanes...> {};
-
-template <int... kLanes>
-struct CountLanes<0, kLanes...> {
-  using Type = Lanes<kLanes...>;
-};
-
 // The first and the last half of a[0], b[0], a[1], b[1] …
 template <int... kLanes>
 inline Vec first_half(Vec a, Vec b, Lanes<kLanes...>) {

@@ -1,6 +1,7 @@
 // selections.ts: operators that choose elements, so that the sizes of their outputs depend on data.
+import { SparkError } from '../../../core/errors.js'
 import { contiguousStrides } from '../../../core/shape.js'
-import { intOf } from '../../../graph/attributes.js'
+import { describeNode, intOf } from '../../../graph/attributes.js'
 import { axisOf } from '../../plan/views.js'
 import { expectTensor, type HostTensor, hostIntegers, hostTensor, hostZeros, numbersOf } from '../values.js'
 import { concatAlong, sliceAlong } from './axes.js'
@@ -33,6 +34,11 @@ const compress: HostOperator = ({ node, inputs }) => {
   const source = given === undefined ? flattened(whole) : whole
   const axis = axisOf(given ?? 0, source.shape.length)
   const kept = numbersOf(expectTensor(node, inputs[1])).flatMap((keep, i) => (keep ? [i] : []))
+  const size = source.shape[axis]!
+  if ((kept.at(-1) ?? -1) >= size) {
+    const what = `condition ${kept.at(-1)} is true, but axis ${axis} has ${size} elements`
+    throw new SparkError('ERR_SHAPE', `${describeNode(node)}: ${what}`)
+  }
   if (kept.length === 0) return [hostZeros(source.dtype, source.shape.with(axis, 0))]
   return [
     concatAlong(

@@ -6,8 +6,6 @@ import type { Lowering, Value } from '../lowering.js'
 import { broadcastStrides } from '../views.js'
 import type { LowerTable } from './table.js'
 
-const optional = (at: Lowering, i: number): Value | undefined => (at.has(i) ? at.input(i) : undefined)
-
 /** [B, T, H · D] as [B, H, T, D]; what has four dimensions is so already. */
 function splitHeads(at: Lowering, x: Value, heads: number): Value {
   if (x.shape.length === 4) return x
@@ -58,7 +56,7 @@ interface Sight {
  */
 function biasOf(at: Lowering, first: number, { queries, keys, past, causal }: Sight): Value | undefined {
   const parts: Value[] = []
-  const mask = optional(at, first + 3)
+  const mask = at.inputIfAny(first + 3)
   if (mask) {
     const values = mask.dtype === 'bool' ? maskOf(at, mask) : mask
     const missing = keys - values.shape.at(-1)!
@@ -67,7 +65,7 @@ function biasOf(at: Lowering, first: number, { queries, keys, past, causal }: Si
     const padding = at.ints([...pads, ...ends])
     parts.push(missing > 0 ? at.call('Pad', [values, padding, at.one(Number.NEGATIVE_INFINITY)]) : values)
   }
-  const lengths = optional(at, first + 6)
+  const lengths = at.inputIfAny(first + 6)
   const columns = counts(at, keys, [1, 1, 1, keys])
   const perBatch = lengths && at.reshaped(lengths, [lengths.shape[0]!, 1, 1, 1])
   if (causal) {
@@ -238,9 +236,9 @@ function rotaryEmbedding(at: Lowering): void {
 function causalConv(at: Lowering): void {
   const [batch = 0, channels = 0, length = 0] = at.shape(0)
   const history = at.shape(1)[2]! - 1
-  const past = optional(at, 3) ?? at.call('Expand', [at.one(0), at.ints([batch, channels, history])])
+  const past = at.inputIfAny(3) ?? at.call('Expand', [at.one(0), at.ints([batch, channels, history])])
   const seen = at.call('Concat', [past, at.input(0)], { axis: int(2) })
-  const y = at.call('Conv', [seen, at.input(1), optional(at, 2)], { group: int(channels) })
+  const y = at.call('Conv', [seen, at.input(1), at.inputIfAny(2)], { group: int(channels) })
   const activation = at.text('activation', 'none')
   if (!['none', 'silu', 'swish'].includes(activation)) throw at.unsupported(`activation '${activation}'`)
   at.give(activation === 'none' ? y : at.call('Swish', [y], { alpha: float(1) }))
@@ -262,7 +260,7 @@ function linearAttention(at: Lowering): void {
     at.call('Slice', [value, at.ints([t]), at.ints([t + 1]), at.ints([2])])
   const column = (value: Value): Value => at.call('Transpose', [value], { perm: ints([0, 1, 3, 2]) })
   const size = at.ints([batch, own, depth, v.shape[3]!])
-  let state = optional(at, 3) ?? at.call('Expand', [at.one(0), size])
+  let state = at.inputIfAny(3) ?? at.call('Expand', [at.one(0), size])
   const scale = at.one(at.number('scale', 0) || 1 / Math.sqrt(depth))
   const outputs: Value[] = []
   for (let t = 0; t < length; t++) {

@@ -1,6 +1,6 @@
 // conv.ts: convolutions, and the effective weight of a DoRA layer that is not linear.
 import { sparkDomain } from '../../../graph/graph.js'
-import type { ConvShape } from '../../kernels.js'
+import type { Activation, ConvShape } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
 import { addNorm, lowRankOf, weightOf } from './linear.js'
 import { addReduce } from './reduce.js'
@@ -13,14 +13,16 @@ export function convShape(at: Lowering, x: number, y: readonly number[]): ConvSh
   return { batch: at.shape(x)[0]!, groups: at.integer('group', 1), ...window }
 }
 
+/** y = activation(conv(x, W) + bias) + residual, or the residual before the activation with `residual_first` */
 function conv(at: Lowering): void {
-  const weight = weightOf(at, 1)
   at.step('conv', {
-    ...convShape(at, 0, at.output().shape),
-    weight,
-    x: at.read(0),
-    bias: at.optional(2),
-    y: at.write(),
+    ...{ ...convShape(at, 0, at.output().shape), weight: weightOf(at, 1), x: at.read(0) },
+    ...{
+      bias: at.optional(2),
+      residual: at.optional(3),
+      activation: at.text('activation', 'none') as Activation,
+    },
+    ...{ residualFirst: at.integer('residual_first', 0) !== 0, y: at.write() },
   })
 }
 
@@ -91,6 +93,7 @@ function doraWeightGrad(at: Lowering): void {
 export const convolution: LowerTable = {
   '': { Conv: at => at.inF32(conv), ConvTranspose: at => at.inF32(convTranspose) },
   [sparkDomain]: {
+    FusedConv: at => at.inF32(conv),
     ConvGrad: convGrad,
     ConvTransposeGrad: convTransposeGrad,
     DoRAWeight: doraWeight,

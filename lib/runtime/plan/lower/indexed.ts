@@ -138,11 +138,8 @@ function oneHot(at: Lowering): void {
   const axis = axisOf(at.integer('axis', -1), rank)
   const [off, on] = at.calls('Split', [at.input(2)], { axis: int(0), num_outputs: int(2) }, 2)
   const row = Array.from({ length: rank }, (_, i) => (i === axis ? depth : 1))
-  const positions = at.constantOf(
-    'i64',
-    row,
-    Array.from({ length: depth }, (_, i) => i),
-  )
+  const ends = [at.one(0, 'i64'), at.one(depth, 'i64'), at.one(1, 'i64')]
+  const positions = at.reshaped(at.call('Range', ends), row)
   const given = at.call('Unsqueeze', [at.cast(at.input(0), 'i64'), at.ints([axis])])
   const negative = at.call('Less', [given, at.one(0, 'i64')])
   const counted = at.call('Where', [negative, at.call('Add', [given, at.one(depth, 'i64')]), given])

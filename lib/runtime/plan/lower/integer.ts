@@ -12,9 +12,6 @@ import { windowOf } from './window.js'
 /** Elements of 8 bits, which the kernels know. */
 const isBytes = ({ dtype }: { readonly dtype: string }): boolean => dtype === 'u8' || dtype === 'i8'
 
-/** An input that may be left out. */
-const optional = (at: Lowering, i: number): Value | undefined => (at.has(i) ? at.input(i) : undefined)
-
 /** `value` as a list of `count` elements, one for all being repeated. */
 function listOf(at: Lowering, value: Value, count: number): Value {
   const list = at.reshaped(value, [value.buffer.count])
@@ -82,13 +79,13 @@ export function convolveBytes(
   const [rows = 0, ...rest] = weight.shape
   const cols = volume(rest)
   if (cols === 0) return false
-  const { codes, zeros } = signedWeight(at, weight, optional(at, wZero), rows)
+  const { codes, zeros } = signedWeight(at, weight, at.inputIfAny(wZero), rows)
   const matrix = at.reshaped(codes, [rows, cols])
   const { padsEnd: _, ...window } = windowOf(at, at.shape(x), at.output().shape, rest.slice(1))
   at.step('convInteger', {
     ...{ batch: at.shape(x)[0]!, groups: at.integer('group', 1), ...window, rows, cols },
     ...{ xSigned: at.input(x).dtype === 'i8', x: at.read(x) },
-    xZero: zerosOf(at, optional(at, xZero), 1)?.buffer.read(),
+    xZero: zerosOf(at, at.inputIfAny(xZero), 1)?.buffer.read(),
     w: padded(at, matrix, [rows, roundUp(cols, 64)]).buffer.read(),
     ...{ wZero: zeros?.buffer.read(), wSum: sums(at, matrix, 1) },
     ...{ bias: at.optional(bias), ...resultOf(at, rows, scales), y: at.write() },
@@ -123,13 +120,13 @@ export function multiplyBytes(
     return false
   if (scales && (scales[0].buffer.count !== 1 || scales[2].buffer.count !== 1)) return false
   const tokens = volume(left.shape) / cols
-  const { codes, zeros } = signedWeight(at, right, optional(at, bZero), rows)
+  const { codes, zeros } = signedWeight(at, right, at.inputIfAny(bZero), rows)
   const packed = right.buffer.storage === 'constant'
   const w = packed ? panelsOf(at, codes, turned) : turned ? codes : at.call('Transpose', [codes])
   at.step('linearInteger', {
     ...{ tokens, rows, cols, packed, wSigned: true, xSigned: left.dtype === 'i8', x: at.read(a) },
     ...{ w: w.buffer.read(), wSum: sums(at, codes, turned ? 1 : 0), wZero: zeros?.buffer.read() },
-    xZero: zerosOf(at, optional(at, aZero), tokens)?.buffer.read(),
+    xZero: zerosOf(at, at.inputIfAny(aZero), tokens)?.buffer.read(),
     bias: bias === undefined ? undefined : at.optional(bias),
     ...{ ...resultOf(at, rows, scales), y: at.write() },
   })
@@ -145,6 +142,7 @@ function affineShape(
   if (scale.buffer.count === 1) return { outer: 1, channels: 1, inner: volume(shape) }
   if (at.integer('block_size', 0) !== 0 || scale.shape.length !== 1) return undefined
   const axis = axisOf(at.integer('axis', 1), shape.length)
+  if (shape[axis] !== scale.buffer.count) return undefined
   return { outer: volume(shape.slice(0, axis)), channels: shape[axis]!, inner: volume(shape.slice(axis + 1)) }
 }
 
@@ -155,7 +153,7 @@ function castBytes(at: Lowering, op: 'quantize' | 'dequantize', bytes: { readonl
   if (!at.bytes || !shape || !isBytes(bytes) || floats.dtype !== 'f32' || scale.dtype !== 'f32') return false
   at.step(op, {
     ...{ dtype: bytes.dtype as 'u8' | 'i8', ...shape, x: at.read(0), scale: scale.buffer.read() },
-    ...{ zero: zerosOf(at, optional(at, 2), shape.channels)?.buffer.read(), y: at.write() },
+    ...{ zero: zerosOf(at, at.inputIfAny(2), shape.channels)?.buffer.read(), y: at.write() },
   })
   return true
 }

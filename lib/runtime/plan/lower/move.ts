@@ -1,6 +1,9 @@
 // move.ts: operators that cut, join, repeat, pad and make tensors.
+
+import { SparkError } from '../../../core/errors.js'
 import { contiguousStrides, volume } from '../../../core/shape.js'
 import { int, ints, tensorOf } from '../../../graph/attributes.js'
+import { Constant } from '../../../graph/constant.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Operand } from '../program.js'
 import { axisOf } from '../views.js'
@@ -154,11 +157,20 @@ function eyeLike(at: Lowering): void {
   at.give(at.constantOf(at.kernelType(dtype), shape, ones))
 }
 
+/** 0, 1, 2, … */
+function counting(count: number): Float64Array {
+  try {
+    return Float64Array.from({ length: count }, (_, i) => i)
+  } catch (cause) {
+    throw new SparkError('ERR_OUT_OF_MEMORY', `a list of ${count} numbers does not fit`, { cause })
+  }
+}
+
 /** start, limit, delta: start + i · delta, computed in the type of the output. */
 function range(at: Lowering): void {
   const { shape, dtype } = at.output()
-  const counts = Array.from({ length: shape[0]! }, (_, i) => i)
-  const steps = at.call('Mul', [at.constantOf(at.kernelType(dtype), shape, counts), at.input(2)])
+  const counts = at.asValue(Constant.from('f64', shape, counting(shape[0]!)))
+  const steps = at.call('Mul', [at.cast(counts, at.kernelType(dtype)), at.input(2)])
   at.give(at.call('Add', [steps, at.input(0)]))
 }
 

@@ -6,7 +6,7 @@ import type { Lowering } from '../lowering.js'
 import { addBinary } from './elementwise.js'
 import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'
-import { windowOf } from './window.js'
+import { type Window, windowOf } from './window.js'
 
 /** The windows over input `x` to an output of the shape `y`. */
 function poolWindows(at: Lowering, x: number, y: readonly number[]) {
@@ -16,12 +16,18 @@ function poolWindows(at: Lowering, x: number, y: readonly number[]) {
   return { dtype: 'f32' as const, planes, countPad, ...windowOf(at, at.shape(x), y, kernel) }
 }
 
+/** Whether there is one window, which is the image. */
+const isWhole = ({ image, kernel, dilations, padsBegin, out }: Window): boolean =>
+  volume(out) === 1 &&
+  image.every((size, axis) => kernel[axis] === size && dilations[axis] === 1 && padsBegin[axis] === 0)
+
 const pool =
   (fn: PoolFn) =>
   (at: Lowering): void => {
     if (at.integer('storage_order', 0) !== 0) throw at.unsupported('column-major Indices are not supported')
     const windows = poolWindows(at, 0, at.output().shape)
-    at.step('pool', { fn, ...windows, x: at.read(0), y: at.write(), indices: at.result(1) })
+    if (fn === 'average' && isWhole(windows)) globalPool('mean')(at)
+    else at.step('pool', { fn, ...windows, x: at.read(0), y: at.write(), indices: at.result(1) })
   }
 
 /** Bytes are compared as they are where there are kernels for them. */

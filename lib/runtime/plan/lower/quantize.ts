@@ -76,14 +76,12 @@ function centered(at: Lowering, x: Value, zero: Value | undefined, shape?: reado
   return at.call('Sub', [values, scalar])
 }
 
-const optional = (at: Lowering, i: number): Value | undefined => (at.has(i) ? at.input(i) : undefined)
-
 /** a, b, zero points of a (one, or one per row) and b (one, or one per column) → products of integers. */
 function matmulInteger(at: Lowering): void {
   if (multiplyBytes(at, [0, 2, 1, 3])) return
   const rows = at.has(2) && at.shape(2).length === 1 ? [at.shape(2)[0]!, 1] : undefined
-  const a = centered(at, at.input(0), optional(at, 2), rows)
-  at.give(at.call('MatMul', [a, centered(at, at.input(1), optional(at, 3))]))
+  const a = centered(at, at.input(0), at.inputIfAny(2), rows)
+  at.give(at.call('MatMul', [a, centered(at, at.input(1), at.inputIfAny(3))]))
 }
 
 /** x, w, zero points of x and w (one, or one per filter). */
@@ -96,8 +94,8 @@ function convInteger(at: Lowering): void {
       .slice(1)
       .map(() => 1),
   ]
-  const x = centered(at, at.input(0), optional(at, 2))
-  const w = centered(at, at.input(1), optional(at, 3), filters)
+  const x = centered(at, at.input(0), at.inputIfAny(2))
+  const w = centered(at, at.input(1), at.inputIfAny(3), filters)
   at.give(at.call('Conv', [x, w], at.node.attributes))
 }
 

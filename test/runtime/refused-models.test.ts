@@ -1,0 +1,70 @@
+// Models that make no sense, or want more than there is: a SparkError names what is wrong, and the process lives.
+import { Model } from 'dgx-spark'
+import t from 'tap'
+import { int } from '#lib/graph/attributes.js'
+import { Constant } from '#lib/graph/constant.js'
+import { type Attributes, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+import { backends } from '../fixtures/backends.js'
+import { mutationProblem } from '../fixtures/random-graph/mutate.js'
+import { randomGraph } from '../fixtures/random-graph/random-graph.js'
+
+interface Refused {
+  readonly op: string
+  readonly constants: readonly Constant[]
+  readonly attributes?: Attributes
+  readonly code: string
+  readonly message: RegExp
+}
+
+const huge = 2 ** 45
+const memory = { code: 'ERR_OUT_OF_MEMORY', message: /needs an array of \d+ bytes|does not fit/ }
+const refused: readonly Refused[] = [
+  { op: 'Expand', constants: [Constant.i64([huge, 1, 1])], ...memory },
+  { op: 'Tile', constants: [Constant.i64([huge, 1])], ...memory },
+  { op: 'Pad', constants: [Constant.i64([huge, 0, 0, 0])], ...memory },
+  {
+    ...{ op: 'Compress', constants: [Constant.from('bool', [5], Uint8Array.of(0, 1, 0, 0, 1))] },
+    ...{ attributes: { axis: int(0) }, code: 'ERR_SHAPE' },
+    message: /\(Compress\): condition 4 is true, but axis 0 has 2 elements/,
+  },
+  {
+    ...{ op: 'QuantizeLinear', constants: [Constant.f32([1, 2, 3, 4, 5])], attributes: { axis: int(0) } },
+    ...{ code: 'ERR_SHAPE', message: /\(QuantizeLinear\): \[5\] cannot become \[2, 1\]/ },
+  },
+]
+
+for (const backend of backends) {
+  t.test(`one node on ${backend}`, async t => {
+    for (const { op, constants, attributes = {}, code, message } of refused) {
+      const names = constants.map((_, i) => `c${i}`)
+      const graph = makeGraph({
+        inputs: [{ name: 'x', type: tensorType('f32', [2, 3]) }],
+        outputs: [{ name: 'y' }],
+        nodes: [makeNode(op, ['x', ...names], ['y'], { attributes })],
+        initializers: new Map(constants.map((constant, i) => [names[i]!, constant])),
+      })
+      using model = await Model.fromGraph(graph, { backend })
+      await t.rejects(model.run({ x: new Float32Array(6) }), { code, message }, op)
+    }
+  })
+
+  t.test(`counting further than memory goes on ${backend}`, async t => {
+    const counts: readonly (readonly [string, readonly Constant[]])[] = [
+      ['Range', [Constant.i64(0), Constant.i64(huge), Constant.i64(1)]],
+      ['OneHot', [Constant.i64([1]), Constant.i64(huge), Constant.f32([0, 1])]],
+    ]
+    for (const [op, constants] of counts) {
+      const initializers = new Map(constants.map((constant, i) => [`c${i}`, constant]))
+      const nodes = [makeNode(op, [...initializers.keys()], ['y'])]
+      using model = await Model.fromGraph(makeGraph({ outputs: [{ name: 'y' }], nodes, initializers }), {
+        backend,
+      })
+      await t.rejects(model.run(), memory, op)
+    }
+  })
+
+  t.test(`graphs that are nearly right on ${backend}`, async t => {
+    for (let seed = 1; seed <= 20; seed++)
+      t.same(await mutationProblem(await randomGraph(seed), backend), undefined, `seed ${seed}`)
+  })
+}

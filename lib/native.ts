@@ -30,6 +30,30 @@ export interface Allocation {
   readonly cuda: boolean
 }
 
+/** A kind of memory that a GPU reaches. */
+export type DeviceMemoryKind = 'managed' | 'pinned' | 'device'
+
+/** How fast a kind of memory is on a GPU that shares the host's memory, in 10^9 bytes per second. */
+export interface MemorySpeed {
+  readonly kind: DeviceMemoryKind
+  /** A kernel reads and writes it. */
+  readonly resident: number
+  /** The CPU writes, a kernel reads and writes, the CPU reads; device memory is copied to and from by way of pinned memory. */
+  readonly passing: number
+}
+
+/** The kinds of memory that plans use on a GPU. */
+export interface MemoryChoice {
+  /** Of weights, arena and state. */
+  readonly resident: DeviceMemoryKind
+  /** Of inputs and outputs; `device` means copies by way of pinned memory. */
+  readonly passing: DeviceMemoryKind
+  /** Of weights that all plans share, where JavaScript sees them. */
+  readonly held: 'managed' | 'pinned'
+  /** What the choice rests on; empty on a GPU with memory of its own, where there is none. */
+  readonly measured: readonly MemorySpeed[]
+}
+
 /** Live memory blocks, in bytes unless said otherwise. */
 export interface BlockStats {
   /** Number of blocks. */
@@ -188,6 +212,8 @@ export interface Addon {
   supports(backend: 'cpu' | 'cuda', op: string): boolean
   /** Opens a CUDA device and loads its kernels, which can take hundreds of ms; must come before runCuda. */
   openDevice(ordinal: number): Promise<void>
+  /** The kinds of memory that plans use on a CUDA device that is open; measured once in a process where it has a choice. */
+  measureMemory(ordinal: number): Promise<MemoryChoice>
   /** Bytes that are free on a CUDA device that is open. */
   deviceFreeBytes(ordinal: number): number
   /** As runAsync, on a CUDA device that is open. */

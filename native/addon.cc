@@ -50,6 +50,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   // kernels
   add<supports>(exports, "supports");
   add<open_device>(exports, "openDevice");
+  add<measure_memory>(exports, "measureMemory");
   add<device_free_bytes>(exports, "deviceFreeBytes");
   add<run_cuda>(exports, "runCuda");
   add<run_sync>(exports, "run");

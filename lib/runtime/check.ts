@@ -2,6 +2,7 @@
 import { accessSync, constants } from 'node:fs'
 import path from 'node:path'
 import { getConfig, readConfig } from '../core/config.js'
+import { cudaDevice } from '../hardware/cuda-device.js'
 import type { GpuInfo } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import { listFolder, systemRoot } from '../hardware/system-files.js'
@@ -52,7 +53,7 @@ export async function checkSystem(): Promise<CheckItem[]> {
   const facts: Facts = { hardware, detection, nvml, cuda, cublasLt, nvidia }
   const checks = [checkMachine, checkAddon, checkGpus, checkDriver, checkNvml, checkPermissions, checkKernels]
   const items = [...checks, checkCublasLt, checkMemory, checkConfiguration].map(check => check(facts))
-  return [...items, await checkEngine(facts), await checkPrecision()]
+  return [...items, await checkEngine(facts), ...(await checkMemoryKinds(facts)), await checkPrecision()]
 }
 
 function checkMachine({ hardware }: Facts): CheckItem {
@@ -219,6 +220,28 @@ async function checkEngine({ hardware, detection }: Facts): Promise<CheckItem> {
       found: (error as Error).message,
       next: 'dgx-spark info shows the configuration',
     }
+  }
+}
+
+/** The kinds of memory that plans use on the GPU, and how fast they are where there is a choice. */
+async function checkMemoryKinds({ hardware }: Facts): Promise<CheckItem[]> {
+  const { addon } = loadAddon()
+  if (!addon || hardware.backend.name !== 'cuda') return []
+  const name = 'memory kinds'
+  try {
+    const ordinal = await cudaDevice()
+    await addon.openDevice(ordinal)
+    const { resident, passing, measured } = await addon.measureMemory(ordinal)
+    const rates = (use: 'resident' | 'passing') => {
+      const each = measured.map(speed => `${speed.kind} ${speed[use].toFixed(1)}`)
+      return each.length > 0 ? ` (GB/s: ${each.join(', ')})` : ''
+    }
+    const moved = passing === 'device' ? 'copied through pinned memory' : passing
+    const found = `weights and arena: ${resident}${rates('resident')}; inputs and outputs: ${moved}${rates('passing')}`
+    return [{ name, status: 'ok', found }]
+  } catch (error) {
+    const next = 'dgx-spark verify runs every kernel on the GPU'
+    return [{ name, status: 'problem', found: (error as Error).message, next }]
   }
 }
 

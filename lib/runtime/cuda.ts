@@ -3,7 +3,7 @@ import { getConfig } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { warnOnce } from '../core/log.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
-import { type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
+import { type AllocateOptions, type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
 import { type Addon, requireAddon } from '../native.js'
 import type { Compute, HeldArray, HoldableArray, Kernels } from './kernels.js'
 
@@ -22,6 +22,8 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   const addon = requireAddon()
   const ordinal = await cudaDevice(device)
   await addon.openDevice(ordinal)
+  const { held } = await addon.measureMemory(ordinal)
+  const kind = held === 'pinned' && getConfig().unifiedMemory ? held : 'auto'
   return {
     backend: 'cuda',
     freeBytes: () => addon.deviceFreeBytes(ordinal),
@@ -53,7 +55,7 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
         dispose: () => addon.planDispose(plan),
       }
     },
-    hold: array => holdOnDevice(array, device),
+    hold: array => holdOnDevice(array, { device, kind, zeroed: false }),
   }
 }
 
@@ -67,9 +69,9 @@ function warnOfNvfp4(addon: Addon, ordinal: number): void {
 
 async function holdOnDevice<A extends HoldableArray>(
   array: A,
-  device: GpuSelector | undefined,
+  options: AllocateOptions,
 ): Promise<HeldArray<A>> {
-  const buffer = await UnifiedBuffer.allocate(array.byteLength, { device, zeroed: false })
+  const buffer = await UnifiedBuffer.allocate(array.byteLength, options)
   if (!buffer.zeroCopy) {
     buffer.dispose()
     return { array, dispose() {} }

@@ -144,7 +144,9 @@ export interface RecurrentArgs {
   functions: readonly FunctionArgs[]
   /** x · Wᵀ + bias, [T, B, D, G · H]. */
   gates: Float32Array
-  /** Rᵀ, [D, H, G · H]. */
+  /** R is in panels, as `packWeight` writes them for each direction; CPU only. */
+  packed?: boolean | undefined
+  /** Rᵀ, [D, H, G · H]; packed: the panels of R, [D, G · H, H]. */
   recurrence: Float32Array
   /** Added to h · Rᵀ, [D, G · H]. */
   bias?: Float32Array | undefined

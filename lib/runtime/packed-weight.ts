@@ -2,7 +2,7 @@
 import type { StoredWeight } from './kernel-args.js'
 
 /** Rows of a panel. */
-const panelRows = 32
+export const panelRows = 32
 
 type Shape = Pick<StoredWeight, 'dtype' | 'rows' | 'cols'>
 

@@ -114,16 +114,18 @@ struct RecurrentArgs {
   double clip;                                      // of what functions take; infinite: none
   Function functions[6];                            // [directions, function_count(cell)]
   const float* gates;                               // [steps, batch, directions, gates · hidden]
-  const float* recurrence;                          // Rᵀ: [directions, hidden, gates · hidden]
-  const float* bias;                                // [directions, gates · hidden]; null: 0
-  const float* peepholes;                           // LSTM: [directions, 3 · hidden] for i, o, f; null: 0
-  const float* initial_h;                           // [directions, batch, hidden]; null: 0
-  const float* initial_c;                           // LSTM: [directions, batch, hidden]; null: 0
-  const int32_t* lengths;  // [batch], in [0, steps]; null: steps. y is 0 from there on
-  float* y;                // [steps, directions, batch, hidden]; null: not wanted
-  float* last_h;           // [directions, batch, hidden]
-  float* last_c;           // LSTM: [directions, batch, hidden]; null: other cells
-  float* scratch;          // [directions, batch, (gates + 1) · hidden]
+  bool packed;                                      // R is; CPU only
+  const float* recurrence;  // Rᵀ: [directions, hidden, gates · hidden]; packed: the
+                            // panels of R of each direction (weight.h)
+  const float* bias;        // [directions, gates · hidden]; null: 0
+  const float* peepholes;   // LSTM: [directions, 3 · hidden] for i, o, f; null: 0
+  const float* initial_h;   // [directions, batch, hidden]; null: 0
+  const float* initial_c;   // LSTM: [directions, batch, hidden]; null: 0
+  const int32_t* lengths;   // [batch], in [0, steps]; null: steps. y is 0 from there on
+  float* y;                 // [steps, directions, batch, hidden]; null: not wanted
+  float* last_h;            // [directions, batch, hidden]
+  float* last_c;            // LSTM: [directions, batch, hidden]; null: other cells
+  float* scratch;           // [directions, batch, (gates + 1) · hidden]
 };
 
 }  // namespace spark

@@ -6,10 +6,12 @@
 #include "backend/cuda/stream.h"
 #include "core/error.h"
 #include "napi/cuda_call.h"
+#include "napi/job.h"
 
 namespace spark::napi {
 
-CudaPlan::CudaPlan(cuda::Device& device, const Napi::Value& memory) : device_(device), recording_(device) {
+CudaPlan::CudaPlan(cuda::Device& device, const Napi::Value& memory)
+    : device_(device), memory_(cuda::memory_choice(device)), recording_(device) {
   if (!memory.IsObject()) return;
   const Napi::Object buffers = memory.As<Napi::Object>();
   know(buffers.Get("scratch"), Role::kScratch);
@@ -61,7 +63,7 @@ void* CudaPlan::put(Napi::Object array, void* data, size_t bytes, Access access)
   }
   Area& area = found->second;
   area.written = area.written || access != Access::kRead;
-  const Block& copy = area.on_device ? *area.on_device : *area.pinned;
+  const Block& copy = area.on_device ? *area.on_device : *area.host;
   return copy.data + (static_cast<const std::byte*>(data) - static_cast<const std::byte*>(buffer.Data()));
 }
 
@@ -72,11 +74,13 @@ CudaPlan::Area CudaPlan::add_area(Napi::ArrayBuffer buffer) {
   });
   const Role role = known == known_.end() ? Role::kPassing : known->second;
   Area area{Napi::Persistent(buffer), role, nullptr, nullptr, bytes, false, false};
-  if (role != Role::kPassing || !device_.attributes.integrated) {
-    area.on_device = cuda::allocate(device_, MemoryKind::kDevice, bytes);
+  const bool passes = role == Role::kPassing;
+  const bool moves = passes && memory_.passing == MemoryKind::kDevice;
+  if (!passes || moves) {
+    area.on_device = cuda::allocate(device_, passes ? memory_.passing : memory_.resident, bytes);
   }
-  if (role == Role::kPassing || role == Role::kState) {
-    area.pinned = cuda::allocate(device_, MemoryKind::kPinned, bytes);
+  if (passes || role == Role::kState) {
+    area.host = cuda::allocate(device_, moves || !passes ? MemoryKind::kPinned : memory_.passing, bytes);
   }
   if (role == Role::kConstant || role == Role::kState) upload(*area.on_device, buffer.Data(), bytes);
   return area;
@@ -112,7 +116,7 @@ Napi::Value CudaPlan::passed(Napi::Env env, Role role, std::shared_ptr<void> kee
         for (const auto& [data, area] : areas_) {
           void* target = area.buffer.Value().Data();  // null when it has been detached meanwhile
           if (area.role == role && area.written && target == data) {
-            std::memcpy(target, area.pinned->data, area.bytes);
+            std::memcpy(target, area.host->data, area.bytes);
           }
         }
       });
@@ -134,18 +138,34 @@ Napi::Value CudaPlan::run(Napi::Env env, const std::function<void()>& steps, std
   before_work();
   const auto moves = [](const Area& area) { return area.role == Role::kPassing && area.on_device; };
   for (const auto& [data, area] : areas_) {
-    if (area.role == Role::kPassing && area.read) std::memcpy(area.pinned->data, data, area.bytes);
+    if (area.role == Role::kPassing && area.read) std::memcpy(area.host->data, data, area.bytes);
   }
-  recording_.run([&] {
-    for (const auto& [_, area] : areas_) {
-      if (moves(area) && area.read) copy(*area.on_device, *area.pinned, area.bytes);
-    }
-    steps();
-    for (const auto& [_, area] : areas_) {
-      if (moves(area) && area.written) copy(*area.pinned, *area.on_device, area.bytes);
-    }
-  });
-  return passed(env, Role::kPassing, std::move(keep), finally);
+  const auto enqueue = [this, moves, steps] {
+    recording_.run([&] {
+      for (const auto& [_, area] : areas_) {
+        if (moves(area) && area.read) copy(*area.on_device, *area.host, area.bytes);
+      }
+      steps();
+      for (const auto& [_, area] : areas_) {
+        if (moves(area) && area.written) copy(*area.host, *area.on_device, area.bytes);
+      }
+    });
+  };
+  const auto result = [this, keep = std::move(keep), finally](Napi::Env env) {
+    const cuda::DeviceScope scope(device_);
+    return passed(env, Role::kPassing, keep, finally);
+  };
+  if (recording_.has_run()) {
+    enqueue();
+    return result(env);
+  }
+  return start_job(
+      env,
+      [this, enqueue] {
+        const cuda::DeviceScope scope(device_);
+        enqueue();
+      },
+      {}, result);  // whose promise is that of the job
 }
 
 Napi::Value CudaPlan::fetch(Napi::Env env, std::shared_ptr<void> keep, std::function<void()> done) {
@@ -153,7 +173,7 @@ Napi::Value CudaPlan::fetch(Napi::Env env, std::shared_ptr<void> keep, std::func
   const cuda::DeviceScope scope(device_);
   before_work();
   for (const auto& [_, area] : areas_) {
-    if (area.role == Role::kState) copy(*area.pinned, *area.on_device, area.bytes);
+    if (area.role == Role::kState) copy(*area.host, *area.on_device, area.bytes);
   }
   return passed(env, Role::kState, std::move(keep), finally);
 }
@@ -164,8 +184,8 @@ Napi::Value CudaPlan::store(Napi::Env env, std::shared_ptr<void> keep, std::func
   before_work();
   for (const auto& [data, area] : areas_) {
     if (area.role != Role::kState) continue;
-    std::memcpy(area.pinned->data, data, area.bytes);
-    copy(*area.on_device, *area.pinned, area.bytes);
+    std::memcpy(area.host->data, data, area.bytes);
+    copy(*area.on_device, *area.host, area.bytes);
   }
   return when_passed(
       env, device_, [in_flight = in_flight_] { *in_flight = false; },

@@ -10,14 +10,16 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/memory_speed.h"
 #include "backend/cuda/recording.h"
 #include "napi/arguments.h"
 
 namespace spark::napi {
 
 // An ArrayBuffer that operands lie in has a copy on the device, made when the first of them is bound. It is
-// copied before and after each run, through pinned memory, unless `memory` says that it stays there. Blocks
-// that the device reaches are used where they are. Lives and dies on the JavaScript thread.
+// copied before and after each run, through pinned memory, unless `memory` says that it stays there; what
+// kinds of memory these are, memory_speed.h chooses. Blocks that the device reaches are used where they are.
+// Lives and dies on the JavaScript thread.
 class CudaPlan {
  public:
   // memory: { scratch, constant, state }, arrays of ArrayBuffers that the steps write before they read, that
@@ -31,7 +33,8 @@ class CudaPlan {
   Place place();
 
   // Enqueues `steps` between the copies and returns a promise of undefined, settled when the outputs are
-  // back. `keep` lives until then, `done` is called then or when the run has failed.
+  // back. `keep` lives until then, `done` is called then or when the run has failed. The first run, which
+  // waits where it measures, is enqueued on a thread of Node's pool.
   Napi::Value run(Napi::Env env, const std::function<void()>& steps, std::shared_ptr<void> keep,
                   std::function<void()> done);
 
@@ -47,8 +50,8 @@ class CudaPlan {
   struct Area {
     Napi::Reference<Napi::ArrayBuffer> buffer;
     Role role;
-    std::shared_ptr<Block> pinned;     // of what is passed on and of state
-    std::shared_ptr<Block> on_device;  // null where the device reads pinned memory instead
+    std::shared_ptr<Block> host;       // that the device reaches, of what is passed on and of state
+    std::shared_ptr<Block> on_device;  // of the kind for it; null where the device reads `host` instead
     size_t bytes;
     bool read;  // of what is passed on: whether the first step to use it writes less than the whole
     bool written;
@@ -63,6 +66,7 @@ class CudaPlan {
   Napi::Value passed(Napi::Env env, Role role, std::shared_ptr<void> keep, std::shared_ptr<void> finally);
 
   cuda::Device& device_;
+  const cuda::MemoryChoice memory_;
   std::vector<std::pair<Napi::Reference<Napi::ArrayBuffer>, Role>> known_;
   std::unordered_map<const void*, Area> areas_;  // by the first address of the buffer
   std::vector<std::shared_ptr<Block>> blocks_;

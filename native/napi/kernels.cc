@@ -8,6 +8,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/fp4_test.h"
+#include "backend/cuda/memory_speed.h"
 #include "core/cpu_isa.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
@@ -214,6 +215,23 @@ const Operation& operation_named(const std::string& name) {
   throw Error("ERR_UNSUPPORTED", message("there is no operation called '", name, "'"));
 }
 
+Napi::Value wrap(Napi::Env env, const cuda::MemoryChoice& choice) {
+  Napi::Array measured = Napi::Array::New(env);
+  for (const cuda::MemorySpeed& speed : choice.measured) {
+    Napi::Object each = Napi::Object::New(env);
+    each["kind"] = memory_kind_name(speed.kind);
+    each["resident"] = speed.resident;
+    each["passing"] = speed.passing;
+    measured.Set(measured.Length(), each);
+  }
+  Napi::Object result = Napi::Object::New(env);
+  result["resident"] = memory_kind_name(choice.resident);
+  result["passing"] = memory_kind_name(choice.passing);
+  result["held"] = memory_kind_name(choice.held);
+  result["measured"] = measured;
+  return result;
+}
+
 }  // namespace
 
 Work prepare(const std::string& op, const Backend& backend, Arguments& in) {
@@ -240,6 +258,12 @@ Napi::Value run_async(const Napi::CallbackInfo& info) {
 Napi::Value open_device(const Napi::CallbackInfo& info) {
   const int ordinal = info[0].ToNumber().Int32Value();
   return start_job(info.Env(), [ordinal] { cuda::Device::open(ordinal).preload(); });
+}
+
+Napi::Value measure_memory(const Napi::CallbackInfo& info) {
+  const int ordinal = info[0].ToNumber().Int32Value();
+  return start_query<cuda::MemoryChoice>(
+      info.Env(), [ordinal] { return cuda::measure_memory(cuda::Device::get(ordinal)); }, wrap);
 }
 
 Napi::Value device_free_bytes(const Napi::CallbackInfo& info) {

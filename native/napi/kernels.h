@@ -14,6 +14,10 @@ Napi::Value run_async(const Napi::CallbackInfo& info);
 // openDevice(ordinal): a promise of undefined, settled when the CUDA device and its kernels are loaded.
 Napi::Value open_device(const Napi::CallbackInfo& info);
 
+// measureMemory(ordinal): a promise of the kinds of memory that plans use on an open CUDA device, { resident,
+// passing, held, measured }; an integrated one is measured at the first call of a process.
+Napi::Value measure_memory(const Napi::CallbackInfo& info);
+
 // deviceFreeBytes(ordinal): bytes that are free on an open CUDA device.
 Napi::Value device_free_bytes(const Napi::CallbackInfo& info);
 

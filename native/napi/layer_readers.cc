@@ -135,7 +135,9 @@ RecurrentArgs read_recurrent(Arguments& in) {
   }
   const int64_t samples = elements(args.directions, args.batch), states = elements(args.directions, state);
   args.gates = in.input<float>("gates", elements(args.steps, samples, width));
-  args.recurrence = in.input<float>("recurrence", elements(args.directions, args.hidden, width));
+  args.packed = in.flag("packed");
+  const int64_t gates = args.packed ? elements((width + kPanelRows - 1) / kPanelRows, kPanelRows) : width;
+  args.recurrence = in.input<float>("recurrence", elements(args.directions, args.hidden, gates));
   args.bias = in.optional_input<float>("bias", elements(args.directions, width));
   args.peepholes = in.optional_input<float>("peepholes", elements(args.directions, 3, args.hidden));
   args.initial_h = in.optional_input<float>("initialH", states);

@@ -128,6 +128,11 @@ t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t 
       status: 'ok',
       found: /^cuda, ready in \d+ ms \(\d+ to detect, \d+ to open\)/,
     })
+    t.match(item('memory kinds'), {
+      status: 'ok',
+      found:
+        /^weights and arena: \w+ \(GB\/s: device [\d.]+, pinned [\d.]+, managed [\d.]+\); inputs and outputs: .*managed [\d.]+\)$/,
+    })
     const slow = standIn.env({ ...profile('gb10'), cuda: { initSeconds: 4 } })
     const late = cli(['check', '--json'], { ...slow, DGX_SPARK_SYSFS_ROOT: spark.path }).json()
     t.match(

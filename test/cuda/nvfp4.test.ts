@@ -3,7 +3,7 @@
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
 import { machine } from '../fixtures/machine-log.js'
-import { discrete, integrated } from '../fixtures/machines.js'
+import { discrete } from '../fixtures/machines.js'
 import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCudaCalls) {
@@ -12,6 +12,13 @@ if (noCudaCalls) {
 }
 const standIn = new StandIn(['cuda', 'cublaslt'])
 t.teardown(() => standIn.dispose())
+
+/** A GPU of some compute capability. */
+const capable = (computeCapability: string) => ({
+  ...discrete,
+  gpus: [{ ...discrete.gpus[0], computeCapability }],
+})
+const blackwell = capable('12.1')
 
 // 130 tokens, 101 out, 304 in.
 const head = `
@@ -56,10 +63,7 @@ const cublaslt = [...operands, 'matmul fp4 144 37 160 trans 1 lda 160 ldb 256 ld
 const fallback = ['amax_f32 10', 'amax_finish 1', 'nvfp4_activation_bf16 21', 'tensor_nvfp4 2']
 
 t.test('a GPU of compute capability 12.1: our kernel and cuBLASLt', async t => {
-  for (const profile of [
-    integrated,
-    { ...discrete, gpus: [{ ...discrete.gpus[0], computeCapability: '12.0' }] },
-  ]) {
+  for (const profile of [blackwell, capable('12.0')]) {
     const { warnings, lines } = await products(profile)
     t.match(warnings, [
       [
@@ -74,7 +78,7 @@ t.test('a GPU of compute capability 12.1: our kernel and cuBLASLt', async t => {
 })
 
 t.test('compute capability 10.0: cuBLASLt alone', async t => {
-  const profile = { ...discrete, gpus: [{ ...discrete.gpus[0], computeCapability: '10.0' }] }
+  const profile = capable('10.0')
   const { warnings, lines } = await products(profile)
   t.match(warnings, [
     ['DgxSparkWarning', 'SPARK_CUDA', /^FP4 tensor cores of CUDA device 0: cuBLASLt differs/],
@@ -90,21 +94,21 @@ t.test('compute capability 10.0: cuBLASLt alone', async t => {
 t.test('a GPU without FP4, and switches', async t => {
   const hopper = await products(discrete)
   t.same(hopper, { warnings: [], lines: [...fallback, ...fallback] })
-  const off = await products(integrated, { DGX_SPARK_NVFP4: '0' })
+  const off = await products(blackwell, { DGX_SPARK_NVFP4: '0' })
   t.same(off, { warnings: [], lines: [...fallback, ...fallback] })
-  const ours = await products(integrated, { DGX_SPARK_CUBLASLT: '0' })
+  const ours = await products(blackwell, { DGX_SPARK_CUBLASLT: '0' })
   t.match(ours.warnings, [['DgxSparkWarning', 'SPARK_CUDA', /^[^:]*: our kernel differs((?!cuBLASLt).)*$/]])
   t.same(ours.lines, [...own, ...operands, ...fallback, ...fallback])
 })
 
 t.test('few rows are not tested, and need no FP4', async t => {
-  const { warnings, lines } = await products(integrated, {}, `await kernels.run('linear', args(7))`)
+  const { warnings, lines } = await products(blackwell, {}, `await kernels.run('linear', args(7))`)
   t.same(warnings, [])
   t.same(lines, ['amax_f32 1', 'amax_finish 1', 'nvfp4_activation_bf16 2', 'tensor_8_nvfp4 7'])
 })
 
 t.test('a launch that fails in the test is a reason, not an error', async t => {
-  const profile = { ...integrated, 'fail.cuLaunchKernel': 1, 'fail.cuLaunchKernel.times': 1 }
+  const profile = { ...blackwell, 'fail.cuLaunchKernel': 1, 'fail.cuLaunchKernel.times': 1 }
   const { warnings, lines } = await products(profile)
   t.match(warnings, [
     ['DgxSparkWarning', 'SPARK_CUDA', /our kernel failed: launching kernel amax_f32 failed/],
@@ -118,7 +122,7 @@ t.test('a test that ruins the context is not tried again', async t => {
     const again = await openCudaKernels()
     outcomes.push(await attempt(() => again.run('linear', args())))
     await finish(outcomes.map(outcome => outcome ?? 'ok'))`
-  const played = machine(standIn, { ...integrated, 'fail.kernel': 715, 'fail.kernel.times': 1 })
+  const played = machine(standIn, { ...blackwell, 'fail.kernel': 715, 'fail.kernel.times': 1 })
   const { warnings, value } = (await scriptResult(head + script, played.env)) as Answer
   t.match(value, [['ERR_CUDA', /715/], 'ok'])
   t.match(warnings, [['DgxSparkWarning', 'SPARK_CUDA', /our kernel failed: waiting for the kernels failed/]])
@@ -130,7 +134,7 @@ t.test('a plan tests in its first run, which is not captured, and warns once', a
     const plan = kernels.prepare([{ op: 'linear', args: args() }])
     for (let run = 0; run < 3; ++run) await plan.run()
     plan.dispose()`
-  const played = machine(standIn, integrated)
+  const played = machine(standIn, blackwell)
   const { warnings } = (await scriptResult(`${head}${script}; await finish()`, played.env)) as Answer
   t.match(warnings, [['DgxSparkWarning', 'SPARK_CUDA', /^FP4 tensor cores/]])
   t.equal(played.lines('launch tensor_fp4').length, 1)
@@ -147,7 +151,7 @@ t.test('what no product in nvfp4 can be', async t => {
       await attempt(() => kernels.run('linearBackward', { ...rest, dy: y, dbias: f32(O) })),
       await attempt(() => kernels.run('doraForward', dora)),
     ])`
-  const { value } = (await scriptResult(head + script, machine(standIn, integrated).env)) as Answer
+  const { value } = (await scriptResult(head + script, machine(standIn, blackwell).env)) as Answer
   t.match(value, [
     ['ERR_UNSUPPORTED', /compute nvfp4 is for weights of nvfp4; this one is bf16/],
     ['ERR_UNSUPPORTED', /compute nvfp4 is not for gradients/],

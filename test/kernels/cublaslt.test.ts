@@ -1,7 +1,7 @@
-// Products that cuBLASLt may form: what it is asked for, and when, on the stand-in libraries.
+// Products that cuBLASLt may form: what it is asked for, and when, on the stand-in libraries; the choice in plans.
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
-import { machine } from '../fixtures/machine-log.js'
+import { type Machine, machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
 import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
@@ -32,36 +32,48 @@ const script = `
 async function products(runs: [op: string, changes: object][], profile: object = {}, env: object = {}) {
   const played = machine(standIn, { ...discrete, ...profile })
   await scriptResult(script, { ...played.env, RUNS: JSON.stringify(runs), ...env })
-  return played
-    .lines('')
-    .filter(line => /^(matmul|launch tensor)/.test(line))
-    .map(line => line.replace(/^launch (\w+) .*/, '$1'))
+  return formed(played)
 }
+
+/** What a machine formed, by kernel or library. */
+const formed = (played: Machine) =>
+  played
+    .lines('')
+    .filter(line => /^(matmul|launch tensor|capture|replay)/.test(line))
+    .map(line => line.replace(/^launch (\w+) .*/, '$1'))
 
 const six = (changes: object) => Array.from({ length: 6 }, (): [string, object] => ['linear', changes])
 const ours = 'tensor_bf16'
 const rows = 'matmul 104 130 304 trans 1 lda 304 ldb 320 ldd 104 workspace 0'
+/** Each way to load its kernels, then three times between events. */
+const trial = (own: string, other: string) => [other, own, ...Array(3).fill(own), ...Array(3).fill(other)]
+const slow = { stream: { delay: 2 } }
+const slowOther = { cublaslt: { delay: 2000 } }
 
 t.test('the faster way is kept: a kernel takes 2 ms, cuBLASLt no time', async t => {
-  t.same(await products(six({}), { stream: { delay: 2 } }), [ours, ours, rows, rows, rows, rows])
+  t.same(await products(six({}), slow), [...trial(ours, rows), ours, ...Array(5).fill(rows)])
+})
+
+t.test('and so is ours where cuBLASLt takes longer', async t => {
+  t.same(await products(six({}), slowOther), [...trial(ours, rows), ...Array(6).fill(ours)])
 })
 
 t.test('a layer with an activation is finished in one pass', async t => {
-  const expected = [ours, ours, rows, 'tensor_finish', rows, 'tensor_finish']
-  const calls = six({ activation: 'relu' })
-  t.same((await products(calls, { stream: { delay: 2 } })).slice(0, 6), expected)
+  const calls = [six({ activation: 'relu' })[0]!]
+  const found = await products(calls, slow)
+  t.same(found.slice(0, 3), [rows, 'tensor_finish', ours])
 })
 
 t.test('columns of the weight', async t => {
   const calls = six({}).map((): [string, object] => ['linearBackward', {}])
   const columns = 'matmul 304 130 104 trans 0 lda 304 ldb 128 ldd 304 workspace 0'
-  const found = await products(calls, { stream: { delay: 2 } })
-  t.same(found, ['tensor_backward_bf16', 'tensor_backward_bf16', columns, columns, columns, columns])
+  const backward = 'tensor_backward_bf16'
+  t.same(await products(calls, slow), [...trial(backward, columns), backward, ...Array(5).fill(columns)])
 })
 
 t.test('a workspace', async t => {
-  const found = await products(six({}).slice(3), { cublaslt: { workspace: 4096 } })
-  t.same(found[2], rows.replace(/0$/, '4096'))
+  const found = await products(six({}).slice(5), { cublaslt: { workspace: 4096 } })
+  t.same(found[0], rows.replace(/0$/, '4096'))
 })
 
 t.test('our kernel where cuBLASLt cannot', async t => {
@@ -70,4 +82,51 @@ t.test('our kernel where cuBLASLt cannot', async t => {
   t.same(await products(six({}), { cublaslt: { heuristic: 15 } }), always, 'no algorithm')
   t.same(await products(six({}), { cublaslt: { workspace: 1e9 } }), always, 'a workspace too large')
   t.same(await products(six({}), {}, { DGX_SPARK_CUBLASLT: '0' }), always, 'turned off')
+})
+
+/** What `count` plans of `uses` equal products each form in four runs. */
+async function planned(uses: number, profile: object, count = 1) {
+  const played = machine(standIn, { ...discrete, ...profile })
+  const [head] = script.split('const runs')
+  const code = `${head}
+    for (let plan = 0; plan < ${count}; ++plan) {
+      const steps = Array.from({ length: ${uses} }, () => ({ op: 'linear', args: { ...args, y: f32(T * O) } }))
+      const handle = addon.planCreate(steps, 0)
+      for (let run = 0; run < 4; ++run) await addon.planRun(handle)
+    }
+    console.log(null)`
+  await scriptResult(code, played.env)
+  return { steps: formed(played), into: played.lines('into') }
+}
+
+t.test('a plan tries both ways in its first run, and stores what its later runs store', async t => {
+  const replays = Array(3).fill('replay')
+  for (const uses of [1, 2]) {
+    const each = (way: string) => Array(uses).fill(way)
+    const other = await planned(uses, slow)
+    t.same(other.steps, [...trial(ours, rows), ...each(rows), 'capture', ...each(rows), ...replays])
+    const own = await planned(uses, slowOther)
+    t.same(own.steps, [...trial(ours, rows), ...each(ours), 'capture', ...each(ours), ...replays])
+  }
+})
+
+t.test('the next plan of a process knows', async t => {
+  const once = [rows, 'capture', rows, ...Array(3).fill('replay')]
+  t.same((await planned(1, slow, 2)).steps, [...trial(ours, rows), ...once, ...once])
+})
+
+t.test('a trial writes to memory of its own', async t => {
+  const { into } = await planned(1, slow)
+  const [warm, ...others] = into
+  t.same(others.slice(0, 3), Array(3).fill(warm))
+  t.not(others[3], warm, 'the run')
+  t.same(others.slice(3), Array(2).fill(others[3]), 'the run and the captured one')
+})
+
+t.test('a trial that fails is no failure of the product', async t => {
+  const profile = { ...slow, 'fail.cuEventElapsedTime': 1 }
+  const expected = [...trial(ours, rows), ours, 'capture', ours, ...Array(3).fill('replay')]
+  t.same((await planned(1, profile)).steps, expected, 'no times')
+  const full = { ...slow, 'fail.cuEventCreate': 2, 'fail.cuEventCreate.times': 1 }
+  t.same((await planned(1, full)).steps, [rows, ours, ...expected.slice(8)], 'no event')
 })

@@ -3,6 +3,7 @@ import t from 'tap'
 import { requireAddon } from '#lib/native.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import type { KernelArgs } from '#lib/runtime/kernels.js'
+import { packedSizes, packWeight } from '#lib/runtime/packed-weight.js'
 import { scriptResult } from '../fixtures/child.js'
 import { identical, within } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
@@ -82,6 +83,31 @@ t.test('every cell, both engines', t => {
       for (const name of results) {
         if (js[name])
           within(t, cpu[name]!, js[name], () => 1e-5, `${layer.cell} ${JSON.stringify(sizes)} ${name}`)
+      }
+    }
+  }
+  t.end()
+})
+
+t.test('packed weights give the same bits', t => {
+  for (const layer of cells) {
+    for (const sizes of cases.filter(({ steps }) => steps > 0)) {
+      const args = argsOf(layer, sizes)
+      const { directions, hidden } = sizes
+      const rows = layer.gates * hidden
+      const size = packedSizes({ dtype: 'f32', rows, cols: hidden }).data
+      const panels = new Float32Array(directions * size)
+      for (let d = 0; d < directions; d++) {
+        const data = Float32Array.from({ length: rows * hidden }, (_, i) => {
+          return args.recurrence[(d * hidden + (i % hidden)) * rows + Math.floor(i / hidden)]!
+        })
+        packWeight({ dtype: 'f32', rows, cols: hidden, data }, panels.subarray(d * size, (d + 1) * size))
+      }
+      for (const run of [addon.run.bind(addon), jsKernels.runSync.bind(jsKernels)] as const) {
+        const [plain, packed] = [fresh(args), fresh(args)]
+        run('recurrent', { ...plain })
+        run('recurrent', { ...packed, packed: true, recurrence: panels })
+        identical(t, packed.y!, plain.y!, `${layer.cell} ${JSON.stringify(sizes)}`)
       }
     }
   }

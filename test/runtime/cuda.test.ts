@@ -68,7 +68,8 @@ t.test('a layer holds its weight on the device and frees it', { skip: noCudaCall
     const pending = layer.forward(Tensor.zeros([2, cols]))
     layer.dispose()
     print({ backend: layer.backend, held, shape: (await pending).shape, blocks: await idle() })`
-  for (const profile of [integrated, discrete]) {
+  const slowPinned = { ...integrated, delay: { cuMemHostAlloc: 5 } }
+  for (const profile of [slowPinned, discrete]) {
     const { env, lines } = machine(standIn, profile)
     t.strictSame(await scriptResult(script, env), {
       backend: 'cuda',
@@ -76,7 +77,7 @@ t.test('a layer holds its weight on the device and frees it', { skip: noCudaCall
       shape: [2, 512],
       blocks: 0,
     })
-    t.equal(lines('alloc cuMemAllocManaged').length, 1)
+    t.equal(lines(`alloc cuMemAllocManaged ${512 * 1024 * 4}`).length, 1)
     t.strictSame(lines('free in use'), [])
   }
 })

@@ -1,5 +1,6 @@
 // recurrent.ts: recurrent layers in plain TypeScript.
 import type { LayerKernelArgs } from '../layer-kernel-args.js'
+import { panelRows } from '../packed-weight.js'
 import { unaryFunctions } from './functions.js'
 
 type RecurrentArgs = LayerKernelArgs['recurrent']
@@ -23,14 +24,17 @@ function functionsOf({ functions, clip = Number.POSITIVE_INFINITY }: RecurrentAr
 
 /** bias[j] + Σ_k h[k] · weight[k, j] for the unit j of a gate. */
 function product(
-  { hidden, recurrence, bias, cell }: RecurrentArgs,
+  { hidden, recurrence, packed = false, bias, cell }: RecurrentArgs,
   h: readonly number[],
   gate: number,
   j: number,
 ): number {
   const width = gateCounts[cell] * hidden
   const column = gate * hidden + j
-  return h.reduce((sum, value, k) => sum + value * recurrence[k * width + column]!, bias?.[column] ?? 0)
+  const [first, step] = packed
+    ? [(column - (column % panelRows)) * hidden + (column % panelRows), panelRows]
+    : [column, width]
+  return h.reduce((sum, value, k) => sum + value * recurrence[first + k * step]!, bias?.[column] ?? 0)
 }
 
 type Step = (args: RecurrentArgs, state: State, x: (gate: number, j: number) => number) => State

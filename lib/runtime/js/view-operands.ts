@@ -3,6 +3,7 @@ import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../c
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
 import { type LayerKernelArgs, poolFns } from '../layer-kernel-args.js'
+import { packedSizes } from '../packed-weight.js'
 import {
   binaryFns,
   type Places,
@@ -109,6 +110,7 @@ function recurrentSizes({
   batch,
   hidden,
   functions,
+  packed = false,
 }: LayerKernelArgs['recurrent']): Sizes {
   if (directions !== 1 && directions !== 2) {
     throw new SparkError('ERR_SHAPE', `directions is ${directions}, neither 1 nor 2`)
@@ -121,7 +123,8 @@ function recurrentSizes({
   const states = directions * batch * hidden
   return {
     gates: steps * directions * batch * width,
-    recurrence: directions * hidden * width,
+    recurrence:
+      directions * (packed ? packedSizes({ dtype: 'f32', rows: width, cols: hidden }).data : hidden * width),
     'bias?': directions * width,
     'peepholes?': directions * 3 * hidden,
     'initialH?': states,

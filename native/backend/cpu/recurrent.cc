@@ -2,6 +2,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/recurrent_loops.h"
+#include "backend/cpu/scratch.h"
 #include "backend/recurrent_units.h"
 #include "core/thread_pool.h"
 
@@ -14,6 +15,7 @@ constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
 struct Run {
   const RecurrentArgs& args;
   const RecurrentLoops& loops;
+  const float* panels;  // R of the direction
   RecurrentSample first;
   int64_t samples;
 };
@@ -22,9 +24,8 @@ struct Run {
 void add_states(const Run& run, const float* state, int64_t begin, int64_t end) {
   const RecurrentArgs& args = run.args;
   const int64_t hidden = args.hidden, width = gate_count(args.cell) * hidden, d = run.first.direction;
-  run.loops.product({run.samples, hidden, width, begin * hidden, end * hidden, state,
-                     args.recurrence + d * hidden * width, args.bias ? args.bias + d * width : nullptr,
-                     run.first.gates});
+  run.loops.product({run.samples, hidden, begin * hidden, end * hidden, width, state, run.panels,
+                     args.bias ? args.bias + d * width : nullptr, run.first.gates});
 }
 
 // Calls body(sample, units) for each sample that takes step t.
@@ -92,9 +93,25 @@ void run_samples(const Run& run) {
   }
 }
 
-}  // namespace
+// Elements of the panels of a direction.
+int64_t panels_size(const RecurrentArgs& args) {
+  const int64_t width = gate_count(args.cell) * args.hidden;
+  return (width + kPanelRows - 1) / kPanelRows * kPanelRows * args.hidden;
+}
 
-void recurrent(const RecurrentArgs& args) {
+// Rᵀ in panels.
+void pack_panels(const RecurrentArgs& args, const float* from, float* to) {
+  const int64_t width = gate_count(args.cell) * args.hidden;
+  for (int64_t first = 0; first < width; first += kPanelRows) {
+    const int64_t count = std::min(kPanelRows, width - first);
+    for (int64_t k = 0; k < args.hidden; ++k, to += kPanelRows) {
+      std::copy_n(from + k * width + first, count, to);
+      std::fill(to + count, to + kPanelRows, 0.0f);
+    }
+  }
+}
+
+void run_directions(const RecurrentArgs& args, const float* panels) {
   const int64_t terms = args.steps * gate_count(args.cell) * args.hidden * args.hidden;
   const int64_t samples = args.directions * args.batch;
   // Each thread takes as many samples as it can: they share what is read of the weights.
@@ -105,10 +122,23 @@ void recurrent(const RecurrentArgs& args) {
     for (int64_t at = begin; at < end;) {
       const int64_t direction = at / args.batch, first = at % args.batch;
       const int64_t count = std::min(end - at, args.batch - first);
-      run_samples({args, loops, sample_of(args, direction, first), count});
+      run_samples(
+          {args, loops, panels + direction * panels_size(args), sample_of(args, direction, first), count});
       at += count;
     }
   });
+}
+
+}  // namespace
+
+void recurrent(const RecurrentArgs& args) {
+  if (args.packed) return run_directions(args, args.recurrence);
+  const int64_t size = panels_size(args), rows = gate_count(args.cell) * args.hidden;
+  const Scratch panels(args.directions * size);
+  for (int64_t d = 0; d < args.directions; ++d) {
+    pack_panels(args, args.recurrence + d * args.hidden * rows, panels.data() + d * size);
+  }
+  run_directions(args, panels.data());
 }
 
 }  // namespace spark::cpu

@@ -8,13 +8,13 @@
 
 namespace spark::cpu {
 
-// sums[i · stride + j] = bias[j] + Σ_k state[i · depth + k] · weight[k · stride + j] for i < rows and begin
-// <= j < end: one chain with rising k.
+// sums[i · stride + j] = bias[j] + Σ_k state[i · depth + k] · R[j, k] for i < rows and begin <= j < end: one
+// chain with rising k. R lies in panels (backend/weight.h).
 struct StateProduct {
-  int64_t rows, depth, stride;
-  int64_t begin, end;
+  int64_t rows, depth;
+  int64_t begin, end, stride;
   const float* state;
-  const float* weight;
+  const float* panels;
   const float* bias;  // null: 0
   float* sums;
 };

@@ -83,12 +83,12 @@ bool launch_cublaslt(const ProductArgs& args, const Fp4Operands& operands, float
 }
 
 // The product as plain sums, then second segment and epilogue in one pass.
-bool finish(const ProductArgs& args, const std::function<bool(float* sums)>& product) {
+bool finish(const ProductArgs& args, const Epilogue& to, const std::function<bool(float* sums)>& product) {
   constexpr DType kNumber = DType::kBF16;
   const Packed a2(kNumber, args.a2, args.rows, args.depth2), b2(kNumber, args.b2, args.cols, args.depth2);
-  const TensorArgs tensor{args.rows,   args.cols, args.depth, nullptr,      args.w,
-                          args.depth2, a2.data(), b2.data(),  args.epilogue};
-  if (is_plain(tensor)) return product(args.epilogue.out);
+  const TensorArgs tensor{args.rows,   args.cols, args.depth, nullptr, args.w,
+                          args.depth2, a2.data(), b2.data(),  to};
+  if (is_plain(tensor)) return product(to.out);
   const Scratch sums(args.rows * args.cols * sizeof(float));
   if (!product(sums.as<float>())) return false;
   launch_finish(kNumber, tensor, sums.as<float>());
@@ -101,22 +101,22 @@ bool launch_fp4(const ProductArgs& args, Fp4Ways ways) {
   const bool cublaslt = ways.cublaslt && fits_cublaslt(args);
   if (!ways.own && !cublaslt) return false;
   const Fp4Operands operands(args);
-  const auto own = [&] {
-    if (args.depth2 == 0) return launch_own(args, operands, args.epilogue);
-    finish(args, [&](float* sums) {
+  const auto own = [&](const Epilogue& to) {
+    if (args.depth2 == 0) return launch_own(args, operands, to);
+    finish(args, to, [&](float* sums) {
       launch_own(args, operands, {.out = sums, .row_stride = args.cols});
       return true;
     });
   };
-  const auto other = [&] {
-    return finish(args, [&](float* sums) { return launch_cublaslt(args, operands, sums); });
+  const auto other = [&](const Epilogue& to) {
+    return finish(args, to, [&](float* sums) { return launch_cublaslt(args, operands, sums); });
   };
-  if (!ways.own) return other();
+  if (!ways.own) return other(args.epilogue);
   if (cublaslt) {
     const std::string key = message("fp4 ", args.rows, " ", args.cols, " ", args.depth, " ", args.depth2);
-    enqueue_faster(key, own, other);
+    enqueue_faster({key, args.rows, args.cols, args.epilogue, own, other});
   } else {
-    own();
+    own(args.epilogue);
   }
   return true;
 }

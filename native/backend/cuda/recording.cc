@@ -23,11 +23,6 @@ Recording::~Recording() {
   }
 }
 
-void Recording::enqueue(CUstream stream, const std::function<void()>& work) {
-  const Redirection redirection(stream, scratch_);
-  work();
-}
-
 void Recording::capture(const std::function<void()>& work) {
   const Driver& driver = device_.driver;
   if (!driver.cuStreamBeginCapture || !driver.cuStreamEndCapture || !driver.cuGraphInstantiate ||
@@ -42,7 +37,8 @@ void Recording::capture(const std::function<void()>& work) {
   if (result == kSuccess) result = driver.cuStreamBeginCapture(stream, kRelaxed);
   if (result == kSuccess) {
     try {
-      enqueue(stream, work);
+      const Redirection redirection(stream, scratch_, true);
+      work();
     } catch (const Error& error) {
       problem_ = error.what();
     }
@@ -62,7 +58,8 @@ void Recording::run(const std::function<void()>& work) {
   if (graph_) {
     device_.check(device_.driver.cuGraphLaunch(graph_, device_.stream().handle()), "launching a plan");
   } else {
-    enqueue(device_.stream().handle(), work);
+    const Redirection redirection(device_.stream().handle(), scratch_);
+    work();
   }
   has_run_ = true;
 }

@@ -19,14 +19,16 @@ class Recording {
 
   // Enqueues `work`, or what was captured of it, on the stream of the device, which must be current. `work`
   // enqueues on the current stream, with the same operands at every call, and does not wait. Where capture
-  // fails it is enqueued at every run.
+  // fails it is enqueued at every run. The first run may wait for the device, to measure (choice.h).
   void run(const std::function<void()>& work);
+
+  // Whether there has been a run.
+  bool has_run() const { return has_run_; }
 
   // Why the work could not be captured, or "".
   const std::string& problem() const { return problem_; }
 
  private:
-  void enqueue(CUstream stream, const std::function<void()>& work);
   void capture(const std::function<void()>& work);
 
   Device& device_;

@@ -14,11 +14,12 @@ thread_local const Redirection* redirection = nullptr;
 
 }  // namespace
 
-Redirection::Redirection(CUstream stream, Pool& scratch) : stream(stream), scratch(scratch) {
+Redirection::Redirection(CUstream stream, Pool& scratch, bool captured)
+    : stream(stream), scratch(scratch), captured(captured), outer_(redirection) {
   redirection = this;
 }
 
-Redirection::~Redirection() { redirection = nullptr; }
+Redirection::~Redirection() { redirection = outer_; }
 
 const Redirection* Redirection::current() { return redirection; }
 

@@ -15,10 +15,11 @@ namespace spark::cuda {
 class Device;
 class Pool;
 
-// Within its life the work of this thread goes to another stream, with temporary memory of another pool.
+// Within its life the work of this thread goes to another stream, with temporary memory of another pool. One
+// within another takes its place meanwhile.
 class Redirection {
  public:
-  Redirection(CUstream stream, Pool& scratch);
+  Redirection(CUstream stream, Pool& scratch, bool captured = false);
   ~Redirection();
   Redirection(const Redirection&) = delete;
   Redirection& operator=(const Redirection&) = delete;
@@ -28,6 +29,10 @@ class Redirection {
 
   const CUstream stream;
   Pool& scratch;
+  const bool captured;  // the work is noted for later instead of done
+
+ private:
+  const Redirection* const outer_;
 };
 
 class Stream {

@@ -89,15 +89,23 @@ void launch_tensor(const ProductArgs& args, bool rows) {
   const TensorArgs tensor{args.rows, args.cols, args.depth,    a,           args.w, args.depth2,
                           a2.data(), b2.data(), args.epilogue, args.a_scale};
   if (rows && args.rows <= kFew) return launch_few(number, tensor);
-  const auto ours = [&] {
-    launch("tensor", kernel_name(number, rows ? "" : "backward_", args.w),
-           Grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)}, Threads{kThreads}, 0, tensor);
+  const auto with = [&](const Epilogue& to) {
+    TensorArgs changed = tensor;
+    changed.epilogue = to;
+    return changed;
   };
-  if (args.rows == 0 || args.cols == 0 || args.depth == 0 || !fits_cublaslt(number, args.w)) return ours();
+  const auto ours = [&](const Epilogue& to) {
+    launch("tensor", kernel_name(number, rows ? "" : "backward_", args.w),
+           Grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)}, Threads{kThreads}, 0, with(to));
+  };
+  if (args.rows == 0 || args.cols == 0 || args.depth == 0 || !fits_cublaslt(number, args.w)) {
+    return ours(args.epilogue);
+  }
   const std::string key =
       message(dtype_name(number), rows ? " rows " : " columns ", args.rows, " ", args.cols, " ", args.depth,
               " ", args.depth2, is_plain(tensor) ? " plain" : "");
-  enqueue_faster(key, ours, [&] { return launch_cublaslt(number, tensor, rows); });
+  enqueue_faster({key, args.rows, args.cols, args.epilogue, ours,
+                  [&](const Epilogue& to) { return launch_cublaslt(number, with(to), rows); }});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // recurrent.ts: recurrent layers: a matrix product for all steps, then a kernel that goes through them.
 import { ints } from '../../../graph/attributes.js'
 import { recurrentFunctions } from '../../../graph/recurrent.js'
+import { packedSizes } from '../../packed-weight.js'
 import type { UnaryFn } from '../../tensor-kernel-args.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Buffer, Operand } from '../program.js'
@@ -16,6 +17,22 @@ const functions: Readonly<Record<string, UnaryFn>> = {
   Elu: 'elu',
   Softsign: 'softsign',
   Softplus: 'softplus',
+}
+
+/** R in panels where kernels read those, otherwise with the units of the state first. */
+function recurrenceOf(at: Lowering): Operand {
+  if (!at.packs) return at.call('Transpose', [at.input(2)], { perm: ints([0, 2, 1]) }).buffer.read()
+  const [directions = 1, rows = 0, cols = 0] = at.shape(2)
+  const size = packedSizes({ dtype: 'f32', rows, cols }).data
+  const panels = at.scratch(directions * size)
+  for (let d = 0; d < directions; d++) {
+    const data = at.input(2).buffer.read(d * rows * cols, rows * cols)
+    at.step('packWeight', {
+      weight: { dtype: 'f32', rows, cols, data },
+      data: panels.write(d * size, size),
+    })
+  }
+  return panels.read()
 }
 
 /** Inputs: X, W, R, B, lengths, initial h, initial c, peepholes. Outputs: Y, last h, last c. */
@@ -44,7 +61,6 @@ const recurrent =
     })
     const states = directions * batch * hidden
     const [y, lastH, lastC] = [at.scratch(steps * states), at.scratch(states), at.scratch(states)]
-    const recurrence = at.call('Transpose', [at.input(2)], { perm: ints([0, 2, 1]) })
     at.step('recurrent', {
       ...{ cell, directions, steps, batch, hidden },
       functions: recurrentFunctions(at.node)
@@ -54,7 +70,7 @@ const recurrent =
       reverse: at.text('direction', 'forward') === 'reverse',
       linearBeforeReset: at.integer('linear_before_reset', 0) !== 0,
       coupleGates: at.integer('input_forget', 0) !== 0,
-      ...{ gates: gates.read(), recurrence: recurrence.buffer.read(), bias: biases(width) },
+      ...{ gates: gates.read(), packed: at.packs, recurrence: recurrenceOf(at), bias: biases(width) },
       peepholes: at.has(7) ? at.read(7) : undefined,
       ...{ initialH: state(5), initialC: state(6) },
       lengths: at.has(4) ? at.cast(at.input(4), 'i32').buffer.read() : undefined,

@@ -1,0 +1,36 @@
+// memory_speed.h: how fast the kinds of memory are on a GPU that shares the host's memory, and which of them
+// a plan uses for what.
+#pragma once
+
+#include <vector>
+
+#include "core/block.h"
+
+namespace spark::cuda {
+
+class Device;
+
+// In 10^9 bytes per second.
+struct MemorySpeed {
+  MemoryKind kind;
+  double resident;  // a kernel reads and writes
+  double
+      passing;  // the CPU writes, a kernel reads and writes, the CPU reads; device memory: by way of pinned
+};
+
+struct MemoryChoice {
+  MemoryKind resident = MemoryKind::kDevice;  // weights, arena and state
+  MemoryKind passing = MemoryKind::kDevice;   // inputs and outputs; kDevice: copied through pinned memory
+  MemoryKind held = MemoryKind::kManaged;     // what the CPU sees, too, and the GPU mostly reads
+  std::vector<MemorySpeed> measured;
+};
+
+// Measures the kinds that an integrated device has, once in a process, and chooses the fastest; waits for the
+// device. A kind that cannot be had is left out. Other devices have no choice and nothing is measured.
+MemoryChoice measure_memory(Device& device);
+
+// What was chosen for a device; without a measurement device memory, and pinned memory for what is passed to
+// an integrated one. Never waits.
+MemoryChoice memory_choice(const Device& device);
+
+}  // namespace spark::cuda

@@ -112,20 +112,20 @@ export class BatchReader {
     return isDataset(this.#data) ? Math.ceil(this.#data.size / this.#options.batchSize) : undefined
   }
 
-  /** The batches of an epoch that come after `seen`; the samples of a dataset may have been seen in batches of another size. */
-  async *epoch(epoch: number, seen = { batch: 0, samples: 0 }): AsyncGenerator<Batch> {
+  /** The batches of an epoch from number `first` on. */
+  async *epoch(epoch: number, first = 0): AsyncGenerator<Batch> {
     const data = this.#data
     if (isDataset(data)) {
       const order = this.#orderOf(epoch, data.size)
       const { batchSize } = this.#options
-      for (let start = seen.samples; start < data.size; start += batchSize) {
+      for (let start = first * batchSize; start < data.size; start += batchSize) {
         yield await data.read(order.slice(start, start + batchSize))
       }
       return
     }
     let at = 0
     for await (const batch of typeof data === 'function' ? data(epoch) : data) {
-      if (at++ >= seen.batch) yield batch
+      if (at++ >= first) yield batch
     }
     if (at > 0) return
     const remedy = 'an iterator can be read only once, so pass a function that makes one for each epoch'

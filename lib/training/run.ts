@@ -132,7 +132,7 @@ export class TrainingRun {
   async *#epoch(): AsyncGenerator<TrainingEvent> {
     let parts: Batch[] = []
     let began = performance.now()
-    for await (const batch of this.#reader.epoch(this.#progress.epoch, this.#progress)) {
+    for await (const batch of this.#reader.epoch(this.#progress.epoch, this.#progress.batch)) {
       parts.push(batch)
       if (parts.length < this.#parts.options.accumulate) continue
       yield await this.#step(parts, began)

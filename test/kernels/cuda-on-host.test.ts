@@ -19,6 +19,7 @@ const sources = [
     'lane_gemm_plain',
     'lane_product',
     'precision_loops_plain',
+    'recurrent_loops_plain',
     'product_bf16',
     'linear_integer',
     'matmul',
@@ -73,7 +74,8 @@ t.test('convolutions, attention and normalizations', { skip: noHostCompiler }, a
     'product',
     'weight',
   ]
-  const loops = ['row_loops', 'gemm', 'lane_gemm', 'precision_loops', 'function_loops', 'byte_loops']
+  const numbers = ['precision_loops', 'function_loops', 'byte_loops', 'recurrent_loops']
+  const loops = ['row_loops', 'gemm', 'lane_gemm', ...numbers]
   const others = [
     'epilogue',
     'finish',

@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
+import { loadAddon } from '#lib/native.js'
 
 /**
  * @typedef {object} Row one line of the report
@@ -243,5 +244,15 @@ export function machine(threads) {
   const commit = git.status === 0 ? git.stdout.trim() : (manifest.gitHead ?? 'unknown')
   const cpu = os.cpus()[0]?.model.trim() ?? 'unknown CPU'
   const memory = `${Math.round(os.totalmem() / 2 ** 30)} GiB`
-  return { cpu, cores: os.cpus().length, threads, arch: os.arch(), memory, node: process.version, commit }
+  const isa = loadAddon().addon?.cpuIsa() ?? 'no addon'
+  return {
+    cpu,
+    cores: os.cpus().length,
+    threads,
+    arch: os.arch(),
+    isa,
+    memory,
+    node: process.version,
+    commit,
+  }
 }

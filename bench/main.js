@@ -172,9 +172,9 @@ async function main() {
   const old = values.compare ? JSON.parse(await readFile(values.compare, 'utf8')).rows : []
   const about = await describe(kernels)
   const isas = instructionSets()
-  const gpu = about.gpu ? `, ${about.gpu}, driver ${about.driver}` : ''
+  const gpu = about.gpu ? `${about.gpu}, driver ${about.driver}` : 'no GPU in use'
   console.log(
-    `${about.cpu}, ${about.cores} cores, ${about.threads} threads, ${about.memory}, ${about.arch}${gpu}, node ${about.node}, commit ${about.commit}`,
+    `${about.cpu}, ${about.cores} cores, ${about.threads} threads, ${about.memory}, ${about.arch}, ${about.isa}, ${gpu}, node ${about.node}, commit ${about.commit}`,
   )
   const peer = kernels.backend === 'cpu' ? await loadPeer() : null
   const limits = await limitsOf(kernels, peer)

@@ -43,7 +43,7 @@ const families = {
   dora: { rows: dora, targets: ['cuda'] },
   'dora-layer': { rows: doraLayer, targets: ['cpu', 'cuda'] },
   training: { rows: training },
-  'training-step': { rows: trainingStep, targets: ['cpu'] },
+  'training-step': { rows: trainingStep, targets: ['cpu', 'cuda'] },
   models: { rows: models, targets: ['cpu'] },
   compile: { rows: compile },
 }

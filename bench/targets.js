@@ -104,7 +104,7 @@ const cpu = [
     rows: { name: 'models', shape: realModels, dtype: /^f(32|16)$/ },
     limit:
       'between 0.93 and 1.11 in two runs; what pulls it down are byte_sb_bidi_lstm (0.46 x), dmonitoring (0.53 x), squeezenet (0.64 x) and resnet50 (0.67 x)',
-    next: 'what stands at the next two targets; panels of constant weights made once for the left side of a product, which resnet50 packs at each run',
+    next: 'what stands at the next two targets; tiles of Winograd whose vectors run over several lines (14 x 14 fills a quarter of one)',
   },
   {
     name: 'the slowest of all models over onnxruntime-node',
@@ -112,16 +112,16 @@ const cpu = [
     of: 'worst',
     rows: { name: 'models', dtype: /^(f32|f16|int8)$/ },
     limit:
-      'byte_sb_bidi_lstm, whose recurrent products have one row; then dmonitoring and squeezenet, whose convolutions without an activation take neither packed weights nor Winograd',
-    next: 'recurrent weights packed in the setup of the plan; every convolution with constant weights as a fused one',
+      'dmonitoring and squeezenet; in the latter max pooling takes 9 % of the time, four times what it takes in ONNX Runtime, and its first layer twice',
+    next: 'max pooling without a staged copy of strided lines; Winograd for lines that follow each other',
   },
   {
     name: 'small models over onnxruntime-node: dmonitoring, tinyphysics, batch 1',
     goal: '>= 1.2 x',
     rows: { name: 'models', shape: /^(dmonitoring|tinyphysics)/, dtype: /^f32$/ },
     limit:
-      'tinyphysics alone reaches it (1.70 x); in dmonitoring 40 % of the time are depthwise convolutions (staging 17 %, taps 14 %) and 25 % layers of 160 x 80 that memory bounds',
-    next: 'depthwise lines that share their loads and need no stage at stride 1; the 1 x 1 convolution in front of one computed in bands with it',
+      'tinyphysics alone reaches it; in dmonitoring three quarters of the time are 1 x 1 convolutions with 16 to 112 channels, whose products pack as much as they multiply, and one tenth is the copy of its input',
+    next: 'products of few rows that read their right side in place; inputs read where the caller has them (bind does)',
   },
   {
     name: 'shufflenet in int8 over onnxruntime-node',

@@ -97,6 +97,16 @@ def backward(case):
         yield peer, run, None
 
 
+def step(case):
+    ws, (a, b, m) = weights(case), adapter(case, grad=True)
+    x = random(case["tokens"], case["cols"], dtype=ws[0].dtype).requires_grad_()
+    dy = random(case["tokens"], case["rows"], dtype=ws[0].dtype)
+    lora_run = lambda i: torch.autograd.grad(lora(x, ws[i % len(ws)], a, b), (x, a, b), dy)
+    dora_run = lambda i: torch.autograd.grad(dense_dora(x, ws[i % len(ws)], a, b, m), (x, a, b, m), dy)
+    yield "LoRA", lora_run, None
+    yield "dense B·A", dora_run, None
+
+
 def cast(case):
     source, target = (DTYPES[name] for name in case["dtype"].split(">"))
     make = lambda: random(case["rows"], case["cols"], dtype=source)
@@ -114,7 +124,10 @@ ROWS = {
     "dora norm": norm,
     "dora merge": merge,
     "dora forward": forward,
+    "dora cached": forward,
+    "dora recomputed": forward,
     "dora backward": backward,
+    "dora step": step,
     "cast": cast,
     "amax": amax,
 }

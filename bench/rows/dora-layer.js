@@ -105,7 +105,10 @@ async function* norm(layer) {
     bytes: next().data.byteLength,
     bandwidth: 'read',
     run: () => layer.computeNorm(),
-    check: () => near(state.gain[3], 1 / (state.norm[3] ?? 0), 1e-5),
+    check: () => {
+      near(state.norm[3], Math.hypot(...adaptedRow(layer, 3)), 1e-5)
+      near(state.gain[3], 1 / (state.norm[3] ?? 0), 1e-5)
+    },
     peer: { name: `GEMM T${tokens}`, run: () => kernels.run('linear', { weight: next(), tokens, x, y }) },
   }
 }
@@ -133,7 +136,10 @@ async function* merge(layer) {
     ...layer.about(),
     bytes: next().data.byteLength + merged.byteLength,
     run: () => kernels.run('doraMerge', { weight: next(), ...adapter, gain: state.gain, merged }),
-    check: () => near(Math.hypot(...merged.subarray(3 * size, 4 * size)), 1, 1e-4),
+    check: () => {
+      near(Math.hypot(...merged.subarray(3 * size, 4 * size)), 1, 1e-4)
+      near(merged[3 * size + 7], (state.gain[3] ?? 0) * (adaptedRow(layer, 3)[7] ?? 0), 1e-5)
+    },
     peer: {
       name: 'copy of W',
       run: () => kernels.run('cast', { ...copy, count, saturate: true, src: source(), dst: merged }),
@@ -303,7 +309,10 @@ async function* training(passes) {
     ...layer.about(tokens),
     flops: 4 * tokens * size * size,
     run,
-    check: () => near(outputs.z[5], expected(passes), 1e-3),
+    check: () => {
+      near(outputs.z[5], expected(passes), 1e-3)
+      checkGradients(passes)
+    },
     peer: await faster(
       { name: 'LoRA, products', run: products },
       { name: 'LoRA, fused', run: fused },
@@ -312,15 +321,29 @@ async function* training(passes) {
   }
 }
 
+/** Row `row` of W + scale · B·A. @param {Layer} layer @param {number} row */
+function adaptedRow({ next, adapter: { a, b, rank } }, row) {
+  const w = decodeWeight(next())
+  return Float64Array.from({ length: size }, (_, i) => {
+    let value = w[row * size + i] ?? 0
+    for (let r = 0; r < rank; ++r) value += scale * (b[row * rank + r] ?? 0) * (a[r * size + i] ?? 0)
+    return value
+  })
+}
+
 /** Element 5 of x[0, :] · (W + scale · B·A)ᵀ. @param {Passes} passes */
-function expected({ layer, inputs }) {
-  const { a, b, rank } = layer.adapter
-  const w = decodeWeight(layer.next())
-  let sum = 0
-  for (let i = 0; i < size; ++i) {
-    let value = w[5 * size + i] ?? 0
-    for (let r = 0; r < rank; ++r) value += scale * (b[5 * rank + r] ?? 0) * (a[r * size + i] ?? 0)
-    sum += value * (inputs.x[i] ?? 0)
+const expected = ({ layer, inputs }) =>
+  adaptedRow(layer, 5).reduce((sum, value, i) => sum + value * (inputs.x[i] ?? 0), 0)
+
+/** Row 5 of the gradients of B and of the magnitude, the norm being a constant (PEFT's DoRA). @param {Passes} passes */
+function checkGradients({ layer, tokens, inputs, outputs, gradients }) {
+  const { state, adapter } = layer
+  let [ofB, ofMagnitude] = [0, 0]
+  for (let t = 0; t < tokens; ++t) {
+    const dy = inputs.dy[t * size + 5] ?? 0
+    ofB += scale * (state.gain[5] ?? 0) * dy * (outputs.xa[t * adapter.rank] ?? 0)
+    ofMagnitude += (dy * (outputs.z[t * size + 5] ?? 0)) / (state.norm[5] ?? 0)
   }
-  return sum
+  near(gradients.db[5 * adapter.rank], ofB, 1e-2)
+  near(gradients.dmagnitude[5], ofMagnitude, 1e-2)
 }

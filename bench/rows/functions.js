@@ -1,4 +1,5 @@
 // functions.js: functions of every element on activations that fit into a cache, beside ONNX Runtime's operators.
+import { openKernels } from 'dgx-spark'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { expectClose } from './conv.js'
@@ -47,8 +48,13 @@ export async function* functions(kernels, peer) {
     }
   }
   for (const fn of /** @type {const} */ (['gelu', 'gelu_tanh', 'silu', 'mish'])) {
-    const run = () => kernels.run('unary', { fn, dtype: 'f32', count, x, y })
-    yield { ...about, name: fn, run, check: () => {} }
+    const args = { fn, dtype: /** @type {const} */ ('f32'), count }
+    const check = async () => {
+      const [plain, expected] = [await openKernels({ backend: 'js' }), new Float32Array(count)]
+      await plain.run('unary', { ...args, x, y: expected })
+      expectClose(y, expected)
+    }
+    yield { ...about, name: fn, run: () => kernels.run('unary', { ...args, x, y }), check }
   }
   const constants = { e: { shape: [1], data: exponent } }
   const sizes = { shape: [count], aStrides: [1], bStrides: [0] }

@@ -1,7 +1,7 @@
 // training-step.js: one step of training the DoRA adapter of a convolutional network on a batch of 64: forward pass,
 // backward pass, AdamW. The rows end one phase later each; a phase costs what its row takes more than the one before.
 import assert from 'node:assert'
-import { createAdapter } from 'dgx-spark'
+import { createAdapter, openKernels } from 'dgx-spark'
 import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { differentiate } from '#lib/graph/gradients/differentiate.js'
@@ -11,6 +11,7 @@ import { adamwInputs, addAdamW } from '#lib/graph/rewrites/optimizer.js'
 import { Plan } from '#lib/runtime/plan/plan.js'
 import { ms } from '../harness.js'
 import { uniform } from '../random.js'
+import { expectClose } from './conv.js'
 
 /** @import { Kernels } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
@@ -99,16 +100,22 @@ export async function* trainingStep(kernels) {
   const shapesOf = { image: [batch, 1, 28, 28], target: [batch] }
   /** @type {number[]} */
   const best = []
+  const plain = await openKernels({ backend: 'js' })
   for (const [name, graph] of Object.entries(graphs)) {
     const plan = await Plan.create(graph, kernels, { shapes: shapesOf })
-    let [number, last, least] = [0, Number.NaN, Number.POSITIVE_INFINITY]
+    let [number, least] = [0, Number.POSITIVE_INFINITY]
+    /** @type {Awaited<ReturnType<Plan['run']>>} */
+    let first = {}
+    const feedsOf = (/** @type {number} */ step) => {
+      const rate = { [adamwInputs.rate]: Float64Array.of(1e-4), [adamwInputs.step]: Float64Array.of(step) }
+      return name === whole ? { ...data, ...rate } : data
+    }
     const step = async () => {
       number += 1
-      const rate = { [adamwInputs.rate]: Float64Array.of(1e-4), [adamwInputs.step]: Float64Array.of(number) }
-      const feeds = name === whole ? { ...data, ...rate } : data
       const start = performance.now()
-      last = Number((await plan.run(feeds))[loss]?.[0])
+      const outputs = await plan.run(feedsOf(number))
       least = Math.min(least, performance.now() - start)
+      if (number === 1) first = structuredClone(outputs)
     }
     let done = Promise.resolve()
     const run = () => {
@@ -122,8 +129,17 @@ export async function* trainingStep(kernels) {
       flops: batch * flopsOf(name),
       ...(name === whole && { sizes: { tokens: batch, rows: 10, cols: 28 * 28, rank } }),
       run,
-      // Ten classes and small scores: the loss of a guess is log 10.
-      check: () => assert.ok(Math.abs(last - Math.log(10)) < 0.7, `the loss ${last} should be near log 10`),
+      check: async () => {
+        const reference = await Plan.create(graph, plain, { shapes: shapesOf })
+        const expected = await reference.run(feedsOf(1))
+        for (const [output, values] of Object.entries(expected)) {
+          expectClose(/** @type {Float32Array} */ (first[output]), /** @type {Float32Array} */ (values), 1e-3)
+        }
+        // Ten classes and small scores: the loss of a guess is log 10.
+        const guess = Number(first[loss]?.[0])
+        assert.ok(Math.abs(guess - Math.log(10)) < 0.7, `the loss ${guess} should be near log 10`)
+        reference.dispose()
+      },
     }
     if (number > 0) best.push(least)
     if (best.length === 3) console.log(summary(best, plan.stats.arenaBytes))

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander'
+import { SparkError } from '../core/errors.js'
 import { exportCheckpoint } from '../dora/export-model.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { quantizableWeights, quantizeWeights, type WeightFormat } from '../graph/rewrites/quantize-weights.js'
@@ -34,6 +35,10 @@ export function addQuantize(program: Command): void {
       let quantized: readonly string[]
       if (layout === 'onnx') {
         quantized = quantizableWeights(graph, format)
+        if (quantized.length === 0) {
+          const message = `${model} has no matrix of floats that ${format} can hold: nothing was written`
+          throw new SparkError('ERR_UNSUPPORTED', message)
+        }
         await writeOnnx(quantizeWeights(graph, { format }), output)
       } else if (format === 'fp8') {
         printError(`--layout ${layout} takes --format nvfp4 only`)

@@ -54,8 +54,7 @@ const cases: readonly ModelCase[] = [
   {
     file: 'mnist/mnist-8.onnx',
     loss: 'mse',
-    // The third weight is reshaped before it is read.
-    targets: 2,
+    targets: 3,
     steps: 30,
     batch: random => ({ Input3: floats(random, [1, 1, 28, 28]) }),
   },
@@ -63,7 +62,7 @@ const cases: readonly ModelCase[] = [
     // A model of f16.
     file: 'mnist/mnist_float16.onnx',
     loss: 'mse',
-    targets: 2,
+    targets: 3,
     steps: 30,
     batch: random => {
       const { shape, data } = floats(random, [1, 1, 28, 28])

@@ -1,5 +1,6 @@
 // canonicalise.ts: the first rewrite of every model. Whatever its version, afterwards it is one graph of operators of
-// the canonical opset, without functions, without Constant nodes, and with a name of its own for every value.
+// the canonical opset, without functions, without Constant nodes, with a name of its own for every value, and with weights
+// as products read them.
 import type { Constant } from '../constant.js'
 import { freshNames, mapSubgraphs } from '../edit.js'
 import { canonicalOpset, type Graph, type Node, type Subgraph } from '../graph.js'
@@ -8,6 +9,7 @@ import { UpgradeContext, type UpgradeEntry } from './canonicalise/context.js'
 import { contribUpgrades } from './canonicalise/contrib.js'
 import { constantValue, inputUpgrades } from './canonicalise/inputs.js'
 import { semanticUpgrades } from './canonicalise/semantics.js'
+import { foldLayouts } from './fold-layouts.js'
 import { inlineFunctions } from './inline-functions.js'
 import { uniqueNames } from './unique-names.js'
 
@@ -26,7 +28,8 @@ export function canonicalise(graph: Graph): Graph {
   const upgraded = upgrader.upgradeGraph(inlined)
   const domains = [...graph.opsets].filter(([domain]) => domain !== '' && domain !== contribDomain)
   const kept = upgrader.usesContrib ? [[contribDomain, 1] as const] : []
-  return { ...upgraded, opsets: new Map([['', canonicalOpset], ...domains, ...kept]) }
+  const canonical = { ...upgraded, opsets: new Map([['', canonicalOpset], ...domains, ...kept]) }
+  return foldLayouts(canonical, name => upgrader.shapeOf(name))
 }
 
 class Upgrader {
@@ -42,6 +45,13 @@ class Upgrader {
     this.#opsets = graph.opsets
     this.#nodeOpsets = nodeOpsets
     this.#fresh = freshNames(graph)
+  }
+
+  /** Sizes of a value of the outermost graph, where all are known. */
+  shapeOf(name: string): readonly number[] | undefined {
+    const type = this.#inference.facts.get(name)?.type
+    const shape = type?.kind === 'tensor' ? type.shape : undefined
+    return shape?.every(size => typeof size === 'number') ? (shape as readonly number[]) : undefined
   }
 
   upgradeGraph<G extends Subgraph>(graph: G): G {

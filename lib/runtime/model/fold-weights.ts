@@ -2,7 +2,8 @@
 import { SparkError } from '../../core/errors.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { consumersOf, producersOf, readsOf } from '../../graph/edit.js'
-import { type Graph, makeGraph, type Node, sparkDomain } from '../../graph/graph.js'
+import { type Graph, makeGraph, type Node } from '../../graph/graph.js'
+import { weightInput } from '../../graph/rewrites/fold-layouts.js'
 import { fuseBatchNorm } from '../../graph/rewrites/fuse/layers.js'
 import { fuse, GraphView, inferenceOf } from '../../graph/rewrites/fuse/pattern.js'
 import { removeDead } from '../../graph/rewrites/remove-dead.js'
@@ -32,13 +33,6 @@ export async function foldWeights(graph: Graph): Promise<Graph> {
     .filter(({ outputs }) => !outputs.some(name => values.has(name)))
     .map(node => ({ ...node, inputs: node.inputs.map(name => renamed.get(name) ?? name) }))
   return values.size === 0 ? fused : removeDead({ ...fused, nodes, initializers })
-}
-
-/** Which input of a node is the weight of a product. */
-export function weightInput({ domain, op }: Node): number | undefined {
-  if (domain === '' && /^(MatMul|Gemm|Conv|ConvTranspose)$/.test(op)) return 1
-  if (domain !== sparkDomain) return undefined
-  return op === 'DoRA' ? 1 : op === 'DoRAWeight' ? 0 : undefined
 }
 
 /** Names of the weights of products that depend on constants and are none. */

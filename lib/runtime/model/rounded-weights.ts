@@ -6,6 +6,7 @@ import { Constant, type StoredMatrix } from '../../graph/constant.js'
 import { consumersOf } from '../../graph/edit.js'
 import type { Graph, Node } from '../../graph/graph.js'
 import { type QuantizedWeight, quantizedWeights } from '../../graph/quantized-weight.js'
+import { weightInput } from '../../graph/rewrites/fold-layouts.js'
 import { removeDead } from '../../graph/rewrites/remove-dead.js'
 import { Tensor } from '../../memory/tensor.js'
 import type { NVFP4Recipe } from '../../precision/kernel-args.js'
@@ -13,7 +14,7 @@ import { quantizeNVFP4 } from '../../precision/nvfp4.js'
 import { holdWeight } from '../held-weight.js'
 import type { Kernels, StoredWeight } from '../kernels.js'
 import { decodeWeight, storeWeight } from '../stored-weight.js'
-import { foldWeights, weightInput } from './fold-weights.js'
+import { foldWeights } from './fold-weights.js'
 
 /** Elements of a block of NVFP4, along a row. */
 const blockSize = 16

@@ -1,0 +1,85 @@
+// fold-layouts.ts: weights that get another shape or are transposed before a product reads them.
+import { intsOf } from '../attributes.js'
+import { Constant, type NumericType } from '../constant.js'
+import { consumersOf, producersOf } from '../edit.js'
+import { type Graph, type Node, sparkDomain } from '../graph.js'
+
+/** Which input of a node is the weight of a product. */
+export function weightInput({ domain, op }: Node): number | undefined {
+  if (domain === '' && /^(MatMul|Gemm|Conv|ConvTranspose)$/.test(op)) return 1
+  if (domain !== sparkDomain) return undefined
+  return op === 'DoRA' ? 1 : op === 'DoRAWeight' ? 0 : undefined
+}
+
+/** Operators that give a matrix another shape, or swap its dimensions. */
+const layouts = /^(Reshape|Flatten|Squeeze|Unsqueeze|Identity|Transpose)$/
+
+/**
+ * The graph whose products read initializers of floats where they read one through nodes that only change its layout, and
+ * nobody else reads it: a weight is then found, adapted and quantized as what the product sees. It keeps its name.
+ *
+ * @param shapeOf - the shape of a value, where all of its sizes are known
+ */
+export function foldLayouts(graph: Graph, shapeOf: (name: string) => readonly number[] | undefined): Graph {
+  const [producers, consumers] = [producersOf(graph), consumersOf(graph)]
+  const fixed = new Set([...graph.inputs, ...graph.outputs].map(({ name }) => name))
+  const isOwn = (name: string): boolean => !fixed.has(name) && consumers.get(name)?.length === 1
+  const initializers = new Map(graph.initializers)
+  const [renamed, folded] = [new Map<string, string>(), new Set<Node>()]
+  for (const node of graph.nodes) {
+    const read = node.inputs[weightInput(node) ?? -1] ?? ''
+    const chain: Node[] = []
+    let name = read
+    for (let at = producers.get(name); at && isOwn(name); at = producers.get(name)) {
+      chain.unshift(at)
+      name = at.inputs[0] ?? ''
+    }
+    const weight = initializers.get(name)
+    if (chain.length === 0 || !weight || !isOwn(name)) continue
+    const value = throughLayouts(weight, chain, shapeOf)
+    if (!value) continue
+    initializers.set(name, value)
+    renamed.set(read, name)
+    for (const layout of chain) folded.add(layout)
+  }
+  if (folded.size === 0) return graph
+  for (const name of [...folded].flatMap(({ inputs }) => inputs.slice(1))) {
+    if (!fixed.has(name) && consumers.get(name)?.every(node => folded.has(node))) initializers.delete(name)
+  }
+  const nodes = graph.nodes
+    .filter(node => !folded.has(node))
+    .map(node => ({ ...node, inputs: node.inputs.map(input => renamed.get(input) ?? input) }))
+  return { ...graph, nodes, initializers }
+}
+
+/** A constant of floats behind nodes that change its layout; undefined where one of them does more. */
+function throughLayouts(
+  weight: Constant,
+  chain: readonly Node[],
+  shapeOf: (name: string) => readonly number[] | undefined,
+): Constant | undefined {
+  if (!/^b?f(16|32)$/.test(weight.dtype) || weight.stored) return undefined
+  let value = weight
+  for (const node of chain) {
+    const shape = shapeOf(node.outputs[0] ?? '')
+    if (node.domain !== '' || !layouts.test(node.op) || !shape) return undefined
+    if (node.op === 'Transpose' && value.shape.length !== 2) return undefined
+    const from = value
+    const isSwap = node.op === 'Transpose' && (intsOf(node, 'perm') ?? [1, 0])[0] === 1
+    value = Constant.lazy(weight.dtype as NumericType, shape, {
+      byteLength: weight.byteLength,
+      read: isSwap ? () => transposed(from) : () => from.bytes,
+    })
+  }
+  return value
+}
+
+/** The bytes of a matrix with its rows as columns. */
+function transposed({ data, shape }: Constant): Uint8Array {
+  const [rows = 0, cols = 0] = shape
+  const result = data.slice()
+  for (let row = 0; row < rows; row++) {
+    for (let col = 0; col < cols; col++) result[col * rows + row] = data[row * cols + col]!
+  }
+  return new Uint8Array(result.buffer, result.byteOffset, result.byteLength)
+}

@@ -120,7 +120,7 @@ t.test('what does not fit is refused by name', async t => {
   const x = tensor(2, ins)
   const wrong = (message: RegExp) => ({ code: 'ERR_ARGUMENT', message })
   await t.rejects(layer.addAdapter('french'), wrong(/an adapter 'french' already/))
-  await t.rejects(layer.addAdapter(''), wrong(/name must be a name/))
+  await t.rejects(layer.addAdapter(''), wrong(/name must be a non-empty string, got ''/))
   await t.rejects(layer.addAdapter('a', { rank: 0 }), wrong(/options.rank/))
   await t.rejects(layer.addAdapter('a', { precision: 'fp8' } as object), wrong(/no option 'precision'/))
   await t.rejects(layer.addAdapter('a', { rank: 4, initial: { b: tensor(outs, 5) } }), { code: 'ERR_SHAPE' })

@@ -27,7 +27,7 @@ t.test('fields that do not fit together', t => {
   const state = { shape: [2, 3], data: numbers(6) }
   t.throws(() => new ArrayDataset({ x, state }), {
     code: 'ERR_SHAPE',
-    message: /field 'state' has 6 elements/,
+    message: /field 'state' has 2 samples, but 'x' has 3/,
   })
   t.equal(new ArrayDataset({ x, state: { ...state, axis: 1 } }).size, 3)
   t.throws(() => batchSizeOf({ x, state }), {

@@ -6,6 +6,7 @@ import { type Attributes, type Graph, makeGraph, makeNode, type Node, tensorType
 import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import { readOnnx } from '#lib/io/onnx/read.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
+import { close } from '../fixtures/close.js'
 import { weights as randomWeights, sameOutputs, single, typed } from '../fixtures/one-node.js'
 import { modelFiles, noModels } from '../fixtures/onnx-models.js'
 import { randomFeeds, runOnnxRuntime } from '../fixtures/onnx-runtime.js'
@@ -282,10 +283,17 @@ t.test('real models give the same outputs', { skip: noModels }, async t => {
     const feeds = randomFeeds(graph, 5, sizes)
     if (feeds.has('sr')) feeds.set('sr', Constant.i64(16000))
     const before = await runOnnxRuntime(file, feeds)
-    const after = await runOnnxRuntime(serializeOnnx(canonicalise(graph)), feeds)
+    const canonical = canonicalise(graph)
+    const after = await runOnnxRuntime(serializeOnnx(canonical), feeds)
+    // ONNX Runtime packs a weight that is an initializer of the product's shape, and then sums in another order.
+    const folds = [...graph.initializers].some(
+      ([name, { shape }]) => `${canonical.initializers.get(name)?.shape ?? shape}` !== `${shape}`,
+    )
     for (const [name, expected] of Object.entries(before)) {
       t.same(after[name]?.dims, expected.dims, file)
-      t.same(after[name]?.data, expected.data, `${file}: ${name}`)
+      const [actual, what] = [after[name]?.data, `${file}: ${name}`]
+      if (folds) close(t, actual as Float32Array, expected.data as Float32Array, 1e-6, what)
+      else t.same(actual, expected.data, what)
     }
   }
 })

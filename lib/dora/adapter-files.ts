@@ -4,6 +4,7 @@ import path from 'node:path'
 import { expectKnownOptions, expectOneOf } from '../core/checks.js'
 import type { BackendName } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
+import { transpose } from '../core/transpose.js'
 import type { Constant } from '../graph/constant.js'
 import type { Graph } from '../graph/graph.js'
 import { Tensor } from '../memory/tensor.js'
@@ -15,7 +16,7 @@ import {
   type ModuleValues,
   rowNorms,
 } from './adapter-parts.js'
-import { constantOf, transpose, weightConstants } from './module-weight.js'
+import { constantOf, weightConstants } from './module-weight.js'
 import { findModules, type GraphModule } from './modules.js'
 import type { NormGradient } from './options.js'
 import { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './peft.js'

@@ -1,10 +1,10 @@
 // foreign.ts: DoRA adapters in the layouts of other programs.
 import { expectKnownOptions, expectNumber } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
+import { transpose } from '../core/transpose.js'
 import type { Graph } from '../graph/graph.js'
 import { readSafetensors, tensorFromRecord } from '../io/safetensors.js'
 import { Tensor } from '../memory/tensor.js'
-import { transpose } from './module-weight.js'
 import { findModules, type GraphModule } from './modules.js'
 import type { PeftAdapter, PeftModule } from './peft.js'
 import { newConfig } from './peft-config.js'

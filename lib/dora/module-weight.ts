@@ -1,5 +1,6 @@
 // module-weight.ts: the weight of a layer in a graph as rows of out features in f32, and back.
 import type { DType, DTypeArray } from '../core/dtype.js'
+import { transpose } from '../core/transpose.js'
 import { Constant } from '../graph/constant.js'
 import type { Graph } from '../graph/graph.js'
 import { dequantize, requantize } from '../graph/quantized-weight.js'
@@ -33,15 +34,6 @@ export function constantOf(
   values: Float32Array,
 ): Constant {
   return Constant.from(dtype, shape, dtype === 'f32' ? values : Tensor.from(values).to(dtype).data)
-}
-
-/** [rows, cols] as [cols, rows]. */
-export function transpose(values: Float32Array, rows: number, cols: number): Float32Array {
-  const result = new Float32Array(values.length)
-  for (let row = 0; row < rows; row++) {
-    for (let col = 0; col < cols; col++) result[col * rows + row] = values[row * cols + col]!
-  }
-  return result
 }
 
 /** ‖actual − expected‖ / ‖expected‖; 0 where both are 0. */

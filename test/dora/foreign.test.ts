@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Adapter, createAdapter, Tensor, writeSafetensors } from 'dgx-spark'
 import t from 'tap'
-import { transpose } from '#lib/dora/module-weight.js'
+import { transpose } from '#lib/core/transpose.js'
 import { adaptableGraph } from '../fixtures/adaptable-graph.js'
 import { identical } from '../fixtures/close.js'
 

@@ -1,4 +1,5 @@
 // fold-layouts.ts: weights that get another shape or are transposed before a product reads them.
+import { transpose } from '../../core/transpose.js'
 import { intsOf } from '../attributes.js'
 import { Constant, type NumericType } from '../constant.js'
 import { consumersOf, producersOf } from '../edit.js'
@@ -76,10 +77,6 @@ function throughLayouts(
 
 /** The bytes of a matrix with its rows as columns. */
 function transposed({ data, shape }: Constant): Uint8Array {
-  const [rows = 0, cols = 0] = shape
-  const result = data.slice()
-  for (let row = 0; row < rows; row++) {
-    for (let col = 0; col < cols; col++) result[col * rows + row] = data[row * cols + col]!
-  }
-  return new Uint8Array(result.buffer, result.byteOffset, result.byteLength)
+  const { buffer, byteOffset, byteLength } = transpose(data, shape[0]!, shape[1]!)
+  return new Uint8Array(buffer, byteOffset, byteLength)
 }

@@ -1,6 +1,7 @@
 // rounded-weights.ts: precision modes as a rewrite of weights (docs/numerics.md).
 import { type Precision, warnIfExperimental } from '../../core/config.js'
 import { SparkError } from '../../core/errors.js'
+import { transpose } from '../../core/transpose.js'
 import { intOf } from '../../graph/attributes.js'
 import { Constant, type StoredMatrix } from '../../graph/constant.js'
 import { consumersOf } from '../../graph/edit.js'
@@ -96,7 +97,7 @@ function storedWeight(
   const cols = count / rows
   if (count === 0 || (mode === 'nvfp4' && cols % blockSize !== 0)) return undefined
   const values = data as Float32Array
-  const matrix = layout === 'rows' ? values : turned(values, cols, rows)
+  const matrix = layout === 'rows' ? values : transpose(values, cols, rows)
   const weight =
     mode === 'nvfp4'
       ? quantizeNVFP4(matrix, [rows, cols], { recipe })
@@ -116,7 +117,7 @@ function storedConstant(shape: readonly number[], stored: StoredMatrix): Constan
   const { rows, cols } = weight
   const read = (): Uint8Array => {
     const values = decodeWeight(weight)
-    return new Uint8Array((transposed ? turned(values, rows, cols) : values).buffer)
+    return new Uint8Array((transposed ? transpose(values, rows, cols) : values).buffer)
   }
   return Constant.lazy('f32', shape, { byteLength: 4 * rows * cols, read, stored })
 }
@@ -163,10 +164,4 @@ function codesOf(graph: Graph, { format, constants, rows, cols }: QuantizedWeigh
   if (cols % blockSize !== 0) return undefined
   const tensorScale = Number(global!.data[0])
   return { dtype: 'nvfp4', rows, cols, data: codes!.bytes, blockScale: scale!.bytes, tensorScale }
-}
-
-function turned(values: Float32Array, rows: number, cols: number): Float32Array {
-  const result = new Float32Array(values.length)
-  for (let r = 0; r < rows; r++) for (let c = 0; c < cols; c++) result[c * rows + r] = values[r * cols + c]!
-  return result
 }

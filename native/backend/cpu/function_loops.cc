@@ -1,15 +1,9 @@
 #include "backend/cpu/function_loops.h"
 
-#include "core/cpu_isa.h"
+#include "backend/cpu/widest.h"
 
 namespace spark::cpu {
 
-const FunctionLoops& function_loops() {
-#if defined(__x86_64__)
-  if (cpu_isa() == CpuIsa::kAvx512) return avx512::kFunctionLoops;
-  if (cpu_isa() == CpuIsa::kAvx2) return avx2::kFunctionLoops;
-#endif
-  return plain::kFunctionLoops;
-}
+const FunctionLoops& function_loops() { return SPARK_WIDEST(kFunctionLoops); }
 
 }  // namespace spark::cpu

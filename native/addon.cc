@@ -58,6 +58,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<set_threads>(exports, "setThreads");
   add<cpu_isa>(exports, "cpuIsa");
   add<cpu_isa_problem>(exports, "cpuIsaProblem");
+  add<cpu_multiplies_bf16>(exports, "cpuMultipliesBf16");
   add<nvfp4_problem>(exports, "nvfp4Problem");
 
   // plans

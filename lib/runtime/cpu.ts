@@ -27,6 +27,7 @@ export function openCpuKernels(): Kernels {
   addon.setThreads(getConfig().threads)
   return {
     backend: 'cpu',
+    multipliesBf16: addon.cpuMultipliesBf16(),
     freeBytes: freemem,
     supports: () => true,
     runSync: (op, args) => addon.run(op, args),

@@ -59,6 +59,8 @@ export interface PreparedSteps {
 export interface Kernels {
   /** Which backend this is. */
   readonly backend: KernelBackend
+  /** Whether it multiplies numbers of bf16 faster than those of f32. */
+  readonly multipliesBf16: boolean
   /** Bytes of memory that are free for operands. */
   freeBytes(): number
   /** Whether the backend has a kernel for `op`. */

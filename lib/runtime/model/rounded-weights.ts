@@ -122,11 +122,16 @@ function storedConstant(shape: readonly number[], stored: StoredMatrix): Constan
   return Constant.lazy('f32', shape, { byteLength: 4 * rows * cols, read, stored })
 }
 
-/** The graph with the weights of precision modes in the layout that kernels of the CPU stream. */
+/**
+ * The graph with the weights of precision modes in the layout that kernels of the CPU stream. Convolutions read filters
+ * of bf16 as rows.
+ */
 export async function packWeights(graph: Graph, kernels: Kernels): Promise<Graph> {
+  const readers = consumersOf(graph)
   const initializers = new Map(graph.initializers)
   for (const [name, { shape, stored }] of graph.initializers) {
     if (!stored || stored.weight.packed) continue
+    if (stored.weight.dtype === 'bf16' && readers.get(name)?.every(({ op }) => op === 'Conv')) continue
     const { weight } = await holdWeight(kernels, stored.weight)
     initializers.set(name, storedConstant(shape, { ...stored, weight }))
   }

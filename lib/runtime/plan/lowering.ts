@@ -57,6 +57,8 @@ export interface Scope {
   readonly packs: boolean
   /** Whether the backend has kernels for numbers of 8 bits. */
   readonly bytes: boolean
+  /** Whether the backend multiplies bf16 faster than f32. */
+  readonly multipliesBf16: boolean
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
   readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
 }
@@ -134,6 +136,11 @@ export class Lowering {
   /** Whether there are kernels for numbers of 8 bits; otherwise they are computed in f32. */
   get bytes(): boolean {
     return this.#scope.bytes
+  }
+
+  /** Whether products of bf16 are faster than those of f32. */
+  get multipliesBf16(): boolean {
+    return this.#scope.multipliesBf16
   }
 
   /** Whether somebody wants output `i`. */

@@ -81,12 +81,13 @@ const [fewTiles, fewChannels, fewWeights, weightsPerTile] = [32, 16, 1 << 10, 1 
 /** Filters from which on a panel is not mostly padding. */
 const fewFilters = 16
 
-/** A convolution with its weight in tiles or in panels, whichever is faster. */
+/** A convolution with its weight in tiles or in panels, whichever is faster; in bf16 it reads the rows. */
 function packedConv(
   args: ConvArgs,
   inPanels: (weight: Weight) => Weight,
   inTiles: (weight: Weight) => Operand,
 ): ConvArgs {
+  if (args.compute === 'bf16') return args
   if (takesTiles(args)) return { ...args, winograd: inTiles(args.weight) }
   return args.weight.rows < fewFilters ? args : { ...args, weight: inPanels(args.weight) }
 }

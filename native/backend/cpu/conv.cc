@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backend/cpu/conv_bf16.h"
 #include "backend/cpu/conv_reading.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/depthwise.h"
@@ -13,6 +14,7 @@ void conv(const ConvArgs& args) {
   if (shape.batch * shape.filters * positions == 0) return;
   if (args.winograd) return winograd_conv(args);
   if (is_depthwise(args)) return depthwise_conv(args);
+  if (takes_bf16(args)) return conv_bf16(args);
   const ConvReading reading(shape);
   std::unique_ptr<float[]> room;
   const bool loops = loops_over(shape.groups, shape.filters / shape.groups);

@@ -6,30 +6,16 @@
 #include <vector>
 
 #include "backend/cpu/byte_stage.h"
-#include "backend/cpu/conv_reading.h"
+#include "backend/cpu/conv_lanes.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/integer_result.h"
-#include "backend/cpu/lane_gemm.h"
-#include "backend/cpu/parallel_tasks.h"
 
 namespace spark::cpu {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 32;        // filters whose sums are kept in a cache
-constexpr int64_t kPackedLanes = 1 << 16;  // of a tile, which stay in a cache
-constexpr int64_t kFewestRows = 64;        // filters of a task, or packing costs as much as multiplying
-constexpr int64_t kGrainLanes = 1 << 15;   // dot products worth waking a thread for
-constexpr int64_t kRun = 4096;             // positions of a plain loop at a time
+constexpr int64_t kRun = 4096;  // positions of a plain loop at a time
 
 using Bytes = std::unique_ptr<uint8_t[]>;
-
-// body(index, room) for each task of so many dot products, as parallel_tasks does; here where there are few.
-template <typename Body>
-void run_tasks(int64_t count, int64_t work, int64_t floats, const Body& body) {
-  if (count > 1 && count * work >= 2 * kGrainLanes) return parallel_tasks(count, floats, body);
-  const std::unique_ptr<float[]> room(new float[floats]);
-  for (int64_t index = 0; index < count; ++index) body(index, room.get());
-}
 
 // What all tasks share.
 struct Convolution {
@@ -75,50 +61,11 @@ struct Convolution {
   }
 };
 
-// The positions of an output as lines of neighbours in a stage.
-struct Lines {
-  int64_t width, heights, pitch[2];
-
-  Lines(const ConvShape& shape, const Stage& stage)
-      : width(shape.out[2]), heights(shape.out[1]), pitch{stage.pitch(0), stage.pitch(1)} {
-    if (pitch[1] == width) {  // no gaps: one line
-      width *= heights;
-      heights = 1;
-      if (pitch[0] == width) width *= shape.out[0];
-    }
-  }
-
-  // Calls body(at, offset, run) for each run of neighbours among the positions [begin, begin + count).
-  template <typename Body>
-  void for_each_run(int64_t begin, int64_t count, const Body& body) const {
-    for (int64_t at = 0; at < count;) {
-      const int64_t line = (begin + at) / width, x = (begin + at) % width;
-      const int64_t run = std::min(count - at, width - x);
-      body(at, line / heights * pitch[0] + line % heights * pitch[1] + x, run);
-      at += run;
-    }
-  }
-};
-
 // Products with the positions of an image as columns.
 class Product {
  public:
   explicit Product(const Convolution& convolution)
-      : convolution_(convolution),
-        lines_(convolution.args.shape, convolution.reading.stage()),
-        lanes_((convolution.depth + 3) / 4),
-        width_(std::clamp(kPackedLanes / lanes_ / kPanelRows * kPanelRows, kPanelRows, kTile)) {
-    const int64_t plane = convolution.reading.stage().plane();
-    for (int64_t c = 0; c < convolution.channels; ++c) {
-      for (const int64_t tap : convolution.reading.taps()) rows_.push_back(c * plane + tap);
-    }
-    rows_.resize(lanes_ * 4, rows_.back());  // the weight goes on with zeros
-    const int64_t tiles = (convolution.positions + width_ - 1) / width_;
-    height_ = convolution.lines;
-    while (tiles * ((convolution.lines + height_ - 1) / height_) < 2 * thread_count() &&
-           height_ >= 2 * kFewestRows) {
-      height_ = (height_ + 1) / 2;
-    }
+      : convolution_(convolution), lanes_(convolution.args.shape, convolution.reading) {
     for (int64_t o = 0; o < convolution.args.shape.filters; ++o) has_zeros_ |= convolution.w_zero(o) != 0;
     if (has_zeros_) {
       ones_.resize(padded_bytes(convolution.depth));
@@ -128,84 +75,50 @@ class Product {
 
   // Images [first, first + count), whose planes begin at `data`.
   void run(int64_t first, int64_t count, const uint8_t* data) const {
-    const int64_t across = (convolution_.positions + width_ - 1) / width_,
-                  down = (convolution_.lines + height_ - 1) / height_,
-                  groups = convolution_.args.shape.groups;
-    const int64_t group_bytes = convolution_.channels * convolution_.reading.stage().plane();
-    const int64_t work = std::min(width_, convolution_.positions) * height_ * lanes_;
-    run_tasks(count * groups * down * across, work, lanes_ * width_, [&](int64_t index, float* room) {
-      const int64_t col = index % across * width_, row = index / across % down * height_;
-      const int64_t of_group = index / across / down, group = of_group % groups;
-      compute(first + of_group / groups, group * convolution_.lines + row,
-              std::min(height_, convolution_.lines - row), col, data + of_group * group_bytes,
-              reinterpret_cast<uint32_t*>(room));
-    });
+    lanes_.for_each_tile(first, count, data,
+                         [&](const ConvTile& tile, const uint8_t* planes, uint32_t* panels) {
+                           compute(tile, planes, panels);
+                         });
   }
 
  private:
-  // Positions [col, col + cols) as a panel.
-  void pack(int64_t col, int64_t cols, const uint8_t* data, uint32_t* panel) const {
-    const ByteLoops& loops = byte_loops();
-    lines_.for_each_run(col, cols, [&](int64_t at, int64_t offset, int64_t run) {
-      for (int64_t l = 0; l < lanes_; ++l) {
-        const int64_t* row = rows_.data() + 4 * l;
-        const uint8_t* from = data + offset;
-        const uint8_t* const bytes[4] = {from + row[0], from + row[1], from + row[2], from + row[3]};
-        loops.interleave(bytes, run, convolution_.flip, panel + l * kPanelRows + at);
-      }
-    });
-  }
-
   void multiply(const void* rows, int64_t m, const uint32_t* panel, int64_t cols, int32_t* sums) const {
-    const int64_t stride = padded_bytes(convolution_.depth) / 4;
-    for (int64_t lane = 0; lane < lanes_; lane += kLanes) {
-      lane_gemm().signed_bytes(static_cast<const uint32_t*>(rows) + lane, stride, m,
-                               panel + lane * kPanelRows, cols, std::min(kLanes, lanes_ - lane), sums);
-    }
+    lanes_.multiply(lane_gemm().signed_bytes, static_cast<const uint32_t*>(rows),
+                    padded_bytes(convolution_.depth) / 4, m, panel, cols, sums);
   }
 
-  // Filters [row, row + rows) of an image at the positions from `col` on.
-  void compute(int64_t image, int64_t row, int64_t rows, int64_t col, const uint8_t* data,
-               uint32_t* panels) const {
-    const int64_t cols = std::min(width_, convolution_.positions - col);
+  void compute(const ConvTile& tile, const uint8_t* data, uint32_t* panels) const {
     alignas(64) int32_t sums[kRowsAtOnce * kTile], x_sums[kTile];
-    const auto for_each_panel = [&](const auto& body) {
-      for (int64_t at = 0; at < cols; at += kPanelRows) {
-        body(at, std::min(kPanelRows, cols - at), panels + at * lanes_);
-      }
-    };
     if (has_zeros_) std::fill_n(x_sums, kTile, 0);
-    for_each_panel([&](int64_t at, int64_t count, uint32_t* panel) {
-      pack(col + at, count, data, panel);
+    const auto interleave = [&](const uint8_t* const(&bytes)[4], int64_t count, uint32_t* to) {
+      byte_loops().interleave(bytes, count, convolution_.flip, to);
+    };
+    lanes_.for_each_panel(tile, panels, [&](int64_t at, int64_t count, uint32_t* panel) {
+      lanes_.pack(tile.col + at, count, data, interleave, panel);
       if (has_zeros_) multiply(ones_.data(), 1, panel, count, x_sums + at);
     });
-    for (int64_t done = 0; done < rows; done += kRowsAtOnce) {
-      const int64_t some = std::min(kRowsAtOnce, rows - done);
+    for (int64_t done = 0; done < tile.rows; done += kRowsAtOnce) {
+      const int64_t some = std::min(kRowsAtOnce, tile.rows - done);
       std::fill_n(sums, some * kTile, 0);
-      for_each_panel([&](int64_t at, int64_t count, const uint32_t* panel) {
-        multiply(convolution_.row(row + done), some, panel, count, sums + at);
+      lanes_.for_each_panel(tile, panels, [&](int64_t at, int64_t count, const uint32_t* panel) {
+        multiply(convolution_.row(tile.row + done), some, panel, count, sums + at);
       });
-      for (int64_t i = 0; i < some; ++i) {
-        store(image, row + done + i, col, cols, sums + i * kTile, x_sums);
-      }
+      for (int64_t i = 0; i < some; ++i) store(tile, tile.row + done + i, sums + i * kTile, x_sums);
     }
   }
 
-  void store(int64_t image, int64_t o, int64_t col, int64_t cols, int32_t* sums,
-             const int32_t* x_sums) const {
+  void store(const ConvTile& tile, int64_t o, int32_t* sums, const int32_t* x_sums) const {
     if (const uint32_t zero = convolution_.w_zero(o)) {
-      for (int64_t j = 0; j < cols; ++j) {
+      for (int64_t j = 0; j < tile.cols; ++j) {
         sums[j] = static_cast<int32_t>(sums[j] - zero * static_cast<uint32_t>(x_sums[j]));
       }
     }
-    const int64_t at = (image * convolution_.args.shape.filters + o) * convolution_.positions + col;
-    store_sums(convolution_.args.result, o, sums, cols, convolution_.shift[o], at);
+    const int64_t at = (tile.image * convolution_.args.shape.filters + o) * convolution_.positions + tile.col;
+    store_sums(convolution_.args.result, o, sums, tile.cols, convolution_.shift[o], at);
   }
 
   const Convolution& convolution_;
-  Lines lines_;
-  int64_t lanes_, width_, height_;
-  std::vector<int64_t> rows_;  // [4 · lanes]: where the bytes of position 0 are
+  ConvLanes<uint8_t, 4> lanes_;
   bool has_zeros_ = false;
   std::vector<int8_t> ones_;  // where there are zero points
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/precision_loops.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -62,6 +63,20 @@ void lane_product(const LaneProduct<float>& product, MultiplyLanes<float> multip
 
 void lane_product(const LaneProduct<int32_t>& product, MultiplyLanes<int32_t> multiply) {
   compute_all(product, multiply);
+}
+
+void round_to_bf16(const float* from, int64_t count, uint16_t* to) {
+  precision_loops().cast(DType::kF32, DType::kBF16, false, false, from, to, count);
+}
+
+std::vector<uint32_t> round_rows(const float* x, int64_t rows, int64_t cols, int64_t stride) {
+  std::vector<uint32_t> lanes(rows * stride);
+  parallel_for(rows, 1 + (1 << 16) / (cols + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      round_to_bf16(x + row * cols, cols, reinterpret_cast<uint16_t*>(lanes.data() + row * stride));
+    }
+  });
+  return lanes;
 }
 
 }  // namespace spark::cpu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "backend/cpu/lane_gemm.h"
 
@@ -26,5 +27,10 @@ void lane_product(const LaneProduct<int32_t>& product, MultiplyLanes<int32_t> mu
 inline int64_t padded_lanes(int64_t lanes) {
   return (lanes + kLanePadding - 1) / kLanePadding * kLanePadding;
 }
+
+void round_to_bf16(const float* from, int64_t count, uint16_t* to);
+
+// Rows of x, [rows, cols], in bf16: [rows, stride] lanes.
+std::vector<uint32_t> round_rows(const float* x, int64_t rows, int64_t cols, int64_t stride);
 
 }  // namespace spark::cpu

@@ -19,6 +19,8 @@ struct PrecisionLoops {
   void (*nvfp4_dequantize)(const Nvfp4DequantizeArgs& args, int64_t begin, int64_t end);
   // codes[i] = E4M3(src[i] / scale), i < count, wide.
   void (*fp8_codes)(DType dtype, const void* src, int64_t count, float scale, uint8_t* codes);
+  // pairs[i] = low[i] and high[i] in bf16, low in the lower half, i < count.
+  void (*bf16_pairs)(const float* low, const float* high, int64_t count, uint32_t* pairs);
 };
 
 // The table of cpu_isa().

@@ -304,7 +304,14 @@ void fp8_codes(DType dtype, const void* src, int64_t count, float scale, uint8_t
   });
 }
 
-constexpr PrecisionLoops kLoops{cast, amax, nvfp4_quantize, nvfp4_dequantize, fp8_codes};
+void bf16_pairs(const float* low, const float* high, int64_t count, uint32_t* __restrict pairs) {
+  const uint32_t limit = BF16::limit(false);
+  for (int64_t i = 0; i < count; ++i) {
+    pairs[i] = BF16::encode(low[i], limit) | uint32_t{BF16::encode(high[i], limit)} << 16;
+  }
+}
+
+constexpr PrecisionLoops kLoops{cast, amax, nvfp4_quantize, nvfp4_dequantize, fp8_codes, bf16_pairs};
 
 }  // namespace
 }  // namespace spark::cpu

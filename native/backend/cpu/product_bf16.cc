@@ -2,27 +2,10 @@
 #include <vector>
 
 #include "backend/cpu/lane_product.h"
-#include "backend/cpu/precision_loops.h"
 #include "backend/cpu/product.h"
-#include "core/thread_pool.h"
 
 namespace spark::cpu {
 namespace {
-
-void round(const float* from, int64_t count, uint16_t* to) {
-  precision_loops().cast(DType::kF32, DType::kBF16, false, false, from, to, count);
-}
-
-// Rows of bf16, [rows, stride] lanes.
-std::vector<uint32_t> round_rows(const float* x, int64_t rows, int64_t cols, int64_t stride) {
-  std::vector<uint32_t> lanes(rows * stride);
-  parallel_for(rows, 1 + (1 << 16) / (cols + 1), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      round(x + row * cols, cols, reinterpret_cast<uint16_t*>(lanes.data() + row * stride));
-    }
-  });
-  return lanes;
-}
 
 // to[l * kPanelRows + i] = W[row + i, 2 (lane + l)] and its neighbour, as bf16, for l < count
 void round_panel(const Weight& weight, int64_t row, int64_t lane, int64_t count, uint32_t* to) {
@@ -31,7 +14,7 @@ void round_panel(const Weight& weight, int64_t row, int64_t lane, int64_t count,
   const int64_t col = 2 * lane, cols = std::min(2 * count, weight.cols - col);
   gemm().pack_sliver(rows_of(weight), row, std::min(kPanelRows, weight.rows - row), col, cols, values);
   if (cols < 2 * count) std::fill_n(values + cols * kSliver, kSliver, 0.0f);
-  round(values, 2 * count * kSliver, rounded);
+  round_to_bf16(values, 2 * count * kSliver, rounded);
   for (int64_t l = 0; l < count; ++l) {
     const uint16_t* pair = rounded + 2 * l * kSliver;
     for (int64_t i = 0; i < kSliver; ++i) to[l * kPanelRows + i] = pair[i] | pair[i + kSliver] << 16;

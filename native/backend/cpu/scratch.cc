@@ -10,28 +10,31 @@ struct Kept {
   int64_t floats = 0;
   bool taken = false;
 };
-thread_local Kept kept;
+thread_local Kept kept[2];  // an image that is staged, and what its products need
 
 }  // namespace
 
 Scratch::Scratch(int64_t floats) {
-  if (kept.taken || floats > kMostKept) {
+  Kept* place = kept[0].taken ? &kept[1] : &kept[0];
+  if (place->taken || floats > kMostKept) {
     own_.reset(new float[floats]);
     data_ = own_.get();
     return;
   }
-  if (floats > kept.floats) {
-    kept.floats = 0;
-    kept.room.reset();
-    kept.room.reset(new float[floats]);
-    kept.floats = floats;
+  if (floats > place->floats) {
+    place->floats = 0;
+    place->room.reset();
+    place->room.reset(new float[floats]);
+    place->floats = floats;
   }
-  kept.taken = true;
-  data_ = kept.room.get();
+  place->taken = true;
+  data_ = place->room.get();
 }
 
 Scratch::~Scratch() {
-  if (!own_) kept.taken = false;
+  for (Kept& place : kept) {
+    if (!own_ && place.room.get() == data_) place.taken = false;
+  }
 }
 
 }  // namespace spark::cpu

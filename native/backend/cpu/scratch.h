@@ -6,7 +6,7 @@
 
 namespace spark::cpu {
 
-// Floats that hold anything. A thread keeps what it gave out last, so that the runs of a plan allocate
+// Floats that hold anything. A thread keeps two that it gave out, so that the runs of a plan allocate
 // nothing; what is asked for in the meantime, or very large, is allocated.
 class Scratch {
  public:

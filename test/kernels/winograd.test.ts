@@ -4,6 +4,7 @@ import { requireAddon } from '#lib/native.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import { winogradSize } from '#lib/runtime/js/winograd.js'
 import type { KernelArgs, KernelOp, StoredWeight } from '#lib/runtime/kernels.js'
+import { packedSizes } from '#lib/runtime/packed-weight.js'
 import { close, identical } from '../fixtures/close.js'
 import { type ConvCase, convCase, f32Weight, shapeOf, weightCols } from '../fixtures/conv.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
@@ -20,6 +21,15 @@ function transformed(weight: StoredWeight): Float32Array {
   const data = output(winogradSize(weight.rows, weight.cols))
   addon.run('winogradWeight', { weight, data })
   return data
+}
+
+/** The weight in panels. */
+function inPanels(weight: StoredWeight): StoredWeight {
+  const sizes = packedSizes(weight)
+  const data = new (weight.data.constructor as new (length: number) => StoredWeight['data'])(sizes.data)
+  const blockScale = weight.blockScale && new Uint8Array(sizes.blockScale)
+  addon.run('packWeight', { weight, data, blockScale })
+  return { ...weight, data, ...(blockScale && { blockScale }), packed: true }
 }
 
 function operands(at: ConvCase, seed: number) {
@@ -49,7 +59,9 @@ t.test('the weight is that of the formula', t => {
     const weight = randomWeight(randomGenerator(3), dtype, 37, 16 * 9)
     const data = output(winogradSize(37, 16 * 9))
     jsKernels.runSync('winogradWeight', { weight, data })
-    close(t, transformed(weight), data, 1e-7, dtype)
+    const actual = transformed(weight)
+    close(t, actual, data, 1e-7, dtype)
+    identical(t, transformed(inPanels(weight)), actual, `${dtype} in panels`)
   }
   const refused = {
     weight: f32Weight(convCase([1, 1, 2, 1], [5, 5], [2, 2]), new Float32Array(8)),

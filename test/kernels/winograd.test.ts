@@ -42,7 +42,7 @@ function operands(at: ConvCase, seed: number) {
   }
 }
 
-/** One tile, many lines of tiles, cut tiles, several blocks of lines, pads that differ or crop. */
+/** One tile, many lines of tiles, cut tiles, several blocks of lines, lines of one tile, pads that differ, crop or are tiles. */
 const cases = [
   convCase([1, 1, 1, 1], [3, 3], [3, 3]),
   convCase([2, 5, 7, 1], [13, 11], [3, 3], { pads: [1, 1, 1, 1] }),
@@ -51,6 +51,8 @@ const cases = [
   convCase([1, 300, 9, 1], [29, 31], [3, 3], { pads: [1, 1, 1, 1] }),
   convCase([1, 3, 290, 1], [9, 5], [3, 3]),
   convCase([1, 4, 3, 1], [9, 12], [3, 3], { pads: [-1, -2, 3, 1] }),
+  convCase([2, 9, 33, 1], [70, 3], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([1, 6, 3, 1], [14, 14], [3, 3], { pads: [7, 6, 9, 5] }),
   convCase([0, 2, 3, 1], [5, 5], [3, 3]),
 ]
 

@@ -75,7 +75,7 @@ function once<T>(make: (weight: Weight) => T): (weight: Weight) => T {
 }
 
 /** Where Winograd's algorithm is worth it: tiles of 4 x 4 in an image, channels and filters, their product for each tile. */
-const [fewTiles, fewChannels, fewWeights, weightsPerTile] = [32, 16, 1 << 10, 1 << 13]
+const [fewTiles, fewChannels, fewWeights, weightsPerTile] = [16, 16, 1 << 10, 1 << 14]
 
 /** Filters from which on a panel is not mostly padding. */
 const fewFilters = 16

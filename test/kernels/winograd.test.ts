@@ -4,6 +4,7 @@ import { requireAddon } from '#lib/native.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import { winogradSize } from '#lib/runtime/js/winograd.js'
 import type { KernelArgs, KernelOp, StoredWeight } from '#lib/runtime/kernels.js'
+import { packedSizes } from '#lib/runtime/packed-weight.js'
 import { close, identical } from '../fixtures/close.js'
 import { type ConvCase, convCase, f32Weight, shapeOf, weightCols } from '../fixtures/conv.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
@@ -22,6 +23,15 @@ function transformed(weight: StoredWeight): Float32Array {
   return data
 }
 
+/** The weight in panels. */
+function inPanels(weight: StoredWeight): StoredWeight {
+  const sizes = packedSizes(weight)
+  const data = new (weight.data.constructor as new (length: number) => StoredWeight['data'])(sizes.data)
+  const blockScale = weight.blockScale && new Uint8Array(sizes.blockScale)
+  addon.run('packWeight', { weight, data, blockScale })
+  return { ...weight, data, ...(blockScale && { blockScale }), packed: true }
+}
+
 function operands(at: ConvCase, seed: number) {
   const random = randomGenerator(seed)
   return {
@@ -32,7 +42,7 @@ function operands(at: ConvCase, seed: number) {
   }
 }
 
-/** One tile, many lines of tiles, cut tiles, several blocks of lines, pads that differ or crop. */
+/** One tile, many lines of tiles, cut tiles, several blocks of lines, lines of one tile, pads that differ, crop or are tiles. */
 const cases = [
   convCase([1, 1, 1, 1], [3, 3], [3, 3]),
   convCase([2, 5, 7, 1], [13, 11], [3, 3], { pads: [1, 1, 1, 1] }),
@@ -41,6 +51,8 @@ const cases = [
   convCase([1, 300, 9, 1], [29, 31], [3, 3], { pads: [1, 1, 1, 1] }),
   convCase([1, 3, 290, 1], [9, 5], [3, 3]),
   convCase([1, 4, 3, 1], [9, 12], [3, 3], { pads: [-1, -2, 3, 1] }),
+  convCase([2, 9, 33, 1], [70, 3], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([1, 6, 3, 1], [14, 14], [3, 3], { pads: [7, 6, 9, 5] }),
   convCase([0, 2, 3, 1], [5, 5], [3, 3]),
 ]
 
@@ -49,7 +61,9 @@ t.test('the weight is that of the formula', t => {
     const weight = randomWeight(randomGenerator(3), dtype, 37, 16 * 9)
     const data = output(winogradSize(37, 16 * 9))
     jsKernels.runSync('winogradWeight', { weight, data })
-    close(t, transformed(weight), data, 1e-7, dtype)
+    const actual = transformed(weight)
+    close(t, actual, data, 1e-7, dtype)
+    identical(t, transformed(inPanels(weight)), actual, `${dtype} in panels`)
   }
   const refused = {
     weight: f32Weight(convCase([1, 1, 2, 1], [5, 5], [2, 2]), new Float32Array(8)),

@@ -1,5 +1,7 @@
 // What is computed once: all that depends on constants only, and the packing of constant weights.
+import assert from 'node:assert'
 import t from 'tap'
+import { volume } from '#lib/core/shape.js'
 import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
@@ -9,6 +11,7 @@ import { Plan } from '#lib/runtime/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomWeight } from '../fixtures/stored-weight.js'
 
 const random = randomGenerator(11)
 const f32 = (...shape: readonly number[]): Constant =>
@@ -79,6 +82,15 @@ t.test('constant weights are packed once, where only products read them', async 
   t.same(compile(shared, { packs: true }).setup, [], 'the sum reads the weight as it is')
 })
 
+/** A weight of a precision mode as it is for the CPU; nobody reads its elements. */
+function panels(dtype: 'f16' | 'bf16' | 'f8_e4m3', [rows, ...rest]: [number, ...number[]]): Constant {
+  const weight = randomWeight(random, dtype, rows, volume(rest))
+  const data = weight.data.slice(0, 0)
+  const stored = { weight: { ...weight, data, packed: true }, transposed: false }
+  const read = (): never => assert.fail('the constant is read')
+  return Constant.lazy('f32', [rows, ...rest], { byteLength: 4 * rows * volume(rest), read, stored })
+}
+
 t.test('constant weights of convolutions are packed, or transformed for tiles', async t => {
   const conv = (weight: Constant, image: number, group = 1): Graph =>
     graphOf(
@@ -99,6 +111,12 @@ t.test('constant weights of convolutions are packed, or transformed for tiles', 
     'an activation is not needed',
   )
   t.same(compiled(conv(f32(65, 16, 3, 3), 9)), ['packWeight', true, false], 'few tiles')
+  for (const dtype of ['f16', 'bf16', 'f8_e4m3'] as const) {
+    const tiles = dtype !== 'f8_e4m3'
+    const made = [tiles ? 'winogradWeight' : '', true, tiles]
+    t.same(compiled(conv(panels(dtype, [65, 16, 3, 3]), 26)), made, `panels of ${dtype}`)
+    t.same(compiled(conv(panels(dtype, [65, 16, 3, 3]), 9)), ['', true, false], `few tiles, ${dtype}`)
+  }
   t.same(compiled(conv(f32(15, 16, 3, 3), 26)), ['', false, false], 'few filters')
   t.same(compiled(conv(f32(34, 5, 2, 2), 9, 2)), ['', false, false], 'groups')
   t.same(compiled(conv(f32(33, 5, 2, 2), 9), false), ['', false, false], 'kernels that do not ask for it')

@@ -31,8 +31,7 @@ export function packStep(weight: Weight): { step: PackStep; packed: Weight } {
 export function packWeights(steps: readonly Step[], setup: Step[]): Step[] {
   const others = steps.filter(({ op }) => op !== 'linear' && op !== 'conv')
   const shared = new Set(others.flatMap(({ args }) => [...operandsOf(args)]).map(({ buffer }) => buffer))
-  const packs = ({ data: { buffer }, packed }: Weight): boolean =>
-    !packed && isConstant(buffer) && !shared.has(buffer)
+  const stays = ({ data: { buffer } }: Weight): boolean => !isConstant(buffer) || shared.has(buffer)
   const add = (step: Step): void => {
     for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'packed'
     setup.push(step)
@@ -50,10 +49,10 @@ export function packWeights(steps: readonly Step[], setup: Step[]): Step[] {
   return steps.map((step): Step => {
     if (step.op === 'linear') {
       const { weight } = step.args
-      if (weight.dtype !== 'f32' || !packs(weight)) return step
+      if (weight.dtype !== 'f32' || weight.packed || stays(weight)) return step
       return { ...step, args: { ...step.args, weight: inPanels(weight) } }
     }
-    if (step.op !== 'conv' || step.args.groups !== 1 || !packs(step.args.weight)) return step
+    if (step.op !== 'conv' || step.args.groups !== 1 || stays(step.args.weight)) return step
     return { ...step, args: packedConv(step.args, inPanels, inTiles) }
   })
 }
@@ -76,7 +75,7 @@ function once<T>(make: (weight: Weight) => T): (weight: Weight) => T {
 }
 
 /** Where Winograd's algorithm is worth it: tiles of 4 x 4 in an image, channels and filters, their product for each tile. */
-const [fewTiles, fewChannels, fewWeights, weightsPerTile] = [32, 16, 1 << 10, 1 << 13]
+const [fewTiles, fewChannels, fewWeights, weightsPerTile] = [16, 16, 1 << 10, 1 << 14]
 
 /** Filters from which on a panel is not mostly padding. */
 const fewFilters = 16
@@ -89,13 +88,23 @@ function packedConv(
 ): ConvArgs {
   if (args.compute === 'bf16') return args
   if (takesTiles(args)) return { ...args, winograd: inTiles(args.weight) }
-  return args.weight.rows < fewFilters ? args : { ...args, weight: inPanels(args.weight) }
+  const { rows, packed } = args.weight
+  return packed || rows < fewFilters ? args : { ...args, weight: inPanels(args.weight) }
 }
+
+/**
+ * Formats of weights that may become tiles of f32, which take 8 times the memory of f16 and bf16; a weight keeps its rounding, and
+ * products are then those of f32. Shorter formats are chosen for their size.
+ */
+const tiledFormats: readonly string[] = ['f32', 'f16', 'bf16']
 
 /** Whether Winograd's algorithm is faster, which depends on the sizes of one image alone. */
 function takesTiles({ weight, kernel, strides, dilations, out }: ConvArgs): boolean {
   const [filters, channels] = [weight.rows, weight.cols / 9]
-  const fits = kernel.length === 2 && [...strides, ...dilations].every(step => step === 1)
+  const fits =
+    kernel.length === 2 &&
+    tiledFormats.includes(weight.dtype) &&
+    [...strides, ...dilations].every(step => step === 1)
   if (!fits || !kernel.every(size => size === 3)) return false
   const tiles = volume(out.map(size => Math.ceil(size / 4)))
   const weights = filters * channels

@@ -53,6 +53,19 @@ struct DepthwisePlane {
   float* y;          // [out]
 };
 
+// Some lines of overlapping tiles of 6 x 6: element (i, j) of tile t, which is number x of line y, t = y ·
+// across + x, is image[4 · y + i − pad[0], 4 · x + j − pad[1]], or 0 around the image.
+struct WinogradPlane {
+  const float* image;
+  int64_t size[2];  // height and width of the image
+  int64_t pad[2];   // any numbers
+  int64_t lines, across;
+};
+
+// Floats between lines of columns that are transformed, and of all twelve.
+inline int64_t winograd_pitch(const WinogradPlane& plane) { return 4 * plane.lines * plane.across + 96; }
+inline int64_t winograd_room(const WinogradPlane& plane) { return 12 * winograd_pitch(plane); }
+
 struct Gemm {
   // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk. Where the lines
   // are rows of a weight, k is a multiple of 16, line of kPanelRows if it is packed; its columns are no left
@@ -89,13 +102,11 @@ struct Gemm {
   // stride] with j rising from 0, the others `padding`.
   void (*stage)(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,
                 int64_t length, float padding, float* to);
-  // The tiles of a staged plane, Bᵀ · tile · B of Winograd's F(4 x 4, 3 x 3): element p of tile x in line y
-  // is to[p · stride + y · count + x]. Element (i, j) of a tile is plane[taps[6 · i + j] + y · pitch + x], up
-  // to 15 elements more are read.
-  void (*winograd_input)(const float* plane, const int64_t* taps, int64_t pitch, int64_t lines, int64_t count,
-                         float* to, int64_t stride);
-  // Four lines of results, `pitch` elements apart, from a line of tiles: Aᵀ · tile · A + bias, element p of
-  // tile x being from[p · stride + x]. Reads and writes up to 15 tiles more.
+  // Bᵀ · tile · B of Winograd's F(4 x 4, 3 x 3): element p of tile t is to[p · stride + t / kSliver · panel +
+  // t % kSliver], up to 15 tiles more are written. room: winograd_room(plane) floats.
+  void (*winograd_input)(const WinogradPlane& plane, float* room, float* to, int64_t stride, int64_t panel);
+  // Four lines of results, `pitch` elements apart, from tiles that follow each other: Aᵀ · tile · A + bias,
+  // element p of tile t being from[p · stride + t]. Reads and writes up to 15 tiles more.
   void (*winograd_output)(const float* from, int64_t stride, int64_t count, float bias, int64_t pitch,
                           float* to);
   // sums[k] += Σ gradient[y · width + x] · data[offset[k] + y · pitch + x] for y < height, x < width and k <

@@ -294,17 +294,20 @@ void multiply_packing(const Left& left, int64_t m, const Operand& b, int64_t lin
   multiply_right(left, Sliver{buffer}, m, lines, count, target);
 }
 
+// Whether lines of a side are read in panels where they are.
+bool in_panels(const Operand& b) { return is_packed(b) && !b.columns && b.weight->dtype == DType::kF32; }
+
+RightPanel panel_of(const Operand& b, int64_t line, int64_t k) {
+  const int64_t next = b.weight->cols * kPanelRows;
+  return {static_cast<const float*>(b.weight->data) + line / kPanelRows * next + k * kPanelRows, next};
+}
+
 void multiply(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
               int64_t count, float* buffer, float* sums) {
   const bool few = m <= kFewRows && left.panel == 0;
   if (is_packed(b) && !b.columns) {
-    const int64_t panel = line / kPanelRows;
-    if (few) return multiply_panels(left.data, m, *b.weight, panel, lines, k, count, sums);
-    if (b.weight->dtype == DType::kF32) {
-      const int64_t next = b.weight->cols * kPanelRows;
-      const auto* data = static_cast<const float*>(b.weight->data) + panel * next + k * kPanelRows;
-      return multiply_right(left, RightPanel{data, next}, m, lines, count, Adding{sums});
-    }
+    if (few) return multiply_panels(left.data, m, *b.weight, line / kPanelRows, lines, k, count, sums);
+    if (in_panels(b)) return multiply_right(left, panel_of(b, line, k), m, lines, count, Adding{sums});
   } else if (few && !b.columns) {
     pack_straight<kLine>(b, line, lines, k, count, buffer);
     for (int64_t n = 0; n < lines; n += 2 * kWidth) {
@@ -317,5 +320,7 @@ void multiply(const Left& left, int64_t m, const Operand& b, int64_t line, int64
 
 void finish(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
             int64_t count, float* buffer, const float* sums, const Finish& to) {
-  multiply_packing(left, m, b, line, lines, k, count, buffer, Finishing{sums, lines, to});
+  const Finishing target{sums, lines, to};
+  if (in_panels(b)) return multiply_right(left, panel_of(b, line, k), m, lines, count, target);
+  multiply_packing(left, m, b, line, lines, k, count, buffer, target);
 }

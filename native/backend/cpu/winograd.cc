@@ -14,7 +14,8 @@ namespace {
 constexpr int64_t kIn = 6, kOut = 4, kPlaces = kIn * kIn;
 constexpr int64_t kMostFloats = 1 << 19;  // of transformed tiles, so that caches hold them
 constexpr int64_t kFewTiles = 64;         // worth reading the weight for
-constexpr int64_t kSlack = 16;            // elements that a vector may read too much
+constexpr int64_t kVector = 16;           // floats of the longest vectors
+constexpr int64_t kApart = 16;
 
 constexpr double kRootTwo = 1.4142135623730951;
 constexpr double kG[kIn][3] = {{1, 0, 0},
@@ -39,35 +40,33 @@ void transform_filter(const float* filter, int64_t stride, float* to) {
   }
 }
 
+int64_t rounded_up(int64_t count, int64_t size) { return (count + size - 1) / size * size; }
+
 // Floats of a matrix of the transformed weight.
 int64_t matrix_floats(int64_t filters, int64_t channels) {
-  return (filters + kPanelRows - 1) / kPanelRows * kPanelRows * channels;
+  return rounded_up(filters, kPanelRows) * channels;
 }
 
-// Some lines of the tiles of an image.
+// Some lines of the tiles of an image. What belongs to an element of all tiles is kApart elements longer than
+// it must be, because a power of two would put all elements into the same cache sets.
 class TileLines {
  public:
   TileLines(const ConvArgs& args, int64_t n, int64_t first, int64_t lines)
       : args_(args), n_(n), first_(first), lines_(lines), across_((args.shape.out[2] + kOut - 1) / kOut) {}
 
-  // The transformed tiles of all channels: to[p, c, tile].
+  // The transformed tiles of all channels, for each element a side of a product in panels.
   void transform(float* to) const {
-    ConvShape shape = args_.shape;
-    for (int axis = 1; axis < 3; ++axis) {
-      shape.kernel[axis] = kIn;
-      shape.stride[axis] = kOut;
-    }
-    shape.pad[1] -= first_ * kOut;
-    shape.out[1] = lines_;
-    shape.out[2] = across_;
-    const ConvReading reading(shape);
-    const Stage& stage = *reading.source(nullptr).stage;
-    const int64_t channels = shape.channels, pixels = volume(shape.image);
-    parallel_tasks(channels, stage.plane() + kSlack, [&](int64_t c, float* room) {
-      stage.fill(args_.x + (n_ * channels + c) * pixels, room);
-      std::fill_n(room + stage.plane(), kSlack, 0.0f);
-      gemm().winograd_input(room, reading.taps().data(), stage.pitch(1), lines_, across_, to + c * tiles(),
-                            channels * tiles());
+    const ConvShape& shape = args_.shape;
+    const auto& [depth, height, width] = shape.image;
+    const WinogradPlane all{args_.x + n_ * shape.channels * height * width,
+                            {height, width},
+                            {shape.pad[1] - first_ * kOut, shape.pad[2]},
+                            lines_,
+                            across_};
+    parallel_tasks(shape.channels, winograd_room(all), [&](int64_t c, float* room) {
+      WinogradPlane plane = all;
+      plane.image += c * height * width;
+      gemm().winograd_input(plane, room, to + c * kPanelRows, value_floats(), shape.channels * kPanelRows);
     });
   }
 
@@ -75,24 +74,28 @@ class TileLines {
   void multiply(const float* values, float* products) const {
     const int64_t channels = args_.shape.channels, filters = args_.shape.filters;
     const int64_t floats = matrix_floats(filters, channels);
-    Weight matrices[kPlaces];
+    Weight matrices[kPlaces], sides[kPlaces];
     for (int64_t p = 0; p < kPlaces; ++p) {
-      matrices[p] = {DType::kF32, filters, channels, args_.winograd + p * floats, nullptr, nullptr, 0, true};
+      const auto in_panels = [&](int64_t rows, const float* data) {
+        return Weight{DType::kF32, rows, channels, data, nullptr, nullptr, 0, true};
+      };
+      matrices[p] = in_panels(filters, args_.winograd + p * floats);
+      sides[p] = in_panels(pitch(), values + p * value_floats());
     }
     products_into(
-        kPlaces, filters, tiles(),
+        kPlaces, filters, pitch(),
         [&](int64_t p) -> Segment {
-          return {rows_of(matrices[p]), columns_of(values + p * channels * tiles(), tiles()), channels};
+          return {rows_of(matrices[p]), rows_of(sides[p]), channels};
         },
         [&](int64_t p) -> Finish {
-          return {nullptr, nullptr, false, Activation::kNone, products + p * filters * tiles(), tiles()};
+          return {nullptr, nullptr, false, Activation::kNone, products + p * product_floats(), pitch()};
         });
   }
 
   void finish(const float* products) const {
-    const int64_t filters = args_.shape.filters, pitch = kOut * (across_ + kSlack);
+    const int64_t filters = args_.shape.filters, pitch_of_line = kOut * pitch();
     const int64_t height = args_.shape.out[1], width = args_.shape.out[2];
-    parallel_tasks(filters, kOut * pitch, [&](int64_t o, float* room) {
+    parallel_tasks(filters, kOut * pitch_of_line, [&](int64_t o, float* room) {
       const float bias = args_.bias ? args_.bias[o] : 0;
       const int64_t plane = (n_ * filters + o) * height * width;
       const Finish to = {nullptr,
@@ -101,16 +104,20 @@ class TileLines {
                          args_.activation,
                          args_.y + plane,
                          width};
+      gemm().winograd_output(products + o * pitch(), product_floats(), tiles(), bias, pitch_of_line, room);
       for (int64_t line = 0; line < lines_; ++line) {
         const int64_t y = (first_ + line) * kOut;
-        gemm().winograd_output(products + o * tiles() + line * across_, filters * tiles(), across_, bias,
-                               pitch, room);
-        finish_sums(room, pitch, std::min(kOut, height - y), width, finish_from(to, y, 0));
+        finish_sums(room + kOut * line * across_, pitch_of_line, std::min(kOut, height - y), width,
+                    finish_from(to, y, 0));
       }
     });
   }
 
   int64_t tiles() const { return lines_ * across_; }
+  // Tiles in whole vectors.
+  int64_t pitch() const { return rounded_up(tiles(), kVector); }
+  int64_t value_floats() const { return rounded_up(tiles(), kPanelRows) * args_.shape.channels + kApart; }
+  int64_t product_floats() const { return pitch() * args_.shape.filters + kApart; }
 
  private:
   const ConvArgs& args_;
@@ -141,14 +148,15 @@ void winograd_conv(const ConvArgs& args) {
   const int64_t floats = kPlaces * (shape.channels + shape.filters) * across;  // of a line of tiles
   const int64_t few = (kFewTiles + across - 1) / across;
   const int64_t at_once = std::min(down, std::max(few, kMostFloats / floats));
-  const Scratch scratch(staged_floats(floats, at_once) + kSlack);
+  const TileLines most(args, 0, 0, at_once);
+  const int64_t values = kPlaces * most.value_floats();
+  const Scratch scratch(staged_floats(1, values + kPlaces * most.product_floats()));
   for (int64_t n = 0; n < shape.batch; ++n) {
     for (int64_t first = 0; first < down; first += at_once) {
       const TileLines lines(args, n, first, std::min(at_once, down - first));
-      float* products = scratch.data() + kPlaces * shape.channels * lines.tiles();
       lines.transform(scratch.data());
-      lines.multiply(scratch.data(), products);
-      lines.finish(products);
+      lines.multiply(scratch.data(), scratch.data() + values);
+      lines.finish(scratch.data() + values);
     }
   }
 }

@@ -25,29 +25,64 @@ inline void transform_output(const Vec (&m)[kTileIn], Vec (&to)[kTileOut]) {
   to[3] = 0.5f * kRootHalf * q + 2 * kRootTwo * s + m[5];
 }
 
-void winograd_input(const float* plane, const int64_t* taps, int64_t pitch, int64_t lines, int64_t count,
-                    float* to, int64_t stride) {
-  for (int64_t y = 0; y < lines; ++y) {
-    for (int64_t x = 0; x < count; x += kWidth) {
-      const float* from = plane + y * pitch + x;
-      Vec half[kTileIn][kTileIn];
-      for (int j = 0; j < kTileIn; ++j) {
-        Vec column[kTileIn];
+// Bᵀ · d of all columns of a line of tiles: line i of `to`, `pitch` elements apart, is row i of the result,
+// and line 6 + i the same without its first four columns. Writes what is wrong behind the last column.
+void transform_columns(const WinogradPlane& of, int64_t y, float* to, int64_t pitch) {
+  const auto [height, width] = of.size;
+  const int64_t top = kTileOut * y - of.pad[0];
+  for (int64_t column = 0; column < kTileOut * (of.across + 1); column += kWidth) {
+    const int64_t x = column - of.pad[1], end = in_vector(width - x);
+    const Mask mask = mask_between(smaller(in_vector(-x), end), end);
+    Vec lines[kTileIn], result[kTileIn];
 #pragma GCC unroll 6
-        for (int i = 0; i < kTileIn; ++i) column[i] = load(from + taps[kTileIn * i + j]);
-        transform_input(column, half[j]);
+    for (int i = 0; i < kTileIn; ++i) {
+      const bool is_line = top + i >= 0 && top + i < height;
+      const float* from = of.image + (top + i) * width + x;
+      lines[i] = load_masked(from, mask_if(is_line, mask));
+      if (i >= kTileIn - kTileOut) __builtin_prefetch(from + height * width);
+    }
+    transform_input(lines, result);
+#pragma GCC unroll 6
+    for (int i = 0; i < kTileIn; ++i) {
+      float *place = to + i * pitch, *later = place + kTileIn * pitch;
+      store(place + column, result[i]);
+      if (column == 0) {
+        store(later, shift(result[i], result[i], kTileOut));
+      } else {
+        store(later + column - kTileOut, result[i]);
       }
-      // What a vector has too much the next lines write over, but nothing may go behind the last one.
-      const int64_t some = (lines - y) * count - x;
-      float* place = to + y * count + x;
-      for (int i = 0; i < kTileIn; ++i) {
-        Vec row[kTileIn], result[kTileIn];
+    }
+  }
+}
+
+// to[j] = elements j, 4 + j, 8 + j …
+inline void load_fourths(const float* from, Vec (&to)[kTileOut]) {
+  const CountLanes<kWidth>::Type lanes;
+  Vec even[2], odd[2];
+  for (int i = 0; i < 2; ++i) {
+    const float* pair = from + 2 * i * kWidth;
+    deinterleave(load(pair), load(pair + kWidth), even[i], odd[i], lanes);
+  }
+  deinterleave(even[0], even[1], to[0], to[2], lanes);
+  deinterleave(odd[0], odd[1], to[1], to[3], lanes);
+}
+
+// The columns of all lines follow each other in `room`, so that a vector of tiles goes on with the next line.
+void winograd_input(const WinogradPlane& plane, float* room, float* to, int64_t stride, int64_t panel) {
+  const int64_t tiles = plane.lines * plane.across, pitch = winograd_pitch(plane);
+  for (int64_t y = 0; y < plane.lines; ++y) {
+    transform_columns(plane, y, room + kTileOut * y * plane.across, pitch);
+  }
+  for (int64_t tile = 0; tile < tiles; tile += kWidth) {
+    float* place = to + tile / kSliver * panel + tile % kSliver;
+    for (int i = 0; i < kTileIn; ++i) {
+      const float* line = room + i * pitch + kTileOut * tile;
+      Vec first[kTileOut], next[kTileOut], result[kTileIn];
+      load_fourths(line, first);
+      load_fourths(line + kTileIn * pitch, next);
+      transform_input({first[0], first[1], first[2], first[3], next[0], next[1]}, result);
 #pragma GCC unroll 6
-        for (int j = 0; j < kTileIn; ++j) row[j] = half[j][i];
-        transform_input(row, result);
-#pragma GCC unroll 6
-        for (int j = 0; j < kTileIn; ++j) store_some(place + (kTileIn * i + j) * stride, result[j], some);
-      }
+      for (int j = 0; j < kTileIn; ++j) store(place + (kTileIn * i + j) * stride, result[j]);
     }
   }
 }

@@ -233,8 +233,8 @@ export interface Addon {
   cpuIsa(): CpuIsa
   /** Why instructions of {@link Addon.cpuIsa} are not used after all: what a test of their sums found, or ''. */
   cpuIsaProblem(): string
-  /** Whether CPU kernels have instructions that multiply numbers of bf16, which passed that test. */
-  cpuMultipliesBf16(): boolean
+  /** What of this machine multiplies numbers of bf16 for CPU kernels, and passed that test. */
+  cpuBf16Units(): 'none' | 'vectors' | 'tiles'
 
   // plans
   /**

@@ -58,7 +58,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<set_threads>(exports, "setThreads");
   add<cpu_isa>(exports, "cpuIsa");
   add<cpu_isa_problem>(exports, "cpuIsaProblem");
-  add<cpu_multiplies_bf16>(exports, "cpuMultipliesBf16");
+  add<cpu_bf16_units>(exports, "cpuBf16Units");
   add<nvfp4_problem>(exports, "nvfp4Problem");
 
   // plans

@@ -27,7 +27,7 @@ export function openCpuKernels(): Kernels {
   addon.setThreads(getConfig().threads)
   return {
     backend: 'cpu',
-    multipliesBf16: addon.cpuMultipliesBf16(),
+    bf16Units: addon.cpuBf16Units(),
     freeBytes: freemem,
     supports: () => true,
     runSync: (op, args) => addon.run(op, args),

@@ -26,7 +26,7 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   const kind = held === 'pinned' && getConfig().unifiedMemory ? held : 'auto'
   return {
     backend: 'cuda',
-    multipliesBf16: true,
+    bf16Units: 'tiles',
     freeBytes: () => addon.deviceFreeBytes(ordinal),
     supports: op => addon.supports('cuda', op),
     run(op, args) {

@@ -53,14 +53,20 @@ export interface PreparedSteps {
 }
 
 /**
+ * What multiplies numbers of bf16: vectors, at up to twice the rate of f32, or tiles (AMX, tensor cores), at a multiple of that;
+ * with `none` products in bf16 are those of f32.
+ */
+export type Bf16Units = 'none' | 'vectors' | 'tiles'
+
+/**
  * The operations of one backend. Outputs are typed arrays of the caller's; with {@link Kernels.run} operands must not
  * be touched until the promise settles.
  */
 export interface Kernels {
   /** Which backend this is. */
   readonly backend: KernelBackend
-  /** Whether it multiplies numbers of bf16 faster than those of f32. */
-  readonly multipliesBf16: boolean
+  /** What multiplies numbers of bf16. */
+  readonly bf16Units: Bf16Units
   /** Bytes of memory that are free for operands. */
   freeBytes(): number
   /** Whether the backend has a kernel for `op`. */

@@ -304,8 +304,8 @@ Napi::Value cpu_isa_problem(const Napi::CallbackInfo& info) {
   return Napi::String::New(info.Env(), cpu::lane_gemm_problem());
 }
 
-Napi::Value cpu_multiplies_bf16(const Napi::CallbackInfo& info) {
-  return Napi::Boolean::New(info.Env(), cpu::lane_gemm().bf16 != nullptr);
+Napi::Value cpu_bf16_units(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), cpu::bf16_units());
 }
 
 }  // namespace spark::napi

@@ -1,4 +1,5 @@
 // Convolutions: one to three axes, groups, strides, dilations, pads on one side, gradients, stored formats.
+import { Tensor } from 'dgx-spark'
 import t from 'tap'
 import { volume } from '#lib/core/shape.js'
 import { requireAddon } from '#lib/native.js'
@@ -21,6 +22,7 @@ import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
 
 const addon = requireAddon()
+const noBf16 = () => addon.cpuBf16Units() === 'none' && 'this machine does not multiply bf16'
 t.teardown(() => addon.setThreads(0))
 
 type Run = <Op extends KernelOp>(op: Op, args: KernelArgs[Op]) => void
@@ -129,6 +131,56 @@ t.test('every stored format, without a bias', t => {
       }
     }
   }
+  t.end()
+})
+
+/** The nearest numbers of bf16. */
+const inBf16 = (values: Float32Array) => Tensor.from(values).to('bf16').toFloat32().slice()
+
+t.test('in bf16', t => {
+  convCases.forEach((at, seed) => {
+    const given = operands(at, seed)
+    const rounded = { ...given, x: inBf16(given.x), w: inBf16(given.w) }
+    const want = expected(at, rounded).y
+    const { x, bias, w } = rounded
+    for (const dtype of ['f32', 'bf16'] as const) {
+      const data = dtype === 'f32' ? w : Tensor.from(w).to('bf16').data
+      const weight: StoredWeight = { dtype, rows: at.filters, cols: weightCols(at), data }
+      const y = output(given.dy.length)
+      addon.run('conv', { ...shapeOf(at), weight, compute: 'bf16', x, bias, y })
+      close(t, y, want, 1e-6, `${dtype}: y of ${JSON.stringify(at)}`)
+    }
+  })
+  t.end()
+})
+
+t.test('in bf16: what is rounded, what stays apart', { skip: noBf16() }, t => {
+  const at = convCase([3, 5, 35, 1], [9, 7], [3, 3], { pads: [1, 1, 1, 1] })
+  const { x, w } = operands(at, 21)
+  const run = (of: ConvCase, image: Float32Array) => {
+    const y = output(of.batch * of.filters * volume(of.out))
+    const weight = f32Weight(of, w)
+    addon.run('conv', { ...shapeOf(of), weight, compute: 'bf16', x: image, y })
+    return y
+  }
+  const y = run(at, x)
+  identical(t, run(at, inBf16(x)), y, 'the image is rounded')
+  const [image, result] = [x.length / 3, y.length / 3]
+  for (let n = 0; n < 3; n++) {
+    const alone = run({ ...at, batch: 1 }, x.slice(n * image, (n + 1) * image))
+    identical(t, alone, y.slice(n * result, (n + 1) * result), `image ${n} alone`)
+  }
+  addon.setThreads(1)
+  identical(t, run(at, x), y, 'by one thread')
+  addon.setThreads(0)
+  const infinite = x.slice(0, image).fill(Number.POSITIVE_INFINITY, image - 1)
+  const reached = run({ ...at, batch: 1 }, infinite).map(value => Number(!Number.isFinite(value)))
+  t.equal(
+    reached.reduce((sum, one) => sum + one),
+    4 * at.filters,
+    'a number that is not finite reaches the positions that see it, the other half of its last lane being 0',
+  )
+  t.notOk(run({ ...at, batch: 1 }, infinite).some(Number.isNaN), 'and makes no NaN')
   t.end()
 })
 

@@ -124,7 +124,7 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
 /** The kernels in plain TypeScript. */
 export const jsKernels: Kernels = {
   backend: 'js',
-  multipliesBf16: false,
+  bf16Units: 'none',
   freeBytes: freemem,
   supports: op => op in table,
   runSync(op, args) {

@@ -123,8 +123,8 @@ function storedConstant(shape: readonly number[], stored: StoredMatrix): Constan
 }
 
 /**
- * The graph with the weights of precision modes in the layout that kernels of the CPU stream. Convolutions read filters
- * of bf16 as rows.
+ * The graph with the weights of precision modes in the layout that kernels of the CPU stream. Filters of bf16 stay rows: what a
+ * convolution reads is up to its plan.
  */
 export async function packWeights(graph: Graph, kernels: Kernels): Promise<Graph> {
   const readers = consumersOf(graph)

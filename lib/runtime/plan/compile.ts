@@ -1,5 +1,6 @@
 // compile.ts: from a graph to a program. Nodes become kernel calls in their order; what depends on constants only moves
 // to the setup, what nobody reads goes, and the rest shares one arena.
+
 import { elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
@@ -7,6 +8,7 @@ import { describeNode } from '../../graph/attributes.js'
 import { Constant } from '../../graph/constant.js'
 import type { Graph, Node } from '../../graph/graph.js'
 import { type Fact, inferFacts } from '../../graph/shape-inference.js'
+import type { Bf16Units } from '../kernels.js'
 import type { KernelType } from '../tensor-kernel-args.js'
 import { layOut, shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
@@ -24,8 +26,8 @@ export interface CompileOptions {
   readonly packs?: boolean
   /** Whether to use kernels for numbers of 8 bits where quantized operators would be computed in f32. Default: false. */
   readonly bytes?: boolean
-  /** Whether convolutions in bf16 are faster than in f32. Default: false. */
-  readonly multipliesBf16?: boolean
+  /** What multiplies numbers of bf16. Default: none. */
+  readonly bf16Units?: Bf16Units
 }
 
 /**
@@ -36,10 +38,10 @@ export interface CompileOptions {
  * ERR_ARGUMENT for a shape of no input
  */
 export function compile(graph: Graph, options: CompileOptions = {}): Program {
-  const { shapes = {}, packs = false, bytes = false, multipliesBf16 = false } = options
+  const { shapes = {}, packs = false, bytes = false, bf16Units = 'none' } = options
   const updates = graph.updates ?? new Map<string, string>()
   const facts = inferFacts(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates, packs, bytes, multipliesBf16, lower }
+  const scope: Scope = { values: new Map(), steps: [], updates, packs, bytes, bf16Units, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))
@@ -60,7 +62,7 @@ export function compile(graph: Graph, options: CompileOptions = {}): Program {
   }
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
-  const { setup, steps: rest } = splitSetup(removeDead(scope.steps, outputs), packs)
+  const { setup, steps: rest } = splitSetup(removeDead(scope.steps, outputs), packs && bf16Units)
   const steps = elideCopies(removeDead(readInPlace(rest), outputs))
   shareInPlace(steps)
   return { setup, steps, inputs, outputs, state, ...layOut(steps), constantBytes: constantBytesOf(steps) }

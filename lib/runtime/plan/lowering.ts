@@ -6,7 +6,7 @@ import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../../
 import { Constant, type NumericType, type StoredMatrix } from '../../graph/constant.js'
 import { type Attributes, makeGraph, makeNode, type Node } from '../../graph/graph.js'
 import { type Fact, ShapeInference } from '../../graph/shape-inference.js'
-import type { KernelArgs, KernelOp } from '../kernels.js'
+import type { Bf16Units, KernelArgs, KernelOp } from '../kernels.js'
 import type { KernelType } from '../tensor-kernel-args.js'
 import { unpackedData } from './packed.js'
 import { Buffer, type Operand, type Step, type Symbolic } from './program.js'
@@ -57,8 +57,8 @@ export interface Scope {
   readonly packs: boolean
   /** Whether the backend has kernels for numbers of 8 bits. */
   readonly bytes: boolean
-  /** Whether the backend multiplies bf16 faster than f32. */
-  readonly multipliesBf16: boolean
+  /** What multiplies numbers of bf16. */
+  readonly bf16Units: Bf16Units
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
   readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
 }
@@ -138,9 +138,9 @@ export class Lowering {
     return this.#scope.bytes
   }
 
-  /** Whether products of bf16 are faster than those of f32. */
-  get multipliesBf16(): boolean {
-    return this.#scope.multipliesBf16
+  /** What multiplies numbers of bf16. */
+  get bf16Units(): Bf16Units {
+    return this.#scope.bf16Units
   }
 
   /** Whether somebody wants output `i`. */

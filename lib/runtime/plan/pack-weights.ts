@@ -1,7 +1,7 @@
 // pack-weights.ts: constant weights in the layouts that kernels of the CPU stream.
 import { volume } from '../../core/shape.js'
 import { winogradSize } from '../js/winograd.js'
-import type { StoredWeight } from '../kernels.js'
+import type { Bf16Units, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
 import { Buffer, type Operand, operandsOf, type Step, type Symbolic } from './program.js'
 
@@ -28,7 +28,7 @@ export function packStep(weight: Weight): { step: PackStep; packed: Weight } {
  * cost more memory than they save time.
  * @param steps - what is computed at each run
  */
-export function packWeights(steps: readonly Step[], setup: Step[]): Step[] {
+export function packWeights(steps: readonly Step[], setup: Step[], bf16Units: Bf16Units): Step[] {
   const others = steps.filter(({ op }) => op !== 'linear' && op !== 'conv')
   const shared = new Set(others.flatMap(({ args }) => [...operandsOf(args)]).map(({ buffer }) => buffer))
   const stays = ({ data: { buffer } }: Weight): boolean => !isConstant(buffer) || shared.has(buffer)
@@ -53,7 +53,9 @@ export function packWeights(steps: readonly Step[], setup: Step[]): Step[] {
       return { ...step, args: { ...step.args, weight: inPanels(weight) } }
     }
     if (step.op !== 'conv' || step.args.groups !== 1 || stays(step.args.weight)) return step
-    return { ...step, args: packedConv(step.args, inPanels, inTiles) }
+    const { args } = step
+    if (args.compute === 'bf16' && (bf16Units === 'tiles' || !takesTiles(args))) return step
+    return { ...step, args: packedConv(args, inPanels, inTiles) }
   })
 }
 
@@ -80,13 +82,12 @@ const [fewTiles, fewChannels, fewWeights, weightsPerTile] = [16, 16, 1 << 10, 1 
 /** Filters from which on a panel is not mostly padding. */
 const fewFilters = 16
 
-/** A convolution with its weight in tiles or in panels, whichever is faster; in bf16 it reads the rows. */
+/** A convolution with its weight in tiles or in panels, whichever is faster. */
 function packedConv(
   args: ConvArgs,
   inPanels: (weight: Weight) => Weight,
   inTiles: (weight: Weight) => Operand,
 ): ConvArgs {
-  if (args.compute === 'bf16') return args
   if (takesTiles(args)) return { ...args, winograd: inTiles(args.weight) }
   const { rows, packed } = args.weight
   return packed || rows < fewFilters ? args : { ...args, weight: inPanels(args.weight) }

@@ -65,8 +65,8 @@ export class Plan implements Disposable {
    */
   static async create(graph: Graph, kernels: Kernels, options: PlanOptions = {}): Promise<Plan> {
     const bytes = kernels.supports('convInteger')
-    const { backend, multipliesBf16 } = kernels
-    const program = compile(graph, { packs: backend === 'cpu', bytes, multipliesBf16, ...options })
+    const { backend, bf16Units } = kernels
+    const program = compile(graph, { packs: backend === 'cpu', bytes, bf16Units, ...options })
     const bound = bind(program, options)
     const setup = kernels.prepare(bound.setup)
     await setup.run()

@@ -1,12 +1,17 @@
 // setup.ts: what is computed once, before the first run: all that depends on constants only.
+import type { Bf16Units } from '../kernels.js'
 import { isConstant, packWeights } from './pack-weights.js'
 import { type Buffer, operandsOf, type Step } from './program.js'
 
 /**
  * Moves steps that read only constants to the setup; their results get memory of their own. Changes the buffers.
- * @param packs - whether to pack weights of products and convolutions that turn out to be constant
+ * @param packs - what multiplies bf16 where weights of products and convolutions that turn out to be constant are to be
+ * packed, or false
  */
-export function splitSetup(steps: readonly Step[], packs: boolean): { setup: Step[]; steps: Step[] } {
+export function splitSetup(
+  steps: readonly Step[],
+  packs: Bf16Units | false,
+): { setup: Step[]; steps: Step[] } {
   const fixed = fixedSteps(steps)
   const [setup, rest]: [Step[], Step[]] = [[], []]
   for (const step of steps) {
@@ -17,7 +22,7 @@ export function splitSetup(steps: readonly Step[], packs: boolean): { setup: Ste
     for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'packed'
     setup.push(step)
   }
-  return { setup, steps: packs ? packWeights(rest, setup) : rest }
+  return { setup, steps: packs ? packWeights(rest, setup, packs) : rest }
 }
 
 /** Steps that depend on constants only. What several steps make together is fixed when all of them are. */

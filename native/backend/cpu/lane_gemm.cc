@@ -110,6 +110,13 @@ const Selected& selected() {
 }  // namespace
 
 const LaneGemm& lane_gemm() { return *selected().gemm; }
+const char* bf16_units() {
+#if defined(__x86_64__)
+  if (&lane_gemm() == &amx_lanes) return "tiles";
+#endif
+  return lane_gemm().bf16 ? "vectors" : "none";
+}
+
 const char* lane_gemm_problem() { return selected().problem; }
 
 }  // namespace spark::cpu

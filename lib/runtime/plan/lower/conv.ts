@@ -20,7 +20,7 @@ const fewPositions = 16
 
 /** What the products of a convolution with input 1 are formed of. */
 function convCompute(at: Lowering, weight: Symbolic<StoredWeight>): 'f32' | 'bf16' {
-  const fast = at.multipliesBf16 && (!at.packs || volume(at.output().shape.slice(2)) >= fewPositions)
+  const fast = at.bf16Units !== 'none' && (!at.packs || volume(at.output().shape.slice(2)) >= fewPositions)
   return fast ? computeOf(at, weight) : 'f32'
 }
 

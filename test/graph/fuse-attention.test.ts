@@ -122,6 +122,18 @@ for (const low of [-1e4, -1e9, -3.4028234663852886e38]) {
   })
 }
 
+t.test('a mask that all keys share', async t => {
+  const narrow = {
+    bias: Constant.f32([1, 2, -1, 0, 3], [5, 1]),
+    seen: Constant.from('bool', [5, 1], Uint8Array.of(1, 0, 1, 1, 0)),
+    hidden: Constant.f32(-1e9),
+  }
+  for (const name of ['added', 'seen'] as const) {
+    const { fusions } = await sameOptimized(t, graphOf(maskings[name], direct, narrow))
+    t.notOk(fusions.has('attention'), name)
+  }
+})
+
 t.test('a scale of 0 is no default', async t => {
   const root = Constant.f32(Number.POSITIVE_INFINITY)
   const { fusions } = await sameOptimized(t, graphOf(maskings.none, direct, { root }))

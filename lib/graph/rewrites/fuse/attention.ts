@@ -30,6 +30,8 @@ function unscaled(name: string, view: GraphView): Scaled {
 interface Masked {
   readonly scores: string
   readonly mask: string
+  /** What has the sizes of the mask. */
+  readonly like: string
   /** What takes the place of the masking nodes. */
   readonly made: readonly Node[]
   readonly nodes: readonly Node[]
@@ -44,13 +46,15 @@ const lowest = -(2 - 2 ** -23) * 2 ** 127
  */
 function unmasked(name: string, view: GraphView): Masked[] {
   const sum = view.producer(name, 'Add')
-  if (sum) return pairs(sum).map(([scores, mask]) => ({ scores, mask, made: [], nodes: [sum] }))
+  if (sum) return pairs(sum).map(([scores, mask]) => ({ scores, mask, like: mask, made: [], nodes: [sum] }))
   const choice = view.producer(name, 'Where')
-  if (!choice) return [{ scores: name, mask: '', made: [], nodes: [] }]
+  if (!choice) return [{ scores: name, mask: '', like: name, made: [], nodes: [] }]
   const [condition = '', yes = '', no = ''] = choice.inputs
   const [low, scores] = view.scalar(no) === undefined ? [view.scalar(yes), no] : [view.scalar(no), yes]
   if (low === undefined || low > -1e4) return []
-  const masked = (mask: string, made: readonly Node[]): Masked[] => [{ scores, mask, made, nodes: [choice] }]
+  const masked = (mask: string, made: readonly Node[]): Masked[] => [
+    { ...{ scores, mask, made, nodes: [choice] }, like: condition },
+  ]
   if (low === Number.NEGATIVE_INFINITY && scores === yes) return masked(condition, [])
   const mask = view.fresh(`${condition}/mask`)
   if (low === Number.NEGATIVE_INFINITY) return masked(mask, [makeNode('Not', [condition], [mask])])
@@ -93,6 +97,8 @@ export function fuseAttention(node: Node, view: GraphView): Fusion | undefined {
     if (!product) continue
     const [q, turned] = product.inputs.map(name => unscaled(name, view)) as [Scaled, Scaled]
     const keys = keysOf(turned.name, view)
+    // A mask that is shorter than the keys hides those behind its end.
+    if (view.shape(masked.like)?.at(-1) !== view.shape(scores.name)?.at(-1)) continue
     if (!keys || !sameBatch([q.name, node.inputs[1]!, product.outputs[0]!], view)) continue
     const attributes = { scale: float(scores.factor * q.factor * turned.factor) }
     const inputs = [q.name, keys.k, node.inputs[1]!, ...(masked.mask === '' ? [] : [masked.mask])]

@@ -1,7 +1,7 @@
 // pattern.ts: how a fusion sees a graph, and how several nodes become one.
 import { decode, encode } from '../../../precision/casts.js'
 import type { Constant } from '../../constant.js'
-import { freshNames, readsOf } from '../../edit.js'
+import { freshNames, isRandom, readsOf } from '../../edit.js'
 import { type Dimension, type Graph, type Node, sparkDomain, type ValueType } from '../../graph.js'
 import { isStatic, ShapeInference } from '../../shape-inference.js'
 import { removeDead } from '../remove-dead.js'
@@ -129,7 +129,7 @@ export class GraphView {
       if (readers) readers.add(node)
       else this.#readers.set(name, new Set([node]))
     }
-    const fixed = reads.length > 0 && !node.op.startsWith('Random') && node.op !== 'Bernoulli'
+    const fixed = reads.length > 0 && !isRandom(node)
     if (!fixed || !reads.every(name => this.#constants.has(name))) return
     for (const name of node.outputs) this.#constants.add(name)
   }

@@ -155,7 +155,7 @@ t.test('queries, keys and values in one tensor, which ONNX Runtime has on GPUs o
     })
     const feeds = Object.entries(operands).map(([name, { data, shape }]) => [
       name,
-      Tensor.of(data as never, shape),
+      Tensor.of(data as Float32Array, shape, 'f32'),
     ])
     return (await model.run<Tensor>(Object.fromEntries(feeds))).y!.data as Float32Array
   }

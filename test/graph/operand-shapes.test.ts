@@ -1,7 +1,8 @@
 // Operands that do not fit the first one are refused, and the node is named.
 import { Model, SparkError } from 'dgx-spark'
 import t from 'tap'
-import { int, ints } from '#lib/graph/attributes.js'
+import { int, ints, string } from '#lib/graph/attributes.js'
+import { Constant } from '#lib/graph/constant.js'
 import { type Attributes, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { inferFacts } from '#lib/graph/shape-inference.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
@@ -306,5 +307,22 @@ t.test('an operand that only the kernel refuses', async t => {
     }
     await t.rejects(run(), { message: /conv of node 'it'/ }, backend)
     await t.rejects(run(), SparkError)
+  }
+})
+
+t.test('sizes that no list at compile time can have', async t => {
+  const far = Constant.i64([0, 2 ** 45])
+  const pad = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [1]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [makeNode('Pad', ['x', 'far'], ['y'], { name: 'it', attributes: { mode: string('edge') } })],
+    initializers: new Map([['far', far]]),
+  })
+  for (const backend of backends) {
+    using model = await Model.fromGraph(pad, { backend, precision: 'fp32' })
+    await t.rejects(model.run(tensorsOf(randomFeeds(pad, 5))), {
+      code: 'ERR_OUT_OF_MEMORY',
+      message: /node 'it' \(Pad\): it needs a list of 35184372088833 numbers/,
+    })
   }
 })

@@ -179,6 +179,15 @@ const recurrent =
       expectShape(call, 7, 'P', [directions, typeof hidden === 'number' ? 3 * hidden : null])
   }
 
+const causalConvolution: Check = call => {
+  const [x, w] = [call.shape(0), call.shape(1)]
+  if (!x || !w) return
+  if (x.length !== 3 || w.length !== 3 || !compatible(x[1]!, w[0]!) || !compatible(w[1]!, 1) || w[2] === 0)
+    throw call.fail(`x is ${showShape(x)} and the weight ${showShape(w)}`)
+  expectCount(call, 2, 'its bias', w[0], 'one for each channel')
+  expectShape(call, 3, 'the past', [x[0]!, x[1]!, typeof w[2] === 'number' ? w[2] - 1 : null])
+}
+
 const gridSample: Check = call => {
   const [x, grid] = [call.shape(0), call.shape(1)]
   expectRank(call, 3)
@@ -247,4 +256,5 @@ export const operandChecks: Readonly<Record<string, Check>> = {
   GRU: recurrent(3, [5]),
   LSTM: recurrent(4, [5, 6]),
   GridSample: gridSample,
+  CausalConvWithState: causalConvolution,
 }

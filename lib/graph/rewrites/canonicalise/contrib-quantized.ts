@@ -112,6 +112,8 @@ const matMulNBits: Upgrade = (node, context) => {
   const [x = '', weight = '', scales = '', zeros = '', order = '', bias = ''] = node.inputs
   const [n, k] = [intOf(node, 'N', 0), intOf(node, 'K', 0)]
   const [bits, block] = [intOf(node, 'bits', 4), intOf(node, 'block_size', 32)]
+  if (Math.min(n, k) < 1 || block < 16)
+    throw context.unsupported(node, `N ${n}, K ${k} and block_size ${block} are not those of a weight`)
   const blocks = Math.ceil(k / block)
   const [packed, scale] = [context.constantOf(weight), context.constantOf(scales)]
   if ((bits !== 4 && bits !== 8) || order !== '' || !packed || !scale || k % block !== 0) {
@@ -154,6 +156,8 @@ const gatherBlockQuantized: Upgrade = (node, context) => {
   const [gathered, quantized] = [intOf(node, 'gather_axis', 0), intOf(node, 'quantize_axis', 1)]
   const [bits, block] = [intOf(node, 'bits', 4), intOf(node, 'block_size', 128)]
   const bytes = context.dtype(data) === 'u8'
+  if ((bits !== 4 && bits !== 8) || block < 1)
+    throw context.unsupported(node, `numbers of ${bits} bits in blocks of ${block} are not supported`)
   const halves = bytes && bits === 4
   const apart = (name: string): string => {
     const packed = context.constantOf(name)

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { contribUpgrades } from '../graph/rewrites/canonicalise/contrib.js'
 import { loadAddon } from '../native.js'
 import { kernelNames } from '../runtime/js/js.js'
 import { hostOperators } from '../runtime/model/host/index.js'
@@ -25,10 +26,21 @@ export function addOps(program: Command): void {
       const host = hostOperators
         .filter(op => !operators.some(known => known.domain === '' && known.op === op))
         .map(op => ({ domain: '', op, runs: 'host' }))
-      const all = [...operators, ...host].sort((a, b) => (a.domain + a.op < b.domain + b.op ? -1 : 1))
+      const rewritten = Object.keys(contribUpgrades).map(op => ({
+        ...{ domain: 'com.microsoft', op, runs: 'rewritten' },
+      }))
+      const all = [...operators, ...host, ...rewritten].sort((a, b) =>
+        a.domain + a.op < b.domain + b.op ? -1 : 1,
+      )
       if (options.json) printJson({ operators: all, kernels })
       else report(all, kernels)
     })
+}
+
+/** Where an operator that has no kernel calls of its own runs. */
+const places: Readonly<Record<string, string>> = {
+  host: 'on the host, between plans',
+  rewritten: 'as operators of ONNX',
 }
 
 function report(
@@ -37,11 +49,7 @@ function report(
 ): void {
   printTable(
     ['operator', 'domain', 'runs'],
-    operators.map(({ domain, op, runs }) => [
-      op,
-      domain || 'ONNX',
-      runs === 'host' ? 'on the host, between plans' : 'in plans',
-    ]),
+    operators.map(({ domain, op, runs }) => [op, domain || 'ONNX', places[runs] ?? 'in plans']),
   )
   const mark = (there: boolean): string => (there ? 'yes' : 'no')
   printTable(

@@ -88,3 +88,13 @@ export function describeNode(node: Node): string {
   const op = node.domain === '' ? node.op : `${node.domain}::${node.op}`
   return `node '${node.name || node.outputs.find(name => name !== '') || ''}' (${op})`
 }
+
+/** Does something for a node, which errors then name if they name none. */
+export function namingNode<T>(node: Node, work: () => T): T {
+  try {
+    return work()
+  } catch (error) {
+    if (!(error instanceof SparkError) || error.message.startsWith("node '")) throw error
+    throw new SparkError(error.code, `${describeNode(node)}: ${error.message}`, { cause: error })
+  }
+}

@@ -8,6 +8,17 @@ export function subgraphsOf(node: Node): Subgraph[] {
   )
 }
 
+/** Operators of the standard that draw numbers. */
+const random = /^(RandomNormal|RandomUniform|Bernoulli|Multinomial|Dropout)/
+
+/** Whether a node gives something else each time: it must be computed as often as the graph says, in every run. */
+export function isRandom(node: Node): boolean {
+  return (
+    (node.domain === '' && random.test(node.op)) ||
+    subgraphsOf(node).some(({ nodes }) => nodes.some(isRandom))
+  )
+}
+
 /** A node whose subgraphs are replaced; the same node when `change` returns the subgraphs it got. */
 export function mapSubgraphs(node: Node, change: (graph: Subgraph) => Subgraph): Node {
   let changed = false

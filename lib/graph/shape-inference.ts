@@ -19,6 +19,7 @@ import { mergeDimension } from './shapes/dimensions.js'
 import { elementwiseRules } from './shapes/elementwise.js'
 import { gatherRules } from './shapes/gather.js'
 import { layoutRules } from './shapes/layout.js'
+import { operandChecks } from './shapes/operands.js'
 import { productRules } from './shapes/product.js'
 import { recurrentRules } from './shapes/recurrent.js'
 import { reduceRules } from './shapes/reduce.js'
@@ -197,6 +198,7 @@ export class ShapeInference {
 
   #apply(rule: Rule, call: Call): readonly (ValueType | undefined)[] {
     try {
+      checkOf(call.node)?.(call)
       return rule(call).map(type => expectSizes(call, type))
     } catch (error) {
       if (this.#strict || !isMisfit(error)) throw error
@@ -237,6 +239,10 @@ export class ShapeInference {
 function ruleOf({ domain, op }: Node): Rule | undefined {
   if (domain === sparkDomain) return Object.hasOwn(sparkRules, op) ? sparkRules[op] : undefined
   return (domain === '' || domain === trainingDomain) && Object.hasOwn(rules, op) ? rules[op] : undefined
+}
+
+function checkOf({ domain, op }: Node): ((call: Call) => void) | undefined {
+  return domain === '' && Object.hasOwn(operandChecks, op) ? operandChecks[op] : undefined
 }
 
 /** Sizes that come out of arithmetic may be impossible. */

@@ -131,3 +131,28 @@ function cycleError(stack: readonly Node[], node: Node, label: string): SparkErr
     `${label}: the graph has a cycle: ${[...cycle, node].map(describeNode).join(' > ')}`,
   )
 }
+
+/** Graphs may lie inside each other this deep. */
+export const maxNesting = 200
+
+/**
+ * Checks how deep the graphs of nodes lie inside each other, functions included: rewrites visit them recursively.
+ * @throws SparkError ERR_UNSUPPORTED naming a node that lies too deep
+ */
+export function expectShallow(graph: Graph): void {
+  const open = [graph, ...graph.functions].map(({ nodes }) => ({ nodes, depth: 0 }))
+  for (let next = open.pop(); next; next = open.pop()) {
+    for (const node of next.nodes) {
+      for (const { nodes } of subgraphsOf(node)) {
+        if (next.depth >= maxNesting) throw nestingError(node)
+        open.push({ nodes, depth: next.depth + 1 })
+      }
+    }
+  }
+}
+
+/** An error about a node whose graphs lie too deep inside of others. */
+export function nestingError(node: Node): SparkError {
+  const message = `graphs lie inside each other deeper than ${maxNesting}`
+  return new SparkError('ERR_UNSUPPORTED', `${describeNode(node)}: ${message}`)
+}

@@ -138,7 +138,7 @@ export function parseRelease(text: string): ReadonlyMap<string, string> {
 }
 
 /** Reads DMI and release files. */
-export function readFirmware(root: string): { dmi: Dmi; release: ReadonlyMap<string, string> } {
+function readFirmware(root: string): { dmi: Dmi; release: ReadonlyMap<string, string> } {
   const dmi = (name: string): string | null => normalizeName(readText(root, `sys/class/dmi/id/${name}`))
   const release = new Map([
     ...parseRelease(readText(root, 'etc/fastos-release') ?? ''),

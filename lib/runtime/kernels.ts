@@ -26,6 +26,8 @@ export interface BoundStep {
   readonly op: KernelOp
   /** Its arguments, of the type that {@link KernelArgs} has for it. */
   readonly args: object
+  /** The node that it computes, for errors: its name, or that of its first output. */
+  readonly node?: string | undefined
 }
 
 /** Operations whose operands are bound, to be run one after another any number of times. */

@@ -70,11 +70,14 @@ void bind_steps(const Napi::Array& steps, const Backend& backend, const Place& p
     const Napi::HandleScope scope(steps.Env());
     const Napi::Object step = steps.Get(i).As<Napi::Object>();
     const std::string op = step.Get("op").ToString();
+    const Napi::Value node = step.Get("node");
+    const std::string what =
+        node.IsString() ? message(op, " of node '", node.ToString().Utf8Value(), "'") : op;
     Arguments in(step.Get("args").As<Napi::Object>(), place);
     try {
-      bound.plan.add(op, prepare(op, backend, in));
+      bound.plan.add(what, prepare(op, backend, in));
     } catch (const Error& error) {
-      throw Error(error.code, message("step ", i, " of the plan, ", op, ": ", error.what()));
+      throw Error(error.code, message("step ", i, " of the plan, ", what, ": ", error.what()));
     }
     keep(bound, in, known);
   }

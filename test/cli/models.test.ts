@@ -129,10 +129,11 @@ t.test('ops', async t => {
   const { operators, kernels } = cli('ops', '--json').json()
   t.ok(operators.length > 150)
   t.match(
-    operators.filter(({ op }: { op: string }) => op === 'Conv' || op === 'Loop'),
+    operators.filter(({ op }: { op: string }) => ['Conv', 'Loop', 'MatMulNBits'].includes(op)),
     [
       { op: 'Conv', runs: 'kernels' },
       { op: 'Loop', runs: 'host' },
+      { op: 'MatMulNBits', domain: 'com.microsoft', runs: 'rewritten' },
     ],
   )
   t.match(

@@ -18,6 +18,9 @@ const graphOf = (nodes: readonly Node[]): Graph =>
       ['factor', Constant.f32(Math.sqrt(2 / Math.PI))],
       ['cubic', Constant.f32(0.044715)],
       ['other', Constant.f32(0.06)],
+      ['near', Constant.f32(0.04475)],
+      ['f16', Constant.f32(0.044708251953125)],
+      ['bf16', Constant.f32(0.044677734375)],
       ['one3', Constant.f32([1], [1, 1, 1])],
     ]),
   })
@@ -52,8 +55,17 @@ t.test('Gelu', async t => {
 })
 
 t.test('another constant is no Gelu', async t => {
-  const { graph } = await sameOptimized(t, graphOf([...tanh('other'), ...products[0]!]))
-  t.notOk(operators(graph).Gelu)
+  for (const other of ['other', 'near']) {
+    const { graph } = await sameOptimized(t, graphOf([...tanh(other), ...products[0]!]))
+    t.notOk(operators(graph).Gelu, other)
+  }
+})
+
+t.test('a constant of a model of 16 bits', async t => {
+  for (const half of ['f16', 'bf16']) {
+    const { graph } = await sameOptimized(t, graphOf([...tanh(half), ...products[0]!]), 1e-2)
+    t.same(operators(graph), { Gelu: 1 }, half)
+  }
 })
 
 t.test('a constant with more dimensions decides about the shape', async t => {

@@ -3,13 +3,24 @@ import t from 'tap'
 import { int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
+import { serializeOnnx } from '#lib/io/onnx/write.js'
+import { openKernels } from '#lib/runtime/open.js'
+import { Plan } from '#lib/runtime/plan/plan.js'
+import { backends } from '../fixtures/backends.js'
+import { close } from '../fixtures/close.js'
+import { typed } from '../fixtures/one-node.js'
+import { randomFeeds, runOnnxRuntime } from '../fixtures/onnx-runtime.js'
 import { operators, sameOptimized } from '../fixtures/optimized.js'
 
 const perm = (...axes: number[]) => ({ attributes: { perm: ints(axes) } })
 const lower = Array.from({ length: 25 }, (_, i) => (i % 5 <= Math.floor(i / 5) ? 1 : 0))
 
 /** y from q, k, v, each [2, 5, 3 · 4], which are split into 3 heads. */
-function graphOf(masking: readonly Node[], turned: readonly Node[]): Graph {
+function graphOf(
+  masking: readonly Node[],
+  turned: readonly Node[],
+  constants: Readonly<Record<string, Constant>> = {},
+): Graph {
   const split = (name: string): Node => makeNode('Reshape', [name, 'split'], [`${name}/parts`])
   return makeGraph({
     inputs: ['q', 'k', 'v'].map(name => ({ name, type: tensorType('f32', [2, 5, 12]) })),
@@ -48,6 +59,7 @@ function graphOf(masking: readonly Node[], turned: readonly Node[]): Graph {
           [5, 5],
         ),
       ],
+      ...Object.entries(constants),
     ]),
   })
 }
@@ -73,6 +85,60 @@ for (const [name, masking] of Object.entries(maskings)) {
     }
   })
 }
+
+// The second query sees no key, the fourth the first one only.
+const rows = ['10110', '00000', '11111', '10000', '01101'].flatMap(row => [...row].map(Number))
+
+for (const low of [-1e4, -1e9, -3.4028234663852886e38]) {
+  t.test(`rows whose keys are all hidden by ${low}`, async t => {
+    const constants = {
+      hidden: Constant.f32(low),
+      seen: Constant.from('bool', [1, 1, 5, 5], Uint8Array.from(rows)),
+      blind: Constant.from(
+        'bool',
+        [1, 1, 5, 5],
+        Uint8Array.from(rows, value => 1 - value),
+      ),
+      bias: Constant.f32(
+        rows.map(value => (1 - value) * low),
+        [5, 5],
+      ),
+    }
+    for (const name of ['added', 'seen', 'hidden'] as const) {
+      const graph = graphOf(maskings[name], direct, constants)
+      // What is left of a score beside -1e4 is a multiple of 2^-10.
+      const limit = low === -1e4 && name === 'added' ? 2 ** -9 : 1e-5
+      const { fusions, graph: fused } = await sameOptimized(t, graph, limit)
+      t.equal(fusions.get('attention heads'), 1, name)
+      const feeds = randomFeeds(graph, 3)
+      const { y } = await runOnnxRuntime(serializeOnnx(typed(graph)), feeds)
+      for (const backend of backends) {
+        using plan = await Plan.create(fused, await openKernels({ backend }))
+        const given = Object.fromEntries(Array.from(feeds, ([input, { data }]) => [input, data]))
+        const outputs = await plan.run(given)
+        close(t, outputs.y as Float32Array, y!.data as Float32Array, limit, `${name} on ${backend}`)
+      }
+    }
+  })
+}
+
+t.test('a mask that all keys share', async t => {
+  const narrow = {
+    bias: Constant.f32([1, 2, -1, 0, 3], [5, 1]),
+    seen: Constant.from('bool', [5, 1], Uint8Array.of(1, 0, 1, 1, 0)),
+    hidden: Constant.f32(-1e9),
+  }
+  for (const name of ['added', 'seen'] as const) {
+    const { fusions } = await sameOptimized(t, graphOf(maskings[name], direct, narrow))
+    t.notOk(fusions.has('attention'), name)
+  }
+})
+
+t.test('a scale of 0 is no default', async t => {
+  const root = Constant.f32(Number.POSITIVE_INFINITY)
+  const { fusions } = await sameOptimized(t, graphOf(maskings.none, direct, { root }))
+  t.equal(fusions.get('attention'), 1)
+})
 
 t.test('scores that are an output stay', async t => {
   const graph = graphOf(maskings.none, direct)

@@ -31,6 +31,8 @@ interface Case {
   readonly places?: boolean
   /** Whether something is added to the scores. */
   readonly bias?: boolean
+  /** Whether each head has a sink. */
+  readonly sink?: boolean
   readonly attributes?: Attributes
 }
 
@@ -71,11 +73,12 @@ function inputsOf(options: Case): Map<string, Constant> {
     ...(rotary > 0 ? [['cos', angles(40)] as const, ['sin', angles(40)] as const] : []),
     ...(places ? [['places', Constant.from('i64', [batch, length], BigInt64Array.from(ids))] as const] : []),
     ...(bias ? [['bias', floats(1, queryHeads, length, total)] as const] : []),
+    ...(options.sink ? [['sink', floats(queryHeads)] as const] : []),
   ])
 }
 
 function graphOf({ rotary = 0, attributes = {} }: Case, inputs: ReadonlyMap<string, Constant>): Graph {
-  const order = ['q', 'k', 'v', 'pk', 'pv', 'lengths', 'total', 'cos', 'sin', 'places', 'bias']
+  const order = ['q', 'k', 'v', 'pk', 'pv', 'lengths', 'total', 'cos', 'sin', 'places', 'bias', 'sink']
   const names = order.map(name => (inputs.has(name) ? name : ''))
   return makeGraph({
     inputs: [...inputs].map(([name, { dtype, shape }]) => ({ name, type: tensorType(dtype, shape) })),
@@ -167,6 +170,23 @@ t.test('rows of their own lengths', async t => {
   await check(t, 'a bias', { length: 1, ends, held: 8, bias: true })
 })
 
+t.test('a softmax with a sink', async t => {
+  const ends = [4, 7, 9]
+  const smooth = { smooth_softmax: int(1) }
+  await check(t, 'of 0', { length: 1, ends, held: 8, attributes: smooth })
+  await check(t, 'of 0, a prompt with a bias', {
+    length: 5,
+    ends: [5, 5],
+    held: 0,
+    bias: true,
+    attributes: smooth,
+  })
+  await check(t, 'of each head', { length: 1, ends, held: 12, sink: true, rotary: 32 })
+  await check(t, 'of each head, in a window', {
+    ...{ length: 7, ends: [7, 7], held: 0, sink: true, attributes: { local_window_size: int(3) } },
+  })
+})
+
 t.test('buffers longer than what they hold', async t => {
   const ends = [4, 7, 9]
   await check(t, 'a token', { length: 1, ends, held: 12, rotary: 32 })
@@ -207,6 +227,5 @@ t.test('what has no standard form', t => {
   }
   refused('causal', 0)
   refused('sliding_window_cache', 1)
-  refused('smooth_softmax', 1)
   t.end()
 })

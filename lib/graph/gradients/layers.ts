@@ -77,9 +77,11 @@ const normalization: GradientRule = at => {
   const inputs = [at.dy(), at.input(0), at.input(1)]
   const wanted = [0, 1, 2].map(i => at.wants(i))
   const gradients = at.addMany('NormalizationGrad', inputs, wanted, attributes, sparkDomain)
-  gradients.forEach((gradient, i) => {
-    at.give(i, gradient)
-  })
+  const [dx = '', dscale = '', dbias = ''] = gradients
+  at.give(0, dx)
+  at.give(1, dscale)
+  // The bias may be one element for all.
+  at.giveSummed(2, dbias)
 }
 
 /**

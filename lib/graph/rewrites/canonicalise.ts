@@ -1,10 +1,12 @@
 // canonicalise.ts: the first rewrite of every model. Whatever its version, afterwards it is one graph of operators of
 // the canonical opset, without functions, without Constant nodes, with a name of its own for every value, and with weights
 // as products read them.
+import { namingNode } from '../attributes.js'
 import type { Constant } from '../constant.js'
 import { freshNames, mapSubgraphs } from '../edit.js'
 import { canonicalOpset, type Graph, type Node, type Subgraph } from '../graph.js'
 import { ShapeInference } from '../shape-inference.js'
+import { expectShallow } from '../validate.js'
 import { UpgradeContext, type UpgradeEntry } from './canonicalise/context.js'
 import { contribUpgrades } from './canonicalise/contrib.js'
 import { constantValue, inputUpgrades } from './canonicalise/inputs.js'
@@ -23,6 +25,7 @@ const contribDomain = 'com.microsoft'
  * @throws SparkError ERR_UNSUPPORTED naming the node that has no canonical form, ERR_FORMAT for broken functions
  */
 export function canonicalise(graph: Graph): Graph {
+  expectShallow(graph)
   const { graph: inlined, opsets } = inlineFunctions(uniqueNames(graph))
   const upgrader = new Upgrader(inlined, opsets)
   const upgraded = upgrader.upgradeGraph(inlined)
@@ -65,7 +68,7 @@ class Upgrader {
     for (const { name, type } of graph.inputs) this.#inference.facts.set(name, { type })
     const nodes: Node[] = []
     for (const node of graph.nodes) {
-      for (const made of this.#upgradeNode(node, this.#context(node, define))) {
+      for (const made of namingNode(node, () => this.#upgradeNode(node, this.#context(node, define)))) {
         this.#inference.inferNode(made, graph)
         nodes.push(made)
       }
@@ -85,6 +88,7 @@ class Upgrader {
   #upgradeNode(node: Node, context: UpgradeContext): readonly Node[] {
     const inner = mapSubgraphs(node, graph => this.upgradeGraph(graph))
     if (inner.domain === '' && inner.op === 'Constant') {
+      if (inner.outputs.length !== 1) throw context.unsupported(inner, 'it must have one output')
       const value = constantValue(inner, context)
       if (value) {
         context.define(inner.outputs[0]!, value)

@@ -1,9 +1,7 @@
 // common-subexpressions.ts: what is computed twice is computed once.
-import { renameReads, subgraphsOf } from '../edit.js'
+import { isRandom, renameReads, subgraphsOf } from '../edit.js'
 import type { Attribute, Graph, Node } from '../graph.js'
 import { removeDead } from './remove-dead.js'
-
-const random = /^(Random|Bernoulli|Multinomial|Dropout)/
 
 /** The graph in which nodes with the same operator, attributes and inputs are one. Outputs keep their names. */
 export function mergeCommonSubexpressions(graph: Graph): Graph {
@@ -11,8 +9,7 @@ export function mergeCommonSubexpressions(graph: Graph): Graph {
   const names = new Map<string, string>()
   const seen = new Map<string, Node>()
   for (const node of graph.nodes) {
-    if (random.test(node.op) || subgraphsOf(node).length > 0 || node.outputs.some(name => kept.has(name)))
-      continue
+    if (isRandom(node) || subgraphsOf(node).length > 0 || node.outputs.some(name => kept.has(name))) continue
     const inputs = node.inputs.map(name => names.get(name) ?? name)
     const key = keyOf(node, inputs)
     const first = key === undefined ? undefined : seen.get(key)

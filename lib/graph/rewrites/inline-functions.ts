@@ -3,6 +3,7 @@ import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../attributes.js'
 import { freshNames, mapSubgraphs } from '../edit.js'
 import type { Attribute, Attributes, Graph, GraphFunction, Node, Subgraph } from '../graph.js'
+import { maxNesting, nestingError } from '../validate.js'
 
 /** Functions may call each other this deep; a function that calls itself goes deeper. */
 const maxDepth = 64
@@ -15,6 +16,12 @@ export interface Inlined {
   readonly graph: Graph
   /** Opsets of nodes whose function is written in other versions than the model. */
   readonly opsets: ReadonlyMap<Node, ReadonlyMap<string, number>>
+}
+
+/** How many functions and graphs a node lies in. */
+interface Depth {
+  readonly calls: number
+  readonly graphs: number
 }
 
 /**
@@ -45,27 +52,32 @@ class Inliner {
   }
 
   expandGraph<G extends Subgraph>(graph: G): G {
-    return { ...graph, nodes: graph.nodes.flatMap(node => this.#expandNode(node, undefined, 0)) }
+    return {
+      ...graph,
+      nodes: graph.nodes.flatMap(node => this.#expandNode(node, undefined, { calls: 0, graphs: 0 })),
+    }
   }
 
-  #expandNode(node: Node, opsets: ReadonlyMap<string, number> | undefined, depth: number): Node[] {
+  #expandNode(node: Node, opsets: ReadonlyMap<string, number> | undefined, depth: Depth): Node[] {
     const definition = this.#functions.get(keyOf(node, node.op))
     if (!definition) {
-      const inner = mapSubgraphs(node, graph => ({
-        ...graph,
-        nodes: graph.nodes.flatMap(it => this.#expandNode(it, opsets, depth)),
-      }))
+      const within = { ...depth, graphs: depth.graphs + 1 }
+      const inner = mapSubgraphs(node, graph => {
+        if (within.graphs > maxNesting) throw nestingError(node)
+        return { ...graph, nodes: graph.nodes.flatMap(it => this.#expandNode(it, opsets, within)) }
+      })
       if (opsets) this.opsets.set(inner, opsets)
       if (++this.#count > maxNodes) {
         throw new SparkError('ERR_FORMAT', `the functions of the model expand to more than ${maxNodes} nodes`)
       }
       return [inner]
     }
-    if (depth >= maxDepth) {
-      throw new SparkError('ERR_FORMAT', `${describeNode(node)}: the function calls itself`)
+    if (depth.calls >= maxDepth) {
+      const message = `the function calls itself, or functions call each other deeper than ${maxDepth}`
+      throw new SparkError('ERR_FORMAT', `${describeNode(node)}: ${message}`)
     }
     const body = instantiate(node, definition, this.#fresh)
-    return body.flatMap(it => this.#expandNode(it, definition.opsets, depth + 1))
+    return body.flatMap(it => this.#expandNode(it, definition.opsets, { ...depth, calls: depth.calls + 1 }))
   }
 }
 

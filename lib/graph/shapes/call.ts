@@ -1,7 +1,7 @@
 // call.ts: what a rule of shape inference sees of its node, and how it answers.
 import type { ElementType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
-import { describeNode, intOf, intsOf } from '../attributes.js'
+import { describeNode, intOf, intsOf, stringOf } from '../attributes.js'
 import { elementTypeOf } from '../element-types.js'
 import type { Dimension, Node, Subgraph, ValueType } from '../graph.js'
 import { broadcastShapes, type Shape } from './dimensions.js'
@@ -99,6 +99,11 @@ export class Call {
   /** A list of integers. */
   ints(name: string): number[] | undefined {
     return intsOf(this.node, name)
+  }
+
+  /** A text attribute. */
+  text(name: string, fallback: string): string {
+    return stringOf(this.node, name, fallback)
   }
 
   /** The element type that an attribute names by its ONNX number. */

@@ -3,6 +3,7 @@ import { stringOf } from '../attributes.js'
 import type { Dimension } from '../graph.js'
 import { type Call, type Rule, showShape, tensorOrUnknown } from './call.js'
 import { compatible, product, type Shape } from './dimensions.js'
+import { expectBroadcast } from './operands.js'
 
 function matMul(call: Call, left: number, right: number): Shape | undefined {
   return matMulOf(call, call.shape(left), call.shape(right))
@@ -28,6 +29,7 @@ function gemm(call: Call): Shape | undefined {
   const [other, columns] = call.int('transB', 0) ? [b[1]!, b[0]!] : [b[0]!, b[1]!]
   if (!compatible(inner, other))
     throw call.fail(`${showShape(a)} times ${showShape(b)}: ${inner} is not ${other}`)
+  expectBroadcast(call, 2, 'C', [rows, columns])
   return [rows, columns]
 }
 

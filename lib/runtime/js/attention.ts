@@ -20,11 +20,15 @@ function forEachQuery(
   }
 }
 
-/** w[s] for the keys that a query sees, and its derivative by q·k. */
+/**
+ * w[s] for the keys that a query sees, and its derivative by q·k. w is rounded as q is: beside a mask of -1e9 nothing is
+ * left of a score.
+ */
 function scores(args: AttentionInputs, b: number, h: number, t: number, kvHead: number, seen: number) {
   const { depth, scale, softcap = 0, q, k, mask, qStrides, kStrides, maskStrides } = args
   const from = place(qStrides, b, h, t)
   const slopes = new Float64Array(seen)
+  const round = q instanceof Float32Array ? Math.fround : Number
   const w = slopes.map((_, s) => {
     const with_ = place(kStrides, b, kvHead, s)
     let product = 0
@@ -32,7 +36,7 @@ function scores(args: AttentionInputs, b: number, h: number, t: number, kvHead: 
     const capped = softcap ? Math.tanh((scale * product) / softcap) : 0
     slopes[s] = scale * (1 - capped * capped)
     const score = softcap ? softcap * capped : scale * product
-    return score + (mask ? mask[place(maskStrides!, b, h, t) + s]! : 0)
+    return round(score + (mask ? mask[place(maskStrides!, b, h, t) + s]! : 0))
   })
   return { w, slopes }
 }

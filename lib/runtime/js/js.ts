@@ -103,13 +103,23 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
 /** Names of all operations. */
 export const kernelNames = Object.keys(table).sort() as readonly KernelOp[]
 
+/** Does something for a step, which errors then name. */
+function named(label: string, work: () => void): void {
+  try {
+    work()
+  } catch (error) {
+    throw error instanceof SparkError ? new SparkError(error.code, `${label}: ${error.message}`) : error
+  }
+}
+
 /** Checks the operands once; runs only compute. */
 function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
-  const calls = steps.map(({ op, args }) => {
-    if (!(op in table)) throw new SparkError('ERR_UNSUPPORTED', `there is no operation called '${op}'`)
-    expectOperands(op, args as never)
+  const calls = steps.map(({ op, args, node }, i) => {
+    const label = `step ${i} of the plan, ${op}${node === undefined ? '' : ` of node '${node}'`}`
+    if (!(op in table)) throw new SparkError('ERR_UNSUPPORTED', `${label}: there is no such operation`)
+    named(label, () => expectOperands(op, args as never))
     const kernel = table[op] as (args: object) => void
-    return () => kernel(args)
+    return () => named(label, () => kernel(args))
   })
   return {
     async run() {

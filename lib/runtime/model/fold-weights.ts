@@ -70,13 +70,17 @@ async function valuesOf(
 /** The nodes that make a value, in an order in which they can run. */
 function nodesBehind(name: string, producers: ReadonlyMap<string, Node>): Node[] {
   const nodes = new Set<Node>()
-  const visit = (value: string): void => {
-    const node = producers.get(value)
-    if (!node || nodes.has(node)) return
-    for (const read of readsOf(node)) visit(read)
-    nodes.add(node)
+  // A chain of thousands of nodes would overflow the stack of a recursive visit.
+  const stack = [producers.get(name)]
+  while (stack.length > 0) {
+    const node = stack.at(-1)
+    const waiting = node && !nodes.has(node) ? readsOf(node).map(read => producers.get(read)) : []
+    const missing = waiting.filter(maker => maker && !nodes.has(maker))
+    stack.push(...missing)
+    if (missing.length > 0) continue
+    if (node) nodes.add(node)
+    stack.pop()
   }
-  visit(name)
   return [...nodes]
 }
 

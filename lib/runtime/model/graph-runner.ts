@@ -195,7 +195,10 @@ export class GraphRunner {
       this.inner(graph).run(values, scope, signal)
     const outputs = await hostOperatorOf(node)!({ node, inputs, run })
     node.outputs.forEach((name, i) => {
-      if (name !== '') scope.set(name, outputs[i]!)
+      if (name === '') return
+      const value = outputs[i]
+      if (!value) throw new SparkError('ERR_FORMAT', `${describeNode(node)}: it makes no output ${i}`)
+      scope.set(name, value)
     })
   }
 

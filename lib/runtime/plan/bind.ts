@@ -82,7 +82,9 @@ export function bind(program: Program, { double = false, buffers }: BindOptions 
     if (typeof args !== 'object' || args === null || Array.isArray(args)) return args
     return Object.fromEntries(Object.entries(args).map(([name, part]) => [name, resolve(part)]))
   }
-  const bound = ({ op, args }: Step): BoundStep => ({ op, args: resolve(args) as object })
+  const bound = ({ op, args, node }: Step): BoundStep => ({
+    ...{ op, node, args: resolve(args) as object },
+  })
   const handedOut = new Set(program.outputs.map(({ buffer }) => buffer))
   const buffersOf = (...storages: readonly Storage[]): ArrayBufferLike[] => {
     const known = [...arrays].filter(

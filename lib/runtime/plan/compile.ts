@@ -4,7 +4,7 @@
 import { elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
-import { describeNode } from '../../graph/attributes.js'
+import { describeNode, namingNode } from '../../graph/attributes.js'
 import { Constant } from '../../graph/constant.js'
 import type { Graph, Node } from '../../graph/graph.js'
 import { type Fact, inferFacts } from '../../graph/shape-inference.js'
@@ -121,7 +121,7 @@ function lower(scope: Scope, node: Node, outputs: readonly Fact[]): void {
       `${describeNode(node)}: the shape of '${node.outputs[i]}' depends on data`,
     )
   })
-  rule(new Lowering(node, scope, types))
+  namingNode(node, () => rule(new Lowering(node, scope, types)))
 }
 
 /** Makes an integer value that shape inference has computed a constant. */

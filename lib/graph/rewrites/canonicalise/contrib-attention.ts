@@ -77,15 +77,52 @@ function attentionAttributes(node: Node, queryHeads: number, heads: number): Att
   }
 }
 
+/** What masks and lengths add to the scores of an attention. */
+interface Masking {
+  readonly build: Builder
+  readonly node: Node
+  readonly context: UpgradeContext
+  /** What a hidden key gets. */
+  readonly filter: number
+}
+
+/**
+ * A mask of integers as numbers to be added to scores: [B] how many keys are seen, [B, L] which ones (1), [B, S, L] which
+ * ones by each query.
+ */
+function maskOfIntegers({ build, node, context, filter }: Masking, name: string, keys: string): string {
+  const queries = node.inputs[0]!
+  const rank = context.shape(name)?.length
+  const axes = { 1: [1, 2, 3], 2: [1, 2], 3: [1] }[rank ?? 0]
+  const counted = rank === 1 && typeof context.shape(name)?.[0] === 'number'
+  if (!axes || (rank === 1 && !counted)) {
+    throw context.unsupported(node, `a mask of the form ${context.shape(name)} is not supported`)
+  }
+  const wide = build.add('Unsqueeze', [name, build.integers(axes)])
+  const columns = (): string =>
+    build.add('Range', [build.integers(0), build.size(keys, 1), build.integers(1)])
+  const seen =
+    rank === 1
+      ? build.add('Less', [columns(), build.add('Cast', [wide], { to: int(onnxNumbers.i64) })])
+      : build.add('Cast', [wide], { to: int(onnxNumbers.bool) })
+  const like = node.inputs[0]!
+  const [zero, hidden] = [0, filter].map(value => context.scalar(`${node.outputs[0]}_mask`, value, like))
+  const mask = build.add('Where', [seen, zero!, hidden!])
+  if (rank === 3) return mask
+  const rows = build.add('Shape', [queries], { start: int(1), end: int(2) })
+  const one = build.integers([1])
+  return build.add('Expand', [mask, build.add('Concat', [one, one, rows, one], { axis: int(0) })])
+}
+
 /** Attention: one product makes queries, keys and values. */
 const attention: Upgrade = (node, context) => {
   refuse(
     node,
     context,
-    { 3: 'mask_index', 4: 'past', 6: 'past_sequence_length' },
+    { 4: 'past', 6: 'past_sequence_length' },
     { do_rotary: 0, past_present_share_buffer: 0 },
   )
-  const [x = '', weight = '', bias = '', , , mask = ''] = node.inputs
+  const [x = '', weight = '', bias = '', index = '', , added = ''] = node.inputs
   const build = new Builder(node, context)
   const product = build.add('MatMul', [x, weight])
   const biased = bias === '' ? product : build.add('Add', [product, bias])
@@ -97,6 +134,7 @@ const attention: Upgrade = (node, context) => {
     ...attentionAttributes(node, heads, heads),
     is_causal: int(intOf(node, 'unidirectional', 0)),
   }
+  const mask = masksOf(build, node, context, [index, added], parts[1]!)
   const inputs = mask === '' ? parts : [...parts, mask]
   return [
     ...build.nodes,
@@ -104,32 +142,87 @@ const attention: Upgrade = (node, context) => {
   ]
 }
 
+/** The sum of a mask of integers and of numbers, either of which may be missing. */
+function masksOf(
+  build: Builder,
+  node: Node,
+  context: UpgradeContext,
+  [index, added]: readonly [string, string],
+  keys: string,
+): string {
+  if (index === '') return added
+  const filter = floatOf(node, 'mask_filter_value', -1e4)
+  const mask = maskOfIntegers({ build, node, context, filter }, index, keys)
+  return added === '' ? mask : build.add('Add', [mask, added])
+}
+
+/** Queries, keys and values [B, T, N, M, H], packed side by side along axis 3, as M values [B, T, N · H]. */
+function unpacked(build: Builder, packed: string, count: number): string[] {
+  const turned = build.add('Transpose', [packed], { perm: ints([3, 0, 1, 2, 4]) })
+  return Array.from({ length: count }, (_, i) => {
+    const part = build.add('Gather', [turned, build.integers(i)])
+    return build.add('Reshape', [part, build.integers([0, 0, -1])])
+  })
+}
+
+/** [B, T, N · H] as [B, N, T, H]. */
+function apart(build: Builder, value: string, heads: number): string {
+  const split = build.add('Reshape', [value, build.integers([0, 0, heads, -1])])
+  return build.add('Transpose', [split], { perm: ints([0, 2, 1, 3]) })
+}
+
+/** [B, N, T, H], the first output of `node`, as [B, T, N · H]. */
+function joined(build: Builder, y: string, node: Node): Node {
+  const turned = build.add('Transpose', [y], { perm: ints([0, 2, 1, 3]) })
+  const inputs = [turned, build.integers([0, 0, -1])]
+  return makeNode('Reshape', inputs, node.outputs.slice(0, 1), { name: node.name })
+}
+
+/** The operands of a MultiHeadAttention: packed or not, keys and values of a cross attention with their heads apart. */
+function headOperands(node: Node, context: UpgradeContext, build: Builder): string[] {
+  const [query = '', key = '', value = ''] = node.inputs
+  const ranks = [query, key, value].map(name => context.shape(name)?.length)
+  if (ranks[0] === 5) return unpacked(build, query, 3)
+  if (ranks[0] === 3 && ranks[1] === 5) return [query, ...unpacked(build, key, 2)]
+  if (ranks[0] === 3 && [3, 4].includes(ranks[1]!) && ranks[2] === ranks[1]) return [query, key, value]
+  throw context.unsupported(node, `query, key and value of ${ranks} dimensions are not supported`)
+}
+
 /** MultiHeadAttention: queries, keys and values with their heads side by side. */
 const multiHeadAttention: Upgrade = (node, context) => {
-  refuse(
-    node,
-    context,
-    { 4: 'key_padding_mask', 8: 'past_sequence_length', 9: 'cache_indirection' },
-    { unidirectional: 0 },
-  )
-  const [query = '', key = '', value = '', bias = '', , mask = '', pastKey = '', pastValue = ''] = node.inputs
-  if ([query, key, value].some(name => context.shape(name)?.length !== 3)) {
-    throw context.unsupported(node, 'query, key and value must have three dimensions')
-  }
+  refuse(node, context, { 8: 'past_sequence_length', 9: 'cache_indirection' }, {})
+  const [, key = '', , bias = '', padding = '', added = '', pastKey = '', pastValue = ''] = node.inputs
   const build = new Builder(node, context)
-  let parts = [query, key, value]
-  if (bias !== '') {
-    const sizes = parts.map(name => lastSize(node, context, name))
-    const biases = build.split(bias, sizes)
-    parts = parts.map((name, i) => build.add('Add', [name, biases[i]!]))
-  }
   const heads = intOf(node, 'num_heads', 1)
-  const attributes = attentionAttributes(node, heads, heads)
-  const inputs = [...parts, mask, pastKey, pastValue]
-  return [
-    ...build.nodes,
-    makeNode('Attention', inputs, node.outputs.slice(0, 3), { name: node.name, attributes }),
-  ]
+  const cross = context.shape(key)?.length === 4
+  let parts = headOperands(node, context, build)
+  if (bias !== '') {
+    const width = lastSize(node, context, bias)
+    const own = (name: string): number => Number(context.shape(name)?.at(-1) ?? Number.NaN)
+    const [first, last] = cross ? [own(parts[0]!), heads * own(parts[2]!)] : [own(parts[0]!), own(parts[2]!)]
+    const sizes = Number.isNaN(first! + last!)
+      ? [width / 3, width / 3, width / 3]
+      : [first!, width - first! - last!, last!]
+    const biases = build.split(bias, sizes)
+    parts = parts.map((name, i) => (cross && i > 0 ? name : build.add('Add', [name, biases[i]!])))
+  }
+  const attributes = {
+    ...attentionAttributes(node, heads, heads),
+    ...(intOf(node, 'unidirectional', 0) !== 0 && { is_causal: int(1) }),
+  }
+  const keys = pastKey === '' ? parts[1]! : ''
+  if (padding !== '' && (cross || keys === '') && context.shape(padding)?.length === 1)
+    throw context.unsupported(node, 'lengths of keys of another form have no standard form')
+  const mask = masksOf(build, node, context, [padding, added], keys)
+  const operands = cross ? [apart(build, parts[0]!, heads), ...parts.slice(1)] : parts
+  const inputs = [...operands, mask, pastKey, pastValue]
+  if (cross) {
+    const y = build.add('Attention', inputs, attributes)
+    const last = joined(build, y, node)
+    return [...build.nodes, last]
+  }
+  const outputs = node.outputs.slice(0, 3)
+  return [...build.nodes, makeNode('Attention', inputs, outputs, { name: node.name, attributes })]
 }
 
 /** What is between the inputs of a GroupQueryAttention and its attention. */
@@ -224,8 +317,8 @@ const groupQueryAttention: Upgrade = (node, context) => {
   refuse(
     node,
     context,
-    { 11: 'head_sink', 12: 'k_scale', 13: 'v_scale', 14: 'q_norm_weight', 15: 'k_norm_weight' },
-    { smooth_softmax: 0, qk_output: 0, causal: 1, sliding_window_cache: 0 },
+    { 12: 'k_scale', 13: 'v_scale', 14: 'q_norm_weight', 15: 'k_norm_weight' },
+    { qk_output: 0, causal: 1, sliding_window_cache: 0 },
   )
   const [query = '', key = '', value = '', pastKey = '', pastValue = ''] = node.inputs
   const [queryHeads, heads] = [intOf(node, 'num_heads', 1), intOf(node, 'kv_num_heads', 1)]
@@ -236,18 +329,41 @@ const groupQueryAttention: Upgrade = (node, context) => {
     const size = lastSize(node, context, query) / (queryHeads + 2 * heads)
     parts = build.split(query, [queryHeads * size, heads * size, heads * size])
   }
-  const perm = ints([0, 2, 1, 3])
-  const [q = '', ...added] = rotated(queries, parts).map((part, i) => {
-    const apart = build.add('Reshape', [part, build.integers([0, 0, i === 0 ? queryHeads : heads, -1])])
-    return build.add('Transpose', [apart], { perm })
-  })
+  const [q = '', ...added] = rotated(queries, parts).map((part, i) =>
+    apart(build, part, i === 0 ? queryHeads : heads),
+  )
   const [k = '', v = ''] = [1, 2].map(i => node.outputs[i] || context.fresh(`${node.outputs[0]}_present`))
   build.nodes.push(...present(queries, pastKey, added[0]!, k), ...present(queries, pastValue, added[1]!, v))
   const attributes = attentionAttributes(node, queryHeads, heads)
-  const y = build.add('Attention', [q, k, v, sight(queries, k)], attributes)
-  const joined = build.add('Transpose', [y], { perm })
-  const inputs = [joined, build.integers([0, 0, -1])]
-  return [...build.nodes, makeNode('Reshape', inputs, node.outputs.slice(0, 1), { name: node.name })]
+  const y = build.add('Attention', [q, ...withSink(queries, [k, v, sight(queries, k)])], attributes)
+  const last = joined(build, y, node)
+  return [...build.nodes, last]
+}
+
+/**
+ * Keys, values and mask with one key more, which is a vector of zeros like its value: every query gives it the score that
+ * `head_sink` has for its head, or 0 with `smooth_softmax`.
+ */
+function withSink({ build, node, context }: GroupedQueries, [k = '', v = '', mask = '']: string[]): string[] {
+  const given = node.inputs[11] ?? ''
+  if (given === '' && intOf(node, 'smooth_softmax', 0) <= 0) return [k, v, mask]
+  const query = node.inputs[0]!
+  const scalar = (value: number): string => context.scalar(`${node.outputs[0]}_sink`, value, query)
+  const size = build.size(k, 2)
+  const longer = build.add('Add', [size, build.integers(1)])
+  const numbers =
+    (node.inputs[10] ?? '') === ''
+      ? build.add('Where', [mask, scalar(0), scalar(Number.NEGATIVE_INFINITY)])
+      : mask
+  const score = given === '' ? scalar(0) : build.add('CastLike', [given, query])
+  const columns = build.add('Range', [build.integers(0), longer, build.integers(1)])
+  const heads = build.add('Reshape', [score, build.integers([1, -1, 1, 1])])
+  const sink = build.add('Where', [build.add('Equal', [columns, size]), heads, scalar(0)])
+  return [
+    lengthened(build, k, 2, longer),
+    lengthened(build, v, 2, longer),
+    build.add('Add', [lengthened(build, numbers, 3, longer), sink]),
+  ]
 }
 
 /** Upgrades by operator. */

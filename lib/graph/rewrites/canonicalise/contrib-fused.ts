@@ -196,17 +196,44 @@ const embedNormalization: Upgrade = (node, context) => {
 /** Positions are a list for each row, or one offset for all. */
 const rotaryEmbedding: Upgrade = (node, context) => {
   const [x = '', positions = '', cos = '', sin = ''] = node.inputs
-  if (context.shape(positions)?.length !== 2) {
-    throw context.unsupported(node, 'position_ids must be [batch, sequence]')
-  }
+  const [shape, half] = [context.shape(x), context.shape(cos)?.at(-1)]
+  const rotated = intOf(node, 'rotary_embedding_dim', 0)
+  const width = shape?.length === 3 ? shape[2] : undefined
+  const heads =
+    intOf(node, 'num_heads', 0) ||
+    (typeof width === 'number' && typeof half === 'number' ? width / half / 2 : 0)
+  if (!shape || (shape.length === 3 && heads === 0))
+    throw context.unsupported(node, 'the sizes of its input and of its cos_cache must be known')
+  const nodes: Node[] = []
   const attributes = {
     interleaved: int(intOf(node, 'interleaved', 0)),
-    num_heads: int(intOf(node, 'num_heads', 0)),
-    rotary_embedding_dim: int(intOf(node, 'rotary_embedding_dim', 0)),
+    num_heads: int(heads),
+    rotary_embedding_dim: int(rotated),
   }
+  const places = context.shape(positions)?.length === 2 ? positions : placesFrom(node, context, nodes)
   return [
-    makeNode('RotaryEmbedding', [x, cos, sin, positions], node.outputs, { name: node.name, attributes }),
+    ...nodes,
+    makeNode('RotaryEmbedding', [x, cos, sin, places], node.outputs, { name: node.name, attributes }),
   ]
+}
+
+/** Places [B, S] that count from the offset that is input 1 of a RotaryEmbedding. */
+function placesFrom(node: Node, context: UpgradeContext, nodes: Node[]): string {
+  const [x = '', offset = ''] = node.inputs
+  const add = (op: string, inputs: readonly string[], attributes: Attributes = {}): string => {
+    const output = context.fresh(`${node.outputs[0]}_${op}`)
+    nodes.push(makeNode(op, inputs, [output], { attributes }))
+    return output
+  }
+  const integer = (value: number | number[]): string => context.integers(`${node.outputs[0]}_integer`, value)
+  const sizes = add('Shape', [x])
+  const [batch, length] = [0, context.shape(x)?.length === 4 ? 2 : 1].map(axis =>
+    add('Gather', [sizes, integer([axis])]),
+  ) as [string, string]
+  const end = add('Reshape', [length, integer([])])
+  const counted = add('Range', [integer(0), end, integer(1)])
+  const places = add('Add', [counted, add('Reshape', [offset, integer([1])])])
+  return add('Expand', [places, add('Concat', [batch, length], { axis: int(0) })])
 }
 
 /** Operators that the standard has under the same name, with the same meaning. */

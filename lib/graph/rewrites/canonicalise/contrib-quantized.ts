@@ -1,4 +1,5 @@
 // contrib-quantized.ts: contributed operators on quantized tensors, as dequantize, compute, quantize.
+import { volume } from '../../../core/shape.js'
 import { float, floatOf, int, intOf } from '../../attributes.js'
 import { Constant, type NumericType } from '../../constant.js'
 import { onnxNumbers } from '../../element-types.js'
@@ -111,6 +112,8 @@ const matMulNBits: Upgrade = (node, context) => {
   const [x = '', weight = '', scales = '', zeros = '', order = '', bias = ''] = node.inputs
   const [n, k] = [intOf(node, 'N', 0), intOf(node, 'K', 0)]
   const [bits, block] = [intOf(node, 'bits', 4), intOf(node, 'block_size', 32)]
+  if (Math.min(n, k) < 1 || block < 16)
+    throw context.unsupported(node, `N ${n}, K ${k} and block_size ${block} are not those of a weight`)
   const blocks = Math.ceil(k / block)
   const [packed, scale] = [context.constantOf(weight), context.constantOf(scales)]
   if ((bits !== 4 && bits !== 8) || order !== '' || !packed || !scale || k % block !== 0) {
@@ -141,6 +144,60 @@ const matMulNBits: Upgrade = (node, context) => {
     makeNode('MatMul', [x, columns], [product], { name: node.name }),
     ...(bias === '' ? [] : [makeNode('Add', [product, bias], node.outputs)]),
   ]
+}
+
+/**
+ * GatherBlockQuantized: rows of a table whose numbers share scales in blocks along `quantize_axis`. Bytes may hold two
+ * numbers of 4 bits, which are then those of a constant, along the last axis.
+ */
+const gatherBlockQuantized: Upgrade = (node, context) => {
+  const [data = '', indices = '', scales = '', zeros = ''] = node.inputs
+  const rank = context.rank(node, data)
+  const [gathered, quantized] = [intOf(node, 'gather_axis', 0), intOf(node, 'quantize_axis', 1)]
+  const [bits, block] = [intOf(node, 'bits', 4), intOf(node, 'block_size', 128)]
+  const bytes = context.dtype(data) === 'u8'
+  if ((bits !== 4 && bits !== 8) || block < 1)
+    throw context.unsupported(node, `numbers of ${bits} bits in blocks of ${block} are not supported`)
+  const halves = bytes && bits === 4
+  const apart = (name: string): string => {
+    const packed = context.constantOf(name)
+    const sizes = packed?.shape
+    if (!packed || sizes === undefined || sizes.length === 0)
+      throw context.unsupported(node, 'numbers of 4 bits in bytes must be constant')
+    const shape = [...sizes.slice(0, -1), 2 * sizes.at(-1)!]
+    return context.constant(`${name}_codes`, reinterpret(packed, 'u4', shape))
+  }
+  const codes = halves ? apart(data) : data
+  let zero = halves && zeros !== '' ? blocksOf(node, context, zeros, scales) : zeros
+  if (zero === '' && bytes) {
+    const shape = context.constantOf(scales)?.shape
+    if (!shape) throw context.unsupported(node, 'its scales must be constant')
+    const middle = new Uint8Array(halves ? Math.ceil(volume(shape) / 2) : volume(shape)).fill(
+      halves ? 0x88 : 0x80,
+    )
+    zero = context.constant(`${node.outputs[0]}_zeros`, Constant.from(halves ? 'u4' : 'u8', shape, middle))
+  }
+  const table = context.fresh(`${data}_table`)
+  const axis = quantized < 0 ? quantized + rank : quantized
+  return [
+    makeNode('DequantizeLinear', [codes, scales, zero].slice(0, zero === '' ? 2 : 3), [table], {
+      attributes: { axis: int(axis), block_size: int(block) },
+    }),
+    makeNode('Gather', [table, indices], node.outputs, {
+      name: node.name,
+      attributes: { axis: int(gathered) },
+    }),
+  ]
+}
+
+/** Zero points of 4 bits, two in a byte, of which a row may have one too many. */
+function blocksOf(node: Node, context: UpgradeContext, zeros: string, scales: string): string {
+  const [packed, scale] = [context.constantOf(zeros), context.constantOf(scales)]
+  if (!packed || !scale) throw context.unsupported(node, 'zero points and scales must be constant')
+  const blocks = scale.shape.at(-1) ?? 1
+  const rows = scale.count / Math.max(1, blocks)
+  const codes = Constant.from('u4', scale.shape, zeroPoints(packed.bytes, rows, blocks, 4))
+  return context.constant(`${zeros}_codes`, codes)
 }
 
 /** The bytes of a constant as elements of another type or shape. */
@@ -220,4 +277,5 @@ export const contribQuantized: Readonly<Record<string, Upgrade>> = {
   DynamicQuantizeMatMul: dynamicQuantizeMatMul,
   MatMulIntegerToFloat: matMulIntegerToFloat,
   MatMulNBits: matMulNBits,
+  GatherBlockQuantized: gatherBlockQuantized,
 }

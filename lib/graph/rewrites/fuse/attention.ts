@@ -1,6 +1,7 @@
 // attention.ts: softmax(scale · q · kᵀ + mask) · v → one Attention node, from and to [B, T, H · D] where heads are split
 // and joined around it.
 import { float, int, intOf, ints, intsOf } from '../../attributes.js'
+import { Constant } from '../../constant.js'
 import { makeNode, type Node } from '../../graph.js'
 import { type Fusion, type GraphView, pairs } from './pattern.js'
 
@@ -29,23 +30,44 @@ function unscaled(name: string, view: GraphView): Scaled {
 interface Masked {
   readonly scores: string
   readonly mask: string
+  /** What has the sizes of the mask. */
+  readonly like: string
   /** What takes the place of the masking nodes. */
   readonly made: readonly Node[]
   readonly nodes: readonly Node[]
 }
 
-/** Takes a mask off the scores: a sum, or a choice between them and a very small number. */
+/** The least number of f32: whatever usual scores are added to it, it stays what it is. */
+const lowest = -(2 - 2 ** -23) * 2 ** 127
+
+/**
+ * Takes a mask off the scores: a sum, or a choice between them and a very small number. A finite one makes all keys of a
+ * row equal where it hides all of them, which a mask of booleans would not: it becomes a sum.
+ */
 function unmasked(name: string, view: GraphView): Masked[] {
   const sum = view.producer(name, 'Add')
-  if (sum) return pairs(sum).map(([scores, mask]) => ({ scores, mask, made: [], nodes: [sum] }))
+  if (sum) return pairs(sum).map(([scores, mask]) => ({ scores, mask, like: mask, made: [], nodes: [sum] }))
   const choice = view.producer(name, 'Where')
-  if (!choice) return [{ scores: name, mask: '', made: [], nodes: [] }]
+  if (!choice) return [{ scores: name, mask: '', like: name, made: [], nodes: [] }]
   const [condition = '', yes = '', no = ''] = choice.inputs
-  const isHidden = (value: string): boolean => (view.scalar(value) ?? 0) <= -1e4
-  if (isHidden(no)) return [{ scores: yes, mask: condition, made: [], nodes: [choice] }]
-  if (!isHidden(yes)) return []
-  const mask = view.fresh(`${condition}/seen`)
-  return [{ scores: no, mask, made: [makeNode('Not', [condition], [mask])], nodes: [choice] }]
+  const [low, scores] = view.scalar(no) === undefined ? [view.scalar(yes), no] : [view.scalar(no), yes]
+  if (low === undefined || low > -1e4) return []
+  const masked = (mask: string, made: readonly Node[]): Masked[] => [
+    { ...{ scores, mask, made, nodes: [choice] }, like: condition },
+  ]
+  if (low === Number.NEGATIVE_INFINITY && scores === yes) return masked(condition, [])
+  const mask = view.fresh(`${condition}/mask`)
+  if (low === Number.NEGATIVE_INFINITY) return masked(mask, [makeNode('Not', [condition], [mask])])
+  const [zero, hidden] = [scalarOf(view, 0), scalarOf(view, lowest)]
+  const sides = scores === yes ? [zero, hidden] : [hidden, zero]
+  return masked(mask, [makeNode('Where', [condition, ...sides], [mask])])
+}
+
+/** A constant that a fusion adds. */
+function scalarOf(view: GraphView, value: number): string {
+  const name = view.fresh('mask/scalar')
+  view.initializers.set(name, Constant.f32(value))
+  return name
 }
 
 /** Keys [B, H, S, D] of a transposed value [B, H, D, S]. */
@@ -75,6 +97,8 @@ export function fuseAttention(node: Node, view: GraphView): Fusion | undefined {
     if (!product) continue
     const [q, turned] = product.inputs.map(name => unscaled(name, view)) as [Scaled, Scaled]
     const keys = keysOf(turned.name, view)
+    // A mask that is shorter than the keys hides those behind its end.
+    if (view.shape(masked.like)?.at(-1) !== view.shape(scores.name)?.at(-1)) continue
     if (!keys || !sameBatch([q.name, node.inputs[1]!, product.outputs[0]!], view)) continue
     const attributes = { scale: float(scores.factor * q.factor * turned.factor) }
     const inputs = [q.name, keys.k, node.inputs[1]!, ...(masked.mask === '' ? [] : [masked.mask])]

@@ -1,6 +1,7 @@
 // pattern.ts: how a fusion sees a graph, and how several nodes become one.
+import { decode, encode } from '../../../precision/casts.js'
 import type { Constant } from '../../constant.js'
-import { freshNames, readsOf } from '../../edit.js'
+import { freshNames, isRandom, readsOf } from '../../edit.js'
 import { type Dimension, type Graph, type Node, sparkDomain, type ValueType } from '../../graph.js'
 import { isStatic, ShapeInference } from '../../shape-inference.js'
 import { removeDead } from '../remove-dead.js'
@@ -71,9 +72,13 @@ export class GraphView {
     return constant?.count === 1 && constant.dtype === 'f32' ? (constant.data[0] as number) : undefined
   }
 
-  /** Whether a value is a constant near `value`. */
+  /** Whether a value is the constant `value`, as f32, f16 or bf16 would round it. */
   isScalar(name: string | undefined, value: number): boolean {
-    return Math.abs((this.scalar(name) ?? Number.NaN) - value) <= 1e-3 * Math.abs(value)
+    const given = this.scalar(name)
+    if (given === undefined) return false
+    const exact = Float32Array.of(value)
+    const rounded = (['f16', 'bf16'] as const).some(dtype => decode(encode(exact, dtype), dtype)[0] === given)
+    return rounded || Math.abs(given - value) <= 1e-6 * Math.abs(value)
   }
 
   /** The elements of a constant of integers. */
@@ -124,7 +129,7 @@ export class GraphView {
       if (readers) readers.add(node)
       else this.#readers.set(name, new Set([node]))
     }
-    const fixed = reads.length > 0 && !node.op.startsWith('Random') && node.op !== 'Bernoulli'
+    const fixed = reads.length > 0 && !isRandom(node)
     if (!fixed || !reads.every(name => this.#constants.has(name))) return
     for (const name of node.outputs) this.#constants.add(name)
   }

@@ -46,11 +46,19 @@ function gathered(node: Node, parts: readonly HostTensor[], { type }: ValueInfo,
   return hostZeros(type.dtype, [...sizes.slice(0, at), 0, ...sizes.slice(at)])
 }
 
+/** What a loop begins with; nothing of it may be left out. */
+function statesOf(node: Node, values: readonly (HostValue | undefined)[]): HostValue[] {
+  return values.map((value, i) => {
+    if (value) return value
+    throw new SparkError('ERR_FORMAT', `${describeNode(node)}: state ${i} that it carries is missing`)
+  })
+}
+
 const loop: HostOperator = async ({ node, inputs, run }) => {
   const body = bodyOf(node, 'body')
   const trips = inputs[0] ? single(node, inputs[0]) : Number.POSITIVE_INFINITY
   let alive = inputs[1] ? single(node, inputs[1]) !== 0 : true
-  let carried = inputs.slice(2) as HostValue[]
+  let carried = statesOf(node, inputs.slice(2))
   const scans = body.outputs.slice(1 + carried.length)
   const parts: HostTensor[][] = scans.map(() => [])
   for (let i = 0; alive && i < trips; i++) {
@@ -80,7 +88,7 @@ const scan: HostOperator = async ({ node, inputs, run }) => {
     )
   }
   const [length = 0] = lengths
-  let carried = inputs.slice(0, states) as HostValue[]
+  let carried = statesOf(node, inputs.slice(0, states))
   const results = body.outputs.slice(states)
   const parts: HostTensor[][] = results.map(() => [])
   for (let step = 0; step < length; step++) {

@@ -127,7 +127,7 @@ function attentionOf(at: Lowering, first: number, split: Split) {
     : [heads * queries * valueDepth, queries * valueDepth, valueDepth]
   const args = {
     ...{ batch, heads, kvHeads, queries, keys, depth, valueDepth },
-    ...{ scale: at.number('scale', 0) || 1 / Math.sqrt(depth), softcap: at.number('softcap', 0) },
+    ...{ scale: at.number('scale', 1 / Math.sqrt(depth)), softcap: at.number('softcap', 0) },
     ...{ causal: isCausal && !hasLengths, causalOffset: past },
     ...{ q: q.buffer.read(), k: k.buffer.read(), v: v.buffer.read(), mask: mask?.buffer.read() },
     ...{ qStrides: headStrides(q.shape, depth), kStrides: headStrides(k.shape, depth) },

@@ -10,7 +10,7 @@ import type { LowerTable } from './table.js'
 import { windowOf } from './window.js'
 
 /** The convolution of input `x` with the weight that is input `x + 1`, to an output of the shape `y`. */
-export function convShape(at: Lowering, x: number, y: readonly number[]): ConvShape {
+function convShape(at: Lowering, x: number, y: readonly number[]): ConvShape {
   const { padsEnd: _, ...window } = windowOf(at, at.shape(x), y, at.shape(x + 1).slice(2))
   return { batch: at.shape(x)[0]!, groups: at.integer('group', 1), ...window }
 }

@@ -95,6 +95,7 @@ function pad(at: Lowering): void {
   if (mode !== 'constant') {
     let value = at.input(0)
     for (const [axis, [before]] of pads.entries()) {
+      at.expectList(shape[axis]!)
       const indices = Array.from({ length: shape[axis]! }, (_, p) =>
         paddedIndex(mode, p - before, from[axis]!),
       )
@@ -138,7 +139,12 @@ function spaceToDepth(at: Lowering): void {
 }
 
 /** A matrix of 0 and 1 whose ones are where `holds` says. */
-function pattern(rows: number, cols: number, holds: (row: number, col: number) => boolean): number[] {
+function pattern(
+  at: Lowering,
+  [rows = 0, cols = 0]: readonly number[],
+  holds: (row: number, col: number) => boolean,
+): number[] {
+  at.expectList(rows * cols)
   return Array.from({ length: rows * cols }, (_, i) => Number(holds(Math.floor(i / cols), i % cols)))
 }
 
@@ -146,14 +152,14 @@ function trilu(at: Lowering): void {
   const [rows = 0, cols = 0] = at.shape(0).slice(-2)
   const k = at.has(1) ? at.integers(1)[0]! : 0
   const upper = at.integer('upper', 1) !== 0
-  const kept = pattern(rows, cols, (row, col) => (upper ? col >= row + k : col <= row + k))
+  const kept = pattern(at, [rows, cols], (row, col) => (upper ? col >= row + k : col <= row + k))
   at.give(at.call('Where', [at.constantOf('bool', [rows, cols], kept), at.input(0), at.one(0, at.dtype())]))
 }
 
 function eyeLike(at: Lowering): void {
   const { shape, dtype } = at.output()
   const k = at.integer('k', 0)
-  const ones = pattern(shape[0]!, shape[1]!, (row, col) => col === row + k)
+  const ones = pattern(at, shape, (row, col) => col === row + k)
   at.give(at.constantOf(at.kernelType(dtype), shape, ones))
 }
 

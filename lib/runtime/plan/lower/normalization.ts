@@ -16,6 +16,12 @@ function parameter(at: Lowering, i: number, shape: readonly number[]): Operand |
   ).buffer.read()
 }
 
+/** Whether input `i`, which broadcasts to x, has other elements for other rows. */
+function variesByRow(at: Lowering, i: number, normalized: readonly number[]): boolean {
+  const shape = at.inputIfAny(i)?.shape ?? []
+  return shape.length > normalized.length && volume(shape.slice(0, -normalized.length)) > 1
+}
+
 /** x, scale, bias → y, and mean and 1 / deviation of each row. */
 const rowNormalization =
   (centered: boolean) =>
@@ -24,11 +30,17 @@ const rowNormalization =
     const axis = axisOf(at.integer('axis', -1), shape.length)
     const normalized = shape.slice(axis)
     const [rows, cols] = [volume(shape.slice(0, axis)), volume(normalized)]
-    at.step('norm', {
-      ...{ rows, cols, groups: 1, inner: 1, centered, eps: at.number('epsilon', 1e-5), x: at.read(0) },
-      ...{ scale: parameter(at, 1, normalized), bias: centered ? parameter(at, 2, normalized) : undefined },
-      ...{ y: at.write(), mean: at.result(1), invStd: at.result(2) },
-    })
+    const sizes = { rows, cols, groups: 1, inner: 1, centered, eps: at.number('epsilon', 1e-5) }
+    const statistics = { mean: at.result(1), invStd: at.result(2) }
+    if (!variesByRow(at, 1, normalized) && !variesByRow(at, 2, normalized)) {
+      const [scale, bias] = [parameter(at, 1, normalized), parameter(at, 2, normalized)]
+      at.step('norm', { ...sizes, ...statistics, x: at.read(0), scale, bias, y: at.write() })
+      return
+    }
+    const plain = at.scratch(rows * cols)
+    at.step('norm', { ...sizes, ...statistics, x: at.read(0), y: plain.write() })
+    const scaled = at.call('Mul', [{ dtype: 'f32', shape, buffer: plain }, at.input(1)])
+    at.give(at.has(2) ? at.call('Add', [scaled, at.input(2)]) : scaled)
   }
 
 /** x, scale, bias of the channels; `groups` of them are normalized together. */
@@ -61,7 +73,9 @@ function normalizationGrad(at: Lowering): void {
   const shape = normShape(at)
   const x = at.read(1)
   const size = (shape.groups * shape.cols) / shape.inner
-  if (at.has(2) && at.input(2).buffer.count !== size) {
+  const normalized = at.shape(1).slice(axisOf(at.integer('axis', -1), at.shape(1).length))
+  const varies = shape.groups === 1 && variesByRow(at, 2, normalized)
+  if (varies || (at.has(2) && at.input(2).buffer.count !== size)) {
     throw at.unsupported('a scale that is repeated has no gradient yet')
   }
   const scale = at.optional(2)

@@ -82,6 +82,7 @@ function lpNormalization(at: Lowering): void {
 function sumLike(at: Lowering): void {
   const [from, to] = [at.shape(0), at.shape(1)]
   const missing = from.length - to.length
+  if (volume(to) > volume(from)) throw at.unsupported(`[${from}] cannot be summed to [${to}]`)
   const axes = from.map((_, axis) => axis).filter(axis => axis < missing || to[axis - missing] !== from[axis])
   if (volume(from) === volume(to)) at.view(0)
   else addReduce(at, 'sum', [at.read(0), from], new Set(axes), at.write())

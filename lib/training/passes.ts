@@ -3,6 +3,7 @@ import type { TrainableAdapter } from '../dora/adapter.js'
 import { differentiate } from '../graph/gradients/differentiate.js'
 import type { Graph } from '../graph/graph.js'
 import { isRecurrent } from '../graph/recurrent.js'
+import { dequantizeLayers } from '../graph/rewrites/dequantize-layers.js'
 import { addDropout } from '../graph/rewrites/dropout.js'
 import { roundProducts } from '../graph/rewrites/half-precision.js'
 import { inlineBranches } from '../graph/rewrites/inline-branches.js'
@@ -48,7 +49,8 @@ export interface Passes {
  */
 export function forwardOf({ adapter, loss, teacher, precision }: PassOptions, shapes?: Shapes): ForwardPass {
   const { dropout = 0 } = adapter
-  const dropped = dropout > 0 ? addDropout(adapter.graph, dropout) : adapter.graph
+  const adapted = dequantizeLayers(adapter.graph)
+  const dropped = dropout > 0 ? addDropout(adapted, dropout) : adapted
   const student = sized(dropped, shapes, adapter.parameters)
   const rounded = precision === 'fp32' || !shapes ? student : roundProducts(student, halves[precision])
   if (!teacher) return addLoss(rounded, loss)

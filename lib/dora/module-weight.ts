@@ -1,4 +1,5 @@
 // module-weight.ts: the weight of a layer in a graph as rows of out features in f32, and back.
+import { relativeError } from '../core/difference.js'
 import type { DType, DTypeArray } from '../core/dtype.js'
 import { transpose } from '../core/transpose.js'
 import { Constant } from '../graph/constant.js'
@@ -42,16 +43,6 @@ export function constantOf(
   values: Float32Array,
 ): Constant {
   return Constant.from(dtype, shape, dtype === 'f32' ? values : Tensor.from(values).to(dtype).data)
-}
-
-/** ‖actual − expected‖ / ‖expected‖; 0 where both are 0. */
-export function relativeError(actual: Float32Array, expected: Float32Array): number {
-  let [error, size] = [0, 0]
-  for (const [i, value] of expected.entries()) {
-    error += (actual[i]! - value) ** 2
-    size += value ** 2
-  }
-  return error === 0 ? 0 : Math.sqrt(error / size)
 }
 
 /** A graph with other numbers in a module's weight, and what rounding to its format lost. */

@@ -77,7 +77,7 @@ function definitions({ inputs, initializers, nodes }: Subgraph): string[] {
   return [...own, ...inner]
 }
 
-async function run(model: Graph, x: Float32Array, one: number, two: number): Promise<number[]> {
+async function run(model: Graph, x: Float32Array, [one, two]: readonly [number, number]): Promise<number[]> {
   const runner = new GraphRunner(model, jsKernels)
   const flag = (value: number) => hostTensor('bool', [], Uint8Array.of(value))
   const [y] = await runner.run([hostTensor('f32', [2], x), flag(one), flag(two)])
@@ -108,7 +108,7 @@ t.test('every name once, the same results', async t => {
       [1.5 - 2.25, -6 - 36],
     ],
   ] as const) {
-    t.strictSame(await run(made, x, ...flags), expected)
+    t.strictSame(await run(made, x, flags), expected)
   }
 })
 

@@ -14,8 +14,8 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
-import { parseArgs } from 'node:util'
 import { HardwareInfo, openKernels } from 'dgx-spark'
+import { parseCommandLine } from './command-line.js'
 import { counts, formatOutcome, judge } from './goals.js'
 import { format, instructionSets, machine, measure, ms, useCpuTime } from './harness.js'
 import { measureDeviceLimits, measureLimits } from './limits.js'
@@ -31,7 +31,7 @@ import { besidePeers, torchLimits, torchPeers } from './torch-peers.js'
 /** @import { Report } from './report.js' */
 /** @import { PeerRow } from './torch-peers.js' */
 
-const { values, positionals } = parseArgs({
+const { values, positionals } = parseCommandLine({
   allowPositionals: true,
   options: {
     device: { type: 'string', default: 'cpu' },

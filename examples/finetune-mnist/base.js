@@ -1,4 +1,5 @@
-// base.js: makes the ONNX file that the example starts from. Skip it where you have a model of your own.
+// base.js: makes the ONNX file that the example starts from. Skip it where you have a model of your own. `#lib` is not
+// public: these imports work inside of this package only.
 import { Model, Trainer } from 'dgx-spark'
 import { randomGenerator } from '#lib/dora/random.js'
 import { int, ints } from '#lib/graph/attributes.js'

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
+import { relativeError } from '../core/difference.js'
 import { Adapter } from '../dora/model-adapter.js'
-import { relativeError } from '../dora/module-weight.js'
 import { type PeftAdapter, type PeftModule, readPeftAdapter } from '../dora/peft.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { readOnnx } from '../io/onnx/read.js'

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import type { BackendName } from '../core/config.js'
+import { largestError } from '../core/difference.js'
 import { SparkError } from '../core/errors.js'
 import { openData } from '../data/open.js'
 import { createAdapter } from '../dora/create-adapter.js'
@@ -152,10 +153,10 @@ async function compareMerged(
     const exported = path.join(folder, 'merged.onnx')
     await merged.save(exported)
     const expected = await valuesOf(adapted, batch)
-    const mergeError = relativeError(await valuesOf(merged, batch), expected)
+    const mergeError = largestError(await valuesOf(merged, batch), expected)
     if (!(await hasOnnxRuntime())) return { mergeError, runtimeError: null }
     using runtime = await Model.load(exported, { backend: 'onnxruntime' })
-    return { mergeError, runtimeError: relativeError(await valuesOf(runtime, batch), expected) }
+    return { mergeError, runtimeError: largestError(await valuesOf(runtime, batch), expected) }
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
@@ -183,12 +184,6 @@ async function valuesOf(model: Model, batch: Batch): Promise<Float32Array> {
     at += part.length
   }
   return values
-}
-
-/** max|a − b| / max|b|. */
-function relativeError(a: Float32Array, b: Float32Array): number {
-  const difference = a.reduce((worst, value, i) => Math.max(worst, Math.abs(value - b[i]!)), 0)
-  return difference / b.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0)
 }
 
 /** Prints the result for people. */

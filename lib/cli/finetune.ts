@@ -15,11 +15,12 @@ import type { PairTerm } from '../graph/rewrites/losses.js'
 import { inferFacts } from '../graph/shape-inference.js'
 import { makeFolder } from '../io/atomic-write.js'
 import { readOnnx } from '../io/onnx/read.js'
+import { listCheckpoints } from '../training/checkpoint.js'
 import { readEvents } from '../training/log.js'
 import type { TrainingPrecision } from '../training/options.js'
 import { writeReport } from '../training/report.js'
 import { Trainer } from '../training/trainer.js'
-import { integerFrom, numberFrom } from './numbers.js'
+import { integerFrom, numberFrom, pathFrom, positive } from './numbers.js'
 import { print, printError, printPairs } from './output.js'
 import { trainingProgress } from './progress.js'
 
@@ -60,9 +61,13 @@ export function addFinetune(program: Command): void {
   program
     .command('finetune')
     .description('train a DoRA adapter on an ONNX model')
-    .requiredOption('--model <file>', 'the ONNX model; it stays as it is')
-    .option('--data <path>', 'a folder of IDX, npy or safetensors files, or a JavaScript module of batches')
-    .requiredOption('--output <folder>', 'where adapter, checkpoints, log and report go')
+    .requiredOption('--model <file>', 'the ONNX model; it stays as it is', pathFrom)
+    .option(
+      '--data <path>',
+      'a folder of IDX, npy or safetensors files, or a JavaScript module of batches',
+      pathFrom,
+    )
+    .requiredOption('--output <folder>', 'where adapter, checkpoints, log and report go', pathFrom)
     .option('--create-adapter', 'make and save a new adapter, and train nothing')
     .option('--epochs <n>', 'times that all samples are seen', integerFrom(1), 10)
     .option('--batch-size <n>', 'samples of a batch', integerFrom(1), 32)
@@ -73,13 +78,13 @@ export function addFinetune(program: Command): void {
         .choices(['cross-entropy', 'nll', 'mse', 'l1', 'kl'])
         .default('cross-entropy'),
     )
-    .option('--dora-rank <n>', 'rank of the adapter', integerFrom(1), 16)
+    .option('--dora-rank <n>', 'rank of the adapter', integerFrom(1, 2 ** 20), 16)
     .option('--dora-alpha <n>', 'the adapter is scaled by alpha / rank', numberFrom(0), 16)
     .option('--dora-dropout <p>', 'probability that an input of the adapter is dropped', numberFrom(0, 1), 0)
     .option('--targets <names>', 'ends of module names, separated by commas', 'all-linear')
     .option('--normalize <mean,deviation>', 'images become (pixel / 255 − mean) / deviation', pair)
-    .option('--clip <norm>', 'largest norm of the gradients', numberFrom(0), 1)
-    .option('--seed <n>', 'seed of the adapter and of the order of samples', integerFrom(0), 0)
+    .option('--clip <norm>', 'largest norm of the gradients', positive, 1)
+    .option('--seed <n>', 'seed of the adapter and of the order of samples', integerFrom(0, 2 ** 32 - 1), 0)
     .option('--checkpoint-every <steps>', 'steps between two checkpoints', integerFrom(1), 500)
     .option('--resume', 'go on from the newest checkpoint of the output folder')
     .option('--dry-run', 'check model, data and options with one step; write nothing')
@@ -210,6 +215,9 @@ async function train(
     ...(backend && { backend }),
     ...(precision && { precision }),
   })
+  if (kept.checkpoint && options.resume && (await listCheckpoints(kept.checkpoint.folder)).length === 0) {
+    printError(`${kept.checkpoint.folder} has no checkpoint: the training begins anew`)
+  }
   const show = trainingProgress()
   let loss = Number.NaN
   for (const signal of signals) process.on(signal, interrupt)

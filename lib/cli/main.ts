@@ -48,8 +48,7 @@ program.parseAsync().catch((error: unknown) => {
     process.exitCode = error.exitCode === 0 ? 0 : 2
     return
   }
-  printError(
-    error instanceof SparkError ? `${error.message} [${error.code}]` : String((error as Error).message),
-  )
+  const message = error instanceof Error ? error.message : String(error)
+  printError(error instanceof SparkError ? `${message} [${error.code}]` : message)
   process.exitCode = 1
 })

@@ -5,6 +5,7 @@ import { Adapter } from '../dora/model-adapter.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { writeOnnx } from '../io/onnx/write.js'
+import { pathFrom } from './numbers.js'
 import { print, printJson } from './output.js'
 
 interface MergeFlags {
@@ -21,7 +22,7 @@ export function addMerge(program: Command): void {
     .description('fold adapters into the weights of an ONNX model: a plain model that runs anywhere')
     .argument('<model>', 'ONNX file that the adapters were made for')
     .argument('<adapters...>', "adapter folders in PEFT's format, merged in this order")
-    .requiredOption('-o, --output <file>', 'ONNX file to write')
+    .requiredOption('-o, --output <file>', 'ONNX file to write', pathFrom)
     .option('--no-check-base', 'take adapters that were made for other weights, too')
     .option('--json', 'print one JSON document')
     .addOption(new Option('--backend <name>', 'engine to run on').choices(backendNames))

@@ -6,6 +6,7 @@ import { quantizableWeights, quantizeWeights, type WeightFormat } from '../graph
 import type { CheckpointLayout } from '../io/checkpoints/layout.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { writeOnnx } from '../io/onnx/write.js'
+import { pathFrom } from './numbers.js'
 import { print, printError, printJson } from './output.js'
 
 interface QuantizeFlags {
@@ -21,7 +22,7 @@ export function addQuantize(program: Command): void {
     .command('quantize')
     .description('store the matrices of an ONNX model in NVFP4 or FP8')
     .argument('<model>', 'ONNX file')
-    .requiredOption('-o, --output <path>', 'ONNX file to write, or the folder of a checkpoint')
+    .requiredOption('-o, --output <path>', 'ONNX file to write, or the folder of a checkpoint', pathFrom)
     .addOption(new Option('--format <name>', 'format of weights').choices(['nvfp4', 'fp8']).default('nvfp4'))
     .addOption(
       new Option('--layout <name>', 'an ONNX file, or a checkpoint as one of these reads it')

@@ -6,6 +6,7 @@ export type WarningCode =
   | 'SPARK_CPU_ISA'
   | 'SPARK_CUDA'
   | 'SPARK_EXPERIMENTAL'
+  | 'SPARK_NO_ADAPTER'
   | 'SPARK_NO_NATIVE'
   | 'SPARK_NO_ZERO_COPY'
   | 'SPARK_UNUSED_PATTERN'

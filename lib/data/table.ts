@@ -56,8 +56,12 @@ export class TableDataset implements Dataset {
         const rule = rules[name] ?? {}
         return [rule.name ?? name, applyRule(`${source}: ${name}`, field, rule)]
       })
-      const limits = new Map(Object.entries(rules).map(([name, rule]) => [rule.name ?? name, rule.classes]))
-      return goodRows(source, Object.fromEntries(ruled), limits, found)
+      const checked = Object.entries(fields).map(([name, field]) => ({
+        name,
+        field,
+        rule: rules[name] ?? {},
+      }))
+      return goodRows(source, Object.fromEntries(ruled), checked, found)
     })
     this.#samples = new ArrayDataset(joined(kept))
     this.size = this.#samples.size
@@ -103,19 +107,19 @@ function convert(
   return (array as Int32ArrayConstructor).from(data as Int32Array, cast as NumberConstructor)
 }
 
-/** The rows whose numbers are finite and whose classes there are; others are told of in `bad`. */
-function goodRows(
-  source: string,
-  fields: Batch,
-  limits: ReadonlyMap<string, number | undefined>,
-  bad: BadRow[],
-): Batch {
+/** A field as it is in the file. */
+interface Checked {
+  readonly name: string
+  readonly field: BatchTensor
+  readonly rule: FieldRule
+}
+
+/** The rows whose numbers are finite, or the integers that they must be, and whose classes there are; `bad` is told of others. */
+function goodRows(source: string, fields: Batch, checked: readonly Checked[], bad: BadRow[]): Batch {
   const samples = new ArrayDataset(fields)
   const good: number[] = []
   for (let row = 0; row < samples.size; row++) {
-    const reason = Object.entries(fields)
-      .map(([name, field]) => fault(name, field, row, limits.get(name)))
-      .find(Boolean)
+    const reason = checked.map(field => fault(field, row)).find(Boolean)
     if (reason === undefined) good.push(row)
     else bad.push({ source: `${source}, row ${row}`, reason })
   }
@@ -123,16 +127,16 @@ function goodRows(
 }
 
 function fault(
-  name: string,
-  { shape, data }: BatchTensor,
+  { name, field: { shape, data }, rule: { classes, dtype } }: Checked,
   row: number,
-  classes: number | undefined,
 ): string | undefined {
   const size = data.length / (shape[0] ?? 1)
   const elements = data.subarray(row * size, (row + 1) * size)
   if (elements instanceof Float32Array || elements instanceof Float64Array) {
-    const at = elements.findIndex(value => !Number.isFinite(value))
-    if (at >= 0) return `${name}[${at}] is ${elements[at]}`
+    const isWanted = /^[iu]\d/.test(dtype ?? '') ? Number.isInteger : Number.isFinite
+    const at = elements.findIndex(value => !isWanted(value))
+    const wanted = isWanted === Number.isInteger ? `; ${dtype} holds integers` : ''
+    if (at >= 0) return `${name}[${at}] is ${elements[at]}${Number.isFinite(elements[at]) ? wanted : ''}`
   }
   if (classes === undefined) return undefined
   const values = Array.from(elements as ArrayLike<number | bigint>, Number)

@@ -28,6 +28,7 @@ import { findModules, type GraphModule } from './modules.js'
 import type { NormGradient } from './options.js'
 import { newConfig } from './peft-config.js'
 import { kaimingUniform, normal, randomGenerator } from './random.js'
+import { type UnadaptableLayer, unadaptableLayers } from './unadaptable.js'
 
 /** Options of {@link createAdapter}; those of PEFT's LoraConfig mean what they mean there. */
 export interface AdapterOptions extends Omit<TargetRules, 'modulesToSave'> {
@@ -156,7 +157,11 @@ function chooseModules(graph: Graph, options: AdapterOptions): AdapterModule[] {
     if (target !== undefined) used.add(target)
     return target !== undefined
   })
-  if (chosen.length === 0) throw nothingMatched(all, options)
+  const without = unadaptableLayers(graph, all).filter(layer => match(layer) !== undefined)
+  if (chosen.length === 0) throw nothingMatched(all, without, options)
+  for (const { name, reason } of without) {
+    warnOnce('SPARK_NO_ADAPTER', name, `'${name}' gets no adapter although targetModules names it: ${reason}`)
+  }
   const [ranks, alphas] = [
     firstPattern('rankPattern', rankPattern),
     firstPattern('alphaPattern', alphaPattern),
@@ -174,7 +179,8 @@ function chooseModules(graph: Graph, options: AdapterOptions): AdapterModule[] {
   ]
   for (const pattern of asked) if (!usedPatterns.has(pattern)) warnUnused(pattern)
   if (typeof targetModules !== 'string') {
-    const unused = targetModules.filter(target => !chosen.some(({ name }) => endsWith(name, target, options)))
+    const named = [...chosen, ...without]
+    const unused = targetModules.filter(target => !named.some(({ name }) => endsWith(name, target, options)))
     for (const target of unused) warnUnused(`targetModules '${target}'`)
   }
   warnOfUnusedFilters(all, modules, options)
@@ -212,11 +218,16 @@ function warnUnused(pattern: string, what = 'module that gets an adapter'): void
 
 function nothingMatched(
   all: readonly GraphModule[],
+  [without]: readonly UnadaptableLayer[],
   { targetModules: targets, match }: AdapterOptions,
 ): SparkError {
   const names = all.map(({ name }) => name)
   const wanted = typeof targets === 'string' ? [targets] : targets
   const shown = JSON.stringify(targets)
+  if (without) {
+    const message = `targetModules ${shown} names '${without.name}', which cannot have an adapter: ${without.reason}`
+    return new SparkError('ERR_ARGUMENT', message)
+  }
   if (names.length === 0) {
     return new SparkError(
       'ERR_ARGUMENT',

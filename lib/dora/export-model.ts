@@ -1,6 +1,8 @@
 // export-model.ts: the weights of a graph under the names that checkpoints give them.
 import type { DType } from '../core/dtype.js'
+import { transpose } from '../core/transpose.js'
 import type { Constant } from '../graph/constant.js'
+import type { Graph } from '../graph/graph.js'
 import {
   defaultExclude,
   type ExportOptions,
@@ -10,7 +12,7 @@ import {
 import { Tensor } from '../memory/tensor.js'
 import { graphOf, type ModelSource } from './model-source.js'
 import { weightRows } from './module-weight.js'
-import { findModules } from './modules.js'
+import { findModules, type GraphModule } from './modules.js'
 
 /**
  * The weights of a model: of linear layers `<module>.weight` [out, in] however they lie in the graph, all other
@@ -23,19 +25,25 @@ function modelWeights(model: ModelSource): Map<string, Tensor> {
   for (const module of findModules(graph)) {
     for (const name of module.quantized?.constants ?? [module.weight]) taken.add(name)
     const constant = graph.initializers.get(module.weight)
-    const tensor =
-      module.kind === 'linear' || !constant
-        ? Tensor.from(weightRows(graph, module), { shape: [module.rows, module.cols] }).to(
-            module.dtype as DType,
-          )
-        : tensorOf(constant)
-    weights.set(`${module.name}.weight`, tensor)
+    weights.set(
+      `${module.name}.weight`,
+      module.kind !== 'linear' && constant ? tensorOf(constant) : rowsOf(graph, module),
+    )
   }
   for (const [name, constant] of graph.initializers) {
     if (!taken.has(name) && ['f32', 'f16', 'bf16'].includes(constant.dtype))
       weights.set(name, tensorOf(constant))
   }
   return weights
+}
+
+/** A weight of a linear layer, or one that nodes make, as its checkpoint has it. */
+function rowsOf(graph: Graph, module: GraphModule): Tensor {
+  const { kind, rows, cols, shape, dtype } = module
+  const values = weightRows(graph, module)
+  const isTable = kind === 'embedding'
+  const sizes = kind === 'linear' ? [rows, cols] : shape
+  return Tensor.from(isTable ? transpose(values, rows, cols) : values, { shape: sizes }).to(dtype)
 }
 
 const tensorOf = ({ dtype, shape, data }: Constant): Tensor =>

@@ -4,10 +4,11 @@ import type { BackendName } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import type { Constant } from '../graph/constant.js'
 import type { Graph } from '../graph/graph.js'
+import { dequantizeLayers } from '../graph/rewrites/dequantize-layers.js'
 import type { Kernels } from '../runtime/kernels.js'
 import { openKernels } from '../runtime/open.js'
 import type { AdapterModule, ModuleValues } from './adapter-parts.js'
-import { type StoredRows, storeRows, weightRows } from './module-weight.js'
+import { storeRows, weightRows } from './module-weight.js'
 import type { PeftConfig } from './peft-config.js'
 
 /** Options of {@link Adapter.merge}. */
@@ -58,23 +59,11 @@ export async function mergeAdapters(
 ): Promise<MergedModel> {
   expectKnownOptions('options', options, ['backend'])
   const kernels = await openKernels({ ...(options.backend && { backend: options.backend }) })
-  const initializers = new Map(base.initializers)
-  const losses = new Map<string, number>()
-  for (const adapter of adapters) for (const [name, value] of adapter.replaced) initializers.set(name, value)
-  for (const [module, merged] of await mergedWeights(kernels, base, adapters)) {
-    for (const [name, value] of merged.initializers) initializers.set(name, value)
-    losses.set(module, merged.loss)
-  }
-  return { graph: { ...base, initializers }, losses, unmerge: () => base }
-}
-
-async function mergedWeights(
-  kernels: Kernels,
-  base: Graph,
-  adapters: readonly Mergeable[],
-): Promise<Map<string, StoredRows>> {
   const layers = new Map(adapters.flatMap(({ modules }) => modules.map(module => [module.weight, module])))
-  const merged = new Map<string, StoredRows>()
+  const replaced = adapters.flatMap(adapter => [...adapter.replaced])
+  const initializers = new Map([...base.initializers, ...replaced])
+  let graph = dequantizeLayers({ ...base, initializers }, new Set(layers.keys()))
+  const losses = new Map<string, number>()
   for (const module of layers.values()) {
     const frozen = weightRows(base, module)
     let rows = frozen
@@ -82,9 +71,11 @@ async function mergedWeights(
       const own = adapter.modules.find(({ weight }) => weight === module.weight)
       if (own) rows = await mergeOne(kernels, { frozen, rows }, own, adapter)
     }
-    merged.set(module.name, storeRows(base, module, rows))
+    const stored = storeRows(graph, module, rows)
+    graph = stored.graph
+    losses.set(module.name, stored.loss)
   }
-  return merged
+  return { graph, losses, unmerge: () => base }
 }
 
 /** gain ∘ (rows + scale · B·A) with the gain of the frozen weight. */

@@ -4,6 +4,7 @@ import { argumentError } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { Constant } from '../graph/constant.js'
 import type { Graph } from '../graph/graph.js'
+import { dequantizeLayers } from '../graph/rewrites/dequantize-layers.js'
 import { doraParameters, insertDora } from '../graph/rewrites/insert-dora.js'
 import type { Tensor } from '../memory/tensor.js'
 import { openKernels } from '../runtime/open.js'
@@ -95,8 +96,9 @@ export class Adapter implements TrainableAdapter {
   /** The model with the adapter in it, as its values are now. */
   get graph(): Graph {
     const initializers = new Map([...this.base.initializers, ...this.#replaced])
+    const weights = new Set(this.modules.map(({ weight }) => weight))
     return insertDora(
-      { ...this.base, initializers },
+      dequantizeLayers({ ...this.base, initializers }, weights),
       this.modules.map(module => this.#target(module)),
     )
   }
@@ -215,12 +217,12 @@ export class Adapter implements TrainableAdapter {
     throw new SparkError('ERR_ARGUMENT', `the adapter has no parameter '${parameter}'; it has: ${known}`)
   }
 
-  #target({ name, weight, inColumns, rank, rows, aShape, bShape, scale, shape }: AdapterModule) {
+  #target({ name, weight, inColumns, rank, rows, aShape, bShape, scale, shape, dtype }: AdapterModule) {
     const { a, b, magnitude } = this.valuesOf(name)
     const inRows = aShape.length > 2 ? aShape : [rank, a.length / rank]
     return {
       ...{ weight, module: name, scale, normGradient: this.normGradient, inColumns },
-      type: { dtype: 'f32', shape } as const,
+      type: { dtype, shape },
       a: Constant.from('f32', inRows, a),
       b: Constant.from('f32', bShape, b),
       magnitude: Constant.from('f32', [rows], magnitude),

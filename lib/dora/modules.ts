@@ -1,9 +1,10 @@
 // modules.ts: the layers of a graph that can have an adapter, with the names that PEFT would give them.
 import { volume } from '../core/shape.js'
-import { floatOf, intOf } from '../graph/attributes.js'
+import { intOf } from '../graph/attributes.js'
 import { consumersOf } from '../graph/edit.js'
 import type { Graph, Node } from '../graph/graph.js'
 import { type QuantizedWeight, quantizedWeights } from '../graph/quantized-weight.js'
+import { dequantizeLayers } from '../graph/rewrites/dequantize-layers.js'
 import type { NamedModule } from './matching.js'
 
 /** A layer that can have an adapter. */
@@ -15,7 +16,7 @@ export interface GraphModule extends NamedModule {
   /** Shape of the weight. */
   readonly shape: readonly number[]
   /** Element type of the weight. */
-  readonly dtype: string
+  readonly dtype: 'f32' | 'f16' | 'bf16'
   /** Out features: [out, in], or [out, in / groups, ...kernel]; in columns when the weight is [in, out]. */
   readonly rows: number
   /** Elements of a row. */
@@ -26,12 +27,13 @@ export interface GraphModule extends NamedModule {
 
 /**
  * The layers of a canonical graph that can have an adapter: `MatMul`, `Gemm`, one- and two-dimensional `Conv` and
- * `Gather` on rows of a table, where the weight is an initializer of floats, or
- * made of codes of NVFP4 or FP8. Nodes that read the same weight are one
- * module: of a table that is also the weight of a linear layer, the linear layer. Nodes inside of branches and loops
- * have none.
+ * `Gather` on rows of a table, where the weight is an initializer of floats, or made of initializers by
+ * `DequantizeLinear`, `Cast` and `Transpose`; and quantized layers that `dequantizeLayers` writes so. Nodes that read the
+ * same weight are one module: of a table that is also the weight of a linear layer, the linear layer. Nodes inside of
+ * branches and loops have none.
  */
-export function findModules(graph: Graph): GraphModule[] {
+export function findModules(source: Graph): GraphModule[] {
+  const graph = dequantizeLayers(source)
   const consumers = consumersOf(graph)
   const found: GraphModule[] = []
   for (const [weight, { shape, dtype, ...rest }] of weightsOf(graph)) {
@@ -41,7 +43,7 @@ export function findModules(graph: Graph): GraphModule[] {
     if (!layer?.layer) continue
     const readers = consumers.get(weight)!
     const tied = layer.layer.kind === 'linear' && readers.some(({ op }) => op === 'Gather')
-    const name = moduleName(weight, layer.node)
+    const name = moduleName([weight, ...(rest.quantized?.constants.slice(0, 1) ?? [])], layer.node)
     const isOutputEmbedding = tied || /(^|\.)(lm_head|embed_out)$/.test(name)
     found.push({ name, weight, shape, dtype, isOutputEmbedding, ...rest, ...layer.layer })
   }
@@ -52,10 +54,12 @@ export function findModules(graph: Graph): GraphModule[] {
 type Weight = Pick<GraphModule, 'shape' | 'dtype' | 'quantized'>
 
 function* weightsOf(graph: Graph): Generator<[name: string, weight: Weight]> {
-  for (const [name, { shape, dtype }] of graph.initializers) yield [name, { shape, dtype }]
+  for (const [name, { shape, dtype }] of graph.initializers) {
+    if (dtype === 'f32' || dtype === 'f16' || dtype === 'bf16') yield [name, { shape, dtype }]
+  }
   for (const [name, quantized] of quantizedWeights(graph)) {
-    const { rows, cols, transposed } = quantized
-    yield [name, { shape: transposed ? [cols, rows] : [rows, cols], dtype: 'f32', quantized }]
+    const { shape, transposed, types } = quantized
+    yield [name, { shape: transposed ? [...shape].reverse() : shape, dtype: types.at(-1)!, quantized }]
   }
 }
 
@@ -64,8 +68,8 @@ type Layer = Pick<GraphModule, 'kind' | 'rows' | 'cols' | 'inColumns'>
 /** A linear layer decides before an embedding that shares its weight. */
 const rank = (layer: Layer | undefined): number => (!layer ? 2 : layer.kind === 'embedding' ? 1 : 0)
 
-function layerOf(graph: Graph, node: Node, weight: string, { dtype, shape }: Weight): Layer | undefined {
-  if (!['f32', 'f16', 'bf16'].includes(dtype) || shape.some(size => size === 0)) return undefined
+function layerOf(graph: Graph, node: Node, weight: string, { shape }: Weight): Layer | undefined {
+  if (shape.some(size => size === 0)) return undefined
   const [first = 1, ...rest] = shape
   const others = volume(rest)
   const inRows = { rows: first, cols: others, inColumns: false } as const
@@ -75,11 +79,9 @@ function layerOf(graph: Graph, node: Node, weight: string, { dtype, shape }: Wei
     case 'MatMul':
       if (shape.length !== 2 || graph.initializers.has(node.inputs[0]!)) return undefined
       return node.inputs[1] === weight ? { kind: 'linear', ...inColumns } : undefined
-    case 'Gemm': {
-      const plain = floatOf(node, 'alpha', 1) === 1 && floatOf(node, 'beta', 1) === 1
-      if (node.inputs[1] !== weight || !plain || intOf(node, 'transA', 0) !== 0) return undefined
+    case 'Gemm':
+      if (node.inputs[1] !== weight || node.inputs[0] === weight || shape.length !== 2) return undefined
       return { kind: 'linear', ...(intOf(node, 'transB', 0) === 0 ? inColumns : inRows) }
-    }
     case 'Conv':
       if (node.inputs[1] !== weight || shape.length < 3 || shape.length > 4) return undefined
       return { kind: 'conv', ...inRows }
@@ -91,11 +93,19 @@ function layerOf(graph: Graph, node: Node, weight: string, { dtype, shape }: Wei
   }
 }
 
-/** `fc.weight` is `fc`; what an exporter renamed is called after its node: `/h.0/attn/c_attn/MatMul` is `h.0.attn.c_attn`. */
-function moduleName(weight: string, node: Node): string {
-  if (weight.endsWith('.weight')) return weight.slice(0, -'.weight'.length)
+/**
+ * `fc.weight` is `fc`, and so is `fc.weight_quantized`; what an exporter renamed is called after its node:
+ * `/h.0/attn/c_attn/MatMul` is `h.0.attn.c_attn`.
+ *
+ * @param weights - the weight, and what it is made of
+ */
+export function moduleName(weights: readonly string[], node: Node): string {
+  for (const weight of weights) {
+    const [, module] = /^(.+)\.weight(_quantized|_quant|_q[48]|_[fiu]\d+)?$/.exec(weight) ?? []
+    if (module !== undefined) return module
+  }
   const path = node.name.split('/').filter(part => part !== '')
-  return path.length > 1 ? path.slice(0, -1).join('.') : weight
+  return path.length > 1 ? path.slice(0, -1).join('.') : weights[0]!
 }
 
 /** Modules with a name of their own: where two have one, it is that of the node or of the weight. */

@@ -1,38 +1,84 @@
-// quantized-weight.ts: weights that a graph makes of codes and scales, as `quantizeWeights` and other exporters write them.
+// quantized-weight.ts: weights that a graph makes of initializers by DequantizeLinear, Cast and Transpose.
+import type { DType, DTypeArray } from '../core/dtype.js'
+import { decode, encode } from '../precision/casts.js'
 import { dequantizeFP8, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, quantizeNVFP4 } from '../precision/nvfp4.js'
-import { intOf } from './attributes.js'
-import type { Constant } from './constant.js'
+import { intOf, intsOf } from './attributes.js'
+import { Constant, type NumericType } from './constant.js'
 import { producersOf } from './edit.js'
+import { elementTypeOf } from './element-types.js'
 import type { Graph, Node } from './graph.js'
 import { matrixConstants } from './rewrites/quantize-weights.js'
+import { decodeScaled, encodeScaled, fitsCodes, type ScaledCodes } from './scaled-codes.js'
 
-/** A weight of codes and scales. */
+/** A weight that nodes make of initializers. */
 export interface QuantizedWeight {
-  /** Its format. */
-  readonly format: 'nvfp4' | 'fp8'
-  /** Initializers: codes and scales, and for NVFP4 the tensor scale. */
+  /**
+   * `nvfp4` and `fp8` as `quantizeWeights` writes them, `scaled` whatever else `DequantizeLinear` makes of codes, `cast` an
+   * initializer of floats that is only cast.
+   */
+  readonly format: 'nvfp4' | 'fp8' | 'scaled' | 'cast'
+  /** Initializers: codes and scales, then for NVFP4 the tensor scale, for `scaled` the zero points if there are any. */
   readonly constants: readonly string[]
-  /** Rows of the codes. */
-  readonly rows: number
-  /** Columns of the codes: NVFP4 has a scale for 16 of them. */
-  readonly cols: number
+  /** Shape of the codes; NVFP4 has a scale for 16 columns. */
+  readonly shape: readonly number[]
   /** Whether the value is the transpose of the codes. */
   readonly transposed: boolean
+  /** Element types that the numbers are rounded to one after the other: the last one is that of the value. */
+  readonly types: readonly ('f32' | 'f16' | 'bf16')[]
+  /** The axis of several scales of `scaled`. */
+  readonly axis: number
+  /** Codes that share a scale of `scaled` along the axis; 0: all. */
+  readonly block: number
 }
 
-/** Values of a graph that are quantized weights, by name. */
+/** Values of a graph that nodes make of initializers as weights, by name. */
 export function quantizedWeights(graph: Graph): Map<string, QuantizedWeight> {
   const producers = producersOf(graph)
   const found = new Map<string, QuantizedWeight>()
   for (const node of graph.nodes) {
-    const [output] = node.outputs
-    const weight = dequantized(graph, producers, node)
-    if (weight) found.set(output!, weight)
-    const source = node.op === 'Transpose' && node.domain === '' ? found.get(node.inputs[0]!) : undefined
-    if (source) found.set(output!, { ...source, transposed: !source.transposed })
+    const weight = madeBy(graph, producers, node, found)
+    if (weight) found.set(node.outputs[0]!, weight)
   }
   return found
+}
+
+function madeBy(
+  graph: Graph,
+  producers: ReadonlyMap<string, Node>,
+  node: Node,
+  found: ReadonlyMap<string, QuantizedWeight>,
+): QuantizedWeight | undefined {
+  if (node.domain !== '') return undefined
+  const source = found.get(node.inputs[0] ?? '')
+  switch (node.op) {
+    case 'DequantizeLinear':
+      return dequantized(graph, producers, node)
+    case 'Cast':
+      return cast(graph, node, source)
+    case 'Identity':
+      return source
+    case 'Transpose': {
+      const isSwap = (intsOf(node, 'perm') ?? [1, 0])[0] === 1
+      return source?.shape.length === 2 ? { ...source, transposed: source.transposed !== isSwap } : undefined
+    }
+    default:
+      return undefined
+  }
+}
+
+const floatTypes = /^(f32|b?f16)$/
+
+/** A weight of floats as another type of floats. */
+function cast(graph: Graph, node: Node, source: QuantizedWeight | undefined): QuantizedWeight | undefined {
+  const [name = ''] = node.inputs
+  const to = elementTypeOf(intOf(node, 'to', 1), 'Cast: to') as 'f32'
+  const constant = graph.initializers.get(name)
+  if (!floatTypes.test(to)) return undefined
+  if (source) return { ...source, types: [...source.types, to] }
+  if (!constant || !/^(f32|b?f16|f8_e4m3|f8_e5m2)$/.test(constant.dtype)) return undefined
+  const plain = { transposed: false, axis: 0, block: 0 }
+  return { format: 'cast', constants: [name], shape: constant.shape, types: [to], ...plain }
 }
 
 function dequantized(
@@ -40,43 +86,92 @@ function dequantized(
   producers: ReadonlyMap<string, Node>,
   node: Node,
 ): QuantizedWeight | undefined {
-  if (node.op !== 'DequantizeLinear' || node.domain !== '' || node.inputs[2]) return undefined
-  const [name, scaleName] = node.inputs as [string, string]
-  const [codes, scale] = [graph.initializers.get(name), graph.initializers.get(scaleName)]
-  const [rows = 0, cols = 0] = codes?.shape ?? []
-  if (codes?.shape.length !== 2) return undefined
-  const weight = { rows, cols, transposed: false }
-  if (codes.dtype === 'f8_e4m3') {
-    const isPerRow =
-      scale?.dtype === 'f32' && scale.shape.join() === `${rows}` && intOf(node, 'axis', 1) === 0
-    return isPerRow ? { format: 'fp8', constants: [name, scaleName], ...weight } : undefined
+  const [name = '', scaleName = '', zeroName = ''] = node.inputs
+  const [codes, scale, zero] = [name, scaleName, zeroName].map(input => graph.initializers.get(input))
+  if (!codes) return undefined
+  const { shape } = codes
+  if (!scale) return nvfp4Weight(graph, codes, producers.get(scaleName), node)
+  const axis = (intOf(node, 'axis', 1) + shape.length) % Math.max(shape.length, 1)
+  const block = intOf(node, 'block_size', 0)
+  const number = intOf(node, 'output_dtype', 0)
+  const type = (number === 0 ? scale.dtype : elementTypeOf(number, 'output_dtype')) as 'f32'
+  const made = { shape, transposed: false, types: [type], axis, block }
+  const isPerRow = shape.length === 2 && axis === 0 && scale.shape.join() === `${shape[0]}` && block === 0
+  if (codes.dtype === 'f8_e4m3' && isPerRow && zeroName === '' && scale.dtype === 'f32' && type === 'f32') {
+    return { format: 'fp8', constants: [name, scaleName], ...made }
   }
-  const blocks = producers.get(scaleName)
+  const isKnown =
+    (zeroName === '' || zero) && floatTypes.test(type) && fitsCodes({ codes, scale, zero, axis, block })
+  const constants = [name, scaleName, ...(zero ? [zeroName] : [])]
+  return isKnown ? { format: 'scaled', constants, ...made } : undefined
+}
+
+/** Codes of f4 with scales that are dequantized themselves. */
+function nvfp4Weight(
+  graph: Graph,
+  { dtype, shape }: Constant,
+  blocks: Node | undefined,
+  node: Node,
+): QuantizedWeight | undefined {
   const isBlocked = intOf(node, 'axis', 1) === 1 && intOf(node, 'block_size', 0) === 16
-  if (codes.dtype !== 'f4' || !isBlocked || blocks?.op !== 'DequantizeLinear' || blocks.inputs[2])
-    return undefined
+  if (dtype !== 'f4' || shape.length !== 2 || !isBlocked || node.inputs[2]) return undefined
+  if (blocks?.op !== 'DequantizeLinear' || blocks.domain !== '' || blocks.inputs[2]) return undefined
   const [blockName, globalName] = blocks.inputs as [string, string]
   const [block, global] = [graph.initializers.get(blockName), graph.initializers.get(globalName)]
   if (block?.dtype !== 'f8_e4m3' || global?.dtype !== 'f32' || global.count !== 1) return undefined
-  return { format: 'nvfp4', constants: [name, blockName, globalName], ...weight }
+  const constants = [node.inputs[0]!, blockName, globalName]
+  return { format: 'nvfp4', constants, shape, transposed: false, types: ['f32'], axis: 1, block: 16 }
 }
 
-/** The numbers of the codes, [rows, cols]. */
-export function dequantize(graph: Graph, { format, constants, rows, cols }: QuantizedWeight): Float32Array {
-  const [codes, scale, global] = constants.map(name => graph.initializers.get(name)!)
-  if (format === 'fp8') {
-    return dequantizeFP8({ codes: codes!.bytes, rowScale: scale!.data as Float32Array, rows, cols })
+/** The numbers of the codes, in their order, as f32. */
+export function dequantize(graph: Graph, weight: QuantizedWeight): Float32Array {
+  return weight.types.reduce(
+    (values, type) => (type === 'f32' ? values : decode(encode(values, type), type)),
+    numbersOf(graph, weight),
+  )
+}
+
+function numbersOf(graph: Graph, weight: QuantizedWeight): Float32Array {
+  const [codes, scale, global] = constantsOf(graph, weight)
+  const [rows = 0, cols = 0] = weight.shape
+  switch (weight.format) {
+    case 'fp8':
+      return dequantizeFP8({ codes: codes!.bytes, rowScale: scale!.data as Float32Array, rows, cols })
+    case 'nvfp4': {
+      const tensorScale = Number(global!.data[0])
+      return dequantizeNVFP4({ packed: codes!.bytes, blockScale: scale!.bytes, tensorScale, rows, cols })
+    }
+    case 'scaled':
+      return decodeScaled(scaledCodes(graph, weight))
+    default:
+      return decode(codes!.data as DTypeArray, codes!.dtype as DType)
   }
-  const tensorScale = Number(global!.data[0])
-  return dequantizeNVFP4({ packed: codes!.bytes, blockScale: scale!.bytes, tensorScale, rows, cols })
 }
 
-/** Codes and scales of new numbers [rows, cols], by the names of the old ones. */
+const constantsOf = (graph: Graph, { constants }: QuantizedWeight): Constant[] =>
+  constants.map(name => graph.initializers.get(name)!)
+
+function scaledCodes(graph: Graph, weight: QuantizedWeight): ScaledCodes {
+  const [codes, scale, zero] = constantsOf(graph, weight)
+  return { codes: codes!, scale: scale!, zero, axis: weight.axis, block: weight.block }
+}
+
+/** Initializers that stand for new numbers in the order of the codes, by the names of the old ones. */
 export function requantize(
-  { format, constants, rows, cols }: QuantizedWeight,
+  graph: Graph,
+  weight: QuantizedWeight,
   values: Float32Array,
 ): Map<string, Constant> {
-  const shape = [rows, cols]
+  const { format, constants, shape } = weight
+  if (format === 'scaled') {
+    const { codes, scale, zero } = encodeScaled(scaledCodes(graph, weight), values)
+    const made = [codes, scale, ...(zero ? [zero] : [])]
+    return new Map(made.map((constant, i) => [constants[i]!, constant]))
+  }
+  if (format === 'cast') {
+    const dtype = graph.initializers.get(constants[0]!)!.dtype as DType
+    return new Map([[constants[0]!, Constant.from(dtype as NumericType, shape, encode(values, dtype))]])
+  }
   const matrix = format === 'fp8' ? quantizeFP8(values, shape) : quantizeNVFP4(values, shape)
   return new Map(matrixConstants(constants, matrix))
 }

@@ -6,6 +6,8 @@ import { HardwareInfo } from './hardware-info.js'
 /** A GPU: its position in {@link HardwareInfo.gpus}, or its uuid. */
 export type GpuSelector = number | string
 
+const remedy = "`dgx-spark check` says what is missing, and backend 'auto' or 'cpu' computes on the CPU"
+
 /** Throws ERR_ARGUMENT unless `device` is undefined, a position or a uuid. */
 export function expectGpuSelector(name: string, device: unknown): asserts device is GpuSelector | undefined {
   if (device === undefined || (typeof device === 'string' && device !== '')) return
@@ -26,12 +28,12 @@ export async function cudaDevice(device?: GpuSelector): Promise<number> {
     const choices = gpus.map(({ index, name, uuid }) => `${index} (${name}, ${uuid ?? 'no uuid'})`).join(', ')
     throw new SparkError(
       'ERR_NO_CUDA',
-      `device is ${device}, which no GPU has; there are ${choices || 'none'}`,
+      `device is ${device}, which no GPU has; there are ${choices || 'none'}; ${remedy}`,
     )
   }
   if (gpu.cudaIndex === null) {
     const why = gpu.problem ?? `a GPU of ${gpu.vendor} has no CUDA`
-    throw new SparkError('ERR_NO_CUDA', `device ${device} (${gpu.name}) cannot be used: ${why}`)
+    throw new SparkError('ERR_NO_CUDA', `device ${device} (${gpu.name}) cannot be used: ${why}; ${remedy}`)
   }
   return gpu.cudaIndex
 }

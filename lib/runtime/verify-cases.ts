@@ -1,6 +1,7 @@
 // verify-cases.ts: one call of every operation on odd sizes, for `dgx-spark verify` and the kernel tests.
 import type { DType, DTypeArray } from '../core/dtype.js'
-import type { Compute, KernelArgs, Kernels, StoredWeight } from './kernels.js'
+import type { Kernels, StoredWeight } from './kernels.js'
+import { doraCases } from './verify-dora.js'
 import { layerCases } from './verify-layers.js'
 import { integerCases, packedCases } from './verify-layouts.js'
 import { networkCases } from './verify-networks.js'
@@ -226,112 +227,6 @@ function halfLinearCases(weight: StoredWeight, { tokens, rows, cols }: VerifySiz
       return { ...args, dy: values(tokens * rows, 4), dx: f32(tokens * cols), dweight: f32(rows * cols) }
     }),
   ]
-}
-
-/** A DoRA layer on `weight` and its input, with the norms that `reference` computes. */
-function doraLayer(reference: Kernels, weight: StoredWeight, { tokens, rows, cols, rank }: VerifySizes) {
-  const layer = { weight, rank, scale: 0.5, a: values(rank * cols, 6), b: values(rows * rank, 7) }
-  const weightNorm2 = f32(rows)
-  reference.runSync('weightNorm2', { weight, out: weightNorm2 })
-  const magnitude = weightNorm2.map(square => 1.25 * Math.sqrt(square))
-  const norms = { norm: f32(rows), gain: f32(rows) }
-  reference.runSync('doraNorm', { ...layer, weightNorm2, magnitude, ...norms })
-  const x = values(tokens * cols, 8)
-  const mask = values(tokens * cols, 10).map(value => (value > 0 ? 2 : 0))
-  return { layer, weightNorm2, magnitude, ...norms, x, mask, bias: values(rows, 9) }
-}
-
-/** What forward passes with `weight` can be formed of, but for f32 and bf16. */
-function otherComputes({ dtype }: StoredWeight): Compute[] {
-  if (dtype === 'nvfp4') return ['nvfp4']
-  return dtype === 'f16' || dtype === 'f32' ? ['f16'] : []
-}
-
-const forwardOutputs = ({ tokens, rows, rank }: VerifySizes) => ({
-  xa: f32(tokens * rank),
-  z: f32(tokens * rows),
-  y: f32(tokens * rows),
-})
-
-const backwardOutputs = ({ tokens, rows, cols, rank }: VerifySizes) => ({
-  dx: f32(tokens * cols),
-  da: f32(rank * cols),
-  db: f32(rows * rank),
-  dmagnitude: f32(rows),
-  dbias: f32(rows),
-})
-
-function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
-  const { tokens, rows, cols } = sizes
-  const { layer, weightNorm2, magnitude, norm, gain, x, bias, mask } = doraLayer(reference, weight, sizes)
-  const tolerance = sumTolerance(sizes)
-  const variant = (text: string): string => `${weight.dtype}, ${text}`
-
-  const forward = (mask?: Float32Array): KernelArgs['doraForward'] => {
-    return { ...layer, tokens, x, gain, bias, mask, ...forwardOutputs(sizes) }
-  }
-  const backward = (exactNorm: boolean, mask?: Float32Array): KernelArgs['doraBackward'] => {
-    const saved = forward(mask)
-    reference.runSync('doraForward', saved)
-    const inputs = {
-      x,
-      mask,
-      dy: values(tokens * rows, 12),
-      xa: saved.xa,
-      z: saved.z!,
-      norm,
-      gain,
-      magnitude,
-    }
-    return { ...layer, tokens, exactNorm, ...inputs, ...backwardOutputs(sizes) }
-  }
-  const gradients = ['dx', 'da', 'db', 'dmagnitude', 'dbias'] as const
-  const merged = values(rows * cols, 13)
-  return [
-    verifyCase('doraNorm', weight.dtype, ['norm', 'gain'], tolerance, () => {
-      return { ...layer, weightNorm2, magnitude, norm: f32(rows), gain: f32(rows) }
-    }),
-    verifyCase('doraForward', weight.dtype, ['xa', 'z', 'y'], tolerance, () => forward()),
-    verifyCase('doraForward', variant('dropout'), ['xa', 'z', 'y'], tolerance, () => forward(mask)),
-    verifyCase('doraMixed', weight.dtype, ['y'], tolerance, () => {
-      const half = { ...layer, rank: layer.rank >> 1, gain: magnitude }
-      const index = Int32Array.from({ length: tokens }, (_, t) => ((t + 1) % 3) - 1)
-      return { weight, tokens, x, bias, adapters: [{ ...layer, gain }, half], index, y: f32(tokens * rows) }
-    }),
-    verifyCase('doraForward', variant('bf16'), ['xa', 'z', 'y'], bf16Tolerance, () => {
-      return { ...forward(), compute: 'bf16' }
-    }),
-    ...otherComputes(weight).map(compute =>
-      verifyCase('doraForward', variant(compute), ['xa', 'z', 'y'], bf16Tolerance, () => {
-        return { ...forward(), compute }
-      }),
-    ),
-    verifyCase('doraBackward', variant('detached'), gradients, tolerance, () => backward(false)),
-    verifyCase('doraBackward', variant('exact'), gradients, tolerance, () => backward(true)),
-    verifyCase('doraBackward', variant('dropout'), gradients, tolerance, () => backward(false, mask)),
-    verifyCase('doraBackward', variant('bf16'), gradients, bf16Tolerance, () => {
-      return { ...backward(false, mask), compute: 'bf16' }
-    }),
-    verifyCase('doraMerge', weight.dtype, ['merged'], tolerance, () => {
-      return { ...layer, gain, merged: f32(rows * cols) }
-    }),
-    ...[false, true].map(exactNorm =>
-      verifyCase(
-        'doraMergeBackward',
-        variant(exactNorm ? 'exact' : 'detached'),
-        ['dv', 'da', 'db', 'dmagnitude'],
-        tolerance,
-        () => ({ ...layer, exactNorm, dmerged: merged, norm, gain, ...mergeGradients(sizes) }),
-      ),
-    ),
-    verifyCase('doraUnmerge', weight.dtype, ['restored'], tolerance, () => {
-      return { ...layer, rows, cols, merged, gain, restored: f32(rows * cols) }
-    }),
-  ]
-}
-
-function mergeGradients({ rows, cols, rank }: VerifySizes) {
-  return { dv: f32(rows * cols), da: f32(rank * cols), db: f32(rows * rank), dmagnitude: f32(rows) }
 }
 
 function trainingCases(sizes: VerifySizes): VerifyCase[] {

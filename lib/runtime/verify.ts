@@ -1,3 +1,4 @@
+import { largestError } from '../core/difference.js'
 import type { ElementArray } from '../core/dtype.js'
 import type { SparkError } from '../core/errors.js'
 import type { HeldArray, KernelBackend, KernelOp, Kernels } from './kernels.js'
@@ -50,7 +51,7 @@ async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Ker
   const actual = { ...operands, ...Object.fromEntries(held.map(([name, { array }]) => [name, array])) }
   try {
     await candidate.run(op, actual)
-    const errors = current.outputs.map(name => relativeError(operand(actual, name), operand(expected, name)))
+    const errors = current.outputs.map(name => largestError(operand(actual, name), operand(expected, name)))
     const error = Math.max(...errors)
     if (error <= tolerance) return { ...about, status: 'passed', error }
     const worst = current.outputs[errors.indexOf(error)]
@@ -72,20 +73,4 @@ function holdOutputs(
   operands: object,
 ): Promise<[string, HeldArray][]> {
   return Promise.all(outputs.map(async name => [name, await candidate.hold(operand(operands, name))]))
-}
-
-/** max|a - b| / max|b|; NaN against NaN counts as equal, against anything else as infinitely far. */
-function relativeError(actual: ElementArray, expected: ElementArray): number {
-  let difference = 0
-  let largest = 0
-  for (let i = 0; i < expected.length; ++i) {
-    const a = actual[i]!
-    const b = expected[i]!
-    if (Object.is(a, b) || a === b) continue
-    if (Number.isNaN(a) || Number.isNaN(b)) return Number.POSITIVE_INFINITY
-    difference = Math.max(difference, Math.abs(Number(a) - Number(b)))
-  }
-  if (difference === 0) return 0
-  for (let i = 0; i < expected.length; ++i) largest = Math.max(largest, Math.abs(Number(expected[i]!)))
-  return largest === 0 ? Number.POSITIVE_INFINITY : difference / largest
 }

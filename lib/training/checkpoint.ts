@@ -42,6 +42,8 @@ const version = '1'
 const baseKey = 'dgx_spark.base.'
 const settingKey = 'dgx_spark.setting.'
 const namePattern = /^step-(\d+)\.safetensors$/
+/** Files that a killed process was writing, see {@link temporaryName}. */
+const abandonedPattern = /^\.step-\d+\.safetensors\.[0-9a-f]+\.tmp$/
 
 /** Path of the checkpoint after a step. */
 const checkpointFile = (folder: string, step: number): string =>
@@ -51,7 +53,8 @@ const checkpointFile = (folder: string, step: number): string =>
 export const stepOf = (file: string): number => Number(namePattern.exec(path.basename(file))?.[1])
 
 /**
- * Writes a checkpoint, whole or not at all, and removes all but the newest `keep` of the folder.
+ * Writes a checkpoint, whole or not at all, and removes all but the newest `keep` of the folder, and
+ * what a killed process left half written.
  * @returns its path
  * @throws SparkError ERR_IO
  */
@@ -72,7 +75,12 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, kee
   await makeFolder(folder)
   await writeSafetensors(file, tensors, { metadata })
   const older = (await listCheckpoints(folder)).filter(other => other !== file)
-  for (const other of older.slice(0, Math.max(0, older.length - (keep - 1)))) await rm(other, { force: true })
+  const abandoned = (await readdir(folder)).filter(name => abandonedPattern.test(name))
+  const superfluous = [
+    ...older.slice(0, Math.max(0, older.length - (keep - 1))),
+    ...abandoned.map(name => path.join(folder, name)),
+  ]
+  for (const other of superfluous) await rm(other, { force: true })
   return file
 }
 

@@ -124,7 +124,8 @@ export class BatchReader {
       return
     }
     let at = 0
-    for await (const batch of typeof data === 'function' ? data(epoch) : data) {
+    for await (const batch of streamOf(data, epoch)) {
+      expectBatch(batch, at)
       if (at++ >= first) yield batch
     }
     if (at > 0) return
@@ -155,6 +156,26 @@ export function expectTrainingData(data: unknown): asserts data is TrainingData 
       (isDataset(data as TrainingData) || streams.some(s => s in data)))
   if (!fits)
     throw argumentError('data', 'a dataset, an iterable of batches or a function that makes one', data)
+}
+
+/** The batches of an epoch. @throws SparkError ERR_ARGUMENT when a function gives no stream */
+function streamOf(data: Exclude<TrainingData, Dataset>, epoch: number): BatchStream {
+  if (typeof data !== 'function') return data
+  const stream: unknown = data(epoch)
+  const isStream =
+    typeof stream === 'object' &&
+    stream !== null &&
+    (Symbol.asyncIterator in stream || Symbol.iterator in stream)
+  if (!isStream) throw argumentError(`the data of epoch ${epoch + 1}`, 'an iterable of batches', stream)
+  return stream as BatchStream
+}
+
+function expectBatch(batch: unknown, at: number): void {
+  expectObject(`batch ${at}`, 'an object of tensors by name', batch)
+  for (const [name, field] of Object.entries(batch)) {
+    if (!Array.isArray(field?.shape) || !ArrayBuffer.isView(field.data))
+      throw argumentError(`batch ${at}: '${name}'`, '{ shape, data } with a typed array', field)
+  }
 }
 
 const isDataset = (data: TrainingData): data is Dataset =>

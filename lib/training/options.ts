@@ -177,7 +177,10 @@ export function checkOptions(options: TrainerOptions): CheckedOptions {
     expectInteger(`options.${name}`, checked[name], 1)
   }
   expectInteger('options.seed', checked.seed, 0, 2 ** 32 - 1)
-  if (checked.maxNorm !== Number.POSITIVE_INFINITY) expectNumber('options.maxNorm', checked.maxNorm, 0)
+  if (checked.maxNorm !== Number.POSITIVE_INFINITY) {
+    expectNumber('options.maxNorm', checked.maxNorm, 0)
+    if (checked.maxNorm === 0) throw argumentError('options.maxNorm', 'above 0: nothing would be learned', 0)
+  }
   if (options.memoryBudget !== undefined) expectInteger('options.memoryBudget', options.memoryBudget, 0)
   expectPrecision(checked.precision)
   expectBoolean('options.shuffle', checked.shuffle)

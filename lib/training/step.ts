@@ -14,6 +14,7 @@ import { type Batch, batchSizeOf } from './dataset.js'
 import type { Optimizer } from './optimizers.js'
 import {
   dependsOnSizes,
+  expectTargets,
   forwardOf,
   type Passes,
   type PassOptions,
@@ -192,6 +193,7 @@ export class TrainingStep implements Disposable {
     const key = JSON.stringify(shapes)
     const known = this.#plans.get(key)
     if (known) return known
+    for (const batch of parts) expectTargets(this.#passesFor(parts), this.#shapesOf([batch]))
     const step = this.#fittingStep(parts, shapes)
     const made = { plan: await Plan.create(step.graph, this.#kernels, { shapes }), step }
     this.#plans.set(key, made)

@@ -79,7 +79,7 @@ t.test('trains, and says what it did', async t => {
   ])
   t.equal(code, 0, stderr)
   t.match(stderr, /2 rows or files of the data are left out, 40 are good/)
-  t.match(stderr, /images-idx3-ubyte, row 3: target is 9; there are 3 classes/)
+  t.match(stderr, /images-idx3-ubyte, row 3: labels is 9; there are 3 classes/)
   t.match(stderr, /epoch 3 {2}step 15 {2}loss/)
   t.match(stdout, /the adapter is in .*out/)
   t.match(configIn(output), { r: 3, use_dora: true, target_modules: ['fc0', 'fc1'] })
@@ -157,6 +157,27 @@ t.test('Ctrl-C saves; --resume ends where an uninterrupted run does', async t =>
   t.ok(b!.equals(a!), 'the same bytes')
 })
 
+t.test('--resume without a checkpoint says so', async t => {
+  const dir = t.testdir()
+  const { model, data } = await prepare(dir, 20)
+  const args = [
+    '--model',
+    model,
+    '--data',
+    data,
+    '--output',
+    path.join(dir, 'out'),
+    '--epochs',
+    '1',
+    '--resume',
+  ]
+  t.match(await finetune(args), {
+    code: 0,
+    stderr: /checkpoints has no checkpoint: the training begins anew/,
+  })
+  t.notMatch((await finetune(args)).stderr, /begins anew/)
+})
+
 t.test('what is refused', async t => {
   const dir = t.testdir()
   const { model, data } = await prepare(dir, 20)
@@ -167,6 +188,21 @@ t.test('what is refused', async t => {
     stderr: /'--lr <rate>' argument 'fast' is invalid. expected a number from 0 on/,
   })
   t.match(await finetune([...base, '--data', data, '--normalize', '1']), { code: 2, stderr: /--normalize/ })
+  t.match(await finetune([...base, '--data', data, '--clip', '0']), {
+    code: 2,
+    stderr: /expected a number above 0/,
+  })
+  t.match(await finetune(['--model', model, '--data', data, '--output', '']), {
+    code: 2,
+    stderr: /'--output <folder>' argument '' is invalid. expected a path/,
+  })
+  const thrown = path.join(dir, 'thrown.mjs')
+  writeFileSync(thrown, 'export default function* () { throw undefined }')
+  t.match(await finetune([...base, '--data', thrown]), { code: 1, stderr: /^dgx-spark: undefined\n$/m })
+  if (process.platform === 'linux') {
+    const nowhere = ['--model', model, '--data', data, '--output', '/proc/nowhere']
+    t.match(await finetune(nowhere), { code: 1, stderr: /could not write \/proc\/nowhere/ })
+  }
   t.match(await finetune([...base, '--data', data, '--epochs', '0']), { code: 2, stderr: /'--epochs <n>'/ })
   t.match(await finetune([...base, '--data', data, '--dora-dropout', '1']), {
     code: 2,

@@ -90,7 +90,7 @@ t.test('a folder of digits', async t => {
   const data = (await openData(folder, rules)) as TableDataset
   t.equal(data.size, 2)
   t.match(data.bad, [
-    { source: /train-images-idx3-ubyte.gz, row 1$/, reason: 'target is 12; there are 10 classes' },
+    { source: /train-images-idx3-ubyte.gz, row 1$/, reason: 'labels is 12; there are 10 classes' },
   ])
   const { x, target } = data.read([1])
   t.same(x!.shape, [1, 1, 2, 2])
@@ -133,6 +133,27 @@ t.test('folders of npy and safetensors files', async t => {
   t.equal(joined.size, 5)
   t.match(joined.bad, [{ source: /c.safetensors/, reason: /no field 'x'/ }, { source: /d.safetensors/ }])
   t.equal(((await openData(path.join(batches, 'a.safetensors'))) as TableDataset).size, 2)
+})
+
+t.test('labels that are no integers are bad rows', async t => {
+  const folder = t.testdir()
+  const x = { dtype: 'F32', shape: [4, 2], data: new Float32Array(8) } as const
+  const labels = { dtype: 'F32', shape: [4], data: Float32Array.of(1, 0.5, Number.NaN, 3) } as const
+  await writeSafetensors(
+    path.join(folder, 'a.safetensors'),
+    new Map<string, typeof x | typeof labels>([
+      ['x', x],
+      ['labels', labels],
+    ]),
+  )
+  const data = await openData(folder, { labels: { name: 'target', dtype: 'i32', classes: 3 } })
+  t.ok(data instanceof TableDataset)
+  const { size, bad } = data as TableDataset
+  t.equal(size, 1)
+  t.match(
+    bad.map(({ reason }) => reason),
+    [/labels\[0\] is 0.5; i32 holds integers/, /labels\[0\] is NaN$/, /is 3; there are 3/],
+  )
 })
 
 t.test('modules', async t => {

@@ -1,6 +1,12 @@
 // Batches whose samples are counted by another dimension than the first, and fields that all samples have in common.
 import t from 'tap'
-import { ArrayDataset, batchSizeOf, withSamples } from '#lib/training/dataset.js'
+import {
+  ArrayDataset,
+  BatchReader,
+  batchSizeOf,
+  type TrainingData,
+  withSamples,
+} from '#lib/training/dataset.js'
 
 const numbers = (count: number): Float32Array => Float32Array.from({ length: count }, (_, i) => i)
 
@@ -36,4 +42,25 @@ t.test('fields that do not fit together', t => {
   })
   t.throws(() => batchSizeOf({ rate: { shape: [], data: numbers(1), axis: null } }), { message: /none/ })
   t.end()
+})
+
+t.test('streams that are none', async t => {
+  const read = async (data: unknown): Promise<number> => {
+    const options = { batchSize: 2, seed: 0, shuffle: false }
+    let count = 0
+    for await (const _ of new BatchReader(data as TrainingData, options).epoch(0)) count++
+    return count
+  }
+  const batch = { x: { shape: [2], data: numbers(2) } }
+  t.equal(await read([batch, batch]), 2)
+  t.equal(await read(() => [batch]), 1)
+  const refused = (data: unknown, message: RegExp) =>
+    t.rejects(read(data), { code: 'ERR_ARGUMENT', message }, String(message))
+  await refused(() => undefined, /the data of epoch 1 must be an iterable of batches, got undefined/)
+  await refused(() => Promise.resolve([batch]), /the data of epoch 1 must be an iterable/)
+  await refused([batch, 5], /batch 1 must be an object of tensors by name, got 5/)
+  await refused([null], /batch 0 must be an object/)
+  await refused([{ x: null }], /batch 0: 'x' must be \{ shape, data \}/)
+  await refused([{ x: { shape: [2], data: [1, 2] } }], /batch 0: 'x' must be .* with a typed array/)
+  await refused([], /the data of epoch 1 are empty/)
 })

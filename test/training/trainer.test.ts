@@ -339,6 +339,7 @@ t.test('what is refused', async t => {
   await refused({ resume: 'nowhere.safetensors' }, /no such file/, 'ERR_IO')
   await refused({ resume: true }, /needs a folder to find the newest in: give options.checkpoint.folder/)
   await refused({ resume: 3 }, /options.resume must be a non-empty string, got 3/)
+  await refused({ maxNorm: 0 }, /options.maxNorm must be above 0: nothing would be learned/)
   await refused({ shuffle: 'x' }, /options.shuffle must be true or false, got 'x'/)
   await refused({ signal: 3 }, /options.signal must be an AbortSignal, got 3/)
   await refused({ teacher: 'teacher.onnx' }, /options.teacher must be a model or a graph/)
@@ -355,4 +356,21 @@ t.test('what is refused', async t => {
   t.throws(make(smallAdapter(), { graph: smallModel() }), { message: /adapter must be an adapter/ })
   const fields = new ArrayDataset({ x: { shape: [2, 7], data: new Float32Array(14) } })
   await t.rejects(train({}, fields), { code: 'ERR_ARGUMENT', message: /fields x; the step reads x, target/ })
+})
+
+t.test('targets of another shape do not broadcast', async t => {
+  for (const type of ['mse', 'l1', 'kl'] as const) {
+    const fit = (samples: number, shape: readonly number[]) => {
+      const x = { shape: [samples, 7], data: new Float32Array(samples * 7).fill(0.5) }
+      const target = { shape, data: new Float32Array(shape.reduce((count, size) => count * size, 1)) }
+      const adapter = smallAdapter()
+      return new Trainer(adapter, adapter, { ...base, loss: type }).fit([{ x, target }]).next()
+    }
+    const { value } = await fit(3, [3, 3])
+    t.ok(value, type)
+    // Three samples of three numbers: [3] would be a row of targets for each of them.
+    const message = /'y' is \[3, 3\], but its target 'target' \[3\]: give targets of the shape of 'y'/
+    await t.rejects(fit(3, [3]), { code: 'ERR_SHAPE', message })
+    await t.rejects(fit(5, [5, 1]), { code: 'ERR_SHAPE', message: /\[5, 3\].*\[5, 1\]/ })
+  }
 })

@@ -1,4 +1,4 @@
-// shape.ts: gradients of operators that move or repeat elements.
+// shape.ts: gradients of operators that move, repeat or quantize elements.
 import { int, intOf, ints, intsOf } from '../attributes.js'
 import { sparkDomain } from '../graph.js'
 import type { GradientRule, GradientTable } from './context.js'
@@ -52,12 +52,30 @@ const where: GradientRule = at => {
 /** Only floats have gradients. */
 const cast: GradientRule = at => at.give(0, at.add('CastLike', [at.dy(), at.input(0)]))
 
+/**
+ * Straight through: what is quantized moves with x as long as it does not saturate, which costs more than half a step, and
+ * codes count like the numbers that they stand for.
+ */
+const quantize: GradientRule = at => {
+  const [x, scale, ...zero] = at.node.inputs as [string, string, ...string[]]
+  if (at.rank(1) !== 0) throw at.unsupported('its scale is no single number')
+  const attributes = at.node.attributes.output_dtype ? {} : at.node.attributes
+  const number = at.add('DequantizeLinear', [at.output(), scale, ...zero], attributes)
+  const error = at.add('Abs', [at.add('Sub', [x, number])])
+  // A thousandth more, because numbers in the middle between two steps are rounded, too.
+  const isNear = at.add('LessOrEqual', [error, at.add('Mul', [scale, at.constant(0.501)])])
+  at.give(0, at.add('Where', [isNear, at.dy(), at.constant(0)]))
+}
+
 /** Rules of operators on shapes. */
 export const shape: GradientTable = {
   '': {
     Identity: at => at.give(0, at.dy()),
     Dropout: at => at.give(0, at.dy()),
     Cast: cast,
+    DequantizeLinear: at => at.give(0, at.dy()),
+    DynamicQuantizeLinear: at => at.give(0, at.gradient(0)!),
+    QuantizeLinear: quantize,
     Reshape: reshaped,
     Flatten: reshaped,
     Squeeze: reshaped,

@@ -2,6 +2,7 @@
 import { Constant } from '../constant.js'
 import { freshNames, readsOf, renameReads } from '../edit.js'
 import { type Graph, makeNode, type Node, type ValueInfo } from '../graph.js'
+import { uniqueNames } from './unique-names.js'
 
 /** Options of {@link accumulate}. */
 export interface AccumulateOptions {
@@ -50,13 +51,13 @@ export function accumulate(graph: Graph, { inputs, values, weights }: Accumulate
   })
   const partInputs = (info: ValueInfo): ValueInfo[] =>
     inputs.includes(info.name) ? weights.map((_, part) => partOf(info, part)) : [info]
-  return {
+  return uniqueNames({
     ...graph,
     inputs: graph.inputs.flatMap(partInputs),
     outputs: graph.outputs.filter(({ name }) => !varying.has(name) || values.includes(name)),
     nodes,
     initializers,
-  }
+  })
 }
 
 /** An input of a part. Sizes by name are its own: the last part of an epoch may be smaller. */

@@ -2,8 +2,17 @@
 import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../attributes.js'
 import { freshNames, mapSubgraphs } from '../edit.js'
-import type { Attribute, Attributes, Graph, GraphFunction, Node, Subgraph } from '../graph.js'
+import {
+  type Attribute,
+  type Attributes,
+  type Graph,
+  type GraphFunction,
+  makeGraph,
+  type Node,
+  type Subgraph,
+} from '../graph.js'
 import { maxNesting, nestingError } from '../validate.js'
+import { uniqueNames } from './unique-names.js'
 
 /** Functions may call each other this deep; a function that calls itself goes deeper. */
 const maxDepth = 64
@@ -46,7 +55,7 @@ class Inliner {
 
   constructor(graph: Graph) {
     this.#functions = new Map(
-      graph.functions.map(definition => [keyOf(definition, definition.name), definition]),
+      graph.functions.map(definition => [keyOf(definition, definition.name), withUniqueNames(definition)]),
     )
     this.#fresh = freshNames(graph)
   }
@@ -78,6 +87,15 @@ class Inliner {
     }
     const body = instantiate(node, definition, this.#fresh)
     return body.flatMap(it => this.#expandNode(it, definition.opsets, { ...depth, calls: depth.calls + 1 }))
+  }
+}
+
+/** A function whose branches share no names: those of a call are then unique, too. */
+function withUniqueNames(definition: GraphFunction): GraphFunction {
+  const { inputs, nodes } = definition
+  return {
+    ...definition,
+    nodes: uniqueNames(makeGraph({ inputs: inputs.map(name => ({ name })), nodes })).nodes,
   }
 }
 

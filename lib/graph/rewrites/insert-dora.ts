@@ -1,11 +1,11 @@
 // insert-dora.ts: puts DoRA adapters into a graph.
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
-import { describeNode, float, floatOf, int, intOf, ints, string } from '../attributes.js'
-import type { Constant } from '../constant.js'
+import { float, floatOf, int, intOf, ints, string } from '../attributes.js'
+import { Constant } from '../constant.js'
 import { consumersOf, freshNames } from '../edit.js'
 import { onnxNumbers } from '../element-types.js'
-import { type Attributes, type Graph, makeNode, type Node, sparkDomain } from '../graph.js'
+import { type Attributes, type Graph, makeNode, type Node, type NodeOptions, sparkDomain } from '../graph.js'
 
 /** The adapter of one weight, V = W + scale · B·A with rows scaled to the length that `magnitude` says. */
 export interface DoraTarget {
@@ -42,8 +42,8 @@ export function doraParameters(module: string): readonly [a: string, b: string, 
  * operator, such as `Conv`, is replaced by that of a `DoRAWeight` node: its first dimension counts the rows, or with
  * `inColumns` its second. Weights of 16 bits are widened, and so is what a `DoRA` node reads; its result is rounded.
  *
- * @throws SparkError ERR_ARGUMENT for a weight that is no initializer or is read by no node, ERR_SHAPE when an adapter
- * does not fit its weight, ERR_UNSUPPORTED for a `Gemm` that scales
+ * @throws SparkError ERR_ARGUMENT for a weight that is no initializer or is read by no node, or ERR_SHAPE when an
+ * adapter does not fit its weight
  */
 export function insertDora(graph: Graph, targets: readonly DoraTarget[]): Graph {
   const fresh = freshNames(graph)
@@ -57,7 +57,8 @@ export function insertDora(graph: Graph, targets: readonly DoraTarget[]): Graph 
       throw new SparkError('ERR_ARGUMENT', `'${target.weight}' is no weight that a node reads`)
     }
     const inColumns = target.inColumns ?? isTransposed(first, target.weight)
-    expectFit(target, layoutOf(inColumns, weight))
+    const { rows, cols } = layoutOf(inColumns, weight)
+    expectFit(target, { rows, cols })
     const [a, b, magnitude] = doraParameters(target.module)
     for (const [name, value] of [
       [a, target.a],
@@ -72,8 +73,8 @@ export function insertDora(graph: Graph, targets: readonly DoraTarget[]): Graph 
     }
     const { dtype } = weight
     const made = new Adapter(
-      { ...target, dtype, inColumns, attributes, parameters: [a, b, magnitude] },
-      fresh,
+      { ...target, dtype, inColumns, rows, attributes, parameters: [a, b, magnitude] },
+      { fresh, initializers },
     )
     nodes = nodes.flatMap(node => (node.inputs.includes(target.weight) ? made.adapt(node) : [node]))
   }
@@ -114,20 +115,29 @@ interface Adapted {
   readonly weight: string
   readonly dtype: Constant['dtype']
   readonly inColumns: boolean
+  readonly rows: number
   readonly parameters: readonly string[]
   readonly attributes: Attributes
+}
+
+/** What an {@link Adapter} adds to. */
+interface Scope {
+  readonly fresh: (base: string) => string
+  readonly initializers: Map<string, Constant>
 }
 
 /** Adapts the readers of one weight; they share what is computed from the adapter. */
 class Adapter {
   readonly #target: Adapted
   readonly #fresh: (base: string) => string
+  readonly #initializers: Map<string, Constant>
   #merged: string | undefined
   #rows: string | undefined
 
-  constructor(target: Adapted, fresh: (base: string) => string) {
+  constructor(target: Adapted, { fresh, initializers }: Scope) {
     this.#target = target
     this.#fresh = fresh
+    this.#initializers = initializers
   }
 
   adapt(node: Node): Node[] {
@@ -136,26 +146,29 @@ class Adapter {
     return direct ? this.#linear(node) : this.#other(node)
   }
 
+  /** alpha · DoRA(x, or its transpose) + beta · C; a C with a number for each row is the bias of the DoRA node. */
   #linear(node: Node): Node[] {
-    if (floatOf(node, 'alpha', 1) !== 1 || floatOf(node, 'beta', 1) !== 1 || intOf(node, 'transA', 0) !== 0) {
-      throw new SparkError(
-        'ERR_UNSUPPORTED',
-        `${describeNode(node)}: alpha, beta and transA cannot have an adapter`,
-      )
-    }
     const { parameters, attributes, dtype } = this.#target
+    const [alpha, beta] = [floatOf(node, 'alpha', 1), floatOf(node, 'beta', 1)]
     const added: Node[] = []
     const rows = this.#weightRows(added)
-    const [x, , ...bias] = node.inputs
-    const widened = [x!, ...bias].map(name => this.#cast(added, name, 'f32'))
-    const inputs = [widened[0]!, rows, ...parameters, ...widened.slice(1)]
-    const { name, outputs } = node
-    const y = dtype === 'f32' ? outputs[0]! : this.#fresh(`${outputs[0]}/f32`)
-    added.push(makeNode('DoRA', inputs, [y], { domain: sparkDomain, name, attributes }))
-    if (dtype !== 'f32') {
-      added.push(makeNode('Cast', [y], outputs, { attributes: { to: int(onnxNumbers[dtype]) } }))
+    const [x = '', , c = ''] = node.inputs
+    const [input, term] = [x, c].map(name => this.#cast(added, name, 'f32')) as [string, string]
+    const read = intOf(node, 'transA', 0) === 0 ? input : this.#transpose(added, input)
+    const isBias = alpha === 1 && beta === 1 && this.#isBias(c)
+    const step = (op: string, inputs: readonly string[], options: NodeOptions = {}): string => {
+      const made = this.#fresh(`${node.outputs[0]}/${op}`)
+      added.push(makeNode(op, inputs, [made], options))
+      return made
     }
-    return added
+    const inputs = [read, rows, ...parameters, ...(isBias ? [term] : [])]
+    let y = step('DoRA', inputs, { domain: sparkDomain, name: node.name, attributes })
+    if (alpha !== 1) y = step('Mul', [y, this.#constant(alpha)])
+    if (term !== '' && !isBias)
+      y = step('Add', [y, beta === 1 ? term : step('Mul', [term, this.#constant(beta)])])
+    if (dtype !== 'f32') y = step('Cast', [y], { attributes: { to: int(onnxNumbers[dtype]) } })
+    const last = added.pop()!
+    return [...added, { ...last, outputs: node.outputs }]
   }
 
   #other(node: Node): Node[] {
@@ -170,6 +183,18 @@ class Adapter {
     }
     const inputs = node.inputs.map(name => (name === weight ? this.#merged! : name))
     return [...added, { ...node, inputs }]
+  }
+
+  #isBias(name: string): boolean {
+    const { rows } = this.#target
+    const constant = this.#initializers.get(name)
+    return constant?.count === rows && constant.shape.at(-1) === rows
+  }
+
+  #constant(value: number): string {
+    const name = this.#fresh(`${this.#target.weight}/factor`)
+    this.#initializers.set(name, Constant.f32(value))
+    return name
   }
 
   /** The weight as f32, rows first. */

@@ -20,6 +20,8 @@ export interface WithLoss {
   readonly graph: Graph
   /** Name of the loss: one number. */
   readonly loss: string
+  /** Outputs and the targets that must have their shapes. */
+  readonly pairs: readonly (readonly [output: string, target: string])[]
 }
 
 /**
@@ -46,7 +48,7 @@ export function addLoss(
   const name = builder.fresh('loss')
   builder.append(makeNode('Sum', parts, [name]))
   const built = builder.build()
-  return { graph: { ...built, outputs: [...built.outputs, { name }] }, loss: name }
+  return { graph: { ...built, outputs: [...built.outputs, { name }] }, loss: name, pairs: scope.pairs }
 }
 
 function addTerm(scope: LossScope, term: LossTerm): string {

@@ -1,6 +1,7 @@
 // teacher.ts: puts a second model beside the first, on the same inputs.
-import { renameReads } from '../edit.js'
+import { freshNames, renameReads } from '../edit.js'
 import type { Graph } from '../graph.js'
+import { uniqueNames } from './unique-names.js'
 
 /** A model with its teacher. */
 export interface WithTeacher {
@@ -20,8 +21,9 @@ export function addTeacher(graph: Graph, teacher: Graph): WithTeacher {
   const inputs = new Set(
     teacher.inputs.map(({ name }) => name).filter(name => !teacher.initializers.has(name)),
   )
+  const fresh = freshNames(graph)
   const own = [...teacher.initializers.keys(), ...teacher.nodes.flatMap(({ outputs }) => outputs)]
-  const names = new Map(own.filter(name => name !== '').map(name => [name, `${prefix}${name}`]))
+  const names = new Map(own.filter(name => name !== '').map(name => [name, fresh(`${prefix}${name}`)]))
   const nodes = renameReads(teacher, names).nodes.map(node => ({
     ...node,
     name: node.name && `${prefix}${node.name}`,
@@ -30,14 +32,14 @@ export function addTeacher(graph: Graph, teacher: Graph): WithTeacher {
   const known = new Set(graph.inputs.map(({ name }) => name))
   const initializers = [...teacher.initializers].map(([name, value]) => [names.get(name)!, value] as const)
   return {
-    graph: {
+    graph: uniqueNames({
       ...graph,
       inputs: [...graph.inputs, ...teacher.inputs.filter(({ name }) => inputs.has(name) && !known.has(name))],
       nodes: [...nodes, ...graph.nodes],
       initializers: new Map([...graph.initializers, ...initializers]),
       opsets: new Map([...teacher.opsets, ...graph.opsets]),
       functions: [...graph.functions, ...teacher.functions],
-    },
+    }),
     values: names,
   }
 }

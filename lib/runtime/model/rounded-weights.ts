@@ -146,8 +146,8 @@ export function withStoredCodes(graph: Graph): Graph {
   const readers = consumersOf(graph)
   const initializers = new Map(graph.initializers)
   for (const [name, weight] of quantizedWeights(graph)) {
-    const { rows, cols, transposed } = weight
-    const shape = transposed ? [cols, rows] : [rows, cols]
+    const { transposed } = weight
+    const shape = transposed ? [...weight.shape].reverse() : weight.shape
     const nodes = readers.get(name) ?? []
     const layout = transposed ? 'columns' : 'rows'
     const fits =
@@ -160,8 +160,13 @@ export function withStoredCodes(graph: Graph): Graph {
   return removeDead({ ...graph, nodes, initializers })
 }
 
-/** Codes and scales of a graph as a stored weight; undefined where kernels do not know the last block of its rows. */
-function codesOf(graph: Graph, { format, constants, rows, cols }: QuantizedWeight): StoredWeight | undefined {
+/** Codes and scales of a graph as a stored weight; undefined for other formats, or an incomplete last block of rows. */
+function codesOf(
+  graph: Graph,
+  { format, constants, shape, types }: QuantizedWeight,
+): StoredWeight | undefined {
+  if ((format !== 'fp8' && format !== 'nvfp4') || types.length > 1) return undefined
+  const [rows = 0, cols = 0] = shape
   const [codes, scale, global] = constants.map(name => graph.initializers.get(name)!)
   if (format === 'fp8') {
     return { dtype: 'f8_e4m3', rows, cols, data: codes!.bytes, rowScale: scale!.data as Float32Array }

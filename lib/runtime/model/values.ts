@@ -5,7 +5,7 @@ import { volume } from '../../core/shape.js'
 import { describeNode } from '../../graph/attributes.js'
 import type { Constant } from '../../graph/constant.js'
 import type { Node, ValueType } from '../../graph/graph.js'
-import { unpackedData } from '../plan/packed.js'
+import { unpackedData } from '../../graph/packed.js'
 
 /** A dense tensor on the host. */
 export interface HostTensor {

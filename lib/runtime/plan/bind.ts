@@ -45,71 +45,113 @@ export interface BindOptions {
  * Constants stay where they are.
  * @throws SparkError ERR_DTYPE or ERR_SHAPE for an array in `buffers` that does not fit, ERR_OUT_OF_MEMORY
  */
-export function bind(program: Program, { double = false, buffers }: BindOptions = {}): BoundProgram {
-  const scale = double ? 2 : 1
-  const arena = allocated(program.arenaBytes * scale, bytes => new ArrayBuffer(bytes))
-  const arrays = new Map<Buffer, ElementArray>()
-  for (const port of [...program.inputs, ...program.outputs]) {
-    const given = buffers?.get(port.name)
-    if (!given || arrays.has(port.buffer)) continue
-    expectFit(port, given)
-    arrays.set(port.buffer, given)
+export function bind(program: Program, options: BindOptions = {}): BoundProgram {
+  const arrays = new BufferArrays(program, options)
+  const bound = ({ op, args, node }: Step): BoundStep => ({
+    ...{ op, node, args: arrays.resolve(args) as object },
+  })
+  const setup = program.setup.map(bound)
+  const steps = program.steps.map(bound)
+  return {
+    setup,
+    steps,
+    arrayOf: buffer => arrays.of(buffer),
+    memory: () => arrays.memory(),
+    constants: () => arrays.constants(),
+    releaseSetup() {
+      setup.length = 0
+      arrays.keepUsed()
+    },
   }
-  const wide = (array: ElementArray): ElementArray =>
-    double && array instanceof Float32Array ? Float64Array.from(array) : array
+}
 
-  const arrayOf = (buffer: Buffer): ElementArray => {
-    const known = arrays.get(buffer)
+/** The arrays of a program's buffers, made when somebody asks for them first. */
+class BufferArrays {
+  readonly #program: Program
+  readonly #double: boolean
+  readonly #arena: ArrayBuffer
+  readonly #arrays = new Map<Buffer, ElementArray>()
+
+  constructor(program: Program, { double = false, buffers }: BindOptions) {
+    this.#program = program
+    this.#double = double
+    this.#arena = allocated(program.arenaBytes * this.#scale, bytes => new ArrayBuffer(bytes))
+    for (const port of [...program.inputs, ...program.outputs]) {
+      const given = buffers?.get(port.name)
+      if (!given || this.#arrays.has(port.buffer)) continue
+      expectFit(port, given)
+      this.#arrays.set(port.buffer, given)
+    }
+  }
+
+  /** The elements of a buffer. */
+  of(buffer: Buffer): ElementArray {
+    const known = this.#arrays.get(buffer)
     if (known) return known
-    const array = makeArray(buffer)
-    arrays.set(buffer, array)
+    const array = this.#make(buffer)
+    this.#arrays.set(buffer, array)
     return array
   }
-  const makeArray = (buffer: Buffer): ElementArray => {
-    const { dtype, count, storage, initial, offset } = buffer
-    const type = double && dtype === 'f32' ? Float64Array : elementArrayOf(dtype)
-    if (storage === 'constant') return wide(initial!())
-    if (storage === 'arena') return new type(arena, offset * scale, count)
+
+  /** Arguments with arrays in the place of operands. */
+  resolve(args: unknown): unknown {
+    if (args instanceof Operand) {
+      const array = this.of(args.buffer) as Float32Array
+      return args.count === array.length ? array : array.subarray(args.offset, args.offset + args.count)
+    }
+    if (typeof args !== 'object' || args === null || Array.isArray(args)) return args
+    return Object.fromEntries(Object.entries(args).map(([name, part]) => [name, this.resolve(part)]))
+  }
+
+  /** See {@link BoundProgram.memory}. */
+  memory(): PlanMemory {
+    return {
+      scratch: [this.#arena],
+      constant: this.#memoryOf('constant', 'packed'),
+      state: this.#memoryOf('state'),
+    }
+  }
+
+  /** See {@link BoundProgram.constants}. */
+  constants(): ElementArray[] {
+    return Array.from(this.#arrays)
+      .filter(([{ storage }]) => storage === 'constant' || storage === 'packed')
+      .map(([, array]) => array)
+  }
+
+  /** Forgets what neither steps nor ports use. */
+  keepUsed(): void {
+    const { steps, inputs, outputs, state } = this.#program
+    const operands = steps.flatMap(({ args }) => [...operandsOf(args)])
+    const used = new Set([...operands, ...inputs, ...outputs, ...state].map(({ buffer }) => buffer))
+    for (const buffer of this.#arrays.keys()) if (!used.has(buffer)) this.#arrays.delete(buffer)
+  }
+
+  /** Bytes of an element by those that it is planned with. */
+  get #scale(): number {
+    return this.#double ? 2 : 1
+  }
+
+  #make({ dtype, count, storage, initial, offset }: Buffer): ElementArray {
+    const type = this.#double && dtype === 'f32' ? Float64Array : elementArrayOf(dtype)
+    if (storage === 'constant') {
+      const array = initial!()
+      return this.#double && array instanceof Float32Array ? Float64Array.from(array) : array
+    }
+    if (storage === 'arena') return new type(this.#arena, offset * this.#scale, count)
     const array = allocated(count * type.BYTES_PER_ELEMENT, () => new type(count))
     if (initial) (array as Float64Array).set(initial() as Float64Array)
     return array
   }
-  const resolve = (args: unknown): unknown => {
-    if (args instanceof Operand) {
-      const array = arrayOf(args.buffer) as Float32Array
-      return args.count === array.length ? array : array.subarray(args.offset, args.offset + args.count)
-    }
-    if (typeof args !== 'object' || args === null || Array.isArray(args)) return args
-    return Object.fromEntries(Object.entries(args).map(([name, part]) => [name, resolve(part)]))
-  }
-  const bound = ({ op, args, node }: Step): BoundStep => ({
-    ...{ op, node, args: resolve(args) as object },
-  })
-  const handedOut = new Set(program.outputs.map(({ buffer }) => buffer))
-  const buffersOf = (...storages: readonly Storage[]): ArrayBufferLike[] => {
-    const known = [...arrays].filter(
+
+  /** What stays on a GPU of these storages: not what is handed out. */
+  #memoryOf(...storages: readonly Storage[]): ArrayBufferLike[] {
+    const handedOut = new Set(this.#program.outputs.map(({ buffer }) => buffer))
+    const known = [...this.#arrays].filter(
       ([buffer]) => storages.includes(buffer.storage) && !handedOut.has(buffer),
     )
     return [...new Set(known.map(([, array]) => array.buffer))]
   }
-  const memory = (): PlanMemory => ({
-    scratch: [arena],
-    constant: buffersOf('constant', 'packed'),
-    state: buffersOf('state'),
-  })
-  const constants = (): ElementArray[] =>
-    Array.from(arrays)
-      .filter(([{ storage }]) => storage === 'constant' || storage === 'packed')
-      .map(([, array]) => array)
-  const setup = program.setup.map(bound)
-  const releaseSetup = (): void => {
-    setup.length = 0
-    const operands = program.steps.flatMap(({ args }) => [...operandsOf(args)])
-    const ports = [...program.inputs, ...program.outputs, ...program.state]
-    const used = new Set([...operands, ...ports].map(({ buffer }) => buffer))
-    for (const buffer of arrays.keys()) if (!used.has(buffer)) arrays.delete(buffer)
-  }
-  return { memory, constants, setup, releaseSetup, steps: program.steps.map(bound), arrayOf }
 }
 
 function allocated<T>(bytes: number, make: (bytes: number) => T): T {

@@ -5,10 +5,10 @@ import { volume } from '../../core/shape.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../../graph/attributes.js'
 import { Constant, type NumericType, type StoredMatrix } from '../../graph/constant.js'
 import { type Attributes, makeGraph, makeNode, type Node } from '../../graph/graph.js'
+import { unpackedData } from '../../graph/packed.js'
 import { type Fact, ShapeInference } from '../../graph/shape-inference.js'
 import type { Bf16Units, KernelArgs, KernelOp } from '../kernels.js'
 import type { KernelType } from '../tensor-kernel-args.js'
-import { unpackedData } from './packed.js'
 import { Buffer, type Operand, type Step, type Symbolic } from './program.js'
 
 /** Element type and sizes of a value. */

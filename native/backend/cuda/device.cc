@@ -88,7 +88,11 @@ void Device::read_attributes() {
 
 Device& Device::open(int ordinal) {
   const Driver& driver = Driver::get();
-  if (!driver.reason.empty()) throw Error("ERR_NO_CUDA", message("CUDA is not available: ", driver.reason));
+  if (!driver.reason.empty()) {
+    const char* remedy =
+        "`dgx-spark check` says what is missing, and backend 'auto' or 'cpu' computes on the CPU";
+    throw Error("ERR_NO_CUDA", message("CUDA is not available: ", driver.reason, "; ", remedy));
+  }
   if (ordinal < 0 || ordinal >= driver.devices) {
     throw Error("ERR_NO_CUDA",
                 message("there is no CUDA device ", ordinal, "; the driver reports ", driver.devices));

@@ -9,6 +9,7 @@ export function addPair(at: LossScope, { type, output: name, target: wanted }: P
   const output = at.output(name)
   if (type === 'cross-entropy' || type === 'nll') return addClassification(at, output, wanted)
   const target = at.target(wanted, output)
+  at.pairs.push([output, target])
   if (type === 'mse') return addSquares(at, output, target)
   if (type === 'l1') return addDistances(at, output, target)
   return addDivergence(at, output, target)
@@ -53,6 +54,7 @@ export function addFeatures(at: LossScope, term: FeatureTerm): string {
   const { temperature = 4 } = term
   const output = at.output(term.output)
   const target = at.target(term.target, output)
+  at.pairs.push([output, target])
   const isImage = at.shape(output)?.length === 4
   const [ours, theirs] = [output, target].map(features => {
     const rows = isImage ? at.add('Reshape', [features, at.constant([0, 0, -1])]) : features

@@ -13,6 +13,8 @@ export class LossScope {
   readonly #builder: GraphBuilder
   readonly #names: Set<string>
   readonly #teacher: ReadonlyMap<string, string>
+  /** Outputs and the targets that they are compared with, element by element. */
+  readonly pairs: (readonly [output: string, target: string])[] = []
 
   /** @param teacher - name in the graph of each value of the teacher, by its name in the teacher */
   constructor(graph: Graph, builder: GraphBuilder, teacher: ReadonlyMap<string, string>) {

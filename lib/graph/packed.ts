@@ -1,6 +1,6 @@
 // packed.ts: elements of less than 8 bits, which files pack and plans hold in a byte each.
-import { type ElementArray, elementBits } from '../../core/dtype.js'
-import type { Constant } from '../../graph/constant.js'
+import { type ElementArray, elementBits } from '../core/dtype.js'
+import type { Constant } from './constant.js'
 
 /** The elements of a constant of numbers, those of less than 8 bits as codes in a byte each. */
 export function unpackedData(constant: Constant): ElementArray {

@@ -1,0 +1,17 @@
+// command-line.js: options of scripts; what cannot be read is told in a line.
+import { parseArgs } from 'node:util'
+
+/**
+ * As `parseArgs` of Node.js, but wrong usage ends the process with code 2.
+ * @template {import('node:util').ParseArgsConfig} T
+ * @param {T} config
+ * @returns {ReturnType<typeof parseArgs<T>>}
+ */
+export function parseCommandLine(config) {
+  try {
+    return parseArgs(config)
+  } catch (error) {
+    console.error(/** @type {Error} */ (error).message)
+    process.exit(2)
+  }
+}

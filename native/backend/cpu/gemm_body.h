@@ -264,4 +264,5 @@ void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, in
 #include "backend/cpu/depthwise_body.h"
 #include "backend/cpu/gemm_multiply.h"
 #include "backend/cpu/low_rank_body.h"
+#include "backend/cpu/pool_body.h"
 #include "backend/cpu/winograd_body.h"

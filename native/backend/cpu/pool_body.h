@@ -2,11 +2,7 @@
 // of results: what neighbouring windows share of a column is its largest element. Included by gemm_body.h.
 
 constexpr int64_t kLinesAtOnce = 8;
-
-inline Vec larger(Vec most, Vec x) {
-  const Vec wins = most >= x ? most : x;
-  return most != most ? most : wins;  // NaN is the largest
-}
+constexpr int64_t kAhead = 1024;  // floats that are asked for before they are read
 
 // Lines of an image that a window covers: `planes` times `lines` of them, so far apart.
 struct CoveredLines {
@@ -40,6 +36,7 @@ void largest_of_columns(const CoveredLines& from, int64_t count, float* to) {
       for (int64_t j = 0; j < lines; ++j) {
         most = larger(most, load_some(line + j * from.line_step, count - place));
       }
+      __builtin_prefetch(line + kAhead);
     }
     store_some(to + place, most, count - place);
   }
@@ -84,8 +81,11 @@ void largest(const Windows& of, int64_t planes, const float* x, float* columns, 
         const CoveredTaps down(of, 1, b + i);
         const CoveredLines from = {layer + down.place * width, deep.count, of.dilation[0] * height * width,
                                    down.count, of.dilation[1] * width};
-        const bool three = deep.count == 1 && down.count == 3;
-        (three ? largest_of_columns<3> : largest_of_columns<0>)(from, end, columns + i * pitch + of.pad[2]);
+        const int64_t covered = deep.count == 1 ? down.count : 0;
+        const auto of_columns = covered == 2   ? largest_of_columns<2>
+                                : covered == 3 ? largest_of_columns<3>
+                                               : largest_of_columns<0>;
+        of_columns(from, end, columns + i * pitch + of.pad[2]);
       }
       for (int64_t i = 0; i < lines; ++i, y += of.out[2]) of_taps(of, columns + i * pitch, y);
     }

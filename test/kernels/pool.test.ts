@@ -34,6 +34,18 @@ const cases: Readonly<Record<string, Windows>> = {
     ...{ planes: 257, image: [13, 13], kernel: [3, 3], out: [7, 7], strides: [2, 2], dilations: [1, 1] },
     ...{ padsBegin: [1, 1], padsEnd: [1, 1] },
   },
+  'wide lines': {
+    ...{ planes: 2, image: [9, 75], kernel: [2, 2], out: [5, 38], strides: [2, 2], dilations: [1, 1] },
+    ...{ padsBegin: [0, 0], padsEnd: [1, 1] },
+  },
+  'windows that share all but one column': {
+    ...{ planes: 3, image: [21, 37], kernel: [4, 5], out: [21, 37], strides: [1, 1], dilations: [1, 1] },
+    ...{ padsBegin: [2, 2], padsEnd: [1, 2] },
+  },
+  'a stride of 3, windows apart': {
+    ...{ planes: 2, image: [10, 52], kernel: [2, 2], out: [3, 17], strides: [4, 3], dilations: [1, 2] },
+    ...{ padsBegin: [1, 1], padsEnd: [0, 1] },
+  },
   'no planes': {
     ...{ planes: 0, image: [4], kernel: [2], out: [3], strides: [1], dilations: [1] },
     ...{ padsBegin: [0], padsEnd: [0] },
@@ -100,6 +112,18 @@ t.test('ties go to the first, NaN wins', t => {
     t.same([...y], [2, 2, Number.NaN])
     t.same([...dx], [1, 10, 0, 100])
   }
+  t.end()
+})
+
+t.test('NaN wins in every place of a window', t => {
+  const args = { fn: 'max' as const, dtype: 'f32' as const, countPad: false, ...cases['wide lines']! }
+  const x = uniform(randomGenerator(4), 2 * 9 * 75)
+  for (let i = 0; i < x.length; i += 13) x[i] = Number.NaN
+  const [y, expected] = [new Float32Array(2 * 5 * 38), new Float32Array(2 * 5 * 38)]
+  addon.run('pool', { ...args, x, y })
+  jsKernels.runSync('pool', { ...args, x, y: expected })
+  t.ok(y.some(Number.isNaN) && !y.every(Number.isNaN))
+  t.strictSame(y, expected)
   t.end()
 })
 

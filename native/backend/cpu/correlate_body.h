@@ -1,4 +1,4 @@
-// correlate_body.h: the loops over the images of convolutions and pooling; the last part of gemm_body.h.
+// correlate_body.h: the loops over the images of convolutions. Included by gemm_body.h.
 
 // Blocks of vectors whose results stay in registers: fold(total, k, vector) takes in row k, done(total) ends.
 template <int N, typename Fold, typename Done>
@@ -38,12 +38,6 @@ void correlate(const float* coefficients, const float* data, const int64_t* offs
     return relu ? positive(total) : total;
   };
   fold_rows(data, offset, depth, count, Vec{}, fold, done, sums);
-}
-
-void largest(const float* data, const int64_t* offset, int64_t depth, int64_t count, float* to) {
-  const auto fold = [](Vec most, int64_t, Vec x) { return (most >= x) | (most != most) ? most : x; };
-  const auto done = [](Vec most) { return most; };
-  fold_rows(data, offset, depth, count, splat(-__builtin_inff()), fold, done, to);
 }
 
 // A vector at once where `room` elements may be written.

@@ -60,11 +60,8 @@ struct WinogradPlane {
   int64_t size[2];  // height and width of the image
   int64_t pad[2];   // any numbers
   int64_t lines, across;
+  int64_t pitch;  // between transformed lines: 4 · lines · across + 96 at least
 };
-
-// Floats between lines of columns that are transformed, and of all twelve.
-inline int64_t winograd_pitch(const WinogradPlane& plane) { return 4 * plane.lines * plane.across + 96; }
-inline int64_t winograd_room(const WinogradPlane& plane) { return 12 * winograd_pitch(plane); }
 
 struct Gemm {
   // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk. Where the lines
@@ -95,15 +92,18 @@ struct Gemm {
                     int64_t count, float bias, bool relu, float* sums);
   // Each result is a chain over the taps in their order, as in multiply, + bias. K is 3 or 5.
   void (*depthwise)(int64_t kernel, const DepthwisePlane& plane);
-  // to[i] = the largest data[offset[k] + i] for i < count and k < depth, NaN if one is. Reads and writes up
-  // to 15 elements more.
-  void (*largest)(const float* data, const int64_t* offset, int64_t depth, int64_t count, float* to);
+  // y = the largest elements of the windows on so many planes: −∞ where one covers nothing, NaN where it
+  // covers one. columns: 8 · pitch times −∞, some of which are written over; pitch: at least (out[2] + 16) ·
+  // stride[2]
+  // + (kernel[2] − 1) · dilation[2] + 32.
+  void (*largest)(const Windows& windows, int64_t planes, const float* x, float* columns, int64_t pitch,
+                  float* y);
   // Line i < lines of `to`, which has `length` elements: those from `begin` to `end` are from[i · pitch + j ·
   // stride] with j rising from 0, the others `padding`.
   void (*stage)(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,
                 int64_t length, float padding, float* to);
   // Bᵀ · tile · B of Winograd's F(4 x 4, 3 x 3): element p of tile t is to[p · stride + t / kSliver · panel +
-  // t % kSliver], up to 15 tiles more are written. room: winograd_room(plane) floats.
+  // t % kSliver], up to 15 tiles more are written. room: 12 · plane.pitch floats.
   void (*winograd_input)(const WinogradPlane& plane, float* room, float* to, int64_t stride, int64_t panel);
   // Four lines of results, `pitch` elements apart, from tiles that follow each other: Aᵀ · tile · A + bias,
   // element p of tile t being from[p · stride + t]. Reads and writes up to 15 tiles more.

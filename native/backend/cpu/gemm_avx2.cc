@@ -13,6 +13,10 @@ using Bits = uint32_t __attribute__((vector_size(32)));
 
 inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm256_fmadd_ps(a, b, sum); }
 
+inline Vec larger(Vec a, Vec b) {
+  return _mm256_blendv_ps(_mm256_max_ps(b, a), b, _mm256_cmp_ps(b, b, _CMP_UNORD_Q));
+}
+
 inline void stream(float* to, Vec vec) { _mm256_stream_ps(to, vec); }
 
 inline __m256i first_lanes(int64_t count) {

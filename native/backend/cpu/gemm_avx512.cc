@@ -13,6 +13,8 @@ using Bits = uint32_t __attribute__((vector_size(64)));
 
 inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm512_fmadd_ps(a, b, sum); }
 
+inline Vec larger(Vec a, Vec b) { return _mm512_mask_max_ps(b, _mm512_cmp_ps_mask(b, b, _CMP_ORD_Q), b, a); }
+
 inline void stream(float* to, Vec vec) { _mm512_stream_ps(to, vec); }
 
 inline Vec load_part(const float* from, int64_t count) {

@@ -3,6 +3,7 @@
 //   kWidth, Vec, Bits   floats in a vector, that vector, and the same of uint32_t
 //   kRows, kVecs        the block of sums that stays in registers: kRows lines by kVecs vectors
 //   multiply_add        a * b + sum on vectors, fused where the instruction set can
+//   larger              of two vectors, the first one where both are equal, NaN where one is
 //   stream              stores a vector at a multiple of its size, past the cache where that can be
 //   transpose           of kWidth vectors, in place
 //   evens               elements 0, 2, 4 … of a vector that goes on, but for its first element, in a second
@@ -264,4 +265,5 @@ void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, in
 #include "backend/cpu/depthwise_body.h"
 #include "backend/cpu/gemm_multiply.h"
 #include "backend/cpu/low_rank_body.h"
+#include "backend/cpu/pool_body.h"
 #include "backend/cpu/winograd_body.h"

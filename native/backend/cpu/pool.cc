@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "backend/cpu/conv_reading.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/parallel_tasks.h"
@@ -104,53 +103,28 @@ void pool_columns(const PoolArgs& args, const float* x, int64_t a, int64_t b, in
   for (int64_t c = begin; c < end; ++c) y[c] = static_cast<float>(sums[c - begin] / (lines * taps_of(2, c)));
 }
 
-// Windows as a convolution of each plane reads them.
-ConvShape reading_of(const Windows& windows) {
-  ConvShape shape{};
-  shape.batch = windows.planes;
-  shape.groups = shape.channels = shape.filters = 1;
-  for (int axis = 0; axis < 3; ++axis) {
-    shape.image[axis] = windows.image[axis];
-    shape.kernel[axis] = windows.kernel[axis];
-    shape.out[axis] = windows.out[axis];
-    shape.stride[axis] = windows.stride[axis];
-    shape.dilation[axis] = windows.dilation[axis];
-    shape.pad[axis] = windows.pad[axis];
-  }
-  return shape;
-}
-
-// Whether a staged plane is hardly larger than the image.
-bool stages_well(const Windows& windows) {
+// Whether windows hardly leave the image along its lines.
+bool covers_lines(const Windows& windows) {
   constexpr int64_t kReach = 16;
-  for (int axis = 0; axis < 3; ++axis) {
-    if ((windows.kernel[axis] - 1) * windows.dilation[axis] >= kReach) return false;
-    if (windows.out[axis] > windows.image[axis] + kReach) return false;
-  }
-  return true;
+  const int64_t width = windows.image[2] + kReach, stride = windows.stride[2];
+  return (windows.kernel[2] - 1) * windows.dilation[2] < kReach && stride <= width &&
+         (windows.out[2] - 1) * stride <= width;
 }
 
-// All planes, read over a stage that has −∞ around the image.
-void staged_max(const PoolArgs& args) {
-  const ConvShape shape = reading_of(args.windows);
-  const ConvReading reading(shape);
-  const Stage& stage = *reading.source(nullptr).stage;
-  const std::vector<int64_t>& taps = reading.taps();
-  const int64_t image = volume(shape.image), out = volume(shape.out), count = std::ssize(taps);
-  const int64_t planes = 1 + (1 << 16) / (stage.plane() + out * count + 1);
-  const int64_t tasks = (shape.batch + planes - 1) / planes;
-  parallel_tasks(tasks, stage.plane() + kStageSlack, [&](int64_t task, float* room) {
-    float most[kRunCount + kStageSlack];
-    std::fill_n(room + stage.plane(), kStageSlack, 0.0f);
-    for (int64_t n = task * planes; n < std::min(shape.batch, (task + 1) * planes); ++n) {
-      stage.fill(static_cast<const float*>(args.x) + n * image, room,
-                 -std::numeric_limits<float>::infinity());
-      float* y = static_cast<float*>(args.y) + n * out;
-      for_each_run(stage, shape.out, [&](const StageRun& run) {
-        gemm().largest(room + run.from, taps.data(), count, run.count, most);
-        copy_run(run, stage.pitch(1), most, y);
-      });
-    }
+void largest_lines(const PoolArgs& args) {
+  const Windows& windows = args.windows;
+  const int64_t image = windows.image[0] * windows.image[1] * windows.image[2];
+  const int64_t out = windows.out[0] * windows.out[1] * windows.out[2];
+  const int64_t planes = 1 + (1 << 14) / (image + out + 1);
+  const int64_t tasks = (windows.planes + planes - 1) / planes;
+  const int64_t beyond = (windows.kernel[2] - 1) * windows.dilation[2] + 32;
+  const int64_t pitch = (windows.out[2] + 16) * windows.stride[2] + beyond;
+  parallel_tasks(tasks, 8 * pitch, [&](int64_t task, float* columns) {
+    const int64_t first = task * planes;
+    std::fill_n(columns, 8 * pitch, -std::numeric_limits<float>::infinity());
+    gemm().largest(windows, std::min(planes, windows.planes - first),
+                   static_cast<const float*>(args.x) + first * image, columns, pitch,
+                   static_cast<float*>(args.y) + first * out);
   });
 }
 
@@ -160,7 +134,7 @@ void pool(const PoolArgs& args) {
   const bool bytes = args.dtype == DType::kU8 || args.dtype == DType::kI8;
   if (bytes && args.fn == PoolFn::kMax && !args.indices) return largest_bytes(args);
   expect_f32(args.dtype);
-  if (args.fn == PoolFn::kMax && !args.indices && stages_well(args.windows)) return staged_max(args);
+  if (args.fn == PoolFn::kMax && !args.indices && covers_lines(args.windows)) return largest_lines(args);
   const int64_t* out_size = args.windows.out;
   for_each_plane(args.windows, [&](int64_t image, int64_t out) {
     const float* x = static_cast<const float*>(args.x) + image;

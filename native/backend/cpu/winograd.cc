@@ -62,8 +62,9 @@ class TileLines {
                             {height, width},
                             {shape.pad[1] - first_ * kOut, shape.pad[2]},
                             lines_,
-                            across_};
-    parallel_tasks(shape.channels, winograd_room(all), [&](int64_t c, float* room) {
+                            across_,
+                            kOut * tiles() + 96};
+    parallel_tasks(shape.channels, 2 * kIn * all.pitch, [&](int64_t c, float* room) {
       WinogradPlane plane = all;
       plane.image += c * height * width;
       gemm().winograd_input(plane, room, to + c * kPanelRows, value_floats(), shape.channels * kPanelRows);

@@ -25,9 +25,9 @@ inline void transform_output(const Vec (&m)[kTileIn], Vec (&to)[kTileOut]) {
   to[3] = 0.5f * kRootHalf * q + 2 * kRootTwo * s + m[5];
 }
 
-// Bᵀ · d of all columns of a line of tiles: line i of `to`, `pitch` elements apart, is row i of the result,
-// and line 6 + i the same without its first four columns. Writes what is wrong behind the last column.
-void transform_columns(const WinogradPlane& of, int64_t y, float* to, int64_t pitch) {
+// Bᵀ · d of all columns of a line of tiles: line i of `to` is row i of the result, line 6 + i the same
+// without its first four columns. Behind the last column something is written that is not wanted.
+void transform_columns(const WinogradPlane& of, int64_t y, float* to) {
   const auto [height, width] = of.size;
   const int64_t top = kTileOut * y - of.pad[0];
   for (int64_t column = 0; column < kTileOut * (of.across + 1); column += kWidth) {
@@ -44,7 +44,7 @@ void transform_columns(const WinogradPlane& of, int64_t y, float* to, int64_t pi
     transform_input(lines, result);
 #pragma GCC unroll 6
     for (int i = 0; i < kTileIn; ++i) {
-      float *place = to + i * pitch, *later = place + kTileIn * pitch;
+      float *place = to + i * of.pitch, *later = place + kTileIn * of.pitch;
       store(place + column, result[i]);
       if (column == 0) {
         store(later, shift(result[i], result[i], kTileOut));
@@ -69,9 +69,9 @@ inline void load_fourths(const float* from, Vec (&to)[kTileOut]) {
 
 // The columns of all lines follow each other in `room`, so that a vector of tiles goes on with the next line.
 void winograd_input(const WinogradPlane& plane, float* room, float* to, int64_t stride, int64_t panel) {
-  const int64_t tiles = plane.lines * plane.across, pitch = winograd_pitch(plane);
+  const int64_t tiles = plane.lines * plane.across, pitch = plane.pitch;
   for (int64_t y = 0; y < plane.lines; ++y) {
-    transform_columns(plane, y, room + kTileOut * y * plane.across, pitch);
+    transform_columns(plane, y, room + kTileOut * y * plane.across);
   }
   for (int64_t tile = 0; tile < tiles; tile += kWidth) {
     float* place = to + tile / kSliver * panel + tile % kSliver;

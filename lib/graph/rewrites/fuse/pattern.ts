@@ -1,4 +1,5 @@
 // pattern.ts: how a fusion sees a graph, and how several nodes become one.
+import { bitsFloat, floatFormats } from '../../../precision/float-formats.js'
 import type { Constant } from '../../constant.js'
 import { freshNames, readsOf } from '../../edit.js'
 import { type Dimension, type Graph, type Node, sparkDomain, type ValueType } from '../../graph.js'
@@ -65,10 +66,13 @@ export class GraphView {
     return this.#constants.has(name ?? '')
   }
 
-  /** The only element of a constant of f32. */
+  /** The only element of a constant of f32, f16 or bf16. */
   scalar(name: string | undefined): number | undefined {
     const constant = this.isConstant(name) ? this.initializers.get(name!) : undefined
-    return constant?.count === 1 && constant.dtype === 'f32' ? (constant.data[0] as number) : undefined
+    if (constant?.count !== 1) return undefined
+    const { dtype, data } = constant
+    if (dtype === 'f16' || dtype === 'bf16') return bitsFloat(floatFormats[dtype].decode(data[0] as number))
+    return dtype === 'f32' ? (data[0] as number) : undefined
   }
 
   /** Whether a value is a constant near `value`. */

@@ -35,6 +35,10 @@ inline Bits load_codes(const uint16_t* codes) {
   return (Bits)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
 }
 
+inline Vec load_halves(const uint16_t* codes) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+}
+
 inline Vec lookup_e2m1(Bits codes) {
   const __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32((__m256i)codes, 3), 31);
   const __m256 magnitude =

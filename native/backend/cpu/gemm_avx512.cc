@@ -31,6 +31,10 @@ inline Bits load_codes(const uint16_t* codes) {
   return (Bits)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
 }
 
+inline Vec load_halves(const uint16_t* codes) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+}
+
 inline Vec lookup_e2m1(Bits codes) {
   return _mm512_permutexvar_ps((__m512i)codes, _mm512_loadu_ps(kE2M1));  // by the low four bits
 }

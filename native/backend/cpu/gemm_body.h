@@ -11,6 +11,7 @@
 //   load_masked         these elements, with zeros around them; no others are read
 //   settle_here         a vector is computed, and nothing is read ahead of that
 //   load_codes          kWidth codes of 8 or 16 bits, widened
+//   load_halves         the values of kWidth codes of f16
 //   load_e2m1           the values of kWidth codes of 4 bits, low ones first
 //   lookup_e2m1         the values of the low 4 bits
 //   load_part           fewer than kWidth floats, with zeros behind them

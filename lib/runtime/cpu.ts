@@ -28,6 +28,7 @@ export function openCpuKernels(): Kernels {
   return {
     backend: 'cpu',
     freeBytes: freemem,
+    padding: buffer => addon.linePadding(buffer),
     supports: () => true,
     runSync: (op, args) => addon.run(op, args),
     run: (op, args) => addon.runAsync(op, args),

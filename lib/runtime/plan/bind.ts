@@ -2,7 +2,8 @@
 import { type ElementArray, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { PlanMemory } from '../../native.js'
-import type { BoundStep } from '../kernels.js'
+import { allocateRoom } from '../aligned.js'
+import type { BoundStep, Kernels } from '../kernels.js'
 import {
   type Buffer,
   Operand,
@@ -40,14 +41,21 @@ export interface BindOptions {
   readonly buffers?: ReadonlyMap<string, ElementArray>
 }
 
+/** The padding of a backend's memory. */
+type Padded = Pick<Kernels, 'padding'>
+
 /**
  * Binds a program to memory: the arena, the packed constants, the state and the areas of inputs and outputs.
  * Constants stay where they are.
  * @throws SparkError ERR_DTYPE or ERR_SHAPE for an array in `buffers` that does not fit, ERR_OUT_OF_MEMORY
  */
-export function bind(program: Program, { double = false, buffers }: BindOptions = {}): BoundProgram {
+export function bind(
+  program: Program,
+  { double = false, buffers }: BindOptions = {},
+  kernels: Padded = {},
+): BoundProgram {
   const scale = double ? 2 : 1
-  const arena = allocated(program.arenaBytes * scale, bytes => new ArrayBuffer(bytes))
+  const arena = allocated(program.arenaBytes * scale, bytes => allocateRoom(bytes, kernels))
   const arrays = new Map<Buffer, ElementArray>()
   for (const port of [...program.inputs, ...program.outputs]) {
     const given = buffers?.get(port.name)
@@ -69,8 +77,12 @@ export function bind(program: Program, { double = false, buffers }: BindOptions 
     const { dtype, count, storage, initial, offset } = buffer
     const type = double && dtype === 'f32' ? Float64Array : elementArrayOf(dtype)
     if (storage === 'constant') return wide(initial!())
-    if (storage === 'arena') return new type(arena, offset * scale, count)
-    const array = allocated(count * type.BYTES_PER_ELEMENT, () => new type(count))
+    if (storage === 'arena') return new type(arena.buffer, arena.offset + offset * scale, count)
+    const array = allocated(count * type.BYTES_PER_ELEMENT, bytes => {
+      if (storage !== 'packed') return new type(count)
+      const room = allocateRoom(bytes, kernels)
+      return new type(room.buffer, room.offset, count)
+    })
     if (initial) (array as Float64Array).set(initial() as Float64Array)
     return array
   }
@@ -91,7 +103,7 @@ export function bind(program: Program, { double = false, buffers }: BindOptions 
     return [...new Set(known.map(([, array]) => array.buffer))]
   }
   const memory = (): PlanMemory => ({
-    scratch: [arena],
+    scratch: [arena.buffer],
     constant: buffersOf('constant', 'packed'),
     state: buffersOf('state'),
   })

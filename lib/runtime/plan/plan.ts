@@ -66,7 +66,7 @@ export class Plan implements Disposable {
   static async create(graph: Graph, kernels: Kernels, options: PlanOptions = {}): Promise<Plan> {
     const bytes = kernels.supports('convInteger')
     const program = compile(graph, { packs: kernels.backend === 'cpu', bytes, ...options })
-    const bound = bind(program, options)
+    const bound = bind(program, options, kernels)
     const setup = kernels.prepare(bound.setup)
     await setup.run()
     setup.dispose()

@@ -131,6 +131,8 @@ export interface ConvArgs extends ConvShape {
   residualFirst?: boolean | undefined
   /** None where it is absent. */
   activation?: Activation | undefined
+  /** As that of {@link LinearArgs}, but not nvfp4. Default: f32. */
+  compute?: Exclude<Compute, 'nvfp4'> | undefined
   /** Output, [N, O, out]. */
   y: Float32Array
   /**

@@ -188,7 +188,8 @@ struct ConvArgs {
   const float* residual;  // [N, O, out]; null: none. May be y.
   bool residual_first;
   Activation activation;
-  float* y;  // [N, O, out]
+  Compute compute;  // f32, bf16 or f16
+  float* y;         // [N, O, out]
   // The weight as winograd_weight() transforms it, for kernels of 3 x 3 along two axes with
   // strides, dilations and groups of 1. Lets z be computed in tiles of 4 x 4, with other roundings. null: not
   // at hand.

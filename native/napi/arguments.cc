@@ -151,10 +151,11 @@ Compute Arguments::compute(const char* name, const Weight& weight) const {
                                          dtype_name(weight.dtype), ". Use bf16"));
 }
 
-Compute Arguments::gradient_compute(const char* name, const Weight& weight) const {
+Compute Arguments::plain_compute(const char* name, const Weight& weight) const {
   const Compute result = compute(name, weight);
   if (result != Compute::kNVFP4) return result;
-  throw Error("ERR_UNSUPPORTED", message(name, " nvfp4 is not for gradients. Use bf16"));
+  throw Error("ERR_UNSUPPORTED",
+              message(name, " nvfp4 is for linear layers, not for gradients and convolutions. Use bf16"));
 }
 
 std::array<int64_t, 4> Arguments::strides(const char* name) const {

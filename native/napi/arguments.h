@@ -58,9 +58,10 @@ class Arguments {
   DType dtype(const char* name) const;
   Nvfp4Recipe nvfp4_recipe(const char* name) const;  // modelopt where it is absent
   Activation activation(const char* name) const;     // none where it is absent
-  // Of products with the rows of `weight`, and of their gradients; f32 where it is absent.
+  // Of products with the rows of `weight`; f32 where it is absent. plain_compute is that of gradients and
+  // convolutions, which are not formed in NVFP4.
   Compute compute(const char* name, const Weight& weight) const;
-  Compute gradient_compute(const char* name, const Weight& weight) const;
+  Compute plain_compute(const char* name, const Weight& weight) const;
 
   // One of an enum whose values have these names, in their order; the first one where it is absent.
   template <typename Enum>

@@ -82,7 +82,7 @@ DoraBackwardArgs read_dora_backward(Arguments& in) {
   args.db = in.output<float>("db", elements(rows, args.low_rank.rank));
   args.dmagnitude = in.output<float>("dmagnitude", rows);
   args.dbias = in.optional_output<float>("dbias", rows);
-  args.compute = in.gradient_compute("compute", args.weight);
+  args.compute = in.plain_compute("compute", args.weight);
   return args;
 }
 

@@ -107,7 +107,7 @@ LinearBackwardArgs read_linear_backward(Arguments& in) {
   args.dx = in.optional_output<float>("dx", elements(args.tokens, args.weight.cols));
   args.dweight = in.optional_output<float>("dweight", elements(args.weight.rows, args.weight.cols));
   args.dbias = in.optional_output<float>("dbias", args.weight.rows);
-  args.compute = in.gradient_compute("compute", args.weight);
+  args.compute = in.plain_compute("compute", args.weight);
   return args;
 }
 

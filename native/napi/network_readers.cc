@@ -111,6 +111,7 @@ ConvArgs read_conv(Arguments& in) {
   args.residual = in.optional_input<float>("residual", positions);
   args.residual_first = in.flag("residualFirst");
   args.activation = in.activation("activation");
+  args.compute = in.plain_compute("compute", args.weight);
   args.y = in.output<float>("y", positions);
   args.winograd = winograd_filters(in, shape);
   return args;

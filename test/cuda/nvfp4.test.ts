@@ -154,7 +154,7 @@ t.test('what no product in nvfp4 can be', async t => {
   const { value } = (await scriptResult(head + script, machine(standIn, blackwell).env)) as Answer
   t.match(value, [
     ['ERR_UNSUPPORTED', /compute nvfp4 is for weights of nvfp4; this one is bf16/],
-    ['ERR_UNSUPPORTED', /compute nvfp4 is not for gradients/],
+    ['ERR_UNSUPPORTED', /compute nvfp4 is for linear layers, not for gradients/],
     ['ERR_UNSUPPORTED', /nvfp4 has no dropout/],
   ])
 })

@@ -159,7 +159,7 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   if (op === 'conv') expectConv(args as KernelArgs['conv'])
   if (op === 'linear') expectLinear(args as KernelArgs['linear'])
   if (op === 'linearBackward' || op === 'doraBackward') {
-    expectBackward(args as KernelArgs['linearBackward' | 'doraBackward'])
+    expectPlainCompute(args as KernelArgs['linearBackward' | 'doraBackward'])
   }
   if (op === 'doraForward') expectDoraForward(args as KernelArgs['doraForward'])
   if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
@@ -217,15 +217,21 @@ function expectCompute(compute: Compute = 'f32', { dtype }: StoredWeight): void 
   )
 }
 
-function expectBackward({ compute, weight }: KernelArgs['linearBackward' | 'doraBackward']): void {
+/** That of gradients and convolutions, which are not formed in NVFP4. */
+function expectPlainCompute({
+  compute,
+  weight,
+}: KernelArgs['linearBackward' | 'doraBackward' | 'conv']): void {
   expectCompute(compute, weight)
   if ((compute as Compute) === 'nvfp4') {
-    throw new SparkError('ERR_UNSUPPORTED', 'compute nvfp4 is not for gradients. Use bf16')
+    const why = 'compute nvfp4 is for linear layers, not for gradients and convolutions. Use bf16'
+    throw new SparkError('ERR_UNSUPPORTED', why)
   }
 }
 
-function expectConv({ activation = 'none' }: KernelArgs['conv']): void {
-  expectOneOf('activation', activation, Object.keys(activations))
+function expectConv(args: KernelArgs['conv']): void {
+  expectOneOf('activation', args.activation ?? 'none', Object.keys(activations))
+  expectPlainCompute(args)
 }
 
 function expectMatmul(args: KernelArgs['matmul']): void {

@@ -2,7 +2,7 @@
 import { sparkDomain } from '../../../graph/graph.js'
 import type { Activation, ConvShape } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
-import { addNorm, lowRankOf, weightOf } from './linear.js'
+import { addNorm, computeOf, lowRankOf, weightOf } from './linear.js'
 import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'
 import { windowOf } from './window.js'
@@ -15,8 +15,9 @@ export function convShape(at: Lowering, x: number, y: readonly number[]): ConvSh
 
 /** y = activation(conv(x, W) + bias) + residual, or the residual before the activation with `residual_first` */
 function conv(at: Lowering): void {
+  const weight = weightOf(at, 1)
   at.step('conv', {
-    ...{ ...convShape(at, 0, at.output().shape), weight: weightOf(at, 1), x: at.read(0) },
+    ...{ ...convShape(at, 0, at.output().shape), weight, compute: computeOf(at, weight), x: at.read(0) },
     ...{
       bias: at.optional(2),
       residual: at.optional(3),

@@ -3,7 +3,7 @@ import type { ElementArray, ElementType } from '../../../core/dtype.js'
 import { contiguousStrides, volume } from '../../../core/shape.js'
 import type { StoredMatrix } from '../../../graph/constant.js'
 import { sparkDomain } from '../../../graph/graph.js'
-import type { Compute, MatrixStrides, StoredWeight } from '../../kernels.js'
+import type { MatrixStrides, StoredWeight } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
 import { Buffer, type Operand, type Symbolic } from '../program.js'
 import { broadcastStrides, collapse } from '../views.js'
@@ -43,10 +43,10 @@ export function storedOperands({
 }
 
 /**
- * What products with input 1, a weight, are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
+ * What products and convolutions with input 1, a weight, are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
  * which tensor cores multiply; processors decode them to f32 faster, where few rows meet them.
  */
-export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): Compute {
+export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): 'f32' | 'bf16' {
   if (at.input(1).stored?.exact) return 'f32'
   if (dtype === 'f8_e4m3' || dtype === 'nvfp4') return at.packs ? 'f32' : 'bf16'
   return dtype === 'bf16' ? 'bf16' : 'f32'

@@ -227,6 +227,8 @@ export interface Addon {
   run(op: string, args: object): void
   /** The same off the JavaScript thread; operands must not be touched until the promise settles. */
   runAsync(op: string, args: object): Promise<void>
+  /** Bytes from the start of a buffer to that of a cache line. */
+  linePadding(buffer: ArrayBuffer): number
   /** Threads a CPU kernel may use; 0 means one per core. */
   setThreads(count: number): void
   /** The instruction set that CPU kernels use: what DGX_SPARK_CPU_ISA asks for, or the best one of the machine. */

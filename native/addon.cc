@@ -43,6 +43,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<memory_prefetch>(exports, "prefetch");
   add<memory_advise>(exports, "advise");
   add<memory_dispose>(exports, "dispose");
+  add<memory_line_padding>(exports, "linePadding");
   add<memory_stats>(exports, "memoryStats");
   add<external_buffers>(exports, "externalBuffers");
   add<refuse_external_buffers>(exports, "refuseExternalBuffers");

@@ -29,6 +29,7 @@ export function openCpuKernels(): Kernels {
     backend: 'cpu',
     bf16Units: addon.cpuBf16Units(),
     freeBytes: freemem,
+    padding: buffer => addon.linePadding(buffer),
     supports: () => true,
     runSync: (op, args) => addon.run(op, args),
     run: (op, args) => addon.runAsync(op, args),

@@ -1,5 +1,6 @@
 // held-weight.ts: a frozen weight where, and in the layout in which, the kernels of a layer read it.
 import { argumentError } from '../core/checks.js'
+import { allocateRoom } from './aligned.js'
 import type { HeldArray, Kernels, StoredWeight } from './kernels.js'
 import { packedSizes } from './packed-weight.js'
 import { expectWeight } from './stored-weight.js'
@@ -45,9 +46,12 @@ export async function holdWeight(kernels: Kernels, weight: StoredWeight): Promis
   }
 }
 
+type ArrayOnBuffer = new (buffer: ArrayBuffer, offset: number, length: number) => StoredWeight['data']
+
 async function packed(kernels: Kernels, weight: StoredWeight): Promise<StoredWeight> {
   const sizes = packedSizes(weight)
-  const data = new (weight.data.constructor as new (length: number) => StoredWeight['data'])(sizes.data)
+  const { buffer, offset } = allocateRoom(sizes.data * weight.data.BYTES_PER_ELEMENT, kernels)
+  const data = new (weight.data.constructor as ArrayOnBuffer)(buffer, offset, sizes.data)
   const blockScale = weight.blockScale && new Uint8Array(sizes.blockScale)
   await kernels.run('packWeight', { weight, data, blockScale })
   return { ...weight, data, ...(blockScale && { blockScale }), packed: true }

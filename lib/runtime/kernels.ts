@@ -71,6 +71,8 @@ export interface Kernels {
   readonly bf16Units: Bf16Units
   /** Bytes of memory that are free for operands. */
   freeBytes(): number
+  /** Bytes from the start of a buffer to where its kernels read vectors fastest; missing where all places are equal. */
+  padding?(buffer: ArrayBuffer): number
   /** Whether the backend has a kernel for `op`. */
   supports(op: KernelOp): boolean
   /**

@@ -18,8 +18,10 @@ using Chunk = FunctionRef<void(int64_t)>;
 // of a plan, less than what anybody would notice as load.
 constexpr std::chrono::microseconds kWatch{50};
 
-// Grains that are worth waking threads for; less is done before they have come.
-constexpr int64_t kWorthWaking = 4;
+// Grains that are worth waking threads for; less is done before they have come. So many in a moment are worth
+// it, too: models of some microseconds, run one after another.
+constexpr int64_t kWorthWaking = 4, kWorthWakingTogether = 16;
+constexpr std::chrono::microseconds kMoment{500};
 
 thread_local bool undelayed = false;
 
@@ -60,7 +62,7 @@ class Pool {
 
   // False when the calling thread does better on its own: it must not wait for its turn, or all others sleep.
   bool run(int64_t chunks, const Chunk& chunk) {
-    if (chunks < kWorthWaking && started_ > 0 && sleepers_ == started_) return false;
+    if (started_ > 0 && sleepers_ == started_ && !worth_waking(chunks)) return false;
     std::unique_lock turn(turn_, std::defer_lock);
     if (!undelayed) {
       turn.lock();
@@ -95,6 +97,16 @@ class Pool {
   }
 
  private:
+  bool worth_waking(int64_t chunks) {
+    if (chunks >= kWorthWaking) return true;
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    if (now - moment_.load() > kMoment) {
+      moment_ = now;
+      alone_ = 0;
+    }
+    return (alone_ += chunks) >= kWorthWakingTogether;
+  }
+
   void drain(const Chunk& chunk) {
     for (int64_t i = next_++; i < chunks_; i = next_++) chunk(i);
   }
@@ -131,6 +143,8 @@ class Pool {
   Condition wake_, done_;
   std::atomic<int> threads_{static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
   std::atomic<int> started_ = 0, sleepers_ = 0;
+  std::atomic<std::chrono::steady_clock::duration> moment_{};  // when it began
+  std::atomic<int64_t> alone_ = 0;                             // chunks done in it while all slept
   const Chunk* chunk_ = nullptr;
   int64_t chunks_ = 0;
   // Each on a cache line of its own: others watch it.

@@ -227,6 +227,12 @@ Napi::Value memory_dispose(const Napi::CallbackInfo& info) {
   return info.Env().Undefined();
 }
 
+Napi::Value memory_line_padding(const Napi::CallbackInfo& info) {
+  constexpr uintptr_t kCacheLine = 64;
+  const auto address = reinterpret_cast<uintptr_t>(info[0].As<Napi::ArrayBuffer>().Data());
+  return Napi::Number::New(info.Env(), static_cast<double>(-address % kCacheLine));
+}
+
 Napi::Value memory_stats(const Napi::CallbackInfo& info) {
   const MemoryStats stats = spark::memory_stats();
   Napi::Object result = Napi::Object::New(info.Env());

@@ -1,6 +1,9 @@
 // Layer and RMS normalization from their decompositions.
+import { encode } from 'dgx-spark'
 import t from 'tap'
+import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
+import { onnxNumbers } from '#lib/graph/element-types.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
 import { operators, sameOptimized } from '../fixtures/optimized.js'
 
@@ -36,6 +39,26 @@ const scale = [makeNode('Mul', ['gamma', 'n'], ['m']), makeNode('Add', ['m', 'be
 t.test('LayerNormalization', async t => {
   const nodes = [...centre(), ...deviation('d'), makeNode('Div', ['d', 'deviation'], ['n']), ...scale]
   t.same(operators((await sameOptimized(t, graphOf(nodes))).graph), { LayerNormalization: 1 })
+})
+
+t.test('LayerNormalization in f16 rounds once instead of at each operator', async t => {
+  const graph = graphOf([
+    makeNode('Cast', ['input'], ['x'], { attributes: { to: int(onnxNumbers.f16) } }),
+    ...centre(),
+    ...deviation('d'),
+    makeNode('Div', ['d', 'deviation'], ['n']),
+    makeNode('Mul', ['gamma', 'n'], ['m']),
+    makeNode('Add', ['m', 'beta'], ['sum16']),
+    makeNode('Cast', ['sum16'], ['y'], { attributes: { to: int(onnxNumbers.f32) } }),
+  ])
+  const halves = [...graph.initializers].map(([name, constant]): [string, Constant] => {
+    if (constant.dtype !== 'f32') return [name, constant]
+    return [name, Constant.from('f16', constant.shape, encode(constant.data as Float32Array, 'f16'))]
+  })
+  const inputs = [{ name: 'input', type: tensorType('f32', [2, 3, 5]) }]
+  const half = { ...graph, inputs, initializers: new Map(halves) }
+  const { graph: optimized } = await sameOptimized(t, half, 1e-2)
+  t.same(operators(optimized), { Cast: 2, LayerNormalization: 1 })
 })
 
 t.test('RMSNormalization by a quotient and by the inverse', async t => {

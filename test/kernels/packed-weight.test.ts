@@ -54,6 +54,26 @@ for (const dtype of weightDTypes) {
     }
   })
 
+  t.test(`${dtype}: threads share the terms of a few deep sums in the same order`, async t => {
+    const [rows, cols] = [37, 16 * 513]
+    const random = randomGenerator(cols)
+    const weight = randomWeight(random, dtype, rows, cols)
+    const packed = pack(weight)
+    for (const tokens of [1, 2, 4, 5]) {
+      const x = uniform(random, tokens * cols)
+      const run = (weight: StoredWeight, threads: number) => {
+        const y = new Float32Array(tokens * rows).fill(Number.NaN)
+        addon.setThreads(threads)
+        addon.run('linear', { weight, tokens, x, y })
+        return y
+      }
+      const expected = run(weight, 1)
+      for (const threads of [1, 2, 3, 7]) {
+        identical(t, run(packed, threads), expected, `${tokens} x ${rows}, ${threads} threads`)
+      }
+    }
+  })
+
   t.test(`${dtype}: operations give the same bits`, async t => {
     for (const [rows, cols] of shapes) {
       if (dtype === 'nvfp4' && cols % 16) continue

@@ -2,7 +2,8 @@
 import { type ElementArray, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { PlanMemory } from '../../native.js'
-import type { BoundStep } from '../kernels.js'
+import { allocateRoom, type Room } from '../aligned.js'
+import type { BoundStep, Kernels } from '../kernels.js'
 import {
   type Buffer,
   Operand,
@@ -40,13 +41,16 @@ export interface BindOptions {
   readonly buffers?: ReadonlyMap<string, ElementArray>
 }
 
+/** The padding of a backend's memory. */
+type Padded = Pick<Kernels, 'padding'>
+
 /**
  * Binds a program to memory: the arena, the packed constants, the state and the areas of inputs and outputs.
  * Constants stay where they are.
  * @throws SparkError ERR_DTYPE or ERR_SHAPE for an array in `buffers` that does not fit, ERR_OUT_OF_MEMORY
  */
-export function bind(program: Program, options: BindOptions = {}): BoundProgram {
-  const arrays = new BufferArrays(program, options)
+export function bind(program: Program, options: BindOptions = {}, kernels: Padded = {}): BoundProgram {
+  const arrays = new BufferArrays(program, options, kernels)
   const bound = ({ op, args, node }: Step): BoundStep => ({
     ...{ op, node, args: arrays.resolve(args) as object },
   })
@@ -69,13 +73,15 @@ export function bind(program: Program, options: BindOptions = {}): BoundProgram 
 class BufferArrays {
   readonly #program: Program
   readonly #double: boolean
-  readonly #arena: ArrayBuffer
+  readonly #kernels: Padded
+  readonly #arena: Room
   readonly #arrays = new Map<Buffer, ElementArray>()
 
-  constructor(program: Program, { double = false, buffers }: BindOptions) {
+  constructor(program: Program, { double = false, buffers }: BindOptions, kernels: Padded) {
     this.#program = program
     this.#double = double
-    this.#arena = allocated(program.arenaBytes * this.#scale, bytes => new ArrayBuffer(bytes))
+    this.#kernels = kernels
+    this.#arena = allocated(program.arenaBytes * this.#scale, bytes => allocateRoom(bytes, kernels))
     for (const port of [...program.inputs, ...program.outputs]) {
       const given = buffers?.get(port.name)
       if (!given || this.#arrays.has(port.buffer)) continue
@@ -106,7 +112,7 @@ class BufferArrays {
   /** See {@link BoundProgram.memory}. */
   memory(): PlanMemory {
     return {
-      scratch: [this.#arena],
+      scratch: [this.#arena.buffer],
       constant: this.#memoryOf('constant', 'packed'),
       state: this.#memoryOf('state'),
     }
@@ -138,8 +144,13 @@ class BufferArrays {
       const array = initial!()
       return this.#double && array instanceof Float32Array ? Float64Array.from(array) : array
     }
-    if (storage === 'arena') return new type(this.#arena, offset * this.#scale, count)
-    const array = allocated(count * type.BYTES_PER_ELEMENT, () => new type(count))
+    if (storage === 'arena')
+      return new type(this.#arena.buffer, this.#arena.offset + offset * this.#scale, count)
+    const array = allocated(count * type.BYTES_PER_ELEMENT, bytes => {
+      if (storage !== 'packed') return new type(count)
+      const room = allocateRoom(bytes, this.#kernels)
+      return new type(room.buffer, room.offset, count)
+    })
     if (initial) (array as Float64Array).set(initial() as Float64Array)
     return array
   }

@@ -67,7 +67,7 @@ export class Plan implements Disposable {
     const bytes = kernels.supports('convInteger')
     const { backend, bf16Units } = kernels
     const program = compile(graph, { packs: backend === 'cpu', bytes, bf16Units, ...options })
-    const bound = bind(program, options)
+    const bound = bind(program, options, kernels)
     const setup = kernels.prepare(bound.setup)
     await setup.run()
     setup.dispose()

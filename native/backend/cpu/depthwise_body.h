@@ -52,6 +52,8 @@ struct DepthwiseColumn {
   }
 };
 
+alignas(64) constexpr float kNoLine[5 * kWidth] = {};  // around the image
+
 // R lines of a column. Each line of the image is loaded once for all results that it belongs to; kInside: all
 // that is read lies in the image.
 template <int K, int S, int R, int N, bool kInside>
@@ -63,12 +65,13 @@ void depthwise_block(const DepthwisePlane& of, const DepthwiseColumn<K, S, N>& c
 #pragma GCC unroll 20
   for (int i = 0; i < S * (R - 1) + K; ++i, line += width) {
     const bool is_line = kInside || (top + i >= 0 && top + i < of.image[0]);
+    const float* start = is_line ? line : kNoLine;
     Vec part[S][N + 1];
 #pragma GCC unroll 5
     for (int v = 0; v < kVectors; v += S) {
       const auto read = [&](int v) __attribute__((always_inline)) {
-        const float* from = line + v * kWidth;
-        return kInside ? load(from) : load_masked(from, mask_if(is_line, column.mask[v]));
+        const float* from = start + v * kWidth;
+        return kInside ? load(from) : load_masked(from, column.mask[v]);
       };
       const Vec first = read(v);
       if constexpr (S == 1) {

@@ -39,6 +39,10 @@ inline Bits load_codes(const uint16_t* codes) {
   return (Bits)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
 }
 
+inline Vec load_halves(const uint16_t* codes) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+}
+
 inline Vec lookup_e2m1(Bits codes) {
   const __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32((__m256i)codes, 3), 31);
   const __m256 magnitude =
@@ -64,10 +68,6 @@ using Mask = __m256i;
 
 inline Mask mask_between(int64_t begin, int64_t end) {
   return _mm256_andnot_si256(first_lanes(begin), first_lanes(end));
-}
-
-inline Mask mask_if(bool wanted, Mask mask) {
-  return _mm256_and_si256(mask, _mm256_set1_epi32(-static_cast<int>(wanted)));
 }
 
 inline Vec load_masked(const float* from, Mask mask) { return _mm256_maskload_ps(from, mask); }

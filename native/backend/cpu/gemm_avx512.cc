@@ -33,6 +33,10 @@ inline Bits load_codes(const uint16_t* codes) {
   return (Bits)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
 }
 
+inline Vec load_halves(const uint16_t* codes) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+}
+
 inline Vec lookup_e2m1(Bits codes) {
   return _mm512_permutexvar_ps((__m512i)codes, _mm512_loadu_ps(kE2M1));  // by the low four bits
 }
@@ -53,8 +57,6 @@ inline void settle_here(Vec& vec) { asm volatile("" : "+v"(vec) : : "memory"); }
 using Mask = __mmask16;
 
 inline Mask mask_between(int64_t begin, int64_t end) { return (1u << end) - (1u << begin); }
-
-inline Mask mask_if(bool wanted, Mask mask) { return wanted ? mask : 0; }
 
 inline Vec load_masked(const float* from, Mask mask) { return _mm512_maskz_loadu_ps(mask, from); }
 

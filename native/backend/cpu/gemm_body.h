@@ -7,11 +7,11 @@
 //   stream              stores a vector at a multiple of its size, past the cache where that can be
 //   transpose           of kWidth vectors, in place
 //   evens               elements 0, 2, 4 … of a vector that goes on, but for its first element, in a second
-//   Mask                some elements of a vector: mask_between(begin, end), both from 0 to kWidth, and
-//                       mask_if(wanted, mask), none of them unless `wanted`
+//   Mask                some elements of a vector: mask_between(begin, end), both from 0 to kWidth
 //   load_masked         these elements, with zeros around them; no others are read
 //   settle_here         a vector is computed, and nothing is read ahead of that
 //   load_codes          kWidth codes of 8 or 16 bits, widened
+//   load_halves         the values of kWidth codes of f16
 //   load_e2m1           the values of kWidth codes of 4 bits, low ones first
 //   lookup_e2m1         the values of the low 4 bits
 //   load_part           fewer than kWidth floats, with zeros behind them

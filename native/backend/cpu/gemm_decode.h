@@ -15,18 +15,29 @@ inline Vec widen(Bits code) {
   return (Vec)((Bits)value | special | sign);
 }
 
+// The values of kWidth codes.
+template <typename Format>
+inline Vec load_values(const typename Format::Code* codes) {
+  return widen<Format>(load_codes(codes));
+}
+
+template <>
+inline Vec load_values<F16>(const uint16_t* codes) {
+  return load_halves(codes);
+}
+
 // dst[j] = value of codes[j] * scale
 template <typename Format>
 void decode_codes(const void* data, int64_t first, int64_t count, float scale, float* dst) {
   const auto* codes = static_cast<const typename Format::Code*>(data) + first;
   prefetch_next(codes, count * sizeof(*codes));
   int64_t j = 0;
-  for (; j + kWidth <= count; j += kWidth) store(dst + j, widen<Format>(load_codes(codes + j)) * scale);
+  for (; j + kWidth <= count; j += kWidth) store(dst + j, load_values<Format>(codes + j) * scale);
   if (j == count) return;
   typename Format::Code tail[kWidth] = {};
   float values[kWidth];
   __builtin_memcpy(tail, codes + j, (count - j) * sizeof(*codes));
-  store(values, widen<Format>(load_codes(tail)) * scale);
+  store(values, load_values<Format>(tail) * scale);
   __builtin_memcpy(dst + j, values, (count - j) * sizeof(*dst));
 }
 

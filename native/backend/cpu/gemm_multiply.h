@@ -267,7 +267,7 @@ void multiply_few(int64_t m, const float* rows, const float* lines, int64_t coun
 
 // --- any operands ---
 
-constexpr int64_t kDirectRows = 2 * kRows;  // up to so many rows read patches where they lie
+constexpr int64_t kDirectRows = 3 * kRows;  // up to so many rows read patches where they lie
 
 // Where the columns [line, line + lines) of a row of patches begin, if they lie behind each other and whole
 // vectors of them can be read; else null.

@@ -12,6 +12,10 @@ namespace {
 constexpr int kRows = 6, kVecs = 4;
 inline Vec multiply_add(Vec a, Vec b, Vec sum) { return vfmaq_f32(sum, a, b); }
 
+inline Vec load_halves(const uint16_t* codes) {
+  return (Vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(codes)));
+}
+
 #include "backend/cpu/gemm_body.h"
 
 }  // namespace

@@ -44,13 +44,13 @@ struct PairReader {
   }
 };
 
-inline Vec widen_integers(Bits code) {
+inline Vec load_integers(const uint8_t* codes) {
   using Integers = int32_t __attribute__((vector_size(sizeof(Bits))));
-  return __builtin_convertvector((Integers)(code ^ 0x80) - 0x80, Vec);
+  return __builtin_convertvector((Integers)(load_codes(codes) ^ 0x80) - 0x80, Vec);
 }
 
 // A code for each element, with a scale for each row where kScaled.
-template <typename Code, Vec (*kWiden)(Bits), bool kScaled>
+template <typename Code, Vec (*kLoad)(const Code*), bool kScaled>
 struct CodeReader {
   static constexpr int kStep = 1;
   const Code* data;
@@ -72,7 +72,7 @@ struct CodeReader {
   void seek(int64_t) {}
   void read(int64_t col, int v, Vec (&to)[1]) const {
     const int64_t at = v / kPanelVecs * panel_stride + col * kPanelRows + v % kPanelVecs * kWidth;
-    to[0] = kWiden(load_codes(data + at));
+    to[0] = kLoad(data + at);
     if constexpr (kScaled) to[0] *= scale[v];
   }
 };
@@ -93,8 +93,7 @@ struct Nvfp4Reader {
   void seek(int64_t col) {
     for (int v = 0; v < vecs; ++v) {
       const int64_t block = v / kPanelVecs * (cols / kBlock) + col / kBlock;
-      step[v] =
-          widen<E4M3>(load_codes(block_scale + block * kPanelRows + v % kPanelVecs * kWidth)) * tensor_scale;
+      step[v] = load_values<E4M3>(block_scale + block * kPanelRows + v % kPanelVecs * kWidth) * tensor_scale;
     }
   }
   void read(int64_t col, int v, Vec (&to)[2]) const {
@@ -105,9 +104,9 @@ struct Nvfp4Reader {
   }
 };
 
-using HalfReader = CodeReader<uint16_t, widen<F16>, false>;
-using Fp8Reader = CodeReader<uint8_t, widen<E4M3>, true>;
-using IntegerReader = CodeReader<uint8_t, widen_integers, true>;
+using HalfReader = CodeReader<uint16_t, load_values<F16>, false>;
+using Fp8Reader = CodeReader<uint8_t, load_values<E4M3>, true>;
+using IntegerReader = CodeReader<uint8_t, load_integers, true>;
 
 // --- decode ---
 
@@ -191,18 +190,23 @@ void multiply_vecs(Reader& reader, const float* rows, int first, int64_t col, in
   }
 }
 
+// The vectors from `first` to `vecs`, as many side by side as there are: N, then half of that.
+template <typename Reader, int M, int N>
+void multiply_side_by_side(Reader& reader, const float* rows, int first, int vecs, int64_t col, int64_t count,
+                           float* sums) {
+  for (; first + N <= vecs; first += N) multiply_vecs<Reader, M, N>(reader, rows, first, col, count, sums);
+  if constexpr (N > 1) {
+    multiply_side_by_side<Reader, M, N / 2>(reader, rows, first, vecs, col, count, sums);
+  }
+}
+
 // Few sums leave registers for many vectors, whose additions then overlap.
 template <typename Reader, int M>
 void multiply_reader(const float* rows, const Weight& weight, int64_t panel, int64_t lines, int64_t col,
                      int64_t count, float* sums) {
-  constexpr int kVectors = M <= 2 ? kMostVecs : 2;
   const int vecs = static_cast<int>((lines + kWidth - 1) / kWidth);
   Reader reader(weight, panel, vecs);
-  int v = 0;
-  for (; v + kVectors <= vecs; v += kVectors) {
-    multiply_vecs<Reader, M, kVectors>(reader, rows, v, col, count, sums);
-  }
-  for (; v < vecs; ++v) multiply_vecs<Reader, M, 1>(reader, rows, v, col, count, sums);
+  multiply_side_by_side<Reader, M, M <= 2 ? kMostVecs : 2>(reader, rows, 0, vecs, col, count, sums);
 }
 
 template <typename Reader, int M = kFewRows>

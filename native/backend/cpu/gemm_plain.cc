@@ -10,6 +10,10 @@ namespace {
 constexpr int kRows = 2, kVecs = 4;
 inline Vec multiply_add(Vec a, Vec b, Vec sum) { return a * b + sum; }
 
+template <typename Format>
+inline Vec widen(Bits code);
+inline Vec load_halves(const uint16_t* codes) { return widen<F16>(load_codes(codes)); }
+
 #include "backend/cpu/gemm_body.h"
 
 }  // namespace

@@ -78,9 +78,33 @@ const float* turned_sums(const Gemm& gemm, const Tile& tile) {
   return workspace.rows;
 }
 
-void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments, StoreBy by,
-             Store store) {
-  add_segments(gemm, tile, segments);
+// Whether a product has so few sums, and those so many terms, that threads do better to share its chunks.
+bool is_deep(int64_t rows, int64_t cols, const Segment& segment) {
+  const Tile tile{0, rows, 0, cols};
+  return thread_count() > 1 && rows > 0 && cols > 0 && cols <= kFewLines && can_stream(tile, segment) &&
+         rows * cols * segment.depth >= 2 * kGrainTerms;
+}
+
+// As add_segments(). Each chunk has sums of its own, which are then added in the order of the chunks.
+void add_deep(const Gemm& gemm, const Tile& tile, const Segment& segment) {
+  float* sums = workspace.sums;
+  const int64_t chunks = pieces(segment.depth, kChunk), size = tile.rows * kTile;
+  const int64_t grain = 1 + kGrainTerms / (tile.rows * tile.cols * kChunk);
+  parallel_for(chunks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      const int64_t k = chunk * kChunk, count = std::min(kChunk, segment.depth - k);
+      std::fill_n(sums + chunk * size, size, 0.0f);
+      gemm.pack_rows(segment.a, tile.row, tile.rows, k, count, workspace.rows);
+      gemm.multiply({workspace.rows, 0}, tile.rows, segment.b, tile.col, tile.cols, k, count,
+                    workspace.sliver, sums + chunk * size);
+    }
+  });
+  for (int64_t chunk = 1; chunk < chunks; ++chunk) {
+    for (int64_t at = 0; at < size; ++at) sums[at] += sums[chunk * size + at];
+  }
+}
+
+void store_sums(const Gemm& gemm, const Tile& tile, StoreBy by, Store store) {
   if (by == StoreBy::kRows) {
     for (int64_t m = 0; m < tile.rows; ++m) {
       store(tile.row + m, tile.col, tile.cols, workspace.sums + m * kTile);
@@ -89,6 +113,12 @@ void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> 
   }
   const float* columns = turned_sums(gemm, tile);
   for (int64_t n = 0; n < tile.cols; ++n) store(tile.col + n, tile.row, tile.rows, columns + n * kLine);
+}
+
+void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments, StoreBy by,
+             Store store) {
+  add_segments(gemm, tile, segments);
+  store_sums(gemm, tile, by, store);
 }
 
 // The last chunk of each block of sums goes on to y while it is in registers.
@@ -222,6 +252,11 @@ Operand scaled(Operand operand, const float* k_scale) {
 }
 
 void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store, StoreBy by) {
+  if (segments.size() == 1 && is_deep(rows, cols, *segments.begin())) {
+    const Tile all{0, rows, 0, cols};
+    add_deep(gemm(), all, *segments.begin());
+    return store_sums(gemm(), all, by, store);
+  }
   int64_t depth = 0;
   for (const Segment& segment : segments) depth += segment.depth;
   for_tiles(1, rows, cols, depth, *segments.begin(),

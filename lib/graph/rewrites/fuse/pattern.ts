@@ -66,10 +66,13 @@ export class GraphView {
     return this.#constants.has(name ?? '')
   }
 
-  /** The only element of a constant of f32. */
+  /** The only element of a constant of f32, f16 or bf16. */
   scalar(name: string | undefined): number | undefined {
     const constant = this.isConstant(name) ? this.initializers.get(name!) : undefined
-    return constant?.count === 1 && constant.dtype === 'f32' ? (constant.data[0] as number) : undefined
+    if (constant?.count !== 1) return undefined
+    const { dtype, data } = constant
+    if (dtype === 'f16' || dtype === 'bf16') return decode(data as Uint16Array, dtype)[0]
+    return dtype === 'f32' ? (data[0] as number) : undefined
   }
 
   /** Whether a value is the constant `value`, as f32, f16 or bf16 would round it. */

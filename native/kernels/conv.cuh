@@ -93,6 +93,7 @@ struct ForwardPass : Group {
   __device__ int32_t depth() const { return channels * taps; }
   __device__ Across across(int32_t col) const { return window(col); }
   __device__ Along along(int32_t k) const { return tap(k); }
+  __device__ int32_t weight_row(int32_t) const { return 0; }  // no one row stands at a k
   __device__ float right(const Along& along, const Across& across) const { return image(across, along); }
   __device__ int64_t start(int32_t col) const {
     return Group::start(col, args.out_axes, args.shape.filters, positions);
@@ -133,14 +134,19 @@ struct TransposedPass : Group {
     tap.place = static_cast<uint32_t>(filter) * positions;
     return tap;
   }
+  __device__ int32_t weight_row(int32_t k) const {
+    int32_t tap[3];
+    return group * filters + args.kernel.split(k, tap);
+  }
   // dy of the filter where the tap leads to the pixel from; 0 where it does from no position.
   __device__ float right(const Along& along, const Across& across) const {
     bool inside = true;
     int32_t q[3];
     for (int i = 0; i < 3; ++i) {
       const int32_t distance = across.at[i] + along.at[i];
-      q[i] = args.stride.size[i](distance);
-      inside &= distance >= 0 && q[i] * args.stride.size[i].divisor() == distance && q[i] < args.shape.out[i];
+      const FastDivisor& stride = args.stride.size[i];
+      q[i] = stride(distance);
+      inside &= distance >= 0 && q[i] < args.shape.out[i] && q[i] * stride.divisor() == distance;
     }
     return inside ? across.gradient[along.place + place(q, args.shape.out)] : 0.0f;
   }

@@ -1,5 +1,5 @@
-// conv_args.h: what a convolution on the device is given; read by conv.cu and conv_tensor.cu, filled by their
-// launchers.
+// conv_args.h: what a convolution on the device is given; read by conv.cu, conv_tensor.cu and conv_pack.cu,
+// filled by their launchers.
 #pragma once
 
 #include "backend/backend.h"
@@ -21,6 +21,25 @@ struct ConvPassArgs {
   bool residual_first;
   Activation activation;
   float* out;
+};
+
+// The same on tensor cores. Sums of line m are multiplied by line_scale[m] · tensor_scale, and what is
+// gathered for a filter by k_scale of it before it is rounded; null: 1.
+struct ConvTensorArgs {
+  ConvPassArgs pass;        // without w
+  const uint16_t* left;     // [groups · lines, padded_depth(depth)]
+  const float* line_scale;  // [O]
+  const float* k_scale;     // [O]
+  float tensor_scale;
+};
+
+// out[line, k] = the code of w that line `line` of all groups has at k, without row and tensor scales.
+struct ConvPackArgs {
+  Weight w;
+  int32_t lines, depth;
+  int32_t channels, filters;  // of a group
+  FastDivisor taps;
+  uint16_t* out;  // [lines, padded_depth(depth)] in bf16 or f16
 };
 
 }  // namespace spark

@@ -10,6 +10,7 @@ from timing import DTYPES, answer, copies, short, show, timed, weight_dtype
 
 DEVICE = "cuda"
 SCALE = 1.0
+torch.backends.cudnn.allow_tf32 = False
 
 
 def random(*shape, dtype):
@@ -60,6 +61,34 @@ def linear(case):
     ws = weights(case)
     x = random(case["tokens"], case["cols"], dtype=ws[0].dtype)
     yield f"PyTorch {short(ws[0].dtype)}", lambda i: F.linear(x, ws[i % len(ws)]), None
+
+
+def image(case):
+    """Filters, an image and the window of a convolution."""
+    dtype, size, kernel = weight_dtype(case["dtype"]), case["size"], case["kernel"]
+    w = random(case["filters"], case["channels"] // case["groups"], kernel, kernel, dtype=dtype)
+    x = random(case["batch"], case["channels"], size, size, dtype=dtype)
+    return w, x, {"stride": case["stride"], "padding": (kernel - 1) // 2, "groups": case["groups"]}
+
+
+def conv(case):
+    w, x, window = image(case)
+    bias = random(case["filters"], dtype=w.dtype)
+    yield f"PyTorch {short(w.dtype)}", lambda i: F.conv2d(x, w, bias, **window), None
+
+
+def conv_dx(case):
+    w, x, window = image(case)
+    dy = torch.ones_like(F.conv2d(x, w, **window))
+    gradient = torch.nn.grad.conv2d_input
+    yield f"PyTorch {short(w.dtype)}", lambda i: gradient(x.shape, w, dy, **window), None
+
+
+def conv_dweight(case):
+    w, x, window = image(case)
+    dy = torch.ones_like(F.conv2d(x, w, **window))
+    gradient = torch.nn.grad.conv2d_weight
+    yield f"PyTorch {short(w.dtype)}", lambda i: gradient(x, w.shape, dy, **window), None
 
 
 def norm(case):
@@ -121,6 +150,9 @@ def amax(case):
 
 ROWS = {
     "linear": linear,
+    "conv": conv,
+    "conv dx": conv_dx,
+    "conv dweight": conv_dweight,
     "dora norm": norm,
     "dora merge": merge,
     "dora forward": forward,

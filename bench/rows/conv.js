@@ -1,5 +1,6 @@
-// conv.js: convolutions of image networks, forward and backward, beside ONNX Runtime's Conv.
+// conv.js: convolutions of image networks, forward and backward, beside ONNX Runtime's Conv; on a GPU in bf16, too.
 import assert from 'node:assert'
+import { decode, encode } from 'dgx-spark'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
@@ -37,86 +38,109 @@ const layers = [
   layer(128, 128, 56, 3, { groups: 32 }),
 ]
 
+/** Batches that fill a GPU. */
+const batches = [
+  layer(3, 64, 224, 7, { batch: 32, stride: 2 }),
+  layer(64, 64, 56, 3, { batch: 32 }),
+  layer(256, 256, 14, 3, { batch: 32 }),
+  layer(256, 512, 28, 1, { batch: 32, stride: 2 }),
+]
+
 /** @param {Kernels} kernels @param {Peer | null} peer @returns {AsyncGenerator<Case>} */
 export async function* conv(kernels, peer) {
   if (!kernels.supports('conv')) return
-  for (const { batch, channels, filters, groups, size, kernel, stride } of layers) {
-    const operands = new Operands(kernels)
-    const pad = (kernel - 1) >> 1
-    const out = Math.floor((size + 2 * pad - kernel) / stride) + 1
-    const cols = (channels / groups) * kernel ** 2
-    const w = uniform(filters * cols, 2)
-    const data = await operands.put(w)
-    const weight = /** @type {const} */ ({ dtype: 'f32', rows: filters, cols, data })
-    const x = await operands.put(uniform(batch * channels * size ** 2, 3))
-    const dy = await operands.put(uniform(batch * filters * out ** 2, 4))
-    const y = await operands.put(new Float32Array(dy.length))
-    const bias = await operands.put(uniform(filters, 5))
-    const both = (/** @type {number} */ value) => [value, value]
-    const shape = {
-      weight,
-      batch,
-      groups,
-      image: both(size),
-      kernel: both(kernel),
-      out: both(out),
-      strides: both(stride),
-      dilations: both(1),
-      padsBegin: both(pad),
-    }
-    const run = await peer?.operator({
-      type: 'Conv',
-      inputs: { x: [batch, channels, size, size] },
-      constants: {
-        w: { shape: [filters, channels / groups, kernel, kernel], data: w },
-        bias: { shape: [filters], data: bias },
-      },
-      outputs: { y: [batch, filters, out, out] },
-      attributes: {
-        group: groups,
-        kernel_shape: both(kernel),
-        pads: [pad, pad, pad, pad],
-        strides: both(stride),
-      },
-    })
-    const about = {
-      shape: `${batch}x${channels}x${size} ${filters}x${kernel}${stride > 1 ? `/${stride}` : ''}${groups > 1 ? ` g${groups}` : ''}`,
-      dtype: 'f32',
-      flops: 2 * dy.length * cols,
-    }
-    const forward = () => kernels.run('conv', { ...shape, x, bias, y })
-    yield {
-      ...about,
-      name: 'conv',
-      run: forward,
-      check: async () => {
-        const expected = await run?.(x)
-        if (expected) expectClose(y, expected)
-      },
-      ...(run && peer && { peer: { name: peer.name, spins: true, run: () => run(x) } }),
-    }
-    const dx = await operands.put(new Float32Array(x.length))
-    const dweight = await operands.put(new Float32Array(w.length))
-    yield {
-      ...about,
-      name: 'conv dx',
-      run: () => kernels.run('convBackward', { ...shape, dy, dx }),
-      check: async () => {
-        await forward()
-        expectAdjoint(dot(dx, x), y, dy, bias, out ** 2)
-      },
-    }
-    yield {
-      ...about,
-      name: 'conv dweight',
-      run: () => kernels.run('convBackward', { ...shape, x, dy, dweight }),
-      check: async () => {
-        await forward()
-        expectAdjoint(dot(dweight, w), y, dy, bias, out ** 2)
-      },
-    }
-    operands.dispose()
+  const onGpu = kernels.backend === 'cuda'
+  for (const one of onGpu ? [...layers, ...batches] : layers) {
+    yield* passes(kernels, peer, one, 'f32')
+    if (onGpu) yield* passes(kernels, peer, one, 'bf16')
   }
+}
+
+/**
+ * The passes of a layer; `dtype` is that of the weight, and what its products are formed of.
+ * @param {Kernels} kernels @param {Peer | null} peer @param {Layer} one @param {'f32' | 'bf16'} dtype
+ * @returns {AsyncGenerator<Case>}
+ */
+async function* passes(kernels, peer, one, dtype) {
+  const { batch, channels, filters, groups, size, kernel, stride } = one
+  const [tolerance, adjoint] = dtype === 'f32' ? [1e-5, 1e-4] : [2e-2, 2e-2]
+  const operands = new Operands(kernels)
+  const pad = (kernel - 1) >> 1
+  const out = Math.floor((size + 2 * pad - kernel) / stride) + 1
+  const cols = (channels / groups) * kernel ** 2
+  const codes = encode(uniform(filters * cols, 2), dtype)
+  const w = decode(codes, dtype)
+  const weight = { dtype, rows: filters, cols, data: await operands.put(codes) }
+  const x = await operands.put(uniform(batch * channels * size ** 2, 3))
+  const dy = await operands.put(uniform(batch * filters * out ** 2, 4))
+  const y = await operands.put(new Float32Array(dy.length))
+  const bias = await operands.put(uniform(filters, 5))
+  const both = (/** @type {number} */ value) => [value, value]
+  const shape = {
+    weight,
+    compute: dtype,
+    batch,
+    groups,
+    image: both(size),
+    kernel: both(kernel),
+    out: both(out),
+    strides: both(stride),
+    dilations: both(1),
+    padsBegin: both(pad),
+  }
+  const run = await peer?.operator({
+    type: 'Conv',
+    inputs: { x: [batch, channels, size, size] },
+    constants: {
+      w: { shape: [filters, channels / groups, kernel, kernel], data: w },
+      bias: { shape: [filters], data: bias },
+    },
+    outputs: { y: [batch, filters, out, out] },
+    attributes: {
+      group: groups,
+      kernel_shape: both(kernel),
+      pads: [pad, pad, pad, pad],
+      strides: both(stride),
+    },
+  })
+  const about = {
+    shape: `${batch}x${channels}x${size} ${filters}x${kernel}${stride > 1 ? `/${stride}` : ''}${groups > 1 ? ` g${groups}` : ''}`,
+    dtype: dtype === 'f32' ? dtype : `${dtype} in ${dtype}`,
+    sizes: one,
+    flops: 2 * dy.length * cols,
+  }
+  const forward = () => kernels.run('conv', { ...shape, x, bias, y })
+  yield {
+    ...about,
+    name: 'conv',
+    run: forward,
+    check: async () => {
+      const expected = await run?.(x)
+      if (expected) expectClose(y, expected, tolerance)
+    },
+    ...(run && peer && { peer: { name: peer.name, spins: true, run: () => run(x) } }),
+  }
+  const dx = await operands.put(new Float32Array(x.length))
+  const dweight = await operands.put(new Float32Array(w.length))
+  yield {
+    ...about,
+    name: 'conv dx',
+    run: () => kernels.run('convBackward', { ...shape, dy, dx }),
+    check: async () => {
+      await forward()
+      expectAdjoint(dot(dx, x), y, dy, bias, out ** 2, adjoint)
+    },
+  }
+  yield {
+    ...about,
+    name: 'conv dweight',
+    run: () => kernels.run('convBackward', { ...shape, x, dy, dweight }),
+    check: async () => {
+      await forward()
+      expectAdjoint(dot(dweight, w), y, dy, bias, out ** 2, adjoint)
+    },
+  }
+  operands.dispose()
 }
 
 /** @param {Float32Array} a @param {Float32Array} b */
@@ -129,15 +153,16 @@ function dot(a, b) {
 /**
  * ⟨dx, x⟩ and ⟨dweight, weight⟩ are ⟨dy, y − bias⟩.
  * @param {number} product @param {Float32Array} y @param {Float32Array} dy @param {Float32Array} bias @param {number} plane
+ * @param {number} tolerance
  */
-function expectAdjoint(product, y, dy, bias, plane) {
+function expectAdjoint(product, y, dy, bias, plane, tolerance) {
   let [expected, square] = [0, 0]
   for (let i = 0; i < y.length; ++i) {
     const term = (dy[i] ?? 0) * ((y[i] ?? 0) - (bias[Math.floor(i / plane) % bias.length] ?? 0))
     expected += term
     square += term ** 2
   }
-  assert.ok(Math.abs(product - expected) <= 1e-4 * Math.sqrt(square), `${product} should be ${expected}`)
+  assert.ok(Math.abs(product - expected) <= tolerance * Math.sqrt(square), `${product} should be ${expected}`)
 }
 
 /** @param {Float32Array} actual @param {Float32Array} expected */

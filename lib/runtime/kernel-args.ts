@@ -156,6 +156,8 @@ export interface ConvBackwardArgs extends ConvShape {
   dweight?: Float32Array | undefined
   /** Output, [O]; left out: not computed. */
   dbias?: Float32Array | undefined
+  /** Of dx and dweight: as that of {@link ConvArgs}. */
+  compute?: Exclude<Compute, 'nvfp4'> | undefined
 }
 
 /**
@@ -171,6 +173,8 @@ export interface ConvTransposeArgs extends ConvShape {
   bias?: Float32Array | undefined
   /** Output, [N, C, image]. */
   y: Float32Array
+  /** As that of {@link ConvArgs}. */
+  compute?: Exclude<Compute, 'nvfp4'> | undefined
 }
 
 /** One step of AdamW (Loshchilov and Hutter 2019, algorithm 2), in place. */

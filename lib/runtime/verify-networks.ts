@@ -2,13 +2,23 @@
 import { volume } from '../core/shape.js'
 import { winogradSize, winogradWeight } from './js/winograd.js'
 import type { HeadStrides, KernelArgs, StoredWeight } from './kernels.js'
-import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './verify-values.js'
+import {
+  bf16Tolerance,
+  f32,
+  halfTolerance,
+  sumTolerance,
+  type VerifyCase,
+  type VerifySizes,
+  values,
+  verifyCase,
+} from './verify-values.js'
 
 /** Convolutions, attention, softmax and normalizations. */
 export function networkCases(weights: readonly StoredWeight[], sizes: VerifySizes): VerifyCase[] {
   return [
     ...convCases(sizes),
     ...weights.flatMap(storedConvCases),
+    ...(sizes.tokens > 64 ? wideConvCases() : []),
     ...normCases(sizes),
     ...batchNormCases(sizes),
     ...attentionCases(sizes),
@@ -24,7 +34,20 @@ function storedConvCases(weight: StoredWeight): VerifyCase[] {
   return [
     ...convPasses(dtype, pointwise, cols, weight),
     ...convPasses(`${dtype}, depthwise`, depthwise, rows, weight),
+    ...convPasses(dtype, pointwise, cols, weight, 'bf16'),
+    ...(dtype === 'f32' || dtype === 'f16' ? convPasses(dtype, pointwise, cols, weight, 'f16') : []),
   ]
+}
+
+/** Positions enough for large tiles on every processor of a GPU. */
+function wideConvCases(): VerifyCase[] {
+  const [filters, channels, image] = [65, 66, [40_001]]
+  const line = { image, kernel: [1], out: image, strides: [1], dilations: [1], padsBegin: [0] }
+  const data = values(filters * channels, 37)
+  const weight: StoredWeight = { dtype: 'f32', rows: filters, cols: channels, data }
+  return (['bf16', 'f16'] as const).flatMap(compute =>
+    convPasses('wide', { ...line, batch: 1, groups: 1 }, channels, weight, compute),
+  )
 }
 
 /** One, two and three axes, groups, strides, dilations, pads on one side, a channel for each group. */
@@ -92,23 +115,33 @@ function winogradCases(batch: number, image: readonly number[], weight: StoredWe
 
 type Shape = Omit<KernelArgs['conv'], 'weight' | 'x' | 'y'>
 
-function convPasses(name: string, shape: Shape, channels: number, weight: StoredWeight): VerifyCase[] {
+const tolerances = { f32: 1e-5, bf16: bf16Tolerance, f16: halfTolerance }
+
+function convPasses(
+  of: string,
+  shape: Shape,
+  channels: number,
+  weight: StoredWeight,
+  compute: keyof typeof tolerances = 'f32',
+): VerifyCase[] {
   const { rows: filters, cols } = weight
   const x = values(shape.batch * channels * volume(shape.image), 32)
   const dy = values(shape.batch * filters * volume(shape.out), 33)
   const bias = values(filters, 34)
-  const tolerance = 1e-5
+  const tolerance = tolerances[compute]
+  const name = compute === 'f32' ? of : `${of} in ${compute}`
   const activation = 'silu' as const
+  const options = { ...shape, weight, compute }
   return [
     verifyCase('conv', name, ['y'], tolerance, () => {
-      return { ...shape, weight, x, bias, residual: dy, residualFirst: true, activation, y: f32(dy.length) }
+      return { ...options, x, bias, residual: dy, residualFirst: true, activation, y: f32(dy.length) }
     }),
     verifyCase('convBackward', name, ['dx', 'dweight', 'dbias'], tolerance, () => {
       const gradients = { dx: f32(x.length), dweight: f32(filters * cols), dbias: f32(filters) }
-      return { ...shape, weight, x, dy, ...gradients }
+      return { ...options, x, dy, ...gradients }
     }),
     verifyCase('convTranspose', name, ['y'], tolerance, () => {
-      return { ...shape, weight, x: dy, bias: values(channels, 35), y: f32(x.length) }
+      return { ...options, x: dy, bias: values(channels, 35), y: f32(x.length) }
     }),
   ]
 }

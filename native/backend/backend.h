@@ -206,6 +206,7 @@ struct ConvBackwardArgs {
   float* dx;        // [N, C, image]; null: not wanted
   float* dweight;   // [O, C/G · taps]; null: not wanted
   float* dbias;     // [O]; null: not wanted
+  Compute compute;  // of dx and dweight: f32, bf16 or f16
 };
 
 // A transposed convolution, y = dx of conv_backward + bias[c], with x in the place of dy. `shape` is that of
@@ -217,6 +218,7 @@ struct ConvTransposeArgs {
   const float* x;     // [N, O, out]
   const float* bias;  // [C]; null: no bias
   float* y;           // [N, C, image]
+  Compute compute;    // f32, bf16 or f16
 };
 
 // z[n, o, q] = bias[o] + Σ_{c, k} (x[n, g·C/G + c, p(q, k)] − x_zero) · (w[o, c, k] − w_zero[o]) as `result`

@@ -8,19 +8,11 @@
 namespace spark {
 namespace {
 
-// Multiplies pairs of Number; there is nothing else to copy.
-template <typename Number>
-struct PairStep {
-  __device__ void start(int, int64_t) const {}
-  __device__ void multiply(int, int, int, int, float (&sums)[4], const uint32_t (&a)[4], uint32_t b0,
-                           uint32_t b1) const {
-    mma_16x8x16<Number>(sums, a, b0, b1);
-  }
-};
+constexpr int kTile = 128;
 
 // Scales of a weight's rows stand outside of its codes.
 template <typename Codes, bool kRows>
-__device__ void scale(const TensorArgs& args, int64_t col, Sums& sums) {
+__device__ void scale(const TensorArgs& args, int64_t col, Sums<kTile>& sums) {
   const float tensor_scale = Codes::tensor_scale(args.w) * (args.a_scale ? *args.a_scale : 1.0f);
   const int64_t first = col + threadIdx.x / 32 / 2 * kWarpCols + threadIdx.x % 4 * 2;
 #pragma unroll
@@ -29,23 +21,24 @@ __device__ void scale(const TensorArgs& args, int64_t col, Sums& sums) {
     const float row_scale = kRows ? Codes::row_scale(args.w, n) : 1.0f;
     const float factor = row_scale * tensor_scale;
 #pragma unroll
-    for (int m = 0; m < kRowBlocks * 2; ++m) sums[m / 2][i / 2][m % 2 * 2 + i % 2] *= factor;
+    for (int m = 0; m < kRowBlocks<kTile> * 2; ++m) sums[m / 2][i / 2][m % 2 * 2 + i % 2] *= factor;
   }
 }
 
 template <typename Format, bool kRows, typename Number = BF16>
 __device__ void product(const TensorArgs& args) {
   using Weights = Codes<Format, Number>;
-  __shared__ Stages<3> stages;
-  const auto [row, col] = corner(args.rows, args.cols);
+  __shared__ Stages<3, kTile> stages;
+  const auto [row, col] = corner<kTile>(blockIdx.x, args.rows, args.cols);
   const PairStep<Number> step;
-  Sums sums = {};
-  add_segment(stages, {args.a, args.rows, args.depth}, WeightLines<Weights, kRows>{args.w}, row, col, step,
-              sums);
+  Sums<kTile> sums = {};
+  add_segment(stages, {args.a, args.rows, args.depth}, WeightLines<Weights, kRows, kTile>{args.w}, row, col,
+              step, sums);
   scale<Weights, kRows>(args, col, sums);
-  add_segment(stages, {args.a2, args.rows, args.depth2}, PackedRows{args.b2, args.cols, args.depth2}, row,
-              col, step, sums);
-  store_tile(args.epilogue, args.rows, args.cols, row, col, sums, stages);
+  add_segment(stages, {args.a2, args.rows, args.depth2}, PackedRows<kTile>{args.b2, args.cols, args.depth2},
+              row, col, step, sums);
+  store_tile<kTile>(args.rows, args.cols, row, col, sums, stages,
+                    [&](int64_t m, int64_t n, float sum) { store(args.epilogue, m, n, sum); });
 }
 
 }  // namespace

@@ -9,9 +9,9 @@
 namespace spark {
 namespace {
 
-constexpr int kStages = 2, kScaleBytes = 512, kSteps = kDepth / 16;
+constexpr int kTile = 128, kStages = 2, kScaleBytes = 512, kSteps = kDepth / 16;
 
-struct Fp4Stages : Stages<kStages> {
+struct Fp4Stages : Stages<kStages, kTile> {
   uint8_t scales[kStages][2][kSteps][kScaleBytes];  // of the left and the right side
 };
 
@@ -41,7 +41,7 @@ struct ScaledStep {
   __device__ void multiply(int stage, int k, int m, int n, float (&sums)[4], const uint32_t (&a)[4],
                            uint32_t b0, uint32_t b1) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int row = warp % 2 * kWarpRows + m * 16 + lane % 2 * 8 + lane / 4;
+    const int row = warp % 2 * kWarpRows<kTile> + m * 16 + lane % 2 * 8 + lane / 4;
     const int col = warp / 2 * kWarpCols + n * 8 + lane / 4;
     mma_16x8x64(sums, a, b0, b1, scale(stage, 0, k, row), scale(stage, 1, k, col));
   }
@@ -49,20 +49,21 @@ struct ScaledStep {
 
 __device__ void product(const Fp4TensorArgs& args) {
   __shared__ Fp4Stages stages;
-  const auto [row, col] = corner(args.rows, args.cols);
+  const auto [row, col] = corner<kTile>(blockIdx.x, args.rows, args.cols);
   const int64_t units = args.depth / 4, across = (args.depth + 63) / 64, scales = across * kScaleBytes;
   const ScaledStep step{stages, args.a_scales + row / kTile * scales, args.w_scales + col / kTile * scales,
                         across};
   const Weight codes{DType::kBF16, args.cols, units, args.w, nullptr, nullptr, 0, false};
-  Sums sums = {};
-  add_segment(stages, {args.a, args.rows, units}, WeightLines<StoredPairs, true>{codes}, row, col, step,
-              sums);
+  Sums<kTile> sums = {};
+  add_segment(stages, {args.a, args.rows, units}, WeightLines<StoredPairs, true, kTile>{codes}, row, col,
+              step, sums);
   const float factor = args.factor[0];
 #pragma unroll
-  for (int i = 0; i < kRowBlocks * kColBlocks * 4; ++i) {
+  for (int i = 0; i < kRowBlocks<kTile> * kColBlocks * 4; ++i) {
     sums[i / 4 / kColBlocks][i / 4 % kColBlocks][i % 4] *= factor;
   }
-  store_tile(args.epilogue, args.rows, args.cols, row, col, sums, stages);
+  store_tile<kTile>(args.rows, args.cols, row, col, sums, stages,
+                    [&](int64_t m, int64_t n, float sum) { store(args.epilogue, m, n, sum); });
 }
 
 }  // namespace

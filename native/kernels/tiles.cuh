@@ -1,7 +1,7 @@
-// tiles.cuh: what products on tensor cores share that are formed in tiles of 128 x 128 (tensor.cu,
-// tensor_fp4.cu): one block of 8 warps a tile, tiles of 32 16-bit units along K in stages of shared memory.
-// Trap: 16 bytes of a tile are permuted within its lines, so that the eight that ldmatrix reads lie in
-// different banks.
+// tiles.cuh: what products on tensor cores share that are formed in square tiles of 128 (tensor.cu,
+// tensor_fp4.cu, conv_tensor.cu) or 64 (conv_tensor.cu): one block of 8 or 4 warps a tile, tiles of 32 16-bit
+// units along K in stages of shared memory. Trap: 16 bytes of a tile are permuted within its lines, so that
+// the eight that ldmatrix reads lie in different banks.
 #pragma once
 
 #include "kernels/epilogue.cuh"
@@ -10,20 +10,30 @@
 namespace spark {
 namespace {
 
-constexpr int kTile = 128, kDepth = kDepthUnit;
-constexpr int kThreads = 256, kLoads = kTile * kDepth / 8 / kThreads;  // runs of eight that a thread moves
+constexpr int kDepth = kDepthUnit;
 constexpr int kGroup = 16;  // tiles of rows that share the tiles of columns while those are in the L2 cache
-constexpr int kWarpRows = 64, kWarpCols = 32;  // of a tile, by one warp
-constexpr int kRowBlocks = kWarpRows / 16, kColBlocks = kWarpCols / 8;
+constexpr int kWarpCols = 32, kColBlocks = kWarpCols / 8;  // of a tile, by one warp
+template <int kTile>
+constexpr int kWarpRows = kTile / 2;
+template <int kTile>
+constexpr int kRowBlocks = kWarpRows<kTile> / 16;
+template <int kTile>
+constexpr int kThreads = kTile * 2;
+constexpr int kLoads = 2;  // runs of eight that a thread moves
 
+template <int kTile>
 using Tile = uint16_t[kTile * kDepth];
 
-// Place of run `eight` of a line: lines of 32 along K, or of 128 along N.
+// Place of run `eight` of a line: lines of 32 along K, or of kTile along N.
 __device__ int row_place(int line, int eight) { return line * kDepth + (eight ^ (line >> 1 & 3)) * 8; }
-__device__ int column_place(int k, int eight) { return k * kTile + (eight ^ (k & 7)) * 8; }
+template <int kTile>
+__device__ int column_place(int k, int eight) {
+  return k * kTile + (eight ^ (k & 7)) * 8;
+}
 
 // Packed lines [lines, padded_depth(depth)]. Lines past the end repeat the last one; their sums are not
 // stored.
+template <int kTile>
 struct PackedRows {
   static constexpr bool kAlongK = true;
   struct Registers {};
@@ -31,74 +41,86 @@ struct PackedRows {
   int64_t lines, depth;
 
   __device__ bool starts_copies() const { return true; }
-  __device__ void start(Tile& tile, int64_t line, int64_t k) const {
+  __device__ void start(Tile<kTile>& tile, int64_t line, int64_t k) const {
     for (int i = 0; i < kLoads; ++i) {
-      const int at = threadIdx.x + i * kThreads, row = at / 4, eight = at % 4;
+      const int at = threadIdx.x + i * kThreads<kTile>, row = at / 4, eight = at % 4;
       const int64_t source = min(line + row, lines - 1) * padded_depth(depth) + k + eight * 8;
       copy_async(tile + row_place(row, eight), data + source, true);
     }
   }
-  __device__ void fetch(Registers (&)[kLoads], int64_t, int64_t) const {}
-  __device__ void store(Tile&, const Registers (&)[kLoads]) const {}
+  __device__ void fetch(Registers&, int64_t, int64_t) const {}
+  __device__ void store(Tile<kTile>&, const Registers&) const {}
 };
 
 // A weight, whose rows or columns are the lines; Codes of pairs.cuh.
-template <typename Codes, bool kRows>
+template <typename Codes, bool kRows, int kTile>
 struct WeightLines {
   static constexpr bool kAlongK = kRows;
-  using Registers = Codes;
+  using Registers = Codes[kLoads];
   const Weight& weight;
 
   __device__ bool starts_copies() const {
-    return Registers::kStoredAsPairs && weight.cols % 8 == 0 &&
+    return Codes::kStoredAsPairs && weight.cols % 8 == 0 &&
            reinterpret_cast<uintptr_t>(weight.data) % 16 == 0;
   }
   // Row and column of run `at` of a tile, and its place there.
   __device__ int64_t row(int at, int64_t line, int64_t k) const {
-    return kRows ? line + at / 4 : k + at / 16;
+    return kRows ? line + at / 4 : k + at / (kTile / 8);
   }
   __device__ int64_t col(int at, int64_t line, int64_t k) const {
-    return kRows ? k + at % 4 * 8 : line + at % 16 * 8;
+    return kRows ? k + at % 4 * 8 : line + at % (kTile / 8) * 8;
   }
   __device__ static int place(int at) {
-    return kRows ? row_place(at / 4, at % 4) : column_place(at / 16, at % 16);
+    return kRows ? row_place(at / 4, at % 4) : column_place<kTile>(at / (kTile / 8), at % (kTile / 8));
   }
   __device__ bool inside(int64_t row, int64_t col) const { return row < weight.rows && col < weight.cols; }
 
-  __device__ void start(Tile& tile, int64_t line, int64_t k) const {
+  __device__ void start(Tile<kTile>& tile, int64_t line, int64_t k) const {
     for (int i = 0; i < kLoads; ++i) {
-      const int at = threadIdx.x + i * kThreads;
+      const int at = threadIdx.x + i * kThreads<kTile>;
       const int64_t r = row(at, line, k), c = col(at, line, k);
       const auto* data = static_cast<const uint16_t*>(weight.data);
       copy_async(tile + place(at), inside(r, c) ? data + r * weight.cols + c : data, inside(r, c));
     }
   }
-  __device__ void fetch(Registers (&registers)[kLoads], int64_t line, int64_t k) const {
+  __device__ void fetch(Registers& registers, int64_t line, int64_t k) const {
     for (int i = 0; i < kLoads; ++i) {
-      const int at = threadIdx.x + i * kThreads;
+      const int at = threadIdx.x + i * kThreads<kTile>;
       const int64_t r = row(at, line, k), c = col(at, line, k);
       registers[i].load(weight, min(r, weight.rows - 1), r < weight.rows ? c : weight.cols);
     }
   }
-  __device__ void store(Tile& tile, const Registers (&registers)[kLoads]) const {
+  __device__ void store(Tile<kTile>& tile, const Registers& registers) const {
     for (int i = 0; i < kLoads; ++i) {
-      *reinterpret_cast<Eight*>(tile + place(threadIdx.x + i * kThreads)) = registers[i].decode();
+      *reinterpret_cast<Eight*>(tile + place(threadIdx.x + i * kThreads<kTile>)) = registers[i].decode();
     }
   }
 };
 
-using Sums = float[kRowBlocks][kColBlocks][4];
+template <int kTile>
+using Sums = float[kRowBlocks<kTile>][kColBlocks][4];
+
+// Multiplies pairs of Number; there is nothing else to copy.
+template <typename Number>
+struct PairStep {
+  __device__ void start(int, int64_t) const {}
+  __device__ void multiply(int, int, int, int, float (&sums)[4], const uint32_t (&a)[4], uint32_t b0,
+                           uint32_t b1) const {
+    mma_16x8x16<Number>(sums, a, b0, b1);
+  }
+};
 
 // sums += left · rightᵀ of this warp's part of a tile.
-template <bool kAlongK, typename Step>
-__device__ void multiply(const Tile& left, const Tile& right, const Step& step, int stage, Sums& sums) {
+template <int kTile, bool kAlongK, typename Step>
+__device__ void multiply(const Tile<kTile>& left, const Tile<kTile>& right, const Step& step, int stage,
+                         Sums<kTile>& sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int top = warp % 2 * kWarpRows, first = warp / 2 * kWarpCols;
+  const int top = warp % 2 * kWarpRows<kTile>, first = warp / 2 * kWarpCols;
 #pragma unroll
   for (int k = 0; k < kDepth / 16; ++k) {
-    uint32_t a[kRowBlocks][4], b[kColBlocks / 2][4];
+    uint32_t a[kRowBlocks<kTile>][4], b[kColBlocks / 2][4];
 #pragma unroll
-    for (int m = 0; m < kRowBlocks; ++m) {
+    for (int m = 0; m < kRowBlocks<kTile>; ++m) {
       load_matrices(a[m], left + row_place(top + m * 16 + lane % 16, k * 2 + lane / 16));
     }
 #pragma unroll
@@ -108,11 +130,11 @@ __device__ void multiply(const Tile& left, const Tile& right, const Step& step, 
         load_matrices(b[n], right + row_place(line, k * 2 + lane / 8 % 2));
       } else {
         const int eight = first / 8 + n * 2 + lane / 16;
-        load_matrices_transposed(b[n], right + column_place(k * 16 + lane % 16, eight));
+        load_matrices_transposed(b[n], right + column_place<kTile>(k * 16 + lane % 16, eight));
       }
     }
 #pragma unroll
-    for (int m = 0; m < kRowBlocks; ++m) {
+    for (int m = 0; m < kRowBlocks<kTile>; ++m) {
 #pragma unroll
       for (int n = 0; n < kColBlocks; ++n) {
         step.multiply(stage, k, m, n, sums[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
@@ -121,19 +143,19 @@ __device__ void multiply(const Tile& left, const Tile& right, const Step& step, 
   }
 }
 
-template <int kStages>
+template <int kStages, int kTile>
 struct alignas(16) Stages {
-  Tile left[kStages], right[kStages];
+  Tile<kTile> left[kStages], right[kStages];
 };
 
 // sums += left · rightᵀ for the tile at (row, col); tile t + kStages - 1 is on its way while tile t is
 // multiplied. A Step starts copies of what else a tile needs, start(stage, tile), and multiplies.
-template <int kStages, typename Right, typename Step>
-__device__ void add_segment(Stages<kStages>& stages, const PackedRows& left, const Right& right, int64_t row,
-                            int64_t col, const Step& step, Sums& sums) {
+template <int kStages, int kTile, typename Right, typename Step>
+__device__ void add_segment(Stages<kStages, kTile>& stages, const PackedRows<kTile>& left, const Right& right,
+                            int64_t row, int64_t col, const Step& step, Sums<kTile>& sums) {
   const int64_t tiles = padded_depth(left.depth) / kDepth;
   const bool copies = right.starts_copies();
-  typename Right::Registers registers[kLoads];
+  typename Right::Registers registers;
   const auto start = [&](int64_t tile) {
     if (tile < tiles) {
       const int stage = static_cast<int>(tile % kStages);
@@ -159,27 +181,28 @@ __device__ void add_segment(Stages<kStages>& stages, const PackedRows& left, con
     __syncthreads();  // the tile is there for all, and all are done with the one before
     start(tile + kStages - 1);
     const int stage = static_cast<int>(tile % kStages);
-    multiply<Right::kAlongK>(stages.left[stage], stages.right[stage], step, stage, sums);
+    multiply<kTile, Right::kAlongK>(stages.left[stage], stages.right[stage], step, stage, sums);
     finish(tile + kStages - 1);
   }
   copy_wait<0>();
   __syncthreads();  // the stages may be used again
 }
 
-// By way of shared memory, one half of the rows after the other: neighbouring threads store neighbouring
-// columns, and the code of a store is there once.
-template <typename Shared>
-__device__ void store_tile(const Epilogue& epilogue, int64_t rows, int64_t cols, int64_t row, int64_t col,
-                           const Sums& sums, Shared& shared) {
+// store(m, n, sum) for the sums of a tile, by way of shared memory, one half of the rows after the other:
+// neighbouring threads store neighbouring columns, and the code of a store is there once. A thread has one
+// column.
+template <int kTile, typename Shared, typename Store>
+__device__ void store_tile(int64_t rows, int64_t cols, int64_t row, int64_t col, const Sums<kTile>& sums,
+                           Shared& shared, const Store& store) {
   constexpr int kPitch = kTile + 4;
-  static_assert(sizeof(Shared) >= kWarpRows * kPitch * sizeof(float));
+  static_assert(sizeof(Shared) >= kWarpRows<kTile> * kPitch * sizeof(float));
   float* tile = reinterpret_cast<float*>(&shared);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   for (int half = 0; half < 2; ++half) {
     __syncthreads();
     if (warp % 2 == half) {
 #pragma unroll
-      for (int i = 0; i < kRowBlocks * kColBlocks * 4; ++i) {
+      for (int i = 0; i < kRowBlocks<kTile> * kColBlocks * 4; ++i) {
         const int m = i / 4 / kColBlocks, n = i / 4 % kColBlocks, at = i % 4;
         const int line = m * 16 + at / 2 * 8 + lane / 4;
         tile[line * kPitch + warp / 2 * kWarpCols + n * 8 + lane % 4 * 2 + at % 2] = sums[m][n][at];
@@ -187,21 +210,22 @@ __device__ void store_tile(const Epilogue& epilogue, int64_t rows, int64_t cols,
     }
     __syncthreads();
 #pragma unroll 1
-    for (int i = threadIdx.x; i < kWarpRows * kTile; i += kThreads) {
-      const int64_t m = row + half * kWarpRows + i / kTile, n = col + i % kTile;
-      if (m < rows && n < cols) store(epilogue, m, n, tile[i / kTile * kPitch + i % kTile]);
+    for (int i = threadIdx.x; i < kWarpRows<kTile> * kTile; i += kThreads<kTile>) {
+      const int64_t m = row + half * kWarpRows<kTile> + i / kTile, n = col + i % kTile;
+      if (m < rows && n < cols) store(m, n, tile[i / kTile * kPitch + i % kTile]);
     }
   }
 }
 
-// Where the tile of this block lies.
+// Where tile `block` lies.
 struct Corner {
   int64_t row, col;
 };
 
-__device__ Corner corner(int64_t rows, int64_t cols) {
+template <int kTile>
+__device__ Corner corner(int64_t block, int64_t rows, int64_t cols) {
   const int64_t row_tiles = (rows + kTile - 1) / kTile, col_tiles = (cols + kTile - 1) / kTile;
-  const int64_t group = blockIdx.x / (kGroup * col_tiles), in_group = blockIdx.x % (kGroup * col_tiles);
+  const int64_t group = block / (kGroup * col_tiles), in_group = block % (kGroup * col_tiles);
   const int64_t group_rows = min(int64_t{kGroup}, row_tiles - group * kGroup);
   return {(group * kGroup + in_group % group_rows) * kTile, in_group / group_rows * kTile};
 }

@@ -1,5 +1,6 @@
 // weight.cuh: the elements of a frozen weight (struct Weight of backend/backend.h), one reader per format:
-// element() gives one, eight() those of [col, col + 8), zeros beyond the end of the row.
+// element() gives one, eight() those of [col, col + 8), zeros beyond the end of the row, code() an element
+// without the scales of its row and of the tensor.
 #pragma once
 
 #include "backend/backend.h"
@@ -10,6 +11,9 @@ namespace spark {
 
 template <typename Format>
 struct Plain {
+  static __device__ float code(const Weight& weight, int64_t row, int64_t col) {
+    return element(weight, row, col);
+  }
   static __device__ float element(const Weight& weight, int64_t row, int64_t col) {
     return Format::decode(static_cast<const typename Format::Code*>(weight.data)[row * weight.cols + col]);
   }
@@ -28,8 +32,11 @@ struct Plain {
 };
 
 struct RowScaledE4M3 {
+  static __device__ float code(const Weight& weight, int64_t row, int64_t col) {
+    return Plain<E4M3>::element(weight, row, col);
+  }
   static __device__ float element(const Weight& weight, int64_t row, int64_t col) {
-    return Plain<E4M3>::element(weight, row, col) * weight.row_scale[row];
+    return code(weight, row, col) * weight.row_scale[row];
   }
   static __device__ void eight(const Weight& weight, int64_t row, int64_t col, float (&values)[8]) {
     Plain<E4M3>::eight(weight, row, col, values);
@@ -39,8 +46,11 @@ struct RowScaledE4M3 {
 };
 
 struct RowScaledI8 {
+  static __device__ float code(const Weight& weight, int64_t row, int64_t col) {
+    return static_cast<const int8_t*>(weight.data)[row * weight.cols + col];
+  }
   static __device__ float element(const Weight& weight, int64_t row, int64_t col) {
-    return static_cast<const int8_t*>(weight.data)[row * weight.cols + col] * weight.row_scale[row];
+    return code(weight, row, col) * weight.row_scale[row];
   }
   static __device__ void eight(const Weight& weight, int64_t row, int64_t col, float (&values)[8]) {
     Bytes<8> bytes;
@@ -51,6 +61,11 @@ struct RowScaledI8 {
 };
 
 struct Nvfp4 {
+  static __device__ float code(const Weight& weight, int64_t row, int64_t col) {
+    const int64_t at = row * weight.cols + col;
+    const uint8_t pair = static_cast<const uint8_t*>(weight.data)[at / 2];
+    return E2M1::decode(col % 2 ? pair >> 4 : pair & 15) * E4M3::decode(weight.block_scale[at / 16]);
+  }
   static __device__ float element(const Weight& weight, int64_t row, int64_t col) {
     const int64_t at = row * weight.cols + col;
     const uint8_t pair = static_cast<const uint8_t*>(weight.data)[at / 2];

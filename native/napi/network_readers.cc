@@ -127,6 +127,7 @@ ConvBackwardArgs read_conv_backward(Arguments& in) {
   args.dy = in.input<float>("dy", image_elements(shape, shape.filters, shape.out));
   args.dx = in.optional_output<float>("dx", pixels);
   args.dbias = in.optional_output<float>("dbias", shape.filters);
+  args.compute = in.plain_compute("compute", args.weight);
   return args;
 }
 
@@ -137,6 +138,7 @@ ConvTransposeArgs read_conv_transpose(Arguments& in) {
   args.x = in.input<float>("x", image_elements(shape, shape.filters, shape.out));
   args.bias = in.optional_input<float>("bias", shape.channels);
   args.y = in.output<float>("y", image_elements(shape, shape.channels, shape.image));
+  args.compute = in.plain_compute("compute", args.weight);
   return args;
 }
 

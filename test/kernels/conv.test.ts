@@ -300,6 +300,20 @@ t.test('what does not fit is refused', t => {
     refused({ image: [5, 6] }, 'ERR_SHAPE', 'an image that is larger than x')
     refused({ out: [3, 4] }, 'ERR_SHAPE', 'an output that is larger than y')
     refused({ image: [2 ** 31 - 1, 2 ** 31 - 1], batch: 2 ** 31 }, 'ERR_SHAPE', 'more than memory')
+    const nvfp4 = { ...shapeOf(at), weight: args.weight, compute: 'nvfp4' as 'bf16' }
+    const [image, positions] = [output(x.length), output(54)]
+    const code = 'ERR_UNSUPPORTED'
+    t.throws(() => run('conv', { ...nvfp4, x, y: positions }), { code }, `${engine}: conv in NVFP4`)
+    t.throws(
+      () => run('convBackward', { ...nvfp4, dy: positions, dx: image }),
+      { code },
+      `${engine}: its gradient`,
+    )
+    t.throws(
+      () => run('convTranspose', { ...nvfp4, x: positions, y: image }),
+      { code },
+      `${engine}: transposed`,
+    )
     const huge = 2 ** 31 - 1
     if (engine === 'cpu') refused({ dilations: [huge, huge] }, 'ERR_SHAPE', 'a reach of more than memory')
   }

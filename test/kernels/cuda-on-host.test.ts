@@ -41,7 +41,12 @@ check(
 )
 
 const networks = ['conv', 'normalization', 'attention']
-check('convolutions, attention and normalizations', ['networks.cc'], networks, networks)
+check(
+  'convolutions, attention and normalizations',
+  ['networks.cc', 'conv_tensor.cc'],
+  [...networks, 'conv_pack', 'conv_tensor'],
+  networks,
+)
 
 const views = ['pool', 'dropout', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw']
 check(

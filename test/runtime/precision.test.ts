@@ -20,6 +20,8 @@ import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
 import { openCpuKernels } from '#lib/runtime/cpu.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import { choosePrecision } from '#lib/runtime/model/precision.js'
+import { withPrecision } from '#lib/runtime/model/rounded-weights.js'
+import { compile } from '#lib/runtime/plan/compile.js'
 import { Plan } from '#lib/runtime/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { scriptResult } from '../fixtures/child.js'
@@ -59,6 +61,30 @@ const graph = makeGraph({
   ]),
 })
 const data = (count: number): Feeds[] => Array.from({ length: count }, () => ({ x: uniform(random, 288) }))
+
+t.test(
+  'what products are formed of follows from the weights, and on a GPU they take tensor cores',
+  async t => {
+    const turned = makeNode('ConvTranspose', ['x', 'turned'], ['z'])
+    const both = {
+      ...graph,
+      nodes: [...graph.nodes, turned],
+      outputs: [...graph.outputs, { name: 'z' }],
+      initializers: new Map([...graph.initializers, ['turned', f32(16, 3, 2, 4)]]),
+    }
+    const modes = { fp16: ['f32', 'f16'], bf16: ['bf16', 'bf16'], fp8: ['f32', 'bf16'] } as const
+    for (const [mode, [onCpu, onGpu]] of Object.entries(modes)) {
+      const rounded = await withPrecision(optimize(both).graph, mode as Precision)
+      for (const packs of [true, false]) {
+        const computes = compile(rounded, { packs }).steps.flatMap(({ op, args }) => {
+          return op === 'conv' || op === 'convTranspose' ? [`${op} ${args.compute}`] : []
+        })
+        const expected = packs ? onCpu : onGpu
+        t.same(computes.sort(), [`conv ${expected}`, `convTranspose ${expected}`], `${mode}, packs: ${packs}`)
+      }
+    }
+  },
+)
 
 /** Greatest ‖a − b‖ / ‖b‖. */
 const limits: Record<Precision, number> = { fp32: 0, fp16: 1e-2, bf16: 3e-2, fp8: 0.15, nvfp4: 0.4 }
@@ -231,6 +257,8 @@ t.test('who chooses the mode', async t => {
   const asked = { name: 'nvfp4', reason: 'the option asks for nvfp4', automatic: false }
   t.same(await choosePrecision('nvfp4'), asked)
   const script = `import { choosePrecision } from '#lib/runtime/model/precision.js'
+import { withPrecision } from '#lib/runtime/model/rounded-weights.js'
+import { compile } from '#lib/runtime/plan/compile.js'
     console.log(JSON.stringify([await choosePrecision(undefined, { backend: 'cuda' }), await choosePrecision()]))`
   const reason = 'DGX_SPARK_PRECISION asks for fp8'
   t.match(await scriptResult(script, { DGX_SPARK_PRECISION: 'fp8' }), [

@@ -158,9 +158,7 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   if (isOnViews(op)) expectViews(op, given)
   if (op === 'conv') expectConv(args as KernelArgs['conv'])
   if (op === 'linear') expectLinear(args as KernelArgs['linear'])
-  if (op === 'linearBackward' || op === 'doraBackward') {
-    expectPlainCompute(args as KernelArgs['linearBackward' | 'doraBackward'])
-  }
+  if (plainCompute.has(op)) expectPlainCompute(args as KernelArgs['linearBackward' | 'doraBackward' | 'conv'])
   if (op === 'doraForward') expectDoraForward(args as KernelArgs['doraForward'])
   if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
   expectArrays('', given, sizes[op](args))
@@ -217,7 +215,11 @@ function expectCompute(compute: Compute = 'f32', { dtype }: StoredWeight): void 
   )
 }
 
-/** That of gradients and convolutions, which are not formed in NVFP4. */
+/** Gradients and convolutions, which are not formed in NVFP4. */
+const plainCompute: ReadonlySet<KernelOp> = new Set([
+  ...(['linearBackward', 'doraBackward', 'conv', 'convBackward', 'convTranspose'] as const),
+])
+
 function expectPlainCompute({
   compute,
   weight,
@@ -229,9 +231,8 @@ function expectPlainCompute({
   }
 }
 
-function expectConv(args: KernelArgs['conv']): void {
-  expectOneOf('activation', args.activation ?? 'none', Object.keys(activations))
-  expectPlainCompute(args)
+function expectConv({ activation = 'none' }: KernelArgs['conv']): void {
+  expectOneOf('activation', activation, Object.keys(activations))
 }
 
 function expectMatmul(args: KernelArgs['matmul']): void {

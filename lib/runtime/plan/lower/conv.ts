@@ -19,7 +19,7 @@ function convShape(at: Lowering, x: number, y: readonly number[]): ConvShape {
 const fewPositions = 16
 
 /** What the products of a convolution with input 1 are formed of. */
-function convCompute(at: Lowering, weight: Symbolic<StoredWeight>): 'f32' | 'bf16' {
+function convCompute(at: Lowering, weight: Symbolic<StoredWeight>): ReturnType<typeof computeOf> {
   const fast = at.bf16Units !== 'none' && (!at.packs || volume(at.output().shape.slice(2)) >= fewPositions)
   return fast ? computeOf(at, weight) : 'f32'
 }
@@ -56,8 +56,9 @@ function transposedShape(at: Lowering, x: number, y: readonly number[]): ConvSha
 
 function convTranspose(at: Lowering): void {
   const shape = transposedShape(at, 0, at.output().shape)
-  const operands = { x: at.read(0), bias: at.optional(2), y: at.write() }
-  at.step('convTranspose', { ...shape, weight: weightOf(at, 1), ...operands })
+  const [weight, x] = [weightOf(at, 1), at.read(0)]
+  const compute = computeOf(at, weight)
+  at.step('convTranspose', { ...shape, weight, compute, x, bias: at.optional(2), y: at.write() })
 }
 
 /** dy, x, W → dx, dW, dbias: to the convolution that was transposed dy is the image and x the gradient of its output. */

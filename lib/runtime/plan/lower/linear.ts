@@ -44,12 +44,13 @@ export function storedOperands({
 
 /**
  * What products and convolutions with input 1, a weight, are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
- * which tensor cores multiply; processors decode them to f32 faster, where few rows meet them.
+ * which tensor cores multiply, as they do f16; processors decode them to f32 faster, where few rows meet them.
  */
-export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): 'f32' | 'bf16' {
+export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): 'f32' | 'bf16' | 'f16' {
   if (at.input(1).stored?.exact) return 'f32'
-  if (dtype === 'f8_e4m3' || dtype === 'nvfp4') return at.packs ? 'f32' : 'bf16'
-  return dtype === 'bf16' ? 'bf16' : 'f32'
+  if (dtype === 'bf16') return 'bf16'
+  if (at.packs || dtype === 'f32' || dtype === 'i8') return 'f32'
+  return dtype === 'f16' ? 'f16' : 'bf16'
 }
 
 /** y = alpha · op(a) · op(b) + beta · c */

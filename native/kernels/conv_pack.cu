@@ -1,0 +1,60 @@
+// conv_pack.cu: the codes of a weight as the left side of conv_tensor.cu, bf16 (or f16: conv_pack_half_…) in
+// lines of padded_depth(depth): a filter for each line, or, conv_pack_transposed_…, a channel with the
+// filters of its group (struct ConvPackArgs). A thread packs eight neighbours.
+#include "kernels/conv_args.h"
+#include "kernels/pairs.cuh"
+#include "kernels/product_args.h"
+
+namespace spark {
+namespace {
+
+template <typename Format, bool kTransposed>
+__device__ float code(const ConvPackArgs& args, int32_t line, int32_t k) {
+  if constexpr (kTransposed) {
+    const int32_t group = line / args.channels, filter = args.taps(k), taps = args.taps.divisor();
+    return Format::code(args.w, group * args.filters + filter,
+                        (line - group * args.channels) * taps + (k - filter * taps));
+  } else {
+    return Format::code(args.w, line, k);
+  }
+}
+
+template <typename Format, bool kTransposed, typename Number = BF16>
+__device__ void pack(const ConvPackArgs& args) {
+  const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, runs = padded_depth(args.depth) / 8;
+  if (at >= args.lines * runs) return;
+  const auto line = static_cast<int32_t>(at / runs), k = static_cast<int32_t>(at % runs * 8);
+  float values[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    values[i] = k + i < args.depth ? code<Format, kTransposed>(args, line, k + i) : 0.0f;
+  }
+  Eight packed;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) packed.pairs[i] = round_pair<Number>(values[2 * i], values[2 * i + 1]);
+  reinterpret_cast<Eight*>(args.out)[at] = packed;
+}
+
+}  // namespace
+}  // namespace spark
+
+#define SPARK_DEFINE(dtype, Format)                                                                          \
+  extern "C" __global__ void __launch_bounds__(256) conv_pack_##dtype(spark::ConvPackArgs args) {            \
+    spark::pack<Format, false>(args);                                                                        \
+  }                                                                                                          \
+  extern "C" __global__ void __launch_bounds__(256) conv_pack_transposed_##dtype(spark::ConvPackArgs args) { \
+    spark::pack<Format, true>(args);                                                                         \
+  }
+SPARK_FOR_EACH_WEIGHT(SPARK_DEFINE)
+#undef SPARK_DEFINE
+
+#define SPARK_DEFINE(dtype, Format)                                                                    \
+  extern "C" __global__ void __launch_bounds__(256) conv_pack_half_##dtype(spark::ConvPackArgs args) { \
+    spark::pack<Format, false, spark::F16>(args);                                                      \
+  }                                                                                                    \
+  extern "C" __global__ void __launch_bounds__(256)                                                    \
+      conv_pack_half_transposed_##dtype(spark::ConvPackArgs args) {                                    \
+    spark::pack<Format, true, spark::F16>(args);                                                       \
+  }
+SPARK_DEFINE(f32, spark::Plain<spark::F32>)
+SPARK_DEFINE(f16, spark::Plain<spark::F16>)

@@ -1,0 +1,99 @@
+// conv_tensor.cu: convolutions of conv.cuh on tensor cores with f32 sums, [lines, depth] · [depth, cols] for
+// each group. The left side are the codes of the weight, as conv_pack.cu lays them out; the right side is
+// gathered and rounded on its way: to bf16, or to f16 in conv_tensor_half_…. …_128 and …_64 form tiles of
+// that size; which one it is changes no sum, because K rises in steps of 16 in both. Reference:
+// native/backend/cpu/conv_passes.cc
+#include "kernels/conv.cuh"
+#include "kernels/tiles.cuh"
+
+namespace spark {
+namespace {
+
+__device__ Place of_lane(const Place& place, int lane) {
+  Place of;
+  for (int i = 0; i < 3; ++i) of.at[i] = __shfl_sync(0xFFFFFFFFu, place.at[i], lane);
+  of.place = __shfl_sync(0xFFFFFFFFu, place.place, lane);
+  return of;
+}
+
+// The right side. A thread has two neighbouring columns and every fourth k of a tile; the lanes of a warp
+// have the same k, and find out where it leads for one of them each.
+template <typename Pass, typename Number, int kTile>
+struct GatheredColumns {
+  static constexpr bool kAlongK = false;
+  static constexpr int kPairs = kTile / 2, kRows = kThreads<kTile> / kPairs, kCount = kDepth / kRows;
+  struct Registers {
+    float values[kCount][2];
+  };
+  const Pass& pass;
+  const float* k_scale;  // null: 1
+  typename Pass::Across across[2];
+
+  // Columns past the end repeat the last one; their sums are not stored.
+  __device__ GatheredColumns(const Pass& pass, const float* k_scale, int64_t col)
+      : pass(pass), k_scale(k_scale) {
+    const int32_t first = static_cast<int32_t>(col) + threadIdx.x % kPairs * 2, last = pass.cols() - 1;
+    for (int i = 0; i < 2; ++i) across[i] = pass.across(min(first + i, last));
+  }
+
+  __device__ bool starts_copies() const { return false; }
+  __device__ void start(Tile<kTile>&, int64_t, int64_t) const {}
+  __device__ void fetch(Registers& registers, int64_t, int64_t from) const {
+    const int32_t k = static_cast<int32_t>(from) + threadIdx.x / kPairs + threadIdx.x % kCount * kRows;
+    Place own = pass.along(k);
+    if (k >= pass.depth()) own.at[0] = kOutside;
+    const float scale = k_scale && k < pass.depth() ? k_scale[pass.weight_row(k)] : 1.0f;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const Place along = of_lane(own, i);
+      for (int j = 0; j < 2; ++j) registers.values[i][j] = pass.right(along, across[j]);
+      if (k_scale) {
+        const float factor = __shfl_sync(0xFFFFFFFFu, scale, i);
+        for (int j = 0; j < 2; ++j) registers.values[i][j] *= factor;
+      }
+    }
+  }
+  __device__ void store(Tile<kTile>& tile, const Registers& registers) const {
+    const int pair = threadIdx.x % kPairs;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int k = threadIdx.x / kPairs + i * kRows;
+      *reinterpret_cast<uint32_t*>(tile + column_place<kTile>(k, pair / 4) + pair % 4 * 2) =
+          round_pair<Number>(registers.values[i][0], registers.values[i][1]);
+    }
+  }
+};
+
+template <typename Pass, typename Number, int kTile>
+__device__ void product(const ConvTensorArgs& args) {
+  __shared__ Stages<3, kTile> stages;
+  const int32_t tiles = gridDim.x / args.pass.shape.groups;
+  const Pass pass(args.pass, blockIdx.x / tiles);
+  const int64_t lines = pass.lines(), depth = pass.depth();
+  const auto [row, col] = corner<kTile>(blockIdx.x % tiles, lines, pass.cols());
+  const uint16_t* left = args.left + pass.group * lines * padded_depth(depth);
+  const GatheredColumns<Pass, Number, kTile> right(pass, args.k_scale, col);
+  Sums<kTile> sums = {};
+  add_segment(stages, {left, lines, depth}, right, row, col, PairStep<Number>{}, sums);
+  const int32_t own = static_cast<int32_t>(col) + threadIdx.x % kTile;
+  const int64_t start = pass.start(min(own, pass.cols() - 1));
+  store_tile<kTile>(lines, pass.cols(), row, col, sums, stages, [&](int64_t m, int64_t, float sum) {
+    const float scale = args.line_scale ? args.line_scale[pass.group * lines + m] : 1.0f;
+    pass.store(static_cast<int32_t>(m), start, sum * (scale * args.tensor_scale));
+  });
+}
+
+}  // namespace
+}  // namespace spark
+
+#define SPARK_TILES(name, Pass, Number)                                                         \
+  extern "C" __global__ void __launch_bounds__(256, 2) name##_128(spark::ConvTensorArgs args) { \
+    spark::product<spark::Pass, spark::Number, 128>(args);                                      \
+  }                                                                                             \
+  extern "C" __global__ void __launch_bounds__(128, 4) name##_64(spark::ConvTensorArgs args) {  \
+    spark::product<spark::Pass, spark::Number, 64>(args);                                       \
+  }
+SPARK_TILES(conv_tensor, ForwardPass, BF16)
+SPARK_TILES(conv_tensor_half, ForwardPass, F16)
+SPARK_TILES(conv_tensor_transposed, TransposedPass, BF16)
+SPARK_TILES(conv_tensor_half_transposed, TransposedPass, F16)

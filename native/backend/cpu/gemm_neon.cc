@@ -16,8 +16,8 @@ inline Vec multiply_add(Vec a, Vec b, Vec sum) { return vfmaq_f32(sum, a, b); }
 
 }  // namespace
 
-const Gemm neon_gemm = {pack_rows,      pack_sliver,     pack_left, multiply,    finish,
-                        settle,         correlate,       depthwise, largest,     stage,
+const Gemm neon_gemm = {pack_rows,      pack_sliver,     pack_left, multiply,    finish, settle,
+                        correlate,      depthwise,       largest,   add_apart,   divide, stage,
                         winograd_input, winograd_output, dots,      add_low_rank};
 
 }  // namespace spark::cpu

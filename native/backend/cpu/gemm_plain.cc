@@ -14,8 +14,8 @@ inline Vec multiply_add(Vec a, Vec b, Vec sum) { return a * b + sum; }
 
 }  // namespace
 
-const Gemm plain_gemm = {pack_rows,      pack_sliver,     pack_left, multiply,    finish,
-                         settle,         correlate,       depthwise, largest,     stage,
+const Gemm plain_gemm = {pack_rows,      pack_sliver,     pack_left, multiply,    finish, settle,
+                         correlate,      depthwise,       largest,   add_apart,   divide, stage,
                          winograd_input, winograd_output, dots,      add_low_rank};
 
 }  // namespace spark::cpu

@@ -98,6 +98,10 @@ struct Gemm {
   // + (kernel[2] − 1) · dilation[2] + 32.
   void (*largest)(const Windows& windows, int64_t planes, const float* x, float* columns, int64_t pitch,
                   float* y);
+  // sums[i] += x[i · stride] for i < count
+  void (*add_apart)(const float* x, int64_t stride, int64_t count, double* sums);
+  // y[i] = sums[i] / (factor · counts[i]) for i < count
+  void (*divide)(const double* sums, const double* counts, double factor, int64_t count, float* y);
   // Line i < lines of `to`, which has `length` elements: those from `begin` to `end` are from[i · pitch + j ·
   // stride] with j rising from 0, the others `padding`.
   void (*stage)(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,

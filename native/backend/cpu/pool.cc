@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
@@ -41,6 +42,7 @@ void for_each_plane(const Windows& windows, const Body& body) {
 
 // Columns of an output row that are computed at a time.
 constexpr int64_t kColumns = 256;
+constexpr int64_t kFewColumns = 8;  // worth a call
 
 // Calls visit(c, x, stride, count) for every tap and the columns [begin, end) of row (a, b) of the output
 // that it reaches, in the order of the taps: x is what column c reads, and the next ones are `stride` apart.
@@ -78,9 +80,10 @@ void accumulate(T* to, const float* x, int64_t stride, int64_t count, const Comb
   }
 }
 
-// The columns [begin, end) of row (a, b) of the output of a plane.
-void pool_columns(const PoolArgs& args, const float* x, int64_t a, int64_t b, int64_t begin, int64_t end,
-                  float* y) {
+// The columns [begin, end) of row (a, b) of the output of a plane; `counts` has the taps along a row that a
+// mean counts, for each column.
+void pool_columns(const PoolArgs& args, const double* counts, const float* x, int64_t a, int64_t b,
+                  int64_t begin, int64_t end, float* y) {
   if (args.fn == PoolFn::kMax) {
     std::fill(y + begin, y + end, -std::numeric_limits<float>::infinity());
     for_each_line(args.windows, x, a, b, begin, end,
@@ -94,13 +97,13 @@ void pool_columns(const PoolArgs& args, const float* x, int64_t a, int64_t b, in
   double sums[kColumns] = {};
   for_each_line(args.windows, x, a, b, begin, end,
                 [&](int64_t c, const float* from, int64_t stride, int64_t n) {
-                  accumulate(sums + c - begin, from, stride, n, [](double sum, float v) { return sum + v; });
+                  double* to = sums + c - begin;
+                  if (n >= kFewColumns) return gemm().add_apart(from, stride, n, to);
+                  accumulate(to, from, stride, n, [](double sum, float v) { return sum + v; });
                 });
-  const auto taps_of = [&](int axis, int64_t q) {
-    return counted_taps(args.windows, args.count_pad, axis, q);
-  };
-  const int64_t lines = taps_of(0, a) * taps_of(1, b);
-  for (int64_t c = begin; c < end; ++c) y[c] = static_cast<float>(sums[c - begin] / (lines * taps_of(2, c)));
+  const int64_t lines =
+      counted_taps(args.windows, args.count_pad, 0, a) * counted_taps(args.windows, args.count_pad, 1, b);
+  gemm().divide(sums, counts + begin, static_cast<double>(lines), end - begin, y + begin);
 }
 
 // Whether windows hardly leave the image along its lines.
@@ -136,6 +139,10 @@ void pool(const PoolArgs& args) {
   expect_f32(args.dtype);
   if (args.fn == PoolFn::kMax && !args.indices && covers_lines(args.windows)) return largest_lines(args);
   const int64_t* out_size = args.windows.out;
+  std::vector<double> counts;
+  for (int64_t c = 0; c < out_size[2]; ++c) {
+    counts.push_back(static_cast<double>(counted_taps(args.windows, args.count_pad, 2, c)));
+  }
   for_each_plane(args.windows, [&](int64_t image, int64_t out) {
     const float* x = static_cast<const float*>(args.x) + image;
     float* y = static_cast<float*>(args.y) + out;
@@ -150,7 +157,7 @@ void pool(const PoolArgs& args) {
     for (int64_t a = 0; a < out_size[0]; ++a) {
       for (int64_t b = 0; b < out_size[1]; ++b, y += out_size[2]) {
         for (int64_t c = 0; c < out_size[2]; c += kColumns)
-          pool_columns(args, x, a, b, c, std::min(c + kColumns, out_size[2]), y);
+          pool_columns(args, counts.data(), x, a, b, c, std::min(c + kColumns, out_size[2]), y);
       }
     }
   });

@@ -1,5 +1,6 @@
-// pool_body.h: the largest elements of windows. Columns of the image are gone through first, for some lines
-// of results: what neighbouring windows share of a column is its largest element. Included by gemm_body.h.
+// pool_body.h: the largest elements and the sums of windows. For the largest ones columns of the image are
+// gone through first, for some lines of results: what neighbouring windows share of a column is its largest
+// element. Included by gemm_body.h.
 
 constexpr int64_t kLinesAtOnce = 8;
 constexpr int64_t kAhead = 1024;  // floats that are asked for before they are read
@@ -90,4 +91,18 @@ void largest(const Windows& of, int64_t planes, const float* x, float* columns, 
       for (int64_t i = 0; i < lines; ++i, y += of.out[2]) of_taps(of, columns + i * pitch, y);
     }
   }
+}
+
+void add_apart(const float* x, int64_t stride, int64_t count, double* sums) {
+  if (stride == 1) {
+    for (int64_t i = 0; i < count; ++i) sums[i] += x[i];
+  } else if (stride == 2) {
+    for (int64_t i = 0; i < count; ++i) sums[i] += x[2 * i];
+  } else {
+    for (int64_t i = 0; i < count; ++i) sums[i] += x[stride * i];
+  }
+}
+
+void divide(const double* sums, const double* counts, double factor, int64_t count, float* y) {
+  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(sums[i] / (factor * counts[i]));
 }

@@ -122,9 +122,9 @@ export class Adapter implements TrainableAdapter {
     return [...this.#values.values()].reduce((sum, { length }) => sum + length, 0)
   }
 
-  /** Elements of the weights of the model: of all its constants of floats. */
+  /** Elements of the weights of the model: of all its constants of floats and of codes of up to 16 bits. */
   get baseParameterCount(): number {
-    return this.#floats().reduce((sum, { count }) => sum + count, 0)
+    return this.#weights().reduce((sum, { count }) => sum + count, 0)
   }
 
   /** Bytes of the parameters in f32. */
@@ -134,7 +134,7 @@ export class Adapter implements TrainableAdapter {
 
   /** {@link Adapter.byteLength} as a share of the bytes of the model's weights. */
   get shareOfBase(): number {
-    return this.byteLength / this.#floats().reduce((sum, { byteLength }) => sum + byteLength, 0)
+    return this.byteLength / this.#weights().reduce((sum, { byteLength }) => sum + byteLength, 0)
   }
 
   /**
@@ -206,8 +206,8 @@ export class Adapter implements TrainableAdapter {
     return mergeAdapters(this.base, [this], options)
   }
 
-  #floats(): Constant[] {
-    return [...this.base.initializers.values()].filter(({ dtype }) => /^b?f\d/.test(dtype))
+  #weights(): Constant[] {
+    return [...this.base.initializers.values()].filter(({ dtype }) => /^(b?f\d|[iu](2|4|8|16)$)/.test(dtype))
   }
 
   #valuesOf(parameter: string): Float32Array {

@@ -11,6 +11,7 @@ import { inlineBranches } from '../graph/rewrites/inline-branches.js'
 import { addLossScale } from '../graph/rewrites/loss-scale.js'
 import { addLoss, type Loss, type WithLoss } from '../graph/rewrites/losses.js'
 import { selectBranches } from '../graph/rewrites/select-branches.js'
+import { straightThrough } from '../graph/rewrites/straight-through.js'
 import { addTeacher } from '../graph/rewrites/teacher.js'
 import { unroll } from '../graph/rewrites/unroll.js'
 import { widenHalves } from '../graph/rewrites/widen.js'
@@ -43,7 +44,7 @@ export interface Passes extends WithLoss {
  */
 export function forwardOf({ adapter, loss, teacher, precision }: PassOptions, shapes?: Shapes): WithLoss {
   const { dropout = 0 } = adapter
-  const adapted = dequantizeLayers(adapter.graph)
+  const adapted = straightThrough(dequantizeLayers(adapter.graph))
   const dropped = dropout > 0 ? addDropout(adapted, dropout) : adapted
   const student = sized(dropped, shapes, adapter.parameters)
   const rounded = precision === 'fp32' || !shapes ? student : roundProducts(student, halves[precision])

@@ -42,6 +42,11 @@ t.test('external data outside of the folder', async t => {
   }
   const short = { location: 'fine.bin', length: '3' }
   await t.rejects(readOnnx(withData(short)), { code: 'ERR_FORMAT', message: /length is 3/ })
+  symlinkSync('ring', path.join(home, 'ring'))
+  for (const location of ['missing.bin', 'ring']) {
+    const message = /model\.onnx: initializer 'w': could not read .*(missing\.bin: no such file|ring: )/
+    await t.rejects(readOnnx(withData({ location })), { code: 'ERR_IO', message }, location)
+  }
   t.equal((await readOnnx(withData({ location: 'fine.bin' }))).initializers.get('w')?.count, 1)
 })
 

@@ -4,10 +4,19 @@
 import t from 'tap'
 import { backends } from '../fixtures/backends.js'
 import { checks } from '../fixtures/random-graph/check-table.js'
-import { randomGraph } from '../fixtures/random-graph/random-graph.js'
+import { type RandomGraph, randomGraph } from '../fixtures/random-graph/random-graph.js'
 
 /** Graphs for each check. */
 const counts = { js: 30, cpu: 60, onnxruntime: 30, gradient: 50, precision: 15 }
+
+/** Checks share graphs: making one takes as long as some of the checks. */
+const graphs = new Map<string, Promise<RandomGraph>>()
+function graphOf(seed: number, differentiable: boolean): Promise<RandomGraph> {
+  const key = `${seed} ${differentiable}`
+  const graph = graphs.get(key) ?? randomGraph(seed, differentiable)
+  graphs.set(key, graph)
+  return graph
+}
 
 for (const [name, count] of Object.entries(counts)) {
   const engine = name === 'js' || name === 'onnxruntime' ? 'js' : 'cpu'
@@ -15,7 +24,7 @@ for (const [name, count] of Object.entries(counts)) {
   t.test(name, { skip }, async t => {
     const operators = new Set<string>()
     for (let seed = 1; seed <= count; seed++) {
-      const random = await randomGraph(seed, name === 'gradient')
+      const random = await graphOf(seed, name === 'gradient')
       t.same(await checks[name]!(random), undefined, `seed ${seed}`)
       for (const { op } of random.graph.nodes) operators.add(op)
     }

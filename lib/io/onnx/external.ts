@@ -87,7 +87,7 @@ function lookUp(files: ExternalFiles, location: string, what: string): KnownFile
   ) {
     throw outside
   }
-  const descriptor = openFile(file)
+  const descriptor = openFile(file, what)
   try {
     // A symbolic link must not lead outside either.
     if (!isInside(realpathSync(files.folder), realpathSync(file))) throw outside
@@ -119,16 +119,17 @@ function identityOf({ dev, ino, size, mtimeMs }: Stats): string {
   return [dev, ino, size, mtimeMs].join(':')
 }
 
-function openFile(file: string): number {
+function openFile(file: string, what: string): number {
   try {
     return openSync(file, 'r')
   } catch (error) {
-    throw ioError('read', file, error)
+    const { message } = ioError('read', file, error)
+    throw new SparkError('ERR_IO', `${what}: ${message}`, { cause: error })
   }
 }
 
 function readPiece({ file, identity }: KnownFile, offset: number, length: number, what: string): Uint8Array {
-  const descriptor = openFile(file)
+  const descriptor = openFile(file, what)
   try {
     if (identityOf(fstatSync(descriptor)) !== identity) {
       throw new SparkError(

@@ -29,9 +29,6 @@ export interface Value extends TensorShape {
   readonly stored?: StoredMatrix | undefined
 }
 
-/** Numbers that the compiler lists for a node at most. */
-const maxListed = 2 ** 26
-
 /** A constant as a value. */
 export function constantValue(constant: Constant, known?: readonly number[]): Value {
   const { dtype, shape, count, stored } = constant
@@ -240,16 +237,6 @@ export class Lowering {
   /** A constant, such as an attribute, as a value. */
   asValue(constant: Constant): Value {
     return constantValue(constant)
-  }
-
-  /**
-   * Allows a list of `count` numbers that is made at compile time.
-   * @throws SparkError ERR_OUT_OF_MEMORY for one that this process could not hold
-   */
-  expectList(count: number): void {
-    if (count <= maxListed) return
-    const message = `it needs a list of ${count} numbers; at most ${maxListed} are supported`
-    throw new SparkError('ERR_OUT_OF_MEMORY', `${describeNode(this.node)}: ${message}`)
   }
 
   /** Integers for shapes and axes. */

@@ -70,6 +70,10 @@ inline Mask mask_between(int64_t begin, int64_t end) {
   return _mm256_andnot_si256(first_lanes(begin), first_lanes(end));
 }
 
+inline Mask mask_if(bool wanted, Mask mask) {
+  return _mm256_and_si256(mask, _mm256_set1_epi32(-static_cast<int>(wanted)));
+}
+
 inline Vec load_masked(const float* from, Mask mask) { return _mm256_maskload_ps(from, mask); }
 
 // 4 by 4 inside the 128-bit halves, then the halves change places.

@@ -58,6 +58,8 @@ using Mask = __mmask16;
 
 inline Mask mask_between(int64_t begin, int64_t end) { return (1u << end) - (1u << begin); }
 
+inline Mask mask_if(bool wanted, Mask mask) { return wanted ? mask : 0; }
+
 inline Vec load_masked(const float* from, Mask mask) { return _mm512_maskz_loadu_ps(mask, from); }
 
 // 4 by 4 inside the 128-bit quarters, then the quarters change places, 4 by 4 again.

@@ -45,6 +45,8 @@ struct Mask {
 
 inline Mask mask_between(int64_t begin, int64_t end) { return {begin, end}; }
 
+inline Mask mask_if(bool wanted, Mask mask) { return wanted ? mask : Mask{0, 0}; }
+
 inline Vec load_masked(const float* from, Mask mask) {
   if (mask.begin == 0 && mask.end == kWidth) {
     Vec whole;

@@ -7,6 +7,7 @@ import { Constant } from '../../../graph/constant.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Operand } from '../program.js'
 import { axisOf } from '../views.js'
+import { expectList } from './lists.js'
 import { addCopy } from './shape.js'
 import type { LowerTable } from './table.js'
 
@@ -95,7 +96,7 @@ function pad(at: Lowering): void {
   if (mode !== 'constant') {
     let value = at.input(0)
     for (const [axis, [before]] of pads.entries()) {
-      at.expectList(shape[axis]!)
+      expectList(at, shape[axis]!)
       const indices = Array.from({ length: shape[axis]! }, (_, p) =>
         paddedIndex(mode, p - before, from[axis]!),
       )
@@ -144,7 +145,7 @@ function pattern(
   [rows = 0, cols = 0]: readonly number[],
   holds: (row: number, col: number) => boolean,
 ): number[] {
-  at.expectList(rows * cols)
+  expectList(at, rows * cols)
   return Array.from({ length: rows * cols }, (_, i) => Number(holds(Math.floor(i / cols), i % cols)))
 }
 

@@ -1,5 +1,6 @@
 // resize-taps.ts: which elements of an axis each position of the resized axis is made of, by the rules of Resize.
 import type { Lowering } from '../lowering.js'
+import { expectList } from './lists.js'
 
 /** One axis of a resize. */
 export interface ResizedAxis {
@@ -82,7 +83,7 @@ export function resizeTaps(at: Lowering, axis: ResizedAxis): Taps {
   const stretch = at.integer('antialias', 0) !== 0 ? Math.min(scale, 1) : 1
   const reach = mode === 'nearest' ? 0 : Math.ceil((mode === 'linear' ? 1 : 2) / stretch)
   const count = mode === 'nearest' ? 1 : 2 * reach
-  at.expectList(out * count)
+  expectList(at, out * count)
   const crops = transform === 'tf_crop_and_resize'
   const clamp = (tap: number): number => Math.min(Math.max(tap, 0), size - 1)
   const result = { taps: [] as number[], weights: [] as number[], offset: [] as number[] }

@@ -8,6 +8,7 @@ import {
   elementArrayOf,
   elementBits,
 } from '../core/dtype.js'
+import { clamp, roundHalfEven } from '../core/rounding.js'
 import { volume } from '../core/shape.js'
 import { decode, encode } from '../precision/casts.js'
 import { Constant, type NumericType } from './constant.js'
@@ -149,7 +150,7 @@ function stepsFor(
   })
   const rounded = floatsOf(constantOfNumbers(scale, exact))
   const points = old.zero.map((point, group) =>
-    stays ? point : clamp(roundEven(least - low[group]! / rounded[group]!), least, most),
+    stays ? point : clamp(roundHalfEven(least - low[group]! / rounded[group]!), least, most),
   )
   return { scale: rounded, zero: points }
 }
@@ -174,15 +175,8 @@ function codesOf(
   if (isFloat(dtype)) return decode(encode(quotients, dtype), dtype)
   const [least, most] = rangeOf(dtype)
   return Float64Array.from(quotients, (quotient, i) =>
-    clamp(roundEven(quotient) + zero[groupOf(i)]!, least, most),
+    clamp(roundHalfEven(quotient) + zero[groupOf(i)]!, least, most),
   )
-}
-
-const clamp = (value: number, least: number, most: number): number => Math.min(Math.max(value, least), most)
-
-function roundEven(value: number): number {
-  const rounded = Math.round(value)
-  return rounded - value === 0.5 && rounded % 2 !== 0 ? rounded - 1 : rounded
 }
 
 /** A constant of the type and shape of another one. */

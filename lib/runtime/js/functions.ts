@@ -1,4 +1,5 @@
 // functions.ts: the functions of elementwise operations, in double.
+import { roundHalfEven } from '../../core/rounding.js'
 import type { BinaryFn, UnaryFn } from '../tensor-kernel-args.js'
 
 const tanhFactor = Math.sqrt(2 / Math.PI)
@@ -40,14 +41,6 @@ function geluTanhSlope(x: number): number {
 /** log(1 + e^x) without overflow. */
 const softplus = (x: number): number => Math.log1p(Math.exp(-Math.abs(x))) + Math.max(x, 0)
 const clampToUnit = (x: number): number => (x < 0 ? 0 : x > 1 ? 1 : x)
-
-/** The nearest integer, the even one of two. */
-export function roundHalfEven(x: number): number {
-  const floor = Math.floor(x)
-  const rest = x - floor
-  if (rest !== 0.5) return rest < 0.5 ? floor : Math.ceil(x)
-  return floor % 2 === 0 ? floor : floor + 1
-}
 
 /** The remainder of a division that has the sign of the divisor. */
 function floorMod(a: number, b: number): number {

@@ -1,4 +1,5 @@
 // grid-sample.ts: an image at the points of a grid, in plain TypeScript.
+import { clamp, roundHalfEven } from '../../core/rounding.js'
 import { volume } from '../../core/shape.js'
 import type { LayerKernelArgs } from '../layer-kernel-args.js'
 
@@ -26,21 +27,15 @@ function cubicWeights(t: number): number[] {
   return [far(1 + t), near(t), near(1 - t), far(2 - t)]
 }
 
-function roundToEven(x: number): number {
-  const floor = Math.floor(x)
-  return x - floor !== 0.5 ? Math.round(x) : floor % 2 === 0 ? floor : floor + 1
-}
-
 function tapsAt(
   { interpolation, outOfImage, alignCorners }: GridSampleArgs,
   coordinate: number,
   size: number,
 ): Taps {
   const [low, high] = alignCorners ? [0, size - 1] : [-0.5, size - 0.5]
-  const clamp = (x: number, least: number, most: number): number => Math.min(Math.max(x, least), most)
   let x = alignCorners ? ((coordinate + 1) / 2) * (size - 1) : ((coordinate + 1) * size - 1) / 2
   if (!Number.isFinite(x)) x = -2 - size
-  if (interpolation === 'nearest') x = roundToEven(x)
+  if (interpolation === 'nearest') x = roundHalfEven(x)
   if (outOfImage === 'border') x = clamp(x, 0, size - 1)
   if (outOfImage === 'reflection') x = reflect(x, low, high)
   const element = (index: number): number | undefined => {

@@ -1,14 +1,14 @@
 // integer.ts: operations on numbers of 8 bits in plain TypeScript, as their formulas are written.
+import { clamp, roundHalfEven } from '../../core/rounding.js'
 import { volume } from '../../core/shape.js'
 import type { IntegerFeatures, KernelArgs } from '../kernels.js'
 import { pairsOf } from './conv.js'
-import { roundHalfEven } from './functions.js'
 
 /** round(value) + zero within the range of a type; a NaN gives 0. */
 function saturated(value: number, zero: number, isSigned: boolean): number {
   if (Number.isNaN(value)) return 0
   const [lowest, highest] = isSigned ? [-128, 127] : [0, 255]
-  return Math.min(Math.max(roundHalfEven(value) + zero, lowest), highest)
+  return clamp(roundHalfEven(value) + zero, lowest, highest)
 }
 
 /** What becomes of the sums of products of feature `o`. */

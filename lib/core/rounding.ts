@@ -1,0 +1,13 @@
+// rounding.ts: numbers brought to where they belong.
+
+/** The nearest integer, the even one of two. */
+export function roundHalfEven(x: number): number {
+  const floor = Math.floor(x)
+  const rest = x - floor
+  if (rest !== 0.5) return rest < 0.5 ? floor : Math.ceil(x)
+  return floor % 2 === 0 ? floor : floor + 1
+}
+
+/** The number of [least, most] that is nearest to `value`. */
+export const clamp = (value: number, least: number, most: number): number =>
+  Math.min(Math.max(value, least), most)

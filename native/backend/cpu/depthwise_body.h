@@ -138,7 +138,7 @@ void depthwise_plane(const DepthwisePlane& of) {
   const int64_t width = of.out[1];
   for (int64_t x = 0; x < width;) {
     DepthwiseColumn<K, S, 2> pairs[kMostPairs];
-    DepthwiseColumn<K, S, 1> last;
+    DepthwiseColumn<K, S, 1> last{};
     int count = 0;
     for (; count < kMostPairs && width - x > kWidth; ++count, x += 2 * kWidth) pairs[count].place(of, x);
     const bool single = count < kMostPairs && x < width;

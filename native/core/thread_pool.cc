@@ -61,8 +61,8 @@ class Pool {
   int threads() const { return threads_; }
 
   // False when the calling thread does better on its own: it must not wait for its turn, or all others sleep.
-  bool run(int64_t chunks, const Chunk& chunk) {
-    if (started_ > 0 && sleepers_ == started_ && !worth_waking(chunks)) return false;
+  bool run(int64_t chunks, int64_t grains, const Chunk& chunk) {
+    if (started_ > 0 && sleepers_ == started_ && !worth_waking(grains)) return false;
     std::unique_lock turn(turn_, std::defer_lock);
     if (!undelayed) {
       turn.lock();
@@ -97,14 +97,14 @@ class Pool {
   }
 
  private:
-  bool worth_waking(int64_t chunks) {
-    if (chunks >= kWorthWaking) return true;
+  bool worth_waking(int64_t grains) {
+    if (grains >= kWorthWaking) return true;
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     if (now - moment_.load() > kMoment) {
       moment_ = now;
       alone_ = 0;
     }
-    return (alone_ += chunks) >= kWorthWakingTogether;
+    return (alone_ += grains) >= kWorthWakingTogether;
   }
 
   void drain(const Chunk& chunk) {
@@ -144,7 +144,7 @@ class Pool {
   std::atomic<int> threads_{static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
   std::atomic<int> started_ = 0, sleepers_ = 0;
   std::atomic<std::chrono::steady_clock::duration> moment_{};  // when it began
-  std::atomic<int64_t> alone_ = 0;                             // chunks done in it while all slept
+  std::atomic<int64_t> alone_ = 0;                             // grains done in it while all slept
   const Chunk* chunk_ = nullptr;
   int64_t chunks_ = 0;
   // Each on a cache line of its own: others watch it.
@@ -159,7 +159,7 @@ class Pool {
 void set_thread_count(int threads) { Pool::get().resize(threads); }
 int thread_count() { return Pool::get().threads(); }
 
-void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
+void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> body, int64_t grains) {
   if (count <= 0) return;
   const int threads = thread_count();
   const int64_t pieces = std::min<int64_t>((count + grain - 1) / grain, threads * 4);
@@ -167,7 +167,7 @@ void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_
   const int64_t size = std::max(grain, (count + pieces - 1) / pieces);
   const int64_t chunks = (count + size - 1) / size;
   const auto chunk = [&](int64_t i) { body(i * size, std::min(count, (i + 1) * size)); };
-  if (!Pool::get().run(chunks, chunk)) body(0, count);
+  if (!Pool::get().run(chunks, std::max(chunks, grains), chunk)) body(0, count);
 }
 
 Undelayed::Undelayed() { undelayed = true; }

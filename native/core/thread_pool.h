@@ -16,7 +16,10 @@ int thread_count();
 // Calls body(begin, end) over disjoint ranges that cover [0, count), each at least `grain` long except the
 // last, and returns when all are done. `body` must not throw and must not call parallel_for. Calls from
 // several threads take turns; within an Undelayed scope a call that would have to wait does all on its own.
-void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
+// Threads that sleep are woken for a few grains; `grains` says how many there are where that is more than
+// count / grain.
+void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body,
+                  int64_t grains = 0);
 
 // While it lives, the calling thread does not wait for parallel_for calls of other threads.
 class Undelayed {

@@ -29,11 +29,6 @@ const { addon } = loadAddon()
 const skip = noModels || (addon ? false : 'no native addon')
 const sizes: Record<string, number> = { batch: 1, sequence: 576, length: 3, b: 1 }
 
-/** Models that cannot be trained, and what is said about them. */
-const noTraining: Record<string, RegExp> = {
-  'shufflenet-v2-12-int8.onnx': /no layer that can be adapted/,
-}
-
 /** Kernels that refuse what the CUDA table lacks; they compute on the CPU, or not at all. Notes what is called. */
 function cudaTable(computes: boolean): { kernels: Kernels; called: Set<KernelOp> } {
   const cpu = openCpuKernels()
@@ -111,9 +106,7 @@ if (!skip) {
     t.test(name, async t => {
       const graph = await modelOf(file)
       await runs(t, graph, name.startsWith('silero'))
-      const refusal = noTraining[name]
-      if (refusal) await t.rejects(trains(t, graph), { name: 'SparkError', message: refusal })
-      else await trains(t, graph)
+      await trains(t, graph)
     })
   }
 }

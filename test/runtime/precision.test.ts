@@ -19,6 +19,7 @@ import { optimize } from '#lib/graph/rewrites/optimize.js'
 import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
 import { openCpuKernels } from '#lib/runtime/cpu.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
+import type { Bf16Units } from '#lib/runtime/kernels.js'
 import { choosePrecision } from '#lib/runtime/model/precision.js'
 import { withPrecision } from '#lib/runtime/model/rounded-weights.js'
 import { compile } from '#lib/runtime/plan/compile.js'
@@ -65,24 +66,33 @@ const data = (count: number): Feeds[] => Array.from({ length: count }, () => ({ 
 t.test(
   'what products are formed of follows from the weights, and on a GPU they take tensor cores',
   async t => {
-    const turned = makeNode('ConvTranspose', ['x', 'turned'], ['z'])
-    const both = {
-      ...graph,
-      nodes: [...graph.nodes, turned],
-      outputs: [...graph.outputs, { name: 'z' }],
-      initializers: new Map([...graph.initializers, ['turned', f32(16, 3, 2, 4)]]),
+    const layers = (size: number) =>
+      makeGraph({
+        inputs: [{ name: 'x', type: tensorType('f32', [2, 16, size, size]) }],
+        outputs: [{ name: 'y' }, { name: 'z' }],
+        nodes: [makeNode('Conv', ['x', 'filter'], ['y']), makeNode('ConvTranspose', ['x', 'turned'], ['z'])],
+        initializers: new Map([
+          ['filter', f32(5, 16, 2, 2)],
+          ['turned', f32(16, 3, 2, 4)],
+        ]),
+      })
+    const computesOf = async (size: number, mode: Precision, packs: boolean, bf16Units: Bf16Units) => {
+      const rounded = await withPrecision(layers(size), mode)
+      const { steps } = compile(rounded, { packs, bf16Units })
+      return steps.flatMap(({ op, args }) =>
+        op === 'conv' || op === 'convTranspose' ? [`${op} ${args.compute}`] : [],
+      )
     }
     const modes = { fp16: ['f32', 'f16'], bf16: ['bf16', 'bf16'], fp8: ['f32', 'bf16'] } as const
-    for (const [mode, [onCpu, onGpu]] of Object.entries(modes)) {
-      const rounded = await withPrecision(optimize(both).graph, mode as Precision)
-      for (const packs of [true, false]) {
-        const computes = compile(rounded, { packs }).steps.flatMap(({ op, args }) => {
-          return op === 'conv' || op === 'convTranspose' ? [`${op} ${args.compute}`] : []
-        })
-        const expected = packs ? onCpu : onGpu
-        t.same(computes.sort(), [`conv ${expected}`, `convTranspose ${expected}`], `${mode}, packs: ${packs}`)
-      }
+    for (const [mode, [onCpu, onGpu]] of Object.entries(modes) as [Precision, [string, string]][]) {
+      const cpu = await computesOf(9, mode, true, 'vectors')
+      t.same(cpu.sort(), [`conv ${onCpu}`, `convTranspose ${onCpu}`], `${mode} on the CPU`)
+      const gpu = await computesOf(9, mode, false, 'tiles')
+      t.same(gpu.sort(), [`conv ${onGpu}`, `convTranspose ${onGpu}`], `${mode} on a GPU`)
     }
+    t.match(await computesOf(9, 'bf16', true, 'none'), ['conv f32'], 'a CPU that cannot multiply bf16')
+    t.match(await computesOf(3, 'bf16', true, 'tiles'), ['conv f32'], 'too few positions for a vector')
+    t.match(await computesOf(3, 'bf16', false, 'tiles'), ['conv bf16'], 'which are enough for a GPU')
   },
 )
 

@@ -17,7 +17,8 @@ constexpr int64_t kRowsAtOnce = 32;  // filters whose sums are kept in a cache
 template <typename Body>
 void run_tasks(int64_t count, int64_t work, int64_t floats, const Body& body) {
   constexpr int64_t kGrainLanes = 1 << 15;  // dot products worth waking a thread for
-  if (count > 1 && count * work >= 2 * kGrainLanes) return parallel_tasks(count, floats, body);
+  const int64_t grains = count * work / kGrainLanes;
+  if (count > 1 && grains >= 2) return parallel_tasks(count, floats, body, grains);
   const Scratch room(floats);
   for (int64_t index = 0; index < count; ++index) body(index, room.data());
 }

@@ -102,9 +102,6 @@ const cpu = [
     name: 'models of the shared data over onnxruntime-node',
     goal: '>= 1 x',
     rows: { name: 'models', shape: realModels, dtype: /^f(32|16)$/ },
-    limit:
-      'between 0.93 and 1.11 in two runs; what pulls it down are byte_sb_bidi_lstm (0.46 x), dmonitoring (0.53 x), squeezenet (0.64 x) and resnet50 (0.67 x)',
-    next: 'what stands at the next two targets; tiles of Winograd whose vectors run over several lines (14 x 14 fills a quarter of one)',
   },
   {
     name: 'the slowest of all models over onnxruntime-node',
@@ -112,16 +109,16 @@ const cpu = [
     of: 'worst',
     rows: { name: 'models', dtype: /^(f32|f16|int8)$/ },
     limit:
-      'squeezenet alone, between 4.1 and 8.7 ms in one row; max pooling takes 9 % of its time, four times what it takes in ONNX Runtime, and its first layer twice; resnet50 is at 0.75 x',
-    next: 'max pooling without a staged copy of strided lines; Winograd for lines that follow each other',
+      'dmonitoring, between 0.64 and 0.84 x in six runs of one day, and squeezenet, between 0.63 and 0.83 x: neighbours on the machine decide',
+    next: 'what stands at the next target; a global mean of several rows together',
   },
   {
     name: 'small models over onnxruntime-node: dmonitoring, tinyphysics, batch 1',
     goal: '>= 1.2 x',
     rows: { name: 'models', shape: /^(dmonitoring|tinyphysics)/, dtype: /^f32$/ },
     limit:
-      'tinyphysics alone reaches it (1.32 x), dmonitoring is at 0.71 and 0.81 x; there three quarters of the time are 1 x 1 convolutions with 16 to 112 channels, whose products pack as much as they multiply, and one tenth is the copy of its input',
-    next: 'products of few rows that read their right side in place; inputs read where the caller has them (bind does)',
+      'tinyphysics alone reaches it (1.35 x), dmonitoring is at 0.79 and 0.77 x; by one thread its first layer (3 x 3, stride 2) takes 0.40 ms where ONNX Runtime takes 0.22, depthwise layers of stride 2 take 0.22 where it takes 0.12, since lines of 40 leave vectors half empty',
+    next: 'a kernel for first layers, whose few channels are read where they lie; channels in blocks of 16, which need no shuffles',
   },
   {
     name: 'shufflenet in int8 over onnxruntime-node',

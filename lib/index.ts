@@ -102,6 +102,7 @@ export type {
   UnaryFn,
 } from './runtime/tensor-kernel-args.js'
 export type {
+  Bf16Units,
   BoundStep,
   HeldArray,
   HoldableArray,

@@ -68,7 +68,8 @@ class ConvLanes {
     }
     lanes_ = (std::ssize(rows_) + kPerLane - 1) / kPerLane;
     rows_.resize(lanes_ * kPerLane, kNoRow);
-    width_ = std::clamp(kPackedLanes / lanes_ / kPanelRows * kPanelRows, kPanelRows, kTile);
+    const int64_t most = kPackedLanes / std::max<int64_t>(lanes_, 1);  // none without channels
+    width_ = std::clamp(most / kPanelRows * kPanelRows, kPanelRows, kTile);
     height_ = filters_;
     const int64_t tiles = across();
     while (tiles * down() < 2 * thread_count() && height_ >= 2 * kFewestRows) height_ = (height_ + 1) / 2;

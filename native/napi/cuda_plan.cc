@@ -46,7 +46,7 @@ Place CudaPlan::place() {
 }
 
 void* CudaPlan::put(Napi::Object array, void* data, size_t bytes, Access access) {
-  if (bytes == 0) return data;
+  if (bytes == 0) return nullptr;  // no address of the host reaches the device
   std::shared_ptr<Block> block = Block::find(data, bytes);
   if (block && cuda::reaches(device_, *block)) {
     blocks_.push_back(std::move(block));

@@ -111,6 +111,18 @@ t.test('blocks that the device reaches are used where they are', async t => {
   t.strictSame(lines('launch'), [])
 })
 
+t.test('no address of the host reaches the device, not even that of no elements', async t => {
+  const script = `${head}
+    const mapped = new Float32Array(1 << 20) // where the stand-in knows an address of the host
+    const sum = { op: 'reduce', args: { fn: 'sum', dtype: 'f32', shape: [3], reduced: [0], strides: [0], reducedStrides: [1],
+      x: mapped.subarray(0, 0), y } }
+    const plan = addon.planCreate([sum], 0)
+    print(await attempt(() => addon.planRun(plan)))`
+  const { env, lines } = machine(standIn, discrete)
+  t.equal(await scriptResult(script, env), null)
+  t.equal(lines('launch').length, 1)
+})
+
 t.test('one run at a time; dispose while it runs', async t => {
   const script = `${head}
     const plan = create(), run = addon.planRun(plan)

@@ -99,3 +99,12 @@ t.test('files stay readable in one sitting', async t => {
   const all = [...lib, ...native, ...files('test', /\.(ts|js|c)$/), ...files('bench', /\.js$/)]
   for (const { name, text } of all) t.ok(text.split('\n').length <= limit, `${name} is over ${limit} lines`)
 })
+
+t.test('no merge was left half done', async t => {
+  const pages = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md'].map(name => ({
+    name,
+    text: readFileSync(path.join(root, name), 'utf8'),
+  }))
+  const all = [...lib, ...native, ...files('docs', /^[^/]*\.md$/), ...pages]
+  for (const { name, text } of all) t.notMatch(text, /^(<{7}|={7}|>{7})( |$)/m, `${name} holds both sides`)
+})

@@ -13,6 +13,7 @@ import {
   makeGraph,
   makeNode,
   type Node,
+  sparkDomain,
   tensorType,
 } from '#lib/graph/graph.js'
 import { contribUpgrades } from '#lib/graph/rewrites/canonicalise/contrib.js'
@@ -25,6 +26,7 @@ const backend = backends.at(-1)!
 const opsets = new Map([
   ['', canonicalOpset],
   ['com.microsoft', 1],
+  [sparkDomain, 1],
   ['local', 1],
 ])
 
@@ -40,7 +42,7 @@ const kinds: readonly Attribute[] = [
   ...[string('odd'), { type: 'strings', value: ['a', 'b'] } as const, graphAttribute(makeGraph({}))],
 ]
 
-/** One node that reads `count` inputs of ones of some type and rank. */
+/** One node that reads some inputs of ones of some type and rank; every other one has no attributes. */
 function oddGraph(domain: string, op: string, at: number): Graph {
   const shape = [[], [2, 4], [1, 2, 4, 4]][at % 3]!
   const dtype = (['f32', 'i64', 'u8'] as const)[Math.floor(at / 3) % 3]!
@@ -50,7 +52,8 @@ function oddGraph(domain: string, op: string, at: number): Graph {
   }))
   const outputs = ['y', 'z'].slice(0, 1 + (at % 2))
   const attribute = kinds[at % kinds.length]!
-  const attributes = Object.fromEntries(attributeNames.split(' ').map(name => [name, attribute]))
+  const present = at % 2 === 0 ? attributeNames.split(' ') : []
+  const attributes = Object.fromEntries(present.map(name => [name, attribute]))
   const names = inputs.map(({ name }) => name)
   return makeGraph({
     ...{ inputs, opsets, outputs: outputs.map(name => ({ name })) },
@@ -72,9 +75,10 @@ async function runOnes(graph: Graph): Promise<void> {
 t.test('attributes of wrong types', async t => {
   const standard = [...(loweredOperators().get('') ?? []), ...hostOperators].map(op => ['', op] as const)
   const contrib = Object.keys(contribUpgrades).map(op => ['com.microsoft', op] as const)
+  const own = [...(loweredOperators().get(sparkDomain) ?? [])].map(op => [sparkDomain, op] as const)
   let refused = 0
-  for (const [i, [domain, op]] of [...standard, ...contrib].entries()) {
-    for (const at of [i, i + 31, i + 77]) {
+  for (const [i, [domain, op]] of [...standard, ...contrib, ...own].entries()) {
+    for (const at of [i, i + 31, i + 77, i + 106]) {
       const error = await runOnes(oddGraph(domain, op, at)).catch((error: unknown) => error)
       if (error === undefined) continue
       refused++

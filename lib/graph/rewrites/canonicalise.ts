@@ -100,7 +100,7 @@ class Upgrader {
       (inner.domain === '' && inner.op === 'SimplifiedLayerNormalization')
     ) {
       const upgrade = Object.hasOwn(contribUpgrades, inner.op) ? contribUpgrades[inner.op] : undefined
-      if (upgrade) return upgrade(inner, context)
+      if (upgrade) return expectOutputs(inner, upgrade(inner, context), context)
       this.usesContrib = true
       return [inner]
     }
@@ -110,4 +110,12 @@ class Upgrader {
         : undefined
     return entry && context.opset < entry.before ? entry.upgrade(inner, context) : [inner]
   }
+}
+
+/** Contributed operators may have outputs that no standard operator has. */
+function expectOutputs(node: Node, made: readonly Node[], context: UpgradeContext): readonly Node[] {
+  const names = new Set(made.flatMap(({ outputs }) => outputs))
+  const missing = node.outputs.findIndex(name => name !== '' && !names.has(name))
+  if (missing >= 0) throw context.unsupported(node, `its output ${missing} has no standard form`)
+  return made
 }

@@ -130,11 +130,12 @@ function headsOf(call: Call, i: number, attribute: string): Shape | undefined {
   return [shape[0]!, heads, shape[1]!, typeof width === 'number' ? width / heads : null]
 }
 
-const attention: Check = call => {
-  const q = headsOf(call, 0, 'q_num_heads')
-  const k = headsOf(call, 1, 'kv_num_heads')
-  const v = headsOf(call, 2, 'kv_num_heads')
-  if (!q || !k || !v) return
+/** Queries, keys and values, the inputs from `first` on, must have heads that fit together. */
+export function expectHeads(call: Call, first: number): readonly [q: Shape, k: Shape, v: Shape] | undefined {
+  const q = headsOf(call, first, 'q_num_heads')
+  const k = headsOf(call, first + 1, 'kv_num_heads')
+  const v = headsOf(call, first + 2, 'kv_num_heads')
+  if (!q || !k || !v) return undefined
   const fits =
     compatible(q[0]!, k[0]!) &&
     compatible(q[3]!, k[3]!) &&
@@ -144,6 +145,13 @@ const attention: Check = call => {
   const [heads, shared] = [q[1], k[1]]
   if (typeof heads === 'number' && typeof shared === 'number' && heads % shared !== 0)
     throw call.fail(`${heads} heads of queries cannot share ${shared} of keys`)
+  return [q, k, v]
+}
+
+const attention: Check = call => {
+  const operands = expectHeads(call, 0)
+  if (!operands) return
+  const [q, k, v] = operands
   for (const [i, own] of [k, v].entries())
     expectShape(call, 4 + i, `past ${i === 0 ? 'keys' : 'values'}`, [own[0]!, own[1]!, null, own[3]!])
   const past = call.has(4) ? (call.shape(4)?.[2] ?? null) : 0
@@ -244,6 +252,11 @@ export const operandChecks: Readonly<Record<string, Check>> = {
   DeformConv: convolution(1, 3),
   ConvTranspose: transposedConvolution,
   Attention: attention,
+  LinearAttention: call => {
+    const x = call.shape(0)
+    if (x && x.length !== 3) throw call.fail(`its input is ${showShape(x)}; it must have 3 dimensions`)
+    expectHeads(call, 0)
+  },
   Clip: single('min', 'max'),
   Dropout: single('ratio', 'training_mode'),
   CumSum: single('axis'),

@@ -45,12 +45,16 @@ function subscripts(call: Call): { operands: string[]; result: string } {
   return { operands, result: right ?? (left.includes('.') ? '.' : '') + once.sort().join('') }
 }
 
-function einsum(call: Call): Shape | undefined {
+/** Shape of a sum of products whose operands are the inputs from `first` on. */
+export function einsum(call: Call, first = 0): Shape | undefined {
   const { operands, result } = subscripts(call)
+  const count = call.node.inputs.length - first
+  if (operands.length !== count)
+    throw call.fail(`its equation describes ${operands.length} operands of ${count}`)
   const sizes = new Map<string, Dimension>()
   let ellipsis: Shape | undefined = []
   for (const [i, letters] of operands.entries()) {
-    const shape = call.shape(i)
+    const shape = call.shape(first + i)
     if (!shape) return undefined
     const dots = shape.length - letters.replace('.', '').length
     if (dots < 0 || (dots > 0 && !letters.includes('.'))) {

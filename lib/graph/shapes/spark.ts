@@ -3,7 +3,8 @@ import type { Dimension, ValueType } from '../graph.js'
 import { type Call, type Rule, tensorOrUnknown } from './call.js'
 import { convolution } from './convolution.js'
 import { compatible, type Shape } from './dimensions.js'
-import { matMulOf } from './product.js'
+import { expectBroadcast, expectHeads } from './operands.js'
+import { einsum, matMulOf } from './product.js'
 
 /** Output `n` has the type of input `inputs[n]`. */
 const sameAs =
@@ -64,7 +65,10 @@ export const sparkRules: Readonly<Record<string, Rule>> = {
   DoRAWeight: call => [call.type(0), ...f32(rowsOf(call, 0), rowsOf(call, 0))],
   DoRAWeightGrad: call => [...sameAs(2, 3)(call), ...f32(rowsOf(call, 1))],
   DropoutMask: sameAs(0),
-  AttentionGrad: sameAs(1, 2, 3),
+  AttentionGrad: call => {
+    expectHeads(call, 1)
+    return sameAs(1, 2, 3)(call)
+  },
   ConvGrad: call => [...sameAs(1, 2)(call), ...f32(rowsOf(call, 2))],
   ConvTransposeGrad: call => [...sameAs(1, 2)(call), ...f32([call.shape(0)?.[1] ?? null])],
   BatchNormalizationGrad: sameAs(1, 2, 2),
@@ -75,7 +79,10 @@ export const sparkRules: Readonly<Record<string, Rule>> = {
   GeluGrad: sameAs(1),
   SumLike: sameAs(1),
   NormalizationGrad: sameAs(1, 2, 2),
-  EinsumGrad: call => call.node.outputs.map((_, i) => call.type(i + 1)),
+  EinsumGrad: call => {
+    expectBroadcast(call, 0, 'dy', einsum(call, 1))
+    return call.node.outputs.map((_, i) => call.type(i + 1))
+  },
   ConcatGrad: call => call.node.outputs.map((_, i) => call.type(i + 1)),
   SliceGrad: sameAs(1),
   PadGrad: sameAs(1),

@@ -41,9 +41,15 @@ export const hostTensor = (
   data: ElementArray | readonly string[],
 ): HostTensor => ({ kind: 'tensor', dtype, shape, data })
 
-/** A tensor of zeros. */
+/** A tensor of zeros, or of empty texts. */
 export const hostZeros = (dtype: ElementType, shape: readonly number[]): HostTensor =>
-  hostTensor(dtype, shape, new (elementArrayOf(dtype))(volume(shape)))
+  hostTensor(
+    dtype,
+    shape,
+    dtype === 'string'
+      ? new Array<string>(volume(shape)).fill('')
+      : new (elementArrayOf(dtype))(volume(shape)),
+  )
 
 /** A tensor of i64 numbers. */
 export const hostIntegers = (shape: readonly number[], values: readonly number[]): HostTensor =>

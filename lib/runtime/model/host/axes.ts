@@ -3,6 +3,17 @@ import { SparkError } from '../../../core/errors.js'
 import { volume } from '../../../core/shape.js'
 import { type HostTensor, hostTensor, hostZeros } from '../values.js'
 
+/** Copies elements that lie one behind the other to where element `at` is. */
+function copyRun(
+  from: HostTensor['data'],
+  [start, end]: readonly [number, number],
+  to: HostTensor['data'],
+  at: number,
+): void {
+  if (Array.isArray(from)) for (let i = start; i < end; i++) (to as string[])[at + i - start] = from[i]
+  else (to as Float64Array).set((from as Float64Array).subarray(start, end), at)
+}
+
 /** The elements from `start` to `end` along an axis; `squeeze` leaves the axis out. */
 export function sliceAlong(
   { dtype, shape, data }: HostTensor,
@@ -13,11 +24,10 @@ export function sliceAlong(
   const sizes = shape.map((size, i) => (i === axis ? end - start : size))
   const result = hostZeros(dtype, sizes)
   const [inner, width] = [volume(shape.slice(axis + 1)), shape[axis]!]
-  const [from, to] = [data as Float64Array, result.data as Float64Array]
   const length = (end - start) * inner
   for (let outer = 0; outer < volume(shape.slice(0, axis)); outer++) {
     const first = (outer * width + start) * inner
-    to.set(from.subarray(first, first + length), outer * length)
+    copyRun(data, [first, first + length], result.data, outer * length)
   }
   return squeeze ? { ...result, shape: sizes.filter((_, i) => i !== axis) } : result
 }
@@ -40,13 +50,12 @@ export function concatAlong(parts: readonly HostTensor[], axis: number): HostTen
   const sizes = shape.map((size, i) => (i === axis ? width : size))
   const result = hostZeros(dtype, sizes)
   const [inner, outers] = [volume(shape.slice(axis + 1)), volume(shape.slice(0, axis))]
-  const to = result.data as Float64Array
   let start = 0
   for (const part of parts) {
-    const from = part.data as Float64Array
     const length = part.shape[axis]! * inner
     for (let outer = 0; outer < outers; outer++) {
-      to.set(from.subarray(outer * length, (outer + 1) * length), (outer * width + start) * inner)
+      const run = [outer * length, (outer + 1) * length] as const
+      copyRun(part.data, run, result.data, (outer * width + start) * inner)
     }
     start += part.shape[axis]!
   }

@@ -2,6 +2,8 @@
 import { SparkError } from '../../../core/errors.js'
 import { contiguousStrides } from '../../../core/shape.js'
 import { describeNode, intOf } from '../../../graph/attributes.js'
+import type { Node } from '../../../graph/graph.js'
+import { decode } from '../../../precision/casts.js'
 import { axisOf } from '../../plan/views.js'
 import { expectTensor, type HostTensor, hostIntegers, hostTensor, hostZeros, numbersOf } from '../values.js'
 import { concatAlong, sliceAlong } from './axes.js'
@@ -57,7 +59,7 @@ const unique: HostOperator = ({ node, inputs }) => {
   const slices = Array.from({ length: source.shape[axis]! }, (_, i) => sliceAlong(source, axis, [i, i + 1]))
   const groups = new Map<string, { slice: HostTensor; first: number; members: number[] }>()
   slices.forEach((slice, i) => {
-    const key = slice.data.join()
+    const key = JSON.stringify(Array.from(comparable(slice), String))
     const group = groups.get(key) ?? { slice, first: i, members: [] }
     group.members.push(i)
     groups.set(key, group)
@@ -86,16 +88,23 @@ const unique: HostOperator = ({ node, inputs }) => {
   ]
 }
 
+/** Elements that are ordered as their values are: those of 16 bits are bit patterns. */
+function comparable({ dtype, data }: HostTensor): ArrayLike<string | number | bigint> {
+  return dtype === 'f16' || dtype === 'bf16' ? decode(data as Uint16Array, dtype) : data
+}
+
 /** The order of the first elements that differ. */
-function compareElements({ data: a }: HostTensor, { data: b }: HostTensor): number {
-  const i = Array.from(a as ArrayLike<unknown>).findIndex((element, at) => element !== b[at])
+function compareElements(first: HostTensor, second: HostTensor): number {
+  const [a, b] = [Array.from(comparable(first)), comparable(second)]
+  const i = a.findIndex((element, at) => element !== b[at])
   if (i < 0) return 0
-  return (a[i] as number) < (b[i] as number) ? -1 : 1
+  return a[i]! < b[i]! ? -1 : 1
 }
 
 /** Boxes [N, B, 4], scores [N, C, B], limits → [count, 3] of batch, class, box. */
 const suppress: HostOperator = ({ node, inputs }) => {
   const [boxes, scores] = [expectTensor(node, inputs[0]), expectTensor(node, inputs[1])]
+  expectBoxes(node, boxes, scores)
   const limit = (i: number, fallback: number): number =>
     inputs[i] ? (numbersOf(expectTensor(node, inputs[i]))[0] ?? fallback) : fallback
   const [batches = 0, classes = 0, count = 0] = scores.shape
@@ -114,6 +123,19 @@ const suppress: HostOperator = ({ node, inputs }) => {
     }
   }
   return [hostIntegers([found.length / 3, 3], found)]
+}
+
+function expectBoxes(node: Node, boxes: HostTensor, scores: HostTensor): void {
+  if (boxes.dtype !== 'f32' || scores.dtype !== 'f32') {
+    const what = `boxes are ${boxes.dtype} and scores ${scores.dtype}; both must be f32: add a Cast`
+    throw new SparkError('ERR_DTYPE', `${describeNode(node)}: ${what}`)
+  }
+  const [batches, , count] = scores.shape
+  const fits = [batches, count, 4].every((size, axis) => boxes.shape[axis] === size)
+  if (scores.shape.length !== 3 || boxes.shape.length !== 3 || !fits) {
+    const what = `boxes are [${boxes.shape.join(', ')}] and scores [${scores.shape.join(', ')}]; it wants [N, B, 4] and [N, C, B]`
+    throw new SparkError('ERR_SHAPE', `${describeNode(node)}: ${what}`)
+  }
 }
 
 /** Operators whose outputs have sizes that depend on data. */

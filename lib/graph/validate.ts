@@ -137,14 +137,15 @@ export const maxNesting = 200
 
 /**
  * Checks how deep the graphs of nodes lie inside each other, functions included: rewrites visit them recursively.
+ * @param limit - how deep they may lie
  * @throws SparkError ERR_UNSUPPORTED naming a node that lies too deep
  */
-export function expectShallow(graph: Graph): void {
+export function expectShallow(graph: Graph, limit = maxNesting): void {
   const open = [graph, ...graph.functions].map(({ nodes }) => ({ nodes, depth: 0 }))
   for (let next = open.pop(); next; next = open.pop()) {
     for (const node of next.nodes) {
       for (const { nodes } of subgraphsOf(node)) {
-        if (next.depth >= maxNesting) throw nestingError(node)
+        if (next.depth >= limit) throw nestingError(node, limit)
         open.push({ nodes, depth: next.depth + 1 })
       }
     }
@@ -152,7 +153,7 @@ export function expectShallow(graph: Graph): void {
 }
 
 /** An error about a node whose graphs lie too deep inside of others. */
-export function nestingError(node: Node): SparkError {
-  const message = `graphs lie inside each other deeper than ${maxNesting}`
+export function nestingError(node: Node, limit = maxNesting): SparkError {
+  const message = `graphs lie inside each other deeper than ${limit}`
   return new SparkError('ERR_UNSUPPORTED', `${describeNode(node)}: ${message}`)
 }

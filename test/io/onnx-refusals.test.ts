@@ -121,6 +121,33 @@ t.test('messages that lie too deep inside each other', async t => {
   t.throws(() => parseOnnx(bytes), { code: 'ERR_FORMAT', message: /deeper than 200/ })
 })
 
+t.test('what is written can be read, however deep graphs lie inside each other', async t => {
+  const leaf = makeGraph({ nodes: [makeNode('Neg', ['x'], ['y'])], outputs: [{ name: 'y' }] })
+  const chain = (depth: number): Graph => {
+    let graph = leaf
+    for (let i = 0; i < depth; i++) {
+      const attributes = { then_branch: graphAttribute(graph), else_branch: graphAttribute(leaf) }
+      graph = makeGraph({ nodes: [makeNode('If', ['c'], ['y'], { attributes })], outputs: [{ name: 'y' }] })
+    }
+    const inputs = [{ name: 'x' }, { name: 'c' }]
+    return { ...graph, inputs, opsets: new Map([['', 20]]) }
+  }
+  t.equal(parseOnnx(serializeOnnx(chain(60))).nodes[0]?.op, 'If')
+  for (const depth of [61, 10_000]) {
+    const message = /node 'y' \(If\): graphs lie inside each other deeper than 60/
+    t.throws(() => serializeOnnx(chain(depth)), { code: 'ERR_UNSUPPORTED', message }, `${depth} deep`)
+    await t.rejects(writeOnnx(chain(depth), path.join(folder, 'deep.onnx')), { code: 'ERR_UNSUPPORTED' })
+  }
+})
+
+t.test('a piece of a tensor', async t => {
+  const initializer = [
+    { name: 'w', dataType: 1, dims: [2n], segment: { begin: 0n, end: 2n }, floatData: [1, 2] },
+  ]
+  const bytes = bytesOf(encodeMessage('Model', { irVersion: 8n, graph: { name: 'g', initializer } }))
+  t.throws(() => parseOnnx(bytes), { code: 'ERR_UNSUPPORTED', message: /initializer 'w' is a piece.*0 to 2/ })
+})
+
 t.test('broken files end in a SparkError', { skip: noModels }, async t => {
   const names = ['mnist-8.onnx', 'mnist_float16.onnx']
   const sources = names.map(name => readFileSync(modelFile('mnist', name)))

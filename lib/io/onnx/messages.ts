@@ -80,6 +80,7 @@ export const messages = {
   Tensor: {
     dims: [1, 'int64[]'],
     dataType: [2, 'int32'],
+    segment: [3, 'Segment'],
     floatData: [4, 'float[]'],
     int32Data: [5, 'int32[]'],
     stringData: [6, 'bytes[]'],
@@ -91,6 +92,7 @@ export const messages = {
     externalData: [13, 'Entry[]'],
     dataLocation: [14, 'int32'],
   },
+  Segment: { begin: [1, 'int64'], end: [2, 'int64'] },
   SparseTensor: { values: [1, 'Tensor'], indices: [2, 'Tensor'], dims: [3, 'int64[]'] },
 } as const
 

@@ -33,11 +33,18 @@ export function parseTensor(bytes: Uint8Array, label = 'tensor'): Constant {
  * A constant of a TensorProto.
  * @param what - names the tensor in errors
  * @throws SparkError ERR_FORMAT when the elements do not fit the shape or the type, ERR_IO for external data that
- * cannot be opened
+ * cannot be opened, ERR_UNSUPPORTED for one piece of a larger tensor
  */
 export function readTensor(context: TensorContext, tensor: Message<'Tensor'>, what: string): Constant {
   const dtype = elementTypeOf(tensor.dataType, `${context.label}: ${what}`)
   const shape = readSizes(tensor.dims ?? [], `${context.label}: ${what}`)
+  if (tensor.segment) {
+    const { begin = 0n, end = 0n } = tensor.segment
+    throw new SparkError(
+      'ERR_UNSUPPORTED',
+      `${context.label}: ${what} is a piece of a tensor (segment ${begin} to ${end}); write it whole`,
+    )
+  }
   try {
     return constantOf(context, tensor, dtype, shape, what)
   } catch (error) {

@@ -6,6 +6,7 @@ import { allNodes } from '../../graph/edit.js'
 import { canonicalOpset, type Graph } from '../../graph/graph.js'
 import { lowestOpset } from '../../graph/opsets.js'
 import { ShapeInference } from '../../graph/shape-inference.js'
+import { expectShallow } from '../../graph/validate.js'
 import { writeFileAtomic } from '../atomic-write.js'
 import { type Encoded, encodeMessage, type LazyBytes } from './encode.js'
 import type { Message } from './messages.js'
@@ -39,6 +40,9 @@ const minExternalBytes = 1024
 /** Data of tensors begin at multiples of this in a data file, so that they can be mapped into memory. */
 const externalAlignment = 4096
 
+/** Graphs may lie inside each other this deep in a file: each takes three of the 200 levels of messages that are read. */
+const maxWrittenNesting = 60
+
 /** How an ONNX file is written. */
 export interface WriteOnnxOptions {
   /**
@@ -52,7 +56,7 @@ export interface WriteOnnxOptions {
  * Writes a graph as an ONNX file, which appears whole or not at all. A canonical graph is written at the lowest opset
  * that has its operators; another one at its own. Weights that are in files are read one after another.
  * @throws SparkError ERR_IO when it cannot be written, ERR_UNSUPPORTED when it is too large for one file and
- * `externalData` is false, ERR_ARGUMENT
+ * `externalData` is false, or when graphs lie too deep inside each other, ERR_ARGUMENT
  */
 export async function writeOnnx(graph: Graph, file: string, options: WriteOnnxOptions = {}): Promise<void> {
   expectKnownOptions('options', options, ['externalData'])
@@ -74,13 +78,14 @@ function weightBytes({ initializers }: Graph): number {
 
 /**
  * The bytes of an ONNX file, written as {@link writeOnnx} does.
- * @throws SparkError ERR_UNSUPPORTED when they are too many for one file
+ * @throws SparkError ERR_UNSUPPORTED when they are too many for one file, or when graphs lie too deep inside each other
  */
 export function serializeOnnx(graph: Graph): Uint8Array {
   return Buffer.concat([...materialise(encodeGraph(graph))])
 }
 
 function encodeGraph(graph: Graph, place?: PlaceTensor): Encoded {
+  expectShallow(graph, maxWrittenNesting)
   const opsets = new Map(graph.opsets)
   for (const { domain } of allNodes(graph)) if (!opsets.has(domain)) opsets.set(domain, 1)
   if (graph.opsets.get('') === canonicalOpset && graph.functions.length === 0) {

@@ -95,6 +95,47 @@ t.test('Attention', async t => {
   const own = { x: floats(2, 5, 12), w: floats(12, 36), wb: floats(36) }
   await same(t, 'Attention', { ...own, lengths: i32([2], 3, 5) }, heads)
   await same(t, 'Attention', { ...own, seen: i32([2, 5], 1, 0, 1, 1, 0, 1, 1, 1, 1, 1) }, heads)
+  await same(t, 'Attention', own, heads, ['y', 'present'])
+})
+
+t.test('Attention to a past, as optimized decoders have it', async t => {
+  const causal = { ...heads, unidirectional: int(1) }
+  const own = { x: floats(2, 3, 12), w: floats(12, 36), wb: floats(36) }
+  const past = floats(2, 2, 2, 4, 6)
+  const seen = i32([2, 7], 1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+  for (const attributes of [heads, causal]) {
+    await same(t, 'Attention', { ...own, none: undefined, past }, attributes, ['y', 'present'])
+    await same(t, 'Attention', { ...own, seen, past }, attributes, ['y', 'present'])
+  }
+})
+
+t.test('QAttention', async t => {
+  const bytes = (kind: 'u8' | 'i8', ...shape: number[]): Constant => {
+    const codes = Array.from({ length: volume(shape) }, () => Math.floor(random() * 250) - 125)
+    return kind === 'i8'
+      ? Constant.from(kind, shape, Int8Array.from(codes))
+      : Constant.from(
+          kind,
+          shape,
+          Uint8Array.from(codes, code => code + 128),
+        )
+  }
+  const own = { x: bytes('u8', 2, 5, 12), w: bytes('i8', 12, 36), wb: floats(36) }
+  const scales = { scale: Constant.f32(0.02), ws: Constant.f32(0.01) }
+  const zero = Constant.from('u8', [], Uint8Array.of(120))
+  const none = undefined
+  const seen = i32([2, 5], 1, 0, 1, 1, 0, 1, 1, 1, 1, 1)
+  await same(t, 'QAttention', { ...own, ...scales, none, zero }, heads)
+  await same(t, 'QAttention', { ...own, ...scales, seen, zero }, { ...heads, unidirectional: int(1) })
+  const columns = Constant.f32(
+    Array.from({ length: 36 }, (_, i) => 0.005 + i / 5000),
+    [36],
+  )
+  const zeros = Constant.from('i8', [36], new Int8Array(36).fill(3))
+  await same(t, 'QAttention', { ...own, scale: scales.scale, ws: columns, seen, zero, wz: zeros }, heads)
+  const past = floats(2, 2, 2, 4, 6)
+  const all = { ...own, ...scales, none, zero, none2: none, past }
+  await same(t, 'QAttention', all, { ...heads, unidirectional: int(1) }, ['y', 'present'])
 })
 
 t.test('RotaryEmbedding', async t => {

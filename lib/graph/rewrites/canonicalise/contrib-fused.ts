@@ -151,45 +151,45 @@ const skipNormalization =
     ]
   }
 
-/** Embeddings of words, positions and segments, summed and normalized. Output 1 is 0 where there is no mask. */
-const embedNormalization: Upgrade = (node, context) => {
-  const [
-    words = '',
-    segments = '',
-    wordTable = '',
-    positionTable = '',
-    segmentTable = '',
-    gamma = '',
-    beta = '',
-  ] = node.inputs
-  const positions = node.inputs[8] ?? ''
-  if ((node.inputs[7] ?? '') !== '') throw context.unsupported(node, 'its mask has no standard form')
-  const length = context.shape(words)?.[1]
-  if (positions === '' && typeof length !== 'number')
-    throw context.unsupported(node, 'the sequence length must be known')
+/** Embeddings of words, positions and segments, summed and normalized. */
+export const embedNormalization: Upgrade = (node, context) => {
+  const [words = '', segments = '', wordTable = '', positionTable = '', segmentTable = ''] = node.inputs
+  const [gamma = '', beta = '', mask = '', positions = ''] = node.inputs.slice(5)
   const nodes: Node[] = []
   const add = (op: string, inputs: readonly string[]): string => {
     const output = context.fresh(`${node.outputs[0]}_${op}`)
     nodes.push(makeNode(op, inputs, [output]))
     return output
   }
-  const range = Array.from({ length: Number(length) || 0 }, (_, i) => i)
-  const places = positions || context.integers(`${node.outputs[0]}_positions`, range)
+  const integer = (value: number | number[]): string => context.integers(`${node.outputs[0]}_integer`, value)
+  const counted = (): string => {
+    const length = add('Gather', [add('Shape', [words]), integer(1)])
+    return add('Range', [integer(0), length, integer(1)])
+  }
+  const places = positions || counted()
   let sum = add('Add', [add('Gather', [wordTable, words]), add('Gather', [positionTable, places])])
   if (segments !== '') sum = add('Add', [sum, add('Gather', [segmentTable, segments])])
-  if (node.outputs[1]) {
-    const batch = context.fresh(`${node.outputs[1]}_shape`)
-    const value = tensor(Constant.from('i32', [1], new Int32Array(1)))
-    nodes.push(
-      makeNode('Shape', [words], [batch], { attributes: { start: int(0), end: int(1) } }),
-      makeNode('ConstantOfShape', [batch], [node.outputs[1]], { attributes: { value } }),
-    )
-  }
+  if (node.outputs[1]) nodes.push(...seenWords(node, context, [words, mask]))
   if (node.outputs[2]) nodes.push(makeNode('Identity', [sum], [node.outputs[2]]))
   const attributes = { axis: int(-1), epsilon: float(floatOf(node, 'epsilon', 1e-12)) }
   return [
     ...nodes,
     makeNode('LayerNormalization', [sum, gamma, beta], [node.outputs[0]!], { name: node.name, attributes }),
+  ]
+}
+
+/** Output 1 of an embedding: how many words a mask [B, S] of ones and zeros shows; 0 without one. */
+function seenWords(node: Node, context: UpgradeContext, [words, mask]: readonly [string, string]): Node[] {
+  const counts = node.outputs[1]!
+  if (mask !== '') {
+    const axes = context.integers(`${counts}_axes`, [1])
+    return [makeNode('ReduceSum', [mask, axes], [counts], { attributes: { keepdims: int(0) } })]
+  }
+  const batch = context.fresh(`${counts}_shape`)
+  const value = tensor(Constant.from('i32', [1], new Int32Array(1)))
+  return [
+    makeNode('Shape', [words], [batch], { attributes: { start: int(0), end: int(1) } }),
+    makeNode('ConstantOfShape', [batch], [counts], { attributes: { value } }),
   ]
 }
 
@@ -236,6 +236,19 @@ function placesFrom(node: Node, context: UpgradeContext, nodes: Node[]): string 
   return add('Expand', [places, add('Concat', [batch, length], { axis: int(0) })])
 }
 
+/** The left half times the Gelu of the right one. */
+const splitGelu: Upgrade = (node, context) => {
+  const [sum, left, right, gate] = ['sum', 'left', 'right', 'gate'].map(part =>
+    context.fresh(`${node.outputs[0]}_${part}`),
+  ) as [string, string, string, string]
+  return [
+    makeNode('Add', node.inputs, [sum]),
+    makeNode('Split', [sum], [left, right], { attributes: { axis: int(-1), num_outputs: int(2) } }),
+    makeNode('Gelu', [right], [gate]),
+    makeNode('Mul', [left, gate], node.outputs, { name: node.name }),
+  ]
+}
+
 /** Operators that the standard has under the same name, with the same meaning. */
 const adopted: Upgrade = node => [{ ...node, domain: '' }]
 
@@ -250,6 +263,12 @@ export const contribFused: Readonly<Record<string, Upgrade>> = {
       attributes: { alpha: float(floatOf(node, 'alpha', 1.702)) },
     }),
   ],
+  BiasAdd: (node, context) =>
+    chain(node, context, [
+      { op: 'Add', inputs: node.inputs.slice(1, 2) },
+      { op: 'Add', inputs: node.inputs.slice(2) },
+    ]),
+  BiasSplitGelu: splitGelu,
   FusedMatMul: fusedMatMul,
   TransposeMatMul: fusedMatMul,
   FusedGemm: fusedGemm,
@@ -260,6 +279,7 @@ export const contribFused: Readonly<Record<string, Upgrade>> = {
   SkipSimplifiedLayerNormalization: skipNormalization(true),
   EmbedLayerNormalization: embedNormalization,
   RotaryEmbedding: rotaryEmbedding,
+  Pad: adopted,
   Trilu: adopted,
   GatherND: adopted,
   ExpandDims: (node, context) => {

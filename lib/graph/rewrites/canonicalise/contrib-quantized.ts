@@ -235,19 +235,19 @@ const gemm: Upgrade = (node, context) => {
   const [a = '', aScale = '', aZero = '', b = '', bScale = '', bZero = '', c = '', scale = '', zero = ''] =
     node.inputs
   const nodes: Node[] = []
-  const add = (op: string, inputs: readonly string[]): string => {
+  const add = (op: string, inputs: readonly string[], attributes: Attributes = {}): string => {
     const output = context.fresh(`${node.outputs[0]}_${op}`)
-    nodes.push(
-      makeNode(op, inputs, [output], op === 'Gemm' ? { name: node.name, attributes: node.attributes } : {}),
-    )
+    nodes.push(makeNode(op, inputs, [output], { name: op === 'Gemm' ? node.name : '', attributes }))
     return output
   }
-  if ((context.shape(bScale)?.length ?? 1) !== 0 && context.shape(bScale)?.[0] !== 1) {
-    throw context.unsupported(node, 'the scale of B must be a single number')
-  }
-  const operands = [add('DequantizeLinear', [a, aScale, aZero]), add('DequantizeLinear', [b, bScale, bZero])]
-  if (c !== '') operands.push(add('DequantizeLinear', [c, add('Mul', [aScale, bScale])]))
-  const product = add('Gemm', operands)
+  // A scale for each column of the product, along which the bias lies last.
+  const axis = { axis: int(intOf(node, 'transB', 0) ? 0 : 1) }
+  const operands = [
+    add('DequantizeLinear', [a, aScale, aZero]),
+    add('DequantizeLinear', [b, bScale, bZero], axis),
+  ]
+  if (c !== '') operands.push(add('Mul', [add('CastLike', [c, aScale]), add('Mul', [aScale, bScale])]))
+  const product = add('Gemm', operands, node.attributes)
   return [
     ...nodes,
     makeNode(
@@ -255,6 +255,22 @@ const gemm: Upgrade = (node, context) => {
       [product, scale, zero].filter(Boolean),
       node.outputs,
     ),
+  ]
+}
+
+/** One of two quantized operands, by a condition. */
+const where: Upgrade = (node, context) => {
+  const [condition = '', ...rest] = node.inputs
+  const [x, y, z] = ['x', 'y', 'z'].map(part => context.fresh(`${node.outputs[0]}_${part}`)) as [
+    string,
+    string,
+    string,
+  ]
+  return [
+    makeNode('DequantizeLinear', rest.slice(0, 3), [x]),
+    makeNode('DequantizeLinear', rest.slice(3, 6), [y]),
+    makeNode('Where', [condition, x, y], [z], { name: node.name }),
+    makeNode('QuantizeLinear', [z, ...rest.slice(6)], node.outputs),
   ]
 }
 
@@ -271,6 +287,7 @@ export const contribQuantized: Readonly<Record<string, Upgrade>> = {
   QLinearAveragePool: pool('AveragePool'),
   QLinearGlobalAveragePool: pool('GlobalAveragePool'),
   QLinearConcat: concat,
+  QLinearWhere: where,
   QGemm: gemm,
   QuantizeLinear: adopted,
   DequantizeLinear: adopted,

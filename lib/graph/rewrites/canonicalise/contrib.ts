@@ -4,10 +4,12 @@ import type { Upgrade } from './context.js'
 import { contribAttention } from './contrib-attention.js'
 import { contribFused } from './contrib-fused.js'
 import { contribQuantized } from './contrib-quantized.js'
+import { contribWeights } from './contrib-weights.js'
 
 /** Upgrades by operator. */
 export const contribUpgrades: Readonly<Record<string, Upgrade>> = {
   ...contribFused,
   ...contribAttention,
   ...contribQuantized,
+  ...contribWeights,
 }

@@ -99,7 +99,8 @@ export function addFinetune(program: Command): void {
 async function finetune(options: FinetuneOptions): Promise<number> {
   const graph = canonicalise(await readOnnx(options.model))
   const { doraRank: rank, doraAlpha: alpha, doraDropout: dropout, seed, output } = options
-  const targetModules = options.targets === 'all-linear' ? options.targets : options.targets.split(',')
+  const targetModules =
+    options.targets === 'all-linear' ? options.targets : options.targets.split(',').map(name => name.trim())
   const { backend } = options
   const settings = { targetModules, rank, alpha, dropout, seed, ...(backend && { backend }) }
   const adapter = await createAdapter(graph, settings)

@@ -1,9 +1,8 @@
-import { readFile } from 'node:fs/promises'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Precision } from '../core/config.js'
 import type { ElementType, TypedArrayOf } from '../core/dtype.js'
-import { ioError } from '../io/atomic-write.js'
 import { parseNpy } from '../io/npy.js'
+import { readBytes } from '../io/read-file.js'
 import { readSafetensors } from '../io/safetensors.js'
 import { Tensor } from '../memory/tensor.js'
 import { type ModelBackend, modelBackends } from '../runtime/model/engine.js'
@@ -87,10 +86,7 @@ async function fileFeeds({ input = {}, inputs }: RunOptions): Promise<Record<str
     }
   }
   for (const [name, file] of Object.entries(input)) {
-    const bytes = await readFile(file).catch(error => {
-      throw ioError('read', file, error)
-    })
-    feeds[name] = parseNpy(bytes, file)
+    feeds[name] = parseNpy(await readBytes(file), file)
   }
   return feeds
 }

@@ -1,6 +1,6 @@
 // open.ts: training data from files: a folder of IDX, npy or safetensors files, or a JavaScript module.
 import { existsSync } from 'node:fs'
-import { readdir, readFile, stat } from 'node:fs/promises'
+import { readdir, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
@@ -9,6 +9,7 @@ import { expectText } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { ioError } from '../io/atomic-write.js'
 import { parseNpy } from '../io/npy.js'
+import { readBytes } from '../io/read-file.js'
 import { readSafetensors, tensorFromRecord } from '../io/safetensors.js'
 import type { Batch, BatchStream, BatchTensor } from '../training/dataset.js'
 import { parseIdx } from './idx.js'
@@ -76,13 +77,12 @@ async function openModule(file: string): Promise<StreamOf> {
   throw new SparkError('ERR_FORMAT', `${file}: the default export must be ${expected}`)
 }
 
-async function readBytes(file: string): Promise<Uint8Array> {
-  try {
-    const bytes = await readFile(file)
-    return file.endsWith('.gz') ? await promisify(gunzip)(bytes) : bytes
-  } catch (error) {
+async function readUnzipped(file: string): Promise<Uint8Array> {
+  const bytes = await readBytes(file)
+  if (!file.endsWith('.gz')) return bytes
+  return promisify(gunzip)(bytes).catch(error => {
     throw ioError('read', file, error)
-  }
+  })
 }
 
 async function openIdx(
@@ -92,7 +92,7 @@ async function openIdx(
 ): Promise<TableDataset> {
   const chosen = (files: readonly string[]): string =>
     files.find(file => path.basename(file).startsWith('train')) ?? files[0]!
-  const read = async (file: string): Promise<BatchTensor> => parseIdx(await readBytes(file), file)
+  const read = async (file: string): Promise<BatchTensor> => parseIdx(await readUnzipped(file), file)
   const fields = { images: await read(chosen(images)), labels: await read(chosen(labels)) }
   return new TableDataset([{ source: chosen(images), fields }], rules)
 }

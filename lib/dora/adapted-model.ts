@@ -7,7 +7,7 @@ import { Tensor } from '../memory/tensor.js'
 import { type Feeds, readFeeds } from '../runtime/model/feeds.js'
 import type { HostValue } from '../runtime/model/values.js'
 import { Model, type ModelOptions } from '../runtime/model.js'
-import { type MergedModel, mergeAdapters } from './merge-model.js'
+import { combineAdapters, type MergedModel, mergeAdapters } from './merge-model.js'
 import { Adapter } from './model-adapter.js'
 import { graphOf, type ModelSource } from './model-source.js'
 
@@ -24,7 +24,7 @@ export interface AdaptedRunOptions {
 
 /**
  * A model with any number of adapters. Its weights are in memory once: a single adapter computes beside them, and only
- * adapters that are combined need merged weights of their own.
+ * adapters that are combined need merged weights of their own, in floats also where those of the model are quantized.
  *
  * @example
  * const model = new AdaptedModel(base)
@@ -171,7 +171,7 @@ export class AdaptedModel implements Disposable {
   async #graphFor(active: Active): Promise<Graph> {
     const adapters = this.#find(active)
     if (adapters.length === 1) return adapters[0]!.graph
-    return adapters.length === 0 ? this.base : (await this.merge(active)).graph
+    return adapters.length === 0 ? this.base : combineAdapters(this.base, adapters)
   }
 
   async #runRows(feeds: Feeds, rows: readonly Active[]): Promise<Record<string, Tensor<ElementType>>> {
@@ -181,6 +181,7 @@ export class AdaptedModel implements Disposable {
     )
     const groups = new Map<string, number[]>()
     for (const [row, active] of rows.entries()) {
+      this.#find(active)
       const key = JSON.stringify(listOf(active))
       groups.set(key, [...(groups.get(key) ?? []), row])
     }

@@ -80,6 +80,9 @@ export async function fitParts(
   const extra = new Map(peft.extra)
   for (const [moduleName, found] of peft.modules) {
     const layer = findLayer(folder, all, moduleName)
+    const other = modules.find(({ weight }) => weight === layer.weight)
+    if (other)
+      throw new SparkError('ERR_FORMAT', `${folder}: '${other.name}' and '${moduleName}' are the same layer`)
     const module = adapterModule(
       { ...layer, name: moduleName },
       found.rank,

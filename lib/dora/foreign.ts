@@ -66,12 +66,16 @@ export async function readForeignAdapter(
   const modules = new Map<string, PeftModule>()
   for (const [key, found] of parts) {
     const module = findLayer(file, all, key)
+    if (modules.has(module.name))
+      throw new SparkError('ERR_FORMAT', `${file}: '${key}' is the second adapter for '${module.name}'`)
     modules.set(module.name, toPeft(file, key, module, found, layout, options))
   }
   const [first] = modules.values()
   const settings = { r: first!.rank, lora_alpha: first!.alpha, target_modules: [...modules.keys()] }
   const patterns = (of: 'rank' | 'alpha') =>
-    Object.fromEntries([...modules].map(([name, module]) => [`^${name.replaceAll('.', '\\.')}`, module[of]]))
+    Object.fromEntries(
+      [...modules].map(([name, module]) => [`^${name.replace(/[^\w]/g, '\\$&')}`, module[of]]),
+    )
   const config = newConfig({
     ...{ ...settings, use_dora: true, rank_pattern: patterns('rank'), alpha_pattern: patterns('alpha') },
   })
@@ -103,19 +107,35 @@ function toPeft(
   const missing = (['a', 'b', 'magnitude'] as const).find(part => !found[part])
   if (missing)
     throw new SparkError('ERR_FORMAT', `${file}: '${key}' has no ${missing} in the layout of ${layout}`)
-  const [a, b] = [found.a!, found.b!].map(tensor => (layout === 'MLX' ? transposed(tensor) : tensor))
-  const magnitude = found.magnitude!
-  if (magnitude.size !== rows) {
-    throw new SparkError(
-      'ERR_SHAPE',
-      `${file}: the magnitude of '${key}' has ${magnitude.size} elements, but the layer ${rows} out features; ` +
-        `magnitudes of in features are another method`,
-    )
-  }
+  const given = { a: found.a!, b: found.b!, magnitude: found.magnitude! }
+  expectShapes(file, key, { kind, rows }, given)
+  const [a, b] = [given.a, given.b].map(tensor => (layout === 'MLX' ? transposed(tensor) : tensor))
   const rank = a!.shape[0]!
   const alpha = found.alpha?.toFloat32()[0] ?? options.alpha ?? (options.scale ?? 1) * rank
   const sizes = kind === 'conv' ? [1, rows, ...a!.shape.slice(2).map(() => 1)] : [rows]
-  return { kind, rank, alpha, a: a!, b: b!, magnitude: magnitude.reshape(sizes) }
+  return { kind, rank, alpha, a: a!, b: b!, magnitude: given.magnitude.reshape(sizes) }
+}
+
+/** Of a square layer only the first dimension of the magnitude, [out, 1] or [1, in], tells what it counts. */
+function expectShapes(
+  file: string,
+  key: string,
+  { kind, rows }: Pick<GraphModule, 'kind' | 'rows'>,
+  { a, b, magnitude }: Record<'a' | 'b' | 'magnitude', Tensor>,
+): void {
+  const shown = ({ shape }: Tensor): string => `[${shape.join(', ')}]`
+  if (a.shape.length < 2 || b.shape.length < 2 || (kind !== 'conv' && a.shape.length + b.shape.length > 4)) {
+    throw new SparkError(
+      'ERR_SHAPE',
+      `${file}: A and B of '${key}' are ${shown(a)} and ${shown(b)}, which a ${kind} layer cannot have`,
+    )
+  }
+  if (kind !== 'embedding' && magnitude.size === rows && magnitude.shape[0] === rows) return
+  throw new SparkError(
+    'ERR_SHAPE',
+    `${file}: the magnitude of '${key}' is ${shown(magnitude)}, but the ${kind} layer has ${rows} out features; ` +
+      `magnitudes of in features, or of the rows of a table, are another method`,
+  )
 }
 
 function transposed(tensor: Tensor): Tensor {

@@ -8,7 +8,7 @@ import { dequantizeLayers } from '../graph/rewrites/dequantize-layers.js'
 import type { Kernels } from '../runtime/kernels.js'
 import { openKernels } from '../runtime/open.js'
 import type { AdapterModule, ModuleValues } from './adapter-parts.js'
-import { storeRows, weightRows } from './module-weight.js'
+import { storeRows, weightRows, withFloatRows } from './module-weight.js'
 import type { PeftConfig } from './peft-config.js'
 
 /** Options of {@link Adapter.merge}. */
@@ -58,12 +58,35 @@ export async function mergeAdapters(
   options: MergeModelOptions = {},
 ): Promise<MergedModel> {
   expectKnownOptions('options', options, ['backend'])
-  const kernels = await openKernels({ ...(options.backend && { backend: options.backend }) })
+  const losses = new Map<string, number>()
+  const graph = await foldAdapters(base, adapters, options, (graph, module, rows) => {
+    const stored = storeRows(graph, module, rows)
+    losses.set(module.name, stored.loss)
+    return stored.graph
+  })
+  return { graph, losses, unmerge: () => base }
+}
+
+/**
+ * As {@link mergeAdapters}, with merged weights of floats in the place of quantized ones, so that nothing is lost.
+ * @throws SparkError ERR_NOT_FINITE
+ */
+export function combineAdapters(base: Graph, adapters: readonly Mergeable[]): Promise<Graph> {
+  return foldAdapters(base, adapters, {}, withFloatRows)
+}
+
+/** The model in which `store` has put the merged rows of each module. */
+async function foldAdapters(
+  base: Graph,
+  adapters: readonly Mergeable[],
+  { backend }: MergeModelOptions,
+  store: (graph: Graph, module: AdapterModule, rows: Float32Array) => Graph,
+): Promise<Graph> {
+  const kernels = await openKernels({ ...(backend && { backend }) })
   const layers = new Map(adapters.flatMap(({ modules }) => modules.map(module => [module.weight, module])))
   const replaced = adapters.flatMap(adapter => [...adapter.replaced])
   const initializers = new Map([...base.initializers, ...replaced])
   let graph = dequantizeLayers({ ...base, initializers }, new Set(layers.keys()))
-  const losses = new Map<string, number>()
   for (const module of layers.values()) {
     const frozen = weightRows(base, module)
     let rows = frozen
@@ -71,11 +94,9 @@ export async function mergeAdapters(
       const own = adapter.modules.find(({ weight }) => weight === module.weight)
       if (own) rows = await mergeOne(kernels, { frozen, rows }, own, adapter)
     }
-    const stored = storeRows(graph, module, rows)
-    graph = stored.graph
-    losses.set(module.name, stored.loss)
+    graph = store(graph, module, rows)
   }
-  return { graph, losses, unmerge: () => base }
+  return graph
 }
 
 /** gain ∘ (rows + scale · B·A) with the gain of the frozen weight. */

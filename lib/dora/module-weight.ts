@@ -7,6 +7,7 @@ import { consumersOf, freshNames, producersOf, renameReads } from '../graph/edit
 import type { Graph, Node } from '../graph/graph.js'
 import { dequantize, requantize } from '../graph/quantized-weight.js'
 import { dequantizeLayers } from '../graph/rewrites/dequantize-layers.js'
+import { removeDead } from '../graph/rewrites/remove-dead.js'
 import { Tensor } from '../memory/tensor.js'
 import type { GraphModule } from './modules.js'
 
@@ -68,6 +69,15 @@ export function storeRows(graph: Graph, module: GraphModule, rows: Float32Array)
   const stored = constantOf(dtype as 'f32', shape, values)
   const loss = dtype === 'f32' ? 0 : relativeError(floatsOf(stored), values)
   return { graph: { ...graph, initializers: new Map([...graph.initializers, [weight, stored]]) }, loss }
+}
+
+/** The graph whose module reads rows [rows, cols] as a constant of its type, whatever nodes made the weight before. */
+export function withFloatRows(graph: Graph, module: GraphModule, rows: Float32Array): Graph {
+  const { weight, dtype, shape, inColumns } = module
+  const values = inColumns ? transpose(rows, module.rows, module.cols) : rows
+  const nodes = graph.nodes.filter(({ outputs }) => !outputs.includes(weight))
+  const initializers = new Map([...graph.initializers, [weight, constantOf(dtype, shape, values)]])
+  return removeDead({ ...graph, nodes, initializers })
 }
 
 /**

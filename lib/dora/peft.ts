@@ -1,9 +1,10 @@
 // peft.ts: adapter folders in PEFT's format: adapter_config.json and adapter_model.safetensors.
-import { access, readFile } from 'node:fs/promises'
+import { access } from 'node:fs/promises'
 import path from 'node:path'
 import { expectObject, expectText } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
-import { ioError, makeFolder, writeFileAtomic } from '../io/atomic-write.js'
+import { makeFolder, writeFileAtomic } from '../io/atomic-write.js'
+import { readText } from '../io/read-file.js'
 import { readSafetensors, tensorFromRecord, writeSafetensors } from '../io/safetensors.js'
 import type { Tensor } from '../memory/tensor.js'
 import { firstPattern, nameTest } from './matching.js'
@@ -65,10 +66,7 @@ type Field = (typeof fields)[number][1]
 export async function readPeftAdapter(folder: string): Promise<PeftAdapter> {
   expectText('folder', folder)
   const configFile = path.join(folder, configName)
-  const text = await readFile(configFile, 'utf8').catch(error => {
-    throw ioError('read', configFile, error)
-  })
-  const config = parseConfig(configFile, text)
+  const config = parseConfig(configFile, await readText(configFile))
   const file = path.join(folder, tensorsName)
   const { tensors, metadata } = await readSafetensors(file).catch(async error => {
     const pickle = await access(path.join(folder, 'adapter_model.bin')).then(

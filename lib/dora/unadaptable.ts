@@ -33,9 +33,10 @@ export function unadaptableLayers(source: Graph, modules: readonly GraphModule[]
     const isLeft = node.op === 'MatMul' && !constants.has(node.inputs[1]!) && constants.has(node.inputs[0]!)
     const weight = node.inputs[isLeft ? 0 : at] ?? ''
     const isInner = !outer.has(node)
-    if ((adaptable.has(weight) && !isInner) || !constants.has(weight)) continue
-    if (node.op === 'Gather' && !isTable(graph, weight)) continue
+    if (!constants.has(weight) || (node.op === 'Gather' && !isTable(graph, weight))) continue
     const origins = [weight, ...(constants.get(weight) ?? [])]
+    // What nodes make of an adapted weight changes with it, such as the transpose of a table.
+    if (!isInner && origins.some(origin => adaptable.has(origin))) continue
     const reason = isInner ? 'it is inside of a branch or loop' : reasonOf(graph, node, weight, isLeft)
     found.push({ name: moduleName(origins, node), kind: kindOf(node), reason })
   }

@@ -1,6 +1,6 @@
 // safetensors.ts: the safetensors format. A file is N (u64, little-endian), a JSON header of N bytes, then the
 // elements of all tensors, back to back.
-import { type FileHandle, open } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import {
   argumentError,
@@ -13,6 +13,7 @@ import type { DType, ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { elementCount, Tensor } from '../memory/tensor.js'
 import { ioError, writeFileAtomic } from './atomic-write.js'
+import { fill, openFile } from './read-file.js'
 import {
   expectNotPointer,
   maxHeaderBytes,
@@ -56,16 +57,11 @@ export interface SafetensorsFile {
 export async function readSafetensors(source: string | Uint8Array): Promise<SafetensorsFile> {
   if (source instanceof Uint8Array) return parseSafetensors(source)
   if (typeof source !== 'string') throw argumentError('source', 'a path or a Uint8Array', source)
-  let handle: FileHandle
-  try {
-    handle = await open(source)
-  } catch (error) {
-    throw ioError('read', source, error)
-  }
+  const handle = await openFile(source)
   try {
     return await readFile(handle, source)
   } catch (error) {
-    throw error instanceof SparkError ? error : ioError('read', source, error)
+    throw ioError('read', source, error)
   } finally {
     await handle.close()
   }
@@ -103,9 +99,6 @@ async function readFile(handle: FileHandle, file: string): Promise<SafetensorsFi
   return { tensors, metadata: header.metadata }
 }
 
-/** One read call takes at most 2^31 − 1 bytes. */
-const maxChunk = 1 << 30
-
 async function readRange(handle: FileHandle, file: string, begin: number, end: number): Promise<Uint8Array> {
   let bytes: Uint8Array
   try {
@@ -113,13 +106,7 @@ async function readRange(handle: FileHandle, file: string, begin: number, end: n
   } catch (error) {
     throw new SparkError('ERR_OUT_OF_MEMORY', `${file}: no memory for ${end - begin} bytes`, { cause: error })
   }
-  for (let done = 0; done < bytes.byteLength; ) {
-    const length = Math.min(maxChunk, bytes.byteLength - done)
-    const { bytesRead } = await handle.read(bytes, done, length, begin + done)
-    if (bytesRead === 0)
-      throw new SparkError('ERR_FORMAT', `${file}: the file became shorter while it was read`)
-    done += bytesRead
-  }
+  await fill(handle, file, bytes, begin)
   return bytes
 }
 

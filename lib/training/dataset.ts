@@ -146,7 +146,7 @@ export class BatchReader {
   }
 }
 
-/** Throws ERR_ARGUMENT for what is no training data. */
+/** Throws ERR_ARGUMENT for what is no training data, or a dataset without samples. */
 export function expectTrainingData(data: unknown): asserts data is TrainingData {
   const streams = [Symbol.asyncIterator, Symbol.iterator]
   const fits =
@@ -156,7 +156,12 @@ export function expectTrainingData(data: unknown): asserts data is TrainingData 
       (isDataset(data as TrainingData) || streams.some(s => s in data)))
   if (!fits)
     throw argumentError('data', 'a dataset, an iterable of batches or a function that makes one', data)
+  if (isDataset(data as TrainingData)) expectInteger('data.size', (data as Dataset).size, 1)
 }
+
+/** Number of samples; undefined for a stream. */
+export const sampleCount = (data: TrainingData): number | undefined =>
+  isDataset(data) ? data.size : undefined
 
 /** The batches of an epoch. @throws SparkError ERR_ARGUMENT when a function gives no stream */
 function streamOf(data: Exclude<TrainingData, Dataset>, epoch: number): BatchStream {

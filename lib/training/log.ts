@@ -1,8 +1,9 @@
 // log.ts: a line of JSON for each step.
-import { type FileHandle, open, readFile } from 'node:fs/promises'
+import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { expectText } from '../core/checks.js'
 import { ioError, makeFolder, writeFileAtomic } from '../io/atomic-write.js'
+import { readText } from '../io/read-file.js'
 import type { TrainingEvent } from './options.js'
 
 /** Writes events to a file; without one it does nothing. */
@@ -56,13 +57,10 @@ export class TrainingLog {
  */
 export async function readEvents(file: string): Promise<TrainingEvent[]> {
   expectText('file', file)
-  let text: string
-  try {
-    text = await readFile(file, 'utf8')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
-    throw ioError('read', file, error)
-  }
+  const text = await readText(file).catch(error => {
+    if (error.cause?.code === 'ENOENT') return ''
+    throw error
+  })
   return text.split('\n').flatMap(line => {
     try {
       return line === '' ? [] : [JSON.parse(line) as TrainingEvent]

@@ -47,7 +47,7 @@ export class TrainingRun {
     this.#scaler = new LossScaler(options.precision === 'fp16')
     const isKept = options.checkpoint !== undefined || options.resume !== undefined
     this.#base = (isKept ? parts.adapter.baseHashes?.() : undefined) ?? new Map()
-    this.#settings = settingsOf(options, parts.adapter)
+    this.#settings = isKept ? settingsOf(options, parts.adapter, data) : {}
     this.#progress = { step: 0, epoch: 0, batch: 0, lossSum: 0, samples: 0 }
   }
 
@@ -69,11 +69,14 @@ export class TrainingRun {
   async resume(): Promise<void> {
     const { step, options } = this.#parts
     const { resume, checkpoint } = options
-    const newest =
-      resume === true && checkpoint ? (await listCheckpoints(checkpoint.folder)).at(-1) : undefined
-    const file = typeof resume === 'string' ? resume : newest
+    const kept = resume === true && checkpoint ? await listCheckpoints(checkpoint.folder) : []
+    const file = typeof resume === 'string' ? resume : kept.at(-1)
     if (file !== undefined) {
-      const { progress, schedule, state, lossScale, base, settings } = await readCheckpoint(file)
+      const { progress, schedule, state, lossScale, base, settings } = await readCheckpoint(file).catch(
+        error => {
+          throw withOlder(error, kept.at(-2))
+        },
+      )
       expectSettings(file, settings, this.#settings)
       this.#expectBase(file, base)
       step.writeState(state, file)
@@ -228,6 +231,12 @@ export class TrainingRun {
     this.#hand(state)
     return this.#lastCheckpoint
   }
+}
+
+/** The error of a checkpoint that is damaged, which says to what the training can go back. */
+function withOlder(error: unknown, older: string | undefined): unknown {
+  if (!(error instanceof SparkError) || error.code !== 'ERR_FORMAT' || !older) return error
+  return new SparkError('ERR_FORMAT', `${error.message}; remove it to go on from ${older}`, { cause: error })
 }
 
 const isOutOfMemory = (error: unknown): boolean =>

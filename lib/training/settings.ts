@@ -1,6 +1,9 @@
 // settings.ts: what must stay as it is for a resumed training to give the bits of an uninterrupted one.
+import { createHash } from 'node:crypto'
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/adapter.js'
+import type { Graph } from '../graph/graph.js'
+import { sampleCount, type TrainingData } from './dataset.js'
 import type { CheckedOptions } from './options.js'
 
 /** Settings by name, each as JSON with its keys in order. */
@@ -11,11 +14,23 @@ const names = [
   ...(['loss', 'optimizer', 'schedule'] as const),
 ]
 
-/** The settings of a training, those of its adapter included. The number of epochs may grow. */
-export function settingsOf(options: CheckedOptions, adapter: TrainableAdapter): Settings {
+/**
+ * The settings of a training, those of its adapter, its teacher and the number of its samples included. The number of
+ * epochs may grow.
+ */
+export function settingsOf(options: CheckedOptions, adapter: TrainableAdapter, data: TrainingData): Settings {
   const own = names.map(name => [name, options[name]] as const)
-  const all = [...own, ...Object.entries(adapter.settings ?? {})]
+  const teacher = options.teacher ? weightsHash(options.teacher.graph) : null
+  const given = { teacher, samples: sampleCount(data) ?? null }
+  const all = [...own, ...Object.entries({ ...given, ...adapter.settings })]
   return Object.fromEntries(all.map(([name, value]) => [name, canonicalJson(value)]))
+}
+
+/** The sha256 of the bytes of all constants, in hexadecimal. */
+function weightsHash({ initializers }: Graph): string {
+  const hash = createHash('sha256')
+  for (const { bytes } of initializers.values()) hash.update(bytes)
+  return hash.digest('hex')
 }
 
 /**

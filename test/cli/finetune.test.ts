@@ -73,7 +73,7 @@ t.test('trains, and says what it did', async t => {
     '--normalize',
     '0.5,0.5',
     '--targets',
-    'fc0,fc1',
+    'fc0, fc1',
     '--dora-rank',
     '3',
   ])

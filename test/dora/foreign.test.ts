@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Adapter, createAdapter, Tensor, writeSafetensors } from 'dgx-spark'
 import t from 'tap'
+import { volume } from '#lib/core/shape.js'
 import { transpose } from '#lib/core/transpose.js'
 import { adaptableGraph } from '../fixtures/adaptable-graph.js'
 import { identical } from '../fixtures/close.js'
@@ -89,4 +90,41 @@ t.test('what is none', async t => {
     code: 'ERR_FORMAT',
     message: /no layer of the model is 'fc9'/,
   })
+})
+
+t.test('what another method wrote', async t => {
+  const file = path.join(scratch, 'other.safetensors')
+  const some = (...shape: number[]) =>
+    Tensor.from(
+      Array.from({ length: volume(shape) }, (_, i) => i),
+      { shape },
+    )
+  const refused = async (tensors: Record<string, Tensor>, code: string, message: RegExp) => {
+    await writeSafetensors(file, tensors)
+    await t.rejects(Adapter.import(graph, file), { code, message })
+  }
+  const kohya = (key: string, magnitude: Tensor) => ({
+    [`${key}.lora_down.weight`]: some(2, 5),
+    [`${key}.lora_up.weight`]: some(5, 2),
+    [`${key}.dora_scale`]: magnitude,
+  })
+  // `tied` is [5, 5]: the shape alone tells whether the lengths are those of rows or of columns.
+  await refused(kohya('lora_unet_tied', some(1, 5)), 'ERR_SHAPE', /'lora_unet_tied' is \[1, 5\].*in features/)
+  await refused(
+    { ...kohya('lora_unet_tied', some(5, 1)), ...kohya('lora_te_tied', some(5, 1)) },
+    'ERR_FORMAT',
+    /'lora_(te|unet)_tied' is the second adapter for 'tied'/,
+  )
+  const mlx = (name: string, a: Tensor, b: Tensor, m: Tensor) => ({
+    [`${name}.lora_a`]: a,
+    [`${name}.lora_b`]: b,
+    [`${name}.m`]: m,
+  })
+  await refused(
+    mlx('tied', some(5), some(2, 5), some(5)),
+    'ERR_SHAPE',
+    /A and B of 'tied' are \[5\] and \[2, 5\]/,
+  )
+  const table = mlx('emb', some(11, 2), some(2, 6), some(6))
+  await refused(table, 'ERR_SHAPE', /'emb' is \[6\], but the embedding layer.*rows of a table/)
 })

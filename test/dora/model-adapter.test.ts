@@ -6,8 +6,9 @@ import { AdaptedModel, Adapter, createAdapter, readSafetensors, Tensor, writeSaf
 import t, { type Test } from 'tap'
 import { resetWarnings } from '#lib/core/log.js'
 import { findModules } from '#lib/dora/modules.js'
+import { ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
-import type { Graph } from '#lib/graph/graph.js'
+import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { adaptableGraph, inputsOf } from '../fixtures/adaptable-graph.js'
@@ -117,6 +118,11 @@ for (const backend of backends) {
     model.unload('a')
     t.strictSame(model.names, ['b'])
     await t.rejects(model.run(inputsOf(5), { adapters: 'a' }), { message: /no adapter 'a'; there are: b/ })
+    const unknown = { rows: [null, 'b', 'b', 'b', undefined as never] }
+    await t.rejects(model.run(inputsOf(5), unknown), {
+      code: 'ERR_ARGUMENT',
+      message: /adapters must be a name/,
+    })
     await t.rejects(model.run(inputsOf(5), { rows: ['b'] }), { code: 'ERR_SHAPE', message: /1 entries/ })
     const [first, second] = await Promise.all([arrays(model, 5), arrays(model, 5, { adapters: 'b' })])
     t.notSame(first, second, 'runs at once wait for each other')
@@ -177,6 +183,13 @@ t.test('files', async t => {
     await writeSafetensors(file, copy)
     await t.rejects(Adapter.load(graph, path.dirname(file)), expected)
   }
+  const doubled = new Map(tensors)
+  for (const [key, value] of tensors) doubled.set(key.replace('.fc1.', '.model.fc1.'), value)
+  await writeSafetensors(path.join(scratch, 'f16', 'adapter_model.safetensors'), doubled)
+  await t.rejects(Adapter.load(graph, path.join(scratch, 'f16')), {
+    code: 'ERR_FORMAT',
+    message: /'fc1' and 'model.fc1' are the same layer/,
+  })
   await damaged(t, 'fc1.lora_magnitude_vector', undefined, { code: 'ERR_FORMAT', message: /fc1.*is missing/ })
   await damaged(
     t,
@@ -277,6 +290,21 @@ for (const format of ['nvfp4', 'fp8'] as const) {
     model.add('adapter', adapter)
     const plain = await model.run(x)
     const exact = await model.run(x, { adapters: 'adapter' })
+    model.add('new', await createAdapter(base, { ...everything, backend: 'js' }))
+    for (const adapters of [
+      ['adapter', 'new'],
+      ['new', 'adapter'],
+    ]) {
+      for (const [name, { data }] of Object.entries(await model.run(x, { adapters }))) {
+        close(
+          t,
+          data as Float32Array,
+          exact[name]!.data as Float32Array,
+          2e-6,
+          `${adapters}: nothing is rounded`,
+        )
+      }
+    }
     using rounded = new AdaptedModel(merged, { backend: 'js' })
     const limit = format === 'fp8' ? 0.05 : 0.2
     for (const [name, { data }] of Object.entries(await rounded.run(x))) {
@@ -288,6 +316,45 @@ for (const format of ['nvfp4', 'fp8'] as const) {
     t.strictSame(merged.nodes, base.nodes, 'the format stays')
   })
 }
+
+t.test('a table whose transpose is the last layer has one adapter for both', async t => {
+  resetWarnings()
+  const random = randomGenerator(11)
+  const nodes = [
+    makeNode('Gather', ['wte.weight', 'ids'], ['h']),
+    makeNode('Transpose', ['wte.weight'], ['head'], { attributes: { perm: ints([1, 0]) } }),
+    makeNode('MatMul', ['h', 'head'], ['y'], { name: '/lm_head/MatMul' }),
+  ]
+  const ids = tensorType('i64', ['n', 3])
+  const table = Constant.from('f32', [7, 4], uniform(random, 28))
+  const base = makeGraph({
+    ...{ nodes, inputs: [{ name: 'ids', type: ids }], outputs: [{ name: 'y' }] },
+    initializers: new Map([['wte.weight', table]]),
+  })
+  const warnings: string[] = []
+  const listen = (warning: Error) => warnings.push(warning.message)
+  process.on('warning', listen)
+  const adapter = await trained(3, base)
+  await new Promise(resolve => setImmediate(resolve))
+  process.off('warning', listen)
+  t.strictSame(warnings, [])
+  t.strictSame(
+    adapter.modules.map(({ name, kind }) => [name, kind]),
+    [['wte', 'embedding']],
+  )
+  const { graph: merged } = await adapter.merge()
+  const rows = merged.initializers.get('wte.weight')!.data as Float32Array
+  const expected = [2, 0, 6].flatMap(id =>
+    Array.from({ length: 7 }, (_, other) =>
+      [0, 1, 2, 3].reduce((sum, i) => sum + rows[id * 4 + i]! * rows[other * 4 + i]!, 0),
+    ),
+  )
+  using model = new AdaptedModel(base, { backend: 'js' })
+  model.add('adapter', adapter)
+  const feeds = { ids: Tensor.of(BigInt64Array.of(2n, 0n, 6n), [1, 3], 'i64') }
+  const { y } = await model.run(feeds, { adapters: 'adapter' })
+  close(t, y!.data as Float32Array, expected, 2e-6, 'both read the adapted table')
+})
 
 t.test('an adapter of rank 4 is below 1 % of matrices of 1024', async t => {
   const weight = uniform(randomGenerator(1), 1024 * 1024)

@@ -1,5 +1,5 @@
 // The trainer: events, seeds, accumulation, checkpoints, interruption, and what it says when something goes wrong.
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs'
 import { freemem } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
@@ -202,6 +202,46 @@ t.test('a training goes on with the settings that it began with', async t => {
     )
     await t.rejects(train({ ...kept, ...other }), { code: 'ERR_ARGUMENT', message })
   }
+  const message = /00000008.safetensors was made with samples 101, not 99: resume with/
+  await t.rejects(train(kept, smallData(99)), { code: 'ERR_ARGUMENT', message })
+})
+
+t.test('a training goes on with the teacher that it began with', async t => {
+  const data = smallData(30)
+  const inputs = { size: 30, read: (samples: readonly number[]) => ({ x: data.read(samples).x! }) }
+  const fit = async (teacher: number, options: Partial<TrainerOptions>) => {
+    const adapter = smallAdapter()
+    const own = {
+      ...base,
+      loss: 'kl',
+      precision: 'bf16',
+      batchSize: 7,
+      teacher: { graph: smallModel(teacher) },
+    } as const
+    for await (const _ of new Trainer(adapter, adapter, { ...own, ...options }).fit(inputs));
+    return bytesOf(adapter)
+  }
+  const folder = t.testdir()
+  await fit(5, { checkpoint: { folder } })
+  const straight = await fit(5, { epochs: 2 })
+  t.ok((await fit(5, { epochs: 2, checkpoint: { folder }, resume: true })).equals(straight))
+  const message = /made with teacher "[0-9a-f]{64}", not "[0-9a-f]{64}": resume with/
+  await t.rejects(fit(6, { epochs: 3, checkpoint: { folder }, resume: true }), {
+    code: 'ERR_ARGUMENT',
+    message,
+  })
+})
+
+t.test('a checkpoint that is damaged is named, and the one before it', async t => {
+  const folder = t.testdir()
+  const options = { batchSize: 10, checkpoint: { folder, every: 4 } }
+  await train(options)
+  truncateSync(path.join(folder, 'step-00000011.safetensors'), 300)
+  const message = /step-00000011.*truncated.*; remove it to go on from .*step-00000008.safetensors$/
+  await t.rejects(train({ ...options, resume: true }), { code: 'ERR_FORMAT', message })
+  rmSync(path.join(folder, 'step-00000011.safetensors'))
+  const { events } = await train({ ...options, resume: true })
+  t.equal(events[0]!.step, 9)
 })
 
 t.test('a checkpoint belongs to its adapter', async t => {
@@ -350,6 +390,11 @@ t.test('what is refused', async t => {
   for (const data of [null, 3, {}]) {
     await t.rejects(train({}, data as never), { code: 'ERR_ARGUMENT', message: /data must be a dataset/ })
   }
+  const none = new ArrayDataset({ x: { shape: [0, 7], data: new Float32Array(0) } })
+  await t.rejects(train({}, none), {
+    code: 'ERR_ARGUMENT',
+    message: /data.size must be an integer >= 1, got 0/,
+  })
   const make = (model: unknown, adapter: unknown) => () => new Trainer(model as never, adapter as never, base)
   t.throws(make(null, smallAdapter()), { code: 'ERR_ARGUMENT', message: /model must be a model/ })
   t.throws(make(smallAdapter(), null), { code: 'ERR_ARGUMENT', message: /adapter must be a model/ })

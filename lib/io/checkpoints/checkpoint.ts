@@ -1,5 +1,4 @@
 // checkpoint.ts: folders with model.safetensors and config.json, the weights quantized.
-import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expectKnownOptions, expectOneOf, expectText } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
@@ -7,6 +6,7 @@ import type { Tensor } from '../../memory/tensor.js'
 import type { QuantizerInput } from '../../precision/casts.js'
 import { quantizeNVFP4 } from '../../precision/nvfp4.js'
 import { makeFolder, writeFileAtomic } from '../atomic-write.js'
+import { readText } from '../read-file.js'
 import { readSafetensors, type SafetensorsTensor, writeSafetensors } from '../safetensors.js'
 import { type CheckpointLayout, type CheckpointWeight, nvfp4Tensors, weightsOf } from './layout.js'
 
@@ -174,7 +174,7 @@ function compressedTensorsConfig(ignore: readonly string[], hasInputs: boolean):
 export async function readCheckpoint(folder: string): Promise<Map<string, CheckpointWeight>> {
   expectText('folder', folder)
   const index = path.join(folder, 'model.safetensors.index.json')
-  const text = await readFile(index, 'utf8').catch(() => undefined)
+  const text = await readText(index).catch(() => undefined)
   const files = text === undefined ? ['model.safetensors'] : shardsOf(index, text)
   const tensors = new Map<string, SafetensorsTensor>()
   for (const file of files) {

@@ -4,6 +4,7 @@ import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
 import type { ConstantSource } from '../../graph/constant.js'
 import { ioError } from '../atomic-write.js'
+import { readFlags } from '../read-file.js'
 import { expectNotPointer } from '../safetensors-header.js'
 import type { Message } from './messages.js'
 
@@ -121,7 +122,7 @@ function identityOf({ dev, ino, size, mtimeMs }: Stats): string {
 
 function openFile(file: string, what: string): number {
   try {
-    return openSync(file, 'r')
+    return openSync(file, readFlags)
   } catch (error) {
     const { message } = ioError('read', file, error)
     throw new SparkError('ERR_IO', `${what}: ${message}`, { cause: error })

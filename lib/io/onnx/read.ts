@@ -1,5 +1,4 @@
 // read.ts: ONNX files to graphs.
-import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { argumentError } from '../../core/checks.js'
@@ -7,7 +6,7 @@ import { SparkError } from '../../core/errors.js'
 import type { Constant } from '../../graph/constant.js'
 import type { Graph, GraphFunction, Node, Subgraph, ValueType } from '../../graph/graph.js'
 import { checkGraph } from '../../graph/validate.js'
-import { ioError } from '../atomic-write.js'
+import { readBytes } from '../read-file.js'
 import { expectNotPointer } from '../safetensors-header.js'
 import { decodeMessage } from './decode.js'
 import type { Message } from './messages.js'
@@ -31,7 +30,7 @@ const maxOpset = 28
 export async function readOnnx(source: string | URL | Uint8Array): Promise<Graph> {
   if (source instanceof Uint8Array) return parseOnnx(source)
   const file = toPath(source)
-  const bytes = await readWhole(file)
+  const bytes = await readBytes(file)
   return parse(bytes, { label: file, external: { folder: path.dirname(file), known: new Map() } })
 }
 
@@ -48,29 +47,6 @@ function toPath(source: string | URL): string {
   if (typeof source === 'string') return path.resolve(source)
   if (source instanceof URL && source.protocol === 'file:') return fileURLToPath(source)
   throw argumentError('source', 'a path, a file: URL or a Uint8Array', source)
-}
-
-/** One read call takes at most 2^31 − 1 bytes. */
-const maxChunk = 1 << 30
-
-async function readWhole(file: string): Promise<Uint8Array> {
-  let handle: FileHandle | undefined
-  try {
-    handle = await open(file)
-    const { size } = await handle.stat()
-    const bytes = new Uint8Array(size)
-    for (let done = 0; done < size; ) {
-      const { bytesRead } = await handle.read(bytes, done, Math.min(maxChunk, size - done), done)
-      if (bytesRead === 0)
-        throw new SparkError('ERR_FORMAT', `${file}: the file became shorter while it was read`)
-      done += bytesRead
-    }
-    return bytes
-  } catch (error) {
-    throw error instanceof SparkError ? error : ioError('read', file, error)
-  } finally {
-    await handle?.close()
-  }
 }
 
 function parse(bytes: Uint8Array, context: TensorContext): Graph {

@@ -9,6 +9,7 @@ import { dequantize, requantize } from '../graph/quantized-weight.js'
 import { dequantizeLayers } from '../graph/rewrites/dequantize-layers.js'
 import { removeDead } from '../graph/rewrites/remove-dead.js'
 import { Tensor } from '../memory/tensor.js'
+import { rescaleBiases } from './bias-units.js'
 import type { GraphModule } from './modules.js'
 
 /** The weight of a module, [rows, cols], in f32; the elements of the graph itself where they are that already. */
@@ -61,9 +62,11 @@ export function storeRows(graph: Graph, module: GraphModule, rows: Float32Array)
   if (quantized) {
     const own = withOwnWeight(graph, weight)
     const constants = quantized.constants.map(name => own.names.get(name) ?? name)
-    const made = requantize(own.graph, { ...quantized, constants }, values)
+    const format = { ...quantized, constants }
+    const made = requantize(own.graph, format, values)
     const stored = { ...own.graph, initializers: new Map([...own.graph.initializers, ...made]) }
-    return { graph: stored, loss: relativeError(dequantize(stored, { ...quantized, constants }), values) }
+    const loss = relativeError(dequantize(stored, format), values)
+    return { graph: rescaleBiases(own.graph, stored, own.names.get(weight) ?? weight, format), loss }
   }
   const { dtype, shape } = graph.initializers.get(weight)!
   const stored = constantOf(dtype as 'f32', shape, values)

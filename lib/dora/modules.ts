@@ -28,7 +28,7 @@ export interface GraphModule extends NamedModule {
 /**
  * The layers of a canonical graph that can have an adapter: `MatMul`, `Gemm`, one- and two-dimensional `Conv` and
  * `Gather` on rows of a table, where the weight is an initializer of floats, or made of initializers by
- * `DequantizeLinear`, `Cast` and `Transpose`; and quantized layers that `dequantizeLayers` writes so. Nodes that read the
+ * `DequantizeLinear`, `Cast`, `Reshape` and `Transpose`; and quantized layers that `dequantizeLayers` writes so. Nodes that read the
  * same weight are one module: of a table that is also the weight of a linear layer, the linear layer. Nodes inside of
  * branches and loops have none.
  */
@@ -58,8 +58,8 @@ function* weightsOf(graph: Graph): Generator<[name: string, weight: Weight]> {
     if (dtype === 'f32' || dtype === 'f16' || dtype === 'bf16') yield [name, { shape, dtype }]
   }
   for (const [name, quantized] of quantizedWeights(graph)) {
-    const { shape, transposed, types } = quantized
-    yield [name, { shape: transposed ? [...shape].reverse() : shape, dtype: types.at(-1)!, quantized }]
+    const { sizes, transposed, types } = quantized
+    yield [name, { shape: transposed ? [...sizes].reverse() : sizes, dtype: types.at(-1)!, quantized }]
   }
 }
 

@@ -1,5 +1,6 @@
-// quantized-weight.ts: weights that a graph makes of initializers by DequantizeLinear, Cast and Transpose.
+// quantized-weight.ts: weights that a graph makes of initializers by DequantizeLinear, Cast, Reshape and Transpose.
 import type { DType, DTypeArray } from '../core/dtype.js'
+import { volume } from '../core/shape.js'
 import { decode, encode } from '../precision/casts.js'
 import { dequantizeFP8, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, quantizeNVFP4 } from '../precision/nvfp4.js'
@@ -22,7 +23,9 @@ export interface QuantizedWeight {
   readonly constants: readonly string[]
   /** Shape of the codes; NVFP4 has a scale for 16 columns. */
   readonly shape: readonly number[]
-  /** Whether the value is the transpose of the codes. */
+  /** Shape of the value, or of its transpose where it is transposed; that of the codes unless they were reshaped. */
+  readonly sizes: readonly number[]
+  /** Whether the value is the transpose of a matrix of `sizes`. */
   readonly transposed: boolean
   /** Element types that the numbers are rounded to one after the other: the last one is that of the value. */
   readonly types: readonly ('f32' | 'f16' | 'bf16')[]
@@ -60,11 +63,28 @@ function madeBy(
       return source
     case 'Transpose': {
       const isSwap = (intsOf(node, 'perm') ?? [1, 0])[0] === 1
-      return source?.shape.length === 2 ? { ...source, transposed: source.transposed !== isSwap } : undefined
+      return source?.sizes.length === 2 ? { ...source, transposed: source.transposed !== isSwap } : undefined
+    }
+    case 'Reshape': {
+      const sizes = source && !source.transposed ? reshaped(graph, node, source.sizes) : undefined
+      return source && sizes && { ...source, sizes }
     }
     default:
       return undefined
   }
+}
+
+/** What a Reshape by a constant makes of sizes; undefined for what fits only another number of elements. */
+function reshaped(graph: Graph, node: Node, from: readonly number[]): readonly number[] | undefined {
+  const constant = graph.initializers.get(node.inputs[1] ?? '')
+  if (constant?.dtype !== 'i64') return undefined
+  const copies = intOf(node, 'allowzero', 0) === 0
+  const wanted = Array.from(constant.data as BigInt64Array, (size, i) =>
+    size === 0n && copies ? (from[i] ?? 0) : Number(size),
+  )
+  const rest = volume(from) / volume(wanted.filter(size => size !== -1))
+  const sizes = wanted.map(size => (size === -1 ? rest : size))
+  return volume(sizes) === volume(from) && sizes.every(Number.isInteger) ? sizes : undefined
 }
 
 const floatTypes = /^(f32|b?f16)$/
@@ -78,7 +98,8 @@ function cast(graph: Graph, node: Node, source: QuantizedWeight | undefined): Qu
   if (source) return { ...source, types: [...source.types, to] }
   if (!constant || !/^(f32|b?f16|f8_e4m3|f8_e5m2)$/.test(constant.dtype)) return undefined
   const plain = { transposed: false, axis: 0, block: 0 }
-  return { format: 'cast', constants: [name], shape: constant.shape, types: [to], ...plain }
+  const { shape } = constant
+  return { format: 'cast', constants: [name], shape, sizes: shape, types: [to], ...plain }
 }
 
 function dequantized(
@@ -95,7 +116,7 @@ function dequantized(
   const block = intOf(node, 'block_size', 0)
   const number = intOf(node, 'output_dtype', 0)
   const type = (number === 0 ? scale.dtype : elementTypeOf(number, 'output_dtype')) as 'f32'
-  const made = { shape, transposed: false, types: [type], axis, block }
+  const made = { shape, sizes: shape, transposed: false, types: [type], axis, block }
   const isPerRow = shape.length === 2 && axis === 0 && scale.shape.join() === `${shape[0]}` && block === 0
   if (codes.dtype === 'f8_e4m3' && isPerRow && zeroName === '' && scale.dtype === 'f32' && type === 'f32') {
     return { format: 'fp8', constants: [name, scaleName], ...made }
@@ -120,7 +141,8 @@ function nvfp4Weight(
   const [block, global] = [graph.initializers.get(blockName), graph.initializers.get(globalName)]
   if (block?.dtype !== 'f8_e4m3' || global?.dtype !== 'f32' || global.count !== 1) return undefined
   const constants = [node.inputs[0]!, blockName, globalName]
-  return { format: 'nvfp4', constants, shape, transposed: false, types: ['f32'], axis: 1, block: 16 }
+  const sizes = { shape, sizes: shape, transposed: false }
+  return { format: 'nvfp4', constants, ...sizes, types: ['f32'], axis: 1, block: 16 }
 }
 
 /** The numbers of the codes, in their order, as f32. */

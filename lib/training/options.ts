@@ -72,8 +72,8 @@ export interface TrainerOptions {
   /** Default: none are written. */
   readonly checkpoint?: CheckpointOptions
   /**
-   * A checkpoint to go on from, or true for the newest of the checkpoint folder, if there is one. All settings must be
-   * those that the training began with; `epochs` may be more.
+   * A checkpoint to go on from, or true for the newest of the checkpoint folder, if there is one. All settings, the
+   * teacher and the number of samples must be those that the training began with; `epochs` may be more.
    */
   readonly resume?: string | boolean
   /** Seed of the order of the samples. Default: 0. */

@@ -6,6 +6,7 @@ import { volume } from '#lib/core/shape.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { decompose } from '#lib/graph/rewrites/decompose.js'
+import { optimize } from '#lib/graph/rewrites/optimize.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import { Plan } from '#lib/runtime/plan/plan.js'
@@ -84,10 +85,20 @@ for (const [name, base] of Object.entries(quantizedBases)) {
     const apart = Math.hypot(...expected.map((value, i) => value - y[i]!)) / size
     const quantum = (step * Math.sqrt(expected.length)) / size
     t.ok(apart <= 1e-5 + 4 * loss + quantum, `merged and adapted are ${apart} apart, the loss is ${loss}`)
+    const isQuantized = step > 0
+    t.equal(
+      optimize(merged).graph.nodes.some(({ op }) => /^QLinear/.test(op)),
+      isQuantized,
+      'codes stay codes',
+    )
     for (const [what, saved] of Object.entries({ merged, adapted: decompose(adapter.graph) })) {
       const own = what === 'merged' ? y : expected
       const { y: theirs } = await runOnnxRuntime(serializeOnnx(saved), feeds)
       near(t, theirs!.data as Float32Array, own, step, `${what} in ONNX Runtime`)
+    }
+    if (isQuantized) {
+      const { y: fused } = await runOnnxRuntime(serializeOnnx(merged), feeds, true)
+      near(t, fused!.data as Float32Array, y, step, 'merged, with its optimizations')
     }
     using model = new AdaptedModel(graph, { backend })
     model.add('a', adapter)

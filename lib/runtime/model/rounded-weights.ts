@@ -146,8 +146,8 @@ export function withStoredCodes(graph: Graph): Graph {
   const readers = consumersOf(graph)
   const initializers = new Map(graph.initializers)
   for (const [name, weight] of quantizedWeights(graph)) {
-    const { transposed } = weight
-    const shape = transposed ? [...weight.shape].reverse() : weight.shape
+    const { transposed, sizes } = weight
+    const shape = transposed ? [...sizes].reverse() : sizes
     const nodes = readers.get(name) ?? []
     const layout = transposed ? 'columns' : 'rows'
     const fits =
@@ -160,12 +160,12 @@ export function withStoredCodes(graph: Graph): Graph {
   return removeDead({ ...graph, nodes, initializers })
 }
 
-/** Codes and scales of a graph as a stored weight; undefined for other formats, or an incomplete last block of rows. */
+/** Codes and scales of a graph as a stored weight; undefined for other formats, sizes or an incomplete last block of rows. */
 function codesOf(
   graph: Graph,
-  { format, constants, shape, types }: QuantizedWeight,
+  { format, constants, shape, sizes, types }: QuantizedWeight,
 ): StoredWeight | undefined {
-  if ((format !== 'fp8' && format !== 'nvfp4') || types.length > 1) return undefined
+  if ((format !== 'fp8' && format !== 'nvfp4') || types.length > 1 || sizes !== shape) return undefined
   const [rows = 0, cols = 0] = shape
   const [codes, scale, global] = constants.map(name => graph.initializers.get(name)!)
   if (format === 'fp8') {

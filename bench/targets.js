@@ -148,17 +148,17 @@ const cuda = [
   {
     name: 'DoRA forward, bf16 4096x4096 r16 T8192',
     goal: '<= 0.50 ms',
-    rows: { name: 'dora forward', shape: /^T8192 4096x4096 r16$/, dtype: /^bf16$/ },
+    rows: { name: 'dora forward', shape: /^T8192 4096x4096 r16$/, dtype: /^bf16 in bf16$/ },
   },
   {
     name: 'DoRA forward and backward over fused LoRA, bf16 4096x4096 r16 T8192',
     goal: '<= 1.25 x',
-    rows: { name: 'dora step', shape: /^T8192 /, dtype: /^bf16$/ },
+    rows: { name: 'dora step', shape: /^T8192 /, dtype: /^bf16 in bf16$/ },
   },
   {
     name: 'DoRA decode over LoRA, bf16 4096x4096 r16 T=1 and 16',
     goal: '<= 1.05 x',
-    rows: { name: 'dora cached', shape: /^T(1|16) /, dtype: /^bf16$/ },
+    rows: { name: 'dora cached', shape: /^T(1|16) /, dtype: /^bf16 in bf16$/ },
   },
   {
     name: 'DoRA merge, bf16 4096x4096',

@@ -1,12 +1,14 @@
 // dora-layer.js: what DoRA costs beside the layer without it. The weight is held as a layer holds it; where it is read
 // once (norm, merge, few tokens), it comes from main memory. LoRA is the same layer without norm and magnitude: the
-// faster of products alone and of the DoRA kernels with a gain of 1.
+// faster of products alone and of the DoRA kernels with a gain of 1. On a GPU products are those of bf16, as a layer of
+// bf16 with activations of bf16 forms them.
 import { decodeWeight, storeWeight, Tensor } from 'dgx-spark'
 import { near } from '../checks.js'
 import { coldWeight } from '../cold.js'
 import { faster } from '../harness.js'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
+import { computeName } from './linear.js'
 
 /** @import { DType, DTypeArray, Kernels, Precision, StoredWeight } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
@@ -16,8 +18,8 @@ import { uniform } from '../random.js'
 const size = 4096
 const scale = 1
 const plans = /** @type {const} */ ({
-  cpu: { precision: 'fp32', tokens: [512, 1], step: 512, ranks: [16, 64] },
-  cuda: { precision: 'bf16', tokens: [1, 16], step: 8192, ranks: [] },
+  cpu: { precision: 'fp32', compute: 'f32', tokens: [512, 1], step: 512, ranks: [16, 64] },
+  cuda: { precision: 'bf16', compute: 'bf16', tokens: [1, 16], step: 8192, ranks: [] },
 })
 const mergeFormats = /** @type {const} */ (['bf16', 'fp16']) // beside f32
 
@@ -73,11 +75,17 @@ class Layer {
     this.adapter = adapter
     this.state = state
     this.ones = ones
+    this.compute = kernels.backend === 'cuda' ? plans.cuda.compute : plans.cpu.compute
+  }
+
+  /** How far a result may be off: of bf16 operands are rounded. @param {number} exact */
+  tolerance(exact) {
+    return this.compute === 'f32' ? exact : 5e-2
   }
 
   about(tokens = 0) {
     const { rank } = this.adapter
-    const { dtype } = this.next()
+    const dtype = tokens > 0 ? computeName(this.next(), this.compute) : this.next().dtype
     const shape = `${tokens > 0 ? `T${tokens} ` : ''}${size}x${size} r${rank}`
     return { shape, dtype, sizes: { ...(tokens > 0 && { tokens }), rows: size, cols: size, rank } }
   }
@@ -193,18 +201,14 @@ class Passes {
   }
 
   base() {
-    const { kernels, next } = this.layer
-    return kernels.run('linear', {
-      weight: next(),
-      tokens: this.tokens,
-      x: this.inputs.x,
-      y: this.outputs.y,
-    })
+    const { kernels, next, compute } = this.layer
+    const { tokens } = this
+    return kernels.run('linear', { weight: next(), tokens, x: this.inputs.x, y: this.outputs.y, compute })
   }
 
   /** @param {boolean} training @param {Float32Array} [gain] */
   forward(training, gain = this.layer.state.gain) {
-    const { kernels, next, adapter } = this.layer
+    const { kernels, next, adapter, compute } = this.layer
     const { y, z, xa } = this.outputs
     const outputs = { y, xa, ...(training && { z }) }
     const { x } = this.inputs
@@ -215,12 +219,13 @@ class Passes {
       x,
       gain,
       ...outputs,
+      compute,
     })
   }
 
   /** @param {Float32Array} [gain] */
   backward(gain = this.layer.state.gain) {
-    const { kernels, next, adapter, state } = this.layer
+    const { kernels, next, adapter, state, compute } = this.layer
     const saved = { ...this.inputs, xa: this.outputs.xa, z: this.outputs.z, ...state, gain }
     return kernels.run('doraBackward', {
       weight: next(),
@@ -229,34 +234,35 @@ class Passes {
       exactNorm: false,
       ...saved,
       ...this.gradients,
+      compute,
     })
   }
 
   /** LoRA's forward pass as products. */
   products() {
-    const { kernels } = this.layer
+    const { kernels, compute } = this.layer
     const { tokens, factors } = this
     const { y, xa } = this.outputs
     return [
       () => this.base(),
-      () => kernels.run('linear', { weight: factors.a, tokens, x: this.inputs.x, y: xa }),
-      () => kernels.run('linear', { weight: factors.b, tokens, x: xa, residual: y, y }),
+      () => kernels.run('linear', { weight: factors.a, tokens, x: this.inputs.x, y: xa, compute }),
+      () => kernels.run('linear', { weight: factors.b, tokens, x: xa, residual: y, y, compute }),
     ]
   }
 
   /** LoRA's backward pass as products. */
   productsBackward() {
-    const { kernels, next } = this.layer
+    const { kernels, next, compute } = this.layer
     const { tokens, factors, gradients } = this
     const { x, dy } = this.inputs
     const { a, b, at, q } = factors
     const { dx, da, db } = gradients
-    const ofB = { weight: b, tokens, x: this.outputs.xa, dy, dx: q, dweight: db }
+    const ofB = { weight: b, tokens, x: this.outputs.xa, dy, dx: q, dweight: db, compute }
     return [
       () => kernels.run('linearBackward', ofB),
-      () => kernels.run('linearBackward', { weight: a, tokens, x, dy: q, dweight: da }),
-      () => kernels.run('linearBackward', { weight: next(), tokens, x, dy, dx }),
-      () => kernels.run('linear', { weight: at, tokens, x: q, residual: dx, y: dx }),
+      () => kernels.run('linearBackward', { weight: a, tokens, x, dy: q, dweight: da, compute }),
+      () => kernels.run('linearBackward', { weight: next(), tokens, x, dy, dx, compute }),
+      () => kernels.run('linear', { weight: at, tokens, x: q, residual: dx, y: dx, compute }),
     ]
   }
 }
@@ -269,7 +275,7 @@ async function* forward(passes) {
   const about = { ...layer.about(tokens), flops: 2 * tokens * size * size }
   const check = () => {
     const value = expected(passes)
-    near(outputs.y[5], (state.gain[5] ?? 0) * value, 1e-3)
+    near(outputs.y[5], (state.gain[5] ?? 0) * value, layer.tolerance(1e-3))
   }
   const lora = () =>
     faster(
@@ -310,7 +316,7 @@ async function* training(passes) {
     flops: 4 * tokens * size * size,
     run,
     check: () => {
-      near(outputs.z[5], expected(passes), 1e-3)
+      near(outputs.z[5], expected(passes), layer.tolerance(1e-3))
       checkGradients(passes)
     },
     peer: await faster(
@@ -344,6 +350,6 @@ function checkGradients({ layer, tokens, inputs, outputs, gradients }) {
     ofB += scale * (state.gain[5] ?? 0) * dy * (outputs.xa[t * adapter.rank] ?? 0)
     ofMagnitude += (dy * (outputs.z[t * size + 5] ?? 0)) / (state.norm[5] ?? 0)
   }
-  near(gradients.db[5 * adapter.rank], ofB, 1e-2)
-  near(gradients.dmagnitude[5], ofMagnitude, 1e-2)
+  near(gradients.db[5 * adapter.rank], ofB, layer.tolerance(1e-2))
+  near(gradients.dmagnitude[5], ofMagnitude, layer.tolerance(1e-2))
 }

@@ -153,3 +153,11 @@ export function elementArrayOf(dtype: ElementType): {
 export function elementBytes(dtype: ElementType, count: number): number {
   return Math.ceil((count * elementBits[dtype]) / 8)
 }
+
+/** Floats of 16 bits. */
+export type HalfType = 'f16' | 'bf16'
+
+/** The type of 16 bits that holds f32 elements exactly which were cast from `from` to `to`; undefined for other casts. */
+export function exactType(from: ElementType, to: ElementType): HalfType | undefined {
+  return to === 'f32' && (from === 'f16' || from === 'bf16') ? from : undefined
+}

@@ -329,18 +329,18 @@ export class DoRALinear extends AdaptedLayer {
       const frozen = this.#unmerged('rows can go through different adapters')
       return mixedWork(frozen, this.#bias, x, adapters, name => this.#adapters.get(name))
     }
-    if (this.#merged && !training) return linearWork(this.#merged.weight, this.#bias, x)
+    if (this.#merged && !training) return linearWork(this.backend, this.#merged.weight, this.#bias, x)
     const { adapter } = this
     const frozen = this.#unmerged('it can be trained')
     const { snapshot, steps } = adapter.takeSnapshot(frozen)
     const pass = ++this.#passes
     const drawn = training && !options.mask ? adapter.drawMask(x.size) : undefined
-    const mask = options.mask ?? drawn?.mask
     const keep = (activations: Activations): void => {
       const last = this.#kept?.activations.pass ?? 0
       if (!this.#disposed && pass >= last) this.#kept = { adapter, activations }
     }
-    const work = forwardWork(frozen.weight, this.#bias, snapshot, x, training ? { pass, mask, keep } : null)
+    const kept = training ? { pass, mask: options.mask ?? drawn?.mask, keep } : null
+    const work = forwardWork(this.backend, frozen.weight, this.#bias, snapshot, x, kept)
     return adapter.completed(snapshot, [...steps, ...(drawn ? [drawn.step] : []), ...work.steps], work.finish)
   }
 
@@ -352,7 +352,7 @@ export class DoRALinear extends AdaptedLayer {
       throw new SparkError('ERR_ARGUMENT', `there is no training pass to go back through: ${remedy}`)
     }
     const { adapter, activations } = this.#kept
-    const work = backwardWork(this.#weight(), activations, dy, {
+    const work = backwardWork(this.backend, this.#weight(), activations, dy, {
       exactNorm: this.normGradient === 'exact',
       input: options.input ?? true,
       bias: this.#bias !== undefined,

@@ -3,7 +3,7 @@ import { argumentError, expectOneOf, expectShape } from '../core/checks.js'
 import type { DType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
-import type { LowRank, StoredWeight } from '../runtime/kernels.js'
+import type { Compute, Kernels, LowRank, StoredWeight } from '../runtime/kernels.js'
 import type { DoRAGradients } from './options.js'
 import type { Step, Work } from './work.js'
 
@@ -86,8 +86,28 @@ export function expectInput(name: string, tensor: Tensor, features: number): voi
   }
 }
 
+/** Formats of weights whose codes are numbers of a type of 16 bits. */
+const codesIn: Partial<Record<DType, readonly string[]>> = {
+  bf16: ['bf16', 'f8_e4m3', 'i8', 'nvfp4'],
+  f16: ['f16'],
+}
+
+/**
+ * What a layer forms its products of: on a GPU, activations of 16 bits and a weight whose codes they hold are multiplied
+ * as they are, on tensor cores.
+ */
+export function computeOf(
+  backend: Kernels['backend'],
+  weight: StoredWeight,
+  ...[x, ...others]: readonly DType[]
+): Exclude<Compute, 'nvfp4'> {
+  if (backend !== 'cuda' || !others.every(dtype => dtype === x)) return 'f32'
+  return (x === 'bf16' || x === 'f16') && codesIn[x]?.includes(weight.dtype) ? x : 'f32'
+}
+
 /** y = x · Wᵀ + bias, in the dtype of x. */
 export function linearWork<D extends DType>(
+  backend: Kernels['backend'],
   weight: StoredWeight,
   bias: Float32Array | undefined,
   x: Tensor<D>,
@@ -96,7 +116,9 @@ export function linearWork<D extends DType>(
   const tokens = x.size / weight.cols
   const y = new Float32Array(tokens * weight.rows)
   return {
-    steps: [['linear', { weight, tokens, x: ownFloats(x), bias, y }]],
+    steps: [
+      ['linear', { weight, tokens, x: ownFloats(x), bias, compute: computeOf(backend, weight, x.dtype), y }],
+    ],
     finish: () => output(x, weight.rows, y),
   }
 }
@@ -108,6 +130,7 @@ export function output<D extends DType>(x: Tensor<D>, features: number, y: Float
 
 /** The forward pass; `keep` gets the activations of a training pass, once they are computed. */
 export function forwardWork<D extends DType>(
+  backend: Kernels['backend'],
   weight: StoredWeight,
   bias: Float32Array | undefined,
   snapshot: Snapshot,
@@ -128,8 +151,9 @@ export function forwardWork<D extends DType>(
   const xa = new Float32Array(tokens * rank)
   const z = training ? new Float32Array(tokens * rows) : undefined
   const y = new Float32Array(tokens * rows)
+  const compute = computeOf(backend, weight, input.dtype)
   return {
-    steps: [['doraForward', { weight, rank, scale, a, b, tokens, x, gain, bias, mask, xa, z, y }]],
+    steps: [['doraForward', { weight, rank, scale, a, b, tokens, x, gain, bias, mask, xa, z, y, compute }]],
     finish() {
       if (training && z)
         training.keep({
@@ -149,6 +173,7 @@ export function forwardWork<D extends DType>(
 
 /** The backward pass that belongs to `saved`. */
 export function backwardWork(
+  backend: Kernels['backend'],
   weight: StoredWeight,
   saved: Activations,
   dy: Tensor,
@@ -167,11 +192,12 @@ export function backwardWork(
   const tokens = x.length / cols
   const outputs = { dx, da, db, dmagnitude, dbias }
   const { exactNorm } = wanted
+  const compute = computeOf(backend, weight, dtype, dy.dtype)
   return {
     steps: [
       [
         'doraBackward',
-        { ...snapshot, weight, tokens, exactNorm, x, mask, dy: ownFloats(dy), xa, z, ...outputs },
+        { ...snapshot, weight, tokens, exactNorm, x, mask, dy: ownFloats(dy), xa, z, ...outputs, compute },
       ],
     ],
     finish: () => ({

@@ -6,10 +6,11 @@ import { gpuTests, uniform } from '../fixtures/gpu-suite/gpu.js'
 /** @import { Claims } from '../fixtures/gpu-suite/tap.js' */
 
 const tolerance = 1e-4 // f32 sums in another order, through three steps of descent
-const sizes = [
+const halfTolerance = 2e-2 // factors of the adapter are rounded to 16 bits, on the GPU alone
+const sizes = /** @type {const} */ ([
   { tokens: 5, rows: 33, cols: 48, rank: 3 },
   { tokens: 131, rows: 515, cols: 1040, rank: 16 },
-]
+])
 
 /**
  * What a layer gives: outputs and gradients of three steps of gradient descent, then merged and unmerged.
@@ -49,6 +50,26 @@ async function course(backend, { tokens, rows, cols, rank }, precision, normGrad
   return results
 }
 
+/**
+ * Output and gradients of one pass whose activations are of 16 bits.
+ * @param {'cuda' | 'cpu'} backend
+ * @param {'bf16' | 'f16'} dtype
+ * @param {Precision} precision
+ */
+async function pass(backend, dtype, precision) {
+  const { tokens, rows, cols, rank } = sizes[1]
+  const values = (/** @type {number[]} */ shape, /** @type {number} */ seed) =>
+    Tensor.from(uniform(shape[0] * shape[1], seed), { shape })
+  const initial = { a: values([rank, cols], 3), b: values([rows, rank], 4) }
+  const options = { backend, rank, alpha: rank, precision, initial, dropout: 0.25, seed: 7 }
+  const layer = await DoRALinear.fromLinear({ weight: values([rows, cols], 1) }, options)
+  const y = await layer.forward(values([tokens, cols], 5).to(dtype), { training: true })
+  const { x, a, b, magnitude } = await layer.backward(values([tokens, rows], 6).to(dtype))
+  layer.dispose()
+  const results = { y, dx: x ?? Tensor.from([]), da: a, db: b, dmagnitude: magnitude }
+  return Object.fromEntries(Object.entries(results).map(([name, tensor]) => [name, tensor.toFloat32()]))
+}
+
 /** @type {Record<string, (t: Claims) => unknown>} */
 const tests = {}
 for (const precision of /** @type {const} */ (['fp32', 'fp16', 'bf16', 'fp8', 'nvfp4'])) {
@@ -62,6 +83,17 @@ for (const precision of /** @type {const} */ (['fp32', 'fp16', 'bf16', 'fp8', 'n
           t.close(actual[name] ?? [], values, tolerance, name)
       }
     }
+  }
+}
+for (const [dtype, precision] of /** @type {const} */ ([
+  ['bf16', 'bf16'],
+  ['bf16', 'nvfp4'],
+  ['f16', 'fp16'],
+])) {
+  tests[`${dtype} through a weight in ${precision}, on tensor cores`] = async t => {
+    const [expected, actual] = [await pass('cpu', dtype, precision), await pass('cuda', dtype, precision)]
+    for (const [name, values] of Object.entries(expected))
+      t.close(actual[name] ?? [], values, halfTolerance, name)
   }
 }
 await gpuTests(tests)

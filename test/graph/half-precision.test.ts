@@ -5,10 +5,11 @@ import t from 'tap'
 import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { differentiate } from '#lib/graph/gradients/differentiate.js'
-import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { roundProducts } from '#lib/graph/rewrites/half-precision.js'
 import { doraParameters, insertDora } from '#lib/graph/rewrites/insert-dora.js'
 import { openKernels } from '#lib/runtime/open.js'
+import { compile } from '#lib/runtime/plan/compile.js'
 import { Plan } from '#lib/runtime/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { close, identical } from '../fixtures/close.js'
@@ -81,6 +82,67 @@ t.test('gradients of what is rounded are rounded, those of parameters are not', 
   const gradient = (name: string) => Float32Array.from(results[made.gradients.get(name)!] as Float32Array)
   identical(t, rounded(gradient('a'), 'f16'), gradient('a'), 'of an activation')
   for (const name of doraParameters('fc')) t.notSame(rounded(gradient(name), 'f16'), gradient(name), name)
+})
+
+t.test('a GPU forms products of 16 bits, a processor of f32', async t => {
+  const plain = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [3, 4, 5, 7]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [
+      makeNode('Conv', ['x', 'k'], ['a']),
+      makeNode('Tanh', ['a'], ['b']),
+      makeNode('ConvTranspose', ['b', 'k'], ['c']),
+      makeNode('Flatten', ['c'], ['d']),
+      makeNode('Gemm', ['d', 'w'], ['e'], { attributes: { transB: int(1) } }),
+      makeNode('Gemm', ['e', 'v'], ['y'], { attributes: { transB: int(1) } }),
+      makeNode('ReduceSumSquare', ['y'], ['loss'], { attributes: { keepdims: int(0) } }),
+    ],
+    initializers: new Map([
+      ['k', f32(6, 4, 3, 3)],
+      ['w', f32(7, 140)],
+      ['v', f32(9, 7)],
+    ]),
+  })
+  const target = { weight: 'w', module: 'fc', scale: 1, a: f32(2, 140), b: f32(7, 2), magnitude: f32(7) }
+  const graph = insertDora(plain, [target])
+  const products = /^(conv|convBackward|convTranspose|linear|dora(Forward|Backward))$/
+  const computes = (step: Graph, packs: boolean) => {
+    const { graph: both, gradients } = differentiate(step, {
+      loss: 'loss',
+      wrt: [...doraParameters('fc'), 'k', 'x'],
+    })
+    const outputs = [...gradients.values()].map(name => ({ name }))
+    const { steps, setup } = compile({ ...both, outputs }, { packs, bf16Units: packs ? 'vectors' : 'tiles' })
+    const calls = [...setup, ...steps].filter(({ op }) => products.test(op))
+    return calls.map(({ op, args }) => `${op} ${(args as { compute?: string }).compute ?? 'f32'}`).sort()
+  }
+  const passes = [
+    'conv',
+    'conv',
+    'convBackward',
+    'convBackward',
+    'convTranspose',
+    'doraBackward',
+    'doraForward',
+    'linear',
+  ]
+  for (const dtype of ['f16', 'bf16'] as const) {
+    t.strictSame(
+      computes(roundProducts(graph, dtype), false),
+      passes.map(op => `${op} ${dtype}`),
+      dtype,
+    )
+    t.strictSame(
+      computes(roundProducts(graph, dtype), true),
+      passes.map(op => `${op} f32`),
+      `${dtype} on a processor`,
+    )
+  }
+  t.strictSame(
+    computes(graph, false),
+    passes.map(op => `${op} f32`),
+    'operands of f32',
+  )
 })
 
 t.test('values of other types stay', async t => {

@@ -1,5 +1,5 @@
 // lowering.ts: what turns a node into kernel calls sees of the graph around it.
-import { type ElementType, elementArrayOf } from '../../core/dtype.js'
+import { type ElementType, elementArrayOf, exactType, type HalfType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../../graph/attributes.js'
@@ -27,6 +27,8 @@ export interface Value extends TensorShape {
   readonly known?: readonly number[] | undefined
   /** Its elements as a weight of a precision mode, where it is one. */
   readonly stored?: StoredMatrix | undefined
+  /** The type of 16 bits that holds its f32 elements exactly, where it is known to be one. */
+  readonly exactIn?: HalfType | undefined
 }
 
 /** A constant as a value. */
@@ -163,11 +165,11 @@ export class Lowering {
     return this.wants(i) ? this.write(i) : undefined
   }
 
-  /** Memory for output `i`, which somebody must want. */
-  write(i = 0): Operand {
+  /** Memory for output `i`, which somebody must want; `exactIn` as in {@link Value}. */
+  write(i = 0, exactIn?: HalfType): Operand {
     const type = this.output(i)
     const buffer = new Buffer(type.dtype, volume(type.shape), 'arena')
-    this.#scope.values.set(this.node.outputs[i]!, { ...type, buffer })
+    this.#scope.values.set(this.node.outputs[i]!, { ...type, buffer, exactIn })
     return buffer.write()
   }
 
@@ -178,8 +180,8 @@ export class Lowering {
 
   /** Output 0 is input `i` under another shape. */
   view(i: number): void {
-    const { buffer } = this.input(i)
-    this.#scope.values.set(this.node.outputs[0]!, { ...this.output(), buffer })
+    const { buffer, exactIn } = this.input(i)
+    this.#scope.values.set(this.node.outputs[0]!, { ...this.output(), buffer, exactIn })
   }
 
   /** Output 0 is a constant. */
@@ -257,7 +259,7 @@ export class Lowering {
       ...{ srcDtype: this.kernelType(value.dtype), dstDtype: this.kernelType(dtype), count: buffer.count },
       ...{ saturate: true, src: value.buffer.read(), dst: buffer.write() },
     })
-    return { dtype, shape: value.shape, buffer }
+    return { dtype, shape: value.shape, buffer, exactIn: exactType(value.dtype, dtype) }
   }
 
   /**
@@ -275,11 +277,9 @@ export class Lowering {
     const names = inputs.map((value, i) => {
       if (!value) return ''
       values.set(`i${i}`, value)
-      const known = value.known && { shape: value.shape, elements: value.known }
-      inference.facts.set(`i${i}`, {
-        type: { kind: 'tensor', dtype: value.dtype, shape: value.shape },
-        known,
-      })
+      const { dtype, shape, known: elements } = value
+      const known = elements && { shape, elements }
+      inference.facts.set(`i${i}`, { type: { kind: 'tensor', dtype, shape }, known })
       return `i${i}`
     })
     const results = Array.from({ length: outputs }, (_, i) => `o${i}`)

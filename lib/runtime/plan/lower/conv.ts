@@ -4,7 +4,7 @@ import { sparkDomain } from '../../../graph/graph.js'
 import type { Activation, ConvShape, StoredWeight } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
 import type { Symbolic } from '../program.js'
-import { addNorm, computeOf, lowRankOf, weightOf } from './linear.js'
+import { addNorm, computeOf, exactCompute, lowRankOf, weightOf } from './linear.js'
 import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'
 import { windowOf } from './window.js'
@@ -65,8 +65,11 @@ function convTranspose(at: Lowering): void {
 function convTransposeGrad(at: Lowering): void {
   const shape = transposedShape(at, 1, at.shape(0))
   const [weight, dy] = [weightOf(at, 2), at.read(0)]
-  if (at.wants(0)) at.step('conv', { ...shape, weight, x: dy, y: at.write(0) })
-  if (at.wants(1)) at.step('convBackward', { ...shape, weight, dy: at.read(1), x: dy, dweight: at.write(1) })
+  const compute = exactCompute(at, [0, 1, 2])
+  if (at.wants(0)) at.step('conv', { ...shape, weight, compute, x: dy, y: at.write(0) })
+  if (at.wants(1)) {
+    at.step('convBackward', { ...shape, weight, compute, dy: at.read(1), x: dy, dweight: at.write(1) })
+  }
   if (!at.wants(2)) return
   const axes = new Set(at.shape(0).keys())
   axes.delete(1)
@@ -77,7 +80,7 @@ function convTransposeGrad(at: Lowering): void {
 function convGrad(at: Lowering): void {
   at.step('convBackward', {
     ...{ ...convShape(at, 1, at.shape(0)), weight: weightOf(at, 2), dy: at.read(0), x: at.read(1) },
-    ...{ dx: at.result(0), dweight: at.result(1), dbias: at.result(2) },
+    ...{ dx: at.result(0), dweight: at.result(1), dbias: at.result(2), compute: exactCompute(at, [0, 1, 2]) },
   })
 }
 

@@ -1,4 +1,5 @@
 // elementwise.ts: functions of every element, with broadcasting.
+import { exactType } from '../../../core/dtype.js'
 import { volume } from '../../../core/shape.js'
 import { float } from '../../../graph/attributes.js'
 import { sparkDomain } from '../../../graph/graph.js'
@@ -126,11 +127,12 @@ function cast(at: Lowering): void {
     return
   }
   const src = at.read(0)
+  const dst = at.write(0, exactType(at.dtype(), dtype))
   at.step('cast', {
     ...{ srcDtype: at.dtype(), dstDtype: at.kernelType(dtype), count: src.count },
     saturate: /^f(8|4)/.test(dtype) && at.integer('saturate', 1) !== 0,
     rounding: at.text('round_mode', 'up') as 'up' | 'down' | 'nearest',
-    ...{ src, dst: at.write() },
+    ...{ src, dst },
   })
 }
 

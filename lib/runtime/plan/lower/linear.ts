@@ -1,5 +1,5 @@
 // linear.ts: matrix products and the linear DoRA layer.
-import type { ElementArray, ElementType } from '../../../core/dtype.js'
+import type { ElementArray, ElementType, HalfType } from '../../../core/dtype.js'
 import { contiguousStrides, volume } from '../../../core/shape.js'
 import type { StoredMatrix } from '../../../graph/constant.js'
 import { sparkDomain } from '../../../graph/graph.js'
@@ -46,11 +46,21 @@ export function storedOperands({
  * What products and convolutions with input 1, a weight, are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
  * which tensor cores multiply, as they do f16; processors decode them to f32 faster, where few rows meet them.
  */
-export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): 'f32' | 'bf16' | 'f16' {
+export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): 'f32' | HalfType {
   if (at.input(1).stored?.exact) return 'f32'
   if (dtype === 'bf16') return 'bf16'
-  if (at.packs || dtype === 'f32' || dtype === 'i8') return 'f32'
+  if (dtype === 'f32') return exactCompute(at, [0, 1])
+  if (at.packs || dtype === 'i8') return 'f32'
   return dtype === 'f16' ? 'f16' : 'bf16'
+}
+
+/**
+ * What products of these inputs are formed of: where all of them hold numbers of one type of 16 bits, as in training in
+ * that precision, tensor cores multiply those exactly. Processors stay with f32.
+ */
+export function exactCompute(at: Lowering, inputs: readonly number[]): 'f32' | HalfType {
+  const [type, ...others] = inputs.map(i => at.input(i).exactIn)
+  return !at.packs && type && others.every(other => other === type) ? type : 'f32'
 }
 
 /** y = alpha · op(a) · op(b) + beta · c */
@@ -173,6 +183,7 @@ function dora(at: Lowering): void {
   at.step('doraForward', {
     ...{ weight, ...lowRank, tokens, x: at.read(0), gain: gain.buffer.read() },
     ...{ bias: at.optional(5), mask: at.optional(6), xa, z: at.result(2), y: at.write() },
+    compute: exactCompute(at, [0, 1]),
   })
 }
 
@@ -187,6 +198,7 @@ function doraGrad(at: Lowering): void {
     ...{ norm: at.read(8), gain: at.read(9), mask: at.optional(10) },
     ...{ dx: at.result(0), da: at.resultOrScratch(1, a.count), db: at.resultOrScratch(2, b.count) },
     ...{ dmagnitude: at.resultOrScratch(3, weight.rows), dbias: at.result(4) },
+    compute: exactCompute(at, [0, 1, 2]),
   })
 }
 

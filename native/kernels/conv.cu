@@ -1,7 +1,7 @@
 // conv.cu: the convolutions of conv.cuh as products that are never formed, in f32: conv_<dtype>,
 // conv_transposed_<dtype> and conv_weight_gradient. conv_direct_* do the same with a thread for each sum, for
-// groups of few lines. Trap: a sum is formed in chunks of 256 along k, in order, whatever N and the grid are.
-// Reference: native/backend/cpu/conv_passes.cc
+// groups of few lines. conv_add_spans: what spans of a gradient come to. Trap: a sum is formed in chunks of
+// 256 along k, in order, whatever N and the grid are. Reference: native/backend/cpu/conv_passes.cc
 #include "kernels/conv.cuh"
 #include "kernels/reduce.cuh"
 #include "kernels/weight.cuh"
@@ -32,28 +32,33 @@ struct Transposed : TransposedPass {
 };
 
 struct WeightGradient : WeightGradientPass {
-  using WeightGradientPass::WeightGradientPass;
+  float* out;
+  __device__ WeightGradient(const ConvPassArgs& args, int32_t group, float* out)
+      : WeightGradientPass(args, group), out(out) {}
   __device__ float left(int32_t line, int32_t k) const {
     return args.dy[Group::start(k, args.out_axes, args.shape.filters, positions) +
                    int64_t{group * filters + line} * positions];
+  }
+  __device__ int64_t start(int32_t col) const { return col; }
+  __device__ void store(int32_t line, int64_t start, float sum) const {
+    out[(int64_t{group} * filters + line) * cols() + start] = sum;
   }
 };
 
 using Tile = float[kDepth][kTile + 1];  // one more: the lines of one k lie in different banks
 
+// Tile `block` of one group, over [first, depth) along k.
 template <typename Pass>
-__device__ void product(const ConvPassArgs& args) {
+__device__ void product(const Pass& pass, int32_t block, int32_t first, int32_t depth) {
   __shared__ Tile left, right;
-  const int32_t tiles = gridDim.x / args.shape.groups;
-  const Pass pass(args, blockIdx.x / tiles);
   const int32_t row_tiles = (pass.lines() + kTile - 1) / kTile;
-  const int32_t row = blockIdx.x % tiles % row_tiles * kTile, col = blockIdx.x % tiles / row_tiles * kTile;
+  const int32_t row = block % row_tiles * kTile, col = block / row_tiles * kTile;
   const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
-  const int32_t depth = pass.depth(), own_col = col + threadIdx.x % kTile;
+  const int32_t own_col = col + threadIdx.x % kTile;
   const bool col_inside = own_col < pass.cols();
   const auto across = pass.across(col_inside ? own_col : 0);
   float totals[kSums][kSums] = {};
-  for (int32_t chunk = 0; chunk < depth; chunk += kChunk) {
+  for (int32_t chunk = first; chunk < depth; chunk += kChunk) {
     float sums[kSums][kSums] = {};
     for (int32_t k = chunk; k < min(depth, chunk + kChunk); k += kDepth) {
       __syncthreads();  // the last tiles have been used
@@ -86,6 +91,23 @@ __device__ void product(const ConvPassArgs& args) {
       if (line < pass.lines()) pass.store(line, start, totals[m][n]);
     }
   }
+}
+
+template <typename Pass>
+__device__ void product(const ConvPassArgs& args) {
+  const int32_t tiles = gridDim.x / args.shape.groups;
+  const Pass pass(args, blockIdx.x / tiles);
+  product(pass, blockIdx.x % tiles, 0, pass.depth());
+}
+
+__device__ void weight_gradient(const ConvGradientArgs& args) {
+  const int32_t blocks = gridDim.x / args.spans, tiles = blocks / args.pass.shape.groups;
+  const int32_t span = blockIdx.x / blocks, block = blockIdx.x % blocks;
+  const Group sizes(args.pass, block / tiles);
+  const int64_t count = args.pass.shape.filters * sizes.channels * sizes.taps;
+  const WeightGradient pass(args.pass, sizes.group, args.pass.out + span * count);
+  const int32_t first = args.first + span * args.span;
+  product(pass, block % tiles, first, min(pass.depth(), first + args.span));
 }
 
 template <typename Pass>
@@ -126,8 +148,18 @@ __device__ void direct(const ConvPassArgs& args) {
   }
 SPARK_FOR_EACH_WEIGHT(SPARK_DEFINE)
 
-extern "C" __global__ void __launch_bounds__(256) conv_weight_gradient_f32(spark::ConvPassArgs args) {
-  spark::product<spark::WeightGradient>(args);
+extern "C" __global__ void __launch_bounds__(256) conv_weight_gradient_f32(spark::ConvGradientArgs args) {
+  spark::weight_gradient(args);
+}
+
+// out[i] = Σ of parts[span, i], added to what is there when `add`.
+extern "C" __global__ void conv_add_spans_f32(const float* parts, int32_t spans, int64_t count, bool add,
+                                              float* out) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  float total = add ? out[i] : 0.0f;
+  for (int32_t span = 0; span < spans; ++span) total += parts[span * count + i];
+  out[i] = total;
 }
 
 // A block for each filter; its threads take the images and positions in turn and are added in order.

@@ -169,10 +169,6 @@ struct WeightGradientPass : Group {
   __device__ Across across(int32_t col) const { return tap(col); }
   __device__ Along along(int32_t k) const { return window(k); }
   __device__ float right(const Along& along, const Across& across) const { return image(along, across); }
-  __device__ int64_t start(int32_t col) const { return col; }
-  __device__ void store(int32_t line, int64_t start, float sum) const {
-    args.out[(int64_t{group} * filters + line) * cols() + start] = sum;
-  }
 };
 
 }  // namespace

@@ -33,6 +33,22 @@ struct ConvTensorArgs {
   float tensor_scale;
 };
 
+// Gradient of the weight, whose sums run over the positions of all images. These are cut into `spans` of
+// `span`, from position `first` on, and the sums of the i-th are the i-th dweight from pass.out on.
+struct ConvGradientArgs {
+  ConvPassArgs pass;  // without w
+  int32_t first, span, spans;
+  const uint16_t* left;  // dy, packed, from position 0 on; tensor cores only
+};
+
+// out[i, o, k] = dy of filter o at position i · span + k of all images, 0 past the last one.
+struct ConvGradientPackArgs {
+  const float* dy;  // [N, O, positions]
+  int32_t filters, depth, span, spans;
+  FastDivisor positions;
+  uint16_t* out;  // [spans, O, span] in bf16 or f16
+};
+
 // out[line, k] = the code of w that line `line` of all groups has at k, without row and tensor scales.
 struct ConvPackArgs {
   Weight w;

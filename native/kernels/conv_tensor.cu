@@ -1,8 +1,9 @@
 // conv_tensor.cu: convolutions of conv.cuh on tensor cores with f32 sums, [lines, depth] · [depth, cols] for
 // each group. The left side are the codes of the weight, as conv_pack.cu lays them out; the right side is
 // gathered and rounded on its way: to bf16, or to f16 in conv_tensor_half_…. …_128 and …_64 form tiles of
-// that size; which one it is changes no sum, because K rises in steps of 16 in both. Reference:
-// native/backend/cpu/conv_passes.cc
+// that size; which one it is changes no sum, because K rises in steps of 16 in both. Of the gradient of the
+// weight, whose K are positions, dy is the left side and the image is gathered along K; its spans are added
+// afterwards. Reference: native/backend/cpu/conv_passes.cc
 #include "kernels/conv.cuh"
 #include "kernels/tiles.cuh"
 
@@ -13,6 +14,14 @@ __device__ Place of_lane(const Place& place, int lane) {
   Place of;
   for (int i = 0; i < 3; ++i) of.at[i] = __shfl_sync(0xFFFFFFFFu, place.at[i], lane);
   of.place = __shfl_sync(0xFFFFFFFFu, place.place, lane);
+  return of;
+}
+
+__device__ Group::Window of_lane(const Group::Window& window, int lane) {
+  Group::Window of;
+  static_cast<Place&>(of) = of_lane(static_cast<const Place&>(window), lane);
+  const auto image = reinterpret_cast<unsigned long long>(window.image);
+  of.image = reinterpret_cast<const float*>(__shfl_sync(0xFFFFFFFFu, image, lane));
   return of;
 }
 
@@ -64,6 +73,70 @@ struct GatheredColumns {
   }
 };
 
+// The right side of the gradient of the weight. A thread has eight neighbouring positions of some columns; a
+// lane finds out where one of the 32 positions of a tile leads.
+template <typename Number, int kTile>
+struct GatheredPositions {
+  static constexpr bool kAlongK = true;
+  struct Registers {
+    float values[kLoads][8];
+  };
+  const WeightGradientPass& pass;
+  int32_t first;  // position of K = 0
+  Place across[kLoads];
+
+  // Columns past the end repeat the last one; their sums are not stored.
+  __device__ GatheredPositions(const WeightGradientPass& pass, int32_t first, int64_t col)
+      : pass(pass), first(first) {
+    for (int i = 0; i < kLoads; ++i) {
+      const int32_t own = static_cast<int32_t>(col) + (threadIdx.x + i * kThreads<kTile>) / 4;
+      across[i] = pass.across(min(own, pass.cols() - 1));
+    }
+  }
+
+  __device__ bool starts_copies() const { return false; }
+  __device__ void start(Tile<kTile>&, int64_t, int64_t) const {}
+  __device__ void fetch(Registers& registers, int64_t, int64_t from) const {
+    const int32_t k = first + static_cast<int32_t>(from) + threadIdx.x % 32;
+    Group::Window own = pass.along(k);
+    if (k >= pass.depth()) own.at[0] = kOutside;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const Group::Window along = of_lane(own, threadIdx.x % 4 * 8 + j);
+      for (int i = 0; i < kLoads; ++i) registers.values[i][j] = pass.right(along, across[i]);
+    }
+  }
+  __device__ void store(Tile<kTile>& tile, const Registers& registers) const {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int line = (threadIdx.x + i * kThreads<kTile>) / 4;
+      Eight eight;
+      for (int j = 0; j < 4; ++j) {
+        eight.pairs[j] = round_pair<Number>(registers.values[i][2 * j], registers.values[i][2 * j + 1]);
+      }
+      *reinterpret_cast<Eight*>(tile + row_place(line, threadIdx.x % 4)) = eight;
+    }
+  }
+};
+
+template <typename Number, int kTile>
+__device__ void weight_gradient(const ConvGradientArgs& args) {
+  __shared__ Stages<3, kTile> stages;
+  const int64_t filters = args.pass.shape.filters;
+  const int32_t blocks = gridDim.x / args.spans, tiles = blocks / args.pass.shape.groups;
+  const int32_t span = blockIdx.x / blocks, block = blockIdx.x % blocks;
+  const WeightGradientPass pass(args.pass, block / tiles);
+  const int64_t lines = pass.lines(), cols = pass.cols();
+  const auto [row, col] = corner<kTile>(block % tiles, lines, cols);
+  const int64_t top = span * filters + pass.group * lines;
+  const GatheredPositions<Number, kTile> right(pass, args.first + span * args.span, col);
+  Sums<kTile> sums = {};
+  add_segment(stages, {args.left + top * args.span, lines, args.span}, right, row, col, PairStep<Number>{},
+              sums);
+  store_tile<kTile>(lines, cols, row, col, sums, stages,
+                    [&](int64_t m, int64_t n, float sum) { args.pass.out[(top + m) * cols + n] = sum; });
+}
+
 template <typename Pass, typename Number, int kTile>
 __device__ void product(const ConvTensorArgs& args) {
   __shared__ Stages<3, kTile> stages;
@@ -97,3 +170,14 @@ SPARK_TILES(conv_tensor, ForwardPass, BF16)
 SPARK_TILES(conv_tensor_half, ForwardPass, F16)
 SPARK_TILES(conv_tensor_transposed, TransposedPass, BF16)
 SPARK_TILES(conv_tensor_half_transposed, TransposedPass, F16)
+#undef SPARK_TILES
+
+#define SPARK_TILES(name, Number)                                                                 \
+  extern "C" __global__ void __launch_bounds__(256, 2) name##_128(spark::ConvGradientArgs args) { \
+    spark::weight_gradient<spark::Number, 128>(args);                                             \
+  }                                                                                               \
+  extern "C" __global__ void __launch_bounds__(128, 4) name##_64(spark::ConvGradientArgs args) {  \
+    spark::weight_gradient<spark::Number, 64>(args);                                              \
+  }
+SPARK_TILES(conv_tensor_gradient, BF16)
+SPARK_TILES(conv_tensor_half_gradient, F16)

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -14,6 +15,9 @@ namespace {
 constexpr int kTile = 64, kThreads = 256;  // conv.cu
 constexpr int64_t kDirectLines = 3;        // up to so many lines of a group have a thread for each sum
 constexpr int64_t kBlocksOfProcessor = 2;  // of tiles of 128, at the same time
+constexpr int64_t kChunk = 256;            // conv.cu
+constexpr int64_t kPartsOfProcessor = 8;   // chunks of a gradient that are summed apart at the same time
+constexpr int64_t kSpanTiles = 512, kShortestSpan = 512;  // of a gradient on tensor cores
 constexpr int64_t kEndOfSizes = int64_t{1} << 30;
 
 int64_t volume(const int64_t (&sizes)[3]) { return sizes[0] * sizes[1] * sizes[2]; }
@@ -128,6 +132,73 @@ void launch_pass(const Pass& pass, Compute compute, const ConvPassArgs& args) {
   }
 }
 
+void add_spans(const float* parts, int64_t spans, int64_t count, bool add, float* out) {
+  launch("conv", "conv_add_spans_f32", Grid{ceil_div(count, kThreads)}, Threads{kThreads}, 0, parts,
+         static_cast<int32_t>(spans), count, add, out);
+}
+
+// Where tiles are too few for the processors, chunks are summed apart and added in the order of a single sum.
+void launch_gradient(const Pass& pass, const ConvPassArgs& args) {
+  const int64_t groups = args.shape.groups, tiles = tiles_of(pass, groups, kTile);
+  const int64_t blocks = kPartsOfProcessor * Device::current().attributes.multiprocessors;
+  const int64_t chunks = ceil_div(pass.depth, kChunk), count = groups * pass.lines * pass.cols;
+  const auto launch_spans = [&](ConvGradientArgs gradient) {
+    launch("conv", "conv_weight_gradient_f32", Grid{gradient.spans * tiles}, Threads{kThreads}, 0, gradient);
+  };
+  if (chunks <= 1 || 2 * tiles > blocks) return launch_spans({args, 0, static_cast<int32_t>(pass.depth), 1});
+  const int64_t most = std::min(chunks, blocks / tiles);
+  const Scratch parts(most * count * sizeof(float));
+  ConvPassArgs partial = args;
+  partial.out = parts.as<float>();
+  for (int64_t chunk = 0; chunk < chunks; chunk += most) {
+    const int64_t spans = std::min(most, chunks - chunk);
+    launch_spans({partial, static_cast<int32_t>(chunk * kChunk), kChunk, static_cast<int32_t>(spans)});
+    add_spans(parts.as<float>(), spans, count, chunk > 0, args.out);
+  }
+}
+
+// Spans of positions come of the sizes alone: their sums are added apart.
+void launch_tensor_gradient(DType number, const Pass& pass, const ConvPassArgs& args) {
+  const int64_t groups = args.shape.groups, count = groups * pass.lines * pass.cols;
+  const int64_t wanted =
+      std::min(ceil_div(kSpanTiles, tiles_of(pass, groups, 64)), ceil_div(pass.depth, kShortestSpan));
+  const int64_t span = padded_depth(ceil_div(pass.depth, wanted)), spans = ceil_div(pass.depth, span);
+  const auto narrow = [](int64_t size) { return static_cast<int32_t>(size); };
+  const bool half = number == DType::kF16;
+  const Scratch left(spans * args.shape.filters * span * sizeof(uint16_t));
+  const ConvGradientPackArgs pack{
+      args.dy,       narrow(args.shape.filters),          narrow(pass.depth), narrow(span),
+      narrow(spans), FastDivisor(volume(args.shape.out)), left.as<uint16_t>()};
+  launch("conv_pack", half ? "conv_pack_half_gradient" : "conv_pack_gradient",
+         Grid{ceil_div(spans * args.shape.filters * span / 8, kThreads)}, Threads{kThreads}, 0, pack);
+  std::optional<Scratch> parts;
+  if (spans > 1) parts.emplace(spans * count * sizeof(float));
+  ConvGradientArgs gradient{args, 0, narrow(span), narrow(spans), left.as<uint16_t>()};
+  if (parts) gradient.pass.out = parts->as<float>();
+  const int64_t large_tiles = spans * tiles_of(pass, groups, 128);
+  const bool large = pass.lines > 64 && pass.cols > 64 &&
+                     large_tiles >= kBlocksOfProcessor * Device::current().attributes.multiprocessors;
+  const int64_t tile = large ? 128 : 64;
+  launch("conv_tensor",
+         message(half ? "conv_tensor_half" : "conv_tensor", "_gradient", large ? "_128" : "_64"),
+         Grid{spans * tiles_of(pass, groups, tile)}, Threads{static_cast<int>(2 * tile)}, 0, gradient);
+  if (parts) add_spans(parts->as<float>(), spans, count, false, args.out);
+}
+
+void launch_weight_gradient(const ConvBackwardArgs& args) {
+  const ConvShape& shape = args.shape;
+  ConvPassArgs gradient = pass_of(shape);
+  gradient.x = args.x;
+  gradient.dy = args.dy;
+  gradient.out = args.dweight;
+  const Pass pass{"_gradient", false, shape.filters / shape.groups, args.weight.cols,
+                  shape.batch * volume(shape.out)};
+  if (pass.lines == 0 || pass.cols == 0) return;
+  const bool direct = shape.groups > 1 && pass.lines <= kDirectLines;
+  if (args.compute == Compute::kF32 || direct || pass.depth == 0) return launch_gradient(pass, gradient);
+  launch_tensor_gradient(args.compute == Compute::kF16 ? DType::kF16 : DType::kBF16, pass, gradient);
+}
+
 void launch_transposed(const Weight& weight, const ConvShape& shape, const float* dy, const float* bias,
                        float* dx, Compute compute) {
   ConvPassArgs args = pass_of(shape);
@@ -159,14 +230,7 @@ void conv(const ConvArgs& args) {
 void conv_backward(const ConvBackwardArgs& args) {
   const ConvShape& shape = args.shape;
   if (args.dx) launch_transposed(args.weight, shape, args.dy, nullptr, args.dx, args.compute);
-  if (args.dweight) {
-    ConvPassArgs pass = pass_of(shape);
-    pass.x = args.x;
-    pass.dy = args.dy;
-    pass.out = args.dweight;
-    const int64_t tiles = ceil_div(shape.filters / shape.groups, kTile) * ceil_div(args.weight.cols, kTile);
-    launch("conv", "conv_weight_gradient_f32", Grid{shape.groups * tiles}, Threads{kThreads}, 0, pass);
-  }
+  if (args.dweight) launch_weight_gradient(args);
   if (args.dbias) {
     launch("conv", "conv_bias_gradient_f32", Grid{shape.filters}, Threads{kThreads}, 0, args.dy, shape.batch,
            shape.filters, volume(shape.out), args.dbias);

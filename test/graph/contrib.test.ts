@@ -61,7 +61,7 @@ t.test('contributed operators', async t => {
   await sameOutputs(t, contrib('SkipSimplifiedLayerNormalization', { ...norm, constants: { g: weights(5) } }))
   await sameOutputs(t, single('SimplifiedLayerNormalization', { opset: 17, constants: { g: weights(5) } }))
   const kept = canonicalise(
-    contrib('NhwcConv', { inputs: { x: [1, 5, 5, 2] }, constants: { w: weights(3, 3, 3, 2) } }),
+    contrib('SparseAttention', { inputs: { x: [1, 5, 5, 2] }, constants: { w: weights(3, 3, 3, 2) } }),
   )
   t.same([kept.nodes[0]?.domain, kept.opsets.get('com.microsoft')], ['com.microsoft', 1], 'others stay')
 })

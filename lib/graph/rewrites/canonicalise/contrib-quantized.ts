@@ -4,7 +4,8 @@ import { float, floatOf, int, intOf } from '../../attributes.js'
 import { Constant, type NumericType } from '../../constant.js'
 import { onnxNumbers } from '../../element-types.js'
 import { type Attributes, makeNode, type Node } from '../../graph.js'
-import type { Upgrade, UpgradeContext } from './context.js'
+import { type Upgrade, type UpgradeContext, without } from './context.js'
+import { byAttribute } from './contrib-channels-last.js'
 
 /** Where the parts of a quantized operand stand among the inputs. */
 type Operand = readonly [value: number, scale: number, zeroPoint: number]
@@ -52,14 +53,11 @@ const unary = (op: string, attributes?: (node: Node) => Attributes): Upgrade =>
     attributes,
   )
 
-/** Pooling of channels-last tensors has no standard form. */
-const pool =
-  (op: string): Upgrade =>
-  (node, context) => {
-    if (intOf(node, 'channels_last', 0)) throw context.unsupported(node, 'its channels come last')
-    const { channels_last, ...attributes } = node.attributes
-    return unary(op, () => attributes)(node, context)
-  }
+const pool = (op: string): Upgrade =>
+  byAttribute(
+    unary(op, node => without(node.attributes, 'channels_last')),
+    0,
+  )
 
 /** Inputs: scale and zero point of the result, then value, scale and zero point of each part. */
 const concat = throughFloat(

@@ -2,6 +2,7 @@
 
 import type { Upgrade } from './context.js'
 import { contribAttention } from './contrib-attention.js'
+import { contribChannelsLast } from './contrib-channels-last.js'
 import { contribFused } from './contrib-fused.js'
 import { contribQuantized } from './contrib-quantized.js'
 import { contribWeights } from './contrib-weights.js'
@@ -9,6 +10,7 @@ import { contribWeights } from './contrib-weights.js'
 /** Upgrades by operator. */
 export const contribUpgrades: Readonly<Record<string, Upgrade>> = {
   ...contribFused,
+  ...contribChannelsLast,
   ...contribAttention,
   ...contribQuantized,
   ...contribWeights,

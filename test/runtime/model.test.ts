@@ -303,6 +303,9 @@ t.test('an operator that nobody knows', async t => {
     code: 'ERR_UNSUPPORTED',
     message: "node 'y' (Frobnicate): there is no such operator yet",
   })
+  const nodes = [makeNode('Conv', ['x'], ['y'], { domain: 'com.microsoft.nchwc' })]
+  using blocked = await Model.fromGraph({ ...graph, nodes }, { backend: 'js' })
+  await t.rejects(blocked.run({ x: [1] }), { code: 'ERR_UNSUPPORTED', message: /extended optimizations/ })
 })
 
 t.test('save, file URLs, dispose, abort', async t => {

@@ -9,6 +9,7 @@ import { type Graph, makeGraph, type Node, type Subgraph } from '../../graph/gra
 import { inlineBranches } from '../../graph/rewrites/inline-branches.js'
 import { optimize } from '../../graph/rewrites/optimize.js'
 import type { Kernels } from '../kernels.js'
+import { unknownOperator } from '../plan/compile.js'
 import { loweringOf } from '../plan/lower/index.js'
 import { MissingElements } from '../plan/lowering.js'
 import { Plan } from '../plan/plan.js'
@@ -340,6 +341,6 @@ function neededNodes({ nodes, outputs }: Subgraph): Node[] {
 }
 
 function stuck(node: Node): SparkError {
-  const why = loweringOf(node) ? 'the shape of its output depends on data' : 'there is no such operator yet'
-  return new SparkError('ERR_UNSUPPORTED', `${describeNode(node)}: ${why}`)
+  if (!loweringOf(node)) return unknownOperator(node)
+  return new SparkError('ERR_UNSUPPORTED', `${describeNode(node)}: the shape of its output depends on data`)
 }

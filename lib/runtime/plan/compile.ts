@@ -109,10 +109,19 @@ function updatesLast({ nodes, updates }: Graph): readonly Node[] {
   return [...nodes.filter(node => !isUpdate(node)), ...nodes.filter(isUpdate)]
 }
 
+/** An error about an operator that nothing here computes. */
+export function unknownOperator(node: Node): SparkError {
+  const why =
+    node.domain === 'com.microsoft.nchwc'
+      ? 'ONNX Runtime wrote it for one kind of processor; save the model with its extended optimizations, not with all'
+      : 'there is no such operator yet'
+  return new SparkError('ERR_UNSUPPORTED', `${describeNode(node)}: ${why}`)
+}
+
 function lower(scope: Scope, node: Node, outputs: readonly Fact[]): void {
   if (node.outputs.length === 1 && addKnown(scope, node.outputs[0]!, outputs[0])) return
   const rule = loweringOf(node)
-  if (!rule) throw new SparkError('ERR_UNSUPPORTED', `${describeNode(node)}: there is no such operator yet`)
+  if (!rule) throw unknownOperator(node)
   const types = outputs.map((fact, i) => {
     const type = staticType(fact)
     if (type || node.outputs[i] === '') return type

@@ -48,15 +48,15 @@ export function addAdapter(program: Command): void {
       if (flags.json) printJson(rows)
       else {
         printTable(
-          ['module', 'rank, alpha', 'A', 'B', 'magnitude'],
-          rows.map(({ name, settings, a, b, magnitude }) => [name, settings, a, b, magnitude].map(show)),
-          [2, 3, 4],
+          ['module', 'rank, alpha', 'A', 'B', 'magnitude', 'replaced'],
+          rows.map(({ name, settings, ...parts }) => [name, settings, ...Object.values(parts)].map(show)),
+          [2, 3, 4, 5],
         )
-        print('A, B, magnitude: ‖b − a‖ / ‖a‖')
+        print('A, B, magnitude, and a bias or weight that is replaced whole: ‖b − a‖ / ‖a‖')
       }
-      const same = rows.every(
-        row => row.settings === 'equal' && row.a === 0 && row.b === 0 && row.magnitude === 0,
-      )
+      const same = rows.every(({ name, settings, ...parts }) => {
+        return settings === 'equal' && Object.values(parts).every(part => part === 0)
+      })
       if (!same) process.exitCode = 1
     })
 }
@@ -85,11 +85,14 @@ interface Difference {
   a: Distance
   b: Distance
   magnitude: Distance
+  replaced: Distance
 }
 
+/** Layer by layer; a tensor of the model that has no adapter and is replaced whole is a line of its own. */
 function differences(first: PeftAdapter, second: PeftAdapter): Difference[] {
   const names = new Set([...first.modules.keys(), ...second.modules.keys()])
-  return [...names].map(name => {
+  const others = new Set([...first.extra.keys(), ...second.extra.keys()])
+  const layers = [...names].map(name => {
     const [one, two] = [first.modules.get(name), second.modules.get(name)]
     const settings = (module: PeftModule | undefined): string =>
       module ? `${module.rank}, ${module.alpha}` : 'none'
@@ -100,8 +103,14 @@ function differences(first: PeftAdapter, second: PeftAdapter): Difference[] {
       a: distance(one?.a, two?.a),
       b: distance(one?.b, two?.b),
       magnitude: distance(one?.magnitude, two?.magnitude),
+      replaced: distance(one?.bias, two?.bias),
     }
   })
+  const rest = [...others].map(name => {
+    const replaced = distance(first.extra.get(name), second.extra.get(name))
+    return { name, settings: 'equal', a: 0, b: 0, magnitude: 0, replaced }
+  })
+  return [...layers, ...rest]
 }
 
 function distance(one: Tensor | undefined, two: Tensor | undefined): Distance {

@@ -9,7 +9,8 @@ export function argumentError(
   actual: unknown,
   code: ErrorCode = 'ERR_ARGUMENT',
 ): SparkError {
-  const shown = inspect(actual, { depth: 0, breakLength: Number.POSITIVE_INFINITY, maxStringLength: 60 })
+  const limits = { depth: 0, breakLength: Number.POSITIVE_INFINITY, maxStringLength: 60, maxArrayLength: 5 }
+  const shown = inspect(actual, limits)
   return new SparkError(code, `${name} must be ${expected}, got ${shown}`)
 }
 

@@ -2,6 +2,7 @@
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { volume } from '../core/shape.js'
+import { encode } from '../precision/casts.js'
 import { ArrayDataset, type Batch, type BatchTensor, type Dataset } from '../training/dataset.js'
 
 /** What becomes of a field. */
@@ -10,9 +11,9 @@ export interface FieldRule {
   readonly name?: string
   /** Sizes of a sample, where the file has others with as many elements; one of them may be −1. */
   readonly shape?: readonly number[]
-  /** Its element type in batches. Default: as in the file. */
+  /** Its element type in batches. Default: as in the file, where halves count as f32. */
   readonly dtype?: ElementType
-  /** Multiplied by this, for f32. Default: 1. */
+  /** Multiplied by this, for f32, f16 and bf16. Default: 1. */
   readonly scale?: number
   /** Added after that. Default: 0. */
   readonly offset?: number
@@ -100,9 +101,11 @@ function convert(
   offset: number,
 ): ElementArray {
   const array = dtype && elementArrayOf(dtype)
+  const scaled = (value: number): number => Number(value) * scale + offset
+  if (dtype === 'f16' || dtype === 'bf16')
+    return encode(Float32Array.from(data as Float64Array, scaled), dtype)
   if (!array || (array === data.constructor && scale === 1 && offset === 0)) return data
-  if (array === Float32Array)
-    return Float32Array.from(data as Float64Array, value => Number(value) * scale + offset)
+  if (array === Float32Array) return Float32Array.from(data as Float64Array, scaled)
   const cast = array === BigInt64Array || array === BigUint64Array ? BigInt : Number
   return (array as Int32ArrayConstructor).from(data as Int32Array, cast as NumberConstructor)
 }

@@ -8,6 +8,11 @@ export interface TrainableAdapter {
    * @internal
    */
   readonly graph: Graph
+  /**
+   * The model without the adapter. Default: nobody knows.
+   * @internal
+   */
+  readonly base?: Graph
   /** Names of the parameters, in an order that never changes. */
   readonly parameters: readonly string[]
   /** Probability that an input of the adapter is dropped in training. Default: 0. */

@@ -50,7 +50,8 @@ export interface Mergeable {
  * gain_k = magnitude_k / ‖W0 + scale_k · B_k·A_k‖, W0 being the weight of the base. Computed in f32 and rounded once, to
  * the format of the base.
  *
- * @throws SparkError ERR_NOT_FINITE when a merged weight is not finite; nothing is merged then
+ * @throws SparkError ERR_NOT_FINITE when a merged weight is not finite; nothing is merged then; ERR_UNSUPPORTED when two
+ * adapters replace the same bias
  */
 export async function mergeAdapters(
   base: Graph,
@@ -84,6 +85,7 @@ async function foldAdapters(
 ): Promise<Graph> {
   const kernels = await openKernels({ ...(backend && { backend }) })
   const layers = new Map(adapters.flatMap(({ modules }) => modules.map(module => [module.weight, module])))
+  expectOneReplacement(adapters)
   const replaced = adapters.flatMap(adapter => [...adapter.replaced])
   const initializers = new Map([...base.initializers, ...replaced])
   let graph = dequantizeLayers({ ...base, initializers }, new Set(layers.keys()))
@@ -97,6 +99,20 @@ async function foldAdapters(
     graph = store(graph, module, rows)
   }
   return graph
+}
+
+/** What an adapter replaces whole, such as a bias, no other one can build on. */
+function expectOneReplacement(adapters: readonly Mergeable[]): void {
+  const owners = new Map<string, string>()
+  for (const { name, replaced } of adapters) {
+    for (const key of replaced.keys()) {
+      const other = owners.get(key)
+      owners.set(key, name)
+      if (other === undefined) continue
+      const message = `the adapters '${other}' and '${name}' both replace '${key}': they cannot be combined`
+      throw new SparkError('ERR_UNSUPPORTED', message)
+    }
+  }
 }
 
 /** gain ∘ (rows + scale · B·A) with the gain of the frozen weight. */

@@ -9,7 +9,7 @@ import { randomGenerator } from '../dora/random.js'
 export interface BatchTensor {
   /** Sizes of the dimensions. */
   readonly shape: readonly number[]
-  /** Row-major. */
+  /** Row-major; for inputs of f16 and bf16 their bits, or numbers of f32, which are rounded. */
   readonly data: ElementArray
   /** The dimension that counts the samples; null: all samples have the tensor in common. Default: 0. */
   readonly axis?: number | null

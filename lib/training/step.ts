@@ -7,6 +7,7 @@ import { addClip } from '../graph/rewrites/clip.js'
 import { dropoutState } from '../graph/rewrites/dropout.js'
 import { lossScale, skipUnlessFinite, unscaleGradients } from '../graph/rewrites/loss-scale.js'
 import { recompute } from '../graph/rewrites/recompute.js'
+import { encode } from '../precision/casts.js'
 import type { Kernels } from '../runtime/kernels.js'
 import { compile } from '../runtime/plan/compile.js'
 import { Plan } from '../runtime/plan/plan.js'
@@ -297,8 +298,9 @@ function expectFields(batch: Batch, inputs: readonly string[]): void {
   )
 }
 
-/** The elements in the array of `dtype`; only integers are converted, and only where none is changed by it. */
+/** The elements in the array of `dtype`: numbers of f32 as halves, and integers where none is changed by it. */
 function converted(data: ElementArray, dtype: ElementType): ElementArray {
+  if ((dtype === 'f16' || dtype === 'bf16') && data instanceof Float32Array) return encode(data, dtype)
   const array = elementArrayOf(dtype)
   if (data.constructor === array || isFloat(data) || array === Float32Array || array === Float64Array)
     return data

@@ -37,12 +37,14 @@ export class Trainer {
   /**
    * @param model - the base of the adapter
    * @param adapter - what is trained
-   * @throws SparkError ERR_ARGUMENT for a model, adapter or option that is unknown or out of range, ERR_UNSUPPORTED for fp8 and nvfp4
+   * @throws SparkError ERR_ARGUMENT for a model, adapter or option that is unknown or out of range, or an adapter of
+   * another model; ERR_UNSUPPORTED for fp8 and nvfp4 and for LoRA adapters
    */
   constructor(model: TrainableModel, adapter: TrainableAdapter, options: TrainerOptions) {
     graphOf(model)
     graphOf(adapter, 'adapter')
     if (!Array.isArray(adapter.parameters)) throw argumentError('adapter', 'an adapter', adapter)
+    expectTrainable(model, adapter)
     this.model = model
     this.adapter = adapter
     this.#options = checkOptions(options)
@@ -104,4 +106,17 @@ export class Trainer {
       await run.close()
     }
   }
+}
+
+function expectTrainable(model: TrainableModel, adapter: TrainableAdapter): void {
+  if (adapter.parameters.length === 0) {
+    const remedy = 'create one with createAdapter'
+    throw new SparkError(
+      'ERR_UNSUPPORTED',
+      `the adapter has nothing to train, only DoRA adapters have: ${remedy}`,
+    )
+  }
+  if (adapter.base === undefined || model === adapter || graphOf(model) === adapter.base) return
+  const remedy = 'create or load it for the model that is trained'
+  throw new SparkError('ERR_ARGUMENT', `the adapter was made for another model: ${remedy}`)
 }

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { Adapter, createAdapter, readCheckpoint } from 'dgx-spark'
+import { Adapter, createAdapter, readCheckpoint, readPeftAdapter, Tensor, writePeftAdapter } from 'dgx-spark'
 import t from 'tap'
 import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import { parseOnnx, readOnnx } from '#lib/io/onnx/read.js'
@@ -28,6 +28,21 @@ t.before(async () => {
     const adapter = await createAdapter(graph, { targetModules: ['fc1', 'c1'], rank: 2, init: false, seed })
     await adapter.save(at(name))
   }
+  // As `a`, with biases of their own: of an adapted layer, and of another one.
+  for (const [name, value] of [
+    ['c', 1],
+    ['d', 2],
+  ] as const) {
+    const { config, modules, extra, metadata } = await readPeftAdapter(at('a'))
+    const bias = (count: number) => Tensor.from(Array(count).fill(value))
+    const raw = { ...config.raw, bias: 'all', target_modules: ['fc1'] }
+    await writePeftAdapter(at(name), {
+      config: { ...config, raw },
+      modules: new Map([['fc1', { ...modules.get('fc1')!, bias: bias(7) }]]),
+      extra: new Map([...extra, ['c1.bias', bias(8)]]),
+      metadata: metadata!,
+    })
+  }
 })
 
 t.test('adapter info and diff', async t => {
@@ -43,9 +58,24 @@ t.test('adapter info and diff', async t => {
   const [row] = diff.json()
   t.equal(row.settings, 'equal')
   t.ok(row.a > 0.5 && row.b > 0.5)
+  const replaced = cli('adapter', 'diff', at('c'), at('d'), '--json')
+  t.equal(replaced.status, 1)
+  t.match(replaced.json(), [
+    { name: 'fc1', a: 0, b: 0, magnitude: 0, replaced: 1 },
+    { name: 'c1.bias', settings: 'equal', replaced: 1 },
+  ])
+  t.equal(cli('adapter', 'diff', at('c'), at('c')).status, 0)
   const missing = cli('adapter', 'info', at('nothing'))
   t.equal(missing.status, 1)
   t.match(missing.stderr, /adapter_config.json.*ERR_IO/)
+})
+
+t.test('adapters that replace the same bias are not merged', async t => {
+  const { status, stderr } = cli('merge', at('model.onnx'), at('c'), at('d'), '-o', at('none.onnx'))
+  t.equal(status, 1)
+  t.match(stderr, /'c' and 'd' both replace 'c1.bias': they cannot be combined \[ERR_UNSUPPORTED\]/)
+  t.notOk(existsSync(at('none.onnx')))
+  t.equal(cli('merge', at('model.onnx'), at('a'), at('d'), '-o', at('both.onnx')).status, 0)
 })
 
 t.test('merge', async t => {

@@ -1,13 +1,18 @@
+// The trainer: events, seeds, accumulation, interruption, and what it says when something goes wrong.
 import { freemem } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
+import { TableDataset } from '#lib/data/table.js'
+import { createAdapter } from '#lib/dora/create-adapter.js'
+import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
-import { ArrayDataset, type Batch } from '#lib/training/dataset.js'
+import { encode } from '#lib/precision/casts.js'
+import { ArrayDataset, type Batch, type BatchTensor } from '#lib/training/dataset.js'
 import { readEvents } from '#lib/training/log.js'
 import type { TrainerOptions, TrainingEvent } from '#lib/training/options.js'
 import { Trainer } from '#lib/training/trainer.js'
-import { base, train } from '../fixtures/small-training.js'
+import { backend, base, train } from '../fixtures/small-training.js'
 import { adapterOf, bytesOf, smallAdapter, smallData, smallModel } from '../fixtures/trainable.js'
 
 t.test('a training learns, and tells how', async t => {
@@ -262,8 +267,44 @@ t.test('what is refused', async t => {
   t.throws(make(null, smallAdapter()), { code: 'ERR_ARGUMENT', message: /model must be a model/ })
   t.throws(make(smallAdapter(), null), { code: 'ERR_ARGUMENT', message: /adapter must be a model/ })
   t.throws(make(smallAdapter(), { graph: smallModel() }), { message: /adapter must be an adapter/ })
+  const adapter = await createAdapter(smallModel(1), { targetModules: ['fc0'], backend })
+  t.ok(new Trainer(adapter, adapter, base))
+  t.throws(make({ graph: smallModel(1) }, adapter), {
+    code: 'ERR_ARGUMENT',
+    message: /made for another model/,
+  })
+  const frozen = { ...smallAdapter(), parameters: [] }
+  t.throws(make(frozen, frozen), { code: 'ERR_UNSUPPORTED', message: /nothing to train, only DoRA/ })
   const fields = new ArrayDataset({ x: { shape: [2, 7], data: new Float32Array(14) } })
   await t.rejects(train({}, fields), { code: 'ERR_ARGUMENT', message: /fields x; the step reads x, target/ })
+})
+
+t.test('inputs of halves take numbers', async t => {
+  const model = smallModel()
+  const graph = {
+    ...model,
+    inputs: [{ name: 'x', type: tensorType('f16', ['n', 7]) }],
+    nodes: [makeNode('Cast', ['x'], ['x/f32'], { attributes: { to: int(1) } }), ...model.nodes].map(node =>
+      node.op === 'Cast'
+        ? node
+        : { ...node, inputs: node.inputs.map(name => (name === 'x' ? 'x/f32' : name)) },
+    ),
+  }
+  const data = smallData(20)
+  const all = Array.from({ length: 20 }, (_, i) => i)
+  const { x, target } = data.read(all) as Record<'x' | 'target', BatchTensor>
+  const bits = { ...x, data: encode(x.data as Float32Array, 'f16') }
+  const table = new TableDataset([{ source: 'file', fields: { x, target } }], { x: { dtype: 'f16' } })
+  const losses: number[][] = []
+  for (const given of [[{ x: bits, target }], [{ x, target }], [table.read(all)]]) {
+    const adapter = await createAdapter(graph, { targetModules: ['fc0'], init: false, backend })
+    losses.push([])
+    for await (const { loss } of new Trainer({ graph }, adapter, { ...base, epochs: 3 }).fit(given))
+      losses.at(-1)!.push(loss)
+  }
+  t.strictSame(losses[1], losses[0])
+  t.strictSame(losses[2], losses[0], 'also from files')
+  t.not(losses[0]![0], losses[0]![1])
 })
 
 t.test('targets of another shape do not broadcast', async t => {

@@ -78,6 +78,26 @@ t.test('NVlabs, kohya, torchtune, MLX', async t => {
   }
 })
 
+t.test('kohya: a convolution', async t => {
+  const ours = await createAdapter(graph, { targetModules: ['c2'], rank: 2, alpha: 3, init: false })
+  const [a, b, m] = ours.parameters.map(name => ours.read(name))
+  const file = path.join(scratch, 'conv.safetensors')
+  await writeSafetensors(file, {
+    'lora_unet_c2.lora_down.weight': Tensor.from(a!, { shape: [2, 3, 3, 2] }),
+    'lora_unet_c2.lora_up.weight': Tensor.from(b!, { shape: [5, 2, 1, 1] }),
+    'lora_unet_c2.dora_scale': Tensor.from(m!, { shape: [5, 1, 1, 1] }),
+    'lora_unet_c2.alpha': Tensor.from([3]),
+  })
+  const adapter = await Adapter.import(graph, file)
+  for (const name of ours.parameters) identical(t, adapter.read(name), ours.read(name), name)
+  t.strictSame(
+    adapter.modules.map(({ kind, scale }) => [kind, scale]),
+    [['conv', 1.5]],
+  )
+  await adapter.save(path.join(scratch, 'conv'))
+  t.equal((await Adapter.load(graph, path.join(scratch, 'conv'))).modules.length, 1)
+})
+
 t.test('what is none', async t => {
   const file = path.join(scratch, 'none.safetensors')
   const one = Tensor.from([1])

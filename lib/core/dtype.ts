@@ -39,6 +39,9 @@ export const dtypeBytes: Readonly<Record<DType, number>> = {
   f8_e5m2: 1,
 }
 
+/** Whether an element type is one that weights and activations are stored in. */
+export const isDType = (dtype: ElementType): dtype is DType => dtype in dtypeBytes
+
 /** All element types. */
 export const dtypes = Object.keys(dtypeBytes) as readonly DType[]
 

@@ -13,8 +13,8 @@ import {
   type AdapterModule,
   type AdapterParts,
   adapterModule,
+  firstMagnitude,
   type ModuleValues,
-  rowNorms,
 } from './adapter-parts.js'
 import { constantOf, weightConstants } from './module-weight.js'
 import { findModules, type GraphModule } from './modules.js'
@@ -93,7 +93,7 @@ export async function fitParts(
     const hash = peft.metadata?.get(baseKey + moduleName)
     if (checkBase && hash !== undefined && hash !== weightHash(graph, module)) throw otherBase(folder, module)
     const [a, b] = [found.a.toFloat32(), found.b.toFloat32()]
-    const magnitude = found.magnitude?.toFloat32() ?? (await rowNorms(kernels, graph, module, a, b))
+    const magnitude = found.magnitude?.toFloat32() ?? (await firstMagnitude(kernels, graph, module, a, b))
     modules.push(module)
     values.set(moduleName, { a, b, magnitude })
     if (found.bias) extra.set(`${moduleName}.bias`, found.bias)

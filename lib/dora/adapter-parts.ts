@@ -3,6 +3,7 @@ import type { Constant } from '../graph/constant.js'
 import type { Graph } from '../graph/graph.js'
 import type { Tensor } from '../memory/tensor.js'
 import type { Kernels } from '../runtime/kernels.js'
+import { rowNorms } from './layer-adapter.js'
 import { weightRows } from './module-weight.js'
 import type { GraphModule } from './modules.js'
 import type { NormGradient } from './options.js'
@@ -69,8 +70,8 @@ export function adapterModule(
   return { ...module, rank, alpha, scale, aShape, bShape: [rows, rank, ...kernel.map(() => 1)] }
 }
 
-/** ‖W + scale · B·A‖ by rows: the magnitude with which a layer computes at first what plain LoRA does. */
-export async function rowNorms(
+/** The first magnitude of a module, ‖W + scale · B·A‖ by rows. */
+export async function firstMagnitude(
   kernels: Kernels,
   graph: Graph,
   module: AdapterModule,
@@ -79,9 +80,8 @@ export async function rowNorms(
 ): Promise<Float32Array> {
   const { rank, scale, rows, cols } = module
   const weight = { dtype: 'f32', rows, cols, data: weightRows(graph, module) } as const
-  const [weightNorm2, magnitude, norm, gain] = Array.from({ length: 4 }, () => new Float32Array(rows))
-  await kernels.run('weightNorm2', { weight, out: weightNorm2! })
-  const low = { rank, scale, a, b, magnitude: magnitude!, norm: norm!, gain: gain! }
-  await kernels.run('doraNorm', { ...low, weight, weightNorm2: weightNorm2! })
-  return norm!
+  const [weightNorm2, norms] = [new Float32Array(rows), new Float32Array(rows)]
+  await kernels.run('weightNorm2', { weight, out: weightNorm2 })
+  await rowNorms(kernels, { weight, weightNorm2 }, { rank, scale, a, b }, norms)
+  return norms
 }

@@ -13,7 +13,7 @@ import { SparkError } from '../core/errors.js'
 import { debug, warnOnce } from '../core/log.js'
 import type { Graph } from '../graph/graph.js'
 import { openKernels } from '../runtime/open.js'
-import { type AdapterModule, adapterModule, type ModuleValues, rowNorms } from './adapter-parts.js'
+import { type AdapterModule, adapterModule, firstMagnitude, type ModuleValues } from './adapter-parts.js'
 import {
   firstPattern,
   layerNumber,
@@ -95,7 +95,7 @@ export async function createAdapter(model: ModelSource, options: AdapterOptions)
   const values = new Map<string, ModuleValues>()
   for (const module of modules) {
     const [a, b] = firstValues(random, module, options.init ?? true)
-    const magnitude = await rowNorms(kernels, graph, module, a, b)
+    const magnitude = await firstMagnitude(kernels, graph, module, a, b)
     values.set(module.name, { a, b, magnitude })
   }
   const config = configOf(options, modules)

@@ -139,7 +139,7 @@ function expectLayerAdapterOptions(options: LayerAdapterOptions): void {
 }
 
 /** out = ‖W + scale · B·A‖ by rows: the magnitude with which a layer computes at first what plain LoRA does. */
-async function rowNorms(
+export async function rowNorms(
   kernels: Kernels,
   { weight, weightNorm2 }: Frozen,
   lowRank: LowRank,

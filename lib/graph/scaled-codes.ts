@@ -2,11 +2,11 @@
 import {
   type DType,
   type DTypeArray,
-  dtypeBytes,
   type ElementArray,
   type ElementType,
   elementArrayOf,
   elementBits,
+  isDType,
 } from '../core/dtype.js'
 import { clamp, roundHalfEven } from '../core/rounding.js'
 import { volume } from '../core/shape.js'
@@ -28,11 +28,9 @@ export interface ScaledCodes {
   readonly block: number
 }
 
-const isFloat = (dtype: ElementType): dtype is DType => dtype in dtypeBytes
-
 /** Least and largest code of a type. */
 function rangeOf(dtype: ElementType): readonly [number, number] {
-  if (isFloat(dtype)) return dtype === 'f8_e4m3' ? [-448, 448] : [-57344, 57344]
+  if (isDType(dtype)) return dtype === 'f8_e4m3' ? [-448, 448] : [-57344, 57344]
   const count = 2 ** elementBits[dtype]
   return dtype.startsWith('u') ? [0, count - 1] : [-count / 2, count / 2 - 1]
 }
@@ -71,7 +69,7 @@ const floatsOf = ({ dtype, data }: Constant): Float32Array => decode(data as DTy
 /** The codes as numbers. */
 function numbersOf(codes: Constant): ArrayLike<number> {
   const { dtype } = codes
-  if (isFloat(dtype)) return floatsOf(codes)
+  if (isDType(dtype)) return floatsOf(codes)
   const data = unpackedData(codes) as ArrayLike<number>
   if (elementBits[dtype] >= 8 || dtype.startsWith('u')) return data
   const [, high] = rangeOf(dtype)
@@ -141,7 +139,7 @@ function stepsFor(
     high[group] = Math.max(high[group]!, value)
   }
   const [least, most] = rangeOf(dtype)
-  const middle = isFloat(dtype) ? 0 : (least + most + 1) / 2
+  const middle = isDType(dtype) ? 0 : (least + most + 1) / 2
   const stays = !zero || old.zero.every(point => point === middle)
   const exact = low.map((lowest, group) => {
     const point = old.zero[group]!
@@ -172,7 +170,7 @@ function codesOf(
   { values, groupOf }: Grouped,
 ): Float32Array | Float64Array {
   const quotients = values.map((value, i) => value / scale[groupOf(i)]!)
-  if (isFloat(dtype)) return decode(encode(quotients, dtype), dtype)
+  if (isDType(dtype)) return decode(encode(quotients, dtype), dtype)
   const [least, most] = rangeOf(dtype)
   return Float64Array.from(quotients, (quotient, i) =>
     clamp(roundHalfEven(quotient) + zero[groupOf(i)]!, least, most),
@@ -181,7 +179,7 @@ function codesOf(
 
 /** A constant of the type and shape of another one. */
 function constantOfNumbers({ dtype, shape }: Constant, numbers: ArrayLike<number>): Constant {
-  if (isFloat(dtype)) return Constant.from(dtype, shape, encode(Float32Array.from(numbers), dtype))
+  if (isDType(dtype)) return Constant.from(dtype, shape, encode(Float32Array.from(numbers), dtype))
   const bits = elementBits[dtype]
   if (bits >= 8) {
     const array = new (elementArrayOf(dtype))(numbers.length) as ElementArray as Int32Array

@@ -5,11 +5,11 @@ import { type BackendName, backendNames } from '../core/config.js'
 import {
   type DType,
   type DTypeArray,
-  dtypeBytes,
   type ElementArray,
   type ElementType,
   elementArrayOf,
   elementBits,
+  isDType,
   type TypedArrayOf,
 } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
@@ -217,22 +217,20 @@ function expectArrayFor<D extends ElementType>(values: ArrayBufferView, dtype: D
   throw argumentError('values', `a ${kind.name} for dtype ${dtype}`, values, 'ERR_DTYPE')
 }
 
-const isFloat = (dtype: ElementType): dtype is DType => dtype in dtypeBytes
-
 /** Elements of `from` as elements of `to`, in a new array. */
 function convert<To extends ElementType>(
   data: TypedArrayOf<ElementType>,
   from: ElementType,
   to: To,
 ): TypedArrayOf<To> {
-  if (isFloat(from) && isFloat(to)) return cast(data as DTypeArray, from, to) as TypedArrayOf<To>
-  const numbers = isFloat(from) && from !== 'f32' ? cast(data as DTypeArray, from, 'f32') : data
-  if (isFloat(to)) {
+  if (isDType(from) && isDType(to)) return cast(data as DTypeArray, from, to) as TypedArrayOf<To>
+  const numbers = isDType(from) && from !== 'f32' ? cast(data as DTypeArray, from, 'f32') : data
+  if (isDType(to)) {
     expectPlain(from)
     return encode(Float32Array.from(numbers as ArrayLike<number>, Number), to) as TypedArrayOf<To>
   }
   expectPlain(to)
-  if (!isFloat(from)) expectPlain(from)
+  if (!isDType(from)) expectPlain(from)
   return fill(arrayOf(to, data.length), to, Array.from(numbers as ArrayLike<number>, Number))
 }
 
@@ -297,7 +295,7 @@ function flatten<D extends ElementType>(
     for (const inner of level) visit(inner, depth + 1)
   }
   visit(values, 0)
-  if (!isFloat(dtype)) {
+  if (!isDType(dtype)) {
     expectPlain(dtype)
     return { data: fill(arrayOf(dtype, data.length), dtype, [...data]), shape }
   }

@@ -7,7 +7,7 @@ import { isRecurrent } from '../graph/recurrent.js'
 import { dequantizeLayers } from '../graph/rewrites/dequantize-layers.js'
 import { addDropout } from '../graph/rewrites/dropout.js'
 import { roundProducts } from '../graph/rewrites/half-precision.js'
-import { inlineBranches } from '../graph/rewrites/inline-branches.js'
+import { inlineBranches, isIf } from '../graph/rewrites/inline-branches.js'
 import { addLossScale } from '../graph/rewrites/loss-scale.js'
 import { addLoss, type Loss, type WithLoss } from '../graph/rewrites/losses.js'
 import { selectBranches } from '../graph/rewrites/select-branches.js'
@@ -65,7 +65,7 @@ function sized(graph: Graph, shapes: Shapes | undefined, parameters: readonly st
 
 /** Whether the nodes that run depend on the sizes of the inputs. */
 export const dependsOnSizes = ({ nodes }: Graph): boolean =>
-  nodes.some(node => isRecurrent(node) || (node.domain === '' && node.op === 'If'))
+  nodes.some(node => isRecurrent(node) || isIf(node))
 
 /** Forward and backward pass for inputs of these sizes. */
 export function passesOf(options: PassOptions, shapes: Shapes): Passes {

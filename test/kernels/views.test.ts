@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import { volume } from '#lib/core/shape.js'
 import { requireAddon } from '#lib/native.js'
-import { erf } from '#lib/runtime/js/functions.js'
+import { erf } from '#lib/runtime/js/activations.js'
 import { jsKernels } from '#lib/runtime/js/js.js'
 import type { KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
 import { binaryFns, reduceFns, unaryFns } from '#lib/runtime/tensor-kernel-args.js'

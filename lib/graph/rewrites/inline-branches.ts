@@ -50,7 +50,8 @@ export function inlineBranches<G extends Subgraph>(graph: G, { shapes = {} }: Br
     : { ...graph, nodes, initializers }
 }
 
-const isIf = ({ domain, op }: Node): boolean => domain === '' && op === 'If'
+/** Whether a node chooses between branches. */
+export const isIf = ({ domain, op }: Node): boolean => domain === '' && op === 'If'
 
 /** The branch that a node takes in every run; undefined where that is not known, and for other nodes. */
 function takenBranch(node: Node, facts: ReadonlyMap<string, Fact>): Subgraph | undefined {

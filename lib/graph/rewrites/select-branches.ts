@@ -7,6 +7,7 @@ import { Constant, type NumericType } from '../constant.js'
 import { capturesOf, renameReads } from '../edit.js'
 import { type Graph, makeNode, type Node, type Subgraph, type TensorType } from '../graph.js'
 import { type Fact, inferFacts, isStatic } from '../shape-inference.js'
+import { isIf } from './inline-branches.js'
 
 /** Options of {@link selectBranches}. */
 export interface SelectOptions {
@@ -28,8 +29,6 @@ export function selectBranches(graph: Graph, { shapes = {}, parameters = [] }: S
   for (const node of graph.nodes) selection.visit(node)
   return selection.build()
 }
-
-const isIf = ({ domain, op }: Node): boolean => domain === '' && op === 'If'
 
 class Selection {
   readonly #graph: Graph

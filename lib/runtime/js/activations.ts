@@ -1,6 +1,9 @@
 // activations.ts: the activations of a linear layer, in double.
 import type { Activation } from '../kernels.js'
 
+/** The approximation of Gelu is tanh(tanhFactor · (x + tanhCubic · x³)). */
+export const [tanhFactor, tanhCubic] = [Math.sqrt(2 / Math.PI), 0.044715]
+
 /**
  * The error function: its Taylor series (Abramowitz and Stegun 7.1.6) up to 3, the continued fraction of its complement
  * (7.1.14) beyond.
@@ -30,7 +33,7 @@ export const activations: Readonly<Record<Activation, (x: number) => number>> = 
   none: x => x,
   relu: x => (x < 0 ? 0 : x),
   gelu: x => 0.5 * x * (1 + erf(x * Math.SQRT1_2)),
-  gelu_tanh: x => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
+  gelu_tanh: x => 0.5 * x * (1 + Math.tanh(tanhFactor * (x + tanhCubic * x ** 3))),
   silu: x => x * sigmoid(x),
   sigmoid,
   tanh: Math.tanh,

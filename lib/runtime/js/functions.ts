@@ -1,40 +1,12 @@
 // functions.ts: the functions of elementwise operations, in double.
 import { roundHalfEven } from '../../core/rounding.js'
 import type { BinaryFn, UnaryFn } from '../tensor-kernel-args.js'
+import { activations, erf, tanhCubic, tanhFactor } from './activations.js'
 
-const tanhFactor = Math.sqrt(2 / Math.PI)
-const tanhCubic = 0.044715
-
-/** erf(x) to about 1e-15: a power series near 0, a continued fraction of erfc farther out. */
-export function erf(x: number): number {
-  const size = Math.abs(x)
-  if (!(size < 6)) return Number.isNaN(x) ? x : Math.sign(x)
-  return Math.sign(x) * (size < 2.5 ? erfSeries(size) : 1 - erfcFraction(size))
-}
-
-/** 2/√π · e^(−x²) · Σ 2^n x^(2n+1) / (1 · 3 ⋯ (2n+1)) */
-function erfSeries(x: number): number {
-  let term = x
-  let sum = x
-  for (let n = 1; term > sum * 1e-17; n++) {
-    term *= (2 * x * x) / (2 * n + 1)
-    sum += term
-  }
-  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum
-}
-
-/** e^(−x²)/√π · 1/(x + (1/2)/(x + (2/2)/(x + …))) */
-function erfcFraction(x: number): number {
-  let tail = x
-  for (let n = 60; n > 0; n--) tail = x + n / 2 / tail
-  return Math.exp(-x * x) / Math.sqrt(Math.PI) / tail
-}
-
-const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x))
-const geluInner = (x: number): number => Math.tanh(tanhFactor * (x + tanhCubic * x ** 3))
+const { relu, sigmoid, gelu, gelu_tanh, silu } = activations
 
 function geluTanhSlope(x: number): number {
-  const inner = geluInner(x)
+  const inner = Math.tanh(tanhFactor * (x + tanhCubic * x ** 3))
   return 0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * tanhFactor * (1 + 3 * tanhCubic * x * x)
 }
 
@@ -55,7 +27,7 @@ export const unaryFunctions: FloatUnary = {
   abs: Math.abs,
   neg: x => -x,
   sign: Math.sign,
-  relu: x => (x < 0 ? 0 : x),
+  relu,
   not: x => Number(x === 0),
   reciprocal: x => 1 / x,
   sqrt: Math.sqrt,
@@ -78,9 +50,9 @@ export const unaryFunctions: FloatUnary = {
   acosh: Math.acosh,
   atanh: Math.atanh,
   sigmoid,
-  gelu: x => 0.5 * x * (1 + erf(x * Math.SQRT1_2)),
-  gelu_tanh: x => 0.5 * x * (1 + geluInner(x)),
-  silu: x => x * sigmoid(x),
+  gelu,
+  gelu_tanh,
+  silu,
   swish: (x, alpha) => x * sigmoid(alpha * x),
   elu: (x, alpha) => (x < 0 ? alpha * Math.expm1(x) : x),
   celu: (x, alpha) => (x < 0 ? alpha * Math.expm1(x / alpha) : x),

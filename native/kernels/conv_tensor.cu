@@ -131,8 +131,8 @@ __device__ void weight_gradient(const ConvGradientArgs& args) {
   const int64_t top = span * filters + pass.group * lines;
   const GatheredPositions<Number, kTile> right(pass, args.first + span * args.span, col);
   Sums<kTile> sums = {};
-  add_segment(stages, {args.left + top * args.span, lines, args.span}, right, row, col, PairStep<Number>{},
-              sums);
+  add_segment(stages, PackedRows<kTile>{args.left + top * args.span, lines, args.span}, right, row, col,
+              PairStep<Number>{}, sums);
   store_tile<kTile>(lines, cols, row, col, sums, stages,
                     [&](int64_t m, int64_t n, float sum) { args.pass.out[(top + m) * cols + n] = sum; });
 }

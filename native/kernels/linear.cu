@@ -1,9 +1,9 @@
 // linear.cu: matrix products with a frozen weight in any format, sums[M,N] = a[M,K]·w[N,K]ᵀ (+
 // a2[M,R]·b2[N,R]ᵀ). linear_<dtype> takes the rows of the weight as lines along K, linear_backward_<dtype>
-// its columns; the operands and what becomes of the sums are described in product_args.h. column_sums: Σ_t
-// a[t, :] ∘ b[t, :]. One block per 64×64 tile; tiles of 16 along K in shared memory; 4×4 sums per thread,
-// f32. Trap: a sum is formed in chunks of 256 along K, in order; it must not depend on M, N or the grid.
-// Reference: native/backend/cpu/product.cc, columns.h
+// its columns; the operands and what becomes of the sums are described in product_args.h. linear_add_parts:
+// the same of parts that they left. column_sums: Σ_t a[t, :] ∘ b[t, :]. One block per 64×64 tile; tiles of 16
+// along K in shared memory; 4×4 sums per thread, f32. Trap: a sum is formed in chunks of 256 along K, in
+// order; it must not depend on M, N or the grid. Reference: native/backend/cpu/product.cc, columns.h
 #include "kernels/epilogue.cuh"
 #include "kernels/lines.cuh"
 #include "kernels/norm.cuh"
@@ -44,12 +44,18 @@ __device__ void load(const Operand& operand, int64_t line, int64_t lines, int64_
   }
 }
 
+// A range of K that begins where a chunk does.
+struct Range {
+  int64_t first, end;
+};
+
 template <typename A, typename B>
 __device__ void add_segment(const A& a, const B& b, int64_t row, int64_t rows, int64_t col, int64_t cols,
-                            int64_t depth, float (&totals)[kSums][kSums]) {
+                            Range range, float (&totals)[kSums][kSums]) {
   __shared__ Tile left, right;
+  const int64_t depth = range.end;
   const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
-  for (int64_t chunk = 0; chunk < depth; chunk += kChunk) {
+  for (int64_t chunk = range.first; chunk < depth; chunk += kChunk) {
     float sums[kSums][kSums] = {};
     for (int64_t k = chunk; k < min(depth, chunk + kChunk); k += kDepth) {
       __syncthreads();  // the last tiles have been used
@@ -89,15 +95,41 @@ __device__ void for_each_sum(int64_t row, int64_t rows, int64_t col, int64_t col
   }
 }
 
+// The chunk at `first`, which may lie in front of K or behind it.
+__device__ Range chunk_of(int64_t first, int64_t depth) {
+  return first < 0 ? Range{0, 0} : Range{first, min(first + kChunk, depth)};
+}
+
 template <typename B>
 __device__ void product(const ProductArgs& args) {
-  const int64_t row_tiles = (args.rows + kTile - 1) / kTile;
-  const int64_t row = blockIdx.x % row_tiles * kTile, col = blockIdx.x / row_tiles * kTile;
+  const int64_t row_tiles = (args.rows + kTile - 1) / kTile, col_tiles = (args.cols + kTile - 1) / kTile;
+  const int64_t part = blockIdx.x / (row_tiles * col_tiles), tile = blockIdx.x % (row_tiles * col_tiles);
+  const int64_t row = tile % row_tiles * kTile, col = tile / row_tiles * kTile;
+  Range first{0, args.depth}, second{0, args.depth2};
+  if (args.parts) {
+    const int64_t start = part * kChunk;
+    first = chunk_of(start, args.depth);
+    second = chunk_of(start - (args.depth + kChunk - 1) / kChunk * kChunk, args.depth2);
+  }
   float sums[kSums][kSums] = {};
-  add_segment(FloatLines{args.a}, B{args.w}, row, args.rows, col, args.cols, args.depth, sums);
-  add_segment(FloatLines{args.a2}, FloatLines{args.b2}, row, args.rows, col, args.cols, args.depth2, sums);
-  for_each_sum(row, args.rows, col, args.cols, sums,
-               [&](int64_t m, int64_t n, float sum) { store(args.epilogue, m, n, sum); });
+  add_segment(FloatLines{args.a}, B{args.w}, row, args.rows, col, args.cols, first, sums);
+  add_segment(FloatLines{args.a2}, FloatLines{args.b2}, row, args.rows, col, args.cols, second, sums);
+  for_each_sum(row, args.rows, col, args.cols, sums, [&](int64_t m, int64_t n, float sum) {
+    if (args.parts) {
+      args.parts[(part * args.rows + m) * args.cols + n] = sum;
+    } else {
+      store(args.epilogue, m, n, sum);
+    }
+  });
+}
+
+// In the order in which a single block adds chunks.
+__device__ void add_parts(const ProductArgs& args, int64_t parts) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, count = args.rows * args.cols;
+  if (i >= count) return;
+  float sum = 0;
+  for (int64_t part = 0; part < parts; ++part) sum += args.parts[part * count + i];
+  store(args.epilogue, i / args.cols, i % args.cols, sum);
 }
 
 // One block per tile of one matrix of the batch; columns of b are lines along K.
@@ -115,7 +147,7 @@ __device__ void matmul(const MatmulArgs& args) {
   b.k_stride = args.b.row;
   float* y = args.y + i * args.y_outer + j * args.y_inner;
   float sums[kSums][kSums] = {};
-  add_segment(FloatLines{a}, FloatLines{b}, row, args.m, col, args.n, args.k, sums);
+  add_segment(FloatLines{a}, FloatLines{b}, row, args.m, col, args.n, {0, args.k}, sums);
   for_each_sum(row, args.m, col, args.n, sums,
                [&](int64_t m, int64_t n, float sum) { y[m * args.y_row + n] = args.alpha * sum; });
 }
@@ -153,6 +185,11 @@ __device__ void column_sums(const float* a, const float* b, int64_t rows, int64_
     spark::product<spark::WeightColumns<Format>>(args);                                                \
   }
 SPARK_FOR_EACH_WEIGHT(SPARK_DEFINE)
+
+extern "C" __global__ void __launch_bounds__(256)
+    linear_add_parts_f32(spark::ProductArgs args, int64_t parts) {
+  spark::add_parts(args, parts);
+}
 
 extern "C" __global__ void __launch_bounds__(256) matmul_f32(spark::MatmulArgs args) { spark::matmul(args); }
 

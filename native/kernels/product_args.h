@@ -67,6 +67,7 @@ struct ProductArgs {
   const uint16_t* packed_a =
       nullptr;                     // `a` in 16 bits, with the row scales of a weight whose columns are lines
   const float* a_scale = nullptr;  // [1] that the first segment is multiplied by; packed_a only
+  float* parts = nullptr;          // [chunks of both segments, rows, cols]: sums of each instead; f32 only
 };
 
 // The same with packed lines. Where columns of the weight are the lines, `a` holds its row scales already.

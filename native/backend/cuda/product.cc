@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "backend/cuda/device.h"
 #include "backend/cuda/fp4_product.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/tensor.h"
@@ -11,11 +12,27 @@ namespace {
 
 constexpr int kTile = 64, kThreads = 256;  // linear.cu
 constexpr int kWidth = 32, kHeight = 8;    // a block of column_sums
-constexpr int64_t kChunk = 256;            // rows of one block of column_sums
+constexpr int64_t kChunk = 256;            // of a sum, and rows of one block of column_sums
+constexpr int64_t kTilesOfProcessor = 2;   // fewer leave processors without work
+constexpr size_t kMostPartBytes = size_t{32} << 20;
 
+// Where tiles are few, chunks are summed apart and added in the order of a single sum, which changes no bit.
 void launch_product(const char* kernel, const ProductArgs& args) {
-  const Grid grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)};
-  launch("linear", std::string(kernel) + dtype_name(args.w.dtype), grid, Threads{kThreads}, 0, args);
+  const std::string name = std::string(kernel) + dtype_name(args.w.dtype);
+  const int64_t tiles = ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile);
+  const int64_t chunks = ceil_div(args.depth, kChunk) + ceil_div(args.depth2, kChunk);
+  const int64_t count = args.rows * args.cols;
+  const size_t bytes = chunks * count * sizeof(float);
+  const bool few = tiles > 0 && tiles < kTilesOfProcessor * Device::current().attributes.multiprocessors;
+  if (!few || chunks <= 1 || bytes > kMostPartBytes) {
+    return launch("linear", name, Grid{tiles}, Threads{kThreads}, 0, args);
+  }
+  const Scratch memory(bytes);
+  ProductArgs parts = args;
+  parts.parts = memory.as<float>();
+  launch("linear", name, Grid{tiles * chunks}, Threads{kThreads}, 0, parts);
+  launch("linear", "linear_add_parts_f32", Grid{ceil_div(count, kThreads)}, Threads{kThreads}, 0, parts,
+         chunks);
 }
 
 }  // namespace

@@ -118,6 +118,9 @@ function backwardCases(problem: DoraProblem): VerifyCase[] {
       ),
     ),
     verifyCase('doraBackward', `${dtype}, bf16`, gradients, bf16Tolerance, () => {
+      return { ...backwardArgs(problem, {}), compute: 'bf16' }
+    }),
+    verifyCase('doraBackward', `${dtype}, bf16, dropout`, gradients, bf16Tolerance, () => {
       return { ...backwardArgs(problem, { mask }), compute: 'bf16' }
     }),
   ]

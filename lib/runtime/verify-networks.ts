@@ -41,7 +41,7 @@ function storedConvCases(weight: StoredWeight): VerifyCase[] {
 
 /** Positions enough for large tiles on every processor of a GPU. */
 function wideConvCases(): VerifyCase[] {
-  const [filters, channels, image] = [65, 66, [40_001]]
+  const [filters, channels, image] = [65, 66, [50_001]]
   const line = { image, kernel: [1], out: image, strides: [1], dilations: [1], padsBegin: [0] }
   const data = values(filters * channels, 37)
   const weight: StoredWeight = { dtype: 'f32', rows: filters, cols: channels, data }

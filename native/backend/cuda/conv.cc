@@ -142,17 +142,19 @@ void launch_gradient(const Pass& pass, const ConvPassArgs& args) {
   const int64_t groups = args.shape.groups, tiles = tiles_of(pass, groups, kTile);
   const int64_t blocks = kPartsOfProcessor * Device::current().attributes.multiprocessors;
   const int64_t chunks = ceil_div(pass.depth, kChunk), count = groups * pass.lines * pass.cols;
-  const auto launch_spans = [&](ConvGradientArgs gradient) {
-    launch("conv", "conv_weight_gradient_f32", Grid{gradient.spans * tiles}, Threads{kThreads}, 0, gradient);
+  const auto launch_spans = [&](const ConvPassArgs& to, int64_t first, int64_t span, int64_t spans) {
+    const ConvGradientArgs gradient{to, static_cast<int32_t>(first), static_cast<int32_t>(span),
+                                    static_cast<int32_t>(spans), nullptr};
+    launch("conv", "conv_weight_gradient_f32", Grid{spans * tiles}, Threads{kThreads}, 0, gradient);
   };
-  if (chunks <= 1 || 2 * tiles > blocks) return launch_spans({args, 0, static_cast<int32_t>(pass.depth), 1});
+  if (chunks <= 1 || 2 * tiles > blocks) return launch_spans(args, 0, pass.depth, 1);
   const int64_t most = std::min(chunks, blocks / tiles);
   const Scratch parts(most * count * sizeof(float));
   ConvPassArgs partial = args;
   partial.out = parts.as<float>();
   for (int64_t chunk = 0; chunk < chunks; chunk += most) {
     const int64_t spans = std::min(most, chunks - chunk);
-    launch_spans({partial, static_cast<int32_t>(chunk * kChunk), kChunk, static_cast<int32_t>(spans)});
+    launch_spans(partial, chunk * kChunk, kChunk, spans);
     add_spans(parts.as<float>(), spans, count, chunk > 0, args.out);
   }
 }
@@ -160,8 +162,9 @@ void launch_gradient(const Pass& pass, const ConvPassArgs& args) {
 // Spans of positions come of the sizes alone: their sums are added apart.
 void launch_tensor_gradient(DType number, const Pass& pass, const ConvPassArgs& args) {
   const int64_t groups = args.shape.groups, count = groups * pass.lines * pass.cols;
-  const int64_t wanted =
-      std::min(ceil_div(kSpanTiles, tiles_of(pass, groups, 64)), ceil_div(pass.depth, kShortestSpan));
+  const bool wide = pass.lines > 64 && pass.cols > 64;
+  const int64_t tiles = tiles_of(pass, groups, wide ? 128 : 64);
+  const int64_t wanted = std::min(ceil_div(kSpanTiles, tiles), ceil_div(pass.depth, kShortestSpan));
   const int64_t span = padded_depth(ceil_div(pass.depth, wanted)), spans = ceil_div(pass.depth, span);
   const auto narrow = [](int64_t size) { return static_cast<int32_t>(size); };
   const bool half = number == DType::kF16;
@@ -175,9 +178,8 @@ void launch_tensor_gradient(DType number, const Pass& pass, const ConvPassArgs& 
   if (spans > 1) parts.emplace(spans * count * sizeof(float));
   ConvGradientArgs gradient{args, 0, narrow(span), narrow(spans), left.as<uint16_t>()};
   if (parts) gradient.pass.out = parts->as<float>();
-  const int64_t large_tiles = spans * tiles_of(pass, groups, 128);
-  const bool large = pass.lines > 64 && pass.cols > 64 &&
-                     large_tiles >= kBlocksOfProcessor * Device::current().attributes.multiprocessors;
+  const bool large =
+      wide && spans * tiles >= kBlocksOfProcessor * Device::current().attributes.multiprocessors;
   const int64_t tile = large ? 128 : 64;
   launch("conv_tensor",
          message(half ? "conv_tensor_half" : "conv_tensor", "_gradient", large ? "_128" : "_64"),

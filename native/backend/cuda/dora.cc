@@ -132,8 +132,9 @@ void norm_gradient(const DoraBackwardArgs& args) {
   launch_columns(da);
 }
 
-// dx = [dy ∘ gain | s·q] · [W | A]; with dropout gain − 1 and the mask, then the base path, dy·W.
-void input_gradient(const DoraBackwardArgs& args, const float* q) {
+// dx = [dz | s·q] · [W | A] with dz = dy ∘ gain; with dropout gain − 1 and the mask, then the base path,
+// dy·W.
+void input_gradient(const DoraBackwardArgs& args, const float* q, const uint16_t* packed_dz) {
   const int64_t in = args.weight.cols, out = args.weight.rows, rank = args.low_rank.rank;
   const Lines dy = rows_of(args.dy, out);
   ProductArgs product =
@@ -141,6 +142,7 @@ void input_gradient(const DoraBackwardArgs& args, const float* q) {
   add_segment(product, rank, scaled(rows_of(q, rank), args.low_rank.scale), columns_of(args.low_rank.a, in));
   product.epilogue.mask = args.mask;
   product.compute = args.compute;
+  product.packed_a = packed_dz;
   launch_columns(product);
   if (!args.mask) return;
   ProductArgs base = with_columns(args.tokens, dy, args.weight, args.dx);
@@ -170,16 +172,23 @@ void dora_forward(const DoraForwardArgs& args) {
 
 void dora_backward(const DoraBackwardArgs& args) {
   const int64_t out = args.weight.rows, rank = args.low_rank.rank, tokens = args.tokens;
+  const bool row_scaled = args.weight.dtype == DType::kF8E4M3 || args.weight.dtype == DType::kI8;
+  const Lines dz = scaled(rows_of(args.dy, out), args.gain);
+  std::optional<Packed> packed;  // dz, where dx takes it as it is, too
+  if (args.dx && !args.mask && !row_scaled && args.compute != Compute::kF32) {
+    packed.emplace(number_of(args.compute), dz, tokens, out);
+  }
+  const uint16_t* packed_dz = packed ? packed->data() : nullptr;
   const Scratch q(tokens * rank * sizeof(float));  // dz·B
-  ProductArgs dzb = with_columns(tokens, scaled(rows_of(args.dy, out), args.gain),
-                                 as_weight(args.low_rank.b, out, rank), q.as<float>());
+  ProductArgs dzb = with_columns(tokens, dz, as_weight(args.low_rank.b, out, rank), q.as<float>());
   dzb.compute = args.compute;
+  dzb.packed_a = packed_dz;
   launch_columns(dzb);
   launch_column_sums(args.dy, args.z, tokens, out, args.norm, args.dmagnitude);
   if (args.dbias) launch_column_sums(args.dy, nullptr, tokens, out, nullptr, args.dbias);
   factors(args, q.as<float>());
   if (args.exact_norm) norm_gradient(args);
-  if (args.dx) input_gradient(args, q.as<float>());
+  if (args.dx) input_gradient(args, q.as<float>(), packed_dz);
 }
 
 }  // namespace spark::cuda

@@ -178,7 +178,7 @@ const cuda = [
   {
     name: 'training step of the conv model, batch 64, over PyTorch and PEFT, eager',
     goal: '>= 2 x',
-    rows: { name: 'training step', shape: /whole step$/ },
+    rows: { name: 'training step', shape: /whole step$/, dtype: /^f32$/ },
   },
   { name: 'casts, of a device copy', goal: '>= 85 %', of: 'worst', rows: { name: 'cast' } },
 ]

@@ -95,6 +95,8 @@ export interface MatmulArgs {
   y: Float32Array
   /** Of `y`. */
   yStrides: MatrixStrides
+  /** bf16, f16: a GPU rounds a and b so, for its tensor cores; other backends compute in f32. Default: f32. */
+  compute?: Exclude<Compute, 'nvfp4'> | undefined
 }
 
 /** dx = dy · W, dweight = dyᵀ · x, dbias = Σ_t dy. Outputs that are left out are not computed. */

@@ -138,7 +138,7 @@ export class Model implements Disposable {
     const canonical = batchSize === undefined ? loaded : setBatchSize(loaded, batchSize)
     if (keep.length > 0) expectOneOf('precision, with options.keep,', choice.name, ['fp8', 'nvfp4'])
     const rounded = await withPrecision(canonical, choice.name, { recipe, keep })
-    const opened = await openEngine(rounded, engine)
+    const opened = await openEngine(rounded, engine, choice.name)
     return new Model(choice.automatic ? canonical : opened.graph, choice, opened)
   }
 

@@ -1,6 +1,15 @@
 // verify-products.ts: epilogues, batches of products and the order of block scales among the cases of `dgx-spark verify`.
 import type { StoredWeight } from './kernels.js'
-import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './verify-values.js'
+import {
+  bf16Tolerance,
+  f32,
+  halfTolerance,
+  sumTolerance,
+  type VerifyCase,
+  type VerifySizes,
+  values,
+  verifyCase,
+} from './verify-values.js'
 
 /** What else products do: epilogues, batches of activations. */
 export function productCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
@@ -9,24 +18,39 @@ export function productCases(weight: StoredWeight, sizes: VerifySizes): VerifyCa
   const x = values(tokens * cols, 19)
   const epilogue = { rowScale: values(rows, 20), bias: values(rows, 21), residual: values(tokens * rows, 22) }
   const activations = ['relu', 'gelu', 'gelu_tanh', 'silu', 'sigmoid', 'tanh'] as const
-  const batch = { outer: 2, inner: 3, m: tokens, n: rows, k: cols, alpha: 0.5 }
-  const [left, right] = [values(6 * tokens * cols, 23), values(3 * rows * cols, 24)]
   return [
     ...activations.map(activation =>
       verifyCase('linear', activation, ['y'], tolerance, () => {
         return { weight, tokens, x, ...epilogue, activation, y: f32(tokens * rows) }
       }),
     ),
-    verifyCase('matmul', `2x3 of ${tokens}x${cols}x${rows}`, ['y'], tolerance, () => ({
-      ...batch,
-      a: left,
-      aStrides: [3 * tokens * cols, tokens * cols, cols, 1],
-      b: right,
-      bStrides: [0, rows * cols, 1, cols],
-      y: f32(6 * tokens * rows),
-      yStrides: [3 * tokens * rows, tokens * rows, rows, 1],
-    })),
+    ...matmulCases(sizes),
   ]
+}
+
+/** A batch whose right side is repeated, in each layout, and of what tensor cores multiply. */
+function matmulCases(sizes: VerifySizes): VerifyCase[] {
+  const { tokens: m, rows: n, cols: k } = sizes
+  const batch = { outer: 2, inner: 3, m, n, k, alpha: 0.5 }
+  const [a, b] = [values(6 * m * k, 23), values(3 * n * k, 24)]
+  const tolerances = { f32: sumTolerance(sizes), bf16: bf16Tolerance, f16: halfTolerance }
+  const computes = Object.keys(tolerances) as (keyof typeof tolerances)[]
+  return computes.flatMap(compute =>
+    ['nn', 'nt', 'tn', 'tt'].map(layout =>
+      verifyCase(
+        'matmul',
+        `${layout}, ${compute}, 2x3 of ${m}x${k}x${n}`,
+        ['y'],
+        tolerances[compute],
+        () => ({
+          ...batch,
+          ...{ a, aStrides: layout.startsWith('n') ? [3 * m * k, m * k, k, 1] : [3 * m * k, m * k, 1, m] },
+          ...{ b, bStrides: layout.endsWith('n') ? [0, n * k, n, 1] : [0, n * k, 1, k] },
+          ...{ y: f32(6 * m * n), yStrides: [3 * m * n, m * n, n, 1], compute },
+        }),
+      ),
+    ),
+  )
 }
 
 /** Scales of blocks of 16, beyond a tile of 128 x 4. */

@@ -138,13 +138,15 @@ struct Matrices {
   int64_t outer, inner, row, col;
 };
 
-// y[i, j, m, n] = alpha · Σ_k a[i, j, m, k] · b[i, j, k, n] for i < outer, j < inner
+// y[i, j, m, n] = alpha · Σ_k a[i, j, m, k] · b[i, j, k, n] for i < outer, j < inner. In bf16 and f16 a GPU
+// rounds a and b; other backends compute in f32.
 struct MatmulArgs {
   int64_t outer, inner, m, n, k;
   float alpha;
   Matrices a, b;
   float* y;                         // rows of n contiguous elements
   int64_t y_outer, y_inner, y_row;  // strides of y; its rows do not overlap
+  Compute compute;                  // f32, bf16 or f16
 };
 
 // dx = dy · W, dweight = dyᵀ · x, dbias = Σ_t dy[t, :]

@@ -147,7 +147,7 @@ __device__ void product(const ConvTensorArgs& args) {
   const uint16_t* left = args.left + pass.group * lines * padded_depth(depth);
   const GatheredColumns<Pass, Number, kTile> right(pass, args.k_scale, col);
   Sums<kTile> sums = {};
-  add_segment(stages, {left, lines, depth}, right, row, col, PairStep<Number>{}, sums);
+  add_segment(stages, PackedRows<kTile>{left, lines, depth}, right, row, col, PairStep<Number>{}, sums);
   const int32_t own = static_cast<int32_t>(col) + threadIdx.x % kTile;
   const int64_t start = pass.start(min(own, pass.cols() - 1));
   store_tile<kTile>(lines, pass.cols(), row, col, sums, stages, [&](int64_t m, int64_t, float sum) {

@@ -13,21 +13,17 @@ __device__ void pack_rows(const PackArgs& args) {
   const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (at >= args.count * runs) return;
   const int64_t line = at / runs, k = at % runs * 8, start = line * args.lines.line_stride + k;
-  Bytes<32> data;
-  data.load(args.lines.data + start, (args.depth - k) * 4);
-  float values[8];
+  EightFloats values;
+  values.load(args.lines.data + start, args.depth - k);
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    values[i] = bits_float(data.word(i)) * args.lines.factor;
+    values.at[i] *= args.lines.factor;
     if (k + i >= args.depth) continue;
-    if (args.lines.mask) values[i] *= args.lines.mask[start + i];
-    if (args.lines.k_scale) values[i] *= args.lines.k_scale[k + i] + args.lines.k_shift;
-    if (args.k_factor) values[i] *= args.k_factor[k + i];
+    if (args.lines.mask) values.at[i] *= args.lines.mask[start + i];
+    if (args.lines.k_scale) values.at[i] *= args.lines.k_scale[k + i] + args.lines.k_shift;
+    if (args.k_factor) values.at[i] *= args.k_factor[k + i];
   }
-  Eight packed;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) packed.pairs[i] = round_pair<Number>(values[2 * i], values[2 * i + 1]);
-  reinterpret_cast<Eight*>(args.out)[at] = packed;
+  reinterpret_cast<Eight*>(args.out)[at] = values.rounded<Number>();
 }
 
 template <typename Number>

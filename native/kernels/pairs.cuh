@@ -13,6 +13,28 @@ struct alignas(16) Eight {
   uint32_t pairs[4];
 };
 
+// Eight neighbouring numbers, zeros from `inside` on.
+struct alignas(16) EightFloats {
+  float at[8];
+
+  __device__ void load(const float* from, int64_t inside) {
+    if (inside >= 8 && reinterpret_cast<uintptr_t>(from) % alignof(EightFloats) == 0) {
+      *this = *reinterpret_cast<const EightFloats*>(from);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) at[i] = i < inside ? from[i] : 0;
+  }
+
+  template <typename Number>
+  __device__ Eight rounded() const {
+    Eight eight;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) eight.pairs[i] = round_pair<Number>(at[2 * i], at[2 * i + 1]);
+    return eight;
+  }
+};
+
 // Elements [col, col + 8) of a row, zeros beyond its end, as pairs of Number.
 template <typename Format, typename Number = BF16>
 struct Codes;
@@ -59,19 +81,12 @@ struct Codes<Plain<F16>> {
 template <typename Number>
 struct Codes<Plain<F32>, Number> {
   static constexpr bool kStoredAsPairs = false;
-  Bytes<32> codes;
+  EightFloats values;
 
   __device__ void load(const Weight& weight, int64_t row, int64_t col) {
-    codes.load(static_cast<const float*>(weight.data) + row * weight.cols + col, (weight.cols - col) * 4);
+    values.load(static_cast<const float*>(weight.data) + row * weight.cols + col, weight.cols - col);
   }
-  __device__ Eight decode() const {
-    Eight eight;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      eight.pairs[i] = round_pair<Number>(bits_float(codes.word(2 * i)), bits_float(codes.word(2 * i + 1)));
-    }
-    return eight;
-  }
+  __device__ Eight decode() const { return values.rounded<Number>(); }
   __device__ static float row_scale(const Weight&, int64_t) { return 1; }
   __device__ static float tensor_scale(const Weight&) { return 1; }
 };

@@ -32,11 +32,11 @@ __device__ void product(const TensorArgs& args) {
   const auto [row, col] = corner<kTile>(blockIdx.x, args.rows, args.cols);
   const PairStep<Number> step;
   Sums<kTile> sums = {};
-  add_segment(stages, {args.a, args.rows, args.depth}, WeightLines<Weights, kRows, kTile>{args.w}, row, col,
-              step, sums);
+  add_segment(stages, PackedRows<kTile>{args.a, args.rows, args.depth},
+              WeightLines<Weights, kRows, kTile>{args.w}, row, col, step, sums);
   scale<Weights, kRows>(args, col, sums);
-  add_segment(stages, {args.a2, args.rows, args.depth2}, PackedRows<kTile>{args.b2, args.cols, args.depth2},
-              row, col, step, sums);
+  add_segment(stages, PackedRows<kTile>{args.a2, args.rows, args.depth2},
+              PackedRows<kTile>{args.b2, args.cols, args.depth2}, row, col, step, sums);
   store_tile<kTile>(args.rows, args.cols, row, col, sums, stages,
                     [&](int64_t m, int64_t n, float sum) { store(args.epilogue, m, n, sum); });
 }

@@ -55,8 +55,8 @@ __device__ void product(const Fp4TensorArgs& args) {
                         across};
   const Weight codes{DType::kBF16, args.cols, units, args.w, nullptr, nullptr, 0, false};
   Sums<kTile> sums = {};
-  add_segment(stages, {args.a, args.rows, units}, WeightLines<StoredPairs, true, kTile>{codes}, row, col,
-              step, sums);
+  add_segment(stages, PackedRows<kTile>{args.a, args.rows, units},
+              WeightLines<StoredPairs, true, kTile>{codes}, row, col, step, sums);
   const float factor = args.factor[0];
 #pragma unroll
   for (int i = 0; i < kRowBlocks<kTile> * kColBlocks * 4; ++i) {

@@ -1,7 +1,7 @@
 // tiles.cuh: what products on tensor cores share that are formed in square tiles of 128 (tensor.cu,
-// tensor_fp4.cu, conv_tensor.cu) or 64 (conv_tensor.cu): one block of 8 or 4 warps a tile, tiles of 32 16-bit
-// units along K in stages of shared memory. Trap: 16 bytes of a tile are permuted within its lines, so that
-// the eight that ldmatrix reads lie in different banks.
+// tensor_fp4.cu, conv_tensor.cu, matmul_tensor.cu) or 64 (the last two): one block of 8 or 4 warps a tile,
+// tiles of 32 16-bit units along K in stages of shared memory. Trap: 16 bytes of a tile are permuted within
+// its lines, so that the eight that ldmatrix reads lie in different banks.
 #pragma once
 
 #include "kernels/epilogue.cuh"
@@ -110,8 +110,8 @@ struct PairStep {
   }
 };
 
-// sums += left · rightᵀ of this warp's part of a tile.
-template <int kTile, bool kAlongK, typename Step>
+// sums += left · rightᵀ of this warp's part of a tile; the lines of a side lie along K or along each other.
+template <int kTile, bool kLeftAlongK, bool kRightAlongK, typename Step>
 __device__ void multiply(const Tile<kTile>& left, const Tile<kTile>& right, const Step& step, int stage,
                          Sums<kTile>& sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -121,11 +121,16 @@ __device__ void multiply(const Tile<kTile>& left, const Tile<kTile>& right, cons
     uint32_t a[kRowBlocks<kTile>][4], b[kColBlocks / 2][4];
 #pragma unroll
     for (int m = 0; m < kRowBlocks<kTile>; ++m) {
-      load_matrices(a[m], left + row_place(top + m * 16 + lane % 16, k * 2 + lane / 16));
+      if constexpr (kLeftAlongK) {
+        load_matrices(a[m], left + row_place(top + m * 16 + lane % 16, k * 2 + lane / 16));
+      } else {
+        const int eight = top / 8 + m * 2 + lane / 8 % 2;
+        load_matrices_transposed(a[m], left + column_place<kTile>(k * 16 + lane % 8 + lane / 16 * 8, eight));
+      }
     }
 #pragma unroll
     for (int n = 0; n < kColBlocks / 2; ++n) {
-      if constexpr (kAlongK) {
+      if constexpr (kRightAlongK) {
         const int line = first + n * 16 + lane % 8 + lane / 16 * 8;
         load_matrices(b[n], right + row_place(line, k * 2 + lane / 8 % 2));
       } else {
@@ -150,27 +155,34 @@ struct alignas(16) Stages {
 
 // sums += left · rightᵀ for the tile at (row, col); tile t + kStages - 1 is on its way while tile t is
 // multiplied. A Step starts copies of what else a tile needs, start(stage, tile), and multiplies.
-template <int kStages, int kTile, typename Right, typename Step>
-__device__ void add_segment(Stages<kStages, kTile>& stages, const PackedRows<kTile>& left, const Right& right,
-                            int64_t row, int64_t col, const Step& step, Sums<kTile>& sums) {
+template <int kStages, int kTile, typename Left, typename Right, typename Step>
+__device__ void add_segment(Stages<kStages, kTile>& stages, const Left& left, const Right& right, int64_t row,
+                            int64_t col, const Step& step, Sums<kTile>& sums) {
   const int64_t tiles = padded_depth(left.depth) / kDepth;
-  const bool copies = right.starts_copies();
-  typename Right::Registers registers;
+  const bool left_copies = left.starts_copies(), right_copies = right.starts_copies();
+  typename Left::Registers left_registers;
+  typename Right::Registers right_registers;
   const auto start = [&](int64_t tile) {
     if (tile < tiles) {
       const int stage = static_cast<int>(tile % kStages);
-      left.start(stages.left[stage], row, tile * kDepth);
+      if (left_copies) {
+        left.start(stages.left[stage], row, tile * kDepth);
+      } else {
+        left.fetch(left_registers, row, tile * kDepth);
+      }
       step.start(stage, tile);
-      if (copies) {
+      if (right_copies) {
         right.start(stages.right[stage], col, tile * kDepth);
       } else {
-        right.fetch(registers, col, tile * kDepth);
+        right.fetch(right_registers, col, tile * kDepth);
       }
     }
     copy_commit();
   };
   const auto finish = [&](int64_t tile) {
-    if (tile < tiles && !copies) right.store(stages.right[tile % kStages], registers);
+    if (tile >= tiles) return;
+    if (!left_copies) left.store(stages.left[tile % kStages], left_registers);
+    if (!right_copies) right.store(stages.right[tile % kStages], right_registers);
   };
   for (int tile = 0; tile < kStages - 1; ++tile) {
     start(tile);
@@ -181,7 +193,8 @@ __device__ void add_segment(Stages<kStages, kTile>& stages, const PackedRows<kTi
     __syncthreads();  // the tile is there for all, and all are done with the one before
     start(tile + kStages - 1);
     const int stage = static_cast<int>(tile % kStages);
-    multiply<kTile, Right::kAlongK>(stages.left[stage], stages.right[stage], step, stage, sums);
+    multiply<kTile, Left::kAlongK, Right::kAlongK>(stages.left[stage], stages.right[stage], step, stage,
+                                                   sums);
     finish(tile + kStages - 1);
   }
   copy_wait<0>();

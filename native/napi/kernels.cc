@@ -95,6 +95,7 @@ MatmulArgs read_matmul(Arguments& in) {
   args.y_inner = strides[1];
   args.y_row = strides[2];
   args.y = in.output<float>("y", extent({args.outer, args.inner, args.m, args.n}, strides));
+  args.compute = in.choice<Compute>("compute", {"f32", "bf16", "f16"});
   return args;
 }
 

@@ -162,6 +162,45 @@ t.test('operations without a weight', async t => {
   ])
 })
 
+t.test('products of two activations', async t => {
+  const [outer, inner, m, n, k] = [2, 3, 65, 40, 33]
+  const [ofA, ofB] = [outer * inner * m * k, outer * inner * n * k]
+  const product = (compute: string, a: number[], b: number[], size = [m, n, k]) =>
+    `run('matmul', 'f32', { outer: ${outer}, inner: ${inner}, m: ${size[0]}, n: ${size[1]}, k: ${size[2]}, alpha: 1,
+      a: f32(${ofA}), aStrides: [0, ${m * k}, ${a}], b: f32(${ofB}), bStrides: [0, ${n * k}, ${b}],
+      y: f32(${outer * inner * m * n}), yStrides: [${inner * m * n}, ${m * n}, ${n}, 1], compute: '${compute}' })`
+  t.same(await launches(product('f32', [k, 1], [n, 1])), ['matmul_f32 12 256x1'])
+  t.same(await launches(product('bf16', [k, 1], [n, 1])), ['matmul_nn_bf16 12 128x1'])
+  t.same(await launches(product('bf16', [k, 1], [1, k])), ['matmul_nt_bf16 12 128x1'])
+  t.same(await launches(product('f16', [1, m], [n, 1])), ['matmul_tn_f16 12 128x1'])
+  t.same(await launches(product('f16', [1, m], [1, k])), ['matmul_tt_f16 12 128x1'])
+  t.same(await launches(product('bf16', [7, 5], [9, 3], [1, 1, 1])), ['matmul_nt_bf16 6 128x1'])
+  t.same(await launches(product('bf16', [7, 5], [9, 1], [1, 4, 3])), ['matmul_tn_bf16 6 128x1'])
+})
+
+/** What a model of a product of two inputs launches in each precision mode. */
+const modes = `
+  import { Model } from 'dgx-spark'
+  import { makeGraph, makeNode } from '#lib/graph/graph.js'
+  const input = (name, shape) => ({ name, type: { kind: 'tensor', dtype: 'f32', shape } })
+  const inputs = [input('a', [3, 5, 7]), input('b', [3, 7, 9])]
+  const graph = makeGraph({ inputs, outputs: [{ name: 'y' }], nodes: [makeNode('MatMul', ['a', 'b'], ['y'])] })
+  for (const precision of ['fp32', 'fp16', 'bf16', 'fp8', 'nvfp4']) {
+    const model = await Model.fromGraph(graph, { backend: 'cuda', precision })
+    await model.run({ a: new Float32Array(105), b: new Float32Array(189) })
+    model.dispose()
+  }
+  console.log(null)`
+
+t.test('the mode of a model decides what products of its values are formed of', async t => {
+  const { env, lines } = machine(standIn, { ...discrete, pointer: { alignment: 4 } })
+  await scriptResult(modes, env)
+  t.same(
+    lines('launch').map(line => line.split(' ')[1]),
+    ['matmul_f32', 'matmul_nn_f16', 'matmul_nn_bf16', 'matmul_nn_bf16', 'matmul_nn_bf16'],
+  )
+})
+
 t.test('operations of networks', async t => {
   const shape = `batch: 2, image: [9, 8], kernel: [3, 3], out: [9, 8], strides: [1, 1], dilations: [1, 1],
     padsBegin: [1, 1], x: f32(2 * 70 * 72), dy: f32(2 * 66 * 72), residual: undefined, bias: undefined,

@@ -31,11 +31,12 @@ check(
   [
     ...['linear', 'linear_integer', 'dora', 'dora_mixed', 'dora_norm', 'merge_backward'],
     ...['softmax_cross_entropy', 'adamw'],
-    ...['pack', 'tensor', 'tensor_few', 'tensor_finish'],
+    ...['pack', 'tensor', 'tensor_few', 'tensor_finish', 'matmul_tensor'],
     ...['amax', 'swizzle', 'nvfp4_activation', 'tensor_fp4'],
   ],
   [
-    ...['linear', 'product', 'softmax_cross_entropy', 'adamw', 'tensor', 'dora', 'dora_mixed', 'dora_weight'],
+    ...['linear', 'matmul', 'product', 'softmax_cross_entropy', 'adamw', 'tensor'],
+    ...['dora', 'dora_mixed', 'dora_weight'],
     ...['merge_backward', 'amax', 'swizzle', 'fp4_product', 'fp4_test'],
   ],
 )

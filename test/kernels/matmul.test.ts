@@ -114,6 +114,16 @@ t.test('an element depends on neither its batch nor the threads', async t => {
   identical(t, y, args.y.subarray(4 * m * n, 4 * m * n + n), 'one row of one matrix alone')
 })
 
+t.test('a processor multiplies activations in f32 whatever a GPU would do', async t => {
+  const args = operands([2, 1, 17, 19, 33], true, false)
+  addon.run('matmul', args)
+  for (const compute of ['f32', 'bf16', 'f16'] as const) {
+    const y = new Float32Array(args.y.length)
+    addon.run('matmul', { ...args, compute, y })
+    identical(t, y, args.y, compute)
+  }
+})
+
 t.test('operands that do not fit are refused', async t => {
   const args = operands([1, 2, 3, 4, 5], false, false)
   for (const run of [addon.run, jsKernels.runSync]) {
@@ -125,6 +135,7 @@ t.test('operands that do not fit are refused', async t => {
     t.throws(() => run('matmul', { ...args, bStrides: [1] as unknown as MatrixStrides }), {
       code: 'ERR_ARGUMENT',
     })
+    t.throws(() => run('matmul', { ...args, compute: 'nvfp4' as 'f16' }), { code: 'ERR_UNSUPPORTED' })
     t.throws(() => run('matmul', { ...args, m: 2 ** 40, aStrides: [0, 0, 2 ** 40, 1] }), {
       code: 'ERR_SHAPE',
     })

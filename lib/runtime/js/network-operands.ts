@@ -9,6 +9,13 @@ import { winogradSize } from './winograd.js'
 type NetworkOp = keyof NetworkKernelArgs | 'conv' | 'convBackward' | 'convTranspose'
 type Sizes = Readonly<Record<string, number>>
 
+/** Of products without a weight. */
+export function expectProductCompute(compute: string | undefined): void {
+  const names = ['f32', 'bf16', 'f16']
+  if (compute === undefined || names.includes(compute)) return
+  throw new SparkError('ERR_UNSUPPORTED', `compute is '${compute}', not one of ${names.join(', ')}`)
+}
+
 function expectFits(fits: boolean, what: string): void {
   if (!fits) throw new SparkError('ERR_SHAPE', what)
 }

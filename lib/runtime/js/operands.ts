@@ -7,7 +7,7 @@ import type { Compute, KernelArgs, KernelOp, MatrixStrides, StoredWeight } from 
 import { packedSizes } from '../packed-weight.js'
 import { activations } from './activations.js'
 import { integerSizes } from './integer-operands.js'
-import { networkSizes } from './network-operands.js'
+import { expectProductCompute, networkSizes } from './network-operands.js'
 import { expectViews, isOnViews, viewSizes } from './view-operands.js'
 import { poolSizes } from './window-operands.js'
 import { winogradSize } from './winograd.js'
@@ -236,6 +236,7 @@ function expectConv({ activation = 'none' }: KernelArgs['conv']): void {
 }
 
 function expectMatmul(args: KernelArgs['matmul']): void {
+  expectProductCompute(args.compute)
   for (const name of ['outer', 'inner', 'm', 'n', 'k'] as const) expectInteger(name, args[name], 0)
   for (const name of ['aStrides', 'bStrides', 'yStrides'] as const) {
     const strides = args[name]

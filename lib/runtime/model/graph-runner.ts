@@ -8,7 +8,7 @@ import { readsOf } from '../../graph/edit.js'
 import { type Graph, makeGraph, type Node, type Subgraph } from '../../graph/graph.js'
 import { inlineBranches } from '../../graph/rewrites/inline-branches.js'
 import { optimize } from '../../graph/rewrites/optimize.js'
-import type { Kernels } from '../kernels.js'
+import type { Compute, Kernels } from '../kernels.js'
 import { unknownOperator } from '../plan/compile.js'
 import { loweringOf } from '../plan/lower/index.js'
 import { MissingElements } from '../plan/lowering.js'
@@ -76,6 +76,7 @@ export class GraphRunner {
   /** What runs. */
   readonly graph: Subgraph
   readonly #kernels: Kernels
+  readonly #compute: Exclude<Compute, 'nvfp4'>
   readonly #constants: Map<string, Constant>
   readonly #wanted: readonly string[]
   /** Undefined when all outputs are inputs or constants. */
@@ -84,10 +85,19 @@ export class GraphRunner {
   readonly #fusions = new Map<string, number>()
   #compileMs = 0
 
-  /** @param outer - constants of the graphs around a subgraph */
-  constructor(graph: Subgraph, kernels: Kernels, outer: ReadonlyMap<string, Constant> = new Map()) {
+  /**
+   * @param compute - what products of two values are formed of
+   * @param outer - constants of the graphs around a subgraph
+   */
+  constructor(
+    graph: Subgraph,
+    kernels: Kernels,
+    compute: Exclude<Compute, 'nvfp4'> = 'f32',
+    outer: ReadonlyMap<string, Constant> = new Map(),
+  ) {
     this.graph = graph
     this.#kernels = kernels
+    this.#compute = compute
     this.#constants = new Map([...outer, ...graph.initializers])
     this.#wanted = graph.outputs.map(({ name }) => name)
     this.#root = pointOf(neededNodes(graph), this.#constants)
@@ -122,7 +132,7 @@ export class GraphRunner {
   inner(graph: Subgraph): GraphRunner {
     const known = this.#inner.get(graph)
     if (known) return known
-    const runner = new GraphRunner(graph, this.#kernels, this.#constants)
+    const runner = new GraphRunner(graph, this.#kernels, this.#compute, this.#constants)
     this.#inner.set(graph, runner)
     return runner
   }
@@ -174,7 +184,7 @@ export class GraphRunner {
       const why = 'is an input or a constant, and has no memory of its own: use run'
       throw new SparkError('ERR_UNSUPPORTED', `output '${unmade}' ${why}`)
     }
-    return Plan.create(optimize(graph as Graph).graph, this.#kernels, { buffers })
+    return Plan.create(optimize(graph as Graph).graph, this.#kernels, { buffers, compute: this.#compute })
   }
 
   /** Frees all plans. */
@@ -236,7 +246,7 @@ export class GraphRunner {
   async #plan(segment: Subgraph): Promise<Plan> {
     const { graph, fusions } = optimize(segment as Graph)
     addCounts(this.#fusions, fusions)
-    return Plan.create(graph, this.#kernels)
+    return Plan.create(graph, this.#kernels, { compute: this.#compute })
   }
 
   async #compile(point: Point, values: ReadonlyMap<string, HostValue>): Promise<Compiled> {

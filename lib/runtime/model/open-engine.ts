@@ -1,12 +1,12 @@
 // open-engine.ts: which engine runs a model; our own plans on one of the backends.
 import { argumentError, expectOneOf } from '../../core/checks.js'
-import { getConfig } from '../../core/config.js'
+import { getConfig, type Precision } from '../../core/config.js'
 import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { warnOnce } from '../../core/log.js'
 import type { Graph } from '../../graph/graph.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
-import type { Kernels } from '../kernels.js'
+import type { Compute, Kernels } from '../kernels.js'
 import { openKernels } from '../open.js'
 import type { Plan, StepTime } from '../plan/plan.js'
 import {
@@ -21,11 +21,19 @@ import { openOnnxRuntime } from './onnx-runtime.js'
 import { packWeights, withStoredCodes } from './rounded-weights.js'
 import type { HostTensor, HostValue } from './values.js'
 
+/** What tensor cores multiply in each mode. Processors multiply values that are no weights in f32. */
+const tensorCores = { fp32: 'f32', fp16: 'f16', bf16: 'bf16', fp8: 'bf16', nvfp4: 'bf16' } as const
+
 /**
  * Opens the engine that a model asks for.
+ * @param precision - the mode that the weights of `graph` are rounded in
  * @throws SparkError as {@link openKernels} and {@link openOnnxRuntime}
  */
-export async function openEngine(graph: Graph, options: EngineOptions): Promise<Engine> {
+export async function openEngine(
+  graph: Graph,
+  options: EngineOptions,
+  precision: Precision,
+): Promise<Engine> {
   const { backend = getConfig().backend, device, provider } = options
   expectOneOf('options.backend', backend, modelBackends)
   if (backend === 'onnxruntime') return openOnnxRuntime(graph, provider ?? 'cpu', getConfig().threads)
@@ -34,27 +42,33 @@ export async function openEngine(graph: Graph, options: EngineOptions): Promise<
   const kernels = await openKernels({ backend, device })
   if (backend !== 'auto') {
     const asked = options.backend ? 'the option' : 'the configuration'
-    return openPlans(graph, kernels, `${asked} asks for ${backend}`)
+    return openPlans(graph, precision, kernels, `${asked} asks for ${backend}`)
   }
   const { backend: choice } = await HardwareInfo.detect()
   const reason =
     choice.name === kernels.backend ? choice.reason : `${choice.name} did not start on this machine`
-  return openPlans(graph, kernels, reason, () => openKernels({ backend: 'cpu' }))
+  return openPlans(graph, precision, kernels, reason, () => openKernels({ backend: 'cpu' }))
 }
 
 /** Plans on `kernels`, and on those of `fallback` when a GPU lacks an operation. */
 async function openPlans(
   graph: Graph,
+  precision: Precision,
   kernels: Kernels,
   reason: string,
   fallback?: () => Promise<Kernels>,
 ): Promise<PlanEngine> {
   const packed = await packedFor(graph, kernels)
-  return new PlanEngine(packed, await runnerFor(packed, kernels), kernels, reason, fallback)
+  const compute = kernels.backend === 'cuda' ? tensorCores[precision] : 'f32'
+  return new PlanEngine(packed, await runnerFor(packed, kernels, compute), kernels, reason, fallback)
 }
 
-async function runnerFor(graph: Graph, kernels: Kernels): Promise<GraphRunner> {
-  return new GraphRunner(await packedFor(withStoredCodes(graph), kernels), kernels)
+async function runnerFor(
+  graph: Graph,
+  kernels: Kernels,
+  compute?: Exclude<Compute, 'nvfp4'>,
+): Promise<GraphRunner> {
+  return new GraphRunner(await packedFor(withStoredCodes(graph), kernels), kernels, compute)
 }
 
 const packedFor = async (graph: Graph, kernels: Kernels): Promise<Graph> =>

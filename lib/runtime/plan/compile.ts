@@ -8,7 +8,7 @@ import { describeNode, namingNode } from '../../graph/attributes.js'
 import { Constant } from '../../graph/constant.js'
 import type { Graph, Node } from '../../graph/graph.js'
 import { type Fact, inferFacts } from '../../graph/shape-inference.js'
-import type { Bf16Units } from '../kernels.js'
+import type { Bf16Units, Compute } from '../kernels.js'
 import type { KernelType } from '../tensor-kernel-args.js'
 import { layOut, shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
@@ -28,6 +28,8 @@ export interface CompileOptions {
   readonly bytes?: boolean
   /** What multiplies numbers of bf16. Default: none. */
   readonly bf16Units?: Bf16Units
+  /** What products of two values are formed of, weights that no mode has rounded among them. Default: f32. */
+  readonly compute?: Exclude<Compute, 'nvfp4'>
 }
 
 /**
@@ -38,10 +40,10 @@ export interface CompileOptions {
  * ERR_ARGUMENT for a shape of no input
  */
 export function compile(graph: Graph, options: CompileOptions = {}): Program {
-  const { shapes = {}, packs = false, bytes = false, bf16Units = 'none' } = options
+  const { shapes = {}, packs = false, bytes = false, bf16Units = 'none', compute = 'f32' } = options
   const updates = graph.updates ?? new Map<string, string>()
   const facts = inferFacts(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates, packs, bytes, bf16Units, lower }
+  const scope: Scope = { values: new Map(), steps: [], updates, packs, bytes, bf16Units, compute, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))

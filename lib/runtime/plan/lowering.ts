@@ -7,7 +7,7 @@ import { Constant, type NumericType, type StoredMatrix } from '../../graph/const
 import { type Attributes, makeGraph, makeNode, type Node } from '../../graph/graph.js'
 import { unpackedData } from '../../graph/packed.js'
 import { type Fact, ShapeInference } from '../../graph/shape-inference.js'
-import type { Bf16Units, KernelArgs, KernelOp } from '../kernels.js'
+import type { Bf16Units, Compute, KernelArgs, KernelOp } from '../kernels.js'
 import type { KernelType } from '../tensor-kernel-args.js'
 import { Buffer, type Operand, type Step, type Symbolic } from './program.js'
 
@@ -61,6 +61,8 @@ export interface Scope {
   readonly bytes: boolean
   /** What multiplies numbers of bf16. */
   readonly bf16Units: Bf16Units
+  /** What products of two values are formed of. */
+  readonly compute: Exclude<Compute, 'nvfp4'>
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
   readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
 }
@@ -143,6 +145,11 @@ export class Lowering {
   /** What multiplies numbers of bf16. */
   get bf16Units(): Bf16Units {
     return this.#scope.bf16Units
+  }
+
+  /** What products of two values are formed of. */
+  get compute(): Exclude<Compute, 'nvfp4'> {
+    return this.#scope.compute
   }
 
   /** Whether somebody wants output `i`. */

@@ -41,10 +41,4 @@ void linear_integer(const LinearIntegerArgs& args) {
          Threads{kThreads}, 0, args);
 }
 
-void matmul(const MatmulArgs& args) {
-  constexpr int kTile = 64, kThreads = 256;  // as in kernels/linear.cu
-  const int64_t tiles = ceil_div(args.m, kTile) * ceil_div(args.n, kTile);
-  launch("linear", "matmul_f32", Grid{args.outer * args.inner * tiles}, Threads{kThreads}, 0, args);
-}
-
 }  // namespace spark::cuda

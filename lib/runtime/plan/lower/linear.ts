@@ -85,7 +85,7 @@ function gemm(at: Lowering): void {
     ...{ outer: 1, inner: 1, m, n, k, alpha },
     ...{ a: at.read(0), aStrides: strides(transA, m, k) },
     ...{ b: at.read(1), bStrides: strides(transB, k, n) },
-    ...{ y: product.write(), yStrides: [0, 0, n, 1] },
+    ...{ y: product.write(), yStrides: [0, 0, n, 1], compute: at.compute },
   })
   if (!bias) return
   const scaled = beta === 1 ? bias.buffer : at.scratch(volume(bias.shape))
@@ -132,7 +132,7 @@ function matmul(at: Lowering): void {
       ...{ outer, inner, m, n, k, alpha: 1 },
       ...{ a: a.read(aStart), aStrides: strides(0, m, k, transA) },
       ...{ b: b.read(bStart), bStrides: strides(1, k, n, transB) },
-      ...{ y: y.write(yStart), yStrides: strides(2, m, n, false) },
+      ...{ y: y.write(yStart), yStrides: strides(2, m, n, false), compute: at.compute },
     })
   })
 }

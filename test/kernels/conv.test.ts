@@ -201,6 +201,36 @@ t.test('the gradient of a depthwise weight reads its own positions only', t => {
   t.end()
 })
 
+t.test('a depthwise convolution gives the bits of its channels alone', t => {
+  t.teardown(() => addon.setThreads(0))
+  for (const [kernel, stride] of [
+    [3, 1],
+    [3, 2],
+    [5, 1],
+    [5, 2],
+  ]) {
+    const options = { strides: [stride, stride], pads: [1, 2, 2, 1] }
+    const one = convCase([1, 1, 1, 1], [27, 13], [kernel, kernel], options)
+    const all = { ...one, batch: 2, channels: 35, filters: 35, groups: 35 }
+    const { x, w, bias, dy } = operands(all, kernel + stride)
+    const alone = output(dy.length)
+    const [taps, pixels, positions] = [kernel ** 2, volume(one.image), volume(one.out)]
+    for (let plane = 0; plane < 70; plane++) {
+      const [c, y] = [plane % 35, alone.subarray(plane * positions, (plane + 1) * positions)]
+      const weight = f32Weight(one, w.slice(c * taps, (c + 1) * taps))
+      const image = x.slice(plane * pixels, (plane + 1) * pixels)
+      addon.run('conv', { ...shapeOf(one), weight, x: image, bias: bias.slice(c, c + 1), y })
+    }
+    for (const threads of [1, 3]) {
+      addon.setThreads(threads)
+      const y = output(dy.length)
+      addon.run('conv', { ...shapeOf(all), weight: f32Weight(all, w), x, bias, y })
+      identical(t, y, alone, `${kernel} x ${kernel}, stride ${stride}, ${threads} threads`)
+    }
+  }
+  t.end()
+})
+
 t.test('a packed weight gives the same bits', t => {
   const random = randomGenerator(6)
   for (const dtype of weightDTypes) {

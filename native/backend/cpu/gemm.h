@@ -53,6 +53,19 @@ struct DepthwisePlane {
   float* y;          // [out]
 };
 
+// The same for channels that follow each other, one in each lane of a vector. Their lines of the image lie in
+// a ring, transposed: [held, pitch, lane].
+struct DepthwiseLanes {
+  DepthwisePlane plane;  // of the first channel, but for its bias; pad[1] >= 0
+  const float* bias;     // [channels]; null: none
+  int64_t channels;      // at most Gemm::width
+  int64_t held;          // lines: K + 1 + (width − 2) / plane.image[1] at least
+  int64_t pitch;    // columns: plane.pad[1] + plane.image[1] and (plane.out[1] − 1) · stride + K at least
+  int64_t results;  // that are computed before they are stored: a line at least, and a multiple of width
+
+  int64_t vectors() const { return results + (held + 1) * pitch; }
+};
+
 // Some lines of overlapping tiles of 6 x 6: element (i, j) of tile t, which is number x of line y, t = y ·
 // across + x, is image[4 · y + i − pad[0], 4 · x + j − pad[1]], or 0 around the image.
 struct WinogradPlane {
@@ -64,6 +77,7 @@ struct WinogradPlane {
 };
 
 struct Gemm {
+  int64_t width;  // floats of a vector
   // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk. Where the lines
   // are rows of a weight, k is a multiple of 16, line of kPanelRows if it is packed; its columns are no left
   // side.
@@ -92,6 +106,10 @@ struct Gemm {
                     int64_t count, float bias, bool relu, float* sums);
   // Each result is a chain over the taps in their order, as in multiply, + bias. K is 3 or 5.
   void (*depthwise)(int64_t kernel, const DepthwisePlane& plane);
+  // The same results, lines [first, first + count) of them. room: of.vectors() vectors, at a multiple of 64
+  // bytes.
+  void (*depthwise_lanes)(int64_t kernel, const DepthwiseLanes& of, int64_t first, int64_t count,
+                          float* room);
   // y = the largest elements of the windows on so many planes: −∞ where one covers nothing, NaN where it
   // covers one. columns: 8 · pitch times −∞, some of which are written over; pitch: at least (out[2] + 16) ·
   // stride[2]

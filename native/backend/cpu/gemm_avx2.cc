@@ -99,8 +99,8 @@ inline void transpose(Vec (&v)[8]) {
 
 }  // namespace
 
-const Gemm avx2_gemm = {pack_rows,      pack_sliver,     pack_left, multiply,    finish, settle,
-                        correlate,      depthwise,       largest,   add_apart,   divide, stage,
-                        winograd_input, winograd_output, dots,      add_low_rank};
+const Gemm avx2_gemm = {kWidth, pack_rows, pack_sliver,    pack_left,       multiply, finish,
+                        settle, correlate, depthwise,      depthwise_lanes, largest,  add_apart,
+                        divide, stage,     winograd_input, winograd_output, dots,     add_low_rank};
 
 }  // namespace spark::cpu

@@ -91,8 +91,8 @@ inline void transpose(Vec (&v)[16]) {
 
 }  // namespace
 
-const Gemm avx512_gemm = {pack_rows,      pack_sliver,     pack_left, multiply,    finish, settle,
-                          correlate,      depthwise,       largest,   add_apart,   divide, stage,
-                          winograd_input, winograd_output, dots,      add_low_rank};
+const Gemm avx512_gemm = {kWidth, pack_rows, pack_sliver,    pack_left,       multiply, finish,
+                          settle, correlate, depthwise,      depthwise_lanes, largest,  add_apart,
+                          divide, stage,     winograd_input, winograd_output, dots,     add_low_rank};
 
 }  // namespace spark::cpu

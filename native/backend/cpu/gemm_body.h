@@ -263,6 +263,7 @@ void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, in
 
 #include "backend/cpu/correlate_body.h"
 #include "backend/cpu/depthwise_body.h"
+#include "backend/cpu/depthwise_lanes_body.h"
 #include "backend/cpu/gemm_multiply.h"
 #include "backend/cpu/low_rank_body.h"
 #include "backend/cpu/pool_body.h"

@@ -20,8 +20,8 @@ inline Vec load_halves(const uint16_t* codes) {
 
 }  // namespace
 
-const Gemm neon_gemm = {pack_rows,      pack_sliver,     pack_left, multiply,    finish, settle,
-                        correlate,      depthwise,       largest,   add_apart,   divide, stage,
-                        winograd_input, winograd_output, dots,      add_low_rank};
+const Gemm neon_gemm = {kWidth, pack_rows, pack_sliver,    pack_left,       multiply, finish,
+                        settle, correlate, depthwise,      depthwise_lanes, largest,  add_apart,
+                        divide, stage,     winograd_input, winograd_output, dots,     add_low_rank};
 
 }  // namespace spark::cpu

@@ -94,7 +94,9 @@ t.test('a GPU forms products of 16 bits, a processor of f32', async t => {
       makeNode('ConvTranspose', ['b', 'k'], ['c']),
       makeNode('Flatten', ['c'], ['d']),
       makeNode('Gemm', ['d', 'w'], ['e'], { attributes: { transB: int(1) } }),
-      makeNode('Gemm', ['e', 'v'], ['y'], { attributes: { transB: int(1) } }),
+      makeNode('Gemm', ['e', 'v'], ['f'], { attributes: { transB: int(1) } }),
+      makeNode('Transpose', ['f'], ['g']),
+      makeNode('MatMul', ['g', 'e'], ['y']),
       makeNode('ReduceSumSquare', ['y'], ['loss'], { attributes: { keepdims: int(0) } }),
     ],
     initializers: new Map([
@@ -105,7 +107,7 @@ t.test('a GPU forms products of 16 bits, a processor of f32', async t => {
   })
   const target = { weight: 'w', module: 'fc', scale: 1, a: f32(2, 140), b: f32(7, 2), magnitude: f32(7) }
   const graph = insertDora(plain, [target])
-  const products = /^(conv|convBackward|convTranspose|linear|dora(Forward|Backward))$/
+  const products = /^(conv|convBackward|convTranspose|linear|matmul|dora(Forward|Backward))$/
   const computes = (step: Graph, packs: boolean) => {
     const { graph: both, gradients } = differentiate(step, {
       loss: 'loss',
@@ -125,6 +127,7 @@ t.test('a GPU forms products of 16 bits, a processor of f32', async t => {
     'doraBackward',
     'doraForward',
     'linear',
+    ...Array<string>(4).fill('matmul'),
   ]
   for (const dtype of ['f16', 'bf16'] as const) {
     t.strictSame(

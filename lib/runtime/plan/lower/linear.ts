@@ -63,6 +63,11 @@ export function exactCompute(at: Lowering, inputs: readonly number[]): 'f32' | H
   return !at.packs && type && others.every(other => other === type) ? type : 'f32'
 }
 
+/** What the first two inputs, of which none need be a weight, are multiplied in. */
+function productCompute(at: Lowering): 'f32' | HalfType {
+  return at.compute === 'f32' ? exactCompute(at, [0, 1]) : at.compute
+}
+
 /** y = alpha · op(a) · op(b) + beta · c */
 function gemm(at: Lowering): void {
   const [transA, transB] = [at.integer('transA', 0) !== 0, at.integer('transB', 0) !== 0]
@@ -85,7 +90,7 @@ function gemm(at: Lowering): void {
     ...{ outer: 1, inner: 1, m, n, k, alpha },
     ...{ a: at.read(0), aStrides: strides(transA, m, k) },
     ...{ b: at.read(1), bStrides: strides(transB, k, n) },
-    ...{ y: product.write(), yStrides: [0, 0, n, 1], compute: at.compute },
+    ...{ y: product.write(), yStrides: [0, 0, n, 1], compute: productCompute(at) },
   })
   if (!bias) return
   const scaled = beta === 1 ? bias.buffer : at.scratch(volume(bias.shape))
@@ -132,7 +137,7 @@ function matmul(at: Lowering): void {
       ...{ outer, inner, m, n, k, alpha: 1 },
       ...{ a: a.read(aStart), aStrides: strides(0, m, k, transA) },
       ...{ b: b.read(bStart), bStrides: strides(1, k, n, transB) },
-      ...{ y: y.write(yStart), yStrides: strides(2, m, n, false), compute: at.compute },
+      ...{ y: y.write(yStart), yStrides: strides(2, m, n, false), compute: productCompute(at) },
     })
   })
 }

@@ -172,7 +172,6 @@ export class Model implements Disposable {
     const inputs = readFeeds(this.graph.inputs, feeds)
     const results = this.#last.then(async () => {
       signal?.throwIfAborted()
-      this.#open()
       expectMemory(this.graph.inputs, inputs)
       const outputs = await engine.run(inputs, signal)
       return this.outputs.map(({ name }, i) => [name, outputOf(outputs[i]!)] as const)
@@ -196,7 +195,6 @@ export class Model implements Disposable {
     const engine = this.#open()
     const inputs = readFeeds(this.graph.inputs, feeds)
     const times = this.#last.then(async () => {
-      this.#open()
       await engine.run(inputs)
       return engine.profile(runs)
     })
@@ -248,7 +246,7 @@ export class Model implements Disposable {
     await writeOnnx(decompose(this.graph), file, options)
   }
 
-  /** Frees what was compiled. A run in progress ends first; a second dispose is a no-op. */
+  /** Frees what was compiled, once all runs that were asked for have ended; a second dispose is a no-op. */
   dispose(): void {
     const engine = this.#engine
     this.#engine = undefined

@@ -325,9 +325,12 @@ t.test('save, file URLs, dispose, abort', async t => {
   controller.abort(reason)
   await t.rejects(run, reason)
   t.same((await model.run({ x: [[1, 2, 3]] })).y!.toArray(), [[5, 8]], 'an aborted run harms no later one')
+  const asked = [model.run({ x: [[1, 2, 3]] }), model.run({ x: [[1, 0, 0]] })]
   model.dispose()
   model.dispose()
   await t.rejects(model.run({ x: [[1, 2, 3]] }), { code: 'ERR_DISPOSED' })
+  const late = (await Promise.all(asked)).map(({ y }) => y!.toArray())
+  t.same(late, [[[5, 8]], [[1, 0]]], 'runs that were asked for before end first')
   t.throws(() => model.stats, SparkError)
 })
 

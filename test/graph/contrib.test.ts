@@ -26,6 +26,16 @@ t.test('contributed operators', async t => {
       attributes: { alpha: float(0.5), transA: int(1), transB: int(1) },
     }),
   )
+  // With the rows in front of the batch: [rows, batch, columns].
+  for (const [transA, transB, a, b] of [
+    [0, 0, [3, 2, 5], [5, 2, 7]],
+    [1, 0, [5, 2, 3], [5, 2, 7]],
+    [0, 1, [3, 2, 5], [7, 2, 5]],
+    [1, 1, [5, 2, 4, 3], [7, 2, 4, 5]],
+  ] as const) {
+    const attributes = { transA: int(transA), transB: int(transB), transBatchA: int(1), transBatchB: int(1) }
+    await sameOutputs(t, contrib('FusedMatMul', { inputs: { a, b }, attributes }))
+  }
   await sameOutputs(
     t,
     contrib('FusedGemm', {

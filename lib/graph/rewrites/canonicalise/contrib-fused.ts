@@ -78,23 +78,24 @@ const fusedConv: Upgrade = (node, context) => {
   ])
 }
 
-/** A product of which either operand may be transposed, times a number. */
+/** A product of which either operand may be transposed, also with its rows in front of the batch, times a number. */
 const fusedMatMul: Upgrade = (node, context) => {
-  if (intOf(node, 'transBatchA', 0) || intOf(node, 'transBatchB', 0)) {
-    throw context.unsupported(node, 'it moves the batch axis (transBatchA, transBatchB)')
-  }
   const nodes: Node[] = []
-  const operand = (name: string, attribute: string): string => {
-    if (!intOf(node, attribute, 0)) return name
+  const operand = (name: string, which: 'A' | 'B'): string => {
+    const [swapped, batched] = [`trans${which}`, `transBatch${which}`].map(attribute =>
+      intOf(node, attribute, 0),
+    )
+    if (!swapped && !batched) return name
     const rank = context.rank(node, name)
     if (rank < 2) return name
-    const perm = Array.from({ length: rank }, (_, i) => i)
-    perm.splice(rank - 2, 2, rank - 1, rank - 2)
+    const axes = Array.from({ length: rank - 1 }, (_, i) => i)
+    const [rows = 0, ...batch] = batched ? axes : [axes.at(-1)!, ...axes.slice(0, -1)]
+    const perm = swapped ? [...batch, rank - 1, rows] : [...batch, rows, rank - 1]
     const transposed = context.fresh(`${name}_transposed`)
     nodes.push(makeNode('Transpose', [name], [transposed], { attributes: { perm: ints(perm) } }))
     return transposed
   }
-  const [a, b] = [operand(node.inputs[0]!, 'transA'), operand(node.inputs[1]!, 'transB')]
+  const [a, b] = [operand(node.inputs[0]!, 'A'), operand(node.inputs[1]!, 'B')]
   const alpha = floatOf(node, 'alpha', 1)
   const product = alpha === 1 ? node.outputs[0]! : context.fresh(`${node.outputs[0]}_product`)
   nodes.push(makeNode('MatMul', [a, b], [product], { name: node.name }))

@@ -147,7 +147,7 @@ function expectFit(folder: string, module: AdapterModule, { kind, a, b, magnitud
 function otherBase(folder: string, { name }: AdapterModule): SparkError {
   return new SparkError(
     'ERR_FORMAT',
-    `${folder} was made for another base: the weight of '${name}' has another sha256; load with checkBase: false if ` +
+    `${folder} was made for another base: the weight of '${name}' has another sha256; load with checkBase: false (--no-check-base) if ` +
       `the difference is meant`,
   )
 }

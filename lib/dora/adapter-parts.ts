@@ -11,7 +11,7 @@ import type { PeftConfig } from './peft-config.js'
 
 /** The adapter of one layer: W' = magnitude / ‖V‖ ∘ V with V = W + scale · B·A, or V itself for LoRA. */
 export interface AdapterModule extends GraphModule {
-  /** R. */
+  /** Rows of A, columns of B. */
   readonly rank: number
   /** Numerator of the scale. */
   readonly alpha: number

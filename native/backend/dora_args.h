@@ -21,6 +21,13 @@ struct LowRank {
   const float* b;  // [O, R]
 };
 
+// A row without length has gain magnitude / 1e-12 instead of a division by zero.
+constexpr float kSmallestNorm = 1e-12f;
+// Below this share of its positive parts a factored norm² has lost too many digits.
+constexpr float kCancelledShare = 1e-2f;
+// Outside of this range squares themselves underflow or overflow in f32.
+constexpr float kSmallestSquare = 1e-30f, kLargestSquare = 1e30f;
+
 // norm[o] = ‖V[o, :]‖₂ and gain[o] = magnitude[o] / max(norm[o], 1e-12), without forming V:
 // norm² = ‖W‖² + 2s·rowsum((W·Aᵀ) ∘ B) + s²·rowsum((B·(A·Aᵀ)) ∘ B). A row whose norm² is below 1e-2 of the
 // sum of its positive parts has cancelled and is recomputed densely, as is one whose squares are so large or

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "core/float_formats.h"
 
 namespace spark {
 
@@ -17,6 +18,11 @@ struct Axes {
   int64_t count;
   int64_t size[kMaxAxes];
 };
+SPARK_HOST_DEVICE inline int64_t volume(const Axes& axes) {
+  int64_t product = 1;
+  for (int64_t i = 0; i < axes.count; ++i) product *= axes.size[i];
+  return product;
+}
 struct Strides {
   int64_t step[kMaxAxes];
 };

@@ -13,8 +13,6 @@ namespace spark {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr float kCancelled = 1e-2f;                    // as in dora_norm.cc
-constexpr float kSmallest = 1e-30f, kLargest = 1e30f;  // squares underflow or overflow beyond
 
 __device__ uint32_t rest_pair(float low, float high, uint32_t rounded) {
   return round_pair(low - BF16::decode(rounded & 0xFFFF), high - BF16::decode(rounded >> 16));
@@ -165,7 +163,7 @@ __device__ bool factored_norm(const DoraNormArgs& args, const NormTerms& terms, 
   const float scale = args.low_rank.scale, positive = args.weight_norm2[row] + scale * scale * square;
   const float norm2 = positive + 2 * scale * cross;
   norm = sqrtf(norm2);
-  return norm2 >= kCancelled * positive && positive >= kSmallest && positive <= kLargest;
+  return norm2 >= kCancelledShare * positive && positive >= kSmallestSquare && positive <= kLargestSquare;
 }
 
 // A block has a row for each of its warps; all its threads recompute those that cancel.

@@ -20,7 +20,7 @@ __device__ void merge_gradient(const DoraMergeBackwardArgs& args) {
     sum += static_cast<double>(dmerged[col]) * dv[col];
   }
   sum = block_sum(sum);
-  const double norm = args.norm[row] < 1e-12f ? 1e-12f : args.norm[row];
+  const double norm = args.norm[row] < kSmallestNorm ? kSmallestNorm : args.norm[row];
   if (threadIdx.x == 0) args.dmagnitude[row] = static_cast<float>(sum / norm);
   const float radial = args.exact_norm ? static_cast<float>(sum / (norm * norm)) : 0;
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {

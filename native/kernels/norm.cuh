@@ -1,9 +1,11 @@
 // norm.cuh: what a gain divides by.
 #pragma once
 
+#include "backend/dora_args.h"
+
 namespace spark {
 
 // A NaN stays one; fmaxf would hide it.
-__device__ inline float clamped(float norm) { return norm < 1e-12f ? 1e-12f : norm; }
+__device__ inline float clamped(float norm) { return norm < kSmallestNorm ? kSmallestNorm : norm; }
 
 }  // namespace spark

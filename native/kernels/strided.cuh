@@ -8,12 +8,6 @@ namespace spark {
 // The number of this thread; grids and blocks have one dimension.
 __device__ inline int64_t thread_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
-__device__ inline int64_t volume(const Axes& axes) {
-  int64_t product = 1;
-  for (int64_t i = 0; i < axes.count; ++i) product *= axes.size[i];
-  return product;
-}
-
 // Calls move(axis, index) for the index along each axis at a row-major position.
 template <typename Position, typename Move>
 __device__ void for_each_axis(const Axes& axes, Position position, const Move& move) {

@@ -45,7 +45,7 @@ Strides strides(const Arguments& in, const char* name, const Axes& axes, int64_t
   return strides;
 }
 
-int64_t volume(const Axes& axes) {
+int64_t checked_volume(const Axes& axes) {
   int64_t product = 1;
   for (int64_t i = 0; i < axes.count; ++i) product = elements(product, axes.size[i]);
   return product;
@@ -72,7 +72,7 @@ int64_t needed(const char* name, int64_t offset,
                std::initializer_list<std::pair<const Axes&, const Strides&>> loops) {
   Reach reach{offset, offset};
   for (const auto& [axes, strides] : loops) {
-    if (volume(axes) == 0) return 0;
+    if (checked_volume(axes) == 0) return 0;
     reach.extend(axes, strides);
   }
   if (reach.low < 0) throw Error("ERR_SHAPE", message(name, " would be left at its beginning"));
@@ -101,7 +101,7 @@ PlacesRead places(Arguments& in) {
     throw Error("ERR_SHAPE", message("there are ", steps.count, " steps and ", limits.count, " limits"));
   }
   places.components = steps.count;
-  const bool empty = volume(places.shape) == 0;
+  const bool empty = checked_volume(places.shape) == 0;
   Strides reach{};
   for (int64_t d = 0; d < steps.count; ++d) {
     if (limits.size[d] == 0 && !empty) throw Error("ERR_SHAPE", message("limits[", d, "] is 0"));
@@ -141,7 +141,7 @@ BinaryArgs read_binary(Arguments& in) {
   args.b = in.input("b", args.dtype, needed("b", 0, {{args.shape, args.b_strides}}));
   const bool compares =
       args.fn == BinaryFn::kLess || args.fn == BinaryFn::kLessOrEqual || args.fn == BinaryFn::kEqual;
-  args.y = in.output("y", compares ? DType::kBool : args.dtype, volume(args.shape));
+  args.y = in.output("y", compares ? DType::kBool : args.dtype, checked_volume(args.shape));
   return args;
 }
 
@@ -156,7 +156,7 @@ SelectArgs read_select(Arguments& in) {
       in.input<uint8_t>("condition", needed("condition", 0, {{args.shape, args.condition_strides}}));
   args.a = in.input("a", args.dtype, needed("a", 0, {{args.shape, args.a_strides}}));
   args.b = in.input("b", args.dtype, needed("b", 0, {{args.shape, args.b_strides}}));
-  args.y = in.output("y", args.dtype, volume(args.shape));
+  args.y = in.output("y", args.dtype, checked_volume(args.shape));
   return args;
 }
 
@@ -170,7 +170,7 @@ ReduceArgs read_reduce(Arguments& in) {
   args.reduced_strides = strides(in, "reducedStrides", args.reduced);
   args.x = in.input("x", args.dtype,
                     needed("x", 0, {{args.shape, args.strides}, {args.reduced, args.reduced_strides}}));
-  args.y = in.output("y", args.dtype, volume(args.shape));
+  args.y = in.output("y", args.dtype, checked_volume(args.shape));
   return args;
 }
 
@@ -226,7 +226,7 @@ GatherArgs read_gather(Arguments& in) {
   const PlacesRead read = places(in);
   args.places = read.places;
   args.x = in.input("x", args.dtype, read.needed);
-  args.y = in.output("y", args.dtype, volume(args.places.shape));
+  args.y = in.output("y", args.dtype, checked_volume(args.places.shape));
   return args;
 }
 
@@ -236,7 +236,7 @@ ScatterArgs read_scatter(Arguments& in) {
   args.dtype = copied_dtype(in);
   const PlacesRead read = places(in);
   args.places = read.places;
-  args.updates = in.input("updates", args.dtype, volume(args.places.shape));
+  args.updates = in.input("updates", args.dtype, checked_volume(args.places.shape));
   args.y = in.update("y", args.dtype, read.needed);
   return args;
 }

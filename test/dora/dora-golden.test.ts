@@ -3,26 +3,10 @@ import { DoRALinear, type NormGradient, Tensor } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { backends } from '../fixtures/backends.js'
 import { close, maxAbs, within } from '../fixtures/close.js'
-import { goldenJson, noGolden } from '../fixtures/golden-bytes.js'
+import { noGolden } from '../fixtures/golden-bytes.js'
 import { type GoldenTensor, goldenFloats } from '../fixtures/golden-values.js'
+import { type Lookup, type PeftLinearCase, peftLinearCases, rowsFirst } from '../fixtures/peft-linear.js'
 
-interface Case {
-  id: string
-  file: string
-  in_features: number
-  out_features: number
-  r: number
-  lora_alpha: number
-  use_rslora: boolean
-  scaling: number
-  bias: boolean
-  dropout_p: number
-  fan_in_fan_out: boolean
-  special: string[]
-  row_cond_max: number | null
-}
-
-type Lookup = (name: string) => GoldenTensor
 type Backend = (typeof backends)[number]
 
 /** A tensor as it is stored; [in, out] becomes [out, in]. */
@@ -31,15 +15,15 @@ function tensorOf({ dtype, shape, values, bits }: GoldenTensor, transpose = fals
     return Tensor.from(bits, { shape, dtype: dtype === 'F16' ? 'f16' : 'bf16' })
   }
   if (!transpose) return Tensor.from(Float32Array.from(values), { shape })
-  return Tensor.from(Float32Array.from(transposed({ shape, values })), { shape: [...shape].reverse() })
+  return Tensor.from(Float32Array.from(rowsFirst({ shape, values })), { shape: [...shape].reverse() })
 }
 
-function transposed({ shape, values }: Pick<GoldenTensor, 'shape' | 'values'>): Float64Array {
-  const [cols, rows] = shape as [number, number]
-  return values.map((_, at) => values[(at % cols) * rows + Math.floor(at / cols)]!)
-}
-
-async function layerOf(golden: Case, tensors: Lookup, backend: Backend, normGradient: NormGradient) {
+async function layerOf(
+  golden: PeftLinearCase,
+  tensors: Lookup,
+  backend: Backend,
+  normGradient: NormGradient,
+) {
   const tensor = (name: string) => tensorOf(tensors(name))
   const weight = tensorOf(tensors('W0'), golden.fan_in_fan_out)
   const bias = golden.bias ? tensor('bias') : undefined
@@ -57,7 +41,12 @@ async function layerOf(golden: Case, tensors: Lookup, backend: Backend, normGrad
   )
 }
 
-async function gradientsOf(golden: Case, tensors: Lookup, backend: Backend, normGradient: NormGradient) {
+async function gradientsOf(
+  golden: PeftLinearCase,
+  tensors: Lookup,
+  backend: Backend,
+  normGradient: NormGradient,
+) {
   const layer = await layerOf(golden, tensors, backend, normGradient)
   const mask = golden.dropout_p > 0 ? tensors('dropout_mask') : undefined
   const y = await layer.forward(tensorOf(tensors('x')), {
@@ -68,7 +57,14 @@ async function gradientsOf(golden: Case, tensors: Lookup, backend: Backend, norm
 }
 
 /** Limits that hold row by row; a dead row has no condition number, its limits are those of condition 1. */
-function checkRows(t: Test, golden: Case, tensors: Lookup, y: Tensor, dm: Tensor, merged: Tensor): void {
+function checkRows(
+  t: Test,
+  golden: PeftLinearCase,
+  tensors: Lookup,
+  y: Tensor,
+  dm: Tensor,
+  merged: Tensor,
+): void {
   const { in_features: cols, out_features: rows } = golden
   const values = (name: string) => tensors(name).values
   const m = values('m')
@@ -79,7 +75,7 @@ function checkRows(t: Test, golden: Case, tensors: Lookup, y: Tensor, dm: Tensor
   within(
     t,
     merged.toFloat32(),
-    golden.fan_in_fan_out ? transposed(wanted) : wanted.values,
+    golden.fan_in_fan_out ? rowsFirst(wanted) : wanted.values,
     at => tolerance[Math.floor(at / cols)]! * Math.abs(m[Math.floor(at / cols)]!),
     'merged by row',
   )
@@ -109,7 +105,7 @@ function checkRounded(
   within(t, actual.toFloat32(), expected, at => epsilon * Math.abs(expected[at]!) + limit, name)
 }
 
-async function checkCase(t: Test, golden: Case, backend: Backend): Promise<void> {
+async function checkCase(t: Test, golden: PeftLinearCase, backend: Backend): Promise<void> {
   const tensors = goldenFloats(`peft/linear/${golden.file}`)
   const expected = (name: string) => tensors(`${name}_f64`).values
   const { layer, y, gradients } = await gradientsOf(golden, tensors, backend, 'detached')
@@ -156,7 +152,7 @@ async function checkMerge(t: Test, layer: DoRALinear, x: Tensor, tolerance: numb
 
 for (const backend of backends) {
   t.test(`PEFT linear cases on ${backend}`, { skip: noGolden }, async t => {
-    for (const golden of goldenJson<{ cases: Case[] }>('peft/linear/cases.json').cases) {
+    for (const golden of peftLinearCases()) {
       await t.test(golden.id, t => checkCase(t, golden, backend))
     }
   })

@@ -3,44 +3,23 @@ import t, { type Test } from 'tap'
 import { requireAddon } from '#lib/native.js'
 import type { StoredWeight } from '#lib/runtime/kernels.js'
 import { close, maxAbs, within } from '../fixtures/close.js'
-import { type DoraLayer, type DoraResult, matrix, runDora } from '../fixtures/dora-layer.js'
-import { goldenJson, noGolden } from '../fixtures/golden-bytes.js'
+import { type DoraLayer, type DoraResult, runDora } from '../fixtures/dora-layer.js'
+import { noGolden } from '../fixtures/golden-bytes.js'
 import { type GoldenTensor, goldenFloats } from '../fixtures/golden-values.js'
-
-interface Case {
-  id: string
-  file: string
-  in_features: number
-  out_features: number
-  r: number
-  scaling: number
-  bias: boolean
-  dropout_p: number
-  fan_in_fan_out: boolean
-  special: string[]
-  row_cond_max: number | null
-}
-
-type Lookup = (name: string) => GoldenTensor
-
-/** fan_in_fan_out stores [in, out]; the kernels take [out, in]. */
-function transposed(tensor: GoldenTensor): Float64Array {
-  const [cols, rows] = tensor.shape
-  return matrix(rows, cols, (row, col) => tensor.values[col * rows + row])
-}
+import { type Lookup, type PeftLinearCase, peftLinearCases, rowsFirst } from '../fixtures/peft-linear.js'
 
 function storedWeight(
-  { fan_in_fan_out, out_features, in_features }: Case,
+  { fan_in_fan_out, out_features, in_features }: PeftLinearCase,
   tensor: GoldenTensor,
 ): StoredWeight {
   const size = { rows: out_features, cols: in_features }
   if (tensor.dtype === 'BF16') return { ...size, dtype: 'bf16', data: tensor.bits }
   if (tensor.dtype === 'F16') return { ...size, dtype: 'f16', data: tensor.bits }
-  const values = fan_in_fan_out ? transposed(tensor) : tensor.values
+  const values = fan_in_fan_out ? rowsFirst(tensor) : tensor.values
   return { ...size, dtype: 'f32', data: Float32Array.from(values) }
 }
 
-function layerOf(golden: Case, tensor: Lookup, exactNorm: boolean): DoraLayer {
+function layerOf(golden: PeftLinearCase, tensor: Lookup, exactNorm: boolean): DoraLayer {
   const floats = (name: string) => Float32Array.from(tensor(name).values)
   return {
     weight: storedWeight(golden, tensor('W0')),
@@ -59,7 +38,13 @@ function layerOf(golden: Case, tensor: Lookup, exactNorm: boolean): DoraLayer {
 }
 
 /** Limits that hold row by row; a dead row has no condition number, its limits are those of condition 1. */
-function checkRows(t: Test, golden: Case, layer: DoraLayer, tensor: Lookup, result: DoraResult): void {
+function checkRows(
+  t: Test,
+  golden: PeftLinearCase,
+  layer: DoraLayer,
+  tensor: Lookup,
+  result: DoraResult,
+): void {
   const { weight, x, magnitude, bias } = layer
   const { rows, cols } = weight
   const dead = golden.special.includes('dead_row')
@@ -69,7 +54,7 @@ function checkRows(t: Test, golden: Case, layer: DoraLayer, tensor: Lookup, resu
   within(
     t,
     result.merged,
-    golden.fan_in_fan_out ? transposed(merged) : merged.values,
+    golden.fan_in_fan_out ? rowsFirst(merged) : merged.values,
     at => tolerance[Math.floor(at / cols)] * Math.abs(magnitude[Math.floor(at / cols)]),
     'merged by row',
   )
@@ -95,7 +80,7 @@ function checkRows(t: Test, golden: Case, layer: DoraLayer, tensor: Lookup, resu
   )
 }
 
-function checkCase(t: Test, golden: Case): void {
+function checkCase(t: Test, golden: PeftLinearCase): void {
   const tensor = goldenFloats(`peft/linear/${golden.file}`)
   const expected = (name: string) => tensor(`${name}_f64`).values
   const layer = layerOf(golden, tensor, false)
@@ -121,7 +106,7 @@ function checkCase(t: Test, golden: Case): void {
 }
 
 t.test('PEFT linear cases', { skip: noGolden }, t => {
-  for (const golden of goldenJson<{ cases: Case[] }>('peft/linear/cases.json').cases) {
+  for (const golden of peftLinearCases()) {
     t.test(golden.id, t => {
       checkCase(t, golden)
       t.end()

@@ -98,16 +98,14 @@ void conv_bf16(const ConvArgs& args) {
   const ConvReading reading(shape);
   const Product product(args, reading);
   const Stage& stage = reading.stage();
-  if (stage.plain()) return product.run(0, shape.batch, args.x);
   const int64_t pixels = volume(shape.image);
-  const Scratch room(staged_floats(stage.plane(), shape.channels));
-  for (int64_t n = 0; n < shape.batch; ++n) {
-    const float* x = args.x + n * shape.channels * pixels;
-    parallel_for(shape.channels, 1 + (1 << 14) / (stage.plane() + 1), [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) stage.fill(x + c * pixels, room.data() + c * stage.plane());
-    });
-    product.run(n, 1, room.data());
-  }
+  const auto fill = [&](int64_t first, int64_t count, float* planes) {
+    for (int64_t c = 0; c < count; ++c) {
+      stage.fill(args.x + (first + c) * pixels, planes + c * stage.plane());
+    }
+  };
+  for_each_staged(shape, stage, args.x, fill,
+                  [&](int64_t first, int64_t count, const float* data) { product.run(first, count, data); });
 }
 
 }  // namespace spark::cpu

@@ -2,7 +2,6 @@
 // loops where a group has few filters. x is moved by 128 where it is signed, and its zero point with it:
 //   Σ (x − p)(w − q) = Σ xw − q·Σx − p·(Σw − K·q), modulo 2^32
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include "backend/cpu/byte_stage.h"
@@ -14,8 +13,6 @@ namespace spark::cpu {
 namespace {
 
 constexpr int64_t kRun = 4096;  // positions of a plain loop at a time
-
-using Bytes = std::unique_ptr<uint8_t[]>;
 
 // What all tasks share.
 struct Convolution {
@@ -126,15 +123,10 @@ class Product {
 void multiply(const Convolution& convolution) {
   const Product product(convolution);
   const ConvShape& shape = convolution.args.shape;
-  const Stage& stage = convolution.reading.stage();
-  if (stage.plain()) return product.run(0, shape.batch, static_cast<const uint8_t*>(convolution.args.x));
-  const Bytes room(new uint8_t[staged_floats(stage.plane(), shape.channels)]);
-  for (int64_t n = 0; n < shape.batch; ++n) {
-    parallel_for(shape.channels, 1 + (1 << 16) / (stage.plane() + 1), [&](int64_t begin, int64_t end) {
-      convolution.stage(n * shape.channels + begin, end - begin, room.get() + begin * stage.plane());
-    });
-    product.run(n, 1, room.get());
-  }
+  for_each_staged(
+      shape, convolution.reading.stage(), static_cast<const uint8_t*>(convolution.args.x),
+      [&](int64_t first, int64_t count, uint8_t* planes) { convolution.stage(first, count, planes); },
+      [&](int64_t first, int64_t count, const uint8_t* data) { product.run(first, count, data); });
 }
 
 // Rows of whole lines are taken as they lie in the stage, what is between them included, which is left out

@@ -48,6 +48,25 @@ struct ConvLines {
   }
 };
 
+// run(first, count, planes) for the images [first, first + count): all of them at once where x needs no
+// stage, else one after the other, whose planes fill(first, count, planes) writes down, counting those of all
+// images.
+template <typename Element, typename Fill, typename Run>
+void for_each_staged(const ConvShape& shape, const Stage& stage, const Element* x, const Fill& fill,
+                     const Run& run) {
+  if (stage.plain()) return run(0, shape.batch, x);
+  constexpr int64_t kGrainBytes = 1 << 16, kBytes = sizeof(Element);
+  const int64_t plane = stage.plane();
+  const Scratch room((staged_floats(plane, shape.channels) * kBytes + 3) / 4);
+  auto* planes = reinterpret_cast<Element*>(room.data());
+  for (int64_t n = 0; n < shape.batch; ++n) {
+    parallel_for(shape.channels, 1 + kGrainBytes / kBytes / (plane + 1), [&](int64_t begin, int64_t end) {
+      fill(n * shape.channels + begin, end - begin, planes + begin * plane);
+    });
+    run(n, 1, planes);
+  }
+}
+
 // Some filters of an image at some positions. `row` counts the filters of all groups.
 struct ConvTile {
   int64_t image, row, rows, col, cols;

@@ -11,9 +11,7 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int64_t kStageSlack = 16;       // floats behind a staged image that a vector may read
 constexpr int64_t kPositions = 512;       // fill a product; images that are smaller share one
-constexpr int64_t kVector = 16;           // floats of the longest vectors
 constexpr int64_t kDirectLines = 3;       // up to so many lines of a group do without a product
 constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
 constexpr int64_t kManyTerms = 1024;

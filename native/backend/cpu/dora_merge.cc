@@ -13,7 +13,6 @@ namespace spark::cpu {
 namespace {
 
 constexpr int64_t kPastCache = 1 << 24;  // elements of a result that no cache holds
-constexpr int64_t kVector = 16;          // floats of a line of the cache, and of the longest vector
 constexpr int64_t kCols = 128;           // of a tile: with its part of A it stays in the first-level cache
 
 thread_local struct { alignas(64) float tile[kPanelRows * kLine]; } workspace;
@@ -106,7 +105,7 @@ void dora_merge_backward(const DoraMergeBackwardArgs& args) {
       float* v = args.dv + o * cols;
       double sum = 0;
       for (int64_t i = 0; i < cols; ++i) sum += static_cast<double>(dmerged[i]) * v[i];
-      const double norm = std::max(args.norm[o], 1e-12f);
+      const double norm = std::max(args.norm[o], kSmallestNorm);
       args.dmagnitude[o] = static_cast<float>(sum / norm);
       const float radial = args.exact_norm ? static_cast<float>(sum / (norm * norm)) : 0;
       for (int64_t i = 0; i < cols; ++i) v[i] = args.gain[o] * (dmerged[i] - radial * v[i]);

@@ -11,11 +11,6 @@
 namespace spark::cpu {
 namespace {
 
-// Below this share of its positive parts a factored norm² has lost too many digits.
-constexpr double kCancelled = 1e-2;
-// Outside of this range the squares themselves underflow or overflow in f32.
-constexpr double kSmallest = 1e-30, kLargest = 1e30;
-
 // ‖W[row, :] + s·B[row, :]·A‖², in double.
 double dense_norm2(const DoraNormArgs& args, int64_t row) {
   const auto& [rank, scale, a, b] = args.low_rank;
@@ -41,7 +36,8 @@ void finish_row(const DoraNormArgs& args, int64_t row, double cross, double squa
   const double scale = args.low_rank.scale;
   const double positive = args.weight_norm2[row] + scale * scale * square;
   double norm2 = positive + 2 * scale * cross;
-  const bool exact = norm2 >= kCancelled * positive && positive >= kSmallest && positive <= kLargest;
+  const bool exact =
+      norm2 >= kCancelledShare * positive && positive >= kSmallestSquare && positive <= kLargestSquare;
   if (!exact) norm2 = dense_norm2(args, row);
   args.norm[row] = static_cast<float>(std::sqrt(norm2));
   args.gain[row] = args.magnitude[row] / std::max(args.norm[row], kSmallestNorm);

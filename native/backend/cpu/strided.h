@@ -10,12 +10,6 @@
 
 namespace spark::cpu {
 
-inline int64_t volume(const Axes& axes) {
-  int64_t product = 1;
-  for (int64_t i = 0; i < axes.count; ++i) product *= axes.size[i];
-  return product;
-}
-
 // Calls body(T{}) with an integer as large as an element: elements of the same size are moved alike.
 template <typename Body>
 void with_bits(DType dtype, const Body& body) {

@@ -14,7 +14,6 @@ namespace {
 constexpr int64_t kIn = 6, kOut = 4, kPlaces = kIn * kIn;
 constexpr int64_t kMostFloats = 1 << 19;  // of transformed tiles, so that caches hold them
 constexpr int64_t kFewTiles = 64;         // worth reading the weight for
-constexpr int64_t kVector = 16;           // floats of the longest vectors
 constexpr int64_t kApart = 16;
 
 constexpr double kRootTwo = 1.4142135623730951;

@@ -2,20 +2,12 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/product.h"
 
 namespace spark::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-Weight as_weight(const float* data, int64_t rows, int64_t cols) {
-  Weight weight{};
-  weight.dtype = DType::kF32;
-  weight.rows = rows;
-  weight.cols = cols;
-  weight.data = data;
-  return weight;
-}
 
 void scale(float factor, int64_t count, float* values) {
   launch("merge_backward", "merge_scale_f32", Grid{ceil_div(count, kThreads)}, Threads{kThreads}, 0, factor,

@@ -10,12 +10,6 @@ namespace spark::cuda {
 
 constexpr int kViewThreads = 256;
 
-inline int64_t volume(const Axes& axes) {
-  int64_t product = 1;
-  for (int64_t i = 0; i < axes.count; ++i) product *= axes.size[i];
-  return product;
-}
-
 // A block for every kViewThreads of `count` threads.
 inline Grid threads_for(int64_t count) { return Grid{ceil_div(count, kViewThreads)}; }
 

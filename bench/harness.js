@@ -44,7 +44,7 @@ import { loadAddon } from '#lib/native.js'
 
 /** @typedef {{ name: string, run: () => unknown, spins?: boolean }} Side `spins`: its threads wait busily for more work */
 
-/** @typedef {{ tokens?: number, rows: number, cols: number, rank?: number } | import('./rows/conv.js').Layer} Sizes */
+/** @typedef {{ tokens?: number, rows: number, cols: number, rank?: number } | import('./rows/conv.js').Layer | import('./rows/attention.js').Heads | import('./rows/products.js').Scores} Sizes */
 
 /**
  * @typedef {object} Limits

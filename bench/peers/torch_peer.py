@@ -91,6 +91,27 @@ def conv_dweight(case):
     yield f"PyTorch {short(w.dtype)}", lambda i: gradient(x, w.shape, dy, **window), None
 
 
+def heads(case, count, rows, dtype):
+    return random(1, case[count], case[rows], case["depth"], dtype=dtype)
+
+
+def attention(case):
+    """As PyTorch chooses to form it; heads of keys are shared where they are fewer."""
+    dtype = weight_dtype(case["dtype"])
+    q, k, v = (heads(case, *of, dtype) for of in (("heads", "queries"), *[("kvHeads", "keys")] * 2))
+    options = {"is_causal": bool(case["causal"]), "enable_gqa": case["heads"] != case["kvHeads"]}
+    run = lambda i: F.scaled_dot_product_attention(q, k, v, **options)
+    yield f"PyTorch {short(dtype)}", run, None
+
+
+def scores(case):
+    """Products of the heads of two activations [tokens, heads, width]."""
+    dtype = weight_dtype(case["dtype"])
+    q, k = (random(case["tokens"], case["heads"], case["width"], dtype=dtype) for _ in range(2))
+    left, right = q.transpose(0, 1), k.permute(1, 2, 0)
+    yield f"PyTorch {short(dtype)}", lambda i: left @ right, None
+
+
 def norm(case):
     ws, (a, b, _) = weights(case), adapter(case)
     yield "dense B·A", lambda i: dense_norm(ws[i % len(ws)], a, b), None
@@ -153,6 +174,8 @@ ROWS = {
     "conv": conv,
     "conv dx": conv_dx,
     "conv dweight": conv_dweight,
+    "attention": attention,
+    "matmul scores": scores,
     "dora norm": norm,
     "dora merge": merge,
     "dora forward": forward,

@@ -1,4 +1,5 @@
-// attention.js: attention of a transformer's layer, forward and backward, beside ONNX Runtime's Attention.
+// attention.js: attention of a transformer's layer, forward and backward, beside ONNX Runtime's Attention; on a GPU in
+// bf16, too.
 import { openKernels } from 'dgx-spark'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
@@ -8,6 +9,8 @@ import { expectClose } from './conv.js'
 /** @import { AttentionInputs } from '#lib/runtime/kernels.js' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
+
+/** @typedef {{ heads: number, kvHeads: number, queries: number, keys: number, depth: number, causal: number }} Heads */
 
 /** Heads, heads of the keys, queries, keys, depth, causal. @type {[number, number, number, number, number, boolean][]} */
 const shapes = [
@@ -53,23 +56,29 @@ export async function* attention(kernels, peer) {
       shape: `h${heads}/${kvHeads} ${queries}x${keys} d${depth}${causal ? ' causal' : ''}`,
       dtype: 'f32',
       flops: (4 * heads * queries * keys * depth) / (causal ? 2 : 1),
+      sizes: { heads, kvHeads, queries, keys, depth, causal: Number(causal) },
     }
-    const forward = () => kernels.run('attention', { ...inputs, y, logSum })
-    yield {
-      ...about,
-      name: 'attention',
-      run: forward,
-      check: async () => {
-        const expected = await run?.(q, k, v)
-        if (expected) expectClose(y, expected)
-        else expectClose(y, (await firstGroup(inputs, dy)).y)
-      },
-      ...(run && peer && { peer: { name: peer.name, run: () => run(q, k, v) } }),
+    const forward = (/** @type {'f32' | 'bf16'} */ compute) =>
+      kernels.run('attention', { ...inputs, y, logSum, compute })
+    /** @type {('f32' | 'bf16')[]} */
+    const computes = kernels.backend === 'cuda' ? ['f32', 'bf16'] : ['f32']
+    for (const compute of computes) {
+      yield {
+        ...about,
+        name: 'attention',
+        dtype: compute === 'f32' ? 'f32' : `f32 in ${compute}`,
+        run: () => forward(compute),
+        check: async () => {
+          const expected = (await run?.(q, k, v)) ?? (await firstGroup(inputs, dy)).y
+          expectClose(y, expected, compute === 'f32' ? 1e-5 : 2e-2)
+        },
+        ...(run && peer && { peer: { name: peer.name, run: () => run(q, k, v) } }),
+      }
     }
     const [dq, dk, dv] = await Promise.all(
       [q, k, v].map(({ length }) => operands.put(new Float32Array(length))),
     )
-    await forward()
+    await forward('f32')
     yield {
       ...about,
       name: 'attention backward',

@@ -1,15 +1,21 @@
-// products.js: quantized integers beside f32, the batched products of attention, and what an activation costs.
+// products.js: quantized integers beside f32, the batched products of attention (on a GPU in bf16, too), and what an
+// activation costs.
 import assert from 'node:assert'
 import { holdWeight } from 'dgx-spark'
+import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
 /** @import { Kernels } from 'dgx-spark' */
 /** @import { Case } from '../harness.js' */
 
+/** @typedef {{ heads: number, tokens: number, width: number }} Scores */
+
 const size = 1024
 
 /** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
 export async function* products(kernels) {
+  if (kernels.backend === 'cuda') yield* attentionScores(kernels, 'bf16')
+  if (kernels.supports('matmul')) yield* attentionScores(kernels, 'f32')
   if (kernels.backend !== 'cpu') return
   const data = uniform(size * size, 2)
   const { weight } = await holdWeight(kernels, { dtype: 'f32', rows: size, cols: size, data })
@@ -40,7 +46,6 @@ export async function* products(kernels) {
       peer: plain,
     }
   }
-  yield attentionScores(kernels)
 }
 
 /** @param {Kernels} kernels @param {number} tokens */
@@ -61,31 +66,38 @@ function integers(kernels, tokens) {
   }
 }
 
-/** @param {Kernels} kernels @returns {Case} */
-function attentionScores(kernels) {
+/** @param {Kernels} kernels @param {'f32' | 'bf16'} compute @returns {AsyncGenerator<Case>} */
+async function* attentionScores(kernels, compute) {
   const [heads, tokens, width] = [16, 256, 64]
-  const q = uniform(heads * tokens * width, 4)
-  const k = uniform(heads * tokens * width, 5)
-  const y = new Float32Array(heads * tokens * tokens)
+  const operands = new Operands(kernels)
+  const q = await operands.put(uniform(heads * tokens * width, 4))
+  const k = await operands.put(uniform(heads * tokens * width, 5))
+  const y = await operands.put(new Float32Array(heads * tokens * tokens))
   const row = heads * width
   const args = {
     ...{ outer: 1, inner: heads, m: tokens, n: tokens, k: width, alpha: width ** -0.5 },
-    ...{ a: q, b: k, y },
+    ...{ a: q, b: k, y, compute },
     aStrides: /** @type {const} */ ([0, width, row, 1]),
     bStrides: /** @type {const} */ ([0, width, 1, row]),
     yStrides: /** @type {const} */ ([0, tokens * tokens, tokens, 1]),
   }
-  return {
+  yield {
     name: 'matmul scores',
     shape: `${heads}x${tokens}x${tokens}x${width}`,
-    dtype: 'f32',
+    dtype: compute === 'f32' ? 'f32' : `f32 in ${compute}`,
+    sizes: { heads, tokens, width },
     flops: 2 * heads * tokens * tokens * width,
     run: () => kernels.run('matmul', args),
     check: () => {
       let sum = 0
       for (let i = 0; i < width; ++i) sum += (q[row + width + i] ?? 0) * (k[2 * row + width + i] ?? 0)
       const actual = y[tokens * tokens + tokens + 2] ?? Number.NaN
-      assert.ok(Math.abs(actual - sum * width ** -0.5) < 1e-4, `${actual} should be ${sum * width ** -0.5}`)
+      const tolerance = compute === 'f32' ? 1e-4 : 2e-2
+      assert.ok(
+        Math.abs(actual - sum * width ** -0.5) < tolerance,
+        `${actual} should be ${sum * width ** -0.5}`,
+      )
     },
   }
+  operands.dispose()
 }

@@ -221,16 +221,37 @@ function batchNormCases(sizes: VerifySizes): VerifyCase[] {
   ]
 }
 
-/** Grouped heads, causal, with a mask; rows before heads. */
-function attentionCases({ tokens, rows }: VerifySizes): VerifyCase[] {
-  const [batch, heads, kvHeads, depth, valueDepth] = [2, 4, 2, 24, 40]
+/** Grouped heads, causal, with a mask; rows before heads. On tensor cores rows of both lengths that have kernels, too. */
+function attentionCases(sizes: VerifySizes): VerifyCase[] {
+  const name = 'grouped, causal, masked'
+  const inputs = attentionInputs(sizes, 24, 40)
+  const count = inputs.batch * inputs.heads * inputs.queries
+  const y = values(count * inputs.valueDepth, 75)
+  return [
+    ...(['f32', 'bf16', 'f16'] as const).flatMap(compute =>
+      ([inputs, attentionInputs(sizes, 72, 100)] as const).map(operands => {
+        const variant = `${name}, rows of ${operands.depth} in ${compute}`
+        return verifyCase('attention', variant, ['y'], tolerances[compute], () => {
+          return { ...operands, compute, y: f32(count * operands.valueDepth) }
+        })
+      }),
+    ),
+    verifyCase('attentionBackward', name, ['dq', 'dk', 'dv'], 1e-5, () => ({
+      ...{ ...inputs, y, logSum: f32(count).fill(4), dy: values(y.length, 76) },
+      ...{ dq: f32(inputs.q.length), dk: f32(inputs.k.length), dv: f32(inputs.v.length) },
+    })),
+  ]
+}
+
+function attentionInputs({ tokens, rows }: VerifySizes, depth: number, valueDepth: number) {
+  const [batch, heads, kvHeads] = [2, 4, 2]
   const queries = Math.min(tokens, 80)
   const keys = Math.min(rows, 150)
   const strides = (heads: number, rows: number, width: number): HeadStrides => {
     return [rows * heads * width, width, heads * width]
   }
   const mask = values(queries * keys, 74).map((value, i) => (i % 5 === 4 ? Number.NEGATIVE_INFINITY : value))
-  const inputs = {
+  return {
     ...{ batch, heads, kvHeads, queries, keys, depth, valueDepth, scale: 0.3, softcap: 3 },
     ...{ causal: true, causalOffset: Math.max(0, keys - queries), mask },
     q: values(batch * heads * queries * depth, 71),
@@ -242,17 +263,4 @@ function attentionCases({ tokens, rows }: VerifySizes): VerifyCase[] {
     yStrides: strides(heads, queries, valueDepth),
     maskStrides: [0, 0, keys] as const,
   }
-  const count = batch * heads * queries
-  return [
-    verifyCase('attention', 'grouped, causal, masked', ['y'], 1e-5, () => {
-      return { ...inputs, y: f32(count * valueDepth) }
-    }),
-    verifyCase('attentionBackward', 'grouped, causal, masked', ['dq', 'dk', 'dv'], 1e-5, () => ({
-      ...inputs,
-      y: values(count * valueDepth, 75),
-      logSum: f32(count).fill(4),
-      dy: values(count * valueDepth, 76),
-      ...{ dq: f32(inputs.q.length), dk: f32(inputs.k.length), dv: f32(inputs.v.length) },
-    })),
-  ]
 }

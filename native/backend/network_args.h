@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "backend/weight.h"
+
 namespace spark {
 
 // Rows of a matrix: y = softmax(x), or log(softmax(x)). cols >= 1.
@@ -106,7 +108,8 @@ struct HeadStrides {
 
 // With w[t, s] = scale · q[t, :]·k[s, :], softcap · tanh(w / softcap) where softcap is not 0, + mask[t, s]:
 // y[t, :] = Σ_s softmax_s(w)[t, s] · v[s, :] over the visible s, those with s <= t + causal_offset when
-// causal and a mask above −Inf. y is 0 where none is visible. w is never stored as a whole.
+// causal and a mask above −Inf. y is 0 where none is visible. w is never stored as a whole. In
+// bf16 and f16 a GPU rounds q, k, v and the weights of v; other backends compute in f32.
 struct AttentionArgs {
   AttentionShape shape;
   float scale, softcap;
@@ -117,7 +120,8 @@ struct AttentionArgs {
   HeadStrides q_strides, k_strides, v_strides, mask_strides;
   float* y;  // rows of E
   HeadStrides y_strides;
-  float* log_sum;  // [B, H, T]: log Σ_s e^w, −Inf where nothing is visible; null: not wanted
+  float* log_sum;   // [B, H, T]: log Σ_s e^w, −Inf where nothing is visible; null: not wanted
+  Compute compute;  // f32, bf16 or f16
 };
 
 // dq, dk and dv lie as q, k and v, and dy as y. A row of dk and dv is the sum over the heads that meet it.

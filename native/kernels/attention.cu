@@ -3,7 +3,7 @@
 // leave shared memory. Softmax is online: sums so far are scaled when a larger score comes. Sums are f32,
 // over columns in order. Trap: a thread keeps its elements of the output in global memory between the blocks
 // of columns; nobody else may. Reference: native/backend/cpu/attention.cc, attention_backward.cc
-#include "backend/network_args.h"
+#include "kernels/attention.cuh"
 #include "kernels/reduce.cuh"
 
 namespace spark {
@@ -13,10 +13,6 @@ constexpr int kRows = 16, kCols = 64, kDepth = 32, kThreads = 256;
 constexpr int kDots =
     kRows * kCols / kThreads;  // scores of a thread: rows threadIdx.x / kCols + i · (kRows / kDots)
 constexpr int kStep = kRows / kDots;
-
-__device__ const float* head_of(const float* data, const HeadStrides& strides, int64_t batch, int64_t head) {
-  return data + batch * strides.batch + head * strides.head;
-}
 
 // dots[i] = left row · right row for the thread's pairs; rows that are null give 0.
 template <typename Left, typename Right>
@@ -52,18 +48,9 @@ __device__ void add_columns(float* to, const float* weights, int count, int64_t 
   }
 }
 
-// A score from a dot product, and its derivative.
-struct Score {
-  float value, slope;
-};
-
 __device__ Score score(const AttentionArgs& args, float dot, int64_t batch, int64_t head, int64_t t,
                        int64_t s) {
-  Score result{dot * args.scale, 1};
-  if (args.softcap != 0) {
-    const float capped = tanhf(result.value / args.softcap);
-    result = {args.softcap * capped, 1 - capped * capped};
-  }
+  Score result = unmasked_score(args, dot);
   if (args.mask)
     result.value += head_of(args.mask, args.mask_strides, batch, head)[t * args.mask_strides.step + s];
   if (args.causal && s > t + args.causal_offset) result.value = -INFINITY;
@@ -74,30 +61,6 @@ __device__ Score score(const AttentionArgs& args, float dot, int64_t batch, int6
 __device__ float weight_of(float value, float log_sum) {
   return log_sum == -INFINITY ? 0 : expf(value - log_sum);
 }
-
-// The queries that meet one head of keys: those of all its heads lie behind each other.
-struct Queries {
-  const AttentionArgs& args;
-  int64_t batch, kv_head, first;
-
-  __device__ Queries(const AttentionArgs& args, int64_t tiles, int64_t block)
-      : args(args),
-        batch(block / tiles / args.shape.kv_heads),
-        kv_head(block / tiles % args.shape.kv_heads),
-        first(block % tiles * kRows) {}
-  __device__ int64_t count() const { return args.shape.heads / args.shape.kv_heads * args.shape.queries; }
-  __device__ bool has(int row) const { return first + row < count(); }
-  __device__ int64_t head(int row) const {
-    return kv_head * (args.shape.heads / args.shape.kv_heads) + (first + row) / args.shape.queries;
-  }
-  __device__ int64_t query(int row) const { return (first + row) % args.shape.queries; }
-  __device__ int64_t index(int row) const {
-    return (batch * args.shape.heads + head(row)) * args.shape.queries + query(row);
-  }
-  __device__ const float* row_of(const float* data, const HeadStrides& strides, int row) const {
-    return has(row) ? head_of(data, strides, batch, head(row)) + query(row) * strides.step : nullptr;
-  }
-};
 
 // Largest and sum of a row of scores become those of what was seen so far; scores become weights.
 __device__ void weigh_rows(float (&weights)[kRows][kCols], float (&largest)[kRows], float (&total)[kRows],
@@ -131,7 +94,7 @@ __device__ void weigh_rows(float (&weights)[kRows][kCols], float (&largest)[kRow
 extern "C" __global__ void __launch_bounds__(256) attention_f32(spark::AttentionArgs args, int64_t tiles) {
   using namespace spark;
   __shared__ float weights[kRows][kCols], largest[kRows], total[kRows], factor[kRows];
-  const Queries queries(args, tiles, blockIdx.x);
+  const Queries<kRows> queries(args, tiles, blockIdx.x);
   const float* keys = head_of(args.k, args.k_strides, queries.batch, queries.kv_head);
   const float* values = head_of(args.v, args.v_strides, queries.batch, queries.kv_head);
   if (threadIdx.x < kRows) {
@@ -187,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(256)
   using namespace spark;
   __shared__ float gradients[kRows][kCols];
   const AttentionArgs& forward = args.forward;
-  const Queries queries(forward, tiles, blockIdx.x);
+  const Queries<kRows> queries(forward, tiles, blockIdx.x);
   const float* keys = head_of(forward.k, forward.k_strides, queries.batch, queries.kv_head);
   const float* values = head_of(forward.v, forward.v_strides, queries.batch, queries.kv_head);
   const int own = threadIdx.x / kRows, col = threadIdx.x % kCols;
@@ -236,7 +199,7 @@ extern "C" __global__ void __launch_bounds__(256)
   const int own = threadIdx.x / kRows, col = threadIdx.x % kCols;
   float* dk = args.dk ? const_cast<float*>(row_of(args.dk, forward.k_strides, own)) : nullptr;
   float* dv = args.dv ? const_cast<float*>(row_of(args.dv, forward.v_strides, own)) : nullptr;
-  const Queries all(forward, 1, batch * shape.kv_heads + kv_head);
+  const Queries<kRows> all(forward, 1, batch * shape.kv_heads + kv_head);
   for (int64_t first = 0; first < all.count(); first += kCols) {
     const int count = static_cast<int>(min(int64_t{kCols}, all.count() - first));
     const auto at = [&](int j) { return static_cast<int>(first) + j; };

@@ -240,6 +240,7 @@ AttentionArgs read_attention(Arguments& in) {
   const bool dense = outputs == elements(batch, heads, queries, value_depth);
   args.y = dense ? in.output<float>("y", outputs) : in.update<float>("y", outputs);  // gaps stay as they are
   args.log_sum = in.optional_output<float>("logSum", elements(batch, heads, queries));
+  args.compute = in.choice<Compute>("compute", {"f32", "bf16", "f16"});
   return args;
 }
 

@@ -30,6 +30,21 @@ t.test('every option agrees with TypeScript', t => {
   t.end()
 })
 
+t.test('a processor multiplies in f32 whatever a GPU would do', t => {
+  const { dy, ...inputs } = attentionCases()[0]!
+  const y = f32(dy.length)
+  addon.run('attention', { ...inputs, y })
+  for (const compute of ['f32', 'bf16', 'f16'] as const) {
+    const again = f32(dy.length)
+    addon.run('attention', { ...inputs, compute, y: again })
+    identical(t, again, y, compute)
+  }
+  for (const run of [addon.run, jsKernels.runSync]) {
+    t.throws(() => run('attention', { ...inputs, y, compute: 'nvfp4' as 'f16' }), { code: 'ERR_UNSUPPORTED' })
+  }
+  t.end()
+})
+
 t.test('gradients by finite differences', t => {
   const strides: HeadStrides = [12, 6, 2]
   const sizes = { batch: 2, heads: 2, kvHeads: 2, queries: 3, keys: 3, depth: 2, valueDepth: 2 }

@@ -178,16 +178,17 @@ t.test('products of two activations', async t => {
   t.same(await launches(product('bf16', [7, 5], [9, 1], [1, 4, 3])), ['matmul_tn_bf16 6 128x1'])
 })
 
-/** What a model of a product of two inputs launches in each precision mode. */
+/** What a model of a product of two inputs and of attention launches in each precision mode. */
 const modes = `
   import { Model } from 'dgx-spark'
   import { makeGraph, makeNode } from '#lib/graph/graph.js'
   const input = (name, shape) => ({ name, type: { kind: 'tensor', dtype: 'f32', shape } })
-  const inputs = [input('a', [3, 5, 7]), input('b', [3, 7, 9])]
-  const graph = makeGraph({ inputs, outputs: [{ name: 'y' }], nodes: [makeNode('MatMul', ['a', 'b'], ['y'])] })
+  const inputs = [input('a', [3, 5, 7]), input('b', [3, 7, 9]), input('q', [1, 2, 5, 7])]
+  const nodes = [makeNode('MatMul', ['a', 'b'], ['y']), makeNode('Attention', ['q', 'q', 'q'], ['z'])]
+  const graph = makeGraph({ inputs, outputs: [{ name: 'y' }, { name: 'z' }], nodes })
   for (const precision of ['fp32', 'fp16', 'bf16', 'fp8', 'nvfp4']) {
     const model = await Model.fromGraph(graph, { backend: 'cuda', precision })
-    await model.run({ a: new Float32Array(105), b: new Float32Array(189) })
+    await model.run({ a: new Float32Array(105), b: new Float32Array(189), q: new Float32Array(70) })
     model.dispose()
   }
   console.log(null)`
@@ -197,7 +198,11 @@ t.test('the mode of a model decides what products of its values are formed of', 
   await scriptResult(modes, env)
   t.same(
     lines('launch').map(line => line.split(' ')[1]),
-    ['matmul_f32', 'matmul_nn_f16', 'matmul_nn_bf16', 'matmul_nn_bf16', 'matmul_nn_bf16'],
+    ['f32', 'f16', 'bf16', 'bf16', 'bf16'].flatMap(compute =>
+      compute === 'f32'
+        ? ['matmul_f32', 'attention_f32']
+        : [`matmul_nn_${compute}`, `attention_${compute}_64`],
+    ),
   )
 })
 
@@ -230,6 +235,13 @@ t.test('operations of networks', async t => {
     k: f32(140), v: f32(140), y: f32(99), dy: f32(99), dq: f32(99), dk: f32(140), logSum: f32(36), qStrides: ${heads},
     kStrides: ${heads}, vStrides: ${heads}, yStrides: ${heads}`
   t.same(await launches(`run('attention', 'f32', { ${attention} })`), ['attention_f32 4 256x1'])
+  const inBf16 = (more: string) => `run('attention', 'f32', { ${attention}, compute: 'bf16', ${more} })`
+  t.same(await launches(inBf16('')), ['attention_bf16_64 2 128x1'])
+  const rows = (depth: number) =>
+    `depth: ${depth}, queries: 33, q: f32(640), k: f32(640), v: f32(640), y: f32(640)`
+  t.same(await launches(inBf16(`${rows(64)}, logSum: undefined`)), ['attention_bf16_64 4 128x1'])
+  t.same(await launches(inBf16(`${rows(65)}, logSum: undefined`)), ['attention_bf16_128 4 128x1'])
+  t.same(await launches(inBf16(`${rows(129)}, logSum: undefined`)), ['attention_f32 10 256x1'])
   t.same(await launches(`run('attentionBackward', 'f32', { ${attention} })`), [
     'attention_products_f32 1 256x1',
     'attention_query_gradient_f32 4 256x1',

@@ -44,8 +44,8 @@ check(
 const networks = ['conv', 'normalization', 'attention']
 check(
   'convolutions, attention and normalizations',
-  ['networks.cc', 'conv_tensor.cc'],
-  [...networks, 'conv_pack', 'conv_tensor'],
+  ['networks.cc', 'conv_tensor.cc', 'attention_tensor.cc'],
+  [...networks, 'conv_pack', 'conv_tensor', 'attention_tensor'],
   networks,
 )
 

@@ -145,6 +145,7 @@ export const networkSizes: { readonly [Op in NetworkOp]: (args: KernelArgs[Op]) 
     return { ...inputs, 'dx?': x, 'dscale?': channels, 'dbias?': channels }
   },
   attention: args => {
+    expectProductCompute(args.compute)
     const { rows, ...arrays } = attentionSizes(args)
     return { ...arrays, 'logSum?': rows }
   },

@@ -1,22 +1,36 @@
+#include <algorithm>
+
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/launch.h"
+#include "core/error.h"
 
 namespace spark::cuda {
 namespace {
 
-constexpr int kRows = 16, kThreads = 256;  // attention.cu
+constexpr int kRows = 16, kThreads = 256;              // attention.cu
+constexpr int kTensorRows = 64, kTensorThreads = 128;  // attention_tensor.cu
+constexpr int64_t kLongest = 128;                      // row of q, k and v that it takes
 
 // Tiles of the queries that meet one head of keys.
-int64_t query_tiles(const AttentionShape& shape) {
-  return ceil_div(shape.heads / shape.kv_heads * shape.queries, kRows);
+int64_t query_tiles(const AttentionShape& shape, int rows) {
+  return ceil_div(shape.heads / shape.kv_heads * shape.queries, rows);
 }
 
 }  // namespace
 
 void attention(const AttentionArgs& args) {
-  const int64_t tiles = query_tiles(args.shape);
-  launch("attention", "attention_f32", Grid{args.shape.batch * args.shape.kv_heads * tiles},
-         Threads{kThreads}, 0, args, tiles);
+  const AttentionShape& shape = args.shape;
+  const int64_t heads = shape.batch * shape.kv_heads, longest = std::max(shape.depth, shape.value_depth);
+  if (args.compute == Compute::kF32 || longest > kLongest) {
+    const int64_t tiles = query_tiles(shape, kRows);
+    launch("attention", "attention_f32", Grid{heads * tiles}, Threads{kThreads}, 0, args, tiles);
+    return;
+  }
+  const int64_t tiles = query_tiles(shape, kTensorRows);
+  launch(
+      "attention_tensor",
+      message("attention_", args.compute == Compute::kF16 ? "f16" : "bf16", longest <= 64 ? "_64" : "_128"),
+      Grid{heads * tiles}, Threads{kTensorThreads}, 0, args, tiles);
 }
 
 void attention_backward(const AttentionBackwardArgs& args) {
@@ -26,7 +40,7 @@ void attention_backward(const AttentionBackwardArgs& args) {
   launch("attention", "attention_products_f32", Grid{ceil_div(rows, kThreads)}, Threads{kThreads}, 0,
          args.forward, args.dy, products.as<float>());
   if (args.dq) {
-    const int64_t tiles = query_tiles(shape);
+    const int64_t tiles = query_tiles(shape, kRows);
     launch("attention", "attention_query_gradient_f32", Grid{heads * tiles}, Threads{kThreads}, 0, args,
            products.as<const float>(), tiles);
   }

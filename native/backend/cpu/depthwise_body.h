@@ -109,7 +109,7 @@ void depthwise_block(const DepthwisePlane& of, const DepthwiseColumn<K, S, N>& c
 #pragma GCC unroll 2
     for (int n = 0; n < N; ++n) {
       const Vec sum = total[r][n] + bias;
-      store_some(to + n * kWidth, sum < least ? least : sum, count - n * kWidth);
+      store_some(to + n * kWidth, at_least(sum, least), count - n * kWidth);
     }
   }
 }

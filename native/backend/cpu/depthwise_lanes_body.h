@@ -97,7 +97,7 @@ void lane_block(const float* const* lines, int64_t x, const float* weights, Vec 
 #pragma GCC unroll 12
   for (int b = 0; b < B; ++b) {
     const Vec sum = total[b] + bias;
-    store(to + b * kWidth, sum < least ? least : sum);
+    store(to + b * kWidth, at_least(sum, least));
   }
 }
 

@@ -17,6 +17,8 @@ inline Vec larger(Vec a, Vec b) {
   return _mm256_blendv_ps(_mm256_max_ps(b, a), b, _mm256_cmp_ps(b, b, _CMP_UNORD_Q));
 }
 
+inline Vec at_least(Vec values, Vec least) { return _mm256_max_ps(least, values); }
+
 inline void stream(float* to, Vec vec) { _mm256_stream_ps(to, vec); }
 
 inline __m256i first_lanes(int64_t count) {

@@ -15,6 +15,8 @@ inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm512_fmadd_ps(a, b, su
 
 inline Vec larger(Vec a, Vec b) { return _mm512_mask_max_ps(b, _mm512_cmp_ps_mask(b, b, _CMP_ORD_Q), b, a); }
 
+inline Vec at_least(Vec values, Vec least) { return _mm512_max_ps(least, values); }
+
 inline void stream(float* to, Vec vec) { _mm512_stream_ps(to, vec); }
 
 inline Vec load_part(const float* from, int64_t count) {

@@ -4,7 +4,8 @@
 //   kRows, kVecs        the block of sums that stays in registers: kRows lines by kVecs vectors
 //   multiply_add        a * b + sum on vectors, fused where the instruction set can
 //   larger              of two vectors, the first one where both are equal, NaN where one is
-//   stream              stores a vector at a multiple of its size, past the cache where that can be
+//   at_least            where the elements of a vector are less than those of a second, these; NaN and -0
+//   stay stream              stores a vector at a multiple of its size, past the cache where that can be
 //   transpose           of kWidth vectors, in place
 //   evens               elements 0, 2, 4 … of a vector that goes on, but for its first element, in a second
 //   Mask                some elements of a vector: mask_between(begin, end), both from 0 to kWidth
@@ -36,7 +37,7 @@ inline void store_some(float* to, Vec values, int64_t count) {
   store(to, values);
 }
 
-inline Vec positive(Vec values) { return values < Vec{} ? Vec{} : values; }
+inline Vec positive(Vec values) { return at_least(values, Vec{}); }
 
 // The numbers of all lanes, for shuffles.
 template <int... kLanes>
@@ -109,11 +110,30 @@ void copy_runs(int64_t vectors, const float* data, const int64_t* offset, int64_
   }
 }
 
+// Asks for as many floats as a sliver has columns.
+inline void prefetch_sliver(const float* from) {
+  __builtin_prefetch(from);
+  __builtin_prefetch(from + kSliver / 2);
+}
+
+// As pack_patches(), of whole slivers of the first line.
+inline void copy_slivers(const Patches& from, int64_t row, int64_t rows, int64_t position, float* to) {
+  for (int64_t i = 0; i < rows; ++i, to += kSliver) {
+    const float* data = from.data + from.offset[row + i] + position;
+    prefetch_sliver(data + kSliver);
+#pragma GCC unroll 8
+    for (int64_t j = 0; j < kSliver; j += kWidth) store(to + j, load(data + j));
+  }
+}
+
 // to[i * kStride + j] = element (row + i, position + j). Writes up to kWidth floats behind a row, which the
 // next row overwrites.
 template <int64_t kStride>
 void pack_patches(const Patches& from, int64_t row, int64_t rows, int64_t position, int64_t count,
                   float* to) {
+  if (kStride == kSliver && count == kSliver && position + count <= from.size[3]) {
+    return copy_slivers(from, row, rows, position, to);
+  }
   int64_t at[4];
   for (int axis = 3; axis >= 0; --axis) {
     at[axis] = position % from.size[axis];

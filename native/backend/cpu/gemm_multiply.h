@@ -47,7 +47,7 @@ struct Lines {
   const float* data;
   const int64_t* offset;
 
-  void ahead(int64_t) const {}
+  void ahead(int64_t k) const { prefetch_sliver(data + offset[k] + kSliver); }
   Vec at(int64_t k, int n) const { return load(data + offset[k] + n * kWidth); }
   Lines from(int64_t col) const { return {data + col, offset}; }
 };
@@ -272,8 +272,10 @@ constexpr int64_t kDirectRows = 3 * kRows;  // up to so many rows read patches w
 // Where the columns [line, line + lines) of a row of patches begin, if they lie behind each other and whole
 // vectors of them can be read; else null.
 const float* run_of(const Patches& patches, int64_t line, int64_t lines) {
-  const int64_t vectors = (lines + kWidth - 1) / kWidth * kWidth, x = line % patches.size[3];
-  if (x + (patches.slack ? lines : vectors) > patches.size[3]) return nullptr;
+  const int64_t vectors = (lines + kWidth - 1) / kWidth * kWidth, needed = patches.slack ? lines : vectors;
+  if (line + needed <= patches.size[3]) return patches.data + line;  // of the first line
+  const int64_t x = line % patches.size[3];
+  if (x + needed > patches.size[3]) return nullptr;
   const float* data = patches.data + x;
   line /= patches.size[3];
   for (int axis = 2; axis >= 0; --axis) {

@@ -6,6 +6,8 @@ using Bits = uint32_t __attribute__((vector_size(16)));
 
 inline Vec larger(Vec a, Vec b) { return (a >= b) | (a != a) ? a : b; }
 
+inline Vec at_least(Vec values, Vec least) { return values < least ? least : values; }
+
 inline void stream(float* to, Vec vec) { __builtin_memcpy(to, &vec, sizeof(vec)); }
 
 inline Vec load_part(const float* from, int64_t count) {

@@ -24,6 +24,7 @@ export function productCases(weight: StoredWeight, sizes: VerifySizes): VerifyCa
         return { weight, tokens, x, ...epilogue, activation, y: f32(tokens * rows) }
       }),
     ),
+    longSumCase(),
     ...matmulCases(sizes),
   ]
 }
@@ -51,6 +52,14 @@ function matmulCases(sizes: VerifySizes): VerifyCase[] {
       ),
     ),
   )
+}
+
+/** A product that a GPU cuts along its sums, with a bias that must be added once. */
+function longSumCase(): VerifyCase {
+  const [tokens, rows, cols] = [5, 67, 1300]
+  const weight: StoredWeight = { dtype: 'f32', rows, cols, data: values(rows * cols, 26) }
+  const operands = { weight, tokens, x: values(tokens * cols, 27), bias: values(rows, 28) }
+  return verifyCase('linear', 'long sums', ['y'], 1e-5, () => ({ ...operands, y: f32(tokens * rows) }))
 }
 
 /** Scales of blocks of 16, beyond a tile of 128 x 4. */

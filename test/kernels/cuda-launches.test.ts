@@ -219,6 +219,22 @@ t.test('operations of networks', async t => {
     'conv_weight_gradient_f32 20 256x1',
     'conv_bias_gradient_f32 66 256x1',
   ])
+  const gradient = (compute: string, batch: number) =>
+    `run('convBackward', 'f32', { ${shape}, groups: 1, ${weight(66, 630)}, batch: ${batch}, compute: '${compute}',
+      x: f32(${batch * 70 * 72}), dy: f32(${batch * 66 * 72}), dx: undefined, dbias: undefined })`
+  t.same(await launches(gradient('f32', 40)), [
+    'conv_weight_gradient_f32 240 256x1', // 2 x 10 tiles, 12 chunks of 256 positions
+    'conv_add_spans_f32 163 256x1',
+  ])
+  t.same(await launches(gradient('bf16', 2)), [
+    'conv_pack_gradient 6 256x1',
+    'conv_tensor_gradient_64 20 128x1',
+  ])
+  t.same(await launches(gradient('f16', 40)), [
+    'conv_pack_half_gradient 93 256x1', // 6 spans of 480 positions
+    'conv_tensor_half_gradient_64 120 128x1',
+    'conv_add_spans_f32 163 256x1',
+  ])
   t.same(await launches(`run('conv', 'f32', { ${shape}, groups: 66, ${weight(66, 9)} })`), [
     'conv_direct_f32 38 256x1', // a thread for each of 66 · 2 · 72
   ])
@@ -246,6 +262,14 @@ t.test('operations of networks', async t => {
     'attention_products_f32 1 256x1',
     'attention_query_gradient_f32 4 256x1',
     'attention_key_gradient_f32 6 256x1',
+  ])
+})
+
+t.test('a long sum of few tiles is cut', async t => {
+  const weight = `weight: { dtype: 'f32', rows: O, cols: 1300, data: f32(O * 1300) }`
+  t.same(await launches(`run('linear', 'f32', { ${weight}, x: f32(T * 1300) })`), [
+    'linear_f32 36 256x1', // 3 x 2 tiles, 6 chunks of 256
+    'linear_add_parts_f32 52 256x1',
   ])
 })
 

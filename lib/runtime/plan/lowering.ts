@@ -9,7 +9,7 @@ import { unpackedData } from '../../graph/packed.js'
 import { type Fact, ShapeInference } from '../../graph/shape-inference.js'
 import type { Bf16Units, Compute, KernelArgs, KernelOp } from '../kernels.js'
 import type { KernelType } from '../tensor-kernel-args.js'
-import { Buffer, type Operand, type Step, type Symbolic } from './program.js'
+import { Buffer, copyStep, type Operand, type Step, type Symbolic } from './program.js'
 
 /** Element type and sizes of a value. */
 export interface TensorShape {
@@ -36,15 +36,6 @@ export function constantValue(constant: Constant, known?: readonly number[]): Va
   const { dtype, shape, count, stored } = constant
   const buffer = new Buffer(dtype, count, 'constant', () => unpackedData(constant))
   return { dtype, shape, buffer, known, stored }
-}
-
-/** Copies the elements of a buffer to another of the same size. */
-export function copyStep(dtype: KernelType, from: Buffer, to: Buffer): Step {
-  const sides = { srcOffset: 0, dstOffset: 0, srcStrides: [1], dstStrides: [1] }
-  return {
-    op: 'copyStrided',
-    args: { dtype, shape: [from.count], ...sides, src: from.read(), dst: to.write() },
-  }
 }
 
 /** What a {@link Lowering} asks of the compiler. */

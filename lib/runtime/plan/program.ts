@@ -1,6 +1,7 @@
 // program.ts: what a graph is compiled to: a flat list of kernel calls whose operands are pieces of buffers.
 import type { ElementArray, ElementType } from '../../core/dtype.js'
 import type { KernelArgs, KernelOp } from '../kernels.js'
+import type { KernelType } from '../tensor-kernel-args.js'
 
 /**
  * Where a buffer lives. `arena`: in memory that buffers share over the time of a run. `packed`: of its own, filled once
@@ -143,4 +144,13 @@ export function* operandsOf(args: unknown): Generator<Operand> {
   if (args instanceof Operand) yield args
   else if (typeof args === 'object' && args !== null)
     for (const part of Object.values(args)) yield* operandsOf(part)
+}
+
+/** Copies the elements of a buffer to another of the same size. */
+export function copyStep(dtype: KernelType, from: Buffer, to: Buffer): Step {
+  const sides = { srcOffset: 0, dstOffset: 0, srcStrides: [1], dstStrides: [1] }
+  return {
+    op: 'copyStrided',
+    args: { dtype, shape: [from.count], ...sides, src: from.read(), dst: to.write() },
+  }
 }

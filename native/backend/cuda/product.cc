@@ -14,6 +14,7 @@ constexpr int kTile = 64, kThreads = 256;  // linear.cu
 constexpr int kWidth = 32, kHeight = 8;    // a block of column_sums
 constexpr int64_t kChunk = 256;            // of a sum, and rows of one block of column_sums
 constexpr int64_t kTilesOfProcessor = 2;   // fewer leave processors without work
+constexpr int64_t kFewestParts = 4;        // of a sum for which one more kernel is worth it
 constexpr size_t kMostPartBytes = size_t{32} << 20;
 
 // Where tiles are few, chunks are summed apart and added in the order of a single sum, which changes no bit.
@@ -24,7 +25,7 @@ void launch_product(const char* kernel, const ProductArgs& args) {
   const int64_t count = args.rows * args.cols;
   const size_t bytes = chunks * count * sizeof(float);
   const bool few = tiles > 0 && tiles < kTilesOfProcessor * Device::current().attributes.multiprocessors;
-  if (!few || chunks <= 1 || bytes > kMostPartBytes) {
+  if (!few || chunks < kFewestParts || bytes > kMostPartBytes) {
     return launch("linear", name, Grid{tiles}, Threads{kThreads}, 0, args);
   }
   const Scratch memory(bytes);

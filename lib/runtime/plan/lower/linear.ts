@@ -63,9 +63,10 @@ export function exactCompute(at: Lowering, inputs: readonly number[]): 'f32' | H
   return !at.packs && type && others.every(other => other === type) ? type : 'f32'
 }
 
-/** What the first two inputs, of which none need be a weight, are multiplied in. */
+/** What a product of two values is formed of: exactly where 16 bits hold both, as the mode says elsewhere. */
 function productCompute(at: Lowering): 'f32' | HalfType {
-  return at.compute === 'f32' ? exactCompute(at, [0, 1]) : at.compute
+  const exact = exactCompute(at, [0, 1])
+  return exact === 'f32' ? at.compute : exact
 }
 
 /** y = alpha · op(a) · op(b) + beta · c */
@@ -126,6 +127,7 @@ function matmul(at: Lowering): void {
   const loop = collapse(sizes, [steps(left), steps(right), ySteps])
   const y = at.write().buffer
   const [a, b] = [at.input(0).buffer, at.input(1).buffer]
+  const compute = productCompute(at)
   const outerAxes = Math.max(loop.shape.length - 2, 0)
   forEachOffset(loop.shape.slice(0, outerAxes), loop.strides, ([aStart, bStart, yStart]) => {
     const [outer = 1, inner = 1] = pad(loop.shape.slice(outerAxes), 1)
@@ -137,7 +139,7 @@ function matmul(at: Lowering): void {
       ...{ outer, inner, m, n, k, alpha: 1 },
       ...{ a: a.read(aStart), aStrides: strides(0, m, k, transA) },
       ...{ b: b.read(bStart), bStrides: strides(1, k, n, transB) },
-      ...{ y: y.write(yStart), yStrides: strides(2, m, n, false), compute: productCompute(at) },
+      ...{ y: y.write(yStart), yStrides: strides(2, m, n, false), compute },
     })
   })
 }

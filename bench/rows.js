@@ -45,7 +45,7 @@ const families = {
   training: { rows: training },
   'training-step': { rows: trainingStep, targets: ['cpu', 'cuda'] },
   models: { rows: models, targets: ['cpu'] },
-  compile: { rows: compile },
+  compile: { rows: compile, targets: ['cpu'] },
 }
 
 export const familyNames = Object.keys(families)

@@ -3,7 +3,7 @@ import { argumentError, expectOneOf, expectShape } from '../core/checks.js'
 import type { DType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
-import type { Compute, Kernels, LowRank, StoredWeight } from '../runtime/kernels.js'
+import type { FloatCompute, Kernels, LowRank, StoredWeight } from '../runtime/kernels.js'
 import type { DoRAGradients } from './options.js'
 import type { Step, Work } from './work.js'
 
@@ -100,7 +100,7 @@ export function computeOf(
   backend: Kernels['backend'],
   weight: StoredWeight,
   ...[x, ...others]: readonly DType[]
-): Exclude<Compute, 'nvfp4'> {
+): FloatCompute {
   if (backend !== 'cuda' || !others.every(dtype => dtype === x)) return 'f32'
   return (x === 'bf16' || x === 'f16') && codesIn[x]?.includes(weight.dtype) ? x : 'f32'
 }

@@ -1,5 +1,5 @@
 // dora-kernel-args.ts: what the operations of DoRA layers take. T tokens, I in features, O out features, R rank.
-import type { Compute, StoredWeight } from './weight-args.js'
+import type { Compute, FloatCompute, StoredWeight } from './weight-args.js'
 
 /** The low-rank part of a DoRA layer, V = W + scale · B·A. */
 export interface LowRank {
@@ -118,7 +118,7 @@ export interface DoraBackwardArgs extends LowRank {
   /** Output, [O]; left out: not computed. */
   dbias?: Float32Array | undefined
   /** Of the products with dy, x and W: not nvfp4. Default: f32. */
-  compute?: Exclude<Compute, 'nvfp4'> | undefined
+  compute?: FloatCompute | undefined
 }
 
 /** merged = gain ∘ V */

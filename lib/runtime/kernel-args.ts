@@ -8,7 +8,7 @@ import type { IntegerKernelArgs } from './integer-kernel-args.js'
 import type { LayerKernelArgs } from './layer-kernel-args.js'
 import type { NetworkKernelArgs } from './network-args.js'
 import type { TensorKernelArgs } from './tensor-kernel-args.js'
-import type { Compute, StoredWeight } from './weight-args.js'
+import type { Compute, FloatCompute, StoredWeight } from './weight-args.js'
 
 export type * from './conv-shape.js'
 export type * from './dora-kernel-args.js'
@@ -96,7 +96,7 @@ export interface MatmulArgs {
   /** Of `y`. */
   yStrides: MatrixStrides
   /** bf16, f16: a GPU rounds a and b so, for its tensor cores; other backends compute in f32. Default: f32. */
-  compute?: Exclude<Compute, 'nvfp4'> | undefined
+  compute?: FloatCompute | undefined
 }
 
 /** dx = dy · W, dweight = dyᵀ · x, dbias = Σ_t dy. Outputs that are left out are not computed. */
@@ -116,7 +116,7 @@ export interface LinearBackwardArgs {
   /** Output, [O]. */
   dbias?: Float32Array | undefined
   /** Of dx and dweight: not nvfp4. Default: f32. */
-  compute?: Exclude<Compute, 'nvfp4'> | undefined
+  compute?: FloatCompute | undefined
 }
 
 /** y = activation(conv(x, W) + bias) + residual, or activation(conv(x, W) + bias + residual) */
@@ -134,7 +134,7 @@ export interface ConvArgs extends ConvShape {
   /** None where it is absent. */
   activation?: Activation | undefined
   /** As that of {@link LinearArgs}, but not nvfp4. Default: f32. */
-  compute?: Exclude<Compute, 'nvfp4'> | undefined
+  compute?: FloatCompute | undefined
   /** Output, [N, O, out]. */
   y: Float32Array
   /**
@@ -159,7 +159,7 @@ export interface ConvBackwardArgs extends ConvShape {
   /** Output, [O]; left out: not computed. */
   dbias?: Float32Array | undefined
   /** Of dx and dweight: as that of {@link ConvArgs}. */
-  compute?: Exclude<Compute, 'nvfp4'> | undefined
+  compute?: FloatCompute | undefined
 }
 
 /**
@@ -176,7 +176,7 @@ export interface ConvTransposeArgs extends ConvShape {
   /** Output, [N, C, image]. */
   y: Float32Array
   /** As that of {@link ConvArgs}. */
-  compute?: Exclude<Compute, 'nvfp4'> | undefined
+  compute?: FloatCompute | undefined
 }
 
 /** One step of AdamW (Loshchilov and Hutter 2019, algorithm 2), in place. */

@@ -1,6 +1,6 @@
 // network-args.ts: what the operations between the layers of a network take. native/backend/backend.h is the contract
 // (formulas, aliasing); field names are the same. Sizes: B and N batch, C channels, P positions, T queries, S keys.
-import type { Compute } from './weight-args.js'
+import type { FloatCompute } from './weight-args.js'
 
 /** y = softmax(x) or log(softmax(x)), by rows. */
 export interface SoftmaxArgs {
@@ -203,7 +203,7 @@ export interface AttentionArgs extends AttentionInputs {
    * bf16, f16: a GPU rounds q, k, v and the weights of v so, for its tensor cores, where their rows have up to 128 numbers;
    * other backends compute in f32. Default: f32.
    */
-  compute?: Exclude<Compute, 'nvfp4'> | undefined
+  compute?: FloatCompute | undefined
 }
 
 /** The gradients of {@link AttentionArgs}; those of q, k and v lie as these do. */

@@ -3,3 +3,6 @@ export type { StoredWeight, WeightDType } from '../precision/weight-format.js'
 
 /** What products are formed of: see `Compute` in native/backend/weight.h. */
 export type Compute = 'f32' | 'bf16' | 'f16' | 'nvfp4'
+
+/** The same where there is no product of 4-bit codes. */
+export type FloatCompute = Exclude<Compute, 'nvfp4'>

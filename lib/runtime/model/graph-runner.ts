@@ -8,7 +8,7 @@ import { readsOf } from '../../graph/edit.js'
 import { type Graph, makeGraph, type Node, type Subgraph } from '../../graph/graph.js'
 import { inlineBranches } from '../../graph/rewrites/inline-branches.js'
 import { optimize } from '../../graph/rewrites/optimize.js'
-import type { Compute, Kernels } from '../kernels.js'
+import type { FloatCompute, Kernels } from '../kernels.js'
 import { unknownOperator } from '../plan/compile.js'
 import { loweringOf } from '../plan/lower/index.js'
 import { MissingElements } from '../plan/lowering.js'
@@ -76,7 +76,7 @@ export class GraphRunner {
   /** What runs. */
   readonly graph: Subgraph
   readonly #kernels: Kernels
-  readonly #compute: Exclude<Compute, 'nvfp4'>
+  readonly #compute: FloatCompute
   readonly #constants: Map<string, Constant>
   readonly #wanted: readonly string[]
   /** Undefined when all outputs are inputs or constants. */
@@ -92,7 +92,7 @@ export class GraphRunner {
   constructor(
     graph: Subgraph,
     kernels: Kernels,
-    compute: Exclude<Compute, 'nvfp4'> = 'f32',
+    compute: FloatCompute = 'f32',
     outer: ReadonlyMap<string, Constant> = new Map(),
   ) {
     this.graph = graph

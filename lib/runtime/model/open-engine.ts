@@ -6,7 +6,7 @@ import { SparkError } from '../../core/errors.js'
 import { warnOnce } from '../../core/log.js'
 import type { Graph } from '../../graph/graph.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
-import type { Compute, Kernels } from '../kernels.js'
+import type { FloatCompute, Kernels } from '../kernels.js'
 import { openKernels } from '../open.js'
 import type { Plan, StepTime } from '../plan/plan.js'
 import {
@@ -63,11 +63,7 @@ async function openPlans(
   return new PlanEngine(packed, await runnerFor(packed, kernels, compute), kernels, reason, fallback)
 }
 
-async function runnerFor(
-  graph: Graph,
-  kernels: Kernels,
-  compute?: Exclude<Compute, 'nvfp4'>,
-): Promise<GraphRunner> {
+async function runnerFor(graph: Graph, kernels: Kernels, compute?: FloatCompute): Promise<GraphRunner> {
   return new GraphRunner(await packedFor(withStoredCodes(graph), kernels), kernels, compute)
 }
 

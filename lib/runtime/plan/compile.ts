@@ -8,7 +8,7 @@ import { describeNode, namingNode } from '../../graph/attributes.js'
 import { Constant } from '../../graph/constant.js'
 import type { Graph, Node } from '../../graph/graph.js'
 import { type Fact, inferFacts } from '../../graph/shape-inference.js'
-import type { Bf16Units, Compute } from '../kernels.js'
+import type { Bf16Units, FloatCompute } from '../kernels.js'
 import type { KernelType } from '../tensor-kernel-args.js'
 import { layOut, shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
@@ -29,7 +29,7 @@ export interface CompileOptions {
   /** What multiplies numbers of bf16. Default: none. */
   readonly bf16Units?: Bf16Units
   /** What products of two values are formed of, weights that no mode has rounded among them. Default: f32. */
-  readonly compute?: Exclude<Compute, 'nvfp4'>
+  readonly compute?: FloatCompute
 }
 
 /**

@@ -7,7 +7,7 @@ import { Constant, type NumericType, type StoredMatrix } from '../../graph/const
 import { type Attributes, makeGraph, makeNode, type Node } from '../../graph/graph.js'
 import { unpackedData } from '../../graph/packed.js'
 import { type Fact, ShapeInference } from '../../graph/shape-inference.js'
-import type { Bf16Units, Compute, KernelArgs, KernelOp } from '../kernels.js'
+import type { Bf16Units, FloatCompute, KernelArgs, KernelOp } from '../kernels.js'
 import type { KernelType } from '../tensor-kernel-args.js'
 import { Buffer, copyStep, type Operand, type Step, type Symbolic } from './program.js'
 
@@ -53,7 +53,7 @@ export interface Scope {
   /** What multiplies numbers of bf16. */
   readonly bf16Units: Bf16Units
   /** What products of two values are formed of. */
-  readonly compute: Exclude<Compute, 'nvfp4'>
+  readonly compute: FloatCompute
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
   readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
 }
@@ -139,7 +139,7 @@ export class Lowering {
   }
 
   /** What products of two values are formed of. */
-  get compute(): Exclude<Compute, 'nvfp4'> {
+  get compute(): FloatCompute {
     return this.#scope.compute
   }
 

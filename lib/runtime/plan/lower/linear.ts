@@ -1,9 +1,9 @@
 // linear.ts: matrix products and the linear DoRA layer.
-import type { ElementArray, ElementType, HalfType } from '../../../core/dtype.js'
+import type { ElementArray, ElementType } from '../../../core/dtype.js'
 import { contiguousStrides, volume } from '../../../core/shape.js'
 import type { StoredMatrix } from '../../../graph/constant.js'
 import { sparkDomain } from '../../../graph/graph.js'
-import type { MatrixStrides, StoredWeight } from '../../kernels.js'
+import type { FloatCompute, MatrixStrides, StoredWeight } from '../../kernels.js'
 import type { Lowering } from '../lowering.js'
 import { Buffer, type Operand, type Symbolic } from '../program.js'
 import { broadcastStrides, collapse } from '../views.js'
@@ -46,7 +46,7 @@ export function storedOperands({
  * What products and convolutions with input 1, a weight, are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
  * which tensor cores multiply, as they do f16; processors decode them to f32 faster, where few rows meet them.
  */
-export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): 'f32' | HalfType {
+export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): FloatCompute {
   if (at.input(1).stored?.exact) return 'f32'
   if (dtype === 'bf16') return 'bf16'
   if (dtype === 'f32') return exactCompute(at, [0, 1])
@@ -58,13 +58,13 @@ export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>):
  * What products of these inputs are formed of: where all of them hold numbers of one type of 16 bits, as in training in
  * that precision, tensor cores multiply those exactly. Processors stay with f32.
  */
-export function exactCompute(at: Lowering, inputs: readonly number[]): 'f32' | HalfType {
+export function exactCompute(at: Lowering, inputs: readonly number[]): FloatCompute {
   const [type, ...others] = inputs.map(i => at.input(i).exactIn)
   return !at.packs && type && others.every(other => other === type) ? type : 'f32'
 }
 
 /** What a product of two values is formed of: exactly where 16 bits hold both, as the mode says elsewhere. */
-function productCompute(at: Lowering): 'f32' | HalfType {
+function productCompute(at: Lowering): FloatCompute {
   const exact = exactCompute(at, [0, 1])
   return exact === 'f32' ? at.compute : exact
 }

@@ -94,7 +94,11 @@ MatmulArgs read_matmul(Arguments& in) {
   args.y_outer = strides[0];
   args.y_inner = strides[1];
   args.y_row = strides[2];
-  args.y = in.output<float>("y", extent({args.outer, args.inner, args.m, args.n}, strides));
+  const std::array<int64_t, 4> sizes{args.outer, args.inner, args.m, args.n};
+  extent(sizes, strides);  // refuses what leaves the address space
+  Footprint::Axis axes[4];
+  for (size_t i = 0; i < sizes.size(); ++i) axes[i] = {sizes[i], strides[i]};
+  args.y = in.output<float>("y", Footprint(0, axes));
   args.compute = in.choice<Compute>("compute", {"f32", "bf16", "f16"});
   return args;
 }
@@ -250,10 +254,16 @@ Napi::Value run_sync(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value run_async(const Napi::CallbackInfo& info) {
-  Arguments in(info[1].As<Napi::Object>());
+  const bool owned = info[2].ToBoolean();
+  const auto copies = std::make_shared<Copies>();
+  Arguments in(info[1].As<Napi::Object>(), {}, owned ? nullptr : copies.get());
   Work work = prepare(info[0].ToString(), cpu::backend(), in);
   return start_job(
-      info.Env(), [work = std::move(work), blocks = in.take_blocks()] { work(); }, in.take_references());
+      info.Env(), [work = std::move(work), blocks = in.take_blocks()] { work(); }, in.take_references(),
+      [copies](Napi::Env env) {
+        copies->write_back();
+        return env.Undefined();
+      });
 }
 
 Napi::Value open_device(const Napi::CallbackInfo& info) {

@@ -62,6 +62,70 @@ t.test('V8 hears of memory that has no view', async t => {
   t.equal(await scriptResult(script), true)
 })
 
+/** Takes the memory of an array away, as far as Node does it, so that a collection frees it at once. */
+const loss = `
+  import { Worker } from 'node:worker_threads'
+  const attempt = (array, hand) => {
+    try { hand(array.buffer) } catch (error) { if (error.name !== 'DataCloneError') throw error }
+  }
+  const drop = array => attempt(array, buffer => structuredClone(buffer, { transfer: [buffer] }))
+  const hand = array => attempt(array, buffer => {
+    new Worker('process.exit()', { eval: true, workerData: buffer, transferList: [buffer] })
+  })
+  const collect = async () => { for (let i = 0; i < 5; ++i) { gc(); await turn() } }`
+
+t.test('operands that are handed on under a CPU job', async t => {
+  const script = `${head} ${loss}
+    const addon = requireAddon()
+    const [size, tokens] = [2048, 512]
+    const sums = []
+    for (const lose of [drop, hand]) {
+      for (const name of ['x', 'y', 'data']) {
+        const args = { x: new Float32Array(tokens * size).fill(1), y: new Float32Array(tokens * size) }
+        const weight = { dtype: 'f32', rows: size, cols: size, data: new Float32Array(size * size).fill(1) }
+        const job = addon.runAsync('linear', { ...args, weight, tokens }).then(() => args.y[7], error => error.code)
+        lose(args[name] ?? weight[name])
+        await collect()
+        sums.push(await job)
+      }
+    }
+    print(sums)`
+  t.strictSame(await scriptResult(script, {}, ['--expose-gc']), [
+    ...[2048, 'ERR_DISPOSED', 2048],
+    ...[2048, 'ERR_DISPOSED', 2048],
+  ])
+})
+
+t.test('bound memory that is handed on under a run', async t => {
+  const script = `${head} ${loss}
+    import { Model } from 'dgx-spark'
+    import { Constant } from '#lib/graph/constant.js'
+    import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+    const [size, tokens] = [1024, 4096]
+    const w = new Float32Array(size * size).fill(1)
+    const graph = makeGraph({
+      inputs: [{ name: 'x', type: tensorType('f32', ['N', size]) }],
+      outputs: [{ name: 'y' }],
+      nodes: [makeNode('MatMul', ['x', 'w'], ['y'])],
+      initializers: new Map([['w', Constant.from('f32', [size, size], w)]]),
+    })
+    const model = await Model.fromGraph(graph, { backend: 'cpu', precision: 'fp32' })
+    const sums = []
+    for (const lose of [drop, hand]) {
+      for (const name of ['y', 'x', 'w']) {
+        const arrays = { x: new Float32Array(tokens * size).fill(1), y: new Float32Array(tokens * size) }
+        const bound = await model.bind(arrays)
+        const run = bound.run()
+        lose({ ...arrays, w }[name])
+        await collect()
+        await run
+        sums.push(arrays.y[7])
+      }
+    }
+    print(sums)`
+  t.strictSame(await scriptResult(script, {}, ['--expose-gc']), Array(6).fill(1024))
+})
+
 const workerLoop = (rounds: number, job: string): string => `
   import { Worker } from 'node:worker_threads'
   ${head}

@@ -178,8 +178,12 @@ void Device::close() {
   if (live_blocks > 0) {
     closed_ = false;
     std::lock_guard lock(mutex_);
-    throw Error("ERR_CUDA", message("device ", ordinal, " cannot be opened again while ", live_blocks,
-                                    " buffers of it are alive; dispose them. It failed before: ", cause_));
+    throw Error(
+        "ERR_CUDA",
+        message(
+            "device ", ordinal, " cannot be opened again while ", live_blocks,
+            " buffers of it are alive, those of models and layers included; dispose them. It failed before: ",
+            cause_));
   }
   driver.cuDevicePrimaryCtxRelease(handle_);
 }

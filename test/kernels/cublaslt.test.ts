@@ -174,3 +174,16 @@ t.test('a trial that fails is no failure of the product', async t => {
   const full = { ...slow, 'fail.cuEventCreate': 2, 'fail.cuEventCreate.times': 1 }
   t.same((await planned(1, full)).steps, [rows, ours, ...expected.slice(8)], 'no event')
 })
+
+t.test('a device that is opened again asks with a handle of its own', async t => {
+  const [head] = script.split('const runs')
+  const code = `${head}
+    const failed = await addon.runCuda(0, 'linear', args).catch(error => error.code)
+    await addon.openDevice(0)
+    for (let run = 0; run < 3; ++run) await addon.runCuda(0, 'linear', { ...args, y: f32(T * O) })
+    console.log(JSON.stringify(failed))`
+  const played = machine(standIn, { ...discrete, ...slow, 'fail.kernel': 719, 'fail.kernel.times': 1 })
+  t.equal(await scriptResult(code, played.env), 'ERR_CUDA')
+  t.same(formed(played).slice(8), [ours, ...trial(ours, rows), ours, rows, rows])
+  t.same(played.lines('stale'), [])
+})

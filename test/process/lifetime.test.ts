@@ -62,6 +62,44 @@ t.test('V8 hears of memory that has no view', async t => {
   t.equal(await scriptResult(script), true)
 })
 
+t.test('indices that another thread changes after their check', async t => {
+  const script = `${head}
+    import { Worker } from 'node:worker_threads'
+    const addon = requireAddon()
+    const [count, classes] = [4096, 16]
+    const shared = (type, length) => new type(new SharedArrayBuffer(length * type.BYTES_PER_ELEMENT))
+    const [indices, labels, taps] = [shared(BigInt64Array, count), shared(Int32Array, count), shared(Int32Array, count)]
+    const flip = ([indices, labels, taps]) => {
+      for (let bad = false, at = labels.length - 1; ; bad = !bad) {
+        indices[at] = bad ? 2n ** 40n : 0n
+        labels[at] = taps[at] = bad ? 2 ** 30 : 0
+        for (let i = 0; i < 300; ++i) Math.random()
+      }
+    }
+    const worker = new Worker('import { workerData } from "node:worker_threads";(' + flip + ')(workerData)',
+      { eval: true, workerData: [indices, labels, taps] })
+    const floats = length => new Float32Array(length)
+    const places = { dtype: 'f32', shape: [count], strides: [0], indices, indexStrides: [1], steps: [1], limits: [classes] }
+    const [x, y, updates, loss] = [floats(classes), floats(count), floats(count), floats(1)]
+    const sampled = { outer: 1, size: classes, inner: 1, out: count, count: 1, weights: floats(count), taps, x, y }
+    const crossEntropy = { tokens: count, classes, logits: floats(count * classes), labels, loss, dlogits: floats(count * classes) }
+    const tally = { done: 0, refused: 0 }
+    for (const end = performance.now() + 3000; performance.now() < end; ) {
+      for (const [op, args] of [
+        ['gather', { ...places, x, y }],
+        ['scatter', { ...places, fn: 'assign', updates, y: x }],
+        ['resample', sampled],
+        ['softmaxCrossEntropy', crossEntropy],
+      ]) {
+        try { addon.run(op, args); tally.done++ }
+        catch (error) { if (error.code !== 'ERR_ARGUMENT') throw error; tally.refused++ }
+      }
+    }
+    await worker.terminate()
+    print(tally.done > 0 && tally.refused > 0)`
+  t.equal(await scriptResult(script), true)
+})
+
 /** Takes the memory of an array away, as far as Node does it, so that a collection frees it at once. */
 const loss = `
   import { Worker } from 'node:worker_threads'

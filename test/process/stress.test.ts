@@ -15,6 +15,6 @@ t.test(
     const { status, stdout, stderr } = spawnSync(process.execPath, [stress, '10'], { encoding: 'utf8', env })
     t.comment(stdout)
     t.equal(status, 0, stderr)
-    t.match(stdout, /\d+ actions, \d+ workers ended[^]*passed/)
+    t.match(stdout, /\d+ actions, \d+ workers ended[\s\S]*passed/)
   },
 )

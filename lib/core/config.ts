@@ -21,6 +21,8 @@ export interface Config {
   readonly backend: BackendName
   /** Whether managed memory may be used where the device has it. */
   readonly unifiedMemory: boolean
+  /** Whether FP4 tensor cores may be used where a test finds them right. */
+  readonly fp4TensorCores: boolean
   /** Threads of a CPU kernel; 0 means one per core. */
   readonly threads: number
   /** Instruction set of CPU kernels, or null for the best one of the machine. */
@@ -138,6 +140,7 @@ export function readConfig(env: Environment): {
     },
   ])
   setting('unifiedMemory', true, [flag('DGX_SPARK_UNIFIED_MEMORY')])
+  setting('fp4TensorCores', true, [flag('DGX_SPARK_NVFP4')])
   setting('threads', 0, [
     { name: 'DGX_SPARK_THREADS', parse: parseThreads, allowed: '0 (one per core) to 1024' },
   ])

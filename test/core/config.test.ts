@@ -9,6 +9,7 @@ t.test('an empty environment gives the defaults', async t => {
     precision: null,
     backend: 'auto',
     unifiedMemory: true,
+    fp4TensorCores: true,
     threads: 0,
     cpuIsa: null,
     log: 'silent',

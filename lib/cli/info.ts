@@ -1,9 +1,10 @@
 import type { Command } from 'commander'
 import { getConfigEntries } from '../core/config.js'
+import { packageVersion } from '../core/version.js'
 import type { GpuInfo } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import { loadAddon } from '../native.js'
-import { formatBytes, packageVersion, print, printJson, printPairs, printTable, styled } from './output.js'
+import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
 
 /** `dgx-spark info`: the machine, its GPUs, the configuration and where each value came from. */
 export function addInfo(program: Command): void {

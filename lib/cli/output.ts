@@ -1,15 +1,8 @@
 // output.ts: how commands print. Data goes to stdout, everything else to stderr.
-import { readFileSync } from 'node:fs'
 import { styleText } from 'node:util'
 import Table from 'cli-table3'
 
 type Style = Parameters<typeof styleText>[0]
-
-/** The version in package.json. */
-export function packageVersion(): string {
-  const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
-  return manifest.version
-}
 
 /** `text` in a style where stdout is a terminal that wants colours. */
 export function styled(style: Style, text: string): string {

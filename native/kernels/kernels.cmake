@@ -100,6 +100,12 @@ foreach(source ${KERNEL_SOURCES})
   string(APPEND KERNEL_TABLE "    {\"${family}\", spark_kernels_${family}, spark_kernels_${family}_end},\n")
 endforeach()
 
+# Fatbins that were built elsewhere count as made by the version that releases are made with.
+set(KERNELS_CUDA 13000)
+if(NOT DGX_SPARK_FATBINS AND nvcc_version MATCHES "^([0-9]+)\\.([0-9]+)$")
+  math(EXPR KERNELS_CUDA "${CMAKE_MATCH_1} * 1000 + ${CMAKE_MATCH_2} * 10")
+endif()
+
 configure_file(native/kernels/kernels.S.in kernels.S @ONLY)
 configure_file(native/kernels/kernel_images.cc.in kernel_images.cc @ONLY)
 set_source_files_properties(${PROJECT_BINARY_DIR}/kernels.S PROPERTIES LANGUAGE ASM OBJECT_DEPENDS "${fatbins}")

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "backend/cuda/cublaslt.h"
+#include "backend/cuda/kernel_images.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/module.h"
 #include "backend/cuda/stream.h"
@@ -31,16 +32,23 @@ bool ruins_context(CUresult result) {
   return std::find(std::begin(kCodes), std::end(kCodes), result) != std::end(kCodes);
 }
 
-const char* advice(CUresult result) {
+std::string advice(CUresult result, int driver_version) {
   switch (result) {
     case kOutOfMemory:
       return "; dispose buffers, use a smaller batch, or run with backend 'cpu'";
+    case 200:
     case 209:
+    case 222:
+      if (const std::string problem = kernels_problem(driver_version); !problem.empty()) {
+        return "; " + problem + ". Update it, or run with backend 'cpu'";
+      }
       return "; this build of the addon has no kernels for the GPU: rebuild it with its architecture in "
              "DGX_SPARK_CUDA_ARCHS, or run with backend 'cpu'";
-    case 222:
+    case 702:
+      return "; a kernel ran longer than a GPU with a display allows: compute on one without, or on smaller "
+             "operands";
     case 803:
-      return "; the NVIDIA driver is older than the kernels: update it";
+      return "; parts of the NVIDIA driver are of different versions: restart the machine";
     case 700:
     case 716:
     case 719:
@@ -95,7 +103,10 @@ void Device::read_attributes() {
   // Where the CPU may not touch managed memory while a kernel runs, a view of it could crash the process.
   attributes.managed = attribute(kManagedMemory, "reading managed memory support") &&
                        attribute(kConcurrentManagedAccess, "reading managed memory support");
-  attributes.pageable = attribute(kPageableMemoryAccess, "reading pageable memory support");
+  // With page tables of its own (HMM on x86) a GPU moves each page it touches here and back, at a fraction of
+  // the speed of copies.
+  attributes.pageable = attribute(kPageableMemoryAccess, "reading pageable memory support") &&
+                        attribute(kPageableUsesHostPageTables, "reading pageable memory support");
 }
 
 Device& Device::open(int ordinal) {
@@ -144,8 +155,8 @@ Device& Device::current() {
 
 void Device::check(CUresult result, const std::string& doing) {
   if (result == kSuccess) return;
-  const std::string text =
-      message(doing, " failed on device ", ordinal, ": ", driver.error_text(result), advice(result));
+  const std::string text = message(doing, " failed on device ", ordinal, ": ", driver.error_text(result),
+                                   advice(result, driver.version));
   if (ruins_context(result)) {
     std::lock_guard lock(mutex_);
     if (!poisoned_) cause_ = text;

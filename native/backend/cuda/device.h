@@ -20,7 +20,7 @@ struct Attributes {
   int shared_bytes;  // dynamic shared memory a thread block may ask for
   bool integrated;   // shares the host's physical memory
   bool managed;      // the CPU may use managed memory while kernels run
-  bool pageable;     // reads ordinary process memory
+  bool pageable;     // reads ordinary process memory by the host's page tables, at the speed of any other
 };
 
 // Opened once per ordinal and process, shared by every environment and thread, never destroyed: no destructor
@@ -46,7 +46,7 @@ class Device {
   void require_healthy() const;
 
   // Loads every kernel family and cuBLASLt now, so that no launch has to. A family without an image for this
-  // device is reported at its first launch.
+  // device is reported at its first launch; where the driver takes none it throws ERR_CUDA.
   void preload();
 
   const int ordinal;

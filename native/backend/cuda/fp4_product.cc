@@ -123,7 +123,7 @@ void launch_nvfp4_rows(const ProductArgs& args) {
   ProductArgs product = args;
   product.compute = Compute::kBF16;
   if (args.rows == 0 || args.cols == 0 || args.depth == 0) return launch_tensor_rows(product);
-  if (args.rows > kFew && launch_fp4(args, tested_fp4_ways())) return;
+  if (args.rows > kFew && launch_fp4(args, allowed_fp4_ways())) return;
   const Activation x(args, Activation::Form::kBF16);
   product.packed_a = x.codes();
   product.a_scale = x.factors();

@@ -10,7 +10,7 @@ import { addInspect } from './inspect.js'
 import { addMerge } from './merge.js'
 import { addMonitor } from './monitor.js'
 import { addOps } from './ops.js'
-import { packageVersion, printError } from './output.js'
+import { commanderOutput, packageVersion, printError } from './output.js'
 import { addQuantize } from './quantize.js'
 import { addRun } from './run.js'
 import { addVerify } from './verify.js'
@@ -29,6 +29,7 @@ const program = new Command('dgx-spark')
   .version(packageVersion())
   .addHelpText('after', exitCodes)
   .showHelpAfterError()
+  .configureOutput(commanderOutput)
   .exitOverride()
 
 const commands = [

@@ -301,9 +301,9 @@ export function requireAddon(): Addon {
   if (loaded.addon) return loaded.addon
   throw new SparkError(
     'ERR_NO_NATIVE',
-    `the native addon could not be loaded: ${loaded.reason}\n` +
-      '  - on linux x64 and arm64 (glibc 2.34+) the package brings a prebuilt addon: reinstall dgx-spark\n' +
-      '  - elsewhere build it: node node_modules/dgx-spark/native/build.cjs (needs cmake and a C++20 compiler)',
+    `the native addon could not be loaded: ${loaded.reason}; ` +
+      'on linux x64 and arm64 (glibc 2.34+) the package brings a prebuilt addon: reinstall dgx-spark; ' +
+      'elsewhere build it: node node_modules/dgx-spark/native/build.cjs (needs cmake and a C++20 compiler)',
   )
 }
 
@@ -326,7 +326,7 @@ function tryLoad(): AddonState {
     debug(`addon loaded from ${file}`)
     return { addon, path: file }
   } catch (error) {
-    return { addon: null, reason: (error as Error).message }
+    return { addon: null, reason: (error as Error).message.replace(/\s*\n\s*/g, ', ') }
   }
 }
 

@@ -11,7 +11,7 @@ import { addInspect } from './inspect.js'
 import { addMerge } from './merge.js'
 import { addMonitor } from './monitor.js'
 import { addOps } from './ops.js'
-import { printError } from './output.js'
+import { commanderOutput, printError } from './output.js'
 import { addQuantize } from './quantize.js'
 import { addRun } from './run.js'
 import { addVerify } from './verify.js'
@@ -30,6 +30,7 @@ const program = new Command('dgx-spark')
   .version(packageVersion())
   .addHelpText('after', exitCodes)
   .showHelpAfterError()
+  .configureOutput(commanderOutput)
   .exitOverride()
 
 const commands = [

@@ -123,7 +123,8 @@ export class Model implements Disposable {
       ...['precision', 'recipe', 'keep', 'batchSize'],
     ])
     const graph = await readOnnx(source)
-    if (source instanceof Uint8Array && source.buffer instanceof ArrayBuffer) makeUntransferable(source.buffer)
+    if (source instanceof Uint8Array && source.buffer instanceof ArrayBuffer)
+      makeUntransferable(source.buffer)
     return Model.fromGraph(graph, options)
   }
 

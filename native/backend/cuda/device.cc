@@ -44,7 +44,7 @@ const char* advice(CUresult result) {
     case 700:
     case 716:
     case 719:
-      return "; a kernel touched memory it may not. Dispose every buffer of the device, then open it again";
+      return "; a kernel touched memory it may not";
     default:
       return "";
   }
@@ -55,6 +55,21 @@ const char* advice(CUresult result) {
 Device::Device(int ordinal) : ordinal(ordinal), driver(Driver::get()) {
   driver.check(driver.cuDeviceGet(&handle_, ordinal), "cuDeviceGet");
   read_attributes();
+  try {
+    open_context();
+  } catch (const Error&) {
+    if (!poisoned_) throw;
+    throw Error(
+        "ERR_CUDA",
+        message("device ", ordinal, " has a context that failed before, and something else ",
+                "in this process holds it (ONNX Runtime, another addon): restart the ", "process. ", cause_));
+  }
+  modules_ = std::make_unique<Modules>(*this);
+  scratch_ = std::make_unique<Pool>(*this, MemoryKind::kDevice);
+  staging_ = std::make_unique<Pool>(*this, MemoryKind::kPinned);
+}
+
+void Device::open_context() {
   check(driver.cuDevicePrimaryCtxRetain(&context_, handle_), "opening the CUDA context");
   try {
     DeviceScope scope(*this);
@@ -63,9 +78,6 @@ Device::Device(int ordinal) : ordinal(ordinal), driver(Driver::get()) {
     driver.cuDevicePrimaryCtxRelease(handle_);
     throw;
   }
-  modules_ = std::make_unique<Modules>(*this);
-  scratch_ = std::make_unique<Pool>(*this, MemoryKind::kDevice);
-  staging_ = std::make_unique<Pool>(*this, MemoryKind::kPinned);
 }
 
 int Device::attribute(int attribute, const char* name) {
@@ -105,16 +117,7 @@ Device& Device::open(int ordinal) {
     known = registry.devices[ordinal];
   }
   if (known && !known->poisoned_) return *known;
-  if (known) {
-    // The context goes with its last reference and takes its memory along, views of JavaScript included.
-    if (known->live_blocks > 0) {
-      std::lock_guard lock(known->mutex_);
-      throw Error("ERR_CUDA",
-                  message("device ", ordinal, " cannot be opened again while ", known->live_blocks,
-                          " buffers of it are alive; dispose them. It failed before: ", known->cause_));
-    }
-    driver.cuDevicePrimaryCtxRelease(known->handle_);
-  }
+  if (known) known->close();
   Device* device = new Device(ordinal);
   std::lock_guard lock(registry.mutex);
   registry.devices[ordinal] = device;
@@ -153,9 +156,47 @@ void Device::check(CUresult result, const std::string& doing) {
 }
 
 void Device::require_healthy() const {
-  if (!poisoned_) return;
+  if (poisoned_) throw_cause();
+}
+
+void Device::throw_cause() const {
   std::lock_guard lock(mutex_);
-  throw Error("ERR_CUDA", cause_);
+  if (closed_) {
+    throw Error("ERR_CUDA",
+                message("device ", ordinal, " was closed after a failure: make plans, layers and ",
+                        "models of it again. ", cause_));
+  }
+  throw Error("ERR_CUDA", cause_ + ". Dispose every buffer of the device, then open it again");
+}
+
+// Gives the ruined context back, unless memory of it is alive: the context goes with its last reference and
+// takes its memory along, views of JavaScript included.
+void Device::close() {
+  if (closed_) return;
+  closed_ = true;
+  for (int scopes; (scopes = scopes_) > 0;) scopes_.wait(scopes);
+  if (live_blocks > 0) {
+    closed_ = false;
+    std::lock_guard lock(mutex_);
+    throw Error(
+        "ERR_CUDA",
+        message(
+            "device ", ordinal, " cannot be opened again while ", live_blocks,
+            " buffers of it are alive, those of models and layers included; dispose them. It failed before: ",
+            cause_));
+  }
+  driver.cuDevicePrimaryCtxRelease(handle_);
+}
+
+bool Device::enter() {
+  ++scopes_;
+  if (!closed_) return true;
+  leave();
+  return false;
+}
+
+void Device::leave() {
+  if (--scopes_ == 0) scopes_.notify_all();
 }
 
 void Device::preload() {
@@ -164,14 +205,21 @@ void Device::preload() {
   prepare_cublaslt(*this);
 }
 
-DeviceScope::DeviceScope(Device& device) : outer_(current_device) {
-  device.check(device.driver.cuCtxSetCurrent(device.context_), "cuCtxSetCurrent");
+DeviceScope::DeviceScope(Device& device) : device_(device), outer_(current_device) {
+  if (!device.enter()) device.throw_cause();
+  try {
+    device.check(device.driver.cuCtxSetCurrent(device.context_), "cuCtxSetCurrent");
+  } catch (...) {
+    device.leave();
+    throw;
+  }
   current_device = &device;
 }
 
 DeviceScope::~DeviceScope() {
   current_device = outer_;
   if (outer_) outer_->driver.cuCtxSetCurrent(outer_->context_);
+  device_.leave();
 }
 
 }  // namespace spark::cuda

@@ -28,7 +28,8 @@ struct Attributes {
 class Device {
  public:
   // The device, opened at its first use, which can take hundreds of ms: not for the JavaScript thread. A
-  // poisoned device is replaced by a fresh one when no memory of it is alive. Throws ERR_NO_CUDA, ERR_CUDA.
+  // poisoned device is closed and replaced by a fresh one when no memory of it is alive. Throws ERR_NO_CUDA,
+  // ERR_CUDA.
   static Device& open(int ordinal);
 
   // A device that is open. Throws ERR_NO_CUDA when it is not, ERR_CUDA when it is poisoned.
@@ -62,6 +63,11 @@ class Device {
   friend class DeviceScope;
   explicit Device(int ordinal);
   ~Device() = delete;
+  void open_context();
+  bool enter();
+  void leave();
+  void close();
+  [[noreturn]] void throw_cause() const;
   int attribute(int attribute, const char* name);
   void read_attributes();
 
@@ -71,20 +77,27 @@ class Device {
   std::unique_ptr<Modules> modules_;
   std::unique_ptr<Pool> scratch_, staging_;
 
+  std::atomic<int> scopes_{0};
+  std::atomic<bool> closed_{false};  // the context is given back
+
   mutable std::mutex mutex_;  // guards cause_
   std::atomic<bool> poisoned_{false};
   std::string cause_;  // the first failure that ruined the context
 };
 
-// Makes a device current on this thread: operations are enqueued on its stream.
+// Makes a device current on this thread: operations are enqueued on its stream. What was made in a context
+// (streams, events, graphs, modules, memory) may be used and destroyed within a scope alone: the context
+// stays while there is one, and once it is given back there is none any more.
 class DeviceScope {
  public:
+  // Throws ERR_CUDA when the device is closed.
   explicit DeviceScope(Device& device);
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
+  Device& device_;
   Device* outer_;
 };
 

@@ -3,7 +3,7 @@ import assert from 'node:assert'
 import { encode } from 'dgx-spark'
 import { bandwidth } from './bandwidth.js'
 import { quantile, sample } from './harness.js'
-import { Operands } from './operands.js'
+import { held, Operands } from './operands.js'
 
 /** @import { DTypeArray, Kernels } from 'dgx-spark' */
 /** @import { Limits } from './harness.js' */
@@ -18,8 +18,8 @@ import { Operands } from './operands.js'
  */
 export async function measureLimits(kernels, peer, threads) {
   const size = 1024
-  const x = new Float32Array(size * size).fill(0.5)
-  const y = new Float32Array(size * size)
+  const x = await held(kernels, new Float32Array(size * size).fill(0.5))
+  const y = await held(kernels, new Float32Array(size * size))
   const weight = { dtype: /** @type {const} */ ('f32'), rows: size, cols: size, data: x }
   const ours = await sample(() => kernels.run('linear', { weight, tokens: size, x, y }))
   const times = [ours]

@@ -5,6 +5,9 @@
 /** On a GPU a row's weights rotate over so many bytes, more than any L2 cache holds. */
 const coldBytes = { cuda: 192 * 2 ** 20, cpu: 0, js: 0 }
 
+/** An array that kernels of the CPU use where it is. @template {HoldableArray} A @param {Kernels} kernels @param {A} array */
+export const held = async (kernels, array) => (await kernels.hold(array)).array
+
 export class Operands {
   /** @type {HeldArray[]} */
   #held = []

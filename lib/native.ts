@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { type CpuIsa, getConfig } from './core/config.js'
 import { SparkError } from './core/errors.js'
 import { debug, warnOnce } from './core/log.js'
+import { makeUntransferable } from './core/untransferable.js'
 
 /** Memory owned by native code; only the addon can look inside. */
 export type MemoryHandle = object & { readonly memoryHandle: never }
@@ -157,8 +158,8 @@ export interface NvmlSample {
 
 /** Everything the addon exports, in the order of native/addon.cc. */
 export interface Addon {
-  /** Hands the error class over. Called once by the loader. */
-  initialize(errorClass: typeof SparkError): void
+  /** Hands over what the addon calls. Called once by the loader. */
+  initialize(errorClass: typeof SparkError, makeUntransferable: (buffer: ArrayBuffer) => void): void
 
   // hardware
   /** Asks NVML about every GPU; looks each time. */
@@ -225,8 +226,13 @@ export interface Addon {
   nvfp4Problem(ordinal: number): string
   /** Performs an operation of lib/runtime/kernels.ts on the CPU before it returns. */
   run(op: string, args: object): void
-  /** The same off the JavaScript thread; operands must not be touched until the promise settles. */
-  runAsync(op: string, args: object): Promise<void>
+  /**
+   * The same off the JavaScript thread. Operands that could be transferred meanwhile are copied, and outputs copied back:
+   * ERR_DISPOSED when one of them has been. With `owned` none is copied: nobody else can reach them.
+   */
+  runAsync(op: string, args: object, owned?: boolean): Promise<void>
+  /** Makes sure that the memory of an array can no longer be transferred, so that kernels use it where it is. */
+  hold(array: ArrayBufferView): void
   /** Bytes from the start of a buffer to that of a cache line. */
   linePadding(buffer: ArrayBuffer): number
   /** Threads a CPU kernel may use; 0 means one per core. */
@@ -240,8 +246,8 @@ export interface Addon {
 
   // plans
   /**
-   * Binds the operands of all steps once, on a CUDA device or else on the CPU; they are kept alive until the plan is
-   * disposed. `memory`: what a device does not copy at each run.
+   * Binds the operands of all steps once, on a CUDA device or else on the CPU; they are held, and kept alive until the
+   * plan is disposed. `memory`: what a device does not copy at each run.
    */
   planCreate(
     steps: readonly { readonly op: string; readonly args: object }[],
@@ -306,7 +312,7 @@ function tryLoad(): AddonState {
       file = build.path(root)
       addon = build(root)
     }
-    addon.initialize(SparkError)
+    addon.initialize(SparkError, makeUntransferable)
     checkCpuIsa(addon)
     debug(`addon loaded from ${file}`)
     return { addon, path: file }

@@ -11,9 +11,11 @@
 namespace spark::napi {
 namespace {
 
-// initialize(SparkError): hands the JavaScript error class over. Must be the first call.
+// initialize(SparkError, makeUntransferable): hands over what is called from here. Must be the first call.
 Napi::Value initialize(const Napi::CallbackInfo& info) {
-  EnvState::of(info.Env()).spark_error = Napi::Persistent(info[0].As<Napi::Function>());
+  EnvState& state = EnvState::of(info.Env());
+  state.spark_error = Napi::Persistent(info[0].As<Napi::Function>());
+  state.make_untransferable = Napi::Persistent(info[1].As<Napi::Function>());
   return info.Env().Undefined();
 }
 
@@ -43,6 +45,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<memory_prefetch>(exports, "prefetch");
   add<memory_advise>(exports, "advise");
   add<memory_dispose>(exports, "dispose");
+  add<memory_hold>(exports, "hold");
   add<memory_line_padding>(exports, "linePadding");
   add<memory_stats>(exports, "memoryStats");
   add<external_buffers>(exports, "externalBuffers");

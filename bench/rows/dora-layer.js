@@ -105,8 +105,8 @@ class Layer {
 async function* norm(layer) {
   const { kernels, next, adapter, state } = layer
   const tokens = adapter.rank
-  const x = uniform(tokens * size, 7)
-  const y = new Float32Array(tokens * size)
+  const x = await layer.operands.put(uniform(tokens * size, 7))
+  const y = await layer.operands.put(new Float32Array(tokens * size))
   yield {
     name: 'dora norm cold',
     ...layer.about(),
@@ -133,7 +133,7 @@ async function* mergeOf(kernels, stored) {
 /** Beside a copy of W in the format of the result, f32. @param {Layer} layer @returns {AsyncGenerator<Case>} */
 async function* merge(layer) {
   const { kernels, next, adapter, state } = layer
-  const merged = new Float32Array(size * size)
+  const merged = await layer.operands.put(new Float32Array(size * size))
   const srcDtype = /** @type {DType} */ (next().dtype)
   const copy = { srcDtype, dstDtype: /** @type {const} */ ('f32') }
   const source = () => /** @type {DTypeArray} */ (next().data)

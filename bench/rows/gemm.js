@@ -2,6 +2,7 @@
 // a constant weight; squares, a tall and a flat one. And many tokens through a large weight in bf16.
 import { encode, holdWeight } from 'dgx-spark'
 import { nearProduct } from '../checks.js'
+import { held } from '../operands.js'
 import { uniform } from '../random.js'
 
 /** @import { Kernels, StoredWeight } from 'dgx-spark' */
@@ -45,7 +46,8 @@ export async function* gemm(kernels, peer) {
 async function product(kernels, name, stored, x) {
   const { dtype, rows, cols } = stored
   const tokens = x.length / cols
-  const y = new Float32Array(tokens * rows)
+  await held(kernels, x)
+  const y = await held(kernels, new Float32Array(tokens * rows))
   const { weight } = await holdWeight(kernels, stored)
   const compute = dtype === 'bf16' ? 'bf16' : 'f32'
   return {

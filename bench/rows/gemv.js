@@ -3,6 +3,7 @@
 import { nearProduct } from '../checks.js'
 import { coldWeight } from '../cold.js'
 import { faster } from '../harness.js'
+import { held } from '../operands.js'
 import { uniform } from '../random.js'
 import { transpose } from './gemm.js'
 import { storedWeights } from './linear.js'
@@ -38,7 +39,8 @@ export async function* gemv(kernels, peer) {
 /** @param {Kernels} kernels @param {StoredWeight} stored @param {Float32Array} x */
 async function coldCase(kernels, stored, x) {
   const cold = await coldWeight(kernels, stored)
-  const y = new Float32Array(size)
+  await held(kernels, x)
+  const y = await held(kernels, new Float32Array(size))
   /** @type {Case} */
   const bench = {
     name: 'gemv cold',

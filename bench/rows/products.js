@@ -2,7 +2,7 @@
 // activation costs.
 import assert from 'node:assert'
 import { holdWeight } from 'dgx-spark'
-import { Operands } from '../operands.js'
+import { held, Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
 /** @import { Kernels } from 'dgx-spark' */
@@ -20,16 +20,16 @@ export async function* products(kernels) {
   const data = uniform(size * size, 2)
   const { weight } = await holdWeight(kernels, { dtype: 'f32', rows: size, cols: size, data })
   for (const tokens of [1, 128]) {
-    const x = uniform(tokens * size, 3)
-    const y = new Float32Array(tokens * size)
+    const x = await held(kernels, uniform(tokens * size, 3))
+    const y = await held(kernels, new Float32Array(tokens * size))
     const about = {
       shape: `T${tokens} ${size}x${size}`,
       sizes: { tokens, rows: size, cols: size },
       flops: 2 * tokens * size * size,
     }
     const plain = { name: 'linear f32', run: () => kernels.run('linear', { weight, tokens, x, y }) }
-    yield { ...integers(kernels, tokens), ...about, peer: plain }
-    const activated = new Float32Array(tokens * size)
+    yield { ...(await integers(kernels, tokens)), ...about, peer: plain }
+    const activated = await held(kernels, new Float32Array(tokens * size))
     yield {
       name: 'linear gelu',
       dtype: 'f32',
@@ -49,10 +49,16 @@ export async function* products(kernels) {
 }
 
 /** @param {Kernels} kernels @param {number} tokens */
-function integers(kernels, tokens) {
-  const x = new Uint8Array(tokens * size).map((_, i) => i * 7)
-  const w = new Int8Array(size * size).map((_, i) => i * 5)
-  const y = new Int32Array(tokens * size)
+async function integers(kernels, tokens) {
+  const x = await held(
+    kernels,
+    new Uint8Array(tokens * size).map((_, i) => i * 7),
+  )
+  const w = await held(
+    kernels,
+    new Int8Array(size * size).map((_, i) => i * 5),
+  )
+  const y = await held(kernels, new Int32Array(tokens * size))
   const args = { tokens, rows: size, cols: size, xSigned: false, wSigned: true, x, w, y }
   return {
     name: 'linear integer',

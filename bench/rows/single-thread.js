@@ -3,6 +3,7 @@ import assert from 'node:assert'
 import { dequantizeNVFP4, encode, quantizeNVFP4 } from 'dgx-spark'
 import { getConfig } from '#lib/core/config.js'
 import { requireAddon } from '#lib/native.js'
+import { held } from '../operands.js'
 import { uniform } from '../random.js'
 
 /** @import { Kernels, NVFP4Recipe } from 'dgx-spark' */
@@ -15,7 +16,7 @@ export async function* singleThread(kernels) {
   if (kernels.backend !== 'cpu') return
   requireAddon().setThreads(1)
   try {
-    const src = encode(uniform(rows * cols, 1), 'bf16')
+    const src = await held(kernels, encode(uniform(rows * cols, 1), 'bf16'))
     yield quantize(kernels, src)
     yield dequantize(kernels, src)
   } finally {
@@ -29,12 +30,12 @@ const about = {
   bandwidth: /** @type {const} */ ('thread'),
 }
 
-/** @param {Kernels} kernels @param {Uint16Array} src @returns {Case} */
-function quantize(kernels, src) {
+/** @param {Kernels} kernels @param {Uint16Array} src @returns {Promise<Case>} */
+async function quantize(kernels, src) {
   const expected = quantizeNVFP4({ data: src, dtype: 'bf16' }, [rows, cols])
   const { tensorScale } = expected
-  const packed = new Uint8Array(expected.packed.length)
-  const blockScale = new Uint8Array(expected.blockScale.length)
+  const packed = await held(kernels, new Uint8Array(expected.packed.length))
+  const blockScale = await held(kernels, new Uint8Array(expected.blockScale.length))
   const recipe = /** @type {NVFP4Recipe} */ ('modelopt')
   const args = { srcDtype: /** @type {const} */ ('bf16'), rows, cols, recipe, tensorScale }
   return {
@@ -47,11 +48,12 @@ function quantize(kernels, src) {
   }
 }
 
-/** @param {Kernels} kernels @param {Uint16Array} src @returns {Case} */
-function dequantize(kernels, src) {
+/** @param {Kernels} kernels @param {Uint16Array} src @returns {Promise<Case>} */
+async function dequantize(kernels, src) {
   const matrix = quantizeNVFP4({ data: src, dtype: 'bf16' }, [rows, cols])
   const { tensorScale, packed, blockScale } = matrix
-  const dst = new Float32Array(rows * cols)
+  for (const array of [packed, blockScale]) await held(kernels, array)
+  const dst = await held(kernels, new Float32Array(rows * cols))
   return {
     name: 'nvfp4 dequantize',
     dtype: 'f32',

@@ -79,9 +79,14 @@ export async function firstMagnitude(
   b: Float32Array,
 ): Promise<Float32Array> {
   const { rank, scale, rows, cols } = module
-  const weight = { dtype: 'f32', rows, cols, data: weightRows(graph, module) } as const
-  const [weightNorm2, norms] = [new Float32Array(rows), new Float32Array(rows)]
-  await kernels.run('weightNorm2', { weight, out: weightNorm2 })
-  await rowNorms(kernels, { weight, weightNorm2 }, { rank, scale, a, b }, norms)
-  return norms
+  const held = await kernels.hold(weightRows(graph, module))
+  try {
+    const weight = { dtype: 'f32', rows, cols, data: held.array } as const
+    const [weightNorm2, norms] = [new Float32Array(rows), new Float32Array(rows)]
+    await kernels.run('weightNorm2', { weight, out: weightNorm2 })
+    await rowNorms(kernels, { weight, weightNorm2 }, { rank, scale, a, b }, norms)
+    return norms
+  } finally {
+    held.dispose()
+  }
 }

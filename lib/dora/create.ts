@@ -42,7 +42,7 @@ export async function prepareLayer(linear: LinearLayer, options: DoRALinearOptio
   const base = await holdWeight(kernels, stored)
   try {
     const weightNorm2 = new Float32Array(rows)
-    await kernels.run('weightNorm2', { weight: base.weight, out: weightNorm2 })
+    await kernels.runOwned('weightNorm2', { weight: base.weight, out: weightNorm2 })
     await ready(kernels, { weight: base.weight, weightNorm2 })
     return { kernels, base, weightNorm2, bias, normGradient, adapter }
   } catch (error) {

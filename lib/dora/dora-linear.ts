@@ -339,7 +339,7 @@ export class DoRALinear extends AdaptedLayer {
       const last = this.#kept?.activations.pass ?? 0
       if (!this.#disposed && pass >= last) this.#kept = { adapter, activations }
     }
-    const kept = training ? { pass, mask: options.mask ?? drawn?.mask, keep } : null
+    const kept = training ? { pass, mask: options.mask, drawn: drawn?.mask, keep } : null
     const work = forwardWork(this.backend, frozen.weight, this.#bias, snapshot, x, kept)
     return adapter.completed(snapshot, [...steps, ...(drawn ? [drawn.step] : []), ...work.steps], work.finish)
   }

@@ -43,13 +43,11 @@ export class LayerAdapter {
     this.scale = Math.fround(alpha / (rslora ? Math.sqrt(rank) : rank))
     this.dropout = dropout
     const a = initial.a
-      ? floats('options.initial.a', initial.a, [rank, cols]).slice()
+      ? floats('options.initial.a', initial.a, [rank, cols])
       : kaimingUniform(randomGenerator(seed), rank * cols, cols)
-    const b = initial.b
-      ? floats('options.initial.b', initial.b, [rows, rank]).slice()
-      : new Float32Array(rows * rank)
+    const b = initial.b ? floats('options.initial.b', initial.b, [rows, rank]) : new Float32Array(rows * rank)
     const magnitude = initial.magnitude
-      ? floats('options.initial.magnitude', initial.magnitude, [rows]).slice()
+      ? floats('options.initial.magnitude', initial.magnitude, [rows])
       : new Float32Array(rows)
     this.parameters = [
       { name: 'lora_A', shape: [rank, cols], data: a },

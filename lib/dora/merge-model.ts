@@ -90,13 +90,17 @@ async function foldAdapters(
   const initializers = new Map([...base.initializers, ...replaced])
   let graph = dequantizeLayers({ ...base, initializers }, new Set(layers.keys()))
   for (const module of layers.values()) {
-    const frozen = weightRows(base, module)
-    let rows = frozen
-    for (const adapter of adapters) {
-      const own = adapter.modules.find(({ weight }) => weight === module.weight)
-      if (own) rows = await mergeOne(kernels, { frozen, rows }, own, adapter)
+    const { array: frozen, dispose } = await kernels.hold(weightRows(base, module))
+    try {
+      let rows = frozen
+      for (const adapter of adapters) {
+        const own = adapter.modules.find(({ weight }) => weight === module.weight)
+        if (own) rows = await mergeOne(kernels, { frozen, rows }, own, adapter)
+      }
+      graph = store(graph, module, rows)
+    } finally {
+      dispose()
     }
-    graph = store(graph, module, rows)
   }
   return graph
 }
@@ -115,14 +119,14 @@ function expectOneReplacement(adapters: readonly Mergeable[]): void {
   }
 }
 
-/** gain ∘ (rows + scale · B·A) with the gain of the frozen weight. */
+/** gain ∘ (rows + scale · B·A) with the gain of the frozen weight, which is held; nobody else has the rows. */
 async function mergeOne(
   kernels: Kernels,
   { frozen, rows: data }: { frozen: Float32Array; rows: Float32Array },
   { name, rank, scale, rows, cols }: AdapterModule,
   adapter: Mergeable,
 ): Promise<Float32Array> {
-  const { a, b, magnitude } = adapter.valuesOf(name)
+  const { a, b, magnitude } = ownValues(adapter.valuesOf(name))
   const [weightNorm2, norm, gain] = [
     new Float32Array(rows),
     new Float32Array(rows),
@@ -131,11 +135,11 @@ async function mergeOne(
   const low = { rank, scale, a, b }
   if (adapter.config.useDora) {
     const weight = { dtype: 'f32', rows, cols, data: frozen } as const
-    await kernels.run('weightNorm2', { weight, out: weightNorm2 })
-    await kernels.run('doraNorm', { ...low, weight, weightNorm2, magnitude, norm, gain })
+    await kernels.runOwned('weightNorm2', { weight, out: weightNorm2 })
+    await kernels.runOwned('doraNorm', { ...low, weight, weightNorm2, magnitude, norm, gain })
   }
   const merged = new Float32Array(rows * cols)
-  await kernels.run('doraMerge', { ...low, weight: { dtype: 'f32', rows, cols, data }, gain, merged })
+  await kernels.runOwned('doraMerge', { ...low, weight: { dtype: 'f32', rows, cols, data }, gain, merged })
   const index = merged.findIndex(value => !Number.isFinite(value))
   if (index < 0) return merged
   throw new SparkError(
@@ -144,3 +148,7 @@ async function mergeOne(
       `the adapter '${adapter.name}' seems to be broken; nothing was merged`,
   )
 }
+
+const ownValues = ({ a, b, magnitude }: ModuleValues): ModuleValues => ({
+  ...{ a: a.slice(), b: b.slice(), magnitude: magnitude.slice() },
+})

@@ -58,9 +58,9 @@ export async function divideOut(
   }
   const { rows, cols } = weight
   const restored = new Float32Array(rows * cols)
-  await kernels.run('doraUnmerge', { ...snapshot, rows, cols, merged: decodeWeight(weight), restored })
+  await kernels.runOwned('doraUnmerge', { ...snapshot, rows, cols, merged: decodeWeight(weight), restored })
   const tensor = Tensor.from(restored, { shape: [rows, cols] })
   const base = storeWeight(tensor, precisionOf(weight.dtype), 'the restored weight')
-  await kernels.run('weightNorm2', { weight: base, out: weightNorm2 })
+  await kernels.runOwned('weightNorm2', { weight: base, out: weightNorm2 })
   return base
 }

@@ -1,5 +1,5 @@
 // passes.ts: the forward and backward pass of a DoRA layer as kernel calls.
-import { argumentError, expectOneOf, expectShape } from '../core/checks.js'
+import { argumentError, expectAttached, expectOneOf, expectShape } from '../core/checks.js'
 import type { DType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
@@ -54,13 +54,13 @@ export interface Activations {
 }
 
 /**
- * The elements of an argument as f32.
+ * The elements of an argument as f32, as {@link ownFloats} gives them.
  * @throws SparkError ERR_ARGUMENT, ERR_DTYPE or ERR_SHAPE
  */
 export function floats(name: string, tensor: Tensor, shape: readonly number[]): Float32Array {
   expectFloatTensor(name, tensor)
   expectShape(name, tensor.shape, shape)
-  return tensor.toFloat32()
+  return ownFloats(tensor)
 }
 
 /**
@@ -74,7 +74,13 @@ export function ownFloats(tensor: Tensor): Float32Array {
 
 function expectFloatTensor(name: string, tensor: Tensor): void {
   if (!(tensor instanceof Tensor)) throw argumentError(name, 'a Tensor', tensor)
+  expectAttached(name, tensor.data)
   expectOneOf(`${name}.dtype`, tensor.dtype, ['f32', 'f16', 'bf16'])
+}
+
+function maskFor(mask: Tensor, { shape }: Tensor): Float32Array {
+  expectFloatTensor('options.mask', mask)
+  return ownFloats(mask.reshape(shape))
 }
 
 /** Throws unless the tensor is [..., features]. */
@@ -137,7 +143,9 @@ export function forwardWork<D extends DType>(
   input: Tensor<D>,
   training: {
     pass: number
-    mask: Tensor | Float32Array | undefined
+    mask: Tensor | undefined
+    /** A mask that a step before this one fills, where none is given. */
+    drawn: Float32Array | undefined
     keep(saved: Activations): void
   } | null,
 ): Work<Tensor<D>> {
@@ -146,8 +154,7 @@ export function forwardWork<D extends DType>(
   const { rows, cols } = weight
   const tokens = input.size / cols
   const x = ownFloats(input)
-  const given = training?.mask
-  const mask = given instanceof Tensor ? floats('mask', given.reshape(input.shape), input.shape) : given
+  const mask = training?.mask ? maskFor(training.mask, input) : training?.drawn
   const xa = new Float32Array(tokens * rank)
   const z = training ? new Float32Array(tokens * rows) : undefined
   const y = new Float32Array(tokens * rows)

@@ -4,7 +4,7 @@ import type { KernelArgs, KernelOp, Kernels } from '../runtime/kernels.js'
 /** A kernel call. */
 export type Step = { [Op in KernelOp]: readonly [op: Op, args: KernelArgs[Op]] }[KernelOp]
 
-/** Kernel calls in order, and what to do with their outputs. */
+/** Kernel calls in order, on memory that is held or that nobody else has, and what to do with their outputs. */
 export interface Work<T> {
   readonly steps: readonly Step[]
   finish(): T
@@ -12,7 +12,7 @@ export interface Work<T> {
 
 /** Runs `work` without blocking the JavaScript thread. */
 export async function run<T>(kernels: Kernels, { steps, finish }: Work<T>): Promise<T> {
-  for (const [op, args] of steps) await kernels.run(op, args)
+  for (const [op, args] of steps) await kernels.runOwned(op, args)
   return finish()
 }
 

@@ -1,6 +1,6 @@
 // tensor.ts: a dense host array with a shape and an element type.
 import { inspect } from 'node:util'
-import { argumentError, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import { argumentError, expectAttached, expectKnownOptions, expectOneOf } from '../core/checks.js'
 import { type BackendName, backendNames } from '../core/config.js'
 import {
   type DType,
@@ -127,6 +127,7 @@ export class Tensor<D extends ElementType = DType> {
    * @throws SparkError ERR_SHAPE when the number of elements differs
    */
   reshape(shape: readonly number[]): Tensor<D> {
+    this.#expectAttached()
     expectElements(shape, this.size)
     return new Tensor<D>(this.data, shape, this.dtype, this.backend)
   }
@@ -144,6 +145,7 @@ export class Tensor<D extends ElementType = DType> {
     if (backendNames.includes(target as BackendName)) {
       return new Tensor<D>(this.data, this.shape, this.dtype, target as BackendName) as Tensor<ElementType>
     }
+    this.#expectAttached()
     const dtype = target as ElementType
     expectOneOf('dtype', dtype, numericTypes)
     if ((this.dtype as ElementType) === dtype) return this as unknown as Tensor<ElementType>
@@ -169,6 +171,10 @@ export class Tensor<D extends ElementType = DType> {
         ? values[next++]!
         : Array.from({ length: this.shape[depth]! }, () => level(depth + 1))
     return level(0)
+  }
+
+  #expectAttached(): void {
+    if (ArrayBuffer.isView(this.data)) expectAttached('the tensor', this.data)
   }
 }
 
@@ -213,7 +219,10 @@ function expectArrayFor<D extends ElementType>(values: ArrayBufferView, dtype: D
   if (values instanceof Buffer && kind.name === 'Uint8Array') {
     return new Uint8Array(values.buffer, values.byteOffset, values.length) as TypedArrayOf<D>
   }
-  if (values instanceof kind) return values
+  if (values instanceof kind) {
+    expectAttached('values', values)
+    return values
+  }
   throw argumentError('values', `a ${kind.name} for dtype ${dtype}`, values, 'ERR_DTYPE')
 }
 

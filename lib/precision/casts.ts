@@ -1,4 +1,4 @@
-import { argumentError, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import { argumentError, expectAttached, expectKnownOptions, expectOneOf } from '../core/checks.js'
 import { type DType, type DTypeArray, dtypeArray, dtypes, type TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { volume } from '../core/shape.js'
@@ -136,4 +136,5 @@ function expectArrayOf(name: string, values: unknown, dtype: DType): asserts val
   if (!(values instanceof Expected)) {
     throw argumentError(name, `a ${Expected.name} (the elements of ${dtype})`, values, 'ERR_DTYPE')
   }
+  expectAttached(name, values)
 }

@@ -33,6 +33,7 @@ export function openCpuKernels(): Kernels {
     supports: () => true,
     runSync: (op, args) => addon.run(op, args),
     run: (op, args) => addon.runAsync(op, args),
+    runOwned: (op, args) => addon.runAsync(op, args, true),
     prepare(steps) {
       const plan = addon.planCreate(steps)
       const run = (): Promise<void> | undefined => {
@@ -49,6 +50,9 @@ export function openCpuKernels(): Kernels {
         dispose: () => addon.planDispose(plan),
       }
     },
-    hold: async array => ({ array, dispose() {} }),
+    async hold(array) {
+      addon.hold(array)
+      return { array, dispose() {} }
+    },
   }
 }

@@ -24,16 +24,18 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   await addon.openDevice(ordinal)
   const { held } = await addon.measureMemory(ordinal)
   const kind = held === 'pinned' && getConfig().unifiedMemory ? held : 'auto'
+  const run: Kernels['run'] = (op, args) => {
+    const result = addon.runCuda(ordinal, op, args)
+    if (usesNvfp4(args)) warnOfNvfp4(addon, ordinal)
+    return result
+  }
   return {
     backend: 'cuda',
     bf16Units: 'tiles',
     freeBytes: () => addon.deviceFreeBytes(ordinal),
     supports: op => addon.supports('cuda', op),
-    run(op, args) {
-      const result = addon.runCuda(ordinal, op, args)
-      if (usesNvfp4(args)) warnOfNvfp4(addon, ordinal)
-      return result
-    },
+    run,
+    runOwned: run,
     runSync(op) {
       throw new SparkError(
         'ERR_UNSUPPORTED',

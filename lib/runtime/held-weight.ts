@@ -15,7 +15,8 @@ export interface HeldWeight {
 
 /**
  * Puts `weight` where `kernels` read it without a copy in each call: into the memory of a GPU, or into panels for the
- * CPU, whose products need no transposition then. The arrays given are free afterwards, but for `rowScale` on the CPU.
+ * CPU, whose products need no transposition then. The arrays given are free as soon as the call returns, but for those of
+ * a packed weight on the CPU, which are held.
  * @throws SparkError ERR_OUT_OF_MEMORY
  */
 export async function holdWeight(kernels: Kernels, weight: StoredWeight): Promise<HeldWeight> {
@@ -51,10 +52,14 @@ type ArrayOnBuffer = new (buffer: ArrayBuffer, offset: number, length: number) =
 async function packed(kernels: Kernels, weight: StoredWeight): Promise<StoredWeight> {
   const sizes = packedSizes(weight)
   const { buffer, offset } = allocateRoom(sizes.data * weight.data.BYTES_PER_ELEMENT, kernels)
-  const data = new (weight.data.constructor as ArrayOnBuffer)(buffer, offset, sizes.data)
-  const blockScale = weight.blockScale && new Uint8Array(sizes.blockScale)
-  await kernels.run('packWeight', { weight, data, blockScale })
-  return { ...weight, data, ...(blockScale && { blockScale }), packed: true }
+  const arrays = {
+    data: new (weight.data.constructor as ArrayOnBuffer)(buffer, offset, sizes.data),
+    ...(weight.rowScale && { rowScale: weight.rowScale.slice() }),
+    ...(weight.blockScale && { blockScale: new Uint8Array(sizes.blockScale) }),
+  }
+  for (const array of Object.values(arrays)) kernels.hold(array)
+  await kernels.run('packWeight', { weight, data: arrays.data, blockScale: arrays.blockScale })
+  return { ...weight, ...arrays, packed: true }
 }
 
 /** Frees weights that a layer no longer needs, but never under an operation that was started before. */

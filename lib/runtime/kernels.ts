@@ -14,7 +14,7 @@ export type HoldableArray = ElementArray
 
 /** A copy of an array that stays where the kernels of a backend read it. */
 export interface HeldArray<A extends HoldableArray = HoldableArray> {
-  /** The copy, or the original where all memory is as good. */
+  /** The copy, or the original where all memory is as good: its memory can then no longer be transferred, for good. */
   readonly array: A
   /** Frees the copy. */
   dispose(): void
@@ -60,10 +60,7 @@ export interface PreparedSteps {
  */
 export type Bf16Units = 'none' | 'vectors' | 'tiles'
 
-/**
- * The operations of one backend. Outputs are typed arrays of the caller's; with {@link Kernels.run} operands must not
- * be touched until the promise settles.
- */
+/** The operations of one backend. Outputs are typed arrays of the caller's. */
 export interface Kernels {
   /** Which backend this is. */
   readonly backend: KernelBackend
@@ -76,10 +73,19 @@ export interface Kernels {
   /** Whether the backend has a kernel for `op`. */
   supports(op: KernelOp): boolean
   /**
-   * Performs `op` without blocking the JavaScript thread (`js` computes before it returns).
-   * @throws SparkError ERR_UNSUPPORTED when the backend lacks the operation
+   * Performs `op` without blocking the JavaScript thread (`js` computes before it returns). It works on copies of its
+   * operands and writes the outputs at the end, so that arrays can be transferred meanwhile. Those that no one can
+   * transfer it uses where they are, and they must not be touched until the promise settles: views of a
+   * `UnifiedBuffer`, what {@link Kernels.hold} gives, arrays on a SharedArrayBuffer.
+   * @throws SparkError ERR_UNSUPPORTED when the backend lacks the operation; ERR_DISPOSED for memory that was detached
+   * before, and for an output that was detached meanwhile
    */
   run<Op extends KernelOp>(op: Op, args: KernelArgs[Op]): Promise<void>
+  /**
+   * As {@link Kernels.run}, for operands that nobody else can reach until the promise settles: none is copied.
+   * @internal
+   */
+  runOwned<Op extends KernelOp>(op: Op, args: KernelArgs[Op]): Promise<void>
   /**
    * Performs `op` before it returns.
    * @throws SparkError ERR_UNSUPPORTED when the backend lacks the operation or cannot wait (cuda)
@@ -87,7 +93,8 @@ export interface Kernels {
   runSync<Op extends KernelOp>(op: Op, args: KernelArgs[Op]): void
   /**
    * Binds the operands of many operations once, to be run in one call. On a GPU the first run enqueues them, the second
-   * records them as a CUDA graph, and later ones replay that.
+   * records them as a CUDA graph, and later ones replay that. The memory of operands can no longer be transferred, for
+   * good.
    * @param memory - buffers of operands that stay on a GPU between runs; any other is copied before and after each run
    * @throws SparkError ERR_UNSUPPORTED when the backend lacks an operation
    */

@@ -21,7 +21,7 @@ import { Tensor } from '../memory/tensor.js'
 import type { NVFP4Recipe } from '../precision/kernel-args.js'
 import { BoundModel, expectBindable } from './model/bound-model.js'
 import type { Engine, EngineOptions, ModelBackendChoice, ModelStats } from './model/engine.js'
-import { expectMemory, type Feeds, readFeeds } from './model/feeds.js'
+import { copyFeeds, type Feeds, readFeeds } from './model/feeds.js'
 import { openEngine } from './model/open-engine.js'
 import { choosePrecision, type PrecisionChoice } from './model/precision.js'
 import { withPrecision } from './model/rounded-weights.js'
@@ -107,7 +107,8 @@ export class Model implements Disposable {
   /**
    * Loads an ONNX model of opset 1 to 28. Weights in files beside it are read when a run needs them first.
    *
-   * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
+   * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change and can, once it has run,
+   * no longer be transferred to another thread
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
    * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights; `recipe`: scales of nvfp4;
    * `keep`: weights that stay in bf16; `batchSize`: of the inputs
@@ -155,7 +156,7 @@ export class Model implements Disposable {
   /**
    * Runs the model. Runs of one model wait for each other; load it once more to run it side by side.
    *
-   * @param feeds - a value for each input by its name. Arrays must not change until the promise settles
+   * @param feeds - a value for each input by its name. Arrays are copied before the call returns its promise
    * @returns the outputs by their names, in memory of their own
    * @throws SparkError ERR_ARGUMENT for an input that is missing or unknown, ERR_DTYPE or ERR_SHAPE for a value that does
    * not fit its input or a node behind it, ERR_UNSUPPORTED for a node that the engine lacks, ERR_DISPOSED for a model that
@@ -169,10 +170,9 @@ export class Model implements Disposable {
     const { signal } = options
     expectSignal('options.signal', signal)
     const engine = this.#open()
-    const inputs = readFeeds(this.graph.inputs, feeds)
+    const inputs = copyFeeds(this.graph.inputs, feeds)
     const results = this.#last.then(async () => {
       signal?.throwIfAborted()
-      expectMemory(this.graph.inputs, inputs)
       const outputs = await engine.run(inputs, signal)
       return this.outputs.map(({ name }, i) => [name, outputOf(outputs[i]!)] as const)
     })
@@ -193,7 +193,7 @@ export class Model implements Disposable {
     const { runs = 5 } = options
     expectInteger('options.runs', runs, 1)
     const engine = this.#open()
-    const inputs = readFeeds(this.graph.inputs, feeds)
+    const inputs = copyFeeds(this.graph.inputs, feeds)
     const times = this.#last.then(async () => {
       await engine.run(inputs)
       return engine.profile(runs)
@@ -205,6 +205,11 @@ export class Model implements Disposable {
   /**
    * Binds the model to memory of the caller for many runs without copies: `run()` of the result reads the given inputs
    * and writes the given outputs where they are. Runs of it and of the model do not wait for each other.
+   *
+   * The ArrayBuffers of all inputs and outputs, and of the weights, can then no longer be transferred to another thread,
+   * for good: Node throws where one is in a transfer list, or copies it (Node 20). Before Node 24
+   * `ArrayBuffer.prototype.transfer` and byte streams do it nonetheless: a program that hands them such memory while a
+   * run is in progress may crash; afterwards runs fail with ERR_DISPOSED. Views of a {@link UnifiedBuffer} are safe.
    *
    * @param tensors - a tensor, or a typed array whose shape follows, for each input, and for any output that shall be
    * written to memory of the caller

@@ -1,5 +1,5 @@
 // dataset.ts: what a training reads: samples by number, or a stream of batches.
-import { argumentError, expectInteger, expectObject } from '../core/checks.js'
+import { argumentError, expectAttached, expectInteger, expectObject } from '../core/checks.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { volume } from '../core/shape.js'
@@ -70,9 +70,10 @@ export class ArrayDataset implements Dataset {
   /** Copies samples. */
   read(samples: readonly number[]): Batch {
     for (const sample of samples) expectInteger('sample', sample, 0, this.size - 1)
-    const gather = (field: BatchTensor): BatchTensor => {
+    const gather = ([name, field]: [string, BatchTensor]): [string, BatchTensor] => {
       const { shape, data, axis = 0 } = field
-      if (axis === null) return field
+      expectAttached(`fields['${name}']`, data)
+      if (axis === null) return [name, field]
       const [outer, row] = [volume(shape.slice(0, axis)), volume(shape.slice(axis + 1))]
       const chosen = data.slice(0, outer * samples.length * row)
       for (let part = 0; part < outer; part++) {
@@ -81,9 +82,9 @@ export class ArrayDataset implements Dataset {
           chosen.set(data.subarray(from, from + row) as never, (part * samples.length + at) * row)
         })
       }
-      return { ...withSamples(field, samples.length), data: chosen }
+      return [name, { ...withSamples(field, samples.length), data: chosen }]
     }
-    return Object.fromEntries(Object.entries(this.#fields).map(([name, field]) => [name, gather(field)]))
+    return Object.fromEntries(Object.entries(this.#fields).map(gather))
   }
 }
 

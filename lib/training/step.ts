@@ -1,4 +1,6 @@
 // step.ts: one step of training as one plan: forward and backward pass of each part, clipping, update.
+
+import { expectAttached } from '../core/checks.js'
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { type Graph, makeGraph } from '../graph/graph.js'
@@ -160,7 +162,9 @@ export class TrainingStep implements Disposable {
       for (const name of this.#inputs) {
         const input = inputName(name, part, parts.length)
         const { dtype } = plan.inputs.find(port => port.name === input)!
-        feeds[input] = converted(batch[name]!.data, dtype)
+        const { data } = batch[name]!
+        expectAttached(`batch['${name}']`, data)
+        feeds[input] = converted(data, dtype)
       }
     })
     const results = await plan.run(feeds)

@@ -33,6 +33,13 @@ void expect_fixed(const char* name, const Napi::TypedArray& array) {
   throw Error("ERR_ARGUMENT", message(name, " lies in a resizable ArrayBuffer; copy it: array.slice()"));
 }
 
+void expect_attached(const char* name, const Napi::TypedArray& array) {
+  bool detached = false;
+  if (napi_is_detached_arraybuffer(array.Env(), array.ArrayBuffer(), &detached) == napi_ok && detached) {
+    throw Error("ERR_DISPOSED", message(name, " lies in memory that has been detached or disposed"));
+  }
+}
+
 }  // namespace
 
 int64_t elements(int64_t rows, int64_t cols) {
@@ -223,6 +230,7 @@ void* Arguments::typed_array(Napi::Object object, const char* name, napi_typedar
   }
   if (actual != type) throw Error("ERR_DTYPE", message(name, " has the wrong element type"));
   if (static_cast<int64_t>(length) < count) {
+    expect_attached(name, value.As<Napi::TypedArray>());
     throw Error("ERR_SHAPE", message(name, " has ", length, " elements but ", count, " are needed"));
   }
   return data;
@@ -236,8 +244,11 @@ void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_
   const size_t bytes = static_cast<size_t>(count) * array.ElementSize();
   references_.push_back(Napi::Persistent(array.As<Napi::Object>()));
   if (place_) return place_(array, data, bytes, access);
-  if (std::shared_ptr<Block> block = Block::find(data, bytes)) blocks_.push_back(std::move(block));
-  return data;
+  if (std::shared_ptr<Block> block = Block::find(data, bytes)) {
+    blocks_.push_back(std::move(block));
+    return data;
+  }
+  return copies_ ? copies_->add(name, array, data, bytes, access) : data;
 }
 
 Weight Arguments::weight(const char* name) {

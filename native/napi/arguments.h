@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/staging.h"
+#include "napi/job_memory.h"
 
 namespace spark::napi {
 
@@ -33,15 +33,15 @@ WeightSize weight_size(const Weight& weight);
 // Elements of what winograd_weight() makes of filters.
 int64_t winograd_elements(int64_t filters, int64_t channels);
 
-using cuda::Access;
-
 // Says where the backend finds the `bytes` of `array` at `data`.
 using Place = std::function<void*(Napi::Object array, void* data, size_t bytes, Access access)>;
 
 class Arguments {
  public:
-  // Without `place` operands are used where they are.
-  explicit Arguments(Napi::Object object, Place place = {}) : object_(object), place_(std::move(place)) {}
+  // With `place` operands are where that says, with `copies` in blocks, held memory and copies; else they are
+  // used where they are.
+  explicit Arguments(Napi::Object object, Place place = {}, Copies* copies = nullptr)
+      : object_(object), place_(std::move(place)), copies_(copies) {}
 
   int64_t size(const char* name) const;  // a non-negative integer
   double number(const char* name) const;
@@ -153,6 +153,7 @@ class Arguments {
 
   Napi::Object object_;
   Place place_;
+  Copies* copies_;
   std::vector<std::shared_ptr<Block>> blocks_;
   std::vector<Napi::ObjectReference> references_;
 };

@@ -42,7 +42,9 @@ struct EnvState {
   void arrived(uint64_t ticket, std::exception_ptr failure);
 
   std::shared_ptr<Door> door = std::make_shared<Door>();
-  Napi::FunctionReference spark_error;  // the SparkError class, handed over by lib/native.ts
+  // Handed over by lib/native.ts.
+  Napi::FunctionReference spark_error;          // the class
+  Napi::FunctionReference make_untransferable;  // of an ArrayBuffer
 
  private:
   Napi::Env env_;

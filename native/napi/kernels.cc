@@ -46,10 +46,16 @@ Napi::Value run_sync(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value run_async(const Napi::CallbackInfo& info) {
-  Arguments in(info[1].As<Napi::Object>());
+  const bool owned = info[2].ToBoolean();
+  const auto copies = std::make_shared<Copies>();
+  Arguments in(info[1].As<Napi::Object>(), {}, owned ? nullptr : copies.get());
   Work work = prepare(info[0].ToString(), cpu::backend(), in);
   return start_job(
-      info.Env(), [work = std::move(work), blocks = in.take_blocks()] { work(); }, in.take_references());
+      info.Env(), [work = std::move(work), blocks = in.take_blocks()] { work(); }, in.take_references(),
+      [copies](Napi::Env env) {
+        copies->write_back();
+        return env.Undefined();
+      });
 }
 
 Napi::Value open_device(const Napi::CallbackInfo& info) {

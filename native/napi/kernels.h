@@ -8,7 +8,8 @@ namespace spark::napi {
 // run(op, args): performs the operation before it returns. Blocks the JavaScript thread.
 Napi::Value run_sync(const Napi::CallbackInfo& info);
 
-// runAsync(op, args): a promise of undefined, settled when the outputs are written.
+// runAsync(op, args, owned): a promise of undefined, settled when the outputs are written. Without `owned` it
+// works on copies of operands that JavaScript may take away; see job_memory.h.
 Napi::Value run_async(const Napi::CallbackInfo& info);
 
 // openDevice(ordinal): a promise of undefined, settled when the CUDA device and its kernels are loaded.

@@ -13,6 +13,7 @@
 #include "core/block.h"
 #include "core/error.h"
 #include "napi/job.h"
+#include "napi/job_memory.h"
 
 namespace spark::napi {
 namespace {
@@ -224,6 +225,12 @@ Napi::Value memory_dispose(const Napi::CallbackInfo& info) {
   handle.views.clear();
   handle.block.reset();
   account(info.Env(), handle, -handle.accounted);
+  return info.Env().Undefined();
+}
+
+Napi::Value memory_hold(const Napi::CallbackInfo& info) {
+  const Napi::ArrayBuffer buffer = info[0].As<Napi::TypedArray>().ArrayBuffer();
+  if (buffer.IsArrayBuffer()) hold(buffer);
   return info.Env().Undefined();
 }
 

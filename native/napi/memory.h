@@ -30,6 +30,9 @@ Napi::Value memory_advise(const Napi::CallbackInfo& info);
 // dispose(handle): detaches the views and drops the block, which is freed unless a kernel still uses it.
 Napi::Value memory_dispose(const Napi::CallbackInfo& info);
 
+// hold(array): makes sure that the memory of a typed array can no longer be transferred; see job_memory.h.
+Napi::Value memory_hold(const Napi::CallbackInfo& info);
+
 // linePadding(buffer): bytes from the start of an ArrayBuffer to that of a cache line.
 Napi::Value memory_line_padding(const Napi::CallbackInfo& info);
 

@@ -12,6 +12,7 @@
 #include "core/thread_pool.h"
 #include "napi/cuda_plan.h"
 #include "napi/job.h"
+#include "napi/job_memory.h"
 #include "napi/operations.h"
 #include "plan/plan.h"
 
@@ -43,10 +44,12 @@ using Handle = std::shared_ptr<Bound>;
 void keep(Bound& bound, Arguments& in, std::unordered_set<const void*>& known) {
   for (Napi::ObjectReference& reference : in.take_references()) {
     Napi::ArrayBuffer buffer = reference.Value().As<Napi::TypedArray>().ArrayBuffer();
-    if (!buffer.IsArrayBuffer())
+    if (!buffer.IsArrayBuffer()) {
       bound.shared.push_back(std::move(reference));
-    else if (known.insert(buffer.Data()).second)
+    } else if (known.insert(buffer.Data()).second) {
+      hold(buffer);
       bound.memory.push_back({Napi::Persistent(buffer), buffer.Data()});
+    }
   }
   for (std::shared_ptr<Block>& block : in.take_blocks()) bound.blocks.push_back(std::move(block));
 }

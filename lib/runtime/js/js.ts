@@ -1,6 +1,8 @@
 // js.ts: the backend that runs everywhere: plain loops, one JavaScript thread.
 import { freemem } from 'node:os'
+import { expectAttached } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
+import { makeUntransferable } from '../../core/untransferable.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { BoundStep, KernelArgs, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
 import { packWeight } from '../packed-weight.js'
@@ -112,6 +114,19 @@ function named(label: string, work: () => void): void {
   }
 }
 
+/** One array of each ArrayBuffer that operands lie in, which can then no longer be transferred. */
+function heldArrays(steps: readonly BoundStep[]): ArrayBufferView[] {
+  const arrays = new Map<ArrayBufferLike, ArrayBufferView>()
+  const visit = (operand: unknown): void => {
+    if (typeof operand !== 'object' || operand === null) return
+    if (!ArrayBuffer.isView(operand)) Object.values(operand).forEach(visit)
+    else if (operand.byteLength > 0) arrays.set(operand.buffer, operand)
+  }
+  for (const { args } of steps) visit(args)
+  for (const buffer of arrays.keys()) if (buffer instanceof ArrayBuffer) makeUntransferable(buffer)
+  return [...arrays.values()]
+}
+
 /** Checks the operands once; runs only compute. */
 function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
   const calls = steps.map(({ op, args, node }, i) => {
@@ -121,8 +136,10 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
     const kernel = table[op] as (args: object) => void
     return () => named(label, () => kernel(args))
   })
+  const held = heldArrays(steps)
   return {
     async run() {
+      for (const array of held) expectAttached('an operand of the plan', array)
       for (const call of calls) call()
     },
     async fetch() {},
@@ -143,6 +160,7 @@ export const jsKernels: Kernels = {
     table[op](args)
   },
   run: async (op, args) => jsKernels.runSync(op, args),
+  runOwned: async (op, args) => jsKernels.runSync(op, args),
   prepare: prepareSteps,
   hold: async array => ({ array, dispose() {} }),
 }

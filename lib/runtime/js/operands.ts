@@ -1,5 +1,5 @@
 // operands.ts: checks of kernel arguments, the same that the addon makes.
-import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
+import { argumentError, expectAttached, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import { swizzledLength } from '../../precision/scale-order.js'
@@ -180,6 +180,7 @@ function expectArrays(prefix: string, given: Readonly<Record<string, unknown>>, 
     const { length } = array as Float32Array
     if (count < 0) throw new SparkError('ERR_SHAPE', `${prefix}${name} would be left at its beginning`)
     if (length < count) {
+      expectAttached(prefix + name, array)
       throw new SparkError('ERR_SHAPE', `${prefix}${name} has ${length} elements but ${count} are needed`)
     }
   }

@@ -39,7 +39,7 @@ export class BoundModel implements Disposable {
 
   /**
    * Runs the model. The tensors must not be touched until the promise settles.
-   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   * @throws SparkError ERR_ARGUMENT while a run is in progress; ERR_DISPOSED also when memory of a tensor was detached
    */
   async run(): Promise<void> {
     await this.#plan.runBound()

@@ -6,7 +6,7 @@ import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
 import type { Dimension, ValueInfo, ValueType } from '../../graph/graph.js'
 import { type NestedNumbers, Tensor } from '../../memory/tensor.js'
-import { type HostTensor, type HostValue, hostTensor } from './values.js'
+import { copied, type HostTensor, type HostValue, hostTensor } from './values.js'
 
 /**
  * A value for an input: a tensor; a typed array of its elements, row-major, whose shape follows from that of the input
@@ -25,9 +25,25 @@ export type Feed =
 export type Feeds = Readonly<Record<string, Feed>>
 
 /**
- * The values of the inputs, in their order.
+ * As {@link readFeeds}, in memory of their own, so that a caller may change or transfer its arrays at once.
+ * @throws SparkError as {@link readFeeds}, ERR_OUT_OF_MEMORY
+ */
+export function copyFeeds(inputs: readonly ValueInfo[], feeds: Feeds): HostValue[] {
+  const values = readFeeds(inputs, feeds)
+  try {
+    return values.map(value =>
+      value.kind === 'sequence' ? { ...value, items: value.items.map(copied) } : copied(value),
+    )
+  } catch (cause) {
+    throw new SparkError('ERR_OUT_OF_MEMORY', 'the inputs of a run cannot be copied: bind them', { cause })
+  }
+}
+
+/**
+ * The values of the inputs, in their order, on the memory of the caller.
  * @throws SparkError ERR_ARGUMENT for an input that is missing or unknown, ERR_DTYPE for another element type, ERR_SHAPE
- * for a shape that does not fit; each names the input, what it wants and what was given
+ * for a shape that does not fit, ERR_DISPOSED for memory that was detached; each names the input, what it wants and what
+ * was given
  */
 export function readFeeds(inputs: readonly ValueInfo[], feeds: Feeds): HostValue[] {
   if (feeds === null || typeof feeds !== 'object' || ArrayBuffer.isView(feeds) || feeds instanceof Tensor) {
@@ -51,18 +67,6 @@ export function readFeeds(inputs: readonly ValueInfo[], feeds: Feeds): HostValue
     if (value.kind === 'tensor' && type?.kind === 'tensor') expectSizes(name, type.shape ?? [], value, sizes)
     return value
   })
-}
-
-/**
- * Checks again before a run that the memory of the inputs is still there.
- * @throws SparkError ERR_DISPOSED naming the input
- */
-export function expectMemory(inputs: readonly ValueInfo[], values: readonly HostValue[]): void {
-  for (const [i, value] of values.entries()) {
-    const tensors = value.kind === 'sequence' ? value.items : value.kind === 'tensor' ? [value] : []
-    for (const { data } of tensors)
-      if (ArrayBuffer.isView(data)) expectAttached(`feeds['${inputs[i]!.name}']`, data)
-  }
 }
 
 const describeInputs = (inputs: readonly ValueInfo[]): string =>

@@ -1,5 +1,5 @@
 // plan.ts: a compiled graph on a backend.
-import { argumentError } from '../../core/checks.js'
+import { argumentError, expectAttached } from '../../core/checks.js'
 import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { Graph } from '../../graph/graph.js'
@@ -220,6 +220,7 @@ export class Plan implements Disposable {
     }
     for (const { name, dtype, shape, buffer } of this.inputs) {
       const [given, area] = [feeds[name], this.#bound.arrayOf(buffer)]
+      if (ArrayBuffer.isView(given)) expectAttached(`feeds['${name}']`, given)
       if (given?.constructor !== area.constructor) {
         throw argumentError(`feeds['${name}']`, `a ${area.constructor.name} for ${dtype}`, given)
       }

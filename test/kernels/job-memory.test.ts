@@ -1,0 +1,139 @@
+// Operands of asynchronous calls on the CPU, which JavaScript may hand on while they run.
+import t from 'tap'
+import { jsKernels } from '#lib/runtime/js/js.js'
+import type { Kernels } from '#lib/runtime/kernels.js'
+import { openKernels } from '#lib/runtime/open.js'
+import { verifyCases } from '#lib/runtime/verify-cases.js'
+import { backends } from '../fixtures/backends.js'
+import { takeAway, transfer } from '../fixtures/odd-values.js'
+
+/** What the types of Node lack. */
+declare const WebAssembly: {
+  readonly Memory: new (pages: {
+    initial: number
+    maximum: number
+  }) => {
+    readonly buffer: ArrayBuffer
+    grow(pages: number): void
+  }
+}
+
+type Arrays = Readonly<Record<string, Float32Array>>
+
+/** Every array in the arguments of an operation. */
+function arraysOf(args: unknown): ArrayBufferView[] {
+  if (ArrayBuffer.isView(args)) return [args]
+  return typeof args === 'object' && args !== null ? Object.values(args).flatMap(arraysOf) : []
+}
+
+const bytesOf = ({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array =>
+  new Uint8Array(buffer, byteOffset, byteLength)
+
+const equal = (a: ArrayBufferView, b: ArrayBufferView): boolean =>
+  Buffer.compare(bytesOf(a), bytesOf(b)) === 0
+
+t.test('memory of operands on cpu', { skip: !backends.includes('cpu') }, async t => {
+  const kernels = await openKernels({ backend: 'cpu' })
+  const cases = verifyCases(jsKernels).map(current => ({
+    ...current,
+    made: (): { args: never; all: Arrays } => {
+      const args = structuredClone(current.args())
+      return { args: args as never, all: args as unknown as Arrays }
+    },
+  }))
+
+  t.test('inputs may be transferred at once', async t => {
+    for (const { op, variant, outputs, made } of cases) {
+      const [expected, given] = [made(), made()]
+      kernels.runSync(op, expected.args)
+      const run = kernels.run(op, given.args)
+      const written = [...outputs, 'scratch'].map(name => given.all[name]!)
+      for (const array of arraysOf(given.args)) if (!written.includes(array as never)) transfer(array)
+      await run
+      t.ok(
+        outputs.every(name => equal(given.all[name]!, expected.all[name]!)),
+        `${op} ${variant}`,
+      )
+    }
+  })
+
+  t.test('an output that is transferred is lost, the others are written', async t => {
+    for (const { op, variant, outputs, made } of cases) {
+      const [expected, given] = [made(), made()]
+      kernels.runSync(op, expected.args)
+      const run = kernels.run(op, given.args)
+      const [lost, ...kept] = outputs
+      transfer(given.all[lost!]!)
+      await t.rejects(run, { code: 'ERR_DISPOSED', message: /was detached while/ }, `${op} ${variant}`)
+      t.ok(kept.every(name => equal(given.all[name]!, expected.all[name]!)))
+    }
+  })
+
+  t.test('memory that was gone before', async t => {
+    for (const backend of [kernels, jsKernels]) {
+      const [x, out] = [Float32Array.of(1, -3, 2), new Float32Array(1)]
+      const args = { dtype: 'f32', count: 3, src: x, out } as const
+      transfer(x)
+      const gone = { code: 'ERR_DISPOSED', message: 'src lies in memory that has been detached or disposed' }
+      await t.rejects(async () => backend.run('amax', args), gone, backend.backend)
+      t.throws(() => backend.runSync('amax', args), gone, backend.backend)
+    }
+  })
+
+  t.test('arguments that change while they are read', async t => {
+    const [src, out] = [new Float32Array(1 << 16).fill(2), new Float32Array(1)]
+    const args = {
+      ...{ dtype: 'f32' as const, count: src.length, src },
+      get out() {
+        transfer(src)
+        return out
+      },
+    }
+    await kernels.run('amax', args)
+    t.equal(out[0], 2)
+  })
+})
+
+t.test('held memory', { skip: !backends.includes('cpu') }, async t => {
+  const kernels = await openKernels({ backend: 'cpu' })
+  const amax = (src: Float32Array, out: Float32Array): Parameters<Kernels['run']> => [
+    'amax',
+    { dtype: 'f32', count: src.length, src, out } as never,
+  ]
+
+  t.test('is used where it is', async t => {
+    const [src, out] = [new Float32Array(1 << 16).fill(1), new Float32Array(1)]
+    const { array } = await kernels.hold(src)
+    t.equal(array, src)
+    transfer(src)
+    t.equal(src.length, 1 << 16)
+    const call = amax(src, out)
+    await kernels.run(...call)
+    t.equal(out[0], 1)
+    if (takeAway(src)) await t.rejects(async () => kernels.run(...call), { code: 'ERR_DISPOSED' })
+  })
+
+  t.test('of WebAssembly may grow', async t => {
+    for (const backend of [kernels, jsKernels]) {
+      const memory = new WebAssembly.Memory({ initial: 1, maximum: 4 })
+      const [src, out] = [new Float32Array(memory.buffer, 0, 100), new Float32Array(1)]
+      await backend.hold(src)
+      const [op, args] = amax(src, out)
+      const steps = backend.prepare([{ op, args }])
+      src[7] = -5
+      await steps.run()
+      t.equal(out[0], 5)
+      memory.grow(1)
+      t.equal(src.length, 0)
+      await t.rejects(async () => steps.run(), { code: 'ERR_DISPOSED' }, backend.backend)
+    }
+  })
+
+  t.test('of threads and of blocks needs no hold', async t => {
+    const shared = new Float32Array(new SharedArrayBuffer(4 * 1000)).fill(3)
+    const out = new Float32Array(new SharedArrayBuffer(4))
+    await kernels.hold(shared)
+    await kernels.run(...amax(shared, out))
+    t.equal(out[0], 3)
+  })
+})

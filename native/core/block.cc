@@ -14,10 +14,16 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
-// Every live block by address, and the counts.
+// Every live block by address, and the counts. ~Block takes the mutex: no reference to a block may be dropped
+// by whoever holds it.
 struct Registry {
+  struct Entry {
+    std::weak_ptr<Block> block;
+    size_t bytes;
+  };
+
   std::mutex mutex;
-  std::map<uintptr_t, std::weak_ptr<Block>> blocks;
+  std::map<uintptr_t, Entry> blocks;
   MemoryStats stats{};
 
   static Registry& get() {
@@ -57,7 +63,7 @@ std::shared_ptr<Block> Block::adopt(MemoryKind kind, void* data, size_t bytes, i
   const std::shared_ptr<Block> block(new Block(kind, data, bytes, device, std::move(release)));
   Registry& registry = Registry::get();
   std::lock_guard lock(registry.mutex);
-  registry.blocks[address_of(data)] = block;
+  registry.blocks[address_of(data)] = {block, bytes};
   registry.stats.blocks += 1;
   registry.stats.bytes[static_cast<int>(kind)] += bytes;
   registry.stats.peak_bytes = std::max(registry.stats.peak_bytes, total(registry.stats));
@@ -68,9 +74,10 @@ Block::~Block() {
   Registry& registry = Registry::get();
   {
     std::lock_guard lock(registry.mutex);
-    registry.blocks.erase(address_of(data));
-    registry.stats.blocks -= 1;
-    registry.stats.bytes[static_cast<int>(kind)] -= bytes;
+    if (registry.blocks.erase(address_of(data)) > 0) {  // or there was no memory to note it
+      registry.stats.blocks -= 1;
+      registry.stats.bytes[static_cast<int>(kind)] -= bytes;
+    }
   }
   release_();  // after the address has left the registry: the next block may get the same one
 }
@@ -96,12 +103,12 @@ std::shared_ptr<Block> Block::allocate_host(size_t bytes) {
 std::shared_ptr<Block> Block::find(const void* address, size_t bytes) {
   Registry& registry = Registry::get();
   std::lock_guard lock(registry.mutex);
-  auto after = registry.blocks.upper_bound(address_of(address));
+  const auto after = registry.blocks.upper_bound(address_of(address));
   if (after == registry.blocks.begin()) return nullptr;
-  std::shared_ptr<Block> block = std::prev(after)->second.lock();
-  if (!block) return nullptr;
-  const size_t offset = address_of(address) - address_of(block->data);
-  return offset <= block->bytes && bytes <= block->bytes - offset ? block : nullptr;
+  const auto& [start, entry] = *std::prev(after);
+  const size_t offset = address_of(address) - start;
+  // Only a reference that is returned is taken: any other could be the last one by the time it is dropped.
+  return offset <= entry.bytes && bytes <= entry.bytes - offset ? entry.block.lock() : nullptr;
 }
 
 MemoryStats memory_stats() {

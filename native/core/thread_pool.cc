@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include "core/condition.h"
 
@@ -23,7 +24,10 @@ constexpr std::chrono::microseconds kWatch{50};
 constexpr int64_t kWorthWaking = 4, kWorthWakingTogether = 16;
 constexpr std::chrono::microseconds kMoment{500};
 
-thread_local bool undelayed = false;
+// How long after the machine refused a thread (a limit on processes or memory) the next is asked for.
+constexpr std::chrono::seconds kUntilNextThread{1};
+
+thread_local bool undelayed = false, in_chunk = false;
 
 void pause() {
 #if defined(__x86_64__)
@@ -62,6 +66,7 @@ class Pool {
 
   // False when the calling thread does better on its own: it must not wait for its turn, or all others sleep.
   bool run(int64_t chunks, int64_t grains, const Chunk& chunk) {
+    if (in_chunk) return false;  // it has the turn that a call in it would wait for
     if (started_ > 0 && sleepers_ == started_ && !worth_waking(grains)) return false;
     std::unique_lock turn(turn_, std::defer_lock);
     if (!undelayed) {
@@ -72,14 +77,11 @@ class Pool {
     bool asleep;
     {
       std::lock_guard lock(mutex_);
-      while (started_ < threads_ - 1) {
-        std::thread([this] { work(); }).detach();
-        ++started_;
-      }
+      if (started_ < threads_ - 1) start_threads();
       chunk_ = &chunk;
       chunks_ = chunks;
       next_ = 0;
-      helpers_wanted_ = std::min<int64_t>(threads_ - 1, chunks - 1);
+      helpers_wanted_ = std::min<int64_t>({threads_ - 1, started_, chunks - 1});
       ++generation_;
       asleep = sleepers_ > 0;
     }
@@ -93,6 +95,7 @@ class Pool {
       std::unique_lock lock(mutex_);
       done_.wait(lock, [this] { return busy_ == 0; });
     }
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     return true;
   }
 
@@ -107,8 +110,29 @@ class Pool {
     return (alone_ += grains) >= kWorthWakingTogether;
   }
 
+  void start_threads() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_start_) return;
+    try {
+      while (started_ < threads_ - 1) {
+        std::thread([this] { work(); }).detach();
+        ++started_;
+      }
+    } catch (const std::exception&) {
+      next_start_ = now + kUntilNextThread;
+    }
+  }
+
   void drain(const Chunk& chunk) {
-    for (int64_t i = next_++; i < chunks_; i = next_++) chunk(i);
+    in_chunk = true;
+    try {
+      for (int64_t i = next_++; i < chunks_; i = next_++) chunk(i);
+    } catch (...) {
+      std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      next_ = chunks_;
+    }
+    in_chunk = false;
   }
 
   void work() {
@@ -145,8 +169,10 @@ class Pool {
   std::atomic<int> started_ = 0, sleepers_ = 0;
   std::atomic<std::chrono::steady_clock::duration> moment_{};  // when it began
   std::atomic<int64_t> alone_ = 0;                             // grains done in it while all slept
+  std::chrono::steady_clock::time_point next_start_{};         // no thread is started before
   const Chunk* chunk_ = nullptr;
   int64_t chunks_ = 0;
+  std::exception_ptr failure_;  // the first of a run
   // Each on a cache line of its own: others watch it.
   alignas(64) std::atomic<int64_t> next_ = 0;
   alignas(64) std::atomic<uint64_t> generation_ = 0;

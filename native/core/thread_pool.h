@@ -14,10 +14,11 @@ void set_thread_count(int threads);
 int thread_count();
 
 // Calls body(begin, end) over disjoint ranges that cover [0, count), each at least `grain` long except the
-// last, and returns when all are done. `body` must not throw and must not call parallel_for. Calls from
-// several threads take turns; within an Undelayed scope a call that would have to wait does all on its own.
-// Threads that sleep are woken for a few grains; `grains` says how many there are where that is more than
-// count / grain.
+// last, and returns when all are done. When a body throws, ranges that nobody has begun are left out, and the
+// first exception is rethrown here once no thread is in a body any more. A body's own parallel_for runs on
+// its thread alone. Calls from several threads take turns; within an Undelayed scope a call that would have
+// to wait does all on its own. Threads that the machine refuses to start are done without. Threads that sleep
+// are woken for a few grains; `grains` says how many there are where that is more than count / grain.
 void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body,
                   int64_t grains = 0);
 

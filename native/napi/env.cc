@@ -15,10 +15,11 @@ void run_job(napi_env env, napi_value, void*, void* data) {
 }  // namespace
 
 void Door::knock(Job job) {
+  auto owned = std::make_unique<Job>(std::move(job));  // outlives the lock: what it holds may need the Door
   std::lock_guard lock(mutex_);
   if (!open_) return;
-  auto* owned = new Job(std::move(job));
-  if (napi_call_threadsafe_function(function_, owned, napi_tsfn_nonblocking) != napi_ok) delete owned;
+  if (napi_call_threadsafe_function(function_, owned.get(), napi_tsfn_nonblocking) == napi_ok)
+    owned.release();
 }
 
 EnvState::EnvState(Napi::Env env) : env_(env) {

@@ -34,6 +34,8 @@ t.test('the CUDA runtime', { skip: noCompiler }, async t => {
     'scratch that cannot fit':
       /^ERR_OUT_OF_MEMORY cannot allocate 1048576 MiB of device memory: 4096 MiB are free/,
     wait: 'ok',
+    ...{ 'completion without a thread': 'ok', 'completion without a thread, here': '1' },
+    ...{ completion: 'ok', 'completion, here': '0' },
   })
   t.strictSame(lines('launch'), [
     'launch k grid 2147483647 65535 65535 block 32 1 1 shared 0',

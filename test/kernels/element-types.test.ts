@@ -230,3 +230,30 @@ t.test('reductions, running sums and searches', t => {
   }
   t.end()
 })
+
+t.test('operands without elements leave what is there', t => {
+  const [none, wholes, y] = [new Float32Array(0), new Int32Array(0), Float32Array.of(5, 6)]
+  const indices = new BigInt64Array(0)
+  const empty = { dtype: 'f32', shape: [2, 0], indices } as const
+  for (const run of [addon.run, jsKernels.runSync]) {
+    for (const bits of [false, true]) {
+      run('cast', {
+        srcDtype: 'f32',
+        dstDtype: 'i32',
+        count: 0,
+        saturate: false,
+        bits,
+        src: none,
+        dst: wholes,
+      })
+    }
+    const places = { ...empty, strides: [0, 1], indexStrides: [0, 1], steps: [1], limits: [2] }
+    run('scatter', { ...places, fn: 'add', updates: none, y })
+    run('gather', { ...places, x: y, y: none })
+    const strides = { strides: [1], reducedStrides: [0, 1] }
+    const sums = new Float32Array(2).fill(7)
+    run('reduce', { fn: 'sum', dtype: 'f32', shape: [2], reduced: [0, 3], ...strides, x: none, y: sums })
+    t.same([sums, y], [new Float32Array(2), Float32Array.of(5, 6)])
+  }
+  t.end()
+})

@@ -226,19 +226,30 @@ export function topK(args: TensorKernelArgs['topK']): void {
   for (let o = 0; o < outer; o++) {
     for (let i = 0; i < inner; i++) {
       const place = (index: number): number => (o * size + index) * inner + i
-      const order = Array.from({ length: size }, (_, index) => index).sort((p, q) => {
+      const order = (p: number, q: number): number => {
         const [a, b] = [read(place(p)), read(place(q))]
         if (larger(a, b)) return largest ? -1 : 1
         if (larger(b, a)) return largest ? 1 : -1
         return lastFirst ? q - p : p - q
-      })
-      order.slice(0, k).forEach((index, n) => {
+      }
+      firstInOrder(size, k, order).forEach((index, n) => {
         const at = (o * k + n) * inner + i
         indices[at] = BigInt(index)
         if (values) values[at] = x[place(index)]!
       })
     }
   }
+}
+
+/** The first k of the indices below `size` in an order; without a list of all where one is wanted. */
+function firstInOrder(size: number, k: number, order: (p: number, q: number) => number): number[] {
+  if (k !== 1)
+    return Array.from({ length: size }, (_, index) => index)
+      .sort(order)
+      .slice(0, k)
+  let first = 0
+  for (let index = 1; index < size; index++) if (order(index, first) < 0) first = index
+  return [first]
 }
 
 /** dst[dstOffset + i · dstStrides] = src[srcOffset + i · srcStrides] */

@@ -27,6 +27,7 @@ void cast_formats(const CastArgs& args) {
 }  // namespace
 
 void cast(const CastArgs& args) {
+  if (args.count == 0) return;  // empty operands may have no address
   if (args.bits) {
     std::memcpy(args.dst, args.src, static_cast<size_t>(args.count) * dtype_bits(args.src_dtype) / 8);
     return;

@@ -7,6 +7,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/product.h"
 #include "backend/cpu/weight.h"
+#include "core/per_thread.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -15,7 +16,9 @@ namespace {
 constexpr int64_t kPastCache = 1 << 24;  // elements of a result that no cache holds
 constexpr int64_t kCols = 128;           // of a tile: with its part of A it stays in the first-level cache
 
-thread_local struct { alignas(64) float tile[kPanelRows * kLine]; } workspace;
+struct Workspace {
+  alignas(64) float tile[kPanelRows * kLine];
+};
 
 // B scaled, and A in lines that can be read by whole vectors and lie in different sets of the cache.
 struct Factors {
@@ -58,14 +61,15 @@ void add_low_rank(const LowRank& low_rank, float scale, int64_t rows, int64_t co
   const int64_t before = columns_before_line(out, cols), panels = (rows + kPanelRows - 1) / kPanelRows;
   const bool past_cache = rows * cols >= kPastCache && cols % kVector == 0;
   parallel_for(panels, 1 + (1 << 16) / (kPanelRows * cols + 1), [&](int64_t begin, int64_t end) {
+    auto& [tile] = PerThread<Workspace>::get();
     for (int64_t panel = begin; panel < end; ++panel) {
       const int64_t row = panel * kPanelRows, height = std::min(kPanelRows, rows - row);
       // Tiles end where a line of the cache does, so that each is stored as a whole.
       for (int64_t col = 0, next; col < cols; col = next) {
         next = col < before ? before : std::min(cols, col + kCols);
         const int64_t first = col / kVector * kVector, last = (next + kVector - 1) / kVector * kVector;
-        const Ahead ahead = read(Tile{row, height, first, std::min(cols, last) - first}, workspace.tile);
-        gemm().add_low_rank({height, next - col, low_rank.rank, workspace.tile + (col - first),
+        const Ahead ahead = read(Tile{row, height, first, std::min(cols, last) - first}, tile);
+        gemm().add_low_rank({height, next - col, low_rank.rank, tile + (col - first),
                              with.b.data() + row * low_rank.rank, with.a.data() + col, with.a_stride,
                              gain ? gain + row : nullptr, out + row * cols + col, cols, ahead.next,
                              ahead.bits, past_cache && col >= before});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/precision_loops.h"
+#include "core/per_thread.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -22,8 +23,7 @@ struct Tile {
 
 template <typename Sum>
 void compute(const LaneProduct<Sum>& product, MultiplyLanes<Sum> multiply, const Tile& tile) {
-  thread_local Workspace<Sum> workspace;
-  auto& [buffer, sums] = workspace;
+  auto& [buffer, sums] = PerThread<Workspace<Sum>>::get();
   std::fill_n(sums, tile.rows * kTile, Sum{});
   for (int64_t lane = 0; lane < product.lanes; lane += kLanes) {
     const int64_t count = std::min(kLanes, product.lanes - lane);

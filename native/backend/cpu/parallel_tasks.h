@@ -9,15 +9,22 @@
 namespace spark::cpu {
 
 // body(index, room) for each index below count, spread over threads. `room` has `floats` elements, which hold
-// anything. Allocates before it starts, so that only the caller may meet a lack of memory. A task is a grain
-// of parallel_for at least.
+// anything. Allocates before it starts. A task is a grain of parallel_for at least. When a body throws, tasks
+// that nobody has begun are left out.
 template <typename Body>
 void parallel_tasks(int64_t count, int64_t floats, const Body& body, int64_t grains = 0) {
   if (count <= 0) return;
   const int64_t lanes = count < thread_count() ? count : thread_count();
   const Scratch rooms(lanes * floats);
   std::atomic<int64_t> next = 0;
+  // However a lane ends, there is nothing left to begin.
+  struct End {
+    std::atomic<int64_t>& next;
+    const int64_t count;
+    ~End() { next = count; }
+  };
   const auto run = [&](int64_t begin, int64_t end) {
+    const End at_end{next, count};
     for (int64_t lane = begin; lane < end; ++lane) {
       for (int64_t index = next++; index < count; index = next++) body(index, rooms.data() + lane * floats);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/gemm.h"
+#include "core/per_thread.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -14,13 +15,14 @@ bool is_plain(const Weight& weight) { return weight.dtype == DType::kF32 && !wei
 
 int64_t pieces(int64_t length, int64_t size) { return (length + size - 1) / size; }
 
-// What a thread works in: a panel of a, a sliver of b and a tile of sums stay in the second-level cache.
+// What a thread works in: a panel of a, a sliver of b and a tile of sums stay in the second-level cache. Too
+// large for the stack of a worker thread.
 struct Workspace {
   alignas(64) float rows[kTile * kLine];
   alignas(64) float sliver[kSliver * kLine];
   alignas(64) float sums[kTile * kTile];
 };
-thread_local Workspace workspace;  // too large for the stack of a worker thread
+Workspace& workspace() { return PerThread<Workspace>::get(); }
 
 // The sums of rows [row, row + rows) by columns [col, col + cols).
 struct Tile {
@@ -28,7 +30,7 @@ struct Tile {
 };
 
 void add_chunk(const Gemm& gemm, const Tile& tile, const Segment& segment, int64_t k, int64_t count) {
-  auto& [rows, sliver, sums] = workspace;
+  auto& [rows, sliver, sums] = workspace();
   const Left left = gemm.pack_left(segment.a, tile.row, tile.rows, k, count, rows);
   for (int64_t col = 0; col < tile.cols; col += kSliver) {
     const int64_t cols = std::min(kSliver, tile.cols - col);
@@ -38,7 +40,7 @@ void add_chunk(const Gemm& gemm, const Tile& tile, const Segment& segment, int64
 
 // A few rows by packed lines: each panel is read from its start to its end.
 void add_streams(const Gemm& gemm, const Tile& tile, const Segment& segment) {
-  auto& [rows, sliver, sums] = workspace;
+  auto& [rows, sliver, sums] = workspace();
   for (int64_t k = 0; k < segment.depth; k += kChunk) {
     gemm.pack_rows(segment.a, tile.row, tile.rows, k, std::min(kChunk, segment.depth - k),
                    rows + k / kChunk * tile.rows * kLine);
@@ -60,7 +62,7 @@ bool can_stream(const Tile& tile, const Segment& segment) {
 
 // The sums of a tile, in the workspace.
 void add_segments(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments) {
-  std::fill_n(workspace.sums, tile.rows * kTile, 0.0f);
+  std::fill_n(workspace().sums, tile.rows * kTile, 0.0f);
   for (const Segment& segment : segments) {
     if (can_stream(tile, segment)) {
       add_streams(gemm, tile, segment);
@@ -74,8 +76,9 @@ void add_segments(const Gemm& gemm, const Tile& tile, std::initializer_list<Segm
 
 // Columns of sums as lines that are kLine elements apart.
 const float* turned_sums(const Gemm& gemm, const Tile& tile) {
-  gemm.pack_rows(columns_of(workspace.sums, kTile), 0, tile.cols, 0, tile.rows, workspace.rows);
-  return workspace.rows;
+  auto& [rows, sliver, sums] = workspace();
+  gemm.pack_rows(columns_of(sums, kTile), 0, tile.cols, 0, tile.rows, rows);
+  return rows;
 }
 
 // Whether a product has so few sums, and those so many terms, that threads do better to share its chunks.
@@ -87,16 +90,17 @@ bool is_deep(int64_t rows, int64_t cols, const Segment& segment) {
 
 // As add_segments(). Each chunk has sums of its own, which are then added in the order of the chunks.
 void add_deep(const Gemm& gemm, const Tile& tile, const Segment& segment) {
-  float* sums = workspace.sums;
+  float* sums = workspace().sums;
   const int64_t chunks = pieces(segment.depth, kChunk), size = tile.rows * kTile;
   const int64_t grain = 1 + kGrainTerms / (tile.rows * tile.cols * kChunk);
   parallel_for(chunks, grain, [&](int64_t begin, int64_t end) {
+    auto& [rows, sliver, own_sums] = workspace();
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       const int64_t k = chunk * kChunk, count = std::min(kChunk, segment.depth - k);
       std::fill_n(sums + chunk * size, size, 0.0f);
-      gemm.pack_rows(segment.a, tile.row, tile.rows, k, count, workspace.rows);
-      gemm.multiply({workspace.rows, 0}, tile.rows, segment.b, tile.col, tile.cols, k, count,
-                    workspace.sliver, sums + chunk * size);
+      gemm.pack_rows(segment.a, tile.row, tile.rows, k, count, rows);
+      gemm.multiply({rows, 0}, tile.rows, segment.b, tile.col, tile.cols, k, count, sliver,
+                    sums + chunk * size);
     }
   });
   for (int64_t chunk = 1; chunk < chunks; ++chunk) {
@@ -106,9 +110,8 @@ void add_deep(const Gemm& gemm, const Tile& tile, const Segment& segment) {
 
 void store_sums(const Gemm& gemm, const Tile& tile, StoreBy by, Store store) {
   if (by == StoreBy::kRows) {
-    for (int64_t m = 0; m < tile.rows; ++m) {
-      store(tile.row + m, tile.col, tile.cols, workspace.sums + m * kTile);
-    }
+    const float* sums = workspace().sums;
+    for (int64_t m = 0; m < tile.rows; ++m) store(tile.row + m, tile.col, tile.cols, sums + m * kTile);
     return;
   }
   const float* columns = turned_sums(gemm, tile);
@@ -123,7 +126,7 @@ void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> 
 
 // The last chunk of each block of sums goes on to y while it is in registers.
 void finish_tile(const Gemm& gemm, const Tile& tile, const Segment& segment, const Finish& to) {
-  auto& [rows, sliver, sums] = workspace;
+  auto& [rows, sliver, sums] = workspace();
   const int64_t last = std::max<int64_t>(pieces(segment.depth, kChunk) - 1, 0) * kChunk;
   const int64_t count = segment.depth - last;
   if (last > 0) std::fill_n(sums, tile.rows * kTile, 0.0f);
@@ -145,7 +148,7 @@ void compute_into(const Gemm& gemm, const Tile& tile, const Segment& segment, St
   const bool simple = to.activation == Activation::kNone || to.activation == Activation::kRelu;
   if (simple) return finish_tile(gemm, tile, segment, from);
   add_segments(gemm, tile, {segment});
-  finish_sums(workspace.sums, kTile, tile.rows, tile.cols, from);
+  finish_sums(workspace().sums, kTile, tile.rows, tile.cols, from);
 }
 
 // What a line of a side costs a tile, in lines of the other side that it could be multiplied by instead:

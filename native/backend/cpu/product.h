@@ -31,7 +31,7 @@ struct Segment {
 };
 
 // Receives sums[row, col .. col + count), count <= kTile (gemm.h). Called once for each element, from several
-// threads; must not throw.
+// threads.
 using Store = FunctionRef<void(int64_t row, int64_t col, int64_t count, const float* sums)>;
 
 // By columns it receives sums[row .. row + count, col] as (col, row, count, sums).

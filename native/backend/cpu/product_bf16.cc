@@ -3,14 +3,19 @@
 
 #include "backend/cpu/lane_product.h"
 #include "backend/cpu/product.h"
+#include "core/per_thread.h"
 
 namespace spark::cpu {
 namespace {
 
+struct Workspace {
+  float values[kSliver * kLine];
+  uint16_t rounded[kSliver * kChunk];
+};
+
 // to[l * kPanelRows + i] = W[row + i, 2 (lane + l)] and its neighbour, as bf16, for l < count
 void round_panel(const Weight& weight, int64_t row, int64_t lane, int64_t count, uint32_t* to) {
-  thread_local float values[kSliver * kLine];
-  thread_local uint16_t rounded[kSliver * kChunk];
+  auto& [values, rounded] = PerThread<Workspace>::get();
   const int64_t col = 2 * lane, cols = std::min(2 * count, weight.cols - col);
   gemm().pack_sliver(rows_of(weight), row, std::min(kPanelRows, weight.rows - row), col, cols, values);
   if (cols < 2 * count) std::fill_n(values + cols * kSliver, kSliver, 0.0f);

@@ -1,5 +1,7 @@
 #include "backend/cpu/scratch.h"
 
+#include "core/per_thread.h"
+
 namespace spark::cpu {
 namespace {
 
@@ -10,11 +12,14 @@ struct Kept {
   int64_t floats = 0;
   bool taken = false;
 };
-thread_local Kept kept[2];  // an image that is staged, and what its products need
+struct OfThread {
+  Kept kept[2];  // an image that is staged, and what its products need
+};
 
 }  // namespace
 
 Scratch::Scratch(int64_t floats) {
+  Kept(&kept)[2] = PerThread<OfThread>::get().kept;
   Kept* place = kept[0].taken ? &kept[1] : &kept[0];
   if (place->taken || floats > kMostKept) {
     own_.reset(new float[floats]);
@@ -32,8 +37,9 @@ Scratch::Scratch(int64_t floats) {
 }
 
 Scratch::~Scratch() {
-  for (Kept& place : kept) {
-    if (!own_ && place.room.get() == data_) place.taken = false;
+  if (own_) return;
+  for (Kept& place : PerThread<OfThread>::get().kept) {
+    if (place.room.get() == data_) place.taken = false;
   }
 }
 

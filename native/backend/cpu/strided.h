@@ -29,12 +29,13 @@ void with_bits(DType dtype, const Body& body) {
 template <size_t N>
 class Cursor {
  public:
-  // At the index that is `position` in row-major order.
+  // At the index that is `position` in row-major order. Axes without elements have none: it is then at 0.
   Cursor(const Axes& axes, const std::array<const Strides*, N>& strides, int64_t position)
       : axes_(axes), strides_(strides) {
     for (int64_t axis = axes.count - 1; axis >= 0; --axis) {
-      index_[axis] = position % axes.size[axis];
-      position /= axes.size[axis];
+      const int64_t size = std::max<int64_t>(axes.size[axis], 1);
+      index_[axis] = position % size;
+      position /= size;
       for (size_t n = 0; n < N; ++n) offset[n] += index_[axis] * strides[n]->step[axis];
     }
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "backend/cuda/cuda.h"
@@ -131,10 +132,10 @@ struct Choices {
     return *choices;
   }
 
-  const MemoryChoice* find(int ordinal) {
+  std::optional<MemoryChoice> find(int ordinal) {
     std::lock_guard lock(mutex);
     const auto found = of.find(ordinal);
-    return found == of.end() ? nullptr : &found->second;
+    return found == of.end() ? std::nullopt : std::optional(found->second);
   }
 };
 
@@ -143,14 +144,14 @@ struct Choices {
 MemoryChoice measure_memory(Device& device) {
   Choices& choices = Choices::get();
   std::lock_guard measuring(choices.measuring);
-  if (const MemoryChoice* known = choices.find(device.ordinal)) return *known;
+  if (const std::optional<MemoryChoice> known = choices.find(device.ordinal)) return *known;
   MemoryChoice choice = device.attributes.integrated ? measure(device) : default_choice(device);
   std::lock_guard lock(choices.mutex);
   return choices.of[device.ordinal] = choice;
 }
 
 MemoryChoice memory_choice(const Device& device) {
-  const MemoryChoice* known = Choices::get().find(device.ordinal);
+  const std::optional<MemoryChoice> known = Choices::get().find(device.ordinal);
   return known ? *known : default_choice(device);
 }
 

@@ -56,12 +56,36 @@ void Stream::then(Done done) {
     lock.unlock();
     device_.check(result, "cuEventRecord");
   }
-  if (!started_) {
-    std::thread([this] { wait_in_order(); }).detach();
-    started_ = true;
+  if (!start_thread()) {
+    lock.unlock();
+    complete({event, std::move(done)});
+    return;
   }
   waiting_.push_back({event, std::move(done)});
   wake_.notify_one();
+}
+
+bool Stream::start_thread() {
+  if (started_) return true;
+  try {
+    std::thread([this] { wait_in_order(); }).detach();
+    started_ = true;
+  } catch (const std::exception&) {  // a limit on processes or memory
+  }
+  return started_;
+}
+
+void Stream::complete(Waiting waiting) {
+  std::exception_ptr failure;
+  try {
+    device_.check(device_.driver.cuEventSynchronize(waiting.event), "a kernel");
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  waiting.done(failure);
+  waiting.done = nullptr;  // what it kept alive goes now, not with the next completion
+  std::lock_guard lock(mutex_);
+  free_events_.push_back(waiting.event);
 }
 
 void Stream::wait_in_order() {
@@ -72,16 +96,8 @@ void Stream::wait_in_order() {
     Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
-    std::exception_ptr failure;
-    try {
-      device_.check(device_.driver.cuEventSynchronize(next.event), "a kernel");
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    next.done(failure);
-    next.done = nullptr;  // what it kept alive goes now, not with the next completion
+    complete(std::move(next));
     lock.lock();
-    free_events_.push_back(next.event);
   }
 }
 

@@ -50,7 +50,8 @@ class Stream {
 
   // Calls `done` on a thread of the stream when everything enqueued so far is done; `failure` is null unless
   // the device failed. `done` may call CUDA. A waiting thread rather than cuLaunchHostFunc, whose function is
-  // never called after a kernel failed and may not free memory. When `then` throws, `done` is not called.
+  // never called after a kernel failed and may not free memory. Where the machine refuses that thread, the
+  // calling one waits. When `then` throws, `done` is not called.
   void then(Done done);
 
  private:
@@ -60,6 +61,8 @@ class Stream {
   };
 
   CUevent take_event();
+  bool start_thread();
+  void complete(Waiting waiting);
   void wait_in_order();
 
   Device& device_;

@@ -13,14 +13,14 @@ export type MemoryHandle = object & { readonly memoryHandle: never }
 /** A compiled plan that native code holds. */
 export type PlanHandle = object & { readonly planHandle: never }
 
-/** Buffers that steps work on and that stay on a device between their runs. */
+/** Memory that steps work on and that stays on a device between their runs: buffers, or the part that a view shows. */
 export interface PlanMemory {
-  /** The steps write them before they read them, and nobody else looks. */
-  readonly scratch?: readonly ArrayBufferLike[]
-  /** The steps read them, and nobody changes them. */
-  readonly constant?: readonly ArrayBufferLike[]
-  /** The steps change them from run to run. */
-  readonly state?: readonly ArrayBufferLike[]
+  /** The steps write it before they read it, and nobody else looks. */
+  readonly scratch?: readonly (ArrayBufferLike | ArrayBufferView)[]
+  /** The steps read it, and nobody changes it. */
+  readonly constant?: readonly (ArrayBufferLike | ArrayBufferView)[]
+  /** The steps change it from run to run. */
+  readonly state?: readonly (ArrayBufferLike | ArrayBufferView)[]
 }
 
 /** What an allocation gives. */
@@ -247,12 +247,14 @@ export interface Addon {
   // plans
   /**
    * Binds the operands of all steps once, on a CUDA device or else on the CPU; they are held, and kept alive until the
-   * plan is disposed. `memory`: what a device does not copy at each run.
+   * plan is disposed. `memory`: what a device does not copy at each run. Unless `graphs` is false it captures the
+   * second run as a CUDA graph and replays that from then on.
    */
   planCreate(
     steps: readonly { readonly op: string; readonly args: object }[],
     ordinal?: number,
     memory?: PlanMemory,
+    graphs?: boolean,
   ): PlanHandle
   /** Copies the state of a plan on a device to its buffers. */
   planFetch(handle: PlanHandle): Promise<void>

@@ -21,6 +21,8 @@ export interface Config {
   readonly backend: BackendName
   /** Whether managed memory may be used where the device has it. */
   readonly unifiedMemory: boolean
+  /** Whether a GPU replays the runs of a model as CUDA graphs; otherwise each run enqueues its kernels one by one. */
+  readonly cudaGraphs: boolean
   /** Threads of a CPU kernel; 0 means one per core. */
   readonly threads: number
   /** Instruction set of CPU kernels, or null for the best one of the machine. */
@@ -138,6 +140,7 @@ export function readConfig(env: Environment): {
     },
   ])
   setting('unifiedMemory', true, [flag('DGX_SPARK_UNIFIED_MEMORY')])
+  setting('cudaGraphs', true, [flag('DGX_SPARK_CUDA_GRAPHS')])
   setting('threads', 0, [
     { name: 'DGX_SPARK_THREADS', parse: parseThreads, allowed: '0 (one per core) to 1024' },
   ])

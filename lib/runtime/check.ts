@@ -52,7 +52,9 @@ export async function checkSystem(): Promise<CheckItem[]> {
   const nvidia = hardware.gpus.filter(gpu => gpu.vendor === 'nvidia')
   const facts: Facts = { hardware, detection, nvml, cuda, cublasLt, nvidia }
   const checks = [checkMachine, checkAddon, checkGpus, checkDriver, checkNvml, checkPermissions, checkKernels]
-  const items = [...checks, checkCublasLt, checkMemory, checkConfiguration].map(check => check(facts))
+  const items = [...checks, checkCublasLt, checkGraphs, checkMemory, checkConfiguration].map(check =>
+    check(facts),
+  )
   return [...items, await checkEngine(facts), ...(await checkMemoryKinds(facts)), await checkPrecision()]
 }
 
@@ -175,6 +177,24 @@ function checkCublasLt({ cublasLt }: Facts): CheckItem {
     return { name, status: 'ok', found: `${cublasLt.library} ${cublasLt.version ?? ''}` }
   const found = cublasLt?.reason ?? 'not looked for without the native addon'
   return { name, status: 'note', found, next: 'optional: sudo apt-get install cuda-libraries-13-0' }
+}
+
+/** Drivers that GB10 has been seen to hang with when it replays a CUDA graph. */
+const hangsInGraphs = /^590\./
+
+function checkGraphs({ nvidia }: Facts): CheckItem {
+  const name = 'CUDA graphs'
+  if (!getConfig().cudaGraphs) {
+    const found = 'off by DGX_SPARK_CUDA_GRAPHS=0: each run enqueues its kernels one by one'
+    return { name, status: 'ok', found }
+  }
+  const gpu = nvidia.find(
+    ({ computeCapability, driver }) => computeCapability === '12.1' && hangsInGraphs.test(driver ?? ''),
+  )
+  if (!gpu) return { name, status: 'ok', found: 'on: models replay their runs (DGX_SPARK_CUDA_GRAPHS=1)' }
+  const found = `on, but GB10 is known to hang in them under driver ${gpu.driver}`
+  const next = `set DGX_SPARK_CUDA_GRAPHS=0, or install a driver of branch 580: ${driverPackage}`
+  return { name, status: 'note', found, next }
 }
 
 const gib = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`

@@ -43,7 +43,7 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
       )
     },
     prepare(steps, memory = {}) {
-      const plan = addon.planCreate(steps, ordinal, memory)
+      const plan = addon.planCreate(steps, ordinal, memory, getConfig().cudaGraphs)
       const nvfp4 = steps.some(({ args }) => usesNvfp4(args))
       return {
         async run() {

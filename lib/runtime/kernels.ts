@@ -95,7 +95,8 @@ export interface Kernels {
    * Binds the operands of many operations once, to be run in one call. On a GPU the first run enqueues them, the second
    * records them as a CUDA graph, and later ones replay that. The memory of operands can no longer be transferred, for
    * good.
-   * @param memory - buffers of operands that stay on a GPU between runs; any other is copied before and after each run
+   * @param memory - what stays on a GPU between runs; of anything else what steps read is copied before each run, and what
+   * they wrote after it
    * @throws SparkError ERR_UNSUPPORTED when the backend lacks an operation
    */
   prepare(steps: readonly BoundStep[], memory?: PlanMemory): PreparedSteps

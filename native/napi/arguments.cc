@@ -236,15 +236,15 @@ void* Arguments::typed_array(Napi::Object object, const char* name, napi_typedar
   return data;
 }
 
-void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_type type, int64_t count,
-                         Access access) {
-  void* data = typed_array(object, name, type, count);
+void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_type type,
+                         const Footprint& touched, Access access) {
+  void* data = typed_array(object, name, type, touched.span().end);
   const Napi::TypedArray array = object.Get(name).As<Napi::TypedArray>();
   expect_fixed(name, array);
-  const size_t bytes = static_cast<size_t>(count) * array.ElementSize();
+  const Footprint bytes = touched.scaled(array.ElementSize());
   references_.push_back(Napi::Persistent(array.As<Napi::Object>()));
   if (place_) return place_(array, data, bytes, access);
-  if (std::shared_ptr<Block> block = Block::find(data, bytes)) {
+  if (std::shared_ptr<Block> block = Block::find(data, bytes.span().end)) {
     blocks_.push_back(std::move(block));
     return data;
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "core/footprint.h"
 #include "napi/job_memory.h"
 
 namespace spark::napi {
@@ -33,8 +34,9 @@ WeightSize weight_size(const Weight& weight);
 // Elements of what winograd_weight() makes of filters.
 int64_t winograd_elements(int64_t filters, int64_t channels);
 
-// Says where the backend finds the `bytes` of `array` at `data`.
-using Place = std::function<void*(Napi::Object array, void* data, size_t bytes, Access access)>;
+// Says where the backend finds the elements of `array` at `data`; `touched` are the bytes of them that the
+// operation reads or writes.
+using Place = std::function<void*(Napi::Object array, void* data, const Footprint& touched, Access access)>;
 
 class Arguments {
  public:
@@ -70,43 +72,39 @@ class Arguments {
   }
   std::array<int64_t, 4> strides(const char* name) const;
 
-  // Operands: a typed array of at least `count` elements of T. An input is read, an output written, an
-  // update both.
+  // Operands: a typed array that has the elements which are touched, a count meaning the first ones. An input
+  // is read, an output written, an update both.
   template <typename T>
-  const T* input(const char* name, int64_t count) {
-    return static_cast<const T*>(operand(object_, name, element_type<T>(), count, Access::kRead));
-  }
-  template <typename T>
-  const T* optional_input(const char* name, int64_t count) {
-    return has(name) ? input<T>(name, count) : nullptr;
+  const T* input(const char* name, const Footprint& touched) {
+    return static_cast<const T*>(operand(object_, name, element_type<T>(), touched, Access::kRead));
   }
   template <typename T>
-  T* output(const char* name, int64_t count) {
-    return static_cast<T*>(operand(object_, name, element_type<T>(), count, Access::kWrite));
+  const T* optional_input(const char* name, const Footprint& touched) {
+    return has(name) ? input<T>(name, touched) : nullptr;
   }
   template <typename T>
-  T* optional_output(const char* name, int64_t count) {
-    return has(name) ? output<T>(name, count) : nullptr;
+  T* output(const char* name, const Footprint& touched) {
+    return static_cast<T*>(operand(object_, name, element_type<T>(), touched, Access::kWrite));
   }
   template <typename T>
-  T* update(const char* name, int64_t count) {
-    return static_cast<T*>(operand(object_, name, element_type<T>(), count, Access::kReadWrite));
+  T* optional_output(const char* name, const Footprint& touched) {
+    return has(name) ? output<T>(name, touched) : nullptr;
   }
   template <typename T>
-  T* optional_update(const char* name, int64_t count) {
-    return has(name) ? update<T>(name, count) : nullptr;
+  T* update(const char* name, const Footprint& touched) {
+    return static_cast<T*>(operand(object_, name, element_type<T>(), touched, Access::kReadWrite));
   }
-  const void* input(const char* name, DType dtype, int64_t count) {
-    return operand(object_, name, element_type(dtype), count, Access::kRead);
+  const void* input(const char* name, DType dtype, const Footprint& touched) {
+    return operand(object_, name, element_type(dtype), touched, Access::kRead);
   }
-  void* output(const char* name, DType dtype, int64_t count) {
-    return operand(object_, name, element_type(dtype), count, Access::kWrite);
+  void* output(const char* name, DType dtype, const Footprint& touched) {
+    return operand(object_, name, element_type(dtype), touched, Access::kWrite);
   }
-  void* optional_output(const char* name, DType dtype, int64_t count) {
-    return has(name) ? output(name, dtype, count) : nullptr;
+  void* optional_output(const char* name, DType dtype, const Footprint& touched) {
+    return has(name) ? output(name, dtype, touched) : nullptr;
   }
-  void* update(const char* name, DType dtype, int64_t count) {
-    return operand(object_, name, element_type(dtype), count, Access::kReadWrite);
+  void* update(const char* name, DType dtype, const Footprint& touched) {
+    return operand(object_, name, element_type(dtype), touched, Access::kReadWrite);
   }
 
   // Whether operands are moved to where a device reaches them.
@@ -148,7 +146,7 @@ class Arguments {
   static napi_typedarray_type element_type(DType dtype);
 
   static void* typed_array(Napi::Object object, const char* name, napi_typedarray_type type, int64_t count);
-  void* operand(Napi::Object object, const char* name, napi_typedarray_type type, int64_t count,
+  void* operand(Napi::Object object, const char* name, napi_typedarray_type type, const Footprint& touched,
                 Access access);
 
   Napi::Object object_;

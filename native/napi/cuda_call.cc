@@ -1,7 +1,5 @@
 #include "napi/cuda_call.h"
 
-#include <cstring>
-
 #include "backend/cuda/staging.h"
 #include "backend/cuda/stream.h"
 #include "core/error.h"
@@ -11,88 +9,71 @@
 namespace spark::napi {
 namespace {
 
-// Copies a staged result into its typed array; an array that was detached meanwhile has no room and is
-// skipped.
-void copy_back(Napi::Env env, const Napi::ObjectReference& array, const void* source, size_t bytes) {
+// Copies what was written of a staged result into its typed array; an array that was detached meanwhile has
+// no room and is skipped.
+void copy_back(Napi::Env env, const Napi::ObjectReference& array, const void* source,
+               const Footprint& written) {
   napi_typedarray_type type;
   size_t length;
   void* data;
   if (napi_get_typedarray_info(env, array.Value(), &type, &length, &data, nullptr, nullptr) != napi_ok)
     return;
-  if (data && array.Value().As<Napi::TypedArray>().ByteLength() >= bytes) std::memcpy(data, source, bytes);
+  const auto bytes = static_cast<int64_t>(array.Value().As<Napi::TypedArray>().ByteLength());
+  if (!data || bytes < written.span().end) return;
+  written.copy(static_cast<std::byte*>(data), static_cast<const std::byte*>(source));
 }
 
 }  // namespace
 
-// What the device works on. Held by the stream until it has passed, and by the promise.
-struct CudaCall::InFlight {
-  explicit InFlight(cuda::Device& device) : device(device), staging(device) {}
-
-  // After a failure half-way: what the device may still be using is given back only when it is done. When
-  // even waiting fails the context is ruined and uses nothing.
-  ~InFlight() {
-    if (passed || (staging.size() == 0 && blocks.empty())) return;
-    try {
-      cuda::DeviceScope scope(device);
-      device.stream().synchronize();
-    } catch (const Error&) {
-    }
-  }
-
-  cuda::Device& device;
-  cuda::Staging staging;
-  std::vector<std::shared_ptr<Block>> blocks;
-  std::atomic<bool> passed{false};
-};
-
 CudaCall::CudaCall(Napi::Env env, cuda::Device& device)
-    : env_(env), device_(device), in_flight_(std::make_shared<InFlight>(device)) {}
+    : env_(env), device_(device), staging_(std::make_shared<cuda::Staging>(device)) {}
 
 Place CudaCall::place() {
-  return [this](Napi::Object array, void* data, size_t bytes, Access access) {
-    return put(array, data, bytes, access);
+  return [this](Napi::Object array, void* data, const Footprint& touched, Access access) {
+    return put(array, data, touched, access);
   };
 }
 
-void* CudaCall::put(Napi::Object array, void* data, size_t bytes, Access access) {
+void* CudaCall::put(Napi::Object array, void* data, const Footprint& touched, Access access) {
+  const size_t bytes = touched.span().end;
   if (bytes == 0) return nullptr;  // no address of the host reaches the device
   std::shared_ptr<Block> block = Block::find(data, bytes);
   if (block && cuda::reaches(device_, *block)) {
-    in_flight_->blocks.push_back(std::move(block));
+    staging_->keep(std::move(block));
     return data;
   }
-  const size_t index = in_flight_->staging.size();
-  void* address = in_flight_->staging.add(data, bytes, access);
-  if (access != Access::kRead) outputs_.push_back({index, Napi::Persistent(array), bytes});
+  const size_t index = staging_->size();
+  void* address = staging_->add(data, bytes, access);
+  if (access != Access::kRead) outputs_.push_back({index, Napi::Persistent(array), touched});
   return address;
 }
 
 Napi::Value CudaCall::start(const std::function<void()>& work,
                             std::vector<Napi::ObjectReference> references) {
   work();
-  in_flight_->staging.fetch();
+  staging_->fetch();
 
   // References belong to the environment, so they wait there; the stream holds only what may be dropped on
   // any thread.
   struct Waiting {
-    std::shared_ptr<InFlight> in_flight;
+    std::shared_ptr<cuda::Staging> staging;
     std::vector<Output> outputs;
     std::vector<Napi::ObjectReference> references;
   };
   auto waiting = std::make_shared<Waiting>();
-  waiting->in_flight = in_flight_;
+  waiting->staging = staging_;
   waiting->outputs = std::move(outputs_);
   waiting->references = std::move(references);
   return when_passed(
       env_, device_,
       // The stream lets go first: once the promise has settled, the memory is free for the next call.
-      [in_flight = in_flight_]() mutable {
-        in_flight->passed = true;
-        in_flight.reset();
+      [staging = staging_]() mutable {
+        staging->passed();
+        staging.reset();
       },
       [waiting](Napi::Env env) {
         for (const Output& output : waiting->outputs) {
-          copy_back(env, output.array, waiting->in_flight->staging.written(output.staged), output.bytes);
+          copy_back(env, output.array, waiting->staging->written(output.staged), output.written);
         }
       });
 }

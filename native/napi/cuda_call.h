@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/staging.h"
 #include "napi/arguments.h"
 
 namespace spark::napi {
@@ -27,18 +28,17 @@ class CudaCall {
   Napi::Value start(const std::function<void()>& work, std::vector<Napi::ObjectReference> references);
 
  private:
-  struct InFlight;
   struct Output {
     size_t staged;  // index in the staging
     Napi::ObjectReference array;
-    size_t bytes;
+    Footprint written;
   };
 
-  void* put(Napi::Object array, void* data, size_t bytes, Access access);
+  void* put(Napi::Object array, void* data, const Footprint& touched, Access access);
 
   Napi::Env env_;
   cuda::Device& device_;
-  std::shared_ptr<InFlight> in_flight_;
+  std::shared_ptr<cuda::Staging> staging_;
   std::vector<Output> outputs_;
 };
 

@@ -1,6 +1,5 @@
 #include "napi/cuda_plan.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "backend/cuda/stream.h"
@@ -9,23 +8,49 @@
 #include "napi/job.h"
 
 namespace spark::napi {
+namespace {
 
-CudaPlan::CudaPlan(cuda::Device& device, const Napi::Value& memory)
-    : device_(device), memory_(cuda::memory_choice(device)), recording_(device) {
-  if (!memory.IsObject()) return;
-  const Napi::Object buffers = memory.As<Napi::Object>();
-  know(buffers.Get("scratch"), Role::kScratch);
-  know(buffers.Get("constant"), Role::kConstant);
-  know(buffers.Get("state"), Role::kState);
+Range addresses(const void* data, Range bytes) {
+  const auto begin = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
+  return {begin + bytes.begin, begin + bytes.end};
 }
 
-void CudaPlan::know(const Napi::Value& buffers, Role role) {
-  if (!buffers.IsArray()) return;
-  const Napi::Array array = buffers.As<Napi::Array>();
+}  // namespace
+
+CudaPlan::CudaPlan(cuda::Device& device, const Napi::Value& memory, bool graphs)
+    : device_(device), memory_(cuda::memory_choice(device)), recording_(device, graphs) {
+  if (!memory.IsObject()) return;
+  const Napi::Object roles = memory.As<Napi::Object>();
+  know(roles.Get("scratch"), Role::kScratch);
+  know(roles.Get("constant"), Role::kConstant);
+  know(roles.Get("state"), Role::kState);
+}
+
+void CudaPlan::know(const Napi::Value& memory, Role role) {
+  if (!memory.IsArray()) return;
+  const Napi::Array array = memory.As<Napi::Array>();
   for (uint32_t i = 0; i < array.Length(); ++i) {
-    const Napi::Value buffer = array.Get(i);
-    if (buffer.IsArrayBuffer()) known_.emplace_back(Napi::Persistent(buffer.As<Napi::ArrayBuffer>()), role);
+    const Napi::Value each = array.Get(i);
+    if (each.IsTypedArray()) {
+      const Napi::TypedArray view = each.As<Napi::TypedArray>();
+      const auto offset = static_cast<int64_t>(view.ByteOffset());
+      know(view.ArrayBuffer(), {offset, offset + static_cast<int64_t>(view.ByteLength())}, role);
+    } else if (each.IsArrayBuffer()) {
+      Napi::ArrayBuffer buffer = each.As<Napi::ArrayBuffer>();
+      know(buffer, {0, static_cast<int64_t>(buffer.ByteLength())}, role);
+    }
   }
+}
+
+void CudaPlan::know(Napi::ArrayBuffer buffer, Range bytes, Role role) {
+  if (buffer.IsArrayBuffer()) known_[role].add(addresses(buffer.Data(), bytes));  // others put() refuses
+}
+
+CudaPlan::Role CudaPlan::role_of(const void* data, Range touched) const {
+  for (const auto& [role, ranges] : known_) {
+    if (ranges.covers(addresses(data, touched))) return role;
+  }
+  return Role::kPassing;
 }
 
 // What the device may still be using is given back only when it is done. When even waiting fails the context
@@ -40,12 +65,13 @@ CudaPlan::~CudaPlan() {
 }
 
 Place CudaPlan::place() {
-  return [this](Napi::Object array, void* data, size_t bytes, Access access) {
-    return put(array, data, bytes, access);
+  return [this](Napi::Object array, void* data, const Footprint& touched, Access access) {
+    return put(array, data, touched, access);
   };
 }
 
-void* CudaPlan::put(Napi::Object array, void* data, size_t bytes, Access access) {
+void* CudaPlan::put(Napi::Object array, void* data, const Footprint& touched, Access access) {
+  const int64_t bytes = touched.span().end;
   if (bytes == 0) return nullptr;  // no address of the host reaches the device
   std::shared_ptr<Block> block = Block::find(data, bytes);
   if (block && cuda::reaches(device_, *block)) {
@@ -56,24 +82,32 @@ void* CudaPlan::put(Napi::Object array, void* data, size_t bytes, Access access)
   if (!buffer.IsArrayBuffer()) {
     throw Error("ERR_UNSUPPORTED", "the cuda backend reads no SharedArrayBuffer; copy it: array.slice()");
   }
-  auto found = areas_.find(buffer.Data());
-  if (found == areas_.end()) {
-    found = areas_.emplace(buffer.Data(), add_area(buffer)).first;
-    found->second.read = access != Access::kWrite || bytes < found->second.bytes;
-  }
+  const Role role = role_of(data, touched.span());
+  const std::pair<const void*, Role> key{buffer.Data(), role};
+  auto found = areas_.find(key);
+  if (found == areas_.end()) found = areas_.emplace(key, add_area(buffer, role)).first;
   Area& area = found->second;
-  area.written = area.written || access != Access::kRead;
+  const int64_t at = static_cast<const std::byte*>(data) - static_cast<const std::byte*>(buffer.Data());
+  uses_.push_back({&area, touched.scaled(1, at), access});
   const Block& copy = area.on_device ? *area.on_device : *area.host;
-  return copy.data + (static_cast<const std::byte*>(data) - static_cast<const std::byte*>(buffer.Data()));
+  return copy.data + at;
 }
 
-CudaPlan::Area CudaPlan::add_area(Napi::ArrayBuffer buffer) {
-  const size_t bytes = buffer.ByteLength();
-  const auto known = std::find_if(known_.begin(), known_.end(), [&](const auto& entry) {
-    return entry.first.Value().Data() == buffer.Data();
-  });
-  const Role role = known == known_.end() ? Role::kPassing : known->second;
-  Area area{Napi::Persistent(buffer), role, nullptr, nullptr, bytes, false, false};
+void CudaPlan::end_step() {
+  for (const auto& [area, touched, access] : uses_) {
+    const bool copied = area->role == Role::kPassing && access != Access::kWrite;
+    if (copied && !area->written.covers(touched.span())) area->read.add(touched.span());
+  }
+  for (const auto& [area, touched, access] : uses_) {
+    const bool copied = area->role == Role::kPassing || area->role == Role::kState;
+    if (copied && access != Access::kRead) area->written.add(touched);
+  }
+  uses_.clear();
+}
+
+CudaPlan::Area CudaPlan::add_area(Napi::ArrayBuffer buffer, Role role) {
+  const auto bytes = static_cast<int64_t>(buffer.ByteLength());
+  Area area{Napi::Persistent(buffer), role, nullptr, nullptr, bytes, {}, {}};
   const bool passes = role == Role::kPassing;
   const bool moves = passes && memory_.passing == MemoryKind::kDevice;
   if (!passes || moves) {
@@ -87,17 +121,19 @@ CudaPlan::Area CudaPlan::add_area(Napi::ArrayBuffer buffer) {
 }
 
 // Waits, since the pinned memory between is freed at once.
-void CudaPlan::upload(const Block& target, const void* data, size_t bytes) {
+void CudaPlan::upload(const Block& target, const void* data, int64_t bytes) {
   const std::shared_ptr<Block> pinned = cuda::allocate(device_, MemoryKind::kPinned, bytes);
   std::memcpy(pinned->data, data, bytes);
-  copy(target, *pinned, bytes);
+  copy(target, *pinned, {0, bytes});
   device_.stream().synchronize();
 }
 
-void CudaPlan::copy(const Block& target, const Block& source, size_t bytes) {
-  const auto address = [](const Block& block) { return reinterpret_cast<cuda::CUdeviceptr>(block.data); };
+void CudaPlan::copy(const Block& target, const Block& source, Range range) {
+  const auto address = [&](const Block& block) {
+    return reinterpret_cast<cuda::CUdeviceptr>(block.data + range.begin);
+  };
   device_.check(
-      device_.driver.cuMemcpyAsync(address(target), address(source), bytes, device_.stream().handle()),
+      device_.driver.cuMemcpyAsync(address(target), address(source), range.size(), device_.stream().handle()),
       "copying operands");
 }
 
@@ -107,89 +143,78 @@ void CudaPlan::before_work() {
 }
 
 // A promise for what is enqueued, after which what was written of the areas of `role` is in their buffers.
-// Those who hold `finally` call `done` when the last of them lets go.
-Napi::Value CudaPlan::passed(Napi::Env env, Role role, std::shared_ptr<void> keep,
-                             std::shared_ptr<void> finally) {
+Napi::Value CudaPlan::passed(Napi::Env env, Role role, std::shared_ptr<void> keep) {
   return when_passed(
       env, device_, [in_flight = in_flight_] { *in_flight = false; },
-      [this, role, keep = std::move(keep), finally = std::move(finally)](Napi::Env) {
-        for (const auto& [data, area] : areas_) {
+      [this, role, keep = std::move(keep)](Napi::Env) {
+        for (const auto& [key, area] : areas_) {
+          if (area.role != role) continue;
           void* target = area.buffer.Value().Data();  // null when it has been detached meanwhile
-          if (area.role == role && area.written && target == data) {
-            std::memcpy(target, area.host->data, area.bytes);
-          }
+          if (target == key.first) area.written.copy(static_cast<std::byte*>(target), area.host->data);
         }
       });
 }
 
-namespace {
-
-// Calls `done` when the last one who holds it lets go.
-std::shared_ptr<void> at_end(std::function<void()> done) {
-  return {nullptr, [done = std::move(done)](void*) { done(); }};
+void CudaPlan::enqueue(const std::function<void()>& steps) {
+  const auto moves = [](const Area& area) { return area.role == Role::kPassing && area.on_device; };
+  recording_.run([&] {
+    for (const auto& [_, area] : areas_) {
+      if (moves(area)) area.read.each([&](Range range) { copy(*area.on_device, *area.host, range); });
+    }
+    steps();
+    for (const auto& [_, area] : areas_) {
+      if (!moves(area)) continue;
+      area.written.spans().each([&](Range range) { copy(*area.host, *area.on_device, range); });
+    }
+  });
 }
 
-}  // namespace
-
-Napi::Value CudaPlan::run(Napi::Env env, const std::function<void()>& steps, std::shared_ptr<void> keep,
-                          std::function<void()> done) {
-  const std::shared_ptr<void> finally = at_end(std::move(done));
+Napi::Value CudaPlan::run(Napi::Env env, const std::function<void()>& steps, std::shared_ptr<void> keep) {
   const cuda::DeviceScope scope(device_);
   before_work();
-  const auto moves = [](const Area& area) { return area.role == Role::kPassing && area.on_device; };
-  for (const auto& [data, area] : areas_) {
-    if (area.role == Role::kPassing && area.read) std::memcpy(area.host->data, data, area.bytes);
+  for (const auto& [key, area] : areas_) {
+    if (area.role != Role::kPassing) continue;
+    const auto* data = static_cast<const std::byte*>(key.first);
+    area.read.each(
+        [&](Range range) { std::memcpy(area.host->data + range.begin, data + range.begin, range.size()); });
   }
-  const auto enqueue = [this, moves, steps] {
-    recording_.run([&] {
-      for (const auto& [_, area] : areas_) {
-        if (moves(area) && area.read) copy(*area.on_device, *area.host, area.bytes);
-      }
-      steps();
-      for (const auto& [_, area] : areas_) {
-        if (moves(area) && area.written) copy(*area.host, *area.on_device, area.bytes);
-      }
-    });
-  };
-  const auto result = [this, keep = std::move(keep), finally](Napi::Env env) {
+  const auto result = [this, keep](Napi::Env env) {
     const cuda::DeviceScope scope(device_);
-    return passed(env, Role::kPassing, keep, finally);
+    return passed(env, Role::kPassing, keep);
   };
   if (recording_.has_run()) {
-    enqueue();
+    enqueue(steps);
     return result(env);
   }
   return start_job(
       env,
-      [this, enqueue] {
+      [this, steps, keep] {
         const cuda::DeviceScope scope(device_);
-        enqueue();
+        enqueue(steps);
       },
       {}, result);  // whose promise is that of the job
 }
 
-Napi::Value CudaPlan::fetch(Napi::Env env, std::shared_ptr<void> keep, std::function<void()> done) {
-  const std::shared_ptr<void> finally = at_end(std::move(done));
+Napi::Value CudaPlan::fetch(Napi::Env env, std::shared_ptr<void> keep) {
   const cuda::DeviceScope scope(device_);
   before_work();
   for (const auto& [_, area] : areas_) {
-    if (area.role == Role::kState) copy(*area.host, *area.on_device, area.bytes);
+    if (area.role != Role::kState) continue;
+    area.written.spans().each([&](Range range) { copy(*area.host, *area.on_device, range); });
   }
-  return passed(env, Role::kState, std::move(keep), finally);
+  return passed(env, Role::kState, std::move(keep));
 }
 
-Napi::Value CudaPlan::store(Napi::Env env, std::shared_ptr<void> keep, std::function<void()> done) {
-  const std::shared_ptr<void> finally = at_end(std::move(done));
+Napi::Value CudaPlan::store(Napi::Env env, std::shared_ptr<void> keep) {
   const cuda::DeviceScope scope(device_);
   before_work();
-  for (const auto& [data, area] : areas_) {
+  for (const auto& [key, area] : areas_) {
     if (area.role != Role::kState) continue;
-    std::memcpy(area.host->data, data, area.bytes);
-    copy(*area.on_device, *area.host, area.bytes);
+    std::memcpy(area.host->data, key.first, area.bytes);
+    copy(*area.on_device, *area.host, {0, area.bytes});
   }
   return when_passed(
-      env, device_, [in_flight = in_flight_] { *in_flight = false; },
-      [keep = std::move(keep), finally](Napi::Env) {});
+      env, device_, [in_flight = in_flight_] { *in_flight = false; }, [keep = std::move(keep)](Napi::Env) {});
 }
 
 }  // namespace spark::napi

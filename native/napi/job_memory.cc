@@ -26,14 +26,16 @@ void Copies::Free::operator()(std::byte* data) const {
   ::operator delete (data, std::align_val_t{kCacheLine});
 }
 
-void* Copies::add(const char* name, const Napi::TypedArray& array, void* data, size_t bytes, Access access) {
+void* Copies::add(const char* name, const Napi::TypedArray& array, void* data, const Footprint& touched,
+                  Access access) {
   const Napi::ArrayBuffer buffer = array.ArrayBuffer();
+  const auto bytes = static_cast<size_t>(touched.span().end);
   if (bytes == 0 || !buffer.IsArrayBuffer() || buffer.CheckTypeTag(&kHeld)) return data;
   auto* copy = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kCacheLine}));
   memory_.emplace_back(copy);
   std::memcpy(copy, data, bytes);
   if (access != Access::kRead)
-    outputs_.push_back({name, Napi::Persistent(array.As<Napi::Object>()), copy, bytes});
+    outputs_.push_back({name, Napi::Persistent(array.As<Napi::Object>()), copy, touched});
   return copy;
 }
 
@@ -46,8 +48,8 @@ void Copies::write_back() const {
     void* data;
     const napi_status status =
         napi_get_typedarray_info(array.Env(), array, &type, &length, &data, nullptr, nullptr);
-    if (status == napi_ok && data && array.ByteLength() >= output.bytes) {
-      std::memcpy(data, output.source, output.bytes);
+    if (status == napi_ok && data && static_cast<int64_t>(array.ByteLength()) >= output.written.span().end) {
+      output.written.copy(static_cast<std::byte*>(data), output.source);
     } else {
       lost = &output.name;
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/cuda/staging.h"
+#include "core/footprint.h"
 
 namespace spark::napi {
 
@@ -24,9 +25,10 @@ void hold(Napi::ArrayBuffer buffer);
 // thread.
 class Copies {
  public:
-  // Where a job finds the `bytes` of `array` at `data`. An output is copied, too: an operation may write
-  // parts.
-  void* add(const char* name, const Napi::TypedArray& array, void* data, size_t bytes, Access access);
+  // Where a job finds the elements of `array` at `data`, of which it reads or writes the bytes `touched`. An
+  // output is copied, too: what an operation leaves alone stays as it is.
+  void* add(const char* name, const Napi::TypedArray& array, void* data, const Footprint& touched,
+            Access access);
 
   // Copies what the job has written into the arrays. Throws ERR_DISPOSED, when all others are written, for
   // one whose memory was taken away meanwhile.
@@ -40,7 +42,7 @@ class Copies {
     std::string name;
     Napi::ObjectReference array;
     const std::byte* source;
-    size_t bytes;
+    Footprint written;
   };
 
   std::vector<std::unique_ptr<std::byte, Free>> memory_;

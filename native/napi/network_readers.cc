@@ -61,6 +61,14 @@ int64_t extent(const HeadStrides& strides, int64_t batch, int64_t heads, int64_t
   return last;
 }
 
+// The elements of [batch, heads, rows, width] with these strides.
+Footprint touched(const HeadStrides& strides, int64_t batch, int64_t heads, int64_t rows, int64_t width) {
+  extent(strides, batch, heads, rows, width);  // refuses what leaves the address space
+  const Footprint::Axis axes[] = {
+      {batch, strides.batch}, {heads, strides.head}, {rows, strides.step}, {width, 1}};
+  return {0, axes};
+}
+
 AttentionArgs read_attention_inputs(Arguments& in) {
   AttentionArgs args{};
   const AttentionShape& shape = args.shape = read_attention_shape(in);
@@ -236,9 +244,7 @@ BatchNormBackwardArgs read_batch_norm_backward(Arguments& in) {
 AttentionArgs read_attention(Arguments& in) {
   AttentionArgs args = read_attention_inputs(in);
   const auto [batch, heads, kv_heads, queries, keys, depth, value_depth] = args.shape;
-  const int64_t outputs = extent(args.y_strides, batch, heads, queries, value_depth);
-  const bool dense = outputs == elements(batch, heads, queries, value_depth);
-  args.y = dense ? in.output<float>("y", outputs) : in.update<float>("y", outputs);  // gaps stay as they are
+  args.y = in.output<float>("y", touched(args.y_strides, batch, heads, queries, value_depth));
   args.log_sum = in.optional_output<float>("logSum", elements(batch, heads, queries));
   args.compute = in.choice<Compute>("compute", {"f32", "bf16", "f16"});
   return args;
@@ -252,9 +258,9 @@ AttentionBackwardArgs read_attention_backward(Arguments& in) {
   forward.y = const_cast<float*>(in.input<float>("y", outputs));
   forward.log_sum = const_cast<float*>(in.input<float>("logSum", elements(batch, heads, queries)));
   args.dy = in.input<float>("dy", outputs);
-  args.dq = in.optional_update<float>("dq", extent(forward.q_strides, batch, heads, queries, depth));
-  args.dk = in.optional_update<float>("dk", extent(forward.k_strides, batch, kv_heads, keys, depth));
-  args.dv = in.optional_update<float>("dv", extent(forward.v_strides, batch, kv_heads, keys, value_depth));
+  args.dq = in.optional_output<float>("dq", touched(forward.q_strides, batch, heads, queries, depth));
+  args.dk = in.optional_output<float>("dk", touched(forward.k_strides, batch, kv_heads, keys, depth));
+  args.dv = in.optional_output<float>("dv", touched(forward.v_strides, batch, kv_heads, keys, value_depth));
   return args;
 }
 

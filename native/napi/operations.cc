@@ -82,7 +82,11 @@ MatmulArgs read_matmul(Arguments& in) {
   args.y_outer = strides[0];
   args.y_inner = strides[1];
   args.y_row = strides[2];
-  args.y = in.output<float>("y", extent({args.outer, args.inner, args.m, args.n}, strides));
+  const std::array<int64_t, 4> sizes{args.outer, args.inner, args.m, args.n};
+  extent(sizes, strides);  // refuses what leaves the address space
+  Footprint::Axis axes[4];
+  for (size_t i = 0; i < sizes.size(); ++i) axes[i] = {sizes[i], strides[i]};
+  args.y = in.output<float>("y", Footprint(0, axes));
   args.compute = in.choice<Compute>("compute", {"f32", "bf16", "f16"});
   return args;
 }

@@ -54,8 +54,9 @@ void keep(Bound& bound, Arguments& in, std::unordered_set<const void*>& known) {
   for (std::shared_ptr<Block>& block : in.take_blocks()) bound.blocks.push_back(std::move(block));
 }
 
-// A run on memory that somebody has detached since (transfer(), dispose()) would be a use after free.
-const std::shared_ptr<Bound>& claimed(const Napi::Value& value) {
+// The plan, reserved until the last copy of the pointer goes: for one run, however that begins and ends. A
+// run on memory that somebody has detached since (transfer(), dispose()) would be a use after free.
+std::shared_ptr<Bound> claimed(const Napi::Value& value) {
   const Handle& handle = *value.As<Napi::External<Handle>>().Data();
   if (!handle) throw Error("ERR_DISPOSED", "the plan has been disposed");
   for (const Memory& memory : handle->memory) {
@@ -64,7 +65,7 @@ const std::shared_ptr<Bound>& claimed(const Napi::Value& value) {
     }
   }
   handle->plan.claim();
-  return handle;
+  return {handle.get(), [handle](Bound* bound) { bound->plan.release(); }};
 }
 
 void bind_steps(const Napi::Array& steps, const Backend& backend, const Place& place, Bound& bound) {
@@ -83,6 +84,7 @@ void bind_steps(const Napi::Array& steps, const Backend& backend, const Place& p
       throw Error(error.code, message("step ", i, " of the plan, ", what, ": ", error.what()));
     }
     keep(bound, in, known);
+    if (bound.cuda) bound.cuda->end_step();
   }
 }
 
@@ -94,7 +96,8 @@ Napi::Value plan_create(const Napi::CallbackInfo& info) {
   if (info[1].IsNumber()) {
     cuda::Device& device = cuda::Device::get(info[1].ToNumber().Int32Value());
     const cuda::DeviceScope scope(device);
-    bound->cuda = std::make_unique<CudaPlan>(device, info[2]);
+    const bool graphs = info[3].IsUndefined() || info[3].ToBoolean();
+    bound->cuda = std::make_unique<CudaPlan>(device, info[2], graphs);
     bind_steps(steps, cuda::backend(), bound->cuda->place(), *bound);
   } else {
     bind_steps(steps, cpu::backend(), {}, *bound);
@@ -104,32 +107,30 @@ Napi::Value plan_create(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value plan_run(const Napi::CallbackInfo& info) {
-  const Handle bound = claimed(info[0]);
-  if (!bound->cuda) {
-    const bool at_once = info[1].ToBoolean() && bound->plan.last_run() < kBriefRun;
-    if (!at_once) return start_job(info.Env(), [bound] { bound->plan.run(); });
-    const Undelayed scope;
-    bound->plan.run();
-    return info.Env().Undefined();
-  }
-  return bound->cuda->run(
-      info.Env(), [bound] { bound->plan.perform(); }, bound, [bound] { bound->plan.release(); });
+  const std::shared_ptr<Bound> bound = claimed(info[0]);
+  if (bound->cuda)
+    return bound->cuda->run(
+        info.Env(), [plan = &bound->plan] { plan->perform(); }, bound);
+  const bool at_once = info[1].ToBoolean() && bound->plan.last_run() < kBriefRun;
+  if (!at_once) return start_job(info.Env(), [bound] { bound->plan.run(); });
+  const Undelayed scope;
+  bound->plan.run();
+  return info.Env().Undefined();
 }
 
 Napi::Value plan_fetch(const Napi::CallbackInfo& info) {
-  const Handle bound = claimed(info[0]);
-  return bound->cuda->fetch(info.Env(), bound, [bound] { bound->plan.release(); });
+  const std::shared_ptr<Bound> bound = claimed(info[0]);
+  return bound->cuda->fetch(info.Env(), bound);
 }
 
 Napi::Value plan_store(const Napi::CallbackInfo& info) {
-  const Handle bound = claimed(info[0]);
-  return bound->cuda->store(info.Env(), bound, [bound] { bound->plan.release(); });
+  const std::shared_ptr<Bound> bound = claimed(info[0]);
+  return bound->cuda->store(info.Env(), bound);
 }
 
 Napi::Value plan_profile(const Napi::CallbackInfo& info) {
-  const Handle bound = claimed(info[0]);
+  const std::shared_ptr<Bound> bound = claimed(info[0]);
   if (bound->cuda) {
-    bound->plan.release();
     throw Error("ERR_UNSUPPORTED", "steps on a device have no clock of their own: run them one by one");
   }
   return start_query<std::vector<double>>(

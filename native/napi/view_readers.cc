@@ -79,6 +79,13 @@ int64_t needed(const char* name, int64_t offset,
   return reach.high + 1;
 }
 
+// Its elements are inside: needed() has been asked.
+Footprint touched(int64_t offset, const Axes& axes, const Strides& strides) {
+  Footprint::Axis each[kMaxAxes];
+  for (int64_t i = 0; i < axes.count; ++i) each[i] = {axes.size[i], strides.step[i]};
+  return {offset, std::span(each, static_cast<size_t>(axes.count))};
+}
+
 DType copied_dtype(const Arguments& in) {
   const DType dtype = in.dtype("dtype");
   if (dtype == DType::kNVFP4) throw Error("ERR_DTYPE", "nvfp4 has no elements to move one by one");
@@ -183,8 +190,10 @@ CopyStridedArgs read_copy_strided(Arguments& in) {
   args.dst_offset = in.size("dstOffset");
   args.src_strides = strides(in, "srcStrides", args.shape, kSmallest);
   args.dst_strides = strides(in, "dstStrides", args.shape, kSmallest);
-  args.src = in.input("src", args.dtype, needed("src", args.src_offset, {{args.shape, args.src_strides}}));
-  args.dst = in.output("dst", args.dtype, needed("dst", args.dst_offset, {{args.shape, args.dst_strides}}));
+  needed("src", args.src_offset, {{args.shape, args.src_strides}});
+  needed("dst", args.dst_offset, {{args.shape, args.dst_strides}});
+  args.src = in.input("src", args.dtype, touched(args.src_offset, args.shape, args.src_strides));
+  args.dst = in.output("dst", args.dtype, touched(args.dst_offset, args.shape, args.dst_strides));
   return args;
 }
 

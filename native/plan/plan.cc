@@ -5,16 +5,6 @@
 #include "core/error.h"
 
 namespace spark {
-namespace {
-
-// Gives a plan free at the end of a run, however that ends.
-struct Release {
-  Plan& plan;
-
-  ~Release() { plan.release(); }
-};
-
-}  // namespace
 
 void Plan::add(std::string op, std::function<void()> work) {
   steps_.push_back({std::move(op), std::move(work)});
@@ -27,7 +17,6 @@ void Plan::claim() {
 }
 
 void Plan::run() {
-  const Release release{*this};
   const auto start = std::chrono::steady_clock::now();
   perform();
   last_run_ = std::chrono::steady_clock::now() - start;
@@ -46,7 +35,6 @@ void Plan::perform(size_t i) {
 }
 
 std::vector<double> Plan::profile() {
-  const Release release{*this};
   std::vector<double> times;
   times.reserve(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {

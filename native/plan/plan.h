@@ -14,8 +14,8 @@ class Plan {
  public:
   void add(std::string op, std::function<void()> work);
 
-  // Reserves the plan for one run: its operands are shared by all runs, so that two would overwrite each
-  // other. Throws ERR_ARGUMENT when it is taken.
+  // Reserves the plan for one run, until release(): its operands are shared by all runs, so that two would
+  // overwrite each other. Throws ERR_ARGUMENT when it is taken.
   void claim();
 
   // Gives the plan free.
@@ -24,10 +24,10 @@ class Plan {
   // Performs all steps. A step that fails ends the run; its error says which it was.
   void perform();
 
-  // Performs all steps and gives the plan free.
+  // As perform(), and takes the time.
   void run();
 
-  // As run(); the milliseconds that each step took.
+  // As perform(); the milliseconds that each step took.
   std::vector<double> profile();
 
   // How long the last run took; the longest duration before the first one.

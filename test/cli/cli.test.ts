@@ -123,6 +123,7 @@ t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t 
     const item = (name: string) => items.find((each: { name: string }) => each.name === name)
     t.match(item('machine').found, /a DGX Spark$/)
     t.match(item('CUDA driver'), { status: 'ok', found: 'CUDA 13.0' })
+    t.match(item('CUDA graphs'), { status: 'ok', found: /^on: .*DGX_SPARK_CUDA_GRAPHS=1/ })
     t.match(item('memory').found, 'shared by CPU and GPU')
     t.match(item('engine'), {
       status: 'ok',
@@ -139,6 +140,19 @@ t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t 
       late.find((each: { name: string }) => each.name === 'engine'),
       { status: 'problem', found: /at most 3000 ms$/, next: /persistenced/ },
     )
+  })
+
+  t.test('a driver that hangs in CUDA graphs', async t => {
+    const env = {
+      ...standIn.env({ ...profile('gb10'), driver: '590.44.01' }),
+      DGX_SPARK_SYSFS_ROOT: spark.path,
+    }
+    t.match(
+      cli(['check'], env).stdout,
+      /note +CUDA graphs .*hang.*590\.44\.01\n +> set DGX_SPARK_CUDA_GRAPHS=0/,
+    )
+    const off = cli(['check'], { ...env, DGX_SPARK_CUDA_GRAPHS: '0' }).stdout
+    t.match(off, /ok +CUDA graphs +off by DGX_SPARK_CUDA_GRAPHS=0/)
   })
 
   t.test('a driver without a device', async t => {

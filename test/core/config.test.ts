@@ -9,6 +9,7 @@ t.test('an empty environment gives the defaults', async t => {
     precision: null,
     backend: 'auto',
     unifiedMemory: true,
+    cudaGraphs: true,
     threads: 0,
     cpuIsa: null,
     log: 'silent',
@@ -38,6 +39,7 @@ t.test('fp4 is an alias and case does not matter', async t => {
   t.equal(readConfig({ DGX_SPARK_PRECISION: 'FP4' }).config.precision, 'nvfp4')
   t.equal(readConfig({ OPENPILOT_DGX_PRECISION: ' Fp16 ' }).config.precision, 'fp16')
   t.equal(readConfig({ DGX_SPARK_ENABLED: 'off' }).config.enabled, false)
+  t.equal(readConfig({ DGX_SPARK_CUDA_GRAPHS: 'OFF' }).config.cudaGraphs, false)
 })
 
 t.test('an invalid value warns with the allowed ones and the next source is used', async t => {
@@ -48,6 +50,7 @@ t.test('an invalid value warns with the allowed ones and the next source is used
     DGX_SPARK_BACKEND: 'vulkan',
     DGX_SPARK_ENABLED: '2',
     DGX_SPARK_UNIFIED_MEMORY: 'constructor',
+    DGX_SPARK_CUDA_GRAPHS: '2',
     DGX_SPARK_LOG: 'loud',
     DGX_SPARK_CPU_ISA: 'mmx',
   })
@@ -55,6 +58,7 @@ t.test('an invalid value warns with the allowed ones and the next source is used
   t.same(warnings.map(warning => warning.variable).sort(), [
     'DGX_SPARK_BACKEND',
     'DGX_SPARK_CPU_ISA',
+    'DGX_SPARK_CUDA_GRAPHS',
     'DGX_SPARK_ENABLED',
     'DGX_SPARK_LOG',
     'DGX_SPARK_PRECISION',

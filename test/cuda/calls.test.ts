@@ -107,6 +107,32 @@ t.test('dispose while a kernel works', async t => {
   t.strictSame(lines('free'), Array(2).fill('free cuMemFree'))
 })
 
+t.test('outputs that lie between each other bring back their own elements', async t => {
+  // Gradients of queries, keys and values in one array [tokens, 3, heads, depth].
+  const script = `${head}
+    await addon.openDevice(0)
+    const [T, H, D] = [5, 2, 4]
+    const packed = new Float32Array(T * 3 * H * D), y = new Float32Array(T * H * D)
+    const parts = (array) => [0, 1, 2].map(part => array.subarray(part * H * D))
+    const strides = [T * 3 * H * D, D, 3 * H * D], dense = [T * H * D, D, H * D]
+    const gradients = new Float32Array(T * 3 * H * D).fill(7)
+    const [q, k, v] = parts(packed), [dq, dk] = parts(gradients)
+    const call = addon.runCuda(0, 'attentionBackward', { batch: 1, heads: H, kvHeads: H, queries: T, keys: T, depth: D, valueDepth: D,
+      scale: 1, q, k, v, y, dy: y, logSum: new Float32Array(T * H), qStrides: strides, kStrides: strides, vStrides: strides, yStrides: dense,
+      dq, dk })
+    gradients.fill(9)
+    await call
+    const bits = new Uint32Array(gradients.buffer)
+    print(Array.from(bits, (value, i) => Math.floor(i / (H * D)) % 3 < 2 ? value === 0x42424242 : gradients[i] === 9).every(Boolean))`
+  const kernel = {
+    attention_query_gradient_f32: { fill: 0 },
+    attention_key_gradient_f32: { fill: 0 },
+  }
+  for (const profile of [discrete, integrated]) {
+    t.equal(await scriptResult(script, machine(standIn, { ...profile, kernel }).env), true)
+  }
+})
+
 t.test('an output that is detached meanwhile is left alone', async t => {
   const script = `${head}
     await addon.openDevice(0)

@@ -69,6 +69,20 @@ t.test('memory of operands on cpu', { skip: !backends.includes('cpu') }, async t
     }
   })
 
+  t.test('calls side by side write into one array', async t => {
+    const [rows, cols] = [33, 7]
+    const y = new Float32Array(rows * cols * 3)
+    const columns = Array.from({ length: 3 }, (_, part) =>
+      kernels.run('copyStrided', {
+        ...{ dtype: 'f32', shape: [rows, cols], srcOffset: 0, srcStrides: [cols, 1] },
+        ...{ dstOffset: part * cols, dstStrides: [3 * cols, 1] },
+        ...{ src: new Float32Array(rows * cols).fill(part + 1), dst: y },
+      }),
+    )
+    await Promise.all(columns)
+    t.ok(y.every((value, i) => value === Math.floor((i % (3 * cols)) / cols) + 1))
+  })
+
   t.test('memory that was gone before', async t => {
     for (const backend of [kernels, jsKernels]) {
       const [x, out] = [Float32Array.of(1, -3, 2), new Float32Array(1)]

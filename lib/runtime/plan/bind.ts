@@ -155,13 +155,13 @@ class BufferArrays {
     return array
   }
 
-  /** What stays on a GPU of these storages: not what is handed out. */
-  #memoryOf(...storages: readonly Storage[]): ArrayBufferLike[] {
+  /** What stays on a GPU of these storages: not what is handed out, even where it shares an ArrayBuffer. */
+  #memoryOf(...storages: readonly Storage[]): ElementArray[] {
     const handedOut = new Set(this.#program.outputs.map(({ buffer }) => buffer))
     const known = [...this.#arrays].filter(
       ([buffer]) => storages.includes(buffer.storage) && !handedOut.has(buffer),
     )
-    return [...new Set(known.map(([, array]) => array.buffer))]
+    return known.map(([, array]) => array)
   }
 }
 

@@ -11,8 +11,8 @@ constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 
 }  // namespace
 
-Recording::Recording(Device& device)
-    : device_(device), scratch_(device, MemoryKind::kDevice, Pool::kKeepAll) {}
+Recording::Recording(Device& device, bool graphs)
+    : device_(device), graphs_(graphs), scratch_(device, MemoryKind::kDevice, Pool::kKeepAll) {}
 
 Recording::~Recording() {
   try {
@@ -54,7 +54,7 @@ void Recording::capture(const std::function<void()>& work) {
 }
 
 void Recording::run(const std::function<void()>& work) {
-  if (has_run_ && !graph_ && problem_.empty()) capture(work);
+  if (graphs_ && has_run_ && !graph_ && problem_.empty()) capture(work);
   if (graph_) {
     device_.check(device_.driver.cuGraphLaunch(graph_, device_.stream().handle()), "launching a plan");
   } else {

@@ -12,7 +12,8 @@ namespace spark::cuda {
 
 class Recording {
  public:
-  explicit Recording(Device& device);
+  // Without `graphs` nothing is captured, and the work is enqueued at every run.
+  Recording(Device& device, bool graphs);
   ~Recording();  // the device must have passed the last run
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -32,6 +33,7 @@ class Recording {
   void capture(const std::function<void()>& work);
 
   Device& device_;
+  const bool graphs_;
   Pool scratch_;  // its own: a graph uses the same memory at every launch
   CUgraphExec graph_ = nullptr;
   bool has_run_ = false;

@@ -4,10 +4,17 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/stream.h"
+#include "core/error.h"
 
 namespace spark::cuda {
 
 Staging::~Staging() {
+  if (!passed_ && !(operands_.empty() && blocks_.empty())) {
+    try {
+      wait();
+    } catch (const Error&) {  // the context is ruined and uses nothing
+    }
+  }
   for (const Operand& operand : operands_) {
     if (operand.on_device.data) device_.scratch().give(operand.on_device);
     device_.staging().give(operand.pinned);
@@ -38,6 +45,10 @@ void Staging::fetch() {
   }
 }
 
-void Staging::wait() { device_.stream().synchronize(); }
+void Staging::wait() {
+  const DeviceScope scope(device_);
+  device_.stream().synchronize();
+  passed_ = true;
+}
 
 }  // namespace spark::cuda

@@ -2,7 +2,9 @@
 // memory, which an integrated GPU reads in place and a discrete one copies on.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "backend/cuda/memory.h"
@@ -12,7 +14,8 @@ namespace spark::cuda {
 // What an operation does with an operand.
 enum class Access { kRead, kWrite, kReadWrite };
 
-// The staged operands of one operation. Must outlive the operation on the device.
+// What one operation works on: staged operands, and blocks that it uses where they are. One that ends before
+// wait() or passed() waits for the device, which may still be using it after a failure half-way.
 class Staging {
  public:
   explicit Staging(Device& device) : device_(device) {}
@@ -24,11 +27,17 @@ class Staging {
   // current.
   void* add(const void* data, size_t bytes, Access access);
 
+  // Keeps a block alive.
+  void keep(std::shared_ptr<Block> block) { blocks_.push_back(std::move(block)); }
+
   // Enqueues the way back of what was written; call it after the kernels.
   void fetch();
 
   // Blocks until the device has passed everything that is enqueued.
   void wait();
+
+  // Says that the device has passed everything that was enqueued with these operands.
+  void passed() { passed_ = true; }
 
   // An operand as it came back, once the device has passed fetch().
   const void* written(size_t index) const { return operands_[index].pinned.data; }
@@ -46,6 +55,8 @@ class Staging {
 
   Device& device_;
   std::vector<Operand> operands_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+  std::atomic<bool> passed_{false};  // by a thread of the stream
 };
 
 }  // namespace spark::cuda

@@ -13,7 +13,7 @@ import type { Graph, TensorType } from '../graph/graph.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import type { PairTerm } from '../graph/rewrites/losses.js'
 import { inferFacts } from '../graph/shape-inference.js'
-import { makeFolder } from '../io/atomic-write.js'
+import { lockFolder } from '../io/lock.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { listCheckpoints } from '../training/checkpoint.js'
 import { readEvents } from '../training/log.js'
@@ -115,6 +115,7 @@ async function finetune(options: FinetuneOptions): Promise<number> {
   }
   const data = await openData(options.data, rulesFor(graph, options))
   if ('bad' in data) reportBad(data)
+  using _lock = options.dryRun ? undefined : await lockFolder(output)
   const result = await train(graph, adapter, data, options)
   if (options.dryRun) {
     print(`one step works: loss ${result.loss.toPrecision(4)}; nothing was written`)
@@ -130,6 +131,7 @@ async function finetune(options: FinetuneOptions): Promise<number> {
 
 /** Saves an adapter where there is none yet: an untrained one must not replace what somebody has trained. */
 async function saveNew(adapter: Adapter, folder: string): Promise<void> {
+  using _lock = await lockFolder(folder)
   const file = path.join(folder, 'adapter_model.safetensors')
   if (existsSync(file)) {
     throw new SparkError('ERR_ARGUMENT', `--output ${folder} has an adapter already: give another folder`)
@@ -203,7 +205,6 @@ async function train(
     printError('saving; press Ctrl-C again to stop at once')
     abort.abort()
   }
-  if (!dryRun) await makeFolder(output)
   const kept = dryRun
     ? {}
     : { checkpoint: { folder: path.join(output, 'checkpoints'), every }, log: path.join(output, 'log.jsonl') }

@@ -3,6 +3,7 @@ import { type BackendName, backendNames } from '../core/config.js'
 import { mergeAdapters } from '../dora/merge-model.js'
 import { Adapter } from '../dora/model-adapter.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
+import { lockFile } from '../io/lock.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { writeOnnx } from '../io/onnx/write.js'
 import { pathFrom } from './numbers.js'
@@ -34,6 +35,7 @@ export function addMerge(program: Command): void {
       for (const folder of folders)
         adapters.push(await Adapter.load(graph, folder, { checkBase, ...backend }))
       const { graph: merged, losses } = await mergeAdapters(graph, adapters, { ...backend })
+      using _lock = await lockFile(flags.output)
       await writeOnnx(merged, flags.output)
       if (flags.json) {
         printJson({

@@ -4,6 +4,7 @@ import { exportCheckpoint } from '../dora/export-model.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { quantizableWeights, quantizeWeights, type WeightFormat } from '../graph/rewrites/quantize-weights.js'
 import type { CheckpointLayout } from '../io/checkpoints/layout.js'
+import { lockFile, lockFolder } from '../io/lock.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { writeOnnx } from '../io/onnx/write.js'
 import { pathFrom } from './numbers.js'
@@ -40,12 +41,14 @@ export function addQuantize(program: Command): void {
           const message = `${model} has no matrix of floats that ${format} can hold: nothing was written`
           throw new SparkError('ERR_UNSUPPORTED', message)
         }
+        using _lock = await lockFile(output)
         await writeOnnx(quantizeWeights(graph, { format }), output)
       } else if (format === 'fp8') {
         printError(`--layout ${layout} takes --format nvfp4 only`)
         process.exitCode = 2
         return
       } else {
+        using _lock = await lockFolder(output)
         quantized = (await exportCheckpoint(graph, output, { layout })).quantized
       }
       if (flags.json) printJson({ output, format, layout, quantized })

@@ -1,6 +1,7 @@
 /** Every code a {@link SparkError} can carry. README.md says what to do about each. */
 export type ErrorCode =
   | 'ERR_ARGUMENT'
+  | 'ERR_BUSY'
   | 'ERR_CUDA'
   | 'ERR_DISABLED'
   | 'ERR_DISPOSED'

@@ -1,6 +1,7 @@
 // matching.ts: which modules an adapter goes to, by the rules of PEFT 0.21.
 import { argumentError } from '../core/checks.js'
 import { type ErrorCode, SparkError } from '../core/errors.js'
+import { Regex } from '../core/regex.js'
 
 /** One regular expression or name, or several names. */
 export type Names = string | readonly string[]
@@ -8,8 +9,9 @@ export type Names = string | readonly string[]
 /** Which modules get an adapter. */
 export interface TargetRules {
   /**
-   * A string is a regular expression that must match the whole name, or `all-linear`; a list holds names, each of which
-   * matches the whole name or its last components.
+   * A string is a regular expression, in Python's syntax, that must match the whole name, or `all-linear`; a list holds
+   * names, each of which matches the whole name or its last components. What cannot be matched in linear time, such as
+   * references back to groups, is refused.
    */
   readonly targetModules: Names
   /** `peft`: as above. `substring`: any part of the name, literally. Default: peft. */
@@ -45,8 +47,8 @@ export function targetMatcher(rules: TargetRules): Matcher {
   const { targetModules, match = 'peft', excludeModules, modulesToSave = [] } = rules
   const layers = layerFilter(rules)
   const excluded = excludeModules === undefined ? () => false : nameTest('excludeModules', excludeModules)
-  const saved = modulesToSave.map(name => pythonRegex('modulesToSave', `(^|.*\\.)${name}($|\\..*)`, '^'))
-  const isOut = ({ name }: NamedModule): boolean => excluded(name) || saved.some(test => test.test(name))
+  const saved = modulesToSave.map(name => new Regex('modulesToSave', fromStart(`(^|.*\\.)${name}($|\\..*)`)))
+  const isOut = ({ name }: NamedModule): boolean => excluded(name) || saved.some(test => test.matches(name))
   if (match === 'substring') {
     const parts = typeof targetModules === 'string' ? [targetModules] : targetModules
     return module => (isOut(module) ? undefined : parts.find(part => module.name.includes(part)))
@@ -55,8 +57,8 @@ export function targetMatcher(rules: TargetRules): Matcher {
     if (targetModules.toLowerCase() === 'all-linear') {
       return module => (isOut(module) || !isInnerLinear(module) ? undefined : targetModules)
     }
-    const test = pythonRegex('targetModules', targetModules)
-    return module => (isOut(module) || !test.test(module.name) ? undefined : targetModules)
+    const test = new Regex('targetModules', targetModules)
+    return module => (isOut(module) || !test.matches(module.name) ? undefined : targetModules)
   }
   return module => {
     if (isOut(module)) return undefined
@@ -65,6 +67,9 @@ export function targetMatcher(rules: TargetRules): Matcher {
     return target !== undefined && layers(module.name) ? target : undefined
   }
 }
+
+/** An expression that matches whole names of which `pattern` matches the start, as Python's re.match does. */
+const fromStart = (pattern: string): string => `(?:${pattern})(?s:.*)`
 
 const isInnerLinear = ({ kind, isOutputEmbedding }: NamedModule): boolean =>
   kind === 'linear' && !isOutputEmbedding
@@ -79,8 +84,8 @@ export function nameTest(
   code: ErrorCode = 'ERR_ARGUMENT',
 ): (name: string) => boolean {
   if (typeof names !== 'string') return name => names.some(end => endsIn(name, end))
-  const test = pythonRegex(argument, names, '', code)
-  return name => test.test(name)
+  const test = new Regex(argument, names, code)
+  return name => test.matches(name)
 }
 
 const endsIn = (name: string, end: string): boolean => name === end || name.endsWith(`.${end}`)
@@ -117,11 +122,12 @@ export function layerNumber({
 }: Pick<TargetRules, 'layersPattern'>): (name: string) => number | undefined {
   const patterns = typeof layersPattern === 'string' ? [layersPattern] : layersPattern
   const indices = patterns.some(pattern => pattern !== '')
-    ? patterns.map(pattern => pythonRegex('layersPattern', `(?:.*?\\.)?${pattern}\\.(\\d+)\\.`, '^'))
-    : [/^.*?\.[^.]*\.(\d+)\./]
+    ? patterns.map(pattern => `(?:.*?\\.)?${pattern}\\.(\\d+)\\.`)
+    : ['.*?\\.[^.]*\\.(\\d+)\\.']
+  const tests = indices.map(index => new Regex('layersPattern', fromStart(index)))
   return name => {
-    const found = indices.map(index => index.exec(name)).find(result => result !== null)
-    return found ? Number(found.at(-1)) : undefined
+    const found = tests.map(test => test.lastGroup(name)).find(number => number !== undefined)
+    return found === undefined ? undefined : Number(found)
   }
 }
 
@@ -137,29 +143,9 @@ export function firstPattern<T>(
   const tests = Object.entries(patterns).map(([pattern, value]) => ({
     pattern,
     value,
-    test: pythonRegex(argument, `(.*\\.)?(${pattern})$`, '^', code),
+    test: new Regex(argument, `(.*\\.)?(${pattern})$`, code),
   }))
-  return name => tests.find(({ test }) => test.test(name))
-}
-
-/**
- * A regular expression as Python's `re` reads it, as far as JavaScript differs: names of groups, `\Z`, leading flags.
- * @param anchor - '' for one that must match everything, '^' for one that must match from the start
- * @throws SparkError `code` naming `argument`
- */
-function pythonRegex(
-  argument: string,
-  pattern: string,
-  anchor: '' | '^' = '',
-  code: ErrorCode = 'ERR_ARGUMENT',
-): RegExp {
-  const [, flags = '', body = ''] = /^(?:\(\?([ims]+)\))?(.*)$/s.exec(pattern)!
-  const source = body.replaceAll('(?P<', '(?<').replaceAll('\\Z', '$')
-  try {
-    return new RegExp(anchor ? `^(?:${source})` : `^(?:${source})$`, flags)
-  } catch (error) {
-    throw new SparkError(code, `${argument}: ${(error as Error).message}`, { cause: error })
-  }
+  return name => tests.find(({ test }) => test.matches(name))
 }
 
 /** Up to `count` names that resemble one of `wanted`, the nearest first. */

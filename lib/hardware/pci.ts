@@ -57,9 +57,10 @@ export function normalizePciAddress(text: string | null): string | null {
 
 /** Looks names up in the text of the pci.ids file that distributions bring; null when it does not list the device. */
 export function pciName(pciIds: string, vendorId: string, deviceId: string): string | null {
-  const start = new RegExp(`^${vendorId} `, 'm').exec(pciIds)?.index
-  if (start === undefined) return null
-  for (const line of pciIds.slice(start).split('\n').slice(1)) {
+  const lines = pciIds.split('\n')
+  const vendor = lines.findIndex(line => line.startsWith(`${vendorId} `))
+  if (vendor < 0) return null
+  for (const line of lines.slice(vendor + 1)) {
     if (/^[0-9a-f]{4} /.test(line)) return null
     if (line.startsWith(`\t${deviceId} `)) return line.slice(5).trim() || null
   }
@@ -73,8 +74,10 @@ export function readPciIds(root: string): string {
 
 /** What the kernel module says of its GPUs: `Key: value` lines of /proc/driver/nvidia/gpus/<address>/information. */
 export function parseDriverInformation(text: string): { name: string | null; uuid: string | null } {
-  const value = (key: string): string | null =>
-    normalizeName(new RegExp(`^${key}:[ \\t]*(.*)$`, 'm').exec(text)?.[1] ?? null)
+  const value = (key: string): string | null => {
+    const line = text.split('\n').find(line => line.startsWith(`${key}:`))
+    return normalizeName(line?.slice(key.length + 1) ?? null)
+  }
   const uuid = value('GPU UUID')
   return { name: value('Model'), uuid: /^GPU-[0-9a-f-]{36}$/i.test(uuid ?? '') ? uuid : null }
 }

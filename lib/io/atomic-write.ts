@@ -1,5 +1,6 @@
 // atomic-write.ts: files appear whole or not at all.
 import { randomBytes } from 'node:crypto'
+import type { Stats } from 'node:fs'
 import { type FileHandle, mkdir, open, realpath, rename, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { SparkError } from '../core/errors.js'
@@ -9,7 +10,8 @@ export const temporaryName = (name: string, unique: string): string => `.${name}
 
 /**
  * Writes `chunks` to a temporary name in the folder of `file`, flushes it to the disk and renames it to `file`; where that
- * is a link, to what it links to. On failure the temporary file is removed and an older `file` stays as it was.
+ * is a link, to what it links to. A file that is replaced hands on its mode and, where the system lets us, its owner. On
+ * failure the temporary file is removed and an older `file` stays as it was.
  * @throws SparkError ERR_IO, also for what is no ordinary file, such as /dev/null: the renamed file would replace it
  */
 export async function writeFileAtomic(file: string, chunks: Iterable<Uint8Array>): Promise<void> {
@@ -21,18 +23,49 @@ export async function writeFileAtomic(file: string, chunks: Iterable<Uint8Array>
   const unique = randomBytes(6).toString('hex')
   const temporary = path.join(path.dirname(target), temporaryName(path.basename(target), unique))
   try {
-    const handle = await open(temporary, 'wx')
+    // What replaces a file is readable for nobody else until it has the mode of that file.
+    const handle = await open(temporary, 'wx', found ? 0o600 : 0o666)
     try {
       for (const chunk of chunks) await writeAll(handle, chunk)
+      if (found) await takeOver(handle, found)
       await handle.sync()
     } finally {
       await handle.close()
     }
     await rename(temporary, target)
+    await syncFolder(path.dirname(target))
   } catch (error) {
     await rm(temporary, { force: true }).catch(() => {})
     throw ioError('write', file, error)
   }
+}
+
+/** Gives a new file the owner and the mode of the one that it replaces. */
+async function takeOver(handle: FileHandle, { uid, gid, mode }: Stats): Promise<void> {
+  const own = await handle.stat()
+  const isGiven = async (user: number): Promise<boolean> =>
+    handle.chown(user, gid).then(
+      () => true,
+      () => false,
+    )
+  const keepsGroup =
+    own.gid === gid && own.uid === uid ? true : (await isGiven(uid)) || (await isGiven(own.uid))
+  // Who is in our group instead may do what everybody may.
+  const groupBits = keepsGroup ? mode & 0o070 : mode & ((mode & 0o007) << 3)
+  await handle.chmod((mode & 0o707) | groupBits)
+}
+
+/** Flushes the entries of a folder, without which a file that is new, or has a new name, may be gone after a power cut. */
+async function syncFolder(folder: string): Promise<void> {
+  if (process.platform === 'win32') return
+  // A folder that may be written but not read cannot be opened; some file systems do not flush folders.
+  const handle = await open(folder, 'r').catch(() => undefined)
+  await handle
+    ?.sync()
+    .catch(error => {
+      if (error.code !== 'EINVAL' && error.code !== 'ENOTSUP') throw error
+    })
+    .finally(() => handle.close())
 }
 
 /**
@@ -52,11 +85,11 @@ async function makeFolders(folder: string): Promise<void> {
   const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoException).code
   const isFolder = async (): Promise<boolean> =>
     (await stat(folder).catch(() => undefined))?.isDirectory() ?? false
+  const parent = path.dirname(folder)
   try {
     await mkdir(folder)
   } catch (error) {
     if (await isFolder()) return
-    const parent = path.dirname(folder)
     if (codeOf(error) !== 'ENOENT' || parent === folder) throw error
     await makeFolders(parent)
     // Somebody else may have made it meanwhile.
@@ -64,6 +97,7 @@ async function makeFolders(folder: string): Promise<void> {
       if (!(await isFolder())) throw again
     })
   }
+  await syncFolder(parent)
 }
 
 /** What error codes of the system mean. */

@@ -46,7 +46,7 @@ const namePattern = /^step-(\d+)\.safetensors$/
 const abandonedPattern = /^\.step-\d+\.safetensors\.[0-9a-f]+\.tmp$/
 
 /** Path of the checkpoint after a step. */
-const checkpointFile = (folder: string, step: number): string =>
+export const checkpointFile = (folder: string, step: number): string =>
   path.join(folder, `step-${String(step).padStart(8, '0')}.safetensors`)
 
 /** The step of a checkpoint, by its path. */
@@ -54,7 +54,7 @@ export const stepOf = (file: string): number => Number(namePattern.exec(path.bas
 
 /**
  * Writes a checkpoint, whole or not at all, and removes all but the newest `keep` of the folder, and
- * what a killed process left half written.
+ * what a killed process left half written. The caller has the lock of the folder: nobody else writes there.
  * @returns its path
  * @throws SparkError ERR_IO
  */

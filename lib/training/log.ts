@@ -3,6 +3,7 @@ import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { expectText } from '../core/checks.js'
 import { ioError, makeFolder, writeFileAtomic } from '../io/atomic-write.js'
+import { type Lock, lockFile } from '../io/lock.js'
 import { readText } from '../io/read-file.js'
 import type { TrainingEvent } from './options.js'
 
@@ -10,19 +11,22 @@ import type { TrainingEvent } from './options.js'
 export class TrainingLog {
   readonly #file: string | undefined
   #handle: FileHandle | undefined
+  #lock: Lock | undefined
 
   constructor(file: string | undefined) {
     this.#file = file
   }
 
   /**
-   * Opens the file. What it says of the steps after `step`, which a resumed training makes again, is removed.
-   * @throws SparkError ERR_IO
+   * Opens the file. What it says of the steps after `step`, which a resumed training makes again, is removed, and so is a
+   * line that was cut off.
+   * @throws SparkError ERR_IO, ERR_BUSY where another training writes it
    */
   async open(step: number): Promise<void> {
     if (this.#file === undefined) return
     try {
       await makeFolder(path.dirname(path.resolve(this.#file)))
+      this.#lock = await lockFile(this.#file)
       const kept = step === 0 ? [] : (await readEvents(this.#file)).filter(event => event.step <= step)
       const text = kept.map(event => `${JSON.stringify(event)}\n`).join('')
       await writeFileAtomic(path.resolve(this.#file), [Buffer.from(text)])
@@ -44,15 +48,31 @@ export class TrainingLog {
     }
   }
 
+  /**
+   * Flushes the lines to the disk.
+   * @throws SparkError ERR_IO
+   */
+  async sync(): Promise<void> {
+    try {
+      await this.#handle?.datasync()
+    } catch (error) {
+      throw ioError('write', this.#file!, error)
+    }
+  }
+
   /** Closes the file. */
   async close(): Promise<void> {
-    await this.#handle?.close()
-    this.#handle = undefined
+    try {
+      await this.#handle?.close()
+    } finally {
+      this.#handle = undefined
+      this.#lock?.release()
+    }
   }
 }
 
 /**
- * The events of a log; a line that a crash cut off is passed over. None when there is no such file.
+ * The events of a log; a line that is none, such as one that a crash cut off, is passed over. None when there is no such file.
  * @throws SparkError ERR_IO
  */
 export async function readEvents(file: string): Promise<TrainingEvent[]> {
@@ -63,7 +83,8 @@ export async function readEvents(file: string): Promise<TrainingEvent[]> {
   })
   return text.split('\n').flatMap(line => {
     try {
-      return line === '' ? [] : [JSON.parse(line) as TrainingEvent]
+      const event: Partial<TrainingEvent> | null = JSON.parse(line)
+      return Number.isSafeInteger(event?.step) ? [event as TrainingEvent] : []
     } catch {
       return []
     }

@@ -1,7 +1,14 @@
 // run.ts: one run of a training, from its start or a checkpoint to its end.
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/adapter.js'
-import { listCheckpoints, type Progress, readCheckpoint, saveCheckpoint, stepOf } from './checkpoint.js'
+import {
+  checkpointFile,
+  listCheckpoints,
+  type Progress,
+  readCheckpoint,
+  saveCheckpoint,
+  stepOf,
+} from './checkpoint.js'
 import { type Batch, BatchReader, batchSizeOf, type TrainingData, withSamples } from './dataset.js'
 import { TrainingLog } from './log.js'
 import { LossScaler } from './loss-scaler.js'
@@ -96,10 +103,15 @@ export class TrainingRun {
     while (this.#progress.epoch < options.epochs) {
       for await (const event of this.#epoch()) {
         const stopped = options.signal?.aborted ?? false
-        const due = options.checkpoint && (stopped || this.#progress.step % options.checkpoint.every === 0)
-        if (due) saved = this.#progress.step
-        const told = due ? { ...event, checkpoint: await this.#save() } : event
+        const { step } = event
+        const { checkpoint } = options
+        const due = checkpoint && (stopped || step % checkpoint.every === 0)
+        const told = due ? { ...event, checkpoint: checkpointFile(checkpoint.folder, step) } : event
         await this.#log.write(told)
+        if (due) {
+          await this.#save()
+          saved = step
+        }
         yield told
         if (stopped) return true
       }
@@ -218,7 +230,9 @@ export class TrainingRun {
     throw new SparkError('ERR_NOT_FINITE', `step ${step}: ${values}; ${rest}; ${remedy}`)
   }
 
-  async #save(): Promise<string> {
+  /** The log is on the disk before a checkpoint that covers it: a training that resumes has lines for all its steps. */
+  async #save(): Promise<void> {
+    await this.#log.sync()
     const { step, options } = this.#parts
     const { folder, keep } = options.checkpoint!
     const state = await step.readState()
@@ -229,7 +243,6 @@ export class TrainingRun {
     }
     this.#lastCheckpoint = await saveCheckpoint(folder, content, keep)
     this.#hand(state)
-    return this.#lastCheckpoint
   }
 }
 

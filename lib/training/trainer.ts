@@ -3,6 +3,7 @@ import { argumentError } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/adapter.js'
 import { graphOf } from '../dora/model-source.js'
+import { lockFolder } from '../io/lock.js'
 import { openKernels } from '../runtime/open.js'
 import { expectTrainingData, type TrainingData } from './dataset.js'
 import { createOptimizer, type Optimizer } from './optimizers.js'
@@ -73,7 +74,8 @@ export class Trainer {
    *
    * @throws SparkError ERR_NOT_FINITE when loss or gradients are no numbers any more, naming the step and the last
    * checkpoint; ERR_OUT_OF_MEMORY naming a batch size that fits; ERR_ARGUMENT and ERR_SHAPE for batches that do not fit
-   * the model; ERR_UNSUPPORTED for an operator without a gradient; ERR_FORMAT and ERR_IO for checkpoints
+   * the model; ERR_UNSUPPORTED for an operator without a gradient; ERR_FORMAT and ERR_IO for checkpoints;
+   * ERR_BUSY naming the process that trains into the same folder or writes the same log
    */
   async *fit(data: TrainingData): AsyncGenerator<TrainingEvent, void, undefined> {
     expectTrainingData(data)
@@ -88,6 +90,7 @@ export class Trainer {
 
   async *#train(data: TrainingData): AsyncGenerator<TrainingEvent, void, undefined> {
     const [options, optimizer, adapter] = [this.#options, this.#optimizer, this.adapter]
+    using _folder = options.checkpoint && (await lockFolder(options.checkpoint.folder))
     const { loss, maxNorm, teacher, backend, device, memoryBudget, seed, precision } = options
     const kernels = await openKernels({ device, ...(backend && { backend }) })
     const passes = { adapter, loss, optimizer, maxNorm, memoryBudget, seed, precision }
@@ -102,8 +105,11 @@ export class Trainer {
       failed = true
       throw error
     } finally {
-      if (!failed) await run.publish()
-      await run.close()
+      try {
+        if (!failed) await run.publish()
+      } finally {
+        await run.close()
+      }
     }
   }
 }

@@ -1,6 +1,6 @@
 // `dgx-spark finetune`: options, data with bad rows, dry run, interruption and resumption, in processes of their own.
-import { spawn } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { writeOnnx } from '#lib/io/onnx/write.js'
@@ -16,8 +16,14 @@ interface Outcome {
   stderr: string
 }
 
-/** Runs the command; sends SIGINT when stderr first says something that matches. */
-function finetune(args: readonly string[], interruptAt?: RegExp): Promise<Outcome> {
+/** Runs the command; sends SIGINT, or calls `then`, when stderr first says something that matches. */
+function finetune(
+  args: readonly string[],
+  at?: RegExp,
+  then = (child: ChildProcess): void => {
+    child.kill('SIGINT')
+  },
+): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     const env = { ...process.env, NODE_OPTIONS: '', DGX_SPARK_BACKEND: 'js' }
     const child = spawn(process.execPath, [script, 'finetune', ...args], { cwd: root, env })
@@ -28,9 +34,9 @@ function finetune(args: readonly string[], interruptAt?: RegExp): Promise<Outcom
     })
     child.stderr.on('data', data => {
       text.stderr += data
-      if (sent || !interruptAt?.test(text.stderr)) return
+      if (sent || !at?.test(text.stderr)) return
       sent = true
-      child.kill('SIGINT')
+      then(child)
     })
     child.on('error', reject)
     child.on('close', code => resolve({ code, ...text }))
@@ -124,6 +130,35 @@ t.test('a training that begins anew leaves the checkpoints of another one alone'
     stderr:
       /step-00000004.*was made with module \S+ {"rank":16,.*not {"rank":5,.*resume with.* \[ERR_ARGUMENT\]/,
   })
+})
+
+t.test('a second training into the same folder is refused', async t => {
+  const dir = t.testdir()
+  const { model, data } = await prepare(dir, 402)
+  const output = path.join(dir, 'out')
+  const args = ['--model', model, '--data', data, '--output', output, '--batch-size', '4', '--epochs', '4']
+  let pid = 0
+  let others: Promise<Outcome[]> | undefined
+  const first = await finetune(args, /step 40/, child => {
+    child.kill('SIGSTOP')
+    pid = child.pid!
+    const create = ['--model', model, '--output', output, '--create-adapter']
+    others = Promise.all([finetune(args), finetune([...args, '--resume']), finetune(create)]).finally(() => {
+      child.kill('SIGCONT')
+    })
+  })
+  t.equal(first.code, 0, first.stderr)
+  const stderr = new RegExp(`dgx-spark: .*out is in use by process ${pid} since .* \\[ERR_BUSY\\]`)
+  for (const outcome of (await others) ?? []) t.match(outcome, { code: 1, stderr })
+  const steps = (await readEvents(path.join(output, 'log.jsonl'))).map(({ step }) => step)
+  t.same(
+    steps,
+    Array.from({ length: 400 }, (_, i) => i + 1),
+  )
+  t.same(
+    readdirSync(output).filter(name => name.startsWith('.')),
+    [],
+  )
 })
 
 t.test('Ctrl-C saves; --resume ends where an uninterrupted run does', async t => {

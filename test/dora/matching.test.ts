@@ -2,6 +2,7 @@
 import t from 'tap'
 import {
   firstPattern,
+  layerNumber,
   type NamedModule,
   nearNames,
   type TargetRules,
@@ -93,6 +94,26 @@ t.test('parts of names', async t => {
 t.test('expressions of Python', async t => {
   t.ok(targetMatcher({ targetModules: '(?i)H\\.(?P<layer>\\d+)\\.FC\\Z' })(linear('h.12.fc')))
   t.notOk(targetMatcher({ targetModules: 'h\\.1' })(linear('h.12')))
+})
+
+t.test('the number of a layer is what its pattern comes before', async t => {
+  const number = layerNumber({ layersPattern: ['h', '(?:enc|dec)\\w*'] })
+  t.equal(number('model.h.12.fc'), 12)
+  t.equal(number('decoder.3.h.fc'), 3)
+  t.equal(number('model.h.fc'), undefined)
+  t.equal(layerNumber({ layersPattern: 'h.*' })('h.0.x.1.y'), 1, 'a greedy pattern takes what it can')
+  t.equal(layerNumber({ layersPattern: 'h.*?' })('h.0.x.1.y'), 0)
+  t.equal(layerNumber({})('model.layers.7.attn.2.fc'), 7)
+})
+
+t.test('patterns that take RegExp years', async t => {
+  const name = 'a'.repeat(5000)
+  for (const pattern of ['(a+)+b', '(a*)*(a*)*b', '(a|a)*b', '(?=(a+)+b)a*', '(.*.*.*)*b']) {
+    const match = targetMatcher({ targetModules: pattern, excludeModules: pattern, modulesToSave: [pattern] })
+    t.equal(match(linear(name)), undefined, pattern)
+    t.equal(firstPattern('rankPattern', { [pattern]: 4 })(name), undefined, pattern)
+    t.equal(layerNumber({ layersPattern: pattern })(name), undefined, pattern)
+  }
 })
 
 t.test('names that are near', async t => {

@@ -196,10 +196,10 @@ t.test('other kinds of modules', { skip: noGolden }, async t => {
 })
 
 /** A small adapter folder; `config` replaces keys of its config. */
-async function smallAdapter(name: string, config: object = {}): Promise<string> {
+async function smallAdapter(name: string, config: object = {}, module = 'é.fc'): Promise<string> {
   const folder = path.join(scratch, name)
   const layer = await DoRALinear.fromLinear({ weight: Tensor.from([[1, 2, 3]]) }, { rank: 2, backend: 'js' })
-  await layer.save(folder, { module: 'é.fc' })
+  await layer.save(folder, { module })
   const file = path.join(folder, 'adapter_config.json')
   writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, 'utf8')), ...config }))
   return folder
@@ -249,6 +249,16 @@ t.test('configs', async t => {
     await t.rejects(readPeftAdapter(await smallAdapter(`refused${i}`, config)), { code, message })
   }
   await t.resolves(readPeftAdapter(await smallAdapter('gaussian', { init_lora_weights: 'gaussian' })))
+})
+
+t.test('patterns that take RegExp years', async t => {
+  const [pattern, module] = ['(a+)+b', 'a'.repeat(45)]
+  const ranks = { rank_pattern: { [pattern]: 3 }, alpha_pattern: { [pattern]: 3 } }
+  await t.resolves(readPeftAdapter(await smallAdapter('slow-ranks', ranks, module)))
+  const targets = await smallAdapter('slow-targets', { target_modules: pattern }, module)
+  await t.rejects(readPeftAdapter(targets), { message: /is no module that target_modules names/ })
+  const costly = await smallAdapter('costly', { target_modules: '(é).*\\1' })
+  await t.rejects(readPeftAdapter(costly), { code: 'ERR_FORMAT', message: /a reference back to a group/ })
 })
 
 t.test('folders that are no adapters', async t => {

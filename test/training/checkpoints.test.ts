@@ -1,9 +1,10 @@
 // Checkpoints: which are kept, what is in them, and what they belong to.
-import { readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { type AdapterOptions, createAdapter } from '#lib/dora/create-adapter.js'
 import { readCheckpoint } from '#lib/training/checkpoint.js'
+import { readEvents } from '#lib/training/log.js'
 import type { TrainerOptions } from '#lib/training/options.js'
 import { Trainer } from '#lib/training/trainer.js'
 import { backend, base, train } from '../fixtures/small-training.js'
@@ -21,6 +22,35 @@ t.test('checkpoints: as many as are kept, and what is in them', async t => {
   t.match(progress, { step: 11 })
   t.equal(state.size, 6 * 3, 'parameters and two moments')
   t.notOk(readFileSync(path.join(folder, files[0]!)).equals(readFileSync(path.join(folder, files[1]!))))
+})
+
+t.test('the log has the line of a step before there is a checkpoint of it', async t => {
+  const dir = t.testdir()
+  const [folder, log] = [path.join(dir, 'checkpoints'), path.join(dir, 'log.jsonl')]
+  const options = { batchSize: 10, checkpoint: { folder, every: 4 }, log }
+  const inTheWay = path.join(folder, 'step-00000008.safetensors')
+  const adapter = smallAdapter()
+  const training = async () => {
+    for await (const { step } of new Trainer(adapter, adapter, { ...base, ...options }).fit(smallData(101))) {
+      if (step === 7) mkdirSync(inTheWay)
+    }
+  }
+  await t.rejects(training(), { code: 'ERR_IO', message: /step-00000008.safetensors: it is a folder/ })
+  t.match((await readEvents(log)).at(-1), { step: 8, checkpoint: inTheWay })
+  t.same(readdirSync(dir).sort(), ['checkpoints', 'log.jsonl'], 'no lock is left after an error')
+  t.same(readdirSync(folder).sort(), ['step-00000004.safetensors', 'step-00000008.safetensors'])
+
+  rmSync(inTheWay, { recursive: true })
+  const lines = readFileSync(log, 'utf8').split('\n').slice(0, 6)
+  writeFileSync(log, `${lines.join('\n')}\n{"step":7,"epoch":1,"lo`)
+  const { events } = await train({ ...options, resume: true })
+  t.equal(events[0]!.step, 5, 'it goes on from the fourth step')
+  t.same(
+    (await readEvents(log)).map(({ step }) => step),
+    Array.from({ length: 11 }, (_, i) => i + 1),
+  )
+  writeFileSync(log, '5\nnull\n[]\n{}\n"x"\n{"step":"1"}\n{"step":3}')
+  t.same(await readEvents(log), [{ step: 3 }], 'lines that are no events')
 })
 
 t.test('a training goes on with the settings that it began with', async t => {

@@ -2,6 +2,7 @@
 import path from 'node:path'
 import { expectKnownOptions, expectOneOf, expectText } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
+import { Regex } from '../../core/regex.js'
 import type { Tensor } from '../../memory/tensor.js'
 import type { QuantizerInput } from '../../precision/casts.js'
 import { quantizeNVFP4 } from '../../precision/nvfp4.js'
@@ -15,8 +16,8 @@ export interface ExportOptions {
   /** Whose names and forms. Default: modelopt. */
   readonly layout?: CheckpointLayout
   /**
-   * Modules that stay as they are, as regular expressions on whole names. Default: output and input embeddings,
-   * `lm_head` and names with `embed` in them.
+   * Modules that stay as they are, as regular expressions, in Python's syntax, on whole names. Default: output and input
+   * embeddings, `lm_head` and names with `embed` in them.
    */
   readonly exclude?: readonly string[]
   /** Largest magnitude of the input of each module, from calibration; writes scales of activations. */
@@ -56,13 +57,13 @@ export function quantizeWeights(
   expectKnownOptions('options', options, ['layout', 'exclude', 'inputAmax', 'config'])
   const { layout = 'modelopt', exclude = defaultExclude, inputAmax = {} } = options
   expectOneOf('options.layout', layout, ['modelopt', 'compressed-tensors'])
-  const tests = exclude.map(pattern => new RegExp(`^(?:${pattern})$`))
+  const tests = exclude.map(pattern => new Regex('options.exclude', pattern))
   const matrices = new Map<string, Tensor>()
   const excluded: string[] = []
   for (const [name, tensor] of weights) {
     if (!name.endsWith('.weight') || tensor.shape.length !== 2) continue
     const module = name.slice(0, -'.weight'.length)
-    const fits = tensor.shape[1]! % 16 === 0 && !tests.some(test => test.test(module))
+    const fits = tensor.shape[1]! % 16 === 0 && !tests.some(test => test.matches(module))
     if (fits) matrices.set(module, tensor)
     else excluded.push(module)
   }

@@ -1,0 +1,271 @@
+// lock.ts: one process at a time writes to a folder or a file, also when some of them are killed.
+//
+// Every process that wants a lock makes a file of its own beside the others, and then looks at them: it has the lock if
+// there is none of a process that is alive. No name is used twice, so whoever finds the file of a dead process may remove
+// it at any time; nothing is ever taken over, and two that find it together cannot both win.
+import { randomBytes } from 'node:crypto'
+import {
+  closeSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeSync,
+} from 'node:fs'
+import { hostname } from 'node:os'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { SparkError } from '../core/errors.js'
+import { ioError, makeFolder } from './atomic-write.js'
+
+/** Who made a file. */
+interface Owner {
+  readonly pid: number
+  readonly host: string
+  /** Which process ids `pid` is one of: containers have their own. */
+  readonly processIds: string
+  /** When the process began, in ticks since the system did: another process may have got its id. */
+  readonly began: string
+  readonly time: string
+}
+
+/** Another process's file. */
+interface Rival {
+  readonly name: string
+  readonly owner: Owner
+}
+
+/** Signs of life of a lock, for other hosts and containers, which cannot see its process. */
+const [beatEvery, deadAfter] = [30_000, 300_000]
+
+/** How long the older one of two that begin together waits for the younger one to give way. */
+const tieLimit = 2000
+
+/** What is held until it is disposed of, or the process ends. */
+export class Lock implements Disposable {
+  readonly #file: string
+  // Not a FileHandle: those are closed when they are collected. A worker closes its descriptors when it is terminated.
+  readonly #descriptor: number
+  readonly #beat: NodeJS.Timeout
+  #held = true
+
+  private constructor(file: string, descriptor: number) {
+    this.#file = file
+    this.#descriptor = descriptor
+    held.add(this)
+    this.#beat = setInterval(() => this.#live(), beatEvery).unref()
+  }
+
+  static #create(folder: string, prefix: string): Lock {
+    const id = `${Date.now().toString(36).padStart(10, '0')}-${randomBytes(4).toString('hex')}`
+    const [file, unfinished] = ['lock', 'tmp'].map(end => path.join(folder, `${prefix}.${id}.${end}`)) as [
+      string,
+      string,
+    ]
+    const descriptor = openSync(unfinished, 'wx')
+    try {
+      writeSync(descriptor, JSON.stringify(thisProcess()))
+      renameSync(unfinished, file)
+    } catch (error) {
+      closeSync(descriptor)
+      rmSync(unfinished, { force: true })
+      throw error
+    }
+    return new Lock(file, descriptor)
+  }
+
+  /**
+   * Takes the lock `prefix` of a folder.
+   * @param what - what is locked, for the error
+   * @throws SparkError ERR_BUSY naming the process that has it, ERR_IO
+   */
+  static async take(folder: string, prefix: string, what: string): Promise<Lock> {
+    let lock: Lock
+    try {
+      lock = Lock.#create(folder, prefix)
+    } catch (error) {
+      throw ioError('write', what, error)
+    }
+    try {
+      const giveUp = Date.now() + tieLimit
+      for (;;) {
+        const rivals = lock.#rivals(folder, prefix)
+        const [first] = rivals
+        if (!first) return lock
+        const isYounger = first.name < path.basename(lock.#file)
+        if (isYounger || Date.now() > giveUp) throw busy(what, path.join(folder, first.name), first.owner)
+        await sleep(5)
+      }
+    } catch (error) {
+      lock.release()
+      throw error instanceof SparkError ? error : ioError('read', what, error)
+    }
+  }
+
+  /** Gives the lock back. */
+  release(): void {
+    if (!this.#held) return
+    this.#held = false
+    held.delete(this)
+    clearInterval(this.#beat)
+    closeSync(this.#descriptor)
+    try {
+      rmSync(this.#file, { force: true })
+    } catch {
+      // It may not be removed any more. As nobody has it open, it counts for nothing.
+    }
+  }
+
+  /** As {@link release}. */
+  [Symbol.dispose](): void {
+    this.release()
+  }
+
+  #live(): void {
+    const now = new Date()
+    try {
+      utimesSync(this.#file, now, now)
+    } catch {
+      // Somebody has removed the file or the folder: nothing is left to show life by.
+    }
+  }
+
+  /** The others that are alive, oldest first. The files of dead ones are removed. */
+  #rivals(folder: string, prefix: string): Rival[] {
+    const now = statSync(this.#file).mtimeMs
+    const rivals: Rival[] = []
+    const names = readdirSync(folder).filter(name => name.startsWith(`${prefix}.`) && name.endsWith('.lock'))
+    for (const name of names.sort()) {
+      const file = path.join(folder, name)
+      if (file === this.#file) continue
+      const found = read(file)
+      if (!found) continue
+      if (isAlive(file, found.owner, now - found.changed)) rivals.push({ name, owner: found.owner })
+      else rmSync(file, { force: true })
+    }
+    return rivals
+  }
+}
+
+/**
+ * Locks a folder that several files are written to, and makes it if there is none.
+ * @throws SparkError ERR_BUSY, ERR_IO
+ */
+export async function lockFolder(folder: string): Promise<Lock> {
+  await makeFolder(folder)
+  return Lock.take(path.resolve(folder), '.dgx-spark', folder)
+}
+
+/**
+ * Locks a file that is written bit by bit, or with others beside it.
+ * @throws SparkError ERR_BUSY, ERR_IO
+ */
+export async function lockFile(file: string): Promise<Lock> {
+  const target = path.resolve(file)
+  return Lock.take(path.dirname(target), `.${path.basename(target)}`, file)
+}
+
+const held = new Set<Lock>()
+process.on('exit', () => {
+  for (const lock of held) lock.release()
+})
+
+function busy(what: string, file: string, { pid, host, processIds, began, time }: Owner): SparkError {
+  const own = thisProcess()
+  const isHere = host === own.host && processIds === own.processIds
+  const isThis = isHere && pid === own.pid && began === own.began
+  const who = `process ${pid}${isThis ? ', this one,' : isHere ? '' : ` of ${host}`}`
+  const remedy = isHere ? 'wait for its end, or give another path' : `if it is gone, remove ${file}`
+  return new SparkError('ERR_BUSY', `${what} is in use by ${who} since ${time}: ${remedy}`)
+}
+
+function thisProcess(): Owner {
+  const time = new Date().toISOString()
+  return { pid: process.pid, host: hostname(), processIds: processIds(), began: startOf('self'), time }
+}
+
+/** On other systems than Linux there are no name spaces of processes. */
+function processIds(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid')
+  } catch {
+    return ''
+  }
+}
+
+/** When a process began; empty where the system does not say. */
+function startOf(pid: number | 'self'): string {
+  try {
+    // Field 22; the name of the program, field 2, is in parentheses and may hold anything.
+    const text = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    return text.slice(text.lastIndexOf(')') + 2).split(' ')[19] ?? ''
+  } catch {
+    return ''
+  }
+}
+
+/** undefined of a file that is gone meanwhile. */
+function read(file: string): { owner: Owner; changed: number } | undefined {
+  try {
+    const changed = statSync(file).mtimeMs
+    const text = readFileSync(file, 'utf8')
+    return { owner: parse(text), changed }
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+/** A file that is damaged belongs to nobody on this host: it lives as long as it is touched. */
+function parse(text: string): Owner {
+  let found: Partial<Owner> | null = null
+  try {
+    found = JSON.parse(text)
+  } catch {}
+  const { pid, host, processIds, began, time } = found ?? {}
+  const texts = [host, processIds, began, time].every(value => typeof value === 'string')
+  if (texts && Number.isSafeInteger(pid) && pid! > 0) return found as Owner
+  return { pid: 0, host: 'an unknown host', processIds: '', began: '', time: 'some time' }
+}
+
+function isAlive(file: string, owner: Owner, age: number): boolean {
+  const own = thisProcess()
+  if (owner.host !== own.host || owner.processIds !== own.processIds) return age < deadAfter
+  if (!exists(owner.pid)) return false
+  const began = startOf(owner.pid)
+  if (began !== '' && owner.began !== '' && began !== owner.began) return false
+  return owner.pid !== own.pid || isOpenHere(file)
+}
+
+function exists(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
+  }
+}
+
+/** Whether this process has a file open; a worker that was terminated has left its lock and closed it. */
+function isOpenHere(file: string): boolean {
+  const folder = '/proc/self/fd'
+  let descriptors: string[]
+  try {
+    descriptors = readdirSync(folder)
+  } catch {
+    return true
+  }
+  const wanted = statSync(file, { bigint: true })
+  return descriptors.some(name => {
+    try {
+      const found = statSync(path.join(folder, name), { bigint: true })
+      return found.dev === wanted.dev && found.ino === wanted.ino
+    } catch {
+      return false
+    }
+  })
+}

@@ -45,13 +45,13 @@ export function printTable(
     style: { head: [], border: [], compact: true },
     wordWrap: true,
   })
-  table.push(...rows.map(row => [...row]))
+  for (const row of rows) table.push([...row])
   print(table.toString())
 }
 
 /** Two columns without borders: names and values. */
 export function printPairs(pairs: readonly (readonly [string, string])[]): void {
-  const width = Math.max(...pairs.map(([name]) => name.length))
+  const width = pairs.reduce((longest, [name]) => Math.max(longest, name.length), 0)
   for (const [name, value] of pairs) print(`  ${name.padEnd(width)}  ${value}`)
 }
 

@@ -147,6 +147,7 @@ export function elementArrayOf(dtype: ElementType): {
   new (length: number): ElementArray
   new (buffer: ArrayBufferLike, byteOffset: number, length: number): ElementArray
   readonly BYTES_PER_ELEMENT: number
+  readonly name: string
 } {
   if (dtype in elementArrays) return elementArrays[dtype as keyof typeof elementArrays]
   return elementBits[dtype] === 16 ? Uint16Array : Uint8Array
@@ -156,6 +157,10 @@ export function elementArrayOf(dtype: ElementType): {
 export function elementBytes(dtype: ElementType, count: number): number {
   return Math.ceil((count * elementBits[dtype]) / 8)
 }
+
+/** Bytes of the array that {@link elementArrayOf} names for `count` elements: those of less than 8 bits take a byte each. */
+export const arrayBytes = (dtype: ElementType, count: number): number =>
+  count * elementArrayOf(dtype).BYTES_PER_ELEMENT
 
 /** Floats of 16 bits. */
 export type HalfType = 'f16' | 'bf16'

@@ -86,7 +86,7 @@ export async function readForeignAdapter(
 function findLayer(file: string, all: readonly GraphModule[], key: string): GraphModule {
   const plain = (name: string): string => `_${name.replaceAll('.', '_')}`
   const alike = all.filter(({ name }) => plain(key).endsWith(plain(name)))
-  const longest = Math.max(...alike.map(({ name }) => name.length))
+  const longest = alike.reduce((most, { name }) => Math.max(most, name.length), 0)
   const best = alike.filter(({ name }) => name.length === longest)
   if (best.length === 1) return best[0]!
   const known = all.slice(0, 8).map(({ name }) => name)

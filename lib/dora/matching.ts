@@ -152,7 +152,10 @@ export function firstPattern<T>(
 export function nearNames(names: readonly string[], wanted: readonly string[], count = 5): string[] {
   const last = (name: string): string => name.slice(name.lastIndexOf('.') + 1)
   const distance = (name: string): number =>
-    Math.min(...wanted.flatMap(word => [editDistance(name, word), editDistance(last(name), last(word))]))
+    wanted.reduce(
+      (nearest, word) => Math.min(nearest, editDistance(name, word), editDistance(last(name), last(word))),
+      Number.POSITIVE_INFINITY,
+    )
   return names
     .map(name => ({ name, distance: distance(name) }))
     .sort((a, b) => a.distance - b.distance)

@@ -173,7 +173,7 @@ function nodeOpset(node: Node, types: readonly (ElementType | undefined)[]): num
   for (const name of Object.keys(node.attributes)) versions.push(entry.attributes[name] ?? 0)
   // An unknown type could be any of them.
   for (const type of types) versions.push(...(type ? [entry.types[type] ?? 0] : Object.values(entry.types)))
-  return Math.max(...versions)
+  return versions.reduce((most, version) => Math.max(most, version), 0)
 }
 
 /**

@@ -12,6 +12,7 @@ import {
   type ValueInfo,
   type ValueType,
 } from './graph.js'
+import { expectChoices } from './shapes/attribute-choices.js'
 import { Call, type Fact, type KnownValue, type Rule, showShape } from './shapes/call.js'
 import { controlRules } from './shapes/control.js'
 import { convolutionRules } from './shapes/convolution.js'
@@ -19,6 +20,7 @@ import { mergeDimension } from './shapes/dimensions.js'
 import { elementwiseRules } from './shapes/elementwise.js'
 import { gatherRules } from './shapes/gather.js'
 import { layoutRules } from './shapes/layout.js'
+import { expectOperandTypes } from './shapes/operand-types.js'
 import { operandChecks } from './shapes/operands.js'
 import { productRules } from './shapes/product.js'
 import { recurrentRules } from './shapes/recurrent.js'
@@ -198,6 +200,8 @@ export class ShapeInference {
 
   #apply(rule: Rule, call: Call): readonly (ValueType | undefined)[] {
     try {
+      expectChoices(call.node)
+      expectOperandTypes(call)
       checkOf(call.node)?.(call)
       return rule(call).map(type => expectSizes(call, type))
     } catch (error) {

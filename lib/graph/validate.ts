@@ -95,7 +95,7 @@ function sortNodes(nodes: readonly Node[], known: ReadonlySet<string>, label: st
       if (cycle) throw cycleError(stack, cycle, label)
       open.add(node)
       if (waiting.length > 0) {
-        stack.push(...waiting)
+        for (const maker of waiting) stack.push(maker)
         continue
       }
       stack.pop()

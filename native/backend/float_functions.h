@@ -220,7 +220,7 @@ SPARK_HOST_DEVICE inline F unary(UnaryFn fn, F x, float alpha, float beta) {
     case UnaryFn::kLeakyRelu:
       return x < 0 ? alpha * x : x;
     case UnaryFn::kThresholdedRelu:
-      return x <= alpha ? F{} : x;  // NaN stays NaN
+      return (x > alpha) | (x != x) ? x : F{};  // NaN stays NaN, and nothing is above it
     case UnaryFn::kHardSigmoid:
       return unit_clamp(alpha * x + beta);
     case UnaryFn::kHardSwish:

@@ -1,5 +1,5 @@
 // Models that make no sense, or want more than there is: a SparkError names what is wrong, and the process lives.
-import { Model } from 'dgx-spark'
+import { Model, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
@@ -60,6 +60,24 @@ for (const backend of backends) {
         backend,
       })
       await t.rejects(model.run(), memory, op)
+    }
+  })
+
+  t.test(`numbers of four bits in sizes of a run on ${backend}`, async t => {
+    const nodes = [
+      makeNode('Pad', ['x', 'pads'], ['padded']),
+      makeNode('Concat', ['padded', 'x'], ['y'], { attributes: { axis: int(0) } }),
+    ]
+    for (const dtype of ['i4', 'u4', 'i2'] as const) {
+      const graph = makeGraph({
+        inputs: [{ name: 'x', type: tensorType(dtype, ['N']) }],
+        ...{ outputs: [{ name: 'y' }], nodes, initializers: new Map([['pads', Constant.i64([1, 1])]]) },
+      })
+      using model = await Model.fromGraph(graph, { backend })
+      for (const count of [3, 40]) {
+        const { y } = await model.run({ x: Tensor.of(new Uint8Array(count).fill(1), [count], dtype) })
+        t.same([y!.shape, y!.data.length], [[2 * count + 2], 2 * count + 2], dtype)
+      }
     }
   })
 

@@ -73,7 +73,7 @@ export function quantizeWeights(graph: Graph, options: QuantizeWeightsOptions = 
     const matrix = format === 'fp8' ? quantizeFP8(values, shape) : quantizeNVFP4(values, shape)
     initializers.delete(name)
     for (const [key, value] of matrixConstants(made.constants, matrix)) initializers.set(key, value)
-    added.push(...made.nodes)
+    for (const node of made.nodes) added.push(node)
     if (transposed) added.push(makeNode('Transpose', [rows], [name], { attributes: { perm: ints([1, 0]) } }))
   }
   return { ...graph, initializers, nodes: [...added, ...graph.nodes] }

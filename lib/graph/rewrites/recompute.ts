@@ -33,7 +33,7 @@ export function recompute(graph: Graph, { forward, segments }: RecomputeOptions)
     const reads = readsOf(node)
     for (const run of waiting) {
       if (!reads.some(name => run.lost.has(name))) continue
-      nodes.push(...repeated(run, names, fresh))
+      for (const again of repeated(run, names, fresh)) nodes.push(again)
       waiting.delete(run)
     }
     nodes.push(renameReads({ ...graph, nodes: [node] }, names).nodes[0]!)

@@ -118,11 +118,11 @@ export class Call {
   }
 
   /**
-   * The element type that inputs share, as far as it is known.
+   * The element type that inputs share, as far as it is known; by default all of them.
    * @throws SparkError ERR_DTYPE when they differ
    */
-  commonDtype(...inputs: readonly number[]): ElementType | undefined {
-    const types = inputs.map(i => this.dtype(i)).filter(type => type !== undefined)
+  commonDtype(inputs: Iterable<number> = this.node.inputs.keys()): ElementType | undefined {
+    const types = Array.from(inputs, i => this.dtype(i)).filter(type => type !== undefined)
     const other = types.find(type => type !== types[0])
     if (other) {
       throw new SparkError(
@@ -146,13 +146,13 @@ export class Call {
   }
 
   /**
-   * The shape to which shapes broadcast.
+   * The shape to which shapes broadcast; by default those of all inputs.
    * @throws SparkError ERR_SHAPE when they do not fit together
    */
-  broadcast(...shapes: (Shape | undefined)[]): Shape | undefined {
+  broadcast(shapes: readonly (Shape | undefined)[] = this.shapes()): Shape | undefined {
     const shape = broadcastShapes(shapes)
     if (shape === null) {
-      throw this.fail(`shapes ${shapes.map(showShape).join(' and ')} do not broadcast`)
+      throw this.fail(`shapes ${showShapes(shapes)} do not broadcast`)
     }
     return shape
   }
@@ -161,6 +161,12 @@ export class Call {
 /** How a shape looks in a message. */
 export function showShape(shape: Shape | undefined): string {
   return shape ? `[${shape.map(dim => dim ?? '?').join(', ')}]` : '[?]'
+}
+
+/** How the first of several shapes look in a message. */
+export function showShapes(shapes: readonly (Shape | undefined)[]): string {
+  const shown = shapes.slice(0, 8).map(showShape).join(' and ')
+  return shapes.length > 8 ? `${shown} and ${shapes.length - 8} more` : shown
 }
 
 /** A tensor type, or undefined when the element type is not known. */

@@ -144,7 +144,7 @@ export const controlRules: Readonly<Record<string, Rule>> = {
     const element = call.type(0)
     return [element && { kind: 'optional', element }]
   },
-  StringConcat: call => [tensorOrUnknown('string', call.broadcast(call.shape(0), call.shape(1)))],
+  StringConcat: call => [tensorOrUnknown('string', call.broadcast([call.shape(0), call.shape(1)]))],
   RegexFullMatch: call => [tensorOrUnknown('bool', call.shape(0))],
   ImageDecoder: () => [tensorOrUnknown('u8', [null, null, null])],
 }

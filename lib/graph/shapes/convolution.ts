@@ -119,11 +119,11 @@ const pool: Rule = call => {
 
 /** Rules by operator. */
 export const convolutionRules: Readonly<Record<string, Rule>> = {
-  Conv: call => [tensorOrUnknown(call.commonDtype(0, 1, 2), convolution(call, 1))],
+  Conv: call => [tensorOrUnknown(call.commonDtype([0, 1, 2]), convolution(call, 1))],
   ConvInteger: call => [tensorOrUnknown('i32', convolution(call, 1))],
   QLinearConv: call => [tensorOrUnknown(call.dtype(7), convolution(call, 3))],
   DeformConv: call => [tensorOrUnknown(call.dtype(0), convolution(call, 1))],
-  ConvTranspose: call => [tensorOrUnknown(call.commonDtype(0, 1, 2), transposed(call))],
+  ConvTranspose: call => [tensorOrUnknown(call.commonDtype([0, 1, 2]), transposed(call))],
   AveragePool: pool,
   MaxPool: pool,
   LpPool: pool,

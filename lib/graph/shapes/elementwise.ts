@@ -6,13 +6,11 @@ import { type Rule, tensorOrUnknown } from './call.js'
 const sameAsFirst: Rule = call => [call.type(0)]
 
 /** The inputs have one type and broadcast. */
-const broadcasting: Rule = call => [
-  tensorOrUnknown(call.commonDtype(...call.node.inputs.keys()), call.broadcast(...call.shapes())),
-]
+const broadcasting: Rule = call => [tensorOrUnknown(call.commonDtype(), call.broadcast())]
 
 const compare: Rule = call => {
-  call.commonDtype(0, 1)
-  return [tensorOrUnknown('bool', call.broadcast(...call.shapes()))]
+  call.commonDtype([0, 1])
+  return [tensorOrUnknown('bool', call.broadcast())]
 }
 
 const test: Rule = call => [tensorOrUnknown('bool', call.shape(0))]
@@ -38,12 +36,10 @@ export const elementwiseRules: Readonly<Record<string, Rule>> = {
   ...table(binary, broadcasting),
   ...table(comparisons, compare),
   // The exponent may have another type than the base.
-  Pow: call => [tensorOrUnknown(call.dtype(0), call.broadcast(...call.shapes()))],
+  Pow: call => [tensorOrUnknown(call.dtype(0), call.broadcast())],
   IsInf: test,
   IsNaN: test,
-  Where: call => [
-    tensorOrUnknown(call.commonDtype(1, 2), call.broadcast(call.shape(0), call.shape(1), call.shape(2))),
-  ],
+  Where: call => [tensorOrUnknown(call.commonDtype([1, 2]), call.broadcast())],
   Cast: call => [tensorOrUnknown(call.typeAttribute('to'), call.shape(0))],
   BitCast: call => [tensorOrUnknown(call.typeAttribute('to'), call.shape(0))],
   CastLike: call => [tensorOrUnknown(call.dtype(1), call.shape(0))],

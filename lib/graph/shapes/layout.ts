@@ -1,7 +1,7 @@
 // layout.ts: shapes of operators that move elements without computing: reshape, slice, pad, join.
 import { stringOf, tensorOf } from '../attributes.js'
 import type { Dimension } from '../graph.js'
-import { type Call, type Rule, showShape, tensorOrUnknown } from './call.js'
+import { type Call, type Rule, showShape, showShapes, tensorOrUnknown } from './call.js'
 import { compatible, flatSize, mergeDimension, product, type Shape, unknownShape } from './dimensions.js'
 
 /** Dimensions a tensor may have at most. */
@@ -107,7 +107,7 @@ function concat(call: Call): Shape | undefined {
     if (!shape) continue
     const fits =
       shape.length === first.length && shape.every((dim, i) => i === axis || compatible(dim, result[i]!))
-    if (!fits) throw call.fail(`${shapes.map(showShape).join(', ')} cannot be joined along axis ${axis}`)
+    if (!fits) throw call.fail(`${showShapes(shapes)} cannot be joined along axis ${axis}`)
     for (const [i, dim] of shape.entries()) result[i] = mergeDimension(result[i]!, dim)
   }
   const sizes = shapes.map(shape => shape?.[axis] ?? null)
@@ -205,7 +205,7 @@ function pad(call: Call): Shape | undefined {
 
 function expand(call: Call): Shape | undefined {
   const wanted = shapeFrom(call, 1)
-  return wanted && call.broadcast(call.shape(0), wanted)
+  return wanted && call.broadcast([call.shape(0), wanted])
 }
 
 function tile(call: Call): Shape | undefined {
@@ -258,7 +258,7 @@ export const layoutRules: Readonly<Record<string, Rule>> = {
   Squeeze: moved(squeeze),
   Unsqueeze: moved(unsqueeze),
   Transpose: moved(transpose),
-  Concat: call => [tensorOrUnknown(call.commonDtype(...call.node.inputs.keys()), concat(call))],
+  Concat: call => [tensorOrUnknown(call.commonDtype(), concat(call))],
   Split: split,
   Slice: moved(slice),
   Pad: moved(pad),
@@ -303,6 +303,9 @@ export const layoutRules: Readonly<Record<string, Rule>> = {
   }),
 }
 
+const smaller = (a: number, b: number): number => Math.min(a, b)
+const larger = (a: number, b: number): number => Math.max(a, b)
+
 function resize(call: Call): Shape | undefined {
   const shape = call.shape(0)
   if (!shape) return undefined
@@ -312,7 +315,7 @@ function resize(call: Call): Shape | undefined {
   const scales = call.has(2) ? call.numbers(2) : undefined
   const policy = stringOf(call.node, 'keep_aspect_ratio_policy', 'stretch')
   const ratios = axes.map((axis, i) => Number(sizes?.[i]) / Number(shape[axis]))
-  const common = policy === 'not_larger' ? Math.min(...ratios) : Math.max(...ratios)
+  const common = ratios.reduce(policy === 'not_larger' ? smaller : larger, ratios[0] ?? 1)
   for (const [i, axis] of axes.entries()) {
     const dim = shape[axis]!
     if (sizes && policy === 'stretch') result[axis] = sizes[i] ?? null

@@ -17,7 +17,7 @@ export function matMulOf(call: Call, a: Shape | undefined, b: Shape | undefined)
   const [columns, other] = b.length === 1 ? [[], b[0]!] : [[b.at(-1)!], b.at(-2)!]
   if (!compatible(inner, other))
     throw call.fail(`${showShape(a)} times ${showShape(b)}: ${inner} is not ${other}`)
-  return [...call.broadcast(a.slice(0, -2), b.slice(0, -2))!, ...rows, ...columns]
+  return [...call.broadcast([a.slice(0, -2), b.slice(0, -2)])!, ...rows, ...columns]
 }
 
 function gemm(call: Call): Shape | undefined {
@@ -61,7 +61,7 @@ export function einsum(call: Call, first = 0): Shape | undefined {
       throw call.fail(`'${letters}' does not describe ${showShape(shape)}`)
     }
     const start = letters.indexOf('.')
-    if (start >= 0) ellipsis = call.broadcast(ellipsis, shape.slice(start, start + dots))
+    if (start >= 0) ellipsis = call.broadcast([ellipsis, shape.slice(start, start + dots)])
     const named = start < 0 ? shape : [...shape.slice(0, start), ...shape.slice(start + dots)]
     for (const [at, letter] of [...letters.replace('.', '')].entries()) {
       const known = sizes.get(letter) ?? 1
@@ -118,11 +118,11 @@ const linearAttention: Rule = call => {
 
 /** Rules by operator. */
 export const productRules: Readonly<Record<string, Rule>> = {
-  MatMul: call => [tensorOrUnknown(call.commonDtype(0, 1), matMul(call, 0, 1))],
+  MatMul: call => [tensorOrUnknown(call.commonDtype([0, 1]), matMul(call, 0, 1))],
   MatMulInteger: call => [tensorOrUnknown('i32', matMul(call, 0, 1))],
   QLinearMatMul: call => [tensorOrUnknown(call.dtype(7), matMul(call, 0, 3))],
-  Gemm: call => [tensorOrUnknown(call.commonDtype(0, 1, 2), gemm(call))],
-  Einsum: call => [tensorOrUnknown(call.commonDtype(...call.node.inputs.keys()), einsum(call))],
+  Gemm: call => [tensorOrUnknown(call.commonDtype([0, 1, 2]), gemm(call))],
+  Einsum: call => [tensorOrUnknown(call.commonDtype(), einsum(call))],
   Det: call => [tensorOrUnknown(call.dtype(0), call.shape(0)?.slice(0, -2))],
   Attention: attention,
   LinearAttention: linearAttention,

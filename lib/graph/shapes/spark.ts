@@ -42,12 +42,12 @@ export const sparkRules: Readonly<Record<string, Rule>> = {
     const swap = call.int('transB', 0) !== 0
     return [
       tensorOrUnknown(
-        call.commonDtype(0, 1, 2, 3),
+        call.commonDtype([0, 1, 2, 3]),
         matMulOf(call, call.shape(0), swapped(call.shape(1), swap)),
       ),
     ]
   },
-  FusedConv: call => [tensorOrUnknown(call.commonDtype(0, 1, 2, 3), convolution(call, 1))],
+  FusedConv: call => [tensorOrUnknown(call.commonDtype([0, 1, 2, 3]), convolution(call, 1))],
   Lookup: call => [tensorOrUnknown(call.dtype(1), call.shape(0))],
   QLinearAdd: call => [tensorOrUnknown(call.dtype(7), call.shape(0))],
   QLinearMul: call => [tensorOrUnknown(call.dtype(7), call.shape(0))],

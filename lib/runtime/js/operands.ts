@@ -1,11 +1,13 @@
 // operands.ts: checks of kernel arguments, the same that the addon makes.
 import { argumentError, expectAttached, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
+import type { ElementType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import { swizzledLength } from '../../precision/scale-order.js'
 import type { Compute, KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
 import { packedSizes } from '../packed-weight.js'
 import { activations } from './activations.js'
+import { arrayTypes, expectArrayType, weightArrayType } from './array-types.js'
 import { integerSizes } from './integer-operands.js'
 import { expectProductCompute, networkSizes } from './network-operands.js'
 import { expectViews, isOnViews, viewSizes } from './view-operands.js'
@@ -161,7 +163,7 @@ export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]
   if (plainCompute.has(op)) expectPlainCompute(args as KernelArgs['linearBackward' | 'doraBackward' | 'conv'])
   if (op === 'doraForward') expectDoraForward(args as KernelArgs['doraForward'])
   if (op === 'matmul') expectMatmul(args as KernelArgs['matmul'])
-  expectArrays('', given, sizes[op](args))
+  expectArrays('', given, sizes[op](args), arrayTypes(op, given))
   if (op === 'doraMixed') expectMixed(args as KernelArgs['doraMixed'])
 }
 
@@ -171,12 +173,18 @@ function expectScalar(name: string, value: unknown): void {
   expectNumber(name, value)
 }
 
-function expectArrays(prefix: string, given: Readonly<Record<string, unknown>>, needed: Sizes): void {
+function expectArrays(
+  prefix: string,
+  given: Readonly<Record<string, unknown>>,
+  needed: Sizes,
+  typeOf: (name: string) => ElementType = () => 'f32',
+): void {
   for (const [key, count] of Object.entries(needed)) {
     const name = key.replace('?', '')
     const array = given[name]
     if (array === undefined && key !== name) continue
     if (!ArrayBuffer.isView(array)) throw argumentError(prefix + name, 'a typed array', array)
+    expectArrayType(prefix + name, array, typeOf(name))
     const { length } = array as Float32Array
     if (count < 0) throw new SparkError('ERR_SHAPE', `${prefix}${name} would be left at its beginning`)
     if (length < count) {
@@ -272,11 +280,12 @@ function expectWeight(weight: StoredWeight): void {
       ? { data: (rows * cols) / 2, blockScale: (rows * cols) / 16 }
       : { data: rows * cols, blockScale: 0 }
   const { data, blockScale } = weight.packed ? packedSizes(weight) : plain
-  expectArrays('weight.', record, {
+  const needed = {
     data,
     ...(dtype === 'nvfp4' && { blockScale }),
     ...((dtype === 'f8_e4m3' || dtype === 'i8') && { rowScale: rows }),
-  })
+  }
+  expectArrays('weight.', record, needed, name => weightArrayType(weight, name))
 }
 
 const maxMixedAdapters = 64

@@ -76,7 +76,7 @@ function nodesBehind(name: string, producers: ReadonlyMap<string, Node>): Node[]
     const node = stack.at(-1)
     const waiting = node && !nodes.has(node) ? readsOf(node).map(read => producers.get(read)) : []
     const missing = waiting.filter(maker => maker && !nodes.has(maker))
-    stack.push(...missing)
+    for (const maker of missing) stack.push(maker)
     if (missing.length > 0) continue
     if (node) nodes.add(node)
     stack.pop()

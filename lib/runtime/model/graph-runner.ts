@@ -250,27 +250,44 @@ export class GraphRunner {
   }
 
   async #compile(point: Point, values: ReadonlyMap<string, HostValue>): Promise<Compiled> {
-    const deferred = new Set<Node>()
+    const deferred = new Set<string>()
     for (;;) {
-      const pinned = pinnedConstants(values, point.pins)
-      const nodes = this.#inlined(point.nodes, values, pinned)
-      const start: Start = {
-        ...{ nodes, wanted: this.#wanted, values, pinned },
-        ...{ constants: this.#constants, deferred },
-      }
-      const segment = cutSegment(start)
-      const decisive = decisiveInputs(segment, start)
-      for (const name of decisive) point.pins.add(name)
-      if (decisive.length > 0) continue
-      if (!segment.graph && segment.hostNodes.length === 0) throw stuck(segment.rest[0]!)
-      try {
-        const plan = segment.graph && (await this.#plan(segment.graph))
-        return { ...segment, plan, next: pointOf(segment.rest, this.#constants) }
-      } catch (error) {
-        if (!(error instanceof MissingElements) || pinned.has(error.value)) throw error
-        if (values.has(error.value)) point.pins.add(error.value)
-        else deferred.add(originalOf(error.node, nodes))
-      }
+      const learned = point.pins.size + deferred.size
+      const made = await this.#attempt(point, values, deferred)
+      if (!(made instanceof SparkError)) return made
+      if (point.pins.size + deferred.size === learned) throw made
+    }
+  }
+
+  /**
+   * Compiles what comes first at a point. Where elements are missing that a run can give, it adds to the pins of the point
+   * or to `deferred` what the next attempt has to know.
+   * @returns what was compiled, or why it was not
+   */
+  async #attempt(
+    point: Point,
+    values: ReadonlyMap<string, HostValue>,
+    deferred: Set<string>,
+  ): Promise<Compiled | SparkError> {
+    const pinned = pinnedConstants(values, point.pins)
+    const nodes = this.#inlined(point.nodes, values, pinned)
+    const start: Start = {
+      ...{ nodes, wanted: this.#wanted, values, pinned },
+      ...{ constants: this.#constants, deferred },
+    }
+    const segment = cutSegment(start)
+    const decisive = decisiveInputs(segment, start)
+    for (const name of decisive) point.pins.add(name)
+    if (decisive.length > 0) return stuck(segment.rest[0]!)
+    if (!segment.graph && segment.hostNodes.length === 0) return stuck(segment.rest[0]!)
+    try {
+      const plan = segment.graph && (await this.#plan(segment.graph))
+      return { ...segment, plan, next: pointOf(segment.rest, this.#constants) }
+    } catch (error) {
+      if (!(error instanceof MissingElements)) throw error
+      if (values.has(error.value)) point.pins.add(error.value)
+      else for (const name of error.node.outputs) if (name !== '') deferred.add(name)
+      return error
     }
   }
 
@@ -326,11 +343,6 @@ function keyOf(values: ReadonlyMap<string, HostValue>, pins: ReadonlySet<string>
     else key += `${value.dtype}[${value.shape}]${pins.has(name) ? `=${value.data}` : ''};`
   }
   return key
-}
-
-/** The node that makes what a node of the optimized graph makes. */
-function originalOf({ outputs }: Node, nodes: readonly Node[]): Node {
-  return nodes.find(node => node.outputs.some(name => name !== '' && outputs.includes(name)))!
 }
 
 function disposeFrom(segment: Compiled | undefined): void {

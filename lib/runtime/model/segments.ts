@@ -21,8 +21,8 @@ export interface Start {
   readonly pinned: ReadonlyMap<string, Constant>
   /** Constants of the graph and of those around it. */
   readonly constants: ReadonlyMap<string, Constant>
-  /** Nodes that have to wait because they need elements that this segment makes. */
-  readonly deferred: ReadonlySet<Node>
+  /** Outputs of nodes that have to wait because they need elements that this segment makes. */
+  readonly deferred: ReadonlySet<string>
 }
 
 /** A part of a graph. */
@@ -60,7 +60,8 @@ export function cutSegment(start: Start): Segment {
 export function decisiveInputs({ rest }: Segment, { values, pinned, constants, deferred }: Start): string[] {
   const found: string[] = []
   for (const node of rest) {
-    if (deferred.has(node) || !readsOf(node).every(name => values.has(name) || constants.has(name))) continue
+    if (isDeferred(node, deferred) || !readsOf(node).every(name => values.has(name) || constants.has(name)))
+      continue
     const open = node.inputs.filter(name => !pinned.has(name) && canPin(values.get(name)))
     // The first input is data in most operators, and the others say what to do with it.
     found.push(...(open.length > 1 ? open.filter(name => name !== node.inputs[0]) : open))
@@ -87,7 +88,7 @@ function compilable({ nodes, values, pinned, constants, deferred }: Start): Node
   const here = makeGraph({})
   const waiting = new Set<string>()
   return nodes.filter(node => {
-    if (!deferred.has(node) && !readsOf(node).some(name => waiting.has(name))) {
+    if (!isDeferred(node, deferred) && !readsOf(node).some(name => waiting.has(name))) {
       inference.inferNode(node, here)
       if (isCompilable(node, inference)) return true
     }
@@ -95,6 +96,9 @@ function compilable({ nodes, values, pinned, constants, deferred }: Start): Node
     return false
   })
 }
+
+const isDeferred = ({ outputs }: Node, deferred: ReadonlySet<string>): boolean =>
+  outputs.some(name => deferred.has(name))
 
 function isCompilable(node: Node, { facts }: ShapeInference): boolean {
   if (!loweringOf(node) && !(node.outputs.length === 1 && facts.get(node.outputs[0]!)?.known)) return false

@@ -1,5 +1,5 @@
 // arena.ts: which buffers share memory. A buffer is alive from the step that first writes it to the last that uses it.
-import { elementBytes } from '../../core/dtype.js'
+import { arrayBytes } from '../../core/dtype.js'
 import { contiguousStrides } from '../../core/shape.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 
@@ -20,7 +20,7 @@ function livesOf(steps: readonly Step[]): Map<Buffer, Life> {
     for (const { buffer } of operandsOf(step.args)) {
       if (buffer.storage !== 'arena') continue
       const life = lives.get(buffer)
-      const bytes = Math.ceil(elementBytes(buffer.dtype, buffer.count) / alignment) * alignment
+      const bytes = Math.ceil(arrayBytes(buffer.dtype, buffer.count) / alignment) * alignment
       if (life) life.last = at
       else lives.set(buffer, { buffer, first: at, last: at, bytes })
     }

@@ -177,10 +177,9 @@ function allocated<T>(bytes: number, make: (bytes: number) => T): T {
 function expectFit({ name, dtype, shape, buffer }: Port, given: ElementArray): void {
   const kind = elementArrayOf(dtype)
   if (!(given instanceof kind)) {
-    const wanted = (kind as unknown as { name: string }).name
     throw new SparkError(
       'ERR_DTYPE',
-      `'${name}' needs a ${wanted} for ${dtype}, got ${given.constructor.name}`,
+      `'${name}' needs a ${kind.name} for ${dtype}, got ${given.constructor.name}`,
     )
   }
   if (given.length !== buffer.count) {

@@ -1,7 +1,7 @@
 // compile.ts: from a graph to a program. Nodes become kernel calls in their order; what depends on constants only moves
 // to the setup, what nobody reads goes, and the rest shares one arena.
 
-import { elementBytes } from '../../core/dtype.js'
+import { arrayBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
 import { describeNode, namingNode } from '../../graph/attributes.js'
@@ -184,5 +184,5 @@ function removeDead(steps: readonly Step[], outputs: readonly Port[]): Step[] {
 function constantBytesOf(steps: readonly Step[]): number {
   const buffers = new Set(steps.flatMap(({ args }) => Array.from(operandsOf(args), ({ buffer }) => buffer)))
   const constants = [...buffers].filter(({ storage }) => storage === 'constant' || storage === 'packed')
-  return constants.reduce((bytes, { dtype, count }) => bytes + elementBytes(dtype, count), 0)
+  return constants.reduce((bytes, { dtype, count }) => bytes + arrayBytes(dtype, count), 0)
 }

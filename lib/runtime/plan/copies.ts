@@ -71,8 +71,7 @@ export function elideCopies(steps: readonly Step[]): Step[] {
       return false
     }
     const isSlice = piece.count === to.count && to.storage === 'arena' && uses.get(to)?.writes.length === 1
-    const settled =
-      isFixed(from) && (uses.get(from)?.writes ?? []).every(write => write < at) && from.storage !== 'state'
+    const settled = isFixed(from) && (uses.get(from)?.writes.at(-1) ?? -1) < at && from.storage !== 'state'
     if (!isSlice || !settled || !isFixed(to)) return true
     to.mergeInto(from, piece.srcStart)
     return false

@@ -283,12 +283,25 @@ export class Lowering {
     const results = Array.from({ length: outputs }, (_, i) => `o${i}`)
     const node = makeNode(op, names, results, { name: `${this.node.name}/${op}`, attributes })
     inference.inferNode(node, makeGraph({}))
-    this.#scope.lower(
-      { ...this.#scope, values, updates: new Map() },
-      node,
-      results.map(name => inference.facts.get(name) ?? {}),
-    )
+    try {
+      this.#scope.lower(
+        { ...this.#scope, values, updates: new Map() },
+        node,
+        results.map(name => inference.facts.get(name) ?? {}),
+      )
+    } catch (error) {
+      if (!(error instanceof MissingElements)) throw error
+      // Its node and names exist only here: whoever fetches the elements knows those of this node.
+      throw this.#missing(values.get(error.value)!)
+    }
     return results.map(name => values.get(name)!)
+  }
+
+  #missing({ buffer }: Value): SparkError {
+    const i = this.node.inputs.findIndex((_, at) => this.inputIfAny(at)?.buffer === buffer)
+    return i < 0
+      ? this.unsupported('it needs elements of a value in between, which depends on data')
+      : new MissingElements(this.node, i)
   }
 
   /** The output of another operator of ONNX applied to values. */
@@ -338,12 +351,16 @@ export class Lowering {
 
   /**
    * The integers of input `i`, which must be known at compile time.
-   * @throws MissingElements when they are not
+   * @throws MissingElements when they are not, SparkError ERR_RANGE when one is no integer
    */
   integers(i: number): number[] {
-    const { known } = this.input(i)
-    if (known?.every(Number.isInteger)) return [...known]
-    throw new MissingElements(this.node, i)
+    const numbers = this.numbers(i)
+    const wrong = numbers.find(number => !Number.isInteger(number))
+    if (wrong === undefined) return [...numbers]
+    throw new SparkError(
+      'ERR_RANGE',
+      `${describeNode(this.node)}: input ${i} holds ${wrong}, which is no integer`,
+    )
   }
 
   /** The element type of input `i`, which kernels must know. */

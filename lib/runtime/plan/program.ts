@@ -38,12 +38,25 @@ export class Buffer {
 
   /** The buffer that this one became a part of, or itself. */
   get root(): Buffer {
-    return this.#merged?.root ?? this
+    this.#shorten()
+    return this.#merged ?? this
   }
 
   /** Where the elements start in {@link Buffer.root}. */
   get start(): number {
-    return this.#merged ? this.#start + this.#merged.start : 0
+    this.#shorten()
+    return this.#start
+  }
+
+  /** Lets the buffers from here to the root, which may be thousands, point at the root itself. */
+  #shorten(): void {
+    const path: Buffer[] = []
+    let root: Buffer = this
+    for (; root.#merged; root = root.#merged) path.push(root)
+    for (let i = path.length - 2; i >= 0; i--) {
+      path[i]!.#start += path[i + 1]!.#start
+      path[i]!.#merged = root
+    }
   }
 
   /** Lets another buffer of at least this size hold the elements, too, from its element `start` on. */

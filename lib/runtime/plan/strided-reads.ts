@@ -63,7 +63,10 @@ function wholeCopies(steps: readonly Step[]): Map<Buffer, Copy> {
   steps.forEach((step, at) => {
     for (const { buffer, access } of operandsOf(step.args)) {
       if (access === 'update') updated.add(buffer)
-      if (access === 'write') writes.set(buffer, [...(writes.get(buffer) ?? []), at])
+      if (access !== 'write') continue
+      const others = writes.get(buffer)
+      if (others) others.push(at)
+      else writes.set(buffer, [at])
     }
   })
   const copies = new Map<Buffer, Copy>()
@@ -75,7 +78,7 @@ function wholeCopies(steps: readonly Step[]): Map<Buffer, Copy> {
     const count = volume(shape)
     const fills = inOrder && dst.offset + dstOffset === 0 && count === to.count
     const fixed = !updated.has(from) && from.storage !== 'state' && !updated.has(to)
-    const settled = (writes.get(from) ?? []).every(write => write < at)
+    const settled = (writes.get(from)?.at(-1) ?? -1) < at
     if (fills && fixed && settled && from !== to && writes.get(to)?.length === 1) copies.set(to, args)
   })
   return copies

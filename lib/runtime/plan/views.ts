@@ -2,25 +2,6 @@
 import { SparkError } from '../../core/errors.js'
 import { contiguousStrides } from '../../core/shape.js'
 
-/**
- * The shape that ONNX broadcasting gives.
- * @throws SparkError ERR_SHAPE when the shapes do not fit
- */
-export function broadcastShapes(...shapes: readonly (readonly number[])[]): number[] {
-  const rank = Math.max(...shapes.map(shape => shape.length))
-  return Array.from({ length: rank }, (_, axis) => {
-    const sizes = shapes.map(shape => shape[axis - rank + shape.length] ?? 1)
-    const size = sizes.find(size => size !== 1) ?? 1
-    if (sizes.some(other => other !== 1 && other !== size)) {
-      throw new SparkError(
-        'ERR_SHAPE',
-        `shapes do not broadcast: ${shapes.map(s => `[${s.join(', ')}]`).join(' and ')}`,
-      )
-    }
-    return size
-  })
-}
-
 /** Strides of a contiguous operand of `shape` that is broadcast to `target`; 0 repeats. */
 export function broadcastStrides(shape: readonly number[], target: readonly number[]): number[] {
   const strides = contiguousStrides(shape)

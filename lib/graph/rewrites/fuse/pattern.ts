@@ -191,7 +191,7 @@ export function fuse(
       view.remove(old)
     }
     for (const next of fusion.nodes) view.add(next)
-    nodes.push(...fusion.nodes)
+    for (const made of fusion.nodes) nodes.push(made)
     count++
   }
   return count === 0

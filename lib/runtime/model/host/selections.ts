@@ -119,7 +119,7 @@ const suppress: HostOperator = ({ node, inputs }) => {
         overlap: limit(3, 0),
         threshold: inputs[4] ? limit(4, 0) : Number.NEGATIVE_INFINITY,
       })
-      found.push(...kept.flatMap(box => [batch, kind, box]))
+      for (const box of kept) found.push(batch, kind, box)
     }
   }
   return [hostIntegers([found.length / 3, 3], found)]

@@ -240,7 +240,6 @@ function causalConv(at: Lowering): void {
   const seen = at.call('Concat', [past, at.input(0)], { axis: int(2) })
   const y = at.call('Conv', [seen, at.input(1), at.inputIfAny(2)], { group: int(channels) })
   const activation = at.text('activation', 'none')
-  if (!['none', 'silu', 'swish'].includes(activation)) throw at.unsupported(`activation '${activation}'`)
   at.give(activation === 'none' ? y : at.call('Swish', [y], { alpha: float(1) }))
   const ends = [at.ints([length]), at.ints([length + history]), at.ints([2])]
   at.give(at.call('Slice', [seen, ...ends]), 1)
@@ -256,6 +255,8 @@ function linearAttention(at: Lowering): void {
   const gate = (i: number): Value | undefined =>
     at.has(i) ? splitHeads(at, at.input(i), at.shape(i)[2]! < own ? 1 : own) : undefined
   const [decay, beta] = [gate(4), gate(5)]
+  if ((rule.startsWith('gated') && !decay) || (rule.endsWith('delta') && !beta))
+    throw at.unsupported(`update_rule '${rule}' needs its decay, input 4, and its beta, input 5`)
   const step = (value: Value, t: number): Value =>
     at.call('Slice', [value, at.ints([t]), at.ints([t + 1]), at.ints([2])])
   const column = (value: Value): Value => at.call('Transpose', [value], { perm: ints([0, 1, 3, 2]) })

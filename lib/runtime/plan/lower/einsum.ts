@@ -24,7 +24,10 @@ function parseFormula(at: Lowering, first = 0): { operands: string[][]; result: 
   const dotsOf = (letters: string, i: number): number =>
     at.shape(first + i).length - letters.replace('.', '').length
   const operands = terms.map((letters, i) => named(letters, letters.includes('.') ? dotsOf(letters, i) : 0))
-  const most = Math.max(0, ...terms.map((letters, i) => (letters.includes('.') ? dotsOf(letters, i) : 0)))
+  const most = terms.reduce(
+    (longest, letters, i) => (letters.includes('.') ? Math.max(longest, dotsOf(letters, i)) : longest),
+    0,
+  )
   const all = operands.flat()
   const once = [...new Set(all)].filter(
     name => !name.startsWith('.') && all.indexOf(name) === all.lastIndexOf(name),
@@ -93,12 +96,17 @@ function contract(at: Lowering, a: Named, b: Named, kept: ReadonlySet<string>): 
 function einsum(at: Lowering): void {
   const { operands, result } = parseFormula(at)
   const tensors = operands.map((names, i) => diagonal(at, at.input(i), names))
-  let [sum, ...rest] = tensors as [Named, ...Named[]]
-  while (rest.length > 0) {
-    const [next, ...others] = rest as [Named, ...Named[]]
-    const kept = new Set([...result, ...others.flatMap(({ names }) => names)])
-    sum = contract(at, sum, next, kept)
-    rest = others
+  const uses = new Map<string, number>()
+  const count = (names: readonly string[], change: number): void => {
+    for (const name of names) uses.set(name, (uses.get(name) ?? 0) + change)
+  }
+  for (const { names } of tensors) count(names, 1)
+  count(result, 1)
+  let [sum] = tensors as [Named, ...Named[]]
+  count(sum.names, -1)
+  for (const next of tensors.slice(1)) {
+    count(next.names, -1)
+    sum = contract(at, sum, next, new Set([...sum.names, ...next.names].filter(name => uses.get(name)! > 0)))
   }
   at.give(arrange(sumOver(sum, at, new Set(result)), at, result))
 }

@@ -101,8 +101,8 @@ export function resizeTaps(at: Lowering, axis: ResizedAxis): Taps {
     const raw = places.map(place => kernelWeight(mode, a, (place - x) * stretch))
     const kept = raw.map((weight, t) => (excludes && places[t] !== clamp(places[t]!) ? 0 : weight))
     const sum = excludes || stretch < 1 ? kept.reduce((total, weight) => total + weight, 0) : 1
-    result.taps.push(...places.map(clamp))
-    result.weights.push(...kept.map(weight => (outside ? 0 : weight / sum)))
+    for (const place of places) result.taps.push(clamp(place))
+    for (const weight of kept) result.weights.push(outside ? 0 : weight / sum)
   }
   return { ...result, offset: crops ? result.offset : undefined, count }
 }
@@ -113,7 +113,7 @@ export function transposedTaps({ taps, weights, count }: Taps, size: number): Ta
   for (const [i, tap] of taps.entries()) {
     if (weights[i] !== 0) goals[tap]!.push({ q: Math.floor(i / count), weight: weights[i]! })
   }
-  const most = Math.max(1, ...goals.map(({ length }) => length))
+  const most = goals.reduce((longest, { length }) => Math.max(longest, length), 1)
   const padded = goals.flatMap(list => Array.from({ length: most }, (_, t) => list[t] ?? { q: 0, weight: 0 }))
   return { taps: padded.map(({ q }) => q), weights: padded.map(({ weight }) => weight), count: most }
 }

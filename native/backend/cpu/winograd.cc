@@ -128,7 +128,6 @@ class TileLines {
 
 void winograd_weight(const WinogradWeightArgs& args) {
   const int64_t filters = args.weight.rows, channels = args.weight.cols / 9;
-  if (filters * channels == 0) return;
   std::unique_ptr<float[]> room;
   const auto* weight = static_cast<const float*>(decoded(args.weight, room).data);
   const int64_t floats = matrix_floats(filters, channels);

@@ -38,7 +38,7 @@ const describe = ({ name, type }: ValueInfo): string => `${name}: ${describeType
 /** The graph with the given sizes of its inputs. */
 function sized(graph: Graph, shapes: Readonly<Record<string, readonly number[]>>): Graph {
   const inputs = graph.inputs.map(({ name, type }): ValueInfo => {
-    const shape = shapes[name]
+    const shape = Object.hasOwn(shapes, name) ? shapes[name] : undefined
     return shape && type?.kind === 'tensor'
       ? { name, type: { ...type, shape } }
       : { name, ...(type && { type }) }

@@ -185,7 +185,7 @@ export class AdaptedModel implements Disposable {
       const key = JSON.stringify(listOf(active))
       groups.set(key, [...(groups.get(key) ?? []), row])
     }
-    const outputs: Record<string, Tensor<ElementType>> = {}
+    const outputs = new Map<string, Tensor<ElementType>>()
     for (const [key, members] of groups) {
       const model = await this.#modelFor(JSON.parse(key) as string[])
       const part = Object.fromEntries(inputs.map(([name, value]) => [name, takeRows(value, members)]))
@@ -196,17 +196,15 @@ export class AdaptedModel implements Disposable {
           members.length,
         )
         const width = data.length / members.length
-        outputs[name] ??= Tensor.of(
-          makeArray(data, rows.length * width),
-          [rows.length, ...shape.slice(1)],
-          dtype,
-        )
+        const whole = [rows.length, ...shape.slice(1)]
+        const output = outputs.get(name) ?? Tensor.of(makeArray(data, rows.length * width), whole, dtype)
+        outputs.set(name, output)
         for (const [i, row] of members.entries()) {
-          copy(outputs[name].data as ElementArray, row * width, data.subarray(i * width, (i + 1) * width))
+          copy(output.data as ElementArray, row * width, data.subarray(i * width, (i + 1) * width))
         }
       }
     }
-    return outputs
+    return Object.fromEntries(outputs)
   }
 }
 

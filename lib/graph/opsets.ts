@@ -170,7 +170,8 @@ function nodeOpset(node: Node, types: readonly (ElementType | undefined)[]): num
   if (!entry) return canonicalOpset
   const versions = [entry.since, conditions[node.op]?.(node) ?? 0]
   if (node.op.startsWith('Reduce') && node.op !== 'ReduceSum' && node.inputs.length > 1) versions.push(18)
-  for (const name of Object.keys(node.attributes)) versions.push(entry.attributes[name] ?? 0)
+  for (const name of Object.keys(node.attributes))
+    versions.push(Object.hasOwn(entry.attributes, name) ? entry.attributes[name]! : 0)
   // An unknown type could be any of them.
   for (const type of types) versions.push(...(type ? [entry.types[type] ?? 0] : Object.values(entry.types)))
   return versions.reduce((most, version) => Math.max(most, version), 0)

@@ -40,7 +40,8 @@ function checkScope<G extends Subgraph>(graph: G, outer: ReadonlySet<string>, la
     return checked
   })
   for (const { name } of graph.outputs) {
-    if (!known.has(name)) {
+    // A node may leave an output out by an empty name, which then is no value.
+    if (name === '' || !known.has(name)) {
       throw new SparkError(
         'ERR_FORMAT',
         `${label}: nothing makes the output '${name}' of graph '${graph.name}'`,

@@ -237,7 +237,7 @@ export class Model implements Disposable {
     const inputs = readFeeds(this.graph.inputs, Object.fromEntries(feeds)).map(expectBindable)
     const buffers = new Map(this.graph.inputs.map(({ name }, i) => [name, inputs[i]!.data as ElementArray]))
     for (const { name } of this.outputs) {
-      const given = tensors[name]
+      const given = Object.hasOwn(tensors, name) ? tensors[name] : undefined
       if (given instanceof Tensor) buffers.set(name, given.data as ElementArray)
       else if (ArrayBuffer.isView(given)) buffers.set(name, given as ElementArray)
       else if (given !== undefined)

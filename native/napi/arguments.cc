@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <iterator>
 #include <string>
 
@@ -32,6 +33,9 @@ void expect_fixed(const char* name, const Napi::TypedArray& array) {
   if (!buffer.Get("resizable").ToBoolean()) return;
   throw Error("ERR_ARGUMENT", message(name, " lies in a resizable ArrayBuffer; copy it: array.slice()"));
 }
+
+// Where empty operands are: null stands for those that are left out.
+alignas(64) std::byte nothing[64];
 
 void expect_attached(const char* name, const Napi::TypedArray& array) {
   bool detached = false;
@@ -233,7 +237,7 @@ void* Arguments::typed_array(Napi::Object object, const char* name, napi_typedar
     expect_attached(name, value.As<Napi::TypedArray>());
     throw Error("ERR_SHAPE", message(name, " has ", length, " elements but ", count, " are needed"));
   }
-  return data;
+  return data ? data : nothing;
 }
 
 void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_type type,

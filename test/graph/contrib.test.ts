@@ -152,6 +152,7 @@ t.test('sizes that no weight has', t => {
     [2, -(2 ** 31), 16],
     [0, 32, 16],
     [2, 32, 0],
+    [2 ** 40, 2 ** 20, 16],
   ] as const) {
     const attributes = { N: int(n), K: int(k), bits: int(8), block_size: int(block) }
     t.throws(() => canonicalise(contrib('MatMulNBits', { inputs: { x: [2, 32] }, constants, attributes })), {

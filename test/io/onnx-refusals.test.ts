@@ -67,6 +67,12 @@ t.test('graphs that do not hold together', async t => {
   refused(t, { inputs: x, nodes: [makeNode('Neg', ['x'], ['x'])] }, /'x', which is an input/)
   refused(t, { inputs: [...x, ...x] }, /input 'x' occurs twice/)
   refused(t, { inputs: x, outputs: [{ name: 'z' }] }, /output 'z'/)
+  const partly = [makeNode('TopK', ['x', 'x'], ['y', ''])]
+  refused(
+    t,
+    { inputs: x, nodes: partly, outputs: [{ name: 'y' }, { name: '' }] },
+    /nothing makes the output ''/,
+  )
   refused(t, { inputs: x, nodes: [makeNode('', ['x'], ['y'])] }, /names no operator/)
   const branch = makeGraph({ nodes: [makeNode('Neg', ['nowhere'], ['y'])], outputs: [{ name: 'y' }] })
   const choice = makeNode('If', ['x'], ['y'], { attributes: { then_branch: graphAttribute(branch) } })

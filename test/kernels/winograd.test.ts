@@ -141,3 +141,14 @@ t.test('other convolutions are refused', t => {
   }
   t.end()
 })
+
+t.test('a weight without elements has nothing to transform', t => {
+  for (const [rows, cols] of [
+    [0, 18],
+    [3, 0],
+  ] as const) {
+    const weight = { dtype: 'f32', rows, cols, data: new Float32Array(0) } as const
+    t.same(transformed(weight), new Float32Array(0), `${rows} x ${cols}`)
+  }
+  t.end()
+})

@@ -154,6 +154,44 @@ for (const backend of backends) {
     })
   })
 
+  t.test(`names that every object has on ${backend}`, async t => {
+    const odd = makeGraph({
+      inputs: [{ name: 'valueOf', type: tensorType('f32', [2]) }],
+      outputs: [{ name: 'constructor' }, { name: '__proto__' }],
+      nodes: [
+        { ...makeNode('ReduceSum', ['valueOf'], ['constructor']), attributes: { keepdims: int(1) } },
+        makeNode('Neg', ['valueOf'], ['__proto__']),
+      ],
+    })
+    using model = await Model.load(serializeOnnx(odd), { backend })
+    const x = Float32Array.of(1, 2)
+    const outputs = await model.run({ valueOf: x })
+    t.same(
+      Object.entries(outputs).map(([name, { data }]) => [name, ...data]),
+      [
+        ['constructor', 3],
+        ['__proto__', -1, -2],
+      ],
+    )
+    using bound = await model.bind({ valueOf: x })
+    await bound.run()
+    t.same(
+      Object.values(bound.outputs).map(({ data }) => [...data]),
+      [[3], [-1, -2]],
+    )
+    const unknown = { ...odd, nodes: [{ ...odd.nodes[0]!, attributes: { toString: int(1) } }, odd.nodes[1]!] }
+    t.ok(serializeOnnx(unknown).length > 0, 'an attribute that is in no table asks for no version')
+    const named = {
+      ...odd,
+      nodes: [{ ...odd.nodes[0]!, op: 'toString', domain: '__proto__' }, odd.nodes[1]!],
+    }
+    await t.rejects(
+      async () => (await Model.load(serializeOnnx(named), { backend })).run({ valueOf: x }),
+      { code: 'ERR_UNSUPPORTED' },
+      'an operator that is in no table',
+    )
+  })
+
   t.test(`several models and workers at once on ${backend}`, async t => {
     const bytes = serializeOnnx(controlFlow())
     const models = await Promise.all([1, 2, 3].map(() => Model.load(bytes, { backend })))

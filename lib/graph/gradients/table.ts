@@ -13,7 +13,7 @@ const families = [elementwise, shape, reductions, layers]
 /** The rule for a node; undefined where its operator has none. */
 export function ruleOf({ domain, op }: Node): GradientRule | undefined {
   for (const family of families) {
-    const rules = family[domain]
+    const rules = Object.hasOwn(family, domain) ? family[domain] : undefined
     if (rules && Object.hasOwn(rules, op)) return rules[op]
   }
   return undefined

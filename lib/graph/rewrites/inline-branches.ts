@@ -21,7 +21,7 @@ export function inlineBranches<G extends Subgraph>(graph: G, { shapes = {} }: Br
   inference.inferGraph(
     { ...graph, nodes: [], outputs: [] },
     graph.inputs.map(({ name, type }) => {
-      const shape = shapes[name]
+      const shape = Object.hasOwn(shapes, name) ? shapes[name] : undefined
       return { type: shape && type?.kind === 'tensor' ? { ...type, shape } : type }
     }),
   )

@@ -199,11 +199,14 @@ struct PairTable {
 
   explicit PairTable(const uint8_t* table) { __builtin_memcpy(parts, table, sizeof(parts)); }
 
+  // The pairs at these places, modulo 64, of two vectors.
+  __attribute__((always_inline)) static inline Pairs chosen(Pairs a, Pairs b, Pairs places) {
+    return (Pairs)_mm512_permutex2var_epi16((__m512i)a, (__m512i)places, (__m512i)b);
+  }
   // The entries at these places below 256.
   __attribute__((always_inline)) inline Pairs entries(Pairs places) const {
     const Pairs pair = places >> 1;
-    const Pairs low = __builtin_shuffle(parts[0], parts[1], pair);
-    const Pairs high = __builtin_shuffle(parts[2], parts[3], pair);
+    const Pairs low = chosen(parts[0], parts[1], pair), high = chosen(parts[2], parts[3], pair);
     return ((pair > 63 ? high : low) >> ((places & 1) << 3)) & 0xFF;
   }
   __attribute__((always_inline)) inline Pairs look_up(Pairs bytes) const {

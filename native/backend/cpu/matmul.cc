@@ -1,8 +1,5 @@
-#include <utility>
-
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/product.h"
-
 namespace spark::cpu {
 namespace {
 
@@ -14,7 +11,7 @@ Operand lines(const float* data, int64_t line, int64_t k) {
 }  // namespace
 
 void matmul(const MatmulArgs& args) {
-  const auto& [a, b] = std::pair(args.a, args.b);
+  const Matrices &a = args.a, &b = args.b;
   // A side of a single line or a single term may have any stride there.
   const int64_t a_k = args.k == 1 ? 1 : a.col, b_k = args.k == 1 ? 1 : b.row;
   const auto segment = [&](int64_t product) -> Segment {

@@ -68,7 +68,7 @@ void input_gradient(const NormBackwardArgs& args) {
   parallel_for(lanes, 1 + (grain(args.cols) * lanes) / (args.rows + 1), [&](int64_t begin, int64_t end) {
     for (int64_t lane = begin; lane < end; ++lane) {
       for (int64_t row = lane * args.rows / lanes; row < (lane + 1) * args.rows / lanes; ++row) {
-        norm_row_backward(loops, args, row, room.get() + lane * args.cols);
+        norm_row_backward(loops, args, row, spread ? room.get() + lane * args.cols : nullptr);
       }
     }
   });

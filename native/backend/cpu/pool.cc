@@ -168,7 +168,7 @@ void pool_backward(const PoolBackwardArgs& args) {
   const Windows& windows = args.windows;
   const int64_t pixels = windows.image[0] * windows.image[1] * windows.image[2];
   for_each_plane(windows, [&](int64_t image, int64_t out) {
-    const float* x = static_cast<const float*>(args.x) + image;
+    const float* x = args.fn == PoolFn::kMax ? static_cast<const float*>(args.x) + image : nullptr;
     const float* dy = static_cast<const float*>(args.dy) + out;
     float* dx = static_cast<float*>(args.dx) + image;
     std::fill_n(dx, pixels, 0.0f);

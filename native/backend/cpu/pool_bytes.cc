@@ -32,8 +32,8 @@ void largest_bytes(const PoolArgs& args) {
   const Stage& stage = reading.stage();
   const std::vector<int64_t>& taps = reading.taps();
   const uint8_t flip = args.dtype == DType::kI8 ? 0x80 : 0;  // makes signed bytes compare as unsigned ones
-  const auto [depth, height, width] = shape.out;
-  const int64_t image = volume(shape.image), lines = depth * height;
+  const int64_t height = shape.out[1], width = shape.out[2];
+  const int64_t image = volume(shape.image), lines = shape.out[0] * height;
   if (lines * width == 0) return;
   const int64_t bytes = staged_floats(stage.plane(), 1) + kByteOverrun;
   parallel_tasks(args.windows.planes, (bytes + 3) / 4, [&](int64_t n, float* floats) {

@@ -192,7 +192,8 @@ template <typename Body>
 void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const Segment& segment,
                const Body& body) {
   if (count * rows * cols == 0) return;
-  const auto [height, width] = tile_size(count, rows, cols, segment);
+  const TileSize size = tile_size(count, rows, cols, segment);
+  const int64_t height = size.height, width = size.width;
   const int64_t row_tiles = pieces(rows, height), each = row_tiles * pieces(cols, width);
   const int64_t terms = std::min(rows, height) * std::min(cols, width) * (depth + 1);
   const int64_t grain = 1 + kGrainTerms / terms;

@@ -30,7 +30,7 @@ void decode(const Weight& weight, int64_t row, int64_t rows, int64_t col, int64_
 }
 
 void weight_norm2(const WeightNorm2Args& args) {
-  const auto& [rows, cols] = std::pair(args.weight.rows, args.weight.cols);
+  const int64_t rows = args.weight.rows, cols = args.weight.cols;
   const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
   parallel_for(panels, 1 + (1 << 16) / (cols * kPanelRows + 1), [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {

@@ -56,7 +56,7 @@ class TileLines {
   // The transformed tiles of all channels, for each element a side of a product in panels.
   void transform(float* to) const {
     const ConvShape& shape = args_.shape;
-    const auto& [depth, height, width] = shape.image;
+    const int64_t height = shape.image[1], width = shape.image[2];
     const WinogradPlane all{args_.x + n_ * shape.channels * height * width,
                             {height, width},
                             {shape.pad[1] - first_ * kOut, shape.pad[2]},

@@ -120,6 +120,10 @@ const matMulNBits: Upgrade = (node, context) => {
       'only 4 or 8 bits, constant weights, K in whole blocks and no g_idx are supported',
     )
   }
+  if (scale.count !== n * blocks) {
+    const wanted = `N ${n} and K ${k} in blocks of ${block} need ${n * blocks} scales`
+    throw context.unsupported(node, `${wanted}; there are ${scale.count}, so these are not those of a weight`)
+  }
   const dtype = bits === 4 ? 'u4' : 'u8'
   const zeroPoint = zeroPoints(context.constantOf(zeros)?.bytes, n, blocks, bits)
   if (zeros !== '' && context.constantOf(zeros)?.dtype !== 'u8') {

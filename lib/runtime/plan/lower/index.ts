@@ -48,7 +48,7 @@ const families = [
 /** How a node becomes kernel calls; undefined for an operator without kernels. */
 export function loweringOf({ domain, op }: Node): Lower | undefined {
   for (const family of families) {
-    const rules = family[domain]
+    const rules = Object.hasOwn(family, domain) ? family[domain] : undefined
     if (rules && Object.hasOwn(rules, op)) return rules[op]
   }
   return undefined

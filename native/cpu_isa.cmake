@@ -1,0 +1,23 @@
+# cpu_isa.cmake: chooses the files of SOURCES that the architecture has, and compiles each with its instruction set
+# (core/cpu_isa.h).
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(AVX512 "-march=x86-64-v4 -mprefer-vector-width=512")
+  set(ISA_FLAGS "avx2=-march=x86-64-v3" "avx512=${AVX512}" "avx512bf16=${AVX512} -mavx512bf16 -mavx512vnni"
+    "amx=${AVX512} -mamx-tile -mamx-bf16 -mamx-int8")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(ISA_FLAGS "neon=-march=armv8-a" "neonbf16=-march=armv8.2-a+bf16+i8mm")
+endif()
+set(ISA_SOURCES ${SOURCES})
+list(FILTER ISA_SOURCES INCLUDE REGEX "_(avx2|avx512|avx512bf16|amx|neon|neonbf16)\\.cc$")
+list(REMOVE_ITEM SOURCES ${ISA_SOURCES})
+foreach(pair ${ISA_FLAGS})
+  string(REGEX MATCH "^([a-z0-9]+)=(.*)$" _ "${pair}")
+  set(of_isa ${ISA_SOURCES})
+  list(FILTER of_isa INCLUDE REGEX "_${CMAKE_MATCH_1}\\.cc$")
+  # The intrinsics of GCC 12 read variables that they leave undefined on purpose.
+  separate_arguments(flags NATIVE_COMMAND "${CMAKE_MATCH_2}")
+  set_source_files_properties(${of_isa} PROPERTIES
+    COMPILE_OPTIONS "${flags};$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized>")
+  list(APPEND SOURCES ${of_isa})
+endforeach()

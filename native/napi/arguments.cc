@@ -270,6 +270,11 @@ Weight Arguments::weight(const char* name) {
   }
   const WeightSize size = weight_size(weight);
   weight.data = operand(object, "data", element_type(weight.dtype), size.data, Access::kRead);
+  // Kernels read two elements at once.
+  if (weight.packed && weight.dtype == DType::kBF16 && reinterpret_cast<uintptr_t>(weight.data) % 4 != 0) {
+    throw Error("ERR_ARGUMENT",
+                "a packed weight of bf16 must begin at a multiple of 4 bytes; copy it: data.slice()");
+  }
   if (weight.dtype == DType::kF8E4M3 || weight.dtype == DType::kI8) {
     weight.row_scale = static_cast<const float*>(
         operand(object, "rowScale", napi_float32_array, weight.rows, Access::kRead));

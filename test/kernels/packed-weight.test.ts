@@ -157,3 +157,16 @@ t.test('arrays that are too short are refused', async t => {
   }
   t.throws(() => addon.run('packWeight', { weight: packed, data: packed.data }), { code: 'ERR_ARGUMENT' })
 })
+
+t.test('a packed weight of bf16 that begins in the middle of a pair is refused', t => {
+  const weight = randomWeight(randomGenerator(1), 'bf16', 3, 4)
+  const packed = pack(weight)
+  const x = new Float32Array(4)
+  const y = new Float32Array(3)
+  const shifted = new Uint16Array(packed.data.length + 1).subarray(1)
+  const run = (data: StoredWeight['data']) => () =>
+    addon.run('linear', { weight: { ...packed, data }, tokens: 1, x, y })
+  t.doesNotThrow(run(packed.data))
+  t.throws(run(shifted), { code: 'ERR_ARGUMENT', message: /multiple of 4 bytes/ })
+  t.end()
+})

@@ -8,6 +8,7 @@ import type { KernelArgs, StoredWeight } from '#lib/runtime/kernels.js'
 import { packedSizes, unpackWeight } from '#lib/runtime/packed-weight.js'
 import { decodeWeight } from '#lib/runtime/stored-weight.js'
 import { identical } from '../fixtures/close.js'
+import { transfer } from '../fixtures/odd-values.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
 
@@ -143,6 +144,13 @@ t.test('a held weight is packed on the CPU', async t => {
   t.strictSame(held.weight, pack(weight))
   t.equal((await holdWeight(openCpuKernels(), held.weight)).weight.data, held.weight.data, 'once')
   t.equal((await holdWeight(jsKernels, weight)).weight.data, weight.data, 'not in TypeScript')
+  for (const dtype of weightDTypes) {
+    const given = randomWeight(randomGenerator(3), dtype, 33, 48)
+    const values = decodeWeight(given).slice()
+    const holding = holdWeight(openCpuKernels(), given)
+    for (const array of [given.data, given.rowScale, given.blockScale]) if (array) transfer(array)
+    t.strictSame(decodeWeight((await holding).weight), values, `${dtype}: a copy`)
+  }
 })
 
 t.test('arrays that are too short are refused', async t => {

@@ -209,7 +209,9 @@ t.test('one run at a time, and no memory that has gone', { skip: !backends.inclu
   using other = await planOf(graph, 'cpu')
   transfer(w)
   t.equal((await other.run({ x })).y![0], 512, 'a plan holds its constants')
-  if (takeAway(w)) await t.rejects(other.run({ x }), { code: 'ERR_DISPOSED', message: /detached/ })
+  transfer(x)
+  await t.rejects(other.run({ x }), { code: 'ERR_DISPOSED', message: /feeds\['x'\] lies in memory/ })
+  if (takeAway(w)) await t.rejects(other.runBound(), { code: 'ERR_DISPOSED', message: /detached/ })
 })
 
 t.test('a mean whose window is the whole image is a reduction', async t => {

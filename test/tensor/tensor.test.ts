@@ -1,5 +1,6 @@
 import { Tensor } from 'dgx-spark'
 import t from 'tap'
+import { transfer } from '../fixtures/odd-values.js'
 
 t.test('from nested arrays', async t => {
   const x = Tensor.from([
@@ -110,5 +111,19 @@ t.test('integers, bool and f64', t => {
   t.strictSame(Tensor.from([0.1], { dtype: 'f64' }).data, Float64Array.of(0.1))
   t.strictSame(Tensor.from([1.5, 2.5], { dtype: 'bf16' }).to('i32').data, Int32Array.of(1, 2))
   t.strictSame(Tensor.from(Int8Array.of(-1), { dtype: 'i8' }).to('f16').data, Uint16Array.of(0xbc00))
+  t.end()
+})
+
+t.test('a tensor whose memory has gone', t => {
+  const x = Tensor.from(Float32Array.of(1, 2))
+  transfer(x.data)
+  const gone = {
+    code: 'ERR_DISPOSED',
+    message: /the tensor lies in memory that has been detached or disposed/,
+  }
+  t.throws(() => x.reshape([2, 1]), gone)
+  t.throws(() => x.to('bf16'), gone)
+  t.throws(() => x.toArray(), gone)
+  t.throws(() => Tensor.from(x.data), { code: 'ERR_DISPOSED' })
   t.end()
 })

@@ -7,6 +7,7 @@ import {
   type TrainingData,
   withSamples,
 } from '#lib/training/dataset.js'
+import { transfer } from '../fixtures/odd-values.js'
 
 const numbers = (count: number): Float32Array => Float32Array.from({ length: count }, (_, i) => i)
 
@@ -63,4 +64,12 @@ t.test('streams that are none', async t => {
   await refused([{ x: null }], /batch 0: 'x' must be \{ shape, data \}/)
   await refused([{ x: { shape: [2], data: [1, 2] } }], /batch 0: 'x' must be .* with a typed array/)
   await refused([], /the data of epoch 1 are empty/)
+})
+
+t.test('samples whose memory has gone', t => {
+  const data = numbers(6)
+  const dataset = new ArrayDataset({ x: { shape: [3, 2], data } })
+  transfer(data)
+  t.throws(() => dataset.read([1]), { code: 'ERR_DISPOSED', message: /fields\['x'\] lies in memory/ })
+  t.end()
 })

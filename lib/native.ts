@@ -120,6 +120,8 @@ export interface CudaDevice {
 /** What the CUDA driver says of the machine; `reason` says why it cannot be used, or is null. */
 export interface CudaReport {
   reason: string | null
+  /** Why the driver cannot load the kernels of this addon, and which one can; null when it can. */
+  kernelsProblem: string | null
   version: number | null
   devices: CudaDevice[]
 }
@@ -220,10 +222,15 @@ export interface Addon {
   /** As runAsync, on a CUDA device that is open. */
   runCuda(ordinal: number, op: string, args: object): Promise<void>
   /**
-   * What a test of the FP4 tensor cores of a CUDA device found and what happens instead, or ''. They are tested when a
-   * product first asks for them.
+   * What is wrong with the products that one way forms on FP4 tensor cores, '' when they equal the CPU's, null when there
+   * are none. It may ruin the context or never end: for a process of its own.
    */
-  nvfp4Problem(ordinal: number): string
+  testFp4(ordinal: number, way: 'own' | 'cublaslt'): Promise<string | null>
+  /**
+   * What products with compute 'nvfp4' may be formed by, besides tensor cores for bf16, which is all that is used until
+   * somebody says. The first answer of a process stands.
+   */
+  allowFp4(ordinal: number, own: boolean, cublaslt: boolean): void
   /** Performs an operation of lib/runtime/kernels.ts on the CPU before it returns. */
   run(op: string, args: object): void
   /**
@@ -294,9 +301,9 @@ export function requireAddon(): Addon {
   if (loaded.addon) return loaded.addon
   throw new SparkError(
     'ERR_NO_NATIVE',
-    `the native addon could not be loaded: ${loaded.reason}\n` +
-      '  - on linux x64 and arm64 (glibc 2.34+) the package brings a prebuilt addon: reinstall dgx-spark\n' +
-      '  - elsewhere build it: node node_modules/dgx-spark/native/build.cjs (needs cmake and a C++20 compiler)',
+    `the native addon could not be loaded: ${loaded.reason}; ` +
+      'on linux x64 and arm64 (glibc 2.34+) the package brings a prebuilt addon: reinstall dgx-spark; ' +
+      'elsewhere build it: node node_modules/dgx-spark/native/build.cjs (needs cmake and a C++20 compiler)',
   )
 }
 
@@ -319,7 +326,7 @@ function tryLoad(): AddonState {
     debug(`addon loaded from ${file}`)
     return { addon, path: file }
   } catch (error) {
-    return { addon: null, reason: (error as Error).message }
+    return { addon: null, reason: (error as Error).message.replace(/\s*\n\s*/g, ', ') }
   }
 }
 

@@ -63,7 +63,8 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<cpu_isa>(exports, "cpuIsa");
   add<cpu_isa_problem>(exports, "cpuIsaProblem");
   add<cpu_bf16_units>(exports, "cpuBf16Units");
-  add<nvfp4_problem>(exports, "nvfp4Problem");
+  add<test_fp4>(exports, "testFp4");
+  add<allow_fp4>(exports, "allowFp4");
 
   // plans
   add<plan_create>(exports, "planCreate");

@@ -4,6 +4,7 @@
 'use strict'
 const { execFileSync } = require('node:child_process')
 const { rmSync, existsSync } = require('node:fs')
+const { availableParallelism } = require('node:os')
 const path = require('node:path')
 
 const root = path.join(__dirname, '..')
@@ -35,4 +36,5 @@ cmake(
   ...(fresh && hasNinja() ? ['-G', 'Ninja'] : []),
   ...(fresh && arch !== process.arch ? [`-DCMAKE_TOOLCHAIN_FILE=${root}/native/linux-${arch}.cmake`] : []),
 )
-cmake('--build', out, '--config', config, '--parallel')
+// A bare --parallel lets make start all compilers at once, more than memory holds.
+cmake('--build', out, '--config', config, '--parallel', `${availableParallelism()}`)

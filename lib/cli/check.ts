@@ -20,6 +20,6 @@ export function addCheck(program: Command): void {
 
 function report({ name, status, found, next }: CheckItem): void {
   const [color, mark] = marks[status]
-  print(`${styled(color, mark.padEnd(8))} ${styled('bold', name.padEnd(18))} ${found}`)
-  if (next) print(`${' '.repeat(28)}${styled('cyan', `> ${next}`)}`)
+  print(styled(color, mark.padEnd(8)), ' ', styled('bold', name.padEnd(18)), ' ', found)
+  if (next) print(' '.repeat(28), styled('cyan', `> ${next}`))
 }

@@ -192,7 +192,8 @@ export function reportModel({ model, backend, modules, adapter, loss, ...errors 
     value === null
       ? 'onnxruntime-node is not installed'
       : `to ${value.toExponential(1)} of the largest output`
-  print(`\n${styled('bold', `${model}: an adapter that began elsewhere, led back to the model`)}`)
+  print()
+  print(styled('bold', `${model}: an adapter that began elsewhere, led back to the model`))
   printPairs([
     [
       'adapter',

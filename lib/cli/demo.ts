@@ -123,7 +123,8 @@ const percent = (share: number): string => `${(100 * share).toFixed(1)} %`
 
 function reportDigits({ accuracy, adapter, precisions, ...result }: DemoResult): void {
   const { before, after } = accuracy
-  print(`\n${styled('bold', 'A classifier of handwritten digits, adapted to their photographic negatives')}`)
+  print()
+  print(styled('bold', 'A classifier of handwritten digits, adapted to their photographic negatives'))
   printTable(
     ['accuracy on the test digits', 'base model', 'with the adapter'],
     [
@@ -138,7 +139,8 @@ function reportDigits({ accuracy, adapter, precisions, ...result }: DemoResult):
     ['merged = unmerged', errorText(result.mergeError)],
     ['exported, in ONNX Runtime', errorText(result.runtimeError)],
   ])
-  print(`\n${styled('bold', 'The merged model with its weights in each precision')}`)
+  print()
+  print(styled('bold', 'The merged model with its weights in each precision'))
   printTable(
     ['weights', 'accuracy', 'size', 'of fp32'],
     precisions.map(({ precision, accuracy, bytes }) => [
@@ -149,8 +151,9 @@ function reportDigits({ accuracy, adapter, precisions, ...result }: DemoResult):
     ]),
     [1, 2, 3],
   )
+  print()
   print(
-    `\n${result.device} (${result.backend}); ${result.digits} digits tested, ${result.seconds.toFixed(1)} s in all`,
+    `${result.device} (${result.backend}); ${result.digits} digits tested, ${result.seconds.toFixed(1)} s in all`,
   )
 }
 

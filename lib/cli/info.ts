@@ -1,9 +1,10 @@
 import type { Command } from 'commander'
 import { getConfigEntries } from '../core/config.js'
+import { packageVersion } from '../core/version.js'
 import type { GpuInfo } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import { loadAddon } from '../native.js'
-import { formatBytes, packageVersion, print, printJson, printPairs, printTable, styled } from './output.js'
+import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
 
 /** `dgx-spark info`: the machine, its GPUs, the configuration and where each value came from. */
 export function addInfo(program: Command): void {
@@ -36,7 +37,10 @@ export function addInfo(program: Command): void {
 
 function report(hardware: HardwareInfo, addon: string, cpuIsa: string): void {
   const { platform, memory, backend } = hardware
-  const heading = (text: string): void => print(`\n${styled('bold', text)}`)
+  const heading = (text: string): void => {
+    print()
+    print(styled('bold', text))
+  }
   print(styled('bold', `dgx-spark ${packageVersion()}, Node.js ${process.version}`))
   heading('Machine')
   printPairs([
@@ -65,7 +69,7 @@ function report(hardware: HardwareInfo, addon: string, cpuIsa: string): void {
 
 function reportGpu(gpu: GpuInfo, best: boolean): void {
   const { memory, precision } = gpu
-  print(`  ${gpu.index}: ${styled('bold', gpu.name)}${best ? ' (best)' : ''}`)
+  print(`  ${gpu.index}: `, styled('bold', gpu.name), best ? ' (best)' : '')
   const details: [string, string | null][] = [
     ['problem', gpu.problem],
     ['support', gpu.supportClass],

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander'
 import { SparkError } from '../core/errors.js'
+import { packageVersion } from '../core/version.js'
 import { addAdapter } from './adapter.js'
 import { addCheck } from './check.js'
 import { addDemo } from './demo.js'
@@ -10,7 +11,7 @@ import { addInspect } from './inspect.js'
 import { addMerge } from './merge.js'
 import { addMonitor } from './monitor.js'
 import { addOps } from './ops.js'
-import { packageVersion, printError } from './output.js'
+import { commanderOutput, printError } from './output.js'
 import { addQuantize } from './quantize.js'
 import { addRun } from './run.js'
 import { addVerify } from './verify.js'
@@ -29,6 +30,7 @@ const program = new Command('dgx-spark')
   .version(packageVersion())
   .addHelpText('after', exitCodes)
   .showHelpAfterError()
+  .configureOutput(commanderOutput)
   .exitOverride()
 
 const commands = [

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import type { GpuSample } from '../hardware/gpu-sample.js'
 import { GpuMonitor } from '../hardware/monitor.js'
 import type { MonitorSummary, Spread } from '../hardware/monitor-statistics.js'
-import { formatBytes, print, printError, printPairs } from './output.js'
+import { formatBytes, print, printError, printJson, printPairs } from './output.js'
 
 interface MonitorCommandOptions {
   gpu?: string
@@ -45,7 +45,7 @@ async function watch(options: MonitorCommandOptions): Promise<void> {
   const warned = new Set<string>()
   try {
     for await (const sample of monitor) {
-      if (options.json) print(JSON.stringify(sample))
+      if (options.json) printJson(sample, 0)
       else print(line(sample))
       for (const warning of sample.warnings.filter(text => !warned.has(text))) {
         warned.add(warning)
@@ -56,7 +56,7 @@ async function watch(options: MonitorCommandOptions): Promise<void> {
     process.off('SIGINT', interrupt)
     clearTimeout(timer)
   }
-  if (options.json) print(JSON.stringify({ summary: monitor.summary() }))
+  if (options.json) printJson({ summary: monitor.summary() }, 0)
   else summarize(monitor.summary())
 }
 
@@ -78,7 +78,8 @@ function line({ time, utilization, memory, temperature, power, clocks, throttleR
 }
 
 function summarize(summary: MonitorSummary): void {
-  print(`\n${summary.samples} samples in ${summary.seconds.toFixed(1)} s`)
+  print()
+  print(`${summary.samples} samples in ${summary.seconds.toFixed(1)} s`)
   const spread = (value: Spread | null, format: (value: number) => string): string =>
     value ? `mean ${format(value.mean)}, peak ${format(value.peak)}` : 'unknown'
   const unit = (name: string) => (value: number) => `${value.toFixed(0)} ${name}`

@@ -1,58 +1,82 @@
-// output.ts: how commands print. Data goes to stdout, everything else to stderr.
-import { readFileSync } from 'node:fs'
+// output.ts: how commands print. Data goes to stdout, everything else to stderr; nothing from a file controls the terminal.
 import { styleText } from 'node:util'
 import Table from 'cli-table3'
+import { printable, printableJson, printableLines } from '../core/printable.js'
 
 type Style = Parameters<typeof styleText>[0]
 
-/** The version in package.json. */
-export function packageVersion(): string {
-  const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
-  return manifest.version
+/** A text in a style. */
+export class Styled {
+  readonly #style: Style
+  readonly #text: string
+
+  constructor(style: Style, text: string) {
+    this.#style = style
+    this.#text = printable(text)
+  }
+
+  /** With escape sequences where stdout is a terminal that wants colours. */
+  toString(): string {
+    return process.stdout.isTTY && !process.env.NO_COLOR ? styleText(this.#style, this.#text) : this.#text
+  }
 }
+
+/** What is printed: names from files may be in any of it, so only a style makes escape sequences. */
+export type Printed = string | Styled
 
 /** `text` in a style where stdout is a terminal that wants colours. */
-export function styled(style: Style, text: string): string {
-  return process.stdout.isTTY && !process.env.NO_COLOR ? styleText(style, text) : text
-}
+export const styled = (style: Style, text: string): Styled => new Styled(style, text)
+
+const shown = (part: Printed): string => (typeof part === 'string' ? printable(part) : String(part))
 
 /** One JSON document on stdout. Bytes that JSON cannot hold (NaN, Infinity) become strings. */
-export function printJson(value: unknown): void {
+export function printJson(value: unknown, indent = 2): void {
   const strict = (_key: string, inner: unknown): unknown =>
     typeof inner === 'number' && !Number.isFinite(inner) ? String(inner) : inner
-  process.stdout.write(`${JSON.stringify(value, strict, 2)}\n`)
+  process.stdout.write(`${printableJson(JSON.stringify(value, strict, indent))}\n`)
 }
 
 /** One line on stdout. */
-export function print(line = ''): void {
-  process.stdout.write(`${line}\n`)
+export function print(...parts: readonly Printed[]): void {
+  process.stdout.write(`${parts.map(shown).join('')}\n`)
 }
 
 /** One line on stderr. */
 export function printError(line: string): void {
-  process.stderr.write(`dgx-spark: ${line}\n`)
+  process.stderr.write(`dgx-spark: ${printable(line)}\n`)
+}
+
+/** Where commander writes its lines, which quote the command line. */
+export const commanderOutput = {
+  writeOut: (text: string): void => {
+    process.stdout.write(printableLines(text))
+  },
+  writeErr: (text: string): void => {
+    process.stderr.write(printableLines(text))
+  },
 }
 
 /** A table with light borders. Numbers (cells that begin with a digit) are aligned to the right by `right`. */
 export function printTable(
   head: readonly string[],
-  rows: readonly (readonly string[])[],
+  rows: readonly (readonly Printed[])[],
   right: number[] = [],
 ): void {
   const table = new Table({
-    head: head.map(text => styled('bold', text)),
+    head: head.map(text => shown(styled('bold', text))),
     colAligns: head.map((_, column) => (right.includes(column) ? 'right' : 'left')),
     style: { head: [], border: [], compact: true },
     wordWrap: true,
   })
-  for (const row of rows) table.push([...row])
-  print(table.toString())
+  for (const row of rows) table.push(row.map(shown))
+  process.stdout.write(`${table.toString()}\n`)
 }
 
 /** Two columns without borders: names and values. */
 export function printPairs(pairs: readonly (readonly [string, string])[]): void {
-  const width = pairs.reduce((longest, [name]) => Math.max(longest, name.length), 0)
-  for (const [name, value] of pairs) print(`  ${name.padEnd(width)}  ${value}`)
+  const lines = pairs.map(([name, value]) => [printable(name), value] as const)
+  const width = lines.reduce((longest, [name]) => Math.max(longest, name.length), 0)
+  for (const [name, value] of lines) print(`  ${name.padEnd(width)}  ${value}`)
 }
 
 /** Bytes with a unit people read: 1.5 GiB. */

@@ -1,5 +1,6 @@
 // progress.ts: how a training shows how far it is, on stderr.
 import { SingleBar } from 'cli-progress'
+import { printable } from '../core/printable.js'
 import type { TrainingEvent } from '../training/options.js'
 import { formatBytes } from './output.js'
 
@@ -12,7 +13,8 @@ export interface TrainingProgress {
 }
 
 /** A bar on a terminal; elsewhere a line for each tenth of the training. */
-export function trainingProgress(title = ''): TrainingProgress {
+export function trainingProgress(name = ''): TrainingProgress {
+  const title = printable(name)
   if (!process.stderr.isTTY) {
     let told = 0
     return {

@@ -23,6 +23,8 @@ export interface Config {
   readonly unifiedMemory: boolean
   /** Whether a GPU replays the runs of a model as CUDA graphs; otherwise each run enqueues its kernels one by one. */
   readonly cudaGraphs: boolean
+  /** Whether FP4 tensor cores may be used where a test finds them right. */
+  readonly fp4TensorCores: boolean
   /** Threads of a CPU kernel; 0 means one per core. */
   readonly threads: number
   /** Instruction set of CPU kernels, or null for the best one of the machine. */
@@ -141,6 +143,7 @@ export function readConfig(env: Environment): {
   ])
   setting('unifiedMemory', true, [flag('DGX_SPARK_UNIFIED_MEMORY')])
   setting('cudaGraphs', true, [flag('DGX_SPARK_CUDA_GRAPHS')])
+  setting('fp4TensorCores', true, [flag('DGX_SPARK_NVFP4')])
   setting('threads', 0, [
     { name: 'DGX_SPARK_THREADS', parse: parseThreads, allowed: '0 (one per core) to 1024' },
   ])

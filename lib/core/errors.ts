@@ -1,3 +1,5 @@
+import { printable, printableError } from './printable.js'
+
 /** Every code a {@link SparkError} can carry. README.md says what to do about each. */
 export type ErrorCode =
   | 'ERR_ARGUMENT'
@@ -19,8 +21,8 @@ export type ErrorCode =
   | 'ERR_UNSUPPORTED'
 
 /**
- * The only error this library throws on purpose. `message` says what happened, with values, and what to do;
- * `code` is stable and meant for programs.
+ * The only error this library throws on purpose. `message` says what happened, with values, and what to do; control
+ * characters in names that it quotes are escaped. `code` is stable and meant for programs.
  */
 export class SparkError extends Error {
   /** `SparkError`. */
@@ -34,7 +36,10 @@ export class SparkError extends Error {
    * @param options - `cause`: the error below this one
    */
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
-    super(message, options)
+    super(
+      printable(message),
+      options && 'cause' in options ? { cause: printableError(options.cause) } : undefined,
+    )
     this.code = code
   }
 }

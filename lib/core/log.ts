@@ -1,4 +1,5 @@
 // log.ts: warnings through process.emitWarning, debug lines on stderr. Knows nothing of the configuration's sources.
+import { printable } from './printable.js'
 
 /** Codes of the warnings this library emits; `process.on('warning')` sees them as `warning.code`. */
 export type WarningCode =
@@ -22,7 +23,7 @@ export function warnOnce(code: WarningCode, subject: string, message: string): v
   const key = `${code} ${subject}`
   if (warned.has(key)) return
   warned.add(key)
-  process.emitWarning(message, { type: 'DgxSparkWarning', code })
+  process.emitWarning(printable(message), { type: 'DgxSparkWarning', code })
 }
 
 /** Forgets which warnings were emitted. For tests. */
@@ -37,5 +38,5 @@ export function setLogLevel(next: LogLevel): void {
 
 /** Prints a line to stderr when DGX_SPARK_LOG=debug. */
 export function debug(message: string): void {
-  if (level === 'debug') process.stderr.write(`dgx-spark: ${message}\n`)
+  if (level === 'debug') process.stderr.write(`dgx-spark: ${printable(message)}\n`)
 }

@@ -2,6 +2,7 @@
 import path from 'node:path'
 import { argumentError } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
+import { printable } from '../core/printable.js'
 import { Constant } from '../graph/constant.js'
 import type { Graph } from '../graph/graph.js'
 import { dequantizeLayers } from '../graph/rewrites/dequantize-layers.js'
@@ -185,7 +186,7 @@ export class Adapter implements TrainableAdapter {
     const [count, base] = [this.parameterCount, this.baseParameterCount].map(n => n.toLocaleString('en'))
     const share = (100 * this.shareOfBase).toFixed(2)
     const layers = this.modules.length === 1 ? '1 module' : `${this.modules.length} modules`
-    return `${this.name}: ${count} parameters in ${layers}, ${share} % of the bytes of the model's ${base}`
+    return `${printable(this.name)}: ${count} parameters in ${layers}, ${share} % of the bytes of the model's ${base}`
   }
 
   /**

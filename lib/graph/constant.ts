@@ -1,4 +1,5 @@
 // constant.ts: the elements of an initializer or tensor attribute, in memory or still in a file.
+import { expectAttached } from '../core/checks.js'
 import { type ElementArray, type ElementType, elementArrayOf, elementBytes } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { volume } from '../core/shape.js'
@@ -136,11 +137,14 @@ export class Constant {
 
   /**
    * The elements as packed little-endian bytes, row-major.
-   * @throws SparkError ERR_IO or ERR_FORMAT when the file they are in cannot be read any more, ERR_DTYPE for strings
+   * @throws SparkError ERR_IO or ERR_FORMAT when the file they are in cannot be read any more, ERR_DISPOSED when their
+   * memory was detached, ERR_DTYPE for strings
    */
   get bytes(): Uint8Array {
     if (!('read' in this.#source)) throw new SparkError('ERR_DTYPE', 'a constant of strings has no bytes')
-    return this.#source.read()
+    const bytes = this.#source.read()
+    expectAttached('a constant', bytes)
+    return bytes
   }
 
   /**

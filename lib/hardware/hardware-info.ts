@@ -140,7 +140,7 @@ async function askDrivers(): Promise<DriverReports> {
   if (!loaded.addon) {
     const reason = `the native addon is not loaded: ${loaded.reason}`
     const nvml: NvmlReport = { reason, driver: null, cudaVersion: null, devices: [] }
-    const cuda: CudaReport = { reason, version: null, devices: [] }
+    const cuda: CudaReport = { reason, kernelsProblem: null, version: null, devices: [] }
     return { nvml, cuda }
   }
   const [nvml, cuda] = await Promise.all([loaded.addon.queryNvml(), loaded.addon.queryCuda()])

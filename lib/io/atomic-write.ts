@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import { type FileHandle, mkdir, open, realpath, rename, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
+import { expectAttached } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 
 /** Names of temporary files; {@link writeFileAtomic} leaves one behind where the process is killed while it writes. */
@@ -12,7 +13,8 @@ export const temporaryName = (name: string, unique: string): string => `.${name}
  * Writes `chunks` to a temporary name in the folder of `file`, flushes it to the disk and renames it to `file`; where that
  * is a link, to what it links to. A file that is replaced hands on its mode and, where the system lets us, its owner. On
  * failure the temporary file is removed and an older `file` stays as it was.
- * @throws SparkError ERR_IO, also for what is no ordinary file, such as /dev/null: the renamed file would replace it
+ * @throws SparkError ERR_IO, also for what is no ordinary file, such as /dev/null: the renamed file would replace it;
+ * ERR_DISPOSED when memory of a chunk was detached before it was written
  */
 export async function writeFileAtomic(file: string, chunks: Iterable<Uint8Array>): Promise<void> {
   const target = await realpath(file).catch(() => file)
@@ -122,12 +124,20 @@ export function ioError(action: 'read' | 'write', file: string, error: unknown):
   return new SparkError('ERR_IO', `could not ${action} ${file}: ${reason}`, { cause: error })
 }
 
-/** One write call takes at most 2^31 − 1 bytes. */
-const maxChunk = 1 << 30
+const pieceBytes = 1 << 22
 
+/** Writes copies of pieces: the system would read what a caller transfers meanwhile, or what lies there then. */
 async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let start = 0; start < bytes.byteLength; ) {
-    const { bytesWritten } = await handle.write(bytes, start, Math.min(maxChunk, bytes.byteLength - start))
-    start += bytesWritten
+  expectAttached('what is written', bytes)
+  const { byteLength } = bytes
+  const buffer = new Uint8Array(Math.min(pieceBytes, byteLength))
+  for (let start = 0; start < byteLength; start += buffer.length) {
+    expectAttached('what is written', bytes)
+    const piece = buffer.subarray(0, byteLength - start)
+    piece.set(bytes.subarray(start, start + piece.length))
+    for (let done = 0; done < piece.length; ) {
+      const { bytesWritten } = await handle.write(piece, done)
+      done += bytesWritten
+    }
   }
 }

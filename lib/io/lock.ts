@@ -113,11 +113,7 @@ export class Lock implements Disposable {
     held.delete(this)
     clearInterval(this.#beat)
     closeSync(this.#descriptor)
-    try {
-      rmSync(this.#file, { force: true })
-    } catch {
-      // It may not be removed any more. As nobody has it open, it counts for nothing.
-    }
+    removeVoid(this.#file)
   }
 
   /** As {@link release}. */
@@ -145,7 +141,7 @@ export class Lock implements Disposable {
       const found = read(file)
       if (!found) continue
       if (isAlive(file, found.owner, now - found.changed)) rivals.push({ name, owner: found.owner })
-      else rmSync(file, { force: true })
+      else removeVoid(file)
     }
     return rivals
   }
@@ -208,19 +204,27 @@ function startOf(pid: number | 'self'): string {
   }
 }
 
-/** undefined of a file that is gone meanwhile. */
-function read(file: string): { owner: Owner; changed: number } | undefined {
+/** Removes a lock that counts for nothing; where that is not allowed, it stays and still counts for nothing. */
+function removeVoid(file: string): void {
   try {
-    const changed = statSync(file).mtimeMs
-    const text = readFileSync(file, 'utf8')
-    return { owner: parse(text), changed }
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw error
-  }
+    rmSync(file, { force: true })
+  } catch {}
 }
 
-/** A file that is damaged belongs to nobody on this host: it lives as long as it is touched. */
+/** undefined of a file that is gone meanwhile. */
+function read(file: string): { owner: Owner; changed: number } | undefined {
+  const found = statSync(file, { throwIfNoEntry: false })
+  if (!found) return undefined
+  let text = ''
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+  }
+  return { owner: parse(text), changed: found.mtimeMs }
+}
+
+/** A file that is damaged, or may not be read, belongs to nobody on this host: it lives as long as it is touched. */
 function parse(text: string): Owner {
   let found: Partial<Owner> | null = null
   try {
@@ -259,13 +263,9 @@ function isOpenHere(file: string): boolean {
   } catch {
     return true
   }
-  const wanted = statSync(file, { bigint: true })
+  const wanted = statSync(file, { bigint: true, throwIfNoEntry: false })
   return descriptors.some(name => {
-    try {
-      const found = statSync(path.join(folder, name), { bigint: true })
-      return found.dev === wanted.dev && found.ino === wanted.ino
-    } catch {
-      return false
-    }
+    const found = statSync(path.join(folder, name), { bigint: true, throwIfNoEntry: false })
+    return wanted !== undefined && found?.dev === wanted.dev && found.ino === wanted.ino
   })
 }

@@ -7,6 +7,7 @@ import type { GpuInfo } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import { listFolder, systemRoot } from '../hardware/system-files.js'
 import { type CublasLtReport, type CudaReport, loadAddon, type NvmlReport } from '../native.js'
+import { findFp4Ways } from './fp4-ways.js'
 import { choosePrecision } from './model/precision.js'
 import { openKernels } from './open.js'
 
@@ -55,7 +56,15 @@ export async function checkSystem(): Promise<CheckItem[]> {
   const items = [...checks, checkCublasLt, checkGraphs, checkMemory, checkConfiguration].map(check =>
     check(facts),
   )
-  return [...items, await checkEngine(facts), ...(await checkMemoryKinds(facts)), await checkPrecision()]
+  // Before this process opens the GPU, which in exclusive mode has room for one.
+  const fp4 = await checkFp4(facts)
+  return [
+    ...items,
+    ...fp4,
+    await checkEngine(facts),
+    ...(await checkMemoryKinds(facts)),
+    await checkPrecision(),
+  ]
 }
 
 function checkMachine({ hardware }: Facts): CheckItem {
@@ -99,21 +108,15 @@ function checkGpus({ hardware, nvidia }: Facts): CheckItem {
 function checkDriver({ hardware, cuda, nvidia }: Facts): CheckItem {
   const name = 'CUDA driver'
   if (!cuda) return { name, status: 'note', found: 'not looked for without the native addon' }
-  if (!cuda.reason) {
-    const version = cuda.version ?? 0
-    return {
-      name,
-      status: 'ok',
-      found: `CUDA ${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`,
-    }
+  const next = hardware.isDgxSpark ? sparkUpdate : driverPackage
+  if (cuda.reason) {
+    if (nvidia.length === 0) return { name, status: 'note', found: cuda.reason }
+    return { name, status: 'problem', found: cuda.reason, next }
   }
-  if (nvidia.length === 0) return { name, status: 'note', found: cuda.reason }
-  return {
-    name,
-    status: 'problem',
-    found: cuda.reason,
-    next: hardware.isDgxSpark ? sparkUpdate : driverPackage,
-  }
+  if (cuda.kernelsProblem) return { name, status: 'problem', found: cuda.kernelsProblem, next }
+  const version = cuda.version ?? 0
+  const found = `CUDA ${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`
+  return { name, status: 'ok', found }
 }
 
 function checkNvml({ nvml, nvidia, hardware }: Facts): CheckItem {
@@ -218,6 +221,14 @@ function checkConfiguration(): CheckItem {
     status: 'ok',
     found: getConfig().enabled ? 'valid' : 'valid; NVIDIA GPUs are disabled by it',
   }
+}
+
+/** Whether FP4 tensor cores are used, by what test. */
+async function checkFp4({ hardware }: Facts): Promise<CheckItem[]> {
+  if (hardware.backend.name !== 'cuda') return []
+  const { found, problem, next } = await findFp4Ways(await cudaDevice())
+  const item = { name: 'FP4 tensor cores', status: problem ? ('note' as const) : ('ok' as const), found }
+  return [next ? { ...item, next } : item]
 }
 
 /** Opens what `auto` chooses, and measures how long that takes in a new process. */

@@ -4,7 +4,8 @@ import { SparkError } from '../core/errors.js'
 import { warnOnce } from '../core/log.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
 import { type AllocateOptions, type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
-import { type Addon, requireAddon } from '../native.js'
+import { requireAddon } from '../native.js'
+import { afterFp4, decideFp4 } from './fp4-ways.js'
 import type { Compute, HeldArray, HoldableArray, Kernels } from './kernels.js'
 
 /**
@@ -25,9 +26,8 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   const { held } = await addon.measureMemory(ordinal)
   const kind = held === 'pinned' && getConfig().unifiedMemory ? held : 'auto'
   const run: Kernels['run'] = (op, args) => {
-    const result = addon.runCuda(ordinal, op, args)
-    if (usesNvfp4(args)) warnOfNvfp4(addon, ordinal)
-    return result
+    if (usesNvfp4(args)) decideFp4(addon, ordinal)
+    return afterFp4(ordinal, () => addon.runCuda(ordinal, op, args))
   }
   return {
     backend: 'cuda',
@@ -47,14 +47,14 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
       const nvfp4 = steps.some(({ args }) => usesNvfp4(args))
       return {
         async run() {
-          await addon.planRun(plan)
-          if (nvfp4) warnOfNvfp4(addon, ordinal)
+          if (nvfp4) decideFp4(addon, ordinal)
+          await afterFp4(ordinal, async () => addon.planRun(plan))
           const problem = addon.planProblem(plan)
           if (problem)
             warnOnce('SPARK_CUDA', 'plan', `plans run without CUDA graphs, more slowly: ${problem}`)
         },
-        fetch: () => addon.planFetch(plan),
-        store: () => addon.planStore(plan),
+        fetch: () => afterFp4(ordinal, () => addon.planFetch(plan)),
+        store: () => afterFp4(ordinal, () => addon.planStore(plan)),
         dispose: () => addon.planDispose(plan),
       }
     },
@@ -63,12 +63,6 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
 }
 
 const usesNvfp4 = (args: object): boolean => (args as { compute?: Compute }).compute === 'nvfp4'
-
-/** Says once for a device when its FP4 tensor cores have failed their test. */
-function warnOfNvfp4(addon: Addon, ordinal: number): void {
-  const problem = addon.nvfp4Problem(ordinal)
-  if (problem) warnOnce('SPARK_CUDA', `nvfp4 ${ordinal}`, problem)
-}
 
 async function holdOnDevice<A extends HoldableArray>(
   array: A,

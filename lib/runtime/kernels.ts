@@ -76,7 +76,7 @@ export interface Kernels {
    * Performs `op` without blocking the JavaScript thread (`js` computes before it returns). It works on copies of its
    * operands and writes the outputs at the end, so that arrays can be transferred meanwhile. Those that no one can
    * transfer it uses where they are, and they must not be touched until the promise settles: views of a
-   * `UnifiedBuffer`, what {@link Kernels.hold} gives, arrays on a SharedArrayBuffer.
+   * `UnifiedBuffer`, what {@link Kernels.hold} and holdWeight give, arrays on a SharedArrayBuffer.
    * @throws SparkError ERR_UNSUPPORTED when the backend lacks the operation; ERR_DISPOSED for memory that was detached
    * before, and for an output that was detached meanwhile
    */

@@ -10,6 +10,7 @@ import {
 import type { Precision } from '../core/config.js'
 import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { makeUntransferable } from '../core/untransferable.js'
 import type { Dimension, Graph, ValueInfo } from '../graph/graph.js'
 import { setBatchSize } from '../graph/rewrites/batch-size.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
@@ -107,8 +108,8 @@ export class Model implements Disposable {
   /**
    * Loads an ONNX model of opset 1 to 28. Weights in files beside it are read when a run needs them first.
    *
-   * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change and can, once it has run,
-   * no longer be transferred to another thread
+   * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change and can no longer be
+   * transferred to another thread
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
    * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights; `recipe`: scales of nvfp4;
    * `keep`: weights that stay in bf16; `batchSize`: of the inputs
@@ -121,7 +122,10 @@ export class Model implements Disposable {
       ...['backend', 'device', 'provider'],
       ...['precision', 'recipe', 'keep', 'batchSize'],
     ])
-    return Model.fromGraph(await readOnnx(source), options)
+    const graph = await readOnnx(source)
+    if (source instanceof Uint8Array && source.buffer instanceof ArrayBuffer)
+      makeUntransferable(source.buffer)
+    return Model.fromGraph(graph, options)
   }
 
   /**

@@ -75,7 +75,7 @@ struct DoraMixedArgs {
   int64_t count;  // of adapters
   DoraMixedAdapter adapters[kMaxMixedAdapters];
   const float* x;        // [T, I]
-  const int32_t* index;  // [T], in [-1, count): the caller has checked
+  const int32_t* index;  // [T], in [-1, count)
   const float* bias;     // [O]; null: no bias
   float* y;              // [T, O]
 };

@@ -1,4 +1,4 @@
-// labels.h: the check of class labels, where they can be read.
+// labels.h: the checks of class labels and of numbers of adapters, where they can be read.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,13 @@ inline void expect_labels(const int32_t* labels, int64_t count, int64_t classes)
                   message("labels[", t, "] is ", labels[t], "; there are ", classes, " classes"));
     }
   }
+}
+
+// The adapter of row t, -1 for none. Throws ERR_ARGUMENT unless it is one of `count`.
+inline int64_t expect_adapter(const int32_t* index, int64_t t, int64_t count) {
+  const int64_t adapter = index[t];
+  if (adapter >= -1 && adapter < count) return adapter;
+  throw Error("ERR_ARGUMENT", message("index[", t, "] is ", adapter, "; there are ", count, " adapters"));
 }
 
 }  // namespace spark

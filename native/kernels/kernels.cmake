@@ -1,13 +1,16 @@
 # kernels.cmake: every native/kernels/<family>.cu becomes <family>.fatbin, embedded by kernels.S and listed in
 # kernel_images.cc. Device code knows nothing of the host, so one set of fatbins serves every host architecture.
 #
-# DGX_SPARK_CUDA_ARCHS  environment or cache: "90" or "80;90" shortens a development build; the families of
-#                       fp4_families, which use instructions that only one family of GPUs has, are always built for it
+# DGX_SPARK_CUDA_ARCHS  environment or cache: "all", as in prebuilds, or a list such as "90" or "80,90". Default: what the
+#                       GPUs of this machine run, or 90 and 121 where there is none. Always built: PTX of compute_80, for
+#                       all other GPUs, and the FP4 families, for the one family of GPUs that has their instructions
 # DGX_SPARK_FATBINS     environment or cache: folder of fatbins built before, used instead of running nvcc
 
 set(DGX_SPARK_FATBINS "$ENV{DGX_SPARK_FATBINS}" CACHE PATH "Use the fatbins of this folder instead of building them")
 set(portable_archs 80 86 89 90 90a 100f 120 121)
-set(DGX_SPARK_CUDA_ARCHS "$ENV{DGX_SPARK_CUDA_ARCHS}" CACHE STRING "CUDA targets to build; empty means all")
+set(default_archs 90 121)
+set(DGX_SPARK_CUDA_ARCHS "$ENV{DGX_SPARK_CUDA_ARCHS}" CACHE STRING
+  "CUDA targets to build: all, or a list; empty means those of this machine")
 
 file(GLOB KERNEL_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/native/kernels/*.cu)
 find_program(NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
@@ -28,11 +31,42 @@ if(NOT DGX_SPARK_FATBINS AND nvcc_version VERSION_LESS 12.9)
   set(KERNEL_SOURCES "")
 endif()
 
-set(archs ${DGX_SPARK_CUDA_ARCHS})
-if(NOT archs)
+# For each GPU of this machine the newest target of its generation that it runs.
+function(find_archs_of_this_machine result)
+  set(found "")
+  find_program(NVIDIA_SMI nvidia-smi)
+  if(NVIDIA_SMI)
+    execute_process(COMMAND ${NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader
+      OUTPUT_VARIABLE capabilities ERROR_QUIET)
+    string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")
+    foreach(capability ${capabilities})
+      string(REPLACE "." "" capability ${capability})
+      math(EXPR generation "${capability} / 10")
+      set(newest "")
+      foreach(arch ${portable_archs})
+        string(REGEX MATCH "^[0-9]+" number ${arch})
+        math(EXPR of_generation "${number} / 10")
+        if(of_generation EQUAL generation AND NOT number GREATER capability)
+          set(newest ${arch})
+        endif()
+      endforeach()
+      list(APPEND found ${newest})
+    endforeach()
+    list(REMOVE_DUPLICATES found)
+  endif()
+  set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
+string(REPLACE "," ";" archs "${DGX_SPARK_CUDA_ARCHS}")
+if(archs STREQUAL "all")
   set(archs ${portable_archs})
+elseif(NOT archs)
+  find_archs_of_this_machine(archs)
+  if(NOT archs)
+    set(archs ${default_archs})
+  endif()
 endif()
-string(REPLACE "," ";" archs "${archs}")
+message(STATUS "dgx-spark: CUDA targets: ${archs}")
 set(gencode "")
 foreach(arch ${archs})
   list(APPEND gencode -gencode arch=compute_${arch},code=sm_${arch})
@@ -65,6 +99,12 @@ foreach(source ${KERNEL_SOURCES})
   string(APPEND KERNEL_SYMBOLS "extern \"C\" const unsigned char spark_kernels_${family}[], spark_kernels_${family}_end[];\n")
   string(APPEND KERNEL_TABLE "    {\"${family}\", spark_kernels_${family}, spark_kernels_${family}_end},\n")
 endforeach()
+
+# Fatbins that were built elsewhere count as made by the version that releases are made with.
+set(KERNELS_CUDA 13000)
+if(NOT DGX_SPARK_FATBINS AND nvcc_version MATCHES "^([0-9]+)\\.([0-9]+)$")
+  math(EXPR KERNELS_CUDA "${CMAKE_MATCH_1} * 1000 + ${CMAKE_MATCH_2} * 10")
+endif()
 
 configure_file(native/kernels/kernels.S.in kernels.S @ONLY)
 configure_file(native/kernels/kernel_images.cc.in kernel_images.cc @ONLY)

@@ -1,6 +1,6 @@
-// recurrent.cu: RNN, GRU or LSTM as ONNX defines them. A block takes a sample of a direction through all
-// steps, its threads share the units; the state lies in last_h and last_c meanwhile. Sums over h begin with
-// the bias and rise with k, as on the CPU. Reference: native/backend/cpu/recurrent.cc
+// recurrent.cu: RNN, GRU or LSTM as ONNX defines them. A block takes a sample of a direction through steps
+// [begin, end), its threads share the units; the state lies in last_h and last_c meanwhile. Sums over h begin
+// with the bias and rise with k, as on the CPU. Reference: native/backend/cpu/recurrent.cc
 #include "backend/recurrent_units.h"
 #include "backend/unary_functions.h"
 
@@ -95,15 +95,15 @@ __device__ void take_step(const Step& step) {
   }
 }
 
-__device__ void recurrent(const RecurrentArgs& args) {
+__device__ void recurrent(const RecurrentArgs& args, int64_t begin, int64_t end) {
   const int64_t hidden = args.hidden, sample = blockIdx.x;
   const RecurrentSample at = sample_of(args, sample / args.batch, sample % args.batch);
-  for_units(hidden, [&](int64_t j) {
+  for_units(begin == 0 ? hidden : 0, [&](int64_t j) {
     at.h[j] = args.initial_h ? args.initial_h[sample * hidden + j] : 0;
     if (at.c) at.c[j] = args.initial_c ? args.initial_c[sample * hidden + j] : 0;
   });
   const Functions functions{args.functions + at.direction * function_count(args.cell)};
-  for (int64_t t = 0; t < args.steps; ++t) {
+  for (int64_t t = begin; t < end; ++t) {
     const bool inside = t < at.length;
     const int64_t place = step_of(args, at, t);
     if (inside) {
@@ -118,4 +118,6 @@ __device__ void recurrent(const RecurrentArgs& args) {
 }  // namespace
 }  // namespace spark
 
-extern "C" __global__ void recurrent_f32(spark::RecurrentArgs args) { spark::recurrent(args); }
+extern "C" __global__ void recurrent_f32(spark::RecurrentArgs args, int64_t begin, int64_t end) {
+  spark::recurrent(args, begin, end);
+}

@@ -103,19 +103,22 @@ __device__ void reduce_finish(const ReduceArgs& args, int64_t parts, const void*
   finish<V>(args, at, value);
 }
 
-// A thread per row along the axis.
+// A thread per row along the axis, for positions [begin, end) of it. carry[outer · inner]: what the launch
+// before has come to, for the next; not touched where one launch does all.
 template <typename V>
-__device__ void cumulate(const CumulateArgs& args) {
+__device__ void cumulate(const CumulateArgs& args, int64_t begin, int64_t end, void* carry) {
   const int64_t row = thread_index();
   if (row >= args.outer * args.inner) return;
   const int64_t start = row / args.inner * args.size * args.inner + row % args.inner;
-  Sum<V> value = args.fn == CumulateFn::kSum ? 0 : 1;
-  for (int64_t n = 0; n < args.size; ++n) {
+  Sum<V>* carried = static_cast<Sum<V>*>(carry) + row;
+  Sum<V> value = begin > 0 ? *carried : args.fn == CumulateFn::kSum ? 0 : 1;
+  for (int64_t n = begin; n < end; ++n) {
     const int64_t at = start + (args.reverse ? args.size - 1 - n : n) * args.inner;
     const Sum<V> x = static_cast<Sum<V>>(load_element<V>(args.dtype, args.x, at)), before = value;
     value = args.fn == CumulateFn::kSum ? wrap_add(value, x) : wrap_mul(value, x);
     store_element(args.dtype, static_cast<V>(args.exclusive ? before : value), args.y, at);
   }
+  if (end < args.size) *carried = value;
 }
 
 }  // namespace
@@ -131,5 +134,8 @@ __device__ void cumulate(const CumulateArgs& args) {
                                                   const void* folded) {                                  \
     spark::reduce_finish<V>(args, parts, folded);                                                        \
   }                                                                                                      \
-  extern "C" __global__ void cumulate_##name(spark::CumulateArgs args) { spark::cumulate<V>(args); }
+  extern "C" __global__ void cumulate_##name(spark::CumulateArgs args, int64_t begin, int64_t end,       \
+                                             void* carry) {                                              \
+    spark::cumulate<V>(args, begin, end, carry);                                                         \
+  }
 SPARK_FOR_EACH_NUMBER(SPARK_NUMBER)

@@ -1,7 +1,8 @@
 // scatter.cu: y[place(i)] = fn(y[place(i)], updates[i]) in row-major order of i. One thread per lane of
-// indices whose places no other lane reaches: it takes their turns in order, so that places may repeat and
-// the result is that of a single thread. An index out of range is passed over: a kernel cannot throw.
-// Reference: native/backend/cpu/indexed.cc; what is combined is shared (backend/binary_functions.h)
+// indices whose places no other lane reaches: it takes their turns in order, those from `begin` to `end` in a
+// launch, so that places may repeat and the result is that of a single thread. An index out of range is
+// passed over: a kernel cannot throw. Reference: native/backend/cpu/indexed.cc; what is combined is shared
+// (backend/binary_functions.h)
 #include "backend/binary_functions.h"
 #include "kernels/place.cuh"
 #include "kernels/scatter_args.h"
@@ -23,13 +24,12 @@ struct Offsets {
 };
 
 template <typename V>
-__device__ void scatter(const ScatterArgs& args, const ScatterLoops& loops) {
+__device__ void scatter(const ScatterArgs& args, const ScatterLoops& loops, int64_t begin, int64_t end) {
   const int64_t lane = thread_index();
   if (lane >= volume(loops.lanes.axes)) return;
   Offsets first{};
   first.move(loops.lanes, lane);
-  const int64_t turns = volume(loops.turns.axes);
-  for (int64_t turn = 0; turn < turns; ++turn) {
+  for (int64_t turn = begin; turn < end; ++turn) {
     Offsets at = first;
     at.move(loops.turns, turn);
     const int64_t to = place_from(args.places, at.place, at.indices);
@@ -43,8 +43,9 @@ __device__ void scatter(const ScatterArgs& args, const ScatterLoops& loops) {
 }  // namespace
 }  // namespace spark
 
-#define SPARK_NUMBER(name, V)                                                                     \
-  extern "C" __global__ void scatter_##name(spark::ScatterArgs args, spark::ScatterLoops loops) { \
-    spark::scatter<V>(args, loops);                                                               \
+#define SPARK_NUMBER(name, V)                                                                   \
+  extern "C" __global__ void scatter_##name(spark::ScatterArgs args, spark::ScatterLoops loops, \
+                                            int64_t begin, int64_t end) {                       \
+    spark::scatter<V>(args, loops, begin, end);                                                 \
   }
 SPARK_FOR_EACH_NUMBER(SPARK_NUMBER)

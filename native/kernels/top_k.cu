@@ -1,7 +1,7 @@
 // top_k.cu: values and indices[outer, k, inner] of the first k elements of x[outer, size, inner] along the
 // middle axis, in their order. Each is the first element that comes after the one before it, found by a scan:
-// of a thread (top_k_each_*) where rows are short or many, else of a block (top_k_*).
-// Reference: native/backend/cpu/top_k.cc; the order is shared (backend/top_k_order.h)
+// of a thread (top_k_each_*) where rows are short or many, else of a block (top_k_*). A launch gives those
+// from `begin` to `end`. Reference: native/backend/cpu/top_k.cc; the order is shared (backend/top_k_order.h)
 #include "backend/top_k_order.h"
 #include "kernels/strided.cuh"
 
@@ -41,6 +41,15 @@ __device__ Place<V> following(const TopKArgs& args, int64_t row, const Place<V>&
   return first;
 }
 
+// What an earlier launch gave last.
+template <typename V>
+__device__ Place<V> given(const TopKArgs& args, int64_t row, int64_t begin) {
+  if (begin == 0) return {V{0}, -1};
+  const int64_t outer = row / args.inner, column = row % args.inner;
+  const int64_t index = args.indices[(outer * args.k + begin - 1) * args.inner + column];
+  return {load_element<V>(args.dtype, args.x, (outer * args.size + index) * args.inner + column), index};
+}
+
 template <typename V>
 __device__ void give(const TopKArgs& args, int64_t row, int64_t n, const Place<V>& place) {
   const int64_t at = (row / args.inner * args.k + n) * args.inner + row % args.inner;
@@ -49,11 +58,11 @@ __device__ void give(const TopKArgs& args, int64_t row, int64_t n, const Place<V
 }
 
 template <typename V>
-__device__ void top_k_each(const TopKArgs& args) {
+__device__ void top_k_each(const TopKArgs& args, int64_t begin, int64_t end) {
   const int64_t row = thread_index();
   if (row >= args.outer * args.inner) return;
-  Place<V> last{V{0}, -1};
-  for (int64_t n = 0; n < args.k; ++n) {
+  Place<V> last = given<V>(args, row, begin);
+  for (int64_t n = begin; n < end; ++n) {
     last = following(args, row, last, 0, 1);
     give(args, row, n, last);
   }
@@ -75,9 +84,9 @@ __device__ Place<V> earliest(const TopKArgs& args, const Place<V>& own) {
 }
 
 template <typename V>
-__device__ void top_k(const TopKArgs& args) {
-  Place<V> last{V{0}, -1};
-  for (int64_t n = 0; n < args.k; ++n) {
+__device__ void top_k(const TopKArgs& args, int64_t begin, int64_t end) {
+  Place<V> last = given<V>(args, blockIdx.x, begin);
+  for (int64_t n = begin; n < end; ++n) {
     last = earliest(args, following(args, blockIdx.x, last, threadIdx.x, kThreads));
     if (threadIdx.x == 0) give(args, blockIdx.x, n, last);
   }
@@ -86,9 +95,12 @@ __device__ void top_k(const TopKArgs& args) {
 }  // namespace
 }  // namespace spark
 
-#define SPARK_NUMBER(name, V)                                                                        \
-  extern "C" __global__ void top_k_each_##name(spark::TopKArgs args) { spark::top_k_each<V>(args); } \
-  extern "C" __global__ void __launch_bounds__(256) top_k_##name(spark::TopKArgs args) {             \
-    spark::top_k<V>(args);                                                                           \
+#define SPARK_NUMBER(name, V)                                                                      \
+  extern "C" __global__ void top_k_each_##name(spark::TopKArgs args, int64_t begin, int64_t end) { \
+    spark::top_k_each<V>(args, begin, end);                                                        \
+  }                                                                                                \
+  extern "C" __global__ void __launch_bounds__(256)                                                \
+      top_k_##name(spark::TopKArgs args, int64_t begin, int64_t end) {                             \
+    spark::top_k<V>(args, begin, end);                                                             \
   }
 SPARK_FOR_EACH_NUMBER(SPARK_NUMBER)

@@ -1,3 +1,4 @@
+#include "backend/labels.h"
 #include "core/error.h"
 #include "napi/readers.h"
 
@@ -51,11 +52,9 @@ DoraMixedArgs read_dora_mixed(Arguments& in) {
     args.adapters[i] = {in.low_rank(rows, cols), in.input<float>("gain", rows)};
   });
   args.index = in.input<int32_t>("index", args.tokens);
-  const int32_t* index = in.values<int32_t>("index", args.tokens);
-  for (int64_t t = 0; t < args.tokens; ++t) {
-    if (index[t] >= -1 && index[t] < args.count) continue;
-    throw Error("ERR_ARGUMENT",
-                message("index[", t, "] is ", index[t], "; there are ", args.count, " adapters"));
+  if (in.placed()) {
+    const int32_t* index = in.values<int32_t>("index", args.tokens);
+    for (int64_t t = 0; t < args.tokens; ++t) expect_adapter(index, t, args.count);
   }
   args.bias = in.optional_input<float>("bias", rows);
   args.y = in.output<float>("y", elements(args.tokens, rows));

@@ -117,6 +117,7 @@ Napi::Value wrap_cuda_device(Napi::Env env, const cuda::DeviceInfo& device) {
 Napi::Value wrap_cuda(Napi::Env env, const cuda::Report& report) {
   Record record(env);
   record.set("reason", words(report.reason));
+  record.set("kernelsProblem", words(report.kernels_problem));
   record.set("version", report.version);
   record.set("devices", list(env, report.devices, wrap_cuda_device));
   return record.object();

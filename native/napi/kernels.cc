@@ -99,8 +99,21 @@ Napi::Value cpu_isa(const Napi::CallbackInfo& info) {
   return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa(), cpu_matrix_isa()));
 }
 
-Napi::Value nvfp4_problem(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), cuda::fp4_problem(info[0].ToNumber().Int32Value()));
+Napi::Value test_fp4(const Napi::CallbackInfo& info) {
+  const int ordinal = info[0].ToNumber().Int32Value();
+  const bool own = info[1].ToString().Utf8Value() == "own";
+  return start_query<std::optional<std::string>>(
+      info.Env(), [=] { return cuda::test_fp4(ordinal, {.own = own, .cublaslt = !own}); },
+      [](Napi::Env env, const std::optional<std::string>& problem) -> Napi::Value {
+        if (!problem) return env.Null();
+        return Napi::String::New(env, *problem);
+      });
+}
+
+Napi::Value allow_fp4(const Napi::CallbackInfo& info) {
+  cuda::allow_fp4(info[0].ToNumber().Int32Value(),
+                  {.own = info[1].ToBoolean(), .cublaslt = info[2].ToBoolean()});
+  return info.Env().Undefined();
 }
 
 Napi::Value cpu_isa_problem(const Napi::CallbackInfo& info) {

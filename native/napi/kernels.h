@@ -25,9 +25,13 @@ Napi::Value device_free_bytes(const Napi::CallbackInfo& info);
 // runCuda(ordinal, op, args): as runAsync, on a CUDA device that is open.
 Napi::Value run_cuda(const Napi::CallbackInfo& info);
 
-// nvfp4Problem(ordinal): what a test of the FP4 tensor cores of a CUDA device found and what happens instead,
-// or ''. They are tested when a product first asks for them.
-Napi::Value nvfp4_problem(const Napi::CallbackInfo& info);
+// testFp4(ordinal, way): a promise of what is wrong with the products that 'own' or 'cublaslt' forms on FP4
+// tensor cores, '' or null where there are none. It may ruin the context: for a process of its own.
+Napi::Value test_fp4(const Napi::CallbackInfo& info);
+
+// allowFp4(ordinal, own, cublaslt): what products with compute 'nvfp4' may be formed by, besides tensor cores
+// for bf16. The first answer of a process stands.
+Napi::Value allow_fp4(const Napi::CallbackInfo& info);
 
 // supports(backend, op): whether 'cpu' or 'cuda' has a kernel for the operation.
 Napi::Value supports(const Napi::CallbackInfo& info);

@@ -125,6 +125,12 @@ t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t 
     t.match(item('CUDA driver'), { status: 'ok', found: 'CUDA 13.0' })
     t.match(item('CUDA graphs'), { status: 'ok', found: /^on: .*DGX_SPARK_CUDA_GRAPHS=1/ })
     t.match(item('memory').found, 'shared by CPU and GPU')
+    t.match(item('FP4 tensor cores'), {
+      status: 'note',
+      found:
+        /our kernel differs from the CPU.* on its tensor cores for bf16.*\(tested now, kept in .*fp4.json\)/,
+      next: /^rm .*fp4.json/,
+    })
     t.match(item('engine'), {
       status: 'ok',
       found: /^cuda, ready in \d+ ms \(\d+ to detect, \d+ to open\)/,

@@ -10,6 +10,7 @@ t.test('an empty environment gives the defaults', async t => {
     backend: 'auto',
     unifiedMemory: true,
     cudaGraphs: true,
+    fp4TensorCores: true,
     threads: 0,
     cpuIsa: null,
     log: 'silent',

@@ -1,8 +1,10 @@
 // Products with compute 'nvfp4' on the stand-in driver, whose kernels and whose cuBLASLt compute nothing: every way
-// that a GPU has is asked for, found wrong, named in one warning, and replaced.
+// that a GPU has is tested in a child process, found wrong, named in one warning, and replaced.
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
-import { machine } from '../fixtures/machine-log.js'
+import { type Machine, machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
 import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
@@ -50,15 +52,15 @@ async function products(profile: object, env: object = {}, script = '') {
   return { warnings, lines: lines.map(line => line.replace(/^launch (\w+) grid (\d+) .*/, '$1 $2')) }
 }
 
-// Of the test, with 37 tokens, 144 out, 160 in.
+// Of the test, with 213 tokens, 272 out, 704 in.
 const operands = [
-  'amax_f32 2',
+  'amax_f32 37',
   'amax_finish 1',
-  'nvfp4_activation_codes 16', // 128 rows of 16 blocks
-  'swizzle_scales 12', // 2 x 3 tiles
+  'nvfp4_activation_codes 96', // 256 rows of 48 blocks
+  'swizzle_scales 66', // 3 x 11 tiles
 ]
-const own = [...operands, 'tensor_fp4 2']
-const cublaslt = [...operands, 'matmul fp4 144 37 160 trans 1 lda 160 ldb 256 ldd 144 workspace 0']
+const own = [...operands, 'tensor_fp4 6']
+const cublaslt = [...operands, 'matmul fp4 272 213 704 trans 1 lda 704 ldb 768 ldd 272 workspace 0']
 /** A product without FP4 tensor cores. */
 const fallback = ['amax_f32 10', 'amax_finish 1', 'nvfp4_activation_bf16 21', 'tensor_nvfp4 2']
 
@@ -101,35 +103,136 @@ t.test('a GPU without FP4, and switches', async t => {
   t.same(ours.lines, [...own, ...operands, ...fallback, ...fallback])
 })
 
-t.test('few rows are not tested, and need no FP4', async t => {
-  const { warnings, lines } = await products(blackwell, {}, `await kernels.run('linear', args(7))`)
-  t.same(warnings, [])
-  t.same(lines, ['amax_f32 1', 'amax_finish 1', 'nvfp4_activation_bf16 2', 'tensor_8_nvfp4 7'])
+t.test('few rows need no FP4', async t => {
+  const { lines } = await products(blackwell, {}, `await kernels.run('linear', args(7))`)
+  const few = ['amax_f32 1', 'amax_finish 1', 'nvfp4_activation_bf16 2', 'tensor_8_nvfp4 7']
+  t.same(lines, [...own, ...cublaslt, ...few])
 })
 
-t.test('a launch that fails in the test is a reason, not an error', async t => {
-  const profile = { ...blackwell, 'fail.cuLaunchKernel': 1, 'fail.cuLaunchKernel.times': 1 }
-  const { warnings, lines } = await products(profile)
-  t.match(warnings, [
-    ['DgxSparkWarning', 'SPARK_CUDA', /our kernel failed: launching kernel amax_f32 failed/],
-  ])
-  t.same(lines.slice(-4), fallback)
+t.test('what a way does to the process of its test is a reason, and harms nobody else', async t => {
+  const failures: [profile: object, problem: RegExp][] = [
+    [
+      { 'fail.cuLaunchKernel': 1, 'fail.cuLaunchKernel.times': 1 },
+      /our kernel failed: launching kernel amax_f32 failed/,
+    ],
+    [{ 'kernel.tensor_fp4.fault': 715 }, /our kernel failed: .*ILLEGAL_INSTRUCTION 715 .* cuBLASLt differs/],
+    [{ 'kernel.tensor_fp4.fault': 700 }, /our kernel failed: .*700.* cuBLASLt differs/],
+    [{ 'kernel.tensor_fp4.signal': 11 }, /our kernel failed: its test ended with SIGSEGV. cuBLASLt differs/],
+  ]
+  for (const [profile, problem] of failures) {
+    // What the user has on the GPU goes on: memory, a context, a product after the test.
+    const script = `
+      import { UnifiedBuffer } from 'dgx-spark'
+      const buffer = await UnifiedBuffer.allocate(1 << 16, { kind: 'managed' })
+      const outcomes = []
+      for (let i = 0; i < 2; ++i) outcomes.push(await attempt(() => kernels.run('linear', args())) ?? 'ok')
+      buffer.dispose()
+      await finish(outcomes)`
+    const once = 'fail.cuLaunchKernel' in profile
+    const played = machine(standIn, { ...blackwell, ...profile })
+    const { warnings, value } = (await scriptResult(head + script, played.env)) as Answer
+    t.match(warnings, [['DgxSparkWarning', 'SPARK_CUDA', problem]])
+    t.equal(warnings.length, 1)
+    if (!once) t.same(value, ['ok', 'ok'], String(problem))
+  }
 })
 
-t.test('a test that ruins the context is not tried again', async t => {
+t.test('calls keep their order while the test runs', async t => {
   const script = `
-    const outcomes = [await attempt(() => kernels.run('linear', args()))]
-    const again = await openCudaKernels()
-    outcomes.push(await attempt(() => again.run('linear', args())))
-    await finish(outcomes.map(outcome => outcome ?? 'ok'))`
-  const played = machine(standIn, { ...blackwell, 'fail.kernel': 715, 'fail.kernel.times': 1 })
-  const { warnings, value } = (await scriptResult(head + script, played.env)) as Answer
-  t.match(value, [['ERR_CUDA', /715/], 'ok'])
-  t.match(warnings, [['DgxSparkWarning', 'SPARK_CUDA', /our kernel failed: waiting for the kernels failed/]])
-  t.equal(played.lines('launch tensor_fp4').length, 1)
+    const order = []
+    const note = name => () => order.push(name)
+    const norm = { weight: { ...weight }, out: f32(O) }
+    await Promise.all([
+      kernels.run('linear', args()).then(note('product')),
+      kernels.run('weightNorm2', norm).then(note('norm')),
+      kernels.run('linear', args()).then(note('second product')),
+      kernels.run('weightNorm2', norm).then(note('second norm')),
+    ])
+    await finish(order)`
+  const played = machine(standIn, blackwell)
+  const { value } = (await scriptResult(head + script, played.env)) as Answer
+  t.same(value, ['product', 'norm', 'second product', 'second norm'])
+  const launched = played.lines('launch').map(line => line.split(' ')[1])
+  const last = launched.slice(launched.lastIndexOf('swizzle_scales') + 1)
+  const product = ['amax_f32', 'amax_finish', 'nvfp4_activation_bf16', 'tensor_nvfp4']
+  t.same(last, [...product, 'weight_norm2_nvfp4', ...product, 'weight_norm2_nvfp4'])
 })
 
-t.test('a plan tests in its first run, which is not captured, and warns once', async t => {
+/** The cache of a machine: its only file. */
+const cacheOf = (env: Record<string, string>) => path.join(env.XDG_CACHE_HOME!, 'dgx-spark', 'fp4.json')
+
+const product = `await kernels.run('linear', args())`
+const launchesTensorFp4 = (played: Machine) => played.lines('launch tensor_fp4').length
+
+t.test('a verdict is kept for the driver, the GPU and cuBLASLt', async t => {
+  const played = machine(standIn, blackwell)
+  const run = async (env: object = {}, script = product) =>
+    (await scriptResult(`${head}${script}; await finish()`, { ...played.env, ...env })) as Answer
+  const first = await run()
+  t.equal(launchesTensorFp4(played), 1)
+  const again = await run()
+  t.equal(launchesTensorFp4(played), 1, 'not tested again')
+  t.equal(again.warnings.length, 1, 'and the warning names the file')
+  t.match(again.warnings[0]![2], cacheOf(played.env))
+  t.match(first.warnings[0]![2], /our kernel differs/)
+
+  const text = readFileSync(cacheOf(played.env), 'utf8')
+  const [key] = Object.keys(JSON.parse(text))
+  t.match(key, /driver .*13000; NVIDIA GB10|NVIDIA H200 GPU-.* 12.1; cuBLASLt 130100; dgx-spark \d/)
+  await run({ DGX_SPARK_CUBLASLT: '0' })
+  t.equal(launchesTensorFp4(played), 2, 'without cuBLASLt it is another question')
+
+  writeFileSync(cacheOf(played.env), JSON.stringify({ [key!]: { own: '', cublaslt: null } }))
+  t.same((await run()).warnings, [])
+  t.equal(launchesTensorFp4(played), 3, 'the product of the user, by what the cache says is right')
+  const otherDriver = standIn.env({ ...blackwell, cudaVersion: 13010 })
+  const { warnings } = await run({ DGX_SPARK_STAND_IN: otherDriver.DGX_SPARK_STAND_IN! })
+  t.equal(warnings.length, 1, 'another driver is tested')
+  t.equal(Object.keys(JSON.parse(readFileSync(cacheOf(played.env), 'utf8'))).length, 2)
+})
+
+t.test('a cache that is damaged or cannot be written is done without', async t => {
+  const damages = ['', '{', '[]', 'null', '{"a":null,"b":{"own":1}}', '\0'.repeat(100)]
+  for (const damage of damages) {
+    const played = machine(standIn, blackwell)
+    mkdirSync(path.dirname(cacheOf(played.env)), { recursive: true })
+    writeFileSync(cacheOf(played.env), damage)
+    await scriptResult(`${head}${product}; await finish()`, played.env)
+    t.equal(launchesTensorFp4(played), 1, damage)
+    t.equal(Object.keys(JSON.parse(readFileSync(cacheOf(played.env), 'utf8'))).length, 1, 'and is replaced')
+  }
+  const played = machine(standIn, blackwell)
+  writeFileSync(played.env.XDG_CACHE_HOME!, 'a file in the place of the folder')
+  const { warnings } = (await scriptResult(`${head}${product}; await finish()`, played.env)) as Answer
+  t.equal(warnings.length, 1, 'the test is there for this process')
+})
+
+t.test('where no test gives an answer, products go to tensor cores for bf16 and nothing is kept', async t => {
+  const refused: [env: object, profile: object, why: RegExp][] = [
+    [{}, { fail: { cuMemHostAlloc: 2 } }, /could not be tested, so products .* for bf16.*OUT_OF_MEMORY/],
+    [{ NO_EXEC: '1' }, {}, /could not be tested.*(ENOENT|EACCES)/],
+  ]
+  for (const [env, profile, why] of refused) {
+    const played = machine(standIn, { ...blackwell, ...profile })
+    const missing = `if (process.env.NO_EXEC) process.execPath = '/nowhere/node';`
+    const attempted = `${missing} await attempt(() => kernels.run('linear', args()))`
+    const code = `${head}${attempted}; await finish()`
+    const { warnings } = (await scriptResult(code, { ...played.env, ...env })) as Answer
+    t.match(warnings, [['DgxSparkWarning', 'SPARK_CUDA', why]])
+    t.equal(warnings.length, 1)
+    t.throws(() => readFileSync(cacheOf(played.env)), { code: 'ENOENT' })
+  }
+})
+
+t.test('a kernel that never ends is killed', async t => {
+  const { env } = machine(standIn, { ...blackwell, 'kernel.tensor_fp4.delay': 100_000 })
+  const script = `
+    import { testFp4 } from '#lib/runtime/fp4-test.js'
+    console.log(JSON.stringify(await testFp4('${blackwell.gpus[0]!.uuid}', 'own', 4000)))`
+  t.equal(await scriptResult(script, env), 'failed: its test did not end in 4 s')
+})
+
+t.test('a plan tests before its first run, which is not captured, and warns once', async t => {
   const script = `
     const plan = kernels.prepare([{ op: 'linear', args: args() }])
     for (let run = 0; run < 3; ++run) await plan.run()
@@ -139,6 +242,30 @@ t.test('a plan tests in its first run, which is not captured, and warns once', a
   t.match(warnings, [['DgxSparkWarning', 'SPARK_CUDA', /^FP4 tensor cores/]])
   t.equal(played.lines('launch tensor_fp4').length, 1)
   t.equal(played.lines('replay').length, 2)
+})
+
+t.test('workers warn each, and one answer holds for all', async t => {
+  const script = `
+    import { Worker } from 'node:worker_threads'
+    await kernels.run('linear', args())
+    const text = \`
+      import { parentPort } from 'node:worker_threads'
+      import { openCudaKernels } from '\${new URL('dist/runtime/cuda.js', 'file://' + process.cwd() + '/')}'
+      const warnings = []
+      process.on('warning', ({ message }) => warnings.push(message))
+      const [T, O, I] = [130, 101, 304]
+      const weight = { dtype: 'nvfp4', rows: O, cols: I, data: new Uint8Array(O * I / 2), blockScale: new Uint8Array(O * I / 16), tensorScale: 1 }
+      const kernels = await openCudaKernels()
+      await kernels.run('linear', { weight, tokens: T, x: new Float32Array(T * I), y: new Float32Array(T * O), compute: 'nvfp4' })
+      await new Promise(setImmediate)
+      parentPort.postMessage(warnings.length)\`
+    const worker = new Worker(text, { eval: true })
+    await finish(await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject)))`
+  const played = machine(standIn, blackwell)
+  const { warnings, value } = (await scriptResult(head + script, played.env)) as Answer
+  t.equal(warnings.length, 1)
+  t.equal(value, 1)
+  t.equal(launchesTensorFp4(played), 1, 'tested once: the worker reads the cache')
 })
 
 t.test('what no product in nvfp4 can be', async t => {

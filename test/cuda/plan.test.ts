@@ -237,18 +237,25 @@ t.test('no address of the host reaches the device, not even that of no elements'
   t.equal(lines('launch').length, 1)
 })
 
-t.test('one run at a time; dispose while it runs', async t => {
+t.test('one run at a time, also after one that is refused; dispose while it runs', async t => {
   const script = `${head}
     const plan = create(), run = addon.planRun(plan)
     const second = await attempt(() => addon.planRun(plan))
-    addon.planDispose(plan)
     await run
+    const profile = await attempt(() => addon.planProfile(plan))
+    const last = addon.planRun(plan)
+    addon.planDispose(plan)
+    await last
     for (let i = 0; i < 500 && UnifiedBuffer.stats().blocks > 0; ++i) {
       await new Promise(next => setTimeout(next, 10))
     }
-    print({ second, blocks: UnifiedBuffer.stats().blocks })`
+    print({ second, profile, blocks: UnifiedBuffer.stats().blocks })`
   const { env, lines } = machine(standIn, { ...discrete, stream: { delay: 50 } })
-  t.match(await scriptResult(script, env), { second: ['ERR_ARGUMENT', /plan is running/], blocks: 0 })
+  t.match(await scriptResult(script, env), {
+    second: ['ERR_ARGUMENT', /plan is running/],
+    profile: ['ERR_UNSUPPORTED', /no clock of their own/],
+    blocks: 0,
+  })
   t.strictSame(lines('free in use'), [])
 })
 

@@ -36,11 +36,21 @@ t.test('the CUDA runtime', { skip: noCompiler }, async t => {
     wait: 'ok',
     ...{ 'completion without a thread': 'ok', 'completion without a thread, here': '1' },
     ...{ completion: 'ok', 'completion, here': '0' },
+    'staging of a call that fails half-way': /^ERR_UNSUPPORTED/,
+    'staging that was waited for': 'ok',
   })
   t.strictSame(lines('launch'), [
     'launch k grid 2147483647 65535 65535 block 32 1 1 shared 0',
     'launch k grid 1 1 1 block 1024 1 1 shared 0',
     'launch k grid 1 1 1 block 1 1 64 shared 0',
     'launch wide grid 3 2 1 block 64 1 1 shared 101376',
+    'launch k grid 7 1 1 block 1 1 1 shared 0',
+    'launch k grid 8 1 1 block 1 1 1 shared 0',
+  ])
+  const waits = lines('').filter(line => /^(launch k grid [78]|synchronize)/.test(line))
+  const order = waits.map(line => line.replace(/ 1 1 block.*/, ''))
+  t.strictSame(order.slice(order.indexOf('launch k grid 7')), [
+    ...['launch k grid 7', 'synchronize'],
+    ...['launch k grid 8', 'synchronize'],
   ])
 })

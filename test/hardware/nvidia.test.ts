@@ -42,14 +42,19 @@ const nvml = (...devices: NvmlDevice[]): NvmlReport => ({
   cudaVersion: 13000,
   devices,
 })
-const cuda = (...devices: CudaDevice[]): CudaReport => ({ reason: null, version: 12080, devices })
+const cuda = (...devices: CudaDevice[]): CudaReport => ({
+  reason: null,
+  kernelsProblem: null,
+  version: 12080,
+  devices,
+})
 const noNvml: NvmlReport = {
   reason: 'libnvidia-ml.so.1: not found',
   driver: null,
   cudaVersion: null,
   devices: [],
 }
-const noCuda: CudaReport = { reason: 'cuInit failed', version: null, devices: [] }
+const noCuda: CudaReport = { reason: 'cuInit failed', kernelsProblem: null, version: null, devices: [] }
 
 function rooted(t: Test, machine: FakeMachine = {}): string {
   const root = new FakeRoot(machine)

@@ -94,6 +94,12 @@ t.test('native rooms keep to themselves', async t => {
   }
 })
 
+t.test('what reaches a terminal goes through printable()', async t => {
+  const writers = ['lib/cli/output.ts', 'lib/cli/progress.ts', 'lib/core/log.ts'].map(path.normalize)
+  const writes = /std(out|err)\.write|emitWarning\(|^\s*console\./m
+  for (const { name, text } of lib) if (!writers.includes(name)) t.notMatch(text, writes, name)
+})
+
 t.test('patterns from outside are matched in linear time', async t => {
   // RegExp backtracks: with a pattern from a file it may run for years. Its literals are ours; lib/core/regex.ts has the rest.
   for (const { name, text } of lib) t.notMatch(text, /\bRegExp\(|matchesGlob/, name)

@@ -14,6 +14,7 @@ import {
 import path from 'node:path'
 import t from 'tap'
 import { makeFolder, writeFileAtomic } from '#lib/io/atomic-write.js'
+import { transfer } from '../fixtures/odd-values.js'
 
 const bytes = (text: string): Uint8Array[] => [Buffer.from(text)]
 
@@ -32,6 +33,26 @@ t.test('an older file stays until the new one is complete', async t => {
   t.strictSame(readdirSync(dir), ['file'], 'and nothing else is left')
   await writeFileAtomic(file, bytes('new'))
   t.equal(readFileSync(file, 'utf8'), 'new')
+})
+
+t.test('memory that is handed on while it is written', async t => {
+  const dir = t.testdir({ file: 'old' })
+  const file = path.join(dir, 'file')
+  const chunks = Array.from({ length: 3 }, (_, i) => new Uint8Array(10_000_019).fill(i + 1))
+  await writeFileAtomic(file, chunks)
+  t.ok(readFileSync(file).every((byte, i) => byte === 1 + Math.floor(i / 10_000_019)))
+  t.equal(statSync(file).size, 3 * 10_000_019)
+  writeFileSync(file, 'old')
+  for (const lost of [2, 0]) {
+    const writing = writeFileAtomic(file, chunks)
+    transfer(chunks[lost]!)
+    await t.rejects(writing, {
+      code: 'ERR_DISPOSED',
+      message: /what is written lies in memory that has been/,
+    })
+    t.equal(readFileSync(file, 'utf8'), 'old')
+  }
+  t.strictSame(readdirSync(dir), ['file'])
 })
 
 t.test('a link stays a link', async t => {

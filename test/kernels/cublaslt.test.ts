@@ -84,6 +84,50 @@ t.test('our kernel where cuBLASLt cannot', async t => {
   t.same(await products(six({}), {}, { DGX_SPARK_CUBLASLT: '0' }), always, 'turned off')
 })
 
+/** What a plan of one product forms in two runs, some of whose operands begin at odd elements of their buffers. */
+async function formedAtOddPlaces(changes: string) {
+  const played = machine(standIn, { ...discrete, ...slow, 'pointer.alignment': 2 })
+  const [head] = script.split('const runs')
+  const code = `${head}
+    const odd = array => new array.constructor(array.length + 1).subarray(1)
+    const handle = addon.planCreate([{ op: 'linear', args: { ...args, ${changes} } }], 0)
+    for (let run = 0; run < 2; ++run) await addon.planRun(handle)
+    console.log(null)`
+  await scriptResult(code, played.env)
+  t.same(played.lines('misaligned'), [], `no operand that cuBLASLt would fault at, with ${changes}`)
+  return formed(played)
+}
+
+t.test('an output at an odd element takes its sums by way of aligned memory', async t => {
+  const finish = 'tensor_finish'
+  const expected = [...trial(ours, rows), rows, finish, 'capture', rows, finish, 'replay']
+  t.same(await formedAtOddPlaces('y: odd(args.y)'), expected)
+})
+
+t.test('a weight at an odd element is left to our kernel, an activation is packed', async t => {
+  const weight = await formedAtOddPlaces('weight: { ...args.weight, data: odd(args.weight.data) }')
+  t.same(weight, [ours, 'capture', ours, 'replay'])
+  const x = await formedAtOddPlaces('x: odd(args.x)')
+  t.same(x, [...trial(ours, rows), rows, 'capture', rows, 'replay'])
+})
+
+t.test('a device has one handle, however often and from where it is opened', async t => {
+  const played = machine(standIn, discrete)
+  const code = `
+    import { Worker } from 'node:worker_threads'
+    import { requireAddon } from '#lib/native.js'
+    const addon = requireAddon()
+    const path = new URL('dist/native.js', 'file://' + process.cwd() + '/').href
+    const open = 'import(' + JSON.stringify(path) + ').then(({ requireAddon }) => requireAddon().openDevice(0))'
+    const workers = [1, 2].map(() => new Worker(open, { eval: true }))
+    const ends = workers.map(worker => new Promise(resolve => worker.on('exit', resolve)))
+    await Promise.all([addon.openDevice(0), addon.openDevice(0), ...ends])
+    await addon.openDevice(0)
+    console.log(null)`
+  await scriptResult(code, played.env)
+  t.equal(played.lines('create').length, 1)
+})
+
 /** What `count` plans of `uses` equal products each form in four runs. */
 async function planned(uses: number, profile: object, count = 1) {
   const played = machine(standIn, { ...discrete, ...profile })
@@ -129,4 +173,17 @@ t.test('a trial that fails is no failure of the product', async t => {
   t.same((await planned(1, profile)).steps, expected, 'no times')
   const full = { ...slow, 'fail.cuEventCreate': 2, 'fail.cuEventCreate.times': 1 }
   t.same((await planned(1, full)).steps, [rows, ours, ...expected.slice(8)], 'no event')
+})
+
+t.test('a device that is opened again asks with a handle of its own', async t => {
+  const [head] = script.split('const runs')
+  const code = `${head}
+    const failed = await addon.runCuda(0, 'linear', args).catch(error => error.code)
+    await addon.openDevice(0)
+    for (let run = 0; run < 3; ++run) await addon.runCuda(0, 'linear', { ...args, y: f32(T * O) })
+    console.log(JSON.stringify(failed))`
+  const played = machine(standIn, { ...discrete, ...slow, 'fail.kernel': 719, 'fail.kernel.times': 1 })
+  t.equal(await scriptResult(code, played.env), 'ERR_CUDA')
+  t.same(formed(played).slice(8), [ours, ...trial(ours, rows), ours, rows, rows])
+  t.same(played.lines('stale'), [])
 })

@@ -32,8 +32,9 @@ const fp4 = `
   const [tokens, rows, cols] = [130, 104, 304]
   const weight = { dtype: 'nvfp4', rows, cols, data: new Uint8Array(rows * cols / 2), blockScale: new Uint8Array(rows * cols / 16), tensorScale: 1 }
   await addon.openDevice(0)
+  addon.allowFp4(0, true, false)
   await addon.runCuda(0, 'linear', { weight, tokens, x: new Float32Array(tokens * cols), y: new Float32Array(tokens * rows), compute: 'nvfp4' })
-  console.log(JSON.stringify(addon.nvfp4Problem(0)))`
+  console.log(JSON.stringify(await addon.testFp4(0, 'own')))`
 
 t.test('every kernel is launched, and every launch is right', { skip: noCudaCalls }, async t => {
   const standIn = new StandIn(['cuda', 'nvml', 'cublaslt'])

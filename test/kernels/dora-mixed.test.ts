@@ -74,7 +74,7 @@ for (const dtype of weightDTypes) {
   })
 }
 
-t.test('what does not fit is refused', t => {
+t.test('what does not fit is refused', async t => {
   const weight = randomWeight(randomGenerator(1), 'f32', 5, 16)
   const batch = { ...mixedBatch(2, weight, 3, [2, 3]), y: new Float32Array(15) }
   const refused = (changes: object, code: string, message: RegExp) => {
@@ -84,10 +84,17 @@ t.test('what does not fit is refused', t => {
   }
   refused({ index: Int32Array.of(0, 2, 1) }, 'ERR_ARGUMENT', /index\[1\] is 2; there are 2 adapters/)
   refused({ index: Int32Array.of(0, 1, -2) }, 'ERR_ARGUMENT', /index\[2\] is -2/)
+  const index = Int32Array.of(0, 1, -1)
+  const plan = addon.planCreate([{ op: 'doraMixed', args: { ...batch, index } }])
+  await addon.planRun(plan)
+  index[1] = 1e9
+  await t.rejects(async () => addon.planRun(plan), {
+    code: 'ERR_ARGUMENT',
+    message: /index\[1\] is 1000000000/,
+  })
   refused({ index: Int32Array.of(0, 1) }, 'ERR_SHAPE', /index has 2 elements but 3 are needed/)
   refused({ adapters: undefined }, 'ERR_ARGUMENT', /adapters must be an array/)
   refused({ adapters: Array(65).fill(batch.adapters[0]) }, 'ERR_ARGUMENT', /adapters.*65|65.*adapters/)
   const short = { ...batch.adapters[1]!, gain: new Float32Array(4) }
   refused({ adapters: [batch.adapters[0], short] }, 'ERR_SHAPE', /gain has 4 elements but 5 are needed/)
-  t.end()
 })

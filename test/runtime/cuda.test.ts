@@ -58,6 +58,35 @@ t.test('auto', { skip: noCudaCalls }, async t => {
   )
 })
 
+t.test('a driver that is older than the kernels', { skip: noCudaCalls }, async t => {
+  const script = `${head}
+    const messages = []
+    process.on('warning', ({ message }) => messages.push(message))
+    const explicit = await attempt(() => openKernels({ backend: 'cuda' }))
+    const { backend } = await openKernels()
+    await new Promise(resolve => setImmediate(resolve))
+    const { checkSystem } = await import('#lib/runtime/check.js')
+    const driver = (await checkSystem()).find(({ name }) => name === 'CUDA driver')
+    print({ explicit, backend, messages, driver })`
+  const needs = /compiled with CUDA 13.0 and the NVIDIA driver runs CUDA 12.8: they need driver 580 or newer/
+  for (const code of [200, 209, 222]) {
+    const old = machine(standIn, { ...discrete, cudaVersion: 12080, fail: { cuModuleLoadData: code } })
+    t.match(await scriptResult(script, old.env), {
+      explicit: ['ERR_CUDA', needs],
+      backend: 'cpu',
+      messages: [needs],
+      driver: { status: 'problem', found: needs, next: /580/ },
+    })
+  }
+  const fitting = machine(standIn, { ...discrete, fail: { cuModuleLoadData: 209 } })
+  t.match(await scriptResult(script, fitting.env), {
+    explicit: ['ERR_CUDA', /no kernels for the GPU/],
+    driver: { status: 'ok', found: 'CUDA 13.0' },
+  })
+  const one = machine(standIn, { ...discrete, fail: { cuModuleLoadData: 209, 'cuModuleLoadData.times': 1 } })
+  t.match(await scriptResult(script, one.env), { backend: 'cuda' }, 'one family may be missing')
+})
+
 t.test('a layer holds its weight on the device and frees it', { skip: noCudaCalls }, async t => {
   const script = `${head}
     const [rows, cols] = [512, 1024]

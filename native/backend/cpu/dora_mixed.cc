@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/product.h"
+#include "backend/labels.h"
 
 namespace spark::cpu {
 namespace {
@@ -62,11 +63,12 @@ void adapt(const DoraMixedArgs& args, const DoraMixedAdapter& adapter, const std
 }  // namespace
 
 void dora_mixed(const DoraMixedArgs& args) {
-  base(args);
   std::vector<std::vector<int64_t>> rows(args.count);  // of each adapter
   for (int64_t t = 0; t < args.tokens; ++t) {
-    if (args.index[t] >= 0) rows[args.index[t]].push_back(t);
+    const int64_t adapter = expect_adapter(args.index, t, args.count);
+    if (adapter >= 0) rows[adapter].push_back(t);
   }
+  base(args);
   for (int64_t i = 0; i < args.count; ++i) {
     if (!rows[i].empty()) adapt(args, args.adapters[i], rows[i]);
   }

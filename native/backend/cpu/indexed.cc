@@ -3,6 +3,7 @@
 #include "backend/binary_functions.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
+#include "backend/cpu/inside.h"
 #include "backend/cpu/strided.h"
 #include "core/error.h"
 
@@ -29,7 +30,8 @@ void check_indices(const Places& places) {
 
 int64_t place(const Places& places, int64_t start, const int64_t* indices) {
   for (int64_t d = 0; d < places.components; ++d) {
-    start += (indices[d] < 0 ? indices[d] + places.limits[d] : indices[d]) * places.steps[d];
+    const int64_t index = indices[d], limit = places.limits[d];
+    start += inside(index < 0 ? index + limit : index, limit) * places.steps[d];
   }
   return start;
 }

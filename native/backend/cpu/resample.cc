@@ -1,4 +1,5 @@
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/inside.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
 
@@ -17,7 +18,7 @@ void resample(const ResampleArgs& args) {
       float* y = args.y + row * args.inner;
       for (int64_t i = 0; i < args.inner; ++i) y[i] = args.offset ? args.offset[q] : 0;
       for (int64_t t = q * args.count; t < (q + 1) * args.count; ++t) {
-        const float* x = args.x + (outer * args.size + args.taps[t]) * args.inner;
+        const float* x = args.x + (outer * args.size + inside(args.taps[t], args.size)) * args.inner;
         const float weight = args.weights[t];
         for (int64_t i = 0; i < args.inner; ++i) y[i] += weight * x[i];
       }

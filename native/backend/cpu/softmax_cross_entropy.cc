@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/inside.h"
 #include "backend/labels.h"
 #include "core/thread_pool.h"
 
@@ -10,7 +11,7 @@ namespace spark::cpu {
 namespace {
 
 // −log softmax(logits)[label]; `dlogits`, when wanted, = (softmax − onehot) · scale.
-float row_loss(const float* logits, int64_t classes, int32_t label, float scale, float* dlogits) {
+float row_loss(const float* logits, int64_t classes, int64_t label, float scale, float* dlogits) {
   const float largest = *std::max_element(logits, logits + classes);
   float sum = 0;
   for (int64_t c = 0; c < classes; ++c) sum += std::exp(logits[c] - largest);
@@ -31,7 +32,8 @@ void softmax_cross_entropy(const SoftmaxCrossEntropyArgs& args) {
   parallel_for(tokens, 1 + (1 << 12) / (classes + 1), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       float* dlogits = args.dlogits ? args.dlogits + t * classes : nullptr;
-      losses[t] = row_loss(args.logits + t * classes, classes, args.labels[t], 1.0f / tokens, dlogits);
+      const int64_t label = inside(args.labels[t], classes);
+      losses[t] = row_loss(args.logits + t * classes, classes, label, 1.0f / tokens, dlogits);
     }
   });
   double sum = 0;

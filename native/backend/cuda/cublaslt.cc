@@ -1,6 +1,8 @@
 #include "backend/cuda/cublaslt.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -95,7 +97,8 @@ struct Handle {
 };
 
 struct Handles {
-  std::mutex mutex;
+  std::mutex preparing;  // one handle is created at a time; that can take long
+  std::mutex mutex;      // guards `of`
   std::map<Device*, Handle> of;
 
   static Handles& get() {
@@ -143,6 +146,13 @@ Plan make_plan(const Api& api, Opaque handle, const BlasProduct& product) {
   return plan;
 }
 
+// cuBLASLt takes the alignment that its algorithm was chosen for on trust: at another address a store faults,
+// which ruins the context.
+bool is_aligned(const BlasProduct& product) {
+  const void* const addresses[] = {product.a, product.w, product.out, product.a_scales, product.w_scales};
+  return std::all_of(std::begin(addresses), std::end(addresses), is_blas_aligned);
+}
+
 bool turned_off() {
   const char* wanted = std::getenv("DGX_SPARK_CUBLASLT");
   return wanted && std::string_view(wanted) == "0";
@@ -161,14 +171,23 @@ CublasLtReport query_cublaslt() {
 void prepare_cublaslt(Device& device) {
   if (turned_off()) return;
   const Api& api = Api::get();
-  Opaque handle = nullptr;
-  if (!api.reason.empty() || api.create(&handle) != 0) return;
+  if (!api.reason.empty()) return;
   Handles& handles = Handles::get();
+  std::lock_guard preparing(handles.preparing);
+  {
+    std::lock_guard lock(handles.mutex);
+    if (handles.of.count(&device)) return;
+  }
+  Opaque handle = nullptr;
+  if (api.create(&handle) != 0) return;
   std::lock_guard lock(handles.mutex);
   handles.of[&device].handle = handle;
 }
 
+bool is_blas_aligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % kAlignment == 0; }
+
 bool cublaslt_product(const BlasProduct& product) {
+  if (!is_aligned(product)) return false;
   Device& device = Device::current();
   Handles& handles = Handles::get();
   std::lock_guard lock(handles.mutex);

@@ -40,12 +40,15 @@ struct BlasProduct {
   const float* factors = nullptr;
 };
 
-// Opens the library and makes a handle for the device, which must be current. Takes long; failures leave
-// cuBLASLt unused.
+// Opens the library and makes a handle for the device, which must be current, unless it has one. Takes long;
+// failures leave cuBLASLt unused.
 void prepare_cublaslt(Device& device);
 
-// Enqueues the product on the current device; false when cuBLASLt was not prepared or has no algorithm for
-// it.
+// Whether cuBLASLt may read and write matrices that begin at `address`.
+bool is_blas_aligned(const void* address);
+
+// Enqueues the product on the current device; false when cuBLASLt was not prepared, has no algorithm for it,
+// or an operand is not aligned.
 bool cublaslt_product(const BlasProduct& product);
 
 }  // namespace spark::cuda

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "backend/cuda/cublaslt.h"
+#include "backend/cuda/kernel_images.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/module.h"
 #include "backend/cuda/stream.h"
@@ -31,20 +32,27 @@ bool ruins_context(CUresult result) {
   return std::find(std::begin(kCodes), std::end(kCodes), result) != std::end(kCodes);
 }
 
-const char* advice(CUresult result) {
+std::string advice(CUresult result, int driver_version) {
   switch (result) {
     case kOutOfMemory:
       return "; dispose buffers, use a smaller batch, or run with backend 'cpu'";
+    case 200:
     case 209:
+    case 222:
+      if (const std::string problem = kernels_problem(driver_version); !problem.empty()) {
+        return "; " + problem + ". Update it, or run with backend 'cpu'";
+      }
       return "; this build of the addon has no kernels for the GPU: rebuild it with its architecture in "
              "DGX_SPARK_CUDA_ARCHS, or run with backend 'cpu'";
-    case 222:
+    case 702:
+      return "; a kernel ran longer than a GPU with a display allows: compute on one without, or on smaller "
+             "operands";
     case 803:
-      return "; the NVIDIA driver is older than the kernels: update it";
+      return "; parts of the NVIDIA driver are of different versions: restart the machine";
     case 700:
     case 716:
     case 719:
-      return "; a kernel touched memory it may not. Dispose every buffer of the device, then open it again";
+      return "; a kernel touched memory it may not";
     default:
       return "";
   }
@@ -55,6 +63,21 @@ const char* advice(CUresult result) {
 Device::Device(int ordinal) : ordinal(ordinal), driver(Driver::get()) {
   driver.check(driver.cuDeviceGet(&handle_, ordinal), "cuDeviceGet");
   read_attributes();
+  try {
+    open_context();
+  } catch (const Error&) {
+    if (!poisoned_) throw;
+    throw Error(
+        "ERR_CUDA",
+        message("device ", ordinal, " has a context that failed before, and something else ",
+                "in this process holds it (ONNX Runtime, another addon): restart the ", "process. ", cause_));
+  }
+  modules_ = std::make_unique<Modules>(*this);
+  scratch_ = std::make_unique<Pool>(*this, MemoryKind::kDevice);
+  staging_ = std::make_unique<Pool>(*this, MemoryKind::kPinned);
+}
+
+void Device::open_context() {
   check(driver.cuDevicePrimaryCtxRetain(&context_, handle_), "opening the CUDA context");
   try {
     DeviceScope scope(*this);
@@ -63,9 +86,6 @@ Device::Device(int ordinal) : ordinal(ordinal), driver(Driver::get()) {
     driver.cuDevicePrimaryCtxRelease(handle_);
     throw;
   }
-  modules_ = std::make_unique<Modules>(*this);
-  scratch_ = std::make_unique<Pool>(*this, MemoryKind::kDevice);
-  staging_ = std::make_unique<Pool>(*this, MemoryKind::kPinned);
 }
 
 int Device::attribute(int attribute, const char* name) {
@@ -83,7 +103,10 @@ void Device::read_attributes() {
   // Where the CPU may not touch managed memory while a kernel runs, a view of it could crash the process.
   attributes.managed = attribute(kManagedMemory, "reading managed memory support") &&
                        attribute(kConcurrentManagedAccess, "reading managed memory support");
-  attributes.pageable = attribute(kPageableMemoryAccess, "reading pageable memory support");
+  // With page tables of its own (HMM on x86) a GPU moves each page it touches here and back, at a fraction of
+  // the speed of copies.
+  attributes.pageable = attribute(kPageableMemoryAccess, "reading pageable memory support") &&
+                        attribute(kPageableUsesHostPageTables, "reading pageable memory support");
 }
 
 Device& Device::open(int ordinal) {
@@ -105,16 +128,7 @@ Device& Device::open(int ordinal) {
     known = registry.devices[ordinal];
   }
   if (known && !known->poisoned_) return *known;
-  if (known) {
-    // The context goes with its last reference and takes its memory along, views of JavaScript included.
-    if (known->live_blocks > 0) {
-      std::lock_guard lock(known->mutex_);
-      throw Error("ERR_CUDA",
-                  message("device ", ordinal, " cannot be opened again while ", known->live_blocks,
-                          " buffers of it are alive; dispose them. It failed before: ", known->cause_));
-    }
-    driver.cuDevicePrimaryCtxRelease(known->handle_);
-  }
+  if (known) known->close();
   Device* device = new Device(ordinal);
   std::lock_guard lock(registry.mutex);
   registry.devices[ordinal] = device;
@@ -141,8 +155,8 @@ Device& Device::current() {
 
 void Device::check(CUresult result, const std::string& doing) {
   if (result == kSuccess) return;
-  const std::string text =
-      message(doing, " failed on device ", ordinal, ": ", driver.error_text(result), advice(result));
+  const std::string text = message(doing, " failed on device ", ordinal, ": ", driver.error_text(result),
+                                   advice(result, driver.version));
   if (ruins_context(result)) {
     std::lock_guard lock(mutex_);
     if (!poisoned_) cause_ = text;
@@ -153,9 +167,47 @@ void Device::check(CUresult result, const std::string& doing) {
 }
 
 void Device::require_healthy() const {
-  if (!poisoned_) return;
+  if (poisoned_) throw_cause();
+}
+
+void Device::throw_cause() const {
   std::lock_guard lock(mutex_);
-  throw Error("ERR_CUDA", cause_);
+  if (closed_) {
+    throw Error("ERR_CUDA",
+                message("device ", ordinal, " was closed after a failure: make plans, layers and ",
+                        "models of it again. ", cause_));
+  }
+  throw Error("ERR_CUDA", cause_ + ". Dispose every buffer of the device, then open it again");
+}
+
+// Gives the ruined context back, unless memory of it is alive: the context goes with its last reference and
+// takes its memory along, views of JavaScript included.
+void Device::close() {
+  if (closed_) return;
+  closed_ = true;
+  for (int scopes; (scopes = scopes_) > 0;) scopes_.wait(scopes);
+  if (live_blocks > 0) {
+    closed_ = false;
+    std::lock_guard lock(mutex_);
+    throw Error(
+        "ERR_CUDA",
+        message(
+            "device ", ordinal, " cannot be opened again while ", live_blocks,
+            " buffers of it are alive, those of models and layers included; dispose them. It failed before: ",
+            cause_));
+  }
+  driver.cuDevicePrimaryCtxRelease(handle_);
+}
+
+bool Device::enter() {
+  ++scopes_;
+  if (!closed_) return true;
+  leave();
+  return false;
+}
+
+void Device::leave() {
+  if (--scopes_ == 0) scopes_.notify_all();
 }
 
 void Device::preload() {
@@ -164,14 +216,21 @@ void Device::preload() {
   prepare_cublaslt(*this);
 }
 
-DeviceScope::DeviceScope(Device& device) : outer_(current_device) {
-  device.check(device.driver.cuCtxSetCurrent(device.context_), "cuCtxSetCurrent");
+DeviceScope::DeviceScope(Device& device) : device_(device), outer_(current_device) {
+  if (!device.enter()) device.throw_cause();
+  try {
+    device.check(device.driver.cuCtxSetCurrent(device.context_), "cuCtxSetCurrent");
+  } catch (...) {
+    device.leave();
+    throw;
+  }
   current_device = &device;
 }
 
 DeviceScope::~DeviceScope() {
   current_device = outer_;
   if (outer_) outer_->driver.cuCtxSetCurrent(outer_->context_);
+  device_.leave();
 }
 
 }  // namespace spark::cuda

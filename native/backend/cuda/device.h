@@ -20,7 +20,7 @@ struct Attributes {
   int shared_bytes;  // dynamic shared memory a thread block may ask for
   bool integrated;   // shares the host's physical memory
   bool managed;      // the CPU may use managed memory while kernels run
-  bool pageable;     // reads ordinary process memory
+  bool pageable;     // reads ordinary process memory by the host's page tables, at the speed of any other
 };
 
 // Opened once per ordinal and process, shared by every environment and thread, never destroyed: no destructor
@@ -28,7 +28,8 @@ struct Attributes {
 class Device {
  public:
   // The device, opened at its first use, which can take hundreds of ms: not for the JavaScript thread. A
-  // poisoned device is replaced by a fresh one when no memory of it is alive. Throws ERR_NO_CUDA, ERR_CUDA.
+  // poisoned device is closed and replaced by a fresh one when no memory of it is alive. Throws ERR_NO_CUDA,
+  // ERR_CUDA.
   static Device& open(int ordinal);
 
   // A device that is open. Throws ERR_NO_CUDA when it is not, ERR_CUDA when it is poisoned.
@@ -45,7 +46,7 @@ class Device {
   void require_healthy() const;
 
   // Loads every kernel family and cuBLASLt now, so that no launch has to. A family without an image for this
-  // device is reported at its first launch.
+  // device is reported at its first launch; where the driver takes none it throws ERR_CUDA.
   void preload();
 
   const int ordinal;
@@ -62,6 +63,11 @@ class Device {
   friend class DeviceScope;
   explicit Device(int ordinal);
   ~Device() = delete;
+  void open_context();
+  bool enter();
+  void leave();
+  void close();
+  [[noreturn]] void throw_cause() const;
   int attribute(int attribute, const char* name);
   void read_attributes();
 
@@ -71,20 +77,27 @@ class Device {
   std::unique_ptr<Modules> modules_;
   std::unique_ptr<Pool> scratch_, staging_;
 
+  std::atomic<int> scopes_{0};
+  std::atomic<bool> closed_{false};  // the context is given back
+
   mutable std::mutex mutex_;  // guards cause_
   std::atomic<bool> poisoned_{false};
   std::string cause_;  // the first failure that ruined the context
 };
 
-// Makes a device current on this thread: operations are enqueued on its stream.
+// Makes a device current on this thread: operations are enqueued on its stream. What was made in a context
+// (streams, events, graphs, modules, memory) may be used and destroyed within a scope alone: the context
+// stays while there is one, and once it is given back there is none any more.
 class DeviceScope {
  public:
+  // Throws ERR_CUDA when the device is closed.
   explicit DeviceScope(Device& device);
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
+  Device& device_;
   Device* outer_;
 };
 

@@ -68,9 +68,7 @@ void launch_own(const ProductArgs& args, const Fp4Operands& operands, const Epil
                        operands.w_scales.as<uint8_t>(), operands.x.factors(), to});
 }
 
-bool fits_cublaslt(const ProductArgs& args) {
-  return args.depth % 32 == 0 && reinterpret_cast<uintptr_t>(args.w.data) % 16 == 0;
-}
+bool fits_cublaslt(const ProductArgs& args) { return args.depth % 32 == 0 && is_blas_aligned(args.w.data); }
 
 bool launch_cublaslt(const ProductArgs& args, const Fp4Operands& operands, float* sums) {
   BlasProduct product{
@@ -88,7 +86,7 @@ bool finish(const ProductArgs& args, const Epilogue& to, const std::function<boo
   const Packed a2(kNumber, args.a2, args.rows, args.depth2), b2(kNumber, args.b2, args.cols, args.depth2);
   const TensorArgs tensor{args.rows,   args.cols, args.depth, nullptr, args.w,
                           args.depth2, a2.data(), b2.data(),  to};
-  if (is_plain(tensor)) return product(to.out);
+  if (takes_sums(tensor)) return product(to.out);
   const Scratch sums(args.rows * args.cols * sizeof(float));
   if (!product(sums.as<float>())) return false;
   launch_finish(kNumber, tensor, sums.as<float>());
@@ -125,7 +123,7 @@ void launch_nvfp4_rows(const ProductArgs& args) {
   ProductArgs product = args;
   product.compute = Compute::kBF16;
   if (args.rows == 0 || args.cols == 0 || args.depth == 0) return launch_tensor_rows(product);
-  if (args.rows > kFew && launch_fp4(args, tested_fp4_ways())) return;
+  if (args.rows > kFew && launch_fp4(args, allowed_fp4_ways())) return;
   const Activation x(args, Activation::Form::kBF16);
   product.packed_a = x.codes();
   product.a_scale = x.factors();

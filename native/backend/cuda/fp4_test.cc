@@ -1,14 +1,13 @@
 #include "backend/cuda/fp4_test.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cuda/cublaslt.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/product.h"
 #include "backend/cuda/staging.h"
@@ -18,28 +17,20 @@ namespace spark::cuda {
 namespace {
 
 constexpr int kFirstWithFp4 = 100, kFamilyOfOwn = 12;  // compute capabilities: 10.0, 12.x
-// Beyond a tile of 128 columns, the last tile along K half full.
-constexpr int64_t kTokens = 37, kRows = 144, kCols = 160;
-// Of the largest result: hardware may drop the last bits of a sum. Scales in a wrong place are far beyond it.
-constexpr float kTolerance = 2e-3f;
+// Two and three tiles of 128, six along K, the last of each full in part.
+constexpr int64_t kTokens = 213, kRows = 272, kCols = 704, kBlocks = kCols / kNvfp4Block;
 
-// The test problem: every block has another scale.
-struct Problem {
-  std::vector<float> x, y;
-  std::vector<uint8_t> data, block_scale;
-
-  Problem()
-      : x(kTokens * kCols), y(kTokens * kRows), data(kRows * kCols / 2), block_scale(kRows * kCols / 16) {
-    uint32_t state = 1;
-    const auto next = [&] { return (state = state * 1664525u + 1013904223u) >> 16; };
-    for (float& value : x) value = std::ldexp(static_cast<float>(next()) - 32768, -15 - int(next() % 5));
+// The test problem: codes and scales are drawn for each place, so that a tile, a block or a scale in the
+// place of another shows. Everything is exact: codes count halves, scales are powers of two within 2^2 of
+// each other but for one block of x, so that every sum is a whole number of units below 2^24.
+class Problem {
+ public:
+  Problem() : x(kTokens * kCols), y(kTokens * kRows), data(kRows * kCols / 2), block_scale(kRows * kBlocks) {
+    for (int64_t block = 0; block < kTokens * kBlocks; ++block) fill(&x[block * kNvfp4Block], drawn_scale());
+    constexpr int64_t kLargest = 150 * kBlocks + 40;  // in the second tile of rows, the last along K
+    fill(&x[kLargest * kNvfp4Block], 448);            // the largest scale there is makes the tensor scale
     for (uint8_t& pair : data) pair = static_cast<uint8_t>(next());
-    for (uint8_t& scale : block_scale) scale = static_cast<uint8_t>(0x28 + next() % 0x18);
-  }
-  Weight weight(const void* data, const uint8_t* block_scale) const {
-    return {DType::kNVFP4, kRows, kCols, data, nullptr, block_scale, 0.37f, false};
-  }
-  void on_cpu() {
+    for (uint8_t& scale : block_scale) scale = static_cast<uint8_t>(0x38 + next() % 3 * 8);  // 1, 2 or 4
     LinearArgs args{};
     args.weight = weight(data.data(), block_scale.data());
     args.tokens = kTokens;
@@ -48,111 +39,94 @@ struct Problem {
     args.y = y.data();
     cpu::linear(args);
   }
+
+  Weight weight(const void* data, const uint8_t* block_scale) const {
+    return {DType::kNVFP4, kRows, kCols, data, nullptr, block_scale, 0.25f, false};
+  }
+
+  std::vector<float> x, y;
+  std::vector<uint8_t> data, block_scale;
+
+ private:
+  uint32_t next() { return (state_ = state_ * 1664525u + 1013904223u) >> 16; }
+  float drawn_scale() { return std::ldexp(64.0f, static_cast<int>(next() % 3)); }
+
+  // A block that is quantized to itself: the largest code is in it.
+  void fill(float* block, float scale) {
+    constexpr float kTensorScale = 0x1p-12f;
+    for (int i = 0; i < kNvfp4Block; ++i) block[i] = E2M1::decode(next() & 15) * scale * kTensorScale;
+    block[next() % kNvfp4Block] = (next() & 1 ? -6 : 6) * scale * kTensorScale;
+  }
+
+  uint32_t state_ = 1;
 };
 
-enum class Verdict { kAgrees, kMissing, kWrong };
-
-struct Outcome {
-  Verdict verdict = Verdict::kMissing;
-  std::string text;  // what is wrong
-};
-
-Outcome compare(const Problem& problem, const float* y) {
-  float largest = 0;
-  for (const float value : problem.y) largest = std::fmax(largest, std::fabs(value));
+std::string difference(const Problem& problem, const float* y) {
   for (size_t at = 0; at < problem.y.size(); ++at) {
-    if (std::fabs(y[at] - problem.y[at]) <= kTolerance * largest) continue;
-    return {Verdict::kWrong, message("differs from the CPU: y[", at / kRows, ", ", at % kRows, "] is ", y[at],
-                                     " and should be ", problem.y[at])};
+    if (y[at] == problem.y[at]) continue;
+    return message("differs from the CPU: y[", at / kRows, ", ", at % kRows, "] is ", y[at],
+                   " and should be ", problem.y[at]);
   }
-  return {Verdict::kAgrees, ""};
+  return "";
 }
 
-Outcome try_way(Device& device, const Problem& problem, Fp4Ways way) {
-  try {
-    const std::vector<float> nothing(kTokens * kRows, NAN);
-    Staging staging(device);
-    const auto put = [&](const auto& values, Access access) {
-      return staging.add(values.data(), values.size() * sizeof values[0], access);
-    };
-    const auto* x = static_cast<float*>(put(problem.x, Access::kRead));
-    const void* data = put(problem.data, Access::kRead);
-    const auto* scales = static_cast<uint8_t*>(put(problem.block_scale, Access::kRead));
-    const size_t result = staging.size();
-    auto* y = static_cast<float*>(put(nothing, Access::kReadWrite));
-    if (!launch_fp4(with_rows(kTokens, rows_of(x, kCols), problem.weight(data, scales), y), way)) return {};
-    staging.fetch();
-    staging.wait();
-    return compare(problem, static_cast<const float*>(staging.written(result)));
-  } catch (const Error& error) {
-    return {Verdict::kWrong, message("failed: ", error.what())};
-  }
+std::optional<std::string> try_way(Device& device, const Problem& problem, Fp4Ways way) {
+  const std::vector<float> nothing(kTokens * kRows, NAN);
+  Staging staging(device);
+  const auto put = [&](const auto& values, Access access) {
+    return staging.add(values.data(), values.size() * sizeof values[0], access);
+  };
+  const auto* x = static_cast<float*>(put(problem.x, Access::kRead));
+  const void* data = put(problem.data, Access::kRead);
+  const auto* scales = static_cast<uint8_t*>(put(problem.block_scale, Access::kRead));
+  const size_t result = staging.size();
+  auto* y = static_cast<float*>(put(nothing, Access::kReadWrite));
+  const ProductArgs product = with_rows(kTokens, rows_of(x, kCols), problem.weight(data, scales), y);
+  if (!launch_fp4(product, way)) return std::nullopt;
+  staging.fetch();
+  staging.wait();
+  return difference(problem, static_cast<const float*>(staging.written(result)));
 }
 
-bool turned_off() {
-  const char* wanted = std::getenv("DGX_SPARK_NVFP4");
-  return wanted && std::string_view(wanted) == "0";
-}
-
-struct State {
-  Fp4Ways ways;
-  std::string problem;
-};
-
-// By the device's number and not its object: a test that ruined the context is not tried again.
-struct States {
+// By the device's number and not its object, which is another after a failure.
+struct Allowed {
   std::mutex mutex;
-  std::map<int, State> of;
+  std::map<int, Fp4Ways> of;
 
-  static States& get() {
-    static States* states = new States;  // leaked: used until the process is gone
-    return *states;
+  static Allowed& get() {
+    static Allowed* allowed = new Allowed;  // leaked: used until the process is gone
+    return *allowed;
   }
 };
-
-std::string describe(int ordinal, const Outcome& own, const Outcome& cublaslt) {
-  const bool usable = own.verdict == Verdict::kAgrees || cublaslt.verdict == Verdict::kAgrees;
-  if (usable && own.verdict != Verdict::kWrong && cublaslt.verdict != Verdict::kWrong) return "";
-  std::string text = message("FP4 tensor cores of CUDA device ", ordinal, ": ");
-  if (own.verdict == Verdict::kWrong) text += message("our kernel ", own.text, ". ");
-  if (cublaslt.verdict == Verdict::kWrong) text += message("cuBLASLt ", cublaslt.text, ". ");
-  if (own.verdict == Verdict::kMissing && cublaslt.verdict == Verdict::kMissing) {
-    text += "neither this addon nor cuBLASLt has products for them. ";
-  }
-  text += "Products with compute 'nvfp4' are formed ";
-  if (own.verdict == Verdict::kAgrees) return text + "by our kernel.";
-  if (cublaslt.verdict == Verdict::kAgrees) return text + "by cuBLASLt.";
-  return text + "on its tensor cores for bf16, of the same numbers.";
-}
-
-void test(Device& device, State& state) {
-  const int capability = device.attributes.compute_capability;
-  if (capability < kFirstWithFp4 || turned_off()) return;
-  Problem problem;
-  problem.on_cpu();
-  Outcome own;
-  if (capability / 10 == kFamilyOfOwn) own = try_way(device, problem, {.own = true});
-  const Outcome cublaslt = try_way(device, problem, {.cublaslt = true});
-  state.ways = {own.verdict == Verdict::kAgrees, cublaslt.verdict == Verdict::kAgrees};
-  state.problem = describe(device.ordinal, own, cublaslt);
-}
 
 }  // namespace
 
-Fp4Ways tested_fp4_ways() {
-  Device& device = Device::current();
-  States& states = States::get();
-  std::lock_guard lock(states.mutex);
-  const auto [found, is_new] = states.of.try_emplace(device.ordinal);
-  if (is_new) test(device, found->second);
-  return found->second.ways;
+std::optional<std::string> test_fp4(int ordinal, Fp4Ways way) {
+  Device& device = Device::open(ordinal);
+  const DeviceScope scope(device);
+  const int capability = device.attributes.compute_capability;
+  if (capability < kFirstWithFp4 || (way.own && capability / 10 != kFamilyOfOwn)) return std::nullopt;
+  if (way.cublaslt) prepare_cublaslt(device);
+  const Problem problem;
+  try {
+    return try_way(device, problem, way);
+  } catch (const Error& error) {
+    if (std::string_view(error.code) == "ERR_OUT_OF_MEMORY") throw;
+    return message("failed: ", error.what());
+  }
 }
 
-std::string fp4_problem(int ordinal) {
-  States& states = States::get();
-  std::lock_guard lock(states.mutex);
-  const auto found = states.of.find(ordinal);
-  return found == states.of.end() ? "" : found->second.problem;
+void allow_fp4(int ordinal, Fp4Ways ways) {
+  Allowed& allowed = Allowed::get();
+  std::lock_guard lock(allowed.mutex);
+  allowed.of.try_emplace(ordinal, ways);
+}
+
+Fp4Ways allowed_fp4_ways() {
+  Allowed& allowed = Allowed::get();
+  std::lock_guard lock(allowed.mutex);
+  const auto found = allowed.of.find(Device::current().ordinal);
+  return found == allowed.of.end() ? Fp4Ways{} : found->second;
 }
 
 }  // namespace spark::cuda

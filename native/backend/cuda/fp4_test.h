@@ -1,18 +1,24 @@
 // fp4_test.h: whether FP4 tensor cores compute what the CPU does. Their instructions and scale layouts could
-// not be tried on every GPU, so each way is tested before it is used.
+// not be tried on every GPU, so each way is tested, in a process of its own, before any other uses it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "backend/cuda/fp4_product.h"
 
 namespace spark::cuda {
 
-// The ways whose product of a small problem agrees with the CPU's on the current device; none where
-// DGX_SPARK_NVFP4=0. The first call of a process tests them and waits for the device.
-Fp4Ways tested_fp4_ways();
+// Opens the device and forms a product in one way: "" when it equals the CPU's, else what is wrong; nothing
+// when the GPU or cuBLASLt has no such product. What it launches may ruin the context or never end. Throws
+// what keeps it from an answer: ERR_NO_CUDA, ERR_OUT_OF_MEMORY, a device that does not open.
+std::optional<std::string> test_fp4(int ordinal, Fp4Ways way);
 
-// What was found wrong with a device and what happens instead, in words; "" when there is nothing to say.
-std::string fp4_problem(int ordinal);
+// Lets products on a device go by `ways`. The first answer of a process stands, so that what products are
+// formed by does not change between calls.
+void allow_fp4(int ordinal, Fp4Ways ways);
+
+// What the current device may use; nothing until it was allowed.
+Fp4Ways allowed_fp4_ways();
 
 }  // namespace spark::cuda

@@ -6,6 +6,7 @@
 //   }
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -24,6 +25,22 @@ struct Threads {
 };
 
 inline int64_t ceil_div(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+// Steps that a thread may take one after another in a launch, a microsecond or so each: a GPU with a display
+// ends a kernel after some seconds, which ruins the context.
+constexpr int64_t kSerialSteps = int64_t{1} << 17;
+
+// Calls launch_piece(first, end) for pieces of `count` turns of which each takes `steps`; once where there
+// are none.
+template <typename Launch>
+void launch_in_pieces(int64_t count, int64_t steps, const Launch& launch_piece) {
+  const int64_t most = std::max<int64_t>(kSerialSteps / std::max<int64_t>(steps, 1), 1);
+  int64_t first = 0;
+  do {
+    launch_piece(first, std::min(first + most, count));
+    first += most;
+  } while (first < count);
+}
 
 // The untyped half of launch(): where the arguments are, and how many bytes each has.
 void launch_packed(std::string_view family, std::string_view kernel, Grid grid, Threads threads,

@@ -129,6 +129,7 @@ bool reaches(const Device& device, const Block& block) {
 
 Pool::Piece Pool::take(size_t bytes) {
   const size_t wanted = rounded(bytes);
+  const DeviceScope scope(device_);
   device_.live_blocks += 1;
   {
     std::lock_guard lock(mutex_);
@@ -141,7 +142,6 @@ Pool::Piece Pool::take(size_t bytes) {
     }
   }
   try {
-    DeviceScope scope(device_);
     try {
       return {allocate_raw(device_, kind_, wanted), wanted};
     } catch (const Error& error) {

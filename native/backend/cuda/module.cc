@@ -1,5 +1,7 @@
 #include "backend/cuda/module.h"
 
+#include <exception>
+
 #include "backend/cuda/device.h"
 #include "core/error.h"
 
@@ -63,12 +65,15 @@ const Function& Modules::function(std::string_view family, std::string_view kern
 
 void Modules::preload() {
   std::lock_guard lock(mutex_);
+  std::exception_ptr failure;
   for (const KernelImage& image : kernel_images()) {
     try {
       load(image.family);
     } catch (const Error&) {
+      if (!failure) failure = std::current_exception();
     }
   }
+  if (failure && families_.empty()) std::rethrow_exception(failure);
 }
 
 }  // namespace spark::cuda

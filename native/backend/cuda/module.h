@@ -30,7 +30,7 @@ class Modules {
   // ERR_UNSUPPORTED when the addon was built without the family, ERR_CUDA when it cannot be loaded.
   const Function& function(std::string_view family, std::string_view kernel, unsigned shared_bytes);
 
-  // Loads every family; failures are left to function().
+  // Loads every family; failures are left to function(), unless the driver takes none: then that is thrown.
   void preload();
 
  private:

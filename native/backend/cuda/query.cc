@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "backend/cuda/driver.h"
+#include "backend/cuda/kernel_images.h"
 
 namespace spark::cuda {
 namespace {
@@ -59,7 +60,10 @@ Report query() {
   const Driver& driver = Driver::get();
   Report report;
   report.reason = driver.reason;
-  if (driver.version > 0) report.version = driver.version;
+  if (driver.version > 0) {
+    report.version = driver.version;
+    report.kernels_problem = kernels_problem(driver.version);
+  }
   if (!report.reason.empty()) return report;
   for (int ordinal = 0; ordinal < driver.devices; ++ordinal) {
     report.devices.push_back(read_device(driver, ordinal));

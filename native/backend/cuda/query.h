@@ -18,8 +18,9 @@ struct DeviceInfo {
 };
 
 struct Report {
-  std::string reason;          // why CUDA cannot be used; empty when it can
-  std::optional<int> version;  // newest CUDA the driver runs, 13000 for 13.0
+  std::string reason;           // why CUDA cannot be used; empty when it can
+  std::string kernels_problem;  // why the driver cannot load the kernels of this addon; empty when it can
+  std::optional<int> version;   // newest CUDA the driver runs, 13000 for 13.0
   std::vector<DeviceInfo> devices;
 };
 

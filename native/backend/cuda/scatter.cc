@@ -52,8 +52,10 @@ ScatterLoops loops_over(const Places& places) {
 void scatter(const ScatterArgs& args) {
   if (volume(args.places.shape) == 0) return;
   const ScatterLoops loops = loops_over(args.places);
-  launch("scatter", kernel_of_number("scatter", args.dtype), threads_for(volume(loops.lanes.axes)),
-         Threads{kViewThreads}, 0, args, loops);
+  launch_in_pieces(volume(loops.turns.axes), 1, [&](int64_t begin, int64_t end) {
+    launch("scatter", kernel_of_number("scatter", args.dtype), threads_for(volume(loops.lanes.axes)),
+           Threads{kViewThreads}, 0, args, loops, begin, end);
+  });
 }
 
 }  // namespace spark::cuda

@@ -30,6 +30,7 @@ Stream::Stream(Device& device) : device_(device) {
 }
 
 void Stream::synchronize() {
+  const DeviceScope scope(device_);
   device_.check(device_.driver.cuStreamSynchronize(handle_), "waiting for the kernels");
 }
 
@@ -48,6 +49,7 @@ CUevent Stream::take_event() {
 }
 
 void Stream::then(Done done) {
+  const DeviceScope scope(device_);
   const CUevent event = take_event();
   const CUresult result = device_.driver.cuEventRecord(event, handle_);
   std::unique_lock lock(mutex_);
@@ -78,6 +80,7 @@ bool Stream::start_thread() {
 void Stream::complete(Waiting waiting) {
   std::exception_ptr failure;
   try {
+    const DeviceScope scope(device_);
     device_.check(device_.driver.cuEventSynchronize(waiting.event), "a kernel");
   } catch (...) {
     failure = std::current_exception();
@@ -89,7 +92,6 @@ void Stream::complete(Waiting waiting) {
 }
 
 void Stream::wait_in_order() {
-  DeviceScope scope(device_);
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return !waiting_.empty(); });

@@ -60,19 +60,19 @@ void launch_narrow(const ProductArgs& args, const uint16_t* a, bool rows) {
 }
 
 bool fits_cublaslt(DType number, const Weight& w) {
-  return w.dtype == number && w.cols % 8 == 0 && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
+  return w.dtype == number && w.cols % 8 == 0 && is_blas_aligned(w.data);
 }
 
 // The product by cuBLASLt, then second segment and epilogue in one pass.
 bool launch_cublaslt(DType number, const TensorArgs& args, bool rows) {
-  const bool plain = is_plain(args);
+  const bool direct = takes_sums(args);
   std::optional<Scratch> memory;
-  if (!plain) memory.emplace(args.rows * args.cols * sizeof(float));
-  float* sums = plain ? args.epilogue.out : memory->as<float>();
+  if (!direct) memory.emplace(args.rows * args.cols * sizeof(float));
+  float* sums = direct ? args.epilogue.out : memory->as<float>();
   const BlasProduct product{number,      args.rows,   args.cols, args.depth, args.a, padded_depth(args.depth),
                             args.w.data, args.w.cols, rows,      sums};
   if (!cublaslt_product(product)) return false;
-  if (plain) return true;
+  if (direct) return true;
   launch_finish(number, args, sums);
   return true;
 }
@@ -103,7 +103,7 @@ void launch_tensor(const ProductArgs& args, bool rows) {
   }
   const std::string key =
       message(dtype_name(number), rows ? " rows " : " columns ", args.rows, " ", args.cols, " ", args.depth,
-              " ", args.depth2, is_plain(tensor) ? " plain" : "");
+              " ", args.depth2, takes_sums(tensor) ? " direct" : "");
   enqueue_faster({key, args.rows, args.cols, args.epilogue, ours,
                   [&](const Epilogue& to) { return launch_cublaslt(number, with(to), rows); }});
 }
@@ -124,11 +124,11 @@ Packed::Packed(DType number, const Lines& lines, int64_t count, int64_t depth, c
   }
 }
 
-bool is_plain(const TensorArgs& args) {
+bool takes_sums(const TensorArgs& args) {
   const Epilogue& to = args.epilogue;
-  return args.depth2 == 0 && to.row_stride == args.cols && to.col_stride == 1 && !to.add && to.factor == 1 &&
-         !to.row_factor && !to.col_factor && !to.mask && !to.bias && !to.residual && !to.copy &&
-         to.activation == Activation::kNone;
+  return is_blas_aligned(to.out) && args.depth2 == 0 && to.row_stride == args.cols && to.col_stride == 1 &&
+         !to.add && to.factor == 1 && !to.row_factor && !to.col_factor && !to.mask && !to.bias &&
+         !to.residual && !to.copy && to.activation == Activation::kNone;
 }
 
 void launch_finish(DType number, const TensorArgs& args, const float* sums) {

@@ -22,8 +22,8 @@ class Packed {
   Scratch memory_;
 };
 
-// Whether the epilogue stores the sums as they are, row by row.
-bool is_plain(const TensorArgs& args);
+// Whether cuBLASLt may store the sums where the epilogue wants them: as they are, row by row, aligned.
+bool takes_sums(const TensorArgs& args);
 
 // Second segment (of `number`) and epilogue, where sums[rows, cols] are what the first segment comes to.
 void launch_finish(DType number, const TensorArgs& args, const float* sums);

@@ -69,18 +69,22 @@ void reduce(const ReduceArgs& args) {
 }
 
 void cumulate(const CumulateArgs& args) {
-  launch("reduction", kernel_of_number("cumulate", args.dtype), threads_for(args.outer * args.inner),
-         Threads{kViewThreads}, 0, args);
+  const int64_t rows = args.outer * args.inner;
+  const Scratch carry(args.size > kSerialSteps ? rows * sizeof(double) : 0);  // f64 or 64-bit integers
+  launch_in_pieces(args.size, 1, [&](int64_t begin, int64_t end) {
+    launch("reduction", kernel_of_number("cumulate", args.dtype), threads_for(rows), Threads{kViewThreads}, 0,
+           args, begin, end, carry.as<void>());
+  });
 }
 
 void top_k(const TopKArgs& args) {
   const int64_t rows = args.outer * args.inner;
-  if (args.size <= kFew || rows >= kMaxBlocks * kViewThreads) {
-    launch("top_k", kernel_of_number("top_k_each", args.dtype), threads_for(rows), Threads{kViewThreads}, 0,
-           args);
-  } else {
-    launch("top_k", kernel_of_number("top_k", args.dtype), Grid{rows}, Threads{kViewThreads}, 0, args);
-  }
+  const bool each = args.size <= kFew || rows >= kMaxBlocks * kViewThreads;
+  const int64_t scan = each ? args.size : ceil_div(args.size, kViewThreads);
+  launch_in_pieces(args.k, scan, [&](int64_t begin, int64_t end) {
+    launch("top_k", kernel_of_number(each ? "top_k_each" : "top_k", args.dtype),
+           each ? threads_for(rows) : Grid{rows}, Threads{kViewThreads}, 0, args, begin, end);
+  });
 }
 
 void copy_strided(const CopyStridedArgs& args) {

@@ -1,6 +1,7 @@
 // js.ts: the backend that runs everywhere: plain loops, one JavaScript thread.
 import { freemem } from 'node:os'
 import { SparkError } from '../../core/errors.js'
+import { Pacer } from '../../core/paced.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { BoundStep, KernelArgs, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
 import { packWeight } from '../packed-weight.js'
@@ -123,7 +124,11 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
   })
   return {
     async run() {
-      for (const call of calls) call()
+      const pacer = new Pacer()
+      for (const call of calls) {
+        call()
+        if (pacer.isDue) await pacer.pause()
+      }
     },
     async fetch() {},
     async store() {},

@@ -1,7 +1,9 @@
 // inspection.ts: what a model is made of, before and after it is optimized.
+
 import { SparkError } from '../core/errors.js'
+import { atOnce } from '../core/paced.js'
 import type { Graph, ValueInfo } from '../graph/graph.js'
-import { GraphView, inferenceOf } from '../graph/rewrites/fuse/pattern.js'
+import { GraphView } from '../graph/rewrites/fuse/pattern.js'
 import { inlineBranches } from '../graph/rewrites/inline-branches.js'
 import { optimize } from '../graph/rewrites/optimize.js'
 import { inferFacts } from '../graph/shape-inference.js'
@@ -52,7 +54,7 @@ export function optimizedGraph(
   shapes: Readonly<Record<string, readonly number[]>>,
 ): { graph: Graph; running: Graph; fusions: Readonly<Record<string, number>> } {
   const { graph: optimized, fusions } = optimize(inlineBranches(sized(graph, shapes)))
-  const view = new GraphView(optimized, inferenceOf(optimized))
+  const view = atOnce(GraphView.of(optimized))
   const nodes = optimized.nodes.filter(
     ({ outputs }) => !outputs.every(name => name === '' || view.isConstant(name)),
   )

@@ -6,11 +6,13 @@ import {
   expectKnownOptions,
   expectNumber,
   expectOneOf,
+  expectSignal,
   expectText,
 } from '../core/checks.js'
 import type { BackendName } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { debug, warnOnce } from '../core/log.js'
+import { Pacer } from '../core/paced.js'
 import type { Graph } from '../graph/graph.js'
 import { openKernels } from '../runtime/open.js'
 import { type AdapterModule, adapterModule, firstMagnitude, type ModuleValues } from './adapter-parts.js'
@@ -61,12 +63,14 @@ export interface AdapterOptions extends Omit<TargetRules, 'modulesToSave'> {
   readonly name?: string
   /** Engine that computes the magnitudes. Default: the best of this machine. */
   readonly backend?: BackendName
+  /** Ends the making; its promise rejects with the reason of the signal. */
+  readonly signal?: AbortSignal | undefined
 }
 
 const known = [
   ...['targetModules', 'match', 'excludeModules', 'layersToTransform', 'layersPattern'],
   ...['rank', 'alpha', 'rslora', 'dropout', 'rankPattern', 'alphaPattern', 'normGradient', 'init'],
-  ...['seed', 'name', 'backend'],
+  ...['seed', 'name', 'backend', 'signal'],
 ]
 
 /** More is a mistake: no weight has as many rows. */
@@ -80,7 +84,8 @@ const maxRank = 2 ** 20
  * A module is called after its initializer without `.weight`, or after the path of its node. Nodes that share a weight
  * share its adapter. A row is an out feature however the weight lies.
  *
- * @throws SparkError ERR_ARGUMENT for an option, or when no module matches, with names that are near
+ * @throws SparkError ERR_ARGUMENT for an option, or when no module matches, with names that are near; the reason of
+ * `signal` when it is aborted
  * @example
  * const adapter = await createAdapter(model, { targetModules: ['c_attn', 'c_proj'], rank: 8, alpha: 16 })
  * console.log(String(adapter))
@@ -93,7 +98,9 @@ export async function createAdapter(model: ModelSource, options: AdapterOptions)
   const kernels = await openKernels({ ...(backend && { backend }) })
   const random = randomGenerator(options.seed ?? 0)
   const values = new Map<string, ModuleValues>()
+  const pacer = new Pacer(options.signal)
   for (const module of modules) {
+    await pacer.pause()
     const [a, b] = firstValues(random, module, options.init ?? true)
     const magnitude = await firstMagnitude(kernels, graph, module, a, b)
     values.set(module.name, { a, b, magnitude })
@@ -118,6 +125,7 @@ function checkOptions(options: AdapterOptions): void {
   expectInteger('options.rank', rank, 1, maxRank)
   expectBoolean('options.rslora', options.rslora ?? false)
   expectText('options.name', options.name ?? 'default')
+  expectSignal('options.signal', options.signal)
   expectNumber('options.alpha', alpha)
   expectNumber('options.dropout', dropout, 0, 1 - 2 ** -24)
   expectInteger('options.seed', seed, 0, 2 ** 32 - 1)

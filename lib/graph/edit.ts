@@ -1,11 +1,16 @@
 // edit.ts: what rewrites ask of a graph and do to it.
+import { atOnce, type Paced } from '../core/paced.js'
 import type { Attribute, Graph, Node, Subgraph } from './graph.js'
 
 /** The graphs inside of a node's attributes: branches and loop bodies. */
 export function subgraphsOf(node: Node): Subgraph[] {
-  return Object.values(node.attributes).flatMap(attribute =>
-    attribute.type === 'graph' ? [attribute.value] : attribute.type === 'graphs' ? attribute.value : [],
-  )
+  const graphs: Subgraph[] = []
+  for (const name in node.attributes) {
+    const attribute = node.attributes[name]!
+    if (attribute.type === 'graph') graphs.push(attribute.value)
+    else if (attribute.type === 'graphs') for (const graph of attribute.value) graphs.push(graph)
+  }
+  return graphs
 }
 
 /** Operators of the standard that draw numbers. */
@@ -21,20 +26,34 @@ export function isRandom(node: Node): boolean {
 
 /** A node whose subgraphs are replaced; the same node when `change` returns the subgraphs it got. */
 export function mapSubgraphs(node: Node, change: (graph: Subgraph) => Subgraph): Node {
+  if (subgraphsOf(node).length === 0) return node
+  // biome-ignore lint/correctness/useYield: there is nothing to wait for
+  const now = function* (graph: Subgraph): Paced<Subgraph> {
+    return change(graph)
+  }
+  return atOnce(mapSubgraphsPaced(node, now))
+}
+
+/** {@link mapSubgraphs} with pauses. */
+export function* mapSubgraphsPaced(node: Node, change: (graph: Subgraph) => Paced<Subgraph>): Paced<Node> {
+  if (subgraphsOf(node).length === 0) return node
   let changed = false
-  const apply = (graph: Subgraph): Subgraph => {
-    const next = change(graph)
+  const apply = function* (graph: Subgraph): Paced<Subgraph> {
+    const next = yield* change(graph)
     changed ||= next !== graph
     return next
   }
-  const attributes = Object.fromEntries(
-    Object.entries(node.attributes).map(([name, attribute]): [string, Attribute] => {
-      if (attribute.type === 'graph') return [name, { type: 'graph', value: apply(attribute.value) }]
-      if (attribute.type === 'graphs') return [name, { type: 'graphs', value: attribute.value.map(apply) }]
-      return [name, attribute]
-    }),
-  )
-  return changed ? { ...node, attributes } : node
+  const attributes: [string, Attribute][] = []
+  for (const [name, attribute] of Object.entries(node.attributes)) {
+    if (attribute.type === 'graph') {
+      attributes.push([name, { type: 'graph', value: yield* apply(attribute.value) }])
+    } else if (attribute.type === 'graphs') {
+      const value: Subgraph[] = []
+      for (const graph of attribute.value) value.push(yield* apply(graph))
+      attributes.push([name, { type: 'graphs', value }])
+    } else attributes.push([name, attribute])
+  }
+  return changed ? { ...node, attributes: Object.fromEntries(attributes) } : node
 }
 
 /** Names of outer values that a subgraph reads, also from graphs inside of it. */
@@ -50,21 +69,33 @@ export function capturesOf(graph: Subgraph): Set<string> {
 
 /** Names of the values a node reads: its inputs, and what its subgraphs read from outside. */
 export function readsOf(node: Node): string[] {
-  return [
-    ...node.inputs.filter(name => name !== ''),
-    ...subgraphsOf(node).flatMap(graph => [...capturesOf(graph)]),
-  ]
+  const reads = node.inputs.filter(name => name !== '')
+  for (const graph of subgraphsOf(node)) for (const name of capturesOf(graph)) reads.push(name)
+  return reads
 }
 
 /** The node that makes each value. */
 export function producersOf(graph: Subgraph): Map<string, Node> {
+  return atOnce(producersOfPaced(graph))
+}
+
+/** {@link producersOf} with pauses. */
+export function* producersOfPaced(graph: Subgraph): Paced<Map<string, Node>> {
   const producers = new Map<string, Node>()
-  for (const node of graph.nodes) for (const name of node.outputs) if (name !== '') producers.set(name, node)
+  for (const node of graph.nodes) {
+    for (const name of node.outputs) if (name !== '') producers.set(name, node)
+    yield
+  }
   return producers
 }
 
 /** The nodes that read each value, each once, in their order. Outputs of the graph do not count as readers. */
 export function consumersOf(graph: Subgraph): Map<string, Node[]> {
+  return atOnce(consumersOfPaced(graph))
+}
+
+/** {@link consumersOf} with pauses. */
+export function* consumersOfPaced(graph: Subgraph): Paced<Map<string, Node[]>> {
   const consumers = new Map<string, Node[]>()
   for (const node of graph.nodes) {
     for (const name of new Set(readsOf(node))) {
@@ -72,24 +103,40 @@ export function consumersOf(graph: Subgraph): Map<string, Node[]> {
       if (list) list.push(node)
       else consumers.set(name, [node])
     }
+    yield
   }
   return consumers
 }
 
-/** Names of all values of a graph, also in graphs inside of it. */
-export function valueNames(graph: Subgraph, names = new Set<string>()): Set<string> {
+/** Adds the names of all values of a graph, also in graphs inside of it. */
+function* collectNames(graph: Subgraph, names: Set<string>): Paced<Set<string>> {
   for (const { name } of [...graph.inputs, ...graph.outputs]) names.add(name)
-  for (const name of graph.initializers.keys()) names.add(name)
+  for (const name of graph.initializers.keys()) {
+    names.add(name)
+    yield
+  }
   for (const node of graph.nodes) {
-    for (const name of [...node.inputs, ...node.outputs]) names.add(name)
-    for (const inner of subgraphsOf(node)) valueNames(inner, names)
+    for (const name of node.inputs) names.add(name)
+    for (const name of node.outputs) names.add(name)
+    for (const inner of subgraphsOf(node)) yield* collectNames(inner, names)
+    yield
   }
   return names
 }
 
+/** Names of all values of a graph, also in graphs inside of it. */
+export function valueNames(graph: Subgraph): Set<string> {
+  return atOnce(collectNames(graph, new Set()))
+}
+
 /** A maker of names that no value of `graph` has, and that it has not given before: `fresh('w')` is `w`, then `w_1`. */
 export function freshNames(graph: Subgraph): (base: string) => string {
-  const taken = valueNames(graph)
+  return atOnce(freshNamesPaced(graph))
+}
+
+/** {@link freshNames} with pauses. */
+export function* freshNamesPaced(graph: Subgraph): Paced<(base: string) => string> {
+  const taken = yield* collectNames(graph, new Set())
   const counts = new Map<string, number>()
   return base => {
     let name = base
@@ -119,17 +166,30 @@ export function replaceNodes<G extends Subgraph>(
 
 /** The graph in which readers of a value read another one instead, subgraphs included. Its outputs keep their names. */
 export function renameReads<G extends Subgraph>(graph: G, names: ReadonlyMap<string, string>): G {
+  return atOnce(renameReadsPaced(graph, names))
+}
+
+/** {@link renameReads} with pauses. */
+export function* renameReadsPaced<G extends Subgraph>(
+  graph: G,
+  names: ReadonlyMap<string, string>,
+): Paced<G> {
   if (names.size === 0) return graph
   const rename = (name: string): string => names.get(name) ?? name
-  const renameInner = (subgraph: Subgraph): Subgraph => ({
-    ...renameReads(subgraph, names),
-    // What a subgraph returns may be an outer value.
-    outputs: subgraph.outputs.map(info => ({ ...info, name: rename(info.name) })),
-  })
-  const nodes = graph.nodes.map(node => {
-    const inner = mapSubgraphs(node, renameInner)
-    return inner.inputs.some(name => names.has(name)) ? { ...inner, inputs: inner.inputs.map(rename) } : inner
-  })
+  const renameInner = function* (subgraph: Subgraph): Paced<Subgraph> {
+    return {
+      ...(yield* renameReadsPaced(subgraph, names)),
+      // What a subgraph returns may be an outer value.
+      outputs: subgraph.outputs.map(info => ({ ...info, name: rename(info.name) })),
+    }
+  }
+  const nodes: Node[] = []
+  for (const node of graph.nodes) {
+    const inner = yield* mapSubgraphsPaced(node, renameInner)
+    const reads = inner.inputs.some(name => names.has(name))
+    nodes.push(reads ? { ...inner, inputs: inner.inputs.map(rename) } : inner)
+    yield
+  }
   return { ...graph, nodes }
 }
 

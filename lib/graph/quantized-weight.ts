@@ -1,12 +1,13 @@
 // quantized-weight.ts: weights that a graph makes of initializers by DequantizeLinear, Cast, Reshape and Transpose.
 import type { DType, DTypeArray } from '../core/dtype.js'
+import { atOnce, type Paced } from '../core/paced.js'
 import { volume } from '../core/shape.js'
 import { decode, encode } from '../precision/casts.js'
 import { dequantizeFP8, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, quantizeNVFP4 } from '../precision/nvfp4.js'
 import { intOf, intsOf } from './attributes.js'
 import { Constant, type NumericType } from './constant.js'
-import { producersOf } from './edit.js'
+import { producersOfPaced } from './edit.js'
 import { elementTypeOf } from './element-types.js'
 import type { Graph, Node } from './graph.js'
 import { matrixConstants } from './rewrites/quantize-weights.js'
@@ -37,9 +38,15 @@ export interface QuantizedWeight {
 
 /** Values of a graph that nodes make of initializers as weights, by name. */
 export function quantizedWeights(graph: Graph): Map<string, QuantizedWeight> {
-  const producers = producersOf(graph)
+  return atOnce(quantizedWeightsPaced(graph))
+}
+
+/** {@link quantizedWeights} with pauses. */
+export function* quantizedWeightsPaced(graph: Graph): Paced<Map<string, QuantizedWeight>> {
+  const producers = yield* producersOfPaced(graph)
   const found = new Map<string, QuantizedWeight>()
   for (const node of graph.nodes) {
+    yield
     const weight = madeBy(graph, producers, node, found)
     if (weight) found.set(node.outputs[0]!, weight)
   }
@@ -87,6 +94,9 @@ function reshaped(graph: Graph, node: Node, from: readonly number[]): readonly n
   return volume(sizes) === volume(from) && sizes.every(Number.isInteger) ? sizes : undefined
 }
 
+/** Roundings of a weight that are followed; exporters write one or two. */
+const maxRoundings = 8
+
 const floatTypes = /^(f32|b?f16)$/
 
 /** A weight of floats as another type of floats. */
@@ -95,6 +105,7 @@ function cast(graph: Graph, node: Node, source: QuantizedWeight | undefined): Qu
   const to = elementTypeOf(intOf(node, 'to', 1), 'Cast: to') as 'f32'
   const constant = graph.initializers.get(name)
   if (!floatTypes.test(to)) return undefined
+  if (source && source.types.length >= maxRoundings) return undefined
   if (source) return { ...source, types: [...source.types, to] }
   if (!constant || !/^(f32|b?f16|f8_e4m3|f8_e5m2)$/.test(constant.dtype)) return undefined
   const plain = { transposed: false, axis: 0, block: 0 }

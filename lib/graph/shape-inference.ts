@@ -2,6 +2,7 @@
 // One rule per operator in shapes/*.ts; values.ts follows elements.
 import { expectKnownOptions } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
+import { atOnce, type Paced } from '../core/paced.js'
 import type { Constant } from './constant.js'
 import { mapSubgraphs } from './edit.js'
 import {
@@ -60,9 +61,14 @@ export interface InferenceOptions {
  * of no input
  */
 export function inferFacts(graph: Subgraph, options: InferenceOptions = {}): Map<string, Fact> {
+  return atOnce(inferFactsPaced(graph, options))
+}
+
+/** {@link inferFacts} with pauses. */
+export function* inferFactsPaced(graph: Subgraph, options: InferenceOptions = {}): Paced<Map<string, Fact>> {
   expectKnownOptions('options', options, ['shapes'])
   const inference = new ShapeInference({ trustFile: options.shapes === undefined, strict: true })
-  inference.inferGraph(graph, bindInputs(graph.inputs, options.shapes))
+  yield* inference.inferGraph(graph, bindInputs(graph.inputs, options.shapes))
   return inference.facts
 }
 
@@ -141,6 +147,8 @@ export class ShapeInference {
   readonly facts = new Map<string, Fact>()
   readonly #trustFile: boolean
   #strict: boolean
+  /** How many graphs the node that is inferred lies in. */
+  #depth = 0
 
   /**
    * @param options - `trustFile`: sizes that cannot be inferred are taken from the types in the graph; `strict`: nodes
@@ -152,19 +160,21 @@ export class ShapeInference {
   }
 
   /** Infers a graph whose inputs are given, and returns what is known of its outputs. */
-  inferGraph(graph: Subgraph, inputs: readonly Fact[]): Fact[] {
-    this.#defineInputs(graph, inputs)
-    for (const node of graph.nodes) this.inferNode(node, graph)
+  *inferGraph(graph: Subgraph, inputs: readonly Fact[]): Paced<Fact[]> {
+    yield* this.#defineInputs(graph, inputs)
+    for (const node of graph.nodes) yield* this.inferNodePaced(node, graph)
     return graph.outputs.map(({ name }) => this.facts.get(name) ?? {})
   }
 
-  #inferSubgraph(graph: Subgraph, inputs: readonly Fact[], certain: boolean): Fact[] {
+  *#inferSubgraph(graph: Subgraph, inputs: readonly Fact[], certain: boolean): Paced<Fact[]> {
     const strict = this.#strict
     this.#strict &&= certain
+    this.#depth++
     try {
-      return this.inferGraph(graph, inputs)
+      return yield* this.inferGraph(graph, inputs)
     } finally {
       this.#strict = strict
+      this.#depth--
     }
   }
 
@@ -174,8 +184,11 @@ export class ShapeInference {
     this.facts.set(name, { type, known: knownConstant(constant) })
   }
 
-  #defineInputs(graph: Subgraph, inputs: readonly Fact[]): void {
-    for (const [name, constant] of graph.initializers) this.defineConstant(name, constant)
+  *#defineInputs(graph: Subgraph, inputs: readonly Fact[]): Paced<void> {
+    for (const [name, constant] of graph.initializers) {
+      this.defineConstant(name, constant)
+      yield
+    }
     for (const [i, { name, type }] of graph.inputs.entries()) {
       const given = inputs[i] ?? {}
       this.facts.set(name, { ...given, type: given.type ?? type })
@@ -184,13 +197,18 @@ export class ShapeInference {
 
   /** Infers the outputs of a node; `graph` is where it stands. */
   inferNode(node: Node, graph: Subgraph): void {
-    const call = new Call(node, this.facts, (inner, inputs, certain = true) =>
+    atOnce(this.inferNodePaced(node, graph))
+  }
+
+  /** {@link ShapeInference.inferNode} with pauses: a node may hold graphs. */
+  *inferNodePaced(node: Node, graph: Subgraph): Paced<void> {
+    yield
+    const call = new Call(node, this.facts, this.#depth, (inner, inputs, certain = true) =>
       this.#inferSubgraph(inner, inputs, certain),
     )
     const rule = ruleOf(node)
-    const types = rule ? this.#apply(rule, call) : []
-    const declared = (name: string): ValueType | undefined =>
-      graph.values.get(name) ?? graph.outputs.find(output => output.name === name)?.type
+    const types = rule ? yield* this.#apply(rule, call) : []
+    const declared = declaredTypes(graph)
     const merged = node.outputs.map((name, i) => this.#merge(types[i], declared(name)))
     const known = rule ? this.#values(call, merged) : []
     for (const [i, name] of node.outputs.entries()) {
@@ -198,22 +216,22 @@ export class ShapeInference {
     }
   }
 
-  #apply(rule: Rule, call: Call): readonly (ValueType | undefined)[] {
+  *#apply(rule: Rule, call: Call): Paced<readonly (ValueType | undefined)[]> {
     try {
       expectChoices(call.node)
       expectOperandTypes(call)
       checkOf(call.node)?.(call)
-      return rule(call).map(type => expectSizes(call, type))
+      return (yield* typesBy(rule, call)).map(type => expectSizes(call, type))
     } catch (error) {
       if (this.#strict || !isMisfit(error)) throw error
-      return this.#withoutSizes(rule, call)
+      return yield* this.#withoutSizes(rule, call)
     }
   }
 
   /** What the element types alone say. */
-  #withoutSizes(rule: Rule, call: Call): readonly (ValueType | undefined)[] {
+  *#withoutSizes(rule: Rule, call: Call): Paced<readonly (ValueType | undefined)[]> {
     try {
-      return rule(new Call(call.node, typesOnly(call), call.inferSubgraph))
+      return yield* typesBy(rule, new Call(call.node, typesOnly(call), call.depth, call.inferSubgraph))
     } catch (error) {
       if (!isMisfit(error)) throw error
       return []
@@ -238,6 +256,25 @@ export class ShapeInference {
     if (shape.length !== declared.shape.length) return inferred
     return { ...inferred, shape: shape.map((dim, i) => mergeDimension(dim, declared.shape![i]!)) }
   }
+}
+
+/** What a rule says, which may take its time over the graphs in its node. */
+function* typesBy(rule: Rule, call: Call): Paced<readonly (ValueType | undefined)[]> {
+  const types = rule(call)
+  return 'next' in types ? yield* types : types
+}
+
+const outputTypes = new WeakMap<readonly ValueInfo[], ReadonlyMap<string, ValueType | undefined>>()
+
+/** What a graph itself says about the types of its values. */
+function declaredTypes({ values, outputs }: Subgraph): (name: string) => ValueType | undefined {
+  let types = outputTypes.get(outputs)
+  if (!types) {
+    types = new Map(outputs.map(({ name, type }) => [name, type]))
+    outputTypes.set(outputs, types)
+  }
+  const known = types
+  return name => values.get(name) ?? known.get(name)
 }
 
 function ruleOf({ domain, op }: Node): Rule | undefined {

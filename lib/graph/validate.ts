@@ -1,7 +1,8 @@
 // validate.ts: whether the nodes of a graph fit together, and in which order they can run.
 import { SparkError } from '../core/errors.js'
+import { atOnce, eachPaced, type Paced } from '../core/paced.js'
 import { describeNode } from './attributes.js'
-import { mapSubgraphs, readsOf, subgraphsOf } from './edit.js'
+import { mapSubgraphsPaced, readsOf, subgraphsOf } from './edit.js'
 import type { Graph, GraphFunction, Node, Subgraph } from './graph.js'
 
 /**
@@ -11,11 +12,36 @@ import type { Graph, GraphFunction, Node, Subgraph } from './graph.js'
  * @throws SparkError ERR_FORMAT naming the node and the value, or the nodes of a cycle
  */
 export function checkGraph(graph: Graph, label: string): Graph {
-  for (const definition of graph.functions) checkFunction(definition, label)
-  return checkScope(graph, new Set(), label)
+  return atOnce(checkGraphPaced(graph, label))
 }
 
-function checkFunction({ name, inputs, outputs, nodes }: GraphFunction, label: string): void {
+/** {@link checkGraph}, with pauses. */
+export function* checkGraphPaced(graph: Graph, label: string): Paced<Graph> {
+  for (const definition of graph.functions) yield* checkFunction(definition, label)
+  return yield* checkScope(graph, undefined, label)
+}
+
+/** Names that the nodes of a graph may read, those of the graphs around it among them. */
+class Scope {
+  readonly #names = new Set<string>()
+  readonly #outer: Scope | undefined
+
+  constructor(outer: Scope | undefined) {
+    this.#outer = outer
+  }
+
+  add(name: string): void {
+    this.#names.add(name)
+  }
+
+  has(name: string): boolean {
+    for (let scope: Scope | undefined = this; scope; scope = scope.#outer)
+      if (scope.#names.has(name)) return true
+    return false
+  }
+}
+
+function* checkFunction({ name, inputs, outputs, nodes }: GraphFunction, label: string): Paced<void> {
   const body: Subgraph = {
     name,
     inputs: inputs.map(input => ({ name: input })),
@@ -25,20 +51,21 @@ function checkFunction({ name, inputs, outputs, nodes }: GraphFunction, label: s
     values: new Map(),
     metadata: new Map(),
   }
-  checkScope(body, new Set(), `${label}: function '${name}'`)
+  yield* checkScope(body, undefined, `${label}: function '${name}'`)
 }
 
-function checkScope<G extends Subgraph>(graph: G, outer: ReadonlySet<string>, label: string): G {
-  const known = new Set(outer)
+function* checkScope<G extends Subgraph>(graph: G, outer: Scope | undefined, label: string): Paced<G> {
+  const known = new Scope(outer)
   for (const { name } of graph.inputs) known.add(name)
-  for (const name of graph.initializers.keys()) known.add(name)
-  expectSingleAssignment(graph, label)
-  const sorted = sortNodes(graph.nodes, known, label)
-  const nodes = sorted.map(node => {
-    const checked = mapSubgraphs(node, inner => checkScope(inner, known, label))
+  yield* eachPaced(graph.initializers.keys(), name => known.add(name))
+  yield* expectSingleAssignment(graph, label)
+  const sorted = yield* sortNodes(graph.nodes, known, label)
+  const nodes: Node[] = []
+  for (const node of sorted) {
+    nodes.push(yield* mapSubgraphsPaced(node, inner => checkScope(inner, known, label)))
     for (const name of node.outputs) known.add(name)
-    return checked
-  })
+    yield
+  }
   for (const { name } of graph.outputs) {
     // A node may leave an output out by an empty name, which then is no value.
     if (name === '' || !known.has(name)) {
@@ -51,31 +78,37 @@ function checkScope<G extends Subgraph>(graph: G, outer: ReadonlySet<string>, la
   return nodes.every((node, i) => node === graph.nodes[i]) ? graph : { ...graph, nodes }
 }
 
-function expectSingleAssignment(graph: Subgraph, label: string): void {
-  const made = new Map<string, string>()
+function* expectSingleAssignment(graph: Subgraph, label: string): Paced<void> {
+  const made = new Map<string, 'an input' | 'an initializer' | Node>()
   for (const { name } of graph.inputs) {
     if (made.has(name)) throw new SparkError('ERR_FORMAT', `${label}: the input '${name}' occurs twice`)
     made.set(name, 'an input')
   }
-  for (const name of graph.initializers.keys()) made.set(name, 'an initializer')
+  yield* eachPaced(graph.initializers.keys(), name => made.set(name, 'an initializer'))
   for (const node of graph.nodes) {
+    yield
     for (const name of node.outputs) {
       if (name === '') continue
       const other = made.get(name)
       if (other) {
+        const maker = typeof other === 'string' ? other : `made by ${describeNode(other)}`
         throw new SparkError(
           'ERR_FORMAT',
-          `${label}: ${describeNode(node)} makes '${name}', which is ${other} already`,
+          `${label}: ${describeNode(node)} makes '${name}', which is ${maker} already`,
         )
       }
-      made.set(name, `made by ${describeNode(node)}`)
+      made.set(name, node)
     }
   }
 }
 
 /** The nodes in an order in which each reads what is known or made before it; the given order where that is one. */
-function sortNodes(nodes: readonly Node[], known: ReadonlySet<string>, label: string): readonly Node[] {
-  const makers = new Map(nodes.flatMap(node => node.outputs.map((name): [string, Node] => [name, node])))
+function* sortNodes(nodes: readonly Node[], known: Scope, label: string): Paced<readonly Node[]> {
+  const makers = new Map<string, Node>()
+  for (const node of nodes) {
+    for (const name of node.outputs) makers.set(name, node)
+    yield
+  }
   const done = new Set<Node>()
   const open = new Set<Node>()
   const sorted: Node[] = []
@@ -83,6 +116,7 @@ function sortNodes(nodes: readonly Node[], known: ReadonlySet<string>, label: st
   for (const first of nodes) {
     const stack = [first]
     while (stack.length > 0) {
+      yield
       const node = stack[stack.length - 1]!
       if (done.has(node)) {
         stack.pop()
@@ -107,12 +141,7 @@ function sortNodes(nodes: readonly Node[], known: ReadonlySet<string>, label: st
   return sorted
 }
 
-function dependencies(
-  node: Node,
-  makers: ReadonlyMap<string, Node>,
-  known: ReadonlySet<string>,
-  label: string,
-): Node[] {
+function dependencies(node: Node, makers: ReadonlyMap<string, Node>, known: Scope, label: string): Node[] {
   return readsOf(node).flatMap(name => {
     const maker = makers.get(name)
     if (maker) return [maker]
@@ -141,10 +170,11 @@ export const maxNesting = 200
  * @param limit - how deep they may lie
  * @throws SparkError ERR_UNSUPPORTED naming a node that lies too deep
  */
-export function expectShallow(graph: Graph, limit = maxNesting): void {
+export function* expectShallow(graph: Graph, limit = maxNesting): Paced<void> {
   const open = [graph, ...graph.functions].map(({ nodes }) => ({ nodes, depth: 0 }))
   for (let next = open.pop(); next; next = open.pop()) {
     for (const node of next.nodes) {
+      yield
       for (const { nodes } of subgraphsOf(node)) {
         if (next.depth >= limit) throw nestingError(node, limit)
         open.push({ nodes, depth: next.depth + 1 })

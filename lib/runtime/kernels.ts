@@ -34,7 +34,7 @@ export interface BoundStep {
 export interface PreparedSteps {
   /**
    * Runs all of them without holding the JavaScript thread up; undefined when they have run already, because that takes
-   * less time than to hand them to another thread (`js` always computes before it returns).
+   * less time than to hand them to another thread (`js` computes on this one, and lets the event loop turn between steps).
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED when an operand has been detached
    */
   run(): Promise<void> | undefined

@@ -10,12 +10,13 @@ import {
 import type { Precision } from '../core/config.js'
 import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { Pacer } from '../core/paced.js'
 import { makeUntransferable } from '../core/untransferable.js'
 import type { Dimension, Graph, ValueInfo } from '../graph/graph.js'
-import { setBatchSize } from '../graph/rewrites/batch-size.js'
-import { canonicalise } from '../graph/rewrites/canonicalise.js'
+import { setBatchSizePaced } from '../graph/rewrites/batch-size.js'
+import { canonicalisePaced } from '../graph/rewrites/canonicalise.js'
 import { decompose } from '../graph/rewrites/decompose.js'
-import { inferFacts } from '../graph/shape-inference.js'
+import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
 import { Tensor } from '../memory/tensor.js'
@@ -46,6 +47,8 @@ export interface ModelOptions extends EngineOptions {
   recipe?: NVFP4Recipe
   /** Names of weights that fp8 and nvfp4 hold in bf16, such as {@link compareWeights} finds. Default: none. */
   keep?: readonly string[]
+  /** Ends loading; its promise rejects with the reason of the signal. */
+  signal?: AbortSignal | undefined
 }
 
 /** Options of {@link Model.run}. */
@@ -92,12 +95,16 @@ export class Model implements Disposable {
   /** Settles when the last run that was asked for has ended. */
   #last: Promise<unknown> = Promise.resolve()
 
-  private constructor(graph: Graph, precision: PrecisionChoice, engine: Engine) {
+  private constructor(
+    graph: Graph,
+    facts: ReadonlyMap<string, Fact>,
+    precision: PrecisionChoice,
+    engine: Engine,
+  ) {
     this.graph = graph
     this.precision = precision.name
     this.precisionReason = precision.reason
     this.#engine = engine
-    const facts = inferFacts(graph)
     this.inputs = graph.inputs.map(describe)
     this.outputs = graph.outputs.map(info => {
       const type = facts.get(info.name)?.type ?? info.type
@@ -112,20 +119,22 @@ export class Model implements Disposable {
    * transferred to another thread
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
    * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights; `recipe`: scales of nvfp4;
-   * `keep`: weights that stay in bf16; `batchSize`: of the inputs
+   * `keep`: weights that stay in bf16; `batchSize`: of the inputs; `signal`: ends loading
    * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
-   * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; and what
-   * {@link openKernels} throws
+   * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; what
+   * {@link openKernels} throws; and the reason of `signal` when it is aborted
    */
   static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
     expectKnownOptions('options', options, [
       ...['backend', 'device', 'provider'],
-      ...['precision', 'recipe', 'keep', 'batchSize'],
+      ...['precision', 'recipe', 'keep', 'batchSize', 'signal'],
     ])
-    const graph = await readOnnx(source)
+    expectSignal('options.signal', options.signal)
+    const pacer = new Pacer(options.signal)
+    const graph = await readOnnx(source, pacer)
     if (source instanceof Uint8Array && source.buffer instanceof ArrayBuffer)
       makeUntransferable(source.buffer)
-    return Model.fromGraph(graph, options)
+    return Model.#make(graph, options, pacer)
   }
 
   /**
@@ -135,16 +144,22 @@ export class Model implements Disposable {
   static async fromGraph(graph: Graph, options: ModelOptions = {}): Promise<Model> {
     if (!(graph?.initializers instanceof Map) || !Array.isArray(graph.nodes))
       throw argumentError('graph', 'a graph, such as that of an adapter', graph)
-    const { precision, recipe = 'modelopt', keep = [], batchSize, ...engine } = options
+    expectSignal('options.signal', options.signal)
+    return Model.#make(graph, options, new Pacer(options.signal))
+  }
+
+  static async #make(graph: Graph, options: ModelOptions, pacer: Pacer): Promise<Model> {
+    const { precision, recipe = 'modelopt', keep = [], batchSize, signal: _, ...engine } = options
     if (batchSize !== undefined) expectInteger('options.batchSize', batchSize, 1)
     expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
     const choice = await choosePrecision(precision, engine)
-    const loaded = canonicalise(graph)
-    const canonical = batchSize === undefined ? loaded : setBatchSize(loaded, batchSize)
+    const loaded = await pacer.do(canonicalisePaced(graph))
+    const canonical = batchSize === undefined ? loaded : await pacer.do(setBatchSizePaced(loaded, batchSize))
     if (keep.length > 0) expectOneOf('precision, with options.keep,', choice.name, ['fp8', 'nvfp4'])
-    const rounded = await withPrecision(canonical, choice.name, { recipe, keep })
-    const opened = await openEngine(rounded, engine, choice.name)
-    return new Model(choice.automatic ? canonical : opened.graph, choice, opened)
+    const rounded = await withPrecision(canonical, choice.name, { recipe, keep }, pacer)
+    const opened = await openEngine(rounded, engine, choice.name, pacer)
+    const own = choice.automatic ? canonical : opened.graph
+    return new Model(own, await pacer.do(inferFactsPaced(own)), choice, opened)
   }
 
   /** The engine it runs on, and why. `auto` may change it in the first run, when the GPU turns out to lack an operator. */

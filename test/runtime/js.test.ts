@@ -90,7 +90,9 @@ t.test('operands that do not fit are refused', async t => {
     code: 'ERR_ARGUMENT',
     message: /weight.dtype/,
   })
-  t.throws(linear({ weight: { ...weight, dtype: 'f8_e4m3' } }), { code: 'ERR_ARGUMENT', message: /rowScale/ })
+  const codes = { ...weight, dtype: 'f8_e4m3', data: new Uint8Array(12) }
+  t.throws(linear({ weight: codes }), { code: 'ERR_ARGUMENT', message: /rowScale/ })
+  t.throws(linear({ weight: { ...codes, data: weight.data } }), { code: 'ERR_DTYPE', message: /weight.data/ })
   t.throws(linear({ weight: { ...weight, dtype: 'nvfp4' } }), {
     code: 'ERR_SHAPE',
     message: /multiple of 16/,

@@ -1,5 +1,6 @@
 // The arena of a plan: buffers that are alive at the same time never share memory.
 import t from 'tap'
+import { atOnce } from '#lib/core/paced.js'
 import { layOut, shareInPlace } from '#lib/runtime/plan/arena.js'
 import { Buffer, operandsOf, type Step } from '#lib/runtime/plan/program.js'
 import { randomGenerator } from '../fixtures/random.js'
@@ -40,8 +41,10 @@ t.test('random programs', t => {
       steps.push(to.count === from.count && integer(2) ? unary(from, to) : copy(from, to))
       buffers.push(to)
     }
-    shareInPlace(steps)
-    const { arenaBytes, lowerBound } = layOut(steps)
+    atOnce(shareInPlace(steps))
+    // Half of them as if they were too long to compare all buffers with each other.
+    const isLong = seed % 2 === 0
+    const { arenaBytes, lowerBound } = atOnce(layOut(steps, isLong ? 0 : undefined))
     const placed = [...lives(steps)].map(([{ offset, count }, [first, last]]) => ({
       ...{ start: offset, end: offset + 4 * count, first, last },
     }))
@@ -54,7 +57,7 @@ t.test('random programs', t => {
       }
     }
     t.ok(
-      lowerBound <= arenaBytes && arenaBytes <= 1.5 * lowerBound,
+      lowerBound <= arenaBytes && arenaBytes <= (isLong ? 5 : 1.5) * lowerBound,
       `${arenaBytes} of at least ${lowerBound} bytes`,
     )
   }
@@ -64,18 +67,18 @@ t.test('random programs', t => {
 t.test('elementwise steps work in place where nobody reads the operand later', t => {
   const [a, b, c, d] = [arena(100), arena(100), arena(100), arena(50)]
   const steps = [copy(arena(1), a), unary(a, b), unary(b, c), copy(b, d), unary(c, arena(100))]
-  shareInPlace(steps)
+  atOnce(shareInPlace(steps))
   t.equal(b.root, a, 'a is dead after its step')
   t.not(c.root, a, 'b is read later')
-  t.equal(layOut(steps).lowerBound, 448 + 448 + 256)
+  t.equal(atOnce(layOut(steps)).lowerBound, 448 + 448 + 256)
   t.end()
 })
 
 t.test('outputs and state have memory of their own', t => {
   const output = new Buffer('f32', 10, 'output')
   const steps = [unary(arena(10), output)]
-  shareInPlace(steps)
+  atOnce(shareInPlace(steps))
   t.equal(output.root, output)
-  t.equal(layOut(steps).arenaBytes, 64)
+  t.equal(atOnce(layOut(steps)).arenaBytes, 64)
   t.end()
 })

@@ -1,8 +1,9 @@
 // batch-size.ts: another batch size for a graph, also where exporters have written the old one into a Reshape.
 import { SparkError } from '../../core/errors.js'
+import { atOnce, eachPaced, type Paced } from '../../core/paced.js'
 import { describeNode } from '../attributes.js'
 import { Constant } from '../constant.js'
-import { freshNames } from '../edit.js'
+import { freshNamesPaced } from '../edit.js'
 import type { Dimension, Graph, Node, ValueInfo } from '../graph.js'
 import { ShapeInference } from '../shape-inference.js'
 
@@ -16,17 +17,25 @@ import { ShapeInference } from '../shape-inference.js'
  * dimension; ERR_SHAPE naming a node that other constants tie to the old size
  */
 export function setBatchSize(graph: Graph, batchSize: number): Graph {
+  return atOnce(setBatchSizePaced(graph, batchSize))
+}
+
+/** {@link setBatchSize} with pauses. */
+export function* setBatchSizePaced(graph: Graph, batchSize: number): Paced<Graph> {
   const batch = batchOf(graph)
   const old = typeof batch === 'number' ? batch : 1
   const inputs = inputsOf(graph, batch, batchSize)
-  const [before, after] = [inferenceOf(graph, inputsOf(graph, batch, old)), inferenceOf(graph, inputs)]
-  const [initializers, fresh] = [new Map(graph.initializers), freshNames(graph)]
-  const nodes = graph.nodes.map(node => {
-    before.inferNode(node, graph)
+  const before = yield* inferenceOf(graph, inputsOf(graph, batch, old))
+  const after = yield* inferenceOf(graph, inputs)
+  const [initializers, fresh] = [new Map(graph.initializers), yield* freshNamesPaced(graph)]
+  const untyped = { ...graph, outputs: [], values: new Map() }
+  const nodes: Node[] = []
+  for (const node of graph.nodes) {
+    yield* before.inferNodePaced(node, graph)
     const patched = node.op === 'Reshape' && node.domain === '' ? reshapeOf(node) : node
-    after.inferNode(patched, { ...graph, outputs: [], values: new Map() })
-    return patched
-  })
+    yield* after.inferNodePaced(patched, untyped)
+    nodes.push(patched)
+  }
 
   function reshapeOf(node: Node): Node {
     const sizes = fixedSizes(node, before, after)
@@ -75,9 +84,9 @@ function inputsOf({ inputs }: Graph, batch: Dimension, size: number): ValueInfo[
   })
 }
 
-function inferenceOf(graph: Graph, inputs: readonly ValueInfo[]): ShapeInference {
+function* inferenceOf(graph: Graph, inputs: readonly ValueInfo[]): Paced<ShapeInference> {
   const inference = new ShapeInference({ trustFile: false, strict: true })
-  for (const [name, constant] of graph.initializers) inference.defineConstant(name, constant)
+  yield* eachPaced(graph.initializers, ([name, constant]) => inference.defineConstant(name, constant))
   for (const { name, type } of inputs) inference.facts.set(name, { type })
   return inference
 }

@@ -1,9 +1,10 @@
 // canonicalise.ts: the first rewrite of every model. Whatever its version, afterwards it is one graph of operators of
 // the canonical opset, without functions, without Constant nodes, with a name of its own for every value, and with weights
 // as products read them.
+import { atOnce, eachPaced, type Paced } from '../../core/paced.js'
 import { namingNode } from '../attributes.js'
 import type { Constant } from '../constant.js'
-import { freshNames, mapSubgraphs } from '../edit.js'
+import { freshNamesPaced, mapSubgraphsPaced } from '../edit.js'
 import { canonicalOpset, type Graph, type Node, type Subgraph } from '../graph.js'
 import { ShapeInference } from '../shape-inference.js'
 import { expectShallow } from '../validate.js'
@@ -11,9 +12,9 @@ import { UpgradeContext, type UpgradeEntry } from './canonicalise/context.js'
 import { contribUpgrades } from './canonicalise/contrib.js'
 import { constantValue, inputUpgrades } from './canonicalise/inputs.js'
 import { semanticUpgrades } from './canonicalise/semantics.js'
-import { foldLayouts } from './fold-layouts.js'
-import { inlineFunctions } from './inline-functions.js'
-import { uniqueNames } from './unique-names.js'
+import { foldLayoutsPaced } from './fold-layouts.js'
+import { inlineFunctionsPaced } from './inline-functions.js'
+import { uniqueNamesPaced } from './unique-names.js'
 
 const standardUpgrades: Readonly<Record<string, UpgradeEntry>> = { ...inputUpgrades, ...semanticUpgrades }
 
@@ -25,14 +26,19 @@ const contribDomain = 'com.microsoft'
  * @throws SparkError ERR_UNSUPPORTED naming the node that has no canonical form, ERR_FORMAT for broken functions
  */
 export function canonicalise(graph: Graph): Graph {
-  expectShallow(graph)
-  const { graph: inlined, opsets } = inlineFunctions(uniqueNames(graph))
-  const upgrader = new Upgrader(inlined, opsets)
-  const upgraded = upgrader.upgradeGraph(inlined)
+  return atOnce(canonicalisePaced(graph))
+}
+
+/** {@link canonicalise} with pauses. */
+export function* canonicalisePaced(graph: Graph): Paced<Graph> {
+  yield* expectShallow(graph)
+  const { graph: inlined, opsets } = yield* inlineFunctionsPaced(yield* uniqueNamesPaced(graph))
+  const upgrader = new Upgrader(inlined, opsets, yield* freshNamesPaced(inlined))
+  const upgraded = yield* upgrader.upgradeGraph(inlined)
   const domains = [...graph.opsets].filter(([domain]) => domain !== '' && domain !== contribDomain)
   const kept = upgrader.usesContrib ? [[contribDomain, 1] as const] : []
   const canonical = { ...upgraded, opsets: new Map([['', canonicalOpset], ...domains, ...kept]) }
-  return foldLayouts(canonical, name => upgrader.shapeOf(name))
+  return yield* foldLayoutsPaced(canonical, name => upgrader.shapeOf(name))
 }
 
 class Upgrader {
@@ -44,10 +50,14 @@ class Upgrader {
   readonly #inference = new ShapeInference({ trustFile: true, strict: false })
   readonly #constants = new Map<string, Constant>()
 
-  constructor(graph: Graph, nodeOpsets: ReadonlyMap<Node, ReadonlyMap<string, number>>) {
+  constructor(
+    graph: Graph,
+    nodeOpsets: ReadonlyMap<Node, ReadonlyMap<string, number>>,
+    fresh: (base: string) => string,
+  ) {
     this.#opsets = graph.opsets
     this.#nodeOpsets = nodeOpsets
-    this.#fresh = freshNames(graph)
+    this.#fresh = fresh
   }
 
   /** Sizes of a value of the outermost graph, where all are known. */
@@ -57,19 +67,21 @@ class Upgrader {
     return shape?.every(size => typeof size === 'number') ? (shape as readonly number[]) : undefined
   }
 
-  upgradeGraph<G extends Subgraph>(graph: G): G {
+  *upgradeGraph<G extends Subgraph>(graph: G): Paced<G> {
     const initializers = new Map<string, Constant>()
     const define = (name: string, value: Constant): void => {
       initializers.set(name, value)
       this.#constants.set(name, value)
       this.#inference.defineConstant(name, value)
     }
-    for (const [name, constant] of graph.initializers) define(name, constant)
+    yield* eachPaced(graph.initializers, ([name, constant]) => define(name, constant))
     for (const { name, type } of graph.inputs) this.#inference.facts.set(name, { type })
     const nodes: Node[] = []
     for (const node of graph.nodes) {
-      for (const made of namingNode(node, () => this.#upgradeNode(node, this.#context(node, define)))) {
-        this.#inference.inferNode(made, graph)
+      const inner = yield* mapSubgraphsPaced(node, subgraph => this.upgradeGraph(subgraph))
+      const context = this.#context(node, define)
+      for (const made of namingNode(node, () => this.#upgradeNode(inner, context))) {
+        yield* this.#inference.inferNodePaced(made, graph)
         nodes.push(made)
       }
     }
@@ -85,8 +97,7 @@ class Upgrader {
     })
   }
 
-  #upgradeNode(node: Node, context: UpgradeContext): readonly Node[] {
-    const inner = mapSubgraphs(node, graph => this.upgradeGraph(graph))
+  #upgradeNode(inner: Node, context: UpgradeContext): readonly Node[] {
     if (inner.domain === '' && inner.op === 'Constant') {
       if (inner.outputs.length !== 1) throw context.unsupported(inner, 'it must have one output')
       const value = constantValue(inner, context)

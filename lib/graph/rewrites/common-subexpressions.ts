@@ -1,14 +1,21 @@
 // common-subexpressions.ts: what is computed twice is computed once.
-import { isRandom, renameReads, subgraphsOf } from '../edit.js'
+import { atOnce, type Paced } from '../../core/paced.js'
+import { isRandom, renameReadsPaced, subgraphsOf } from '../edit.js'
 import type { Attribute, Graph, Node } from '../graph.js'
-import { removeDead } from './remove-dead.js'
+import { removeDeadPaced } from './remove-dead.js'
 
 /** The graph in which nodes with the same operator, attributes and inputs are one. Outputs keep their names. */
 export function mergeCommonSubexpressions(graph: Graph): Graph {
+  return atOnce(mergeCommonSubexpressionsPaced(graph))
+}
+
+/** {@link mergeCommonSubexpressions} with pauses. */
+export function* mergeCommonSubexpressionsPaced(graph: Graph): Paced<Graph> {
   const kept = new Set([...graph.outputs.map(({ name }) => name), ...(graph.updates?.values() ?? [])])
   const names = new Map<string, string>()
   const seen = new Map<string, Node>()
   for (const node of graph.nodes) {
+    yield
     if (isRandom(node) || subgraphsOf(node).length > 0 || node.outputs.some(name => kept.has(name))) continue
     const inputs = node.inputs.map(name => names.get(name) ?? name)
     const key = keyOf(node, inputs)
@@ -19,7 +26,7 @@ export function mergeCommonSubexpressions(graph: Graph): Graph {
       })
     } else if (key !== undefined) seen.set(key, node)
   }
-  return names.size === 0 ? graph : removeDead(renameReads(graph, names))
+  return names.size === 0 ? graph : yield* removeDeadPaced(yield* renameReadsPaced(graph, names))
 }
 
 /** What two nodes that compute the same share; undefined for a node with tensors or types as attributes. */

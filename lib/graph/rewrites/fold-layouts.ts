@@ -1,8 +1,9 @@
 // fold-layouts.ts: weights that get another shape or are transposed before a product reads them.
+import { atOnce, mapPaced, type Paced } from '../../core/paced.js'
 import { transpose } from '../../core/transpose.js'
 import { intsOf } from '../attributes.js'
 import { Constant, type NumericType } from '../constant.js'
-import { consumersOf, producersOf } from '../edit.js'
+import { consumersOfPaced, producersOfPaced } from '../edit.js'
 import { type Graph, type Node, sparkDomain } from '../graph.js'
 
 /** Which input of a node is the weight of a product. */
@@ -15,6 +16,8 @@ export function weightInput({ domain, op }: Node): number | undefined {
 /** Operators that give a matrix another shape, or swap its dimensions. */
 const layouts = /^(Reshape|Flatten|Squeeze|Unsqueeze|Identity|Transpose)$/
 
+const isLayout = ({ domain, op }: Node): boolean => domain === '' && layouts.test(op)
+
 /**
  * The graph whose products read initializers of floats where they read one through nodes that only change its layout, and
  * nobody else reads it: a weight is then found, adapted and quantized as what the product sees. It keeps its name.
@@ -22,22 +25,32 @@ const layouts = /^(Reshape|Flatten|Squeeze|Unsqueeze|Identity|Transpose)$/
  * @param shapeOf - the shape of a value, where all of its sizes are known
  */
 export function foldLayouts(graph: Graph, shapeOf: (name: string) => readonly number[] | undefined): Graph {
-  const [producers, consumers] = [producersOf(graph), consumersOf(graph)]
+  return atOnce(foldLayoutsPaced(graph, shapeOf))
+}
+
+/** {@link foldLayouts} with pauses. */
+export function* foldLayoutsPaced(
+  graph: Graph,
+  shapeOf: (name: string) => readonly number[] | undefined,
+): Paced<Graph> {
+  if (!graph.nodes.some(node => weightInput(node) !== undefined)) return graph
+  const [producers, consumers] = [yield* producersOfPaced(graph), yield* consumersOfPaced(graph)]
   const fixed = new Set([...graph.inputs, ...graph.outputs].map(({ name }) => name))
   const isOwn = (name: string): boolean => !fixed.has(name) && consumers.get(name)?.length === 1
   const initializers = new Map(graph.initializers)
   const [renamed, folded] = [new Map<string, string>(), new Set<Node>()]
   for (const node of graph.nodes) {
+    yield
     const read = node.inputs[weightInput(node) ?? -1] ?? ''
     const chain: Node[] = []
     let name = read
-    for (let at = producers.get(name); at && isOwn(name); at = producers.get(name)) {
-      chain.unshift(at)
+    for (let at = producers.get(name); at && isLayout(at) && isOwn(name); at = producers.get(name)) {
+      chain.push(at)
       name = at.inputs[0] ?? ''
     }
     const weight = initializers.get(name)
     if (chain.length === 0 || !weight || !isOwn(name)) continue
-    const value = throughLayouts(weight, chain, shapeOf)
+    const value = throughLayouts(weight, chain.reverse(), shapeOf)
     if (!value) continue
     initializers.set(name, value)
     renamed.set(read, name)
@@ -47,9 +60,11 @@ export function foldLayouts(graph: Graph, shapeOf: (name: string) => readonly nu
   for (const name of [...folded].flatMap(({ inputs }) => inputs.slice(1))) {
     if (!fixed.has(name) && consumers.get(name)?.every(node => folded.has(node))) initializers.delete(name)
   }
-  const nodes = graph.nodes
-    .filter(node => !folded.has(node))
-    .map(node => ({ ...node, inputs: node.inputs.map(input => renamed.get(input) ?? input) }))
+  const left = graph.nodes.filter(node => !folded.has(node))
+  const nodes = yield* mapPaced(left, node => ({
+    ...node,
+    inputs: node.inputs.map(input => renamed.get(input) ?? input),
+  }))
   return { ...graph, nodes, initializers }
 }
 
@@ -63,7 +78,7 @@ function throughLayouts(
   let value = weight
   for (const node of chain) {
     const shape = shapeOf(node.outputs[0] ?? '')
-    if (node.domain !== '' || !layouts.test(node.op) || !shape) return undefined
+    if (!shape) return undefined
     if (node.op === 'Transpose' && value.shape.length !== 2) return undefined
     const from = value
     const isSwap = node.op === 'Transpose' && (intsOf(node, 'perm') ?? [1, 0])[0] === 1

@@ -1,4 +1,5 @@
 // inline-branches.ts: an If whose condition is known is the branch that it takes. Exporters write conditions on shapes.
+import { atOnce, type Paced } from '../../core/paced.js'
 import { graphOf } from '../attributes.js'
 import type { Constant } from '../constant.js'
 import { makeNode, type Node, type Subgraph } from '../graph.js'
@@ -15,10 +16,18 @@ export interface BranchOptions {
  * inputs and from constants. Bodies of loops and branches that stay are left as they are.
  * @param graph - a canonical graph, whose names are unique over its subgraphs
  */
-export function inlineBranches<G extends Subgraph>(graph: G, { shapes = {} }: BranchOptions = {}): G {
+export function inlineBranches<G extends Subgraph>(graph: G, options: BranchOptions = {}): G {
+  return atOnce(inlineBranchesPaced(graph, options))
+}
+
+/** {@link inlineBranches} with pauses. */
+export function* inlineBranchesPaced<G extends Subgraph>(
+  graph: G,
+  { shapes = {} }: BranchOptions = {},
+): Paced<G> {
   if (!graph.nodes.some(isIf)) return graph
   const inference = new ShapeInference({ trustFile: true, strict: false })
-  inference.inferGraph(
+  yield* inference.inferGraph(
     { ...graph, nodes: [], outputs: [] },
     graph.inputs.map(({ name, type }) => {
       const shape = Object.hasOwn(shapes, name) ? shapes[name] : undefined
@@ -30,21 +39,25 @@ export function inlineBranches<G extends Subgraph>(graph: G, { shapes = {} }: Br
     initializers.set(name, constant)
     inference.defineConstant(name, constant)
   }
-  const inlined = (node: Node, inside: Subgraph): Node[] => {
+  const nodes: Node[] = []
+  const inline = function* (node: Node, inside: Subgraph): Paced<void> {
     const branch = takenBranch(node, inference.facts)
     if (!branch) {
-      inference.inferNode(node, inside)
-      return [node]
+      yield* inference.inferNodePaced(node, inside)
+      nodes.push(node)
+      return
     }
     for (const [name, constant] of branch.initializers) define(name, constant)
-    const nodes = branch.nodes.flatMap(inner => inlined(inner, branch))
+    for (const inner of branch.nodes) yield* inline(inner, branch)
     const results = node.outputs.flatMap((name, i) =>
       name === '' ? [] : [makeNode('Identity', [branch.outputs[i]!.name], [name])],
     )
-    for (const result of results) inference.inferNode(result, inside)
-    return [...nodes, ...results]
+    for (const result of results) {
+      inference.inferNode(result, inside)
+      nodes.push(result)
+    }
   }
-  const nodes = graph.nodes.flatMap(node => inlined(node, graph))
+  for (const node of graph.nodes) yield* inline(node, graph)
   return nodes.length === graph.nodes.length && nodes.every((node, i) => node === graph.nodes[i])
     ? graph
     : { ...graph, nodes, initializers }

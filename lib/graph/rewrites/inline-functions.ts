@@ -1,7 +1,8 @@
 // inline-functions.ts: replaces calls of a model's own functions by the nodes of their bodies.
 import { SparkError } from '../../core/errors.js'
+import { atOnce, type Paced } from '../../core/paced.js'
 import { describeNode } from '../attributes.js'
-import { freshNames, mapSubgraphs } from '../edit.js'
+import { freshNamesPaced, mapSubgraphs, mapSubgraphsPaced, subgraphsOf } from '../edit.js'
 import {
   type Attribute,
   type Attributes,
@@ -38,9 +39,14 @@ interface Depth {
  * @throws SparkError ERR_FORMAT for a function that calls itself, or a call that lacks an attribute
  */
 export function inlineFunctions(graph: Graph): Inlined {
+  return atOnce(inlineFunctionsPaced(graph))
+}
+
+/** {@link inlineFunctions} with pauses. */
+export function* inlineFunctionsPaced(graph: Graph): Paced<Inlined> {
   if (graph.functions.length === 0) return { graph, opsets: new Map() }
-  const inliner = new Inliner(graph)
-  const inlined = { ...inliner.expandGraph(graph), functions: [] }
+  const inliner = new Inliner(graph, yield* freshNamesPaced(graph))
+  const inlined = { ...(yield* inliner.expandGraph(graph)), functions: [] }
   return { graph: inlined, opsets: inliner.opsets }
 }
 
@@ -51,43 +57,88 @@ class Inliner {
   readonly opsets = new Map<Node, ReadonlyMap<string, number>>()
   readonly #functions: ReadonlyMap<string, GraphFunction>
   readonly #fresh: (base: string) => string
+  readonly #sizes = new Map<GraphFunction, number>()
   #count = 0
 
-  constructor(graph: Graph) {
+  constructor(graph: Graph, fresh: (base: string) => string) {
     this.#functions = new Map(
       graph.functions.map(definition => [keyOf(definition, definition.name), withUniqueNames(definition)]),
     )
-    this.#fresh = freshNames(graph)
+    this.#fresh = fresh
   }
 
-  expandGraph<G extends Subgraph>(graph: G): G {
-    return {
-      ...graph,
-      nodes: graph.nodes.flatMap(node => this.#expandNode(node, undefined, { calls: 0, graphs: 0 })),
-    }
+  *expandGraph<G extends Subgraph>(graph: G): Paced<G> {
+    // Functions that call each other twice are counted before they fill the memory.
+    this.#expectFew(this.#sizeOf(graph.nodes, 0))
+    const nodes: Node[] = []
+    for (const node of graph.nodes) yield* this.#expand(node, nodes, undefined, { calls: 0, graphs: 0 })
+    return { ...graph, nodes }
   }
 
-  #expandNode(node: Node, opsets: ReadonlyMap<string, number> | undefined, depth: Depth): Node[] {
-    const definition = this.#functions.get(keyOf(node, node.op))
-    if (!definition) {
-      const within = { ...depth, graphs: depth.graphs + 1 }
-      const inner = mapSubgraphs(node, graph => {
-        if (within.graphs > maxNesting) throw nestingError(node)
-        return { ...graph, nodes: graph.nodes.flatMap(it => this.#expandNode(it, opsets, within)) }
-      })
-      if (opsets) this.opsets.set(inner, opsets)
-      if (++this.#count > maxNodes) {
-        throw new SparkError('ERR_FORMAT', `the functions of the model expand to more than ${maxNodes} nodes`)
+  #expectFew(count: number): void {
+    if (count <= maxNodes) return
+    throw new SparkError('ERR_FORMAT', `the functions of the model expand to more than ${maxNodes} nodes`)
+  }
+
+  /** Nodes that these expand to, without those of graphs that a call hands to its function; all beyond the limit are one. */
+  #sizeOf(nodes: readonly Node[], calls: number): number {
+    let size = 0
+    for (const node of nodes) {
+      if (size > maxNodes) return size
+      const definition = this.#functions.get(keyOf(node, node.op))
+      if (!definition) {
+        size++
+        for (const graph of subgraphsOf(node)) size += this.#sizeOf(graph.nodes, calls)
+        continue
       }
-      return [inner]
+      expectShallowCalls(node, calls)
+      const known = this.#sizes.get(definition) ?? this.#sizeOf(definition.nodes, calls + 1)
+      this.#sizes.set(definition, known)
+      size += known
     }
-    if (depth.calls >= maxDepth) {
-      const message = `the function calls itself, or functions call each other deeper than ${maxDepth}`
-      throw new SparkError('ERR_FORMAT', `${describeNode(node)}: ${message}`)
-    }
-    const body = instantiate(node, definition, this.#fresh)
-    return body.flatMap(it => this.#expandNode(it, definition.opsets, { ...depth, calls: depth.calls + 1 }))
+    return size
   }
+
+  /** Adds what a node expands to to `nodes`. */
+  *#expand(
+    node: Node,
+    nodes: Node[],
+    opsets: ReadonlyMap<string, number> | undefined,
+    depth: Depth,
+  ): Paced<void> {
+    yield
+    const definition = this.#functions.get(keyOf(node, node.op))
+    if (definition) {
+      expectShallowCalls(node, depth.calls)
+      const within = { ...depth, calls: depth.calls + 1 }
+      for (const it of instantiate(node, definition, this.#fresh))
+        yield* this.#expand(it, nodes, definition.opsets, within)
+      return
+    }
+    const inner = yield* mapSubgraphsPaced(node, graph => this.#expandInner(node, graph, opsets, depth))
+    if (opsets) this.opsets.set(inner, opsets)
+    this.#expectFew(++this.#count)
+    nodes.push(inner)
+  }
+
+  *#expandInner(
+    node: Node,
+    graph: Subgraph,
+    opsets: ReadonlyMap<string, number> | undefined,
+    depth: Depth,
+  ): Paced<Subgraph> {
+    const within = { ...depth, graphs: depth.graphs + 1 }
+    if (within.graphs > maxNesting) throw nestingError(node)
+    const nodes: Node[] = []
+    for (const it of graph.nodes) yield* this.#expand(it, nodes, opsets, within)
+    return { ...graph, nodes }
+  }
+}
+
+function expectShallowCalls(node: Node, calls: number): void {
+  if (calls < maxDepth) return
+  const message = `the function calls itself, or functions call each other deeper than ${maxDepth}`
+  throw new SparkError('ERR_FORMAT', `${describeNode(node)}: ${message}`)
 }
 
 /** A function whose branches share no names: those of a call are then unique, too. */

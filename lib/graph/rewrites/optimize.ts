@@ -1,16 +1,17 @@
 // optimize.ts: everything that makes a graph cheaper to run and leaves its outputs as they are. Comes after
 // differentiation, right before the plan.
+import { atOnce, type Paced } from '../../core/paced.js'
 import type { Graph } from '../graph.js'
-import { mergeCommonSubexpressions } from './common-subexpressions.js'
+import { mergeCommonSubexpressionsPaced } from './common-subexpressions.js'
 import { fuseGelu, fuseSwish } from './fuse/activations.js'
 import { fuseAttention, joinAttentionHeads } from './fuse/attention.js'
 import { fuseActivation, fuseAdd, fuseBatchNorm, fuseLinear } from './fuse/layers.js'
 import { fuseNormalization, fuseNormalizationBias } from './fuse/norms.js'
-import { fuse, inferenceOf, type Match } from './fuse/pattern.js'
+import { fuse, GraphView, type Match } from './fuse/pattern.js'
 import { fuseSquare } from './fuse/powers.js'
 import { fuseLookup, fuseQuantizedLayer } from './fuse/quantized.js'
-import { removeDead } from './remove-dead.js'
-import { removeIdentities } from './remove-identities.js'
+import { removeDeadPaced } from './remove-dead.js'
+import { removeIdentitiesPaced } from './remove-identities.js'
 
 /** What {@link optimize} gives. */
 export interface Optimized {
@@ -42,13 +43,18 @@ const fusions: readonly (readonly [string, Match])[] = [
  * @param graph - a canonical graph
  */
 export function optimize(graph: Graph): Optimized {
-  let current = mergeCommonSubexpressions(removeIdentities(removeDead(graph)))
-  const inference = inferenceOf(current)
+  return atOnce(optimizePaced(graph))
+}
+
+/** {@link optimize} with pauses. */
+export function* optimizePaced(graph: Graph): Paced<Optimized> {
+  const living = yield* removeIdentitiesPaced(yield* removeDeadPaced(graph))
+  let view = yield* GraphView.of(yield* mergeCommonSubexpressionsPaced(living))
   const counts = new Map<string, number>()
   for (const [name, match] of fusions) {
-    const { graph: next, count } = fuse(current, match, inference)
-    current = next
-    if (count > 0) counts.set(name, count)
+    const fused = yield* fuse(view, match)
+    view = fused.view
+    if (fused.count > 0) counts.set(name, fused.count)
   }
-  return { graph: current, fusions: counts }
+  return { graph: view.graph, fusions: counts }
 }

@@ -1,8 +1,9 @@
 // remove-identities.ts: nodes that give back what they get, and moves that follow each other.
+import { atOnce, mapPaced, type Paced } from '../../core/paced.js'
 import { ints, intsOf } from '../attributes.js'
-import { producersOf, renameReads } from '../edit.js'
+import { producersOfPaced, renameReadsPaced } from '../edit.js'
 import type { Graph, Node } from '../graph.js'
-import { removeDead } from './remove-dead.js'
+import { removeDeadPaced } from './remove-dead.js'
 
 /** Whether output 0 of a node has the elements and the shape of input 0. */
 function isIdentity(node: Node): boolean {
@@ -17,20 +18,27 @@ function isIdentity(node: Node): boolean {
  * Outputs keep their names.
  */
 export function removeIdentities(graph: Graph): Graph {
-  const joined = joinTransposes(graph)
+  return atOnce(removeIdentitiesPaced(graph))
+}
+
+/** {@link removeIdentities} with pauses. */
+export function* removeIdentitiesPaced(graph: Graph): Paced<Graph> {
+  const joined = yield* joinTransposes(graph)
   const outputs = new Set([...joined.outputs.map(({ name }) => name), ...(joined.updates?.values() ?? [])])
   const names = new Map<string, string>()
   for (const node of joined.nodes) {
     const [from = '', to = ''] = [node.inputs[0], node.outputs[0]]
     if (isIdentity(node) && !outputs.has(to)) names.set(to, names.get(from) ?? from)
+    yield
   }
-  return names.size === 0 && joined === graph ? graph : removeDead(renameReads(joined, names))
+  if (names.size === 0 && joined === graph) return graph
+  return yield* removeDeadPaced(yield* renameReadsPaced(joined, names))
 }
 
-function joinTransposes(graph: Graph): Graph {
-  const producers = producersOf(graph)
+function* joinTransposes(graph: Graph): Paced<Graph> {
+  const producers = yield* producersOfPaced(graph)
   let changed = false
-  const nodes = graph.nodes.map(node => {
+  const nodes = yield* mapPaced(graph.nodes, node => {
     const first = producers.get(node.inputs[0] ?? '')
     const [inner, outer] = [first && permOf(first), permOf(node)]
     if (!first || !inner || !outer) return node

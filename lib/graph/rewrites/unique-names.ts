@@ -1,5 +1,6 @@
 // unique-names.ts: gives every value of a model a name of its own, so that rewrites can look values up by name alone.
-import { freshNames, mapSubgraphs } from '../edit.js'
+import { atOnce, type Paced } from '../../core/paced.js'
+import { freshNamesPaced, mapSubgraphsPaced, subgraphsOf } from '../edit.js'
 import type { Node, Subgraph } from '../graph.js'
 
 /**
@@ -7,11 +8,19 @@ import type { Node, Subgraph } from '../graph.js'
  * exporters those of outer values. Values of the outermost graph keep their names.
  */
 export function uniqueNames<G extends Subgraph>(graph: G): G {
+  return atOnce(uniqueNamesPaced(graph))
+}
+
+/** {@link uniqueNames} with pauses. */
+export function* uniqueNamesPaced<G extends Subgraph>(graph: G): Paced<G> {
+  if (!graph.nodes.some(node => subgraphsOf(node).length > 0)) return graph
   const taken = new Set(definitions(graph))
-  const fresh = freshNames(graph)
-  const nodes = graph.nodes.map(node =>
-    mapSubgraphs(node, inner => renameInner(inner, new Map(), taken, fresh)),
-  )
+  const fresh = yield* freshNamesPaced(graph)
+  const nodes: Node[] = []
+  for (const node of graph.nodes) {
+    nodes.push(yield* mapSubgraphsPaced(node, inner => renameInner(inner, new Map(), taken, fresh)))
+    yield
+  }
   return nodes.every((node, i) => node === graph.nodes[i]) ? graph : { ...graph, nodes }
 }
 
@@ -24,12 +33,12 @@ function definitions(graph: Subgraph): string[] {
 }
 
 /** `outer`: new names of values around this graph. */
-function renameInner(
+function* renameInner(
   graph: Subgraph,
   outer: ReadonlyMap<string, string>,
   taken: Set<string>,
   fresh: (base: string) => string,
-): Subgraph {
+): Paced<Subgraph> {
   const names = new Map(outer)
   for (const name of definitions(graph)) {
     names.delete(name)
@@ -37,12 +46,15 @@ function renameInner(
     taken.add(names.get(name) ?? name)
   }
   const rename = (name: string): string => names.get(name) ?? name
-  const renameNode = (node: Node): Node => {
-    const inner = mapSubgraphs(node, subgraph => renameInner(subgraph, names, taken, fresh))
-    if (![...node.inputs, ...node.outputs].some(name => names.has(name))) return inner
-    return { ...inner, inputs: inner.inputs.map(rename), outputs: inner.outputs.map(rename) }
+  const nodes: Node[] = []
+  for (const node of graph.nodes) {
+    const inner = yield* mapSubgraphsPaced(node, subgraph => renameInner(subgraph, names, taken, fresh))
+    const renamed = [...node.inputs, ...node.outputs].some(name => names.has(name))
+    nodes.push(
+      renamed ? { ...inner, inputs: inner.inputs.map(rename), outputs: inner.outputs.map(rename) } : inner,
+    )
+    yield
   }
-  const nodes = graph.nodes.map(renameNode)
   if (names.size === 0 && nodes.every((node, i) => node === graph.nodes[i])) return graph
   return {
     ...graph,

@@ -1,6 +1,7 @@
 // call.ts: what a rule of shape inference sees of its node, and how it answers.
 import type { ElementType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import type { Paced } from '../../core/paced.js'
 import { describeNode, intOf, intsOf, stringOf } from '../attributes.js'
 import { elementTypeOf } from '../element-types.js'
 import type { Dimension, Node, Subgraph, ValueType } from '../graph.js'
@@ -22,23 +23,32 @@ export interface Fact {
 }
 
 /** Types of the outputs of a node; undefined or missing where nothing is known. */
-export type Rule = (call: Call) => readonly (ValueType | undefined)[]
+export type Rule = (call: Call) => Types | Paced<Types>
+
+type Types = readonly (ValueType | undefined)[]
 
 /**
  * Infers a subgraph whose inputs are the given facts, and returns the facts of its outputs. One that may not run at all
  * (`certain` false) may not fit its inputs.
  */
-export type InferSubgraph = (graph: Subgraph, inputs: readonly Fact[], certain?: boolean) => readonly Fact[]
+export type InferSubgraph = (
+  graph: Subgraph,
+  inputs: readonly Fact[],
+  certain?: boolean,
+) => Paced<readonly Fact[]>
 
 /** A node whose outputs are to be inferred. */
 export class Call {
   readonly node: Node
   readonly #facts: ReadonlyMap<string, Fact>
+  /** How many graphs the node lies in. */
+  readonly depth: number
   /** Infers a subgraph of the node. */
   readonly inferSubgraph: InferSubgraph
 
-  constructor(node: Node, facts: ReadonlyMap<string, Fact>, inferSubgraph: InferSubgraph) {
+  constructor(node: Node, facts: ReadonlyMap<string, Fact>, depth: number, inferSubgraph: InferSubgraph) {
     this.node = node
+    this.depth = depth
     this.#facts = facts
     this.inferSubgraph = inferSubgraph
   }

@@ -1,4 +1,5 @@
 // control.ts: shapes of control flow, sequences and optional values.
+import type { Paced } from '../../core/paced.js'
 import { graphOf, intsOf } from '../attributes.js'
 import type { Subgraph, ValueType } from '../graph.js'
 import { type Call, type Fact, type Rule, tensorOrUnknown } from './call.js'
@@ -30,11 +31,14 @@ function body(call: Call, name: string): Subgraph {
   return graph
 }
 
-const conditional: Rule = call => {
+const conditional: Rule = function* (call) {
   const taken = call.numbers(0)?.[0]
-  const infer = (name: string, runs: boolean): (ValueType | undefined)[] =>
-    call.inferSubgraph(body(call, name), [], taken !== undefined && runs).map(fact => fact.type)
-  const [yes, no] = [infer('then_branch', taken !== 0), infer('else_branch', taken === 0)]
+  const infer = function* (name: string, runs: boolean): Paced<(ValueType | undefined)[]> {
+    const facts = yield* call.inferSubgraph(body(call, name), [], taken !== undefined && runs)
+    return facts.map(fact => fact.type)
+  }
+  const yes = yield* infer('then_branch', taken !== 0)
+  const no = yield* infer('else_branch', taken === 0)
   if (taken !== undefined) return taken ? yes : no
   return call.node.outputs.map((_, i) => commonType(yes[i], no[i]))
 }
@@ -44,7 +48,13 @@ function carried(before: ValueType | undefined, after: ValueType | undefined): V
   return before && commonType(before, after ?? before)
 }
 
-const loop: Rule = call => {
+/** Loops that lie deeper inside of each other are inferred once: twice each would be 2^depth times. */
+const maxTwiceInferred = 4
+
+const withoutShape = (type: ValueType | undefined): ValueType | undefined =>
+  type?.kind === 'tensor' ? tensorOrUnknown(type.dtype, undefined) : type
+
+const loop: Rule = function* (call) {
   const graph = body(call, 'body')
   const count = Math.max(0, call.node.inputs.length - 2)
   const initial = Array.from({ length: count }, (_, i) => call.type(i + 2))
@@ -52,9 +62,9 @@ const loop: Rule = call => {
   const step = (types: readonly (ValueType | undefined)[]) =>
     call.inferSubgraph(graph, [...head, ...types.map(type => ({ type }))])
   // What the first step changes is unknown in all of them.
-  const once = step(initial)
-  const stable = initial.map((type, i) => carried(type, once[i + 1]?.type))
-  const outputs = step(stable)
+  const once = call.depth < maxTwiceInferred ? yield* step(initial) : undefined
+  const stable = initial.map((type, i) => (once ? carried(type, once[i + 1]?.type) : withoutShape(type)))
+  const outputs = yield* step(stable)
   const trips = call.numbers(0)?.[0] ?? null
   const alwaysOn = !call.has(1) && outputs[0]?.known?.elements[0] === 1
   const scanned = outputs.slice(1 + count).map(({ type }) => stacked(type, alwaysOn ? trips : null, 0))
@@ -72,7 +82,7 @@ function stacked(
   return tensorOrUnknown(type.dtype, shape)
 }
 
-const scan: Rule = call => {
+const scan: Rule = function* (call) {
   const graph = body(call, 'body')
   const scans = call.int('num_scan_inputs', 0)
   const states = call.node.inputs.length - scans
@@ -94,7 +104,7 @@ const scan: Rule = call => {
     }
   })
   const initial = Array.from({ length: states }, (_, i) => call.type(i))
-  const outputs = call.inferSubgraph(graph, [...initial.map(type => ({ type })), ...slices])
+  const outputs = yield* call.inferSubgraph(graph, [...initial.map(type => ({ type })), ...slices])
   return [
     ...initial.map((type, i) => carried(type, outputs[i]?.type)),
     ...outputs.slice(states).map(({ type }, i) => stacked(type, length, outputAxes[i] ?? 0)),

@@ -8,8 +8,8 @@ import { einsum, matMulOf } from './product.js'
 
 /** Output `n` has the type of input `inputs[n]`. */
 const sameAs =
-  (...inputs: readonly number[]): Rule =>
-  call =>
+  (...inputs: readonly number[]) =>
+  (call: Call): (ValueType | undefined)[] =>
     inputs.map(i => call.type(i))
 
 const f32 = (...shapes: readonly (Shape | undefined)[]): (ValueType | undefined)[] =>

@@ -1,6 +1,7 @@
 // decode.ts: bytes of the protobuf wire format to the messages of messages.ts. Nothing is copied: bytes are views.
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire'
 import { SparkError } from '../../core/errors.js'
+import { atOnce, type Paced } from '../../core/paced.js'
 import {
   type Field,
   fieldsOf,
@@ -46,11 +47,26 @@ export function decodeMessage<N extends MessageName>(
   message: N,
   bytes: Uint8Array,
 ): Message<N> {
-  const root = { parent: undefined, field: message, index: undefined }
-  return decode(label, message, bytes, root, 0) as Message<N>
+  return atOnce(decodeMessagePaced(label, message, bytes))
 }
 
-function decode(label: string, message: MessageName, bytes: Uint8Array, place: Place, depth: number): object {
+/** {@link decodeMessage}, with a pause in each message. */
+export function* decodeMessagePaced<N extends MessageName>(
+  label: string,
+  message: N,
+  bytes: Uint8Array,
+): Paced<Message<N>> {
+  const root = { parent: undefined, field: message, index: undefined }
+  return (yield* decode(label, message, bytes, root, 0)) as Message<N>
+}
+
+function* decode(
+  label: string,
+  message: MessageName,
+  bytes: Uint8Array,
+  place: Place,
+  depth: number,
+): Paced<object> {
   if (depth > maxDepth) {
     throw new SparkError('ERR_FORMAT', `${label}: messages lie inside each other deeper than ${maxDepth}`)
   }
@@ -69,11 +85,12 @@ function decode(label: string, message: MessageName, bytes: Uint8Array, place: P
       } else if (field.repeated) {
         if (!Object.hasOwn(result, at)) result[at] = []
         const list = result[at] as unknown[]
-        readRepeated(reader, field, wire, list, inner(at, list.length))
+        yield* readRepeated(reader, field, wire, list, inner(at, list.length))
       } else {
-        result[at] = readOne(reader, field.type, wire, inner(at, undefined))
+        result[at] = yield* readOne(reader, field.type, wire, inner(at, undefined))
       }
     }
+    yield
     if (reader.pos > reader.len) throw new RangeError('it goes on after the end')
   } catch (error) {
     if (error instanceof SparkError) throw error
@@ -86,35 +103,41 @@ function decode(label: string, message: MessageName, bytes: Uint8Array, place: P
   return result
 }
 
-/** Reads the content of a message that lies in another one. */
-type ReadMessage = (type: MessageName, content: Uint8Array) => object
+/** Packed elements between two pauses. */
+const pausedElements = 4096
 
-function readRepeated(
+/** Reads the content of a message that lies in another one. */
+type ReadMessage = (type: MessageName, content: Uint8Array) => Paced<object>
+
+function* readRepeated(
   reader: BinaryReader,
   { type }: Field,
   wire: WireType,
   list: unknown[],
   readMessage: ReadMessage,
-): void {
+): Paced<void> {
   const packed = wire === WireType.LengthDelimited && isScalar(type) && scalars[type].wire !== wire
   if (!packed) {
-    list.push(readOne(reader, type, wire, readMessage))
+    list.push(yield* readOne(reader, type, wire, readMessage))
     return
   }
   const content = new BinaryReader(reader.bytes())
   const { read } = scalars[type]
-  while (content.pos < content.len) list.push(read(content))
+  while (content.pos < content.len) {
+    list.push(read(content))
+    if (list.length % pausedElements === 0) yield
+  }
 }
 
-function readOne(
+function* readOne(
   reader: BinaryReader,
   type: Field['type'],
   wire: WireType,
   readMessage: ReadMessage,
-): unknown {
+): Paced<unknown> {
   const expected = isScalar(type) ? scalars[type].wire : WireType.LengthDelimited
   if (wire !== expected) throw new RangeError(`its wire type is ${wire} instead of ${expected}`)
-  return isScalar(type) ? scalars[type].read(reader) : readMessage(type, reader.bytes())
+  return isScalar(type) ? scalars[type].read(reader) : yield* readMessage(type, reader.bytes())
 }
 
 function isScalar(type: Field['type']): type is ScalarName {

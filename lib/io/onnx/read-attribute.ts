@@ -1,5 +1,6 @@
 // read-attribute.ts: AttributeProto messages to attributes.
 import { SparkError } from '../../core/errors.js'
+import type { Paced } from '../../core/paced.js'
 import type { Attribute, Attributes, IntegerValue, Subgraph, ValueType } from '../../graph/graph.js'
 import type { Message } from './messages.js'
 import { readSparse, readTensor, type TensorContext } from './read-tensor.js'
@@ -30,35 +31,35 @@ const namesByNumber = new Map(
 )
 
 /** Reads the graph inside of an attribute. */
-export type ReadGraph = (graph: Message<'Graph'>, what: string) => Subgraph
+export type ReadGraph = (graph: Message<'Graph'>, what: string) => Paced<Subgraph>
 
 /**
  * The attributes of a node or the defaults of a function.
  * @param what - names the node in errors
  * @throws SparkError ERR_FORMAT
  */
-export function readAttributes(
+export function* readAttributes(
   context: TensorContext,
   list: readonly Message<'Attribute'>[],
   what: string,
   readGraph: ReadGraph,
-): Attributes {
+): Paced<Attributes> {
   const attributes = new Map<string, Attribute>()
   for (const attribute of list) {
     const { name = '' } = attribute
     const place = `${what}: attribute '${name}'`
     if (attributes.has(name)) throw new SparkError('ERR_FORMAT', `${context.label}: ${place} occurs twice`)
-    attributes.set(name, readAttribute(context, attribute, place, readGraph))
+    attributes.set(name, yield* readAttribute(context, attribute, place, readGraph))
   }
   return Object.fromEntries(attributes)
 }
 
-function readAttribute(
+function* readAttribute(
   context: TensorContext,
   attribute: Message<'Attribute'>,
   what: string,
   readGraph: ReadGraph,
-): Attribute {
+): Paced<Attribute> {
   const number = attribute.type ?? impliedType(attribute)
   if (attribute.refAttrName) return { type: 'reference', value: attribute.refAttrName, of: number }
   const type = namesByNumber.get(number)
@@ -81,17 +82,20 @@ function readAttribute(
     case 'strings':
       return { type, value: readStrings(attribute.strings ?? [], fail) }
     case 'tensor':
-      return { type, value: readTensor(context, present(attribute.t), what) }
+      return { type, value: yield* readTensor(context, present(attribute.t), what) }
     case 'tensors':
-      return { type, value: (attribute.tensors ?? []).map((t, i) => readTensor(context, t, `${what}[${i}]`)) }
+      return {
+        type,
+        value: yield* each(attribute.tensors, (t, i) => readTensor(context, t, `${what}[${i}]`)),
+      }
     case 'sparse':
-      return { type, value: readSparse(context, present(attribute.sparseTensor), what) }
+      return { type, value: yield* readSparse(context, present(attribute.sparseTensor), what) }
     case 'sparses':
-      return { type, value: (attribute.sparseTensors ?? []).map(t => readSparse(context, t, what)) }
+      return { type, value: yield* each(attribute.sparseTensors, t => readSparse(context, t, what)) }
     case 'graph':
-      return { type, value: readGraph(present(attribute.g), what) }
+      return { type, value: yield* readGraph(present(attribute.g), what) }
     case 'graphs':
-      return { type, value: (attribute.graphs ?? []).map((g, i) => readGraph(g, `${what}[${i}]`)) }
+      return { type, value: yield* each(attribute.graphs, (g, i) => readGraph(g, `${what}[${i}]`)) }
     case 'type':
       return { type, value: typeIn(present(attribute.typeProto), what, fail) }
     case 'types':
@@ -99,6 +103,12 @@ function readAttribute(
     default:
       throw fail(`has the unknown type ${number}`)
   }
+}
+
+function* each<T, U>(list: readonly T[] = [], read: (item: T, i: number) => Paced<U>): Paced<U[]> {
+  const values: U[] = []
+  for (const [i, item] of list.entries()) values.push(yield* read(item, i))
+  return values
 }
 
 /** Files before IR version 2 leave the type to be told from the field that is there. */

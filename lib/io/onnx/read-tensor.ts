@@ -1,6 +1,8 @@
 // read-tensor.ts: TensorProto messages to constants, wherever their elements are: raw bytes, typed fields, other files.
+import { freemem } from 'node:os'
 import { type ElementType, elementArrayOf, elementBits, elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import { atOnce, mapPaced, type Paced } from '../../core/paced.js'
 import { volume } from '../../core/shape.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { elementTypeOf } from '../../graph/element-types.js'
@@ -26,7 +28,7 @@ export interface TensorContext {
  */
 export function parseTensor(bytes: Uint8Array, label = 'tensor'): Constant {
   const context = { label, external: { folder: undefined, known: new Map() } }
-  return readTensor(context, decodeMessage(label, 'Tensor', bytes), 'the tensor')
+  return atOnce(readTensor(context, decodeMessage(label, 'Tensor', bytes), 'the tensor'))
 }
 
 /**
@@ -35,7 +37,11 @@ export function parseTensor(bytes: Uint8Array, label = 'tensor'): Constant {
  * @throws SparkError ERR_FORMAT when the elements do not fit the shape or the type, ERR_IO for external data that
  * cannot be opened, ERR_UNSUPPORTED for one piece of a larger tensor
  */
-export function readTensor(context: TensorContext, tensor: Message<'Tensor'>, what: string): Constant {
+export function* readTensor(
+  context: TensorContext,
+  tensor: Message<'Tensor'>,
+  what: string,
+): Paced<Constant> {
   const dtype = elementTypeOf(tensor.dataType, `${context.label}: ${what}`)
   const shape = readSizes(tensor.dims ?? [], `${context.label}: ${what}`)
   if (tensor.segment) {
@@ -46,27 +52,25 @@ export function readTensor(context: TensorContext, tensor: Message<'Tensor'>, wh
     )
   }
   try {
-    return constantOf(context, tensor, dtype, shape, what)
+    return yield* constantOf(context, tensor, dtype, shape, what)
   } catch (error) {
     if (!(error instanceof SparkError) || error.code !== 'ERR_SHAPE') throw error
     throw new SparkError('ERR_FORMAT', `${context.label}: ${what}: ${error.message}`, { cause: error })
   }
 }
 
-function constantOf(
+function* constantOf(
   context: TensorContext,
   tensor: Message<'Tensor'>,
   dtype: ElementType,
   shape: readonly number[],
   what: string,
-): Constant {
+): Paced<Constant> {
+  yield
   const count = volume(shape)
   if (dtype === 'string') {
     const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
-    return Constant.strings(
-      shape,
-      (tensor.stringData ?? []).map(bytes => decoder.decode(bytes)),
-    )
+    return Constant.strings(shape, yield* mapPaced(tensor.stringData ?? [], bytes => decoder.decode(bytes)))
   }
   if (tensor.dataLocation === 1) {
     const place = `${context.label}: ${what}`
@@ -78,32 +82,41 @@ function constantOf(
     )
     return Constant.lazy(dtype, shape, source)
   }
-  return Constant.from(dtype, shape, tensor.rawData ?? typedField(tensor, dtype))
+  return Constant.from(dtype, shape, tensor.rawData ?? (yield* typedField(tensor, dtype)))
 }
 
+/** Elements that are converted between two pauses. */
+const piece = 1 << 16
+
 /** The elements of the typed field that holds `dtype`; elements of 32 bits carry smaller ones as bit patterns. */
-function typedField(tensor: Message<'Tensor'>, dtype: NumericType): Uint8Array {
+function* typedField(tensor: Message<'Tensor'>, dtype: NumericType): Paced<Uint8Array> {
   const array = elementArrayOf(dtype)
-  const pack = (elements: readonly (number | bigint)[]): Uint8Array => {
-    const packed = new array(elements.length)
-    packed.set(elements as ArrayLike<number> & ArrayLike<bigint>)
-    return new Uint8Array(packed.buffer)
+  const elements = fieldOf(tensor, dtype)
+  const packed = new array(elements.length)
+  const isU32 = dtype === 'u32'
+  for (let start = 0; start < elements.length; start += piece) {
+    const part = elements.slice(start, start + piece)
+    packed.set((isU32 ? part.map(Number) : part) as ArrayLike<number> & ArrayLike<bigint>, start)
+    yield
   }
+  return new Uint8Array(packed.buffer)
+}
+
+function fieldOf(tensor: Message<'Tensor'>, dtype: NumericType): readonly (number | bigint)[] {
   switch (dtype) {
     case 'f32':
     case 'c64':
-      return pack(tensor.floatData ?? [])
+      return tensor.floatData ?? []
     case 'f64':
     case 'c128':
-      return pack(tensor.doubleData ?? [])
+      return tensor.doubleData ?? []
     case 'i64':
-      return pack(tensor.int64Data ?? [])
+      return tensor.int64Data ?? []
     case 'u64':
-      return pack(tensor.uint64Data ?? [])
     case 'u32':
-      return pack((tensor.uint64Data ?? []).map(Number))
+      return tensor.uint64Data ?? []
     default:
-      return pack(tensor.int32Data ?? [])
+      return tensor.int32Data ?? []
   }
 }
 
@@ -111,18 +124,18 @@ function typedField(tensor: Message<'Tensor'>, dtype: NumericType): Uint8Array {
  * A sparse constant of a SparseTensorProto.
  * @throws SparkError ERR_FORMAT
  */
-export function readSparse(
+export function* readSparse(
   context: TensorContext,
   { values, indices, dims = [] }: Message<'SparseTensor'>,
   what: string,
-): SparseConstant {
+): Paced<SparseConstant> {
   if (!values || !indices) {
     throw new SparkError('ERR_FORMAT', `${context.label}: ${what} lacks its values or indices`)
   }
   const sparse = {
     shape: readSizes(dims, `${context.label}: ${what}`),
-    values: readTensor(context, values, `${what}.values`),
-    indices: readTensor(context, indices, `${what}.indices`),
+    values: yield* readTensor(context, values, `${what}.values`),
+    indices: yield* readTensor(context, indices, `${what}.indices`),
   }
   const { length } = sparse.indices.shape
   const fits = length === 1 || (length === 2 && sparse.indices.shape[1] === sparse.shape.length)
@@ -136,11 +149,12 @@ export function readSparse(
 }
 
 /**
- * The whole of a sparse constant.
+ * The whole of a sparse constant. It is made when somebody reads it: a file of a few bytes may describe gigabytes.
  * @param what - names it in errors
- * @throws SparkError ERR_FORMAT for indices out of range, ERR_UNSUPPORTED when it would be absurdly large
+ * @throws SparkError ERR_FORMAT for indices out of range, ERR_UNSUPPORTED when it would be absurdly large; reading it
+ * ERR_OUT_OF_MEMORY when it is larger than what is free
  */
-export function densify({ shape, values, indices }: SparseConstant, what: string): Constant {
+export function* densify({ shape, values, indices }: SparseConstant, what: string): Paced<Constant> {
   const count = volume(shape)
   const bits = elementBits[values.dtype]
   if (count > maxExpandedElements || bits < 8) {
@@ -149,24 +163,44 @@ export function densify({ shape, values, indices }: SparseConstant, what: string
       `${what} is sparse ${values.dtype} [${shape.join(', ')}]; at most ${maxExpandedElements} elements of 8 bits or more can be expanded`,
     )
   }
+  const places = yield* placesOf(indices, shape, what)
   const width = bits / 8
-  const bytes = new Uint8Array(count * width)
-  const source = values.bytes
-  const flat = indices.integers()
-  for (let i = 0; i < values.count; i++) {
-    const rank = indices.shape.length === 1 ? 0 : shape.length
-    const parts = rank ? flat.slice(i * rank, (i + 1) * rank) : [flat[i]]
-    const sizes = rank ? shape : [count]
-    if (parts.some((index, d) => index < 0 || index >= sizes[d])) {
+  const byteLength = count * width
+  let made: WeakRef<Uint8Array> | undefined
+  const read = (): Uint8Array => {
+    const known = made?.deref()
+    if (known) return known
+    if (byteLength > freemem()) {
+      const message = `${what} needs ${byteLength} bytes when it is expanded; ${freemem()} are free`
+      throw new SparkError('ERR_OUT_OF_MEMORY', message)
+    }
+    const bytes = new Uint8Array(byteLength)
+    const source = values.bytes
+    for (const [i, place] of places.entries())
+      bytes.set(source.subarray(i * width, (i + 1) * width), place * width)
+    made = new WeakRef(bytes)
+    return bytes
+  }
+  return Constant.lazy(values.dtype as NumericType, shape, { byteLength, read })
+}
+
+/** Where the values of a sparse constant are in the flattened whole. */
+function* placesOf(indices: Constant, shape: readonly number[], what: string): Paced<Float64Array> {
+  const sizes = indices.shape.length === 1 ? [volume(shape)] : shape
+  const flat = indices.data as BigInt64Array
+  const places = new Float64Array(indices.shape[0]!)
+  for (let i = 0; i < places.length; i++) {
+    const parts = Array.from(flat.subarray(i * sizes.length, (i + 1) * sizes.length), Number)
+    if (parts.some((index, d) => index < 0 || index >= sizes[d]!)) {
       throw new SparkError(
         'ERR_FORMAT',
         `${what}: the index [${parts.join(', ')}] is outside of [${sizes.join(', ')}]`,
       )
     }
-    const target = parts.reduce((offset, index, d) => offset * sizes[d] + index, 0)
-    bytes.set(source.subarray(i * width, (i + 1) * width), target * width)
+    places[i] = parts.reduce((offset, index, d) => offset * sizes[d]! + index, 0)
+    if (i % piece === 0) yield
   }
-  return Constant.from(values.dtype as NumericType, shape, bytes)
+  return places
 }
 
 /**

@@ -3,12 +3,13 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { argumentError } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
+import { atOnce, mapPaced, type Paced, Pacer } from '../../core/paced.js'
 import type { Constant } from '../../graph/constant.js'
 import type { Graph, GraphFunction, Node, Subgraph, ValueType } from '../../graph/graph.js'
-import { checkGraph } from '../../graph/validate.js'
+import { checkGraphPaced } from '../../graph/validate.js'
 import { readBytes } from '../read-file.js'
 import { expectNotPointer } from '../safetensors-header.js'
-import { decodeMessage } from './decode.js'
+import { decodeMessagePaced } from './decode.js'
 import type { Message } from './messages.js'
 import { readAttributes } from './read-attribute.js'
 import { densify, readSparse, readTensor, type TensorContext } from './read-tensor.js'
@@ -24,14 +25,15 @@ const maxOpset = 28
  * Reads an ONNX model. Weights in files beside it are read when they are used; everything else is checked here.
  *
  * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
+ * @param pacer - lets the event loop turn between parts of a large model, and ends reading when its signal is aborted
  * @throws SparkError ERR_FORMAT naming the node, tensor or field that is broken, ERR_UNSUPPORTED for versions that are
  * too new, ERR_IO when a file cannot be read, ERR_ARGUMENT
  */
-export async function readOnnx(source: string | URL | Uint8Array): Promise<Graph> {
-  if (source instanceof Uint8Array) return parseOnnx(source)
+export async function readOnnx(source: string | URL | Uint8Array, pacer = new Pacer()): Promise<Graph> {
+  if (source instanceof Uint8Array) return pacer.do(parse(source, fromBytes('model')))
   const file = toPath(source)
   const bytes = await readBytes(file)
-  return parse(bytes, { label: file, external: { folder: path.dirname(file), known: new Map() } })
+  return pacer.do(parse(bytes, { label: file, external: { folder: path.dirname(file), known: new Map() } }))
 }
 
 /**
@@ -40,8 +42,13 @@ export async function readOnnx(source: string | URL | Uint8Array): Promise<Graph
  * @throws SparkError as {@link readOnnx}
  */
 export function parseOnnx(bytes: Uint8Array, label = 'model'): Graph {
-  return parse(bytes, { label, external: { folder: undefined, known: new Map() } })
+  return atOnce(parse(bytes, fromBytes(label)))
 }
+
+const fromBytes = (label: string): TensorContext => ({
+  label,
+  external: { folder: undefined, known: new Map() },
+})
 
 function toPath(source: string | URL): string {
   if (typeof source === 'string') return path.resolve(source)
@@ -49,10 +56,10 @@ function toPath(source: string | URL): string {
   throw argumentError('source', 'a path, a file: URL or a Uint8Array', source)
 }
 
-function parse(bytes: Uint8Array, context: TensorContext): Graph {
+function* parse(bytes: Uint8Array, context: TensorContext): Paced<Graph> {
   const { label } = context
   expectNotPointer(label, bytes)
-  const model = decodeMessage(label, 'Model', bytes)
+  const model = yield* decodeMessagePaced(label, 'Model', bytes)
   if (!model.graph)
     throw new SparkError('ERR_FORMAT', `${label}: there is no graph in it: it is not an ONNX model`)
   const irVersion = Number(model.irVersion ?? 0n)
@@ -71,14 +78,16 @@ function parse(bytes: Uint8Array, context: TensorContext): Graph {
       `${label}: opset ${opsets.get('')}; up to ${maxOpset} are supported`,
     )
   }
+  const functions: GraphFunction[] = []
+  for (const definition of model.functions ?? []) functions.push(yield* readFunction(context, definition))
   const graph: Graph = {
-    ...readGraph(context, model.graph, 'graph'),
+    ...(yield* readGraph(context, model.graph, 'graph')),
     metadata: readEntries(model.metadata),
     opsets,
-    functions: (model.functions ?? []).map(definition => readFunction(context, definition)),
+    functions,
     producer: { name: model.producerName ?? '', version: model.producerVersion ?? '' },
   }
-  return checkGraph(graph, label)
+  return yield* checkGraphPaced(graph, label)
 }
 
 function readOpsets(list: readonly Message<'OperatorSet'>[], label: string): Map<string, number> {
@@ -97,29 +106,30 @@ function readEntries(entries: readonly Message<'Entry'>[] = []): Map<string, str
   return new Map(entries.map(({ key = '', value = '' }) => [key, value]))
 }
 
-function readGraph(context: TensorContext, graph: Message<'Graph'>, what: string): Subgraph {
+function* readGraph(context: TensorContext, graph: Message<'Graph'>, what: string): Paced<Subgraph> {
   const { label } = context
-  const initializers = readInitializers(context, graph, what)
-  const infos = (list: readonly Message<'ValueInfo'>[] = []) => list.map(info => readValueInfo(info, label))
+  const initializers = yield* readInitializers(context, graph, what)
+  const infos = (list: readonly Message<'ValueInfo'>[] = []) =>
+    mapPaced(list, info => readValueInfo(info, label))
   const values = new Map<string, ValueType>()
-  for (const { name, type } of infos(graph.valueInfo)) if (type) values.set(name, type)
+  for (const { name, type } of yield* infos(graph.valueInfo)) if (type) values.set(name, type)
   return {
     name: graph.name ?? '',
     // Files before IR version 4 list initializers among the inputs, and many later ones still do.
-    inputs: infos(graph.input).filter(({ name }) => !initializers.has(name)),
-    outputs: infos(graph.output),
-    nodes: (graph.node ?? []).map((node, i) => readNode(context, node, `${what}.node[${i}]`)),
+    inputs: (yield* infos(graph.input)).filter(({ name }) => !initializers.has(name)),
+    outputs: yield* infos(graph.output),
+    nodes: yield* readNodes(context, graph.node, what),
     initializers,
     values,
     metadata: readEntries(graph.metadata),
   }
 }
 
-function readInitializers(
+function* readInitializers(
   context: TensorContext,
   graph: Message<'Graph'>,
   what: string,
-): Map<string, Constant> {
+): Paced<Map<string, Constant>> {
   const initializers = new Map<string, Constant>()
   const add = (name: string, constant: Constant): void => {
     if (name === '' || initializers.has(name)) {
@@ -130,37 +140,49 @@ function readInitializers(
   }
   for (const tensor of graph.initializer ?? []) {
     const name = tensor.name ?? ''
-    add(name, readTensor(context, tensor, `initializer '${name}'`))
+    add(name, yield* readTensor(context, tensor, `initializer '${name}'`))
   }
   for (const tensor of graph.sparseInitializer ?? []) {
     const name = tensor.values?.name ?? ''
     const place = `sparse initializer '${name}'`
-    add(name, densify(readSparse(context, tensor, place), `${context.label}: ${place}`))
+    const sparse = yield* readSparse(context, tensor, place)
+    add(name, yield* densify(sparse, `${context.label}: ${place}`))
   }
   return initializers
 }
 
-function readNode(context: TensorContext, node: Message<'Node'>, what: string): Node {
+function* readNodes(
+  context: TensorContext,
+  nodes: readonly Message<'Node'>[] = [],
+  what: string,
+): Paced<Node[]> {
+  const made: Node[] = []
+  for (const [i, node] of nodes.entries()) made.push(yield* readNode(context, node, `${what}.node[${i}]`))
+  return made
+}
+
+function* readNode(context: TensorContext, node: Message<'Node'>, what: string): Paced<Node> {
+  yield
   const { name = '', opType = '', domain = '', overload, metadata } = node
   const place = `${what} '${name}' (${opType})`
   if (opType === '') throw new SparkError('ERR_FORMAT', `${context.label}: ${place} names no operator`)
-  const nested = (graph: Message<'Graph'>, inner: string): Subgraph => readGraph(context, graph, inner)
+  const nested = (graph: Message<'Graph'>, inner: string) => readGraph(context, graph, inner)
   return {
     op: opType,
     domain: domain === 'ai.onnx' ? '' : domain,
     name,
     inputs: node.input ?? [],
     outputs: node.output ?? [],
-    attributes: readAttributes(context, node.attribute ?? [], place, nested),
+    attributes: yield* readAttributes(context, node.attribute ?? [], place, nested),
     ...(overload && { overload }),
     ...(metadata && { metadata: readEntries(metadata) }),
   }
 }
 
-function readFunction(context: TensorContext, definition: Message<'Function'>): GraphFunction {
+function* readFunction(context: TensorContext, definition: Message<'Function'>): Paced<GraphFunction> {
   const { name = '', domain = '', overload = '', input = [], output = [], attribute = [] } = definition
   const what = `function '${name}'`
-  const nested = (graph: Message<'Graph'>, inner: string): Subgraph => readGraph(context, graph, inner)
+  const nested = (graph: Message<'Graph'>, inner: string) => readGraph(context, graph, inner)
   return {
     name,
     domain: domain === 'ai.onnx' ? '' : domain,
@@ -168,8 +190,8 @@ function readFunction(context: TensorContext, definition: Message<'Function'>): 
     inputs: input,
     outputs: output,
     attributes: attribute,
-    defaults: readAttributes(context, definition.attributeProto ?? [], what, nested),
-    nodes: (definition.node ?? []).map((node, i) => readNode(context, node, `${what}.node[${i}]`)),
+    defaults: yield* readAttributes(context, definition.attributeProto ?? [], what, nested),
+    nodes: yield* readNodes(context, definition.node, what),
     opsets: readOpsets(definition.opsetImport ?? [], `${context.label}: ${what}`),
   }
 }

@@ -1,6 +1,7 @@
 // write.ts: graphs to ONNX files.
 import path from 'node:path'
 import { expectKnownOptions, expectText } from '../../core/checks.js'
+import { atOnce } from '../../core/paced.js'
 import type { Constant } from '../../graph/constant.js'
 import { allNodes } from '../../graph/edit.js'
 import { canonicalOpset, type Graph } from '../../graph/graph.js'
@@ -85,12 +86,12 @@ export function serializeOnnx(graph: Graph): Uint8Array {
 }
 
 function encodeGraph(graph: Graph, place?: PlaceTensor): Encoded {
-  expectShallow(graph, maxWrittenNesting)
+  atOnce(expectShallow(graph, maxWrittenNesting))
   const opsets = new Map(graph.opsets)
   for (const { domain } of allNodes(graph)) if (!opsets.has(domain)) opsets.set(domain, 1)
   if (graph.opsets.get('') === canonicalOpset && graph.functions.length === 0) {
     const inference = new ShapeInference({ trustFile: true, strict: false })
-    inference.inferGraph(graph, [])
+    atOnce(inference.inferGraph(graph, []))
     opsets.set('', lowestOpset(graph, inference.facts))
   }
   return encodeMessage('Model', {

@@ -2,6 +2,7 @@
 import { freemem } from 'node:os'
 import { expectAttached } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
+import { Pacer } from '../../core/paced.js'
 import { makeUntransferable } from '../../core/untransferable.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { BoundStep, KernelArgs, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
@@ -137,10 +138,19 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
     return () => named(label, () => kernel(args))
   })
   const held = heldArrays(steps)
+  const expectHeld = (): void => {
+    for (const array of held) expectAttached('an operand of the plan', array)
+  }
   return {
     async run() {
-      for (const array of held) expectAttached('an operand of the plan', array)
-      for (const call of calls) call()
+      expectHeld()
+      const pacer = new Pacer()
+      for (const call of calls) {
+        call()
+        if (!pacer.isDue) continue
+        await pacer.pause()
+        expectHeld()
+      }
     },
     async fetch() {},
     async store() {},

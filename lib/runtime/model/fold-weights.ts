@@ -1,12 +1,13 @@
 // fold-weights.ts: weights that nodes make of constants, computed once, so that they can be stored in another format.
 import { SparkError } from '../../core/errors.js'
+import { mapPaced, Pacer } from '../../core/paced.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
-import { consumersOf, producersOf, readsOf } from '../../graph/edit.js'
+import { consumersOfPaced, producersOfPaced, readsOf } from '../../graph/edit.js'
 import { type Graph, makeGraph, type Node } from '../../graph/graph.js'
 import { weightInput } from '../../graph/rewrites/fold-layouts.js'
 import { fuseBatchNorm } from '../../graph/rewrites/fuse/layers.js'
-import { fuse, GraphView, inferenceOf } from '../../graph/rewrites/fuse/pattern.js'
-import { removeDead } from '../../graph/rewrites/remove-dead.js'
+import { fuse, GraphView } from '../../graph/rewrites/fuse/pattern.js'
+import { removeDeadPaced } from '../../graph/rewrites/remove-dead.js'
 import { loadAddon } from '../../native.js'
 import { openCpuKernels } from '../cpu.js'
 import { jsKernels } from '../js/js.js'
@@ -17,11 +18,16 @@ import { Plan } from '../plan/plan.js'
  * batch normalization behind them first. A folded weight keeps the name of the initializer that it is made of, where
  * nobody else reads that. Weights that a graph makes of codes and scales stay as they are.
  */
-export async function foldWeights(graph: Graph): Promise<Graph> {
-  const { graph: fused } = fuse(graph, fuseBatchNorm)
-  const names = madeWeights(fused)
-  const [producers, consumers] = [producersOf(fused), consumersOf(fused)]
-  const values = await valuesOf(fused, names, producers)
+export async function foldWeights(graph: Graph, pacer = new Pacer()): Promise<Graph> {
+  const original = await pacer.do(GraphView.of(graph))
+  const { view } = await pacer.do(fuse(original, fuseBatchNorm))
+  const { graph: fused } = view
+  const names = madeWeights(view)
+  if (names.size === 0) return fused
+  const producers = await pacer.do(producersOfPaced(fused))
+  const consumers = await pacer.do(consumersOfPaced(fused))
+  const values = await valuesOf(fused, names, producers, pacer)
+  if (values.size === 0) return fused
   const initializers = new Map(fused.initializers)
   const renamed = new Map<string, string>()
   for (const [name, value] of values) {
@@ -29,15 +35,16 @@ export async function foldWeights(graph: Graph): Promise<Graph> {
     if (origin !== undefined) renamed.set(name, origin)
     initializers.set(origin ?? name, value)
   }
-  const nodes = fused.nodes
-    .filter(({ outputs }) => !outputs.some(name => values.has(name)))
-    .map(node => ({ ...node, inputs: node.inputs.map(name => renamed.get(name) ?? name) }))
-  return values.size === 0 ? fused : removeDead({ ...fused, nodes, initializers })
+  const left = fused.nodes.filter(({ outputs }) => !outputs.some(name => values.has(name)))
+  const nodes = await pacer.do(
+    mapPaced(left, node => ({ ...node, inputs: node.inputs.map(name => renamed.get(name) ?? name) })),
+  )
+  return pacer.do(removeDeadPaced({ ...fused, nodes, initializers }))
 }
 
 /** Names of the weights of products that depend on constants and are none. */
-function madeWeights(graph: Graph): Set<string> {
-  const view = new GraphView(graph, inferenceOf(graph))
+function madeWeights(view: GraphView): Set<string> {
+  const { graph } = view
   const names = graph.nodes.map(node => node.inputs[weightInput(node) ?? -1])
   return new Set(
     names.filter(name => name && !graph.initializers.has(name) && view.isConstant(name)) as string[],
@@ -49,6 +56,7 @@ async function valuesOf(
   { initializers }: Graph,
   names: ReadonlySet<string>,
   producers: ReadonlyMap<string, Node>,
+  pacer: Pacer,
 ): Promise<Map<string, Constant>> {
   const kernels = loadAddon().addon ? openCpuKernels() : jsKernels
   const values = new Map<string, Constant>()
@@ -56,7 +64,10 @@ async function valuesOf(
     const nodes = nodesBehind(name, producers)
     if (nodes.some(({ op }) => op === 'DequantizeLinear')) continue
     try {
-      using plan = await Plan.create(makeGraph({ outputs: [{ name }], nodes, initializers }), kernels)
+      const reads = new Set(nodes.flatMap(readsOf))
+      const constants = new Map([...reads].flatMap(read => entryOf(initializers, read)))
+      const part = makeGraph({ outputs: [{ name }], nodes, initializers: constants })
+      using plan = await Plan.create(part, kernels, {}, pacer)
       const { [name]: data } = await plan.run()
       const [{ dtype, shape }] = plan.outputs as [(typeof plan.outputs)[0]]
       values.set(name, Constant.from(dtype as NumericType, shape, data!.slice() as Float32Array))
@@ -65,6 +76,11 @@ async function valuesOf(
     }
   }
   return values
+}
+
+function entryOf<T>(map: ReadonlyMap<string, T>, name: string): [string, T][] {
+  const value = map.get(name)
+  return value === undefined ? [] : [[name, value]]
 }
 
 /** The nodes that make a value, in an order in which they can run. */

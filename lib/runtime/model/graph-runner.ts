@@ -2,19 +2,20 @@
 // operators of the host in between. What was compiled is kept for the next run with the same shapes.
 import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import { type Paced, Pacer } from '../../core/paced.js'
 import { describeNode } from '../../graph/attributes.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { readsOf } from '../../graph/edit.js'
 import { type Graph, makeGraph, type Node, type Subgraph } from '../../graph/graph.js'
-import { inlineBranches } from '../../graph/rewrites/inline-branches.js'
-import { optimize } from '../../graph/rewrites/optimize.js'
+import { inlineBranchesPaced, isIf } from '../../graph/rewrites/inline-branches.js'
+import { optimizePaced } from '../../graph/rewrites/optimize.js'
 import type { FloatCompute, Kernels } from '../kernels.js'
 import { unknownOperator } from '../plan/compile.js'
 import { loweringOf } from '../plan/lower/index.js'
 import { MissingElements } from '../plan/lowering.js'
 import { Plan } from '../plan/plan.js'
 import { hostOperatorOf } from './host/index.js'
-import { cutSegment, decisiveInputs, type Segment, type Start } from './segments.js'
+import { cutSegment, decisiveInputs, readsOfAll, type Segment, type Start } from './segments.js'
 import { type HostTensor, type HostValue, hostConstant, hostTensor, typeOf } from './values.js'
 
 /** Shapes and decisive elements for which the part of a graph from one place on stays compiled at once. */
@@ -60,16 +61,30 @@ class Point {
   /** The key of the last one that was used. */
   latest: string | undefined
 
-  constructor(nodes: readonly Node[], constants: ReadonlyMap<string, Constant>) {
+  constructor(nodes: readonly Node[], reads: readonly string[]) {
     this.nodes = nodes
-    const made = new Set(nodes.flatMap(({ outputs }) => outputs))
-    const reads = new Set(nodes.flatMap(readsOf))
-    this.reads = [...reads].filter(name => !made.has(name) && !constants.has(name))
+    this.reads = reads
   }
 }
 
-const pointOf = (nodes: readonly Node[], constants: ReadonlyMap<string, Constant>): Point | undefined =>
-  nodes.length > 0 ? new Point(nodes, constants) : undefined
+/** The place where these nodes are left; undefined when there are none. */
+function* pointOf(
+  nodes: readonly Node[],
+  constants: ReadonlyMap<string, Constant>,
+): Paced<Point | undefined> {
+  if (nodes.length === 0) return undefined
+  const reads = yield* readsOfAll(nodes)
+  for (const { outputs } of nodes) {
+    for (const name of outputs) reads.delete(name)
+    yield
+  }
+  const own: string[] = []
+  for (const name of reads) {
+    if (!constants.has(name)) own.push(name)
+    yield
+  }
+  return new Point(nodes, own)
+}
 
 /** Runs one graph, or one subgraph of it, on a backend. One run at a time. */
 export class GraphRunner {
@@ -79,8 +94,8 @@ export class GraphRunner {
   readonly #compute: FloatCompute
   readonly #constants: Map<string, Constant>
   readonly #wanted: readonly string[]
-  /** Undefined when all outputs are inputs or constants. */
-  readonly #root: Point | undefined
+  /** Where a run starts, once the first one has; its point is undefined when all outputs are inputs or constants. */
+  #root: { readonly point: Point | undefined } | undefined
   readonly #inner = new Map<Subgraph, GraphRunner>()
   readonly #fusions = new Map<string, number>()
   #compileMs = 0
@@ -100,7 +115,6 @@ export class GraphRunner {
     this.#compute = compute
     this.#constants = new Map([...outer, ...graph.initializers])
     this.#wanted = graph.outputs.map(({ name }) => name)
-    this.#root = pointOf(neededNodes(graph), this.#constants)
   }
 
   /** The plans made so far, those of subgraphs included. */
@@ -112,7 +126,7 @@ export class GraphRunner {
         visit(next)
       }
     }
-    visit(this.#root)
+    visit(this.#root?.point)
     return [...own, ...[...this.#inner.values()].flatMap(runner => runner.plans)]
   }
 
@@ -149,9 +163,10 @@ export class GraphRunner {
     this.graph.inputs.forEach(({ name }, i) => {
       scope.set(name, inputs[i]!)
     })
-    for (let point = this.#root; point; ) {
+    const pacer = new Pacer(signal)
+    for (let point = await this.#start(pacer); point; ) {
       signal?.throwIfAborted()
-      const segment: Compiled = await this.#segment(point, scope)
+      const segment: Compiled = await this.#segment(point, scope, pacer)
       if (segment.plan) await runPlan(segment.plan, scope)
       for (const node of segment.hostNodes) await this.#runOnHost(node, scope, signal)
       point = segment.next
@@ -166,13 +181,15 @@ export class GraphRunner {
    * @throws SparkError ERR_UNSUPPORTED when the graph is more than one plan, and as {@link Plan.create}
    */
   async bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan> {
+    const pacer = new Pacer()
     const values = new Map(this.graph.inputs.map(({ name }, i) => [name, inputs[i]!]))
-    const nodes = this.#inlined(this.#root?.nodes ?? [], values, new Map())
+    const root = await this.#start(pacer)
+    const nodes = await pacer.do(this.#inlined(root?.nodes ?? [], values, new Map()))
     const start: Start = {
       ...{ nodes, wanted: this.#wanted, values, pinned: new Map() },
       ...{ constants: this.#constants, deferred: new Set() },
     }
-    const { graph, rest, hostNodes } = cutSegment(start)
+    const { graph, rest, hostNodes } = await pacer.do(cutSegment(start))
     const [left] = [...hostNodes, ...rest]
     if (left) {
       const why = 'it runs between plans, and only a model of one plan can be bound: use run'
@@ -184,14 +201,14 @@ export class GraphRunner {
       const why = 'is an input or a constant, and has no memory of its own: use run'
       throw new SparkError('ERR_UNSUPPORTED', `output '${unmade}' ${why}`)
     }
-    return Plan.create(optimize(graph as Graph).graph, this.#kernels, { buffers, compute: this.#compute })
+    const { graph: optimized } = await pacer.do(optimizePaced(graph as Graph))
+    return Plan.create(optimized, this.#kernels, { buffers, compute: this.#compute }, pacer)
   }
 
   /** Frees all plans. */
   dispose(): void {
     for (const plan of this.plans) plan.dispose()
-    if (this.#root) this.#root.latest = undefined
-    this.#root?.variants.clear()
+    this.#root = undefined
     this.#inner.clear()
   }
 
@@ -213,7 +230,16 @@ export class GraphRunner {
     })
   }
 
-  async #segment(point: Point, scope: Scope): Promise<Compiled> {
+  async #start(pacer: Pacer): Promise<Point | undefined> {
+    const constants = this.#constants
+    const find = function* (graph: Subgraph): Paced<Point | undefined> {
+      return yield* pointOf(yield* neededNodes(graph), constants)
+    }
+    this.#root ??= { point: await pacer.do(find(this.graph)) }
+    return this.#root.point
+  }
+
+  async #segment(point: Point, scope: Scope, pacer: Pacer): Promise<Compiled> {
     const values = new Map<string, HostValue>()
     for (const name of point.reads) {
       const value = scope.get(name)
@@ -221,7 +247,7 @@ export class GraphRunner {
     }
     const known = keyOf(values, point.pins)
     if (known === point.latest) return point.variants.get(known)!
-    const segment = point.variants.get(known) ?? (await this.#compileTimed(point, values))
+    const segment = point.variants.get(known) ?? (await this.#compileTimed(point, values, pacer))
     const key = keyOf(values, point.pins)
     point.latest = key
     point.variants.delete(key)
@@ -234,26 +260,26 @@ export class GraphRunner {
     return segment
   }
 
-  async #compileTimed(point: Point, values: ReadonlyMap<string, HostValue>): Promise<Compiled> {
+  async #compileTimed(point: Point, values: ReadonlyMap<string, HostValue>, pacer: Pacer): Promise<Compiled> {
     const start = performance.now()
     try {
-      return await this.#compile(point, values)
+      return await this.#compile(point, values, pacer)
     } finally {
       this.#compileMs += performance.now() - start
     }
   }
 
-  async #plan(segment: Subgraph): Promise<Plan> {
-    const { graph, fusions } = optimize(segment as Graph)
+  async #plan(segment: Subgraph, pacer: Pacer): Promise<Plan> {
+    const { graph, fusions } = await pacer.do(optimizePaced(segment as Graph))
     addCounts(this.#fusions, fusions)
-    return Plan.create(graph, this.#kernels, { compute: this.#compute })
+    return Plan.create(graph, this.#kernels, { compute: this.#compute }, pacer)
   }
 
-  async #compile(point: Point, values: ReadonlyMap<string, HostValue>): Promise<Compiled> {
+  async #compile(point: Point, values: ReadonlyMap<string, HostValue>, pacer: Pacer): Promise<Compiled> {
     const deferred = new Set<string>()
     for (;;) {
       const learned = point.pins.size + deferred.size
-      const made = await this.#attempt(point, values, deferred)
+      const made = await this.#attempt(point, values, deferred, pacer)
       if (!(made instanceof SparkError)) return made
       if (point.pins.size + deferred.size === learned) throw made
     }
@@ -268,21 +294,23 @@ export class GraphRunner {
     point: Point,
     values: ReadonlyMap<string, HostValue>,
     deferred: Set<string>,
+    pacer: Pacer,
   ): Promise<Compiled | SparkError> {
     const pinned = pinnedConstants(values, point.pins)
-    const nodes = this.#inlined(point.nodes, values, pinned)
+    const nodes = await pacer.do(this.#inlined(point.nodes, values, pinned))
     const start: Start = {
       ...{ nodes, wanted: this.#wanted, values, pinned },
       ...{ constants: this.#constants, deferred },
     }
-    const segment = cutSegment(start)
-    const decisive = decisiveInputs(segment, start)
+    const segment = await pacer.do(cutSegment(start))
+    const decisive = await pacer.do(decisiveInputs(segment, start))
     for (const name of decisive) point.pins.add(name)
     if (decisive.length > 0) return stuck(segment.rest[0]!)
     if (!segment.graph && segment.hostNodes.length === 0) return stuck(segment.rest[0]!)
     try {
-      const plan = segment.graph && (await this.#plan(segment.graph))
-      return { ...segment, plan, next: pointOf(segment.rest, this.#constants) }
+      const next = await pacer.do(pointOf(segment.rest, this.#constants))
+      const plan = segment.graph && (await this.#plan(segment.graph, pacer))
+      return { ...segment, plan, next }
     } catch (error) {
       if (!(error instanceof MissingElements)) throw error
       if (values.has(error.value)) point.pins.add(error.value)
@@ -292,18 +320,19 @@ export class GraphRunner {
   }
 
   /** The nodes, those of branches that are certain to run in the place of their If. */
-  #inlined(
+  *#inlined(
     nodes: readonly Node[],
     values: ReadonlyMap<string, HostValue>,
     pinned: ReadonlyMap<string, Constant>,
-  ): readonly Node[] {
+  ): Paced<readonly Node[]> {
+    if (!nodes.some(isIf)) return nodes
     const inputs = [...values].flatMap(([name, value]) => {
       const type = pinned.has(name) ? undefined : typeOf(value)
       return type ? [{ name, type }] : []
     })
     const constants = new Map([...this.#constants, ...pinned])
     const graph = makeGraph({ inputs, nodes, initializers: constants })
-    const inlined = inlineBranches(graph)
+    const inlined = yield* inlineBranchesPaced(graph)
     if (inlined === graph) return nodes
     for (const [name, constant] of inlined.initializers)
       if (!constants.has(name)) this.#constants.set(name, constant)
@@ -351,10 +380,12 @@ function disposeFrom(segment: Compiled | undefined): void {
 }
 
 /** The nodes that an output depends on. */
-function neededNodes({ nodes, outputs }: Subgraph): Node[] {
+function* neededNodes({ nodes, outputs }: Subgraph): Paced<Node[]> {
   const needed = new Set(outputs.map(({ name }) => name))
   const kept: Node[] = []
-  for (const node of [...nodes].reverse()) {
+  for (let i = nodes.length - 1; i >= 0; i--) {
+    yield
+    const node = nodes[i]!
     if (!node.outputs.some(name => needed.has(name))) continue
     for (const name of readsOf(node)) needed.add(name)
     kept.push(node)

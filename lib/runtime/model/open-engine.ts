@@ -4,6 +4,7 @@ import { getConfig, type Precision } from '../../core/config.js'
 import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { warnOnce } from '../../core/log.js'
+import { Pacer } from '../../core/paced.js'
 import type { Graph } from '../../graph/graph.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
 import type { FloatCompute, Kernels } from '../kernels.js'
@@ -33,6 +34,7 @@ export async function openEngine(
   graph: Graph,
   options: EngineOptions,
   precision: Precision,
+  pacer: Pacer,
 ): Promise<Engine> {
   const { backend = getConfig().backend, device, provider } = options
   expectOneOf('options.backend', backend, modelBackends)
@@ -42,33 +44,40 @@ export async function openEngine(
   const kernels = await openKernels({ backend, device })
   if (backend !== 'auto') {
     const asked = options.backend ? 'the option' : 'the configuration'
-    return openPlans(graph, precision, kernels, `${asked} asks for ${backend}`)
+    return openPlans(graph, { precision, pacer }, kernels, `${asked} asks for ${backend}`)
   }
   const { backend: choice } = await HardwareInfo.detect()
   const reason =
     choice.name === kernels.backend ? choice.reason : `${choice.name} did not start on this machine`
-  return openPlans(graph, precision, kernels, reason, () => openKernels({ backend: 'cpu' }))
+  return openPlans(graph, { precision, pacer }, kernels, reason, () => openKernels({ backend: 'cpu' }))
 }
 
 /** Plans on `kernels`, and on those of `fallback` when a GPU lacks an operation. */
 async function openPlans(
   graph: Graph,
-  precision: Precision,
+  { precision, pacer }: { readonly precision: Precision; readonly pacer: Pacer },
   kernels: Kernels,
   reason: string,
   fallback?: () => Promise<Kernels>,
 ): Promise<PlanEngine> {
-  const packed = await packedFor(graph, kernels)
+  const packed = await packedFor(graph, kernels, pacer)
   const compute = kernels.backend === 'cuda' ? tensorCores[precision] : 'f32'
-  return new PlanEngine(packed, await runnerFor(packed, kernels, compute), kernels, reason, fallback)
+  const runner = await runnerFor(packed, kernels, pacer, compute)
+  return new PlanEngine(packed, runner, kernels, reason, fallback)
 }
 
-async function runnerFor(graph: Graph, kernels: Kernels, compute?: FloatCompute): Promise<GraphRunner> {
-  return new GraphRunner(await packedFor(withStoredCodes(graph), kernels), kernels, compute)
+async function runnerFor(
+  graph: Graph,
+  kernels: Kernels,
+  pacer: Pacer,
+  compute?: FloatCompute,
+): Promise<GraphRunner> {
+  const stored = await pacer.do(withStoredCodes(graph))
+  return new GraphRunner(await packedFor(stored, kernels, pacer), kernels, compute)
 }
 
-const packedFor = async (graph: Graph, kernels: Kernels): Promise<Graph> =>
-  kernels.backend === 'cpu' ? packWeights(graph, kernels) : graph
+const packedFor = async (graph: Graph, kernels: Kernels, pacer: Pacer): Promise<Graph> =>
+  kernels.backend === 'cpu' ? packWeights(graph, kernels, pacer) : graph
 
 class PlanEngine implements Engine {
   #runner: GraphRunner
@@ -120,7 +129,7 @@ class PlanEngine implements Engine {
       this.#fallback = undefined
       this.#runner.dispose()
       const kernels = await fallback()
-      this.#runner = await runnerFor(this.graph, kernels)
+      this.#runner = await runnerFor(this.graph, kernels, new Pacer(signal))
       this.#choice = { name: kernels.backend, reason }
       return this.#runner.run(inputs, undefined, signal)
     }

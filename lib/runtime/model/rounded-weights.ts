@@ -1,14 +1,15 @@
 // rounded-weights.ts: precision modes as a rewrite of weights (docs/numerics.md).
 import { type Precision, warnIfExperimental } from '../../core/config.js'
 import { SparkError } from '../../core/errors.js'
+import { type Paced, Pacer } from '../../core/paced.js'
 import { transpose } from '../../core/transpose.js'
 import { intOf } from '../../graph/attributes.js'
 import { Constant, type StoredMatrix } from '../../graph/constant.js'
-import { consumersOf } from '../../graph/edit.js'
+import { consumersOfPaced } from '../../graph/edit.js'
 import type { Graph, Node } from '../../graph/graph.js'
-import { type QuantizedWeight, quantizedWeights } from '../../graph/quantized-weight.js'
+import { type QuantizedWeight, quantizedWeightsPaced } from '../../graph/quantized-weight.js'
 import { weightInput } from '../../graph/rewrites/fold-layouts.js'
-import { removeDead } from '../../graph/rewrites/remove-dead.js'
+import { removeDeadPaced } from '../../graph/rewrites/remove-dead.js'
 import { Tensor } from '../../memory/tensor.js'
 import type { NVFP4Recipe } from '../../precision/kernel-args.js'
 import { quantizeNVFP4 } from '../../precision/nvfp4.js'
@@ -44,14 +45,16 @@ export async function withPrecision(
   graph: Graph,
   mode: Precision,
   { recipe = 'modelopt', keep = [] }: RoundingOptions = {},
+  pacer = new Pacer(),
 ): Promise<Graph> {
   if (mode === 'fp32') return graph
   warnIfExperimental(mode)
-  const folded = await foldWeights(graph)
-  const readers = consumersOf(folded)
+  const folded = await foldWeights(graph, pacer)
+  const readers = await pacer.do(consumersOfPaced(folded))
   const initializers = new Map(folded.initializers)
   const kept = new Set(keep)
   for (const [name, weight] of folded.initializers) {
+    await pacer.pause()
     const nodes = readers.get(name) ?? []
     const [layout, ...others] = nodes.map(node => layoutOf(node, name, weight))
     const fits = layout !== undefined && others.every(other => other === layout)
@@ -126,12 +129,14 @@ function storedConstant(shape: readonly number[], stored: StoredMatrix): Constan
  * The graph with the weights of precision modes in the layout that kernels of the CPU stream. Filters of bf16 stay rows: what a
  * convolution reads is up to its plan.
  */
-export async function packWeights(graph: Graph, kernels: Kernels): Promise<Graph> {
-  const readers = consumersOf(graph)
+export async function packWeights(graph: Graph, kernels: Kernels, pacer = new Pacer()): Promise<Graph> {
+  if (![...graph.initializers.values()].some(({ stored }) => stored)) return graph
+  const readers = await pacer.do(consumersOfPaced(graph))
   const initializers = new Map(graph.initializers)
   for (const [name, { shape, stored }] of graph.initializers) {
     if (!stored || stored.weight.packed) continue
     if (stored.weight.dtype === 'bf16' && readers.get(name)?.every(({ op }) => op === 'Conv')) continue
+    await pacer.pause()
     const { weight } = await holdWeight(kernels, stored.weight)
     initializers.set(name, storedConstant(shape, { ...stored, weight }))
   }
@@ -142,10 +147,13 @@ export async function packWeights(graph: Graph, kernels: Kernels): Promise<Graph
  * The graph whose products read the codes of weights that it makes of codes and scales, instead of the f32 numbers that
  * they stand for, with the same results.
  */
-export function withStoredCodes(graph: Graph): Graph {
-  const readers = consumersOf(graph)
+export function* withStoredCodes(graph: Graph): Paced<Graph> {
+  const weights = yield* quantizedWeightsPaced(graph)
+  if (weights.size === 0) return graph
+  const readers = yield* consumersOfPaced(graph)
   const initializers = new Map(graph.initializers)
-  for (const [name, weight] of quantizedWeights(graph)) {
+  for (const [name, weight] of weights) {
+    yield
     const { transposed, sizes } = weight
     const shape = transposed ? [...sizes].reverse() : sizes
     const nodes = readers.get(name) ?? []
@@ -157,7 +165,7 @@ export function withStoredCodes(graph: Graph): Graph {
   }
   if (initializers.size === graph.initializers.size) return graph
   const nodes = graph.nodes.filter(({ outputs }) => !outputs.some(name => initializers.has(name)))
-  return removeDead({ ...graph, nodes, initializers })
+  return yield* removeDeadPaced({ ...graph, nodes, initializers })
 }
 
 /** Codes and scales of a graph as a stored weight; undefined for other formats, sizes or an incomplete last block of rows. */

@@ -1,6 +1,7 @@
 // bind.ts: gives the operands of a program their memory.
 import { type ElementArray, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import { mapPaced, type Paced } from '../../core/paced.js'
 import type { PlanMemory } from '../../native.js'
 import { allocateRoom, type Room } from '../aligned.js'
 import type { BoundStep, Kernels } from '../kernels.js'
@@ -25,7 +26,7 @@ export interface BoundProgram {
   /** The buffers that need not leave a GPU between runs once the setup has run. */
   memory(): PlanMemory
   /** Forgets the setup and what only it needed. */
-  releaseSetup(): void
+  releaseSetup(): Paced<void>
   /** What the steps read and nobody writes. */
   constants(): ElementArray[]
 }
@@ -49,22 +50,26 @@ type Padded = Pick<Kernels, 'padding'>
  * Constants stay where they are.
  * @throws SparkError ERR_DTYPE or ERR_SHAPE for an array in `buffers` that does not fit, ERR_OUT_OF_MEMORY
  */
-export function bind(program: Program, options: BindOptions = {}, kernels: Padded = {}): BoundProgram {
+export function* bind(
+  program: Program,
+  options: BindOptions = {},
+  kernels: Padded = {},
+): Paced<BoundProgram> {
   const arrays = new BufferArrays(program, options, kernels)
   const bound = ({ op, args, node }: Step): BoundStep => ({
     ...{ op, node, args: arrays.resolve(args) as object },
   })
-  const setup = program.setup.map(bound)
-  const steps = program.steps.map(bound)
+  const setup = yield* mapPaced(program.setup, bound)
+  const steps = yield* mapPaced(program.steps, bound)
   return {
     setup,
     steps,
     arrayOf: buffer => arrays.of(buffer),
     memory: () => arrays.memory(),
     constants: () => arrays.constants(),
-    releaseSetup() {
+    *releaseSetup() {
       setup.length = 0
-      arrays.keepUsed()
+      yield* arrays.keepUsed()
     },
   }
 }
@@ -126,10 +131,13 @@ class BufferArrays {
   }
 
   /** Forgets what neither steps nor ports use. */
-  keepUsed(): void {
+  *keepUsed(): Paced<void> {
     const { steps, inputs, outputs, state } = this.#program
-    const operands = steps.flatMap(({ args }) => [...operandsOf(args)])
-    const used = new Set([...operands, ...inputs, ...outputs, ...state].map(({ buffer }) => buffer))
+    const used = new Set([...inputs, ...outputs, ...state].map(({ buffer }) => buffer))
+    for (const { args } of steps) {
+      for (const { buffer } of operandsOf(args)) used.add(buffer)
+      yield
+    }
     for (const buffer of this.#arrays.keys()) if (!used.has(buffer)) this.#arrays.delete(buffer)
   }
 

@@ -3,11 +3,12 @@
 
 import { arrayBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import { atOnce, type Paced } from '../../core/paced.js'
 import { volume } from '../../core/shape.js'
 import { describeNode, namingNode } from '../../graph/attributes.js'
 import { Constant } from '../../graph/constant.js'
 import type { Graph, Node } from '../../graph/graph.js'
-import { type Fact, inferFacts } from '../../graph/shape-inference.js'
+import { type Fact, inferFactsPaced } from '../../graph/shape-inference.js'
 import type { Bf16Units, FloatCompute } from '../kernels.js'
 import type { KernelType } from '../tensor-kernel-args.js'
 import { layOut, shareInPlace } from './arena.js'
@@ -40,15 +41,21 @@ export interface CompileOptions {
  * ERR_ARGUMENT for a shape of no input
  */
 export function compile(graph: Graph, options: CompileOptions = {}): Program {
+  return atOnce(compilePaced(graph, options))
+}
+
+/** {@link compile} with pauses. */
+export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced<Program> {
   const { shapes = {}, packs = false, bytes = false, bf16Units = 'none', compute = 'f32' } = options
   const updates = graph.updates ?? new Map<string, string>()
-  const facts = inferFacts(graph, { shapes })
+  const facts = yield* inferFactsPaced(graph, { shapes })
   const scope: Scope = { values: new Map(), steps: [], updates, packs, bytes, bf16Units, compute, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))
   const state: Port[] = []
   for (const [name, constant] of graph.initializers) {
+    yield
     const value = updates.has(name)
       ? stateValue(constant)
       : constantValue(constant, numbersOf(facts.get(name)))
@@ -56,6 +63,7 @@ export function compile(graph: Graph, options: CompileOptions = {}): Program {
     if (updates.has(name)) state.push(port(name, value))
   }
   for (const node of updatesLast(graph)) {
+    yield
     lower(
       scope,
       node,
@@ -64,10 +72,14 @@ export function compile(graph: Graph, options: CompileOptions = {}): Program {
   }
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
-  const { setup, steps: rest } = splitSetup(removeDead(scope.steps, outputs), packs && bf16Units)
-  const steps = elideCopies(removeDead(readInPlace(rest), outputs))
-  shareInPlace(steps)
-  return { setup, steps, inputs, outputs, state, ...layOut(steps), constantBytes: constantBytesOf(steps) }
+  const needed = yield* removeDead(scope.steps, outputs)
+  const { setup, steps: rest } = yield* splitSetup(needed, packs && bf16Units)
+  const direct = yield* removeDead(yield* readInPlace(rest), outputs)
+  const steps = yield* elideCopies(direct)
+  yield* shareInPlace(steps)
+  const arena = yield* layOut(steps)
+  const constantBytes = yield* constantBytesOf(steps)
+  return { setup, steps, inputs, outputs, state, ...arena, constantBytes }
 }
 
 const port = (name: string, { dtype, shape, buffer }: Value): Port => ({ name, dtype, shape, buffer })
@@ -167,10 +179,12 @@ function outputOf(scope: Scope, name: string): Value {
 }
 
 /** The steps that an output or a state depends on. */
-function removeDead(steps: readonly Step[], outputs: readonly Port[]): Step[] {
+function* removeDead(steps: readonly Step[], outputs: readonly Port[]): Paced<Step[]> {
   const needed = new Set<Buffer>(outputs.map(({ buffer }) => buffer))
   const kept: Step[] = []
-  for (const step of [...steps].reverse()) {
+  for (let i = steps.length - 1; i >= 0; i--) {
+    yield
+    const step = steps[i]!
     const operands = [...operandsOf(step.args)]
     const lives = ({ buffer, access }: (typeof operands)[number]): boolean =>
       access !== 'read' && (needed.has(buffer) || buffer.storage === 'state')
@@ -181,8 +195,12 @@ function removeDead(steps: readonly Step[], outputs: readonly Port[]): Step[] {
   return kept.reverse()
 }
 
-function constantBytesOf(steps: readonly Step[]): number {
-  const buffers = new Set(steps.flatMap(({ args }) => Array.from(operandsOf(args), ({ buffer }) => buffer)))
+function* constantBytesOf(steps: readonly Step[]): Paced<number> {
+  const buffers = new Set<Buffer>()
+  for (const { args } of steps) {
+    for (const { buffer } of operandsOf(args)) buffers.add(buffer)
+    yield
+  }
   const constants = [...buffers].filter(({ storage }) => storage === 'constant' || storage === 'packed')
   return constants.reduce((bytes, { dtype, count }) => bytes + arrayBytes(dtype, count), 0)
 }

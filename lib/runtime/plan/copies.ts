@@ -1,5 +1,6 @@
 // copies.ts: copies of contiguous pieces that need not be made. The parts of a concatenation are computed where they end
 // up; a slice is read where it lies.
+import type { Paced } from '../../core/paced.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 
 type Copy = Extract<Step, { op: 'copyStrided' }>
@@ -29,22 +30,23 @@ interface Use {
   updated: boolean
 }
 
-function usesOf(steps: readonly Step[]): Map<Buffer, Use> {
+function* usesOf(steps: readonly Step[]): Paced<Map<Buffer, Use>> {
   const uses = new Map<Buffer, Use>()
-  steps.forEach((step, at) => {
+  for (const [at, step] of steps.entries()) {
+    yield
     for (const { buffer, access } of operandsOf(step.args)) {
       const use = uses.get(buffer) ?? { writes: [], updated: false }
       uses.set(buffer, use)
       if (access === 'write') use.writes.push(at)
       use.updated ||= access === 'update'
     }
-  })
+  }
   return uses
 }
 
 /** Drops copies whose source can lie in the target, or the other way round. Changes the buffers. */
-export function elideCopies(steps: readonly Step[]): Step[] {
-  const uses = usesOf(steps)
+export function* elideCopies(steps: readonly Step[]): Paced<Step[]> {
+  const uses = yield* usesOf(steps)
   const isFixed = (buffer: Buffer): boolean => uses.get(buffer)?.updated === false
   /** Whether each element of a buffer is written by one copy of a piece. */
   const isConcatenation = (buffer: Buffer): boolean => {
@@ -58,10 +60,12 @@ export function elideCopies(steps: readonly Step[]): Step[] {
     return sorted.length === pieces.length && end === buffer.count
   }
   // Decided before anything moves: uses are known by the buffers as they were.
-  const concatenations = new Set(
-    [...uses.keys()].filter(buffer => isFixed(buffer) && isConcatenation(buffer)),
-  )
-  return steps.filter((step, at) => {
+  const concatenations = new Set<Buffer>()
+  for (const buffer of uses.keys()) {
+    if (isFixed(buffer) && isConcatenation(buffer)) concatenations.add(buffer)
+    yield
+  }
+  const isMade = (step: Step, at: number): boolean => {
     const piece = pieceOf(step)
     if (!piece) return true
     const [from, to] = [piece.src.buffer, piece.dst.buffer]
@@ -75,5 +79,11 @@ export function elideCopies(steps: readonly Step[]): Step[] {
     if (!isSlice || !settled || !isFixed(to)) return true
     to.mergeInto(from, piece.srcStart)
     return false
-  })
+  }
+  const kept: Step[] = []
+  for (const [at, step] of steps.entries()) {
+    if (isMade(step, at)) kept.push(step)
+    yield
+  }
+  return kept
 }

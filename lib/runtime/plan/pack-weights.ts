@@ -1,4 +1,5 @@
 // pack-weights.ts: constant weights in the layouts that kernels of the CPU stream.
+import { mapPaced, type Paced } from '../../core/paced.js'
 import { volume } from '../../core/shape.js'
 import { winogradSize } from '../js/winograd.js'
 import type { Bf16Units, StoredWeight } from '../kernels.js'
@@ -28,9 +29,14 @@ export function packStep(weight: Weight): { step: PackStep; packed: Weight } {
  * cost more memory than they save time.
  * @param steps - what is computed at each run
  */
-export function packWeights(steps: readonly Step[], setup: Step[], bf16Units: Bf16Units): Step[] {
-  const others = steps.filter(({ op }) => op !== 'linear' && op !== 'conv')
-  const shared = new Set(others.flatMap(({ args }) => [...operandsOf(args)]).map(({ buffer }) => buffer))
+export function* packWeights(steps: readonly Step[], setup: Step[], bf16Units: Bf16Units): Paced<Step[]> {
+  const isProduct = ({ op }: Step): boolean => op === 'linear' || op === 'conv'
+  if (!steps.some(isProduct)) return [...steps]
+  const shared = new Set<Buffer>()
+  for (const step of steps) {
+    if (!isProduct(step)) for (const { buffer } of operandsOf(step.args)) shared.add(buffer)
+    yield
+  }
   const stays = ({ data: { buffer } }: Weight): boolean => !isConstant(buffer) || shared.has(buffer)
   const add = (step: Step): void => {
     for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'packed'
@@ -46,7 +52,7 @@ export function packWeights(steps: readonly Step[], setup: Step[], bf16Units: Bf
     add({ op: 'winogradWeight', args: { weight, data: data.write() } })
     return data.read()
   })
-  return steps.map((step): Step => {
+  return yield* mapPaced(steps, (step): Step => {
     if (step.op === 'linear') {
       const { weight } = step.args
       if (weight.dtype !== 'f32' || weight.packed || stays(weight)) return step

@@ -2,10 +2,12 @@
 import { argumentError, expectAttached } from '../../core/checks.js'
 import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import { Pacer } from '../../core/paced.js'
 import type { Graph } from '../../graph/graph.js'
 import type { KernelOp, Kernels, PreparedSteps } from '../kernels.js'
 import { type BindOptions, type BoundProgram, bind } from './bind.js'
-import { type CompileOptions, compile } from './compile.js'
+import { type CompileOptions, compilePaced } from './compile.js'
+import { prepare } from './prepare.js'
 import { operandsOf, type Port, type Program } from './program.js'
 
 /** Options of {@link Plan.create}. */
@@ -52,27 +54,37 @@ export class Plan implements Disposable {
   #steps: PreparedSteps | undefined
   #running = false
 
-  private constructor(program: Program, bound: BoundProgram, kernels: Kernels) {
+  private constructor(program: Program, bound: BoundProgram, kernels: Kernels, steps: PreparedSteps) {
     this.#program = program
     this.#bound = bound
     this.#kernels = kernels
-    this.#steps = kernels.prepare(bound.steps, bound.memory())
+    this.#steps = steps
   }
 
   /**
    * Compiles `graph` and runs what depends on its constants only.
+   * @param pacer - lets the event loop turn in between, and ends the compilation when its signal is aborted
    * @throws SparkError as {@link compile}, and ERR_UNSUPPORTED when the backend lacks an operation or has no plans
    */
-  static async create(graph: Graph, kernels: Kernels, options: PlanOptions = {}): Promise<Plan> {
+  static async create(
+    graph: Graph,
+    kernels: Kernels,
+    options: PlanOptions = {},
+    pacer = new Pacer(),
+  ): Promise<Plan> {
     const bytes = kernels.supports('convInteger')
     const { backend, bf16Units } = kernels
-    const program = compile(graph, { packs: backend === 'cpu', bytes, bf16Units, ...options })
-    const bound = bind(program, options, kernels)
-    const setup = kernels.prepare(bound.setup)
-    await setup.run()
-    setup.dispose()
-    bound.releaseSetup()
-    return new Plan(program, bound, kernels)
+    const compiling = compilePaced(graph, { packs: backend === 'cpu', bytes, bf16Units, ...options })
+    const program = await pacer.do(compiling)
+    const bound = await pacer.do(bind(program, options, kernels))
+    const setup = await prepare(kernels, bound.setup, pacer)
+    try {
+      await setup.run()
+    } finally {
+      setup.dispose()
+    }
+    await pacer.do(bound.releaseSetup())
+    return new Plan(program, bound, kernels, await prepare(kernels, bound.steps, pacer, bound.memory()))
   }
 
   /** Names, types and sizes of the inputs. */

@@ -1,5 +1,6 @@
 // strided-reads.ts: copies in front of kernels that take strides. A transpose or a slice need not be made for them: they
 // read the elements where they were.
+import { mapPaced, type Paced } from '../../core/paced.js'
 import { contiguousStrides, volume } from '../../core/shape.js'
 import type { MatrixStrides } from '../kernels.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
@@ -15,16 +16,23 @@ interface Read {
   readonly replaced: (operand: Operand, strides: readonly number[]) => Step | undefined
 }
 
+/** Copies in a row that one step reads through. */
+const maxCopies = 16
+
 /**
  * Lets products and attention read what a copy has in another order where it comes from. The copies stay: who drops dead
  * steps drops those that nobody reads any more.
  */
-export function readInPlace(steps: readonly Step[]): Step[] {
-  const copies = wholeCopies(steps)
+export function* readInPlace(steps: readonly Step[]): Paced<Step[]> {
+  const copies = yield* wholeCopies(steps)
   if (copies.size === 0) return [...steps]
-  return steps.map(step => {
+  return yield* mapPaced(steps, step => {
     let result: Step = step
-    for (let next: Step | undefined = step; next; next = throughOneCopy(result, copies)) result = next
+    for (let n = 0; n < maxCopies; n++) {
+      const next = throughOneCopy(result, copies)
+      if (!next) break
+      result = next
+    }
     return result
   })
 }
@@ -57,10 +65,11 @@ function splitBatch(step: Step, size: number): Step | undefined {
 }
 
 /** Copies that alone fill a buffer, from elements that do not change afterwards; by that buffer. */
-function wholeCopies(steps: readonly Step[]): Map<Buffer, Copy> {
+function* wholeCopies(steps: readonly Step[]): Paced<Map<Buffer, Copy>> {
   const writes = new Map<Buffer, number[]>()
   const updated = new Set<Buffer>()
-  steps.forEach((step, at) => {
+  for (const [at, step] of steps.entries()) {
+    yield
     for (const { buffer, access } of operandsOf(step.args)) {
       if (access === 'update') updated.add(buffer)
       if (access !== 'write') continue
@@ -68,10 +77,11 @@ function wholeCopies(steps: readonly Step[]): Map<Buffer, Copy> {
       if (others) others.push(at)
       else writes.set(buffer, [at])
     }
-  })
+  }
   const copies = new Map<Buffer, Copy>()
-  steps.forEach(({ op, args }, at) => {
-    if (op !== 'copyStrided') return
+  for (const [at, { op, args }] of steps.entries()) {
+    yield
+    if (op !== 'copyStrided') continue
     const { shape, src, dst, dstOffset, dstStrides } = args
     const [from, to] = [src.buffer, dst.buffer]
     const inOrder = contiguousStrides(shape).every((stride, axis) => stride === dstStrides[axis])
@@ -80,7 +90,7 @@ function wholeCopies(steps: readonly Step[]): Map<Buffer, Copy> {
     const fixed = !updated.has(from) && from.storage !== 'state' && !updated.has(to)
     const settled = (writes.get(from)?.at(-1) ?? -1) < at
     if (fills && fixed && settled && from !== to && writes.get(to)?.length === 1) copies.set(to, args)
-  })
+  }
   return copies
 }
 

@@ -1,10 +1,11 @@
 // pattern.ts: how a fusion sees a graph, and how several nodes become one.
+import { eachPaced, type Paced } from '../../../core/paced.js'
 import { decode, encode } from '../../../precision/casts.js'
 import type { Constant } from '../../constant.js'
-import { freshNames, isRandom, readsOf } from '../../edit.js'
+import { freshNamesPaced, isRandom, readsOf } from '../../edit.js'
 import { type Dimension, type Graph, type Node, sparkDomain, type ValueType } from '../../graph.js'
 import { isStatic, ShapeInference } from '../../shape-inference.js'
-import { removeDead } from '../remove-dead.js'
+import { removeDeadPaced } from '../remove-dead.js'
 
 /** What takes the place of a node and of the nodes in front of it. */
 export interface Fusion {
@@ -22,23 +23,40 @@ export class GraphView {
   /** A maker of names that no value has yet. */
   readonly fresh: (base: string) => string
   /** Constants, those that fusions added included. */
-  readonly initializers: Map<string, Constant>
-  readonly #graph: Graph
+  readonly initializers = new Map<string, Constant>()
+  /** What it sees. */
+  readonly graph: Graph
   readonly #inference: ShapeInference
   readonly #producers = new Map<string, Node>()
   readonly #readers = new Map<string, Set<Node>>()
   readonly #outputs: ReadonlySet<string>
-  readonly #constants: Set<string>
+  readonly #constants = new Set<string>()
 
-  /** Looks at a canonical graph, of which `inference` knows the types. */
-  constructor(graph: Graph, inference: ShapeInference = inferenceOf(graph)) {
-    this.#graph = graph
+  private constructor(graph: Graph, inference: ShapeInference, fresh: (base: string) => string) {
+    this.graph = graph
     this.#inference = inference
-    this.fresh = freshNames(graph)
-    this.initializers = new Map(graph.initializers)
+    this.fresh = fresh
     this.#outputs = new Set([...graph.outputs.map(({ name }) => name), ...(graph.updates?.values() ?? [])])
-    this.#constants = new Set([...graph.initializers.keys()].filter(name => !graph.updates?.has(name)))
-    for (const node of graph.nodes) this.add(node)
+  }
+
+  /** Looks at a canonical graph. */
+  static *of(graph: Graph): Paced<GraphView> {
+    const inference = new ShapeInference({ trustFile: true, strict: true })
+    yield* inference.inferGraph(
+      graph,
+      graph.inputs.map(({ type }) => ({ type })),
+    )
+    return yield* new GraphView(graph, inference, yield* freshNamesPaced(graph)).#filled()
+  }
+
+  *#filled(): Paced<GraphView> {
+    for (const [name, constant] of this.graph.initializers) {
+      this.initializers.set(name, constant)
+      if (!this.graph.updates?.has(name)) this.#constants.add(name)
+      yield
+    }
+    yield* eachPaced(this.graph.nodes, node => this.add(node))
+    return this
   }
 
   /** The node of the ONNX standard that makes a value, where it is one of `ops`. */
@@ -120,7 +138,7 @@ export class GraphView {
       const constant = this.#inference.facts.has(name) ? undefined : this.initializers.get(name)
       if (constant) this.#inference.defineConstant(name, constant)
     }
-    this.#inference.inferNode(node, this.#graph)
+    this.#inference.inferNode(node, this.graph)
   }
 
   /** Adds a node of the graph, or one that a fusion made. */
@@ -142,45 +160,32 @@ export class GraphView {
     for (const name of readsOf(node)) this.#readers.get(name)?.delete(node)
   }
 
-  /** The graph with other nodes. */
-  withNodes(nodes: readonly Node[]): Graph {
-    const { opsets } = this.#graph
+  /** A look at the graph with other nodes, whose types this one has inferred. */
+  *withNodes(nodes: readonly Node[]): Paced<GraphView> {
+    const { opsets } = this.graph
     const own = nodes.some(({ domain }) => domain === sparkDomain)
-    return removeDead({
-      ...this.#graph,
+    const graph = yield* removeDeadPaced({
+      ...this.graph,
       nodes,
       initializers: this.initializers,
       opsets: own ? new Map([...opsets, [sparkDomain, 1]]) : opsets,
     })
+    return yield* new GraphView(graph, this.#inference, this.fresh).#filled()
   }
-}
-
-/** What is known of the values of a graph, to be carried on from fusion to fusion. */
-export function inferenceOf(graph: Graph): ShapeInference {
-  const inference = new ShapeInference({ trustFile: true, strict: true })
-  inference.inferGraph(
-    graph,
-    graph.inputs.map(({ type }) => ({ type })),
-  )
-  return inference
 }
 
 /**
  * Replaces each node that `match` takes for the last one of a pattern, from the first to the last; what one fusion made
  * may be a part of the next.
- * @param inference - knows the types of all values, and learns those of new ones
- * @returns the same graph where nothing fits
+ * @param view - looks at the graph
+ * @returns a look at the new graph; the same where nothing fits
  */
-export function fuse(
-  graph: Graph,
-  match: Match,
-  inference: ShapeInference = inferenceOf(graph),
-): { graph: Graph; count: number } {
-  const view = new GraphView(graph, inference)
+export function* fuse(view: GraphView, match: Match): Paced<{ view: GraphView; count: number }> {
   const gone = new Set<Node>()
   let count = 0
   const nodes: Node[] = []
-  for (const node of graph.nodes) {
+  for (const node of view.graph.nodes) {
+    yield
     const fusion = match(node, view)
     if (!fusion || !view.allows(node, fusion) || !view.keepsShapes(node, fusion)) {
       nodes.push(node)
@@ -194,9 +199,8 @@ export function fuse(
     for (const made of fusion.nodes) nodes.push(made)
     count++
   }
-  return count === 0
-    ? { graph, count }
-    : { graph: view.withNodes(nodes.filter(node => !gone.has(node))), count }
+  if (count === 0) return { view, count }
+  return { view: yield* view.withNodes(nodes.filter(node => !gone.has(node))), count }
 }
 
 /** Whether two types have no dimension in which they are known to differ. */

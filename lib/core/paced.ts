@@ -1,0 +1,82 @@
+// paced.ts: long work in pieces, between which the event loop turns and an AbortSignal is heard.
+import { setImmediate } from 'node:timers/promises'
+
+/** Work that yields wherever it may pause, at least once per node or tensor, and returns its result. */
+export type Paced<T> = Generator<void, T, void>
+
+/** Milliseconds for which work keeps the event loop waiting. */
+const slice = 10
+
+/** Does work without a pause. */
+export function atOnce<T>(work: Paced<T>): T {
+  for (;;) {
+    const { done, value } = work.next()
+    if (done) return value
+  }
+}
+
+/** Does the pieces of a long operation, such as loading a model, and lets the event loop turn in between. */
+export class Pacer {
+  readonly #signal: AbortSignal | undefined
+  #due = performance.now() + slice
+
+  /** @param signal - ends the work */
+  constructor(signal?: AbortSignal | undefined) {
+    this.#signal = signal
+    signal?.throwIfAborted()
+  }
+
+  /**
+   * Does work to its end.
+   * @throws what the work throws, and the reason of the signal when it is aborted
+   */
+  async do<T>(work: Paced<T>): Promise<T> {
+    try {
+      for (;;) {
+        const { done, value } = work.next()
+        if (done) return value
+        if (this.isDue) await this.#turn()
+      }
+    } finally {
+      work.return(undefined as never)
+    }
+  }
+
+  /** Whether the event loop has waited long enough. */
+  get isDue(): boolean {
+    return performance.now() >= this.#due
+  }
+
+  /**
+   * Pauses, if it is time to.
+   * @throws the reason of the signal when it is aborted
+   */
+  async pause(): Promise<void> {
+    if (this.isDue) await this.#turn()
+    this.#signal?.throwIfAborted()
+  }
+
+  async #turn(): Promise<void> {
+    await setImmediate()
+    this.#signal?.throwIfAborted()
+    this.#due = performance.now() + slice
+  }
+}
+
+/** What `change` makes of each item. */
+export function* mapPaced<T, U>(items: Iterable<T>, change: (item: T, i: number) => U): Paced<U[]> {
+  const made: U[] = []
+  for (const item of items) {
+    made.push(change(item, made.length))
+    yield
+  }
+  return made
+}
+
+/** Does something with each item. */
+export function* eachPaced<T>(items: Iterable<T>, visit: (item: T) => void): Paced<void> {
+  for (const item of items) {
+    visit(item)
+    yield
+  }
+}

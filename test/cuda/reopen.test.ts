@@ -16,7 +16,7 @@ t.teardown(() => standIn.dispose())
 
 // The device reads ordinary memory, so that a plan holds none of its own but temporary memory: nothing of it is counted.
 const [gpu] = integrated.gpus
-const pageable = { ...integrated, gpus: [{ ...gpu, attributes: { ...gpu!.attributes, 88: 1 } }] }
+const pageable = { ...integrated, gpus: [{ ...gpu, attributes: { ...gpu!.attributes, 88: 1, 100: 1 } }] }
 const once = (after: number) => ({
   ...{ 'fail.kernel': 719, 'fail.kernel.after': after, 'fail.kernel.times': 1 },
 })

@@ -9,6 +9,7 @@ import { unpackedData } from '../../graph/packed.js'
 import { type Fact, ShapeInference } from '../../graph/shape-inference.js'
 import type { Bf16Units, FloatCompute, KernelArgs, KernelOp } from '../kernels.js'
 import type { KernelType } from '../tensor-kernel-args.js'
+import { MissingElements } from './missing-elements.js'
 import { Buffer, copyStep, type Operand, type Step, type Symbolic } from './program.js'
 
 /** Element type and sizes of a value. */
@@ -56,22 +57,6 @@ export interface Scope {
   readonly compute: FloatCompute
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
   readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
-}
-
-/** An operator needs elements at compile time that are only known during a run. */
-export class MissingElements extends SparkError {
-  /** The node that needs them. */
-  readonly node: Node
-  /** Name of the value. */
-  readonly value: string
-
-  /** Input `i` of `node` is not known. */
-  constructor(node: Node, i: number) {
-    const what = `input ${i} depends on data; only constants are supported here`
-    super('ERR_UNSUPPORTED', `${describeNode(node)}: ${what}`)
-    this.node = node
-    this.value = node.inputs[i]!
-  }
 }
 
 /** A node, its operands, and where its kernel calls go. */

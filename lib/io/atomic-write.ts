@@ -137,6 +137,8 @@ async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
     piece.set(bytes.subarray(start, start + piece.length))
     for (let done = 0; done < piece.length; ) {
       const { bytesWritten } = await handle.write(piece, done)
+      if (bytesWritten === 0)
+        throw new SparkError('ERR_IO', `the system took none of ${byteLength - start - done} bytes`)
       done += bytesWritten
     }
   }

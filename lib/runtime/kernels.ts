@@ -35,9 +35,10 @@ export interface PreparedSteps {
   /**
    * Runs all of them without holding the JavaScript thread up; undefined when they have run already, because that takes
    * less time than to hand them to another thread (`js` computes on this one, and lets the event loop turn between steps).
+   * @param signal - ends a run on the JavaScript thread; another one goes on to its end
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED when an operand has been detached
    */
-  run(): Promise<void> | undefined
+  run(signal?: AbortSignal | undefined): Promise<void> | undefined
   /**
    * Brings the state that the steps keep into its arrays, to be read.
    * @throws SparkError as {@link PreparedSteps.run}

@@ -1,20 +1,22 @@
 // attention.ts: attention in plain TypeScript, as its formula is written. Sums are taken in double.
+import type { Paced } from '../../core/paced.js'
 import type { AttentionInputs, HeadStrides, KernelArgs } from '../kernels.js'
 
 const place = ([batch, head, row]: HeadStrides, b: number, h: number, r: number): number =>
   b * batch + h * head + r * row
 
 /** Calls body for each query: its batch, head, row, head of the keys, and how many keys it sees. */
-function forEachQuery(
+function* forEachQuery(
   args: AttentionInputs,
   body: (b: number, h: number, t: number, kvHead: number, seen: number) => void,
-): void {
+): Paced<void> {
   const { batch, heads, kvHeads, queries, keys, causal, causalOffset = 0 } = args
   for (let b = 0; b < batch; b++) {
     for (let h = 0; h < heads; h++) {
       for (let t = 0; t < queries; t++) {
         const seen = causal ? Math.max(0, Math.min(keys, t + causalOffset + 1)) : keys
         body(b, h, t, Math.floor((h * kvHeads) / heads), seen)
+        yield
       }
     }
   }
@@ -42,9 +44,9 @@ function scores(args: AttentionInputs, b: number, h: number, t: number, kvHead: 
 }
 
 /** y = softmax(scale · q·kᵀ + mask) · v */
-export function attention(args: KernelArgs['attention']): void {
+export function* attention(args: KernelArgs['attention']): Paced<void> {
   const { heads, queries, valueDepth, v, vStrides, y, yStrides, logSum } = args
-  forEachQuery(args, (b, h, t, kvHead, seen) => {
+  yield* forEachQuery(args, (b, h, t, kvHead, seen) => {
     const { w } = scores(args, b, h, t, kvHead, seen)
     const largest = w.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY)
     const weights = w.map(score => (largest === Number.NEGATIVE_INFINITY ? 0 : Math.exp(score - largest)))
@@ -60,11 +62,11 @@ export function attention(args: KernelArgs['attention']): void {
 }
 
 /** dq, dk and dv of attention. */
-export function attentionBackward(args: KernelArgs['attentionBackward']): void {
+export function* attentionBackward(args: KernelArgs['attentionBackward']): Paced<void> {
   const { heads, queries, depth, valueDepth, q, k, v, qStrides, kStrides, vStrides, yStrides } = args
   const { y, logSum, dy, dq, dk, dv } = args
   const sums = { q: new Float64Array(q.length), k: new Float64Array(k.length), v: new Float64Array(v.length) }
-  forEachQuery(args, (b, h, t, kvHead, seen) => {
+  yield* forEachQuery(args, (b, h, t, kvHead, seen) => {
     const { w, slopes } = scores(args, b, h, t, kvHead, seen)
     const log = logSum[(b * heads + h) * queries + t]!
     const [atQ, atY] = [place(qStrides, b, h, t), place(yStrides, b, h, t)]

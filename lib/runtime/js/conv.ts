@@ -1,4 +1,5 @@
 // conv.ts: convolutions in plain TypeScript, as their formulas are written. Sums are taken in double.
+import type { Paced } from '../../core/paced.js'
 import { volume } from '../../core/shape.js'
 import type { ConvShape, KernelArgs, StoredWeight } from '../kernels.js'
 import { activations } from './activations.js'
@@ -7,25 +8,34 @@ import { rowReader } from './weight-rows.js'
 /** Position q of the output, tap k and position p of the image that belong together, for all such; row-major indices. */
 type Pairs = { readonly q: Int32Array; readonly k: Int32Array; readonly p: Int32Array }
 
+/** Pairs that are found between two pauses. */
+const pausedPairs = 1 << 16
+
 /** The pairs of a window; those of one position in the order of their taps. */
-export function pairsOf(window: Omit<ConvShape, 'batch' | 'groups'>): Pairs {
+export function* pairsOf(window: Omit<ConvShape, 'batch' | 'groups'>): Paced<Pairs> {
   const { image, kernel, out, strides, dilations, padsBegin } = window
-  let pairs = [[0, 0, 0] as const] as (readonly [number, number, number])[]
-  image.forEach((size, axis) => {
-    pairs = pairs.flatMap(([q, k, p]) => {
-      const along: [number, number, number][] = []
-      for (let i = 0; i < out[axis]!; i++) {
-        for (let tap = 0; tap < kernel[axis]!; tap++) {
-          const at = i * strides[axis]! + tap * dilations[axis]! - padsBegin[axis]!
-          if (at < 0 || at >= size) continue
-          along.push([q * out[axis]! + i, k * kernel[axis]! + tap, p * size + at])
+  let pairs = { q: [0], k: [0], p: [0] }
+  for (const [axis, size] of image.entries()) {
+    const [taps, step, places] = [kernel[axis]!, dilations[axis]!, out[axis]!]
+    const next = { q: [] as number[], k: [] as number[], p: [] as number[] }
+    for (const [n, q] of pairs.q.entries()) {
+      for (let i = 0; i < places; i++) {
+        // Where tap 0 is; others may be outside of the image.
+        const start = i * strides[axis]! - padsBegin[axis]!
+        const first = Math.max(0, Math.ceil(-start / step))
+        const end = Math.min(taps, Math.floor((size - 1 - start) / step) + 1)
+        for (let tap = first; tap < end; tap++) {
+          next.q.push(q * places + i)
+          next.k.push(pairs.k[n]! * taps + tap)
+          next.p.push(pairs.p[n]! * size + start + tap * step)
+          if (next.q.length % pausedPairs === 0) yield
         }
+        if (i % pausedPairs === 0) yield
       }
-      return along
-    })
-  })
-  const column = (at: 0 | 1 | 2): Int32Array => Int32Array.from(pairs, pair => pair[at])
-  return { q: column(0), k: column(1), p: column(2) }
+    }
+    pairs = next
+  }
+  return { q: Int32Array.from(pairs.q), k: Int32Array.from(pairs.k), p: Int32Array.from(pairs.p) }
 }
 
 /** Sizes of the groups and of the planes of a convolution. */
@@ -43,27 +53,30 @@ function sizesOf(shape: ConvShape, { rows, cols }: StoredWeight) {
 }
 
 /** Calls body with filter o, its row of the weight, and the channel and first tap that the row meets. */
-function forEachFilter(
+function* forEachFilter(
   args: ConvShape & { weight: StoredWeight },
   body: (o: number, row: Float32Array, channel: number, tap: number) => void,
-): void {
+): Paced<void> {
   const { groupChannels, groupFilters, taps } = sizesOf(args, args.weight)
   const read = rowReader(args.weight)
   for (let o = 0; o < args.weight.rows; o++) {
     const row = read(o)
     const first = Math.floor(o / groupFilters) * groupChannels
-    for (let c = 0; c < groupChannels; c++) body(o, row, first + c, c * taps)
+    for (let c = 0; c < groupChannels; c++) {
+      body(o, row, first + c, c * taps)
+      yield
+    }
   }
 }
 
 /** y = activation(conv(x, W) + bias) + residual, or with the residual inside of the activation. */
-export function conv(args: KernelArgs['conv']): void {
+export function* conv(args: KernelArgs['conv']): Paced<void> {
   const { weight, batch, x, bias, residual, residualFirst, y } = args
   const activate = activations[args.activation ?? 'none']
   const { channels, pixels, positions } = sizesOf(args, weight)
-  const { q, k, p } = pairsOf(args)
+  const { q, k, p } = yield* pairsOf(args)
   const sums = new Float64Array(batch * weight.rows * positions)
-  forEachFilter(args, (o, row, channel, tap) => {
+  yield* forEachFilter(args, (o, row, channel, tap) => {
     for (let n = 0; n < batch; n++) {
       const to = (n * weight.rows + o) * positions
       const from = (n * channels + channel) * pixels
@@ -78,12 +91,12 @@ export function conv(args: KernelArgs['conv']): void {
 }
 
 /** Σ x[n, o, q] W[o, c, k] for each n, c and p. */
-function transposed(args: ConvShape & { weight: StoredWeight }, x: Float32Array): Float64Array {
+function* transposed(args: ConvShape & { weight: StoredWeight }, x: Float32Array): Paced<Float64Array> {
   const { weight, batch } = args
   const { channels, pixels, positions } = sizesOf(args, weight)
-  const { q, k, p } = pairsOf(args)
+  const { q, k, p } = yield* pairsOf(args)
   const sums = new Float64Array(batch * channels * pixels)
-  forEachFilter(args, (o, row, channel, tap) => {
+  yield* forEachFilter(args, (o, row, channel, tap) => {
     for (let n = 0; n < batch; n++) {
       const from = (n * weight.rows + o) * positions
       const to = (n * channels + channel) * pixels
@@ -94,15 +107,15 @@ function transposed(args: ConvShape & { weight: StoredWeight }, x: Float32Array)
 }
 
 /** dx, dweight and dbias of conv. */
-export function convBackward(args: KernelArgs['convBackward']): void {
+export function* convBackward(args: KernelArgs['convBackward']): Paced<void> {
   const { weight, batch, x, dy, dx, dweight, dbias } = args
   const { rows, cols } = weight
   const { channels, pixels, positions } = sizesOf(args, weight)
-  dx?.set(transposed(args, dy))
+  if (dx) dx.set(yield* transposed(args, dy))
   if (dweight && x) {
-    const { q, k, p } = pairsOf(args)
+    const { q, k, p } = yield* pairsOf(args)
     const sums = new Float64Array(rows * cols)
-    forEachFilter(args, (o, _, channel, tap) => {
+    yield* forEachFilter(args, (o, _, channel, tap) => {
       const to = o * cols + tap
       for (let n = 0; n < batch; n++) {
         const left = (n * rows + o) * positions
@@ -122,10 +135,10 @@ export function convBackward(args: KernelArgs['convBackward']): void {
 }
 
 /** y = the dx of convBackward with x in the place of dy, + bias */
-export function convTranspose(args: KernelArgs['convTranspose']): void {
+export function* convTranspose(args: KernelArgs['convTranspose']): Paced<void> {
   const { weight, x, bias, y } = args
   const { channels, pixels } = sizesOf(args, weight)
-  const sums = transposed(args, x)
+  const sums = yield* transposed(args, x)
   for (let at = 0; at < sums.length; at++) {
     y[at] = sums[at]! + (bias?.[Math.floor(at / pixels) % channels] ?? 0)
   }

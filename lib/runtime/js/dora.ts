@@ -1,5 +1,6 @@
 // dora.ts: the DoRA layer in plain TypeScript, V = W + scale · B·A one row at a time. Formulas are in
 // native/backend/backend.h.
+import type { Paced } from '../../core/paced.js'
 import type { KernelArgs, LowRank, StoredWeight } from '../kernels.js'
 import { addScaled, dot, linear, roundedToNvfp4 } from './linear.js'
 import { rowReader } from './weight-rows.js'
@@ -47,7 +48,7 @@ function applyMask(x: Float32Array, mask: Float32Array | undefined, count: numbe
 }
 
 /** y = x·Wᵀ + bias + (gain − 1) ∘ (d·Wᵀ) + gain ∘ scale · (d·Aᵀ)·Bᵀ with d = mask ∘ x */
-export function doraForward(args: KernelArgs['doraForward']): void {
+export function* doraForward(args: KernelArgs['doraForward']): Paced<void> {
   const { weight, tokens, x, gain, bias, mask, xa, z, y, rank, scale, a, b } = args
   const { rows, cols } = weight
   const d = applyMask(x, mask, tokens * cols)
@@ -57,6 +58,7 @@ export function doraForward(args: KernelArgs['doraForward']): void {
   }
   const row = rowReader(weight)
   for (let o = 0; o < rows; o++) {
+    yield
     const w = row(o)
     const offset = bias ? bias[o]! : 0
     for (let t = 0; t < tokens; t++) {
@@ -70,7 +72,7 @@ export function doraForward(args: KernelArgs['doraForward']): void {
 }
 
 /** Row t of y is that of doraForward with adapters[index[t]], or of linear where that is -1. */
-export function doraMixed(args: KernelArgs['doraMixed']): void {
+export function* doraMixed(args: KernelArgs['doraMixed']): Paced<void> {
   const { weight, tokens, x, adapters, index, bias, y } = args
   const { rows, cols } = weight
   for (let i = -1; i < adapters.length; i++) {
@@ -81,8 +83,9 @@ export function doraMixed(args: KernelArgs['doraMixed']): void {
     const outputs = new Float32Array(own.length * rows)
     const shared = { weight, tokens: own.length, x: inputs, bias, y: outputs }
     const adapter = adapters[i]
-    if (adapter) doraForward({ ...shared, ...adapter, xa: new Float32Array(own.length * adapter.rank) })
-    else linear(shared)
+    if (adapter)
+      yield* doraForward({ ...shared, ...adapter, xa: new Float32Array(own.length * adapter.rank) })
+    else yield* linear(shared)
     for (const [at, t] of own.entries()) y.set(outputs.subarray(at * rows, (at + 1) * rows), t * rows)
   }
 }

@@ -1,4 +1,5 @@
 // integer.ts: operations on numbers of 8 bits in plain TypeScript, as their formulas are written.
+import type { Paced } from '../../core/paced.js'
 import { clamp, roundHalfEven } from '../../core/rounding.js'
 import { volume } from '../../core/shape.js'
 import type { IntegerFeatures, KernelArgs } from '../kernels.js'
@@ -24,9 +25,10 @@ const packedIndex = (o: number, i: number, cols: number): number =>
   ((o >> 5) * Math.ceil(cols / 4) + (i >> 2)) * 128 + (o & 31) * 4 + (i & 3)
 
 /** y[t, o] = bias[o] + Σ_i (x[t, i] − xZero[t]) · (w[o, i] − wZero[o]), modulo 2^32 */
-export function linearInteger(args: KernelArgs['linearInteger']): void {
+export function* linearInteger(args: KernelArgs['linearInteger']): Paced<void> {
   const { tokens, rows, cols, packed, x, w, xZero, wZero, y } = args
   for (let o = 0; o < rows; o++) {
+    yield
     const wOffset = wZero ? wZero[o]! : 0
     const row = Int32Array.from(
       { length: cols },
@@ -42,17 +44,18 @@ export function linearInteger(args: KernelArgs['linearInteger']): void {
 }
 
 /** y[n, o, q] = bias[o] + Σ_{c, k} (x − xZero) · (w − wZero[o]), modulo 2^32 */
-export function convInteger(args: KernelArgs['convInteger']): void {
+export function* convInteger(args: KernelArgs['convInteger']): Paced<void> {
   const { batch, groups, rows, cols, x, w, wZero, y } = args
   const [taps, pixels, positions] = [volume(args.kernel), volume(args.image), volume(args.out)]
   const [groupChannels, groupFilters, stride] = [cols / taps, rows / groups, Math.ceil(cols / 64) * 64]
-  const { q, k, p } = pairsOf(args)
+  const { q, k, p } = yield* pairsOf(args)
   const zero = args.xZero?.[0] ?? 0
   for (let n = 0; n < batch; n++) {
     for (let o = 0; o < rows; o++) {
       const sums = new Int32Array(positions)
       const wOffset = wZero ? wZero[o]! : 0
       for (let c = 0; c < groupChannels; c++) {
+        yield
         const channel = Math.floor(o / groupFilters) * groupChannels + c
         const from = (n * groupChannels * groups + channel) * pixels
         const row = o * stride + c * taps

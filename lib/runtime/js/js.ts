@@ -2,7 +2,7 @@
 import { freemem } from 'node:os'
 import { expectAttached } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
-import { Pacer } from '../../core/paced.js'
+import { atOnce, type Paced, Pacer } from '../../core/paced.js'
 import { makeUntransferable } from '../../core/untransferable.js'
 import { precisionKernels } from '../../precision/kernels.js'
 import type { BoundStep, KernelArgs, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
@@ -49,7 +49,8 @@ import { binary, cast, copyStrided, cumulate, reduce, select, topK, unary } from
 import { adamw, softmaxCrossEntropy } from './training.js'
 import { winogradWeight } from './winograd.js'
 
-const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
+/** Kernels; products, which may take long, pause. */
+const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void | Paced<void> } = {
   ...precisionKernels,
   cast,
   packWeight: ({ weight, data, blockScale }) => packWeight(weight, data, blockScale),
@@ -106,24 +107,20 @@ const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void } = {
 /** Names of all operations. */
 export const kernelNames = Object.keys(table).sort() as readonly KernelOp[]
 
-/** Does something for a step, which errors then name. */
-function named(label: string, work: () => void): void {
-  try {
-    work()
-  } catch (error) {
-    throw error instanceof SparkError ? new SparkError(error.code, `${label}: ${error.message}`) : error
-  }
+/** An error about a step, which it names. */
+function named(label: string, error: unknown): unknown {
+  return error instanceof SparkError ? new SparkError(error.code, `${label}: ${error.message}`) : error
 }
 
 /** One array of each ArrayBuffer that operands lie in, which can then no longer be transferred. */
-function heldArrays(steps: readonly BoundStep[]): ArrayBufferView[] {
+function heldArrays(args: object): ArrayBufferView[] {
   const arrays = new Map<ArrayBufferLike, ArrayBufferView>()
   const visit = (operand: unknown): void => {
     if (typeof operand !== 'object' || operand === null) return
     if (!ArrayBuffer.isView(operand)) Object.values(operand).forEach(visit)
     else if (operand.byteLength > 0) arrays.set(operand.buffer, operand)
   }
-  for (const { args } of steps) visit(args)
+  visit(args)
   for (const buffer of arrays.keys()) if (buffer instanceof ArrayBuffer) makeUntransferable(buffer)
   return [...arrays.values()]
 }
@@ -133,25 +130,32 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
   const calls = steps.map(({ op, args, node }, i) => {
     const label = `step ${i} of the plan, ${op}${node === undefined ? '' : ` of node '${node}'`}`
     if (!(op in table)) throw new SparkError('ERR_UNSUPPORTED', `${label}: there is no such operation`)
-    named(label, () => expectOperands(op, args as never))
-    const kernel = table[op] as (args: object) => void
-    return () => named(label, () => kernel(args))
+    try {
+      expectOperands(op, args as never)
+    } catch (error) {
+      throw named(label, error)
+    }
+    const kernel = table[op] as (args: object) => void | Paced<void>
+    return { label, kernel, args, held: heldArrays(args) }
   })
-  const held = heldArrays(steps)
-  const expectHeld = (): void => {
+  const expectHeld = ({ held }: { held: readonly ArrayBufferView[] }): void => {
     for (const array of held) expectAttached('an operand of the plan', array)
   }
-  return {
-    async run() {
-      expectHeld()
-      const pacer = new Pacer()
-      for (const call of calls) {
-        call()
-        if (!pacer.isDue) continue
-        await pacer.pause()
-        expectHeld()
+  const computing = function* (): Paced<void> {
+    calls.forEach(expectHeld)
+    for (const call of calls) {
+      expectHeld(call) // somebody may have taken it away in a pause
+      try {
+        const work = call.kernel(call.args)
+        if (work) yield* work
+      } catch (error) {
+        throw named(call.label, error)
       }
-    },
+      yield
+    }
+  }
+  return {
+    run: async signal => new Pacer(signal).do(computing()),
     async fetch() {},
     async store() {},
     dispose() {},
@@ -167,7 +171,8 @@ export const jsKernels: Kernels = {
   runSync(op, args) {
     if (!(op in table)) throw new SparkError('ERR_UNSUPPORTED', `there is no operation called '${op}'`)
     expectOperands(op, args)
-    table[op](args)
+    const work = table[op](args)
+    if (work) atOnce(work)
   },
   run: async (op, args) => jsKernels.runSync(op, args),
   runOwned: async (op, args) => jsKernels.runSync(op, args),

@@ -1,4 +1,5 @@
 // linear.ts: the linear layer in plain TypeScript. Weights are decoded row by row; sums are taken in double.
+import type { Paced } from '../../core/paced.js'
 import { nvfp4Block, nvfp4TensorScale, precisionKernels } from '../../precision/kernels.js'
 import type { KernelArgs, MatrixStrides } from '../kernels.js'
 import { activations } from './activations.js'
@@ -39,13 +40,14 @@ export function roundedToNvfp4(x: Float32Array, rows: number, cols: number): Flo
 }
 
 /** y[t, o] = activation(rowScale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o] */
-export function linear(args: KernelArgs['linear']): void {
+export function* linear(args: KernelArgs['linear']): Paced<void> {
   const { weight, tokens, rowScale, bias, residual, y } = args
   const { rows, cols } = weight
   const x = args.compute === 'nvfp4' ? roundedToNvfp4(args.x, tokens, cols) : args.x
   const row = rowReader(weight)
   const activate = activations[args.activation ?? 'none']
   for (let o = 0; o < rows; o++) {
+    yield
     const w = row(o)
     const factor = rowScale ? rowScale[o]! : 1
     const offset = bias ? bias[o]! : 0
@@ -57,13 +59,14 @@ export function linear(args: KernelArgs['linear']): void {
 }
 
 /** y[i, j] = alpha · a[i, j] · b[i, j] */
-export function matmul(args: KernelArgs['matmul']): void {
+export function* matmul(args: KernelArgs['matmul']): Paced<void> {
   const { outer, inner, m, n, k, alpha, a, aStrides, b, bStrides, y, yStrides } = args
   const at = ([o, i, r, c]: MatrixStrides, ...[outer, inner, row, col]: MatrixStrides): number =>
     outer * o + inner * i + row * r + col * c
   for (let i = 0; i < outer; i++) {
     for (let j = 0; j < inner; j++) {
       for (let row = 0; row < m; row++) {
+        yield
         for (let col = 0; col < n; col++) {
           let sum = 0
           for (let l = 0; l < k; l++) sum += a[at(aStrides, i, j, row, l)]! * b[at(bStrides, i, j, l, col)]!
@@ -75,13 +78,14 @@ export function matmul(args: KernelArgs['matmul']): void {
 }
 
 /** dx = dy · W, dweight = dyᵀ · x, dbias = Σ_t dy[t, :] */
-export function linearBackward(args: KernelArgs['linearBackward']): void {
+export function* linearBackward(args: KernelArgs['linearBackward']): Paced<void> {
   const { weight, tokens, x, dy, dx, dweight, dbias } = args
   const { rows, cols } = weight
   const row = rowReader(weight)
   const dxSum = new Float64Array(dx ? tokens * cols : 0)
   const rowSum = new Float64Array(cols)
   for (let o = 0; o < rows; o++) {
+    yield
     const w = row(o)
     rowSum.fill(0)
     let biasSum = 0

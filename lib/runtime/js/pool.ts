@@ -1,10 +1,11 @@
 // pool.ts: largest elements and means of windows in plain TypeScript.
+import type { Paced } from '../../core/paced.js'
 import { volume } from '../../core/shape.js'
 import type { LayerKernelArgs, Windows } from '../layer-kernel-args.js'
 import { pairsOf } from './conv.js'
 
 /** Number of taps that a mean divides by, for each position of the output. */
-function divisorsOf(windows: Windows, countPad: boolean): Int32Array {
+function* divisorsOf(windows: Windows, countPad: boolean): Paced<Int32Array> {
   const { image, padsBegin, padsEnd } = windows
   const counts = new Int32Array(volume(windows.out))
   // An image with its pads is one without.
@@ -12,43 +13,45 @@ function divisorsOf(windows: Windows, countPad: boolean): Int32Array {
     image: image.map((size, i) => size + padsBegin[i]! + padsEnd[i]!),
     padsBegin: image.map(() => 0),
   }
-  for (const q of pairsOf({ ...windows, ...(countPad && padded) }).q) counts[q]!++
+  const { q } = yield* pairsOf({ ...windows, ...(countPad && padded) })
+  for (const place of q) counts[place]!++
   return counts
 }
 
 /** Calls body with the places of a tap in the image and of its window in the output, plane by plane. */
-function forEachTap(windows: Windows, body: (x: number, y: number, q: number) => void): void {
-  const { q, p } = pairsOf(windows)
+function* forEachTap(windows: Windows, body: (x: number, y: number, q: number) => void): Paced<void> {
+  const { q, p } = yield* pairsOf(windows)
   const [pixels, positions] = [volume(windows.image), volume(windows.out)]
   for (let plane = 0; plane < windows.planes; plane++) {
     for (let i = 0; i < q.length; i++) body(plane * pixels + p[i]!, plane * positions + q[i]!, q[i]!)
+    yield
   }
 }
 
 /** y = the largest element or the mean of each window */
-export function pool(args: LayerKernelArgs['pool']): void {
+export function* pool(args: LayerKernelArgs['pool']): Paced<void> {
   const { fn, countPad, out, indices } = args
   const [x, y] = [args.x as Float32Array, args.y as Float32Array]
   if (fn === 'max') {
     const least = args.dtype === 'u8' ? 0 : args.dtype === 'i8' ? -128 : Number.NEGATIVE_INFINITY
-    for (const [window, at] of firstLargest(args, x).entries()) {
+    for (const [window, at] of (yield* firstLargest(args, x)).entries()) {
       y[window] = at < 0 ? least : x[at]!
       if (indices) indices[window] = BigInt(at)
     }
     return
   }
   const sums = new Float64Array(args.planes * volume(out))
-  forEachTap(args, (from, to) => {
+  yield* forEachTap(args, (from, to) => {
     sums[to]! += x[from]!
   })
-  const divisors = divisorsOf(args, countPad)
+  const divisors = yield* divisorsOf(args, countPad)
   for (const [i, sum] of sums.entries()) y[i] = sum / divisors[i % divisors.length]!
 }
 
 /** Where the first largest element of each window is, NaN being the largest; −1 where there is none. */
-function firstLargest(windows: Windows, x: Float32Array): Int32Array {
+function* firstLargest(windows: Windows, x: Float32Array): Paced<Int32Array> {
   const first = new Int32Array(windows.planes * volume(windows.out)).fill(-1)
-  forEachTap(windows, (at, window) => {
+  yield* forEachTap(windows, (at, window) => {
     const best = first[window]!
     if (best < 0 || x[at]! > x[best]! || (Number.isNaN(x[at]!) && !Number.isNaN(x[best]!))) first[window] = at
   })
@@ -56,17 +59,17 @@ function firstLargest(windows: Windows, x: Float32Array): Int32Array {
 }
 
 /** dx = dy at the first largest element of each window, or dy / divisor at all of them */
-export function poolBackward(args: LayerKernelArgs['poolBackward']): void {
+export function* poolBackward(args: LayerKernelArgs['poolBackward']): Paced<void> {
   const { fn, planes, image, countPad, x, dx } = args
   const dy = args.dy as Float32Array
   const sums = new Float64Array(planes * volume(image))
   if (fn === 'average') {
-    const divisors = divisorsOf(args, countPad)
-    forEachTap(args, (to, from, q) => {
+    const divisors = yield* divisorsOf(args, countPad)
+    yield* forEachTap(args, (to, from, q) => {
       sums[to]! += dy[from]! / divisors[q]!
     })
   } else {
-    for (const [window, at] of firstLargest(args, x as Float32Array).entries())
+    for (const [window, at] of (yield* firstLargest(args, x as Float32Array)).entries())
       if (at >= 0) sums[at]! += dy[window]!
   }
   for (let i = 0; i < sums.length; i++) dx[i] = sums[i]!

@@ -1,4 +1,5 @@
 // recurrent.ts: recurrent layers in plain TypeScript.
+import type { Paced } from '../../core/paced.js'
 import type { LayerKernelArgs } from '../layer-kernel-args.js'
 import { panelRows } from '../packed-weight.js'
 import { unaryFunctions } from './functions.js'
@@ -98,11 +99,11 @@ function directionOf(args: RecurrentArgs, d: number): RecurrentArgs {
 }
 
 /** A recurrent layer. */
-export function recurrent(args: RecurrentArgs): void {
-  for (let d = 0; d < args.directions; d++) runDirection(directionOf(args, d), d)
+export function* recurrent(args: RecurrentArgs): Paced<void> {
+  for (let d = 0; d < args.directions; d++) yield* runDirection(directionOf(args, d), d)
 }
 
-function runDirection(args: RecurrentArgs, d: number): void {
+function* runDirection(args: RecurrentArgs, d: number): Paced<void> {
   const { cell, directions, batch, hidden, gates, initialH, initialC, lengths, y, lastH, lastC } = args
   const width = gateCounts[cell] * hidden
   for (let n = 0; n < batch; n++) {
@@ -110,6 +111,7 @@ function runDirection(args: RecurrentArgs, d: number): void {
     let state: State = { h: start(initialH), c: start(initialC) }
     const length = Math.min(Math.max(lengths?.[n] ?? args.steps, 0), args.steps)
     for (let t = 0; t < args.steps; t++) {
+      yield
       const step = args.reverse && t < length ? length - 1 - t : t
       const first = ((step * batch + n) * directions + d) * width
       if (t < length) state = steps[cell](args, state, (gate, j) => gates[first + gate * hidden + j]!)

@@ -167,7 +167,7 @@ export class GraphRunner {
     for (let point = await this.#start(pacer); point; ) {
       signal?.throwIfAborted()
       const segment: Compiled = await this.#segment(point, scope, pacer)
-      if (segment.plan) await runPlan(segment.plan, scope)
+      if (segment.plan) await runPlan(segment.plan, scope, signal)
       for (const node of segment.hostNodes) await this.#runOnHost(node, scope, signal)
       point = segment.next
     }
@@ -344,9 +344,9 @@ function addCounts(counts: Map<string, number>, more: ReadonlyMap<string, number
   for (const [name, count] of more) counts.set(name, (counts.get(name) ?? 0) + count)
 }
 
-async function runPlan(plan: Plan, scope: Scope): Promise<void> {
+async function runPlan(plan: Plan, scope: Scope, signal: AbortSignal | undefined): Promise<void> {
   const feeds = plan.inputs.map(({ name }) => [name, (scope.get(name) as HostTensor).data as never] as const)
-  const results = await plan.run(Object.fromEntries(feeds))
+  const results = await plan.run(Object.fromEntries(feeds), signal)
   for (const { name, dtype, shape } of plan.outputs) scope.set(name, hostTensor(dtype, shape, results[name]!))
 }
 

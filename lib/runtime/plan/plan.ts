@@ -106,14 +106,18 @@ export class Plan implements Disposable {
   /**
    * Runs the plan.
    * @param feeds - the elements of each input by its name, row-major
+   * @param signal - ends the run where it holds the JavaScript thread up
    * @returns the elements of each output: views of the plan's memory, which the next run overwrites
    * @throws SparkError ERR_ARGUMENT for an input that is missing, unknown or of another type, or while a run is in
    * progress; ERR_SHAPE for a wrong number of elements; ERR_DISPOSED
    */
-  async run(feeds: Readonly<Record<string, ElementArray>> = {}): Promise<Record<string, ElementArray>> {
+  async run(
+    feeds: Readonly<Record<string, ElementArray>> = {},
+    signal?: AbortSignal,
+  ): Promise<Record<string, ElementArray>> {
     await this.#alone(steps => {
       this.#feed(feeds)
-      return steps.run()
+      return steps.run(signal)
     })
     return Object.fromEntries(this.outputs.map(({ name, buffer }) => [name, this.#bound.arrayOf(buffer)]))
   }

@@ -39,7 +39,11 @@ function joined(parts: readonly PreparedSteps[]): PreparedSteps {
     return Float64Array.from(times)
   }
   return {
-    run: () => inOrder(part => part.run()),
+    run: signal =>
+      inOrder(part => {
+        signal?.throwIfAborted()
+        return part.run(signal)
+      }),
     fetch: () => inOrder(part => part.fetch()),
     store: () => inOrder(part => part.store()),
     ...(parts.every(part => part.profile) && { profile }),

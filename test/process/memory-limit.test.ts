@@ -24,7 +24,8 @@ const script = (op: string, args: string, threads: number, before = ''): string 
   addon.setThreads(${threads})
   ${before}
   const seen = []
-  for (const megabytes of [0, 1, 2, 4, 8, 16, 64, Infinity]) {
+  // Under the limit Node.js starts prlimit, too, and ends the process where it lacks memory for that: not below 2 MB.
+  for (const megabytes of [2, 4, 8, 16, 64, Infinity]) {
     if (megabytes < Infinity) limit(size() + megabytes * 2 ** 20)
     try {
       addon.run('${op}', args)

@@ -17,12 +17,12 @@ export function atOnce<T>(work: Paced<T>): T {
 
 /** Does the pieces of a long operation, such as loading a model, and lets the event loop turn in between. */
 export class Pacer {
-  readonly #signal: AbortSignal | undefined
+  /** Ends the work. */
+  readonly signal: AbortSignal | undefined
   #due = performance.now() + slice
 
-  /** @param signal - ends the work */
   constructor(signal?: AbortSignal | undefined) {
-    this.#signal = signal
+    this.signal = signal
     signal?.throwIfAborted()
   }
 
@@ -53,12 +53,12 @@ export class Pacer {
    */
   async pause(): Promise<void> {
     if (this.isDue) await this.#turn()
-    this.#signal?.throwIfAborted()
+    this.signal?.throwIfAborted()
   }
 
   async #turn(): Promise<void> {
     await setImmediate()
-    this.#signal?.throwIfAborted()
+    this.signal?.throwIfAborted()
     this.#due = performance.now() + slice
   }
 }

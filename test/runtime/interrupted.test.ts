@@ -84,6 +84,41 @@ for (const backend of backends) {
   })
 }
 
+/** y = x + 1, repeated as often as n says. */
+function loop(): Graph {
+  const scalar = tensorType('f32', [])
+  const body = makeGraph({
+    inputs: [
+      { name: 'i', type: tensorType('i64', []) },
+      { name: 'alive', type: tensorType('bool', []) },
+      { name: 'before', type: scalar },
+    ],
+    nodes: [makeNode('Add', ['before', 'one'], ['after']), makeNode('Identity', ['alive'], ['still'])],
+    outputs: [{ name: 'still' }, { name: 'after' }],
+    initializers: new Map([['one', Constant.f32(1)]]),
+  })
+  return makeGraph({
+    inputs: [
+      { name: 'n', type: tensorType('i64', []) },
+      { name: 'x', type: scalar },
+    ],
+    nodes: [makeNode('Loop', ['n', '', 'x'], ['y'], { attributes: { body: graphAttribute(body) } })],
+    outputs: [{ name: 'y' }],
+  })
+}
+
+for (const backend of backends) {
+  t.test(`a signal ends a loop of short steps on ${backend}`, async t => {
+    using model = await Model.fromGraph(loop(), { backend })
+    const x = new Float32Array(1)
+    const { y } = await model.run({ n: BigInt64Array.of(3n), x })
+    t.same([...y!.data], [3])
+    const controller = new AbortController()
+    setTimeout(() => controller.abort(reason), 1)
+    await t.rejects(model.run({ n: BigInt64Array.of(100_000n), x }, { signal: controller.signal }), reason)
+  })
+}
+
 t.test('a signal that is none', async t => {
   const error = { code: 'ERR_ARGUMENT', message: /options.signal must be an AbortSignal/ }
   await t.rejects(Model.load(new Uint8Array(), { signal: 'soon' as never }), error)

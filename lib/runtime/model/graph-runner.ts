@@ -154,21 +154,21 @@ export class GraphRunner {
   /**
    * Runs the graph.
    * @param inputs - as many as the graph has
+   * @param pacer - lets the event loop turn, and ends the run when its signal is aborted
    * @param outer - values of the graphs around a subgraph
    * @returns the outputs; tensors may lie in memory that the next run overwrites
-   * @throws SparkError as {@link Plan.create} and {@link Plan.run}; the reason of `signal` when it is aborted
+   * @throws SparkError as {@link Plan.create} and {@link Plan.run}; the reason of the signal when it is aborted
    */
-  async run(inputs: readonly HostValue[], outer?: Scope, signal?: AbortSignal): Promise<HostValue[]> {
+  async run(inputs: readonly HostValue[], pacer = new Pacer(), outer?: Scope): Promise<HostValue[]> {
     const scope = new Scope(outer)
     this.graph.inputs.forEach(({ name }, i) => {
       scope.set(name, inputs[i]!)
     })
-    const pacer = new Pacer(signal)
     for (let point = await this.#start(pacer); point; ) {
-      signal?.throwIfAborted()
+      await pacer.pause()
       const segment: Compiled = await this.#segment(point, scope, pacer)
-      if (segment.plan) await runPlan(segment.plan, scope, signal)
-      for (const node of segment.hostNodes) await this.#runOnHost(node, scope, signal)
+      if (segment.plan) await runPlan(segment.plan, scope, pacer)
+      for (const node of segment.hostNodes) await this.#runOnHost(node, scope, pacer)
       point = segment.next
     }
     return this.graph.outputs.map(({ name }) => this.#value(name, scope)!)
@@ -217,10 +217,10 @@ export class GraphRunner {
     return constant ? hostConstant(constant) : scope.get(name)
   }
 
-  async #runOnHost(node: Node, scope: Scope, signal: AbortSignal | undefined): Promise<void> {
+  async #runOnHost(node: Node, scope: Scope, pacer: Pacer): Promise<void> {
     const inputs = node.inputs.map(name => (name === '' ? undefined : this.#value(name, scope)))
     const run = (graph: Subgraph, values: readonly HostValue[]): Promise<HostValue[]> =>
-      this.inner(graph).run(values, scope, signal)
+      this.inner(graph).run(values, pacer, scope)
     const outputs = await hostOperatorOf(node)!({ node, inputs, run })
     node.outputs.forEach((name, i) => {
       if (name === '') return
@@ -344,7 +344,7 @@ function addCounts(counts: Map<string, number>, more: ReadonlyMap<string, number
   for (const [name, count] of more) counts.set(name, (counts.get(name) ?? 0) + count)
 }
 
-async function runPlan(plan: Plan, scope: Scope, signal: AbortSignal | undefined): Promise<void> {
+async function runPlan(plan: Plan, scope: Scope, { signal }: Pacer): Promise<void> {
   const feeds = plan.inputs.map(({ name }) => [name, (scope.get(name) as HostTensor).data as never] as const)
   const results = await plan.run(Object.fromEntries(feeds), signal)
   for (const { name, dtype, shape } of plan.outputs) scope.set(name, hostTensor(dtype, shape, results[name]!))

@@ -120,7 +120,7 @@ class PlanEngine implements Engine {
 
   async run(inputs: readonly HostValue[], signal?: AbortSignal): Promise<readonly HostValue[]> {
     try {
-      return await this.#runner.run(inputs, undefined, signal)
+      return await this.#runner.run(inputs, new Pacer(signal))
     } catch (error) {
       const fallback = this.#fallback
       if (!fallback || !(error instanceof SparkError) || error.code !== 'ERR_UNSUPPORTED') throw error
@@ -131,7 +131,7 @@ class PlanEngine implements Engine {
       const kernels = await fallback()
       this.#runner = await runnerFor(this.graph, kernels, new Pacer(signal))
       this.#choice = { name: kernels.backend, reason }
-      return this.#runner.run(inputs, undefined, signal)
+      return this.#runner.run(inputs, new Pacer(signal))
     }
   }
 

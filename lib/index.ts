@@ -80,8 +80,8 @@ export {
 
 // engines
 export type * from './precision/kernel-args.js'
-export type * from './runtime/kernel-args.js'
-export type * from './runtime/network-args.js'
+export type * from './kernels/kernel-args.js'
+export type * from './kernels/network-args.js'
 export type {
   BinaryArgs,
   BinaryFn,
@@ -100,7 +100,7 @@ export type {
   TopKArgs,
   UnaryArgs,
   UnaryFn,
-} from './runtime/tensor-kernel-args.js'
+} from './kernels/tensor-kernel-args.js'
 export type {
   Bf16Units,
   BoundStep,
@@ -109,11 +109,11 @@ export type {
   KernelBackend,
   Kernels,
   PreparedSteps,
-} from './runtime/kernels.js'
+} from './kernels/kernels.js'
 export type { PlanMemory } from './native.js'
-export { type HeldWeight, holdWeight } from './runtime/held-weight.js'
-export { type KernelOptions, openKernels } from './runtime/open.js'
-export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './runtime/stored-weight.js'
+export { type HeldWeight, holdWeight } from './kernels/held-weight.js'
+export { type KernelOptions, openKernels } from './kernels/open.js'
+export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './kernels/stored-weight.js'
 
 // models
 export {
@@ -122,17 +122,17 @@ export {
   type ModelOutput,
   type ModelValue,
   type RunOptions,
-} from './runtime/model.js'
-export { compare, type OutputDifference } from './runtime/compare.js'
+} from './model/model.js'
+export { compare, type OutputDifference } from './diagnostics/compare.js'
 export {
   type CompareWeightsOptions,
   compareWeights,
   type WeightDifference,
-} from './runtime/compare-weights.js'
-export type { StepTime } from './runtime/plan/plan.js'
-import './runtime/tensor-operations.js'
-export type { ReductionOptions, TensorOperand } from './runtime/tensor-operations.js'
-export { BoundModel } from './runtime/model/bound-model.js'
+} from './diagnostics/compare-weights.js'
+export type { StepTime } from './plan/plan.js'
+import './model/tensor-operations.js'
+export type { ReductionOptions, TensorOperand } from './model/tensor-operations.js'
+export { BoundModel } from './model/bound-model.js'
 export type {
   ProviderSettings,
   RuntimeProvider,
@@ -140,15 +140,15 @@ export type {
   ModelBackend,
   ModelBackendChoice,
   ModelStats,
-} from './runtime/model/engine.js'
-export type { Feed, Feeds } from './runtime/model/feeds.js'
+} from './model/engine.js'
+export type { Feed, Feeds } from './model/feeds.js'
 export type { NumericType } from './graph/constant.js'
 export type { Dimension } from './graph/graph.js'
 export type { WriteOnnxOptions } from './io/onnx/write.js'
 
 // DoRA
-export { AdaptedLayer } from './dora/adapted-layer.js'
-export { DoRALinear } from './dora/dora-linear.js'
+export { AdaptedLayer } from './dora/layer/adapted-layer.js'
+export { DoRALinear } from './dora/layer/dora-linear.js'
 export type {
   LayerAdapterOptions,
   DoRAGradients,
@@ -159,28 +159,28 @@ export type {
   MergeOptions,
   NormGradient,
   Parameter,
-} from './dora/options.js'
-export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft.js'
-export type { PeftConfig } from './dora/peft-config.js'
+} from './dora/layer/options.js'
+export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft/peft.js'
+export type { PeftConfig } from './dora/peft/config.js'
 
 // adapters of models
-export { type AdapterOptions, createAdapter } from './dora/create-adapter.js'
-export type { Names, NamedModule, TargetRules } from './dora/matching.js'
-export { Adapter } from './dora/model-adapter.js'
-export type { TrainableAdapter } from './dora/adapter.js'
-export type { ImportAdapterOptions } from './dora/foreign.js'
-export type { AdapterFileOptions, LoadAdapterOptions } from './dora/adapter-files.js'
-export type { AdapterModule } from './dora/adapter-parts.js'
-export type { GraphModule } from './dora/modules.js'
+export { type AdapterOptions, createAdapter } from './dora/model/create-adapter.js'
+export type { Names, NamedModule, TargetRules } from './dora/peft/matching.js'
+export { Adapter } from './dora/model/adapter.js'
+export type { TrainableAdapter } from './dora/model/trainable-adapter.js'
+export type { ImportAdapterOptions } from './dora/model/foreign.js'
+export type { AdapterFileOptions, LoadAdapterOptions } from './dora/model/files.js'
+export type { AdapterModule } from './dora/model/parts.js'
+export type { GraphModule } from './dora/model/modules.js'
 export type { QuantizedWeight } from './graph/quantized-weight.js'
-export type { HasGraph, ModelSource } from './dora/model-source.js'
-export type { MergedModel, MergeModelOptions } from './dora/merge-model.js'
+export type { HasGraph, ModelSource } from './dora/model/model-source.js'
+export type { MergedModel, MergeModelOptions } from './dora/model/merge.js'
 export {
   type Active,
   AdaptedModel,
   type AdaptedRunOptions,
-} from './dora/adapted-model.js'
-export { exportCheckpoint } from './dora/export-model.js'
+} from './dora/model/adapted-model.js'
+export { exportCheckpoint } from './dora/model/export.js'
 export type { ExportOptions, QuantizedCheckpoint } from './io/checkpoints/checkpoint.js'
 export { readCheckpoint } from './io/checkpoints/checkpoint.js'
 export type { CheckpointLayout, CheckpointWeight } from './io/checkpoints/layout.js'

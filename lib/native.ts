@@ -231,7 +231,7 @@ export interface Addon {
    * somebody says. The first answer of a process stands.
    */
   allowFp4(ordinal: number, own: boolean, cublaslt: boolean): void
-  /** Performs an operation of lib/runtime/kernels.ts on the CPU before it returns. */
+  /** Performs an operation of lib/kernels/kernels.ts on the CPU before it returns. */
   run(op: string, args: object): void
   /**
    * The same off the JavaScript thread. Operands that could be transferred meanwhile are copied, and outputs copied back:

@@ -6,7 +6,7 @@ import { uniform } from '../random.js'
 import { expectClose } from './conv.js'
 
 /** @import { Kernels } from 'dgx-spark' */
-/** @import { AttentionInputs } from '#lib/runtime/kernels.js' */
+/** @import { AttentionInputs } from '#lib/kernels/kernels.js' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 

@@ -1,7 +1,7 @@
 // base.js: makes the ONNX file that the example starts from. Skip it where you have a model of your own. `#lib` is not
 // public: these imports work inside of this package only.
 import { Model, Trainer } from 'dgx-spark'
-import { randomGenerator } from '#lib/dora/random.js'
+import { randomGenerator } from '#lib/core/random.js'
 import { int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'

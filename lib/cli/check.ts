@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { type CheckItem, checkSystem } from '../runtime/check.js'
+import { type CheckItem, checkSystem } from '../diagnostics/check.js'
 import { print, printJson, styled } from './output.js'
 
 const marks = { ok: ['green', 'ok'], note: ['yellow', 'note'], problem: ['red', 'PROBLEM'] } as const

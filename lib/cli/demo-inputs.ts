@@ -1,15 +1,15 @@
 // demo-inputs.ts: random inputs for a model that says of them no more than types and some sizes.
 import { type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { randomGenerator } from '../core/random.js'
 import { volume } from '../core/shape.js'
-import { randomGenerator } from '../dora/random.js'
 import { intOf } from '../graph/attributes.js'
 import { Constant, type NumericType } from '../graph/constant.js'
 import { allNodes } from '../graph/edit.js'
 import type { Dimension, Graph, TensorType } from '../graph/graph.js'
 import { type Fact, inferFacts } from '../graph/shape-inference.js'
 import { Tensor } from '../memory/tensor.js'
-import type { Model } from '../runtime/model.js'
+import type { Model } from '../model/model.js'
 import type { Batch, BatchTensor } from '../training/dataset.js'
 
 /** Integers and truth values that are inputs without dimensions, such as a sampling rate, by name. */

@@ -2,7 +2,7 @@
 import type { Graph, Node } from '../graph/graph.js'
 import type { Fact } from '../graph/shape-inference.js'
 import { workOf } from '../graph/statistics.js'
-import { describeType } from '../runtime/model/feeds.js'
+import { describeType } from '../model/feeds.js'
 import { drawGraph } from './graph-drawing.js'
 import { escapeHtml } from './html.js'
 

@@ -8,8 +8,8 @@ import { inlineBranches } from '../graph/rewrites/inline-branches.js'
 import { optimize } from '../graph/rewrites/optimize.js'
 import { inferFacts } from '../graph/shape-inference.js'
 import { type GraphStatistics, graphStatistics } from '../graph/statistics.js'
-import { describeType } from '../runtime/model/feeds.js'
-import { compile } from '../runtime/plan/compile.js'
+import { describeType } from '../model/feeds.js'
+import { compile } from '../plan/compile.js'
 
 /** What is known of a model. */
 export interface Inspection extends GraphStatistics {

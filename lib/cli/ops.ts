@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
 import { contribUpgrades } from '../graph/rewrites/canonicalise/contrib.js'
+import { kernelNames } from '../kernels/js/js.js'
+import { hostOperators } from '../model/host/index.js'
 import { loadAddon } from '../native.js'
-import { kernelNames } from '../runtime/js/js.js'
-import { hostOperators } from '../runtime/model/host/index.js'
-import { loweredOperators } from '../runtime/plan/lower/index.js'
+import { loweredOperators } from '../plan/lower/index.js'
 import { print, printJson, printTable } from './output.js'
 
 /** `dgx-spark ops`: operators that models may use, and the kernels they are made of on each backend. */

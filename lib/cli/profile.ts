@@ -1,8 +1,8 @@
 // profile.ts: how long the steps of a model take.
 import type { Precision } from '../core/config.js'
-import type { ModelBackend, ModelBackendChoice, ModelStats } from '../runtime/model/engine.js'
-import { Model } from '../runtime/model.js'
-import type { StepTime } from '../runtime/plan/plan.js'
+import type { ModelBackend, ModelBackendChoice, ModelStats } from '../model/engine.js'
+import { Model } from '../model/model.js'
+import type { StepTime } from '../plan/plan.js'
 import { formatBytes, print, printPairs, printTable, styled } from './output.js'
 import { randomFeeds } from './random-feeds.js'
 import type { Sizes } from './shapes.js'

@@ -2,7 +2,7 @@
 import type { ElementType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
-import type { Model } from '../runtime/model.js'
+import type { Model } from '../model/model.js'
 import { inputShapes, type Sizes } from './shapes.js'
 
 /** Floats in [-1, 1), integers 0. */

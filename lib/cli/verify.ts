@@ -1,11 +1,11 @@
 import type { Command } from 'commander'
 import { getConfig } from '../core/config.js'
+import { type VerifyResult, verifyKernels } from '../diagnostics/verify.js'
 import { hasCapability, kernelsFrom } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
+import type { Kernels } from '../kernels/kernels.js'
+import { openKernels } from '../kernels/open.js'
 import { requireAddon } from '../native.js'
-import type { Kernels } from '../runtime/kernels.js'
-import { openKernels } from '../runtime/open.js'
-import { type VerifyResult, verifyKernels } from '../runtime/verify.js'
 import { print, printJson, printTable, styled } from './output.js'
 
 /** A device and what its kernels are compared with. */

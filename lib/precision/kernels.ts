@@ -1,4 +1,4 @@
-// kernels.ts: casts and quantizers in TypeScript, bit-equal to native/backend/cpu/precision_loops_body.h, and the
+// kernels.ts: casts and quantizers in TypeScript, bit-equal to native/backend/cpu/simd/precision_loops_body.h, and the
 // choice between the two. Recipes: docs/numerics.md.
 import { loadAddon } from '../native.js'
 import { bitsFloat, codesOf, e2m1, e4m3, floatBits, floatFormats } from './float-formats.js'
@@ -14,7 +14,7 @@ export const largestFloat = (2 - 2 ** -23) * 2 ** 127
 const e4m3Limit = e4m3.limit(true)
 const e2m1Limit = e2m1.limit(true)
 
-/** The TypeScript kernels, by the names of lib/runtime/kernels.ts. */
+/** The TypeScript kernels, by the names of lib/kernels/kernels.ts. */
 export const precisionKernels: {
   readonly [Op in keyof PrecisionKernelArgs]: (args: PrecisionKernelArgs[Op]) => void
 } = {

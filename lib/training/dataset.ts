@@ -2,8 +2,8 @@
 import { argumentError, expectAttached, expectInteger, expectObject } from '../core/checks.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { randomGenerator } from '../core/random.js'
 import { volume } from '../core/shape.js'
-import { randomGenerator } from '../dora/random.js'
 
 /** Elements and sizes of one input. */
 export interface BatchTensor {

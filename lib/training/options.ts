@@ -11,7 +11,7 @@ import {
 } from '../core/checks.js'
 import { type BackendName, type Precision, precisions } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
-import { graphOf } from '../dora/model-source.js'
+import { graphOf } from '../dora/model/model-source.js'
 import type { Graph } from '../graph/graph.js'
 import type { Loss } from '../graph/rewrites/losses.js'
 import type { GpuSelector } from '../hardware/cuda-device.js'

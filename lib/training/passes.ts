@@ -1,6 +1,6 @@
 // passes.ts: forward and backward pass of a step of training: dropout, rounding, teacher, loss, gradients.
 import { SparkError } from '../core/errors.js'
-import type { TrainableAdapter } from '../dora/adapter.js'
+import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import { differentiate } from '../graph/gradients/differentiate.js'
 import type { Graph } from '../graph/graph.js'
 import { isRecurrent } from '../graph/recurrent.js'

@@ -1,6 +1,6 @@
 // run.ts: one run of a training, from its start or a checkpoint to its end.
 import { SparkError } from '../core/errors.js'
-import type { TrainableAdapter } from '../dora/adapter.js'
+import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import {
   checkpointFile,
   listCheckpoints,

@@ -1,7 +1,7 @@
 // settings.ts: what must stay as it is for a resumed training to give the bits of an uninterrupted one.
 import { createHash } from 'node:crypto'
 import { SparkError } from '../core/errors.js'
-import type { TrainableAdapter } from '../dora/adapter.js'
+import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import type { Graph } from '../graph/graph.js'
 import { sampleCount, type TrainingData } from './dataset.js'
 import type { CheckedOptions } from './options.js'

@@ -1,10 +1,10 @@
 // trainer.ts: trains the parameters of an adapter.
 import { argumentError } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
-import type { TrainableAdapter } from '../dora/adapter.js'
-import { graphOf } from '../dora/model-source.js'
+import { graphOf } from '../dora/model/model-source.js'
+import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import { lockFolder } from '../io/lock.js'
-import { openKernels } from '../runtime/open.js'
+import { openKernels } from '../kernels/open.js'
 import { expectTrainingData, type TrainingData } from './dataset.js'
 import { createOptimizer, type Optimizer } from './optimizers.js'
 import {

@@ -1,6 +1,6 @@
 // float_functions.h: functions of f32 from additions, multiplications, divisions, comparisons and moves of
 // bits alone, so that every instruction set and the GPU give the same bits. F is float or a vector of floats
-// (backend/cpu/vector_math.h), of which each element is computed for itself. Errors: docs/numerics.md.
+// (backend/cpu/simd/vector_math.h), of which each element is computed for itself. Errors: docs/numerics.md.
 #pragma once
 
 #include <cstring>

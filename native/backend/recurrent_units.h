@@ -1,5 +1,5 @@
 // recurrent_units.h: where the states and gates of a recurrent layer lie, and its units: one source for the
-// CPU and CUDA. F is float or a vector of floats (backend/cpu/vector_math.h).
+// CPU and CUDA. F is float or a vector of floats (backend/cpu/simd/vector_math.h).
 #pragma once
 
 #include "backend/float_functions.h"

@@ -1,7 +1,7 @@
 // adamw.cu: one AdamW step in place (Loshchilov and Hutter 2019, algorithm 2), param, grad, m, v [count].
 // adamw_step forms the constants of the step (backend/adamw_step.h) on the device, where learning rate and
 // step number may be read anew at each run of a plan; then one thread per element.
-// Reference: native/backend/cpu/adamw.cc, operation by operation
+// Reference: native/backend/cpu/ops/adamw.cc, operation by operation
 #include "backend/adamw_step.h"
 
 extern "C" __global__ void adamw_step(spark::AdamwArgs args, spark::AdamwStep* step) {

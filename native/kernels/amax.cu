@@ -1,7 +1,7 @@
 // amax.cu: out[0] = max |src[i]|, NaN when any element is NaN.
 // Blocks stride over src and leave a maximum each; one block then takes the maximum of those. Magnitudes are
 // compared as bits, so NaN wins and the order does not matter.
-// Reference: native/backend/cpu/amax.cc
+// Reference: native/backend/cpu/quantize/amax.cc
 #include "kernels/elements.cuh"
 
 namespace spark {

@@ -2,7 +2,7 @@
 // 16 rows (queries, or keys for dk and dv) and meets 64 columns (keys, or queries) at a time; scores never
 // leave shared memory. Softmax is online: sums so far are scaled when a larger score comes. Sums are f32,
 // over columns in order. Trap: a thread keeps its elements of the output in global memory between the blocks
-// of columns; nobody else may. Reference: native/backend/cpu/attention.cc, attention_backward.cc
+// of columns; nobody else may. Reference: native/backend/cpu/attention/attention.cc, attention_backward.cc
 #include "kernels/attention.cuh"
 #include "kernels/reduce.cuh"
 

@@ -2,7 +2,7 @@
 // of the values are rounded to bf16, or to f16 in attention_f16_…; sums and the softmax are f32. …_64 and
 // …_128 take rows of up to so many numbers. A block has 64 rows of queries, 16 for each of its warps, and
 // meets 64 keys at a time, from key 0 on up to the last one that any of them sees. A row's result depends on
-// its own query and mask and on the keys alone. Reference: native/backend/cpu/attention.cc
+// its own query and mask and on the keys alone. Reference: native/backend/cpu/attention/attention.cc
 #include "kernels/attention.cuh"
 #include "kernels/pairs.cuh"
 

@@ -1,7 +1,8 @@
 // cast.cu: dst[i] = src[i] in another format, i < count.
 // A thread casts four vectors as long as 16 bytes of the wider format; neighbouring threads have neighbouring
 // vectors. All rounding is integer arithmetic on the bits (core/float_formats.h): the conversion instructions
-// of the hardware differ between architectures in NaN and range. Reference: native/backend/cpu/cast.cc
+// of the hardware differ between architectures in NaN and range. Reference:
+// native/backend/cpu/quantize/cast.cc
 #include "core/float_formats.h"
 
 namespace spark {

@@ -1,7 +1,7 @@
 // conv.cu: the convolutions of conv.cuh as products that are never formed, in f32: conv_<dtype>,
 // conv_transposed_<dtype> and conv_weight_gradient. conv_direct_* do the same with a thread for each sum, for
 // groups of few lines. conv_add_spans: what spans of a gradient come to. Trap: a sum is formed in chunks of
-// 256 along k, in order, whatever N and the grid are. Reference: native/backend/cpu/conv_passes.cc
+// 256 along k, in order, whatever N and the grid are. Reference: native/backend/cpu/conv/conv_passes.cc
 #include "kernels/conv.cuh"
 #include "kernels/reduce.cuh"
 #include "kernels/weight.cuh"

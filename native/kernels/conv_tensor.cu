@@ -3,7 +3,7 @@
 // gathered and rounded on its way: to bf16, or to f16 in conv_tensor_half_…. …_128 and …_64 form tiles of
 // that size; which one it is changes no sum, because K rises in steps of 16 in both. Of the gradient of the
 // weight, whose K are positions, dy is the left side and the image is gathered along K; its spans are added
-// afterwards. Reference: native/backend/cpu/conv_passes.cc
+// afterwards. Reference: native/backend/cpu/conv/conv_passes.cc
 #include "kernels/conv.cuh"
 #include "kernels/tiles.cuh"
 

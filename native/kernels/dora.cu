@@ -1,6 +1,6 @@
 // dora.cu: the parts of a DoRA layer that are not matrix products: ‖W‖² by rows, the norm's share of the
 // gradient, merge and unmerge. The products are those of linear.cu and tensor.cu, the norms of V = W + s·B·A
-// those of dora_norm.cu. Reference: native/backend/cpu/dora_backward.cc, dora_merge.cc, weight.cc
+// those of dora_norm.cu. Reference: native/backend/cpu/dora/dora_backward.cc, dora_merge.cc, weight.cc
 #include "kernels/norm.cuh"
 #include "kernels/reduce.cuh"
 #include "kernels/weight.cuh"

@@ -1,7 +1,7 @@
 // dora_mixed.cu: what adapters add to a batch whose rows go through different ones, after the base product
 // has left x·Wᵀ in y[T,O]. dora_mixed_down: xa[t, r] = Σ_i x[t, i]·A[r, i] with the A of row t, one block per
 // (t, r). dora_mixed: y = gain ∘ (y + s·xa·Bᵀ) + bias, one thread per element. Reference:
-// native/backend/cpu/dora_mixed.cc
+// native/backend/cpu/dora/dora_mixed.cc
 #include "backend/backend.h"
 #include "kernels/reduce.cuh"
 

@@ -3,7 +3,7 @@
 // second term in one read of W, on tensor cores, for weights that bf16 holds; A·B is never formed. A block
 // has 256 rows, 32 of each warp, and 256 columns; partial[columns / 256, O]. dora_norm_<dtype>: norm and
 // gain. Trap: a row that cancels has lost its digits in this form and is recomputed densely, in f64.
-// Reference: native/backend/cpu/dora_norm.cc
+// Reference: native/backend/cpu/dora/dora_norm.cc
 #include "kernels/norm.cuh"
 #include "kernels/pairs.cuh"
 #include "kernels/product_args.h"

@@ -1,6 +1,6 @@
 // dropout.cu: the mask of dropout, mask[i] = 0 or keep, [count]. One thread for four elements, which share
 // the words of one counter.
-// Reference: native/backend/cpu/dropout.cc; the numbers are shared (backend/dropout.h)
+// Reference: native/backend/cpu/ops/dropout.cc; the numbers are shared (backend/dropout.h)
 #include "backend/dropout.h"
 #include "kernels/strided.cuh"
 

@@ -1,7 +1,7 @@
 // elementwise.cu: unary, binary and select on views, and casts between any element types. One thread per
 // element of the result. Which function it is, is the same for all threads, so that the switch costs little
 // beside memory.
-// Reference: native/backend/cpu/unary.cc, binary.cc, select.cc, cast.cc; the functions are shared
+// Reference: native/backend/cpu/ops/unary.cc, binary.cc, select.cc, cast.cc; the functions are shared
 // (backend/unary_functions.h, binary_functions.h)
 #include "backend/binary_functions.h"
 #include "kernels/strided.cuh"

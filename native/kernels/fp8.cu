@@ -2,7 +2,7 @@
 // / scale). fp8_quantize: one block of threads per block of elements, which is read twice. Large blocks of
 // elements are shared by `parts` blocks of threads: fp8_amax leaves a maximum of each, fp8_codes takes the
 // largest. Magnitudes are compared as bits, so the order does not matter.
-// Reference: native/backend/cpu/fp8.cc
+// Reference: native/backend/cpu/quantize/fp8.cc
 #include "core/quantizers.h"
 #include "kernels/elements.cuh"
 

@@ -1,5 +1,5 @@
 // grid_sample.cu: y[n, c, q] = the image x[n, c] at grid[n, q], interpolated. One thread per element of y.
-// Reference: native/backend/cpu/grid_sample.cc; the taps are shared (backend/grid_taps.h)
+// Reference: native/backend/cpu/ops/grid_sample.cc; the taps are shared (backend/grid_taps.h)
 #include "backend/grid_taps.h"
 #include "kernels/strided.cuh"
 

@@ -3,7 +3,7 @@
 // its columns; the operands and what becomes of the sums are described in product_args.h. linear_add_parts:
 // the same of parts that they left. column_sums: Σ_t a[t, :] ∘ b[t, :]. One block per 64×64 tile; tiles of 16
 // along K in shared memory; 4×4 sums per thread, f32. Trap: a sum is formed in chunks of 256 along K, in
-// order; it must not depend on M, N or the grid. Reference: native/backend/cpu/product.cc, columns.h
+// order; it must not depend on M, N or the grid. Reference: native/backend/cpu/gemm/product.cc, columns.h
 #include "kernels/epilogue.cuh"
 #include "kernels/lines.cuh"
 #include "kernels/norm.cuh"

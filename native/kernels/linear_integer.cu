@@ -1,6 +1,6 @@
 // linear_integer.cu: y[t, o] = Σ_i (x[t, i] − x_zero[t]) · (w[o, i] − w_zero[o]) of bytes, exact in int32 and
 // modulo 2^32 beyond it, from unpacked bytes. One block of 256 threads per tile of 32 x 32, 2 x 2 sums per
-// thread. Reference: native/backend/cpu/linear_integer.cc
+// thread. Reference: native/backend/cpu/gemm/linear_integer.cc
 #include "backend/backend.h"
 
 namespace spark {

@@ -2,7 +2,7 @@
 // MatmulArgs of backend/backend.h), with f32 sums. Both sides are rounded on their way: to bf16 in
 // matmul_<layout>_bf16, to f16 in matmul_<layout>_f16. The layout says of a and of b whether the matrix is
 // row-major (n) or column-major (t). K rises in steps of 16 whatever M, N and the place of an element.
-// Reference: native/backend/cpu/matmul.cc
+// Reference: native/backend/cpu/gemm/matmul.cc
 #include "kernels/tiles.cuh"
 
 namespace spark {

@@ -1,5 +1,5 @@
 // merge_backward.cu: the gradient of merged = gain ∘ V, V = W + s·B·A, that is not a matrix product.
-// Reference: native/backend/cpu/dora_merge.cc
+// Reference: native/backend/cpu/dora/dora_merge.cc
 #include "kernels/reduce.cuh"
 #include "kernels/weight.cuh"
 

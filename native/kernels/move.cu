@@ -1,6 +1,6 @@
 // move.cu: elements from place to place: copies between views and gather. One thread per element.
 // An index out of range gives 0: a kernel cannot throw, and must not read beyond its operand.
-// Reference: native/backend/cpu/copy_strided.cc, indexed.cc
+// Reference: native/backend/cpu/ops/copy_strided.cc, indexed.cc
 #include "kernels/place.cuh"
 
 namespace spark {

@@ -1,7 +1,7 @@
 // nvfp4_activation.cu: an f32 activation in NVFP4 by the recipe `modelopt`, with the tensor scale that its
 // largest magnitude asks for, which only the device knows (struct Nvfp4ActivationArgs of product_args.h). One
 // thread per block of 16, those that fill rows and tiles of scales included. Reference:
-// native/backend/cpu/nvfp4.cc
+// native/backend/cpu/quantize/nvfp4.cc
 #include "kernels/nvfp4.cuh"
 #include "kernels/pairs.cuh"
 #include "kernels/product_args.h"

@@ -1,7 +1,7 @@
 // pool.cu: pooling of planes x[planes, image] to y[planes, out], its gradient, and resampling along one axis.
 // One thread per element of the result. The gradient is gathered, so that its sums are in the order of the
 // windows, as on the CPU.
-// Reference: native/backend/cpu/pool.cc, resample.cc; the windows are shared (backend/windows.h)
+// Reference: native/backend/cpu/ops/pool.cc, resample.cc; the windows are shared (backend/windows.h)
 #include "backend/windows.h"
 #include "kernels/strided.cuh"
 

@@ -1,6 +1,6 @@
 // recurrent.cu: RNN, GRU or LSTM as ONNX defines them. A block takes a sample of a direction through steps
 // [begin, end), its threads share the units; the state lies in last_h and last_c meanwhile. Sums over h begin
-// with the bias and rise with k, as on the CPU. Reference: native/backend/cpu/recurrent.cc
+// with the bias and rise with k, as on the CPU. Reference: native/backend/cpu/ops/recurrent.cc
 #include "backend/recurrent_units.h"
 #include "backend/unary_functions.h"
 

@@ -2,7 +2,7 @@
 // Few elements for each result: a thread folds them (reduce_each_*). Many: blocks fold a part each
 // (reduce_parts_*) and a thread for each result folds the parts in order (reduce_finish_*), so that a result
 // is the same in every run.
-// Reference: native/backend/cpu/reduce.cc, cumulate.cc
+// Reference: native/backend/cpu/ops/reduce.cc, cumulate.cc
 #include "kernels/reduce.cuh"
 #include "kernels/strided.cuh"
 

@@ -1,8 +1,8 @@
 // scatter.cu: y[place(i)] = fn(y[place(i)], updates[i]) in row-major order of i. One thread per lane of
 // indices whose places no other lane reaches: it takes their turns in order, those from `begin` to `end` in a
 // launch, so that places may repeat and the result is that of a single thread. An index out of range is
-// passed over: a kernel cannot throw. Reference: native/backend/cpu/indexed.cc; what is combined is shared
-// (backend/binary_functions.h)
+// passed over: a kernel cannot throw. Reference: native/backend/cpu/ops/indexed.cc; what is combined is
+// shared (backend/binary_functions.h)
 #include "backend/binary_functions.h"
 #include "kernels/place.cuh"
 #include "kernels/scatter_args.h"

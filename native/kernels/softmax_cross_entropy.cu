@@ -1,6 +1,6 @@
 // softmax_cross_entropy.cu: losses[t] = −log softmax(logits[t, :])[labels[t]], dlogits = (softmax − onehot) /
 // T, and the mean of the losses. logits[T, C]; one block per row, the largest logit is taken away before exp.
-// Reference: native/backend/cpu/softmax_cross_entropy.cc
+// Reference: native/backend/cpu/ops/softmax_cross_entropy.cc
 #include "backend/backend.h"
 #include "kernels/reduce.cuh"
 

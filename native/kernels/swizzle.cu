@@ -1,5 +1,5 @@
 // swizzle.cu: block scales from rows to the tiles of cuBLASLt's block-scaled products, or back. One thread
-// per byte of the tiles, those beyond the matrix included. Reference: native/backend/cpu/swizzle.cc
+// per byte of the tiles, those beyond the matrix included. Reference: native/backend/cpu/quantize/swizzle.cc
 #include "backend/backend.h"
 
 extern "C" __global__ void swizzle_scales(spark::SwizzleScalesArgs args) {

@@ -2,7 +2,7 @@
 // operands rounded to bf16 and f32 sums. tensor_<dtype> takes the rows of the weight as lines along K,
 // tensor_backward_<dtype> its columns; tensor_half_… round to f16. Tiles of 128 x 128 (tiles.cuh) in three
 // stages: weights that are not stored so are decoded on their way. K rises in steps of 16 whatever M, N and
-// the place of an element. Reference: native/backend/cpu/product.cc
+// the place of an element. Reference: native/backend/cpu/gemm/product.cc
 #include "kernels/tiles.cuh"
 
 namespace spark {

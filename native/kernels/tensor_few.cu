@@ -3,7 +3,7 @@
 // the weight, which stand on the left of the mma; spans of 128 along K go round its 8 warps, whose sums are
 // added in order. A lane loads what it multiplies, past shared memory: its eight neighbours along K are two
 // pairs of each of two mma, and the order along K is the same on both sides. The order of sums depends on K
-// alone. Reference: native/backend/cpu/product.cc
+// alone. Reference: native/backend/cpu/gemm/product.cc
 #include "kernels/epilogue.cuh"
 #include "kernels/pairs.cuh"
 

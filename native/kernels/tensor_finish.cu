@@ -1,6 +1,7 @@
 // tensor_finish.cu: the second segment and the epilogue of sums[M,N] that another library made:
 // sums[m, n] + Σ_{r < R} a2[m, r] · b2[n, r], of packed bf16 (or f16: …_half), then Epilogue. One block per
-// 64 x 128 elements; a thread has one column and every second row. Reference: native/backend/cpu/product.cc
+// 64 x 128 elements; a thread has one column and every second row. Reference:
+// native/backend/cpu/gemm/product.cc
 #include "kernels/epilogue.cuh"
 #include "kernels/pairs.cuh"
 

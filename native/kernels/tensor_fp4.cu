@@ -2,7 +2,7 @@
 // compute capability 12.x, with f32 sums (struct Fp4TensorArgs). Four codes take the place of a 16-bit number
 // in the tiles of tiles.cuh, whose fragments then are those of this instruction, too; a tile is 128 along K.
 // Block scales lie as swizzle_scales orders them: 512 bytes for 128 rows and 64 along K. Trap: K in these
-// tiles counts units of four codes. Reference: native/backend/cpu/linear.cc
+// tiles counts units of four codes. Reference: native/backend/cpu/gemm/linear.cc
 #include "kernels/mma_fp4.cuh"
 #include "kernels/tiles.cuh"
 

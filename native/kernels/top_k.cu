@@ -1,7 +1,8 @@
 // top_k.cu: values and indices[outer, k, inner] of the first k elements of x[outer, size, inner] along the
 // middle axis, in their order. Each is the first element that comes after the one before it, found by a scan:
 // of a thread (top_k_each_*) where rows are short or many, else of a block (top_k_*). A launch gives those
-// from `begin` to `end`. Reference: native/backend/cpu/top_k.cc; the order is shared (backend/top_k_order.h)
+// from `begin` to `end`. Reference: native/backend/cpu/ops/top_k.cc; the order is shared
+// (backend/top_k_order.h)
 #include "backend/top_k_order.h"
 #include "kernels/strided.cuh"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/lane_gemm.h"
+#include "backend/cpu/gemm/lane_gemm.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/fp4_test.h"

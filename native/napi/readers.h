@@ -1,5 +1,5 @@
 // readers.h: a reader turns the JavaScript object of one operation into its Args. Field names are those of
-// lib/runtime/kernel-args.ts.
+// lib/kernels/kernel-args.ts.
 #pragma once
 
 #include "napi/arguments.h"

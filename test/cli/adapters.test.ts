@@ -84,7 +84,7 @@ t.test('merge', async t => {
   t.match(stdout, /a: .* parameters in 2 modules.*b: .*wrote /s)
   const base = canonicalise(await readOnnx(at('model.onnx')))
   const [a, b] = [await Adapter.load(base, at('a')), await Adapter.load(base, at('b'))]
-  const { mergeAdapters } = await import('#lib/dora/merge-model.js')
+  const { mergeAdapters } = await import('#lib/dora/model/merge.js')
   const expected = (await mergeAdapters(base, [a, b])).graph.initializers.get('fc1.weight')!.bytes
   const merged = await readOnnx(at('merged.onnx'))
   t.strictSame(merged.initializers.get('fc1.weight')!.bytes, expected)

@@ -8,7 +8,7 @@ import { print, printError, printJson, printPairs, printTable, styled } from '#l
 import { SparkError } from '#lib/core/errors.js'
 import { warnOnce } from '#lib/core/log.js'
 import { printable, printableJson } from '#lib/core/printable.js'
-import { parseConfig } from '#lib/dora/peft-config.js'
+import { parseConfig } from '#lib/dora/peft/config.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { writeOnnx } from '#lib/io/onnx/write.js'
 

@@ -124,7 +124,7 @@ t.test('a GPU with memory of its own has no choice', async t => {
 
 t.test('weights that all plans share lie in memory that JavaScript sees', async t => {
   const held = `
-    import { openCudaKernels } from '#lib/runtime/cuda.js'
+    import { openCudaKernels } from '#lib/kernels/cuda.js'
     const kernels = await openCudaKernels()
     const { array, dispose } = await kernels.hold(new Float32Array(50003).fill(3))
     const last = array[50002]

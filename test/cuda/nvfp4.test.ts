@@ -24,7 +24,7 @@ const blackwell = capable('12.1')
 
 // 130 tokens, 101 out, 304 in.
 const head = `
-  import { openCudaKernels } from '#lib/runtime/cuda.js'
+  import { openCudaKernels } from '#lib/kernels/cuda.js'
   const warnings = []
   process.on('warning', ({ name, code, message }) => warnings.push([name, code, message]))
   const attempt = async call => { try { return await call() } catch (error) { return [error.code, error.message] } }
@@ -234,7 +234,7 @@ t.test('where no test gives an answer, products go to tensor cores for bf16 and 
 t.test('a kernel that never ends is killed', async t => {
   const { env } = machine(standIn, { ...blackwell, 'kernel.tensor_fp4.delay': 100_000 })
   const script = `
-    import { testFp4 } from '#lib/runtime/fp4-test.js'
+    import { testFp4 } from '#lib/kernels/fp4-test.js'
     console.log(JSON.stringify(await testFp4('${blackwell.gpus[0]!.uuid}', 'own', 4000)))`
   t.equal(await scriptResult(script, env), 'failed: its test did not end in 4 s')
 })

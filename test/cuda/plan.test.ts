@@ -195,8 +195,8 @@ t.test('an input that shares its ArrayBuffer with a constant is copied in each r
   const script = `
     import { Constant } from '#lib/graph/constant.js'
     import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
-    import { openCudaKernels } from '#lib/runtime/cuda.js'
-    import { Plan } from '#lib/runtime/plan/plan.js'
+    import { openCudaKernels } from '#lib/kernels/cuda.js'
+    import { Plan } from '#lib/plan/plan.js'
     const shared = new Float32Array(300)
     const graph = makeGraph({
       inputs: [{ name: 'x', type: tensorType('f32', [100]) }], outputs: [{ name: 'y' }],
@@ -280,7 +280,7 @@ t.test(
   'DGX_SPARK_CUDA_GRAPHS=0: every run is eager, with the same results and without a warning',
   async t => {
     const script = `
-    import { openCudaKernels } from '#lib/runtime/cuda.js'
+    import { openCudaKernels } from '#lib/kernels/cuda.js'
     const warnings = [], seen = []
     process.on('warning', ({ code }) => warnings.push(code))
     const x = new Float32Array(7), y = new Float32Array(9)
@@ -307,7 +307,7 @@ t.test(
 
 t.test('a warning, once, where plans run without graphs', async t => {
   const script = `
-    import { openCudaKernels } from '#lib/runtime/cuda.js'
+    import { openCudaKernels } from '#lib/kernels/cuda.js'
     const warnings = []
     process.on('warning', ({ code, message }) => warnings.push([code, message]))
     const kernels = await openCudaKernels()

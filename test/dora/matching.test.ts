@@ -7,7 +7,7 @@ import {
   nearNames,
   type TargetRules,
   targetMatcher,
-} from '#lib/dora/matching.js'
+} from '#lib/dora/peft/matching.js'
 import { goldenJson, noGolden } from '../fixtures/golden-bytes.js'
 
 interface Row {

@@ -1,7 +1,7 @@
 // The first training step of PEFT's runs, from the base ONNX model: outputs, loss, gradients, and parameters after it.
 import t from 'tap'
-import { openKernels } from '#lib/runtime/open.js'
-import { Plan } from '#lib/runtime/plan/plan.js'
+import { openKernels } from '#lib/kernels/open.js'
+import { Plan } from '#lib/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { close, within } from '../fixtures/close.js'
 import { goldenTensors, noGolden } from '../fixtures/golden-bytes.js'

@@ -2,7 +2,7 @@
 import type { Kernels } from 'dgx-spark'
 import t from 'tap'
 import type { DType } from '#lib/core/dtype.js'
-import { computeOf } from '#lib/dora/passes.js'
+import { computeOf } from '#lib/dora/layer/passes.js'
 import type { WeightDType } from '#lib/precision/weight-format.js'
 
 const compute = (backend: Kernels['backend'], dtype: WeightDType, ...activations: DType[]) =>

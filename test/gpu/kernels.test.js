@@ -1,11 +1,11 @@
 // Every operation in every weight format and several sizes on the GPU agrees with the CPU: bit for bit for casts and
 // quantizers, within the rounding of f32 sums for the rest. DGX_SPARK_GPU_SIZES=small leaves out the large ones.
 import { openKernels } from 'dgx-spark'
-import { verifyKernels } from '#lib/runtime/verify.js'
-import { verifySizes } from '#lib/runtime/verify-values.js'
+import { verifySizes } from '#lib/diagnostics/verify/values.js'
+import { verifyKernels } from '#lib/diagnostics/verify.js'
 import { gpuTests } from '../fixtures/gpu-suite/gpu.js'
 
-/** @import { VerifySizes } from '#lib/runtime/verify-values.js' */
+/** @import { VerifySizes } from '#lib/diagnostics/verify/values.js' */
 /** @import { Claims } from '../fixtures/gpu-suite/tap.js' */
 
 /** @type {VerifySizes[]} */

@@ -3,7 +3,7 @@ import { openKernels } from 'dgx-spark'
 import { gpuTests } from '../fixtures/gpu-suite/gpu.js'
 
 /** @import { Claims } from '../fixtures/gpu-suite/tap.js' */
-/** @import { Kernels } from '#lib/runtime/kernels.js' */
+/** @import { Kernels } from '#lib/kernels/kernels.js' */
 
 const [tokens, rows, cols] = [37, 65, 129]
 const ramp = (/** @type {number} */ count, /** @type {number} */ step) =>

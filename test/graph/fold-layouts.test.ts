@@ -1,7 +1,7 @@
 // Weights that get another layout before a product reads them are initializers afterwards, under their own names.
 import { Model } from 'dgx-spark'
 import t from 'tap'
-import { createAdapter } from '#lib/dora/create-adapter.js'
+import { createAdapter } from '#lib/dora/model/create-adapter.js'
 import { ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'

@@ -5,8 +5,8 @@ import { Constant } from '#lib/graph/constant.js'
 import { differentiate } from '#lib/graph/gradients/differentiate.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
 import { inlineBranches } from '#lib/graph/rewrites/inline-branches.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import { Plan } from '#lib/runtime/plan/plan.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import { Plan } from '#lib/plan/plan.js'
 
 const branch = (nodes: readonly Node[], output: string, constants: Record<string, Constant> = {}) =>
   makeGraph({ nodes, outputs: [{ name: output }], initializers: new Map(Object.entries(constants)) })

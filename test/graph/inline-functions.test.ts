@@ -12,9 +12,9 @@ import {
   tensorType,
 } from '#lib/graph/graph.js'
 import { inlineFunctions } from '#lib/graph/rewrites/inline-functions.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import { GraphRunner } from '#lib/runtime/model/graph-runner.js'
-import { type HostTensor, hostTensor } from '#lib/runtime/model/values.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import { GraphRunner } from '#lib/model/graph-runner.js'
+import { type HostTensor, hostTensor } from '#lib/model/values.js'
 
 const domain = 'own'
 const define = (name: string, parts: Partial<GraphFunction>): GraphFunction => ({

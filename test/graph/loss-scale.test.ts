@@ -10,8 +10,8 @@ import {
   skipUnlessFinite,
   unscaleGradients,
 } from '#lib/graph/rewrites/loss-scale.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import { Plan } from '#lib/runtime/plan/plan.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import { Plan } from '#lib/plan/plan.js'
 import { identical } from '../fixtures/close.js'
 
 /** loss = Σ w² x */

@@ -18,8 +18,8 @@ import {
 } from '#lib/graph/graph.js'
 import { contribUpgrades } from '#lib/graph/rewrites/canonicalise/contrib.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
-import { hostOperators } from '#lib/runtime/model/host/index.js'
-import { loweredOperators } from '#lib/runtime/plan/lower/index.js'
+import { hostOperators } from '#lib/model/host/index.js'
+import { loweredOperators } from '#lib/plan/lower/index.js'
 import { backends } from '../fixtures/backends.js'
 
 const backend = backends.at(-1)!

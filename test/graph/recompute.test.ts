@@ -6,8 +6,8 @@ import { differentiate } from '#lib/graph/gradients/differentiate.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { recompute } from '#lib/graph/rewrites/recompute.js'
 import { checkGraph } from '#lib/graph/validate.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import { Plan } from '#lib/runtime/plan/plan.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import { Plan } from '#lib/plan/plan.js'
 import { randomGenerator } from '../fixtures/random.js'
 
 const depth = 12

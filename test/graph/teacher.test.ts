@@ -3,8 +3,8 @@ import t from 'tap'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
 import { addTeacher } from '#lib/graph/rewrites/teacher.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import { Plan } from '#lib/runtime/plan/plan.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import { Plan } from '#lib/plan/plan.js'
 
 const input = (name: string) => ({ name, type: tensorType('f32', [2]) })
 

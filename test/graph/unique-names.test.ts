@@ -4,9 +4,9 @@ import { Constant } from '#lib/graph/constant.js'
 import { valueNames } from '#lib/graph/edit.js'
 import { type Graph, makeGraph, makeNode, type Node, type Subgraph, tensorType } from '#lib/graph/graph.js'
 import { uniqueNames } from '#lib/graph/rewrites/unique-names.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import { GraphRunner } from '#lib/runtime/model/graph-runner.js'
-import { type HostTensor, hostTensor } from '#lib/runtime/model/values.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import { GraphRunner } from '#lib/model/graph-runner.js'
+import { type HostTensor, hostTensor } from '#lib/model/values.js'
 
 const choose = (condition: string, output: string, yes: Subgraph, no: Subgraph): Node =>
   makeNode('If', [condition], [output], {

@@ -21,7 +21,7 @@ t.test('kernels built for arm64 agree with TypeScript', { skip }, async t => {
   const script = `
     import { openKernels } from 'dgx-spark'
     import { loadAddon } from '#lib/native.js'
-    import { verifyKernels } from '#lib/runtime/verify.js'
+    import { verifyKernels } from '#lib/diagnostics/verify.js'
     const kernels = await openKernels({ backend: 'cpu' })
     const js = await openKernels({ backend: 'js' })
     const sizes = { tokens: 6, rows: 40, cols: 272, rank: 2 } // beyond a panel and a chunk

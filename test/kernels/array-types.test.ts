@@ -1,10 +1,10 @@
 // Every array of every operation has the type that the operation reads: where the addon refuses another one, js does, too.
 import t from 'tap'
+import { verifyCases } from '#lib/diagnostics/verify/cases.js'
+import { openCpuKernels } from '#lib/kernels/cpu.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { Kernels } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import { openCpuKernels } from '#lib/runtime/cpu.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { Kernels } from '#lib/runtime/kernels.js'
-import { verifyCases } from '#lib/runtime/verify-cases.js'
 
 requireAddon()
 

@@ -1,8 +1,8 @@
 // Attention: masks, causal, grouped heads, layouts, sizes across the blocks, gradients.
 import t from 'tap'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { HeadStrides, KernelArgs } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { HeadStrides, KernelArgs } from '#lib/runtime/kernels.js'
 import { attentionCases } from '../fixtures/attention.js'
 import { close, identical } from '../fixtures/close.js'
 import { agree, finiteDifferences } from '../fixtures/kernel-pair.js'

@@ -2,11 +2,11 @@
 import { Tensor } from 'dgx-spark'
 import t from 'tap'
 import { volume } from '#lib/core/shape.js'
+import { activations } from '#lib/kernels/js/activations.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { Activation, KernelArgs, KernelOp, StoredWeight } from '#lib/kernels/kernels.js'
+import { packedSizes } from '#lib/kernels/packed-weight.js'
 import { requireAddon } from '#lib/native.js'
-import { activations } from '#lib/runtime/js/activations.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { Activation, KernelArgs, KernelOp, StoredWeight } from '#lib/runtime/kernels.js'
-import { packedSizes } from '#lib/runtime/packed-weight.js'
 import { close, identical } from '../fixtures/close.js'
 import {
   type ConvCase,

@@ -1,7 +1,7 @@
 // The DoRA kernels against PEFT: data/peft/linear with the tolerances of its README.
 import t, { type Test } from 'tap'
+import type { StoredWeight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import type { StoredWeight } from '#lib/runtime/kernels.js'
 import { close, maxAbs, within } from '../fixtures/close.js'
 import { type DoraLayer, type DoraResult, runDora } from '../fixtures/dora-layer.js'
 import { noGolden } from '../fixtures/golden-bytes.js'

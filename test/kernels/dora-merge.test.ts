@@ -1,7 +1,7 @@
 // The gradients of a merged DoRA weight: the CPU against TypeScript, which test/graph checks by finite differences.
 import t from 'tap'
+import { jsKernels } from '#lib/kernels/js/js.js'
 import { requireAddon } from '#lib/native.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
 import { close } from '../fixtures/close.js'
 import { agree } from '../fixtures/kernel-pair.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'

@@ -1,8 +1,8 @@
 // A batch whose rows go through different adapters: bit for bit what separate runs give, in every stored format.
 import t from 'tap'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { MixedAdapter, StoredWeight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { MixedAdapter, StoredWeight } from '#lib/runtime/kernels.js'
 import { close } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'

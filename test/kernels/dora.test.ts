@@ -1,7 +1,7 @@
 // The DoRA kernels against dense double precision: every stored format, odd sizes, dropout, both norm gradients.
 import t from 'tap'
+import type { StoredWeight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import type { StoredWeight } from '#lib/runtime/kernels.js'
 import { close, identical, within } from '../fixtures/close.js'
 import {
   type DoraLayer,

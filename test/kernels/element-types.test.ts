@@ -1,18 +1,18 @@
 // Operations on tensors of every element type: the CPU against TypeScript, which computes integers without limits.
 import t, { type Test } from 'tap'
 import { type ElementArray, elementArrayOf, elementBits } from '#lib/core/dtype.js'
-import { requireAddon } from '#lib/native.js'
-import { floatReader, isInteger } from '#lib/runtime/js/elements.js'
-import { integerBinary, integerUnary } from '#lib/runtime/js/integer-functions.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
+import { floatReader, isInteger } from '#lib/kernels/js/elements.js'
+import { integerBinary, integerUnary } from '#lib/kernels/js/integer-functions.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { KernelArgs, KernelOp } from '#lib/kernels/kernels.js'
 import {
   type BinaryFn,
   type KernelType,
   reduceFns,
   scatterFns,
   type UnaryFn,
-} from '#lib/runtime/tensor-kernel-args.js'
+} from '#lib/kernels/tensor-kernel-args.js'
+import { requireAddon } from '#lib/native.js'
 import { randomGenerator } from '../fixtures/random.js'
 
 const addon = requireAddon()

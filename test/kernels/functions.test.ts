@@ -1,8 +1,8 @@
 // Functions of f32 elements: how far they are from the true values, what they make of special ones, and that every
 // instruction set gives the same bits.
 import t from 'tap'
+import { openKernels } from '#lib/kernels/open.js'
 import { loadAddon, requireAddon } from '#lib/native.js'
-import { openKernels } from '#lib/runtime/open.js'
 import { scriptResult } from '../fixtures/child.js'
 import { identical, within } from '../fixtures/close.js'
 import { randomGenerator } from '../fixtures/random.js'

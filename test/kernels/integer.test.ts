@@ -1,8 +1,8 @@
 // Convolutions, products and casts of numbers of 8 bits are the same bytes on the CPU as in TypeScript.
 import t, { type Test } from 'tap'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { ByteArray, KernelArgs, KernelOp } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { ByteArray, KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
 import { randomGenerator } from '../fixtures/random.js'
 
 const addon = requireAddon()

@@ -1,9 +1,9 @@
 // Operands of asynchronous calls on the CPU, which JavaScript may hand on while they run.
 import t from 'tap'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { Kernels } from '#lib/runtime/kernels.js'
-import { openKernels } from '#lib/runtime/open.js'
-import { verifyCases } from '#lib/runtime/verify-cases.js'
+import { verifyCases } from '#lib/diagnostics/verify/cases.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { Kernels } from '#lib/kernels/kernels.js'
+import { openKernels } from '#lib/kernels/open.js'
 import { backends } from '../fixtures/backends.js'
 import { takeAway, transfer } from '../fixtures/odd-values.js'
 

@@ -1,8 +1,8 @@
 // Resizing and sampling of images: the CPU against TypeScript.
 import t from 'tap'
 import { volume } from '#lib/core/shape.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
 import { requireAddon } from '#lib/native.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
 import { within } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 

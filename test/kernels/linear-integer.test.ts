@@ -1,8 +1,8 @@
 // Products of quantized integers are exact.
 import t from 'tap'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { KernelArgs } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { KernelArgs } from '#lib/runtime/kernels.js'
 import { randomGenerator } from '../fixtures/random.js'
 
 const addon = requireAddon()

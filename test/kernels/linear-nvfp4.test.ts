@@ -2,10 +2,10 @@
 
 import { dequantizeNVFP4, quantizeNVFP4 } from 'dgx-spark'
 import t from 'tap'
+import { openCpuKernels } from '#lib/kernels/cpu.js'
+import { holdWeight } from '#lib/kernels/held-weight.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
 import { requireAddon } from '#lib/native.js'
-import { openCpuKernels } from '#lib/runtime/cpu.js'
-import { holdWeight } from '#lib/runtime/held-weight.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
 import { identical } from '../fixtures/close.js'
 import { agree } from '../fixtures/kernel-pair.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'

@@ -1,7 +1,7 @@
 // The linear kernels: every stored format, odd sizes, gradients, and the promise about the order of sums.
 import t from 'tap'
+import type { StoredWeight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import type { StoredWeight } from '#lib/runtime/kernels.js'
 import { close, identical, maxAbs, within } from '../fixtures/close.js'
 import { matrix, sum, weightValues } from '../fixtures/dora-layer.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'

@@ -1,8 +1,8 @@
 // Batched products of activations: layouts, broadcasting, and the order of sums.
 import t, { type Test } from 'tap'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { KernelArgs, MatrixStrides } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { KernelArgs, MatrixStrides } from '#lib/runtime/kernels.js'
 import { close, identical } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 

@@ -1,8 +1,8 @@
 // Softmax, layer, RMS, group, instance and batch normalization: against TypeScript, whose gradients are checked by
 // finite differences.
 import t from 'tap'
+import { jsKernels } from '#lib/kernels/js/js.js'
 import { requireAddon } from '#lib/native.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
 import { close, identical } from '../fixtures/close.js'
 import { agree, finiteDifferences, type Op } from '../fixtures/kernel-pair.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'

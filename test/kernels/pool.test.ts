@@ -1,9 +1,9 @@
 // Pooling: TypeScript against loops over windows, the CPU against TypeScript.
 import t from 'tap'
 import { volume } from '#lib/core/shape.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { Windows } from '#lib/kernels/layer-kernel-args.js'
 import { requireAddon } from '#lib/native.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { Windows } from '#lib/runtime/layer-kernel-args.js'
 import { close } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 

@@ -1,9 +1,9 @@
 // Recurrent layers: the CPU against TypeScript, and that a sample depends on neither instruction set, threads nor batch.
 import t from 'tap'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { KernelArgs } from '#lib/kernels/kernels.js'
+import { packedSizes, packWeight } from '#lib/kernels/packed-weight.js'
 import { requireAddon } from '#lib/native.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { KernelArgs } from '#lib/runtime/kernels.js'
-import { packedSizes, packWeight } from '#lib/runtime/packed-weight.js'
 import { scriptResult } from '../fixtures/child.js'
 import { identical, within } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
@@ -161,7 +161,7 @@ t.test('bad arguments', t => {
 /** Prints a digest of a large layer of each cell, large enough for several threads. */
 const script = `
 import { createHash } from 'node:crypto'
-import { openKernels } from '#lib/runtime/open.js'
+import { openKernels } from '#lib/kernels/open.js'
 const kernels = await openKernels({ backend: 'cpu' })
 let state = 88172645
 const numbers = count => Float32Array.from({ length: count }, () => {

@@ -1,11 +1,11 @@
 // Operations on views: elementwise, reductions, copies. TypeScript against formulas, the CPU against TypeScript.
 import t, { type Test } from 'tap'
 import { volume } from '#lib/core/shape.js'
+import { erf } from '#lib/kernels/js/activations.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { KernelArgs, KernelOp } from '#lib/kernels/kernels.js'
+import { binaryFns, reduceFns, unaryFns } from '#lib/kernels/tensor-kernel-args.js'
 import { requireAddon } from '#lib/native.js'
-import { erf } from '#lib/runtime/js/activations.js'
-import { jsKernels } from '#lib/runtime/js/js.js'
-import type { KernelArgs, KernelOp } from '#lib/runtime/kernels.js'
-import { binaryFns, reduceFns, unaryFns } from '#lib/runtime/tensor-kernel-args.js'
 import { within } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 

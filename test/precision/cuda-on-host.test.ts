@@ -6,8 +6,9 @@ import { buildOnHost, noHostCompiler } from '../fixtures/cuda-on-host/cuda-on-ho
 
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   const families = ['cast', 'amax', 'nvfp4', 'fp8', 'swizzle']
-  const sources = ['cpu', 'cuda'].flatMap(backend => families.map(name => `backend/${backend}/${name}.cc`))
-  const loops = ['', '_plain', '_avx2', '_avx512'].map(isa => `backend/cpu/precision_loops${isa}.cc`)
+  const folders = ['cpu/quantize', 'cuda']
+  const sources = folders.flatMap(folder => families.map(name => `backend/${folder}/${name}.cc`))
+  const loops = ['', '_plain', '_avx2', '_avx512'].map(isa => `backend/cpu/simd/precision_loops${isa}.cc`)
   const core = ['core/thread_pool.cc', 'core/cpu_isa.cc', 'backend/cpu/elements.cc', 'backend/cuda/view.cc']
   const { folder, programs } = buildOnHost(['precision.cc'], families, [...sources, ...loops, ...core])
   t.teardown(() => rmSync(folder, { recursive: true }))

@@ -2,7 +2,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { type AdapterOptions, createAdapter } from '#lib/dora/create-adapter.js'
+import { type AdapterOptions, createAdapter } from '#lib/dora/model/create-adapter.js'
 import { readCheckpoint } from '#lib/training/checkpoint.js'
 import { readEvents } from '#lib/training/log.js'
 import type { TrainerOptions } from '#lib/training/options.js'

@@ -1,0 +1,76 @@
+import { largestError } from '../core/difference.js'
+import type { ElementArray } from '../core/dtype.js'
+import type { SparkError } from '../core/errors.js'
+import type { HeldArray, KernelBackend, KernelOp, Kernels } from '../kernels/kernels.js'
+import { verifyCases } from './verify/cases.js'
+import type { VerifyCase, VerifySizes } from './verify/values.js'
+
+/** What became of one operation on one backend. */
+export interface VerifyResult {
+  /** Operation. */
+  readonly op: KernelOp
+  /** Formats and sizes of the case. */
+  readonly variant: string
+  /** Backend under test. */
+  readonly backend: KernelBackend
+  /** `unsupported`: the backend has no such kernel, or none for these formats. */
+  readonly status: 'passed' | 'failed' | 'unsupported'
+  /** Largest max|a - b| / max|b| over the outputs, b being the reference. */
+  readonly error: number
+  /** What `error` may be; 0 means bit-equal. */
+  readonly tolerance: number
+  /** Why it failed, in words. */
+  readonly reason?: string
+}
+
+/**
+ * Runs every operation of `candidate` and compares the outputs with those of `reference`.
+ * @param candidate - kernels under test
+ * @param reference - kernels that define what is correct (the CPU's)
+ * @param sizes - of the operands; small odd ones by default
+ */
+export async function verifyKernels(
+  candidate: Kernels,
+  reference: Kernels,
+  sizes?: VerifySizes,
+): Promise<VerifyResult[]> {
+  const results: VerifyResult[] = []
+  for (const current of verifyCases(reference, sizes))
+    results.push(await verifyOne(current, candidate, reference))
+  return results
+}
+
+async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Kernels): Promise<VerifyResult> {
+  const { op, variant, tolerance } = current
+  const about = { op, variant, backend: candidate.backend, tolerance }
+  if (!candidate.supports(op)) return { ...about, status: 'unsupported', error: 0 }
+  const expected = current.args()
+  reference.runSync(op, expected)
+  const operands = current.args()
+  const held = await holdOutputs(current, candidate, operands)
+  const actual = { ...operands, ...Object.fromEntries(held.map(([name, { array }]) => [name, array])) }
+  try {
+    await candidate.run(op, actual)
+    const errors = current.outputs.map(name => largestError(operand(actual, name), operand(expected, name)))
+    const error = Math.max(...errors)
+    if (error <= tolerance) return { ...about, status: 'passed', error }
+    const worst = current.outputs[errors.indexOf(error)]
+    return { ...about, status: 'failed', error, reason: `output '${worst}' differs from the reference` }
+  } catch (error) {
+    if ((error as SparkError).code === 'ERR_UNSUPPORTED') return { ...about, status: 'unsupported', error: 0 }
+    return { ...about, status: 'failed', error: Number.NaN, reason: (error as Error).message }
+  } finally {
+    for (const [, { dispose }] of held) dispose()
+  }
+}
+
+const operand = (args: object, name: string): ElementArray => (args as Record<string, ElementArray>)[name]!
+
+/** The outputs where the kernels write them: memory that calls share could still hold the right answer of another. */
+function holdOutputs(
+  { outputs }: VerifyCase,
+  candidate: Kernels,
+  operands: object,
+): Promise<[string, HeldArray][]> {
+  return Promise.all(outputs.map(async name => [name, await candidate.hold(operand(operands, name))]))
+}

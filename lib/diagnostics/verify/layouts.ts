@@ -1,0 +1,58 @@
+// layouts.ts: packed weights and quantized integers among the cases of `dgx-spark verify`.
+import type { StoredWeight } from '../../kernels/kernels.js'
+import { packedSizes, packWeight } from '../../kernels/packed-weight.js'
+import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
+
+/** `weight` in panels; its arrays hold `fill` instead where that is given. */
+function packed(weight: StoredWeight, fill?: number): StoredWeight {
+  const sizes = packedSizes(weight)
+  const data = new (weight.data.constructor as new (length: number) => StoredWeight['data'])(sizes.data)
+  const blockScale = weight.blockScale && new Uint8Array(sizes.blockScale)
+  if (fill === undefined) packWeight(weight, data, blockScale)
+  else for (const array of [data, blockScale]) array?.fill(fill)
+  return { ...weight, data, ...(blockScale && { blockScale }), packed: true }
+}
+
+/** A weight in panels, and a product with it. */
+export function packedCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
+  const { tokens, rows, cols } = sizes
+  const outputs = weight.blockScale ? (['data', 'blockScale'] as const) : (['data'] as const)
+  const panels = packed(weight)
+  const x = values(tokens * cols, 3)
+  return [
+    verifyCase('packWeight', weight.dtype, outputs, 0, () => ({ ...packed(weight, 0xff), weight })),
+    verifyCase('linear', `${weight.dtype} packed`, ['y'], sumTolerance(sizes), () => ({
+      weight: panels,
+      tokens,
+      x,
+      y: f32(tokens * rows),
+    })),
+  ]
+}
+
+/** Each combination of signed and unsigned bytes. */
+export function integerCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
+  const bytes = (count: number, seed: number, signed: boolean) => {
+    const unsigned = Uint8Array.from(values(count, seed), value => 128 + 127 * value)
+    return signed ? new Int8Array(unsigned.buffer) : unsigned
+  }
+  const zeros = (count: number, seed: number) => Int32Array.from(values(count, seed), value => 100 * value)
+  return [false, true].flatMap(xSigned =>
+    [false, true].map(wSigned =>
+      verifyCase(
+        'linearInteger',
+        `${xSigned ? 'i8' : 'u8'} times ${wSigned ? 'i8' : 'u8'}`,
+        ['y'],
+        0,
+        () => ({
+          ...{ tokens, rows, cols, xSigned, wSigned },
+          x: bytes(tokens * cols, 13, xSigned),
+          w: bytes(rows * cols, 14, wSigned),
+          xZero: zeros(tokens, 15),
+          wZero: zeros(rows, 16),
+          y: new Int32Array(tokens * rows),
+        }),
+      ),
+    ),
+  )
+}

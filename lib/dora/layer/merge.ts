@@ -1,0 +1,66 @@
+// merge.ts: an adapter folded into its weight, and taken out again.
+import { SparkError } from '../../core/errors.js'
+import type { HeldWeight } from '../../kernels/held-weight.js'
+import type { Kernels, StoredWeight } from '../../kernels/kernels.js'
+import { decodeWeight, precisionOf, storeWeight } from '../../kernels/stored-weight.js'
+import { Tensor } from '../../memory/tensor.js'
+import type { Snapshot } from './passes.js'
+import type { Work } from './prepared-calls.js'
+
+/** A merged weight and the adapter in it. */
+export interface Merged extends HeldWeight {
+  readonly snapshot: Snapshot
+}
+
+/** gain ∘ (W + scale · B·A), [out, in]. */
+export function mergeWork(weight: StoredWeight, snapshot: Snapshot): Work<Tensor<'f32'>> {
+  const { rows, cols } = weight
+  const merged = new Float32Array(rows * cols)
+  return {
+    steps: [['doraMerge', { ...snapshot, weight, merged }]],
+    finish: () => Tensor.from(merged, { shape: [rows, cols] }),
+  }
+}
+
+/**
+ * Throws ERR_NOT_FINITE when a merged weight is not finite.
+ * @param adapter - name of the adapter
+ * @param merged - [rows, cols]
+ */
+export function expectFiniteMerge(adapter: string, merged: Tensor): void {
+  const values = merged.toFloat32()
+  const index = values.findIndex(value => !Number.isFinite(value))
+  if (index < 0) return
+  const cols = merged.shape[1]!
+  throw new SparkError(
+    'ERR_NOT_FINITE',
+    `the merged weight is ${values[index]} in row ${Math.floor(index / cols)}, column ${index % cols}: ` +
+      `the adapter '${adapter}' seems to be broken; nothing was merged`,
+  )
+}
+
+/**
+ * The frozen weight from a merged one, W = merged / gain − scale · B·A, in the format of the merged one; `weightNorm2`
+ * [out] becomes its own.
+ * @throws SparkError ERR_RANGE when a gain is 0
+ */
+export async function divideOut(
+  kernels: Kernels,
+  { weight, snapshot }: Merged,
+  weightNorm2: Float32Array,
+): Promise<StoredWeight> {
+  const dead = snapshot.gain.indexOf(0)
+  if (dead >= 0) {
+    throw new SparkError(
+      'ERR_RANGE',
+      `the gain of row ${dead} is 0, so its weight cannot be restored: merge with keepOriginal: true to be able to unmerge`,
+    )
+  }
+  const { rows, cols } = weight
+  const restored = new Float32Array(rows * cols)
+  await kernels.runOwned('doraUnmerge', { ...snapshot, rows, cols, merged: decodeWeight(weight), restored })
+  const tensor = Tensor.from(restored, { shape: [rows, cols] })
+  const base = storeWeight(tensor, precisionOf(weight.dtype), 'the restored weight')
+  await kernels.runOwned('weightNorm2', { weight: base, out: weightNorm2 })
+  return base
+}

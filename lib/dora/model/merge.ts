@@ -1,0 +1,154 @@
+// merge.ts: adapters folded into the weights of a model.
+import { expectKnownOptions } from '../../core/checks.js'
+import type { BackendName } from '../../core/config.js'
+import { SparkError } from '../../core/errors.js'
+import type { Constant } from '../../graph/constant.js'
+import type { Graph } from '../../graph/graph.js'
+import { dequantizeLayers } from '../../graph/rewrites/dequantize-layers.js'
+import type { Kernels } from '../../kernels/kernels.js'
+import { openKernels } from '../../kernels/open.js'
+import type { PeftConfig } from '../peft/config.js'
+import { storeRows, weightRows, withFloatRows } from './module-weight.js'
+import type { AdapterModule, ModuleValues } from './parts.js'
+
+/** Options of {@link Adapter.merge}. */
+export interface MergeModelOptions {
+  /** Engine. Default: the best of this machine. */
+  readonly backend?: BackendName
+}
+
+/** A model with adapters in its weights. */
+export interface MergedModel {
+  /** A plain model: it has no DoRA nodes. */
+  readonly graph: Graph
+  /**
+   * What rounding each merged weight to the format of the base lost, ‖stored − merged‖ / ‖merged‖, by module: 0 for f32.
+   */
+  readonly losses: ReadonlyMap<string, number>
+  /** The model without the adapters: its weights were shared, not changed, so that they come back bit for bit. */
+  unmerge(): Graph
+}
+
+/** What merging needs of an adapter. */
+export interface Mergeable {
+  /** What errors call it. */
+  readonly name: string
+  /** The model without it. */
+  readonly base: Graph
+  /** What adapter_config.json says. */
+  readonly config: PeftConfig
+  /** The layers that have an adapter. */
+  readonly modules: readonly AdapterModule[]
+  /** Initializers that it replaces whole. */
+  readonly replaced: ReadonlyMap<string, Constant>
+  /** The arrays of a module. */
+  valuesOf(module: string): ModuleValues
+}
+
+/**
+ * Folds adapters into the weights of their common base, in their order: W ← gain_k ∘ (W + scale_k · B_k·A_k) with
+ * gain_k = magnitude_k / ‖W0 + scale_k · B_k·A_k‖, W0 being the weight of the base. Computed in f32 and rounded once, to
+ * the format of the base.
+ *
+ * @throws SparkError ERR_NOT_FINITE when a merged weight is not finite; nothing is merged then; ERR_UNSUPPORTED when two
+ * adapters replace the same bias
+ */
+export async function mergeAdapters(
+  base: Graph,
+  adapters: readonly Mergeable[],
+  options: MergeModelOptions = {},
+): Promise<MergedModel> {
+  expectKnownOptions('options', options, ['backend'])
+  const losses = new Map<string, number>()
+  const graph = await foldAdapters(base, adapters, options, (graph, module, rows) => {
+    const stored = storeRows(graph, module, rows)
+    losses.set(module.name, stored.loss)
+    return stored.graph
+  })
+  return { graph, losses, unmerge: () => base }
+}
+
+/**
+ * As {@link mergeAdapters}, with merged weights of floats in the place of quantized ones, so that nothing is lost.
+ * @throws SparkError ERR_NOT_FINITE
+ */
+export function combineAdapters(base: Graph, adapters: readonly Mergeable[]): Promise<Graph> {
+  return foldAdapters(base, adapters, {}, withFloatRows)
+}
+
+/** The model in which `store` has put the merged rows of each module. */
+async function foldAdapters(
+  base: Graph,
+  adapters: readonly Mergeable[],
+  { backend }: MergeModelOptions,
+  store: (graph: Graph, module: AdapterModule, rows: Float32Array) => Graph,
+): Promise<Graph> {
+  const kernels = await openKernels({ ...(backend && { backend }) })
+  const layers = new Map(adapters.flatMap(({ modules }) => modules.map(module => [module.weight, module])))
+  expectOneReplacement(adapters)
+  const replaced = adapters.flatMap(adapter => [...adapter.replaced])
+  const initializers = new Map([...base.initializers, ...replaced])
+  let graph = dequantizeLayers({ ...base, initializers }, new Set(layers.keys()))
+  for (const module of layers.values()) {
+    const { array: frozen, dispose } = await kernels.hold(weightRows(base, module))
+    try {
+      let rows = frozen
+      for (const adapter of adapters) {
+        const own = adapter.modules.find(({ weight }) => weight === module.weight)
+        if (own) rows = await mergeOne(kernels, { frozen, rows }, own, adapter)
+      }
+      graph = store(graph, module, rows)
+    } finally {
+      dispose()
+    }
+  }
+  return graph
+}
+
+/** What an adapter replaces whole, such as a bias, no other one can build on. */
+function expectOneReplacement(adapters: readonly Mergeable[]): void {
+  const owners = new Map<string, string>()
+  for (const { name, replaced } of adapters) {
+    for (const key of replaced.keys()) {
+      const other = owners.get(key)
+      owners.set(key, name)
+      if (other === undefined) continue
+      const message = `the adapters '${other}' and '${name}' both replace '${key}': they cannot be combined`
+      throw new SparkError('ERR_UNSUPPORTED', message)
+    }
+  }
+}
+
+/** gain ∘ (rows + scale · B·A) with the gain of the frozen weight, which is held; nobody else has the rows. */
+async function mergeOne(
+  kernels: Kernels,
+  { frozen, rows: data }: { frozen: Float32Array; rows: Float32Array },
+  { name, rank, scale, rows, cols }: AdapterModule,
+  adapter: Mergeable,
+): Promise<Float32Array> {
+  const { a, b, magnitude } = ownValues(adapter.valuesOf(name))
+  const [weightNorm2, norm, gain] = [
+    new Float32Array(rows),
+    new Float32Array(rows),
+    new Float32Array(rows).fill(1),
+  ]
+  const low = { rank, scale, a, b }
+  if (adapter.config.useDora) {
+    const weight = { dtype: 'f32', rows, cols, data: frozen } as const
+    await kernels.runOwned('weightNorm2', { weight, out: weightNorm2 })
+    await kernels.runOwned('doraNorm', { ...low, weight, weightNorm2, magnitude, norm, gain })
+  }
+  const merged = new Float32Array(rows * cols)
+  await kernels.runOwned('doraMerge', { ...low, weight: { dtype: 'f32', rows, cols, data }, gain, merged })
+  const index = merged.findIndex(value => !Number.isFinite(value))
+  if (index < 0) return merged
+  throw new SparkError(
+    'ERR_NOT_FINITE',
+    `the merged weight of '${name}' is ${merged[index]} in row ${Math.floor(index / cols)}, column ${index % cols}: ` +
+      `the adapter '${adapter.name}' seems to be broken; nothing was merged`,
+  )
+}
+
+const ownValues = ({ a, b, magnitude }: ModuleValues): ModuleValues => ({
+  ...{ a: a.slice(), b: b.slice(), magnitude: magnitude.slice() },
+})

@@ -1,0 +1,83 @@
+// engine.ts: what runs a model, as the model sees it.
+import { type BackendName, backendNames } from '../core/config.js'
+import type { ElementArray } from '../core/dtype.js'
+import type { Graph } from '../graph/graph.js'
+import type { GpuSelector } from '../hardware/cuda-device.js'
+import type { Plan, StepTime } from '../plan/plan.js'
+import type { HostTensor, HostValue } from './values.js'
+
+/** Engines a model can run on; `onnxruntime` is the package onnxruntime-node, where it is installed. */
+export type ModelBackend = BackendName | 'onnxruntime'
+
+/** All of them. */
+export const modelBackends: readonly ModelBackend[] = [...backendNames, 'onnxruntime']
+
+/** The engine that runs a model. */
+export interface ModelBackendChoice {
+  /** Its name. */
+  readonly name: Exclude<ModelBackend, 'auto'>
+  /** Why it was chosen, in words. */
+  readonly reason: string
+}
+
+/** What the plans of a model are made of; sums over all of them. Engines other than our own tell nothing. */
+export interface ModelStats {
+  /** Plans that are kept: one for each segment of the graph and each set of shapes. */
+  readonly plans: number
+  /** Kernel calls in them. */
+  readonly steps: number
+  /** Kernel calls that were made once, on constants. */
+  readonly setupSteps: number
+  /** Bytes for values in between. */
+  readonly arenaBytes: number
+  /** The most bytes of them that are alive at once: no layout can be smaller. */
+  readonly lowerBound: number
+  /** Bytes of weights and other constants that runs read, in the format in which they are kept. */
+  readonly constantBytes: number
+  /** Milliseconds that compilation has taken: rewrites, planning, and what is computed once on constants. */
+  readonly compileMs: number
+  /** How often each fusion was made. */
+  readonly fusions: Readonly<Record<string, number>>
+}
+
+/** Runs a model. One run at a time. */
+export interface Engine {
+  /** Which engine it is. */
+  readonly choice: ModelBackendChoice
+  /** What it runs: the graph that it was opened for, with weights in the layout of its kernels. */
+  readonly graph: Graph
+  /** Numbers for reports. */
+  readonly stats: ModelStats
+  /** The outputs; tensors may lie in memory that the next run overwrites. */
+  run(inputs: readonly HostValue[], signal?: AbortSignal): Promise<readonly HostValue[]>
+  /** A plan on arrays of the caller, by name. */
+  bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan>
+  /** How long each step of all plans takes, on the inputs of the last run. */
+  profile(runs: number): Promise<readonly StepTime[]>
+  /** Frees what it holds. */
+  dispose(): void
+}
+
+/** Where ONNX Runtime computes: its name for an execution provider, or such a name with the provider's settings. */
+export type RuntimeProvider = string | ProviderSettings
+
+/** An execution provider of ONNX Runtime with its settings. */
+export interface ProviderSettings {
+  /** Its name for the provider, such as `cuda`. */
+  readonly name: string
+  /** What it knows. */
+  readonly [setting: string]: unknown
+}
+
+/** On what a model runs. */
+export interface EngineOptions {
+  /** Engine; by default what DGX_SPARK_BACKEND says, or `auto`. */
+  backend?: ModelBackend
+  /** Which GPU. Default: the best one. */
+  device?: GpuSelector | undefined
+  /**
+   * Where `onnxruntime` computes: cpu, cuda, tensorrt, dml, coreml, webgpu …, or `{ name, …settings }`, as
+   * onnxruntime-node takes it. Default: cpu.
+   */
+  provider?: RuntimeProvider
+}

@@ -1,0 +1,122 @@
+// sequences.ts: lists of tensors, and values that may be missing.
+import { SparkError } from '../../core/errors.js'
+import { describeNode, intOf } from '../../graph/attributes.js'
+import { elementTypeOf } from '../../graph/element-types.js'
+import type { Node } from '../../graph/graph.js'
+import { axisOf } from '../../plan/views.js'
+import {
+  copied,
+  expectSequence,
+  expectTensor,
+  type HostSequence,
+  type HostTensor,
+  type HostValue,
+  hostIntegers,
+  hostTensor,
+  numbersOf,
+} from '../values.js'
+import { concatAlong, sliceAlong, stackAlong } from './axes.js'
+import type { HostOperator } from './table.js'
+
+const sequence = (dtype: HostSequence['dtype'], items: readonly HostTensor[]): HostSequence => ({
+  kind: 'sequence',
+  dtype,
+  items,
+})
+
+/** The place that an input names, counted from the front; `end` is the last one allowed. */
+function placeIn(
+  node: Node,
+  value: HostValue | undefined,
+  fallback: number,
+  end: number,
+  length: number,
+): number {
+  const given = value ? numbersOf(expectTensor(node, value))[0]! : fallback
+  const place = given < 0 ? given + length : given
+  if (place >= 0 && place <= end) return place
+  throw new SparkError('ERR_RANGE', `${describeNode(node)}: place ${given} of a sequence of ${length}`)
+}
+
+const construct: HostOperator = ({ node, inputs }) => {
+  // A tensor may lie in memory that the next run overwrites; sequences own what they hold.
+  const items = inputs.map(value => copied(expectTensor(node, value)))
+  return [sequence(items[0]?.dtype ?? 'f32', items)]
+}
+
+const at: HostOperator = ({ node, inputs }) => {
+  const { items } = expectSequence(node, inputs[0])
+  return [items[placeIn(node, inputs[1], 0, items.length - 1, items.length)]!]
+}
+
+const insert: HostOperator = ({ node, inputs }) => {
+  const { items } = expectSequence(node, inputs[0])
+  const added = copied(expectTensor(node, inputs[1]))
+  const place = placeIn(node, inputs[2], items.length, items.length, items.length)
+  return [sequence(added.dtype, [...items.slice(0, place), added, ...items.slice(place)])]
+}
+
+const erase: HostOperator = ({ node, inputs }) => {
+  const { items, dtype } = expectSequence(node, inputs[0])
+  const place = placeIn(node, inputs[1], items.length - 1, items.length - 1, items.length)
+  return [
+    sequence(
+      dtype,
+      items.filter((_, i) => i !== place),
+    ),
+  ]
+}
+
+const split: HostOperator = ({ node, inputs }) => {
+  const whole = expectTensor(node, inputs[0])
+  const axis = axisOf(intOf(node, 'axis', 0), whole.shape.length)
+  const size = whole.shape[axis]!
+  const given = inputs[1] && expectTensor(node, inputs[1])
+  const step = given && given.shape.length === 0 ? numbersOf(given)[0]! : 1
+  const sizes =
+    given && given.shape.length > 0
+      ? numbersOf(given)
+      : Array.from({ length: Math.ceil(size / step) }, (_, i) => Math.min(step, size - i * step))
+  const squeeze = !given && intOf(node, 'keepdims', 1) === 0
+  let start = 0
+  const parts = sizes.map(length => {
+    const part = sliceAlong(whole, axis, [start, start + length], squeeze)
+    start += length
+    return part
+  })
+  return [sequence(whole.dtype, parts)]
+}
+
+const concat: HostOperator = ({ node, inputs }) => {
+  const { items } = expectSequence(node, inputs[0])
+  const [first] = items
+  if (!first) throw new SparkError('ERR_SHAPE', `${describeNode(node)}: the sequence is empty`)
+  const join = intOf(node, 'new_axis', 0) ? stackAlong : concatAlong
+  const rank = first.shape.length + intOf(node, 'new_axis', 0)
+  return [join(items, axisOf(intOf(node, 'axis', 0), rank))]
+}
+
+const present: HostOperator = ({ inputs: [value] }) => [
+  hostTensor('bool', [], Uint8Array.of(value && value.kind !== 'nothing' ? 1 : 0)),
+]
+
+const getElement: HostOperator = ({ node, inputs: [value] }) => {
+  if (value && value.kind !== 'nothing') return [value]
+  throw new SparkError('ERR_ARGUMENT', `${describeNode(node)}: the optional value is not there`)
+}
+
+/** Operators on sequences and optional values. */
+export const sequences: Readonly<Record<string, HostOperator>> = {
+  SequenceConstruct: construct,
+  SequenceEmpty: ({ node }) => [sequence(elementTypeOf(intOf(node, 'dtype', 1), 'dtype'), [])],
+  SequenceAt: at,
+  SequenceInsert: insert,
+  SequenceErase: erase,
+  SequenceLength: ({ node, inputs }) => [hostIntegers([], [expectSequence(node, inputs[0]).items.length])],
+  SplitToSequence: split,
+  ConcatFromSequence: concat,
+  Optional: ({ inputs: [value] }) => [value ?? { kind: 'nothing' }],
+  OptionalHasElement: present,
+  OptionalGetElement: getElement,
+  Identity: ({ inputs: [value] }) => [value!],
+}

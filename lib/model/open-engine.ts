@@ -1,0 +1,161 @@
+// open-engine.ts: which engine runs a model; our own plans on one of the backends.
+import { argumentError, expectOneOf } from '../core/checks.js'
+import { getConfig, type Precision } from '../core/config.js'
+import type { ElementArray } from '../core/dtype.js'
+import { SparkError } from '../core/errors.js'
+import { warnOnce } from '../core/log.js'
+import { Pacer } from '../core/paced.js'
+import type { Graph } from '../graph/graph.js'
+import { HardwareInfo } from '../hardware/hardware-info.js'
+import type { FloatCompute, Kernels } from '../kernels/kernels.js'
+import { openKernels } from '../kernels/open.js'
+import type { Plan, StepTime } from '../plan/plan.js'
+import {
+  type Engine,
+  type EngineOptions,
+  type ModelBackendChoice,
+  type ModelStats,
+  modelBackends,
+} from './engine.js'
+import { GraphRunner } from './graph-runner.js'
+import { openOnnxRuntime } from './onnx-runtime.js'
+import { packWeights, withStoredCodes } from './rounded-weights.js'
+import type { HostTensor, HostValue } from './values.js'
+
+/** What tensor cores multiply in each mode. Processors multiply values that are no weights in f32. */
+const tensorCores = { fp32: 'f32', fp16: 'f16', bf16: 'bf16', fp8: 'bf16', nvfp4: 'bf16' } as const
+
+/**
+ * Opens the engine that a model asks for.
+ * @param precision - the mode that the weights of `graph` are rounded in
+ * @throws SparkError as {@link openKernels} and {@link openOnnxRuntime}
+ */
+export async function openEngine(
+  graph: Graph,
+  options: EngineOptions,
+  precision: Precision,
+  pacer: Pacer,
+): Promise<Engine> {
+  const { backend = getConfig().backend, device, provider } = options
+  expectOneOf('options.backend', backend, modelBackends)
+  if (backend === 'onnxruntime') return openOnnxRuntime(graph, provider ?? 'cpu', getConfig().threads)
+  if (provider !== undefined)
+    throw argumentError('options.provider', `left out for backend '${backend}'`, provider)
+  const kernels = await openKernels({ backend, device })
+  if (backend !== 'auto') {
+    const asked = options.backend ? 'the option' : 'the configuration'
+    return openPlans(graph, { precision, pacer }, kernels, `${asked} asks for ${backend}`)
+  }
+  const { backend: choice } = await HardwareInfo.detect()
+  const reason =
+    choice.name === kernels.backend ? choice.reason : `${choice.name} did not start on this machine`
+  return openPlans(graph, { precision, pacer }, kernels, reason, () => openKernels({ backend: 'cpu' }))
+}
+
+/** Plans on `kernels`, and on those of `fallback` when a GPU lacks an operation. */
+async function openPlans(
+  graph: Graph,
+  { precision, pacer }: { readonly precision: Precision; readonly pacer: Pacer },
+  kernels: Kernels,
+  reason: string,
+  fallback?: () => Promise<Kernels>,
+): Promise<PlanEngine> {
+  const packed = await packedFor(graph, kernels, pacer)
+  const compute = kernels.backend === 'cuda' ? tensorCores[precision] : 'f32'
+  const runner = await runnerFor(packed, kernels, pacer, compute)
+  return new PlanEngine(packed, runner, kernels, reason, fallback)
+}
+
+async function runnerFor(
+  graph: Graph,
+  kernels: Kernels,
+  pacer: Pacer,
+  compute?: FloatCompute,
+): Promise<GraphRunner> {
+  const stored = await pacer.do(withStoredCodes(graph))
+  return new GraphRunner(await packedFor(stored, kernels, pacer), kernels, compute)
+}
+
+const packedFor = async (graph: Graph, kernels: Kernels, pacer: Pacer): Promise<Graph> =>
+  kernels.backend === 'cpu' ? packWeights(graph, kernels, pacer) : graph
+
+class PlanEngine implements Engine {
+  #runner: GraphRunner
+  #choice: ModelBackendChoice
+  readonly graph: Graph
+  #fallback: (() => Promise<Kernels>) | undefined
+
+  constructor(
+    graph: Graph,
+    runner: GraphRunner,
+    kernels: Kernels,
+    reason: string,
+    fallback?: () => Promise<Kernels>,
+  ) {
+    this.graph = graph
+    this.#runner = runner
+    this.#choice = { name: kernels.backend, reason }
+    this.#fallback = kernels.backend === 'cuda' ? fallback : undefined
+  }
+
+  get choice(): ModelBackendChoice {
+    return this.#choice
+  }
+
+  get stats(): ModelStats {
+    const plans = this.#runner.plans.map(({ stats }) => stats)
+    const sum = (read: (stats: (typeof plans)[number]) => number): number =>
+      plans.reduce((total, stats) => total + read(stats), 0)
+    return {
+      plans: plans.length,
+      steps: sum(({ steps }) => steps),
+      setupSteps: sum(({ setupSteps }) => setupSteps),
+      arenaBytes: sum(({ arenaBytes }) => arenaBytes),
+      lowerBound: sum(({ lowerBound }) => lowerBound),
+      compileMs: this.#runner.compileMs,
+      fusions: Object.fromEntries(this.#runner.fusions),
+      constantBytes: distinctBytes(this.#runner.plans.flatMap(({ constants }) => constants)),
+    }
+  }
+
+  async run(inputs: readonly HostValue[], signal?: AbortSignal): Promise<readonly HostValue[]> {
+    try {
+      return await this.#runner.run(inputs, new Pacer(signal))
+    } catch (error) {
+      const fallback = this.#fallback
+      if (!fallback || !(error instanceof SparkError) || error.code !== 'ERR_UNSUPPORTED') throw error
+      const reason = `the GPU cannot run this model yet: ${error.message}`
+      warnOnce('SPARK_CUDA', 'model', `The model runs on the CPU: ${reason}`)
+      this.#fallback = undefined
+      this.#runner.dispose()
+      const kernels = await fallback()
+      this.#runner = await runnerFor(this.graph, kernels, new Pacer(signal))
+      this.#choice = { name: kernels.backend, reason }
+      return this.#runner.run(inputs, new Pacer(signal))
+    }
+  }
+
+  bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan> {
+    return this.#runner.bind(inputs, buffers)
+  }
+
+  async profile(runs: number): Promise<readonly StepTime[]> {
+    const times: StepTime[] = []
+    for (const plan of this.#runner.plans) times.push(...(await plan.profile(runs)))
+    return times
+  }
+
+  dispose(): void {
+    this.#runner.dispose()
+  }
+}
+
+/** Bytes of arrays, those at one place counted once. */
+function distinctBytes(arrays: readonly ElementArray[]): number {
+  const places = new Map<ArrayBufferLike, Map<number, number>>()
+  for (const { buffer, byteOffset, byteLength } of arrays) {
+    const sizes = places.get(buffer) ?? new Map<number, number>()
+    places.set(buffer, sizes.set(byteOffset, byteLength))
+  }
+  return [...places.values()].flatMap(sizes => [...sizes.values()]).reduce((sum, bytes) => sum + bytes, 0)
+}

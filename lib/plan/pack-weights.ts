@@ -1,0 +1,120 @@
+// pack-weights.ts: constant weights in the layouts that kernels of the CPU stream.
+import { mapPaced, type Paced } from '../core/paced.js'
+import { volume } from '../core/shape.js'
+import { winogradSize } from '../kernels/js/winograd.js'
+import type { Bf16Units, StoredWeight } from '../kernels/kernels.js'
+import { packedSizes } from '../kernels/packed-weight.js'
+import { Buffer, type Operand, operandsOf, type Step, type Symbolic } from './program.js'
+
+type Weight = Symbolic<StoredWeight>
+type PackStep = Extract<Step, { op: 'packWeight' }>
+type ConvArgs = Extract<Step, { op: 'conv' }>['args']
+
+/** A weight in panels, and the step that packs it. */
+export function packStep(weight: Weight): { step: PackStep; packed: Weight } {
+  const sizes = packedSizes(weight)
+  const data = new Buffer(weight.data.buffer.dtype, sizes.data, 'arena')
+  const scales = weight.blockScale && new Buffer('u8', sizes.blockScale, 'arena')
+  const step: PackStep = {
+    op: 'packWeight',
+    args: { weight, data: data.write(), blockScale: scales?.write() },
+  }
+  const blockScale = scales && { blockScale: scales.read() }
+  return { step, packed: { ...weight, data: data.read(), ...blockScale, packed: true } }
+}
+
+/**
+ * Lets products read constant f32 weights, and convolutions constant weights of every format, in the layout that kernels
+ * stream; steps that make it go to `setup`. A weight that other kernels read as well stays as it is: two copies would
+ * cost more memory than they save time.
+ * @param steps - what is computed at each run
+ */
+export function* packWeights(steps: readonly Step[], setup: Step[], bf16Units: Bf16Units): Paced<Step[]> {
+  const isProduct = ({ op }: Step): boolean => op === 'linear' || op === 'conv'
+  if (!steps.some(isProduct)) return [...steps]
+  const shared = new Set<Buffer>()
+  for (const step of steps) {
+    if (!isProduct(step)) for (const { buffer } of operandsOf(step.args)) shared.add(buffer)
+    yield
+  }
+  const stays = ({ data: { buffer } }: Weight): boolean => !isConstant(buffer) || shared.has(buffer)
+  const add = (step: Step): void => {
+    for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'packed'
+    setup.push(step)
+  }
+  const inPanels = once(weight => {
+    const { step, packed } = packStep(weight)
+    add(step)
+    return packed
+  })
+  const inTiles = once(weight => {
+    const data = new Buffer('f32', winogradSize(weight.rows, weight.cols), 'arena')
+    add({ op: 'winogradWeight', args: { weight, data: data.write() } })
+    return data.read()
+  })
+  return yield* mapPaced(steps, (step): Step => {
+    if (step.op === 'linear') {
+      const { weight } = step.args
+      if (weight.dtype !== 'f32' || weight.packed || stays(weight)) return step
+      return { ...step, args: { ...step.args, weight: inPanels(weight) } }
+    }
+    if (step.op !== 'conv' || step.args.groups !== 1 || stays(step.args.weight)) return step
+    const { args } = step
+    if (args.compute === 'bf16' && (bf16Units === 'tiles' || !takesTiles(args))) return step
+    return { ...step, args: packedConv(args, inPanels, inTiles) }
+  })
+}
+
+/** Whether the elements are the same in each run. */
+export const isConstant = ({ storage }: Buffer): boolean => storage === 'constant' || storage === 'packed'
+
+/** What `make` makes of a weight, once for all that read it. */
+function once<T>(make: (weight: Weight) => T): (weight: Weight) => T {
+  const known = new Map<Buffer, Map<string, T>>()
+  return weight => {
+    const { buffer, offset } = weight.data
+    const views = known.get(buffer) ?? new Map<string, T>()
+    known.set(buffer, views)
+    const view = `${offset}: ${weight.rows} x ${weight.cols}`
+    const made = views.get(view) ?? make(weight)
+    views.set(view, made)
+    return made
+  }
+}
+
+/** Where Winograd's algorithm is worth it: tiles of 4 x 4 in an image, channels and filters, their product for each tile. */
+const [fewTiles, fewChannels, fewWeights, weightsPerTile] = [16, 16, 1 << 10, 1 << 14]
+
+/** Filters from which on a panel is not mostly padding. */
+const fewFilters = 16
+
+/** A convolution with its weight in tiles or in panels, whichever is faster. */
+function packedConv(
+  args: ConvArgs,
+  inPanels: (weight: Weight) => Weight,
+  inTiles: (weight: Weight) => Operand,
+): ConvArgs {
+  if (takesTiles(args)) return { ...args, winograd: inTiles(args.weight) }
+  const { rows, packed } = args.weight
+  return packed || rows < fewFilters ? args : { ...args, weight: inPanels(args.weight) }
+}
+
+/**
+ * Formats of weights that may become tiles of f32, which take 8 times the memory of f16 and bf16; a weight keeps its rounding, and
+ * products are then those of f32. Shorter formats are chosen for their size.
+ */
+const tiledFormats: readonly string[] = ['f32', 'f16', 'bf16']
+
+/** Whether Winograd's algorithm is faster, which depends on the sizes of one image alone. */
+function takesTiles({ weight, kernel, strides, dilations, out }: ConvArgs): boolean {
+  const [filters, channels] = [weight.rows, weight.cols / 9]
+  const fits =
+    kernel.length === 2 &&
+    tiledFormats.includes(weight.dtype) &&
+    [...strides, ...dilations].every(step => step === 1)
+  if (!fits || !kernel.every(size => size === 3)) return false
+  const tiles = volume(out.map(size => Math.ceil(size / 4)))
+  const weights = filters * channels
+  if (Math.min(filters, channels) < fewChannels || tiles < fewTiles) return false
+  return weights >= fewWeights && weights <= weightsPerTile * tiles
+}

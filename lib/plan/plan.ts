@@ -1,0 +1,250 @@
+// plan.ts: a compiled graph on a backend.
+import { argumentError, expectAttached } from '../core/checks.js'
+import type { ElementArray } from '../core/dtype.js'
+import { SparkError } from '../core/errors.js'
+import { Pacer } from '../core/paced.js'
+import type { Graph } from '../graph/graph.js'
+import type { KernelOp, Kernels, PreparedSteps } from '../kernels/kernels.js'
+import { type BindOptions, type BoundProgram, bind } from './bind.js'
+import { type CompileOptions, compilePaced } from './compile.js'
+import { prepare } from './prepare.js'
+import { operandsOf, type Port, type Program } from './program.js'
+
+/** Options of {@link Plan.create}. */
+export interface PlanOptions extends CompileOptions, BindOptions {}
+
+/** What a plan is made of. */
+export interface PlanStats {
+  /** Kernel calls of a run. */
+  readonly steps: number
+  /** Kernel calls that were made once, on constants. */
+  readonly setupSteps: number
+  /** Bytes for values in between. */
+  readonly arenaBytes: number
+  /** The most bytes of them that are alive at once. */
+  readonly lowerBound: number
+  /** Bytes of weights and other constants that a run reads. */
+  readonly constantBytes: number
+}
+
+/** How long one kernel call of a plan takes. */
+export interface StepTime {
+  /** Name of the operation. */
+  readonly op: KernelOp
+  /** The node that it computes: its name, or that of its first output. */
+  readonly node: string
+  /** Sizes of its operands in elements. */
+  readonly sizes: readonly number[]
+  /** The shortest of all runs, in milliseconds. On backends without a clock for steps the call from JavaScript is in it. */
+  readonly ms: number
+}
+
+/**
+ * A graph, compiled for fixed sizes and bound to memory on a backend. A run is one call of the backend.
+ *
+ * @example
+ * const plan = await Plan.create(graph, jsKernels, { shapes: { x: [64, 784] } })
+ * const { y } = await plan.run({ x: new Float32Array(64 * 784) })
+ * plan.dispose()
+ */
+export class Plan implements Disposable {
+  readonly #program: Program
+  readonly #bound: BoundProgram
+  readonly #kernels: Kernels
+  #steps: PreparedSteps | undefined
+  #running = false
+
+  private constructor(program: Program, bound: BoundProgram, kernels: Kernels, steps: PreparedSteps) {
+    this.#program = program
+    this.#bound = bound
+    this.#kernels = kernels
+    this.#steps = steps
+  }
+
+  /**
+   * Compiles `graph` and runs what depends on its constants only.
+   * @param pacer - lets the event loop turn in between, and ends the compilation when its signal is aborted
+   * @throws SparkError as {@link compile}, and ERR_UNSUPPORTED when the backend lacks an operation or has no plans
+   */
+  static async create(
+    graph: Graph,
+    kernels: Kernels,
+    options: PlanOptions = {},
+    pacer = new Pacer(),
+  ): Promise<Plan> {
+    const bytes = kernels.supports('convInteger')
+    const { backend, bf16Units } = kernels
+    const compiling = compilePaced(graph, { packs: backend === 'cpu', bytes, bf16Units, ...options })
+    const program = await pacer.do(compiling)
+    const bound = await pacer.do(bind(program, options, kernels))
+    const setup = await prepare(kernels, bound.setup, pacer)
+    try {
+      await setup.run()
+    } finally {
+      setup.dispose()
+    }
+    await pacer.do(bound.releaseSetup())
+    return new Plan(program, bound, kernels, await prepare(kernels, bound.steps, pacer, bound.memory()))
+  }
+
+  /** Names, types and sizes of the inputs. */
+  get inputs(): readonly Port[] {
+    return this.#program.inputs
+  }
+
+  /** Names, types and sizes of the outputs. */
+  get outputs(): readonly Port[] {
+    return this.#program.outputs
+  }
+
+  /** Numbers for reports. */
+  get stats(): PlanStats {
+    const { steps, setup, arenaBytes, lowerBound, constantBytes } = this.#program
+    return { steps: steps.length, setupSteps: setup.length, arenaBytes, lowerBound, constantBytes }
+  }
+
+  /**
+   * Runs the plan.
+   * @param feeds - the elements of each input by its name, row-major
+   * @param signal - ends the run where it holds the JavaScript thread up
+   * @returns the elements of each output: views of the plan's memory, which the next run overwrites
+   * @throws SparkError ERR_ARGUMENT for an input that is missing, unknown or of another type, or while a run is in
+   * progress; ERR_SHAPE for a wrong number of elements; ERR_DISPOSED
+   */
+  async run(
+    feeds: Readonly<Record<string, ElementArray>> = {},
+    signal?: AbortSignal,
+  ): Promise<Record<string, ElementArray>> {
+    await this.#alone(steps => {
+      this.#feed(feeds)
+      return steps.run(signal)
+    })
+    return Object.fromEntries(this.outputs.map(({ name, buffer }) => [name, this.#bound.arrayOf(buffer)]))
+  }
+
+  /**
+   * Runs the plan and measures each step, on the inputs of the last run. State moves on with each run.
+   * @param runs - how often
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   */
+  async profile(runs = 5): Promise<StepTime[]> {
+    const best = new Float64Array(this.#bound.steps.length).fill(Number.POSITIVE_INFINITY)
+    await this.#alone(async steps => {
+      for (let run = 0; run < runs; run++) {
+        const times = steps.profile ? await steps.profile() : await this.#stepTimes()
+        for (const [i, time] of times.entries()) best[i] = Math.min(best[i]!, time)
+      }
+    })
+    return this.#program.steps.map(({ op, node, args }, i) => {
+      return { op, node: node ?? '', sizes: Array.from(operandsOf(args), ({ count }) => count), ms: best[i]! }
+    })
+  }
+
+  /** Milliseconds of each step as a call of its own. */
+  async #stepTimes(): Promise<number[]> {
+    const times: number[] = []
+    for (const step of this.#bound.steps) {
+      const prepared = this.#kernels.prepare([step])
+      try {
+        const start = performance.now()
+        await prepared.run()
+        times.push(performance.now() - start)
+      } finally {
+        prepared.dispose()
+      }
+    }
+    return times
+  }
+
+  /**
+   * Runs the plan on what is in its inputs.
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   */
+  async runBound(): Promise<void> {
+    await this.#alone(steps => steps.run())
+  }
+
+  /** The weights and other constants that a run reads; plans of one model share some. */
+  get constants(): readonly ElementArray[] {
+    return this.#bound.constants()
+  }
+
+  /** The elements of an input or output, in the memory that runs read and write. */
+  arrayOf({ buffer }: Port): ElementArray {
+    return this.#bound.arrayOf(buffer)
+  }
+
+  /**
+   * The elements of a state, such as a parameter that an optimizer changes. They may be read and written between runs:
+   * read after {@link Plan.fetchState}, and followed by {@link Plan.storeState}.
+   * @throws SparkError ERR_ARGUMENT when there is no such state
+   */
+  state(name: string): ElementArray {
+    const port = this.#program.state.find(port => port.name === name)
+    if (!port) throw new SparkError('ERR_ARGUMENT', `the plan has no state '${name}'`)
+    return this.#bound.arrayOf(port.buffer)
+  }
+
+  /**
+   * Brings all states to where {@link Plan.state} reads them: a GPU keeps them to itself from run to run.
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   */
+  async fetchState(): Promise<void> {
+    await this.#alone(steps => steps.fetch())
+  }
+
+  /**
+   * Hands all states, as they were written to {@link Plan.state}, to the backend.
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   */
+  async storeState(): Promise<void> {
+    await this.#alone(steps => steps.store())
+  }
+
+  /** Frees what the backend holds. A second dispose is a no-op. */
+  dispose(): void {
+    this.#steps?.dispose()
+    this.#steps = undefined
+  }
+
+  /** As {@link Plan.dispose}. */
+  [Symbol.dispose](): void {
+    this.dispose()
+  }
+
+  /** Does something with the steps while nobody else does: all runs share their operands. */
+  async #alone(work: (steps: PreparedSteps) => Promise<void> | undefined): Promise<void> {
+    if (!this.#steps) throw new SparkError('ERR_DISPOSED', 'the plan has been disposed')
+    if (this.#running) {
+      const remedy = 'wait for its promise, or make another plan'
+      throw new SparkError('ERR_ARGUMENT', `the plan is running: ${remedy}`)
+    }
+    this.#running = true
+    try {
+      await work(this.#steps)
+    } finally {
+      this.#running = false
+    }
+  }
+
+  #feed(feeds: Readonly<Record<string, ElementArray>>): void {
+    for (const name of Object.keys(feeds)) {
+      if (!this.inputs.some(input => input.name === name)) {
+        const known = this.inputs.map(input => input.name).join(', ')
+        throw new SparkError('ERR_ARGUMENT', `the plan has no input '${name}'; it has: ${known}`)
+      }
+    }
+    for (const { name, dtype, shape, buffer } of this.inputs) {
+      const [given, area] = [feeds[name], this.#bound.arrayOf(buffer)]
+      if (ArrayBuffer.isView(given)) expectAttached(`feeds['${name}']`, given)
+      if (given?.constructor !== area.constructor) {
+        throw argumentError(`feeds['${name}']`, `a ${area.constructor.name} for ${dtype}`, given)
+      }
+      if (given.length !== area.length) {
+        const needed = `[${shape.join(', ')}] has ${area.length}`
+        throw new SparkError('ERR_SHAPE', `feeds['${name}'] has ${given.length} elements, but ${needed}`)
+      }
+      ;(area as Float64Array).set(given as Float64Array)
+    }
+  }
+}

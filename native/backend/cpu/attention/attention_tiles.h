@@ -1,0 +1,48 @@
+// attention_tiles.h: what the passes of attention share: products of a tile of rows with rows of a head, in
+// the block and chunk sizes of the one matrix product (gemm.h).
+#pragma once
+
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/simd/row_loops.h"
+
+namespace spark::cpu {
+
+constexpr int64_t kTileRows = 112;  // eight register blocks of AVX-512
+constexpr int64_t kBlock = kChunk;  // keys (or queries) that a tile meets at a time
+static_assert(kBlock <= kTile);
+
+inline int64_t chunks_of(int64_t length) { return (length + kChunk - 1) / kChunk; }
+
+// Floats of a tile as the left side of a product along `depth`, and of one of sums with `cols` columns.
+inline int64_t left_floats(int64_t depth) { return chunks_of(depth) * kTileRows * kLine; }
+inline int64_t sums_floats(int64_t cols) { return chunks_of(cols) * kTileRows * kTile; }
+constexpr int64_t kSliverFloats = kSliver * kLine;
+
+inline const float* head_of(const float* data, const HeadStrides& strides, int64_t batch, int64_t head) {
+  return data + batch * strides.batch + head * strides.head;
+}
+
+// Writes row `row` of a left side: chunk by chunk of the depth.
+void put_row(const float* from, int64_t depth, int64_t row, float* left);
+// The same for rows [0, rows) from rows that lie `step` apart.
+void put_rows(const float* from, int64_t step, int64_t rows, int64_t depth, float* left);
+
+// sums[r * kTile + j] = Σ_d left(r, d) · from[(first + j) · step + d] for r < rows and j < count <= kBlock.
+void multiply_rows(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
+                   int64_t count, int64_t depth, float* sliver, float* sums);
+
+// sums(r, e) += Σ_{j < count} left[r * kLine + j] · from[(first + j) · step + e] for e < width. The columns
+// of sums lie in tiles of kTile.
+void multiply_columns(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
+                      int64_t count, int64_t width, float* sliver, float* sums);
+
+// Element (r, e) of such sums.
+inline float* sums_at(float* sums, int64_t row, int64_t chunk) {
+  return sums + chunk * kTileRows * kTile + row * kTile;
+}
+
+// values[j] = values[j] · scale, with the soft cap of AttentionArgs. slopes, when given, become its
+// derivative.
+void scale_scores(const AttentionArgs& args, int64_t count, float* values, float* slopes);
+
+}  // namespace spark::cpu

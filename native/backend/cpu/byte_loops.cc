@@ -1,9 +1,0 @@
-#include "backend/cpu/byte_loops.h"
-
-#include "backend/cpu/widest.h"
-
-namespace spark::cpu {
-
-const ByteLoops& byte_loops() { return SPARK_WIDEST(kByteLoops); }
-
-}  // namespace spark::cpu

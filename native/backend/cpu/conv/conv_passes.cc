@@ -1,0 +1,326 @@
+#include "backend/cpu/conv/conv_passes.h"
+
+#include <algorithm>
+
+#include "backend/cpu/gemm/epilogue.h"
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/product.h"
+#include "backend/cpu/parallel_tasks.h"
+#include "core/thread_pool.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int64_t kPositions = 512;       // fill a product; images that are smaller share one
+constexpr int64_t kDirectLines = 3;       // up to so many lines of a group do without a product
+constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
+constexpr int64_t kManyTerms = 1024;
+constexpr int64_t kChunkTerms = 1 << 12;  // positions whose products with the gradient are one sum
+
+// Some images of one group.
+struct Task {
+  int64_t first, images, group;
+};
+
+class Convolution {
+ public:
+  // Its tasks have as many images as `positions` each make up `wanted`, at least one.
+  Convolution(const ConvSource& source, int64_t positions, int64_t wanted, bool staged)
+      : source_(source), staged_(staged || !source.stage->plain()) {
+    images_ = std::clamp<int64_t>(wanted / std::max<int64_t>(positions, 1), 1, source.batch);
+    plane_ = staged_ ? source.stage->plane() : source.pixels;
+    floats_ = staged_ ? staged_floats(staged_floats(plane_, source.channels), images_) + kStageSlack : 0;
+  }
+
+  int64_t images() const { return images_; }
+  int64_t plane() const { return plane_; }
+  bool staged() const { return staged_; }
+  int64_t tasks() const { return (source_.batch + images_ - 1) / images_ * source_.groups; }
+
+  Task task(int64_t index) const {
+    const int64_t first = index / source_.groups * images_;
+    return {first, std::min(images_, source_.batch - first), index % source_.groups};
+  }
+
+  // The images of a task as they are read: in `room`, or where they are.
+  const float* stage(const Task& task, float* room, bool spread) const {
+    const int64_t stride = source_.groups * source_.channels;
+    const int64_t first = task.first * stride + task.group * source_.channels;
+    if (!staged_) return source_.data + first * plane_;
+    const auto fill = [&](int64_t begin, int64_t end) {
+      for (int64_t at = begin; at < end; ++at) {
+        const int64_t from = first + at / source_.channels * stride + at % source_.channels;
+        source_.stage->fill(source_.data + from * source_.pixels, room + at * plane_);
+      }
+    };
+    const int64_t planes = task.images * source_.channels;
+    if (spread) {
+      parallel_for(planes, 1 + (1 << 14) / (plane_ + 1), fill);
+    } else {
+      fill(0, planes);
+    }
+    std::fill_n(room + planes * plane_, kStageSlack, 0.0f);
+    return room;
+  }
+
+  // Elements between two images of what stage() returns.
+  int64_t image_pitch() const { return (staged_ ? 1 : source_.groups) * source_.channels * plane_; }
+
+  // body(task, room, alone) for each task of so many products: spread over threads, or one after the other
+  // where the body is to spread itself or threads are not worth it.
+  template <typename Body>
+  void for_each_task(int64_t terms, const Body& body) const {
+    const int64_t count = tasks();
+    const bool small = count * terms < kGrainTerms;
+    if (small || count < 2 * thread_count()) {
+      const Scratch room(floats_);
+      for (int64_t index = 0; index < count; ++index) body(task(index), room.data(), small);
+    } else {
+      parallel_tasks(count, floats_, [&](int64_t index, float* room) { body(task(index), room, true); });
+    }
+  }
+
+ private:
+  const ConvSource& source_;
+  bool staged_;
+  int64_t images_, plane_, floats_;
+};
+
+// The offsets of all rows: of the taps in each channel.
+std::vector<int64_t> row_offsets(const std::vector<int64_t>& taps, int64_t channels, int64_t plane) {
+  std::vector<int64_t> rows;
+  rows.reserve(channels * taps.size());
+  for (int64_t c = 0; c < channels; ++c) {
+    for (const int64_t tap : taps) rows.push_back(c * plane + tap);
+  }
+  return rows;
+}
+
+// Rows [first, first + count) of a weight; all of one that is packed.
+Weight rows_from(Weight weight, int64_t first, int64_t count) {
+  if (first == 0 && count == weight.rows) return weight;
+  const int64_t elements = first * weight.cols;
+  const auto* bytes = static_cast<const char*>(weight.data);
+  switch (weight.dtype) {
+    case DType::kF32:
+      weight.data = bytes + elements * 4;
+      break;
+    case DType::kF16:
+    case DType::kBF16:
+      weight.data = bytes + elements * 2;
+      break;
+    case DType::kNVFP4:
+      weight.data = bytes + elements / 2;
+      weight.block_scale += elements / 16;
+      break;
+    default:
+      weight.data = bytes + elements;
+      if (weight.row_scale) weight.row_scale += first;
+  }
+  weight.rows = count;
+  return weight;
+}
+
+Patches patches_of(const Convolution& convolution, const Stage& stage, const float* data,
+                   const std::vector<int64_t>& rows, const int64_t (&size)[3], int64_t images) {
+  Patches patches = {data,
+                     rows.data(),
+                     {images, size[0], size[1], size[2]},
+                     {convolution.image_pitch(), stage.pitch(0), stage.pitch(1)},
+                     convolution.staged()};
+  for (int axis = 2; axis > 0 && patches.pitch[axis] == patches.size[3]; --axis) {  // no gaps: one line
+    patches.size[3] *= patches.size[axis];
+    patches.size[axis] = 1;
+  }
+  return patches;
+}
+
+// Splits a run of positions of several images.
+template <typename Store>
+void split(int64_t first, int64_t positions, int64_t col, int64_t count, const float* sums,
+           const Store& store) {
+  while (count > 0) {
+    const int64_t at = col % positions, run = std::min(count, positions - at);
+    store(first + col / positions, at, run, sums);
+    col += run;
+    count -= run;
+    sums += run;
+  }
+}
+
+// Whether few positions are better the left side of the product, whose right side is cut into vectors. Both
+// sides are then packed across, which costs an eighth.
+bool positions_left(int64_t lines, int64_t positions) {
+  const auto rounded = [](int64_t count) { return (count + kVector - 1) / kVector * kVector; };
+  return positions <= kTile && 8 * positions * rounded(lines) < 7 * lines * rounded(positions);
+}
+
+// y of the lines of a task from its first image on.
+Finish finish_of(const ConvPart& part, const Task& task, int64_t lines, int64_t positions) {
+  Finish to = part.finish;
+  to.stride = positions;
+  to = finish_from(to, task.group * lines, 0);
+  const int64_t image = task.first * part.coefficients.rows * positions;
+  if (to.residual) to.residual += image;
+  to.y += image;
+  return to;
+}
+
+void multiply(const Convolution& convolution, const ConvSource& source, const ConvPart& part,
+              const std::vector<int64_t>& rows, const Task& task, const float* data, bool alone) {
+  const int64_t lines = part.coefficients.rows / source.groups, positions = volume(part.size);
+  const Patches patches = patches_of(convolution, *source.stage, data, rows, part.size, task.images);
+  const Weight weight = rows_from(part.coefficients, task.group * lines, lines);
+  const auto store = [&](int64_t line, int64_t col, int64_t count, const float* sums) {
+    split(task.first, positions, col, count, sums,
+          [&](int64_t n, int64_t position, int64_t run, const float* values) {
+            part.store(n, task.group * lines + line, position, run, values);
+          });
+  };
+  const auto depth = static_cast<int64_t>(rows.size());
+  const int64_t columns = task.images * positions;
+  const bool left = positions_left(lines, columns);
+  const Segment segment = left ? Segment{columns_of(patches), rows_of(weight), depth}
+                               : Segment{rows_of(weight), columns_of(patches), depth};
+  const int64_t m = left ? columns : lines, n = left ? lines : columns;
+  const StoreBy by = left ? StoreBy::kColumns : StoreBy::kRows;
+  if (part.finish.y && task.images == 1) {
+    const Finish to = finish_of(part, task, lines, positions);
+    (alone ? product_into_here : product_into)(to, m, n, segment, by);
+  } else {
+    (alone ? product_here : product)(m, n, {segment}, store, by);
+  }
+}
+
+// The lines of a run with the bias in their sums become what `to`, which is that of their plane, says.
+void finish_run(const StageRun& run, int64_t pitch, int64_t width, float* sums, Finish to) {
+  if (to.residual) {
+    to = finish_from(to, 0, run.position);
+    to.bias = nullptr;
+    to.stride = width;
+    return finish_sums(sums, pitch, run.lines, run.width, to);
+  }
+  if (to.activation != Activation::kRelu) activate(to.activation, run.count, sums);
+  copy_run(run, pitch, sums, to.y);
+}
+
+// Positions are taken as they lie in the stage, those between its lines included, and only the others stored.
+void loop(const ConvSource& source, const ConvPart& part, const std::vector<int64_t>& rows, const Task& task,
+          const float* data) {
+  const auto depth = static_cast<int64_t>(rows.size());
+  const int64_t lines = part.coefficients.rows / source.groups, pitch = source.stage->pitch(1);
+  const bool finish = part.finish.y != nullptr;
+  const bool relu = finish && !part.finish.residual && part.finish.activation == Activation::kRelu;
+  const Finish to = finish ? finish_of(part, task, lines, volume(part.size)) : Finish{};
+  alignas(64) float sums[kRunCount + kStageSlack];
+  for (int64_t line = 0; line < lines; ++line) {
+    const int64_t at = task.group * lines + line;
+    const float* coefficients = static_cast<const float*>(part.coefficients.data) + at * depth;
+    const float bias = to.bias ? to.bias[line] : 0;
+    for_each_run(*source.stage, part.size, [&](const StageRun& run) {
+      gemm().correlate(coefficients, data + run.from, rows.data(), depth, run.count, bias, relu, sums);
+      if (finish) return finish_run(run, pitch, part.size[2], sums, finish_from(to, line, 0));
+      for (int64_t i = 0; i < run.lines; ++i) {
+        part.store(task.first, at, run.position + i * part.size[2], run.width, sums + i * pitch);
+      }
+    });
+  }
+}
+
+// As coefficient_gradient(), of a task: to[l · rows.size() + row].
+void loop_gradient(const Convolution& convolution, const Stage& stage, const Task& task,
+                   const std::vector<int64_t>& rows, const int64_t (&size)[3], const float* data,
+                   const float* gradient, int64_t pitch, int64_t lines, float* to) {
+  const auto& [depths, height, width] = size;
+  const auto depth = static_cast<int64_t>(rows.size());
+  std::fill_n(to, lines * depth, 0.0f);
+  for (int64_t n = 0; n < task.images; ++n) {
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t z = 0; z < depths; ++z) {
+        gemm().dots(gradient + n * pitch + (line * depths + z) * height * width, height, width,
+                    data + n * convolution.image_pitch() + z * stage.pitch(0), stage.pitch(1), rows.data(),
+                    depth, to + line * depth);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool loops_over(int64_t groups, int64_t lines) { return groups > 1 && lines <= kDirectLines; }
+
+void convolve(const ConvSource& source, const std::vector<ConvPart>& parts) {
+  const int64_t lines = parts[0].coefficients.rows / source.groups;
+  const bool direct = loops_over(source.groups, lines);
+  const Convolution convolution(source, volume(parts[0].size), direct ? 1 : kPositions, direct);
+  std::vector<std::vector<int64_t>> rows;
+  for (const ConvPart& part : parts) {
+    rows.push_back(row_offsets(part.offsets, source.channels, convolution.plane()));
+  }
+  const int64_t terms = lines * convolution.images() * volume(parts[0].size) * std::ssize(rows[0]);
+  convolution.for_each_task(terms, [&](const Task& task, float* room, bool alone) {
+    const float* data = convolution.stage(task, room, !alone);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (direct) {
+        loop(source, parts[i], rows[i], task, data);
+      } else {
+        multiply(convolution, source, parts[i], rows[i], task, data, alone);
+      }
+    }
+  });
+}
+
+void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& taps,
+                          const int64_t (&size)[3], const float* gradient, int64_t lines, float* sums) {
+  const int64_t positions = volume(size), groups = source.groups;
+  if (source.batch * positions == 0) {
+    const int64_t count = groups * lines * source.channels * static_cast<int64_t>(taps.size());
+    std::fill_n(sums, count, 0.0f);
+    return;
+  }
+  const bool direct = loops_over(groups, lines);
+  const Convolution convolution(source, positions, kChunkTerms, direct);
+  const std::vector<int64_t> rows = row_offsets(taps, source.channels, convolution.plane());
+  const auto depth = static_cast<int64_t>(rows.size());
+  std::vector<int64_t> line_offsets(lines);
+  for (int64_t l = 0; l < lines; ++l) line_offsets[l] = l * positions;
+
+  // Each task has a sum of its own; those of a group are added in the order of the images.
+  const int64_t count = groups * lines * depth, chunks = convolution.tasks() / groups;
+  const std::unique_ptr<float[]> partial(new float[chunks * count]);
+  const int64_t products = lines * convolution.images() * positions * depth;
+  convolution.for_each_task(products, [&](const Task& task, float* room, bool alone) {
+    const float* data = convolution.stage(task, room, !alone);
+    const float* first = gradient + (task.first * groups + task.group) * lines * positions;
+    float* to = partial.get() + task.first / convolution.images() * count + task.group * lines * depth;
+    if (direct) {
+      return loop_gradient(convolution, *source.stage, task, rows, size, data, first,
+                           groups * lines * positions, lines, to);
+    }
+    const Patches left = patches_of(convolution, *source.stage, data, rows, size, task.images);
+    const Patches right = {first,
+                           line_offsets.data(),
+                           {task.images, 1, 1, positions},
+                           {groups * lines * positions, 0, 0},
+                           false};
+    const int64_t terms = task.images * positions;
+    const auto multiply = alone ? product_here : product;
+    const auto store = [&](int64_t line, int64_t row, int64_t run, const float* values) {
+      std::copy_n(values, run, to + line * depth + row);
+    };
+    if (terms >= kManyTerms) {  // packing the patches across costs more than packing the gradient so
+      multiply(depth, lines, {{rows_of(left), rows_of(right), terms}}, store, StoreBy::kColumns);
+    } else {
+      multiply(lines, depth, {{rows_of(right), rows_of(left), terms}}, store, StoreBy::kRows);
+    }
+  });
+  parallel_for(count, 1 << 14, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; ++at) {
+      float sum = partial[at];
+      for (int64_t chunk = 1; chunk < chunks; ++chunk) sum += partial[chunk * count + at];
+      sums[at] = sum;
+    }
+  });
+}
+
+}  // namespace spark::cpu

@@ -1,0 +1,47 @@
+// conv_reading.h: how the passes of a convolution read their source.
+#pragma once
+
+#include "backend/cpu/conv/conv_passes.h"
+
+namespace spark::cpu {
+
+// x, as the forward pass and the gradient of the weight read it.
+class ConvReading {
+ public:
+  explicit ConvReading(const ConvShape& shape);
+
+  const Stage& stage() const { return *stage_; }
+  const std::vector<int64_t>& taps() const { return taps_; }
+  ConvSource source(const float* x) const;
+
+ private:
+  const ConvShape& shape_;
+  std::unique_ptr<Stage> stage_;
+  std::vector<int64_t> taps_;
+};
+
+// The positions of the image that are equal modulo the strides: all meet the same taps.
+struct ConvPhase {
+  int64_t first[3], size[3];     // of the positions
+  std::vector<int64_t> taps;     // indices
+  std::vector<int64_t> offsets;  // where they lie in the stage
+};
+
+// dy, as the gradient of x reads it.
+class TransposedReading {
+ public:
+  explicit TransposedReading(const ConvShape& shape);
+
+  const std::vector<ConvPhase>& phases() const { return phases_; }
+  ConvSource source(const float* dy) const;
+
+ private:
+  const ConvShape& shape_;
+  std::unique_ptr<Stage> stage_;
+  std::vector<ConvPhase> phases_;
+};
+
+// `weight` itself, or its values, which are put into `room`.
+Weight decoded(const Weight& weight, std::unique_ptr<float[]>& room);
+
+}  // namespace spark::cpu

@@ -1,0 +1,122 @@
+#include "backend/cpu/conv/depthwise.h"
+
+#include <algorithm>
+
+#include "backend/cpu/conv/conv_reading.h"
+#include "backend/cpu/gemm/epilogue.h"
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/parallel_tasks.h"
+#include "core/thread_pool.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
+constexpr int64_t kResults = 160;         // that are transposed together
+constexpr int64_t kFewLinesOfTask = 8;
+constexpr int64_t kAlignment = 16;  // floats that begin where the longest vectors do
+
+DepthwisePlane plane_of(const ConvArgs& args, const float* weights, int64_t channel, int64_t plane) {
+  const ConvShape& shape = args.shape;
+  const int64_t o = plane % shape.filters;
+  return {weights + o * volume(shape.kernel),   args.bias ? args.bias[o] : 0,
+          args.activation == Activation::kRelu, shape.stride[1],
+          {shape.pad[1], shape.pad[2]},         {shape.image[1], shape.image[2]},
+          {shape.out[1], shape.out[2]},         args.x + channel * volume(shape.image),
+          args.y + plane * volume(shape.out)};
+}
+
+void by_planes(const ConvArgs& args, const float* weights) {
+  const ConvShape& shape = args.shape;
+  const int64_t filters = shape.filters, each = filters / shape.groups, positions = volume(shape.out);
+  const Gemm& best = gemm();
+  const int64_t grain = 1 + kGrainTerms / (positions * volume(shape.kernel));
+  parallel_for(shape.batch * filters, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t channel = index / filters * shape.groups + index % filters / each;
+      const DepthwisePlane plane = plane_of(args, weights, channel, index);
+      best.depthwise(shape.kernel[1], plane);
+      if (!plane.relu) activate(args.activation, positions, plane.y);
+    }
+  });
+}
+
+int64_t rounded_up(int64_t count, int64_t size) { return (count + size - 1) / size * size; }
+
+float* aligned(float* room) {
+  const auto address = reinterpret_cast<uintptr_t>(room);
+  return room + rounded_up(address, kAlignment * sizeof(float)) / sizeof(float) - address / sizeof(float);
+}
+
+// Whether a channel in each lane is faster than a line in each vector.
+bool prefers_lanes(const ConvShape& shape) {
+  const int64_t width = gemm().width, kernel = shape.kernel[2];
+  const int64_t widest = width > 8 && kernel == 3 ? 24 : 64;  // of lines; wider ones fill vectors
+  return width > 4 && shape.filters == shape.groups && shape.filters >= width && shape.out[2] <= widest &&
+         shape.image[2] > 0 && shape.pad[2] >= 0 && shape.pad[2] < kernel;
+}
+
+DepthwiseLanes lanes_of(const ConvShape& shape) {
+  const int64_t width = gemm().width, across = shape.out[2];
+  DepthwiseLanes lanes{};
+  lanes.held = shape.kernel[1] + 1 + (width - 2) / shape.image[2];
+  lanes.pitch = std::max(shape.pad[2] + shape.image[2], (across - 1) * shape.stride[2] + shape.kernel[2]);
+  lanes.results = rounded_up(std::max<int64_t>(kResults / across, 1) * across, width);
+  return lanes;
+}
+
+// Lines of results that a task computes: all of them, unless threads would be left without a task.
+int64_t lines_of_task(int64_t lines, int64_t tasks) {
+  const int64_t threads = thread_count(), wanted = threads == 1 ? 1 : 4 * threads / tasks;
+  const int64_t bands = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(lines / kFewLinesOfTask, 1));
+  return (lines + bands - 1) / bands;
+}
+
+void by_lanes(const ConvArgs& args, const float* weights) {
+  const ConvShape& shape = args.shape;
+  const Gemm& best = gemm();
+  const int64_t width = best.width, channels = shape.channels, height = shape.out[1], across = shape.out[2];
+  const int64_t groups = (channels + width - 1) / width, images = shape.batch * groups;
+  const int64_t lines = lines_of_task(height, images), bands = (height + lines - 1) / lines;
+  const DepthwiseLanes all = lanes_of(shape);
+  const int64_t floats = all.vectors() * width;
+  const auto compute = [&](int64_t task, float* room) {
+    const int64_t image = task / bands, group = image % groups * width, line = task % bands * lines;
+    const int64_t first = image / groups * channels + group, count = std::min(lines, height - line);
+    DepthwiseLanes of = all;
+    of.channels = std::min(width, channels - group);
+    of.plane = plane_of(args, weights, first, first);
+    of.bias = args.bias ? args.bias + group : nullptr;
+    best.depthwise_lanes(shape.kernel[1], of, line, count, aligned(room));
+    for (int64_t c = 0; !of.plane.relu && c < of.channels; ++c) {
+      activate(args.activation, count * across, of.plane.y + (c * height + line) * across);
+    }
+  };
+  if (images * width * volume(shape.out) * volume(shape.kernel) < kGrainTerms) {
+    const Scratch room(floats + kAlignment);
+    for (int64_t task = 0; task < images * bands; ++task) compute(task, room.data());
+  } else {
+    parallel_tasks(images * bands, floats + kAlignment, compute);
+  }
+}
+
+}  // namespace
+
+bool is_depthwise(const ConvArgs& args) {
+  const ConvShape& shape = args.shape;
+  const auto [depth, height, width] = shape.kernel;
+  const bool flat = shape.image[0] == 1 && depth == 1 && shape.out[0] == 1 && shape.pad[0] == 0;
+  const bool square = height == width && (height == 3 || height == 5) && shape.stride[1] == shape.stride[2];
+  const bool dense = shape.dilation[1] == 1 && shape.dilation[2] == 1 && shape.stride[1] <= 2;
+  const bool single =
+      shape.groups == shape.channels && loops_over(shape.groups, shape.filters / shape.groups);
+  return flat && square && dense && single && !args.residual;
+}
+
+void depthwise_conv(const ConvArgs& args) {
+  std::unique_ptr<float[]> room;
+  const auto* weights = static_cast<const float*>(decoded(args.weight, room).data);
+  prefers_lanes(args.shape) ? by_lanes(args, weights) : by_planes(args, weights);
+}
+
+}  // namespace spark::cpu

@@ -1,0 +1,34 @@
+#include "backend/cpu/gemm/epilogue.h"
+
+#include "backend/cpu/simd/function_loops.h"
+
+namespace spark::cpu {
+namespace {
+
+UnaryFn function_of(Activation activation) {
+  switch (activation) {
+    case Activation::kNone:
+    case Activation::kRelu:
+      return UnaryFn::kRelu;
+    case Activation::kGelu:
+      return UnaryFn::kGelu;
+    case Activation::kGeluTanh:
+      return UnaryFn::kGeluTanh;
+    case Activation::kSilu:
+      return UnaryFn::kSilu;
+    case Activation::kSigmoid:
+      return UnaryFn::kSigmoid;
+    case Activation::kTanh:
+      return UnaryFn::kTanh;
+  }
+  return UnaryFn::kRelu;
+}
+
+}  // namespace
+
+void activate(Activation activation, int64_t count, float* values) {
+  if (activation == Activation::kNone) return;
+  function_loops().unary(function_of(activation), 0, 0, values, count, values);
+}
+
+}  // namespace spark::cpu

@@ -1,0 +1,290 @@
+// gemm_body.h: the decode, pack and multiply of a matrix product, for any vector width. Each gemm_<isa>.cc
+// includes it once, inside an unnamed namespace (core/cpu_isa.h says why), after defining
+//   kWidth, Vec, Bits   floats in a vector, that vector, and the same of uint32_t
+//   kRows, kVecs        the block of sums that stays in registers: kRows lines by kVecs vectors
+//   multiply_add        a * b + sum on vectors, fused where the instruction set can
+//   larger              of two vectors, the first one where both are equal, NaN where one is
+//   at_least            where the elements of a vector are less than those of a second, these; NaN and -0
+//   stay stream              stores a vector at a multiple of its size, past the cache where that can be
+//   transpose           of kWidth vectors, in place
+//   evens               elements 0, 2, 4 … of a vector that goes on, but for its first element, in a second
+//   Mask                some elements of a vector: mask_between(begin, end), both from 0 to kWidth
+//   load_masked         these elements, with zeros around them; no others are read
+//   settle_here         a vector is computed, and nothing is read ahead of that
+//   load_codes          kWidth codes of 8 or 16 bits, widened
+//   load_halves         the values of kWidth codes of f16
+//   load_e2m1           the values of kWidth codes of 4 bits, low ones first
+//   lookup_e2m1         the values of the low 4 bits
+//   load_part           fewer than kWidth floats, with zeros behind them
+//   store_part          fewer than kWidth floats
+inline Vec load(const float* from) {
+  Vec vec;
+  __builtin_memcpy(&vec, from, sizeof(vec));
+  return vec;
+}
+
+inline void store(float* to, Vec vec) { __builtin_memcpy(to, &vec, sizeof(vec)); }
+
+inline Vec splat(float value) { return value - Vec{}; }  // value + 0 would make 0 of -0
+
+// The first `count` elements of a vector, 0 in the place of the others; all of them where it has no more.
+inline Vec load_some(const float* from, int64_t count) {
+  return count < kWidth ? load_part(from, count) : load(from);
+}
+
+inline void store_some(float* to, Vec values, int64_t count) {
+  if (count < kWidth) return store_part(to, values, count);
+  store(to, values);
+}
+
+inline Vec positive(Vec values) { return at_least(values, Vec{}); }
+
+// The numbers of all lanes, for shuffles.
+template <int... kLanes>
+struct Lanes {};
+
+template <int kCount, int... kLanes>
+struct CountLanes : CountLanes<kCount - 1, kCount - 1, kLanes...> {};
+
+template <int... kLanes>
+struct CountLanes<0, kLanes...> {
+  using Type = Lanes<kLanes...>;
+};
+
+inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Asks for the bytes behind these: a panel's rows go on there in the next chunk, too far apart for the
+// hardware to foresee.
+inline void prefetch_next(const void* from, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch(static_cast<const char*>(from) + bytes + i, 0, 2);
+}
+
+inline void copy(const float* from, int64_t count, float* to) {
+  prefetch_next(from, count * sizeof(float));
+  int64_t j = 0;
+  for (; j + kWidth <= count; j += kWidth) store(to + j, load(from + j));
+  for (; j < count; ++j) to[j] = from[j];
+}
+
+#include "backend/cpu/gemm/gemm_decode.h"
+#include "backend/cpu/gemm/gemm_panels.h"
+
+// --- pack: an operand is read along its memory, by rows (outer) of its row-major matrix ---
+
+void read(const Operand& from, int64_t outer, int64_t inner, int64_t count, float* to) {
+  if (from.weight) return decode(*from.weight, outer, inner, count, to);
+  const int64_t first = outer * from.stride + inner;
+  const float* data = from.data + first;
+  if (from.mask) {
+    for (int64_t j = 0; j < count; ++j) to[j] = data[j] * from.mask[first + j];
+  } else if (from.k_scale && from.columns) {
+    for (int64_t j = 0; j < count; ++j) to[j] = data[j] * from.k_scale[outer];
+  } else if (from.k_scale) {
+    for (int64_t j = 0; j < count; ++j) to[j] = data[j] * from.k_scale[inner + j];
+  } else {
+    copy(data, count, to);
+  }
+}
+
+constexpr int kMostRuns = 6;
+
+// to[i * kStride + vector_to[v]] = the vector at data[offset[i] + vector_from[v]] for v < vectors <= V
+template <int V, int64_t kStride>
+void copy_runs(int64_t vectors, const float* data, const int64_t* offset, int64_t rows,
+               const int64_t* vector_from, const int64_t* vector_to, float* to) {
+  if (vectors < V) {
+    if constexpr (V > 1) copy_runs<V - 1, kStride>(vectors, data, offset, rows, vector_from, vector_to, to);
+    return;
+  }
+  int64_t first[V], place[V];
+#pragma GCC unroll 8
+  for (int v = 0; v < V; ++v) {
+    first[v] = vector_from[v];
+    place[v] = vector_to[v];
+  }
+  for (int64_t i = 0; i < rows; ++i, to += kStride) {
+    const float* from = data + offset[i];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) store(to + place[v], load(from + first[v]));
+  }
+}
+
+// Asks for as many floats as a sliver has columns.
+inline void prefetch_sliver(const float* from) {
+  __builtin_prefetch(from);
+  __builtin_prefetch(from + kSliver / 2);
+}
+
+// As pack_patches(), of whole slivers of the first line.
+inline void copy_slivers(const Patches& from, int64_t row, int64_t rows, int64_t position, float* to) {
+  for (int64_t i = 0; i < rows; ++i, to += kSliver) {
+    const float* data = from.data + from.offset[row + i] + position;
+    prefetch_sliver(data + kSliver);
+#pragma GCC unroll 8
+    for (int64_t j = 0; j < kSliver; j += kWidth) store(to + j, load(data + j));
+  }
+}
+
+// to[i * kStride + j] = element (row + i, position + j). Writes up to kWidth floats behind a row, which the
+// next row overwrites.
+template <int64_t kStride>
+void pack_patches(const Patches& from, int64_t row, int64_t rows, int64_t position, int64_t count,
+                  float* to) {
+  if (kStride == kSliver && count == kSliver && position + count <= from.size[3]) {
+    return copy_slivers(from, row, rows, position, to);
+  }
+  int64_t at[4];
+  for (int axis = 3; axis >= 0; --axis) {
+    at[axis] = position % from.size[axis];
+    position /= from.size[axis];
+  }
+  // Positions that lie behind each other are copied by vectors, without slack the rest of them one by one.
+  int64_t vector_from[kChunk + kChunk / kWidth], vector_to[kChunk + kChunk / kWidth], vectors = 0;
+  int64_t single_from[kChunk], single_to[kChunk], singles = 0;
+  for (int64_t done = 0; done < count;) {
+    const int64_t first = at[0] * from.pitch[0] + at[1] * from.pitch[1] + at[2] * from.pitch[2] + at[3];
+    const int64_t length = smaller(from.size[3] - at[3], count - done);
+    int64_t j = 0;
+    for (; from.slack ? j < length : j + kWidth <= length; j += kWidth, ++vectors) {
+      vector_from[vectors] = first + j;
+      vector_to[vectors] = done + j;
+    }
+    for (; j < length; ++j, ++singles) {
+      single_from[singles] = first + j;
+      single_to[singles] = done + j;
+    }
+    done += length;
+    at[3] = 0;
+    for (int axis = 2; axis >= 0 && ++at[axis] == from.size[axis]; --axis) at[axis] = 0;
+  }
+  const int64_t* offset = from.offset + row;
+  if (singles == 0 && vectors <= kMostRuns) {
+    return copy_runs<kMostRuns, kStride>(vectors, from.data, offset, rows, vector_from, vector_to, to);
+  }
+  for (int64_t i = 0; i < rows; ++i, to += kStride) {
+    const float* data = from.data + offset[i];
+    for (int64_t v = 0; v < vectors; ++v) store(to + vector_to[v], load(data + vector_from[v]));
+    for (int64_t v = 0; v < singles; ++v) to[single_to[v]] = data[single_from[v]];
+  }
+}
+
+// to[j * kStride + i] = from[i * stride + j] for i < rows <= kWidth, j < count. The rest of a vector in `to`
+// is filled with copies of the last row.
+template <int64_t kStride>
+void transpose_rows(const float* from, int64_t stride, int64_t rows, int64_t count, float* to) {
+  const float* row[kWidth];
+  for (int64_t i = 0; i < kWidth; ++i) row[i] = from + smaller(i, rows - 1) * stride;
+  int64_t j = 0;
+  for (; j + kWidth <= count; j += kWidth) {
+    Vec block[kWidth];
+#pragma GCC unroll 16
+    for (int i = 0; i < kWidth; ++i) block[i] = load(row[i] + j);
+    transpose(block);
+#pragma GCC unroll 16
+    for (int i = 0; i < kWidth; ++i) store(to + (j + i) * kStride, block[i]);
+  }
+  for (; j < count; ++j) {
+    for (int64_t i = 0; i < rows; ++i) to[j * kStride + i] = row[i][j];
+  }
+}
+
+// to[i * kStride + j] = element (outer + i, inner + j)
+template <int64_t kStride>
+void pack_straight(const Operand& from, int64_t outer, int64_t outers, int64_t inner, int64_t count,
+                   float* to) {
+  if (from.patches) return pack_patches<kStride>(*from.patches, outer, outers, inner, count, to);
+  for (int64_t i = 0; i < outers; ++i) read(from, outer + i, inner, count, to + i * kStride);
+}
+
+// to[j * kStride + i] = element (outer + i, inner + j)
+template <int64_t kStride>
+void pack_transposed(const Operand& from, int64_t outer, int64_t outers, int64_t inner, int64_t count,
+                     float* to) {
+  const bool in_place = !from.weight && !from.mask && !from.k_scale && !from.patches;
+  float buffer[kWidth * kLine];
+  for (int64_t i = 0; i < outers; i += kWidth) {
+    const int64_t rows = smaller(kWidth, outers - i);
+    if (in_place) {
+      transpose_rows<kStride>(from.data + (outer + i) * from.stride + inner, from.stride, rows, count,
+                              to + i);
+      continue;
+    }
+    pack_straight<kLine>(from, outer + i, rows, inner, count, buffer);
+    transpose_rows<kStride>(buffer, kLine, rows, count, to + i);
+  }
+}
+
+// to[i * kLine + j] = element (line + i, k + j) of a packed weight
+void pack_panels(const Weight& weight, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+  float decoded[kPanelRows * kLine];
+  for (int64_t i = 0; i < lines; i += kPanelRows) {
+    const int64_t index = (line + i) / kPanelRows;
+    const float* panel = decoded;
+    if (weight.dtype == DType::kF32) {
+      panel = static_cast<const float*>(weight.data) + (index * weight.cols + k) * kPanelRows;
+    } else {
+      decode_panel(weight, index, k, count, decoded);
+    }
+    for (int64_t j = 0; j < count; j += kWidth) {
+      transpose_rows<kLine>(panel + j * kPanelRows, kPanelRows, smaller(kWidth, count - j),
+                            smaller(kPanelRows, lines - i), to + i * kLine + j);
+    }
+  }
+}
+
+// to[j * kSliver + i] = element (k + j, line + i) of a packed weight. k is that of a panel's first row.
+void pack_panel_columns(const Weight& weight, int64_t line, int64_t lines, int64_t k, int64_t count,
+                        float* to) {
+  float panel[kPanelRows * (kSliver + 1)];
+  for (int64_t j = 0; j < count; j += kPanelRows) {
+    decode_panel(weight, (k + j) / kPanelRows, line, lines, panel);
+    for (int64_t i = 0; i < lines; i += kWidth) {
+      transpose_rows<kSliver>(panel + i * kPanelRows, kPanelRows, smaller(kWidth, lines - i),
+                              smaller(kPanelRows, count - j), to + j * kSliver + i);
+    }
+  }
+}
+
+bool is_packed(const Operand& operand) { return operand.weight && operand.weight->packed; }
+
+void pack_rows(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+  if (is_packed(from)) return pack_panels(*from.weight, line, lines, k, count, to);
+  if (from.columns) return pack_transposed<kLine>(from, k, count, line, lines, to);
+  pack_straight<kLine>(from, line, lines, k, count, to);
+}
+
+Left pack_left(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+  if (!is_packed(from) || from.columns) {
+    pack_rows(from, line, lines, k, count, to);
+    return {to, 0};
+  }
+  const Weight& weight = *from.weight;
+  const int64_t first = line / kPanelRows;
+  if (weight.dtype == DType::kF32) {
+    const int64_t panel = weight.cols * kPanelRows;
+    return {static_cast<const float*>(weight.data) + first * panel + k * kPanelRows, panel};
+  }
+  for (int64_t i = 0; i < lines; i += kPanelRows) {
+    decode_panel(weight, first + i / kPanelRows, k, count, to + i * kLine);
+  }
+  return {to, kPanelRows * kLine};
+}
+
+// to[j * kSliver + i] = from(line + i, k + j)
+void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+  if (is_packed(from)) {
+    if (from.columns) return pack_panel_columns(*from.weight, line, lines, k, count, to);
+    return decode_panel(*from.weight, line / kPanelRows, k, count, to);
+  }
+  if (from.columns) return pack_straight<kSliver>(from, k, count, line, lines, to);
+  pack_transposed<kSliver>(from, line, lines, k, count, to);
+}
+
+#include "backend/cpu/conv/correlate_body.h"
+#include "backend/cpu/conv/depthwise_body.h"
+#include "backend/cpu/conv/depthwise_lanes_body.h"
+#include "backend/cpu/conv/winograd_body.h"
+#include "backend/cpu/dora/low_rank_body.h"
+#include "backend/cpu/gemm/gemm_multiply.h"
+#include "backend/cpu/ops/pool_body.h"

@@ -1,0 +1,70 @@
+#include <algorithm>
+#include <vector>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm/columns.h"
+#include "backend/cpu/gemm/epilogue.h"
+#include "backend/cpu/gemm/lane_product.h"
+#include "backend/cpu/gemm/product.h"
+#include "backend/cpu/quantize/nvfp4.h"
+
+namespace spark::cpu {
+
+namespace {
+
+// y from the sums of a row.
+void finish(const LinearArgs& args, int64_t t, int64_t o, int64_t count, const float* sums) {
+  const int64_t at = t * args.weight.rows + o;
+  float values[kTile];
+  std::copy_n(sums, count, values);
+  if (args.row_scale) {
+    for (int64_t j = 0; j < count; ++j) values[j] *= args.row_scale[o + j];
+  }
+  if (args.bias) {
+    for (int64_t j = 0; j < count; ++j) values[j] += args.bias[o + j];
+  }
+  activate(args.activation, count, values);
+  if (args.residual) {
+    for (int64_t j = 0; j < count; ++j) values[j] += args.residual[at + j];
+  }
+  std::copy_n(values, count, args.y + at);
+}
+
+}  // namespace
+
+void linear(const LinearArgs& args) {
+  const int64_t in = args.weight.cols, out = args.weight.rows;
+  const auto store = [&](int64_t t, int64_t o, int64_t count, const float* sums) {
+    finish(args, t, o, count, sums);
+  };
+  if (args.compute == Compute::kBF16 && lane_gemm().bf16) {
+    return product_bf16(args.tokens, args.x, args.weight, store);
+  }
+  std::vector<float> rounded;
+  if (args.compute == Compute::kNVFP4) rounded = rounded_to_nvfp4(args.x, args.tokens, in);
+  const float* x = args.compute == Compute::kNVFP4 ? rounded.data() : args.x;
+  product(args.tokens, out, {{rows_of(x, in), rows_of(args.weight), in}}, store);
+}
+
+void linear_backward(const LinearBackwardArgs& args) {
+  const int64_t in = args.weight.cols, out = args.weight.rows, tokens = args.tokens;
+  if (args.dx) {
+    product(tokens, in, {{rows_of(args.dy, out), columns_of(args.weight), out}},
+            [&](int64_t t, int64_t i, int64_t count, const float* sums) {
+              std::copy_n(sums, count, args.dx + t * in + i);
+            });
+  }
+  if (args.dweight) {
+    product(out, in, {{columns_of(args.dy, out), columns_of(args.x, in), tokens}},
+            [&](int64_t o, int64_t i, int64_t count, const float* sums) {
+              std::copy_n(sums, count, args.dweight + o * in + i);
+            });
+  }
+  if (args.dbias) {
+    column_sums(
+        tokens, out, [&](int64_t at) { return args.dy[at]; },
+        [&](int64_t o, float sum) { args.dbias[o] = sum; });
+  }
+}
+
+}  // namespace spark::cpu

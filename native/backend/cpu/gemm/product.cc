@@ -1,0 +1,307 @@
+#include "backend/cpu/gemm/product.h"
+
+#include <algorithm>
+
+#include "backend/cpu/gemm/gemm.h"
+#include "core/per_thread.h"
+#include "core/thread_pool.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
+
+bool is_plain(const Weight& weight) { return weight.dtype == DType::kF32 && !weight.packed; }
+
+int64_t pieces(int64_t length, int64_t size) { return (length + size - 1) / size; }
+
+// What a thread works in: a panel of a, a sliver of b and a tile of sums stay in the second-level cache. Too
+// large for the stack of a worker thread.
+struct Workspace {
+  alignas(64) float rows[kTile * kLine];
+  alignas(64) float sliver[kSliver * kLine];
+  alignas(64) float sums[kTile * kTile];
+};
+Workspace& workspace() { return PerThread<Workspace>::get(); }
+
+// The sums of rows [row, row + rows) by columns [col, col + cols).
+struct Tile {
+  int64_t row, rows, col, cols;
+};
+
+void add_chunk(const Gemm& gemm, const Tile& tile, const Segment& segment, int64_t k, int64_t count) {
+  auto& [rows, sliver, sums] = workspace();
+  const Left left = gemm.pack_left(segment.a, tile.row, tile.rows, k, count, rows);
+  for (int64_t col = 0; col < tile.cols; col += kSliver) {
+    const int64_t cols = std::min(kSliver, tile.cols - col);
+    gemm.multiply(left, tile.rows, segment.b, tile.col + col, cols, k, count, sliver, sums + col);
+  }
+}
+
+// A few rows by packed lines: each panel is read from its start to its end.
+void add_streams(const Gemm& gemm, const Tile& tile, const Segment& segment) {
+  auto& [rows, sliver, sums] = workspace();
+  for (int64_t k = 0; k < segment.depth; k += kChunk) {
+    gemm.pack_rows(segment.a, tile.row, tile.rows, k, std::min(kChunk, segment.depth - k),
+                   rows + k / kChunk * tile.rows * kLine);
+  }
+  for (int64_t col = 0; col < tile.cols; col += kFewLines) {
+    const int64_t cols = std::min(kFewLines, tile.cols - col);
+    for (int64_t k = 0; k < segment.depth; k += kChunk) {
+      gemm.multiply({rows + k / kChunk * tile.rows * kLine, 0}, tile.rows, segment.b, tile.col + col, cols, k,
+                    std::min(kChunk, segment.depth - k), sliver, sums + col);
+    }
+  }
+}
+
+bool can_stream(const Tile& tile, const Segment& segment) {
+  const Weight* weight = segment.b.weight;
+  return weight && weight->packed && !segment.b.columns && tile.rows <= kFewRows &&
+         pieces(segment.depth, kChunk) * tile.rows <= kTile;
+}
+
+// The sums of a tile, in the workspace.
+void add_segments(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments) {
+  std::fill_n(workspace().sums, tile.rows * kTile, 0.0f);
+  for (const Segment& segment : segments) {
+    if (can_stream(tile, segment)) {
+      add_streams(gemm, tile, segment);
+      continue;
+    }
+    for (int64_t k = 0; k < segment.depth; k += kChunk) {
+      add_chunk(gemm, tile, segment, k, std::min(kChunk, segment.depth - k));
+    }
+  }
+}
+
+// Columns of sums as lines that are kLine elements apart.
+const float* turned_sums(const Gemm& gemm, const Tile& tile) {
+  auto& [rows, sliver, sums] = workspace();
+  gemm.pack_rows(columns_of(sums, kTile), 0, tile.cols, 0, tile.rows, rows);
+  return rows;
+}
+
+// Whether a product has so few sums, and those so many terms, that threads do better to share its chunks.
+bool is_deep(int64_t rows, int64_t cols, const Segment& segment) {
+  const Tile tile{0, rows, 0, cols};
+  return thread_count() > 1 && rows > 0 && cols > 0 && cols <= kFewLines && can_stream(tile, segment) &&
+         rows * cols * segment.depth >= 2 * kGrainTerms;
+}
+
+// As add_segments(). Each chunk has sums of its own, which are then added in the order of the chunks.
+void add_deep(const Gemm& gemm, const Tile& tile, const Segment& segment) {
+  float* sums = workspace().sums;
+  const int64_t chunks = pieces(segment.depth, kChunk), size = tile.rows * kTile;
+  const int64_t grain = 1 + kGrainTerms / (tile.rows * tile.cols * kChunk);
+  parallel_for(chunks, grain, [&](int64_t begin, int64_t end) {
+    auto& [rows, sliver, own_sums] = workspace();
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      const int64_t k = chunk * kChunk, count = std::min(kChunk, segment.depth - k);
+      std::fill_n(sums + chunk * size, size, 0.0f);
+      gemm.pack_rows(segment.a, tile.row, tile.rows, k, count, rows);
+      gemm.multiply({rows, 0}, tile.rows, segment.b, tile.col, tile.cols, k, count, sliver,
+                    sums + chunk * size);
+    }
+  });
+  for (int64_t chunk = 1; chunk < chunks; ++chunk) {
+    for (int64_t at = 0; at < size; ++at) sums[at] += sums[chunk * size + at];
+  }
+}
+
+void store_sums(const Gemm& gemm, const Tile& tile, StoreBy by, Store store) {
+  if (by == StoreBy::kRows) {
+    const float* sums = workspace().sums;
+    for (int64_t m = 0; m < tile.rows; ++m) store(tile.row + m, tile.col, tile.cols, sums + m * kTile);
+    return;
+  }
+  const float* columns = turned_sums(gemm, tile);
+  for (int64_t n = 0; n < tile.cols; ++n) store(tile.col + n, tile.row, tile.rows, columns + n * kLine);
+}
+
+void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments, StoreBy by,
+             Store store) {
+  add_segments(gemm, tile, segments);
+  store_sums(gemm, tile, by, store);
+}
+
+// The last chunk of each block of sums goes on to y while it is in registers.
+void finish_tile(const Gemm& gemm, const Tile& tile, const Segment& segment, const Finish& to) {
+  auto& [rows, sliver, sums] = workspace();
+  const int64_t last = std::max<int64_t>(pieces(segment.depth, kChunk) - 1, 0) * kChunk;
+  const int64_t count = segment.depth - last;
+  if (last > 0) std::fill_n(sums, tile.rows * kTile, 0.0f);
+  for (int64_t k = 0; k < last; k += kChunk) add_chunk(gemm, tile, segment, k, kChunk);
+  const Left left = gemm.pack_left(segment.a, tile.row, tile.rows, last, count, rows);
+  for (int64_t col = 0; col < tile.cols; col += kSliver) {
+    gemm.finish(left, tile.rows, segment.b, tile.col + col, std::min(kSliver, tile.cols - col), last, count,
+                sliver, last > 0 ? sums + col : nullptr, finish_from(to, 0, col));
+  }
+}
+
+void compute_into(const Gemm& gemm, const Tile& tile, const Segment& segment, StoreBy by, const Finish& to) {
+  if (by == StoreBy::kColumns) {
+    add_segments(gemm, tile, {segment});
+    const float* columns = turned_sums(gemm, tile);
+    return finish_sums(columns, kLine, tile.cols, tile.rows, finish_from(to, tile.col, tile.row));
+  }
+  const Finish from = finish_from(to, tile.row, tile.col);
+  const bool simple = to.activation == Activation::kNone || to.activation == Activation::kRelu;
+  if (simple) return finish_tile(gemm, tile, segment, from);
+  add_segments(gemm, tile, {segment});
+  finish_sums(workspace().sums, kTile, tile.rows, tile.cols, from);
+}
+
+// What a line of a side costs a tile, in lines of the other side that it could be multiplied by instead:
+// packed lines in f32 are read where they are.
+int64_t cost_of(const Operand& side) {
+  const bool in_place = side.weight && side.weight->packed && !side.columns;
+  return in_place && side.weight->dtype == DType::kF32 ? 2 : 8;
+}
+
+struct TileSize {
+  int64_t height, width;
+};
+
+// Large tiles read and pack least, but threads want equal shares of all.
+TileSize tile_size(int64_t count, int64_t rows, int64_t cols, const Segment& segment) {
+  const int64_t threads = thread_count(), most = count * pieces(rows, kTile) * pieces(cols, kTile);
+  const bool small = count * rows * cols * segment.depth <= kGrainTerms;
+  if (threads == 1 || small || most >= 8 * threads) return {kTile, kTile};
+  const int64_t row_cost = cost_of(segment.a), col_cost = cost_of(segment.b);
+  TileSize best{kTile, kTile};
+  int64_t least = -1;
+  for (int64_t down = pieces(rows, kTile); down <= 4 * pieces(rows, kTile); down *= 2) {
+    for (int64_t across = pieces(cols, kTile); across <= 4 * pieces(cols, kTile); across *= 2) {
+      const TileSize size{pieces(pieces(rows, down), kSliver) * kSliver,
+                          pieces(pieces(cols, across), kSliver) * kSliver};
+      const int64_t row_tiles = pieces(rows, size.height), col_tiles = pieces(cols, size.width);
+      const int64_t all = count * (rows * cols + row_cost * rows * col_tiles + col_cost * cols * row_tiles);
+      const int64_t one = size.height * (size.width + row_cost) + size.width * col_cost;
+      // When each thread takes the next tile it is done no later than this.
+      const int64_t cost = all + (threads - 1) * one;
+      if (least >= 0 && cost >= least) continue;
+      least = cost;
+      best = size;
+    }
+  }
+  return best;
+}
+
+// Calls body(gemm, tile, product) for the tiles of `count` products with such segments, on all threads.
+template <typename Body>
+void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const Segment& segment,
+               const Body& body) {
+  if (count * rows * cols == 0) return;
+  const TileSize size = tile_size(count, rows, cols, segment);
+  const int64_t height = size.height, width = size.width;
+  const int64_t row_tiles = pieces(rows, height), each = row_tiles * pieces(cols, width);
+  const int64_t terms = std::min(rows, height) * std::min(cols, width) * (depth + 1);
+  const int64_t grain = 1 + kGrainTerms / terms;
+  const Gemm& best = gemm();
+  // Neighbouring tiles share their part of b, usually the weight.
+  parallel_for(count * each, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t index = begin; index < end; ++index) {
+      const int64_t row = index % each % row_tiles * height, col = index % each / row_tiles * width;
+      body(best, {row, std::min(height, rows - row), col, std::min(width, cols - col)}, index / each);
+    }
+  });
+}
+
+// The same for one product, on the calling thread.
+template <typename Body>
+void for_tiles_here(int64_t rows, int64_t cols, const Body& body) {
+  const Gemm& best = gemm();
+  for (int64_t col = 0; col < cols; col += kTile) {
+    for (int64_t row = 0; row < rows; row += kTile) {
+      body(best, {row, std::min(kTile, rows - row), col, std::min(kTile, cols - col)});
+    }
+  }
+}
+
+}  // namespace
+
+Operand rows_of(const float* matrix, int64_t cols) { return {nullptr, false, matrix, cols}; }
+Operand columns_of(const float* matrix, int64_t cols) { return {nullptr, true, matrix, cols}; }
+
+Operand rows_of(const Weight& weight) {
+  if (is_plain(weight)) return rows_of(static_cast<const float*>(weight.data), weight.cols);
+  return {&weight, false, nullptr, 0};
+}
+
+Operand columns_of(const Weight& weight) {
+  if (is_plain(weight)) return columns_of(static_cast<const float*>(weight.data), weight.cols);
+  return {&weight, true, nullptr, 0};
+}
+
+Operand rows_of(const Patches& patches) {
+  Operand operand{nullptr, false, nullptr, 0};
+  operand.patches = &patches;
+  return operand;
+}
+
+Operand columns_of(const Patches& patches) {
+  Operand operand{nullptr, true, nullptr, 0};
+  operand.patches = &patches;
+  return operand;
+}
+
+Operand masked(Operand operand, const float* mask) {
+  operand.mask = mask;
+  return operand;
+}
+
+Operand scaled(Operand operand, const float* k_scale) {
+  operand.k_scale = k_scale;
+  return operand;
+}
+
+void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store, StoreBy by) {
+  if (segments.size() == 1 && is_deep(rows, cols, *segments.begin())) {
+    const Tile all{0, rows, 0, cols};
+    add_deep(gemm(), all, *segments.begin());
+    return store_sums(gemm(), all, by, store);
+  }
+  int64_t depth = 0;
+  for (const Segment& segment : segments) depth += segment.depth;
+  for_tiles(1, rows, cols, depth, *segments.begin(),
+            [&](const Gemm& gemm, const Tile& tile, int64_t) { compute(gemm, tile, segments, by, store); });
+}
+
+void products(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
+              BatchStore store) {
+  if (count == 0) return;
+  const Segment first = segment(0);
+  for_tiles(count, rows, cols, first.depth, first, [&](const Gemm& gemm, const Tile& tile, int64_t at) {
+    compute(gemm, tile, {segment(at)}, StoreBy::kRows,
+            [&](int64_t row, int64_t col, int64_t length, const float* sums) {
+              store(at, row, col, length, sums);
+            });
+  });
+}
+
+void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store,
+                  StoreBy by) {
+  for_tiles_here(rows, cols,
+                 [&](const Gemm& gemm, const Tile& tile) { compute(gemm, tile, segments, by, store); });
+}
+
+void product_into(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
+  for_tiles(1, rows, cols, segment.depth, segment,
+            [&](const Gemm& gemm, const Tile& tile, int64_t) { compute_into(gemm, tile, segment, by, to); });
+}
+
+void products_into(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
+                   FunctionRef<Finish(int64_t)> to) {
+  if (count == 0) return;
+  const Segment first = segment(0);
+  for_tiles(count, rows, cols, first.depth, first, [&](const Gemm& gemm, const Tile& tile, int64_t at) {
+    compute_into(gemm, tile, segment(at), StoreBy::kRows, to(at));
+  });
+}
+
+void product_into_here(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
+  for_tiles_here(rows, cols,
+                 [&](const Gemm& gemm, const Tile& tile) { compute_into(gemm, tile, segment, by, to); });
+}
+
+}  // namespace spark::cpu

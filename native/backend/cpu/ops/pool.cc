@@ -1,0 +1,187 @@
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/ops/pool_bytes.h"
+#include "backend/cpu/parallel_tasks.h"
+#include "backend/windows.h"
+#include "core/error.h"
+#include "core/thread_pool.h"
+
+namespace spark::cpu {
+namespace {
+
+void expect_f32(DType dtype) {
+  if (dtype != DType::kF32) {
+    throw Error("ERR_UNSUPPORTED", message("the cpu backend has no kernel for pool in ", dtype_name(dtype)));
+  }
+}
+
+// Calls body(q, window) for every window of a plane in row-major order.
+template <typename Body>
+void for_each_window(const Windows& windows, bool count_pad, const Body& body) {
+  int64_t q = 0;
+  for (int64_t a = 0; a < windows.out[0]; ++a) {
+    for (int64_t b = 0; b < windows.out[1]; ++b) {
+      for (int64_t c = 0; c < windows.out[2]; ++c, ++q) body(q, window_at(windows, count_pad, {a, b, c}));
+    }
+  }
+}
+
+// Calls body(x, y) for every plane, from several threads: where it starts in the image and in the output.
+template <typename Body>
+void for_each_plane(const Windows& windows, const Body& body) {
+  const int64_t image = windows.image[0] * windows.image[1] * windows.image[2];
+  const int64_t out = windows.out[0] * windows.out[1] * windows.out[2];
+  parallel_for(windows.planes, 1 + (1 << 14) / (image + out + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane) body(plane * image, plane * out);
+  });
+}
+
+// Columns of an output row that are computed at a time.
+constexpr int64_t kColumns = 256;
+constexpr int64_t kFewColumns = 8;  // worth a call
+
+// Calls visit(c, x, stride, count) for every tap and the columns [begin, end) of row (a, b) of the output
+// that it reaches, in the order of the taps: x is what column c reads, and the next ones are `stride` apart.
+template <typename Visit>
+void for_each_line(const Windows& windows, const float* x, int64_t a, int64_t b, int64_t begin, int64_t end,
+                   const Visit& visit) {
+  const TapRange planes = taps_within(windows, 0, a, 0, windows.image[0]),
+                 rows = taps_within(windows, 1, b, 0, windows.image[1]);
+  const int64_t stride = windows.stride[2], width = windows.image[2];
+  const auto place = [&](int axis, int64_t q, int64_t tap) {
+    return q * windows.stride[axis] + tap * windows.dilation[axis] - windows.pad[axis];
+  };
+  for (int64_t i = planes.first; i < planes.last; ++i) {
+    for (int64_t j = rows.first; j < rows.last; ++j) {
+      const float* row = x + (place(0, a, i) * windows.image[1] + place(1, b, j)) * width;
+      for (int64_t k = 0; k < windows.kernel[2]; ++k) {
+        const int64_t shift = place(2, 0, k);
+        const int64_t first = std::max(begin, shift < 0 ? (stride - 1 - shift) / stride : 0);
+        const int64_t last = std::min(end, shift < width ? (width - shift + stride - 1) / stride : 0);
+        if (first < last) visit(first, row + first * stride + shift, stride, last - first);
+      }
+    }
+  }
+}
+
+// to[i] = combine(to[i], x[i · stride])
+template <typename T, typename Combine>
+void accumulate(T* to, const float* x, int64_t stride, int64_t count, const Combine& combine) {
+  if (stride == 1) {
+    for (int64_t i = 0; i < count; ++i) to[i] = combine(to[i], x[i]);
+  } else if (stride == 2) {
+    for (int64_t i = 0; i < count; ++i) to[i] = combine(to[i], x[2 * i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = combine(to[i], x[stride * i]);
+  }
+}
+
+// The columns [begin, end) of row (a, b) of the output of a plane; `counts` has the taps along a row that a
+// mean counts, for each column.
+void pool_columns(const PoolArgs& args, const double* counts, const float* x, int64_t a, int64_t b,
+                  int64_t begin, int64_t end, float* y) {
+  if (args.fn == PoolFn::kMax) {
+    std::fill(y + begin, y + end, -std::numeric_limits<float>::infinity());
+    for_each_line(args.windows, x, a, b, begin, end,
+                  [&](int64_t c, const float* from, int64_t stride, int64_t n) {
+                    // NaN is the largest.
+                    accumulate(y + c, from, stride, n,
+                               [](float most, float v) { return (most >= v) | (most != most) ? most : v; });
+                  });
+    return;
+  }
+  double sums[kColumns] = {};
+  for_each_line(args.windows, x, a, b, begin, end,
+                [&](int64_t c, const float* from, int64_t stride, int64_t n) {
+                  double* to = sums + c - begin;
+                  if (n >= kFewColumns) return gemm().add_apart(from, stride, n, to);
+                  accumulate(to, from, stride, n, [](double sum, float v) { return sum + v; });
+                });
+  const int64_t lines =
+      counted_taps(args.windows, args.count_pad, 0, a) * counted_taps(args.windows, args.count_pad, 1, b);
+  gemm().divide(sums, counts + begin, static_cast<double>(lines), end - begin, y + begin);
+}
+
+// Whether windows hardly leave the image along its lines.
+bool covers_lines(const Windows& windows) {
+  constexpr int64_t kReach = 16;
+  const int64_t width = windows.image[2] + kReach, stride = windows.stride[2];
+  return (windows.kernel[2] - 1) * windows.dilation[2] < kReach && stride <= width &&
+         (windows.out[2] - 1) * stride <= width;
+}
+
+void largest_lines(const PoolArgs& args) {
+  const Windows& windows = args.windows;
+  const int64_t image = windows.image[0] * windows.image[1] * windows.image[2];
+  const int64_t out = windows.out[0] * windows.out[1] * windows.out[2];
+  const int64_t planes = 1 + (1 << 14) / (image + out + 1);
+  const int64_t tasks = (windows.planes + planes - 1) / planes;
+  const int64_t beyond = (windows.kernel[2] - 1) * windows.dilation[2] + 32;
+  const int64_t pitch = (windows.out[2] + 16) * windows.stride[2] + beyond;
+  parallel_tasks(tasks, 8 * pitch, [&](int64_t task, float* columns) {
+    const int64_t first = task * planes;
+    std::fill_n(columns, 8 * pitch, -std::numeric_limits<float>::infinity());
+    gemm().largest(windows, std::min(planes, windows.planes - first),
+                   static_cast<const float*>(args.x) + first * image, columns, pitch,
+                   static_cast<float*>(args.y) + first * out);
+  });
+}
+
+}  // namespace
+
+void pool(const PoolArgs& args) {
+  const bool bytes = args.dtype == DType::kU8 || args.dtype == DType::kI8;
+  if (bytes && args.fn == PoolFn::kMax && !args.indices) return largest_bytes(args);
+  expect_f32(args.dtype);
+  if (args.fn == PoolFn::kMax && !args.indices && covers_lines(args.windows)) return largest_lines(args);
+  const int64_t* out_size = args.windows.out;
+  std::vector<double> counts;
+  for (int64_t c = 0; c < out_size[2]; ++c) {
+    counts.push_back(static_cast<double>(counted_taps(args.windows, args.count_pad, 2, c)));
+  }
+  for_each_plane(args.windows, [&](int64_t image, int64_t out) {
+    const float* x = static_cast<const float*>(args.x) + image;
+    float* y = static_cast<float*>(args.y) + out;
+    if (args.indices) {
+      for_each_window(args.windows, args.count_pad, [&](int64_t q, const Window& window) {
+        const int64_t first = first_largest(args.windows, window, x);
+        y[q] = first < 0 ? -std::numeric_limits<float>::infinity() : x[first];
+        args.indices[out + q] = first < 0 ? first : image + first;
+      });
+      return;
+    }
+    for (int64_t a = 0; a < out_size[0]; ++a) {
+      for (int64_t b = 0; b < out_size[1]; ++b, y += out_size[2]) {
+        for (int64_t c = 0; c < out_size[2]; c += kColumns)
+          pool_columns(args, counts.data(), x, a, b, c, std::min(c + kColumns, out_size[2]), y);
+      }
+    }
+  });
+}
+
+void pool_backward(const PoolBackwardArgs& args) {
+  expect_f32(args.dtype);
+  const Windows& windows = args.windows;
+  const int64_t pixels = windows.image[0] * windows.image[1] * windows.image[2];
+  for_each_plane(windows, [&](int64_t image, int64_t out) {
+    const float* x = args.fn == PoolFn::kMax ? static_cast<const float*>(args.x) + image : nullptr;
+    const float* dy = static_cast<const float*>(args.dy) + out;
+    float* dx = static_cast<float*>(args.dx) + image;
+    std::fill_n(dx, pixels, 0.0f);
+    for_each_window(windows, args.count_pad, [&](int64_t q, const Window& window) {
+      if (args.fn == PoolFn::kMax) {
+        const int64_t first = first_largest(windows, window, x);
+        if (first >= 0) dx[first] += dy[q];
+      } else {
+        const float part = dy[q] / window.divisor;
+        for_each_tap(windows, window, [&](int64_t p) { dx[p] += part; });
+      }
+    });
+  });
+}
+
+}  // namespace spark::cpu

@@ -1,0 +1,57 @@
+#include "backend/cpu/ops/pool_bytes.h"
+
+#include <algorithm>
+
+#include "backend/cpu/conv/byte_stage.h"
+#include "backend/cpu/conv/conv_reading.h"
+#include "backend/cpu/parallel_tasks.h"
+#include "backend/cpu/simd/byte_loops.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int64_t kRun = 4096;  // positions at a time
+
+// Windows as a convolution of one plane reads them.
+ConvShape reading_of(const Windows& windows) {
+  ConvShape shape{1, 1, 1, 1, {}, {}, {}, {}, {}, {}};
+  std::copy_n(windows.image, 3, shape.image);
+  std::copy_n(windows.kernel, 3, shape.kernel);
+  std::copy_n(windows.out, 3, shape.out);
+  std::copy_n(windows.stride, 3, shape.stride);
+  std::copy_n(windows.dilation, 3, shape.dilation);
+  std::copy_n(windows.pad, 3, shape.pad);
+  return shape;
+}
+
+}  // namespace
+
+void largest_bytes(const PoolArgs& args) {
+  const ConvShape shape = reading_of(args.windows);
+  const ConvReading reading(shape);
+  const Stage& stage = reading.stage();
+  const std::vector<int64_t>& taps = reading.taps();
+  const uint8_t flip = args.dtype == DType::kI8 ? 0x80 : 0;  // makes signed bytes compare as unsigned ones
+  const int64_t height = shape.out[1], width = shape.out[2];
+  const int64_t image = volume(shape.image), lines = shape.out[0] * height;
+  if (lines * width == 0) return;
+  const int64_t bytes = staged_floats(stage.plane(), 1) + kByteOverrun;
+  parallel_tasks(args.windows.planes, (bytes + 3) / 4, [&](int64_t n, float* floats) {
+    auto* room = reinterpret_cast<uint8_t*>(floats);
+    uint8_t most[kRun + kByteOverrun];
+    stage_bytes(stage, static_cast<const uint8_t*>(args.x) + n * image, flip, room);
+    std::fill_n(room + stage.plane(), kByteOverrun, 0);
+    for (int64_t i = 0; flip && i < stage.plane(); ++i) room[i] ^= flip;
+    uint8_t* y = static_cast<uint8_t*>(args.y) + n * lines * width;
+    for (int64_t line = 0; line < lines; ++line) {
+      const uint8_t* from = room + line / height * stage.pitch(0) + line % height * stage.pitch(1);
+      for (int64_t x = 0; x < width; x += kRun) {
+        const int64_t count = std::min(kRun, width - x);
+        byte_loops().largest(from + x, taps.data(), static_cast<int64_t>(taps.size()), count, most);
+        for (int64_t i = 0; i < count; ++i) y[line * width + x + i] = most[i] ^ flip;
+      }
+    }
+  });
+}
+
+}  // namespace spark::cpu

@@ -1,0 +1,5 @@
+#include "backend/cpu/simd/byte_loops_body.h"
+
+namespace spark::cpu::avx2 {
+const ByteLoops kByteLoops = kLoops;
+}

@@ -1,0 +1,84 @@
+// The arena of a plan: buffers that are alive at the same time never share memory.
+import t from 'tap'
+import { atOnce } from '#lib/core/paced.js'
+import { layOut, shareInPlace } from '#lib/plan/arena.js'
+import { Buffer, operandsOf, type Step } from '#lib/plan/program.js'
+import { randomGenerator } from '../fixtures/random.js'
+
+const copy = (src: Buffer, dst: Buffer): Step => ({
+  op: 'copyStrided',
+  args: {
+    ...{ dtype: 'f32', shape: [1], srcOffset: 0, dstOffset: 0, srcStrides: [1], dstStrides: [1] },
+    ...{ src: src.read(), dst: dst.write() },
+  },
+})
+const unary = (x: Buffer, y: Buffer): Step => ({
+  op: 'unary',
+  args: { fn: 'exp', dtype: 'f32', count: x.count, x: x.read(), y: y.write() },
+})
+const arena = (count: number): Buffer => new Buffer('f32', count, 'arena')
+
+/** First and last step that uses each buffer of the arena. */
+function lives(steps: readonly Step[]): Map<Buffer, [number, number]> {
+  const lives = new Map<Buffer, [number, number]>()
+  steps.forEach((step, at) => {
+    for (const { buffer } of operandsOf(step.args)) {
+      if (buffer.storage === 'arena') lives.set(buffer, [lives.get(buffer)?.[0] ?? at, at])
+    }
+  })
+  return lives
+}
+
+t.test('random programs', t => {
+  for (let seed = 1; seed <= 60; seed++) {
+    const random = randomGenerator(seed)
+    const integer = (limit: number): number => Math.floor(random() * limit)
+    const buffers = [arena(1 + integer(500))]
+    const steps: Step[] = []
+    for (let i = 0; i < 40; i++) {
+      const from = buffers[Math.max(0, buffers.length - 1 - integer(6))]!
+      const to = arena(integer(3) ? from.count : 1 + integer(500))
+      steps.push(to.count === from.count && integer(2) ? unary(from, to) : copy(from, to))
+      buffers.push(to)
+    }
+    atOnce(shareInPlace(steps))
+    // Half of them as if they were too long to compare all buffers with each other.
+    const isLong = seed % 2 === 0
+    const { arenaBytes, lowerBound } = atOnce(layOut(steps, isLong ? 0 : undefined))
+    const placed = [...lives(steps)].map(([{ offset, count }, [first, last]]) => ({
+      ...{ start: offset, end: offset + 4 * count, first, last },
+    }))
+    for (const [i, a] of placed.entries()) {
+      t.equal(a.start % 64, 0)
+      t.ok(a.end <= arenaBytes)
+      for (const b of placed.slice(i + 1)) {
+        const together = a.first <= b.last && b.first <= a.last
+        if (together && a.start < b.end && b.start < a.end) t.fail(`seed ${seed}: two buffers share memory`)
+      }
+    }
+    t.ok(
+      lowerBound <= arenaBytes && arenaBytes <= (isLong ? 5 : 1.5) * lowerBound,
+      `${arenaBytes} of at least ${lowerBound} bytes`,
+    )
+  }
+  t.end()
+})
+
+t.test('elementwise steps work in place where nobody reads the operand later', t => {
+  const [a, b, c, d] = [arena(100), arena(100), arena(100), arena(50)]
+  const steps = [copy(arena(1), a), unary(a, b), unary(b, c), copy(b, d), unary(c, arena(100))]
+  atOnce(shareInPlace(steps))
+  t.equal(b.root, a, 'a is dead after its step')
+  t.not(c.root, a, 'b is read later')
+  t.equal(atOnce(layOut(steps)).lowerBound, 448 + 448 + 256)
+  t.end()
+})
+
+t.test('outputs and state have memory of their own', t => {
+  const output = new Buffer('f32', 10, 'output')
+  const steps = [unary(arena(10), output)]
+  atOnce(shareInPlace(steps))
+  t.equal(output.root, output)
+  t.equal(atOnce(layOut(steps)).arenaBytes, 64)
+  t.end()
+})

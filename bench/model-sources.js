@@ -5,7 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Model, Tensor } from 'dgx-spark'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { writeOnnx } from '#lib/io/onnx/write.js'
 import { drivingPolicy } from '../test/fixtures/driving-policy.js'
 import { lightModel } from '../test/fixtures/light-models.js'
@@ -95,7 +95,7 @@ export function randomFeeds(model) {
   const feeds = {}
   for (const [i, { name, dtype, shape }] of model.inputs.entries()) {
     const sizes = (shape ?? []).map(size => (typeof size === 'number' ? size : (openSizes[size ?? ''] ?? 1)))
-    const values = uniform(volume(sizes), i + 1)
+    const values = uniform(numel(sizes), i + 1)
     // Integers are bytes of text or numbers of tokens; a single one is a sampling rate.
     const whole = sizes.length === 0 ? 16000 : Tensor.from(values.map(value => Math.abs(value) * 100))
     const integers = typeof whole === 'number' ? Tensor.from(whole) : whole.reshape(sizes)

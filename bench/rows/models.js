@@ -2,7 +2,7 @@
 import assert from 'node:assert'
 import { Model, SparkError, Tensor } from 'dgx-spark'
 import { elementArrayOf } from '#lib/core/dtype.js'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { inferFacts, isStatic } from '#lib/graph/shape-inference.js'
 import { graphStatistics } from '#lib/graph/statistics.js'
 import { modelSources, randomFeeds } from '../model-sources.js'
@@ -87,7 +87,7 @@ async function boundOnDevice(kernels, model, feeds) {
   /** @type {Feeds} */
   const tensors = {}
   for (const [name, { dtype, shape }] of Object.entries({ ...feeds, ...outputsOf(model, feeds) })) {
-    const array = feeds[name]?.data ?? new (elementArrayOf(dtype))(volume(shape))
+    const array = feeds[name]?.data ?? new (elementArrayOf(dtype))(numel(shape))
     const held = await operands.put(/** @type {Float32Array} */ (array))
     tensors[name] = Tensor.from(held, { dtype, shape })
   }

@@ -2,7 +2,7 @@
 import { type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { randomGenerator } from '../core/random.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import { intOf } from '../graph/attributes.js'
 import { Constant, type NumericType } from '../graph/constant.js'
 import { allNodes } from '../graph/edit.js'
@@ -161,7 +161,7 @@ function randomBatch(inputs: readonly Input[], sizes: Sizes, random: () => numbe
     const shape = keys.map(key => (typeof key === 'number' ? key : (sizes.get(key) ?? 1)))
     const isFloat = /^b?f\d+$/.test(dtype)
     const one = (): number => (isFloat ? 2 * random() - 1 : Math.floor(below * random()))
-    const elements = Array.from({ length: volume(shape) }, one)
+    const elements = Array.from({ length: numel(shape) }, one)
     const { data } = Tensor.from(elements, { dtype: dtype as NumericType, shape })
     const named = keys.indexOf(samples)
     const count = typeof samples === 'number' ? samples : 1

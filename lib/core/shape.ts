@@ -1,11 +1,11 @@
-// shape.ts: sizes of tensors and places of their elements.
+// shape.ts: element counts and strides of tensors.
 
-/** Number of elements of a tensor of `shape`; 1 for a scalar. */
-export function volume(shape: readonly number[]): number {
+/** The number of elements of a tensor of `shape`; 1 for a scalar. */
+export function numel(shape: readonly number[]): number {
   return shape.reduce((product, size) => product * size, 1)
 }
 
-/** Elements between neighbours along each axis of a contiguous row-major tensor of `shape`. */
+/** Strides, in elements, of a contiguous row-major tensor of `shape`. */
 export function contiguousStrides(shape: readonly number[]): number[] {
-  return shape.map((_, axis) => volume(shape.slice(axis + 1)))
+  return shape.map((_, axis) => numel(shape.slice(axis + 1)))
 }

@@ -1,7 +1,7 @@
 // idx.ts: the IDX format of the MNIST digits: u16 0, u8 type, u8 rank, u32 sizes, then the elements, all big-endian.
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import type { BatchTensor } from '../training/dataset.js'
 
 interface ElementReader {
@@ -33,7 +33,7 @@ export function parseIdx(bytes: Uint8Array, label = 'idx'): BatchTensor {
   if (rank === 0 || bytes.byteLength < start)
     throw fail(`${bytes.byteLength} bytes do not hold ${rank} sizes`)
   const shape = Array.from({ length: rank }, (_, axis) => view.getUint32(4 + 4 * axis))
-  const count = volume(shape)
+  const count = numel(shape)
   if (count * reader.bytes !== bytes.byteLength - start) {
     const there = bytes.byteLength - start
     throw fail(`[${shape.join(', ')}] needs ${count * reader.bytes} bytes, but there are ${there}`)

@@ -1,7 +1,7 @@
 // table.ts: samples from files, checked row by row.
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import { encode } from '../precision/casts.js'
 import { ArrayDataset, type Batch, type BatchTensor, type Dataset } from '../training/dataset.js'
 
@@ -80,11 +80,11 @@ export class TableDataset implements Dataset {
 
 function applyRule(label: string, { shape, data }: BatchTensor, rule: FieldRule): BatchTensor {
   const { scale = 1, offset = 0, dtype } = rule
-  const row = volume(shape.slice(1))
+  const row = numel(shape.slice(1))
   let wanted = rule.shape ?? shape.slice(1)
   const rest = wanted.reduce((product, size) => (size === -1 ? product : product * size), 1)
   if (rest > 0) wanted = wanted.map(size => (size === -1 ? row / rest : size))
-  if (volume(wanted) !== row || !wanted.every(Number.isInteger)) {
+  if (numel(wanted) !== row || !wanted.every(Number.isInteger)) {
     const expected = `[${rule.shape!.join(', ')}]`
     throw new SparkError(
       'ERR_SHAPE',

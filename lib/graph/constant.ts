@@ -2,7 +2,7 @@
 import { expectAttached } from '../core/checks.js'
 import { type ElementArray, type ElementType, elementArrayOf, elementBytes } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import type { StoredWeight } from '../precision/weight-format.js'
 
 /** A matrix in the format that products read. */
@@ -191,7 +191,7 @@ export class Constant {
 
 /** Elements of a tensor of `shape`. */
 function countOf(shape: readonly number[]): number {
-  const count = volume(shape)
+  const count = numel(shape)
   const sizes = shape.length <= maxDimensions && shape.every(size => Number.isSafeInteger(size) && size >= 0)
   if (!sizes || !Number.isSafeInteger(count)) {
     throw new SparkError(

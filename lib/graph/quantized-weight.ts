@@ -1,7 +1,7 @@
 // quantized-weight.ts: weights that a graph makes of initializers by DequantizeLinear, Cast, Reshape and Transpose.
 import type { DType, DTypeArray } from '../core/dtype.js'
 import { atOnce, type Paced } from '../core/paced.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import { decode, encode } from '../precision/casts.js'
 import { dequantizeFP8, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, quantizeNVFP4 } from '../precision/nvfp4.js'
@@ -89,9 +89,9 @@ function reshaped(graph: Graph, node: Node, from: readonly number[]): readonly n
   const wanted = Array.from(constant.data as BigInt64Array, (size, i) =>
     size === 0n && copies ? (from[i] ?? 0) : Number(size),
   )
-  const rest = volume(from) / volume(wanted.filter(size => size !== -1))
+  const rest = numel(from) / numel(wanted.filter(size => size !== -1))
   const sizes = wanted.map(size => (size === -1 ? rest : size))
-  return volume(sizes) === volume(from) && sizes.every(Number.isInteger) ? sizes : undefined
+  return numel(sizes) === numel(from) && sizes.every(Number.isInteger) ? sizes : undefined
 }
 
 /** Roundings of a weight that are followed; exporters write one or two. */

@@ -9,7 +9,7 @@ import {
   isDType,
 } from '../core/dtype.js'
 import { clamp, roundHalfEven } from '../core/rounding.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import { decode, encode } from '../precision/casts.js'
 import { Constant, type NumericType } from './constant.js'
 import { unpackedData } from './packed.js'
@@ -55,7 +55,7 @@ export function fitsCodes({ codes, scale, zero, axis, block }: ScaledCodes): boo
 /** Which scale element i of the codes has. */
 function groupsOf({ codes: { shape }, scale, axis, block }: ScaledCodes): (i: number) => number {
   if (scale.count === 1) return () => 0
-  const [size, inner] = [shape[axis]!, volume(shape.slice(axis + 1))]
+  const [size, inner] = [shape[axis]!, numel(shape.slice(axis + 1))]
   if (block === 0) return i => Math.floor(i / inner) % size
   const blocks = Math.ceil(size / block)
   return i => {

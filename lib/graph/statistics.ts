@@ -1,6 +1,6 @@
 // statistics.ts: how much a graph computes and holds.
 import { elementBytes } from '../core/dtype.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import { intOf } from './attributes.js'
 import { subgraphsOf } from './edit.js'
 import type { Node, Subgraph } from './graph.js'
@@ -61,8 +61,8 @@ export function workOf(
   for (const name of node.outputs.filter(name => name !== '')) {
     const [sizes, type] = [sizesOf(name, facts), facts.get(name)?.type]
     if (!sizes || type?.kind !== 'tensor') return undefined
-    elements += volume(sizes)
-    bytes += elementBytes(type.dtype, volume(sizes))
+    elements += numel(sizes)
+    bytes += elementBytes(type.dtype, numel(sizes))
   }
   if (isRecurrent(node)) {
     const flops = recurrentFlops(node, facts)
@@ -76,7 +76,7 @@ export function workOf(
 /** Products of all steps of a recurrent layer with what comes in and with the state; the functions are little beside them. */
 function recurrentFlops(node: Node, facts: ReadonlyMap<string, Fact>): number | undefined {
   const [x, w, r] = [0, 1, 2].map(i => sizesOf(node.inputs[i], facts))
-  return x && w && r && 2 * x[0]! * x[1]! * (volume(w) + volume(r))
+  return x && w && r && 2 * x[0]! * x[1]! * (numel(w) + numel(r))
 }
 
 /** Operators that only move elements or see them in another shape. */
@@ -116,11 +116,11 @@ function termsOf(node: Node, facts: ReadonlyMap<string, Fact>): number | undefin
     case 'FusedConv':
     case 'ConvInteger': {
       const weight = sizes(1)
-      return weight && 2 * volume(weight.slice(1))
+      return weight && 2 * numel(weight.slice(1))
     }
     case 'QLinearConv': {
       const weight = sizes(3)
-      return weight && 2 * volume(weight.slice(1))
+      return weight && 2 * numel(weight.slice(1))
     }
     default:
       return movement.has(node.op) ? 0 : 1

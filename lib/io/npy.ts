@@ -2,7 +2,7 @@
 // version 2 on 4), the header (a Python dictionary), the elements.
 import { elementArrayOf, type TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import type { NumericType } from '../graph/constant.js'
 import { Tensor } from '../memory/tensor.js'
 
@@ -54,11 +54,11 @@ export function parseNpy(bytes: Uint8Array, label = 'npy'): Tensor<NumericType> 
   }
   const shape = sizes.split(',').flatMap(size => (size.trim() ? [Number(size)] : []))
   const kind = elementArrayOf(dtype)
-  const [needed, there] = [volume(shape) * kind.BYTES_PER_ELEMENT, bytes.byteLength - end]
+  const [needed, there] = [numel(shape) * kind.BYTES_PER_ELEMENT, bytes.byteLength - end]
   if (needed !== there) throw broken(`[${shape.join(', ')}] needs ${needed} bytes, but there are ${there}`)
   const body = Uint8Array.from(bytes.subarray(end))
   if (order === '>') swapBytes(body, kind.BYTES_PER_ELEMENT)
-  const data = new kind(body.buffer, 0, volume(shape))
+  const data = new kind(body.buffer, 0, numel(shape))
   return Tensor.of(data as TypedArrayOf<NumericType>, shape, dtype)
 }
 

@@ -13,7 +13,7 @@ import {
   type TypedArrayOf,
 } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import { cast, encode } from '../precision/casts.js'
 
 /** Numbers in nested arrays of any depth; all arrays of one depth have the same length. */
@@ -188,7 +188,7 @@ export function elementCount(shape: readonly number[]): number {
     Array.isArray(shape) &&
     shape.length <= maxDimensions &&
     shape.every(size => Number.isSafeInteger(size) && size >= 0)
-  const count = valid ? volume(shape) : Number.NaN
+  const count = valid ? numel(shape) : Number.NaN
   if (!Number.isSafeInteger(count)) {
     throw argumentError(
       'shape',

@@ -3,7 +3,7 @@ import { inspect } from 'node:util'
 import { argumentError, expectAttached } from '../core/checks.js'
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import type { Dimension, ValueInfo, ValueType } from '../graph/graph.js'
 import { type NestedNumbers, Tensor } from '../memory/tensor.js'
 import { copied, type HostTensor, type HostValue, hostTensor } from './values.js'
@@ -168,7 +168,7 @@ function shapeFor(what: string, shape: readonly Dimension[] | undefined, count: 
       `${what}: the shape ${wanted} does not follow from ${count} elements; give a Tensor with a shape`,
     )
   }
-  const rest = volume(shape.filter(size => typeof size === 'number'))
+  const rest = numel(shape.filter(size => typeof size === 'number'))
   const missing = count / rest
   if (open === 0 ? count !== rest : !Number.isInteger(missing)) {
     throw new SparkError('ERR_SHAPE', `${what} must have the shape ${wanted}, got ${count} elements`)

@@ -1,7 +1,7 @@
 // values.ts: what flows between the compiled parts of a graph.
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import { describeNode } from '../graph/attributes.js'
 import type { Constant } from '../graph/constant.js'
 import type { Node, ValueType } from '../graph/graph.js'
@@ -46,9 +46,7 @@ export const hostZeros = (dtype: ElementType, shape: readonly number[]): HostTen
   hostTensor(
     dtype,
     shape,
-    dtype === 'string'
-      ? new Array<string>(volume(shape)).fill('')
-      : new (elementArrayOf(dtype))(volume(shape)),
+    dtype === 'string' ? new Array<string>(numel(shape)).fill('') : new (elementArrayOf(dtype))(numel(shape)),
   )
 
 /** A tensor of i64 numbers. */

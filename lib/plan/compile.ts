@@ -4,7 +4,7 @@
 import { arrayBytes } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { atOnce, type Paced } from '../core/paced.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import { describeNode, namingNode } from '../graph/attributes.js'
 import { Constant } from '../graph/constant.js'
 import type { Graph, Node } from '../graph/graph.js'
@@ -111,7 +111,7 @@ function addInput(scope: Scope, name: string, fact: Fact | undefined): Value {
       `input '${name}' has the shape [${shape}]; give sizes in options.shapes`,
     )
   }
-  const value: Value = { ...type, buffer: new Buffer(type.dtype, volume(type.shape), 'input') }
+  const value: Value = { ...type, buffer: new Buffer(type.dtype, numel(type.shape), 'input') }
   scope.values.set(name, value)
   return value
 }

@@ -1,7 +1,7 @@
 // lowering.ts: what turns a node into kernel calls sees of the graph around it.
 import { type ElementType, elementArrayOf, exactType, type HalfType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../graph/attributes.js'
 import { Constant, type NumericType, type StoredMatrix } from '../graph/constant.js'
 import { type Attributes, makeGraph, makeNode, type Node } from '../graph/graph.js'
@@ -151,7 +151,7 @@ export class Lowering {
   /** Memory for output `i`, which somebody must want; `exactIn` as in {@link Value}. */
   write(i = 0, exactIn?: HalfType): Operand {
     const type = this.output(i)
-    const buffer = new Buffer(type.dtype, volume(type.shape), 'arena')
+    const buffer = new Buffer(type.dtype, numel(type.shape), 'arena')
     this.#scope.values.set(this.node.outputs[i]!, { ...type, buffer, exactIn })
     return buffer.write()
   }
@@ -299,7 +299,7 @@ export class Lowering {
    * @throws SparkError ERR_SHAPE when that has not as many elements
    */
   reshaped({ dtype, shape: from, buffer, known }: Value, shape: readonly number[]): Value {
-    if (shape.every(Number.isSafeInteger) && volume(shape) === volume(from))
+    if (shape.every(Number.isSafeInteger) && numel(shape) === numel(from))
       return { dtype, shape, buffer, known }
     const message = `[${from.join(', ')}] cannot become [${shape.join(', ')}]`
     throw new SparkError('ERR_SHAPE', `${describeNode(this.node)}: ${message}`)

@@ -1,6 +1,6 @@
 // pack-weights.ts: constant weights in the layouts that kernels of the CPU stream.
 import { mapPaced, type Paced } from '../core/paced.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import { winogradSize } from '../kernels/js/winograd.js'
 import type { Bf16Units, StoredWeight } from '../kernels/kernels.js'
 import { packedSizes } from '../kernels/packed-weight.js'
@@ -113,7 +113,7 @@ function takesTiles({ weight, kernel, strides, dilations, out }: ConvArgs): bool
     tiledFormats.includes(weight.dtype) &&
     [...strides, ...dilations].every(step => step === 1)
   if (!fits || !kernel.every(size => size === 3)) return false
-  const tiles = volume(out.map(size => Math.ceil(size / 4)))
+  const tiles = numel(out.map(size => Math.ceil(size / 4)))
   const weights = filters * channels
   if (Math.min(filters, channels) < fewChannels || tiles < fewTiles) return false
   return weights >= fewWeights && weights <= weightsPerTile * tiles

@@ -1,7 +1,7 @@
 // strided-reads.ts: copies in front of kernels that take strides. A transpose or a slice need not be made for them: they
 // read the elements where they were.
 import { mapPaced, type Paced } from '../core/paced.js'
-import { contiguousStrides, volume } from '../core/shape.js'
+import { contiguousStrides, numel } from '../core/shape.js'
 import type { MatrixStrides } from '../kernels/kernels.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 
@@ -85,7 +85,7 @@ function* wholeCopies(steps: readonly Step[]): Paced<Map<Buffer, Copy>> {
     const { shape, src, dst, dstOffset, dstStrides } = args
     const [from, to] = [src.buffer, dst.buffer]
     const inOrder = contiguousStrides(shape).every((stride, axis) => stride === dstStrides[axis])
-    const count = volume(shape)
+    const count = numel(shape)
     const fills = inOrder && dst.offset + dstOffset === 0 && count === to.count
     const fixed = !updated.has(from) && from.storage !== 'state' && !updated.has(to)
     const settled = (writes.get(from)?.at(-1) ?? -1) < at

@@ -1,7 +1,7 @@
 import { argumentError, expectAttached, expectKnownOptions, expectOneOf } from '../core/checks.js'
 import { type DType, type DTypeArray, dtypeArray, dtypes, type TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 import { bitsFloat, codesOf, floatFormats } from './float-formats.js'
 import { runPrecisionKernel } from './kernels.js'
 
@@ -108,7 +108,7 @@ export function quantizerSource(values: QuantizerInput, shape: readonly number[]
     throw argumentError('shape', '[rows, cols] (more leading dimensions may precede)', shape, 'ERR_SHAPE')
   }
   const cols = shape[shape.length - 1]
-  const rows = volume(shape.slice(0, -1))
+  const rows = numel(shape.slice(0, -1))
   if (rows * cols !== data.length) {
     throw new SparkError(
       'ERR_SHAPE',

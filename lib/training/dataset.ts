@@ -3,7 +3,7 @@ import { argumentError, expectAttached, expectInteger, expectObject } from '../c
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { randomGenerator } from '../core/random.js'
-import { volume } from '../core/shape.js'
+import { numel } from '../core/shape.js'
 
 /** Elements and sizes of one input. */
 export interface BatchTensor {
@@ -54,8 +54,8 @@ export class ArrayDataset implements Dataset {
     this.size = counted ? samplesOf(counted[1])! : 0
     for (const [name, field] of entries) {
       const { shape, data } = field
-      if (data.length !== volume(shape)) {
-        const expected = `[${shape.join(', ')}] needs ${volume(shape)}`
+      if (data.length !== numel(shape)) {
+        const expected = `[${shape.join(', ')}] needs ${numel(shape)}`
         throw new SparkError('ERR_SHAPE', `field '${name}' has ${data.length} elements, but ${expected}`)
       }
       const samples = samplesOf(field) ?? this.size
@@ -74,7 +74,7 @@ export class ArrayDataset implements Dataset {
       const { shape, data, axis = 0 } = field
       expectAttached(`fields['${name}']`, data)
       if (axis === null) return [name, field]
-      const [outer, row] = [volume(shape.slice(0, axis)), volume(shape.slice(axis + 1))]
+      const [outer, row] = [numel(shape.slice(0, axis)), numel(shape.slice(axis + 1))]
       const chosen = data.slice(0, outer * samples.length * row)
       for (let part = 0; part < outer; part++) {
         samples.forEach((sample, at) => {

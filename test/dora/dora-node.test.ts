@@ -1,7 +1,7 @@
 // A layer and a DoRA node of a graph are the same kernels in the same order: passes and gradients agree bit for bit.
 import { DoRALinear, type NormGradient, Tensor } from 'dgx-spark'
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { float, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { differentiate } from '#lib/graph/gradients/differentiate.js'
@@ -22,7 +22,7 @@ type Name = keyof typeof shapes
 
 const random = randomGenerator(29)
 const values = Object.fromEntries(
-  Object.entries(shapes).map(([name, shape]) => [name, uniform(random, volume(shape))]),
+  Object.entries(shapes).map(([name, shape]) => [name, uniform(random, numel(shape))]),
 ) as Record<Name, Float32Array>
 const tensor = (name: Name) => Tensor.from(values[name], { shape: shapes[name] })
 const differentiated: readonly Name[] = ['x', 'a', 'b', 'magnitude', 'bias']

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Adapter, createAdapter, Tensor, writeSafetensors } from 'dgx-spark'
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { transpose } from '#lib/core/transpose.js'
 import { adaptableGraph } from '../fixtures/adaptable-graph.js'
 import { identical } from '../fixtures/close.js'
@@ -116,7 +116,7 @@ t.test('what another method wrote', async t => {
   const file = path.join(scratch, 'other.safetensors')
   const some = (...shape: number[]) =>
     Tensor.from(
-      Array.from({ length: volume(shape) }, (_, i) => i),
+      Array.from({ length: numel(shape) }, (_, i) => i),
       { shape },
     )
   const refused = async (tensors: Record<string, Tensor>, code: string, message: RegExp) => {

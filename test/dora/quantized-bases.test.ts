@@ -2,7 +2,7 @@
 import { AdaptedModel, type Adapter, createAdapter, Model, Tensor, Trainer } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { resetWarnings } from '#lib/core/log.js'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { decompose } from '#lib/graph/rewrites/decompose.js'
@@ -67,7 +67,7 @@ function near(
 
 for (const [name, base] of Object.entries(quantizedBases)) {
   const { graph, step, forward } = base
-  const x = Tensor.from(uniform(randomGenerator(3), volume(base.x)), { shape: base.x })
+  const x = Tensor.from(uniform(randomGenerator(3), numel(base.x)), { shape: base.x })
   const feeds = new Map([['x', Constant.from('f32', base.x, x.data)]])
 
   t.test(`${name}: forward, merge, ONNX Runtime`, async t => {
@@ -153,7 +153,7 @@ for (const [name, base] of Object.entries(quantizedBases)) {
   t.test(`${name}: a training`, async t => {
     const adapter = await createAdapter(graph, { targetModules: ['fc'], rank })
     const shape = await shapeOf(graph, x)
-    const target = Tensor.from(uniform(randomGenerator(8), volume(shape)), { shape })
+    const target = Tensor.from(uniform(randomGenerator(8), numel(shape)), { shape })
     const trainer = new Trainer({ graph }, adapter, {
       ...{
         loss: 'mse',
@@ -181,7 +181,7 @@ const dequantized = (codes: string, scale: string, out: string) =>
 function sharing(): Graph {
   const random = randomGenerator(5)
   const codes = (...shape: number[]) =>
-    Constant.from('i8', shape, Int8Array.from(uniform(random, volume(shape), -127, 127)))
+    Constant.from('i8', shape, Int8Array.from(uniform(random, numel(shape), -127, 127)))
   return makeGraph({
     inputs: [{ name: 'x', type: tensorType('f32', ['n', 6]) }],
     outputs: [{ name: 'y' }],
@@ -266,7 +266,7 @@ t.test('layers without an adapter are named', async t => {
 
 t.test('what saturates has no gradient', async t => {
   const { graph, x: shape, forward, weight } = quantizedBases.QLinearMatMul!
-  const x = uniform(randomGenerator(3), volume(shape))
+  const x = uniform(randomGenerator(3), numel(shape))
   const lengths: Float32Array[] = []
   for (const factor of [1, 1e4]) {
     const adapter = await createAdapter(graph, { targetModules: ['fc'], rank })

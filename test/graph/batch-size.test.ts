@@ -1,7 +1,7 @@
 // Batch sizes: what a graph of another batch size gives for each sample, on small graphs and real models.
 import { type ElementType, Model, Tensor } from 'dgx-spark'
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
@@ -94,14 +94,14 @@ t.test('real models', { skip: noModels || !backends.includes('cpu') }, async t =
       name,
     )
     const values = batch.inputs.map(({ shape, dtype }) =>
-      uniform(random, volume(shape as number[]), 0, dtype === 'i64' ? 1000 : 1),
+      uniform(random, numel(shape as number[]), 0, dtype === 'i64' ? 1000 : 1),
     )
     /** The samples from `first` on. */
     const feeds = (first: number, count: number): Record<string, Tensor<ElementType>> =>
       Object.fromEntries(
         batch.inputs.map(({ name, shape, dtype }, i) => {
           const [, ...sizes] = shape as number[]
-          const samples = values[i]!.subarray(first * volume(sizes), (first + count) * volume(sizes))
+          const samples = values[i]!.subarray(first * numel(sizes), (first + count) * numel(sizes))
           return [name, Tensor.from(samples, { shape: [count, ...sizes] }).to(dtype!)]
         }),
       )

@@ -2,7 +2,7 @@
 // Runtime's own operator gives.
 import { Model, Tensor } from 'dgx-spark'
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { float, int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
@@ -11,7 +11,7 @@ import { contributes } from '../fixtures/contributed.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 
 const random = randomGenerator(7)
-const floats = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, volume(shape)))
+const floats = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, numel(shape)))
 const i32 = (shape: number[], ...values: number[]): Constant =>
   Constant.from('i32', shape, Int32Array.from(values))
 
@@ -70,7 +70,7 @@ t.test('Attention to a past, as optimized decoders have it', async t => {
 
 t.test('QAttention', async t => {
   const bytes = (kind: 'u8' | 'i8', ...shape: number[]): Constant => {
-    const codes = Array.from({ length: volume(shape) }, () => Math.floor(random() * 250) - 125)
+    const codes = Array.from({ length: numel(shape) }, () => Math.floor(random() * 250) - 125)
     return kind === 'i8'
       ? Constant.from(kind, shape, Int8Array.from(codes))
       : Constant.from(
@@ -121,7 +121,7 @@ t.test('GatherBlockQuantized', async t => {
     Constant.from(
       'u8',
       shape,
-      Uint8Array.from({ length: volume(shape) }, () => random() * 256),
+      Uint8Array.from({ length: numel(shape) }, () => random() * 256),
     )
   const ids = Constant.from('i64', [2, 3], BigInt64Array.of(0n, 6n, 2n, 2n, 1n, 5n))
   const block = { block_size: int(16), quantize_axis: int(1), gather_axis: int(0) }

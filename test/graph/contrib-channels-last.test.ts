@@ -2,7 +2,7 @@
 // them on GPUs only: those are compared with what their definition says.
 import { Model, Tensor } from 'dgx-spark'
 import t, { type Test } from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { float, int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Attributes, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
@@ -12,18 +12,18 @@ import { contributes } from '../fixtures/contributed.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 
 const random = randomGenerator(17)
-const floats = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, volume(shape)))
+const floats = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, numel(shape)))
 const bytes = (kind: 'u8' | 'i8', ...shape: number[]): Constant =>
   kind === 'u8'
     ? Constant.from(
         kind,
         shape,
-        Uint8Array.from({ length: volume(shape) }, () => random() * 256),
+        Uint8Array.from({ length: numel(shape) }, () => random() * 256),
       )
     : Constant.from(
         kind,
         shape,
-        Int8Array.from({ length: volume(shape) }, () => random() * 256 - 128),
+        Int8Array.from({ length: numel(shape) }, () => random() * 256 - 128),
       )
 const scale = (value: number): Constant => Constant.f32(value)
 const zero = (value: number): Constant => Constant.from('u8', [], Uint8Array.of(value))
@@ -77,10 +77,10 @@ async function gives(
 
 /** An array of a shape, from its indices. */
 function filled(shape: readonly number[], value: (...at: number[]) => number): Float32Array {
-  return Float32Array.from({ length: volume(shape) }, (_, flat) => {
+  return Float32Array.from({ length: numel(shape) }, (_, flat) => {
     let rest = flat
     const at = shape.map((_, axis) => {
-      const inner = volume(shape.slice(axis + 1))
+      const inner = numel(shape.slice(axis + 1))
       const index = Math.floor(rest / inner)
       rest %= inner
       return index

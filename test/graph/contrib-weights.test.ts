@@ -1,17 +1,17 @@
 // Contributed operators that quantizers and optimizers write, against ONNX Runtime's own.
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { float, int, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { contributes } from '../fixtures/contributed.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 
 const random = randomGenerator(13)
-const floats = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, volume(shape)))
+const floats = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, numel(shape)))
 const i32 = (shape: number[], ...values: number[]): Constant =>
   Constant.from('i32', shape, Int32Array.from(values))
 const codes = (kind: 'u8' | 'i8', ...shape: number[]): Constant => {
-  const list = Array.from({ length: volume(shape) }, () => Math.floor(random() * 250) - 125)
+  const list = Array.from({ length: numel(shape) }, () => Math.floor(random() * 250) - 125)
   return kind === 'i8'
     ? Constant.from(kind, shape, Int8Array.from(list))
     : Constant.from(
@@ -59,9 +59,9 @@ t.test('DynamicQuantizeLSTM', async t => {
       Constant.from(
         'f32',
         gates,
-        uniform(random, volume(gates)).map(value => 0.005 + Math.abs(value) / 200),
+        uniform(random, numel(gates)).map(value => 0.005 + Math.abs(value) / 200),
       )
-    const none256 = Constant.from('i8', gates, new Int8Array(volume(gates)))
+    const none256 = Constant.from('i8', gates, new Int8Array(numel(gates)))
     const fine = { ws: perGate(), wz: none256, wt: perGate(), wy: none256 }
     const all = { ...weights, ...each, ...fine }
     await contributes(t, 'DynamicQuantizeLSTM', all, attributes, outputs, tolerance)

@@ -1,6 +1,6 @@
 // Contributed operators (com.microsoft) give the same outputs as the standard operators they become.
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { float, floats, int, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import type { Graph } from '#lib/graph/graph.js'
@@ -83,7 +83,7 @@ t.test('contributed operators on quantized tensors', async t => {
     Constant.from(
       'u8',
       shape,
-      Uint8Array.from({ length: volume(shape) }, () => random() * 256),
+      Uint8Array.from({ length: numel(shape) }, () => random() * 256),
     )
   const a = { a: bytes(3, 5), as: scale(0.02), az: zero(120) }
   const b = { b: bytes(3, 5), bs: scale(0.03), bz: zero(99) }

@@ -1,6 +1,6 @@
 // Dropout in front of adapters: what PEFT computes, gradients by finite differences, and what is left alone.
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { differentiate } from '#lib/graph/gradients/differentiate.js'
@@ -100,7 +100,7 @@ for (const [name, layer] of Object.entries(cases)) {
     const { plain, graph } = adapted(layer)
     const dropped = shown(addDropout(graph, 0.4))
     t.ok(dropped.inputs.some(input => input.name === dropoutState))
-    const x = uniform(random, volume(layer.x))
+    const x = uniform(random, numel(layer.x))
     for (const backend of backends) {
       const results = await run(dropped, { x, [dropoutState]: Uint32Array.of(1, 2, 3) }, backend)
       const mask = results.get(dropped.outputs[1]!.name)!

@@ -1,6 +1,6 @@
 // Convolutions and products take in what follows them.
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { float, int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
@@ -10,7 +10,7 @@ import { randomGenerator } from '../fixtures/random.js'
 const random = randomGenerator(11)
 const constant = (shape: readonly number[], least = -1): Constant =>
   Constant.f32(
-    Array.from({ length: volume(shape) }, () => least + (1 - least) * random()),
+    Array.from({ length: numel(shape) }, () => least + (1 - least) * random()),
     shape,
   )
 

@@ -17,11 +17,11 @@ import { operators } from '../fixtures/optimized.js'
 import { randomGenerator } from '../fixtures/random.js'
 
 const random = randomGenerator(3)
-const volume = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1)
+const numel = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1)
 const u8 = (...values: number[]): Constant => Constant.from('u8', [], Uint8Array.from(values))
 const i8 = (value: number): Constant => Constant.from('i8', [], Int8Array.of(value))
 const codes = (dtype: 'u8' | 'i8', ...shape: number[]): Constant => {
-  const bytes = Uint8Array.from({ length: volume(shape) }, () => 256 * random())
+  const bytes = Uint8Array.from({ length: numel(shape) }, () => 256 * random())
   return dtype === 'u8'
     ? Constant.from('u8', shape, bytes)
     : Constant.from('i8', shape, new Int8Array(bytes.buffer))

@@ -1,7 +1,7 @@
 // Gradient rules of attention, formulas, transposed convolutions and resized images against finite differences in double
 // precision, on odd shapes and with every option.
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { float, int, ints, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { differentiate } from '#lib/graph/gradients/differentiate.js'
@@ -154,7 +154,7 @@ async function gradientsOn(backend: 'js' | 'cpu', { inputs, nodes, constants = {
   const values = randomGenerator(8)
   const feeds = Object.fromEntries(
     Object.entries(inputs).map(([name, { shape }]) => {
-      return [name, uniform(values, volume(shape))]
+      return [name, uniform(values, numel(shape))]
     }),
   )
   const graph = makeGraph({

@@ -2,7 +2,7 @@
 // Runtime, it gives what ONNX Runtime's own operator gives.
 import { Model, Tensor } from 'dgx-spark'
 import t, { type Test } from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Attributes, type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
@@ -42,7 +42,7 @@ function inputsOf(options: Case): Map<string, Constant> {
   const random = randomGenerator(3)
   const batch = ends.length
   const total = options.total ?? Math.max(...ends)
-  const floats = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, volume(shape)))
+  const floats = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, numel(shape)))
   const past = (): Constant => {
     const { data } = floats(batch, heads, held!, depth)
     const row = (i: number): number => Math.floor(i / depth) % held!

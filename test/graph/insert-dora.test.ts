@@ -1,6 +1,6 @@
 // Adapters in a graph: with B = 0 and magnitude = row norms nothing changes, otherwise the merged weight computes the same.
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { float, int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
@@ -116,12 +116,12 @@ for (const [name, layer] of Object.entries(layers)) {
   t.test(name, async t => {
     const { weight, transposed } = layer
     const [first, ...rest] = weight.shape as [number, ...number[]]
-    const [rows, inner] = transposed ? [volume(rest), [first]] : [first, rest]
+    const [rows, inner] = transposed ? [numel(rest), [first]] : [first, rest]
     const target: DoraTarget = {
       ...{ weight: 'w', module: 'layer', scale: 0.5, magnitude: f32(rows) },
       ...{ a: f32(2, ...inner), b: f32(rows, 2, ...inner.slice(1).map(() => 1)) },
     }
-    const x = uniform(random, volume(layer.x))
+    const x = uniform(random, numel(layer.x))
     const graph = graphOf(layer, weight)
     const adapted = insertDora(graph, [target])
     const expected = await run(graphOf(layer, merged(layer, target)), x)

@@ -2,7 +2,7 @@
 // outputs that are not there. Each ends in an answer or in a SparkError that names the node.
 import { Model, SparkError, Tensor } from 'dgx-spark'
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { float, floats, graph as graphAttribute, int, ints, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import {
@@ -66,7 +66,7 @@ async function runOnes(graph: Graph): Promise<void> {
   const feeds = graph.inputs.map(({ name, type }) => {
     const { dtype, shape } = type as unknown as { dtype: 'f32' | 'i64' | 'u8'; shape: number[] }
     const array = { f32: Float32Array, i64: BigInt64Array, u8: Uint8Array }[dtype]
-    const data = new array(volume(shape)).fill((dtype === 'i64' ? 1n : 1) as never)
+    const data = new array(numel(shape)).fill((dtype === 'i64' ? 1n : 1) as never)
     return [name, Tensor.of(data as Float32Array, shape, dtype as 'f32')]
   })
   await model.run(Object.fromEntries(feeds))

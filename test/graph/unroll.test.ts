@@ -1,6 +1,6 @@
 // Recurrent layers as single cells: the same numbers as the kernel, and gradients against finite differences.
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { float, floats, int, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Attribute, type Attributes, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
@@ -92,7 +92,7 @@ for (const [name, op, attributes, parts] of cases) {
     const random = randomGenerator(7)
     const feeds = Object.fromEntries(
       Object.entries(shapes).map(([name, shape]) => {
-        const count = volume(shape)
+        const count = numel(shape)
         return [name, Float32Array.from({ length: count }, () => random() - 0.5)]
       }),
     )

@@ -1,7 +1,7 @@
 // Convolutions: one to three axes, groups, strides, dilations, pads on one side, gradients, stored formats.
 import { Tensor } from 'dgx-spark'
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { activations } from '#lib/kernels/js/activations.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Activation, KernelArgs, KernelOp, StoredWeight } from '#lib/kernels/kernels.js'
@@ -36,9 +36,9 @@ const output = (count: number) => new Float32Array(count).fill(Number.NaN)
 function operands(at: ConvCase, seed: number) {
   const random = randomGenerator(seed)
   return {
-    x: uniform(random, at.batch * at.channels * volume(at.image)),
+    x: uniform(random, at.batch * at.channels * numel(at.image)),
     w: uniform(random, at.filters * weightCols(at)),
-    dy: uniform(random, at.batch * at.filters * volume(at.out)),
+    dy: uniform(random, at.batch * at.filters * numel(at.out)),
     bias: uniform(random, at.filters),
     channelBias: uniform(random, at.channels),
   }
@@ -46,7 +46,7 @@ function operands(at: ConvCase, seed: number) {
 
 /** The outputs of all operations, in double precision. */
 function expected(at: ConvCase, { x, w, dy, bias, channelBias }: ReturnType<typeof operands>) {
-  const perImage = volume(at.out)
+  const perImage = numel(at.out)
   const y = new Float64Array(dy.length).map((_, i) => bias[Math.floor(i / perImage) % at.filters])
   const dx = new Float64Array(x.length)
   const dweight = new Float64Array(w.length)
@@ -59,7 +59,7 @@ function expected(at: ConvCase, { x, w, dy, bias, channelBias }: ReturnType<type
   dy.forEach((value, i) => {
     dbias[Math.floor(i / perImage) % at.filters] += value
   })
-  const transposed = dx.map((value, i) => value + channelBias[Math.floor(i / volume(at.image)) % at.channels])
+  const transposed = dx.map((value, i) => value + channelBias[Math.floor(i / numel(at.image)) % at.channels])
   return { y, dx, dweight, dbias, transposed }
 }
 
@@ -158,7 +158,7 @@ t.test('in bf16: what is rounded, what stays apart', { skip: noBf16() }, t => {
   const at = convCase([3, 5, 35, 1], [9, 7], [3, 3], { pads: [1, 1, 1, 1] })
   const { x, w } = operands(at, 21)
   const run = (of: ConvCase, image: Float32Array) => {
-    const y = output(of.batch * of.filters * volume(of.out))
+    const y = output(of.batch * of.filters * numel(of.out))
     const weight = f32Weight(of, w)
     addon.run('conv', { ...shapeOf(of), weight, compute: 'bf16', x: image, y })
     return y
@@ -214,7 +214,7 @@ t.test('a depthwise convolution gives the bits of its channels alone', t => {
     const all = { ...one, batch: 2, channels: 35, filters: 35, groups: 35 }
     const { x, w, bias, dy } = operands(all, kernel + stride)
     const alone = output(dy.length)
-    const [taps, pixels, positions] = [kernel ** 2, volume(one.image), volume(one.out)]
+    const [taps, pixels, positions] = [kernel ** 2, numel(one.image), numel(one.out)]
     for (let plane = 0; plane < 70; plane++) {
       const [c, y] = [plane % 35, alone.subarray(plane * positions, (plane + 1) * positions)]
       const weight = f32Weight(one, w.slice(c * taps, (c + 1) * taps))

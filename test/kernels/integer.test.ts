@@ -51,7 +51,7 @@ const results = (features: number, count: number, scale: number) => [
   },
 ]
 
-const volume = (sizes: readonly number[]): number => sizes.reduce((a, b) => a * b, 1)
+const numel = (sizes: readonly number[]): number => sizes.reduce((a, b) => a * b, 1)
 
 /** Rows of `cols` weights with zeros up to a multiple of 64. */
 function paddedRows(rows: number, cols: number): Int8Array {
@@ -88,15 +88,15 @@ const shapes = {
 
 for (const [name, { channels, filters, ...shape }] of Object.entries(shapes)) {
   t.test(`convInteger ${name}`, async t => {
-    const cols = (channels / shape.groups) * volume(shape.kernel)
+    const cols = (channels / shape.groups) * numel(shape.kernel)
     const common = { ...shape, rows: filters, cols, w: paddedRows(filters, cols) }
-    const pixels = shape.batch * channels * volume(shape.image)
+    const pixels = shape.batch * channels * numel(shape.image)
     for (const xSigned of [false, true]) {
       const x = bytes(pixels, xSigned)
       const xZero = Int32Array.of(xSigned ? -9 : 131)
       const bias = integers(filters, 5000)
       for (const more of [{}, { xZero, bias }, { xZero, wZero: integers(filters, 128) }]) {
-        for (const result of results(filters, shape.batch * filters * volume(shape.out), 0.01)) {
+        for (const result of results(filters, shape.batch * filters * numel(shape.out), 0.01)) {
           const about = `${xSigned ? 'i8' : 'u8'} ${Object.keys(more)} to ${result.y.constructor.name}`
           agree(t, 'convInteger', { ...common, xSigned, x, ...more, ...result }, about)
         }
@@ -251,8 +251,8 @@ t.test('the largest bytes of windows', async t => {
   for (const [name, window] of Object.entries(windows)) {
     for (const dtype of ['u8', 'i8'] as const) {
       const signed = dtype === 'i8'
-      const x = bytes(3 * volume(window.image), signed)
-      const y = bytes(3 * volume(window.out), signed)
+      const x = bytes(3 * numel(window.image), signed)
+      const y = bytes(3 * numel(window.out), signed)
       const padsEnd = window.padsBegin.map(pad => pad + 1)
       const args = { fn: 'max' as const, dtype, planes: 3, countPad: false, ...window, padsEnd, x, y }
       agree(t, 'pool', args, `${name} ${dtype}`)

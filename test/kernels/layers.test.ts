@@ -1,6 +1,6 @@
 // Resizing and sampling of images: the CPU against TypeScript.
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import { requireAddon } from '#lib/native.js'
 import { within } from '../fixtures/close.js'
@@ -39,7 +39,7 @@ t.test('images at the points of a grid', t => {
     [5, 7],
     [3, 1, 4],
   ]) {
-    const voxels = volume(image)
+    const voxels = numel(image)
     const grid = uniform(random, 2 * 11 * image.length, -2.5, 2.5)
     grid[3] = Number.NaN
     grid[4] = 1e30

@@ -1,6 +1,6 @@
 // Pooling: TypeScript against loops over windows, the CPU against TypeScript.
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Windows } from '#lib/kernels/layer-kernel-args.js'
 import { requireAddon } from '#lib/native.js'
@@ -70,7 +70,7 @@ function expected(windows: Windows, x: Float32Array, fn: 'max' | 'average', coun
 for (const [name, windows] of Object.entries(cases)) {
   t.test(name, t => {
     const random = randomGenerator(3)
-    const [image, out] = [windows.planes * volume(windows.image), windows.planes * volume(windows.out)]
+    const [image, out] = [windows.planes * numel(windows.image), windows.planes * numel(windows.out)]
     const [x, dy] = [uniform(random, image), uniform(random, out)]
     for (const fn of ['max', 'average'] as const) {
       for (const countPad of [false, true]) {

@@ -1,6 +1,6 @@
 // Operations on views: elementwise, reductions, copies. TypeScript against formulas, the CPU against TypeScript.
 import t, { type Test } from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { erf } from '#lib/kernels/js/activations.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { KernelArgs, KernelOp } from '#lib/kernels/kernels.js'
@@ -94,7 +94,7 @@ t.test('functions of two numbers, broadcast', t => {
     for (const { shape, aStrides, bStrides, a, b } of loops) {
       const [low, high] = fn === 'div' || fn === 'pow' ? [0.5, 2] : [-3, 3]
       const operands = { a: uniform(random, a, low, high), b: uniform(random, b, low, high) }
-      const count = volume(shape)
+      const count = numel(shape)
       const args = { fn, dtype: 'f32' as const, shape, aStrides, bStrides, ...operands }
       near(t, both('binary', args, 'y', count), `${fn} over [${shape}]`)
     }
@@ -115,7 +115,7 @@ t.test('reductions', t => {
   for (const fn of reduceFns) {
     for (const { count, ...loop } of loops) {
       const x = uniform(random, count, fn === 'prod' ? 0.9 : -2, fn === 'prod' ? 1.1 : 2)
-      const outputs = volume(loop.shape)
+      const outputs = numel(loop.shape)
       const results = both('reduce', { fn, dtype: 'f32', ...loop, x }, 'y', outputs)
       if (count === 0) t.same(results.cpu, results.js, 'of nothing')
       else near(t, results, `${fn} of [${loop.shape}; ${loop.reduced}]`)

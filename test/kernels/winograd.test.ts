@@ -14,7 +14,7 @@ const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))
 
 const output = (count: number) => new Float32Array(count).fill(Number.NaN)
-const volumeOf = (sizes: readonly number[]) => sizes.reduce((product, size) => product * size, 1)
+const numelOf = (sizes: readonly number[]) => sizes.reduce((product, size) => product * size, 1)
 
 /** The weight as the addon transforms it. */
 function transformed(weight: StoredWeight): Float32Array {
@@ -35,10 +35,10 @@ function inPanels(weight: StoredWeight): StoredWeight {
 function operands(at: ConvCase, seed: number) {
   const random = randomGenerator(seed)
   return {
-    x: uniform(random, at.batch * at.channels * volumeOf(at.image)),
+    x: uniform(random, at.batch * at.channels * numelOf(at.image)),
     w: uniform(random, at.filters * weightCols(at)),
     bias: uniform(random, at.filters),
-    residual: uniform(random, at.batch * at.filters * volumeOf(at.out)),
+    residual: uniform(random, at.batch * at.filters * numelOf(at.out)),
   }
 }
 
@@ -106,7 +106,7 @@ t.test('a result depends on neither the other images nor the threads', t => {
   const weight = f32Weight(at, w)
   const winograd = transformed(weight)
   const run = (batch: number, images: Float32Array) => {
-    const y = output(batch * 35 * volumeOf(at.out))
+    const y = output(batch * 35 * numelOf(at.out))
     addon.run('conv', { ...shapeOf(at), batch, weight, winograd, x: images, bias, y })
     return y
   }

@@ -1,7 +1,7 @@
 // What is computed once: all that depends on constants only, and the packing of constant weights.
 import assert from 'node:assert'
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
@@ -84,11 +84,11 @@ t.test('constant weights are packed once, where only products read them', async 
 
 /** A weight of a precision mode as it is for the CPU; nobody reads its elements. */
 function panels(dtype: 'f16' | 'bf16' | 'f8_e4m3', [rows, ...rest]: [number, ...number[]]): Constant {
-  const weight = randomWeight(random, dtype, rows, volume(rest))
+  const weight = randomWeight(random, dtype, rows, numel(rest))
   const data = weight.data.slice(0, 0)
   const stored = { weight: { ...weight, data, packed: true }, transposed: false }
   const read = (): never => assert.fail('the constant is read')
-  return Constant.lazy('f32', [rows, ...rest], { byteLength: 4 * rows * volume(rest), read, stored })
+  return Constant.lazy('f32', [rows, ...rest], { byteLength: 4 * rows * numel(rest), read, stored })
 }
 
 t.test('constant weights of convolutions are packed, or transformed for tiles', async t => {

@@ -1,6 +1,6 @@
 // Transposes and slices in front of products and attention are read where the elements were.
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { float, int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
@@ -120,7 +120,7 @@ for (const each of cases) {
     )
     const random = randomGenerator(5)
     const feeds = Object.fromEntries(
-      Object.entries(shapes).map(([name, shape]) => [name, uniform(random, volume(shape))]),
+      Object.entries(shapes).map(([name, shape]) => [name, uniform(random, numel(shape))]),
     )
     const expected = await inTwoPlans(each, feeds)
     for (const backend of backends) {

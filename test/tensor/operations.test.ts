@@ -1,14 +1,14 @@
 // Arithmetic on tensors: what each operation gives, every engine against js on odd shapes, and what is refused.
 import { type BackendName, Tensor } from 'dgx-spark'
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 
 const random = randomGenerator(11)
 const tensor = (shape: readonly number[], low = -1): Tensor<'f32'> =>
-  Tensor.from(uniform(random, volume(shape), low, 2), { shape })
+  Tensor.from(uniform(random, numel(shape), low, 2), { shape })
 
 t.test('what they give', async t => {
   const x = Tensor.from(

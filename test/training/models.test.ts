@@ -2,7 +2,7 @@
 import path from 'node:path'
 import { Tensor } from 'dgx-spark'
 import t from 'tap'
-import { volume } from '#lib/core/shape.js'
+import { numel } from '#lib/core/shape.js'
 import { Constant } from '#lib/graph/constant.js'
 import type { Graph } from '#lib/graph/graph.js'
 import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
@@ -26,7 +26,7 @@ interface ModelCase {
 }
 
 const floats = (random: () => number, shape: number[]) => {
-  const count = volume(shape)
+  const count = numel(shape)
   return { shape, data: Float32Array.from({ length: count }, () => 2 * random() - 1) }
 }
 

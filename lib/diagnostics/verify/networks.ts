@@ -1,5 +1,5 @@
 // networks.ts: convolutions, attention, softmax and normalizations among the cases of `dgx-spark verify`.
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { winogradSize, winogradWeight } from '../../kernels/js/winograd.js'
 import type { HeadStrides, KernelArgs, StoredWeight } from '../../kernels/kernels.js'
 import {
@@ -104,11 +104,11 @@ function winogradCases(batch: number, image: readonly number[], weight: StoredWe
   }
   const winograd = f32(winogradSize(weight.rows, weight.cols))
   winogradWeight({ weight, data: winograd })
-  const x = values(batch * channels * volume(image), 36)
+  const x = values(batch * channels * numel(image), 36)
   return [
     verifyCase('winogradWeight', 'f32', ['data'], 1e-6, () => ({ weight, data: f32(winograd.length) })),
     verifyCase('conv', 'in tiles', ['y'], 1e-5, () => ({
-      ...{ ...shape, weight, winograd, x, y: f32(batch * weight.rows * volume(image)) },
+      ...{ ...shape, weight, winograd, x, y: f32(batch * weight.rows * numel(image)) },
     })),
   ]
 }
@@ -125,8 +125,8 @@ function convPasses(
   compute: keyof typeof tolerances = 'f32',
 ): VerifyCase[] {
   const { rows: filters, cols } = weight
-  const x = values(shape.batch * channels * volume(shape.image), 32)
-  const dy = values(shape.batch * filters * volume(shape.out), 33)
+  const x = values(shape.batch * channels * numel(shape.image), 32)
+  const dy = values(shape.batch * filters * numel(shape.out), 33)
   const bias = values(filters, 34)
   const tolerance = tolerances[compute]
   const name = compute === 'f32' ? of : `${of} in ${compute}`

@@ -1,5 +1,5 @@
 // modules.ts: the layers of a graph that can have an adapter, with the names that PEFT would give them.
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { intOf } from '../../graph/attributes.js'
 import { consumersOf } from '../../graph/edit.js'
 import type { Graph, Node } from '../../graph/graph.js'
@@ -71,7 +71,7 @@ const rank = (layer: Layer | undefined): number => (!layer ? 2 : layer.kind === 
 function layerOf(graph: Graph, node: Node, weight: string, { shape }: Weight): Layer | undefined {
   if (shape.some(size => size === 0)) return undefined
   const [first = 1, ...rest] = shape
-  const others = volume(rest)
+  const others = numel(rest)
   const inRows = { rows: first, cols: others, inColumns: false } as const
   const inColumns = { rows: others, cols: first, inColumns: true } as const
   if (node.domain !== '') return undefined

@@ -1,6 +1,6 @@
 // insert-dora.ts: puts DoRA adapters into a graph.
 import { SparkError } from '../../core/errors.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { float, floatOf, int, intOf, ints, string } from '../attributes.js'
 import { Constant } from '../constant.js'
 import { consumersOf, freshNames } from '../edit.js'
@@ -84,7 +84,7 @@ export function insertDora(graph: Graph, targets: readonly DoraTarget[]): Graph 
 /** Rows and columns of a weight. */
 function layoutOf(inColumns: boolean, { shape }: Pick<Constant, 'shape'>): { rows: number; cols: number } {
   const [first = 1, ...rest] = shape
-  const others = volume(rest)
+  const others = numel(rest)
   return inColumns ? { rows: others, cols: first } : { rows: first, cols: others }
 }
 

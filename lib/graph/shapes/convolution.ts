@@ -1,5 +1,5 @@
 // convolution.ts: shapes of convolutions and pooling.
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { stringOf } from '../attributes.js'
 import type { Dimension } from '../graph.js'
 import { type Call, type Rule, showShape, tensorOrUnknown } from './call.js'
@@ -157,7 +157,7 @@ export const convolutionRules: Readonly<Record<string, Rule>> = {
   Col2Im: call => {
     const [x, image, block] = [call.shape(0), call.known(1)?.elements, call.numbers(2)]
     if (!x || !image || !block) return [tensorOrUnknown(call.dtype(0), undefined)]
-    const width = volume(block)
+    const width = numel(block)
     return [tensorOrUnknown(call.dtype(0), [x[0]!, typeof x[1] === 'number' ? x[1] / width : null, ...image])]
   },
 }

@@ -1,6 +1,6 @@
 // values.ts: the elements of small tensors that shapes are computed from, as far as they are known.
 import type { ElementType } from '../../core/dtype.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { decode } from '../../precision/casts.js'
 import { graphOf, tensorOf } from '../attributes.js'
 import type { Constant } from '../constant.js'
@@ -49,7 +49,7 @@ function smallShape(type: ValueType | undefined): number[] | undefined {
   const shape: Shape | undefined = type?.kind === 'tensor' ? type.shape : undefined
   if (!shape?.every(dim => typeof dim === 'number')) return undefined
   const sizes = shape as readonly number[]
-  return volume(sizes) <= maxKnownElements ? [...sizes] : undefined
+  return numel(sizes) <= maxKnownElements ? [...sizes] : undefined
 }
 
 function dtypeOf(type: ValueType | undefined): ElementType {
@@ -96,7 +96,7 @@ const mapped =
     const shape = smallShape(type)
     const inputs = call.node.inputs.map((_, i) => call.known(i))
     if (!shape || !inputs.some(input => input)) return []
-    const count = volume(shape)
+    const count = numel(shape)
     const elements = Array.from({ length: count }, (_, flat) => {
       const operands = inputs.map(input => (input ? broadcastElement(input, shape, flat) : null))
       const result = compute(operands, dtypeOf(call.type(0)))
@@ -138,7 +138,7 @@ function remap(
   shape: readonly number[],
   source: (position: readonly number[]) => readonly number[],
 ): KnownValue {
-  const count = volume(shape)
+  const count = numel(shape)
   const elements = Array.from({ length: count }, (_, flat) => {
     const position = [...shape]
     let rest = flat
@@ -199,7 +199,7 @@ const concat: ValueRule = (call, [type]) => {
   const parts = call.node.inputs.map((_, i) => {
     const known = call.known(i)?.elements
     const sizes = smallShape(call.type(i))
-    return known ?? (sizes && unknownShape(volume(sizes)))
+    return known ?? (sizes && unknownShape(numel(sizes)))
   })
   return parts.every(part => part) ? [{ shape, elements: parts.flatMap(part => part!) }] : []
 }
@@ -236,7 +236,7 @@ const filled: ValueRule = (call, [type]) => {
   const value = tensorOf(call.node, 'value')
   const element = value ? knownConstant(value)?.elements[0] : 0
   if (!shape || element === undefined) return []
-  return [{ shape, elements: Array<Dimension>(volume(shape)).fill(element) }]
+  return [{ shape, elements: Array<Dimension>(numel(shape)).fill(element) }]
 }
 
 const range: ValueRule = (call, [type]) => {
@@ -272,7 +272,7 @@ const valueRules: Readonly<Record<string, ValueRule>> = {
   Shape: shapeValue,
   Size: (call, _) => {
     const sizes = call.shape(0)
-    return sizes?.every(dim => typeof dim === 'number') ? [{ shape: [], elements: [volume(sizes)] }] : []
+    return sizes?.every(dim => typeof dim === 'number') ? [{ shape: [], elements: [numel(sizes)] }] : []
   },
   Constant: call => {
     const value = tensorOf(call.node, 'value')
@@ -291,7 +291,7 @@ const valueRules: Readonly<Record<string, ValueRule>> = {
   Expand: (call, [type]) => {
     const [known, shape] = [call.known(0), smallShape(type)]
     if (!known || !shape) return []
-    const count = volume(shape)
+    const count = numel(shape)
     return [
       { shape, elements: Array.from({ length: count }, (_, flat) => broadcastElement(known, shape, flat)) },
     ]

@@ -3,7 +3,7 @@ import { freemem } from 'node:os'
 import { type ElementType, elementArrayOf, elementBits, elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { atOnce, mapPaced, type Paced } from '../../core/paced.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { elementTypeOf } from '../../graph/element-types.js'
 import type { SparseConstant } from '../../graph/graph.js'
@@ -67,7 +67,7 @@ function* constantOf(
   what: string,
 ): Paced<Constant> {
   yield
-  const count = volume(shape)
+  const count = numel(shape)
   if (dtype === 'string') {
     const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
     return Constant.strings(shape, yield* mapPaced(tensor.stringData ?? [], bytes => decoder.decode(bytes)))
@@ -155,7 +155,7 @@ export function* readSparse(
  * ERR_OUT_OF_MEMORY when it is larger than what is free
  */
 export function* densify({ shape, values, indices }: SparseConstant, what: string): Paced<Constant> {
-  const count = volume(shape)
+  const count = numel(shape)
   const bits = elementBits[values.dtype]
   if (count > maxExpandedElements || bits < 8) {
     throw new SparkError(
@@ -186,7 +186,7 @@ export function* densify({ shape, values, indices }: SparseConstant, what: strin
 
 /** Where the values of a sparse constant are in the flattened whole. */
 function* placesOf(indices: Constant, shape: readonly number[], what: string): Paced<Float64Array> {
-  const sizes = indices.shape.length === 1 ? [volume(shape)] : shape
+  const sizes = indices.shape.length === 1 ? [numel(shape)] : shape
   const flat = indices.data as BigInt64Array
   const places = new Float64Array(indices.shape[0]!)
   for (let i = 0; i < places.length; i++) {

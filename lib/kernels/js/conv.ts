@@ -1,6 +1,6 @@
 // conv.ts: convolutions in plain TypeScript, as their formulas are written. Sums are taken in double.
 import type { Paced } from '../../core/paced.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import type { ConvShape, KernelArgs, StoredWeight } from '../kernels.js'
 import { activations } from './activations.js'
 import { rowReader } from './weight-rows.js'
@@ -40,15 +40,15 @@ export function* pairsOf(window: Omit<ConvShape, 'batch' | 'groups'>): Paced<Pai
 
 /** Sizes of the groups and of the planes of a convolution. */
 function sizesOf(shape: ConvShape, { rows, cols }: StoredWeight) {
-  const taps = volume(shape.kernel)
+  const taps = numel(shape.kernel)
   const groupChannels = cols / taps
   return {
     taps,
     groupChannels,
     groupFilters: rows / shape.groups,
     channels: groupChannels * shape.groups,
-    pixels: volume(shape.image),
-    positions: volume(shape.out),
+    pixels: numel(shape.image),
+    positions: numel(shape.out),
   }
 }
 

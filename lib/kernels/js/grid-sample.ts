@@ -1,6 +1,6 @@
 // grid-sample.ts: an image at the points of a grid, in plain TypeScript.
 import { clamp, roundHalfEven } from '../../core/rounding.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import type { LayerKernelArgs } from '../layer-kernel-args.js'
 
 type GridSampleArgs = LayerKernelArgs['gridSample']
@@ -54,7 +54,7 @@ function tapsAt(
 /** An image at the points of a grid */
 export function gridSample(args: GridSampleArgs): void {
   const { batch, channels, points, image, x, grid, y } = args
-  const plane = volume(image)
+  const plane = numel(image)
   for (let n = 0; n < batch * points; n++) {
     const [sample, point] = [Math.floor(n / points), n % points]
     let taps: { place: number; weight: number }[] = [{ place: 0, weight: 1 }]

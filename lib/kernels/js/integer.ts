@@ -1,7 +1,7 @@
 // integer.ts: operations on numbers of 8 bits in plain TypeScript, as their formulas are written.
 import type { Paced } from '../../core/paced.js'
 import { clamp, roundHalfEven } from '../../core/rounding.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import type { IntegerFeatures, KernelArgs } from '../kernels.js'
 import { pairsOf } from './conv.js'
 
@@ -46,7 +46,7 @@ export function* linearInteger(args: KernelArgs['linearInteger']): Paced<void> {
 /** y[n, o, q] = bias[o] + Σ_{c, k} (x − xZero) · (w − wZero[o]), modulo 2^32 */
 export function* convInteger(args: KernelArgs['convInteger']): Paced<void> {
   const { batch, groups, rows, cols, x, w, wZero, y } = args
-  const [taps, pixels, positions] = [volume(args.kernel), volume(args.image), volume(args.out)]
+  const [taps, pixels, positions] = [numel(args.kernel), numel(args.image), numel(args.out)]
   const [groupChannels, groupFilters, stride] = [cols / taps, rows / groups, Math.ceil(cols / 64) * 64]
   const { q, k, p } = yield* pairsOf(args)
   const zero = args.xZero?.[0] ?? 0

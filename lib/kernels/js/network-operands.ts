@@ -1,7 +1,7 @@
 // network-operands.ts: the arrays that convolutions, normalizations and attention need, as operands.ts checks them.
 import { argumentError, expectInteger, expectNumber } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import type { ConvShape, HeadStrides, KernelArgs, NetworkKernelArgs, StoredWeight } from '../kernels.js'
 import { expectWindow } from './window-operands.js'
 import { winogradSize } from './winograd.js'
@@ -24,7 +24,7 @@ function expectFits(fits: boolean, what: string): void {
 export function convSizes(shape: ConvShape, { rows, cols }: Pick<StoredWeight, 'rows' | 'cols'>) {
   expectWindow(shape, { padsBegin: -(2 ** 31 - 1) })
   expectInteger('groups', shape.groups, 1)
-  const taps = volume(shape.kernel)
+  const taps = numel(shape.kernel)
   const [groups, kernel] = [`${shape.groups} groups`, `a kernel of ${taps} taps`]
   expectFits(
     rows % shape.groups === 0 && cols % taps === 0,
@@ -35,8 +35,8 @@ export function convSizes(shape: ConvShape, { rows, cols }: Pick<StoredWeight, '
     channels,
     filters: rows,
     weight: rows * cols,
-    x: shape.batch * channels * volume(shape.image),
-    y: shape.batch * rows * volume(shape.out),
+    x: shape.batch * channels * numel(shape.image),
+    y: shape.batch * rows * numel(shape.out),
   }
 }
 

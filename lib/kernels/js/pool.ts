@@ -1,13 +1,13 @@
 // pool.ts: largest elements and means of windows in plain TypeScript.
 import type { Paced } from '../../core/paced.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import type { LayerKernelArgs, Windows } from '../layer-kernel-args.js'
 import { pairsOf } from './conv.js'
 
 /** Number of taps that a mean divides by, for each position of the output. */
 function* divisorsOf(windows: Windows, countPad: boolean): Paced<Int32Array> {
   const { image, padsBegin, padsEnd } = windows
-  const counts = new Int32Array(volume(windows.out))
+  const counts = new Int32Array(numel(windows.out))
   // An image with its pads is one without.
   const padded = {
     image: image.map((size, i) => size + padsBegin[i]! + padsEnd[i]!),
@@ -21,7 +21,7 @@ function* divisorsOf(windows: Windows, countPad: boolean): Paced<Int32Array> {
 /** Calls body with the places of a tap in the image and of its window in the output, plane by plane. */
 function* forEachTap(windows: Windows, body: (x: number, y: number, q: number) => void): Paced<void> {
   const { q, p } = yield* pairsOf(windows)
-  const [pixels, positions] = [volume(windows.image), volume(windows.out)]
+  const [pixels, positions] = [numel(windows.image), numel(windows.out)]
   for (let plane = 0; plane < windows.planes; plane++) {
     for (let i = 0; i < q.length; i++) body(plane * pixels + p[i]!, plane * positions + q[i]!, q[i]!)
     yield
@@ -40,7 +40,7 @@ export function* pool(args: LayerKernelArgs['pool']): Paced<void> {
     }
     return
   }
-  const sums = new Float64Array(args.planes * volume(out))
+  const sums = new Float64Array(args.planes * numel(out))
   yield* forEachTap(args, (from, to) => {
     sums[to]! += x[from]!
   })
@@ -50,7 +50,7 @@ export function* pool(args: LayerKernelArgs['pool']): Paced<void> {
 
 /** Where the first largest element of each window is, NaN being the largest; −1 where there is none. */
 function* firstLargest(windows: Windows, x: Float32Array): Paced<Int32Array> {
-  const first = new Int32Array(windows.planes * volume(windows.out)).fill(-1)
+  const first = new Int32Array(windows.planes * numel(windows.out)).fill(-1)
   yield* forEachTap(windows, (at, window) => {
     const best = first[window]!
     if (best < 0 || x[at]! > x[best]! || (Number.isNaN(x[at]!) && !Number.isNaN(x[best]!))) first[window] = at
@@ -62,7 +62,7 @@ function* firstLargest(windows: Windows, x: Float32Array): Paced<Int32Array> {
 export function* poolBackward(args: LayerKernelArgs['poolBackward']): Paced<void> {
   const { fn, planes, image, countPad, x, dx } = args
   const dy = args.dy as Float32Array
-  const sums = new Float64Array(planes * volume(image))
+  const sums = new Float64Array(planes * numel(image))
   if (fn === 'average') {
     const divisors = yield* divisorsOf(args, countPad)
     yield* forEachTap(args, (to, from, q) => {

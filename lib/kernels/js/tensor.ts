@@ -1,7 +1,7 @@
 // tensor.ts: operations on views of tensors in plain TypeScript: elementwise, reductions, searches, copies.
 import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { isFormat } from '../../precision/float-formats.js'
 import type { PrecisionKernelArgs } from '../../precision/kernel-args.js'
 import { precisionKernels } from '../../precision/kernels.js'
@@ -152,7 +152,7 @@ function integerFold(fn: ReduceFn, dtype: KernelType): Fold<bigint> {
 /** y[i] = fn over j of x[i · strides + j · reducedStrides] */
 export function reduce(args: TensorKernelArgs['reduce']): void {
   const { fn, dtype, reduced, x, y } = args
-  const count = volume(reduced)
+  const count = numel(reduced)
   if (isInteger(dtype)) {
     const write = integerWriter(dtype, y)
     const wrap = dtype.startsWith('i') ? BigInt.asIntN : BigInt.asUintN

@@ -1,7 +1,7 @@
 // view-operands.ts: checks of the arguments of operations on views and of layers, the same that the addon makes.
 import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { type LayerKernelArgs, poolFns } from '../layer-kernel-args.js'
 import { packedSizes } from '../packed-weight.js'
 import {
@@ -57,17 +57,17 @@ export const viewSizes: { readonly [Op in Exclude<keyof Args, Pooling>]: (args: 
   binary: ({ shape, aStrides, bStrides }) => ({
     a: reach(0, shape, aStrides),
     b: reach(0, shape, bStrides),
-    y: volume(shape),
+    y: numel(shape),
   }),
   select: ({ shape, conditionStrides, aStrides, bStrides }) => ({
     condition: reach(0, shape, conditionStrides),
     a: reach(0, shape, aStrides),
     b: reach(0, shape, bStrides),
-    y: volume(shape),
+    y: numel(shape),
   }),
   reduce: ({ shape, strides, reduced, reducedStrides }) => ({
     x: reach(0, [...shape, ...reduced], [...strides, ...reducedStrides]),
-    y: volume(shape),
+    y: numel(shape),
   }),
   cumulate: ({ outer, size, inner }) => ({ x: outer * size * inner, y: outer * size * inner }),
   topK: ({ outer, size, inner, k }) => ({
@@ -81,11 +81,11 @@ export const viewSizes: { readonly [Op in Exclude<keyof Args, Pooling>]: (args: 
   }),
   gather: args => {
     const [indices, x] = placeSizes(args)
-    return { indices, x, y: volume(args.shape) }
+    return { indices, x, y: numel(args.shape) }
   },
   scatter: args => {
     const [indices, y] = placeSizes(args)
-    return { indices, updates: volume(args.shape), y }
+    return { indices, updates: numel(args.shape), y }
   },
   resample: ({ outer, size, inner, out, count }) => ({
     x: outer * size * inner,
@@ -96,7 +96,7 @@ export const viewSizes: { readonly [Op in Exclude<keyof Args, Pooling>]: (args: 
   }),
   dropoutMask: ({ count }) => ({ state: 3, mask: count }),
   gridSample: ({ batch, channels, points, image }) => ({
-    x: batch * channels * volume(image),
+    x: batch * channels * numel(image),
     grid: batch * points * image.length,
     y: batch * channels * points,
   }),

@@ -1,6 +1,6 @@
 // window-operands.ts: checks of the windows of convolutions and pooling.
 import { argumentError, expectInteger } from '../../core/checks.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import type { ConvShape } from '../kernels.js'
 import type { Windows } from '../layer-kernel-args.js'
 
@@ -25,5 +25,5 @@ export function expectWindow(
 /** Elements of the image and of the output of a pooling. */
 export function poolSizes(windows: Windows): { image: number; out: number } {
   expectWindow(windows, { padsBegin: 0, padsEnd: 0 })
-  return { image: windows.planes * volume(windows.image), out: windows.planes * volume(windows.out) }
+  return { image: windows.planes * numel(windows.image), out: windows.planes * numel(windows.out) }
 }

@@ -1,6 +1,6 @@
 // axes.ts: taking tensors apart and putting them together along an axis.
 import { SparkError } from '../../core/errors.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { type HostTensor, hostTensor, hostZeros } from '../values.js'
 
 /** Copies elements that lie one behind the other to where element `at` is. */
@@ -23,9 +23,9 @@ export function sliceAlong(
 ): HostTensor {
   const sizes = shape.map((size, i) => (i === axis ? end - start : size))
   const result = hostZeros(dtype, sizes)
-  const [inner, width] = [volume(shape.slice(axis + 1)), shape[axis]!]
+  const [inner, width] = [numel(shape.slice(axis + 1)), shape[axis]!]
   const length = (end - start) * inner
-  for (let outer = 0; outer < volume(shape.slice(0, axis)); outer++) {
+  for (let outer = 0; outer < numel(shape.slice(0, axis)); outer++) {
     const first = (outer * width + start) * inner
     copyRun(data, [first, first + length], result.data, outer * length)
   }
@@ -49,7 +49,7 @@ export function concatAlong(parts: readonly HostTensor[], axis: number): HostTen
   const width = parts.reduce((sum, part) => sum + part.shape[axis]!, 0)
   const sizes = shape.map((size, i) => (i === axis ? width : size))
   const result = hostZeros(dtype, sizes)
-  const [inner, outers] = [volume(shape.slice(axis + 1)), volume(shape.slice(0, axis))]
+  const [inner, outers] = [numel(shape.slice(axis + 1)), numel(shape.slice(0, axis))]
   let start = 0
   for (const part of parts) {
     const length = part.shape[axis]! * inner

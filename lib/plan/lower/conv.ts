@@ -1,5 +1,5 @@
 // conv.ts: convolutions, and the effective weight of a DoRA layer that is not linear.
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Activation, ConvShape, StoredWeight } from '../../kernels/kernels.js'
 import type { Lowering } from '../lowering.js'
@@ -20,7 +20,7 @@ const fewPositions = 16
 
 /** What the products of a convolution with input 1 are formed of. */
 function convCompute(at: Lowering, weight: Symbolic<StoredWeight>): ReturnType<typeof computeOf> {
-  const fast = at.bf16Units !== 'none' && (!at.packs || volume(at.output().shape.slice(2)) >= fewPositions)
+  const fast = at.bf16Units !== 'none' && (!at.packs || numel(at.output().shape.slice(2)) >= fewPositions)
   return fast ? computeOf(at, weight) : 'f32'
 }
 

@@ -1,5 +1,5 @@
 // einsum.ts: sums of products by a formula of letters, as transposes and matrix products.
-import { contiguousStrides, volume } from '../../core/shape.js'
+import { contiguousStrides, numel } from '../../core/shape.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
@@ -43,7 +43,7 @@ function diagonal(at: Lowering, value: Value, given: readonly string[]): Named {
   const strides = contiguousStrides(value.shape)
   const shape = names.map(name => value.shape[given.indexOf(name)]!)
   const steps = names.map(name => strides.reduce((sum, step, i) => sum + (given[i] === name ? step : 0), 0))
-  const buffer = at.scratch(volume(shape), value.dtype)
+  const buffer = at.scratch(numel(shape), value.dtype)
   addCopy(at, shape, [value.buffer.read(), 0, steps], [buffer.write(), 0, contiguousStrides(shape)])
   return { value: { dtype: value.dtype, shape, buffer }, names }
 }

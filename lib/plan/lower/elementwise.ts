@@ -1,6 +1,6 @@
 // elementwise.ts: functions of every element, with broadcasting.
 import { exactType } from '../../core/dtype.js'
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { float } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { BinaryFn, UnaryFn } from '../../kernels/tensor-kernel-args.js'
@@ -63,7 +63,7 @@ const binary =
     let left = [at.read(0), at.shape(0)] as const
     for (let i = 1; i <= last; i++) {
       const { shape } = at.output()
-      const y = i === last ? at.write() : at.scratch(volume(shape), at.output().dtype).write()
+      const y = i === last ? at.write() : at.scratch(numel(shape), at.output().dtype).write()
       addBinary(at, fn, left, [at.read(i), at.shape(i)], [y, shape])
       left = [y.buffer.read(), shape]
     }

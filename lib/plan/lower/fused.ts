@@ -1,5 +1,5 @@
 // fused.ts: linear layers with all that follows them, as fusions make them, on constant weights that are packed once.
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Activation, StoredWeight } from '../../kernels/kernels.js'
 import type { Lowering } from '../lowering.js'
@@ -31,7 +31,7 @@ function rowsOf(at: Lowering): Symbolic<StoredWeight> {
 /** y = activation(x · W + bias) + residual */
 function fusedLinear(at: Lowering): void {
   const weight = rowsOf(at)
-  const tokens = volume(at.shape(0).slice(0, -1))
+  const tokens = numel(at.shape(0).slice(0, -1))
   at.step('linear', {
     ...{ weight: packed(at, weight), tokens, x: at.read(0), bias: at.optional(2), residual: at.optional(3) },
     ...{

@@ -1,5 +1,5 @@
 // gradients.ts: gradients of operators that move elements: dx is dy at other places, and 0 elsewhere.
-import { contiguousStrides, volume } from '../../core/shape.js'
+import { contiguousStrides, numel } from '../../core/shape.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering } from '../lowering.js'
 import type { Buffer, Operand } from '../program.js'
@@ -48,7 +48,7 @@ function sliceGrad(at: Lowering): void {
     moved[axis] = step * strides[axis]!
   })
   const dx = zeros(at)
-  if (volume(from) === 0) return
+  if (numel(from) === 0) return
   addCopy(at, from, [at.read(0), 0, contiguousStrides(from)], [dx.update(), offset, moved])
 }
 
@@ -65,7 +65,7 @@ function padGrad(at: Lowering): void {
     return Math.max(0, Math.min(size - start, from[axis]! - start - before[axis]!))
   })
   const dx = zeros(at)
-  if (volume(sizes) === 0) return
+  if (numel(sizes) === 0) return
   const offsetIn = (strides: readonly number[], index: readonly number[]): number =>
     strides.reduce((sum, stride, axis) => sum + stride * index[axis]!, 0)
   const [source, target] = [contiguousStrides(from), contiguousStrides(to)]
@@ -82,8 +82,8 @@ function padGrad(at: Lowering): void {
 function gatherGrad(at: Lowering): void {
   const shape = at.shape(1)
   const axis = axisOf(at.integer('axis', 0), shape.length)
-  const [outer, size, inner] = [volume(shape.slice(0, axis)), shape[axis]!, volume(shape.slice(axis + 1))]
-  const count = volume(at.shape(2))
+  const [outer, size, inner] = [numel(shape.slice(0, axis)), shape[axis]!, numel(shape.slice(axis + 1))]
+  const count = numel(at.shape(2))
   const dx = zeros(at)
   at.step('scatter', {
     ...{ fn: 'add', dtype: 'f32', shape: [outer, count, inner], strides: [size * inner, 0, 1] },
@@ -111,8 +111,8 @@ function extremeGrad(at: Lowering): void {
   const axes = [...reducedAxes(at, 1)].sort((a, b) => a - b)
   const [first = 0, last = -1] = [axes[0], axes.at(-1)]
   if (last - first + 1 !== axes.length) throw at.unsupported('only neighbouring axes have a gradient')
-  const outer = volume(shape.slice(0, first))
-  const [size, inner] = [volume(shape.slice(first, last + 1)), volume(shape.slice(last + 1))]
+  const outer = numel(shape.slice(0, first))
+  const [size, inner] = [numel(shape.slice(first, last + 1)), numel(shape.slice(last + 1))]
   const indices = at.scratch(outer * inner, 'i64')
   const dx = zeros(at)
   at.step('topK', {

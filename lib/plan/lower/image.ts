@@ -1,5 +1,5 @@
 // image.ts: resizing and sampling of images, and normalization across channels.
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
@@ -25,7 +25,7 @@ function resizedAxes(at: Lowering, first: number, from: readonly number[], to: r
 function resampled(at: Lowering, value: Value, axis: number, { taps, weights, offset, count }: Taps): Value {
   const out = taps.length / count
   const shape = value.shape.map((size, n) => (n === axis ? out : size))
-  const y = at.scratch(volume(shape))
+  const y = at.scratch(numel(shape))
   at.step('resample', {
     ...{ ...aroundAxis(value.shape, axis), out, count, x: value.buffer.read(), y: y.write() },
     ...{ taps: at.constantOf('i32', [taps.length], taps).buffer.read() },
@@ -68,7 +68,7 @@ function gridSample(at: Lowering): void {
     interpolation: interpolations[at.text('mode', 'linear')]!,
     outOfImage: at.text('padding_mode', 'zeros') as 'zeros' | 'border' | 'reflection',
     alignCorners: at.integer('align_corners', 0) !== 0,
-    ...{ batch, channels, image, points: volume(at.shape(1).slice(1, -1)) },
+    ...{ batch, channels, image, points: numel(at.shape(1).slice(1, -1)) },
     ...{ x: at.read(0), grid: at.read(1), y: at.write() },
   })
 }
@@ -79,7 +79,7 @@ function lrn(at: Lowering): void {
   const size = at.integer('size', 1)
   const before = Math.floor((size - 1) / 2)
   const squares = at.call('Mul', [at.input(0), at.input(0)])
-  const planes = at.reshaped(squares, [n, 1, c, volume(rest)])
+  const planes = at.reshaped(squares, [n, 1, c, numel(rest)])
   const mean: Value = at.call('AveragePool', [planes], {
     kernel_shape: ints([size, 1]),
     pads: ints([before, 0, size - 1 - before, 0]),

@@ -1,5 +1,5 @@
 // indexed.ts: operators on elements at places that other tensors say.
-import { contiguousStrides, volume } from '../../core/shape.js'
+import { contiguousStrides, numel } from '../../core/shape.js'
 import { int } from '../../graph/attributes.js'
 import type { ScatterFn } from '../../kernels/tensor-kernel-args.js'
 import type { Lowering, Value } from '../lowering.js'
@@ -35,7 +35,7 @@ function addScatter(at: Lowering, fn: ScatterFn, loop: PlaceLoop, data: Value, u
   const strides = contiguousStrides(shape)
   const y = at.write()
   addCopy(at, shape, [data.buffer.read(), 0, strides], [y, 0, strides])
-  if (volume(loop.shape) === 0) return
+  if (numel(loop.shape) === 0) return
   const dtype = at.kernelType(data.dtype)
   at.step('scatter', { fn, dtype, ...places(at, loop), updates, y: y.buffer.update() })
 }
@@ -148,7 +148,7 @@ function oneHot(at: Lowering): void {
 
 /** [outer, size, inner] of a shape around an axis. */
 export function aroundAxis(shape: readonly number[], axis: number) {
-  return { outer: volume(shape.slice(0, axis)), size: shape[axis]!, inner: volume(shape.slice(axis + 1)) }
+  return { outer: numel(shape.slice(0, axis)), size: shape[axis]!, inner: numel(shape.slice(axis + 1)) }
 }
 
 function topK(at: Lowering): void {
@@ -157,7 +157,7 @@ function topK(at: Lowering): void {
   const { shape } = at.output(at.wants(0) ? 0 : 1)
   at.step('topK', {
     ...{ dtype: at.dtype(), ...aroundAxis(at.shape(0), axis), k: shape[axis]!, largest, lastFirst: false },
-    ...{ x: at.read(0), values: at.result(0), indices: at.resultOrScratch(1, volume(shape), 'i64') },
+    ...{ x: at.read(0), values: at.result(0), indices: at.resultOrScratch(1, numel(shape), 'i64') },
   })
 }
 

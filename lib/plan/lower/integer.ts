@@ -1,6 +1,6 @@
 // integer.ts: quantized operators with kernels of their own. Each function answers whether it took the node; what it
 // leaves is computed in f32 (quantize.ts).
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
@@ -77,7 +77,7 @@ export function convolveBytes(
   if (!at.bytes || !isBytes(at.input(x)) || !isBytes(weight) || (scales && !isBytes(at.output())))
     return false
   const [rows = 0, ...rest] = weight.shape
-  const cols = volume(rest)
+  const cols = numel(rest)
   if (cols === 0) return false
   const { codes, zeros } = signedWeight(at, weight, at.inputIfAny(wZero), rows)
   const matrix = at.reshaped(codes, [rows, cols])
@@ -119,7 +119,7 @@ export function multiplyBytes(
   if (!at.bytes || !fits || !isBytes(left) || !isBytes(right) || (scales && !isBytes(at.output())))
     return false
   if (scales && (scales[0].buffer.count !== 1 || scales[2].buffer.count !== 1)) return false
-  const tokens = volume(left.shape) / cols
+  const tokens = numel(left.shape) / cols
   const { codes, zeros } = signedWeight(at, right, at.inputIfAny(bZero), rows)
   const packed = right.buffer.storage === 'constant'
   const w = packed ? panelsOf(at, codes, turned) : turned ? codes : at.call('Transpose', [codes])
@@ -139,11 +139,11 @@ function affineShape(
   scale: Value,
 ): { outer: number; channels: number; inner: number } | undefined {
   const shape = at.shape(0)
-  if (scale.buffer.count === 1) return { outer: 1, channels: 1, inner: volume(shape) }
+  if (scale.buffer.count === 1) return { outer: 1, channels: 1, inner: numel(shape) }
   if (at.integer('block_size', 0) !== 0 || scale.shape.length !== 1) return undefined
   const axis = axisOf(at.integer('axis', 1), shape.length)
   if (shape[axis] !== scale.buffer.count) return undefined
-  return { outer: volume(shape.slice(0, axis)), channels: shape[axis]!, inner: volume(shape.slice(axis + 1)) }
+  return { outer: numel(shape.slice(0, axis)), channels: shape[axis]!, inner: numel(shape.slice(axis + 1)) }
 }
 
 /** Operands of a cast between floats and bytes: x, scale, zero point. */
@@ -219,7 +219,7 @@ const binary =
 function mean(at: Lowering): void {
   const shape = at.shape(0)
   const [axis, rank] = [at.integer('axis', 2), shape.length]
-  if (!at.bytes || volume(shape) === 0) {
+  if (!at.bytes || numel(shape) === 0) {
     const x = at.call('DequantizeLinear', [at.input(0), at.input(1), at.input(2)])
     const axes = at.ints(shape.map((_, i) => i).slice(axis))
     const means = at.call('ReduceMean', [x, axes], { keepdims: int(at.integer('keepdims', 1)) })
@@ -227,7 +227,7 @@ function mean(at: Lowering): void {
     return
   }
   at.step('meanBytes', {
-    ...{ rows: volume(shape.slice(0, axis)), cols: volume(shape.slice(axis, rank)), x: at.read(0) },
+    ...{ rows: numel(shape.slice(0, axis)), cols: numel(shape.slice(axis, rank)), x: at.read(0) },
     ...scaledBytes(at, 'x', [1, 2], at.input(0)),
     ...{ ...scaledBytes(at, 'y', [3, 4], at.output()), y: at.write() },
   })

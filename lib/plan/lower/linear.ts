@@ -1,6 +1,6 @@
 // linear.ts: matrix products and the linear DoRA layer.
 import type { ElementArray, ElementType } from '../../core/dtype.js'
-import { contiguousStrides, volume } from '../../core/shape.js'
+import { contiguousStrides, numel } from '../../core/shape.js'
 import type { StoredMatrix } from '../../graph/constant.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { FloatCompute, MatrixStrides, StoredWeight } from '../../kernels/kernels.js'
@@ -16,7 +16,7 @@ export function weightOf(at: Lowering, i: number): Symbolic<StoredWeight> {
   const stored = storedInput(at, i)
   if (stored && !stored.transposed) return storedOperands(stored.weight)
   const [rows = 1, ...rest] = shape
-  return { dtype: 'f32', rows, cols: volume(rest), data: buffer.read() }
+  return { dtype: 'f32', rows, cols: numel(rest), data: buffer.read() }
 }
 
 /** Input `i` as a weight of a precision mode, where it is one that the backend reads: panels are for the CPU alone. */
@@ -77,7 +77,7 @@ function gemm(at: Lowering): void {
   const [m, n] = shape as [number, number]
   const k = at.shape(0)[transA ? 0 : 1]!
   const bias = at.has(2) ? at.input(2) : undefined
-  const plainBias = !bias || (beta === 1 && bias.shape.at(-1) === n && volume(bias.shape) === n)
+  const plainBias = !bias || (beta === 1 && bias.shape.at(-1) === n && numel(bias.shape) === n)
   if (transB && !transA && alpha === 1 && plainBias) {
     const weight = weightOf(at, 1)
     const [x, y] = [at.read(0), at.write()]
@@ -94,7 +94,7 @@ function gemm(at: Lowering): void {
     ...{ y: product.write(), yStrides: [0, 0, n, 1], compute: productCompute(at) },
   })
   if (!bias) return
-  const scaled = beta === 1 ? bias.buffer : at.scratch(volume(bias.shape))
+  const scaled = beta === 1 ? bias.buffer : at.scratch(numel(bias.shape))
   if (beta !== 1) {
     addBinary(
       at,
@@ -182,7 +182,7 @@ export function addNorm(at: Lowering, w: number, norm: Operand, gain: Operand): 
 /** x, W, A, B, magnitude, bias, dropout mask → y, and for the backward pass xa, z, norm, gain */
 function dora(at: Lowering): void {
   const weight = weightOf(at, 1)
-  const tokens = volume(at.shape(0)) / weight.cols
+  const tokens = numel(at.shape(0)) / weight.cols
   const lowRank = lowRankOf(at, 2)
   const xa = at.resultOrScratch(1, tokens * lowRank.rank)
   const [norm, gain] = [at.resultOrScratch(3, weight.rows), at.resultOrScratch(4, weight.rows)]
@@ -199,7 +199,7 @@ function doraGrad(at: Lowering): void {
   const weight = weightOf(at, 2)
   const { a, b, ...scaling } = lowRankOf(at, 3)
   at.step('doraBackward', {
-    ...{ weight, a, b, ...scaling, tokens: volume(at.shape(1)) / weight.cols },
+    ...{ weight, a, b, ...scaling, tokens: numel(at.shape(1)) / weight.cols },
     exactNorm: at.text('norm_gradient', 'detached') === 'exact',
     ...{ dy: at.read(0), x: at.read(1), magnitude: at.read(5), xa: at.read(6), z: at.read(7) },
     ...{ norm: at.read(8), gain: at.read(9), mask: at.optional(10) },

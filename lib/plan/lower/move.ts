@@ -1,7 +1,7 @@
 // move.ts: operators that cut, join, repeat, pad and make tensors.
 
 import { SparkError } from '../../core/errors.js'
-import { contiguousStrides, volume } from '../../core/shape.js'
+import { contiguousStrides, numel } from '../../core/shape.js'
 import { int, ints, tensorOf } from '../../graph/attributes.js'
 import { Constant } from '../../graph/constant.js'
 import type { Lowering, Value } from '../lowering.js'
@@ -38,7 +38,7 @@ function slice(at: Lowering): void {
     walk[axis] = strides[axis]! * steps[i]!
   }
   const { shape } = at.output()
-  const start = volume(shape) === 0 ? 0 : offset
+  const start = numel(shape) === 0 ? 0 : offset
   addCopy(at, shape, [at.read(0), start, walk], [at.write(), 0, contiguousStrides(shape)])
 }
 
@@ -114,7 +114,7 @@ function pad(at: Lowering): void {
   const [strides, to] = [contiguousStrides(from), contiguousStrides(shape)]
   const offset = (steps: readonly number[], sign: number): number =>
     steps.reduce((sum, step, axis) => sum + step * Math.max(sign * pads[axis]![0], 0), 0)
-  if (volume(kept) > 0)
+  if (numel(kept) > 0)
     addCopy(at, kept, [at.read(0), offset(strides, -1), strides], [y.buffer.write(), offset(to, 1), to])
 }
 

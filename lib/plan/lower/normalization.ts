@@ -1,5 +1,5 @@
 // normalization.ts: layer, RMS, group and instance normalization.
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { NormShape } from '../../kernels/network-args.js'
 import type { Lowering } from '../lowering.js'
@@ -12,14 +12,14 @@ function parameter(at: Lowering, i: number, shape: readonly number[]): Operand |
   if (!at.has(i)) return undefined
   const value = at.input(i)
   return (
-    value.buffer.count === volume(shape) ? value : at.call('Expand', [value, at.ints(shape)])
+    value.buffer.count === numel(shape) ? value : at.call('Expand', [value, at.ints(shape)])
   ).buffer.read()
 }
 
 /** Whether input `i`, which broadcasts to x, has other elements for other rows. */
 function variesByRow(at: Lowering, i: number, normalized: readonly number[]): boolean {
   const shape = at.inputIfAny(i)?.shape ?? []
-  return shape.length > normalized.length && volume(shape.slice(0, -normalized.length)) > 1
+  return shape.length > normalized.length && numel(shape.slice(0, -normalized.length)) > 1
 }
 
 /** x, scale, bias → y, and mean and 1 / deviation of each row. */
@@ -29,7 +29,7 @@ const rowNormalization =
     const shape = at.shape(0)
     const axis = axisOf(at.integer('axis', -1), shape.length)
     const normalized = shape.slice(axis)
-    const [rows, cols] = [volume(shape.slice(0, axis)), volume(normalized)]
+    const [rows, cols] = [numel(shape.slice(0, axis)), numel(normalized)]
     const sizes = { rows, cols, groups: 1, inner: 1, centered, eps: at.number('epsilon', 1e-5) }
     const statistics = { mean: at.result(1), invStd: at.result(2) }
     if (!variesByRow(at, 1, normalized) && !variesByRow(at, 2, normalized)) {
@@ -46,7 +46,7 @@ const rowNormalization =
 /** x, scale, bias of the channels; `groups` of them are normalized together. */
 function channelNormalization(at: Lowering, groups: number): void {
   const [batch = 0, channels = 0, ...rest] = at.shape(0)
-  const inner = volume(rest)
+  const inner = numel(rest)
   at.step('norm', {
     ...{ rows: batch * groups, cols: (channels / groups) * inner, groups, inner, centered: true },
     ...{ eps: at.number('epsilon', 1e-5), x: at.read(0), scale: at.read(1), bias: at.read(2), y: at.write() },
@@ -59,12 +59,12 @@ function normShape(at: Lowering): NormShape {
   const of = at.text('of', 'LayerNormalization')
   if (of === 'LayerNormalization' || of === 'RMSNormalization') {
     const axis = axisOf(at.integer('axis', -1), shape.length)
-    const [rows, cols] = [volume(shape.slice(0, axis)), volume(shape.slice(axis))]
+    const [rows, cols] = [numel(shape.slice(0, axis)), numel(shape.slice(axis))]
     return { rows, cols, groups: 1, inner: 1, centered: of === 'LayerNormalization' }
   }
   const [batch = 0, channels = 0, ...rest] = shape
   const groups = of === 'GroupNormalization' ? at.integer('num_groups', 1) : channels
-  const inner = volume(rest)
+  const inner = numel(rest)
   return { rows: batch * groups, cols: (channels / groups) * inner, groups, inner, centered: true }
 }
 

@@ -1,5 +1,5 @@
 // pool.ts: pooling by windows and over whole planes.
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { PoolFn } from '../../kernels/layer-kernel-args.js'
 import type { Lowering } from '../lowering.js'
@@ -12,13 +12,13 @@ import { type Window, windowOf } from './window.js'
 function poolWindows(at: Lowering, x: number, y: readonly number[]) {
   const kernel = at.integersOf('kernel_shape') ?? []
   const countPad = at.integer('count_include_pad', 0) !== 0
-  const planes = volume(at.shape(x).slice(0, 2))
+  const planes = numel(at.shape(x).slice(0, 2))
   return { dtype: 'f32' as const, planes, countPad, ...windowOf(at, at.shape(x), y, kernel) }
 }
 
 /** Whether there is one window, which is the image. */
 const isWhole = ({ image, kernel, dilations, padsBegin, out }: Window): boolean =>
-  volume(out) === 1 &&
+  numel(out) === 1 &&
   image.every((size, axis) => kernel[axis] === size && dilations[axis] === 1 && padsBegin[axis] === 0)
 
 const pool =
@@ -59,7 +59,7 @@ const globalPool =
 
 /** dy, x → dx */
 function globalAverageGrad(at: Lowering): void {
-  const factor = at.scalar(1 / volume(at.shape(1).slice(2)))
+  const factor = at.scalar(1 / numel(at.shape(1).slice(2)))
   addBinary(at, 'mul', [at.read(0), at.shape(0)], [factor, []], [at.write(), at.shape(1)])
 }
 

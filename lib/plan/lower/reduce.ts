@@ -1,5 +1,5 @@
 // reduce.ts: sums and the like along axes, and what is made of them.
-import { contiguousStrides, volume } from '../../core/shape.js'
+import { contiguousStrides, numel } from '../../core/shape.js'
 import { int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { ReduceFn } from '../../kernels/tensor-kernel-args.js'
@@ -82,9 +82,9 @@ function lpNormalization(at: Lowering): void {
 function sumLike(at: Lowering): void {
   const [from, to] = [at.shape(0), at.shape(1)]
   const missing = from.length - to.length
-  if (volume(to) > volume(from)) throw at.unsupported(`[${from}] cannot be summed to [${to}]`)
+  if (numel(to) > numel(from)) throw at.unsupported(`[${from}] cannot be summed to [${to}]`)
   const axes = from.map((_, axis) => axis).filter(axis => axis < missing || to[axis - missing] !== from[axis])
-  if (volume(from) === volume(to)) at.view(0)
+  if (numel(from) === numel(to)) at.view(0)
   else addReduce(at, 'sum', [at.read(0), from], new Set(axes), at.write())
 }
 
@@ -95,7 +95,7 @@ const reduceGrad =
     const shape = at.shape(1)
     const axes = reducedAxes(at, 1)
     const row = shape.map((size, axis) => (axes.has(axis) ? 1 : size))
-    const factor = mean ? volume(row) / volume(shape) : 1
+    const factor = mean ? numel(row) / numel(shape) : 1
     addBinary(at, 'mul', [at.read(0), row], [at.scalar(factor), []], [at.write(), shape])
   }
 
@@ -106,19 +106,19 @@ const softmax =
     const shape = at.shape(0)
     const axis = axisOf(at.integer('axis', -1), shape.length)
     const cols = shape[axis]!
-    if (cols > 0 && volume(shape.slice(axis + 1)) === 1) {
-      at.step('softmax', { rows: volume(shape) / cols, cols, log: logarithm, x: at.read(0), y: at.write() })
+    if (cols > 0 && numel(shape.slice(axis + 1)) === 1) {
+      at.step('softmax', { rows: numel(shape) / cols, cols, log: logarithm, x: at.read(0), y: at.write() })
       return
     }
     const row = shape.map((size, i) => (i === axis ? 1 : size))
-    const [most, sum] = [at.scratch(volume(row)), at.scratch(volume(row))]
-    const [shifted, powers] = [at.scratch(volume(shape)), at.scratch(volume(shape))]
+    const [most, sum] = [at.scratch(numel(row)), at.scratch(numel(row))]
+    const [shifted, powers] = [at.scratch(numel(shape)), at.scratch(numel(shape))]
     addReduce(at, 'max', [at.read(0), shape], new Set([axis]), most.write())
     addBinary(at, 'sub', [at.read(0), shape], [most.read(), row], [shifted.write(), shape])
     addUnary(at, 'exp', shifted.read(), powers.write())
     addReduce(at, 'sum', [powers.read(), shape], new Set([axis]), sum.write())
     if (logarithm) {
-      const log = at.scratch(volume(row))
+      const log = at.scratch(numel(row))
       addUnary(at, 'log', sum.read(), log.write())
       addBinary(at, 'sub', [shifted.read(), shape], [log.read(), row], [at.write(), shape])
     } else {

@@ -1,5 +1,5 @@
 // training.ts: normalization with frozen statistics, the classifier's loss, dropout, and the optimizer.
-import { volume } from '../../core/shape.js'
+import { numel } from '../../core/shape.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Buffer } from '../program.js'
@@ -10,7 +10,7 @@ import type { LowerTable } from './table.js'
 /** An activation [N, C, …] at input `i`, as a kernel sees it. */
 function batchShape(at: Lowering, i: number) {
   const [batch = 1, channels = 1, ...rest] = at.shape(i)
-  return { batch, channels, positions: volume(rest), eps: at.number('epsilon', 1e-5) }
+  return { batch, channels, positions: numel(rest), eps: at.number('epsilon', 1e-5) }
 }
 
 /**
@@ -91,7 +91,7 @@ function crossEntropyGrad(at: Lowering): void {
 /** x, state → a mask of the shape of x */
 function dropoutMask(at: Lowering): void {
   const { shape } = at.output()
-  const mask = at.scratch(volume(shape))
+  const mask = at.scratch(numel(shape))
   at.step('dropoutMask', {
     ...{ count: mask.count, ratio: at.number('ratio', 0), stream: at.integer('stream', 0) },
     ...{ state: at.read(1), mask: mask.write() },

@@ -1,5 +1,5 @@
 // contrib-quantized.ts: contributed operators on quantized tensors, as dequantize, compute, quantize.
-import { volume } from '../../../core/shape.js'
+import { numel } from '../../../core/shape.js'
 import { float, floatOf, int, intOf } from '../../attributes.js'
 import { Constant, type NumericType } from '../../constant.js'
 import { onnxNumbers } from '../../element-types.js'
@@ -174,7 +174,7 @@ const gatherBlockQuantized: Upgrade = (node, context) => {
   if (zero === '' && bytes) {
     const shape = context.constantOf(scales)?.shape
     if (!shape) throw context.unsupported(node, 'its scales must be constant')
-    const middle = new Uint8Array(halves ? Math.ceil(volume(shape) / 2) : volume(shape)).fill(
+    const middle = new Uint8Array(halves ? Math.ceil(numel(shape) / 2) : numel(shape)).fill(
       halves ? 0x88 : 0x80,
     )
     zero = context.constant(`${node.outputs[0]}_zeros`, Constant.from(halves ? 'u4' : 'u8', shape, middle))

@@ -1,6 +1,6 @@
 // layers.ts: convolutions and products with constant weights take in what follows them: batch normalization, bias,
 // activation, residual.
-import { volume } from '../../../core/shape.js'
+import { numel } from '../../../core/shape.js'
 import { floatOf, int, intOf, string, stringOf } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node, sparkDomain } from '../../graph.js'
@@ -85,7 +85,7 @@ function addBias(node: Node, layer: Node, bias: string, view: GraphView): Fusion
   }
   const given = view.shape(bias)
   const channels = view.shape(layer.inputs[1])?.[0]
-  const perChannel = shape && given && given.at(1 - shape.length) === channels && volume(given) === channels
+  const perChannel = shape && given && given.at(1 - shape.length) === channels && numel(given) === channels
   if (!perChannel || !view.isConstant(bias)) return undefined
   const [flat, size] = [view.fresh(`${bias}/flat`), view.fresh(`${bias}/size`)]
   view.initializers.set(size, Constant.i64([channels!]))

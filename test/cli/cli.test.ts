@@ -1,10 +1,10 @@
-// The command line tool as a person calls it, on this machine and on machines played by stand-ins.
+// The command line tool as a person calls it, on this machine and on machines played by fake drivers.
 import { spawn, spawnSync } from 'node:child_process'
 import path from 'node:path'
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
+import { FakeDriver, noCompiler, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { FakeRoot, gb10Pci, profile } from '../fixtures/machine.js'
-import { noCompiler, noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const main = path.resolve(import.meta.dirname, '../../dist/cli/main.js')
 
@@ -93,25 +93,25 @@ t.test('verify without the addon says what to do', async t => {
 })
 
 t.test('verify notices a GPU that computes nothing', { skip: noCudaCalls }, async t => {
-  const standIn = new StandIn()
-  t.teardown(() => standIn.dispose())
-  const { status, stdout } = cli(['verify'], standIn.env(profile('h200')))
+  const fakeDriver = new FakeDriver()
+  t.teardown(() => fakeDriver.dispose())
+  const { status, stdout } = cli(['verify'], fakeDriver.env(profile('h200')))
   t.equal(status, 1)
   t.match(stdout, /gpu 0: \d+ passed, [1-9]\d* failed/)
 })
 
-t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t => {
-  const standIn = new StandIn()
+t.test('machines played by fake drivers', { skip: noCompiler || noAddon }, async t => {
+  const fakeDriver = new FakeDriver()
   const spark = new FakeRoot({
     dmi: { vendor: 'NVIDIA', product: 'NVIDIA_DGX_Spark', family: 'DGX Spark' },
     pci: [gb10Pci],
     files: { 'proc/meminfo': 'MemTotal: 127535932 kB\nMemAvailable: 101234567 kB\nHugePages_Total: 0\n' },
   })
   t.teardown(() => {
-    standIn.dispose()
+    fakeDriver.dispose()
     spark.dispose()
   })
-  const on = (name: string) => ({ ...standIn.env(profile(name)), DGX_SPARK_SYSFS_ROOT: spark.path })
+  const on = (name: string) => ({ ...fakeDriver.env(profile(name)), DGX_SPARK_SYSFS_ROOT: spark.path })
 
   t.test('a DGX Spark', async t => {
     const { stdout } = cli(['info'], on('gb10'))
@@ -140,7 +140,7 @@ t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t 
       found:
         /^weights and arena: \w+ \(GB\/s: device [\d.]+, pinned [\d.]+, managed [\d.]+\); inputs and outputs: .*managed [\d.]+\)$/,
     })
-    const slow = standIn.env({ ...profile('gb10'), cuda: { initSeconds: 4 } })
+    const slow = fakeDriver.env({ ...profile('gb10'), cuda: { initSeconds: 4 } })
     const late = cli(['check', '--json'], { ...slow, DGX_SPARK_SYSFS_ROOT: spark.path }).json()
     t.match(
       late.find((each: { name: string }) => each.name === 'engine'),
@@ -150,7 +150,7 @@ t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t 
 
   t.test('a driver that hangs in CUDA graphs', async t => {
     const env = {
-      ...standIn.env({ ...profile('gb10'), driver: '590.44.01' }),
+      ...fakeDriver.env({ ...profile('gb10'), driver: '590.44.01' }),
       DGX_SPARK_SYSFS_ROOT: spark.path,
     }
     t.match(
@@ -183,9 +183,9 @@ t.test('machines played by stand-ins', { skip: noCompiler || noAddon }, async t 
 })
 
 t.test('Ctrl-C ends the monitor with its summary', { skip: noCompiler || noAddon }, async t => {
-  const standIn = new StandIn()
-  t.teardown(() => standIn.dispose())
-  const env = { PATH: process.env.PATH!, ...standIn.env(profile('h200')) }
+  const fakeDriver = new FakeDriver()
+  t.teardown(() => fakeDriver.dispose())
+  const env = { PATH: process.env.PATH!, ...fakeDriver.env(profile('h200')) }
   const child = spawn(process.execPath, [main, 'monitor', '--interval', '0.02'], { env })
   let output = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => {

@@ -1,13 +1,13 @@
-// The shared ONNX cases on the stand-in driver, whose kernels do nothing: results are wrong, but there is a kernel for all
+// The shared ONNX cases on the fake driver, whose kernels do nothing: results are wrong, but there is a kernel for all
 // that the cases call, and no launch is refused.
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const root = path.resolve(import.meta.dirname, '../..')
 const cases = path.join(process.env.DGX_SPARK_TEST_DATA ?? '', 'onnx-node.tar.gz')
@@ -21,9 +21,9 @@ const stuck = [
 ].map(name => `test_${name}`)
 
 t.test('the cases launch', { skip: missing || noCudaCalls }, async t => {
-  const standIn = new StandIn(['cuda'])
-  t.teardown(() => standIn.dispose())
-  const { env, lines } = machine(standIn, discrete)
+  const fakeDriver = new FakeDriver(['cuda'])
+  t.teardown(() => fakeDriver.dispose())
+  const { env, lines } = machine(fakeDriver, discrete)
   const run = promisify(execFile)(
     process.execPath,
     [path.join(root, 'test/fixtures/conformance/main.js'), cases, '--backend', 'cuda'],

@@ -1,17 +1,17 @@
-// Kernel calls against the stand-in driver: where operands lie, how promises settle, every failure on the way.
+// Kernel calls against the fake driver: where operands lie, how promises settle, every failure on the way.
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
+import { scriptHead } from '../fixtures/fake-driver/script-head.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated, withAttributes } from '../fixtures/machines.js'
-import { scriptHead } from '../fixtures/stand-in/script-head.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCudaCalls) {
   t.plan(0, noCudaCalls)
   process.exit()
 }
-const standIn = new StandIn(['cuda'])
-t.teardown(() => standIn.dispose())
+const fakeDriver = new FakeDriver(['cuda'])
+t.teardown(() => fakeDriver.dispose())
 
 const head = `${scriptHead}
   const n = 5003
@@ -23,7 +23,7 @@ const head = `${scriptHead}
     return UnifiedBuffer.stats().blocks
   }
 `
-// What the stand-in's cast writes, and its launch.
+// What the fake driver's cast writes, and its launch.
 const filled = { kernel: { cast_f32_f16: { fill: 1 } } }
 const pattern = 0x4242
 const launch = 'launch cast_f32_f16 grid 2 1 1 block 256 1 1 shared 0'
@@ -36,7 +36,7 @@ t.test('views of managed memory are used where they are', async t => {
     const value = await cast(src.view(Float32Array, 12), out.subarray(1))
     print({ value: value === undefined, before: out[0], first: out[1], last: out[n] })`
   for (const profile of [integrated, discrete]) {
-    const { env, lines } = machine(standIn, { ...profile, ...filled })
+    const { env, lines } = machine(fakeDriver, { ...profile, ...filled })
     t.match(await scriptResult(script, env), { value: true, before: 0, first: pattern, last: pattern })
     t.strictSame(lines('launch'), [launch])
     t.strictSame(
@@ -54,13 +54,13 @@ t.test('other arrays are staged and come back', async t => {
     await cast(host.view(Float32Array), out.subarray(1))
     print({ before: out[0], first: out[1], last: out[n], after: [...out.subarray(n + 1)] })`
   const expected = { before: 0, first: pattern, last: pattern, after: [0, 0] }
-  const small = machine(standIn, { ...integrated, ...filled })
+  const small = machine(fakeDriver, { ...integrated, ...filled })
   t.strictSame(await scriptResult(script, small.env), expected)
   t.strictSame(
     small.lines('alloc').map(line => line.split(' ')[1]),
     Array(2).fill('cuMemHostAlloc'),
   )
-  const large = machine(standIn, { ...discrete, ...filled })
+  const large = machine(fakeDriver, { ...discrete, ...filled })
   t.strictSame(await scriptResult(script, large.env), expected)
   t.equal(large.lines('alloc cuMemHostAlloc').length, 2)
   t.equal(large.lines('alloc cuMemAlloc ').length, 2)
@@ -72,11 +72,11 @@ t.test('a device that reads ordinary memory takes host blocks as they are', asyn
     const src = UnifiedBuffer.allocateSync(n * 4), dst = await UnifiedBuffer.allocate(n * 2)
     await cast(src.view(Float32Array), dst.view(Uint16Array))
     print(dst.view(Uint16Array)[n - 1])`
-  const gb10 = machine(standIn, { ...withAttributes(integrated, { 88: 1, 100: 1 }), ...filled })
+  const gb10 = machine(fakeDriver, { ...withAttributes(integrated, { 88: 1, 100: 1 }), ...filled })
   t.equal(await scriptResult(script, gb10.env), pattern)
   t.strictSame(gb10.lines('alloc cuMemHostAlloc'), [])
   // An open driver on x86 reads it by page tables of its own (HMM): page by page, slower than a copy.
-  const hmm = machine(standIn, { ...withAttributes(discrete, { 88: 1, 100: 0 }), ...filled })
+  const hmm = machine(fakeDriver, { ...withAttributes(discrete, { 88: 1, 100: 0 }), ...filled })
   t.equal(await scriptResult(script, hmm.env), pattern)
   t.equal(hmm.lines('alloc cuMemHostAlloc').length, 1, 'the operand is staged')
 })
@@ -87,7 +87,7 @@ t.test('staging memory is used again', async t => {
     for (let round = 0; round < 300; ++round) await plain()
     await Promise.all([plain(), plain(), plain()])
     print(0)`
-  const { env, lines } = machine(standIn, discrete)
+  const { env, lines } = machine(fakeDriver, discrete)
   await scriptResult(script, env)
   t.equal(lines('launch').length, 303)
   t.ok(lines('alloc').length <= 12, `${lines('alloc').length} allocations`)
@@ -104,7 +104,7 @@ t.test('dispose while a kernel works', async t => {
     const during = UnifiedBuffer.stats().blocks
     await call
     print({ during, length: view.length, after: await idle() })`
-  const { env, lines } = machine(standIn, { ...integrated, stream: { delay: 80 } })
+  const { env, lines } = machine(fakeDriver, { ...integrated, stream: { delay: 80 } })
   t.strictSame(await scriptResult(script, env), { during: 2, length: 0, after: 0 })
   t.strictSame(lines('free'), Array(2).fill('free cuMemFree'))
 })
@@ -131,7 +131,7 @@ t.test('outputs that lie between each other bring back their own elements', asyn
     attention_key_gradient_f32: { fill: 0 },
   }
   for (const profile of [discrete, integrated]) {
-    t.equal(await scriptResult(script, machine(standIn, { ...profile, kernel }).env), true)
+    t.equal(await scriptResult(script, machine(fakeDriver, { ...profile, kernel }).env), true)
   }
 })
 
@@ -143,7 +143,7 @@ t.test('an output that is detached meanwhile is left alone', async t => {
     const moved = structuredClone(dst, { transfer: [dst.buffer] })
     await call
     print([dst.length, moved.length, moved[7]])`
-  const { env } = machine(standIn, { ...integrated, ...filled, stream: { delay: 30 } })
+  const { env } = machine(fakeDriver, { ...integrated, ...filled, stream: { delay: 30 } })
   t.strictSame(await scriptResult(script, env), [0, 5003, 0])
 })
 
@@ -153,7 +153,7 @@ t.test('promises settle in order, off the JavaScript thread, and keep the proces
     const order = []
     setImmediate(() => order.push('turn'))
     for (const i of [0, 1, 2]) plain().then(() => { if (order.push(i) === 4) print(order) })`
-  const { env } = machine(standIn, { ...integrated, stream: { delay: 40 } })
+  const { env } = machine(fakeDriver, { ...integrated, stream: { delay: 40 } })
   t.strictSame(await scriptResult(script, env), ['turn', 0, 1, 2])
 })
 
@@ -166,7 +166,7 @@ t.test('what is wrong with a call is said before anything is enqueued', async t 
       short: await attempt(() => cast(new Float32Array(n), new Uint16Array(n - 1))),
       dtype: await attempt(() => cast(new Float32Array(n), new Float32Array(n))),
       empty: await attempt(async () => String(await cast(new Float32Array(0), new Uint16Array(0), 0))) })`
-  const { env, lines } = machine(standIn, discrete)
+  const { env, lines } = machine(fakeDriver, discrete)
   t.match(await scriptResult(script, env), {
     closed: ['ERR_NO_CUDA', /device 0 is not open/],
     opened: ['ERR_NO_CUDA', /no CUDA device 7; the driver reports 1/],
@@ -198,7 +198,7 @@ t.test('a failure anywhere is an error, and the next call works', async t => {
   ]) {
     for (const code of [1, 999]) {
       const profile = { ...discrete, [`fail.${symbol}`]: code, [`fail.${symbol}.times`]: 1 }
-      const { env, lines } = machine(standIn, profile)
+      const { env, lines } = machine(fakeDriver, profile)
       const expected = [null, ['ERR_CUDA', /CUDA_ERROR_/], null, null]
       t.match(await scriptResult(script, env), expected, `${symbol}=${code}`)
       t.strictSame(lines('bad'), [])
@@ -213,10 +213,10 @@ t.test('a full device: kept memory is given up before a call fails', async t => 
     await plain()
     print(await attempt(() => cast(new Float32Array(n * 99), new Uint16Array(n * 99), n * 99)))`
   const once = { 'fail.cuMemHostAlloc': 2, 'fail.cuMemHostAlloc.after': 2, 'fail.cuMemHostAlloc.times': 1 }
-  const { env, lines } = machine(standIn, { ...discrete, ...once })
+  const { env, lines } = machine(fakeDriver, { ...discrete, ...once })
   t.equal(await scriptResult(script, env), null)
   t.equal(lines('free cuMemFreeHost').length, 2)
-  const always = machine(standIn, { ...discrete, 'fail.cuMemHostAlloc': 2 })
+  const always = machine(fakeDriver, { ...discrete, 'fail.cuMemHostAlloc': 2 })
   t.match(await scriptResult(script, always.env).catch(error => error.message), /ERR_OUT_OF_MEMORY/)
 })
 
@@ -230,7 +230,7 @@ t.test('a kernel that ruins the context', async t => {
     buffer.dispose()
     await addon.openDevice(0)
     print({ calls, later, reopened, fresh: await attempt(plain) })`
-  const { env } = machine(standIn, {
+  const { env } = machine(fakeDriver, {
     ...discrete,
     stream: { delay: 20 },
     'fail.kernel': 719,
@@ -247,6 +247,6 @@ t.test('a kernel that ruins the context', async t => {
 
 t.test('a driver that does not start', async t => {
   const script = `${head} print([await attempt(() => addon.openDevice(0)), (await UnifiedBuffer.allocate(8)).kind])`
-  const { env } = machine(standIn, { ...integrated, cuda: { init: 803 } })
+  const { env } = machine(fakeDriver, { ...integrated, cuda: { init: 803 } })
   t.match(await scriptResult(script, env), [['ERR_NO_CUDA', /cuInit failed: CUDA_ERROR_/], 'host'])
 })

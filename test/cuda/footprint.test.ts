@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import { noCompiler } from '../fixtures/stand-in/stand-in.js'
+import { noCompiler } from '../fixtures/fake-driver/fake-driver.js'
 
 const root = path.resolve(import.meta.dirname, '../..')
 

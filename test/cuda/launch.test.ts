@@ -1,12 +1,12 @@
 // Launches are checked against the machine code of the kernels: by the launch path (number and sizes of arguments) and
-// by the stand-in driver (everything a driver or a GPU would refuse). Every seeded fault is found and named.
+// by the fake driver (everything a driver or a GPU would refuse). Every seeded fault is found and named.
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { buildCudaProgram, outcomes } from '../fixtures/cuda-program.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const folder = process.env.DGX_SPARK_FATBINS ?? path.resolve(import.meta.dirname, '../../build/cmake')
 const noKernels =
@@ -18,10 +18,10 @@ const refused = (kernel: string, why: string) =>
   new RegExp(`^ERR_CUDA launching kernel ${kernel} ${invalid}: ${why}\\)`)
 
 t.test('wrong launches', { skip: noKernels }, t => {
-  const standIn = new StandIn(['cuda'])
-  t.teardown(() => standIn.dispose())
-  const { env, lines } = machine(standIn, { ...discrete, pointer: { alignment: 4 } })
-  const program = buildCudaProgram(standIn, 'cuda-launch')
+  const fakeDriver = new FakeDriver(['cuda'])
+  t.teardown(() => fakeDriver.dispose())
+  const { env, lines } = machine(fakeDriver, { ...discrete, pointer: { alignment: 4 } })
+  const program = buildCudaProgram(fakeDriver, 'cuda-launch')
   const seen = outcomes(program, [folder], env)
   const [unchecked] = lines('unchecked')
   if (unchecked) {
@@ -57,7 +57,7 @@ t.test('wrong launches', { skip: noKernels }, t => {
   })
   t.equal(Object.keys(seen).length, 17)
 
-  const older = new StandIn(['cuda'], ['NO_cuFuncGetParamInfo'])
+  const older = new FakeDriver(['cuda'], ['NO_cuFuncGetParamInfo'])
   t.teardown(() => older.dispose())
   const untold = outcomes(program, [folder], machine(older, discrete).env)
   t.match(untold, { ...right, 'one too many': 'ok' }, 'before CUDA 12.4 a driver does not tell sizes')

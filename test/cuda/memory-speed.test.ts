@@ -1,17 +1,17 @@
-// Which kind of memory a plan uses on a GPU that shares the host's: the one measured fastest, on the stand-in driver.
+// Which kind of memory a plan uses on a GPU that shares the host's: the one measured fastest, on the fake driver.
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
+import { scriptHead } from '../fixtures/fake-driver/script-head.js'
 import { type Machine, machine } from '../fixtures/machine-log.js'
 import { discrete, integrated } from '../fixtures/machines.js'
-import { scriptHead } from '../fixtures/stand-in/script-head.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCudaCalls) {
   t.plan(0, noCudaCalls)
   process.exit()
 }
-const standIn = new StandIn(['cuda'])
-t.teardown(() => standIn.dispose())
+const fakeDriver = new FakeDriver(['cuda'])
+t.teardown(() => fakeDriver.dispose())
 
 interface Choice {
   resident: string
@@ -54,7 +54,7 @@ t.test('the fastest kind, measured once', async t => {
   for (const fast of kinds) {
     const slow = kinds.filter(kind => kind !== fast)
     const delay = Object.fromEntries(slow.map(kind => [calls[kind], 20]))
-    const played = machine(standIn, { ...integrated, delay })
+    const played = machine(fakeDriver, { ...integrated, delay })
     const [choice, again] = (await scriptResult(script, played.env)) as [Choice, Choice]
     t.strictSame(again, choice, 'asked again')
     t.match(choice, { resident: fast, passing: fast })
@@ -81,7 +81,7 @@ t.test('the fastest kind, measured once', async t => {
 })
 
 t.test('memory that was measured is given back', async t => {
-  const played = machine(standIn, integrated)
+  const played = machine(fakeDriver, integrated)
   await scriptResult(`${head} await addon.measureMemory(0); print(0)`, played.env)
   t.equal(played.lines('alloc').length, 7, 'two a kind, one more on the way to device memory')
   t.equal(played.lines('free').length, 7)
@@ -92,14 +92,14 @@ t.test('memory that was measured is given back', async t => {
 t.test('a kind that cannot be had is left out', async t => {
   const [gpu] = integrated.gpus
   const attributes = { ...gpu!.attributes, 89: 0 }
-  const unmanaged = machine(standIn, { ...integrated, gpus: [{ ...gpu, attributes }] })
+  const unmanaged = machine(fakeDriver, { ...integrated, gpus: [{ ...gpu, attributes }] })
   const [choice] = (await scriptResult(script, unmanaged.env)) as [Choice]
   t.strictSame(
     choice.measured.map(({ kind }) => kind),
     ['device', 'pinned'],
   )
   const second = { 'fail.cuMemHostAlloc.after': 1, 'fail.cuMemHostAlloc.times': 1 } // after that on the way to device memory
-  const full = machine(standIn, { ...integrated, 'fail.cuMemHostAlloc': 2, ...second })
+  const full = machine(fakeDriver, { ...integrated, 'fail.cuMemHostAlloc': 2, ...second })
   const [rest] = (await scriptResult(script, full.env)) as [Choice]
   t.strictSame(
     rest.measured.map(({ kind }) => kind),
@@ -108,13 +108,13 @@ t.test('a kind that cannot be had is left out', async t => {
 })
 
 t.test('a kernel that ruins the context while it is measured is an error', async t => {
-  const failing = machine(standIn, { ...integrated, 'fail.kernel': 719, 'fail.kernel.times': 1 })
+  const failing = machine(fakeDriver, { ...integrated, 'fail.kernel': 719, 'fail.kernel.times': 1 })
   const found = await scriptResult(`${head} print(await attempt(() => addon.measureMemory(0)))`, failing.env)
   t.match(found, ['ERR_CUDA', /719/])
 })
 
 t.test('a GPU with memory of its own has no choice', async t => {
-  const played = machine(standIn, discrete)
+  const played = machine(fakeDriver, discrete)
   const [choice] = (await scriptResult(script, played.env)) as [Choice]
   t.strictSame(choice, { resident: 'device', passing: 'device', held: 'managed', measured: [] })
   const moved = ['cuMemAlloc', 'cuMemHostAlloc']
@@ -134,7 +134,7 @@ t.test('weights that all plans share lie in memory that JavaScript sees', async 
     ['cuMemHostAlloc', 'cuMemAllocManaged'],
     ['cuMemAllocManaged', 'cuMemHostAlloc'],
   ] as const) {
-    const played = machine(standIn, { ...integrated, delay: { [slow]: 20 } })
+    const played = machine(fakeDriver, { ...integrated, delay: { [slow]: 20 } })
     t.equal(await scriptResult(held, played.env), 3)
     t.strictSame(allocations(played)[0], [call])
   }

@@ -1,17 +1,17 @@
-// Managed and pinned memory against the stand-in driver: kinds, hints, every failure an allocation can meet.
+// Managed and pinned memory against the fake driver: kinds, hints, every failure an allocation can meet.
 import t from 'tap'
 import { runScript, scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCompiler } from '../fixtures/fake-driver/fake-driver.js'
+import { scriptHead } from '../fixtures/fake-driver/script-head.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated, withoutManaged } from '../fixtures/machines.js'
-import { scriptHead } from '../fixtures/stand-in/script-head.js'
-import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCompiler) {
   t.plan(0, noCompiler)
   process.exit()
 }
-const standIn = new StandIn(['cuda'])
-t.teardown(() => standIn.dispose())
+const fakeDriver = new FakeDriver(['cuda'])
+t.teardown(() => fakeDriver.dispose())
 
 t.test('auto chooses what the device has', async t => {
   const script = `${scriptHead}
@@ -27,7 +27,7 @@ t.test('auto chooses what the device has', async t => {
     [discrete, 'managed'],
     [withoutManaged, 'pinned'],
   ] as const) {
-    const { env, lines } = machine(standIn, profile)
+    const { env, lines } = machine(fakeDriver, profile)
     const bytes = { managed: 0, pinned: 0, device: 0, host: 0, [kind]: 5034 }
     t.match(await scriptResult(script, env), {
       kind,
@@ -49,17 +49,17 @@ t.test('explicit kinds are given or refused', async t => {
       kinds[kind] = await attempt(async () => (await UnifiedBuffer.allocate(9, { kind })).kind)
     kinds.other = await attempt(() => UnifiedBuffer.allocate(9, { device: 3 }))
     print(kinds)`
-  t.match(await scriptResult(script, machine(standIn, discrete).env), {
+  t.match(await scriptResult(script, machine(fakeDriver, discrete).env), {
     managed: 'managed',
     pinned: 'pinned',
     host: 'host',
     other: ['ERR_NO_CUDA', /device is 3, which no GPU has; there are 0 \(NVIDIA H200, GPU-/],
   })
-  t.match(await scriptResult(script, machine(standIn, withoutManaged).env), {
+  t.match(await scriptResult(script, machine(fakeDriver, withoutManaged).env), {
     managed: ['ERR_UNSUPPORTED', /no managed memory; use kind 'pinned'/],
     pinned: 'pinned',
   })
-  t.match(await scriptResult(script, { ...machine(standIn, discrete).env, DGX_SPARK_ENABLED: '0' }), {
+  t.match(await scriptResult(script, { ...machine(fakeDriver, discrete).env, DGX_SPARK_ENABLED: '0' }), {
     managed: ['ERR_DISABLED', /DGX_SPARK_ENABLED=0/],
     pinned: ['ERR_DISABLED', /use kind 'host'/],
     host: 'host',
@@ -74,7 +74,7 @@ t.test('unified memory off', async t => {
     const managed = await UnifiedBuffer.allocate(9, { kind: 'managed' })
     await new Promise(resolve => setImmediate(resolve))
     print([auto.kind, auto.zeroCopy, auto.view(Uint8Array).length, managed.kind, managed.zeroCopy, warnings])`
-  const { env } = machine(standIn, integrated)
+  const { env } = machine(fakeDriver, integrated)
   t.strictSame(await scriptResult(script, { ...env, DGX_SPARK_UNIFIED_MEMORY: '0' }), [
     'host',
     false,
@@ -90,12 +90,12 @@ t.test('hints reach the driver for managed memory only', async t => {
     const managed = await UnifiedBuffer.allocate(9), pinned = await UnifiedBuffer.allocate(9, { kind: 'pinned' })
     print([managed.prefetch('gpu'), managed.prefetch('cpu'), managed.advise('accessedBy'),
       managed.advise('preferredLocation', 'cpu'), pinned.prefetch('gpu'), pinned.advise('readMostly')])`
-  const { env, lines } = machine(standIn, integrated)
+  const { env, lines } = machine(fakeDriver, integrated)
   t.strictSame(await scriptResult(script, env), [true, true, true, true, false, false])
   t.strictSame(lines('prefetch'), ['prefetch 0 gpu', 'prefetch 0 cpu'])
   t.strictSame(lines('advise'), ['advise 5 gpu', 'advise 3 cpu'])
 
-  const old = new StandIn(['cuda'], ['NO_cuMemAdvise_v2', 'NO_cuMemPrefetchAsync_v2'])
+  const old = new FakeDriver(['cuda'], ['NO_cuMemAdvise_v2', 'NO_cuMemPrefetchAsync_v2'])
   t.teardown(() => old.dispose())
   t.strictSame(await scriptResult(script, old.env(integrated)), Array(6).fill(false))
 })
@@ -114,7 +114,7 @@ t.test('every failure of an allocation is an error and leaves nothing behind', a
     'cuStreamSynchronize',
   ]) {
     for (const code of [1, 2, 999]) {
-      const { env, lines } = machine(standIn, {
+      const { env, lines } = machine(fakeDriver, {
         ...integrated,
         [`fail.${symbol}`]: code,
         [`fail.${symbol}.times`]: 1,
@@ -128,7 +128,7 @@ t.test('every failure of an allocation is an error and leaves nothing behind', a
 })
 
 t.test('out of memory says what to do', async t => {
-  const { env } = machine(standIn, { ...integrated, fail: { cuMemAllocManaged: 2 } })
+  const { env } = machine(fakeDriver, { ...integrated, fail: { cuMemAllocManaged: 2 } })
   const script = `${scriptHead} print(await attempt(() => UnifiedBuffer.allocate(12345)))`
   t.match(await scriptResult(script, env), [
     'ERR_OUT_OF_MEMORY',
@@ -148,7 +148,7 @@ t.test('a ruined context poisons the device until its buffers are gone', async t
     survivor.dispose()
     const fresh = await UnifiedBuffer.allocate(16)
     print({ first, second, run, hint, kind: fresh.kind, zero: fresh.view(Uint8Array)[3] })`
-  const { env } = machine(standIn, {
+  const { env } = machine(fakeDriver, {
     ...integrated,
     'fail.cuMemAllocManaged': 700,
     'fail.cuMemAllocManaged.after': 1,
@@ -173,7 +173,7 @@ t.test('1,000 rounds of create and dispose end where they began', async t => {
       buffer.dispose()
     }
     print(UnifiedBuffer.stats())`
-  const { env, lines } = machine(standIn, discrete)
+  const { env, lines } = machine(fakeDriver, discrete)
   t.match(await scriptResult(script, env), {
     blocks: 0,
     bytes: { managed: 0, pinned: 0, device: 0, host: 0 },
@@ -183,7 +183,7 @@ t.test('1,000 rounds of create and dispose end where they began', async t => {
 })
 
 t.test('the process ends by itself with buffers alive', async t => {
-  const { env } = machine(standIn, integrated)
+  const { env } = machine(fakeDriver, integrated)
   const outcome = await runScript(
     `${scriptHead} globalThis.kept = await UnifiedBuffer.allocate(1 << 20)`,
     env,

@@ -1,19 +1,19 @@
-// Products with compute 'nvfp4' on the stand-in driver, whose kernels and whose cuBLASLt compute nothing: every way
+// Products with compute 'nvfp4' on the fake driver, whose kernels and whose cuBLASLt compute nothing: every way
 // that a GPU has is tested in a child process, found wrong, named in one warning, and replaced.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { type Machine, machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCudaCalls) {
   t.plan(0, noCudaCalls)
   process.exit()
 }
-const standIn = new StandIn(['cuda', 'cublaslt'])
-t.teardown(() => standIn.dispose())
+const fakeDriver = new FakeDriver(['cuda', 'cublaslt'])
+t.teardown(() => fakeDriver.dispose())
 
 /** A GPU of some compute capability. */
 const capable = (computeCapability: string) => ({
@@ -45,7 +45,7 @@ interface Answer {
 
 /** What two products say and launch. */
 async function products(profile: object, env: object = {}, script = '') {
-  const played = machine(standIn, { ...profile, pointer: { alignment: 4 } })
+  const played = machine(fakeDriver, { ...profile, pointer: { alignment: 4 } })
   const code = `${head}${script || `await kernels.run('linear', args()); await kernels.run('linear', args())`}; await finish()`
   const { warnings } = (await scriptResult(code, { ...played.env, ...env })) as Answer
   const lines = played.lines('').filter(line => /^(matmul|launch)/.test(line))
@@ -129,7 +129,7 @@ t.test('what a way does to the process of its test is a reason, and harms nobody
       buffer.dispose()
       await finish(outcomes)`
     const once = 'fail.cuLaunchKernel' in profile
-    const played = machine(standIn, { ...blackwell, ...profile })
+    const played = machine(fakeDriver, { ...blackwell, ...profile })
     const { warnings, value } = (await scriptResult(head + script, played.env)) as Answer
     t.match(warnings, [['DgxSparkWarning', 'SPARK_CUDA', problem]])
     t.equal(warnings.length, 1)
@@ -149,7 +149,7 @@ t.test('calls keep their order while the test runs', async t => {
       kernels.run('weightNorm2', norm).then(note('second norm')),
     ])
     await finish(order)`
-  const played = machine(standIn, blackwell)
+  const played = machine(fakeDriver, blackwell)
   const { value } = (await scriptResult(head + script, played.env)) as Answer
   t.same(value, ['product', 'norm', 'second product', 'second norm'])
   const launched = played.lines('launch').map(line => line.split(' ')[1])
@@ -165,7 +165,7 @@ const product = `await kernels.run('linear', args())`
 const launchesTensorFp4 = (played: Machine) => played.lines('launch tensor_fp4').length
 
 t.test('a verdict is kept for the driver, the GPU and cuBLASLt', async t => {
-  const played = machine(standIn, blackwell)
+  const played = machine(fakeDriver, blackwell)
   const run = async (env: object = {}, script = product) =>
     (await scriptResult(`${head}${script}; await finish()`, { ...played.env, ...env })) as Answer
   const first = await run()
@@ -185,8 +185,8 @@ t.test('a verdict is kept for the driver, the GPU and cuBLASLt', async t => {
   writeFileSync(cacheOf(played.env), JSON.stringify({ [key!]: { own: '', cublaslt: null } }))
   t.same((await run()).warnings, [])
   t.equal(launchesTensorFp4(played), 3, 'the product of the user, by what the cache says is right')
-  const otherDriver = standIn.env({ ...blackwell, cudaVersion: 13010 })
-  const { warnings } = await run({ DGX_SPARK_STAND_IN: otherDriver.DGX_SPARK_STAND_IN! })
+  const otherDriver = fakeDriver.env({ ...blackwell, cudaVersion: 13010 })
+  const { warnings } = await run({ DGX_SPARK_FAKE_DRIVER: otherDriver.DGX_SPARK_FAKE_DRIVER! })
   t.equal(warnings.length, 1, 'another driver is tested')
   t.equal(Object.keys(JSON.parse(readFileSync(cacheOf(played.env), 'utf8'))).length, 2)
 })
@@ -194,14 +194,14 @@ t.test('a verdict is kept for the driver, the GPU and cuBLASLt', async t => {
 t.test('a cache that is damaged or cannot be written is done without', async t => {
   const damages = ['', '{', '[]', 'null', '{"a":null,"b":{"own":1}}', '\0'.repeat(100)]
   for (const damage of damages) {
-    const played = machine(standIn, blackwell)
+    const played = machine(fakeDriver, blackwell)
     mkdirSync(path.dirname(cacheOf(played.env)), { recursive: true })
     writeFileSync(cacheOf(played.env), damage)
     await scriptResult(`${head}${product}; await finish()`, played.env)
     t.equal(launchesTensorFp4(played), 1, damage)
     t.equal(Object.keys(JSON.parse(readFileSync(cacheOf(played.env), 'utf8'))).length, 1, 'and is replaced')
   }
-  const played = machine(standIn, blackwell)
+  const played = machine(fakeDriver, blackwell)
   writeFileSync(played.env.XDG_CACHE_HOME!, 'a file in the place of the folder')
   const { warnings } = (await scriptResult(`${head}${product}; await finish()`, played.env)) as Answer
   t.equal(warnings.length, 1, 'the test is there for this process')
@@ -220,7 +220,7 @@ t.test('where no test gives an answer, products go to tensor cores for bf16 and 
     [/restricted/, {}, denied],
   ]
   for (const [why, profile, before] of refused) {
-    const played = machine(standIn, { ...blackwell, ...profile })
+    const played = machine(fakeDriver, { ...blackwell, ...profile })
     const code = `${head}${before}; await attempt(() => kernels.run('linear', args())); await finish()`
     const { warnings } = (await scriptResult(code, played.env)) as Answer
     const ours = warnings.filter(([, code]) => code === 'SPARK_CUDA')
@@ -232,7 +232,7 @@ t.test('where no test gives an answer, products go to tensor cores for bf16 and 
 })
 
 t.test('a kernel that never ends is killed', async t => {
-  const { env } = machine(standIn, { ...blackwell, 'kernel.tensor_fp4.delay': 100_000 })
+  const { env } = machine(fakeDriver, { ...blackwell, 'kernel.tensor_fp4.delay': 100_000 })
   const script = `
     import { testFp4 } from '#lib/kernels/fp4-test.js'
     console.log(JSON.stringify(await testFp4('${blackwell.gpus[0]!.uuid}', 'own', 4000)))`
@@ -244,7 +244,7 @@ t.test('a plan tests before its first run, which is not captured, and warns once
     const plan = kernels.prepare([{ op: 'linear', args: args() }])
     for (let run = 0; run < 3; ++run) await plan.run()
     plan.dispose()`
-  const played = machine(standIn, blackwell)
+  const played = machine(fakeDriver, blackwell)
   const { warnings } = (await scriptResult(`${head}${script}; await finish()`, played.env)) as Answer
   t.match(warnings, [['DgxSparkWarning', 'SPARK_CUDA', /^FP4 tensor cores/]])
   t.equal(played.lines('launch tensor_fp4').length, 1)
@@ -268,7 +268,7 @@ t.test('workers warn each, and one answer holds for all', async t => {
       parentPort.postMessage(warnings.length)\`
     const worker = new Worker(text, { eval: true })
     await finish(await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject)))`
-  const played = machine(standIn, blackwell)
+  const played = machine(fakeDriver, blackwell)
   const { warnings, value } = (await scriptResult(head + script, played.env)) as Answer
   t.equal(warnings.length, 1)
   t.equal(value, 1)
@@ -285,7 +285,7 @@ t.test('what no product in nvfp4 can be', async t => {
       await attempt(() => kernels.run('linearBackward', { ...rest, dy: y, dbias: f32(O) })),
       await attempt(() => kernels.run('doraForward', dora)),
     ])`
-  const { value } = (await scriptResult(head + script, machine(standIn, blackwell).env)) as Answer
+  const { value } = (await scriptResult(head + script, machine(fakeDriver, blackwell).env)) as Answer
   t.match(value, [
     ['ERR_UNSUPPORTED', /compute nvfp4 is for weights of nvfp4; this one is bf16/],
     ['ERR_UNSUPPORTED', /compute nvfp4 is for linear layers, not for gradients/],

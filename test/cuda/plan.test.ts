@@ -1,17 +1,17 @@
-// Plans against the stand-in driver: run one by one, captured, replayed; copies, failures, dispose, workers.
+// Plans against the fake driver: run one by one, captured, replayed; copies, failures, dispose, workers.
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
+import { scriptHead } from '../fixtures/fake-driver/script-head.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated } from '../fixtures/machines.js'
-import { scriptHead } from '../fixtures/stand-in/script-head.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCudaCalls) {
   t.plan(0, noCudaCalls)
   process.exit()
 }
-const standIn = new StandIn(['cuda'])
-t.teardown(() => standIn.dispose())
+const fakeDriver = new FakeDriver(['cuda'])
+t.teardown(() => fakeDriver.dispose())
 
 // x is cast to f16 in `middle` and back to y.
 const head = `${scriptHead}
@@ -41,7 +41,7 @@ t.test('the first run is eager, the second is captured, later ones replay', asyn
     [discrete, 2],
     [integrated, 0],
   ] as const) {
-    const { env, lines } = machine(standIn, { ...profile, ...filled })
+    const { env, lines } = machine(fakeDriver, { ...profile, ...filled })
     t.match(await scriptResult(script, env), {
       seen: Array(4).fill([true, '']).flat(),
       disposed: ['ERR_DISPOSED', /plan has been disposed/],
@@ -61,9 +61,9 @@ t.test('memory is placed once, resident memory is copied once', async t => {
     await addon.planRun(plan)
     await addon.planRun(plan)
     print({ before, held, after: UnifiedBuffer.stats().blocks })`
-  const large = machine(standIn, discrete)
+  const large = machine(fakeDriver, discrete)
   t.strictSame(await scriptResult(script, large.env), { before: 0, held: 5, after: 5 })
-  const small = machine(standIn, integrated)
+  const small = machine(fakeDriver, integrated)
   t.strictSame(await scriptResult(script, small.env), { before: 0, held: 3, after: 3 })
 })
 
@@ -90,7 +90,7 @@ t.test('state stays on the device until it is asked for', async t => {
     [discrete, 1],
     [integrated, 0],
   ] as const) {
-    const { env, lines } = machine(standIn, { ...profile, ...filled })
+    const { env, lines } = machine(fakeDriver, { ...profile, ...filled })
     t.match(await scriptResult(script, env), {
       seen: [-1, -1, -1, true, true, -1, 5, 5, 6],
       busy: ['ERR_ARGUMENT', /plan is running/],
@@ -122,7 +122,7 @@ t.test('what the steps do not write of an ArrayBuffer stays as JavaScript leaves
     [discrete, ['copy 20012', 'copy 40024']],
     [integrated, []],
   ] as const) {
-    const { env, lines } = machine(standIn, { ...profile, ...filled })
+    const { env, lines } = machine(fakeDriver, { ...profile, ...filled })
     t.strictSame(await scriptResult(script, env), Array(8).fill(true))
     t.strictSame(lines('copy'), copies, 'x there, both outputs back')
     t.match(lines('instantiate'), [new RegExp(` ${copies.length} copies`)])
@@ -159,7 +159,7 @@ t.test('gaps of a strided output stay as JavaScript leaves them', async t => {
   const kernel = { copy_strided_32: { fill: 0 }, matmul_f32: { fill: 0 } }
   for (const profile of [discrete, integrated]) {
     t.strictSame(
-      await scriptResult(script, machine(standIn, { ...profile, kernel }).env),
+      await scriptResult(script, machine(fakeDriver, { ...profile, kernel }).env),
       Array(11).fill(true),
     )
   }
@@ -179,7 +179,7 @@ t.test('what is read before it is written is copied to the device', async t => {
     await run([exp(half, half), exp(x, y)]) // a part of it is
     await run([exp(half, y), exp(x.subarray(200, 300), y)], { constant: [half] }) // a constant shares the buffer
     print(null)`
-  const { env, lines } = machine(standIn, discrete)
+  const { env, lines } = machine(fakeDriver, discrete)
   await scriptResult(script, env)
   const all = 4 * 5003
   const copies = [
@@ -208,7 +208,7 @@ t.test('an input that shares its ArrayBuffer with a constant is copied in each r
     for (let run = 0; run < 3; ++run) await plan.runBound()
     plan.dispose()
     console.log('null')`
-  const { env, lines } = machine(standIn, discrete)
+  const { env, lines } = machine(fakeDriver, discrete)
   await scriptResult(script, env)
   t.strictSame(lines('copy'), ['copy 1200', 'copy 400', 'copy 400'], 'all once, then x there and y back')
   t.strictSame(lines('instantiate'), ['instantiate 1 kernels 2 copies'])
@@ -220,19 +220,19 @@ t.test('blocks that the device reaches are used where they are', async t => {
     const plan = addon.planCreate([cast('f32', 'f16', view, middle), cast('f16', 'f32', middle, view)], 0, { scratch: [middle.buffer] })
     buffer.dispose()
     print(await attempt(() => addon.planRun(plan)))`
-  const { env, lines } = machine(standIn, discrete)
+  const { env, lines } = machine(fakeDriver, discrete)
   t.match(await scriptResult(script, env), ['ERR_DISPOSED', /has been detached or disposed/])
   t.strictSame(lines('launch'), [])
 })
 
 t.test('no address of the host reaches the device, not even that of no elements', async t => {
   const script = `${head}
-    const mapped = new Float32Array(1 << 20) // where the stand-in knows an address of the host
+    const mapped = new Float32Array(1 << 20) // where the fake driver knows an address of the host
     const sum = { op: 'reduce', args: { fn: 'sum', dtype: 'f32', shape: [3], reduced: [0], strides: [0], reducedStrides: [1],
       x: mapped.subarray(0, 0), y } }
     const plan = addon.planCreate([sum], 0)
     print(await attempt(() => addon.planRun(plan)))`
-  const { env, lines } = machine(standIn, discrete)
+  const { env, lines } = machine(fakeDriver, discrete)
   t.equal(await scriptResult(script, env), null)
   t.equal(lines('launch').length, 1)
 })
@@ -250,7 +250,7 @@ t.test('one run at a time, also after one that is refused; dispose while it runs
       await new Promise(next => setTimeout(next, 10))
     }
     print({ second, profile, blocks: UnifiedBuffer.stats().blocks })`
-  const { env, lines } = machine(standIn, { ...discrete, stream: { delay: 50 } })
+  const { env, lines } = machine(fakeDriver, { ...discrete, stream: { delay: 50 } })
   t.match(await scriptResult(script, env), {
     second: ['ERR_ARGUMENT', /plan is running/],
     profile: ['ERR_UNSUPPORTED', /no clock of their own/],
@@ -264,13 +264,13 @@ t.test('without capture every run is eager', async t => {
     const plan = create()
     for (let run = 0; run < 3; ++run) await addon.planRun(plan)
     print(addon.planProblem(plan))`
-  const old = new StandIn(['cuda'], ['NO_cuStreamBeginCapture_v2'])
+  const old = new FakeDriver(['cuda'], ['NO_cuStreamBeginCapture_v2'])
   t.teardown(() => old.dispose())
   const { env, lines } = machine(old, discrete)
   t.equal(await scriptResult(script, env), 'the NVIDIA driver has no CUDA graphs')
   t.equal(lines('launch').length, 6)
   for (const symbol of ['cuStreamBeginCapture', 'cuStreamEndCapture', 'cuGraphInstantiate']) {
-    const { env, lines } = machine(standIn, { ...discrete, fail: { [symbol]: 801 } })
+    const { env, lines } = machine(fakeDriver, { ...discrete, fail: { [symbol]: 801 } })
     t.match(await scriptResult(script, env), 'CUDA_ERROR_NOT_SUPPORTED')
     t.strictSame(lines('replay'), [], symbol)
   }
@@ -294,8 +294,8 @@ t.test(
     await new Promise(setImmediate)
     console.log(JSON.stringify({ warnings, seen }))`
     const profile = { ...discrete, kernel: { unary_float: { fill: 0 } } }
-    const replayed = machine(standIn, profile)
-    const eager = machine(standIn, profile)
+    const replayed = machine(fakeDriver, profile)
+    const eager = machine(fakeDriver, profile)
     const result = await scriptResult(script, { ...eager.env, DGX_SPARK_CUDA_GRAPHS: '0' })
     t.strictSame(result, await scriptResult(script, replayed.env))
     t.match(result, { warnings: [], seen: [0x42424242] })
@@ -317,7 +317,7 @@ t.test('a warning, once, where plans run without graphs', async t => {
     plan.dispose()
     await new Promise(setImmediate)
     console.log(JSON.stringify(warnings))`
-  const { env } = machine(standIn, { ...discrete, fail: { cuGraphInstantiate: 801 } })
+  const { env } = machine(fakeDriver, { ...discrete, fail: { cuGraphInstantiate: 801 } })
   t.match(await scriptResult(script, env), [['SPARK_CUDA', /plans run without CUDA graphs.*NOT_SUPPORTED/]])
 })
 
@@ -327,12 +327,16 @@ t.test('failures are named, and the plan runs again', async t => {
     const plan = create(), seen = []
     for (let run = 0; run < 4; ++run) seen.push(await attempt(() => addon.planRun(plan)))
     print({ unknown, seen })`
-  const { env } = machine(standIn, { ...discrete, 'fail.cuLaunchKernel': 2, 'fail.cuLaunchKernel.times': 1 })
+  const { env } = machine(fakeDriver, {
+    ...discrete,
+    'fail.cuLaunchKernel': 2,
+    'fail.cuLaunchKernel.times': 1,
+  })
   t.match(await scriptResult(script, env), {
     unknown: ['ERR_UNSUPPORTED', /step 0 of the plan, packWeight/],
     seen: [['ERR_OUT_OF_MEMORY', /step 0 of the plan, cast: launching kernel/], null, null, null],
   })
-  const replayed = machine(standIn, { ...discrete, 'fail.cuGraphLaunch': 700 })
+  const replayed = machine(fakeDriver, { ...discrete, 'fail.cuGraphLaunch': 700 })
   const { seen } = (await scriptResult(script, replayed.env)) as { seen: unknown[] }
   t.match(seen, [null, ['ERR_CUDA', /launching a plan/], ['ERR_CUDA', /./], ['ERR_CUDA', /./]])
 })
@@ -351,7 +355,7 @@ t.test('a worker that ends while its plan runs', async t => {
     await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject))
     await worker.terminate()
     console.log(JSON.stringify('ended'))`
-  const { env, lines } = machine(standIn, { ...discrete, stream: { delay: 60 } })
+  const { env, lines } = machine(fakeDriver, { ...discrete, stream: { delay: 60 } })
   t.equal(await scriptResult(script, env), 'ended')
   t.strictSame(lines('free in use'), [])
 })

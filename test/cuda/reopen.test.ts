@@ -1,18 +1,18 @@
 // A device that is opened again after a kernel has ruined its context: nothing that was made in the old one is used or
-// destroyed any more, which the stand-in driver logs as stale.
+// destroyed any more, which the fake driver logs as stale.
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
+import { scriptHead } from '../fixtures/fake-driver/script-head.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated } from '../fixtures/machines.js'
-import { scriptHead } from '../fixtures/stand-in/script-head.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCudaCalls) {
   t.plan(0, noCudaCalls)
   process.exit()
 }
-const standIn = new StandIn(['cuda'])
-t.teardown(() => standIn.dispose())
+const fakeDriver = new FakeDriver(['cuda'])
+t.teardown(() => fakeDriver.dispose())
 
 // The device reads ordinary memory, so that a plan holds none of its own but temporary memory: nothing of it is counted.
 const [gpu] = integrated.gpus
@@ -52,7 +52,7 @@ t.test('plans of a context that is gone', async t => {
     seen.push(await attempt(() => addon.planRun(fresh)))
     addon.planDispose(fresh)
     print({ seen, poisoned, meanwhile: [...meanwhile], late })`
-  const { env, lines } = machine(standIn, { ...pageable, ...once(3) })
+  const { env, lines } = machine(fakeDriver, { ...pageable, ...once(3) })
   const closed = [
     'ERR_CUDA',
     /^device 0 was closed after a failure: make plans, layers and models of it again/,
@@ -82,7 +82,7 @@ t.test('calls that are in flight when the context fails', async t => {
     }
     print(failed > 0)`
   const profile = { ...discrete, ...once(7), 'fail.kernel.times': 40, stream: { delay: 1 } }
-  const { env, lines } = machine(standIn, profile)
+  const { env, lines } = machine(fakeDriver, profile)
   t.equal(await scriptResult(script, env), true)
   t.strictSame(clean(lines), [])
 })
@@ -92,7 +92,7 @@ t.test('a context that somebody else holds comes back as it was', async t => {
     const failed = await attempt(() => addon.planRun(create()))
     print([failed, await attempt(() => addon.openDevice(0)), await attempt(() => addon.openDevice(0)),
       await attempt(() => addon.planRun(create()))])`
-  const { env, lines } = machine(standIn, { ...pageable, ...once(0), cuda: { retainers: 1 } })
+  const { env, lines } = machine(fakeDriver, { ...pageable, ...once(0), cuda: { retainers: 1 } })
   const restart = [
     'ERR_CUDA',
     /device 0 has a context that failed before.*ONNX Runtime.*: restart the process/,

@@ -1,15 +1,15 @@
 // The CUDA runtime below Node-API: limits of a launch, kernel families, scratch memory. Compiled and run here.
 import t from 'tap'
 import { buildCudaProgram, outcomes } from '../fixtures/cuda-program.js'
+import { FakeDriver, noCompiler } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
-import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 t.test('the CUDA runtime', { skip: noCompiler }, async t => {
-  const standIn = new StandIn(['cuda'])
-  t.teardown(() => standIn.dispose())
-  const { env, lines } = machine(standIn, discrete)
-  const seen = outcomes(buildCudaProgram(standIn, 'cuda-runtime'), [], env)
+  const fakeDriver = new FakeDriver(['cuda'])
+  t.teardown(() => fakeDriver.dispose())
+  const { env, lines } = machine(fakeDriver, discrete)
+  const seen = outcomes(buildCudaProgram(fakeDriver, 'cuda-runtime'), [], env)
   t.match(seen, {
     'no device current': /^ERR_INTERNAL no CUDA device is current/,
     'same device': 'ok',

@@ -3,11 +3,11 @@ import { DoRALinear, type DoRALinearOptions, type Precision, type Tensor } from 
 import t from 'tap'
 import { backends } from '../fixtures/backends.js'
 import { scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { integrated } from '../fixtures/machines.js'
 import { randomGenerator } from '../fixtures/random.js'
 import { randomTensors } from '../fixtures/random-tensors.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const [outs, ins] = [17, 48]
 const precisions: readonly Precision[] = ['fp32', 'bf16', 'fp8', 'nvfp4']
@@ -177,9 +177,9 @@ t.test('1,000 switches leave memory as it was', async t => {
 })
 
 t.test('1,000 switches on a GPU leave memory as it was', { skip: noCudaCalls }, async t => {
-  const standIn = new StandIn()
-  t.teardown(() => standIn.dispose())
-  const { env, lines } = machine(standIn, integrated)
+  const fakeDriver = new FakeDriver()
+  t.teardown(() => fakeDriver.dispose())
+  const { env, lines } = machine(fakeDriver, integrated)
   const settings = { ...env, DGX_SPARK_BACKEND: 'cuda', DGX_SPARK_ENABLED: '1' }
   const [before, after] = (await scriptResult(switches, settings, ['--expose-gc'])) as [number, number][]
   t.ok(after![0] <= before![0], `array buffers: ${before![0]} bytes, then ${after![0]}`)

@@ -1,8 +1,8 @@
 // Which number CUDA gives the GPU that a caller names: NVML and CUDA count in different orders.
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
+import { FakeDriver, noCompiler } from '../fixtures/fake-driver/fake-driver.js'
 import { FakeRoot, profile, runChild } from '../fixtures/machine.js'
-import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const code = (device: string) => `
   import { HardwareInfo } from 'dgx-spark'
@@ -12,14 +12,14 @@ const code = (device: string) => `
   const answer = { number, gpus, bestGpu }`
 
 t.test('cudaDevice', { skip: noCompiler || (!loadAddon().addon && 'the addon is not built') }, async t => {
-  const standIn = new StandIn()
+  const fakeDriver = new FakeDriver()
   const root = new FakeRoot({})
   t.teardown(() => {
-    standIn.dispose()
+    fakeDriver.dispose()
     root.dispose()
   })
   const ask = (name: string, device: string) =>
-    runChild(code(device), { ...standIn.env(profile(name)), DGX_SPARK_SYSFS_ROOT: root.path })
+    runChild(code(device), { ...fakeDriver.env(profile(name)), DGX_SPARK_SYSFS_ROOT: root.path })
 
   const { gpus, bestGpu, number } = ask('two-gpus', 'undefined')
   t.not(gpus[0].index, gpus[0].cudaIndex, 'the orders differ, or this test says nothing')

@@ -1,10 +1,10 @@
-// HardwareInfo.detect() over stand-in driver libraries: the addon's real NVML and CUDA code on machines from profiles.
+// HardwareInfo.detect() over fake driver libraries: the addon's real NVML and CUDA code on machines from profiles.
 import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
+import { FakeDriver, noCompiler } from '../fixtures/fake-driver/fake-driver.js'
 import { type Answer, FakeRoot, gb10Pci, type Profile, profile, runChild } from '../fixtures/machine.js'
-import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const meminfo = { 'proc/meminfo': 'MemTotal: 127535932 kB\nMemAvailable: 101234567 kB\nHugePages_Total: 0\n' }
 const spark = new FakeRoot({
@@ -27,11 +27,15 @@ const loaded = loadAddon()
 // A build without nvcc has no kernels; then `auto` takes the CPU and says so.
 const kernels = (loaded.addon?.kernelFamilies().length ?? 0) > 0
 
-t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.reason) }, async t => {
-  const standIn = new StandIn()
-  t.teardown(() => standIn.dispose())
-  const detect = (machine: Profile, root = pc, env: Record<string, string> = {}, drivers = standIn): Answer =>
-    runChild(detectCode, { ...drivers.env(machine), DGX_SPARK_SYSFS_ROOT: root.path, ...env })
+t.test('fake drivers', { skip: noCompiler || (loaded.addon ? false : loaded.reason) }, async t => {
+  const fakeDriver = new FakeDriver()
+  t.teardown(() => fakeDriver.dispose())
+  const detect = (
+    machine: Profile,
+    root = pc,
+    env: Record<string, string> = {},
+    drivers = fakeDriver,
+  ): Answer => runChild(detectCode, { ...drivers.env(machine), DGX_SPARK_SYSFS_ROOT: root.path, ...env })
 
   t.test('DGX Spark', async t => {
     const hardware = detect(profile('gb10'), spark)
@@ -214,8 +218,8 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
   })
 
   t.test('only one of the two libraries is installed', async t => {
-    const nvmlOnly = new StandIn(['nvml'])
-    const cudaOnly = new StandIn(['cuda'])
+    const nvmlOnly = new FakeDriver(['nvml'])
+    const cudaOnly = new FakeDriver(['cuda'])
     t.teardown(() => {
       nvmlOnly.dispose()
       cudaOnly.dispose()
@@ -230,8 +234,8 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
   })
 
   t.test('libraries that lack a symbol', async t => {
-    const lacking = (...symbols: string[]): StandIn => {
-      const drivers = new StandIn(
+    const lacking = (...symbols: string[]): FakeDriver => {
+      const drivers = new FakeDriver(
         ['cuda', 'nvml'],
         symbols.map(symbol => `NO_${symbol}`),
       )
@@ -260,7 +264,7 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
       const answer = { ab: a === b, ac: a === c, cd: c === d, name: best.name, count: (await getNvidiaGpus()).length,
         available: await isNvidiaAvailable(), precision: await getRecommendedPrecision(best),
         same: (await getRecommendedPrecision()) === d.recommendedPrecision }`
-    const answer = runChild(code, { ...standIn.env(profile('two-gpus')), DGX_SPARK_SYSFS_ROOT: pc.path })
+    const answer = runChild(code, { ...fakeDriver.env(profile('two-gpus')), DGX_SPARK_SYSFS_ROOT: pc.path })
     t.same(answer, {
       ab: true,
       ac: false,
@@ -280,7 +284,7 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
       await Promise.race([pending, new Promise(resolve => setImmediate(resolve)).then(() => { answer = 'free' })])
       await pending`
     const slow = { ...profile('rtx'), nvml: { initSeconds: 1 }, cuda: { initSeconds: 1 } }
-    t.equal(runChild(code, { ...standIn.env(slow), DGX_SPARK_SYSFS_ROOT: pc.path }), 'free')
+    t.equal(runChild(code, { ...fakeDriver.env(slow), DGX_SPARK_SYSFS_ROOT: pc.path }), 'free')
   })
 
   t.test('two workers and the main thread look at the same time', async t => {
@@ -292,7 +296,7 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
         worker.once('message', resolve).once('error', reject)
       }))
       const answer = [(await HardwareInfo.detect()).gpus[0].name, ...(await Promise.all(names))]`
-    const answer = runChild(code, { ...standIn.env(profile('gb10')), DGX_SPARK_SYSFS_ROOT: spark.path })
+    const answer = runChild(code, { ...fakeDriver.env(profile('gb10')), DGX_SPARK_SYSFS_ROOT: spark.path })
     t.same(answer, ['NVIDIA GB10', 'NVIDIA GB10', 'NVIDIA GB10'])
   })
 })

@@ -1,25 +1,25 @@
-// GpuMonitor over a stand-in NVML. Every child ends by itself: one that hangs fails by the test's time limit.
+// GpuMonitor over a fake NVML. Every child ends by itself: one that hangs fails by the test's time limit.
 
 import { GpuMonitor } from 'dgx-spark'
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
+import { FakeDriver, noCompiler } from '../fixtures/fake-driver/fake-driver.js'
 import { type Answer, FakeRoot, gb10Pci, type Profile, profile, runChild } from '../fixtures/machine.js'
-import { noCompiler, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const loaded = loadAddon()
 const hour = 3_600_000
 
-t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.reason) }, async t => {
-  const standIn = new StandIn()
+t.test('fake drivers', { skip: noCompiler || (loaded.addon ? false : loaded.reason) }, async t => {
+  const fakeDriver = new FakeDriver()
   const root = new FakeRoot({
     pci: [gb10Pci],
     files: { 'proc/meminfo': 'MemTotal: 127535932 kB\nMemAvailable: 101234567 kB\n' },
   })
   t.teardown(() => {
-    standIn.dispose()
+    fakeDriver.dispose()
     root.dispose()
   })
-  const monitored = (machine: Profile, code: string, drivers = standIn): Answer =>
+  const monitored = (machine: Profile, code: string, drivers = fakeDriver): Answer =>
     runChild(
       `import { GpuMonitor } from 'dgx-spark'
        const failure = error => ({ code: error.code, message: error.message })\n${code}`,
@@ -144,7 +144,7 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
       'nvmlDeviceGetCurrentClocksEventReasons',
       'nvmlDeviceGetMemoryInfo_v2',
     ]
-    const old = new StandIn(
+    const old = new FakeDriver(
       ['cuda', 'nvml'],
       symbols.map(symbol => `NO_${symbol}`),
     )
@@ -227,12 +227,12 @@ t.test('stand-in drivers', { skip: noCompiler || (loaded.addon ? false : loaded.
     t.teardown(() => empty.dispose())
     const code = `import { GpuMonitor } from 'dgx-spark'
       const answer = await new GpuMonitor().sample().catch(error => [error.code, error.message])`
-    const env = { ...standIn.env(profile('no-device')), DGX_SPARK_SYSFS_ROOT: empty.path }
+    const env = { ...fakeDriver.env(profile('no-device')), DGX_SPARK_SYSFS_ROOT: empty.path }
     t.match(runChild(code, env), ['ERR_NO_CUDA', /no NVIDIA GPU/])
     t.match(runChild(code, { ...env, DGX_SPARK_BUILD: 'none' }), ['ERR_NO_CUDA', /without the native addon/])
     t.match(
       runChild(code, {
-        ...standIn.env({ ...profile('rtx'), nvml: { init: 9 } }),
+        ...fakeDriver.env({ ...profile('rtx'), nvml: { init: 9 } }),
         DGX_SPARK_SYSFS_ROOT: empty.path,
       }),
       ['ERR_NO_CUDA', /Driver Not Loaded/],

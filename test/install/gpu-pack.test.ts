@@ -14,9 +14,9 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
 import { has, run } from '../fixtures/checkout.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const root = path.resolve(import.meta.dirname, '../..')
 const addon = path.join(root, 'build/Release/dgx_spark.node')
@@ -67,11 +67,11 @@ t.test('the archive', { skip: whyNot() }, async t => {
   t.type(JSON.parse(readFileSync(path.join(suite, 'package.json'), 'utf8')).gitHead, 'string')
 
   await t.test('runs with no other Node.js on the path', { skip: noCudaCalls }, async t => {
-    const standIn = new StandIn()
-    t.teardown(() => standIn.dispose())
+    const fakeDriver = new FakeDriver()
+    t.teardown(() => fakeDriver.dispose())
     const out = path.join(work, 'out')
     const outside = {
-      ...machine(standIn, discrete).env,
+      ...machine(fakeDriver, discrete).env,
       PATH: '/usr/bin:/bin',
       OUT: out,
       DGX_SPARK_GPU_SIZES: 'small',

@@ -1,16 +1,16 @@
-// Products that cuBLASLt may form: what it is asked for, and when, on the stand-in libraries; the choice in plans.
+// Products that cuBLASLt may form: what it is asked for, and when, on the fake libraries; the choice in plans.
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { type Machine, machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCudaCalls) {
   t.plan(0, noCudaCalls)
   process.exit()
 }
-const standIn = new StandIn(['cuda', 'cublaslt'])
-t.teardown(() => standIn.dispose())
+const fakeDriver = new FakeDriver(['cuda', 'cublaslt'])
+t.teardown(() => fakeDriver.dispose())
 
 // 130 tokens, 104 out, 304 in: rows of x are padded to 320.
 const script = `
@@ -30,7 +30,7 @@ const script = `
 
 /** The products of `runs`, by kernel or library. */
 async function products(runs: [op: string, changes: object][], profile: object = {}, env: object = {}) {
-  const played = machine(standIn, { ...discrete, ...profile })
+  const played = machine(fakeDriver, { ...discrete, ...profile })
   await scriptResult(script, { ...played.env, RUNS: JSON.stringify(runs), ...env })
   return formed(played)
 }
@@ -86,7 +86,7 @@ t.test('our kernel where cuBLASLt cannot', async t => {
 
 /** What a plan of one product forms in two runs, some of whose operands begin at odd elements of their buffers. */
 async function formedAtOddPlaces(changes: string) {
-  const played = machine(standIn, { ...discrete, ...slow, 'pointer.alignment': 2 })
+  const played = machine(fakeDriver, { ...discrete, ...slow, 'pointer.alignment': 2 })
   const [head] = script.split('const runs')
   const code = `${head}
     const odd = array => new array.constructor(array.length + 1).subarray(1)
@@ -112,7 +112,7 @@ t.test('a weight at an odd element is left to our kernel, an activation is packe
 })
 
 t.test('a device has one handle, however often and from where it is opened', async t => {
-  const played = machine(standIn, discrete)
+  const played = machine(fakeDriver, discrete)
   const code = `
     import { Worker } from 'node:worker_threads'
     import { requireAddon } from '#lib/native.js'
@@ -130,7 +130,7 @@ t.test('a device has one handle, however often and from where it is opened', asy
 
 /** What `count` plans of `uses` equal products each form in four runs. */
 async function planned(uses: number, profile: object, count = 1) {
-  const played = machine(standIn, { ...discrete, ...profile })
+  const played = machine(fakeDriver, { ...discrete, ...profile })
   const [head] = script.split('const runs')
   const code = `${head}
     for (let plan = 0; plan < ${count}; ++plan) {
@@ -182,7 +182,7 @@ t.test('a device that is opened again asks with a handle of its own', async t =>
     await addon.openDevice(0)
     for (let run = 0; run < 3; ++run) await addon.runCuda(0, 'linear', { ...args, y: f32(T * O) })
     console.log(JSON.stringify(failed))`
-  const played = machine(standIn, { ...discrete, ...slow, 'fail.kernel': 719, 'fail.kernel.times': 1 })
+  const played = machine(fakeDriver, { ...discrete, ...slow, 'fail.kernel': 719, 'fail.kernel.times': 1 })
   t.equal(await scriptResult(code, played.env), 'ERR_CUDA')
   t.same(formed(played).slice(8), [ours, ...trial(ours, rows), ours, rows, rows])
   t.same(played.lines('stale'), [])

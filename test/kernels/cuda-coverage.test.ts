@@ -1,11 +1,11 @@
-// What the GPU suite launches, on the stand-in driver, which checks every launch against the machine code of its
+// What the GPU suite launches, on the fake driver, which checks every launch against the machine code of its
 // kernel: no launch is refused, and no kernel of any family is left out.
 import { spawnSync } from 'node:child_process'
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated } from '../fixtures/machines.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const nameIn = (line: string) => line.split(' ')[1]!
 
@@ -37,9 +37,9 @@ const fp4 = `
   console.log(JSON.stringify(await addon.testFp4(0, 'own')))`
 
 t.test('every kernel is launched, and every launch is right', { skip: noCudaCalls }, async t => {
-  const standIn = new StandIn(['cuda', 'nvml', 'cublaslt'])
-  t.teardown(() => standIn.dispose())
-  const { env, lines } = machine(standIn, discrete)
+  const fakeDriver = new FakeDriver(['cuda', 'nvml', 'cublaslt'])
+  t.teardown(() => fakeDriver.dispose())
+  const { env, lines } = machine(fakeDriver, discrete)
   const { stdout } = spawnSync(process.execPath, ['test/gpu/kernels.test.js'], {
     encoding: 'utf8',
     env: { ...process.env, ...env, DGX_SPARK_GPU_SIZES: 'small' },
@@ -54,9 +54,9 @@ t.test('every kernel is launched, and every launch is right', { skip: noCudaCall
   const refused = stdout.split('\n').filter(line => /ERR_|CUDA_ERROR|argument \d+ of kernel/.test(line))
   t.strictSame(refused, [], 'refused launches')
 
-  const slow = machine(standIn, { ...discrete, stream: { delay: 2 } })
+  const slow = machine(fakeDriver, { ...discrete, stream: { delay: 2 } })
   await scriptResult(rest, slow.env)
-  const blackwell = machine(standIn, integrated)
+  const blackwell = machine(fakeDriver, integrated)
   t.notMatch(await scriptResult(fp4, blackwell.env), /ERR_|CUDA_ERROR|argument \d+ of kernel/)
   const kernels = new Set(lines('kernel ').map(nameIn))
   const logs = [lines, slow.lines, blackwell.lines]

@@ -1,16 +1,16 @@
-// Which kernels the CUDA operations launch, and with what grids, on the stand-in driver.
+// Which kernels the CUDA operations launch, and with what grids, on the fake driver.
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCudaCalls) {
   t.plan(0, noCudaCalls)
   process.exit()
 }
-const standIn = new StandIn(['cuda'])
-t.teardown(() => standIn.dispose())
+const fakeDriver = new FakeDriver(['cuda'])
+t.teardown(() => fakeDriver.dispose())
 
 // 130 tokens, 101 out, 304 in, rank 5: 3, 2, 5 and 1 tiles of 64.
 const head = `
@@ -44,7 +44,7 @@ const head = `
 
 /** What an operation launches, as 'kernel blocks threads'. */
 async function launches(call: string): Promise<string[]> {
-  const { env, lines } = machine(standIn, { ...discrete, pointer: { alignment: 4 } })
+  const { env, lines } = machine(fakeDriver, { ...discrete, pointer: { alignment: 4 } })
   await scriptResult(`${head} await ${call}; console.log(null)`, env)
   return lines('launch').map(line => {
     const [, kernel, , x, y, z, , ...threads] = line.split(' ')
@@ -194,7 +194,7 @@ const modes = `
   console.log(null)`
 
 t.test('the mode of a model decides what products of its values are formed of', async t => {
-  const { env, lines } = machine(standIn, { ...discrete, pointer: { alignment: 4 } })
+  const { env, lines } = machine(fakeDriver, { ...discrete, pointer: { alignment: 4 } })
   await scriptResult(modes, env)
   t.same(
     lines('launch').map(line => line.split(' ')[1]),

@@ -1,16 +1,16 @@
-// The CUDA engine against the stand-in driver: it opens or says why not, and weights stay on the device.
+// The CUDA engine against the fake driver: it opens or says why not, and weights stay on the device.
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCompiler, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated } from '../fixtures/machines.js'
-import { noCompiler, noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCompiler) {
   t.plan(0, noCompiler)
   process.exit()
 }
-const standIn = new StandIn()
-t.teardown(() => standIn.dispose())
+const fakeDriver = new FakeDriver()
+t.teardown(() => fakeDriver.dispose())
 
 const head = `
   import { DoRALinear, openKernels, Tensor, UnifiedBuffer } from 'dgx-spark'
@@ -28,18 +28,18 @@ t.test('the engine', { skip: noCudaCalls }, async t => {
     const kernels = await openKernels({ backend: 'cuda' })
     const args = { weight: { dtype: 'f32', rows: 1, cols: 1, data: new Float32Array(1) }, out: new Float32Array(1) }
     print([kernels.supports('linear'), await attempt(() => kernels.runSync('weightNorm2', args))])`
-  t.match(await scriptResult(script, machine(standIn, integrated).env), [
+  t.match(await scriptResult(script, machine(fakeDriver, integrated).env), [
     true,
     ['ERR_UNSUPPORTED', /weightNorm2.*promise/],
   ])
 })
 
 t.test('without a device', async t => {
-  const empty = machine(standIn, { ...integrated, gpus: [] })
+  const empty = machine(fakeDriver, { ...integrated, gpus: [] })
   const script = `${head} print(await attempt(() => openKernels({ backend: 'cuda' })))`
   t.match(await scriptResult(script, empty.env), ['ERR_NO_CUDA'])
   const second = `${head} print(await attempt(() => openKernels({ backend: 'cuda', device: 7 })))`
-  t.match(await scriptResult(second, machine(standIn, integrated).env), ['ERR_NO_CUDA', /7/])
+  t.match(await scriptResult(second, machine(fakeDriver, integrated).env), ['ERR_NO_CUDA', /7/])
 })
 
 t.test('auto', { skip: noCudaCalls }, async t => {
@@ -47,10 +47,10 @@ t.test('auto', { skip: noCudaCalls }, async t => {
     const kernels = await openKernels()
     await new Promise(resolve => setImmediate(resolve))
     print([kernels.backend, ...warnings])`
-  t.strictSame(await scriptResult(script, machine(standIn, integrated).env), ['cuda'])
-  const disabled = { ...machine(standIn, integrated).env, DGX_SPARK_ENABLED: '0' }
+  t.strictSame(await scriptResult(script, machine(fakeDriver, integrated).env), ['cuda'])
+  const disabled = { ...machine(fakeDriver, integrated).env, DGX_SPARK_ENABLED: '0' }
   t.strictSame(await scriptResult(script, disabled), ['cpu'])
-  const broken = machine(standIn, { ...integrated, fail: { cuDevicePrimaryCtxRetain: 999 } })
+  const broken = machine(fakeDriver, { ...integrated, fail: { cuDevicePrimaryCtxRetain: 999 } })
   t.strictSame(
     await scriptResult(script, broken.env),
     ['cpu', 'SPARK_CUDA'],
@@ -70,7 +70,7 @@ t.test('a driver that is older than the kernels', { skip: noCudaCalls }, async t
     print({ explicit, backend, messages, driver })`
   const needs = /compiled with CUDA 13.0 and the NVIDIA driver runs CUDA 12.8: they need driver 580 or newer/
   for (const code of [200, 209, 222]) {
-    const old = machine(standIn, { ...discrete, cudaVersion: 12080, fail: { cuModuleLoadData: code } })
+    const old = machine(fakeDriver, { ...discrete, cudaVersion: 12080, fail: { cuModuleLoadData: code } })
     t.match(await scriptResult(script, old.env), {
       explicit: ['ERR_CUDA', needs],
       backend: 'cpu',
@@ -78,12 +78,15 @@ t.test('a driver that is older than the kernels', { skip: noCudaCalls }, async t
       driver: { status: 'problem', found: needs, next: /580/ },
     })
   }
-  const fitting = machine(standIn, { ...discrete, fail: { cuModuleLoadData: 209 } })
+  const fitting = machine(fakeDriver, { ...discrete, fail: { cuModuleLoadData: 209 } })
   t.match(await scriptResult(script, fitting.env), {
     explicit: ['ERR_CUDA', /no kernels for the GPU/],
     driver: { status: 'ok', found: 'CUDA 13.0' },
   })
-  const one = machine(standIn, { ...discrete, fail: { cuModuleLoadData: 209, 'cuModuleLoadData.times': 1 } })
+  const one = machine(fakeDriver, {
+    ...discrete,
+    fail: { cuModuleLoadData: 209, 'cuModuleLoadData.times': 1 },
+  })
   t.match(await scriptResult(script, one.env), { backend: 'cuda' }, 'one family may be missing')
 })
 
@@ -99,7 +102,7 @@ t.test('a layer holds its weight on the device and frees it', { skip: noCudaCall
     print({ backend: layer.backend, held, shape: (await pending).shape, blocks: await idle() })`
   const slowPinned = { ...integrated, delay: { cuMemHostAlloc: 5 } }
   for (const profile of [slowPinned, discrete]) {
-    const { env, lines } = machine(standIn, profile)
+    const { env, lines } = machine(fakeDriver, profile)
     t.strictSame(await scriptResult(script, env), {
       backend: 'cuda',
       held: 512 * 1024 * 4,

@@ -1,6 +1,6 @@
 // Every kernel that the shared models and their training graphs call has an entry in the CUDA table, and its launches are
 // right. No GPU is needed: plans are compiled as for CUDA and their operands read, where a model's shapes depend on data the
-// CPU computes; and models run on the stand-in driver, which checks launches and does nothing.
+// CPU computes; and models run on the fake driver, which checks launches and does nothing.
 import { spawnSync } from 'node:child_process'
 import path from 'node:path'
 import t, { type Test } from 'tap'
@@ -18,12 +18,12 @@ import { loadAddon } from '#lib/native.js'
 import type { Batch } from '#lib/training/dataset.js'
 import { createOptimizer } from '#lib/training/optimizers.js'
 import { TrainingStep } from '#lib/training/step.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { lightModel } from '../fixtures/light-models.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
 import { modelFiles, noModels } from '../fixtures/onnx-models.js'
 import { randomFeeds } from '../fixtures/onnx-runtime.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const { addon } = loadAddon()
 const skip = noModels || (addon ? false : 'no native addon')
@@ -117,10 +117,10 @@ const notLaunched = 'silero_vad_16k_op15.onnx'
 const launchedTraining = ['tinyphysics.onnx', 'mnist-8.onnx', 'version-RFB-320.onnx', 'burn_mnist.onnx']
 
 t.test('launches', { skip: skip || noCudaCalls }, async t => {
-  const standIn = new StandIn(['cuda'])
-  t.teardown(() => standIn.dispose())
+  const fakeDriver = new FakeDriver(['cuda'])
+  t.teardown(() => fakeDriver.dispose())
   const launch = (file: string, what: 'run' | 'train') => {
-    const { env, lines } = machine(standIn, discrete)
+    const { env, lines } = machine(fakeDriver, discrete)
     const args = ['test/fixtures/cuda-model-child.js', file, what]
     const { status, stderr } = spawnSync(process.execPath, args, {
       encoding: 'utf8',

@@ -27,12 +27,12 @@ import { Plan } from '#lib/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { scriptResult } from '../fixtures/child.js'
 import { close, identical } from '../fixtures/close.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
 import { modelFile, noModels } from '../fixtures/onnx-models.js'
 import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomConstants } from '../fixtures/random-tensors.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const random = randomGenerator(6)
 const f32 = randomConstants(random)
@@ -278,10 +278,10 @@ import { compile } from '#lib/plan/compile.js'
   const off = { name: 'fp32', automatic: true }
   t.match(await scriptResult(script, { DGX_SPARK_ENABLED: '0' }), [off, off])
   if (noCudaCalls) return
-  const standIn = new StandIn()
-  t.teardown(() => standIn.dispose())
+  const fakeDriver = new FakeDriver()
+  t.teardown(() => fakeDriver.dispose())
   const best = { name: 'bf16', reason: 'the best one for compute capability 9.0', automatic: true }
-  t.same(await scriptResult(script, machine(standIn, discrete).env), [best, best])
+  t.same(await scriptResult(script, machine(fakeDriver, discrete).env), [best, best])
 })
 
 t.test('bad options, bad comparisons', async t => {

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
 import { runScript } from '../fixtures/child.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated } from '../fixtures/machines.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const node = (args: string[], env: Record<string, string> = {}) =>
   spawnSync(process.execPath, args, { encoding: 'utf8', env: { ...process.env, ...env }, timeout: 120_000 })
@@ -48,9 +48,9 @@ t.test('without the addon every test says why it is skipped', t => {
 })
 
 t.test('kernels that do nothing are found out', { skip: noCudaCalls }, t => {
-  const standIn = new StandIn()
-  t.teardown(() => standIn.dispose())
-  const { env } = machine(standIn, discrete)
+  const fakeDriver = new FakeDriver()
+  t.teardown(() => fakeDriver.dispose())
+  const { env } = machine(fakeDriver, discrete)
   const { status, stdout } = node(['test/gpu/kernels.test.js'], { ...env, DGX_SPARK_GPU_SIZES: 'small' })
   t.equal(status, 1)
   const lines = stdout.split('\n')
@@ -59,15 +59,15 @@ t.test('kernels that do nothing are found out', { skip: noCudaCalls }, t => {
   t.ok(failed.length > 200, `${failed.length} cases fail`)
   t.strictSame(passed, [], 'no case passes by doing nothing')
   for (const file of ['concurrency', 'dora-linear', 'errors', 'memory', 'plan', 'training']) {
-    t.equal(node([`test/gpu/${file}.test.js`], machine(standIn, integrated).env).status, 1, file)
+    t.equal(node([`test/gpu/${file}.test.js`], machine(fakeDriver, integrated).env).status, 1, file)
   }
   t.end()
 })
 
 t.test('a GPU that cannot be opened is a failure, not a reason to skip', { skip: noCudaCalls }, t => {
-  const standIn = new StandIn()
-  t.teardown(() => standIn.dispose())
-  const { env } = machine(standIn, { ...discrete, fail: { cuDevicePrimaryCtxRetain: 999 } })
+  const fakeDriver = new FakeDriver()
+  t.teardown(() => fakeDriver.dispose())
+  const { env } = machine(fakeDriver, { ...discrete, fail: { cuDevicePrimaryCtxRetain: 999 } })
   const { status, stdout } = node(['test/gpu/concurrency.test.js'], env)
   t.equal(status, 1)
   t.match(stdout, /not ok 1 - 200 calls in flight: ends without an error/)
@@ -75,9 +75,9 @@ t.test('a GPU that cannot be opened is a failure, not a reason to skip', { skip:
 })
 
 t.test('the bench times nothing that is wrong', { skip: noCudaCalls }, t => {
-  const standIn = new StandIn()
-  t.teardown(() => standIn.dispose())
-  const { env } = machine(standIn, discrete)
+  const fakeDriver = new FakeDriver()
+  t.teardown(() => fakeDriver.dispose())
+  const { env } = machine(fakeDriver, discrete)
   const { status, stderr, stdout } = node(['bench/main.js', '--device', 'cuda'], env)
   t.equal(status, 1)
   t.match(stderr, /the copy of the device limit is wrong/)
@@ -86,9 +86,9 @@ t.test('the bench times nothing that is wrong', { skip: noCudaCalls }, t => {
 })
 
 t.test('rows of models are replayed on memory that stays', { skip: noCudaCalls }, t => {
-  const standIn = new StandIn()
-  t.teardown(() => standIn.dispose())
-  const { env, lines } = machine(standIn, discrete)
+  const fakeDriver = new FakeDriver()
+  t.teardown(() => fakeDriver.dispose())
+  const { env, lines } = machine(fakeDriver, discrete)
   const { status, stdout, stderr } = node(['test/fixtures/bound-row-child.js'], env)
   t.equal(status, 0, stderr)
   t.match(stdout, /driving_policy: output outputs: relative error/, 'kernels that do nothing are found out')

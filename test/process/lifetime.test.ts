@@ -1,9 +1,9 @@
 // What a whole process shows: idle exit, memory in loops, garbage collection, workers that are terminated at any moment.
 import t from 'tap'
 import { runScript, scriptResult } from '../fixtures/child.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { integrated } from '../fixtures/machines.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 const head = `
   import { UnifiedBuffer } from 'dgx-spark'
@@ -204,13 +204,13 @@ t.test('workers terminated with CPU jobs in flight', async t => {
 })
 
 t.test('workers terminated with CUDA calls in flight', { skip: noCudaCalls }, async t => {
-  const standIn = new StandIn(['cuda'])
-  t.teardown(() => standIn.dispose())
+  const fakeDriver = new FakeDriver(['cuda'])
+  t.teardown(() => fakeDriver.dispose())
   const job = `
     const start = () => addon.openDevice(0)
     const submit = async buffer => addon.runCuda(0, 'cast', { srcDtype: 'f32', dstDtype: 'f16', count: n,
       saturate: false, src: buffer.view(Float32Array), dst: new Uint16Array(n) })`
-  const { env, lines } = machine(standIn, { ...integrated, stream: { delay: 0.2 } })
+  const { env, lines } = machine(fakeDriver, { ...integrated, stream: { delay: 0.2 } })
   t.equal(await scriptResult(workerLoop(60, job), env, ['--expose-gc']), 0)
   t.ok(lines('launch').length >= 60, 'kernels were in flight')
   t.strictSame(lines('free in use'), [])

@@ -1,20 +1,20 @@
-// Training on a GPU, on the stand-in driver: a step is one plan that is enqueued, captured, then replayed; parameters and
+// Training on a GPU, on the fake driver: a step is one plan that is enqueued, captured, then replayed; parameters and
 // moments stay on the device until a checkpoint or the end asks for them.
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { readCheckpoint } from '#lib/training/checkpoint.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated } from '../fixtures/machines.js'
-import { noCudaCalls, StandIn } from '../fixtures/stand-in/stand-in.js'
 
 if (noCudaCalls) {
   t.plan(0, noCudaCalls)
   process.exit()
 }
-const standIn = new StandIn(['cuda'])
-t.teardown(() => standIn.dispose())
+const fakeDriver = new FakeDriver(['cuda'])
+t.teardown(() => fakeDriver.dispose())
 
 /** Kernels do nothing but AdamW, which sets the bytes of a parameter. */
 const marked = { kernel: { adamw_f32: { fill: 3 } } }
@@ -22,7 +22,7 @@ const onlyMarks = (bytes: Buffer) => bytes.length > 0 && bytes.every(byte => byt
 
 /** Trains a small network for 6 epochs of 203 samples: by default 12 batches of 16 and one of 11. */
 function train(folder: string, profile: object, batchSize = 16) {
-  const { env, lines } = machine(standIn, profile)
+  const { env, lines } = machine(fakeDriver, profile)
   const file = path.join(folder, 'result.bin')
   const { stdout, stderr, status } = spawnSync(
     process.execPath,

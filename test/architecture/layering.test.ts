@@ -1,10 +1,11 @@
-// The floors of the house: a file imports only from its own floor or below (CONTRIBUTING.md).
+// Layering: a file imports only from its own layer or below (CONTRIBUTING.md); and other rules on the source text.
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 
 const root = path.resolve(import.meta.dirname, '../..')
-const floors = [
+/** Folders of lib, lowest first. */
+const layers = [
   'core',
   'native.ts',
   'hardware',
@@ -39,31 +40,31 @@ function files(folder: string, extensions: RegExp): { name: string; text: string
 const lib = files('lib', /\.ts$/)
 const native = files('native', /\.(cc|h|cu|cuh|in)$/)
 
-/** lib-relative paths of what a TypeScript file imports, types included. */
+/** Paths, relative to lib, of the files that a TypeScript file imports, types included. */
 const imports = ({ name, text }: { name: string; text: string }): string[] =>
   [...text.matchAll(/(?:from|import\()\s*'(\.[^']+)\.js'/g)].map(match =>
     path.relative('lib', path.join(path.dirname(name), `${match[1]}.ts`)),
   )
 
-const floor = (file: string): number => {
+const layerOf = (file: string): number => {
   const [folder = '', subfolder] = file.split(path.sep)
-  return floors.findIndex(name => name === folder || name === `${folder}/${subfolder}`)
+  return layers.findIndex(name => name === folder || name === `${folder}/${subfolder}`)
 }
 
-t.test('every folder of lib has a floor', async t => {
+t.test('every folder of lib has a layer', async t => {
   for (const { name } of lib) {
     const file = path.relative('lib', name)
-    if (file !== 'index.ts') t.not(floor(file), -1, `${name} stands on no floor`)
+    if (file !== 'index.ts') t.not(layerOf(file), -1, `${name} belongs to no layer`)
   }
 })
 
-t.test('no import climbs a floor', async t => {
+t.test('no import of a higher layer', async t => {
   for (const source of lib) {
     const file = path.relative('lib', source.name)
     if (file === 'index.ts') continue
     for (const target of imports(source)) {
-      t.notOk(target === 'index.ts', `${source.name} imports the public face`)
-      t.ok(floor(target) <= floor(file), `${source.name} imports ${target}`)
+      t.notOk(target === 'index.ts', `${source.name} imports the public entry point`)
+      t.ok(layerOf(target) <= layerOf(file), `${source.name} imports ${target}`)
     }
   }
 })
@@ -90,7 +91,7 @@ t.test('a .node file is loaded in lib/native.ts only', async t => {
   }
 })
 
-t.test('native rooms keep to themselves', async t => {
+t.test('native modules use only the APIs of their own layer', async t => {
   for (const { name, text } of native) {
     const folder = path.dirname(path.relative('native', name))
     if (folder !== 'napi' && name !== path.join('native', 'addon.cc'))
@@ -102,31 +103,34 @@ t.test('native rooms keep to themselves', async t => {
   }
 })
 
-t.test('what reaches a terminal goes through printable()', async t => {
+t.test('text for a terminal goes through printable()', async t => {
   const writers = [
-    ...['lib/cli/output.ts', 'lib/cli/progress.ts', 'lib/core/log.ts'],
-    'lib/kernels/fp4-child.ts', // to the process that started it
+    'lib/cli/output.ts',
+    'lib/cli/progress.ts',
+    'lib/core/log.ts',
+    'lib/kernels/fp4-child.ts', // to its parent process
   ].map(path.normalize)
   const writes = /std(out|err)\.write|emitWarning\(|^\s*console\./m
   for (const { name, text } of lib) if (!writers.includes(name)) t.notMatch(text, writes, name)
 })
 
-t.test('patterns from outside are matched in linear time', async t => {
-  // RegExp backtracks: with a pattern from a file it may run for years. Its literals are ours; lib/core/regex.ts has the rest.
+t.test('patterns of callers and files are matched in linear time', async t => {
+  // RegExp backtracks: a pattern from a file could run for years. Literals are ours; lib/core/regex.ts matches the rest.
   for (const { name, text } of lib) t.notMatch(text, /\bRegExp\(|matchesGlob/, name)
 })
 
-t.test('files stay readable in one sitting', async t => {
+t.test('no file is longer than 400 lines', async t => {
   const limit = 400
   const all = [...lib, ...native, ...files('test', /\.(ts|js|c)$/), ...files('bench', /\.js$/)]
   for (const { name, text } of all) t.ok(text.split('\n').length <= limit, `${name} is over ${limit} lines`)
 })
 
-t.test('no merge was left half done', async t => {
+t.test('no conflict markers of a merge', async t => {
   const pages = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md'].map(name => ({
     name,
     text: readFileSync(path.join(root, name), 'utf8'),
   }))
   const all = [...lib, ...native, ...files('docs', /^[^/]*\.md$/), ...pages]
-  for (const { name, text } of all) t.notMatch(text, /^(<{7}|={7}|>{7})( |$)/m, `${name} holds both sides`)
+  for (const { name, text } of all)
+    t.notMatch(text, /^(<{7}|={7}|>{7})( |$)/m, `${name} has a conflict marker`)
 })

@@ -331,7 +331,10 @@ export class Lowering {
       type => type && (converts(type.dtype) ? { ...type, dtype: 'f32' as const } : type),
     )
     rule(new Lowering(this.node, { ...this.#scope, values, updates: new Map() }, types))
-    for (const [o, name] of this.node.outputs.entries()) if (name !== '') this.give(values.get(name)!, o)
+    for (const [o, name] of this.node.outputs.entries()) {
+      const made = values.get(name) // not there when the operator has fewer outputs
+      if (made) this.give(made, o)
+    }
   }
 
   /**

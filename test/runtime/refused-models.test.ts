@@ -1,4 +1,5 @@
 // Models that make no sense, or want more than there is: a SparkError names what is wrong, and the process lives.
+
 import { Model, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { int } from '#lib/graph/attributes.js'
@@ -30,6 +31,10 @@ const refused: readonly Refused[] = [
   {
     ...{ op: 'QuantizeLinear', constants: [Constant.f32([1, 2, 3, 4, 5])], attributes: { axis: int(0) } },
     ...{ code: 'ERR_SHAPE', message: /\(QuantizeLinear\): \[5\] cannot become \[2, 1\]/ },
+  },
+  {
+    ...{ op: 'BitCast', constants: [], attributes: { to: int(11) } },
+    ...{ code: 'ERR_UNSUPPORTED', message: /\(BitCast\): f32 and f64 differ in size/ },
   },
 ]
 

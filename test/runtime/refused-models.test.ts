@@ -86,6 +86,28 @@ for (const backend of backends) {
     }
   })
 
+  t.test(`attributes of other operators on ${backend}`, async t => {
+    const codes = (shape: readonly number[]) => Constant.from('u8', shape, Uint8Array.of(1, 2, 3, 4, 5, 6))
+    const [scale, zero] = [Constant.f32(1), Constant.from('u8', [], new Uint8Array(1))]
+    const initializers = new Map([...Object.entries({ scale, zero, a: codes([2, 3]), b: codes([3, 2]) })])
+    const transposed = { transA: int(1), transB: int(1) }
+    for (const attributes of [{}, transposed]) {
+      const nodes = [
+        makeNode('Cast', ['a'], ['left'], { attributes: { to: int(1) } }),
+        makeNode('Cast', ['b'], ['right'], { attributes: { to: int(1) } }),
+        makeNode('MatMul', ['left', 'right'], ['floats'], { attributes }),
+        makeNode('MatMulInteger', ['a', 'b'], ['integers'], { attributes }),
+        makeNode('QLinearMatMul', ['a', 'scale', 'zero', 'b', 'scale', 'zero', 'scale', 'zero'], ['codes'], {
+          attributes,
+        }),
+      ]
+      const outputs = [{ name: 'floats' }, { name: 'integers' }, { name: 'codes' }]
+      using model = await Model.fromGraph(makeGraph({ outputs, nodes, initializers }), { backend })
+      for (const [name, { data }] of Object.entries(await model.run()))
+        t.same([...data].map(Number), [22, 28, 49, 64], name)
+    }
+  })
+
   t.test(`graphs that are nearly right on ${backend}`, async t => {
     for (let seed = 1; seed <= 20; seed++)
       t.same(await mutationProblem(await randomGraph(seed), backend), undefined, `seed ${seed}`)

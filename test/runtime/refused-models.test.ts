@@ -1,10 +1,14 @@
 // Models that make no sense, or want more than there is: a SparkError names what is wrong, and the process lives.
 
+import { totalmem } from 'node:os'
 import { Model, Tensor } from 'dgx-spark'
 import t from 'tap'
+import { atOnce } from '#lib/core/paced.js'
 import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Attributes, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+import { bind } from '#lib/runtime/plan/bind.js'
+import { compile } from '#lib/runtime/plan/compile.js'
 import { backends } from '../fixtures/backends.js'
 import { mutationProblem } from '../fixtures/random-graph/mutate.js'
 import { randomGraph } from '../fixtures/random-graph/random-graph.js'
@@ -18,7 +22,7 @@ interface Refused {
 }
 
 const huge = 2 ** 45
-const memory = { code: 'ERR_OUT_OF_MEMORY', message: /needs an array of \d+ bytes|does not fit/ }
+const memory = { code: 'ERR_OUT_OF_MEMORY', message: /needs (an array of )?\d+ bytes|does not fit/ }
 const refused: readonly Refused[] = [
   { op: 'Expand', constants: [Constant.i64([huge, 1, 1])], ...memory },
   { op: 'Tile', constants: [Constant.i64([huge, 1])], ...memory },
@@ -113,3 +117,22 @@ for (const backend of backends) {
       t.same(await mutationProblem(await randomGraph(seed), backend), undefined, `seed ${seed}`)
   })
 }
+
+t.test('more memory than there is', async t => {
+  // Each output alone could be had: Linux grants memory until it is written.
+  const [count, size] = [64, Math.ceil(totalmem() / 32 / 4)]
+  const names = Array.from({ length: count }, (_, i) => `y${i}`)
+  const graph = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [1]) }],
+    outputs: names.map(name => ({ name })),
+    nodes: names.map(name => makeNode('Expand', ['x', 'shape'], [name])),
+    initializers: new Map([['shape', Constant.i64([size])]]),
+  })
+  const program = compile(graph)
+  t.throws(() => atOnce(bind(program)), {
+    code: 'ERR_OUT_OF_MEMORY',
+    message: /the plan needs \d+ bytes, but only \d+ are free/,
+  })
+  const buffers = new Map(names.map(name => [name, new Float32Array(1)]))
+  t.throws(() => atOnce(bind(program, { buffers })), { code: 'ERR_SHAPE' }, 'memory of the caller')
+})

@@ -41,13 +41,20 @@ export const hostTensor = (
   data: ElementArray | readonly string[],
 ): HostTensor => ({ kind: 'tensor', dtype, shape, data })
 
-/** A tensor of zeros, or of empty texts. */
-export const hostZeros = (dtype: ElementType, shape: readonly number[]): HostTensor =>
-  hostTensor(
-    dtype,
-    shape,
-    dtype === 'string' ? new Array<string>(numel(shape)).fill('') : new (elementArrayOf(dtype))(numel(shape)),
-  )
+/**
+ * A tensor of zeros, or of empty texts.
+ * @throws SparkError ERR_OUT_OF_MEMORY
+ */
+export function hostZeros(dtype: ElementType, shape: readonly number[]): HostTensor {
+  const count = numel(shape)
+  try {
+    const data = dtype === 'string' ? new Array<string>(count).fill('') : new (elementArrayOf(dtype))(count)
+    return hostTensor(dtype, shape, data)
+  } catch (cause) {
+    const message = `a tensor of ${dtype} [${shape.join(', ')}] does not fit in memory`
+    throw new SparkError('ERR_OUT_OF_MEMORY', message, { cause })
+  }
+}
 
 /** A tensor of i64 numbers. */
 export const hostIntegers = (shape: readonly number[], values: readonly number[]): HostTensor =>

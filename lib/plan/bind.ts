@@ -1,5 +1,5 @@
 // bind.ts: gives the operands of a program their memory.
-import { type ElementArray, elementArrayOf } from '../core/dtype.js'
+import { arrayBytes, type ElementArray, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { mapPaced, type Paced } from '../core/paced.js'
 import { allocateRoom, type Room } from '../kernels/aligned.js'
@@ -55,6 +55,7 @@ export function* bind(
   options: BindOptions = {},
   kernels: Padded = {},
 ): Paced<BoundProgram> {
+  yield* expectMemory(program, options)
   const arrays = new BufferArrays(program, options, kernels)
   const bound = ({ op, args, node }: Step): BoundStep => ({
     ...{ op, node, args: arrays.resolve(args) as object },
@@ -171,6 +172,31 @@ class BufferArrays {
     )
     return known.map(([, array]) => array)
   }
+}
+
+/** Plans of fewer bytes are made without asking how many are free. */
+const smallPlan = 2 ** 30
+
+/** Refuses what is not there: Linux grants it, and ends the process that writes it. */
+function* expectMemory(program: Program, { double = false, buffers }: BindOptions): Paced<void> {
+  const { setup, steps, inputs, outputs, arenaBytes } = program
+  const made = new Set(
+    [...inputs, ...outputs].filter(({ name }) => !buffers?.has(name)).map(({ buffer }) => buffer),
+  )
+  const given = new Set(
+    [...inputs, ...outputs].map(({ buffer }) => buffer).filter(buffer => !made.has(buffer)),
+  )
+  for (const { args } of [...setup, ...steps]) {
+    for (const { buffer } of operandsOf(args)) if (!given.has(buffer)) made.add(buffer)
+    yield
+  }
+  const arrays = [...made].filter(({ storage }) => storage !== 'arena' && storage !== 'constant')
+  const planned = arrays.reduce((sum, { dtype, count }) => sum + arrayBytes(dtype, count), arenaBytes)
+  const bytes = planned * (double ? 2 : 1)
+  if (bytes <= smallPlan) return
+  const free = process.availableMemory()
+  if (bytes > free)
+    throw new SparkError('ERR_OUT_OF_MEMORY', `the plan needs ${bytes} bytes, but only ${free} are free`)
 }
 
 function allocated<T>(bytes: number, make: (bytes: number) => T): T {

@@ -2,7 +2,9 @@
 import { Model, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { int } from '#lib/graph/attributes.js'
+import { Constant } from '#lib/graph/constant.js'
 import { canonicalOpset, type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+import { hostZeros } from '#lib/model/values.js'
 import { backends } from '../fixtures/backends.js'
 
 const opsets = new Map([['', canonicalOpset]])
@@ -42,6 +44,25 @@ for (const backend of backends) {
     t.same(numbers(counts!), [2, 1])
   })
 
+  t.test(`pieces of a sequence on ${backend}`, async t => {
+    const pieces = async (sizes: number | readonly number[]): Promise<number[][]> => {
+      const graph = makeGraph({
+        ...{ opsets, outputs: [{ name: 'y' }], inputs: [{ name: 'x', type: tensorType('i64', [5]) }] },
+        nodes: [makeNode('SplitToSequence', ['x', 'sizes'], ['y'], { name: 'it' })],
+        initializers: new Map([['sizes', Constant.i64(sizes)]]),
+      })
+      using model = await Model.fromGraph(graph, { backend })
+      const { y } = await model.run<Tensor[]>({ x: BigInt64Array.of(1n, 2n, 3n, 4n, 5n) })
+      return y!.map(numbers)
+    }
+    t.same(await pieces([2, 0, 3]), [[1, 2], [], [3, 4, 5]])
+    t.same(await pieces(2), [[1, 2], [3, 4], [5]])
+    for (const sizes of [[6], [2, 2], [8, -3], [-1, 6]])
+      await t.rejects(pieces(sizes), { code: 'ERR_SHAPE', message: /'it' .* do not add up to 5/ }, `${sizes}`)
+    for (const size of [0, -2])
+      await t.rejects(pieces(size), { code: 'ERR_SHAPE', message: /'it' .* of -?\d+ elements/ })
+  })
+
   t.test(`boxes of other types and sizes on ${backend}`, async t => {
     const suppressing = (dtype: 'f32' | 'i64', boxes: number[], scores: number[]): Graph =>
       makeGraph({
@@ -65,3 +86,8 @@ for (const backend of backends) {
     }
   })
 }
+
+t.test('a tensor that does not fit', async t => {
+  for (const dtype of ['f32', 'string'] as const)
+    t.throws(() => hostZeros(dtype, [2 ** 30, 2 ** 30]), { code: 'ERR_OUT_OF_MEMORY' }, dtype)
+})

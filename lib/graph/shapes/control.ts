@@ -118,6 +118,12 @@ function elementOf(type: ValueType | undefined): ValueType | undefined {
 const sequence = (element: ValueType | undefined): ValueType | undefined =>
   element && { kind: 'sequence', element }
 
+const sequenceConstruct: Rule = call => {
+  const [first, ...others] = call.node.inputs.map((_, i) => call.type(i))
+  if (call.node.inputs.length === 0) throw call.fail('has no inputs; SequenceEmpty makes an empty sequence')
+  return [sequence(others.reduce(commonType, first))]
+}
+
 const splitToSequence: Rule = call => {
   const shape = call.shape(0)
   const axis = shape && call.axis(call.int('axis', 0), shape.length)
@@ -138,9 +144,7 @@ export const controlRules: Readonly<Record<string, Rule>> = {
   If: conditional,
   Loop: loop,
   Scan: scan,
-  SequenceConstruct: call => [
-    sequence(call.node.inputs.map((_, i) => call.type(i)).reduce((a, b) => commonType(a, b))),
-  ],
+  SequenceConstruct: sequenceConstruct,
   SequenceEmpty: call => [sequence(tensorOrUnknown(call.typeAttribute('dtype', 'f32'), undefined))],
   SequenceInsert: call => [sequence(commonType(elementOf(call.type(0)), call.type(1)))],
   SequenceErase: call => [call.type(0)],

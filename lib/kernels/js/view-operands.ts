@@ -1,5 +1,6 @@
 // view-operands.ts: checks of the arguments of operations on views and of layers, the same that the addon makes.
 import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
+import { arrayBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { numel } from '../../core/shape.js'
 import { type LayerKernelArgs, poolFns } from '../layer-kernel-args.js'
@@ -156,6 +157,7 @@ const listNames = [
 /** Shapes, strides, sizes and the function of an operation. */
 export function expectViews(op: keyof Args, given: Readonly<Record<string, unknown>>): void {
   if (fns[op]!.length > 0) expectOneOf('fn', given.fn, fns[op]!)
+  if (op === 'cast' && given.bits) expectSameBytes(given as unknown as Args['cast'])
   if (op === 'dropoutMask') expectNumber('ratio', given.ratio, 0, 1)
   if (op === 'pool' || op === 'poolBackward') return
   for (const name of sizeNames) {
@@ -174,6 +176,11 @@ export function expectViews(op: keyof Args, given: Readonly<Record<string, unkno
     }
   }
   for (const name of ['srcOffset', 'dstOffset']) if (name in given) expectInteger(name, given[name], 0)
+}
+
+function expectSameBytes({ srcDtype, dstDtype }: Args['cast']): void {
+  if (arrayBytes(srcDtype, 1) === arrayBytes(dstDtype, 1)) return
+  throw new SparkError('ERR_DTYPE', `${srcDtype} and ${dstDtype} differ in size`)
 }
 
 function expectIntegers(name: string, value: unknown, least: number): void {

@@ -67,16 +67,26 @@ const erase: HostOperator = ({ node, inputs }) => {
   ]
 }
 
+/** Sizes of the pieces of `size` elements: those given, or as many of the one given as fit, and the rest. */
+function piecesOf(node: Node, given: HostTensor | undefined, size: number): number[] {
+  if (given && given.shape.length > 0) {
+    const sizes = numbersOf(given)
+    const total = sizes.reduce((sum, length) => sum + length, 0)
+    if (total === size && sizes.every(length => length >= 0)) return sizes
+    const what = `pieces of [${sizes.join(', ')}] do not add up to ${size}`
+    throw new SparkError('ERR_SHAPE', `${describeNode(node)}: ${what}`)
+  }
+  const step = given ? numbersOf(given)[0]! : 1
+  if (step > 0)
+    return Array.from({ length: Math.ceil(size / step) }, (_, i) => Math.min(step, size - i * step))
+  throw new SparkError('ERR_SHAPE', `${describeNode(node)}: pieces of ${step} elements`)
+}
+
 const split: HostOperator = ({ node, inputs }) => {
   const whole = expectTensor(node, inputs[0])
   const axis = axisOf(intOf(node, 'axis', 0), whole.shape.length)
-  const size = whole.shape[axis]!
   const given = inputs[1] && expectTensor(node, inputs[1])
-  const step = given && given.shape.length === 0 ? numbersOf(given)[0]! : 1
-  const sizes =
-    given && given.shape.length > 0
-      ? numbersOf(given)
-      : Array.from({ length: Math.ceil(size / step) }, (_, i) => Math.min(step, size - i * step))
+  const sizes = piecesOf(node, given, whole.shape[axis]!)
   const squeeze = !given && intOf(node, 'keepdims', 1) === 0
   let start = 0
   const parts = sizes.map(length => {

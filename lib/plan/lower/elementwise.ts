@@ -1,5 +1,5 @@
 // elementwise.ts: functions of every element, with broadcasting.
-import { exactType } from '../../core/dtype.js'
+import { arrayBytes, exactType } from '../../core/dtype.js'
 import { numel } from '../../core/shape.js'
 import { float } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
@@ -141,7 +141,8 @@ function bitCast(at: Lowering): void {
   const src = at.read(0)
   const [srcDtype, dstDtype] = [at.dtype(), at.kernelType(at.output().dtype)]
   const dst = at.write()
-  if (src.count !== dst.count) throw at.unsupported(`${srcDtype} and ${dstDtype} differ in size`)
+  if (arrayBytes(srcDtype, src.count) !== arrayBytes(dstDtype, dst.count))
+    throw at.unsupported(`${srcDtype} and ${dstDtype} differ in size`)
   at.step('cast', { srcDtype, dstDtype, count: src.count, saturate: false, bits: true, src, dst })
 }
 

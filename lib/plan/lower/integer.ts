@@ -104,16 +104,16 @@ function panelsOf(at: Lowering, codes: Value, byRows: boolean): Value {
 }
 
 /**
- * A product with a matrix [K, N], or [N, K] with `transB`: places of a, its zero point, b, its zero points and the bias
+ * A product with a matrix [K, N], or [N, K] where it is `turned`: places of a, its zero point, b, its zero points and the bias
  * among the inputs.
  */
 export function multiplyBytes(
   at: Lowering,
   [a, aZero, b, bZero, bias]: readonly [number, number, number, number, number?],
   scales?: Scales,
+  turned = false,
 ): boolean {
   const [left, right] = [at.input(a), at.input(b)]
-  const turned = at.integer('transB', 0) !== 0
   const [cols = 0, rows = 0] = turned ? [...right.shape].reverse() : right.shape
   const fits = right.shape.length === 2 && left.shape.length > 0 && cols > 0 && rows > 0
   if (!at.bytes || !fits || !isBytes(left) || !isBytes(right) || (scales && !isBytes(at.output())))
@@ -236,8 +236,9 @@ function mean(at: Lowering): void {
 /** a, b, bias of i32 and scales as QLinearConv has them: a · b + bias, b being [K, N], or [N, K] with `transB` */
 function gemm(at: Lowering): void {
   const [aScale, bScale, yScale, yZero] = [at.input(1), at.input(4), at.input(6), at.input(7)]
-  if (multiplyBytes(at, [0, 2, 3, 5, 8], [aScale, bScale, yScale, yZero])) return
-  const b = at.integer('transB', 0) === 0 ? at.input(3) : at.call('Transpose', [at.input(3)])
+  const turned = at.integer('transB', 0) !== 0
+  if (multiplyBytes(at, [0, 2, 3, 5, 8], [aScale, bScale, yScale, yZero], turned)) return
+  const b = turned ? at.call('Transpose', [at.input(3)]) : at.input(3)
   const sums = at.call('MatMulInteger', [at.input(0), b, at.input(2), at.input(5)])
   const all = at.cast(at.has(8) ? at.call('Add', [sums, at.input(8)]) : sums, 'f32')
   const factor = at.call('Div', [at.call('Mul', [aScale, bScale]), yScale])

@@ -107,14 +107,10 @@ function gemm(at: Lowering): void {
   addBinary(at, 'add', [product.read(), shape], [scaled.read(), bias.shape], [at.write(), shape])
 }
 
-/**
- * Batches of matrices; a one-dimensional operand is a row on the left and a column on the right. FusedMatMul may swap the
- * last two dimensions of an operand (transA, transB).
- */
-function matmul(at: Lowering): void {
+/** Batches of matrices; a one-dimensional operand is a row on the left and a column on the right. */
+function matmul(at: Lowering, transA = false, transB = false): void {
   const left = at.shape(0).length === 1 ? [1, ...at.shape(0)] : at.shape(0)
   const right = at.shape(1).length === 1 ? [...at.shape(1), 1] : at.shape(1)
-  const [transA, transB] = [at.integer('transA', 0) !== 0, at.integer('transB', 0) !== 0]
   const [m, k] = (transA ? left.slice(-2).reverse() : left.slice(-2)) as [number, number]
   const n = right.at(transB ? -2 : -1)!
   const batch = at.output().shape.slice(0, at.output().shape.length - (at.shape(0).length > 1 ? 1 : 0))
@@ -209,8 +205,12 @@ function doraGrad(at: Lowering): void {
   })
 }
 
+/** A product that may swap the last two dimensions of an operand. */
+const fusedMatmul = (at: Lowering): void =>
+  matmul(at, at.integer('transA', 0) !== 0, at.integer('transB', 0) !== 0)
+
 /** Lowerings of matrix products. */
 export const linear: LowerTable = {
-  '': { Gemm: at => at.inF32(gemm), MatMul: at => at.inF32(matmul) },
-  [sparkDomain]: { FusedMatMul: matmul, DoRA: dora, DoRAGrad: doraGrad },
+  '': { Gemm: at => at.inF32(gemm), MatMul: at => at.inF32(inner => matmul(inner)) },
+  [sparkDomain]: { FusedMatMul: fusedMatmul, DoRA: dora, DoRAGrad: doraGrad },
 }

@@ -331,7 +331,6 @@ export class Lowering {
       type => type && (converts(type.dtype) ? { ...type, dtype: 'f32' as const } : type),
     )
     rule(new Lowering(this.node, { ...this.#scope, values, updates: new Map() }, types))
-    // An operator may have fewer outputs than the node names.
     for (const [o, name] of this.node.outputs.entries()) if (values.has(name)) this.give(values.get(name)!, o)
   }
 

@@ -213,6 +213,8 @@ export interface Addon {
   // kernels
   /** Whether the backend has a kernel for the operation. */
   supports(backend: 'cpu' | 'cuda', op: string): boolean
+  /** Names of the operations and of the functions of `unary` and `binary`. */
+  kernelNames(): Record<'operations' | 'unary' | 'binary', string[]>
   /** Opens a CUDA device and loads its kernels, which can take hundreds of ms; must come before runCuda. */
   openDevice(ordinal: number): Promise<void>
   /** The kinds of memory that plans use on a CUDA device that is open; measured once in a process where it has a choice. */

@@ -53,6 +53,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
 
   // kernels
   add<supports>(exports, "supports");
+  add<kernel_names>(exports, "kernelNames");
   add<open_device>(exports, "openDevice");
   add<measure_memory>(exports, "measureMemory");
   add<device_free_bytes>(exports, "deviceFreeBytes");

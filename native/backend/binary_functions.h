@@ -8,16 +8,6 @@
 
 namespace spark {
 
-// Whether the results are bool.
-SPARK_HOST_DEVICE inline constexpr bool compares(BinaryFn fn) {
-  return fn == BinaryFn::kLess || fn == BinaryFn::kLessOrEqual || fn == BinaryFn::kEqual;
-}
-
-// Whether there is such a function of floats, or else of integers.
-SPARK_HOST_DEVICE inline constexpr bool defined_for(BinaryFn fn, bool floats) {
-  return floats ? fn < BinaryFn::kBitAnd || fn > BinaryFn::kShiftRight : fn < BinaryFn::kReluGrad;
-}
-
 template <typename V>
 SPARK_HOST_DEVICE inline V gelu_tanh_grad(V x) {
   const V inner = gelu_inner(x);

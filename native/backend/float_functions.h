@@ -158,33 +158,10 @@ SPARK_HOST_DEVICE inline F unit_clamp(F x) {
   return positive > 1 ? splat<F>(1) : positive;
 }
 
-// The functions that are computed here.
-SPARK_HOST_DEVICE inline constexpr bool covers(UnaryFn fn) {
-  switch (fn) {
-    case UnaryFn::kRelu:
-    case UnaryFn::kExp:
-    case UnaryFn::kLog:
-    case UnaryFn::kErf:
-    case UnaryFn::kTanh:
-    case UnaryFn::kSigmoid:
-    case UnaryFn::kGelu:
-    case UnaryFn::kGeluTanh:
-    case UnaryFn::kSilu:
-    case UnaryFn::kSwish:
-    case UnaryFn::kElu:
-    case UnaryFn::kCelu:
-    case UnaryFn::kSelu:
-    case UnaryFn::kLeakyRelu:
-    case UnaryFn::kThresholdedRelu:
-    case UnaryFn::kHardSigmoid:
-    case UnaryFn::kHardSwish:
-    case UnaryFn::kSoftplus:
-    case UnaryFn::kSoftsign:
-    case UnaryFn::kMish:
-      return true;
-    default:
-      return false;
-  }
+// Whether fn is computed here.
+template <typename Fn>
+SPARK_HOST_DEVICE constexpr bool covers(Fn fn) {
+  return traits_of(fn).f32 == F32Source::kOwn;
 }
 
 // fn(x); covers(fn).
@@ -234,10 +211,6 @@ SPARK_HOST_DEVICE inline F unary(UnaryFn fn, F x, float alpha, float beta) {
     default:
       return x;
   }
-}
-
-SPARK_HOST_DEVICE inline constexpr bool covers(BinaryFn fn) {
-  return fn == BinaryFn::kGeluGrad || fn == BinaryFn::kGeluTanhGrad || fn == BinaryFn::kSiluGrad;
 }
 
 // fn(a, b); covers(fn).

@@ -14,11 +14,6 @@ constexpr double kDensity0 = 0.39894228040143268;    // 1/√(2π)
 constexpr double kTanhFactor = 0.79788456080286536;  // √(2/π)
 constexpr double kTanhCubic = 0.044715;
 
-// Whether there is such a function of floats, or else of integers.
-SPARK_HOST_DEVICE inline constexpr bool defined_for(UnaryFn fn, bool floats) {
-  return floats ? fn != UnaryFn::kBitwiseNot : fn <= UnaryFn::kBitwiseNot;
-}
-
 template <typename V>
 SPARK_HOST_DEVICE inline V sigmoid(V x) {
   return 1 / (1 + std::exp(-x));

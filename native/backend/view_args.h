@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "backend/functions.h"
 #include "core/dtype.h"
 #include "core/float_formats.h"
 
@@ -27,61 +28,6 @@ struct Strides {
   int64_t step[kMaxAxes];
 };
 
-// Functions of one number x with parameters α and β.
-// all types: abs, neg, sign, relu, not: 1 if x is 0, else 0; integers: bitwise_not
-// floats: the functions of <cmath> of the same name; round: ties to even; gelu: x/2 · (1 + erf(x/√2));
-// gelu_tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))); silu: x / (1 + e^-x); swish: x / (1 + e^-αx);
-// elu: α·(e^x − 1) below 0; celu: α·(e^(x/α) − 1) below 0; selu: β·elu; leaky_relu: α·x below 0;
-// thresholded_relu: x above α, else 0; hard_sigmoid: αx + β within [0, 1]; hard_swish: x · (x/6 + 1/2 within
-// [0, 1]); softplus: log(1 + e^x); softsign: x / (1 + |x|); mish: x · tanh(softplus(x)); shrink: x + β below
-// −α, x − β above α, else 0; is_nan; is_inf: −∞ counts if α is not 0, +∞ if β is not 0
-enum class UnaryFn : uint8_t {
-  kAbs,
-  kNeg,
-  kSign,
-  kRelu,
-  kNot,
-  kBitwiseNot,
-  kReciprocal,
-  kSqrt,
-  kExp,
-  kLog,
-  kErf,
-  kFloor,
-  kCeil,
-  kRound,
-  kSin,
-  kCos,
-  kTan,
-  kAsin,
-  kAcos,
-  kAtan,
-  kSinh,
-  kCosh,
-  kTanh,
-  kAsinh,
-  kAcosh,
-  kAtanh,
-  kSigmoid,
-  kGelu,
-  kGeluTanh,
-  kSilu,
-  kSwish,
-  kElu,
-  kCelu,
-  kSelu,
-  kLeakyRelu,
-  kThresholdedRelu,
-  kHardSigmoid,
-  kHardSwish,
-  kSoftplus,
-  kSoftsign,
-  kMish,
-  kShrink,
-  kIsNaN,
-  kIsInf,
-};
-
 // y[i] = fn(x[i]) for i < count. y is bool for is_nan and is_inf, else of `dtype`.
 struct UnaryArgs {
   UnaryFn fn;
@@ -90,35 +36,6 @@ struct UnaryArgs {
   double alpha, beta;
   const void* x;
   void* y;  // may be x unless it is bool
-};
-
-// Functions of two numbers. all types: add, sub, mul, div (integers: towards 0; x/0 is 0), pow, max, min (NaN
-// wins), mod (sign of b), fmod (sign of a; both are 0 for integers b = 0), prelu: a, or a·b below 0; less,
-// less_or_equal, equal: bool. integers: bit_and, bit_or, bit_xor, shift_left, shift_right. floats: <fn>_grad
-// is a · fn'(b); relu_grad is 0 where b is not above 0.
-enum class BinaryFn : uint8_t {
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kPow,
-  kMax,
-  kMin,
-  kMod,
-  kFmod,
-  kPrelu,
-  kLess,
-  kLessOrEqual,
-  kEqual,
-  kBitAnd,
-  kBitOr,
-  kBitXor,
-  kShiftLeft,
-  kShiftRight,
-  kReluGrad,
-  kGeluGrad,
-  kGeluTanhGrad,
-  kSiluGrad,
 };
 
 // y[i] = fn(a[i · a_strides], b[i · b_strides]) for each index i of shape, y being contiguous; it is bool for

@@ -13,10 +13,9 @@ template <typename V>
 __device__ void unary(const UnaryArgs& args) {
   const int64_t i = thread_index();
   if (i >= args.count) return;
-  const bool predicate = args.fn == UnaryFn::kIsNaN || args.fn == UnaryFn::kIsInf;
   const V x = load_element<V>(args.dtype, args.x, i);
   const V y = unary_value(args.fn, x, static_cast<V>(args.alpha), static_cast<V>(args.beta));
-  store_element(predicate ? DType::kBool : args.dtype, y, args.y, i);
+  store_element(returns_bool(args.fn) ? DType::kBool : args.dtype, y, args.y, i);
 }
 
 template <typename V>
@@ -30,7 +29,7 @@ __device__ void binary(const BinaryArgs& args) {
   });
   const V y =
       binary_value(args.fn, load_element<V>(args.dtype, args.a, a), load_element<V>(args.dtype, args.b, b));
-  store_element(compares(args.fn) ? DType::kBool : args.dtype, y, args.y, i);
+  store_element(returns_bool(args.fn) ? DType::kBool : args.dtype, y, args.y, i);
 }
 
 template <typename T>

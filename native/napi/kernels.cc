@@ -37,6 +37,13 @@ Napi::Value wrap(Napi::Env env, const cuda::MemoryChoice& choice) {
   return result;
 }
 
+template <typename Names>
+Napi::Array array_of(Napi::Env env, const Names& names) {
+  Napi::Array result = Napi::Array::New(env);
+  for (const char* name : names) result.Set(result.Length(), name);
+  return result;
+}
+
 }  // namespace
 
 Napi::Value run_sync(const Napi::CallbackInfo& info) {
@@ -88,6 +95,14 @@ Napi::Value run_cuda(const Napi::CallbackInfo& info) {
 Napi::Value supports(const Napi::CallbackInfo& info) {
   const Backend& backend = info[0].ToString().Utf8Value() == "cuda" ? cuda::backend() : cpu::backend();
   return Napi::Boolean::New(info.Env(), has_operation(info[1].ToString(), backend));
+}
+
+Napi::Value kernel_names(const Napi::CallbackInfo& info) {
+  Napi::Object result = Napi::Object::New(info.Env());
+  result["operations"] = array_of(info.Env(), operation_names());
+  result["unary"] = array_of(info.Env(), kUnaryNames);
+  result["binary"] = array_of(info.Env(), kBinaryNames);
+  return result;
 }
 
 Napi::Value set_threads(const Napi::CallbackInfo& info) {

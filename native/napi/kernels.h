@@ -36,6 +36,9 @@ Napi::Value allow_fp4(const Napi::CallbackInfo& info);
 // supports(backend, op): whether 'cpu' or 'cuda' has a kernel for the operation.
 Napi::Value supports(const Napi::CallbackInfo& info);
 
+// kernelNames(): { operations, unary, binary }, the names of the operations and of elementwise functions.
+Napi::Value kernel_names(const Napi::CallbackInfo& info);
+
 // setThreads(count): threads a CPU kernel may use, 0 for one per core.
 Napi::Value set_threads(const Napi::CallbackInfo& info);
 

@@ -1,9 +1,8 @@
-#include "napi/network_readers.h"
-
 #include <algorithm>
 
 #include "backend/labels.h"
 #include "core/error.h"
+#include "napi/readers.h"
 
 namespace spark::napi {
 namespace {
@@ -273,6 +272,22 @@ SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
   args.loss = in.output<float>("loss", 1);
   args.dlogits = in.optional_output<float>("dlogits", elements(args.tokens, args.classes));
   if (in.placed()) expect_labels(in.values<int32_t>("labels", args.tokens), args.tokens, args.classes);
+  return args;
+}
+
+AdamwArgs read_adamw(Arguments& in) {
+  AdamwArgs args{};
+  args.count = in.size("count");
+  args.step = in.scalar("step");
+  args.lr = in.scalar("lr");
+  args.beta1 = in.number("beta1");
+  args.beta2 = in.number("beta2");
+  args.eps = in.number("eps");
+  args.weight_decay = in.number("weightDecay");
+  args.grad = in.input<float>("grad", args.count);
+  args.param = in.update<float>("param", args.count);
+  args.m = in.update<float>("m", args.count);
+  args.v = in.update<float>("v", args.count);
   return args;
 }
 

@@ -1,124 +1,10 @@
 #include "napi/operations.h"
 
-#include <array>
-#include <string>
-
 #include "core/error.h"
-#include "napi/network_readers.h"
 #include "napi/readers.h"
 
 namespace spark::napi {
 namespace {
-
-PackWeightArgs read_pack_weight(Arguments& in) {
-  PackWeightArgs args{};
-  args.weight = in.weight("weight");
-  if (args.weight.packed) throw Error("ERR_ARGUMENT", "weight is packed already");
-  Weight packed = args.weight;
-  packed.packed = true;
-  const WeightSize size = weight_size(packed);
-  args.data = in.output("data", packed.dtype, size.data);
-  if (packed.dtype == DType::kNVFP4) args.block_scale = in.output<uint8_t>("blockScale", size.block_scale);
-  return args;
-}
-
-WinogradWeightArgs read_winograd_weight(Arguments& in) {
-  WinogradWeightArgs args{};
-  args.weight = in.weight("weight");
-  if (args.weight.cols % 9 != 0) {
-    throw Error("ERR_SHAPE", message("weight.cols is ", args.weight.cols, ", no multiple of 3 x 3"));
-  }
-  args.data = in.output<float>("data", winograd_elements(args.weight.rows, args.weight.cols / 9));
-  return args;
-}
-
-LinearArgs read_linear(Arguments& in) {
-  LinearArgs args{};
-  args.weight = in.weight("weight");
-  args.tokens = in.size("tokens");
-  const int64_t rows = args.weight.rows;
-  args.x = in.input<float>("x", elements(args.tokens, args.weight.cols));
-  args.row_scale = in.optional_input<float>("rowScale", rows);
-  args.bias = in.optional_input<float>("bias", rows);
-  args.residual = in.optional_input<float>("residual", elements(args.tokens, rows));
-  args.activation = in.activation("activation");
-  args.compute = in.compute("compute", args.weight);
-  args.y = in.output<float>("y", elements(args.tokens, rows));
-  return args;
-}
-
-// Elements from the first to the last one of an array with these sizes and strides; 0 where a size is.
-int64_t extent(std::array<int64_t, 4> sizes, std::array<int64_t, 4> strides) {
-  int64_t last = 0;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0) return 0;
-    if (__builtin_add_overflow(last, elements(sizes[i] - 1, strides[i]), &last)) elements(last, INT64_MAX);
-  }
-  return last + 1;
-}
-
-Matrices read_matrices(Arguments& in, const char* name, const char* strides_name,
-                       std::array<int64_t, 4> sizes) {
-  const std::array<int64_t, 4> strides = in.strides(strides_name);
-  if (sizes[2] > 1 && sizes[3] > 1 && strides[2] != 1 && strides[3] != 1) {
-    throw Error("ERR_SHAPE", message(strides_name, " has neither adjacent rows nor adjacent columns: ",
-                                     strides[2], " and ", strides[3]));
-  }
-  return {in.input<float>(name, extent(sizes, strides)), strides[0], strides[1], strides[2], strides[3]};
-}
-
-MatmulArgs read_matmul(Arguments& in) {
-  MatmulArgs args{};
-  args.outer = in.size("outer");
-  args.inner = in.size("inner");
-  args.m = in.size("m");
-  args.n = in.size("n");
-  args.k = in.size("k");
-  args.alpha = in.number("alpha");
-  args.a = read_matrices(in, "a", "aStrides", {args.outer, args.inner, args.m, args.k});
-  args.b = read_matrices(in, "b", "bStrides", {args.outer, args.inner, args.k, args.n});
-  const std::array<int64_t, 4> strides = in.strides("yStrides");
-  if (strides[3] != 1) throw Error("ERR_SHAPE", message("yStrides[3] is ", strides[3], ", not 1"));
-  args.y_outer = strides[0];
-  args.y_inner = strides[1];
-  args.y_row = strides[2];
-  const std::array<int64_t, 4> sizes{args.outer, args.inner, args.m, args.n};
-  extent(sizes, strides);  // refuses what leaves the address space
-  Footprint::Axis axes[4];
-  for (size_t i = 0; i < sizes.size(); ++i) axes[i] = {sizes[i], strides[i]};
-  args.y = in.output<float>("y", Footprint(0, axes));
-  args.compute = in.choice<Compute>("compute", {"f32", "bf16", "f16"});
-  return args;
-}
-
-LinearBackwardArgs read_linear_backward(Arguments& in) {
-  LinearBackwardArgs args{};
-  args.weight = in.weight("weight");
-  args.tokens = in.size("tokens");
-  args.x = in.input<float>("x", elements(args.tokens, args.weight.cols));
-  args.dy = in.input<float>("dy", elements(args.tokens, args.weight.rows));
-  args.dx = in.optional_output<float>("dx", elements(args.tokens, args.weight.cols));
-  args.dweight = in.optional_output<float>("dweight", elements(args.weight.rows, args.weight.cols));
-  args.dbias = in.optional_output<float>("dbias", args.weight.rows);
-  args.compute = in.plain_compute("compute", args.weight);
-  return args;
-}
-
-AdamwArgs read_adamw(Arguments& in) {
-  AdamwArgs args{};
-  args.count = in.size("count");
-  args.step = in.scalar("step");
-  args.lr = in.scalar("lr");
-  args.beta1 = in.number("beta1");
-  args.beta2 = in.number("beta2");
-  args.eps = in.number("eps");
-  args.weight_decay = in.number("weightDecay");
-  args.grad = in.input<float>("grad", args.count);
-  args.param = in.update<float>("param", args.count);
-  args.m = in.update<float>("m", args.count);
-  args.v = in.update<float>("v", args.count);
-  return args;
-}
 
 template <typename Args>
 Work bind(const Backend& backend, const char* op, void (*entry)(const Args&), Args (*read)(Arguments&),
@@ -134,72 +20,14 @@ struct Operation {
   Work (*prepare)(const Backend& backend, Arguments& in);
 };
 
-#define SPARK_OPERATION(name, entry)                                       \
-  {                                                                        \
-    name, [](const Backend& backend) { return backend.entry != nullptr; }, \
-        [](const Backend& backend, Arguments& in) {                        \
-          return bind(backend, name, backend.entry, read_##entry, in);     \
-        }                                                                  \
-  }
-
 const Operation kOperations[] = {
-    SPARK_OPERATION("cast", cast),
-    SPARK_OPERATION("amax", amax),
-    SPARK_OPERATION("nvfp4Quantize", nvfp4_quantize),
-    SPARK_OPERATION("nvfp4Dequantize", nvfp4_dequantize),
-    SPARK_OPERATION("fp8Quantize", fp8_quantize),
-    SPARK_OPERATION("swizzleScales", swizzle_scales),
-    SPARK_OPERATION("packWeight", pack_weight),
-    SPARK_OPERATION("winogradWeight", winograd_weight),
-    SPARK_OPERATION("linear", linear),
-    SPARK_OPERATION("linearBackward", linear_backward),
-    SPARK_OPERATION("conv", conv),
-    SPARK_OPERATION("convBackward", conv_backward),
-    SPARK_OPERATION("convTranspose", conv_transpose),
-    SPARK_OPERATION("linearInteger", linear_integer),
-    SPARK_OPERATION("convInteger", conv_integer),
-    SPARK_OPERATION("quantize", quantize),
-    SPARK_OPERATION("dequantize", dequantize),
-    SPARK_OPERATION("lookup", lookup),
-    SPARK_OPERATION("binaryBytes", binary_bytes),
-    SPARK_OPERATION("meanBytes", mean_bytes),
-    SPARK_OPERATION("matmul", matmul),
-    SPARK_OPERATION("weightNorm2", weight_norm2),
-    SPARK_OPERATION("doraNorm", dora_norm),
-    SPARK_OPERATION("doraForward", dora_forward),
-    SPARK_OPERATION("doraMixed", dora_mixed),
-    SPARK_OPERATION("doraBackward", dora_backward),
-    SPARK_OPERATION("doraMerge", dora_merge),
-    SPARK_OPERATION("doraMergeBackward", dora_merge_backward),
-    SPARK_OPERATION("doraUnmerge", dora_unmerge),
-    SPARK_OPERATION("softmaxCrossEntropy", softmax_cross_entropy),
-    SPARK_OPERATION("softmax", softmax),
-    SPARK_OPERATION("softmaxBackward", softmax_backward),
-    SPARK_OPERATION("norm", norm),
-    SPARK_OPERATION("normBackward", norm_backward),
-    SPARK_OPERATION("batchStatistics", batch_statistics),
-    SPARK_OPERATION("batchNorm", batch_norm),
-    SPARK_OPERATION("batchNormBackward", batch_norm_backward),
-    SPARK_OPERATION("attention", attention),
-    SPARK_OPERATION("attentionBackward", attention_backward),
-    SPARK_OPERATION("adamw", adamw),
-    SPARK_OPERATION("unary", unary),
-    SPARK_OPERATION("binary", binary),
-    SPARK_OPERATION("select", select),
-    SPARK_OPERATION("reduce", reduce),
-    SPARK_OPERATION("cumulate", cumulate),
-    SPARK_OPERATION("topK", top_k),
-    SPARK_OPERATION("copyStrided", copy_strided),
-    SPARK_OPERATION("gather", gather),
-    SPARK_OPERATION("scatter", scatter),
-    SPARK_OPERATION("pool", pool),
-    SPARK_OPERATION("poolBackward", pool_backward),
-    SPARK_OPERATION("resample", resample),
-    SPARK_OPERATION("dropoutMask", dropout_mask),
-    SPARK_OPERATION("gridSample", grid_sample),
-    SPARK_OPERATION("recurrent", recurrent),
+#define SPARK_OPERATION(entry, Args, name)                                \
+  {name, [](const Backend& backend) { return backend.entry != nullptr; }, \
+   [](const Backend& backend, Arguments& in) {                            \
+     return bind(backend, name, backend.entry, read_##entry, in);         \
+   }},
+#include "backend/operations.def"
 };
-#undef SPARK_OPERATION
 
 const Operation& operation_named(const std::string& name) {
   for (const Operation& operation : kOperations) {
@@ -216,6 +44,12 @@ Work prepare(const std::string& op, const Backend& backend, Arguments& in) {
 
 bool has_operation(const std::string& op, const Backend& backend) {
   return operation_named(op).supported(backend);
+}
+
+std::vector<const char*> operation_names() {
+  std::vector<const char*> names;
+  for (const Operation& operation : kOperations) names.push_back(operation.name);
+  return names;
 }
 
 }  // namespace spark::napi

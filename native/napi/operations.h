@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "napi/arguments.h"
@@ -17,5 +18,7 @@ Work prepare(const std::string& op, const Backend& backend, Arguments& in);
 
 // Whether the backend has the operation. Throws ERR_UNSUPPORTED for an unknown one.
 bool has_operation(const std::string& op, const Backend& backend);
+
+std::vector<const char*> operation_names();
 
 }  // namespace spark::napi

@@ -7,21 +7,6 @@
 namespace spark::napi {
 namespace {
 
-// In the order of the enums in backend/view_args.h.
-constexpr std::initializer_list<const char*> kUnary = {
-    "abs",          "neg",        "sign",     "relu",     "not",        "bitwise_not",
-    "reciprocal",   "sqrt",       "exp",      "log",      "erf",        "floor",
-    "ceil",         "round",      "sin",      "cos",      "tan",        "asin",
-    "acos",         "atan",       "sinh",     "cosh",     "tanh",       "asinh",
-    "acosh",        "atanh",      "sigmoid",  "gelu",     "gelu_tanh",  "silu",
-    "swish",        "elu",        "celu",     "selu",     "leaky_relu", "thresholded_relu",
-    "hard_sigmoid", "hard_swish", "softplus", "softsign", "mish",       "shrink",
-    "is_nan",       "is_inf"};
-constexpr std::initializer_list<const char*> kBinary = {
-    "add",      "sub",     "mul",        "div",         "pow",           "max",       "min",
-    "mod",      "fmod",    "prelu",      "less",        "less_or_equal", "equal",     "bit_and",
-    "bit_or",   "bit_xor", "shift_left", "shift_right", "relu_grad",     "gelu_grad", "gelu_tanh_grad",
-    "silu_grad"};
 constexpr std::initializer_list<const char*> kReduce = {"sum",  "mean",       "max",    "min",
                                                         "prod", "sum_square", "sum_abs"};
 
@@ -122,7 +107,7 @@ PlacesRead places(Arguments& in) {
 
 }  // namespace
 
-UnaryFn unary_fn(const Arguments& in) { return in.choice<UnaryFn>("fn", kUnary); }
+UnaryFn unary_fn(const Arguments& in) { return in.choice<UnaryFn>("fn", kUnaryNames); }
 
 UnaryArgs read_unary(Arguments& in) {
   UnaryArgs args{};
@@ -131,24 +116,21 @@ UnaryArgs read_unary(Arguments& in) {
   args.count = in.size("count");
   args.alpha = in.optional_number("alpha", 0);
   args.beta = in.optional_number("beta", 0);
-  const bool predicate = args.fn == UnaryFn::kIsNaN || args.fn == UnaryFn::kIsInf;
   args.x = in.input("x", args.dtype, args.count);
-  args.y = in.output("y", predicate ? DType::kBool : args.dtype, args.count);
+  args.y = in.output("y", returns_bool(args.fn) ? DType::kBool : args.dtype, args.count);
   return args;
 }
 
 BinaryArgs read_binary(Arguments& in) {
   BinaryArgs args{};
-  args.fn = in.choice<BinaryFn>("fn", kBinary);
+  args.fn = in.choice<BinaryFn>("fn", kBinaryNames);
   args.dtype = in.dtype("dtype");
   args.shape = axes(in, "shape");
   args.a_strides = strides(in, "aStrides", args.shape);
   args.b_strides = strides(in, "bStrides", args.shape);
   args.a = in.input("a", args.dtype, needed("a", 0, {{args.shape, args.a_strides}}));
   args.b = in.input("b", args.dtype, needed("b", 0, {{args.shape, args.b_strides}}));
-  const bool compares =
-      args.fn == BinaryFn::kLess || args.fn == BinaryFn::kLessOrEqual || args.fn == BinaryFn::kEqual;
-  args.y = in.output("y", compares ? DType::kBool : args.dtype, checked_volume(args.shape));
+  args.y = in.output("y", returns_bool(args.fn) ? DType::kBool : args.dtype, checked_volume(args.shape));
   return args;
 }
 

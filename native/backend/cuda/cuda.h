@@ -8,52 +8,8 @@ namespace spark::cuda {
 
 const Backend& backend();
 
-void cast(const CastArgs&);
-void amax(const AmaxArgs&);
-void nvfp4_quantize(const Nvfp4QuantizeArgs&);
-void nvfp4_dequantize(const Nvfp4DequantizeArgs&);
-void fp8_quantize(const Fp8QuantizeArgs&);
-void swizzle_scales(const SwizzleScalesArgs&);
-void linear(const LinearArgs&);
-void linear_backward(const LinearBackwardArgs&);
-void linear_integer(const LinearIntegerArgs&);
-void matmul(const MatmulArgs&);
-void weight_norm2(const WeightNorm2Args&);
-void dora_norm(const DoraNormArgs&);
-void dora_forward(const DoraForwardArgs&);
-void dora_mixed(const DoraMixedArgs&);
-void dora_backward(const DoraBackwardArgs&);
-void dora_merge(const DoraMergeArgs&);
-void dora_unmerge(const DoraUnmergeArgs&);
-void softmax_cross_entropy(const SoftmaxCrossEntropyArgs&);
-void conv(const ConvArgs&);
-void conv_backward(const ConvBackwardArgs&);
-void conv_transpose(const ConvTransposeArgs&);
-void softmax(const SoftmaxArgs&);
-void softmax_backward(const SoftmaxBackwardArgs&);
-void norm(const NormArgs&);
-void norm_backward(const NormBackwardArgs&);
-void batch_statistics(const BatchStatisticsArgs&);
-void batch_norm(const BatchNormArgs&);
-void batch_norm_backward(const BatchNormBackwardArgs&);
-void attention(const AttentionArgs&);
-void attention_backward(const AttentionBackwardArgs&);
-void adamw(const AdamwArgs&);
-void unary(const UnaryArgs&);
-void binary(const BinaryArgs&);
-void select(const SelectArgs&);
-void reduce(const ReduceArgs&);
-void cumulate(const CumulateArgs&);
-void top_k(const TopKArgs&);
-void copy_strided(const CopyStridedArgs&);
-void gather(const GatherArgs&);
-void scatter(const ScatterArgs&);
-void pool(const PoolArgs&);
-void pool_backward(const PoolBackwardArgs&);
-void resample(const ResampleArgs&);
-void grid_sample(const GridSampleArgs&);
-void recurrent(const RecurrentArgs&);
-void dropout_mask(const DropoutMaskArgs&);
-void dora_merge_backward(const DoraMergeBackwardArgs&);
+#define SPARK_OPERATION(entry, Args, name) void entry(const Args&);
+#define SPARK_CPU_OPERATION(entry, Args, name)
+#include "backend/operations.def"
 
 }  // namespace spark::cuda

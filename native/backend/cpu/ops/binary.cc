@@ -16,7 +16,7 @@ void with_function(BinaryFn fn, DType dtype, const Body& body) {
   if (!defined_for(fn, floats)) {
     throw Error("ERR_UNSUPPORTED", message("the cpu backend has no such function of ", dtype_name(dtype)));
   }
-  with_constant<BinaryFn::kSiluGrad>(fn, [&](auto constant) {
+  with_constant(fn, [&](auto constant) {
     constexpr BinaryFn known = constant.value;
     if constexpr (defined_for(known, floats)) {
       body([](V a, V b) { return binary_value(known, a, b); });
@@ -40,7 +40,7 @@ void compute(int64_t count, const V* a, bool a_repeats, const V* b, bool b_repea
 // Calls compute(count, a, whether it repeats, b, whether it repeats, y) for runs of elements.
 template <typename V, typename Compute>
 void for_each_run(const BinaryArgs& args, const Compute& compute) {
-  const DType result = compares(args.fn) ? DType::kBool : args.dtype;
+  const DType result = returns_bool(args.fn) ? DType::kBool : args.dtype;
   for_each_row<2>(args.shape, {&args.a_strides, &args.b_strides},
                   [&](int64_t row, int64_t size, const auto& offset, const auto& step) {
                     V left[kRun], right[kRun], written[kRun];

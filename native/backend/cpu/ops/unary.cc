@@ -38,8 +38,7 @@ void apply(const Function& function, float* x, int64_t count) {
 
 void unary(const UnaryArgs& args) {
   if (domain_of(args.dtype) == Domain::kFloat && f32::covers(args.fn)) return unary_loop(args);
-  const bool predicate = args.fn == UnaryFn::kIsNaN || args.fn == UnaryFn::kIsInf;
-  const DType result = predicate ? DType::kBool : args.dtype;
+  const DType result = returns_bool(args.fn) ? DType::kBool : args.dtype;
   with_number(args.dtype, [&](auto number) {
     using V = decltype(number);
     if (!defined_for(args.fn, std::is_floating_point_v<V>)) {

@@ -37,39 +37,26 @@ inline void each_pair(const float* a, int64_t a_step, const float* b, int64_t b_
   store(y + i, function(left, right), rest);
 }
 
-// The loop of one of the functions from kFn on, each of which is compiled for itself.
-template <int kFn>
-void unary_loop(UnaryFn fn, float alpha, float beta, const float* x, int64_t count, float* y) {
-  constexpr UnaryFn known = static_cast<UnaryFn>(kFn);
-  if constexpr (f32::covers(known)) {
-    if (fn == known) return each(x, count, y, [=](Floats v) { return f32::unary(known, v, alpha, beta); });
-  }
-  if constexpr (known < UnaryFn::kIsInf) unary_loop<kFn + 1>(fn, alpha, beta, x, count, y);
-}
-
 void unary(UnaryFn fn, float alpha, float beta, const float* x, int64_t count, float* y) {
-  unary_loop<0>(fn, alpha, beta, x, count, y);
+  with_constant(fn, [&](auto constant) {
+    constexpr UnaryFn known = constant.value;
+    if constexpr (f32::covers(known)) {
+      each(x, count, y, [=](Floats v) { return f32::unary(known, v, alpha, beta); });
+    }
+  });
 }
 
 void binary(BinaryFn fn, const float* a, int64_t a_step, const float* b, int64_t b_step, int64_t count,
             float* y) {
-  const auto loop = [&](auto known) {
-    each_pair(a, a_step, b, b_step, count, y,
-              [](Floats u, Floats v) { return f32::binary(decltype(known)::value, u, v); });
-  };
-  switch (fn) {
-    case BinaryFn::kPow:
-      return each_pair(a, a_step, b, b_step, count, y,
-                       [](Floats u, Floats v) { return vector_math::pow(u, v); });
-    case BinaryFn::kGeluGrad:
-      return loop(std::integral_constant<BinaryFn, BinaryFn::kGeluGrad>{});
-    case BinaryFn::kGeluTanhGrad:
-      return loop(std::integral_constant<BinaryFn, BinaryFn::kGeluTanhGrad>{});
-    case BinaryFn::kSiluGrad:
-      return loop(std::integral_constant<BinaryFn, BinaryFn::kSiluGrad>{});
-    default:
-      return;
-  }
+  const auto loop = [&](const auto& function) { each_pair(a, a_step, b, b_step, count, y, function); };
+  with_constant(fn, [&](auto constant) {
+    constexpr BinaryFn known = constant.value;
+    if constexpr (known == BinaryFn::kPow) {
+      loop([](Floats u, Floats v) { return vector_math::pow(u, v); });
+    } else if constexpr (f32::covers(known)) {
+      loop([](Floats u, Floats v) { return f32::binary(known, u, v); });
+    }
+  });
 }
 
 constexpr FunctionLoops kLoops = {unary, binary};

@@ -1,5 +1,5 @@
-# cpu_isa.cmake: chooses the files of SOURCES that the architecture has, and compiles each with its instruction set
-# (core/cpu_isa.h).
+# cpu_isa.cmake: keeps the units of instruction sets (core/cpu_isa.h) in SOURCES that the architecture has, and compiles
+# each with its instruction set.
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(AVX512 "-march=x86-64-v4 -mprefer-vector-width=512")
@@ -8,16 +8,15 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set(ISA_FLAGS "neon=-march=armv8-a" "neonbf16=-march=armv8.2-a+bf16+i8mm")
 endif()
-set(ISA_SOURCES ${SOURCES})
-list(FILTER ISA_SOURCES INCLUDE REGEX "_(avx2|avx512|avx512bf16|amx|neon|neonbf16)\\.cc$")
-list(REMOVE_ITEM SOURCES ${ISA_SOURCES})
+list(FILTER SOURCES EXCLUDE REGEX "/simd/isa_[a-z0-9]+\\.cc$")
+set(ISA_UNITS ${CMAKE_CURRENT_LIST_DIR}/backend/cpu/simd/isa_plain.cc)
 foreach(pair ${ISA_FLAGS})
   string(REGEX MATCH "^([a-z0-9]+)=(.*)$" _ "${pair}")
-  set(of_isa ${ISA_SOURCES})
-  list(FILTER of_isa INCLUDE REGEX "_${CMAKE_MATCH_1}\\.cc$")
+  set(unit ${CMAKE_CURRENT_LIST_DIR}/backend/cpu/simd/isa_${CMAKE_MATCH_1}.cc)
   # The intrinsics of GCC 12 read variables that they leave undefined on purpose.
   separate_arguments(flags NATIVE_COMMAND "${CMAKE_MATCH_2}")
-  set_source_files_properties(${of_isa} PROPERTIES
+  set_source_files_properties(${unit} PROPERTIES
     COMPILE_OPTIONS "${flags};$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized>")
-  list(APPEND SOURCES ${of_isa})
+  list(APPEND ISA_UNITS ${unit})
 endforeach()
+list(APPEND SOURCES ${ISA_UNITS})

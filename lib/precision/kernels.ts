@@ -1,4 +1,4 @@
-// kernels.ts: casts and quantizers in TypeScript, bit-equal to native/backend/cpu/simd/precision_loops_body.h, and the
+// kernels.ts: casts and quantizers in TypeScript, bit-equal to native/backend/cpu/simd/precision_kernels_body.h, and the
 // choice between the two. Recipes: docs/numerics.md.
 import { loadAddon } from '../native.js'
 import { bitsFloat, codesOf, e2m1, e4m3, floatBits, floatFormats } from './float-formats.js'

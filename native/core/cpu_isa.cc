@@ -14,23 +14,15 @@
 namespace spark {
 namespace {
 
-struct Choice {
+struct Entry {
   CpuIsa isa;
-  CpuMatrixIsa matrix;
+  const char* name;
 };
 
-// A name stands for both; later ones include the earlier ones of their architecture.
-constexpr struct {
-  const char* name;
-  Choice choice;
-} kNames[] = {
-    {"plain", {CpuIsa::kPlain, CpuMatrixIsa::kNone}},
-    {"avx2", {CpuIsa::kAvx2, CpuMatrixIsa::kNone}},
-    {"avx512", {CpuIsa::kAvx512, CpuMatrixIsa::kNone}},
-    {"avx512-bf16", {CpuIsa::kAvx512, CpuMatrixIsa::kAvx512Bf16}},
-    {"amx", {CpuIsa::kAvx512, CpuMatrixIsa::kAmx}},
-    {"neon", {CpuIsa::kNeon, CpuMatrixIsa::kNone}},
-    {"neon-bf16", {CpuIsa::kNeon, CpuMatrixIsa::kNeonBf16}},
+constexpr Entry kIsas[] = {
+#define SPARK_ENTRY(enumerator, name, ...) {CpuIsa::enumerator, name},
+    SPARK_CPU_ISAS(SPARK_ENTRY, SPARK_ENTRY)
+#undef SPARK_ENTRY
 };
 
 #if defined(__x86_64__)
@@ -40,15 +32,6 @@ bool has_f16c() {
   uint32_t eax = 1, ebx, ecx = 0, edx;
   __asm__("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
   return (ecx & 1u << 29) != 0;
-}
-
-bool machine_has(CpuIsa isa) {
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
-                    __builtin_cpu_supports("bmi2");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vl");
-  return isa == CpuIsa::kPlain || (isa == CpuIsa::kAvx2 && avx2) || (isa == CpuIsa::kAvx512 && avx512);
 }
 
 // Linux hands out the tile registers to a process that asks for them.
@@ -61,62 +44,88 @@ bool may_use_tiles() {
 #endif
 }
 
-bool machine_has(CpuMatrixIsa matrix) {
-  if (matrix == CpuMatrixIsa::kNone) return true;
-  const bool avx512 = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
-  if (matrix == CpuMatrixIsa::kAvx512Bf16) return avx512;
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
+         __builtin_cpu_supports("bmi2");
+}
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+bool has_amx() {
   uint32_t eax = 7, ebx, ecx = 0, edx;
   __asm__("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
   constexpr uint32_t kTiles = 1u << 22 | 1u << 24 | 1u << 25;  // AMX-BF16, AMX-TILE, AMX-INT8
-  return matrix == CpuMatrixIsa::kAmx && avx512 && (edx & kTiles) == kTiles && may_use_tiles();
+  return (edx & kTiles) == kTiles && may_use_tiles();
+}
+
+// Whether the machine has what `isa` adds to the one before it.
+bool machine_adds(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kPlain:
+      return true;
+    case CpuIsa::kAvx2:
+      return has_avx2();
+    case CpuIsa::kAvx512:
+      return has_avx512();
+    case CpuIsa::kAvx512Bf16:
+      return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+    case CpuIsa::kAmx:
+      return has_amx();
+  }
+  return false;
 }
 
 #elif defined(__aarch64__)
 
-bool machine_has(CpuIsa isa) { return isa == CpuIsa::kPlain || isa == CpuIsa::kNeon; }
-
-bool machine_has(CpuMatrixIsa matrix) {
+// Whether Linux lists all these features of the second word.
+bool has_features(unsigned long features) {
 #if defined(__linux__)
-  constexpr unsigned long kI8mm = 1ul << 13, kBf16 = 1ul << 14;
-  constexpr unsigned long kBoth = kI8mm | kBf16;
-  if (matrix == CpuMatrixIsa::kNeonBf16) return (getauxval(AT_HWCAP2) & kBoth) == kBoth;
+  return (getauxval(AT_HWCAP2) & features) == features;
+#else
+  return features == 0;
 #endif
-  return matrix == CpuMatrixIsa::kNone;
+}
+
+bool machine_adds(CpuIsa isa) {
+  constexpr unsigned long kI8mm = 1ul << 13, kBf16 = 1ul << 14;
+  switch (isa) {
+    case CpuIsa::kPlain:
+    case CpuIsa::kNeon:
+      return true;
+    case CpuIsa::kNeonBf16:
+      return has_features(kBf16 | kI8mm);
+  }
+  return false;
 }
 
 #else
 
-bool machine_has(CpuIsa isa) { return isa == CpuIsa::kPlain; }
-bool machine_has(CpuMatrixIsa matrix) { return matrix == CpuMatrixIsa::kNone; }
+bool machine_adds(CpuIsa) { return true; }
 
 #endif
 
-Choice choose() {
+CpuIsa choose() {
   const char* wanted = std::getenv("DGX_SPARK_CPU_ISA");
-  Choice widest = kNames[0].choice;
-  for (const auto& [name, choice] : kNames) {
-    if (!machine_has(choice.isa) || !machine_has(choice.matrix)) continue;
-    if (wanted && strcasecmp(wanted, name) == 0) return choice;
-    widest = choice;
+  CpuIsa widest = CpuIsa::kPlain;
+  for (const auto& [isa, name] : kIsas) {
+    if (!machine_adds(isa)) break;
+    if (wanted && strcasecmp(wanted, name) == 0) return isa;
+    widest = isa;
   }
   return widest;
 }
 
-const Choice& chosen() {
-  static const Choice choice = choose();
-  return choice;
-}
-
 }  // namespace
 
-CpuIsa cpu_isa() { return chosen().isa; }
-CpuMatrixIsa cpu_matrix_isa() { return chosen().matrix; }
-
-const char* cpu_isa_name(CpuIsa isa, CpuMatrixIsa matrix) {
-  for (const auto& [name, choice] : kNames) {
-    if (choice.isa == isa && choice.matrix == matrix) return name;
-  }
-  return "plain";
+CpuIsa cpu_isa() {
+  static const CpuIsa chosen = choose();
+  return chosen;
 }
+
+const char* cpu_isa_name(CpuIsa isa) { return kIsas[static_cast<size_t>(isa)].name; }
 
 }  // namespace spark

@@ -1,38 +1,43 @@
-// cpu_isa.h: which instruction set the CPU kernels use.
+// cpu_isa.h: the instruction sets of CPU kernels.
 //
-// A kernel written for an instruction set lies in a translation unit of its own, named <kernel>_avx2.cc,
-// <kernel>_avx512.cc, <kernel>_avx512bf16.cc, <kernel>_amx.cc, <kernel>_neon.cc or <kernel>_neonbf16.cc;
-// CMakeLists.txt compiles it with that instruction set, and only where the architecture has it. Such a file
-// defines its functions in namespace spark::cpu::avx2 (avx512, neon, …) or in an unnamed namespace, and calls
-// nothing of a header that is not always inlined, the standard library included: the linker keeps one copy of
-// each inline function, which might be the wide one, for everybody.
+// Each has one translation unit, backend/cpu/simd/isa_<unit>.cc, which cpu_isa.cmake compiles with that
+// instruction set, and only where the architecture has it. Such a unit defines its functions in unnamed
+// namespaces and calls nothing of a header that is not always inlined, the standard library included: the
+// linker keeps one copy of each inline function, which might be the wide one, for everybody.
 #pragma once
+
+// The instruction sets of this architecture, each of which includes those before it:
+//   BASE(enumerator, name, unit)              one with kernels for everything
+//   EXTENSION(enumerator, name, unit, base)   one with a dot-product GEMM of its own beside the kernels of a
+//   base
+#if defined(__x86_64__)
+#define SPARK_CPU_ISAS(BASE, EXTENSION)                                                                \
+  BASE(kPlain, "plain", plain)                              /* SSE2 */                                 \
+  BASE(kAvx2, "avx2", avx2)                                 /* x86-64-v3: AVX2, FMA, F16C */           \
+  BASE(kAvx512, "avx512", avx512)                           /* x86-64-v4: AVX-512 F, BW, CD, DQ, VL */ \
+  EXTENSION(kAvx512Bf16, "avx512-bf16", avx512bf16, avx512) /* AVX-512 BF16 and VNNI */                \
+  EXTENSION(kAmx, "amx", amx, avx512)                       /* tiles of bf16 and bytes */
+#elif defined(__aarch64__)
+#define SPARK_CPU_ISAS(BASE, EXTENSION)                                                 \
+  BASE(kPlain, "plain", plain)                      /* NEON, as the compiler uses it */ \
+  BASE(kNeon, "neon", neon)                         /* kernels written for it */        \
+  EXTENSION(kNeonBf16, "neon-bf16", neonbf16, neon) /* BF16 and I8MM */
+#else
+#define SPARK_CPU_ISAS(BASE, EXTENSION) BASE(kPlain, "plain", plain)
+#endif
 
 namespace spark {
 
-// Every value includes what the ones before it of the same architecture can do.
 enum class CpuIsa {
-  kPlain,   // what the compiler assumes: SSE2 on x86-64, NEON on arm64
-  kAvx2,    // x86-64-v3: AVX2, FMA, F16C
-  kAvx512,  // x86-64-v4: AVX-512 F, BW, CD, DQ, VL
-  kNeon,    // arm64, kernels written for it
+#define SPARK_ENUMERATOR(enumerator, ...) enumerator,
+  SPARK_CPU_ISAS(SPARK_ENUMERATOR, SPARK_ENUMERATOR)
+#undef SPARK_ENUMERATOR
 };
 
-// What the machine has beyond that for products of 16-bit and 8-bit numbers.
-enum class CpuMatrixIsa {
-  kNone,
-  kAvx512Bf16,  // AVX-512 BF16 and VNNI
-  kAmx,         // AMX tiles of bf16 and bytes, and the former
-  kNeonBf16,    // arm64 BF16 and I8MM
-};
-
-// The widest sets of this machine, or what DGX_SPARK_CPU_ISA=plain|avx2|avx512|avx512-bf16|amx|neon|neon-bf16
-// asks for; a value that is unknown, or more than the machine has, changes nothing. The variable is read
-// once.
+// The widest instruction set of this machine, or the one whose name DGX_SPARK_CPU_ISA is; a value that is
+// unknown, or more than the machine has, changes nothing. The variable is read once.
 CpuIsa cpu_isa();
-CpuMatrixIsa cpu_matrix_isa();
 
-// Both as one of the names above.
-const char* cpu_isa_name(CpuIsa isa, CpuMatrixIsa matrix);
+const char* cpu_isa_name(CpuIsa isa);
 
 }  // namespace spark

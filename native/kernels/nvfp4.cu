@@ -1,7 +1,7 @@
 // nvfp4.cu: NVFP4 by the recipes of docs/numerics.md: packed[blocks, 8], block_scale[blocks] of
 // src[blocks, 16], and back to f32. A block never crosses the end of a row, so rows do not matter.
 // One thread per block of 16. No FP4 instructions: these kernels give the same bits on every architecture.
-// Reference: native/backend/cpu/simd/precision_loops_body.h
+// Reference: native/backend/cpu/simd/precision_kernels_body.h
 #include "kernels/nvfp4.cuh"
 
 namespace spark {

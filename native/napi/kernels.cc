@@ -4,7 +4,7 @@
 #include <string>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm/lane_gemm.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/fp4_test.h"
@@ -111,7 +111,7 @@ Napi::Value set_threads(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value cpu_isa(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa(), cpu_matrix_isa()));
+  return Napi::String::New(info.Env(), cpu_isa_name(spark::cpu_isa()));
 }
 
 Napi::Value test_fp4(const Napi::CallbackInfo& info) {
@@ -132,7 +132,7 @@ Napi::Value allow_fp4(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value cpu_isa_problem(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), cpu::lane_gemm_problem());
+  return Napi::String::New(info.Env(), cpu::cpu_isa_problem());
 }
 
 Napi::Value cpu_bf16_units(const Napi::CallbackInfo& info) {

@@ -8,9 +8,9 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   const families = ['cast', 'amax', 'nvfp4', 'fp8', 'swizzle']
   const folders = ['cpu/quantize', 'cuda']
   const sources = folders.flatMap(folder => families.map(name => `backend/${folder}/${name}.cc`))
-  const loops = ['', '_plain', '_avx2', '_avx512'].map(isa => `backend/cpu/simd/precision_loops${isa}.cc`)
-  const core = ['core/thread_pool.cc', 'core/cpu_isa.cc', 'backend/cpu/elements.cc', 'backend/cuda/view.cc']
-  const { folder, programs } = buildOnHost(['precision.cc'], families, [...sources, ...loops, ...core])
+  const plain = ['backend/cpu/simd/isa_plain.cc', '../test/fixtures/cuda-on-host/plain-cpu.cc']
+  const core = ['core/thread_pool.cc', 'backend/cpu/elements.cc', 'backend/cuda/view.cc']
+  const { folder, programs } = buildOnHost(['precision.cc'], families, [...sources, ...plain, ...core])
   t.teardown(() => rmSync(folder, { recursive: true }))
   const { stdout, status } = spawnSync(programs[0]!, { encoding: 'utf8' })
   t.match(stdout, /^\d{3} results agree\n$/)

@@ -4,6 +4,7 @@
 #include "backend/cpu/attention/attention_tiles.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/parallel_tasks.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 
 namespace spark::cpu {
 namespace {
@@ -14,7 +15,7 @@ constexpr float kInfinity = __builtin_inff();
 class Tile {
  public:
   Tile(const AttentionArgs& args, int64_t index, int64_t tiles, float* room)
-      : args_(args), shape_(args.shape), loops_(row_loops()) {
+      : args_(args), shape_(args.shape), loops_(kernels().rows) {
     const int64_t head = index / tiles, tile = index % tiles;
     const int64_t all = shape_.heads / shape_.kv_heads * shape_.queries;
     batch_ = head / shape_.kv_heads;
@@ -115,7 +116,7 @@ class Tile {
 
   const AttentionArgs& args_;
   const AttentionShape& shape_;
-  const RowLoops& loops_;
+  const RowKernels& loops_;
   int64_t batch_, kv_head_, first_, rows_;
   float *queries_, *scores_, *weights_, *out_, *sliver_;
   float largest_[kTileRows], sum_[kTileRows];

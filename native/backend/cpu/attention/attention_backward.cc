@@ -5,6 +5,7 @@
 #include "backend/cpu/attention/attention_tiles.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/parallel_tasks.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 
 namespace spark::cpu {
 namespace {
@@ -36,7 +37,7 @@ struct Gradient {
 // Stores a row of sums.
 void store_row(float* sums, int64_t row, int64_t width, float factor, float* to) {
   for (int64_t e = 0; e < width; e += kTile) {
-    row_loops().affine(sums_at(sums, row, e / kTile), std::min(kTile, width - e), factor, 0, to + e);
+    kernels().rows.affine(sums_at(sums, row, e / kTile), std::min(kTile, width - e), factor, 0, to + e);
   }
 }
 
@@ -104,7 +105,7 @@ class QueryTile {
     if (const float* mask = at_.mask(batch_, head_, first_ + row)) {
       for (int64_t j = 0; j < seen; ++j) scores[j] += mask[s + j];
     }
-    row_loops().exponentials(scores, seen, at_.shift(at), scores);
+    kernels().rows.exponentials(scores, seen, at_.shift(at), scores);
     for (int64_t j = 0; j < seen; ++j) {
       left[j] = scores[j] * (weight_gradients[j] - at_.product[at]) * slopes[j];
     }
@@ -191,7 +192,7 @@ class KeyTile {
       if (const float* mask = at_.mask(batch_, head, t + j)) scores[j] += mask[key];
       scores[j] -= at_.shift(at_.row(batch_, head, t + j));
     }
-    row_loops().exponentials(scores, count, 0, weights);
+    kernels().rows.exponentials(scores, count, 0, weights);
     std::fill_n(weights, hidden, 0.0f);
     for (int64_t j = 0; j < count; ++j) {
       left[j] = weights[j] * (weight_gradients[j] - at_.product[at_.row(batch_, head, t + j)]) * slopes[j];
@@ -214,7 +215,7 @@ std::vector<float> products(const AttentionBackwardArgs& args) {
       const int64_t head = at / shape.queries;
       const float* y = head_of(forward.y, forward.y_strides, head / shape.heads, head % shape.heads) +
                        at % shape.queries * forward.y_strides.step;
-      result[at] = row_loops().dot(args.dy + (y - forward.y), y, shape.value_depth);
+      result[at] = kernels().rows.dot(args.dy + (y - forward.y), y, shape.value_depth);
     }
   });
   return result;

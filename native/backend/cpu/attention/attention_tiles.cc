@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backend/cpu/gemm/product.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 
 namespace spark::cpu {
 
@@ -19,7 +20,7 @@ void put_rows(const float* from, int64_t step, int64_t rows, int64_t depth, floa
 
 void multiply_rows(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
                    int64_t count, int64_t depth, float* sliver, float* sums) {
-  const Gemm& best = gemm();
+  const GemmKernels& best = kernels().gemm;
   const Operand lines = rows_of(from, step);
   for (int64_t row = 0; row < rows; ++row) std::fill_n(sums + row * kTile, count, 0.0f);
   for (int64_t d = 0; d < depth; d += kChunk) {
@@ -33,7 +34,7 @@ void multiply_rows(const float* left, int64_t rows, const float* from, int64_t s
 
 void multiply_columns(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
                       int64_t count, int64_t width, float* sliver, float* sums) {
-  const Gemm& best = gemm();
+  const GemmKernels& best = kernels().gemm;
   const Operand lines = columns_of(from, step);
   for (int64_t e = 0; e < width; e += kSliver) {
     best.multiply({left, 0}, rows, lines, e, std::min(kSliver, width - e), first, count, sliver,
@@ -42,7 +43,7 @@ void multiply_columns(const float* left, int64_t rows, const float* from, int64_
 }
 
 void scale_scores(const AttentionArgs& args, int64_t count, float* values, float* slopes) {
-  row_loops().affine(values, count, args.scale, 0, values);
+  kernels().rows.affine(values, count, args.scale, 0, values);
   if (args.softcap == 0) {
     if (slopes) std::fill_n(slopes, count, 1.0f);
     return;

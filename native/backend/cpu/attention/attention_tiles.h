@@ -1,9 +1,9 @@
 // attention_tiles.h: what the passes of attention share: products of a tile of rows with rows of a head, in
-// the block and chunk sizes of the one matrix product (gemm.h).
+// the block and chunk sizes of the one matrix product (gemm_kernels.h).
 #pragma once
 
-#include "backend/cpu/gemm/gemm.h"
-#include "backend/cpu/simd/row_loops.h"
+#include "backend/cpu/gemm/gemm_kernels.h"
+#include "backend/cpu/simd/row_kernels.h"
 
 namespace spark::cpu {
 

@@ -1,8 +1,8 @@
 #include "backend/cpu/conv/conv_bf16.h"
 
 #include "backend/cpu/conv/conv_lanes.h"
-#include "backend/cpu/gemm/lane_product.h"
-#include "backend/cpu/simd/precision_loops.h"
+#include "backend/cpu/gemm/dot_gemm.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 
 namespace spark::cpu {
 namespace {
@@ -33,7 +33,7 @@ class LaneRows {
 };
 
 void pack_pairs(const float* const (&rows)[2], int64_t count, uint32_t* to) {
-  precision_loops().bf16_pairs(rows[0], rows[1], count, to);
+  kernels().precision.bf16_pairs(rows[0], rows[1], count, to);
 }
 
 class Product {
@@ -62,7 +62,7 @@ class Product {
       const int64_t some = std::min(kRowsAtOnce, tile.rows - done);
       std::fill_n(sums, some * kTile, 0.0f);
       lanes_.for_each_panel(tile, panels, [&](int64_t at, int64_t count, const uint32_t* panel) {
-        lanes_.multiply(lane_gemm().bf16, rows_.row(tile.row + done), rows_.stride(), some, panel, count,
+        lanes_.multiply(kernels().dot.bf16, rows_.row(tile.row + done), rows_.stride(), some, panel, count,
                         sums + at);
       });
       finish_sums(sums, kTile, some, tile.cols, finish_from(to, done, 0));
@@ -89,7 +89,7 @@ class Product {
 
 bool takes_bf16(const ConvArgs& args) {
   const ConvShape& shape = args.shape;
-  return args.compute == Compute::kBF16 && lane_gemm().bf16 &&
+  return args.compute == Compute::kBF16 && kernels().dot.bf16 &&
          !loops_over(shape.groups, shape.filters / shape.groups);
 }
 

@@ -1,5 +1,6 @@
-// conv_integer.cc: convolutions of bytes, as products of lanes (lane_gemm.h) over a staged image, or as plain
-// loops where a group has few filters. x is moved by 128 where it is signed, and its zero point with it:
+// conv_integer.cc: convolutions of bytes, as products of lanes (dot_kernels.h) over a staged image, or as
+// plain loops where a group has few filters. x is moved by 128 where it is signed, and its zero point with
+// it:
 //   Σ (x − p)(w − q) = Σ xw − q·Σx − p·(Σw − K·q), modulo 2^32
 #include <algorithm>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "backend/cpu/conv/conv_lanes.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/integer_result.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 
 namespace spark::cpu {
 namespace {
@@ -80,7 +82,7 @@ class Product {
 
  private:
   void multiply(const void* rows, int64_t m, const uint32_t* panel, int64_t cols, int32_t* sums) const {
-    lanes_.multiply(lane_gemm().signed_bytes, static_cast<const uint32_t*>(rows),
+    lanes_.multiply(kernels().dot.signed_bytes, static_cast<const uint32_t*>(rows),
                     padded_bytes(convolution_.depth) / 4, m, panel, cols, sums);
   }
 
@@ -88,7 +90,7 @@ class Product {
     alignas(64) int32_t sums[kRowsAtOnce * kTile], x_sums[kTile];
     if (has_zeros_) std::fill_n(x_sums, kTile, 0);
     const auto interleave = [&](const uint8_t* const(&bytes)[4], int64_t count, uint32_t* to) {
-      byte_loops().interleave(bytes, count, convolution_.flip, to);
+      kernels().bytes.interleave(bytes, count, convolution_.flip, to);
     };
     lanes_.for_each_panel(tile, panels, [&](int64_t at, int64_t count, uint32_t* panel) {
       lanes_.pack(tile.col + at, count, data, interleave, panel);
@@ -172,7 +174,8 @@ class Loop {
       const int64_t lines = std::min(at_once, heights - y);
       for (int64_t x = 0; x < width; x += kRun) {
         const int64_t across = std::min(kRun, width - x), count = (lines - 1) * pitch + across;
-        byte_loops().correlate(weights, data + y * pitch + x, rows_.data(), convolution_.depth, count, sums);
+        kernels().bytes.correlate(weights, data + y * pitch + x, rows_.data(), convolution_.depth, count,
+                                  sums);
         close_gaps(sums, lines, pitch, across);
         const int64_t line = (image * convolution_.args.shape.filters + o) * depths + z;
         store_sums(convolution_.args.result, o, sums, lines * across, convolution_.shift[o],

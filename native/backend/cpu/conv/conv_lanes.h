@@ -1,4 +1,4 @@
-// conv_lanes.h: convolutions as products of lanes (lane_gemm.h): the filters are rows, the positions of an
+// conv_lanes.h: convolutions as products of lanes (dot_kernels.h): the filters are rows, the positions of an
 // image the columns of panels, which are packed from the staged image tile by tile.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/cpu/conv/conv_reading.h"
-#include "backend/cpu/gemm/lane_gemm.h"
+#include "backend/cpu/gemm/dot_kernels.h"
 #include "backend/cpu/parallel_tasks.h"
 
 namespace spark::cpu {
@@ -138,7 +138,7 @@ class ConvLanes {
 
   // sums[i * kTile + j] += row i · column j, for rows of `stride` lanes.
   template <typename Sum>
-  void multiply(MultiplyLanes<Sum> multiply, const uint32_t* rows, int64_t stride, int64_t m,
+  void multiply(MultiplyDots<Sum> multiply, const uint32_t* rows, int64_t stride, int64_t m,
                 const uint32_t* panel, int64_t cols, Sum* sums) const {
     for (int64_t lane = 0; lane < lanes_; lane += kLanes) {
       multiply(rows + lane, stride, m, panel + lane * kPanelRows, cols, std::min(kLanes, lanes_ - lane),

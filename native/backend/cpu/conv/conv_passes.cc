@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "backend/cpu/gemm/epilogue.h"
-#include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/gemm/product.h"
 #include "backend/cpu/parallel_tasks.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -218,7 +218,8 @@ void loop(const ConvSource& source, const ConvPart& part, const std::vector<int6
     const float* coefficients = static_cast<const float*>(part.coefficients.data) + at * depth;
     const float bias = to.bias ? to.bias[line] : 0;
     for_each_run(*source.stage, part.size, [&](const StageRun& run) {
-      gemm().correlate(coefficients, data + run.from, rows.data(), depth, run.count, bias, relu, sums);
+      kernels().conv.correlate(coefficients, data + run.from, rows.data(), depth, run.count, bias, relu,
+                               sums);
       if (finish) return finish_run(run, pitch, part.size[2], sums, finish_from(to, line, 0));
       for (int64_t i = 0; i < run.lines; ++i) {
         part.store(task.first, at, run.position + i * part.size[2], run.width, sums + i * pitch);
@@ -237,9 +238,9 @@ void loop_gradient(const Convolution& convolution, const Stage& stage, const Tas
   for (int64_t n = 0; n < task.images; ++n) {
     for (int64_t line = 0; line < lines; ++line) {
       for (int64_t z = 0; z < depths; ++z) {
-        gemm().dots(gradient + n * pitch + (line * depths + z) * height * width, height, width,
-                    data + n * convolution.image_pitch() + z * stage.pitch(0), stage.pitch(1), rows.data(),
-                    depth, to + line * depth);
+        kernels().conv.dots(gradient + n * pitch + (line * depths + z) * height * width, height, width,
+                            data + n * convolution.image_pitch() + z * stage.pitch(0), stage.pitch(1),
+                            rows.data(), depth, to + line * depth);
       }
     }
   }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/error.h"
 
 namespace spark::cpu {
@@ -88,15 +88,15 @@ void Stage::fill_block(const float* image, const std::array<size_t, 3>& of, floa
     float* lines = to + i * layer;
     const int64_t depth = in_z.at + (i - in_z.begin) * z.stride;
     std::fill_n(lines, in_y.begin * x.length, padding);
-    gemm().stage(image + (depth * y.size + in_y.at) * x.size + in_x.at, pitch, x.stride, in_y.count(),
-                 in_x.begin, in_x.end, x.length, padding, lines + in_y.begin * x.length);
+    kernels().conv.stage(image + (depth * y.size + in_y.at) * x.size + in_x.at, pitch, x.stride, in_y.count(),
+                         in_x.begin, in_x.end, x.length, padding, lines + in_y.begin * x.length);
     std::fill_n(lines + in_y.end * x.length, (y.length - in_y.end) * x.length, padding);
   }
   std::fill_n(to + in_z.end * layer, (z.length - in_z.end) * layer, padding);
 }
 
 void copy_run(const StageRun& run, int64_t pitch, const float* from, float* plane) {
-  gemm().stage(from, pitch, 1, run.lines, 0, run.width, run.width, 0, plane + run.position);
+  kernels().conv.stage(from, pitch, 1, run.lines, 0, run.width, run.width, 0, plane + run.position);
 }
 
 }  // namespace spark::cpu

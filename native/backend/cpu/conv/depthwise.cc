@@ -4,8 +4,8 @@
 
 #include "backend/cpu/conv/conv_reading.h"
 #include "backend/cpu/gemm/epilogue.h"
-#include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/parallel_tasks.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -29,7 +29,7 @@ DepthwisePlane plane_of(const ConvArgs& args, const float* weights, int64_t chan
 void by_planes(const ConvArgs& args, const float* weights) {
   const ConvShape& shape = args.shape;
   const int64_t filters = shape.filters, each = filters / shape.groups, positions = volume(shape.out);
-  const Gemm& best = gemm();
+  const ConvKernels& best = kernels().conv;
   const int64_t grain = 1 + kGrainTerms / (positions * volume(shape.kernel));
   parallel_for(shape.batch * filters, grain, [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
@@ -50,14 +50,14 @@ float* aligned(float* room) {
 
 // Whether a channel in each lane is faster than a line in each vector.
 bool prefers_lanes(const ConvShape& shape) {
-  const int64_t width = gemm().width, kernel = shape.kernel[2];
+  const int64_t width = kernels().conv.width, kernel = shape.kernel[2];
   const int64_t widest = width > 8 && kernel == 3 ? 24 : 64;  // of lines; wider ones fill vectors
   return width > 4 && shape.filters == shape.groups && shape.filters >= width && shape.out[2] <= widest &&
          shape.image[2] > 0 && shape.pad[2] >= 0 && shape.pad[2] < kernel;
 }
 
 DepthwiseLanes lanes_of(const ConvShape& shape) {
-  const int64_t width = gemm().width, across = shape.out[2];
+  const int64_t width = kernels().conv.width, across = shape.out[2];
   DepthwiseLanes lanes{};
   lanes.held = shape.kernel[1] + 1 + (width - 2) / shape.image[2];
   lanes.pitch = std::max(shape.pad[2] + shape.image[2], (across - 1) * shape.stride[2] + shape.kernel[2]);
@@ -74,7 +74,7 @@ int64_t lines_of_task(int64_t lines, int64_t tasks) {
 
 void by_lanes(const ConvArgs& args, const float* weights) {
   const ConvShape& shape = args.shape;
-  const Gemm& best = gemm();
+  const ConvKernels& best = kernels().conv;
   const int64_t width = best.width, channels = shape.channels, height = shape.out[1], across = shape.out[2];
   const int64_t groups = (channels + width - 1) / width, images = shape.batch * groups;
   const int64_t lines = lines_of_task(height, images), bands = (height + lines - 1) / lines;

@@ -4,9 +4,9 @@
 
 #include "backend/cpu/conv/conv_reading.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/gemm/product.h"
 #include "backend/cpu/parallel_tasks.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 
 namespace spark::cpu {
 namespace {
@@ -66,7 +66,8 @@ class TileLines {
     parallel_tasks(shape.channels, 2 * kIn * all.pitch, [&](int64_t c, float* room) {
       WinogradPlane plane = all;
       plane.image += c * height * width;
-      gemm().winograd_input(plane, room, to + c * kPanelRows, value_floats(), shape.channels * kPanelRows);
+      kernels().conv.winograd_input(plane, room, to + c * kPanelRows, value_floats(),
+                                    shape.channels * kPanelRows);
     });
   }
 
@@ -104,7 +105,8 @@ class TileLines {
                          args_.activation,
                          args_.y + plane,
                          width};
-      gemm().winograd_output(products + o * pitch(), product_floats(), tiles(), bias, pitch_of_line, room);
+      kernels().conv.winograd_output(products + o * pitch(), product_floats(), tiles(), bias, pitch_of_line,
+                                     room);
       for (int64_t line = 0; line < lines_; ++line) {
         const int64_t y = (first_ + line) * kOut;
         finish_sums(room + kOut * line * across_, pitch_of_line, std::min(kOut, height - y), width,

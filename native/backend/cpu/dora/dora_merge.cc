@@ -7,6 +7,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/product.h"
 #include "backend/cpu/gemm/weight.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/per_thread.h"
 #include "core/thread_pool.h"
 
@@ -69,10 +70,10 @@ void add_low_rank(const LowRank& low_rank, float scale, int64_t rows, int64_t co
         next = col < before ? before : std::min(cols, col + kCols);
         const int64_t first = col / kVector * kVector, last = (next + kVector - 1) / kVector * kVector;
         const Ahead ahead = read(Tile{row, height, first, std::min(cols, last) - first}, tile);
-        gemm().add_low_rank({height, next - col, low_rank.rank, tile + (col - first),
-                             with.b.data() + row * low_rank.rank, with.a.data() + col, with.a_stride,
-                             gain ? gain + row : nullptr, out + row * cols + col, cols, ahead.next,
-                             ahead.bits, past_cache && col >= before});
+        kernels().gemm.add_low_rank({height, next - col, low_rank.rank, tile + (col - first),
+                                     with.b.data() + row * low_rank.rank, with.a.data() + col, with.a_stride,
+                                     gain ? gain + row : nullptr, out + row * cols + col, cols, ahead.next,
+                                     ahead.bits, past_cache && col >= before});
       }
     }
 #if defined(__x86_64__)

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/gemm_kernels.h"
 #include "backend/cpu/gemm/product.h"
 #include "backend/labels.h"
 

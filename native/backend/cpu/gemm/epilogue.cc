@@ -1,6 +1,6 @@
 #include "backend/cpu/gemm/epilogue.h"
 
-#include "backend/cpu/simd/function_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 
 namespace spark::cpu {
 namespace {
@@ -28,7 +28,7 @@ UnaryFn function_of(Activation activation) {
 
 void activate(Activation activation, int64_t count, float* values) {
   if (activation == Activation::kNone) return;
-  function_loops().unary(function_of(activation), 0, 0, values, count, values);
+  kernels().elementwise.unary(function_of(activation), 0, 0, values, count, values);
 }
 
 }  // namespace spark::cpu

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/gemm/epilogue.h"
-#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 
 namespace spark::cpu {
 namespace {
@@ -14,7 +14,7 @@ void finish_row(const float* sums, int64_t count, const Finish& to) {
   float room[kPiece];
   for (int64_t done = 0; done < count; done += kPiece) {
     const int64_t piece = std::min(kPiece, count - done);
-    gemm().settle(sums + done, 0, 1, piece, {to.bias, nullptr, false, Activation::kNone, room, 0});
+    kernels().gemm.settle(sums + done, 0, 1, piece, {to.bias, nullptr, false, Activation::kNone, room, 0});
     activate(to.activation, piece, room);
     for (int64_t j = done; j < done + piece; ++j) to.y[j] = room[j - done] + to.residual[j];
   }
@@ -25,7 +25,7 @@ void finish_row(const float* sums, int64_t count, const Finish& to) {
 void finish_sums(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Finish& to) {
   const bool simple = to.activation == Activation::kNone || to.activation == Activation::kRelu;
   if (simple || !to.residual || to.residual_first) {
-    gemm().settle(sums, pitch, rows, cols, to);
+    kernels().gemm.settle(sums, pitch, rows, cols, to);
     if (simple) return;
     for (int64_t i = 0; i < rows; ++i) activate(to.activation, cols, to.y + i * to.stride);
     return;

@@ -1,5 +1,5 @@
-// gemm_body.h: the decode, pack and multiply of a matrix product, for any vector width. Each gemm_<isa>.cc
-// includes it once, inside an unnamed namespace (core/cpu_isa.h says why), after defining
+// gemm_body.h: the decode, pack and multiply of a matrix product, for any vector width. Each base unit of an
+// instruction set (simd/isa_body.h) includes it once, inside its unnamed namespace, after defining
 //   kWidth, Vec, Bits   floats in a vector, that vector, and the same of uint32_t
 //   kRows, kVecs        the block of sums that stays in registers: kRows lines by kVecs vectors
 //   multiply_add        a * b + sum on vectors, fused where the instruction set can
@@ -288,3 +288,26 @@ void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, in
 #include "backend/cpu/dora/low_rank_body.h"
 #include "backend/cpu/gemm/gemm_multiply.h"
 #include "backend/cpu/ops/pool_body.h"
+
+constexpr GemmKernels kGemmKernels = {
+    .pack_rows = pack_rows,
+    .pack_sliver = pack_sliver,
+    .pack_left = pack_left,
+    .multiply = multiply,
+    .finish = finish,
+    .settle = settle,
+    .add_low_rank = add_low_rank,
+};
+
+constexpr ConvKernels kConvKernels = {
+    .width = kWidth,
+    .correlate = correlate,
+    .depthwise = depthwise,
+    .depthwise_lanes = depthwise_lanes,
+    .stage = stage,
+    .winograd_input = winograd_input,
+    .winograd_output = winograd_output,
+    .dots = dots,
+};
+
+constexpr PoolKernels kPoolKernels = {.largest = largest, .add_apart = add_apart, .divide = divide};

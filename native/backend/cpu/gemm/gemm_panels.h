@@ -216,7 +216,7 @@ void multiply_few_rows(int64_t m, const float* rows, const Weight& weight, int64
   if constexpr (M > 1) multiply_few_rows<Reader, M - 1>(m, rows, weight, panel, lines, col, count, sums);
 }
 
-// As `multiply` of gemm.h, for lines <= kFewLines from the start of `panel` and m <= kFewRows.
+// As `multiply` of gemm_kernels.h, for lines <= kFewLines from the start of `panel` and m <= kFewRows.
 void multiply_panels(const float* rows, int64_t m, const Weight& weight, int64_t panel, int64_t lines,
                      int64_t col, int64_t count, float* sums) {
   switch (weight.dtype) {

@@ -1,7 +1,7 @@
 // integer_result.h: how kernels store sums of integers.
 #pragma once
 
-#include "backend/cpu/simd/byte_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "backend/integer_args.h"
 
 namespace spark::cpu {
@@ -18,8 +18,8 @@ inline void store_sums(const IntegerResult& result, int64_t feature, const int32
     for (int64_t i = 0; i < count; ++i) y[i] = static_cast<int32_t>(static_cast<uint32_t>(sums[i]) + shift);
     return;
   }
-  byte_loops().requantize(sums, count, shift, result.scale[feature], rounding_of(result),
-                          static_cast<uint8_t*>(result.y) + at);
+  kernels().bytes.requantize(sums, count, shift, result.scale[feature], rounding_of(result),
+                             static_cast<uint8_t*>(result.y) + at);
 }
 
 }  // namespace spark::cpu

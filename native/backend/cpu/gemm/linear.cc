@@ -3,10 +3,11 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/columns.h"
+#include "backend/cpu/gemm/dot_gemm.h"
 #include "backend/cpu/gemm/epilogue.h"
-#include "backend/cpu/gemm/lane_product.h"
 #include "backend/cpu/gemm/product.h"
 #include "backend/cpu/quantize/nvfp4.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 
 namespace spark::cpu {
 
@@ -37,7 +38,7 @@ void linear(const LinearArgs& args) {
   const auto store = [&](int64_t t, int64_t o, int64_t count, const float* sums) {
     finish(args, t, o, count, sums);
   };
-  if (args.compute == Compute::kBF16 && lane_gemm().bf16) {
+  if (args.compute == Compute::kBF16 && kernels().dot.bf16) {
     return product_bf16(args.tokens, args.x, args.weight, store);
   }
   std::vector<float> rounded;

@@ -3,8 +3,9 @@
 #include <vector>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm/dot_gemm.h"
 #include "backend/cpu/gemm/integer_result.h"
-#include "backend/cpu/gemm/lane_product.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -126,7 +127,7 @@ void linear_integer(const LinearIntegerArgs& args) {
   const Bytes w{static_cast<const uint8_t*>(args.w), out, args.cols, args.w_signed ? 0 : kFlipLane};
   const std::vector<uint32_t> x_lanes = to_lanes(x, lanes, stride);
   const Corrections corrections(args, x, w);
-  LaneProduct<int32_t> product{args.tokens, out, lanes, x_lanes.data(), stride, {}, {}};
+  DotGemm<int32_t> product{args.tokens, out, lanes, x_lanes.data(), stride, {}, {}};
   product.panel = [&](int64_t row, int64_t lane, int64_t count, uint32_t* buffer) -> const uint32_t* {
     if (args.packed) return static_cast<const uint32_t*>(args.w) + row * lanes + lane * kPanelRows;
     for (int64_t i = 0; i < std::min(kPanelRows, out - row); ++i) {
@@ -139,8 +140,8 @@ void linear_integer(const LinearIntegerArgs& args) {
     corrections.fill(t, o, count, shift);
     const int64_t at = t * out + o;
     if (args.result.scale) {
-      byte_loops().requantize_each(sums, count, shift, args.result.scale + o, rounding_of(args.result),
-                                   static_cast<uint8_t*>(args.result.y) + at);
+      kernels().bytes.requantize_each(sums, count, shift, args.result.scale + o, rounding_of(args.result),
+                                      static_cast<uint8_t*>(args.result.y) + at);
       return;
     }
     int32_t* y = static_cast<int32_t*>(args.result.y) + at;
@@ -148,7 +149,7 @@ void linear_integer(const LinearIntegerArgs& args) {
       y[j] = static_cast<int32_t>(static_cast<uint32_t>(sums[j]) + shift[j]);
     }
   };
-  lane_product(product, lane_gemm().bytes);
+  dot_gemm(product, kernels().dot.bytes);
 }
 
 }  // namespace spark::cpu

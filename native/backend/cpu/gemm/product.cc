@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/per_thread.h"
 #include "core/thread_pool.h"
 
@@ -29,7 +29,7 @@ struct Tile {
   int64_t row, rows, col, cols;
 };
 
-void add_chunk(const Gemm& gemm, const Tile& tile, const Segment& segment, int64_t k, int64_t count) {
+void add_chunk(const GemmKernels& gemm, const Tile& tile, const Segment& segment, int64_t k, int64_t count) {
   auto& [rows, sliver, sums] = workspace();
   const Left left = gemm.pack_left(segment.a, tile.row, tile.rows, k, count, rows);
   for (int64_t col = 0; col < tile.cols; col += kSliver) {
@@ -39,7 +39,7 @@ void add_chunk(const Gemm& gemm, const Tile& tile, const Segment& segment, int64
 }
 
 // A few rows by packed lines: each panel is read from its start to its end.
-void add_streams(const Gemm& gemm, const Tile& tile, const Segment& segment) {
+void add_streams(const GemmKernels& gemm, const Tile& tile, const Segment& segment) {
   auto& [rows, sliver, sums] = workspace();
   for (int64_t k = 0; k < segment.depth; k += kChunk) {
     gemm.pack_rows(segment.a, tile.row, tile.rows, k, std::min(kChunk, segment.depth - k),
@@ -61,7 +61,7 @@ bool can_stream(const Tile& tile, const Segment& segment) {
 }
 
 // The sums of a tile, in the workspace.
-void add_segments(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments) {
+void add_segments(const GemmKernels& gemm, const Tile& tile, std::initializer_list<Segment> segments) {
   std::fill_n(workspace().sums, tile.rows * kTile, 0.0f);
   for (const Segment& segment : segments) {
     if (can_stream(tile, segment)) {
@@ -75,7 +75,7 @@ void add_segments(const Gemm& gemm, const Tile& tile, std::initializer_list<Segm
 }
 
 // Columns of sums as lines that are kLine elements apart.
-const float* turned_sums(const Gemm& gemm, const Tile& tile) {
+const float* turned_sums(const GemmKernels& gemm, const Tile& tile) {
   auto& [rows, sliver, sums] = workspace();
   gemm.pack_rows(columns_of(sums, kTile), 0, tile.cols, 0, tile.rows, rows);
   return rows;
@@ -89,7 +89,7 @@ bool is_deep(int64_t rows, int64_t cols, const Segment& segment) {
 }
 
 // As add_segments(). Each chunk has sums of its own, which are then added in the order of the chunks.
-void add_deep(const Gemm& gemm, const Tile& tile, const Segment& segment) {
+void add_deep(const GemmKernels& gemm, const Tile& tile, const Segment& segment) {
   float* sums = workspace().sums;
   const int64_t chunks = pieces(segment.depth, kChunk), size = tile.rows * kTile;
   const int64_t grain = 1 + kGrainTerms / (tile.rows * tile.cols * kChunk);
@@ -108,7 +108,7 @@ void add_deep(const Gemm& gemm, const Tile& tile, const Segment& segment) {
   }
 }
 
-void store_sums(const Gemm& gemm, const Tile& tile, StoreBy by, Store store) {
+void store_sums(const GemmKernels& gemm, const Tile& tile, StoreBy by, Store store) {
   if (by == StoreBy::kRows) {
     const float* sums = workspace().sums;
     for (int64_t m = 0; m < tile.rows; ++m) store(tile.row + m, tile.col, tile.cols, sums + m * kTile);
@@ -118,14 +118,14 @@ void store_sums(const Gemm& gemm, const Tile& tile, StoreBy by, Store store) {
   for (int64_t n = 0; n < tile.cols; ++n) store(tile.col + n, tile.row, tile.rows, columns + n * kLine);
 }
 
-void compute(const Gemm& gemm, const Tile& tile, std::initializer_list<Segment> segments, StoreBy by,
+void compute(const GemmKernels& gemm, const Tile& tile, std::initializer_list<Segment> segments, StoreBy by,
              Store store) {
   add_segments(gemm, tile, segments);
   store_sums(gemm, tile, by, store);
 }
 
 // The last chunk of each block of sums goes on to y while it is in registers.
-void finish_tile(const Gemm& gemm, const Tile& tile, const Segment& segment, const Finish& to) {
+void finish_tile(const GemmKernels& gemm, const Tile& tile, const Segment& segment, const Finish& to) {
   auto& [rows, sliver, sums] = workspace();
   const int64_t last = std::max<int64_t>(pieces(segment.depth, kChunk) - 1, 0) * kChunk;
   const int64_t count = segment.depth - last;
@@ -138,7 +138,8 @@ void finish_tile(const Gemm& gemm, const Tile& tile, const Segment& segment, con
   }
 }
 
-void compute_into(const Gemm& gemm, const Tile& tile, const Segment& segment, StoreBy by, const Finish& to) {
+void compute_into(const GemmKernels& gemm, const Tile& tile, const Segment& segment, StoreBy by,
+                  const Finish& to) {
   if (by == StoreBy::kColumns) {
     add_segments(gemm, tile, {segment});
     const float* columns = turned_sums(gemm, tile);
@@ -197,7 +198,7 @@ void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const S
   const int64_t row_tiles = pieces(rows, height), each = row_tiles * pieces(cols, width);
   const int64_t terms = std::min(rows, height) * std::min(cols, width) * (depth + 1);
   const int64_t grain = 1 + kGrainTerms / terms;
-  const Gemm& best = gemm();
+  const GemmKernels& best = kernels().gemm;
   // Neighbouring tiles share their part of b, usually the weight.
   parallel_for(count * each, grain, [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
@@ -210,7 +211,7 @@ void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const S
 // The same for one product, on the calling thread.
 template <typename Body>
 void for_tiles_here(int64_t rows, int64_t cols, const Body& body) {
-  const Gemm& best = gemm();
+  const GemmKernels& best = kernels().gemm;
   for (int64_t col = 0; col < cols; col += kTile) {
     for (int64_t row = 0; row < rows; row += kTile) {
       body(best, {row, std::min(kTile, rows - row), col, std::min(kTile, cols - col)});
@@ -258,50 +259,56 @@ Operand scaled(Operand operand, const float* k_scale) {
 void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store, StoreBy by) {
   if (segments.size() == 1 && is_deep(rows, cols, *segments.begin())) {
     const Tile all{0, rows, 0, cols};
-    add_deep(gemm(), all, *segments.begin());
-    return store_sums(gemm(), all, by, store);
+    add_deep(kernels().gemm, all, *segments.begin());
+    return store_sums(kernels().gemm, all, by, store);
   }
   int64_t depth = 0;
   for (const Segment& segment : segments) depth += segment.depth;
-  for_tiles(1, rows, cols, depth, *segments.begin(),
-            [&](const Gemm& gemm, const Tile& tile, int64_t) { compute(gemm, tile, segments, by, store); });
+  for_tiles(1, rows, cols, depth, *segments.begin(), [&](const GemmKernels& gemm, const Tile& tile, int64_t) {
+    compute(gemm, tile, segments, by, store);
+  });
 }
 
 void products(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
               BatchStore store) {
   if (count == 0) return;
   const Segment first = segment(0);
-  for_tiles(count, rows, cols, first.depth, first, [&](const Gemm& gemm, const Tile& tile, int64_t at) {
-    compute(gemm, tile, {segment(at)}, StoreBy::kRows,
-            [&](int64_t row, int64_t col, int64_t length, const float* sums) {
-              store(at, row, col, length, sums);
+  for_tiles(count, rows, cols, first.depth, first,
+            [&](const GemmKernels& gemm, const Tile& tile, int64_t at) {
+              compute(gemm, tile, {segment(at)}, StoreBy::kRows,
+                      [&](int64_t row, int64_t col, int64_t length, const float* sums) {
+                        store(at, row, col, length, sums);
+                      });
             });
-  });
 }
 
 void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store,
                   StoreBy by) {
-  for_tiles_here(rows, cols,
-                 [&](const Gemm& gemm, const Tile& tile) { compute(gemm, tile, segments, by, store); });
+  for_tiles_here(rows, cols, [&](const GemmKernels& gemm, const Tile& tile) {
+    compute(gemm, tile, segments, by, store);
+  });
 }
 
 void product_into(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
-  for_tiles(1, rows, cols, segment.depth, segment,
-            [&](const Gemm& gemm, const Tile& tile, int64_t) { compute_into(gemm, tile, segment, by, to); });
+  for_tiles(1, rows, cols, segment.depth, segment, [&](const GemmKernels& gemm, const Tile& tile, int64_t) {
+    compute_into(gemm, tile, segment, by, to);
+  });
 }
 
 void products_into(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
                    FunctionRef<Finish(int64_t)> to) {
   if (count == 0) return;
   const Segment first = segment(0);
-  for_tiles(count, rows, cols, first.depth, first, [&](const Gemm& gemm, const Tile& tile, int64_t at) {
-    compute_into(gemm, tile, segment(at), StoreBy::kRows, to(at));
-  });
+  for_tiles(count, rows, cols, first.depth, first,
+            [&](const GemmKernels& gemm, const Tile& tile, int64_t at) {
+              compute_into(gemm, tile, segment(at), StoreBy::kRows, to(at));
+            });
 }
 
 void product_into_here(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
-  for_tiles_here(rows, cols,
-                 [&](const Gemm& gemm, const Tile& tile) { compute_into(gemm, tile, segment, by, to); });
+  for_tiles_here(rows, cols, [&](const GemmKernels& gemm, const Tile& tile) {
+    compute_into(gemm, tile, segment, by, to);
+  });
 }
 
 }  // namespace spark::cpu

@@ -1,8 +1,8 @@
 // product.h: the one matrix product of the CPU backend: sums[m, n] = Σ_k a(m, k) · b(n, k), f32.
 // Each side is a set of lines along K, whatever its layout or format; only small panels of it are ever
 // decoded. Trap: the order of a sum is part of the contract (backend.h). K is cut into chunks of kChunk
-// (gemm.h); in a chunk the terms are added in their order, starting at 0; then chunks and segments are, in
-// theirs.
+// (gemm_kernels.h); in a chunk the terms are added in their order, starting at 0; then chunks and segments
+// are, in theirs.
 #pragma once
 
 #include <initializer_list>
@@ -30,8 +30,8 @@ struct Segment {
   int64_t depth;  // length of K
 };
 
-// Receives sums[row, col .. col + count), count <= kTile (gemm.h). Called once for each element, from several
-// threads.
+// Receives sums[row, col .. col + count), count <= kTile (gemm_kernels.h). Called once for each element, from
+// several threads.
 using Store = FunctionRef<void(int64_t row, int64_t col, int64_t count, const float* sums)>;
 
 // By columns it receives sums[row .. row + count, col] as (col, row, count, sums).
@@ -59,8 +59,8 @@ void product_into_here(const Finish& to, int64_t rows, int64_t cols, const Segme
 void products_into(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
                    FunctionRef<Finish(int64_t)> to);
 
-// sums = x · Wᵀ of numbers rounded to bf16, for a machine that multiplies them (lane_gemm().bf16). A chunk is
-// one chain of additions of two products each.
+// sums = x · Wᵀ of numbers rounded to bf16, for a machine that multiplies them (kernels().dot.bf16). A chunk
+// is one chain of additions of two products each.
 void product_bf16(int64_t rows, const float* x, const Weight& weight, Store store);
 
 }  // namespace spark::cpu

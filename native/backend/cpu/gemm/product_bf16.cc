@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "backend/cpu/gemm/lane_product.h"
+#include "backend/cpu/gemm/dot_gemm.h"
 #include "backend/cpu/gemm/product.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/per_thread.h"
 
 namespace spark::cpu {
@@ -17,7 +18,8 @@ struct Workspace {
 void round_panel(const Weight& weight, int64_t row, int64_t lane, int64_t count, uint32_t* to) {
   auto& [values, rounded] = PerThread<Workspace>::get();
   const int64_t col = 2 * lane, cols = std::min(2 * count, weight.cols - col);
-  gemm().pack_sliver(rows_of(weight), row, std::min(kPanelRows, weight.rows - row), col, cols, values);
+  kernels().gemm.pack_sliver(rows_of(weight), row, std::min(kPanelRows, weight.rows - row), col, cols,
+                             values);
   if (cols < 2 * count) std::fill_n(values + cols * kSliver, kSliver, 0.0f);
   round_to_bf16(values, 2 * count * kSliver, rounded);
   for (int64_t l = 0; l < count; ++l) {
@@ -31,7 +33,7 @@ void round_panel(const Weight& weight, int64_t row, int64_t lane, int64_t count,
 void product_bf16(int64_t rows, const float* x, const Weight& weight, Store store) {
   const int64_t lanes = (weight.cols + 1) / 2, stride = padded_lanes(lanes);
   const std::vector<uint32_t> rounded = round_rows(x, rows, weight.cols, stride);
-  LaneProduct<float> product{rows, weight.rows, lanes, rounded.data(), stride, {}, store};
+  DotGemm<float> product{rows, weight.rows, lanes, rounded.data(), stride, {}, store};
   if (weight.packed && weight.dtype == DType::kBF16) {
     product.panel = [&](int64_t col, int64_t lane, int64_t, uint32_t*) {
       return static_cast<const uint32_t*>(weight.data) + (col / kPanelRows * lanes + lane) * kPanelRows;
@@ -42,7 +44,7 @@ void product_bf16(int64_t rows, const float* x, const Weight& weight, Store stor
       return buffer;
     };
   }
-  lane_product(product, lane_gemm().bf16);
+  dot_gemm(product, kernels().dot.bf16);
 }
 
 }  // namespace spark::cpu

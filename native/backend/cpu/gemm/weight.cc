@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/gemm/product.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -26,7 +26,7 @@ double sum_of_squares(const float* values, int64_t count) {
 }  // namespace
 
 void decode(const Weight& weight, int64_t row, int64_t rows, int64_t col, int64_t count, float* dst) {
-  gemm().pack_rows(rows_of(weight), row, rows, col, count, dst);
+  kernels().gemm.pack_rows(rows_of(weight), row, rows, col, count, dst);
 }
 
 void weight_norm2(const WeightNorm2Args& args) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backend/backend.h"
-#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/gemm_kernels.h"
 
 namespace spark::cpu {
 

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/simd/row_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -18,7 +18,7 @@ void for_each_channel(int64_t channels, int64_t elements, const Body& body) {
 }  // namespace
 
 void batch_statistics(const BatchStatisticsArgs& args) {
-  const RowLoops& loops = row_loops();
+  const RowKernels& loops = kernels().rows;
   const int64_t positions = args.positions, count = args.batch * positions;
   for_each_channel(args.channels, count, [&](int64_t c) {
     const auto plane = [&](int64_t n) { return args.x + (n * args.channels + c) * positions; };
@@ -32,7 +32,7 @@ void batch_statistics(const BatchStatisticsArgs& args) {
 }
 
 void batch_norm(const BatchNormArgs& args) {
-  const RowLoops& loops = row_loops();
+  const RowKernels& loops = kernels().rows;
   const int64_t positions = args.positions;
   for_each_channel(args.batch * args.channels, positions, [&](int64_t plane) {
     const int64_t c = plane % args.channels;
@@ -44,7 +44,7 @@ void batch_norm(const BatchNormArgs& args) {
 }
 
 void batch_norm_backward(const BatchNormBackwardArgs& args) {
-  const RowLoops& loops = row_loops();
+  const RowKernels& loops = kernels().rows;
   const int64_t positions = args.positions;
   const auto count = static_cast<float>(args.batch * positions);
   for_each_channel(args.channels, args.batch * positions, [&](int64_t c) {

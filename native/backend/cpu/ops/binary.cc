@@ -1,7 +1,7 @@
 #include "backend/binary_functions.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
-#include "backend/cpu/simd/function_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "backend/cpu/simd/functions.h"
 #include "backend/cpu/strided.h"
 #include "core/error.h"
@@ -62,7 +62,7 @@ void for_each_run(const BinaryArgs& args, const Compute& compute) {
 
 void binary(const BinaryArgs& args) {
   if (domain_of(args.dtype) == Domain::kFloat && has_loop(args.fn)) {
-    const FunctionLoops& loops = function_loops();
+    const ElementwiseKernels& loops = kernels().elementwise;
     return for_each_run<float>(
         args, [&](int64_t count, const float* a, bool a_repeats, const float* b, bool b_repeats, float* y) {
           loops.binary(args.fn, a, a_repeats ? 0 : 1, b, b_repeats ? 0 : 1, count, y);

@@ -3,7 +3,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/columns.h"
-#include "backend/cpu/simd/row_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -18,7 +18,7 @@ void for_each_run(int64_t row, int64_t cols, int64_t groups, int64_t inner, cons
   for (int64_t i = 0; i < cols; i += inner) body(i, inner, first + i / inner);
 }
 
-void norm_row(const RowLoops& loops, const NormArgs& args, int64_t row) {
+void norm_row(const RowKernels& loops, const NormArgs& args, int64_t row) {
   const int64_t cols = args.cols;
   const float* x = args.x + row * cols;
   float* y = args.y + row * cols;
@@ -40,7 +40,7 @@ void norm_row(const RowLoops& loops, const NormArgs& args, int64_t row) {
 }
 
 // dx of a row, its mean taken away where the row is `centered`.
-void norm_row_backward(const RowLoops& loops, const NormBackwardArgs& args, int64_t row, float* spread) {
+void norm_row_backward(const RowKernels& loops, const NormBackwardArgs& args, int64_t row, float* spread) {
   const int64_t cols = args.cols;
   const float *x = args.x + row * cols, *dy = args.dy + row * cols;
   const float mean = args.centered ? args.mean[row] : 0, inv_std = args.inv_std[row];
@@ -61,7 +61,7 @@ void norm_row_backward(const RowLoops& loops, const NormBackwardArgs& args, int6
 }
 
 void input_gradient(const NormBackwardArgs& args) {
-  const RowLoops& loops = row_loops();
+  const RowKernels& loops = kernels().rows;
   const int64_t lanes = std::min<int64_t>(args.rows, 4 * thread_count());  // pieces of parallel_for
   const bool spread = args.scale && args.inner > 1;
   const std::unique_ptr<float[]> room(spread ? new float[lanes * args.cols] : nullptr);
@@ -95,7 +95,7 @@ void column_gradients(const NormBackwardArgs& args) {
 
 // Sums over runs of `inner` elements, which every image has one of.
 void run_gradients(const NormBackwardArgs& args) {
-  const RowLoops& loops = row_loops();
+  const RowKernels& loops = kernels().rows;
   const int64_t per_row = args.cols / args.inner, count = args.groups * per_row,
                 images = args.rows / args.groups;
   parallel_for(count, grain(images * args.inner), [&](int64_t begin, int64_t end) {
@@ -118,7 +118,7 @@ void run_gradients(const NormBackwardArgs& args) {
 }  // namespace
 
 void norm(const NormArgs& args) {
-  const RowLoops& loops = row_loops();
+  const RowKernels& loops = kernels().rows;
   parallel_for(args.rows, grain(args.cols), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) norm_row(loops, args, row);
   });

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/ops/pool_bytes.h"
 #include "backend/cpu/parallel_tasks.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "backend/windows.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
@@ -98,12 +98,12 @@ void pool_columns(const PoolArgs& args, const double* counts, const float* x, in
   for_each_line(args.windows, x, a, b, begin, end,
                 [&](int64_t c, const float* from, int64_t stride, int64_t n) {
                   double* to = sums + c - begin;
-                  if (n >= kFewColumns) return gemm().add_apart(from, stride, n, to);
+                  if (n >= kFewColumns) return kernels().pool.add_apart(from, stride, n, to);
                   accumulate(to, from, stride, n, [](double sum, float v) { return sum + v; });
                 });
   const int64_t lines =
       counted_taps(args.windows, args.count_pad, 0, a) * counted_taps(args.windows, args.count_pad, 1, b);
-  gemm().divide(sums, counts + begin, static_cast<double>(lines), end - begin, y + begin);
+  kernels().pool.divide(sums, counts + begin, static_cast<double>(lines), end - begin, y + begin);
 }
 
 // Whether windows hardly leave the image along its lines.
@@ -125,9 +125,9 @@ void largest_lines(const PoolArgs& args) {
   parallel_tasks(tasks, 8 * pitch, [&](int64_t task, float* columns) {
     const int64_t first = task * planes;
     std::fill_n(columns, 8 * pitch, -std::numeric_limits<float>::infinity());
-    gemm().largest(windows, std::min(planes, windows.planes - first),
-                   static_cast<const float*>(args.x) + first * image, columns, pitch,
-                   static_cast<float*>(args.y) + first * out);
+    kernels().pool.largest(windows, std::min(planes, windows.planes - first),
+                           static_cast<const float*>(args.x) + first * image, columns, pitch,
+                           static_cast<float*>(args.y) + first * out);
   });
 }
 

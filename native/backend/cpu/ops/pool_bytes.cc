@@ -5,7 +5,7 @@
 #include "backend/cpu/conv/byte_stage.h"
 #include "backend/cpu/conv/conv_reading.h"
 #include "backend/cpu/parallel_tasks.h"
-#include "backend/cpu/simd/byte_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 
 namespace spark::cpu {
 namespace {
@@ -47,7 +47,7 @@ void largest_bytes(const PoolArgs& args) {
       const uint8_t* from = room + line / height * stage.pitch(0) + line % height * stage.pitch(1);
       for (int64_t x = 0; x < width; x += kRun) {
         const int64_t count = std::min(kRun, width - x);
-        byte_loops().largest(from + x, taps.data(), static_cast<int64_t>(taps.size()), count, most);
+        kernels().bytes.largest(from + x, taps.data(), static_cast<int64_t>(taps.size()), count, most);
         for (int64_t i = 0; i < count; ++i) y[line * width + x + i] = most[i] ^ flip;
       }
     }

@@ -2,7 +2,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/scratch.h"
-#include "backend/cpu/simd/recurrent_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "backend/recurrent_units.h"
 #include "core/thread_pool.h"
 
@@ -14,7 +14,7 @@ constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
 // Samples of one direction that go through the steps together: a weight is read once for several of them.
 struct Run {
   const RecurrentArgs& args;
-  const RecurrentLoops& loops;
+  const RecurrentKernels& loops;
   const float* panels;  // R of the direction
   RecurrentSample first;
   int64_t samples;
@@ -117,7 +117,7 @@ void run_directions(const RecurrentArgs& args, const float* panels) {
   // Each thread takes as many samples as it can: they share what is read of the weights.
   const int64_t share = (samples + thread_count() - 1) / thread_count();
   const int64_t grain = std::max(share, 1 + kGrainTerms / (terms + 1));
-  const RecurrentLoops& loops = recurrent_loops();
+  const RecurrentKernels& loops = kernels().recurrent;
   parallel_for(samples, grain, [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end;) {
       const int64_t direction = at / args.batch, first = at % args.batch;

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/simd/row_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -12,7 +12,7 @@ int64_t grain(int64_t cols) { return 1 + (1 << 12) / (cols + 1); }
 }  // namespace
 
 void softmax(const SoftmaxArgs& args) {
-  const RowLoops& loops = row_loops();
+  const RowKernels& loops = kernels().rows;
   const int64_t cols = args.cols;
   parallel_for(args.rows, grain(cols), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -31,7 +31,7 @@ void softmax(const SoftmaxArgs& args) {
 }
 
 void softmax_backward(const SoftmaxBackwardArgs& args) {
-  const RowLoops& loops = row_loops();
+  const RowKernels& loops = kernels().rows;
   const int64_t cols = args.cols;
   parallel_for(args.rows, grain(cols), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {

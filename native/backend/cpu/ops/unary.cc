@@ -1,6 +1,6 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
-#include "backend/cpu/simd/function_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "backend/cpu/simd/functions.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
@@ -17,7 +17,7 @@ void unary_loop(const UnaryArgs& args) {
       const int64_t count = std::min(kRun, end - at);
       const float* x = numbers(args.dtype, args.x, at, 1, count, read);
       const Results<float> y(args.dtype, args.y, at, count, written);
-      function_loops().unary(args.fn, alpha, beta, x, count, y.values);
+      kernels().elementwise.unary(args.fn, alpha, beta, x, count, y.values);
       y.finish();
     }
   });
@@ -27,8 +27,8 @@ void unary_loop(const UnaryArgs& args) {
 
 void apply(const Function& function, float* x, int64_t count) {
   if (f32::covers(function.fn)) {
-    function_loops().unary(function.fn, static_cast<float>(function.alpha), static_cast<float>(function.beta),
-                           x, count, x);
+    kernels().elementwise.unary(function.fn, static_cast<float>(function.alpha),
+                                static_cast<float>(function.beta), x, count, x);
     return;
   }
   with_unary_function<float>(function, [&](auto fn) {

@@ -2,7 +2,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/quantize/formats.h"
-#include "backend/cpu/simd/precision_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/float_formats.h"
 #include "core/thread_pool.h"
 
@@ -19,7 +19,8 @@ void amax(const AmaxArgs& args) {
   const int64_t bytes = dtype_bits(args.dtype) / 8;
   std::atomic<uint32_t> result{0};  // bits of a magnitude: ordered like the numbers, NaN on top
   parallel_for(args.count, kGrain, [&](int64_t begin, int64_t end) {
-    const uint32_t largest = float_bits(precision_loops().amax(args.dtype, src + begin * bytes, end - begin));
+    const uint32_t largest =
+        float_bits(kernels().precision.amax(args.dtype, src + begin * bytes, end - begin));
     uint32_t seen = result.load();
     while (largest > seen && !result.compare_exchange_weak(seen, largest)) {
     }

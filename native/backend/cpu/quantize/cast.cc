@@ -3,7 +3,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
 #include "backend/cpu/quantize/formats.h"
-#include "backend/cpu/simd/precision_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -19,8 +19,8 @@ void cast_formats(const CastArgs& args) {
   const int64_t src_bytes = dtype_bits(args.src_dtype) / 8, dst_bytes = dtype_bits(args.dst_dtype) / 8;
   const bool past_cache = args.count * (src_bytes + dst_bytes) >= kPastCache;
   parallel_for(args.count, kGrain, [&](int64_t begin, int64_t end) {
-    precision_loops().cast(args.src_dtype, args.dst_dtype, args.saturate, past_cache, src + begin * src_bytes,
-                           dst + begin * dst_bytes, end - begin);
+    kernels().precision.cast(args.src_dtype, args.dst_dtype, args.saturate, past_cache,
+                             src + begin * src_bytes, dst + begin * dst_bytes, end - begin);
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/quantize/formats.h"
-#include "backend/cpu/simd/precision_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -14,7 +14,7 @@ int64_t ceil_div(int64_t count, int64_t size) { return count / size + (count % s
 
 // The block of `args` whose scale is scale[index].
 void quantize_block(const Fp8QuantizeArgs& args, int64_t index) {
-  const PrecisionLoops& loops = precision_loops();
+  const PrecisionKernels& loops = kernels().precision;
   const int64_t across = ceil_div(args.cols, args.block_cols);
   const int64_t top = index / across * args.block_rows, left = index % across * args.block_cols;
   const int64_t bottom = top + std::min(args.block_rows, args.rows - top);
@@ -40,7 +40,8 @@ void quantize_whole(const Fp8QuantizeArgs& args) {
   const int64_t bytes = dtype_bits(args.src_dtype) / 8;
   const auto* src = static_cast<const uint8_t*>(args.src);
   parallel_for(args.rows * args.cols, kGrain, [&](int64_t begin, int64_t end) {
-    precision_loops().fp8_codes(args.src_dtype, src + begin * bytes, end - begin, scale, args.codes + begin);
+    kernels().precision.fp8_codes(args.src_dtype, src + begin * bytes, end - begin, scale,
+                                  args.codes + begin);
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/quantize/formats.h"
-#include "backend/cpu/simd/precision_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -17,12 +17,12 @@ constexpr int64_t kGrain = 1024;  // blocks a thread takes at a time
 void nvfp4_quantize(const Nvfp4QuantizeArgs& args) {
   check_wide_format("nvfp4_quantize", args.src_dtype);
   parallel_for(args.rows * args.cols / kNvfp4Block, kGrain,
-               [&](int64_t begin, int64_t end) { precision_loops().nvfp4_quantize(args, begin, end); });
+               [&](int64_t begin, int64_t end) { kernels().precision.nvfp4_quantize(args, begin, end); });
 }
 
 void nvfp4_dequantize(const Nvfp4DequantizeArgs& args) {
   parallel_for(args.rows * args.cols / kNvfp4Block, kGrain,
-               [&](int64_t begin, int64_t end) { precision_loops().nvfp4_dequantize(args, begin, end); });
+               [&](int64_t begin, int64_t end) { kernels().precision.nvfp4_dequantize(args, begin, end); });
 }
 
 std::vector<float> rounded_to_nvfp4(const float* x, int64_t rows, int64_t cols) {

@@ -1,5 +1,5 @@
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/simd/byte_loops.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -23,13 +23,13 @@ void for_each_piece(const Args& args, const Body& body) {
 constexpr int64_t kPiece = 512;  // floats between bytes at a time
 
 void read_floats(const ScaledBytes& from, int64_t first, int64_t count, float* to) {
-  byte_loops().dequantize(static_cast<const uint8_t*>(from.data) + first, from.dtype == DType::kI8, count,
-                          from.zero ? from.zero[0] : 0, from.scale[0], to);
+  kernels().bytes.dequantize(static_cast<const uint8_t*>(from.data) + first, from.dtype == DType::kI8, count,
+                             from.zero ? from.zero[0] : 0, from.scale[0], to);
 }
 
 void write_floats(const float* from, int64_t count, const ScaledBytes& to, int64_t first) {
   const ByteRounding rounding{to.zero ? to.zero[0] : 0, to.dtype == DType::kI8};
-  byte_loops().quantize(from, count, to.scale[0], rounding, static_cast<uint8_t*>(to.data) + first);
+  kernels().bytes.quantize(from, count, to.scale[0], rounding, static_cast<uint8_t*>(to.data) + first);
 }
 
 // Calls body(first, count) for pieces of at most kPiece elements, from several threads.
@@ -59,21 +59,21 @@ int64_t sum(const void* data, int64_t first, int64_t count) {
 void quantize(const QuantizeArgs& args) {
   for_each_piece(args, [&](int64_t first, int64_t count, int64_t c) {
     const ByteRounding rounding{args.zero ? args.zero[c] : 0, args.dtype == DType::kI8};
-    byte_loops().quantize(args.x + first, count, args.scale[c], rounding,
-                          static_cast<uint8_t*>(args.y) + first);
+    kernels().bytes.quantize(args.x + first, count, args.scale[c], rounding,
+                             static_cast<uint8_t*>(args.y) + first);
   });
 }
 
 void dequantize(const DequantizeArgs& args) {
   for_each_piece(args, [&](int64_t first, int64_t count, int64_t c) {
-    byte_loops().dequantize(static_cast<const uint8_t*>(args.x) + first, args.dtype == DType::kI8, count,
-                            args.zero ? args.zero[c] : 0, args.scale[c], args.y + first);
+    kernels().bytes.dequantize(static_cast<const uint8_t*>(args.x) + first, args.dtype == DType::kI8, count,
+                               args.zero ? args.zero[c] : 0, args.scale[c], args.y + first);
   });
 }
 
 void lookup(const LookupArgs& args) {
   parallel_for(args.count, kGrain, [&](int64_t begin, int64_t end) {
-    byte_loops().lookup(args.x + begin, end - begin, args.table, args.y + begin);
+    kernels().bytes.lookup(args.x + begin, end - begin, args.table, args.y + begin);
   });
 }
 

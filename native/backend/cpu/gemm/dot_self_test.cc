@@ -1,0 +1,76 @@
+#include "backend/cpu/gemm/dot_self_test.h"
+
+#include <cmath>
+#include <vector>
+
+#include "core/float_formats.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int64_t kTestRows = 37, kTestLanes = 41, kTestStride = 48;  // blocks of every size, a padded tail
+
+// Lanes whose numbers make `pair` or bytes of small size.
+std::vector<uint32_t> test_lanes(int64_t count, uint32_t mask, uint32_t base) {
+  std::vector<uint32_t> lanes(count);
+  uint32_t state = 1;
+  for (uint32_t& lane : lanes) {
+    state = state * 1664525 + 1013904223;
+    lane = ((state >> 3) & mask) | base;
+  }
+  return lanes;
+}
+
+template <typename Sum, typename Dot>
+bool agrees(MultiplyDots<Sum> multiply, std::vector<uint32_t> rows, const std::vector<uint32_t>& panel,
+            double tolerance, const Dot& dot) {
+  for (int64_t i = 0; i < kTestRows; ++i) {
+    for (int64_t l = kTestLanes; l < kTestStride; ++l) rows[i * kTestStride + l] = 0;
+  }
+  std::vector<Sum> sums(kTestRows * kTile, Sum{3});
+  multiply(rows.data(), kTestStride, kTestRows, panel.data(), kPanelRows, kTestLanes, sums.data());
+  for (int64_t i = 0; i < kTestRows; ++i) {
+    for (int64_t j = 0; j < kPanelRows; ++j) {
+      double sum = 3;
+      for (int64_t l = 0; l < kTestLanes; ++l) {
+        sum += dot(rows[i * kTestStride + l], panel[l * kPanelRows + j]);
+      }
+      if (!(std::abs(sum - sums[i * kTile + j]) <= tolerance)) return false;
+    }
+  }
+  return true;
+}
+
+double dot_pairs(uint32_t a, uint32_t b) {
+  return static_cast<double>(bits_float(a << 16)) * bits_float(b << 16) +
+         static_cast<double>(bits_float(a & 0xFFFF0000)) * bits_float(b & 0xFFFF0000);
+}
+
+template <typename A, typename B>
+double dot_bytes(uint32_t a, uint32_t b) {
+  double sum = 0;
+  for (int shift = 0; shift < 32; shift += 8) {
+    sum += static_cast<A>(a >> shift) * static_cast<B>(b >> shift);
+  }
+  return sum;
+}
+
+}  // namespace
+
+bool passes_self_test(const DotKernels& gemm) {
+  constexpr uint32_t kAroundOne = 0x3F803F80, kSignAndMantissa = 0x807F807F;
+  const auto rows = [](uint32_t mask, uint32_t base) {
+    return test_lanes(kTestRows * kTestStride, mask, base);
+  };
+  const auto panel = [](uint32_t mask, uint32_t base) {
+    return test_lanes(kTestLanes * kPanelRows, mask, base);
+  };
+  if (gemm.bf16 && !agrees(gemm.bf16, rows(kSignAndMantissa, kAroundOne), panel(kSignAndMantissa, kAroundOne),
+                           1e-3, dot_pairs)) {
+    return false;
+  }
+  return agrees(gemm.bytes, rows(~0u, 0), panel(~0u, 0), 0, dot_bytes<uint8_t, int8_t>) &&
+         agrees(gemm.signed_bytes, rows(~0u, 0), panel(~0u, 0), 0, dot_bytes<int8_t, uint8_t>);
+}
+
+}  // namespace spark::cpu

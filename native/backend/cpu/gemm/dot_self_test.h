@@ -1,0 +1,12 @@
+// dot_self_test.h: a comparison of dot-product kernels with plain sums, for machines that do not keep what
+// their feature bits promise.
+#pragma once
+
+#include "backend/cpu/gemm/dot_kernels.h"
+
+namespace spark::cpu {
+
+// Products of numbers around 1 and of any bytes.
+bool passes_self_test(const DotKernels& gemm);
+
+}  // namespace spark::cpu

@@ -1,5 +1,0 @@
-#include "backend/cpu/simd/byte_loops_body.h"
-
-namespace spark::cpu::avx2 {
-const ByteLoops kByteLoops = kLoops;
-}

@@ -1,0 +1,64 @@
+#include "backend/cpu/simd/cpu_kernels.h"
+
+#include <string>
+
+#include "backend/cpu/gemm/dot_self_test.h"
+
+namespace spark::cpu {
+namespace {
+
+struct Unit {
+  CpuIsa isa;
+  const CpuKernels& base;
+  const DotKernels* extension;  // null: base.dot
+};
+
+// In the order of CpuIsa.
+const Unit kUnits[] = {
+#define SPARK_BASE(enumerator, name, unit) {CpuIsa::enumerator, unit##_kernels, nullptr},
+#define SPARK_EXTENSION(enumerator, name, unit, base) \
+  {CpuIsa::enumerator, base##_kernels, &unit##_dot_kernels},
+    SPARK_CPU_ISAS(SPARK_BASE, SPARK_EXTENSION)
+#undef SPARK_BASE
+#undef SPARK_EXTENSION
+};
+
+struct Selection {
+  CpuKernels kernels;
+  CpuIsa dot_isa;
+  std::string problem;
+};
+
+Selection select() {
+  const CpuIsa isa = cpu_isa();
+  const Unit* unit = &kUnits[static_cast<size_t>(isa)];
+  Selection selection{unit->base, isa, ""};
+  while (unit->extension && !passes_self_test(*unit->extension)) --unit;
+  if (unit->isa != isa) {
+    selection.problem = std::string("sums of products in ") + cpu_isa_name(isa) +
+                        " are wrong on this machine; " + cpu_isa_name(unit->isa) + " is used for them";
+  }
+  selection.dot_isa = unit->isa;
+  selection.kernels.dot = unit->extension ? *unit->extension : unit->base.dot;
+  return selection;
+}
+
+const Selection& selection() {
+  static const Selection selected = select();
+  return selected;
+}
+
+}  // namespace
+
+const CpuKernels& kernels() { return selection().kernels; }
+
+const char* cpu_isa_problem() { return selection().problem.c_str(); }
+
+const char* bf16_units() {
+#if defined(__x86_64__)
+  if (selection().dot_isa == CpuIsa::kAmx) return "tiles";
+#endif
+  return kernels().dot.bf16 ? "vectors" : "none";
+}
+
+}  // namespace spark::cpu

@@ -1,0 +1,45 @@
+// isa_avx512bf16.cc: AVX-512 BF16 and VNNI: vdpbf16ps and vpdpbusd.
+#include <immintrin.h>
+
+#include "backend/cpu/simd/cpu_kernels.h"
+
+namespace spark::cpu {
+namespace {
+
+constexpr int kWidth = 16, kRows = 14, kVecs = 2;
+
+struct Pairs {
+  using Vec = __m512;
+  using Lanes = __m512bh;
+  static Lanes load_lanes(const uint32_t* from) { return (Lanes)_mm512_loadu_si512(from); }
+  static Vec dot(uint32_t row, Lanes lanes, Vec sum) {
+    return _mm512_dpbf16_ps(sum, (Lanes)_mm512_set1_epi32(static_cast<int>(row)), lanes);
+  }
+};
+
+struct Bytes {
+  using Vec = uint32_t __attribute__((vector_size(64)));
+  using Lanes = __m512i;
+  static Lanes load_lanes(const uint32_t* from) { return _mm512_loadu_si512(from); }
+  static Vec dot(uint32_t row, Lanes lanes, Vec sum) {
+    return (Vec)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(static_cast<int>(row)), lanes);
+  }
+};
+
+struct SignedBytes : Bytes {
+  static Vec dot(uint32_t row, Lanes lanes, Vec sum) {
+    return (Vec)_mm512_dpbusd_epi32((__m512i)sum, lanes, _mm512_set1_epi32(static_cast<int>(row)));
+  }
+};
+
+#include "backend/cpu/gemm/dot_kernels_body.h"
+
+}  // namespace
+
+const DotKernels avx512bf16_dot_kernels = {
+    .bf16 = multiply_lanes<Pairs, float>,
+    .bytes = multiply_lanes<Bytes, int32_t>,
+    .signed_bytes = multiply_lanes<SignedBytes, int32_t>,
+};
+
+}  // namespace spark::cpu

@@ -1,0 +1,169 @@
+// row_kernels_body.h: the loops of row_kernels.h, compiled once per instruction set (isa_body.h). Vectors
+// have 16 lanes, in as many registers as that takes.
+#pragma once
+
+#include "backend/cpu/simd/row_kernels.h"
+#include "backend/cpu/simd/vector_math.h"
+
+namespace spark::cpu {
+namespace {
+namespace rows {
+
+constexpr int64_t kLanes = vector_math::kLanes;
+using vector_math::Floats;
+using vector_math::load;
+using vector_math::load_some;
+using vector_math::splat;
+using vector_math::store;
+
+// Calls body(i, count of elements, 0 or 1) for one vector after the other, alternating.
+template <typename Body>
+inline void for_each_vector(int64_t count, const Body& body) {
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+    body(i, kLanes, 0);
+    body(i + kLanes, kLanes, 1);
+  }
+  for (int which = 0; i < count; i += kLanes, ++which) {
+    body(i, i + kLanes <= count ? kLanes : count - i, which);
+  }
+}
+
+// Elements [i, i + some) of x; those behind are `fill`.
+inline Floats take(const float* x, int64_t i, int64_t some, float fill = 0) {
+  return some == kLanes ? load(x + i) : load_some(x + i, some, fill);
+}
+
+inline Floats take_or(const float* x, float other, int64_t i, int64_t some) {
+  return x ? take(x, i, some) : splat(other);
+}
+
+inline float add_lanes(const Floats (&total)[2]) {
+  const Floats both = total[0] + total[1];
+  float sum = 0;
+  for (int64_t i = 0; i < kLanes; ++i) sum += both[i];
+  return sum;
+}
+
+inline float largest_lane(const Floats (&best)[2]) {
+  const Floats both = best[0] > best[1] ? best[0] : best[1];
+  float result = both[0];
+  for (int64_t i = 1; i < kLanes; ++i) result = both[i] > result ? both[i] : result;
+  return result;
+}
+
+float largest(const float* x, int64_t count) {
+  const float least = -__builtin_inff();
+  Floats best[2] = {splat(least), splat(least)};
+  for_each_vector(count, [&](int64_t i, int64_t some, int which) {
+    const Floats values = take(x, i, some, least);
+    best[which] = values > best[which] ? values : best[which];
+  });
+  return largest_lane(best);
+}
+
+float scores(float* x, int64_t count, float factor, const float* offset) {
+  const float least = -__builtin_inff();
+  Floats best[2] = {splat(least), splat(least)};
+  for_each_vector(count, [&](int64_t i, int64_t some, int which) {
+    Floats values = take(x, i, some, least) * factor;
+    if (offset) values += take(offset, i, some);
+    store(x + i, values, some);
+    best[which] = values > best[which] ? values : best[which];
+  });
+  return largest_lane(best);
+}
+
+float exponentials(const float* x, int64_t count, float shift, float* y) {
+  Floats total[2] = {};
+  for_each_vector(count, [&](int64_t i, int64_t some, int which) {
+    const Floats values = f32::exp(take(x, i, some, -__builtin_inff()) - shift);  // e^−∞ is 0
+    if (y) store(y + i, values, some);
+    total[which] += values;
+  });
+  return add_lanes(total);
+}
+
+float sum(const float* x, int64_t count) {
+  Floats total[2] = {};
+  for_each_vector(count, [&](int64_t i, int64_t some, int which) { total[which] += take(x, i, some); });
+  return add_lanes(total);
+}
+
+float square_sum(const float* x, int64_t count, float mean) {
+  Floats total[2] = {};
+  for_each_vector(count, [&](int64_t i, int64_t some, int which) {
+    const Floats difference = take(x, i, some, mean) - splat(mean);
+    total[which] += difference * difference;
+  });
+  return add_lanes(total);
+}
+
+float dot(const float* x, const float* y, int64_t count) {
+  Floats total[2] = {};
+  for_each_vector(count, [&](int64_t i, int64_t some, int which) {
+    total[which] += take(x, i, some) * take(y, i, some);
+  });
+  return add_lanes(total);
+}
+
+void affine(const float* x, int64_t count, float factor, float shift, float* y) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(y + i, load(x + i) * factor + shift, kLanes);
+  for (; i < count; ++i) y[i] = x[i] * factor + shift;
+}
+
+void normalize(const float* x, int64_t count, float mean, float factor, const float* scale, const float* bias,
+               float* y) {
+  for_each_vector(count, [&](int64_t i, int64_t some, int) {
+    Floats values = (take(x, i, some) - mean) * factor;
+    if (scale) values *= take(scale, i, some);
+    if (bias) values += take(bias, i, some);
+    store(y + i, values, some);
+  });
+}
+
+void gradient_sums(const float* dy, const float* scale, const float* x, float mean, int64_t count,
+                   float sums[2]) {
+  Floats plain[2] = {}, weighted[2] = {};
+  for_each_vector(count, [&](int64_t i, int64_t some, int which) {
+    const Floats gradient = take(dy, i, some) * take_or(scale, 1, i, some);
+    plain[which] += gradient;
+    weighted[which] += gradient * (take(x, i, some) - mean);
+  });
+  sums[0] = add_lanes(plain);
+  sums[1] = add_lanes(weighted);
+}
+
+void normalize_backward(const float* dy, const float* scale, const float* x, float mean, int64_t count,
+                        float factor, float first, float second, float* dx) {
+  for_each_vector(count, [&](int64_t i, int64_t some, int) {
+    const Floats gradient = take(dy, i, some) * take_or(scale, 1, i, some);
+    store(dx + i, (gradient - first - (take(x, i, some) - mean) * second) * factor, some);
+  });
+}
+
+void softmax_backward(const float* y, const float* dy, int64_t count, float dot, bool log, float* dx) {
+  for_each_vector(count, [&](int64_t i, int64_t some, int) {
+    const Floats value = take(y, i, some), gradient = take(dy, i, some);
+    store(dx + i, log ? gradient - f32::exp(value) * dot : value * (gradient - dot), some);
+  });
+}
+
+constexpr RowKernels kKernels = {
+    .largest = largest,
+    .scores = scores,
+    .exponentials = exponentials,
+    .sum = sum,
+    .square_sum = square_sum,
+    .dot = dot,
+    .affine = affine,
+    .normalize = normalize,
+    .gradient_sums = gradient_sums,
+    .normalize_backward = normalize_backward,
+    .softmax_backward = softmax_backward,
+};
+
+}  // namespace rows
+}  // namespace
+}  // namespace spark::cpu

@@ -110,11 +110,11 @@ const Selected& selected() {
 }  // namespace
 
 const LaneGemm& lane_gemm() { return *selected().gemm; }
-const char* bf16_units() {
+const char* bf16_support() {
 #if defined(__x86_64__)
-  if (&lane_gemm() == &amx_lanes) return "tiles";
+  if (&lane_gemm() == &amx_lanes) return "matrix";
 #endif
-  return lane_gemm().bf16 ? "vectors" : "none";
+  return lane_gemm().bf16 ? "simd" : "none";
 }
 
 const char* lane_gemm_problem() { return selected().problem; }

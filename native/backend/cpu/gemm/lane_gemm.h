@@ -32,8 +32,8 @@ extern const LaneGemm plain_lanes, avx2_lanes, avx512_lanes, avx512bf16_lanes, a
 // That of this machine: what agrees with plain sums in a test at first use.
 const LaneGemm& lane_gemm();
 
-// What of this machine multiplies bf16: "tiles" (AMX), "vectors" or "none".
-const char* bf16_units();
+// The bf16 support of this machine: "matrix" (AMX), "simd" or "none".
+const char* bf16_support();
 
 // What that test found wrong, or "".
 const char* lane_gemm_problem();

@@ -102,7 +102,7 @@ export type {
   UnaryFn,
 } from './kernels/tensor-kernel-args.js'
 export type {
-  Bf16Units,
+  Bf16Support,
   BoundStep,
   HeldArray,
   HoldableArray,

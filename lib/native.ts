@@ -250,8 +250,8 @@ export interface Addon {
   cpuIsa(): CpuIsa
   /** Why instructions of {@link Addon.cpuIsa} are not used after all: what a test of their sums found, or ''. */
   cpuIsaProblem(): string
-  /** What of this machine multiplies numbers of bf16 for CPU kernels, and passed that test. */
-  cpuBf16Units(): 'none' | 'vectors' | 'tiles'
+  /** Support of this CPU for bf16 products, if it passed that test: see Bf16Support in kernels.ts. */
+  cpuBf16Support(): 'none' | 'simd' | 'matrix'
 
   // plans
   /**

@@ -63,7 +63,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<set_threads>(exports, "setThreads");
   add<cpu_isa>(exports, "cpuIsa");
   add<cpu_isa_problem>(exports, "cpuIsaProblem");
-  add<cpu_bf16_units>(exports, "cpuBf16Units");
+  add<cpu_bf16_support>(exports, "cpuBf16Support");
   add<test_fp4>(exports, "testFp4");
   add<allow_fp4>(exports, "allowFp4");
 

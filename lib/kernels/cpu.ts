@@ -27,7 +27,7 @@ export function openCpuKernels(): Kernels {
   addon.setThreads(getConfig().threads)
   return {
     backend: 'cpu',
-    bf16Units: addon.cpuBf16Units(),
+    bf16Support: addon.cpuBf16Support(),
     freeBytes: freemem,
     padding: buffer => addon.linePadding(buffer),
     supports: () => true,

@@ -31,7 +31,7 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   }
   return {
     backend: 'cuda',
-    bf16Units: 'tiles',
+    bf16Support: 'matrix',
     freeBytes: () => addon.deviceFreeBytes(ordinal),
     supports: op => addon.supports('cuda', op),
     run,

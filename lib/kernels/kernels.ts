@@ -56,17 +56,16 @@ export interface PreparedSteps {
 }
 
 /**
- * What multiplies numbers of bf16: vectors, at up to twice the rate of f32, or tiles (AMX, tensor cores), at a multiple of that;
- * with `none` products in bf16 are those of f32.
+ * Hardware support for products of bf16 values: `simd` is a dot-product instruction on vector registers, up to twice as fast as
+ * f32; `matrix` is AMX or tensor cores, several times faster. With `none` such products are computed in f32.
  */
-export type Bf16Units = 'none' | 'vectors' | 'tiles'
+export type Bf16Support = 'none' | 'simd' | 'matrix'
 
 /** The operations of one backend. Outputs are typed arrays of the caller's. */
 export interface Kernels {
   /** Which backend this is. */
   readonly backend: KernelBackend
-  /** What multiplies numbers of bf16. */
-  readonly bf16Units: Bf16Units
+  readonly bf16Support: Bf16Support
   /** Bytes of memory that are free for operands. */
   freeBytes(): number
   /** Bytes from the start of a buffer to where its kernels read vectors fastest; missing where all places are equal. */

@@ -9,7 +9,7 @@ import { describeNode, namingNode } from '../graph/attributes.js'
 import { Constant } from '../graph/constant.js'
 import type { Graph, Node } from '../graph/graph.js'
 import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
-import type { Bf16Units, FloatCompute } from '../kernels/kernels.js'
+import type { Bf16Support, FloatCompute } from '../kernels/kernels.js'
 import type { KernelType } from '../kernels/tensor-kernel-args.js'
 import { layOut, shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
@@ -28,7 +28,7 @@ export interface CompileOptions {
   /** Whether to use kernels for numbers of 8 bits where quantized operators would be computed in f32. Default: false. */
   readonly bytes?: boolean
   /** What multiplies numbers of bf16. Default: none. */
-  readonly bf16Units?: Bf16Units
+  readonly bf16Support?: Bf16Support
   /** What products of two values are formed of, weights that no mode has rounded among them. Default: f32. */
   readonly compute?: FloatCompute
 }
@@ -46,10 +46,10 @@ export function compile(graph: Graph, options: CompileOptions = {}): Program {
 
 /** {@link compile} with pauses. */
 export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced<Program> {
-  const { shapes = {}, packs = false, bytes = false, bf16Units = 'none', compute = 'f32' } = options
+  const { shapes = {}, packs = false, bytes = false, bf16Support = 'none', compute = 'f32' } = options
   const updates = graph.updates ?? new Map<string, string>()
   const facts = yield* inferFactsPaced(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates, packs, bytes, bf16Units, compute, lower }
+  const scope: Scope = { values: new Map(), steps: [], updates, packs, bytes, bf16Support, compute, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))
@@ -73,7 +73,7 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
   const needed = yield* removeDead(scope.steps, outputs)
-  const { setup, steps: rest } = yield* splitSetup(needed, packs && bf16Units)
+  const { setup, steps: rest } = yield* splitSetup(needed, packs && bf16Support)
   const direct = yield* removeDead(yield* readInPlace(rest), outputs)
   const steps = yield* elideCopies(direct)
   yield* shareInPlace(steps)

@@ -7,7 +7,7 @@ import { Constant, type NumericType, type StoredMatrix } from '../graph/constant
 import { type Attributes, makeGraph, makeNode, type Node } from '../graph/graph.js'
 import { unpackedData } from '../graph/packed.js'
 import { type Fact, ShapeInference } from '../graph/shape-inference.js'
-import type { Bf16Units, FloatCompute, KernelArgs, KernelOp } from '../kernels/kernels.js'
+import type { Bf16Support, FloatCompute, KernelArgs, KernelOp } from '../kernels/kernels.js'
 import type { KernelType } from '../kernels/tensor-kernel-args.js'
 import { MissingElements } from './missing-elements.js'
 import { Buffer, copyStep, type Operand, type Step, type Symbolic } from './program.js'
@@ -52,7 +52,7 @@ export interface Scope {
   /** Whether the backend has kernels for numbers of 8 bits. */
   readonly bytes: boolean
   /** What multiplies numbers of bf16. */
-  readonly bf16Units: Bf16Units
+  readonly bf16Support: Bf16Support
   /** What products of two values are formed of. */
   readonly compute: FloatCompute
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
@@ -119,8 +119,8 @@ export class Lowering {
   }
 
   /** What multiplies numbers of bf16. */
-  get bf16Units(): Bf16Units {
-    return this.#scope.bf16Units
+  get bf16Support(): Bf16Support {
+    return this.#scope.bf16Support
   }
 
   /** What products of two values are formed of. */

@@ -2,7 +2,7 @@
 import { mapPaced, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
 import { winogradSize } from '../kernels/js/winograd.js'
-import type { Bf16Units, StoredWeight } from '../kernels/kernels.js'
+import type { Bf16Support, StoredWeight } from '../kernels/kernels.js'
 import { packedSizes } from '../kernels/packed-weight.js'
 import { Buffer, type Operand, operandsOf, type Step, type Symbolic } from './program.js'
 
@@ -29,7 +29,7 @@ export function packStep(weight: Weight): { step: PackStep; packed: Weight } {
  * cost more memory than they save time.
  * @param steps - what is computed at each run
  */
-export function* packWeights(steps: readonly Step[], setup: Step[], bf16Units: Bf16Units): Paced<Step[]> {
+export function* packWeights(steps: readonly Step[], setup: Step[], bf16Support: Bf16Support): Paced<Step[]> {
   const isProduct = ({ op }: Step): boolean => op === 'linear' || op === 'conv'
   if (!steps.some(isProduct)) return [...steps]
   const shared = new Set<Buffer>()
@@ -60,7 +60,7 @@ export function* packWeights(steps: readonly Step[], setup: Step[], bf16Units: B
     }
     if (step.op !== 'conv' || step.args.groups !== 1 || stays(step.args.weight)) return step
     const { args } = step
-    if (args.compute === 'bf16' && (bf16Units === 'tiles' || !takesTiles(args))) return step
+    if (args.compute === 'bf16' && (bf16Support === 'matrix' || !takesTiles(args))) return step
     return { ...step, args: packedConv(args, inPanels, inTiles) }
   })
 }

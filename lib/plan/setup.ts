@@ -1,6 +1,6 @@
 // setup.ts: what is computed once, before the first run: all that depends on constants only.
 import type { Paced } from '../core/paced.js'
-import type { Bf16Units } from '../kernels/kernels.js'
+import type { Bf16Support } from '../kernels/kernels.js'
 import { isConstant, packWeights } from './pack-weights.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 
@@ -11,7 +11,7 @@ import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
  */
 export function* splitSetup(
   steps: readonly Step[],
-  packs: Bf16Units | false,
+  packs: Bf16Support | false,
 ): Paced<{ setup: Step[]; steps: Step[] }> {
   const fixed = yield* fixedSteps(steps)
   const [setup, rest]: [Step[], Step[]] = [[], []]

@@ -135,8 +135,8 @@ Napi::Value cpu_isa_problem(const Napi::CallbackInfo& info) {
   return Napi::String::New(info.Env(), cpu::cpu_isa_problem());
 }
 
-Napi::Value cpu_bf16_units(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), cpu::bf16_units());
+Napi::Value cpu_bf16_support(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), cpu::bf16_support());
 }
 
 }  // namespace spark::napi

@@ -45,6 +45,6 @@ Napi::Value set_threads(const Napi::CallbackInfo& info);
 // cpuIsa(): the name of the instruction set that CPU kernels use.
 Napi::Value cpu_isa(const Napi::CallbackInfo& info);
 Napi::Value cpu_isa_problem(const Napi::CallbackInfo& info);
-Napi::Value cpu_bf16_units(const Napi::CallbackInfo& info);
+Napi::Value cpu_bf16_support(const Napi::CallbackInfo& info);
 
 }  // namespace spark::napi

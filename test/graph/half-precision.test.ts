@@ -114,7 +114,7 @@ t.test('a GPU forms products of 16 bits, a processor of f32', async t => {
       wrt: [...doraParameters('fc'), 'k', 'x'],
     })
     const outputs = [...gradients.values()].map(name => ({ name }))
-    const { steps, setup } = compile({ ...both, outputs }, { packs, bf16Units: packs ? 'vectors' : 'tiles' })
+    const { steps, setup } = compile({ ...both, outputs }, { packs, bf16Support: packs ? 'simd' : 'matrix' })
     const calls = [...setup, ...steps].filter(({ op }) => products.test(op))
     return calls.map(({ op, args }) => `${op} ${(args as { compute?: string }).compute ?? 'f32'}`).sort()
   }

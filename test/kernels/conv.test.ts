@@ -22,7 +22,7 @@ import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
 
 const addon = requireAddon()
-const noBf16 = () => addon.cpuBf16Units() === 'none' && 'this machine does not multiply bf16'
+const noBf16 = () => addon.cpuBf16Support() === 'none' && 'this machine does not multiply bf16'
 t.teardown(() => addon.setThreads(0))
 
 type Run = <Op extends KernelOp>(op: Op, args: KernelArgs[Op]) => void

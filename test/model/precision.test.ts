@@ -19,7 +19,7 @@ import { optimize } from '#lib/graph/rewrites/optimize.js'
 import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
 import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
-import type { Bf16Units } from '#lib/kernels/kernels.js'
+import type { Bf16Support } from '#lib/kernels/kernels.js'
 import { choosePrecision } from '#lib/model/precision.js'
 import { withPrecision } from '#lib/model/rounded-weights.js'
 import { compile } from '#lib/plan/compile.js'
@@ -76,23 +76,23 @@ t.test(
           ['turned', f32(16, 3, 2, 4)],
         ]),
       })
-    const computesOf = async (size: number, mode: Precision, packs: boolean, bf16Units: Bf16Units) => {
+    const computesOf = async (size: number, mode: Precision, packs: boolean, bf16Support: Bf16Support) => {
       const rounded = await withPrecision(layers(size), mode)
-      const { steps } = compile(rounded, { packs, bf16Units })
+      const { steps } = compile(rounded, { packs, bf16Support })
       return steps.flatMap(({ op, args }) =>
         op === 'conv' || op === 'convTranspose' ? [`${op} ${args.compute}`] : [],
       )
     }
     const modes = { fp16: ['f32', 'f16'], bf16: ['bf16', 'bf16'], fp8: ['f32', 'bf16'] } as const
     for (const [mode, [onCpu, onGpu]] of Object.entries(modes) as [Precision, [string, string]][]) {
-      const cpu = await computesOf(9, mode, true, 'vectors')
+      const cpu = await computesOf(9, mode, true, 'simd')
       t.same(cpu.sort(), [`conv ${onCpu}`, `convTranspose ${onCpu}`], `${mode} on the CPU`)
-      const gpu = await computesOf(9, mode, false, 'tiles')
+      const gpu = await computesOf(9, mode, false, 'matrix')
       t.same(gpu.sort(), [`conv ${onGpu}`, `convTranspose ${onGpu}`], `${mode} on a GPU`)
     }
     t.match(await computesOf(9, 'bf16', true, 'none'), ['conv f32'], 'a CPU that cannot multiply bf16')
-    t.match(await computesOf(3, 'bf16', true, 'tiles'), ['conv f32'], 'too few positions for a vector')
-    t.match(await computesOf(3, 'bf16', false, 'tiles'), ['conv bf16'], 'which are enough for a GPU')
+    t.match(await computesOf(3, 'bf16', true, 'matrix'), ['conv f32'], 'too few positions for a vector')
+    t.match(await computesOf(3, 'bf16', false, 'matrix'), ['conv bf16'], 'which are enough for a GPU')
   },
 )
 

@@ -165,7 +165,7 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
 /** The kernels in plain TypeScript. */
 export const jsKernels: Kernels = {
   backend: 'js',
-  bf16Units: 'none',
+  bf16Support: 'none',
   freeBytes: freemem,
   supports: op => op in table,
   runSync(op, args) {

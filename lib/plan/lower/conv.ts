@@ -20,7 +20,7 @@ const fewPositions = 16
 
 /** What the products of a convolution with input 1 are formed of. */
 function convCompute(at: Lowering, weight: Symbolic<StoredWeight>): ReturnType<typeof computeOf> {
-  const fast = at.bf16Units !== 'none' && (!at.packs || numel(at.output().shape.slice(2)) >= fewPositions)
+  const fast = at.bf16Support !== 'none' && (!at.packs || numel(at.output().shape.slice(2)) >= fewPositions)
   return fast ? computeOf(at, weight) : 'f32'
 }
 

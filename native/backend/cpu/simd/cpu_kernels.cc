@@ -54,11 +54,11 @@ const CpuKernels& kernels() { return selection().kernels; }
 
 const char* cpu_isa_problem() { return selection().problem.c_str(); }
 
-const char* bf16_units() {
+const char* bf16_support() {
 #if defined(__x86_64__)
-  if (selection().dot_isa == CpuIsa::kAmx) return "tiles";
+  if (selection().dot_isa == CpuIsa::kAmx) return "matrix";
 #endif
-  return kernels().dot.bf16 ? "vectors" : "none";
+  return kernels().dot.bf16 ? "simd" : "none";
 }
 
 }  // namespace spark::cpu

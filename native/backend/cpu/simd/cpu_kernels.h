@@ -33,8 +33,8 @@ const CpuKernels& kernels();
 // What that test found wrong, or "".
 const char* cpu_isa_problem();
 
-// What of this machine multiplies bf16: "tiles" (AMX), "vectors" or "none".
-const char* bf16_units();
+// The bf16 support of this machine: "matrix" (AMX), "simd" or "none".
+const char* bf16_support();
 
 // What simd/isa_<unit>.cc defines: <unit>_kernels, or for an extension of a base <unit>_dot_kernels.
 #define SPARK_DECLARE_BASE(enumerator, name, unit) extern const CpuKernels unit##_kernels;

@@ -7,9 +7,9 @@ import { describeNode } from '../graph/attributes.js'
 import { Constant, type NumericType } from '../graph/constant.js'
 import { readsOf } from '../graph/edit.js'
 import { type Graph, makeGraph, type Node, type Subgraph } from '../graph/graph.js'
-import { inlineBranchesPaced, isIf } from '../graph/rewrites/inline-branches.js'
-import { optimizePaced } from '../graph/rewrites/optimize.js'
+import { isIf } from '../graph/rewrites/inline-branches.js'
 import type { FloatCompute, Kernels } from '../kernels/kernels.js'
+import { rewriteForInference } from '../pipeline.js'
 import { unknownOperator } from '../plan/compile.js'
 import { loweringOf } from '../plan/lower/index.js'
 import { MissingElements } from '../plan/missing-elements.js'
@@ -184,7 +184,7 @@ export class GraphRunner {
     const pacer = new Pacer()
     const values = new Map(this.graph.inputs.map(({ name }, i) => [name, inputs[i]!]))
     const root = await this.#start(pacer)
-    const nodes = await pacer.do(this.#inlined(root?.nodes ?? [], values, new Map()))
+    const nodes = await this.#specialised(root?.nodes ?? [], values, new Map(), pacer)
     const start: Start = {
       ...{ nodes, wanted: this.#wanted, values, pinned: new Map() },
       ...{ constants: this.#constants, deferred: new Set() },
@@ -201,7 +201,7 @@ export class GraphRunner {
       const why = 'is an input or a constant, and has no memory of its own: use run'
       throw new SparkError('ERR_UNSUPPORTED', `output '${unmade}' ${why}`)
     }
-    const { graph: optimized } = await pacer.do(optimizePaced(graph as Graph))
+    const optimized = await rewriteForInference('compile', graph as Graph, {}, pacer)
     return Plan.create(optimized, this.#kernels, { buffers, compute: this.#compute }, pacer)
   }
 
@@ -270,8 +270,8 @@ export class GraphRunner {
   }
 
   async #plan(segment: Subgraph, pacer: Pacer): Promise<Plan> {
-    const { graph, fusions } = await pacer.do(optimizePaced(segment as Graph))
-    addCounts(this.#fusions, fusions)
+    const onFusions = (counts: ReadonlyMap<string, number>): void => addCounts(this.#fusions, counts)
+    const graph = await rewriteForInference('compile', segment as Graph, { onFusions }, pacer)
     return Plan.create(graph, this.#kernels, { compute: this.#compute }, pacer)
   }
 
@@ -297,7 +297,7 @@ export class GraphRunner {
     pacer: Pacer,
   ): Promise<Compiled | SparkError> {
     const pinned = pinnedConstants(values, point.pins)
-    const nodes = await pacer.do(this.#inlined(point.nodes, values, pinned))
+    const nodes = await this.#specialised(point.nodes, values, pinned, pacer)
     const start: Start = {
       ...{ nodes, wanted: this.#wanted, values, pinned },
       ...{ constants: this.#constants, deferred },
@@ -319,12 +319,13 @@ export class GraphRunner {
     }
   }
 
-  /** The nodes, those of branches that are certain to run in the place of their If. */
-  *#inlined(
+  /** The nodes that are left of these for the given values. */
+  async #specialised(
     nodes: readonly Node[],
     values: ReadonlyMap<string, HostValue>,
     pinned: ReadonlyMap<string, Constant>,
-  ): Paced<readonly Node[]> {
+    pacer: Pacer,
+  ): Promise<readonly Node[]> {
     if (!nodes.some(isIf)) return nodes
     const inputs = [...values].flatMap(([name, value]) => {
       const type = pinned.has(name) ? undefined : typeOf(value)
@@ -332,11 +333,10 @@ export class GraphRunner {
     })
     const constants = new Map([...this.#constants, ...pinned])
     const graph = makeGraph({ inputs, nodes, initializers: constants })
-    const inlined = yield* inlineBranchesPaced(graph)
-    if (inlined === graph) return nodes
-    for (const [name, constant] of inlined.initializers)
+    const specialised = await rewriteForInference('specialise', graph, {}, pacer)
+    for (const [name, constant] of specialised.initializers)
       if (!constants.has(name)) this.#constants.set(name, constant)
-    return inlined.nodes
+    return specialised.nodes
   }
 }
 

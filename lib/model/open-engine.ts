@@ -9,6 +9,8 @@ import type { Graph } from '../graph/graph.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import type { FloatCompute, Kernels } from '../kernels/kernels.js'
 import { openKernels } from '../kernels/open.js'
+import { rewriteForInference } from '../pipeline.js'
+import { packConstants } from '../plan/pack-constants.js'
 import type { Plan, StepTime } from '../plan/plan.js'
 import {
   type Engine,
@@ -19,7 +21,6 @@ import {
 } from './engine.js'
 import { GraphRunner } from './graph-runner.js'
 import { openOnnxRuntime } from './onnx-runtime.js'
-import { packWeights, withStoredCodes } from './rounded-weights.js'
 import type { HostTensor, HostValue } from './values.js'
 
 /** What tensor cores multiply in each mode. Processors multiply values that are no weights in f32. */
@@ -72,12 +73,12 @@ async function runnerFor(
   pacer: Pacer,
   compute?: FloatCompute,
 ): Promise<GraphRunner> {
-  const stored = await pacer.do(withStoredCodes(graph))
-  return new GraphRunner(await packedFor(stored, kernels, pacer), kernels, compute)
+  const opened = await rewriteForInference('open', graph, {}, pacer)
+  return new GraphRunner(await packedFor(opened, kernels, pacer), kernels, compute)
 }
 
 const packedFor = async (graph: Graph, kernels: Kernels, pacer: Pacer): Promise<Graph> =>
-  kernels.backend === 'cpu' ? packWeights(graph, kernels, pacer) : graph
+  kernels.backend === 'cpu' ? packConstants(graph, kernels, pacer) : graph
 
 class PlanEngine implements Engine {
   #runner: GraphRunner

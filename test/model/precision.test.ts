@@ -17,11 +17,11 @@ import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js
 import { insertDora } from '#lib/graph/rewrites/insert-dora.js'
 import { optimize } from '#lib/graph/rewrites/optimize.js'
 import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
+import { roundWeights } from '#lib/graph/rewrites/round-weights.js'
 import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Bf16Units } from '#lib/kernels/kernels.js'
 import { choosePrecision } from '#lib/model/precision.js'
-import { withPrecision } from '#lib/model/rounded-weights.js'
 import { compile } from '#lib/plan/compile.js'
 import { Plan } from '#lib/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
@@ -77,7 +77,7 @@ t.test(
         ]),
       })
     const computesOf = async (size: number, mode: Precision, packs: boolean, bf16Units: Bf16Units) => {
-      const rounded = await withPrecision(layers(size), mode)
+      const rounded = roundWeights(layers(size), { mode })
       const { steps } = compile(rounded, { packs, bf16Units })
       return steps.flatMap(({ op, args }) =>
         op === 'conv' || op === 'convTranspose' ? [`${op} ${args.compute}`] : [],
@@ -267,8 +267,6 @@ t.test('who chooses the mode', async t => {
   const asked = { name: 'nvfp4', reason: 'the option asks for nvfp4', automatic: false }
   t.same(await choosePrecision('nvfp4'), asked)
   const script = `import { choosePrecision } from '#lib/model/precision.js'
-import { withPrecision } from '#lib/model/rounded-weights.js'
-import { compile } from '#lib/plan/compile.js'
     console.log(JSON.stringify([await choosePrecision(undefined, { backend: 'cuda' }), await choosePrecision()]))`
   const reason = 'DGX_SPARK_PRECISION asks for fp8'
   t.match(await scriptResult(script, { DGX_SPARK_PRECISION: 'fp8' }), [

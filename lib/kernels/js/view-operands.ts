@@ -2,8 +2,8 @@
 import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { volume } from '../../core/shape.js'
+import { packedSizes } from '../../weights/packed.js'
 import { type LayerKernelArgs, poolFns } from '../layer-kernel-args.js'
-import { packedSizes } from '../packed-weight.js'
 import {
   binaryFns,
   type Places,

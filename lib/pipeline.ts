@@ -22,6 +22,7 @@ import { straightThrough } from './graph/rewrites/straight-through.js'
 import { addTeacher } from './graph/rewrites/teacher.js'
 import { unroll } from './graph/rewrites/unroll.js'
 import { widenHalves } from './graph/rewrites/widen.js'
+import { modeCompute } from './kernels/precision-policy.js'
 import { foldWeights } from './plan/fold-weights.js'
 
 /** What the rewrites of each phase of inference are told. */
@@ -180,8 +181,6 @@ type AnyTrainingRewrite = { [Phase in keyof TrainingPhases]: TrainingRewrite<Pha
 
 const scales = ({ precision }: { readonly precision: TrainedPrecision }): boolean => precision === 'fp16'
 
-const halves = { fp32: undefined, fp16: 'f16', bf16: 'bf16' } as const
-
 /** The rewrites of a canonical graph that is trained. */
 export const training: readonly AnyTrainingRewrite[] = [
   {
@@ -232,7 +231,9 @@ export const training: readonly AnyTrainingRewrite[] = [
     phase: 'specialise',
     reason: 'before differentiation, so that gradients are rounded, too; products of all kinds are in place',
     when: ({ precision }) => precision !== 'fp32',
-    apply: ({ graph }, { precision }) => ({ graph: roundProducts(graph, halves[precision]!) }),
+    apply: ({ graph }, { precision }) => ({
+      graph: roundProducts(graph, modeCompute[precision as 'fp16' | 'bf16']),
+    }),
   },
   {
     name: 'add teacher and loss',

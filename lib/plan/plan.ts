@@ -74,7 +74,7 @@ export class Plan implements Disposable {
   ): Promise<Plan> {
     const bytes = kernels.supports('convInteger')
     const { backend, bf16Units } = kernels
-    const compiling = compilePaced(graph, { packs: backend === 'cpu', bytes, bf16Units, ...options })
+    const compiling = compilePaced(graph, { backend, bytes, bf16Units, ...options })
     const program = await pacer.do(compiling)
     const bound = await pacer.do(bind(program, options, kernels))
     const setup = await prepare(kernels, bound.setup, pacer)

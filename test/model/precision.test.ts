@@ -76,23 +76,28 @@ t.test(
           ['turned', f32(16, 3, 2, 4)],
         ]),
       })
-    const computesOf = async (size: number, mode: Precision, packs: boolean, bf16Units: Bf16Units) => {
+    const computesOf = async (
+      size: number,
+      mode: Precision,
+      backend: 'cpu' | 'cuda',
+      bf16Units: Bf16Units,
+    ) => {
       const rounded = roundWeights(layers(size), { mode })
-      const { steps } = compile(rounded, { packs, bf16Units })
+      const { steps } = compile(rounded, { backend, bf16Units })
       return steps.flatMap(({ op, args }) =>
         op === 'conv' || op === 'convTranspose' ? [`${op} ${args.compute}`] : [],
       )
     }
     const modes = { fp16: ['f32', 'f16'], bf16: ['bf16', 'bf16'], fp8: ['f32', 'bf16'] } as const
     for (const [mode, [onCpu, onGpu]] of Object.entries(modes) as [Precision, [string, string]][]) {
-      const cpu = await computesOf(9, mode, true, 'vectors')
+      const cpu = await computesOf(9, mode, 'cpu', 'vectors')
       t.same(cpu.sort(), [`conv ${onCpu}`, `convTranspose ${onCpu}`], `${mode} on the CPU`)
-      const gpu = await computesOf(9, mode, false, 'tiles')
+      const gpu = await computesOf(9, mode, 'cuda', 'tiles')
       t.same(gpu.sort(), [`conv ${onGpu}`, `convTranspose ${onGpu}`], `${mode} on a GPU`)
     }
-    t.match(await computesOf(9, 'bf16', true, 'none'), ['conv f32'], 'a CPU that cannot multiply bf16')
-    t.match(await computesOf(3, 'bf16', true, 'tiles'), ['conv f32'], 'too few positions for a vector')
-    t.match(await computesOf(3, 'bf16', false, 'tiles'), ['conv bf16'], 'which are enough for a GPU')
+    t.match(await computesOf(9, 'bf16', 'cpu', 'none'), ['conv f32'], 'a CPU that cannot multiply bf16')
+    t.match(await computesOf(3, 'bf16', 'cpu', 'tiles'), ['conv f32'], 'too few positions for a vector')
+    t.match(await computesOf(3, 'bf16', 'cuda', 'tiles'), ['conv bf16'], 'which are enough for a GPU')
   },
 )
 

@@ -113,7 +113,7 @@ export type {
 export type { PlanMemory } from './native.js'
 export { type HeldWeight, holdWeight } from './kernels/held-weight.js'
 export { type KernelOptions, openKernels } from './kernels/open.js'
-export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './kernels/stored-weight.js'
+export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './weights/encode.js'
 
 // models
 export {

@@ -85,7 +85,7 @@ export function inspect(original: Graph, graph: Graph, shapes: Record<string, nu
 
 function planOf(graph: Graph, start: number): Inspection['plan'] {
   try {
-    const { steps, arenaBytes, lowerBound, constantBytes } = compile(graph, { packs: true })
+    const { steps, arenaBytes, lowerBound, constantBytes } = compile(graph, { backend: 'cpu' })
     const compileMs = performance.now() - start
     return { steps: steps.length, arenaBytes, lowerBound, constantBytes, compileMs }
   } catch (error) {

@@ -5,11 +5,11 @@ import { Constant } from '../graph/constant.js'
 import { freshNames } from '../graph/edit.js'
 import type { Graph } from '../graph/graph.js'
 import { weightInput } from '../graph/rewrites/fold-layouts.js'
+import { roundWeights } from '../graph/rewrites/round-weights.js'
 import type { EngineOptions } from '../model/engine.js'
 import type { Feeds } from '../model/feeds.js'
-import { foldWeights } from '../model/fold-weights.js'
 import { Model } from '../model/model.js'
-import { withPrecision } from '../model/rounded-weights.js'
+import { foldWeights } from '../plan/fold-weights.js'
 import type { NVFP4Recipe } from '../precision/kernel-args.js'
 import { comparePairs } from './compare.js'
 
@@ -71,7 +71,8 @@ export async function compareWeights(
 
 /** The model with a second product beside each one, which reads the same and has the rounded weight. */
 async function twins(model: Graph, precision: Precision, recipe: NVFP4Recipe) {
-  const [exact, rounded] = [await foldWeights(model), await withPrecision(model, precision, { recipe })]
+  const exact = await foldWeights(model)
+  const rounded = roundWeights(exact, { mode: precision, recipe })
   const fresh = freshNames(exact)
   const initializers = new Map(exact.initializers)
   const copies = new Map<string, string>()

@@ -3,7 +3,7 @@ import { expectAttached } from '../core/checks.js'
 import { type ElementArray, type ElementType, elementArrayOf, elementBytes } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
-import type { StoredWeight } from '../precision/weight-format.js'
+import type { StoredWeight } from '../weights/weight.js'
 
 /** A matrix in the format that products read. */
 export interface StoredMatrix {

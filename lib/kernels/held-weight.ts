@@ -1,9 +1,9 @@
 // held-weight.ts: a frozen weight where, and in the layout in which, the kernels of a layer read it.
 import { argumentError } from '../core/checks.js'
+import { expectWeight } from '../weights/encode.js'
+import { packedSizes } from '../weights/packed.js'
 import { allocateRoom } from './aligned.js'
 import type { HeldArray, Kernels, StoredWeight } from './kernels.js'
-import { packedSizes } from './packed-weight.js'
-import { expectWeight } from './stored-weight.js'
 
 /** A stored weight and the memory it lies in. */
 export interface HeldWeight {

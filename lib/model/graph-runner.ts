@@ -1,118 +1,51 @@
-// graph-runner.ts: runs a graph whatever its control flow and shapes: compiled segments, one after another, and
-// operators of the host in between. What was compiled is kept for the next run with the same shapes.
+// graph-runner.ts: execution of a graph with any control flow and shapes as compiled segments, one after another, and host
+// operators in between. Segments are kept for the next run with the same shapes.
+import type { Precision } from '../core/config.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { type Paced, Pacer } from '../core/paced.js'
 import { describeNode } from '../graph/attributes.js'
-import { Constant, type NumericType } from '../graph/constant.js'
-import { readsOf } from '../graph/edit.js'
+import type { Constant } from '../graph/constant.js'
 import { type Graph, makeGraph, type Node, type Subgraph } from '../graph/graph.js'
-import { inlineBranchesPaced, isIf } from '../graph/rewrites/inline-branches.js'
-import { optimizePaced } from '../graph/rewrites/optimize.js'
-import type { FloatCompute, Kernels } from '../kernels/kernels.js'
+import { isIf } from '../graph/rewrites/inline-branches.js'
+import type { Kernels } from '../kernels/kernels.js'
+import { rewriteForInference } from '../pipeline.js'
 import { unknownOperator } from '../plan/compile.js'
 import { loweringOf } from '../plan/lower/index.js'
 import { MissingElements } from '../plan/missing-elements.js'
 import { Plan } from '../plan/plan.js'
+import { type Compiled, type Cut, cutBefore, neededNodes } from './cuts.js'
 import { hostOperatorOf } from './host/index.js'
-import { cutSegment, decisiveInputs, readsOfAll, type Segment, type Start } from './segments.js'
-import { type HostTensor, type HostValue, hostConstant, hostTensor, typeOf } from './values.js'
-
-/** Shapes and decisive elements for which the part of a graph from one place on stays compiled at once. */
-const maxVariants = 16
-
-/** Values by name during a run; those of the graphs around it are seen, too. */
-export class Scope {
-  readonly #values = new Map<string, HostValue>()
-  readonly #outer: Scope | undefined
-
-  /** A scope inside of another one. */
-  constructor(outer?: Scope) {
-    this.#outer = outer
-  }
-
-  /** A value of this graph or of one around it. */
-  get(name: string): HostValue | undefined {
-    return this.#values.get(name) ?? this.#outer?.get(name)
-  }
-
-  /** Adds a value. */
-  set(name: string, value: HostValue): void {
-    this.#values.set(name, value)
-  }
-}
-
-/** A segment that is ready to run. */
-interface Compiled extends Segment {
-  readonly plan: Plan | undefined
-  /** Where the run goes on; undefined when nothing is left. */
-  readonly next: Point | undefined
-}
-
-/** A place in the run of a graph: which nodes are left. */
-class Point {
-  readonly nodes: readonly Node[]
-  /** Values that the nodes read and do not make themselves, but for constants. */
-  readonly reads: readonly string[]
-  /** Values whose elements, not only whose shapes, decide about what is compiled. */
-  readonly pins = new Set<string>()
-  /** By shapes and pinned elements, least recently used first. */
-  readonly variants = new Map<string, Compiled>()
-  /** The key of the last one that was used. */
-  latest: string | undefined
-
-  constructor(nodes: readonly Node[], reads: readonly string[]) {
-    this.nodes = nodes
-    this.reads = reads
-  }
-}
-
-/** The place where these nodes are left; undefined when there are none. */
-function* pointOf(
-  nodes: readonly Node[],
-  constants: ReadonlyMap<string, Constant>,
-): Paced<Point | undefined> {
-  if (nodes.length === 0) return undefined
-  const reads = yield* readsOfAll(nodes)
-  for (const { outputs } of nodes) {
-    for (const name of outputs) reads.delete(name)
-    yield
-  }
-  const own: string[] = []
-  for (const name of reads) {
-    if (!constants.has(name)) own.push(name)
-    yield
-  }
-  return new Point(nodes, own)
-}
+import { cutSegment, decisiveInputs, type SegmentInput } from './segments.js'
+import { type HostTensor, type HostValue, hostConstant, hostTensor, Scope, typeOf } from './values.js'
 
 /** Runs one graph, or one subgraph of it, on a backend. One run at a time. */
 export class GraphRunner {
   /** What runs. */
   readonly graph: Subgraph
   readonly #kernels: Kernels
-  readonly #compute: FloatCompute
+  readonly #mode: Precision
   readonly #constants: Map<string, Constant>
   readonly #wanted: readonly string[]
-  /** Where a run starts, once the first one has; its point is undefined when all outputs are inputs or constants. */
-  #root: { readonly point: Point | undefined } | undefined
+  /** Where a run starts, once the first one has; the cut is undefined when all outputs are inputs or constants. */
+  #root: { readonly cut: Cut | undefined } | undefined
   readonly #inner = new Map<Subgraph, GraphRunner>()
   readonly #fusions = new Map<string, number>()
   #compileMs = 0
 
   /**
-   * @param compute - what products of two values are formed of
+   * @param mode - the mode that the weights are rounded in
    * @param outer - constants of the graphs around a subgraph
    */
   constructor(
     graph: Subgraph,
     kernels: Kernels,
-    compute: FloatCompute = 'f32',
+    mode: Precision = 'fp32',
     outer: ReadonlyMap<string, Constant> = new Map(),
   ) {
     this.graph = graph
     this.#kernels = kernels
-    this.#compute = compute
+    this.#mode = mode
     this.#constants = new Map([...outer, ...graph.initializers])
     this.#wanted = graph.outputs.map(({ name }) => name)
   }
@@ -120,13 +53,13 @@ export class GraphRunner {
   /** The plans made so far, those of subgraphs included. */
   get plans(): Plan[] {
     const own: Plan[] = []
-    const visit = (point: Point | undefined): void => {
-      for (const { plan, next } of point?.variants.values() ?? []) {
+    const visit = (cut: Cut | undefined): void => {
+      for (const { plan, next } of cut?.variants.values() ?? []) {
         if (plan) own.push(plan)
         visit(next)
       }
     }
-    visit(this.#root?.point)
+    visit(this.#root?.cut)
     return [...own, ...[...this.#inner.values()].flatMap(runner => runner.plans)]
   }
 
@@ -146,7 +79,7 @@ export class GraphRunner {
   inner(graph: Subgraph): GraphRunner {
     const known = this.#inner.get(graph)
     if (known) return known
-    const runner = new GraphRunner(graph, this.#kernels, this.#compute, this.#constants)
+    const runner = new GraphRunner(graph, this.#kernels, this.#mode, this.#constants)
     this.#inner.set(graph, runner)
     return runner
   }
@@ -164,12 +97,12 @@ export class GraphRunner {
     this.graph.inputs.forEach(({ name }, i) => {
       scope.set(name, inputs[i]!)
     })
-    for (let point = await this.#start(pacer); point; ) {
+    for (let cut = await this.#start(pacer); cut; ) {
       await pacer.pause()
-      const segment: Compiled = await this.#segment(point, scope, pacer)
+      const segment: Compiled = await this.#segment(cut, scope, pacer)
       if (segment.plan) await runPlan(segment.plan, scope, pacer)
       for (const node of segment.hostNodes) await this.#runOnHost(node, scope, pacer)
-      point = segment.next
+      cut = segment.next
     }
     return this.graph.outputs.map(({ name }) => this.#value(name, scope)!)
   }
@@ -184,8 +117,8 @@ export class GraphRunner {
     const pacer = new Pacer()
     const values = new Map(this.graph.inputs.map(({ name }, i) => [name, inputs[i]!]))
     const root = await this.#start(pacer)
-    const nodes = await pacer.do(this.#inlined(root?.nodes ?? [], values, new Map()))
-    const start: Start = {
+    const nodes = await this.#specialised(root?.nodes ?? [], values, new Map(), pacer)
+    const start: SegmentInput = {
       ...{ nodes, wanted: this.#wanted, values, pinned: new Map() },
       ...{ constants: this.#constants, deferred: new Set() },
     }
@@ -201,8 +134,8 @@ export class GraphRunner {
       const why = 'is an input or a constant, and has no memory of its own: use run'
       throw new SparkError('ERR_UNSUPPORTED', `output '${unmade}' ${why}`)
     }
-    const { graph: optimized } = await pacer.do(optimizePaced(graph as Graph))
-    return Plan.create(optimized, this.#kernels, { buffers, compute: this.#compute }, pacer)
+    const optimized = await rewriteForInference('compile', graph as Graph, {}, pacer)
+    return Plan.create(optimized, this.#kernels, { buffers, mode: this.#mode }, pacer)
   }
 
   /** Frees all plans. */
@@ -230,101 +163,94 @@ export class GraphRunner {
     })
   }
 
-  async #start(pacer: Pacer): Promise<Point | undefined> {
+  async #start(pacer: Pacer): Promise<Cut | undefined> {
     const constants = this.#constants
-    const find = function* (graph: Subgraph): Paced<Point | undefined> {
-      return yield* pointOf(yield* neededNodes(graph), constants)
+    const find = function* (graph: Subgraph): Paced<Cut | undefined> {
+      return yield* cutBefore(yield* neededNodes(graph), constants)
     }
-    this.#root ??= { point: await pacer.do(find(this.graph)) }
-    return this.#root.point
+    this.#root ??= { cut: await pacer.do(find(this.graph)) }
+    return this.#root.cut
   }
 
-  async #segment(point: Point, scope: Scope, pacer: Pacer): Promise<Compiled> {
+  async #segment(cut: Cut, scope: Scope, pacer: Pacer): Promise<Compiled> {
     const values = new Map<string, HostValue>()
-    for (const name of point.reads) {
+    for (const name of cut.reads) {
       const value = scope.get(name)
       if (value) values.set(name, value)
     }
-    const known = keyOf(values, point.pins)
-    if (known === point.latest) return point.variants.get(known)!
-    const segment = point.variants.get(known) ?? (await this.#compileTimed(point, values, pacer))
-    const key = keyOf(values, point.pins)
-    point.latest = key
-    point.variants.delete(key)
-    point.variants.set(key, segment)
-    if (point.variants.size > maxVariants) {
-      const [oldest] = point.variants.keys()
-      disposeFrom(point.variants.get(oldest!))
-      point.variants.delete(oldest!)
-    }
+    const known = cut.variantFor(values)
+    if (known) return known
+    const segment = await this.#compileTimed(cut, values, pacer)
+    cut.keep(segment, values)
     return segment
   }
 
-  async #compileTimed(point: Point, values: ReadonlyMap<string, HostValue>, pacer: Pacer): Promise<Compiled> {
+  async #compileTimed(cut: Cut, values: ReadonlyMap<string, HostValue>, pacer: Pacer): Promise<Compiled> {
     const start = performance.now()
     try {
-      return await this.#compile(point, values, pacer)
+      return await this.#compile(cut, values, pacer)
     } finally {
       this.#compileMs += performance.now() - start
     }
   }
 
   async #plan(segment: Subgraph, pacer: Pacer): Promise<Plan> {
-    const { graph, fusions } = await pacer.do(optimizePaced(segment as Graph))
-    addCounts(this.#fusions, fusions)
-    return Plan.create(graph, this.#kernels, { compute: this.#compute }, pacer)
+    const onFusions = (counts: ReadonlyMap<string, number>): void => addCounts(this.#fusions, counts)
+    const graph = await rewriteForInference('compile', segment as Graph, { onFusions }, pacer)
+    return Plan.create(graph, this.#kernels, { mode: this.#mode }, pacer)
   }
 
-  async #compile(point: Point, values: ReadonlyMap<string, HostValue>, pacer: Pacer): Promise<Compiled> {
+  async #compile(cut: Cut, values: ReadonlyMap<string, HostValue>, pacer: Pacer): Promise<Compiled> {
     const deferred = new Set<string>()
     for (;;) {
-      const learned = point.pins.size + deferred.size
-      const made = await this.#attempt(point, values, deferred, pacer)
+      const learned = cut.pins.size + deferred.size
+      const made = await this.#attempt(cut, values, deferred, pacer)
       if (!(made instanceof SparkError)) return made
-      if (point.pins.size + deferred.size === learned) throw made
+      if (cut.pins.size + deferred.size === learned) throw made
     }
   }
 
   /**
-   * Compiles what comes first at a point. Where elements are missing that a run can give, it adds to the pins of the point
+   * Compiles what comes first at a cut. Where elements are missing that a run can give, it adds to the pins of the cut
    * or to `deferred` what the next attempt has to know.
    * @returns what was compiled, or why it was not
    */
   async #attempt(
-    point: Point,
+    cut: Cut,
     values: ReadonlyMap<string, HostValue>,
     deferred: Set<string>,
     pacer: Pacer,
   ): Promise<Compiled | SparkError> {
-    const pinned = pinnedConstants(values, point.pins)
-    const nodes = await pacer.do(this.#inlined(point.nodes, values, pinned))
-    const start: Start = {
+    const pinned = cut.pinned(values)
+    const nodes = await this.#specialised(cut.nodes, values, pinned, pacer)
+    const start: SegmentInput = {
       ...{ nodes, wanted: this.#wanted, values, pinned },
       ...{ constants: this.#constants, deferred },
     }
     const segment = await pacer.do(cutSegment(start))
     const decisive = await pacer.do(decisiveInputs(segment, start))
-    for (const name of decisive) point.pins.add(name)
-    if (decisive.length > 0) return stuck(segment.rest[0]!)
-    if (!segment.graph && segment.hostNodes.length === 0) return stuck(segment.rest[0]!)
+    for (const name of decisive) cut.pins.add(name)
+    if (decisive.length > 0) return unsupported(segment.rest[0]!)
+    if (!segment.graph && segment.hostNodes.length === 0) return unsupported(segment.rest[0]!)
     try {
-      const next = await pacer.do(pointOf(segment.rest, this.#constants))
+      const next = await pacer.do(cutBefore(segment.rest, this.#constants))
       const plan = segment.graph && (await this.#plan(segment.graph, pacer))
       return { ...segment, plan, next }
     } catch (error) {
       if (!(error instanceof MissingElements)) throw error
-      if (values.has(error.value)) point.pins.add(error.value)
+      if (values.has(error.value)) cut.pins.add(error.value)
       else for (const name of error.node.outputs) if (name !== '') deferred.add(name)
       return error
     }
   }
 
-  /** The nodes, those of branches that are certain to run in the place of their If. */
-  *#inlined(
+  /** The nodes that are left of these for the given values. */
+  async #specialised(
     nodes: readonly Node[],
     values: ReadonlyMap<string, HostValue>,
     pinned: ReadonlyMap<string, Constant>,
-  ): Paced<readonly Node[]> {
+    pacer: Pacer,
+  ): Promise<readonly Node[]> {
     if (!nodes.some(isIf)) return nodes
     const inputs = [...values].flatMap(([name, value]) => {
       const type = pinned.has(name) ? undefined : typeOf(value)
@@ -332,11 +258,10 @@ export class GraphRunner {
     })
     const constants = new Map([...this.#constants, ...pinned])
     const graph = makeGraph({ inputs, nodes, initializers: constants })
-    const inlined = yield* inlineBranchesPaced(graph)
-    if (inlined === graph) return nodes
-    for (const [name, constant] of inlined.initializers)
+    const specialised = await rewriteForInference('specialise', graph, {}, pacer)
+    for (const [name, constant] of specialised.initializers)
       if (!constants.has(name)) this.#constants.set(name, constant)
-    return inlined.nodes
+    return specialised.nodes
   }
 }
 
@@ -350,50 +275,7 @@ async function runPlan(plan: Plan, scope: Scope, { signal }: Pacer): Promise<voi
   for (const { name, dtype, shape } of plan.outputs) scope.set(name, hostTensor(dtype, shape, results[name]!))
 }
 
-function pinnedConstants(
-  values: ReadonlyMap<string, HostValue>,
-  pins: ReadonlySet<string>,
-): Map<string, Constant> {
-  const constants = new Map<string, Constant>()
-  for (const name of pins) {
-    const value = values.get(name)
-    if (value?.kind !== 'tensor') continue
-    const data = value.data.slice() as Float32Array
-    constants.set(name, Constant.from(value.dtype as NumericType, value.shape, data))
-  }
-  return constants
-}
-
-/** What a compiled segment depends on. */
-function keyOf(values: ReadonlyMap<string, HostValue>, pins: ReadonlySet<string>): string {
-  let key = ''
-  for (const [name, value] of values) {
-    if (value.kind !== 'tensor') key += `${value.kind};`
-    else key += `${value.dtype}[${value.shape}]${pins.has(name) ? `=${value.data}` : ''};`
-  }
-  return key
-}
-
-function disposeFrom(segment: Compiled | undefined): void {
-  segment?.plan?.dispose()
-  for (const inner of segment?.next?.variants.values() ?? []) disposeFrom(inner)
-}
-
-/** The nodes that an output depends on. */
-function* neededNodes({ nodes, outputs }: Subgraph): Paced<Node[]> {
-  const needed = new Set(outputs.map(({ name }) => name))
-  const kept: Node[] = []
-  for (let i = nodes.length - 1; i >= 0; i--) {
-    yield
-    const node = nodes[i]!
-    if (!node.outputs.some(name => needed.has(name))) continue
-    for (const name of readsOf(node)) needed.add(name)
-    kept.push(node)
-  }
-  return kept.reverse()
-}
-
-function stuck(node: Node): SparkError {
+function unsupported(node: Node): SparkError {
   if (!loweringOf(node)) return unknownOperator(node)
   return new SparkError('ERR_UNSUPPORTED', `${describeNode(node)}: the shape of its output depends on data`)
 }

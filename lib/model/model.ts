@@ -13,13 +13,12 @@ import { SparkError } from '../core/errors.js'
 import { Pacer } from '../core/paced.js'
 import { makeUntransferable } from '../core/untransferable.js'
 import type { Dimension, Graph, ValueInfo } from '../graph/graph.js'
-import { setBatchSizePaced } from '../graph/rewrites/batch-size.js'
-import { canonicalisePaced } from '../graph/rewrites/canonicalise.js'
 import { decompose } from '../graph/rewrites/decompose.js'
 import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
 import { Tensor } from '../memory/tensor.js'
+import { rewriteForInference } from '../pipeline.js'
 import type { StepTime } from '../plan/plan.js'
 import type { NVFP4Recipe } from '../precision/kernel-args.js'
 import { BoundModel, expectBindable } from './bound-model.js'
@@ -27,7 +26,6 @@ import type { Engine, EngineOptions, ModelBackendChoice, ModelStats } from './en
 import { copyFeeds, type Feeds, readFeeds } from './feeds.js'
 import { openEngine } from './open-engine.js'
 import { choosePrecision, type PrecisionChoice } from './precision.js'
-import { withPrecision } from './rounded-weights.js'
 import type { HostTensor, HostValue } from './values.js'
 
 /** Options of {@link Model.load}. */
@@ -153,10 +151,10 @@ export class Model implements Disposable {
     if (batchSize !== undefined) expectInteger('options.batchSize', batchSize, 1)
     expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
     const choice = await choosePrecision(precision, engine)
-    const loaded = await pacer.do(canonicalisePaced(graph))
-    const canonical = batchSize === undefined ? loaded : await pacer.do(setBatchSizePaced(loaded, batchSize))
+    const canonical = await rewriteForInference('load', graph, { batchSize }, pacer)
     if (keep.length > 0) expectOneOf('precision, with options.keep,', choice.name, ['fp8', 'nvfp4'])
-    const rounded = await withPrecision(canonical, choice.name, { recipe, keep }, pacer)
+    const rounding = { mode: choice.name, recipe, keep }
+    const rounded = await rewriteForInference('round', canonical, rounding, pacer)
     const opened = await openEngine(rounded, engine, choice.name, pacer)
     const own = choice.automatic ? canonical : opened.graph
     return new Model(own, await pacer.do(inferFactsPaced(own)), choice, opened)

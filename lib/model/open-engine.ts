@@ -7,8 +7,10 @@ import { warnOnce } from '../core/log.js'
 import { Pacer } from '../core/paced.js'
 import type { Graph } from '../graph/graph.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
-import type { FloatCompute, Kernels } from '../kernels/kernels.js'
+import type { Kernels } from '../kernels/kernels.js'
 import { openKernels } from '../kernels/open.js'
+import { rewriteForInference } from '../pipeline.js'
+import { packConstants } from '../plan/pack-constants.js'
 import type { Plan, StepTime } from '../plan/plan.js'
 import {
   type Engine,
@@ -19,11 +21,7 @@ import {
 } from './engine.js'
 import { GraphRunner } from './graph-runner.js'
 import { openOnnxRuntime } from './onnx-runtime.js'
-import { packWeights, withStoredCodes } from './rounded-weights.js'
 import type { HostTensor, HostValue } from './values.js'
-
-/** What tensor cores multiply in each mode. Processors multiply values that are no weights in f32. */
-const tensorCores = { fp32: 'f32', fp16: 'f16', bf16: 'bf16', fp8: 'bf16', nvfp4: 'bf16' } as const
 
 /**
  * Opens the engine that a model asks for.
@@ -61,8 +59,7 @@ async function openPlans(
   fallback?: () => Promise<Kernels>,
 ): Promise<PlanEngine> {
   const packed = await packedFor(graph, kernels, pacer)
-  const compute = kernels.backend === 'cuda' ? tensorCores[precision] : 'f32'
-  const runner = await runnerFor(packed, kernels, pacer, compute)
+  const runner = await runnerFor(packed, kernels, pacer, precision)
   return new PlanEngine(packed, runner, kernels, reason, fallback)
 }
 
@@ -70,14 +67,14 @@ async function runnerFor(
   graph: Graph,
   kernels: Kernels,
   pacer: Pacer,
-  compute?: FloatCompute,
+  mode?: Precision,
 ): Promise<GraphRunner> {
-  const stored = await pacer.do(withStoredCodes(graph))
-  return new GraphRunner(await packedFor(stored, kernels, pacer), kernels, compute)
+  const opened = await rewriteForInference('open', graph, {}, pacer)
+  return new GraphRunner(await packedFor(opened, kernels, pacer), kernels, mode)
 }
 
 const packedFor = async (graph: Graph, kernels: Kernels, pacer: Pacer): Promise<Graph> =>
-  kernels.backend === 'cpu' ? packWeights(graph, kernels, pacer) : graph
+  kernels.backend === 'cpu' ? packConstants(graph, kernels, pacer) : graph
 
 class PlanEngine implements Engine {
   #runner: GraphRunner

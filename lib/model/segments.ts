@@ -1,4 +1,4 @@
-// segments.ts: how much of a graph can be compiled at once. A segment ends where a shape depends on elements that are
+// segments.ts: partition of a graph into statically shaped subgraphs. A segment ends where a shape depends on elements that are
 // not there yet, and at operators that run on the host: control flow, sequences, selections.
 import type { ElementType } from '../core/dtype.js'
 import type { Paced } from '../core/paced.js'
@@ -11,7 +11,7 @@ import { isHostOperator } from './host/index.js'
 import { type HostValue, typeOf } from './values.js'
 
 /** What is known where a segment begins. */
-export interface Start {
+export interface SegmentInput {
   /** Nodes that have not run. */
   readonly nodes: readonly Node[]
   /** Names of values that the graph returns. */
@@ -37,7 +37,7 @@ export interface Segment {
 }
 
 /** Cuts off the next segment. */
-export function* cutSegment(start: Start): Paced<Segment> {
+export function* cutSegment(start: SegmentInput): Paced<Segment> {
   const compiled = yield* compilable(start)
   const made = new Set<string>()
   const taken = new Set<Node>()
@@ -67,7 +67,7 @@ export function* cutSegment(start: Start): Paced<Segment> {
 /** Names of the values that decide the shapes of a node that is left over although all it reads is there. */
 export function* decisiveInputs(
   { rest }: Segment,
-  { values, pinned, constants, deferred }: Start,
+  { values, pinned, constants, deferred }: SegmentInput,
 ): Paced<string[]> {
   const found: string[] = []
   for (const node of rest) {
@@ -90,7 +90,7 @@ function canPin(value: HostValue | undefined): boolean {
 }
 
 /** The nodes that can be compiled: they have kernels, their shapes are known, and all they read is there before. */
-function* compilable({ nodes, values, pinned, constants, deferred }: Start): Paced<Node[]> {
+function* compilable({ nodes, values, pinned, constants, deferred }: SegmentInput): Paced<Node[]> {
   const inference = new ShapeInference({ trustFile: false, strict: true })
   for (const name of yield* readsOfAll(nodes)) {
     yield
@@ -137,7 +137,7 @@ function isCompilable(node: Node, { facts }: ShapeInference): boolean {
 }
 
 function* segmentGraph(
-  { values, pinned, constants, wanted }: Start,
+  { values, pinned, constants, wanted }: SegmentInput,
   nodes: Node[],
   left: Node[],
 ): Paced<Subgraph> {

@@ -1,4 +1,4 @@
-// values.ts: what flows between the compiled parts of a graph.
+// values.ts: values of a graph during a run, on the host.
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
@@ -33,6 +33,27 @@ export interface HostNothing {
 
 /** A value of a graph during a run. */
 export type HostValue = HostTensor | HostSequence | HostNothing
+
+/** Values by name during a run; those of the graphs around it are seen, too. */
+export class Scope {
+  readonly #values = new Map<string, HostValue>()
+  readonly #outer: Scope | undefined
+
+  /** A scope inside of another one. */
+  constructor(outer?: Scope) {
+    this.#outer = outer
+  }
+
+  /** A value of this graph or of one around it. */
+  get(name: string): HostValue | undefined {
+    return this.#values.get(name) ?? this.#outer?.get(name)
+  }
+
+  /** Adds a value. */
+  set(name: string, value: HostValue): void {
+    this.#values.set(name, value)
+  }
+}
 
 /** A tensor of elements that fit. */
 export const hostTensor = (

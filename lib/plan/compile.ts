@@ -1,6 +1,7 @@
 // compile.ts: from a graph to a program. Nodes become kernel calls in their order; what depends on constants only moves
 // to the setup, what nobody reads goes, and the rest shares one arena.
 
+import type { Precision } from '../core/config.js'
 import { arrayBytes } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { atOnce, type Paced } from '../core/paced.js'
@@ -9,7 +10,7 @@ import { describeNode, namingNode } from '../graph/attributes.js'
 import { Constant } from '../graph/constant.js'
 import type { Graph, Node } from '../graph/graph.js'
 import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
-import type { Bf16Support, FloatCompute } from '../kernels/kernels.js'
+import type { Bf16Support, Kernels } from '../kernels/kernels.js'
 import type { KernelType } from '../kernels/tensor-kernel-args.js'
 import { layOut, shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
@@ -23,14 +24,14 @@ import { readInPlace } from './strided-reads.js'
 export interface CompileOptions {
   /** Sizes of inputs whose shape in the graph is not the one that is wanted, by name. */
   readonly shapes?: Readonly<Record<string, readonly number[]>>
-  /** Whether to pack constant weights of fused layers, which kernels of the CPU stream. Default: false. */
-  readonly packs?: boolean
+  /** The backend that is compiled for: constant weights are packed for kernels of `cpu`. Default: js. */
+  readonly backend?: Kernels['backend']
   /** Whether to use kernels for numbers of 8 bits where quantized operators would be computed in f32. Default: false. */
   readonly bytes?: boolean
   /** What multiplies numbers of bf16. Default: none. */
   readonly bf16Support?: Bf16Support
-  /** What products of two values are formed of, weights that no mode has rounded among them. Default: f32. */
-  readonly compute?: FloatCompute
+  /** The mode that the weights of the graph are rounded in; see kernels/precision-policy.ts. Default: fp32. */
+  readonly mode?: Precision
 }
 
 /**
@@ -46,10 +47,12 @@ export function compile(graph: Graph, options: CompileOptions = {}): Program {
 
 /** {@link compile} with pauses. */
 export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced<Program> {
-  const { shapes = {}, packs = false, bytes = false, bf16Support = 'none', compute = 'f32' } = options
+  const { shapes = {}, backend = 'js', mode = 'fp32', bytes = false, bf16Support = 'none' } = options
+  const packs = backend === 'cpu'
+  const target = { backend, mode, multipliesBf16: bf16Support !== 'none' }
   const updates = graph.updates ?? new Map<string, string>()
   const facts = yield* inferFactsPaced(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates, packs, bytes, bf16Support, compute, lower }
+  const scope: Scope = { values: new Map(), steps: [], updates, bytes, target, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))

@@ -7,7 +7,8 @@ import { Constant, type NumericType, type StoredMatrix } from '../graph/constant
 import { type Attributes, makeGraph, makeNode, type Node } from '../graph/graph.js'
 import { unpackedData } from '../graph/packed.js'
 import { type Fact, ShapeInference } from '../graph/shape-inference.js'
-import type { Bf16Support, FloatCompute, KernelArgs, KernelOp } from '../kernels/kernels.js'
+import type { FloatCompute, KernelArgs, KernelOp } from '../kernels/kernels.js'
+import { type ComputeTarget, type Product, productCompute } from '../kernels/precision-policy.js'
 import type { KernelType } from '../kernels/tensor-kernel-args.js'
 import { MissingElements } from './missing-elements.js'
 import { Buffer, copyStep, type Operand, type Step, type Symbolic } from './program.js'
@@ -47,14 +48,10 @@ export interface Scope {
   readonly steps: Step[]
   /** The value that replaces a state after a run, by the name of the state. */
   readonly updates: ReadonlyMap<string, string>
-  /** Whether kernels of the backend take packed weights. */
-  readonly packs: boolean
   /** Whether the backend has kernels for numbers of 8 bits. */
   readonly bytes: boolean
-  /** What multiplies numbers of bf16. */
-  readonly bf16Support: Bf16Support
-  /** What products of two values are formed of. */
-  readonly compute: FloatCompute
+  /** What products are computed on. */
+  readonly target: ComputeTarget
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
   readonly lower: (scope: Scope, node: Node, outputs: readonly Fact[]) => void
 }
@@ -110,7 +107,7 @@ export class Lowering {
 
   /** Whether constant weights should be packed for the kernels that read them. */
   get packs(): boolean {
-    return this.#scope.packs
+    return this.#scope.target.backend === 'cpu'
   }
 
   /** Whether there are kernels for numbers of 8 bits; otherwise they are computed in f32. */
@@ -118,14 +115,9 @@ export class Lowering {
     return this.#scope.bytes
   }
 
-  /** What multiplies numbers of bf16. */
-  get bf16Support(): Bf16Support {
-    return this.#scope.bf16Support
-  }
-
-  /** What products of two values are formed of. */
-  get compute(): FloatCompute {
-    return this.#scope.compute
+  /** The precision of a product. */
+  computeOf(product: Product): FloatCompute {
+    return productCompute(this.#scope.target, product)
   }
 
   /** Whether somebody wants output `i`. */

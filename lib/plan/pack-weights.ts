@@ -3,7 +3,7 @@ import { mapPaced, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
 import { winogradSize } from '../kernels/js/winograd.js'
 import type { Bf16Support, StoredWeight } from '../kernels/kernels.js'
-import { packedSizes } from '../kernels/packed-weight.js'
+import { packedSizes } from '../weights/packed.js'
 import { Buffer, type Operand, operandsOf, type Step, type Symbolic } from './program.js'
 
 type Weight = Symbolic<StoredWeight>

@@ -74,7 +74,7 @@ export class Plan implements Disposable {
   ): Promise<Plan> {
     const bytes = kernels.supports('convInteger')
     const { backend, bf16Support } = kernels
-    const compiling = compilePaced(graph, { packs: backend === 'cpu', bytes, bf16Support, ...options })
+    const compiling = compilePaced(graph, { backend, bytes, bf16Support, ...options })
     const program = await pacer.do(compiling)
     const bound = await pacer.do(bind(program, options, kernels))
     const setup = await prepare(kernels, bound.setup, pacer)

@@ -1,21 +1,12 @@
-// passes.ts: forward and backward pass of a step of training: dropout, rounding, teacher, loss, gradients.
+// passes.ts: the forward and backward pass of a step of training.
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
-import { differentiate } from '../graph/gradients/differentiate.js'
 import type { Graph } from '../graph/graph.js'
 import { isRecurrent } from '../graph/recurrent.js'
-import { dequantizeLayers } from '../graph/rewrites/dequantize-layers.js'
-import { addDropout } from '../graph/rewrites/dropout.js'
-import { roundProducts } from '../graph/rewrites/half-precision.js'
-import { inlineBranches, isIf } from '../graph/rewrites/inline-branches.js'
-import { addLossScale } from '../graph/rewrites/loss-scale.js'
-import { addLoss, type Loss, type WithLoss } from '../graph/rewrites/losses.js'
-import { selectBranches } from '../graph/rewrites/select-branches.js'
-import { straightThrough } from '../graph/rewrites/straight-through.js'
-import { addTeacher } from '../graph/rewrites/teacher.js'
-import { unroll } from '../graph/rewrites/unroll.js'
-import { widenHalves } from '../graph/rewrites/widen.js'
+import { isIf } from '../graph/rewrites/inline-branches.js'
+import type { Loss } from '../graph/rewrites/losses.js'
 import { inferFacts } from '../graph/shape-inference.js'
+import { rewriteForTraining, type Shapes, type TrainingGraph, trainingGraph } from '../pipeline.js'
 import type { TrainingPrecision } from './options.js'
 
 /** What is computed in both passes. */
@@ -28,39 +19,31 @@ export interface PassOptions {
   readonly precision: TrainingPrecision
 }
 
-/** Sizes of inputs by name. */
-export type Shapes = Readonly<Record<string, readonly number[]>>
-
-/** A graph with its forward and backward pass. */
-export interface Passes extends WithLoss {
-  /** Nodes of the forward pass. */
-  readonly forward: number
-  readonly gradients: ReadonlyMap<string, string>
-}
-
 /**
- * Dropout, rounding, teacher and loss, with the branches and recurrent steps that run for inputs of these sizes and values
- * of f32; without sizes nothing of a model is replaced.
+ * The forward pass and its loss, with the branches and recurrent steps that run for inputs of these sizes; without sizes
+ * control flow stays, and nothing is rounded.
  */
-export function forwardOf({ adapter, loss, teacher, precision }: PassOptions, shapes?: Shapes): WithLoss {
-  const { dropout = 0 } = adapter
-  const adapted = straightThrough(dequantizeLayers(adapter.graph))
-  const dropped = dropout > 0 ? addDropout(adapted, dropout) : adapted
-  const student = sized(dropped, shapes, adapter.parameters)
-  const rounded = precision === 'fp32' || !shapes ? student : roundProducts(student, halves[precision])
-  if (!teacher) return addLoss(rounded, loss)
-  const { graph, values } = addTeacher(rounded, sized(teacher, shapes))
-  return addLoss(graph, loss, values)
+export function forwardOf(
+  { adapter, loss, teacher, precision }: PassOptions,
+  shapes?: Shapes,
+): TrainingGraph {
+  const { dropout = 0, parameters } = adapter
+  const adapted = rewriteForTraining('adapt', trainingGraph(adapter.graph), { dropout })
+  const student = specialised(adapted, shapes, { parameters, precision })
+  const untrained = { parameters: [], precision: 'fp32' } as const
+  const target = teacher && specialised(trainingGraph(teacher), shapes, untrained).graph
+  return rewriteForTraining('loss', student, { teacher: target, loss })
 }
 
-const halves = { fp16: 'f16', bf16: 'bf16' } as const
-
-function sized(graph: Graph, shapes: Shapes | undefined, parameters: readonly string[] = []): Graph {
-  if (!shapes) return graph
-  const own = graph.inputs.filter(({ name }) => Object.hasOwn(shapes, name))
-  const options = { shapes: Object.fromEntries(own.map(({ name }) => [name, shapes[name]!])) }
-  const straight = selectBranches(inlineBranches(graph, options), { ...options, parameters })
-  return widenHalves(unroll(straight, options))
+function specialised(
+  training: TrainingGraph,
+  shapes: Shapes | undefined,
+  options: { readonly parameters: readonly string[]; readonly precision: TrainingPrecision },
+): TrainingGraph {
+  if (!shapes) return training
+  const own = training.graph.inputs.filter(({ name }) => Object.hasOwn(shapes, name))
+  const sizes = Object.fromEntries(own.map(({ name }) => [name, shapes[name]!]))
+  return rewriteForTraining('specialise', training, { ...options, shapes: sizes })
 }
 
 /** Whether the nodes that run depend on the sizes of the inputs. */
@@ -68,16 +51,10 @@ export const dependsOnSizes = ({ nodes }: Graph): boolean =>
   nodes.some(node => isRecurrent(node) || isIf(node))
 
 /** Forward and backward pass for inputs of these sizes. */
-export function passesOf(options: PassOptions, shapes: Shapes): Passes {
-  const { graph, loss, pairs } = forwardOf(options, shapes)
-  const scaled = options.precision === 'fp16' ? addLossScale(graph, loss) : { graph, loss }
-  const wrt = [...options.adapter.parameters]
-  return {
-    ...differentiate(scaled.graph, { loss: scaled.loss, wrt }),
-    forward: scaled.graph.nodes.length,
-    loss,
-    pairs,
-  }
+export function passesOf(options: PassOptions, shapes: Shapes): TrainingGraph {
+  const { adapter, precision } = options
+  const { parameters } = adapter
+  return rewriteForTraining('differentiate', forwardOf(options, shapes), { parameters, precision })
 }
 
 /**
@@ -85,7 +62,7 @@ export function passesOf(options: PassOptions, shapes: Shapes): Passes {
  * that of every sample against every other one.
  * @throws SparkError ERR_SHAPE
  */
-export function expectTargets({ graph, pairs }: Passes, shapes: Shapes): void {
+export function expectTargets({ graph, pairs }: TrainingGraph, shapes: Shapes): void {
   if (pairs.length === 0) return
   const facts = inferFacts(graph, { shapes })
   const shapeOf = (name: string): string | undefined => {

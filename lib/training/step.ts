@@ -3,28 +3,18 @@
 import { expectAttached } from '../core/checks.js'
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { type Graph, makeGraph } from '../graph/graph.js'
-import { accumulate, partName } from '../graph/rewrites/accumulate.js'
-import { addClip } from '../graph/rewrites/clip.js'
+import { makeGraph } from '../graph/graph.js'
+import { partName } from '../graph/rewrites/accumulate.js'
 import { dropoutState } from '../graph/rewrites/dropout.js'
-import { lossScale, skipUnlessFinite, unscaleGradients } from '../graph/rewrites/loss-scale.js'
-import { recompute } from '../graph/rewrites/recompute.js'
+import { lossScale } from '../graph/rewrites/loss-scale.js'
 import type { Kernels } from '../kernels/kernels.js'
+import { rewriteForTraining, type Shapes, type TrainingGraph } from '../pipeline.js'
 import { compile } from '../plan/compile.js'
 import { Plan } from '../plan/plan.js'
 import { encode } from '../precision/casts.js'
 import { type Batch, batchSizeOf } from './dataset.js'
 import type { Optimizer } from './optimizers.js'
-import {
-  dependsOnSizes,
-  expectTargets,
-  forwardOf,
-  type Passes,
-  type PassOptions,
-  passesOf,
-  type Shapes,
-  sameNodes,
-} from './passes.js'
+import { dependsOnSizes, expectTargets, forwardOf, type PassOptions, passesOf, sameNodes } from './passes.js'
 
 /** What a step consists of. */
 export interface StepOptions extends PassOptions {
@@ -57,13 +47,6 @@ export interface StepResult {
   readonly gradientNorm: number
 }
 
-/** A graph of a whole step, and the names of its results. */
-interface WholeStep {
-  readonly graph: Graph
-  readonly loss: string
-  readonly norm: string
-}
-
 /** Elements of each state by its name. */
 export type State = ReadonlyMap<string, Float32Array>
 
@@ -75,11 +58,11 @@ export class TrainingStep implements Disposable {
   readonly #options: StepOptions
   readonly #kernels: Kernels
   readonly #dependsOnSizes: boolean
-  readonly #passes = new Map<string, Passes>()
+  readonly #passes = new Map<string, TrainingGraph>()
   readonly #inputs: readonly string[]
   readonly #drops: boolean
   readonly #scales: boolean
-  readonly #plans = new Map<string, { plan: Plan; step: WholeStep }>()
+  readonly #plans = new Map<string, { plan: Plan; step: TrainingGraph }>()
   #state: State
   #current: Plan | undefined
 
@@ -193,7 +176,7 @@ export class TrainingStep implements Disposable {
   }
 
   /** The plan for batches of these sizes. */
-  async #planFor(parts: readonly Batch[]): Promise<{ plan: Plan; step: WholeStep }> {
+  async #planFor(parts: readonly Batch[]): Promise<{ plan: Plan; step: TrainingGraph }> {
     const shapes = this.#shapesOf(parts)
     const key = JSON.stringify(shapes)
     const known = this.#plans.get(key)
@@ -224,7 +207,7 @@ export class TrainingStep implements Disposable {
   }
 
   /** The passes for these parts. Branches and numbers of steps of a model must be those of the first part in all of them. */
-  #passesFor(parts: readonly Batch[]): Passes {
+  #passesFor(parts: readonly Batch[]): TrainingGraph {
     if (!this.#dependsOnSizes) return this.#passesOf({})
     const [first, ...others] = parts.map(batch => {
       const shapes = this.#inputs.map(name => [name, batch[name]!.shape] as const)
@@ -238,7 +221,7 @@ export class TrainingStep implements Disposable {
     )
   }
 
-  #passesOf(shapes: Shapes): Passes {
+  #passesOf(shapes: Shapes): TrainingGraph {
     const key = JSON.stringify(shapes)
     const passes = this.#passes.get(key) ?? passesOf(this.#options, shapes)
     this.#passes.set(key, passes)
@@ -246,11 +229,11 @@ export class TrainingStep implements Disposable {
   }
 
   /** The step that recomputes as little as the memory budget allows, or with the smallest need when none fits. */
-  #fittingStep(parts: readonly Batch[], shapes: Readonly<Record<string, readonly number[]>>): WholeStep {
+  #fittingStep(parts: readonly Batch[], shapes: Readonly<Record<string, readonly number[]>>): TrainingGraph {
     const { memoryBudget = Number.POSITIVE_INFINITY } = this.#options
     const [passes, sizes] = [this.#passesFor(parts), parts.map(batchSizeOf)]
     if (memoryBudget === Number.POSITIVE_INFINITY) return this.#wholeStep(passes, sizes)
-    const most = Math.max(1, Math.ceil(2 * Math.sqrt(passes.forward)))
+    const most = Math.max(1, Math.ceil(2 * Math.sqrt(passes.forwardNodes)))
     let [best, least] = [this.#wholeStep(passes, sizes), Number.POSITIVE_INFINITY]
     for (let segments = 1; segments <= most && least > memoryBudget; segments++) {
       const step = this.#wholeStep(passes, sizes, segments)
@@ -261,20 +244,19 @@ export class TrainingStep implements Disposable {
   }
 
   /** The graph of a step over parts of these sizes. */
-  #wholeStep(passes: Passes, sizes: readonly number[], segments = 1): WholeStep {
-    const { loss, gradients, forward } = passes
+  #wholeStep(passes: TrainingGraph, sizes: readonly number[], segments = 1): TrainingGraph {
     const total = sizes.reduce((sum, size) => sum + size, 0)
-    const weights = sizes.map(size => size / total)
-    const values = [loss, ...gradients.values()]
-    const graph = segments === 1 ? passes.graph : recompute(passes.graph, { forward, segments })
-    const inputs = [...this.#inputs, ...(this.#drops ? [dropoutState] : [])]
-    const summed = sizes.length === 1 ? graph : accumulate(graph, { inputs, values, weights })
-    const exact = this.#scales ? unscaleGradients(summed, gradients) : { graph: summed, gradients }
-    const clipped = addClip(exact.graph, exact.gradients, this.#options.maxNorm)
-    const updated = this.#options.optimizer.append(clipped.graph, clipped.gradients)
-    const kept = this.#scales ? skipUnlessFinite(updated, clipped.norm) : updated
-    const outputs = [loss, clipped.norm].map(name => ({ name }))
-    return { graph: { ...kept, outputs }, loss, norm: clipped.norm }
+    const { maxNorm, precision, optimizer } = this.#options
+    const step = rewriteForTraining('step', passes, {
+      inputs: [...this.#inputs, ...(this.#drops ? [dropoutState] : [])],
+      weights: sizes.map(size => size / total),
+      segments,
+      maxNorm,
+      precision,
+      appendUpdate: (graph, gradients) => optimizer.append(graph, gradients),
+    })
+    const outputs = [{ name: step.loss }, { name: step.norm }]
+    return { ...step, graph: { ...step.graph, outputs } }
   }
 }
 

@@ -3,10 +3,10 @@ import type { Kernels } from 'dgx-spark'
 import t from 'tap'
 import type { DType } from '#lib/core/dtype.js'
 import { computeOf } from '#lib/dora/layer/passes.js'
-import type { WeightDType } from '#lib/precision/weight-format.js'
+import type { WeightDType } from '#lib/weights/weight.js'
 
 const compute = (backend: Kernels['backend'], dtype: WeightDType, ...activations: DType[]) =>
-  computeOf(backend, { dtype, rows: 1, cols: 1, data: new Float32Array(1) }, ...activations)
+  computeOf(backend, { dtype }, ...activations)
 
 t.test('a GPU multiplies activations of 16 bits and a weight that they hold as they are', async t => {
   for (const dtype of ['bf16', 'f8_e4m3', 'i8', 'nvfp4'] as const) {

@@ -108,13 +108,16 @@ t.test('a GPU forms products of 16 bits, a processor of f32', async t => {
   const target = { weight: 'w', module: 'fc', scale: 1, a: f32(2, 140), b: f32(7, 2), magnitude: f32(7) }
   const graph = insertDora(plain, [target])
   const products = /^(conv|convBackward|convTranspose|linear|matmul|dora(Forward|Backward))$/
-  const computes = (step: Graph, packs: boolean) => {
+  const computes = (step: Graph, backend: 'cpu' | 'cuda') => {
     const { graph: both, gradients } = differentiate(step, {
       loss: 'loss',
       wrt: [...doraParameters('fc'), 'k', 'x'],
     })
     const outputs = [...gradients.values()].map(name => ({ name }))
-    const { steps, setup } = compile({ ...both, outputs }, { packs, bf16Support: packs ? 'simd' : 'matrix' })
+    const { steps, setup } = compile(
+      { ...both, outputs },
+      { backend, bf16Support: backend === 'cpu' ? 'simd' : 'matrix' },
+    )
     const calls = [...setup, ...steps].filter(({ op }) => products.test(op))
     return calls.map(({ op, args }) => `${op} ${(args as { compute?: string }).compute ?? 'f32'}`).sort()
   }
@@ -131,18 +134,18 @@ t.test('a GPU forms products of 16 bits, a processor of f32', async t => {
   ]
   for (const dtype of ['f16', 'bf16'] as const) {
     t.strictSame(
-      computes(roundProducts(graph, dtype), false),
+      computes(roundProducts(graph, dtype), 'cuda'),
       passes.map(op => `${op} ${dtype}`),
       dtype,
     )
     t.strictSame(
-      computes(roundProducts(graph, dtype), true),
+      computes(roundProducts(graph, dtype), 'cpu'),
       passes.map(op => `${op} f32`),
       `${dtype} on a processor`,
     )
   }
   t.strictSame(
-    computes(graph, false),
+    computes(graph, 'cuda'),
     passes.map(op => `${op} f32`),
     'operands of f32',
   )

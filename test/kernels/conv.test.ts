@@ -5,8 +5,8 @@ import { numel } from '#lib/core/shape.js'
 import { activations } from '#lib/kernels/js/activations.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Activation, KernelArgs, KernelOp, StoredWeight } from '#lib/kernels/kernels.js'
-import { packedSizes } from '#lib/kernels/packed-weight.js'
 import { requireAddon } from '#lib/native.js'
+import { packedSizes } from '#lib/weights/packed.js'
 import { close, identical } from '../fixtures/close.js'
 import {
   type ConvCase,

@@ -17,11 +17,11 @@ import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js
 import { insertDora } from '#lib/graph/rewrites/insert-dora.js'
 import { optimize } from '#lib/graph/rewrites/optimize.js'
 import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
+import { roundWeights } from '#lib/graph/rewrites/round-weights.js'
 import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Bf16Support } from '#lib/kernels/kernels.js'
 import { choosePrecision } from '#lib/model/precision.js'
-import { withPrecision } from '#lib/model/rounded-weights.js'
 import { compile } from '#lib/plan/compile.js'
 import { Plan } from '#lib/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
@@ -76,23 +76,28 @@ t.test(
           ['turned', f32(16, 3, 2, 4)],
         ]),
       })
-    const computesOf = async (size: number, mode: Precision, packs: boolean, bf16Support: Bf16Support) => {
-      const rounded = await withPrecision(layers(size), mode)
-      const { steps } = compile(rounded, { packs, bf16Support })
+    const computesOf = async (
+      size: number,
+      mode: Precision,
+      backend: 'cpu' | 'cuda',
+      bf16Support: Bf16Support,
+    ) => {
+      const rounded = roundWeights(layers(size), { mode })
+      const { steps } = compile(rounded, { backend, bf16Support })
       return steps.flatMap(({ op, args }) =>
         op === 'conv' || op === 'convTranspose' ? [`${op} ${args.compute}`] : [],
       )
     }
     const modes = { fp16: ['f32', 'f16'], bf16: ['bf16', 'bf16'], fp8: ['f32', 'bf16'] } as const
     for (const [mode, [onCpu, onGpu]] of Object.entries(modes) as [Precision, [string, string]][]) {
-      const cpu = await computesOf(9, mode, true, 'simd')
+      const cpu = await computesOf(9, mode, 'cpu', 'simd')
       t.same(cpu.sort(), [`conv ${onCpu}`, `convTranspose ${onCpu}`], `${mode} on the CPU`)
-      const gpu = await computesOf(9, mode, false, 'matrix')
+      const gpu = await computesOf(9, mode, 'cuda', 'matrix')
       t.same(gpu.sort(), [`conv ${onGpu}`, `convTranspose ${onGpu}`], `${mode} on a GPU`)
     }
-    t.match(await computesOf(9, 'bf16', true, 'none'), ['conv f32'], 'a CPU that cannot multiply bf16')
-    t.match(await computesOf(3, 'bf16', true, 'matrix'), ['conv f32'], 'too few positions for a vector')
-    t.match(await computesOf(3, 'bf16', false, 'matrix'), ['conv bf16'], 'which are enough for a GPU')
+    t.match(await computesOf(9, 'bf16', 'cpu', 'none'), ['conv f32'], 'a CPU that cannot multiply bf16')
+    t.match(await computesOf(3, 'bf16', 'cpu', 'matrix'), ['conv f32'], 'too few positions for a vector')
+    t.match(await computesOf(3, 'bf16', 'cuda', 'matrix'), ['conv bf16'], 'which are enough for a GPU')
   },
 )
 
@@ -267,8 +272,6 @@ t.test('who chooses the mode', async t => {
   const asked = { name: 'nvfp4', reason: 'the option asks for nvfp4', automatic: false }
   t.same(await choosePrecision('nvfp4'), asked)
   const script = `import { choosePrecision } from '#lib/model/precision.js'
-import { withPrecision } from '#lib/model/rounded-weights.js'
-import { compile } from '#lib/plan/compile.js'
     console.log(JSON.stringify([await choosePrecision(undefined, { backend: 'cuda' }), await choosePrecision()]))`
   const reason = 'DGX_SPARK_PRECISION asks for fp8'
   t.match(await scriptResult(script, { DGX_SPARK_PRECISION: 'fp8' }), [

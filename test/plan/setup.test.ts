@@ -36,7 +36,8 @@ const graphOf = (
     initializers: new Map(Object.entries(constants)),
   })
 const axis = { attributes: { axis: int(0) } }
-const ops = (graph: Graph, packs = false): string[] => compile(graph, { packs }).steps.map(({ op }) => op)
+const ops = (graph: Graph, backend: 'cpu' | 'js' = 'js'): string[] =>
+  compile(graph, { backend }).steps.map(({ op }) => op)
 
 /** An LSTM whose weights are put together from constants, as exporters reorder gates. */
 const lstm = graphOf(
@@ -71,7 +72,7 @@ t.test('constant weights are packed once, where only products read them', async 
   const layer = (from: string, to: string): Node =>
     makeNode('Gemm', [from, 'w'], [to], { attributes: { transB: int(1) } })
   const twice = graphOf([3, 9], [layer('x', 'h'), layer('h', 'y')], { w: f32(9, 9) })
-  const { setup, steps } = compile(twice, { packs: true })
+  const { setup, steps } = compile(twice, { backend: 'cpu' })
   t.same(
     setup.map(({ op }) => op),
     ['packWeight'],
@@ -79,7 +80,7 @@ t.test('constant weights are packed once, where only products read them', async 
   )
   t.ok(steps.every(step => step.op === 'linear' && step.args.weight.packed))
   const shared = graphOf([9, 9], [layer('x', 'h'), makeNode('Add', ['h', 'w'], ['y'])], { w: f32(9, 9) })
-  t.same(compile(shared, { packs: true }).setup, [], 'the sum reads the weight as it is')
+  t.same(compile(shared, { backend: 'cpu' }).setup, [], 'the sum reads the weight as it is')
 })
 
 /** A weight of a precision mode as it is for the CPU; nobody reads its elements. */
@@ -98,8 +99,8 @@ t.test('constant weights of convolutions are packed, or transformed for tiles', 
       [makeNode('Conv', ['x', 'w'], ['y'], { attributes: { group: int(group) } })],
       { w: weight },
     )
-  const compiled = (graph: Graph, packs = true) => {
-    const { setup, steps } = compile(graph, { packs })
+  const compiled = (graph: Graph, backend: 'cpu' | 'js' = 'cpu') => {
+    const { setup, steps } = compile(graph, { backend })
     const step = steps.find(({ op }) => op === 'conv')
     const args = step?.op === 'conv' ? step.args : undefined
     return [setup.map(({ op }) => op).join(), args?.weight.packed === true, args?.winograd !== undefined]
@@ -119,7 +120,7 @@ t.test('constant weights of convolutions are packed, or transformed for tiles', 
   }
   t.same(compiled(conv(f32(15, 16, 3, 3), 26)), ['', false, false], 'few filters')
   t.same(compiled(conv(f32(34, 5, 2, 2), 9, 2)), ['', false, false], 'groups')
-  t.same(compiled(conv(f32(33, 5, 2, 2), 9), false), ['', false, false], 'kernels that do not ask for it')
+  t.same(compiled(conv(f32(33, 5, 2, 2), 9), 'js'), ['', false, false], 'kernels that do not ask for it')
   const nodes = [makeNode('Conv', ['x', 'w'], ['y']), makeNode('Add', ['x', 'w'], ['z'])]
   const shared = graphOf([33, 16, 3, 3], nodes, { w: f32(33, 16, 3, 3) })
   t.same(

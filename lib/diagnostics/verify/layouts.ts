@@ -1,6 +1,6 @@
 // layouts.ts: packed weights and quantized integers among the cases of `dgx-spark verify`.
 import type { StoredWeight } from '../../kernels/kernels.js'
-import { packedSizes, packWeight } from '../../kernels/packed-weight.js'
+import { packedSizes, packWeight } from '../../weights/packed.js'
 import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
 
 /** `weight` in panels; its arrays hold `fill` instead where that is given. */

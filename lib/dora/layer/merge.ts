@@ -2,8 +2,8 @@
 import { SparkError } from '../../core/errors.js'
 import type { HeldWeight } from '../../kernels/held-weight.js'
 import type { Kernels, StoredWeight } from '../../kernels/kernels.js'
-import { decodeWeight, precisionOf, storeWeight } from '../../kernels/stored-weight.js'
 import { Tensor } from '../../memory/tensor.js'
+import { decodeWeight, precisionOf, storeWeight } from '../../weights/encode.js'
 import type { Snapshot } from './passes.js'
 import type { Work } from './prepared-calls.js'
 

@@ -1,8 +1,8 @@
 // options.ts: what the methods of DoRALinear take and give.
 import type { BackendName, Precision } from '../../core/config.js'
 import type { GpuSelector } from '../../hardware/cuda-device.js'
-import type { WeightMatrix } from '../../kernels/stored-weight.js'
 import type { Tensor } from '../../memory/tensor.js'
+import type { WeightMatrix } from '../../weights/encode.js'
 
 /** A plain linear layer, y = x · weightᵀ + bias. */
 export interface LinearLayer {

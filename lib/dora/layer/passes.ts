@@ -3,6 +3,7 @@ import { argumentError, expectAttached, expectOneOf, expectShape } from '../../c
 import type { DType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { FloatCompute, Kernels, LowRank, StoredWeight } from '../../kernels/kernels.js'
+import { productCompute } from '../../kernels/precision-policy.js'
 import { Tensor } from '../../memory/tensor.js'
 import type { DoRAGradients } from './options.js'
 import type { Step, Work } from './prepared-calls.js'
@@ -92,23 +93,14 @@ export function expectInput(name: string, tensor: Tensor, features: number): voi
   }
 }
 
-/** Formats of weights whose codes are numbers of a type of 16 bits. */
-const codesIn: Partial<Record<DType, readonly string[]>> = {
-  bf16: ['bf16', 'f8_e4m3', 'i8', 'nvfp4'],
-  f16: ['f16'],
-}
-
-/**
- * What a layer forms its products of: on a GPU, activations of 16 bits and a weight whose codes they hold are multiplied
- * as they are, on tensor cores.
- */
+/** The precision of a layer's products, which round neither activations of these types nor the weight. */
 export function computeOf(
   backend: Kernels['backend'],
-  weight: StoredWeight,
-  ...[x, ...others]: readonly DType[]
+  { dtype: format }: Pick<StoredWeight, 'dtype'>,
+  ...activations: readonly DType[]
 ): FloatCompute {
-  if (backend !== 'cuda' || !others.every(dtype => dtype === x)) return 'f32'
-  return (x === 'bf16' || x === 'f16') && codesIn[x]?.includes(weight.dtype) ? x : 'f32'
+  const operands = [...activations.map(exactIn => ({ exactIn })), { format }]
+  return productCompute({ backend, mode: 'fp32', multipliesBf16: false }, { kind: 'exact', operands })
 }
 
 /** y = x · Wᵀ + bias, in the dtype of x. */

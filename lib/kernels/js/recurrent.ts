@@ -1,7 +1,7 @@
 // recurrent.ts: recurrent layers in plain TypeScript.
 import type { Paced } from '../../core/paced.js'
+import { panelRows } from '../../weights/packed.js'
 import type { LayerKernelArgs } from '../layer-kernel-args.js'
-import { panelRows } from '../packed-weight.js'
 import { unaryFunctions } from './functions.js'
 
 type RecurrentArgs = LayerKernelArgs['recurrent']

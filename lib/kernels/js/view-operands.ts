@@ -3,8 +3,8 @@ import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../c
 import { arrayBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { numel } from '../../core/shape.js'
+import { packedSizes } from '../../weights/packed.js'
 import { type LayerKernelArgs, poolFns } from '../layer-kernel-args.js'
-import { packedSizes } from '../packed-weight.js'
 import {
   binaryFns,
   type Places,

@@ -1,8 +1,8 @@
 // weight-rows.ts: rows of a stored weight as numbers.
 import { codesOf, floatFormats } from '../../precision/float-formats.js'
 import { nvfp4Block, precisionKernels } from '../../precision/kernels.js'
+import { unpackWeight } from '../../weights/packed.js'
 import type { StoredWeight } from '../kernels.js'
-import { unpackWeight } from '../packed-weight.js'
 
 /**
  * A function that gives row `r` of `stored` as f32. The array it returns is valid until the next call; it holds one

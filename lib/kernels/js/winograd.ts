@@ -1,7 +1,7 @@
 // winograd.ts: filters as Winograd's algorithm F(4 x 4, 3 x 3) takes them.
 import { SparkError } from '../../core/errors.js'
+import { packedSizes, packWeight } from '../../weights/packed.js'
 import type { KernelArgs } from '../kernels.js'
-import { packedSizes, packWeight } from '../packed-weight.js'
 import { rowReader } from './weight-rows.js'
 
 const g = [

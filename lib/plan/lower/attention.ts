@@ -146,7 +146,7 @@ function attention(at: Lowering): void {
   const { k, v, args } = attentionOf(at, 0, [at.wants(1), at.wants(2)])
   at.give(k, 1)
   at.give(v, 2)
-  at.step('attention', { ...args, y: at.write(), compute: at.compute })
+  at.step('attention', { ...args, y: at.write(), compute: at.computeOf({ kind: 'values', operands: [] }) })
 }
 
 /** dY, Q, K, V, mask, past K, past V, lengths → dQ, dK, dV. The forward pass is computed again for its sums. */

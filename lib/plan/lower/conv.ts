@@ -1,9 +1,7 @@
 // conv.ts: convolutions, and the effective weight of a DoRA layer that is not linear.
-import { numel } from '../../core/shape.js'
 import { sparkDomain } from '../../graph/graph.js'
-import type { Activation, ConvShape, StoredWeight } from '../../kernels/kernels.js'
+import type { Activation, ConvShape } from '../../kernels/kernels.js'
 import type { Lowering } from '../lowering.js'
-import type { Symbolic } from '../program.js'
 import { addNorm, computeOf, exactCompute, lowRankOf, weightOf } from './linear.js'
 import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'
@@ -15,20 +13,16 @@ function convShape(at: Lowering, x: number, y: readonly number[]): ConvShape {
   return { batch: at.shape(x)[0]!, groups: at.integer('group', 1), ...window }
 }
 
-/** Positions that fill a vector of the CPU: with fewer of them in an image it multiplies bf16 no faster than f32. */
-const fewPositions = 16
-
-/** What the products of a convolution with input 1 are formed of. */
-function convCompute(at: Lowering, weight: Symbolic<StoredWeight>): ReturnType<typeof computeOf> {
-  const fast = at.bf16Support !== 'none' && (!at.packs || numel(at.output().shape.slice(2)) >= fewPositions)
-  return fast ? computeOf(at, weight) : 'f32'
-}
-
 /** y = activation(conv(x, W) + bias) + residual, or the residual before the activation with `residual_first` */
 function conv(at: Lowering): void {
   const weight = weightOf(at, 1)
   at.step('conv', {
-    ...{ ...convShape(at, 0, at.output().shape), weight, compute: convCompute(at, weight), x: at.read(0) },
+    ...{
+      ...convShape(at, 0, at.output().shape),
+      weight,
+      compute: computeOf(at, weight, 'convolution'),
+      x: at.read(0),
+    },
     ...{
       bias: at.optional(2),
       residual: at.optional(3),

@@ -42,32 +42,25 @@ export function storedOperands({
   }
 }
 
-/**
- * What products and convolutions with input 1, a weight, are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
- * which tensor cores multiply, as they do f16; processors decode them to f32 faster, where few rows meet them.
- */
-export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): FloatCompute {
-  if (at.input(1).stored?.exact) return 'f32'
-  if (dtype === 'bf16') return 'bf16'
-  if (dtype === 'f32') return exactCompute(at, [0, 1])
-  if (at.packs || dtype === 'i8') return 'f32'
-  return dtype === 'f16' ? 'f16' : 'bf16'
+/** The precision of a layer whose weight, in the given format, is input 1. */
+export function computeOf(
+  at: Lowering,
+  { dtype }: Pick<StoredWeight, 'dtype'>,
+  kind: 'layer' | 'convolution' = 'layer',
+): FloatCompute {
+  const { stored, exactIn } = at.input(1)
+  const operands = [at.input(0), { exactIn, format: dtype, exact: stored?.exact }]
+  const positions = kind === 'convolution' ? { positions: numel(at.output().shape.slice(2)) } : {}
+  return at.computeOf({ kind, operands, ...positions })
 }
 
-/**
- * What products of these inputs are formed of: where all of them hold numbers of one type of 16 bits, as in training in
- * that precision, tensor cores multiply those exactly. Processors stay with f32.
- */
-export function exactCompute(at: Lowering, inputs: readonly number[]): FloatCompute {
-  const [type, ...others] = inputs.map(i => at.input(i).exactIn)
-  return !at.packs && type && others.every(other => other === type) ? type : 'f32'
-}
+/** The precision of a product of these inputs that rounds none of them. */
+export const exactCompute = (at: Lowering, inputs: readonly number[]): FloatCompute =>
+  at.computeOf({ kind: 'exact', operands: inputs.map(i => at.input(i)) })
 
-/** What a product of two values is formed of: exactly where 16 bits hold both, as the mode says elsewhere. */
-function productCompute(at: Lowering): FloatCompute {
-  const exact = exactCompute(at, [0, 1])
-  return exact === 'f32' ? at.compute : exact
-}
+/** The precision of a product of two values. */
+const productCompute = (at: Lowering): FloatCompute =>
+  at.computeOf({ kind: 'values', operands: [at.input(0), at.input(1)] })
 
 /** y = alpha · op(a) · op(b) + beta · c */
 function gemm(at: Lowering): void {

@@ -1,8 +1,8 @@
 // recurrent.ts: recurrent layers: a matrix product for all steps, then a kernel that goes through them.
 import { ints } from '../../graph/attributes.js'
 import { recurrentFunctions } from '../../graph/recurrent.js'
-import { packedSizes } from '../../kernels/packed-weight.js'
 import type { UnaryFn } from '../../kernels/tensor-kernel-args.js'
+import { packedSizes } from '../../weights/packed.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Buffer, Operand } from '../program.js'
 import type { LowerTable } from './table.js'

@@ -1,5 +1,5 @@
-// packed-weight.ts: the layout of a packed weight (native/backend/backend.h), in plain TypeScript.
-import type { StoredWeight } from './kernel-args.js'
+// packed.ts: the micro-panel layout of a packed weight (native/backend/weight.h), in plain TypeScript.
+import type { StoredWeight } from './weight.js'
 
 /** Rows of a panel. */
 export const panelRows = 32

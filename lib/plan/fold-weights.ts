@@ -1,4 +1,4 @@
-// fold-weights.ts: weights that nodes make of constants, computed once, so that they can be stored in another format.
+// fold-weights.ts: constant folding of the weights of products, so that they can be stored in another format.
 import { SparkError } from '../core/errors.js'
 import { mapPaced, Pacer } from '../core/paced.js'
 import { Constant, type NumericType } from '../graph/constant.js'
@@ -11,7 +11,7 @@ import { removeDeadPaced } from '../graph/rewrites/remove-dead.js'
 import { openCpuKernels } from '../kernels/cpu.js'
 import { jsKernels } from '../kernels/js/js.js'
 import { loadAddon } from '../native.js'
-import { Plan } from '../plan/plan.js'
+import { Plan } from './plan.js'
 
 /**
  * The graph whose products read initializers where they read what nodes make of constants; convolutions take in the

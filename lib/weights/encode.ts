@@ -1,4 +1,4 @@
-// stored-weight.ts: frozen weights in the formats that the kernels read.
+// encode.ts: encoding of frozen weights in the formats that kernels read, and decoding.
 import { argumentError, expectOneOf, expectShape } from '../core/checks.js'
 import { type Precision, precisions, warnIfExperimental } from '../core/config.js'
 import type { DTypeArray } from '../core/dtype.js'
@@ -6,8 +6,8 @@ import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import { dequantizeFP8, type FP8Matrix, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, type NVFP4Matrix, quantizeNVFP4 } from '../precision/nvfp4.js'
-import type { StoredWeight, WeightDType } from './kernels.js'
-import { unpackWeight } from './packed-weight.js'
+import { unpackWeight } from './packed.js'
+import type { StoredWeight, WeightDType } from './weight.js'
 
 /** A weight matrix [out, in]: a tensor (f32, f16, bf16), or one that was quantized before. */
 export type WeightMatrix = Tensor | FP8Matrix | NVFP4Matrix

@@ -1,4 +1,4 @@
-// weight-format.ts: a frozen weight in the format that products read.
+// weight.ts: a frozen weight, its format and its layout.
 import type { DTypeArray } from '../core/dtype.js'
 
 /** Formats a frozen weight can be stored in. */

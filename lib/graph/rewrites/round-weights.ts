@@ -1,0 +1,125 @@
+// round-weights.ts: precision modes as a rewrite of weights (docs/numerics.md).
+import { type Precision, warnIfExperimental } from '../../core/config.js'
+import { SparkError } from '../../core/errors.js'
+import { atOnce, type Paced } from '../../core/paced.js'
+import { transpose } from '../../core/transpose.js'
+import { Tensor } from '../../memory/tensor.js'
+import type { NVFP4Recipe } from '../../precision/kernel-args.js'
+import { quantizeNVFP4 } from '../../precision/nvfp4.js'
+import { decodeWeight, storeWeight } from '../../weights/encode.js'
+import type { StoredWeight } from '../../weights/weight.js'
+import { intOf } from '../attributes.js'
+import { Constant, type StoredMatrix } from '../constant.js'
+import { consumersOfPaced } from '../edit.js'
+import type { Graph, Node } from '../graph.js'
+import { weightInput } from './fold-layouts.js'
+
+/** Elements of a block of NVFP4, along a row. */
+export const blockSize = 16
+
+/** Whether a node is a convolution of so few filters in a group that its kernels are loops over weights of f32. */
+function isLooped(node: Node, { shape }: Constant): boolean {
+  const groups = intOf(node, 'group', 1)
+  return groups > 1 && shape[0]! / groups <= 3
+}
+
+/** Options of {@link roundWeights}. */
+export interface RoundingOptions {
+  readonly mode: Precision
+  /** Of nvfp4. Default: modelopt. */
+  readonly recipe?: NVFP4Recipe
+  /** Names of weights that fp8 and nvfp4 hold in bf16. Default: none. */
+  readonly keep?: readonly string[]
+}
+
+/**
+ * The graph whose products read their weights as `mode` rounds them. Everything else, activations and normalizations
+ * and softmax among them, stays in f32.
+ * @throws SparkError ERR_RANGE for a weight that fp16 cannot hold, ERR_NOT_FINITE for one that a quantizer cannot take,
+ * ERR_ARGUMENT for a name in `keep` of no weight that `mode` rounds
+ */
+export function roundWeights(graph: Graph, options: RoundingOptions): Graph {
+  return atOnce(roundWeightsPaced(graph, options))
+}
+
+/** {@link roundWeights} with pauses. */
+export function* roundWeightsPaced(
+  graph: Graph,
+  { mode, recipe = 'modelopt', keep = [] }: RoundingOptions,
+): Paced<Graph> {
+  if (mode === 'fp32') return graph
+  warnIfExperimental(mode)
+  const readers = yield* consumersOfPaced(graph)
+  const initializers = new Map(graph.initializers)
+  const kept = new Set(keep)
+  for (const [name, weight] of graph.initializers) {
+    yield
+    const nodes = readers.get(name) ?? []
+    const [layout, ...others] = nodes.map(node => layoutOf(node, name, weight))
+    const fits = layout !== undefined && others.every(other => other === layout)
+    const format = kept.has(name) ? 'bf16' : mode
+    const stored = fits ? storedWeight(name, weight, layout, format, recipe) : undefined
+    if (stored) kept.delete(name)
+    const looped = nodes.some(node => isLooped(node, weight))
+    initializers.set(name, stored ? constantOf(weight, stored, layout!, looped) : weight.detached())
+  }
+  const [unknown] = kept
+  if (unknown !== undefined) {
+    throw new SparkError('ERR_ARGUMENT', `options.keep: '${unknown}' is no weight that ${mode} rounds`)
+  }
+  return { ...graph, initializers }
+}
+
+/** Whether the rows of a weight, each an output of the product, are its first or its last dimension. */
+export type RowLayout = 'rows' | 'columns'
+
+/** How a product reads a weight; undefined for other readers. */
+export function layoutOf(
+  node: Node,
+  name: string,
+  { dtype, shape }: Pick<Constant, 'dtype' | 'shape'>,
+): RowLayout | undefined {
+  const isWeight = node.inputs.every((input, i) => (input === name) === (i === weightInput(node)))
+  if (!isWeight || dtype !== 'f32' || shape.length < 2) return undefined
+  if (node.op.startsWith('Conv') || node.op === 'DoRAWeight') return 'rows'
+  if (shape.length !== 2) return undefined
+  const inRows = node.op === 'DoRA' || (node.op === 'Gemm' && intOf(node, 'transB', 0) !== 0)
+  return inRows ? 'rows' : 'columns'
+}
+
+/** The weight in the format of `mode`; undefined where the format cannot hold its rows. */
+function storedWeight(
+  name: string,
+  { shape, count, data }: Constant,
+  layout: RowLayout,
+  mode: Precision,
+  recipe: NVFP4Recipe,
+): StoredWeight | undefined {
+  const rows = layout === 'rows' ? shape[0]! : shape[1]!
+  const cols = count / rows
+  if (count === 0 || (mode === 'nvfp4' && cols % blockSize !== 0)) return undefined
+  const values = data as Float32Array
+  const matrix = layout === 'rows' ? values : transpose(values, cols, rows)
+  const weight =
+    mode === 'nvfp4'
+      ? quantizeNVFP4(matrix, [rows, cols], { recipe })
+      : Tensor.from(matrix, { shape: [rows, cols] })
+  return storeWeight(weight, mode, `weight '${name}'`)
+}
+
+/** The weight as a constant of f32. */
+function constantOf(weight: Constant, stored: StoredWeight, layout: RowLayout, looped: boolean): Constant {
+  const constant = storedConstant(weight.shape, { weight: stored, transposed: layout === 'columns' })
+  return looped ? Constant.from('f32', constant.shape, constant.data) : constant
+}
+
+/** A constant of f32 that is decoded when somebody reads its elements. */
+export function storedConstant(shape: readonly number[], stored: StoredMatrix): Constant {
+  const { weight, transposed } = stored
+  const { rows, cols } = weight
+  const read = (): Uint8Array => {
+    const values = decodeWeight(weight)
+    return new Uint8Array((transposed ? transpose(values, rows, cols) : values).buffer)
+  }
+  return Constant.lazy('f32', shape, { byteLength: 4 * rows * cols, read, stored })
+}

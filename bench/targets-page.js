@@ -20,9 +20,18 @@ function table(all) {
   return ['| target | goal | measured | |', '|---|---|---|---|', ...lines].join('\n')
 }
 
+const columns = 130
+
+/** Text in lines of at most so many columns; those after the first are indented. @param {string} text */
+const wrapped = text =>
+  text.split(' ').reduce((lines, word) => {
+    const column = lines.length - lines.lastIndexOf('\n') - 1
+    return lines + (column + 1 + word.length > columns ? `\n  ${word}` : ` ${word}`)
+  })
+
 /** @param {Target} target */
 const note = ({ name, limit, next }) =>
-  `- **${name}.** Limit: ${limit ?? 'not known yet'}. Next: ${next ?? 'not known yet'}.`
+  wrapped(`- **${name}.** Limit: ${limit ?? 'not known yet'}. Next: ${next ?? 'not known yet'}.`)
 
 /** @param {Report | undefined} report */
 function origin(report) {
@@ -30,7 +39,9 @@ function origin(report) {
   const { cpu, cores, threads, gpu, driver, node, commit } = report.machine
   const machine = gpu ? `${gpu}, driver ${driver}, ${cpu}` : `${cpu}, ${cores} cores, ${threads} threads`
   const { copyGBs, gemmGFLOPs } = report.limits
-  return `${report.date.slice(0, 10)}, ${machine}, Node.js ${node}, commit ${commit}; copy ${copyGBs.toFixed(1)} GB/s, fastest GEMM ${gemmGFLOPs.toFixed(0)} GFLOP/s; instruction sets: ${report.isas?.join(', ')}.`
+  const limits = `copy ${copyGBs.toFixed(1)} GB/s, fastest GEMM ${gemmGFLOPs.toFixed(0)} GFLOP/s`
+  const where = `${report.date.slice(0, 10)}, ${machine}, Node.js ${node}, commit ${commit}`
+  return `${where}; ${limits}; instruction sets: ${report.isas?.join(', ')}.`
 }
 
 /** The page. @param {Report[]} reports at most one of each device */
@@ -53,7 +64,7 @@ export function targetsPage(reports) {
   })
   return `# Targets
 
-Written by the bench; the goals are in \`bench/targets.js\`, what limits a missed one too. Where several rows count, the
+The bench writes this page; goals, and what limits a missed one, are in \`bench/targets.js\`. Where several rows count, the
 geometric mean is given, for the casts the worst. \`>= 1.8 x\`: 1.8 times as fast as the peer; \`<= 1.1 x\`: at most 1.1 times its time.
 
 ${sections.join('\n\n')}

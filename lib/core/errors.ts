@@ -1,6 +1,6 @@
 import { printable, printableError } from './printable.js'
 
-/** Every code a {@link SparkError} can carry. README.md says what to do about each. */
+/** Every code a {@link SparkError} can carry. docs/errors.md says what to do about each. */
 export type ErrorCode =
   | 'ERR_ARGUMENT'
   | 'ERR_BUSY'

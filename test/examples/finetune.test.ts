@@ -1,8 +1,7 @@
-// Fine-tuning as the README shows it and as the example does it: every step of the way from an ONNX file to a merged one.
+// The fine-tuning example: every step from an ONNX file to a merged one.
 import { spawnSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import path from 'node:path'
-import { Adapter, Model } from 'dgx-spark'
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
 
@@ -20,35 +19,6 @@ function run(script: string, cwd: string, args: readonly string[] = []): string 
   if (status === 0) return stdout
   throw new Error(`${script} ended with ${status}: ${stderr}`)
 }
-
-t.test('the README shows what is tested here', async t => {
-  const readme = readFileSync(path.join(root, 'README.md'), 'utf8')
-  for (const name of ['run', 'finetune', 'merge']) {
-    const source = readFileSync(path.join(root, `test/fixtures/readme/${name}.js`), 'utf8')
-    t.ok(readme.includes(`\`\`\`js\n${source}\`\`\``), name)
-  }
-})
-
-t.test('the README', { skip }, async t => {
-  const folder = t.testdir()
-  const { untrained } = await import(path.join(root, 'examples/finetune-mnist/base.js'))
-  const base = await Model.fromGraph(untrained(), { backend: 'cpu' })
-  await base.save(path.join(folder, 'base.onnx'))
-  await base.save(path.join(folder, 'model.onnx'))
-  t.match(run('test/fixtures/readme/run.js', folder), /scores.* ms/s)
-  run('test/fixtures/readme/finetune.js', folder)
-  const adapter = await Adapter.load(base, path.join(folder, 'negatives'))
-  const moved = adapter.modules.filter(({ name }) =>
-    adapter.read(`${name}.lora_B`).some(value => value !== 0),
-  )
-  t.equal(moved.length, 4, 'every module has learned something')
-  const numbers = run('test/fixtures/readme/merge.js', folder)
-    .match(/-?\d+\.\d+(e-?\d+)?/g)!
-    .map(Number)
-  t.equal(numbers.length, 20)
-  for (let i = 0; i < 10; i++) t.ok(Math.abs(numbers[i]! - numbers[i + 10]!) < 1e-4, `score ${i}`)
-  base.dispose()
-})
 
 t.test('examples/finetune-mnist', { skip }, async t => {
   const folder = t.testdir()

@@ -1,0 +1,109 @@
+// The programs of README and docs, run in the order in which they build on each other, and the commands beside them.
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import { Adapter, Model } from 'dgx-spark'
+import t from 'tap'
+import { loadAddon } from '#lib/native.js'
+import { blocks, commands, pages, root } from '../fixtures/docs/pages.js'
+
+const folder = path.join(root, 'test/fixtures/readme')
+const skip = !loadAddon().addon && 'too slow without the addon'
+
+function run(args: readonly string[], cwd: string): { status: number | null; output: string } {
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--no-warnings', ...args], {
+    cwd,
+    env: { ...process.env, DGX_SPARK_BACKEND: 'cpu' },
+    encoding: 'utf8',
+  })
+  return { status, output: stdout + stderr }
+}
+
+t.test('every program of a page is one of those that run here', async t => {
+  const programs = readdirSync(folder)
+    .filter(name => name.endsWith('.js'))
+    .map(name => readFileSync(path.join(folder, name), 'utf8'))
+  const shown = pages.flatMap(page => blocks(page, 'js').map(block => ({ page, block })))
+  for (const { page, block } of shown) t.ok(programs.includes(block), `${page.name}: ${block.slice(0, 60)}`)
+  for (const program of programs)
+    t.ok(
+      shown.some(({ block }) => block === program),
+      program.slice(0, 60),
+    )
+})
+
+t.test('programs and commands', { skip }, async t => {
+  const cwd = t.testdir()
+  const { untrained } = await import(path.join(root, 'examples/finetune-mnist/base.js'))
+  const base = await Model.fromGraph(untrained(), { backend: 'cpu' })
+  await base.save(path.join(cwd, 'base.onnx'))
+  await base.save(path.join(cwd, 'model.onnx'))
+  const program = (name: string): string => {
+    const { status, output } = run([path.join(folder, `${name}.js`)], cwd)
+    t.equal(status, 0, `${name}.js: ${output}`)
+    return output
+  }
+  t.match(program('run'), /cpu.*Float32Array\(10\)/s)
+  t.match(program('feeds'), /scores.* ms/s)
+  t.match(program('hardware'), /^(true|false) /)
+  t.match(program('errors'), 'missing.onnx')
+  t.match(program('layer'), '[ 512 ]')
+  for (const name of ['adapt', 'finetune']) {
+    program(name)
+    const adapter = await Adapter.load(base, path.join(cwd, 'negatives'))
+    const moved = adapter.modules.filter(({ name }) =>
+      adapter.read(`${name}.lora_B`).some(value => value !== 0),
+    )
+    t.equal(moved.length, 4, `${name}: every module has learned something`)
+  }
+  const scores = program('merge')
+    .match(/-?\d+\.\d+(e-?\d+)?/g)!
+    .map(Number)
+  t.equal(scores.length, 20)
+  for (let i = 0; i < 10; i++) t.ok(Math.abs(scores[i]! - scores[i + 10]!) < 1e-4, `score ${i}`)
+  base.dispose()
+
+  await t.test('dgx-spark', async t => {
+    const main = path.join(root, 'dist/cli/main.js')
+    const all = pages.flatMap(commands).map(command => command.replace(/^npx /, ''))
+    const ours = new Set(all.filter(command => command.startsWith('dgx-spark ') && !command.includes('<')))
+    for (const command of ours) {
+      const args = command.split(' ').slice(1)
+      // test/cli runs these at length.
+      const long = ['demo', 'finetune', 'monitor', 'verify'].includes(args[0]!)
+      const { status, output } = run([main, ...(long ? [args[0]!, '--help'] : args)], cwd)
+      t.ok(status === 0 || (args[0] === 'check' && status === 1), `${command}: ${output}`)
+      for (const option of args.filter(arg => long && arg.startsWith('--'))) t.match(output, option, command)
+    }
+  })
+})
+
+t.test('other commands name what exists', async t => {
+  const { scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
+  const known = [
+    /^npm (install|test|ci|pack)\b/,
+    /^git clone /,
+    /^tar xf /,
+    /^cd /,
+    /^dgx-spark-gpu\/run\.sh/,
+    /^[a-z]+=\S+/,
+  ]
+  for (const page of pages) {
+    for (const command of commands(page).flatMap(line => line.split(' && '))) {
+      const [program, first = '', second = ''] = command.replace(/^([A-Z_]+=\S+ )+/, '').split(' ')
+      const where = `${page.name}: ${command}`
+      if (program === 'npx' || program === 'dgx-spark') t.ok(first, where)
+      else if (program === 'npm' && first === 'run') t.ok(scripts[second], where)
+      else if (program === 'node') {
+        const file = command.split(' ').find(word => /\.(js|ts|cjs)$/.test(word))
+        t.ok(file && existsSync(path.join(root, file)), where)
+      } else if (program === './quickstart.sh') t.match(first, /^(test)?$/, where)
+      else
+        t.ok(
+          known.some(pattern => pattern.test(command)),
+          where,
+        )
+    }
+  }
+  t.equal(spawnSync('bash', ['-n', path.join(root, 'quickstart.sh')]).status, 0)
+})

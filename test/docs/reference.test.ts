@@ -4,7 +4,7 @@ import path from 'node:path'
 import t from 'tap'
 import { readConfig } from '#lib/core/config.js'
 import { drawings, withParts } from '../fixtures/docs/layers.js'
-import { firstCells, links, type Page, pages, prose, root } from '../fixtures/docs/pages.js'
+import { firstCells, links, namedFiles, type Page, pages, prose, root } from '../fixtures/docs/pages.js'
 
 const page = (name: string): Page => pages.find(page => page.name === path.join('docs', name))!
 const source = (name: string): string => readFileSync(path.join(root, name), 'utf8')
@@ -76,13 +76,20 @@ t.test('links lead somewhere', async t => {
   }
 })
 
+t.test('files that pages name exist', async t => {
+  for (const current of pages.filter(({ name }) => !name.endsWith('moved-files.md'))) {
+    for (const file of namedFiles(current))
+      t.ok(existsSync(path.join(root, file)), `${current.name}: ${file}; else run npm run docs:moved`)
+  }
+})
+
 t.test('architecture.md shows the imports as they are', async t => {
   const { text } = page('architecture.md')
   t.equal(withParts(text, drawings()), text, 'else run npm run docs:architecture')
 })
 
 t.test('pages are readable', async t => {
-  for (const current of pages.filter(({ name }) => !name.includes('decisions'))) {
+  for (const current of pages) {
     const { name, text } = current
     t.ok(/^# \S/.test(text), `${name} begins with a title`)
     const lines = text.split('\n')

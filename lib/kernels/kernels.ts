@@ -65,6 +65,7 @@ export type Bf16Support = 'none' | 'simd' | 'matrix'
 export interface Kernels {
   /** Which backend this is. */
   readonly backend: KernelBackend
+  /** What its kernels multiply bf16 with. */
   readonly bf16Support: Bf16Support
   /** Bytes of memory that are free for operands. */
   freeBytes(): number

@@ -90,6 +90,8 @@ t.test('files that pages name exist', async t => {
 t.test('architecture.md shows imports and rewrites as they are', async t => {
   const { text } = page('architecture.md')
   const parts = { ...drawings(), ...(await orderOfRewrites()) }
+  const components = Object.values(drawings()).flatMap(drawing => [...drawing.matchAll(/\["(.+)"\]/g)])
+  for (const [, name] of components) t.match(text, new RegExp(`^\\| .*\`${name}\``, 'm'), `a row for ${name}`)
   t.equal(withParts(text, parts), text, 'else run npm run docs:architecture')
 })
 

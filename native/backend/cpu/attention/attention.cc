@@ -14,7 +14,7 @@ constexpr float kInfinity = __builtin_inff();
 // Some of the queries that meet one head of keys: those of all its heads lie behind each other.
 class Tile {
  public:
-  Tile(const AttentionArgs& args, int64_t index, int64_t tiles, float* room)
+  Tile(const AttentionArgs& args, int64_t index, int64_t tiles, float* workspace)
       : args_(args), shape_(args.shape), loops_(kernels().rows) {
     const int64_t head = index / tiles, tile = index % tiles;
     const int64_t all = shape_.heads / shape_.kv_heads * shape_.queries;
@@ -22,16 +22,16 @@ class Tile {
     kv_head_ = head % shape_.kv_heads;
     first_ = tile * all / tiles;
     rows_ = (tile + 1) * all / tiles - first_;
-    queries_ = room;
+    queries_ = workspace;
     scores_ = queries_ + left_floats(shape_.depth);
     weights_ = scores_ + sums_floats(kBlock);
     out_ = weights_ + left_floats(kBlock);
-    sliver_ = out_ + sums_floats(shape_.value_depth);
+    panel_ = out_ + sums_floats(shape_.value_depth);
   }
 
-  static int64_t room(const AttentionShape& shape) {
+  static int64_t workspace_floats(const AttentionShape& shape) {
     return left_floats(shape.depth) + sums_floats(kBlock) + left_floats(kBlock) +
-           sums_floats(shape.value_depth) + kSliverFloats;
+           sums_floats(shape.value_depth) + kPanelFloats;
   }
 
   void run() {
@@ -46,18 +46,18 @@ class Tile {
       visible = std::max(visible, visible_keys(row));
     }
     for (int64_t e = 0; e < shape_.value_depth; e += kTile) {
-      const int64_t slivers = (std::min(kTile, shape_.value_depth - e) + kSliver - 1) / kSliver;
+      const int64_t panels = (std::min(kTile, shape_.value_depth - e) + kPanelRows - 1) / kPanelRows;
       for (int64_t row = 0; row < rows_; ++row)
-        std::fill_n(sums_at(out_, row, e / kTile), slivers * kSliver, 0.0f);
+        std::fill_n(sums_at(out_, row, e / kTile), panels * kPanelRows, 0.0f);
     }
     for (int64_t s = 0; s < visible; s += kBlock) {
       const int64_t count = std::min(kBlock, visible - s);
-      multiply_rows(queries_, rows_, keys, args_.k_strides.step, s, count, shape_.depth, sliver_, scores_);
+      multiply_rows(queries_, rows_, keys, args_.k_strides.step, s, count, shape_.depth, panel_, scores_);
       for (int64_t row = 0; row < rows_; ++row) weigh(row, s, count);
-      multiply_columns(weights_, rows_, values, args_.v_strides.step, s, count, shape_.value_depth, sliver_,
+      multiply_columns(weights_, rows_, values, args_.v_strides.step, s, count, shape_.value_depth, panel_,
                        out_);
     }
-    for (int64_t row = 0; row < rows_; ++row) finish(row);
+    for (int64_t row = 0; row < rows_; ++row) store(row);
   }
 
  private:
@@ -101,7 +101,7 @@ class Tile {
     std::fill(weights + seen, weights + count, 0.0f);
   }
 
-  void finish(int64_t row) {
+  void store(int64_t row) {
     float* y = args_.y + batch_ * args_.y_strides.batch + head(row) * args_.y_strides.head +
                query(row) * args_.y_strides.step;
     const float factor = sum_[row] == 0 ? 0 : 1 / sum_[row];
@@ -118,7 +118,7 @@ class Tile {
   const AttentionShape& shape_;
   const RowKernels& loops_;
   int64_t batch_, kv_head_, first_, rows_;
-  float *queries_, *scores_, *weights_, *out_, *sliver_;
+  float *queries_, *scores_, *weights_, *out_, *panel_;
   float largest_[kTileRows], sum_[kTileRows];
 };
 
@@ -129,8 +129,8 @@ void attention(const AttentionArgs& args) {
   if (shape.heads == 0) return;
   const int64_t queries = shape.heads / shape.kv_heads * shape.queries;
   const int64_t tiles = (queries + kTileRows - 1) / kTileRows;
-  parallel_tasks(shape.batch * shape.kv_heads * tiles, Tile::room(shape),
-                 [&](int64_t index, float* room) { Tile(args, index, tiles, room).run(); });
+  parallel_tasks(shape.batch * shape.kv_heads * tiles, Tile::workspace_floats(shape),
+                 [&](int64_t index, float* workspace) { Tile(args, index, tiles, workspace).run(); });
 }
 
 }  // namespace spark::cpu

@@ -98,7 +98,7 @@ void depthwise_block(const DepthwisePlane& of, const DepthwiseColumn<K, S, N>& c
 #pragma GCC unroll 8
     for (int r = 0; K > 3 && r < R; ++r) {
 #pragma GCC unroll 2
-      for (int n = 0; n < N; ++n) settle_here(total[r][n]);  // or all weights wait for the last line
+      for (int n = 0; n < N; ++n) order_before_reads(total[r][n]);  // or all weights wait for the last line
     }
   }
   const int64_t pitch = of.out[1], count = pitch - column.x;

@@ -63,10 +63,10 @@ class TileLines {
                             lines_,
                             across_,
                             kOut * tiles() + 96};
-    parallel_tasks(shape.channels, 2 * kIn * all.pitch, [&](int64_t c, float* room) {
+    parallel_tasks(shape.channels, 2 * kIn * all.pitch, [&](int64_t c, float* workspace) {
       WinogradPlane plane = all;
       plane.image += c * height * width;
-      kernels().conv.winograd_input(plane, room, to + c * kPanelRows, value_floats(),
+      kernels().conv.winograd_input(plane, workspace, to + c * kPanelRows, value_floats(),
                                     shape.channels * kPanelRows);
     });
   }
@@ -88,29 +88,29 @@ class TileLines {
         [&](int64_t p) -> Segment {
           return {rows_of(matrices[p]), rows_of(sides[p]), channels};
         },
-        [&](int64_t p) -> Finish {
+        [&](int64_t p) -> Epilogue {
           return {nullptr, nullptr, false, Activation::kNone, products + p * product_floats(), pitch()};
         });
   }
 
-  void finish(const float* products) const {
+  void store(const float* products) const {
     const int64_t filters = args_.shape.filters, pitch_of_line = kOut * pitch();
     const int64_t height = args_.shape.out[1], width = args_.shape.out[2];
-    parallel_tasks(filters, kOut * pitch_of_line, [&](int64_t o, float* room) {
+    parallel_tasks(filters, kOut * pitch_of_line, [&](int64_t o, float* workspace) {
       const float bias = args_.bias ? args_.bias[o] : 0;
       const int64_t plane = (n_ * filters + o) * height * width;
-      const Finish to = {nullptr,
-                         args_.residual ? args_.residual + plane : nullptr,
-                         args_.residual_first,
-                         args_.activation,
-                         args_.y + plane,
-                         width};
+      const Epilogue to = {nullptr,
+                           args_.residual ? args_.residual + plane : nullptr,
+                           args_.residual_first,
+                           args_.activation,
+                           args_.y + plane,
+                           width};
       kernels().conv.winograd_output(products + o * pitch(), product_floats(), tiles(), bias, pitch_of_line,
-                                     room);
+                                     workspace);
       for (int64_t line = 0; line < lines_; ++line) {
         const int64_t y = (first_ + line) * kOut;
-        finish_sums(room + kOut * line * across_, pitch_of_line, std::min(kOut, height - y), width,
-                    finish_from(to, y, 0));
+        apply_epilogue(workspace + kOut * line * across_, pitch_of_line, std::min(kOut, height - y), width,
+                       epilogue_at(to, y, 0));
       }
     });
   }
@@ -130,8 +130,8 @@ class TileLines {
 
 void winograd_weight(const WinogradWeightArgs& args) {
   const int64_t filters = args.weight.rows, channels = args.weight.cols / 9;
-  std::unique_ptr<float[]> room;
-  const auto* weight = static_cast<const float*>(decoded(args.weight, room).data);
+  std::unique_ptr<float[]> storage;
+  const auto* weight = static_cast<const float*>(decoded(args.weight, storage).data);
   const int64_t floats = matrix_floats(filters, channels);
   std::fill_n(args.data, kPlaces * floats, 0.0f);
   parallel_for(filters, 1 + (1 << 9) / (channels + 1), [&](int64_t begin, int64_t end) {
@@ -152,13 +152,13 @@ void winograd_conv(const ConvArgs& args) {
   const int64_t at_once = std::min(down, std::max(few, kMostFloats / floats));
   const TileLines most(args, 0, 0, at_once);
   const int64_t values = kPlaces * most.value_floats();
-  const Scratch scratch(staged_floats(1, values + kPlaces * most.product_floats()));
+  const Scratch scratch(padded_floats(1, values + kPlaces * most.product_floats()));
   for (int64_t n = 0; n < shape.batch; ++n) {
     for (int64_t first = 0; first < down; first += at_once) {
       const TileLines lines(args, n, first, std::min(at_once, down - first));
       lines.transform(scratch.data());
       lines.multiply(scratch.data(), scratch.data() + values);
-      lines.finish(scratch.data() + values);
+      lines.store(scratch.data() + values);
     }
   }
 }

@@ -67,16 +67,17 @@ inline void load_fourths(const float* from, Vec (&to)[kTileOut]) {
   deinterleave(odd[0], odd[1], to[1], to[3], lanes);
 }
 
-// The columns of all lines follow each other in `room`, so that a vector of tiles goes on with the next line.
-void winograd_input(const WinogradPlane& plane, float* room, float* to, int64_t stride, int64_t panel) {
+// The columns of all lines follow each other in `workspace`, so that a vector of tiles goes on with the next
+// line.
+void winograd_input(const WinogradPlane& plane, float* workspace, float* to, int64_t stride, int64_t panel) {
   const int64_t tiles = plane.lines * plane.across, pitch = plane.pitch;
   for (int64_t y = 0; y < plane.lines; ++y) {
-    transform_columns(plane, y, room + kTileOut * y * plane.across);
+    transform_columns(plane, y, workspace + kTileOut * y * plane.across);
   }
   for (int64_t tile = 0; tile < tiles; tile += kWidth) {
-    float* place = to + tile / kSliver * panel + tile % kSliver;
+    float* place = to + tile / kPanelRows * panel + tile % kPanelRows;
     for (int i = 0; i < kTileIn; ++i) {
-      const float* line = room + i * pitch + kTileOut * tile;
+      const float* line = workspace + i * pitch + kTileOut * tile;
       Vec first[kTileOut], next[kTileOut], result[kTileIn];
       load_fourths(line, first);
       load_fourths(line + kTileIn * pitch, next);

@@ -56,7 +56,7 @@ inline Vec evens(Vec a, Vec b) {
   return _mm512_permutex2var_ps(a, places, b);
 }
 
-inline void settle_here(Vec& vec) { asm volatile("" : "+v"(vec) : : "memory"); }
+inline void order_before_reads(Vec& vec) { asm volatile("" : "+v"(vec) : : "memory"); }
 
 using Mask = __mmask16;
 
@@ -110,8 +110,8 @@ inline Sums add_pairs(Shorts a, Shorts b) { return (Sums)_mm512_madd_epi16((__m5
 
 constexpr DotKernels kKernels = {
     .bf16 = nullptr,
-    .bytes = multiply_lanes<Bytes<Unsigned, Signed>, int32_t>,
-    .signed_bytes = multiply_lanes<Bytes<Signed, Unsigned>, int32_t>,
+    .bytes = multiply_dot_groups<Bytes<Unsigned, Signed>, int32_t>,
+    .signed_bytes = multiply_dot_groups<Bytes<Signed, Unsigned>, int32_t>,
 };
 
 }  // namespace dot

@@ -109,7 +109,7 @@ void store_past_cache(void* dst, const void* src) {
 }
 
 // Stores past the cache become visible to other threads.
-void finish_stores() {
+void fence_stores() {
 #if defined(__x86_64__)
   _mm_sfence();
 #endif
@@ -128,7 +128,7 @@ void convert_past_cache(const typename Src::Code* in, typename Dst::Code* out, i
     convert_run<Src, Dst>(in + i, staged, kRun, limit);
     store_past_cache(out + i, staged);
   }
-  finish_stores();
+  fence_stores();
   convert_run<Src, Dst>(in + i, out + i, count - i, limit);
 }
 

@@ -20,26 +20,26 @@ struct OfThread {
 
 Scratch::Scratch(int64_t floats) {
   Kept(&kept)[2] = PerThread<OfThread>::get().kept;
-  Kept* place = kept[0].taken ? &kept[1] : &kept[0];
-  if (place->taken || floats > kMaxKept) {
+  Kept* slot = kept[0].taken ? &kept[1] : &kept[0];
+  if (slot->taken || floats > kMaxKept) {
     own_.reset(new float[floats]);
     data_ = own_.get();
     return;
   }
-  if (floats > place->floats) {
-    place->floats = 0;
-    place->data.reset();
-    place->data.reset(new float[floats]);
-    place->floats = floats;
+  if (floats > slot->floats) {
+    slot->floats = 0;
+    slot->data.reset();
+    slot->data.reset(new float[floats]);
+    slot->floats = floats;
   }
-  place->taken = true;
-  data_ = place->data.get();
+  slot->taken = true;
+  data_ = slot->data.get();
 }
 
 Scratch::~Scratch() {
   if (own_) return;
-  for (Kept& place : PerThread<OfThread>::get().kept) {
-    if (place.data.get() == data_) place.taken = false;
+  for (Kept& slot : PerThread<OfThread>::get().kept) {
+    if (slot.data.get() == data_) slot.taken = false;
   }
 }
 

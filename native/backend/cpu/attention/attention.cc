@@ -15,7 +15,7 @@ constexpr float kInfinity = __builtin_inff();
 class Tile {
  public:
   Tile(const AttentionArgs& args, int64_t index, int64_t tiles, float* workspace)
-      : args_(args), shape_(args.shape), loops_(kernels().rows) {
+      : args_(args), shape_(args.shape), kernels_(kernels().rows) {
     const int64_t head = index / tiles, tile = index % tiles;
     const int64_t all = shape_.heads / shape_.kv_heads * shape_.queries;
     batch_ = head / shape_.kv_heads;
@@ -41,7 +41,7 @@ class Tile {
     for (int64_t row = 0; row < rows_; ++row) {
       put_row(head_of(args_.q, args_.q_strides, batch_, head(row)) + query(row) * args_.q_strides.step,
               shape_.depth, row, queries_);
-      largest_[row] = -kInfinity;
+      max_[row] = -kInfinity;
       sum_[row] = 0;
       visible = std::max(visible, visible_keys(row));
     }
@@ -70,7 +70,7 @@ class Tile {
     return std::clamp<int64_t>(query(row) + args_.causal_offset + 1, 0, shape_.keys);
   }
 
-  // The scores of a row with keys [s, s + count) become weights in units of e^largest, and what was summed
+  // The scores of a row with keys [s, s + count) become weights in units of e^max, and what was summed
   // before changes to the same unit.
   void weigh(int64_t row, int64_t s, int64_t count) {
     float* scores = scores_ + row * kTile;
@@ -86,18 +86,18 @@ class Tile {
       scale_scores(args_, seen, scores, nullptr);
       scale = 1;
     }
-    const float largest = std::max(largest_[row], loops_.scores(scores, seen, scale, mask));
-    if (s == 0) largest_[row] = largest;
-    if (largest > largest_[row]) {
-      const float factor = std::exp(largest_[row] - largest);
+    const float max = std::max(max_[row], kernels_.scores(scores, seen, scale, mask));
+    if (s == 0) max_[row] = max;
+    if (max > max_[row]) {
+      const float factor = std::exp(max_[row] - max);
       sum_[row] *= factor;
       for (int64_t e = 0; e < shape_.value_depth; e += kTile) {
         float* out = sums_at(out_, row, e / kTile);
-        loops_.affine(out, std::min(kTile, shape_.value_depth - e), factor, 0, out);
+        kernels_.affine(out, std::min(kTile, shape_.value_depth - e), factor, 0, out);
       }
-      largest_[row] = largest;
+      max_[row] = max;
     }
-    sum_[row] += loops_.exponentials(scores, seen, largest == -kInfinity ? 0 : largest, weights);
+    sum_[row] += kernels_.exponentials(scores, seen, max == -kInfinity ? 0 : max, weights);
     std::fill(weights + seen, weights + count, 0.0f);
   }
 
@@ -106,20 +106,21 @@ class Tile {
                query(row) * args_.y_strides.step;
     const float factor = sum_[row] == 0 ? 0 : 1 / sum_[row];
     for (int64_t e = 0; e < shape_.value_depth; e += kTile) {
-      loops_.affine(sums_at(out_, row, e / kTile), std::min(kTile, shape_.value_depth - e), factor, 0, y + e);
+      kernels_.affine(sums_at(out_, row, e / kTile), std::min(kTile, shape_.value_depth - e), factor, 0,
+                      y + e);
     }
     if (args_.log_sum) {
       const int64_t at = (batch_ * shape_.heads + head(row)) * shape_.queries + query(row);
-      args_.log_sum[at] = sum_[row] == 0 ? -kInfinity : largest_[row] + std::log(sum_[row]);
+      args_.log_sum[at] = sum_[row] == 0 ? -kInfinity : max_[row] + std::log(sum_[row]);
     }
   }
 
   const AttentionArgs& args_;
   const AttentionShape& shape_;
-  const RowKernels& loops_;
+  const RowKernels& kernels_;
   int64_t batch_, kv_head_, first_, rows_;
   float *queries_, *scores_, *weights_, *out_, *panel_;
-  float largest_[kTileRows], sum_[kTileRows];
+  float max_[kTileRows], sum_[kTileRows];
 };
 
 }  // namespace

@@ -88,11 +88,11 @@ class ConvDotGemm {
     }
     dot_groups_ = (std::ssize(rows_) + kPerGroup - 1) / kPerGroup;
     rows_.resize(dot_groups_ * kPerGroup, kNoRow);
-    const int64_t most = kPackedDotGroups / std::max<int64_t>(dot_groups_, 1);  // none without channels
-    width_ = std::clamp(most / kPanelRows * kPanelRows, kPanelRows, kTile);
+    const int64_t max_width = kPackedDotGroups / std::max<int64_t>(dot_groups_, 1);  // none without channels
+    width_ = std::clamp(max_width / kPanelRows * kPanelRows, kPanelRows, kTile);
     height_ = filters_;
     const int64_t tiles = across();
-    while (tiles * down() < 2 * thread_count() && height_ >= 2 * kFewestRows) height_ = (height_ + 1) / 2;
+    while (tiles * down() < 2 * thread_count() && height_ >= 2 * kMinRows) height_ = (height_ + 1) / 2;
   }
 
   int64_t dot_groups() const { return dot_groups_; }
@@ -150,7 +150,7 @@ class ConvDotGemm {
 
  private:
   static constexpr int64_t kPackedDotGroups = 1 << 16;  // of a tile, which stay in a cache
-  static constexpr int64_t kFewestRows = 64;  // filters of a task, or packing costs as much as multiplying
+  static constexpr int64_t kMinRows = 64;  // filters of a task, or packing costs as much as multiplying
   static constexpr int64_t kNoRow = -1;
 
   int64_t across() const { return (positions_ + width_ - 1) / width_; }

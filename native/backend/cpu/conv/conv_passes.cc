@@ -211,9 +211,10 @@ void loop(const ConvSource& source, const ConvPart& part, const std::vector<int6
           const float* data) {
   const auto depth = static_cast<int64_t>(rows.size());
   const int64_t lines = part.coefficients.rows / source.groups, pitch = source.input->pitch(1);
-  const bool finish = part.epilogue.y != nullptr;
-  const bool relu = finish && !part.epilogue.residual && part.epilogue.activation == Activation::kRelu;
-  const Epilogue to = finish ? epilogue_of(part, task, lines, numel(part.size)) : Epilogue{};
+  const bool has_epilogue = part.epilogue.y != nullptr;
+  const bool relu =
+      has_epilogue && !part.epilogue.residual && part.epilogue.activation == Activation::kRelu;
+  const Epilogue to = has_epilogue ? epilogue_of(part, task, lines, numel(part.size)) : Epilogue{};
   alignas(64) float sums[kRunCount + kPaddedSlack];
   for (int64_t line = 0; line < lines; ++line) {
     const int64_t at = task.group * lines + line;
@@ -222,7 +223,7 @@ void loop(const ConvSource& source, const ConvPart& part, const std::vector<int6
     for_each_run(*source.input, part.size, [&](const PositionRun& run) {
       kernels().conv.correlate(coefficients, data + run.from, rows.data(), depth, run.count, bias, relu,
                                sums);
-      if (finish) return store_run(run, pitch, part.size[2], sums, epilogue_at(to, line, 0));
+      if (has_epilogue) return store_run(run, pitch, part.size[2], sums, epilogue_at(to, line, 0));
       for (int64_t i = 0; i < run.lines; ++i) {
         part.store(task.first, at, run.position + i * part.size[2], run.width, sums + i * pitch);
       }

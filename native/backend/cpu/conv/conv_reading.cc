@@ -12,7 +12,7 @@ namespace {
 struct AxisPhase {
   int64_t size = 0;
   std::vector<int64_t> taps;
-  std::vector<PaddedTap> places;
+  std::vector<PaddedTap> padded_taps;
 };
 
 // q = (p + pad − k · dilation) / stride belongs to p where it is a whole number.
@@ -31,11 +31,11 @@ std::vector<AxisPhase> axis_phases(const ConvShape& shape, int i, PaddedAxis& ax
       lowest = first ? q : std::min(lowest, q);
       highest = first ? q + phase.size - 1 : std::max(highest, q + phase.size - 1);
       phase.taps.push_back(k);
-      phase.places.push_back({0, q});
+      phase.padded_taps.push_back({0, q});
     }
   }
   for (AxisPhase& phase : phases) {
-    for (PaddedTap& place : phase.places) place.shift -= lowest;
+    for (PaddedTap& tap : phase.padded_taps) tap.shift -= lowest;
   }
   axis = {shape.out[i], 1, lowest, {0}, highest - lowest + 1};
   return phases;
@@ -92,7 +92,7 @@ TransposedReading::TransposedReading(const ConvShape& shape) : shape_(shape) {
         phases_.push_back({{static_cast<int64_t>(z), static_cast<int64_t>(y), static_cast<int64_t>(x)},
                            {of_z.size, of_y.size, of_x.size},
                            tap_indices(shape, of_z, of_y, of_x),
-                           input_->offsets({of_z.places, of_y.places, of_x.places})});
+                           input_->offsets({of_z.padded_taps, of_y.padded_taps, of_x.padded_taps})});
       }
     }
   }

@@ -2,7 +2,7 @@
 // of a vector. Lines narrower than a vector leave no lane empty, and taps need no shuffles; in exchange
 // images are transposed on their way in and out. Included by gemm_body.h.
 
-constexpr int kMostAcross = kRows * kVecs < 12 ? 8 : 12;  // results whose sums stay in registers
+constexpr int kMaxAcross = kRows * kVecs < 12 ? 8 : 12;  // results whose sums stay in registers
 
 // The lines of an image that the next results read, [line, column, lane], with zeros around them.
 class LaneLines {
@@ -76,7 +76,7 @@ class LaneLines {
 
 // Results [x, x + B) of a line, [B, lane].
 template <int K, int S, int B>
-void lane_block(const float* const* lines, int64_t x, const float* weights, Vec bias, Vec least, float* to) {
+void lane_block(const float* const* lines, int64_t x, const float* weights, Vec bias, Vec lowest, float* to) {
   Vec total[B] = {};
   for (int i = 0; i < K; ++i, weights += K * kWidth) {
     const float* from = lines[i] + S * x * kWidth;
@@ -97,15 +97,15 @@ void lane_block(const float* const* lines, int64_t x, const float* weights, Vec 
 #pragma GCC unroll 12
   for (int b = 0; b < B; ++b) {
     const Vec sum = total[b] + bias;
-    store(to + b * kWidth, at_least(sum, least));
+    store(to + b * kWidth, at_least(sum, lowest));
   }
 }
 
 template <int K, int S, int B>
 void lane_results(int64_t count, const float* const* lines, int64_t x, const float* weights, Vec bias,
-                  Vec least, float* to) {
-  if (count == B) return lane_block<K, S, B>(lines, x, weights, bias, least, to);
-  if constexpr (B > 1) lane_results<K, S, B - 1>(count, lines, x, weights, bias, least, to);
+                  Vec lowest, float* to) {
+  if (count == B) return lane_block<K, S, B>(lines, x, weights, bias, lowest, to);
+  if constexpr (B > 1) lane_results<K, S, B - 1>(count, lines, x, weights, bias, lowest, to);
 }
 
 // to[lane · pitch + i] = from[i · kWidth + lane] for i < count and lane < lanes. Reads whole vectors of i.
@@ -146,9 +146,9 @@ void depthwise_lanes(const DepthwiseLanes& of, int64_t first, int64_t count, flo
   alignas(64) float weights[(K * K + kWidth) * kWidth];
   load_groups<K>(of, weights);
   const Vec bias = of.bias ? load_some(of.bias, of.channels) : Vec{};
-  const Vec least = splat(of.plane.relu ? 0 : -__builtin_inff());
+  const Vec lowest = splat(of.plane.relu ? 0 : -__builtin_inff());
   float* results = workspace;
-  const int64_t top = S * first - of.plane.pad[0], blocks = (width + kMostAcross - 1) / kMostAcross;
+  const int64_t top = S * first - of.plane.pad[0], blocks = (width + kMaxAcross - 1) / kMaxAcross;
   LaneLines image(of, top < 0 ? 0 : top, workspace + of.results * kWidth);
   const int64_t at_once = of.results / width;
   for (int64_t y = first; y < first + count; y += at_once) {
@@ -162,7 +162,7 @@ void depthwise_lanes(const DepthwiseLanes& of, int64_t first, int64_t count, flo
       int64_t x = 0;
       for (int64_t left = blocks; left > 0; --left) {
         const int64_t some = (width - x + left - 1) / left;
-        lane_results<K, S, kMostAcross>(some, taps, x, weights, bias, least, to);
+        lane_results<K, S, kMaxAcross>(some, taps, x, weights, bias, lowest, to);
         x += some;
         to += some * kWidth;
       }

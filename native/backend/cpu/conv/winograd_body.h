@@ -44,8 +44,8 @@ void transform_columns(const WinogradPlane& of, int64_t y, float* to) {
     transform_input(lines, result);
 #pragma GCC unroll 6
     for (int i = 0; i < kTileIn; ++i) {
-      float *place = to + i * of.pitch, *later = place + kTileIn * of.pitch;
-      store(place + column, result[i]);
+      float *target = to + i * of.pitch, *later = target + kTileIn * of.pitch;
+      store(target + column, result[i]);
       if (column == 0) {
         store(later, shift(result[i], result[i], kTileOut));
       } else {
@@ -75,7 +75,7 @@ void winograd_input(const WinogradPlane& plane, float* workspace, float* to, int
     transform_columns(plane, y, workspace + kTileOut * y * plane.across);
   }
   for (int64_t tile = 0; tile < tiles; tile += kWidth) {
-    float* place = to + tile / kPanelRows * panel + tile % kPanelRows;
+    float* target = to + tile / kPanelRows * panel + tile % kPanelRows;
     for (int i = 0; i < kTileIn; ++i) {
       const float* line = workspace + i * pitch + kTileOut * tile;
       Vec first[kTileOut], next[kTileOut], result[kTileIn];
@@ -83,7 +83,7 @@ void winograd_input(const WinogradPlane& plane, float* workspace, float* to, int
       load_fourths(line + kTileIn * pitch, next);
       transform_input({first[0], first[1], first[2], first[3], next[0], next[1]}, result);
 #pragma GCC unroll 6
-      for (int j = 0; j < kTileIn; ++j) store(place + (kTileIn * i + j) * stride, result[j]);
+      for (int j = 0; j < kTileIn; ++j) store(target + (kTileIn * i + j) * stride, result[j]);
     }
   }
 }

@@ -18,10 +18,10 @@ struct Epilogue {
 
 // What belongs to row `row` and column `col` on.
 inline Epilogue epilogue_at(Epilogue to, int64_t row, int64_t col) {
-  const int64_t place = row * to.stride + col;
+  const int64_t offset = row * to.stride + col;
   if (to.bias) to.bias += row;
-  if (to.residual) to.residual += place;
-  to.y += place;
+  if (to.residual) to.residual += offset;
+  to.y += offset;
   return to;
 }
 

@@ -87,7 +87,7 @@ void read(const Operand& from, int64_t outer, int64_t inner, int64_t count, floa
   }
 }
 
-constexpr int kMostRuns = 6;
+constexpr int kMaxRuns = 6;
 
 // to[i * kStride + vector_to[v]] = the vector at data[offset[i] + vector_from[v]] for v < vectors <= V
 template <int V, int64_t kStride>
@@ -97,16 +97,16 @@ void copy_runs(int64_t vectors, const float* data, const int64_t* offset, int64_
     if constexpr (V > 1) copy_runs<V - 1, kStride>(vectors, data, offset, rows, vector_from, vector_to, to);
     return;
   }
-  int64_t first[V], place[V];
+  int64_t first[V], target[V];
 #pragma GCC unroll 8
   for (int v = 0; v < V; ++v) {
     first[v] = vector_from[v];
-    place[v] = vector_to[v];
+    target[v] = vector_to[v];
   }
   for (int64_t i = 0; i < rows; ++i, to += kStride) {
     const float* from = data + offset[i];
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) store(to + place[v], load(from + first[v]));
+    for (int v = 0; v < V; ++v) store(to + target[v], load(from + first[v]));
   }
 }
 
@@ -159,8 +159,8 @@ void pack_patches(const Patches& from, int64_t row, int64_t rows, int64_t positi
     for (int axis = 2; axis >= 0 && ++at[axis] == from.size[axis]; --axis) at[axis] = 0;
   }
   const int64_t* offset = from.offset + row;
-  if (singles == 0 && vectors <= kMostRuns) {
-    return copy_runs<kMostRuns, kStride>(vectors, from.data, offset, rows, vector_from, vector_to, to);
+  if (singles == 0 && vectors <= kMaxRuns) {
+    return copy_runs<kMaxRuns, kStride>(vectors, from.data, offset, rows, vector_from, vector_to, to);
   }
   for (int64_t i = 0; i < rows; ++i, to += kStride) {
     const float* data = from.data + offset[i];
@@ -310,4 +310,4 @@ constexpr ConvKernels kConvKernels = {
     .dots = dots,
 };
 
-constexpr PoolKernels kPoolKernels = {.largest = largest, .add_apart = add_apart, .divide = divide};
+constexpr PoolKernels kPoolKernels = {.max_windows = max_windows, .add_apart = add_apart, .divide = divide};

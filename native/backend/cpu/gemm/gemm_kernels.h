@@ -9,8 +9,8 @@ namespace spark::cpu {
 constexpr int64_t kChunk = 256;         // length of K over which a sum is one chain of additions
 constexpr int64_t kLine = kChunk + 16;  // a power of two would put all lines into the same cache sets
 constexpr int64_t kPanelRows = 32;      // lines of the right side in a packed panel, which fills half of L1
-constexpr int64_t kFewRows = 4;         // up to so many rows do without packing the right side
-constexpr int64_t kFewLines = 64;       // lines that few rows are multiplied by at once, when they are packed
+constexpr int64_t kSmallM = 4;          // up to so many rows do without packing the right side
+constexpr int64_t kSmallN = 64;         // lines that few rows are multiplied by at once, when they are packed
 static_assert(kPanelRows == kPanelRows);
 constexpr int64_t kVector = 16;  // floats of a line of the cache, and of the longest vectors
 constexpr int64_t kTile = 256;   // rows and columns of a tile at most
@@ -52,7 +52,7 @@ struct GemmKernels {
   // their panels, packed f32 where it is, all others as pack_rows does.
   Left (*pack_left)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
   // sums[i * kTile + j] += Σ left(i, k') · b(line + j, k + k') for i < m <= kTile, j < lines <= kPanelRows
-  // (kFewLines for m <= kFewRows and packed rows) and k' < count <= kChunk: one chain of multiplications and
+  // (kSmallN for m <= kSmallM and packed rows) and k' < count <= kChunk: one chain of multiplications and
   // additions (fused, but for `plain`) with rising k' that starts at 0. The rest of the kPanelRows columns
   // holds anything afterwards. buffer: kPanelRows * kLine floats.
   void (*multiply)(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,

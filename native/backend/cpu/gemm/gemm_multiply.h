@@ -83,12 +83,12 @@ struct Adding {
 
 // What sums become whose first one is that of to.y; `count` of the vector are there.
 inline void store_vector(Vec sums, int64_t row, int64_t col, int64_t count, const Epilogue& to) {
-  const int64_t place = row * to.stride + col;
+  const int64_t offset = row * to.stride + col;
   sums += splat(to.bias ? to.bias[row] : 0);
-  if (to.residual && to.residual_first) sums += load_some(to.residual + place, count);
+  if (to.residual && to.residual_first) sums += load_some(to.residual + offset, count);
   if (to.activation == Activation::kRelu) sums = positive(sums);
-  if (to.residual && !to.residual_first) sums += load_some(to.residual + place, count);
-  store_some(to.y + place, sums, count);
+  if (to.residual && !to.residual_first) sums += load_some(to.residual + offset, count);
+  store_some(to.y + offset, sums, count);
 }
 
 void store_rows(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Epilogue& to) {
@@ -146,11 +146,11 @@ struct Storing {
   }
   Storing from(int64_t row, int64_t col) const {
     Storing target = *this;
-    const int64_t place = row * to.stride + col;
+    const int64_t offset = row * to.stride + col;
     if (sums) target.sums += row * kTile + col;
     if (to.bias) target.to.bias += row;
-    if (to.residual) target.to.residual += place;
-    target.to.y += place;
+    if (to.residual) target.to.residual += offset;
+    target.to.y += offset;
     target.lines -= col;
     return target;
   }
@@ -306,14 +306,14 @@ WeightPanel panel_of(const Operand& b, int64_t line, int64_t k) {
 
 void multiply(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
               int64_t count, float* buffer, float* sums) {
-  const bool few = m <= kFewRows && left.panel == 0;
+  const bool few = m <= kSmallM && left.panel == 0;
   if (is_packed(b) && !b.columns) {
     if (few) return multiply_panels(left.data, m, *b.weight, line / kPanelRows, lines, k, count, sums);
     if (in_panels(b)) return multiply_right(left, panel_of(b, line, k), m, lines, count, Adding{sums});
   } else if (few && !b.columns) {
     pack_straight<kLine>(b, line, lines, k, count, buffer);
     for (int64_t n = 0; n < lines; n += 2 * kWidth) {
-      multiply_few<kFewRows>(m, left.data, buffer + n * kLine, count, sums + n);
+      multiply_few<kSmallM>(m, left.data, buffer + n * kLine, count, sums + n);
     }
     return;
   }

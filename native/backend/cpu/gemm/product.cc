@@ -45,8 +45,8 @@ void add_streams(const GemmKernels& gemm, const Tile& tile, const Segment& segme
     gemm.pack_rows(segment.a, tile.row, tile.rows, k, std::min(kChunk, segment.depth - k),
                    rows + k / kChunk * tile.rows * kLine);
   }
-  for (int64_t col = 0; col < tile.cols; col += kFewLines) {
-    const int64_t cols = std::min(kFewLines, tile.cols - col);
+  for (int64_t col = 0; col < tile.cols; col += kSmallN) {
+    const int64_t cols = std::min(kSmallN, tile.cols - col);
     for (int64_t k = 0; k < segment.depth; k += kChunk) {
       gemm.multiply({rows + k / kChunk * tile.rows * kLine, 0}, tile.rows, segment.b, tile.col + col, cols, k,
                     std::min(kChunk, segment.depth - k), panel, sums + col);
@@ -56,7 +56,7 @@ void add_streams(const GemmKernels& gemm, const Tile& tile, const Segment& segme
 
 bool can_stream(const Tile& tile, const Segment& segment) {
   const Weight* weight = segment.b.weight;
-  return weight && weight->packed && !segment.b.columns && tile.rows <= kFewRows &&
+  return weight && weight->packed && !segment.b.columns && tile.rows <= kSmallM &&
          pieces(segment.depth, kChunk) * tile.rows <= kTile;
 }
 
@@ -84,7 +84,7 @@ const float* transposed_sums(const GemmKernels& gemm, const Tile& tile) {
 // Whether a product has so few sums, and those so many terms, that threads do better to share its chunks.
 bool is_deep(int64_t rows, int64_t cols, const Segment& segment) {
   const Tile tile{0, rows, 0, cols};
-  return thread_count() > 1 && rows > 0 && cols > 0 && cols <= kFewLines && can_stream(tile, segment) &&
+  return thread_count() > 1 && rows > 0 && cols > 0 && cols <= kSmallN && can_stream(tile, segment) &&
          rows * cols * segment.depth >= 2 * kGrainTerms;
 }
 
@@ -166,12 +166,12 @@ struct TileSize {
 
 // Large tiles read and pack least, but threads want equal shares of all.
 TileSize tile_size(int64_t count, int64_t rows, int64_t cols, const Segment& segment) {
-  const int64_t threads = thread_count(), most = count * pieces(rows, kTile) * pieces(cols, kTile);
+  const int64_t threads = thread_count(), tiles = count * pieces(rows, kTile) * pieces(cols, kTile);
   const bool small = count * rows * cols * segment.depth <= kGrainTerms;
-  if (threads == 1 || small || most >= 8 * threads) return {kTile, kTile};
+  if (threads == 1 || small || tiles >= 8 * threads) return {kTile, kTile};
   const int64_t row_cost = cost_of(segment.a), col_cost = cost_of(segment.b);
   TileSize best{kTile, kTile};
-  int64_t least = -1;
+  int64_t best_cost = -1;
   for (int64_t down = pieces(rows, kTile); down <= 4 * pieces(rows, kTile); down *= 2) {
     for (int64_t across = pieces(cols, kTile); across <= 4 * pieces(cols, kTile); across *= 2) {
       const TileSize size{pieces(pieces(rows, down), kPanelRows) * kPanelRows,
@@ -181,8 +181,8 @@ TileSize tile_size(int64_t count, int64_t rows, int64_t cols, const Segment& seg
       const int64_t one = size.height * (size.width + row_cost) + size.width * col_cost;
       // When each thread takes the next tile it is done no later than this.
       const int64_t cost = all + (threads - 1) * one;
-      if (least >= 0 && cost >= least) continue;
-      least = cost;
+      if (best_cost >= 0 && cost >= best_cost) continue;
+      best_cost = cost;
       best = size;
     }
   }

@@ -38,7 +38,7 @@ void largest_bytes(const PoolArgs& args) {
   const int64_t bytes = padded_floats(input.plane(), 1) + kByteOverrun;
   parallel_tasks(args.windows.planes, (bytes + 3) / 4, [&](int64_t n, float* floats) {
     auto* padded = reinterpret_cast<uint8_t*>(floats);
-    uint8_t most[kRun + kByteOverrun];
+    uint8_t max[kRun + kByteOverrun];
     pad_bytes(input, static_cast<const uint8_t*>(args.x) + n * image, flip, padded);
     std::fill_n(padded + input.plane(), kByteOverrun, 0);
     for (int64_t i = 0; flip && i < input.plane(); ++i) padded[i] ^= flip;
@@ -47,8 +47,8 @@ void largest_bytes(const PoolArgs& args) {
       const uint8_t* from = padded + line / height * input.pitch(0) + line % height * input.pitch(1);
       for (int64_t x = 0; x < width; x += kRun) {
         const int64_t count = std::min(kRun, width - x);
-        kernels().bytes.largest(from + x, taps.data(), static_cast<int64_t>(taps.size()), count, most);
-        for (int64_t i = 0; i < count; ++i) y[line * width + x + i] = most[i] ^ flip;
+        kernels().bytes.max_windows(from + x, taps.data(), static_cast<int64_t>(taps.size()), count, max);
+        for (int64_t i = 0; i < count; ++i) y[line * width + x + i] = max[i] ^ flip;
       }
     }
   });

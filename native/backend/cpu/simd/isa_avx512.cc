@@ -52,8 +52,8 @@ inline Vec load_e2m1(const uint8_t* codes) {
 }
 
 inline Vec evens(Vec a, Vec b) {
-  const __m512i places = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
-  return _mm512_permutex2var_ps(a, places, b);
+  const __m512i indices = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+  return _mm512_permutex2var_ps(a, indices, b);
 }
 
 inline void order_before_reads(Vec& vec) { asm volatile("" : "+v"(vec) : : "memory"); }

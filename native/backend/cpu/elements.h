@@ -32,25 +32,25 @@ bool stored_as(DType dtype) {
   return dtype == DType::kU64;
 }
 
-// Up to kRun elements as numbers: where they are, if they are stored so, else in `room`.
+// Up to kRun elements as numbers: where they are, if they are stored so, else in `buffer`.
 template <typename V>
-const V* numbers(DType dtype, const void* base, int64_t offset, int64_t step, int64_t count, V* room) {
+const V* numbers(DType dtype, const void* base, int64_t offset, int64_t step, int64_t count, V* buffer) {
   if (step == 1 && stored_as<V>(dtype)) return static_cast<const V*>(base) + offset;
-  load_elements(dtype, base, offset, step, count, room);
-  return room;
+  load_elements(dtype, base, offset, step, count, buffer);
+  return buffer;
 }
 
-// Where up to kRun results go: into memory, if elements are stored as V, else into `room`, and finish()
+// Where up to kRun results go: into memory, if elements are stored as V, else into `buffer`, and store()
 // stores them.
 template <typename V>
 class Results {
  public:
-  Results(DType dtype, void* base, int64_t offset, int64_t count, V* room)
+  Results(DType dtype, void* base, int64_t offset, int64_t count, V* buffer)
       : dtype_(dtype), base_(base), offset_(offset), count_(count) {
-    values = stored_as<V>(dtype) ? static_cast<V*>(base) + offset : room;
+    values = stored_as<V>(dtype) ? static_cast<V*>(base) + offset : buffer;
   }
 
-  void finish() const {
+  void store() const {
     if (!stored_as<V>(dtype_)) store_elements(dtype_, values, count_, base_, offset_, 1);
   }
 

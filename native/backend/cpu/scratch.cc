@@ -5,41 +5,41 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int64_t kMostKept = int64_t{1} << 24;
+constexpr int64_t kMaxKept = int64_t{1} << 24;
 
 struct Kept {
-  std::unique_ptr<float[]> room;
+  std::unique_ptr<float[]> data;
   int64_t floats = 0;
   bool taken = false;
 };
 struct OfThread {
-  Kept kept[2];  // an image that is staged, and what its products need
+  Kept kept[2];  // a padded input, and what its products need
 };
 
 }  // namespace
 
 Scratch::Scratch(int64_t floats) {
   Kept(&kept)[2] = PerThread<OfThread>::get().kept;
-  Kept* place = kept[0].taken ? &kept[1] : &kept[0];
-  if (place->taken || floats > kMostKept) {
+  Kept* slot = kept[0].taken ? &kept[1] : &kept[0];
+  if (slot->taken || floats > kMaxKept) {
     own_.reset(new float[floats]);
     data_ = own_.get();
     return;
   }
-  if (floats > place->floats) {
-    place->floats = 0;
-    place->room.reset();
-    place->room.reset(new float[floats]);
-    place->floats = floats;
+  if (floats > slot->floats) {
+    slot->floats = 0;
+    slot->data.reset();
+    slot->data.reset(new float[floats]);
+    slot->floats = floats;
   }
-  place->taken = true;
-  data_ = place->room.get();
+  slot->taken = true;
+  data_ = slot->data.get();
 }
 
 Scratch::~Scratch() {
   if (own_) return;
-  for (Kept& place : PerThread<OfThread>::get().kept) {
-    if (place.room.get() == data_) place.taken = false;
+  for (Kept& slot : PerThread<OfThread>::get().kept) {
+    if (slot.data.get() == data_) slot.taken = false;
   }
 }
 

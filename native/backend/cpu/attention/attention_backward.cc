@@ -44,20 +44,21 @@ void store_row(float* sums, int64_t row, int64_t width, float factor, float* to)
 // dq of queries [first, first + rows) of a head.
 class QueryTile {
  public:
-  QueryTile(const Gradient& gradient, int64_t batch, int64_t head, int64_t first, int64_t rows, float* room)
+  QueryTile(const Gradient& gradient, int64_t batch, int64_t head, int64_t first, int64_t rows,
+            float* workspace)
       : at_(gradient), batch_(batch), head_(head), first_(first), rows_(rows) {
-    queries_ = room;
+    queries_ = workspace;
     gradients_ = queries_ + left_floats(at_.shape.depth);
     scores_ = gradients_ + left_floats(at_.shape.value_depth);
     weight_gradients_ = scores_ + sums_floats(kBlock);
     left_ = weight_gradients_ + sums_floats(kBlock);
     sums_ = left_ + left_floats(kBlock);
-    sliver_ = sums_ + sums_floats(at_.shape.depth);
+    panel_ = sums_ + sums_floats(at_.shape.depth);
   }
 
-  static int64_t room(const AttentionShape& shape) {
+  static int64_t workspace_floats(const AttentionShape& shape) {
     return left_floats(shape.depth) + left_floats(shape.value_depth) + 2 * sums_floats(kBlock) +
-           left_floats(kBlock) + sums_floats(shape.depth) + kSliverFloats;
+           left_floats(kBlock) + sums_floats(shape.depth) + kPanelFloats;
   }
 
   void run() {
@@ -74,12 +75,12 @@ class QueryTile {
     const int64_t visible = visible_keys(rows_ - 1);
     for (int64_t s = 0; s < visible; s += kBlock) {
       const int64_t count = std::min(kBlock, visible - s);
-      multiply_rows(queries_, rows_, keys, forward.k_strides.step, s, count, at_.shape.depth, sliver_,
+      multiply_rows(queries_, rows_, keys, forward.k_strides.step, s, count, at_.shape.depth, panel_,
                     scores_);
       multiply_rows(gradients_, rows_, values, forward.v_strides.step, s, count, at_.shape.value_depth,
-                    sliver_, weight_gradients_);
+                    panel_, weight_gradients_);
       for (int64_t row = 0; row < rows_; ++row) score_gradient(row, s, count);
-      multiply_columns(left_, rows_, keys, forward.k_strides.step, s, count, at_.shape.depth, sliver_, sums_);
+      multiply_columns(left_, rows_, keys, forward.k_strides.step, s, count, at_.shape.depth, panel_, sums_);
     }
     float* dq = at_.args.dq + (head_of(forward.q, forward.q_strides, batch_, head_) - forward.q);
     for (int64_t row = 0; row < rows_; ++row) {
@@ -114,15 +115,16 @@ class QueryTile {
 
   const Gradient& at_;
   int64_t batch_, head_, first_, rows_;
-  float *queries_, *gradients_, *scores_, *weight_gradients_, *left_, *sums_, *sliver_;
+  float *queries_, *gradients_, *scores_, *weight_gradients_, *left_, *sums_, *panel_;
 };
 
 // dk and dv of keys [first, first + rows) of a head of keys.
 class KeyTile {
  public:
-  KeyTile(const Gradient& gradient, int64_t batch, int64_t kv_head, int64_t first, int64_t rows, float* room)
+  KeyTile(const Gradient& gradient, int64_t batch, int64_t kv_head, int64_t first, int64_t rows,
+          float* workspace)
       : at_(gradient), batch_(batch), kv_head_(kv_head), first_(first), rows_(rows) {
-    keys_ = room;
+    keys_ = workspace;
     values_ = keys_ + left_floats(at_.shape.depth);
     scores_ = values_ + left_floats(at_.shape.value_depth);
     weight_gradients_ = scores_ + sums_floats(kBlock);
@@ -130,13 +132,12 @@ class KeyTile {
     left_ = weights_ + left_floats(kBlock);
     dk_ = left_ + left_floats(kBlock);
     dv_ = dk_ + sums_floats(at_.shape.depth);
-    sliver_ = dv_ + sums_floats(at_.shape.value_depth);
+    panel_ = dv_ + sums_floats(at_.shape.value_depth);
   }
 
-  static int64_t room(const AttentionShape& shape) {
+  static int64_t workspace_floats(const AttentionShape& shape) {
     return left_floats(shape.depth) + left_floats(shape.value_depth) + 2 * sums_floats(kBlock) +
-           2 * left_floats(kBlock) + sums_floats(shape.depth) + sums_floats(shape.value_depth) +
-           kSliverFloats;
+           2 * left_floats(kBlock) + sums_floats(shape.depth) + sums_floats(shape.value_depth) + kPanelFloats;
   }
 
   void run() {
@@ -170,12 +171,12 @@ class KeyTile {
     const float* queries = head_of(forward.q, forward.q_strides, batch_, head);
     const float* gradients = head_of(at_.args.dy, forward.y_strides, batch_, head);
     const int64_t q_step = forward.q_strides.step, y_step = forward.y_strides.step;
-    multiply_rows(keys_, rows_, queries, q_step, t, count, at_.shape.depth, sliver_, scores_);
-    multiply_rows(values_, rows_, gradients, y_step, t, count, at_.shape.value_depth, sliver_,
+    multiply_rows(keys_, rows_, queries, q_step, t, count, at_.shape.depth, panel_, scores_);
+    multiply_rows(values_, rows_, gradients, y_step, t, count, at_.shape.value_depth, panel_,
                   weight_gradients_);
     for (int64_t row = 0; row < rows_; ++row) score_gradient(row, head, t, count);
-    multiply_columns(weights_, rows_, gradients, y_step, t, count, at_.shape.value_depth, sliver_, dv_);
-    multiply_columns(left_, rows_, queries, q_step, t, count, at_.shape.depth, sliver_, dk_);
+    multiply_columns(weights_, rows_, gradients, y_step, t, count, at_.shape.value_depth, panel_, dv_);
+    multiply_columns(left_, rows_, queries, q_step, t, count, at_.shape.depth, panel_, dk_);
   }
 
   // The weights of a key for the queries [t, t + count), and left as in QueryTile.
@@ -201,7 +202,7 @@ class KeyTile {
 
   const Gradient& at_;
   int64_t batch_, kv_head_, first_, rows_;
-  float *keys_, *values_, *scores_, *weight_gradients_, *weights_, *left_, *dk_, *dv_, *sliver_;
+  float *keys_, *values_, *scores_, *weight_gradients_, *weights_, *left_, *dk_, *dv_, *panel_;
 };
 
 // dy · y of every query.
@@ -221,13 +222,13 @@ std::vector<float> products(const AttentionBackwardArgs& args) {
   return result;
 }
 
-// run(batch, head, first, rows, room) for tiles of at most kTileRows of `length` rows of each head.
+// run(batch, head, first, rows, workspace) for tiles of at most kTileRows of `length` rows of each head.
 template <typename Run>
 void for_each_tile(int64_t batch, int64_t heads, int64_t length, int64_t floats, const Run& run) {
   const int64_t tiles = (length + kTileRows - 1) / kTileRows;
-  parallel_tasks(batch * heads * tiles, floats, [&](int64_t index, float* room) {
+  parallel_tasks(batch * heads * tiles, floats, [&](int64_t index, float* workspace) {
     const int64_t head = index / tiles, first = index % tiles * length / tiles;
-    run(head / heads, head % heads, first, (index % tiles + 1) * length / tiles - first, room);
+    run(head / heads, head % heads, first, (index % tiles + 1) * length / tiles - first, workspace);
   });
 }
 
@@ -238,15 +239,15 @@ void attention_backward(const AttentionBackwardArgs& args) {
   const std::vector<float> product = products(args);
   const Gradient gradient{args, args.forward, shape, product.data()};
   if (args.dq) {
-    for_each_tile(shape.batch, shape.heads, shape.queries, QueryTile::room(shape),
-                  [&](int64_t batch, int64_t head, int64_t first, int64_t rows, float* room) {
-                    QueryTile(gradient, batch, head, first, rows, room).run();
+    for_each_tile(shape.batch, shape.heads, shape.queries, QueryTile::workspace_floats(shape),
+                  [&](int64_t batch, int64_t head, int64_t first, int64_t rows, float* workspace) {
+                    QueryTile(gradient, batch, head, first, rows, workspace).run();
                   });
   }
   if (args.dk || args.dv) {
-    for_each_tile(shape.batch, shape.kv_heads, shape.keys, KeyTile::room(shape),
-                  [&](int64_t batch, int64_t head, int64_t first, int64_t rows, float* room) {
-                    KeyTile(gradient, batch, head, first, rows, room).run();
+    for_each_tile(shape.batch, shape.kv_heads, shape.keys, KeyTile::workspace_floats(shape),
+                  [&](int64_t batch, int64_t head, int64_t first, int64_t rows, float* workspace) {
+                    KeyTile(gradient, batch, head, first, rows, workspace).run();
                   });
   }
 }

@@ -19,25 +19,25 @@ void put_rows(const float* from, int64_t step, int64_t rows, int64_t depth, floa
 }
 
 void multiply_rows(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
-                   int64_t count, int64_t depth, float* sliver, float* sums) {
+                   int64_t count, int64_t depth, float* panel, float* sums) {
   const GemmKernels& best = kernels().gemm;
   const Operand lines = rows_of(from, step);
   for (int64_t row = 0; row < rows; ++row) std::fill_n(sums + row * kTile, count, 0.0f);
   for (int64_t d = 0; d < depth; d += kChunk) {
     const float* chunk = left + d / kChunk * kTileRows * kLine;
-    for (int64_t j = 0; j < count; j += kSliver) {
-      best.multiply({chunk, 0}, rows, lines, first + j, std::min(kSliver, count - j), d,
-                    std::min(kChunk, depth - d), sliver, sums + j);
+    for (int64_t j = 0; j < count; j += kPanelRows) {
+      best.multiply({chunk, 0}, rows, lines, first + j, std::min(kPanelRows, count - j), d,
+                    std::min(kChunk, depth - d), panel, sums + j);
     }
   }
 }
 
 void multiply_columns(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
-                      int64_t count, int64_t width, float* sliver, float* sums) {
+                      int64_t count, int64_t width, float* panel, float* sums) {
   const GemmKernels& best = kernels().gemm;
   const Operand lines = columns_of(from, step);
-  for (int64_t e = 0; e < width; e += kSliver) {
-    best.multiply({left, 0}, rows, lines, e, std::min(kSliver, width - e), first, count, sliver,
+  for (int64_t e = 0; e < width; e += kPanelRows) {
+    best.multiply({left, 0}, rows, lines, e, std::min(kPanelRows, width - e), first, count, panel,
                   sums_at(sums, 0, e / kTile) + e % kTile);
   }
 }

@@ -16,7 +16,7 @@ inline int64_t chunks_of(int64_t length) { return (length + kChunk - 1) / kChunk
 // Floats of a tile as the left side of a product along `depth`, and of one of sums with `cols` columns.
 inline int64_t left_floats(int64_t depth) { return chunks_of(depth) * kTileRows * kLine; }
 inline int64_t sums_floats(int64_t cols) { return chunks_of(cols) * kTileRows * kTile; }
-constexpr int64_t kSliverFloats = kSliver * kLine;
+constexpr int64_t kPanelFloats = kPanelRows * kLine;
 
 inline const float* head_of(const float* data, const HeadStrides& strides, int64_t batch, int64_t head) {
   return data + batch * strides.batch + head * strides.head;
@@ -29,12 +29,12 @@ void put_rows(const float* from, int64_t step, int64_t rows, int64_t depth, floa
 
 // sums[r * kTile + j] = Σ_d left(r, d) · from[(first + j) · step + d] for r < rows and j < count <= kBlock.
 void multiply_rows(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
-                   int64_t count, int64_t depth, float* sliver, float* sums);
+                   int64_t count, int64_t depth, float* panel, float* sums);
 
 // sums(r, e) += Σ_{j < count} left[r * kLine + j] · from[(first + j) · step + e] for e < width. The columns
 // of sums lie in tiles of kTile.
 void multiply_columns(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
-                      int64_t count, int64_t width, float* sliver, float* sums);
+                      int64_t count, int64_t width, float* panel, float* sums);
 
 // Element (r, e) of such sums.
 inline float* sums_at(float* sums, int64_t row, int64_t chunk) {

@@ -10,23 +10,23 @@ namespace spark::cpu {
 
 void conv(const ConvArgs& args) {
   const ConvShape& shape = args.shape;
-  const int64_t positions = volume(shape.out);
+  const int64_t positions = numel(shape.out);
   if (shape.batch * shape.filters * positions == 0) return;
   if (args.winograd) return winograd_conv(args);
   if (is_depthwise(args)) return depthwise_conv(args);
   if (takes_bf16(args)) return conv_bf16(args);
   const ConvReading reading(shape);
-  std::unique_ptr<float[]> room;
+  std::unique_ptr<float[]> storage;
   const bool loops = loops_over(shape.groups, shape.filters / shape.groups);
   const bool decode =
       loops || (args.weight.packed && shape.groups > 1);  // a group may begin inside of a panel
-  ConvPart part{reading.taps(), {}, decode ? decoded(args.weight, room) : args.weight, {}};
+  ConvPart part{reading.taps(), {}, decode ? decoded(args.weight, storage) : args.weight, {}};
   std::copy_n(shape.out, 3, part.size);
-  part.finish = {args.bias, args.residual, args.residual_first, args.activation, args.y, positions};
+  part.epilogue = {args.bias, args.residual, args.residual_first, args.activation, args.y, positions};
   part.store = [&](int64_t n, int64_t o, int64_t position, int64_t count, const float* sums) {
-    Finish to = finish_from(part.finish, n * shape.filters + o, position);
+    Epilogue to = epilogue_at(part.epilogue, n * shape.filters + o, position);
     to.bias = args.bias ? args.bias + o : nullptr;
-    finish_sums(sums, 0, 1, count, to);
+    apply_epilogue(sums, 0, 1, count, to);
   };
   convolve(reading.source(args.x), {part});
 }

@@ -11,7 +11,7 @@ namespace {
 void transpose_weight(const ConvShape& shape, const float* weight, const std::vector<int64_t>& taps,
                       float* to) {
   const int64_t channels = shape.channels / shape.groups, filters = shape.filters / shape.groups;
-  const int64_t all = volume(shape.kernel), some = static_cast<int64_t>(taps.size());
+  const int64_t all = numel(shape.kernel), some = static_cast<int64_t>(taps.size());
   parallel_for(shape.channels, 1 + (1 << 14) / (filters * some + 1), [&](int64_t begin, int64_t end) {
     for (int64_t channel = begin; channel < end; ++channel) {
       const int64_t group = channel / channels, c = channel % channels;
@@ -43,7 +43,7 @@ void spread(const ConvShape& shape, const ConvPhase& phase, int64_t position, in
 
 // dx = Σ dy · W + bias, for every channel.
 void transposed(const Weight& weight, const ConvShape& shape, const float* dy, const float* bias, float* dx) {
-  const int64_t pixels = volume(shape.image);
+  const int64_t pixels = numel(shape.image);
   if (shape.batch * shape.channels * pixels == 0) return;
   const TransposedReading reading(shape);
   std::unique_ptr<float[]> values, coefficients(new float[weight.rows * weight.cols]);
@@ -68,7 +68,7 @@ void transposed(const Weight& weight, const ConvShape& shape, const float* dy, c
 }
 
 void bias_gradient(const ConvBackwardArgs& args) {
-  const int64_t positions = volume(args.shape.out), filters = args.shape.filters;
+  const int64_t positions = numel(args.shape.out), filters = args.shape.filters;
   parallel_for(filters, 1 + (1 << 16) / (args.shape.batch * positions + 1), [&](int64_t begin, int64_t end) {
     constexpr int64_t kLanes = 16;
     for (int64_t o = begin; o < end; ++o) {

@@ -50,17 +50,18 @@ struct ConvKernels {
                     int64_t count, float bias, bool relu, float* sums);
   // Each result is a chain over the taps in their order, as in multiply, + bias. K is 3 or 5.
   void (*depthwise)(int64_t kernel, const DepthwisePlane& plane);
-  // The same results, lines [first, first + count) of them. room: of.vectors() vectors, at a multiple of 64
-  // bytes.
+  // The same results, lines [first, first + count) of them. workspace: of.vectors() vectors, at a multiple of
+  // 64 bytes.
   void (*depthwise_lanes)(int64_t kernel, const DepthwiseLanes& of, int64_t first, int64_t count,
-                          float* room);
+                          float* workspace);
   // Line i < lines of `to`, which has `length` elements: those from `begin` to `end` are from[i · pitch + j ·
   // stride] with j rising from 0, the others `padding`.
-  void (*stage)(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,
-                int64_t length, float padding, float* to);
-  // Bᵀ · tile · B of Winograd's F(4 x 4, 3 x 3): element p of tile t is to[p · stride + t / kSliver · panel +
-  // t % kSliver], up to 15 tiles more are written. room: 12 · plane.pitch floats.
-  void (*winograd_input)(const WinogradPlane& plane, float* room, float* to, int64_t stride, int64_t panel);
+  void (*pad_lines)(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin,
+                    int64_t end, int64_t length, float padding, float* to);
+  // Bᵀ · tile · B of Winograd's F(4 x 4, 3 x 3): element p of tile t is to[p · stride + t / kPanelRows ·
+  // panel + t % kPanelRows], up to 15 tiles more are written. workspace: 12 · plane.pitch floats.
+  void (*winograd_input)(const WinogradPlane& plane, float* workspace, float* to, int64_t stride,
+                         int64_t panel);
   // Four lines of results, `pitch` elements apart, from tiles that follow each other: Aᵀ · tile · A + bias,
   // element p of tile t being from[p · stride + t]. Reads and writes up to 15 tiles more.
   void (*winograd_output)(const float* from, int64_t stride, int64_t count, float bias, int64_t pitch,

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/gemm/epilogue.h"
+#include "backend/cpu/gemm/activation.h"
 #include "backend/cpu/gemm/product.h"
 #include "backend/cpu/parallel_tasks.h"
 #include "backend/cpu/simd/cpu_kernels.h"
@@ -25,16 +25,16 @@ struct Task {
 class Convolution {
  public:
   // Its tasks have as many images as `positions` each make up `wanted`, at least one.
-  Convolution(const ConvSource& source, int64_t positions, int64_t wanted, bool staged)
-      : source_(source), staged_(staged || !source.stage->plain()) {
+  Convolution(const ConvSource& source, int64_t positions, int64_t wanted, bool padded)
+      : source_(source), padded_(padded || !source.input->plain()) {
     images_ = std::clamp<int64_t>(wanted / std::max<int64_t>(positions, 1), 1, source.batch);
-    plane_ = staged_ ? source.stage->plane() : source.pixels;
-    floats_ = staged_ ? staged_floats(staged_floats(plane_, source.channels), images_) + kStageSlack : 0;
+    plane_ = padded_ ? source.input->plane() : source.pixels;
+    floats_ = padded_ ? padded_floats(padded_floats(plane_, source.channels), images_) + kPaddedSlack : 0;
   }
 
   int64_t images() const { return images_; }
   int64_t plane() const { return plane_; }
-  bool staged() const { return staged_; }
+  bool padded() const { return padded_; }
   int64_t tasks() const { return (source_.batch + images_ - 1) / images_ * source_.groups; }
 
   Task task(int64_t index) const {
@@ -42,15 +42,15 @@ class Convolution {
     return {first, std::min(images_, source_.batch - first), index % source_.groups};
   }
 
-  // The images of a task as they are read: in `room`, or where they are.
-  const float* stage(const Task& task, float* room, bool spread) const {
+  // The images of a task as they are read: in `workspace`, or where they are.
+  const float* pad(const Task& task, float* workspace, bool spread) const {
     const int64_t stride = source_.groups * source_.channels;
     const int64_t first = task.first * stride + task.group * source_.channels;
-    if (!staged_) return source_.data + first * plane_;
+    if (!padded_) return source_.data + first * plane_;
     const auto fill = [&](int64_t begin, int64_t end) {
       for (int64_t at = begin; at < end; ++at) {
         const int64_t from = first + at / source_.channels * stride + at % source_.channels;
-        source_.stage->fill(source_.data + from * source_.pixels, room + at * plane_);
+        source_.input->fill(source_.data + from * source_.pixels, workspace + at * plane_);
       }
     };
     const int64_t planes = task.images * source_.channels;
@@ -59,30 +59,31 @@ class Convolution {
     } else {
       fill(0, planes);
     }
-    std::fill_n(room + planes * plane_, kStageSlack, 0.0f);
-    return room;
+    std::fill_n(workspace + planes * plane_, kPaddedSlack, 0.0f);
+    return workspace;
   }
 
-  // Elements between two images of what stage() returns.
-  int64_t image_pitch() const { return (staged_ ? 1 : source_.groups) * source_.channels * plane_; }
+  // Elements between two images of what pad() returns.
+  int64_t image_pitch() const { return (padded_ ? 1 : source_.groups) * source_.channels * plane_; }
 
-  // body(task, room, alone) for each task of so many products: spread over threads, or one after the other
-  // where the body is to spread itself or threads are not worth it.
+  // body(task, workspace, alone) for each task of so many products: spread over threads, or one after the
+  // other where the body is to spread itself or threads are not worth it.
   template <typename Body>
   void for_each_task(int64_t terms, const Body& body) const {
     const int64_t count = tasks();
     const bool small = count * terms < kGrainTerms;
     if (small || count < 2 * thread_count()) {
-      const Scratch room(floats_);
-      for (int64_t index = 0; index < count; ++index) body(task(index), room.data(), small);
+      const Scratch workspace(floats_);
+      for (int64_t index = 0; index < count; ++index) body(task(index), workspace.data(), small);
     } else {
-      parallel_tasks(count, floats_, [&](int64_t index, float* room) { body(task(index), room, true); });
+      parallel_tasks(count, floats_,
+                     [&](int64_t index, float* workspace) { body(task(index), workspace, true); });
     }
   }
 
  private:
   const ConvSource& source_;
-  bool staged_;
+  bool padded_;
   int64_t images_, plane_, floats_;
 };
 
@@ -121,13 +122,13 @@ Weight rows_from(Weight weight, int64_t first, int64_t count) {
   return weight;
 }
 
-Patches patches_of(const Convolution& convolution, const Stage& stage, const float* data,
+Patches patches_of(const Convolution& convolution, const PaddedInput& input, const float* data,
                    const std::vector<int64_t>& rows, const int64_t (&size)[3], int64_t images) {
   Patches patches = {data,
                      rows.data(),
                      {images, size[0], size[1], size[2]},
-                     {convolution.image_pitch(), stage.pitch(0), stage.pitch(1)},
-                     convolution.staged()};
+                     {convolution.image_pitch(), input.pitch(0), input.pitch(1)},
+                     convolution.padded()};
   for (int axis = 2; axis > 0 && patches.pitch[axis] == patches.size[3]; --axis) {  // no gaps: one line
     patches.size[3] *= patches.size[axis];
     patches.size[axis] = 1;
@@ -156,10 +157,10 @@ bool positions_left(int64_t lines, int64_t positions) {
 }
 
 // y of the lines of a task from its first image on.
-Finish finish_of(const ConvPart& part, const Task& task, int64_t lines, int64_t positions) {
-  Finish to = part.finish;
+Epilogue epilogue_of(const ConvPart& part, const Task& task, int64_t lines, int64_t positions) {
+  Epilogue to = part.epilogue;
   to.stride = positions;
-  to = finish_from(to, task.group * lines, 0);
+  to = epilogue_at(to, task.group * lines, 0);
   const int64_t image = task.first * part.coefficients.rows * positions;
   if (to.residual) to.residual += image;
   to.y += image;
@@ -168,8 +169,8 @@ Finish finish_of(const ConvPart& part, const Task& task, int64_t lines, int64_t 
 
 void multiply(const Convolution& convolution, const ConvSource& source, const ConvPart& part,
               const std::vector<int64_t>& rows, const Task& task, const float* data, bool alone) {
-  const int64_t lines = part.coefficients.rows / source.groups, positions = volume(part.size);
-  const Patches patches = patches_of(convolution, *source.stage, data, rows, part.size, task.images);
+  const int64_t lines = part.coefficients.rows / source.groups, positions = numel(part.size);
+  const Patches patches = patches_of(convolution, *source.input, data, rows, part.size, task.images);
   const Weight weight = rows_from(part.coefficients, task.group * lines, lines);
   const auto store = [&](int64_t line, int64_t col, int64_t count, const float* sums) {
     split(task.first, positions, col, count, sums,
@@ -184,8 +185,8 @@ void multiply(const Convolution& convolution, const ConvSource& source, const Co
                                : Segment{rows_of(weight), columns_of(patches), depth};
   const int64_t m = left ? columns : lines, n = left ? lines : columns;
   const StoreBy by = left ? StoreBy::kColumns : StoreBy::kRows;
-  if (part.finish.y && task.images == 1) {
-    const Finish to = finish_of(part, task, lines, positions);
+  if (part.epilogue.y && task.images == 1) {
+    const Epilogue to = epilogue_of(part, task, lines, positions);
     (alone ? product_into_here : product_into)(to, m, n, segment, by);
   } else {
     (alone ? product_here : product)(m, n, {segment}, store, by);
@@ -193,34 +194,36 @@ void multiply(const Convolution& convolution, const ConvSource& source, const Co
 }
 
 // The lines of a run with the bias in their sums become what `to`, which is that of their plane, says.
-void finish_run(const StageRun& run, int64_t pitch, int64_t width, float* sums, Finish to) {
+void store_run(const PositionRun& run, int64_t pitch, int64_t width, float* sums, Epilogue to) {
   if (to.residual) {
-    to = finish_from(to, 0, run.position);
+    to = epilogue_at(to, 0, run.position);
     to.bias = nullptr;
     to.stride = width;
-    return finish_sums(sums, pitch, run.lines, run.width, to);
+    return apply_epilogue(sums, pitch, run.lines, run.width, to);
   }
   if (to.activation != Activation::kRelu) activate(to.activation, run.count, sums);
   copy_run(run, pitch, sums, to.y);
 }
 
-// Positions are taken as they lie in the stage, those between its lines included, and only the others stored.
+// Positions are taken as they lie in the padded input, those between its lines included, and only the others
+// stored.
 void loop(const ConvSource& source, const ConvPart& part, const std::vector<int64_t>& rows, const Task& task,
           const float* data) {
   const auto depth = static_cast<int64_t>(rows.size());
-  const int64_t lines = part.coefficients.rows / source.groups, pitch = source.stage->pitch(1);
-  const bool finish = part.finish.y != nullptr;
-  const bool relu = finish && !part.finish.residual && part.finish.activation == Activation::kRelu;
-  const Finish to = finish ? finish_of(part, task, lines, volume(part.size)) : Finish{};
-  alignas(64) float sums[kRunCount + kStageSlack];
+  const int64_t lines = part.coefficients.rows / source.groups, pitch = source.input->pitch(1);
+  const bool has_epilogue = part.epilogue.y != nullptr;
+  const bool relu =
+      has_epilogue && !part.epilogue.residual && part.epilogue.activation == Activation::kRelu;
+  const Epilogue to = has_epilogue ? epilogue_of(part, task, lines, numel(part.size)) : Epilogue{};
+  alignas(64) float sums[kRunCount + kPaddedSlack];
   for (int64_t line = 0; line < lines; ++line) {
     const int64_t at = task.group * lines + line;
     const float* coefficients = static_cast<const float*>(part.coefficients.data) + at * depth;
     const float bias = to.bias ? to.bias[line] : 0;
-    for_each_run(*source.stage, part.size, [&](const StageRun& run) {
+    for_each_run(*source.input, part.size, [&](const PositionRun& run) {
       kernels().conv.correlate(coefficients, data + run.from, rows.data(), depth, run.count, bias, relu,
                                sums);
-      if (finish) return finish_run(run, pitch, part.size[2], sums, finish_from(to, line, 0));
+      if (has_epilogue) return store_run(run, pitch, part.size[2], sums, epilogue_at(to, line, 0));
       for (int64_t i = 0; i < run.lines; ++i) {
         part.store(task.first, at, run.position + i * part.size[2], run.width, sums + i * pitch);
       }
@@ -229,7 +232,7 @@ void loop(const ConvSource& source, const ConvPart& part, const std::vector<int6
 }
 
 // As coefficient_gradient(), of a task: to[l · rows.size() + row].
-void loop_gradient(const Convolution& convolution, const Stage& stage, const Task& task,
+void loop_gradient(const Convolution& convolution, const PaddedInput& input, const Task& task,
                    const std::vector<int64_t>& rows, const int64_t (&size)[3], const float* data,
                    const float* gradient, int64_t pitch, int64_t lines, float* to) {
   const auto& [depths, height, width] = size;
@@ -239,7 +242,7 @@ void loop_gradient(const Convolution& convolution, const Stage& stage, const Tas
     for (int64_t line = 0; line < lines; ++line) {
       for (int64_t z = 0; z < depths; ++z) {
         kernels().conv.dots(gradient + n * pitch + (line * depths + z) * height * width, height, width,
-                            data + n * convolution.image_pitch() + z * stage.pitch(0), stage.pitch(1),
+                            data + n * convolution.image_pitch() + z * input.pitch(0), input.pitch(1),
                             rows.data(), depth, to + line * depth);
       }
     }
@@ -253,14 +256,14 @@ bool loops_over(int64_t groups, int64_t lines) { return groups > 1 && lines <= k
 void convolve(const ConvSource& source, const std::vector<ConvPart>& parts) {
   const int64_t lines = parts[0].coefficients.rows / source.groups;
   const bool direct = loops_over(source.groups, lines);
-  const Convolution convolution(source, volume(parts[0].size), direct ? 1 : kPositions, direct);
+  const Convolution convolution(source, numel(parts[0].size), direct ? 1 : kPositions, direct);
   std::vector<std::vector<int64_t>> rows;
   for (const ConvPart& part : parts) {
     rows.push_back(row_offsets(part.offsets, source.channels, convolution.plane()));
   }
-  const int64_t terms = lines * convolution.images() * volume(parts[0].size) * std::ssize(rows[0]);
-  convolution.for_each_task(terms, [&](const Task& task, float* room, bool alone) {
-    const float* data = convolution.stage(task, room, !alone);
+  const int64_t terms = lines * convolution.images() * numel(parts[0].size) * std::ssize(rows[0]);
+  convolution.for_each_task(terms, [&](const Task& task, float* workspace, bool alone) {
+    const float* data = convolution.pad(task, workspace, !alone);
     for (size_t i = 0; i < parts.size(); ++i) {
       if (direct) {
         loop(source, parts[i], rows[i], task, data);
@@ -273,7 +276,7 @@ void convolve(const ConvSource& source, const std::vector<ConvPart>& parts) {
 
 void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& taps,
                           const int64_t (&size)[3], const float* gradient, int64_t lines, float* sums) {
-  const int64_t positions = volume(size), groups = source.groups;
+  const int64_t positions = numel(size), groups = source.groups;
   if (source.batch * positions == 0) {
     const int64_t count = groups * lines * source.channels * static_cast<int64_t>(taps.size());
     std::fill_n(sums, count, 0.0f);
@@ -290,15 +293,15 @@ void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& 
   const int64_t count = groups * lines * depth, chunks = convolution.tasks() / groups;
   const std::unique_ptr<float[]> partial(new float[chunks * count]);
   const int64_t products = lines * convolution.images() * positions * depth;
-  convolution.for_each_task(products, [&](const Task& task, float* room, bool alone) {
-    const float* data = convolution.stage(task, room, !alone);
+  convolution.for_each_task(products, [&](const Task& task, float* workspace, bool alone) {
+    const float* data = convolution.pad(task, workspace, !alone);
     const float* first = gradient + (task.first * groups + task.group) * lines * positions;
     float* to = partial.get() + task.first / convolution.images() * count + task.group * lines * depth;
     if (direct) {
-      return loop_gradient(convolution, *source.stage, task, rows, size, data, first,
+      return loop_gradient(convolution, *source.input, task, rows, size, data, first,
                            groups * lines * positions, lines, to);
     }
-    const Patches left = patches_of(convolution, *source.stage, data, rows, size, task.images);
+    const Patches left = patches_of(convolution, *source.input, data, rows, size, task.images);
     const Patches right = {first,
                            line_offsets.data(),
                            {task.images, 1, 1, positions},

@@ -1,12 +1,12 @@
-// conv_passes.h: convolutions over staged images (conv_stage.h), as products or, where a group has few lines,
-// as plain loops.
+// conv_passes.h: convolutions over padded inputs (padded_input.h), as products or, where a group has few
+// lines, as plain loops.
 #pragma once
 
 #include <functional>
 #include <vector>
 
-#include "backend/cpu/conv/conv_stage.h"
-#include "backend/cpu/gemm/finish.h"
+#include "backend/cpu/conv/padded_input.h"
+#include "backend/cpu/gemm/epilogue.h"
 #include "backend/cpu/gemm/operand.h"
 
 namespace spark::cpu {
@@ -16,7 +16,7 @@ struct ConvSource {
   const float* data;
   int64_t batch, groups, channels;
   int64_t pixels;
-  const Stage* stage;
+  const PaddedInput* input;
 };
 
 // Receives the sums of a line of image n at positions [position, position + count).
@@ -30,8 +30,8 @@ struct ConvPart {
   int64_t size[3];               // of positions
   Weight coefficients;           // [groups · lines, channels · taps]
   ConvStore store;
-  Finish finish{};  // unless its y is null, what sums may become instead of going to `store`: y is [batch,
-                    // groups · lines, positions]
+  Epilogue epilogue{};  // unless its y is null, what sums may become instead of going to `store`: y is
+                        // [batch, groups · lines, positions]
 };
 
 // All parts; their results differ in their places only. Where loops_over() the coefficients are f32.

@@ -12,11 +12,11 @@ namespace {
 struct AxisPhase {
   int64_t size = 0;
   std::vector<int64_t> taps;
-  std::vector<StageTap> places;
+  std::vector<PaddedTap> padded_taps;
 };
 
 // q = (p + pad − k · dilation) / stride belongs to p where it is a whole number.
-std::vector<AxisPhase> axis_phases(const ConvShape& shape, int i, StageAxis& axis) {
+std::vector<AxisPhase> axis_phases(const ConvShape& shape, int i, PaddedAxis& axis) {
   const int64_t stride = shape.stride[i], image = shape.image[i];
   std::vector<AxisPhase> phases(std::min(stride, image));
   int64_t lowest = 0, highest = -1;
@@ -31,11 +31,11 @@ std::vector<AxisPhase> axis_phases(const ConvShape& shape, int i, StageAxis& axi
       lowest = first ? q : std::min(lowest, q);
       highest = first ? q + phase.size - 1 : std::max(highest, q + phase.size - 1);
       phase.taps.push_back(k);
-      phase.places.push_back({0, q});
+      phase.padded_taps.push_back({0, q});
     }
   }
   for (AxisPhase& phase : phases) {
-    for (StageTap& place : phase.places) place.shift -= lowest;
+    for (PaddedTap& tap : phase.padded_taps) tap.shift -= lowest;
   }
   axis = {shape.out[i], 1, lowest, {0}, highest - lowest + 1};
   return phases;
@@ -57,11 +57,11 @@ std::vector<int64_t> tap_indices(const ConvShape& shape, const AxisPhase& z, con
 }  // namespace
 
 ConvReading::ConvReading(const ConvShape& shape) : shape_(shape) {
-  StageAxis axes[3];
-  std::array<std::vector<StageTap>, 3> taps;
+  PaddedAxis axes[3];
+  std::array<std::vector<PaddedTap>, 3> taps;
   for (int i = 0; i < 3; ++i) {
     const int64_t stride = shape.stride[i], dilation = shape.dilation[i];
-    StageAxis& axis = axes[i] = {shape.image[i], stride, -shape.pad[i], {}, 0};
+    PaddedAxis& axis = axes[i] = {shape.image[i], stride, -shape.pad[i], {}, 0};
     std::vector<int64_t>& remainders = axis.remainders;
     for (int64_t k = 0; k < shape.kernel[i]; ++k) remainders.push_back(k * dilation % stride);
     std::sort(remainders.begin(), remainders.end());
@@ -72,20 +72,19 @@ ConvReading::ConvReading(const ConvShape& shape) : shape_(shape) {
     }
     axis.length = shape.out[i] + taps[i].back().shift;
   }
-  stage_ = std::make_unique<Stage>(axes);
-  taps_ = stage_->offsets(taps);
+  input_ = std::make_unique<PaddedInput>(axes);
+  taps_ = input_->offsets(taps);
 }
 
 ConvSource ConvReading::source(const float* x) const {
-  return {x,           shape_.batch, shape_.groups, shape_.channels / shape_.groups, volume(shape_.image),
-          stage_.get()};
+  return {x, shape_.batch, shape_.groups, shape_.channels / shape_.groups, numel(shape_.image), input_.get()};
 }
 
 TransposedReading::TransposedReading(const ConvShape& shape) : shape_(shape) {
-  StageAxis axes[3];
+  PaddedAxis axes[3];
   std::vector<AxisPhase> along[3];
   for (int i = 0; i < 3; ++i) along[i] = axis_phases(shape, i, axes[i]);
-  stage_ = std::make_unique<Stage>(axes);
+  input_ = std::make_unique<PaddedInput>(axes);
   for (size_t z = 0; z < along[0].size(); ++z) {
     for (size_t y = 0; y < along[1].size(); ++y) {
       for (size_t x = 0; x < along[2].size(); ++x) {
@@ -93,20 +92,20 @@ TransposedReading::TransposedReading(const ConvShape& shape) : shape_(shape) {
         phases_.push_back({{static_cast<int64_t>(z), static_cast<int64_t>(y), static_cast<int64_t>(x)},
                            {of_z.size, of_y.size, of_x.size},
                            tap_indices(shape, of_z, of_y, of_x),
-                           stage_->offsets({of_z.places, of_y.places, of_x.places})});
+                           input_->offsets({of_z.padded_taps, of_y.padded_taps, of_x.padded_taps})});
       }
     }
   }
 }
 
 ConvSource TransposedReading::source(const float* dy) const {
-  return {dy, shape_.batch, shape_.groups, shape_.filters / shape_.groups, volume(shape_.out), stage_.get()};
+  return {dy, shape_.batch, shape_.groups, shape_.filters / shape_.groups, numel(shape_.out), input_.get()};
 }
 
-Weight decoded(const Weight& weight, std::unique_ptr<float[]>& room) {
+Weight decoded(const Weight& weight, std::unique_ptr<float[]>& storage) {
   if (weight.dtype == DType::kF32 && !weight.packed) return weight;
   const int64_t rows = weight.rows, cols = weight.cols;
-  room.reset(new float[rows * cols]);
+  storage.reset(new float[rows * cols]);
   const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
   parallel_for(panels, 1 + (1 << 14) / (kPanelRows * cols + 1), [&](int64_t begin, int64_t end) {
     float piece[kPanelRows * kLine];
@@ -116,12 +115,12 @@ Weight decoded(const Weight& weight, std::unique_ptr<float[]>& room) {
         const int64_t count = std::min(kChunk, cols - col);
         decode(weight, row, some, col, count, piece);
         for (int64_t i = 0; i < some; ++i) {
-          std::copy_n(piece + i * kLine, count, room.get() + (row + i) * cols + col);
+          std::copy_n(piece + i * kLine, count, storage.get() + (row + i) * cols + col);
         }
       }
     }
   });
-  return {DType::kF32, rows, cols, room.get(), nullptr, nullptr, 0, false};
+  return {DType::kF32, rows, cols, storage.get(), nullptr, nullptr, 0, false};
 }
 
 }  // namespace spark::cpu

@@ -10,13 +10,13 @@ class ConvReading {
  public:
   explicit ConvReading(const ConvShape& shape);
 
-  const Stage& stage() const { return *stage_; }
+  const PaddedInput& input() const { return *input_; }
   const std::vector<int64_t>& taps() const { return taps_; }
   ConvSource source(const float* x) const;
 
  private:
   const ConvShape& shape_;
-  std::unique_ptr<Stage> stage_;
+  std::unique_ptr<PaddedInput> input_;
   std::vector<int64_t> taps_;
 };
 
@@ -24,7 +24,7 @@ class ConvReading {
 struct ConvPhase {
   int64_t first[3], size[3];     // of the positions
   std::vector<int64_t> taps;     // indices
-  std::vector<int64_t> offsets;  // where they lie in the stage
+  std::vector<int64_t> offsets;  // where they lie in the padded input
 };
 
 // dy, as the gradient of x reads it.
@@ -37,11 +37,11 @@ class TransposedReading {
 
  private:
   const ConvShape& shape_;
-  std::unique_ptr<Stage> stage_;
+  std::unique_ptr<PaddedInput> input_;
   std::vector<ConvPhase> phases_;
 };
 
-// `weight` itself, or its values, which are put into `room`.
-Weight decoded(const Weight& weight, std::unique_ptr<float[]>& room);
+// `weight` itself, or its values, which are put into `storage`.
+Weight decoded(const Weight& weight, std::unique_ptr<float[]>& storage);
 
 }  // namespace spark::cpu

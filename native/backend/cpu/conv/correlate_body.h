@@ -81,8 +81,8 @@ inline void halve_line(const float* from, int64_t count, float* to) {
 }
 
 // What a line writes too much the next one writes over.
-void stage(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,
-           int64_t length, float padding, float* to) {
+void pad_lines(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,
+               int64_t length, float padding, float* to) {
   int64_t room = lines * length;
   for (int64_t line = 0; line < lines; ++line, from += pitch, to += length, room -= length) {
     fill(to, begin, padding, room);

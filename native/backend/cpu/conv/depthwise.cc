@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/conv/conv_reading.h"
-#include "backend/cpu/gemm/epilogue.h"
+#include "backend/cpu/gemm/activation.h"
 #include "backend/cpu/parallel_tasks.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
@@ -19,18 +19,18 @@ constexpr int64_t kAlignment = 16;  // floats that begin where the longest vecto
 DepthwisePlane plane_of(const ConvArgs& args, const float* weights, int64_t channel, int64_t plane) {
   const ConvShape& shape = args.shape;
   const int64_t o = plane % shape.filters;
-  return {weights + o * volume(shape.kernel),   args.bias ? args.bias[o] : 0,
+  return {weights + o * numel(shape.kernel),    args.bias ? args.bias[o] : 0,
           args.activation == Activation::kRelu, shape.stride[1],
           {shape.pad[1], shape.pad[2]},         {shape.image[1], shape.image[2]},
-          {shape.out[1], shape.out[2]},         args.x + channel * volume(shape.image),
-          args.y + plane * volume(shape.out)};
+          {shape.out[1], shape.out[2]},         args.x + channel * numel(shape.image),
+          args.y + plane * numel(shape.out)};
 }
 
 void by_planes(const ConvArgs& args, const float* weights) {
   const ConvShape& shape = args.shape;
-  const int64_t filters = shape.filters, each = filters / shape.groups, positions = volume(shape.out);
+  const int64_t filters = shape.filters, each = filters / shape.groups, positions = numel(shape.out);
   const ConvKernels& best = kernels().conv;
-  const int64_t grain = 1 + kGrainTerms / (positions * volume(shape.kernel));
+  const int64_t grain = 1 + kGrainTerms / (positions * numel(shape.kernel));
   parallel_for(shape.batch * filters, grain, [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
       const int64_t channel = index / filters * shape.groups + index % filters / each;
@@ -43,9 +43,10 @@ void by_planes(const ConvArgs& args, const float* weights) {
 
 int64_t rounded_up(int64_t count, int64_t size) { return (count + size - 1) / size * size; }
 
-float* aligned(float* room) {
-  const auto address = reinterpret_cast<uintptr_t>(room);
-  return room + rounded_up(address, kAlignment * sizeof(float)) / sizeof(float) - address / sizeof(float);
+float* aligned(float* workspace) {
+  const auto address = reinterpret_cast<uintptr_t>(workspace);
+  return workspace + rounded_up(address, kAlignment * sizeof(float)) / sizeof(float) -
+         address / sizeof(float);
 }
 
 // Whether a channel in each lane is faster than a line in each vector.
@@ -56,7 +57,7 @@ bool prefers_lanes(const ConvShape& shape) {
          shape.image[2] > 0 && shape.pad[2] >= 0 && shape.pad[2] < kernel;
 }
 
-DepthwiseLanes lanes_of(const ConvShape& shape) {
+DepthwiseLanes dot_groups_of(const ConvShape& shape) {
   const int64_t width = kernels().conv.width, across = shape.out[2];
   DepthwiseLanes lanes{};
   lanes.held = shape.kernel[1] + 1 + (width - 2) / shape.image[2];
@@ -78,23 +79,23 @@ void by_lanes(const ConvArgs& args, const float* weights) {
   const int64_t width = best.width, channels = shape.channels, height = shape.out[1], across = shape.out[2];
   const int64_t groups = (channels + width - 1) / width, images = shape.batch * groups;
   const int64_t lines = lines_of_task(height, images), bands = (height + lines - 1) / lines;
-  const DepthwiseLanes all = lanes_of(shape);
+  const DepthwiseLanes all = dot_groups_of(shape);
   const int64_t floats = all.vectors() * width;
-  const auto compute = [&](int64_t task, float* room) {
+  const auto compute = [&](int64_t task, float* workspace) {
     const int64_t image = task / bands, group = image % groups * width, line = task % bands * lines;
     const int64_t first = image / groups * channels + group, count = std::min(lines, height - line);
     DepthwiseLanes of = all;
     of.channels = std::min(width, channels - group);
     of.plane = plane_of(args, weights, first, first);
     of.bias = args.bias ? args.bias + group : nullptr;
-    best.depthwise_lanes(shape.kernel[1], of, line, count, aligned(room));
+    best.depthwise_lanes(shape.kernel[1], of, line, count, aligned(workspace));
     for (int64_t c = 0; !of.plane.relu && c < of.channels; ++c) {
       activate(args.activation, count * across, of.plane.y + (c * height + line) * across);
     }
   };
-  if (images * width * volume(shape.out) * volume(shape.kernel) < kGrainTerms) {
-    const Scratch room(floats + kAlignment);
-    for (int64_t task = 0; task < images * bands; ++task) compute(task, room.data());
+  if (images * width * numel(shape.out) * numel(shape.kernel) < kGrainTerms) {
+    const Scratch workspace(floats + kAlignment);
+    for (int64_t task = 0; task < images * bands; ++task) compute(task, workspace.data());
   } else {
     parallel_tasks(images * bands, floats + kAlignment, compute);
   }
@@ -114,8 +115,8 @@ bool is_depthwise(const ConvArgs& args) {
 }
 
 void depthwise_conv(const ConvArgs& args) {
-  std::unique_ptr<float[]> room;
-  const auto* weights = static_cast<const float*>(decoded(args.weight, room).data);
+  std::unique_ptr<float[]> storage;
+  const auto* weights = static_cast<const float*>(decoded(args.weight, storage).data);
   prefers_lanes(args.shape) ? by_lanes(args, weights) : by_planes(args, weights);
 }
 

@@ -1,4 +1,4 @@
-// depthwise.h: convolutions whose filters read one channel each, in place, without a stage.
+// depthwise.h: convolutions whose filters read one channel each, in place, without padding.
 #pragma once
 
 #include "backend/backend.h"

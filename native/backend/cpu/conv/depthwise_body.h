@@ -37,11 +37,11 @@ template <int K, int S, int N>
 struct DepthwiseColumn {
   static constexpr int kVectors = S * N + 1;  // of a line of the image
   int64_t x;
-  int64_t from;         // the place of the first one in its line
+  int64_t from;         // the index of the first one in its line
   Mask mask[kVectors];  // what lies in the line
   bool inside;          // all of it
 
-  void place(const DepthwisePlane& of, int64_t at) {
+  void assign(const DepthwisePlane& of, int64_t at) {
     x = at;
     from = S * x - of.pad[1];
     for (int v = 0; v < kVectors; ++v) {
@@ -98,18 +98,18 @@ void depthwise_block(const DepthwisePlane& of, const DepthwiseColumn<K, S, N>& c
 #pragma GCC unroll 8
     for (int r = 0; K > 3 && r < R; ++r) {
 #pragma GCC unroll 2
-      for (int n = 0; n < N; ++n) settle_here(total[r][n]);  // or all weights wait for the last line
+      for (int n = 0; n < N; ++n) order_before_reads(total[r][n]);  // or all weights wait for the last line
     }
   }
   const int64_t pitch = of.out[1], count = pitch - column.x;
-  const Vec bias = splat(of.bias), least = splat(of.relu ? 0 : -__builtin_inff());
+  const Vec bias = splat(of.bias), lowest = splat(of.relu ? 0 : -__builtin_inff());
   float* to = of.y + y * pitch + column.x;
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r, to += pitch) {
 #pragma GCC unroll 2
     for (int n = 0; n < N; ++n) {
       const Vec sum = total[r][n] + bias;
-      store_some(to + n * kWidth, at_least(sum, least), count - n * kWidth);
+      store_some(to + n * kWidth, at_least(sum, lowest), count - n * kWidth);
     }
   }
 }
@@ -134,15 +134,15 @@ void depthwise_lines(const DepthwisePlane& of, const DepthwiseColumn<K, S, N>& c
 // Lines are finished one after the other, so that what they share is still in a cache.
 template <int K, int S>
 void depthwise_plane(const DepthwisePlane& of) {
-  constexpr int kMostPairs = 8;
+  constexpr int kMaxPairs = 8;
   const int64_t width = of.out[1];
   for (int64_t x = 0; x < width;) {
-    DepthwiseColumn<K, S, 2> pairs[kMostPairs];
+    DepthwiseColumn<K, S, 2> pairs[kMaxPairs];
     DepthwiseColumn<K, S, 1> last{};
     int count = 0;
-    for (; count < kMostPairs && width - x > kWidth; ++count, x += 2 * kWidth) pairs[count].place(of, x);
-    const bool single = count < kMostPairs && x < width;
-    if (single) last.place(of, x);
+    for (; count < kMaxPairs && width - x > kWidth; ++count, x += 2 * kWidth) pairs[count].assign(of, x);
+    const bool single = count < kMaxPairs && x < width;
+    if (single) last.assign(of, x);
     for (int64_t y = 0; y < of.out[0]; y += 8) {
       for (int i = 0; i < count; ++i) {
         depthwise_lines<K, S, 4, 2>(of, pairs[i], y);

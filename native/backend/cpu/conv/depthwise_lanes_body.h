@@ -2,17 +2,17 @@
 // of a vector. Lines narrower than a vector leave no lane empty, and taps need no shuffles; in exchange
 // images are transposed on their way in and out. Included by gemm_body.h.
 
-constexpr int kMostAcross = kRows * kVecs < 12 ? 8 : 12;  // results whose sums stay in registers
+constexpr int kMaxAcross = kRows * kVecs < 12 ? 8 : 12;  // results whose sums stay in registers
 
 // The lines of an image that the next results read, [line, column, lane], with zeros around them.
 class LaneLines {
  public:
-  LaneLines(const DepthwiseLanes& of, int64_t line, float* room)
-      : of_(of), room_(room), zeros_(room + of.held * of.pitch * kWidth) {
+  LaneLines(const DepthwiseLanes& of, int64_t line, float* workspace)
+      : of_(of), workspace_(workspace), zeros_(workspace + of.held * of.pitch * kWidth) {
     const int64_t left = of.plane.pad[1], end = left + of.plane.image[1];
     for (int64_t i = 0; i < of.held; ++i) {
-      clear(room + i * of.pitch * kWidth, left);
-      clear(room + (i * of.pitch + end) * kWidth, of.pitch - end);
+      clear(workspace + i * of.pitch * kWidth, left);
+      clear(workspace + (i * of.pitch + end) * kWidth, of.pitch - end);
     }
     clear(zeros_, of.pitch);
     const int64_t pixels = of.plane.image[0] * of.plane.image[1];
@@ -23,7 +23,7 @@ class LaneLines {
 
   // Line y of the image or around it, of those that read_until() has read.
   const float* line(int64_t y) const {
-    return y < 0 || y >= of_.plane.image[0] ? zeros_ : room_ + y % of_.held * of_.pitch * kWidth;
+    return y < 0 || y >= of_.plane.image[0] ? zeros_ : workspace_ + y % of_.held * of_.pitch * kWidth;
   }
 
   void read_until(int64_t line) {
@@ -52,7 +52,7 @@ class LaneLines {
   // Pixels from the next one on.
   void put(const Vec (&block)[kWidth], int64_t count) {
     const int64_t width = of_.plane.image[1];
-    float* to = room_ + (slot_ * of_.pitch + of_.plane.pad[1] + column_) * kWidth;
+    float* to = workspace_ + (slot_ * of_.pitch + of_.plane.pad[1] + column_) * kWidth;
     if (count == kWidth && column_ + kWidth < width) {
       column_ += kWidth;
 #pragma GCC unroll 16
@@ -64,19 +64,19 @@ class LaneLines {
       if (++column_ < width) continue;
       column_ = 0;
       slot_ = slot_ + 1 < of_.held ? slot_ + 1 : 0;
-      to = room_ + (slot_ * of_.pitch + of_.plane.pad[1] - 1) * kWidth;
+      to = workspace_ + (slot_ * of_.pitch + of_.plane.pad[1] - 1) * kWidth;
     }
   }
 
   const DepthwiseLanes& of_;
   const float* rows_[kWidth];  // the planes
-  float *room_, *zeros_;
+  float *workspace_, *zeros_;
   int64_t next_, slot_, column_ = 0;  // of the next pixel: its number, and where it goes
 };
 
 // Results [x, x + B) of a line, [B, lane].
 template <int K, int S, int B>
-void lane_block(const float* const* lines, int64_t x, const float* weights, Vec bias, Vec least, float* to) {
+void lane_block(const float* const* lines, int64_t x, const float* weights, Vec bias, Vec lowest, float* to) {
   Vec total[B] = {};
   for (int i = 0; i < K; ++i, weights += K * kWidth) {
     const float* from = lines[i] + S * x * kWidth;
@@ -97,15 +97,15 @@ void lane_block(const float* const* lines, int64_t x, const float* weights, Vec 
 #pragma GCC unroll 12
   for (int b = 0; b < B; ++b) {
     const Vec sum = total[b] + bias;
-    store(to + b * kWidth, at_least(sum, least));
+    store(to + b * kWidth, at_least(sum, lowest));
   }
 }
 
 template <int K, int S, int B>
 void lane_results(int64_t count, const float* const* lines, int64_t x, const float* weights, Vec bias,
-                  Vec least, float* to) {
-  if (count == B) return lane_block<K, S, B>(lines, x, weights, bias, least, to);
-  if constexpr (B > 1) lane_results<K, S, B - 1>(count, lines, x, weights, bias, least, to);
+                  Vec lowest, float* to) {
+  if (count == B) return lane_block<K, S, B>(lines, x, weights, bias, lowest, to);
+  if constexpr (B > 1) lane_results<K, S, B - 1>(count, lines, x, weights, bias, lowest, to);
 }
 
 // to[lane · pitch + i] = from[i · kWidth + lane] for i < count and lane < lanes. Reads whole vectors of i.
@@ -127,7 +127,7 @@ inline void store_lanes(const float* from, int64_t count, int64_t lanes, int64_t
 }
 
 template <int K>
-void load_lanes(const DepthwiseLanes& of, float* weights) {
+void load_groups(const DepthwiseLanes& of, float* weights) {
   for (int64_t at = 0; at < K * K; at += kWidth) {
     Vec block[kWidth];
 #pragma GCC unroll 16
@@ -141,15 +141,15 @@ void load_lanes(const DepthwiseLanes& of, float* weights) {
 }
 
 template <int K, int S>
-void depthwise_lanes(const DepthwiseLanes& of, int64_t first, int64_t count, float* room) {
+void depthwise_lanes(const DepthwiseLanes& of, int64_t first, int64_t count, float* workspace) {
   const auto [height, width] = of.plane.out;
   alignas(64) float weights[(K * K + kWidth) * kWidth];
-  load_lanes<K>(of, weights);
+  load_groups<K>(of, weights);
   const Vec bias = of.bias ? load_some(of.bias, of.channels) : Vec{};
-  const Vec least = splat(of.plane.relu ? 0 : -__builtin_inff());
-  float* results = room;
-  const int64_t top = S * first - of.plane.pad[0], blocks = (width + kMostAcross - 1) / kMostAcross;
-  LaneLines image(of, top < 0 ? 0 : top, room + of.results * kWidth);
+  const Vec lowest = splat(of.plane.relu ? 0 : -__builtin_inff());
+  float* results = workspace;
+  const int64_t top = S * first - of.plane.pad[0], blocks = (width + kMaxAcross - 1) / kMaxAcross;
+  LaneLines image(of, top < 0 ? 0 : top, workspace + of.results * kWidth);
   const int64_t at_once = of.results / width;
   for (int64_t y = first; y < first + count; y += at_once) {
     const int64_t lines = smaller(at_once, first + count - y);
@@ -162,7 +162,7 @@ void depthwise_lanes(const DepthwiseLanes& of, int64_t first, int64_t count, flo
       int64_t x = 0;
       for (int64_t left = blocks; left > 0; --left) {
         const int64_t some = (width - x + left - 1) / left;
-        lane_results<K, S, kMostAcross>(some, taps, x, weights, bias, least, to);
+        lane_results<K, S, kMaxAcross>(some, taps, x, weights, bias, lowest, to);
         x += some;
         to += some * kWidth;
       }
@@ -171,11 +171,13 @@ void depthwise_lanes(const DepthwiseLanes& of, int64_t first, int64_t count, flo
   }
 }
 
-void depthwise_lanes(int64_t kernel, const DepthwiseLanes& of, int64_t first, int64_t count, float* room) {
+void depthwise_lanes(int64_t kernel, const DepthwiseLanes& of, int64_t first, int64_t count,
+                     float* workspace) {
   const bool dense = of.plane.stride == 1;
   if (kernel == 3) {
-    return dense ? depthwise_lanes<3, 1>(of, first, count, room)
-                 : depthwise_lanes<3, 2>(of, first, count, room);
+    return dense ? depthwise_lanes<3, 1>(of, first, count, workspace)
+                 : depthwise_lanes<3, 2>(of, first, count, workspace);
   }
-  dense ? depthwise_lanes<5, 1>(of, first, count, room) : depthwise_lanes<5, 2>(of, first, count, room);
+  dense ? depthwise_lanes<5, 1>(of, first, count, workspace)
+        : depthwise_lanes<5, 2>(of, first, count, workspace);
 }

@@ -11,9 +11,9 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int64_t kIn = 6, kOut = 4, kPlaces = kIn * kIn;
-constexpr int64_t kMostFloats = 1 << 19;  // of transformed tiles, so that caches hold them
-constexpr int64_t kFewTiles = 64;         // worth reading the weight for
+constexpr int64_t kIn = 6, kOut = 4, kElements = kIn * kIn;
+constexpr int64_t kMaxFloats = 1 << 19;  // of transformed tiles, so that caches hold them
+constexpr int64_t kFewTiles = 64;        // worth reading the weight for
 constexpr int64_t kApart = 16;
 
 constexpr double kRootTwo = 1.4142135623730951;
@@ -63,10 +63,10 @@ class TileLines {
                             lines_,
                             across_,
                             kOut * tiles() + 96};
-    parallel_tasks(shape.channels, 2 * kIn * all.pitch, [&](int64_t c, float* room) {
+    parallel_tasks(shape.channels, 2 * kIn * all.pitch, [&](int64_t c, float* workspace) {
       WinogradPlane plane = all;
       plane.image += c * height * width;
-      kernels().conv.winograd_input(plane, room, to + c * kPanelRows, value_floats(),
+      kernels().conv.winograd_input(plane, workspace, to + c * kPanelRows, value_floats(),
                                     shape.channels * kPanelRows);
     });
   }
@@ -75,8 +75,8 @@ class TileLines {
   void multiply(const float* values, float* products) const {
     const int64_t channels = args_.shape.channels, filters = args_.shape.filters;
     const int64_t floats = matrix_floats(filters, channels);
-    Weight matrices[kPlaces], sides[kPlaces];
-    for (int64_t p = 0; p < kPlaces; ++p) {
+    Weight matrices[kElements], sides[kElements];
+    for (int64_t p = 0; p < kElements; ++p) {
       const auto in_panels = [&](int64_t rows, const float* data) {
         return Weight{DType::kF32, rows, channels, data, nullptr, nullptr, 0, true};
       };
@@ -84,33 +84,33 @@ class TileLines {
       sides[p] = in_panels(pitch(), values + p * value_floats());
     }
     products_into(
-        kPlaces, filters, pitch(),
+        kElements, filters, pitch(),
         [&](int64_t p) -> Segment {
           return {rows_of(matrices[p]), rows_of(sides[p]), channels};
         },
-        [&](int64_t p) -> Finish {
+        [&](int64_t p) -> Epilogue {
           return {nullptr, nullptr, false, Activation::kNone, products + p * product_floats(), pitch()};
         });
   }
 
-  void finish(const float* products) const {
+  void store(const float* products) const {
     const int64_t filters = args_.shape.filters, pitch_of_line = kOut * pitch();
     const int64_t height = args_.shape.out[1], width = args_.shape.out[2];
-    parallel_tasks(filters, kOut * pitch_of_line, [&](int64_t o, float* room) {
+    parallel_tasks(filters, kOut * pitch_of_line, [&](int64_t o, float* workspace) {
       const float bias = args_.bias ? args_.bias[o] : 0;
       const int64_t plane = (n_ * filters + o) * height * width;
-      const Finish to = {nullptr,
-                         args_.residual ? args_.residual + plane : nullptr,
-                         args_.residual_first,
-                         args_.activation,
-                         args_.y + plane,
-                         width};
+      const Epilogue to = {nullptr,
+                           args_.residual ? args_.residual + plane : nullptr,
+                           args_.residual_first,
+                           args_.activation,
+                           args_.y + plane,
+                           width};
       kernels().conv.winograd_output(products + o * pitch(), product_floats(), tiles(), bias, pitch_of_line,
-                                     room);
+                                     workspace);
       for (int64_t line = 0; line < lines_; ++line) {
         const int64_t y = (first_ + line) * kOut;
-        finish_sums(room + kOut * line * across_, pitch_of_line, std::min(kOut, height - y), width,
-                    finish_from(to, y, 0));
+        apply_epilogue(workspace + kOut * line * across_, pitch_of_line, std::min(kOut, height - y), width,
+                       epilogue_at(to, y, 0));
       }
     });
   }
@@ -130,10 +130,10 @@ class TileLines {
 
 void winograd_weight(const WinogradWeightArgs& args) {
   const int64_t filters = args.weight.rows, channels = args.weight.cols / 9;
-  std::unique_ptr<float[]> room;
-  const auto* weight = static_cast<const float*>(decoded(args.weight, room).data);
+  std::unique_ptr<float[]> storage;
+  const auto* weight = static_cast<const float*>(decoded(args.weight, storage).data);
   const int64_t floats = matrix_floats(filters, channels);
-  std::fill_n(args.data, kPlaces * floats, 0.0f);
+  std::fill_n(args.data, kElements * floats, 0.0f);
   parallel_for(filters, 1 + (1 << 9) / (channels + 1), [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
       float* to = args.data + o / kPanelRows * channels * kPanelRows + o % kPanelRows;
@@ -147,18 +147,18 @@ void winograd_weight(const WinogradWeightArgs& args) {
 void winograd_conv(const ConvArgs& args) {
   const ConvShape& shape = args.shape;
   const int64_t down = (shape.out[1] + kOut - 1) / kOut, across = (shape.out[2] + kOut - 1) / kOut;
-  const int64_t floats = kPlaces * (shape.channels + shape.filters) * across;  // of a line of tiles
+  const int64_t floats = kElements * (shape.channels + shape.filters) * across;  // of a line of tiles
   const int64_t few = (kFewTiles + across - 1) / across;
-  const int64_t at_once = std::min(down, std::max(few, kMostFloats / floats));
-  const TileLines most(args, 0, 0, at_once);
-  const int64_t values = kPlaces * most.value_floats();
-  const Scratch scratch(staged_floats(1, values + kPlaces * most.product_floats()));
+  const int64_t at_once = std::min(down, std::max(few, kMaxFloats / floats));
+  const TileLines largest(args, 0, 0, at_once);
+  const int64_t values = kElements * largest.value_floats();
+  const Scratch scratch(padded_floats(1, values + kElements * largest.product_floats()));
   for (int64_t n = 0; n < shape.batch; ++n) {
     for (int64_t first = 0; first < down; first += at_once) {
       const TileLines lines(args, n, first, std::min(at_once, down - first));
       lines.transform(scratch.data());
       lines.multiply(scratch.data(), scratch.data() + values);
-      lines.finish(scratch.data() + values);
+      lines.store(scratch.data() + values);
     }
   }
 }

@@ -44,8 +44,8 @@ void transform_columns(const WinogradPlane& of, int64_t y, float* to) {
     transform_input(lines, result);
 #pragma GCC unroll 6
     for (int i = 0; i < kTileIn; ++i) {
-      float *place = to + i * of.pitch, *later = place + kTileIn * of.pitch;
-      store(place + column, result[i]);
+      float *target = to + i * of.pitch, *later = target + kTileIn * of.pitch;
+      store(target + column, result[i]);
       if (column == 0) {
         store(later, shift(result[i], result[i], kTileOut));
       } else {
@@ -67,22 +67,23 @@ inline void load_fourths(const float* from, Vec (&to)[kTileOut]) {
   deinterleave(odd[0], odd[1], to[1], to[3], lanes);
 }
 
-// The columns of all lines follow each other in `room`, so that a vector of tiles goes on with the next line.
-void winograd_input(const WinogradPlane& plane, float* room, float* to, int64_t stride, int64_t panel) {
+// The columns of all lines follow each other in `workspace`, so that a vector of tiles goes on with the next
+// line.
+void winograd_input(const WinogradPlane& plane, float* workspace, float* to, int64_t stride, int64_t panel) {
   const int64_t tiles = plane.lines * plane.across, pitch = plane.pitch;
   for (int64_t y = 0; y < plane.lines; ++y) {
-    transform_columns(plane, y, room + kTileOut * y * plane.across);
+    transform_columns(plane, y, workspace + kTileOut * y * plane.across);
   }
   for (int64_t tile = 0; tile < tiles; tile += kWidth) {
-    float* place = to + tile / kSliver * panel + tile % kSliver;
+    float* target = to + tile / kPanelRows * panel + tile % kPanelRows;
     for (int i = 0; i < kTileIn; ++i) {
-      const float* line = room + i * pitch + kTileOut * tile;
+      const float* line = workspace + i * pitch + kTileOut * tile;
       Vec first[kTileOut], next[kTileOut], result[kTileIn];
       load_fourths(line, first);
       load_fourths(line + kTileIn * pitch, next);
       transform_input({first[0], first[1], first[2], first[3], next[0], next[1]}, result);
 #pragma GCC unroll 6
-      for (int j = 0; j < kTileIn; ++j) store(place + (kTileIn * i + j) * stride, result[j]);
+      for (int j = 0; j < kTileIn; ++j) store(target + (kTileIn * i + j) * stride, result[j]);
     }
   }
 }

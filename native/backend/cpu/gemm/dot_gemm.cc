@@ -9,11 +9,11 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int64_t kGrainLanes = 1 << 16;  // dot products worth waking a thread for
+constexpr int64_t kGrainDots = 1 << 16;  // dot products worth waking a thread for
 
 template <typename Sum>
 struct Workspace {
-  alignas(64) uint32_t panel[kLanes * kPanelRows];
+  alignas(64) uint32_t panel[kDotGroups * kPanelRows];
   alignas(64) Sum sums[kTile * kTile];
 };
 
@@ -25,11 +25,11 @@ template <typename Sum>
 void compute(const DotGemm<Sum>& product, MultiplyDots<Sum> multiply, const Tile& tile) {
   auto& [buffer, sums] = PerThread<Workspace<Sum>>::get();
   std::fill_n(sums, tile.rows * kTile, Sum{});
-  for (int64_t lane = 0; lane < product.lanes; lane += kLanes) {
-    const int64_t count = std::min(kLanes, product.lanes - lane);
+  for (int64_t group = 0; group < product.groups; group += kDotGroups) {
+    const int64_t count = std::min(kDotGroups, product.groups - group);
     for (int64_t col = 0; col < tile.cols; col += kPanelRows) {
-      multiply(product.x + tile.row * product.stride + lane, product.stride, tile.rows,
-               product.panel(tile.col + col, lane, count, buffer), std::min(kPanelRows, tile.cols - col),
+      multiply(product.x + tile.row * product.stride + group, product.stride, tile.rows,
+               product.panel(tile.col + col, group, count, buffer), std::min(kPanelRows, tile.cols - col),
                count, sums + col);
     }
   }
@@ -44,8 +44,8 @@ void compute_all(const DotGemm<Sum>& product, MultiplyDots<Sum> multiply) {
   const auto tiles = [&] { return pieces(product.rows, height) * pieces(product.cols, width); };
   while (tiles() < 2 * thread_count() && width > 2 * kPanelRows) width /= 2;
   while (tiles() < 2 * thread_count() && height > 2 * kPanelRows) height /= 2;
-  const int64_t work = std::min(product.rows, height) * std::min(product.cols, width) * (product.lanes + 1);
-  parallel_for(tiles(), 1 + kGrainLanes / (work + 1), [&](int64_t begin, int64_t end) {
+  const int64_t work = std::min(product.rows, height) * std::min(product.cols, width) * (product.groups + 1);
+  parallel_for(tiles(), 1 + kGrainDots / (work + 1), [&](int64_t begin, int64_t end) {
     const int64_t row_tiles = pieces(product.rows, height);
     for (int64_t index = begin; index < end; ++index) {
       const int64_t row = index % row_tiles * height, col = index / row_tiles * width;
@@ -68,13 +68,13 @@ void round_to_bf16(const float* from, int64_t count, uint16_t* to) {
 }
 
 std::vector<uint32_t> round_rows(const float* x, int64_t rows, int64_t cols, int64_t stride) {
-  std::vector<uint32_t> lanes(rows * stride);
+  std::vector<uint32_t> groups(rows * stride);
   parallel_for(rows, 1 + (1 << 16) / (cols + 1), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      round_to_bf16(x + row * cols, cols, reinterpret_cast<uint16_t*>(lanes.data() + row * stride));
+      round_to_bf16(x + row * cols, cols, reinterpret_cast<uint16_t*>(groups.data() + row * stride));
     }
   });
-  return lanes;
+  return groups;
 }
 
 }  // namespace spark::cpu

@@ -1,5 +1,5 @@
 // dot_kernels.h: products of small numbers that an instruction set multiplies by groups: two bf16 or four
-// bytes lie in a lane of 32 bits, and dot(x, w) is the sum of their products.
+// bytes lie in a group of 32 bits, and dot(x, w) is the sum of their products.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace spark::cpu {
 
-constexpr int64_t kLanes = kChunk / 2;  // lanes of a chunk: 256 bf16 or 512 bytes
-constexpr int64_t kLanePadding = 16;    // rows are padded with zeros to a multiple of so many lanes
+constexpr int64_t kDotGroups = kChunk / 2;  // groups of a chunk: 256 bf16 or 512 bytes
+constexpr int64_t kDotGroupPadding = 16;    // rows are padded with zeros to a multiple of so many groups
 
 // sums[i * kTile + j] += Σ_l dot(rows[i * stride + l], panel[l * kPanelRows + j]) for i < m <= kTile, j <
 // cols
-// <= kPanelRows, l < lanes <= kLanes; one chain of additions with rising l. The rest of the kPanelRows
+// <= kPanelRows, l < groups <= kDotGroups; one chain of additions with rising l. The rest of the kPanelRows
 // columns holds anything afterwards.
 template <typename Sum>
 using MultiplyDots = void (*)(const uint32_t* rows, int64_t stride, int64_t m, const uint32_t* panel,
-                              int64_t cols, int64_t lanes, Sum* sums);
+                              int64_t cols, int64_t groups, Sum* sums);
 
 struct DotKernels {
   MultiplyDots<float> bf16;  // null: not in this instruction set

@@ -8,31 +8,32 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int64_t kTestRows = 37, kTestLanes = 41, kTestStride = 48;  // blocks of every size, a padded tail
+constexpr int64_t kTestRows = 37, kTestDotGroups = 41,
+                  kTestStride = 48;  // blocks of every size, a padded tail
 
-// Lanes whose numbers make `pair` or bytes of small size.
-std::vector<uint32_t> test_lanes(int64_t count, uint32_t mask, uint32_t base) {
-  std::vector<uint32_t> lanes(count);
+// Groups whose numbers make `pair` or bytes of small size.
+std::vector<uint32_t> test_groups(int64_t count, uint32_t mask, uint32_t base) {
+  std::vector<uint32_t> groups(count);
   uint32_t state = 1;
-  for (uint32_t& lane : lanes) {
+  for (uint32_t& group : groups) {
     state = state * 1664525 + 1013904223;
-    lane = ((state >> 3) & mask) | base;
+    group = ((state >> 3) & mask) | base;
   }
-  return lanes;
+  return groups;
 }
 
 template <typename Sum, typename Dot>
 bool agrees(MultiplyDots<Sum> multiply, std::vector<uint32_t> rows, const std::vector<uint32_t>& panel,
             double tolerance, const Dot& dot) {
   for (int64_t i = 0; i < kTestRows; ++i) {
-    for (int64_t l = kTestLanes; l < kTestStride; ++l) rows[i * kTestStride + l] = 0;
+    for (int64_t l = kTestDotGroups; l < kTestStride; ++l) rows[i * kTestStride + l] = 0;
   }
   std::vector<Sum> sums(kTestRows * kTile, Sum{3});
-  multiply(rows.data(), kTestStride, kTestRows, panel.data(), kPanelRows, kTestLanes, sums.data());
+  multiply(rows.data(), kTestStride, kTestRows, panel.data(), kPanelRows, kTestDotGroups, sums.data());
   for (int64_t i = 0; i < kTestRows; ++i) {
     for (int64_t j = 0; j < kPanelRows; ++j) {
       double sum = 3;
-      for (int64_t l = 0; l < kTestLanes; ++l) {
+      for (int64_t l = 0; l < kTestDotGroups; ++l) {
         sum += dot(rows[i * kTestStride + l], panel[l * kPanelRows + j]);
       }
       if (!(std::abs(sum - sums[i * kTile + j]) <= tolerance)) return false;
@@ -60,10 +61,10 @@ double dot_bytes(uint32_t a, uint32_t b) {
 bool passes_self_test(const DotKernels& gemm) {
   constexpr uint32_t kAroundOne = 0x3F803F80, kSignAndMantissa = 0x807F807F;
   const auto rows = [](uint32_t mask, uint32_t base) {
-    return test_lanes(kTestRows * kTestStride, mask, base);
+    return test_groups(kTestRows * kTestStride, mask, base);
   };
   const auto panel = [](uint32_t mask, uint32_t base) {
-    return test_lanes(kTestLanes * kPanelRows, mask, base);
+    return test_groups(kTestDotGroups * kPanelRows, mask, base);
   };
   if (gemm.bf16 && !agrees(gemm.bf16, rows(kSignAndMantissa, kAroundOne), panel(kSignAndMantissa, kAroundOne),
                            1e-3, dot_pairs)) {

@@ -1,34 +1,37 @@
 #include "backend/cpu/gemm/epilogue.h"
 
+#include <algorithm>
+
+#include "backend/cpu/gemm/activation.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 
 namespace spark::cpu {
 namespace {
 
-UnaryFn function_of(Activation activation) {
-  switch (activation) {
-    case Activation::kNone:
-    case Activation::kRelu:
-      return UnaryFn::kRelu;
-    case Activation::kGelu:
-      return UnaryFn::kGelu;
-    case Activation::kGeluTanh:
-      return UnaryFn::kGeluTanh;
-    case Activation::kSilu:
-      return UnaryFn::kSilu;
-    case Activation::kSigmoid:
-      return UnaryFn::kSigmoid;
-    case Activation::kTanh:
-      return UnaryFn::kTanh;
+// A row whose residual comes after its activation, and y may be the residual.
+void store_row(const float* sums, int64_t count, const Epilogue& to) {
+  constexpr int64_t kPiece = 256;
+  float buffer[kPiece];
+  for (int64_t done = 0; done < count; done += kPiece) {
+    const int64_t piece = std::min(kPiece, count - done);
+    kernels().gemm.store_rows(sums + done, 0, 1, piece,
+                              {to.bias, nullptr, false, Activation::kNone, buffer, 0});
+    activate(to.activation, piece, buffer);
+    for (int64_t j = done; j < done + piece; ++j) to.y[j] = buffer[j - done] + to.residual[j];
   }
-  return UnaryFn::kRelu;
 }
 
 }  // namespace
 
-void activate(Activation activation, int64_t count, float* values) {
-  if (activation == Activation::kNone) return;
-  kernels().elementwise.unary(function_of(activation), 0, 0, values, count, values);
+void apply_epilogue(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Epilogue& to) {
+  const bool simple = to.activation == Activation::kNone || to.activation == Activation::kRelu;
+  if (simple || !to.residual || to.residual_first) {
+    kernels().gemm.store_rows(sums, pitch, rows, cols, to);
+    if (simple) return;
+    for (int64_t i = 0; i < rows; ++i) activate(to.activation, cols, to.y + i * to.stride);
+    return;
+  }
+  for (int64_t i = 0; i < rows; ++i) store_row(sums + i * pitch, cols, epilogue_at(to, i, 0));
 }
 
 }  // namespace spark::cpu

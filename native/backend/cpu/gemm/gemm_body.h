@@ -10,7 +10,7 @@
 //   evens               elements 0, 2, 4 … of a vector that goes on, but for its first element, in a second
 //   Mask                some elements of a vector: mask_between(begin, end), both from 0 to kWidth
 //   load_masked         these elements, with zeros around them; no others are read
-//   settle_here         a vector is computed, and nothing is read ahead of that
+//   order_before_reads         a vector is computed, and nothing is read ahead of that
 //   load_codes          kWidth codes of 8 or 16 bits, widened
 //   load_halves         the values of kWidth codes of f16
 //   load_e2m1           the values of kWidth codes of 4 bits, low ones first
@@ -87,7 +87,7 @@ void read(const Operand& from, int64_t outer, int64_t inner, int64_t count, floa
   }
 }
 
-constexpr int kMostRuns = 6;
+constexpr int kMaxRuns = 6;
 
 // to[i * kStride + vector_to[v]] = the vector at data[offset[i] + vector_from[v]] for v < vectors <= V
 template <int V, int64_t kStride>
@@ -97,32 +97,32 @@ void copy_runs(int64_t vectors, const float* data, const int64_t* offset, int64_
     if constexpr (V > 1) copy_runs<V - 1, kStride>(vectors, data, offset, rows, vector_from, vector_to, to);
     return;
   }
-  int64_t first[V], place[V];
+  int64_t first[V], target[V];
 #pragma GCC unroll 8
   for (int v = 0; v < V; ++v) {
     first[v] = vector_from[v];
-    place[v] = vector_to[v];
+    target[v] = vector_to[v];
   }
   for (int64_t i = 0; i < rows; ++i, to += kStride) {
     const float* from = data + offset[i];
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) store(to + place[v], load(from + first[v]));
+    for (int v = 0; v < V; ++v) store(to + target[v], load(from + first[v]));
   }
 }
 
-// Asks for as many floats as a sliver has columns.
-inline void prefetch_sliver(const float* from) {
+// Asks for as many floats as a panel has columns.
+inline void prefetch_panel(const float* from) {
   __builtin_prefetch(from);
-  __builtin_prefetch(from + kSliver / 2);
+  __builtin_prefetch(from + kPanelRows / 2);
 }
 
-// As pack_patches(), of whole slivers of the first line.
-inline void copy_slivers(const Patches& from, int64_t row, int64_t rows, int64_t position, float* to) {
-  for (int64_t i = 0; i < rows; ++i, to += kSliver) {
+// As pack_patches(), of whole panels of the first line.
+inline void copy_panels(const Patches& from, int64_t row, int64_t rows, int64_t position, float* to) {
+  for (int64_t i = 0; i < rows; ++i, to += kPanelRows) {
     const float* data = from.data + from.offset[row + i] + position;
-    prefetch_sliver(data + kSliver);
+    prefetch_panel(data + kPanelRows);
 #pragma GCC unroll 8
-    for (int64_t j = 0; j < kSliver; j += kWidth) store(to + j, load(data + j));
+    for (int64_t j = 0; j < kPanelRows; j += kWidth) store(to + j, load(data + j));
   }
 }
 
@@ -131,8 +131,8 @@ inline void copy_slivers(const Patches& from, int64_t row, int64_t rows, int64_t
 template <int64_t kStride>
 void pack_patches(const Patches& from, int64_t row, int64_t rows, int64_t position, int64_t count,
                   float* to) {
-  if (kStride == kSliver && count == kSliver && position + count <= from.size[3]) {
-    return copy_slivers(from, row, rows, position, to);
+  if (kStride == kPanelRows && count == kPanelRows && position + count <= from.size[3]) {
+    return copy_panels(from, row, rows, position, to);
   }
   int64_t at[4];
   for (int axis = 3; axis >= 0; --axis) {
@@ -159,8 +159,8 @@ void pack_patches(const Patches& from, int64_t row, int64_t rows, int64_t positi
     for (int axis = 2; axis >= 0 && ++at[axis] == from.size[axis]; --axis) at[axis] = 0;
   }
   const int64_t* offset = from.offset + row;
-  if (singles == 0 && vectors <= kMostRuns) {
-    return copy_runs<kMostRuns, kStride>(vectors, from.data, offset, rows, vector_from, vector_to, to);
+  if (singles == 0 && vectors <= kMaxRuns) {
+    return copy_runs<kMaxRuns, kStride>(vectors, from.data, offset, rows, vector_from, vector_to, to);
   }
   for (int64_t i = 0; i < rows; ++i, to += kStride) {
     const float* data = from.data + offset[i];
@@ -233,15 +233,15 @@ void pack_panels(const Weight& weight, int64_t line, int64_t lines, int64_t k, i
   }
 }
 
-// to[j * kSliver + i] = element (k + j, line + i) of a packed weight. k is that of a panel's first row.
+// to[j * kPanelRows + i] = element (k + j, line + i) of a packed weight. k is that of a panel's first row.
 void pack_panel_columns(const Weight& weight, int64_t line, int64_t lines, int64_t k, int64_t count,
                         float* to) {
-  float panel[kPanelRows * (kSliver + 1)];
+  float panel[kPanelRows * (kPanelRows + 1)];
   for (int64_t j = 0; j < count; j += kPanelRows) {
     decode_panel(weight, (k + j) / kPanelRows, line, lines, panel);
     for (int64_t i = 0; i < lines; i += kWidth) {
-      transpose_rows<kSliver>(panel + i * kPanelRows, kPanelRows, smaller(kWidth, lines - i),
-                              smaller(kPanelRows, count - j), to + j * kSliver + i);
+      transpose_rows<kPanelRows>(panel + i * kPanelRows, kPanelRows, smaller(kWidth, lines - i),
+                                 smaller(kPanelRows, count - j), to + j * kPanelRows + i);
     }
   }
 }
@@ -271,14 +271,14 @@ Left pack_left(const Operand& from, int64_t line, int64_t lines, int64_t k, int6
   return {to, kPanelRows * kLine};
 }
 
-// to[j * kSliver + i] = from(line + i, k + j)
-void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+// to[j * kPanelRows + i] = from(line + i, k + j)
+void pack_panel(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
   if (is_packed(from)) {
     if (from.columns) return pack_panel_columns(*from.weight, line, lines, k, count, to);
     return decode_panel(*from.weight, line / kPanelRows, k, count, to);
   }
-  if (from.columns) return pack_straight<kSliver>(from, k, count, line, lines, to);
-  pack_transposed<kSliver>(from, line, lines, k, count, to);
+  if (from.columns) return pack_straight<kPanelRows>(from, k, count, line, lines, to);
+  pack_transposed<kPanelRows>(from, line, lines, k, count, to);
 }
 
 #include "backend/cpu/conv/correlate_body.h"
@@ -291,11 +291,11 @@ void pack_sliver(const Operand& from, int64_t line, int64_t lines, int64_t k, in
 
 constexpr GemmKernels kGemmKernels = {
     .pack_rows = pack_rows,
-    .pack_sliver = pack_sliver,
+    .pack_panel = pack_panel,
     .pack_left = pack_left,
     .multiply = multiply,
-    .finish = finish,
-    .settle = settle,
+    .multiply_store = multiply_store,
+    .store_rows = store_rows,
     .add_low_rank = add_low_rank,
 };
 
@@ -304,10 +304,10 @@ constexpr ConvKernels kConvKernels = {
     .correlate = correlate,
     .depthwise = depthwise,
     .depthwise_lanes = depthwise_lanes,
-    .stage = stage,
+    .pad_lines = pad_lines,
     .winograd_input = winograd_input,
     .winograd_output = winograd_output,
     .dots = dots,
 };
 
-constexpr PoolKernels kPoolKernels = {.largest = largest, .add_apart = add_apart, .divide = divide};
+constexpr PoolKernels kPoolKernels = {.max_windows = max_windows, .add_apart = add_apart, .divide = divide};

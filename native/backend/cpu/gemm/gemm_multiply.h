@@ -22,15 +22,15 @@ struct LeftPanel {
   LeftPanel from(int64_t row) const { return {data + row, next}; }
 };
 
-struct Sliver {
+struct PackedPanel {
   const float* data;
 
   void ahead(int64_t) const {}
-  Vec at(int64_t k, int n) const { return load(data + k * kSliver + n * kWidth); }
-  Sliver from(int64_t col) const { return {data + col}; }
+  Vec at(int64_t k, int n) const { return load(data + k * kPanelRows + n * kWidth); }
+  PackedPanel from(int64_t col) const { return {data + col}; }
 };
 
-struct RightPanel {
+struct WeightPanel {
   const float* data;
   int64_t next;
 
@@ -39,7 +39,7 @@ struct RightPanel {
     __builtin_prefetch(data + next + k * kPanelRows + kPanelRows / 2);
   }
   Vec at(int64_t k, int n) const { return load(data + k * kPanelRows + n * kWidth); }
-  RightPanel from(int64_t col) const { return {data + col, next}; }
+  WeightPanel from(int64_t col) const { return {data + col, next}; }
 };
 
 // Rows of patches, of which the columns lie behind each other.
@@ -47,7 +47,7 @@ struct Lines {
   const float* data;
   const int64_t* offset;
 
-  void ahead(int64_t k) const { prefetch_sliver(data + offset[k] + kSliver); }
+  void ahead(int64_t k) const { prefetch_panel(data + offset[k] + kPanelRows); }
   Vec at(int64_t k, int n) const { return load(data + offset[k] + n * kWidth); }
   Lines from(int64_t col) const { return {data + col, offset}; }
 };
@@ -82,27 +82,27 @@ struct Adding {
 };
 
 // What sums become whose first one is that of to.y; `count` of the vector are there.
-inline void finish_vector(Vec sums, int64_t row, int64_t col, int64_t count, const Finish& to) {
-  const int64_t place = row * to.stride + col;
+inline void store_vector(Vec sums, int64_t row, int64_t col, int64_t count, const Epilogue& to) {
+  const int64_t offset = row * to.stride + col;
   sums += splat(to.bias ? to.bias[row] : 0);
-  if (to.residual && to.residual_first) sums += load_some(to.residual + place, count);
+  if (to.residual && to.residual_first) sums += load_some(to.residual + offset, count);
   if (to.activation == Activation::kRelu) sums = positive(sums);
-  if (to.residual && !to.residual_first) sums += load_some(to.residual + place, count);
-  store_some(to.y + place, sums, count);
+  if (to.residual && !to.residual_first) sums += load_some(to.residual + offset, count);
+  store_some(to.y + offset, sums, count);
 }
 
-void settle(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Finish& to) {
+void store_rows(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Epilogue& to) {
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < cols; j += kWidth) {
-      finish_vector(load_some(sums + i * pitch + j, cols - j), i, j, cols - j, to);
+      store_vector(load_some(sums + i * pitch + j, cols - j), i, j, cols - j, to);
     }
   }
 }
 
-struct Finishing {
+struct Storing {
   const float* sums;  // of the chunks before; null: none
   int64_t lines;      // columns that there are
-  Finish to;
+  Epilogue to;
 
   template <int M, int N>
   SPARK_TAKES void take(Vec (&total)[M][N]) const {
@@ -142,15 +142,15 @@ struct Finishing {
           store(values + (m * N + n) * kWidth, value);
           return value;
         });
-    settle(values, N * kWidth, M, lines, to);
+    store_rows(values, N * kWidth, M, lines, to);
   }
-  Finishing from(int64_t row, int64_t col) const {
-    Finishing target = *this;
-    const int64_t place = row * to.stride + col;
+  Storing from(int64_t row, int64_t col) const {
+    Storing target = *this;
+    const int64_t offset = row * to.stride + col;
     if (sums) target.sums += row * kTile + col;
     if (to.bias) target.to.bias += row;
-    if (to.residual) target.to.residual += place;
-    target.to.y += place;
+    if (to.residual) target.to.residual += offset;
+    target.to.y += offset;
     target.lines -= col;
     return target;
   }
@@ -292,37 +292,37 @@ void multiply_packing(const Left& left, int64_t m, const Operand& b, int64_t lin
     const float* data = run_of(*b.patches, line, lines);
     if (data) return multiply_right(left, Lines{data, b.patches->offset + k}, m, lines, count, target);
   }
-  pack_sliver(b, line, lines, k, count, buffer);
-  multiply_right(left, Sliver{buffer}, m, lines, count, target);
+  pack_panel(b, line, lines, k, count, buffer);
+  multiply_right(left, PackedPanel{buffer}, m, lines, count, target);
 }
 
 // Whether lines of a side are read in panels where they are.
 bool in_panels(const Operand& b) { return is_packed(b) && !b.columns && b.weight->dtype == DType::kF32; }
 
-RightPanel panel_of(const Operand& b, int64_t line, int64_t k) {
+WeightPanel panel_of(const Operand& b, int64_t line, int64_t k) {
   const int64_t next = b.weight->cols * kPanelRows;
   return {static_cast<const float*>(b.weight->data) + line / kPanelRows * next + k * kPanelRows, next};
 }
 
 void multiply(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
               int64_t count, float* buffer, float* sums) {
-  const bool few = m <= kFewRows && left.panel == 0;
+  const bool few = m <= kSmallM && left.panel == 0;
   if (is_packed(b) && !b.columns) {
     if (few) return multiply_panels(left.data, m, *b.weight, line / kPanelRows, lines, k, count, sums);
     if (in_panels(b)) return multiply_right(left, panel_of(b, line, k), m, lines, count, Adding{sums});
   } else if (few && !b.columns) {
     pack_straight<kLine>(b, line, lines, k, count, buffer);
     for (int64_t n = 0; n < lines; n += 2 * kWidth) {
-      multiply_few<kFewRows>(m, left.data, buffer + n * kLine, count, sums + n);
+      multiply_few<kSmallM>(m, left.data, buffer + n * kLine, count, sums + n);
     }
     return;
   }
   multiply_packing(left, m, b, line, lines, k, count, buffer, Adding{sums});
 }
 
-void finish(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
-            int64_t count, float* buffer, const float* sums, const Finish& to) {
-  const Finishing target{sums, lines, to};
+void multiply_store(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
+                    int64_t count, float* buffer, const float* sums, const Epilogue& to) {
+  const Storing target{sums, lines, to};
   if (in_panels(b)) return multiply_right(left, panel_of(b, line, k), m, lines, count, target);
   multiply_packing(left, m, b, line, lines, k, count, buffer, target);
 }

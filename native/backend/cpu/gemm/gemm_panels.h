@@ -8,7 +8,7 @@
 //   read(col, v, to)   to[s] = column col + s, vector v, for s < kStep
 constexpr int kPanelVecs = kPanelRows / kWidth;
 constexpr int64_t kBlock = 16;  // columns that share a scale in NVFP4
-constexpr int kMostVecs = 4;    // vectors that are read side by side
+constexpr int kMaxVecs = 4;     // vectors that are read side by side
 
 struct FloatReader {
   static constexpr int kStep = 1;
@@ -55,7 +55,7 @@ struct CodeReader {
   static constexpr int kStep = 1;
   const Code* data;
   int64_t panel_stride;
-  Vec scale[kFewLines / kWidth];
+  Vec scale[kSmallN / kWidth];
 
   // `vecs` vectors from the start of `panel` will be read.
   CodeReader(const Weight& weight, int64_t panel, int64_t vecs)
@@ -82,7 +82,7 @@ struct Nvfp4Reader {
   const uint8_t *data, *block_scale;
   int64_t cols, vecs;
   float tensor_scale;
-  Vec step[kFewLines / kWidth];
+  Vec step[kSmallN / kWidth];
 
   Nvfp4Reader(const Weight& weight, int64_t panel, int64_t vecs)
       : data(static_cast<const uint8_t*>(weight.data) + panel * (weight.cols / 2) * kPanelRows),
@@ -206,17 +206,17 @@ void multiply_reader(const float* rows, const Weight& weight, int64_t panel, int
                      int64_t count, float* sums) {
   const int vecs = static_cast<int>((lines + kWidth - 1) / kWidth);
   Reader reader(weight, panel, vecs);
-  multiply_side_by_side<Reader, M, M <= 2 ? kMostVecs : 2>(reader, rows, 0, vecs, col, count, sums);
+  multiply_side_by_side<Reader, M, M <= 2 ? kMaxVecs : 2>(reader, rows, 0, vecs, col, count, sums);
 }
 
-template <typename Reader, int M = kFewRows>
+template <typename Reader, int M = kSmallM>
 void multiply_few_rows(int64_t m, const float* rows, const Weight& weight, int64_t panel, int64_t lines,
                        int64_t col, int64_t count, float* sums) {
   if (m == M) return multiply_reader<Reader, M>(rows, weight, panel, lines, col, count, sums);
   if constexpr (M > 1) multiply_few_rows<Reader, M - 1>(m, rows, weight, panel, lines, col, count, sums);
 }
 
-// As `multiply` of gemm_kernels.h, for lines <= kFewLines from the start of `panel` and m <= kFewRows.
+// As `multiply` of gemm_kernels.h, for lines <= kSmallN from the start of `panel` and m <= kSmallM.
 void multiply_panels(const float* rows, int64_t m, const Weight& weight, int64_t panel, int64_t lines,
                      int64_t col, int64_t count, float* sums) {
   switch (weight.dtype) {

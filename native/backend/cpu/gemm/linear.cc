@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm/activation.h"
 #include "backend/cpu/gemm/columns.h"
 #include "backend/cpu/gemm/dot_gemm.h"
-#include "backend/cpu/gemm/epilogue.h"
 #include "backend/cpu/gemm/product.h"
 #include "backend/cpu/quantize/nvfp4.h"
 #include "backend/cpu/simd/cpu_kernels.h"
@@ -14,7 +14,7 @@ namespace spark::cpu {
 namespace {
 
 // y from the sums of a row.
-void finish(const LinearArgs& args, int64_t t, int64_t o, int64_t count, const float* sums) {
+void store_linear(const LinearArgs& args, int64_t t, int64_t o, int64_t count, const float* sums) {
   const int64_t at = t * args.weight.rows + o;
   float values[kTile];
   std::copy_n(sums, count, values);
@@ -36,7 +36,7 @@ void finish(const LinearArgs& args, int64_t t, int64_t o, int64_t count, const f
 void linear(const LinearArgs& args) {
   const int64_t in = args.weight.cols, out = args.weight.rows;
   const auto store = [&](int64_t t, int64_t o, int64_t count, const float* sums) {
-    finish(args, t, o, count, sums);
+    store_linear(args, t, o, count, sums);
   };
   if (args.compute == Compute::kBF16 && kernels().dot.bf16) {
     return product_bf16(args.tokens, args.x, args.weight, store);

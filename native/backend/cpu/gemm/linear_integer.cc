@@ -13,7 +13,7 @@ namespace {
 
 // Instructions multiply unsigned by signed bytes, so a side of the other kind is moved by 128, and its zero
 // point with it: Σ (x − p)(w − q) = Σ xw − p·Σw − q·Σx + K·p·q, modulo 2^32.
-constexpr uint32_t kFlip = 0x80, kFlipLane = 0x80808080;
+constexpr uint32_t kFlip = 0x80, kFlipGroup = 0x80808080;
 
 // Bytes as they are, or with their highest bits flipped.
 struct Bytes {
@@ -21,32 +21,32 @@ struct Bytes {
   int64_t rows, cols;
   uint32_t flip;
 
-  // Lane `index` of a row; what lies beyond its end is 0.
-  uint32_t lane(int64_t row, int64_t index) const {
+  // Group `index` of a row; what lies beyond its end is 0.
+  uint32_t group(int64_t row, int64_t index) const {
     const int64_t at = 4 * index, count = std::min<int64_t>(4, cols - at);
     const uint8_t* from = data + row * cols + at;
-    uint32_t lane = 0;
+    uint32_t group = 0;
     if (count == 4) {
-      memcpy(&lane, from, 4);
-      return lane ^ flip;
+      memcpy(&group, from, 4);
+      return group ^ flip;
     }
-    memcpy(&lane, from, count);
-    return (lane ^ flip) & ((1u << 8 * count) - 1);
+    memcpy(&group, from, count);
+    return (group ^ flip) & ((1u << 8 * count) - 1);
   }
 };
 
 // Σ over a row, of bytes that are signed or not.
 uint32_t row_sum(const Bytes& bytes, int64_t row, bool is_signed) {
   // Signed bytes are summed with their highest bits flipped, 128 too much each.
-  const uint32_t flip = bytes.flip ^ (is_signed ? kFlipLane : 0);
+  const uint32_t flip = bytes.flip ^ (is_signed ? kFlipGroup : 0);
   const uint8_t* data = bytes.data + row * bytes.cols;
   uint32_t sum = 0;
   int64_t i = 0;
   for (; i + 4 <= bytes.cols; i += 4) {
-    uint32_t lane;
-    memcpy(&lane, data + i, 4);
-    lane ^= flip;
-    const uint32_t pairs = (lane & 0x00FF00FF) + (lane >> 8 & 0x00FF00FF);
+    uint32_t group;
+    memcpy(&group, data + i, 4);
+    group ^= flip;
+    const uint32_t pairs = (group & 0x00FF00FF) + (group >> 8 & 0x00FF00FF);
     sum += (pairs & 0xFFFF) + (pairs >> 16);
   }
   for (; i < bytes.cols; ++i) sum += data[i] ^ (flip & 0xFF);
@@ -61,12 +61,12 @@ std::vector<uint32_t> row_sums(const Bytes& bytes, bool is_signed) {
   return sums;
 }
 
-// [rows, stride] lanes.
-std::vector<uint32_t> to_lanes(const Bytes& bytes, int64_t lanes, int64_t stride) {
+// [rows, stride] groups.
+std::vector<uint32_t> to_dot_groups(const Bytes& bytes, int64_t groups, int64_t stride) {
   std::vector<uint32_t> result(bytes.rows * stride);
   parallel_for(bytes.rows, 1 + (1 << 16) / (bytes.cols + 1), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      for (int64_t l = 0; l < lanes; ++l) result[row * stride + l] = bytes.lane(row, l);
+      for (int64_t l = 0; l < groups; ++l) result[row * stride + l] = bytes.group(row, l);
     }
   });
   return result;
@@ -74,11 +74,11 @@ std::vector<uint32_t> to_lanes(const Bytes& bytes, int64_t lanes, int64_t stride
 
 // As row_sums, of a packed weight.
 std::vector<uint32_t> packed_sums(const LinearIntegerArgs& args) {
-  const int64_t lanes = (args.cols + 3) / 4;
+  const int64_t groups = (args.cols + 3) / 4;
   std::vector<uint32_t> sums(args.rows);
   parallel_for(args.rows, 1 + (1 << 16) / (args.cols + 1), [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
-      const int8_t* panel = static_cast<const int8_t*>(args.w) + (o - o % kPanelRows) * lanes * 4;
+      const int8_t* panel = static_cast<const int8_t*>(args.w) + (o - o % kPanelRows) * groups * 4;
       for (int64_t i = 0; i < args.cols; ++i) {
         sums[o] += panel[i / 4 * kPanelRows * 4 + o % kPanelRows * 4 + i % 4];
       }
@@ -122,16 +122,16 @@ class Corrections {
 }  // namespace
 
 void linear_integer(const LinearIntegerArgs& args) {
-  const int64_t out = args.rows, lanes = (args.cols + 3) / 4, stride = padded_lanes(lanes);
-  const Bytes x{static_cast<const uint8_t*>(args.x), args.tokens, args.cols, args.x_signed ? kFlipLane : 0};
-  const Bytes w{static_cast<const uint8_t*>(args.w), out, args.cols, args.w_signed ? 0 : kFlipLane};
-  const std::vector<uint32_t> x_lanes = to_lanes(x, lanes, stride);
+  const int64_t out = args.rows, groups = (args.cols + 3) / 4, stride = padded_dot_groups(groups);
+  const Bytes x{static_cast<const uint8_t*>(args.x), args.tokens, args.cols, args.x_signed ? kFlipGroup : 0};
+  const Bytes w{static_cast<const uint8_t*>(args.w), out, args.cols, args.w_signed ? 0 : kFlipGroup};
+  const std::vector<uint32_t> x_groups = to_dot_groups(x, groups, stride);
   const Corrections corrections(args, x, w);
-  DotGemm<int32_t> product{args.tokens, out, lanes, x_lanes.data(), stride, {}, {}};
-  product.panel = [&](int64_t row, int64_t lane, int64_t count, uint32_t* buffer) -> const uint32_t* {
-    if (args.packed) return static_cast<const uint32_t*>(args.w) + row * lanes + lane * kPanelRows;
+  DotGemm<int32_t> product{args.tokens, out, groups, x_groups.data(), stride, {}, {}};
+  product.panel = [&](int64_t row, int64_t group, int64_t count, uint32_t* buffer) -> const uint32_t* {
+    if (args.packed) return static_cast<const uint32_t*>(args.w) + row * groups + group * kPanelRows;
     for (int64_t i = 0; i < std::min(kPanelRows, out - row); ++i) {
-      for (int64_t l = 0; l < count; ++l) buffer[l * kPanelRows + i] = w.lane(row + i, lane + l);
+      for (int64_t l = 0; l < count; ++l) buffer[l * kPanelRows + i] = w.group(row + i, group + l);
     }
     return buffer;
   };

@@ -6,7 +6,7 @@
 namespace spark::cpu {
 
 // The matrix of a convolution, never formed: a row for each channel and tap, a column for each position of
-// the output, of several images. An image lies so that every row sees it through one offset (conv_stage.h):
+// the output, of several images. An image lies so that every row sees it through one offset (padded_input.h):
 // element (row, position [n, z, y, x]) = data[offset[row] + n · pitch[0] + z · pitch[1] + y · pitch[2] + x].
 struct Patches {
   const float* data;

@@ -15,11 +15,11 @@ bool is_plain(const Weight& weight) { return weight.dtype == DType::kF32 && !wei
 
 int64_t pieces(int64_t length, int64_t size) { return (length + size - 1) / size; }
 
-// What a thread works in: a panel of a, a sliver of b and a tile of sums stay in the second-level cache. Too
+// What a thread works in: a panel of a, a panel of b and a tile of sums stay in the second-level cache. Too
 // large for the stack of a worker thread.
 struct Workspace {
   alignas(64) float rows[kTile * kLine];
-  alignas(64) float sliver[kSliver * kLine];
+  alignas(64) float panel[kPanelRows * kLine];
   alignas(64) float sums[kTile * kTile];
 };
 Workspace& workspace() { return PerThread<Workspace>::get(); }
@@ -30,33 +30,33 @@ struct Tile {
 };
 
 void add_chunk(const GemmKernels& gemm, const Tile& tile, const Segment& segment, int64_t k, int64_t count) {
-  auto& [rows, sliver, sums] = workspace();
+  auto& [rows, panel, sums] = workspace();
   const Left left = gemm.pack_left(segment.a, tile.row, tile.rows, k, count, rows);
-  for (int64_t col = 0; col < tile.cols; col += kSliver) {
-    const int64_t cols = std::min(kSliver, tile.cols - col);
-    gemm.multiply(left, tile.rows, segment.b, tile.col + col, cols, k, count, sliver, sums + col);
+  for (int64_t col = 0; col < tile.cols; col += kPanelRows) {
+    const int64_t cols = std::min(kPanelRows, tile.cols - col);
+    gemm.multiply(left, tile.rows, segment.b, tile.col + col, cols, k, count, panel, sums + col);
   }
 }
 
 // A few rows by packed lines: each panel is read from its start to its end.
 void add_streams(const GemmKernels& gemm, const Tile& tile, const Segment& segment) {
-  auto& [rows, sliver, sums] = workspace();
+  auto& [rows, panel, sums] = workspace();
   for (int64_t k = 0; k < segment.depth; k += kChunk) {
     gemm.pack_rows(segment.a, tile.row, tile.rows, k, std::min(kChunk, segment.depth - k),
                    rows + k / kChunk * tile.rows * kLine);
   }
-  for (int64_t col = 0; col < tile.cols; col += kFewLines) {
-    const int64_t cols = std::min(kFewLines, tile.cols - col);
+  for (int64_t col = 0; col < tile.cols; col += kSmallN) {
+    const int64_t cols = std::min(kSmallN, tile.cols - col);
     for (int64_t k = 0; k < segment.depth; k += kChunk) {
       gemm.multiply({rows + k / kChunk * tile.rows * kLine, 0}, tile.rows, segment.b, tile.col + col, cols, k,
-                    std::min(kChunk, segment.depth - k), sliver, sums + col);
+                    std::min(kChunk, segment.depth - k), panel, sums + col);
     }
   }
 }
 
 bool can_stream(const Tile& tile, const Segment& segment) {
   const Weight* weight = segment.b.weight;
-  return weight && weight->packed && !segment.b.columns && tile.rows <= kFewRows &&
+  return weight && weight->packed && !segment.b.columns && tile.rows <= kSmallM &&
          pieces(segment.depth, kChunk) * tile.rows <= kTile;
 }
 
@@ -75,8 +75,8 @@ void add_segments(const GemmKernels& gemm, const Tile& tile, std::initializer_li
 }
 
 // Columns of sums as lines that are kLine elements apart.
-const float* turned_sums(const GemmKernels& gemm, const Tile& tile) {
-  auto& [rows, sliver, sums] = workspace();
+const float* transposed_sums(const GemmKernels& gemm, const Tile& tile) {
+  auto& [rows, panel, sums] = workspace();
   gemm.pack_rows(columns_of(sums, kTile), 0, tile.cols, 0, tile.rows, rows);
   return rows;
 }
@@ -84,7 +84,7 @@ const float* turned_sums(const GemmKernels& gemm, const Tile& tile) {
 // Whether a product has so few sums, and those so many terms, that threads do better to share its chunks.
 bool is_deep(int64_t rows, int64_t cols, const Segment& segment) {
   const Tile tile{0, rows, 0, cols};
-  return thread_count() > 1 && rows > 0 && cols > 0 && cols <= kFewLines && can_stream(tile, segment) &&
+  return thread_count() > 1 && rows > 0 && cols > 0 && cols <= kSmallN && can_stream(tile, segment) &&
          rows * cols * segment.depth >= 2 * kGrainTerms;
 }
 
@@ -94,12 +94,12 @@ void add_deep(const GemmKernels& gemm, const Tile& tile, const Segment& segment)
   const int64_t chunks = pieces(segment.depth, kChunk), size = tile.rows * kTile;
   const int64_t grain = 1 + kGrainTerms / (tile.rows * tile.cols * kChunk);
   parallel_for(chunks, grain, [&](int64_t begin, int64_t end) {
-    auto& [rows, sliver, own_sums] = workspace();
+    auto& [rows, panel, own_sums] = workspace();
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       const int64_t k = chunk * kChunk, count = std::min(kChunk, segment.depth - k);
       std::fill_n(sums + chunk * size, size, 0.0f);
       gemm.pack_rows(segment.a, tile.row, tile.rows, k, count, rows);
-      gemm.multiply({rows, 0}, tile.rows, segment.b, tile.col, tile.cols, k, count, sliver,
+      gemm.multiply({rows, 0}, tile.rows, segment.b, tile.col, tile.cols, k, count, panel,
                     sums + chunk * size);
     }
   });
@@ -114,7 +114,7 @@ void store_sums(const GemmKernels& gemm, const Tile& tile, StoreBy by, Store sto
     for (int64_t m = 0; m < tile.rows; ++m) store(tile.row + m, tile.col, tile.cols, sums + m * kTile);
     return;
   }
-  const float* columns = turned_sums(gemm, tile);
+  const float* columns = transposed_sums(gemm, tile);
   for (int64_t n = 0; n < tile.cols; ++n) store(tile.col + n, tile.row, tile.rows, columns + n * kLine);
 }
 
@@ -125,31 +125,32 @@ void compute(const GemmKernels& gemm, const Tile& tile, std::initializer_list<Se
 }
 
 // The last chunk of each block of sums goes on to y while it is in registers.
-void finish_tile(const GemmKernels& gemm, const Tile& tile, const Segment& segment, const Finish& to) {
-  auto& [rows, sliver, sums] = workspace();
+void multiply_store_tile(const GemmKernels& gemm, const Tile& tile, const Segment& segment,
+                         const Epilogue& to) {
+  auto& [rows, panel, sums] = workspace();
   const int64_t last = std::max<int64_t>(pieces(segment.depth, kChunk) - 1, 0) * kChunk;
   const int64_t count = segment.depth - last;
   if (last > 0) std::fill_n(sums, tile.rows * kTile, 0.0f);
   for (int64_t k = 0; k < last; k += kChunk) add_chunk(gemm, tile, segment, k, kChunk);
   const Left left = gemm.pack_left(segment.a, tile.row, tile.rows, last, count, rows);
-  for (int64_t col = 0; col < tile.cols; col += kSliver) {
-    gemm.finish(left, tile.rows, segment.b, tile.col + col, std::min(kSliver, tile.cols - col), last, count,
-                sliver, last > 0 ? sums + col : nullptr, finish_from(to, 0, col));
+  for (int64_t col = 0; col < tile.cols; col += kPanelRows) {
+    gemm.multiply_store(left, tile.rows, segment.b, tile.col + col, std::min(kPanelRows, tile.cols - col),
+                        last, count, panel, last > 0 ? sums + col : nullptr, epilogue_at(to, 0, col));
   }
 }
 
 void compute_into(const GemmKernels& gemm, const Tile& tile, const Segment& segment, StoreBy by,
-                  const Finish& to) {
+                  const Epilogue& to) {
   if (by == StoreBy::kColumns) {
     add_segments(gemm, tile, {segment});
-    const float* columns = turned_sums(gemm, tile);
-    return finish_sums(columns, kLine, tile.cols, tile.rows, finish_from(to, tile.col, tile.row));
+    const float* columns = transposed_sums(gemm, tile);
+    return apply_epilogue(columns, kLine, tile.cols, tile.rows, epilogue_at(to, tile.col, tile.row));
   }
-  const Finish from = finish_from(to, tile.row, tile.col);
+  const Epilogue from = epilogue_at(to, tile.row, tile.col);
   const bool simple = to.activation == Activation::kNone || to.activation == Activation::kRelu;
-  if (simple) return finish_tile(gemm, tile, segment, from);
+  if (simple) return multiply_store_tile(gemm, tile, segment, from);
   add_segments(gemm, tile, {segment});
-  finish_sums(workspace().sums, kTile, tile.rows, tile.cols, from);
+  apply_epilogue(workspace().sums, kTile, tile.rows, tile.cols, from);
 }
 
 // What a line of a side costs a tile, in lines of the other side that it could be multiplied by instead:
@@ -165,23 +166,23 @@ struct TileSize {
 
 // Large tiles read and pack least, but threads want equal shares of all.
 TileSize tile_size(int64_t count, int64_t rows, int64_t cols, const Segment& segment) {
-  const int64_t threads = thread_count(), most = count * pieces(rows, kTile) * pieces(cols, kTile);
+  const int64_t threads = thread_count(), tiles = count * pieces(rows, kTile) * pieces(cols, kTile);
   const bool small = count * rows * cols * segment.depth <= kGrainTerms;
-  if (threads == 1 || small || most >= 8 * threads) return {kTile, kTile};
+  if (threads == 1 || small || tiles >= 8 * threads) return {kTile, kTile};
   const int64_t row_cost = cost_of(segment.a), col_cost = cost_of(segment.b);
   TileSize best{kTile, kTile};
-  int64_t least = -1;
+  int64_t best_cost = -1;
   for (int64_t down = pieces(rows, kTile); down <= 4 * pieces(rows, kTile); down *= 2) {
     for (int64_t across = pieces(cols, kTile); across <= 4 * pieces(cols, kTile); across *= 2) {
-      const TileSize size{pieces(pieces(rows, down), kSliver) * kSliver,
-                          pieces(pieces(cols, across), kSliver) * kSliver};
+      const TileSize size{pieces(pieces(rows, down), kPanelRows) * kPanelRows,
+                          pieces(pieces(cols, across), kPanelRows) * kPanelRows};
       const int64_t row_tiles = pieces(rows, size.height), col_tiles = pieces(cols, size.width);
       const int64_t all = count * (rows * cols + row_cost * rows * col_tiles + col_cost * cols * row_tiles);
       const int64_t one = size.height * (size.width + row_cost) + size.width * col_cost;
       // When each thread takes the next tile it is done no later than this.
       const int64_t cost = all + (threads - 1) * one;
-      if (least >= 0 && cost >= least) continue;
-      least = cost;
+      if (best_cost >= 0 && cost >= best_cost) continue;
+      best_cost = cost;
       best = size;
     }
   }
@@ -289,14 +290,14 @@ void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> seg
   });
 }
 
-void product_into(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
+void product_into(const Epilogue& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
   for_tiles(1, rows, cols, segment.depth, segment, [&](const GemmKernels& gemm, const Tile& tile, int64_t) {
     compute_into(gemm, tile, segment, by, to);
   });
 }
 
 void products_into(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
-                   FunctionRef<Finish(int64_t)> to) {
+                   FunctionRef<Epilogue(int64_t)> to) {
   if (count == 0) return;
   const Segment first = segment(0);
   for_tiles(count, rows, cols, first.depth, first,
@@ -305,7 +306,7 @@ void products_into(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segmen
             });
 }
 
-void product_into_here(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
+void product_into_here(const Epilogue& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
   for_tiles_here(rows, cols, [&](const GemmKernels& gemm, const Tile& tile) {
     compute_into(gemm, tile, segment, by, to);
   });

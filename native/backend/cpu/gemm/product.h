@@ -7,7 +7,7 @@
 
 #include <initializer_list>
 
-#include "backend/cpu/gemm/finish.h"
+#include "backend/cpu/gemm/epilogue.h"
 #include "backend/cpu/gemm/operand.h"
 #include "core/function_ref.h"
 
@@ -52,12 +52,12 @@ void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> seg
                   StoreBy by = StoreBy::kRows);
 
 // The sums of one segment become what `to` says. By columns, columns of the product are rows of y.
-void product_into(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by);
-void product_into_here(const Finish& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by);
+void product_into(const Epilogue& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by);
+void product_into_here(const Epilogue& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by);
 
 // The same for `count` products of one shape, by rows.
 void products_into(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
-                   FunctionRef<Finish(int64_t)> to);
+                   FunctionRef<Epilogue(int64_t)> to);
 
 // sums = x · Wᵀ of numbers rounded to bf16, for a machine that multiplies them (kernels().dot.bf16). A chunk
 // is one chain of additions of two products each.

@@ -46,14 +46,14 @@ void for_each_run(const BinaryArgs& args, const Compute& compute) {
                     V left[kRun], right[kRun], written[kRun];
                     for (int64_t at = 0; at < size; at += kRun) {
                       const int64_t count = std::min(kRun, size - at);
-                      const auto read = [&](const void* base, int n, V* room) {
+                      const auto read = [&](const void* base, int n, V* buffer) {
                         return numbers(args.dtype, base, offset[n] + at * step[n], step[n],
-                                       step[n] == 0 ? 1 : count, room);
+                                       step[n] == 0 ? 1 : count, buffer);
                       };
                       const V *a = read(args.a, 0, left), *b = read(args.b, 1, right);
                       const Results<V> y(result, args.y, row * size + at, count, written);
                       compute(count, a, step[0] == 0, b, step[1] == 0, y.values);
-                      y.finish();
+                      y.store();
                     }
                   });
 }

@@ -64,11 +64,11 @@ void input_gradient(const NormBackwardArgs& args) {
   const RowKernels& loops = kernels().rows;
   const int64_t lanes = std::min<int64_t>(args.rows, 4 * thread_count());  // pieces of parallel_for
   const bool spread = args.scale && args.inner > 1;
-  const std::unique_ptr<float[]> room(spread ? new float[lanes * args.cols] : nullptr);
+  const std::unique_ptr<float[]> workspace(spread ? new float[lanes * args.cols] : nullptr);
   parallel_for(lanes, 1 + (grain(args.cols) * lanes) / (args.rows + 1), [&](int64_t begin, int64_t end) {
     for (int64_t lane = begin; lane < end; ++lane) {
       for (int64_t row = lane * args.rows / lanes; row < (lane + 1) * args.rows / lanes; ++row) {
-        norm_row_backward(loops, args, row, spread ? room.get() + lane * args.cols : nullptr);
+        norm_row_backward(loops, args, row, spread ? workspace.get() + lane * args.cols : nullptr);
       }
     }
   });

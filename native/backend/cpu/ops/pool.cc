@@ -52,14 +52,14 @@ void for_each_line(const Windows& windows, const float* x, int64_t a, int64_t b,
   const TapRange planes = taps_within(windows, 0, a, 0, windows.image[0]),
                  rows = taps_within(windows, 1, b, 0, windows.image[1]);
   const int64_t stride = windows.stride[2], width = windows.image[2];
-  const auto place = [&](int axis, int64_t q, int64_t tap) {
+  const auto coordinate = [&](int axis, int64_t q, int64_t tap) {
     return q * windows.stride[axis] + tap * windows.dilation[axis] - windows.pad[axis];
   };
   for (int64_t i = planes.first; i < planes.last; ++i) {
     for (int64_t j = rows.first; j < rows.last; ++j) {
-      const float* row = x + (place(0, a, i) * windows.image[1] + place(1, b, j)) * width;
+      const float* row = x + (coordinate(0, a, i) * windows.image[1] + coordinate(1, b, j)) * width;
       for (int64_t k = 0; k < windows.kernel[2]; ++k) {
-        const int64_t shift = place(2, 0, k);
+        const int64_t shift = coordinate(2, 0, k);
         const int64_t first = std::max(begin, shift < 0 ? (stride - 1 - shift) / stride : 0);
         const int64_t last = std::min(end, shift < width ? (width - shift + stride - 1) / stride : 0);
         if (first < last) visit(first, row + first * stride + shift, stride, last - first);
@@ -125,9 +125,9 @@ void largest_lines(const PoolArgs& args) {
   parallel_tasks(tasks, 8 * pitch, [&](int64_t task, float* columns) {
     const int64_t first = task * planes;
     std::fill_n(columns, 8 * pitch, -std::numeric_limits<float>::infinity());
-    kernels().pool.largest(windows, std::min(planes, windows.planes - first),
-                           static_cast<const float*>(args.x) + first * image, columns, pitch,
-                           static_cast<float*>(args.y) + first * out);
+    kernels().pool.max_windows(windows, std::min(planes, windows.planes - first),
+                               static_cast<const float*>(args.x) + first * image, columns, pitch,
+                               static_cast<float*>(args.y) + first * out);
   });
 }
 

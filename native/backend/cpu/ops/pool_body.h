@@ -11,35 +11,35 @@ struct CoveredLines {
   int64_t planes, plane_step, lines, line_step;
 };
 
-// The taps of the window at q that lie in the image along an axis: `count` from `place` on.
+// The taps of the window at q that lie in the image along an axis: `count` from `start` on.
 struct CoveredTaps {
-  int64_t place, count;
+  int64_t start, count;
 
   CoveredTaps(const Windows& of, int axis, int64_t q)
-      : place(q * of.stride[axis] - of.pad[axis]), count(of.kernel[axis]) {
+      : start(q * of.stride[axis] - of.pad[axis]), count(of.kernel[axis]) {
     const int64_t step = of.dilation[axis], size = of.image[axis];
-    for (; count > 0 && place < 0; --count) place += step;
-    while (count > 0 && place + (count - 1) * step >= size) --count;
+    for (; count > 0 && start < 0; --count) start += step;
+    while (count > 0 && start + (count - 1) * step >= size) --count;
   }
 };
 
 // to[i] = the largest element of column i of some lines, for i < count; kLines of one plane, 0: any.
 template <int kLines>
-void largest_of_columns(const CoveredLines& from, int64_t count, float* to) {
+void max_of_columns(const CoveredLines& from, int64_t count, float* to) {
   const int64_t planes = kLines ? 1 : from.planes, lines = kLines ? kLines : from.lines;
   for (int64_t at = 0; at < count; at += kWidth) {
     // The last vector overlaps the one before it.
-    const int64_t place = at + kWidth > count && count > kWidth ? count - kWidth : at;
-    Vec most = splat(-__builtin_inff());
+    const int64_t col = at + kWidth > count && count > kWidth ? count - kWidth : at;
+    Vec max = splat(-__builtin_inff());
     for (int64_t i = 0; i < planes; ++i) {
-      const float* line = from.first + i * from.plane_step + place;
+      const float* line = from.first + i * from.plane_step + col;
 #pragma GCC unroll 3
       for (int64_t j = 0; j < lines; ++j) {
-        most = larger(most, load_some(line + j * from.line_step, count - place));
+        max = larger(max, load_some(line + j * from.line_step, count - col));
       }
       __builtin_prefetch(line + kAhead);
     }
-    store_some(to + place, most, count - place);
+    store_some(to + col, max, count - col);
   }
 }
 
@@ -54,38 +54,38 @@ inline Vec load_apart(const float* from, int64_t stride) {
 }
 
 template <int kStride>
-void largest_of_taps(const Windows& of, const float* columns, float* y) {
+void max_of_taps(const Windows& of, const float* columns, float* y) {
   const int64_t count = of.out[2], stride = of.stride[2];
   for (int64_t at = 0; at < count; at += kWidth) {
     const float* from = columns + at * stride;
-    Vec most = load_apart<kStride>(from, stride);
+    Vec max = load_apart<kStride>(from, stride);
     for (int64_t k = 1; k < of.kernel[2]; ++k) {
-      most = larger(most, load_apart<kStride>(from + k * of.dilation[2], stride));
+      max = larger(max, load_apart<kStride>(from + k * of.dilation[2], stride));
     }
-    store_some(y + at, most, count - at);
+    store_some(y + at, max, count - at);
   }
 }
 
-void largest(const Windows& of, int64_t planes, const float* x, float* columns, int64_t pitch, float* y) {
+void max_windows(const Windows& of, int64_t planes, const float* x, float* columns, int64_t pitch, float* y) {
   const auto [depth, height, width] = of.image;
   const int64_t reach = (of.out[2] - 1) * of.stride[2] + (of.kernel[2] - 1) * of.dilation[2] + 1;
   const int64_t end = smaller(width, reach - of.pad[2]);  // of the columns that are read
-  const auto of_taps = of.stride[2] == 1   ? largest_of_taps<1>
-                       : of.stride[2] == 2 ? largest_of_taps<2>
-                                           : largest_of_taps<0>;
+  const auto of_taps = of.stride[2] == 1   ? max_of_taps<1>
+                       : of.stride[2] == 2 ? max_of_taps<2>
+                                           : max_of_taps<0>;
   for (int64_t block = 0; block < planes * of.out[0]; ++block) {
     const CoveredTaps deep(of, 0, block % of.out[0]);
-    const float* layer = x + (block / of.out[0] * depth + deep.place) * height * width;
+    const float* layer = x + (block / of.out[0] * depth + deep.start) * height * width;
     for (int64_t b = 0; b < of.out[1]; b += kLinesAtOnce) {
       const int64_t lines = smaller(kLinesAtOnce, of.out[1] - b);
       for (int64_t i = 0; i < lines; ++i) {
         const CoveredTaps down(of, 1, b + i);
-        const CoveredLines from = {layer + down.place * width, deep.count, of.dilation[0] * height * width,
+        const CoveredLines from = {layer + down.start * width, deep.count, of.dilation[0] * height * width,
                                    down.count, of.dilation[1] * width};
         const int64_t covered = deep.count == 1 ? down.count : 0;
-        const auto of_columns = covered == 2   ? largest_of_columns<2>
-                                : covered == 3 ? largest_of_columns<3>
-                                               : largest_of_columns<0>;
+        const auto of_columns = covered == 2   ? max_of_columns<2>
+                                : covered == 3 ? max_of_columns<3>
+                                               : max_of_columns<0>;
         of_columns(from, end, columns + i * pitch + of.pad[2]);
       }
       for (int64_t i = 0; i < lines; ++i, y += of.out[2]) of_taps(of, columns + i * pitch, y);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "backend/cpu/conv/byte_stage.h"
 #include "backend/cpu/conv/conv_reading.h"
+#include "backend/cpu/conv/padded_bytes.h"
 #include "backend/cpu/parallel_tasks.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 
@@ -29,26 +29,26 @@ ConvShape reading_of(const Windows& windows) {
 void largest_bytes(const PoolArgs& args) {
   const ConvShape shape = reading_of(args.windows);
   const ConvReading reading(shape);
-  const Stage& stage = reading.stage();
+  const PaddedInput& input = reading.input();
   const std::vector<int64_t>& taps = reading.taps();
   const uint8_t flip = args.dtype == DType::kI8 ? 0x80 : 0;  // makes signed bytes compare as unsigned ones
   const int64_t height = shape.out[1], width = shape.out[2];
-  const int64_t image = volume(shape.image), lines = shape.out[0] * height;
+  const int64_t image = numel(shape.image), lines = shape.out[0] * height;
   if (lines * width == 0) return;
-  const int64_t bytes = staged_floats(stage.plane(), 1) + kByteOverrun;
+  const int64_t bytes = padded_floats(input.plane(), 1) + kByteOverrun;
   parallel_tasks(args.windows.planes, (bytes + 3) / 4, [&](int64_t n, float* floats) {
-    auto* room = reinterpret_cast<uint8_t*>(floats);
-    uint8_t most[kRun + kByteOverrun];
-    stage_bytes(stage, static_cast<const uint8_t*>(args.x) + n * image, flip, room);
-    std::fill_n(room + stage.plane(), kByteOverrun, 0);
-    for (int64_t i = 0; flip && i < stage.plane(); ++i) room[i] ^= flip;
+    auto* padded = reinterpret_cast<uint8_t*>(floats);
+    uint8_t max[kRun + kByteOverrun];
+    pad_bytes(input, static_cast<const uint8_t*>(args.x) + n * image, flip, padded);
+    std::fill_n(padded + input.plane(), kByteOverrun, 0);
+    for (int64_t i = 0; flip && i < input.plane(); ++i) padded[i] ^= flip;
     uint8_t* y = static_cast<uint8_t*>(args.y) + n * lines * width;
     for (int64_t line = 0; line < lines; ++line) {
-      const uint8_t* from = room + line / height * stage.pitch(0) + line % height * stage.pitch(1);
+      const uint8_t* from = padded + line / height * input.pitch(0) + line % height * input.pitch(1);
       for (int64_t x = 0; x < width; x += kRun) {
         const int64_t count = std::min(kRun, width - x);
-        kernels().bytes.largest(from + x, taps.data(), static_cast<int64_t>(taps.size()), count, most);
-        for (int64_t i = 0; i < count; ++i) y[line * width + x + i] = most[i] ^ flip;
+        kernels().bytes.max_windows(from + x, taps.data(), static_cast<int64_t>(taps.size()), count, max);
+        for (int64_t i = 0; i < count; ++i) y[line * width + x + i] = max[i] ^ flip;
       }
     }
   });

@@ -1,4 +1,4 @@
-// pool_bytes.h: the largest of windows of bytes.
+// pool_bytes.h: the maximum of windows of bytes.
 #pragma once
 
 #include "backend/backend.h"

@@ -10,8 +10,8 @@ struct PoolKernels {
   // covers one. columns: 8 · pitch times −∞, some of which are written over; pitch: at least (out[2] + 16) ·
   // stride[2]
   // + (kernel[2] − 1) · dilation[2] + 32.
-  void (*largest)(const Windows& windows, int64_t planes, const float* x, float* columns, int64_t pitch,
-                  float* y);
+  void (*max_windows)(const Windows& windows, int64_t planes, const float* x, float* columns, int64_t pitch,
+                      float* y);
   // sums[i] += x[i · stride] for i < count
   void (*add_apart)(const float* x, int64_t stride, int64_t count, double* sums);
   // y[i] = sums[i] / (factor · counts[i]) for i < count

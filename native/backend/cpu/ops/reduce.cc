@@ -24,11 +24,12 @@ Sum<V> fold(const ReduceArgs& args, int64_t offset, Sum<V> start, const Fold& st
   outer.count = axes.count == 0 ? 0 : axes.count - 1;
   Cursor<1> cursor(outer, {&args.reduced_strides}, 0);
   Sum<V> value = start;
-  V room[kRun];
+  V buffer[kRun];
   for (int64_t row = 0; row < rows; ++row, cursor.next()) {
     for (int64_t at = 0; at < size; at += kRun) {
       const int64_t count = std::min(kRun, size - at);
-      const V* x = numbers(args.dtype, args.x, offset + cursor.offset[0] + at * stride, stride, count, room);
+      const V* x =
+          numbers(args.dtype, args.x, offset + cursor.offset[0] + at * stride, stride, count, buffer);
       for (int64_t i = 0; i < count; ++i) value = step(value, static_cast<Sum<V>>(x[i]));
     }
   }
@@ -83,7 +84,7 @@ void reduce(const ReduceArgs& args) {
         const Results<V> y(args.dtype, args.y, at, count, written);
         for (int64_t i = 0; i < count; ++i, cursor.next())
           y.values[i] = reduce_one<V>(args, cursor.offset[0]);
-        y.finish();
+        y.store();
       }
     });
   });

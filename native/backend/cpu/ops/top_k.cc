@@ -24,11 +24,11 @@ void top_k_row(const TopKArgs& args, int64_t row, Found<V>* heap) {
   const auto before = [&](const Found<V>& a, const Found<V>& b) {
     return comes_before(args, a.value, a.index, b.value, b.index);
   };
-  V room[kRun];
+  V buffer[kRun];
   int64_t held = 0;
   for (int64_t begin = 0; begin < args.size; begin += kRun) {
     const int64_t count = std::min(kRun, args.size - begin);
-    const V* values = numbers(args.dtype, args.x, start + begin * args.inner, args.inner, count, room);
+    const V* values = numbers(args.dtype, args.x, start + begin * args.inner, args.inner, count, buffer);
     for (int64_t i = 0; i < count; ++i) {
       const Found<V> found{values[i], begin + i};
       if (held == args.k) {

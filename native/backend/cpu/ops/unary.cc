@@ -18,7 +18,7 @@ void unary_loop(const UnaryArgs& args) {
       const float* x = numbers(args.dtype, args.x, at, 1, count, read);
       const Results<float> y(args.dtype, args.y, at, count, written);
       kernels().elementwise.unary(args.fn, alpha, beta, x, count, y.values);
-      y.finish();
+      y.store();
     }
   });
 }
@@ -53,7 +53,7 @@ void unary(const UnaryArgs& args) {
           const V* x = numbers(args.dtype, args.x, at, 1, count, read);
           const Results<V> y(result, args.y, at, count, written);
           for (int64_t i = 0; i < count; ++i) y.values[i] = fn(x[i]);
-          y.finish();
+          y.store();
         }
       });
     });

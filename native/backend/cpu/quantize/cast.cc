@@ -38,10 +38,10 @@ void cast(const CastArgs& args) {
   with_number(args.src_dtype, [&](auto number) {
     using V = decltype(number);
     parallel_for(args.count, kGrain, [&](int64_t begin, int64_t end) {
-      V room[kRun];
+      V buffer[kRun];
       for (int64_t at = begin; at < end; at += kRun) {
         const int64_t count = std::min(kRun, end - at);
-        const V* values = numbers(args.src_dtype, args.src, at, 1, count, room);
+        const V* values = numbers(args.src_dtype, args.src, at, 1, count, buffer);
         store_elements(args.dst_dtype, values, count, args.dst, at, 1, conversion);
       }
     });

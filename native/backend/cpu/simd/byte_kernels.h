@@ -22,7 +22,7 @@ struct ByteKernels {
                     int64_t count, int32_t* sums);
   // y[i] = the largest data[offset[k] + i] for k < depth, which is at least 1. Reads and writes up to 15
   // more.
-  void (*largest)(const uint8_t* data, const int64_t* offset, int64_t depth, int64_t count, uint8_t* y);
+  void (*max_windows)(const uint8_t* data, const int64_t* offset, int64_t depth, int64_t count, uint8_t* y);
   // y[i] = rounded((sums[i] + shift) · scale), or each with a shift and a scale of its own
   void (*requantize)(const int32_t* sums, int64_t count, uint32_t shift, float scale,
                      const ByteRounding& rounding, uint8_t* y);

@@ -107,14 +107,14 @@ void correlate(const int32_t* weights, const uint8_t* data, const int64_t* offse
   correlate_blocks<1>(weights, data, offset, depth, done, count, sums);
 }
 
-void largest(const uint8_t* data, const int64_t* offset, int64_t depth, int64_t count, uint8_t* y) {
+void max_windows(const uint8_t* data, const int64_t* offset, int64_t depth, int64_t count, uint8_t* y) {
   for (int64_t i = 0; i < count; i += kLanes) {
-    Bytes most = load_as<Bytes>(data + offset[0] + i);
+    Bytes max = load_as<Bytes>(data + offset[0] + i);
     for (int64_t k = 1; k < depth; ++k) {
       const Bytes values = load_as<Bytes>(data + offset[k] + i);
-      most = values > most ? values : most;
+      max = values > max ? values : max;
     }
-    store(y + i, most);
+    store(y + i, max);
   }
 }
 
@@ -200,15 +200,15 @@ struct PairTable {
 
   explicit PairTable(const uint8_t* table) { __builtin_memcpy(parts, table, sizeof(parts)); }
 
-  // The pairs at these places, modulo 64, of two vectors.
-  __attribute__((always_inline)) static inline Pairs chosen(Pairs a, Pairs b, Pairs places) {
-    return (Pairs)_mm512_permutex2var_epi16((__m512i)a, (__m512i)places, (__m512i)b);
+  // The pairs at these indices, modulo 64, of two vectors.
+  __attribute__((always_inline)) static inline Pairs chosen(Pairs a, Pairs b, Pairs indices) {
+    return (Pairs)_mm512_permutex2var_epi16((__m512i)a, (__m512i)indices, (__m512i)b);
   }
-  // The entries at these places below 256.
-  __attribute__((always_inline)) inline Pairs entries(Pairs places) const {
-    const Pairs pair = places >> 1;
+  // The entries at these indices below 256.
+  __attribute__((always_inline)) inline Pairs entries(Pairs indices) const {
+    const Pairs pair = indices >> 1;
     const Pairs low = chosen(parts[0], parts[1], pair), high = chosen(parts[2], parts[3], pair);
-    return ((pair > 63 ? high : low) >> ((places & 1) << 3)) & 0xFF;
+    return ((pair > 63 ? high : low) >> ((indices & 1) << 3)) & 0xFF;
   }
   __attribute__((always_inline)) inline Pairs look_up(Pairs bytes) const {
     return entries(bytes & 0xFF) | entries(bytes >> 8) << 8;
@@ -249,7 +249,7 @@ void dequantize(const uint8_t* x, bool is_signed, int64_t count, int32_t zero, f
 constexpr ByteKernels kKernels = {
     .interleave = interleave,
     .correlate = correlate,
-    .largest = largest,
+    .max_windows = max_windows,
     .requantize = requantize,
     .requantize_each = requantize_each,
     .quantize = quantize,

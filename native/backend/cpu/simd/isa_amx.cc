@@ -1,4 +1,4 @@
-// isa_amx.cc: AMX: tdpbf16ps and tdpbusd on tiles of 16 rows of 16 lanes. Two by two tiles of sums: 0 1 / 2
+// isa_amx.cc: AMX: tdpbf16ps and tdpbusd on tiles of 16 rows of 16 groups. Two by two tiles of sums: 0 1 / 2
 // 3, two of rows: 4 5, two of the panel: 6 7.
 #include <immintrin.h>
 
@@ -7,7 +7,7 @@
 namespace spark::cpu {
 namespace {
 
-constexpr int64_t kSize = 16;  // rows and lanes of a tile
+constexpr int64_t kSize = 16;  // rows and groups of a tile
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -62,7 +62,7 @@ struct SignedBytes {
 // A block of up to 32 rows by 32 columns.
 template <typename Kind, typename Sum>
 void multiply_block(const uint32_t* rows, int64_t stride, bool has_lower, const uint32_t* panel,
-                    int64_t lanes, Sum* sums) {
+                    int64_t groups, Sum* sums) {
   constexpr int64_t kSumBytes = kTile * sizeof(Sum), kPanelBytes = kPanelRows * 4;
   Sum* lower_sums = sums + kSize * kTile;
   _tile_loadd(0, sums, kSumBytes);
@@ -71,7 +71,7 @@ void multiply_block(const uint32_t* rows, int64_t stride, bool has_lower, const 
     _tile_loadd(2, lower_sums, kSumBytes);
     _tile_loadd(3, lower_sums + kSize, kSumBytes);
   }
-  for (int64_t l = 0; l < lanes; l += kSize) {
+  for (int64_t l = 0; l < groups; l += kSize) {
     _tile_loadd(6, panel + l * kPanelRows, kPanelBytes);
     _tile_loadd(7, panel + l * kPanelRows + kSize, kPanelBytes);
     _tile_loadd(4, rows + l, stride * 4);
@@ -89,18 +89,18 @@ void multiply_block(const uint32_t* rows, int64_t stride, bool has_lower, const 
 }
 
 template <typename Kind, typename Sum>
-void multiply_lanes(const uint32_t* rows, int64_t stride, int64_t m, const uint32_t* panel, int64_t,
-                    int64_t lanes, Sum* sums) {
-  const int64_t whole = lanes / kSize * kSize;
-  // Rows go on with zeros beyond the last lane; a panel does not.
+void multiply_dot_groups(const uint32_t* rows, int64_t stride, int64_t m, const uint32_t* panel, int64_t,
+                         int64_t groups, Sum* sums) {
+  const int64_t whole = groups / kSize * kSize;
+  // Rows go on with zeros beyond the last group; a panel does not.
   uint32_t rest[kSize * kPanelRows] = {};
-  __builtin_memcpy(rest, panel + whole * kPanelRows, (lanes - whole) * kPanelRows * 4);
+  __builtin_memcpy(rest, panel + whole * kPanelRows, (groups - whole) * kPanelRows * 4);
   for (int64_t i = 0; i < m; i += 2 * kSize) {
     const int64_t upper = m - i < kSize ? m - i : kSize;
     const int64_t below = m - i - upper, lower = below < kSize ? below : kSize;
     if (i == 0 || upper + lower < 2 * kSize) configure(upper, lower);
     multiply_block<Kind>(rows + i * stride, stride, lower > 0, panel, whole, sums + i * kTile);
-    if (lanes > whole) {
+    if (groups > whole) {
       multiply_block<Kind>(rows + i * stride + whole, stride, lower > 0, rest, kSize, sums + i * kTile);
     }
   }
@@ -110,9 +110,9 @@ void multiply_lanes(const uint32_t* rows, int64_t stride, int64_t m, const uint3
 }  // namespace
 
 const DotKernels amx_dot_kernels = {
-    .bf16 = multiply_lanes<Pairs, float>,
-    .bytes = multiply_lanes<Bytes, int32_t>,
-    .signed_bytes = multiply_lanes<SignedBytes, int32_t>,
+    .bf16 = multiply_dot_groups<Pairs, float>,
+    .bytes = multiply_dot_groups<Bytes, int32_t>,
+    .signed_bytes = multiply_dot_groups<SignedBytes, int32_t>,
 };
 
 }  // namespace spark::cpu

@@ -66,7 +66,7 @@ inline Vec evens(Vec a, Vec b) {
   return _mm256_castpd_ps(_mm256_permute4x64_pd(pairs, 0xD8));
 }
 
-inline void settle_here(Vec& vec) { asm volatile("" : "+x"(vec) : : "memory"); }
+inline void order_before_reads(Vec& vec) { asm volatile("" : "+x"(vec) : : "memory"); }
 
 using Mask = __m256i;
 
@@ -118,8 +118,8 @@ inline Sums add_pairs(Shorts a, Shorts b) { return (Sums)_mm256_madd_epi16((__m2
 
 constexpr DotKernels kKernels = {
     .bf16 = nullptr,
-    .bytes = multiply_lanes<Bytes<Unsigned, Signed>, int32_t>,
-    .signed_bytes = multiply_lanes<Bytes<Signed, Unsigned>, int32_t>,
+    .bytes = multiply_dot_groups<Bytes<Unsigned, Signed>, int32_t>,
+    .signed_bytes = multiply_dot_groups<Bytes<Signed, Unsigned>, int32_t>,
 };
 
 }  // namespace dot

@@ -52,11 +52,11 @@ inline Vec load_e2m1(const uint8_t* codes) {
 }
 
 inline Vec evens(Vec a, Vec b) {
-  const __m512i places = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
-  return _mm512_permutex2var_ps(a, places, b);
+  const __m512i indices = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+  return _mm512_permutex2var_ps(a, indices, b);
 }
 
-inline void settle_here(Vec& vec) { asm volatile("" : "+v"(vec) : : "memory"); }
+inline void order_before_reads(Vec& vec) { asm volatile("" : "+v"(vec) : : "memory"); }
 
 using Mask = __mmask16;
 
@@ -110,8 +110,8 @@ inline Sums add_pairs(Shorts a, Shorts b) { return (Sums)_mm512_madd_epi16((__m5
 
 constexpr DotKernels kKernels = {
     .bf16 = nullptr,
-    .bytes = multiply_lanes<Bytes<Unsigned, Signed>, int32_t>,
-    .signed_bytes = multiply_lanes<Bytes<Signed, Unsigned>, int32_t>,
+    .bytes = multiply_dot_groups<Bytes<Unsigned, Signed>, int32_t>,
+    .signed_bytes = multiply_dot_groups<Bytes<Signed, Unsigned>, int32_t>,
 };
 
 }  // namespace dot

@@ -10,25 +10,25 @@ constexpr int kWidth = 16, kRows = 14, kVecs = 2;
 
 struct Pairs {
   using Vec = __m512;
-  using Lanes = __m512bh;
-  static Lanes load_lanes(const uint32_t* from) { return (Lanes)_mm512_loadu_si512(from); }
-  static Vec dot(uint32_t row, Lanes lanes, Vec sum) {
-    return _mm512_dpbf16_ps(sum, (Lanes)_mm512_set1_epi32(static_cast<int>(row)), lanes);
+  using Groups = __m512bh;
+  static Groups load_groups(const uint32_t* from) { return (Groups)_mm512_loadu_si512(from); }
+  static Vec dot(uint32_t row, Groups groups, Vec sum) {
+    return _mm512_dpbf16_ps(sum, (Groups)_mm512_set1_epi32(static_cast<int>(row)), groups);
   }
 };
 
 struct Bytes {
   using Vec = uint32_t __attribute__((vector_size(64)));
-  using Lanes = __m512i;
-  static Lanes load_lanes(const uint32_t* from) { return _mm512_loadu_si512(from); }
-  static Vec dot(uint32_t row, Lanes lanes, Vec sum) {
-    return (Vec)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(static_cast<int>(row)), lanes);
+  using Groups = __m512i;
+  static Groups load_groups(const uint32_t* from) { return _mm512_loadu_si512(from); }
+  static Vec dot(uint32_t row, Groups groups, Vec sum) {
+    return (Vec)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(static_cast<int>(row)), groups);
   }
 };
 
 struct SignedBytes : Bytes {
-  static Vec dot(uint32_t row, Lanes lanes, Vec sum) {
-    return (Vec)_mm512_dpbusd_epi32((__m512i)sum, lanes, _mm512_set1_epi32(static_cast<int>(row)));
+  static Vec dot(uint32_t row, Groups groups, Vec sum) {
+    return (Vec)_mm512_dpbusd_epi32((__m512i)sum, groups, _mm512_set1_epi32(static_cast<int>(row)));
   }
 };
 
@@ -37,9 +37,9 @@ struct SignedBytes : Bytes {
 }  // namespace
 
 const DotKernels avx512bf16_dot_kernels = {
-    .bf16 = multiply_lanes<Pairs, float>,
-    .bytes = multiply_lanes<Bytes, int32_t>,
-    .signed_bytes = multiply_lanes<SignedBytes, int32_t>,
+    .bf16 = multiply_dot_groups<Pairs, float>,
+    .bytes = multiply_dot_groups<Bytes, int32_t>,
+    .signed_bytes = multiply_dot_groups<SignedBytes, int32_t>,
 };
 
 }  // namespace spark::cpu

@@ -28,34 +28,34 @@ namespace dot {
 constexpr int kWidth = 4, kRows = 4, kVecs = 2;
 
 struct Unsigned {
-  static int16x8_t even(int16x8_t lanes) { return vandq_s16(lanes, vdupq_n_s16(0xFF)); }
-  static int16x8_t odd(int16x8_t lanes) {
-    return vreinterpretq_s16_u16(vshrq_n_u16(vreinterpretq_u16_s16(lanes), 8));
+  static int16x8_t even(int16x8_t groups) { return vandq_s16(groups, vdupq_n_s16(0xFF)); }
+  static int16x8_t odd(int16x8_t groups) {
+    return vreinterpretq_s16_u16(vshrq_n_u16(vreinterpretq_u16_s16(groups), 8));
   }
 };
 
 struct Signed {
-  static int16x8_t even(int16x8_t lanes) { return vshrq_n_s16(vshlq_n_s16(lanes, 8), 8); }
-  static int16x8_t odd(int16x8_t lanes) { return vshrq_n_s16(lanes, 8); }
+  static int16x8_t even(int16x8_t groups) { return vshrq_n_s16(vshlq_n_s16(groups, 8), 8); }
+  static int16x8_t odd(int16x8_t groups) { return vshrq_n_s16(groups, 8); }
 };
 
 template <typename Row, typename Panel>
 struct Bytes {
   using Vec = uint32x4_t;
-  struct Lanes {
-    int16x8_t even, odd;  // bytes 0, 2 and 1, 3 of each lane
+  struct Groups {
+    int16x8_t even, odd;  // bytes 0, 2 and 1, 3 of each group
   };
-  static Lanes load_lanes(const uint32_t* from) {
-    const int16x8_t lanes = vreinterpretq_s16_u32(vld1q_u32(from));
-    return {Panel::even(lanes), Panel::odd(lanes)};
+  static Groups load_groups(const uint32_t* from) {
+    const int16x8_t groups = vreinterpretq_s16_u32(vld1q_u32(from));
+    return {Panel::even(groups), Panel::odd(groups)};
   }
   static Vec sum_products(int16x8_t a, int16x8_t b) {
     const int32x4_t low = vmull_s16(vget_low_s16(a), vget_low_s16(b));
     return vreinterpretq_u32_s32(vpaddq_s32(low, vmull_high_s16(a, b)));
   }
-  static Vec dot(uint32_t row, const Lanes& lanes, Vec sum) {
+  static Vec dot(uint32_t row, const Groups& groups, Vec sum) {
     const int16x8_t bytes = vreinterpretq_s16_u32(vdupq_n_u32(row));
-    return sum + sum_products(Row::even(bytes), lanes.even) + sum_products(Row::odd(bytes), lanes.odd);
+    return sum + sum_products(Row::even(bytes), groups.even) + sum_products(Row::odd(bytes), groups.odd);
   }
 };
 
@@ -63,8 +63,8 @@ struct Bytes {
 
 constexpr DotKernels kKernels = {
     .bf16 = nullptr,
-    .bytes = multiply_lanes<Bytes<Unsigned, Signed>, int32_t>,
-    .signed_bytes = multiply_lanes<Bytes<Signed, Unsigned>, int32_t>,
+    .bytes = multiply_dot_groups<Bytes<Unsigned, Signed>, int32_t>,
+    .signed_bytes = multiply_dot_groups<Bytes<Signed, Unsigned>, int32_t>,
 };
 
 }  // namespace dot

@@ -10,30 +10,30 @@ constexpr int kWidth = 4, kRows = 6, kVecs = 4;
 
 struct Pairs {
   using Vec = float32x4_t;
-  using Lanes = bfloat16x8_t;
-  static Lanes load_lanes(const uint32_t* from) { return vreinterpretq_bf16_u32(vld1q_u32(from)); }
-  static Vec dot(uint32_t row, Lanes lanes, Vec sum) {
-    return vbfdotq_f32(sum, vreinterpretq_bf16_u32(vdupq_n_u32(row)), lanes);
+  using Groups = bfloat16x8_t;
+  static Groups load_groups(const uint32_t* from) { return vreinterpretq_bf16_u32(vld1q_u32(from)); }
+  static Vec dot(uint32_t row, Groups groups, Vec sum) {
+    return vbfdotq_f32(sum, vreinterpretq_bf16_u32(vdupq_n_u32(row)), groups);
   }
 };
 
 struct Bytes {
   using Vec = uint32x4_t;
-  using Lanes = int8x16_t;
-  static Lanes load_lanes(const uint32_t* from) { return vreinterpretq_s8_u32(vld1q_u32(from)); }
-  static Vec dot(uint32_t row, Lanes lanes, Vec sum) {
+  using Groups = int8x16_t;
+  static Groups load_groups(const uint32_t* from) { return vreinterpretq_s8_u32(vld1q_u32(from)); }
+  static Vec dot(uint32_t row, Groups groups, Vec sum) {
     const int32x4_t start = vreinterpretq_s32_u32(sum);
-    return vreinterpretq_u32_s32(vusdotq_s32(start, vreinterpretq_u8_u32(vdupq_n_u32(row)), lanes));
+    return vreinterpretq_u32_s32(vusdotq_s32(start, vreinterpretq_u8_u32(vdupq_n_u32(row)), groups));
   }
 };
 
 struct SignedBytes {
   using Vec = uint32x4_t;
-  using Lanes = uint8x16_t;
-  static Lanes load_lanes(const uint32_t* from) { return vreinterpretq_u8_u32(vld1q_u32(from)); }
-  static Vec dot(uint32_t row, Lanes lanes, Vec sum) {
+  using Groups = uint8x16_t;
+  static Groups load_groups(const uint32_t* from) { return vreinterpretq_u8_u32(vld1q_u32(from)); }
+  static Vec dot(uint32_t row, Groups groups, Vec sum) {
     const int32x4_t start = vreinterpretq_s32_u32(sum);
-    return vreinterpretq_u32_s32(vusdotq_s32(start, lanes, vreinterpretq_s8_u32(vdupq_n_u32(row))));
+    return vreinterpretq_u32_s32(vusdotq_s32(start, groups, vreinterpretq_s8_u32(vdupq_n_u32(row))));
   }
 };
 
@@ -42,9 +42,9 @@ struct SignedBytes {
 }  // namespace
 
 const DotKernels neonbf16_dot_kernels = {
-    .bf16 = multiply_lanes<Pairs, float>,
-    .bytes = multiply_lanes<Bytes, int32_t>,
-    .signed_bytes = multiply_lanes<SignedBytes, int32_t>,
+    .bf16 = multiply_dot_groups<Pairs, float>,
+    .bytes = multiply_dot_groups<Bytes, int32_t>,
+    .signed_bytes = multiply_dot_groups<SignedBytes, int32_t>,
 };
 
 }  // namespace spark::cpu

@@ -50,17 +50,17 @@ __attribute__((always_inline)) inline typename Dst::Code convert(typename Src::C
 template <typename Dst>
 inline __m256i encode_bf16(__m512i x, uint32_t limit, uint32_t nan) {
   const auto splat = [](uint32_t value) { return _mm512_set1_epi16(static_cast<int16_t>(value)); };
-  constexpr uint32_t kLeast = Dst::kExponentGap + 1;           // exponent of that number
+  constexpr uint32_t kMinExponent = Dst::kExponentGap + 1;     // exponent of that number
   constexpr uint32_t kMantissa = 23 - Dst::kShift, kAll = 12;  // a shift by kAll leaves nothing
   const __m512i magnitude = _mm512_and_si512(x, splat(0x7FFF)), exponent = _mm512_srli_epi16(magnitude, 7);
   const __m512i significand = _mm512_or_si512(_mm512_and_si512(magnitude, splat(0x7F)), splat(0x80));
-  const __m512i below = _mm512_subs_epu16(splat(kLeast), exponent);
+  const __m512i below = _mm512_subs_epu16(splat(kMinExponent), exponent);
   const __m512i shift = _mm512_min_epu16(_mm512_add_epi16(below, splat(Dst::kShift - 16)), splat(kAll));
   const __m512i half = _mm512_srlv_epi16(_mm512_sllv_epi16(splat(1), shift), splat(1));
   const __m512i odd = _mm512_and_si512(_mm512_srlv_epi16(significand, shift), splat(1));
   const __m512i bias = _mm512_add_epi16(_mm512_sub_epi16(half, splat(1)), odd);
   const __m512i rounded = _mm512_srlv_epi16(_mm512_add_epi16(significand, bias), shift);
-  const __m512i binade = _mm512_slli_epi16(_mm512_subs_epu16(exponent, splat(kLeast)), kMantissa);
+  const __m512i binade = _mm512_slli_epi16(_mm512_subs_epu16(exponent, splat(kMinExponent)), kMantissa);
   const __m512i code = _mm512_min_epu16(_mm512_add_epi16(rounded, binade), splat(limit));
   const __m512i sign = _mm512_and_si512(_mm512_srli_epi16(x, 8), splat(0x80));
   const __mmask32 is_nan = _mm512_cmpgt_epu16_mask(magnitude, splat(kInfinityBits >> 16));
@@ -109,7 +109,7 @@ void store_past_cache(void* dst, const void* src) {
 }
 
 // Stores past the cache become visible to other threads.
-void finish_stores() {
+void fence_stores() {
 #if defined(__x86_64__)
   _mm_sfence();
 #endif
@@ -128,7 +128,7 @@ void convert_past_cache(const typename Src::Code* in, typename Dst::Code* out, i
     convert_run<Src, Dst>(in + i, staged, kRun, limit);
     store_past_cache(out + i, staged);
   }
-  finish_stores();
+  fence_stores();
   convert_run<Src, Dst>(in + i, out + i, count - i, limit);
 }
 
@@ -153,24 +153,24 @@ template <typename Word>
 Word max_magnitude(const void* src, int64_t count) {
   constexpr Word kMagnitude = static_cast<Word>(~Word{0}) >> 1;
   const auto* codes = static_cast<const Word*>(src);
-  Word largest = 0;
+  Word max = 0;
   for (int64_t i = 0; i < count; ++i) {
     const Word magnitude = codes[i] & kMagnitude;
-    largest = magnitude > largest ? magnitude : largest;
+    max = magnitude > max ? magnitude : max;
   }
-  return largest;
+  return max;
 }
 
 float amax(DType dtype, const void* src, int64_t count) {
   if (dtype == DType::kF32) return F32::encode(bits_float(max_magnitude<uint32_t>(src, count)), 0);
-  const uint16_t largest = max_magnitude<uint16_t>(src, count);
-  return dtype == DType::kF16 ? F16::decode(largest) : BF16::decode(largest);
+  const uint16_t max = max_magnitude<uint16_t>(src, count);
+  return dtype == DType::kF16 ? F16::decode(max) : BF16::decode(max);
 }
 
 // The best scales for the blocks of a tile, given those of modelopt. One lane per block: sums run down
 // columns, those of all candidates at a time, so that an addition need not wait for the one before.
 void search_scales(const float* __restrict values, float tensor_scale, uint32_t* __restrict scales) {
-  float column[kTileBlocks], least[kTileBlocks];
+  float column[kTileBlocks], min_error[kTileBlocks];
   float factor[kMseCandidates][kTileBlocks], sum[kMseCandidates][kTileBlocks] = {};
   uint32_t candidate[kMseCandidates][kTileBlocks];
   for (int c = 0; c < kMseCandidates; ++c) {
@@ -183,12 +183,12 @@ void search_scales(const float* __restrict values, float tensor_scale, uint32_t*
       for (int b = 0; b < kTileBlocks; ++b) sum[c][b] += nvfp4_squared_error(column[b], factor[c][b]);
     }
   }
-  for (int b = 0; b < kTileBlocks; ++b) least[b] = bits_float(kInfinityBits);
+  for (int b = 0; b < kTileBlocks; ++b) min_error[b] = bits_float(kInfinityBits);
   for (int c = 0; c < kMseCandidates; ++c) {
     for (int b = 0; b < kTileBlocks; ++b) {
       const float error = nvfp4_error(sum[c][b], candidate[c][b]);
-      scales[b] = error < least[b] ? candidate[c][b] : scales[b];
-      least[b] = error < least[b] ? error : least[b];
+      scales[b] = error < min_error[b] ? candidate[c][b] : scales[b];
+      min_error[b] = error < min_error[b] ? error : min_error[b];
     }
   }
 }
@@ -201,12 +201,12 @@ void quantize_tile(const typename Src::Code* __restrict src, const Nvfp4Quantize
   uint32_t codes[kTile], scales[kTileBlocks];  // as wide as the numbers: that is what vectorizes
   for (int i = 0; i < kTile; ++i) values[i] = Src::widen(src[i]);
   for (int b = 0; b < kTileBlocks; ++b) {
-    uint32_t largest = 0;
+    uint32_t max = 0;
     for (int i = 0; i < kNvfp4Block; ++i) {
       const uint32_t magnitude = float_bits(values[b * kNvfp4Block + i]) & 0x7FFFFFFF;
-      largest = magnitude > largest ? magnitude : largest;
+      max = magnitude > max ? magnitude : max;
     }
-    amax[b] = bits_float(largest);
+    amax[b] = bits_float(max);
   }
   if constexpr (kRecipe == Nvfp4Recipe::kTe) {
     for (int b = 0; b < kTileBlocks; ++b) scales[b] = nvfp4_te_block_scale(amax[b], encode_scale);

@@ -137,8 +137,8 @@ inline void for_units(const RecurrentUnits& at, const Body& body) {
 
 // What a function takes of unit j of gate n.
 inline Vec gate_of(const RecurrentUnits& at, int n, int64_t j, int64_t count) {
-  const int64_t place = n * at.hidden + j;
-  return take(at.inputs + place, count) + take(at.gates + place, count);
+  const int64_t offset = n * at.hidden + j;
+  return take(at.inputs + offset, count) + take(at.gates + offset, count);
 }
 
 void rnn(const RecurrentUnits& at) {

@@ -8,7 +8,7 @@ namespace spark::cpu {
 
 struct RowKernels {
   // The largest x[i]; −Inf when there is none. A NaN may be passed over.
-  float (*largest)(const float* x, int64_t count);
+  float (*max)(const float* x, int64_t count);
   // x[i] becomes x[i] · factor + offset[i] (null: 0); the largest of them, as above.
   float (*scores)(float* x, int64_t count, float factor, const float* offset);
   // y[i] = e^(x[i] − shift), and their sum; null: the sum alone.

@@ -45,33 +45,33 @@ inline float add_lanes(const Floats (&total)[2]) {
   return sum;
 }
 
-inline float largest_lane(const Floats (&best)[2]) {
+inline float max_lane(const Floats (&best)[2]) {
   const Floats both = best[0] > best[1] ? best[0] : best[1];
   float result = both[0];
   for (int64_t i = 1; i < kLanes; ++i) result = both[i] > result ? both[i] : result;
   return result;
 }
 
-float largest(const float* x, int64_t count) {
-  const float least = -__builtin_inff();
-  Floats best[2] = {splat(least), splat(least)};
+float max(const float* x, int64_t count) {
+  const float lowest = -__builtin_inff();
+  Floats best[2] = {splat(lowest), splat(lowest)};
   for_each_vector(count, [&](int64_t i, int64_t some, int which) {
-    const Floats values = take(x, i, some, least);
+    const Floats values = take(x, i, some, lowest);
     best[which] = values > best[which] ? values : best[which];
   });
-  return largest_lane(best);
+  return max_lane(best);
 }
 
 float scores(float* x, int64_t count, float factor, const float* offset) {
-  const float least = -__builtin_inff();
-  Floats best[2] = {splat(least), splat(least)};
+  const float lowest = -__builtin_inff();
+  Floats best[2] = {splat(lowest), splat(lowest)};
   for_each_vector(count, [&](int64_t i, int64_t some, int which) {
-    Floats values = take(x, i, some, least) * factor;
+    Floats values = take(x, i, some, lowest) * factor;
     if (offset) values += take(offset, i, some);
     store(x + i, values, some);
     best[which] = values > best[which] ? values : best[which];
   });
-  return largest_lane(best);
+  return max_lane(best);
 }
 
 float exponentials(const float* x, int64_t count, float shift, float* y) {
@@ -151,7 +151,7 @@ void softmax_backward(const float* y, const float* dy, int64_t count, float dot,
 }
 
 constexpr RowKernels kKernels = {
-    .largest = largest,
+    .max = max,
     .scores = scores,
     .exponentials = exponentials,
     .sum = sum,

@@ -33,7 +33,7 @@ inline Vec load_e2m1(const uint8_t* codes) {
 
 inline Vec evens(Vec a, Vec b) { return Vec{a[0], a[2], b[1], b[3]}; }
 
-inline void settle_here(Vec& vec) {
+inline void order_before_reads(Vec& vec) {
 #if defined(__x86_64__)
   asm volatile("" : "+x"(vec) : : "memory");
 #else

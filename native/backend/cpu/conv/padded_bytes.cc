@@ -1,4 +1,4 @@
-#include "backend/cpu/conv/byte_stage.h"
+#include "backend/cpu/conv/padded_bytes.h"
 
 #include <algorithm>
 
@@ -19,12 +19,12 @@ void copy(const uint8_t* from, int64_t stride, int64_t count, uint8_t* to) {
 }  // namespace
 
 // Lines of bytes are short: one fill of the plane costs less than two of each line.
-void stage_bytes(const Stage& stage, const uint8_t* image, uint8_t outside, uint8_t* plane) {
-  std::fill_n(plane, stage.plane(), outside);
-  const StageAxis &z = stage.axis(0), &y = stage.axis(1), &x = stage.axis(2);
-  for (const StageInside& in_z : z.inside) {
-    for (const StageInside& in_y : y.inside) {
-      for (const StageInside& in_x : x.inside) {
+void pad_bytes(const PaddedInput& input, const uint8_t* image, uint8_t outside, uint8_t* plane) {
+  std::fill_n(plane, input.plane(), outside);
+  const PaddedAxis &z = input.axis(0), &y = input.axis(1), &x = input.axis(2);
+  for (const ImageRange& in_z : z.inside) {
+    for (const ImageRange& in_y : y.inside) {
+      for (const ImageRange& in_x : x.inside) {
         for (int64_t i = in_z.begin; i < in_z.end; ++i) {
           const uint8_t* layer = image + (in_z.at + (i - in_z.begin) * z.stride) * y.size * x.size;
           for (int64_t j = in_y.begin; j < in_y.end; ++j) {

@@ -13,6 +13,7 @@ import {
   type ValueInfo,
   type ValueType,
 } from './graph.js'
+import { keepFacts, keptFacts } from './kept-facts.js'
 import { expectChoices } from './shapes/attribute-choices.js'
 import { Call, type Fact, type KnownValue, type Rule, showShape } from './shapes/call.js'
 import { controlRules } from './shapes/control.js'
@@ -56,20 +57,31 @@ export interface InferenceOptions {
 
 /**
  * Infers the types of all values of a canonical graph, subgraphs included.
- * @returns what is known of each value by its name; values of operators without a rule are missing
+ * @returns what is known of each value by its name; values of operators without a rule are missing. Without `shapes` they
+ * are kept with the graph, and not inferred again
  * @throws SparkError ERR_SHAPE or ERR_DTYPE naming the node whose inputs do not fit together, ERR_ARGUMENT for a shape
  * of no input
  */
-export function inferFacts(graph: Subgraph, options: InferenceOptions = {}): Map<string, Fact> {
+export function inferFacts(graph: Subgraph, options: InferenceOptions = {}): ReadonlyMap<string, Fact> {
   return atOnce(inferFactsPaced(graph, options))
 }
 
 /** {@link inferFacts} with pauses. */
-export function* inferFactsPaced(graph: Subgraph, options: InferenceOptions = {}): Paced<Map<string, Fact>> {
+export function* inferFactsPaced(
+  graph: Subgraph,
+  options: InferenceOptions = {},
+): Paced<ReadonlyMap<string, Fact>> {
   expectKnownOptions('options', options, ['shapes'])
-  const inference = new ShapeInference({ trustFile: options.shapes === undefined, strict: true })
-  yield* inference.inferGraph(graph, bindInputs(graph.inputs, options.shapes))
-  return inference.facts
+  const { shapes } = options
+  const trustFile = shapes === undefined
+  const isOwn = trustFile || Object.keys(shapes).length === 0
+  const known = isOwn ? keptFacts(graph) : undefined
+  if (known?.trustFile === trustFile) return known.facts
+  const inference = new ShapeInference({ trustFile, strict: true })
+  yield* inference.inferGraph(graph, bindInputs(graph.inputs, shapes))
+  const { facts } = inference
+  if (isOwn && !known) keepFacts(graph, { facts, trustFile })
+  return facts
 }
 
 /**
@@ -144,19 +156,28 @@ function bindInputs(inputs: readonly ValueInfo[], shapes: InferenceOptions['shap
  */
 export class ShapeInference {
   /** What is known so far, by the name of the value. */
-  readonly facts = new Map<string, Fact>()
+  readonly facts: Map<string, Fact>
   readonly #trustFile: boolean
   #strict: boolean
   /** How many graphs the node that is inferred lies in. */
   #depth = 0
+  /** Whether the node that is inferred runs for certain. */
+  #certain = true
+  #fits = true
 
   /**
    * @param options - `trustFile`: sizes that cannot be inferred are taken from the types in the graph; `strict`: nodes
-   * whose inputs do not fit together are an error, otherwise only their outputs stay unknown
+   * whose inputs do not fit together are an error, otherwise only their outputs stay unknown; `facts`: what is known
    */
-  constructor({ trustFile, strict }: { trustFile: boolean; strict: boolean }) {
-    this.#trustFile = trustFile
-    this.#strict = strict
+  constructor(options: { trustFile: boolean; strict: boolean; facts?: ReadonlyMap<string, Fact> }) {
+    this.facts = new Map(options.facts)
+    this.#trustFile = options.trustFile
+    this.#strict = options.strict
+  }
+
+  /** Whether the inputs of all nodes fit together, as far as they run for certain. */
+  get fits(): boolean {
+    return this.#fits
   }
 
   /** Infers a graph whose inputs are given, and returns what is known of its outputs. */
@@ -167,13 +188,13 @@ export class ShapeInference {
   }
 
   *#inferSubgraph(graph: Subgraph, inputs: readonly Fact[], certain: boolean): Paced<Fact[]> {
-    const strict = this.#strict
-    this.#strict &&= certain
+    const outer = this.#certain
+    this.#certain &&= certain
     this.#depth++
     try {
       return yield* this.inferGraph(graph, inputs)
     } finally {
-      this.#strict = strict
+      this.#certain = outer
       this.#depth--
     }
   }
@@ -223,7 +244,7 @@ export class ShapeInference {
       checkOf(call.node)?.(call)
       return (yield* typesBy(rule, call)).map(type => expectSizes(call, type))
     } catch (error) {
-      if (this.#strict || !isMisfit(error)) throw error
+      this.#tolerate(error)
       return yield* this.#withoutSizes(rule, call)
     }
   }
@@ -233,7 +254,7 @@ export class ShapeInference {
     try {
       return yield* typesBy(rule, new Call(call.node, typesOnly(call), call.depth, call.inferSubgraph))
     } catch (error) {
-      if (!isMisfit(error)) throw error
+      if (!isMismatch(error)) throw error
       return []
     }
   }
@@ -242,9 +263,15 @@ export class ShapeInference {
     try {
       return valuesOf(call, types)
     } catch (error) {
-      if (this.#strict || !isMisfit(error)) throw error
+      this.#tolerate(error)
       return []
     }
+  }
+
+  /** @throws any error that is none of a mismatch, or that a strict inference does not tolerate */
+  #tolerate(error: unknown): void {
+    if ((this.#strict && this.#certain) || !isMismatch(error)) throw error
+    if (this.#certain) this.#fits = false
   }
 
   #merge(inferred: ValueType | undefined, declared: ValueType | undefined): ValueType | undefined {
@@ -295,7 +322,7 @@ function expectSizes(call: Call, type: ValueType | undefined): ValueType | undef
   return type
 }
 
-function isMisfit(error: unknown): boolean {
+function isMismatch(error: unknown): boolean {
   return error instanceof SparkError && (error.code === 'ERR_SHAPE' || error.code === 'ERR_DTYPE')
 }
 

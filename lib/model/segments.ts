@@ -5,7 +5,8 @@ import type { Paced } from '../core/paced.js'
 import type { Constant } from '../graph/constant.js'
 import { readsOf } from '../graph/edit.js'
 import { makeGraph, type Node, type Subgraph, type ValueInfo } from '../graph/graph.js'
-import { isStatic, ShapeInference } from '../graph/shape-inference.js'
+import { keepFacts } from '../graph/kept-facts.js'
+import { type Fact, isStatic, ShapeInference } from '../graph/shape-inference.js'
 import { loweringOf } from '../plan/lower/index.js'
 import { isHostOperator } from './host/index.js'
 import { type HostValue, typeOf } from './values.js'
@@ -38,7 +39,7 @@ export interface Segment {
 
 /** Cuts off the next segment. */
 export function* cutSegment(start: SegmentInput): Paced<Segment> {
-  const compiled = yield* compilable(start)
+  const { compiled, facts } = yield* compilable(start)
   const made = new Set<string>()
   const taken = new Set<Node>()
   for (const node of compiled) {
@@ -61,6 +62,7 @@ export function* cutSegment(start: SegmentInput): Paced<Segment> {
     for (const name of node.outputs) made.add(name)
   }
   const graph = compiled.length > 0 ? yield* segmentGraph(start, compiled, left) : undefined
+  if (graph) keepFacts(graph, { facts, trustFile: false })
   return { graph, hostNodes, rest }
 }
 
@@ -90,7 +92,10 @@ function canPin(value: HostValue | undefined): boolean {
 }
 
 /** The nodes that can be compiled: they have kernels, their shapes are known, and all they read is there before. */
-function* compilable({ nodes, values, pinned, constants, deferred }: SegmentInput): Paced<Node[]> {
+function* compilable({ nodes, values, pinned, constants, deferred }: SegmentInput): Paced<{
+  compiled: Node[]
+  facts: ReadonlyMap<string, Fact>
+}> {
   const inference = new ShapeInference({ trustFile: false, strict: true })
   for (const name of yield* readsOfAll(nodes)) {
     yield
@@ -111,7 +116,7 @@ function* compilable({ nodes, values, pinned, constants, deferred }: SegmentInpu
     }
     for (const name of node.outputs) if (name !== '') waiting.add(name)
   }
-  return found
+  return { compiled: found, facts: inference.facts }
 }
 
 /** Names of all values that nodes read. */

@@ -4,6 +4,7 @@ import { mapPaced, Pacer } from '../core/paced.js'
 import { Constant, type NumericType } from '../graph/constant.js'
 import { consumersOfPaced, producersOfPaced, readsOf } from '../graph/edit.js'
 import { type Graph, makeGraph, type Node } from '../graph/graph.js'
+import { carryFacts } from '../graph/kept-facts.js'
 import { weightInput } from '../graph/rewrites/fold-layouts.js'
 import { fuseBatchNorm } from '../graph/rewrites/fuse/layers.js'
 import { fuse, GraphView } from '../graph/rewrites/fuse/pattern.js'
@@ -21,7 +22,7 @@ import { Plan } from './plan.js'
 export async function foldWeights(graph: Graph, pacer = new Pacer()): Promise<Graph> {
   const original = await pacer.do(GraphView.of(graph))
   const { view } = await pacer.do(fuse(original, fuseBatchNorm))
-  const { graph: fused } = view
+  const fused = view.done()
   const names = madeWeights(view)
   if (names.size === 0) return fused
   const producers = await pacer.do(producersOfPaced(fused))
@@ -39,7 +40,7 @@ export async function foldWeights(graph: Graph, pacer = new Pacer()): Promise<Gr
   const nodes = await pacer.do(
     mapPaced(left, node => ({ ...node, inputs: node.inputs.map(name => renamed.get(name) ?? name) })),
   )
-  return pacer.do(removeDeadPaced({ ...fused, nodes, initializers }))
+  return carryFacts(fused, await pacer.do(removeDeadPaced({ ...fused, nodes, initializers })))
 }
 
 /** Names of the weights of products that depend on constants and are none. */

@@ -2,6 +2,7 @@
 import type { Pacer } from '../core/paced.js'
 import { consumersOfPaced } from '../graph/edit.js'
 import type { Graph } from '../graph/graph.js'
+import { carryFacts } from '../graph/kept-facts.js'
 import { storedConstant } from '../graph/rewrites/round-weights.js'
 import { holdWeight } from '../kernels/held-weight.js'
 import type { Kernels } from '../kernels/kernels.js'
@@ -21,5 +22,5 @@ export async function packConstants(graph: Graph, kernels: Kernels, pacer: Pacer
     const { weight } = await holdWeight(kernels, stored.weight)
     initializers.set(name, storedConstant(shape, { ...stored, weight }))
   }
-  return { ...graph, initializers }
+  return carryFacts(graph, { ...graph, initializers })
 }

@@ -6,6 +6,7 @@ import { namingNode } from '../attributes.js'
 import type { Constant } from '../constant.js'
 import { freshNamesPaced, mapSubgraphsPaced } from '../edit.js'
 import { canonicalOpset, type Graph, type Node, type Subgraph } from '../graph.js'
+import { carryFacts, keepFacts } from '../kept-facts.js'
 import { ShapeInference } from '../shape-inference.js'
 import { expectShallow } from '../validate.js'
 import { UpgradeContext, type UpgradeEntry } from './canonicalise/context.js'
@@ -38,7 +39,8 @@ export function* canonicalisePaced(graph: Graph): Paced<Graph> {
   const domains = [...graph.opsets].filter(([domain]) => domain !== '' && domain !== contribDomain)
   const kept = upgrader.usesContrib ? [[contribDomain, 1] as const] : []
   const canonical = { ...upgraded, opsets: new Map([['', canonicalOpset], ...domains, ...kept]) }
-  return yield* foldLayoutsPaced(canonical, name => upgrader.shapeOf(name))
+  upgrader.keepFacts(canonical)
+  return carryFacts(canonical, yield* foldLayoutsPaced(canonical, name => upgrader.shapeOf(name)))
 }
 
 class Upgrader {
@@ -65,6 +67,12 @@ class Upgrader {
     const type = this.#inference.facts.get(name)?.type
     const shape = type?.kind === 'tensor' ? type.shape : undefined
     return shape?.every(size => typeof size === 'number') ? (shape as readonly number[]) : undefined
+  }
+
+  /** Keeps what was inferred with the graph that was made, unless nodes have inputs that do not fit together. */
+  keepFacts(graph: Graph): void {
+    const { facts, fits } = this.#inference
+    if (fits) keepFacts(graph, { facts, trustFile: true })
   }
 
   *upgradeGraph<G extends Subgraph>(graph: G): Paced<G> {

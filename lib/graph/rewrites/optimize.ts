@@ -49,12 +49,13 @@ export function optimize(graph: Graph): Optimized {
 /** {@link optimize} with pauses. */
 export function* optimizePaced(graph: Graph): Paced<Optimized> {
   const living = yield* removeIdentitiesPaced(yield* removeDeadPaced(graph))
-  let view = yield* GraphView.of(yield* mergeCommonSubexpressionsPaced(living))
+  // Values that are left have the names and facts that they had.
+  let view = yield* GraphView.of(yield* mergeCommonSubexpressionsPaced(living), graph)
   const counts = new Map<string, number>()
   for (const [name, match] of fusions) {
     const fused = yield* fuse(view, match)
     view = fused.view
     if (fused.count > 0) counts.set(name, fused.count)
   }
-  return { graph: view.graph, fusions: counts }
+  return { graph: view.done(), fusions: counts }
 }

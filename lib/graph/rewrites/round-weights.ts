@@ -12,6 +12,7 @@ import { intOf } from '../attributes.js'
 import { Constant, type StoredMatrix } from '../constant.js'
 import { consumersOfPaced } from '../edit.js'
 import type { Graph, Node } from '../graph.js'
+import { carryFacts } from '../kept-facts.js'
 import { weightInput } from './fold-layouts.js'
 
 /** Elements of a block of NVFP4, along a row. */
@@ -67,7 +68,7 @@ export function* roundWeightsPaced(
   if (unknown !== undefined) {
     throw new SparkError('ERR_ARGUMENT', `options.keep: '${unknown}' is no weight that ${mode} rounds`)
   }
-  return { ...graph, initializers }
+  return carryFacts(graph, { ...graph, initializers })
 }
 
 /** Whether the rows of a weight, each an output of the product, are its first or its last dimension. */

@@ -38,9 +38,9 @@ class Selection {
   /** Initializers of branches. */
   readonly #constants = new Map<string, Constant>()
 
-  constructor(graph: Graph, facts: Map<string, Fact>, parameters: readonly string[]) {
+  constructor(graph: Graph, facts: ReadonlyMap<string, Fact>, parameters: readonly string[]) {
     this.#graph = graph
-    this.#facts = facts
+    this.#facts = new Map(facts)
     this.#builder = new GraphBuilder(graph, 'selected')
     this.#fixed = new Set([...graph.initializers.keys()].filter(name => !parameters.includes(name)))
   }

@@ -4,7 +4,8 @@ import { decode, encode } from '../../../precision/casts.js'
 import type { Constant } from '../../constant.js'
 import { freshNamesPaced, isRandom, readsOf } from '../../edit.js'
 import { type Dimension, type Graph, type Node, sparkDomain, type ValueType } from '../../graph.js'
-import { isStatic, ShapeInference } from '../../shape-inference.js'
+import { keepFacts, keptFacts } from '../../kept-facts.js'
+import { inferFactsPaced, isStatic, ShapeInference } from '../../shape-inference.js'
 import { removeDeadPaced } from '../remove-dead.js'
 
 /** What takes the place of a node and of the nodes in front of it. */
@@ -27,26 +28,33 @@ export class GraphView {
   /** What it sees. */
   readonly graph: Graph
   readonly #inference: ShapeInference
+  readonly #trustFile: boolean
   readonly #producers = new Map<string, Node>()
   readonly #readers = new Map<string, Set<Node>>()
   readonly #outputs: ReadonlySet<string>
   readonly #constants = new Set<string>()
 
-  private constructor(graph: Graph, inference: ShapeInference, fresh: (base: string) => string) {
+  private constructor(
+    graph: Graph,
+    inference: ShapeInference,
+    trustFile: boolean,
+    fresh: (base: string) => string,
+  ) {
     this.graph = graph
     this.#inference = inference
+    this.#trustFile = trustFile
     this.fresh = fresh
     this.#outputs = new Set([...graph.outputs.map(({ name }) => name), ...(graph.updates?.values() ?? [])])
   }
 
-  /** Looks at a canonical graph. */
-  static *of(graph: Graph): Paced<GraphView> {
-    const inference = new ShapeInference({ trustFile: true, strict: true })
-    yield* inference.inferGraph(
-      graph,
-      graph.inputs.map(({ type }) => ({ type })),
-    )
-    return yield* new GraphView(graph, inference, yield* freshNamesPaced(graph)).#filled()
+  /**
+   * Looks at a canonical graph.
+   * @param origin - a graph whose facts are those of `graph`
+   */
+  static *of(graph: Graph, origin = graph): Paced<GraphView> {
+    const known = keptFacts(origin) ?? { facts: yield* inferFactsPaced(graph), trustFile: true }
+    const inference = new ShapeInference({ ...known, strict: true })
+    return yield* new GraphView(graph, inference, known.trustFile, yield* freshNamesPaced(graph)).#filled()
   }
 
   *#filled(): Paced<GraphView> {
@@ -57,6 +65,12 @@ export class GraphView {
     }
     yield* eachPaced(this.graph.nodes, node => this.add(node))
     return this
+  }
+
+  /** The graph, which keeps the facts that are known here; it is looked at no more. */
+  done(): Graph {
+    keepFacts(this.graph, { facts: this.#inference.facts, trustFile: this.#trustFile })
+    return this.graph
   }
 
   /** The node of the ONNX standard that makes a value, where it is one of `ops`. */
@@ -170,7 +184,7 @@ export class GraphView {
       initializers: this.initializers,
       opsets: own ? new Map([...opsets, [sparkDomain, 1]]) : opsets,
     })
-    return yield* new GraphView(graph, this.#inference, this.fresh).#filled()
+    return yield* new GraphView(graph, this.#inference, this.#trustFile, this.fresh).#filled()
   }
 }
 

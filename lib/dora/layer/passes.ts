@@ -1,6 +1,6 @@
 // passes.ts: the forward and backward pass of a DoRA layer as kernel calls.
 import { argumentError, expectAttached, expectOneOf, expectShape } from '../../core/checks.js'
-import type { DType } from '../../core/dtype.js'
+import { type DType, isHalf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { FloatCompute, Kernels, LowRank, StoredWeight } from '../../kernels/kernels.js'
 import { Tensor } from '../../memory/tensor.js'
@@ -108,7 +108,7 @@ export function computeOf(
   ...[x, ...others]: readonly DType[]
 ): FloatCompute {
   if (backend !== 'cuda' || !others.every(dtype => dtype === x)) return 'f32'
-  return (x === 'bf16' || x === 'f16') && codesIn[x]?.includes(weight.dtype) ? x : 'f32'
+  return isHalf(x) && codesIn[x]?.includes(weight.dtype) ? x : 'f32'
 }
 
 /** y = x · Wᵀ + bias, in the dtype of x. */

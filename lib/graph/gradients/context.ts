@@ -8,8 +8,8 @@ import type { Fact } from '../shape-inference.js'
 /** Gives the gradients of the inputs of a node, given those of its outputs. */
 export type GradientRule = (at: GradientContext) => void
 
-/** Rules by domain and operator. */
-export type GradientTable = Readonly<Record<string, Readonly<Record<string, GradientRule>>>>
+/** Rules by domain and operator; `none` where outputs are piecewise constant: steps, comparisons, sizes, indices. */
+export type GradientTable = Readonly<Record<string, Readonly<Record<string, GradientRule | 'none'>>>>
 
 /** What a {@link GradientContext} asks of the rewrite. */
 export interface GradientScope {

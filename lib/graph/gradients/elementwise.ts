@@ -156,7 +156,22 @@ const elu: GradientRule = at => {
   at.give(0, at.add('Mul', [at.dy(), at.add('Where', [positive, at.constant(1), below])]))
 }
 
-/** Rules of elementwise operators. */
+/** condition, a, b */
+const where: GradientRule = at => {
+  const [dy, zero] = [at.dy(), at.constant(0)]
+  const chosen = [
+    [1, dy, zero],
+    [2, zero, dy],
+  ] as const
+  for (const [i, yes, no] of chosen) {
+    if (at.wants(i)) at.giveSummed(i, at.add('Where', [at.input(0), yes, no]))
+  }
+}
+
+/** Only floats have gradients. */
+const cast: GradientRule = at => at.give(0, at.add('CastLike', [at.dy(), at.input(0)]))
+
+/** Gradients of elementwise operators. */
 export const elementwise: GradientTable = {
   '': {
     Add: add,
@@ -192,5 +207,26 @@ export const elementwise: GradientTable = {
     Swish: swish,
     Relu: graded('ReluGrad', at => at.output()),
     Gelu: graded('GeluGrad', at => at.input(0)),
+    Where: where,
+    Cast: cast,
+    And: 'none',
+    BitwiseAnd: 'none',
+    BitwiseNot: 'none',
+    BitwiseOr: 'none',
+    BitwiseXor: 'none',
+    Ceil: 'none',
+    Equal: 'none',
+    Floor: 'none',
+    Greater: 'none',
+    GreaterOrEqual: 'none',
+    IsInf: 'none',
+    IsNaN: 'none',
+    Less: 'none',
+    LessOrEqual: 'none',
+    Not: 'none',
+    Or: 'none',
+    Round: 'none',
+    Sign: 'none',
+    Xor: 'none',
   },
 }

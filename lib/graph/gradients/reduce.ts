@@ -1,5 +1,5 @@
-// reduce.ts: gradients of reductions and of what is made of them.
-import { int, intOf, string } from '../attributes.js'
+// reduce.ts: gradients of reductions.
+import { string } from '../attributes.js'
 import { sparkDomain } from '../graph.js'
 import type { GradientContext, GradientRule, GradientTable } from './context.js'
 
@@ -27,32 +27,13 @@ const extreme: GradientRule = at => {
   at.give(0, at.add('ReduceExtremeGrad', inputs, attributes, sparkDomain))
 }
 
-const sumOf = (at: GradientContext, x: string, axis: number): string =>
-  at.add('ReduceSum', [x, at.constant([axis])], { keepdims: int(1) })
-
-/** dx = y ∘ (dy − Σ dy ∘ y) */
-const softmax: GradientRule = at => {
-  const [dy, y] = [at.dy(), at.output()]
-  const sum = sumOf(at, at.add('Mul', [dy, y]), intOf(at.node, 'axis', -1))
-  at.give(0, at.add('Mul', [y, at.add('Sub', [dy, sum])]))
-}
-
-/** dx = dy − e^y · Σ dy */
-const logSoftmax: GradientRule = at => {
-  const dy = at.dy()
-  const sum = sumOf(at, dy, intOf(at.node, 'axis', -1))
-  at.give(0, at.add('Sub', [dy, at.add('Mul', [at.add('Exp', [at.output()]), sum])]))
-}
-
-/** Rules of reductions. */
+/** Gradients of reductions. */
 export const reductions: GradientTable = {
   '': {
     ReduceSum: reduction,
     ReduceMean: reduction,
-    ReduceSumSquare: sumSquare,
     ReduceMax: extreme,
     ReduceMin: extreme,
-    Softmax: softmax,
-    LogSoftmax: logSoftmax,
+    ReduceSumSquare: sumSquare,
   },
 }

@@ -1,5 +1,12 @@
 // values.ts: the elements of small tensors that shapes are computed from, as far as they are known.
-import type { ElementType } from '../../core/dtype.js'
+import {
+  type ElementType,
+  isHalf,
+  isInteger,
+  isUnsigned,
+  isWideFloat,
+  isWideInteger,
+} from '../../core/dtype.js'
 import { numel } from '../../core/shape.js'
 import { decode } from '../../precision/casts.js'
 import { graphOf, tensorOf } from '../attributes.js'
@@ -25,7 +32,7 @@ export const valuesOf: ValueRule = (call, types) => {
 
 /** Whether elements are few, and of a type whose rounding is followed. */
 const isFollowed = ({ elements }: KnownValue, type: ValueType | undefined): boolean =>
-  elements.length <= maxKnownElements && !/^b?f16$/.test(dtypeOf(type))
+  elements.length <= maxKnownElements && !isHalf(dtypeOf(type))
 
 /** Floats that are followed: scales of a Resize, but not weights. */
 const maxKnownFloats = 64
@@ -33,14 +40,13 @@ const maxKnownFloats = 64
 /** The elements of a small constant of numbers; undefined for others. */
 export function knownConstant(constant: Constant): KnownValue | undefined {
   const { dtype, shape } = constant
-  const limit = /^(b?f16|f32|f64)$/.test(dtype)
+  const limit = isWideFloat(dtype)
     ? maxKnownFloats
-    : /^(bool|[iu](8|16|32|64))$/.test(dtype)
+    : dtype === 'bool' || isWideInteger(dtype)
       ? maxKnownElements
       : -1
   if (constant.count > limit) return undefined
-  const half = dtype === 'f16' || dtype === 'bf16'
-  const data = half ? decode(constant.data as Uint16Array, dtype) : constant.data
+  const data = isHalf(dtype) ? decode(constant.data as Uint16Array, dtype) : constant.data
   return { shape, elements: Array.from(data as ArrayLike<number | bigint>, Number) }
 }
 
@@ -61,10 +67,10 @@ function store(value: number, dtype: ElementType): number | null {
   if (dtype === 'f32') return Math.fround(value)
   if (dtype === 'f64') return value
   if (dtype === 'bool') return value === 0 ? 0 : 1
-  if (!/^[iu](8|16|32|64)$/.test(dtype) || !Number.isFinite(value)) return null
+  if (!isWideInteger(dtype) || !Number.isFinite(value)) return null
   const bits = Number(dtype.slice(1))
   const integer = Math.trunc(value)
-  const [low, high] = dtype[0] === 'u' ? [0, 2 ** bits] : [-(2 ** (bits - 1)), 2 ** (bits - 1)]
+  const [low, high] = isUnsigned(dtype) ? [0, 2 ** bits] : [-(2 ** (bits - 1)), 2 ** (bits - 1)]
   return integer >= low && integer <= high ? integer : null
 }
 
@@ -249,7 +255,7 @@ const range: ValueRule = (call, [type]) => {
 const divide: ValueRule = mapped(([a, b], dtype) => {
   if (b === 1) return a!
   if (typeof a !== 'number' || typeof b !== 'number') return null
-  if (/^[iu]/.test(dtype)) return b === 0 ? null : Math.trunc(a / b)
+  if (isInteger(dtype)) return b === 0 ? null : Math.trunc(a / b)
   return a / b
 })
 

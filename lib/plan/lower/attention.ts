@@ -1,5 +1,5 @@
-// attention.ts: attention and what transformers have around it, as compositions.
-import { float, int, ints } from '../../graph/attributes.js'
+// attention.ts: attention and rotary embeddings, as compositions where there is no kernel.
+import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { HeadStrides } from '../../kernels/network-args.js'
 import type { Lowering, Value } from '../lowering.js'
@@ -43,7 +43,7 @@ function maskOf(at: Lowering, seen: Value): Value {
 }
 
 /** What decides which keys a query sees. */
-interface Sight {
+interface Visibility {
   readonly queries: number
   readonly keys: number
   readonly past: number
@@ -54,7 +54,7 @@ interface Sight {
  * What is added to the scores [B, H, T, S] of the attention whose queries are input `first`: mask, the lengths of padded
  * keys, and causality where `causal` says so; undefined: nothing.
  */
-function biasOf(at: Lowering, first: number, { queries, keys, past, causal }: Sight): Value | undefined {
+function biasOf(at: Lowering, first: number, { queries, keys, past, causal }: Visibility): Value | undefined {
   const parts: Value[] = []
   const mask = at.inputIfAny(first + 3)
   if (mask) {
@@ -232,19 +232,6 @@ function rotaryEmbedding(at: Lowering): void {
   at.give(flat ? joinHeads(at, whole) : whole)
 }
 
-/** x [B, C, T], W [C, 1, K], bias, past [B, C, K − 1] → a convolution that sees the past, and the next past */
-function causalConv(at: Lowering): void {
-  const [batch = 0, channels = 0, length = 0] = at.shape(0)
-  const history = at.shape(1)[2]! - 1
-  const past = at.inputIfAny(3) ?? at.call('Expand', [at.one(0), at.ints([batch, channels, history])])
-  const seen = at.call('Concat', [past, at.input(0)], { axis: int(2) })
-  const y = at.call('Conv', [seen, at.input(1), at.inputIfAny(2)], { group: int(channels) })
-  const activation = at.text('activation', 'none')
-  at.give(activation === 'none' ? y : at.call('Swish', [y], { alpha: float(1) }))
-  const ends = [at.ints([length]), at.ints([length + history]), at.ints([2])]
-  at.give(at.call('Slice', [seen, ...ends]), 1)
-}
-
 /** q, k, v [B, T, H · D], past state [B, H, D, E], decay, beta → y and the state after the last step */
 function linearAttention(at: Lowering): void {
   const [heads, own] = [at.integer('q_num_heads', 1), at.integer('kv_num_heads', 1)]
@@ -283,9 +270,8 @@ function linearAttention(at: Lowering): void {
 export const attentions: LowerTable = {
   '': {
     Attention: at => at.inF32(attention),
-    RotaryEmbedding: at => at.inF32(rotaryEmbedding),
-    CausalConvWithState: at => at.inF32(causalConv),
     LinearAttention: at => at.inF32(linearAttention),
+    RotaryEmbedding: at => at.inF32(rotaryEmbedding),
   },
   [sparkDomain]: { AttentionGrad: at => at.inF32(attentionGrad) },
 }

@@ -1,10 +1,13 @@
-// conv.ts: convolutions, and the effective weight of a DoRA layer that is not linear.
+// conv.ts: convolutions.
 import { numel } from '../../core/shape.js'
+import { float, int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
-import type { Activation, ConvShape, StoredWeight } from '../../kernels/kernels.js'
+import type { ConvShape } from '../../kernels/conv-shape.js'
+import type { Activation } from '../../kernels/kernel-args.js'
+import type { StoredWeight } from '../../precision/weight-format.js'
 import type { Lowering } from '../lowering.js'
 import type { Symbolic } from '../program.js'
-import { addNorm, computeOf, exactCompute, lowRankOf, weightOf } from './linear.js'
+import { computeOf, exactCompute, weightOf } from './matmul.js'
 import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'
 import { windowOf } from './window.js'
@@ -84,35 +87,29 @@ function convGrad(at: Lowering): void {
   })
 }
 
-/** W, A, B, magnitude → the weight of a plain layer that computes the same, and norm and gain for its gradient */
-function doraWeight(at: Lowering): void {
-  const [weight, lowRank] = [weightOf(at, 0), lowRankOf(at, 1)]
-  const [norm, gain] = [at.resultOrScratch(1, weight.rows), at.resultOrScratch(2, weight.rows)]
-  addNorm(at, 0, norm, gain)
-  at.step('doraMerge', { weight, ...lowRank, gain: gain.buffer.read(), merged: at.write() })
-}
-
-/** dweight, W, A, B, norm, gain → dA, dB, dmagnitude */
-function doraWeightGrad(at: Lowering): void {
-  const weight = weightOf(at, 1)
-  const { a, b, ...scaling } = lowRankOf(at, 2)
-  at.step('doraMergeBackward', {
-    ...{ weight, a, b, ...scaling, exactNorm: at.text('norm_gradient', 'detached') === 'exact' },
-    ...{ dmerged: at.read(0), norm: at.read(4), gain: at.read(5) },
-    dv: at.scratch(weight.rows * weight.cols).write(),
-    ...{ da: at.resultOrScratch(0, a.count), db: at.resultOrScratch(1, b.count) },
-    dmagnitude: at.resultOrScratch(2, weight.rows),
-  })
+/** x [B, C, T], W [C, 1, K], bias, past [B, C, K − 1] → a convolution that sees the past, and the next past */
+function causalConv(at: Lowering): void {
+  const [batch = 0, channels = 0, length = 0] = at.shape(0)
+  const history = at.shape(1)[2]! - 1
+  const past = at.inputIfAny(3) ?? at.call('Expand', [at.one(0), at.ints([batch, channels, history])])
+  const seen = at.call('Concat', [past, at.input(0)], { axis: int(2) })
+  const y = at.call('Conv', [seen, at.input(1), at.inputIfAny(2)], { group: int(channels) })
+  const activation = at.text('activation', 'none')
+  at.give(activation === 'none' ? y : at.call('Swish', [y], { alpha: float(1) }))
+  const ends = [at.ints([length]), at.ints([length + history]), at.ints([2])]
+  at.give(at.call('Slice', [seen, ...ends]), 1)
 }
 
 /** Lowerings of convolutions. */
-export const convolution: LowerTable = {
-  '': { Conv: at => at.inF32(conv), ConvTranspose: at => at.inF32(convTranspose) },
+export const convolutions: LowerTable = {
+  '': {
+    Conv: at => at.inF32(conv),
+    ConvTranspose: at => at.inF32(convTranspose),
+    CausalConvWithState: at => at.inF32(causalConv),
+  },
   [sparkDomain]: {
     FusedConv: at => at.inF32(conv),
     ConvGrad: convGrad,
     ConvTransposeGrad: convTransposeGrad,
-    DoRAWeight: doraWeight,
-    DoRAWeightGrad: doraWeightGrad,
   },
 }

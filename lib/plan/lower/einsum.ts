@@ -3,8 +3,7 @@ import { contiguousStrides, numel } from '../../core/shape.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
-import { zeros } from './gradients.js'
-import { addCopy } from './shape.js'
+import { addCopy, zeros } from './copy.js'
 import type { LowerTable } from './table.js'
 
 /** A tensor whose axes have names; no name twice. */

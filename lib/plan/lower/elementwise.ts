@@ -1,5 +1,5 @@
 // elementwise.ts: functions of every element, with broadcasting.
-import { exactType } from '../../core/dtype.js'
+import { exactType, isFloat, isWideFloat } from '../../core/dtype.js'
 import { numel } from '../../core/shape.js'
 import { float } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
@@ -73,6 +73,7 @@ const binary =
 const alpha =
   (fallback: number) =>
   (at: Lowering): Parameters => ({ alpha: at.number('alpha', fallback) })
+
 const alphaBeta =
   (first: number, second: number) =>
   (at: Lowering): Parameters => ({ alpha: at.number('alpha', first), beta: at.number('beta', second) })
@@ -130,7 +131,7 @@ function cast(at: Lowering): void {
   const dst = at.write(0, exactType(at.dtype(), dtype))
   at.step('cast', {
     ...{ srcDtype: at.dtype(), dstDtype: at.kernelType(dtype), count: src.count },
-    saturate: /^f(8|4)/.test(dtype) && at.integer('saturate', 1) !== 0,
+    saturate: isFloat(dtype) && !isWideFloat(dtype) && at.integer('saturate', 1) !== 0,
     rounding: at.text('round_mode', 'up') as 'up' | 'down' | 'nearest',
     ...{ src, dst },
   })
@@ -143,15 +144,6 @@ function bitCast(at: Lowering): void {
   const dst = at.write()
   if (src.count !== dst.count) throw at.unsupported(`${srcDtype} and ${dstDtype} differ in size`)
   at.step('cast', { srcDtype, dstDtype, count: src.count, saturate: false, bits: true, src, dst })
-}
-
-/** Nothing is dropped outside of training: x, and a mask of ones. */
-function dropout(at: Lowering): void {
-  if (at.has(2) && at.integers(2)[0] !== 0 && !(at.has(1) && at.numbers(1)[0] === 0)) {
-    throw at.unsupported('dropping is random; training_mode must be false')
-  }
-  at.give(at.input(0))
-  if (at.wants(1)) at.give(at.call('Expand', [at.one(1, 'bool'), at.ints(at.shape(0))]), 1)
 }
 
 /** x / (1 + e^-αx) */
@@ -243,7 +235,6 @@ export const elementwise: LowerTable = {
     Cast: cast,
     CastLike: cast,
     BitCast: bitCast,
-    Dropout: dropout,
   },
   [sparkDomain]: {
     ReluGrad: binary('relu_grad'),

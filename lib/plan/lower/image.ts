@@ -1,10 +1,9 @@
-// image.ts: resizing and sampling of images, and normalization across channels.
+// image.ts: resizing and sampling of images.
 import { numel } from '../../core/shape.js'
-import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
 import { axisOf } from '../views.js'
-import { aroundAxis } from './indexed.js'
+import { aroundAxis } from './reduce.js'
 import { resizeTaps, type Taps, transposedTaps } from './resize-taps.js'
 import type { LowerTable } from './table.js'
 
@@ -73,37 +72,8 @@ function gridSample(at: Lowering): void {
   })
 }
 
-/** x / (bias + alpha · mean of x² over `size` channels)^beta, channels outside counting as 0. */
-function lrn(at: Lowering): void {
-  const [n = 0, c = 0, ...rest] = at.shape(0)
-  const size = at.integer('size', 1)
-  const before = Math.floor((size - 1) / 2)
-  const squares = at.call('Mul', [at.input(0), at.input(0)])
-  const planes = at.reshaped(squares, [n, 1, c, numel(rest)])
-  const mean: Value = at.call('AveragePool', [planes], {
-    kernel_shape: ints([size, 1]),
-    pads: ints([before, 0, size - 1 - before, 0]),
-    count_include_pad: int(1),
-  })
-  const scaled = at.call('Mul', [mean, at.one(at.number('alpha', 1e-4))])
-  const base = at.call('Add', [scaled, at.one(at.number('bias', 1))])
-  const divisor = powerOf(at, base, at.number('beta', 0.75))
-  at.give(at.call('Div', [at.input(0), at.reshaped(divisor, at.shape(0))]))
-}
-
-/** base^beta; ¾, which nearly all networks have, by two roots. */
-function powerOf(at: Lowering, base: Value, beta: number): Value {
-  if (beta !== 0.75) return at.call('Pow', [base, at.one(beta)])
-  const root = at.call('Sqrt', [base])
-  return at.call('Mul', [root, at.call('Sqrt', [root])])
-}
-
 /** Lowerings of operators on images. */
 export const images: LowerTable = {
-  '': {
-    Resize: at => at.inF32(resize),
-    GridSample: at => at.inF32(gridSample),
-    LRN: at => at.inF32(lrn),
-  },
+  '': { Resize: at => at.inF32(resize), GridSample: at => at.inF32(gridSample) },
   [sparkDomain]: { ResizeGrad: at => at.inF32(resizeGrad) },
 }

@@ -1,9 +1,10 @@
-// normalization.ts: layer, RMS, group and instance normalization.
+// normalization.ts: normalization of rows, channels, groups, batches and windows of channels.
 import { numel } from '../../core/shape.js'
+import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { NormShape } from '../../kernels/network-args.js'
-import type { Lowering } from '../lowering.js'
-import type { Operand } from '../program.js'
+import type { Lowering, Value } from '../lowering.js'
+import type { Buffer, Operand } from '../program.js'
 import { axisOf } from '../views.js'
 import type { LowerTable } from './table.js'
 
@@ -89,6 +90,85 @@ function normalizationGrad(at: Lowering): void {
   })
 }
 
+/** An activation [N, C, …] at input `i`, as a kernel sees it. */
+function batchShape(at: Lowering, i: number) {
+  const [batch = 1, channels = 1, ...rest] = at.shape(i)
+  return { batch, channels, positions: numel(rest), eps: at.number('epsilon', 1e-5) }
+}
+
+/**
+ * x, gamma, beta, mean, variance → gamma · (x − mean) / √(variance + epsilon) + beta. In training mean and variance are
+ * those of x, and the next running ones are given out.
+ */
+function batchNormalization(at: Lowering): void {
+  const training = at.integer('training_mode', 0) !== 0
+  const { eps, ...shape } = batchShape(at, 0)
+  const [mean, variance] = training
+    ? [at.scratch(shape.channels), at.scratch(shape.channels)]
+    : [at.input(3).buffer, at.input(4).buffer]
+  const x = at.read(0)
+  if (training) {
+    at.step('batchStatistics', { ...shape, x, mean: mean.write(), variance: variance.write() })
+    updateRunning(at, 3, mean, 1)
+    updateRunning(at, 4, variance, 2)
+  }
+  const affine = { scale: at.read(1), bias: at.read(2) }
+  const statistics = { mean: mean.read(), variance: variance.read() }
+  at.step('batchNorm', { ...shape, eps, x, ...statistics, ...affine, y: at.write() })
+}
+
+/** Output `o` = momentum · input `i` + (1 − momentum) · the statistics of this batch. */
+function updateRunning(at: Lowering, i: number, current: Buffer, o: number): void {
+  if (!at.wants(o)) return
+  const momentum = at.number('momentum', 0.9)
+  const fresh: Value = { dtype: 'f32', shape: at.shape(i), buffer: current }
+  const kept = at.call('Mul', [at.input(i), at.one(momentum)])
+  at.give(at.call('Add', [kept, at.call('Mul', [fresh, at.one(1 - momentum)])]), o)
+}
+
+/** dy, x, gamma, mean, variance → dx, dgamma, dbeta */
+function batchNormalizationGrad(at: Lowering): void {
+  // Only dgamma depends on x. Without it another array of that size stands in, and x need not live so long.
+  const x = at.read(at.wants(1) ? 1 : 0)
+  at.step('batchNormBackward', {
+    ...{ ...batchShape(at, 1), training: false, mean: at.read(3), variance: at.read(4), scale: at.read(2) },
+    ...{ x, dy: at.read(0), dx: at.result(0), dscale: at.result(1), dbias: at.result(2) },
+  })
+}
+
+/** x divided by the sum of its magnitudes, or the root of that of its squares, along an axis; 0 stays 0. */
+function lpNormalization(at: Lowering): void {
+  const axis = at.ints([at.integer('axis', -1)])
+  const length = at.call(at.integer('p', 2) === 1 ? 'ReduceL1' : 'ReduceL2', [at.input(0), axis])
+  const empty = at.call('Equal', [length, at.one(0, at.dtype())])
+  at.give(at.call('Div', [at.input(0), at.call('Where', [empty, at.one(1, at.dtype()), length])]))
+}
+
+/** x / (bias + alpha · mean of x² over `size` channels)^beta, channels outside counting as 0. */
+function lrn(at: Lowering): void {
+  const [n = 0, c = 0, ...rest] = at.shape(0)
+  const size = at.integer('size', 1)
+  const before = Math.floor((size - 1) / 2)
+  const squares = at.call('Mul', [at.input(0), at.input(0)])
+  const planes = at.reshaped(squares, [n, 1, c, numel(rest)])
+  const mean: Value = at.call('AveragePool', [planes], {
+    kernel_shape: ints([size, 1]),
+    pads: ints([before, 0, size - 1 - before, 0]),
+    count_include_pad: int(1),
+  })
+  const scaled = at.call('Mul', [mean, at.one(at.number('alpha', 1e-4))])
+  const base = at.call('Add', [scaled, at.one(at.number('bias', 1))])
+  const divisor = powerOf(at, base, at.number('beta', 0.75))
+  at.give(at.call('Div', [at.input(0), at.reshaped(divisor, at.shape(0))]))
+}
+
+/** base^beta; ¾, which nearly all networks have, by two roots. */
+function powerOf(at: Lowering, base: Value, beta: number): Value {
+  if (beta !== 0.75) return at.call('Pow', [base, at.one(beta)])
+  const root = at.call('Sqrt', [base])
+  return at.call('Mul', [root, at.call('Sqrt', [root])])
+}
+
 /** Lowerings of normalizations. */
 export const normalizations: LowerTable = {
   '': {
@@ -96,6 +176,12 @@ export const normalizations: LowerTable = {
     RMSNormalization: at => at.inF32(rowNormalization(false)),
     GroupNormalization: at => at.inF32(inner => channelNormalization(inner, inner.integer('num_groups', 1))),
     InstanceNormalization: at => at.inF32(inner => channelNormalization(inner, inner.shape(0)[1]!)),
+    BatchNormalization: at => at.inF32(batchNormalization),
+    LpNormalization: lpNormalization,
+    LRN: at => at.inF32(lrn),
   },
-  [sparkDomain]: { NormalizationGrad: normalizationGrad },
+  [sparkDomain]: {
+    NormalizationGrad: normalizationGrad,
+    BatchNormalizationGrad: batchNormalizationGrad,
+  },
 }

@@ -1,4 +1,4 @@
-// reduce.ts: sums and the like along axes, and what is made of them.
+// reduce.ts: reductions and cumulative sums along axes, and their gradients.
 import { contiguousStrides, numel } from '../../core/shape.js'
 import { int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
@@ -6,7 +6,8 @@ import type { ReduceFn } from '../../kernels/tensor-kernel-args.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
 import { axisOf, collapse } from '../views.js'
-import { addBinary, addUnary } from './elementwise.js'
+import { zeros } from './copy.js'
+import { addBinary } from './elementwise.js'
 import type { LowerTable } from './table.js'
 
 /** Adds y = fn over the given axes of x. */
@@ -46,6 +47,11 @@ export function reducedAxes(at: Lowering, x = 0): Set<number> {
   return new Set(at.integer('noop_with_empty_axes', 0) ? [] : at.shape(x).map((_, axis) => axis))
 }
 
+/** [outer, size, inner] of a shape around an axis. */
+export function aroundAxis(shape: readonly number[], axis: number) {
+  return { outer: numel(shape.slice(0, axis)), size: shape[axis]!, inner: numel(shape.slice(axis + 1)) }
+}
+
 const reduce =
   (fn: ReduceFn) =>
   (at: Lowering): void =>
@@ -70,13 +76,16 @@ function logSumExp(at: Lowering): void {
   at.give(at.reshaped(log, at.output().shape))
 }
 
-/** x divided by the sum of its magnitudes, or the root of that of its squares, along an axis; 0 stays 0. */
-function lpNormalization(at: Lowering): void {
-  const axis = at.ints([at.integer('axis', -1)])
-  const length = at.call(at.integer('p', 2) === 1 ? 'ReduceL1' : 'ReduceL2', [at.input(0), axis])
-  const empty = at.call('Equal', [length, at.one(0, at.dtype())])
-  at.give(at.call('Div', [at.input(0), at.call('Where', [empty, at.one(1, at.dtype()), length])]))
-}
+const cumulate =
+  (fn: 'sum' | 'prod') =>
+  (at: Lowering): void => {
+    const axis = axisOf(at.integers(1)[0]!, at.shape(0).length)
+    const [exclusive, reverse] = [at.integer('exclusive', 0) !== 0, at.integer('reverse', 0) !== 0]
+    at.step('cumulate', {
+      ...{ fn, dtype: at.dtype(), ...aroundAxis(at.shape(0), axis), exclusive, reverse },
+      ...{ x: at.read(0), y: at.write() },
+    })
+  }
 
 /** The sum of x over the axes along which a tensor of the shape of input 1 was broadcast to it. */
 function sumLike(at: Lowering): void {
@@ -99,32 +108,26 @@ const reduceGrad =
     addBinary(at, 'mul', [at.read(0), row], [at.scalar(factor), []], [at.write(), shape])
   }
 
-/** softmax or its logarithm along one axis; one that is not the last by x − max, then e^… / Σ or … − log Σ. */
-const softmax =
-  (logarithm: boolean) =>
-  (at: Lowering): void => {
-    const shape = at.shape(0)
-    const axis = axisOf(at.integer('axis', -1), shape.length)
-    const cols = shape[axis]!
-    if (cols > 0 && numel(shape.slice(axis + 1)) === 1) {
-      at.step('softmax', { rows: numel(shape) / cols, cols, log: logarithm, x: at.read(0), y: at.write() })
-      return
-    }
-    const row = shape.map((size, i) => (i === axis ? 1 : size))
-    const [most, sum] = [at.scratch(numel(row)), at.scratch(numel(row))]
-    const [shifted, powers] = [at.scratch(numel(shape)), at.scratch(numel(shape))]
-    addReduce(at, 'max', [at.read(0), shape], new Set([axis]), most.write())
-    addBinary(at, 'sub', [at.read(0), shape], [most.read(), row], [shifted.write(), shape])
-    addUnary(at, 'exp', shifted.read(), powers.write())
-    addReduce(at, 'sum', [powers.read(), shape], new Set([axis]), sum.write())
-    if (logarithm) {
-      const log = at.scratch(numel(row))
-      addUnary(at, 'log', sum.read(), log.write())
-      addBinary(at, 'sub', [shifted.read(), shape], [log.read(), row], [at.write(), shape])
-    } else {
-      addBinary(at, 'div', [powers.read(), shape], [sum.read(), row], [at.write(), shape])
-    }
-  }
+/** dy, x, axes → dx: the first of the elements that equal the largest or smallest one gets dy. */
+function extremeGrad(at: Lowering): void {
+  const shape = at.shape(1)
+  const axes = [...reducedAxes(at, 1)].sort((a, b) => a - b)
+  const [first = 0, last = -1] = [axes[0], axes.at(-1)]
+  if (last - first + 1 !== axes.length) throw at.unsupported('only neighbouring axes have a gradient')
+  const outer = numel(shape.slice(0, first))
+  const [size, inner] = [numel(shape.slice(first, last + 1)), numel(shape.slice(last + 1))]
+  const indices = at.scratch(outer * inner, 'i64')
+  const dx = zeros(at)
+  at.step('topK', {
+    ...{ dtype: 'f32', outer, size, inner, k: 1, lastFirst: false, x: at.read(1), indices: indices.write() },
+    largest: at.text('of', 'max') === 'max',
+  })
+  at.step('scatter', {
+    ...{ fn: 'assign', dtype: 'f32', shape: [outer, inner], strides: [size * inner, 1] },
+    ...{ indexStrides: [inner, 1], steps: [inner], limits: [size], indices: indices.read() },
+    ...{ updates: at.read(0), y: dx.update() },
+  })
+}
 
 /** Lowerings of reductions. */
 export const reductions: LowerTable = {
@@ -139,9 +142,13 @@ export const reductions: LowerTable = {
     ReduceL2: reduceThen('ReduceSumSquare', 'Sqrt'),
     ReduceLogSum: reduceThen('ReduceSum', 'Log'),
     ReduceLogSumExp: logSumExp,
-    LpNormalization: lpNormalization,
-    Softmax: at => at.inF32(softmax(false)),
-    LogSoftmax: at => at.inF32(softmax(true)),
+    CumSum: cumulate('sum'),
+    CumProd: cumulate('prod'),
   },
-  [sparkDomain]: { SumLike: sumLike, ReduceSumGrad: reduceGrad(false), ReduceMeanGrad: reduceGrad(true) },
+  [sparkDomain]: {
+    SumLike: sumLike,
+    ReduceSumGrad: reduceGrad(false),
+    ReduceMeanGrad: reduceGrad(true),
+    ReduceExtremeGrad: extremeGrad,
+  },
 }

@@ -1,15 +1,16 @@
-// indexed.ts: operators on elements at places that other tensors say.
+// gather.ts: gathers and scatters of elements by index tensors.
 import { contiguousStrides, numel } from '../../core/shape.js'
 import { int } from '../../graph/attributes.js'
+import { sparkDomain } from '../../graph/graph.js'
 import type { ScatterFn } from '../../kernels/tensor-kernel-args.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Operand } from '../program.js'
 import { axisOf, collapse } from '../views.js'
-import { addCopy } from './shape.js'
+import { addCopy, zeros } from './copy.js'
 import type { LowerTable } from './table.js'
 
 /** The loop over places; see Places in tensor-kernel-args.ts. */
-interface PlaceLoop {
+interface IndexLoop {
   readonly shape: readonly number[]
   readonly strides: readonly number[]
   readonly indexStrides: readonly number[]
@@ -18,26 +19,26 @@ interface PlaceLoop {
   readonly indices: Value
 }
 
-function places(at: Lowering, { shape, strides, indexStrides, steps, limits, indices }: PlaceLoop) {
+function indexLoop(at: Lowering, { shape, strides, indexStrides, steps, limits, indices }: IndexLoop) {
   const loop = collapse(shape, [strides, indexStrides])
   const [along, through] = loop.strides as [number[], number[]]
   const read = at.cast(indices, 'i64').buffer.read()
   return { shape: loop.shape, strides: along, indexStrides: through, steps, limits, indices: read }
 }
 
-function addGather(at: Lowering, loop: PlaceLoop, x: Operand, y: Operand): void {
-  at.step('gather', { dtype: at.kernelType(x.buffer.dtype), ...places(at, loop), x, y })
+function addGather(at: Lowering, loop: IndexLoop, x: Operand, y: Operand): void {
+  at.step('gather', { dtype: at.kernelType(x.buffer.dtype), ...indexLoop(at, loop), x, y })
 }
 
 /** y = data, then updates at their places. */
-function addScatter(at: Lowering, fn: ScatterFn, loop: PlaceLoop, data: Value, updates: Operand): void {
+function addScatter(at: Lowering, fn: ScatterFn, loop: IndexLoop, data: Value, updates: Operand): void {
   const { shape } = data
   const strides = contiguousStrides(shape)
   const y = at.write()
   addCopy(at, shape, [data.buffer.read(), 0, strides], [y, 0, strides])
   if (numel(loop.shape) === 0) return
   const dtype = at.kernelType(data.dtype)
-  at.step('scatter', { fn, dtype, ...places(at, loop), updates, y: y.buffer.update() })
+  at.step('scatter', { fn, dtype, ...indexLoop(at, loop), updates, y: y.buffer.update() })
 }
 
 function gather(at: Lowering): void {
@@ -45,7 +46,7 @@ function gather(at: Lowering): void {
   const strides = contiguousStrides(from)
   const axis = axisOf(at.integer('axis', 0), from.length)
   const none = (list: readonly number[]): number[] => list.map(() => 0)
-  const loop: PlaceLoop = {
+  const loop: IndexLoop = {
     shape: [...from.slice(0, axis), ...indices.shape, ...from.slice(axis + 1)],
     strides: [...strides.slice(0, axis), ...none(indices.shape), ...strides.slice(axis + 1)],
     indexStrides: [
@@ -61,7 +62,7 @@ function gather(at: Lowering): void {
 }
 
 /** The loop of operators whose indices replace one coordinate. */
-function elementLoop(data: Value, indices: Value, axis: number): PlaceLoop {
+function elementLoop(data: Value, indices: Value, axis: number): IndexLoop {
   const strides = contiguousStrides(data.shape)
   return {
     shape: indices.shape,
@@ -79,7 +80,7 @@ function gatherElements(at: Lowering): void {
 }
 
 /** The loop of operators whose indices hold several coordinates, behind `batch` axes in common. */
-function pointLoop(data: Value, indices: Value, batch: number): PlaceLoop {
+function pointLoop(data: Value, indices: Value, batch: number): IndexLoop {
   const [strides, through] = [contiguousStrides(data.shape), contiguousStrides(indices.shape)]
   const depth = indices.shape.at(-1)!
   const rest = batch + depth
@@ -146,54 +147,35 @@ function oneHot(at: Lowering): void {
   at.give(at.call('Where', [at.call('Equal', [counted, positions]), on, off]))
 }
 
-/** [outer, size, inner] of a shape around an axis. */
-export function aroundAxis(shape: readonly number[], axis: number) {
-  return { outer: numel(shape.slice(0, axis)), size: shape[axis]!, inner: numel(shape.slice(axis + 1)) }
-}
-
-function topK(at: Lowering): void {
-  const axis = axisOf(at.integer('axis', -1), at.shape(0).length)
-  const largest = at.integer('largest', 1) !== 0
-  const { shape } = at.output(at.wants(0) ? 0 : 1)
-  at.step('topK', {
-    ...{ dtype: at.dtype(), ...aroundAxis(at.shape(0), axis), k: shape[axis]!, largest, lastFirst: false },
-    ...{ x: at.read(0), values: at.result(0), indices: at.resultOrScratch(1, numel(shape), 'i64') },
+/** dy, x, indices → dx: elements that were read more than once get the sum. */
+function gatherGrad(at: Lowering): void {
+  const shape = at.shape(1)
+  const axis = axisOf(at.integer('axis', 0), shape.length)
+  const [outer, size, inner] = [numel(shape.slice(0, axis)), shape[axis]!, numel(shape.slice(axis + 1))]
+  const count = numel(at.shape(2))
+  const dx = zeros(at)
+  at.step('scatter', {
+    ...{ fn: 'add', dtype: 'f32', shape: [outer, count, inner], strides: [size * inner, 0, 1] },
+    ...{ indexStrides: [0, 1, 0], steps: [inner], limits: [size], indices: indicesOf(at, 2) },
+    ...{ updates: at.read(0), y: dx.update() },
   })
 }
 
-const argument =
-  (largest: boolean) =>
-  (at: Lowering): void => {
-    const axis = axisOf(at.integer('axis', 0), at.shape(0).length)
-    const lastFirst = at.integer('select_last_index', 0) !== 0
-    at.step('topK', {
-      ...{ dtype: at.dtype(), ...aroundAxis(at.shape(0), axis), k: 1, largest, lastFirst },
-      ...{ x: at.read(0), indices: at.write() },
-    })
-  }
-
-/** 1 at the first largest element along an axis, else 0. */
-function hardmax(at: Lowering): void {
-  const shape = at.shape(0)
-  const axis = axisOf(at.integer('axis', -1), shape.length)
-  const first = at.call('ArgMax', [at.input(0)], { axis: int(axis), keepdims: int(0) })
-  const values = at.constantOf(at.dtype(), [2], [0, 1])
-  at.give(at.call('OneHot', [first, at.one(shape[axis]!, 'i64'), values], { axis: int(axis) }))
+/** Input `i` as i64. */
+function indicesOf(at: Lowering, i: number): Operand {
+  const { dtype, buffer } = at.input(i)
+  if (dtype === 'i64') return buffer.read()
+  if (dtype !== 'i32') throw at.unsupported(`indices of ${dtype} are not supported`)
+  const wide = at.scratch(buffer.count, 'i64')
+  at.step('cast', {
+    ...{ srcDtype: 'i32', dstDtype: 'i64', count: buffer.count, saturate: false },
+    ...{ src: buffer.read(), dst: wide.write() },
+  })
+  return wide.read()
 }
 
-const cumulate =
-  (fn: 'sum' | 'prod') =>
-  (at: Lowering): void => {
-    const axis = axisOf(at.integers(1)[0]!, at.shape(0).length)
-    const [exclusive, reverse] = [at.integer('exclusive', 0) !== 0, at.integer('reverse', 0) !== 0]
-    at.step('cumulate', {
-      ...{ fn, dtype: at.dtype(), ...aroundAxis(at.shape(0), axis), exclusive, reverse },
-      ...{ x: at.read(0), y: at.write() },
-    })
-  }
-
 /** Lowerings of operators with indices. */
-export const indexed: LowerTable = {
+export const gathers: LowerTable = {
   '': {
     Gather: gather,
     GatherElements: gatherElements,
@@ -202,11 +184,6 @@ export const indexed: LowerTable = {
     ScatterND: scatterNd,
     TensorScatter: tensorScatter,
     OneHot: oneHot,
-    TopK: topK,
-    ArgMax: argument(true),
-    ArgMin: argument(false),
-    Hardmax: hardmax,
-    CumSum: cumulate('sum'),
-    CumProd: cumulate('prod'),
   },
+  [sparkDomain]: { GatherGrad: gatherGrad },
 }

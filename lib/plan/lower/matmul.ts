@@ -1,12 +1,16 @@
-// linear.ts: matrix products and the linear DoRA layer.
+// matmul.ts: matrix products.
 import type { ElementArray, ElementType } from '../../core/dtype.js'
 import { contiguousStrides, numel } from '../../core/shape.js'
 import type { StoredMatrix } from '../../graph/constant.js'
 import { sparkDomain } from '../../graph/graph.js'
-import type { FloatCompute, MatrixStrides, StoredWeight } from '../../kernels/kernels.js'
+import type { Activation, MatrixStrides } from '../../kernels/kernel-args.js'
+import type { FloatCompute } from '../../kernels/weight-args.js'
+import type { StoredWeight } from '../../precision/weight-format.js'
 import type { Lowering } from '../lowering.js'
+import { packStep } from '../pack-weights.js'
 import { Buffer, type Operand, type Symbolic } from '../program.js'
 import { broadcastStrides, collapse } from '../views.js'
+import { addCopy } from './copy.js'
 import { addBinary } from './elementwise.js'
 import type { LowerTable } from './table.js'
 
@@ -165,52 +169,41 @@ function forEachOffset(
   walk(0, [0, 0, 0])
 }
 
-/** Adapter A, B and scale; inputs `a` and `a + 1` of the node. */
-export function lowRankOf(at: Lowering, a: number): { rank: number; scale: number; a: Operand; b: Operand } {
-  return { rank: at.shape(a)[0]!, scale: at.number('scale', 1), a: at.read(a), b: at.read(a + 1) }
+/** A constant weight in the layout that kernels of the backend stream. */
+function packed(at: Lowering, weight: Symbolic<StoredWeight>): Symbolic<StoredWeight> {
+  if (!at.packs || weight.packed) return weight
+  const { step, packed } = packStep(weight)
+  at.step('packWeight', step.args)
+  return packed
 }
 
-/** Adds norm and gain of the weight that is input `w`, followed by A, B and magnitude. */
-export function addNorm(at: Lowering, w: number, norm: Operand, gain: Operand): void {
-  const weight = weightOf(at, w)
-  const squares = at.scratch(weight.rows)
-  at.step('weightNorm2', { weight, out: squares.write() })
-  const magnitude = at.read(w + 3)
-  at.step('doraNorm', { weight, ...lowRankOf(at, w + 1), weightNorm2: squares.read(), magnitude, norm, gain })
+/** Input 1 as rows of output features: [K, N] is turned around unless `transB` says that it is [N, K]. */
+function rowsOf(at: Lowering): Symbolic<StoredWeight> {
+  if (at.integer('transB', 0) !== 0) return weightOf(at, 1)
+  const stored = storedInput(at, 1)
+  if (stored?.transposed) return storedOperands(stored.weight)
+  const [cols = 0, rows = 0] = at.shape(1)
+  const data = at.scratch(rows * cols)
+  addCopy(at, [rows, cols], [at.read(1), 0, [1, rows]], [data.write(), 0, [cols, 1]])
+  return { dtype: 'f32', rows, cols, data: data.read() }
 }
 
-/** x, W, A, B, magnitude, bias, dropout mask → y, and for the backward pass xa, z, norm, gain */
-function dora(at: Lowering): void {
-  const weight = weightOf(at, 1)
-  const tokens = numel(at.shape(0)) / weight.cols
-  const lowRank = lowRankOf(at, 2)
-  const xa = at.resultOrScratch(1, tokens * lowRank.rank)
-  const [norm, gain] = [at.resultOrScratch(3, weight.rows), at.resultOrScratch(4, weight.rows)]
-  addNorm(at, 1, norm, gain)
-  at.step('doraForward', {
-    ...{ weight, ...lowRank, tokens, x: at.read(0), gain: gain.buffer.read() },
-    ...{ bias: at.optional(5), mask: at.optional(6), xa, z: at.result(2), y: at.write() },
-    compute: exactCompute(at, [0, 1]),
-  })
-}
-
-/** dy, x, W, A, B, magnitude, xa, z, norm, gain, dropout mask → dx, dA, dB, dmagnitude, dbias */
-function doraGrad(at: Lowering): void {
-  const weight = weightOf(at, 2)
-  const { a, b, ...scaling } = lowRankOf(at, 3)
-  at.step('doraBackward', {
-    ...{ weight, a, b, ...scaling, tokens: numel(at.shape(1)) / weight.cols },
-    exactNorm: at.text('norm_gradient', 'detached') === 'exact',
-    ...{ dy: at.read(0), x: at.read(1), magnitude: at.read(5), xa: at.read(6), z: at.read(7) },
-    ...{ norm: at.read(8), gain: at.read(9), mask: at.optional(10) },
-    ...{ dx: at.result(0), da: at.resultOrScratch(1, a.count), db: at.resultOrScratch(2, b.count) },
-    ...{ dmagnitude: at.resultOrScratch(3, weight.rows), dbias: at.result(4) },
-    compute: exactCompute(at, [0, 1, 2]),
+/** y = activation(x · W + bias) + residual */
+function fusedLinear(at: Lowering): void {
+  const weight = rowsOf(at)
+  const tokens = numel(at.shape(0).slice(0, -1))
+  at.step('linear', {
+    ...{ weight: packed(at, weight), tokens, x: at.read(0), bias: at.optional(2), residual: at.optional(3) },
+    ...{
+      activation: at.text('activation', 'none') as Activation,
+      compute: computeOf(at, weight),
+      y: at.write(),
+    },
   })
 }
 
 /** Lowerings of matrix products. */
-export const linear: LowerTable = {
+export const matmuls: LowerTable = {
   '': { Gemm: at => at.inF32(gemm), MatMul: at => at.inF32(matmul) },
-  [sparkDomain]: { FusedMatMul: matmul, DoRA: dora, DoRAGrad: doraGrad },
+  [sparkDomain]: { FusedMatMul: matmul, FusedLinear: at => at.inF32(fusedLinear) },
 }

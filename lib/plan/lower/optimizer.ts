@@ -1,6 +1,17 @@
-// optimizers.ts: the optimizers of the ONNX training domain, as compositions.
+// optimizer.ts: AdamW, and the optimizers of the ONNX training domain as compositions.
+import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { LowerTable } from './table.js'
+
+/** Learning rate, step (both one f64), parameter, gradient, first and second moment → the last of these but the gradient */
+function adamw(at: Lowering): void {
+  at.step('adamw', {
+    ...{ count: at.read(2).count, lr: at.read(0), step: at.read(1) },
+    ...{ beta1: at.number('beta1', 0.9), beta2: at.number('beta2', 0.999) },
+    ...{ eps: at.number('epsilon', 1e-8), weightDecay: at.number('weight_decay', 0.01) },
+    ...{ grad: at.read(3), param: at.inPlace(2, 0), m: at.inPlace(4, 1), v: at.inPlace(5, 2) },
+  })
+}
 
 /** Inputs: learning rate, step, then `states + 2` groups: parameters, gradients and states. Outputs: all but gradients. */
 const optimizer =
@@ -20,6 +31,7 @@ const optimizer =
   }
 
 const times = (at: Lowering, value: Value, factor: number): Value => at.call('Mul', [value, at.one(factor)])
+
 const square = (at: Lowering, value: Value): Value => at.call('Mul', [value, value])
 
 /** x − rate · step */
@@ -69,4 +81,5 @@ const adam = optimizer(2, (at, rate, x, gradient, [mean, squares]) => {
 /** Lowerings of optimizers. */
 export const optimizers: LowerTable = {
   'ai.onnx.preview.training': { Momentum: momentum, Adagrad: adagrad, Adam: adam },
+  [sparkDomain]: { AdamW: adamw },
 }

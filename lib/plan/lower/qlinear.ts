@@ -1,16 +1,14 @@
-// integer.ts: quantized operators with kernels of their own. Each function answers whether it took the node; what it
-// leaves is computed in f32 (quantize.ts).
+// qlinear.ts: arithmetic on quantized tensors, with int8 kernels where the backend has them, else in f32.
 import { numel } from '../../core/shape.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Operand } from '../program.js'
-import { axisOf } from '../views.js'
 import type { LowerTable } from './table.js'
 import { windowOf } from './window.js'
 
 /** Elements of 8 bits, which the kernels know. */
-const isBytes = ({ dtype }: { readonly dtype: string }): boolean => dtype === 'u8' || dtype === 'i8'
+export const isBytes = ({ dtype }: { readonly dtype: string }): boolean => dtype === 'u8' || dtype === 'i8'
 
 /** `value` as a list of `count` elements, one for all being repeated. */
 function listOf(at: Lowering, value: Value, count: number): Value {
@@ -19,7 +17,7 @@ function listOf(at: Lowering, value: Value, count: number): Value {
 }
 
 /** Zero points as a list of i32; undefined where they are known to be 0. */
-function zerosOf(at: Lowering, value: Value | undefined, count: number): Value | undefined {
+export function zerosOf(at: Lowering, value: Value | undefined, count: number): Value | undefined {
   const elements = value?.buffer.storage === 'constant' ? value.buffer.initial!() : undefined
   if (!value || (elements as Uint8Array | undefined)?.every(element => element === 0)) return undefined
   return listOf(at, at.cast(value, 'i32'), count)
@@ -133,36 +131,78 @@ export function multiplyBytes(
   return true
 }
 
-/** Sizes in front of the channels that have scales, of these, and behind; undefined for blocks. */
-function affineShape(
+/** x − zero point as f32, which holds every difference; `shape` lets one zero point per row broadcast. */
+function centered(at: Lowering, x: Value, zero: Value | undefined, shape?: readonly number[]): Value {
+  const values = at.cast(x, 'f32')
+  if (!zero) return values
+  const given = at.cast(zero, 'f32')
+  const spreadOut = shape && zero.buffer.count > 1 ? at.reshaped(given, shape) : given
+  const scalar = zero.buffer.count === 1 ? at.reshaped(given, []) : spreadOut
+  return at.call('Sub', [values, scalar])
+}
+
+/** a, b, zero points of a (one, or one per row) and b (one, or one per column) → products of integers. */
+function matmulInteger(at: Lowering): void {
+  if (multiplyBytes(at, [0, 2, 1, 3])) return
+  const rows = at.has(2) && at.shape(2).length === 1 ? [at.shape(2)[0]!, 1] : undefined
+  const a = centered(at, at.input(0), at.inputIfAny(2), rows)
+  at.give(at.call('MatMul', [a, centered(at, at.input(1), at.inputIfAny(3))]))
+}
+
+/** x, w, zero points of x and w (one, or one per filter). */
+function convInteger(at: Lowering): void {
+  if (convolveBytes(at, [0, 2, 1, 3, 4])) return
+  const filters = [
+    at.shape(1)[0]!,
+    ...at
+      .shape(1)
+      .slice(1)
+      .map(() => 1),
+  ]
+  const x = centered(at, at.input(0), at.inputIfAny(2))
+  const w = centered(at, at.input(1), at.inputIfAny(3), filters)
+  at.give(at.call('Conv', [x, w], at.node.attributes))
+}
+
+/** The scale of y, which may be one per channel or column, applied to products; then rounded and saturated. */
+function requantized(
   at: Lowering,
-  scale: Value,
-): { outer: number; channels: number; inner: number } | undefined {
-  const shape = at.shape(0)
-  if (scale.buffer.count === 1) return { outer: 1, channels: 1, inner: numel(shape) }
-  if (at.integer('block_size', 0) !== 0 || scale.shape.length !== 1) return undefined
-  const axis = axisOf(at.integer('axis', 1), shape.length)
-  if (shape[axis] !== scale.buffer.count) return undefined
-  return { outer: numel(shape.slice(0, axis)), channels: shape[axis]!, inner: numel(shape.slice(axis + 1)) }
+  products: Value,
+  [a, b, y]: readonly [Value, Value, Value],
+  zero: Value,
+): void {
+  const factor = at.call('Div', [at.call('Mul', [at.cast(a, 'f32'), at.cast(b, 'f32')]), at.cast(y, 'f32')])
+  const scaled = at.call('Round', [at.call('Mul', [products, factor])])
+  at.give(at.call('Add', [scaled, at.cast(zero, 'f32')]))
 }
 
-/** Operands of a cast between floats and bytes: x, scale, zero point. */
-function castBytes(at: Lowering, op: 'quantize' | 'dequantize', bytes: { readonly dtype: string }): boolean {
-  const [scale, floats] = [at.input(1), op === 'quantize' ? at.input(0) : at.output()]
-  const shape = affineShape(at, scale)
-  if (!at.bytes || !shape || !isBytes(bytes) || floats.dtype !== 'f32' || scale.dtype !== 'f32') return false
-  at.step(op, {
-    ...{ dtype: bytes.dtype as 'u8' | 'i8', ...shape, x: at.read(0), scale: scale.buffer.read() },
-    ...{ zero: zerosOf(at, at.inputIfAny(2), shape.channels)?.buffer.read(), y: at.write() },
-  })
-  return true
+/** a, scale, zero, b, scale, zero, scale of y, zero of y */
+function qlinearMatmul(at: Lowering): void {
+  if (multiplyBytes(at, [0, 2, 3, 5], [at.input(1), at.input(4), at.input(6), at.input(7)])) return
+  const a = centered(at, at.input(0), at.input(2))
+  const b = centered(at, at.input(3), at.input(5))
+  requantized(at, at.call('MatMul', [a, b]), [at.input(1), at.input(4), at.input(6)], at.input(7))
 }
 
-/** QuantizeLinear to bytes. */
-export const quantizeBytes = (at: Lowering): boolean => castBytes(at, 'quantize', at.output())
-
-/** DequantizeLinear of bytes. */
-export const dequantizeBytes = (at: Lowering): boolean => castBytes(at, 'dequantize', at.input(0))
+/** x, scale, zero, w, scale, zero, scale of y, zero of y, bias */
+function qlinearConv(at: Lowering): void {
+  if (convolveBytes(at, [0, 2, 3, 5, 8], [at.input(1), at.input(4), at.input(6), at.input(7)])) return
+  const rank = at.shape(0).length
+  const perFilter = (value: Value): Value =>
+    value.buffer.count === 1 ? value : at.reshaped(value, [value.buffer.count, ...Array(rank - 2).fill(1)])
+  const filters = [
+    at.shape(3)[0]!,
+    ...at
+      .shape(3)
+      .slice(1)
+      .map(() => 1),
+  ]
+  const x = centered(at, at.input(0), at.input(2))
+  const w = centered(at, at.input(3), at.input(5), filters)
+  const bias = at.has(8) ? at.cast(at.input(8), 'f32') : undefined
+  const products = at.call('Conv', [x, w, bias], at.node.attributes)
+  requantized(at, products, [at.input(1), perFilter(at.input(4)), at.input(6)], at.input(7))
+}
 
 /** x, table: the code of the table for each byte of x, signed ones being counted as their bits. */
 function lookup(at: Lowering): void {
@@ -245,8 +285,14 @@ function gemm(at: Lowering): void {
   at.give(at.call('Add', [rounded, at.cast(yZero, 'f32')]))
 }
 
-/** Lowerings of operators of our own on bytes. */
-export const bytes: LowerTable = {
+/** Lowerings of arithmetic on quantized tensors. */
+export const quantizedArithmetic: LowerTable = {
+  '': {
+    MatMulInteger: matmulInteger,
+    ConvInteger: convInteger,
+    QLinearMatMul: qlinearMatmul,
+    QLinearConv: qlinearConv,
+  },
   [sparkDomain]: {
     Lookup: lookup,
     QLinearAdd: binary('Add'),

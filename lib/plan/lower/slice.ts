@@ -1,21 +1,13 @@
-// move.ts: operators that cut, join, repeat, pad and make tensors.
-
-import { SparkError } from '../../core/errors.js'
+// slice.ts: slices, pads, concatenations, repetitions and their gradients, as strided copies.
 import { contiguousStrides, numel } from '../../core/shape.js'
-import { int, ints, tensorOf } from '../../graph/attributes.js'
-import { Constant } from '../../graph/constant.js'
-import type { Lowering, Value } from '../lowering.js'
-import type { Operand } from '../program.js'
+import { int } from '../../graph/attributes.js'
+import { sparkDomain } from '../../graph/graph.js'
+import type { Lowering } from '../lowering.js'
 import { axisOf } from '../views.js'
+import { addCopy, addFill, zeros } from './copy.js'
 import { expectList } from './lists.js'
-import { addCopy } from './shape.js'
+import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'
-
-/** Adds dst = value everywhere. */
-function addFill(at: Lowering, shape: readonly number[], value: Operand, dst: Operand): void {
-  const strides = contiguousStrides(shape)
-  addCopy(at, shape, [value, 0, shape.map(() => 0)], [dst, 0, strides])
-}
 
 /** Where a slice starts on an axis, inside of it. */
 function startOf(start: number, size: number, step: number): number {
@@ -54,6 +46,20 @@ function split(at: Lowering): void {
       addCopy(at, shape, src, [at.write(o), 0, contiguousStrides(shape)])
     }
     start += shape[axis]!
+  }
+}
+
+function concat(at: Lowering): void {
+  const { shape } = at.output()
+  const axis = axisOf(at.integer('axis', 0), shape.length)
+  const strides = contiguousStrides(shape)
+  const dst = at.write().buffer
+  let start = 0
+  for (let i = 0; i < at.node.inputs.length; i++) {
+    const part = at.shape(i)
+    const to = [dst.write(), start * strides[axis]!, strides] as const
+    addCopy(at, part, [at.read(i), 0, contiguousStrides(part)], to)
+    start += part[axis]!
   }
 }
 
@@ -118,29 +124,8 @@ function pad(at: Lowering): void {
     addCopy(at, kept, [at.read(0), offset(strides, -1), strides], [y.buffer.write(), offset(to, 1), to])
 }
 
-/** x through a reshape, a transpose and another reshape, to the shape of the output. */
-function rearrange(at: Lowering, shape: readonly number[], order: readonly number[]): void {
-  const parts = at.reshaped(at.input(0), shape)
-  const moved = at.call('Transpose', [parts], { perm: ints(order) })
-  at.give(at.reshaped(moved, at.output().shape))
-}
-
-function depthToSpace(at: Lowering): void {
-  const [n = 0, c = 0, h = 0, w = 0] = at.shape(0)
-  const block = at.integer('blocksize', 1)
-  const depth = c / block / block
-  if (at.text('mode', 'DCR') === 'CRD') rearrange(at, [n, depth, block, block, h, w], [0, 1, 4, 2, 5, 3])
-  else rearrange(at, [n, block, block, depth, h, w], [0, 3, 4, 1, 5, 2])
-}
-
-function spaceToDepth(at: Lowering): void {
-  const [n = 0, c = 0, h = 0, w = 0] = at.shape(0)
-  const block = at.integer('blocksize', 1)
-  rearrange(at, [n, c, h / block, block, w / block, block], [0, 3, 5, 1, 2, 4])
-}
-
 /** A matrix of 0 and 1 whose ones are where `holds` says. */
-function pattern(
+export function pattern(
   at: Lowering,
   [rows = 0, cols = 0]: readonly number[],
   holds: (row: number, col: number) => boolean,
@@ -157,49 +142,84 @@ function trilu(at: Lowering): void {
   at.give(at.call('Where', [at.constantOf('bool', [rows, cols], kept), at.input(0), at.one(0, at.dtype())]))
 }
 
-function eyeLike(at: Lowering): void {
-  const { shape, dtype } = at.output()
-  const k = at.integer('k', 0)
-  const ones = pattern(at, shape, (row, col) => col === row + k)
-  at.give(at.constantOf(at.kernelType(dtype), shape, ones))
-}
-
-/** 0, 1, 2, … */
-function counting(count: number): Float64Array {
-  try {
-    return Float64Array.from({ length: count }, (_, i) => i)
-  } catch (cause) {
-    throw new SparkError('ERR_OUT_OF_MEMORY', `a list of ${count} numbers does not fit`, { cause })
+/** dy, x0, x1, … → dx0, dx1, … */
+function concatGrad(at: Lowering): void {
+  const shape = at.shape(0)
+  const axis = axisOf(at.integer('axis', 0), shape.length)
+  const strides = contiguousStrides(shape)
+  let start = 0
+  for (let i = 1; i < at.node.inputs.length; i++) {
+    const part = at.shape(i)
+    const dx = at.result(i - 1)
+    if (dx) {
+      addCopy(at, part, [at.read(0), start * strides[axis]!, strides], [dx, 0, contiguousStrides(part)])
+    }
+    start += part[axis]!
   }
 }
 
-/** start, limit, delta: start + i · delta, computed in the type of the output. */
-function range(at: Lowering): void {
-  const { shape, dtype } = at.output()
-  const counts = at.asValue(Constant.from('f64', shape, counting(shape[0]!)))
-  const steps = at.call('Mul', [at.cast(counts, at.kernelType(dtype)), at.input(2)])
-  at.give(at.call('Add', [steps, at.input(0)]))
+/** dy, x, starts, ends, axes, steps → dx */
+function sliceGrad(at: Lowering): void {
+  const [from, to] = [at.shape(0), at.shape(1)]
+  const starts = at.integers(2)
+  const axes = at.has(4) ? at.integers(4) : starts.map((_, axis) => axis)
+  const steps = at.has(5) ? at.integers(5) : starts.map(() => 1)
+  const strides = contiguousStrides(to)
+  let offset = 0
+  const moved = [...strides]
+  axes.forEach((given, i) => {
+    const axis = axisOf(given, to.length)
+    const [size, step, wanted] = [to[axis]!, steps[i]!, starts[i]!]
+    const start = Math.min(Math.max(wanted < 0 ? wanted + size : wanted, 0), step > 0 ? size : size - 1)
+    offset += start * strides[axis]!
+    moved[axis] = step * strides[axis]!
+  })
+  const dx = zeros(at)
+  if (numel(from) === 0) return
+  addCopy(at, from, [at.read(0), 0, contiguousStrides(from)], [dx.update(), offset, moved])
 }
 
-function constantOfShape(at: Lowering): void {
-  const { shape, dtype } = at.output()
-  const value = tensorOf(at.node, 'value')
-  const fill: Value = value ? at.asValue(value) : at.one(0, at.kernelType(dtype))
-  addFill(at, shape, fill.buffer.read(), at.write())
+/** dy, x, pads, value, axes → dx; negative pads cut off. */
+function padGrad(at: Lowering): void {
+  if (at.text('mode', 'constant') !== 'constant') throw at.unsupported('only constant padding has a gradient')
+  const [from, to] = [at.shape(0), at.shape(1)]
+  const pads = at.integers(2)
+  const axes = at.has(4) ? at.integers(4).map(axis => axisOf(axis, to.length)) : to.map((_, axis) => axis)
+  const before = to.map((_, axis) => (axes.includes(axis) ? pads[axes.indexOf(axis)]! : 0))
+  const starts = before.map(pad => Math.max(0, -pad))
+  const sizes = to.map((size, axis) => {
+    const start = starts[axis]!
+    return Math.max(0, Math.min(size - start, from[axis]! - start - before[axis]!))
+  })
+  const dx = zeros(at)
+  if (numel(sizes) === 0) return
+  const offsetIn = (strides: readonly number[], index: readonly number[]): number =>
+    strides.reduce((sum, stride, axis) => sum + stride * index[axis]!, 0)
+  const [source, target] = [contiguousStrides(from), contiguousStrides(to)]
+  const first = starts.map((start, axis) => start + before[axis]!)
+  addCopy(
+    at,
+    sizes,
+    [at.read(0), offsetIn(source, first), source],
+    [dx.update(), offsetIn(target, starts), target],
+  )
 }
 
-/** Lowerings of operators that move elements. */
-export const movement: LowerTable = {
-  '': {
-    Slice: slice,
-    Split: split,
-    Tile: tile,
-    Pad: pad,
-    DepthToSpace: depthToSpace,
-    SpaceToDepth: spaceToDepth,
-    Trilu: trilu,
-    EyeLike: eyeLike,
-    Range: range,
-    ConstantOfShape: constantOfShape,
+/** dy, x → dx: each axis is one that repeats, which is summed over, and one that moves. */
+function tileGrad(at: Lowering): void {
+  const [from, to] = [at.shape(0), at.shape(1)]
+  const loop = to.flatMap((size, axis) => [size === 0 ? 0 : from[axis]! / size, size])
+  const repeats = to.map((_, axis) => 2 * axis)
+  addReduce(at, 'sum', [at.read(0), loop], new Set(repeats), at.write())
+}
+
+/** Lowerings of operators that cut, join, repeat and pad. */
+export const slicing: LowerTable = {
+  '': { Slice: slice, Split: split, Concat: concat, Tile: tile, Pad: pad, Trilu: trilu },
+  [sparkDomain]: {
+    SliceGrad: sliceGrad,
+    ConcatGrad: concatGrad,
+    TileGrad: tileGrad,
+    PadGrad: padGrad,
   },
 }

@@ -1,49 +1,20 @@
 // shape-inference.ts: types and shapes of all values, and the elements of the small ones that shapes are computed from.
-// One rule per operator in shapes/*.ts; values.ts follows elements.
+// One row per operator in shapes/<family>.ts.
 import { expectKnownOptions } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { atOnce, type Paced } from '../core/paced.js'
 import type { Constant } from './constant.js'
 import { mapSubgraphs } from './edit.js'
-import {
-  type Dimension,
-  type Node,
-  type Subgraph,
-  sparkDomain,
-  type ValueInfo,
-  type ValueType,
-} from './graph.js'
+import type { Dimension, Node, Subgraph, ValueInfo, ValueType } from './graph.js'
 import { expectChoices } from './shapes/attribute-choices.js'
 import { Call, type Fact, type KnownValue, type Rule, showShape } from './shapes/call.js'
-import { controlRules } from './shapes/control.js'
-import { convolutionRules } from './shapes/convolution.js'
 import { mergeDimension } from './shapes/dimensions.js'
-import { elementwiseRules } from './shapes/elementwise.js'
-import { gatherRules } from './shapes/gather.js'
-import { layoutRules } from './shapes/layout.js'
+import { isFollowed, knownConstant } from './shapes/known-values.js'
 import { expectOperandTypes } from './shapes/operand-types.js'
-import { operandChecks } from './shapes/operands.js'
-import { productRules } from './shapes/product.js'
-import { recurrentRules } from './shapes/recurrent.js'
-import { reduceRules } from './shapes/reduce.js'
-import { sparkRules } from './shapes/spark.js'
-import { knownConstant, valuesOf } from './shapes/values.js'
+import type { OperatorRow } from './shapes/row.js'
+import { rowOf } from './shapes/table.js'
 
 export type { Fact, KnownValue } from './shapes/call.js'
-
-/** Rules of the canonical operators. */
-const rules: Readonly<Record<string, Rule>> = {
-  ...elementwiseRules,
-  ...layoutRules,
-  ...reduceRules,
-  ...gatherRules,
-  ...productRules,
-  ...convolutionRules,
-  ...recurrentRules,
-  ...controlRules,
-}
-
-const trainingDomain = 'ai.onnx.preview.training'
 
 /** Options of {@link inferFacts}. */
 export interface InferenceOptions {
@@ -206,25 +177,25 @@ export class ShapeInference {
     const call = new Call(node, this.facts, this.#depth, (inner, inputs, certain = true) =>
       this.#inferSubgraph(inner, inputs, certain),
     )
-    const rule = ruleOf(node)
-    const types = rule ? yield* this.#apply(rule, call) : []
+    const row = rowOf(node)
+    const types = row ? yield* this.#apply(row, call) : []
     const declared = declaredTypes(graph)
     const merged = node.outputs.map((name, i) => this.#merge(types[i], declared(name)))
-    const known = rule ? this.#values(call, merged) : []
+    const known = row ? this.#values(row, call, merged) : []
     for (const [i, name] of node.outputs.entries()) {
       if (name !== '') this.facts.set(name, { type: merged[i], known: known[i] })
     }
   }
 
-  *#apply(rule: Rule, call: Call): Paced<readonly (ValueType | undefined)[]> {
+  *#apply(row: OperatorRow, call: Call): Paced<readonly (ValueType | undefined)[]> {
     try {
-      expectChoices(call.node)
-      expectOperandTypes(call)
-      checkOf(call.node)?.(call)
-      return (yield* typesBy(rule, call)).map(type => expectSizes(call, type))
+      if (row.choices) expectChoices(call.node, row.choices)
+      expectOperandTypes(call, row)
+      row.check?.(call)
+      return (yield* typesBy(row.shape, call)).map(type => expectSizes(call, type))
     } catch (error) {
-      if (this.#strict || !isMisfit(error)) throw error
-      return yield* this.#withoutSizes(rule, call)
+      if (this.#strict || !isMismatch(error)) throw error
+      return yield* this.#withoutSizes(row.shape, call)
     }
   }
 
@@ -233,16 +204,21 @@ export class ShapeInference {
     try {
       return yield* typesBy(rule, new Call(call.node, typesOnly(call), call.depth, call.inferSubgraph))
     } catch (error) {
-      if (!isMisfit(error)) throw error
+      if (!isMismatch(error)) throw error
       return []
     }
   }
 
-  #values(call: Call, types: readonly (ValueType | undefined)[]): readonly (KnownValue | undefined)[] {
+  #values(
+    { values }: OperatorRow,
+    call: Call,
+    types: readonly (ValueType | undefined)[],
+  ): readonly (KnownValue | undefined)[] {
     try {
-      return valuesOf(call, types)
+      const known = values?.(call, types) ?? []
+      return known.map((value, i) => (value && isFollowed(value, types[i]) ? value : undefined))
     } catch (error) {
-      if (this.#strict || !isMisfit(error)) throw error
+      if (this.#strict || !isMismatch(error)) throw error
       return []
     }
   }
@@ -277,15 +253,6 @@ function declaredTypes({ values, outputs }: Subgraph): (name: string) => ValueTy
   return name => values.get(name) ?? known.get(name)
 }
 
-function ruleOf({ domain, op }: Node): Rule | undefined {
-  if (domain === sparkDomain) return Object.hasOwn(sparkRules, op) ? sparkRules[op] : undefined
-  return (domain === '' || domain === trainingDomain) && Object.hasOwn(rules, op) ? rules[op] : undefined
-}
-
-function checkOf({ domain, op }: Node): ((call: Call) => void) | undefined {
-  return domain === '' && Object.hasOwn(operandChecks, op) ? operandChecks[op] : undefined
-}
-
 /** Sizes that come out of arithmetic may be impossible. */
 function expectSizes(call: Call, type: ValueType | undefined): ValueType | undefined {
   const shape = type?.kind === 'tensor' ? type.shape : undefined
@@ -295,7 +262,7 @@ function expectSizes(call: Call, type: ValueType | undefined): ValueType | undef
   return type
 }
 
-function isMisfit(error: unknown): boolean {
+function isMismatch(error: unknown): boolean {
   return error instanceof SparkError && (error.code === 'ERR_SHAPE' || error.code === 'ERR_DTYPE')
 }
 

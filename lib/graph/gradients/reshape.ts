@@ -14,7 +14,7 @@ const transpose: GradientRule = at => {
 }
 
 /** Gradients of operators that keep all elements. */
-export const reshape: GradientTable = {
+export const reshaping: GradientTable = {
   '': {
     Identity: at => at.give(0, at.dy()),
     Reshape: reshaped,

@@ -19,7 +19,7 @@ import { pooling } from './pool.js'
 import { quantization } from './quantize.js'
 import { randomness } from './random.js'
 import { reductions } from './reduce.js'
-import { reshape } from './reshape.js'
+import { reshaping } from './reshape.js'
 import { searches } from './search.js'
 import { slicing } from './slice.js'
 import { softmaxes } from './softmax.js'
@@ -41,7 +41,7 @@ export const families: Readonly<Record<string, GradientTable>> = {
   quantize: quantization,
   random: randomness,
   reduce: reductions,
-  reshape,
+  reshape: reshaping,
   search: searches,
   slice: slicing,
   softmax: softmaxes,

@@ -1,12 +1,13 @@
-// control.ts: shapes of control flow, sequences and optional values.
+// control.ts: shapes of control flow.
 import type { Paced } from '../../core/paced.js'
 import { graphOf, intsOf } from '../attributes.js'
 import type { Subgraph, ValueType } from '../graph.js'
 import { type Call, type Fact, type Rule, tensorOrUnknown } from './call.js'
-import { type Shape, unknownShape } from './dimensions.js'
+import type { Shape } from './dimensions.js'
+import type { OperatorTable, ValueRule } from './row.js'
 
 /** What two branches agree on. */
-function commonType(a: ValueType | undefined, b: ValueType | undefined): ValueType | undefined {
+export function commonType(a: ValueType | undefined, b: ValueType | undefined): ValueType | undefined {
   if (a?.kind === 'tensor' && b?.kind === 'tensor' && a.dtype === b.dtype) {
     const { shape } = b
     if (!a.shape || !shape || a.shape.length !== shape.length) return tensorOrUnknown(a.dtype, undefined)
@@ -111,50 +112,19 @@ const scan: Rule = function* (call) {
   ]
 }
 
-function elementOf(type: ValueType | undefined): ValueType | undefined {
-  return type?.kind === 'sequence' || type?.kind === 'optional' ? type.element : type
+/** The outputs of the branch that is taken, which has been inferred before. */
+const branchValues: ValueRule = call => {
+  const taken = call.numbers(0)?.[0]
+  if (taken === undefined) return []
+  const branch = graphOf(call.node, taken ? 'then_branch' : 'else_branch')
+  return branch?.outputs.map(({ name }) => call.factOf(name).known) ?? []
 }
 
-const sequence = (element: ValueType | undefined): ValueType | undefined =>
-  element && { kind: 'sequence', element }
-
-const splitToSequence: Rule = call => {
-  const shape = call.shape(0)
-  const axis = shape && call.axis(call.int('axis', 0), shape.length)
-  const whole = call.has(1) || call.int('keepdims', 1) === 1
-  const piece = shape?.flatMap((dim, i) => (i !== axis ? [dim] : whole ? [call.has(1) ? null : 1] : []))
-  return [sequence(tensorOrUnknown(call.dtype(0), piece))]
-}
-
-const concatFromSequence: Rule = call => {
-  const element = elementOf(call.type(0))
-  if (element?.kind !== 'tensor') return []
-  const rank = element.shape && element.shape.length + call.int('new_axis', 0)
-  return [tensorOrUnknown(element.dtype, rank === undefined ? undefined : unknownShape(rank))]
-}
-
-/** Rules by operator. */
-export const controlRules: Readonly<Record<string, Rule>> = {
-  If: conditional,
-  Loop: loop,
-  Scan: scan,
-  SequenceConstruct: call => [
-    sequence(call.node.inputs.map((_, i) => call.type(i)).reduce((a, b) => commonType(a, b))),
-  ],
-  SequenceEmpty: call => [sequence(tensorOrUnknown(call.typeAttribute('dtype', 'f32'), undefined))],
-  SequenceInsert: call => [sequence(commonType(elementOf(call.type(0)), call.type(1)))],
-  SequenceErase: call => [call.type(0)],
-  SequenceAt: call => [elementOf(call.type(0))],
-  SequenceLength: () => [tensorOrUnknown('i64', [])],
-  SplitToSequence: splitToSequence,
-  ConcatFromSequence: concatFromSequence,
-  OptionalHasElement: () => [tensorOrUnknown('bool', [])],
-  OptionalGetElement: call => [elementOf(call.type(0))],
-  Optional: call => {
-    const element = call.type(0)
-    return [element && { kind: 'optional', element }]
+/** Rows of control flow. */
+export const control: OperatorTable = {
+  '': {
+    If: { shape: conditional, conditions: [0], values: branchValues },
+    Loop: { shape: loop, integers: [0], conditions: [1] },
+    Scan: { shape: scan },
   },
-  StringConcat: call => [tensorOrUnknown('string', call.broadcast([call.shape(0), call.shape(1)]))],
-  RegexFullMatch: call => [tensorOrUnknown('bool', call.shape(0))],
-  ImageDecoder: () => [tensorOrUnknown('u8', [null, null, null])],
 }

@@ -18,7 +18,7 @@ import { quantization } from './quantize.js'
 import { randomness } from './random.js'
 import { recurrences } from './recurrent.js'
 import { reductions } from './reduce.js'
-import { reshape } from './reshape.js'
+import { reshaping } from './reshape.js'
 import { searches } from './search.js'
 import { slicing } from './slice.js'
 import { softmaxes } from './softmax.js'
@@ -44,7 +44,7 @@ export const families: Readonly<Record<string, LowerTable>> = {
   random: randomness,
   recurrent: recurrences,
   reduce: reductions,
-  reshape,
+  reshape: reshaping,
   search: searches,
   slice: slicing,
   softmax: softmaxes,

@@ -52,7 +52,7 @@ function spaceToDepth(at: Lowering): void {
 }
 
 /** Lowerings of operators that keep all elements. */
-export const reshape: LowerTable = {
+export const reshaping: LowerTable = {
   '': {
     Identity: view,
     Reshape: view,

@@ -7,14 +7,14 @@ import type { Constant } from './constant.js'
 import { mapSubgraphs } from './edit.js'
 import type { Dimension, Node, Subgraph, ValueInfo, ValueType } from './graph.js'
 import { expectChoices } from './shapes/attribute-choices.js'
-import { Call, type Fact, type KnownValue, type Rule, showShape } from './shapes/call.js'
+import { type Fact, type KnownValue, type Rule, ShapeContext, showShape } from './shapes/context.js'
 import { mergeDimension } from './shapes/dimensions.js'
 import { isFollowed, knownConstant } from './shapes/known-values.js'
 import { expectOperandTypes } from './shapes/operand-types.js'
 import type { OperatorRow } from './shapes/row.js'
 import { rowOf } from './shapes/table.js'
 
-export type { Fact, KnownValue } from './shapes/call.js'
+export type { Fact, KnownValue } from './shapes/context.js'
 
 /** Options of {@link inferFacts}. */
 export interface InferenceOptions {
@@ -174,35 +174,35 @@ export class ShapeInference {
   /** {@link ShapeInference.inferNode} with pauses: a node may hold graphs. */
   *inferNodePaced(node: Node, graph: Subgraph): Paced<void> {
     yield
-    const call = new Call(node, this.facts, this.#depth, (inner, inputs, certain = true) =>
+    const ctx = new ShapeContext(node, this.facts, this.#depth, (inner, inputs, certain = true) =>
       this.#inferSubgraph(inner, inputs, certain),
     )
     const row = rowOf(node)
-    const types = row ? yield* this.#apply(row, call) : []
+    const types = row ? yield* this.#apply(row, ctx) : []
     const declared = declaredTypes(graph)
     const merged = node.outputs.map((name, i) => this.#merge(types[i], declared(name)))
-    const known = row ? this.#values(row, call, merged) : []
+    const known = row ? this.#values(row, ctx, merged) : []
     for (const [i, name] of node.outputs.entries()) {
       if (name !== '') this.facts.set(name, { type: merged[i], known: known[i] })
     }
   }
 
-  *#apply(row: OperatorRow, call: Call): Paced<readonly (ValueType | undefined)[]> {
+  *#apply(row: OperatorRow, ctx: ShapeContext): Paced<readonly (ValueType | undefined)[]> {
     try {
-      if (row.choices) expectChoices(call.node, row.choices)
-      expectOperandTypes(call, row)
-      row.check?.(call)
-      return (yield* typesBy(row.shape, call)).map(type => expectSizes(call, type))
+      if (row.choices) expectChoices(ctx.node, row.choices)
+      expectOperandTypes(ctx, row)
+      row.check?.(ctx)
+      return (yield* typesBy(row.shape, ctx)).map(type => expectSizes(ctx, type))
     } catch (error) {
       if (this.#strict || !isMismatch(error)) throw error
-      return yield* this.#withoutSizes(row.shape, call)
+      return yield* this.#withoutSizes(row.shape, ctx)
     }
   }
 
   /** What the element types alone say. */
-  *#withoutSizes(rule: Rule, call: Call): Paced<readonly (ValueType | undefined)[]> {
+  *#withoutSizes(rule: Rule, ctx: ShapeContext): Paced<readonly (ValueType | undefined)[]> {
     try {
-      return yield* typesBy(rule, new Call(call.node, typesOnly(call), call.depth, call.inferSubgraph))
+      return yield* typesBy(rule, new ShapeContext(ctx.node, typesOnly(ctx), ctx.depth, ctx.inferSubgraph))
     } catch (error) {
       if (!isMismatch(error)) throw error
       return []
@@ -211,11 +211,11 @@ export class ShapeInference {
 
   #values(
     { values }: OperatorRow,
-    call: Call,
+    ctx: ShapeContext,
     types: readonly (ValueType | undefined)[],
   ): readonly (KnownValue | undefined)[] {
     try {
-      const known = values?.(call, types) ?? []
+      const known = values?.(ctx, types) ?? []
       return known.map((value, i) => (value && isFollowed(value, types[i]) ? value : undefined))
     } catch (error) {
       if (this.#strict || !isMismatch(error)) throw error
@@ -235,8 +235,8 @@ export class ShapeInference {
 }
 
 /** What a rule says, which may take its time over the graphs in its node. */
-function* typesBy(rule: Rule, call: Call): Paced<readonly (ValueType | undefined)[]> {
-  const types = rule(call)
+function* typesBy(rule: Rule, ctx: ShapeContext): Paced<readonly (ValueType | undefined)[]> {
+  const types = rule(ctx)
   return 'next' in types ? yield* types : types
 }
 
@@ -254,10 +254,10 @@ function declaredTypes({ values, outputs }: Subgraph): (name: string) => ValueTy
 }
 
 /** Sizes that come out of arithmetic may be impossible. */
-function expectSizes(call: Call, type: ValueType | undefined): ValueType | undefined {
+function expectSizes(ctx: ShapeContext, type: ValueType | undefined): ValueType | undefined {
   const shape = type?.kind === 'tensor' ? type.shape : undefined
   if (shape?.some(dim => typeof dim === 'number' && !(Number.isSafeInteger(dim) && dim >= 0))) {
-    throw call.fail(`its output would have the shape ${showShape(shape)}`)
+    throw ctx.fail(`its output would have the shape ${showShape(shape)}`)
   }
   return type
 }
@@ -267,10 +267,10 @@ function isMismatch(error: unknown): boolean {
 }
 
 /** The inputs of a node without their sizes. */
-function typesOnly(call: Call): Map<string, Fact> {
+function typesOnly(ctx: ShapeContext): Map<string, Fact> {
   return new Map(
-    call.node.inputs.map((name, i): [string, Fact] => {
-      const type = call.type(i)
+    ctx.node.inputs.map((name, i): [string, Fact] => {
+      const type = ctx.type(i)
       return [name, { type: type?.kind === 'tensor' ? { kind: 'tensor', dtype: type.dtype } : type }]
     }),
   )

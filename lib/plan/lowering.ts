@@ -318,7 +318,7 @@ export class Lowering {
    * Applies a rule that knows f32 only: what has the type of input 0, or is another float, is cast to f32 for it, and
    * results are cast back.
    */
-  inF32(rule: (at: Lowering) => void): void {
+  inF32(rule: (ctx: Lowering) => void): void {
     const { dtype: own } = this.input(0)
     const converts = (dtype: ElementType): boolean => dtype !== 'f32' && (dtype === own || isWideFloat(dtype))
     const values = new Map<string, Value>()

@@ -3,9 +3,9 @@ import type { GradientRule, GradientTable } from './context.js'
 import { addGradients } from './operators.js'
 
 /** Q, K, V; what the mask and the past depend on is frozen. */
-const attention: GradientRule = at => {
-  if ([3, 4, 5].some(i => at.wants(i))) throw at.unsupported('mask and past are frozen')
-  addGradients(at, 'AttentionGrad', [at.dy(), ...at.node.inputs], [0, 1, 2])
+const attention: GradientRule = ctx => {
+  if ([3, 4, 5].some(i => ctx.wants(i))) throw ctx.unsupported('mask and past are frozen')
+  addGradients(ctx, 'AttentionGrad', [ctx.dy(), ...ctx.node.inputs], [0, 1, 2])
 }
 
 /** Gradients of attention. */

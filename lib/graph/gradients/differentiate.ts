@@ -84,7 +84,7 @@ function backward(node: Node, scope: GradientScope): Node {
       `${describeNode(node)} cannot be differentiated: there is no rule for it`,
     )
   }
-  const at = new GradientContext(node, scope)
-  rule(at)
-  return at.node
+  const ctx = new GradientContext(node, scope)
+  rule(ctx)
+  return ctx.node
 }

@@ -4,18 +4,18 @@ import type { GradientRule, GradientTable } from './context.js'
 import { addGradients } from './operators.js'
 
 /** x, W, A, B, magnitude, bias, dropout mask; W is frozen. */
-const dora: GradientRule = at => {
-  if (at.wants(1)) throw at.unsupported('its weight is frozen')
-  const operands = [0, 1, 2, 3, 4].map(i => at.input(i))
-  const kept = [1, 2, 3, 4].map(i => at.output(i))
-  addGradients(at, 'DoRAGrad', [at.dy(), ...operands, ...kept, at.input(6)], [0, 2, 3, 4, 5])
+const dora: GradientRule = ctx => {
+  if (ctx.wants(1)) throw ctx.unsupported('its weight is frozen')
+  const operands = [0, 1, 2, 3, 4].map(i => ctx.input(i))
+  const kept = [1, 2, 3, 4].map(i => ctx.output(i))
+  addGradients(ctx, 'DoRAGrad', [ctx.dy(), ...operands, ...kept, ctx.input(6)], [0, 2, 3, 4, 5])
 }
 
 /** W, A, B, magnitude; W is frozen. */
-const doraWeight: GradientRule = at => {
-  if (at.wants(0)) throw at.unsupported('its weight is frozen')
-  const inputs = [at.dy(), at.input(0), at.input(1), at.input(2), at.output(1), at.output(2)]
-  addGradients(at, 'DoRAWeightGrad', inputs, [1, 2, 3])
+const doraWeight: GradientRule = ctx => {
+  if (ctx.wants(0)) throw ctx.unsupported('its weight is frozen')
+  const inputs = [ctx.dy(), ctx.input(0), ctx.input(1), ctx.input(2), ctx.output(1), ctx.output(2)]
+  addGradients(ctx, 'DoRAWeightGrad', inputs, [1, 2, 3])
 }
 
 /** Gradients of DoRA layers. */

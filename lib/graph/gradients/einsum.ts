@@ -2,9 +2,9 @@
 import type { GradientRule, GradientTable } from './context.js'
 import { addGradients } from './operators.js'
 
-const einsum: GradientRule = at => {
-  const operands = at.node.inputs.map((_, i) => i)
-  addGradients(at, 'EinsumGrad', [at.dy(), ...at.node.inputs], operands)
+const einsum: GradientRule = ctx => {
+  const operands = ctx.node.inputs.map((_, i) => i)
+  addGradients(ctx, 'EinsumGrad', [ctx.dy(), ...ctx.node.inputs], operands)
 }
 
 /** Gradients of Einstein sums. */

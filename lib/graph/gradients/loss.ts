@@ -2,9 +2,9 @@
 import { sparkDomain } from '../graph.js'
 import type { GradientRule, GradientTable } from './context.js'
 
-const crossEntropy: GradientRule = at => {
-  const inputs = [at.dy(), ...at.node.inputs]
-  at.give(0, at.add('SoftmaxCrossEntropyLossGrad', inputs, at.node.attributes, sparkDomain))
+const crossEntropy: GradientRule = ctx => {
+  const inputs = [ctx.dy(), ...ctx.node.inputs]
+  ctx.give(0, ctx.add('SoftmaxCrossEntropyLossGrad', inputs, ctx.node.attributes, sparkDomain))
 }
 
 /** Gradients of losses. */

@@ -5,19 +5,19 @@ import type { GradientContext, GradientRule } from './context.js'
 /** An operator of ours that takes dy, x and what else the node reads, and gives dx. */
 export const moved =
   (op: string): GradientRule =>
-  at =>
-    at.give(0, at.add(op, [at.dy(), ...at.node.inputs], at.node.attributes, sparkDomain))
+  ctx =>
+    ctx.give(0, ctx.add(op, [ctx.dy(), ...ctx.node.inputs], ctx.node.attributes, sparkDomain))
 
 /** Adds a node with an output for each of the given inputs that is wanted, and gives it to that input. */
 export function addGradients(
-  at: GradientContext,
+  ctx: GradientContext,
   op: string,
   inputs: readonly string[],
   targets: readonly number[],
 ): void {
-  const wanted = targets.map(i => at.wants(i))
-  const gradients = at.addMany(op, inputs, wanted, at.node.attributes, sparkDomain)
+  const wanted = targets.map(i => ctx.wants(i))
+  const gradients = ctx.addMany(op, inputs, wanted, ctx.node.attributes, sparkDomain)
   targets.forEach((i, n) => {
-    at.give(i, gradients[n]!)
+    ctx.give(i, gradients[n]!)
   })
 }

@@ -3,7 +3,7 @@ import type { GradientRule, GradientTable } from './context.js'
 import { addGradients } from './operators.js'
 
 /** dx from dy and x. */
-const pool: GradientRule = at => addGradients(at, `${at.node.op}Grad`, [at.dy(), at.input(0)], [0])
+const pool: GradientRule = ctx => addGradients(ctx, `${ctx.node.op}Grad`, [ctx.dy(), ctx.input(0)], [0])
 
 /** Gradients of pooling. */
 export const pooling: GradientTable = {

@@ -4,6 +4,6 @@ import type { GradientTable } from './context.js'
 
 /** Gradients of dropout. */
 export const randomness: GradientTable = {
-  '': { Dropout: at => at.give(0, at.dy()) },
+  '': { Dropout: ctx => ctx.give(0, ctx.dy()) },
   [sparkDomain]: { DropoutMask: 'none' },
 }

@@ -2,27 +2,27 @@
 import { int, ints, intsOf } from '../attributes.js'
 import type { GradientRule, GradientTable } from './context.js'
 
-const reshaped: GradientRule = at => {
-  const shape = at.add('Shape', [at.input(0)])
-  at.give(0, at.add('Reshape', [at.dy(), shape], { allowzero: int(1) }))
+const reshaped: GradientRule = ctx => {
+  const shape = ctx.add('Shape', [ctx.input(0)])
+  ctx.give(0, ctx.add('Reshape', [ctx.dy(), shape], { allowzero: int(1) }))
 }
 
-const transpose: GradientRule = at => {
-  const order = intsOf(at.node, 'perm')
+const transpose: GradientRule = ctx => {
+  const order = intsOf(ctx.node, 'perm')
   const back = order?.map((_, axis) => order.indexOf(axis))
-  at.give(0, at.add('Transpose', [at.dy()], back ? { perm: ints(back) } : {}))
+  ctx.give(0, ctx.add('Transpose', [ctx.dy()], back ? { perm: ints(back) } : {}))
 }
 
 /** Gradients of operators that keep all elements. */
 export const reshaping: GradientTable = {
   '': {
-    Identity: at => at.give(0, at.dy()),
+    Identity: ctx => ctx.give(0, ctx.dy()),
     Reshape: reshaped,
     Flatten: reshaped,
     Squeeze: reshaped,
     Unsqueeze: reshaped,
     Transpose: transpose,
-    Expand: at => at.giveSummed(0, at.dy()),
+    Expand: ctx => ctx.giveSummed(0, ctx.dy()),
     Shape: 'none',
     Size: 'none',
   },

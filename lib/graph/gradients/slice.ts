@@ -4,21 +4,21 @@ import { sparkDomain } from '../graph.js'
 import type { GradientRule, GradientTable } from './context.js'
 import { moved } from './operators.js'
 
-const concat: GradientRule = at => {
-  const { inputs, attributes } = at.node
-  const wanted = inputs.map((_, i) => at.wants(i))
-  const gradients = at.addMany('ConcatGrad', [at.dy(), ...inputs], wanted, attributes, sparkDomain)
+const concat: GradientRule = ctx => {
+  const { inputs, attributes } = ctx.node
+  const wanted = inputs.map((_, i) => ctx.wants(i))
+  const gradients = ctx.addMany('ConcatGrad', [ctx.dy(), ...inputs], wanted, attributes, sparkDomain)
   gradients.forEach((gradient, i) => {
-    at.give(i, gradient)
+    ctx.give(i, gradient)
   })
 }
 
 /** Parts that nobody used have the gradient 0. */
-const split: GradientRule = at => {
-  const parts = at.node.outputs.map((_, i) => {
-    return at.gradient(i) ?? at.add('ConstantOfShape', [at.add('Shape', [at.output(i)])])
+const split: GradientRule = ctx => {
+  const parts = ctx.node.outputs.map((_, i) => {
+    return ctx.gradient(i) ?? ctx.add('ConstantOfShape', [ctx.add('Shape', [ctx.output(i)])])
   })
-  at.give(0, at.add('Concat', parts, { axis: int(intOf(at.node, 'axis', 0)) }))
+  ctx.give(0, ctx.add('Concat', parts, { axis: int(intOf(ctx.node, 'axis', 0)) }))
 }
 
 /** Gradients of operators that cut, join, repeat and pad. */

@@ -1,20 +1,20 @@
 // elementwise.ts: shapes of operators that treat every element alike.
 import { isInteger } from '../../core/dtype.js'
 import { sparkDomain } from '../graph.js'
-import { type Rule, tensorOrUnknown } from './call.js'
+import { type Rule, tensorOrUnknown } from './context.js'
 import { mapped, numeric } from './known-values.js'
 import { expectBroadcast, expectInputs, single } from './operands.js'
 import { type OperatorTable, sameAs, sameAsFirst, type ValueRule } from './row.js'
 
 /** The inputs have one type and broadcast. */
-const broadcasting: Rule = call => [tensorOrUnknown(call.commonDtype(), call.broadcast())]
+const broadcasting: Rule = ctx => [tensorOrUnknown(ctx.commonDtype(), ctx.broadcast())]
 
-const compare: Rule = call => {
-  call.commonDtype([0, 1])
-  return [tensorOrUnknown('bool', call.broadcast())]
+const compare: Rule = ctx => {
+  ctx.commonDtype([0, 1])
+  return [tensorOrUnknown('bool', ctx.broadcast())]
 }
 
-const test: Rule = call => [tensorOrUnknown('bool', call.shape(0))]
+const test: Rule = ctx => [tensorOrUnknown('bool', ctx.shape(0))]
 
 const commutative = (compute: (a: number, b: number) => number, neutral: number): ValueRule =>
   mapped(elements => {
@@ -36,9 +36,9 @@ const divide: ValueRule = mapped(([a, b], dtype) => {
   return a / b
 })
 
-const modulo: ValueRule = (call, types) =>
-  numeric((a, b) => (call.int('fmod', 0) === 1 || b === 0 ? a! % b! : a! - Math.floor(a! / b!) * b!))(
-    call,
+const modulo: ValueRule = (ctx, types) =>
+  numeric((a, b) => (ctx.int('fmod', 0) === 1 || b === 0 ? a! % b! : a! - Math.floor(a! / b!) * b!))(
+    ctx,
     types,
   )
 
@@ -63,13 +63,13 @@ const chosen: ValueRule = mapped(([condition, a, b]) =>
   typeof condition !== 'number' ? null : condition ? a! : b!,
 )
 
-const where: Rule = call => [tensorOrUnknown(call.commonDtype([1, 2]), call.broadcast())]
+const where: Rule = ctx => [tensorOrUnknown(ctx.commonDtype([1, 2]), ctx.broadcast())]
 
-const pow: Rule = call => [tensorOrUnknown(call.dtype(0), call.broadcast())]
+const pow: Rule = ctx => [tensorOrUnknown(ctx.dtype(0), ctx.broadcast())]
 
-const cast: Rule = call => [tensorOrUnknown(call.typeAttribute('to'), call.shape(0))]
+const cast: Rule = ctx => [tensorOrUnknown(ctx.typeAttribute('to'), ctx.shape(0))]
 
-const castLike: Rule = call => [tensorOrUnknown(call.dtype(1), call.shape(0))]
+const castLike: Rule = ctx => [tensorOrUnknown(ctx.dtype(1), ctx.shape(0))]
 
 /** Rows of elementwise operators. */
 export const elementwise: OperatorTable = {
@@ -99,7 +99,7 @@ export const elementwise: OperatorTable = {
     Mish: { shape: sameAsFirst },
     Neg: { shape: sameAsFirst, values: numeric(a => -a!) },
     Not: { shape: sameAsFirst, values: numeric(a => Number(a === 0)) },
-    PRelu: { shape: sameAsFirst, check: call => expectBroadcast(call, 1, 'slope', call.shape(0)) },
+    PRelu: { shape: sameAsFirst, check: ctx => expectBroadcast(ctx, 1, 'slope', ctx.shape(0)) },
     Reciprocal: { shape: sameAsFirst },
     Relu: { shape: sameAsFirst },
     Round: { shape: sameAsFirst },

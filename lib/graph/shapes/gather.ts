@@ -1,56 +1,56 @@
 // gather.ts: shapes of gathers and scatters.
 import { sparkDomain } from '../graph.js'
-import { type Rule, tensorOrUnknown } from './call.js'
+import { type Rule, tensorOrUnknown } from './context.js'
 import { remap, smallShape } from './known-values.js'
 import { type Choices, type OperatorTable, sameAs, sameAsFirst, type ValueRule } from './row.js'
 
-const gather: Rule = call => {
-  const [data, indices] = [call.shape(0), call.shape(1)]
-  if (!data || !indices) return [tensorOrUnknown(call.dtype(0), undefined)]
-  const axis = call.axis(call.int('axis', 0), data.length)
-  return [tensorOrUnknown(call.dtype(0), [...data.slice(0, axis), ...indices, ...data.slice(axis + 1)])]
+const gather: Rule = ctx => {
+  const [data, indices] = [ctx.shape(0), ctx.shape(1)]
+  if (!data || !indices) return [tensorOrUnknown(ctx.dtype(0), undefined)]
+  const axis = ctx.axis(ctx.int('axis', 0), data.length)
+  return [tensorOrUnknown(ctx.dtype(0), [...data.slice(0, axis), ...indices, ...data.slice(axis + 1)])]
 }
 
-const gatherElements: Rule = call => [tensorOrUnknown(call.dtype(0), call.shape(1))]
+const gatherElements: Rule = ctx => [tensorOrUnknown(ctx.dtype(0), ctx.shape(1))]
 
-const gatherNd: Rule = call => {
-  const [data, indices] = [call.shape(0), call.shape(1)]
+const gatherNd: Rule = ctx => {
+  const [data, indices] = [ctx.shape(0), ctx.shape(1)]
   const depth = indices?.at(-1)
-  if (!data || !indices || typeof depth !== 'number') return [tensorOrUnknown(call.dtype(0), undefined)]
-  const picked = call.int('batch_dims', 0) + depth
-  if (picked > data.length) throw call.fail(`indices of length ${depth} are too long for the data`)
-  return [tensorOrUnknown(call.dtype(0), [...indices.slice(0, -1), ...data.slice(picked)])]
+  if (!data || !indices || typeof depth !== 'number') return [tensorOrUnknown(ctx.dtype(0), undefined)]
+  const picked = ctx.int('batch_dims', 0) + depth
+  if (picked > data.length) throw ctx.fail(`indices of length ${depth} are too long for the data`)
+  return [tensorOrUnknown(ctx.dtype(0), [...indices.slice(0, -1), ...data.slice(picked)])]
 }
 
-const oneHot: Rule = call => {
-  const indices = call.shape(0)
-  const depth = call.known(1)?.elements[0] ?? null
-  if (!indices) return [tensorOrUnknown(call.dtype(2), undefined)]
-  const axis = call.axis(call.int('axis', -1), indices.length + 1)
-  return [tensorOrUnknown(call.dtype(2), [...indices.slice(0, axis), depth, ...indices.slice(axis)])]
+const oneHot: Rule = ctx => {
+  const indices = ctx.shape(0)
+  const depth = ctx.known(1)?.elements[0] ?? null
+  if (!indices) return [tensorOrUnknown(ctx.dtype(2), undefined)]
+  const axis = ctx.axis(ctx.int('axis', -1), indices.length + 1)
+  return [tensorOrUnknown(ctx.dtype(2), [...indices.slice(0, axis), depth, ...indices.slice(axis)])]
 }
 
-const compress: Rule = call => {
-  const axis = call.int('axis', undefined)
-  const shape = call.shape(0)
-  if (axis === undefined) return [tensorOrUnknown(call.dtype(0), [null])]
-  const at = shape && call.axis(axis, shape.length)
+const compress: Rule = ctx => {
+  const axis = ctx.int('axis', undefined)
+  const shape = ctx.shape(0)
+  if (axis === undefined) return [tensorOrUnknown(ctx.dtype(0), [null])]
+  const at = shape && ctx.axis(axis, shape.length)
   return [
     tensorOrUnknown(
-      call.dtype(0),
+      ctx.dtype(0),
       shape?.map((dim, i) => (i === at ? null : dim)),
     ),
   ]
 }
 
-const gatheredValues: ValueRule = (call, [type]) => {
-  const [data, indices, shape] = [call.known(0), call.numbers(1), smallShape(type)]
-  const picked = call.known(1)?.shape
+const gatheredValues: ValueRule = (ctx, [type]) => {
+  const [data, indices, shape] = [ctx.known(0), ctx.numbers(1), smallShape(type)]
+  const picked = ctx.known(1)?.shape
   if (!data || !indices || !picked || !shape) return []
-  const axis = call.axis(call.int('axis', 0), data.shape.length)
+  const axis = ctx.axis(ctx.int('axis', 0), data.shape.length)
   const size = data.shape[axis]!
   const wrong = indices.find(index => index < -size || index >= size)
-  if (wrong !== undefined) throw call.fail(`index ${wrong} is outside of ${size} elements`)
+  if (wrong !== undefined) throw ctx.fail(`index ${wrong} is outside of ${size} elements`)
   return [
     remap(data, shape, position => {
       const inner = position.slice(axis, axis + picked.length)

@@ -1,7 +1,7 @@
 // image.ts: shapes of operators on images.
 import { stringOf } from '../attributes.js'
 import { sparkDomain } from '../graph.js'
-import { type Call, type Rule, showShape, tensorOrUnknown } from './call.js'
+import { type Rule, type ShapeContext, showShape, tensorOrUnknown } from './context.js'
 import type { Shape } from './dimensions.js'
 import { expectRank, expectShape } from './operands.js'
 import { shapeFrom } from './reshape.js'
@@ -11,14 +11,14 @@ const smaller = (a: number, b: number): number => Math.min(a, b)
 
 const larger = (a: number, b: number): number => Math.max(a, b)
 
-function resize(call: Call): Shape | undefined {
-  const shape = call.shape(0)
+function resize(ctx: ShapeContext): Shape | undefined {
+  const shape = ctx.shape(0)
   if (!shape) return undefined
-  const axes = call.ints('axes')?.map(axis => call.axis(axis, shape.length)) ?? shape.map((_, i) => i)
+  const axes = ctx.ints('axes')?.map(axis => ctx.axis(axis, shape.length)) ?? shape.map((_, i) => i)
   const result = [...shape]
-  const sizes = call.has(3) ? call.known(3)?.elements : undefined
-  const scales = call.has(2) ? call.numbers(2) : undefined
-  const policy = stringOf(call.node, 'keep_aspect_ratio_policy', 'stretch')
+  const sizes = ctx.has(3) ? ctx.known(3)?.elements : undefined
+  const scales = ctx.has(2) ? ctx.numbers(2) : undefined
+  const policy = stringOf(ctx.node, 'keep_aspect_ratio_policy', 'stretch')
   const ratios = axes.map((axis, i) => Number(sizes?.[i]) / Number(shape[axis]))
   const common = ratios.reduce(policy === 'not_larger' ? smaller : larger, ratios[0] ?? 1)
   for (const [i, axis] of axes.entries()) {
@@ -32,21 +32,21 @@ function resize(call: Call): Shape | undefined {
   return result
 }
 
-const sampledGrid: Rule = moved(call => {
-  const [x, grid] = [call.shape(0), call.shape(1)]
+const sampledGrid: Rule = moved(ctx => {
+  const [x, grid] = [ctx.shape(0), ctx.shape(1)]
   return x && grid ? [...x.slice(0, 2), ...grid.slice(1, -1)] : undefined
 })
 
-const affineGrid: Rule = moved(call => {
-  const size = shapeFrom(call, 1)
+const affineGrid: Rule = moved(ctx => {
+  const size = shapeFrom(ctx, 1)
   return size && [size[0] ?? null, ...size.slice(2), size.length - 2]
 })
 
-const expectGrid: Check = call => {
-  const [x, grid] = [call.shape(0), call.shape(1)]
-  expectRank(call, 3)
-  if (x) expectShape(call, 1, 'the grid', [x[0]!, ...x.slice(2).map(() => null), x.length - 2])
-  if (grid && grid.length < 3) throw call.fail(`the grid is ${showShape(grid)}`)
+const expectGrid: Check = ctx => {
+  const [x, grid] = [ctx.shape(0), ctx.shape(1)]
+  expectRank(ctx, 3)
+  if (x) expectShape(ctx, 1, 'the grid', [x[0]!, ...x.slice(2).map(() => null), x.length - 2])
+  if (grid && grid.length < 3) throw ctx.fail(`the grid is ${showShape(grid)}`)
 }
 
 /** Modes of GridSample. */

@@ -4,7 +4,7 @@ import { numel } from '../../core/shape.js'
 import { decode } from '../../precision/casts.js'
 import type { Constant } from '../constant.js'
 import type { Dimension, ValueType } from '../graph.js'
-import { type KnownValue, maxKnownElements } from './call.js'
+import { type KnownValue, maxKnownElements } from './context.js'
 import type { Shape } from './dimensions.js'
 import type { ValueRule } from './row.js'
 
@@ -76,14 +76,14 @@ export function broadcastElement(
 /** Applies a function to corresponding elements of the inputs. */
 export const mapped =
   (compute: (elements: readonly Dimension[], dtype: ElementType) => Dimension): ValueRule =>
-  (call, [type]) => {
+  (ctx, [type]) => {
     const shape = smallShape(type)
-    const inputs = call.node.inputs.map((_, i) => call.known(i))
+    const inputs = ctx.node.inputs.map((_, i) => ctx.known(i))
     if (!shape || !inputs.some(input => input)) return []
     const count = numel(shape)
     const elements = Array.from({ length: count }, (_, flat) => {
       const operands = inputs.map(input => (input ? broadcastElement(input, shape, flat) : null))
-      const result = compute(operands, dtypeOf(call.type(0)))
+      const result = compute(operands, dtypeOf(ctx.type(0)))
       return typeof result === 'number' ? store(result, dtypeOf(type)) : result
     })
     return elements.every(element => element === null) ? [] : [{ shape, elements }]

@@ -1,26 +1,26 @@
 // loss.ts: shapes of losses.
 import { stringOf } from '../attributes.js'
 import { sparkDomain } from '../graph.js'
-import { type Rule, tensorOrUnknown } from './call.js'
+import { type Rule, tensorOrUnknown } from './context.js'
 import { expectCount, expectRank, expectShape } from './operands.js'
 import { type Check, type Choices, type OperatorTable, sameAs } from './row.js'
 
 /** The losses give one number, or one for every element of the labels. */
-const loss: Rule = call => {
-  const whole = stringOf(call.node, 'reduction', 'mean') !== 'none'
-  return [tensorOrUnknown(call.dtype(0), whole ? [] : call.shape(1)), call.type(0)]
+const loss: Rule = ctx => {
+  const whole = stringOf(ctx.node, 'reduction', 'mean') !== 'none'
+  return [tensorOrUnknown(ctx.dtype(0), whole ? [] : ctx.shape(1)), ctx.type(0)]
 }
 
 /**
  * Labels have the sizes of the scores without their classes, which have weights. The batch is left to the kernel: where a
  * model has it written into it, a training may use another one.
  */
-const expectLabels: Check = call => {
-  expectRank(call, 2)
-  const x = call.shape(0)
+const expectLabels: Check = ctx => {
+  expectRank(ctx, 2)
+  const x = ctx.shape(0)
   if (!x) return
-  expectShape(call, 1, 'the labels', [null, ...x.slice(2)])
-  expectCount(call, 2, 'its weights', x[1], 'one for each class')
+  expectShape(ctx, 1, 'the labels', [null, ...x.slice(2)])
+  expectCount(ctx, 2, 'its weights', x[1], 'one for each class')
 }
 
 /** Ways to combine the losses of samples. */

@@ -2,15 +2,15 @@
 import type { ElementType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../attributes.js'
-import type { Call } from './call.js'
+import type { ShapeContext } from './context.js'
 import type { OperatorRow } from './row.js'
 
-function expectType(call: Call, inputs: readonly number[], allowed: readonly ElementType[]): void {
+function expectType(ctx: ShapeContext, inputs: readonly number[], allowed: readonly ElementType[]): void {
   for (const i of inputs) {
-    const dtype = call.dtype(i)
+    const dtype = ctx.dtype(i)
     if (!dtype || allowed.includes(dtype)) continue
     const what = `input ${i} is ${dtype}; it must be ${allowed.join(' or ')}: add a Cast`
-    throw new SparkError('ERR_DTYPE', `${describeNode(call.node)}: ${what}`)
+    throw new SparkError('ERR_DTYPE', `${describeNode(ctx.node)}: ${what}`)
   }
 }
 
@@ -19,7 +19,7 @@ function expectType(call: Call, inputs: readonly number[], allowed: readonly Ele
  * integers; i32 says the same.
  * @throws SparkError ERR_DTYPE naming the node
  */
-export function expectOperandTypes(call: Call, { integers = [], conditions = [] }: OperatorRow): void {
-  expectType(call, integers, ['i32', 'i64'])
-  expectType(call, conditions, ['bool'])
+export function expectOperandTypes(ctx: ShapeContext, { integers = [], conditions = [] }: OperatorRow): void {
+  expectType(ctx, integers, ['i32', 'i64'])
+  expectType(ctx, conditions, ['bool'])
 }

@@ -1,61 +1,61 @@
 // operands.ts: checks of operand sizes that several families share. Kernels read as many elements as the first operand
 // asks for: others would be read past, or not at all.
 import type { Dimension } from '../graph.js'
-import { type Call, showShape } from './call.js'
+import { type ShapeContext, showShape } from './context.js'
 import { compatible, product, type Shape } from './dimensions.js'
 import type { Check } from './row.js'
 
 /** Operand `i` must broadcast to `shape` without enlarging it. */
-export function expectBroadcast(call: Call, i: number, name: string, shape: Shape | undefined): void {
-  const own = call.shape(i)
+export function expectBroadcast(ctx: ShapeContext, i: number, name: string, shape: Shape | undefined): void {
+  const own = ctx.shape(i)
   if (!own || !shape) return
   const missing = shape.length - own.length
   const fits = missing >= 0 && own.every((dim, at) => dim === 1 || compatible(dim, shape[at + missing]!))
-  if (!fits) throw call.fail(`${name} is ${showShape(own)}; it must broadcast to ${showShape(shape)}`)
+  if (!fits) throw ctx.fail(`${name} is ${showShape(own)}; it must broadcast to ${showShape(shape)}`)
 }
 
 /** Operand `i` must have `count` elements. */
 export function expectCount(
-  call: Call,
+  ctx: ShapeContext,
   i: number,
   name: string,
   count: Dimension | undefined,
   why: string,
 ): void {
-  const own = call.shape(i)
+  const own = ctx.shape(i)
   if (!own || typeof count !== 'number' || compatible(product(own), count)) return
-  throw call.fail(`${name} is ${showShape(own)}; it must have ${count} elements, ${why}`)
+  throw ctx.fail(`${name} is ${showShape(own)}; it must have ${count} elements, ${why}`)
 }
 
 /** Operand `i` must have exactly these sizes. */
-export function expectShape(call: Call, i: number, name: string, shape: Shape): void {
-  const own = call.shape(i)
+export function expectShape(ctx: ShapeContext, i: number, name: string, shape: Shape): void {
+  const own = ctx.shape(i)
   if (!own || (own.length === shape.length && own.every((dim, at) => compatible(dim, shape[at]!)))) return
-  throw call.fail(`${name} is ${showShape(own)}; it must be ${showShape(shape)}`)
+  throw ctx.fail(`${name} is ${showShape(own)}; it must be ${showShape(shape)}`)
 }
 
 /** The first operand must have so many dimensions. */
-export function expectRank(call: Call, least: number): void {
-  const x = call.shape(0)
+export function expectRank(ctx: ShapeContext, least: number): void {
+  const x = ctx.shape(0)
   if (x && x.length < least)
-    throw call.fail(`its input is ${showShape(x)}; it must have at least ${least} dimensions`)
+    throw ctx.fail(`its input is ${showShape(x)}; it must have at least ${least} dimensions`)
 }
 
 /** An axis that an attribute names must be there. */
 export const alongAxis =
   (fallback: number): Check =>
-  call => {
-    const x = call.shape(0)
-    if (x) call.axis(call.int('axis', fallback), x.length)
+  ctx => {
+    const x = ctx.shape(0)
+    if (x) ctx.axis(ctx.int('axis', fallback), x.length)
   }
 
 /** Operands of one element. */
 export const single =
   (...names: readonly string[]): Check =>
-  call => {
-    for (const [i, name] of names.entries()) expectCount(call, i + 1, name, 1, 'or be a scalar')
+  ctx => {
+    for (const [i, name] of names.entries()) expectCount(ctx, i + 1, name, 1, 'or be a scalar')
   }
 
-export const expectInputs: Check = call => {
-  if (call.node.inputs.length === 0) throw call.fail('it has no inputs')
+export const expectInputs: Check = ctx => {
+  if (ctx.node.inputs.length === 0) throw ctx.fail('it has no inputs')
 }

@@ -1,14 +1,14 @@
 // optimizer.ts: shapes of optimizers.
 import { sparkDomain } from '../graph.js'
-import type { Rule } from './call.js'
+import type { Rule } from './context.js'
 import { type OperatorTable, sameAs } from './row.js'
 
 /** Optimizers: learning rate, step count, then tensors, gradients and states, a group of each. */
 const optimizer =
   (groups: number): Rule =>
-  call => {
-    const count = (call.node.inputs.length - 2) / groups
-    return call.node.outputs.map((_, i) => call.type(2 + (i < count ? i : i + count)))
+  ctx => {
+    const count = (ctx.node.inputs.length - 2) / groups
+    return ctx.node.outputs.map((_, i) => ctx.type(2 + (i < count ? i : i + count)))
   }
 
 /** Rows of optimizers. */

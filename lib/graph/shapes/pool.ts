@@ -1,43 +1,43 @@
 // pool.ts: shapes of pooling.
 import { sparkDomain } from '../graph.js'
-import { type Call, type Rule, tensorOrUnknown } from './call.js'
+import { type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
 import { type Shape, unknownShape } from './dimensions.js'
 import { expectRank } from './operands.js'
 import { type Check, type OperatorTable, sameAs } from './row.js'
 import { autoPads, outputSize, windows } from './window.js'
 
-function pooled(call: Call): Shape | undefined {
-  const x = call.shape(0)
+function pooled(ctx: ShapeContext): Shape | undefined {
+  const x = ctx.shape(0)
   if (!x) return undefined
   return [
     ...x.slice(0, 2),
-    ...windows(call, x.length - 2, undefined).map((window, i) => outputSize(call, x[i + 2]!, window)),
+    ...windows(ctx, x.length - 2, undefined).map((window, i) => outputSize(ctx, x[i + 2]!, window)),
   ]
 }
 
-const globalPool: Rule = call => {
-  const x = call.shape(0)
+const globalPool: Rule = ctx => {
+  const x = ctx.shape(0)
   return [
     tensorOrUnknown(
-      call.dtype(0),
+      ctx.dtype(0),
       x?.map((dim, i) => (i < 2 ? dim : 1)),
     ),
   ]
 }
 
-const pool: Rule = call => {
-  const shape = pooled(call)
-  return [tensorOrUnknown(call.dtype(0), shape), tensorOrUnknown('i64', shape)]
+const pool: Rule = ctx => {
+  const shape = pooled(ctx)
+  return [tensorOrUnknown(ctx.dtype(0), shape), tensorOrUnknown('i64', shape)]
 }
 
-const maxUnpool: Rule = call => {
-  const x = call.shape(0)
-  if (call.has(2))
-    return [tensorOrUnknown(call.dtype(0), call.known(2)?.elements ?? (x && unknownShape(x.length)))]
-  const sizes = x && windows(call, x.length - 2, undefined)
+const maxUnpool: Rule = ctx => {
+  const x = ctx.shape(0)
+  if (ctx.has(2))
+    return [tensorOrUnknown(ctx.dtype(0), ctx.known(2)?.elements ?? (x && unknownShape(x.length)))]
+  const sizes = x && windows(ctx, x.length - 2, undefined)
   return [
     tensorOrUnknown(
-      call.dtype(0),
+      ctx.dtype(0),
       x?.map((dim, i) => {
         if (i < 2) return dim
         const { size, stride, pads } = sizes![i - 2]!
@@ -49,22 +49,22 @@ const maxUnpool: Rule = call => {
   ]
 }
 
-const roiAlign: Rule = call => [
-  tensorOrUnknown(call.dtype(0), [
-    call.shape(1)?.[0] ?? null,
-    call.shape(0)?.[1] ?? null,
-    call.int('output_height', 1),
-    call.int('output_width', 1),
+const roiAlign: Rule = ctx => [
+  tensorOrUnknown(ctx.dtype(0), [
+    ctx.shape(1)?.[0] ?? null,
+    ctx.shape(0)?.[1] ?? null,
+    ctx.int('output_height', 1),
+    ctx.int('output_width', 1),
   ]),
 ]
 
-const maxRoiPool: Rule = call => {
-  const pooled = call.ints('pooled_shape') ?? unknownShape(2)
-  return [tensorOrUnknown(call.dtype(0), [call.shape(1)?.[0] ?? null, call.shape(0)?.[1] ?? null, ...pooled])]
+const maxRoiPool: Rule = ctx => {
+  const pooled = ctx.ints('pooled_shape') ?? unknownShape(2)
+  return [tensorOrUnknown(ctx.dtype(0), [ctx.shape(1)?.[0] ?? null, ctx.shape(0)?.[1] ?? null, ...pooled])]
 }
 
 /** Global pooling needs a batch and channels. */
-const expectPlanes: Check = call => expectRank(call, 2)
+const expectPlanes: Check = ctx => expectRank(ctx, 2)
 
 /** Rows of pooling. */
 export const pooling: OperatorTable = {

@@ -1,20 +1,17 @@
 // random.ts: shapes of random tensors and of dropout.
 import { sparkDomain } from '../graph.js'
-import { type Rule, tensorOrUnknown } from './call.js'
+import { type Rule, tensorOrUnknown } from './context.js'
 import { single } from './operands.js'
 import { type OperatorTable, sameAs } from './row.js'
 
-const dropout: Rule = call => [call.type(0), tensorOrUnknown('bool', call.shape(0))]
+const dropout: Rule = ctx => [ctx.type(0), tensorOrUnknown('bool', ctx.shape(0))]
 
-const randomTensor: Rule = call => [tensorOrUnknown(call.typeAttribute('dtype', 'f32'), call.ints('shape'))]
+const randomTensor: Rule = ctx => [tensorOrUnknown(ctx.typeAttribute('dtype', 'f32'), ctx.ints('shape'))]
 
-const randomLike: Rule = call => [tensorOrUnknown(call.typeAttribute('dtype', call.dtype(0)), call.shape(0))]
+const randomLike: Rule = ctx => [tensorOrUnknown(ctx.typeAttribute('dtype', ctx.dtype(0)), ctx.shape(0))]
 
-const multinomial: Rule = call => [
-  tensorOrUnknown(call.typeAttribute('dtype', 'i32'), [
-    call.shape(0)?.[0] ?? null,
-    call.int('sample_size', 1),
-  ]),
+const multinomial: Rule = ctx => [
+  tensorOrUnknown(ctx.typeAttribute('dtype', 'i32'), [ctx.shape(0)?.[0] ?? null, ctx.int('sample_size', 1)]),
 ]
 
 /** Rows of random tensors. */

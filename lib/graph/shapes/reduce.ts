@@ -1,35 +1,39 @@
 // reduce.ts: shapes of reductions and cumulative sums.
 import { sparkDomain } from '../graph.js'
-import { type Call, type Rule, tensorOrUnknown } from './call.js'
+import { type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
 import { type Shape, unknownShape } from './dimensions.js'
 import { smallShape } from './known-values.js'
 import { single } from './operands.js'
 import { type OperatorTable, sameAs, sameAsFirst, type ValueRule } from './row.js'
 
 /** Shape after reducing `axes` (all when undefined) of the first input. */
-export function reduced(call: Call, axes: readonly number[] | undefined, keep: boolean): Shape | undefined {
-  const shape = call.shape(0)
+export function reduced(
+  ctx: ShapeContext,
+  axes: readonly number[] | undefined,
+  keep: boolean,
+): Shape | undefined {
+  const shape = ctx.shape(0)
   if (!shape) return axes === undefined && !keep ? [] : undefined
-  const gone = new Set(axes?.map(axis => call.axis(axis, shape.length)) ?? shape.keys())
+  const gone = new Set(axes?.map(axis => ctx.axis(axis, shape.length)) ?? shape.keys())
   return keep ? shape.map((dim, i) => (gone.has(i) ? 1 : dim)) : shape.filter((_, i) => !gone.has(i))
 }
 
-const reduce: Rule = call => {
-  const keep = call.int('keepdims', 1) === 1
-  const shape = call.shape(0)
-  const axes = call.numbers(1)
+const reduce: Rule = ctx => {
+  const keep = ctx.int('keepdims', 1) === 1
+  const shape = ctx.shape(0)
+  const axes = ctx.numbers(1)
   const list = axes?.length === 0 ? undefined : axes
-  if (call.has(1) && !axes) {
-    return [tensorOrUnknown(call.dtype(0), keep && shape ? unknownShape(shape.length) : undefined)]
+  if (ctx.has(1) && !axes) {
+    return [tensorOrUnknown(ctx.dtype(0), keep && shape ? unknownShape(shape.length) : undefined)]
   }
-  if (list === undefined && call.int('noop_with_empty_axes', 0) === 1) return [call.type(0)]
-  return [tensorOrUnknown(call.dtype(0), reduced(call, list, keep))]
+  if (list === undefined && ctx.int('noop_with_empty_axes', 0) === 1) return [ctx.type(0)]
+  return [tensorOrUnknown(ctx.dtype(0), reduced(ctx, list, keep))]
 }
 
 const reducedValues =
   (compute: (a: number, b: number) => number): ValueRule =>
-  (call, [type]) => {
-    const [numbers, shape] = [call.numbers(0), smallShape(type)]
+  (ctx, [type]) => {
+    const [numbers, shape] = [ctx.numbers(0), smallShape(type)]
     if (!numbers?.length || !shape || shape.some(size => size !== 1)) return []
     return [{ shape, elements: [numbers.reduce(compute)] }]
   }

@@ -1,7 +1,7 @@
 // reshape.ts: shapes of views, permutations, and of shapes themselves.
 import { numel } from '../../core/shape.js'
 import type { Dimension } from '../graph.js'
-import { type Call, showShape, tensorOrUnknown } from './call.js'
+import { type ShapeContext, showShape, tensorOrUnknown } from './context.js'
 import { compatible, flatSize, product, type Shape, sliceBounds, unknownShape } from './dimensions.js'
 import { broadcastElement, remap, smallShape } from './known-values.js'
 import { type Check, moved, type OperatorTable, sameAsFirst, type ValueRule } from './row.js'
@@ -10,41 +10,41 @@ import { type Check, moved, type OperatorTable, sameAsFirst, type ValueRule } fr
 const maxRank = 64
 
 /** Length of input `i`, a list: how many axes, sizes or repeats there are. */
-export function listLength(call: Call, i: number): number | undefined {
-  const length = call.shape(i)?.[0]
+export function listLength(ctx: ShapeContext, i: number): number | undefined {
+  const length = ctx.shape(i)?.[0]
   if (typeof length !== 'number') return undefined
   if (length > maxRank)
-    throw call.fail(`input ${i} lists ${length} dimensions; a tensor has at most ${maxRank}`)
+    throw ctx.fail(`input ${i} lists ${length} dimensions; a tensor has at most ${maxRank}`)
   return length
 }
 
 /** The shape that input `i` spells out, as far as it is known. */
-export function shapeFrom(call: Call, i: number): Shape | undefined {
-  const known = call.known(i)
+export function shapeFrom(ctx: ShapeContext, i: number): Shape | undefined {
+  const known = ctx.known(i)
   if (known) return known.elements
-  const rank = listLength(call, i)
+  const rank = listLength(ctx, i)
   return rank === undefined ? undefined : unknownShape(rank)
 }
 
-function reshape(call: Call): Shape | undefined {
-  const wanted = shapeFrom(call, 1)
-  const input = call.shape(0)
+function reshape(ctx: ShapeContext): Shape | undefined {
+  const wanted = shapeFrom(ctx, 1)
+  const input = ctx.shape(0)
   if (!wanted) return undefined
-  const copyZeros = call.int('allowzero', 0) === 0
+  const copyZeros = ctx.int('allowzero', 0) === 0
   const dims = wanted.map((dim, i) => (dim === 0 && copyZeros ? (input?.[i] ?? null) : dim))
   const open = dims.indexOf(-1)
   if (dims.indexOf(-1, open + 1) > open && open >= 0)
-    throw call.fail(`shape ${showShape(wanted)} has two times -1`)
-  if (open >= 0) dims[open] = input ? remainder(call, input, dims, open) : null
+    throw ctx.fail(`shape ${showShape(wanted)} has two times -1`)
+  if (open >= 0) dims[open] = input ? remainder(ctx, input, dims, open) : null
   const [before, after] = [input ? product(input) : null, product(dims)]
   if (before !== null && after !== null && before !== after) {
-    throw call.fail(`${showShape(input)} cannot become ${showShape(dims)}`)
+    throw ctx.fail(`${showShape(input)} cannot become ${showShape(dims)}`)
   }
   return dims
 }
 
 /** Size that makes up for the rest of the elements; sizes of the same name cancel out. */
-function remainder(call: Call, input: Shape, dims: Dimension[], open: number): Dimension {
+function remainder(ctx: ShapeContext, input: Shape, dims: Dimension[], open: number): Dimension {
   const left = [...input]
   const right = dims.filter((_, i) => i !== open)
   for (const dim of [...right]) {
@@ -58,72 +58,72 @@ function remainder(call: Call, input: Shape, dims: Dimension[], open: number): D
   if (divisor === 1) return flatSize(left)
   const total = product(left)
   if (total === null || divisor === null || divisor === 0) return divisor === 0 ? 0 : null
-  if (total % divisor !== 0) throw call.fail(`${showShape(input)} cannot become ${showShape(dims)}`)
+  if (total % divisor !== 0) throw ctx.fail(`${showShape(input)} cannot become ${showShape(dims)}`)
   return total / divisor
 }
 
-function squeeze(call: Call): Shape | undefined {
-  const shape = call.shape(0)
-  if (!call.has(1))
+function squeeze(ctx: ShapeContext): Shape | undefined {
+  const shape = ctx.shape(0)
+  if (!ctx.has(1))
     return shape?.every(dim => typeof dim === 'number') ? shape.filter(dim => dim !== 1) : undefined
-  const axes = call.numbers(1)
+  const axes = ctx.numbers(1)
   if (!shape || !axes) return undefined
-  const gone = new Set(axes.map(axis => call.axis(axis, shape.length)))
+  const gone = new Set(axes.map(axis => ctx.axis(axis, shape.length)))
   for (const axis of gone) {
-    if (!compatible(shape[axis]!, 1)) throw call.fail(`axis ${axis} of ${showShape(shape)} is not 1`)
+    if (!compatible(shape[axis]!, 1)) throw ctx.fail(`axis ${axis} of ${showShape(shape)} is not 1`)
   }
   return shape.filter((_, i) => !gone.has(i))
 }
 
-function unsqueeze(call: Call): Shape | undefined {
-  const shape = call.shape(0)
-  const count = listLength(call, 1) ?? (call.known(1) ? 1 : undefined)
+function unsqueeze(ctx: ShapeContext): Shape | undefined {
+  const shape = ctx.shape(0)
+  const count = listLength(ctx, 1) ?? (ctx.known(1) ? 1 : undefined)
   if (!shape || count === undefined) return undefined
   const rank = shape.length + count
-  const axes = call.numbers(1)
+  const axes = ctx.numbers(1)
   if (!axes) return unknownShape(rank)
-  const added = new Set(axes.map(axis => call.axis(axis, rank)))
-  if (added.size !== axes.length) throw call.fail(`axes [${axes.join(', ')}] repeat one`)
+  const added = new Set(axes.map(axis => ctx.axis(axis, rank)))
+  if (added.size !== axes.length) throw ctx.fail(`axes [${axes.join(', ')}] repeat one`)
   const rest = shape[Symbol.iterator]()
   return Array.from({ length: rank }, (_, i) => (added.has(i) ? 1 : (rest.next().value as Dimension)))
 }
 
-function transpose(call: Call): Shape | undefined {
-  const shape = call.shape(0)
-  const perm = call.ints('perm')
+function transpose(ctx: ShapeContext): Shape | undefined {
+  const shape = ctx.shape(0)
+  const perm = ctx.ints('perm')
   if (!shape) return perm && unknownShape(perm.length)
   if (!perm) return [...shape].reverse()
   if (perm.length !== shape.length || new Set(perm).size !== perm.length) {
-    throw call.fail(`perm [${perm.join(', ')}] does not permute ${showShape(shape)}`)
+    throw ctx.fail(`perm [${perm.join(', ')}] does not permute ${showShape(shape)}`)
   }
-  return perm.map(axis => shape[call.axis(axis, shape.length)]!)
+  return perm.map(axis => shape[ctx.axis(axis, shape.length)]!)
 }
 
-function expand(call: Call): Shape | undefined {
-  const wanted = shapeFrom(call, 1)
-  return wanted && call.broadcast([call.shape(0), wanted])
+function expand(ctx: ShapeContext): Shape | undefined {
+  const wanted = shapeFrom(ctx, 1)
+  return wanted && ctx.broadcast([ctx.shape(0), wanted])
 }
 
-function flatten(call: Call): Shape | undefined {
-  const shape = call.shape(0)
+function flatten(ctx: ShapeContext): Shape | undefined {
+  const shape = ctx.shape(0)
   if (!shape) return [null, null]
-  const axis = call.int('axis', 1)
-  const at = axis === shape.length ? axis : call.axis(axis, Math.max(1, shape.length))
+  const axis = ctx.int('axis', 1)
+  const at = axis === shape.length ? axis : ctx.axis(axis, Math.max(1, shape.length))
   return [flatSize(shape.slice(0, at)), flatSize(shape.slice(at))]
 }
 
-function shapeOf(call: Call): Shape {
-  const shape = call.shape(0)
+function shapeOf(ctx: ShapeContext): Shape {
+  const shape = ctx.shape(0)
   if (!shape) return [null]
-  const [first, last] = sliceBounds(shape.length, call.int('start', 0), call.int('end', shape.length), 1)
+  const [first, last] = sliceBounds(shape.length, ctx.int('start', 0), ctx.int('end', shape.length), 1)
   return [Math.max(0, last - first)]
 }
 
 /** Space to depth (factor < 1) and back: channels and the two last dimensions trade sizes. */
 const blocks = (toDepth: boolean) =>
-  moved(call => {
-    const shape = call.shape(0)
-    const size = call.int('blocksize', 1)
+  moved(ctx => {
+    const shape = ctx.shape(0)
+    const size = ctx.int('blocksize', 1)
     if (shape?.length !== 4) return unknownShape(4)
     const [n, c, h, w] = shape as readonly [Dimension, Dimension, Dimension, Dimension]
     const scale = (dim: Dimension, factor: number): Dimension =>
@@ -133,40 +133,40 @@ const blocks = (toDepth: boolean) =>
   })
 
 /** Blocks of a power of their size in the channels, and of an image of two dimensions. */
-const expectBlocks: Check = call => {
-  const x = call.shape(0)
-  if (x && x.length !== 4) throw call.fail(`its input is ${showShape(x)}; it must have 4 dimensions`)
-  const size = call.int('blocksize', 0)
-  if (size < 1) throw call.fail(`blocksize is ${size}; it must be at least 1`)
+const expectBlocks: Check = ctx => {
+  const x = ctx.shape(0)
+  if (x && x.length !== 4) throw ctx.fail(`its input is ${showShape(x)}; it must have 4 dimensions`)
+  const size = ctx.int('blocksize', 0)
+  if (size < 1) throw ctx.fail(`blocksize is ${size}; it must be at least 1`)
 }
 
 /** The first input's elements in the shape of the output. */
-const relabelled: ValueRule = (call, [type]) => {
-  const [known, shape] = [call.known(0), smallShape(type)]
+const relabelled: ValueRule = (ctx, [type]) => {
+  const [known, shape] = [ctx.known(0), smallShape(type)]
   return known && shape ? [{ shape, elements: known.elements }] : []
 }
 
-const transposedValues: ValueRule = (call, [type]) => {
-  const [data, shape] = [call.known(0), smallShape(type)]
+const transposedValues: ValueRule = (ctx, [type]) => {
+  const [data, shape] = [ctx.known(0), smallShape(type)]
   if (!data || !shape) return []
-  const perm = call.ints('perm') ?? data.shape.map((_, i) => data.shape.length - 1 - i)
+  const perm = ctx.ints('perm') ?? data.shape.map((_, i) => data.shape.length - 1 - i)
   return [remap(data, shape, position => data.shape.map((_, axis) => position[perm.indexOf(axis)]!))]
 }
 
-const shapeValues: ValueRule = (call, [type]) => {
-  const [shape, size] = [call.shape(0), smallShape(type)]
+const shapeValues: ValueRule = (ctx, [type]) => {
+  const [shape, size] = [ctx.shape(0), smallShape(type)]
   if (!shape || !size) return []
-  const [first] = sliceBounds(shape.length, call.int('start', 0), shape.length, 1)
+  const [first] = sliceBounds(shape.length, ctx.int('start', 0), shape.length, 1)
   return [{ shape: size, elements: shape.slice(first, first + size[0]!) }]
 }
 
-const sizeValues: ValueRule = (call, _) => {
-  const sizes = call.shape(0)
+const sizeValues: ValueRule = (ctx, _) => {
+  const sizes = ctx.shape(0)
   return sizes?.every(dim => typeof dim === 'number') ? [{ shape: [], elements: [numel(sizes)] }] : []
 }
 
-const expandedValues: ValueRule = (call, [type]) => {
-  const [known, shape] = [call.known(0), smallShape(type)]
+const expandedValues: ValueRule = (ctx, [type]) => {
+  const [known, shape] = [ctx.known(0), smallShape(type)]
   if (!known || !shape) return []
   const count = numel(shape)
   return [
@@ -186,7 +186,7 @@ export const reshaping: OperatorTable = {
     Expand: { shape: moved(expand), integers: [1], values: expandedValues },
     DepthToSpace: { shape: blocks(false), check: expectBlocks, choices: { mode: ['DCR', 'CRD'] } },
     SpaceToDepth: { shape: blocks(true), check: expectBlocks },
-    Shape: { shape: call => [tensorOrUnknown('i64', shapeOf(call))], values: shapeValues },
+    Shape: { shape: ctx => [tensorOrUnknown('i64', shapeOf(ctx))], values: shapeValues },
     Size: { shape: () => [tensorOrUnknown('i64', [])], values: sizeValues },
   },
 }

@@ -1,16 +1,16 @@
 // row.ts: the row of an operator in the tables of shape inference, and rules that several families share.
 import type { Dimension, ValueType } from '../graph.js'
-import { type Call, type KnownValue, type Rule, tensorOrUnknown } from './call.js'
+import { type KnownValue, type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
 import type { Shape } from './dimensions.js'
 
 /** Elements of the outputs of a node; `types` are the types of the outputs. */
 export type ValueRule = (
-  call: Call,
+  ctx: ShapeContext,
   types: readonly (ValueType | undefined)[],
 ) => readonly (KnownValue | undefined)[]
 
 /** Refuses operands that do not fit together. */
-export type Check = (call: Call) => void
+export type Check = (ctx: ShapeContext) => void
 
 /** Values of an attribute that selects one of several ways to compute, by the name of the attribute. */
 export type Choices = Readonly<Record<string, readonly (string | number)[]>>
@@ -35,21 +35,21 @@ export interface OperatorRow {
 export type OperatorTable = Readonly<Record<string, Readonly<Record<string, OperatorRow>>>>
 
 /** The output is like the first input. */
-export const sameAsFirst: Rule = call => [call.type(0)]
+export const sameAsFirst: Rule = ctx => [ctx.type(0)]
 
 /** Output `n` has the type of input `inputs[n]`. */
 export const sameAs =
   (...inputs: readonly number[]) =>
-  (call: Call): (ValueType | undefined)[] =>
-    inputs.map(i => call.type(i))
+  (ctx: ShapeContext): (ValueType | undefined)[] =>
+    inputs.map(i => ctx.type(i))
 
 export const f32 = (...shapes: readonly (Shape | undefined)[]): (ValueType | undefined)[] =>
   shapes.map(shape => tensorOrUnknown('f32', shape))
 
 /** Rows of the weight that is input `i`. */
-export const rowsOf = (call: Call, i: number): readonly [Dimension] => [call.shape(i)?.[0] ?? null]
+export const rowsOf = (ctx: ShapeContext, i: number): readonly [Dimension] => [ctx.shape(i)?.[0] ?? null]
 
 /** A rule for one output of the first input's element type. */
 export const moved =
-  (shape: (call: Call) => Shape | undefined): Rule =>
-  call => [tensorOrUnknown(call.dtype(0), shape(call))]
+  (shape: (ctx: ShapeContext) => Shape | undefined): Rule =>
+  ctx => [tensorOrUnknown(ctx.dtype(0), shape(ctx))]

@@ -1,6 +1,6 @@
 // sequence.ts: types of sequences and optional values.
 import type { ValueType } from '../graph.js'
-import { type Rule, tensorOrUnknown } from './call.js'
+import { type Rule, tensorOrUnknown } from './context.js'
 import { commonType } from './control.js'
 import { unknownShape } from './dimensions.js'
 import { type OperatorTable, sameAsFirst } from './row.js'
@@ -12,27 +12,27 @@ function elementOf(type: ValueType | undefined): ValueType | undefined {
 const sequence = (element: ValueType | undefined): ValueType | undefined =>
   element && { kind: 'sequence', element }
 
-const splitToSequence: Rule = call => {
-  const shape = call.shape(0)
-  const axis = shape && call.axis(call.int('axis', 0), shape.length)
-  const whole = call.has(1) || call.int('keepdims', 1) === 1
-  const piece = shape?.flatMap((dim, i) => (i !== axis ? [dim] : whole ? [call.has(1) ? null : 1] : []))
-  return [sequence(tensorOrUnknown(call.dtype(0), piece))]
+const splitToSequence: Rule = ctx => {
+  const shape = ctx.shape(0)
+  const axis = shape && ctx.axis(ctx.int('axis', 0), shape.length)
+  const whole = ctx.has(1) || ctx.int('keepdims', 1) === 1
+  const piece = shape?.flatMap((dim, i) => (i !== axis ? [dim] : whole ? [ctx.has(1) ? null : 1] : []))
+  return [sequence(tensorOrUnknown(ctx.dtype(0), piece))]
 }
 
-const concatFromSequence: Rule = call => {
-  const element = elementOf(call.type(0))
+const concatFromSequence: Rule = ctx => {
+  const element = elementOf(ctx.type(0))
   if (element?.kind !== 'tensor') return []
-  const rank = element.shape && element.shape.length + call.int('new_axis', 0)
+  const rank = element.shape && element.shape.length + ctx.int('new_axis', 0)
   return [tensorOrUnknown(element.dtype, rank === undefined ? undefined : unknownShape(rank))]
 }
 
-const construct: Rule = call => [
-  sequence(call.node.inputs.map((_, i) => call.type(i)).reduce((a, b) => commonType(a, b))),
+const construct: Rule = ctx => [
+  sequence(ctx.node.inputs.map((_, i) => ctx.type(i)).reduce((a, b) => commonType(a, b))),
 ]
 
-const optional: Rule = call => {
-  const element = call.type(0)
+const optional: Rule = ctx => {
+  const element = ctx.type(0)
   return [element && { kind: 'optional', element }]
 }
 
@@ -41,19 +41,19 @@ export const sequences: OperatorTable = {
   '': {
     SequenceConstruct: { shape: construct },
     SequenceEmpty: {
-      shape: call => [sequence(tensorOrUnknown(call.typeAttribute('dtype', 'f32'), undefined))],
+      shape: ctx => [sequence(tensorOrUnknown(ctx.typeAttribute('dtype', 'f32'), undefined))],
     },
     SequenceInsert: {
-      shape: call => [sequence(commonType(elementOf(call.type(0)), call.type(1)))],
+      shape: ctx => [sequence(commonType(elementOf(ctx.type(0)), ctx.type(1)))],
       integers: [2],
     },
     SequenceErase: { shape: sameAsFirst, integers: [1] },
-    SequenceAt: { shape: call => [elementOf(call.type(0))], integers: [1] },
+    SequenceAt: { shape: ctx => [elementOf(ctx.type(0))], integers: [1] },
     SequenceLength: { shape: () => [tensorOrUnknown('i64', [])] },
     SplitToSequence: { shape: splitToSequence, integers: [1] },
     ConcatFromSequence: { shape: concatFromSequence },
     OptionalHasElement: { shape: () => [tensorOrUnknown('bool', [])] },
-    OptionalGetElement: { shape: call => [elementOf(call.type(0))] },
+    OptionalGetElement: { shape: ctx => [elementOf(ctx.type(0))] },
     Optional: { shape: optional },
   },
 }

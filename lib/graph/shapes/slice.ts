@@ -2,24 +2,24 @@
 import { numel } from '../../core/shape.js'
 import { stringOf } from '../attributes.js'
 import { type Dimension, sparkDomain } from '../graph.js'
-import { type Call, type Rule, showShapes, tensorOrUnknown } from './call.js'
+import { type Rule, type ShapeContext, showShapes, tensorOrUnknown } from './context.js'
 import { compatible, mergeDimension, product, type Shape, sliceBounds, unknownShape } from './dimensions.js'
 import { remap, smallShape } from './known-values.js'
 import { expectInputs, expectRank, single } from './operands.js'
 import { listLength, shapeFrom } from './reshape.js'
 import { type Check, moved, type OperatorTable, sameAs, sameAsFirst, type ValueRule } from './row.js'
 
-function concat(call: Call): Shape | undefined {
-  const shapes = call.shapes()
+function concat(ctx: ShapeContext): Shape | undefined {
+  const shapes = ctx.shapes()
   const first = shapes.find(shape => shape)
   if (!first) return undefined
-  const axis = call.axis(call.int('axis', 0), first.length)
+  const axis = ctx.axis(ctx.int('axis', 0), first.length)
   const result: Dimension[] = [...first]
   for (const shape of shapes) {
     if (!shape) continue
     const fits =
       shape.length === first.length && shape.every((dim, i) => i === axis || compatible(dim, result[i]!))
-    if (!fits) throw call.fail(`${showShapes(shapes)} cannot be joined along axis ${axis}`)
+    if (!fits) throw ctx.fail(`${showShapes(shapes)} cannot be joined along axis ${axis}`)
     for (const [i, dim] of shape.entries()) result[i] = mergeDimension(result[i]!, dim)
   }
   const sizes = shapes.map(shape => shape?.[axis] ?? null)
@@ -33,23 +33,23 @@ function sum(sizes: readonly Dimension[]): Dimension {
   return others.every(size => typeof size === 'number') ? others.reduce((a, b) => a + b, 0) : null
 }
 
-const split: Rule = call => {
-  const shape = call.shape(0)
-  const dtype = call.dtype(0)
-  const count = call.node.outputs.length
+const split: Rule = ctx => {
+  const shape = ctx.shape(0)
+  const dtype = ctx.dtype(0)
+  const count = ctx.node.outputs.length
   if (!shape) return Array.from({ length: count }, () => tensorOrUnknown(dtype, undefined))
-  const axis = call.axis(call.int('axis', 0), shape.length)
+  const axis = ctx.axis(ctx.int('axis', 0), shape.length)
   const size = shape[axis]!
-  const parts = call.int('num_outputs', count)
+  const parts = ctx.int('num_outputs', count)
   const chunk = typeof size === 'number' ? Math.ceil(size / parts) : null
-  const sizes = call.has(1)
-    ? (call.known(1)?.elements ?? [])
+  const sizes = ctx.has(1)
+    ? (ctx.known(1)?.elements ?? [])
     : Array.from({ length: count }, (_, i) =>
         chunk === null ? null : Math.max(0, Math.min(chunk, (size as number) - i * chunk)),
       )
   const total = product(sizes.length === 0 ? [null] : sizes) === null ? null : sum(sizes)
-  if (call.has(1) && total !== null && !compatible(total, size)) {
-    throw call.fail(`parts [${sizes.join(', ')}] do not add up to ${size}`)
+  if (ctx.has(1) && total !== null && !compatible(total, size)) {
+    throw ctx.fail(`parts [${sizes.join(', ')}] do not add up to ${size}`)
   }
   return Array.from({ length: count }, (_, i) =>
     tensorOrUnknown(dtype, withDimension(shape, axis, sizes[i] ?? null)),
@@ -61,20 +61,20 @@ export function withDimension(shape: Shape, axis: number, size: Dimension): Shap
   return shape.map((dim, i) => (i === axis ? size : dim))
 }
 
-function slice(call: Call): Shape | undefined {
-  const shape = call.shape(0)
+function slice(ctx: ShapeContext): Shape | undefined {
+  const shape = ctx.shape(0)
   if (!shape) return undefined
-  const [starts, ends] = [call.numbers(1), call.numbers(2)]
-  const count = listLength(call, 1) ?? 0
-  const axes = call.has(3) ? call.numbers(3) : Array.from({ length: count }, (_, i) => i)
-  const steps = call.has(4) ? call.numbers(4) : Array<number>(count).fill(1)
+  const [starts, ends] = [ctx.numbers(1), ctx.numbers(2)]
+  const count = listLength(ctx, 1) ?? 0
+  const axes = ctx.has(3) ? ctx.numbers(3) : Array.from({ length: count }, (_, i) => i)
+  const steps = ctx.has(4) ? ctx.numbers(4) : Array<number>(count).fill(1)
   if (!axes) return unknownShape(shape.length)
   const result = [...shape]
   for (const [i, axis] of axes.entries()) {
-    const at = call.axis(axis, shape.length)
+    const at = ctx.axis(axis, shape.length)
     const dim = shape[at]!
     const [start, end, step] = [starts?.[i], ends?.[i], steps?.[i]]
-    if (step === 0) throw call.fail('a step is 0')
+    if (step === 0) throw ctx.fail('a step is 0')
     result[at] =
       start === undefined || end === undefined || step === undefined ? null : sliceSize(dim, start, end, step)
   }
@@ -87,28 +87,28 @@ function sliceSize(dim: Dimension, start: number, end: number, step: number): Di
   return Math.max(0, Math.ceil((last - first) / step))
 }
 
-function pad(call: Call): Shape | undefined {
-  const shape = call.shape(0)
+function pad(ctx: ShapeContext): Shape | undefined {
+  const shape = ctx.shape(0)
   if (!shape) return undefined
-  const pads = call.numbers(1)
-  const axes = call.has(3) ? call.numbers(3) : shape.map((_, i) => i)
+  const pads = ctx.numbers(1)
+  const axes = ctx.has(3) ? ctx.numbers(3) : shape.map((_, i) => i)
   if (!pads || !axes) return unknownShape(shape.length)
-  if (pads.length !== 2 * axes.length) throw call.fail(`${pads.length} pads for ${axes.length} axes`)
-  const repeats = stringOf(call.node, 'mode', 'constant') !== 'constant'
+  if (pads.length !== 2 * axes.length) throw ctx.fail(`${pads.length} pads for ${axes.length} axes`)
+  const repeats = stringOf(ctx.node, 'mode', 'constant') !== 'constant'
   const result = [...shape]
   for (const [i, axis] of axes.entries()) {
-    const at = call.axis(axis, shape.length)
+    const at = ctx.axis(axis, shape.length)
     const added = pads[i]! + pads[i + axes.length]!
     const dim = shape[at]!
-    if (dim === 0 && added > 0 && repeats) throw call.fail(`axis ${at} has no elements to be padded with`)
+    if (dim === 0 && added > 0 && repeats) throw ctx.fail(`axis ${at} has no elements to be padded with`)
     result[at] = typeof dim === 'number' ? Math.max(0, dim + added) : added === 0 ? dim : null
   }
   return result
 }
 
-function tile(call: Call): Shape | undefined {
-  const shape = call.shape(0)
-  const repeats = call.known(1)?.elements
+function tile(ctx: ShapeContext): Shape | undefined {
+  const shape = ctx.shape(0)
+  const repeats = ctx.known(1)?.elements
   if (!shape || !repeats) return shape && unknownShape(shape.length)
   return shape.map((dim, i) => {
     const times = repeats[i] ?? null
@@ -117,46 +117,46 @@ function tile(call: Call): Shape | undefined {
   })
 }
 
-const cropPad: Rule = moved(call => {
-  const shape = call.shape(0)
-  const sizes = shapeFrom(call, 1)
-  const axes = call.ints('axes') ?? shape?.map((_, i) => i)
+const cropPad: Rule = moved(ctx => {
+  const shape = ctx.shape(0)
+  const sizes = shapeFrom(ctx, 1)
+  const axes = ctx.ints('axes') ?? shape?.map((_, i) => i)
   if (!shape || !sizes || !axes) return undefined
   return axes.reduce<Shape>(
-    (result, axis, i) => withDimension(result, call.axis(axis, shape.length), sizes[i] ?? null),
+    (result, axis, i) => withDimension(result, ctx.axis(axis, shape.length), sizes[i] ?? null),
     shape,
   )
 })
 
-const concatGrad: Rule = call => call.node.outputs.map((_, i) => call.type(i + 1))
+const concatGrad: Rule = ctx => ctx.node.outputs.map((_, i) => ctx.type(i + 1))
 
-const sliceValues: ValueRule = (call, [type]) => {
-  const [data, shape, starts, ends] = [call.known(0), smallShape(type), call.numbers(1), call.numbers(2)]
-  const axes = call.has(3) ? call.numbers(3) : starts?.map((_, i) => i)
-  const steps = call.has(4) ? call.numbers(4) : starts?.map(() => 1)
+const sliceValues: ValueRule = (ctx, [type]) => {
+  const [data, shape, starts, ends] = [ctx.known(0), smallShape(type), ctx.numbers(1), ctx.numbers(2)]
+  const axes = ctx.has(3) ? ctx.numbers(3) : starts?.map((_, i) => i)
+  const steps = ctx.has(4) ? ctx.numbers(4) : starts?.map(() => 1)
   if (!data || !shape || !starts || !ends || !axes || !steps) return []
   const moves = data.shape.map(() => [0, 1] as [number, number])
   for (const [i, axis] of axes.entries()) {
-    const at = call.axis(axis, data.shape.length)
+    const at = ctx.axis(axis, data.shape.length)
     const step = steps[i]!
     moves[at] = [sliceBounds(data.shape[at]!, starts[i]!, ends[i]!, step)[0], step]
   }
   return [remap(data, shape, position => position.map((at, i) => moves[i]![0] + at * moves[i]![1]))]
 }
 
-const concatValues: ValueRule = (call, [type]) => {
+const concatValues: ValueRule = (ctx, [type]) => {
   const shape = smallShape(type)
-  if (!shape || shape.length === 0 || call.axis(call.int('axis', 0), shape.length) !== 0) return []
-  const parts = call.node.inputs.map((_, i) => {
-    const known = call.known(i)?.elements
-    const sizes = smallShape(call.type(i))
+  if (!shape || shape.length === 0 || ctx.axis(ctx.int('axis', 0), shape.length) !== 0) return []
+  const parts = ctx.node.inputs.map((_, i) => {
+    const known = ctx.known(i)?.elements
+    const sizes = smallShape(ctx.type(i))
     return known ?? (sizes && unknownShape(numel(sizes)))
   })
   return parts.every(part => part) ? [{ shape, elements: parts.flatMap(part => part!) }] : []
 }
 
-const splitValues: ValueRule = (call, types) => {
-  const data = call.known(0)
+const splitValues: ValueRule = (ctx, types) => {
+  const data = ctx.known(0)
   if (data?.shape.length !== 1) return []
   let start = 0
   return types.map(type => {
@@ -167,9 +167,9 @@ const splitValues: ValueRule = (call, types) => {
   })
 }
 
-const expectMatrices: Check = call => {
-  expectRank(call, 2)
-  single('k')(call)
+const expectMatrices: Check = ctx => {
+  expectRank(ctx, 2)
+  single('k')(ctx)
 }
 
 /** Rows of operators that cut, join, repeat and pad. */
@@ -178,7 +178,7 @@ export const slicing: OperatorTable = {
     Slice: { shape: moved(slice), integers: [1, 2, 3, 4], values: sliceValues },
     Split: { shape: split, integers: [1], values: splitValues },
     Concat: {
-      shape: call => [tensorOrUnknown(call.commonDtype(), concat(call))],
+      shape: ctx => [tensorOrUnknown(ctx.commonDtype(), concat(ctx))],
       check: expectInputs,
       values: concatValues,
     },

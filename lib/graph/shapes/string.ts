@@ -1,13 +1,13 @@
 // string.ts: shapes of operators on strings.
-import { tensorOrUnknown } from './call.js'
+import { tensorOrUnknown } from './context.js'
 import type { OperatorTable } from './row.js'
 
 /** Rows of operators on strings. */
 export const strings: OperatorTable = {
   '': {
     StringConcat: {
-      shape: call => [tensorOrUnknown('string', call.broadcast([call.shape(0), call.shape(1)]))],
+      shape: ctx => [tensorOrUnknown('string', ctx.broadcast([ctx.shape(0), ctx.shape(1)]))],
     },
-    RegexFullMatch: { shape: call => [tensorOrUnknown('bool', call.shape(0))] },
+    RegexFullMatch: { shape: ctx => [tensorOrUnknown('bool', ctx.shape(0))] },
   },
 }

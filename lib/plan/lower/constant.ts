@@ -7,11 +7,11 @@ import { addFill } from './copy.js'
 import { pattern } from './slice.js'
 import type { LowerTable } from './table.js'
 
-function eyeLike(at: Lowering): void {
-  const { shape, dtype } = at.output()
-  const k = at.integer('k', 0)
-  const ones = pattern(at, shape, (row, col) => col === row + k)
-  at.give(at.constantOf(at.kernelType(dtype), shape, ones))
+function eyeLike(ctx: Lowering): void {
+  const { shape, dtype } = ctx.output()
+  const k = ctx.integer('k', 0)
+  const ones = pattern(ctx, shape, (row, col) => col === row + k)
+  ctx.give(ctx.constantOf(ctx.kernelType(dtype), shape, ones))
 }
 
 /** 0, 1, 2, … */
@@ -24,24 +24,24 @@ function counting(count: number): Float64Array {
 }
 
 /** start, limit, delta: start + i · delta, computed in the type of the output. */
-function range(at: Lowering): void {
-  const { shape, dtype } = at.output()
+function range(ctx: Lowering): void {
+  const { shape, dtype } = ctx.output()
   const counts = constantValue(Constant.from('f64', shape, counting(shape[0]!)))
-  const steps = at.call('Mul', [at.cast(counts, at.kernelType(dtype)), at.input(2)])
-  at.give(at.call('Add', [steps, at.input(0)]))
+  const steps = ctx.call('Mul', [ctx.cast(counts, ctx.kernelType(dtype)), ctx.input(2)])
+  ctx.give(ctx.call('Add', [steps, ctx.input(0)]))
 }
 
-function constantOfShape(at: Lowering): void {
-  const { shape, dtype } = at.output()
-  const value = tensorOf(at.node, 'value')
-  const fill: Value = value ? constantValue(value) : at.one(0, at.kernelType(dtype))
-  addFill(at, shape, fill.buffer.read(), at.write())
+function constantOfShape(ctx: Lowering): void {
+  const { shape, dtype } = ctx.output()
+  const value = tensorOf(ctx.node, 'value')
+  const fill: Value = value ? constantValue(value) : ctx.one(0, ctx.kernelType(dtype))
+  addFill(ctx, shape, fill.buffer.read(), ctx.write())
 }
 
 /** Lowerings of operators that make tensors. */
 export const constants: LowerTable = {
   '': {
-    Constant: at => at.constant(at.tensor('value')),
+    Constant: ctx => ctx.constant(ctx.tensor('value')),
     ConstantOfShape: constantOfShape,
     Range: range,
     EyeLike: eyeLike,

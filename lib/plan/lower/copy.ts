@@ -6,15 +6,15 @@ import { collapse } from '../views.js'
 
 /** Adds dst[i · dstStrides] = src[i · srcStrides] for the indices of `shape`. */
 export function addCopy(
-  at: Lowering,
+  ctx: Lowering,
   shape: readonly number[],
   [src, srcOffset, srcStrides]: readonly [Operand, number, readonly number[]],
   [dst, dstOffset, dstStrides]: readonly [Operand, number, readonly number[]],
 ): void {
   const loop = collapse(shape, [srcStrides, dstStrides])
   const [from, to] = loop.strides as [number[], number[]]
-  at.step('copyStrided', {
-    dtype: at.kernelType(src.buffer.dtype),
+  ctx.step('copyStrided', {
+    dtype: ctx.kernelType(src.buffer.dtype),
     shape: loop.shape,
     srcOffset,
     dstOffset,
@@ -26,14 +26,14 @@ export function addCopy(
 }
 
 /** Adds dst = value everywhere. */
-export function addFill(at: Lowering, shape: readonly number[], value: Operand, dst: Operand): void {
+export function addFill(ctx: Lowering, shape: readonly number[], value: Operand, dst: Operand): void {
   const strides = contiguousStrides(shape)
-  addCopy(at, shape, [value, 0, shape.map(() => 0)], [dst, 0, strides])
+  addCopy(ctx, shape, [value, 0, shape.map(() => 0)], [dst, 0, strides])
 }
 
 /** Memory for output `o`, filled with 0. */
-export function zeros(at: Lowering, o = 0): Buffer {
-  const { buffer } = at.write(o)
-  addCopy(at, [buffer.count], [at.scalar(0), 0, [0]], [buffer.write(), 0, [1]])
+export function zeros(ctx: Lowering, o = 0): Buffer {
+  const { buffer } = ctx.write(o)
+  addCopy(ctx, [buffer.count], [ctx.scalar(0), 0, [0]], [buffer.write(), 0, [1]])
   return buffer
 }

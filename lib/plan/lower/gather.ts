@@ -19,32 +19,32 @@ interface IndexLoop {
   readonly indices: Value
 }
 
-function indexLoop(at: Lowering, { shape, strides, indexStrides, steps, limits, indices }: IndexLoop) {
+function indexLoop(ctx: Lowering, { shape, strides, indexStrides, steps, limits, indices }: IndexLoop) {
   const loop = collapse(shape, [strides, indexStrides])
   const [along, through] = loop.strides as [number[], number[]]
-  const read = at.cast(indices, 'i64').buffer.read()
+  const read = ctx.cast(indices, 'i64').buffer.read()
   return { shape: loop.shape, strides: along, indexStrides: through, steps, limits, indices: read }
 }
 
-function addGather(at: Lowering, loop: IndexLoop, x: Operand, y: Operand): void {
-  at.step('gather', { dtype: at.kernelType(x.buffer.dtype), ...indexLoop(at, loop), x, y })
+function addGather(ctx: Lowering, loop: IndexLoop, x: Operand, y: Operand): void {
+  ctx.step('gather', { dtype: ctx.kernelType(x.buffer.dtype), ...indexLoop(ctx, loop), x, y })
 }
 
 /** y = data, then updates at their places. */
-function addScatter(at: Lowering, fn: ScatterFn, loop: IndexLoop, data: Value, updates: Operand): void {
+function addScatter(ctx: Lowering, fn: ScatterFn, loop: IndexLoop, data: Value, updates: Operand): void {
   const { shape } = data
   const strides = contiguousStrides(shape)
-  const y = at.write()
-  addCopy(at, shape, [data.buffer.read(), 0, strides], [y, 0, strides])
+  const y = ctx.write()
+  addCopy(ctx, shape, [data.buffer.read(), 0, strides], [y, 0, strides])
   if (numel(loop.shape) === 0) return
-  const dtype = at.kernelType(data.dtype)
-  at.step('scatter', { fn, dtype, ...indexLoop(at, loop), updates, y: y.buffer.update() })
+  const dtype = ctx.kernelType(data.dtype)
+  ctx.step('scatter', { fn, dtype, ...indexLoop(ctx, loop), updates, y: y.buffer.update() })
 }
 
-function gather(at: Lowering): void {
-  const [from, indices] = [at.shape(0), at.input(1)]
+function gather(ctx: Lowering): void {
+  const [from, indices] = [ctx.shape(0), ctx.input(1)]
   const strides = contiguousStrides(from)
-  const axis = axisOf(at.integer('axis', 0), from.length)
+  const axis = axisOf(ctx.integer('axis', 0), from.length)
   const none = (list: readonly number[]): number[] => list.map(() => 0)
   const loop: IndexLoop = {
     shape: [...from.slice(0, axis), ...indices.shape, ...from.slice(axis + 1)],
@@ -58,7 +58,7 @@ function gather(at: Lowering): void {
     limits: [from[axis]!],
     indices,
   }
-  addGather(at, loop, at.read(0), at.write())
+  addGather(ctx, loop, ctx.read(0), ctx.write())
 }
 
 /** The loop of operators whose indices replace one coordinate. */
@@ -74,9 +74,9 @@ function elementLoop(data: Value, indices: Value, axis: number): IndexLoop {
   }
 }
 
-function gatherElements(at: Lowering): void {
-  const axis = axisOf(at.integer('axis', 0), at.shape(0).length)
-  addGather(at, elementLoop(at.input(0), at.input(1), axis), at.read(0), at.write())
+function gatherElements(ctx: Lowering): void {
+  const axis = axisOf(ctx.integer('axis', 0), ctx.shape(0).length)
+  addGather(ctx, elementLoop(ctx.input(0), ctx.input(1), axis), ctx.read(0), ctx.write())
 }
 
 /** The loop of operators whose indices hold several coordinates, behind `batch` axes in common. */
@@ -95,8 +95,13 @@ function pointLoop(data: Value, indices: Value, batch: number): IndexLoop {
   }
 }
 
-function gatherNd(at: Lowering): void {
-  addGather(at, pointLoop(at.input(0), at.input(1), at.integer('batch_dims', 0)), at.read(0), at.write())
+function gatherNd(ctx: Lowering): void {
+  addGather(
+    ctx,
+    pointLoop(ctx.input(0), ctx.input(1), ctx.integer('batch_dims', 0)),
+    ctx.read(0),
+    ctx.write(),
+  )
 }
 
 const scatterFns: Readonly<Record<string, ScatterFn>> = {
@@ -107,67 +112,69 @@ const scatterFns: Readonly<Record<string, ScatterFn>> = {
   min: 'min',
 }
 
-function scatterElements(at: Lowering): void {
-  const axis = axisOf(at.integer('axis', 0), at.shape(0).length)
-  const loop = elementLoop(at.input(0), at.input(1), axis)
-  addScatter(at, scatterFns[at.text('reduction', 'none')]!, loop, at.input(0), at.read(2))
+function scatterElements(ctx: Lowering): void {
+  const axis = axisOf(ctx.integer('axis', 0), ctx.shape(0).length)
+  const loop = elementLoop(ctx.input(0), ctx.input(1), axis)
+  addScatter(ctx, scatterFns[ctx.text('reduction', 'none')]!, loop, ctx.input(0), ctx.read(2))
 }
 
-function scatterNd(at: Lowering): void {
-  const loop = pointLoop(at.input(0), at.input(1), 0)
-  addScatter(at, scatterFns[at.text('reduction', 'none')]!, loop, at.input(0), at.read(2))
+function scatterNd(ctx: Lowering): void {
+  const loop = pointLoop(ctx.input(0), ctx.input(1), 0)
+  addScatter(ctx, scatterFns[ctx.text('reduction', 'none')]!, loop, ctx.input(0), ctx.read(2))
 }
 
 /** past cache, update, write indices: the update replaces what is there from the write index of each sample on. */
-function tensorScatter(at: Lowering): void {
-  const [cache, update] = [at.input(0), at.input(1)]
-  const axis = axisOf(at.integer('axis', -2), cache.shape.length)
+function tensorScatter(ctx: Lowering): void {
+  const [cache, update] = [ctx.input(0), ctx.input(1)]
+  const axis = axisOf(ctx.integer('axis', -2), cache.shape.length)
   const [batch, length, size] = [cache.shape[0]!, update.shape[axis]!, cache.shape[axis]!]
-  const steps = at.ints(Array.from({ length }, (_, i) => i))
-  const starts = at.has(2) ? at.cast(at.input(2), 'i64') : at.constantOf('i64', [batch], Array(batch).fill(0))
-  let indices = at.call('Add', [at.call('Unsqueeze', [starts, at.ints([1])]), steps])
-  if (at.text('mode', 'linear') === 'circular') indices = at.call('Mod', [indices, at.one(size, 'i64')])
+  const steps = ctx.ints(Array.from({ length }, (_, i) => i))
+  const starts = ctx.has(2)
+    ? ctx.cast(ctx.input(2), 'i64')
+    : ctx.constantOf('i64', [batch], Array(batch).fill(0))
+  let indices = ctx.call('Add', [ctx.call('Unsqueeze', [starts, ctx.ints([1])]), steps])
+  if (ctx.text('mode', 'linear') === 'circular') indices = ctx.call('Mod', [indices, ctx.one(size, 'i64')])
   const loop = elementLoop(cache, indices, axis)
   const indexStrides = update.shape.map((_, i) => (i === 0 ? length : i === axis ? 1 : 0))
-  addScatter(at, 'assign', { ...loop, shape: update.shape, indexStrides }, cache, update.buffer.read())
+  addScatter(ctx, 'assign', { ...loop, shape: update.shape, indexStrides }, cache, update.buffer.read())
 }
 
 /** indices, depth, [off, on]: on where the position along the new axis is the index. */
-function oneHot(at: Lowering): void {
-  const depth = at.integers(1)[0]!
-  const rank = at.shape(0).length + 1
-  const axis = axisOf(at.integer('axis', -1), rank)
-  const [off, on] = at.calls('Split', [at.input(2)], { axis: int(0), num_outputs: int(2) }, 2)
+function oneHot(ctx: Lowering): void {
+  const depth = ctx.integers(1)[0]!
+  const rank = ctx.shape(0).length + 1
+  const axis = axisOf(ctx.integer('axis', -1), rank)
+  const [off, on] = ctx.calls('Split', [ctx.input(2)], { axis: int(0), num_outputs: int(2) }, 2)
   const row = Array.from({ length: rank }, (_, i) => (i === axis ? depth : 1))
-  const ends = [at.one(0, 'i64'), at.one(depth, 'i64'), at.one(1, 'i64')]
-  const positions = at.reshaped(at.call('Range', ends), row)
-  const given = at.call('Unsqueeze', [at.cast(at.input(0), 'i64'), at.ints([axis])])
-  const negative = at.call('Less', [given, at.one(0, 'i64')])
-  const counted = at.call('Where', [negative, at.call('Add', [given, at.one(depth, 'i64')]), given])
-  at.give(at.call('Where', [at.call('Equal', [counted, positions]), on, off]))
+  const ends = [ctx.one(0, 'i64'), ctx.one(depth, 'i64'), ctx.one(1, 'i64')]
+  const positions = ctx.reshaped(ctx.call('Range', ends), row)
+  const given = ctx.call('Unsqueeze', [ctx.cast(ctx.input(0), 'i64'), ctx.ints([axis])])
+  const negative = ctx.call('Less', [given, ctx.one(0, 'i64')])
+  const counted = ctx.call('Where', [negative, ctx.call('Add', [given, ctx.one(depth, 'i64')]), given])
+  ctx.give(ctx.call('Where', [ctx.call('Equal', [counted, positions]), on, off]))
 }
 
 /** dy, x, indices → dx: elements that were read more than once get the sum. */
-function gatherGrad(at: Lowering): void {
-  const shape = at.shape(1)
-  const axis = axisOf(at.integer('axis', 0), shape.length)
+function gatherGrad(ctx: Lowering): void {
+  const shape = ctx.shape(1)
+  const axis = axisOf(ctx.integer('axis', 0), shape.length)
   const [outer, size, inner] = [numel(shape.slice(0, axis)), shape[axis]!, numel(shape.slice(axis + 1))]
-  const count = numel(at.shape(2))
-  const dx = zeros(at)
-  at.step('scatter', {
+  const count = numel(ctx.shape(2))
+  const dx = zeros(ctx)
+  ctx.step('scatter', {
     ...{ fn: 'add', dtype: 'f32', shape: [outer, count, inner], strides: [size * inner, 0, 1] },
-    ...{ indexStrides: [0, 1, 0], steps: [inner], limits: [size], indices: indicesOf(at, 2) },
-    ...{ updates: at.read(0), y: dx.update() },
+    ...{ indexStrides: [0, 1, 0], steps: [inner], limits: [size], indices: indicesOf(ctx, 2) },
+    ...{ updates: ctx.read(0), y: dx.update() },
   })
 }
 
 /** Input `i` as i64. */
-function indicesOf(at: Lowering, i: number): Operand {
-  const { dtype, buffer } = at.input(i)
+function indicesOf(ctx: Lowering, i: number): Operand {
+  const { dtype, buffer } = ctx.input(i)
   if (dtype === 'i64') return buffer.read()
-  if (dtype !== 'i32') throw at.unsupported(`indices of ${dtype} are not supported`)
-  const wide = at.scratch(buffer.count, 'i64')
-  at.step('cast', {
+  if (dtype !== 'i32') throw ctx.unsupported(`indices of ${dtype} are not supported`)
+  const wide = ctx.scratch(buffer.count, 'i64')
+  ctx.step('cast', {
     ...{ srcDtype: 'i32', dstDtype: 'i64', count: buffer.count, saturate: false },
     ...{ src: buffer.read(), dst: wide.write() },
   })

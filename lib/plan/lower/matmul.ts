@@ -15,18 +15,18 @@ import { addBinary } from './elementwise.js'
 import type { LowerTable } from './table.js'
 
 /** Input `i` as the weight of a kernel: its first dimension by the product of the others. */
-export function weightOf(at: Lowering, i: number): Symbolic<StoredWeight> {
-  const { shape, buffer } = at.input(i)
-  const stored = storedInput(at, i)
+export function weightOf(ctx: Lowering, i: number): Symbolic<StoredWeight> {
+  const { shape, buffer } = ctx.input(i)
+  const stored = storedInput(ctx, i)
   if (stored && !stored.transposed) return storedOperands(stored.weight)
   const [rows = 1, ...rest] = shape
   return { dtype: 'f32', rows, cols: numel(rest), data: buffer.read() }
 }
 
 /** Input `i` as a weight of a precision mode, where it is one that the backend reads: panels are for the CPU alone. */
-export function storedInput(at: Lowering, i: number): StoredMatrix | undefined {
-  const { stored } = at.input(i)
-  return stored?.weight.packed && !at.packs ? undefined : stored
+export function storedInput(ctx: Lowering, i: number): StoredMatrix | undefined {
+  const { stored } = ctx.input(i)
+  return stored?.weight.packed && !ctx.packs ? undefined : stored
 }
 
 /** A weight of a precision mode as operands. */
@@ -50,11 +50,11 @@ export function storedOperands({
  * What products and convolutions with input 1, a weight, are formed of: a model in bf16 multiplies in bf16. Codes of 8 and 4 bits fit into bf16, too,
  * which tensor cores multiply, as they do f16; processors decode them to f32 faster, where few rows meet them.
  */
-export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): FloatCompute {
-  if (at.input(1).stored?.exact) return 'f32'
+export function computeOf(ctx: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>): FloatCompute {
+  if (ctx.input(1).stored?.exact) return 'f32'
   if (dtype === 'bf16') return 'bf16'
-  if (dtype === 'f32') return exactCompute(at, [0, 1])
-  if (at.packs || dtype === 'i8') return 'f32'
+  if (dtype === 'f32') return exactCompute(ctx, [0, 1])
+  if (ctx.packs || dtype === 'i8') return 'f32'
   return dtype === 'f16' ? 'f16' : 'bf16'
 }
 
@@ -62,76 +62,83 @@ export function computeOf(at: Lowering, { dtype }: Pick<StoredWeight, 'dtype'>):
  * What products of these inputs are formed of: where all of them hold numbers of one type of 16 bits, as in training in
  * that precision, tensor cores multiply those exactly. Processors stay with f32.
  */
-export function exactCompute(at: Lowering, inputs: readonly number[]): FloatCompute {
-  const [type, ...others] = inputs.map(i => at.input(i).exactIn)
-  return !at.packs && type && others.every(other => other === type) ? type : 'f32'
+export function exactCompute(ctx: Lowering, inputs: readonly number[]): FloatCompute {
+  const [type, ...others] = inputs.map(i => ctx.input(i).exactIn)
+  return !ctx.packs && type && others.every(other => other === type) ? type : 'f32'
 }
 
 /** What a product of two values is formed of: exactly where 16 bits hold both, as the mode says elsewhere. */
-function productCompute(at: Lowering): FloatCompute {
-  const exact = exactCompute(at, [0, 1])
-  return exact === 'f32' ? at.compute : exact
+function productCompute(ctx: Lowering): FloatCompute {
+  const exact = exactCompute(ctx, [0, 1])
+  return exact === 'f32' ? ctx.compute : exact
 }
 
 /** y = alpha · op(a) · op(b) + beta · c */
-function gemm(at: Lowering): void {
-  const [transA, transB] = [at.integer('transA', 0) !== 0, at.integer('transB', 0) !== 0]
-  const [alpha, beta] = [at.number('alpha', 1), at.number('beta', 1)]
-  const { shape } = at.output()
+function gemm(ctx: Lowering): void {
+  const [transA, transB] = [ctx.integer('transA', 0) !== 0, ctx.integer('transB', 0) !== 0]
+  const [alpha, beta] = [ctx.number('alpha', 1), ctx.number('beta', 1)]
+  const { shape } = ctx.output()
   const [m, n] = shape as [number, number]
-  const k = at.shape(0)[transA ? 0 : 1]!
-  const bias = at.has(2) ? at.input(2) : undefined
+  const k = ctx.shape(0)[transA ? 0 : 1]!
+  const bias = ctx.has(2) ? ctx.input(2) : undefined
   const plainBias = !bias || (beta === 1 && bias.shape.at(-1) === n && numel(bias.shape) === n)
   if (transB && !transA && alpha === 1 && plainBias) {
-    const weight = weightOf(at, 1)
-    const [x, y] = [at.read(0), at.write()]
-    at.step('linear', { weight, tokens: m, x, bias: bias?.buffer.read(), compute: computeOf(at, weight), y })
+    const weight = weightOf(ctx, 1)
+    const [x, y] = [ctx.read(0), ctx.write()]
+    ctx.step('linear', {
+      weight,
+      tokens: m,
+      x,
+      bias: bias?.buffer.read(),
+      compute: computeOf(ctx, weight),
+      y,
+    })
     return
   }
-  const product = bias ? at.scratch(m * n) : at.write().buffer
+  const product = bias ? ctx.scratch(m * n) : ctx.write().buffer
   const strides = (transposed: boolean, rows: number, cols: number): MatrixStrides =>
     transposed ? [0, 0, 1, rows] : [0, 0, cols, 1]
-  at.step('matmul', {
+  ctx.step('matmul', {
     ...{ outer: 1, inner: 1, m, n, k, alpha },
-    ...{ a: at.read(0), aStrides: strides(transA, m, k) },
-    ...{ b: at.read(1), bStrides: strides(transB, k, n) },
-    ...{ y: product.write(), yStrides: [0, 0, n, 1], compute: productCompute(at) },
+    ...{ a: ctx.read(0), aStrides: strides(transA, m, k) },
+    ...{ b: ctx.read(1), bStrides: strides(transB, k, n) },
+    ...{ y: product.write(), yStrides: [0, 0, n, 1], compute: productCompute(ctx) },
   })
   if (!bias) return
-  const scaled = beta === 1 ? bias.buffer : at.scratch(numel(bias.shape))
+  const scaled = beta === 1 ? bias.buffer : ctx.scratch(numel(bias.shape))
   if (beta !== 1) {
     addBinary(
-      at,
+      ctx,
       'mul',
       [bias.buffer.read(), bias.shape],
-      [at.scalar(beta), []],
+      [ctx.scalar(beta), []],
       [scaled.write(), bias.shape],
     )
   }
-  addBinary(at, 'add', [product.read(), shape], [scaled.read(), bias.shape], [at.write(), shape])
+  addBinary(ctx, 'add', [product.read(), shape], [scaled.read(), bias.shape], [ctx.write(), shape])
 }
 
 /**
  * Batches of matrices; a one-dimensional operand is a row on the left and a column on the right. FusedMatMul may swap the
  * last two dimensions of an operand (transA, transB).
  */
-function matmul(at: Lowering): void {
-  const left = at.shape(0).length === 1 ? [1, ...at.shape(0)] : at.shape(0)
-  const right = at.shape(1).length === 1 ? [...at.shape(1), 1] : at.shape(1)
-  const [transA, transB] = [at.integer('transA', 0) !== 0, at.integer('transB', 0) !== 0]
+function matmul(ctx: Lowering): void {
+  const left = ctx.shape(0).length === 1 ? [1, ...ctx.shape(0)] : ctx.shape(0)
+  const right = ctx.shape(1).length === 1 ? [...ctx.shape(1), 1] : ctx.shape(1)
+  const [transA, transB] = [ctx.integer('transA', 0) !== 0, ctx.integer('transB', 0) !== 0]
   const [m, k] = (transA ? left.slice(-2).reverse() : left.slice(-2)) as [number, number]
   const n = right.at(transB ? -2 : -1)!
-  const batch = at.output().shape.slice(0, at.output().shape.length - (at.shape(0).length > 1 ? 1 : 0))
-  const sizes = at.shape(1).length > 1 ? batch.slice(0, -1) : batch
+  const batch = ctx.output().shape.slice(0, ctx.output().shape.length - (ctx.shape(0).length > 1 ? 1 : 0))
+  const sizes = ctx.shape(1).length > 1 ? batch.slice(0, -1) : batch
   const steps = (shape: readonly number[]): number[] =>
     broadcastStrides([...shape.slice(0, -2), 1], [...sizes, 1])
       .slice(0, -1)
       .map(stride => stride * shape.at(-2)! * shape.at(-1)!)
   const ySteps = contiguousStrides([...sizes, m * n]).slice(0, -1)
   const loop = collapse(sizes, [steps(left), steps(right), ySteps])
-  const y = at.write().buffer
-  const [a, b] = [at.input(0).buffer, at.input(1).buffer]
-  const compute = productCompute(at)
+  const y = ctx.write().buffer
+  const [a, b] = [ctx.input(0).buffer, ctx.input(1).buffer]
+  const compute = productCompute(ctx)
   const outerAxes = Math.max(loop.shape.length - 2, 0)
   forEachOffset(loop.shape.slice(0, outerAxes), loop.strides, ([aStart, bStart, yStart]) => {
     const [outer = 1, inner = 1] = pad(loop.shape.slice(outerAxes), 1)
@@ -139,7 +146,7 @@ function matmul(at: Lowering): void {
       const [first = 0, second = 0] = pad(loop.strides[operand]!.slice(outerAxes), 0)
       return transposed ? [first, second, 1, rows] : [first, second, cols, 1]
     }
-    at.step('matmul', {
+    ctx.step('matmul', {
       ...{ outer, inner, m, n, k, alpha: 1 },
       ...{ a: a.read(aStart), aStrides: strides(0, m, k, transA) },
       ...{ b: b.read(bStart), bStrides: strides(1, k, n, transB) },
@@ -170,40 +177,46 @@ function forEachOffset(
 }
 
 /** A constant weight in the layout that kernels of the backend stream. */
-function packed(at: Lowering, weight: Symbolic<StoredWeight>): Symbolic<StoredWeight> {
-  if (!at.packs || weight.packed) return weight
+function packed(ctx: Lowering, weight: Symbolic<StoredWeight>): Symbolic<StoredWeight> {
+  if (!ctx.packs || weight.packed) return weight
   const { step, packed } = packStep(weight)
-  at.step('packWeight', step.args)
+  ctx.step('packWeight', step.args)
   return packed
 }
 
 /** Input 1 as rows of output features: [K, N] is turned around unless `transB` says that it is [N, K]. */
-function rowsOf(at: Lowering): Symbolic<StoredWeight> {
-  if (at.integer('transB', 0) !== 0) return weightOf(at, 1)
-  const stored = storedInput(at, 1)
+function rowsOf(ctx: Lowering): Symbolic<StoredWeight> {
+  if (ctx.integer('transB', 0) !== 0) return weightOf(ctx, 1)
+  const stored = storedInput(ctx, 1)
   if (stored?.transposed) return storedOperands(stored.weight)
-  const [cols = 0, rows = 0] = at.shape(1)
-  const data = at.scratch(rows * cols)
-  addCopy(at, [rows, cols], [at.read(1), 0, [1, rows]], [data.write(), 0, [cols, 1]])
+  const [cols = 0, rows = 0] = ctx.shape(1)
+  const data = ctx.scratch(rows * cols)
+  addCopy(ctx, [rows, cols], [ctx.read(1), 0, [1, rows]], [data.write(), 0, [cols, 1]])
   return { dtype: 'f32', rows, cols, data: data.read() }
 }
 
 /** y = activation(x · W + bias) + residual */
-function fusedLinear(at: Lowering): void {
-  const weight = rowsOf(at)
-  const tokens = numel(at.shape(0).slice(0, -1))
-  at.step('linear', {
-    ...{ weight: packed(at, weight), tokens, x: at.read(0), bias: at.optional(2), residual: at.optional(3) },
+function fusedLinear(ctx: Lowering): void {
+  const weight = rowsOf(ctx)
+  const tokens = numel(ctx.shape(0).slice(0, -1))
+  ctx.step('linear', {
     ...{
-      activation: at.text('activation', 'none') as Activation,
-      compute: computeOf(at, weight),
-      y: at.write(),
+      weight: packed(ctx, weight),
+      tokens,
+      x: ctx.read(0),
+      bias: ctx.optional(2),
+      residual: ctx.optional(3),
+    },
+    ...{
+      activation: ctx.text('activation', 'none') as Activation,
+      compute: computeOf(ctx, weight),
+      y: ctx.write(),
     },
   })
 }
 
 /** Lowerings of matrix products. */
 export const matmuls: LowerTable = {
-  '': { Gemm: at => at.inF32(gemm), MatMul: at => at.inF32(matmul) },
-  [sparkDomain]: { FusedMatMul: matmul, FusedLinear: at => at.inF32(fusedLinear) },
+  '': { Gemm: ctx => ctx.inF32(gemm), MatMul: ctx => ctx.inF32(matmul) },
+  [sparkDomain]: { FusedMatMul: matmul, FusedLinear: ctx => ctx.inF32(fusedLinear) },
 }

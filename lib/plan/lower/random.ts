@@ -5,23 +5,23 @@ import type { Lowering } from '../lowering.js'
 import type { LowerTable } from './table.js'
 
 /** Nothing is dropped outside of training: x, and a mask of ones. */
-function dropout(at: Lowering): void {
-  if (at.has(2) && at.integers(2)[0] !== 0 && !(at.has(1) && at.numbers(1)[0] === 0)) {
-    throw at.unsupported('dropping is random; training_mode must be false')
+function dropout(ctx: Lowering): void {
+  if (ctx.has(2) && ctx.integers(2)[0] !== 0 && !(ctx.has(1) && ctx.numbers(1)[0] === 0)) {
+    throw ctx.unsupported('dropping is random; training_mode must be false')
   }
-  at.give(at.input(0))
-  if (at.wants(1)) at.give(at.call('Expand', [at.one(1, 'bool'), at.ints(at.shape(0))]), 1)
+  ctx.give(ctx.input(0))
+  if (ctx.wants(1)) ctx.give(ctx.call('Expand', [ctx.one(1, 'bool'), ctx.ints(ctx.shape(0))]), 1)
 }
 
 /** x, state → a mask of the shape of x */
-function dropoutMask(at: Lowering): void {
-  const { shape } = at.output()
-  const mask = at.scratch(numel(shape))
-  at.step('dropoutMask', {
-    ...{ count: mask.count, ratio: at.number('ratio', 0), stream: at.integer('stream', 0) },
-    ...{ state: at.read(1), mask: mask.write() },
+function dropoutMask(ctx: Lowering): void {
+  const { shape } = ctx.output()
+  const mask = ctx.scratch(numel(shape))
+  ctx.step('dropoutMask', {
+    ...{ count: mask.count, ratio: ctx.number('ratio', 0), stream: ctx.integer('stream', 0) },
+    ...{ state: ctx.read(1), mask: mask.write() },
   })
-  at.give({ dtype: 'f32', shape, buffer: mask })
+  ctx.give({ dtype: 'f32', shape, buffer: mask })
 }
 
 /** Lowerings of dropout. */

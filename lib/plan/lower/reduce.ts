@@ -12,7 +12,7 @@ import type { LowerTable } from './table.js'
 
 /** Adds y = fn over the given axes of x. */
 export function addReduce(
-  at: Lowering,
+  ctx: Lowering,
   fn: ReduceFn,
   [x, shape]: readonly [Operand, readonly number[]],
   axes: ReadonlySet<number>,
@@ -27,9 +27,9 @@ export function addReduce(
     )
   }
   const [outer, inner] = [part(false), part(true)]
-  at.step('reduce', {
+  ctx.step('reduce', {
     fn,
-    dtype: at.kernelType(x.buffer.dtype),
+    dtype: ctx.kernelType(x.buffer.dtype),
     shape: outer.shape,
     reduced: inner.shape,
     strides: outer.strides[0]!,
@@ -40,11 +40,11 @@ export function addReduce(
 }
 
 /** Axes of a reduction: an input of newer opsets, an attribute of older ones; all where there is neither. */
-export function reducedAxes(at: Lowering, x = 0): Set<number> {
-  const rank = at.shape(x).length
-  const axes = (at.has(x + 1) ? at.integers(x + 1) : at.integersOf('axes')) ?? []
+export function reducedAxes(ctx: Lowering, x = 0): Set<number> {
+  const rank = ctx.shape(x).length
+  const axes = (ctx.has(x + 1) ? ctx.integers(x + 1) : ctx.integersOf('axes')) ?? []
   if (axes.length > 0) return new Set(axes.map(axis => axisOf(axis, rank)))
-  return new Set(at.integer('noop_with_empty_axes', 0) ? [] : at.shape(x).map((_, axis) => axis))
+  return new Set(ctx.integer('noop_with_empty_axes', 0) ? [] : ctx.shape(x).map((_, axis) => axis))
 }
 
 /** [outer, size, inner] of a shape around an axis. */
@@ -54,78 +54,78 @@ export function aroundAxis(shape: readonly number[], axis: number) {
 
 const reduce =
   (fn: ReduceFn) =>
-  (at: Lowering): void =>
-    addReduce(at, fn, [at.read(0), at.shape(0)], reducedAxes(at), at.write())
+  (ctx: Lowering): void =>
+    addReduce(ctx, fn, [ctx.read(0), ctx.shape(0)], reducedAxes(ctx), ctx.write())
 
 /** One operator after another reduction of the same axes. */
 const reduceThen =
   (reduction: string, op: string) =>
-  (at: Lowering): void => {
-    const inputs = at.node.inputs.map((_, i) => at.input(i))
-    at.give(at.call(op, [at.call(reduction, inputs, at.node.attributes)]))
+  (ctx: Lowering): void => {
+    const inputs = ctx.node.inputs.map((_, i) => ctx.input(i))
+    ctx.give(ctx.call(op, [ctx.call(reduction, inputs, ctx.node.attributes)]))
   }
 
 /** log Σ e^x = most + log Σ e^(x − most), which does not overflow. */
-function logSumExp(at: Lowering): void {
-  const inputs = at.node.inputs.map((_, i) => at.input(i))
-  const keep = { ...at.node.attributes, keepdims: int(1) }
-  const most = at.call('ReduceMax', inputs, keep)
-  const shifted = at.call('Exp', [at.call('Sub', [at.input(0), most])])
-  const sum = at.call('ReduceSum', [shifted, ...inputs.slice(1)], keep)
-  const log = at.call('Add', [at.call('Log', [sum]), most])
-  at.give(at.reshaped(log, at.output().shape))
+function logSumExp(ctx: Lowering): void {
+  const inputs = ctx.node.inputs.map((_, i) => ctx.input(i))
+  const keep = { ...ctx.node.attributes, keepdims: int(1) }
+  const most = ctx.call('ReduceMax', inputs, keep)
+  const shifted = ctx.call('Exp', [ctx.call('Sub', [ctx.input(0), most])])
+  const sum = ctx.call('ReduceSum', [shifted, ...inputs.slice(1)], keep)
+  const log = ctx.call('Add', [ctx.call('Log', [sum]), most])
+  ctx.give(ctx.reshaped(log, ctx.output().shape))
 }
 
 const cumulate =
   (fn: 'sum' | 'prod') =>
-  (at: Lowering): void => {
-    const axis = axisOf(at.integers(1)[0]!, at.shape(0).length)
-    const [exclusive, reverse] = [at.integer('exclusive', 0) !== 0, at.integer('reverse', 0) !== 0]
-    at.step('cumulate', {
-      ...{ fn, dtype: at.dtype(), ...aroundAxis(at.shape(0), axis), exclusive, reverse },
-      ...{ x: at.read(0), y: at.write() },
+  (ctx: Lowering): void => {
+    const axis = axisOf(ctx.integers(1)[0]!, ctx.shape(0).length)
+    const [exclusive, reverse] = [ctx.integer('exclusive', 0) !== 0, ctx.integer('reverse', 0) !== 0]
+    ctx.step('cumulate', {
+      ...{ fn, dtype: ctx.dtype(), ...aroundAxis(ctx.shape(0), axis), exclusive, reverse },
+      ...{ x: ctx.read(0), y: ctx.write() },
     })
   }
 
 /** The sum of x over the axes along which a tensor of the shape of input 1 was broadcast to it. */
-function sumLike(at: Lowering): void {
-  const [from, to] = [at.shape(0), at.shape(1)]
+function sumLike(ctx: Lowering): void {
+  const [from, to] = [ctx.shape(0), ctx.shape(1)]
   const missing = from.length - to.length
-  if (numel(to) > numel(from)) throw at.unsupported(`[${from}] cannot be summed to [${to}]`)
+  if (numel(to) > numel(from)) throw ctx.unsupported(`[${from}] cannot be summed to [${to}]`)
   const axes = from.map((_, axis) => axis).filter(axis => axis < missing || to[axis - missing] !== from[axis])
-  if (numel(from) === numel(to)) at.view(0)
-  else addReduce(at, 'sum', [at.read(0), from], new Set(axes), at.write())
+  if (numel(from) === numel(to)) ctx.view(0)
+  else addReduce(ctx, 'sum', [ctx.read(0), from], new Set(axes), ctx.write())
 }
 
 /** dy, x, axes → dy repeated along the axes that the reduction of x took away, divided by their sizes for a mean. */
 const reduceGrad =
   (mean: boolean) =>
-  (at: Lowering): void => {
-    const shape = at.shape(1)
-    const axes = reducedAxes(at, 1)
+  (ctx: Lowering): void => {
+    const shape = ctx.shape(1)
+    const axes = reducedAxes(ctx, 1)
     const row = shape.map((size, axis) => (axes.has(axis) ? 1 : size))
     const factor = mean ? numel(row) / numel(shape) : 1
-    addBinary(at, 'mul', [at.read(0), row], [at.scalar(factor), []], [at.write(), shape])
+    addBinary(ctx, 'mul', [ctx.read(0), row], [ctx.scalar(factor), []], [ctx.write(), shape])
   }
 
 /** dy, x, axes → dx: the first of the elements that equal the largest or smallest one gets dy. */
-function extremeGrad(at: Lowering): void {
-  const shape = at.shape(1)
-  const axes = [...reducedAxes(at, 1)].sort((a, b) => a - b)
+function extremeGrad(ctx: Lowering): void {
+  const shape = ctx.shape(1)
+  const axes = [...reducedAxes(ctx, 1)].sort((a, b) => a - b)
   const [first = 0, last = -1] = [axes[0], axes.at(-1)]
-  if (last - first + 1 !== axes.length) throw at.unsupported('only neighbouring axes have a gradient')
+  if (last - first + 1 !== axes.length) throw ctx.unsupported('only neighbouring axes have a gradient')
   const outer = numel(shape.slice(0, first))
   const [size, inner] = [numel(shape.slice(first, last + 1)), numel(shape.slice(last + 1))]
-  const indices = at.scratch(outer * inner, 'i64')
-  const dx = zeros(at)
-  at.step('topK', {
-    ...{ dtype: 'f32', outer, size, inner, k: 1, lastFirst: false, x: at.read(1), indices: indices.write() },
-    largest: at.text('of', 'max') === 'max',
+  const indices = ctx.scratch(outer * inner, 'i64')
+  const dx = zeros(ctx)
+  ctx.step('topK', {
+    ...{ dtype: 'f32', outer, size, inner, k: 1, lastFirst: false, x: ctx.read(1), indices: indices.write() },
+    largest: ctx.text('of', 'max') === 'max',
   })
-  at.step('scatter', {
+  ctx.step('scatter', {
     ...{ fn: 'assign', dtype: 'f32', shape: [outer, inner], strides: [size * inner, 1] },
     ...{ indexStrides: [inner, 1], steps: [inner], limits: [size], indices: indices.read() },
-    ...{ updates: at.read(0), y: dx.update() },
+    ...{ updates: ctx.read(0), y: dx.update() },
   })
 }
 

@@ -6,49 +6,49 @@ import { broadcastStrides } from '../views.js'
 import { addCopy } from './copy.js'
 import type { LowerTable } from './table.js'
 
-const view = (at: Lowering): void => at.view(0)
+const view = (ctx: Lowering): void => ctx.view(0)
 
-function transpose(at: Lowering): void {
-  const strides = contiguousStrides(at.shape(0))
-  const order = at.integersOf('perm') ?? strides.map((_, axis) => strides.length - 1 - axis)
-  const { shape } = at.output()
+function transpose(ctx: Lowering): void {
+  const strides = contiguousStrides(ctx.shape(0))
+  const order = ctx.integersOf('perm') ?? strides.map((_, axis) => strides.length - 1 - axis)
+  const { shape } = ctx.output()
   addCopy(
-    at,
+    ctx,
     shape,
-    [at.read(0), 0, order.map(axis => strides[axis]!)],
-    [at.write(), 0, contiguousStrides(shape)],
+    [ctx.read(0), 0, order.map(axis => strides[axis]!)],
+    [ctx.write(), 0, contiguousStrides(shape)],
   )
 }
 
-function expand(at: Lowering): void {
-  const { shape } = at.output()
+function expand(ctx: Lowering): void {
+  const { shape } = ctx.output()
   addCopy(
-    at,
+    ctx,
     shape,
-    [at.read(0), 0, broadcastStrides(at.shape(0), shape)],
-    [at.write(), 0, contiguousStrides(shape)],
+    [ctx.read(0), 0, broadcastStrides(ctx.shape(0), shape)],
+    [ctx.write(), 0, contiguousStrides(shape)],
   )
 }
 
 /** x through a reshape, a transpose and another reshape, to the shape of the output. */
-function rearrange(at: Lowering, shape: readonly number[], order: readonly number[]): void {
-  const parts = at.reshaped(at.input(0), shape)
-  const moved = at.call('Transpose', [parts], { perm: ints(order) })
-  at.give(at.reshaped(moved, at.output().shape))
+function rearrange(ctx: Lowering, shape: readonly number[], order: readonly number[]): void {
+  const parts = ctx.reshaped(ctx.input(0), shape)
+  const moved = ctx.call('Transpose', [parts], { perm: ints(order) })
+  ctx.give(ctx.reshaped(moved, ctx.output().shape))
 }
 
-function depthToSpace(at: Lowering): void {
-  const [n = 0, c = 0, h = 0, w = 0] = at.shape(0)
-  const block = at.integer('blocksize', 1)
+function depthToSpace(ctx: Lowering): void {
+  const [n = 0, c = 0, h = 0, w = 0] = ctx.shape(0)
+  const block = ctx.integer('blocksize', 1)
   const depth = c / block / block
-  if (at.text('mode', 'DCR') === 'CRD') rearrange(at, [n, depth, block, block, h, w], [0, 1, 4, 2, 5, 3])
-  else rearrange(at, [n, block, block, depth, h, w], [0, 3, 4, 1, 5, 2])
+  if (ctx.text('mode', 'DCR') === 'CRD') rearrange(ctx, [n, depth, block, block, h, w], [0, 1, 4, 2, 5, 3])
+  else rearrange(ctx, [n, block, block, depth, h, w], [0, 3, 4, 1, 5, 2])
 }
 
-function spaceToDepth(at: Lowering): void {
-  const [n = 0, c = 0, h = 0, w = 0] = at.shape(0)
-  const block = at.integer('blocksize', 1)
-  rearrange(at, [n, c, h / block, block, w / block, block], [0, 3, 5, 1, 2, 4])
+function spaceToDepth(ctx: Lowering): void {
+  const [n = 0, c = 0, h = 0, w = 0] = ctx.shape(0)
+  const block = ctx.integer('blocksize', 1)
+  rearrange(ctx, [n, c, h / block, block, w / block, block], [0, 3, 5, 1, 2, 4])
 }
 
 /** Lowerings of operators that keep all elements. */

@@ -16,12 +16,12 @@ function startOf(start: number, size: number, step: number): number {
 }
 
 /** x, starts, ends, axes, steps; ends are in the shape of the output. */
-function slice(at: Lowering): void {
-  const from = at.shape(0)
+function slice(ctx: Lowering): void {
+  const from = ctx.shape(0)
   const strides = contiguousStrides(from)
-  const starts = at.integers(1)
-  const axes = at.has(3) ? at.integers(3) : starts.map((_, i) => i)
-  const steps = at.has(4) ? at.integers(4) : starts.map(() => 1)
+  const starts = ctx.integers(1)
+  const axes = ctx.has(3) ? ctx.integers(3) : starts.map((_, i) => i)
+  const steps = ctx.has(4) ? ctx.integers(4) : starts.map(() => 1)
   let offset = 0
   const walk = [...strides]
   for (const [i, given] of axes.entries()) {
@@ -29,50 +29,50 @@ function slice(at: Lowering): void {
     offset += startOf(starts[i]!, from[axis]!, steps[i]!) * strides[axis]!
     walk[axis] = strides[axis]! * steps[i]!
   }
-  const { shape } = at.output()
+  const { shape } = ctx.output()
   const start = numel(shape) === 0 ? 0 : offset
-  addCopy(at, shape, [at.read(0), start, walk], [at.write(), 0, contiguousStrides(shape)])
+  addCopy(ctx, shape, [ctx.read(0), start, walk], [ctx.write(), 0, contiguousStrides(shape)])
 }
 
-function split(at: Lowering): void {
-  const from = at.shape(0)
+function split(ctx: Lowering): void {
+  const from = ctx.shape(0)
   const strides = contiguousStrides(from)
-  const axis = axisOf(at.integer('axis', 0), from.length)
+  const axis = axisOf(ctx.integer('axis', 0), from.length)
   let start = 0
-  for (const [o, name] of at.node.outputs.entries()) {
-    const { shape } = at.output(o)
+  for (const [o, name] of ctx.node.outputs.entries()) {
+    const { shape } = ctx.output(o)
     if (name !== '') {
-      const src = [at.read(0), start * strides[axis]!, strides] as const
-      addCopy(at, shape, src, [at.write(o), 0, contiguousStrides(shape)])
+      const src = [ctx.read(0), start * strides[axis]!, strides] as const
+      addCopy(ctx, shape, src, [ctx.write(o), 0, contiguousStrides(shape)])
     }
     start += shape[axis]!
   }
 }
 
-function concat(at: Lowering): void {
-  const { shape } = at.output()
-  const axis = axisOf(at.integer('axis', 0), shape.length)
+function concat(ctx: Lowering): void {
+  const { shape } = ctx.output()
+  const axis = axisOf(ctx.integer('axis', 0), shape.length)
   const strides = contiguousStrides(shape)
-  const dst = at.write().buffer
+  const dst = ctx.write().buffer
   let start = 0
-  for (let i = 0; i < at.node.inputs.length; i++) {
-    const part = at.shape(i)
+  for (let i = 0; i < ctx.node.inputs.length; i++) {
+    const part = ctx.shape(i)
     const to = [dst.write(), start * strides[axis]!, strides] as const
-    addCopy(at, part, [at.read(i), 0, contiguousStrides(part)], to)
+    addCopy(ctx, part, [ctx.read(i), 0, contiguousStrides(part)], to)
     start += part[axis]!
   }
 }
 
 /** Each axis as one that repeats and one that moves. */
-function tile(at: Lowering): void {
-  const [from, { shape }] = [at.shape(0), at.output()]
+function tile(ctx: Lowering): void {
+  const [from, { shape }] = [ctx.shape(0), ctx.output()]
   const [strides, to] = [contiguousStrides(from), contiguousStrides(shape)]
   const loop = from.flatMap((size, axis) => [size === 0 ? 0 : shape[axis]! / size, size])
   addCopy(
-    at,
+    ctx,
     loop,
-    [at.read(0), 0, strides.flatMap(stride => [0, stride])],
-    [at.write(), 0, to.flatMap((stride, axis) => [stride * from[axis]!, stride])],
+    [ctx.read(0), 0, strides.flatMap(stride => [0, stride])],
+    [ctx.write(), 0, to.flatMap((stride, axis) => [stride * from[axis]!, stride])],
   )
 }
 
@@ -86,84 +86,86 @@ function paddedIndex(mode: string, p: number, size: number): number {
 }
 
 /** Sizes that Pad adds in front of each axis and behind it. */
-function padsOf(at: Lowering): readonly (readonly [number, number])[] {
-  const rank = at.shape(0).length
-  const pads = at.integers(1)
-  const axes = at.has(3) ? at.integers(3).map(axis => axisOf(axis, rank)) : [...at.shape(0).keys()]
-  return at.shape(0).map((_, axis) => {
+function padsOf(ctx: Lowering): readonly (readonly [number, number])[] {
+  const rank = ctx.shape(0).length
+  const pads = ctx.integers(1)
+  const axes = ctx.has(3) ? ctx.integers(3).map(axis => axisOf(axis, rank)) : [...ctx.shape(0).keys()]
+  return ctx.shape(0).map((_, axis) => {
     const i = axes.indexOf(axis)
     return i < 0 ? [0, 0] : [pads[i]!, pads[i + axes.length]!]
   })
 }
 
-function pad(at: Lowering): void {
-  const mode = at.text('mode', 'constant')
-  const [pads, from, { shape, dtype }] = [padsOf(at), at.shape(0), at.output()]
+function pad(ctx: Lowering): void {
+  const mode = ctx.text('mode', 'constant')
+  const [pads, from, { shape, dtype }] = [padsOf(ctx), ctx.shape(0), ctx.output()]
   if (mode !== 'constant') {
-    let value = at.input(0)
+    let value = ctx.input(0)
     for (const [axis, [before]] of pads.entries()) {
-      expectList(at, shape[axis]!)
+      expectList(ctx, shape[axis]!)
       const indices = Array.from({ length: shape[axis]! }, (_, p) =>
         paddedIndex(mode, p - before, from[axis]!),
       )
       if (indices.some((index, p) => index !== p) || from[axis] !== shape[axis])
-        value = at.call('Gather', [value, at.ints(indices)], { axis: int(axis) })
+        value = ctx.call('Gather', [value, ctx.ints(indices)], { axis: int(axis) })
     }
-    at.give(value)
+    ctx.give(value)
     return
   }
-  const fill = at.has(2) ? at.read(2) : at.scalar(0, at.kernelType(dtype))
-  const y = at.write()
-  addFill(at, shape, fill, y)
+  const fill = ctx.has(2) ? ctx.read(2) : ctx.scalar(0, ctx.kernelType(dtype))
+  const y = ctx.write()
+  addFill(ctx, shape, fill, y)
   // A negative pad crops.
   const kept = from.map((size, axis) => size + Math.min(pads[axis]![0], 0) + Math.min(pads[axis]![1], 0))
   const [strides, to] = [contiguousStrides(from), contiguousStrides(shape)]
   const offset = (steps: readonly number[], sign: number): number =>
     steps.reduce((sum, step, axis) => sum + step * Math.max(sign * pads[axis]![0], 0), 0)
   if (numel(kept) > 0)
-    addCopy(at, kept, [at.read(0), offset(strides, -1), strides], [y.buffer.write(), offset(to, 1), to])
+    addCopy(ctx, kept, [ctx.read(0), offset(strides, -1), strides], [y.buffer.write(), offset(to, 1), to])
 }
 
 /** A matrix of 0 and 1 whose ones are where `holds` says. */
 export function pattern(
-  at: Lowering,
+  ctx: Lowering,
   [rows = 0, cols = 0]: readonly number[],
   holds: (row: number, col: number) => boolean,
 ): number[] {
-  expectList(at, rows * cols)
+  expectList(ctx, rows * cols)
   return Array.from({ length: rows * cols }, (_, i) => Number(holds(Math.floor(i / cols), i % cols)))
 }
 
-function trilu(at: Lowering): void {
-  const [rows = 0, cols = 0] = at.shape(0).slice(-2)
-  const k = at.has(1) ? at.integers(1)[0]! : 0
-  const upper = at.integer('upper', 1) !== 0
-  const kept = pattern(at, [rows, cols], (row, col) => (upper ? col >= row + k : col <= row + k))
-  at.give(at.call('Where', [at.constantOf('bool', [rows, cols], kept), at.input(0), at.one(0, at.dtype())]))
+function trilu(ctx: Lowering): void {
+  const [rows = 0, cols = 0] = ctx.shape(0).slice(-2)
+  const k = ctx.has(1) ? ctx.integers(1)[0]! : 0
+  const upper = ctx.integer('upper', 1) !== 0
+  const kept = pattern(ctx, [rows, cols], (row, col) => (upper ? col >= row + k : col <= row + k))
+  ctx.give(
+    ctx.call('Where', [ctx.constantOf('bool', [rows, cols], kept), ctx.input(0), ctx.one(0, ctx.dtype())]),
+  )
 }
 
 /** dy, x0, x1, … → dx0, dx1, … */
-function concatGrad(at: Lowering): void {
-  const shape = at.shape(0)
-  const axis = axisOf(at.integer('axis', 0), shape.length)
+function concatGrad(ctx: Lowering): void {
+  const shape = ctx.shape(0)
+  const axis = axisOf(ctx.integer('axis', 0), shape.length)
   const strides = contiguousStrides(shape)
   let start = 0
-  for (let i = 1; i < at.node.inputs.length; i++) {
-    const part = at.shape(i)
-    const dx = at.result(i - 1)
+  for (let i = 1; i < ctx.node.inputs.length; i++) {
+    const part = ctx.shape(i)
+    const dx = ctx.result(i - 1)
     if (dx) {
-      addCopy(at, part, [at.read(0), start * strides[axis]!, strides], [dx, 0, contiguousStrides(part)])
+      addCopy(ctx, part, [ctx.read(0), start * strides[axis]!, strides], [dx, 0, contiguousStrides(part)])
     }
     start += part[axis]!
   }
 }
 
 /** dy, x, starts, ends, axes, steps → dx */
-function sliceGrad(at: Lowering): void {
-  const [from, to] = [at.shape(0), at.shape(1)]
-  const starts = at.integers(2)
-  const axes = at.has(4) ? at.integers(4) : starts.map((_, axis) => axis)
-  const steps = at.has(5) ? at.integers(5) : starts.map(() => 1)
+function sliceGrad(ctx: Lowering): void {
+  const [from, to] = [ctx.shape(0), ctx.shape(1)]
+  const starts = ctx.integers(2)
+  const axes = ctx.has(4) ? ctx.integers(4) : starts.map((_, axis) => axis)
+  const steps = ctx.has(5) ? ctx.integers(5) : starts.map(() => 1)
   const strides = contiguousStrides(to)
   let offset = 0
   const moved = [...strides]
@@ -174,43 +176,44 @@ function sliceGrad(at: Lowering): void {
     offset += start * strides[axis]!
     moved[axis] = step * strides[axis]!
   })
-  const dx = zeros(at)
+  const dx = zeros(ctx)
   if (numel(from) === 0) return
-  addCopy(at, from, [at.read(0), 0, contiguousStrides(from)], [dx.update(), offset, moved])
+  addCopy(ctx, from, [ctx.read(0), 0, contiguousStrides(from)], [dx.update(), offset, moved])
 }
 
 /** dy, x, pads, value, axes → dx; negative pads cut off. */
-function padGrad(at: Lowering): void {
-  if (at.text('mode', 'constant') !== 'constant') throw at.unsupported('only constant padding has a gradient')
-  const [from, to] = [at.shape(0), at.shape(1)]
-  const pads = at.integers(2)
-  const axes = at.has(4) ? at.integers(4).map(axis => axisOf(axis, to.length)) : to.map((_, axis) => axis)
+function padGrad(ctx: Lowering): void {
+  if (ctx.text('mode', 'constant') !== 'constant')
+    throw ctx.unsupported('only constant padding has a gradient')
+  const [from, to] = [ctx.shape(0), ctx.shape(1)]
+  const pads = ctx.integers(2)
+  const axes = ctx.has(4) ? ctx.integers(4).map(axis => axisOf(axis, to.length)) : to.map((_, axis) => axis)
   const before = to.map((_, axis) => (axes.includes(axis) ? pads[axes.indexOf(axis)]! : 0))
   const starts = before.map(pad => Math.max(0, -pad))
   const sizes = to.map((size, axis) => {
     const start = starts[axis]!
     return Math.max(0, Math.min(size - start, from[axis]! - start - before[axis]!))
   })
-  const dx = zeros(at)
+  const dx = zeros(ctx)
   if (numel(sizes) === 0) return
   const offsetIn = (strides: readonly number[], index: readonly number[]): number =>
     strides.reduce((sum, stride, axis) => sum + stride * index[axis]!, 0)
   const [source, target] = [contiguousStrides(from), contiguousStrides(to)]
   const first = starts.map((start, axis) => start + before[axis]!)
   addCopy(
-    at,
+    ctx,
     sizes,
-    [at.read(0), offsetIn(source, first), source],
+    [ctx.read(0), offsetIn(source, first), source],
     [dx.update(), offsetIn(target, starts), target],
   )
 }
 
 /** dy, x → dx: each axis is one that repeats, which is summed over, and one that moves. */
-function tileGrad(at: Lowering): void {
-  const [from, to] = [at.shape(0), at.shape(1)]
+function tileGrad(ctx: Lowering): void {
+  const [from, to] = [ctx.shape(0), ctx.shape(1)]
   const loop = to.flatMap((size, axis) => [size === 0 ? 0 : from[axis]! / size, size])
   const repeats = to.map((_, axis) => 2 * axis)
-  addReduce(at, 'sum', [at.read(0), loop], new Set(repeats), at.write())
+  addReduce(ctx, 'sum', [ctx.read(0), loop], new Set(repeats), ctx.write())
 }
 
 /** Lowerings of operators that cut, join, repeat and pad. */

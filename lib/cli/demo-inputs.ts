@@ -1,5 +1,5 @@
 // demo-inputs.ts: random inputs for a model that says of them no more than types and some sizes.
-import { type ElementType, elementArrayOf } from '../core/dtype.js'
+import { type ElementType, elementArrayOf, isInteger } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { randomGenerator } from '../core/random.js'
 import { numel } from '../core/shape.js'
@@ -90,7 +90,7 @@ export function feedsOf(model: Model, batch: Batch): Record<string, Tensor<Eleme
 /** Values of all settings: the first number that the model compares one with, else 1. */
 export function settingsOf(graph: Graph): Settings {
   const scalars = freeInputs(graph).flatMap(({ name, type }) =>
-    type?.kind === 'tensor' && type.shape?.length === 0 && /^(bool|[iu]\d+)$/.test(type.dtype)
+    type?.kind === 'tensor' && type.shape?.length === 0 && (type.dtype === 'bool' || isInteger(type.dtype))
       ? [[name, type.dtype as NumericType] as const]
       : [],
   )

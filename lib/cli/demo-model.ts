@@ -4,6 +4,7 @@ import os from 'node:os'
 import path from 'node:path'
 import type { BackendName } from '../core/config.js'
 import { largestError } from '../core/difference.js'
+import { isFloat, isHalf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { openData } from '../data/open.js'
 import type { Adapter } from '../dora/model/adapter.js'
@@ -118,7 +119,7 @@ function comparedValues(graph: Graph): string[] {
     return node && squashing.has(node.op) ? node.inputs[0]! : output
   }
   const names = graph.outputs
-    .filter(({ type }) => !type || (type.kind === 'tensor' && /^(f|bf)\d/.test(type.dtype)))
+    .filter(({ type }) => !type || (type.kind === 'tensor' && isFloat(type.dtype)))
     .map(({ name }) => scores(name))
   if (names.length > 0) return names
   throw new SparkError('ERR_UNSUPPORTED', 'the model has no output of floats, so nothing can be compared')
@@ -173,7 +174,7 @@ async function valuesOf(model: Model, batch: Batch): Promise<Float32Array> {
   const outputs = Object.values(await model.run<ModelOutput>(feedsOf(model, batch)))
   const tensors = outputs.filter(output => output instanceof Tensor)
   const parts = tensors.map(tensor => {
-    return /^b?f(16|32)$/.test(tensor.dtype)
+    return isHalf(tensor.dtype) || tensor.dtype === 'f32'
       ? tensor.toFloat32()
       : Float32Array.from(tensor.data as Float32Array, Number)
   })

@@ -167,5 +167,30 @@ export type HalfType = 'f16' | 'bf16'
 
 /** The type of 16 bits that holds f32 elements exactly which were cast from `from` to `to`; undefined for other casts. */
 export function exactType(from: ElementType, to: ElementType): HalfType | undefined {
-  return to === 'f32' && (from === 'f16' || from === 'bf16') ? from : undefined
+  return to === 'f32' && isHalf(from) ? from : undefined
 }
+
+/** Whether elements are floats of 16 bits. */
+export const isHalf = (dtype: string): dtype is HalfType => dtype === 'f16' || dtype === 'bf16'
+
+/** Whether elements are floats of 16 to 64 bits. */
+export const isWideFloat = (dtype: string): boolean => isHalf(dtype) || dtype === 'f32' || dtype === 'f64'
+
+/** Whether elements are floats, those of 8 and 4 bits included. */
+export const isFloat = (dtype: string): boolean => dtype.startsWith('f') || dtype === 'bf16'
+
+/** Whether elements are integers of any width, signed or not; bool is not one. */
+export const isInteger = (dtype: string): boolean => isSigned(dtype) || isUnsigned(dtype)
+
+/** Whether elements are signed integers. */
+export const isSigned = (dtype: string): boolean => dtype.startsWith('i')
+
+/** Whether elements are unsigned integers. */
+export const isUnsigned = (dtype: string): boolean => dtype.startsWith('u')
+
+/** Whether elements are integers of 8 to 64 bits, which JavaScript has arrays of. */
+export const isWideInteger = (dtype: ElementType): boolean => isInteger(dtype) && elementBits[dtype] >= 8
+
+/** Whether JavaScript has arrays whose elements are the numbers themselves. */
+export const hasNativeArray = (dtype: ElementType): boolean =>
+  dtype === 'f32' || dtype === 'f64' || dtype === 'bool' || isWideInteger(dtype)

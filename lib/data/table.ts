@@ -1,5 +1,5 @@
 // table.ts: samples from files, checked row by row.
-import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
+import { type ElementArray, type ElementType, elementArrayOf, isHalf, isInteger } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
 import { encode } from '../precision/casts.js'
@@ -102,8 +102,7 @@ function convert(
 ): ElementArray {
   const array = dtype && elementArrayOf(dtype)
   const scaled = (value: number): number => Number(value) * scale + offset
-  if (dtype === 'f16' || dtype === 'bf16')
-    return encode(Float32Array.from(data as Float64Array, scaled), dtype)
+  if (dtype && isHalf(dtype)) return encode(Float32Array.from(data as Float64Array, scaled), dtype)
   if (!array || (array === data.constructor && scale === 1 && offset === 0)) return data
   if (array === Float32Array) return Float32Array.from(data as Float64Array, scaled)
   const cast = array === BigInt64Array || array === BigUint64Array ? BigInt : Number
@@ -136,7 +135,7 @@ function fault(
   const size = data.length / (shape[0] ?? 1)
   const elements = data.subarray(row * size, (row + 1) * size)
   if (elements instanceof Float32Array || elements instanceof Float64Array) {
-    const isWanted = /^[iu]\d/.test(dtype ?? '') ? Number.isInteger : Number.isFinite
+    const isWanted = dtype && isInteger(dtype) ? Number.isInteger : Number.isFinite
     const at = elements.findIndex(value => !isWanted(value))
     const wanted = isWanted === Number.isInteger ? `; ${dtype} holds integers` : ''
     if (at >= 0) return `${name}[${at}] is ${elements[at]}${Number.isFinite(elements[at]) ? wanted : ''}`

@@ -1,6 +1,12 @@
 // constant.ts: the elements of an initializer or tensor attribute, in memory or still in a file.
 import { expectAttached } from '../core/checks.js'
-import { type ElementArray, type ElementType, elementArrayOf, elementBytes } from '../core/dtype.js'
+import {
+  type ElementArray,
+  type ElementType,
+  elementArrayOf,
+  elementBytes,
+  isWideInteger,
+} from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
 import type { StoredWeight } from '../weights/weight.js'
@@ -178,7 +184,7 @@ export class Constant {
    * that a number would round
    */
   integers(): number[] {
-    if (!/^([iu](8|16|32|64)|bool)$/.test(this.dtype)) {
+    if (this.dtype !== 'bool' && !isWideInteger(this.dtype)) {
       throw new SparkError('ERR_DTYPE', `a constant of ${this.dtype} has no integers`)
     }
     return Array.from(this.data as ArrayLike<number | bigint>, value => {

@@ -1,7 +1,7 @@
 // kept-facts.ts: facts that are kept with the graph they were inferred for, so that each graph is inferred once.
 import type { Graph, Subgraph } from './graph.js'
-import type { Fact } from './shapes/call.js'
-import { knownConstant } from './shapes/values.js'
+import type { Fact } from './shapes/context.js'
+import { knownConstant } from './shapes/known-values.js'
 
 /** Facts of all values of a graph for the sizes of its inputs; no node in it has inputs that do not fit together. */
 export interface KeptFacts {

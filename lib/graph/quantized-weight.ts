@@ -1,5 +1,5 @@
 // quantized-weight.ts: weights that a graph makes of initializers by DequantizeLinear, Cast, Reshape and Transpose.
-import type { DType, DTypeArray } from '../core/dtype.js'
+import { type DType, type DTypeArray, isDType, isHalf } from '../core/dtype.js'
 import { atOnce, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
 import { decode, encode } from '../precision/casts.js'
@@ -97,17 +97,17 @@ function reshaped(graph: Graph, node: Node, from: readonly number[]): readonly n
 /** Roundings of a weight that are followed; exporters write one or two. */
 const maxRoundings = 8
 
-const floatTypes = /^(f32|b?f16)$/
+const isFloatType = (dtype: string): boolean => isHalf(dtype) || dtype === 'f32'
 
 /** A weight of floats as another type of floats. */
 function cast(graph: Graph, node: Node, source: QuantizedWeight | undefined): QuantizedWeight | undefined {
   const [name = ''] = node.inputs
   const to = elementTypeOf(intOf(node, 'to', 1), 'Cast: to') as 'f32'
   const constant = graph.initializers.get(name)
-  if (!floatTypes.test(to)) return undefined
+  if (!isFloatType(to)) return undefined
   if (source && source.types.length >= maxRoundings) return undefined
   if (source) return { ...source, types: [...source.types, to] }
-  if (!constant || !/^(f32|b?f16|f8_e4m3|f8_e5m2)$/.test(constant.dtype)) return undefined
+  if (!constant || !isDType(constant.dtype)) return undefined
   const plain = { transposed: false, axis: 0, block: 0 }
   const { shape } = constant
   return { format: 'cast', constants: [name], shape, sizes: shape, types: [to], ...plain }
@@ -133,7 +133,7 @@ function dequantized(
     return { format: 'fp8', constants: [name, scaleName], ...made }
   }
   const isKnown =
-    (zeroName === '' || zero) && floatTypes.test(type) && fitsCodes({ codes, scale, zero, axis, block })
+    (zeroName === '' || zero) && isFloatType(type) && fitsCodes({ codes, scale, zero, axis, block })
   const constants = [name, scaleName, ...(zero ? [zeroName] : [])]
   return isKnown ? { format: 'scaled', constants, ...made } : undefined
 }

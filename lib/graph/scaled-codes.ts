@@ -7,6 +7,8 @@ import {
   elementArrayOf,
   elementBits,
   isDType,
+  isHalf,
+  isUnsigned,
 } from '../core/dtype.js'
 import { clamp, roundHalfEven } from '../core/rounding.js'
 import { numel } from '../core/shape.js'
@@ -32,7 +34,7 @@ export interface ScaledCodes {
 function rangeOf(dtype: ElementType): readonly [number, number] {
   if (isDType(dtype)) return dtype === 'f8_e4m3' ? [-448, 448] : [-57344, 57344]
   const count = 2 ** elementBits[dtype]
-  return dtype.startsWith('u') ? [0, count - 1] : [-count / 2, count / 2 - 1]
+  return isUnsigned(dtype) ? [0, count - 1] : [-count / 2, count / 2 - 1]
 }
 
 /** Whether types and shapes are those of {@link ScaledCodes}. */
@@ -46,7 +48,7 @@ export function fitsCodes({ codes, scale, zero, axis, block }: ScaledCodes): boo
       : `${scale.shape}` === `${blocked}`
   return (
     /^([iu](2|4|8|16)|i32|f8_e4m3|f8_e5m2)$/.test(codes.dtype) &&
-    /^(f32|b?f16)$/.test(scale.dtype) &&
+    (isHalf(scale.dtype) || scale.dtype === 'f32') &&
     fits &&
     (!zero || (zero.dtype === codes.dtype && zero.count === scale.count))
   )
@@ -71,7 +73,7 @@ function numbersOf(codes: Constant): ArrayLike<number> {
   const { dtype } = codes
   if (isDType(dtype)) return floatsOf(codes)
   const data = unpackedData(codes) as ArrayLike<number>
-  if (elementBits[dtype] >= 8 || dtype.startsWith('u')) return data
+  if (elementBits[dtype] >= 8 || isUnsigned(dtype)) return data
   const [, high] = rangeOf(dtype)
   return Int8Array.from(data, code => (code > high ? code - 2 * (high + 1) : code))
 }

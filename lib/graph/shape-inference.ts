@@ -1,50 +1,21 @@
 // shape-inference.ts: types and shapes of all values, and the elements of the small ones that shapes are computed from.
-// One rule per operator in shapes/*.ts; values.ts follows elements.
+// One row per operator in shapes/<family>.ts.
 import { expectKnownOptions } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { atOnce, type Paced } from '../core/paced.js'
 import type { Constant } from './constant.js'
 import { mapSubgraphs } from './edit.js'
-import {
-  type Dimension,
-  type Node,
-  type Subgraph,
-  sparkDomain,
-  type ValueInfo,
-  type ValueType,
-} from './graph.js'
+import type { Dimension, Node, Subgraph, ValueInfo, ValueType } from './graph.js'
 import { keepFacts, keptFacts } from './kept-facts.js'
 import { expectChoices } from './shapes/attribute-choices.js'
-import { Call, type Fact, type KnownValue, type Rule, showShape } from './shapes/call.js'
-import { controlRules } from './shapes/control.js'
-import { convolutionRules } from './shapes/convolution.js'
+import { type Fact, type KnownValue, type Rule, ShapeContext, showShape } from './shapes/context.js'
 import { mergeDimension } from './shapes/dimensions.js'
-import { elementwiseRules } from './shapes/elementwise.js'
-import { gatherRules } from './shapes/gather.js'
-import { layoutRules } from './shapes/layout.js'
+import { isFollowed, knownConstant } from './shapes/known-values.js'
 import { expectOperandTypes } from './shapes/operand-types.js'
-import { operandChecks } from './shapes/operands.js'
-import { productRules } from './shapes/product.js'
-import { recurrentRules } from './shapes/recurrent.js'
-import { reduceRules } from './shapes/reduce.js'
-import { sparkRules } from './shapes/spark.js'
-import { knownConstant, valuesOf } from './shapes/values.js'
+import type { OperatorRow } from './shapes/row.js'
+import { rowOf } from './shapes/table.js'
 
-export type { Fact, KnownValue } from './shapes/call.js'
-
-/** Rules of the canonical operators. */
-const rules: Readonly<Record<string, Rule>> = {
-  ...elementwiseRules,
-  ...layoutRules,
-  ...reduceRules,
-  ...gatherRules,
-  ...productRules,
-  ...convolutionRules,
-  ...recurrentRules,
-  ...controlRules,
-}
-
-const trainingDomain = 'ai.onnx.preview.training'
+export type { Fact, KnownValue } from './shapes/context.js'
 
 /** Options of {@link inferFacts}. */
 export interface InferenceOptions {
@@ -224,44 +195,49 @@ export class ShapeInference {
   /** {@link ShapeInference.inferNode} with pauses: a node may hold graphs. */
   *inferNodePaced(node: Node, graph: Subgraph): Paced<void> {
     yield
-    const call = new Call(node, this.facts, this.#depth, (inner, inputs, certain = true) =>
+    const ctx = new ShapeContext(node, this.facts, this.#depth, (inner, inputs, certain = true) =>
       this.#inferSubgraph(inner, inputs, certain),
     )
-    const rule = ruleOf(node)
-    const types = rule ? yield* this.#apply(rule, call) : []
+    const row = rowOf(node)
+    const types = row ? yield* this.#apply(row, ctx) : []
     const declared = declaredTypes(graph)
     const merged = node.outputs.map((name, i) => this.#merge(types[i], declared(name)))
-    const known = rule ? this.#values(call, merged) : []
+    const known = row ? this.#values(row, ctx, merged) : []
     for (const [i, name] of node.outputs.entries()) {
       if (name !== '') this.facts.set(name, { type: merged[i], known: known[i] })
     }
   }
 
-  *#apply(rule: Rule, call: Call): Paced<readonly (ValueType | undefined)[]> {
+  *#apply(row: OperatorRow, ctx: ShapeContext): Paced<readonly (ValueType | undefined)[]> {
     try {
-      expectChoices(call.node)
-      expectOperandTypes(call)
-      checkOf(call.node)?.(call)
-      return (yield* typesBy(rule, call)).map(type => expectSizes(call, type))
+      if (row.choices) expectChoices(ctx.node, row.choices)
+      expectOperandTypes(ctx, row)
+      row.check?.(ctx)
+      return (yield* typesBy(row.shape, ctx)).map(type => expectSizes(ctx, type))
     } catch (error) {
       this.#tolerate(error)
-      return yield* this.#withoutSizes(rule, call)
+      return yield* this.#withoutSizes(row.shape, ctx)
     }
   }
 
   /** What the element types alone say. */
-  *#withoutSizes(rule: Rule, call: Call): Paced<readonly (ValueType | undefined)[]> {
+  *#withoutSizes(rule: Rule, ctx: ShapeContext): Paced<readonly (ValueType | undefined)[]> {
     try {
-      return yield* typesBy(rule, new Call(call.node, typesOnly(call), call.depth, call.inferSubgraph))
+      return yield* typesBy(rule, new ShapeContext(ctx.node, typesOnly(ctx), ctx.depth, ctx.inferSubgraph))
     } catch (error) {
       if (!isMismatch(error)) throw error
       return []
     }
   }
 
-  #values(call: Call, types: readonly (ValueType | undefined)[]): readonly (KnownValue | undefined)[] {
+  #values(
+    { values }: OperatorRow,
+    ctx: ShapeContext,
+    types: readonly (ValueType | undefined)[],
+  ): readonly (KnownValue | undefined)[] {
     try {
-      return valuesOf(call, types)
+      const known = values?.(ctx, types) ?? []
+      return known.map((value, i) => (value && isFollowed(value, types[i]) ? value : undefined))
     } catch (error) {
       this.#tolerate(error)
       return []
@@ -286,8 +262,8 @@ export class ShapeInference {
 }
 
 /** What a rule says, which may take its time over the graphs in its node. */
-function* typesBy(rule: Rule, call: Call): Paced<readonly (ValueType | undefined)[]> {
-  const types = rule(call)
+function* typesBy(rule: Rule, ctx: ShapeContext): Paced<readonly (ValueType | undefined)[]> {
+  const types = rule(ctx)
   return 'next' in types ? yield* types : types
 }
 
@@ -304,20 +280,11 @@ function declaredTypes({ values, outputs }: Subgraph): (name: string) => ValueTy
   return name => values.get(name) ?? known.get(name)
 }
 
-function ruleOf({ domain, op }: Node): Rule | undefined {
-  if (domain === sparkDomain) return Object.hasOwn(sparkRules, op) ? sparkRules[op] : undefined
-  return (domain === '' || domain === trainingDomain) && Object.hasOwn(rules, op) ? rules[op] : undefined
-}
-
-function checkOf({ domain, op }: Node): ((call: Call) => void) | undefined {
-  return domain === '' && Object.hasOwn(operandChecks, op) ? operandChecks[op] : undefined
-}
-
 /** Sizes that come out of arithmetic may be impossible. */
-function expectSizes(call: Call, type: ValueType | undefined): ValueType | undefined {
+function expectSizes(ctx: ShapeContext, type: ValueType | undefined): ValueType | undefined {
   const shape = type?.kind === 'tensor' ? type.shape : undefined
   if (shape?.some(dim => typeof dim === 'number' && !(Number.isSafeInteger(dim) && dim >= 0))) {
-    throw call.fail(`its output would have the shape ${showShape(shape)}`)
+    throw ctx.fail(`its output would have the shape ${showShape(shape)}`)
   }
   return type
 }
@@ -327,10 +294,10 @@ function isMismatch(error: unknown): boolean {
 }
 
 /** The inputs of a node without their sizes. */
-function typesOnly(call: Call): Map<string, Fact> {
+function typesOnly(ctx: ShapeContext): Map<string, Fact> {
   return new Map(
-    call.node.inputs.map((name, i): [string, Fact] => {
-      const type = call.type(i)
+    ctx.node.inputs.map((name, i): [string, Fact] => {
+      const type = ctx.type(i)
       return [name, { type: type?.kind === 'tensor' ? { kind: 'tensor', dtype: type.dtype } : type }]
     }),
   )

@@ -10,6 +10,7 @@ import {
   elementArrayOf,
   elementBits,
   isDType,
+  isWideInteger,
   type TypedArrayOf,
 } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
@@ -245,7 +246,7 @@ function convert<To extends ElementType>(
 
 /** Throws for formats whose codes are no numbers. */
 function expectPlain(dtype: ElementType): void {
-  if (!/^(f64|bool|[iu](8|16|32|64))$/.test(dtype)) {
+  if (dtype !== 'f64' && dtype !== 'bool' && !isWideInteger(dtype)) {
     throw new SparkError('ERR_DTYPE', `there is no conversion between ${dtype} and other numbers`)
   }
 }

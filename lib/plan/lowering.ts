@@ -1,5 +1,12 @@
 // lowering.ts: what turns a node into kernel calls sees of the graph around it.
-import { type ElementType, elementArrayOf, exactType, type HalfType } from '../core/dtype.js'
+import {
+  type ElementType,
+  elementArrayOf,
+  exactType,
+  type HalfType,
+  hasNativeArray,
+  isWideFloat,
+} from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../graph/attributes.js'
@@ -193,8 +200,7 @@ export class Lowering {
   /** A constant of integers or floats that JavaScript has arrays for; others are cast from f32. */
   constantOf(dtype: NumericType, shape: readonly number[], numbers: readonly number[]): Value {
     const array = elementArrayOf(dtype)
-    const own = /^(f32|f64|bool|[iu](8|16|32|64))$/.test(dtype)
-    if (!own) return this.cast(this.constantOf('f32', shape, numbers), dtype)
+    if (!hasNativeArray(dtype)) return this.cast(this.constantOf('f32', shape, numbers), dtype)
     const data = new array(numbers.length)
     const big = dtype === 'i64' || dtype === 'u64'
     data.set((big ? numbers.map(BigInt) : numbers) as never)
@@ -209,11 +215,6 @@ export class Lowering {
     const { known } = this.input(i)
     if (known) return known
     throw new MissingElements(this.node, i)
-  }
-
-  /** A constant, such as an attribute, as a value. */
-  asValue(constant: Constant): Value {
-    return constantValue(constant)
   }
 
   /** Integers for shapes and axes. */
@@ -309,10 +310,9 @@ export class Lowering {
    * Applies a rule that knows f32 only: what has the type of input 0, or is another float, is cast to f32 for it, and
    * results are cast back.
    */
-  inF32(rule: (at: Lowering) => void): void {
+  inF32(rule: (ctx: Lowering) => void): void {
     const { dtype: own } = this.input(0)
-    const converts = (dtype: ElementType): boolean =>
-      dtype !== 'f32' && (dtype === own || dtype === 'f16' || dtype === 'bf16' || dtype === 'f64')
+    const converts = (dtype: ElementType): boolean => dtype !== 'f32' && (dtype === own || isWideFloat(dtype))
     const values = new Map<string, Value>()
     for (const [i, name] of this.node.inputs.entries()) {
       if (name === '') continue

@@ -1,7 +1,7 @@
 // step.ts: one step of training as one plan: forward and backward pass of each part, clipping, update.
 
 import { expectAttached } from '../core/checks.js'
-import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
+import { type ElementArray, type ElementType, elementArrayOf, isHalf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { makeGraph } from '../graph/graph.js'
 import { partName } from '../graph/rewrites/accumulate.js'
@@ -286,7 +286,7 @@ function expectFields(batch: Batch, inputs: readonly string[]): void {
 
 /** The elements in the array of `dtype`: numbers of f32 as halves, and integers where none is changed by it. */
 function converted(data: ElementArray, dtype: ElementType): ElementArray {
-  if ((dtype === 'f16' || dtype === 'bf16') && data instanceof Float32Array) return encode(data, dtype)
+  if (isHalf(dtype) && data instanceof Float32Array) return encode(data, dtype)
   const array = elementArrayOf(dtype)
   if (data.constructor === array || isFloat(data) || array === Float32Array || array === Float64Array)
     return data

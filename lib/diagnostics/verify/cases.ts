@@ -1,5 +1,5 @@
 // cases.ts: one call of every operation on odd sizes, for `dgx-spark verify` and the kernel tests.
-import type { DType, DTypeArray } from '../../core/dtype.js'
+import { type DType, type DTypeArray, isHalf } from '../../core/dtype.js'
 import type { Kernels, StoredWeight } from '../../kernels/kernels.js'
 import { doraCases } from './dora.js'
 import { layerCases } from './layers.js'
@@ -111,13 +111,13 @@ function castCases(reference: Kernels, { rows, cols }: VerifySizes): VerifyCase[
 
 function emptyArray(dtype: DType, count: number): DTypeArray {
   if (dtype === 'f32') return new Float32Array(count)
-  return dtype === 'f16' || dtype === 'bf16' ? new Uint16Array(count) : new Uint8Array(count)
+  return isHalf(dtype) ? new Uint16Array(count) : new Uint8Array(count)
 }
 
 function quantizerCases(weights: readonly StoredWeight[], { rows, cols }: VerifySizes): VerifyCase[] {
   const nvfp4 = weights.find(weight => weight.dtype === 'nvfp4')
   const sources = weights.flatMap(({ dtype, data }) =>
-    dtype === 'f32' || dtype === 'f16' || dtype === 'bf16' ? [{ dtype, data: data as DTypeArray }] : [],
+    dtype === 'f32' || isHalf(dtype) ? [{ dtype, data: data as DTypeArray }] : [],
   )
   const blocks = [[1, cols] as const, [16, 16] as const, [rows, cols] as const]
   const quantize = sources.flatMap(({ dtype: srcDtype, data: src }) => [

@@ -1,4 +1,5 @@
 // modules.ts: the layers of a graph that can have an adapter, with the names that PEFT would give them.
+import { isHalf } from '../../core/dtype.js'
 import { numel } from '../../core/shape.js'
 import { intOf } from '../../graph/attributes.js'
 import { consumersOf } from '../../graph/edit.js'
@@ -55,7 +56,7 @@ type Weight = Pick<GraphModule, 'shape' | 'dtype' | 'quantized'>
 
 function* weightsOf(graph: Graph): Generator<[name: string, weight: Weight]> {
   for (const [name, { shape, dtype }] of graph.initializers) {
-    if (dtype === 'f32' || dtype === 'f16' || dtype === 'bf16') yield [name, { shape, dtype }]
+    if (dtype === 'f32' || isHalf(dtype)) yield [name, { shape, dtype }]
   }
   for (const [name, quantized] of quantizedWeights(graph)) {
     const { sizes, transposed, types } = quantized

@@ -6,10 +6,10 @@ import { type Attributes, makeNode, type Node, sparkDomain } from '../graph.js'
 import type { Fact } from '../shape-inference.js'
 
 /** Gives the gradients of the inputs of a node, given those of its outputs. */
-export type GradientRule = (at: GradientContext) => void
+export type GradientRule = (ctx: GradientContext) => void
 
-/** Rules by domain and operator. */
-export type GradientTable = Readonly<Record<string, Readonly<Record<string, GradientRule>>>>
+/** Rules by domain and operator; `none` where outputs are piecewise constant: steps, comparisons, sizes, indices. */
+export type GradientTable = Readonly<Record<string, Readonly<Record<string, GradientRule | 'none'>>>>
 
 /** What a {@link GradientContext} asks of the rewrite. */
 export interface GradientScope {

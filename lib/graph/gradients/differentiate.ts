@@ -6,7 +6,7 @@ import { freshNames, readsOf } from '../edit.js'
 import { type Graph, type Node, sparkDomain } from '../graph.js'
 import { inferFacts } from '../shape-inference.js'
 import { GradientContext, type GradientScope, gradientOf } from './context.js'
-import { isStep, ruleOf } from './table.js'
+import { gradientRuleOf, stopsGradients } from './table.js'
 
 /** Options of {@link differentiate}. */
 export interface DifferentiateOptions {
@@ -65,7 +65,7 @@ export function differentiate(graph: Graph, { loss, wrt }: DifferentiateOptions)
 function dependents(graph: Graph, names: readonly string[]): Set<string> {
   const dependents = new Set(names)
   for (const node of graph.nodes) {
-    if (isStep(node) || !readsOf(node).some(name => dependents.has(name))) continue
+    if (stopsGradients(node) || !readsOf(node).some(name => dependents.has(name))) continue
     for (const name of node.outputs) dependents.add(name)
   }
   dependents.delete('')
@@ -77,14 +77,14 @@ function backward(node: Node, scope: GradientScope): Node {
   const matters =
     node.outputs.some(name => scope.parts.has(name)) && readsOf(node).some(name => scope.wanted.has(name))
   if (!matters) return node
-  const rule = ruleOf(node)
+  const rule = gradientRuleOf(node)
   if (!rule) {
     throw new SparkError(
       'ERR_UNSUPPORTED',
       `${describeNode(node)} cannot be differentiated: there is no rule for it`,
     )
   }
-  const at = new GradientContext(node, scope)
-  rule(at)
-  return at.node
+  const ctx = new GradientContext(node, scope)
+  rule(ctx)
+  return ctx.node
 }

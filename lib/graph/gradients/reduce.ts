@@ -1,58 +1,39 @@
-// reduce.ts: gradients of reductions and of what is made of them.
-import { int, intOf, string } from '../attributes.js'
+// reduce.ts: gradients of reductions.
+import { string } from '../attributes.js'
 import { sparkDomain } from '../graph.js'
 import type { GradientContext, GradientRule, GradientTable } from './context.js'
 
 /** Inputs of an operator of ours that repeats dy along the axes that are gone. */
-const repeated = (at: GradientContext, op: string, dy: string): string => {
-  const axes = at.input(1)
-  const inputs = [dy, at.input(0), ...(axes ? [axes] : [])]
-  return at.add(op, inputs, at.node.attributes, sparkDomain)
+const repeated = (ctx: GradientContext, op: string, dy: string): string => {
+  const axes = ctx.input(1)
+  const inputs = [dy, ctx.input(0), ...(axes ? [axes] : [])]
+  return ctx.add(op, inputs, ctx.node.attributes, sparkDomain)
 }
 
 /** Sums and means: dy is repeated along the axes that are gone. */
-const reduction: GradientRule = at => at.give(0, repeated(at, `${at.node.op}Grad`, at.dy()))
+const reduction: GradientRule = ctx => ctx.give(0, repeated(ctx, `${ctx.node.op}Grad`, ctx.dy()))
 
 /** Σ x²: dx = 2 · x · dy */
-const sumSquare: GradientRule = at => {
-  const doubled = at.add('Mul', [at.input(0), at.constant(2)])
-  at.give(0, at.add('Mul', [doubled, repeated(at, 'ReduceSumGrad', at.dy())]))
+const sumSquare: GradientRule = ctx => {
+  const doubled = ctx.add('Mul', [ctx.input(0), ctx.constant(2)])
+  ctx.give(0, ctx.add('Mul', [doubled, repeated(ctx, 'ReduceSumGrad', ctx.dy())]))
 }
 
 /** The largest or smallest element, the first of equal ones, gets the gradient. */
-const extreme: GradientRule = at => {
-  const axes = at.input(1)
-  const inputs = [at.dy(), at.input(0), ...(axes ? [axes] : [])]
-  const attributes = { ...at.node.attributes, of: string(at.node.op === 'ReduceMax' ? 'max' : 'min') }
-  at.give(0, at.add('ReduceExtremeGrad', inputs, attributes, sparkDomain))
+const extreme: GradientRule = ctx => {
+  const axes = ctx.input(1)
+  const inputs = [ctx.dy(), ctx.input(0), ...(axes ? [axes] : [])]
+  const attributes = { ...ctx.node.attributes, of: string(ctx.node.op === 'ReduceMax' ? 'max' : 'min') }
+  ctx.give(0, ctx.add('ReduceExtremeGrad', inputs, attributes, sparkDomain))
 }
 
-const sumOf = (at: GradientContext, x: string, axis: number): string =>
-  at.add('ReduceSum', [x, at.constant([axis])], { keepdims: int(1) })
-
-/** dx = y ∘ (dy − Σ dy ∘ y) */
-const softmax: GradientRule = at => {
-  const [dy, y] = [at.dy(), at.output()]
-  const sum = sumOf(at, at.add('Mul', [dy, y]), intOf(at.node, 'axis', -1))
-  at.give(0, at.add('Mul', [y, at.add('Sub', [dy, sum])]))
-}
-
-/** dx = dy − e^y · Σ dy */
-const logSoftmax: GradientRule = at => {
-  const dy = at.dy()
-  const sum = sumOf(at, dy, intOf(at.node, 'axis', -1))
-  at.give(0, at.add('Sub', [dy, at.add('Mul', [at.add('Exp', [at.output()]), sum])]))
-}
-
-/** Rules of reductions. */
+/** Gradients of reductions. */
 export const reductions: GradientTable = {
   '': {
     ReduceSum: reduction,
     ReduceMean: reduction,
-    ReduceSumSquare: sumSquare,
     ReduceMax: extreme,
     ReduceMin: extreme,
-    Softmax: softmax,
-    LogSoftmax: logSoftmax,
+    ReduceSumSquare: sumSquare,
   },
 }

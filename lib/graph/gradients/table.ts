@@ -1,47 +1,69 @@
-// table.ts: the gradient rule of every operator that has one.
+// table.ts: the gradient rules of all operators, by family; shapes/ and lower/ have the same stems.
+import { isFloat } from '../../core/dtype.js'
 import { intOf } from '../attributes.js'
 import { elementTypeOf } from '../element-types.js'
-import { type Node, sparkDomain } from '../graph.js'
-import type { GradientRule } from './context.js'
+import type { Node } from '../graph.js'
+import { attentions } from './attention.js'
+import { constants } from './constant.js'
+import type { GradientRule, GradientTable } from './context.js'
+import { convolutions } from './conv.js'
+import { doraLayers } from './dora.js'
+import { formulas } from './einsum.js'
 import { elementwise } from './elementwise.js'
-import { layers } from './layers.js'
+import { gathers } from './gather.js'
+import { images } from './image.js'
+import { losses } from './loss.js'
+import { matmuls } from './matmul.js'
+import { normalizations } from './normalization.js'
+import { pooling } from './pool.js'
+import { quantization } from './quantize.js'
+import { randomness } from './random.js'
 import { reductions } from './reduce.js'
-import { shape } from './shape.js'
+import { reshaping } from './reshape.js'
+import { searches } from './search.js'
+import { slicing } from './slice.js'
+import { softmaxes } from './softmax.js'
 
-const families = [elementwise, shape, reductions, layers]
+/** Gradients by the stem of their file. */
+export const families: Readonly<Record<string, GradientTable>> = {
+  attention: attentions,
+  constant: constants,
+  conv: convolutions,
+  dora: doraLayers,
+  einsum: formulas,
+  elementwise,
+  gather: gathers,
+  image: images,
+  loss: losses,
+  matmul: matmuls,
+  normalization: normalizations,
+  pool: pooling,
+  quantize: quantization,
+  random: randomness,
+  reduce: reductions,
+  reshape: reshaping,
+  search: searches,
+  slice: slicing,
+  softmax: softmaxes,
+}
 
-/** The rule for a node; undefined where its operator has none. */
-export function ruleOf({ domain, op }: Node): GradientRule | undefined {
-  for (const family of families) {
+function entryOf({ domain, op }: Node): GradientRule | 'none' | undefined {
+  for (const family of Object.values(families)) {
     const rules = Object.hasOwn(family, domain) ? family[domain] : undefined
     if (rules && Object.hasOwn(rules, op)) return rules[op]
   }
   return undefined
 }
 
-/** Operators whose outputs do not move with their inputs: steps, comparisons, sizes, places. */
-const steps = new Set([
-  ...['And', 'ArgMax', 'ArgMin', 'BitwiseAnd', 'BitwiseNot', 'BitwiseOr', 'BitwiseXor', 'Ceil'],
-  ...['ConstantOfShape', 'Equal', 'EyeLike', 'Floor', 'Greater', 'GreaterOrEqual', 'IsInf', 'IsNaN'],
-  ...[
-    'Less',
-    'LessOrEqual',
-    'NonZero',
-    'Not',
-    'OneHot',
-    'Or',
-    'Range',
-    'Round',
-    'Shape',
-    'Sign',
-    'Size',
-    'Xor',
-  ],
-])
+/** The rule for a node; undefined where its operator has none. */
+export function gradientRuleOf(node: Node): GradientRule | undefined {
+  const entry = entryOf(node)
+  return entry === 'none' ? undefined : entry
+}
 
-/** Whether the gradient of a node is 0 or there is none: it ends here. */
-export function isStep(node: Node): boolean {
-  if (node.domain !== '') return node.domain === sparkDomain && node.op === 'DropoutMask'
-  if (node.op !== 'Cast') return steps.has(node.op)
-  return !/^(f|bf)/.test(elementTypeOf(intOf(node, 'to', 1), 'Cast: to'))
+/** Whether the outputs of a node are constant wherever they are differentiable: gradients end here. */
+export function stopsGradients(node: Node): boolean {
+  if (node.domain === '' && node.op === 'Cast')
+    return !isFloat(elementTypeOf(intOf(node, 'to', 1), 'Cast: to'))
+  return entryOf(node) === 'none'
 }

@@ -1,4 +1,5 @@
 // fold-layouts.ts: weights that get another shape or are transposed before a product reads them.
+import { isHalf } from '../../core/dtype.js'
 import { atOnce, mapPaced, type Paced } from '../../core/paced.js'
 import { transpose } from '../../core/transpose.js'
 import { intsOf } from '../attributes.js'
@@ -74,7 +75,7 @@ function throughLayouts(
   chain: readonly Node[],
   shapeOf: (name: string) => readonly number[] | undefined,
 ): Constant | undefined {
-  if (!/^b?f(16|32)$/.test(weight.dtype) || weight.stored) return undefined
+  if (!(isHalf(weight.dtype) || weight.dtype === 'f32') || weight.stored) return undefined
   let value = weight
   for (const node of chain) {
     const shape = shapeOf(node.outputs[0] ?? '')

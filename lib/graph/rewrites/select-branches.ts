@@ -1,6 +1,6 @@
 // select-branches.ts: an If whose condition depends on data becomes both of its branches and a choice between what they
 // give, so that it has a gradient.
-import { elementArrayOf } from '../../core/dtype.js'
+import { elementArrayOf, isWideFloat } from '../../core/dtype.js'
 import { graphOf } from '../attributes.js'
 import { GraphBuilder } from '../builder.js'
 import { Constant, type NumericType } from '../constant.js'
@@ -83,7 +83,7 @@ class Selection {
     const names = new Map<string, string>()
     for (const name of capturesOf(branch)) {
       const dtype = this.#typeOf(name)?.dtype
-      if (!dtype || !/^b?f\d+$/.test(dtype) || this.#fixed.has(name)) continue
+      if (!dtype || !isWideFloat(dtype) || this.#fixed.has(name)) continue
       const zero = Constant.from(dtype as NumericType, [], new (elementArrayOf(dtype))(1) as never)
       const zeros = this.#builder.initializer('selected/zero', zero)
       const seen = this.#builder.add('Where', [condition, ...(taken ? [name, zeros] : [zeros, name])])

@@ -1,5 +1,5 @@
 // widen.ts: a model of 16 bits that computes in f32, so that it can be differentiated.
-import type { ElementType } from '../../core/dtype.js'
+import { isHalf } from '../../core/dtype.js'
 import { int, intOf } from '../attributes.js'
 import { GraphBuilder } from '../builder.js'
 import { elementTypeOf, onnxNumbers } from '../element-types.js'
@@ -12,16 +12,14 @@ import { type Fact, inferFacts } from '../shape-inference.js'
  */
 export function widenHalves(graph: Graph): Graph {
   const facts = inferFacts(graph)
-  if (![...facts.values()].some(isHalf)) return graph
+  if (![...facts.values()].some(holdsHalves)) return graph
   const widening = new Widening(graph, facts)
   for (const node of graph.nodes) widening.visit(node)
   return widening.build()
 }
 
-const isHalfType = (dtype: ElementType): boolean => dtype === 'f16' || dtype === 'bf16'
-
-const isHalf = (fact: Fact | undefined): boolean =>
-  fact?.type?.kind === 'tensor' && isHalfType(fact.type.dtype)
+const holdsHalves = (fact: Fact | undefined): boolean =>
+  fact?.type?.kind === 'tensor' && isHalf(fact.type.dtype)
 
 class Widening {
   readonly #facts: ReadonlyMap<string, Fact>
@@ -33,15 +31,15 @@ class Widening {
     this.#facts = facts
     this.#builder = new GraphBuilder(graph, 'widened')
     const given = [...graph.inputs.map(({ name }) => name), ...graph.initializers.keys()]
-    for (const name of given) if (this.#isHalf(name)) this.#widen(name)
+    for (const name of given) if (this.#holdsHalves(name)) this.#widen(name)
   }
 
   visit(node: Node): void {
     const inputs = node.inputs.map(name => this.#wide.get(name) ?? name)
     this.#builder.append({ ...node, inputs, attributes: wideAttributes(node) })
     // What is made of nothing in 16 bits, such as a ConstantOfShape, has its type from an attribute.
-    if (node.op === 'Cast' || node.inputs.some(name => this.#isHalf(name))) return
-    for (const name of node.outputs) if (this.#isHalf(name)) this.#widen(name)
+    if (node.op === 'Cast' || node.inputs.some(name => this.#holdsHalves(name))) return
+    for (const name of node.outputs) if (this.#holdsHalves(name)) this.#widen(name)
   }
 
   build(): Graph {
@@ -53,8 +51,8 @@ class Widening {
     }
   }
 
-  #isHalf(name: string): boolean {
-    return isHalf(this.#facts.get(name))
+  #holdsHalves(name: string): boolean {
+    return holdsHalves(this.#facts.get(name))
   }
 
   #widen(name: string): void {
@@ -66,6 +64,6 @@ class Widening {
 
 function wideAttributes(node: Node): Node['attributes'] {
   if (node.domain !== '' || node.op !== 'Cast') return node.attributes
-  const isNarrowing = isHalfType(elementTypeOf(intOf(node, 'to', 1), 'Cast: to'))
+  const isNarrowing = isHalf(elementTypeOf(intOf(node, 'to', 1), 'Cast: to'))
   return isNarrowing ? { ...node.attributes, to: int(onnxNumbers.f32) } : node.attributes
 }

@@ -1,12 +1,13 @@
-// control.ts: shapes of control flow, sequences and optional values.
+// control.ts: shapes of control flow.
 import type { Paced } from '../../core/paced.js'
 import { graphOf, intsOf } from '../attributes.js'
 import type { Subgraph, ValueType } from '../graph.js'
-import { type Call, type Fact, type Rule, tensorOrUnknown } from './call.js'
-import { type Shape, unknownShape } from './dimensions.js'
+import { type Fact, type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
+import type { Shape } from './dimensions.js'
+import type { OperatorTable, ValueRule } from './row.js'
 
 /** What two branches agree on. */
-function commonType(a: ValueType | undefined, b: ValueType | undefined): ValueType | undefined {
+export function commonType(a: ValueType | undefined, b: ValueType | undefined): ValueType | undefined {
   if (a?.kind === 'tensor' && b?.kind === 'tensor' && a.dtype === b.dtype) {
     const { shape } = b
     if (!a.shape || !shape || a.shape.length !== shape.length) return tensorOrUnknown(a.dtype, undefined)
@@ -25,22 +26,22 @@ function commonType(a: ValueType | undefined, b: ValueType | undefined): ValueTy
   return undefined
 }
 
-function body(call: Call, name: string): Subgraph {
-  const graph = graphOf(call.node, name)
-  if (!graph) throw call.fail(`lacks its graph '${name}'`)
+function body(ctx: ShapeContext, name: string): Subgraph {
+  const graph = graphOf(ctx.node, name)
+  if (!graph) throw ctx.fail(`lacks its graph '${name}'`)
   return graph
 }
 
-const conditional: Rule = function* (call) {
-  const taken = call.numbers(0)?.[0]
+const conditional: Rule = function* (ctx) {
+  const taken = ctx.numbers(0)?.[0]
   const infer = function* (name: string, runs: boolean): Paced<(ValueType | undefined)[]> {
-    const facts = yield* call.inferSubgraph(body(call, name), [], taken !== undefined && runs)
+    const facts = yield* ctx.inferSubgraph(body(ctx, name), [], taken !== undefined && runs)
     return facts.map(fact => fact.type)
   }
   const yes = yield* infer('then_branch', taken !== 0)
   const no = yield* infer('else_branch', taken === 0)
   if (taken !== undefined) return taken ? yes : no
-  return call.node.outputs.map((_, i) => commonType(yes[i], no[i]))
+  return ctx.node.outputs.map((_, i) => commonType(yes[i], no[i]))
 }
 
 /** The type of a carried value after a step of a loop; its sizes may change from step to step. */
@@ -54,19 +55,19 @@ const maxTwiceInferred = 4
 const withoutShape = (type: ValueType | undefined): ValueType | undefined =>
   type?.kind === 'tensor' ? tensorOrUnknown(type.dtype, undefined) : type
 
-const loop: Rule = function* (call) {
-  const graph = body(call, 'body')
-  const count = Math.max(0, call.node.inputs.length - 2)
-  const initial = Array.from({ length: count }, (_, i) => call.type(i + 2))
+const loop: Rule = function* (ctx) {
+  const graph = body(ctx, 'body')
+  const count = Math.max(0, ctx.node.inputs.length - 2)
+  const initial = Array.from({ length: count }, (_, i) => ctx.type(i + 2))
   const head: Fact[] = [{ type: tensorOrUnknown('i64', []) }, { type: tensorOrUnknown('bool', []) }]
   const step = (types: readonly (ValueType | undefined)[]) =>
-    call.inferSubgraph(graph, [...head, ...types.map(type => ({ type }))])
+    ctx.inferSubgraph(graph, [...head, ...types.map(type => ({ type }))])
   // What the first step changes is unknown in all of them.
-  const once = call.depth < maxTwiceInferred ? yield* step(initial) : undefined
+  const once = ctx.depth < maxTwiceInferred ? yield* step(initial) : undefined
   const stable = initial.map((type, i) => (once ? carried(type, once[i + 1]?.type) : withoutShape(type)))
   const outputs = yield* step(stable)
-  const trips = call.numbers(0)?.[0] ?? null
-  const alwaysOn = !call.has(1) && outputs[0]?.known?.elements[0] === 1
+  const trips = ctx.numbers(0)?.[0] ?? null
+  const alwaysOn = !ctx.has(1) && outputs[0]?.known?.elements[0] === 1
   const scanned = outputs.slice(1 + count).map(({ type }) => stacked(type, alwaysOn ? trips : null, 0))
   return [...stable.map((type, i) => carried(type, outputs[i + 1]?.type)), ...scanned]
 }
@@ -82,83 +83,48 @@ function stacked(
   return tensorOrUnknown(type.dtype, shape)
 }
 
-const scan: Rule = function* (call) {
-  const graph = body(call, 'body')
-  const scans = call.int('num_scan_inputs', 0)
-  const states = call.node.inputs.length - scans
+const scan: Rule = function* (ctx) {
+  const graph = body(ctx, 'body')
+  const scans = ctx.int('num_scan_inputs', 0)
+  const states = ctx.node.inputs.length - scans
   if (scans < 0 || states < 0)
-    throw call.fail(`num_scan_inputs is ${scans} with ${call.node.inputs.length} inputs`)
-  const axes = intsOf(call.node, 'scan_input_axes') ?? []
-  const outputAxes = intsOf(call.node, 'scan_output_axes') ?? []
+    throw ctx.fail(`num_scan_inputs is ${scans} with ${ctx.node.inputs.length} inputs`)
+  const axes = intsOf(ctx.node, 'scan_input_axes') ?? []
+  const outputAxes = intsOf(ctx.node, 'scan_output_axes') ?? []
   let length: number | string | null = null
   const slices = Array.from({ length: scans }, (_, i): Fact => {
-    const shape = call.shape(states + i)
-    if (!shape) return { type: tensorOrUnknown(call.dtype(states + i), undefined) }
-    const axis = call.axis(axes[i] ?? 0, shape.length)
+    const shape = ctx.shape(states + i)
+    if (!shape) return { type: tensorOrUnknown(ctx.dtype(states + i), undefined) }
+    const axis = ctx.axis(axes[i] ?? 0, shape.length)
     length ??= shape[axis]!
     return {
       type: tensorOrUnknown(
-        call.dtype(states + i),
+        ctx.dtype(states + i),
         shape.filter((_, at) => at !== axis),
       ),
     }
   })
-  const initial = Array.from({ length: states }, (_, i) => call.type(i))
-  const outputs = yield* call.inferSubgraph(graph, [...initial.map(type => ({ type })), ...slices])
+  const initial = Array.from({ length: states }, (_, i) => ctx.type(i))
+  const outputs = yield* ctx.inferSubgraph(graph, [...initial.map(type => ({ type })), ...slices])
   return [
     ...initial.map((type, i) => carried(type, outputs[i]?.type)),
     ...outputs.slice(states).map(({ type }, i) => stacked(type, length, outputAxes[i] ?? 0)),
   ]
 }
 
-function elementOf(type: ValueType | undefined): ValueType | undefined {
-  return type?.kind === 'sequence' || type?.kind === 'optional' ? type.element : type
+/** The outputs of the branch that is taken, which has been inferred before. */
+const branchValues: ValueRule = ctx => {
+  const taken = ctx.numbers(0)?.[0]
+  if (taken === undefined) return []
+  const branch = graphOf(ctx.node, taken ? 'then_branch' : 'else_branch')
+  return branch?.outputs.map(({ name }) => ctx.factOf(name).known) ?? []
 }
 
-const sequence = (element: ValueType | undefined): ValueType | undefined =>
-  element && { kind: 'sequence', element }
-
-const sequenceConstruct: Rule = call => {
-  const [first, ...others] = call.node.inputs.map((_, i) => call.type(i))
-  if (call.node.inputs.length === 0) throw call.fail('has no inputs; SequenceEmpty makes an empty sequence')
-  return [sequence(others.reduce(commonType, first))]
-}
-
-const splitToSequence: Rule = call => {
-  const shape = call.shape(0)
-  const axis = shape && call.axis(call.int('axis', 0), shape.length)
-  const whole = call.has(1) || call.int('keepdims', 1) === 1
-  const piece = shape?.flatMap((dim, i) => (i !== axis ? [dim] : whole ? [call.has(1) ? null : 1] : []))
-  return [sequence(tensorOrUnknown(call.dtype(0), piece))]
-}
-
-const concatFromSequence: Rule = call => {
-  const element = elementOf(call.type(0))
-  if (element?.kind !== 'tensor') return []
-  const rank = element.shape && element.shape.length + call.int('new_axis', 0)
-  return [tensorOrUnknown(element.dtype, rank === undefined ? undefined : unknownShape(rank))]
-}
-
-/** Rules by operator. */
-export const controlRules: Readonly<Record<string, Rule>> = {
-  If: conditional,
-  Loop: loop,
-  Scan: scan,
-  SequenceConstruct: sequenceConstruct,
-  SequenceEmpty: call => [sequence(tensorOrUnknown(call.typeAttribute('dtype', 'f32'), undefined))],
-  SequenceInsert: call => [sequence(commonType(elementOf(call.type(0)), call.type(1)))],
-  SequenceErase: call => [call.type(0)],
-  SequenceAt: call => [elementOf(call.type(0))],
-  SequenceLength: () => [tensorOrUnknown('i64', [])],
-  SplitToSequence: splitToSequence,
-  ConcatFromSequence: concatFromSequence,
-  OptionalHasElement: () => [tensorOrUnknown('bool', [])],
-  OptionalGetElement: call => [elementOf(call.type(0))],
-  Optional: call => {
-    const element = call.type(0)
-    return [element && { kind: 'optional', element }]
+/** Rows of control flow. */
+export const control: OperatorTable = {
+  '': {
+    If: { shape: conditional, conditions: [0], values: branchValues },
+    Loop: { shape: loop, integers: [0], conditions: [1] },
+    Scan: { shape: scan },
   },
-  StringConcat: call => [tensorOrUnknown('string', call.broadcast([call.shape(0), call.shape(1)]))],
-  RegexFullMatch: call => [tensorOrUnknown('bool', call.shape(0))],
-  ImageDecoder: () => [tensorOrUnknown('u8', [null, null, null])],
 }

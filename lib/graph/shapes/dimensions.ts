@@ -71,3 +71,12 @@ export function flatSize(dims: readonly Dimension[]): Dimension {
 export function unknownShape(rank: number): Shape {
   return Array<null>(rank).fill(null)
 }
+
+/** Start and end of a slice as indices into `size` elements; the end may be -1 for a negative step. */
+export function sliceBounds(size: number, start: number, end: number, step: number): [number, number] {
+  const clamp = (value: number, low: number, high: number): number =>
+    Math.min(high, Math.max(low, value < 0 ? value + size : value))
+  return step > 0
+    ? [clamp(start, 0, size), clamp(end, 0, size)]
+    : [clamp(start, 0, size - 1), clamp(end, -1, size - 1)]
+}

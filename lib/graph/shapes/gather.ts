@@ -1,65 +1,85 @@
-// gather.ts: shapes of operators that pick elements by index.
-import { type Rule, tensorOrUnknown } from './call.js'
-import { unknownShape } from './dimensions.js'
+// gather.ts: shapes of gathers and scatters.
+import { sparkDomain } from '../graph.js'
+import { type Rule, tensorOrUnknown } from './context.js'
+import { remap, smallShape } from './known-values.js'
+import { type Choices, type OperatorTable, sameAs, sameAsFirst, type ValueRule } from './row.js'
 
-/** Rules by operator. */
-export const gatherRules: Readonly<Record<string, Rule>> = {
-  Gather: call => {
-    const [data, indices] = [call.shape(0), call.shape(1)]
-    if (!data || !indices) return [tensorOrUnknown(call.dtype(0), undefined)]
-    const axis = call.axis(call.int('axis', 0), data.length)
-    return [tensorOrUnknown(call.dtype(0), [...data.slice(0, axis), ...indices, ...data.slice(axis + 1)])]
+const gather: Rule = ctx => {
+  const [data, indices] = [ctx.shape(0), ctx.shape(1)]
+  if (!data || !indices) return [tensorOrUnknown(ctx.dtype(0), undefined)]
+  const axis = ctx.axis(ctx.int('axis', 0), data.length)
+  return [tensorOrUnknown(ctx.dtype(0), [...data.slice(0, axis), ...indices, ...data.slice(axis + 1)])]
+}
+
+const gatherElements: Rule = ctx => [tensorOrUnknown(ctx.dtype(0), ctx.shape(1))]
+
+const gatherNd: Rule = ctx => {
+  const [data, indices] = [ctx.shape(0), ctx.shape(1)]
+  const depth = indices?.at(-1)
+  if (!data || !indices || typeof depth !== 'number') return [tensorOrUnknown(ctx.dtype(0), undefined)]
+  const picked = ctx.int('batch_dims', 0) + depth
+  if (picked > data.length) throw ctx.fail(`indices of length ${depth} are too long for the data`)
+  return [tensorOrUnknown(ctx.dtype(0), [...indices.slice(0, -1), ...data.slice(picked)])]
+}
+
+const oneHot: Rule = ctx => {
+  const indices = ctx.shape(0)
+  const depth = ctx.known(1)?.elements[0] ?? null
+  if (!indices) return [tensorOrUnknown(ctx.dtype(2), undefined)]
+  const axis = ctx.axis(ctx.int('axis', -1), indices.length + 1)
+  return [tensorOrUnknown(ctx.dtype(2), [...indices.slice(0, axis), depth, ...indices.slice(axis)])]
+}
+
+const compress: Rule = ctx => {
+  const axis = ctx.int('axis', undefined)
+  const shape = ctx.shape(0)
+  if (axis === undefined) return [tensorOrUnknown(ctx.dtype(0), [null])]
+  const at = shape && ctx.axis(axis, shape.length)
+  return [
+    tensorOrUnknown(
+      ctx.dtype(0),
+      shape?.map((dim, i) => (i === at ? null : dim)),
+    ),
+  ]
+}
+
+const gatheredValues: ValueRule = (ctx, [type]) => {
+  const [data, indices, shape] = [ctx.known(0), ctx.numbers(1), smallShape(type)]
+  const picked = ctx.known(1)?.shape
+  if (!data || !indices || !picked || !shape) return []
+  const axis = ctx.axis(ctx.int('axis', 0), data.shape.length)
+  const size = data.shape[axis]!
+  const wrong = indices.find(index => index < -size || index >= size)
+  if (wrong !== undefined) throw ctx.fail(`index ${wrong} is outside of ${size} elements`)
+  return [
+    remap(data, shape, position => {
+      const inner = position.slice(axis, axis + picked.length)
+      const index = indices[inner.reduce((flat, at, i) => flat * picked[i]! + at, 0)]!
+      return [
+        ...position.slice(0, axis),
+        index < 0 ? index + size : index,
+        ...position.slice(axis + picked.length),
+      ]
+    }),
+  ]
+}
+
+/** Ways to combine updates. */
+const scatterReductions: Choices = { reduction: ['none', 'add', 'mul', 'max', 'min'] }
+
+/** Rows of operators with indices. */
+export const gathers: OperatorTable = {
+  '': {
+    Gather: { shape: gather, integers: [1], values: gatheredValues },
+    GatherElements: { shape: gatherElements, integers: [1] },
+    GatherND: { shape: gatherNd, integers: [1] },
+    ScatterElements: { shape: sameAsFirst, integers: [1], choices: scatterReductions },
+    ScatterND: { shape: sameAsFirst, integers: [1], choices: scatterReductions },
+    TensorScatter: { shape: sameAsFirst, integers: [2], choices: { mode: ['linear', 'circular'] } },
+    OneHot: { shape: oneHot },
+    Compress: { shape: compress, conditions: [1] },
   },
-  GatherElements: call => [tensorOrUnknown(call.dtype(0), call.shape(1))],
-  GatherND: call => {
-    const [data, indices] = [call.shape(0), call.shape(1)]
-    const depth = indices?.at(-1)
-    if (!data || !indices || typeof depth !== 'number') return [tensorOrUnknown(call.dtype(0), undefined)]
-    const picked = call.int('batch_dims', 0) + depth
-    if (picked > data.length) throw call.fail(`indices of length ${depth} are too long for the data`)
-    return [tensorOrUnknown(call.dtype(0), [...indices.slice(0, -1), ...data.slice(picked)])]
-  },
-  OneHot: call => {
-    const indices = call.shape(0)
-    const depth = call.known(1)?.elements[0] ?? null
-    if (!indices) return [tensorOrUnknown(call.dtype(2), undefined)]
-    const axis = call.axis(call.int('axis', -1), indices.length + 1)
-    return [tensorOrUnknown(call.dtype(2), [...indices.slice(0, axis), depth, ...indices.slice(axis)])]
-  },
-  Compress: call => {
-    const axis = call.int('axis', undefined)
-    const shape = call.shape(0)
-    if (axis === undefined) return [tensorOrUnknown(call.dtype(0), [null])]
-    const at = shape && call.axis(axis, shape.length)
-    return [
-      tensorOrUnknown(
-        call.dtype(0),
-        shape?.map((dim, i) => (i === at ? null : dim)),
-      ),
-    ]
-  },
-  NonZero: call => [tensorOrUnknown('i64', [call.shape(0)?.length ?? null, null])],
-  Unique: call => {
-    const axis = call.int('axis', undefined)
-    const shape = call.shape(0)
-    const at = axis === undefined || !shape ? undefined : call.axis(axis, shape.length)
-    const values = axis === undefined ? [null] : shape?.map((dim, i) => (i === at ? null : dim))
-    const index = tensorOrUnknown('i64', [null])
-    return [tensorOrUnknown(call.dtype(0), values), index, index, index]
-  },
-  NonMaxSuppression: () => [tensorOrUnknown('i64', [null, 3])],
-  RoiAlign: call => [
-    tensorOrUnknown(call.dtype(0), [
-      call.shape(1)?.[0] ?? null,
-      call.shape(0)?.[1] ?? null,
-      call.int('output_height', 1),
-      call.int('output_width', 1),
-    ]),
-  ],
-  MaxRoiPool: call => {
-    const pooled = call.ints('pooled_shape') ?? unknownShape(2)
-    return [
-      tensorOrUnknown(call.dtype(0), [call.shape(1)?.[0] ?? null, call.shape(0)?.[1] ?? null, ...pooled]),
-    ]
+  [sparkDomain]: {
+    GatherGrad: { shape: sameAs(1) },
   },
 }

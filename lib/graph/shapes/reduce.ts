@@ -1,68 +1,63 @@
-// reduce.ts: shapes of reductions, searches along an axis, and losses.
-import { stringOf } from '../attributes.js'
-import type { Dimension } from '../graph.js'
-import { type Call, type Rule, tensorOrUnknown } from './call.js'
+// reduce.ts: shapes of reductions and cumulative sums.
+import { sparkDomain } from '../graph.js'
+import { type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
 import { type Shape, unknownShape } from './dimensions.js'
-import { withDimension } from './layout.js'
+import { smallShape } from './known-values.js'
+import { single } from './operands.js'
+import { type OperatorTable, sameAs, sameAsFirst, type ValueRule } from './row.js'
 
 /** Shape after reducing `axes` (all when undefined) of the first input. */
-function reduced(call: Call, axes: readonly number[] | undefined, keep: boolean): Shape | undefined {
-  const shape = call.shape(0)
+export function reduced(
+  ctx: ShapeContext,
+  axes: readonly number[] | undefined,
+  keep: boolean,
+): Shape | undefined {
+  const shape = ctx.shape(0)
   if (!shape) return axes === undefined && !keep ? [] : undefined
-  const gone = new Set(axes?.map(axis => call.axis(axis, shape.length)) ?? shape.keys())
+  const gone = new Set(axes?.map(axis => ctx.axis(axis, shape.length)) ?? shape.keys())
   return keep ? shape.map((dim, i) => (gone.has(i) ? 1 : dim)) : shape.filter((_, i) => !gone.has(i))
 }
 
-const reduce: Rule = call => {
-  const keep = call.int('keepdims', 1) === 1
-  const shape = call.shape(0)
-  const axes = call.numbers(1)
+const reduce: Rule = ctx => {
+  const keep = ctx.int('keepdims', 1) === 1
+  const shape = ctx.shape(0)
+  const axes = ctx.numbers(1)
   const list = axes?.length === 0 ? undefined : axes
-  if (call.has(1) && !axes) {
-    return [tensorOrUnknown(call.dtype(0), keep && shape ? unknownShape(shape.length) : undefined)]
+  if (ctx.has(1) && !axes) {
+    return [tensorOrUnknown(ctx.dtype(0), keep && shape ? unknownShape(shape.length) : undefined)]
   }
-  if (list === undefined && call.int('noop_with_empty_axes', 0) === 1) return [call.type(0)]
-  return [tensorOrUnknown(call.dtype(0), reduced(call, list, keep))]
+  if (list === undefined && ctx.int('noop_with_empty_axes', 0) === 1) return [ctx.type(0)]
+  return [tensorOrUnknown(ctx.dtype(0), reduced(ctx, list, keep))]
 }
 
-const argument: Rule = call => {
-  const axis = call.int('axis', 0)
-  expectElements(call, axis, 1)
-  return [tensorOrUnknown('i64', reduced(call, [axis], call.int('keepdims', 1) === 1))]
-}
+const reducedValues =
+  (compute: (a: number, b: number) => number): ValueRule =>
+  (ctx, [type]) => {
+    const [numbers, shape] = [ctx.numbers(0), smallShape(type)]
+    if (!numbers?.length || !shape || shape.some(size => size !== 1)) return []
+    return [{ shape, elements: [numbers.reduce(compute)] }]
+  }
 
-/** Refuses to look for more elements along an axis than there are. */
-function expectElements(call: Call, axis: number, count: Dimension): void {
-  const shape = call.shape(0)
-  const size = shape?.[call.axis(axis, shape.length)]
-  if (typeof size === 'number' && typeof count === 'number' && count > size)
-    throw call.fail(`axis ${axis} has ${size} elements, but ${count} are wanted`)
-}
-
-const topK: Rule = call => {
-  const shape = call.shape(0)
-  const axis = shape && call.axis(call.int('axis', -1), shape.length)
-  const k = call.known(1)?.elements[0] ?? null
-  expectElements(call, call.int('axis', -1), k)
-  const result = shape && withDimension(shape, axis!, k)
-  return [tensorOrUnknown(call.dtype(0), result), tensorOrUnknown('i64', result)]
-}
-
-/** The losses give one number, or one for every element of the labels. */
-const loss: Rule = call => {
-  const whole = stringOf(call.node, 'reduction', 'mean') !== 'none'
-  return [tensorOrUnknown(call.dtype(0), whole ? [] : call.shape(1)), call.type(0)]
-}
-
-const operators =
-  'ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare'
-
-/** Rules by operator. */
-export const reduceRules: Readonly<Record<string, Rule>> = {
-  ...Object.fromEntries(operators.split(' ').map(name => [name, reduce])),
-  ArgMax: argument,
-  ArgMin: argument,
-  TopK: topK,
-  NegativeLogLikelihoodLoss: loss,
-  SoftmaxCrossEntropyLoss: loss,
+/** Rows of reductions. */
+export const reductions: OperatorTable = {
+  '': {
+    ReduceL1: { shape: reduce, integers: [1] },
+    ReduceL2: { shape: reduce, integers: [1] },
+    ReduceLogSum: { shape: reduce, integers: [1] },
+    ReduceLogSumExp: { shape: reduce, integers: [1] },
+    ReduceMax: { shape: reduce, integers: [1], values: reducedValues(Math.max) },
+    ReduceMean: { shape: reduce, integers: [1] },
+    ReduceMin: { shape: reduce, integers: [1], values: reducedValues(Math.min) },
+    ReduceProd: { shape: reduce, integers: [1], values: reducedValues((a, b) => a * b) },
+    ReduceSum: { shape: reduce, integers: [1], values: reducedValues((a, b) => a + b) },
+    ReduceSumSquare: { shape: reduce, integers: [1] },
+    CumProd: { shape: sameAsFirst, integers: [1] },
+    CumSum: { shape: sameAsFirst, check: single('axis'), integers: [1] },
+  },
+  [sparkDomain]: {
+    SumLike: { shape: sameAs(1) },
+    ReduceSumGrad: { shape: sameAs(1) },
+    ReduceMeanGrad: { shape: sameAs(1) },
+    ReduceExtremeGrad: { shape: sameAs(1) },
+  },
 }

@@ -1,4 +1,5 @@
 // selections.ts: operators that choose elements, so that the sizes of their outputs depend on data.
+import { isHalf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { contiguousStrides } from '../../core/shape.js'
 import { describeNode, intOf } from '../../graph/attributes.js'
@@ -14,7 +15,7 @@ const flattened = ({ dtype, data }: HostTensor): HostTensor => hostTensor(dtype,
 
 /** Whether an element is not 0; the sign bit of a 16-bit float alone is 0. */
 function isNonZero(dtype: HostTensor['dtype'], element: number | bigint | string): boolean {
-  if (dtype === 'f16' || dtype === 'bf16') return (Number(element) & 0x7fff) !== 0
+  if (isHalf(dtype)) return (Number(element) & 0x7fff) !== 0
   return typeof element === 'string' ? element !== '' : Number(element) !== 0
 }
 
@@ -90,7 +91,7 @@ const unique: HostOperator = ({ node, inputs }) => {
 
 /** Elements that are ordered as their values are: those of 16 bits are bit patterns. */
 function comparable({ dtype, data }: HostTensor): ArrayLike<string | number | bigint> {
-  return dtype === 'f16' || dtype === 'bf16' ? decode(data as Uint16Array, dtype) : data
+  return isHalf(dtype) ? decode(data as Uint16Array, dtype) : data
 }
 
 /** The order of the first elements that differ. */

@@ -3,8 +3,7 @@ import { contiguousStrides, numel } from '../../core/shape.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
-import { zeros } from './gradients.js'
-import { addCopy } from './shape.js'
+import { addCopy, zeros } from './copy.js'
 import type { LowerTable } from './table.js'
 
 /** A tensor whose axes have names; no name twice. */
@@ -14,15 +13,15 @@ interface Named {
 }
 
 /** The formula with names for the axes of an ellipsis, the last one being '.0'; operands are inputs from `first` on. */
-function parseFormula(at: Lowering, first = 0): { operands: string[][]; result: string[] } {
-  const [left = '', right] = at.text('equation', '').replaceAll(/\s/g, '').replaceAll('...', '.').split('->')
+function parseFormula(ctx: Lowering, first = 0): { operands: string[][]; result: string[] } {
+  const [left = '', right] = ctx.text('equation', '').replaceAll(/\s/g, '').replaceAll('...', '.').split('->')
   const named = (letters: string, dots: number): string[] =>
     [...letters].flatMap(letter =>
       letter === '.' ? Array.from({ length: dots }, (_, i) => `.${dots - 1 - i}`) : [letter],
     )
   const terms = left.split(',')
   const dotsOf = (letters: string, i: number): number =>
-    at.shape(first + i).length - letters.replace('.', '').length
+    ctx.shape(first + i).length - letters.replace('.', '').length
   const operands = terms.map((letters, i) => named(letters, letters.includes('.') ? dotsOf(letters, i) : 0))
   const most = terms.reduce(
     (longest, letters, i) => (letters.includes('.') ? Math.max(longest, dotsOf(letters, i)) : longest),
@@ -37,40 +36,40 @@ function parseFormula(at: Lowering, first = 0): { operands: string[][]; result: 
 }
 
 /** The diagonal over axes of the same name. */
-function diagonal(at: Lowering, value: Value, given: readonly string[]): Named {
+function diagonal(ctx: Lowering, value: Value, given: readonly string[]): Named {
   const names = [...new Set(given)]
   if (names.length === given.length) return { value, names }
   const strides = contiguousStrides(value.shape)
   const shape = names.map(name => value.shape[given.indexOf(name)]!)
   const steps = names.map(name => strides.reduce((sum, step, i) => sum + (given[i] === name ? step : 0), 0))
-  const buffer = at.scratch(numel(shape), value.dtype)
-  addCopy(at, shape, [value.buffer.read(), 0, steps], [buffer.write(), 0, contiguousStrides(shape)])
+  const buffer = ctx.scratch(numel(shape), value.dtype)
+  addCopy(ctx, shape, [value.buffer.read(), 0, steps], [buffer.write(), 0, contiguousStrides(shape)])
   return { value: { dtype: value.dtype, shape, buffer }, names }
 }
 
 /** The sum over axes that nobody else has. */
-function sumOver({ value, names }: Named, at: Lowering, kept: ReadonlySet<string>): Named {
+function sumOver({ value, names }: Named, ctx: Lowering, kept: ReadonlySet<string>): Named {
   const gone = names.flatMap((name, axis) => (kept.has(name) ? [] : [axis]))
   if (gone.length === 0) return { value, names }
-  const sum = at.call('ReduceSum', [value, at.ints(gone)], { keepdims: int(0) })
+  const sum = ctx.call('ReduceSum', [value, ctx.ints(gone)], { keepdims: int(0) })
   return { value: sum, names: names.filter(name => kept.has(name)) }
 }
 
 /** Axes in a given order; those that are missing get size 1. */
-function arrange({ value, names }: Named, at: Lowering, order: readonly string[]): Value {
+function arrange({ value, names }: Named, ctx: Lowering, order: readonly string[]): Value {
   const present = order.filter(name => names.includes(name))
-  const moved = at.call('Transpose', [value], { perm: ints(present.map(name => names.indexOf(name))) })
+  const moved = ctx.call('Transpose', [value], { perm: ints(present.map(name => names.indexOf(name))) })
   const sizes = order.map(name => (names.includes(name) ? value.shape[names.indexOf(name)]! : 1))
-  return at.reshaped(moved, sizes)
+  return ctx.reshaped(moved, sizes)
 }
 
 /** The product of two tensors, summed over what only they have. */
-function contract(at: Lowering, a: Named, b: Named, kept: ReadonlySet<string>): Named {
+function contract(ctx: Lowering, a: Named, b: Named, kept: ReadonlySet<string>): Named {
   const sizeIn = ({ value, names }: Named, name: string) => value.shape[names.indexOf(name)]
   // Axes of an ellipsis may be repeated in one of the two: then each is summed alone.
   const goes = (name: string): boolean => !kept.has(name) && sizeIn(a, name) !== sizeIn(b, name)
   const staying = [...a.names, ...b.names].filter(name => !goes(name))
-  const [left, right] = [sumOver(a, at, new Set(staying)), sumOver(b, at, new Set(staying))]
+  const [left, right] = [sumOver(a, ctx, new Set(staying)), sumOver(b, ctx, new Set(staying))]
   const shared = left.names.filter(name => right.names.includes(name))
   const batch = shared.filter(name => kept.has(name))
   const sum = shared.filter(name => !kept.has(name))
@@ -82,20 +81,20 @@ function contract(at: Lowering, a: Named, b: Named, kept: ReadonlySet<string>): 
   }
   const matrix = (operand: Named, order: readonly string[], last: readonly string[]): Value => {
     const whole = [...batch, ...order, ...last]
-    const value = arrange(operand, at, whole)
+    const value = arrange(operand, ctx, whole)
     const lead = value.shape.slice(0, batch.length)
     const size = (names: readonly string[]): number =>
       names.reduce((product, name) => product * value.shape[whole.indexOf(name)]!, 1)
-    return at.reshaped(value, [...lead, size(order), size(last)])
+    return ctx.reshaped(value, [...lead, size(order), size(last)])
   }
-  const product = at.call('MatMul', [matrix(left, rows, sum), matrix(right, sum, cols)])
+  const product = ctx.call('MatMul', [matrix(left, rows, sum), matrix(right, sum, cols)])
   const names = [...batch, ...rows, ...cols]
-  return { value: at.reshaped(product, names.map(sizeOf)), names }
+  return { value: ctx.reshaped(product, names.map(sizeOf)), names }
 }
 
-function einsum(at: Lowering): void {
-  const { operands, result } = parseFormula(at)
-  const tensors = operands.map((names, i) => diagonal(at, at.input(i), names))
+function einsum(ctx: Lowering): void {
+  const { operands, result } = parseFormula(ctx)
+  const tensors = operands.map((names, i) => diagonal(ctx, ctx.input(i), names))
   const uses = new Map<string, number>()
   const count = (names: readonly string[], change: number): void => {
     for (const name of names) uses.set(name, (uses.get(name) ?? 0) + change)
@@ -106,46 +105,46 @@ function einsum(at: Lowering): void {
   count(sum.names, -1)
   for (const next of tensors.slice(1)) {
     count(next.names, -1)
-    sum = contract(at, sum, next, new Set([...sum.names, ...next.names].filter(name => uses.get(name)! > 0)))
+    sum = contract(ctx, sum, next, new Set([...sum.names, ...next.names].filter(name => uses.get(name)! > 0)))
   }
-  at.give(arrange(sumOver(sum, at, new Set(result)), at, result))
+  ctx.give(arrange(sumOver(sum, ctx, new Set(result)), ctx, result))
 }
 
 /** dy, x0, x1, … → dx0, dx1, …: each the sum of products of dy and the other operands. */
-function einsumGrad(at: Lowering): void {
-  const { operands, result } = parseFormula(at, 1)
-  const tensors = operands.map((names, i) => diagonal(at, at.input(i + 1), names))
+function einsumGrad(ctx: Lowering): void {
+  const { operands, result } = parseFormula(ctx, 1)
+  const tensors = operands.map((names, i) => diagonal(ctx, ctx.input(i + 1), names))
   for (const [i, { value, names }] of tensors.entries()) {
-    if (!at.wants(i)) continue
-    let sum: Named = { value: at.input(0), names: result }
+    if (!ctx.wants(i)) continue
+    let sum: Named = { value: ctx.input(0), names: result }
     const others = tensors.filter((_, j) => j !== i)
     for (const [n, next] of others.entries()) {
       const kept = new Set([...names, ...others.slice(n + 1).flatMap(other => other.names)])
-      sum = contract(at, sum, next, kept)
+      sum = contract(ctx, sum, next, kept)
     }
-    const dx = arrange(sumOver(sum, at, new Set(names)), at, names)
+    const dx = arrange(sumOver(sum, ctx, new Set(names)), ctx, names)
     const repeated = dx.shape.flatMap((size, axis) => (size > value.shape[axis]! ? [axis] : []))
     const whole =
-      repeated.length === 0 ? dx : at.call('ReduceSum', [dx, at.ints(repeated)], { keepdims: int(1) })
-    giveDiagonal(at, i, at.call('Expand', [whole, at.ints(value.shape)]), operands[i]!)
+      repeated.length === 0 ? dx : ctx.call('ReduceSum', [dx, ctx.ints(repeated)], { keepdims: int(1) })
+    giveDiagonal(ctx, i, ctx.call('Expand', [whole, ctx.ints(value.shape)]), operands[i]!)
   }
 }
 
 /** Output `o` is `value` on the diagonal over axes of the same name, and 0 elsewhere. */
-function giveDiagonal(at: Lowering, o: number, value: Value, given: readonly string[]): void {
+function giveDiagonal(ctx: Lowering, o: number, value: Value, given: readonly string[]): void {
   const names = [...new Set(given)]
   if (names.length === given.length) {
-    at.give(value, o)
+    ctx.give(value, o)
     return
   }
-  const strides = contiguousStrides(at.output(o).shape)
+  const strides = contiguousStrides(ctx.output(o).shape)
   const steps = names.map(name => strides.reduce((sum, step, i) => sum + (given[i] === name ? step : 0), 0))
   const from = [value.buffer.read(), 0, contiguousStrides(value.shape)] as const
-  addCopy(at, value.shape, from, [zeros(at, o).update(), 0, steps])
+  addCopy(ctx, value.shape, from, [zeros(ctx, o).update(), 0, steps])
 }
 
 /** Lowerings of formulas. */
 export const formulas: LowerTable = {
-  '': { Einsum: at => at.inF32(einsum) },
-  [sparkDomain]: { EinsumGrad: at => at.inF32(einsumGrad) },
+  '': { Einsum: ctx => ctx.inF32(einsum) },
+  [sparkDomain]: { EinsumGrad: ctx => ctx.inF32(einsumGrad) },
 }

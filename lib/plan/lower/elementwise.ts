@@ -1,5 +1,5 @@
 // elementwise.ts: functions of every element, with broadcasting.
-import { arrayBytes, exactType } from '../../core/dtype.js'
+import { arrayBytes, exactType, isFloat, isWideFloat } from '../../core/dtype.js'
 import { numel } from '../../core/shape.js'
 import { float } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
@@ -11,7 +11,7 @@ import type { LowerTable } from './table.js'
 
 /** Adds y = fn(a, b), broadcasting operands of the given shapes to that of y. */
 export function addBinary(
-  at: Lowering,
+  ctx: Lowering,
   fn: BinaryFn,
   [a, aShape]: readonly [Operand, readonly number[]],
   [b, bShape]: readonly [Operand, readonly number[]],
@@ -19,9 +19,9 @@ export function addBinary(
 ): void {
   const loop = collapse(yShape, [broadcastStrides(aShape, yShape), broadcastStrides(bShape, yShape)])
   const [aStrides, bStrides] = loop.strides as [number[], number[]]
-  at.step('binary', {
+  ctx.step('binary', {
     fn,
-    dtype: at.kernelType(a.buffer.dtype),
+    dtype: ctx.kernelType(a.buffer.dtype),
     shape: loop.shape,
     aStrides,
     bStrides,
@@ -39,32 +39,32 @@ export interface Parameters {
 
 /** Adds y = fn(x). */
 export function addUnary(
-  at: Lowering,
+  ctx: Lowering,
   fn: UnaryFn,
   x: Operand,
   y: Operand,
   parameters: Parameters = {},
 ): void {
-  at.step('unary', { fn, dtype: at.kernelType(x.buffer.dtype), count: x.count, ...parameters, x, y })
+  ctx.step('unary', { fn, dtype: ctx.kernelType(x.buffer.dtype), count: x.count, ...parameters, x, y })
 }
 
 /** A function of each element; `parameters` reads what it depends on from the node. */
 const unary =
-  (fn: UnaryFn, parameters: (at: Lowering) => Parameters = () => ({})) =>
-  (at: Lowering): void =>
-    addUnary(at, fn, at.read(0), at.write(), parameters(at))
+  (fn: UnaryFn, parameters: (ctx: Lowering) => Parameters = () => ({})) =>
+  (ctx: Lowering): void =>
+    addUnary(ctx, fn, ctx.read(0), ctx.write(), parameters(ctx))
 
 /** Two or more inputs, from the left to the right. */
 const binary =
   (fn: BinaryFn) =>
-  (at: Lowering): void => {
-    const last = at.node.inputs.length - 1
-    if (last === 0) at.view(0)
-    let left = [at.read(0), at.shape(0)] as const
+  (ctx: Lowering): void => {
+    const last = ctx.node.inputs.length - 1
+    if (last === 0) ctx.view(0)
+    let left = [ctx.read(0), ctx.shape(0)] as const
     for (let i = 1; i <= last; i++) {
-      const { shape } = at.output()
-      const y = i === last ? at.write() : at.scratch(numel(shape), at.output().dtype).write()
-      addBinary(at, fn, left, [at.read(i), at.shape(i)], [y, shape])
+      const { shape } = ctx.output()
+      const y = i === last ? ctx.write() : ctx.scratch(numel(shape), ctx.output().dtype).write()
+      addBinary(ctx, fn, left, [ctx.read(i), ctx.shape(i)], [y, shape])
       left = [y.buffer.read(), shape]
     }
   }
@@ -72,96 +72,88 @@ const binary =
 /** The attribute alpha, and beta. */
 const alpha =
   (fallback: number) =>
-  (at: Lowering): Parameters => ({ alpha: at.number('alpha', fallback) })
+  (ctx: Lowering): Parameters => ({ alpha: ctx.number('alpha', fallback) })
+
 const alphaBeta =
   (first: number, second: number) =>
-  (at: Lowering): Parameters => ({ alpha: at.number('alpha', first), beta: at.number('beta', second) })
+  (ctx: Lowering): Parameters => ({ alpha: ctx.number('alpha', first), beta: ctx.number('beta', second) })
 
 /** a compared with b, in this order or turned around. */
 const compare =
   (fn: BinaryFn, turned = false) =>
-  (at: Lowering): void => {
+  (ctx: Lowering): void => {
     const [a, b] = turned ? [1, 0] : [0, 1]
-    const left = [at.read(a), at.shape(a)] as const
-    addBinary(at, fn, left, [at.read(b), at.shape(b)], [at.write(), at.output().shape])
+    const left = [ctx.read(a), ctx.shape(a)] as const
+    addBinary(ctx, fn, left, [ctx.read(b), ctx.shape(b)], [ctx.write(), ctx.output().shape])
   }
 
 /** The base and the exponent may differ in type: both become f64 then. */
-function pow(at: Lowering): void {
-  const [base, exponent] = [at.input(0), at.input(1)]
-  if (base.dtype === exponent.dtype) binary('pow')(at)
-  else at.give(at.call('Pow', [at.cast(base, 'f64'), at.cast(exponent, 'f64')]))
+function pow(ctx: Lowering): void {
+  const [base, exponent] = [ctx.input(0), ctx.input(1)]
+  if (base.dtype === exponent.dtype) binary('pow')(ctx)
+  else ctx.give(ctx.call('Pow', [ctx.cast(base, 'f64'), ctx.cast(exponent, 'f64')]))
 }
 
-function mean(at: Lowering): void {
-  const inputs = at.node.inputs.map((_, i) => at.input(i))
-  const sum = at.call('Sum', inputs)
-  at.give(at.call('Div', [sum, at.one(inputs.length, at.dtype())]))
+function mean(ctx: Lowering): void {
+  const inputs = ctx.node.inputs.map((_, i) => ctx.input(i))
+  const sum = ctx.call('Sum', inputs)
+  ctx.give(ctx.call('Div', [sum, ctx.one(inputs.length, ctx.dtype())]))
 }
 
 /** x, least, most */
-function clip(at: Lowering): void {
-  let x = at.input(0)
-  if (at.has(1)) x = at.call('Max', [x, at.input(1)])
-  if (at.has(2)) x = at.call('Min', [x, at.input(2)])
-  at.give(x)
+function clip(ctx: Lowering): void {
+  let x = ctx.input(0)
+  if (ctx.has(1)) x = ctx.call('Max', [x, ctx.input(1)])
+  if (ctx.has(2)) x = ctx.call('Min', [x, ctx.input(2)])
+  ctx.give(x)
 }
 
 /** condition, a, b */
-function where(at: Lowering): void {
-  const { shape, dtype } = at.output()
-  const strides = [0, 1, 2].map(i => broadcastStrides(at.shape(i), shape))
+function where(ctx: Lowering): void {
+  const { shape, dtype } = ctx.output()
+  const strides = [0, 1, 2].map(i => broadcastStrides(ctx.shape(i), shape))
   const loop = collapse(shape, strides)
   const [conditionStrides, aStrides, bStrides] = loop.strides as [number[], number[], number[]]
-  at.step('select', {
-    ...{ dtype: at.kernelType(dtype), shape: loop.shape, conditionStrides, aStrides, bStrides },
-    ...{ condition: at.read(0), a: at.read(1), b: at.read(2), y: at.write() },
+  ctx.step('select', {
+    ...{ dtype: ctx.kernelType(dtype), shape: loop.shape, conditionStrides, aStrides, bStrides },
+    ...{ condition: ctx.read(0), a: ctx.read(1), b: ctx.read(2), y: ctx.write() },
   })
 }
 
 /** To the type of the output; only f8 formats saturate. */
-function cast(at: Lowering): void {
-  const { dtype } = at.output()
-  if (dtype === at.input(0).dtype) {
-    at.view(0)
+function cast(ctx: Lowering): void {
+  const { dtype } = ctx.output()
+  if (dtype === ctx.input(0).dtype) {
+    ctx.view(0)
     return
   }
-  const src = at.read(0)
-  const dst = at.write(0, exactType(at.dtype(), dtype))
-  at.step('cast', {
-    ...{ srcDtype: at.dtype(), dstDtype: at.kernelType(dtype), count: src.count },
-    saturate: /^f(8|4)/.test(dtype) && at.integer('saturate', 1) !== 0,
-    rounding: at.text('round_mode', 'up') as 'up' | 'down' | 'nearest',
+  const src = ctx.read(0)
+  const dst = ctx.write(0, exactType(ctx.dtype(), dtype))
+  ctx.step('cast', {
+    ...{ srcDtype: ctx.dtype(), dstDtype: ctx.kernelType(dtype), count: src.count },
+    saturate: isFloat(dtype) && !isWideFloat(dtype) && ctx.integer('saturate', 1) !== 0,
+    rounding: ctx.text('round_mode', 'up') as 'up' | 'down' | 'nearest',
     ...{ src, dst },
   })
 }
 
 /** The bits of x as elements of another type of the same size: bytes are moved, whatever they mean. */
-function bitCast(at: Lowering): void {
-  const src = at.read(0)
-  const [srcDtype, dstDtype] = [at.dtype(), at.kernelType(at.output().dtype)]
-  const dst = at.write()
+function bitCast(ctx: Lowering): void {
+  const src = ctx.read(0)
+  const [srcDtype, dstDtype] = [ctx.dtype(), ctx.kernelType(ctx.output().dtype)]
+  const dst = ctx.write()
   if (arrayBytes(srcDtype, src.count) !== arrayBytes(dstDtype, dst.count))
-    throw at.unsupported(`${srcDtype} and ${dstDtype} differ in size`)
-  at.step('cast', { srcDtype, dstDtype, count: src.count, saturate: false, bits: true, src, dst })
-}
-
-/** Nothing is dropped outside of training: x, and a mask of ones. */
-function dropout(at: Lowering): void {
-  if (at.has(2) && at.integers(2)[0] !== 0 && !(at.has(1) && at.numbers(1)[0] === 0)) {
-    throw at.unsupported('dropping is random; training_mode must be false')
-  }
-  at.give(at.input(0))
-  if (at.wants(1)) at.give(at.call('Expand', [at.one(1, 'bool'), at.ints(at.shape(0))]), 1)
+    throw ctx.unsupported(`${srcDtype} and ${dstDtype} differ in size`)
+  ctx.step('cast', { srcDtype, dstDtype, count: src.count, saturate: false, bits: true, src, dst })
 }
 
 /** x / (1 + e^-αx) */
 const swish = unary('swish', alpha(1))
 
 /** The gate through swish, times the other input. */
-function swiGlu(at: Lowering): void {
-  const gate = at.call('Swish', [at.input(0)], { alpha: float(at.number('alpha', 1)) })
-  at.give(at.call('Mul', [gate, at.input(1)]))
+function swiGlu(ctx: Lowering): void {
+  const gate = ctx.call('Swish', [ctx.input(0)], { alpha: float(ctx.number('alpha', 1)) })
+  ctx.give(ctx.call('Mul', [gate, ctx.input(1)]))
 }
 
 /** Lowerings of elementwise operators. */
@@ -199,29 +191,29 @@ export const elementwise: LowerTable = {
     Mish: unary('mish'),
     BitwiseNot: unary('bitwise_not'),
     IsNaN: unary('is_nan'),
-    IsInf: unary('is_inf', at => ({
-      alpha: at.integer('detect_negative', 1),
-      beta: at.integer('detect_positive', 1),
+    IsInf: unary('is_inf', ctx => ({
+      alpha: ctx.integer('detect_negative', 1),
+      beta: ctx.integer('detect_positive', 1),
     })),
     Elu: unary('elu', alpha(1)),
     Celu: unary('celu', alpha(1)),
-    Selu: unary('selu', at => ({
-      alpha: at.number('alpha', 1.6732632423543772),
-      beta: at.number('gamma', 1.0507009873554805),
+    Selu: unary('selu', ctx => ({
+      alpha: ctx.number('alpha', 1.6732632423543772),
+      beta: ctx.number('gamma', 1.0507009873554805),
     })),
     LeakyRelu: unary('leaky_relu', alpha(0.01)),
     ThresholdedRelu: unary('thresholded_relu', alpha(1)),
     HardSigmoid: unary('hard_sigmoid', alphaBeta(0.2, 0.5)),
-    Shrink: unary('shrink', at => ({ alpha: at.number('lambd', 0.5), beta: at.number('bias', 0) })),
+    Shrink: unary('shrink', ctx => ({ alpha: ctx.number('lambd', 0.5), beta: ctx.number('bias', 0) })),
     Swish: swish,
     SwiGLU: swiGlu,
-    Gelu: at => unary(at.text('approximate', 'none') === 'tanh' ? 'gelu_tanh' : 'gelu')(at),
+    Gelu: ctx => unary(ctx.text('approximate', 'none') === 'tanh' ? 'gelu_tanh' : 'gelu')(ctx),
     Add: binary('add'),
     Sub: binary('sub'),
     Mul: binary('mul'),
     Div: binary('div'),
     Pow: pow,
-    Mod: at => binary(at.integer('fmod', 0) === 0 ? 'mod' : 'fmod')(at),
+    Mod: ctx => binary(ctx.integer('fmod', 0) === 0 ? 'mod' : 'fmod')(ctx),
     PRelu: binary('prelu'),
     And: binary('bit_and'),
     Or: binary('bit_or'),
@@ -229,7 +221,7 @@ export const elementwise: LowerTable = {
     BitwiseAnd: binary('bit_and'),
     BitwiseOr: binary('bit_or'),
     BitwiseXor: binary('bit_xor'),
-    BitShift: at => binary(at.text('direction', '') === 'LEFT' ? 'shift_left' : 'shift_right')(at),
+    BitShift: ctx => binary(ctx.text('direction', '') === 'LEFT' ? 'shift_left' : 'shift_right')(ctx),
     Equal: compare('equal'),
     Less: compare('less'),
     LessOrEqual: compare('less_or_equal'),
@@ -244,10 +236,9 @@ export const elementwise: LowerTable = {
     Cast: cast,
     CastLike: cast,
     BitCast: bitCast,
-    Dropout: dropout,
   },
   [sparkDomain]: {
     ReluGrad: binary('relu_grad'),
-    GeluGrad: at => binary(at.text('approximate', 'none') === 'tanh' ? 'gelu_tanh_grad' : 'gelu_grad')(at),
+    GeluGrad: ctx => binary(ctx.text('approximate', 'none') === 'tanh' ? 'gelu_tanh_grad' : 'gelu_grad')(ctx),
   },
 }

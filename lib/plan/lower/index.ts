@@ -1,53 +1,58 @@
-// index.ts: the table of all operators that have kernels.
+// index.ts: the table of all operators that have kernels, by family; shapes/ and gradients/ have the same stems.
 import type { Node } from '../../graph/graph.js'
 import { attentions } from './attention.js'
-import { convolution } from './conv.js'
+import { constants } from './constant.js'
+import { convolutions } from './conv.js'
+import { doraLayers } from './dora.js'
 import { formulas } from './einsum.js'
 import { elementwise } from './elementwise.js'
-import { fusedLayers } from './fused.js'
-import { gradients } from './gradients.js'
+import { gathers } from './gather.js'
 import { images } from './image.js'
-import { indexed } from './indexed.js'
-import { bytes } from './integer.js'
-import { linear } from './linear.js'
 import { losses } from './loss.js'
-import { movement } from './move.js'
+import { matmuls } from './matmul.js'
 import { normalizations } from './normalization.js'
-import { optimizers } from './optimizers.js'
+import { optimizers } from './optimizer.js'
 import { pooling } from './pool.js'
-import { quantized } from './quantize.js'
+import { quantizedArithmetic } from './qlinear.js'
+import { quantization } from './quantize.js'
+import { randomness } from './random.js'
 import { recurrences } from './recurrent.js'
 import { reductions } from './reduce.js'
-import { shape } from './shape.js'
-import type { Lower } from './table.js'
-import { training } from './training.js'
+import { reshaping } from './reshape.js'
+import { searches } from './search.js'
+import { slicing } from './slice.js'
+import { softmaxes } from './softmax.js'
+import type { Lower, LowerTable } from './table.js'
 
-const families = [
+/** Lowerings by the stem of their file. */
+export const families: Readonly<Record<string, LowerTable>> = {
+  attention: attentions,
+  constant: constants,
+  conv: convolutions,
+  dora: doraLayers,
+  einsum: formulas,
   elementwise,
-  shape,
-  movement,
-  indexed,
-  quantized,
-  bytes,
-  images,
-  attentions,
-  fusedLayers,
-  normalizations,
-  losses,
-  formulas,
-  recurrences,
-  optimizers,
-  reductions,
-  linear,
-  convolution,
-  pooling,
-  training,
-  gradients,
-]
+  gather: gathers,
+  image: images,
+  loss: losses,
+  matmul: matmuls,
+  normalization: normalizations,
+  optimizer: optimizers,
+  pool: pooling,
+  qlinear: quantizedArithmetic,
+  quantize: quantization,
+  random: randomness,
+  recurrent: recurrences,
+  reduce: reductions,
+  reshape: reshaping,
+  search: searches,
+  slice: slicing,
+  softmax: softmaxes,
+}
 
 /** How a node becomes kernel calls; undefined for an operator without kernels. */
 export function loweringOf({ domain, op }: Node): Lower | undefined {
-  for (const family of families) {
+  for (const family of Object.values(families)) {
     const rules = Object.hasOwn(family, domain) ? family[domain] : undefined
     if (rules && Object.hasOwn(rules, op)) return rules[op]
   }
@@ -57,7 +62,7 @@ export function loweringOf({ domain, op }: Node): Lower | undefined {
 /** All operators that have kernels, by domain. */
 export function loweredOperators(): Map<string, string[]> {
   const operators = new Map<string, string[]>()
-  for (const [domain, rules] of families.flatMap(family => Object.entries(family))) {
+  for (const [domain, rules] of Object.values(families).flatMap(family => Object.entries(family))) {
     operators.set(domain, [...(operators.get(domain) ?? []), ...Object.keys(rules)].sort())
   }
   return operators

@@ -9,11 +9,11 @@ import type { LowerTable } from './table.js'
 import { type Window, windowOf } from './window.js'
 
 /** The windows over input `x` to an output of the shape `y`. */
-function poolWindows(at: Lowering, x: number, y: readonly number[]) {
-  const kernel = at.integersOf('kernel_shape') ?? []
-  const countPad = at.integer('count_include_pad', 0) !== 0
-  const planes = numel(at.shape(x).slice(0, 2))
-  return { dtype: 'f32' as const, planes, countPad, ...windowOf(at, at.shape(x), y, kernel) }
+function poolWindows(ctx: Lowering, x: number, y: readonly number[]) {
+  const kernel = ctx.integersOf('kernel_shape') ?? []
+  const countPad = ctx.integer('count_include_pad', 0) !== 0
+  const planes = numel(ctx.shape(x).slice(0, 2))
+  return { dtype: 'f32' as const, planes, countPad, ...windowOf(ctx, ctx.shape(x), y, kernel) }
 }
 
 /** Whether there is one window, which is the image. */
@@ -23,30 +23,36 @@ const isWhole = ({ image, kernel, dilations, padsBegin, out }: Window): boolean 
 
 const pool =
   (fn: PoolFn) =>
-  (at: Lowering): void => {
-    if (at.integer('storage_order', 0) !== 0) throw at.unsupported('column-major Indices are not supported')
-    const windows = poolWindows(at, 0, at.output().shape)
-    if (fn === 'average' && isWhole(windows)) globalPool('mean')(at)
-    else at.step('pool', { fn, ...windows, x: at.read(0), y: at.write(), indices: at.result(1) })
+  (ctx: Lowering): void => {
+    if (ctx.integer('storage_order', 0) !== 0) throw ctx.unsupported('column-major Indices are not supported')
+    const windows = poolWindows(ctx, 0, ctx.output().shape)
+    if (fn === 'average' && isWhole(windows)) globalPool('mean')(ctx)
+    else ctx.step('pool', { fn, ...windows, x: ctx.read(0), y: ctx.write(), indices: ctx.result(1) })
   }
 
 /** Bytes are compared as they are where there are kernels for them. */
-function maxPool(at: Lowering): void {
-  const dtype = at.dtype()
-  if (!at.bytes || (dtype !== 'u8' && dtype !== 'i8') || at.wants(1)) {
-    at.inF32(pool('max'))
+function maxPool(ctx: Lowering): void {
+  const dtype = ctx.dtype()
+  if (!ctx.bytes || (dtype !== 'u8' && dtype !== 'i8') || ctx.wants(1)) {
+    ctx.inF32(pool('max'))
     return
   }
-  const windows = poolWindows(at, 0, at.output().shape)
-  at.step('pool', { fn: 'max', ...windows, dtype, x: at.read(0), y: at.write() })
+  const windows = poolWindows(ctx, 0, ctx.output().shape)
+  ctx.step('pool', { fn: 'max', ...windows, dtype, x: ctx.read(0), y: ctx.write() })
 }
 
 /** dy, x → dx; a mean sees the shape of x only. */
 const poolGrad =
   (fn: PoolFn) =>
-  (at: Lowering): void => {
-    const x = fn === 'max' ? at.read(1) : undefined
-    at.step('poolBackward', { fn, ...poolWindows(at, 1, at.shape(0)), x, dy: at.read(0), dx: at.write() })
+  (ctx: Lowering): void => {
+    const x = fn === 'max' ? ctx.read(1) : undefined
+    ctx.step('poolBackward', {
+      fn,
+      ...poolWindows(ctx, 1, ctx.shape(0)),
+      x,
+      dy: ctx.read(0),
+      dx: ctx.write(),
+    })
   }
 
 /** All axes behind the channels. */
@@ -54,20 +60,20 @@ const planeAxes = (shape: readonly number[]): Set<number> => new Set(shape.map((
 
 const globalPool =
   (fn: 'mean' | 'max') =>
-  (at: Lowering): void =>
-    addReduce(at, fn, [at.read(0), at.shape(0)], planeAxes(at.shape(0)), at.write())
+  (ctx: Lowering): void =>
+    addReduce(ctx, fn, [ctx.read(0), ctx.shape(0)], planeAxes(ctx.shape(0)), ctx.write())
 
 /** dy, x → dx */
-function globalAverageGrad(at: Lowering): void {
-  const factor = at.scalar(1 / numel(at.shape(1).slice(2)))
-  addBinary(at, 'mul', [at.read(0), at.shape(0)], [factor, []], [at.write(), at.shape(1)])
+function globalAverageGrad(ctx: Lowering): void {
+  const factor = ctx.scalar(1 / numel(ctx.shape(1).slice(2)))
+  addBinary(ctx, 'mul', [ctx.read(0), ctx.shape(0)], [factor, []], [ctx.write(), ctx.shape(1)])
 }
 
 /** Lowerings of pooling. */
 export const pooling: LowerTable = {
   '': {
     MaxPool: maxPool,
-    AveragePool: at => at.inF32(pool('average')),
+    AveragePool: ctx => ctx.inF32(pool('average')),
     GlobalAveragePool: globalPool('mean'),
     GlobalMaxPool: globalPool('max'),
   },

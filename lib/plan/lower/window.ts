@@ -14,16 +14,16 @@ export interface Window {
 
 /** The window of a node from x [N, C, image] to y [N, …, out]. */
 export function windowOf(
-  at: Lowering,
+  ctx: Lowering,
   x: readonly number[],
   y: readonly number[],
   kernel: readonly number[],
 ): Window {
   const [image, out] = [x.slice(2), y.slice(2)]
-  const strides = at.integersOf('strides') ?? image.map(() => 1)
-  const dilations = at.integersOf('dilations') ?? image.map(() => 1)
-  const pads = at.integersOf('pads') ?? [...image, ...image].map(() => 0)
-  const mode = at.text('auto_pad', 'NOTSET')
+  const strides = ctx.integersOf('strides') ?? image.map(() => 1)
+  const dilations = ctx.integersOf('dilations') ?? image.map(() => 1)
+  const pads = ctx.integersOf('pads') ?? [...image, ...image].map(() => 0)
+  const mode = ctx.text('auto_pad', 'NOTSET')
   const ends = image.map((size, axis): [number, number] => {
     if (!mode.startsWith('SAME')) {
       return mode === 'VALID' ? [0, 0] : [pads[axis]!, pads[axis + image.length]!]

@@ -1,4 +1,5 @@
 // pattern.ts: how a fusion sees a graph, and how several nodes become one.
+import { isHalf } from '../../../core/dtype.js'
 import { eachPaced, type Paced } from '../../../core/paced.js'
 import { decode, encode } from '../../../precision/casts.js'
 import type { Constant } from '../../constant.js'
@@ -103,7 +104,7 @@ export class GraphView {
     const constant = this.isConstant(name) ? this.initializers.get(name!) : undefined
     if (constant?.count !== 1) return undefined
     const { dtype, data } = constant
-    if (dtype === 'f16' || dtype === 'bf16') return decode(data as Uint16Array, dtype)[0]
+    if (isHalf(dtype)) return decode(data as Uint16Array, dtype)[0]
     return dtype === 'f32' ? (data[0] as number) : undefined
   }
 

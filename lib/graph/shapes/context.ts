@@ -1,4 +1,4 @@
-// call.ts: what a rule of shape inference sees of its node, and how it answers.
+// context.ts: what a rule of shape inference sees of its node.
 import type { ElementType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
@@ -23,7 +23,7 @@ export interface Fact {
 }
 
 /** Types of the outputs of a node; undefined or missing where nothing is known. */
-export type Rule = (call: Call) => Types | Paced<Types>
+export type Rule = (ctx: ShapeContext) => Types | Paced<Types>
 
 type Types = readonly (ValueType | undefined)[]
 
@@ -38,7 +38,7 @@ export type InferSubgraph = (
 ) => Paced<readonly Fact[]>
 
 /** A node whose outputs are to be inferred. */
-export class Call {
+export class ShapeContext {
   readonly node: Node
   readonly #facts: ReadonlyMap<string, Fact>
   /** How many graphs the node lies in. */

@@ -1,0 +1,132 @@
+// attention.ts: shapes of attention.
+import { type Dimension, sparkDomain } from '../graph.js'
+import { type Rule, type ShapeContext, showShape, tensorOrUnknown } from './context.js'
+import { compatible, product, type Shape } from './dimensions.js'
+import { expectBroadcast, expectShape } from './operands.js'
+import { type Check, type OperatorTable, sameAs, sameAsFirst } from './row.js'
+
+/** Attention: 3-dimensional operands hold their heads side by side, 4-dimensional ones in an axis. */
+const attention: Rule = ctx => {
+  const [q, k, v] = [ctx.shape(0), ctx.shape(1), ctx.shape(2)]
+  const dtype = ctx.dtype(0)
+  if (!q || !k || !v) return [tensorOrUnknown(dtype, undefined)]
+  const flat = q.length === 3
+  const queryHeads = flat ? ctx.int('q_num_heads', 1) : q[1]!
+  const heads = flat ? ctx.int('kv_num_heads', 1) : k[1]!
+  const each = (dim: Dimension): Dimension =>
+    typeof dim === 'number' && typeof heads === 'number' ? dim / heads : null
+  const [keySize, valueSize] = flat ? [each(k[2]!), each(v[2]!)] : [k[3]!, v[3]!]
+  const past = ctx.has(4) ? (ctx.shape(4)?.[2] ?? null) : 0
+  const length = k[k.length - 2]!
+  const total =
+    past === 0 ? length : typeof past === 'number' && typeof length === 'number' ? past + length : null
+  const queries = q[q.length - 2]!
+  const output = flat
+    ? [q[0]!, queries, product([queryHeads, valueSize])]
+    : [q[0]!, queryHeads, queries, valueSize]
+  return [
+    tensorOrUnknown(dtype, output),
+    tensorOrUnknown(ctx.dtype(1), [k[0]!, heads, total, keySize]),
+    tensorOrUnknown(ctx.dtype(2), [v[0]!, heads, total, valueSize]),
+    tensorOrUnknown(dtype, [q[0]!, queryHeads, queries, total]),
+  ]
+}
+
+/** Linear attention: a state of keys by values in the place of a past. */
+const linearAttention: Rule = ctx => {
+  const [q, k, v] = [ctx.shape(0), ctx.shape(1), ctx.shape(2)]
+  const heads = ctx.int('kv_num_heads', 1)
+  const each = (dim: Dimension | undefined): Dimension => (typeof dim === 'number' ? dim / heads : null)
+  const values = each(v?.[2])
+  const width = typeof values === 'number' ? values * ctx.int('q_num_heads', 1) : null
+  return [
+    tensorOrUnknown(ctx.dtype(0), q && [q[0]!, q[1]!, width]),
+    ctx.has(3) ? ctx.type(3) : tensorOrUnknown(ctx.dtype(0), [q?.[0] ?? null, heads, each(k?.[2]), values]),
+  ]
+}
+
+/** Heads, rows and the length of a row of input `i` of an attention. */
+function headsOf(ctx: ShapeContext, i: number, attribute: string): Shape | undefined {
+  const shape = ctx.shape(i)
+  if (!shape || shape.length === 4) return shape
+  const heads = ctx.int(attribute, 0)
+  const width = shape[2]
+  if (shape.length !== 3 || heads < 1) {
+    throw ctx.fail(`input ${i} is ${showShape(shape)}; it needs 4 dimensions, or 3 and ${attribute}`)
+  }
+  if (typeof width === 'number' && width % heads !== 0)
+    throw ctx.fail(`${attribute} ${heads} does not divide the last size of ${showShape(shape)}`)
+  return [shape[0]!, heads, shape[1]!, typeof width === 'number' ? width / heads : null]
+}
+
+/** Queries, keys and values, the inputs from `first` on, must have heads that fit together. */
+export function expectHeads(
+  ctx: ShapeContext,
+  first: number,
+): readonly [q: Shape, k: Shape, v: Shape] | undefined {
+  const q = headsOf(ctx, first, 'q_num_heads')
+  const k = headsOf(ctx, first + 1, 'kv_num_heads')
+  const v = headsOf(ctx, first + 2, 'kv_num_heads')
+  if (!q || !k || !v) return undefined
+  const fits =
+    compatible(q[0]!, k[0]!) &&
+    compatible(q[3]!, k[3]!) &&
+    [0, 1, 2].every(axis => compatible(k[axis]!, v[axis]!))
+  if (!fits)
+    throw ctx.fail(`${[q, k, v].map(showShape).join(', ')} are no queries, keys and values of one attention`)
+  const [heads, shared] = [q[1], k[1]]
+  if (typeof heads === 'number' && typeof shared === 'number' && heads % shared !== 0)
+    throw ctx.fail(`${heads} heads of queries cannot share ${shared} of keys`)
+  return [q, k, v]
+}
+
+const expectAttention: Check = ctx => {
+  const operands = expectHeads(ctx, 0)
+  if (!operands) return
+  const [q, k, v] = operands
+  for (const [i, own] of [k, v].entries())
+    expectShape(ctx, 4 + i, `past ${i === 0 ? 'keys' : 'values'}`, [own[0]!, own[1]!, null, own[3]!])
+  const past = ctx.has(4) ? (ctx.shape(4)?.[2] ?? null) : 0
+  const keys = typeof k[2] === 'number' && typeof past === 'number' ? k[2] + past : null
+  expectMask(ctx, [q[0]!, q[1]!, q[2]!, keys])
+}
+
+/** A mask may be shorter than the keys, which are then not seen. */
+function expectMask(ctx: ShapeContext, scores: Shape): void {
+  const own = ctx.shape(3)
+  const [width, keys] = [own?.at(-1), scores[3]]
+  const shorter = typeof width === 'number' && typeof keys === 'number' && width < keys
+  expectBroadcast(ctx, 3, 'the mask', shorter ? [...scores.slice(0, 3), width] : scores)
+}
+
+const expectLinearAttention: Check = ctx => {
+  const x = ctx.shape(0)
+  if (x && x.length !== 3) throw ctx.fail(`its input is ${showShape(x)}; it must have 3 dimensions`)
+  expectHeads(ctx, 0)
+}
+
+const attentionGrad: Rule = ctx => {
+  expectHeads(ctx, 1)
+  return sameAs(1, 2, 3)(ctx)
+}
+
+/** Rows of attention. */
+export const attentions: OperatorTable = {
+  '': {
+    Attention: {
+      shape: attention,
+      check: expectAttention,
+      integers: [6],
+      choices: { qk_matmul_output_mode: [0, 1, 2, 3] },
+    },
+    LinearAttention: {
+      shape: linearAttention,
+      check: expectLinearAttention,
+      choices: { update_rule: ['linear', 'gated', 'delta', 'gated_delta'] },
+    },
+    RotaryEmbedding: { shape: sameAsFirst, integers: [3] },
+  },
+  [sparkDomain]: {
+    AttentionGrad: { shape: attentionGrad },
+  },
+}

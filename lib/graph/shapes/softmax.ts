@@ -1,0 +1,12 @@
+// softmax.ts: softmax, its logarithm, and its one-hot limit.
+import { alongAxis } from './operands.js'
+import { type OperatorTable, sameAsFirst } from './row.js'
+
+/** Rows of softmax and its kin. */
+export const softmaxes: OperatorTable = {
+  '': {
+    Softmax: { shape: sameAsFirst, check: alongAxis(-1) },
+    LogSoftmax: { shape: sameAsFirst, check: alongAxis(-1) },
+    Hardmax: { shape: sameAsFirst, check: alongAxis(-1) },
+  },
+}

@@ -1,0 +1,68 @@
+// table.ts: the rows of all operators, by family; gradients/ and plan/lower/ have the same stems.
+import type { Node } from '../graph.js'
+import { attentions } from './attention.js'
+import { constants } from './constant.js'
+import { control } from './control.js'
+import { convolutions } from './conv.js'
+import { doraLayers } from './dora.js'
+import { formulas } from './einsum.js'
+import { elementwise } from './elementwise.js'
+import { gathers } from './gather.js'
+import { images } from './image.js'
+import { losses } from './loss.js'
+import { matmuls } from './matmul.js'
+import { normalizations } from './normalization.js'
+import { optimizers } from './optimizer.js'
+import { pooling } from './pool.js'
+import { quantizedArithmetic } from './qlinear.js'
+import { quantization } from './quantize.js'
+import { randomness } from './random.js'
+import { recurrences } from './recurrent.js'
+import { reductions } from './reduce.js'
+import { reshaping } from './reshape.js'
+import type { OperatorRow, OperatorTable } from './row.js'
+import { searches } from './search.js'
+import { sequences } from './sequence.js'
+import { signals } from './signal.js'
+import { slicing } from './slice.js'
+import { softmaxes } from './softmax.js'
+import { strings } from './string.js'
+
+/** Rows by the stem of their file. */
+export const families: Readonly<Record<string, OperatorTable>> = {
+  attention: attentions,
+  constant: constants,
+  control,
+  conv: convolutions,
+  dora: doraLayers,
+  einsum: formulas,
+  elementwise,
+  gather: gathers,
+  image: images,
+  loss: losses,
+  matmul: matmuls,
+  normalization: normalizations,
+  optimizer: optimizers,
+  pool: pooling,
+  qlinear: quantizedArithmetic,
+  quantize: quantization,
+  random: randomness,
+  recurrent: recurrences,
+  reduce: reductions,
+  reshape: reshaping,
+  search: searches,
+  sequence: sequences,
+  signal: signals,
+  slice: slicing,
+  softmax: softmaxes,
+  string: strings,
+}
+
+/** The row of the operator of a node; undefined for an operator that is not known. */
+export function rowOf({ domain, op }: Node): OperatorRow | undefined {
+  for (const family of Object.values(families)) {
+    const rows = Object.hasOwn(family, domain) ? family[domain] : undefined
+    if (rows && Object.hasOwn(rows, op)) return rows[op]
+  }
+  return undefined
+}

@@ -1,0 +1,63 @@
+// window.ts: sizes of the windows of convolutions and pooling.
+import { stringOf } from '../attributes.js'
+import type { Dimension } from '../graph.js'
+import { type ShapeContext, showShape } from './context.js'
+import { type Shape, unknownShape } from './dimensions.js'
+import type { Choices } from './row.js'
+
+/** How a window moves along one spatial axis. */
+export interface Window {
+  readonly size: Dimension
+  readonly stride: number
+  readonly dilation: number
+  readonly pads: readonly [number, number]
+}
+
+/** The windows of a node, one for each spatial axis; `kernel` holds the sizes where no attribute does. */
+export function windows(ctx: ShapeContext, spatial: number, kernel: Shape | undefined): Window[] {
+  if (spatial < 1) throw ctx.fail(`x has ${spatial + 2} dimensions; it needs [N, C, …]`)
+  const list = (name: string, fallback: number): number[] => {
+    const values = ctx.ints(name)
+    if (values && values.length !== spatial)
+      throw ctx.fail(`${name} has ${values.length} entries for ${spatial} axes`)
+    return values ?? Array<number>(spatial).fill(fallback)
+  }
+  const sizes = ctx.ints('kernel_shape') ?? kernel ?? unknownShape(spatial)
+  if (sizes.length !== spatial) throw ctx.fail(`a kernel of ${showShape(sizes)} for ${spatial} spatial axes`)
+  const [strides, dilations] = [list('strides', 1), list('dilations', 1)]
+  const pads = ctx.ints('pads') ?? Array<number>(2 * spatial).fill(0)
+  if (pads.length !== 2 * spatial) throw ctx.fail(`pads has ${pads.length} entries for ${spatial} axes`)
+  if ([...strides, ...dilations].some(value => value < 1))
+    throw ctx.fail('strides and dilations must be at least 1')
+  return sizes.map((size, i) => ({
+    size,
+    stride: strides[i]!,
+    dilation: dilations[i]!,
+    pads: [pads[i]!, pads[i + spatial]!],
+  }))
+}
+
+/** Number of windows along an axis of size `dim`. */
+export function outputSize(
+  ctx: ShapeContext,
+  dim: Dimension,
+  { size, stride, dilation, pads }: Window,
+): Dimension {
+  if (typeof dim !== 'number') return stride === 1 && size === 1 && pads[0] + pads[1] === 0 ? dim : null
+  const mode = stringOf(ctx.node, 'auto_pad', 'NOTSET')
+  if (mode.startsWith('SAME')) return Math.ceil(dim / stride)
+  if (typeof size !== 'number') return null
+  const [before, after] = mode === 'VALID' ? [0, 0] : pads
+  const rest = dim + before + after - ((size - 1) * dilation + 1)
+  if (rest < 0)
+    throw ctx.fail(
+      `a window of ${size} (dilation ${dilation}) does not fit into ${dim} + ${before} + ${after}`,
+    )
+  if (ctx.int('ceil_mode', 0) === 0) return Math.floor(rest / stride) + 1
+  const count = Math.ceil(rest / stride) + 1
+  // The last window must not begin in the padding after the end.
+  return (count - 1) * stride >= dim + before ? count - 1 : count
+}
+
+/** Values of auto_pad. */
+export const autoPads: Choices = { auto_pad: ['NOTSET', '', 'SAME_UPPER', 'SAME_LOWER', 'VALID'] }

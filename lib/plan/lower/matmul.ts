@@ -1,0 +1,215 @@
+// matmul.ts: matrix products.
+import type { ElementArray, ElementType } from '../../core/dtype.js'
+import { contiguousStrides, numel } from '../../core/shape.js'
+import type { StoredMatrix } from '../../graph/constant.js'
+import { sparkDomain } from '../../graph/graph.js'
+import type { Activation, MatrixStrides } from '../../kernels/kernel-args.js'
+import type { FloatCompute } from '../../kernels/weight-args.js'
+import type { StoredWeight } from '../../weights/weight.js'
+import type { Lowering } from '../lowering.js'
+import { packStep } from '../pack-weights.js'
+import { Buffer, type Operand, type Symbolic } from '../program.js'
+import { broadcastStrides, collapse } from '../views.js'
+import { addCopy } from './copy.js'
+import { addBinary } from './elementwise.js'
+import type { LowerTable } from './table.js'
+
+/** Input `i` as the weight of a kernel: its first dimension by the product of the others. */
+export function weightOf(ctx: Lowering, i: number): Symbolic<StoredWeight> {
+  const { shape, buffer } = ctx.input(i)
+  const stored = storedInput(ctx, i)
+  if (stored && !stored.transposed) return storedOperands(stored.weight)
+  const [rows = 1, ...rest] = shape
+  return { dtype: 'f32', rows, cols: numel(rest), data: buffer.read() }
+}
+
+/** Input `i` as a weight of a precision mode, where it is one that the backend reads: panels are for the CPU alone. */
+export function storedInput(ctx: Lowering, i: number): StoredMatrix | undefined {
+  const { stored } = ctx.input(i)
+  return stored?.weight.packed && !ctx.packs ? undefined : stored
+}
+
+/** A weight of a precision mode as operands. */
+export function storedOperands({
+  data,
+  rowScale,
+  blockScale,
+  ...weight
+}: StoredWeight): Symbolic<StoredWeight> {
+  const constant = (dtype: ElementType, array: ElementArray): Operand =>
+    new Buffer(dtype, array.length, 'constant', () => array).read()
+  return {
+    ...weight,
+    data: constant(weight.dtype === 'nvfp4' ? 'u8' : weight.dtype, data),
+    ...(rowScale && { rowScale: constant('f32', rowScale) }),
+    ...(blockScale && { blockScale: constant('u8', blockScale) }),
+  }
+}
+
+/** The precision of a layer whose weight, in the given format, is input 1. */
+export function computeOf(
+  ctx: Lowering,
+  { dtype }: Pick<StoredWeight, 'dtype'>,
+  kind: 'layer' | 'convolution' = 'layer',
+): FloatCompute {
+  const { stored, exactIn } = ctx.input(1)
+  const operands = [ctx.input(0), { exactIn, format: dtype, exact: stored?.exact }]
+  const positions = kind === 'convolution' ? { positions: numel(ctx.output().shape.slice(2)) } : {}
+  return ctx.computeOf({ kind, operands, ...positions })
+}
+
+/** The precision of a product of these inputs that rounds none of them. */
+export const exactCompute = (ctx: Lowering, inputs: readonly number[]): FloatCompute =>
+  ctx.computeOf({ kind: 'exact', operands: inputs.map(i => ctx.input(i)) })
+
+/** The precision of a product of two values. */
+const productCompute = (ctx: Lowering): FloatCompute =>
+  ctx.computeOf({ kind: 'values', operands: [ctx.input(0), ctx.input(1)] })
+
+/** y = alpha · op(a) · op(b) + beta · c */
+function gemm(ctx: Lowering): void {
+  const [transA, transB] = [ctx.integer('transA', 0) !== 0, ctx.integer('transB', 0) !== 0]
+  const [alpha, beta] = [ctx.number('alpha', 1), ctx.number('beta', 1)]
+  const { shape } = ctx.output()
+  const [m, n] = shape as [number, number]
+  const k = ctx.shape(0)[transA ? 0 : 1]!
+  const bias = ctx.has(2) ? ctx.input(2) : undefined
+  const plainBias = !bias || (beta === 1 && bias.shape.at(-1) === n && numel(bias.shape) === n)
+  if (transB && !transA && alpha === 1 && plainBias) {
+    const weight = weightOf(ctx, 1)
+    const [x, y] = [ctx.read(0), ctx.write()]
+    ctx.step('linear', {
+      weight,
+      tokens: m,
+      x,
+      bias: bias?.buffer.read(),
+      compute: computeOf(ctx, weight),
+      y,
+    })
+    return
+  }
+  const product = bias ? ctx.scratch(m * n) : ctx.write().buffer
+  const strides = (transposed: boolean, rows: number, cols: number): MatrixStrides =>
+    transposed ? [0, 0, 1, rows] : [0, 0, cols, 1]
+  ctx.step('matmul', {
+    ...{ outer: 1, inner: 1, m, n, k, alpha },
+    ...{ a: ctx.read(0), aStrides: strides(transA, m, k) },
+    ...{ b: ctx.read(1), bStrides: strides(transB, k, n) },
+    ...{ y: product.write(), yStrides: [0, 0, n, 1], compute: productCompute(ctx) },
+  })
+  if (!bias) return
+  const scaled = beta === 1 ? bias.buffer : ctx.scratch(numel(bias.shape))
+  if (beta !== 1) {
+    addBinary(
+      ctx,
+      'mul',
+      [bias.buffer.read(), bias.shape],
+      [ctx.scalar(beta), []],
+      [scaled.write(), bias.shape],
+    )
+  }
+  addBinary(ctx, 'add', [product.read(), shape], [scaled.read(), bias.shape], [ctx.write(), shape])
+}
+
+/** Batches of matrices; a one-dimensional operand is a row on the left and a column on the right. */
+function matmul(ctx: Lowering, transA = false, transB = false): void {
+  const left = ctx.shape(0).length === 1 ? [1, ...ctx.shape(0)] : ctx.shape(0)
+  const right = ctx.shape(1).length === 1 ? [...ctx.shape(1), 1] : ctx.shape(1)
+  const [m, k] = (transA ? left.slice(-2).reverse() : left.slice(-2)) as [number, number]
+  const n = right.at(transB ? -2 : -1)!
+  const batch = ctx.output().shape.slice(0, ctx.output().shape.length - (ctx.shape(0).length > 1 ? 1 : 0))
+  const sizes = ctx.shape(1).length > 1 ? batch.slice(0, -1) : batch
+  const steps = (shape: readonly number[]): number[] =>
+    broadcastStrides([...shape.slice(0, -2), 1], [...sizes, 1])
+      .slice(0, -1)
+      .map(stride => stride * shape.at(-2)! * shape.at(-1)!)
+  const ySteps = contiguousStrides([...sizes, m * n]).slice(0, -1)
+  const loop = collapse(sizes, [steps(left), steps(right), ySteps])
+  const y = ctx.write().buffer
+  const [a, b] = [ctx.input(0).buffer, ctx.input(1).buffer]
+  const compute = productCompute(ctx)
+  const outerAxes = Math.max(loop.shape.length - 2, 0)
+  forEachOffset(loop.shape.slice(0, outerAxes), loop.strides, ([aStart, bStart, yStart]) => {
+    const [outer = 1, inner = 1] = pad(loop.shape.slice(outerAxes), 1)
+    const strides = (operand: number, rows: number, cols: number, transposed: boolean): MatrixStrides => {
+      const [first = 0, second = 0] = pad(loop.strides[operand]!.slice(outerAxes), 0)
+      return transposed ? [first, second, 1, rows] : [first, second, cols, 1]
+    }
+    ctx.step('matmul', {
+      ...{ outer, inner, m, n, k, alpha: 1 },
+      ...{ a: a.read(aStart), aStrides: strides(0, m, k, transA) },
+      ...{ b: b.read(bStart), bStrides: strides(1, k, n, transB) },
+      ...{ y: y.write(yStart), yStrides: strides(2, m, n, false), compute },
+    })
+  })
+}
+
+const pad = (list: number[], value: number): number[] => (list.length === 1 ? [value, ...list] : list)
+
+/** Calls body with where each of three operands is, for each index of `shape`. */
+function forEachOffset(
+  shape: readonly number[],
+  strides: readonly (readonly number[])[],
+  body: (offsets: readonly [number, number, number]) => void,
+): void {
+  const walk = (axis: number, offsets: readonly [number, number, number]): void => {
+    if (axis === shape.length) {
+      body(offsets)
+      return
+    }
+    for (let i = 0; i < shape[axis]!; i++) {
+      const [a, b, y] = offsets.map((offset, n) => offset + i * strides[n]![axis]!)
+      walk(axis + 1, [a!, b!, y!])
+    }
+  }
+  walk(0, [0, 0, 0])
+}
+
+/** A constant weight in the layout that kernels of the backend stream. */
+function packed(ctx: Lowering, weight: Symbolic<StoredWeight>): Symbolic<StoredWeight> {
+  if (!ctx.packs || weight.packed) return weight
+  const { step, packed } = packStep(weight)
+  ctx.step('packWeight', step.args)
+  return packed
+}
+
+/** Input 1 as rows of output features: [K, N] is turned around unless `transB` says that it is [N, K]. */
+function rowsOf(ctx: Lowering): Symbolic<StoredWeight> {
+  if (ctx.integer('transB', 0) !== 0) return weightOf(ctx, 1)
+  const stored = storedInput(ctx, 1)
+  if (stored?.transposed) return storedOperands(stored.weight)
+  const [cols = 0, rows = 0] = ctx.shape(1)
+  const data = ctx.scratch(rows * cols)
+  addCopy(ctx, [rows, cols], [ctx.read(1), 0, [1, rows]], [data.write(), 0, [cols, 1]])
+  return { dtype: 'f32', rows, cols, data: data.read() }
+}
+
+/** y = activation(x · W + bias) + residual */
+function fusedLinear(ctx: Lowering): void {
+  const weight = rowsOf(ctx)
+  const tokens = numel(ctx.shape(0).slice(0, -1))
+  ctx.step('linear', {
+    ...{
+      weight: packed(ctx, weight),
+      tokens,
+      x: ctx.read(0),
+      bias: ctx.optional(2),
+      residual: ctx.optional(3),
+    },
+    ...{
+      activation: ctx.text('activation', 'none') as Activation,
+      compute: computeOf(ctx, weight),
+      y: ctx.write(),
+    },
+  })
+}
+
+/** A product that may swap the last two dimensions of an operand. */
+const fusedMatmul = (ctx: Lowering): void =>
+  matmul(ctx, ctx.integer('transA', 0) !== 0, ctx.integer('transB', 0) !== 0)
+
+/** Lowerings of matrix products. */
+export const matmuls: LowerTable = {
+  '': { Gemm: ctx => ctx.inF32(gemm), MatMul: ctx => ctx.inF32(inner => matmul(inner)) },
+  [sparkDomain]: { FusedMatMul: fusedMatmul, FusedLinear: ctx => ctx.inF32(fusedLinear) },
+}

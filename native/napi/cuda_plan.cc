@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "backend/cuda/stream.h"
+#include "backend/cuda/runtime/stream.h"
 #include "core/error.h"
 #include "napi/cuda_call.h"
 #include "napi/job.h"

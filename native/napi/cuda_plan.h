@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/memory_speed.h"
-#include "backend/cuda/recording.h"
+#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/runtime/memory_speed.h"
+#include "backend/cuda/runtime/recording.h"
 #include "napi/arguments.h"
 
 namespace spark::napi {

@@ -3,7 +3,7 @@
 import { type ExecFileException, execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
-/** Our kernel (tensor_fp4.cu), or cuBLASLt's. */
+/** Our kernel (linear_fp4_mma.cu), or cuBLASLt's. */
 export type Fp4Way = 'own' | 'cublaslt'
 
 /** What is wrong with the products of a way; '' when they equal the CPU's, null when there are none. */

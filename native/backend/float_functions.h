@@ -161,7 +161,7 @@ SPARK_HOST_DEVICE inline F unit_clamp(F x) {
 // Whether fn is computed here.
 template <typename Fn>
 SPARK_HOST_DEVICE constexpr bool covers(Fn fn) {
-  return traits_of(fn).f32 == F32Source::kOwn;
+  return f32_source_of(fn) == F32Source::kOwn;
 }
 
 // fn(x); covers(fn).

@@ -47,27 +47,58 @@ enum class ResultType : uint8_t { kSame, kBool };
 // kOwn: float_functions.h, with the same bits on every instruction set; kCmath: <cmath> or an operator.
 enum class F32Source : uint8_t { kOwn, kCmath };
 
-struct FunctionTraits {
-  OperandTypes operands;
-  ResultType result;
-  F32Source f32;
-};
-
-SPARK_HOST_DEVICE constexpr FunctionTraits traits_of(UnaryFn fn) {
+SPARK_HOST_DEVICE constexpr OperandTypes operands_of(UnaryFn fn) {
   switch (fn) {
 #define SPARK_UNARY(enumerator, name, operands, result, f32) \
   case UnaryFn::enumerator:                                  \
-    return {OperandTypes::operands, ResultType::result, F32Source::f32};
+    return OperandTypes::operands;
+#include "backend/functions.def"
+  }
+  return {};
+}
+SPARK_HOST_DEVICE constexpr OperandTypes operands_of(BinaryFn fn) {
+  switch (fn) {
+#define SPARK_BINARY(enumerator, name, operands, result, f32) \
+  case BinaryFn::enumerator:                                  \
+    return OperandTypes::operands;
 #include "backend/functions.def"
   }
   return {};
 }
 
-SPARK_HOST_DEVICE constexpr FunctionTraits traits_of(BinaryFn fn) {
+SPARK_HOST_DEVICE constexpr ResultType result_of(UnaryFn fn) {
+  switch (fn) {
+#define SPARK_UNARY(enumerator, name, operands, result, f32) \
+  case UnaryFn::enumerator:                                  \
+    return ResultType::result;
+#include "backend/functions.def"
+  }
+  return {};
+}
+SPARK_HOST_DEVICE constexpr ResultType result_of(BinaryFn fn) {
   switch (fn) {
 #define SPARK_BINARY(enumerator, name, operands, result, f32) \
   case BinaryFn::enumerator:                                  \
-    return {OperandTypes::operands, ResultType::result, F32Source::f32};
+    return ResultType::result;
+#include "backend/functions.def"
+  }
+  return {};
+}
+
+SPARK_HOST_DEVICE constexpr F32Source f32_source_of(UnaryFn fn) {
+  switch (fn) {
+#define SPARK_UNARY(enumerator, name, operands, result, f32) \
+  case UnaryFn::enumerator:                                  \
+    return F32Source::f32;
+#include "backend/functions.def"
+  }
+  return {};
+}
+SPARK_HOST_DEVICE constexpr F32Source f32_source_of(BinaryFn fn) {
+  switch (fn) {
+#define SPARK_BINARY(enumerator, name, operands, result, f32) \
+  case BinaryFn::enumerator:                                  \
+    return F32Source::f32;
 #include "backend/functions.def"
   }
   return {};
@@ -76,14 +107,14 @@ SPARK_HOST_DEVICE constexpr FunctionTraits traits_of(BinaryFn fn) {
 // Whether there is such a function of floats, or else of integers.
 template <typename Fn>
 SPARK_HOST_DEVICE constexpr bool defined_for(Fn fn, bool floats) {
-  const OperandTypes operands = traits_of(fn).operands;
+  const OperandTypes operands = operands_of(fn);
   return operands == OperandTypes::kAny || (operands == OperandTypes::kFloats) == floats;
 }
 
 // Whether the result is bool instead of the type of the operands.
 template <typename Fn>
 SPARK_HOST_DEVICE constexpr bool returns_bool(Fn fn) {
-  return traits_of(fn).result == ResultType::kBool;
+  return result_of(fn) == ResultType::kBool;
 }
 
 // Calls body with fn as a std::integral_constant, so that its code is compiled for each function.

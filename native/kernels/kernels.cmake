@@ -1,4 +1,4 @@
-# kernels.cmake: every native/kernels/<family>.cu becomes <family>.fatbin, embedded by kernels.S and listed in
+# kernels.cmake: every native/kernels/<component>/<family>.cu becomes <family>.fatbin, embedded by kernels.S and listed in
 # kernel_images.cc. Device code knows nothing of the host, so one set of fatbins serves every host architecture.
 #
 # DGX_SPARK_CUDA_ARCHS  environment or cache: "all", as in prebuilds, or a list such as "90" or "80,90". Default: what the
@@ -12,7 +12,7 @@ set(default_archs 90 121)
 set(DGX_SPARK_CUDA_ARCHS "$ENV{DGX_SPARK_CUDA_ARCHS}" CACHE STRING
   "CUDA targets to build: all, or a list; empty means those of this machine")
 
-file(GLOB KERNEL_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/native/kernels/*.cu)
+file(GLOB_RECURSE KERNEL_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/native/kernels/*.cu)
 find_program(NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
 set(nvcc_version 0)
 if(NVCC)
@@ -72,7 +72,7 @@ foreach(arch ${archs})
   list(APPEND gencode -gencode arch=compute_${arch},code=sm_${arch})
 endforeach()
 list(APPEND gencode -gencode arch=compute_80,code=compute_80)
-set(fp4_families tensor_fp4)
+set(fp4_families linear_fp4_mma)
 set(fp4_gencode -gencode arch=compute_120f,code=[sm_120f,sm_121f,compute_120f])
 
 set(KERNEL_INCBINS "")

@@ -1,7 +1,7 @@
 #include "napi/cuda_call.h"
 
-#include "backend/cuda/staging.h"
-#include "backend/cuda/stream.h"
+#include "backend/cuda/runtime/staging.h"
+#include "backend/cuda/runtime/stream.h"
 #include "core/error.h"
 #include "napi/env.h"
 #include "napi/job.h"

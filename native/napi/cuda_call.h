@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/staging.h"
+#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/runtime/staging.h"
 #include "napi/arguments.h"
 
 namespace spark::napi {

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "backend/cuda/cublaslt.h"
-#include "backend/cuda/kernel_images.h"
-#include "backend/cuda/query.h"
+#include "backend/cuda/gemm/cublaslt.h"
+#include "backend/cuda/runtime/kernel_images.h"
+#include "backend/cuda/runtime/query.h"
 #include "hardware/nvml.h"
 #include "napi/job.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/staging.h"
+#include "backend/cuda/runtime/staging.h"
 #include "core/footprint.h"
 
 namespace spark::napi {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/memory.h"
+#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/runtime/memory.h"
 #include "core/block.h"
 #include "core/error.h"
 #include "napi/job.h"

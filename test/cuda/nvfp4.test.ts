@@ -59,10 +59,10 @@ const operands = [
   'nvfp4_activation_codes 96', // 256 rows of 48 blocks
   'swizzle_scales 66', // 3 x 11 tiles
 ]
-const own = [...operands, 'tensor_fp4 6']
+const own = [...operands, 'linear_fp4_mma 6']
 const cublaslt = [...operands, 'matmul fp4 272 213 704 trans 1 lda 704 ldb 768 ldd 272 workspace 0']
 /** A product without FP4 tensor cores. */
-const fallback = ['amax_f32 10', 'amax_finish 1', 'nvfp4_activation_bf16 21', 'tensor_nvfp4 2']
+const fallback = ['amax_f32 10', 'amax_finish 1', 'nvfp4_activation_bf16 21', 'linear_mma_nvfp4 2']
 
 t.test('a GPU of compute capability 12.1: our kernel and cuBLASLt', async t => {
   for (const profile of [blackwell, capable('12.0')]) {
@@ -105,7 +105,7 @@ t.test('a GPU without FP4, and switches', async t => {
 
 t.test('few rows need no FP4', async t => {
   const { lines } = await products(blackwell, {}, `await kernels.run('linear', args(7))`)
-  const few = ['amax_f32 1', 'amax_finish 1', 'nvfp4_activation_bf16 2', 'tensor_8_nvfp4 7']
+  const few = ['amax_f32 1', 'amax_finish 1', 'nvfp4_activation_bf16 2', 'linear_mma_8_nvfp4 7']
   t.same(lines, [...own, ...cublaslt, ...few])
 })
 
@@ -115,9 +115,15 @@ t.test('what a way does to the process of its test is a reason, and harms nobody
       { 'fail.cuLaunchKernel': 1, 'fail.cuLaunchKernel.times': 1 },
       /our kernel failed: launching kernel amax_f32 failed/,
     ],
-    [{ 'kernel.tensor_fp4.fault': 715 }, /our kernel failed: .*ILLEGAL_INSTRUCTION 715 .* cuBLASLt differs/],
-    [{ 'kernel.tensor_fp4.fault': 700 }, /our kernel failed: .*700.* cuBLASLt differs/],
-    [{ 'kernel.tensor_fp4.signal': 11 }, /our kernel failed: its test ended with SIGSEGV. cuBLASLt differs/],
+    [
+      { 'kernel.linear_fp4_mma.fault': 715 },
+      /our kernel failed: .*ILLEGAL_INSTRUCTION 715 .* cuBLASLt differs/,
+    ],
+    [{ 'kernel.linear_fp4_mma.fault': 700 }, /our kernel failed: .*700.* cuBLASLt differs/],
+    [
+      { 'kernel.linear_fp4_mma.signal': 11 },
+      /our kernel failed: its test ended with SIGSEGV. cuBLASLt differs/,
+    ],
   ]
   for (const [profile, problem] of failures) {
     // What the user has on the GPU goes on: memory, a context, a product after the test.
@@ -154,7 +160,7 @@ t.test('calls keep their order while the test runs', async t => {
   t.same(value, ['product', 'norm', 'second product', 'second norm'])
   const launched = played.lines('launch').map(line => line.split(' ')[1])
   const last = launched.slice(launched.lastIndexOf('swizzle_scales') + 1)
-  const product = ['amax_f32', 'amax_finish', 'nvfp4_activation_bf16', 'tensor_nvfp4']
+  const product = ['amax_f32', 'amax_finish', 'nvfp4_activation_bf16', 'linear_mma_nvfp4']
   t.same(last, [...product, 'weight_norm2_nvfp4', ...product, 'weight_norm2_nvfp4'])
 })
 
@@ -162,7 +168,7 @@ t.test('calls keep their order while the test runs', async t => {
 const cacheOf = (env: Record<string, string>) => path.join(env.XDG_CACHE_HOME!, 'dgx-spark', 'fp4.json')
 
 const product = `await kernels.run('linear', args())`
-const launchesTensorFp4 = (played: Machine) => played.lines('launch tensor_fp4').length
+const launchesTensorFp4 = (played: Machine) => played.lines('launch linear_fp4_mma').length
 
 t.test('a verdict is kept for the driver, the GPU and cuBLASLt', async t => {
   const played = machine(fakeDriver, blackwell)
@@ -232,7 +238,7 @@ t.test('where no test gives an answer, products go to tensor cores for bf16 and 
 })
 
 t.test('a kernel that never ends is killed', async t => {
-  const { env } = machine(fakeDriver, { ...blackwell, 'kernel.tensor_fp4.delay': 100_000 })
+  const { env } = machine(fakeDriver, { ...blackwell, 'kernel.linear_fp4_mma.delay': 100_000 })
   const script = `
     import { testFp4 } from '#lib/kernels/fp4-test.js'
     console.log(JSON.stringify(await testFp4('${blackwell.gpus[0]!.uuid}', 'own', 4000)))`
@@ -247,7 +253,7 @@ t.test('a plan tests before its first run, which is not captured, and warns once
   const played = machine(fakeDriver, blackwell)
   const { warnings } = (await scriptResult(`${head}${script}; await finish()`, played.env)) as Answer
   t.match(warnings, [['DgxSparkWarning', 'SPARK_CUDA', /^FP4 tensor cores/]])
-  t.equal(played.lines('launch tensor_fp4').length, 1)
+  t.equal(played.lines('launch linear_fp4_mma').length, 1)
   t.equal(played.lines('replay').length, 2)
 })
 
@@ -257,7 +263,7 @@ t.test('workers warn each, and one answer holds for all', async t => {
     await kernels.run('linear', args())
     const text = \`
       import { parentPort } from 'node:worker_threads'
-      import { openCudaKernels } from '\${new URL('dist/runtime/cuda.js', 'file://' + process.cwd() + '/')}'
+      import { openCudaKernels } from '\${new URL('dist/kernels/cuda.js', 'file://' + process.cwd() + '/')}'
       const warnings = []
       process.on('warning', ({ message }) => warnings.push(message))
       const [T, O, I] = [130, 101, 304]

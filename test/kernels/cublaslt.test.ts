@@ -39,11 +39,11 @@ async function products(runs: [op: string, changes: object][], profile: object =
 const formed = (played: Machine) =>
   played
     .lines('')
-    .filter(line => /^(matmul|launch tensor|capture|replay)/.test(line))
+    .filter(line => /^(matmul|launch (linear_mma|product_epilogue)|capture|replay)/.test(line))
     .map(line => line.replace(/^launch (\w+) .*/, '$1'))
 
 const six = (changes: object) => Array.from({ length: 6 }, (): [string, object] => ['linear', changes])
-const ours = 'tensor_bf16'
+const ours = 'linear_mma_bf16'
 const rows = 'matmul 104 130 304 trans 1 lda 304 ldb 320 ldd 104 workspace 0'
 /** Each way to load its kernels, then three times between events. */
 const trial = (own: string, other: string) => [other, own, ...Array(3).fill(own), ...Array(3).fill(other)]
@@ -61,13 +61,13 @@ t.test('and so is ours where cuBLASLt takes longer', async t => {
 t.test('a layer with an activation is finished in one pass', async t => {
   const calls = [six({ activation: 'relu' })[0]!]
   const found = await products(calls, slow)
-  t.same(found.slice(0, 3), [rows, 'tensor_finish', ours])
+  t.same(found.slice(0, 3), [rows, 'product_epilogue', ours])
 })
 
 t.test('columns of the weight', async t => {
   const calls = six({}).map((): [string, object] => ['linearBackward', {}])
   const columns = 'matmul 304 130 104 trans 0 lda 304 ldb 128 ldd 304 workspace 0'
-  const backward = 'tensor_backward_bf16'
+  const backward = 'linear_mma_backward_bf16'
   t.same(await products(calls, slow), [...trial(backward, columns), backward, ...Array(5).fill(columns)])
 })
 
@@ -99,7 +99,7 @@ async function formedAtOddPlaces(changes: string) {
 }
 
 t.test('an output at an odd element takes its sums by way of aligned memory', async t => {
-  const finish = 'tensor_finish'
+  const finish = 'product_epilogue'
   const expected = [...trial(ours, rows), rows, finish, 'capture', rows, finish, 'replay']
   t.same(await formedAtOddPlaces('y: odd(args.y)'), expected)
 })

@@ -111,42 +111,42 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
     [`run('doraMerge', '${dtype}')`]: [wideTiles(`dora_merge_${dtype}`)],
     [`run('linear', '${dtype}', { compute: 'bf16' })`]: [
       'pack_rows_bf16 21 256x1',
-      `tensor_${dtype} 2 256x1`,
+      `linear_mma_${dtype} 2 256x1`,
     ],
     [`run('linear', '${dtype}', { compute: 'bf16', tokens: 16 })`]: [
       'pack_rows_bf16 3 256x1',
-      `tensor_16_${dtype} 7 256x1`,
+      `linear_mma_16_${dtype} 7 256x1`,
     ],
     [`run('linear', '${dtype}', { compute: 'bf16', tokens: 8 })`]: [
       'pack_rows_bf16 2 256x1',
-      `tensor_8_${dtype} 7 256x1`,
+      `linear_mma_8_${dtype} 7 256x1`,
     ],
     [`run('linearBackward', '${dtype}', { compute: 'bf16', dbias: undefined })`]: [
       'pack_rows_bf16 9 256x1',
-      `tensor_backward_${dtype} 6 256x1`,
+      `linear_mma_backward_${dtype} 6 256x1`,
       'pack_columns_bf16 20 32x8',
-      'tensor_backward_f32 3 256x1',
+      'linear_mma_backward_f32 3 256x1',
     ],
     [`run('doraForward', '${dtype}', { compute: 'bf16' })`]: [
       'pack_rows_bf16 21 256x1',
       'pack_rows_bf16 1 256x1',
-      'tensor_8_bf16 9 256x1',
+      'linear_mma_8_bf16 9 256x1',
       'pack_rows_bf16 3 256x1',
       'pack_rows_bf16 2 256x1',
-      `tensor_${dtype} 2 256x1`,
+      `linear_mma_${dtype} 2 256x1`,
     ],
   }
   if (dtype === 'f16' || dtype === 'f32') {
     expected[`run('linear', '${dtype}', { compute: 'f16' })`] = [
       'pack_rows_f16 21 256x1',
-      `tensor_half_${dtype} 2 256x1`,
+      `linear_mma_half_${dtype} 2 256x1`,
     ]
     expected[`run('linear', '${dtype}', { compute: 'f16', tokens: 16 })`] = [
       'pack_rows_f16 3 256x1',
-      `tensor_half_16_${dtype} 7 256x1`,
+      `linear_mma_half_16_${dtype} 7 256x1`,
     ]
     expected[`run('linearBackward', '${dtype}', { compute: 'f16', dbias: undefined, dweight: undefined })`] =
-      ['pack_rows_f16 9 256x1', `tensor_half_backward_${dtype} 6 256x1`]
+      ['pack_rows_f16 9 256x1', `linear_mma_half_backward_${dtype} 6 256x1`]
   }
   t.test(dtype, async t => {
     t.same(await launches(Object.keys(expected).join('\nawait ')), Object.values(expected).flat())
@@ -228,11 +228,11 @@ t.test('operations of networks', async t => {
   ])
   t.same(await launches(gradient('bf16', 2)), [
     'conv_pack_gradient 6 256x1',
-    'conv_tensor_gradient_64 20 128x1',
+    'conv_mma_gradient_64 20 128x1',
   ])
   t.same(await launches(gradient('f16', 40)), [
     'conv_pack_half_gradient 93 256x1', // 6 spans of 480 positions
-    'conv_tensor_half_gradient_64 120 128x1',
+    'conv_mma_half_gradient_64 120 128x1',
     'conv_add_spans_f32 163 256x1',
   ])
   t.same(await launches(`run('conv', 'f32', { ${shape}, groups: 66, ${weight(66, 9)} })`), [

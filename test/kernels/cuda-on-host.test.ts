@@ -27,32 +27,38 @@ function check(
 
 check(
   'products, DoRA and optimizers',
-  ['dora.cc', 'products.cc', 'tensor.cc', 'fp4.cc'],
+  ['dora.cc', 'products.cc', 'product_mma.cc', 'fp4.cc'],
   [
     ...['linear', 'linear_integer', 'dora', 'dora_mixed', 'dora_norm', 'merge_backward'],
     ...['softmax_cross_entropy', 'adamw'],
-    ...['pack', 'tensor', 'tensor_few', 'tensor_finish', 'matmul_tensor'],
-    ...['amax', 'swizzle', 'nvfp4_activation', 'tensor_fp4'],
+    ...['pack', 'linear_mma', 'linear_few_mma', 'product_epilogue', 'matmul_mma'],
+    ...['amax', 'swizzle', 'nvfp4_activation', 'linear_fp4_mma'],
   ],
   [
-    ...['linear', 'matmul', 'product', 'softmax_cross_entropy', 'adamw', 'tensor'],
-    ...['dora', 'dora_mixed', 'dora_weight'],
-    ...['merge_backward', 'amax', 'swizzle', 'fp4_product', 'fp4_test'],
+    ...[
+      'gemm/linear',
+      'gemm/matmul',
+      'gemm/product',
+      'gemm/product_mma',
+      'gemm/fp4_product',
+      'gemm/fp4_test',
+    ],
+    ...['dora/dora', 'dora/dora_mixed', 'dora/dora_weight', 'dora/merge_backward'],
+    ...['ops/softmax_cross_entropy', 'ops/adamw', 'quantize/amax', 'quantize/swizzle'],
   ],
 )
 
-const networks = ['conv', 'normalization', 'attention']
 check(
   'convolutions, attention and normalizations',
-  ['networks.cc', 'conv_tensor.cc', 'attention_tensor.cc'],
-  [...networks, 'conv_pack', 'conv_tensor', 'attention_tensor'],
-  networks,
+  ['networks.cc', 'conv_mma.cc', 'attention_mma.cc'],
+  ['conv', 'normalization', 'attention', 'conv_pack', 'conv_mma', 'attention_mma'],
+  ['conv/conv', 'ops/normalization', 'attention/attention'],
 )
 
-const views = ['pool', 'dropout', 'cast', 'scatter', 'grid_sample', 'recurrent', 'adamw']
+const ops = ['pool', 'dropout', 'scatter', 'grid_sample', 'recurrent', 'adamw']
 check(
-  'views, reductions, pools, casts, orders and recurrent layers',
-  ['views.cc', 'layers.cc'],
-  ['elementwise', 'move', 'reduction', 'top_k', ...views],
-  ['view', ...views],
+  'strided operands, reductions, pools, casts, orders and recurrent layers',
+  ['strided.cc', 'layers.cc'],
+  ['elementwise', 'move', 'reduction', 'top_k', 'cast', ...ops],
+  ['quantize/cast', ...['strided', ...ops].map(name => `ops/${name}`)],
 )

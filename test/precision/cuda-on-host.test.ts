@@ -6,10 +6,10 @@ import { buildOnHost, noHostCompiler } from '../fixtures/cuda-on-host/cuda-on-ho
 
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   const families = ['cast', 'amax', 'nvfp4', 'fp8', 'swizzle']
-  const folders = ['cpu/quantize', 'cuda']
+  const folders = ['cpu/quantize', 'cuda/quantize']
   const sources = folders.flatMap(folder => families.map(name => `backend/${folder}/${name}.cc`))
   const plain = ['backend/cpu/simd/isa_plain.cc', '../test/fixtures/cuda-on-host/plain-cpu.cc']
-  const core = ['core/thread_pool.cc', 'backend/cpu/elements.cc', 'backend/cuda/view.cc']
+  const core = ['core/thread_pool.cc', 'backend/cpu/elements.cc', 'backend/cuda/ops/strided.cc']
   const { folder, programs } = buildOnHost(['precision.cc'], families, [...sources, ...plain, ...core])
   t.teardown(() => rmSync(folder, { recursive: true }))
   const { stdout, status } = spawnSync(programs[0]!, { encoding: 'utf8' })

@@ -1,0 +1,45 @@
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/gemm/product.h"
+#include "backend/cuda/runtime/launch.h"
+#include "core/error.h"
+#include "kernels/gemm/blocks.h"
+
+namespace spark::cuda {
+
+void linear(const LinearArgs& args) {
+  ProductArgs product = with_rows(args.tokens, rows_of(args.x, args.weight.cols), args.weight, args.y);
+  product.epilogue.col_factor = args.row_scale;
+  product.epilogue.bias = args.bias;
+  product.epilogue.activation = args.activation;
+  product.epilogue.residual = args.residual;
+  product.compute = args.compute;
+  launch_rows(product);
+}
+
+void linear_backward(const LinearBackwardArgs& args) {
+  const int64_t in = args.weight.cols, out = args.weight.rows;
+  if (args.dx) {
+    ProductArgs dx = with_columns(args.tokens, rows_of(args.dy, out), args.weight, args.dx);
+    dx.compute = args.compute;
+    launch_columns(dx);
+  }
+  if (args.dweight) {
+    const Weight x = as_weight(args.x, args.tokens, in);
+    ProductArgs dweight = with_columns(out, columns_of(args.dy, out), x, args.dweight);
+    dweight.compute = args.compute;
+    launch_columns(dweight);
+  }
+  if (args.dbias) launch_column_sums(args.dy, nullptr, args.tokens, out, nullptr, args.dbias);
+}
+
+void linear_integer(const LinearIntegerArgs& args) {
+  if (args.packed || args.bias || args.result.scale) {
+    throw Error("ERR_UNSUPPORTED",
+                "the cuda backend has no linearInteger with packed weights, bias or scale");
+  }
+  using namespace linear_integer_block;
+  launch("linear_integer", "linear_integer", Grid{ceil_div(args.tokens, kTile) * ceil_div(args.rows, kTile)},
+         Threads{kThreads}, 0, args);
+}
+
+}  // namespace spark::cuda

@@ -1,0 +1,35 @@
+// tensor.h: matrix products on tensor cores (native/kernels/gemm/linear_mma.cu, linear_few_mma.cu): operands
+// in bf16 or f16, sums in f32.
+#pragma once
+
+#include "backend/cuda/runtime/memory.h"
+#include "kernels/gemm/product_args.h"
+
+namespace spark::cuda {
+
+// bf16 or f16: what the operands of a product are rounded to.
+DType number_of(Compute compute);
+
+// Lines along K in 16-bit numbers, as ProductArgs::packed_a takes them. They may go out of scope when the
+// last kernel that reads them is enqueued.
+class Packed {
+ public:
+  // k_factor [depth] may be null.
+  Packed(DType number, const Lines& lines, int64_t count, int64_t depth, const float* k_factor = nullptr);
+  uint16_t* data() const { return memory_.as<uint16_t>(); }
+
+ private:
+  Scratch memory_;
+};
+
+// Whether cuBLASLt may store the sums where the epilogue wants them: as they are, row by row, aligned.
+bool takes_sums(const ProductMmaArgs& args);
+
+// Second segment (of `number`) and epilogue, where sums[rows, cols] are what the first segment comes to.
+void launch_epilogue(DType number, const ProductMmaArgs& args, const float* sums);
+
+// As launch_rows and launch_columns of product.h.
+void launch_mma_rows(const ProductArgs& args);
+void launch_mma_columns(const ProductArgs& args);
+
+}  // namespace spark::cuda

@@ -1,0 +1,45 @@
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/runtime/launch.h"
+
+namespace spark::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// A block for each row (or channel).
+template <typename Args>
+void launch_rows(const char* kernel, int64_t rows, const Args& args) {
+  launch("normalization", kernel, Grid{rows}, Threads{kThreads}, 0, args);
+}
+
+}  // namespace
+
+void softmax(const SoftmaxArgs& args) { launch_rows("softmax_f32", args.rows, args); }
+
+void softmax_backward(const SoftmaxBackwardArgs& args) {
+  launch_rows("softmax_backward_f32", args.rows, args);
+}
+
+void norm(const NormArgs& args) { launch_rows("norm_f32", args.rows, args); }
+
+void norm_backward(const NormBackwardArgs& args) {
+  if (args.dx) launch_rows("norm_backward_f32", args.rows, args);
+  if (args.dscale || args.dbias) {
+    launch_rows("norm_scale_gradient_f32", args.groups * (args.cols / args.inner), args);
+  }
+}
+
+void batch_statistics(const BatchStatisticsArgs& args) {
+  launch_rows("batch_statistics_f32", args.channels, args);
+}
+
+void batch_norm(const BatchNormArgs& args) {
+  const int64_t count = args.batch * args.channels * args.positions;
+  launch("normalization", "batch_norm_f32", Grid{ceil_div(count, kThreads)}, Threads{kThreads}, 0, args);
+}
+
+void batch_norm_backward(const BatchNormBackwardArgs& args) {
+  launch_rows("batch_norm_backward_f32", args.channels, args);
+}
+
+}  // namespace spark::cuda

@@ -1,0 +1,61 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/ops/strided.h"
+#include "kernels/ops/scatter_args.h"
+
+namespace spark::cuda {
+namespace {
+
+// Whether places differ wherever the steps of the walk or the indices do: each step is longer than all
+// shorter ones reach together.
+bool distinct(const Places& places) {
+  std::vector<std::pair<int64_t, int64_t>> steps;  // and how many
+  for (int64_t i = 0; i < places.shape.count; ++i) {
+    steps.emplace_back(places.strides.step[i], places.shape.size[i]);
+  }
+  for (int64_t d = 0; d < places.components; ++d) steps.emplace_back(places.steps[d], places.limits[d]);
+  std::sort(steps.begin(), steps.end());
+  int64_t reach = 0;
+  for (const auto& [step, count] : steps) {
+    if (step == 0 || count == 1) continue;
+    if (step <= reach) return false;
+    reach += (count - 1) * step;
+  }
+  return true;
+}
+
+void append(ScatterAxes& loop, const Places& places, int64_t axis, int64_t updates) {
+  const int64_t i = loop.axes.count++;
+  loop.axes.size[i] = places.shape.size[axis];
+  loop.place.step[i] = places.strides.step[axis];
+  loop.indices.step[i] = places.index_strides.step[axis];
+  loop.updates.step[i] = updates;
+}
+
+// Updates that differ along an axis of the walk have different places if those are distinct at all.
+ScatterLoops loops_over(const Places& places) {
+  const bool apart = distinct(places);
+  ScatterLoops loops{};
+  int64_t updates = volume(places.shape);
+  for (int64_t axis = 0; axis < places.shape.count; ++axis) {
+    updates /= places.shape.size[axis];
+    append(apart && places.strides.step[axis] != 0 ? loops.lanes : loops.turns, places, axis, updates);
+  }
+  return loops;
+}
+
+}  // namespace
+
+void scatter(const ScatterArgs& args) {
+  if (volume(args.places.shape) == 0) return;
+  const ScatterLoops loops = loops_over(args.places);
+  launch_in_pieces(volume(loops.turns.axes), 1, [&](int64_t begin, int64_t end) {
+    launch("scatter", kernel_of_number("scatter", args.dtype), threads_for(volume(loops.lanes.axes)),
+           Threads{kViewThreads}, 0, args, loops, begin, end);
+  });
+}
+
+}  // namespace spark::cuda

@@ -1,0 +1,67 @@
+#include "backend/cuda/runtime/recording.h"
+
+#include "backend/cuda/runtime/device.h"
+#include "core/error.h"
+
+namespace spark::cuda {
+namespace {
+
+constexpr int kRelaxed = 2;           // CU_STREAM_CAPTURE_MODE_RELAXED: other threads may do as they like
+constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+
+}  // namespace
+
+Recording::Recording(Device& device, bool graphs)
+    : device_(device), graphs_(graphs), scratch_(device, MemoryKind::kDevice, Pool::kKeepAll) {}
+
+Recording::~Recording() {
+  try {
+    DeviceScope scope(device_);
+    if (graph_) device_.driver.cuGraphExecDestroy(graph_);
+    scratch_.trim();
+  } catch (const Error&) {  // on a ruined context, whose memory is gone
+  }
+}
+
+void Recording::capture(const std::function<void()>& work) {
+  const Driver& driver = device_.driver;
+  if (!driver.cuStreamBeginCapture || !driver.cuStreamEndCapture || !driver.cuGraphInstantiate ||
+      !driver.cuGraphLaunch || !driver.cuGraphDestroy || !driver.cuGraphExecDestroy) {
+    problem_ = "the NVIDIA driver has no CUDA graphs";
+    return;
+  }
+  // A stream of its own: other threads enqueue on that of the device meanwhile.
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUresult result = driver.cuStreamCreate(&stream, kNonBlocking);
+  if (result == kSuccess) result = driver.cuStreamBeginCapture(stream, kRelaxed);
+  if (result == kSuccess) {
+    try {
+      const Redirection redirection(stream, scratch_, true);
+      work();
+    } catch (const Error& error) {
+      problem_ = error.what();
+    }
+    result = driver.cuStreamEndCapture(stream, &graph);
+  }
+  if (result == kSuccess && problem_.empty()) result = driver.cuGraphInstantiate(&graph_, graph, 0);
+  if (result != kSuccess) {
+    graph_ = nullptr;
+    if (problem_.empty()) problem_ = driver.error_text(result);
+  }
+  if (graph) driver.cuGraphDestroy(graph);
+  if (stream) driver.cuStreamDestroy(stream);
+}
+
+void Recording::run(const std::function<void()>& work) {
+  if (graphs_ && has_run_ && !graph_ && problem_.empty()) capture(work);
+  if (graph_) {
+    device_.check(device_.driver.cuGraphLaunch(graph_, device_.stream().handle()), "launching a plan");
+  } else {
+    const Redirection redirection(device_.stream().handle(), scratch_);
+    work();
+  }
+  has_run_ = true;
+}
+
+}  // namespace spark::cuda

@@ -1,0 +1,240 @@
+// attention.cu: attention and its gradients, by the formulas of backend/network_args.h. A block has a tile of
+// 16 rows (queries, or keys for dk and dv) and meets 64 columns (keys, or queries) at a time; scores never
+// leave shared memory. Softmax is online: sums so far are scaled when a larger score comes. Sums are f32,
+// over columns in order. Trap: a thread keeps its elements of the output in global memory between the blocks
+// of columns; nobody else may. Reference: native/backend/cpu/attention/attention.cc, attention_backward.cc
+#include "kernels/attention/attention.cuh"
+#include "kernels/attention/blocks.h"
+#include "kernels/reduce.cuh"
+
+namespace spark {
+namespace {
+
+using attention_block::kRows;
+using attention_block::kThreads;
+constexpr int kCols = 64, kDepth = 32;
+constexpr int kDots =
+    kRows * kCols / kThreads;  // scores of a thread: rows threadIdx.x / kCols + i · (kRows / kDots)
+constexpr int kStep = kRows / kDots;
+
+// dots[i] = left row · right row for the thread's pairs; rows that are null give 0.
+template <typename Left, typename Right>
+__device__ void multiply(const Left& left, const Right& right, int64_t depth, float (&dots)[kDots]) {
+  __shared__ float a[kRows][kDepth], b[kCols][kDepth + 1];
+  for (float& dot : dots) dot = 0;
+  for (int64_t first = 0; first < depth; first += kDepth) {
+    __syncthreads();  // the last piece has been used
+    for (int i = threadIdx.x; i < (kRows + kCols) * kDepth; i += kThreads) {
+      const int row = i / kDepth, d = i % kDepth;
+      const float* from = row < kRows ? left(row) : right(row - kRows);
+      const float value = from && first + d < depth ? from[first + d] : 0;
+      (row < kRows ? a[row][d] : b[row - kRows][d]) = value;
+    }
+    __syncthreads();
+    for (int d = 0; d < kDepth; ++d) {
+      for (int i = 0; i < kDots; ++i) {
+        dots[i] = fmaf(a[threadIdx.x / kCols + i * kStep][d], b[threadIdx.x % kCols][d], dots[i]);
+      }
+    }
+  }
+  __syncthreads();
+}
+
+// to[e] = to[e] · factor + Σ_j weights[j] · from(j)[e] for the thread's share of a row: 16 threads have one.
+template <typename From>
+__device__ void add_columns(float* to, const float* weights, int count, int64_t width, float factor,
+                            const From& from) {
+  for (int64_t e = threadIdx.x % kRows; e < width; e += kRows) {
+    float sum = 0;
+    for (int j = 0; j < count; ++j) sum = fmaf(weights[j], from(j)[e], sum);
+    to[e] = factor == 0 ? sum : fmaf(to[e], factor, sum);
+  }
+}
+
+__device__ Score score(const AttentionArgs& args, float dot, int64_t batch, int64_t head, int64_t t,
+                       int64_t s) {
+  Score result = unmasked_score(args, dot);
+  if (args.mask)
+    result.value += head_of(args.mask, args.mask_strides, batch, head)[t * args.mask_strides.step + s];
+  if (args.causal && s > t + args.causal_offset) result.value = -INFINITY;
+  return result;
+}
+
+// e^(score − log_sum), 0 where nothing is visible.
+__device__ float weight_of(float value, float log_sum) {
+  return log_sum == -INFINITY ? 0 : expf(value - log_sum);
+}
+
+// Largest and sum of a row of scores become those of what was seen so far; scores become weights.
+__device__ void weigh_rows(float (&weights)[kRows][kCols], float (&largest)[kRows], float (&total)[kRows],
+                           float (&factor)[kRows]) {
+  constexpr int kWarps = kThreads / kWarp;
+  const int lane = threadIdx.x % kWarp;
+  for (int row = threadIdx.x / kWarp; row < kRows; row += kWarps) {
+    float best = fmaxf(weights[row][lane], weights[row][lane + kWarp]);
+    for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+      best = fmaxf(best, __shfl_xor_sync(0xFFFFFFFF, best, offset));
+    }
+    const float before = largest[row], now = fmaxf(before, best);
+    float sum = 0;
+    for (int j = lane; j < kCols; j += kWarp) {
+      weights[row][j] = now == -INFINITY ? 0 : expf(weights[row][j] - now);
+      sum += weights[row][j];
+    }
+    for (int offset = kWarp / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xFFFFFFFF, sum, offset);
+    const float scale = now == -INFINITY ? 0 : expf(before - now);
+    if (lane == 0) {
+      factor[row] = scale;
+      total[row] = total[row] * scale + sum;
+      largest[row] = now;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spark
+
+extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
+    attention_f32(spark::AttentionArgs args, int64_t tiles) {
+  using namespace spark;
+  __shared__ float weights[kRows][kCols], largest[kRows], total[kRows], factor[kRows];
+  const Queries<kRows> queries(args, tiles, blockIdx.x);
+  const float* keys = head_of(args.k, args.k_strides, queries.batch, queries.kv_head);
+  const float* values = head_of(args.v, args.v_strides, queries.batch, queries.kv_head);
+  if (threadIdx.x < kRows) {
+    largest[threadIdx.x] = -INFINITY;
+    total[threadIdx.x] = 0;
+  }
+  const int own = threadIdx.x / kRows, col = threadIdx.x % kCols;
+  float* y = const_cast<float*>(queries.row_of(args.y, args.y_strides, own));
+  for (int64_t first = 0; first < args.shape.keys; first += kCols) {
+    const int count = static_cast<int>(min(int64_t{kCols}, args.shape.keys - first));
+    float dots[kDots];
+    multiply([&](int row) { return queries.row_of(args.q, args.q_strides, row); },
+             [&](int j) { return j < count ? keys + (first + j) * args.k_strides.step : nullptr; },
+             args.shape.depth, dots);
+    for (int i = 0; i < kDots; ++i) {
+      const int row = threadIdx.x / kCols + i * kStep;
+      weights[row][col] =
+          queries.has(row) && col < count
+              ? score(args, dots[i], queries.batch, queries.head(row), queries.query(row), first + col).value
+              : -INFINITY;
+    }
+    __syncthreads();
+    weigh_rows(weights, largest, total, factor);
+    __syncthreads();
+    if (!y) continue;
+    add_columns(y, weights[own], count, args.shape.value_depth, first == 0 ? 0 : factor[own],
+                [&](int j) { return values + (first + j) * args.v_strides.step; });
+  }
+  __syncthreads();
+  if (!y) return;
+  const float sum = total[own];
+  for (int64_t e = threadIdx.x % kRows; e < args.shape.value_depth; e += kRows)
+    y[e] = sum == 0 ? 0 : y[e] / sum;
+  if (args.log_sum && threadIdx.x % kRows == 0) args.log_sum[queries.index(own)] = largest[own] + logf(sum);
+}
+
+// products[b, h, t] = dy · y, a thread for each.
+extern "C" __global__ void attention_products_f32(spark::AttentionArgs args, const float* dy,
+                                                  float* products) {
+  const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, head = at / args.shape.queries;
+  if (head >= args.shape.batch * args.shape.heads) return;
+  const int64_t offset = head / args.shape.heads * args.y_strides.batch +
+                         head % args.shape.heads * args.y_strides.head +
+                         at % args.shape.queries * args.y_strides.step;
+  float sum = 0;
+  for (int64_t e = 0; e < args.shape.value_depth; ++e) sum = fmaf(dy[offset + e], args.y[offset + e], sum);
+  products[at] = sum;
+}
+
+// dq: a tile of queries meets all keys.
+extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
+    attention_query_gradient_f32(spark::AttentionBackwardArgs args, const float* products, int64_t tiles) {
+  using namespace spark;
+  __shared__ float gradients[kRows][kCols];
+  const AttentionArgs& forward = args.forward;
+  const Queries<kRows> queries(forward, tiles, blockIdx.x);
+  const float* keys = head_of(forward.k, forward.k_strides, queries.batch, queries.kv_head);
+  const float* values = head_of(forward.v, forward.v_strides, queries.batch, queries.kv_head);
+  const int own = threadIdx.x / kRows, col = threadIdx.x % kCols;
+  float* dq = const_cast<float*>(queries.row_of(args.dq, forward.q_strides, own));
+  for (int64_t first = 0; first < forward.shape.keys; first += kCols) {
+    const int count = static_cast<int>(min(int64_t{kCols}, forward.shape.keys - first));
+    float dots[kDots], weight_gradients[kDots];
+    multiply([&](int row) { return queries.row_of(forward.q, forward.q_strides, row); },
+             [&](int j) { return j < count ? keys + (first + j) * forward.k_strides.step : nullptr; },
+             forward.shape.depth, dots);
+    multiply([&](int row) { return queries.row_of(args.dy, forward.y_strides, row); },
+             [&](int j) { return j < count ? values + (first + j) * forward.v_strides.step : nullptr; },
+             forward.shape.value_depth, weight_gradients);
+    for (int i = 0; i < kDots; ++i) {
+      const int row = threadIdx.x / kCols + i * kStep;
+      gradients[row][col] = 0;
+      if (!queries.has(row) || col >= count) continue;
+      const int64_t at = queries.index(row);
+      const Score w =
+          score(forward, dots[i], queries.batch, queries.head(row), queries.query(row), first + col);
+      const float weight = weight_of(w.value, forward.log_sum[at]);
+      gradients[row][col] = weight * (weight_gradients[i] - products[at]) * w.slope * forward.scale;
+    }
+    __syncthreads();
+    if (!dq) continue;
+    add_columns(dq, gradients[own], count, forward.shape.depth, first == 0 ? 0 : 1,
+                [&](int j) { return keys + (first + j) * forward.k_strides.step; });
+  }
+  if (!dq || forward.shape.keys > 0) return;
+  for (int64_t d = threadIdx.x % kRows; d < forward.shape.depth; d += kRows) dq[d] = 0;
+}
+
+// dk and dv: a tile of keys meets the queries of all heads that read them.
+extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
+    attention_key_gradient_f32(spark::AttentionBackwardArgs args, const float* products, int64_t tiles) {
+  using namespace spark;
+  __shared__ float weights[kRows][kCols], gradients[kRows][kCols];
+  const AttentionArgs& forward = args.forward;
+  const AttentionShape& shape = forward.shape;
+  const int64_t head = blockIdx.x / tiles, batch = head / shape.kv_heads, kv_head = head % shape.kv_heads;
+  const int64_t first_key = blockIdx.x % tiles * kRows;
+  const auto row_of = [&](const float* data, const HeadStrides& strides, int row) -> const float* {
+    if (first_key + row >= shape.keys) return nullptr;
+    return head_of(data, strides, batch, kv_head) + (first_key + row) * strides.step;
+  };
+  const int own = threadIdx.x / kRows, col = threadIdx.x % kCols;
+  float* dk = args.dk ? const_cast<float*>(row_of(args.dk, forward.k_strides, own)) : nullptr;
+  float* dv = args.dv ? const_cast<float*>(row_of(args.dv, forward.v_strides, own)) : nullptr;
+  const Queries<kRows> all(forward, 1, batch * shape.kv_heads + kv_head);
+  for (int64_t first = 0; first < all.count(); first += kCols) {
+    const int count = static_cast<int>(min(int64_t{kCols}, all.count() - first));
+    const auto at = [&](int j) { return static_cast<int>(first) + j; };
+    float dots[kDots], weight_gradients[kDots];
+    multiply([&](int row) { return row_of(forward.k, forward.k_strides, row); },
+             [&](int j) { return all.row_of(forward.q, forward.q_strides, at(j)); }, shape.depth, dots);
+    multiply([&](int row) { return row_of(forward.v, forward.v_strides, row); },
+             [&](int j) { return all.row_of(args.dy, forward.y_strides, at(j)); }, shape.value_depth,
+             weight_gradients);
+    for (int i = 0; i < kDots; ++i) {
+      const int row = threadIdx.x / kCols + i * kStep;
+      weights[row][col] = gradients[row][col] = 0;
+      if (col >= count || first_key + row >= shape.keys) continue;
+      const int64_t index = all.index(at(col));
+      const Score w = score(forward, dots[i], batch, all.head(at(col)), all.query(at(col)), first_key + row);
+      const float weight = weight_of(w.value, forward.log_sum[index]);
+      weights[row][col] = weight;
+      gradients[row][col] = weight * (weight_gradients[i] - products[index]) * w.slope * forward.scale;
+    }
+    __syncthreads();
+    const float factor = first == 0 ? 0 : 1;
+    if (dv) {
+      add_columns(dv, weights[own], count, shape.value_depth, factor,
+                  [&](int j) { return all.row_of(args.dy, forward.y_strides, at(j)); });
+    }
+    if (dk) {
+      add_columns(dk, gradients[own], count, shape.depth, factor,
+                  [&](int j) { return all.row_of(forward.q, forward.q_strides, at(j)); });
+    }
+  }
+  if (all.count() > 0) return;
+  for (int64_t e = threadIdx.x % kRows; dv && e < shape.value_depth; e += kRows) dv[e] = 0;
+  for (int64_t d = threadIdx.x % kRows; dk && d < shape.depth; d += kRows) dk[d] = 0;
+}

@@ -1,0 +1,18 @@
+// blocks.h: what a thread block of each kernel in this folder computes, for the kernels and their launchers.
+#pragma once
+
+#include <cstdint>
+
+namespace spark {
+
+// attention.cu: rows of queries, or of keys for their gradient.
+namespace attention_block {
+constexpr int kRows = 16, kThreads = 256;
+}
+
+// attention_mma.cu: rows of queries. It takes q, k and v of up to kMaxDepth elements a row.
+namespace attention_mma_block {
+constexpr int kRows = 64, kMaxDepth = 128, kThreads = 128;
+}
+
+}  // namespace spark

@@ -1,0 +1,24 @@
+// blocks.h: what a thread block of each kernel in this folder computes, for the kernels and their launchers.
+#pragma once
+
+#include <cstdint>
+
+namespace spark {
+
+// conv.cu: a square tile, of which sums are taken in chunks along K.
+namespace conv_block {
+constexpr int kTile = 64, kChunk = 256, kThreads = 256;
+}
+
+// conv_mma.cu: a square tile of one of two sizes.
+namespace conv_mma_block {
+constexpr int kLargeTile = 128, kSmallTile = 64;
+constexpr int threads(int tile) { return 2 * tile; }
+}  // namespace conv_mma_block
+
+// conv_pack.cu
+namespace conv_pack_block {
+constexpr int kThreads = 256;
+}
+
+}  // namespace spark

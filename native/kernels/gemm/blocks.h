@@ -1,0 +1,49 @@
+// blocks.h: what a thread block of each kernel in this folder computes, for the kernels and their launchers.
+#pragma once
+
+#include <cstdint>
+
+namespace spark {
+
+// linear.cu: a square tile, of which sums are taken in chunks along K.
+namespace linear_block {
+constexpr int kTile = 64, kChunk = 256, kThreads = 256;
+}
+
+// column_sums of linear.cu: some columns of a chunk of rows.
+namespace column_sums_block {
+constexpr int kWidth = 32, kHeight = 8, kChunk = linear_block::kChunk;
+}
+
+// linear_mma.cu and linear_fp4_mma.cu: a square tile.
+namespace linear_mma_block {
+constexpr int kTile = 128, kThreads = 256;
+}
+
+// linear_few_mma.cu: some rows of the weight by a few tokens.
+namespace linear_few_mma_block {
+constexpr int kRows = 16, kTokens = 16, kThreads = 256;
+}
+
+// product_epilogue.cu
+namespace product_epilogue_block {
+constexpr int kRows = 64, kCols = 128, kThreads = 256;
+}
+
+// matmul_mma.cu: a square tile. Both sides come as f32: a larger one would leave registers for one block
+// only.
+namespace matmul_mma_block {
+constexpr int kTile = 64, kThreads = 128;
+}
+
+// pack_columns of pack.cu: a square that is transposed.
+namespace pack_columns_block {
+constexpr int kSide = 32, kHeight = 8;
+}
+
+// linear_integer.cu: a square tile.
+namespace linear_integer_block {
+constexpr int kTile = 32, kThreads = 256;
+}
+
+}  // namespace spark

@@ -1,0 +1,129 @@
+// product_args.h: what a matrix product on the device is given; read by linear.cu and linear_mma.cu, filled
+// by their launchers.
+#pragma once
+
+#include "backend/backend.h"
+#include "core/float_formats.h"
+
+namespace spark {
+
+// A set of lines along K, f32: element (line, k) is
+//   data[at] · mask[at] · (k_scale[k] + k_shift) · factor    with at = line · line_stride + k · k_stride
+// where null pointers leave their factor out. One of the strides is 1.
+struct Lines {
+  const float* data = nullptr;
+  int64_t line_stride = 0, k_stride = 1;
+  const float* mask = nullptr;
+  const float* k_scale = nullptr;
+  float k_shift = 0;
+  float factor = 1;
+};
+
+// Where sums[m, n] go, with at = m · row_stride + n · col_stride:
+//   copy[at] = sum                     added to what is there when copy_add
+//   out[at]  = activation(sum · factor · row_factor[m] · (col_factor[n] + col_shift) · mask[at] + bias[n])
+//              + residual[at]          added to what is there when add
+struct Epilogue {
+  float* out = nullptr;
+  int64_t row_stride = 0, col_stride = 1;
+  bool add = false;
+  float factor = 1;
+  const float* row_factor = nullptr;
+  const float* col_factor = nullptr;
+  float col_shift = 0;
+  const float* mask = nullptr;
+  const float* bias = nullptr;
+  Activation activation = Activation::kNone;
+  const float* residual = nullptr;  // may be out
+  float* copy = nullptr;
+  bool copy_add = false;
+};
+
+// Lines along K in bf16 or f16 are as long as the next multiple of this, filled with zeros.
+constexpr int64_t kDepthUnit = 32;
+inline SPARK_HOST_DEVICE int64_t padded_depth(int64_t depth) {
+  return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit;
+}
+
+// out[line, k] = rounded(lines(line, k) · k_factor[k]), [count, padded_depth(depth)]. k_factor may be null.
+struct PackArgs {
+  Lines lines;
+  int64_t count, depth;
+  const float* k_factor;
+  uint16_t* out;
+};
+
+// sums[m, n] = Σ_{k < depth} a(m, k) · w(n, k) + Σ_{k < depth2} a2(m, k) · b2(n, k). w is a weight, whose
+// lines are its rows (linear_*) or its columns (linear_backward_*).
+struct ProductArgs {
+  int64_t rows, cols;
+  int64_t depth;
+  Lines a;
+  Weight w;
+  int64_t depth2 = 0;
+  Lines a2{}, b2{};
+  Epilogue epilogue{};
+  Compute compute = Compute::kF32;  // bf16, f16: a ProductMmaArgs is made of it
+  const uint16_t* packed_a =
+      nullptr;                     // `a` in 16 bits, with the row scales of a weight whose columns are lines
+  const float* a_scale = nullptr;  // [1] that the first segment is multiplied by; packed_a only
+  float* parts = nullptr;          // [chunks of both segments, rows, cols]: sums of each instead; f32 only
+};
+
+// The same with packed lines. Where columns of the weight are the lines, `a` holds its row scales already.
+struct ProductMmaArgs {
+  int64_t rows, cols;
+  int64_t depth;
+  const uint16_t* a;
+  Weight w;
+  int64_t depth2;
+  const uint16_t *a2, *b2;
+  Epilogue epilogue;
+  const float* a_scale = nullptr;  // [1] that the first segment is multiplied by; null: 1
+};
+
+// x[rows, cols] quantized for a product in NVFP4, its tensor scale coming from amax[0], the largest |x|.
+//   nvfp4_activation_codes  codes[rows, padded_depth(cols / 4)], four E2M1 codes in each element; scales of
+//                           blocks as swizzle_scales orders them; factors = {tensor scale · w_scale, 0}
+//   nvfp4_activation_bf16   codes[rows, padded_depth(cols)] = code · block scale as bf16, which is exact;
+//                           factors as above
+struct Nvfp4ActivationArgs {
+  const float* x;
+  int64_t rows, cols;
+  const float* amax;
+  float w_scale;
+  uint16_t* codes;
+  uint8_t* scales;
+  float* factors;
+};
+
+// sums[m, n] = factor[0] · Σ_k a(m, k) · w(n, k) of operands as nvfp4_activation_codes writes them; the codes
+// of w are [cols, depth] without padding. depth counts elements.
+struct Fp4MmaArgs {
+  int64_t rows, cols, depth;
+  const uint16_t* a;
+  const uint8_t* a_scales;
+  const void* w;
+  const uint8_t* w_scales;
+  const float* factor;
+  Epilogue epilogue;
+};
+
+// partial[span, o] = Σ_r b[o, r] · Σ_k weight[o, k] · a[r, k] over a span of columns k; a = high + low,
+// packed.
+struct DoraCrossArgs {
+  Weight weight;
+  LowRank low_rank;
+  const uint16_t *high, *low;
+  float* partial;
+};
+
+// The terms of a row norm: gram = A·Aᵀ; W·Aᵀ as `product` [O, R], or the spans of DoraCrossArgs::partial.
+struct NormTerms {
+  const float* gram;
+  const float* product;  // null: not given
+  const float* partial;
+  int64_t spans;  // 0 when product is given
+};
+
+}  // namespace spark

@@ -1,0 +1,13 @@
+// blocks.h: what a thread block of a kernel in this folder computes, for the kernels and their launchers.
+#pragma once
+
+#include <cstdint>
+
+namespace spark {
+
+// top_k.cu: a row.
+namespace top_k_block {
+constexpr int kThreads = 256;
+}
+
+}  // namespace spark

@@ -1,0 +1,108 @@
+// top_k.cu: values and indices[outer, k, inner] of the first k elements of x[outer, size, inner] along the
+// middle axis, in their order. Each is the first element that comes after the one before it, found by a scan:
+// of a thread (top_k_each_*) where rows are short or many, else of a block (top_k_*). A launch gives those
+// from `begin` to `end`. Reference: native/backend/cpu/ops/top_k.cc; the order is shared
+// (backend/top_k_order.h)
+#include "backend/top_k_order.h"
+#include "kernels/ops/blocks.h"
+#include "kernels/ops/strided.cuh"
+
+namespace spark {
+namespace {
+
+using top_k_block::kThreads;
+
+// An element and where it is along the axis; -1: none.
+template <typename V>
+struct Place {
+  V value;
+  int64_t index;
+};
+
+template <typename V>
+__device__ bool comes_before(const TopKArgs& args, const Place<V>& a, const Place<V>& b) {
+  return comes_before(args, a.value, a.index, b.value, b.index);
+}
+
+// The earlier one of two of which each may be none.
+template <typename V>
+__device__ Place<V> earlier(const TopKArgs& args, const Place<V>& a, const Place<V>& b) {
+  return b.index < 0 || (a.index >= 0 && comes_before(args, a, b)) ? a : b;
+}
+
+// The first of the elements begin, begin + step, … of a row that comes after `last`, if that is one.
+template <typename V>
+__device__ Place<V> following(const TopKArgs& args, int64_t row, const Place<V>& last, int64_t begin,
+                              int64_t step) {
+  const int64_t start = row / args.inner * args.size * args.inner + row % args.inner;
+  Place<V> first{V{0}, -1};
+  for (int64_t i = begin; i < args.size; i += step) {
+    const Place<V> place{load_element<V>(args.dtype, args.x, start + i * args.inner), i};
+    if (last.index < 0 || comes_before(args, last, place)) first = earlier(args, first, place);
+  }
+  return first;
+}
+
+// What an earlier launch gave last.
+template <typename V>
+__device__ Place<V> given(const TopKArgs& args, int64_t row, int64_t begin) {
+  if (begin == 0) return {V{0}, -1};
+  const int64_t outer = row / args.inner, column = row % args.inner;
+  const int64_t index = args.indices[(outer * args.k + begin - 1) * args.inner + column];
+  return {load_element<V>(args.dtype, args.x, (outer * args.size + index) * args.inner + column), index};
+}
+
+template <typename V>
+__device__ void give(const TopKArgs& args, int64_t row, int64_t n, const Place<V>& place) {
+  const int64_t at = (row / args.inner * args.k + n) * args.inner + row % args.inner;
+  args.indices[at] = place.index;
+  if (args.values) store_element(args.dtype, place.value, args.values, at);
+}
+
+template <typename V>
+__device__ void top_k_each(const TopKArgs& args, int64_t begin, int64_t end) {
+  const int64_t row = thread_index();
+  if (row >= args.outer * args.inner) return;
+  Place<V> last = given<V>(args, row, begin);
+  for (int64_t n = begin; n < end; ++n) {
+    last = following(args, row, last, 0, 1);
+    give(args, row, n, last);
+  }
+}
+
+// The earliest of what the threads of the block have, in every thread.
+template <typename V>
+__device__ Place<V> earliest(const TopKArgs& args, const Place<V>& own) {
+  __shared__ Place<V> places[kThreads];
+  __syncthreads();  // the result of an earlier call may still be read
+  places[threadIdx.x] = own;
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    const int other = static_cast<int>(threadIdx.x) + half;
+    if (other < 2 * half) places[threadIdx.x] = earlier(args, places[threadIdx.x], places[other]);
+  }
+  __syncthreads();
+  return places[0];
+}
+
+template <typename V>
+__device__ void top_k(const TopKArgs& args, int64_t begin, int64_t end) {
+  Place<V> last = given<V>(args, blockIdx.x, begin);
+  for (int64_t n = begin; n < end; ++n) {
+    last = earliest(args, following(args, blockIdx.x, last, threadIdx.x, kThreads));
+    if (threadIdx.x == 0) give(args, blockIdx.x, n, last);
+  }
+}
+
+}  // namespace
+}  // namespace spark
+
+#define SPARK_NUMBER(name, V)                                                                      \
+  extern "C" __global__ void top_k_each_##name(spark::TopKArgs args, int64_t begin, int64_t end) { \
+    spark::top_k_each<V>(args, begin, end);                                                        \
+  }                                                                                                \
+  extern "C" __global__ void __launch_bounds__(spark::top_k_block::kThreads)                       \
+      top_k_##name(spark::TopKArgs args, int64_t begin, int64_t end) {                             \
+    spark::top_k<V>(args, begin, end);                                                             \
+  }
+SPARK_FOR_EACH_NUMBER(SPARK_NUMBER)

@@ -1,0 +1,24 @@
+// blocks.h: what a thread block of each kernel in this folder computes, for the kernels and their launchers.
+#pragma once
+
+#include <cstdint>
+
+namespace spark {
+
+// Elements that a thread reads at a time: one 16-byte word of the narrowest format.
+constexpr int kRun = 16;
+
+namespace amax_block {
+constexpr int kThreads = 256;
+}
+
+namespace fp8_block {
+constexpr int kThreads = 256;
+}
+
+// cast.cu: a thread casts some vectors, each of as many bytes of the wider format.
+namespace cast_block {
+constexpr int kVectors = 4, kVectorBytes = 16;
+}
+
+}  // namespace spark

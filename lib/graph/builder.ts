@@ -1,4 +1,4 @@
-// builder.ts: appends nodes to a graph one by one, with names that nothing else has.
+// builder.ts: a graph with nodes that are appended one by one.
 import type { Constant } from './constant.js'
 import { freshNames } from './edit.js'
 import { type Graph, sparkDomain, type ValueInfo } from './graph.js'

@@ -1,4 +1,4 @@
-// context.ts: what a gradient rule sees of a node, and how it answers.
+// context.ts: the context of a gradient rule: its node, and where gradients go.
 import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../attributes.js'
 import type { Constant } from '../constant.js'

@@ -1,4 +1,4 @@
-// attention-builder.ts: what the upgrades of contributed attention operators have in common.
+// attention-builder.ts: helpers that the upgrades of contributed attention operators share.
 import { float, floatOf, int, intOf, ints } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node } from '../../graph.js'

@@ -1,4 +1,4 @@
-// context.ts: what the upgrade of a node may ask and do.
+// context.ts: the context of an upgrade.
 import type { ElementType } from '../../../core/dtype.js'
 import { SparkError } from '../../../core/errors.js'
 import { encode } from '../../../precision/casts.js'

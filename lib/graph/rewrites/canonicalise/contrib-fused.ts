@@ -211,15 +211,15 @@ const rotaryEmbedding: Upgrade = (node, context) => {
     num_heads: int(heads),
     rotary_embedding_dim: int(rotated),
   }
-  const places = context.shape(positions)?.length === 2 ? positions : placesFrom(node, context, nodes)
+  const places = context.shape(positions)?.length === 2 ? positions : positionIdsFrom(node, context, nodes)
   return [
     ...nodes,
     makeNode('RotaryEmbedding', [x, cos, sin, places], node.outputs, { name: node.name, attributes }),
   ]
 }
 
-/** Places [B, S] that count from the offset that is input 1 of a RotaryEmbedding. */
-function placesFrom(node: Node, context: UpgradeContext, nodes: Node[]): string {
+/** Position ids [B, S] that count from the offset that is input 1 of a RotaryEmbedding. */
+function positionIdsFrom(node: Node, context: UpgradeContext, nodes: Node[]): string {
   const [x = '', offset = ''] = node.inputs
   const build = new NodeBuilder(context.scopeOf(node), nodes)
   const integer = (value: number | number[]): string => context.integers(`${node.outputs[0]}_integer`, value)

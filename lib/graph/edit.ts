@@ -1,4 +1,4 @@
-// edit.ts: what rewrites ask of a graph and do to it.
+// edit.ts: queries and edits of graphs that rewrites share.
 import { atOnce, type Paced } from '../core/paced.js'
 import type { Attribute, Graph, Node, Subgraph } from './graph.js'
 

@@ -1,4 +1,4 @@
-// recurrent.ts: what the attributes of recurrent layers mean.
+// recurrent.ts: attributes of recurrent layers.
 import { SparkError } from '../core/errors.js'
 import { describeNode, floatsOf, stringOf, stringsOf } from './attributes.js'
 import type { Node } from './graph.js'

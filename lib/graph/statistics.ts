@@ -1,4 +1,4 @@
-// statistics.ts: how much a graph computes and holds.
+// statistics.ts: counts of operations and bytes of a graph.
 import { elementBytes } from '../core/dtype.js'
 import { numel } from '../core/shape.js'
 import { intOf } from './attributes.js'

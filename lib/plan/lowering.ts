@@ -1,4 +1,4 @@
-// lowering.ts: what turns a node into kernel calls sees of the graph around it.
+// lowering.ts: the context of a lowering: its node, its operands, and the steps that it adds.
 import {
   type ElementType,
   elementArrayOf,
@@ -231,10 +231,9 @@ export class Lowering {
   cast(value: Value, dtype: NumericType): Value {
     if (value.dtype === dtype) return value
     const buffer = new Buffer(dtype, value.buffer.count, 'arena')
-    this.step('cast', {
-      ...{ srcDtype: this.kernelType(value.dtype), dstDtype: this.kernelType(dtype), count: buffer.count },
-      ...{ saturate: true, src: value.buffer.read(), dst: buffer.write() },
-    })
+    const [srcDtype, dstDtype] = [this.kernelType(value.dtype), this.kernelType(dtype)]
+    const [src, dst] = [value.buffer.read(), buffer.write()]
+    this.step('cast', { srcDtype, dstDtype, count: buffer.count, saturate: true, src, dst })
     return { dtype, shape: value.shape, buffer, exactIn: exactType(value.dtype, dtype) }
   }
 

@@ -1,6 +1,8 @@
 // optimizers.ts: how parameters follow their gradients.
+
 import { expectKnownOptions, expectNumber, expectOneOf } from '../core/checks.js'
 import type { ElementArray } from '../core/dtype.js'
+import { withAdamWDefaults } from '../graph/attribute-defaults.js'
 import type { Graph } from '../graph/graph.js'
 import { adamwInputs, addAdamW, addSgd, sgdInputs } from '../graph/rewrites/optimizer.js'
 
@@ -61,7 +63,7 @@ function createAdamW(options: AdamW): Optimizer {
   const known = ['type', 'learningRate', 'beta1', 'beta2', 'epsilon', 'weightDecay']
   expectKnownOptions('optimizer', options, known)
   const { learningRate = 1e-3, type: _, ...settings } = options
-  const { beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weightDecay = 0.01 } = settings
+  const { beta1, beta2, epsilon, weightDecay } = withAdamWDefaults(settings)
   expectNumber('optimizer.learningRate', learningRate, 0)
   expectNumber('optimizer.beta1', beta1, 0, 1 - Number.EPSILON)
   expectNumber('optimizer.beta2', beta2, 0, 1 - Number.EPSILON)

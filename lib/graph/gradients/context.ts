@@ -1,8 +1,9 @@
-// context.ts: what a gradient rule sees of a node, and how it answers.
+// context.ts: the context of a gradient rule: its node, and where gradients go.
 import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../attributes.js'
-import { Constant } from '../constant.js'
+import type { Constant } from '../constant.js'
 import { type Attributes, makeNode, type Node, sparkDomain } from '../graph.js'
+import { NodeBuilder } from '../node-builder.js'
 import type { Fact } from '../shape-inference.js'
 
 /** Gives the gradients of the inputs of a node, given those of its outputs. */
@@ -30,12 +31,19 @@ export interface GradientScope {
 /** A node of the forward pass. */
 export class GradientContext {
   readonly #scope: GradientScope
+  readonly #builder: NodeBuilder
   #node: Node
 
   /** Made by {@link differentiate}. */
   constructor(node: Node, scope: GradientScope) {
     this.#node = node
     this.#scope = scope
+    const { fresh, nodes, constants } = scope
+    const define = (name: string, value: Constant) => constants.set(name, value)
+    this.#builder = new NodeBuilder(
+      { fresh, define, base: op => `gradient/${this.#node.outputs[0]}/${op}` },
+      nodes,
+    )
   }
 
   /** The node, with the outputs that were added to it. */
@@ -100,7 +108,7 @@ export class GradientContext {
 
   /** Adds a node with one output and returns the name of that. */
   add(op: string, inputs: readonly string[], attributes: Attributes = {}, domain = ''): string {
-    return this.addMany(op, inputs, [true], attributes, domain)[0]!
+    return this.#builder.add(op, inputs, attributes, domain)
   }
 
   /** Adds a node; outputs that are not wanted get the name ''. */
@@ -111,18 +119,12 @@ export class GradientContext {
     attributes: Attributes = {},
     domain = '',
   ): string[] {
-    const outputs = wanted.map(yes =>
-      yes ? this.#scope.fresh(`gradient/${this.#node.outputs[0]}/${op}`) : '',
-    )
-    this.#scope.nodes.push(makeNode(op, inputs, outputs, { domain, attributes }))
-    return outputs
+    return this.#builder.addMany(op, inputs, wanted, attributes, domain)
   }
 
   /** Name of a constant: one number, or a list of integers. */
   constant(value: number | readonly number[]): string {
-    const name = this.#scope.fresh(`constant/${value}`)
-    this.#scope.constants.set(name, typeof value === 'number' ? Constant.f32(value) : Constant.i64(value))
-    return name
+    return this.#builder.constant(value, `constant/${value}`)
   }
 
   /** An error that names the node. */

@@ -1,4 +1,4 @@
-// common-subexpressions.ts: what is computed twice is computed once.
+// common-subexpressions.ts: elimination of nodes that repeat another one.
 import { atOnce, type Paced } from '../../core/paced.js'
 import { isRandom, renameReadsPaced, subgraphsOf } from '../edit.js'
 import type { Attribute, Graph, Node } from '../graph.js'

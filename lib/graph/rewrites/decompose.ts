@@ -1,9 +1,9 @@
 // decompose.ts: operators of our own domain as standard ones, for saving and for other runtimes.
 import { SparkError } from '../../core/errors.js'
 import { describeNode, floatOf, int, intOf, ints } from '../attributes.js'
-import { Constant } from '../constant.js'
 import { freshNames, replaceNodes } from '../edit.js'
-import { type Attributes, type Graph, makeNode, type Node, sparkDomain } from '../graph.js'
+import { type Graph, makeNode, type Node, sparkDomain } from '../graph.js'
+import { NodeBuilder, type NodeScope } from '../node-builder.js'
 import { type Fact, inferFacts } from '../shape-inference.js'
 
 /** Makes standard nodes with the outputs of a node of ours. */
@@ -16,8 +16,11 @@ type Rule = (parts: Parts) => void
 export function decompose(graph: Graph): Graph {
   if (!graph.opsets.has(sparkDomain)) return graph
   const facts = inferFacts(graph)
-  const fresh = freshNames(graph)
   const initializers = new Map(graph.initializers)
+  const scope: NodeScope = {
+    fresh: freshNames(graph),
+    define: (name, value) => initializers.set(name, value),
+  }
   const replaced = replaceNodes(graph, node => {
     if (node.domain !== sparkDomain) return undefined
     const rule = Object.hasOwn(rules, node.op) ? rules[node.op] : undefined
@@ -25,7 +28,7 @@ export function decompose(graph: Graph): Graph {
       const why = 'it has no form in standard operators; save or run the model before it is trained'
       throw new SparkError('ERR_UNSUPPORTED', `${describeNode(node)}: ${why}`)
     }
-    const parts = new Parts(node, facts, fresh, initializers)
+    const parts = new Parts(node, facts, scope)
     rule(parts)
     return parts.nodes
   })
@@ -34,23 +37,14 @@ export function decompose(graph: Graph): Graph {
 }
 
 /** A node that is taken apart, and the nodes it becomes. */
-class Parts {
+class Parts extends NodeBuilder {
   readonly node: Node
-  readonly nodes: Node[] = []
   readonly #facts: ReadonlyMap<string, Fact>
-  readonly #fresh: (base: string) => string
-  readonly #initializers: Map<string, Constant>
 
-  constructor(
-    node: Node,
-    facts: ReadonlyMap<string, Fact>,
-    fresh: (base: string) => string,
-    initializers: Map<string, Constant>,
-  ) {
+  constructor(node: Node, facts: ReadonlyMap<string, Fact>, scope: NodeScope) {
+    super({ ...scope, base: op => `${node.outputs[0]}/${op}` })
     this.node = node
     this.#facts = facts
-    this.#fresh = fresh
-    this.#initializers = initializers
   }
 
   /** Name of input `i`. */
@@ -65,24 +59,10 @@ class Parts {
     throw new SparkError('ERR_UNSUPPORTED', `${describeNode(this.node)}: the rank of input ${i} is not known`)
   }
 
-  /** Adds a node; gives the name of its output. */
-  add(op: string, inputs: readonly string[], attributes: Attributes = {}): string {
-    const name = this.#fresh(`${this.node.outputs[0]}/${op}`)
-    this.nodes.push(makeNode(op, inputs, [name], { attributes }))
-    return name
-  }
-
   /** Output `o` is a value. */
   give(o: number, value: string): void {
     const name = this.node.outputs[o] ?? ''
-    if (name !== '') this.nodes.push(makeNode('Identity', [value], [name]))
-  }
-
-  /** Names a constant. */
-  constant(value: Constant): string {
-    const name = this.#fresh(`${this.node.outputs[0]}/constant`)
-    this.#initializers.set(name, value)
-    return name
+    if (name !== '') this.append(makeNode('Identity', [value], [name]))
   }
 }
 
@@ -90,16 +70,15 @@ class Parts {
 function adapted(parts: Parts, w: number): { v: string; norm: string; gain: string } {
   const rows = (i: number): string => parts.add('Flatten', [parts.input(i)], { axis: int(1) })
   const product = parts.add('MatMul', [rows(w + 2), rows(w + 1)])
-  const scale = parts.constant(Constant.f32(floatOf(parts.node, 'scale', 1)))
+  const scale = parts.constant(floatOf(parts.node, 'scale', 1))
   const v = parts.add('Add', [rows(w), parts.add('Mul', [product, scale])])
-  const squares = parts.add('ReduceSumSquare', [v, parts.constant(Constant.i64([1]))], { keepdims: int(1) })
+  const squares = parts.add('ReduceSumSquare', [v, parts.constant([1])], { keepdims: int(1) })
   const norm = parts.add('Sqrt', [squares])
-  const magnitude = parts.add('Reshape', [parts.input(w + 3), parts.constant(Constant.i64([-1, 1]))])
+  const magnitude = parts.add('Reshape', [parts.input(w + 3), parts.constant([-1, 1])])
   return { v, norm, gain: parts.add('Div', [magnitude, norm]) }
 }
 
-const flat = (parts: Parts, value: string): string =>
-  parts.add('Reshape', [value, parts.constant(Constant.i64([-1]))])
+const flat = (parts: Parts, value: string): string => parts.add('Reshape', [value, parts.constant([-1])])
 
 /** x, W, A, B, magnitude, bias → y, xa, z, norm, gain */
 const dora: Rule = parts => {
@@ -143,7 +122,7 @@ const fusedMatMul: Rule = parts => {
 
 /** dy where x > 0, else 0. */
 const reluGrad: Rule = parts => {
-  const zero = parts.constant(Constant.f32(0))
+  const zero = parts.constant(0)
   parts.give(0, parts.add('Where', [parts.add('Greater', [parts.input(1), zero]), parts.input(0), zero]))
 }
 

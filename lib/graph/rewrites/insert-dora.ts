@@ -1,11 +1,13 @@
 // insert-dora.ts: puts DoRA adapters into a graph.
+
 import { SparkError } from '../../core/errors.js'
 import { numel } from '../../core/shape.js'
 import { float, floatOf, int, intOf, ints, string } from '../attributes.js'
-import { Constant } from '../constant.js'
+import type { Constant } from '../constant.js'
 import { consumersOf, freshNames } from '../edit.js'
 import { onnxNumbers } from '../element-types.js'
-import { type Attributes, type Graph, makeNode, type Node, type NodeOptions, sparkDomain } from '../graph.js'
+import { type Attributes, type Graph, makeNode, type Node, sparkDomain } from '../graph.js'
+import { NodeBuilder } from '../node-builder.js'
 
 /** The adapter of one weight, V = W + scale · B·A with rows scaled to the length that `magnitude` says. */
 export interface DoraTarget {
@@ -156,17 +158,15 @@ class Adapter {
     const [input, term] = [x, c].map(name => this.#cast(added, name, 'f32')) as [string, string]
     const read = intOf(node, 'transA', 0) === 0 ? input : this.#transpose(added, input)
     const isBias = alpha === 1 && beta === 1 && this.#isBias(c)
-    const step = (op: string, inputs: readonly string[], options: NodeOptions = {}): string => {
-      const made = this.#fresh(`${node.outputs[0]}/${op}`)
-      added.push(makeNode(op, inputs, [made], options))
-      return made
-    }
     const inputs = [read, rows, ...parameters, ...(isBias ? [term] : [])]
-    let y = step('DoRA', inputs, { domain: sparkDomain, name: node.name, attributes })
-    if (alpha !== 1) y = step('Mul', [y, this.#constant(alpha)])
+    const build = this.#builder(node, added)
+    let y = build.fresh(`${node.outputs[0]}/DoRA`)
+    build.append(makeNode('DoRA', inputs, [y], { domain: sparkDomain, name: node.name, attributes }))
+    const factor = (value: number): string => build.constant(value, `${this.#target.weight}/factor`)
+    if (alpha !== 1) y = build.add('Mul', [y, factor(alpha)])
     if (term !== '' && !isBias)
-      y = step('Add', [y, beta === 1 ? term : step('Mul', [term, this.#constant(beta)])])
-    if (dtype !== 'f32') y = step('Cast', [y], { attributes: { to: int(onnxNumbers[dtype]) } })
+      y = build.add('Add', [y, beta === 1 ? term : build.add('Mul', [term, factor(beta)])])
+    if (dtype !== 'f32') y = build.add('Cast', [y], { to: int(onnxNumbers[dtype]) })
     const last = added.pop()!
     return [...added, { ...last, outputs: node.outputs }]
   }
@@ -191,10 +191,9 @@ class Adapter {
     return constant?.count === rows && constant.shape.at(-1) === rows
   }
 
-  #constant(value: number): string {
-    const name = this.#fresh(`${this.#target.weight}/factor`)
-    this.#initializers.set(name, Constant.f32(value))
-    return name
+  #builder(node: Node, nodes: Node[]): NodeBuilder {
+    const define = (name: string, value: Constant) => this.#initializers.set(name, value)
+    return new NodeBuilder({ fresh: this.#fresh, define, base: op => `${node.outputs[0]}/${op}` }, nodes)
   }
 
   /** The weight as f32, rows first. */

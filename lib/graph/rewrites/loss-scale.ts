@@ -6,7 +6,7 @@ import { type Graph, tensorType } from '../graph.js'
 export const lossScale = 'loss/scale'
 
 /** The largest f32. */
-const largest = (2 - 2 ** -23) * 2 ** 127
+const maxFloat = (2 - 2 ** -23) * 2 ** 127
 
 /** Appends the loss times {@link lossScale}, which is what to differentiate then; gives its name. */
 export function addLossScale(graph: Graph, loss: string): { readonly graph: Graph; readonly loss: string } {
@@ -31,7 +31,7 @@ export function unscaleGradients(
 /** Lets every state stay as it is after a run in which the value `norm` is not finite. */
 export function skipUnlessFinite(graph: Graph, norm: string): Graph {
   const builder = new GraphBuilder(graph, 'skip')
-  const finite = builder.add('LessOrEqual', [norm, builder.constant(largest)])
+  const finite = builder.add('LessOrEqual', [norm, builder.constant(maxFloat)])
   const updates = [...(graph.updates ?? [])].map(([name, next]) => {
     return [name, builder.add('Where', [finite, next, name])] as const
   })

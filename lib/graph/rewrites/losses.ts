@@ -10,8 +10,15 @@ import type { Loss, LossTerm } from './losses/terms.js'
 export type * from './losses/terms.js'
 
 const types = [
-  ...['cross-entropy', 'nll', 'mse', 'l1', 'kl'],
-  ...['laplacian-nll', 'gaussian-nll', 'path-distillation', 'feature-distillation'],
+  'cross-entropy',
+  'nll',
+  'mse',
+  'l1',
+  'kl',
+  'laplacian-nll',
+  'gaussian-nll',
+  'path-distillation',
+  'feature-distillation',
 ] as const
 
 /** A model with a loss. */

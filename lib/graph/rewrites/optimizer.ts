@@ -1,5 +1,7 @@
 // optimizer.ts: appends the update of the parameters, so that a training step is one graph.
+
 import { SparkError } from '../../core/errors.js'
+import { withAdamWDefaults } from '../attribute-defaults.js'
 import { float } from '../attributes.js'
 import { GraphBuilder } from '../builder.js'
 import { Constant } from '../constant.js'
@@ -49,12 +51,15 @@ export const sgdInputs = { rate: 'sgd/rate' } as const
  * @throws SparkError ERR_ARGUMENT for a parameter that is no initializer of f32
  */
 export function addAdamW(graph: Graph, options: AdamWOptions): Graph {
-  const { gradients, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weightDecay = 0.01 } = options
+  const { gradients, ...settings } = options
+  const { beta1, beta2, epsilon, weightDecay } = withAdamWDefaults(settings)
   const builder = new GraphBuilder(graph, 'adamw')
   const updates = new Map(graph.updates)
   const attributes = {
-    ...{ beta1: float(beta1), beta2: float(beta2) },
-    ...{ epsilon: float(epsilon), weight_decay: float(weightDecay) },
+    beta1: float(beta1),
+    beta2: float(beta2),
+    epsilon: float(epsilon),
+    weight_decay: float(weightDecay),
   }
   for (const [name, gradient] of gradients) {
     const parameter = parameterOf(graph, name)

@@ -6,8 +6,19 @@ import { removeDead } from './remove-dead.js'
 
 /** Operators that choose or move elements of their first input, whatever these are; `Concat` those of all inputs. */
 const moves = new Set([
-  ...['Reshape', 'Transpose', 'Flatten', 'Squeeze', 'Unsqueeze', 'Identity', 'Expand', 'Tile'],
-  ...['Slice', 'Split', 'Gather', 'Concat', 'MaxPool'],
+  'Reshape',
+  'Transpose',
+  'Flatten',
+  'Squeeze',
+  'Unsqueeze',
+  'Identity',
+  'Expand',
+  'Tile',
+  'Slice',
+  'Split',
+  'Gather',
+  'Concat',
+  'MaxPool',
 ])
 
 /**

@@ -152,7 +152,10 @@ class Layer {
     const [, w, r, b, , , , p] = this.#node.inputs
     const [wb = '', rb = ''] = b ? this.#split(this.#pick(b, d, 0), 2, 0) : []
     return {
-      ...{ w: this.#pick(w!, d, 0), r: this.#pick(r!, d, 0), wb, rb },
+      w: this.#pick(w!, d, 0),
+      r: this.#pick(r!, d, 0),
+      wb,
+      rb,
       peepholes: p ? this.#split(this.#pick(p, d, 0), 3, 0) : [],
       functions: recurrentFunctions(this.#node)[d]!,
     }

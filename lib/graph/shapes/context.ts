@@ -1,4 +1,4 @@
-// context.ts: what a rule of shape inference sees of its node.
+// context.ts: the context of a shape rule: its node, and the facts of its inputs.
 import type { ElementType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'

@@ -35,10 +35,10 @@ export function expectShape(ctx: ShapeContext, i: number, name: string, shape: S
 }
 
 /** The first operand must have so many dimensions. */
-export function expectRank(ctx: ShapeContext, least: number): void {
+export function expectRank(ctx: ShapeContext, min: number): void {
   const x = ctx.shape(0)
-  if (x && x.length < least)
-    throw ctx.fail(`its input is ${showShape(x)}; it must have at least ${least} dimensions`)
+  if (x && x.length < min)
+    throw ctx.fail(`its input is ${showShape(x)}; it must have at least ${min} dimensions`)
 }
 
 /** An axis that an attribute names must be there. */

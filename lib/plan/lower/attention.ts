@@ -88,8 +88,8 @@ function biasOf(
 function probabilities(ctx: Lowering, scores: Value, bias: Value | undefined): Value {
   const result = ctx.call('Softmax', [scores], { axis: int(-1) })
   if (!bias) return result
-  const most = ctx.call('ReduceMax', [bias, ctx.ints([-1])])
-  const blind = ctx.call('Equal', [most, ctx.one(Number.NEGATIVE_INFINITY)])
+  const max = ctx.call('ReduceMax', [bias, ctx.ints([-1])])
+  const blind = ctx.call('Equal', [max, ctx.one(Number.NEGATIVE_INFINITY)])
   return ctx.call('Where', [blind, ctx.one(0), result])
 }
 
@@ -133,12 +133,25 @@ function attentionOf(ctx: Lowering, first: number, split: Split) {
     ? [queries * heads * valueDepth, valueDepth, heads * valueDepth]
     : [heads * queries * valueDepth, queries * valueDepth, valueDepth]
   const args = {
-    ...{ batch, heads, kvHeads, queries, keys, depth, valueDepth },
-    ...{ scale: ctx.number('scale', 1 / Math.sqrt(depth)), softcap: ctx.number('softcap', 0) },
-    ...{ causal: isCausal && !hasLengths, causalOffset: past },
-    ...{ q: q.buffer.read(), k: k.buffer.read(), v: v.buffer.read(), mask: mask?.buffer.read() },
-    ...{ qStrides: headStrides(q.shape, depth), kStrides: headStrides(k.shape, depth) },
-    ...{ vStrides: headStrides(v.shape, valueDepth), maskStrides: maskStrides?.slice(0, 3) as never },
+    batch,
+    heads,
+    kvHeads,
+    queries,
+    keys,
+    depth,
+    valueDepth,
+    scale: ctx.number('scale', 1 / Math.sqrt(depth)),
+    softcap: ctx.number('softcap', 0),
+    causal: isCausal && !hasLengths,
+    causalOffset: past,
+    q: q.buffer.read(),
+    k: k.buffer.read(),
+    v: v.buffer.read(),
+    mask: mask?.buffer.read(),
+    qStrides: headStrides(q.shape, depth),
+    kStrides: headStrides(k.shape, depth),
+    vStrides: headStrides(v.shape, valueDepth),
+    maskStrides: maskStrides?.slice(0, 3) as never,
     yStrides,
   }
   return { k, v, past, flat, args }
@@ -165,8 +178,13 @@ function attentionGrad(ctx: Lowering): void {
     ctx.wants(i + 1) ? { dtype: 'f32', shape, buffer: ctx.scratch(buffer.count) } : undefined,
   )
   ctx.step('attentionBackward', {
-    ...{ ...args, y: y.read(), logSum: logSum.read(), dy: ctx.read(0), dq: ctx.result(0) },
-    ...{ dk: dk?.buffer.write(), dv: dv?.buffer.write() },
+    ...args,
+    y: y.read(),
+    logSum: logSum.read(),
+    dy: ctx.read(0),
+    dq: ctx.result(0),
+    dk: dk?.buffer.write(),
+    dv: dv?.buffer.write(),
   })
   for (const [i, whole] of [dk, dv].entries()) {
     if (!whole) continue
@@ -188,8 +206,8 @@ function composedAttention(ctx: Lowering): void {
   ctx.give(v, 2)
   const [, heads = 0, queries = 0, depth = 0] = q.shape
   const root = ctx.one(Math.sqrt(ctx.number('scale', 1 / Math.sqrt(depth))))
-  const turned = ctx.call('Transpose', [repeatHeads(ctx, k, heads)], { perm: ints([0, 1, 3, 2]) })
-  let scores = ctx.call('MatMul', [ctx.call('Mul', [q, root]), ctx.call('Mul', [turned, root])])
+  const keys = ctx.call('Transpose', [repeatHeads(ctx, k, heads)], { perm: ints([0, 1, 3, 2]) })
+  let scores = ctx.call('MatMul', [ctx.call('Mul', [q, root]), ctx.call('Mul', [keys, root])])
   const mode = ctx.integer('qk_matmul_output_mode', 0)
   if (mode === 0) ctx.give(scores, 3)
   const softcap = ctx.number('softcap', 0)
@@ -234,10 +252,10 @@ function rotaryEmbedding(ctx: Lowering): void {
   const second = ctx.call('Add', [product(a, sin), product(b, cos)])
   const axis = { axis: int(-1) }
   const stacked = [first, second].map(value => ctx.call('Unsqueeze', [value, ctx.ints([4])]))
-  const turned = interleaved
+  const rotated = interleaved
     ? ctx.reshaped(ctx.call('Concat', stacked, axis), [...heads.shape.slice(0, 3), turning])
     : ctx.call('Concat', [first, second], axis)
-  const whole = turning < depth ? ctx.call('Concat', [turned, part(heads, turning, depth)], axis) : turned
+  const whole = turning < depth ? ctx.call('Concat', [rotated, part(heads, turning, depth)], axis) : rotated
   ctx.give(flat ? joinHeads(ctx, whole) : whole)
 }
 

@@ -19,18 +19,15 @@ function convShape(ctx: Lowering, x: number, y: readonly number[]): ConvShape {
 function conv(ctx: Lowering): void {
   const weight = weightOf(ctx, 1)
   ctx.step('conv', {
-    ...{
-      ...convShape(ctx, 0, ctx.output().shape),
-      weight,
-      compute: computeOf(ctx, weight, 'convolution'),
-      x: ctx.read(0),
-    },
-    ...{
-      bias: ctx.optional(2),
-      residual: ctx.optional(3),
-      activation: ctx.text('activation', 'none') as Activation,
-    },
-    ...{ residualFirst: ctx.integer('residual_first', 0) !== 0, y: ctx.write() },
+    ...convShape(ctx, 0, ctx.output().shape),
+    weight,
+    compute: computeOf(ctx, weight, 'convolution'),
+    x: ctx.read(0),
+    bias: ctx.optional(2),
+    residual: ctx.optional(3),
+    activation: ctx.text('activation', 'none') as Activation,
+    residualFirst: ctx.integer('residual_first', 0) !== 0,
+    y: ctx.write(),
   })
 }
 
@@ -75,13 +72,14 @@ function convTransposeGrad(ctx: Lowering): void {
 /** dy, x, W → dx, dW, dbias */
 function convGrad(ctx: Lowering): void {
   ctx.step('convBackward', {
-    ...{ ...convShape(ctx, 1, ctx.shape(0)), weight: weightOf(ctx, 2), dy: ctx.read(0), x: ctx.read(1) },
-    ...{
-      dx: ctx.result(0),
-      dweight: ctx.result(1),
-      dbias: ctx.result(2),
-      compute: exactCompute(ctx, [0, 1, 2]),
-    },
+    ...convShape(ctx, 1, ctx.shape(0)),
+    weight: weightOf(ctx, 2),
+    dy: ctx.read(0),
+    x: ctx.read(1),
+    dx: ctx.result(0),
+    dweight: ctx.result(1),
+    dbias: ctx.result(2),
+    compute: exactCompute(ctx, [0, 1, 2]),
   })
 }
 

@@ -36,8 +36,16 @@ function dora(ctx: Lowering): void {
   const [norm, gain] = [ctx.resultOrScratch(3, weight.rows), ctx.resultOrScratch(4, weight.rows)]
   addNorm(ctx, 1, norm, gain)
   ctx.step('doraForward', {
-    ...{ weight, ...lowRank, tokens, x: ctx.read(0), gain: gain.buffer.read() },
-    ...{ bias: ctx.optional(5), mask: ctx.optional(6), xa, z: ctx.result(2), y: ctx.write() },
+    weight,
+    ...lowRank,
+    tokens,
+    x: ctx.read(0),
+    gain: gain.buffer.read(),
+    bias: ctx.optional(5),
+    mask: ctx.optional(6),
+    xa,
+    z: ctx.result(2),
+    y: ctx.write(),
     compute: exactCompute(ctx, [0, 1]),
   })
 }
@@ -47,12 +55,25 @@ function doraGrad(ctx: Lowering): void {
   const weight = weightOf(ctx, 2)
   const { a, b, ...scaling } = lowRankOf(ctx, 3)
   ctx.step('doraBackward', {
-    ...{ weight, a, b, ...scaling, tokens: numel(ctx.shape(1)) / weight.cols },
+    weight,
+    a,
+    b,
+    ...scaling,
+    tokens: numel(ctx.shape(1)) / weight.cols,
     exactNorm: ctx.text('norm_gradient', 'detached') === 'exact',
-    ...{ dy: ctx.read(0), x: ctx.read(1), magnitude: ctx.read(5), xa: ctx.read(6), z: ctx.read(7) },
-    ...{ norm: ctx.read(8), gain: ctx.read(9), mask: ctx.optional(10) },
-    ...{ dx: ctx.result(0), da: ctx.resultOrScratch(1, a.count), db: ctx.resultOrScratch(2, b.count) },
-    ...{ dmagnitude: ctx.resultOrScratch(3, weight.rows), dbias: ctx.result(4) },
+    dy: ctx.read(0),
+    x: ctx.read(1),
+    magnitude: ctx.read(5),
+    xa: ctx.read(6),
+    z: ctx.read(7),
+    norm: ctx.read(8),
+    gain: ctx.read(9),
+    mask: ctx.optional(10),
+    dx: ctx.result(0),
+    da: ctx.resultOrScratch(1, a.count),
+    db: ctx.resultOrScratch(2, b.count),
+    dmagnitude: ctx.resultOrScratch(3, weight.rows),
+    dbias: ctx.result(4),
     compute: exactCompute(ctx, [0, 1, 2]),
   })
 }
@@ -70,10 +91,17 @@ function doraWeightGrad(ctx: Lowering): void {
   const weight = weightOf(ctx, 1)
   const { a, b, ...scaling } = lowRankOf(ctx, 2)
   ctx.step('doraMergeBackward', {
-    ...{ weight, a, b, ...scaling, exactNorm: ctx.text('norm_gradient', 'detached') === 'exact' },
-    ...{ dmerged: ctx.read(0), norm: ctx.read(4), gain: ctx.read(5) },
+    weight,
+    a,
+    b,
+    ...scaling,
+    exactNorm: ctx.text('norm_gradient', 'detached') === 'exact',
+    dmerged: ctx.read(0),
+    norm: ctx.read(4),
+    gain: ctx.read(5),
     dv: ctx.scratch(weight.rows * weight.cols).write(),
-    ...{ da: ctx.resultOrScratch(0, a.count), db: ctx.resultOrScratch(1, b.count) },
+    da: ctx.resultOrScratch(0, a.count),
+    db: ctx.resultOrScratch(1, b.count),
     dmagnitude: ctx.resultOrScratch(2, weight.rows),
   })
 }

@@ -23,7 +23,7 @@ function parseFormula(ctx: Lowering, first = 0): { operands: string[][]; result:
   const dotsOf = (letters: string, i: number): number =>
     ctx.shape(first + i).length - letters.replace('.', '').length
   const operands = terms.map((letters, i) => named(letters, letters.includes('.') ? dotsOf(letters, i) : 0))
-  const most = terms.reduce(
+  const broadcast = terms.reduce(
     (longest, letters, i) => (letters.includes('.') ? Math.max(longest, dotsOf(letters, i)) : longest),
     0,
   )
@@ -31,8 +31,8 @@ function parseFormula(ctx: Lowering, first = 0): { operands: string[][]; result:
   const once = [...new Set(all)].filter(
     name => !name.startsWith('.') && all.indexOf(name) === all.lastIndexOf(name),
   )
-  const implied = [...named(left.includes('.') ? '.' : '', most), ...once.sort()]
-  return { operands, result: right === undefined ? implied : named(right, most) }
+  const implied = [...named(left.includes('.') ? '.' : '', broadcast), ...once.sort()]
+  return { operands, result: right === undefined ? implied : named(right, broadcast) }
 }
 
 /** The diagonal over axes of the same name. */

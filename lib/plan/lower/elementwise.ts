@@ -78,11 +78,11 @@ const alphaBeta =
   (first: number, second: number) =>
   (ctx: Lowering): Parameters => ({ alpha: ctx.number('alpha', first), beta: ctx.number('beta', second) })
 
-/** a compared with b, in this order or turned around. */
+/** a compared with b, in this order or swapped around. */
 const compare =
-  (fn: BinaryFn, turned = false) =>
+  (fn: BinaryFn, swapped = false) =>
   (ctx: Lowering): void => {
-    const [a, b] = turned ? [1, 0] : [0, 1]
+    const [a, b] = swapped ? [1, 0] : [0, 1]
     const left = [ctx.read(a), ctx.shape(a)] as const
     addBinary(ctx, fn, left, [ctx.read(b), ctx.shape(b)], [ctx.write(), ctx.output().shape])
   }
@@ -115,8 +115,15 @@ function where(ctx: Lowering): void {
   const loop = collapse(shape, strides)
   const [conditionStrides, aStrides, bStrides] = loop.strides as [number[], number[], number[]]
   ctx.step('select', {
-    ...{ dtype: ctx.kernelType(dtype), shape: loop.shape, conditionStrides, aStrides, bStrides },
-    ...{ condition: ctx.read(0), a: ctx.read(1), b: ctx.read(2), y: ctx.write() },
+    dtype: ctx.kernelType(dtype),
+    shape: loop.shape,
+    conditionStrides,
+    aStrides,
+    bStrides,
+    condition: ctx.read(0),
+    a: ctx.read(1),
+    b: ctx.read(2),
+    y: ctx.write(),
   })
 }
 
@@ -130,10 +137,13 @@ function cast(ctx: Lowering): void {
   const src = ctx.read(0)
   const dst = ctx.write(0, exactType(ctx.dtype(), dtype))
   ctx.step('cast', {
-    ...{ srcDtype: ctx.dtype(), dstDtype: ctx.kernelType(dtype), count: src.count },
+    srcDtype: ctx.dtype(),
+    dstDtype: ctx.kernelType(dtype),
+    count: src.count,
     saturate: isFloat(dtype) && !isWideFloat(dtype) && ctx.integer('saturate', 1) !== 0,
     rounding: ctx.text('round_mode', 'up') as 'up' | 'down' | 'nearest',
-    ...{ src, dst },
+    src,
+    dst,
   })
 }
 

@@ -162,9 +162,16 @@ function gatherGrad(ctx: Lowering): void {
   const count = numel(ctx.shape(2))
   const dx = zeros(ctx)
   ctx.step('scatter', {
-    ...{ fn: 'add', dtype: 'f32', shape: [outer, count, inner], strides: [size * inner, 0, 1] },
-    ...{ indexStrides: [0, 1, 0], steps: [inner], limits: [size], indices: indicesOf(ctx, 2) },
-    ...{ updates: ctx.read(0), y: dx.update() },
+    fn: 'add',
+    dtype: 'f32',
+    shape: [outer, count, inner],
+    strides: [size * inner, 0, 1],
+    indexStrides: [0, 1, 0],
+    steps: [inner],
+    limits: [size],
+    indices: indicesOf(ctx, 2),
+    updates: ctx.read(0),
+    y: dx.update(),
   })
 }
 
@@ -175,8 +182,12 @@ function indicesOf(ctx: Lowering, i: number): Operand {
   if (dtype !== 'i32') throw ctx.unsupported(`indices of ${dtype} are not supported`)
   const wide = ctx.scratch(buffer.count, 'i64')
   ctx.step('cast', {
-    ...{ srcDtype: 'i32', dstDtype: 'i64', count: buffer.count, saturate: false },
-    ...{ src: buffer.read(), dst: wide.write() },
+    srcDtype: 'i32',
+    dstDtype: 'i64',
+    count: buffer.count,
+    saturate: false,
+    src: buffer.read(),
+    dst: wide.write(),
   })
   return wide.read()
 }

@@ -26,9 +26,13 @@ function resampled(ctx: Lowering, value: Value, axis: number, { taps, weights, o
   const shape = value.shape.map((size, n) => (n === axis ? out : size))
   const y = ctx.scratch(numel(shape))
   ctx.step('resample', {
-    ...{ ...aroundAxis(value.shape, axis), out, count, x: value.buffer.read(), y: y.write() },
-    ...{ taps: ctx.constantOf('i32', [taps.length], taps).buffer.read() },
-    ...{ weights: ctx.constantOf('f32', [weights.length], weights).buffer.read() },
+    ...aroundAxis(value.shape, axis),
+    out,
+    count,
+    x: value.buffer.read(),
+    y: y.write(),
+    taps: ctx.constantOf('i32', [taps.length], taps).buffer.read(),
+    weights: ctx.constantOf('f32', [weights.length], weights).buffer.read(),
     offset: offset && ctx.constantOf('f32', [out], offset).buffer.read(),
   })
   return { dtype: 'f32', shape, buffer: y }
@@ -67,8 +71,13 @@ function gridSample(ctx: Lowering): void {
     interpolation: interpolations[ctx.text('mode', 'linear')]!,
     outOfImage: ctx.text('padding_mode', 'zeros') as 'zeros' | 'border' | 'reflection',
     alignCorners: ctx.integer('align_corners', 0) !== 0,
-    ...{ batch, channels, image, points: numel(ctx.shape(1).slice(1, -1)) },
-    ...{ x: ctx.read(0), grid: ctx.read(1), y: ctx.write() },
+    batch,
+    channels,
+    image,
+    points: numel(ctx.shape(1).slice(1, -1)),
+    x: ctx.read(0),
+    grid: ctx.read(1),
+    y: ctx.write(),
   })
 }
 

@@ -1,4 +1,4 @@
-// lists.ts: how many numbers a node may need at compile time.
+// lists.ts: a limit for lists of numbers that are made at compile time.
 import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../../graph/attributes.js'
 import type { Lowering } from '../lowering.js'

@@ -92,10 +92,19 @@ function gemm(ctx: Lowering): void {
   const strides = (transposed: boolean, rows: number, cols: number): MatrixStrides =>
     transposed ? [0, 0, 1, rows] : [0, 0, cols, 1]
   ctx.step('matmul', {
-    ...{ outer: 1, inner: 1, m, n, k, alpha },
-    ...{ a: ctx.read(0), aStrides: strides(transA, m, k) },
-    ...{ b: ctx.read(1), bStrides: strides(transB, k, n) },
-    ...{ y: product.write(), yStrides: [0, 0, n, 1], compute: productCompute(ctx) },
+    outer: 1,
+    inner: 1,
+    m,
+    n,
+    k,
+    alpha,
+    a: ctx.read(0),
+    aStrides: strides(transA, m, k),
+    b: ctx.read(1),
+    bStrides: strides(transB, k, n),
+    y: product.write(),
+    yStrides: [0, 0, n, 1],
+    compute: productCompute(ctx),
   })
   if (!bias) return
   const scaled = beta === 1 ? bias.buffer : ctx.scratch(numel(bias.shape))
@@ -136,10 +145,19 @@ function matmul(ctx: Lowering, transA = false, transB = false): void {
       return transposed ? [first, second, 1, rows] : [first, second, cols, 1]
     }
     ctx.step('matmul', {
-      ...{ outer, inner, m, n, k, alpha: 1 },
-      ...{ a: a.read(aStart), aStrides: strides(0, m, k, transA) },
-      ...{ b: b.read(bStart), bStrides: strides(1, k, n, transB) },
-      ...{ y: y.write(yStart), yStrides: strides(2, m, n, false), compute },
+      outer,
+      inner,
+      m,
+      n,
+      k,
+      alpha: 1,
+      a: a.read(aStart),
+      aStrides: strides(0, m, k, transA),
+      b: b.read(bStart),
+      bStrides: strides(1, k, n, transB),
+      y: y.write(yStart),
+      yStrides: strides(2, m, n, false),
+      compute,
     })
   })
 }
@@ -189,18 +207,14 @@ function fusedLinear(ctx: Lowering): void {
   const weight = rowsOf(ctx)
   const tokens = numel(ctx.shape(0).slice(0, -1))
   ctx.step('linear', {
-    ...{
-      weight: packed(ctx, weight),
-      tokens,
-      x: ctx.read(0),
-      bias: ctx.optional(2),
-      residual: ctx.optional(3),
-    },
-    ...{
-      activation: ctx.text('activation', 'none') as Activation,
-      compute: computeOf(ctx, weight),
-      y: ctx.write(),
-    },
+    weight: packed(ctx, weight),
+    tokens,
+    x: ctx.read(0),
+    bias: ctx.optional(2),
+    residual: ctx.optional(3),
+    activation: ctx.text('activation', 'none') as Activation,
+    compute: computeOf(ctx, weight),
+    y: ctx.write(),
   })
 }
 

@@ -49,14 +49,16 @@ function channelNormalization(ctx: Lowering, groups: number): void {
   const [batch = 0, channels = 0, ...rest] = ctx.shape(0)
   const inner = numel(rest)
   ctx.step('norm', {
-    ...{ rows: batch * groups, cols: (channels / groups) * inner, groups, inner, centered: true },
-    ...{
-      eps: ctx.number('epsilon', 1e-5),
-      x: ctx.read(0),
-      scale: ctx.read(1),
-      bias: ctx.read(2),
-      y: ctx.write(),
-    },
+    rows: batch * groups,
+    cols: (channels / groups) * inner,
+    groups,
+    inner,
+    centered: true,
+    eps: ctx.number('epsilon', 1e-5),
+    x: ctx.read(0),
+    scale: ctx.read(1),
+    bias: ctx.read(2),
+    y: ctx.write(),
   })
 }
 
@@ -91,8 +93,15 @@ function normalizationGrad(ctx: Lowering): void {
   const statistics = { mean: shape.centered ? mean.write() : undefined, invStd: invStd.write() }
   ctx.step('norm', { ...shape, eps: ctx.number('epsilon', 1e-5), x, y: y.write(), ...statistics })
   ctx.step('normBackward', {
-    ...{ ...shape, x, scale, mean: shape.centered ? mean.read() : undefined, invStd: invStd.read() },
-    ...{ dy: ctx.read(0), dx: ctx.result(0), dscale: ctx.result(1), dbias: ctx.result(2) },
+    ...shape,
+    x,
+    scale,
+    mean: shape.centered ? mean.read() : undefined,
+    invStd: invStd.read(),
+    dy: ctx.read(0),
+    dx: ctx.result(0),
+    dscale: ctx.result(1),
+    dbias: ctx.result(2),
   })
 }
 
@@ -137,14 +146,16 @@ function batchNormalizationGrad(ctx: Lowering): void {
   // Only dgamma depends on x. Without it another array of that size stands in, and x need not live so long.
   const x = ctx.read(ctx.wants(1) ? 1 : 0)
   ctx.step('batchNormBackward', {
-    ...{
-      ...batchShape(ctx, 1),
-      training: false,
-      mean: ctx.read(3),
-      variance: ctx.read(4),
-      scale: ctx.read(2),
-    },
-    ...{ x, dy: ctx.read(0), dx: ctx.result(0), dscale: ctx.result(1), dbias: ctx.result(2) },
+    ...batchShape(ctx, 1),
+    training: false,
+    mean: ctx.read(3),
+    variance: ctx.read(4),
+    scale: ctx.read(2),
+    x,
+    dy: ctx.read(0),
+    dx: ctx.result(0),
+    dscale: ctx.result(1),
+    dbias: ctx.result(2),
   })
 }
 

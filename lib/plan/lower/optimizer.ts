@@ -1,4 +1,5 @@
 // optimizer.ts: AdamW, and the optimizers of the ONNX training domain as compositions.
+import { adamwDefaults } from '../../graph/attribute-defaults.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { LowerTable } from './table.js'
@@ -6,10 +7,17 @@ import type { LowerTable } from './table.js'
 /** Learning rate, step (both one f64), parameter, gradient, first and second moment → the last of these but the gradient */
 function adamw(ctx: Lowering): void {
   ctx.step('adamw', {
-    ...{ count: ctx.read(2).count, lr: ctx.read(0), step: ctx.read(1) },
-    ...{ beta1: ctx.number('beta1', 0.9), beta2: ctx.number('beta2', 0.999) },
-    ...{ eps: ctx.number('epsilon', 1e-8), weightDecay: ctx.number('weight_decay', 0.01) },
-    ...{ grad: ctx.read(3), param: ctx.inPlace(2, 0), m: ctx.inPlace(4, 1), v: ctx.inPlace(5, 2) },
+    count: ctx.read(2).count,
+    lr: ctx.read(0),
+    step: ctx.read(1),
+    beta1: ctx.number('beta1', adamwDefaults.beta1),
+    beta2: ctx.number('beta2', adamwDefaults.beta2),
+    eps: ctx.number('epsilon', adamwDefaults.epsilon),
+    weightDecay: ctx.number('weight_decay', adamwDefaults.weightDecay),
+    grad: ctx.read(3),
+    param: ctx.inPlace(2, 0),
+    m: ctx.inPlace(4, 1),
+    v: ctx.inPlace(5, 2),
   })
 }
 

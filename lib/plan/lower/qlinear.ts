@@ -84,12 +84,20 @@ export function convolveBytes(
   const matrix = ctx.reshaped(codes, [rows, cols])
   const { padsEnd: _, ...window } = windowOf(ctx, ctx.shape(x), ctx.output().shape, rest.slice(1))
   ctx.step('convInteger', {
-    ...{ batch: ctx.shape(x)[0]!, groups: ctx.integer('group', 1), ...window, rows, cols },
-    ...{ xSigned: ctx.input(x).dtype === 'i8', x: ctx.read(x) },
+    batch: ctx.shape(x)[0]!,
+    groups: ctx.integer('group', 1),
+    ...window,
+    rows,
+    cols,
+    xSigned: ctx.input(x).dtype === 'i8',
+    x: ctx.read(x),
     xZero: zerosOf(ctx, ctx.inputIfAny(xZero), 1)?.buffer.read(),
     w: padded(ctx, matrix, [rows, roundUp(cols, 64)]).buffer.read(),
-    ...{ wZero: zeros?.buffer.read(), wSum: sums(ctx, matrix, 1) },
-    ...{ bias: ctx.optional(bias), ...resultOf(ctx, rows, scales), y: ctx.write() },
+    wZero: zeros?.buffer.read(),
+    wSum: sums(ctx, matrix, 1),
+    bias: ctx.optional(bias),
+    ...resultOf(ctx, rows, scales),
+    y: ctx.write(),
   })
   return true
 }
@@ -125,11 +133,20 @@ export function multiplyBytes(
   const packed = right.buffer.storage === 'constant'
   const w = packed ? panelsOf(ctx, codes, transposed) : transposed ? codes : ctx.call('Transpose', [codes])
   ctx.step('linearInteger', {
-    ...{ tokens, rows, cols, packed, wSigned: true, xSigned: left.dtype === 'i8', x: ctx.read(a) },
-    ...{ w: w.buffer.read(), wSum: sums(ctx, codes, transposed ? 1 : 0), wZero: zeros?.buffer.read() },
+    tokens,
+    rows,
+    cols,
+    packed,
+    wSigned: true,
+    xSigned: left.dtype === 'i8',
+    x: ctx.read(a),
+    w: w.buffer.read(),
+    wSum: sums(ctx, codes, transposed ? 1 : 0),
+    wZero: zeros?.buffer.read(),
     xZero: zerosOf(ctx, ctx.inputIfAny(aZero), tokens)?.buffer.read(),
     bias: bias === undefined ? undefined : ctx.optional(bias),
-    ...{ ...resultOf(ctx, rows, scales), y: ctx.write() },
+    ...resultOf(ctx, rows, scales),
+    y: ctx.write(),
   })
   return true
 }
@@ -215,8 +232,12 @@ function lookup(ctx: Lowering): void {
   const [x, table] = [ctx.input(0), ctx.input(1)]
   if (ctx.bytes) {
     ctx.step('lookup', {
-      ...{ count: x.buffer.count, xSigned: x.dtype === 'i8', ySigned: table.dtype === 'i8' },
-      ...{ x: x.buffer.read(), table: table.buffer.read(), y: ctx.write() },
+      count: x.buffer.count,
+      xSigned: x.dtype === 'i8',
+      ySigned: table.dtype === 'i8',
+      x: x.buffer.read(),
+      table: table.buffer.read(),
+      y: ctx.write(),
     })
     return
   }
@@ -257,15 +278,14 @@ const binary =
       return
     }
     ctx.step('binaryBytes', {
-      ...{
-        fn: op === 'Add' ? 'add' : 'mul',
-        count: ctx.input(0).buffer.count,
-        a: ctx.read(0),
-        b: ctx.read(3),
-      },
+      fn: op === 'Add' ? 'add' : 'mul',
+      count: ctx.input(0).buffer.count,
+      a: ctx.read(0),
+      b: ctx.read(3),
       ...scaledBytes(ctx, 'a', [1, 2], ctx.input(0)),
       ...scaledBytes(ctx, 'b', [4, 5], ctx.input(3)),
-      ...{ ...scaledBytes(ctx, 'y', [6, 7], ctx.output()), y: ctx.write() },
+      ...scaledBytes(ctx, 'y', [6, 7], ctx.output()),
+      y: ctx.write(),
     })
   }
 
@@ -281,9 +301,12 @@ function mean(ctx: Lowering): void {
     return
   }
   ctx.step('meanBytes', {
-    ...{ rows: numel(shape.slice(0, axis)), cols: numel(shape.slice(axis, rank)), x: ctx.read(0) },
+    rows: numel(shape.slice(0, axis)),
+    cols: numel(shape.slice(axis, rank)),
+    x: ctx.read(0),
     ...scaledBytes(ctx, 'x', [1, 2], ctx.input(0)),
-    ...{ ...scaledBytes(ctx, 'y', [3, 4], ctx.output()), y: ctx.write() },
+    ...scaledBytes(ctx, 'y', [3, 4], ctx.output()),
+    y: ctx.write(),
   })
 }
 

@@ -47,8 +47,12 @@ function castBytes(ctx: Lowering, op: 'quantize' | 'dequantize', bytes: { readon
   const shape = affineShape(ctx, scale)
   if (!ctx.bytes || !shape || !isBytes(bytes) || floats.dtype !== 'f32' || scale.dtype !== 'f32') return false
   ctx.step(op, {
-    ...{ dtype: bytes.dtype as 'u8' | 'i8', ...shape, x: ctx.read(0), scale: scale.buffer.read() },
-    ...{ zero: zerosOf(ctx, ctx.inputIfAny(2), shape.channels)?.buffer.read(), y: ctx.write() },
+    dtype: bytes.dtype as 'u8' | 'i8',
+    ...shape,
+    x: ctx.read(0),
+    scale: scale.buffer.read(),
+    zero: zerosOf(ctx, ctx.inputIfAny(2), shape.channels)?.buffer.read(),
+    y: ctx.write(),
   })
   return true
 }
@@ -89,9 +93,9 @@ function dynamicQuantize(ctx: Lowering): void {
   const zero = ctx.one(0)
   const ends = (op: string, bound: string): Value =>
     ctx.call(bound, [ctx.call(op, [x], { keepdims: int(0) }), zero])
-  const [most, least] = [ends('ReduceMax', 'Max'), ends('ReduceMin', 'Min')]
-  const scale = ctx.call('Div', [ctx.call('Sub', [most, least]), ctx.one(255)])
-  const offset = ctx.call('Round', [ctx.call('Div', [ctx.call('Neg', [least]), scale])])
+  const [max, min] = [ends('ReduceMax', 'Max'), ends('ReduceMin', 'Min')]
+  const scale = ctx.call('Div', [ctx.call('Sub', [max, min]), ctx.one(255)])
+  const offset = ctx.call('Round', [ctx.call('Div', [ctx.call('Neg', [min]), scale])])
   const zeroPoint = ctx.cast(offset, 'u8')
   ctx.give(ctx.call('QuantizeLinear', [x, scale, zeroPoint]), 0)
   ctx.give(scale, 1)

@@ -18,8 +18,11 @@ function dropoutMask(ctx: Lowering): void {
   const { shape } = ctx.output()
   const mask = ctx.scratch(numel(shape))
   ctx.step('dropoutMask', {
-    ...{ count: mask.count, ratio: ctx.number('ratio', 0), stream: ctx.integer('stream', 0) },
-    ...{ state: ctx.read(1), mask: mask.write() },
+    count: mask.count,
+    ratio: ctx.number('ratio', 0),
+    stream: ctx.integer('stream', 0),
+    state: ctx.read(1),
+    mask: mask.write(),
   })
   ctx.give({ dtype: 'f32', shape, buffer: mask })
 }

@@ -57,12 +57,19 @@ const recurrent =
     const gates = ctx.scratch(steps * batch * directions * width)
     ctx.step('linear', {
       weight: { dtype: 'f32', rows: directions * width, cols, data: ctx.read(1) },
-      ...{ tokens: steps * batch, x: x.buffer.read(), bias: biases(0), y: gates.write() },
+      tokens: steps * batch,
+      x: x.buffer.read(),
+      bias: biases(0),
+      y: gates.write(),
     })
     const states = directions * batch * hidden
     const [y, lastH, lastC] = [ctx.scratch(steps * states), ctx.scratch(states), ctx.scratch(states)]
     ctx.step('recurrent', {
-      ...{ cell, directions, steps, batch, hidden },
+      cell,
+      directions,
+      steps,
+      batch,
+      hidden,
       functions: recurrentFunctions(ctx.node)
         .flat()
         .map(({ op, ...parameters }) => ({ fn: functions[op]!, ...parameters })),
@@ -70,15 +77,17 @@ const recurrent =
       reverse: ctx.text('direction', 'forward') === 'reverse',
       linearBeforeReset: ctx.integer('linear_before_reset', 0) !== 0,
       coupleGates: ctx.integer('input_forget', 0) !== 0,
-      ...{ gates: gates.read(), packed: ctx.packs, recurrence: recurrenceOf(ctx), bias: biases(width) },
+      gates: gates.read(),
+      packed: ctx.packs,
+      recurrence: recurrenceOf(ctx),
+      bias: biases(width),
       peepholes: ctx.has(7) ? ctx.read(7) : undefined,
-      ...{ initialH: state(5), initialC: state(6) },
+      initialH: state(5),
+      initialC: state(6),
       lengths: ctx.has(4) ? ctx.cast(ctx.input(4), 'i32').buffer.read() : undefined,
-      ...{
-        y: ctx.wants(0) ? y.write() : undefined,
-        lastH: lastH.write(),
-        lastC: cell === 'lstm' ? lastC.write() : undefined,
-      },
+      y: ctx.wants(0) ? y.write() : undefined,
+      lastH: lastH.write(),
+      lastC: cell === 'lstm' ? lastC.write() : undefined,
       scratch: ctx.scratch(directions * batch * (width + hidden)).write(),
     })
     const give = (i: number, shape: readonly number[], buffer: Buffer, perm: readonly number[]): void => {

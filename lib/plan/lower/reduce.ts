@@ -65,14 +65,14 @@ const reduceThen =
     ctx.give(ctx.call(op, [ctx.call(reduction, inputs, ctx.node.attributes)]))
   }
 
-/** log Σ e^x = most + log Σ e^(x − most), which does not overflow. */
+/** log Σ e^x = max + log Σ e^(x − max), which does not overflow. */
 function logSumExp(ctx: Lowering): void {
   const inputs = ctx.node.inputs.map((_, i) => ctx.input(i))
   const keep = { ...ctx.node.attributes, keepdims: int(1) }
-  const most = ctx.call('ReduceMax', inputs, keep)
-  const shifted = ctx.call('Exp', [ctx.call('Sub', [ctx.input(0), most])])
+  const max = ctx.call('ReduceMax', inputs, keep)
+  const shifted = ctx.call('Exp', [ctx.call('Sub', [ctx.input(0), max])])
   const sum = ctx.call('ReduceSum', [shifted, ...inputs.slice(1)], keep)
-  const log = ctx.call('Add', [ctx.call('Log', [sum]), most])
+  const log = ctx.call('Add', [ctx.call('Log', [sum]), max])
   ctx.give(ctx.reshaped(log, ctx.output().shape))
 }
 
@@ -82,8 +82,13 @@ const cumulate =
     const axis = axisOf(ctx.integers(1)[0]!, ctx.shape(0).length)
     const [exclusive, reverse] = [ctx.integer('exclusive', 0) !== 0, ctx.integer('reverse', 0) !== 0]
     ctx.step('cumulate', {
-      ...{ fn, dtype: ctx.dtype(), ...aroundAxis(ctx.shape(0), axis), exclusive, reverse },
-      ...{ x: ctx.read(0), y: ctx.write() },
+      fn,
+      dtype: ctx.dtype(),
+      ...aroundAxis(ctx.shape(0), axis),
+      exclusive,
+      reverse,
+      x: ctx.read(0),
+      y: ctx.write(),
     })
   }
 
@@ -119,13 +124,27 @@ function extremeGrad(ctx: Lowering): void {
   const indices = ctx.scratch(outer * inner, 'i64')
   const dx = zeros(ctx)
   ctx.step('topK', {
-    ...{ dtype: 'f32', outer, size, inner, k: 1, lastFirst: false, x: ctx.read(1), indices: indices.write() },
+    dtype: 'f32',
+    outer,
+    size,
+    inner,
+    k: 1,
+    lastFirst: false,
+    x: ctx.read(1),
+    indices: indices.write(),
     largest: ctx.text('of', 'max') === 'max',
   })
   ctx.step('scatter', {
-    ...{ fn: 'assign', dtype: 'f32', shape: [outer, inner], strides: [size * inner, 1] },
-    ...{ indexStrides: [inner, 1], steps: [inner], limits: [size], indices: indices.read() },
-    ...{ updates: ctx.read(0), y: dx.update() },
+    fn: 'assign',
+    dtype: 'f32',
+    shape: [outer, inner],
+    strides: [size * inner, 1],
+    indexStrides: [inner, 1],
+    steps: [inner],
+    limits: [size],
+    indices: indices.read(),
+    updates: ctx.read(0),
+    y: dx.update(),
   })
 }
 

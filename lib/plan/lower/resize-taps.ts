@@ -1,4 +1,4 @@
-// resize-taps.ts: which elements of an axis each position of the resized axis is made of, by the rules of Resize.
+// resize-taps.ts: taps and weights of each position of a resized axis, by the rules of Resize.
 import type { Lowering } from '../lowering.js'
 import { expectList } from './lists.js'
 
@@ -96,12 +96,12 @@ export function resizeTaps(ctx: Lowering, axis: ResizedAxis): Taps {
       result.weights.push(outside ? 0 : 1)
       continue
     }
-    const places = Array.from({ length: count }, (_, t) => Math.floor(x) - reach + 1 + t)
+    const indices = Array.from({ length: count }, (_, t) => Math.floor(x) - reach + 1 + t)
     const a = ctx.number('cubic_coeff_a', -0.75)
-    const raw = places.map(place => kernelWeight(mode, a, (place - x) * stretch))
-    const kept = raw.map((weight, t) => (excludes && places[t] !== clamp(places[t]!) ? 0 : weight))
+    const raw = indices.map(index => kernelWeight(mode, a, (index - x) * stretch))
+    const kept = raw.map((weight, t) => (excludes && indices[t] !== clamp(indices[t]!) ? 0 : weight))
     const sum = excludes || stretch < 1 ? kept.reduce((total, weight) => total + weight, 0) : 1
-    for (const place of places) result.taps.push(clamp(place))
+    for (const index of indices) result.taps.push(clamp(index))
     for (const weight of kept) result.weights.push(outside ? 0 : weight / sum)
   }
   return { ...result, offset: crops ? result.offset : undefined, count }
@@ -113,7 +113,9 @@ export function transposedTaps({ taps, weights, count }: Taps, size: number): Ta
   for (const [i, tap] of taps.entries()) {
     if (weights[i] !== 0) goals[tap]!.push({ q: Math.floor(i / count), weight: weights[i]! })
   }
-  const most = goals.reduce((longest, { length }) => Math.max(longest, length), 1)
-  const padded = goals.flatMap(list => Array.from({ length: most }, (_, t) => list[t] ?? { q: 0, weight: 0 }))
-  return { taps: padded.map(({ q }) => q), weights: padded.map(({ weight }) => weight), count: most }
+  const longest = goals.reduce((max, { length }) => Math.max(max, length), 1)
+  const padded = goals.flatMap(list =>
+    Array.from({ length: longest }, (_, t) => list[t] ?? { q: 0, weight: 0 }),
+  )
+  return { taps: padded.map(({ q }) => q), weights: padded.map(({ weight }) => weight), count: longest }
 }

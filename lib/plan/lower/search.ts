@@ -10,8 +10,14 @@ function topK(ctx: Lowering): void {
   const largest = ctx.integer('largest', 1) !== 0
   const { shape } = ctx.output(ctx.wants(0) ? 0 : 1)
   ctx.step('topK', {
-    ...{ dtype: ctx.dtype(), ...aroundAxis(ctx.shape(0), axis), k: shape[axis]!, largest, lastFirst: false },
-    ...{ x: ctx.read(0), values: ctx.result(0), indices: ctx.resultOrScratch(1, numel(shape), 'i64') },
+    dtype: ctx.dtype(),
+    ...aroundAxis(ctx.shape(0), axis),
+    k: shape[axis]!,
+    largest,
+    lastFirst: false,
+    x: ctx.read(0),
+    values: ctx.result(0),
+    indices: ctx.resultOrScratch(1, numel(shape), 'i64'),
   })
 }
 
@@ -21,8 +27,13 @@ const argument =
     const axis = axisOf(ctx.integer('axis', 0), ctx.shape(0).length)
     const lastFirst = ctx.integer('select_last_index', 0) !== 0
     ctx.step('topK', {
-      ...{ dtype: ctx.dtype(), ...aroundAxis(ctx.shape(0), axis), k: 1, largest, lastFirst },
-      ...{ x: ctx.read(0), indices: ctx.write() },
+      dtype: ctx.dtype(),
+      ...aroundAxis(ctx.shape(0), axis),
+      k: 1,
+      largest,
+      lastFirst,
+      x: ctx.read(0),
+      indices: ctx.write(),
     })
   }
 

@@ -19,10 +19,10 @@ const softmax =
       return
     }
     const row = shape.map((size, i) => (i === axis ? 1 : size))
-    const [most, sum] = [ctx.scratch(numel(row)), ctx.scratch(numel(row))]
+    const [max, sum] = [ctx.scratch(numel(row)), ctx.scratch(numel(row))]
     const [shifted, powers] = [ctx.scratch(numel(shape)), ctx.scratch(numel(shape))]
-    addReduce(ctx, 'max', [ctx.read(0), shape], new Set([axis]), most.write())
-    addBinary(ctx, 'sub', [ctx.read(0), shape], [most.read(), row], [shifted.write(), shape])
+    addReduce(ctx, 'max', [ctx.read(0), shape], new Set([axis]), max.write())
+    addBinary(ctx, 'sub', [ctx.read(0), shape], [max.read(), row], [shifted.write(), shape])
     addUnary(ctx, 'exp', shifted.read(), powers.write())
     addReduce(ctx, 'sum', [powers.read(), shape], new Set([axis]), sum.write())
     if (logarithm) {

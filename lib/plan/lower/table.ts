@@ -1,4 +1,4 @@
-// table.ts: how operators become kernel calls.
+// table.ts: types of the tables of lowerings.
 import type { Lowering } from '../lowering.js'
 
 /** Turns a node into kernel calls, or into none where its output is a view or known. */

@@ -1,4 +1,4 @@
-// window.ts: how the window of a convolution or pooling moves, from the attributes of a node.
+// window.ts: windows of convolutions and pooling.
 import type { Lowering } from '../lowering.js'
 
 /** Numbers along the axes of a window. */

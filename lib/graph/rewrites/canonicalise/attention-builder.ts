@@ -1,39 +1,28 @@
-// attention-builder.ts: what the upgrades of contributed attention operators have in common.
-
+// attention-builder.ts: helpers that the upgrades of contributed attention operators share.
 import { float, floatOf, int, intOf, ints } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node } from '../../graph.js'
+import { NodeBuilder } from '../../node-builder.js'
 import type { UpgradeContext } from './context.js'
 
 /** Collects the nodes that replace one. */
-export class Builder {
-  readonly nodes: Node[] = []
+export class AttentionBuilder extends NodeBuilder {
   readonly #node: Node
-  readonly #context: UpgradeContext
 
   constructor(node: Node, context: UpgradeContext) {
+    super(context.scopeOf(node))
     this.#node = node
-    this.#context = context
-  }
-
-  /** Appends a node and names its output. */
-  add(op: string, inputs: readonly string[], attributes: Attributes = {}): string {
-    const output = this.#context.fresh(`${this.#node.outputs[0]}_${op}`)
-    this.nodes.push(makeNode(op, inputs, [output], { attributes }))
-    return output
   }
 
   /** Appends a Split along the last axis, or along the only one. */
   split(value: string, sizes: readonly number[]): string[] {
-    const outputs = sizes.map((_, i) => this.#context.fresh(`${value}_part${i}`))
-    this.nodes.push(
-      makeNode('Split', [value, this.integers(sizes)], outputs, { attributes: { axis: int(-1) } }),
-    )
+    const outputs = sizes.map((_, i) => this.fresh(`${value}_part${i}`))
+    this.append(makeNode('Split', [value, this.integers(sizes)], outputs, { attributes: { axis: int(-1) } }))
     return outputs
   }
 
   integers(values: number | readonly number[]): string {
-    return this.#context.constant(`${this.#node.outputs[0]}_sizes`, Constant.i64(values))
+    return this.constant(Constant.i64(values), `${this.#node.outputs[0]}_sizes`)
   }
 
   /** Size of one dimension, as a scalar. */
@@ -77,14 +66,14 @@ export function attentionAttributes(node: Node, queryHeads: number, heads: numbe
 }
 
 /** [B, T, N · H] as [B, N, T, H]. */
-export function apart(build: Builder, value: string, heads: number): string {
+export function apart(build: AttentionBuilder, value: string, heads: number): string {
   const split = build.add('Reshape', [value, build.integers([0, 0, heads, -1])])
   return build.add('Transpose', [split], { perm: ints([0, 2, 1, 3]) })
 }
 
 /** [B, N, T, H], the first output of `node`, as [B, T, N · H]. */
-export function joined(build: Builder, y: string, node: Node): Node {
-  const turned = build.add('Transpose', [y], { perm: ints([0, 2, 1, 3]) })
-  const inputs = [turned, build.integers([0, 0, -1])]
+export function joined(build: AttentionBuilder, y: string, node: Node): Node {
+  const transposed = build.add('Transpose', [y], { perm: ints([0, 2, 1, 3]) })
+  const inputs = [transposed, build.integers([0, 0, -1])]
   return makeNode('Reshape', inputs, node.outputs.slice(0, 1), { name: node.name })
 }

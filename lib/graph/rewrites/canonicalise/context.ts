@@ -1,10 +1,11 @@
-// context.ts: what the upgrade of a node may ask and do.
+// context.ts: the context of an upgrade.
 import type { ElementType } from '../../../core/dtype.js'
 import { SparkError } from '../../../core/errors.js'
 import { encode } from '../../../precision/casts.js'
 import { describeNode } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import type { Attributes, Dimension, Node } from '../../graph.js'
+import type { NodeScope } from '../../node-builder.js'
 import type { Fact, KnownValue } from '../../shape-inference.js'
 
 /** Makes canonical nodes of an older one; its outputs keep their names. */
@@ -58,6 +59,11 @@ export class UpgradeContext {
   /** The elements of a small value, as far as they are known. */
   known(name: string): KnownValue | undefined {
     return this.#facts.get(name)?.known
+  }
+
+  /** What builds the nodes that replace `node`: names start with that of its output. */
+  scopeOf(node: Node): NodeScope {
+    return { fresh: this.fresh, define: this.define, base: op => `${node.outputs[0]}_${op}` }
   }
 
   /** Names a new constant. */

@@ -3,13 +3,20 @@
 import { floatOf, int, intOf, ints } from '../../attributes.js'
 import { onnxNumbers } from '../../element-types.js'
 import { makeNode, type Node } from '../../graph.js'
-import { apart, attentionAttributes, Builder, joined, lastSize, refuse } from './attention-builder.js'
+import {
+  AttentionBuilder,
+  apart,
+  attentionAttributes,
+  joined,
+  lastSize,
+  refuse,
+} from './attention-builder.js'
 import type { Upgrade, UpgradeContext } from './context.js'
 import { groupQueryAttention } from './contrib-grouped-queries.js'
 
 /** What masks and lengths add to the scores of an attention. */
 interface Masking {
-  readonly build: Builder
+  readonly build: AttentionBuilder
   readonly node: Node
   readonly context: UpgradeContext
   /** What a hidden key gets. */
@@ -60,7 +67,12 @@ interface Projected {
 }
 
 /** The attention of a product, and its keys and values with those of the past, [2, B, N, P + T, H], if wanted. */
-function selfAttention(build: Builder, node: Node, context: UpgradeContext, product: Projected): Node[] {
+function selfAttention(
+  build: AttentionBuilder,
+  node: Node,
+  context: UpgradeContext,
+  product: Projected,
+): Node[] {
   const { value, sizes, index, added, past } = product
   const parts = build.split(value, sizes)
   const heads = intOf(node, 'num_heads', 1)
@@ -85,7 +97,7 @@ function selfAttention(build: Builder, node: Node, context: UpgradeContext, prod
 const attention: Upgrade = (node, context) => {
   refuse(node, context, { 6: 'past_sequence_length' }, { do_rotary: 0, past_present_share_buffer: 0 })
   const [x = '', weight = '', bias = '', index = '', past = '', added = ''] = node.inputs
-  const build = new Builder(node, context)
+  const build = new AttentionBuilder(node, context)
   const product = build.add('MatMul', [x, weight])
   const value = bias === '' ? product : build.add('Add', [product, bias])
   const width = lastSize(node, context, weight) / 3
@@ -99,7 +111,7 @@ const quantizedAttention: Upgrade = (node, context) => {
   refuse(node, context, {}, { do_rotary: 0, past_present_share_buffer: 0 })
   const [x = '', weight = '', bias = '', scale = '', weightScale = ''] = node.inputs
   const [index = '', zero = '', weightZero = '', past = ''] = node.inputs.slice(5)
-  const build = new Builder(node, context)
+  const build = new AttentionBuilder(node, context)
   const integers = build.add('MatMulInteger', [x, weight, zero, weightZero])
   const floats = build.add('Cast', [integers], { to: int(onnxNumbers.f32) })
   const scaled = build.add('Mul', [floats, build.add('Mul', [scale, weightScale])])
@@ -111,7 +123,7 @@ const quantizedAttention: Upgrade = (node, context) => {
 
 /** The sum of a mask of integers and of numbers, either of which may be missing. */
 function masksOf(
-  build: Builder,
+  build: AttentionBuilder,
   node: Node,
   context: UpgradeContext,
   [index, added]: readonly [string, string],
@@ -124,7 +136,7 @@ function masksOf(
 }
 
 /** Queries, keys and values [B, T, N, M, H], packed side by side along axis 3, as M values [B, T, N · H]. */
-function unpacked(build: Builder, packed: string, count: number): string[] {
+function unpacked(build: AttentionBuilder, packed: string, count: number): string[] {
   const turned = build.add('Transpose', [packed], { perm: ints([3, 0, 1, 2, 4]) })
   return Array.from({ length: count }, (_, i) => {
     const part = build.add('Gather', [turned, build.integers(i)])
@@ -133,7 +145,7 @@ function unpacked(build: Builder, packed: string, count: number): string[] {
 }
 
 /** The operands of a MultiHeadAttention: packed or not, keys and values of a cross attention with their heads apart. */
-function headOperands(node: Node, context: UpgradeContext, build: Builder): string[] {
+function headOperands(node: Node, context: UpgradeContext, build: AttentionBuilder): string[] {
   const [query = '', key = '', value = ''] = node.inputs
   const ranks = [query, key, value].map(name => context.shape(name)?.length)
   if (ranks[0] === 5) return unpacked(build, query, 3)
@@ -146,7 +158,7 @@ function headOperands(node: Node, context: UpgradeContext, build: Builder): stri
 const multiHeadAttention: Upgrade = (node, context) => {
   refuse(node, context, { 8: 'past_sequence_length', 9: 'cache_indirection' }, {})
   const [, key = '', , bias = '', padding = '', added = '', pastKey = '', pastValue = ''] = node.inputs
-  const build = new Builder(node, context)
+  const build = new AttentionBuilder(node, context)
   const heads = intOf(node, 'num_heads', 1)
   const cross = context.shape(key)?.length === 4
   let parts = headOperands(node, context, build)

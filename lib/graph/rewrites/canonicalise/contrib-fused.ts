@@ -1,7 +1,9 @@
 // contrib-fused.ts: contributed operators that are a few standard ones in one.
+
 import { float, floatOf, floatsOf, int, intOf, ints, string, stringOf, tensor } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node } from '../../graph.js'
+import { NodeBuilder } from '../../node-builder.js'
 import { type Upgrade, type UpgradeContext, without } from './context.js'
 
 /** Nodes one after another, each reading what the one before made; the last makes the outputs of `node`. */
@@ -156,25 +158,23 @@ const skipNormalization =
 export const embedNormalization: Upgrade = (node, context) => {
   const [words = '', segments = '', wordTable = '', positionTable = '', segmentTable = ''] = node.inputs
   const [gamma = '', beta = '', mask = '', positions = ''] = node.inputs.slice(5)
-  const nodes: Node[] = []
-  const add = (op: string, inputs: readonly string[]): string => {
-    const output = context.fresh(`${node.outputs[0]}_${op}`)
-    nodes.push(makeNode(op, inputs, [output]))
-    return output
-  }
+  const build = new NodeBuilder(context.scopeOf(node))
   const integer = (value: number | number[]): string => context.integers(`${node.outputs[0]}_integer`, value)
   const counted = (): string => {
-    const length = add('Gather', [add('Shape', [words]), integer(1)])
-    return add('Range', [integer(0), length, integer(1)])
+    const length = build.add('Gather', [build.add('Shape', [words]), integer(1)])
+    return build.add('Range', [integer(0), length, integer(1)])
   }
-  const places = positions || counted()
-  let sum = add('Add', [add('Gather', [wordTable, words]), add('Gather', [positionTable, places])])
-  if (segments !== '') sum = add('Add', [sum, add('Gather', [segmentTable, segments])])
-  if (node.outputs[1]) nodes.push(...seenWords(node, context, [words, mask]))
-  if (node.outputs[2]) nodes.push(makeNode('Identity', [sum], [node.outputs[2]]))
+  const positionIds = positions || counted()
+  let sum = build.add('Add', [
+    build.add('Gather', [wordTable, words]),
+    build.add('Gather', [positionTable, positionIds]),
+  ])
+  if (segments !== '') sum = build.add('Add', [sum, build.add('Gather', [segmentTable, segments])])
+  if (node.outputs[1]) build.nodes.push(...seenWords(node, context, [words, mask]))
+  if (node.outputs[2]) build.nodes.push(makeNode('Identity', [sum], [node.outputs[2]]))
   const attributes = { axis: int(-1), epsilon: float(floatOf(node, 'epsilon', 1e-12)) }
   return [
-    ...nodes,
+    ...build.nodes,
     makeNode('LayerNormalization', [sum, gamma, beta], [node.outputs[0]!], { name: node.name, attributes }),
   ]
 }
@@ -211,30 +211,26 @@ const rotaryEmbedding: Upgrade = (node, context) => {
     num_heads: int(heads),
     rotary_embedding_dim: int(rotated),
   }
-  const places = context.shape(positions)?.length === 2 ? positions : placesFrom(node, context, nodes)
+  const places = context.shape(positions)?.length === 2 ? positions : positionIdsFrom(node, context, nodes)
   return [
     ...nodes,
     makeNode('RotaryEmbedding', [x, cos, sin, places], node.outputs, { name: node.name, attributes }),
   ]
 }
 
-/** Places [B, S] that count from the offset that is input 1 of a RotaryEmbedding. */
-function placesFrom(node: Node, context: UpgradeContext, nodes: Node[]): string {
+/** Position ids [B, S] that count from the offset that is input 1 of a RotaryEmbedding. */
+function positionIdsFrom(node: Node, context: UpgradeContext, nodes: Node[]): string {
   const [x = '', offset = ''] = node.inputs
-  const add = (op: string, inputs: readonly string[], attributes: Attributes = {}): string => {
-    const output = context.fresh(`${node.outputs[0]}_${op}`)
-    nodes.push(makeNode(op, inputs, [output], { attributes }))
-    return output
-  }
+  const build = new NodeBuilder(context.scopeOf(node), nodes)
   const integer = (value: number | number[]): string => context.integers(`${node.outputs[0]}_integer`, value)
-  const sizes = add('Shape', [x])
+  const sizes = build.add('Shape', [x])
   const [batch, length] = [0, context.shape(x)?.length === 4 ? 2 : 1].map(axis =>
-    add('Gather', [sizes, integer([axis])]),
+    build.add('Gather', [sizes, integer([axis])]),
   ) as [string, string]
-  const end = add('Reshape', [length, integer([])])
-  const counted = add('Range', [integer(0), end, integer(1)])
-  const places = add('Add', [counted, add('Reshape', [offset, integer([1])])])
-  return add('Expand', [places, add('Concat', [batch, length], { axis: int(0) })])
+  const end = build.add('Reshape', [length, integer([])])
+  const counted = build.add('Range', [integer(0), end, integer(1)])
+  const positions = build.add('Add', [counted, build.add('Reshape', [offset, integer([1])])])
+  return build.add('Expand', [positions, build.add('Concat', [batch, length], { axis: int(0) })])
 }
 
 /** The left half times the Gelu of the right one. */

@@ -2,12 +2,19 @@
 import { int, intOf } from '../../attributes.js'
 import { onnxNumbers } from '../../element-types.js'
 import { makeNode, type Node } from '../../graph.js'
-import { apart, attentionAttributes, Builder, joined, lastSize, refuse } from './attention-builder.js'
+import {
+  AttentionBuilder,
+  apart,
+  attentionAttributes,
+  joined,
+  lastSize,
+  refuse,
+} from './attention-builder.js'
 import type { Upgrade, UpgradeContext } from './context.js'
 
 /** What is between the inputs of a GroupQueryAttention and its attention. */
 interface GroupedQueries {
-  readonly build: Builder
+  readonly build: AttentionBuilder
   readonly node: Node
   readonly context: UpgradeContext
   /** Number of new tokens of each row. */
@@ -22,7 +29,7 @@ interface GroupedQueries {
 
 /** A row's new tokens come behind its past: `seqlens_k` is the place of the last one. Those of a first prompt begin at 0. */
 function groupedQueries(node: Node, context: UpgradeContext): GroupedQueries {
-  const build = new Builder(node, context)
+  const build = new AttentionBuilder(node, context)
   const wide = (value: string): string => build.add('Cast', [value], { to: int(onnxNumbers.i64) })
   const length = build.size(node.inputs[0]!, 1)
   const total = build.add('Reshape', [wide(node.inputs[6]!), build.integers([])])
@@ -57,7 +64,7 @@ function present(queries: GroupedQueries, past: string, added: string, output: s
 }
 
 /** `value`, which has four dimensions, with zeros behind it along an axis up to `size`, if it is shorter. */
-function lengthened(build: Builder, value: string, axis: number, size: string): string {
+function lengthened(build: AttentionBuilder, value: string, axis: number, size: string): string {
   const own = build.size(value, axis)
   const missing = build.add('Sub', [build.add('Max', [own, size]), own])
   const pads = build.add(

@@ -1,9 +1,11 @@
 // contrib-quantized.ts: contributed operators on quantized tensors, as dequantize, compute, quantize.
+
 import { numel } from '../../../core/shape.js'
 import { float, floatOf, int, intOf } from '../../attributes.js'
 import { Constant, type NumericType } from '../../constant.js'
 import { onnxNumbers } from '../../element-types.js'
 import { type Attributes, makeNode, type Node } from '../../graph.js'
+import { NodeBuilder } from '../../node-builder.js'
 import { type Upgrade, type UpgradeContext, without } from './context.js'
 import { byAttribute } from './contrib-channels-last.js'
 
@@ -236,22 +238,19 @@ const softmax: Upgrade = (node, context) => {
 const gemm: Upgrade = (node, context) => {
   const [a = '', aScale = '', aZero = '', b = '', bScale = '', bZero = '', c = '', scale = '', zero = ''] =
     node.inputs
-  const nodes: Node[] = []
-  const add = (op: string, inputs: readonly string[], attributes: Attributes = {}): string => {
-    const output = context.fresh(`${node.outputs[0]}_${op}`)
-    nodes.push(makeNode(op, inputs, [output], { name: op === 'Gemm' ? node.name : '', attributes }))
-    return output
-  }
+  const build = new NodeBuilder(context.scopeOf(node))
   // A scale for each column of the product, along which the bias lies last.
   const axis = { axis: int(intOf(node, 'transB', 0) ? 0 : 1) }
   const operands = [
-    add('DequantizeLinear', [a, aScale, aZero]),
-    add('DequantizeLinear', [b, bScale, bZero], axis),
+    build.add('DequantizeLinear', [a, aScale, aZero]),
+    build.add('DequantizeLinear', [b, bScale, bZero], axis),
   ]
-  if (c !== '') operands.push(add('Mul', [add('CastLike', [c, aScale]), add('Mul', [aScale, bScale])]))
-  const product = add('Gemm', operands, node.attributes)
+  if (c !== '')
+    operands.push(build.add('Mul', [build.add('CastLike', [c, aScale]), build.add('Mul', [aScale, bScale])]))
+  const product = build.fresh(`${node.outputs[0]}_Gemm`)
+  build.append(makeNode('Gemm', operands, [product], { name: node.name, attributes: node.attributes }))
   return [
-    ...nodes,
+    ...build.nodes,
     makeNode(
       scale === '' ? 'Identity' : 'QuantizeLinear',
       [product, scale, zero].filter(Boolean),

@@ -3,26 +3,13 @@
 import { intOf, ints } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { makeNode, type Node } from '../../graph.js'
+import { NodeBuilder } from '../../node-builder.js'
 import type { Upgrade, UpgradeContext } from './context.js'
 import { embedNormalization } from './contrib-fused.js'
 
-/** Appends a node to others, and names its output. */
-type Add = (op: string, inputs: readonly string[], attributes?: Node['attributes']) => string
-
-/** Nodes of a node, and what appends one. */
-function builder(node: Node, context: UpgradeContext): { nodes: Node[]; add: Add } {
-  const nodes: Node[] = []
-  const add: Add = (op, inputs, attributes = {}) => {
-    const output = context.fresh(`${node.outputs[0]}_${op}`)
-    nodes.push(makeNode(op, inputs, [output], { attributes }))
-    return output
-  }
-  return { nodes, add }
-}
-
 /** Weights [directions, inputs, gates] with a scale for each direction, or for each gate, as [directions, gates, inputs]. */
 function lstmWeight(
-  add: Add,
+  build: NodeBuilder,
   context: UpgradeContext,
   node: Node,
   [weight, scale, zero]: readonly [string, string, string],
@@ -31,47 +18,62 @@ function lstmWeight(
   if (rank !== 1 && rank !== 2)
     throw context.unsupported(node, `a scale of ${rank} dimensions is not supported`)
   const axes = context.integers(`${scale}_axes`, rank === 1 ? [1, 2] : [1])
-  const wide = (name: string): string => add('Unsqueeze', [name, axes])
-  const number = (name: string): string => add('CastLike', [name, scale])
-  const shifted = zero === '' ? number(weight) : add('Sub', [number(weight), wide(number(zero))])
-  return add('Transpose', [add('Mul', [shifted, wide(scale)])], { perm: ints([0, 2, 1]) })
+  const wide = (name: string): string => build.add('Unsqueeze', [name, axes])
+  const number = (name: string): string => build.add('CastLike', [name, scale])
+  const shifted = zero === '' ? number(weight) : build.add('Sub', [number(weight), wide(number(zero))])
+  return build.add('Transpose', [build.add('Mul', [shifted, wide(scale)])], { perm: ints([0, 2, 1]) })
 }
 
 /** DynamicQuantizeLSTM. Inputs and states stay f32 here, which ONNX Runtime rounds to bytes in every step. */
 const dynamicQuantizeLstm: Upgrade = (node, context) => {
-  const { nodes, add } = builder(node, context)
+  const build = new NodeBuilder(context.scopeOf(node))
   const [x = '', w = '', r = '', ...more] = node.inputs.slice(0, 8)
   const [wScale = '', wZero = '', rScale = '', rZero = ''] = node.inputs.slice(8)
   const weights = [
-    lstmWeight(add, context, node, [w, wScale, wZero]),
-    lstmWeight(add, context, node, [r, rScale, rZero]),
+    lstmWeight(build, context, node, [w, wScale, wZero]),
+    lstmWeight(build, context, node, [r, rScale, rZero]),
   ]
-  return [...nodes, { ...node, op: 'LSTM', domain: '', inputs: [x, ...weights, ...more] }]
+  return [...build.nodes, { ...node, op: 'LSTM', domain: '', inputs: [x, ...weights, ...more] }]
 }
 
 /** QEmbedLayerNormalization: tables, gain and bias are of bytes. */
 const quantizedEmbedding: Upgrade = (node, context) => {
-  const { nodes, add } = builder(node, context)
+  const build = new NodeBuilder(context.scopeOf(node))
   const [words = '', segments = '', ...tables] = node.inputs.slice(0, 7)
   const [mask = ''] = node.inputs.slice(7)
   const floats = tables.map((table, i) =>
-    table === '' ? '' : add('DequantizeLinear', [table, node.inputs[8 + i] ?? '', node.inputs[13 + i] ?? '']),
+    table === ''
+      ? ''
+      : build.add('DequantizeLinear', [table, node.inputs[8 + i] ?? '', node.inputs[13 + i] ?? '']),
   )
   const inner = { ...node, op: 'EmbedLayerNormalization', inputs: [words, segments, ...floats, mask] }
-  return [...nodes, ...embedNormalization(inner, context)]
+  return [...build.nodes, ...embedNormalization(inner, context)]
 }
 
 /** What 4 bits mean, by `quant_type`: numbers with an exponent, and quantiles of a normal distribution. */
 const fourBits = [
   [
-    ...[0, 0.005208333333333333, 2 / 3, 1, 1 / 3, 0.5, 1 / 6, 0.25],
-    ...[-0, -0.005208333333333333, -2 / 3, -1, -1 / 3, -0.5, -1 / 6, -0.25],
+    0,
+    0.005208333333333333,
+    2 / 3,
+    1,
+    1 / 3,
+    0.5,
+    1 / 6,
+    0.25,
+    -0,
+    -0.005208333333333333,
+    -2 / 3,
+    -1,
+    -1 / 3,
+    -0.5,
+    -1 / 6,
+    -0.25,
   ],
   [
-    ...[-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453],
-    ...[-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0],
-    ...[0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224],
-    ...[0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1],
+    -1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+    -0.18477343022823334, -0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725,
+    0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1,
   ],
 ] as const
 

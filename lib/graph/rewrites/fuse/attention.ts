@@ -53,7 +53,7 @@ function unmasked(name: string, view: GraphView): Masked[] {
   const [low, scores] = view.scalar(no) === undefined ? [view.scalar(yes), no] : [view.scalar(no), yes]
   if (low === undefined || low > -1e4) return []
   const masked = (mask: string, made: readonly Node[]): Masked[] => [
-    { ...{ scores, mask, made, nodes: [choice] }, like: condition },
+    { scores, mask, made, nodes: [choice], like: condition },
   ]
   if (low === Number.NEGATIVE_INFINITY && scores === yes) return masked(condition, [])
   const mask = view.fresh(`${condition}/mask`)
@@ -95,20 +95,17 @@ export function fuseAttention(node: Node, view: GraphView): Fusion | undefined {
     const scores = unscaled(masked.scores, view)
     const product = view.producer(scores.name, 'MatMul')
     if (!product) continue
-    const [q, turned] = product.inputs.map(name => unscaled(name, view)) as [Scaled, Scaled]
-    const keys = keysOf(turned.name, view)
+    const [q, k] = product.inputs.map(name => unscaled(name, view)) as [Scaled, Scaled]
+    const keys = keysOf(k.name, view)
     // A mask that is shorter than the keys hides those behind its end.
     if (view.shape(masked.like)?.at(-1) !== view.shape(scores.name)?.at(-1)) continue
     if (!keys || !sameBatch([q.name, node.inputs[1]!, product.outputs[0]!], view)) continue
-    const attributes = { scale: float(scores.factor * q.factor * turned.factor) }
+    const attributes = { scale: float(scores.factor * q.factor * k.factor) }
     const inputs = [q.name, keys.k, node.inputs[1]!, ...(masked.mask === '' ? [] : [masked.mask])]
     const attention = makeNode('Attention', inputs, node.outputs, { attributes })
     return {
       nodes: [...masked.made, ...keys.made, attention],
-      absorbed: [
-        ...[softmax, product, keys.node],
-        ...[...masked.nodes, ...scores.nodes, ...q.nodes, ...turned.nodes],
-      ],
+      absorbed: [softmax, product, keys.node, ...masked.nodes, ...scores.nodes, ...q.nodes, ...k.nodes],
     }
   }
   return undefined
@@ -123,22 +120,22 @@ function sameBatch(names: readonly string[], view: GraphView): boolean {
 
 /** The value [B, T, H · D] whose heads a node split, and the nodes that did it. */
 function wholeOf(name: string | undefined, view: GraphView): { x: string; nodes: Node[] } | undefined {
-  const turned = view.producer(name, 'Transpose')
-  const split = view.producer(turned?.inputs[0], 'Reshape')
-  if (!turned || !split || intsOf(turned, 'perm')?.join() !== '0,2,1,3') return undefined
+  const transposed = view.producer(name, 'Transpose')
+  const split = view.producer(transposed?.inputs[0], 'Reshape')
+  if (!transposed || !split || intsOf(transposed, 'perm')?.join() !== '0,2,1,3') return undefined
   const [x, parts] = [view.shape(split.inputs[0]), view.shape(split.outputs[0])]
   const kept = x?.length === 3 && parts?.length === 4 && x[0] === parts[0] && x[1] === parts[1]
-  return kept ? { x: split.inputs[0]!, nodes: [turned, split] } : undefined
+  return kept ? { x: split.inputs[0]!, nodes: [transposed, split] } : undefined
 }
 
 /** Split heads → Attention → joined heads becomes Attention on [B, T, H · D], which moves nothing. */
 export function joinAttentionHeads(node: Node, view: GraphView): Fusion | undefined {
   if (node.domain !== '' || node.op !== 'Reshape' || view.shape(node.outputs[0])?.length !== 3)
     return undefined
-  const turned = view.producer(node.inputs[0], 'Transpose')
-  const attention = view.producer(turned?.inputs[0], 'Attention')
-  if (!turned || !attention || intsOf(turned, 'perm')?.join() !== '0,2,1,3') return undefined
-  const parts = view.shape(turned.outputs[0])
+  const transposed = view.producer(node.inputs[0], 'Transpose')
+  const attention = view.producer(transposed?.inputs[0], 'Attention')
+  if (!transposed || !attention || intsOf(transposed, 'perm')?.join() !== '0,2,1,3') return undefined
+  const parts = view.shape(transposed.outputs[0])
   const joined = view.shape(node.outputs[0])!
   if (parts?.[0] !== joined[0] || parts?.[1] !== joined[1] || attention.outputs.length > 1) return undefined
   const [q, k, v] = attention.inputs.slice(0, 3).map(name => wholeOf(name, view))
@@ -148,6 +145,6 @@ export function joinAttentionHeads(node: Node, view: GraphView): Fusion | undefi
   const attributes = { ...attention.attributes, q_num_heads: heads, kv_num_heads: heads }
   return {
     nodes: [makeNode('Attention', inputs, node.outputs, { attributes })],
-    absorbed: [...new Set([turned, attention, ...q.nodes, ...k.nodes, ...v.nodes])],
+    absorbed: [...new Set([transposed, attention, ...q.nodes, ...k.nodes, ...v.nodes])],
   }
 }

@@ -1,9 +1,11 @@
 // layers.ts: convolutions and products with constant weights take in what follows them: batch normalization, bias,
 // activation, residual.
+
 import { numel } from '../../../core/shape.js'
 import { floatOf, int, intOf, string, stringOf } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node, sparkDomain } from '../../graph.js'
+import { NodeBuilder } from '../../node-builder.js'
 import { type Fusion, type GraphView, pairs, sameShape } from './pattern.js'
 
 /** Activations of a fused layer by operator. */
@@ -120,28 +122,19 @@ export function fuseBatchNorm(node: Node, view: GraphView): Fusion | undefined {
   const weight = view.shape(conv?.inputs[1])
   const training = intOf(node, 'training_mode', 0) !== 0 || node.outputs.length > 1
   if (!conv || !weight || training || !constants.every(name => view.isConstant(name))) return undefined
-  const nodes: Node[] = []
-  const made = (op: string, ...inputs: readonly string[]): string => {
-    const name = view.fresh(`${node.outputs[0]}/${op}`)
-    nodes.push(makeNode(op, inputs, [name]))
-    return name
-  }
-  const constant = (value: Constant): string => {
-    const name = view.fresh(`${node.outputs[0]}/constant`)
-    view.initializers.set(name, value)
-    return name
-  }
+  const build = new NodeBuilder({
+    fresh: view.fresh,
+    define: (name, value) => view.initializers.set(name, value),
+    base: op => `${node.outputs[0]}/${op}`,
+  })
+  const made = (op: string, ...inputs: readonly string[]): string => build.add(op, inputs)
   const [, gamma = '', beta = '', mean = '', variance = ''] = node.inputs
-  const epsilon = constant(Constant.f32(floatOf(node, 'epsilon', 1e-5)))
+  const epsilon = build.constant(floatOf(node, 'epsilon', 1e-5))
   const gain = made('Div', gamma, made('Sqrt', made('Add', variance, epsilon)))
-  const rows = made(
-    'Reshape',
-    gain,
-    constant(Constant.i64(weight.map((size, axis) => (axis === 0 ? size : 1)))),
-  )
+  const rows = made('Reshape', gain, build.constant(weight.map((size, axis) => (axis === 0 ? size : 1))))
   const moved = input(conv, 2) === '' ? made('Neg', mean) : made('Sub', input(conv, 2), mean)
   const bias = made('Add', made('Mul', moved, gain), beta)
   const inputs = [input(conv, 0), made('Mul', input(conv, 1), rows), bias]
-  nodes.push(makeNode('Conv', inputs, node.outputs, { name: conv.name, attributes: conv.attributes }))
-  return { nodes, absorbed: [conv] }
+  build.append(makeNode('Conv', inputs, node.outputs, { name: conv.name, attributes: conv.attributes }))
+  return { nodes: build.nodes, absorbed: [conv] }
 }

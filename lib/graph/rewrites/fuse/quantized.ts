@@ -10,20 +10,28 @@ const moves = ['Reshape', 'Transpose', 'Flatten', 'Squeeze', 'Unsqueeze']
 
 /** Functions of single elements; further inputs are parameters of one element. */
 const functions = [
-  ...[
-    'Relu',
-    'LeakyRelu',
-    'PRelu',
-    'Elu',
-    'Selu',
-    'Celu',
-    'Sigmoid',
-    'HardSigmoid',
-    'HardSwish',
-    'Swish',
-    'Gelu',
-  ],
-  ...['Tanh', 'Softplus', 'Softsign', 'Mish', 'Exp', 'Log', 'Sqrt', 'Erf', 'Abs', 'Neg', 'Clip'],
+  'Relu',
+  'LeakyRelu',
+  'PRelu',
+  'Elu',
+  'Selu',
+  'Celu',
+  'Sigmoid',
+  'HardSigmoid',
+  'HardSwish',
+  'Swish',
+  'Gelu',
+  'Tanh',
+  'Softplus',
+  'Softsign',
+  'Mish',
+  'Exp',
+  'Log',
+  'Sqrt',
+  'Erf',
+  'Abs',
+  'Neg',
+  'Clip',
 ]
 
 /** The type of the bytes of a cast with one constant scale and zero point; undefined for other casts. */
@@ -140,11 +148,11 @@ function isCutOff(activation: Node, cast: Node, view: GraphView): boolean {
   const [lowest, highest] = byteType(cast, view) === 'i8' ? [-128, 127] : [0, 255]
   const bound = (i: number, otherwise: number): number =>
     (activation.inputs[i] ?? '') === '' ? otherwise : elementOf(view, activation.inputs[i])
-  const [least, most] =
+  const [min, max] =
     activation.op === 'Relu'
       ? [0, Number.POSITIVE_INFINITY]
       : [bound(1, Number.NEGATIVE_INFINITY), bound(2, Number.POSITIVE_INFINITY)]
-  return (lowest - zero) * scale >= least && (highest - zero) * scale <= most
+  return (lowest - zero) * scale >= min && (highest - zero) * scale <= max
 }
 
 /** What a cast to bytes quantizes: the value behind an activation that the cast makes superfluous, and that one. */
@@ -234,14 +242,14 @@ function fuseGemm(cast: Node, view: GraphView): Fusion | undefined {
     gemm && ['alpha', 'beta'].every(name => floatOf(gemm, name, 1) === 1) && intOf(gemm, 'transA', 0) === 0
   if (!plain) return undefined
   const a = dequantizeOf(gemm.inputs[0], view)
-  const turned = intOf(gemm, 'transB', 0) !== 0
-  const features = view.shape(gemm.inputs[1])?.[turned ? 0 : 1] ?? 0
-  const weight = weightOf(gemm.inputs[1], turned ? 0 : 1, features, view)
+  const transposed = intOf(gemm, 'transB', 0) !== 0
+  const features = view.shape(gemm.inputs[1])?.[transposed ? 0 : 1] ?? 0
+  const weight = weightOf(gemm.inputs[1], transposed ? 0 : 1, features, view)
   const bias = a && weight ? biasOf(gemm.inputs[2], [a.inputs[1]!, weight[1]], view) : undefined
   if (!a || !weight || bias === undefined) return undefined
   if (bias !== '' && view.initializers.get(bias)?.count !== features) return undefined
   const inputs = [...a.inputs, ...weight, ...cast.inputs.slice(1), ...(bias === '' ? [] : [bias])]
-  const attributes = { transB: int(Number(turned)) }
+  const attributes = { transB: int(Number(transposed)) }
   return { nodes: [own('QLinearGemm', inputs, cast, attributes)], absorbed: [...absorbed, gemm] }
 }
 

@@ -1,4 +1,4 @@
-// scope.ts: what a term of a loss sees of the graph.
+// scope.ts: a loss term's view of the graph.
 import type { ElementType } from '../../../core/dtype.js'
 import { SparkError } from '../../../core/errors.js'
 import { int } from '../../attributes.js'

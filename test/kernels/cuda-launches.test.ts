@@ -226,10 +226,7 @@ t.test('operations of networks', async t => {
     'conv_weight_gradient_f32 240 256x1', // 2 x 10 tiles, 12 chunks of 256 positions
     'conv_add_spans_f32 163 256x1',
   ])
-  t.same(await launches(gradient('bf16', 2)), [
-    'conv_pack_gradient 6 256x1',
-    'conv_mma_gradient_64 20 128x1',
-  ])
+  t.same(await launches(gradient('bf16', 2)), ['conv_pack_gradient 6 256x1', 'conv_mma_gradient_64 20 128x1'])
   t.same(await launches(gradient('f16', 40)), [
     'conv_pack_half_gradient 93 256x1', // 6 spans of 480 positions
     'conv_mma_half_gradient_64 120 128x1',

@@ -5,7 +5,8 @@ import { bandwidth } from './bandwidth.js'
 import { quantile, sample } from './harness.js'
 import { held, Operands } from './operands.js'
 
-/** @import { DTypeArray, Kernels } from 'dgx-spark' */
+/** @import { DTypeArray } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Limits } from './harness.js' */
 
 /**

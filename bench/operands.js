@@ -1,6 +1,6 @@
 // operands.js: operands of rows, held where the kernels of the device read them without a copy.
 
-/** @import { HeldArray, HoldableArray, Kernels, StoredWeight } from 'dgx-spark' */
+/** @import { HeldArray, HoldableArray, Kernels, StoredWeight } from 'dgx-spark/kernels' */
 
 /** On a GPU a row's weights rotate over so many bytes, more than any L2 cache holds. */
 const coldBytes = { cuda: 192 * 2 ** 20, cpu: 0, js: 0 }

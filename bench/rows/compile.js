@@ -5,7 +5,7 @@ import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Graph } from '#lib/graph/graph.js' */
 /** @import { Case } from '../harness.js' */
 

@@ -38,7 +38,7 @@ export function addOps(program: Command): void {
 }
 
 /** Where an operator that has no kernel calls of its own runs. */
-const places: Readonly<Record<string, string>> = {
+const locations: Readonly<Record<string, string>> = {
   host: 'on the host, between plans',
   rewritten: 'as operators of ONNX',
 }
@@ -49,7 +49,7 @@ function report(
 ): void {
   printTable(
     ['operator', 'domain', 'runs'],
-    operators.map(({ domain, op, runs }) => [op, domain || 'ONNX', places[runs] ?? 'in plans']),
+    operators.map(({ domain, op, runs }) => [op, domain || 'ONNX', locations[runs] ?? 'in plans']),
   )
   const mark = (there: boolean): string => (there ? 'yes' : 'no')
   printTable(

@@ -9,5 +9,5 @@ export function roundHalfEven(x: number): number {
 }
 
 /** The number of [least, most] that is nearest to `value`. */
-export const clamp = (value: number, least: number, most: number): number =>
-  Math.min(Math.max(value, least), most)
+export const clamp = (value: number, min: number, max: number): number =>
+  Math.min(Math.max(value, min), max)

@@ -1,4 +1,4 @@
-// checks.js: what rows of products are checked against.
+// checks.js: plain reference implementations that rows are checked against.
 import assert from 'node:assert'
 import { decodeWeight } from 'dgx-spark/kernels'
 

@@ -1,4 +1,4 @@
-// cold.js: weights that have left every cache when they come again.
+// cold.js: weights that are evicted from every cache between uses.
 import { holdWeight, storedBytes } from 'dgx-spark/kernels'
 
 /** @import { HeldWeight, Kernels, StoredWeight } from 'dgx-spark/kernels' */

@@ -1,4 +1,4 @@
-// limits.js: what this machine can do, measured at the start of every run.
+// limits.js: limits of this machine, measured at the start of every run.
 import assert from 'node:assert'
 import { encode } from 'dgx-spark'
 import { bandwidth } from './bandwidth.js'

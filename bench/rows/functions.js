@@ -1,4 +1,4 @@
-// functions.js: functions of every element on activations that fit into a cache, beside ONNX Runtime's operators.
+// functions.js: elementwise operations on activations that fit into a cache, beside ONNX Runtime's operators.
 import { openKernels } from 'dgx-spark/kernels'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'

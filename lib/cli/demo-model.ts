@@ -1,4 +1,4 @@
-// demo-model.ts: `dgx-spark demo --model`: an adapter that begins away from its model is led back to it.
+// demo-model.ts: `dgx-spark demo --model`: recovery of a perturbed adapter by training.
 import { mkdtemp, rm } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
@@ -168,7 +168,7 @@ const hasOnnxRuntime = (): Promise<boolean> =>
     () => false,
   )
 
-/** The elements of all outputs of numbers, one behind the other. */
+/** The elements of all numeric outputs, concatenated. */
 async function valuesOf(model: Model, batch: Batch): Promise<Float32Array> {
   const outputs = Object.values(await model.run<ModelOutput>(feedsOf(model, batch)))
   const tensors = outputs.filter(output => output instanceof Tensor)

@@ -1,4 +1,4 @@
-// graph-drawing.ts: a graph as a picture: nodes in layers from the top to the bottom, each below all it reads.
+// graph-drawing.ts: layered SVG drawing of a graph, from top to bottom.
 import { readsOf } from '../graph/edit.js'
 import type { Graph } from '../graph/graph.js'
 import { escapeHtml } from './html.js'

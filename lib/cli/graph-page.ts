@@ -1,4 +1,4 @@
-// graph-page.ts: graphs as one HTML page: a drawing, and a table of the nodes from the top to the bottom.
+// graph-page.ts: HTML page with the drawing of a graph and a table of its nodes.
 import type { Graph, Node } from '../graph/graph.js'
 import type { Fact } from '../graph/shape-inference.js'
 import { workOf } from '../graph/statistics.js'

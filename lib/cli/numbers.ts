@@ -1,4 +1,4 @@
-// numbers.ts: numbers and paths on the command line.
+// numbers.ts: parsers of numbers and paths on the command line.
 import { InvalidArgumentError } from 'commander'
 
 /** Reads an integer from `min` on, up to `max`. */

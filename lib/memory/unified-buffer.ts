@@ -1,4 +1,4 @@
-// unified-buffer.ts: memory that JavaScript, the CPU kernels and the GPU share.
+// unified-buffer.ts: memory shared by JavaScript, CPU kernels and the GPU.
 import { constants } from 'node:buffer'
 import {
   argumentError,

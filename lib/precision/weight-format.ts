@@ -1,4 +1,4 @@
-// weight-format.ts: a frozen weight in the format that products read.
+// weight-format.ts: the storage formats of frozen weights.
 import type { DTypeArray } from '../core/dtype.js'
 
 /** Formats a frozen weight can be stored in. */

@@ -1,4 +1,4 @@
-// passes.ts: forward and backward pass of a step of training: dropout, rounding, teacher, loss, gradients.
+// passes.ts: the graph of forward and backward pass: dropout, rounding, teacher, loss, gradients.
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import { differentiate } from '../graph/gradients/differentiate.js'

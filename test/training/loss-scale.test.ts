@@ -1,4 +1,4 @@
-// Training in 16 bits: what is rounded, and the factor of the loss: PyTorch's numbers, skipped steps, resumption.
+// Training in 16 bits: rounding, dynamic loss scaling with PyTorch's numbers, skipped steps, resumption.
 import path from 'node:path'
 import t from 'tap'
 import { Constant } from '#lib/graph/constant.js'

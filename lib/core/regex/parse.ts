@@ -1,4 +1,4 @@
-// parse.ts: the syntax of Python's re, as far as it can be matched in linear time.
+// parse.ts: parser for the subset of Python's re that can be matched in linear time.
 import { type CharacterTest, isWord, literal, PatternReader, readEscape, readSet } from './characters.js'
 
 /** A part of a regular expression. */

@@ -1,4 +1,4 @@
-// decode.ts: bytes of the protobuf wire format to the messages of messages.ts. Nothing is copied: bytes are views.
+// decode.ts: decoder of the protobuf wire format to the messages of messages.ts. Bytes are views, not copies.
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire'
 import { SparkError } from '../../core/errors.js'
 import { atOnce, type Paced } from '../../core/paced.js'

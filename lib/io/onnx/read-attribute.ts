@@ -1,4 +1,4 @@
-// read-attribute.ts: AttributeProto messages to attributes.
+// read-attribute.ts: conversion of AttributeProto messages to attributes.
 import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
 import type { Attribute, Attributes, IntegerValue, Subgraph, ValueType } from '../../graph/graph.js'

@@ -1,4 +1,4 @@
-// read-tensor.ts: TensorProto messages to constants, wherever their elements are: raw bytes, typed fields, other files.
+// read-tensor.ts: conversion of TensorProto messages to constants, from raw bytes, typed fields or external files.
 import { freemem } from 'node:os'
 import { type ElementType, elementArrayOf, elementBits, elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
@@ -149,7 +149,7 @@ export function* readSparse(
 }
 
 /**
- * The whole of a sparse constant. It is made when somebody reads it: a file of a few bytes may describe gigabytes.
+ * Expands a sparse constant, lazily: a file of a few bytes may describe gigabytes.
  * @param what - names it in errors
  * @throws SparkError ERR_FORMAT for indices out of range, ERR_UNSUPPORTED when it would be absurdly large; reading it
  * ERR_OUT_OF_MEMORY when it is larger than what is free

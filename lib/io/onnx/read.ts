@@ -1,4 +1,4 @@
-// read.ts: ONNX files to graphs.
+// read.ts: reader of ONNX files.
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { argumentError } from '../../core/checks.js'

@@ -1,4 +1,4 @@
-// write-parts.ts: parts of a graph to ONNX messages: tensors, types, attributes, nodes, functions.
+// write-parts.ts: conversion of tensors, types, attributes, nodes and functions to ONNX messages.
 import type { Constant } from '../../graph/constant.js'
 import { onnxNumbers } from '../../graph/element-types.js'
 import type {

@@ -1,4 +1,4 @@
-// write.ts: graphs to ONNX files.
+// write.ts: writer of ONNX files.
 import path from 'node:path'
 import { expectKnownOptions, expectText } from '../../core/checks.js'
 import { atOnce } from '../../core/paced.js'

@@ -87,7 +87,12 @@ async function distill(
   // Outputs that hardly depend on the adapter have gradients far below the usual epsilon.
   const optimizer = { type: 'adamw', learningRate: 3e-3, epsilon: 1e-12 } as const
   const trainer = new Trainer({ graph }, adapter, {
-    ...{ loss, optimizer, teacher: { graph }, epochs: steps, batchSize: 4, maxNorm: 1 },
+    loss,
+    optimizer,
+    teacher: { graph },
+    epochs: steps,
+    batchSize: 4,
+    maxNorm: 1,
     schedule: { type: 'cosine', warmup: 5, steps },
     ...engine,
   })

@@ -209,8 +209,13 @@ async function train(
     ? {}
     : { checkpoint: { folder: path.join(output, 'checkpoints'), every }, log: path.join(output, 'log.jsonl') }
   const trainer = new Trainer({ graph }, adapter, {
-    ...{ loss: options.loss, epochs: options.epochs, batchSize: options.batchSize, seed: options.seed },
-    ...{ accumulate: options.accumulate, maxNorm: options.clip, signal: abort.signal },
+    loss: options.loss,
+    epochs: options.epochs,
+    batchSize: options.batchSize,
+    seed: options.seed,
+    accumulate: options.accumulate,
+    maxNorm: options.clip,
+    signal: abort.signal,
     optimizer: { type: 'adamw', learningRate: options.lr },
     ...kept,
     ...(options.resume && { resume: true }),

@@ -27,7 +27,9 @@ export function addOps(program: Command): void {
         .filter(op => !operators.some(known => known.domain === '' && known.op === op))
         .map(op => ({ domain: '', op, runs: 'host' }))
       const rewritten = Object.keys(contribUpgrades).map(op => ({
-        ...{ domain: 'com.microsoft', op, runs: 'rewritten' },
+        domain: 'com.microsoft',
+        op,
+        runs: 'rewritten',
       }))
       const all = [...operators, ...host, ...rewritten].sort((a, b) =>
         a.domain + a.op < b.domain + b.op ? -1 : 1,

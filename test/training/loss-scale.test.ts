@@ -16,8 +16,11 @@ const backend = backends.includes('cpu') ? 'cpu' : 'js'
 async function train(options: Partial<TrainerOptions>) {
   const adapter = smallAdapter()
   const base: TrainerOptions = {
-    ...{ loss: 'cross-entropy', optimizer: { type: 'adamw', learningRate: 0.02 }, backend },
-    ...{ batchSize: 10, epochs: 3 },
+    loss: 'cross-entropy',
+    optimizer: { type: 'adamw', learningRate: 0.02 },
+    backend,
+    batchSize: 10,
+    epochs: 3,
   }
   const trainer = new Trainer(adapter, adapter, { ...base, ...options })
   const events: TrainingEvent[] = []

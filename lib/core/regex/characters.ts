@@ -33,7 +33,12 @@ const classes: Readonly<Record<string, CharacterTest>> = {
 }
 
 const controls: Readonly<Record<string, string>> = {
-  ...{ a: '\x07', f: '\f', n: '\n', r: '\r', t: '\t', v: '\v' },
+  a: '\x07',
+  f: '\f',
+  n: '\n',
+  r: '\r',
+  t: '\t',
+  v: '\v',
   '\\': '\\',
 }
 

@@ -15,8 +15,14 @@ import { randomGenerator, uniform } from '../../fixtures/random.js'
 const [tokens, cols, rows, rank, alpha] = [5, 37, 19, 3, 6] as const
 
 const shapes = {
-  ...{ x: [tokens, cols], w: [rows, cols], a: [rank, cols], b: [rows, rank] },
-  ...{ magnitude: [rows], bias: [rows], mask: [tokens, cols], dy: [tokens, rows] },
+  x: [tokens, cols],
+  w: [rows, cols],
+  a: [rank, cols],
+  b: [rows, rank],
+  magnitude: [rows],
+  bias: [rows],
+  mask: [tokens, cols],
+  dy: [tokens, rows],
 }
 type Name = keyof typeof shapes
 

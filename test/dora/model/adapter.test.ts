@@ -207,8 +207,12 @@ t.test('files', async t => {
 
 t.test('ranks, scales and layers', async t => {
   const adapter = await createAdapter(graph, {
-    ...{ targetModules: ['fc1', 'fc2', 'fc3'], rank: 4, alpha: 8, rslora: true },
-    ...{ rankPattern: { 'h\\.\\d+\\.fc2': 2 }, alphaPattern: { fc3: 3 } },
+    targetModules: ['fc1', 'fc2', 'fc3'],
+    rank: 4,
+    alpha: 8,
+    rslora: true,
+    rankPattern: { 'h\\.\\d+\\.fc2': 2 },
+    alphaPattern: { fc3: 3 },
   })
   const scales = adapter.modules.map(({ name, rank, scale }) => [name, rank, scale])
   t.strictSame(scales, [
@@ -328,7 +332,9 @@ t.test('a table whose transpose is the last layer has one adapter for both', asy
   const ids = tensorType('i64', ['n', 3])
   const table = Constant.from('f32', [7, 4], uniform(random, 28))
   const base = makeGraph({
-    ...{ nodes, inputs: [{ name: 'ids', type: ids }], outputs: [{ name: 'y' }] },
+    nodes,
+    inputs: [{ name: 'ids', type: ids }],
+    outputs: [{ name: 'y' }],
     initializers: new Map([['wte.weight', table]]),
   })
   const warnings: string[] = []

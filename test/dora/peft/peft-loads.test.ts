@@ -60,8 +60,12 @@ async function tensorsIn(file: string): Promise<(name: string) => Tensor> {
 const cases: Readonly<Record<string, Partial<AdapterOptions> & { dtype: 'f32' | 'bf16' | 'f16' }>> = {
   plain: { dtype: 'f32', rank: 4, alpha: 6 },
   'rank-stabilised, ranks and scales of their own': {
-    ...{ dtype: 'f32', rank: 3, alpha: 5, rslora: true },
-    ...{ rankPattern: { fc1: 2, 'h.0.fc2': 5 }, alphaPattern: { 'h.1.fc3': 9 } },
+    dtype: 'f32',
+    rank: 3,
+    alpha: 5,
+    rslora: true,
+    rankPattern: { fc1: 2, 'h.0.fc2': 5 },
+    alphaPattern: { 'h.1.fc3': 9 },
   },
   'stored in bf16': { dtype: 'bf16', rank: 4, alpha: 6 },
   'stored in f16': { dtype: 'f16', rank: 4, alpha: 6 },

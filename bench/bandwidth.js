@@ -1,4 +1,4 @@
-// bandwidth.js: what main memory gives to so many threads at once, by the C library's copy and search.
+// bandwidth.js: memory bandwidth by number of threads, measured with the C library's copy and search.
 import { Worker } from 'node:worker_threads'
 
 const bytes = 128 * 2 ** 20 // of a thread, beyond its share of a cache

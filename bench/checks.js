@@ -1,8 +1,8 @@
-// checks.js: what rows of products are checked against.
+// checks.js: plain reference implementations that rows are checked against.
 import assert from 'node:assert'
-import { decodeWeight } from 'dgx-spark'
+import { decodeWeight } from 'dgx-spark/kernels'
 
-/** @import { StoredWeight } from 'dgx-spark' */
+/** @import { StoredWeight } from 'dgx-spark/kernels' */
 
 /** Throws unless the numbers agree. @param {number | undefined} actual @param {number | undefined} expected @param {number} relative */
 export function near(actual = Number.NaN, expected = Number.NaN, relative) {

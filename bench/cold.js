@@ -1,7 +1,7 @@
-// cold.js: weights that have left every cache when they come again.
-import { holdWeight, storedBytes } from 'dgx-spark'
+// cold.js: weights that are evicted from every cache between uses.
+import { holdWeight, storedBytes } from 'dgx-spark/kernels'
 
-/** @import { HeldWeight, Kernels, StoredWeight } from 'dgx-spark' */
+/** @import { HeldWeight, Kernels, StoredWeight } from 'dgx-spark/kernels' */
 
 /** What copies of a weight fill together: more than the last cache of a CPU, the L2 of a GPU. */
 const coldBytes = { cuda: 192 * 2 ** 20, cpu: 1.1 * 2 ** 30, js: 0 }

@@ -1,4 +1,4 @@
-// command-line.js: options of scripts; what cannot be read is told in a line.
+// command-line.js: options of scripts, with one-line errors.
 import { parseArgs } from 'node:util'
 
 /**

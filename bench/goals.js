@@ -1,4 +1,4 @@
-// goals.js: what rows should reach, and whether they do. The list is in targets.js.
+// goals.js: evaluation of the targets in targets.js.
 
 /** @import { Row } from './harness.js' */
 

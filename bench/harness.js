@@ -1,4 +1,4 @@
-// harness.js: times a row, relates its rate to the machine's limit and to a peer, prints it.
+// harness.js: timing of a row, its rate relative to the machine's limit and to a peer, and output.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import os from 'node:os'
@@ -74,7 +74,7 @@ export function useCpuTime() {
 }
 
 /**
- * Sorted milliseconds of a call, repeated after a warm-up. With `batched` calls are made one behind the other without
+ * Sorted milliseconds of a call, repeated after a warm-up. With `batched` calls are issued back to back without
  * waiting, and what is told is the time of a batch, until the last one has ended, over its calls: on a GPU the time of a
  * call in a full stream. It is never less than what the call costs the JavaScript thread.
  * @param {() => unknown} run @param {boolean} [batched]

@@ -1,11 +1,12 @@
-// limits.js: what this machine can do, measured at the start of every run.
+// limits.js: limits of this machine, measured at the start of every run.
 import assert from 'node:assert'
 import { encode } from 'dgx-spark'
 import { bandwidth } from './bandwidth.js'
 import { quantile, sample } from './harness.js'
 import { held, Operands } from './operands.js'
 
-/** @import { DTypeArray, Kernels } from 'dgx-spark' */
+/** @import { DTypeArray } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Limits } from './harness.js' */
 
 /**

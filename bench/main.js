@@ -14,7 +14,8 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
-import { HardwareInfo, openKernels } from 'dgx-spark'
+import { HardwareInfo } from 'dgx-spark'
+import { openKernels } from 'dgx-spark/kernels'
 import { parseCommandLine } from './command-line.js'
 import { counts, formatOutcome, judge } from './goals.js'
 import { format, instructionSets, machine, measure, ms, useCpuTime } from './harness.js'
@@ -26,7 +27,7 @@ import { targets } from './targets.js'
 import { outcomes, targetsPage } from './targets-page.js'
 import { besidePeers, torchLimits, torchPeers } from './torch-peers.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Limits, Row } from './harness.js' */
 /** @import { Report } from './report.js' */
 /** @import { PeerRow } from './torch-peers.js' */

@@ -1,8 +1,8 @@
-// operands.js: operands of rows, held where the kernels of the device read them without a copy.
+// operands.js: operands of rows in memory that the kernels of the device read without a copy.
 
-/** @import { HeldArray, HoldableArray, Kernels, StoredWeight } from 'dgx-spark' */
+/** @import { HeldArray, HoldableArray, Kernels, StoredWeight } from 'dgx-spark/kernels' */
 
-/** On a GPU a row's weights rotate over so many bytes, more than any L2 cache holds. */
+/** On a GPU, a row's weights rotate over this many bytes, more than any L2 cache. */
 const coldBytes = { cuda: 192 * 2 ** 20, cpu: 0, js: 0 }
 
 /** An array that kernels of the CPU use where it is. @template {HoldableArray} A @param {Kernels} kernels @param {A} array */
@@ -26,7 +26,7 @@ export class Operands {
   }
 
   /**
-   * Copies of a weight in turn, so many that it has left the cache when it comes again.
+   * Copies of a weight in rotation, enough of them that each is evicted before it is used again.
    * @param {StoredWeight} weight @returns {Promise<() => StoredWeight>}
    */
   async rotate(weight) {

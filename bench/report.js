@@ -1,4 +1,4 @@
-// report.js: what is made of the rows of a run: a comparison with an older run, and a page of HTML.
+// report.js: comparison of the rows of a run with an older one, and an HTML page.
 import { ms, noiseOf } from './harness.js'
 
 /** @import { Limits, Row } from './harness.js' */

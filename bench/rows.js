@@ -16,7 +16,7 @@ import { singleThread } from './rows/single-thread.js'
 import { training } from './rows/training.js'
 import { trainingStep } from './rows/training-step.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Case } from './harness.js' */
 /** @import { Peer } from './peer.js' */
 

@@ -1,4 +1,4 @@
-// targets.js: every target that the project has set itself, and the rows that measure it.
+// targets.js: all performance targets of the project, and the rows that measure them.
 
 /** @import { Target } from './goals.js' */
 

@@ -78,42 +78,9 @@ export {
   writeSafetensors,
 } from './io/safetensors.js'
 
-// engines
-export type * from './precision/kernel-args.js'
-export type * from './kernels/kernel-args.js'
-export type * from './kernels/network-args.js'
-export type {
-  BinaryArgs,
-  BinaryFn,
-  CastArgs as ElementCastArgs,
-  CopyStridedArgs,
-  CumulateArgs,
-  GatherArgs,
-  KernelType,
-  Places,
-  ReduceArgs,
-  ReduceFn,
-  ScatterArgs,
-  ScatterFn,
-  SelectArgs,
-  TensorKernelArgs,
-  TopKArgs,
-  UnaryArgs,
-  UnaryFn,
-} from './kernels/tensor-kernel-args.js'
-export type {
-  Bf16Support,
-  BoundStep,
-  HeldArray,
-  HoldableArray,
-  KernelBackend,
-  Kernels,
-  PreparedSteps,
-} from './kernels/kernels.js'
-export type { PlanMemory } from './native.js'
-export { type HeldWeight, holdWeight } from './kernels/held-weight.js'
-export { type KernelOptions, openKernels } from './kernels/open.js'
-export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from './weights/encode.js'
+// stored weights; the kernels themselves are in dgx-spark/kernels
+export type { WeightMatrix } from './weights/encode.js'
+export type { NVFP4Recipe } from './precision/kernel-args.js'
 
 // models
 export {
@@ -159,19 +126,24 @@ export type {
   MergeOptions,
   NormGradient,
   Parameter,
-} from './dora/layer/options.js'
-export { type PeftAdapter, type PeftModule, readPeftAdapter, writePeftAdapter } from './dora/peft/peft.js'
+} from './dora/layer/layer-types.js'
+export {
+  type PeftAdapter,
+  type PeftModule,
+  readPeftAdapter,
+  writePeftAdapter,
+} from './dora/peft/adapter-folder.js'
 export type { PeftConfig } from './dora/peft/config.js'
 
 // adapters of models
 export { type AdapterOptions, createAdapter } from './dora/model/create-adapter.js'
-export type { Names, NamedModule, TargetRules } from './dora/peft/matching.js'
+export type { Names, NamedModule, TargetRules } from './dora/peft/target-matching.js'
 export { Adapter } from './dora/model/adapter.js'
 export type { TrainableAdapter } from './dora/model/trainable-adapter.js'
-export type { ImportAdapterOptions } from './dora/model/foreign.js'
-export type { AdapterFileOptions, LoadAdapterOptions } from './dora/model/files.js'
-export type { AdapterModule } from './dora/model/parts.js'
-export type { GraphModule } from './dora/model/modules.js'
+export type { ImportAdapterOptions } from './dora/model/import-adapter.js'
+export type { AdapterFileOptions, LoadAdapterOptions } from './dora/model/peft-folder.js'
+export type { AdapterModule } from './dora/model/adapter-module.js'
+export type { GraphModule } from './dora/model/find-modules.js'
 export type { QuantizedWeight } from './graph/quantized-weight.js'
 export type { HasGraph, ModelSource } from './dora/model/model-source.js'
 export type { MergedModel, MergeModelOptions } from './dora/model/merge.js'
@@ -180,7 +152,7 @@ export {
   AdaptedModel,
   type AdaptedRunOptions,
 } from './dora/model/adapted-model.js'
-export { exportCheckpoint } from './dora/model/export.js'
+export { exportCheckpoint } from './dora/model/export-checkpoint.js'
 export type { ExportOptions, QuantizedCheckpoint } from './io/checkpoints/checkpoint.js'
 export { readCheckpoint } from './io/checkpoints/checkpoint.js'
 export type { CheckpointLayout, CheckpointWeight } from './io/checkpoints/layout.js'

@@ -1,11 +1,11 @@
 // attention.js: attention of a transformer's layer, forward and backward, beside ONNX Runtime's Attention; on a GPU in
 // bf16, too.
-import { openKernels } from 'dgx-spark'
+import { openKernels } from 'dgx-spark/kernels'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { expectClose } from './conv.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { AttentionInputs } from '#lib/kernels/kernels.js' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */

@@ -7,7 +7,8 @@ import { bandwidth } from '../bandwidth.js'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { DType, DTypeArray, Kernels, NVFP4Recipe } from 'dgx-spark' */
+/** @import { DType, DTypeArray, NVFP4Recipe } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
 const rows = 8192 // more than the caches of a CPU or a GPU hold

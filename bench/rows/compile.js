@@ -1,11 +1,11 @@
-// compile.js: how long a graph of 2,000 nodes takes from its nodes to its first result.
+// compile.js: time from the nodes of a graph (2,000) to its first result.
 import { Model } from 'dgx-spark'
 import { int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Graph } from '#lib/graph/graph.js' */
 /** @import { Case } from '../harness.js' */
 

@@ -4,7 +4,7 @@ import { decode, encode } from 'dgx-spark'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 

@@ -2,7 +2,8 @@
 // once (norm, merge, few tokens), it comes from main memory. LoRA is the same layer without norm and magnitude: the
 // faster of products alone and of the DoRA kernels with a gain of 1. On a GPU products are those of bf16, as a layer of
 // bf16 with activations of bf16 forms them.
-import { decodeWeight, storeWeight, Tensor } from 'dgx-spark'
+import { Tensor } from 'dgx-spark'
+import { decodeWeight, storeWeight } from 'dgx-spark/kernels'
 import { near } from '../checks.js'
 import { coldWeight } from '../cold.js'
 import { faster } from '../harness.js'
@@ -10,7 +11,8 @@ import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { computeName } from './linear.js'
 
-/** @import { DType, DTypeArray, Kernels, Precision, StoredWeight } from 'dgx-spark' */
+/** @import { DType, DTypeArray, Precision } from 'dgx-spark' */
+/** @import { Kernels, StoredWeight } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
 /** @typedef {NonNullable<Case['peer']>} Side */

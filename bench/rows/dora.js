@@ -1,11 +1,11 @@
 // dora.js: the DoRA kernels beside the plain linear layer they wrap (the ratio is what the adapter costs).
 import assert from 'node:assert'
-import { decodeWeight } from 'dgx-spark'
+import { decodeWeight } from 'dgx-spark/kernels'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { computeName, storedWeights, variants } from './linear.js'
 
-/** @import { Kernels, LowRank, StoredWeight } from 'dgx-spark' */
+/** @import { Kernels, LowRank, StoredWeight } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
 /** @typedef {{ size: number, rank: number, tokens: number[], dtypes: StoredWeight['dtype'][] }} Plan */

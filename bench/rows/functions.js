@@ -1,10 +1,10 @@
-// functions.js: functions of every element on activations that fit into a cache, beside ONNX Runtime's operators.
-import { openKernels } from 'dgx-spark'
+// functions.js: elementwise operations on activations that fit into a cache, beside ONNX Runtime's operators.
+import { openKernels } from 'dgx-spark/kernels'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { expectClose } from './conv.js'
 
-/** @import { Kernels, KernelArgs } from 'dgx-spark' */
+/** @import { Kernels, KernelArgs } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 

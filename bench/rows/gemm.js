@@ -1,11 +1,12 @@
 // gemm.js: the gate of the CPU's products: f32, and bf16 formed of bf16 operands, beside ONNX Runtime's f32 MatMul with
 // a constant weight; squares, a tall and a flat one. And many tokens through a large weight in bf16.
-import { encode, holdWeight } from 'dgx-spark'
+import { encode } from 'dgx-spark'
+import { holdWeight } from 'dgx-spark/kernels'
 import { nearProduct } from '../checks.js'
 import { held } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels, StoredWeight } from 'dgx-spark' */
+/** @import { Kernels, StoredWeight } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 

@@ -8,7 +8,7 @@ import { uniform } from '../random.js'
 import { transpose } from './gemm.js'
 import { storedWeights } from './linear.js'
 
-/** @import { Kernels, StoredWeight } from 'dgx-spark' */
+/** @import { Kernels, StoredWeight } from 'dgx-spark/kernels' */
 /** @import { Case, Side } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 

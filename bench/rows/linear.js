@@ -1,10 +1,11 @@
 // linear.js: y = x · Wᵀ for every weight format, beside ONNX Runtime's f32 MatMul.
 import assert from 'node:assert'
-import { decodeWeight, dequantizeNVFP4, encode, quantizeFP8, quantizeNVFP4, storeWeight } from 'dgx-spark'
+import { dequantizeNVFP4, encode, quantizeFP8, quantizeNVFP4 } from 'dgx-spark'
+import { decodeWeight, storeWeight } from 'dgx-spark/kernels'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Compute, Kernels, StoredWeight } from 'dgx-spark' */
+/** @import { Compute, Kernels, StoredWeight } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 

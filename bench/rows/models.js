@@ -8,7 +8,8 @@ import { graphStatistics } from '#lib/graph/statistics.js'
 import { modelSources, randomFeeds } from '../model-sources.js'
 import { Operands } from '../operands.js'
 
-/** @import { ElementType, Kernels } from 'dgx-spark' */
+/** @import { ElementType } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Graph } from '#lib/graph/graph.js' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */

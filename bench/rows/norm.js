@@ -1,10 +1,10 @@
 // norm.js: normalizations and softmax of a transformer's activations, beside ONNX Runtime's.
-import { openKernels } from 'dgx-spark'
+import { openKernels } from 'dgx-spark/kernels'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { expectClose } from './conv.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 

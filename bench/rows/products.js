@@ -1,11 +1,11 @@
 // products.js: quantized integers beside f32, the batched products of attention (on a GPU in bf16, too), and what an
 // activation costs.
 import assert from 'node:assert'
-import { holdWeight } from 'dgx-spark'
+import { holdWeight } from 'dgx-spark/kernels'
 import { held, Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
 /** @typedef {{ heads: number, tokens: number, width: number }} Scores */

@@ -6,7 +6,8 @@ import { requireAddon } from '#lib/native.js'
 import { held } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels, NVFP4Recipe } from 'dgx-spark' */
+/** @import { NVFP4Recipe } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
 const [rows, cols] = [1024, 4096]

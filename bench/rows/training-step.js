@@ -2,7 +2,8 @@
 // backward pass, AdamW. The rows end one phase later each; a phase costs what its row takes more than the one before.
 // On a GPU also with products of bf16, as `precision: 'bf16'` trains.
 import assert from 'node:assert'
-import { createAdapter, openKernels } from 'dgx-spark'
+import { createAdapter } from 'dgx-spark'
+import { openKernels } from 'dgx-spark/kernels'
 import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { differentiate } from '#lib/graph/gradients/differentiate.js'
@@ -15,7 +16,7 @@ import { ms } from '../harness.js'
 import { uniform } from '../random.js'
 import { expectClose } from './conv.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
 const batch = 64

@@ -3,7 +3,7 @@ import { near } from '../checks.js'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels } from 'dgx-spark' */
+/** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
 /** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */

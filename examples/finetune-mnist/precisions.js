@@ -1,5 +1,6 @@
-// precisions.js: what is left of a model whose weights are stored in fewer bits.
-import { decodeWeight, Model, storedBytes, storeWeight, Tensor } from 'dgx-spark'
+// precisions.js: accuracy of a model whose weights are stored in fewer bits.
+import { Model, Tensor } from 'dgx-spark'
+import { decodeWeight, storedBytes, storeWeight } from 'dgx-spark/kernels'
 import { Constant } from '#lib/graph/constant.js'
 import { accuracy } from './data.js'
 

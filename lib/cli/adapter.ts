@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { relativeError } from '../core/difference.js'
 import { Adapter } from '../dora/model/adapter.js'
-import { type PeftAdapter, type PeftModule, readPeftAdapter } from '../dora/peft/peft.js'
+import { type PeftAdapter, type PeftModule, readPeftAdapter } from '../dora/peft/adapter-folder.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { readOnnx } from '../io/onnx/read.js'
 import type { Tensor } from '../memory/tensor.js'

@@ -1,4 +1,4 @@
-// demo-inputs.ts: random inputs for a model that says of them no more than types and some sizes.
+// demo-inputs.ts: random inputs for models with incomplete input types.
 import { type ElementType, elementArrayOf, isInteger } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { randomGenerator } from '../core/random.js'
@@ -45,7 +45,7 @@ type Sizes = ReadonlyMap<string, number>
 /**
  * One sample in each batch, unless the model fixes another number; sizes that it leaves open are the first ones that it
  * runs with.
- * @throws SparkError ERR_UNSUPPORTED for an input that is no tensor or of unknown rank; as the run does where no sizes fit
+ * @throws SparkError ERR_UNSUPPORTED for an input that is not a tensor or has unknown rank; the errors of the run if no sizes fit
  */
 export async function randomInputs(model: Model): Promise<RandomInputs> {
   const { graph } = model

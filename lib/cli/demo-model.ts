@@ -1,4 +1,4 @@
-// demo-model.ts: `dgx-spark demo --model`: an adapter that begins away from its model is led back to it.
+// demo-model.ts: `dgx-spark demo --model`: recovery of a perturbed adapter by training.
 import { mkdtemp, rm } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
@@ -88,7 +88,12 @@ async function distill(
   // Outputs that hardly depend on the adapter have gradients far below the usual epsilon.
   const optimizer = { type: 'adamw', learningRate: 3e-3, epsilon: 1e-12 } as const
   const trainer = new Trainer({ graph }, adapter, {
-    ...{ loss, optimizer, teacher: { graph }, epochs: steps, batchSize: 4, maxNorm: 1 },
+    loss,
+    optimizer,
+    teacher: { graph },
+    epochs: steps,
+    batchSize: 4,
+    maxNorm: 1,
     schedule: { type: 'cosine', warmup: 5, steps },
     ...engine,
   })
@@ -169,7 +174,7 @@ const hasOnnxRuntime = (): Promise<boolean> =>
     () => false,
   )
 
-/** The elements of all outputs of numbers, one behind the other. */
+/** The elements of all numeric outputs, concatenated. */
 async function valuesOf(model: Model, batch: Batch): Promise<Float32Array> {
   const outputs = Object.values(await model.run<ModelOutput>(feedsOf(model, batch)))
   const tensors = outputs.filter(output => output instanceof Tensor)

@@ -1,4 +1,4 @@
-// finetune.ts: `dgx-spark finetune`: trains an adapter on a model with data from files.
+// finetune.ts: `dgx-spark finetune`: training of an adapter with data from files.
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { type Command, InvalidArgumentError, Option } from 'commander'
@@ -129,7 +129,7 @@ async function finetune(options: FinetuneOptions): Promise<number> {
   return result.interrupted ? 130 : 0
 }
 
-/** Saves an adapter where there is none yet: an untrained one must not replace what somebody has trained. */
+/** Saves an adapter unless the folder has one: an untrained adapter must not replace a trained one. */
 async function saveNew(adapter: Adapter, folder: string): Promise<void> {
   using _lock = await lockFolder(folder)
   const file = path.join(folder, 'adapter_model.safetensors')
@@ -209,8 +209,13 @@ async function train(
     ? {}
     : { checkpoint: { folder: path.join(output, 'checkpoints'), every }, log: path.join(output, 'log.jsonl') }
   const trainer = new Trainer({ graph }, adapter, {
-    ...{ loss: options.loss, epochs: options.epochs, batchSize: options.batchSize, seed: options.seed },
-    ...{ accumulate: options.accumulate, maxNorm: options.clip, signal: abort.signal },
+    loss: options.loss,
+    epochs: options.epochs,
+    batchSize: options.batchSize,
+    seed: options.seed,
+    accumulate: options.accumulate,
+    maxNorm: options.clip,
+    signal: abort.signal,
     optimizer: { type: 'adamw', learningRate: options.lr },
     ...kept,
     ...(options.resume && { resume: true }),

@@ -1,4 +1,4 @@
-// graph-page.ts: graphs as one HTML page: a drawing, and a table of the nodes from the top to the bottom.
+// graph-page.ts: HTML page with the drawing of a graph and a table of its nodes.
 import type { Graph, Node } from '../graph/graph.js'
 import type { Fact } from '../graph/shape-inference.js'
 import { workOf } from '../graph/statistics.js'
@@ -38,7 +38,7 @@ function sectionOf({ title, graph, facts }: Section, section: number): string {
   const id = (node: number): string => `s${section}n${node}`
   const makers = new Map(graph.nodes.flatMap((node, i) => node.outputs.map(name => [name, i] as const)))
   const work = graph.nodes.map(node => workOf(node, facts)?.flops ?? 0)
-  const most = work.reduce((a, b) => Math.max(a, b), 1)
+  const max = work.reduce((a, b) => Math.max(a, b), 1)
   const value = (name: string): string => {
     const maker = makers.get(name)
     const text = escapeHtml(name)
@@ -52,7 +52,7 @@ function sectionOf({ title, graph, facts }: Section, section: number): string {
       .map(show)
       .join('<br>')
   const row = (node: Node, i: number): string => {
-    const bar = `<span class="bar" style="width: ${Math.round((120 * work[i]!) / most)}px"></span>`
+    const bar = `<span class="bar" style="width: ${Math.round((120 * work[i]!) / max)}px"></span>`
     const op = `<span class="op">${escapeHtml(node.op)}</span>`
     const cells = [op, list(node.inputs, value), list(node.outputs, typed), bar]
     return `<tr id="${id(i)}">${cells.map(cell => `<td>${cell}</td>`).join('')}</tr>`

@@ -1,4 +1,4 @@
-// html.ts: text in pages.
+// html.ts: HTML escaping.
 const escapes: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
 /** Text as it may stand in an element or an attribute. */

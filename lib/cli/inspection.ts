@@ -1,4 +1,4 @@
-// inspection.ts: what a model is made of, before and after it is optimized.
+// inspection.ts: statistics of a model before and after optimization.
 
 import { SparkError } from '../core/errors.js'
 import { atOnce } from '../core/paced.js'

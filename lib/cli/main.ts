@@ -40,7 +40,7 @@ const commands = [
 ]
 for (const add of commands) add(program)
 
-// A reader that goes away (dgx-spark monitor | head) is no failure.
+// A reader that goes away (dgx-spark monitor | head) is not a failure.
 process.stdout.on('error', error => {
   process.exit((error as NodeJS.ErrnoException).code === 'EPIPE' ? 0 : 1)
 })

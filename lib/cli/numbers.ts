@@ -1,14 +1,14 @@
-// numbers.ts: numbers and paths on the command line.
+// numbers.ts: parsers of numbers and paths on the command line.
 import { InvalidArgumentError } from 'commander'
 
-/** Reads an integer from `least` on, up to `most`. */
+/** Reads an integer from `min` on, up to `max`. */
 export const integerFrom =
-  (least: number, most = Number.MAX_SAFE_INTEGER) =>
+  (min: number, max = Number.MAX_SAFE_INTEGER) =>
   (text: string): number => {
     const value = Number(text)
-    if (text.trim() !== '' && Number.isSafeInteger(value) && value >= least && value <= most) return value
-    const upper = most === Number.MAX_SAFE_INTEGER ? 'on' : `to ${most}`
-    throw new InvalidArgumentError(`expected an integer from ${least} ${upper}`)
+    if (text.trim() !== '' && Number.isSafeInteger(value) && value >= min && value <= max) return value
+    const upper = max === Number.MAX_SAFE_INTEGER ? 'on' : `to ${max}`
+    throw new InvalidArgumentError(`expected an integer from ${min} ${upper}`)
   }
 
 /** Reads a number above 0. */
@@ -24,12 +24,12 @@ export function pathFrom(text: string): string {
   throw new InvalidArgumentError('expected a path')
 }
 
-/** Reads a number from `least` to less than `end`. */
+/** Reads a number from `min` to less than `end`. */
 export const numberFrom =
-  (least: number, end = Number.POSITIVE_INFINITY) =>
+  (min: number, end = Number.POSITIVE_INFINITY) =>
   (text: string): number => {
     const value = Number(text)
-    if (text.trim() !== '' && value >= least && value < end) return value
+    if (text.trim() !== '' && value >= min && value < end) return value
     const upper = end === Number.POSITIVE_INFINITY ? 'on' : `to less than ${end}`
-    throw new InvalidArgumentError(`expected a number from ${least} ${upper}`)
+    throw new InvalidArgumentError(`expected a number from ${min} ${upper}`)
   }

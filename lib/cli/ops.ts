@@ -27,7 +27,9 @@ export function addOps(program: Command): void {
         .filter(op => !operators.some(known => known.domain === '' && known.op === op))
         .map(op => ({ domain: '', op, runs: 'host' }))
       const rewritten = Object.keys(contribUpgrades).map(op => ({
-        ...{ domain: 'com.microsoft', op, runs: 'rewritten' },
+        domain: 'com.microsoft',
+        op,
+        runs: 'rewritten',
       }))
       const all = [...operators, ...host, ...rewritten].sort((a, b) =>
         a.domain + a.op < b.domain + b.op ? -1 : 1,
@@ -38,7 +40,7 @@ export function addOps(program: Command): void {
 }
 
 /** Where an operator that has no kernel calls of its own runs. */
-const places: Readonly<Record<string, string>> = {
+const locations: Readonly<Record<string, string>> = {
   host: 'on the host, between plans',
   rewritten: 'as operators of ONNX',
 }
@@ -49,7 +51,7 @@ function report(
 ): void {
   printTable(
     ['operator', 'domain', 'runs'],
-    operators.map(({ domain, op, runs }) => [op, domain || 'ONNX', places[runs] ?? 'in plans']),
+    operators.map(({ domain, op, runs }) => [op, domain || 'ONNX', locations[runs] ?? 'in plans']),
   )
   const mark = (there: boolean): string => (there ? 'yes' : 'no')
   printTable(

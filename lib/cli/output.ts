@@ -1,4 +1,4 @@
-// output.ts: how commands print. Data goes to stdout, everything else to stderr; nothing from a file controls the terminal.
+// output.ts: terminal output of commands. Data goes to stdout, everything else to stderr; text from files is escaped.
 import { styleText } from 'node:util'
 import Table from 'cli-table3'
 import { printable, printableJson, printableLines } from '../core/printable.js'

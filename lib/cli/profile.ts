@@ -1,4 +1,4 @@
-// profile.ts: how long the steps of a model take.
+// profile.ts: table of the time per step of a model.
 import type { Precision } from '../core/config.js'
 import type { ModelBackend, ModelBackendChoice, ModelStats } from '../model/engine.js'
 import { Model } from '../model/model.js'

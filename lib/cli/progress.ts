@@ -1,4 +1,4 @@
-// progress.ts: how a training shows how far it is, on stderr.
+// progress.ts: training progress on stderr.
 import { SingleBar } from 'cli-progress'
 import { printable } from '../core/printable.js'
 import type { TrainingEvent } from '../training/options.js'
@@ -8,7 +8,7 @@ import { formatBytes } from './output.js'
 export interface TrainingProgress {
   /** A step was made. */
   step(event: TrainingEvent): void
-  /** There are no more. */
+  /** Call after the last event. */
   end(): void
 }
 

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander'
 import { SparkError } from '../core/errors.js'
-import { exportCheckpoint } from '../dora/model/export.js'
+import { exportCheckpoint } from '../dora/model/export-checkpoint.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { quantizableWeights, quantizeWeights, type WeightFormat } from '../graph/rewrites/quantize-weights.js'
 import type { CheckpointLayout } from '../io/checkpoints/layout.js'

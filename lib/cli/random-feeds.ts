@@ -1,4 +1,4 @@
-// random-feeds.ts: inputs for a model that is only to be run.
+// random-feeds.ts: random inputs for `dgx-spark run`.
 import type { ElementType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'

@@ -1,4 +1,4 @@
-// shapes.ts: sizes of open dimensions and precision modes on the command line.
+// shapes.ts: options for open dimensions and precision modes.
 import { InvalidArgumentError } from 'commander'
 import { type Precision, parsePrecision, precisions } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
@@ -15,7 +15,7 @@ export function parseSize(text: string, sizes: Sizes = {}): Sizes {
 }
 
 /**
- * Shapes of all tensor inputs; what nobody gives a size is 1.
+ * Shapes of all tensor inputs; dimensions without a given size are 1.
  * @throws SparkError ERR_ARGUMENT for the size of a dimension that the model does not have
  */
 export function inputShapes(graph: Graph, sizes: Sizes): Record<string, number[]> {

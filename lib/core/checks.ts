@@ -65,14 +65,14 @@ export function expectText(name: string, value: unknown): asserts value is strin
   if (typeof value !== 'string' || value === '') throw argumentError(name, 'a non-empty string', value)
 }
 
-/** Throws ERR_ARGUMENT unless `value` is an object that is no array; `expected` says of what kind. */
+/** Throws ERR_ARGUMENT unless `value` is an object and not an array; `expected` describes it. */
 export function expectObject(name: string, expected: string, value: unknown): asserts value is object {
   const isObject = typeof value === 'object' && value !== null
   if (!isObject || Array.isArray(value) || ArrayBuffer.isView(value))
     throw argumentError(name, expected, value)
 }
 
-/** Throws ERR_DISPOSED for a typed array whose memory somebody has detached: transfer(), postMessage(), dispose(). */
+/** Throws ERR_DISPOSED for a typed array whose memory was detached by transfer(), postMessage() or dispose(). */
 export function expectAttached(name: string, { buffer, byteLength }: ArrayBufferView): void {
   if (byteLength > 0) return
   try {

@@ -1,4 +1,4 @@
-// difference.ts: how far numbers are from those that they should be.
+// difference.ts: maximum and relative errors of arrays.
 import type { ElementArray } from './dtype.js'
 
 /** ‖actual − expected‖ / ‖expected‖; 0 where both are equal. */

@@ -1,4 +1,4 @@
-// log.ts: warnings through process.emitWarning, debug lines on stderr. Knows nothing of the configuration's sources.
+// log.ts: warnings through process.emitWarning and debug lines on stderr. Independent of the configuration.
 import { printable } from './printable.js'
 
 /** Codes of the warnings this library emits; `process.on('warning')` sees them as `warning.code`. */

@@ -1,4 +1,4 @@
-// paced.ts: long work in pieces, between which the event loop turns and an AbortSignal is heard.
+// paced.ts: long computations in slices that yield to the event loop and check an AbortSignal.
 import { setImmediate } from 'node:timers/promises'
 
 /** Work that yields wherever it may pause, at least once per node or tensor, and returns its result. */

@@ -1,4 +1,4 @@
-// random.ts: seeded random numbers: the same on every machine and engine.
+// random.ts: seeded random numbers, identical on every machine and backend.
 
 /**
  * Uniform numbers in [0, 1) with 24 random bits: xoshiro128** (Blackman and Vigna 2018), its state filled from `seed`

@@ -1,4 +1,4 @@
-// rounding.ts: numbers brought to where they belong.
+// rounding.ts: clamping and rounding half to even.
 
 /** The nearest integer, the even one of two. */
 export function roundHalfEven(x: number): number {
@@ -8,6 +8,5 @@ export function roundHalfEven(x: number): number {
   return floor % 2 === 0 ? floor : floor + 1
 }
 
-/** The number of [least, most] that is nearest to `value`. */
-export const clamp = (value: number, least: number, most: number): number =>
-  Math.min(Math.max(value, least), most)
+/** Limits `value` to [min, max]. */
+export const clamp = (value: number, min: number, max: number): number => Math.min(Math.max(value, min), max)

@@ -1,4 +1,4 @@
-// transpose.ts: matrices in memory.
+// transpose.ts: matrix transposition.
 import type { ElementArray } from './dtype.js'
 
 /** A new array with the rows of a row-major [rows, cols] matrix as its columns: [cols, rows]. */

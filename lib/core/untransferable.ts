@@ -1,4 +1,4 @@
-// untransferable.ts: memory that stays in its ArrayBuffer.
+// untransferable.ts: ArrayBuffers that cannot be transferred to another thread.
 import { markAsUntransferable } from 'node:worker_threads'
 
 /**

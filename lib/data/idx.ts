@@ -1,4 +1,4 @@
-// idx.ts: the IDX format of the MNIST digits: u16 0, u8 type, u8 rank, u32 sizes, then the elements, all big-endian.
+// idx.ts: reader of the IDX format of MNIST: u16 0, u8 type, u8 rank, u32 sizes, then the elements, all big-endian.
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
@@ -21,11 +21,12 @@ const readers: Readonly<Record<number, ElementReader>> = {
 
 /**
  * Reads the bytes of an IDX file; `label` names them in errors.
- * @throws SparkError ERR_FORMAT for anything else, and for a file that is cut off or too long
+ * @throws SparkError ERR_FORMAT for another format and for a file of the wrong length
  */
 export function parseIdx(bytes: Uint8Array, label = 'idx'): BatchTensor {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  const fail = (what: string): SparkError => new SparkError('ERR_FORMAT', `${label} is no IDX file: ${what}`)
+  const fail = (what: string): SparkError =>
+    new SparkError('ERR_FORMAT', `${label} is not an IDX file: ${what}`)
   if (bytes.byteLength < 4 || view.getUint16(0) !== 0) throw fail('it does not begin with two zero bytes')
   const [reader, rank] = [readers[bytes[2]!], bytes[3]!]
   if (!reader) throw fail(`element type ${bytes[2]} is not known`)

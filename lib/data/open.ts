@@ -1,4 +1,4 @@
-// open.ts: training data from files: a folder of IDX, npy or safetensors files, or a JavaScript module.
+// open.ts: training data from IDX, npy and safetensors files, or from a JavaScript module.
 import { existsSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import path from 'node:path'
@@ -15,18 +15,18 @@ import type { Batch, BatchStream, BatchTensor } from '../training/dataset.js'
 import { parseIdx } from './idx.js'
 import { type FieldRules, TableDataset } from './table.js'
 
-/** A stream for each epoch, as a module exports it. */
+/** Returns the stream of an epoch; the default export of a data module. */
 export type StreamOf = (epoch: number) => BatchStream
 
 /**
  * Opens training data.
  *
- * - a folder with `*images*` and `*labels*` IDX files, gzipped or not: fields `images` and `labels`; where there are several
- *   pairs, those whose names begin with `train`
- * - a folder of `.npy` files: a field of each, named as the file
- * - a folder of `.safetensors` files, or one such file: batches that are put one behind the other; a file that cannot be
- *   read or has other fields than the first counts as a bad one and is passed over
- * - a `.js` or `.mjs` module: its default export, an async iterable of batches or a function that gives one for each epoch
+ * - a folder with `*images*` and `*labels*` IDX files, gzipped or not: fields `images` and `labels`; of several pairs, the one
+ *   whose names begin with `train`
+ * - a folder of `.npy` files: one field per file, with its name
+ * - a folder of `.safetensors` files, or one such file: batches that are concatenated; a file that cannot be read or has
+ *   other fields than the first is skipped and reported in `bad`
+ * - a `.js` or `.mjs` module: its default export, an async iterable of batches or a function that returns one for each epoch
  *
  * @throws SparkError ERR_IO when there is no such file or folder, ERR_FORMAT when nothing in it can be read
  */
@@ -44,7 +44,7 @@ export async function openData(source: string, rules: FieldRules = {}): Promise<
     if (file.endsWith('.safetensors')) return openBatches(source, [file], rules)
     const expected =
       'a folder of IDX, .npy or .safetensors files, a .safetensors file or a .js or .mjs module'
-    throw new SparkError('ERR_FORMAT', `${source} is no training data: expected ${expected}`)
+    throw new SparkError('ERR_FORMAT', `${source} is not training data: expected ${expected}`)
   }
   const names = (await readdir(file)).sort()
   const matching = (pattern: RegExp): string[] =>
@@ -73,7 +73,7 @@ async function openModule(file: string): Promise<StreamOf> {
   if (typeof exported === 'function') return exported as StreamOf
   const iterable = exported as Partial<AsyncIterable<Batch> & Iterable<Batch>> | undefined
   if (iterable?.[Symbol.asyncIterator] || iterable?.[Symbol.iterator]) return () => iterable as BatchStream
-  const expected = 'an async iterable of batches, or a function that gives one for each epoch'
+  const expected = 'an async iterable of batches, or a function that returns one for each epoch'
   throw new SparkError('ERR_FORMAT', `${file}: the default export must be ${expected}`)
 }
 

@@ -1,48 +1,47 @@
-// table.ts: samples from files, checked row by row.
+// table.ts: in-memory dataset from files, checked row by row.
 import { type ElementArray, type ElementType, elementArrayOf, isHalf, isInteger } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
 import { encode } from '../precision/casts.js'
 import { ArrayDataset, type Batch, type BatchTensor, type Dataset } from '../training/dataset.js'
 
-/** What becomes of a field. */
+/** Conversion and checks of a field. */
 export interface FieldRule {
-  /** Its name in batches. Default: as in the file. */
+  /** Name in batches. Default: as in the file. */
   readonly name?: string
-  /** Sizes of a sample, where the file has others with as many elements; one of them may be −1. */
+  /** Shape of a sample, to reshape those of the file; one size may be −1. */
   readonly shape?: readonly number[]
-  /** Its element type in batches. Default: as in the file, where halves count as f32. */
+  /** Element type in batches. Default: as in the file; f16 and bf16 become f32. */
   readonly dtype?: ElementType
-  /** Multiplied by this, for f32, f16 and bf16. Default: 1. */
+  /** Factor, for f32, f16 and bf16. Default: 1. */
   readonly scale?: number
-  /** Added after that. Default: 0. */
+  /** Added after scaling. Default: 0. */
   readonly offset?: number
-  /** Elements must be below this and not negative: class numbers. */
+  /** Number of classes: elements must be class indices from 0 to below this. */
   readonly classes?: number
 }
 
 /** Rules by the name of the field in the file. */
 export type FieldRules = Readonly<Record<string, FieldRule>>
 
-/** A row or file that was left out. */
+/** A row or file that was skipped. */
 export interface BadRow {
-  /** The file, and the row in it where it is only one. */
+  /** The file, with the row if only that was skipped. */
   readonly source: string
-  /** What is wrong with it. */
   readonly reason: string
 }
 
-/** Samples of one or more files in memory, without those that cannot be trained with. */
+/** Samples of one or more files in memory, without invalid rows. */
 export class TableDataset implements Dataset {
   /** Number of samples. */
   readonly size: number
-  /** What was left out. */
+  /** Rows and files that were skipped. */
   readonly bad: readonly BadRow[]
   readonly #samples: ArrayDataset
 
   /**
-   * @param parts - fields of each file, one behind the other
-   * @param rules - what becomes of fields
+   * @param parts - fields of each file, which are concatenated
+   * @param rules - conversion and checks of fields
    * @param bad - files that could not be read
    * @throws SparkError ERR_SHAPE when samples differ in shape or do not fit the rules, ERR_FORMAT when no row is left
    */
@@ -69,7 +68,7 @@ export class TableDataset implements Dataset {
     this.bad = found
     if (this.size > 0) return
     const first = found[0] ? `; ${found[0].source}: ${found[0].reason}` : ''
-    throw new SparkError('ERR_FORMAT', `no row can be trained with${first}`)
+    throw new SparkError('ERR_FORMAT', `no valid rows${first}`)
   }
 
   /** Copies samples. */
@@ -116,7 +115,7 @@ interface Checked {
   readonly rule: FieldRule
 }
 
-/** The rows whose numbers are finite, or the integers that they must be, and whose classes there are; `bad` is told of others. */
+/** Keeps the rows with finite, or where required integer, elements and valid classes; adds the others to `bad`. */
 function goodRows(source: string, fields: Batch, checked: readonly Checked[], bad: BadRow[]): Batch {
   const samples = new ArrayDataset(fields)
   const good: number[] = []
@@ -146,7 +145,7 @@ function fault(
   return wrong === undefined ? undefined : `${name} is ${wrong}; there are ${classes} classes`
 }
 
-/** Parts one behind the other. */
+/** Concatenates parts along the batch dimension. */
 function joined(parts: readonly Batch[]): Batch {
   const [first = {}, ...others] = parts
   if (others.length === 0) return first

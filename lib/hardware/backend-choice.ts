@@ -1,4 +1,4 @@
-// backend-choice.ts: which engine `auto` takes, and why.
+// backend-choice.ts: selection of the backend for `auto`, with its reasons.
 import type { Config } from '../core/config.js'
 import { capabilityNumber, type GpuInfo, hasCapability, kernelsFrom } from './gpu.js'
 import { isSparkGpu } from './spark.js'

@@ -1,4 +1,4 @@
-// cuda-device.ts: from the GPU that a caller names to its number in CUDA.
+// cuda-device.ts: mapping from GPU selectors to CUDA device ordinals.
 import { argumentError, expectInteger } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { HardwareInfo } from './hardware-info.js'

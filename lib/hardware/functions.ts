@@ -1,4 +1,4 @@
-// functions.ts: the questions programs ask most, each answered from HardwareInfo.
+// functions.ts: shortcuts to common properties of HardwareInfo.
 import type { Precision } from '../core/config.js'
 import { type GpuInfo, recommendedPrecisionOf } from './gpu.js'
 import { HardwareInfo } from './hardware-info.js'

@@ -1,4 +1,4 @@
-// gpu-sample.ts: one measurement of a GPU, from NVML's values to what users read.
+// gpu-sample.ts: one GPU measurement, converted from NVML's values.
 import type { NvmlSample } from '../native.js'
 import type { GpuInfo } from './gpu.js'
 import { isSparkGpu } from './spark.js'

@@ -1,4 +1,4 @@
-// gpu.ts: the record of a GPU, and the tables that say what a GPU can do.
+// gpu.ts: the description of a GPU, and tables of capabilities by architecture.
 import type { Precision } from '../core/config.js'
 import type { GpuVendor } from './pci.js'
 
@@ -33,10 +33,10 @@ export interface PciDevice {
 
 /** Memory a GPU can use, in bytes. */
 export interface GpuMemory {
-  /** null when nobody tells. */
+  /** null if unknown. */
   readonly total: number | null
   /**
-   * Free now, null when nobody tells. A GPU that shares the machine's memory has what the kernel could give
+   * Free now, null if unknown. A GPU that shares the machine's memory has what the kernel could give
    * (`/proc/meminfo`), since its driver does not count the page cache.
    */
   readonly free: number | null

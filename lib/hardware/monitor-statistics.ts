@@ -1,4 +1,4 @@
-// monitor-statistics.ts: peak and mean of samples, in constant memory.
+// monitor-statistics.ts: peak and mean of samples in constant memory.
 import type { GpuSample } from './gpu-sample.js'
 import type { ThrottleReason } from './throttling.js'
 

@@ -1,4 +1,4 @@
-// monitor.ts: measuring a GPU over time.
+// monitor.ts: periodic measurement of a GPU.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expectInteger, expectKnownOptions, expectSignal } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
@@ -24,7 +24,7 @@ export interface GpuMonitorOptions {
  *
  * Iterate over it, or let it collect in the background between {@link GpuMonitor.start} and
  * {@link GpuMonitor.stop}, and ask for {@link GpuMonitor.summary}. A monitor that only samples in the background does
- * not keep the process alive; an iteration that somebody waits for does.
+ * not keep the process alive; a pending iteration does.
  * @example
  * for await (const { utilization, power } of new GpuMonitor({ intervalMs: 500 })) {
  *   console.log(utilization, power)

@@ -1,4 +1,4 @@
-// pci.ts: the GPUs in /sys/bus/pci/devices, whatever their driver.
+// pci.ts: GPUs in /sys/bus/pci/devices, with any driver.
 import { linkName, listFolder, normalizeName, readText } from './system-files.js'
 
 /** Makers of GPUs this library knows by name. */

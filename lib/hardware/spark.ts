@@ -1,4 +1,4 @@
-// spark.ts: is this a DGX Spark? Facts from sysfs, DMI and the DGX release file. Serial numbers are never read.
+// spark.ts: detection of DGX Spark from sysfs, DMI and the DGX release file. Serial numbers are never read.
 import { arch, release } from 'node:os'
 import { type PciGpu, readDriverGpus, scanPci } from './pci.js'
 import { normalizeName, readText, systemRoot } from './system-files.js'

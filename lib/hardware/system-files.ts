@@ -1,4 +1,4 @@
-// system-files.ts: reading /sys, /proc and /etc. What cannot be read is null or empty, never an exception.
+// system-files.ts: reading /sys, /proc and /etc. Unreadable files are null or empty, never an exception.
 import { closeSync, openSync, readdirSync, readlinkSync, readSync } from 'node:fs'
 import path from 'node:path'
 

@@ -1,4 +1,4 @@
-// throttling.ts: why a GPU's clocks are low.
+// throttling.ts: reasons for reduced GPU clocks.
 import type { NvmlSample } from '../native.js'
 
 /** What sets a GPU's clocks, by the names of nvidia-smi. */

@@ -1,4 +1,4 @@
-// atomic-write.ts: files appear whole or not at all.
+// atomic-write.ts: atomic file writes.
 import { randomBytes } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import { type FileHandle, mkdir, open, realpath, rename, rm, stat } from 'node:fs/promises'
@@ -13,7 +13,7 @@ export const temporaryName = (name: string, unique: string): string => `.${name}
  * Writes `chunks` to a temporary name in the folder of `file`, flushes it to the disk and renames it to `file`; where that
  * is a link, to what it links to. A file that is replaced hands on its mode and, where the system lets us, its owner. On
  * failure the temporary file is removed and an older `file` stays as it was.
- * @throws SparkError ERR_IO, also for what is no ordinary file, such as /dev/null: the renamed file would replace it;
+ * @throws SparkError ERR_IO, also for anything but an ordinary file, such as /dev/null: the renamed file would replace it;
  * ERR_DISPOSED when memory of a chunk was detached before it was written
  */
 export async function writeFileAtomic(file: string, chunks: Iterable<Uint8Array>): Promise<void> {
@@ -25,7 +25,7 @@ export async function writeFileAtomic(file: string, chunks: Iterable<Uint8Array>
   const unique = randomBytes(6).toString('hex')
   const temporary = path.join(path.dirname(target), temporaryName(path.basename(target), unique))
   try {
-    // What replaces a file is readable for nobody else until it has the mode of that file.
+    // The new file is private until it has the mode of the file that it replaces.
     const handle = await open(temporary, 'wx', found ? 0o600 : 0o666)
     try {
       for (const chunk of chunks) await writeAll(handle, chunk)

@@ -1,4 +1,4 @@
-// lock.ts: one process at a time writes to a folder or a file, also when some of them are killed.
+// lock.ts: locks that let one process at a time write to a folder or file, and that survive killed processes.
 //
 // Every process that wants a lock makes a file of its own beside the others, and then looks at them: it has the lock if
 // there is none of a process that is alive. No name is used twice, so whoever finds the file of a dead process may remove
@@ -184,7 +184,7 @@ function thisProcess(): Owner {
   return { pid: process.pid, host: hostname(), processIds: processIds(), began: startOf('self'), time }
 }
 
-/** On other systems than Linux there are no name spaces of processes. */
+/** Only Linux has PID namespaces. */
 function processIds(): string {
   try {
     return readlinkSync('/proc/self/ns/pid')
@@ -224,7 +224,7 @@ function read(file: string): { owner: Owner; changed: number } | undefined {
   return { owner: parse(text), changed: found.mtimeMs }
 }
 
-/** A file that is damaged, or may not be read, belongs to nobody on this host: it lives as long as it is touched. */
+/** A damaged or unreadable file has no known owner on this host: the lock is alive as long as the file is being touched. */
 function parse(text: string): Owner {
   let found: Partial<Owner> | null = null
   try {

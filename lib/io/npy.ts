@@ -27,7 +27,7 @@ const types: Readonly<Record<string, NumericType>> = {
 /**
  * A tensor of the bytes of a .npy file.
  * @param label - names the file in errors
- * @throws SparkError ERR_FORMAT for a file that is broken, cut off or too long; ERR_DTYPE for elements that are no numbers;
+ * @throws SparkError ERR_FORMAT for a file that is broken, cut off or too long; ERR_DTYPE for elements that are not numbers;
  * ERR_UNSUPPORTED for a column-major array
  */
 export function parseNpy(bytes: Uint8Array, label = 'npy'): Tensor<NumericType> {

@@ -1,15 +1,15 @@
-// read-file.ts: files that are read whole, or by their places.
+// read-file.ts: reading whole files, or ranges of them.
 import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { SparkError } from '../core/errors.js'
 import { ioError } from './atomic-write.js'
 
-/** With O_NONBLOCK a pipe that nobody writes to is opened, so that it can be refused, instead of waited for. */
+/** O_NONBLOCK: opening a pipe without a writer returns at once, so it can be rejected, instead of blocking. */
 export const readFlags = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0)
 
 /**
  * Opens a file for reading.
- * @throws SparkError ERR_IO, also for what is no ordinary file, such as a pipe: it has no size
+ * @throws SparkError ERR_IO, also for anything but an ordinary file, such as a pipe, which has no size
  */
 export async function openFile(file: string): Promise<FileHandle> {
   let handle: FileHandle | undefined

@@ -1,4 +1,4 @@
-// safetensors-header.ts: the JSON header of a safetensors file, checked completely before any element is touched.
+// safetensors-header.ts: the JSON header of a safetensors file, validated completely before any element is read.
 import { SparkError } from '../core/errors.js'
 
 /** Bytes a header may have at most, as in the reference implementation. */

@@ -1,4 +1,4 @@
-// tensor.ts: a dense host array with a shape and an element type.
+// tensor.ts: a dense array in host memory with a shape and an element type.
 import { inspect } from 'node:util'
 import { argumentError, expectAttached, expectKnownOptions, expectOneOf } from '../core/checks.js'
 import { type BackendName, backendNames } from '../core/config.js'
@@ -39,7 +39,7 @@ const numericTypes = (Object.keys(elementBits) as ElementType[]).filter(
 const maxDimensions = 32
 
 /**
- * A dense row-major array in host memory. Shape and dtype never change; the elements do when somebody writes into
+ * A dense row-major array in host memory. Shape and dtype never change; the elements change when the caller writes to
  * {@link Tensor.data}.
  *
  * @example
@@ -244,7 +244,7 @@ function convert<To extends ElementType>(
   return fill(arrayOf(to, data.length), to, Array.from(numbers as ArrayLike<number>, Number))
 }
 
-/** Throws for formats whose codes are no numbers. */
+/** Throws for formats whose codes are not numbers by themselves. */
 function expectPlain(dtype: ElementType): void {
   if (dtype !== 'f64' && dtype !== 'bool' && !isWideInteger(dtype)) {
     throw new SparkError('ERR_DTYPE', `there is no conversion between ${dtype} and other numbers`)

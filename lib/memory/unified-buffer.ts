@@ -1,4 +1,4 @@
-// unified-buffer.ts: memory that JavaScript, the CPU kernels and the GPU share.
+// unified-buffer.ts: memory shared by JavaScript, CPU kernels and the GPU.
 import { constants } from 'node:buffer'
 import {
   argumentError,
@@ -94,7 +94,7 @@ const adviceNumbers: Readonly<Record<MemoryAdvice, number>> = {
   notAccessedBy: 6,
 }
 const kinds = ['auto', 'managed', 'pinned', 'host'] as const
-const places = ['cpu', 'gpu'] as const
+const processors = ['cpu', 'gpu'] as const
 
 const bytesOf = (view: ArrayBufferView): Uint8Array =>
   new Uint8Array(view.buffer, view.byteOffset, view.byteLength)
@@ -281,28 +281,28 @@ export class UnifiedBuffer {
 
   /**
    * Asks the driver to move managed memory before it is used; does not wait.
-   * @param place - who uses it next
+   * @param processor - the next user
    * @returns false where there is nothing to move: other kinds of memory, drivers before CUDA 12.2
    * @throws SparkError ERR_ARGUMENT, ERR_CUDA, ERR_DISPOSED
    */
-  prefetch(place: 'cpu' | 'gpu'): boolean {
+  prefetch(processor: 'cpu' | 'gpu'): boolean {
     const handle = this.#live('prefetch')
-    expectOneOf('place', place, places)
-    return requireAddon().prefetch(handle, place === 'gpu')
+    expectOneOf('processor', processor, processors)
+    return requireAddon().prefetch(handle, processor === 'gpu')
   }
 
   /**
    * Tells the driver how managed memory will be used.
    * @param advice - the hint
-   * @param place - about which processor. Default `gpu`
+   * @param processor - the processor that the hint is for. Default `gpu`
    * @returns false where hints do not apply: other kinds of memory, drivers before CUDA 12.2
    * @throws SparkError ERR_ARGUMENT, ERR_CUDA, ERR_DISPOSED
    */
-  advise(advice: MemoryAdvice, place: 'cpu' | 'gpu' = 'gpu'): boolean {
+  advise(advice: MemoryAdvice, processor: 'cpu' | 'gpu' = 'gpu'): boolean {
     const handle = this.#live('advise')
     expectOneOf('advice', advice, Object.keys(adviceNumbers) as MemoryAdvice[])
-    expectOneOf('place', place, places)
-    return requireAddon().advise(handle, adviceNumbers[advice], place === 'gpu')
+    expectOneOf('processor', processor, processors)
+    return requireAddon().advise(handle, adviceNumbers[advice], processor === 'gpu')
   }
 
   /**

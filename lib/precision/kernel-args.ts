@@ -1,7 +1,7 @@
 import type { DType, DTypeArray } from '../core/dtype.js'
 
 /** dst = src in another format, rounded to nearest even. */
-export interface CastArgs {
+export interface FloatCastArgs {
   /** Format of `src`. */
   srcDtype: DType
   /** Format of `dst`. */
@@ -106,7 +106,7 @@ export interface SwizzleScalesArgs {
 /** Arguments of the casts and quantizers, part of `KernelArgs`. */
 export interface PrecisionKernelArgs {
   /** A change of format. */
-  cast: CastArgs
+  cast: FloatCastArgs
   /** The largest magnitude. */
   amax: AmaxArgs
   /** To NVFP4. */

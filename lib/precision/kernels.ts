@@ -93,12 +93,12 @@ export const precisionKernels: {
         const width = Math.min(blockCols, cols - left)
         const values = new Float32Array((bottom - top) * width)
         const valueBits = codesOf(values)
-        const place = (i: number): number => (top + Math.trunc(i / width)) * cols + left + (i % width)
-        for (let i = 0; i < values.length; i++) valueBits[i] = decode(from[place(i)])
+        const indexOf = (i: number): number => (top + Math.trunc(i / width)) * cols + left + (i % width)
+        for (let i = 0; i < values.length; i++) valueBits[i] = decode(from[indexOf(i)])
         scale[block] = largestMagnitude(values) / 448
         if (scale[block] === 0) scale[block] = 1
         divideAll(values, scale[block])
-        for (let i = 0; i < values.length; i++) codes[place(i)] = e4m3.encode(valueBits[i], e4m3Limit)
+        for (let i = 0; i < values.length; i++) codes[indexOf(i)] = e4m3.encode(valueBits[i], e4m3Limit)
       }
     }
   },
@@ -152,12 +152,12 @@ const nvfp4Recipes: Readonly<Record<NVFP4Recipe, BlockRecipe>> = {
     choose(values, tensorScale) {
       const start = modelopt.choose(values, tensorScale)
       let best = start
-      let least = Infinity
+      let minError = Infinity
       for (const offset of [0, -2, -1, 1, 2, 3, 4, 5, 6]) {
         const scale = Math.min(Math.max(start + offset, 1), 0x7e)
         const error = nvfp4Error(values, scale, tensorScale)
-        if (error < least) {
-          least = error
+        if (error < minError) {
+          minError = error
           best = scale
         }
       }

@@ -1,4 +1,4 @@
-// scale-order.ts: where block scales lie in the tiles of cuBLASLt's block-scaled products (docs/numerics.md).
+// scale-order.ts: the order of block scales in cuBLASLt's block-scaled GEMM (docs/numerics.md).
 const tileRows = 128
 const tileCols = 4
 const groupRows = 32 // rows of a tile that lie 16 bytes apart

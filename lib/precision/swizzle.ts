@@ -1,4 +1,4 @@
-// swizzle.ts: block scales in the order in which block-scaled matrix products of cuBLASLt read them.
+// swizzle.ts: conversion of block scales to and from the order of cuBLASLt's block-scaled GEMM.
 import { argumentError, expectInteger } from '../core/checks.js'
 import { runPrecisionKernel } from './kernels.js'
 import { swizzledLength } from './scale-order.js'

@@ -1,5 +1,5 @@
-// checkpoint.ts: everything a training needs to go on bit by bit, in one safetensors file: parameters, the optimizer's
-// state, the schedule, the place in the data.
+// checkpoint.ts: training checkpoints: parameters, optimizer state, schedule and position in the data, in one safetensors
+// file. A resumed training continues bit for bit.
 import { readdir, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { SparkError } from '../core/errors.js'
@@ -10,31 +10,31 @@ import type { ScheduleState } from './schedules.js'
 import type { Settings } from './settings.js'
 import type { State } from './step.js'
 
-/** Where a training is. */
+/** The position of a training. */
 export interface Progress {
-  /** Steps that were made. */
+  /** Completed steps. */
   readonly step: number
-  /** Epochs that are over. */
+  /** Completed epochs. */
   readonly epoch: number
-  /** Batches of the epoch that were read. */
+  /** Batches read in the current epoch. */
   readonly batch: number
-  /** Sum of the losses of the epoch, each by its number of samples. */
+  /** Sum of the losses of the current epoch, each times its number of samples. */
   readonly lossSum: number
-  /** Samples of the epoch that were seen. */
+  /** Samples read in the current epoch. */
   readonly samples: number
 }
 
-/** The content of a file. */
+/** The contents of a checkpoint. */
 export interface Checkpoint {
   readonly progress: Progress
   readonly schedule: ScheduleState
-  /** Factor of the loss in fp16, and how many steps were skipped; absent in files of older versions. */
+  /** State of the loss scaler; absent without fp16 and in files of older versions. */
   readonly lossScale?: LossScale
   /** Parameters and the optimizer's state. */
   readonly state: State
-  /** The sha256 of the weights that the adapter belongs to, by module; empty where nobody knows. */
+  /** The sha256 of each adapted frozen weight by module name; empty if unknown. */
   readonly base: ReadonlyMap<string, string>
-  /** What a training must be told to go on; its seed, with `epoch` and `batch`, is the state of the random numbers. */
+  /** Settings that a resumed training must have; the seed with `epoch` and `batch` is the state of the random numbers. */
   readonly settings: Settings
 }
 
@@ -42,7 +42,7 @@ const version = '1'
 const baseKey = 'dgx_spark.base.'
 const settingKey = 'dgx_spark.setting.'
 const namePattern = /^step-(\d+)\.safetensors$/
-/** Files that a killed process was writing, see {@link temporaryName}. */
+/** Temporary files of a killed process, see {@link temporaryName}. */
 const abandonedPattern = /^\.step-\d+\.safetensors\.[0-9a-f]+\.tmp$/
 
 /** Path of the checkpoint after a step. */
@@ -53,9 +53,9 @@ export const checkpointFile = (folder: string, step: number): string =>
 export const stepOf = (file: string): number => Number(namePattern.exec(path.basename(file))?.[1])
 
 /**
- * Writes a checkpoint, whole or not at all, and removes all but the newest `keep` of the folder, and
- * what a killed process left half written. The caller has the lock of the folder: nobody else writes there.
- * @returns its path
+ * Writes a checkpoint atomically, then removes all but the newest `keep` checkpoints of the folder and the temporary files of
+ * killed processes. The caller must hold the lock of the folder.
+ * @returns the path of the checkpoint
  * @throws SparkError ERR_IO
  */
 export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, keep: number): Promise<string> {
@@ -85,7 +85,7 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, kee
 }
 
 /**
- * Paths of the checkpoints of a folder, oldest first; none when there is no such folder.
+ * Paths of the checkpoints of a folder, oldest first; empty if the folder does not exist.
  * @throws SparkError ERR_IO
  */
 export async function listCheckpoints(folder: string): Promise<string[]> {
@@ -100,12 +100,12 @@ export async function listCheckpoints(folder: string): Promise<string[]> {
 
 /**
  * Reads a checkpoint.
- * @throws SparkError ERR_IO, ERR_FORMAT for a file that is none
+ * @throws SparkError ERR_IO, ERR_FORMAT for a file that is not a checkpoint
  */
 export async function readCheckpoint(file: string): Promise<Checkpoint> {
   const { tensors, metadata } = await readSafetensors(file)
   if (metadata.get('dgx_spark.checkpoint') !== version) {
-    throw new SparkError('ERR_FORMAT', `${file} is no checkpoint of a training by this version of dgx-spark`)
+    throw new SparkError('ERR_FORMAT', `${file} is not a training checkpoint of this version of dgx-spark`)
   }
   const state = new Map<string, Float32Array>()
   for (const [name, { dtype, data }] of tensors) {
@@ -124,7 +124,9 @@ export async function readCheckpoint(file: string): Promise<Checkpoint> {
   const schedule = parseNumbers(file, metadata.get('dgx_spark.schedule'))
   const scale = metadata.get('dgx_spark.loss_scale')
   return {
-    ...{ progress: progress as unknown as Progress, schedule, state },
+    progress: progress as unknown as Progress,
+    schedule,
+    state,
     base: new Map(withoutPrefix(baseKey, metadata)),
     settings: Object.fromEntries(withoutPrefix(settingKey, metadata)),
     ...(scale !== undefined && { lossScale: lossScaleOf(file, parseNumbers(file, scale)) }),
@@ -142,13 +144,10 @@ const withoutPrefix = (prefix: string, entries: Iterable<readonly [string, strin
 function lossScaleOf(file: string, { scale, good, skipped }: Record<string, number>): LossScale {
   const fits = Number.isSafeInteger(good) && Number.isSafeInteger(skipped) && scale! > 0
   if (fits) return { scale: scale!, good: good!, skipped: skipped! }
-  throw new SparkError(
-    'ERR_FORMAT',
-    `${file}: the factor of the loss is broken: ${scale}, ${good}, ${skipped}`,
-  )
+  throw new SparkError('ERR_FORMAT', `${file}: invalid loss scale: ${scale}, ${good}, ${skipped}`)
 }
 
-/** JSON has no infinities; strings stand for them. */
+/** Infinities become strings, because JSON has none. */
 function encodeNumbers(numbers: ScheduleState): Record<string, number | string> {
   return Object.fromEntries(
     Object.entries(numbers).map(([name, value]) => [name, Number.isFinite(value) ? value : String(value)]),
@@ -160,6 +159,6 @@ function parseNumbers(file: string, text = ''): Record<string, number> {
     const entries = Object.entries(JSON.parse(text) as Record<string, number | string>)
     return Object.fromEntries(entries.map(([name, value]) => [name, Number(value)]))
   } catch (error) {
-    throw new SparkError('ERR_FORMAT', `${file}: the metadata of the checkpoint are broken`, { cause: error })
+    throw new SparkError('ERR_FORMAT', `${file}: invalid checkpoint metadata`, { cause: error })
   }
 }

@@ -1,35 +1,34 @@
-// dataset.ts: what a training reads: samples by number, or a stream of batches.
+// dataset.ts: training data: indexed datasets and streams of batches.
 import { argumentError, expectAttached, expectInteger, expectObject } from '../core/checks.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { randomGenerator } from '../core/random.js'
 import { numel } from '../core/shape.js'
 
-/** Elements and sizes of one input. */
+/** One tensor of a batch. */
 export interface BatchTensor {
-  /** Sizes of the dimensions. */
   readonly shape: readonly number[]
-  /** Row-major; for inputs of f16 and bf16 their bits, or numbers of f32, which are rounded. */
+  /** Row-major. For f16 and bf16 inputs their bit patterns, or f32 values, which are rounded. */
   readonly data: ElementArray
-  /** The dimension that counts the samples; null: all samples have the tensor in common. Default: 0. */
+  /** The batch dimension; null for a tensor that all samples share. Default: 0. */
   readonly axis?: number | null
 }
 
-/** Samples side by side: a tensor for each input of the model and each target, by name. */
+/** A batch: a tensor for each input of the model and each target, by name. */
 export type Batch = Readonly<Record<string, BatchTensor>>
 
 /** Samples that can be read in any order. */
 export interface Dataset {
   /** Number of samples. */
   readonly size: number
-  /** Reads the samples of these numbers into one batch, in their order. */
+  /** Reads the samples with these indices, in order, into one batch. */
   read(samples: readonly number[]): Batch | Promise<Batch>
 }
 
-/** A stream of batches in an order of its own. */
+/** A stream of batches; it determines their order and sizes. */
 export type BatchStream = AsyncIterable<Batch> | Iterable<Batch>
 
-/** What {@link Trainer.fit} takes; a function gives the stream of each epoch, from 0. */
+/** Data for {@link Trainer.fit}; a function returns the stream of an epoch, counted from 0. */
 export type TrainingData = Dataset | BatchStream | ((epoch: number) => BatchStream)
 
 /**
@@ -42,7 +41,7 @@ export class ArrayDataset implements Dataset {
   readonly size: number
   readonly #fields: Batch
 
-  /** @throws SparkError ERR_ARGUMENT, ERR_SHAPE when fields differ in their number of samples, or elements do not fit a shape */
+  /** @throws SparkError ERR_ARGUMENT, ERR_SHAPE for fields with different numbers of samples, or data that do not fit a shape */
   constructor(fields: Batch) {
     expectObject('fields', 'an object of tensors by name', fields)
     const entries = Object.entries(fields)
@@ -90,15 +89,15 @@ export class ArrayDataset implements Dataset {
 
 /** Options of {@link BatchReader}. */
 export interface BatchOptions {
-  /** Samples of a batch; the last one of an epoch may be smaller. Streams bring batches of their own. */
+  /** Samples per batch; the last batch of an epoch may be smaller. Ignored for streams. */
   readonly batchSize: number
   /** Seed of the order. */
   readonly seed: number
-  /** Whether each epoch has an order of its own; else samples come as they are numbered. */
+  /** Whether each epoch reads the samples in a new order; otherwise in the order of their indices. */
   readonly shuffle: boolean
 }
 
-/** Reads a training's data batch by batch. The order of an epoch depends on the seed and its number only. */
+/** Reads training data batch by batch. The order of an epoch depends only on the seed and the index of the epoch. */
 export class BatchReader {
   readonly #data: TrainingData
   readonly #options: BatchOptions
@@ -108,12 +107,12 @@ export class BatchReader {
     this.#options = options
   }
 
-  /** Batches of an epoch; undefined for a stream. */
+  /** Number of batches per epoch; undefined for a stream. */
   get batchesPerEpoch(): number | undefined {
     return isDataset(this.#data) ? Math.ceil(this.#data.size / this.#options.batchSize) : undefined
   }
 
-  /** The batches of an epoch from number `first` on. */
+  /** The batches of an epoch, starting at index `first`. */
   async *epoch(epoch: number, first = 0): AsyncGenerator<Batch> {
     const data = this.#data
     if (isDataset(data)) {
@@ -130,11 +129,12 @@ export class BatchReader {
       if (at++ >= first) yield batch
     }
     if (at > 0) return
-    const remedy = 'an iterator can be read only once, so pass a function that makes one for each epoch'
+    const remedy =
+      'an iterator can be read only once, so pass a function that returns a new one for each epoch'
     throw new SparkError('ERR_ARGUMENT', `the data of epoch ${epoch + 1} are empty: ${remedy}`)
   }
 
-  /** Fisher and Yates' shuffle. */
+  /** Fisher-Yates shuffle. */
   #orderOf(epoch: number, size: number): number[] {
     const order = Array.from({ length: size }, (_, i) => i)
     if (!this.#options.shuffle) return order
@@ -147,7 +147,7 @@ export class BatchReader {
   }
 }
 
-/** Throws ERR_ARGUMENT for what is no training data, or a dataset without samples. */
+/** Throws ERR_ARGUMENT unless `data` is training data, and for an empty dataset. */
 export function expectTrainingData(data: unknown): asserts data is TrainingData {
   const streams = [Symbol.asyncIterator, Symbol.iterator]
   const fits =
@@ -156,7 +156,7 @@ export function expectTrainingData(data: unknown): asserts data is TrainingData 
       data !== null &&
       (isDataset(data as TrainingData) || streams.some(s => s in data)))
   if (!fits)
-    throw argumentError('data', 'a dataset, an iterable of batches or a function that makes one', data)
+    throw argumentError('data', 'a dataset, an iterable of batches or a function that returns one', data)
   if (isDataset(data as TrainingData)) expectInteger('data.size', (data as Dataset).size, 1)
 }
 
@@ -164,7 +164,7 @@ export function expectTrainingData(data: unknown): asserts data is TrainingData 
 export const sampleCount = (data: TrainingData): number | undefined =>
   isDataset(data) ? data.size : undefined
 
-/** The batches of an epoch. @throws SparkError ERR_ARGUMENT when a function gives no stream */
+/** The batches of an epoch. @throws SparkError ERR_ARGUMENT when a function does not return a stream */
 function streamOf(data: Exclude<TrainingData, Dataset>, epoch: number): BatchStream {
   if (typeof data !== 'function') return data
   const stream: unknown = data(epoch)
@@ -187,7 +187,7 @@ function expectBatch(batch: unknown, at: number): void {
 const isDataset = (data: TrainingData): data is Dataset =>
   typeof (data as Dataset).read === 'function' && typeof (data as Dataset).size === 'number'
 
-/** Number of samples of a field; undefined where they have it in common. */
+/** Number of samples of a field; undefined for a shared tensor. */
 const samplesOf = ({ shape, axis = 0 }: BatchTensor): number | undefined =>
   axis === null ? undefined : (shape[axis] ?? 0)
 
@@ -199,16 +199,16 @@ export function withSamples(field: BatchTensor, count: number): BatchTensor {
 
 /**
  * Number of samples of a batch.
- * @throws SparkError ERR_SHAPE when its fields differ in it, or it is empty
+ * @throws SparkError ERR_SHAPE for an empty batch, or fields with different numbers of samples
  */
 export function batchSizeOf(batch: Batch): number {
   const counted = Object.entries(batch).filter(([, { axis }]) => axis !== null)
   const [size = 0] = counted.map(([, field]) => samplesOf(field)!)
   if (size > 0 && counted.every(([, field]) => samplesOf(field) === size)) return size
   const sizes = counted.map(([name, field]) => `${name}: ${samplesOf(field)}`).join(', ')
-  const remedy = "where another dimension than the first counts them, 'axis' says which"
+  const remedy = "set 'axis' if the batch dimension is not the first"
   throw new SparkError(
     'ERR_SHAPE',
-    `a batch must have as many samples in each field, at least 1: ${sizes || 'none'}; ${remedy}`,
+    `all fields of a batch must have the same number of samples, at least 1: ${sizes || 'none'}; ${remedy}`,
   )
 }

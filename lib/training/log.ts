@@ -1,4 +1,4 @@
-// log.ts: a line of JSON for each step.
+// log.ts: training log with one line of JSON per step.
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { expectText } from '../core/checks.js'
@@ -18,9 +18,8 @@ export class TrainingLog {
   }
 
   /**
-   * Opens the file. What it says of the steps after `step`, which a resumed training makes again, is removed, and so is a
-   * line that was cut off.
-   * @throws SparkError ERR_IO, ERR_BUSY where another training writes it
+   * Opens the file and removes incomplete lines and those of steps after `step`, which a resumed training repeats.
+   * @throws SparkError ERR_IO, ERR_BUSY while another training writes it
    */
   async open(step: number): Promise<void> {
     if (this.#file === undefined) return
@@ -72,7 +71,7 @@ export class TrainingLog {
 }
 
 /**
- * The events of a log; a line that is none, such as one that a crash cut off, is passed over. None when there is no such file.
+ * The events of a log. Invalid lines, such as one cut off by a crash, are skipped. Empty if the file does not exist.
  * @throws SparkError ERR_IO
  */
 export async function readEvents(file: string): Promise<TrainingEvent[]> {

@@ -1,5 +1,4 @@
-// optimizers.ts: how parameters follow their gradients.
-
+// optimizers.ts: options of AdamW and SGD, and the updates they append to a training graph.
 import { expectKnownOptions, expectNumber, expectOneOf } from '../core/checks.js'
 import type { ElementArray } from '../core/dtype.js'
 import { withAdamWDefaults } from '../graph/attribute-defaults.js'
@@ -8,7 +7,6 @@ import { adamwInputs, addAdamW, addSgd, sgdInputs } from '../graph/rewrites/opti
 
 /** Adam with decoupled weight decay (Loshchilov and Hutter 2019). */
 export interface AdamW {
-  /** Which optimizer it is. */
   readonly type: 'adamw'
   /** Default: 1e-3. */
   readonly learningRate?: number
@@ -16,7 +14,7 @@ export interface AdamW {
   readonly beta1?: number
   /** Decay of the second moment. Default: 0.999. */
   readonly beta2?: number
-  /** Added to the root of the second moment. Default: 1e-8. */
+  /** Added to the square root of the second moment. Default: 1e-8. */
   readonly epsilon?: number
   /** Default: 0.01. */
   readonly weightDecay?: number
@@ -24,7 +22,6 @@ export interface AdamW {
 
 /** Stochastic gradient descent. */
 export interface Sgd {
-  /** Which optimizer it is. */
   readonly type: 'sgd'
   /** Default: 1e-2. */
   readonly learningRate?: number
@@ -32,20 +29,20 @@ export interface Sgd {
   readonly momentum?: number
   /** Default: false. */
   readonly nesterov?: boolean
-  /** Added to the gradient as a multiple of the parameter. Default: 0. */
+  /** L2 penalty: the gradient of a parameter gets this multiple of the parameter added. Default: 0. */
   readonly weightDecay?: number
 }
 
 /** An optimizer: its name, or its name with options. */
 export type OptimizerOptions = 'adamw' | 'sgd' | AdamW | Sgd
 
-/** An optimizer as a step of training uses it. */
+/** An optimizer, as a training step uses it. */
 export interface Optimizer {
-  /** The rate that a schedule scales. */
+  /** Base learning rate of the schedule. */
   readonly learningRate: number
-  /** Appends the update of the parameters. */
+  /** Appends the parameter updates to a graph. @param gradients - names of gradients by parameter */
   append(graph: Graph, gradients: ReadonlyMap<string, string>): Graph
-  /** What to feed for step `step`, from 1. */
+  /** Inputs of update number `step`, counted from 1. */
   feeds(rate: number, step: number): Readonly<Record<string, ElementArray>>
 }
 

@@ -1,4 +1,4 @@
-// options.ts: what a training can be told, and what it tells.
+// options.ts: options and events of a training.
 import {
   argumentError,
   expectBoolean,
@@ -18,108 +18,107 @@ import type { GpuSelector } from '../hardware/cuda-device.js'
 import type { OptimizerOptions } from './optimizers.js'
 import type { ScheduleOptions } from './schedules.js'
 
-/** What a trainer needs of a model: its canonical graph. */
+/** A model that can be trained. */
 export interface TrainableModel {
   /**
-   * Its nodes and weights.
+   * In canonical form.
    * @internal
    */
   readonly graph: Graph
 }
 
-/** Precisions that there is training in. */
+/** Precisions that training supports. */
 export type TrainingPrecision = 'fp32' | 'fp16' | 'bf16'
 
-/** Where and when checkpoints are written. */
+/** Location and frequency of checkpoints. */
 export interface CheckpointOptions {
-  /** Folder for them; it is made when it is not there. */
+  /** Created if it does not exist. */
   readonly folder: string
-  /** Steps between two. Default: 500; there is always one at the end. */
+  /** Steps between checkpoints; the last step always has one. Default: 500. */
   readonly every?: number
-  /** How many are kept. Default: 2. */
+  /** Number of checkpoints to keep. Default: 2. */
   readonly keep?: number
 }
 
 /** Options of {@link Trainer}. */
 export interface TrainerOptions {
-  /** What is minimised. */
   readonly loss: Loss
   /** Default: adamw. */
   readonly optimizer?: OptimizerOptions
-  /** How the learning rate changes. Default: constant. */
+  /** Learning rate schedule. Default: constant. */
   readonly schedule?: ScheduleOptions
-  /** Times that all samples are seen. Default: 1. */
+  /** Default: 1. */
   readonly epochs?: number
-  /** Samples of a batch. Default: 32. */
+  /** Samples per batch. Default: 32. */
   readonly batchSize?: number
-  /** Batches of a step: gradients are averaged over them, with the memory of one. Default: 1. */
+  /** Gradient accumulation: batches per step, using the memory of one. Default: 1. */
   readonly accumulate?: number
-  /** Largest norm of all gradients together; longer ones are scaled. Default: no limit. */
+  /** Gradient clipping: maximum global norm. Default: no limit. */
   readonly maxNorm?: number
   /**
-   * Bytes for values in between of a step. A step that needs more recomputes parts of the forward pass in the backward
-   * pass, as few as possible. Default: no limit.
+   * Maximum bytes of intermediate tensors. A step that needs more recomputes as little as possible of the forward pass in
+   * the backward pass. Default: no limit.
    */
   readonly memoryBudget?: number
   /**
-   * What goes into matrix products and convolutions and comes out of them, weights included, is rounded to this in the
-   * forward and in the backward pass. Sums, everything between products, A and B, magnitudes, loss and optimizer are f32;
-   * on the CPU that is a way to see what 16 bits do, not to be faster. In fp16 the loss is scaled: by 2^16 at first, by half
-   * as much after a step whose gradients are not finite, which is skipped, and by twice as much after 2000 updates in a row.
+   * Operands and results of matrix products and convolutions, including weights, are rounded to this precision in both
+   * passes. Accumulation, all other operations, the adapter, the loss and the optimizer use f32. On the CPU this simulates
+   * 16-bit training and is not faster. In fp16 the loss is scaled dynamically: by 2^16 initially, half of that after a
+   * step with gradients that are not finite, which is skipped, and twice as much after 2000 consecutive updates.
    * Default: fp32.
    */
   readonly precision?: TrainingPrecision
-  /** Default: none are written. */
+  /** Default: no checkpoints. */
   readonly checkpoint?: CheckpointOptions
   /**
-   * A checkpoint to go on from, or true for the newest of the checkpoint folder, if there is one. All settings, the
-   * teacher and the number of samples must be those that the training began with; `epochs` may be more.
+   * Path of a checkpoint to resume from, or true for the newest in the checkpoint folder, if any. All settings, the teacher
+   * and the number of samples must equal those of the original training; only `epochs` may be larger.
    */
   readonly resume?: string | boolean
   /** Seed of the order of the samples. Default: 0. */
   readonly seed?: number
-  /** Whether samples are read in a new order in each epoch. Default: true. */
+  /** Whether each epoch reads the samples in a new order. Default: true. */
   readonly shuffle?: boolean
-  /** A model that runs on the same inputs; its outputs are targets. */
+  /** A model whose outputs, for the same inputs, are targets (distillation). */
   readonly teacher?: TrainableModel
-  /** File that gets a line of JSON for each step. */
+  /** Log file with one line of JSON per step. */
   readonly log?: string
-  /** Ends the training after the step in progress. */
+  /** Stops the training after the current step. */
   readonly signal?: AbortSignal
-  /** Engine. Default: the best of this machine. */
+  /** Default: the best available. */
   readonly backend?: BackendName
-  /** Which GPU. Default: the best one. */
+  /** The GPU to use. Default: the best one. */
   readonly device?: GpuSelector
 }
 
-/** How a step went. */
+/** The result of one step. */
 export interface TrainingEvent {
   /** Number of the step, from 1. */
   readonly step: number
   /** Number of the epoch, from 1. */
   readonly epoch: number
-  /** Mean loss of the samples of the step, before its update. */
+  /** Mean loss of the step's samples, before its update. */
   readonly loss: number
   /** Learning rate of the step. */
   readonly learningRate: number
-  /** Norm of all gradients together, before they were clipped; not finite where the step was skipped. */
+  /** Global gradient norm before clipping; not finite if the step was skipped. */
   readonly gradientNorm: number
-  /** Factor of the loss, in fp16. */
+  /** Loss scale, in fp16. */
   readonly lossScale?: number
-  /** In fp16: gradients were not finite, and nothing was updated. */
+  /** Set in fp16 when gradients were not finite and nothing was updated. */
   readonly skipped?: true
-  /** Samples of the step by its duration, reading them included. */
+  /** Throughput, including the time to read the samples. */
   readonly samplesPerSecond: number
-  /** Bytes. */
+  /** Memory use in bytes. */
   readonly memory: {
-    /** Values in between of a step. */
+    /** Intermediate tensors of a step. */
     readonly plan: number
     /** Resident memory of the process. */
     readonly process: number
   }
-  /** Steps in all, where they are known. */
+  /** Steps of the whole training, if known. */
   readonly totalSteps?: number
-  /** Path of the checkpoint that was written after the step. */
+  /** Path of the checkpoint written after this step. */
   readonly checkpoint?: string
 }
 
@@ -140,20 +139,22 @@ export type CheckedOptions = TrainerOptions &
     >
   > & { readonly checkpoint?: Required<CheckpointOptions> }
 
-const known = [
-  ...[
-    'loss',
-    'optimizer',
-    'schedule',
-    'epochs',
-    'batchSize',
-    'accumulate',
-    'maxNorm',
-    'precision',
-    'checkpoint',
-  ],
-  ...['memoryBudget', 'resume', 'seed', 'shuffle', 'teacher', 'log', 'signal', 'backend', 'device'],
-]
+const dataOptions = ['epochs', 'batchSize', 'accumulate', 'seed', 'shuffle', 'teacher']
+const updateOptions = ['loss', 'optimizer', 'schedule', 'maxNorm', 'precision']
+const runOptions = ['checkpoint', 'resume', 'memoryBudget', 'log', 'signal', 'backend', 'device']
+const known = [...dataOptions, ...updateOptions, ...runOptions]
+
+const defaults = {
+  optimizer: 'adamw',
+  schedule: 'constant',
+  epochs: 1,
+  batchSize: 32,
+  accumulate: 1,
+  maxNorm: Number.POSITIVE_INFINITY,
+  precision: 'fp32',
+  seed: 0,
+  shuffle: true,
+} as const
 
 const examples = { loss: "'cross-entropy'", optimizer: "'adamw'", schedule: "'cosine'" } as const
 
@@ -164,8 +165,7 @@ const examples = { loss: "'cross-entropy'", optimizer: "'adamw'", schedule: "'co
 export function checkOptions(options: TrainerOptions): CheckedOptions {
   expectKnownOptions('options', options, known)
   const checked = {
-    ...({ optimizer: 'adamw', schedule: 'constant', epochs: 1, batchSize: 32, accumulate: 1 } as const),
-    ...({ maxNorm: Number.POSITIVE_INFINITY, precision: 'fp32', seed: 0, shuffle: true } as const),
+    ...defaults,
     ...options,
   }
   for (const name of ['loss', 'optimizer', 'schedule'] as const) {

@@ -1,4 +1,4 @@
-// passes.ts: the forward and backward pass of a step of training.
+// passes.ts: the graph of forward and backward pass: dropout, rounding, teacher, loss, gradients.
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import type { Graph } from '../graph/graph.js'

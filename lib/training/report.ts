@@ -1,4 +1,4 @@
-// report.ts: the course of a training as an HTML page: one file, drawn without scripts.
+// report.ts: training curves as a self-contained HTML page without scripts.
 import path from 'node:path'
 import { argumentError, expectText } from '../core/checks.js'
 import { writeFileAtomic } from '../io/atomic-write.js'
@@ -8,7 +8,7 @@ import type { TrainingEvent } from './options.js'
 export interface ReportOptions {
   /** Headline. Default: Training. */
   readonly title?: string
-  /** What was trained with what: pairs of a name and a value. */
+  /** Rows of the table at the top: pairs of a name and a value. */
   readonly facts?: readonly (readonly [string, string])[]
 }
 
@@ -39,7 +39,7 @@ export async function writeReport(
 /** The page that {@link writeReport} writes. */
 export function reportPage(events: readonly TrainingEvent[], options: ReportOptions = {}): string {
   if (!Array.isArray(events) || !events.every(event => Number.isFinite(event?.step)))
-    throw argumentError('events', 'an array of events, as readEvents gives them', events)
+    throw argumentError('events', 'an array of training events', events)
   const { title = 'Training', facts = [] } = options
   const series = (title: string, of: (event: TrainingEvent) => number, smooth = false): Series => ({
     title,
@@ -107,7 +107,7 @@ function chart({ title, points, smooth }: Series): string {
   return `<h2>${title}</h2>\n<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${title}">${picture}</svg>`
 }
 
-/** The smallest and the largest value, apart from each other. */
+/** Minimum and maximum, widened if they are equal. */
 function rangeOf(values: readonly number[]): [number, number] {
   let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
   for (const value of values) {
@@ -118,7 +118,7 @@ function rangeOf(values: readonly number[]): [number, number] {
   return [low - margin / 2, high + margin / 2]
 }
 
-/** An exponential mean over about a thirtieth of the values. */
+/** Exponential moving average over about a thirtieth of the values. */
 function smoothed(values: readonly number[]): number[] {
   const share = Math.min(1, 30 / values.length)
   let mean = values[0]!

@@ -1,4 +1,4 @@
-// run.ts: one run of a training, from its start or a checkpoint to its end.
+// run.ts: a training run, from its start or a checkpoint to its end.
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import {
@@ -18,7 +18,7 @@ import { createSchedule, type Schedule } from './schedules.js'
 import { expectSettings, type Settings, settingsOf } from './settings.js'
 import type { State, StepNumbers, StepResult, TrainingStep } from './step.js'
 
-/** What a run works with. */
+/** The parts of a run. */
 export interface RunParts {
   readonly adapter: TrainableAdapter
   readonly step: TrainingStep
@@ -27,21 +27,21 @@ export interface RunParts {
   readonly data: TrainingData
 }
 
-/** Takes a training from step to step. */
+/** Runs the steps of a training, with its schedule, log and checkpoints. */
 export class TrainingRun {
   readonly #parts: RunParts
   readonly #reader: BatchReader
   readonly #schedule: Schedule
   readonly #log: TrainingLog
   readonly #scaler: LossScaler
-  /** The sha256 of the weights that the adapter belongs to. */
+  /** The sha256 of each adapted frozen weight by module name. */
   readonly #base: ReadonlyMap<string, string>
   readonly #settings: Settings
   #progress: Progress
   #lastCheckpoint: string | undefined
   #totalSteps: number | undefined
 
-  /** @throws SparkError ERR_ARGUMENT when the schedule needs the number of steps and nobody knows it */
+  /** @throws SparkError ERR_ARGUMENT when the schedule needs an unknown number of steps */
   constructor(parts: RunParts) {
     const { optimizer, options, data } = parts
     const { epochs, accumulate, schedule } = options
@@ -58,7 +58,7 @@ export class TrainingRun {
     this.#progress = { step: 0, epoch: 0, batch: 0, lossSum: 0, samples: 0 }
   }
 
-  /** Steps that were made, those before a resumption included. */
+  /** Completed steps, including those before a resumption. */
   get step(): number {
     return this.#progress.step
   }
@@ -69,7 +69,7 @@ export class TrainingRun {
   }
 
   /**
-   * Goes on from the checkpoint that the options name, if any.
+   * Restores the checkpoint that the options name, if any.
    * @throws SparkError ERR_ARGUMENT naming each setting that the checkpoint was not made with, or for a folder with the
    * checkpoints of another training; ERR_SHAPE when the adapter, ERR_FORMAT when the base is another one
    */
@@ -96,7 +96,7 @@ export class TrainingRun {
     await this.#log.open(this.#progress.step)
   }
 
-  /** Trains; returns whether the signal ended it. */
+  /** Trains; returns whether the signal stopped it. */
   async *events(): AsyncGenerator<TrainingEvent, boolean> {
     const { options } = this.#parts
     let saved = this.#progress.step
@@ -128,12 +128,12 @@ export class TrainingRun {
     return false
   }
 
-  /** Hands the parameters to the adapter. */
+  /** Writes the parameters to the adapter. */
   async publish(): Promise<void> {
-    this.#hand(await this.#parts.step.readState())
+    this.#writeAdapter(await this.#parts.step.readState())
   }
 
-  #hand(state: State): void {
+  #writeAdapter(state: State): void {
     const { adapter } = this.#parts
     for (const name of adapter.parameters) adapter.write(name, state.get(name)!)
   }
@@ -143,7 +143,7 @@ export class TrainingRun {
     await this.#log.close()
   }
 
-  /** The steps of an epoch that are left. */
+  /** The remaining steps of the current epoch. */
   async *#epoch(): AsyncGenerator<TrainingEvent> {
     let parts: Batch[] = []
     let began = performance.now()
@@ -160,7 +160,8 @@ export class TrainingRun {
   async #step(parts: readonly Batch[], began: number): Promise<TrainingEvent> {
     const training = this.#parts.step
     const progress = this.#progress
-    const [step, learningRate] = [progress.step + 1, this.#schedule.rate(progress.step)]
+    const step = progress.step + 1
+    const learningRate = this.#schedule.rate(progress.step)
     const { scale, skipped } = this.#scaler.state
     const numbers = { rate: learningRate, step, update: step - skipped, lossScale: scale }
     const result = await this.#attempt(parts, numbers)
@@ -170,11 +171,17 @@ export class TrainingRun {
     this.#expectFinite(result, step)
     const samples = parts.reduce((sum, batch) => sum + batchSizeOf(batch), 0)
     this.#progress = {
-      ...{ ...progress, step, batch: progress.batch + parts.length },
-      ...{ lossSum: progress.lossSum + result.loss * samples, samples: progress.samples + samples },
+      ...progress,
+      step,
+      batch: progress.batch + parts.length,
+      lossSum: progress.lossSum + result.loss * samples,
+      samples: progress.samples + samples,
     }
     return {
-      ...{ step, epoch: progress.epoch + 1, ...result, learningRate },
+      step,
+      epoch: progress.epoch + 1,
+      ...result,
+      learningRate,
       ...(isFp16 && { lossScale: scale, ...(!finite && { skipped: true }) }),
       samplesPerSecond: (1000 * samples) / (performance.now() - began),
       memory: { plan: training.planBytes, process: process.memoryUsage.rss() },
@@ -182,7 +189,7 @@ export class TrainingRun {
     }
   }
 
-  /** Makes a step; when memory is short, says which batch size would fit. */
+  /** Runs a step; an out-of-memory error names a batch size that would fit. */
   async #attempt(parts: readonly Batch[], numbers: StepNumbers): Promise<StepResult> {
     try {
       return await this.#parts.step.run(parts, numbers)
@@ -199,7 +206,7 @@ export class TrainingRun {
     }
   }
 
-  /** The oldest checkpoints go when there are new ones: those of another training must not count as newer. */
+  /** Rejects a folder with newer checkpoints of another training: cleanup would delete ours, as the older ones. */
   async #expectOwnFolder(): Promise<void> {
     const { checkpoint } = this.#parts.options
     const other = checkpoint && (await listCheckpoints(checkpoint.folder)).at(-1)
@@ -214,42 +221,45 @@ export class TrainingRun {
     const remedy = 'resume with the model that the training began with'
     throw new SparkError(
       'ERR_FORMAT',
-      `${file} was made for another base: the weight of '${other[0]}' has another sha256; ${remedy}`,
+      `${file} was made for another base: the weight of '${other[0]}' has a different sha256; ${remedy}`,
     )
   }
 
-  /** In fp16 gradients may be infinite as long as there is a smaller factor of the loss to try. */
+  /** In fp16, gradients may be infinite while the loss scale can still be reduced. */
   #expectFinite({ loss, gradientNorm }: StepResult, step: number): void {
     const isFp16 = this.#parts.options.precision === 'fp16'
-    const bears = isFp16 && !this.#scaler.exhausted
-    if (Number.isFinite(loss) && (bears || Number.isFinite(gradientNorm))) return
+    const mayOverflow = isFp16 && !this.#scaler.exhausted
+    if (Number.isFinite(loss) && (mayOverflow || Number.isFinite(gradientNorm))) return
     const last = this.#lastCheckpoint
     const rest = last ? `the last good checkpoint is ${last}` : 'there is no checkpoint to go back to'
-    const remedy = `try a smaller learning rate, or maxNorm${isFp16 ? ', or bf16, which holds larger numbers' : ''}`
+    const remedy = `try a smaller learning rate, or maxNorm${isFp16 ? ', or bf16, which has a larger range' : ''}`
     const values = `loss ${loss}, gradient norm ${gradientNorm}`
     throw new SparkError('ERR_NOT_FINITE', `step ${step}: ${values}; ${rest}; ${remedy}`)
   }
 
-  /** The log is on the disk before a checkpoint that covers it: a training that resumes has lines for all its steps. */
+  /** Flushes the log before it writes a checkpoint, so that a resumed training has log lines for all its steps. */
   async #save(): Promise<void> {
     await this.#log.sync()
     const { step, options } = this.#parts
     const { folder, keep } = options.checkpoint!
     const state = await step.readState()
     const content = {
-      ...{ progress: this.#progress, schedule: this.#schedule.state(), state },
-      ...{ base: this.#base, settings: this.#settings },
+      progress: this.#progress,
+      schedule: this.#schedule.state(),
+      state,
+      base: this.#base,
+      settings: this.#settings,
       ...(this.#scaler.matters && { lossScale: this.#scaler.state }),
     }
     this.#lastCheckpoint = await saveCheckpoint(folder, content, keep)
-    this.#hand(state)
+    this.#writeAdapter(state)
   }
 }
 
-/** The error of a checkpoint that is damaged, which says to what the training can go back. */
+/** Adds the path of an older checkpoint to the error for a damaged one. */
 function withOlder(error: unknown, older: string | undefined): unknown {
   if (!(error instanceof SparkError) || error.code !== 'ERR_FORMAT' || !older) return error
-  return new SparkError('ERR_FORMAT', `${error.message}; remove it to go on from ${older}`, { cause: error })
+  return new SparkError('ERR_FORMAT', `${error.message}; remove it to resume from ${older}`, { cause: error })
 }
 
 const isOutOfMemory = (error: unknown): boolean =>
@@ -257,7 +267,7 @@ const isOutOfMemory = (error: unknown): boolean =>
     ? error.code === 'ERR_OUT_OF_MEMORY'
     : error instanceof RangeError && /allocation failed|array length|array buffer/i.test(error.message)
 
-/** The largest half, quarter, … of a batch for which the values in between fit into the memory that is free; 0: none. */
+/** The largest of 1/2, 1/4, … of a batch size whose intermediate tensors fit into free memory, or 0. */
 function fittingSize(step: TrainingStep, batch: Batch): number {
   for (let size = batchSizeOf(batch) >> 1; size > 0; size >>= 1) {
     const fields = Object.entries(batch).map(([name, field]) => [name, withSamples(field, size)] as const)

@@ -1,62 +1,61 @@
-// schedules.ts: the learning rate of each step.
+// schedules.ts: learning rate schedules.
 import { expectKnownOptions, expectNumber, expectOneOf } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 
-/** A rate that rises linearly from 0 to the learning rate over `warmup` steps and then does what `type` says. */
+/** A linear rise from 0 to the learning rate over `warmup` steps, followed by a schedule of the given type. */
 export interface SteppedSchedule {
-  /** `constant`: it stays. `linear`: it falls to 0 at the last step. `cosine`: it falls along (1 + cos)/2. */
+  /** `constant`; `linear` decay to 0 at the last step; `cosine` decay along (1 + cos)/2. */
   readonly type: 'constant' | 'linear' | 'cosine'
-  /** Steps of the rise. Default: 0. */
+  /** Default: 0 steps. */
   readonly warmup?: number
-  /** Steps in all. Default: those of the whole training. */
+  /** Length in steps, including warmup. Default: that of the training. */
   readonly steps?: number
-  /** Waves of the cosine. Default: 0.5, from the top to the bottom. */
+  /** Periods of the cosine. Default: 0.5, a single decay to 0. */
   readonly cycles?: number
 }
 
-/** A rate that falls when an epoch's mean loss has stopped to improve. */
+/** Reduces the rate when the mean loss of an epoch has stopped improving. */
 export interface PlateauSchedule {
-  /** Which schedule it is. */
   readonly type: 'reduce-on-plateau'
   /** Whether smaller or larger is better. Default: min. */
   readonly mode?: 'min' | 'max'
-  /** What the rate is multiplied by. Default: 0.1. */
+  /** Factor of each reduction. Default: 0.1. */
   readonly factor?: number
-  /** Epochs without improvement that are accepted. Default: 10. */
+  /** Epochs without improvement before a reduction. Default: 10. */
   readonly patience?: number
-  /** How much counts as an improvement. Default: 1e-4. */
+  /** Minimum improvement that counts. Default: 1e-4. */
   readonly threshold?: number
-  /** Whether `threshold` is a share of the best value or a difference from it. Default: rel. */
+  /** Whether `threshold` is relative to the best value or absolute. Default: rel. */
   readonly thresholdMode?: 'rel' | 'abs'
-  /** Epochs after a fall during which none is counted. Default: 0. */
+  /** Epochs after a reduction that are not counted. Default: 0. */
   readonly cooldown?: number
-  /** The rate falls no further. Default: 0. */
+  /** Minimum rate. Default: 0. */
   readonly minimum?: number
 }
 
-/** How the learning rate changes. */
+/** A schedule: its type, or its type with options. */
 export type ScheduleOptions = SteppedSchedule['type'] | SteppedSchedule | PlateauSchedule
 
-/** What a schedule remembers: numbers that a checkpoint keeps. */
+/** The state of a schedule, as checkpoints store it. */
 export type ScheduleState = Readonly<Record<string, number>>
 
-/** Gives the learning rate of each step. */
+/** A learning rate schedule. */
 export interface Schedule {
   /** Learning rate of step `step`, from 0. */
   rate(step: number): number
-  /** Says how an epoch went: its mean loss, or what else is watched. */
+  /** Reports the metric of a completed epoch, such as its mean loss. */
   observe(metric: number): void
-  /** What it remembers. */
+  /** The state to restore later. */
   state(): ScheduleState
-  /** Goes on from there. */
+  /** Continues from a saved state. */
   restore(state: ScheduleState): void
 }
 
 /**
- * Makes a schedule, with the formulas of PyTorch and of Hugging Face's transformers.
- * @param learningRate - the rate that factors apply to
- * @param totalSteps - steps of the whole training; undefined when nobody knows
- * @throws SparkError ERR_ARGUMENT for an unknown type or option, or when the number of steps is needed and not known
+ * Creates a schedule, with the formulas of PyTorch and Hugging Face's transformers.
+ * @param learningRate - base rate
+ * @param totalSteps - steps of the whole training, if known
+ * @throws SparkError ERR_ARGUMENT for an unknown type or option, or when the schedule needs an unknown number of steps
  */
 export function createSchedule(
   options: ScheduleOptions,
@@ -105,7 +104,7 @@ class Stepped implements Schedule {
   restore(): void {}
 }
 
-/** Smaller changes of the rate are not made. */
+/** Smaller reductions are not applied. */
 const smallestChange = 1e-8
 
 class Plateau implements Schedule {

@@ -1,4 +1,4 @@
-// settings.ts: what must stay as it is for a resumed training to give the bits of an uninterrupted one.
+// settings.ts: the settings that a resumed training must share with the original one.
 import { createHash } from 'node:crypto'
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
@@ -6,17 +6,24 @@ import type { Graph } from '../graph/graph.js'
 import { sampleCount, type TrainingData } from './dataset.js'
 import type { CheckedOptions } from './options.js'
 
-/** Settings by name, each as JSON with its keys in order. */
+/** Settings by name, each as JSON with sorted keys. */
 export type Settings = Readonly<Record<string, string>>
 
 const names = [
-  ...(['seed', 'batchSize', 'accumulate', 'shuffle', 'precision', 'maxNorm'] as const),
-  ...(['loss', 'optimizer', 'schedule'] as const),
-]
+  'seed',
+  'batchSize',
+  'accumulate',
+  'shuffle',
+  'precision',
+  'maxNorm',
+  'loss',
+  'optimizer',
+  'schedule',
+] as const
 
 /**
- * The settings of a training, those of its adapter, its teacher and the number of its samples included. The number of
- * epochs may grow.
+ * The settings of a training, including those of its adapter, the hash of its teacher and the number of samples. The number of
+ * epochs is not among them: it may grow.
  */
 export function settingsOf(options: CheckedOptions, adapter: TrainableAdapter, data: TrainingData): Settings {
   const own = names.map(name => [name, options[name]] as const)
@@ -26,7 +33,7 @@ export function settingsOf(options: CheckedOptions, adapter: TrainableAdapter, d
   return Object.fromEntries(all.map(([name, value]) => [name, canonicalJson(value)]))
 }
 
-/** The sha256 of the bytes of all constants, in hexadecimal. */
+/** The hexadecimal sha256 of the bytes of all initializers. */
 function weightsHash({ initializers }: Graph): string {
   const hash = createHash('sha256')
   for (const { bytes } of initializers.values()) hash.update(bytes)
@@ -34,7 +41,7 @@ function weightsHash({ initializers }: Graph): string {
 }
 
 /**
- * Compares the settings of a checkpoint with those of a training; what the file does not say is not compared.
+ * Compares the settings in a checkpoint with those of a training. Settings that the file lacks are not compared.
  * @throws SparkError ERR_ARGUMENT naming the file and each setting that differs
  */
 export function expectSettings(file: string, saved: Settings, asked: Settings): void {
@@ -46,7 +53,7 @@ export function expectSettings(file: string, saved: Settings, asked: Settings): 
   throw new SparkError('ERR_ARGUMENT', `${file} was made with ${differences.join('; ')}: ${remedy}`)
 }
 
-/** JSON of a value, infinities as strings, the keys of objects in the order of the alphabet. */
+/** JSON with infinities as strings and sorted keys. */
 function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_, part: unknown) => {
     if (typeof part === 'number' && !Number.isFinite(part)) return String(part)

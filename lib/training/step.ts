@@ -1,4 +1,4 @@
-// step.ts: one step of training as one plan: forward and backward pass of each part, clipping, update.
+// step.ts: a training step as one plan: forward and backward pass of each part, clipping, update.
 
 import { expectAttached } from '../core/checks.js'
 import { type ElementArray, type ElementType, elementArrayOf, isHalf } from '../core/dtype.js'
@@ -16,24 +16,24 @@ import { type Batch, batchSizeOf } from './dataset.js'
 import type { Optimizer } from './optimizers.js'
 import { dependsOnSizes, expectTargets, forwardOf, type PassOptions, passesOf, sameNodes } from './passes.js'
 
-/** What a step consists of. */
+/** Options of a {@link TrainingStep}. */
 export interface StepOptions extends PassOptions {
   readonly optimizer: Optimizer
-  /** Largest norm of the gradients together; Infinity: no clipping. */
+  /** Maximum global gradient norm; Infinity for no clipping. */
   readonly maxNorm: number
-  /** Key of the random numbers of dropout. */
+  /** Seed of dropout. */
   readonly seed: number
-  /** Bytes for values in between; beyond them the backward pass computes values again instead of keeping them. */
+  /** Maximum bytes of intermediate tensors; beyond, the backward pass recomputes values instead of keeping them. */
   readonly memoryBudget?: number | undefined
 }
 
-/** What varies from step to step. */
+/** The numbers that change from step to step. */
 export interface StepNumbers {
   /** Learning rate. */
   readonly rate: number
   /** Number of the step, from 1. */
   readonly step: number
-  /** Number of the update that it may make, from 1; smaller where steps were skipped. */
+  /** Number of the update, from 1; smaller than `step` if steps were skipped. */
   readonly update: number
   /** Factor of the loss in fp16. */
   readonly lossScale: number
@@ -43,11 +43,11 @@ export interface StepNumbers {
 export interface StepResult {
   /** Weighted mean of the losses of the parts, before the update. */
   readonly loss: number
-  /** Norm of all gradients together, before clipping. Where it is not finite in fp16, nothing was updated. */
+  /** Global gradient norm before clipping. If it is not finite in fp16, nothing was updated. */
   readonly gradientNorm: number
 }
 
-/** Elements of each state by its name. */
+/** Parameters and optimizer state by name. */
 export type State = ReadonlyMap<string, Float32Array>
 
 /**
@@ -82,23 +82,23 @@ export class TrainingStep implements Disposable {
     if (!this.#dependsOnSizes) this.#passesOf({})
   }
 
-  /** Names of what a batch must contain. */
+  /** Names of the fields that a batch must contain. */
   get inputs(): readonly string[] {
     return this.#inputs
   }
 
-  /** Bytes that the plan of the last step uses for values in between. */
+  /** Bytes of intermediate tensors of the last step's plan. */
   get planBytes(): number {
     return this.#current?.stats.arenaBytes ?? 0
   }
 
-  /** Bytes that are free where the values in between lie. */
+  /** Free bytes in the memory of the backend. */
   get freeBytes(): number {
     return this.#kernels.freeBytes()
   }
 
   /**
-   * Parameters and the optimizer's state: a copy.
+   * A copy of the parameters and the optimizer state.
    * @throws SparkError as {@link Plan.fetchState}
    */
   async readState(): Promise<State> {
@@ -233,12 +233,12 @@ export class TrainingStep implements Disposable {
     const { memoryBudget = Number.POSITIVE_INFINITY } = this.#options
     const [passes, sizes] = [this.#passesFor(parts), parts.map(batchSizeOf)]
     if (memoryBudget === Number.POSITIVE_INFINITY) return this.#wholeStep(passes, sizes)
-    const most = Math.max(1, Math.ceil(2 * Math.sqrt(passes.forwardNodes)))
-    let [best, least] = [this.#wholeStep(passes, sizes), Number.POSITIVE_INFINITY]
-    for (let segments = 1; segments <= most && least > memoryBudget; segments++) {
+    const maxSegments = Math.max(1, Math.ceil(2 * Math.sqrt(passes.forwardNodes)))
+    let [best, minBytes] = [this.#wholeStep(passes, sizes), Number.POSITIVE_INFINITY]
+    for (let segments = 1; segments <= maxSegments && minBytes > memoryBudget; segments++) {
       const step = this.#wholeStep(passes, sizes, segments)
       const { arenaBytes } = compile(step.graph, { shapes })
-      if (arenaBytes < least) [best, least] = [step, arenaBytes]
+      if (arenaBytes < minBytes) [best, minBytes] = [step, arenaBytes]
     }
     return best
   }

@@ -1,4 +1,4 @@
-// trainer.ts: trains the parameters of an adapter.
+// trainer.ts: training of an adapter's parameters.
 import { argumentError } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { graphOf } from '../dora/model/model-source.js'
@@ -18,16 +18,16 @@ import { TrainingRun } from './run.js'
 import { TrainingStep } from './step.js'
 
 /**
- * Trains the parameters of an adapter; the model stays as it is. The same seed, data and machine give the same bits.
+ * Trains the parameters of an adapter; the model is not changed. Training is deterministic: the same seed, data and machine
+ * produce the same bits.
  *
  * @example
  * const trainer = new Trainer(model, adapter, { loss: 'cross-entropy', epochs: 3, batchSize: 64 })
  * for await (const { step, loss } of trainer.fit(dataset)) console.log(step, loss)
  */
 export class Trainer {
-  /** The base of the adapter. */
+  /** The base model of the adapter. */
   readonly model: TrainableModel
-  /** What is trained. */
   readonly adapter: TrainableAdapter
   readonly #options: CheckedOptions
   readonly #optimizer: Optimizer
@@ -36,8 +36,8 @@ export class Trainer {
   #interrupted = false
 
   /**
-   * @param model - the base of the adapter
-   * @param adapter - what is trained
+   * @param model - the base model of the adapter
+   * @param adapter - the adapter to train
    * @throws SparkError ERR_ARGUMENT for a model, adapter or option that is unknown or out of range, or an adapter of
    * another model; ERR_UNSUPPORTED for fp8 and nvfp4 and for LoRA adapters
    */
@@ -52,7 +52,7 @@ export class Trainer {
     this.#optimizer = createOptimizer(this.#options.optimizer)
   }
 
-  /** Steps that were made, those before a resumption included. */
+  /** Completed steps, including those before a resumption. */
   get step(): number {
     return this.#run?.step ?? 0
   }
@@ -62,24 +62,25 @@ export class Trainer {
     return this.#run?.lastCheckpoint
   }
 
-  /** Whether the last training was ended by its signal. */
+  /** Whether the last training was stopped by its signal. */
   get interrupted(): boolean {
     return this.#interrupted
   }
 
   /**
-   * Trains, and yields an event after each step. The adapter gets the new parameters at each checkpoint and at the end,
-   * also when the caller leaves the loop early; after an error it has those of the last checkpoint. When the signal of
-   * the options aborts, the step in progress is finished, a checkpoint written and the loop ended.
+   * Trains, and yields an event after each step. The adapter receives the new parameters at each checkpoint and at the end,
+   * even if the caller leaves the loop early; after an error it has those of the last checkpoint. When the signal aborts,
+   * the current step completes, a checkpoint is written and the loop ends.
    *
-   * @throws SparkError ERR_NOT_FINITE when loss or gradients are no numbers any more, naming the step and the last
+   * @throws SparkError ERR_NOT_FINITE when loss or gradients are not finite, naming the step and the last
    * checkpoint; ERR_OUT_OF_MEMORY naming a batch size that fits; ERR_ARGUMENT and ERR_SHAPE for batches that do not fit
    * the model; ERR_UNSUPPORTED for an operator without a gradient; ERR_FORMAT and ERR_IO for checkpoints;
    * ERR_BUSY naming the process that trains into the same folder or writes the same log
    */
   async *fit(data: TrainingData): AsyncGenerator<TrainingEvent, void, undefined> {
     expectTrainingData(data)
-    if (this.#running) throw new SparkError('ERR_ARGUMENT', 'the trainer is training: make another one')
+    if (this.#running)
+      throw new SparkError('ERR_ARGUMENT', 'the trainer is already training: create another one')
     this.#running = true
     try {
       yield* this.#train(data)
@@ -89,7 +90,9 @@ export class Trainer {
   }
 
   async *#train(data: TrainingData): AsyncGenerator<TrainingEvent, void, undefined> {
-    const [options, optimizer, adapter] = [this.#options, this.#optimizer, this.adapter]
+    const options = this.#options
+    const optimizer = this.#optimizer
+    const { adapter } = this
     using _folder = options.checkpoint && (await lockFolder(options.checkpoint.folder))
     const { loss, maxNorm, teacher, backend, device, memoryBudget, seed, precision } = options
     const kernels = await openKernels({ device, ...(backend && { backend }) })
@@ -119,7 +122,7 @@ function expectTrainable(model: TrainableModel, adapter: TrainableAdapter): void
     const remedy = 'create one with createAdapter'
     throw new SparkError(
       'ERR_UNSUPPORTED',
-      `the adapter has nothing to train, only DoRA adapters have: ${remedy}`,
+      `the adapter has no trainable parameters (only DoRA adapters have): ${remedy}`,
     )
   }
   if (adapter.base === undefined || model === adapter || graphOf(model) === adapter.base) return

@@ -5,13 +5,26 @@ import type { Row } from '../../bench/harness.js'
 import type { Report } from '../../bench/report.js'
 
 const row: Row = {
-  ...{ name: 'dora norm', shape: '4096x4096 r64', dtype: 'bf16', device: 'cuda' },
-  ...{ medianMs: 0.5, p10Ms: 0.4, p90Ms: 0.6, rate: 67.1, unit: 'GB/s', percentOfLimit: 42, spread: 0.4 },
-  ...{ noisy: true, peer: 'LoRA', peerRatio: 2 },
+  name: 'dora norm',
+  shape: '4096x4096 r64',
+  dtype: 'bf16',
+  device: 'cuda',
+  medianMs: 0.5,
+  p10Ms: 0.4,
+  p90Ms: 0.6,
+  rate: 67.1,
+  unit: 'GB/s',
+  percentOfLimit: 42,
+  spread: 0.4,
+  noisy: true,
+  peer: 'LoRA',
+  peerRatio: 2,
 }
 const report = (date: string, gpu: string): Report => ({
-  ...{ date, machine: { gpu, driver: '580.1', commit: 'abc1234' } },
-  ...{ limits: { copyGBs: 160, gemmGFLOPs: 9000 }, rows: [row] },
+  date,
+  machine: { gpu, driver: '580.1', commit: 'abc1234' },
+  limits: { copyGBs: 160, gemmGFLOPs: 9000 },
+  rows: [row],
   peers: [
     { ...row, peer: 'PEFT, eager', medianMs: 1, ratio: 2 },
     { ...row, peer: 'PEFT, compiled', medianMs: Number.NaN, ratio: undefined, error: 'out of time' },

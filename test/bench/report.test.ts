@@ -51,7 +51,10 @@ t.test('samples are sorted, batched ones are times of one call', async t => {
 t.test('a row that is wrong is not timed', async t => {
   let calls = 0
   const bench = {
-    ...{ name: 'cast', shape: '3', dtype: 'f32', bytes: 12 },
+    name: 'cast',
+    shape: '3',
+    dtype: 'f32',
+    bytes: 12,
     run: () => ++calls,
     check: () => {
       throw new Error('element 2 is 0')

@@ -4,8 +4,12 @@ import { noCompiler, runNative } from '../fixtures/native-program.js'
 
 t.test('exceptions, nested calls and refused threads', { skip: noCompiler }, t => {
   t.strictSame(runNative(t, 'thread-pool', ['core/thread_pool.cc', 'backend/cpu/scratch.cc']), {
-    ...{ 'no threads': 'right', 'one thread': 'right', 'the rest later': '2' },
-    ...{ 'thrown by the caller': 'right', 'thrown by a helper': 'right', 'thrown by a task': 'right' },
+    'no threads': 'right',
+    'one thread': 'right',
+    'the rest later': '2',
+    'thrown by the caller': 'right',
+    'thrown by a helper': 'right',
+    'thrown by a task': 'right',
     nested: 'right',
   })
   t.end()

@@ -18,7 +18,9 @@ t.teardown(() => fakeDriver.dispose())
 const [gpu] = integrated.gpus
 const pageable = { ...integrated, gpus: [{ ...gpu, attributes: { ...gpu!.attributes, 88: 1, 100: 1 } }] }
 const once = (after: number) => ({
-  ...{ 'fail.kernel': 719, 'fail.kernel.after': after, 'fail.kernel.times': 1 },
+  'fail.kernel': 719,
+  'fail.kernel.after': after,
+  'fail.kernel.times': 1,
 })
 
 const head = `${scriptHead}

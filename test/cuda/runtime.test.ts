@@ -34,8 +34,10 @@ t.test('the CUDA runtime', { skip: noCompiler }, async t => {
     'scratch that cannot fit':
       /^ERR_OUT_OF_MEMORY cannot allocate 1048576 MiB of device memory: 4096 MiB are free/,
     wait: 'ok',
-    ...{ 'completion without a thread': 'ok', 'completion without a thread, here': '1' },
-    ...{ completion: 'ok', 'completion, here': '0' },
+    'completion without a thread': 'ok',
+    'completion without a thread, here': '1',
+    completion: 'ok',
+    'completion, here': '0',
     'staging of a call that fails half-way': /^ERR_UNSUPPORTED/,
     'staging that was waited for': 'ok',
   })

@@ -53,7 +53,7 @@ t.test('IDX', async t => {
     idx(8, [0xffffffff, 0xffffffff, 0xffffffff], Uint8Array.of(1, 2)),
     idx(12, [1], Uint8Array.of(1, 2, 3, 4, 5)),
   ]) {
-    t.throws(() => parseIdx(broken, 'file'), { code: 'ERR_FORMAT', message: /^file is no IDX file/ })
+    t.throws(() => parseIdx(broken, 'file'), { code: 'ERR_FORMAT', message: /^file is not an IDX file/ })
   }
 })
 

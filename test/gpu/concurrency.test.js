@@ -1,6 +1,6 @@
 // Many calls at once, from one thread and from two workers, give what one call gives.
 import { Worker } from 'node:worker_threads'
-import { openKernels } from 'dgx-spark'
+import { openKernels } from 'dgx-spark/kernels'
 import { gpuTests, uniform } from '../fixtures/gpu-suite/gpu.js'
 
 /** @param {number} index */
@@ -26,7 +26,7 @@ async function agreeing(count) {
 
 const worker = `
   const { parentPort, workerData } = await import('node:worker_threads')
-  const { openKernels } = await import('dgx-spark')
+  const { openKernels } = await import('dgx-spark/kernels')
   const { uniform } = await import(workerData)
   const product = ${product}
   const agreeing = ${agreeing}
@@ -47,7 +47,7 @@ await gpuTests({
   'two workers': async t =>
     t.same(await Promise.all([inWorker(), inWorker()]), [100, 100], 'all agree with the CPU'),
   'a worker that is terminated in the middle': async t => {
-    const endless = `const { openKernels } = await import('dgx-spark')
+    const endless = `const { openKernels } = await import('dgx-spark/kernels')
       const kernels = await openKernels({ backend: 'cuda' })
       const data = new Float32Array(1 << 20)
       const weight = { dtype: 'f32', rows: 1024, cols: 1024, data }

@@ -6,7 +6,8 @@ import { gpuTests } from '../fixtures/gpu-suite/gpu.js'
 // In a process of its own. The labels pass the check of the call and change before their kernel, which waits behind
 // the products, reads them: what the documentation forbids.
 const script = `
-  import { openKernels, UnifiedBuffer } from 'dgx-spark'
+  import { UnifiedBuffer } from 'dgx-spark'
+  import { openKernels } from 'dgx-spark/kernels'
   const attempt = async call => { try { await call() } catch (error) { return [error.code, error.message] } }
   const kernels = await openKernels({ backend: 'cuda' })
   const size = 2048

@@ -1,7 +1,8 @@
 // Casts and NVFP4 on the GPU give the golden bytes of CUDA and ModelOpt (DGX_SPARK_TEST_DATA).
 import { existsSync, readFileSync } from 'node:fs'
 import path from 'node:path'
-import { openKernels, parseSafetensors } from 'dgx-spark'
+import { parseSafetensors } from 'dgx-spark'
+import { openKernels } from 'dgx-spark/kernels'
 import { dtypeArray } from '#lib/core/dtype.js'
 import { gpuTests } from '../fixtures/gpu-suite/gpu.js'
 

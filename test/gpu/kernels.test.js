@@ -1,6 +1,6 @@
 // Every operation in every weight format and several sizes on the GPU agrees with the CPU: bit for bit for casts and
 // quantizers, within the rounding of f32 sums for the rest. DGX_SPARK_GPU_SIZES=small leaves out the large ones.
-import { openKernels } from 'dgx-spark'
+import { openKernels } from 'dgx-spark/kernels'
 import { verifySizes } from '#lib/diagnostics/verify/values.js'
 import { verifyKernels } from '#lib/diagnostics/verify.js'
 import { gpuTests } from '../fixtures/gpu-suite/gpu.js'

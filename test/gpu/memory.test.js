@@ -1,5 +1,6 @@
 // Memory on a real GPU: every kind of UnifiedBuffer under a kernel, hints, nothing left behind after 1,000 rounds.
-import { DoRALinear, GpuMonitor, openKernels, Tensor, UnifiedBuffer } from 'dgx-spark'
+import { DoRALinear, GpuMonitor, Tensor, UnifiedBuffer } from 'dgx-spark'
+import { openKernels } from 'dgx-spark/kernels'
 import { eventually, gpuTests, uniform } from '../fixtures/gpu-suite/gpu.js'
 
 /** @import { MemoryKind } from 'dgx-spark' */

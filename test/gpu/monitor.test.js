@@ -1,5 +1,6 @@
 // A GPU while it computes, as NVML measures it.
-import { GpuMonitor, HardwareInfo, openKernels } from 'dgx-spark'
+import { GpuMonitor, HardwareInfo } from 'dgx-spark'
+import { openKernels } from 'dgx-spark/kernels'
 import { gpuTests } from '../fixtures/gpu-suite/gpu.js'
 
 await gpuTests({

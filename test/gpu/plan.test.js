@@ -1,5 +1,5 @@
 // Plans on the GPU, enqueued, captured and replayed, agree with the CPU at every run.
-import { openKernels } from 'dgx-spark'
+import { openKernels } from 'dgx-spark/kernels'
 import { gpuTests } from '../fixtures/gpu-suite/gpu.js'
 
 /** @import { Claims } from '../fixtures/gpu-suite/tap.js' */

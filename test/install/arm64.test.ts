@@ -19,7 +19,7 @@ t.test('kernels built for arm64 agree with TypeScript', { skip }, async t => {
   run(checkout.work, 'npm', ['install', '--prefix', checkout.work, ...quiet, node])
 
   const script = `
-    import { openKernels } from 'dgx-spark'
+    import { openKernels } from 'dgx-spark/kernels'
     import { loadAddon } from '#lib/native.js'
     import { verifyKernels } from '#lib/diagnostics/verify.js'
     const kernels = await openKernels({ backend: 'cpu' })

@@ -21,6 +21,7 @@ t.test('the tarball', { skip: !supported && 'prebuilds exist for linux x64 and a
   await t.test('holds what it should and nothing that runs at install', async t => {
     for (const file of [
       'dist/index.js',
+      'dist/kernels/index.js',
       'dist/index.d.ts',
       'dist/cli/main.js',
       'native/build.cjs',

@@ -13,7 +13,8 @@ const fakeDriver = new FakeDriver()
 t.teardown(() => fakeDriver.dispose())
 
 const head = `
-  import { DoRALinear, openKernels, Tensor, UnifiedBuffer } from 'dgx-spark'
+  import { DoRALinear, Tensor, UnifiedBuffer } from 'dgx-spark'
+  import { openKernels } from 'dgx-spark/kernels'
   const warnings = []
   process.on('warning', ({ code }) => warnings.push(code))
   const print = value => console.log(JSON.stringify(value ?? null))

@@ -6,7 +6,7 @@ import t from 'tap'
 import { loadAddon } from '#lib/native.js'
 
 const noAddon = loadAddon().addon ? false : 'the addon does not load'
-const library = pathToFileURL(path.resolve('dist/index.js')).href
+const library = pathToFileURL(path.resolve('dist/kernels/index.js')).href
 
 /** The engine that opens, or the error and its message; and the codes of the warnings. */
 function open(

@@ -138,7 +138,7 @@ t.test('hints do nothing for host memory', async t => {
   using buffer = UnifiedBuffer.allocateSync(64)
   t.equal(buffer.prefetch('gpu'), false)
   t.equal(buffer.advise('preferredLocation', 'cpu'), false)
-  // @ts-expect-error an unknown place
+  // @ts-expect-error an unknown processor
   refuses(t, () => buffer.prefetch('tpu'), 'ERR_ARGUMENT', /one of cpu, gpu/)
   // @ts-expect-error an unknown hint
   refuses(t, () => buffer.advise('fast'), 'ERR_ARGUMENT', /readMostly/)

@@ -1,6 +1,7 @@
 // What precision modes cost in accuracy, on real models, through compare(). docs/numerics.md has the values.
 import path from 'node:path'
-import { compare, compareWeights, type Feeds, Model, type NVFP4Recipe, Tensor } from 'dgx-spark'
+import { compare, compareWeights, type Feeds, Model, Tensor } from 'dgx-spark'
+import type { NVFP4Recipe } from 'dgx-spark/kernels'
 import t from 'tap'
 import { intOf } from '#lib/graph/attributes.js'
 import { type Graph, makeGraph, type Node, tensorType } from '#lib/graph/graph.js'

@@ -8,11 +8,9 @@ import {
   compare,
   createAdapter,
   DoRALinear,
-  decodeWeight,
   dequantizeFP8,
   dequantizeNVFP4,
   encode,
-  holdWeight,
   Model,
   openData,
   parseSafetensors,
@@ -25,8 +23,6 @@ import {
   reportPage,
   SparkError,
   serializeSafetensors,
-  storedBytes,
-  storeWeight,
   Tensor,
   tensorFromRecord,
   UnifiedBuffer,
@@ -34,6 +30,7 @@ import {
   writeReport,
   writeSafetensors,
 } from 'dgx-spark'
+import { decodeWeight, holdWeight, storedBytes, storeWeight } from 'dgx-spark/kernels'
 import t, { type Test } from 'tap'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'

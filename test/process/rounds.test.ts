@@ -78,7 +78,7 @@ const scripts = {
     const train = async epochs => {
       const adapter = await createAdapter(graph, { targetModules: 'all-linear', rank: 3, backend })
       const trainer = new Trainer({ graph }, adapter, {
-        ...{ loss: 'cross-entropy', optimizer: { type: 'adamw', learningRate: 1e-3 }, batchSize: 4, epochs, backend },
+        loss: 'cross-entropy', optimizer: { type: 'adamw', learningRate: 1e-3 }, batchSize: 4, epochs, backend,
       })
       for await (const { step } of trainer.fit(data)) if (step === warm && epochs > warm) before = used()
       return adapter.read(adapter.parameters[0])

@@ -105,7 +105,7 @@ t.test('a checkpoint that is damaged is named, and the one before it', async t =
   const options = { batchSize: 10, checkpoint: { folder, every: 4 } }
   await train(options)
   truncateSync(path.join(folder, 'step-00000011.safetensors'), 300)
-  const message = /step-00000011.*truncated.*; remove it to go on from .*step-00000008.safetensors$/
+  const message = /step-00000011.*truncated.*; remove it to resume from .*step-00000008.safetensors$/
   await t.rejects(train({ ...options, resume: true }), { code: 'ERR_FORMAT', message })
   rmSync(path.join(folder, 'step-00000011.safetensors'))
   const { events } = await train({ ...options, resume: true })
@@ -153,6 +153,6 @@ t.test('a checkpoint belongs to its base', async t => {
   t.equal(await fit(1, { resume: file, epochs: 2 }), 6)
   await t.rejects(fit(2, { resume: file, epochs: 2 }), {
     code: 'ERR_FORMAT',
-    message: /step-00000003.*another base: the weight of 'fc0' has another sha256; resume with/,
+    message: /step-00000003.*another base: the weight of 'fc0' has a different sha256; resume with/,
   })
 })

@@ -1,4 +1,4 @@
-// Batches whose samples are counted by another dimension than the first, and fields that all samples have in common.
+// Batches with a batch dimension other than the first, and fields that all samples share.
 import t from 'tap'
 import {
   ArrayDataset,
@@ -39,7 +39,7 @@ t.test('fields that do not fit together', t => {
   t.equal(new ArrayDataset({ x, state: { ...state, axis: 1 } }).size, 3)
   t.throws(() => batchSizeOf({ x, state }), {
     code: 'ERR_SHAPE',
-    message: /as many samples in each field, at least 1: x: 3, state: 2; .*'axis' says which/,
+    message: /same number of samples, at least 1: x: 3, state: 2; set 'axis'/,
   })
   t.throws(() => batchSizeOf({ rate: { shape: [], data: numbers(1), axis: null } }), { message: /none/ })
   t.end()

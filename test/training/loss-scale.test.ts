@@ -1,4 +1,4 @@
-// Training in 16 bits: what is rounded, and the factor of the loss: PyTorch's numbers, skipped steps, resumption.
+// Training in 16 bits: rounding, dynamic loss scaling with PyTorch's numbers, skipped steps, resumption.
 import path from 'node:path'
 import t from 'tap'
 import { Constant } from '#lib/graph/constant.js'
@@ -16,8 +16,11 @@ const backend = backends.includes('cpu') ? 'cpu' : 'js'
 async function train(options: Partial<TrainerOptions>) {
   const adapter = smallAdapter()
   const base: TrainerOptions = {
-    ...{ loss: 'cross-entropy', optimizer: { type: 'adamw', learningRate: 0.02 }, backend },
-    ...{ batchSize: 10, epochs: 3 },
+    loss: 'cross-entropy',
+    optimizer: { type: 'adamw', learningRate: 0.02 },
+    backend,
+    batchSize: 10,
+    epochs: 3,
   }
   const trainer = new Trainer(adapter, adapter, { ...base, ...options })
   const events: TrainingEvent[] = []

@@ -6,7 +6,12 @@ import type { TrainingEvent } from '#lib/training/options.js'
 import { reportPage, writeReport } from '#lib/training/report.js'
 
 const event = (step: number, loss: number): TrainingEvent => ({
-  ...{ step, epoch: 1, loss, learningRate: 1e-3, gradientNorm: 2 / step, samplesPerSecond: 100 },
+  step,
+  epoch: 1,
+  loss,
+  learningRate: 1e-3,
+  gradientNorm: 2 / step,
+  samplesPerSecond: 100,
   memory: { plan: 1, process: 2 },
 })
 

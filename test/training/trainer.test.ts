@@ -274,7 +274,7 @@ t.test('what is refused', async t => {
     message: /made for another model/,
   })
   const frozen = { ...smallAdapter(), parameters: [] }
-  t.throws(make(frozen, frozen), { code: 'ERR_UNSUPPORTED', message: /nothing to train, only DoRA/ })
+  t.throws(make(frozen, frozen), { code: 'ERR_UNSUPPORTED', message: /no trainable parameters \(only DoRA/ })
   const fields = new ArrayDataset({ x: { shape: [2, 7], data: new Float32Array(14) } })
   await t.rejects(train({}, fields), { code: 'ERR_ARGUMENT', message: /fields x; the step reads x, target/ })
 })

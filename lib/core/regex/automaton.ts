@@ -1,13 +1,13 @@
 // automaton.ts: a regular expression as states, all of which are followed through a text at once (Thompson 1968). A text of
 // n characters costs at most n steps of each state, whatever the pattern.
 import { type CharacterTest, PatternError } from './characters.js'
-import type { Part, PlaceTest } from './parse.js'
+import type { Part, PositionTest } from './parse.js'
 
 type State =
   | { readonly type: 'character'; readonly test: CharacterTest; readonly next: number }
   /** `next` in the order in which they are tried. */
   | { readonly type: 'jump'; readonly next: number[]; readonly group?: number }
-  | { readonly type: 'place'; readonly holds: PlaceTest; readonly next: number }
+  | { readonly type: 'assertion'; readonly holds: PositionTest; readonly next: number }
   /** Holds where the automaton of number `view` can, or cannot, begin `back` characters before. */
   | {
       readonly type: 'look'
@@ -23,7 +23,7 @@ export interface Budget {
   left: number
 }
 
-/** Told of each place in the text, from the last to the first, and of the states from which the end can be reached there. */
+/** Told of each assertion in the text, from the last to the first, and of the states from which the end can be reached there. */
 type Visitor = (at: number, alive: readonly number[]) => void
 
 /** What can be matched by a part of a regular expression. */
@@ -60,7 +60,7 @@ export class Automaton {
     return found
   }
 
-  /** The places from which some part of the text matches. */
+  /** The assertions from which some part of the text matches. */
   #starts(text: readonly string[]): Uint8Array {
     const starts = new Uint8Array(text.length + 1)
     this.#follow(text, true, at => {
@@ -99,7 +99,7 @@ export class Automaton {
     return undefined
   }
 
-  /** Finds, from the last place of the text to the first, the states from which its end, or any place, can be reached. */
+  /** Finds, from the last assertion of the text to the first, the states from which its end, or any assertion, can be reached. */
   #follow(text: readonly string[], endsAnywhere: boolean, visit: Visitor): void {
     const views = this.#looks.map(look => look.#starts(text))
     let alive: readonly number[] = []
@@ -132,7 +132,7 @@ export class Automaton {
 
   #passes(from: number, text: readonly string[], at: number, views: readonly Uint8Array[]): boolean {
     const state = this.#states[from]!
-    if (state.type === 'place') return state.holds(text, at)
+    if (state.type === 'assertion') return state.holds(text, at)
     if (state.type !== 'look') return true
     return (views[state.view]![at - state.back] === 1) !== state.negated
   }
@@ -142,7 +142,7 @@ export class Automaton {
     if (--budget.left < 0) throw new PatternError('repetitions that make it too large')
     switch (part.type) {
       case 'character':
-      case 'place':
+      case 'assertion':
         return this.#push({ ...part, next })
       case 'look': {
         const view = this.#looks.push(new Automaton(part.part, budget)) - 1

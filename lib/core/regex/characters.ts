@@ -1,4 +1,4 @@
-// characters.ts: the sets of characters of a regular expression: literals, classes and escapes, by the rules of Python.
+// characters.ts: character sets of regular expressions: literals, classes and escapes, by the rules of Python.
 
 /** Whether a character, one code point, is in a set. */
 export type CharacterTest = (character: string) => boolean
@@ -33,7 +33,12 @@ const classes: Readonly<Record<string, CharacterTest>> = {
 }
 
 const controls: Readonly<Record<string, string>> = {
-  ...{ a: '\x07', f: '\f', n: '\n', r: '\r', t: '\t', v: '\v' },
+  a: '\x07',
+  f: '\f',
+  n: '\n',
+  r: '\r',
+  t: '\t',
+  v: '\v',
   '\\': '\\',
 }
 

@@ -1,4 +1,4 @@
-// parse.ts: the syntax of Python's re, as far as it can be matched in linear time.
+// parse.ts: parser for the subset of Python's re that can be matched in linear time.
 import { type CharacterTest, isWord, literal, PatternReader, readEscape, readSet } from './characters.js'
 
 /** A part of a regular expression. */
@@ -20,10 +20,10 @@ export type Part =
       /** Characters that a look-behind goes back. */
       readonly back: number
     }
-  | { readonly type: 'place'; readonly holds: PlaceTest }
+  | { readonly type: 'assertion'; readonly holds: PositionTest }
 
-/** Whether something is true of a place between the characters of a text. */
-export type PlaceTest = (text: readonly string[], at: number) => boolean
+/** Whether something is true of a assertion between the characters of a text. */
+export type PositionTest = (text: readonly string[], at: number) => boolean
 
 interface Flags {
   readonly ignoreCase: boolean
@@ -34,16 +34,16 @@ interface Flags {
 /** Groups in groups: deeper ones would exhaust the stack of a recursive reader. */
 const maxDepth = 200
 
-const atStart: PlaceTest = (_text, at) => at === 0
-const atEnd: PlaceTest = (text, at) => at === text.length
-const atLineStart: PlaceTest = (text, at) => at === 0 || text[at - 1] === '\n'
-const atLineEnd: PlaceTest = (text, at) => at === text.length || text[at] === '\n'
-const atLastLineEnd: PlaceTest = (text, at) =>
+const atStart: PositionTest = (_text, at) => at === 0
+const atEnd: PositionTest = (text, at) => at === text.length
+const atLineStart: PositionTest = (text, at) => at === 0 || text[at - 1] === '\n'
+const atLineEnd: PositionTest = (text, at) => at === text.length || text[at] === '\n'
+const atLastLineEnd: PositionTest = (text, at) =>
   at === text.length || (at === text.length - 1 && text[at] === '\n')
-const atWordEdge: PlaceTest = (text, at) => isWord(text[at - 1] ?? '') !== isWord(text[at] ?? '')
-const insideOrOutsideWord: PlaceTest = (text, at) => text.length > 0 && !atWordEdge(text, at)
+const atWordEdge: PositionTest = (text, at) => isWord(text[at - 1] ?? '') !== isWord(text[at] ?? '')
+const insideOrOutsideWord: PositionTest = (text, at) => text.length > 0 && !atWordEdge(text, at)
 
-const places: Readonly<Record<string, PlaceTest>> = {
+const assertions: Readonly<Record<string, PositionTest>> = {
   A: atStart,
   Z: atEnd,
   b: atWordEdge,
@@ -109,14 +109,14 @@ class Parser {
       case '.':
         return { type: 'character', test: dotAll ? () => true : found => found !== '\n' }
       case '^':
-        return { type: 'place', holds: multiline ? atLineStart : atStart }
+        return { type: 'assertion', holds: multiline ? atLineStart : atStart }
       case '$':
-        return { type: 'place', holds: multiline ? atLineEnd : atLastLineEnd }
+        return { type: 'assertion', holds: multiline ? atLineEnd : atLastLineEnd }
     }
-    const place = character === '\\' ? places[reader.next] : undefined
-    if (place) {
+    const assertion = character === '\\' ? assertions[reader.next] : undefined
+    if (assertion) {
       reader.take()
-      return { type: 'place', holds: place }
+      return { type: 'assertion', holds: assertion }
     }
     const found = character === '\\' ? readEscape(reader, false) : character
     return { type: 'character', test: typeof found === 'string' ? literal(found, ignoreCase) : found }
@@ -253,7 +253,7 @@ function widthOf(part: Part): number | undefined {
   switch (part.type) {
     case 'character':
       return 1
-    case 'place':
+    case 'assertion':
     case 'look':
       return 0
     case 'group':
@@ -279,7 +279,7 @@ function readBack(part: Part): { tests: CharacterTest[]; whole: boolean } {
   switch (part.type) {
     case 'character':
       return { tests: [part.test], whole: true }
-    case 'place':
+    case 'assertion':
     case 'look':
       return { tests: [], whole: true }
     case 'group':

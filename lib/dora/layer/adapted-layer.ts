@@ -1,4 +1,4 @@
-// adapted-layer.ts: what a layer says of its active adapter.
+// adapted-layer.ts: base class of layers with adapters: the settings of the active one.
 import type { LayerAdapter } from './layer-adapter.js'
 
 /** A layer with adapters, one of them active. */
@@ -6,7 +6,7 @@ export abstract class AdaptedLayer {
   /** @internal */
   protected abstract get adapter(): LayerAdapter
 
-  /** Name of the active adapter: the one that passes go through, and that the settings and parameters below are of. */
+  /** Name of the active adapter: forward passes use it, and the settings and parameters below are its own. */
   get activeAdapter(): string {
     return this.adapter.name
   }
@@ -26,12 +26,17 @@ export abstract class AdaptedLayer {
     return this.adapter.rslora
   }
 
-  /** Factor of B·A, an f32. */
+  /** Factor of B·A, rounded to f32. */
   get scale(): number {
     return this.adapter.scale
   }
 
-  /** Probability of dropout in training. */
+  /** Number of trainable elements: rank · (in + out) + out. */
+  get trainableCount(): number {
+    return this.adapter.trainableCount
+  }
+
+  /** Dropout probability in training. */
   get dropout(): number {
     return this.adapter.dropout
   }

@@ -1,9 +1,9 @@
-// adapter-set.ts: the adapters of a layer by name, one of them active.
+// adapter-set.ts: the named adapters of a layer, one of them active.
 import { expectText } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import type { LayerAdapter } from './layer-adapter.js'
 
-/** Adapters by name, in the order in which they were added. Errors are those of DoRALinear's methods. */
+/** Adapters by name, in insertion order. It throws the errors that DoRALinear documents. */
 export class AdapterSet {
   readonly #byName = new Map<string, LayerAdapter>()
   #active: LayerAdapter
@@ -21,19 +21,20 @@ export class AdapterSet {
     return [...this.#byName.keys()]
   }
 
-  /** @throws SparkError ERR_ARGUMENT when there is no such adapter */
+  /** @throws SparkError ERR_ARGUMENT for an unknown adapter */
   get(name: string): LayerAdapter {
     const adapter = this.#byName.get(name)
     if (adapter) return adapter
     expectText('name', name)
     const known = this.names.join(', ')
-    throw new SparkError('ERR_ARGUMENT', `there is no adapter '${name}' on this layer; there are: ${known}`)
+    throw new SparkError('ERR_ARGUMENT', `this layer has no adapter '${name}'; it has: ${known}`)
   }
 
-  /** @throws SparkError ERR_ARGUMENT when an adapter cannot have that name */
+  /** @throws SparkError ERR_ARGUMENT for a name that is taken or empty */
   expectFree(name: string): void {
     expectText('name', name)
-    if (this.#byName.has(name)) throw new SparkError('ERR_ARGUMENT', `there is an adapter '${name}' already`)
+    if (this.#byName.has(name))
+      throw new SparkError('ERR_ARGUMENT', `this layer already has an adapter '${name}'`)
   }
 
   add(adapter: LayerAdapter): void {
@@ -45,17 +46,17 @@ export class AdapterSet {
     this.#active = adapter
   }
 
-  /** @throws SparkError ERR_ARGUMENT when there is no such adapter, or it is the active one */
+  /** @throws SparkError ERR_ARGUMENT for an unknown adapter, or the active one */
   remove(name: string): LayerAdapter {
     const adapter = this.get(name)
     if (adapter === this.#active) {
-      throw new SparkError('ERR_ARGUMENT', `adapter '${name}' is active: make another one active first`)
+      throw new SparkError('ERR_ARGUMENT', `adapter '${name}' is active: activate another one first`)
     }
     this.#byName.delete(name)
     return adapter
   }
 
-  /** The frozen weight has changed: no gain is true any more. */
+  /** Invalidates all gains, after the frozen weight has changed. */
   forgetGains(): void {
     for (const adapter of this.#byName.values()) adapter.forgetGain()
   }

@@ -9,11 +9,15 @@ import { Tensor } from '../../memory/tensor.js'
 import { decodeWeight, precisionOf, storedBytes, storeWeight } from '../../weights/encode.js'
 import { AdaptedLayer } from './adapted-layer.js'
 import { AdapterSet } from './adapter-set.js'
-import { type LayerParts, layerOptions, prepareLayer } from './create.js'
-import { loadLinear, saveLinear } from './files.js'
-import { adapterOptions, type Frozen, LayerAdapter } from './layer-adapter.js'
-import { divideOut, expectFiniteMerge, type Merged, mergeWork } from './merge.js'
-import { mixedWork } from './mixed.js'
+import {
+  type Activations,
+  backwardCalls,
+  forwardCalls,
+  linearCalls,
+  type Snapshot,
+} from './forward-backward.js'
+import { type KernelCalls, run, runSync } from './kernel-calls.js'
+import { adapterOptions, type FrozenWeight, LayerAdapter } from './layer-adapter.js'
 import type {
   DoRAGradients,
   DoRALinearOptions,
@@ -24,14 +28,16 @@ import type {
   MergeOptions,
   NormGradient,
   Parameter,
-} from './options.js'
-import { type Activations, backwardWork, forwardWork, linearWork, type Snapshot } from './passes.js'
-import { run, runSync, type Work } from './prepared-calls.js'
+} from './layer-types.js'
+import { expectFiniteMerge, type Merged, mergeCalls, unmergedWeight } from './merge.js'
+import { mixedForwardCalls } from './mixed-batch.js'
+import { loadLinear, saveLinear } from './peft-folder.js'
+import { type LayerState, layerOptions, prepareLayer } from './prepare-layer.js'
 
 /**
- * A linear layer whose weight W is frozen and whose change is learned as a direction and a magnitude (DoRA, Liu et al.
- * 2024): y = x · (gain ∘ (W + scale · B·A))ᵀ + bias with gain = magnitude / ‖W + scale · B·A‖ per row, and
- * scale = alpha / rank. No [out, in] temporary is ever made. Sums are taken in f32.
+ * A linear layer with a frozen weight W and a trainable DoRA adapter (Liu et al. 2024):
+ * y = x · (gain ∘ (W + scale · B·A))ᵀ + bias with gain = magnitude / ‖W + scale · B·A‖ per row and scale = alpha / rank.
+ * It never materializes an [out, in] temporary. Sums are accumulated in f32.
  *
  * @example
  * const layer = await DoRALinear.fromLinear({ weight, bias }, { rank: 8, alpha: 16 })
@@ -39,13 +45,13 @@ import { run, runSync, type Work } from './prepared-calls.js'
  * const gradients = await layer.backward(dy)
  */
 export class DoRALinear extends AdaptedLayer {
-  /** Columns of the weight. */
+  /** Number of columns of the weight. */
   readonly inFeatures: number
-  /** Rows of the weight. */
+  /** Number of rows of the weight. */
   readonly outFeatures: number
   /** Whether the gradients of A and B include those of the norm. */
   readonly normGradient: NormGradient
-  /** Engine of this layer. */
+  /** The backend that runs this layer. */
   readonly backend: Kernels['backend']
 
   readonly #kernels: Kernels
@@ -60,7 +66,7 @@ export class DoRALinear extends AdaptedLayer {
   #training = false
   #disposed = false
 
-  private constructor({ base, kernels, weightNorm2, bias, normGradient, adapter }: LayerParts) {
+  private constructor({ base, kernels, weightNorm2, bias, normGradient, adapter }: LayerState) {
     super()
     this.inFeatures = base.weight.cols
     this.outFeatures = base.weight.rows
@@ -74,11 +80,10 @@ export class DoRALinear extends AdaptedLayer {
   }
 
   /**
-   * Puts an adapter on a linear layer. With the usual starting values the layer computes at first what `linear` does.
-   * The layer keeps a copy of the weight in the layout that its engine reads, or, with backend `js`, the array itself
-   * where its format stays: it must not be changed afterwards.
-   *
-   * @throws SparkError ERR_SHAPE, ERR_DTYPE, ERR_ARGUMENT for what does not fit; ERR_NOT_FINITE or ERR_RANGE when the
+   * Adds an adapter to a linear layer. With the default initial values the new layer computes the same as `linear`.
+   * The layer keeps a copy of the weight in the layout of its backend. Backend `js` keeps the array itself unless its
+   * format changes: do not write to it afterwards.
+   * @throws SparkError ERR_SHAPE, ERR_DTYPE, ERR_ARGUMENT for invalid arguments; ERR_NOT_FINITE or ERR_RANGE when the
    * weight cannot be stored in `precision`; ERR_NO_CUDA, ERR_NO_NATIVE, ERR_DISABLED for an explicit backend
    */
   static async fromLinear(linear: LinearLayer, options: DoRALinearOptions = {}): Promise<DoRALinear> {
@@ -86,13 +91,13 @@ export class DoRALinear extends AdaptedLayer {
   }
 
   /**
-   * Reads an adapter in PEFT's format and puts it on `linear`.
+   * Reads an adapter in PEFT's format and adds it to `linear`.
    *
-   * @param folder - holds adapter_config.json and adapter_model.safetensors
-   * @param linear - the base layer; [out, in] also where the adapter says fan_in_fan_out
-   * @param options - `module`: which module of the adapter; not needed when it has one
-   * @throws SparkError ERR_IO, ERR_FORMAT, ERR_UNSUPPORTED for adapters that do something else than DoRA; ERR_SHAPE when
-   * the adapter does not fit `linear`; and as {@link DoRALinear.fromLinear}
+   * @param folder - contains adapter_config.json and adapter_model.safetensors
+   * @param linear - the base layer; its weight is [out, in] even if the adapter sets fan_in_fan_out
+   * @param options - `module`: a module of the adapter; may be omitted if there is only one
+   * @throws SparkError ERR_IO, ERR_FORMAT, ERR_UNSUPPORTED for adapters other than DoRA; ERR_SHAPE when the
+   * adapter does not fit `linear`; and the errors of {@link DoRALinear.fromLinear}
    */
   static async load(
     folder: string,
@@ -102,15 +107,18 @@ export class DoRALinear extends AdaptedLayer {
     expectKnownOptions('options', options, [...layerOptions, 'module'])
     const { module, ...layer } = options
     const { bias, a, b, magnitude, ...adapter } = await loadLinear(folder, module)
-    const initial = { a, b, magnitude }
-    return DoRALinear.fromLinear({ ...linear, ...(bias && { bias }) }, { ...layer, ...adapter, initial })
+    return DoRALinear.fromLinear(bias ? { ...linear, bias } : linear, {
+      ...layer,
+      ...adapter,
+      initial: { a, b, magnitude },
+    })
   }
 
   /**
-   * Writes the adapter as PEFT does: adapter_config.json and adapter_model.safetensors (f32).
+   * Writes the active adapter in PEFT's format: adapter_config.json and adapter_model.safetensors (f32).
    *
-   * @param folder - made when it does not exist
-   * @param options - `module`: name of the layer in the base model; `baseModel`: name or path of that model
+   * @param folder - created if it does not exist
+   * @param options - `module`: name of the layer in the base model; `baseModel`: name or path of the base model
    * @throws SparkError ERR_IO, ERR_DISPOSED
    */
   async save(folder: string, options: { module?: string; baseModel?: string } = {}): Promise<void> {
@@ -121,20 +129,18 @@ export class DoRALinear extends AdaptedLayer {
     await saveLinear(folder, { rank, alpha, rslora, dropout, a, b, magnitude }, options)
   }
 
-  /** Names of the adapters, in the order in which they were added. */
+  /** Names of the adapters, in insertion order. */
   get adapters(): readonly string[] {
     return this.#adapters.names
   }
 
   /**
-   * Puts another adapter on the same frozen weight, which is not copied. It does not become the active one.
-   *
-   * @throws SparkError ERR_ARGUMENT when there is one of that name, or the layer is merged; ERR_SHAPE, ERR_DTYPE,
-   * ERR_DISPOSED
+   * Adds another adapter to the same frozen weight, which is not copied. The new adapter is not active.
+   * @throws SparkError ERR_ARGUMENT for a taken name or a merged layer; ERR_SHAPE, ERR_DTYPE, ERR_DISPOSED
    */
   async addAdapter(name: string, options: LayerAdapterOptions = {}): Promise<void> {
-    const frozen = this.#unmerged('an adapter can be added')
     expectKnownOptions('options', options, adapterOptions)
+    const frozen = this.#unmerged('add the adapter')
     this.#adapters.expectFree(name)
     const { adapter, ready } = LayerAdapter.prepare(name, frozen.weight, options)
     await this.#weights.during(() => ready(this.#kernels, frozen))
@@ -143,22 +149,21 @@ export class DoRALinear extends AdaptedLayer {
   }
 
   /**
-   * Makes an adapter the active one, which costs nothing: its gain is kept as long as its parameters stay. A backward
-   * pass still goes through the adapter of its forward pass. Returns the layer.
-   *
-   * @throws SparkError ERR_ARGUMENT when there is no such adapter, or another one is merged; ERR_DISPOSED
+   * Activates an adapter. This is free: its gain stays cached until its parameters change. A backward pass still uses the
+   * adapter of its forward pass. Returns the layer.
+   * @throws SparkError ERR_ARGUMENT for an unknown adapter, or when another one is merged; ERR_DISPOSED
    */
   setActive(name: string): this {
     this.#expectAlive()
     const adapter = this.#adapters.get(name)
-    if (adapter !== this.#adapters.active) this.#unmerged('another adapter can become active')
+    if (adapter !== this.#adapters.active) this.#unmerged('activate another adapter')
     this.#adapters.activate(adapter)
     return this
   }
 
   /**
-   * Takes an adapter away for good.
-   * @throws SparkError ERR_ARGUMENT when there is no such adapter, or it is the active one; ERR_DISPOSED
+   * Removes an adapter and its parameters.
+   * @throws SparkError ERR_ARGUMENT for an unknown adapter, or the active one; ERR_DISPOSED
    */
   removeAdapter(name: string): void {
     this.#expectAlive()
@@ -166,19 +171,19 @@ export class DoRALinear extends AdaptedLayer {
     if (this.#kept?.adapter === adapter) this.#kept = null
   }
 
-  /** Whether {@link DoRALinear.forward} keeps what a backward pass needs. false at first. */
+  /** Whether {@link DoRALinear.forward} keeps activations for a backward pass by default. Initially false. */
   get training(): boolean {
     return this.#training
   }
 
-  /** Makes forward passes training passes; returns the layer. */
+  /** Switches to training mode; returns the layer. */
   train(): this {
     this.#expectAlive()
     this.#training = true
     return this
   }
 
-  /** Makes forward passes keep nothing, and forgets what they kept; returns the layer. */
+  /** Switches to inference mode and drops kept activations; returns the layer. */
   eval(): this {
     this.#expectAlive()
     this.#training = false
@@ -197,32 +202,32 @@ export class DoRALinear extends AdaptedLayer {
     return this.#run(this.#prepareForward(x, options))
   }
 
-  /** {@link DoRALinear.forward}, computed before it returns; not on cuda (ERR_UNSUPPORTED). */
+  /** Synchronous {@link DoRALinear.forward}; not on cuda (ERR_UNSUPPORTED). */
   forwardSync<D extends DType>(x: Tensor<D>, options: ForwardOptions = {}): Tensor<D> {
     return runSync(this.#kernels, this.#prepareForward(x, options))
   }
 
   /**
-   * The gradients of a loss, given its gradient with respect to the output of the last training pass. Those of the
-   * parameters are also in {@link DoRALinear.parameters}.
+   * Computes the gradients of a loss from its gradient with respect to the output of the last training pass. The
+   * gradients of the parameters are also stored in {@link DoRALinear.parameters}.
    *
-   * @param dy - shape of that output
-   * @param options - `input: false` leaves out the gradient of x, which costs as much as the forward pass
+   * @param dy - in the shape of that output
+   * @param options - `input: false` skips the gradient of x, which costs as much as the forward pass
    * @throws SparkError ERR_ARGUMENT without a training pass, ERR_SHAPE, ERR_DISPOSED
    */
   async backward(dy: Tensor, options: { input?: boolean } = {}): Promise<DoRAGradients> {
     return this.#run(this.#prepareBackward(dy, options))
   }
 
-  /** {@link DoRALinear.backward}, computed before it returns; not on cuda (ERR_UNSUPPORTED). */
+  /** Synchronous {@link DoRALinear.backward}; not on cuda (ERR_UNSUPPORTED). */
   backwardSync(dy: Tensor, options: { input?: boolean } = {}): DoRAGradients {
     return runSync(this.#kernels, this.#prepareBackward(dy, options))
   }
 
   /**
-   * Folds the adapter into the weight: the layer is then a plain linear one. A second call does nothing.
-   * @throws SparkError ERR_NOT_FINITE when the merged weight is not finite, ERR_RANGE when it is too large for fp16; the
-   * layer stays as it was. ERR_DISPOSED
+   * Merges the active adapter into the weight, which makes this a plain linear layer. A second call does nothing.
+   * @throws SparkError ERR_NOT_FINITE when the merged weight is not finite, ERR_RANGE when it is too large for fp16 (the
+   * layer is then unchanged); ERR_DISPOSED
    */
   async merge(options: MergeOptions = {}): Promise<void> {
     this.#expectAlive()
@@ -235,7 +240,7 @@ export class DoRALinear extends AdaptedLayer {
     const held = await holdWeight(this.#kernels, storeWeight(tensor, precision, 'the merged weight'))
     if (this.#disposed || this.#merged) return held.dispose()
     this.#merged = { ...held, snapshot }
-    this.#adapters.activate(adapter) // another one may have become active meanwhile
+    this.#adapters.activate(adapter) // setActive may have been called meanwhile
     this.#kept = null
     if (keepOriginal) return
     this.#weights.retire(this.#base)
@@ -243,9 +248,8 @@ export class DoRALinear extends AdaptedLayer {
   }
 
   /**
-   * Takes the adapter out of the weight again: bit for bit, unless the frozen weight was not kept. Does nothing when the
-   * layer is not merged.
-   *
+   * Restores the frozen weight: bit for bit if it was kept, otherwise by division. Does nothing when the layer is not
+   * merged.
    * @throws SparkError ERR_RANGE when the frozen weight was not kept and a gain is 0; ERR_DISPOSED
    */
   async unmerge(): Promise<void> {
@@ -258,13 +262,13 @@ export class DoRALinear extends AdaptedLayer {
     this.#merged = null
   }
 
-  /** Whether the adapter is folded into the weight. */
+  /** Whether the adapter is merged into the weight. */
   get merged(): boolean {
     return this.#merged !== null
   }
 
   /**
-   * The weight of a plain linear layer that computes the same, [out, in] in f32: gain ∘ (W + scale · B·A).
+   * The merged weight [out, in] in f32, gain ∘ (W + scale · B·A), with which a plain linear layer computes the same.
    * @throws SparkError ERR_DISPOSED
    */
   async mergedWeight(): Promise<Tensor<'f32'>> {
@@ -278,7 +282,7 @@ export class DoRALinear extends AdaptedLayer {
 
   /**
    * The trainable arrays of the active adapter, always the same objects: A [rank, in], B [out, rank], magnitude [out].
-   * They must not be written while a promise of this layer is pending.
+   * Do not write to them while a promise of this layer is pending.
    * @throws SparkError ERR_DISPOSED
    */
   parameters(): readonly Parameter[] {
@@ -286,22 +290,17 @@ export class DoRALinear extends AdaptedLayer {
     return this.#adapters.active.parameters
   }
 
-  /** Number of trainable elements: rank · (in + out) + out. */
-  get trainableCount(): number {
-    return this.rank * (this.inFeatures + this.outFeatures) + this.outFeatures
-  }
-
-  /** How the weight in use, frozen or merged, is stored. */
+  /** Storage format of the weight in use, frozen or merged. */
   get precision(): Precision {
     return precisionOf(this.#weight().dtype)
   }
 
-  /** Bytes of the weight in use, scales included. */
+  /** Size of the weight in use, in bytes, including its scales. */
   get weightBytes(): number {
     return storedBytes(this.#weight())
   }
 
-  /** Frees the weight and the activations. A second call does nothing; every other method then throws ERR_DISPOSED. */
+  /** Frees the weights and the activations; a second call does nothing. All other methods then throw ERR_DISPOSED. */
   dispose(): void {
     this.#disposed = true
     this.#weights.retire(this.#base)
@@ -318,21 +317,19 @@ export class DoRALinear extends AdaptedLayer {
     this.dispose()
   }
 
-  #prepareForward<D extends DType>(x: Tensor<D>, options: ForwardOptions): Work<Tensor<D>> {
+  #prepareForward<D extends DType>(x: Tensor<D>, options: ForwardOptions): KernelCalls<Tensor<D>> {
     this.#expectAlive()
     expectKnownOptions('options', options, ['training', 'mask', 'adapters'])
     const { training = this.#training, adapters } = options
     if (adapters) {
-      if (training) {
-        throw new SparkError('ERR_ARGUMENT', 'rows can go through different adapters in eval passes only')
-      }
-      const frozen = this.#unmerged('rows can go through different adapters')
-      return mixedWork(frozen, this.#bias, x, adapters, name => this.#adapters.get(name))
+      if (training) throw new SparkError('ERR_ARGUMENT', 'options.adapters works in inference only')
+      const frozen = this.#unmerged('use options.adapters')
+      return mixedForwardCalls(frozen, this.#bias, x, adapters, name => this.#adapters.get(name))
     }
-    if (this.#merged && !training) return linearWork(this.backend, this.#merged.weight, this.#bias, x)
+    if (this.#merged && !training) return linearCalls(this.backend, this.#merged.weight, this.#bias, x)
     const { adapter } = this
-    const frozen = this.#unmerged('it can be trained')
-    const { snapshot, steps } = adapter.takeSnapshot(frozen)
+    const frozen = this.#unmerged('train it')
+    const { snapshot, calls } = adapter.takeSnapshot(frozen)
     const pass = ++this.#passes
     const drawn = training && !options.mask ? adapter.drawMask(x.size) : undefined
     const keep = (activations: Activations): void => {
@@ -340,30 +337,32 @@ export class DoRALinear extends AdaptedLayer {
       if (!this.#disposed && pass >= last) this.#kept = { adapter, activations }
     }
     const kept = training ? { pass, mask: options.mask, drawn: drawn?.mask, keep } : null
-    const work = forwardWork(this.backend, frozen.weight, this.#bias, snapshot, x, kept)
-    return adapter.completed(snapshot, [...steps, ...(drawn ? [drawn.step] : []), ...work.steps], work.finish)
+    const forward = forwardCalls(this.backend, frozen.weight, this.#bias, snapshot, x, kept)
+    const before = drawn ? [...calls, drawn.call] : calls
+    return adapter.completed(snapshot, [...before, ...forward.calls], forward.result)
   }
 
-  #prepareBackward(dy: Tensor, options: { input?: boolean }): Work<DoRAGradients> {
+  #prepareBackward(dy: Tensor, options: { input?: boolean }): KernelCalls<DoRAGradients> {
     this.#expectAlive()
     expectKnownOptions('options', options, ['input'])
-    if (!this.#kept) {
-      const remedy = 'call forward(x, { training: true }) first'
-      throw new SparkError('ERR_ARGUMENT', `there is no training pass to go back through: ${remedy}`)
-    }
+    if (!this.#kept)
+      throw new SparkError(
+        'ERR_ARGUMENT',
+        'backward needs a training pass: call forward(x, { training: true }) first',
+      )
     const { adapter, activations } = this.#kept
-    const work = backwardWork(this.backend, this.#weight(), activations, dy, {
+    const backward = backwardCalls(this.backend, this.#weight(), activations, dy, {
       exactNorm: this.normGradient === 'exact',
       input: options.input ?? true,
       bias: this.#bias !== undefined,
     })
-    return { steps: work.steps, finish: () => adapter.setGradients(work.finish()) }
+    return { calls: backward.calls, result: () => adapter.setGradients(backward.result()) }
   }
 
-  #prepareMerge(): Work<{ snapshot: Snapshot; tensor: Tensor<'f32'> }> {
-    const { snapshot, steps } = this.#adapters.active.takeSnapshot(this.#unmerged('it can be merged'))
-    const { steps: merge, finish } = mergeWork(this.#weight(), snapshot)
-    return { steps: [...steps, ...merge], finish: () => ({ snapshot, tensor: finish() }) }
+  #prepareMerge(): KernelCalls<{ snapshot: Snapshot; tensor: Tensor<'f32'> }> {
+    const { snapshot, calls } = this.#adapters.active.takeSnapshot(this.#unmerged('merge it'))
+    const { calls: merge, result } = mergeCalls(this.#weight(), snapshot)
+    return { calls: [...calls, ...merge], result: () => ({ snapshot, tensor: result() }) }
   }
 
   /** @internal */
@@ -372,12 +371,12 @@ export class DoRALinear extends AdaptedLayer {
   }
 
   async #restoreBase(merged: Merged): Promise<HeldWeight> {
-    const weight = await divideOut(this.#kernels, merged, this.#weightNorm2)
+    const weight = await unmergedWeight(this.#kernels, merged, this.#weightNorm2)
     this.#adapters.forgetGains()
     return holdWeight(this.#kernels, weight)
   }
 
-  #run = <T>(work: Work<T>): Promise<T> => this.#weights.during(() => run(this.#kernels, work))
+  #run = <T>(calls: KernelCalls<T>): Promise<T> => this.#weights.during(() => run(this.#kernels, calls))
 
   /** The weight in use. */
   #weight(): StoredWeight {
@@ -385,11 +384,11 @@ export class DoRALinear extends AdaptedLayer {
     return (this.#merged ?? this.#base!).weight
   }
 
-  /** The frozen weight; ERR_ARGUMENT says what has to wait until the layer is not merged. */
-  #unmerged(what: string): Frozen {
+  /** The frozen weight of a layer that is not merged. @throws SparkError ERR_ARGUMENT otherwise, with the next step in it */
+  #unmerged(next: string): FrozenWeight {
     this.#expectAlive()
     if (!this.#merged && this.#base) return { weight: this.#base.weight, weightNorm2: this.#weightNorm2 }
-    throw new SparkError('ERR_ARGUMENT', `the layer is merged: call unmerge() first, then ${what}`)
+    throw new SparkError('ERR_ARGUMENT', `the layer is merged: call unmerge() first, then ${next}`)
   }
 
   #expectAlive(): void {

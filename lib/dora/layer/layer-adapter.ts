@@ -1,13 +1,13 @@
-// layer-adapter.ts: one of the adapters of a layer.
+// layer-adapter.ts: parameters and settings of one adapter of a layer.
 import { expectInteger, expectKnownOptions, expectNumber } from '../../core/checks.js'
 import { kaimingUniform, randomGenerator } from '../../core/random.js'
 import type { Kernels, LowRank, StoredWeight } from '../../kernels/kernels.js'
-import type { DoRAGradients, LayerAdapterOptions, Parameter } from './options.js'
-import { floats, type Snapshot, takeSnapshot } from './passes.js'
-import type { Step, Work } from './prepared-calls.js'
+import { floats, type Snapshot, takeSnapshot } from './forward-backward.js'
+import type { KernelCall, KernelCalls } from './kernel-calls.js'
+import type { DoRAGradients, LayerAdapterOptions, Parameter } from './layer-types.js'
 
 /** A frozen weight and its squared row norms. */
-export interface Frozen {
+export interface FrozenWeight {
   readonly weight: StoredWeight
   readonly weightNorm2: Float32Array
 }
@@ -24,11 +24,13 @@ export class LayerAdapter {
   readonly rslora: boolean
   readonly scale: number
   readonly dropout: number
+  /** Number of trainable elements. */
+  readonly trainableCount: number
   readonly #seed: number
   #masks = 0
   #snapshot: Snapshot | null = null
 
-  /** Without a magnitude the arrays await that of {@link LayerAdapter.create}. @throws SparkError for options */
+  /** Without an initial magnitude, {@link LayerAdapter.prepare} computes it later. @throws SparkError for invalid options */
   private constructor(
     readonly name: string,
     { rows, cols }: StoredWeight,
@@ -42,6 +44,7 @@ export class LayerAdapter {
     this.rslora = rslora
     this.scale = Math.fround(alpha / (rslora ? Math.sqrt(rank) : rank))
     this.dropout = dropout
+    this.trainableCount = rank * (rows + cols) + rows
     const a = initial.a
       ? floats('options.initial.a', initial.a, [rank, cols])
       : kaimingUniform(randomGenerator(seed), rank * cols, cols)
@@ -56,14 +59,14 @@ export class LayerAdapter {
     ]
   }
 
-  /** Checks the options against the weight; the arrays are complete once `ready` has run. */
+  /** Checks the options against the weight; `ready` computes a magnitude that was not given. */
   static prepare(
     name: string,
     weight: StoredWeight,
     options: LayerAdapterOptions,
-  ): { adapter: LayerAdapter; ready(kernels: Kernels, frozen: Frozen): Promise<void> } {
+  ): { adapter: LayerAdapter; ready(kernels: Kernels, frozen: FrozenWeight): Promise<void> } {
     const adapter = new LayerAdapter(name, weight, options)
-    const ready = async (kernels: Kernels, frozen: Frozen): Promise<void> => {
+    const ready = async (kernels: Kernels, frozen: FrozenWeight): Promise<void> => {
       if (options.initial?.magnitude) return
       const [a, b, magnitude] = adapter.#arrays()
       await rowNorms(kernels, frozen, { rank: adapter.rank, scale: adapter.scale, a, b }, magnitude)
@@ -71,34 +74,34 @@ export class LayerAdapter {
     return { adapter, ready }
   }
 
-  /** The adapter as it is now, and the steps that compute its gain where it is not the one of the last time. */
-  takeSnapshot(frozen: Frozen): { snapshot: Snapshot; steps: readonly Step[] } {
+  /** The current parameters, and the calls that compute their gain if they changed since the last snapshot. */
+  takeSnapshot(frozen: FrozenWeight): { snapshot: Snapshot; calls: readonly KernelCall[] } {
     const { rank, scale } = this
     return takeSnapshot(this.#arrays(), this.#snapshot, { ...frozen, rank, scale })
   }
 
-  /** Keeps a snapshot whose steps have run. */
+  /** Caches a snapshot whose calls have run. */
   keep(snapshot: Snapshot): void {
     if (this.parameters.length > 0) this.#snapshot = snapshot
   }
 
-  /** Work that is done once `steps` have run, which also complete a snapshot of this adapter. */
-  completed<T>(snapshot: Snapshot, steps: readonly Step[], finish: () => T): Work<T> {
+  /** Appends caching of `snapshot`, which `calls` complete, to a sequence of calls. */
+  completed<T>(snapshot: Snapshot, calls: readonly KernelCall[], result: () => T): KernelCalls<T> {
     return {
-      steps,
-      finish: () => {
+      calls,
+      result: () => {
         this.keep(snapshot)
-        return finish()
+        return result()
       },
     }
   }
 
-  /** Lets the next snapshot compute its gain. */
+  /** Makes the next snapshot compute its gain again. */
   forgetGain(): void {
     this.#snapshot = null
   }
 
-  /** Puts gradients beside the parameters; returns them. */
+  /** Stores gradients with their parameters; returns them. */
   setGradients(gradients: DoRAGradients): DoRAGradients {
     const { a, b, magnitude } = gradients
     for (const [i, grad] of [a, b, magnitude].entries()) {
@@ -108,15 +111,15 @@ export class LayerAdapter {
     return gradients
   }
 
-  /** A dropout mask for `count` elements and the step that draws it, another one at each call; nothing without dropout. */
-  drawMask(count: number): { mask: Float32Array; step: Step } | undefined {
+  /** A new random dropout mask for `count` elements and the call that fills it; undefined without dropout. */
+  drawMask(count: number): { mask: Float32Array; call: KernelCall } | undefined {
     if (this.dropout === 0) return undefined
     const mask = new Float32Array(count)
     const state = Uint32Array.of(this.#seed, ++this.#masks, 0)
-    return { mask, step: ['dropoutMask', { count, ratio: this.dropout, stream: 0, state, mask }] }
+    return { mask, call: ['dropoutMask', { count, ratio: this.dropout, stream: 0, state, mask }] }
   }
 
-  /** Lets go of the arrays. */
+  /** Drops the arrays. */
   dispose(): void {
     this.parameters = []
     this.#snapshot = null
@@ -136,13 +139,14 @@ function expectLayerAdapterOptions(options: LayerAdapterOptions): void {
   expectKnownOptions('options.initial', initial, ['a', 'b', 'magnitude'])
 }
 
-/** out = ‖W + scale · B·A‖ by rows: the magnitude with which a layer computes at first what plain LoRA does. */
+/** out = row norms of W + scale · B·A: the magnitude with which DoRA equals plain LoRA. */
 export async function rowNorms(
   kernels: Kernels,
-  { weight, weightNorm2 }: Frozen,
+  { weight, weightNorm2 }: FrozenWeight,
   lowRank: LowRank,
   out: Float32Array,
 ): Promise<void> {
-  const [magnitude, gain] = [new Float32Array(weight.rows), new Float32Array(weight.rows)]
+  const magnitude = new Float32Array(weight.rows)
+  const gain = new Float32Array(weight.rows)
   await kernels.run('doraNorm', { ...lowRank, weight, weightNorm2, magnitude, norm: out, gain })
 }

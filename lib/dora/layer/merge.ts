@@ -1,24 +1,24 @@
-// merge.ts: an adapter folded into its weight, and taken out again.
+// merge.ts: merging an adapter into the weight of a layer, and unmerging it.
 import { SparkError } from '../../core/errors.js'
 import type { HeldWeight } from '../../kernels/held-weight.js'
 import type { Kernels, StoredWeight } from '../../kernels/kernels.js'
 import { Tensor } from '../../memory/tensor.js'
 import { decodeWeight, precisionOf, storeWeight } from '../../weights/encode.js'
-import type { Snapshot } from './passes.js'
-import type { Work } from './prepared-calls.js'
+import type { Snapshot } from './forward-backward.js'
+import type { KernelCalls } from './kernel-calls.js'
 
-/** A merged weight and the adapter in it. */
+/** A merged weight with the snapshot of the adapter that was merged. */
 export interface Merged extends HeldWeight {
   readonly snapshot: Snapshot
 }
 
 /** gain ∘ (W + scale · B·A), [out, in]. */
-export function mergeWork(weight: StoredWeight, snapshot: Snapshot): Work<Tensor<'f32'>> {
+export function mergeCalls(weight: StoredWeight, snapshot: Snapshot): KernelCalls<Tensor<'f32'>> {
   const { rows, cols } = weight
   const merged = new Float32Array(rows * cols)
   return {
-    steps: [['doraMerge', { ...snapshot, weight, merged }]],
-    finish: () => Tensor.from(merged, { shape: [rows, cols] }),
+    calls: [['doraMerge', { ...snapshot, weight, merged }]],
+    result: () => Tensor.from(merged, { shape: [rows, cols] }),
   }
 }
 
@@ -40,11 +40,11 @@ export function expectFiniteMerge(adapter: string, merged: Tensor): void {
 }
 
 /**
- * The frozen weight from a merged one, W = merged / gain − scale · B·A, in the format of the merged one; `weightNorm2`
- * [out] becomes its own.
+ * Recovers the frozen weight from a merged one, W = merged / gain − scale · B·A, in the format of the merged one, and
+ * writes its squared row norms to `weightNorm2` [out].
  * @throws SparkError ERR_RANGE when a gain is 0
  */
-export async function divideOut(
+export async function unmergedWeight(
   kernels: Kernels,
   { weight, snapshot }: Merged,
   weightNorm2: Float32Array,

@@ -1,4 +1,4 @@
-// adapted-model.ts: several adapters on one model, one of them, some in order, or none of them active.
+// adapted-model.ts: a model with several adapters, any of which can be active.
 import { argumentError, expectKnownOptions, expectText } from '../../core/checks.js'
 import type { ElementArray, ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
@@ -11,20 +11,20 @@ import { Adapter } from './adapter.js'
 import { combineAdapters, type MergedModel, mergeAdapters } from './merge.js'
 import { graphOf, type ModelSource } from './model-source.js'
 
-/** An adapter by its name, several that work one after the other, or none. */
+/** The name of an adapter, several to be applied in order, or null for none. */
 export type Active = string | readonly string[] | null
 
 /** Options of {@link AdaptedModel.run}. */
 export interface AdaptedRunOptions {
-  /** What is active in this call. Default: {@link AdaptedModel.active}. */
+  /** The active adapters of this call. Default: {@link AdaptedModel.active}. */
   readonly adapters?: Active
-  /** What is active for each row of the batch, the first dimension of all inputs and outputs; instead of `adapters`. */
+  /** Instead of `adapters`: those of each row of the batch, the first dimension of all inputs and outputs. */
   readonly rows?: readonly Active[]
 }
 
 /**
- * A model with any number of adapters. Its weights are in memory once: a single adapter computes beside them, and only
- * adapters that are combined need merged weights of their own, in floats also where those of the model are quantized.
+ * A model with any number of adapters, which share its weights. A single adapter is computed beside the frozen weights;
+ * only combinations of adapters need merged weights of their own, in floats even if those of the model are quantized.
  *
  * @example
  * const model = new AdaptedModel(base)
@@ -43,7 +43,7 @@ export class AdaptedModel implements Disposable {
 
   /**
    * @param model - a model or its canonical graph
-   * @param options - `backend`, `device`, `provider`, `precision` and `recipe`, as those of {@link Model.load}
+   * @param options - `backend`, `device`, `provider`, `precision` and `recipe`, as in {@link Model.load}
    * @throws SparkError ERR_ARGUMENT
    */
   constructor(model: ModelSource, options: ModelOptions = {}) {
@@ -52,25 +52,25 @@ export class AdaptedModel implements Disposable {
     this.#options = options
   }
 
-  /** Names of the adapters, in the order in which they were added. */
+  /** Names of the adapters, in insertion order. */
   get names(): readonly string[] {
     return [...this.#adapters.keys()]
   }
 
-  /** What runs without a choice of its own go through. */
+  /** The adapters of runs that name none. */
   get active(): Active {
     return this.#active
   }
 
   /**
-   * Adds an adapter; it is not active yet. Its values count as they are at the first run with it: add it again after
-   * training.
-   * @throws SparkError ERR_ARGUMENT when the name is taken, or the adapter is one of another model
+   * Adds an adapter without activating it. Its values are read at the first run that uses it: unload it and add it again
+   * after training.
+   * @throws SparkError ERR_ARGUMENT when the name is taken, or the adapter belongs to another model
    */
   add(name: string, adapter: Adapter): void {
     expectText('name', name)
     if (this.#adapters.has(name))
-      throw new SparkError('ERR_ARGUMENT', `there is an adapter '${name}' already`)
+      throw new SparkError('ERR_ARGUMENT', `the model already has an adapter '${name}'`)
     if (!(adapter instanceof Adapter)) throw argumentError('adapter', 'an Adapter', adapter)
     if (adapter.base !== this.base) {
       throw new SparkError(
@@ -82,7 +82,7 @@ export class AdaptedModel implements Disposable {
   }
 
   /**
-   * Makes an adapter active, several in their order, or with null none.
+   * Activates an adapter, several in order, or with null none.
    * @throws SparkError ERR_ARGUMENT
    */
   setActive(active: Active): void {
@@ -91,7 +91,7 @@ export class AdaptedModel implements Disposable {
   }
 
   /**
-   * Forgets an adapter and frees what was made for it.
+   * Removes an adapter and frees the models compiled for it.
    * @throws SparkError ERR_ARGUMENT when it is active or unknown
    */
   unload(name: string): void {
@@ -111,9 +111,8 @@ export class AdaptedModel implements Disposable {
   }
 
   /**
-   * Runs the model. Rows with different adapters run as a batch of each, so that they get the numbers of runs of their
-   * own.
-   * @param feeds - a value for each input by its name
+   * Runs the model. Rows with the same adapters form a batch, so each row gets the result of a run of its own.
+   * @param feeds - a value for each input, by name
    * @throws SparkError ERR_ARGUMENT for an unknown adapter, ERR_SHAPE for rows that do not fit, and as {@link Model.run}
    */
   async run(feeds: Feeds, options: AdaptedRunOptions = {}): Promise<Record<string, Tensor<ElementType>>> {
@@ -129,12 +128,12 @@ export class AdaptedModel implements Disposable {
     return this.#runRows(feeds, options.rows)
   }
 
-  /** The model with adapters in its weights, in their order. Default: the active ones. */
+  /** Merges adapters, in order, into the weights of the model. Default: the active ones. */
   async merge(adapters: Active = this.#active): Promise<MergedModel> {
     return mergeAdapters(this.base, this.#find(adapters))
   }
 
-  /** Frees what was compiled. A second dispose is a no-op. */
+  /** Frees the compiled models; a second call does nothing. */
   dispose(): void {
     this.#disposed = true
     for (const model of this.#models.values()) disposeLater(model)
@@ -153,7 +152,7 @@ export class AdaptedModel implements Disposable {
       const adapter = this.#adapters.get(name)
       if (adapter) return adapter
       const known = this.names.join(', ') || 'none'
-      throw new SparkError('ERR_ARGUMENT', `there is no adapter '${name}'; there are: ${known}`)
+      throw new SparkError('ERR_ARGUMENT', `the model has no adapter '${name}'; it has: ${known}`)
     })
   }
 
@@ -162,10 +161,10 @@ export class AdaptedModel implements Disposable {
     const key = JSON.stringify(listOf(active))
     const known = this.#models.get(key)
     if (known) return known
-    const made = this.#graphFor(active).then(graph => Model.fromGraph(graph, this.#options))
-    this.#models.set(key, made)
-    made.catch(() => this.#models.delete(key))
-    return made
+    const model = this.#graphFor(active).then(graph => Model.fromGraph(graph, this.#options))
+    this.#models.set(key, model)
+    model.catch(() => this.#models.delete(key))
+    return model
   }
 
   async #graphFor(active: Active): Promise<Graph> {
@@ -197,7 +196,7 @@ export class AdaptedModel implements Disposable {
         )
         const width = data.length / members.length
         const whole = [rows.length, ...shape.slice(1)]
-        const output = outputs.get(name) ?? Tensor.of(makeArray(data, rows.length * width), whole, dtype)
+        const output = outputs.get(name) ?? Tensor.of(newArray(data, rows.length * width), whole, dtype)
         outputs.set(name, output)
         for (const [i, row] of members.entries()) {
           copy(output.data as ElementArray, row * width, data.subarray(i * width, (i + 1) * width))
@@ -213,12 +212,12 @@ const listOf = (active: Active): readonly string[] =>
 
 function disposeLater(model: Promise<Model>): void {
   model.then(
-    made => made.dispose(),
+    loaded => loaded.dispose(),
     () => undefined,
   )
 }
 
-/** What a batch is cut from: a tensor in rows. */
+/** A tensor whose first dimension is the batch. */
 interface Rows {
   readonly dtype: ElementType
   readonly shape: readonly number[]
@@ -231,10 +230,10 @@ const tensorParts = ({ dtype, shape, data }: Tensor<ElementType>): Rows => ({
   data: data as ElementArray,
 })
 
-/** A value with a row for each of the batch. */
+/** Checks that a value is a numeric tensor with `count` rows. */
 function rowsOf(name: string, value: HostValue, count: number): Rows {
   if (value.kind !== 'tensor' || !ArrayBuffer.isView(value.data)) {
-    throw new SparkError('ERR_UNSUPPORTED', `options.rows: '${name}' is no tensor of numbers`)
+    throw new SparkError('ERR_UNSUPPORTED', `options.rows: '${name}' is not a numeric tensor`)
   }
   const { dtype, shape, data } = value
   if (shape[0] === count) return { dtype, shape, data }
@@ -244,19 +243,19 @@ function rowsOf(name: string, value: HostValue, count: number): Rows {
   )
 }
 
-function makeArray(like: ElementArray, count: number): ElementArray {
+function newArray(like: ElementArray, count: number): ElementArray {
   return new (like.constructor as ReturnType<typeof elementArrayOf>)(count)
 }
 
-/** Arrays of one type, whatever it is. */
-function copy(to: ElementArray, at: number, from: ElementArray): void {
-  ;(to as Float32Array).set(from as Float32Array, at)
+/** Copies `from` to `to` at `offset`; both arrays have the same type. */
+function copy(to: ElementArray, offset: number, from: ElementArray): void {
+  ;(to as Float32Array).set(from as Float32Array, offset)
 }
 
-/** Some rows of a value. */
+/** Selects rows of a tensor. */
 function takeRows({ dtype, shape, data }: Rows, rows: readonly number[]): Tensor<ElementType> {
   const width = data.length / shape[0]!
-  const taken = makeArray(data, rows.length * width)
+  const taken = newArray(data, rows.length * width)
   for (const [i, row] of rows.entries()) copy(taken, i * width, data.subarray(row * width, (row + 1) * width))
   return Tensor.of(taken, [rows.length, ...shape.slice(1)], dtype)
 }

@@ -9,24 +9,24 @@ import { dequantizeLayers } from '../../graph/rewrites/dequantize-layers.js'
 import { doraParameters, insertDora } from '../../graph/rewrites/insert-dora.js'
 import { openKernels } from '../../kernels/open.js'
 import type { Tensor } from '../../memory/tensor.js'
-import type { NormGradient } from '../layer/options.js'
+import type { NormGradient } from '../layer/layer-types.js'
 import type { PeftConfig } from '../peft/config.js'
-import {
-  type AdapterFileOptions,
-  fitParts,
-  type LoadAdapterOptions,
-  loadParts,
-  saveParts,
-  weightHash,
-} from './files.js'
-import { type ImportAdapterOptions, readForeignAdapter } from './foreign.js'
+import type { AdapterModule, AdapterState, ModuleValues } from './adapter-module.js'
+import { type ImportAdapterOptions, readImportedAdapter } from './import-adapter.js'
 import { type MergedModel, type MergeModelOptions, mergeAdapters } from './merge.js'
 import { graphOf, type ModelSource } from './model-source.js'
-import type { AdapterModule, AdapterParts, ModuleValues } from './parts.js'
+import {
+  type AdapterFileOptions,
+  fitAdapter,
+  type LoadAdapterOptions,
+  loadAdapter,
+  saveAdapter,
+  weightHash,
+} from './peft-folder.js'
 import type { TrainableAdapter } from './trainable-adapter.js'
 
 /**
- * A DoRA adapter of a model (or LoRA, from a file). The weights of the model are shared, never changed.
+ * A DoRA adapter of a model (or a LoRA adapter read from a file). It shares the weights of the model and never changes them.
  *
  * @example
  * const adapter = await createAdapter(model, { targetModules: ['fc1', 'fc2'], rank: 4 })
@@ -34,54 +34,54 @@ import type { TrainableAdapter } from './trainable-adapter.js'
  * const again = await Adapter.load(model, 'negatives')
  */
 export class Adapter implements TrainableAdapter {
-  /** What errors and {@link AdaptedModel} call it. */
+  /** Name in error messages. */
   readonly name: string
-  /** The model without it. */
+  /** The model without the adapter. */
   readonly base: Graph
-  /** What adapter_config.json says. */
+  /** The contents of adapter_config.json. */
   readonly config: PeftConfig
-  /** The layers that have an adapter, in the order in which they run. */
+  /** The adapted layers, in execution order. */
   readonly modules: readonly AdapterModule[]
-  /** How the norm enters gradients. */
+  /** Whether gradients include that of the norm. */
   readonly normGradient: NormGradient
-  /** Names of what is trained, in an order that never changes; none of LoRA, which can be run and merged only. */
+  /** Names of the trainable parameters, in a fixed order; empty for LoRA, which can only be run and merged. */
   readonly parameters: readonly string[]
-  /** Tensors of the file that replace some of the model: biases and modules_to_save. */
+  /** Tensors of the file that replace tensors of the model: biases and modules_to_save. */
   readonly extra: ReadonlyMap<string, Tensor>
   readonly #replaced: ReadonlyMap<string, Constant>
   readonly #values = new Map<string, Float32Array>()
 
   /** @internal */
-  constructor(parts: AdapterParts) {
-    this.name = parts.name
-    this.base = parts.base
-    this.config = parts.config
-    this.modules = parts.modules
-    this.normGradient = parts.normGradient
-    this.extra = parts.extra
-    this.#replaced = parts.replaced
-    for (const { name } of parts.modules) {
-      const { a, b, magnitude } = parts.values.get(name)!
+  constructor(state: AdapterState) {
+    this.name = state.name
+    this.base = state.base
+    this.config = state.config
+    this.modules = state.modules
+    this.normGradient = state.normGradient
+    this.extra = state.extra
+    this.#replaced = state.replaced
+    for (const { name } of state.modules) {
+      const { a, b, magnitude } = state.values.get(name)!
       doraParameters(name).forEach((parameter, i) => {
         this.#values.set(parameter, [a, b, magnitude][i]!)
       })
     }
-    this.parameters = parts.config.useDora ? [...this.#values.keys()] : []
+    this.parameters = state.config.useDora ? [...this.#values.keys()] : []
   }
 
   /**
-   * Reads an adapter folder in PEFT's format and fits it to a model.
-   * @throws SparkError as {@link readPeftAdapter}; ERR_SHAPE, ERR_FORMAT or ERR_UNSUPPORTED naming the module when it
-   * does not fit the model, also when the file says that it was made for other weights
+   * Reads an adapter folder in PEFT's format for a model.
+   * @throws SparkError as {@link readPeftAdapter}; ERR_SHAPE, ERR_FORMAT or ERR_UNSUPPORTED naming a module that does not
+   * fit the model, or that was trained on other weights according to the file
    */
   static async load(model: ModelSource, folder: string, options: LoadAdapterOptions = {}): Promise<Adapter> {
     const kernels = await openKernels({ ...(options.backend && { backend: options.backend }) })
-    return new Adapter(await loadParts(graphOf(model), folder, options, kernels))
+    return new Adapter(await loadAdapter(graphOf(model), folder, options, kernels))
   }
 
   /**
-   * Reads an adapter that NVlabs' code, LyCORIS, kohya's scripts, torchtune or MLX wrote: a safetensors file.
-   * @throws SparkError ERR_FORMAT naming a tensor or module that is not understood, ERR_SHAPE when it does not fit
+   * Reads a safetensors file with an adapter written by NVlabs' code, LyCORIS, kohya's scripts, torchtune or MLX.
+   * @throws SparkError ERR_FORMAT naming an unknown tensor or module, ERR_SHAPE when it does not fit the model
    */
   static async import(
     model: ModelSource,
@@ -89,12 +89,12 @@ export class Adapter implements TrainableAdapter {
     options: ImportAdapterOptions = {},
   ): Promise<Adapter> {
     const graph = graphOf(model)
-    const peft = await readForeignAdapter(graph, file, options)
+    const peft = await readImportedAdapter(graph, file, options)
     const settings = { name: path.parse(file).name, normGradient: 'detached', folder: file } as const
-    return new Adapter(await fitParts(graph, peft, settings, await openKernels()))
+    return new Adapter(await fitAdapter(graph, peft, settings, await openKernels()))
   }
 
-  /** The model with the adapter in it, as its values are now. */
+  /** The model with the adapter inserted, with its current values. */
   get graph(): Graph {
     const initializers = new Map([...this.base.initializers, ...this.#replaced])
     const weights = new Set(this.modules.map(({ weight }) => weight))
@@ -104,13 +104,13 @@ export class Adapter implements TrainableAdapter {
     )
   }
 
-  /** Probability that an input of the adapter is dropped in training, as adapter_config.json says. */
+  /** Dropout probability of the adapter's inputs in training, from adapter_config.json. */
   get dropout(): number {
     return this.config.loraDropout
   }
 
   /**
-   * What training depends on beside the parameters.
+   * Settings that training depends on, besides the parameters.
    * @internal
    */
   get settings(): Readonly<Record<string, unknown>> {
@@ -118,28 +118,28 @@ export class Adapter implements TrainableAdapter {
     return { dropout: this.dropout, normGradient: this.normGradient, ...Object.fromEntries(modules) }
   }
 
-  /** Elements of all parameters. */
+  /** Number of elements of all parameters. */
   get parameterCount(): number {
     return [...this.#values.values()].reduce((sum, { length }) => sum + length, 0)
   }
 
-  /** Elements of the weights of the model: of all its constants of floats and of codes of up to 16 bits. */
+  /** Number of elements of the model's weights: all float constants and integer codes of up to 16 bits. */
   get baseParameterCount(): number {
     return this.#weights().reduce((sum, { count }) => sum + count, 0)
   }
 
-  /** Bytes of the parameters in f32. */
+  /** Size of the parameters in f32, in bytes. */
   get byteLength(): number {
     return 4 * this.parameterCount
   }
 
-  /** {@link Adapter.byteLength} as a share of the bytes of the model's weights. */
+  /** {@link Adapter.byteLength} divided by the size of the model's weights. */
   get shareOfBase(): number {
     return this.byteLength / this.#weights().reduce((sum, { byteLength }) => sum + byteLength, 0)
   }
 
   /**
-   * Initializers of the model that the adapter replaces whole.
+   * Initializers that the adapter replaces, by name.
    * @internal
    */
   get replaced(): ReadonlyMap<string, Constant> {
@@ -147,8 +147,8 @@ export class Adapter implements TrainableAdapter {
   }
 
   /**
-   * The values of a parameter, row-major: a copy.
-   * @throws SparkError ERR_ARGUMENT when there is none of that name
+   * A copy of the values of a parameter, row-major.
+   * @throws SparkError ERR_ARGUMENT for an unknown parameter
    */
   read(parameter: string): Float32Array {
     return this.#valuesOf(parameter).slice()
@@ -156,7 +156,7 @@ export class Adapter implements TrainableAdapter {
 
   /**
    * Replaces the values of a parameter; they are copied.
-   * @throws SparkError ERR_ARGUMENT when there is none of that name, ERR_SHAPE for a wrong number of values
+   * @throws SparkError ERR_ARGUMENT for an unknown parameter, ERR_SHAPE for a wrong number of values
    */
   write(parameter: string, values: Float32Array): void {
     const { length } = this.#valuesOf(parameter)
@@ -168,7 +168,7 @@ export class Adapter implements TrainableAdapter {
   }
 
   /**
-   * The arrays of a module as they are now; do not write into them.
+   * The current arrays of a module, not copied; do not write to them.
    * @internal
    */
   valuesOf(module: string): ModuleValues {
@@ -176,7 +176,7 @@ export class Adapter implements TrainableAdapter {
     return { a: a!, b: b!, magnitude: magnitude! }
   }
 
-  /** The sha256 of the raw bytes of the weight that each module adapts, in hexadecimal, by the name of the module. */
+  /** The hexadecimal sha256 of the bytes of each adapted weight, by module name. */
   baseHashes(): ReadonlyMap<string, string> {
     return new Map(this.modules.map(module => [module.name, weightHash(this.base, module)]))
   }
@@ -190,17 +190,17 @@ export class Adapter implements TrainableAdapter {
   }
 
   /**
-   * Writes an adapter folder in PEFT's format, with the sha256 of each weight it belongs to. Each file appears whole or
-   * not at all. Magnitudes are always f32.
+   * Writes an adapter folder in PEFT's format, including the sha256 of each adapted weight. Each file is written
+   * atomically. Magnitudes are always f32.
    * @throws SparkError ERR_IO
    */
   save(folder: string, options: AdapterFileOptions = {}): Promise<void> {
-    return saveParts(this, folder, options)
+    return saveAdapter(this, folder, options)
   }
 
   /**
-   * The model with the adapter in its weights: a plain model of the same size and speed. Weights of 16 bits and less
-   * are rounded once; `losses` says what that lost.
+   * Merges the adapter into the weights: the result is a plain model of the same size and speed. Weights of 16 bits or
+   * less are rounded once, with the errors in `losses`.
    * @throws SparkError ERR_NOT_FINITE when a merged weight is not finite
    */
   merge(options: MergeModelOptions = {}): Promise<MergedModel> {
@@ -218,11 +218,16 @@ export class Adapter implements TrainableAdapter {
     throw new SparkError('ERR_ARGUMENT', `the adapter has no parameter '${parameter}'; it has: ${known}`)
   }
 
+  /** One adapted layer as insertDora takes it. */
   #target({ name, weight, inColumns, rank, rows, aShape, bShape, scale, shape, dtype }: AdapterModule) {
     const { a, b, magnitude } = this.valuesOf(name)
     const inRows = aShape.length > 2 ? aShape : [rank, a.length / rank]
     return {
-      ...{ weight, module: name, scale, normGradient: this.normGradient, inColumns },
+      weight,
+      module: name,
+      scale,
+      normGradient: this.normGradient,
+      inColumns,
       type: { dtype, shape },
       a: Constant.from('f32', inRows, a),
       b: Constant.from('f32', bShape, b),

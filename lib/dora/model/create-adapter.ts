@@ -1,4 +1,4 @@
-// create-adapter.ts: a new adapter for a model.
+// create-adapter.ts: creation of a new adapter for a model.
 import {
   argumentError,
   expectBoolean,
@@ -16,7 +16,7 @@ import { Pacer } from '../../core/paced.js'
 import { kaimingUniform, normal, randomGenerator } from '../../core/random.js'
 import type { Graph } from '../../graph/graph.js'
 import { openKernels } from '../../kernels/open.js'
-import type { NormGradient } from '../layer/options.js'
+import type { NormGradient } from '../layer/layer-types.js'
 import { newConfig } from '../peft/config.js'
 import {
   firstPattern,
@@ -25,67 +25,66 @@ import {
   nearNames,
   type TargetRules,
   targetMatcher,
-} from '../peft/matching.js'
+} from '../peft/target-matching.js'
 import { Adapter } from './adapter.js'
+import { type AdapterModule, adapterModule, initialMagnitude, type ModuleValues } from './adapter-module.js'
+import { findModules, type GraphModule } from './find-modules.js'
 import { graphOf, type ModelSource } from './model-source.js'
-import { findModules, type GraphModule } from './modules.js'
-import { type AdapterModule, adapterModule, firstMagnitude, type ModuleValues } from './parts.js'
-import { type UnadaptableLayer, unadaptableLayers } from './unadaptable.js'
+import { type UnadaptableLayer, unadaptableLayers } from './unadaptable-layers.js'
 
-/** Options of {@link createAdapter}; those of PEFT's LoraConfig mean what they mean there. */
+/** Options of {@link createAdapter}; those of PEFT's LoraConfig have the same meaning. */
 export interface AdapterOptions extends Omit<TargetRules, 'modulesToSave'> {
   /** Rows of A. Default: 16. */
   readonly rank?: number
   /** B·A is multiplied by alpha / rank. Default: 16. */
   readonly alpha?: number
-  /** Multiply by alpha / √rank instead. Default: false. */
+  /** Multiply B·A by alpha / √rank instead. Default: false. */
   readonly rslora?: boolean
   /**
-   * Probability that an element of what an adapter reads is dropped in training, as PEFT does: the frozen path sees all,
-   * embeddings have none. Kept in the files. Default: 0.
+   * Dropout probability of the adapter's input in training, as in PEFT: neither the frozen path nor embeddings have
+   * dropout. Saved with the adapter. Default: 0.
    */
   readonly dropout?: number
-  /** Ranks of some modules: the first expression that matches the end of a name decides. */
+  /** Ranks of some modules: the first regular expression that matches the end of a module's name applies. */
   readonly rankPattern?: Readonly<Record<string, number>>
-  /** Alphas of some modules. */
+  /** Alphas of some modules, by the same rule. */
   readonly alphaPattern?: Readonly<Record<string, number>>
-  /** How the norm enters gradients. Default: detached. */
+  /** Whether gradients include that of the norm. Default: detached. */
   readonly normGradient?: NormGradient
   /**
-   * First values of A and B: `true`, A uniform in ±1/√cols and B zero, so that nothing changes yet; `gaussian`, A of
-   * variance 1/rank²; false, both random. Of embeddings A is zero and B normal, and with false both are normal.
-   * Magnitudes are the row norms of W + scale · B·A. Default: true.
+   * Initial values of A and B. `true`: A uniform in ±1/√cols and B zero, which leaves the model unchanged. `gaussian`: A
+   * normal with variance 1/rank² and B zero. `false`: both uniform. For embeddings A is zero and B normal, or with
+   * `false` both normal. Magnitudes are the row norms of W + scale · B·A. Default: true.
    */
   readonly init?: boolean | 'gaussian'
-  /** Seed of the first values. Default: 0. */
+  /** Seed of the initial values. Default: 0. */
   readonly seed?: number
-  /** What errors call the adapter. Default: default. */
+  /** Name in error messages. Default: default. */
   readonly name?: string
-  /** Engine that computes the magnitudes. Default: the best of this machine. */
+  /** Backend that computes the magnitudes. Default: the best available. */
   readonly backend?: BackendName
-  /** Ends the making; its promise rejects with the reason of the signal. */
+  /** Aborts the creation; the promise rejects with the reason of the signal. */
   readonly signal?: AbortSignal | undefined
 }
 
-const known = [
-  ...['targetModules', 'match', 'excludeModules', 'layersToTransform', 'layersPattern'],
-  ...['rank', 'alpha', 'rslora', 'dropout', 'rankPattern', 'alphaPattern', 'normGradient', 'init'],
-  ...['seed', 'name', 'backend', 'signal'],
-]
+const ruleOptions = ['targetModules', 'match', 'excludeModules', 'layersToTransform', 'layersPattern']
+const scaleOptions = ['rank', 'alpha', 'rslora', 'rankPattern', 'alphaPattern']
+const otherOptions = ['dropout', 'normGradient', 'init', 'seed', 'name', 'backend', 'signal']
+const knownOptions = [...ruleOptions, ...scaleOptions, ...otherOptions]
 
-/** More is a mistake: no weight has as many rows. */
+/** Larger ranks are mistakes: no weight has that many rows. */
 const maxRank = 2 ** 20
 
 /**
- * Makes a DoRA adapter for the layers of a model that the rules name: `MatMul`, `Gemm`, `Conv` in one or two dimensions
- * (the rows of B·A have the shape of the rows of the weight, so groups and dilations stay as they are) and `Gather` from
- * an embedding. Everything else is frozen, the weights of these layers too.
+ * Creates a DoRA adapter for the layers of a model that match the rules: `MatMul`, `Gemm`, one- and two-dimensional
+ * `Conv` (B·A has the shape of the weight, so groups and dilations are kept) and `Gather` from an embedding. All weights
+ * of the model stay frozen.
  *
- * A module is called after its initializer without `.weight`, or after the path of its node. Nodes that share a weight
- * share its adapter. A row is an out feature however the weight lies.
+ * The name of a module is that of its initializer without `.weight`, or the path of its node. Nodes that share a weight
+ * share its adapter. Rows are output features in either layout of the weight.
  *
- * @throws SparkError ERR_ARGUMENT for an option, or when no module matches, with names that are near; the reason of
- * `signal` when it is aborted
+ * @throws SparkError ERR_ARGUMENT for an invalid option, or when no module matches, with similar names in the message; the
+ * reason of `signal` when it is aborted
  * @example
  * const adapter = await createAdapter(model, { targetModules: ['c_attn', 'c_proj'], rank: 8, alpha: 16 })
  * console.log(String(adapter))
@@ -101,8 +100,8 @@ export async function createAdapter(model: ModelSource, options: AdapterOptions)
   const pacer = new Pacer(options.signal)
   for (const module of modules) {
     await pacer.pause()
-    const [a, b] = firstValues(random, module, options.init ?? true)
-    const magnitude = await firstMagnitude(kernels, graph, module, a, b)
+    const [a, b] = initialValues(random, module, options.init ?? true)
+    const magnitude = await initialMagnitude(kernels, graph, module, a, b)
     values.set(module.name, { a, b, magnitude })
   }
   const config = configOf(options, modules)
@@ -113,7 +112,7 @@ export async function createAdapter(model: ModelSource, options: AdapterOptions)
 }
 
 function checkOptions(options: AdapterOptions): void {
-  expectKnownOptions('options', options, known)
+  expectKnownOptions('options', options, knownOptions)
   const { targetModules, rank = 16, alpha = 16, dropout = 0, seed = 0, init = true } = options
   if (targetModules === undefined) throw argumentError('options.targetModules', 'given', targetModules)
   expectNames('options.targetModules', targetModules)
@@ -147,7 +146,7 @@ function expectNames(argument: string, names: unknown): void {
   }
 }
 
-/** The modules that the rules name, with their ranks and scales. */
+/** The modules that match the rules, with their ranks and scales. */
 function chooseModules(graph: Graph, options: AdapterOptions): AdapterModule[] {
   const {
     rank = 16,
@@ -165,29 +164,28 @@ function chooseModules(graph: Graph, options: AdapterOptions): AdapterModule[] {
     if (target !== undefined) used.add(target)
     return target !== undefined
   })
-  const without = unadaptableLayers(graph, all).filter(layer => match(layer) !== undefined)
-  if (chosen.length === 0) throw nothingMatched(all, without, options)
-  for (const { name, reason } of without) {
+  const unadaptable = unadaptableLayers(graph, all).filter(layer => match(layer) !== undefined)
+  if (chosen.length === 0) throw nothingMatched(all, unadaptable, options)
+  for (const { name, reason } of unadaptable) {
     warnOnce('SPARK_NO_ADAPTER', name, `'${name}' gets no adapter although targetModules names it: ${reason}`)
   }
-  const [ranks, alphas] = [
-    firstPattern('rankPattern', rankPattern),
-    firstPattern('alphaPattern', alphaPattern),
-  ]
+  const ranks = firstPattern('rankPattern', rankPattern)
+  const alphas = firstPattern('alphaPattern', alphaPattern)
   const usedPatterns = new Set<string>()
   const modules = chosen.map(module => {
-    const [r, a] = [ranks(module.name), alphas(module.name)]
+    const r = ranks(module.name)
+    const a = alphas(module.name)
     if (r) usedPatterns.add(`rankPattern '${r.pattern}'`)
     if (a) usedPatterns.add(`alphaPattern '${a.pattern}'`)
     return adapterModule(module, r?.value ?? rank, a?.value ?? alpha, rslora)
   })
-  const asked = [
+  const patterns = [
     ...Object.keys(rankPattern).map(pattern => `rankPattern '${pattern}'`),
     ...Object.keys(alphaPattern).map(pattern => `alphaPattern '${pattern}'`),
   ]
-  for (const pattern of asked) if (!usedPatterns.has(pattern)) warnUnused(pattern)
+  for (const pattern of patterns) if (!usedPatterns.has(pattern)) warnUnused(pattern)
   if (typeof targetModules !== 'string') {
-    const named = [...chosen, ...without]
+    const named = [...chosen, ...unadaptable]
     const unused = targetModules.filter(target => !named.some(({ name }) => endsWith(name, target, options)))
     for (const target of unused) warnUnused(`targetModules '${target}'`)
   }
@@ -195,7 +193,7 @@ function chooseModules(graph: Graph, options: AdapterOptions): AdapterModule[] {
   return modules
 }
 
-/** Warns of what restricts the choice and names no module, or no layer that a chosen module is in. */
+/** Warns about filters that match no module, or no layer of a chosen module. */
 function warnOfUnusedFilters(
   all: readonly GraphModule[],
   chosen: readonly AdapterModule[],
@@ -226,14 +224,14 @@ function warnUnused(pattern: string, what = 'module that gets an adapter'): void
 
 function nothingMatched(
   all: readonly GraphModule[],
-  [without]: readonly UnadaptableLayer[],
+  [unadaptable]: readonly UnadaptableLayer[],
   { targetModules: targets, match }: AdapterOptions,
 ): SparkError {
   const names = all.map(({ name }) => name)
   const wanted = typeof targets === 'string' ? [targets] : targets
   const shown = JSON.stringify(targets)
-  if (without) {
-    const message = `targetModules ${shown} names '${without.name}', which cannot have an adapter: ${without.reason}`
+  if (unadaptable) {
+    const message = `targetModules ${shown} names '${unadaptable.name}', which cannot have an adapter: ${unadaptable.reason}`
     return new SparkError('ERR_ARGUMENT', message)
   }
   if (names.length === 0) {
@@ -246,17 +244,17 @@ function nothingMatched(
   const wide = all.filter(module => target(module) !== undefined).map(({ name }) => name)
   if (wide.length > 0) {
     const some = wide.slice(0, 5).join(', ')
-    const reason = 'excludeModules or layersToTransform leaves none of them'
+    const reason = 'excludeModules or layersToTransform excludes all of them'
     return new SparkError('ERR_ARGUMENT', `targetModules ${shown} matches ${some}, but ${reason}`)
   }
   const near = nearNames(names, wanted).join(', ')
   return new SparkError(
     'ERR_ARGUMENT',
-    `targetModules ${shown} matches none of the ${names.length} layers that can be adapted; near ones: ${near}`,
+    `targetModules ${shown} matches none of the ${names.length} layers that can be adapted; similar names: ${near}`,
   )
 }
 
-function firstValues(
+function initialValues(
   random: () => number,
   { kind, rank, rows, cols }: AdapterModule,
   init: boolean | 'gaussian',
@@ -274,7 +272,11 @@ function configOf(options: AdapterOptions, modules: readonly AdapterModule[]) {
   const { rank = 16, alpha = 16, rslora = false, dropout = 0, init = true } = options
   const isPeft = (options.match ?? 'peft') === 'peft'
   return newConfig({
-    ...{ r: rank, lora_alpha: alpha, lora_dropout: dropout, use_dora: true, use_rslora: rslora },
+    r: rank,
+    lora_alpha: alpha,
+    lora_dropout: dropout,
+    use_dora: true,
+    use_rslora: rslora,
     target_modules: isPeft ? options.targetModules : modules.map(({ name }) => name),
     exclude_modules: (isPeft && options.excludeModules) || null,
     layers_to_transform: options.layersToTransform ?? null,

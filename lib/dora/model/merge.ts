@@ -1,4 +1,4 @@
-// merge.ts: adapters folded into the weights of a model.
+// merge.ts: merging adapters into the weights of a model.
 import { expectKnownOptions } from '../../core/checks.js'
 import type { BackendName } from '../../core/config.js'
 import { SparkError } from '../../core/errors.js'
@@ -8,50 +8,51 @@ import { dequantizeLayers } from '../../graph/rewrites/dequantize-layers.js'
 import type { Kernels } from '../../kernels/kernels.js'
 import { openKernels } from '../../kernels/open.js'
 import type { PeftConfig } from '../peft/config.js'
+import type { AdapterModule, ModuleValues } from './adapter-module.js'
 import { storeRows, weightRows, withFloatRows } from './module-weight.js'
-import type { AdapterModule, ModuleValues } from './parts.js'
 
 /** Options of {@link Adapter.merge}. */
 export interface MergeModelOptions {
-  /** Engine. Default: the best of this machine. */
+  /** Default: the best available. */
   readonly backend?: BackendName
 }
 
-/** A model with adapters in its weights. */
+/** A model with adapters merged into its weights. */
 export interface MergedModel {
-  /** A plain model: it has no DoRA nodes. */
+  /** A plain graph without DoRA nodes. */
   readonly graph: Graph
   /**
-   * What rounding each merged weight to the format of the base lost, ‖stored − merged‖ / ‖merged‖, by module: 0 for f32.
+   * Relative error of rounding each merged weight to the format of the base, ‖stored − merged‖ / ‖merged‖, by module
+   * name; 0 for f32.
    */
   readonly losses: ReadonlyMap<string, number>
-  /** The model without the adapters: its weights were shared, not changed, so that they come back bit for bit. */
+  /** The model without the adapters, bit for bit: its weights were never changed. */
   unmerge(): Graph
 }
 
-/** What merging needs of an adapter. */
+/** The parts of an adapter that merging needs. */
 export interface Mergeable {
-  /** What errors call it. */
+  /** Name in error messages. */
   readonly name: string
-  /** The model without it. */
+  /** The model without the adapter. */
   readonly base: Graph
-  /** What adapter_config.json says. */
+  /** The contents of adapter_config.json. */
   readonly config: PeftConfig
-  /** The layers that have an adapter. */
+  /** The adapted layers. */
   readonly modules: readonly AdapterModule[]
-  /** Initializers that it replaces whole. */
+  /** Initializers that the adapter replaces, by name. */
   readonly replaced: ReadonlyMap<string, Constant>
-  /** The arrays of a module. */
+  /** The current arrays of a module. */
   valuesOf(module: string): ModuleValues
 }
 
 /**
- * Folds adapters into the weights of their common base, in their order: W ← gain_k ∘ (W + scale_k · B_k·A_k) with
- * gain_k = magnitude_k / ‖W0 + scale_k · B_k·A_k‖, W0 being the weight of the base. Computed in f32 and rounded once, to
+ * Merges adapters into the weights of their common base, in order: W ← gain_k ∘ (W + scale_k · B_k·A_k) with
+ * gain_k = magnitude_k / ‖W0 + scale_k · B_k·A_k‖, W0 being the weight of the base. Computed in f32 and rounded once to
  * the format of the base.
  *
- * @throws SparkError ERR_NOT_FINITE when a merged weight is not finite; nothing is merged then; ERR_UNSUPPORTED when two
- * adapters replace the same bias
+ * @throws SparkError ERR_NOT_FINITE when a merged weight is not finite (then nothing is merged); ERR_UNSUPPORTED when two
+ * adapters replace the same tensor
  */
 export async function mergeAdapters(
   base: Graph,
@@ -69,14 +70,14 @@ export async function mergeAdapters(
 }
 
 /**
- * As {@link mergeAdapters}, with merged weights of floats in the place of quantized ones, so that nothing is lost.
+ * As {@link mergeAdapters}, but stores merged weights as floats even if the base is quantized, so nothing is rounded.
  * @throws SparkError ERR_NOT_FINITE
  */
 export function combineAdapters(base: Graph, adapters: readonly Mergeable[]): Promise<Graph> {
   return foldAdapters(base, adapters, {}, withFloatRows)
 }
 
-/** The model in which `store` has put the merged rows of each module. */
+/** Merges all adapted layers; `store` returns the graph with the merged rows of one module. */
 async function foldAdapters(
   base: Graph,
   adapters: readonly Mergeable[],
@@ -105,7 +106,7 @@ async function foldAdapters(
   return graph
 }
 
-/** What an adapter replaces whole, such as a bias, no other one can build on. */
+/** Two adapters that replace the same tensor, such as a bias, cannot be combined. */
 function expectOneReplacement(adapters: readonly Mergeable[]): void {
   const owners = new Map<string, string>()
   for (const { name, replaced } of adapters) {
@@ -119,7 +120,7 @@ function expectOneReplacement(adapters: readonly Mergeable[]): void {
   }
 }
 
-/** gain ∘ (rows + scale · B·A) with the gain of the frozen weight, which is held; nobody else has the rows. */
+/** gain ∘ (rows + scale · B·A) with the gain of the frozen weight; `frozen` is held memory, and `rows` is owned. */
 async function mergeOne(
   kernels: Kernels,
   { frozen, rows: data }: { frozen: Float32Array; rows: Float32Array },
@@ -127,11 +128,9 @@ async function mergeOne(
   adapter: Mergeable,
 ): Promise<Float32Array> {
   const { a, b, magnitude } = ownValues(adapter.valuesOf(name))
-  const [weightNorm2, norm, gain] = [
-    new Float32Array(rows),
-    new Float32Array(rows),
-    new Float32Array(rows).fill(1),
-  ]
+  const weightNorm2 = new Float32Array(rows)
+  const norm = new Float32Array(rows)
+  const gain = new Float32Array(rows).fill(1)
   const low = { rank, scale, a, b }
   if (adapter.config.useDora) {
     const weight = { dtype: 'f32', rows, cols, data: frozen } as const
@@ -150,5 +149,7 @@ async function mergeOne(
 }
 
 const ownValues = ({ a, b, magnitude }: ModuleValues): ModuleValues => ({
-  ...{ a: a.slice(), b: b.slice(), magnitude: magnitude.slice() },
+  a: a.slice(),
+  b: b.slice(),
+  magnitude: magnitude.slice(),
 })

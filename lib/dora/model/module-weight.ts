@@ -1,4 +1,4 @@
-// module-weight.ts: the weight of a layer in a graph as rows of out features in f32, and back.
+// module-weight.ts: reading and writing the weight of a graph module as f32 rows, one per output feature.
 import { relativeError } from '../../core/difference.js'
 import type { DType, DTypeArray } from '../../core/dtype.js'
 import { transpose } from '../../core/transpose.js'
@@ -9,10 +9,10 @@ import { dequantize, requantize } from '../../graph/quantized-weight.js'
 import { dequantizeLayers } from '../../graph/rewrites/dequantize-layers.js'
 import { removeDead } from '../../graph/rewrites/remove-dead.js'
 import { Tensor } from '../../memory/tensor.js'
-import { rescaleBiases } from './bias-units.js'
-import type { GraphModule } from './modules.js'
+import type { GraphModule } from './find-modules.js'
+import { rescaleBiases } from './rescale-biases.js'
 
-/** The weight of a module, [rows, cols], in f32; the elements of the graph itself where they are that already. */
+/** The weight of a module as f32 [rows, cols]; not copied if the graph stores it like that. */
 export function weightRows(source: Graph, module: GraphModule): Float32Array {
   const { weight, quantized, inColumns, rows, cols } = module
   const graph = withConstants(source, module)
@@ -21,19 +21,19 @@ export function weightRows(source: Graph, module: GraphModule): Float32Array {
   return isTransposed ? transpose(values, cols, rows) : values
 }
 
-/** The initializers that a module's weight is made of. */
+/** The initializers that a module's weight is computed from. */
 export function weightConstants(graph: Graph, module: GraphModule): Constant[] {
   const { initializers } = withConstants(graph, module)
   return (module.quantized?.constants ?? [module.weight]).map(name => initializers.get(name)!)
 }
 
-/** A graph that has the constants of a weight, some of which dequantizing its layer may make. */
+/** A graph with all constants of a weight, some of which may only appear when its layer is dequantized. */
 function withConstants(graph: Graph, { weight, quantized }: GraphModule): Graph {
   const isComplete = quantized?.constants.every(name => graph.initializers.has(name)) ?? true
   return isComplete ? graph : dequantizeLayers(graph, new Set([weight]))
 }
 
-/** The elements of a constant of f32, f16 or bf16 as f32. */
+/** The elements of an f32, f16 or bf16 constant as f32. */
 export function floatsOf({ dtype, data }: Constant): Float32Array {
   return Tensor.from(data as DTypeArray, { dtype: dtype as DType }).toFloat32()
 }
@@ -47,14 +47,14 @@ export function constantOf(
   return Constant.from(dtype, shape, dtype === 'f32' ? values : Tensor.from(values).to(dtype).data)
 }
 
-/** A graph with other numbers in a module's weight, and what rounding to its format lost. */
+/** A graph with new values in a module's weight. */
 export interface StoredRows {
   readonly graph: Graph
-  /** ‖stored − rows‖ / ‖rows‖ */
+  /** Relative rounding error ‖stored − rows‖ / ‖rows‖. */
   readonly loss: number
 }
 
-/** Rows [rows, cols] in the format and layout of the module's weight. What others read of it stays as it was. */
+/** Stores rows [rows, cols] in the format and layout of the module's weight. Other readers of shared constants are unaffected. */
 export function storeRows(graph: Graph, module: GraphModule, rows: Float32Array): StoredRows {
   const { weight, quantized, inColumns } = module
   const isTransposed = inColumns !== (quantized?.transposed ?? false)
@@ -74,7 +74,7 @@ export function storeRows(graph: Graph, module: GraphModule, rows: Float32Array)
   return { graph: { ...graph, initializers: new Map([...graph.initializers, [weight, stored]]) }, loss }
 }
 
-/** The graph whose module reads rows [rows, cols] as a constant of its type, whatever nodes made the weight before. */
+/** Replaces the weight of a module, and the nodes that compute it, by rows [rows, cols] as a constant of its type. */
 export function withFloatRows(graph: Graph, module: GraphModule, rows: Float32Array): Graph {
   const { weight, dtype, shape, inColumns } = module
   const values = inColumns ? transpose(rows, module.rows, module.cols) : rows
@@ -84,12 +84,13 @@ export function withFloatRows(graph: Graph, module: GraphModule, rows: Float32Ar
 }
 
 /**
- * The graph in which nobody else reads what the nodes behind a weight read and make: where somebody does, they are there
- * twice. `names` has the new names of what was doubled.
+ * Gives a weight its own copies of the nodes and constants that compute it, if other nodes read them as well. `names`
+ * maps the names of what was copied to those of the copies.
  */
 function withOwnWeight(graph: Graph, weight: string): { graph: Graph; names: ReadonlyMap<string, string> } {
-  const [producers, consumers] = [producersOf(graph), consumersOf(graph)]
-  const behind = new Set<Node>()
+  const producers = producersOf(graph)
+  const consumers = consumersOf(graph)
+  const ancestors = new Set<Node>()
   const values = new Set<string>()
   const visit = (name: string): void => {
     if (name === '' || values.has(name)) return
@@ -97,18 +98,18 @@ function withOwnWeight(graph: Graph, weight: string): { graph: Graph; names: Rea
     const node = producers.get(name)
     if (!node) return
     for (const input of node.inputs) visit(input)
-    behind.add(node)
+    ancestors.add(node)
   }
   visit(weight)
   const outputs = new Set(graph.outputs.map(({ name }) => name))
   const isShared = [...values].some(
-    name => name !== weight && (outputs.has(name) || consumers.get(name)!.some(node => !behind.has(node))),
+    name => name !== weight && (outputs.has(name) || consumers.get(name)!.some(node => !ancestors.has(node))),
   )
   if (!isShared) return { graph, names: new Map() }
   const fresh = freshNames(graph)
   const names = new Map(Array.from(values, name => [name, fresh(name)]))
   const nameOf = (name: string): string => names.get(name) ?? name
-  const doubled = Array.from(behind, node => ({
+  const copies = Array.from(ancestors, node => ({
     ...node,
     inputs: node.inputs.map(nameOf),
     outputs: node.outputs.map(nameOf),
@@ -119,5 +120,5 @@ function withOwnWeight(graph: Graph, weight: string): { graph: Graph; names: Rea
   })
   const { nodes } = renameReads(graph, new Map([[weight, nameOf(weight)]]))
   const initializers = new Map([...graph.initializers, ...constants])
-  return { graph: { ...graph, nodes: [...doubled, ...nodes], initializers }, names }
+  return { graph: { ...graph, nodes: [...copies, ...nodes], initializers }, names }
 }

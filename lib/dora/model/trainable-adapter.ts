@@ -1,30 +1,30 @@
-// trainable-adapter.ts: what training needs of an adapter.
+// trainable-adapter.ts: the interface of adapters for training.
 import type { Graph } from '../../graph/graph.js'
 
-/** An adapter as training sees it: a graph it was inserted into, and parameters that can be read and written. */
+/** An adapter that can be trained: a graph that contains it, and parameters to read and write. */
 export interface TrainableAdapter {
   /**
-   * The base model with the adapter's nodes; every parameter is an initializer of f32.
+   * The base model with the nodes of the adapter; every parameter is an f32 initializer.
    * @internal
    */
   readonly graph: Graph
   /**
-   * The model without the adapter. Default: nobody knows.
+   * The model without the adapter, if known.
    * @internal
    */
   readonly base?: Graph
-  /** Names of the parameters, in an order that never changes. */
+  /** Names of the parameters, in a fixed order. */
   readonly parameters: readonly string[]
-  /** Probability that an input of the adapter is dropped in training. Default: 0. */
+  /** Dropout probability of the adapter's inputs in training. Default: 0. */
   readonly dropout?: number
   /**
-   * What a training of it depends on beside its parameters, by name: plain values.
+   * Settings that training depends on, besides the parameters, as plain values by name.
    * @internal
    */
   readonly settings?: Readonly<Record<string, unknown>>
-  /** The sha256 of each frozen weight that has an adapter, by the name of its module. Default: nobody knows. */
+  /** The sha256 of each adapted frozen weight by module name, if known. */
   baseHashes?(): ReadonlyMap<string, string>
-  /** The values of a parameter, row-major: a copy. */
+  /** A copy of the values of a parameter, row-major. */
   read(parameter: string): Float32Array
   /** Replaces the values of a parameter; they are copied. */
   write(parameter: string, values: Float32Array): void

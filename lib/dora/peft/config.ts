@@ -1,29 +1,29 @@
-// config.ts: adapter_config.json, as PEFT 0.21 writes it.
+// config.ts: parsing and formatting of adapter_config.json (PEFT 0.21).
 import { SparkError } from '../../core/errors.js'
 
-/** The settings of an adapter that its numbers depend on. */
+/** The settings of an adapter that affect its results. */
 export interface PeftConfig {
-  /** Rank of modules that no pattern names. */
+  /** Rank of modules that no pattern matches. */
   readonly r: number
-  /** Alpha of modules that no pattern names. */
+  /** Alpha of modules that no pattern matches. */
   readonly loraAlpha: number
-  /** Probability of dropout. */
+  /** Dropout probability in training. */
   readonly loraDropout: number
-  /** Whether it is DoRA; LoRA otherwise. */
+  /** DoRA if true, LoRA otherwise. */
   readonly useDora: boolean
   /** Whether the scale is alpha / √r instead of alpha / r. */
   readonly useRslora: boolean
-  /** Which biases the adapter holds. */
+  /** The biases that the adapter contains. */
   readonly bias: 'none' | 'all' | 'lora_only'
-  /** Which modules are adapted: a regular expression, or names. */
+  /** The adapted modules: a regular expression, or names. */
   readonly targetModules: string | readonly string[] | null
-  /** Modules the adapter replaces whole. */
+  /** Modules that the adapter replaces entirely. */
   readonly modulesToSave: readonly string[]
-  /** Every key of the file, in its order; they are written back. */
+  /** Every key of the file, in file order; saving writes them back. */
   readonly raw: Readonly<Record<string, unknown>>
 }
 
-/** Keys of LoraConfig, each with its value when nothing is asked for. */
+/** The keys of LoraConfig with their default values. */
 const defaults: Readonly<Record<string, unknown>> = {
   alora_invocation_tokens: null,
   alpha_pattern: {},
@@ -68,7 +68,7 @@ const defaults: Readonly<Record<string, unknown>> = {
   velora_config: null,
 }
 
-/** Options that change what an adapter computes, in ways that this library does not know. */
+/** Options that change what an adapter computes and are not supported. */
 const unsupported = [
   'alora_invocation_tokens',
   'arrow_config',
@@ -84,12 +84,12 @@ const unsupported = [
   'velora_config',
 ]
 
-/** Initialisations that change the base weight, so that the adapter does not fit the published base model. */
+/** Initializations that modify the base weight, so the adapter does not fit the published base model. */
 const mutatingInits = /^(pissa|olora|corda|loftq|lora_ga|kasa)/
 
 /**
  * Parses and checks the text of an adapter_config.json. Unknown keys are kept and ignored.
- * @throws SparkError ERR_FORMAT for what is no such file, ERR_UNSUPPORTED naming an option that changes the maths
+ * @throws SparkError ERR_FORMAT for a malformed file, ERR_UNSUPPORTED naming an option that changes the results
  */
 export function parseConfig(file: string, text: string): PeftConfig {
   const raw = parseObject(file, text)
@@ -130,11 +130,12 @@ export function parseConfig(file: string, text: string): PeftConfig {
   }
   if (!isPattern(get('rank_pattern'), isRank)) throw fail('rank_pattern', 'an object of integers >= 1')
   if (!isPattern(get('alpha_pattern'), isNumber)) throw fail('alpha_pattern', 'an object of numbers')
-  const [useDora, useRslora] = [get('use_dora') === true, get('use_rslora') === true]
+  const useDora = get('use_dora') === true
+  const useRslora = get('use_rslora') === true
   return { r, loraAlpha, loraDropout, useDora, useRslora, bias, targetModules, modulesToSave, raw }
 }
 
-/** The config of a new adapter; `changes` replace PEFT's defaults. */
+/** The config of a new adapter; `changes` override PEFT's defaults. */
 export function newConfig(changes: Readonly<Record<string, unknown>>): PeftConfig {
   return parseConfig('adapter_config.json', JSON.stringify({ ...defaults, ...changes }))
 }
@@ -178,7 +179,7 @@ function isPattern(value: unknown, isValue: (value: unknown) => boolean): boolea
   return isObject(value) && Object.values(value).every(isValue)
 }
 
-/** `value` with the keys of all objects in order. */
+/** `value` with the keys of all objects sorted. */
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted)
   if (!isObject(value)) return value

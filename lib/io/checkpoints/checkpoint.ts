@@ -1,4 +1,4 @@
-// checkpoint.ts: folders with model.safetensors and config.json, the weights quantized.
+// checkpoint.ts: quantized checkpoints: folders with model.safetensors and config.json.
 import path from 'node:path'
 import { expectKnownOptions, expectOneOf, expectText } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'

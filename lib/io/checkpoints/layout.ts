@@ -1,4 +1,4 @@
-// layout.ts: names and forms of quantized weights in checkpoints of ModelOpt and compressed-tensors.
+// layout.ts: tensor names and layouts of quantized weights in checkpoints of ModelOpt and compressed-tensors.
 import { SparkError } from '../../core/errors.js'
 import type { Tensor } from '../../memory/tensor.js'
 import type { FP8Matrix } from '../../precision/fp8.js'

@@ -1,4 +1,4 @@
-// decode.ts: bytes of the protobuf wire format to the messages of messages.ts. Nothing is copied: bytes are views.
+// decode.ts: decoder of the protobuf wire format to the messages of messages.ts. Bytes are views, not copies.
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire'
 import { SparkError } from '../../core/errors.js'
 import { atOnce, type Paced } from '../../core/paced.js'
@@ -31,8 +31,8 @@ const scalars: Record<ScalarName, { wire: WireType; read(reader: BinaryReader): 
 }
 
 /** Where in the file a message is: a field of another message, and which of several. */
-interface Place {
-  readonly parent: Place | undefined
+interface FieldPath {
+  readonly parent: FieldPath | undefined
   readonly field: string
   readonly index: number | undefined
 }
@@ -64,7 +64,7 @@ function* decode(
   label: string,
   message: MessageName,
   bytes: Uint8Array,
-  place: Place,
+  path: FieldPath,
   depth: number,
 ): Paced<object> {
   if (depth > maxDepth) {
@@ -73,7 +73,7 @@ function* decode(
   const result: Record<string, unknown> = {}
   const reader = new BinaryReader(bytes)
   const inner = (field: string, index: number | undefined) => (type: MessageName, content: Uint8Array) =>
-    decode(label, type, content, { parent: place, field, index }, depth + 1)
+    decode(label, type, content, { parent: path, field, index }, depth + 1)
   let at = ''
   try {
     while (reader.pos < reader.len) {
@@ -96,7 +96,7 @@ function* decode(
     if (error instanceof SparkError) throw error
     throw new SparkError(
       'ERR_FORMAT',
-      `${label}: ${render(place)}.${at} cannot be read (${(error as Error).message}): the file is truncated or no ONNX model`,
+      `${label}: ${render(path)}.${at} cannot be read (${(error as Error).message}): the file is truncated or no ONNX model`,
       { cause: error },
     )
   }
@@ -144,6 +144,6 @@ function isScalar(type: Field['type']): type is ScalarName {
   return Object.hasOwn(scalars, type)
 }
 
-function render({ parent, field, index }: Place): string {
+function render({ parent, field, index }: FieldPath): string {
   return `${parent ? `${render(parent)}.` : ''}${field}${index === undefined ? '' : `[${index}]`}`
 }

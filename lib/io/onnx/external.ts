@@ -1,4 +1,4 @@
-// external.ts: tensors whose elements are in files beside the model. They are read piece by piece, when asked for.
+// external.ts: external tensor data: elements in files beside the model, read piecewise on demand.
 import { closeSync, fstatSync, openSync, readSync, realpathSync, type Stats } from 'node:fs'
 import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
@@ -17,7 +17,7 @@ export interface ExternalFiles {
 
 interface KnownFile {
   readonly file: string
-  /** What identifies the content: a file that was replaced must not be read in the place of the old one. */
+  /** Identity of the content: a file that has been replaced must not be read as the old one. */
   readonly identity: string
   readonly bytes: number
 }
@@ -30,7 +30,7 @@ const maxChunk = 1 << 30
  * @param entries - `external_data` of the TensorProto
  * @param what - names model and tensor in errors
  * @param byteLength - bytes the elements need
- * @throws SparkError ERR_FORMAT for a place outside of the model's folder or of the file, ERR_IO when there is no file
+ * @throws SparkError ERR_FORMAT for a range outside of the model's folder or of the file, ERR_IO when the file does not exist
  */
 export function externalSource(
   files: ExternalFiles,

@@ -1,4 +1,4 @@
-// read-attribute.ts: AttributeProto messages to attributes.
+// read-attribute.ts: conversion of AttributeProto messages to attributes.
 import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
 import type { Attribute, Attributes, IntegerValue, Subgraph, ValueType } from '../../graph/graph.js'
@@ -47,9 +47,9 @@ export function* readAttributes(
   const attributes = new Map<string, Attribute>()
   for (const attribute of list) {
     const { name = '' } = attribute
-    const place = `${what}: attribute '${name}'`
-    if (attributes.has(name)) throw new SparkError('ERR_FORMAT', `${context.label}: ${place} occurs twice`)
-    attributes.set(name, yield* readAttribute(context, attribute, place, readGraph))
+    const location = `${what}: attribute '${name}'`
+    if (attributes.has(name)) throw new SparkError('ERR_FORMAT', `${context.label}: ${location} occurs twice`)
+    attributes.set(name, yield* readAttribute(context, attribute, location, readGraph))
   }
   return Object.fromEntries(attributes)
 }

@@ -1,4 +1,4 @@
-// read-tensor.ts: TensorProto messages to constants, wherever their elements are: raw bytes, typed fields, other files.
+// read-tensor.ts: conversion of TensorProto messages to constants, from raw bytes, typed fields or external files.
 import { freemem } from 'node:os'
 import { type ElementType, elementArrayOf, elementBits, elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
@@ -73,11 +73,11 @@ function* constantOf(
     return Constant.strings(shape, yield* mapPaced(tensor.stringData ?? [], bytes => decoder.decode(bytes)))
   }
   if (tensor.dataLocation === 1) {
-    const place = `${context.label}: ${what}`
+    const location = `${context.label}: ${what}`
     const source = externalSource(
       context.external,
       tensor.externalData ?? [],
-      place,
+      location,
       elementBytes(dtype, count),
     )
     return Constant.lazy(dtype, shape, source)
@@ -149,7 +149,7 @@ export function* readSparse(
 }
 
 /**
- * The whole of a sparse constant. It is made when somebody reads it: a file of a few bytes may describe gigabytes.
+ * Expands a sparse constant, lazily: a file of a few bytes may describe gigabytes.
  * @param what - names it in errors
  * @throws SparkError ERR_FORMAT for indices out of range, ERR_UNSUPPORTED when it would be absurdly large; reading it
  * ERR_OUT_OF_MEMORY when it is larger than what is free
@@ -163,7 +163,7 @@ export function* densify({ shape, values, indices }: SparseConstant, what: strin
       `${what} is sparse ${values.dtype} [${shape.join(', ')}]; at most ${maxExpandedElements} elements of 8 bits or more can be expanded`,
     )
   }
-  const places = yield* placesOf(indices, shape, what)
+  const offsets = yield* offsetsOf(indices, shape, what)
   const width = bits / 8
   const byteLength = count * width
   let made: WeakRef<Uint8Array> | undefined
@@ -176,8 +176,8 @@ export function* densify({ shape, values, indices }: SparseConstant, what: strin
     }
     const bytes = new Uint8Array(byteLength)
     const source = values.bytes
-    for (const [i, place] of places.entries())
-      bytes.set(source.subarray(i * width, (i + 1) * width), place * width)
+    for (const [i, offset] of offsets.entries())
+      bytes.set(source.subarray(i * width, (i + 1) * width), offset * width)
     made = new WeakRef(bytes)
     return bytes
   }
@@ -185,11 +185,11 @@ export function* densify({ shape, values, indices }: SparseConstant, what: strin
 }
 
 /** Where the values of a sparse constant are in the flattened whole. */
-function* placesOf(indices: Constant, shape: readonly number[], what: string): Paced<Float64Array> {
+function* offsetsOf(indices: Constant, shape: readonly number[], what: string): Paced<Float64Array> {
   const sizes = indices.shape.length === 1 ? [numel(shape)] : shape
   const flat = indices.data as BigInt64Array
-  const places = new Float64Array(indices.shape[0]!)
-  for (let i = 0; i < places.length; i++) {
+  const offsets = new Float64Array(indices.shape[0]!)
+  for (let i = 0; i < offsets.length; i++) {
     const parts = Array.from(flat.subarray(i * sizes.length, (i + 1) * sizes.length), Number)
     if (parts.some((index, d) => index < 0 || index >= sizes[d]!)) {
       throw new SparkError(
@@ -197,10 +197,10 @@ function* placesOf(indices: Constant, shape: readonly number[], what: string): P
         `${what}: the index [${parts.join(', ')}] is outside of [${sizes.join(', ')}]`,
       )
     }
-    places[i] = parts.reduce((offset, index, d) => offset * sizes[d]! + index, 0)
+    offsets[i] = parts.reduce((offset, index, d) => offset * sizes[d]! + index, 0)
     if (i % piece === 0) yield
   }
-  return places
+  return offsets
 }
 
 /**

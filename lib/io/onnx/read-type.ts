@@ -1,4 +1,4 @@
-// read-type.ts: TypeProto messages to types of values.
+// read-type.ts: conversion of TypeProto messages to value types.
 import { SparkError } from '../../core/errors.js'
 import { elementTypeOf } from '../../graph/element-types.js'
 import type { Dimension, ValueInfo, ValueType } from '../../graph/graph.js'

@@ -1,4 +1,4 @@
-// read.ts: ONNX files to graphs.
+// read.ts: reader of ONNX files.
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { argumentError } from '../../core/checks.js'
@@ -144,9 +144,9 @@ function* readInitializers(
   }
   for (const tensor of graph.sparseInitializer ?? []) {
     const name = tensor.values?.name ?? ''
-    const place = `sparse initializer '${name}'`
-    const sparse = yield* readSparse(context, tensor, place)
-    add(name, yield* densify(sparse, `${context.label}: ${place}`))
+    const location = `sparse initializer '${name}'`
+    const sparse = yield* readSparse(context, tensor, location)
+    add(name, yield* densify(sparse, `${context.label}: ${location}`))
   }
   return initializers
 }
@@ -164,8 +164,8 @@ function* readNodes(
 function* readNode(context: TensorContext, node: Message<'Node'>, what: string): Paced<Node> {
   yield
   const { name = '', opType = '', domain = '', overload, metadata } = node
-  const place = `${what} '${name}' (${opType})`
-  if (opType === '') throw new SparkError('ERR_FORMAT', `${context.label}: ${place} names no operator`)
+  const location = `${what} '${name}' (${opType})`
+  if (opType === '') throw new SparkError('ERR_FORMAT', `${context.label}: ${location} names no operator`)
   const nested = (graph: Message<'Graph'>, inner: string) => readGraph(context, graph, inner)
   return {
     op: opType,
@@ -173,7 +173,7 @@ function* readNode(context: TensorContext, node: Message<'Node'>, what: string):
     name,
     inputs: node.input ?? [],
     outputs: node.output ?? [],
-    attributes: yield* readAttributes(context, node.attribute ?? [], place, nested),
+    attributes: yield* readAttributes(context, node.attribute ?? [], location, nested),
     ...(overload && { overload }),
     ...(metadata && { metadata: readEntries(metadata) }),
   }

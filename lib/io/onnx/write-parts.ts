@@ -1,4 +1,4 @@
-// write-parts.ts: parts of a graph to ONNX messages: tensors, types, attributes, nodes, functions.
+// write-parts.ts: conversion of tensors, types, attributes, nodes and functions to ONNX messages.
 import type { Constant } from '../../graph/constant.js'
 import { onnxNumbers } from '../../graph/element-types.js'
 import type {
@@ -20,17 +20,17 @@ import { attributeNumbers } from './read-attribute.js'
 type Out<N extends MessageName> = Message<N, LazyBytes>
 
 /** Says where the elements of an initializer go: into the model (undefined) or into a file beside it. */
-export type PlaceTensor = (name: string, constant: Constant) => Message<'Entry'>[] | undefined
+export type StoreExternally = (name: string, constant: Constant) => Message<'Entry'>[] | undefined
 
-const inside: PlaceTensor = () => undefined
+const inside: StoreExternally = () => undefined
 
 /** A GraphProto. */
-export function graphMessage(graph: Subgraph, place: PlaceTensor = inside): Out<'Graph'> {
+export function graphMessage(graph: Subgraph, storeExternally: StoreExternally = inside): Out<'Graph'> {
   return {
     node: graph.nodes.map(nodeMessage),
     name: graph.name || 'graph',
     initializer: Array.from(graph.initializers, ([name, constant]) =>
-      tensorMessage(constant, name, place(name, constant)),
+      tensorMessage(constant, name, storeExternally(name, constant)),
     ),
     input: graph.inputs.map(valueInfoMessage),
     output: graph.outputs.map(valueInfoMessage),

@@ -1,4 +1,4 @@
-// write.ts: graphs to ONNX files.
+// write.ts: writer of ONNX files.
 import path from 'node:path'
 import { expectKnownOptions, expectText } from '../../core/checks.js'
 import { atOnce } from '../../core/paced.js'
@@ -16,7 +16,7 @@ import {
   functionMessage,
   graphMessage,
   opsetMessages,
-  type PlaceTensor,
+  type StoreExternally,
 } from './write-parts.js'
 
 /** Bytes of weights that may stay in the model: the rest of a file of 2 GiB is for its nodes. */
@@ -68,7 +68,7 @@ export async function writeOnnx(graph: Graph, file: string, options: WriteOnnxOp
     return
   }
   const data = new DataFile(`${path.basename(target)}.data`)
-  const model = encodeGraph(graph, (_, constant) => data.place(constant))
+  const model = encodeGraph(graph, (_, constant) => data.store(constant))
   await writeFileAtomic(path.join(path.dirname(target), data.name), data.chunks())
   await writeFileAtomic(target, materialise(model))
 }
@@ -85,7 +85,7 @@ export function serializeOnnx(graph: Graph): Uint8Array {
   return Buffer.concat([...materialise(encodeGraph(graph))])
 }
 
-function encodeGraph(graph: Graph, place?: PlaceTensor): Encoded {
+function encodeGraph(graph: Graph, storeExternally?: StoreExternally): Encoded {
   atOnce(expectShallow(graph, maxWrittenNesting))
   const opsets = new Map(graph.opsets)
   for (const { domain } of allNodes(graph)) if (!opsets.has(domain)) opsets.set(domain, 1)
@@ -98,7 +98,7 @@ function encodeGraph(graph: Graph, place?: PlaceTensor): Encoded {
     irVersion: BigInt(irVersionOf(graph, opsets.get('') ?? 1)),
     producerName: graph.producer.name || undefined,
     producerVersion: graph.producer.version || undefined,
-    graph: graphMessage({ ...graph, metadata: new Map() }, place),
+    graph: graphMessage({ ...graph, metadata: new Map() }, storeExternally),
     opsetImport: opsetMessages(opsets),
     metadata: entryMessages(graph.metadata),
     functions: graph.functions.map(functionMessage),
@@ -115,8 +115,8 @@ class DataFile {
     this.name = name
   }
 
-  /** Gives a constant a place; undefined for one that stays in the model. */
-  place(constant: Constant): Message<'Entry'>[] | undefined {
+  /** Appends a constant to the external file; undefined for one that stays in the model. */
+  store(constant: Constant): Message<'Entry'>[] | undefined {
     if (constant.byteLength < minExternalBytes) return undefined
     const offset = Math.ceil(this.#bytes / externalAlignment) * externalAlignment
     this.#constants.push({ constant, offset })

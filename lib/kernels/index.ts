@@ -1,0 +1,42 @@
+/**
+ * Kernels of one backend: operations on typed arrays, stored weights, and prepared sequences of calls. For programs that
+ * need more control than models and layers offer.
+ *
+ * @packageDocumentation
+ */
+
+export type { PlanMemory } from '../native.js'
+export type * from '../precision/kernel-args.js'
+export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from '../weights/encode.js'
+export { type HeldWeight, holdWeight } from './held-weight.js'
+export type * from './kernel-args.js'
+export type {
+  Bf16Support,
+  BoundStep,
+  HeldArray,
+  HoldableArray,
+  KernelBackend,
+  Kernels,
+  PreparedSteps,
+} from './kernels.js'
+export type * from './network-args.js'
+export { type KernelOptions, openKernels } from './open.js'
+export type {
+  BinaryArgs,
+  BinaryFn,
+  CastArgs,
+  CopyStridedArgs,
+  CumulateArgs,
+  GatherArgs,
+  KernelType,
+  Places,
+  ReduceArgs,
+  ReduceFn,
+  ScatterArgs,
+  ScatterFn,
+  SelectArgs,
+  TensorKernelArgs,
+  TopKArgs,
+  UnaryArgs,
+  UnaryFn,
+} from './tensor-kernel-args.js'

@@ -8,12 +8,10 @@ namespace spark::cpu {
 
 constexpr int64_t kChunk = 256;         // length of K over which a sum is one chain of additions
 constexpr int64_t kLine = kChunk + 16;  // a power of two would put all lines into the same cache sets
-constexpr int64_t kPanelRows = 32;      // lines of the right side in a packed panel, which fills half of L1
 constexpr int64_t kSmallM = 4;          // up to so many rows do without packing the right side
 constexpr int64_t kSmallN = 64;         // lines that few rows are multiplied by at once, when they are packed
-static_assert(kPanelRows == kPanelRows);
-constexpr int64_t kVector = 16;  // floats of a line of the cache, and of the longest vectors
-constexpr int64_t kTile = 256;   // rows and columns of a tile at most
+constexpr int64_t kVector = 16;         // floats of a line of the cache, and of the longest vectors
+constexpr int64_t kTile = 256;          // rows and columns of a tile at most
 
 // Values of the element of NVFP4.
 constexpr float kE2M1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};

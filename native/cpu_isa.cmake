@@ -6,7 +6,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(ISA_FLAGS "avx2=-march=x86-64-v3" "avx512=${AVX512}" "avx512bf16=${AVX512} -mavx512bf16 -mavx512vnni"
     "amx=${AVX512} -mamx-tile -mamx-bf16 -mamx-int8")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  set(ISA_FLAGS "neon=-march=armv8-a" "neonbf16=-march=armv8.2-a+bf16+i8mm")
+  set(ISA_FLAGS "neon=-march=armv8-a" "neonbf16=-march=armv8.2-a+bf16"
+    "neoni8mm=-march=armv8.2-a+bf16+i8mm")
 endif()
 list(FILTER SOURCES EXCLUDE REGEX "/simd/isa_[a-z0-9]+\\.cc$")
 set(ISA_UNITS ${CMAKE_CURRENT_LIST_DIR}/backend/cpu/simd/isa_plain.cc)

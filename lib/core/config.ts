@@ -9,7 +9,7 @@ export type Precision = 'fp32' | 'fp16' | 'bf16' | 'fp8' | 'nvfp4'
 export type BackendName = 'auto' | 'cuda' | 'cpu' | 'js'
 
 /** Instruction sets that CPU kernels are written for. */
-export type CpuIsa = 'plain' | 'avx2' | 'avx512' | 'avx512-bf16' | 'amx' | 'neon' | 'neon-bf16'
+export type CpuIsa = 'plain' | 'avx2' | 'avx512' | 'avx512-bf16' | 'amx' | 'neon' | 'neon-bf16' | 'neon-i8mm'
 
 /** What the environment asks for. */
 export interface Config {
@@ -47,7 +47,16 @@ export const precisions: readonly Precision[] = ['fp32', 'fp16', 'bf16', 'fp8', 
 /** All engines. */
 export const backendNames: readonly BackendName[] = ['auto', 'cuda', 'cpu', 'js']
 
-const cpuIsas: readonly CpuIsa[] = ['plain', 'avx2', 'avx512', 'avx512-bf16', 'amx', 'neon', 'neon-bf16']
+const cpuIsas: readonly CpuIsa[] = [
+  'plain',
+  'avx2',
+  'avx512',
+  'avx512-bf16',
+  'amx',
+  'neon',
+  'neon-bf16',
+  'neon-i8mm',
+]
 
 type Environment = Readonly<Record<string, string | undefined>>
 

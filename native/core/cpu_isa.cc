@@ -97,7 +97,9 @@ bool machine_adds(CpuIsa isa) {
     case CpuIsa::kNeon:
       return true;
     case CpuIsa::kNeonBf16:
-      return has_features(kBf16 | kI8mm);
+      return has_features(kBf16);
+    case CpuIsa::kNeonI8mm:
+      return has_features(kI8mm);
   }
   return false;
 }

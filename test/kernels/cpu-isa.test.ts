@@ -4,7 +4,7 @@ import path from 'node:path'
 import t from 'tap'
 import { runScript, scriptResult } from '../fixtures/child.js'
 
-const names = ['plain', 'avx2', 'avx512', 'avx512-bf16', 'amx', 'neon', 'neon-bf16']
+const names = ['plain', 'avx2', 'avx512', 'avx512-bf16', 'amx', 'neon', 'neon-bf16', 'neon-i8mm']
 const used = `import { requireAddon } from '#lib/native.js'
   console.log(JSON.stringify(requireAddon().cpuIsa()))`
 

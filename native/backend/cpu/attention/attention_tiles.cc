@@ -26,8 +26,9 @@ void multiply_rows(const float* left, int64_t rows, const float* from, int64_t s
   for (int64_t d = 0; d < depth; d += kChunk) {
     const float* chunk = left + d / kChunk * kTileRows * kLine;
     for (int64_t j = 0; j < count; j += kPanelRows) {
-      best.multiply({chunk, 0}, rows, lines, first + j, std::min(kPanelRows, count - j), d,
-                    std::min(kChunk, depth - d), panel, sums + j);
+      best.multiply({chunk, 0}, rows, lines,
+                    {first + j, std::min(kPanelRows, count - j), d, std::min(kChunk, depth - d)}, panel,
+                    sums + j);
     }
   }
 }
@@ -37,7 +38,7 @@ void multiply_columns(const float* left, int64_t rows, const float* from, int64_
   const GemmKernels& best = kernels().gemm;
   const Operand lines = columns_of(from, step);
   for (int64_t e = 0; e < width; e += kPanelRows) {
-    best.multiply({left, 0}, rows, lines, e, std::min(kPanelRows, width - e), first, count, panel,
+    best.multiply({left, 0}, rows, lines, {e, std::min(kPanelRows, width - e), first, count}, panel,
                   sums_at(sums, 0, e / kTile) + e % kTile);
   }
 }

@@ -212,8 +212,7 @@ void loop(const ConvSource& source, const ConvPart& part, const std::vector<int6
   const auto depth = static_cast<int64_t>(rows.size());
   const int64_t lines = part.coefficients.rows / source.groups, pitch = source.input->pitch(1);
   const bool has_epilogue = part.epilogue.y != nullptr;
-  const bool relu =
-      has_epilogue && !part.epilogue.residual && part.epilogue.activation == Activation::kRelu;
+  const bool relu = has_epilogue && !part.epilogue.residual && part.epilogue.activation == Activation::kRelu;
   const Epilogue to = has_epilogue ? epilogue_of(part, task, lines, numel(part.size)) : Epilogue{};
   alignas(64) float sums[kRunCount + kPaddedSlack];
   for (int64_t line = 0; line < lines; ++line) {

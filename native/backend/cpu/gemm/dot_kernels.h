@@ -1,5 +1,5 @@
-// dot_kernels.h: products of small numbers that an instruction set multiplies by groups: two bf16 or four
-// bytes lie in a group of 32 bits, and dot(x, w) is the sum of their products.
+// dot_kernels.h: the micro-kernels of dot-product GEMM. Two bf16 or four bytes make a dot-product group of 32
+// bits, and dot(x, w) is the sum of the products of two groups.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@ namespace spark::cpu {
 constexpr int64_t kDotGroups = kChunk / 2;  // groups of a chunk: 256 bf16 or 512 bytes
 constexpr int64_t kDotGroupPadding = 16;    // rows are padded with zeros to a multiple of so many groups
 
-// sums[i * kTile + j] += Σ_l dot(rows[i * stride + l], panel[l * kPanelRows + j]) for i < m <= kTile, j <
-// cols
-// <= kPanelRows, l < groups <= kDotGroups; one chain of additions with rising l. The rest of the kPanelRows
-// columns holds anything afterwards.
+// sums[i * kTile + j] += Σ_l dot(rows[i * stride + l], panel[l * kPanelRows + j]) for i < m <= kTile,
+// j < cols <= kPanelRows and l < groups <= kDotGroups; one chain of additions with rising l. The rest of the
+// kPanelRows columns holds anything afterwards.
 template <typename Sum>
 using MultiplyDots = void (*)(const uint32_t* rows, int64_t stride, int64_t m, const uint32_t* panel,
                               int64_t cols, int64_t groups, Sum* sums);
 
+// In an extension of an instruction set null stands for the kernel of its base.
 struct DotKernels {
-  MultiplyDots<float> bf16;  // null: not in this instruction set
+  MultiplyDots<float> bf16 = nullptr;  // null: there is none
   // modulo 2^32
-  MultiplyDots<int32_t> bytes;         // rows unsigned, panel signed
-  MultiplyDots<int32_t> signed_bytes;  // rows signed, panel unsigned
+  MultiplyDots<int32_t> bytes = nullptr;         // rows unsigned, panel signed
+  MultiplyDots<int32_t> signed_bytes = nullptr;  // rows signed, panel unsigned
 };
 
 }  // namespace spark::cpu

@@ -66,12 +66,11 @@ bool passes_self_test(const DotKernels& gemm) {
   const auto panel = [](uint32_t mask, uint32_t base) {
     return test_groups(kTestDotGroups * kPanelRows, mask, base);
   };
-  if (gemm.bf16 && !agrees(gemm.bf16, rows(kSignAndMantissa, kAroundOne), panel(kSignAndMantissa, kAroundOne),
-                           1e-3, dot_pairs)) {
-    return false;
-  }
-  return agrees(gemm.bytes, rows(~0u, 0), panel(~0u, 0), 0, dot_bytes<uint8_t, int8_t>) &&
-         agrees(gemm.signed_bytes, rows(~0u, 0), panel(~0u, 0), 0, dot_bytes<int8_t, uint8_t>);
+  const auto values = rows(kSignAndMantissa, kAroundOne), value_panel = panel(kSignAndMantissa, kAroundOne);
+  return (!gemm.bf16 || agrees(gemm.bf16, values, value_panel, 1e-3, dot_pairs)) &&
+         (!gemm.bytes || agrees(gemm.bytes, rows(~0u, 0), panel(~0u, 0), 0, dot_bytes<uint8_t, int8_t>)) &&
+         (!gemm.signed_bytes ||
+          agrees(gemm.signed_bytes, rows(~0u, 0), panel(~0u, 0), 0, dot_bytes<int8_t, uint8_t>));
 }
 
 }  // namespace spark::cpu

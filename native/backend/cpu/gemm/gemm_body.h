@@ -248,15 +248,17 @@ void pack_panel_columns(const Weight& weight, int64_t line, int64_t lines, int64
 
 bool is_packed(const Operand& operand) { return operand.weight && operand.weight->packed; }
 
-void pack_rows(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+void pack_rows(const Operand& from, const Block& block, float* to) {
+  const auto& [line, lines, k, count] = block;
   if (is_packed(from)) return pack_panels(*from.weight, line, lines, k, count, to);
   if (from.columns) return pack_transposed<kLine>(from, k, count, line, lines, to);
   pack_straight<kLine>(from, line, lines, k, count, to);
 }
 
-Left pack_left(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+Left pack_left(const Operand& from, const Block& block, float* to) {
+  const auto& [line, lines, k, count] = block;
   if (!is_packed(from) || from.columns) {
-    pack_rows(from, line, lines, k, count, to);
+    pack_rows(from, block, to);
     return {to, 0};
   }
   const Weight& weight = *from.weight;
@@ -272,7 +274,8 @@ Left pack_left(const Operand& from, int64_t line, int64_t lines, int64_t k, int6
 }
 
 // to[j * kPanelRows + i] = from(line + i, k + j)
-void pack_panel(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to) {
+void pack_panel(const Operand& from, const Block& block, float* to) {
+  const auto& [line, lines, k, count] = block;
   if (is_packed(from)) {
     if (from.columns) return pack_panel_columns(*from.weight, line, lines, k, count, to);
     return decode_panel(*from.weight, line / kPanelRows, k, count, to);

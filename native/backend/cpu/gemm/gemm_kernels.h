@@ -8,12 +8,10 @@ namespace spark::cpu {
 
 constexpr int64_t kChunk = 256;         // length of K over which a sum is one chain of additions
 constexpr int64_t kLine = kChunk + 16;  // a power of two would put all lines into the same cache sets
-constexpr int64_t kPanelRows = 32;      // lines of the right side in a packed panel, which fills half of L1
 constexpr int64_t kSmallM = 4;          // up to so many rows do without packing the right side
 constexpr int64_t kSmallN = 64;         // lines that few rows are multiplied by at once, when they are packed
-static_assert(kPanelRows == kPanelRows);
-constexpr int64_t kVector = 16;  // floats of a line of the cache, and of the longest vectors
-constexpr int64_t kTile = 256;   // rows and columns of a tile at most
+constexpr int64_t kVector = 16;         // floats of a line of the cache, and of the longest vectors
+constexpr int64_t kTile = 256;          // rows and columns of a tile at most
 
 // Values of the element of NVFP4.
 constexpr float kE2M1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
@@ -44,24 +42,24 @@ struct GemmKernels {
   // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk. Where the lines
   // are rows of a weight, k is a multiple of 16, line of kPanelRows if it is packed; its columns are no left
   // side.
-  void (*pack_rows)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
+  void (*pack_rows)(const Operand& from, const Block& block, float* to);
   // to[j * kPanelRows + i] = from(line + i, k + j) for i < lines <= kPanelRows, j < count <= kChunk, which is
   // rounded up to an even number for packed bf16. to: kPanelRows * kLine floats.
-  void (*pack_panel)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
+  void (*pack_panel)(const Operand& from, const Block& block, float* to);
   // from(line + i, k + j) as a left side, of which `to` has kTile * kLine floats: rows of a packed weight in
   // their panels, packed f32 where it is, all others as pack_rows does.
-  Left (*pack_left)(const Operand& from, int64_t line, int64_t lines, int64_t k, int64_t count, float* to);
+  Left (*pack_left)(const Operand& from, const Block& block, float* to);
   // sums[i * kTile + j] += Σ left(i, k') · b(line + j, k + k') for i < m <= kTile, j < lines <= kPanelRows
   // (kSmallN for m <= kSmallM and packed rows) and k' < count <= kChunk: one chain of multiplications and
   // additions (fused, but for `plain`) with rising k' that starts at 0. The rest of the kPanelRows columns
   // holds anything afterwards. buffer: kPanelRows * kLine floats.
-  void (*multiply)(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
-                   int64_t count, float* buffer, float* sums);
-  // As multiply with the last chunk of sums, which begin with `sums` (null: with 0), are left as they are and
-  // become what `to` says. Activations but kNone and kRelu are left out.
-  void (*multiply_store)(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines,
-                         int64_t k, int64_t count, float* buffer, const float* sums, const Epilogue& to);
-  // Rows of finished sums, `pitch` elements apart, become what `to` says, with these activations alone.
+  void (*multiply)(const Left& left, int64_t m, const Operand& b, const Block& block, float* buffer,
+                   float* sums);
+  // As multiply, of the last chunk: adds its sums to `sums` (null: 0), which stay as they are, and stores the
+  // results through `to`, except for activations other than kRelu.
+  void (*multiply_store)(const Left& left, int64_t m, const Operand& b, const Block& block, float* buffer,
+                         const float* sums, const Epilogue& to);
+  // Stores rows of sums, `pitch` elements apart, through `to`, with the same exception.
   void (*store_rows)(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Epilogue& to);
   // to = gain ∘ (W + B·A), the sums of B·A as those of multiply.
   void (*add_low_rank)(const LowRankTile& tile);

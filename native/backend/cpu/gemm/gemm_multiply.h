@@ -286,13 +286,14 @@ const float* run_of(const Patches& patches, int64_t line, int64_t lines) {
 }
 
 template <typename Target>
-void multiply_packing(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
-                      int64_t count, float* buffer, const Target& target) {
+void multiply_packing(const Left& left, int64_t m, const Operand& b, const Block& block, float* buffer,
+                      const Target& target) {
+  const auto& [line, lines, k, count] = block;
   if (b.patches && b.columns && m <= kDirectRows) {
     const float* data = run_of(*b.patches, line, lines);
     if (data) return multiply_right(left, Lines{data, b.patches->offset + k}, m, lines, count, target);
   }
-  pack_panel(b, line, lines, k, count, buffer);
+  pack_panel(b, block, buffer);
   multiply_right(left, PackedPanel{buffer}, m, lines, count, target);
 }
 
@@ -304,8 +305,8 @@ WeightPanel panel_of(const Operand& b, int64_t line, int64_t k) {
   return {static_cast<const float*>(b.weight->data) + line / kPanelRows * next + k * kPanelRows, next};
 }
 
-void multiply(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
-              int64_t count, float* buffer, float* sums) {
+void multiply(const Left& left, int64_t m, const Operand& b, const Block& block, float* buffer, float* sums) {
+  const auto& [line, lines, k, count] = block;
   const bool few = m <= kSmallM && left.panel == 0;
   if (is_packed(b) && !b.columns) {
     if (few) return multiply_panels(left.data, m, *b.weight, line / kPanelRows, lines, k, count, sums);
@@ -317,12 +318,13 @@ void multiply(const Left& left, int64_t m, const Operand& b, int64_t line, int64
     }
     return;
   }
-  multiply_packing(left, m, b, line, lines, k, count, buffer, Adding{sums});
+  multiply_packing(left, m, b, block, buffer, Adding{sums});
 }
 
-void multiply_store(const Left& left, int64_t m, const Operand& b, int64_t line, int64_t lines, int64_t k,
-                    int64_t count, float* buffer, const float* sums, const Epilogue& to) {
+void multiply_store(const Left& left, int64_t m, const Operand& b, const Block& block, float* buffer,
+                    const float* sums, const Epilogue& to) {
+  const auto& [line, lines, k, count] = block;
   const Storing target{sums, lines, to};
   if (in_panels(b)) return multiply_right(left, panel_of(b, line, k), m, lines, count, target);
-  multiply_packing(left, m, b, line, lines, k, count, buffer, target);
+  multiply_packing(left, m, b, block, buffer, target);
 }

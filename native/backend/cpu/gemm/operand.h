@@ -29,4 +29,9 @@ struct Operand {
   const Patches* patches = nullptr;
 };
 
+// Elements (line + i, k + j) of an operand for i < lines and j < count.
+struct Block {
+  int64_t line, lines, k, count;
+};
+
 }  // namespace spark::cpu

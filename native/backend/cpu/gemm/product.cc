@@ -31,10 +31,10 @@ struct Tile {
 
 void add_chunk(const GemmKernels& gemm, const Tile& tile, const Segment& segment, int64_t k, int64_t count) {
   auto& [rows, panel, sums] = workspace();
-  const Left left = gemm.pack_left(segment.a, tile.row, tile.rows, k, count, rows);
+  const Left left = gemm.pack_left(segment.a, {tile.row, tile.rows, k, count}, rows);
   for (int64_t col = 0; col < tile.cols; col += kPanelRows) {
     const int64_t cols = std::min(kPanelRows, tile.cols - col);
-    gemm.multiply(left, tile.rows, segment.b, tile.col + col, cols, k, count, panel, sums + col);
+    gemm.multiply(left, tile.rows, segment.b, {tile.col + col, cols, k, count}, panel, sums + col);
   }
 }
 
@@ -42,14 +42,14 @@ void add_chunk(const GemmKernels& gemm, const Tile& tile, const Segment& segment
 void add_streams(const GemmKernels& gemm, const Tile& tile, const Segment& segment) {
   auto& [rows, panel, sums] = workspace();
   for (int64_t k = 0; k < segment.depth; k += kChunk) {
-    gemm.pack_rows(segment.a, tile.row, tile.rows, k, std::min(kChunk, segment.depth - k),
+    gemm.pack_rows(segment.a, {tile.row, tile.rows, k, std::min(kChunk, segment.depth - k)},
                    rows + k / kChunk * tile.rows * kLine);
   }
   for (int64_t col = 0; col < tile.cols; col += kSmallN) {
     const int64_t cols = std::min(kSmallN, tile.cols - col);
     for (int64_t k = 0; k < segment.depth; k += kChunk) {
-      gemm.multiply({rows + k / kChunk * tile.rows * kLine, 0}, tile.rows, segment.b, tile.col + col, cols, k,
-                    std::min(kChunk, segment.depth - k), panel, sums + col);
+      gemm.multiply({rows + k / kChunk * tile.rows * kLine, 0}, tile.rows, segment.b,
+                    {tile.col + col, cols, k, std::min(kChunk, segment.depth - k)}, panel, sums + col);
     }
   }
 }
@@ -77,7 +77,7 @@ void add_segments(const GemmKernels& gemm, const Tile& tile, std::initializer_li
 // Columns of sums as lines that are kLine elements apart.
 const float* transposed_sums(const GemmKernels& gemm, const Tile& tile) {
   auto& [rows, panel, sums] = workspace();
-  gemm.pack_rows(columns_of(sums, kTile), 0, tile.cols, 0, tile.rows, rows);
+  gemm.pack_rows(columns_of(sums, kTile), {0, tile.cols, 0, tile.rows}, rows);
   return rows;
 }
 
@@ -98,8 +98,8 @@ void add_deep(const GemmKernels& gemm, const Tile& tile, const Segment& segment)
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       const int64_t k = chunk * kChunk, count = std::min(kChunk, segment.depth - k);
       std::fill_n(sums + chunk * size, size, 0.0f);
-      gemm.pack_rows(segment.a, tile.row, tile.rows, k, count, rows);
-      gemm.multiply({rows, 0}, tile.rows, segment.b, tile.col, tile.cols, k, count, panel,
+      gemm.pack_rows(segment.a, {tile.row, tile.rows, k, count}, rows);
+      gemm.multiply({rows, 0}, tile.rows, segment.b, {tile.col, tile.cols, k, count}, panel,
                     sums + chunk * size);
     }
   });
@@ -132,10 +132,11 @@ void multiply_store_tile(const GemmKernels& gemm, const Tile& tile, const Segmen
   const int64_t count = segment.depth - last;
   if (last > 0) std::fill_n(sums, tile.rows * kTile, 0.0f);
   for (int64_t k = 0; k < last; k += kChunk) add_chunk(gemm, tile, segment, k, kChunk);
-  const Left left = gemm.pack_left(segment.a, tile.row, tile.rows, last, count, rows);
+  const Left left = gemm.pack_left(segment.a, {tile.row, tile.rows, last, count}, rows);
   for (int64_t col = 0; col < tile.cols; col += kPanelRows) {
-    gemm.multiply_store(left, tile.rows, segment.b, tile.col + col, std::min(kPanelRows, tile.cols - col),
-                        last, count, panel, last > 0 ? sums + col : nullptr, epilogue_at(to, 0, col));
+    gemm.multiply_store(left, tile.rows, segment.b,
+                        {tile.col + col, std::min(kPanelRows, tile.cols - col), last, count}, panel,
+                        last > 0 ? sums + col : nullptr, epilogue_at(to, 0, col));
   }
 }
 

@@ -18,7 +18,8 @@ struct Workspace {
 void round_panel(const Weight& weight, int64_t row, int64_t group, int64_t count, uint32_t* to) {
   auto& [values, rounded] = PerThread<Workspace>::get();
   const int64_t col = 2 * group, cols = std::min(2 * count, weight.cols - col);
-  kernels().gemm.pack_panel(rows_of(weight), row, std::min(kPanelRows, weight.rows - row), col, cols, values);
+  kernels().gemm.pack_panel(rows_of(weight), {row, std::min(kPanelRows, weight.rows - row), col, cols},
+                            values);
   if (cols < 2 * count) std::fill_n(values + cols * kPanelRows, kPanelRows, 0.0f);
   round_to_bf16(values, 2 * count * kPanelRows, rounded);
   for (int64_t l = 0; l < count; ++l) {

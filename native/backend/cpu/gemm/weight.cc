@@ -26,7 +26,7 @@ double sum_of_squares(const float* values, int64_t count) {
 }  // namespace
 
 void decode(const Weight& weight, int64_t row, int64_t rows, int64_t col, int64_t count, float* dst) {
-  kernels().gemm.pack_rows(rows_of(weight), row, rows, col, count, dst);
+  kernels().gemm.pack_rows(rows_of(weight), {row, rows, col, count}, dst);
 }
 
 void weight_norm2(const WeightNorm2Args& args) {

@@ -23,6 +23,15 @@ const Unit kUnits[] = {
 #undef SPARK_EXTENSION
 };
 
+// What an extension leaves null is that of its base.
+DotKernels extended(const DotKernels& base, const DotKernels& extension) {
+  return {
+      .bf16 = extension.bf16 ? extension.bf16 : base.bf16,
+      .bytes = extension.bytes ? extension.bytes : base.bytes,
+      .signed_bytes = extension.signed_bytes ? extension.signed_bytes : base.signed_bytes,
+  };
+}
+
 struct Selection {
   CpuKernels kernels;
   CpuIsa dot_isa;
@@ -39,7 +48,7 @@ Selection select() {
                         " are wrong on this machine; " + cpu_isa_name(unit->isa) + " is used for them";
   }
   selection.dot_isa = unit->isa;
-  selection.kernels.dot = unit->extension ? *unit->extension : unit->base.dot;
+  if (unit->extension) selection.kernels.dot = extended(unit->base.dot, *unit->extension);
   return selection;
 }
 

@@ -1,4 +1,4 @@
-// check.ts: the troubleshooting guide as code. Looks for everything this library can use.
+// check.ts: diagnosis of an installation: a check with a remedy for everything that this library can use.
 import { accessSync, constants } from 'node:fs'
 import path from 'node:path'
 import { getConfig, readConfig } from '../core/config.js'

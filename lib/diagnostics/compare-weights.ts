@@ -1,4 +1,4 @@
-// compare-weights.ts: what each weight of a model loses in a precision mode, on data of the model's own.
+// compare-weights.ts: the error that rounding each weight of a model causes, on data of the model's own.
 import { expectKnownOptions, expectOneOf } from '../core/checks.js'
 import type { Precision } from '../core/config.js'
 import { Constant } from '../graph/constant.js'

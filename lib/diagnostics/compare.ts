@@ -1,4 +1,4 @@
-// compare.ts: how far the outputs of two models are apart.
+// compare.ts: differences between the outputs of two models.
 import { argumentError } from '../core/checks.js'
 import type { ElementType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'

@@ -2,7 +2,7 @@
 import type { Kernels } from './kernels.js'
 
 /** Memory, and where in it the elements begin. */
-export interface Room {
+export interface Allocation {
   readonly buffer: ArrayBuffer
   readonly offset: number
 }
@@ -10,10 +10,10 @@ export interface Room {
 const lineBytes = 64
 
 /**
- * Room for so many bytes, at a place where the kernels read fastest.
+ * Allocates bytes at an address where the kernels read fastest.
  * @throws RangeError when the process cannot have it
  */
-export function allocateRoom(bytes: number, { padding }: Pick<Kernels, 'padding'>): Room {
+export function allocate(bytes: number, { padding }: Pick<Kernels, 'padding'>): Allocation {
   if (!padding || bytes < lineBytes) return { buffer: new ArrayBuffer(bytes), offset: 0 }
   const buffer = new ArrayBuffer(bytes + lineBytes)
   return { buffer, offset: padding(buffer) }

@@ -1,8 +1,8 @@
-// held-weight.ts: a frozen weight where, and in the layout in which, the kernels of a layer read it.
+// held-weight.ts: residency of frozen weights: in the memory of a GPU, or packed for the CPU.
 import { argumentError } from '../core/checks.js'
 import { expectWeight } from '../weights/encode.js'
 import { packedSizes } from '../weights/packed.js'
-import { allocateRoom } from './aligned.js'
+import { allocate } from './aligned.js'
 import type { HeldArray, Kernels, StoredWeight } from './kernels.js'
 
 /** A stored weight and the memory it lies in. */
@@ -51,7 +51,7 @@ type ArrayOnBuffer = new (buffer: ArrayBuffer, offset: number, length: number) =
 
 async function packed(kernels: Kernels, weight: StoredWeight): Promise<StoredWeight> {
   const sizes = packedSizes(weight)
-  const { buffer, offset } = allocateRoom(sizes.data * weight.data.BYTES_PER_ELEMENT, kernels)
+  const { buffer, offset } = allocate(sizes.data * weight.data.BYTES_PER_ELEMENT, kernels)
   const arrays = {
     data: new (weight.data.constructor as ArrayOnBuffer)(buffer, offset, sizes.data),
     ...(weight.rowScale && { rowScale: weight.rowScale.slice() }),
@@ -62,25 +62,25 @@ async function packed(kernels: Kernels, weight: StoredWeight): Promise<StoredWei
   return { ...weight, ...arrays, packed: true }
 }
 
-/** Frees weights that a layer no longer needs, but never under an operation that was started before. */
-export class Retirement {
+/** Deferred release of the weights that a layer no longer needs: never under an operation that was started before. */
+export class DeferredRelease {
   #pending = 0
-  #retired: HeldWeight[] = []
+  #waiting: HeldWeight[] = []
 
-  /** Runs `operation`; what is retired meanwhile is freed after it. */
+  /** Runs `operation`; what is released meanwhile is freed after it. */
   async during<T>(operation: () => Promise<T>): Promise<T> {
     this.#pending++
     try {
       return await operation()
     } finally {
       this.#pending--
-      this.retire(null)
+      this.release(null)
     }
   }
 
   /** Frees `weight`, if there is one, as soon as nothing is pending. */
-  retire(weight: HeldWeight | null): void {
-    if (weight) this.#retired.push(weight)
-    if (this.#pending === 0) for (const retired of this.#retired.splice(0)) retired.dispose()
+  release(weight: HeldWeight | null): void {
+    if (weight) this.#waiting.push(weight)
+    if (this.#pending === 0) for (const waiting of this.#waiting.splice(0)) waiting.dispose()
   }
 }

@@ -3,7 +3,7 @@ import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Plan } from '../plan/plan.js'
-import type { Port } from '../plan/program.js'
+import type { Binding } from '../plan/program.js'
 import type { HostTensor, HostValue } from './values.js'
 
 /**
@@ -23,14 +23,14 @@ export class BoundModel implements Disposable {
    * shares its memory with another input or output in the model
    */
   constructor(plan: Plan, buffers: ReadonlyMap<string, ElementArray>) {
-    const tensorOf = (port: Port): [string, Tensor<ElementType>] => {
-      const array = plan.arrayOf(port)
-      const given = buffers.get(port.name)
+    const tensorOf = (binding: Binding): [string, Tensor<ElementType>] => {
+      const array = plan.arrayOf(binding)
+      const given = buffers.get(binding.name)
       if (given && given !== array) {
         const why = 'shares its memory with another input or output of the model; leave it out'
-        throw new SparkError('ERR_UNSUPPORTED', `'${port.name}' ${why}`)
+        throw new SparkError('ERR_UNSUPPORTED', `'${binding.name}' ${why}`)
       }
-      return [port.name, Tensor.of(array as TypedArrayOf<ElementType>, port.shape, port.dtype)]
+      return [binding.name, Tensor.of(array as TypedArrayOf<ElementType>, binding.shape, binding.dtype)]
     }
     this.inputs = Object.fromEntries(plan.inputs.map(tensorOf))
     this.outputs = Object.fromEntries(plan.outputs.map(tensorOf))

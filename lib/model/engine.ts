@@ -1,4 +1,4 @@
-// engine.ts: what runs a model, as the model sees it.
+// engine.ts: the interface of an engine, which runs a model.
 import { type BackendName, backendNames } from '../core/config.js'
 import type { ElementArray } from '../core/dtype.js'
 import type { Graph } from '../graph/graph.js'

@@ -1,4 +1,4 @@
-// feeds.ts: what a caller hands in, checked against what the model wants.
+// feeds.ts: checks and conversion of the inputs that a caller feeds.
 import { inspect } from 'node:util'
 import { argumentError, expectAttached } from '../core/checks.js'
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'

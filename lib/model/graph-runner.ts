@@ -119,8 +119,12 @@ export class GraphRunner {
     const root = await this.#start(pacer)
     const nodes = await this.#specialised(root?.nodes ?? [], values, new Map(), pacer)
     const start: SegmentInput = {
-      ...{ nodes, wanted: this.#wanted, values, pinned: new Map() },
-      ...{ constants: this.#constants, deferred: new Set() },
+      nodes,
+      wanted: this.#wanted,
+      values,
+      pinned: new Map(),
+      constants: this.#constants,
+      deferred: new Set(),
     }
     const { graph, rest, hostNodes } = await pacer.do(cutSegment(start))
     const [left] = [...hostNodes, ...rest]
@@ -224,8 +228,12 @@ export class GraphRunner {
     const pinned = cut.pinned(values)
     const nodes = await this.#specialised(cut.nodes, values, pinned, pacer)
     const start: SegmentInput = {
-      ...{ nodes, wanted: this.#wanted, values, pinned },
-      ...{ constants: this.#constants, deferred },
+      nodes,
+      wanted: this.#wanted,
+      values,
+      pinned,
+      constants: this.#constants,
+      deferred,
     }
     const segment = await pacer.do(cutSegment(start))
     const decisive = await pacer.do(decisiveInputs(segment, start))

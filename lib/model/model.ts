@@ -124,8 +124,14 @@ export class Model implements Disposable {
    */
   static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
     expectKnownOptions('options', options, [
-      ...['backend', 'device', 'provider'],
-      ...['precision', 'recipe', 'keep', 'batchSize', 'signal'],
+      'backend',
+      'device',
+      'provider',
+      'precision',
+      'recipe',
+      'keep',
+      'batchSize',
+      'signal',
     ])
     expectSignal('options.signal', options.signal)
     const pacer = new Pacer(options.signal)

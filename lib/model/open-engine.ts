@@ -1,4 +1,4 @@
-// open-engine.ts: which engine runs a model; our own plans on one of the backends.
+// open-engine.ts: choice of the engine of a model, and the engine of our own plans.
 import { argumentError, expectOneOf } from '../core/checks.js'
 import { getConfig, type Precision } from '../core/config.js'
 import type { ElementArray } from '../core/dtype.js'

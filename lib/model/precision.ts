@@ -1,4 +1,4 @@
-// precision.ts: which precision mode a model runs in, and why.
+// precision.ts: choice of the precision mode of a model.
 import { argumentError } from '../core/checks.js'
 import { getConfig, getConfigEntries, type Precision, parsePrecision, precisions } from '../core/config.js'
 import type { GpuSelector } from '../hardware/cuda-device.js'

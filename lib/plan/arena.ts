@@ -1,4 +1,4 @@
-// arena.ts: which buffers share memory. A buffer is alive from the step that first writes it to the last that uses it.
+// arena.ts: layout of buffers in the arena by their live ranges. A buffer is alive from the step that first writes it to the last that uses it.
 import { arrayBytes } from '../core/dtype.js'
 import type { Paced } from '../core/paced.js'
 import { contiguousStrides } from '../core/shape.js'
@@ -7,7 +7,7 @@ import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 /** Buffers start on cache lines. */
 const alignment = 64
 
-interface Life {
+interface LiveRange {
   readonly buffer: Buffer
   first: number
   last: number
@@ -15,19 +15,19 @@ interface Life {
 }
 
 /** When each buffer of the arena is alive. */
-function* livesOf(steps: readonly Step[]): Paced<Map<Buffer, Life>> {
-  const lives = new Map<Buffer, Life>()
+function* liveRangesOf(steps: readonly Step[]): Paced<Map<Buffer, LiveRange>> {
+  const ranges = new Map<Buffer, LiveRange>()
   for (const [at, step] of steps.entries()) {
     yield
     for (const { buffer } of operandsOf(step.args)) {
       if (buffer.storage !== 'arena') continue
-      const life = lives.get(buffer)
+      const range = ranges.get(buffer)
       const bytes = Math.ceil(arrayBytes(buffer.dtype, buffer.count) / alignment) * alignment
-      if (life) life.last = at
-      else lives.set(buffer, { buffer, first: at, last: at, bytes })
+      if (range) range.last = at
+      else ranges.set(buffer, { buffer, first: at, last: at, bytes })
     }
   }
-  return lives
+  return ranges
 }
 
 /** Operands that the contract of an operation lets its result lie over. */
@@ -43,20 +43,20 @@ function replaceable(step: Step): Operand[] {
  * Lets elementwise steps write their result over an operand that nobody reads later. Changes the buffers.
  */
 export function* shareInPlace(steps: readonly Step[]): Paced<void> {
-  const lives = yield* livesOf(steps)
+  const ranges = yield* liveRangesOf(steps)
   for (const [at, step] of steps.entries()) {
     yield
     const candidates = replaceable(step)
     if (candidates.length === 0) continue
     const y = (step.args as { readonly y: Operand }).y.buffer
-    const life = lives.get(y)
-    if (!life || life.first !== at) continue
+    const range = ranges.get(y)
+    if (!range || range.first !== at) continue
     const over = candidates.find(({ buffer }) => {
-      const ends = lives.get(buffer)?.last === at
+      const ends = ranges.get(buffer)?.last === at
       return ends && buffer.count === y.count && buffer.dtype === y.dtype
     })
     if (!over) continue
-    lives.get(over.buffer)!.last = life.last
+    ranges.get(over.buffer)!.last = range.last
     y.mergeInto(over.buffer)
   }
 }
@@ -80,10 +80,10 @@ export function* layOut(
   steps: readonly Step[],
   compared = maxCompared,
 ): Paced<{ arenaBytes: number; lowerBound: number }> {
-  const lives = [...(yield* livesOf(steps)).values()]
-  const arenaBytes = yield* lives.length <= compared ? layOutLargest(lives) : layOutInOrder(lives)
+  const ranges = [...(yield* liveRangesOf(steps)).values()]
+  const arenaBytes = yield* ranges.length <= compared ? layOutLargest(ranges) : layOutInOrder(ranges)
   const change = new Array<number>(steps.length + 1).fill(0)
-  for (const { first, last, bytes } of lives) {
+  for (const { first, last, bytes } of ranges) {
     change[first]! += bytes
     change[last + 1]! -= bytes
   }
@@ -99,39 +99,39 @@ export function* layOut(
 /** Of more buffers the comparisons would take minutes. */
 const maxCompared = 8192
 
-/** Large ones first, each at the lowest place that is free during its life. */
-function* layOutLargest(lives: readonly Life[]): Paced<number> {
-  const placed: Life[] = []
+/** Large ones first, each at the lowest place that is free during its live range. */
+function* layOutLargest(ranges: readonly LiveRange[]): Paced<number> {
+  const placed: LiveRange[] = []
   let arenaBytes = 0
-  for (const life of [...lives].sort((a, b) => b.bytes - a.bytes || a.first - b.first)) {
+  for (const range of [...ranges].sort((a, b) => b.bytes - a.bytes || a.first - b.first)) {
     const others = placed
-      .filter(other => other.first <= life.last && life.first <= other.last)
+      .filter(other => other.first <= range.last && range.first <= other.last)
       .sort((a, b) => a.buffer.offset - b.buffer.offset)
     let offset = 0
     for (const other of others) {
-      if (offset + life.bytes <= other.buffer.offset) break
+      if (offset + range.bytes <= other.buffer.offset) break
       offset = Math.max(offset, other.buffer.offset + other.bytes)
     }
-    life.buffer.offset = offset
-    arenaBytes = Math.max(arenaBytes, offset + life.bytes)
-    placed.push(life)
+    range.buffer.offset = offset
+    arenaBytes = Math.max(arenaBytes, offset + range.bytes)
+    placed.push(range)
     yield
   }
   return arenaBytes
 }
 
-/** In the order of their lives, each in the last room of its size that became free, or else behind all others. */
-function* layOutInOrder(lives: readonly Life[]): Paced<number> {
+/** In the order of their live ranges, each at the last offset that a buffer of its size left, or else behind all others. */
+function* layOutInOrder(ranges: readonly LiveRange[]): Paced<number> {
   const free = new Map<number, number[]>()
-  const ending = [...lives].sort((a, b) => a.last - b.last)
+  const ending = [...ranges].sort((a, b) => a.last - b.last)
   let [ended, arenaBytes] = [0, 0]
-  // Lives are in the order of their first steps.
-  for (const { buffer, first, bytes } of lives) {
+  // Live ranges are in the order of their first steps.
+  for (const { buffer, first, bytes } of ranges) {
     for (; ending[ended]!.last < first; ended++) {
-      const { bytes: room, buffer: old } = ending[ended]!
-      const rooms = free.get(room)
-      if (rooms) rooms.push(old.offset)
-      else free.set(room, [old.offset])
+      const { bytes: size, buffer: old } = ending[ended]!
+      const offsets = free.get(size)
+      if (offsets) offsets.push(old.offset)
+      else free.set(size, [old.offset])
     }
     const reused = free.get(bytes)?.pop()
     buffer.offset = reused ?? arenaBytes

@@ -1,15 +1,15 @@
-// bind.ts: gives the operands of a program their memory.
+// bind.ts: memory for the operands of a program.
 import { arrayBytes, type ElementArray, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { mapPaced, type Paced } from '../core/paced.js'
-import { allocateRoom, type Room } from '../kernels/aligned.js'
+import { type Allocation, allocate } from '../kernels/aligned.js'
 import type { BoundStep, Kernels } from '../kernels/kernels.js'
 import type { PlanMemory } from '../native.js'
 import {
+  type Binding,
   type Buffer,
   Operand,
   operandsOf,
-  type Port,
   type Program,
   type Step,
   type Storage,
@@ -37,7 +37,7 @@ export interface BindOptions {
   readonly double?: boolean
   /**
    * Arrays of the caller for inputs and outputs, by name, instead of new ones: they must have the type and number of
-   * elements of their port.
+   * elements of their binding.
    */
   readonly buffers?: ReadonlyMap<string, ElementArray>
 }
@@ -80,19 +80,19 @@ class BufferArrays {
   readonly #program: Program
   readonly #double: boolean
   readonly #kernels: Padded
-  readonly #arena: Room
+  readonly #arena: Allocation
   readonly #arrays = new Map<Buffer, ElementArray>()
 
   constructor(program: Program, { double = false, buffers }: BindOptions, kernels: Padded) {
     this.#program = program
     this.#double = double
     this.#kernels = kernels
-    this.#arena = allocated(program.arenaBytes * this.#scale, bytes => allocateRoom(bytes, kernels))
-    for (const port of [...program.inputs, ...program.outputs]) {
-      const given = buffers?.get(port.name)
-      if (!given || this.#arrays.has(port.buffer)) continue
-      expectFit(port, given)
-      this.#arrays.set(port.buffer, given)
+    this.#arena = allocated(program.arenaBytes * this.#scale, bytes => allocate(bytes, kernels))
+    for (const binding of [...program.inputs, ...program.outputs]) {
+      const given = buffers?.get(binding.name)
+      if (!given || this.#arrays.has(binding.buffer)) continue
+      expectFit(binding, given)
+      this.#arrays.set(binding.buffer, given)
     }
   }
 
@@ -119,7 +119,7 @@ class BufferArrays {
   memory(): PlanMemory {
     return {
       scratch: [this.#arena.buffer],
-      constant: this.#memoryOf('constant', 'packed'),
+      constant: this.#memoryOf('constant', 'folded'),
       state: this.#memoryOf('state'),
     }
   }
@@ -127,11 +127,11 @@ class BufferArrays {
   /** See {@link BoundProgram.constants}. */
   constants(): ElementArray[] {
     return Array.from(this.#arrays)
-      .filter(([{ storage }]) => storage === 'constant' || storage === 'packed')
+      .filter(([{ storage }]) => storage === 'constant' || storage === 'folded')
       .map(([, array]) => array)
   }
 
-  /** Forgets what neither steps nor ports use. */
+  /** Forgets what neither steps nor bindings use. */
   *keepUsed(): Paced<void> {
     const { steps, inputs, outputs, state } = this.#program
     const used = new Set([...inputs, ...outputs, ...state].map(({ buffer }) => buffer))
@@ -156,9 +156,9 @@ class BufferArrays {
     if (storage === 'arena')
       return new type(this.#arena.buffer, this.#arena.offset + offset * this.#scale, count)
     const array = allocated(count * type.BYTES_PER_ELEMENT, bytes => {
-      if (storage !== 'packed') return new type(count)
-      const room = allocateRoom(bytes, this.#kernels)
-      return new type(room.buffer, room.offset, count)
+      if (storage !== 'folded') return new type(count)
+      const memory = allocate(bytes, this.#kernels)
+      return new type(memory.buffer, memory.offset, count)
     })
     if (initial) (array as Float64Array).set(initial() as Float64Array)
     return array
@@ -208,7 +208,7 @@ function allocated<T>(bytes: number, make: (bytes: number) => T): T {
   }
 }
 
-function expectFit({ name, dtype, shape, buffer }: Port, given: ElementArray): void {
+function expectFit({ name, dtype, shape, buffer }: Binding, given: ElementArray): void {
   const kind = elementArrayOf(dtype)
   if (!(given instanceof kind)) {
     throw new SparkError(

@@ -1,4 +1,4 @@
-// compile.ts: from a graph to a program. Nodes become kernel calls in their order; what depends on constants only moves
+// compile.ts: compilation of a graph to a program. Nodes become kernel calls in their order; what depends on constants only moves
 // to the setup, what nobody reads goes, and the rest shares one arena.
 
 import type { Precision } from '../core/config.js'
@@ -16,7 +16,7 @@ import { layOut, shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
 import { loweringOf } from './lower/index.js'
 import { constantValue, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
-import { Buffer, copyStep, operandsOf, type Port, type Program, type Step } from './program.js'
+import { type Binding, Buffer, copyStep, operandsOf, type Program, type Step } from './program.js'
 import { splitSetup } from './setup.js'
 import { readInPlace } from './strided-reads.js'
 
@@ -55,15 +55,15 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const scope: Scope = { values: new Map(), steps: [], updates, bytes, target, lower }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
-    .map(({ name }) => port(name, addInput(scope, name, facts.get(name))))
-  const state: Port[] = []
+    .map(({ name }) => binding(name, addInput(scope, name, facts.get(name))))
+  const state: Binding[] = []
   for (const [name, constant] of graph.initializers) {
     yield
     const value = updates.has(name)
       ? stateValue(constant)
       : constantValue(constant, numbersOf(facts.get(name)))
     scope.values.set(name, value)
-    if (updates.has(name)) state.push(port(name, value))
+    if (updates.has(name)) state.push(binding(name, value))
   }
   for (const node of updatesLast(graph)) {
     yield
@@ -74,7 +74,7 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
     )
   }
   for (const [name, next] of updates) addUpdate(scope, name, next)
-  const outputs = graph.outputs.map(({ name }) => port(name, outputOf(scope, name)))
+  const outputs = graph.outputs.map(({ name }) => binding(name, outputOf(scope, name)))
   const needed = yield* removeDead(scope.steps, outputs)
   const { setup, steps: rest } = yield* splitSetup(needed, packs && bf16Support)
   const direct = yield* removeDead(yield* readInPlace(rest), outputs)
@@ -85,7 +85,7 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   return { setup, steps, inputs, outputs, state, ...arena, constantBytes }
 }
 
-const port = (name: string, { dtype, shape, buffer }: Value): Port => ({ name, dtype, shape, buffer })
+const binding = (name: string, { dtype, shape, buffer }: Value): Binding => ({ name, dtype, shape, buffer })
 
 function stateValue(constant: Constant): Value {
   const { dtype, shape, count } = constant
@@ -182,7 +182,7 @@ function outputOf(scope: Scope, name: string): Value {
 }
 
 /** The steps that an output or a state depends on. */
-function* removeDead(steps: readonly Step[], outputs: readonly Port[]): Paced<Step[]> {
+function* removeDead(steps: readonly Step[], outputs: readonly Binding[]): Paced<Step[]> {
   const needed = new Set<Buffer>(outputs.map(({ buffer }) => buffer))
   const kept: Step[] = []
   for (let i = steps.length - 1; i >= 0; i--) {
@@ -204,6 +204,6 @@ function* constantBytesOf(steps: readonly Step[]): Paced<number> {
     for (const { buffer } of operandsOf(args)) buffers.add(buffer)
     yield
   }
-  const constants = [...buffers].filter(({ storage }) => storage === 'constant' || storage === 'packed')
+  const constants = [...buffers].filter(({ storage }) => storage === 'constant' || storage === 'folded')
   return constants.reduce((bytes, { dtype, count }) => bytes + arrayBytes(dtype, count), 0)
 }

@@ -39,7 +39,7 @@ export function* packWeights(steps: readonly Step[], setup: Step[], bf16Support:
   }
   const stays = ({ data: { buffer } }: Weight): boolean => !isConstant(buffer) || shared.has(buffer)
   const add = (step: Step): void => {
-    for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'packed'
+    for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'folded'
     setup.push(step)
   }
   const inPanels = once(weight => {
@@ -66,7 +66,7 @@ export function* packWeights(steps: readonly Step[], setup: Step[], bf16Support:
 }
 
 /** Whether the elements are the same in each run. */
-export const isConstant = ({ storage }: Buffer): boolean => storage === 'constant' || storage === 'packed'
+export const isConstant = ({ storage }: Buffer): boolean => storage === 'constant' || storage === 'folded'
 
 /** What `make` makes of a weight, once for all that read it. */
 function once<T>(make: (weight: Weight) => T): (weight: Weight) => T {

@@ -8,7 +8,7 @@ import type { KernelOp, Kernels, PreparedSteps } from '../kernels/kernels.js'
 import { type BindOptions, type BoundProgram, bind } from './bind.js'
 import { type CompileOptions, compilePaced } from './compile.js'
 import { prepare } from './prepare.js'
-import { operandsOf, type Port, type Program } from './program.js'
+import { type Binding, operandsOf, type Program } from './program.js'
 
 /** Options of {@link Plan.create}. */
 export interface PlanOptions extends CompileOptions, BindOptions {}
@@ -88,12 +88,12 @@ export class Plan implements Disposable {
   }
 
   /** Names, types and sizes of the inputs. */
-  get inputs(): readonly Port[] {
+  get inputs(): readonly Binding[] {
     return this.#program.inputs
   }
 
   /** Names, types and sizes of the outputs. */
-  get outputs(): readonly Port[] {
+  get outputs(): readonly Binding[] {
     return this.#program.outputs
   }
 
@@ -170,7 +170,7 @@ export class Plan implements Disposable {
   }
 
   /** The elements of an input or output, in the memory that runs read and write. */
-  arrayOf({ buffer }: Port): ElementArray {
+  arrayOf({ buffer }: Binding): ElementArray {
     return this.#bound.arrayOf(buffer)
   }
 
@@ -180,9 +180,9 @@ export class Plan implements Disposable {
    * @throws SparkError ERR_ARGUMENT when there is no such state
    */
   state(name: string): ElementArray {
-    const port = this.#program.state.find(port => port.name === name)
-    if (!port) throw new SparkError('ERR_ARGUMENT', `the plan has no state '${name}'`)
-    return this.#bound.arrayOf(port.buffer)
+    const binding = this.#program.state.find(binding => binding.name === name)
+    if (!binding) throw new SparkError('ERR_ARGUMENT', `the plan has no state '${name}'`)
+    return this.#bound.arrayOf(binding.buffer)
   }
 
   /**

@@ -1,4 +1,4 @@
-// prepare.ts: hands the steps of a program to a backend, a long program in parts.
+// prepare.ts: preparation of the steps of a program on a backend, of a long program in parts.
 import type { Pacer } from '../core/paced.js'
 import type { BoundStep, Kernels, PreparedSteps } from '../kernels/kernels.js'
 import type { PlanMemory } from '../native.js'

@@ -1,14 +1,14 @@
-// program.ts: what a graph is compiled to: a flat list of kernel calls whose operands are pieces of buffers.
+// program.ts: a compiled graph: a flat list of kernel calls whose operands are pieces of buffers.
 import type { ElementArray, ElementType } from '../core/dtype.js'
 import type { KernelArgs, KernelOp } from '../kernels/kernels.js'
 import type { KernelType } from '../kernels/tensor-kernel-args.js'
 
 /**
- * Where a buffer lives. `arena`: in memory that buffers share over the time of a run. `packed`: of its own, filled once
+ * Where a buffer lives. `arena`: in memory that buffers share over the time of a run. `folded`: of its own, filled once
  * from constants. `constant`: in the weights of the model. `state`: kept from run to run. `input`, `output`: the area
  * through which a caller hands values in and out.
  */
-export type Storage = 'arena' | 'packed' | 'constant' | 'state' | 'input' | 'output'
+export type Storage = 'arena' | 'folded' | 'constant' | 'state' | 'input' | 'output'
 
 /** How a kernel uses an operand. */
 export type Access = 'read' | 'write' | 'update'
@@ -123,7 +123,7 @@ export type Step = {
 }[KernelOp]
 
 /** A value that a caller hands in or gets. */
-export interface Port {
+export interface Binding {
   /** Its name in the graph. */
   readonly name: string
   /** Element type. */
@@ -140,10 +140,10 @@ export interface Program {
   readonly setup: readonly Step[]
   /** Run each time. */
   readonly steps: readonly Step[]
-  readonly inputs: readonly Port[]
-  readonly outputs: readonly Port[]
+  readonly inputs: readonly Binding[]
+  readonly outputs: readonly Binding[]
   /** Values that are kept from run to run. */
-  readonly state: readonly Port[]
+  readonly state: readonly Binding[]
   /** Bytes of the arena. */
   readonly arenaBytes: number
   /** The most bytes that are alive in the arena at once: no layout can be smaller. */

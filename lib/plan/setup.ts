@@ -1,4 +1,4 @@
-// setup.ts: what is computed once, before the first run: all that depends on constants only.
+// setup.ts: constant folding on the backend: steps that run once, before the first run.
 import type { Paced } from '../core/paced.js'
 import type { Bf16Support } from '../kernels/kernels.js'
 import { isConstant, packWeights } from './pack-weights.js'
@@ -21,7 +21,7 @@ export function* splitSetup(
       rest.push(step)
       continue
     }
-    for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'packed'
+    for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'folded'
     setup.push(step)
   }
   return { setup, steps: packs ? yield* packWeights(rest, setup, packs) : rest }

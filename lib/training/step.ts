@@ -144,7 +144,7 @@ export class TrainingStep implements Disposable {
       if (this.#drops) feeds[inputName(dropoutState, part, parts.length)] = Uint32Array.of(seed, step, part)
       for (const name of this.#inputs) {
         const input = inputName(name, part, parts.length)
-        const { dtype } = plan.inputs.find(port => port.name === input)!
+        const { dtype } = plan.inputs.find(binding => binding.name === input)!
         const { data } = batch[name]!
         expectAttached(`batch['${name}']`, data)
         feeds[input] = converted(data, dtype)

@@ -3,7 +3,7 @@ import t from 'tap'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { optimize } from '#lib/graph/rewrites/optimize.js'
-import { allocateRoom } from '#lib/kernels/aligned.js'
+import { allocate } from '#lib/kernels/aligned.js'
 import { openKernels } from '#lib/kernels/open.js'
 import { requireAddon } from '#lib/native.js'
 import { Plan } from '#lib/plan/plan.js'
@@ -14,7 +14,7 @@ const isAligned = (array: ArrayBufferView): boolean =>
 t.test('room for elements begins with a cache line', async t => {
   const kernels = await openKernels({ backend: 'cpu' })
   for (const bytes of [64, 100, 4096, 1 << 20]) {
-    const { buffer, offset } = allocateRoom(bytes, kernels)
+    const { buffer, offset } = allocate(bytes, kernels)
     t.ok(buffer.byteLength - offset >= bytes, `${bytes} bytes are there`)
     t.ok(offset < 64)
     t.ok(isAligned(new Uint8Array(buffer, offset, bytes)), `${bytes} bytes`)
@@ -38,5 +38,5 @@ t.test('packed weights of a plan do', async t => {
 })
 
 t.test('other backends have no preference', async t => {
-  t.same(allocateRoom(100, await openKernels({ backend: 'js' })), { buffer: new ArrayBuffer(100), offset: 0 })
+  t.same(allocate(100, await openKernels({ backend: 'js' })), { buffer: new ArrayBuffer(100), offset: 0 })
 })

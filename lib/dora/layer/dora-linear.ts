@@ -3,7 +3,7 @@ import { expectKnownOptions } from '../../core/checks.js'
 import type { Precision } from '../../core/config.js'
 import type { DType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
-import { type HeldWeight, holdWeight, Retirement } from '../../kernels/held-weight.js'
+import { DeferredRelease, type HeldWeight, holdWeight } from '../../kernels/held-weight.js'
 import type { Kernels, StoredWeight } from '../../kernels/kernels.js'
 import { Tensor } from '../../memory/tensor.js'
 import { decodeWeight, precisionOf, storedBytes, storeWeight } from '../../weights/encode.js'
@@ -56,7 +56,7 @@ export class DoRALinear extends AdaptedLayer {
 
   readonly #kernels: Kernels
   readonly #weightNorm2: Float32Array
-  readonly #weights = new Retirement()
+  readonly #weights = new DeferredRelease()
   readonly #adapters: AdapterSet
   #base: HeldWeight | null
   #merged: Merged | null = null
@@ -243,7 +243,7 @@ export class DoRALinear extends AdaptedLayer {
     this.#adapters.activate(adapter) // setActive may have been called meanwhile
     this.#kept = null
     if (keepOriginal) return
-    this.#weights.retire(this.#base)
+    this.#weights.release(this.#base)
     this.#base = null
   }
 
@@ -257,7 +257,7 @@ export class DoRALinear extends AdaptedLayer {
     if (!this.#merged) return
     const base = this.#base ?? (await this.#restoreBase(this.#merged))
     if (this.#disposed || !this.#merged) return
-    this.#weights.retire(this.#merged)
+    this.#weights.release(this.#merged)
     this.#base = base
     this.#merged = null
   }
@@ -303,8 +303,8 @@ export class DoRALinear extends AdaptedLayer {
   /** Frees the weights and the activations; a second call does nothing. All other methods then throw ERR_DISPOSED. */
   dispose(): void {
     this.#disposed = true
-    this.#weights.retire(this.#base)
-    this.#weights.retire(this.#merged)
+    this.#weights.release(this.#base)
+    this.#weights.release(this.#merged)
     this.#base = null
     this.#merged = null
     this.#bias = undefined

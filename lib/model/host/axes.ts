@@ -38,12 +38,12 @@ export function sliceAlong(
  */
 export function concatAlong(parts: readonly HostTensor[], axis: number): HostTensor {
   const [{ dtype, shape }] = parts as [HostTensor]
-  const misfit = parts.find(
+  const mismatch = parts.find(
     part =>
       part.shape.length !== shape.length || part.shape.some((size, i) => i !== axis && size !== shape[i]),
   )
-  if (misfit) {
-    const shapes = `[${shape.join(', ')}] and [${misfit.shape.join(', ')}]`
+  if (mismatch) {
+    const shapes = `[${shape.join(', ')}] and [${mismatch.shape.join(', ')}]`
     throw new SparkError('ERR_SHAPE', `tensors of the shapes ${shapes} cannot be joined along axis ${axis}`)
   }
   const width = parts.reduce((sum, part) => sum + part.shape[axis]!, 0)

@@ -1,4 +1,4 @@
-// index.ts: the operators that run on the host, between compiled segments.
+// index.ts: the table of host operators, which run between compiled segments.
 import type { Node } from '../../graph/graph.js'
 import { controlFlow } from './control-flow.js'
 import { selections } from './selections.js'

@@ -1,4 +1,4 @@
-// table.ts: what an operator that runs on the host sees and gives.
+// table.ts: the interface of host operators.
 import type { Node, Subgraph } from '../../graph/graph.js'
 import type { HostValue } from '../values.js'
 

@@ -1,4 +1,4 @@
-// cuts.ts: places in the run of a graph between segments, and what was compiled for each of them.
+// cuts.ts: cuts between the segments of a graph, and what was compiled for each of them.
 import type { Paced } from '../core/paced.js'
 import { Constant, type NumericType } from '../graph/constant.js'
 import { readsOf } from '../graph/edit.js'
@@ -7,7 +7,7 @@ import type { Plan } from '../plan/plan.js'
 import { readsOfAll, type Segment } from './segments.js'
 import type { HostValue } from './values.js'
 
-/** Shapes and decisive elements for which the part of a graph from one place on stays compiled at once. */
+/** Shapes and decisive elements for which the part of a graph from one cut on stays compiled at once. */
 const maxVariants = 16
 
 /** A segment that is ready to run. */
@@ -17,7 +17,7 @@ export interface Compiled extends Segment {
   readonly next: Cut | undefined
 }
 
-/** A place in the run of a graph, where a segment begins, and what was compiled for it. */
+/** A cut in the run of a graph, where a segment begins, and what was compiled for it. */
 export class Cut {
   readonly nodes: readonly Node[]
   /** Values that the nodes read and do not make themselves, but for constants. */

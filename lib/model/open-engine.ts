@@ -147,12 +147,12 @@ class PlanEngine implements Engine {
   }
 }
 
-/** Bytes of arrays, those at one place counted once. */
+/** Bytes of arrays, those at one address counted once. */
 function distinctBytes(arrays: readonly ElementArray[]): number {
-  const places = new Map<ArrayBufferLike, Map<number, number>>()
+  const spans = new Map<ArrayBufferLike, Map<number, number>>()
   for (const { buffer, byteOffset, byteLength } of arrays) {
-    const sizes = places.get(buffer) ?? new Map<number, number>()
-    places.set(buffer, sizes.set(byteOffset, byteLength))
+    const sizes = spans.get(buffer) ?? new Map<number, number>()
+    spans.set(buffer, sizes.set(byteOffset, byteLength))
   }
-  return [...places.values()].flatMap(sizes => [...sizes.values()]).reduce((sum, bytes) => sum + bytes, 0)
+  return [...spans.values()].flatMap(sizes => [...sizes.values()]).reduce((sum, bytes) => sum + bytes, 0)
 }

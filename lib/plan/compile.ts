@@ -189,9 +189,9 @@ function* removeDead(steps: readonly Step[], outputs: readonly Binding[]): Paced
     yield
     const step = steps[i]!
     const operands = [...operandsOf(step.args)]
-    const lives = ({ buffer, access }: (typeof operands)[number]): boolean =>
+    const isLive = ({ buffer, access }: (typeof operands)[number]): boolean =>
       access !== 'read' && (needed.has(buffer) || buffer.storage === 'state')
-    if (!operands.some(lives)) continue
+    if (!operands.some(isLive)) continue
     for (const { buffer, access } of operands) if (access !== 'write') needed.add(buffer)
     kept.push(step)
   }

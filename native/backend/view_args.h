@@ -19,7 +19,7 @@ struct Axes {
   int64_t count;
   int64_t size[kMaxAxes];
 };
-SPARK_HOST_DEVICE inline int64_t volume(const Axes& axes) {
+SPARK_HOST_DEVICE inline int64_t numel(const Axes& axes) {
   int64_t product = 1;
   for (int64_t i = 0; i < axes.count; ++i) product *= axes.size[i];
   return product;

@@ -30,7 +30,7 @@ Strides strides(const Arguments& in, const char* name, const Axes& axes, int64_t
   return strides;
 }
 
-int64_t checked_volume(const Axes& axes) {
+int64_t checked_numel(const Axes& axes) {
   int64_t product = 1;
   for (int64_t i = 0; i < axes.count; ++i) product = elements(product, axes.size[i]);
   return product;
@@ -57,7 +57,7 @@ int64_t needed(const char* name, int64_t offset,
                std::initializer_list<std::pair<const Axes&, const Strides&>> loops) {
   Reach reach{offset, offset};
   for (const auto& [axes, strides] : loops) {
-    if (checked_volume(axes) == 0) return 0;
+    if (checked_numel(axes) == 0) return 0;
     reach.extend(axes, strides);
   }
   if (reach.low < 0) throw Error("ERR_SHAPE", message(name, " would be left at its beginning"));
@@ -93,7 +93,7 @@ PlacesRead places(Arguments& in) {
     throw Error("ERR_SHAPE", message("there are ", steps.count, " steps and ", limits.count, " limits"));
   }
   places.components = steps.count;
-  const bool empty = checked_volume(places.shape) == 0;
+  const bool empty = checked_numel(places.shape) == 0;
   Strides reach{};
   for (int64_t d = 0; d < steps.count; ++d) {
     if (limits.size[d] == 0 && !empty) throw Error("ERR_SHAPE", message("limits[", d, "] is 0"));
@@ -130,7 +130,7 @@ BinaryArgs read_binary(Arguments& in) {
   args.b_strides = strides(in, "bStrides", args.shape);
   args.a = in.input("a", args.dtype, needed("a", 0, {{args.shape, args.a_strides}}));
   args.b = in.input("b", args.dtype, needed("b", 0, {{args.shape, args.b_strides}}));
-  args.y = in.output("y", returns_bool(args.fn) ? DType::kBool : args.dtype, checked_volume(args.shape));
+  args.y = in.output("y", returns_bool(args.fn) ? DType::kBool : args.dtype, checked_numel(args.shape));
   return args;
 }
 
@@ -145,7 +145,7 @@ SelectArgs read_select(Arguments& in) {
       in.input<uint8_t>("condition", needed("condition", 0, {{args.shape, args.condition_strides}}));
   args.a = in.input("a", args.dtype, needed("a", 0, {{args.shape, args.a_strides}}));
   args.b = in.input("b", args.dtype, needed("b", 0, {{args.shape, args.b_strides}}));
-  args.y = in.output("y", args.dtype, checked_volume(args.shape));
+  args.y = in.output("y", args.dtype, checked_numel(args.shape));
   return args;
 }
 
@@ -159,7 +159,7 @@ ReduceArgs read_reduce(Arguments& in) {
   args.reduced_strides = strides(in, "reducedStrides", args.reduced);
   args.x = in.input("x", args.dtype,
                     needed("x", 0, {{args.shape, args.strides}, {args.reduced, args.reduced_strides}}));
-  args.y = in.output("y", args.dtype, checked_volume(args.shape));
+  args.y = in.output("y", args.dtype, checked_numel(args.shape));
   return args;
 }
 
@@ -217,7 +217,7 @@ GatherArgs read_gather(Arguments& in) {
   const PlacesRead read = places(in);
   args.places = read.places;
   args.x = in.input("x", args.dtype, read.needed);
-  args.y = in.output("y", args.dtype, checked_volume(args.places.shape));
+  args.y = in.output("y", args.dtype, checked_numel(args.places.shape));
   return args;
 }
 
@@ -227,7 +227,7 @@ ScatterArgs read_scatter(Arguments& in) {
   args.dtype = copied_dtype(in);
   const PlacesRead read = places(in);
   args.places = read.places;
-  args.updates = in.input("updates", args.dtype, checked_volume(args.places.shape));
+  args.updates = in.input("updates", args.dtype, checked_numel(args.places.shape));
   args.y = in.update("y", args.dtype, read.needed);
   return args;
 }

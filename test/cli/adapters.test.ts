@@ -8,7 +8,7 @@ import t from 'tap'
 import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import { parseOnnx, readOnnx } from '#lib/io/onnx/read.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
-import { adaptableGraph } from '../fixtures/adaptable-graph.js'
+import { adaptableGraph } from '../fixtures/models/adaptable-graph.js'
 
 const main = path.resolve(import.meta.dirname, '../../dist/cli/main.js')
 const scratch = mkdtempSync(path.join(tmpdir(), 'dgx-spark-cli-adapters-'))

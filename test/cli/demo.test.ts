@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import path from 'node:path'
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
-import { noGolden } from '../fixtures/golden-bytes.js'
+import { noGolden } from '../fixtures/values/golden-bytes.js'
 
 const main = path.resolve(import.meta.dirname, '../../dist/cli/main.js')
 const noAddon = !loadAddon().addon && 'too slow without the addon'

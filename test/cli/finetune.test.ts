@@ -5,7 +5,7 @@ import path from 'node:path'
 import t from 'tap'
 import { writeOnnx } from '#lib/io/onnx/write.js'
 import { readEvents } from '#lib/training/log.js'
-import { small, smallModel } from '../fixtures/trainable.js'
+import { small, smallModel } from '../fixtures/models/trainable.js'
 
 const root = path.resolve(import.meta.dirname, '../..')
 const script = path.join(root, 'dist/cli/main.js')

@@ -8,7 +8,7 @@ import t from 'tap'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { encodeMessage } from '#lib/io/onnx/encode.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
-import { bytesOf } from '../fixtures/onnx-bytes.js'
+import { bytesOf } from '../fixtures/values/onnx-bytes.js'
 
 const root = path.resolve(import.meta.dirname, '../..')
 const runner = path.join(root, 'test/fixtures/conformance/main.js')

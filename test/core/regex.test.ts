@@ -1,7 +1,7 @@
 // Regular expressions in the syntax of Python's re, in linear time.
 import t from 'tap'
 import { Regex } from '#lib/core/regex.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 /** Pattern, what it matches as a whole, what it does not: by Python 3.11. */
 const rows: readonly (readonly [pattern: string, yes: readonly string[], no: readonly string[]])[] = [

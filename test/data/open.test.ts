@@ -8,8 +8,8 @@ import { parseIdx } from '#lib/data/idx.js'
 import { openData } from '#lib/data/open.js'
 import { TableDataset } from '#lib/data/table.js'
 import { parseNpy } from '#lib/io/npy.js'
-import { noGolden } from '../fixtures/golden-bytes.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { noGolden } from '../fixtures/values/golden-bytes.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 /** An IDX file: type code, sizes, big-endian elements. */
 const idx = (type: number, sizes: number[], elements: Uint8Array): Buffer => {

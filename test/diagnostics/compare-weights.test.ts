@@ -4,7 +4,7 @@ import t from 'tap'
 import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
-import { normal, randomGenerator } from '../fixtures/random.js'
+import { normal, randomGenerator } from '../fixtures/values/random.js'
 
 const random = randomGenerator(21)
 const weight = (...shape: number[]): Constant =>

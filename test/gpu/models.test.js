@@ -3,9 +3,9 @@
 import { existsSync, readdirSync } from 'node:fs'
 import path from 'node:path'
 import { Model, Tensor } from 'dgx-spark'
-import { drivingPolicy } from '../fixtures/driving-policy.js'
 import { gpuTests, uniform } from '../fixtures/gpu-suite/gpu.js'
-import { transformer } from '../fixtures/transformer.js'
+import { drivingPolicy } from '../fixtures/models/driving-policy.js'
+import { transformer } from '../fixtures/models/transformer.js'
 
 /** @import { ElementType } from 'dgx-spark' */
 /** @import { Claims } from '../fixtures/gpu-suite/tap.js' */

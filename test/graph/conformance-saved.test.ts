@@ -8,9 +8,9 @@ import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import { inferShapes } from '#lib/graph/shape-inference.js'
 import { parseOnnx } from '#lib/io/onnx/read.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
-import { type ConformanceCase, conformanceCases, noModels } from '../fixtures/onnx-models.js'
+import { type ConformanceCase, conformanceCases, noModels } from '../fixtures/models/onnx-models.js'
 import { hasRuntimeType, runOnnxRuntime } from '../fixtures/onnx-runtime.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 /** What is wrong with the outputs of a case after saving; undefined when nothing is. */
 async function problem({ name, model, inputs, outputs }: ConformanceCase): Promise<string | undefined> {

@@ -11,8 +11,8 @@ import { Plan } from '#lib/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
 import { type Checked, type GradientCase, gradientError } from '../fixtures/gradients.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
-import { randomConstants } from '../fixtures/random-tensors.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
+import { randomConstants } from '../fixtures/values/random-tensors.js'
 
 /** Central differences with steps of 1e-5 are exact to about 1e-9 for numbers near 1. */
 const tolerance = 1e-7

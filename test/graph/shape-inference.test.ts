@@ -13,7 +13,7 @@ import {
   modelFile,
   modelFiles,
   noModels,
-} from '../fixtures/onnx-models.js'
+} from '../fixtures/models/onnx-models.js'
 
 /** The graph of a case with its inputs as constants, so that elements are followed too, and without hints. */
 function closedGraph({ model, inputs, name }: ConformanceCase): Graph {

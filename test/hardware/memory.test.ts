@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import { machineMemory, parseMeminfo, unifiedMemoryFree } from '#lib/hardware/memory.js'
-import { garbage } from '../fixtures/garbage.js'
 import { FakeRoot } from '../fixtures/machine.js'
+import { garbage } from '../fixtures/values/garbage.js'
 
 const meminfo = [
   'MemTotal:       127535932 kB',

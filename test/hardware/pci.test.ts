@@ -1,8 +1,8 @@
 import t from 'tap'
 import { gpuFromController, otherLinuxGpus } from '#lib/hardware/other-gpus.js'
 import { normalizePciAddress, parseDriverInformation, pciName, scanPci } from '#lib/hardware/pci.js'
-import { garbage } from '../fixtures/garbage.js'
 import { FakeRoot, gb10Pci } from '../fixtures/machine.js'
+import { garbage } from '../fixtures/values/garbage.js'
 
 const pciIds = [
   '# a comment',

@@ -1,8 +1,8 @@
 // Which machines are a DGX Spark and which are not, from files alone.
 import t from 'tap'
 import { detectSpark, isSparkGpu, parseRelease, readPlatform, sparkEvidence } from '#lib/hardware/spark.js'
-import { garbage } from '../fixtures/garbage.js'
 import { type FakeMachine, FakeRoot, gb10Pci, runChild } from '../fixtures/machine.js'
+import { garbage } from '../fixtures/values/garbage.js'
 
 const foundersRelease = [
   'DGX_NAME="DGX Spark"',

@@ -14,7 +14,7 @@ import {
 import path from 'node:path'
 import t from 'tap'
 import { makeFolder, writeFileAtomic } from '#lib/io/atomic-write.js'
-import { transfer } from '../fixtures/odd-values.js'
+import { transfer } from '../fixtures/values/odd-values.js'
 
 const bytes = (text: string): Uint8Array[] => [Buffer.from(text)]
 

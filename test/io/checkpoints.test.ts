@@ -7,8 +7,8 @@ import t from 'tap'
 import { readCheckpoint, writeCheckpoint } from '#lib/io/checkpoints/checkpoint.js'
 import type { CheckpointWeight } from '#lib/io/checkpoints/layout.js'
 import { close } from '../fixtures/close.js'
-import { noGolden } from '../fixtures/golden-bytes.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { noGolden } from '../fixtures/values/golden-bytes.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const root = path.join(process.env.DGX_SPARK_TEST_DATA ?? '', 'checkpoints')
 const scratch = mkdtempSync(path.join(tmpdir(), 'dgx-spark-checkpoints-'))

@@ -1,7 +1,7 @@
 // Arrays in NumPy's format: what is read, and what is refused.
 import t from 'tap'
 import { parseNpy } from '#lib/io/npy.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 function npy(header: string, data: ArrayBufferView, version = 1): Uint8Array {
   const text = Buffer.from(`${header}\n`)

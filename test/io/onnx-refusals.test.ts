@@ -12,9 +12,9 @@ import { encodeMessage } from '#lib/io/onnx/encode.js'
 import type { Message } from '#lib/io/onnx/messages.js'
 import { parseOnnx, readOnnx } from '#lib/io/onnx/read.js'
 import { serializeOnnx, writeOnnx } from '#lib/io/onnx/write.js'
-import { bytesOf } from '../fixtures/onnx-bytes.js'
-import { modelFile, noModels } from '../fixtures/onnx-models.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { modelFile, noModels } from '../fixtures/models/onnx-models.js'
+import { bytesOf } from '../fixtures/values/onnx-bytes.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 const folder = mkdtempSync(path.join(tmpdir(), 'dgx-spark-onnx-'))
 t.teardown(() => rmSync(folder, { recursive: true }))

@@ -23,9 +23,9 @@ import type { Message } from '#lib/io/onnx/messages.js'
 import { parseOnnx, readOnnx } from '#lib/io/onnx/read.js'
 import { parseTensor } from '#lib/io/onnx/read-tensor.js'
 import { serializeOnnx, writeOnnx } from '#lib/io/onnx/write.js'
-import { bytesOf, plain } from '../fixtures/onnx-bytes.js'
-import { modelFiles, noModels } from '../fixtures/onnx-models.js'
+import { modelFiles, noModels } from '../fixtures/models/onnx-models.js'
 import { runOnnxRuntime } from '../fixtures/onnx-runtime.js'
+import { bytesOf, plain } from '../fixtures/values/onnx-bytes.js'
 
 const folder = mkdtempSync(path.join(tmpdir(), 'dgx-spark-onnx-'))
 t.teardown(() => rmSync(folder, { recursive: true }))

@@ -11,7 +11,7 @@ import { readOnnx } from '#lib/io/onnx/read.js'
 import { writeOnnx } from '#lib/io/onnx/write.js'
 import { readBytes, readText } from '#lib/io/read-file.js'
 import { readEvents } from '#lib/training/log.js'
-import { smallModel } from '../fixtures/trainable.js'
+import { smallModel } from '../fixtures/models/trainable.js'
 
 t.test('bytes and text', async t => {
   const dir = t.testdir({ file: 'Größe\n', empty: '' })

@@ -12,8 +12,8 @@ import {
   writeSafetensors,
 } from 'dgx-spark'
 import t, { type Test } from 'tap'
-import { noGolden } from '../fixtures/golden-bytes.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { noGolden } from '../fixtures/values/golden-bytes.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 const data = process.env.DGX_SPARK_TEST_DATA
 const folder = mkdtempSync(path.join(tmpdir(), 'dgx-spark-safetensors-'))

@@ -17,9 +17,9 @@ import {
   shapeOf,
   weightCols,
 } from '../fixtures/conv.js'
-import { weightValues } from '../fixtures/dora-layer.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { weightValues } from '../fixtures/models/dora-layer.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 const noBf16 = () => addon.cpuBf16Support() === 'none' && 'this machine does not multiply bf16'

@@ -3,10 +3,15 @@ import t, { type Test } from 'tap'
 import type { StoredWeight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close, maxAbs, within } from '../fixtures/close.js'
-import { type DoraLayer, type DoraResult, runDora } from '../fixtures/dora-layer.js'
-import { noGolden } from '../fixtures/golden-bytes.js'
-import { type GoldenTensor, goldenFloats } from '../fixtures/golden-values.js'
-import { type Lookup, type PeftLinearCase, peftLinearCases, rowsFirst } from '../fixtures/peft-linear.js'
+import { type DoraLayer, type DoraResult, runDora } from '../fixtures/models/dora-layer.js'
+import {
+  type Lookup,
+  type PeftLinearCase,
+  peftLinearCases,
+  rowsFirst,
+} from '../fixtures/models/peft-linear.js'
+import { noGolden } from '../fixtures/values/golden-bytes.js'
+import { type GoldenTensor, goldenFloats } from '../fixtures/values/golden-values.js'
 
 function storedWeight(
   { fan_in_fan_out, out_features, in_features }: PeftLinearCase,

@@ -4,8 +4,8 @@ import { jsKernels } from '#lib/kernels/js/js.js'
 import type { MixedAdapter, StoredWeight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close } from '../fixtures/close.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

@@ -10,9 +10,9 @@ import {
   runDora,
   sum,
   weightValues,
-} from '../fixtures/dora-layer.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+} from '../fixtures/models/dora-layer.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

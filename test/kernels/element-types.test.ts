@@ -13,7 +13,7 @@ import {
   type UnaryFn,
 } from '#lib/kernels/tensor-kernel-args.js'
 import { requireAddon } from '#lib/native.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 const random = randomGenerator(23)

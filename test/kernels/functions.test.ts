@@ -5,7 +5,7 @@ import { openKernels } from '#lib/kernels/open.js'
 import { loadAddon, requireAddon } from '#lib/native.js'
 import { scriptResult } from '../fixtures/child.js'
 import { identical, within } from '../fixtures/close.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 const skip = loadAddon().addon ? false : 'the addon does not load'
 

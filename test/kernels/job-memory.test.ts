@@ -5,7 +5,7 @@ import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Kernels } from '#lib/kernels/kernels.js'
 import { openKernels } from '#lib/kernels/open.js'
 import { backends } from '../fixtures/backends.js'
-import { takeAway, transfer } from '../fixtures/odd-values.js'
+import { takeAway, transfer } from '../fixtures/values/odd-values.js'
 
 /** What the types of Node lack. */
 declare const WebAssembly: {

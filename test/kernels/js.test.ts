@@ -5,8 +5,8 @@ import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import { loadAddon } from '#lib/native.js'
 import { close } from '../fixtures/close.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const noAddon = loadAddon().addon ? false : 'the addon does not load'
 

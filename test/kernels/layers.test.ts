@@ -4,7 +4,7 @@ import { numel } from '#lib/core/shape.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import { requireAddon } from '#lib/native.js'
 import { within } from '../fixtures/close.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 const random = randomGenerator(31)

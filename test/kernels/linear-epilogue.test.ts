@@ -7,10 +7,10 @@ import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Activation, KernelArgs, StoredWeight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close, identical, within } from '../fixtures/close.js'
-import { matrix, sum, weightValues } from '../fixtures/dora-layer.js'
-import { bf16Value } from '../fixtures/golden-values.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { matrix, sum, weightValues } from '../fixtures/models/dora-layer.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { bf16Value } from '../fixtures/values/golden-values.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

@@ -3,7 +3,7 @@ import t from 'tap'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { KernelArgs } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

@@ -8,8 +8,8 @@ import { jsKernels } from '#lib/kernels/js/js.js'
 import { requireAddon } from '#lib/native.js'
 import { identical } from '../fixtures/close.js'
 import { agree } from '../fixtures/kernel-pair.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomWeight } from '../fixtures/stored-weight.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 const compute = 'nvfp4'

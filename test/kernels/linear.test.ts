@@ -3,9 +3,9 @@ import t from 'tap'
 import type { StoredWeight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close, identical, maxAbs, within } from '../fixtures/close.js'
-import { matrix, sum, weightValues } from '../fixtures/dora-layer.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { matrix, sum, weightValues } from '../fixtures/models/dora-layer.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

@@ -5,7 +5,7 @@ import { jsKernels } from '#lib/kernels/js/js.js'
 import { requireAddon } from '#lib/native.js'
 import { close, identical } from '../fixtures/close.js'
 import { agree, finiteDifferences, type Op } from '../fixtures/kernel-pair.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

@@ -8,9 +8,9 @@ import { requireAddon } from '#lib/native.js'
 import { decodeWeight } from '#lib/weights/encode.js'
 import { packedSizes, unpackWeight } from '#lib/weights/packed.js'
 import { identical } from '../fixtures/close.js'
-import { transfer } from '../fixtures/odd-values.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { transfer } from '../fixtures/values/odd-values.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

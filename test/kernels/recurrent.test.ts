@@ -6,7 +6,7 @@ import { requireAddon } from '#lib/native.js'
 import { packedSizes, packWeight } from '#lib/weights/packed.js'
 import { scriptResult } from '../fixtures/child.js'
 import { identical, within } from '../fixtures/close.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 type Args = KernelArgs['recurrent']
 

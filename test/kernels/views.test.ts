@@ -7,7 +7,7 @@ import type { KernelArgs, KernelOp } from '#lib/kernels/kernels.js'
 import { binaryFns, reduceFns, unaryFns } from '#lib/kernels/tensor-kernel-args.js'
 import { requireAddon } from '#lib/native.js'
 import { within } from '../fixtures/close.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 

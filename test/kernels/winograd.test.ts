@@ -7,8 +7,8 @@ import { requireAddon } from '#lib/native.js'
 import { packedSizes } from '#lib/weights/packed.js'
 import { close, identical } from '../fixtures/close.js'
 import { type ConvCase, convCase, f32Weight, shapeOf, weightCols } from '../fixtures/conv.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

@@ -8,11 +8,11 @@ import { type Graph, makeGraph, type Node, tensorType } from '#lib/graph/graph.j
 import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import { readOnnx } from '#lib/io/onnx/read.js'
 import { backends } from '../fixtures/backends.js'
-import { lightModel } from '../fixtures/light-models.js'
-import { modelFile, modelFiles, noModels } from '../fixtures/onnx-models.js'
+import { lightModel } from '../fixtures/models/light-models.js'
+import { modelFile, modelFiles, noModels } from '../fixtures/models/onnx-models.js'
+import { normalized, rightDigits, type Scale } from '../fixtures/models/test-digits.js'
 import { randomFeeds } from '../fixtures/onnx-runtime.js'
-import { normal, randomGenerator } from '../fixtures/random.js'
-import { normalized, rightDigits, type Scale } from '../fixtures/test-digits.js'
+import { normal, randomGenerator } from '../fixtures/values/random.js'
 
 const skip = noModels || (backends.includes('cpu') ? false : 'the addon does not load')
 const random = randomGenerator(9)

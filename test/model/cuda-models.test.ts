@@ -19,10 +19,10 @@ import type { Batch } from '#lib/training/dataset.js'
 import { createOptimizer } from '#lib/training/optimizers.js'
 import { TrainingStep } from '#lib/training/step.js'
 import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
-import { lightModel } from '../fixtures/light-models.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
-import { modelFiles, noModels } from '../fixtures/onnx-models.js'
+import { lightModel } from '../fixtures/models/light-models.js'
+import { modelFiles, noModels } from '../fixtures/models/onnx-models.js'
 import { randomFeeds } from '../fixtures/onnx-runtime.js'
 
 const { addon } = loadAddon()

@@ -12,7 +12,7 @@ import { roundWeights } from '#lib/graph/rewrites/round-weights.js'
 import { ShapeInference } from '#lib/graph/shape-inference.js'
 import { readOnnx } from '#lib/io/onnx/read.js'
 import { foldWeights } from '#lib/plan/fold-weights.js'
-import { conformanceCases, modelFiles, noModels } from '../fixtures/onnx-models.js'
+import { conformanceCases, modelFiles, noModels } from '../fixtures/models/onnx-models.js'
 
 /** Layers that fuse: a product with bias and activation, and its own output added to it. */
 function layers(count: number): Graph {

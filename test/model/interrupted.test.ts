@@ -24,7 +24,7 @@ import { parseOnnx } from '#lib/io/onnx/read.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { compilePaced } from '#lib/plan/compile.js'
 import { backends } from '../fixtures/backends.js'
-import { bytesOf } from '../fixtures/onnx-bytes.js'
+import { bytesOf } from '../fixtures/values/onnx-bytes.js'
 
 const input = (shape: readonly number[]) => [{ name: 'x', type: tensorType('f32', shape) }]
 

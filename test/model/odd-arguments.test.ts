@@ -36,8 +36,8 @@ import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { backends } from '../fixtures/backends.js'
-import { detached, oddValues, resizable, shared, takeAway, transfer } from '../fixtures/odd-values.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { detached, oddValues, resizable, shared, takeAway, transfer } from '../fixtures/values/odd-values.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 const sample = Float32Array.of(1, 2, 3)
 

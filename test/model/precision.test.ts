@@ -30,9 +30,9 @@ import { close, identical } from '../fixtures/close.js'
 import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
-import { modelFile, noModels } from '../fixtures/onnx-models.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
-import { randomConstants } from '../fixtures/random-tensors.js'
+import { modelFile, noModels } from '../fixtures/models/onnx-models.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
+import { randomConstants } from '../fixtures/values/random-tensors.js'
 
 const random = randomGenerator(6)
 const f32 = randomConstants(random)

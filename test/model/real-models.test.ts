@@ -7,10 +7,10 @@ import type { Constant } from '#lib/graph/constant.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
-import { lightModel } from '../fixtures/light-models.js'
-import { modelFile, modelFiles, noModels } from '../fixtures/onnx-models.js'
+import { lightModel } from '../fixtures/models/light-models.js'
+import { modelFile, modelFiles, noModels } from '../fixtures/models/onnx-models.js'
+import { normalized, rightDigits } from '../fixtures/models/test-digits.js'
 import { randomFeeds, runOnnxRuntime } from '../fixtures/onnx-runtime.js'
-import { normalized, rightDigits } from '../fixtures/test-digits.js'
 
 const skip = noModels
 const cpu = backends.includes('cpu')

@@ -3,7 +3,7 @@ import t from 'tap'
 import { atOnce } from '#lib/core/paced.js'
 import { layOut, shareInPlace } from '#lib/plan/arena.js'
 import { Buffer, operandsOf, type Step } from '#lib/plan/program.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 const copy = (src: Buffer, dst: Buffer): Step => ({
   op: 'copyStrided',

@@ -8,9 +8,9 @@ import { compile } from '#lib/plan/compile.js'
 import { Plan, type PlanOptions } from '#lib/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
-import { takeAway, transfer } from '../fixtures/odd-values.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
-import { randomConstants } from '../fixtures/random-tensors.js'
+import { takeAway, transfer } from '../fixtures/values/odd-values.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
+import { randomConstants } from '../fixtures/values/random-tensors.js'
 
 const random = randomGenerator(5)
 const f32 = randomConstants(random)

@@ -10,8 +10,8 @@ import { compile } from '#lib/plan/compile.js'
 import { Plan } from '#lib/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
 import { randomWeight } from '../fixtures/stored-weight.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const random = randomGenerator(11)
 const f32 = (...shape: readonly number[]): Constant =>

@@ -9,7 +9,7 @@ import { compile } from '#lib/plan/compile.js'
 import { Plan } from '#lib/plan/plan.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 /** What moves elements, and what reads them then: y. */
 interface Case {

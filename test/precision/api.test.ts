@@ -13,7 +13,7 @@ import {
   unswizzleScales,
 } from 'dgx-spark'
 import t from 'tap'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 t.test('encode and decode', async t => {
   const values = new Float32Array([1, -2, 0.1, 1e9, -Infinity, Number.NaN, -0])

@@ -14,7 +14,7 @@ import {
   runNative,
   sameBits,
 } from '../fixtures/precision-engines.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 const state = loadAddon()
 const noAddon = state.addon ? false : `no addon: ${state.reason}`

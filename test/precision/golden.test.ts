@@ -3,6 +3,7 @@ import type { DType, DTypeArray } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { dtypeArray } from '#lib/core/dtype.js'
 import { e2m1, floatFormats } from '#lib/precision/float-formats.js'
+import { cast, engines, fp8, type Matrix, runJs, sameBits } from '../fixtures/precision-engines.js'
 import {
   goldenJson,
   goldenTensors,
@@ -10,8 +11,7 @@ import {
   matrixOf,
   noGolden,
   type QuantizerCase,
-} from '../fixtures/golden-bytes.js'
-import { cast, engines, fp8, type Matrix, runJs, sameBits } from '../fixtures/precision-engines.js'
+} from '../fixtures/values/golden-bytes.js'
 
 const castColumns: [column: string, dtype: DType, saturate: boolean][] = [
   ['f16', 'f16', true],

@@ -1,6 +1,7 @@
 // NVFP4 recipes and the order of its scales against the golden bytes of ModelOpt, TransformerEngine and torchao.
 import { swizzleScales, unswizzleScales } from 'dgx-spark'
 import t from 'tap'
+import { cast, engines, type Matrix, nvfp4, runJs, sameBits } from '../fixtures/precision-engines.js'
 import {
   goldenJson,
   goldenTensors,
@@ -8,8 +9,7 @@ import {
   matrixOf,
   noGolden,
   type QuantizerCase,
-} from '../fixtures/golden-bytes.js'
-import { cast, engines, type Matrix, nvfp4, runJs, sameBits } from '../fixtures/precision-engines.js'
+} from '../fixtures/values/golden-bytes.js'
 
 /** The cases whose bytes are a specification, those with tensors of the given peer. */
 function cases(prefix: string): { one: QuantizerCase; tensors: Lookup; matrix: Matrix }[] {

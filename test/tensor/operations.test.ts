@@ -4,7 +4,7 @@ import t from 'tap'
 import { numel } from '#lib/core/shape.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
-import { randomGenerator, uniform } from '../fixtures/random.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const random = randomGenerator(11)
 const tensor = (shape: readonly number[], low = -1): Tensor<'f32'> =>

@@ -1,6 +1,6 @@
 import { Tensor } from 'dgx-spark'
 import t from 'tap'
-import { transfer } from '../fixtures/odd-values.js'
+import { transfer } from '../fixtures/values/odd-values.js'
 
 t.test('from nested arrays', async t => {
   const x = Tensor.from([

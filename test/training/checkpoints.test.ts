@@ -7,8 +7,8 @@ import { readCheckpoint } from '#lib/training/checkpoint.js'
 import { readEvents } from '#lib/training/log.js'
 import type { TrainerOptions } from '#lib/training/options.js'
 import { Trainer } from '#lib/training/trainer.js'
-import { backend, base, train } from '../fixtures/small-training.js'
-import { bytesOf, smallAdapter, smallData, smallModel } from '../fixtures/trainable.js'
+import { backend, base, train } from '../fixtures/models/small-training.js'
+import { bytesOf, smallAdapter, smallData, smallModel } from '../fixtures/models/trainable.js'
 
 t.test('checkpoints: as many as are kept, and what is in them', async t => {
   const folder = t.testdir()

@@ -7,7 +7,7 @@ import {
   type TrainingData,
   withSamples,
 } from '#lib/training/dataset.js'
-import { transfer } from '../fixtures/odd-values.js'
+import { transfer } from '../fixtures/values/odd-values.js'
 
 const numbers = (count: number): Float32Array => Float32Array.from({ length: count }, (_, i) => i)
 

@@ -9,7 +9,7 @@ import { LossScaler } from '#lib/training/loss-scaler.js'
 import type { TrainerOptions, TrainingEvent } from '#lib/training/options.js'
 import { Trainer } from '#lib/training/trainer.js'
 import { backends } from '../fixtures/backends.js'
-import { adapterOf, bytesOf, smallAdapter, smallData } from '../fixtures/trainable.js'
+import { adapterOf, bytesOf, smallAdapter, smallData } from '../fixtures/models/trainable.js'
 
 const backend = backends.includes('cpu') ? 'cpu' : 'js'
 

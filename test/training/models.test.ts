@@ -11,9 +11,9 @@ import { readOnnx } from '#lib/io/onnx/read.js'
 import type { Batch } from '#lib/training/dataset.js'
 import { Trainer } from '#lib/training/trainer.js'
 import { backends } from '../fixtures/backends.js'
-import { noGolden } from '../fixtures/golden-bytes.js'
-import { randomGenerator } from '../fixtures/random.js'
-import { randomAdapter } from '../fixtures/trainable.js'
+import { randomAdapter } from '../fixtures/models/trainable.js'
+import { noGolden } from '../fixtures/values/golden-bytes.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 interface ModelCase {
   readonly file: string

@@ -7,8 +7,8 @@ import { doraParameters, insertDora } from '#lib/graph/rewrites/insert-dora.js'
 import { Trainer } from '#lib/training/trainer.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
-import { goldenJson, goldenTensors, noGolden } from '../fixtures/golden-bytes.js'
-import { adapterOf } from '../fixtures/trainable.js'
+import { adapterOf } from '../fixtures/models/trainable.js'
+import { goldenJson, goldenTensors, noGolden } from '../fixtures/values/golden-bytes.js'
 
 interface TrainCase {
   id: string

@@ -6,7 +6,7 @@ import path from 'node:path'
 import t from 'tap'
 import { readEvents } from '#lib/training/log.js'
 import { backends } from '../fixtures/backends.js'
-import { randomGenerator } from '../fixtures/random.js'
+import { randomGenerator } from '../fixtures/values/random.js'
 
 const root = path.resolve(import.meta.dirname, '../..')
 const script = path.join(root, 'test/fixtures/training-child.js')

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { createSchedule, type ScheduleOptions } from '#lib/training/schedules.js'
 import { close } from '../fixtures/close.js'
-import { goldenJson, noGolden } from '../fixtures/golden-bytes.js'
+import { goldenJson, noGolden } from '../fixtures/values/golden-bytes.js'
 
 interface ScheduleCase {
   id: string

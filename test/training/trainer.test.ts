@@ -12,8 +12,8 @@ import { ArrayDataset, type Batch, type BatchTensor } from '#lib/training/datase
 import { readEvents } from '#lib/training/log.js'
 import type { TrainerOptions, TrainingEvent } from '#lib/training/options.js'
 import { Trainer } from '#lib/training/trainer.js'
-import { backend, base, train } from '../fixtures/small-training.js'
-import { adapterOf, bytesOf, smallAdapter, smallData, smallModel } from '../fixtures/trainable.js'
+import { backend, base, train } from '../fixtures/models/small-training.js'
+import { adapterOf, bytesOf, smallAdapter, smallData, smallModel } from '../fixtures/models/trainable.js'
 
 t.test('a training learns, and tells how', async t => {
   const optimizer = { type: 'adamw', learningRate: 0.05 } as const

@@ -33,11 +33,11 @@ export function addClip(graph: Graph, gradients: ReadonlyMap<string, string>, ma
   )
   const norm = builder.add('Mul', [peak, builder.add('Sqrt', [builder.add('Sum', squares)])])
   if (maxNorm === Number.POSITIVE_INFINITY) return { graph: builder.build(), norm, gradients }
-  const room = builder.add('Div', [
+  const ratio = builder.add('Div', [
     builder.constant(maxNorm),
     builder.add('Add', [norm, builder.constant(1e-6)]),
   ])
-  const factor = builder.add('Min', [room, builder.constant(1)])
+  const factor = builder.add('Min', [ratio, builder.constant(1)])
   const clipped = new Map(
     [...gradients].map(([parameter, name]) => [parameter, builder.add('Mul', [name, factor])]),
   )

@@ -31,9 +31,9 @@ export function dequantizeLayers(graph: Graph, weights?: ReadonlySet<string>): G
     return layer && (weights?.has(layer.weight) ?? true) ? [layer] : []
   })
   if (layers.length === 0) return graph
-  const places = new Map(layers.map(({ nodes, made }) => [nodes.at(-1)!, made]))
+  const replacements = new Map(layers.map(({ nodes, made }) => [nodes.at(-1)!, made]))
   const replaced = new Set(layers.flatMap(({ nodes }) => nodes))
-  const nodes = graph.nodes.flatMap(node => places.get(node) ?? (replaced.has(node) ? [] : [node]))
+  const nodes = graph.nodes.flatMap(node => replacements.get(node) ?? (replaced.has(node) ? [] : [node]))
   const constants = layers.flatMap(layer => [...(layer.constants ?? [])])
   return { ...graph, nodes, initializers: new Map([...graph.initializers, ...constants]) }
 }

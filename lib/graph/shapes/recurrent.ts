@@ -18,7 +18,7 @@ const recurrent: Rule = ctx => {
   return [output, state, state].map(shape => tensorOrUnknown(dtype, shape))
 }
 
-/** x, W, R, bias, lengths, and further operands by their places, of a layer with so many functions. */
+/** x, W, R, bias, lengths, and further operands by their indices, of a layer with so many functions. */
 const recurrentOperands =
   (functions: number, states: readonly number[]): Check =>
   ctx => {

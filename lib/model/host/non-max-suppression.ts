@@ -34,7 +34,7 @@ function intersectionOverUnion(a: Box, b: Box): number {
   return union > 0 ? common / union : 0
 }
 
-/** Places of the boxes that stay, the highest score first. */
+/** Indices of the boxes that stay, the highest score first. */
 export function nonMaxSuppression(
   corners: Float32Array,
   scores: Float32Array,

@@ -51,7 +51,7 @@ const compress: HostOperator = ({ node, inputs }) => {
   ]
 }
 
-/** The slices along an axis, or the elements, that differ: Y, first places, inverse places, counts. */
+/** The slices along an axis, or the elements, that differ: Y, first indices, inverse indices, counts. */
 const unique: HostOperator = ({ node, inputs }) => {
   const whole = expectTensor(node, inputs[0])
   const given = intOf(node, 'axis', undefined)

@@ -24,8 +24,8 @@ const sequence = (dtype: HostSequence['dtype'], items: readonly HostTensor[]): H
   items,
 })
 
-/** The place that an input names, counted from the front; `end` is the last one allowed. */
-function placeIn(
+/** The index that an input names, counted from the front; `end` is the last one allowed. */
+function indexIn(
   node: Node,
   value: HostValue | undefined,
   fallback: number,
@@ -33,9 +33,9 @@ function placeIn(
   length: number,
 ): number {
   const given = value ? numbersOf(expectTensor(node, value))[0]! : fallback
-  const place = given < 0 ? given + length : given
-  if (place >= 0 && place <= end) return place
-  throw new SparkError('ERR_RANGE', `${describeNode(node)}: place ${given} of a sequence of ${length}`)
+  const index = given < 0 ? given + length : given
+  if (index >= 0 && index <= end) return index
+  throw new SparkError('ERR_RANGE', `${describeNode(node)}: index ${given} of a sequence of ${length}`)
 }
 
 const construct: HostOperator = ({ node, inputs }) => {
@@ -46,23 +46,23 @@ const construct: HostOperator = ({ node, inputs }) => {
 
 const at: HostOperator = ({ node, inputs }) => {
   const { items } = expectSequence(node, inputs[0])
-  return [items[placeIn(node, inputs[1], 0, items.length - 1, items.length)]!]
+  return [items[indexIn(node, inputs[1], 0, items.length - 1, items.length)]!]
 }
 
 const insert: HostOperator = ({ node, inputs }) => {
   const { items } = expectSequence(node, inputs[0])
   const added = copied(expectTensor(node, inputs[1]))
-  const place = placeIn(node, inputs[2], items.length, items.length, items.length)
-  return [sequence(added.dtype, [...items.slice(0, place), added, ...items.slice(place)])]
+  const index = indexIn(node, inputs[2], items.length, items.length, items.length)
+  return [sequence(added.dtype, [...items.slice(0, index), added, ...items.slice(index)])]
 }
 
 const erase: HostOperator = ({ node, inputs }) => {
   const { items, dtype } = expectSequence(node, inputs[0])
-  const place = placeIn(node, inputs[1], items.length - 1, items.length - 1, items.length)
+  const index = indexIn(node, inputs[1], items.length - 1, items.length - 1, items.length)
   return [
     sequence(
       dtype,
-      items.filter((_, i) => i !== place),
+      items.filter((_, i) => i !== index),
     ),
   ]
 }

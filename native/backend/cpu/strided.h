@@ -63,7 +63,7 @@ class Cursor {
 // moves.
 template <size_t N, typename Body>
 void for_each_row(const Axes& shape, const std::array<const Strides*, N>& strides, const Body& body) {
-  const int64_t total = volume(shape);
+  const int64_t total = numel(shape);
   if (total == 0) return;
   const int64_t count = shape.count == 0 ? 1 : shape.size[shape.count - 1];
   std::array<int64_t, N> steps{};

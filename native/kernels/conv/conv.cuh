@@ -11,7 +11,7 @@
 namespace spark {
 namespace {
 
-__device__ int32_t volume(const int64_t (&sizes)[3]) {
+__device__ int32_t numel(const int64_t (&sizes)[3]) {
   return static_cast<int32_t>(sizes[0] * sizes[1] * sizes[2]);
 }
 
@@ -30,9 +30,9 @@ struct Group {
         group(group),
         channels(static_cast<int32_t>(args.shape.channels / args.shape.groups)),
         filters(static_cast<int32_t>(args.shape.filters / args.shape.groups)),
-        taps(volume(args.shape.kernel)),
-        positions(volume(args.shape.out)),
-        pixels(volume(args.shape.image)) {}
+        taps(numel(args.shape.kernel)),
+        positions(numel(args.shape.out)),
+        pixels(numel(args.shape.image)) {}
 
   __device__ uint32_t place(const int32_t (&at)[3], const int64_t (&sizes)[3]) const {
     const auto middle = static_cast<uint32_t>(sizes[1]), last = static_cast<uint32_t>(sizes[2]);

@@ -21,7 +21,7 @@ __device__ void unary(const UnaryArgs& args) {
 template <typename V>
 __device__ void binary(const BinaryArgs& args) {
   const int64_t i = thread_index();
-  if (i >= volume(args.shape)) return;
+  if (i >= numel(args.shape)) return;
   int64_t a = 0, b = 0;
   at_position(args.shape, i, [&](int64_t axis, int64_t index) {
     a += index * args.a_strides.step[axis];
@@ -35,7 +35,7 @@ __device__ void binary(const BinaryArgs& args) {
 template <typename T>
 __device__ void select(const SelectArgs& args) {
   const int64_t i = thread_index();
-  if (i >= volume(args.shape)) return;
+  if (i >= numel(args.shape)) return;
   int64_t condition = 0, a = 0, b = 0;
   at_position(args.shape, i, [&](int64_t axis, int64_t index) {
     condition += index * args.condition_strides.step[axis];

@@ -9,7 +9,7 @@ namespace {
 template <typename T>
 __device__ void copy_strided(const CopyStridedArgs& args) {
   const int64_t i = thread_index();
-  if (i >= volume(args.shape)) return;
+  if (i >= numel(args.shape)) return;
   int64_t from = args.src_offset, to = args.dst_offset;
   at_position(args.shape, i, [&](int64_t axis, int64_t index) {
     from += index * args.src_strides.step[axis];
@@ -31,7 +31,7 @@ __device__ int64_t place(const Places& places, int64_t i) {
 template <typename T>
 __device__ void gather(const GatherArgs& args) {
   const int64_t i = thread_index();
-  if (i >= volume(args.places.shape)) return;
+  if (i >= numel(args.places.shape)) return;
   const int64_t at = place(args.places, i);
   static_cast<T*>(args.y)[i] = at < 0 ? T{0} : static_cast<const T*>(args.x)[at];
 }

@@ -64,7 +64,7 @@ __device__ Sum<V> fold(const ReduceArgs& args, int64_t at, int64_t first, int64_
 template <typename V>
 __device__ void finish(const ReduceArgs& args, int64_t at, Sum<V> value) {
   if (args.fn == ReduceFn::kMean) {
-    const int64_t count = volume(args.reduced);
+    const int64_t count = numel(args.reduced);
     if constexpr (std::is_floating_point_v<V>) {
       value /= static_cast<Sum<V>>(count);
     } else {
@@ -77,15 +77,15 @@ __device__ void finish(const ReduceArgs& args, int64_t at, Sum<V> value) {
 template <typename V>
 __device__ void reduce_each(const ReduceArgs& args) {
   const int64_t at = thread_index();
-  if (at >= volume(args.shape)) return;
-  finish<V>(args, at, fold<V>(args, at, 0, 1, volume(args.reduced)));
+  if (at >= numel(args.shape)) return;
+  finish<V>(args, at, fold<V>(args, at, 0, 1, numel(args.reduced)));
 }
 
 // Block at · parts + part folds elements [part · size, (part + 1) · size) of result `at`.
 template <typename V>
 __device__ void reduce_parts(const ReduceArgs& args, int64_t parts, int64_t size, void* folded) {
   const int64_t at = blockIdx.x / parts, begin = blockIdx.x % parts * size;
-  const int64_t end = min(begin + size, volume(args.reduced));
+  const int64_t end = min(begin + size, numel(args.reduced));
   const Sum<V> value =
       block_reduce(fold<V>(args, at, begin + threadIdx.x, blockDim.x, end), neutral<V>(args.fn, args.dtype),
                    [&](Sum<V> a, Sum<V> b) { return joined(args.fn, a, b); });
@@ -95,7 +95,7 @@ __device__ void reduce_parts(const ReduceArgs& args, int64_t parts, int64_t size
 template <typename V>
 __device__ void reduce_finish(const ReduceArgs& args, int64_t parts, const void* folded) {
   const int64_t at = thread_index();
-  if (at >= volume(args.shape)) return;
+  if (at >= numel(args.shape)) return;
   Sum<V> value = neutral<V>(args.fn, args.dtype);
   for (int64_t part = 0; part < parts; ++part) {
     value = joined(args.fn, value, static_cast<const Sum<V>*>(folded)[at * parts + part]);

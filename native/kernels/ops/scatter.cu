@@ -26,7 +26,7 @@ struct Offsets {
 template <typename V>
 __device__ void scatter(const ScatterArgs& args, const ScatterLoops& loops, int64_t begin, int64_t end) {
   const int64_t lane = thread_index();
-  if (lane >= volume(loops.lanes.axes)) return;
+  if (lane >= numel(loops.lanes.axes)) return;
   Offsets first{};
   first.move(loops.lanes, lane);
   for (int64_t turn = begin; turn < end; ++turn) {

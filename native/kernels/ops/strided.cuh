@@ -21,7 +21,7 @@ __device__ void for_each_axis(const Axes& axes, Position position, const Move& m
 // Divisions of 64 bits cost several times those of 32.
 template <typename Move>
 __device__ void at_position(const Axes& axes, int64_t position, const Move& move) {
-  if (volume(axes) < (int64_t{1} << 32)) {
+  if (numel(axes) < (int64_t{1} << 32)) {
     for_each_axis(axes, static_cast<uint32_t>(position), move);
   } else {
     for_each_axis(axes, position, move);

@@ -6,8 +6,8 @@ import { scriptResult } from '../../fixtures/child.js'
 import { FakeDriver, noCudaCalls } from '../../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../../fixtures/machine-log.js'
 import { integrated } from '../../fixtures/machines.js'
-import { randomGenerator } from '../../fixtures/random.js'
-import { randomTensors } from '../../fixtures/random-tensors.js'
+import { randomGenerator } from '../../fixtures/values/random.js'
+import { randomTensors } from '../../fixtures/values/random-tensors.js'
 
 const [outs, ins] = [17, 48]
 const precisions: readonly Precision[] = ['fp32', 'bf16', 'fp8', 'nvfp4']

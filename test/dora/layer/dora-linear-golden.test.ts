@@ -3,9 +3,14 @@ import { DoRALinear, type NormGradient, Tensor } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { backends } from '../../fixtures/backends.js'
 import { close, maxAbs, within } from '../../fixtures/close.js'
-import { noGolden } from '../../fixtures/golden-bytes.js'
-import { type GoldenTensor, goldenFloats } from '../../fixtures/golden-values.js'
-import { type Lookup, type PeftLinearCase, peftLinearCases, rowsFirst } from '../../fixtures/peft-linear.js'
+import {
+  type Lookup,
+  type PeftLinearCase,
+  peftLinearCases,
+  rowsFirst,
+} from '../../fixtures/models/peft-linear.js'
+import { noGolden } from '../../fixtures/values/golden-bytes.js'
+import { type GoldenTensor, goldenFloats } from '../../fixtures/values/golden-values.js'
 
 type Backend = (typeof backends)[number]
 

@@ -2,9 +2,9 @@
 import { DoRALinear, type Precision } from 'dgx-spark'
 import t from 'tap'
 import { backends } from '../../fixtures/backends.js'
-import { transfer } from '../../fixtures/odd-values.js'
-import { randomGenerator } from '../../fixtures/random.js'
-import { randomTensors } from '../../fixtures/random-tensors.js'
+import { transfer } from '../../fixtures/values/odd-values.js'
+import { randomGenerator } from '../../fixtures/values/random.js'
+import { randomTensors } from '../../fixtures/values/random-tensors.js'
 
 const [outs, ins] = [17, 48] // nvfp4 needs a multiple of 16
 const precisions: readonly Precision[] = ['fp32', 'fp16', 'bf16', 'fp8', 'nvfp4']

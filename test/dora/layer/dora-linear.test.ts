@@ -13,8 +13,8 @@ import t from 'tap'
 import { backends } from '../../fixtures/backends.js'
 import { scriptResult } from '../../fixtures/child.js'
 import { close } from '../../fixtures/close.js'
-import { randomGenerator, uniform } from '../../fixtures/random.js'
-import { randomTensors } from '../../fixtures/random-tensors.js'
+import { randomGenerator, uniform } from '../../fixtures/values/random.js'
+import { randomTensors } from '../../fixtures/values/random-tensors.js'
 
 const [outs, ins] = [17, 48] // nvfp4 needs a multiple of 16
 const precisions: readonly Precision[] = ['fp32', 'fp16', 'bf16', 'fp8', 'nvfp4']

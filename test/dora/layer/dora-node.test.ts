@@ -10,7 +10,7 @@ import { openKernels } from '#lib/kernels/open.js'
 import { Plan } from '#lib/plan/plan.js'
 import { backends } from '../../fixtures/backends.js'
 import { identical } from '../../fixtures/close.js'
-import { randomGenerator, uniform } from '../../fixtures/random.js'
+import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 const [tokens, cols, rows, rank, alpha] = [5, 37, 19, 3, 6] as const
 

@@ -10,9 +10,9 @@ import { readOnnx } from '#lib/io/onnx/read.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { backends } from '../../fixtures/backends.js'
 import { close, maxAbs } from '../../fixtures/close.js'
-import { goldenTensors } from '../../fixtures/golden-bytes.js'
-import { modelFile, noModels } from '../../fixtures/onnx-models.js'
+import { modelFile, noModels } from '../../fixtures/models/onnx-models.js'
 import { randomFeeds, runOnnxRuntime } from '../../fixtures/onnx-runtime.js'
+import { goldenTensors } from '../../fixtures/values/golden-bytes.js'
 
 const load = async (...names: string[]): Promise<Graph> => canonicalise(await readOnnx(modelFile(...names)))
 /** The graph for any number of samples. */

@@ -11,8 +11,14 @@ import { weightRows } from '#lib/dora/model/module-weight.js'
 import type { Graph } from '#lib/graph/graph.js'
 import { backends } from '../../fixtures/backends.js'
 import { close } from '../../fixtures/close.js'
-import { goldenJson, noGolden } from '../../fixtures/golden-bytes.js'
-import { fileTensors, type LinearForm, layersOf, mergedTags, peftRoot } from '../../fixtures/peft-models.js'
+import {
+  fileTensors,
+  type LinearForm,
+  layersOf,
+  mergedTags,
+  peftRoot,
+} from '../../fixtures/models/peft-models.js'
+import { goldenJson, noGolden } from '../../fixtures/values/golden-bytes.js'
 
 interface AdapterCase {
   base_dtype: 'float32' | 'float16' | 'bfloat16'

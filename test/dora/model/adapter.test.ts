@@ -11,11 +11,11 @@ import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
-import { adaptableGraph, inputsOf } from '../../fixtures/adaptable-graph.js'
 import { backends } from '../../fixtures/backends.js'
 import { close, identical, maxAbs } from '../../fixtures/close.js'
+import { adaptableGraph, inputsOf } from '../../fixtures/models/adaptable-graph.js'
 import { runOnnxRuntime } from '../../fixtures/onnx-runtime.js'
-import { randomGenerator, uniform } from '../../fixtures/random.js'
+import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 interface Refusal {
   code: string

@@ -6,8 +6,8 @@ import { Adapter, createAdapter, Tensor, writeSafetensors } from 'dgx-spark'
 import t from 'tap'
 import { numel } from '#lib/core/shape.js'
 import { transpose } from '#lib/core/transpose.js'
-import { adaptableGraph } from '../../fixtures/adaptable-graph.js'
 import { identical } from '../../fixtures/close.js'
+import { adaptableGraph } from '../../fixtures/models/adaptable-graph.js'
 
 const scratch = mkdtempSync(path.join(tmpdir(), 'dgx-spark-foreign-'))
 t.teardown(() => rmSync(scratch, { recursive: true }))

@@ -4,8 +4,8 @@ import { openKernels } from '#lib/kernels/open.js'
 import { Plan } from '#lib/plan/plan.js'
 import { backends } from '../../fixtures/backends.js'
 import { close, within } from '../../fixtures/close.js'
-import { goldenTensors, noGolden } from '../../fixtures/golden-bytes.js'
-import { adamwFeeds, parametersOf, peftName, peftRun, trainingStep } from '../../fixtures/mnist.js'
+import { adamwFeeds, parametersOf, peftName, peftRun, trainingStep } from '../../fixtures/models/mnist.js'
+import { goldenTensors, noGolden } from '../../fixtures/values/golden-bytes.js'
 
 for (const backend of backends) {
   for (const name of ['dora_linear_mnist', 'dora_conv_mnist']) {

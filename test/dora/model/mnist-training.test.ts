@@ -7,9 +7,9 @@ import { Plan } from '#lib/plan/plan.js'
 import type { Batch } from '#lib/training/dataset.js'
 import { Trainer } from '#lib/training/trainer.js'
 import { backends } from '../../fixtures/backends.js'
-import { noGolden } from '../../fixtures/golden-bytes.js'
-import { adapted, digits, type PeftRun, parametersOf, peftRun } from '../../fixtures/mnist.js'
-import { adapterOf } from '../../fixtures/trainable.js'
+import { adapted, digits, type PeftRun, parametersOf, peftRun } from '../../fixtures/models/mnist.js'
+import { adapterOf } from '../../fixtures/models/trainable.js'
+import { noGolden } from '../../fixtures/values/golden-bytes.js'
 
 const pixels = 28 * 28
 

@@ -15,7 +15,7 @@ import { backends } from '../../fixtures/backends.js'
 import { maxAbs, within } from '../../fixtures/close.js'
 import { runOnnxRuntime } from '../../fixtures/onnx-runtime.js'
 import { type QuantizedBase, quantizedBases } from '../../fixtures/quantized-bases.js'
-import { randomGenerator, uniform } from '../../fixtures/random.js'
+import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 const rank = 2
 const backend = backends.at(-1)!

@@ -15,8 +15,8 @@ import {
 import t, { type Test } from 'tap'
 import { backends } from '../../fixtures/backends.js'
 import { maxAbs, within } from '../../fixtures/close.js'
-import { goldenJson, noGolden } from '../../fixtures/golden-bytes.js'
-import { randomGenerator } from '../../fixtures/random.js'
+import { goldenJson, noGolden } from '../../fixtures/values/golden-bytes.js'
+import { randomGenerator } from '../../fixtures/values/random.js'
 
 const root = path.join(process.env.DGX_SPARK_TEST_DATA ?? '', 'peft', 'adapters')
 const scratch = mkdtempSync(path.join(tmpdir(), 'dgx-spark-peft-'))

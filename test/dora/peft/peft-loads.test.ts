@@ -14,9 +14,9 @@ import {
   writeSafetensors,
 } from 'dgx-spark'
 import t from 'tap'
-import { adaptableGraph, inputsOf } from '../../fixtures/adaptable-graph.js'
 import { maxAbs, within } from '../../fixtures/close.js'
-import { randomGenerator, uniform } from '../../fixtures/random.js'
+import { adaptableGraph, inputsOf } from '../../fixtures/models/adaptable-graph.js'
+import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 const python = process.env.DGX_SPARK_PYTHON ?? 'python3'
 const found = spawnSync(python, ['-c', 'import peft, safetensors'], { stdio: 'ignore' }).status === 0

@@ -8,7 +8,7 @@ import {
   type TargetRules,
   targetMatcher,
 } from '#lib/dora/peft/target-matching.js'
-import { goldenJson, noGolden } from '../../fixtures/golden-bytes.js'
+import { goldenJson, noGolden } from '../../fixtures/values/golden-bytes.js'
 
 interface Row {
   id: number

@@ -137,9 +137,9 @@ function masksOf(
 
 /** Queries, keys and values [B, T, N, M, H], packed side by side along axis 3, as M values [B, T, N · H]. */
 function unpacked(build: AttentionBuilder, packed: string, count: number): string[] {
-  const turned = build.add('Transpose', [packed], { perm: ints([3, 0, 1, 2, 4]) })
+  const transposed = build.add('Transpose', [packed], { perm: ints([3, 0, 1, 2, 4]) })
   return Array.from({ length: count }, (_, i) => {
-    const part = build.add('Gather', [turned, build.integers(i)])
+    const part = build.add('Gather', [transposed, build.integers(i)])
     return build.add('Reshape', [part, build.integers([0, 0, -1])])
   })
 }

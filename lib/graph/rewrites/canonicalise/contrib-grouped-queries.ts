@@ -46,14 +46,14 @@ function rotated({ build, node, context, positions }: GroupedQueries, parts: rea
   if (intOf(node, 'do_rotary', 0) === 0) return [...parts]
   const [cos = '', sin = '', given = ''] = node.inputs.slice(7)
   const width = 2 * lastSize(node, context, cos)
-  const turned = ['num_heads', 'kv_num_heads'].map((count, i) =>
+  const queryAndKey = ['num_heads', 'kv_num_heads'].map((count, i) =>
     build.add('RotaryEmbedding', [parts[i]!, cos, sin, given === '' ? positions : given], {
       num_heads: int(intOf(node, count, 1)),
       interleaved: int(intOf(node, 'rotary_interleaved', 0)),
       rotary_embedding_dim: int(width),
     }),
   )
-  return [...turned, parts[2]!]
+  return [...queryAndKey, parts[2]!]
 }
 
 /** Keys or values of the past with the new ones of each row at their places: as long as the longer of past and total. */
@@ -80,7 +80,7 @@ function lengthened(build: AttentionBuilder, value: string, axis: number, size: 
 }
 
 /** Which keys a query sees, [B, 1, S, L]: its own and earlier ones, in a window if there is one; what is added to them. */
-function sight({ build, node, context, positions }: GroupedQueries, keys: string): string {
+function visibility({ build, node, context, positions }: GroupedQueries, keys: string): string {
   const size = build.size(keys, 2)
   const columns = build.add('Range', [build.integers(0), size, build.integers(1)])
   const rows = build.add('Unsqueeze', [positions, build.integers([1, 3])])
@@ -122,7 +122,7 @@ export const groupQueryAttention: Upgrade = (node, context) => {
   const [k = '', v = ''] = [1, 2].map(i => node.outputs[i] || context.fresh(`${node.outputs[0]}_present`))
   build.nodes.push(...present(queries, pastKey, added[0]!, k), ...present(queries, pastValue, added[1]!, v))
   const attributes = attentionAttributes(node, queryHeads, heads)
-  const y = build.add('Attention', [q, ...withSink(queries, [k, v, sight(queries, k)])], attributes)
+  const y = build.add('Attention', [q, ...withSink(queries, [k, v, visibility(queries, k)])], attributes)
   const last = joined(build, y, node)
   return [...build.nodes, last]
 }

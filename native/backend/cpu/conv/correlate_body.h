@@ -40,10 +40,10 @@ void correlate(const float* coefficients, const float* data, const int64_t* offs
   fold_rows(data, offset, depth, count, Vec{}, fold, done, sums);
 }
 
-// A vector at once where `room` elements may be written.
-inline void fill(float* to, int64_t count, float value, int64_t room) {
+// A vector at once where `remaining` elements may be written.
+inline void fill(float* to, int64_t count, float value, int64_t remaining) {
   if (count == 0) return;
-  if (count <= kWidth && room >= kWidth) return store(to, splat(value));
+  if (count <= kWidth && remaining >= kWidth) return store(to, splat(value));
   for (int64_t i = 0; i < count; ++i) to[i] = value;
 }
 
@@ -83,9 +83,9 @@ inline void halve_line(const float* from, int64_t count, float* to) {
 // What a line writes too much the next one writes over.
 void pad_lines(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin, int64_t end,
                int64_t length, float padding, float* to) {
-  int64_t room = lines * length;
-  for (int64_t line = 0; line < lines; ++line, from += pitch, to += length, room -= length) {
-    fill(to, begin, padding, room);
+  int64_t remaining = lines * length;
+  for (int64_t line = 0; line < lines; ++line, from += pitch, to += length, remaining -= length) {
+    fill(to, begin, padding, remaining);
     if (stride == 1) {
       copy_line(from, end - begin, to + begin);
     } else if (stride == 2) {
@@ -93,7 +93,7 @@ void pad_lines(const float* from, int64_t pitch, int64_t stride, int64_t lines, 
     } else {
       for (int64_t i = begin; i < end; ++i) to[i] = from[(i - begin) * stride];
     }
-    fill(to + end, length - end, padding, room - end);
+    fill(to + end, length - end, padding, remaining - end);
   }
 }
 

@@ -12,13 +12,13 @@ namespace {
 
 // Refuses an index that is out of range, before anything is moved.
 void check_indices(const Places& places) {
-  if (volume(places.shape) == 0) return;
+  if (numel(places.shape) == 0) return;
   Axes axes = places.shape;
   for (int64_t i = 0; i < axes.count; ++i) {
     if (places.index_strides.step[i] == 0) axes.size[i] = 1;
   }
   Cursor<1> cursor(axes, {&places.index_strides}, 0);
-  for (int64_t n = volume(axes); n > 0; --n, cursor.next()) {
+  for (int64_t n = numel(axes); n > 0; --n, cursor.next()) {
     for (int64_t d = 0; d < places.components; ++d) {
       const int64_t index = places.indices[cursor.offset[0] + d], limit = places.limits[d];
       if (index < -limit || index >= limit) {
@@ -72,7 +72,7 @@ void scatter(const ScatterArgs& args) {
   const Places& places = args.places;
   with_number(args.dtype, [&](auto number) {
     Cursor<2> cursor(places.shape, {&places.strides, &places.index_strides}, 0);
-    const int64_t count = volume(places.shape);
+    const int64_t count = numel(places.shape);
     for (int64_t i = 0; i < count; ++i, cursor.next()) {
       decltype(number) old, update;
       const int64_t at = place(places, cursor.offset[0], places.indices + cursor.offset[1]);

@@ -19,7 +19,7 @@ Sum<V> fold(const ReduceArgs& args, int64_t offset, Sum<V> start, const Fold& st
   const Axes& axes = args.reduced;
   const int64_t size = axes.count == 0 ? 1 : axes.size[axes.count - 1];
   const int64_t stride = axes.count == 0 ? 0 : args.reduced_strides.step[axes.count - 1];
-  const int64_t rows = size == 0 ? 0 : volume(axes) / size;
+  const int64_t rows = size == 0 ? 0 : numel(axes) / size;
   Axes outer = axes;
   outer.count = axes.count == 0 ? 0 : axes.count - 1;
   Cursor<1> cursor(outer, {&args.reduced_strides}, 0);
@@ -51,7 +51,7 @@ V reduce_one(const ReduceArgs& args, int64_t offset) {
       return static_cast<V>(over(0, [](S sum, S x) { return wrap_add(sum, x); }));
     case ReduceFn::kMean:
       return static_cast<V>(
-          mean<V>(over(0, [](S sum, S x) { return wrap_add(sum, x); }), volume(args.reduced)));
+          mean<V>(over(0, [](S sum, S x) { return wrap_add(sum, x); }), numel(args.reduced)));
     case ReduceFn::kMax:
       return static_cast<V>(
           over(static_cast<S>(least_number<V>(args.dtype)), [](S most, S x) { return greater_of(x, most); }));
@@ -74,8 +74,8 @@ V reduce_one(const ReduceArgs& args, int64_t offset) {
 void reduce(const ReduceArgs& args) {
   with_number(args.dtype, [&](auto number) {
     using V = decltype(number);
-    const int64_t grain = 1 + (1 << 13) / (volume(args.reduced) + 1);
-    parallel_for(volume(args.shape), grain, [&](int64_t begin, int64_t end) {
+    const int64_t grain = 1 + (1 << 13) / (numel(args.reduced) + 1);
+    parallel_for(numel(args.shape), grain, [&](int64_t begin, int64_t end) {
       if (begin == end) return;
       Cursor<1> cursor(args.shape, {&args.strides}, begin);
       V written[kRun];

@@ -24,7 +24,7 @@ constexpr int64_t kPartsOfProcessor = 8;   // chunks of a gradient that are summ
 constexpr int64_t kSpanTiles = 512, kShortestSpan = 512;  // of a gradient on tensor cores
 constexpr int64_t kEndOfSizes = int64_t{1} << 30;
 
-int64_t volume(const int64_t (&sizes)[3]) { return sizes[0] * sizes[1] * sizes[2]; }
+int64_t numel(const int64_t (&sizes)[3]) { return sizes[0] * sizes[1] * sizes[2]; }
 
 void check_size(const char* what, int64_t size) {
   if (size > -kEndOfSizes && size < kEndOfSizes) return;
@@ -44,11 +44,11 @@ void check_sizes(const ConvShape& shape) {
   }
   const int64_t channels = shape.channels / shape.groups, filters = shape.filters / shape.groups;
   const int64_t most = channels > filters ? channels : filters;
-  check_size("channels and taps", most * volume(shape.kernel));
-  check_size("elements of an image", channels * volume(shape.image));
-  check_size("elements of an output image", filters * volume(shape.out));
-  check_size("pixels of all images", shape.batch * volume(shape.image));
-  check_size("positions of all images", shape.batch * volume(shape.out));
+  check_size("channels and taps", most * numel(shape.kernel));
+  check_size("elements of an image", channels * numel(shape.image));
+  check_size("elements of an output image", filters * numel(shape.out));
+  check_size("pixels of all images", shape.batch * numel(shape.image));
+  check_size("positions of all images", shape.batch * numel(shape.out));
 }
 
 ConvPassArgs pass_of(const ConvShape& shape) {
@@ -91,7 +91,7 @@ class LeftSide {
                             static_cast<int32_t>(pass.depth),
                             of_group(args.shape.channels),
                             of_group(args.shape.filters),
-                            FastDivisor(volume(args.shape.kernel)),
+                            FastDivisor(numel(args.shape.kernel)),
                             memory_->as<uint16_t>()};
     launch("conv_pack",
            message(number == DType::kF16 ? "conv_pack_half" : "conv_pack", pass.kernel, "_",
@@ -174,8 +174,8 @@ void launch_mma_gradient(DType number, const Pass& pass, const ConvPassArgs& arg
   const bool half = number == DType::kF16;
   const Scratch left(spans * args.shape.filters * span * sizeof(uint16_t));
   const ConvGradientPackArgs pack{
-      args.dy,       narrow(args.shape.filters),          narrow(pass.depth), narrow(span),
-      narrow(spans), FastDivisor(volume(args.shape.out)), left.as<uint16_t>()};
+      args.dy,       narrow(args.shape.filters),         narrow(pass.depth), narrow(span),
+      narrow(spans), FastDivisor(numel(args.shape.out)), left.as<uint16_t>()};
   launch("conv_pack", half ? "conv_pack_half_gradient" : "conv_pack_gradient",
          Grid{ceil_div(spans * args.shape.filters * span / 8, conv_pack_block::kThreads)},
          Threads{conv_pack_block::kThreads}, 0, pack);
@@ -198,7 +198,7 @@ void launch_weight_gradient(const ConvBackwardArgs& args) {
   gradient.dy = args.dy;
   gradient.out = args.dweight;
   const Pass pass{"_gradient", false, shape.filters / shape.groups, args.weight.cols,
-                  shape.batch * volume(shape.out)};
+                  shape.batch * numel(shape.out)};
   if (pass.lines == 0 || pass.cols == 0) return;
   const bool direct = shape.groups > 1 && pass.lines <= kDirectLines;
   if (args.compute == Compute::kF32 || direct || pass.depth == 0) return launch_gradient(pass, gradient);
@@ -212,8 +212,8 @@ void launch_transposed(const Weight& weight, const ConvShape& shape, const float
   args.dy = dy;
   args.bias = bias;
   args.out = dx;
-  launch_pass({"_transposed", true, shape.channels / shape.groups, shape.batch * volume(shape.image),
-               shape.filters / shape.groups * volume(shape.kernel)},
+  launch_pass({"_transposed", true, shape.channels / shape.groups, shape.batch * numel(shape.image),
+               shape.filters / shape.groups * numel(shape.kernel)},
               compute, args);
 }
 
@@ -229,7 +229,7 @@ void conv(const ConvArgs& args) {
   pass.residual_first = args.residual_first;
   pass.activation = args.activation;
   pass.out = args.y;
-  launch_pass({"", false, shape.filters / shape.groups, shape.batch * volume(shape.out), args.weight.cols},
+  launch_pass({"", false, shape.filters / shape.groups, shape.batch * numel(shape.out), args.weight.cols},
               args.compute, pass);
 }
 
@@ -239,7 +239,7 @@ void conv_backward(const ConvBackwardArgs& args) {
   if (args.dweight) launch_weight_gradient(args);
   if (args.dbias) {
     launch("conv", "conv_bias_gradient_f32", Grid{shape.filters}, Threads{kThreads}, 0, args.dy, shape.batch,
-           shape.filters, volume(shape.out), args.dbias);
+           shape.filters, numel(shape.out), args.dbias);
   }
 }
 

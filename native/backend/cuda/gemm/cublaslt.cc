@@ -153,7 +153,7 @@ bool is_aligned(const BlasProduct& product) {
   return std::all_of(std::begin(addresses), std::end(addresses), is_blas_aligned);
 }
 
-bool turned_off() {
+bool disabled() {
   const char* wanted = std::getenv("DGX_SPARK_CUBLASLT");
   return wanted && std::string_view(wanted) == "0";
 }
@@ -169,7 +169,7 @@ CublasLtReport query_cublaslt() {
 }
 
 void prepare_cublaslt(Device& device) {
-  if (turned_off()) return;
+  if (disabled()) return;
   const Api& api = Api::get();
   if (!api.reason.empty()) return;
   Handles& handles = Handles::get();

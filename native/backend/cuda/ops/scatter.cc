@@ -39,7 +39,7 @@ void append(ScatterAxes& loop, const Places& places, int64_t axis, int64_t updat
 ScatterLoops loops_over(const Places& places) {
   const bool apart = distinct(places);
   ScatterLoops loops{};
-  int64_t updates = volume(places.shape);
+  int64_t updates = numel(places.shape);
   for (int64_t axis = 0; axis < places.shape.count; ++axis) {
     updates /= places.shape.size[axis];
     append(apart && places.strides.step[axis] != 0 ? loops.lanes : loops.turns, places, axis, updates);
@@ -50,10 +50,10 @@ ScatterLoops loops_over(const Places& places) {
 }  // namespace
 
 void scatter(const ScatterArgs& args) {
-  if (volume(args.places.shape) == 0) return;
+  if (numel(args.places.shape) == 0) return;
   const ScatterLoops loops = loops_over(args.places);
-  launch_in_pieces(volume(loops.turns.axes), 1, [&](int64_t begin, int64_t end) {
-    launch("scatter", kernel_of_number("scatter", args.dtype), threads_for(volume(loops.lanes.axes)),
+  launch_in_pieces(numel(loops.turns.axes), 1, [&](int64_t begin, int64_t end) {
+    launch("scatter", kernel_of_number("scatter", args.dtype), threads_for(numel(loops.lanes.axes)),
            Threads{kViewThreads}, 0, args, loops, begin, end);
   });
 }

@@ -42,17 +42,17 @@ void unary(const UnaryArgs& args) {
 
 void binary(const BinaryArgs& args) {
   expect_defined(args.fn, args.dtype);
-  launch("elementwise", kernel_of_number("binary", args.dtype), threads_for(volume(args.shape)),
+  launch("elementwise", kernel_of_number("binary", args.dtype), threads_for(numel(args.shape)),
          Threads{kViewThreads}, 0, args);
 }
 
 void select(const SelectArgs& args) {
-  launch("elementwise", kernel_of_size("select", args.dtype), threads_for(volume(args.shape)),
+  launch("elementwise", kernel_of_size("select", args.dtype), threads_for(numel(args.shape)),
          Threads{kViewThreads}, 0, args);
 }
 
 void reduce(const ReduceArgs& args) {
-  const int64_t results = volume(args.shape), count = volume(args.reduced);
+  const int64_t results = numel(args.shape), count = numel(args.reduced);
   if (results == 0) return;
   const Threads threads{kViewThreads};
   if (count <= kFew || results >= kMaxBlocks * kViewThreads) {
@@ -89,12 +89,12 @@ void top_k(const TopKArgs& args) {
 }
 
 void copy_strided(const CopyStridedArgs& args) {
-  launch("move", kernel_of_size("copy_strided", args.dtype), threads_for(volume(args.shape)),
+  launch("move", kernel_of_size("copy_strided", args.dtype), threads_for(numel(args.shape)),
          Threads{kViewThreads}, 0, args);
 }
 
 void gather(const GatherArgs& args) {
-  launch("move", kernel_of_size("gather", args.dtype), threads_for(volume(args.places.shape)),
+  launch("move", kernel_of_size("gather", args.dtype), threads_for(numel(args.places.shape)),
          Threads{kViewThreads}, 0, args);
 }
 

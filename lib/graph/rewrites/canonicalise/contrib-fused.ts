@@ -211,10 +211,10 @@ const rotaryEmbedding: Upgrade = (node, context) => {
     num_heads: int(heads),
     rotary_embedding_dim: int(rotated),
   }
-  const places = context.shape(positions)?.length === 2 ? positions : positionIdsFrom(node, context, nodes)
+  const indices = context.shape(positions)?.length === 2 ? positions : positionIdsFrom(node, context, nodes)
   return [
     ...nodes,
-    makeNode('RotaryEmbedding', [x, cos, sin, places], node.outputs, { name: node.name, attributes }),
+    makeNode('RotaryEmbedding', [x, cos, sin, indices], node.outputs, { name: node.name, attributes }),
   ]
 }
 

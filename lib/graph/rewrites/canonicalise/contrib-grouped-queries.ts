@@ -41,7 +41,7 @@ function groupedQueries(node: Node, context: UpgradeContext): GroupedQueries {
   return { build, node, context, length, total, starts, positions }
 }
 
-/** Queries and keys, rotated by their places or by `position_ids`. */
+/** Queries and keys, rotated by their positions or by `position_ids`. */
 function rotated({ build, node, context, positions }: GroupedQueries, parts: readonly string[]): string[] {
   if (intOf(node, 'do_rotary', 0) === 0) return [...parts]
   const [cos = '', sin = '', given = ''] = node.inputs.slice(7)

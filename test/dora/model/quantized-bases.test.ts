@@ -250,7 +250,7 @@ t.test('layers without an adapter are named', async t => {
   process.off('warning', listen)
   for (const reason of [
     /'fc' gets no adapter.*MatMulInteger/,
-    /'odd'.*made by Neg/,
+    /'odd'.*computed by Neg/,
     /'left'.*left operand/,
   ]) {
     t.ok(
@@ -260,7 +260,7 @@ t.test('layers without an adapter are named', async t => {
   }
   await t.rejects(createAdapter(raw, { targetModules: ['fc'] }), {
     code: 'ERR_ARGUMENT',
-    message: /names 'fc', which cannot have an adapter: its MatMulInteger/,
+    message: /names 'fc', which cannot have an adapter: the scales of its MatMulInteger/,
   })
 })
 

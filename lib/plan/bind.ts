@@ -3,6 +3,7 @@ import { arrayBytes, type ElementArray, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { mapPaced, type Paced } from '../core/paced.js'
 import { machineMemory } from '../hardware/memory.js'
+import { systemRoot } from '../hardware/system-files.js'
 import { type Allocation, allocate } from '../kernels/aligned.js'
 import type { BoundStep, Kernels } from '../kernels/kernels.js'
 import type { PlanMemory } from '../native.js'
@@ -195,7 +196,7 @@ function* expectMemory(program: Program, { double = false, buffers }: BindOption
   const planned = arrays.reduce((sum, { dtype, count }) => sum + arrayBytes(dtype, count), arenaBytes)
   const bytes = planned * (double ? 2 : 1)
   if (bytes <= smallPlan) return
-  const { total, available, source } = machineMemory('/')
+  const { total, available, source } = machineMemory(systemRoot())
   const free = source === 'os' ? total : available // macOS and Windows do not count their caches as free
   if (bytes > free)
     throw new SparkError('ERR_OUT_OF_MEMORY', `the plan needs ${bytes} bytes, but only ${free} are free`)

@@ -28,6 +28,7 @@ export type FieldRules = Readonly<Record<string, FieldRule>>
 export interface BadRow {
   /** The file, with the row if only that was skipped. */
   readonly source: string
+  /** Why it was skipped. */
   readonly reason: string
 }
 

@@ -120,7 +120,7 @@ export class Model implements Disposable {
    * `keep`: weights that stay in bf16; `batchSize`: of the inputs; `signal`: ends loading
    * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
    * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; what
-   * {@link openKernels} throws; and the reason of `signal` when it is aborted
+   * `openKernels` of dgx-spark/kernels throws; and the reason of `signal` when it is aborted
    */
   static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
     expectKnownOptions('options', options, [

@@ -7,6 +7,7 @@ import { numel } from '../core/shape.js'
 
 /** One tensor of a batch. */
 export interface BatchTensor {
+  /** Sizes, the batch dimension among them. */
   readonly shape: readonly number[]
   /** Row-major. For f16 and bf16 inputs their bit patterns, or f32 values, which are rounded. */
   readonly data: ElementArray

@@ -7,6 +7,7 @@ import { adamwInputs, addAdamW, addSgd, sgdInputs } from '../graph/rewrites/opti
 
 /** Adam with decoupled weight decay (Loshchilov and Hutter 2019). */
 export interface AdamW {
+  /** Selects this optimizer. */
   readonly type: 'adamw'
   /** Default: 1e-3. */
   readonly learningRate?: number
@@ -22,6 +23,7 @@ export interface AdamW {
 
 /** Stochastic gradient descent. */
 export interface Sgd {
+  /** Selects this optimizer. */
   readonly type: 'sgd'
   /** Default: 1e-2. */
   readonly learningRate?: number

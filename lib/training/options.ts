@@ -42,6 +42,7 @@ export interface CheckpointOptions {
 
 /** Options of {@link Trainer}. */
 export interface TrainerOptions {
+  /** What training minimizes. */
   readonly loss: Loss
   /** Default: adamw. */
   readonly optimizer?: OptimizerOptions

@@ -16,6 +16,7 @@ export interface SteppedSchedule {
 
 /** Reduces the rate when the mean loss of an epoch has stopped improving. */
 export interface PlateauSchedule {
+  /** Selects this schedule. */
   readonly type: 'reduce-on-plateau'
   /** Whether smaller or larger is better. Default: min. */
   readonly mode?: 'min' | 'max'

@@ -28,6 +28,7 @@ import { TrainingStep } from './step.js'
 export class Trainer {
   /** The base model of the adapter. */
   readonly model: TrainableModel
+  /** The adapter that is trained. */
   readonly adapter: TrainableAdapter
   readonly #options: CheckedOptions
   readonly #optimizer: Optimizer

@@ -106,6 +106,7 @@ export interface MergeOptions {
 
 /** A trainable array of a layer. An optimizer writes into `data`; the next forward pass sees it. */
 export interface Parameter {
+  /** As in PEFT's files. */
   readonly name: 'lora_A' | 'lora_B' | 'magnitude'
   /** [rank, in], [out, rank] or [out] */
   readonly shape: readonly number[]

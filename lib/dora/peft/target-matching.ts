@@ -30,6 +30,7 @@ export interface TargetRules {
 export interface NamedModule {
   /** Path in the model, such as `h.0.attn.c_attn`. */
   readonly name: string
+  /** What PEFT would call the layer's type. */
   readonly kind: 'linear' | 'conv' | 'embedding'
   /** Whether it computes the logits of a language model. */
   readonly isOutputEmbedding?: boolean

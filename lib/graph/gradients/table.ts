@@ -2,10 +2,11 @@
 import { isFloat } from '../../core/dtype.js'
 import { intOf } from '../attributes.js'
 import { elementTypeOf } from '../element-types.js'
+import { entryOf, type Families } from '../families.js'
 import type { Node } from '../graph.js'
 import { attentions } from './attention.js'
 import { constants } from './constant.js'
-import type { GradientRule, GradientTable } from './context.js'
+import type { GradientRule } from './context.js'
 import { convolutions } from './conv.js'
 import { doraLayers } from './dora.js'
 import { formulas } from './einsum.js'
@@ -25,7 +26,7 @@ import { slicing } from './slice.js'
 import { softmaxes } from './softmax.js'
 
 /** Gradients by the stem of their file. */
-export const families: Readonly<Record<string, GradientTable>> = {
+export const families: Families<GradientRule | 'none'> = {
   attention: attentions,
   constant: constants,
   conv: convolutions,
@@ -47,17 +48,9 @@ export const families: Readonly<Record<string, GradientTable>> = {
   softmax: softmaxes,
 }
 
-function entryOf({ domain, op }: Node): GradientRule | 'none' | undefined {
-  for (const family of Object.values(families)) {
-    const rules = Object.hasOwn(family, domain) ? family[domain] : undefined
-    if (rules && Object.hasOwn(rules, op)) return rules[op]
-  }
-  return undefined
-}
-
 /** The rule for a node; undefined where its operator has none. */
 export function gradientRuleOf(node: Node): GradientRule | undefined {
-  const entry = entryOf(node)
+  const entry = entryOf(families, node)
   return entry === 'none' ? undefined : entry
 }
 
@@ -65,5 +58,5 @@ export function gradientRuleOf(node: Node): GradientRule | undefined {
 export function stopsGradients(node: Node): boolean {
   if (node.domain === '' && node.op === 'Cast')
     return !isFloat(elementTypeOf(intOf(node, 'to', 1), 'Cast: to'))
-  return entryOf(node) === 'none'
+  return entryOf(families, node) === 'none'
 }

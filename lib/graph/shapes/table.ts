@@ -1,4 +1,5 @@
 // table.ts: the rows of all operators, by family; gradients/ and plan/lower/ have the same stems.
+import { entryOf, type Families } from '../families.js'
 import type { Node } from '../graph.js'
 import { attentions } from './attention.js'
 import { constants } from './constant.js'
@@ -20,7 +21,7 @@ import { randomness } from './random.js'
 import { recurrences } from './recurrent.js'
 import { reductions } from './reduce.js'
 import { reshaping } from './reshape.js'
-import type { OperatorRow, OperatorTable } from './row.js'
+import type { OperatorRow } from './row.js'
 import { searches } from './search.js'
 import { sequences } from './sequence.js'
 import { signals } from './signal.js'
@@ -29,7 +30,7 @@ import { softmaxes } from './softmax.js'
 import { strings } from './string.js'
 
 /** Rows by the stem of their file. */
-export const families: Readonly<Record<string, OperatorTable>> = {
+export const families: Families<OperatorRow> = {
   attention: attentions,
   constant: constants,
   control,
@@ -59,10 +60,4 @@ export const families: Readonly<Record<string, OperatorTable>> = {
 }
 
 /** The row of the operator of a node; undefined for an operator that is not known. */
-export function rowOf({ domain, op }: Node): OperatorRow | undefined {
-  for (const family of Object.values(families)) {
-    const rows = Object.hasOwn(family, domain) ? family[domain] : undefined
-    if (rows && Object.hasOwn(rows, op)) return rows[op]
-  }
-  return undefined
-}
+export const rowOf = (node: Node): OperatorRow | undefined => entryOf(families, node)

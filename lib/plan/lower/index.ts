@@ -1,4 +1,5 @@
 // index.ts: the table of all operators that have kernels, by family; shapes/ and gradients/ have the same stems.
+import { entryOf, type Families } from '../../graph/families.js'
 import type { Node } from '../../graph/graph.js'
 import { attentions } from './attention.js'
 import { constants } from './constant.js'
@@ -22,10 +23,10 @@ import { reshaping } from './reshape.js'
 import { searches } from './search.js'
 import { slicing } from './slice.js'
 import { softmaxes } from './softmax.js'
-import type { Lower, LowerTable } from './table.js'
+import type { Lower } from './table.js'
 
 /** Lowerings by the stem of their file. */
-export const families: Readonly<Record<string, LowerTable>> = {
+export const families: Families<Lower> = {
   attention: attentions,
   constant: constants,
   conv: convolutions,
@@ -51,13 +52,7 @@ export const families: Readonly<Record<string, LowerTable>> = {
 }
 
 /** How a node becomes kernel calls; undefined for an operator without kernels. */
-export function loweringOf({ domain, op }: Node): Lower | undefined {
-  for (const family of Object.values(families)) {
-    const rules = Object.hasOwn(family, domain) ? family[domain] : undefined
-    if (rules && Object.hasOwn(rules, op)) return rules[op]
-  }
-  return undefined
-}
+export const loweringOf = (node: Node): Lower | undefined => entryOf(families, node)
 
 /** All operators that have kernels, by domain. */
 export function loweredOperators(): Map<string, string[]> {

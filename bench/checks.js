@@ -2,7 +2,7 @@
 import assert from 'node:assert'
 import { decodeWeight } from 'dgx-spark/kernels'
 
-/** @import { StoredWeight } from 'dgx-spark/kernels' */
+/** @import { Weight } from 'dgx-spark/kernels' */
 
 /** Throws unless the numbers agree. @param {number | undefined} actual @param {number | undefined} expected @param {number} relative */
 export function near(actual = Number.NaN, expected = Number.NaN, relative) {
@@ -13,7 +13,7 @@ export function near(actual = Number.NaN, expected = Number.NaN, relative) {
 /**
  * Throws unless the first and the last element of y[0, :] = x[0, :] · Wᵀ are right, within `relative` of the root of the
  * sum of their squared terms.
- * @param {StoredWeight} weight @param {Float32Array} x @param {Float32Array} y @param {number} [relative]
+ * @param {Weight} weight @param {Float32Array} x @param {Float32Array} y @param {number} [relative]
  */
 export function nearProduct(weight, x, y, relative = 1e-5) {
   const w = decodeWeight(weight)

@@ -1,15 +1,15 @@
 // cold.js: weights that are evicted from every cache between uses.
 import { holdWeight, storedBytes } from 'dgx-spark/kernels'
 
-/** @import { HeldWeight, Kernels, StoredWeight } from 'dgx-spark/kernels' */
+/** @import { HeldWeight, Kernels, Weight } from 'dgx-spark/kernels' */
 
 /** What copies of a weight fill together: more than the last cache of a CPU, the L2 of a GPU. */
 const coldBytes = { cuda: 192 * 2 ** 20, cpu: 1.1 * 2 ** 30, js: 0 }
 
 /**
  * As many copies of a weight as are cold, where and as a layer holds it.
- * @param {Kernels} kernels @param {StoredWeight} weight
- * @returns {Promise<{ next: () => StoredWeight, dispose(): void }>} `next` gives them in turn
+ * @param {Kernels} kernels @param {Weight} weight
+ * @returns {Promise<{ next: () => Weight, dispose(): void }>} `next` gives them in turn
  */
 export async function coldWeight(kernels, weight) {
   const count = Math.max(1, Math.ceil(coldBytes[kernels.backend] / storedBytes(weight)))

@@ -1,6 +1,6 @@
 // operands.js: operands of rows in memory that the kernels of the device read without a copy.
 
-/** @import { HeldArray, HoldableArray, Kernels, StoredWeight } from 'dgx-spark/kernels' */
+/** @import { HeldArray, HoldableArray, Kernels, Weight } from 'dgx-spark/kernels' */
 
 /** On a GPU, a row's weights rotate over this many bytes, more than any L2 cache. */
 const coldBytes = { cuda: 192 * 2 ** 20, cpu: 0, js: 0 }
@@ -27,11 +27,11 @@ export class Operands {
 
   /**
    * Copies of a weight in rotation, enough of them that each is evicted before it is used again.
-   * @param {StoredWeight} weight @returns {Promise<() => StoredWeight>}
+   * @param {Weight} weight @returns {Promise<() => Weight>}
    */
   async rotate(weight) {
     const count = Math.max(1, Math.ceil(coldBytes[this.#kernels.backend] / weight.data.byteLength))
-    /** @type {StoredWeight[]} */
+    /** @type {Weight[]} */
     const copies = []
     while (copies.length < count) {
       copies.push({

@@ -12,7 +12,7 @@ import { uniform } from '../random.js'
 import { computeName } from './linear.js'
 
 /** @import { DType, DTypeArray, Precision } from 'dgx-spark' */
-/** @import { Kernels, StoredWeight } from 'dgx-spark/kernels' */
+/** @import { Kernels, Weight } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
 /** @typedef {NonNullable<Case['peer']>} Side */
@@ -45,7 +45,7 @@ const weightIn = precision =>
   storeWeight(Tensor.from(uniform(size * size, 4), { shape: [size, size] }), precision, 'w')
 
 class Layer {
-  /** @param {Kernels} kernels @param {() => StoredWeight} next @param {number} rank */
+  /** @param {Kernels} kernels @param {() => Weight} next @param {number} rank */
   static async create(kernels, next, rank) {
     const operands = new Operands(kernels)
     const vector = () => operands.put(new Float32Array(size).fill(1))
@@ -66,7 +66,7 @@ class Layer {
   }
 
   /**
-   * @param {Kernels} kernels @param {() => StoredWeight} next @param {Operands} operands
+   * @param {Kernels} kernels @param {() => Weight} next @param {Operands} operands
    * @param {{ rank: number, scale: number, a: Float32Array, b: Float32Array }} adapter
    * @param {Record<'weightNorm2' | 'magnitude' | 'norm' | 'gain', Float32Array>} state @param {Float32Array} ones
    */
@@ -123,7 +123,7 @@ async function* norm(layer) {
   }
 }
 
-/** @param {Kernels} kernels @param {StoredWeight} stored @returns {AsyncGenerator<Case>} */
+/** @param {Kernels} kernels @param {Weight} stored @returns {AsyncGenerator<Case>} */
 async function* mergeOf(kernels, stored) {
   const cold = await coldWeight(kernels, stored)
   const layer = await Layer.create(kernels, cold.next, 16)
@@ -175,7 +175,7 @@ class Passes {
       db: await put(size * rank),
       dmagnitude: await put(size),
     }
-    /** @param {number} rows @param {number} cols @param {Float32Array} data @returns {StoredWeight} */
+    /** @param {number} rows @param {number} cols @param {Float32Array} data @returns {Weight} */
     const f32 = (rows, cols, data) => ({ dtype: 'f32', rows, cols, data })
     const at = a.map((_, i) => a[(i % rank) * size + Math.floor(i / rank)] ?? 0)
     const factors = {
@@ -191,7 +191,7 @@ class Passes {
    * @param {Layer} layer @param {number} tokens @param {Record<'x' | 'dy', Float32Array>} inputs
    * @param {Record<'y' | 'z' | 'xa', Float32Array>} outputs
    * @param {Record<'dx' | 'da' | 'db' | 'dmagnitude', Float32Array>} gradients
-   * @param {{ a: StoredWeight, b: StoredWeight, at: StoredWeight, q: Float32Array }} factors
+   * @param {{ a: Weight, b: Weight, at: Weight, q: Float32Array }} factors
    */
   constructor(layer, tokens, inputs, outputs, gradients, factors) {
     this.layer = layer

@@ -5,16 +5,16 @@ import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { computeName, storedWeights, variants } from './linear.js'
 
-/** @import { Kernels, LowRank, StoredWeight } from 'dgx-spark/kernels' */
+/** @import { Kernels, LowRank, Weight } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
-/** @typedef {{ size: number, rank: number, tokens: number[], dtypes: StoredWeight['dtype'][] }} Plan */
+/** @typedef {{ size: number, rank: number, tokens: number[], dtypes: Weight['dtype'][] }} Plan */
 
 /**
  * @typedef {object} Layer
- * @property {StoredWeight} weight
+ * @property {Weight} weight
  * @property {Float32Array} w the weight in f32, for checks
- * @property {() => StoredWeight} next the weight to use in the next call
+ * @property {() => Weight} next the weight to use in the next call
  * @property {LowRank} adapter
  * @property {Record<'weightNorm2' | 'magnitude' | 'norm' | 'gain', Float32Array>} state
  * @property {Operands} operands
@@ -46,7 +46,7 @@ export async function* dora(kernels) {
   }
 }
 
-/** @param {Kernels} kernels @param {StoredWeight} weight @param {number} rank @returns {Promise<Layer>} */
+/** @param {Kernels} kernels @param {Weight} weight @param {number} rank @returns {Promise<Layer>} */
 async function makeLayer(kernels, weight, rank) {
   const { rows: size } = weight
   const operands = new Operands(kernels)

@@ -6,7 +6,7 @@ import { nearProduct } from '../checks.js'
 import { held } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels, StoredWeight } from 'dgx-spark/kernels' */
+/** @import { Kernels, Weight } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 
@@ -43,7 +43,7 @@ export async function* gemm(kernels, peer) {
   yield product(kernels, 'gemm T512', { dtype: 'bf16', rows: 4096, cols: 4096, data }, uniform(512 * 4096, 3))
 }
 
-/** @param {Kernels} kernels @param {string} name @param {StoredWeight} stored @param {Float32Array} x @returns {Promise<Case>} */
+/** @param {Kernels} kernels @param {string} name @param {Weight} stored @param {Float32Array} x @returns {Promise<Case>} */
 async function product(kernels, name, stored, x) {
   const { dtype, rows, cols } = stored
   const tokens = x.length / cols

@@ -8,7 +8,7 @@ import { uniform } from '../random.js'
 import { transpose } from './gemm.js'
 import { storedWeights } from './linear.js'
 
-/** @import { Kernels, StoredWeight } from 'dgx-spark/kernels' */
+/** @import { Kernels, Weight } from 'dgx-spark/kernels' */
 /** @import { Case, Side } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 
@@ -36,7 +36,7 @@ export async function* gemv(kernels, peer) {
   own.dispose()
 }
 
-/** @param {Kernels} kernels @param {StoredWeight} stored @param {Float32Array} x */
+/** @param {Kernels} kernels @param {Weight} stored @param {Float32Array} x */
 async function coldCase(kernels, stored, x) {
   const cold = await coldWeight(kernels, stored)
   await held(kernels, x)
@@ -69,7 +69,7 @@ async function coldPeer(peer, w, x) {
   }
 }
 
-/** A weight in rows of integers with a scale each. @param {StoredWeight} weight @returns {StoredWeight} */
+/** A weight in rows of integers with a scale each. @param {Weight} weight @returns {Weight} */
 function int8({ rows, cols, data }) {
   const rowScale = new Float32Array(rows)
   const codes = new Int8Array(rows * cols)

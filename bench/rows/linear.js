@@ -5,13 +5,13 @@ import { decodeWeight, storeWeight } from 'dgx-spark/kernels'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Compute, Kernels, StoredWeight } from 'dgx-spark/kernels' */
+/** @import { Compute, Kernels, Weight } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 
 /** The five formats of one weight [rows, cols]. @param {Float32Array} data @param {number} rows @param {number} cols */
 export function storedWeights(data, rows, cols) {
-  /** @type {StoredWeight[]} */
+  /** @type {Weight[]} */
   const weights = [
     { dtype: 'f32', rows, cols, data },
     { dtype: 'bf16', rows, cols, data: encode(data, 'bf16') },
@@ -65,19 +65,19 @@ export async function* linear(kernels, peer) {
 
 /**
  * Weights with what products, and their gradients, are formed of: on a GPU both f32 and bf16.
- * @param {Kernels} kernels @param {StoredWeight[]} weights @returns {[StoredWeight, 'f32' | 'bf16'][]}
+ * @param {Kernels} kernels @param {Weight[]} weights @returns {[Weight, 'f32' | 'bf16'][]}
  */
 export function variants(kernels, weights) {
   /** @type {('f32' | 'bf16')[]} */
   const computes = kernels.backend === 'cuda' ? ['f32', 'bf16'] : ['f32']
   return weights.flatMap(weight =>
-    computes.map(compute => /** @type {[StoredWeight, 'f32' | 'bf16']} */ ([weight, compute])),
+    computes.map(compute => /** @type {[Weight, 'f32' | 'bf16']} */ ([weight, compute])),
   )
 }
 
 /**
  * Products that only some weights have on a GPU: in f16, and of activations in NVFP4.
- * @param {Kernels} kernels @param {StoredWeight[]} weights @returns {[StoredWeight, Compute][]}
+ * @param {Kernels} kernels @param {Weight[]} weights @returns {[Weight, Compute][]}
  */
 const ownVariants = (kernels, weights) =>
   kernels.backend !== 'cuda'
@@ -86,12 +86,12 @@ const ownVariants = (kernels, weights) =>
         weight.dtype === 'f16' || weight.dtype === 'nvfp4' ? [[weight, weight.dtype]] : [],
       )
 
-/** The dtype column of a row. @param {StoredWeight} weight @param {Compute} compute */
+/** The dtype column of a row. @param {Weight} weight @param {Compute} compute */
 export const computeName = ({ dtype }, compute) => (compute === 'f32' ? dtype : `${dtype} in ${compute}`)
 
 /**
  * y[0] and y[size - 1] against plain sums over the weight as it is stored.
- * @param {StoredWeight} weight @param {Float32Array} input @param {Float32Array} y @param {number} size
+ * @param {Weight} weight @param {Float32Array} input @param {Float32Array} y @param {number} size
  * @param {Compute} compute
  */
 function check(weight, input, y, size, compute) {

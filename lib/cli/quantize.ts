@@ -2,7 +2,11 @@ import { type Command, Option } from 'commander'
 import { SparkError } from '../core/errors.js'
 import { exportCheckpoint } from '../dora/model/export-checkpoint.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
-import { quantizableWeights, quantizeWeights, type WeightFormat } from '../graph/rewrites/quantize-weights.js'
+import {
+  type QuantizedFormat,
+  quantizableWeights,
+  quantizeWeights,
+} from '../graph/rewrites/quantize-weights.js'
 import type { CheckpointLayout } from '../io/checkpoints/layout.js'
 import { lockFile, lockFolder } from '../io/lock.js'
 import { readOnnx } from '../io/onnx/read.js'
@@ -12,7 +16,7 @@ import { print, printError, printJson } from './output.js'
 
 interface QuantizeFlags {
   output: string
-  format: WeightFormat
+  format: QuantizedFormat
   layout: 'onnx' | CheckpointLayout
   json?: boolean
 }

@@ -9,12 +9,12 @@ import {
 } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
-import type { StoredWeight } from '../weights/weight.js'
+import type { Weight } from '../weights/weight.js'
 
 /** A matrix in the format that products read. */
 export interface StoredMatrix {
   /** Its rows are the out features. */
-  readonly weight: StoredWeight
+  readonly weight: Weight
   /** Whether the constant has them as columns. */
   readonly transposed: boolean
   /** Whether what it is multiplied with must not be rounded. */

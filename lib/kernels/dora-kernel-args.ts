@@ -1,5 +1,5 @@
 // dora-kernel-args.ts: what the operations of DoRA layers take. T tokens, I in features, O out features, R rank.
-import type { Compute, FloatCompute, StoredWeight } from './weight-args.js'
+import type { Compute, FloatCompute, Weight } from './weight-args.js'
 
 /** The low-rank part of a DoRA layer, V = W + scale · B·A. */
 export interface LowRank {
@@ -16,7 +16,7 @@ export interface LowRank {
 /** out = Σ_i W[o, i]² */
 export interface WeightNorm2Args {
   /** [O, I] */
-  weight: StoredWeight
+  weight: Weight
   /** Output, [O]. */
   out: Float32Array
 }
@@ -24,7 +24,7 @@ export interface WeightNorm2Args {
 /** norm = ‖V‖ by rows, gain = magnitude / max(norm, 1e-12) */
 export interface DoraNormArgs extends LowRank {
   /** [O, I] */
-  weight: StoredWeight
+  weight: Weight
   /** [O], of `weight`. */
   weightNorm2: Float32Array
   /** [O] */
@@ -38,7 +38,7 @@ export interface DoraNormArgs extends LowRank {
 /** y = gain ∘ (x·Vᵀ) + bias; with a mask the adapter path sees mask ∘ x and the frozen path x. */
 export interface DoraForwardArgs extends LowRank {
   /** [O, I] */
-  weight: StoredWeight
+  weight: Weight
   /** T */
   tokens: number
   /** [T, I] */
@@ -68,7 +68,7 @@ export interface MixedAdapter extends LowRank {
 /** doraForward without a mask for rows that go through different adapters, linear for those with index -1. */
 export interface DoraMixedArgs {
   /** [O, I] */
-  weight: StoredWeight
+  weight: Weight
   /** T */
   tokens: number
   /** [T, I] */
@@ -86,7 +86,7 @@ export interface DoraMixedArgs {
 /** The gradients of {@link DoraForwardArgs}. */
 export interface DoraBackwardArgs extends LowRank {
   /** [O, I] */
-  weight: StoredWeight
+  weight: Weight
   /** T */
   tokens: number
   /** Whether the norm is differentiated, too. */
@@ -124,7 +124,7 @@ export interface DoraBackwardArgs extends LowRank {
 /** merged = gain ∘ V */
 export interface DoraMergeArgs extends LowRank {
   /** [O, I] */
-  weight: StoredWeight
+  weight: Weight
   /** [O] */
   gain: Float32Array
   /** Output, [O, I]. */
@@ -134,7 +134,7 @@ export interface DoraMergeArgs extends LowRank {
 /** The gradients of {@link DoraMergeArgs}: of A, B and magnitude. */
 export interface DoraMergeBackwardArgs extends LowRank {
   /** [O, I] */
-  weight: StoredWeight
+  weight: Weight
   /** Whether the norm is differentiated, too. */
   exactNorm: boolean
   /** [O, I] */

@@ -3,12 +3,12 @@ import { argumentError } from '../core/checks.js'
 import { expectWeight } from '../weights/encode.js'
 import { packedSizes } from '../weights/packed.js'
 import { allocate } from './aligned.js'
-import type { HeldArray, Kernels, StoredWeight } from './kernels.js'
+import type { HeldArray, Kernels, Weight } from './kernels.js'
 
 /** A stored weight and the memory it lies in. */
 export interface HeldWeight {
   /** The weight with arrays in that memory. */
-  readonly weight: StoredWeight
+  readonly weight: Weight
   /** Frees the memory. */
   dispose(): void
 }
@@ -19,7 +19,7 @@ export interface HeldWeight {
  * a packed weight on the CPU, which are held.
  * @throws SparkError ERR_OUT_OF_MEMORY
  */
-export async function holdWeight(kernels: Kernels, weight: StoredWeight): Promise<HeldWeight> {
+export async function holdWeight(kernels: Kernels, weight: Weight): Promise<HeldWeight> {
   if (typeof kernels?.hold !== 'function') throw argumentError('kernels', 'what openKernels gives', kernels)
   expectWeight('weight', weight)
   if (kernels.backend === 'cpu' && !weight.packed)
@@ -28,7 +28,7 @@ export async function holdWeight(kernels: Kernels, weight: StoredWeight): Promis
   const dispose = (): void => {
     for (const array of held) array.dispose()
   }
-  const hold = async <A extends StoredWeight['data']>(array: A): Promise<A> => {
+  const hold = async <A extends Weight['data']>(array: A): Promise<A> => {
     const copy = await kernels.hold(array)
     held.push(copy)
     return copy.array
@@ -47,9 +47,9 @@ export async function holdWeight(kernels: Kernels, weight: StoredWeight): Promis
   }
 }
 
-type ArrayOnBuffer = new (buffer: ArrayBuffer, offset: number, length: number) => StoredWeight['data']
+type ArrayOnBuffer = new (buffer: ArrayBuffer, offset: number, length: number) => Weight['data']
 
-async function packed(kernels: Kernels, weight: StoredWeight): Promise<StoredWeight> {
+async function packed(kernels: Kernels, weight: Weight): Promise<Weight> {
   const sizes = packedSizes(weight)
   const { buffer, offset } = allocate(sizes.data * weight.data.BYTES_PER_ELEMENT, kernels)
   const arrays = {

@@ -8,7 +8,7 @@ import type { IntegerKernelArgs } from './integer-kernel-args.js'
 import type { LayerKernelArgs } from './layer-kernel-args.js'
 import type { NetworkKernelArgs } from './network-args.js'
 import type { TensorKernelArgs } from './tensor-kernel-args.js'
-import type { Compute, FloatCompute, StoredWeight } from './weight-args.js'
+import type { Compute, FloatCompute, Weight } from './weight-args.js'
 
 export type * from './conv-shape.js'
 export type * from './dora-kernel-args.js'
@@ -25,9 +25,9 @@ export type MatrixStrides = readonly [outer: number, inner: number, row: number,
 /** A weight in panels of 32 rows that are interleaved along the columns; see native/backend/backend.h. */
 export interface PackWeightArgs {
   /** Not packed. */
-  weight: StoredWeight
+  weight: Weight
   /** Output, as long as `packedSizes` says, of the type of `weight.data`. */
-  data: StoredWeight['data']
+  data: Weight['data']
   /** Output, nvfp4 only. */
   blockScale?: Uint8Array | undefined
 }
@@ -35,7 +35,7 @@ export interface PackWeightArgs {
 /** The filters of a convolution of 3 x 3, G · W[o, c] · Gᵀ, for Winograd's algorithm F(4 x 4, 3 x 3). */
 export interface WinogradWeightArgs {
   /** [O, C · 9] */
-  weight: StoredWeight
+  weight: Weight
   /** Output, 36 packed matrices [O, C]: element p of the transform of each filter is [p, ⌊o/32⌋, c, o mod 32]. */
   data: Float32Array
 }
@@ -43,7 +43,7 @@ export interface WinogradWeightArgs {
 /** y = activation(rowScale ∘ (x · Wᵀ) + bias) + residual */
 export interface LinearArgs {
   /** [O, I] */
-  weight: StoredWeight
+  weight: Weight
   /** T */
   tokens: number
   /** [T, I] */
@@ -102,7 +102,7 @@ export interface MatmulArgs {
 /** dx = dy · W, dweight = dyᵀ · x, dbias = Σ_t dy. Outputs that are left out are not computed. */
 export interface LinearBackwardArgs {
   /** [O, I] */
-  weight: StoredWeight
+  weight: Weight
   /** T */
   tokens: number
   /** [T, I] */
@@ -122,7 +122,7 @@ export interface LinearBackwardArgs {
 /** y = activation(conv(x, W) + bias) + residual, or activation(conv(x, W) + bias + residual) */
 export interface ConvArgs extends ConvShape {
   /** [O, C/G · taps] */
-  weight: StoredWeight
+  weight: Weight
   /** [N, C, image] */
   x: Float32Array
   /** [O] */
@@ -147,7 +147,7 @@ export interface ConvArgs extends ConvShape {
 /** The gradients of {@link ConvArgs} without activation and residual. */
 export interface ConvBackwardArgs extends ConvShape {
   /** [O, C/G · taps] */
-  weight: StoredWeight
+  weight: Weight
   /** [N, C, image]; only dweight needs it. */
   x?: Float32Array | undefined
   /** [N, O, out] */
@@ -168,7 +168,7 @@ export interface ConvBackwardArgs extends ConvShape {
  */
 export interface ConvTransposeArgs extends ConvShape {
   /** [O, C/G · taps] */
-  weight: StoredWeight
+  weight: Weight
   /** [N, O, out] */
   x: Float32Array
   /** [C] */

@@ -2,7 +2,7 @@
 import type { Precision } from '../core/config.js'
 import type { DType, HalfType } from '../core/dtype.js'
 import type { Kernels } from './kernels.js'
-import type { FloatCompute, WeightDType } from './weight-args.js'
+import type { FloatCompute, WeightFormat } from './weight-args.js'
 
 /** What a product is computed on, and the mode that was asked for. */
 export interface ComputeTarget {
@@ -18,7 +18,7 @@ export interface ProductOperand {
   /** The 16-bit type that holds its f32 elements exactly, where it is known to be one. */
   readonly exactIn?: DType | undefined
   /** The format of a frozen weight. */
-  readonly format?: WeightDType | undefined
+  readonly format?: WeightFormat | undefined
   /** Whether the other operand must not be rounded: the weight has the codes of the file, not those of a mode. */
   readonly exact?: boolean | undefined
 }
@@ -39,7 +39,7 @@ export interface Product {
 export const modeCompute = { fp32: 'f32', fp16: 'f16', bf16: 'bf16', fp8: 'bf16', nvfp4: 'bf16' } as const
 
 /** The 16-bit type that holds the codes of a format. */
-const codeTypes: Readonly<Partial<Record<WeightDType, HalfType>>> = {
+const codeTypes: Readonly<Partial<Record<WeightFormat, HalfType>>> = {
   f16: 'f16',
   bf16: 'bf16',
   f8_e4m3: 'bf16',

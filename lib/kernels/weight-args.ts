@@ -1,5 +1,5 @@
 // weight-args.ts: a frozen weight as kernels take it.
-export type { StoredWeight, WeightDType } from '../weights/weight.js'
+export type { Weight, WeightFormat } from '../weights/weight.js'
 
 /** What products are formed of: see `Compute` in native/backend/weight.h. */
 export type Compute = 'f32' | 'bf16' | 'f16' | 'nvfp4'

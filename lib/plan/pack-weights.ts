@@ -2,16 +2,16 @@
 import { mapPaced, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
 import { winogradSize } from '../kernels/js/winograd.js'
-import type { Bf16Support, StoredWeight } from '../kernels/kernels.js'
+import type { Bf16Support, Weight } from '../kernels/kernels.js'
 import { packedSizes } from '../weights/packed.js'
 import { Buffer, type Operand, operandsOf, type Step, type Symbolic } from './program.js'
 
-type Weight = Symbolic<StoredWeight>
+type SymbolicWeight = Symbolic<Weight>
 type PackStep = Extract<Step, { op: 'packWeight' }>
 type ConvArgs = Extract<Step, { op: 'conv' }>['args']
 
 /** A weight in panels, and the step that packs it. */
-export function packStep(weight: Weight): { step: PackStep; packed: Weight } {
+export function packStep(weight: SymbolicWeight): { step: PackStep; packed: SymbolicWeight } {
   const sizes = packedSizes(weight)
   const data = new Buffer(weight.data.buffer.dtype, sizes.data, 'arena')
   const scales = weight.blockScale && new Buffer('u8', sizes.blockScale, 'arena')
@@ -37,7 +37,7 @@ export function* packWeights(steps: readonly Step[], setup: Step[], bf16Support:
     if (!isProduct(step)) for (const { buffer } of operandsOf(step.args)) shared.add(buffer)
     yield
   }
-  const stays = ({ data: { buffer } }: Weight): boolean => !isConstant(buffer) || shared.has(buffer)
+  const stays = ({ data: { buffer } }: SymbolicWeight): boolean => !isConstant(buffer) || shared.has(buffer)
   const add = (step: Step): void => {
     for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'folded'
     setup.push(step)
@@ -69,7 +69,7 @@ export function* packWeights(steps: readonly Step[], setup: Step[], bf16Support:
 export const isConstant = ({ storage }: Buffer): boolean => storage === 'constant' || storage === 'folded'
 
 /** What `make` makes of a weight, once for all that read it. */
-function once<T>(make: (weight: Weight) => T): (weight: Weight) => T {
+function once<T>(make: (weight: SymbolicWeight) => T): (weight: SymbolicWeight) => T {
   const known = new Map<Buffer, Map<string, T>>()
   return weight => {
     const { buffer, offset } = weight.data
@@ -91,8 +91,8 @@ const fewFilters = 16
 /** A convolution with its weight in tiles or in panels, whichever is faster. */
 function packedConv(
   args: ConvArgs,
-  inPanels: (weight: Weight) => Weight,
-  inTiles: (weight: Weight) => Operand,
+  inPanels: (weight: SymbolicWeight) => SymbolicWeight,
+  inTiles: (weight: SymbolicWeight) => Operand,
 ): ConvArgs {
   if (takesTiles(args)) return { ...args, winograd: inTiles(args.weight) }
   const { rows, packed } = args.weight

@@ -7,13 +7,13 @@ import { Tensor } from '../memory/tensor.js'
 import { dequantizeFP8, type FP8Matrix, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, type NVFP4Matrix, quantizeNVFP4 } from '../precision/nvfp4.js'
 import { unpackWeight } from './packed.js'
-import type { StoredWeight, WeightDType } from './weight.js'
+import type { Weight, WeightFormat } from './weight.js'
 
 /** A weight matrix [out, in]: a tensor (f32, f16, bf16), or one that was quantized before. */
 export type WeightMatrix = Tensor | FP8Matrix | NVFP4Matrix
 
 /** The precision mode of each format that one stores weights in. */
-const modes: Readonly<Partial<Record<WeightDType, Precision>>> = {
+const modes: Readonly<Partial<Record<WeightFormat, Precision>>> = {
   f32: 'fp32',
   f16: 'fp16',
   bf16: 'bf16',
@@ -25,7 +25,7 @@ const modes: Readonly<Partial<Record<WeightDType, Precision>>> = {
  * The precision mode that stores weights as `dtype`.
  * @throws SparkError ERR_DTYPE for i8, which no mode uses
  */
-export function precisionOf(dtype: WeightDType): Precision {
+export function precisionOf(dtype: WeightFormat): Precision {
   const precision = modes[dtype]
   if (!precision) throw new SparkError('ERR_DTYPE', `no precision mode stores weights as ${dtype}`)
   return precision
@@ -40,11 +40,7 @@ export function precisionOf(dtype: WeightDType): Precision {
  * @throws SparkError ERR_SHAPE, ERR_DTYPE; ERR_NOT_FINITE when a quantizer meets NaN or infinity; ERR_RANGE when a
  * finite value is too large for fp16; ERR_ARGUMENT when a quantized matrix would have to change its format
  */
-export function storeWeight(
-  weight: WeightMatrix,
-  precision?: Precision | null,
-  name = 'weight',
-): StoredWeight {
+export function storeWeight(weight: WeightMatrix, precision?: Precision | null, name = 'weight'): Weight {
   if (precision) {
     expectOneOf('precision', precision, precisions)
     warnIfExperimental(precision)
@@ -60,7 +56,7 @@ export function storeWeight(
   return stored
 }
 
-function storeTensor(name: string, weight: Tensor, precision?: Precision | null): StoredWeight {
+function storeTensor(name: string, weight: Tensor, precision?: Precision | null): Weight {
   expectShape(name, weight.shape, [null, null])
   const { dtype } = weight
   if (dtype !== 'f32' && dtype !== 'f16' && dtype !== 'bf16') {
@@ -84,7 +80,7 @@ function storeTensor(name: string, weight: Tensor, precision?: Precision | null)
   }
 }
 
-function fromQuantized(name: string, matrix: FP8Matrix | NVFP4Matrix): StoredWeight {
+function fromQuantized(name: string, matrix: FP8Matrix | NVFP4Matrix): Weight {
   if (typeof matrix !== 'object' || matrix === null)
     throw argumentError(name, 'a tensor or a quantized matrix', matrix)
   const { rows, cols } = matrix
@@ -111,12 +107,12 @@ function expectFits(name: string, weight: Tensor, rounded: Uint16Array): void {
 }
 
 /** Throws ERR_ARGUMENT for anything but a stored weight. */
-export function expectWeight(name: string, stored: StoredWeight): void {
+export function expectWeight(name: string, stored: Weight): void {
   if (!ArrayBuffer.isView(stored?.data)) throw argumentError(name, 'a weight of storeWeight', stored)
 }
 
 /** Bytes of a stored weight, scales included. */
-export function storedBytes(stored: StoredWeight): number {
+export function storedBytes(stored: Weight): number {
   expectWeight('stored', stored)
   const { data, rowScale, blockScale, tensorScale } = stored
   const scales =
@@ -125,7 +121,7 @@ export function storedBytes(stored: StoredWeight): number {
 }
 
 /** The numbers of a stored weight, [rows, cols]; the array itself when it is f32 in rows. */
-export function decodeWeight(stored: StoredWeight): Float32Array {
+export function decodeWeight(stored: Weight): Float32Array {
   expectWeight('stored', stored)
   const { dtype, rows, cols, data, ...scales } = unpackWeight(stored)
   if (dtype === 'i8') {

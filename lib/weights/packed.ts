@@ -1,10 +1,10 @@
 // packed.ts: the micro-panel layout of a packed weight (native/backend/weight.h), in plain TypeScript.
-import type { StoredWeight } from './weight.js'
+import type { Weight } from './weight.js'
 
 /** Rows of a panel. */
 export const panelRows = 32
 
-type Shape = Pick<StoredWeight, 'dtype' | 'rows' | 'cols'>
+type Shape = Pick<Weight, 'dtype' | 'rows' | 'cols'>
 
 /** Elements of `data` and `blockScale` of a packed weight; the second is 0 unless it is nvfp4. */
 export function packedSizes({ dtype, rows, cols }: Shape): { data: number; blockScale: number } {
@@ -38,11 +38,7 @@ const codes = ({ dtype, cols }: Shape): { cols: number; group: number } => ({
 })
 
 /** Writes `weight` in panels; padding stays as it is. The arrays are as long as {@link packedSizes} says. */
-export function packWeight(
-  weight: StoredWeight,
-  data: StoredWeight['data'],
-  blockScale?: Uint8Array | undefined,
-): void {
+export function packWeight(weight: Weight, data: Weight['data'], blockScale?: Uint8Array | undefined): void {
   const { cols, group } = codes(weight)
   data.fill(0)
   eachCode(weight.rows, cols, group, (plain, packed) => {
@@ -56,7 +52,7 @@ export function packWeight(
 }
 
 /** A packed weight in rows again; another weight as it is. */
-export function unpackWeight(weight: StoredWeight): StoredWeight {
+export function unpackWeight(weight: Weight): Weight {
   if (!weight.packed) return weight
   const { packed: _, ...plain } = weight
   const { cols, group } = codes(weight)

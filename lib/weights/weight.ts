@@ -2,12 +2,12 @@
 import type { DTypeArray } from '../core/dtype.js'
 
 /** Formats a frozen weight can be stored in. */
-export type WeightDType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4' | 'i8'
+export type WeightFormat = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4' | 'i8'
 
 /** A frozen weight [rows, cols], row-major. See `Weight` in native/backend/backend.h for what an element is. */
-export interface StoredWeight {
+export interface Weight {
   /** Format of the elements. */
-  readonly dtype: WeightDType
+  readonly dtype: WeightFormat
   /** Out features. */
   readonly rows: number
   /** In features; a multiple of 16 for nvfp4. */

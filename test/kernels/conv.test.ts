@@ -4,7 +4,7 @@ import t from 'tap'
 import { numel } from '#lib/core/shape.js'
 import { activations } from '#lib/kernels/js/activations.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
-import type { Activation, KernelArgs, KernelOp, StoredWeight } from '#lib/kernels/kernels.js'
+import type { Activation, KernelArgs, KernelOp, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { packedSizes } from '#lib/weights/packed.js'
 import { close, identical } from '../fixtures/close.js'
@@ -145,7 +145,7 @@ t.test('in bf16', t => {
     const { x, bias, w } = rounded
     for (const dtype of ['f32', 'bf16'] as const) {
       const data = dtype === 'f32' ? w : Tensor.from(w).to('bf16').data
-      const weight: StoredWeight = { dtype, rows: at.filters, cols: weightCols(at), data }
+      const weight: Weight = { dtype, rows: at.filters, cols: weightCols(at), data }
       const y = output(given.dy.length)
       addon.run('conv', { ...shapeOf(at), weight, compute: 'bf16', x, bias, y })
       close(t, y, want, 1e-6, `${dtype}: y of ${JSON.stringify(at)}`)
@@ -246,10 +246,10 @@ t.test('a packed weight gives the same bits', t => {
       const { x, dy, bias } = operands(at, 6)
       const weight = randomWeight(random, dtype, at.filters, weightCols(at))
       const sizes = packedSizes(weight)
-      const data = new (weight.data.constructor as new (length: number) => StoredWeight['data'])(sizes.data)
+      const data = new (weight.data.constructor as new (length: number) => Weight['data'])(sizes.data)
       const blockScale = weight.blockScale && { blockScale: new Uint8Array(sizes.blockScale) }
       addon.run('packWeight', { weight, data, ...blockScale })
-      const run = (weight: StoredWeight) => {
+      const run = (weight: Weight) => {
         const [y, dx, active] = [output(dy.length), output(x.length), output(dy.length)]
         addon.run('conv', { ...shapeOf(at), weight, x, bias, y })
         addon.run('convBackward', { ...shapeOf(at), weight, dy, dx })

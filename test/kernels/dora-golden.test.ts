@@ -1,6 +1,6 @@
 // The DoRA kernels against PEFT: data/peft/linear with the tolerances of its README.
 import t, { type Test } from 'tap'
-import type { StoredWeight } from '#lib/kernels/kernels.js'
+import type { Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close, maxAbs, within } from '../fixtures/close.js'
 import { type DoraLayer, type DoraResult, runDora } from '../fixtures/models/dora-layer.js'
@@ -16,7 +16,7 @@ import { type GoldenTensor, goldenFloats } from '../fixtures/values/golden-value
 function storedWeight(
   { fan_in_fan_out, out_features, in_features }: PeftLinearCase,
   tensor: GoldenTensor,
-): StoredWeight {
+): Weight {
   const size = { rows: out_features, cols: in_features }
   if (tensor.dtype === 'BF16') return { ...size, dtype: 'bf16', data: tensor.bits }
   if (tensor.dtype === 'F16') return { ...size, dtype: 'f16', data: tensor.bits }

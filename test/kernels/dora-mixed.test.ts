@@ -1,7 +1,7 @@
 // A batch whose rows go through different adapters: bit for bit what separate runs give, in every stored format.
 import t from 'tap'
 import { jsKernels } from '#lib/kernels/js/js.js'
-import type { MixedAdapter, StoredWeight } from '#lib/kernels/kernels.js'
+import type { MixedAdapter, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close } from '../fixtures/close.js'
 import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
@@ -10,7 +10,7 @@ import { randomGenerator, uniform } from '../fixtures/values/random.js'
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))
 
-function mixedBatch(seed: number, weight: StoredWeight, tokens: number, ranks: readonly number[]) {
+function mixedBatch(seed: number, weight: Weight, tokens: number, ranks: readonly number[]) {
   const random = randomGenerator(seed)
   const { rows, cols } = weight
   const adapters = ranks.map(rank => ({

@@ -1,6 +1,6 @@
 // The DoRA kernels against dense double precision: every stored format, odd sizes, dropout, both norm gradients.
 import t from 'tap'
-import type { StoredWeight } from '#lib/kernels/kernels.js'
+import type { Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close, identical, within } from '../fixtures/close.js'
 import {
@@ -153,7 +153,7 @@ t.test('rows without length, without magnitude, scale 0', t => {
 t.test('norms of rows that cancel, and of very long and very short rows', t => {
   const [rows, cols, rank] = [8, 40, 3]
   const layer = randomLayer(51, [2, rows, cols, rank], { scale: 1 })
-  const weight = layer.weight as StoredWeight & { data: Float32Array }
+  const weight = layer.weight as Weight & { data: Float32Array }
   const fractions = [3e-1, 1e-1, 5e-2, 1e-2, 1e-3, 1e-5]
   fractions.forEach((fraction, o) => {
     for (let i = 0; i < cols; i++) {

@@ -4,7 +4,7 @@ import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { holdWeight } from '#lib/kernels/held-weight.js'
 import { activations, erf } from '#lib/kernels/js/activations.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
-import type { Activation, KernelArgs, StoredWeight } from '#lib/kernels/kernels.js'
+import type { Activation, KernelArgs, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close, identical, within } from '../fixtures/close.js'
 import { matrix, sum, weightValues } from '../fixtures/models/dora-layer.js'
@@ -28,7 +28,7 @@ t.test('erf', async t => {
 
 t.test('activations', async t => {
   const values = Float32Array.of(-80, -9.5, -3, -1, -0.125, -1e-8, 0, 1e-8, 0.3, 1, 2.75, 9.5, 80)
-  const weight: StoredWeight = { dtype: 'f32', rows: 1, cols: 1, data: Float32Array.of(1) }
+  const weight: Weight = { dtype: 'f32', rows: 1, cols: 1, data: Float32Array.of(1) }
   for (const activation of Object.keys(activations) as Activation[]) {
     const y = new Float32Array(values.length)
     const args = { weight, tokens: values.length, x: values, activation, y }
@@ -100,7 +100,7 @@ for (const dtype of weightDTypes) {
       const weight = randomWeight(random, dtype, O, I)
       const { weight: packed } = await holdWeight(openCpuKernels(), weight)
       const x = uniform(random, T * I)
-      const run = (weight: StoredWeight, x: Float32Array) => {
+      const run = (weight: Weight, x: Float32Array) => {
         const y = new Float32Array((x.length / I) * O).fill(Number.NaN)
         addon.run('linear', { weight, tokens: x.length / I, x, compute: 'bf16', y })
         return y

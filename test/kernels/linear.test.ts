@@ -1,6 +1,6 @@
 // The linear kernels: every stored format, odd sizes, gradients, and the promise about the order of sums.
 import t from 'tap'
-import type { StoredWeight } from '#lib/kernels/kernels.js'
+import type { Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close, identical, maxAbs, within } from '../fixtures/close.js'
 import { matrix, sum, weightValues } from '../fixtures/models/dora-layer.js'
@@ -20,7 +20,7 @@ const sizes = [
   [67, 53, 272],
 ] as const
 
-function linear(weight: StoredWeight, x: Float32Array, bias?: Float32Array): Float32Array {
+function linear(weight: Weight, x: Float32Array, bias?: Float32Array): Float32Array {
   const tokens = weight.cols ? x.length / weight.cols : 3
   const y = new Float32Array(tokens * weight.rows).fill(Number.NaN)
   addon.run('linear', { weight, tokens, x, bias, y })
@@ -76,7 +76,7 @@ for (const dtype of weightDTypes) {
 t.test('every code of every format is read', t => {
   const codes = (bits: number) => Uint16Array.from({ length: 2 ** bits }, (_, code) => code)
   const column = { rows: 2 ** 16, cols: 1 }
-  const weights: StoredWeight[] = [
+  const weights: Weight[] = [
     { ...column, dtype: 'f16', data: codes(16) },
     { ...column, dtype: 'bf16', data: codes(16) },
     {

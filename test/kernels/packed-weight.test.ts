@@ -3,7 +3,7 @@ import t from 'tap'
 import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { holdWeight } from '#lib/kernels/held-weight.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
-import type { KernelArgs, StoredWeight } from '#lib/kernels/kernels.js'
+import type { KernelArgs, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { decodeWeight } from '#lib/weights/encode.js'
 import { packedSizes, unpackWeight } from '#lib/weights/packed.js'
@@ -15,9 +15,9 @@ import { randomGenerator, uniform } from '../fixtures/values/random.js'
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))
 
-function pack(weight: StoredWeight): StoredWeight {
+function pack(weight: Weight): Weight {
   const sizes = packedSizes(weight)
-  const data = weight.data.slice(0, 0).constructor as new (length: number) => StoredWeight['data']
+  const data = weight.data.slice(0, 0).constructor as new (length: number) => Weight['data']
   const args: KernelArgs['packWeight'] = { weight, data: new data(sizes.data).fill(77) }
   if (weight.blockScale) args.blockScale = new Uint8Array(sizes.blockScale).fill(77)
   addon.run('packWeight', args)
@@ -45,7 +45,7 @@ for (const dtype of weightDTypes) {
       const packed = pack(weight)
       const { data, blockScale } = packedSizes(weight)
       const twin: KernelArgs['packWeight'] = { weight, data: weight.data.slice(0, 0) }
-      twin.data = new (packed.data.constructor as new (length: number) => StoredWeight['data'])(data)
+      twin.data = new (packed.data.constructor as new (length: number) => Weight['data'])(data)
       if (weight.blockScale) twin.blockScale = new Uint8Array(blockScale)
       jsKernels.runSync('packWeight', twin)
       t.strictSame(packed.data, twin.data, `${rows} x ${cols} as in TypeScript`)
@@ -62,7 +62,7 @@ for (const dtype of weightDTypes) {
     const packed = pack(weight)
     for (const tokens of [1, 2, 4, 5]) {
       const x = uniform(random, tokens * cols)
-      const run = (weight: StoredWeight, threads: number) => {
+      const run = (weight: Weight, threads: number) => {
         const y = new Float32Array(tokens * rows).fill(Number.NaN)
         addon.setThreads(threads)
         addon.run('linear', { weight, tokens, x, y })
@@ -84,7 +84,7 @@ for (const dtype of weightDTypes) {
       for (const tokens of [1, 2, 3, 4, 5, 13, 14, 15, 29, 70]) {
         const x = uniform(random, tokens * cols)
         const dy = uniform(random, tokens * rows)
-        const run = (weight: StoredWeight) => {
+        const run = (weight: Weight) => {
           const y = new Float32Array(tokens * rows).fill(Number.NaN)
           const dx = new Float32Array(tokens * cols).fill(Number.NaN)
           addon.run('linear', { weight, tokens, x, y })
@@ -114,7 +114,7 @@ for (const dtype of weightDTypes) {
     const [x, dy] = [uniform(random, tokens * cols), uniform(random, tokens * rows)]
     const mask = Float32Array.from(x, value => (value > 0 ? 2 : 0))
     const f32 = (count: number) => new Float32Array(count).fill(Number.NaN)
-    const run = (weight: StoredWeight) => {
+    const run = (weight: Weight) => {
       const state = { weightNorm2: f32(rows), norm: f32(rows), gain: f32(rows), merged: f32(rows * cols) }
       const passes = { xa: f32(tokens * rank), z: f32(tokens * rows), y: f32(tokens * rows) }
       const gradients = {
@@ -172,7 +172,7 @@ t.test('a packed weight of bf16 that begins in the middle of a pair is refused',
   const x = new Float32Array(4)
   const y = new Float32Array(3)
   const shifted = new Uint16Array(packed.data.length + 1).subarray(1)
-  const run = (data: StoredWeight['data']) => () =>
+  const run = (data: Weight['data']) => () =>
     addon.run('linear', { weight: { ...packed, data }, tokens: 1, x, y })
   t.doesNotThrow(run(packed.data))
   t.throws(run(shifted), { code: 'ERR_ARGUMENT', message: /multiple of 4 bytes/ })

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import { winogradSize } from '#lib/kernels/js/winograd.js'
-import type { KernelArgs, KernelOp, StoredWeight } from '#lib/kernels/kernels.js'
+import type { KernelArgs, KernelOp, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { packedSizes } from '#lib/weights/packed.js'
 import { close, identical } from '../fixtures/close.js'
@@ -17,16 +17,16 @@ const output = (count: number) => new Float32Array(count).fill(Number.NaN)
 const numelOf = (sizes: readonly number[]) => sizes.reduce((product, size) => product * size, 1)
 
 /** The weight as the addon transforms it. */
-function transformed(weight: StoredWeight): Float32Array {
+function transformed(weight: Weight): Float32Array {
   const data = output(winogradSize(weight.rows, weight.cols))
   addon.run('winogradWeight', { weight, data })
   return data
 }
 
 /** The weight in panels. */
-function inPanels(weight: StoredWeight): StoredWeight {
+function inPanels(weight: Weight): Weight {
   const sizes = packedSizes(weight)
-  const data = new (weight.data.constructor as new (length: number) => StoredWeight['data'])(sizes.data)
+  const data = new (weight.data.constructor as new (length: number) => Weight['data'])(sizes.data)
   const blockScale = weight.blockScale && new Uint8Array(sizes.blockScale)
   addon.run('packWeight', { weight, data, blockScale })
   return { ...weight, data, ...(blockScale && { blockScale }), packed: true }

@@ -1,6 +1,6 @@
 // cases.ts: one call of every operation on odd sizes, for `dgx-spark verify` and the kernel tests.
 import { type DType, type DTypeArray, isHalf } from '../../core/dtype.js'
-import type { Kernels, StoredWeight } from '../../kernels/kernels.js'
+import type { Kernels, Weight } from '../../kernels/kernels.js'
 import { doraCases } from './dora.js'
 import { layerCases } from './layers.js'
 import { integerCases, packedCases } from './layouts.js'
@@ -21,9 +21,9 @@ import {
 import { viewCases } from './views.js'
 
 /** The weight of the cases in each storage format, made by `reference`. */
-function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): StoredWeight[] {
+function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): Weight[] {
   const data = values(rows * cols, 11)
-  const cast = (dtype: 'f16' | 'bf16'): StoredWeight => {
+  const cast = (dtype: 'f16' | 'bf16'): Weight => {
     const dst = new Uint16Array(data.length)
     const args = {
       srcDtype: 'f32' as const,
@@ -40,7 +40,7 @@ function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): StoredW
   const rowScale = f32(rows)
   const fp8 = { srcDtype: 'f32' as const, rows, cols, blockRows: 1, blockCols: cols, src: data }
   reference.runSync('fp8Quantize', { ...fp8, codes, scale: rowScale })
-  const weights: StoredWeight[] = [
+  const weights: Weight[] = [
     { dtype: 'f32', rows, cols, data },
     cast('f16'),
     cast('bf16'),
@@ -56,7 +56,7 @@ function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): StoredW
   return cols % 16 === 0 ? [...weights, nvfp4Weight(reference, data, rows, cols)] : weights
 }
 
-function nvfp4Weight(reference: Kernels, src: Float32Array, rows: number, cols: number): StoredWeight {
+function nvfp4Weight(reference: Kernels, src: Float32Array, rows: number, cols: number): Weight {
   const packed = new Uint8Array(src.length / 2)
   const blockScale = new Uint8Array(src.length / 16)
   const tensorScale = Math.fround(1 / 2688)
@@ -114,7 +114,7 @@ function emptyArray(dtype: DType, count: number): DTypeArray {
   return isHalf(dtype) ? new Uint16Array(count) : new Uint8Array(count)
 }
 
-function quantizerCases(weights: readonly StoredWeight[], { rows, cols }: VerifySizes): VerifyCase[] {
+function quantizerCases(weights: readonly Weight[], { rows, cols }: VerifySizes): VerifyCase[] {
   const nvfp4 = weights.find(weight => weight.dtype === 'nvfp4')
   const sources = weights.flatMap(({ dtype, data }) =>
     dtype === 'f32' || isHalf(dtype) ? [{ dtype, data: data as DTypeArray }] : [],
@@ -145,7 +145,7 @@ function quantizerCases(weights: readonly StoredWeight[], { rows, cols }: Verify
   return [...codes, ...swizzleCases(rows, cols)]
 }
 
-function nvfp4QuantizeCases(weight: StoredWeight, srcDtype: DType, src: DTypeArray): VerifyCase[] {
+function nvfp4QuantizeCases(weight: Weight, srcDtype: DType, src: DTypeArray): VerifyCase[] {
   const { rows, cols } = weight
   const tensorScale = weight.tensorScale!
   return (['modelopt', 'te', 'mse'] as const).map(recipe =>
@@ -163,7 +163,7 @@ function nvfp4QuantizeCases(weight: StoredWeight, srcDtype: DType, src: DTypeArr
   )
 }
 
-function nvfp4DequantizeCase(weight: StoredWeight): VerifyCase {
+function nvfp4DequantizeCase(weight: Weight): VerifyCase {
   const { rows, cols } = weight
   return verifyCase('nvfp4Dequantize', `${rows}x${cols}`, ['dst'], 0, () => ({
     rows,
@@ -175,7 +175,7 @@ function nvfp4DequantizeCase(weight: StoredWeight): VerifyCase {
   }))
 }
 
-function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
+function linearCases(weight: Weight, sizes: VerifySizes): VerifyCase[] {
   const { tokens, rows, cols } = sizes
   const tolerance = sumTolerance(sizes)
   const x = values(tokens * cols, 3)
@@ -203,7 +203,7 @@ function linearCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
 }
 
 /** Products of activations that are rounded to NVFP4; more than 16 rows go to FP4 tensor cores. */
-function nvfp4LinearCases(weight: StoredWeight, { tokens, rows, cols }: VerifySizes): VerifyCase[] {
+function nvfp4LinearCases(weight: Weight, { tokens, rows, cols }: VerifySizes): VerifyCase[] {
   if (weight.dtype !== 'nvfp4') return []
   const compute = 'nvfp4'
   return [tokens, tokens + 17].map(tokens => {
@@ -215,7 +215,7 @@ function nvfp4LinearCases(weight: StoredWeight, { tokens, rows, cols }: VerifySi
 }
 
 /** Products in f16, of the weights that it is for. */
-function halfLinearCases(weight: StoredWeight, { tokens, rows, cols }: VerifySizes): VerifyCase[] {
+function halfLinearCases(weight: Weight, { tokens, rows, cols }: VerifySizes): VerifyCase[] {
   if (weight.dtype !== 'f16' && weight.dtype !== 'f32') return []
   const compute = 'f16'
   const args = { weight, tokens, x: values(tokens * cols, 3), compute } as const

@@ -1,5 +1,5 @@
 // dora.ts: one call of every operation of DoRA layers.
-import type { Compute, KernelArgs, Kernels, StoredWeight } from '../../kernels/kernels.js'
+import type { Compute, KernelArgs, Kernels, Weight } from '../../kernels/kernels.js'
 import {
   bf16Tolerance,
   f32,
@@ -24,7 +24,7 @@ interface DoraProblem {
   readonly bias: Float32Array
 }
 
-function doraProblem(reference: Kernels, weight: StoredWeight, sizes: VerifySizes): DoraProblem {
+function doraProblem(reference: Kernels, weight: Weight, sizes: VerifySizes): DoraProblem {
   const { tokens, rows, cols, rank } = sizes
   const layer = { weight, rank, scale: 0.5, a: values(rank * cols, 6), b: values(rows * rank, 7) }
   const weightNorm2 = f32(rows)
@@ -38,13 +38,13 @@ function doraProblem(reference: Kernels, weight: StoredWeight, sizes: VerifySize
 }
 
 /** What forward passes with `weight` can be formed of, but for f32 and bf16. */
-function otherComputes({ dtype }: StoredWeight): Compute[] {
+function otherComputes({ dtype }: Weight): Compute[] {
   if (dtype === 'nvfp4') return ['nvfp4']
   return dtype === 'f16' || dtype === 'f32' ? ['f16'] : []
 }
 
 /** Every operation of a DoRA layer on `weight`. */
-export function doraCases(reference: Kernels, weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
+export function doraCases(reference: Kernels, weight: Weight, sizes: VerifySizes): VerifyCase[] {
   const problem = doraProblem(reference, weight, sizes)
   return [...forwardCases(problem), ...backwardCases(problem), ...mergeCases(problem)]
 }

@@ -1,12 +1,12 @@
 // layouts.ts: packed weights and quantized integers among the cases of `dgx-spark verify`.
-import type { StoredWeight } from '../../kernels/kernels.js'
+import type { Weight } from '../../kernels/kernels.js'
 import { packedSizes, packWeight } from '../../weights/packed.js'
 import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
 
 /** `weight` in panels; its arrays hold `fill` instead where that is given. */
-function packed(weight: StoredWeight, fill?: number): StoredWeight {
+function packed(weight: Weight, fill?: number): Weight {
   const sizes = packedSizes(weight)
-  const data = new (weight.data.constructor as new (length: number) => StoredWeight['data'])(sizes.data)
+  const data = new (weight.data.constructor as new (length: number) => Weight['data'])(sizes.data)
   const blockScale = weight.blockScale && new Uint8Array(sizes.blockScale)
   if (fill === undefined) packWeight(weight, data, blockScale)
   else for (const array of [data, blockScale]) array?.fill(fill)
@@ -14,7 +14,7 @@ function packed(weight: StoredWeight, fill?: number): StoredWeight {
 }
 
 /** A weight in panels, and a product with it. */
-export function packedCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
+export function packedCases(weight: Weight, sizes: VerifySizes): VerifyCase[] {
   const { tokens, rows, cols } = sizes
   const outputs = weight.blockScale ? (['data', 'blockScale'] as const) : (['data'] as const)
   const panels = packed(weight)

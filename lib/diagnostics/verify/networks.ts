@@ -1,7 +1,7 @@
 // networks.ts: convolutions, attention, softmax and normalizations among the cases of `dgx-spark verify`.
 import { numel } from '../../core/shape.js'
 import { winogradSize, winogradWeight } from '../../kernels/js/winograd.js'
-import type { HeadStrides, KernelArgs, StoredWeight } from '../../kernels/kernels.js'
+import type { HeadStrides, KernelArgs, Weight } from '../../kernels/kernels.js'
 import {
   bf16Tolerance,
   f32,
@@ -14,7 +14,7 @@ import {
 } from './values.js'
 
 /** Convolutions, attention, softmax and normalizations. */
-export function networkCases(weights: readonly StoredWeight[], sizes: VerifySizes): VerifyCase[] {
+export function networkCases(weights: readonly Weight[], sizes: VerifySizes): VerifyCase[] {
   return [
     ...convCases(sizes),
     ...weights.flatMap(storedConvCases),
@@ -26,7 +26,7 @@ export function networkCases(weights: readonly StoredWeight[], sizes: VerifySize
 }
 
 /** A weight in its format as filters of one tap on all channels, and of as many taps as it has columns on one each. */
-function storedConvCases(weight: StoredWeight): VerifyCase[] {
+function storedConvCases(weight: Weight): VerifyCase[] {
   const { dtype, rows, cols } = weight
   const line = { strides: [2], dilations: [1], padsBegin: [1], out: [5] }
   const pointwise = { ...line, batch: 2, groups: 1, image: [7], kernel: [1] }
@@ -44,7 +44,7 @@ function wideConvCases(): VerifyCase[] {
   const [filters, channels, image] = [65, 66, [50_001]]
   const line = { image, kernel: [1], out: image, strides: [1], dilations: [1], padsBegin: [0] }
   const data = values(filters * channels, 37)
-  const weight: StoredWeight = { dtype: 'f32', rows: filters, cols: channels, data }
+  const weight: Weight = { dtype: 'f32', rows: filters, cols: channels, data }
   return (['bf16', 'f16'] as const).flatMap(compute =>
     convPasses('wide', { ...line, batch: 1, groups: 1 }, channels, weight, compute),
   )
@@ -73,7 +73,7 @@ function convCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
     padsBegin: one,
     out: [4, 5, 6],
   }
-  const weight = (rows: number, cols: number): StoredWeight => {
+  const weight = (rows: number, cols: number): Weight => {
     return { dtype: 'f32', rows, cols, data: values(rows * cols, 31) }
   }
   return [
@@ -86,7 +86,7 @@ function convCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
 }
 
 /** Filters of 3 x 3, transformed for tiles, and a convolution with them. */
-function winogradCases(batch: number, image: readonly number[], weight: StoredWeight): VerifyCase[] {
+function winogradCases(batch: number, image: readonly number[], weight: Weight): VerifyCase[] {
   const channels = weight.cols / 9
   const [kernel, ones] = [
     [3, 3],
@@ -121,7 +121,7 @@ function convPasses(
   of: string,
   shape: Shape,
   channels: number,
-  weight: StoredWeight,
+  weight: Weight,
   compute: keyof typeof tolerances = 'f32',
 ): VerifyCase[] {
   const { rows: filters, cols } = weight

@@ -1,5 +1,5 @@
 // products.ts: epilogues, batches of products and the order of block scales among the cases of `dgx-spark verify`.
-import type { StoredWeight } from '../../kernels/kernels.js'
+import type { Weight } from '../../kernels/kernels.js'
 import {
   bf16Tolerance,
   f32,
@@ -12,7 +12,7 @@ import {
 } from './values.js'
 
 /** What else products do: epilogues, batches of activations. */
-export function productCases(weight: StoredWeight, sizes: VerifySizes): VerifyCase[] {
+export function productCases(weight: Weight, sizes: VerifySizes): VerifyCase[] {
   const { tokens, rows, cols } = sizes
   const tolerance = sumTolerance(sizes)
   const x = values(tokens * cols, 19)
@@ -57,7 +57,7 @@ function matmulCases(sizes: VerifySizes): VerifyCase[] {
 /** A product that a GPU cuts along its sums, with a bias that must be added once. */
 function longSumCase(): VerifyCase {
   const [tokens, rows, cols] = [5, 67, 1300]
-  const weight: StoredWeight = { dtype: 'f32', rows, cols, data: values(rows * cols, 26) }
+  const weight: Weight = { dtype: 'f32', rows, cols, data: values(rows * cols, 26) }
   const operands = { weight, tokens, x: values(tokens * cols, 27), bias: values(rows, 28) }
   return verifyCase('linear', 'long sums', ['y'], 1e-5, () => ({ ...operands, y: f32(tokens * rows) }))
 }

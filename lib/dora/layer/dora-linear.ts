@@ -4,7 +4,7 @@ import type { Precision } from '../../core/config.js'
 import type { DType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { DeferredRelease, type HeldWeight, holdWeight } from '../../kernels/held-weight.js'
-import type { Kernels, StoredWeight } from '../../kernels/kernels.js'
+import type { Kernels, Weight } from '../../kernels/kernels.js'
 import { Tensor } from '../../memory/tensor.js'
 import { decodeWeight, precisionOf, storedBytes, storeWeight } from '../../weights/encode.js'
 import { AdaptedLayer } from './adapted-layer.js'
@@ -379,7 +379,7 @@ export class DoRALinear extends AdaptedLayer {
   #run = <T>(calls: KernelCalls<T>): Promise<T> => this.#weights.during(() => run(this.#kernels, calls))
 
   /** The weight in use. */
-  #weight(): StoredWeight {
+  #weight(): Weight {
     this.#expectAlive()
     return (this.#merged ?? this.#base!).weight
   }

@@ -2,7 +2,7 @@
 import { argumentError, expectAttached, expectOneOf, expectShape } from '../../core/checks.js'
 import type { DType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
-import type { FloatCompute, Kernels, LowRank, StoredWeight } from '../../kernels/kernels.js'
+import type { FloatCompute, Kernels, LowRank, Weight } from '../../kernels/kernels.js'
 import { productCompute } from '../../kernels/precision-policy.js'
 import { Tensor } from '../../memory/tensor.js'
 import type { KernelCall, KernelCalls } from './kernel-calls.js'
@@ -22,7 +22,7 @@ export interface Snapshot extends LowRank {
 export function takeSnapshot(
   parameters: readonly Float32Array[],
   last: Snapshot | null,
-  frozen: { weight: StoredWeight; weightNorm2: Float32Array; rank: number; scale: number },
+  frozen: { weight: Weight; weightNorm2: Float32Array; rank: number; scale: number },
 ): { snapshot: Snapshot; calls: readonly KernelCall[] } {
   const [a, b, magnitude] = parameters as [Float32Array, Float32Array, Float32Array]
   if (last && sameBytes(a, last.a) && sameBytes(b, last.b) && sameBytes(magnitude, last.magnitude)) {
@@ -98,7 +98,7 @@ export function expectInput(name: string, tensor: Tensor, features: number): voi
 /** The precision of a layer's products, which round neither activations of these types nor the weight. */
 export function computeOf(
   backend: Kernels['backend'],
-  { dtype: format }: Pick<StoredWeight, 'dtype'>,
+  { dtype: format }: Pick<Weight, 'dtype'>,
   ...activations: readonly DType[]
 ): FloatCompute {
   const operands = [...activations.map(exactIn => ({ exactIn })), { format }]
@@ -108,7 +108,7 @@ export function computeOf(
 /** y = x · Wᵀ + bias, in the dtype of x. */
 export function linearCalls<D extends DType>(
   backend: Kernels['backend'],
-  weight: StoredWeight,
+  weight: Weight,
   bias: Float32Array | undefined,
   x: Tensor<D>,
 ): KernelCalls<Tensor<D>> {
@@ -131,7 +131,7 @@ export function output<D extends DType>(x: Tensor<D>, features: number, y: Float
 /** The forward pass. A training pass hands its activations to `keep` when they are computed. */
 export function forwardCalls<D extends DType>(
   backend: Kernels['backend'],
-  weight: StoredWeight,
+  weight: Weight,
   bias: Float32Array | undefined,
   snapshot: Snapshot,
   input: Tensor<D>,
@@ -175,7 +175,7 @@ export function forwardCalls<D extends DType>(
 /** The backward pass that belongs to `saved`. */
 export function backwardCalls(
   backend: Kernels['backend'],
-  weight: StoredWeight,
+  weight: Weight,
   saved: Activations,
   dy: Tensor,
   wanted: { exactNorm: boolean; input: boolean; bias: boolean },

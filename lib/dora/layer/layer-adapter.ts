@@ -1,14 +1,14 @@
 // layer-adapter.ts: parameters and settings of one adapter of a layer.
 import { expectInteger, expectKnownOptions, expectNumber } from '../../core/checks.js'
 import { kaimingUniform, randomGenerator } from '../../core/random.js'
-import type { Kernels, LowRank, StoredWeight } from '../../kernels/kernels.js'
+import type { Kernels, LowRank, Weight } from '../../kernels/kernels.js'
 import { floats, type Snapshot, takeSnapshot } from './forward-backward.js'
 import type { KernelCall, KernelCalls } from './kernel-calls.js'
 import type { DoRAGradients, LayerAdapterOptions, Parameter } from './layer-types.js'
 
 /** A frozen weight and its squared row norms. */
 export interface FrozenWeight {
-  readonly weight: StoredWeight
+  readonly weight: Weight
   readonly weightNorm2: Float32Array
 }
 
@@ -33,7 +33,7 @@ export class LayerAdapter {
   /** Without an initial magnitude, {@link LayerAdapter.prepare} computes it later. @throws SparkError for invalid options */
   private constructor(
     readonly name: string,
-    { rows, cols }: StoredWeight,
+    { rows, cols }: Weight,
     options: LayerAdapterOptions,
   ) {
     const { rank = 16, alpha = 16, rslora = false, dropout = 0, initial = {}, seed = 0 } = options
@@ -62,7 +62,7 @@ export class LayerAdapter {
   /** Checks the options against the weight; `ready` computes a magnitude that was not given. */
   static prepare(
     name: string,
-    weight: StoredWeight,
+    weight: Weight,
     options: LayerAdapterOptions,
   ): { adapter: LayerAdapter; ready(kernels: Kernels, frozen: FrozenWeight): Promise<void> } {
     const adapter = new LayerAdapter(name, weight, options)

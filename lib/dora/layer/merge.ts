@@ -1,7 +1,7 @@
 // merge.ts: merging an adapter into the weight of a layer, and unmerging it.
 import { SparkError } from '../../core/errors.js'
 import type { HeldWeight } from '../../kernels/held-weight.js'
-import type { Kernels, StoredWeight } from '../../kernels/kernels.js'
+import type { Kernels, Weight } from '../../kernels/kernels.js'
 import { Tensor } from '../../memory/tensor.js'
 import { decodeWeight, precisionOf, storeWeight } from '../../weights/encode.js'
 import type { Snapshot } from './forward-backward.js'
@@ -13,7 +13,7 @@ export interface Merged extends HeldWeight {
 }
 
 /** gain ∘ (W + scale · B·A), [out, in]. */
-export function mergeCalls(weight: StoredWeight, snapshot: Snapshot): KernelCalls<Tensor<'f32'>> {
+export function mergeCalls(weight: Weight, snapshot: Snapshot): KernelCalls<Tensor<'f32'>> {
   const { rows, cols } = weight
   const merged = new Float32Array(rows * cols)
   return {
@@ -48,7 +48,7 @@ export async function unmergedWeight(
   kernels: Kernels,
   { weight, snapshot }: Merged,
   weightNorm2: Float32Array,
-): Promise<StoredWeight> {
+): Promise<Weight> {
   const dead = snapshot.gain.indexOf(0)
   if (dead >= 0) {
     throw new SparkError(

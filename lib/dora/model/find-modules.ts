@@ -52,9 +52,9 @@ export function findModules(source: Graph): GraphModule[] {
 }
 
 /** Shape and format of a weight. */
-type Weight = Pick<GraphModule, 'shape' | 'dtype' | 'quantized'>
+type ModuleWeight = Pick<GraphModule, 'shape' | 'dtype' | 'quantized'>
 
-function* weightsOf(graph: Graph): Generator<[name: string, weight: Weight]> {
+function* weightsOf(graph: Graph): Generator<[name: string, weight: ModuleWeight]> {
   for (const [name, { shape, dtype }] of graph.initializers) {
     if (dtype === 'f32' || isHalf(dtype)) yield [name, { shape, dtype }]
   }
@@ -69,7 +69,7 @@ type Layer = Pick<GraphModule, 'kind' | 'rows' | 'cols' | 'inColumns'>
 /** Precedence among the readers of a weight: a linear layer before an embedding. */
 const precedence = (layer: Layer | undefined): number => (!layer ? 2 : layer.kind === 'embedding' ? 1 : 0)
 
-function layerOf(graph: Graph, node: Node, weight: string, { shape }: Weight): Layer | undefined {
+function layerOf(graph: Graph, node: Node, weight: string, { shape }: ModuleWeight): Layer | undefined {
   if (shape.some(size => size === 0)) return undefined
   const [first = 1, ...rest] = shape
   const others = numel(rest)

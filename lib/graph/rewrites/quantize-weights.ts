@@ -9,12 +9,12 @@ import { consumersOf, freshNames } from '../edit.js'
 import { type Graph, makeNode, type Node } from '../graph.js'
 
 /** Formats of quantized weights. */
-export type WeightFormat = 'nvfp4' | 'fp8'
+export type QuantizedFormat = 'nvfp4' | 'fp8'
 
 /** Options of {@link quantizeWeights}. */
 export interface QuantizeWeightsOptions {
   /** Default: nvfp4. */
-  readonly format?: WeightFormat
+  readonly format?: QuantizedFormat
   /** Names of the weights. Default: all that {@link quantizableWeights} names. */
   readonly weights?: readonly string[]
 }
@@ -23,7 +23,7 @@ export interface QuantizeWeightsOptions {
  * Weights that can be quantized: initializers of f32, [in, out] or [out, in], that only matrix products read; for NVFP4
  * their in features must be a multiple of 16.
  */
-export function quantizableWeights(graph: Graph, format: WeightFormat = 'nvfp4'): string[] {
+export function quantizableWeights(graph: Graph, format: QuantizedFormat = 'nvfp4'): string[] {
   const consumers = consumersOf(graph)
   return [...graph.initializers].flatMap(([name, { dtype, shape, count }]) => {
     const layouts = new Set((consumers.get(name) ?? []).map(node => isTransposed(node, name)))
@@ -81,7 +81,7 @@ export function quantizeWeights(graph: Graph, options: QuantizeWeightsOptions = 
 
 /** The nodes that make the value `rows`, and the names of the initializers they read. */
 function dequantizeNodes(
-  format: WeightFormat,
+  format: QuantizedFormat,
   name: string,
   rows: string,
   fresh: (base: string) => string,

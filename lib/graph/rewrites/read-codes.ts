@@ -1,6 +1,6 @@
 // read-codes.ts: products that read the codes of quantized weights instead of the floats that they stand for.
 import { atOnce, type Paced } from '../../core/paced.js'
-import type { StoredWeight } from '../../weights/weight.js'
+import type { Weight } from '../../weights/weight.js'
 import { consumersOfPaced } from '../edit.js'
 import type { Graph } from '../graph.js'
 import { type QuantizedWeight, quantizedWeightsPaced } from '../quantized-weight.js'
@@ -41,7 +41,7 @@ export function* readCodesPaced(graph: Graph): Paced<Graph> {
 function codesOf(
   graph: Graph,
   { format, constants, shape, sizes, types }: QuantizedWeight,
-): StoredWeight | undefined {
+): Weight | undefined {
   if ((format !== 'fp8' && format !== 'nvfp4') || types.length > 1 || sizes !== shape) return undefined
   const [rows = 0, cols = 0] = shape
   const [codes, scale, global] = constants.map(name => graph.initializers.get(name)!)

@@ -7,7 +7,7 @@ import { Tensor } from '../../memory/tensor.js'
 import type { NVFP4Recipe } from '../../precision/kernel-args.js'
 import { quantizeNVFP4 } from '../../precision/nvfp4.js'
 import { decodeWeight, storeWeight } from '../../weights/encode.js'
-import type { StoredWeight } from '../../weights/weight.js'
+import type { Weight } from '../../weights/weight.js'
 import { intOf } from '../attributes.js'
 import { Constant, type StoredMatrix } from '../constant.js'
 import { consumersOfPaced } from '../edit.js'
@@ -95,7 +95,7 @@ function storedWeight(
   layout: RowLayout,
   mode: Precision,
   recipe: NVFP4Recipe,
-): StoredWeight | undefined {
+): Weight | undefined {
   const rows = layout === 'rows' ? shape[0]! : shape[1]!
   const cols = count / rows
   if (count === 0 || (mode === 'nvfp4' && cols % blockSize !== 0)) return undefined
@@ -109,7 +109,7 @@ function storedWeight(
 }
 
 /** The weight as a constant of f32. */
-function constantOf(weight: Constant, stored: StoredWeight, layout: RowLayout, looped: boolean): Constant {
+function constantOf(weight: Constant, stored: Weight, layout: RowLayout, looped: boolean): Constant {
   const constant = storedConstant(weight.shape, { weight: stored, transposed: layout === 'columns' })
   return looped ? Constant.from('f32', constant.shape, constant.data) : constant
 }

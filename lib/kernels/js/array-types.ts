@@ -1,7 +1,7 @@
 // array-types.ts: the typed arrays that operations take, as operands.ts checks them.
 import { type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
-import type { KernelOp, StoredWeight } from '../kernels.js'
+import type { KernelOp, Weight } from '../kernels.js'
 
 type Args = Readonly<Record<string, unknown>>
 
@@ -43,7 +43,7 @@ const byOperation: { readonly [Op in KernelOp]?: (args: Args) => Types } = {
   nvfp4Quantize: typed('srcDtype', 'src'),
   fp8Quantize: typed('srcDtype', 'src'),
   swizzleScales: () => ({ src: 'u8', dst: 'u8' }),
-  packWeight: ({ weight }) => ({ data: weightType(weight as StoredWeight) }),
+  packWeight: ({ weight }) => ({ data: weightType(weight as Weight) }),
   unary: elementwise('x', 'y'),
   binary: elementwise('a', 'b', 'y'),
   select: typed('dtype', 'a', 'b', 'y'),
@@ -65,10 +65,10 @@ const byOperation: { readonly [Op in KernelOp]?: (args: Args) => Types } = {
 }
 
 /** Element type of the data of a weight: pairs of codes are bytes. */
-const weightType = ({ dtype }: StoredWeight): ElementType => (dtype === 'nvfp4' ? 'u8' : dtype)
+const weightType = ({ dtype }: Weight): ElementType => (dtype === 'nvfp4' ? 'u8' : dtype)
 
 /** The element type of an array of a weight. */
-export const weightArrayType = (weight: StoredWeight, name: string): ElementType =>
+export const weightArrayType = (weight: Weight, name: string): ElementType =>
   name === 'data' ? weightType(weight) : name === 'blockScale' ? 'u8' : 'f32'
 
 /** The element type of an array of an operation, by its name. */

@@ -1,7 +1,7 @@
 // conv.ts: convolutions in plain TypeScript, as their formulas are written. Sums are taken in double.
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
-import type { ConvShape, KernelArgs, StoredWeight } from '../kernels.js'
+import type { ConvShape, KernelArgs, Weight } from '../kernels.js'
 import { activations } from './activations.js'
 import { rowReader } from './weight-rows.js'
 
@@ -39,7 +39,7 @@ export function* pairsOf(window: Omit<ConvShape, 'batch' | 'groups'>): Paced<Pai
 }
 
 /** Sizes of the groups and of the planes of a convolution. */
-function sizesOf(shape: ConvShape, { rows, cols }: StoredWeight) {
+function sizesOf(shape: ConvShape, { rows, cols }: Weight) {
   const taps = numel(shape.kernel)
   const groupChannels = cols / taps
   return {
@@ -54,7 +54,7 @@ function sizesOf(shape: ConvShape, { rows, cols }: StoredWeight) {
 
 /** Calls body with filter o, its row of the weight, and the channel and first tap that the row meets. */
 function* forEachFilter(
-  args: ConvShape & { weight: StoredWeight },
+  args: ConvShape & { weight: Weight },
   body: (o: number, row: Float32Array, channel: number, tap: number) => void,
 ): Paced<void> {
   const { groupChannels, groupFilters, taps } = sizesOf(args, args.weight)
@@ -91,7 +91,7 @@ export function* conv(args: KernelArgs['conv']): Paced<void> {
 }
 
 /** Σ x[n, o, q] W[o, c, k] for each n, c and p. */
-function* transposed(args: ConvShape & { weight: StoredWeight }, x: Float32Array): Paced<Float64Array> {
+function* transposed(args: ConvShape & { weight: Weight }, x: Float32Array): Paced<Float64Array> {
   const { weight, batch } = args
   const { channels, pixels, positions } = sizesOf(args, weight)
   const { q, k, p } = yield* pairsOf(args)

@@ -1,7 +1,7 @@
 // dora.ts: the DoRA layer in plain TypeScript, V = W + scale · B·A one row at a time. Formulas are in
 // native/backend/backend.h.
 import type { Paced } from '../../core/paced.js'
-import type { KernelArgs, LowRank, StoredWeight } from '../kernels.js'
+import type { KernelArgs, LowRank, Weight } from '../kernels.js'
 import { addScaled, dot, linear, roundedToNvfp4 } from './linear.js'
 import { rowReader } from './weight-rows.js'
 
@@ -133,7 +133,7 @@ export function doraBackward(args: KernelArgs['doraBackward']): void {
 
 /** db −= s · c ∘ (V·Aᵀ), da −= s · (c ∘ B)ᵀ·V with c = magnitude · dmagnitude / norm² */
 function subtractNormGradient(
-  weight: StoredWeight,
+  weight: Weight,
   lowRank: LowRank,
   norm: Float32Array,
   magnitude: Float32Array,

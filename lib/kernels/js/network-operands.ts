@@ -2,7 +2,7 @@
 import { argumentError, expectInteger, expectNumber } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { numel } from '../../core/shape.js'
-import type { ConvShape, HeadStrides, KernelArgs, NetworkKernelArgs, StoredWeight } from '../kernels.js'
+import type { ConvShape, HeadStrides, KernelArgs, NetworkKernelArgs, Weight } from '../kernels.js'
 import { expectWindow } from './window-operands.js'
 import { winogradSize } from './winograd.js'
 
@@ -21,7 +21,7 @@ function expectFits(fits: boolean, what: string): void {
 }
 
 /** Elements of the arrays of a convolution. */
-export function convSizes(shape: ConvShape, { rows, cols }: Pick<StoredWeight, 'rows' | 'cols'>) {
+export function convSizes(shape: ConvShape, { rows, cols }: Pick<Weight, 'rows' | 'cols'>) {
   expectWindow(shape, { padsBegin: -(2 ** 31 - 1) })
   expectInteger('groups', shape.groups, 1)
   const taps = numel(shape.kernel)

@@ -5,7 +5,7 @@ import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import { swizzledLength } from '../../precision/scale-order.js'
 import { packedSizes } from '../../weights/packed.js'
-import type { Compute, KernelArgs, KernelOp, MatrixStrides, StoredWeight } from '../kernels.js'
+import type { Compute, KernelArgs, KernelOp, MatrixStrides, Weight } from '../kernels.js'
 import { activations } from './activations.js'
 import { arrayTypes, expectArrayType, weightArrayType } from './array-types.js'
 import { integerSizes } from './integer-operands.js'
@@ -153,7 +153,7 @@ const counts = ['count', 'rows', 'cols', 'tokens', 'rank', 'classes', 'batch', '
 export function expectOperands<Op extends KernelOp>(op: Op, args: KernelArgs[Op]): void {
   const given = args as unknown as Readonly<Record<string, unknown>>
   for (const name of counts) if (name in given) expectInteger(name, given[name], 0)
-  if ('weight' in given) expectWeight(given.weight as StoredWeight)
+  if ('weight' in given) expectWeight(given.weight as Weight)
   if (op === 'nvfp4Quantize') expectRecipe(args as KernelArgs['nvfp4Quantize'])
   if (op === 'fp8Quantize') for (const name of ['blockRows', 'blockCols']) expectInteger(name, given[name], 1)
   if (op === 'adamw') for (const name of ['step', 'lr']) expectScalar(name, given[name])
@@ -213,7 +213,7 @@ function expectDoraForward({ compute, weight, mask }: KernelArgs['doraForward'])
 /** Formats of the weights that products in f16 and nvfp4 are for. */
 const computeWeights: Partial<Record<Compute, readonly string[]>> = { f16: ['f16', 'f32'], nvfp4: ['nvfp4'] }
 
-function expectCompute(compute: Compute = 'f32', { dtype }: StoredWeight): void {
+function expectCompute(compute: Compute = 'f32', { dtype }: Weight): void {
   expectOneOf('compute', compute, ['f32', 'bf16', 'f16', 'nvfp4'])
   const weights = computeWeights[compute]
   if (!weights || weights.includes(dtype)) return
@@ -268,7 +268,7 @@ function expectMatmul(args: KernelArgs['matmul']): void {
   if (yStrides[3] !== 1) throw new SparkError('ERR_SHAPE', `yStrides[3] is ${yStrides[3]}, not 1`)
 }
 
-function expectWeight(weight: StoredWeight): void {
+function expectWeight(weight: Weight): void {
   expectOneOf('weight.dtype', weight.dtype, ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8'])
   const { dtype, rows, cols } = weight
   expectInteger('weight.rows', rows, 0)

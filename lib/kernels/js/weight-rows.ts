@@ -2,13 +2,13 @@
 import { codesOf, floatFormats } from '../../precision/float-formats.js'
 import { nvfp4Block, precisionKernels } from '../../precision/kernels.js'
 import { unpackWeight } from '../../weights/packed.js'
-import type { StoredWeight } from '../kernels.js'
+import type { Weight } from '../kernels.js'
 
 /**
  * A function that gives row `r` of `stored` as f32. The array it returns is valid until the next call; it holds one
  * row, so no f32 copy of all rows ever exists.
  */
-export function rowReader(stored: StoredWeight): (r: number) => Float32Array {
+export function rowReader(stored: Weight): (r: number) => Float32Array {
   const weight = unpackWeight(stored)
   const { dtype, cols, data, rowScale, blockScale } = weight
   if (dtype === 'f32') return r => (data as Float32Array).subarray(r * cols, (r + 1) * cols)

@@ -5,7 +5,7 @@ import type { StoredMatrix } from '../../graph/constant.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Activation, MatrixStrides } from '../../kernels/kernel-args.js'
 import type { FloatCompute } from '../../kernels/weight-args.js'
-import type { StoredWeight } from '../../weights/weight.js'
+import type { Weight } from '../../weights/weight.js'
 import type { Lowering } from '../lowering.js'
 import { packStep } from '../pack-weights.js'
 import { Buffer, type Operand, type Symbolic } from '../program.js'
@@ -15,7 +15,7 @@ import { addBinary } from './elementwise.js'
 import type { LowerTable } from './table.js'
 
 /** Input `i` as the weight of a kernel: its first dimension by the product of the others. */
-export function weightOf(ctx: Lowering, i: number): Symbolic<StoredWeight> {
+export function weightOf(ctx: Lowering, i: number): Symbolic<Weight> {
   const { shape, buffer } = ctx.input(i)
   const stored = storedInput(ctx, i)
   if (stored && !stored.transposed) return storedOperands(stored.weight)
@@ -30,12 +30,7 @@ export function storedInput(ctx: Lowering, i: number): StoredMatrix | undefined 
 }
 
 /** A weight of a precision mode as operands. */
-export function storedOperands({
-  data,
-  rowScale,
-  blockScale,
-  ...weight
-}: StoredWeight): Symbolic<StoredWeight> {
+export function storedOperands({ data, rowScale, blockScale, ...weight }: Weight): Symbolic<Weight> {
   const constant = (dtype: ElementType, array: ElementArray): Operand =>
     new Buffer(dtype, array.length, 'constant', () => array).read()
   return {
@@ -49,7 +44,7 @@ export function storedOperands({
 /** The precision of a layer whose weight, in the given format, is input 1. */
 export function computeOf(
   ctx: Lowering,
-  { dtype }: Pick<StoredWeight, 'dtype'>,
+  { dtype }: Pick<Weight, 'dtype'>,
   kind: 'layer' | 'convolution' = 'layer',
 ): FloatCompute {
   const { stored, exactIn } = ctx.input(1)
@@ -184,7 +179,7 @@ function forEachOffset(
 }
 
 /** A constant weight in the layout that kernels of the backend stream. */
-function packed(ctx: Lowering, weight: Symbolic<StoredWeight>): Symbolic<StoredWeight> {
+function packed(ctx: Lowering, weight: Symbolic<Weight>): Symbolic<Weight> {
   if (!ctx.packs || weight.packed) return weight
   const { step, packed } = packStep(weight)
   ctx.step('packWeight', step.args)
@@ -192,7 +187,7 @@ function packed(ctx: Lowering, weight: Symbolic<StoredWeight>): Symbolic<StoredW
 }
 
 /** Input 1 as rows of output features: [K, N] is turned around unless `transB` says that it is [N, K]. */
-function rowsOf(ctx: Lowering): Symbolic<StoredWeight> {
+function rowsOf(ctx: Lowering): Symbolic<Weight> {
   if (ctx.integer('transB', 0) !== 0) return weightOf(ctx, 1)
   const stored = storedInput(ctx, 1)
   if (stored?.transposed) return storedOperands(stored.weight)

@@ -3,9 +3,9 @@ import type { Kernels } from 'dgx-spark/kernels'
 import t from 'tap'
 import type { DType } from '#lib/core/dtype.js'
 import { computeOf } from '#lib/dora/layer/forward-backward.js'
-import type { WeightDType } from '#lib/weights/weight.js'
+import type { WeightFormat } from '#lib/weights/weight.js'
 
-const compute = (backend: Kernels['backend'], dtype: WeightDType, ...activations: DType[]) =>
+const compute = (backend: Kernels['backend'], dtype: WeightFormat, ...activations: DType[]) =>
   computeOf(backend, { dtype }, ...activations)
 
 t.test('a GPU multiplies activations of 16 bits and a weight that they hold as they are', async t => {

@@ -1,7 +1,7 @@
 // cold.js: weights that are evicted from every cache between uses.
-import { holdWeight, storedBytes } from 'dgx-spark/kernels'
+import { holdWeight, releaseWeight, weightBytes } from 'dgx-spark/kernels'
 
-/** @import { HeldWeight, Kernels, Weight } from 'dgx-spark/kernels' */
+/** @import { Kernels, Weight } from 'dgx-spark/kernels' */
 
 /** What copies of a weight fill together: more than the last cache of a CPU, the L2 of a GPU. */
 const coldBytes = { cuda: 192 * 2 ** 20, cpu: 1.1 * 2 ** 30, js: 0 }
@@ -12,15 +12,15 @@ const coldBytes = { cuda: 192 * 2 ** 20, cpu: 1.1 * 2 ** 30, js: 0 }
  * @returns {Promise<{ next: () => Weight, dispose(): void }>} `next` gives them in turn
  */
 export async function coldWeight(kernels, weight) {
-  const count = Math.max(1, Math.ceil(coldBytes[kernels.backend] / storedBytes(weight)))
-  /** @type {HeldWeight[]} */
+  const count = Math.max(1, Math.ceil(coldBytes[kernels.backend] / weightBytes(weight)))
+  /** @type {Weight[]} */
   const copies = []
   while (copies.length < count) copies.push(await holdWeight(kernels, weight))
   let turn = 0
   return {
-    next: () => copies[turn++ % count]?.weight ?? weight,
+    next: () => copies[turn++ % count] ?? weight,
     dispose() {
-      for (const copy of copies) copy.dispose()
+      for (const copy of copies) releaseWeight(copy)
     },
   }
 }

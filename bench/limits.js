@@ -21,7 +21,7 @@ export async function measureLimits(kernels, peer, threads) {
   const size = 1024
   const x = await held(kernels, new Float32Array(size * size).fill(0.5))
   const y = await held(kernels, new Float32Array(size * size))
-  const weight = { dtype: /** @type {const} */ ('f32'), rows: size, cols: size, data: x }
+  const weight = { format: /** @type {const} */ ('f32'), rows: size, cols: size, data: x }
   const ours = await sample(() => kernels.run('linear', { weight, tokens: size, x, y }))
   const times = [ours]
   if (peer) {
@@ -60,7 +60,7 @@ export async function measureDeviceLimits(kernels, torch) {
   for (const dtype of /** @type {const} */ (['f32', 'bf16'])) {
     /** @type {DTypeArray} */
     const data = await operands.put(encode(x, dtype))
-    const weight = { dtype, rows: size, cols: size, data }
+    const weight = { format: dtype, rows: size, cols: size, data }
     times.push(quantile(await sample(() => kernels.run('linear', { weight, tokens: size, x, y }), true), 0.5))
     assert.equal(y.at(-1), size, 'the GEMM of the device limit is wrong')
   }

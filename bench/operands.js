@@ -34,12 +34,14 @@ export class Operands {
     /** @type {Weight[]} */
     const copies = []
     while (copies.length < count) {
-      copies.push({
-        ...weight,
-        data: await this.put(weight.data),
-        ...(weight.rowScale && { rowScale: await this.put(weight.rowScale) }),
-        ...(weight.blockScale && { blockScale: await this.put(weight.blockScale) }),
-      })
+      copies.push(
+        /** @type {Weight} */ ({
+          ...weight,
+          data: await this.put(weight.data),
+          ...('rowScale' in weight && { rowScale: await this.put(weight.rowScale) }),
+          ...('blockScale' in weight && { blockScale: await this.put(weight.blockScale) }),
+        }),
+      )
     }
     let next = 0
     return () => copies[next++ % count] ?? weight

@@ -34,14 +34,14 @@ export type { ThrottleReason } from './hardware/throttling.js'
 export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'
 export {
   dequantizeFP8,
-  type FP8BlockMatrix,
-  type FP8Matrix,
+  type FP8BlockWeight,
+  type FP8Weight,
   type QuantizeFP8Options,
   quantizeFP8,
 } from './precision/fp8.js'
 export {
   dequantizeNVFP4,
-  type NVFP4Matrix,
+  type NVFP4Weight,
   type QuantizeNVFP4Options,
   quantizeNVFP4,
 } from './precision/nvfp4.js'
@@ -78,8 +78,15 @@ export {
   writeSafetensors,
 } from './io/safetensors.js'
 
-// stored weights; the kernels themselves are in dgx-spark/kernels
-export type { WeightMatrix } from './weights/encode.js'
+// frozen weights; the kernels themselves are in dgx-spark/kernels
+export type {
+  FloatWeight,
+  Int8Weight,
+  Weight,
+  WeightFormat,
+  WeightLayout,
+  WeightMemory,
+} from './weights/weight.js'
 export type { NVFP4Recipe } from './precision/kernel-args.js'
 
 // models
@@ -144,7 +151,7 @@ export type { ImportAdapterOptions } from './dora/model/import-adapter.js'
 export type { AdapterFileOptions, LoadAdapterOptions } from './dora/model/peft-folder.js'
 export type { AdapterModule } from './dora/model/adapter-module.js'
 export type { GraphModule } from './dora/model/find-modules.js'
-export type { QuantizedWeight } from './graph/quantized-weight.js'
+export type { WeightPattern } from './graph/weight-pattern.js'
 export type { HasGraph, ModelSource } from './dora/model/model-source.js'
 export type { MergedModel, MergeModelOptions } from './dora/model/merge.js'
 export {
@@ -155,7 +162,7 @@ export {
 export { exportCheckpoint } from './dora/model/export-checkpoint.js'
 export type { ExportOptions, QuantizedCheckpoint } from './io/checkpoints/checkpoint.js'
 export { readCheckpoint } from './io/checkpoints/checkpoint.js'
-export type { CheckpointLayout, CheckpointWeight } from './io/checkpoints/layout.js'
+export type { CheckpointLayout } from './io/checkpoints/layout.js'
 
 // training
 export type {

@@ -104,7 +104,7 @@ async function* nvfp4(kernels, rows, bf16) {
       sizes: { rows, cols },
       bytes: src.byteLength + packed.byteLength + blockScale.byteLength,
       run: () => kernels.run('nvfp4Quantize', { ...args, src, packed, blockScale }),
-      check: () => same(packed, expected.packed),
+      check: () => same(packed, expected.data),
     }
   }
   yield* nvfp4Dequantize(kernels, rows, bf16)
@@ -116,7 +116,7 @@ async function* nvfp4Dequantize(kernels, rows, bf16) {
   const operands = new Operands(kernels)
   const matrix = quantizeNVFP4({ data: bf16, dtype: 'bf16' }, [rows, cols])
   const { tensorScale } = matrix
-  const packed = await operands.put(matrix.packed)
+  const packed = await operands.put(matrix.data)
   const blockScale = await operands.put(matrix.blockScale)
   const dst = await operands.put(new Float32Array(rows * cols))
   const expected = dequantizeNVFP4(matrix)
@@ -144,7 +144,7 @@ async function* fp8(kernels, rows, bf16) {
   ])) {
     const scale = await operands.put(new Float32Array((rows / blockRows) * (cols / blockCols)))
     const source = { data: bf16, dtype: /** @type {const} */ ('bf16') }
-    const { codes: expected } =
+    const { data: expected } =
       blockRows === 128
         ? quantizeFP8(source, [rows, cols], { scaling: 'block', blockSize: blockRows })
         : quantizeFP8(source, [rows, cols], { scaling: blockRows === 1 ? 'row' : 'tensor' })

@@ -70,7 +70,7 @@ async function* passes(kernels, peer, one, dtype) {
   const cols = (channels / groups) * kernel ** 2
   const codes = encode(uniform(filters * cols, 2), dtype)
   const w = decode(codes, dtype)
-  const weight = { dtype, rows: filters, cols, data: await operands.put(codes) }
+  const weight = { format: dtype, rows: filters, cols, data: await operands.put(codes) }
   const x = await operands.put(uniform(batch * channels * size ** 2, 3))
   const dy = await operands.put(uniform(batch * filters * out ** 2, 4))
   const y = await operands.put(new Float32Array(dy.length))

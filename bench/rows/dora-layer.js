@@ -87,7 +87,7 @@ class Layer {
 
   about(tokens = 0) {
     const { rank } = this.adapter
-    const dtype = tokens > 0 ? computeName(this.next(), this.compute) : this.next().dtype
+    const dtype = tokens > 0 ? computeName(this.next(), this.compute) : this.next().format
     const shape = `${tokens > 0 ? `T${tokens} ` : ''}${size}x${size} r${rank}`
     return { shape, dtype, sizes: { ...(tokens > 0 && { tokens }), rows: size, cols: size, rank } }
   }
@@ -136,7 +136,7 @@ async function* mergeOf(kernels, stored) {
 async function* merge(layer) {
   const { kernels, next, adapter, state } = layer
   const merged = await layer.operands.put(new Float32Array(size * size))
-  const srcDtype = /** @type {DType} */ (next().dtype)
+  const srcDtype = /** @type {DType} */ (next().format)
   const copy = { srcDtype, dstDtype: /** @type {const} */ ('f32') }
   const source = () => /** @type {DTypeArray} */ (next().data)
   const count = size * size
@@ -176,7 +176,7 @@ class Passes {
       dmagnitude: await put(size),
     }
     /** @param {number} rows @param {number} cols @param {Float32Array} data @returns {Weight} */
-    const f32 = (rows, cols, data) => ({ dtype: 'f32', rows, cols, data })
+    const f32 = (rows, cols, data) => ({ format: 'f32', rows, cols, data })
     const at = a.map((_, i) => a[(i % rank) * size + Math.floor(i / rank)] ?? 0)
     const factors = {
       a: f32(rank, size, a),

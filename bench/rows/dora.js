@@ -8,7 +8,7 @@ import { computeName, storedWeights, variants } from './linear.js'
 /** @import { Kernels, LowRank, Weight } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
-/** @typedef {{ size: number, rank: number, tokens: number[], dtypes: Weight['dtype'][] }} Plan */
+/** @typedef {{ size: number, rank: number, tokens: number[], formats: Weight['format'][] }} Plan */
 
 /**
  * @typedef {object} Layer
@@ -22,20 +22,20 @@ import { computeName, storedWeights, variants } from './linear.js'
 
 /** @type {Record<string, Plan[]>} */
 const plans = {
-  cpu: [{ size: 1024, rank: 16, tokens: [1, 128], dtypes: ['f32'] }],
+  cpu: [{ size: 1024, rank: 16, tokens: [1, 128], formats: ['f32'] }],
   cuda: [
-    { size: 4096, rank: 16, tokens: [1, 16, 8192], dtypes: ['f32', 'bf16', 'nvfp4'] },
-    { size: 4096, rank: 64, tokens: [], dtypes: ['bf16'] },
-    { size: 8192, rank: 64, tokens: [], dtypes: ['bf16'] },
+    { size: 4096, rank: 16, tokens: [1, 16, 8192], formats: ['f32', 'bf16', 'nvfp4'] },
+    { size: 4096, rank: 64, tokens: [], formats: ['bf16'] },
+    { size: 8192, rank: 64, tokens: [], formats: ['bf16'] },
   ],
 }
 const scale = 1
 
 /** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
 export async function* dora(kernels) {
-  for (const { size, rank, tokens, dtypes } of plans[kernels.backend] ?? []) {
+  for (const { size, rank, tokens, formats } of plans[kernels.backend] ?? []) {
     const stored = storedWeights(uniform(size * size, 4), size, size)
-    for (const weight of stored.filter(({ dtype }) => dtypes.includes(dtype))) {
+    for (const weight of stored.filter(({ format }) => formats.includes(format))) {
       const layer = await makeLayer(kernels, weight, rank)
       yield* whole(kernels, layer)
       for (const count of tokens) {
@@ -71,7 +71,7 @@ async function makeLayer(kernels, weight, rank) {
 /** What is done to the whole weight. @param {Kernels} kernels @param {Layer} layer @returns {AsyncGenerator<Case>} */
 async function* whole(kernels, layer) {
   const { weight, next, adapter, state } = layer
-  const { rows: size, dtype } = weight
+  const { rows: size, format: dtype } = weight
   const { rank } = adapter
   const operands = new Operands(kernels)
   const merged = await operands.put(new Float32Array(size * size))

@@ -35,21 +35,26 @@ export async function* gemm(kernels, peer) {
       outputs: { y: [tokens, rows] },
     })
     const beside = matmul && peer && { peer: { name: `${peer.name} f32`, spins: true, run: () => matmul(x) } }
-    yield { ...(await product(kernels, 'gemm', { dtype: 'f32', rows, cols, data: w }, x)), ...beside }
-    const bf16 = /** @type {const} */ ({ dtype: 'bf16', rows, cols, data: encode(w, 'bf16') })
+    yield { ...(await product(kernels, 'gemm', { format: 'f32', rows, cols, data: w }, x)), ...beside }
+    const bf16 = /** @type {const} */ ({ format: 'bf16', rows, cols, data: encode(w, 'bf16') })
     yield { ...(await product(kernels, 'gemm', bf16, x)), ...beside }
   }
   const data = encode(uniform(4096 * 4096, 2), 'bf16')
-  yield product(kernels, 'gemm T512', { dtype: 'bf16', rows: 4096, cols: 4096, data }, uniform(512 * 4096, 3))
+  yield product(
+    kernels,
+    'gemm T512',
+    { format: 'bf16', rows: 4096, cols: 4096, data },
+    uniform(512 * 4096, 3),
+  )
 }
 
 /** @param {Kernels} kernels @param {string} name @param {Weight} stored @param {Float32Array} x @returns {Promise<Case>} */
 async function product(kernels, name, stored, x) {
-  const { dtype, rows, cols } = stored
+  const { format: dtype, rows, cols } = stored
   const tokens = x.length / cols
   await held(kernels, x)
   const y = await held(kernels, new Float32Array(tokens * rows))
-  const { weight } = await holdWeight(kernels, stored)
+  const weight = await holdWeight(kernels, stored)
   const compute = dtype === 'bf16' ? 'bf16' : 'f32'
   return {
     name,

@@ -45,7 +45,7 @@ async function coldCase(kernels, stored, x) {
   const bench = {
     name: 'gemv cold',
     shape: `T1 ${size}x${size}`,
-    dtype: stored.dtype,
+    dtype: stored.format,
     sizes: { tokens: 1, rows: size, cols: size },
     elements: size * size,
     bytes: stored.data.byteLength,
@@ -79,5 +79,5 @@ function int8({ rows, cols, data }) {
     rowScale[r] = scale
     for (let c = 0; c < cols; ++c) codes[r * cols + c] = Math.round((row[c] ?? 0) / scale)
   }
-  return { dtype: 'i8', rows, cols, data: codes, rowScale }
+  return { format: 'i8', rows, cols, data: codes, rowScale }
 }

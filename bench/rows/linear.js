@@ -13,9 +13,9 @@ import { uniform } from '../random.js'
 export function storedWeights(data, rows, cols) {
   /** @type {Weight[]} */
   const weights = [
-    { dtype: 'f32', rows, cols, data },
-    { dtype: 'bf16', rows, cols, data: encode(data, 'bf16') },
-    { dtype: 'f16', rows, cols, data: encode(data, 'f16') },
+    { format: 'f32', rows, cols, data },
+    { format: 'bf16', rows, cols, data: encode(data, 'bf16') },
+    { format: 'f16', rows, cols, data: encode(data, 'f16') },
     storeWeight(quantizeFP8(data, [rows, cols])),
     storeWeight(quantizeNVFP4(data, [rows, cols])),
   ]
@@ -83,11 +83,11 @@ const ownVariants = (kernels, weights) =>
   kernels.backend !== 'cuda'
     ? []
     : weights.flatMap(weight =>
-        weight.dtype === 'f16' || weight.dtype === 'nvfp4' ? [[weight, weight.dtype]] : [],
+        weight.format === 'f16' || weight.format === 'nvfp4' ? [[weight, weight.format]] : [],
       )
 
 /** The dtype column of a row. @param {Weight} weight @param {Compute} compute */
-export const computeName = ({ dtype }, compute) => (compute === 'f32' ? dtype : `${dtype} in ${compute}`)
+export const computeName = ({ format }, compute) => (compute === 'f32' ? format : `${format} in ${compute}`)
 
 /**
  * y[0] and y[size - 1] against plain sums over the weight as it is stored.

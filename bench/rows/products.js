@@ -18,7 +18,7 @@ export async function* products(kernels) {
   if (kernels.supports('matmul')) yield* attentionScores(kernels, 'f32')
   if (kernels.backend !== 'cpu') return
   const data = uniform(size * size, 2)
-  const { weight } = await holdWeight(kernels, { dtype: 'f32', rows: size, cols: size, data })
+  const weight = await holdWeight(kernels, { format: 'f32', rows: size, cols: size, data })
   for (const tokens of [1, 128]) {
     const x = await held(kernels, uniform(tokens * size, 3))
     const y = await held(kernels, new Float32Array(tokens * size))

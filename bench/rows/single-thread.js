@@ -35,7 +35,7 @@ const about = {
 async function quantize(kernels, src) {
   const expected = quantizeNVFP4({ data: src, dtype: 'bf16' }, [rows, cols])
   const { tensorScale } = expected
-  const packed = await held(kernels, new Uint8Array(expected.packed.length))
+  const packed = await held(kernels, new Uint8Array(expected.data.length))
   const blockScale = await held(kernels, new Uint8Array(expected.blockScale.length))
   const recipe = /** @type {NVFP4Recipe} */ ('modelopt')
   const args = { srcDtype: /** @type {const} */ ('bf16'), rows, cols, recipe, tensorScale }
@@ -45,14 +45,14 @@ async function quantize(kernels, src) {
     ...about,
     bytes: src.byteLength + packed.length + blockScale.length,
     run: () => kernels.run('nvfp4Quantize', { ...args, src, packed, blockScale }),
-    check: () => assert.deepEqual(packed, expected.packed),
+    check: () => assert.deepEqual(packed, expected.data),
   }
 }
 
 /** @param {Kernels} kernels @param {Uint16Array} src @returns {Promise<Case>} */
 async function dequantize(kernels, src) {
   const matrix = quantizeNVFP4({ data: src, dtype: 'bf16' }, [rows, cols])
-  const { tensorScale, packed, blockScale } = matrix
+  const { tensorScale, data: packed, blockScale } = matrix
   for (const array of [packed, blockScale]) await held(kernels, array)
   const dst = await held(kernels, new Float32Array(rows * cols))
   return {

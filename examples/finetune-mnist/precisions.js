@@ -1,6 +1,6 @@
 // precisions.js: accuracy of a model whose weights are stored in fewer bits.
 import { Model, Tensor } from 'dgx-spark'
-import { decodeWeight, storedBytes, storeWeight } from 'dgx-spark/kernels'
+import { decodeWeight, storeWeight, weightBytes } from 'dgx-spark/kernels'
 import { Constant } from '#lib/graph/constant.js'
 import { accuracy } from './data.js'
 
@@ -29,7 +29,7 @@ export async function precisionsOf(graph, digits, engine) {
       if (cols % block !== 0) continue
       const values = Tensor.from(/** @type {Float32Array} */ (constant.data), { shape: [rows, cols] })
       const stored = storeWeight(values, precision)
-      bytes += storedBytes(stored) - constant.byteLength
+      bytes += weightBytes(stored) - constant.byteLength
       initializers.set(name, Constant.from('f32', shape, decodeWeight(stored)))
     }
     const model = await Model.fromGraph({ ...graph, initializers }, engine)

@@ -9,12 +9,12 @@ import {
 } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
-import type { Weight } from '../weights/weight.js'
+import type { SharedWeight } from '../weights/shared-weight.js'
 
-/** A matrix in the format that products read. */
-export interface StoredMatrix {
+/** The numbers of a constant as a weight, which products read without decoding all of it. */
+export interface ConstantWeight {
   /** Its rows are the out features. */
-  readonly weight: Weight
+  readonly shared: SharedWeight
   /** Whether the constant has them as columns. */
   readonly transposed: boolean
   /** Whether what it is multiplied with must not be rounded. */
@@ -27,8 +27,8 @@ export interface ConstantSource {
   readonly byteLength: number
   /** Reads them. Called at each access, so that a model may be larger than memory. */
   read(): Uint8Array
-  /** The same numbers as a weight of a precision mode, which products read without decoding all of it. */
-  readonly stored?: StoredMatrix
+  /** The same numbers as a weight of a precision mode. */
+  readonly weight?: ConstantWeight
   /** Whether reading costs nothing, because the bytes are there all the time. */
   readonly inMemory?: boolean
 }
@@ -137,8 +137,8 @@ export class Constant {
   }
 
   /** The elements as a weight of a precision mode, where they are kept as one. */
-  get stored(): StoredMatrix | undefined {
-    return 'read' in this.#source ? this.#source.stored : undefined
+  get weight(): ConstantWeight | undefined {
+    return 'read' in this.#source ? this.#source.weight : undefined
   }
 
   /**

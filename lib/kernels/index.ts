@@ -1,5 +1,5 @@
 /**
- * Kernels of one backend: operations on typed arrays, stored weights, and prepared sequences of calls. For programs that
+ * Kernels of one backend: operations on typed arrays, frozen weights, and prepared sequences of calls. For programs that
  * need more control than models and layers offer.
  *
  * @packageDocumentation
@@ -7,8 +7,9 @@
 
 export type { PlanMemory } from '../native.js'
 export type * from '../precision/kernel-args.js'
-export { decodeWeight, storedBytes, storeWeight, type WeightMatrix } from '../weights/encode.js'
-export { type HeldWeight, holdWeight } from './held-weight.js'
+export { decodeWeight, storeWeight, weightBytes } from '../weights/encode.js'
+export { releaseWeight } from '../weights/weight.js'
+export { holdWeight } from './hold-weight.js'
 export type * from './kernel-args.js'
 export type {
   Bf16Support,

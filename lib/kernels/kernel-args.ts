@@ -26,7 +26,7 @@ export type MatrixStrides = readonly [outer: number, inner: number, row: number,
 export interface PackWeightArgs {
   /** Not packed. */
   weight: Weight
-  /** Output, as long as `packedSizes` says, of the type of `weight.data`. */
+  /** Output, as long as `panelSizes` says, of the type of `weight.data`. */
   data: Weight['data']
   /** Output, nvfp4 only. */
   blockScale?: Uint8Array | undefined

@@ -1,7 +1,6 @@
 // engine.ts: the interface of an engine, which runs a model.
 import { type BackendName, backendNames } from '../core/config.js'
 import type { ElementArray } from '../core/dtype.js'
-import type { Graph } from '../graph/graph.js'
 import type { GpuSelector } from '../hardware/cuda-device.js'
 import type { Plan, StepTime } from '../plan/plan.js'
 import type { HostTensor, HostValue } from './values.js'
@@ -44,8 +43,6 @@ export interface ModelStats {
 export interface Engine {
   /** Which engine it is. */
   readonly choice: ModelBackendChoice
-  /** What it runs: the graph that it was opened for, with weights in the layout of its kernels. */
-  readonly graph: Graph
   /** Numbers for reports. */
   readonly stats: ModelStats
   /** The outputs; tensors may lie in memory that the next run overwrites. */

@@ -162,7 +162,7 @@ export class Model implements Disposable {
     const rounding = { mode: choice.name, recipe, keep }
     const rounded = await rewriteForInference('round', canonical, rounding, pacer)
     const opened = await openEngine(rounded, engine, choice.name, pacer)
-    const own = choice.automatic ? canonical : opened.graph
+    const own = choice.automatic ? canonical : rounded
     return new Model(own, await pacer.do(inferFactsPaced(own)), choice, opened)
   }
 

@@ -59,7 +59,6 @@ export async function openOnnxRuntime(
   )
   const name = typeof provider === 'string' ? provider : provider.name
   return {
-    graph,
     choice: { name: 'onnxruntime', reason: `the option asks for onnxruntime, with the provider ${name}` },
     stats: {
       ...{ plans: 0, steps: 0, setupSteps: 0, arenaBytes: 0, lowerBound: 0, constantBytes: 0 },

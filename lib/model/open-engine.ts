@@ -58,9 +58,8 @@ async function openPlans(
   reason: string,
   fallback?: () => Promise<Kernels>,
 ): Promise<PlanEngine> {
-  const packed = await packedFor(graph, kernels, pacer)
-  const runner = await runnerFor(packed, kernels, pacer, precision)
-  return new PlanEngine(packed, runner, kernels, reason, fallback)
+  const runner = await runnerFor(graph, kernels, pacer, precision)
+  return new PlanEngine(graph, runner, kernels, reason, fallback)
 }
 
 async function runnerFor(
@@ -70,16 +69,14 @@ async function runnerFor(
   mode?: Precision,
 ): Promise<GraphRunner> {
   const opened = await rewriteForInference('open', graph, {}, pacer)
-  return new GraphRunner(await packedFor(opened, kernels, pacer), kernels, mode)
+  if (kernels.backend === 'cpu') await packConstants(opened, kernels, pacer)
+  return new GraphRunner(opened, kernels, mode)
 }
-
-const packedFor = async (graph: Graph, kernels: Kernels, pacer: Pacer): Promise<Graph> =>
-  kernels.backend === 'cpu' ? packConstants(graph, kernels, pacer) : graph
 
 class PlanEngine implements Engine {
   #runner: GraphRunner
   #choice: ModelBackendChoice
-  readonly graph: Graph
+  readonly #graph: Graph
   #fallback: (() => Promise<Kernels>) | undefined
 
   constructor(
@@ -89,7 +86,7 @@ class PlanEngine implements Engine {
     reason: string,
     fallback?: () => Promise<Kernels>,
   ) {
-    this.graph = graph
+    this.#graph = graph
     this.#runner = runner
     this.#choice = { name: kernels.backend, reason }
     this.#fallback = kernels.backend === 'cuda' ? fallback : undefined
@@ -126,7 +123,7 @@ class PlanEngine implements Engine {
       this.#fallback = undefined
       this.#runner.dispose()
       const kernels = await fallback()
-      this.#runner = await runnerFor(this.graph, kernels, new Pacer(signal))
+      this.#runner = await runnerFor(this.#graph, kernels, new Pacer(signal))
       this.#choice = { name: kernels.backend, reason }
       return this.#runner.run(inputs, new Pacer(signal))
     }

@@ -10,7 +10,7 @@ import {
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../graph/attributes.js'
-import { Constant, type NumericType, type StoredMatrix } from '../graph/constant.js'
+import { Constant, type ConstantWeight, type NumericType } from '../graph/constant.js'
 import { type Attributes, makeGraph, makeNode, type Node } from '../graph/graph.js'
 import { unpackedData } from '../graph/packed.js'
 import { type Fact, ShapeInference } from '../graph/shape-inference.js'
@@ -35,16 +35,16 @@ export interface Value extends TensorShape {
   /** Its elements where they are few and known at compile time. */
   readonly known?: readonly number[] | undefined
   /** Its elements as a weight of a precision mode, where it is one. */
-  readonly stored?: StoredMatrix | undefined
+  readonly weight?: ConstantWeight | undefined
   /** The type of 16 bits that holds its f32 elements exactly, where it is known to be one. */
   readonly exactIn?: HalfType | undefined
 }
 
 /** A constant as a value. */
 export function constantValue(constant: Constant, known?: readonly number[]): Value {
-  const { dtype, shape, count, stored } = constant
+  const { dtype, shape, count, weight } = constant
   const buffer = new Buffer(dtype, count, 'constant', () => unpackedData(constant))
-  return { dtype, shape, buffer, known, stored }
+  return { dtype, shape, buffer, known, weight }
 }
 
 /** What a {@link Lowering} asks of the compiler. */

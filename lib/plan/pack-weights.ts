@@ -3,7 +3,7 @@ import { mapPaced, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
 import { winogradSize } from '../kernels/js/winograd.js'
 import type { Bf16Support, Weight } from '../kernels/kernels.js'
-import { packedSizes } from '../weights/packed.js'
+import { panelSizes } from '../weights/panels.js'
 import { Buffer, type Operand, operandsOf, type Step, type Symbolic } from './program.js'
 
 type SymbolicWeight = Symbolic<Weight>
@@ -12,15 +12,16 @@ type ConvArgs = Extract<Step, { op: 'conv' }>['args']
 
 /** A weight in panels, and the step that packs it. */
 export function packStep(weight: SymbolicWeight): { step: PackStep; packed: SymbolicWeight } {
-  const sizes = packedSizes(weight)
+  const sizes = panelSizes(weight)
   const data = new Buffer(weight.data.buffer.dtype, sizes.data, 'arena')
-  const scales = weight.blockScale && new Buffer('u8', sizes.blockScale, 'arena')
+  const scales = 'blockScale' in weight ? new Buffer('u8', sizes.blockScale, 'arena') : undefined
   const step: PackStep = {
     op: 'packWeight',
     args: { weight, data: data.write(), blockScale: scales?.write() },
   }
   const blockScale = scales && { blockScale: scales.read() }
-  return { step, packed: { ...weight, data: data.read(), ...blockScale, packed: true } }
+  const packed = { ...weight, data: data.read(), ...blockScale, layout: 'panels' } as SymbolicWeight
+  return { step, packed }
 }
 
 /**
@@ -55,7 +56,7 @@ export function* packWeights(steps: readonly Step[], setup: Step[], bf16Support:
   return yield* mapPaced(steps, (step): Step => {
     if (step.op === 'linear') {
       const { weight } = step.args
-      if (weight.dtype !== 'f32' || weight.packed || stays(weight)) return step
+      if (weight.format !== 'f32' || weight.layout === 'panels' || stays(weight)) return step
       return { ...step, args: { ...step.args, weight: inPanels(weight) } }
     }
     if (step.op !== 'conv' || step.args.groups !== 1 || stays(step.args.weight)) return step
@@ -95,8 +96,8 @@ function packedConv(
   inTiles: (weight: SymbolicWeight) => Operand,
 ): ConvArgs {
   if (takesTiles(args)) return { ...args, winograd: inTiles(args.weight) }
-  const { rows, packed } = args.weight
-  return packed || rows < fewFilters ? args : { ...args, weight: inPanels(args.weight) }
+  const { rows, layout } = args.weight
+  return layout === 'panels' || rows < fewFilters ? args : { ...args, weight: inPanels(args.weight) }
 }
 
 /**
@@ -110,7 +111,7 @@ function takesTiles({ weight, kernel, strides, dilations, out }: ConvArgs): bool
   const [filters, channels] = [weight.rows, weight.cols / 9]
   const fits =
     kernel.length === 2 &&
-    tiledFormats.includes(weight.dtype) &&
+    tiledFormats.includes(weight.format) &&
     [...strides, ...dilations].every(step => step === 1)
   if (!fits || !kernel.every(size => size === 3)) return false
   const tiles = numel(out.map(size => Math.ceil(size / 4)))

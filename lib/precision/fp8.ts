@@ -8,10 +8,12 @@ import {
 import { decode, type QuantizerInput, quantizerSource } from './casts.js'
 import { runPrecisionKernel } from './kernels.js'
 
-/** A matrix [rows, cols] in FP8 with a scale per row. Element (r, c) is `e4m3(codes[r, c]) · rowScale[r]`. */
-export interface FP8Matrix {
+/** A weight [rows, cols] in FP8 with a scale per row. Element (r, c) is `e4m3(data[r, c]) · rowScale[r]`. */
+export interface FP8Weight {
+  /** Name of the format. */
+  readonly format: 'f8_e4m3'
   /** E4M3 codes, [rows, cols]. */
-  readonly codes: Uint8Array
+  readonly data: Uint8Array
   /** Multiplier of each row, [rows]: the row's largest magnitude / 448, or 1 where that is 0. */
   readonly rowScale: Float32Array
   /** Number of rows. */
@@ -21,13 +23,15 @@ export interface FP8Matrix {
 }
 
 /**
- * A matrix [rows, cols] in FP8 with a scale per square block. Element (r, c) is
- * `e4m3(codes[r, c]) · scale[⌊r / blockSize⌋, ⌊c / blockSize⌋]`: the layout of DeepSeek checkpoints (`weight`,
- * `weight_scale_inv`).
+ * A weight [rows, cols] in FP8 with a scale per square block. Element (r, c) is
+ * `e4m3(data[r, c]) · scale[⌊r / blockSize⌋, ⌊c / blockSize⌋]`: the layout of DeepSeek checkpoints (`weight`,
+ * `weight_scale_inv`). Kernels do not read it: decode it, or quantize it anew.
  */
-export interface FP8BlockMatrix {
+export interface FP8BlockWeight {
+  /** Name of the format. */
+  readonly format: 'f8_e4m3_block'
   /** E4M3 codes, [rows, cols]. */
-  readonly codes: Uint8Array
+  readonly data: Uint8Array
   /**
    * Multiplier of each block, [⌈rows / blockSize⌉, ⌈cols / blockSize⌉]: the block's largest magnitude / 448, or 1 where
    * that is 0.
@@ -63,17 +67,17 @@ export function quantizeFP8(
   values: QuantizerInput,
   shape: readonly number[],
   options: QuantizeFP8Options & { scaling: 'block' },
-): FP8BlockMatrix
+): FP8BlockWeight
 export function quantizeFP8(
   values: QuantizerInput,
   shape: readonly number[],
   options?: QuantizeFP8Options & { scaling?: 'row' | 'tensor' },
-): FP8Matrix
+): FP8Weight
 export function quantizeFP8(
   values: QuantizerInput,
   shape: readonly number[],
   options: QuantizeFP8Options = {},
-): FP8Matrix | FP8BlockMatrix {
+): FP8Weight | FP8BlockWeight {
   expectKnownOptions('options', options, ['scaling', 'blockSize'])
   const { scaling = 'row', blockSize = 128 } = options
   expectOneOf('scaling', scaling, ['row', 'tensor', 'block'])
@@ -82,38 +86,39 @@ export function quantizeFP8(
     throw argumentError('blockSize', `absent when scaling is '${scaling}'`, blockSize)
   }
   const { src, srcDtype, rows, cols } = quantizerSource(values, shape)
-  const codes = new Uint8Array(rows * cols)
+  const data = new Uint8Array(rows * cols)
   const quantizeBy = (blockRows: number, blockCols: number): Float32Array => {
     const scale = new Float32Array(Math.ceil(rows / blockRows) * Math.ceil(cols / blockCols))
-    runPrecisionKernel('fp8Quantize', { srcDtype, rows, cols, blockRows, blockCols, src, codes, scale })
+    const sizes = { srcDtype, rows, cols, blockRows, blockCols }
+    runPrecisionKernel('fp8Quantize', { ...sizes, src, codes: data, scale })
     return scale
   }
   if (scaling === 'block') {
-    return { codes, scale: quantizeBy(blockSize, blockSize), blockSize, rows, cols }
+    return { format: 'f8_e4m3_block', rows, cols, data, scale: quantizeBy(blockSize, blockSize), blockSize }
   }
   const rowScale = new Float32Array(rows).fill(1)
   const scale = quantizeBy(scaling === 'row' ? 1 : Math.max(rows, 1), Math.max(cols, 1))
   if (scale.length === rows) rowScale.set(scale)
   else if (scale.length === 1) rowScale.fill(scale[0])
-  return { codes, rowScale, rows, cols }
+  return { format: 'f8_e4m3', rows, cols, data, rowScale }
 }
 
 /**
- * The numbers that an FP8 matrix stands for.
+ * The numbers that an FP8 weight stands for.
  * @returns [rows, cols], row-major
  * @throws SparkError ERR_SHAPE when an array does not fit rows and cols; ERR_ARGUMENT for anything else that is wrong
  */
-export function dequantizeFP8(matrix: FP8Matrix | FP8BlockMatrix): Float32Array {
-  expectObject('matrix', 'what quantizeFP8 gives', matrix)
-  const { codes, rows, cols } = matrix
+export function dequantizeFP8(weight: FP8Weight | FP8BlockWeight): Float32Array {
+  expectObject('weight', 'what quantizeFP8 gives', weight)
+  const { data, rows, cols } = weight
   expectInteger('rows', rows, 0)
   expectInteger('cols', cols, 0)
-  if (!(codes instanceof Uint8Array) || codes.length !== rows * cols) {
-    throw argumentError('codes', `a Uint8Array of ${rows * cols} elements`, codes, 'ERR_SHAPE')
+  if (!(data instanceof Uint8Array) || data.length !== rows * cols) {
+    throw argumentError('data', `a Uint8Array of ${rows * cols} elements`, data, 'ERR_SHAPE')
   }
-  const values = decode(codes, 'f8_e4m3')
-  if ('blockSize' in matrix) {
-    const { scale, blockSize } = matrix
+  const values = decode(data, 'f8_e4m3')
+  if ('blockSize' in weight) {
+    const { scale, blockSize } = weight
     expectInteger('blockSize', blockSize, 1)
     const across = Math.ceil(cols / blockSize)
     expectScales('scale', scale, Math.ceil(rows / blockSize) * across)
@@ -123,7 +128,7 @@ export function dequantizeFP8(matrix: FP8Matrix | FP8BlockMatrix): Float32Array 
     }
     return values
   }
-  const { rowScale } = matrix
+  const { rowScale } = weight
   expectScales('rowScale', rowScale, rows)
   for (let i = 0; i < values.length; i++) values[i] *= rowScale[Math.trunc(i / cols)]
   return values

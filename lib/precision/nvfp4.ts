@@ -12,13 +12,15 @@ import type { NVFP4Recipe } from './kernel-args.js'
 import { largestFloat, nvfp4Block, nvfp4TensorScale, runPrecisionKernel } from './kernels.js'
 
 /**
- * A matrix [rows, cols] in NVFP4, 4.5 bits an element. Element (r, c) is
- * `e2m1(nibble of packed[r, c/2]) · (e4m3(blockScale[r, c/16]) · tensorScale)`, the low nibble being the even column:
+ * A weight [rows, cols] in NVFP4, 4.5 bits an element. Element (r, c) is
+ * `e2m1(nibble of data[r, c/2]) · (e4m3(blockScale[r, c/16]) · tensorScale)`, the low nibble being the even column:
  * the layout of ModelOpt checkpoints (`weight`, `weight_scale`, `weight_scale_2`).
  */
-export interface NVFP4Matrix {
+export interface NVFP4Weight {
+  /** Name of the format. */
+  readonly format: 'nvfp4'
   /** Pairs of E2M1 codes, [rows, cols/2]. */
-  readonly packed: Uint8Array
+  readonly data: Uint8Array
   /** E4M3 codes, one per 16 columns, [rows, cols/16]. */
   readonly blockScale: Uint8Array
   /** Multiplier of all block scales, an f32: amax / 2688. */
@@ -56,41 +58,42 @@ const smallestNormal = 2 ** -126
  * the first element that is infinite or NaN; ERR_DTYPE when `values` is not f32, f16 or bf16; ERR_ARGUMENT for an option
  * @example
  * const q = quantizeNVFP4(weight, [512, 784])
- * q.packed.length + q.blockScale.length // 512 · 784 · 4.5 / 8
+ * q.data.length + q.blockScale.length // 512 · 784 · 4.5 / 8
  */
 export function quantizeNVFP4(
   values: QuantizerInput,
   shape: readonly number[],
   options: QuantizeNVFP4Options = {},
-): NVFP4Matrix {
+): NVFP4Weight {
   expectKnownOptions('options', options, ['recipe', 'amax', 'tensorScale'])
   const { recipe = 'modelopt' } = options
   expectOneOf('recipe', recipe, ['modelopt', 'te', 'mse'])
   const { src, srcDtype, rows, cols, amax } = quantizerSource(values, shape)
   expectWholeBlocks(cols)
   const scales = chooseScales(amax, options)
-  const packed = new Uint8Array((rows * cols) / 2)
+  const data = new Uint8Array((rows * cols) / 2)
   const blockScale = new Uint8Array((rows * cols) / nvfp4Block)
-  runPrecisionKernel('nvfp4Quantize', { srcDtype, rows, cols, recipe, ...scales, src, packed, blockScale })
-  return { packed, blockScale, tensorScale: scales.tensorScale, rows, cols }
+  const sizes = { srcDtype, rows, cols, recipe }
+  runPrecisionKernel('nvfp4Quantize', { ...sizes, ...scales, src, packed: data, blockScale })
+  return { format: 'nvfp4', rows, cols, data, blockScale, tensorScale: scales.tensorScale }
 }
 
 /**
- * The numbers that an NVFP4 matrix stands for.
+ * The numbers that an NVFP4 weight stands for.
  * @returns [rows, cols], row-major; NaN where a block scale is NaN
  * @throws SparkError ERR_SHAPE when an array does not fit rows and cols; ERR_ARGUMENT for anything else that is wrong
  */
-export function dequantizeNVFP4(matrix: NVFP4Matrix): Float32Array {
-  expectObject('matrix', 'what quantizeNVFP4 gives', matrix)
-  const { packed, blockScale, tensorScale, rows, cols } = matrix
+export function dequantizeNVFP4(weight: NVFP4Weight): Float32Array {
+  expectObject('weight', 'what quantizeNVFP4 gives', weight)
+  const { data, blockScale, tensorScale, rows, cols } = weight
   expectInteger('rows', rows, 0)
   expectInteger('cols', cols, 0)
   expectWholeBlocks(cols)
   expectNumber('tensorScale', tensorScale, -largestFloat, largestFloat)
-  expectBytes('packed', packed, (rows * cols) / 2)
+  expectBytes('data', data, (rows * cols) / 2)
   expectBytes('blockScale', blockScale, (rows * cols) / nvfp4Block)
   const dst = new Float32Array(rows * cols)
-  runPrecisionKernel('nvfp4Dequantize', { rows, cols, tensorScale, packed, blockScale, dst })
+  runPrecisionKernel('nvfp4Dequantize', { rows, cols, tensorScale, packed: data, blockScale, dst })
   return dst
 }
 

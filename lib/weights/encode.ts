@@ -1,59 +1,49 @@
 // encode.ts: encoding of frozen weights in the formats that kernels read, and decoding.
-import { argumentError, expectOneOf, expectShape } from '../core/checks.js'
+import { argumentError, expectInteger, expectOneOf, expectShape } from '../core/checks.js'
 import { type Precision, precisions, warnIfExperimental } from '../core/config.js'
 import type { DTypeArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
-import { dequantizeFP8, type FP8Matrix, quantizeFP8 } from '../precision/fp8.js'
-import { dequantizeNVFP4, type NVFP4Matrix, quantizeNVFP4 } from '../precision/nvfp4.js'
-import { unpackWeight } from './packed.js'
-import type { Weight, WeightFormat } from './weight.js'
-
-/** A weight matrix [out, in]: a tensor (f32, f16, bf16), or one that was quantized before. */
-export type WeightMatrix = Tensor | FP8Matrix | NVFP4Matrix
-
-/** The precision mode of each format that one stores weights in. */
-const modes: Readonly<Partial<Record<WeightFormat, Precision>>> = {
-  f32: 'fp32',
-  f16: 'fp16',
-  bf16: 'bf16',
-  f8_e4m3: 'fp8',
-  nvfp4: 'nvfp4',
-}
+import { dequantizeFP8, quantizeFP8 } from '../precision/fp8.js'
+import { dequantizeNVFP4, quantizeNVFP4 } from '../precision/nvfp4.js'
+import { formatInfo, kernelFormats, weightSizes } from './formats.js'
+import { inRows } from './panels.js'
+import { arraysOf, type Weight, type WeightFormat } from './weight.js'
 
 /**
- * The precision mode that stores weights as `dtype`.
- * @throws SparkError ERR_DTYPE for i8, which no mode uses
+ * The precision mode that stores weights in `format`.
+ * @throws SparkError ERR_DTYPE for a format that no mode uses
  */
-export function precisionOf(dtype: WeightFormat): Precision {
-  const precision = modes[dtype]
-  if (!precision) throw new SparkError('ERR_DTYPE', `no precision mode stores weights as ${dtype}`)
+export function precisionOf(format: WeightFormat): Precision {
+  const { precision } = formatInfo(format)
+  if (!precision) throw new SparkError('ERR_DTYPE', `no precision mode stores weights as ${format}`)
   return precision
 }
 
 /**
  * `weight` in the format of `precision`, or in its own without one, as the kernels take it. Arrays are shared, not
  * copied, where the format stays the same.
- * @param weight - [out, in]
+ * @param weight - [out, in]: a tensor (f32, f16, bf16), or what a quantizer gave
  * @param precision - format to store it in
  * @param name - what errors call it
  * @throws SparkError ERR_SHAPE, ERR_DTYPE; ERR_NOT_FINITE when a quantizer meets NaN or infinity; ERR_RANGE when a
- * finite value is too large for fp16; ERR_ARGUMENT when a quantized matrix would have to change its format
+ * finite value is too large for fp16; ERR_ARGUMENT when a quantized weight would have to change its format
  */
-export function storeWeight(weight: WeightMatrix, precision?: Precision | null, name = 'weight'): Weight {
+export function storeWeight(weight: Tensor | Weight, precision?: Precision | null, name = 'weight'): Weight {
   if (precision) {
     expectOneOf('precision', precision, precisions)
     warnIfExperimental(precision)
   }
   if (weight instanceof Tensor) return storeTensor(name, weight, precision)
-  const stored = fromQuantized(name, weight)
-  if (precision && precision !== precisionOf(stored.dtype)) {
+  expectStored(name, weight)
+  const stored = precisionOf(weight.format)
+  if (precision && precision !== stored) {
     throw new SparkError(
       'ERR_ARGUMENT',
-      `${name} is quantized to ${precisionOf(stored.dtype)} already; precision ${precision} needs the original tensor`,
+      `${name} is quantized to ${stored} already; precision ${precision} needs the original tensor`,
     )
   }
-  return stored
+  return weight
 }
 
 function storeTensor(name: string, weight: Tensor, precision?: Precision | null): Weight {
@@ -65,35 +55,32 @@ function storeTensor(name: string, weight: Tensor, precision?: Precision | null)
   const [rows, cols] = weight.shape as [number, number]
   switch (precision ?? precisionOf(dtype)) {
     case 'fp32':
-      return { dtype: 'f32', rows, cols, data: weight.toFloat32() }
+      return { format: 'f32', rows, cols, data: weight.toFloat32() }
     case 'fp16': {
       const data = weight.to('f16').data
       if (dtype !== 'f16') expectFits(name, weight, data)
-      return { dtype: 'f16', rows, cols, data }
+      return { format: 'f16', rows, cols, data }
     }
     case 'bf16':
-      return { dtype: 'bf16', rows, cols, data: weight.to('bf16').data }
+      return { format: 'bf16', rows, cols, data: weight.to('bf16').data }
     case 'fp8':
-      return fromQuantized(name, quantizeFP8({ data: weight.data, dtype }, [rows, cols]))
+      return quantizeFP8({ data: weight.data, dtype }, [rows, cols])
     case 'nvfp4':
-      return fromQuantized(name, quantizeNVFP4({ data: weight.data, dtype }, [rows, cols]))
+      return quantizeNVFP4({ data: weight.data, dtype }, [rows, cols])
   }
 }
 
-function fromQuantized(name: string, matrix: FP8Matrix | NVFP4Matrix): Weight {
-  if (typeof matrix !== 'object' || matrix === null)
-    throw argumentError(name, 'a tensor or a quantized matrix', matrix)
-  const { rows, cols } = matrix
-  if ('codes' in matrix) {
-    expectShape(`${name}.codes`, [matrix.codes?.length ?? 0], [rows * cols])
-    expectShape(`${name}.rowScale`, [matrix.rowScale?.length ?? 0], [rows])
-    return { dtype: 'f8_e4m3', rows, cols, data: matrix.codes, rowScale: matrix.rowScale }
-  }
-  if (!('packed' in matrix)) throw argumentError(name, 'a tensor or a quantized matrix', matrix)
-  expectShape(`${name}.packed`, [matrix.packed?.length ?? 0], [(rows * cols) / 2])
-  expectShape(`${name}.blockScale`, [matrix.blockScale?.length ?? 0], [(rows * cols) / 16])
-  const { packed, blockScale, tensorScale } = matrix
-  return { dtype: 'nvfp4', rows, cols, data: packed, blockScale, tensorScale }
+/** Throws unless the arrays of a weight have the sizes of its format, and kernels read that. */
+function expectStored(name: string, weight: Weight): void {
+  expectWeight(name, weight)
+  const { format, rows, cols } = weight
+  expectOneOf(`${name}.format`, format, kernelFormats)
+  expectInteger(`${name}.rows`, rows, 0)
+  expectInteger(`${name}.cols`, cols, 0)
+  if (weight.layout === 'panels') return
+  const arrays = weight as unknown as Readonly<Record<string, ArrayLike<number> | undefined>>
+  for (const [array, count] of Object.entries(weightSizes(format, rows, cols)))
+    if (count > 0) expectShape(`${name}.${array}`, [arrays[array]?.length ?? 0], [count])
 }
 
 function expectFits(name: string, weight: Tensor, rounded: Uint16Array): void {
@@ -106,39 +93,34 @@ function expectFits(name: string, weight: Tensor, rounded: Uint16Array): void {
   )
 }
 
-/** Throws ERR_ARGUMENT for anything but a stored weight. */
-export function expectWeight(name: string, stored: Weight): void {
-  if (!ArrayBuffer.isView(stored?.data)) throw argumentError(name, 'a weight of storeWeight', stored)
+/** Throws ERR_ARGUMENT for anything but a weight. */
+export function expectWeight(name: string, weight: Weight): void {
+  if (!ArrayBuffer.isView(weight?.data))
+    throw argumentError(name, 'a weight of storeWeight or a quantizer', weight)
 }
 
-/** Bytes of a stored weight, scales included. */
-export function storedBytes(stored: Weight): number {
-  expectWeight('stored', stored)
-  const { data, rowScale, blockScale, tensorScale } = stored
-  const scales =
-    (rowScale?.byteLength ?? 0) + (blockScale?.byteLength ?? 0) + (tensorScale === undefined ? 0 : 4)
-  return data.byteLength + scales
+/** Bytes of a weight, scales included. */
+export function weightBytes(weight: Weight): number {
+  expectWeight('weight', weight)
+  const scale = 'tensorScale' in weight ? 4 : 0
+  return arraysOf(weight).reduce((bytes, [, { byteLength }]) => bytes + byteLength, scale)
 }
 
-/** The numbers of a stored weight, [rows, cols]; the array itself when it is f32 in rows. */
-export function decodeWeight(stored: Weight): Float32Array {
-  expectWeight('stored', stored)
-  const { dtype, rows, cols, data, ...scales } = unpackWeight(stored)
-  if (dtype === 'i8') {
-    return Float32Array.from(data, (code, at) => code * scales.rowScale![Math.floor(at / cols)]!)
+/** The numbers of a weight, [rows, cols]; the array itself when it is f32 in rows. */
+export function decodeWeight(weight: Weight): Float32Array {
+  expectWeight('weight', weight)
+  const plain = inRows(weight)
+  switch (plain.format) {
+    case 'nvfp4':
+      return dequantizeNVFP4(plain)
+    case 'f8_e4m3':
+    case 'f8_e4m3_block':
+      return dequantizeFP8(plain)
+    case 'i8': {
+      const { data, rowScale, cols } = plain
+      return Float32Array.from(data, (code, at) => code * rowScale[Math.floor(at / cols)]!)
+    }
+    default:
+      return Tensor.from(plain.data as DTypeArray, { dtype: plain.format }).toFloat32()
   }
-  if (dtype === 'nvfp4') {
-    const { blockScale, tensorScale } = scales
-    return dequantizeNVFP4({
-      rows,
-      cols,
-      packed: data as Uint8Array,
-      blockScale: blockScale!,
-      tensorScale: tensorScale!,
-    })
-  }
-  if (dtype === 'f8_e4m3') {
-    return dequantizeFP8({ rows, cols, codes: data as Uint8Array, rowScale: scales.rowScale! })
-  }
-  return Tensor.from(data as DTypeArray, { dtype }).toFloat32()
 }

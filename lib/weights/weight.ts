@@ -1,25 +1,54 @@
-// weight.ts: a frozen weight, its format and its layout.
-import type { DTypeArray } from '../core/dtype.js'
+// weight.ts: a frozen weight: its format, its layout, and the owner of its memory.
+import type { FP8BlockWeight, FP8Weight } from '../precision/fp8.js'
+import type { NVFP4Weight } from '../precision/nvfp4.js'
 
-/** Formats a frozen weight can be stored in. */
-export type WeightFormat = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'nvfp4' | 'i8'
+export type { WeightFormat } from './formats.js'
 
-/** A frozen weight [rows, cols], row-major. See `Weight` in native/backend/backend.h for what an element is. */
-export interface Weight {
-  /** Format of the elements. */
-  readonly dtype: WeightFormat
-  /** Out features. */
+/** Order of the elements of a weight: row-major, or panels of 32 rows as `packWeight` writes them. */
+export type WeightLayout = 'rows' | 'panels'
+
+/** Where the arrays of a weight are. */
+export interface WeightMemory {
+  /** Order of the elements. Default: rows. Only the CPU reads panels. */
+  readonly layout?: WeightLayout
+  /** What frees the arrays where the garbage collector does not: those in the memory of a GPU. */
+  readonly owner?: Disposable
+}
+
+/** A weight [rows, cols] of floats. */
+export interface FloatWeight {
+  /** Name of the format. */
+  readonly format: 'f32' | 'f16' | 'bf16'
+  /** Number of rows. */
   readonly rows: number
-  /** In features; a multiple of 16 for nvfp4. */
+  /** Number of columns. */
   readonly cols: number
-  /** f32: Float32Array; f16, bf16: bit patterns; f8_e4m3: codes; nvfp4: packed pairs [rows, cols/2]; i8: Int8Array. */
-  readonly data: DTypeArray | Int8Array
-  /** [rows], f8_e4m3 and i8 only. */
-  readonly rowScale?: Float32Array
-  /** E4M3 bytes [rows, cols/16], nvfp4 only. */
-  readonly blockScale?: Uint8Array
-  /** nvfp4 only. */
-  readonly tensorScale?: number
-  /** Whether `data` and `blockScale` are in panels of 32 rows, as `packWeight` writes them; not on cuda. */
-  readonly packed?: boolean
+  /** [rows, cols]: a Float32Array, or the bit patterns of f16 and bf16. */
+  readonly data: Float32Array | Uint16Array
+}
+
+/** A weight [rows, cols] of integers with a scale per row. Element (r, c) is `data[r, c] · rowScale[r]`. */
+export interface Int8Weight {
+  /** Name of the format. */
+  readonly format: 'i8'
+  /** Number of rows. */
+  readonly rows: number
+  /** Number of columns. */
+  readonly cols: number
+  /** [rows, cols]. */
+  readonly data: Int8Array
+  /** Multiplier of each row, [rows]. */
+  readonly rowScale: Float32Array
+}
+
+/** A frozen weight, out features by in features, in any format, layout and memory: what products read. */
+export type Weight = (FloatWeight | Int8Weight | FP8Weight | FP8BlockWeight | NVFP4Weight) & WeightMemory
+
+/** The arrays of a weight, scales included, by their names. */
+export const arraysOf = (weight: Weight): [name: string, array: Float32Array | Uint8Array][] =>
+  Object.entries(weight).filter(([, value]) => ArrayBuffer.isView(value))
+
+/** Frees the memory of a weight that somebody owns. A second call is a no-op. */
+export function releaseWeight({ owner }: WeightMemory): void {
+  owner?.[Symbol.dispose]()
 }

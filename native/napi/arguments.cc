@@ -44,6 +44,16 @@ void expect_attached(const char* name, const Napi::TypedArray& array) {
   }
 }
 
+// Whether a weight of this layout is in panels.
+bool is_packed(const Napi::Value& layout) {
+  if (layout.IsUndefined()) return false;
+  const std::string name = layout.IsString() ? layout.As<Napi::String>().Utf8Value() : "";
+  if (name != "rows" && name != "panels") {
+    throw Error("ERR_ARGUMENT", "weight.layout must be 'rows' or 'panels'");
+  }
+  return name == "panels";
+}
+
 }  // namespace
 
 int64_t elements(int64_t rows, int64_t cols) {
@@ -257,23 +267,23 @@ void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_
 
 Weight Arguments::weight(const char* name) {
   const Napi::Value value = object_.Get(name);
-  if (!value.IsObject()) throw Error("ERR_ARGUMENT", message(name, " must be a stored weight"));
+  if (!value.IsObject()) throw Error("ERR_ARGUMENT", message(name, " must be a weight"));
   const Napi::Object object = value.As<Napi::Object>();
   Weight weight{};
-  weight.dtype = to_dtype("weight.dtype", object.Get("dtype"));
+  weight.dtype = to_dtype("weight.format", object.Get("format"));
   if (weight.dtype == DType::kF8E5M2) throw Error("ERR_DTYPE", "a weight cannot be stored as f8_e5m2");
   weight.rows = to_size("weight.rows", object.Get("rows"));
   weight.cols = to_size("weight.cols", object.Get("cols"));
-  weight.packed = object.Get("packed").ToBoolean().Value();
+  weight.packed = is_packed(object.Get("layout"));
   if (place_ && weight.packed) {
-    throw Error("ERR_UNSUPPORTED", "the cuda backend does not read a weight that is packed");
+    throw Error("ERR_UNSUPPORTED", "the cuda backend does not read a weight in panels");
   }
   const WeightSize size = weight_size(weight);
   weight.data = operand(object, "data", element_type(weight.dtype), size.data, Access::kRead);
   // Kernels read two elements at once.
   if (weight.packed && weight.dtype == DType::kBF16 && reinterpret_cast<uintptr_t>(weight.data) % 4 != 0) {
     throw Error("ERR_ARGUMENT",
-                "a packed weight of bf16 must begin at a multiple of 4 bytes; copy it: data.slice()");
+                "a weight of bf16 in panels must begin at a multiple of 4 bytes; copy it: data.slice()");
   }
   if (weight.dtype == DType::kF8E4M3 || weight.dtype == DType::kI8) {
     weight.row_scale = static_cast<const float*>(

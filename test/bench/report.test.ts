@@ -114,7 +114,7 @@ t.test('the page needs no other file and escapes what it shows', t => {
 })
 
 t.test('weights rotate only where a cache is to be left', async t => {
-  const weight = { dtype: 'f32' as const, rows: 1, cols: 3, data: new Float32Array(3) }
+  const weight = { format: 'f32' as const, rows: 1, cols: 3, data: new Float32Array(3) }
   const here = new Operands(jsKernels)
   const next = await here.rotate(weight)
   t.equal(next().data, weight.data)

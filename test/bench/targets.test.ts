@@ -143,7 +143,7 @@ t.test('bandwidth, instruction sets, checks, cold weights', async t => {
   near(2, 2.001, 1e-3)
   t.throws(() => near(2, 2.1, 1e-3), /2 should be 2.1/)
   t.throws(() => near(undefined, 1, 1), /NaN/)
-  const weight = { dtype: 'f32' as const, rows: 2, cols: 2, data: Float32Array.of(1, 2, 3, 4) }
+  const weight = { format: 'f32' as const, rows: 2, cols: 2, data: Float32Array.of(1, 2, 3, 4) }
   nearProduct(weight, Float32Array.of(1, 1), Float32Array.of(3, 7))
   t.throws(() => nearProduct(weight, Float32Array.of(1, 1), Float32Array.of(3, 8)), /8 should be 7/)
   const cold = await coldWeight(jsKernels, weight)

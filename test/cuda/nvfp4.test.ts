@@ -30,7 +30,7 @@ const head = `
   const attempt = async call => { try { return await call() } catch (error) { return [error.code, error.message] } }
   const [T, O, I] = [130, 101, 304]
   const f32 = count => new Float32Array(count)
-  const weight = { dtype: 'nvfp4', rows: O, cols: I, data: new Uint8Array(O * I / 2), blockScale: new Uint8Array(O * I / 16), tensorScale: 1 }
+  const weight = { format: 'nvfp4', rows: O, cols: I, data: new Uint8Array(O * I / 2), blockScale: new Uint8Array(O * I / 16), tensorScale: 1 }
   const args = (tokens = T) => ({ weight, tokens, x: f32(tokens * I), y: f32(tokens * O), compute: 'nvfp4' })
   const kernels = await openCudaKernels()
   const finish = async value => {
@@ -267,7 +267,7 @@ t.test('workers warn each, and one answer holds for all', async t => {
       const warnings = []
       process.on('warning', ({ message }) => warnings.push(message))
       const [T, O, I] = [130, 101, 304]
-      const weight = { dtype: 'nvfp4', rows: O, cols: I, data: new Uint8Array(O * I / 2), blockScale: new Uint8Array(O * I / 16), tensorScale: 1 }
+      const weight = { format: 'nvfp4', rows: O, cols: I, data: new Uint8Array(O * I / 2), blockScale: new Uint8Array(O * I / 16), tensorScale: 1 }
       const kernels = await openCudaKernels()
       await kernels.run('linear', { weight, tokens: T, x: new Float32Array(T * I), y: new Float32Array(T * O), compute: 'nvfp4' })
       await new Promise(setImmediate)
@@ -283,7 +283,7 @@ t.test('workers warn each, and one answer holds for all', async t => {
 
 t.test('what no product in nvfp4 can be', async t => {
   const script = `
-    const bf16 = { dtype: 'bf16', rows: O, cols: I, data: new Uint16Array(O * I) }
+    const bf16 = { format: 'bf16', rows: O, cols: I, data: new Uint16Array(O * I) }
     const { y, ...rest } = args()
     const dora = { ...rest, rank: 1, scale: 1, a: f32(I), b: f32(O), gain: f32(O), xa: f32(T), y, mask: f32(T * I) }
     await finish([

@@ -6,7 +6,7 @@ import { gpuTests, uniform } from '../fixtures/gpu-suite/gpu.js'
 /** @param {number} index */
 function product(index) {
   const [tokens, rows, cols] = [1 + (index % 7), 33 + index, 48 + (index % 5)]
-  const weight = { dtype: /** @type {const} */ ('f32'), rows, cols, data: uniform(rows * cols, index + 1) }
+  const weight = { format: /** @type {const} */ ('f32'), rows, cols, data: uniform(rows * cols, index + 1) }
   return { weight, tokens, x: uniform(tokens * cols, index + 100), y: new Float32Array(tokens * rows) }
 }
 
@@ -50,7 +50,7 @@ await gpuTests({
     const endless = `const { openKernels } = await import('dgx-spark/kernels')
       const kernels = await openKernels({ backend: 'cuda' })
       const data = new Float32Array(1 << 20)
-      const weight = { dtype: 'f32', rows: 1024, cols: 1024, data }
+      const weight = { format: 'f32', rows: 1024, cols: 1024, data }
       setInterval(() => { kernels.run('linear', { weight, tokens: 1024, x: data, y: new Float32Array(1 << 20) }) }, 0)
       require('node:worker_threads').parentPort.postMessage('working')`
     for (let round = 0; round < 5; ++round) {

@@ -17,7 +17,7 @@ const script = `
   const labels = buffer.view(Int32Array)
   const loss = new Float32Array(1)
   const logits = new Float32Array(3)
-  const product = () => kernels.run('linear', { weight: { dtype: 'f32', rows: size, cols: size, data: x }, tokens: size, x, y })
+  const product = () => kernels.run('linear', { weight: { format: 'f32', rows: size, cols: size, data: x }, tokens: size, x, y })
   const entropy = () => kernels.run('softmaxCrossEntropy', { tokens: 1, classes: 3, logits, labels, loss })
   await product()
   const before = Array.from({ length: 50 }, () => attempt(product))

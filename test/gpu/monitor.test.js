@@ -15,7 +15,7 @@ await gpuTests({
     const monitor = new GpuMonitor({ intervalMs: 100 })
     const size = 1024
     const [x, y] = [new Float32Array(size * size).fill(1), new Float32Array(size * size)]
-    const weight = { dtype: /** @type {const} */ ('f32'), rows: size, cols: size, data: x }
+    const weight = { format: /** @type {const} */ ('f32'), rows: size, cols: size, data: x }
     monitor.start()
     for (const end = performance.now() + 1500; performance.now() < end; ) {
       await Promise.all(

@@ -15,7 +15,7 @@ function layer(kernels) {
   const arena = new Float32Array(2 * tokens * rows)
   const [z, activated] = [arena.subarray(0, tokens * rows), arena.subarray(tokens * rows)]
   const y = new Float32Array(tokens)
-  const weight = { dtype: 'f32', rows, cols, data }
+  const weight = { format: 'f32', rows, cols, data }
   const sum = {
     fn: 'sum',
     dtype: 'f32',

@@ -2,10 +2,11 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { dequantizeFP8, dequantizeNVFP4, readSafetensors, Tensor, tensorFromRecord } from 'dgx-spark'
+import { readSafetensors, Tensor, tensorFromRecord } from 'dgx-spark'
 import t from 'tap'
 import { readCheckpoint, writeCheckpoint } from '#lib/io/checkpoints/checkpoint.js'
-import type { CheckpointWeight } from '#lib/io/checkpoints/layout.js'
+import { decodeWeight } from '#lib/weights/encode.js'
+import type { Weight } from '#lib/weights/weight.js'
 import { close } from '../fixtures/close.js'
 import { noGolden } from '../fixtures/values/golden-bytes.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
@@ -19,10 +20,8 @@ async function baseWeights(): Promise<Map<string, Tensor>> {
   return new Map([...tensors].map(([name, record]) => [name, tensorFromRecord(name, record)]))
 }
 
-function valuesOf(weight: CheckpointWeight): Float32Array {
-  if (weight instanceof Tensor) return weight.toFloat32()
-  return 'packed' in weight ? dequantizeNVFP4(weight) : dequantizeFP8(weight)
-}
+const valuesOf = (weight: Tensor | Weight): Float32Array =>
+  weight instanceof Tensor ? weight.toFloat32() : decodeWeight(weight)
 
 t.test("ModelOpt's files, byte for byte", { skip: noGolden }, async t => {
   const weights = await baseWeights()

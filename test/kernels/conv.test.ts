@@ -6,7 +6,7 @@ import { activations } from '#lib/kernels/js/activations.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Activation, KernelArgs, KernelOp, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import { packedSizes } from '#lib/weights/packed.js'
+import { panelSizes } from '#lib/weights/panels.js'
 import { close, identical } from '../fixtures/close.js'
 import {
   type ConvCase,
@@ -18,7 +18,7 @@ import {
   weightCols,
 } from '../fixtures/conv.js'
 import { weightValues } from '../fixtures/models/dora-layer.js'
-import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
@@ -117,7 +117,7 @@ t.test('what follows the product', t => {
 t.test('every stored format, without a bias', t => {
   for (const filters of [5, 31]) {
     const at = convCase([2, 16, filters, 1], [7, 6], [3, 2], { pads: [1, 0, 1, 1] })
-    for (const dtype of weightDTypes) {
+    for (const dtype of weightFormats) {
       const weight = randomWeight(randomGenerator(3), dtype, at.filters, weightCols(at))
       const w = Float32Array.from(weightValues(weight))
       const given = { ...operands(at, 4), w, bias: new Float32Array(at.filters) }
@@ -145,7 +145,7 @@ t.test('in bf16', t => {
     const { x, bias, w } = rounded
     for (const dtype of ['f32', 'bf16'] as const) {
       const data = dtype === 'f32' ? w : Tensor.from(w).to('bf16').data
-      const weight: Weight = { dtype, rows: at.filters, cols: weightCols(at), data }
+      const weight: Weight = { format: dtype, rows: at.filters, cols: weightCols(at), data }
       const y = output(given.dy.length)
       addon.run('conv', { ...shapeOf(at), weight, compute: 'bf16', x, bias, y })
       close(t, y, want, 1e-6, `${dtype}: y of ${JSON.stringify(at)}`)
@@ -233,7 +233,7 @@ t.test('a depthwise convolution gives the bits of its channels alone', t => {
 
 t.test('a packed weight gives the same bits', t => {
   const random = randomGenerator(6)
-  for (const dtype of weightDTypes) {
+  for (const dtype of weightFormats) {
     for (const at of [
       convCase([2, 16, 37, 1], [7, 6], [3, 2]),
       convCase([2, 32, 74, 2], [7, 6], [3, 2]),
@@ -245,9 +245,9 @@ t.test('a packed weight gives the same bits', t => {
     ]) {
       const { x, dy, bias } = operands(at, 6)
       const weight = randomWeight(random, dtype, at.filters, weightCols(at))
-      const sizes = packedSizes(weight)
+      const sizes = panelSizes(weight)
       const data = new (weight.data.constructor as new (length: number) => Weight['data'])(sizes.data)
-      const blockScale = weight.blockScale && { blockScale: new Uint8Array(sizes.blockScale) }
+      const blockScale = 'blockScale' in weight ? { blockScale: new Uint8Array(sizes.blockScale) } : {}
       addon.run('packWeight', { weight, data, ...blockScale })
       const run = (weight: Weight) => {
         const [y, dx, active] = [output(dy.length), output(x.length), output(dy.length)]
@@ -259,7 +259,7 @@ t.test('a packed weight gives the same bits', t => {
       const expected = run(weight)
       for (const threads of [1, 3]) {
         addon.setThreads(threads)
-        const actual = run({ ...weight, data, ...blockScale, packed: true })
+        const actual = run({ ...weight, data, ...blockScale, layout: 'panels' } as Weight)
         for (const name of ['y', 'dx', 'active'] as const) {
           identical(t, actual[name], expected[name], `${name}, ${dtype}, ${threads} threads`)
         }

@@ -19,7 +19,7 @@ const script = `
   const f32 = count => new Float32Array(count)
   const [T, O, I] = [130, 104, 304]
   const args = {
-    weight: { dtype: 'bf16', rows: O, cols: I, data: new Uint16Array(O * I) }, compute: 'bf16',
+    weight: { format: 'bf16', rows: O, cols: I, data: new Uint16Array(O * I) }, compute: 'bf16',
     tokens: T, x: f32(T * I), y: f32(T * O), dy: f32(T * O), dx: f32(T * I),
   }
   await addon.openDevice(0)

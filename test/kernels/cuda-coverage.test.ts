@@ -15,12 +15,12 @@ const rest = `
   const addon = requireAddon()
   const f32 = count => new Float32Array(count)
   const [tokens, rows, cols] = [130, 104, 304]
-  const weight = { dtype: 'bf16', rows, cols, data: new Uint16Array(rows * cols) }
+  const weight = { format: 'bf16', rows, cols, data: new Uint16Array(rows * cols) }
   const product = { weight, tokens, x: f32(tokens * cols), y: f32(tokens * rows), compute: 'bf16', activation: 'relu' }
   const integers = { tokens, rows, cols, x: new Int8Array(tokens * cols), w: new Int8Array(rows * cols) }
   await addon.openDevice(0)
   for (let i = 0; i < 6; ++i) await addon.runCuda(0, 'linear', product)
-  const half = { ...product, weight: { ...weight, dtype: 'f16' }, compute: 'f16' }
+  const half = { ...product, weight: { ...weight, format: 'f16' }, compute: 'f16' }
   for (let i = 0; i < 6; ++i) await addon.runCuda(0, 'linear', half)
   await addon.runCuda(0, 'linearInteger', { ...integers, xSigned: true, wSigned: true, y: new Int32Array(tokens * rows) })
   console.log(null)`
@@ -30,7 +30,7 @@ const fp4 = `
   import { requireAddon } from '#lib/native.js'
   const addon = requireAddon()
   const [tokens, rows, cols] = [130, 104, 304]
-  const weight = { dtype: 'nvfp4', rows, cols, data: new Uint8Array(rows * cols / 2), blockScale: new Uint8Array(rows * cols / 16), tensorScale: 1 }
+  const weight = { format: 'nvfp4', rows, cols, data: new Uint8Array(rows * cols / 2), blockScale: new Uint8Array(rows * cols / 16), tensorScale: 1 }
   await addon.openDevice(0)
   addon.allowFp4(0, true, false)
   await addon.runCuda(0, 'linear', { weight, tokens, x: new Float32Array(tokens * cols), y: new Float32Array(tokens * rows), compute: 'nvfp4' })

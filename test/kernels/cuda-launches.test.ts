@@ -30,12 +30,12 @@ const head = `
     grad: f32(O * I), param: f32(O * I), m: f32(O * I), v: f32(O * I),
   }
   const weights = {
-    f32: { dtype: 'f32', data: f32(O * I) },
-    f16: { dtype: 'f16', data: new Uint16Array(O * I) },
-    bf16: { dtype: 'bf16', data: new Uint16Array(O * I) },
-    f8_e4m3: { dtype: 'f8_e4m3', data: new Uint8Array(O * I), rowScale: f32(O) },
-    nvfp4: { dtype: 'nvfp4', data: new Uint8Array(O * I / 2), blockScale: new Uint8Array(O * I / 16), tensorScale: 1 },
-    i8: { dtype: 'i8', data: new Int8Array(O * I), rowScale: f32(O) },
+    f32: { format: 'f32', data: f32(O * I) },
+    f16: { format: 'f16', data: new Uint16Array(O * I) },
+    bf16: { format: 'bf16', data: new Uint16Array(O * I) },
+    f8_e4m3: { format: 'f8_e4m3', data: new Uint8Array(O * I), rowScale: f32(O) },
+    nvfp4: { format: 'nvfp4', data: new Uint8Array(O * I / 2), blockScale: new Uint8Array(O * I / 16), tensorScale: 1 },
+    i8: { format: 'i8', data: new Int8Array(O * I), rowScale: f32(O) },
   }
   const run = (op, dtype, changes) =>
     addon.runCuda(0, op, { ...shared, weight: { rows: O, cols: I, ...weights[dtype] }, ...changes })
@@ -211,7 +211,7 @@ t.test('operations of networks', async t => {
     padsBegin: [1, 1], x: f32(2 * 70 * 72), dy: f32(2 * 66 * 72), residual: undefined, bias: undefined,
     dx: f32(2 * 70 * 72), dweight: f32(66 * 630), y: f32(2 * 70 * 72)`
   const weight = (rows: number, cols: number) =>
-    `weight: { dtype: 'f32', rows: ${rows}, cols: ${cols}, data: f32(${rows * cols}) }`
+    `weight: { format: 'f32', rows: ${rows}, cols: ${cols}, data: f32(${rows * cols}) }`
   const conv = (op: string) => `run('${op}', 'f32', { ${shape}, groups: 1, ${weight(66, 630)} })`
   t.same(await launches(conv('conv')), ['conv_f32 6 256x1']) // 2 tiles of filters by 3 of positions
   t.same(await launches(conv('convBackward')), [
@@ -263,7 +263,7 @@ t.test('operations of networks', async t => {
 })
 
 t.test('a long sum of few tiles is cut', async t => {
-  const weight = `weight: { dtype: 'f32', rows: O, cols: 1300, data: f32(O * 1300) }`
+  const weight = `weight: { format: 'f32', rows: O, cols: 1300, data: f32(O * 1300) }`
   t.same(await launches(`run('linear', 'f32', { ${weight}, x: f32(T * 1300) })`), [
     'linear_f32 36 256x1', // 3 x 2 tiles, 6 chunks of 256
     'linear_add_parts_f32 52 256x1',

@@ -27,7 +27,7 @@ const head = `
 t.test('the engine', { skip: noCudaCalls }, async t => {
   const script = `${head}
     const kernels = await openKernels({ backend: 'cuda' })
-    const args = { weight: { dtype: 'f32', rows: 1, cols: 1, data: new Float32Array(1) }, out: new Float32Array(1) }
+    const args = { weight: { format: 'f32', rows: 1, cols: 1, data: new Float32Array(1) }, out: new Float32Array(1) }
     print([kernels.supports('linear'), await attempt(() => kernels.runSync('weightNorm2', args))])`
   t.match(await scriptResult(script, machine(fakeDriver, integrated).env), [
     true,

@@ -18,10 +18,10 @@ function storedWeight(
   tensor: GoldenTensor,
 ): Weight {
   const size = { rows: out_features, cols: in_features }
-  if (tensor.dtype === 'BF16') return { ...size, dtype: 'bf16', data: tensor.bits }
-  if (tensor.dtype === 'F16') return { ...size, dtype: 'f16', data: tensor.bits }
+  if (tensor.dtype === 'BF16') return { ...size, format: 'bf16', data: tensor.bits }
+  if (tensor.dtype === 'F16') return { ...size, format: 'f16', data: tensor.bits }
   const values = fan_in_fan_out ? rowsFirst(tensor) : tensor.values
-  return { ...size, dtype: 'f32', data: Float32Array.from(values) }
+  return { ...size, format: 'f32', data: Float32Array.from(values) }
 }
 
 function layerOf(golden: PeftLinearCase, tensor: Lookup, exactNorm: boolean): DoraLayer {

@@ -19,7 +19,7 @@ for (const [rows, cols, rank] of [
     t.test(`[${rows}, ${cols}], rank ${rank}${exactNorm ? ', exact norm' : ''}`, t => {
       const random = randomGenerator(rows)
       const f32 = (count: number): Float32Array => uniform(random, count)
-      const weight = { dtype: 'f32' as const, rows, cols, data: f32(rows * cols) }
+      const weight = { format: 'f32' as const, rows, cols, data: f32(rows * cols) }
       const lowRank = { rank, scale: 1.5, a: f32(rank * cols), b: f32(rows * rank) }
       const [norm, gain, weightNorm2] = [f32(rows), f32(rows), f32(rows)]
       jsKernels.runSync('weightNorm2', { weight, out: weightNorm2 })
@@ -46,7 +46,7 @@ t.test('more terms than a sum has in a chain', t => {
   const [rows, cols, rank] = [37, 83, 300]
   const random = randomGenerator(5)
   const f32 = (count: number): Float32Array => uniform(random, count)
-  const weight = { dtype: 'f32' as const, rows, cols, data: f32(rows * cols) }
+  const weight = { format: 'f32' as const, rows, cols, data: f32(rows * cols) }
   const lowRank = { rank, scale: 0.5, a: f32(rank * cols), b: f32(rows * rank) }
   const args = { weight, ...lowRank, gain: f32(rows), merged: new Float32Array(rows * cols) }
   agree(t, 'doraMerge', args, ['merged'], 1e-6, `rank ${rank}`)
@@ -58,7 +58,7 @@ t.test('a result that no cache holds, at any address', t => {
   const random = randomGenerator(6)
   const f32 = (count: number): Float32Array => uniform(random, count)
   const data = new Float32Array(rows * cols).map((_, i) => (i * 7919) % 1013)
-  const weight = { dtype: 'f32' as const, rows, cols, data }
+  const weight = { format: 'f32' as const, rows, cols, data }
   const lowRank = { rank, scale: 2, a: f32(rank * cols), b: f32(rows * rank) }
   const gain = f32(rows)
   const room = new Float32Array(rows * cols + 17)

@@ -4,7 +4,7 @@ import { jsKernels } from '#lib/kernels/js/js.js'
 import type { MixedAdapter, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close } from '../fixtures/close.js'
-import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
@@ -52,7 +52,7 @@ const cases: readonly (readonly [number, number, number, readonly number[]])[] =
   [0, 5, 16, [2]],
 ]
 
-for (const dtype of weightDTypes) {
+for (const dtype of weightFormats) {
   t.test(`${dtype}: the bits of separate runs`, t => {
     for (const [tokens, rows, cols, ranks] of cases) {
       const random = randomGenerator(rows)

@@ -5,7 +5,7 @@ import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import { loadAddon } from '#lib/native.js'
 import { close } from '../fixtures/close.js'
-import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const noAddon = loadAddon().addon ? false : 'the addon does not load'
@@ -21,7 +21,7 @@ t.test('every operation gives what the CPU gives', { skip: noAddon }, async t =>
 t.test('every weight format, one operation each', { skip: noAddon }, async t => {
   const random = randomGenerator(11)
   const [rows, cols, tokens, rank, scale] = [7, 32, 3, 2, 0.75]
-  for (const dtype of weightDTypes) {
+  for (const dtype of weightFormats) {
     const weight = randomWeight(random, dtype, rows, cols)
     const a = uniform(random, rank * cols)
     const b = uniform(random, rows * rank)
@@ -86,14 +86,14 @@ t.test('operands that do not fit are refused', async t => {
   t.throws(linear({ y: undefined }), { code: 'ERR_ARGUMENT', message: /y must be a typed array/ })
   t.throws(linear({ bias: new Float32Array(2) }), { code: 'ERR_SHAPE', message: /bias/ })
   t.throws(linear({ weight: { ...weight, rows: 4 } }), { code: 'ERR_SHAPE', message: /weight.data/ })
-  t.throws(linear({ weight: { ...weight, dtype: 'f8_e5m2' } }), {
+  t.throws(linear({ weight: { ...weight, format: 'f8_e5m2' } }), {
     code: 'ERR_ARGUMENT',
-    message: /weight.dtype/,
+    message: /weight.format/,
   })
-  const codes = { ...weight, dtype: 'f8_e4m3', data: new Uint8Array(12) }
+  const codes = { ...weight, format: 'f8_e4m3', data: new Uint8Array(12) }
   t.throws(linear({ weight: codes }), { code: 'ERR_ARGUMENT', message: /rowScale/ })
   t.throws(linear({ weight: { ...codes, data: weight.data } }), { code: 'ERR_DTYPE', message: /weight.data/ })
-  t.throws(linear({ weight: { ...weight, dtype: 'nvfp4' } }), {
+  t.throws(linear({ weight: { ...weight, format: 'nvfp4' } }), {
     code: 'ERR_SHAPE',
     message: /multiple of 16/,
   })

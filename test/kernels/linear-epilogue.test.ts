@@ -1,14 +1,14 @@
 // What a linear layer does to its sums, and products of numbers rounded to bf16.
 import t from 'tap'
 import { openCpuKernels } from '#lib/kernels/cpu.js'
-import { holdWeight } from '#lib/kernels/held-weight.js'
+import { holdWeight } from '#lib/kernels/hold-weight.js'
 import { activations, erf } from '#lib/kernels/js/activations.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Activation, KernelArgs, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close, identical, within } from '../fixtures/close.js'
 import { matrix, sum, weightValues } from '../fixtures/models/dora-layer.js'
-import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
 import { bf16Value } from '../fixtures/values/golden-values.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
@@ -28,7 +28,7 @@ t.test('erf', async t => {
 
 t.test('activations', async t => {
   const values = Float32Array.of(-80, -9.5, -3, -1, -0.125, -1e-8, 0, 1e-8, 0.3, 1, 2.75, 9.5, 80)
-  const weight: Weight = { dtype: 'f32', rows: 1, cols: 1, data: Float32Array.of(1) }
+  const weight: Weight = { format: 'f32', rows: 1, cols: 1, data: Float32Array.of(1) }
   for (const activation of Object.keys(activations) as Activation[]) {
     const y = new Float32Array(values.length)
     const args = { weight, tokens: values.length, x: values, activation, y }
@@ -87,7 +87,7 @@ const rounded = (values: ArrayLike<number>) =>
     return bf16Value((bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16)
   })
 
-for (const dtype of weightDTypes) {
+for (const dtype of weightFormats) {
   t.test(`${dtype} times bf16`, async t => {
     for (const [T, O, I] of [
       [1, 1, 1],
@@ -98,7 +98,7 @@ for (const dtype of weightDTypes) {
       if (dtype === 'nvfp4' && I % 16) continue
       const random = randomGenerator(T + O)
       const weight = randomWeight(random, dtype, O, I)
-      const { weight: packed } = await holdWeight(openCpuKernels(), weight)
+      const packed = await holdWeight(openCpuKernels(), weight)
       const x = uniform(random, T * I)
       const run = (weight: Weight, x: Float32Array) => {
         const y = new Float32Array((x.length / I) * O).fill(Number.NaN)

@@ -3,12 +3,13 @@
 import { dequantizeNVFP4, quantizeNVFP4 } from 'dgx-spark'
 import t from 'tap'
 import { openCpuKernels } from '#lib/kernels/cpu.js'
-import { holdWeight } from '#lib/kernels/held-weight.js'
+import { holdWeight } from '#lib/kernels/hold-weight.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import { requireAddon } from '#lib/native.js'
+import { releaseWeight } from '#lib/weights/weight.js'
 import { identical } from '../fixtures/close.js'
 import { agree } from '../fixtures/kernel-pair.js'
-import { randomWeight } from '../fixtures/stored-weight.js'
+import { randomWeight } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
@@ -93,14 +94,14 @@ t.test('a DoRA layer', t => {
 t.test('a weight in panels gives the same bits', async t => {
   const weight = randomWeight(randomGenerator(6), 'nvfp4', 37, 80)
   const held = await holdWeight(openCpuKernels(), weight)
-  t.teardown(() => held.dispose())
+  t.teardown(() => releaseWeight(held))
   const x = uniform(randomGenerator(7), 5 * 80)
   const product = (stored: typeof weight) => {
     const y = new Float32Array(5 * 37)
     addon.run('linear', { weight: stored, tokens: 5, x, compute, y })
     return y
   }
-  identical(t, product(held.weight), product(weight), 'y')
+  identical(t, product(held), product(weight), 'y')
 })
 
 t.test('refused', t => {

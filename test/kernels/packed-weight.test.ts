@@ -1,14 +1,16 @@
 // Packed weights: the layout against TypeScript, and every operation bit for bit as with the weight in rows.
+
 import t from 'tap'
 import { openCpuKernels } from '#lib/kernels/cpu.js'
-import { holdWeight } from '#lib/kernels/held-weight.js'
+import { holdWeight } from '#lib/kernels/hold-weight.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { KernelArgs, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { decodeWeight } from '#lib/weights/encode.js'
-import { packedSizes, unpackWeight } from '#lib/weights/packed.js'
+import { inRows, panelSizes } from '#lib/weights/panels.js'
+import { arraysOf } from '#lib/weights/weight.js'
 import { identical } from '../fixtures/close.js'
-import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
 import { transfer } from '../fixtures/values/odd-values.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
@@ -16,13 +18,13 @@ const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))
 
 function pack(weight: Weight): Weight {
-  const sizes = packedSizes(weight)
+  const sizes = panelSizes(weight)
   const data = weight.data.slice(0, 0).constructor as new (length: number) => Weight['data']
   const args: KernelArgs['packWeight'] = { weight, data: new data(sizes.data).fill(77) }
-  if (weight.blockScale) args.blockScale = new Uint8Array(sizes.blockScale).fill(77)
+  if ('blockScale' in weight) args.blockScale = new Uint8Array(sizes.blockScale).fill(77)
   addon.run('packWeight', args)
   const { data: packed, blockScale } = args
-  return { ...weight, data: packed, ...(blockScale && { blockScale }), packed: true }
+  return { ...weight, data: packed, ...(blockScale && { blockScale }), layout: 'panels' } as Weight
 }
 
 // Out, in: within a panel of 32 rows, at its edge, and beyond a chunk of 256 columns; odd where a format allows it.
@@ -37,20 +39,20 @@ const shapes = [
   [3, 0],
 ] as const
 
-for (const dtype of weightDTypes) {
+for (const dtype of weightFormats) {
   t.test(`${dtype}: panels`, async t => {
     for (const [rows, cols] of shapes) {
       if (dtype === 'nvfp4' && cols % 16) continue
       const weight = randomWeight(randomGenerator(rows + cols), dtype, rows, cols)
       const packed = pack(weight)
-      const { data, blockScale } = packedSizes(weight)
+      const { data, blockScale } = panelSizes(weight)
       const twin: KernelArgs['packWeight'] = { weight, data: weight.data.slice(0, 0) }
       twin.data = new (packed.data.constructor as new (length: number) => Weight['data'])(data)
-      if (weight.blockScale) twin.blockScale = new Uint8Array(blockScale)
+      if ('blockScale' in weight) twin.blockScale = new Uint8Array(blockScale)
       jsKernels.runSync('packWeight', twin)
       t.strictSame(packed.data, twin.data, `${rows} x ${cols} as in TypeScript`)
-      t.strictSame(packed.blockScale, twin.blockScale)
-      t.strictSame(unpackWeight(packed), weight, 'and back')
+      t.strictSame('blockScale' in packed ? packed.blockScale : undefined, twin.blockScale)
+      t.strictSame(inRows(packed), weight, 'and back')
       identical(t, decodeWeight(packed), decodeWeight(weight), 'decoded')
     }
   })
@@ -141,15 +143,15 @@ for (const dtype of weightDTypes) {
 t.test('a held weight is packed on the CPU', async t => {
   const weight = randomWeight(randomGenerator(1), 'nvfp4', 40, 32)
   const held = await holdWeight(openCpuKernels(), weight)
-  t.strictSame(held.weight, pack(weight))
-  t.equal((await holdWeight(openCpuKernels(), held.weight)).weight.data, held.weight.data, 'once')
-  t.equal((await holdWeight(jsKernels, weight)).weight.data, weight.data, 'not in TypeScript')
-  for (const dtype of weightDTypes) {
+  t.strictSame(held, pack(weight))
+  t.equal((await holdWeight(openCpuKernels(), held)).data, held.data, 'once')
+  t.equal((await holdWeight(jsKernels, weight)).data, weight.data, 'not in TypeScript')
+  for (const dtype of weightFormats) {
     const given = randomWeight(randomGenerator(3), dtype, 33, 48)
     const values = decodeWeight(given).slice()
     const holding = holdWeight(openCpuKernels(), given)
-    for (const array of [given.data, given.rowScale, given.blockScale]) if (array) transfer(array)
-    t.strictSame(decodeWeight((await holding).weight), values, `${dtype}: a copy`)
+    for (const [, array] of arraysOf(given)) transfer(array)
+    t.strictSame(decodeWeight(await holding), values, `${dtype}: a copy`)
   }
 })
 

@@ -2,21 +2,21 @@
 import t from 'tap'
 import { precisions } from '#lib/core/config.js'
 import { modeCompute, type Product, productCompute } from '#lib/kernels/precision-policy.js'
-import type { FloatCompute, WeightFormat } from '#lib/kernels/weight-args.js'
+import type { FloatCompute } from '#lib/kernels/weight-args.js'
 
 const formats = ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8'] as const
 const types = ['f32', 'f16', 'bf16'] as const
 const backends = ['cpu', 'cuda', 'js'] as const
 
 /** Products of a weight with activations of f32, by its format; a convolution has 16 positions in an image. */
-const layers: Record<(typeof backends)[number], Record<WeightFormat, FloatCompute>> = {
+const layers: Record<(typeof backends)[number], Record<(typeof formats)[number], FloatCompute>> = {
   js: { f32: 'f32', f16: 'f32', bf16: 'f32', f8_e4m3: 'f32', nvfp4: 'f32', i8: 'f32' },
   cpu: { f32: 'f32', f16: 'f32', bf16: 'bf16', f8_e4m3: 'f32', nvfp4: 'f32', i8: 'f32' },
   cuda: { f32: 'f32', f16: 'f16', bf16: 'bf16', f8_e4m3: 'bf16', nvfp4: 'bf16', i8: 'f32' },
 }
 
 /** The 16-bit type that holds the codes of a format. */
-const codes: Record<WeightFormat, FloatCompute> = {
+const codes: Record<(typeof formats)[number], FloatCompute> = {
   ...{ f32: 'f32', f16: 'f16', bf16: 'bf16', f8_e4m3: 'bf16', nvfp4: 'bf16', i8: 'bf16' },
 }
 

@@ -3,7 +3,7 @@ import t from 'tap'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { KernelArgs } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import { packedSizes, packWeight } from '#lib/weights/packed.js'
+import { packWeight, panelSizes } from '#lib/weights/panels.js'
 import { scriptResult } from '../fixtures/child.js'
 import { identical, within } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
@@ -95,13 +95,13 @@ t.test('packed weights give the same bits', t => {
       const args = argsOf(layer, sizes)
       const { directions, hidden } = sizes
       const rows = layer.gates * hidden
-      const size = packedSizes({ dtype: 'f32', rows, cols: hidden }).data
+      const size = panelSizes({ format: 'f32', rows, cols: hidden }).data
       const panels = new Float32Array(directions * size)
       for (let d = 0; d < directions; d++) {
         const data = Float32Array.from({ length: rows * hidden }, (_, i) => {
           return args.recurrence[(d * hidden + (i % hidden)) * rows + Math.floor(i / hidden)]!
         })
-        packWeight({ dtype: 'f32', rows, cols: hidden, data }, panels.subarray(d * size, (d + 1) * size))
+        packWeight({ format: 'f32', rows, cols: hidden, data }, panels.subarray(d * size, (d + 1) * size))
       }
       for (const run of [addon.run.bind(addon), jsKernels.runSync.bind(jsKernels)] as const) {
         const [plain, packed] = [fresh(args), fresh(args)]

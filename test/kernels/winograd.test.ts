@@ -4,10 +4,10 @@ import { jsKernels } from '#lib/kernels/js/js.js'
 import { winogradSize } from '#lib/kernels/js/winograd.js'
 import type { KernelArgs, KernelOp, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
-import { packedSizes } from '#lib/weights/packed.js'
+import { panelSizes } from '#lib/weights/panels.js'
 import { close, identical } from '../fixtures/close.js'
 import { type ConvCase, convCase, f32Weight, shapeOf, weightCols } from '../fixtures/conv.js'
-import { randomWeight, weightDTypes } from '../fixtures/stored-weight.js'
+import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
@@ -25,11 +25,11 @@ function transformed(weight: Weight): Float32Array {
 
 /** The weight in panels. */
 function inPanels(weight: Weight): Weight {
-  const sizes = packedSizes(weight)
+  const sizes = panelSizes(weight)
   const data = new (weight.data.constructor as new (length: number) => Weight['data'])(sizes.data)
-  const blockScale = weight.blockScale && new Uint8Array(sizes.blockScale)
+  const blockScale = 'blockScale' in weight ? new Uint8Array(sizes.blockScale) : undefined
   addon.run('packWeight', { weight, data, blockScale })
-  return { ...weight, data, ...(blockScale && { blockScale }), packed: true }
+  return { ...weight, data, ...(blockScale && { blockScale }), layout: 'panels' } as Weight
 }
 
 function operands(at: ConvCase, seed: number) {
@@ -57,7 +57,7 @@ const cases = [
 ]
 
 t.test('the weight is that of the formula', t => {
-  for (const dtype of weightDTypes) {
+  for (const dtype of weightFormats) {
     const weight = randomWeight(randomGenerator(3), dtype, 37, 16 * 9)
     const data = output(winogradSize(37, 16 * 9))
     jsKernels.runSync('winogradWeight', { weight, data })
@@ -147,7 +147,7 @@ t.test('a weight without elements has nothing to transform', t => {
     [0, 18],
     [3, 0],
   ] as const) {
-    const weight = { dtype: 'f32', rows, cols, data: new Float32Array(0) } as const
+    const weight = { format: 'f32', rows, cols, data: new Float32Array(0) } as const
     t.same(transformed(weight), new Float32Array(0), `${rows} x ${cols}`)
   }
   t.end()

@@ -30,7 +30,7 @@ import {
   writeReport,
   writeSafetensors,
 } from 'dgx-spark'
-import { decodeWeight, holdWeight, storedBytes, storeWeight } from 'dgx-spark/kernels'
+import { decodeWeight, holdWeight, storeWeight, weightBytes } from 'dgx-spark/kernels'
 import t, { type Test } from 'tap'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
@@ -231,7 +231,7 @@ t.test('files, weights and memory', async t => {
     dequantizeNVFP4,
     storeWeight: odd => storeWeight(odd, odd),
     decodeWeight,
-    storedBytes,
+    weightBytes,
     holdWeight: odd => holdWeight(odd, odd),
     createAdapter: odd => createAdapter(odd, { rank: 1, targetModules: ['w'] }),
     'createAdapter, options': odd => createAdapter(graph, odd),

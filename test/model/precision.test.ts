@@ -192,7 +192,7 @@ t.test('stored weights give the bits of their numbers', async t => {
       // Products in bf16 round what they read.
       if (precision === 'bf16') close(t, ours.y!.toFloat32(), theirs.y!.toFloat32(), 2e-2, name)
       else identical(t, ours.y!.toFloat32(), theirs.y!.toFloat32(), name)
-      const stored = [...graph.initializers].filter(([, constant]) => constant.stored).map(([name]) => name)
+      const stored = [...graph.initializers].filter(([, constant]) => constant.weight).map(([name]) => name)
       const narrow = precision === 'nvfp4' ? [] : ['adapted']
       t.same(stored.sort(), [...narrow, 'back', 'filter', 'grouped', 'last', 'rows'].sort(), 'stored weights')
       const share = model.stats.constantBytes / numbers.stats.constantBytes
@@ -227,7 +227,7 @@ t.test('training on a base in a format of less bits', { skip: !backends.includes
       { ...graph, nodes, inputs: [untyped], outputs: [{ name: 'b' }] },
       { backend: 'cpu', precision },
     )
-    t.ok(model.graph.initializers.get('columns')?.stored?.weight.packed)
+    t.ok(model.graph.initializers.get('columns')?.weight?.shared.kept.layout === 'panels')
     const plain = { ...model.graph, initializers: numbersOf(model.graph) }
     for (const backend of ['cpu', 'js'] as const) {
       const [ours, theirs] = [await losses(model.graph, backend), await losses(plain, backend)]

@@ -1,4 +1,5 @@
 // What is computed once: all that depends on constants only, and the packing of constant weights.
+
 import assert from 'node:assert'
 import t from 'tap'
 import { numel } from '#lib/core/shape.js'
@@ -8,9 +9,11 @@ import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/gra
 import { openKernels } from '#lib/kernels/open.js'
 import { compile } from '#lib/plan/compile.js'
 import { Plan } from '#lib/plan/plan.js'
+import { SharedWeight } from '#lib/weights/shared-weight.js'
+import type { Weight } from '#lib/weights/weight.js'
 import { backends } from '../fixtures/backends.js'
 import { close } from '../fixtures/close.js'
-import { randomWeight } from '../fixtures/stored-weight.js'
+import { randomWeight } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const random = randomGenerator(11)
@@ -78,18 +81,22 @@ t.test('constant weights are packed once, where only products read them', async 
     ['packWeight'],
     'one copy for both',
   )
-  t.ok(steps.every(step => step.op === 'linear' && step.args.weight.packed))
+  t.ok(steps.every(step => step.op === 'linear' && step.args.weight.layout === 'panels'))
   const shared = graphOf([9, 9], [layer('x', 'h'), makeNode('Add', ['h', 'w'], ['y'])], { w: f32(9, 9) })
   t.same(compile(shared, { backend: 'cpu' }).setup, [], 'the sum reads the weight as it is')
 })
 
 /** A weight of a precision mode as it is for the CPU; nobody reads its elements. */
-function panels(dtype: 'f16' | 'bf16' | 'f8_e4m3', [rows, ...rest]: [number, ...number[]]): Constant {
-  const weight = randomWeight(random, dtype, rows, numel(rest))
+function panels(format: 'f16' | 'bf16' | 'f8_e4m3', [rows, ...rest]: [number, ...number[]]): Constant {
+  const weight = randomWeight(random, format, rows, numel(rest))
   const data = weight.data.slice(0, 0)
-  const stored = { weight: { ...weight, data, packed: true }, transposed: false }
+  const shared = new SharedWeight({ ...weight, data, layout: 'panels' } as Weight)
   const read = (): never => assert.fail('the constant is read')
-  return Constant.lazy('f32', [rows, ...rest], { byteLength: 4 * rows * numel(rest), read, stored })
+  return Constant.lazy('f32', [rows, ...rest], {
+    byteLength: 4 * rows * numel(rest),
+    read,
+    weight: { shared, transposed: false },
+  })
 }
 
 t.test('constant weights of convolutions are packed, or transformed for tiles', async t => {
@@ -103,7 +110,7 @@ t.test('constant weights of convolutions are packed, or transformed for tiles', 
     const { setup, steps } = compile(graph, { backend })
     const step = steps.find(({ op }) => op === 'conv')
     const args = step?.op === 'conv' ? step.args : undefined
-    return [setup.map(({ op }) => op).join(), args?.weight.packed === true, args?.winograd !== undefined]
+    return [setup.map(({ op }) => op).join(), args?.weight.layout === 'panels', args?.winograd !== undefined]
   }
   t.same(compiled(conv(f32(33, 5, 2, 2), 9)), ['packWeight', true, false])
   t.same(

@@ -5,7 +5,7 @@ import {
   dequantizeFP8,
   dequantizeNVFP4,
   encode,
-  type NVFP4Matrix,
+  type NVFP4Weight,
   quantizeFP8,
   quantizeNVFP4,
   swizzleScales,
@@ -43,7 +43,7 @@ t.test('a nvfp4 matrix', async t => {
   t.match(matrix, {
     rows,
     cols,
-    packed: { length: (rows * cols) / 2 },
+    data: { length: (rows * cols) / 2 },
     blockScale: { length: (rows * cols) / 16 },
   })
   const amax = values.reduce((a, b) => Math.max(a, Math.abs(b)), 0)
@@ -51,7 +51,7 @@ t.test('a nvfp4 matrix', async t => {
   const error = dequantizeNVFP4(matrix).reduce((sum, value, i) => sum + (value - values[i]) ** 2, 0)
   const power = values.reduce((sum, value) => sum + value ** 2, 0)
   t.ok(error / power < 0.01, `relative squared error ${(error / power).toFixed(5)}`)
-  t.same(quantizeNVFP4(values, [3, 11, 80]).packed, matrix.packed, 'leading dimensions are rows')
+  t.same(quantizeNVFP4(values, [3, 11, 80]).data, matrix.data, 'leading dimensions are rows')
   t.same(
     quantizeNVFP4(Tensor.from(values, { shape: [rows, cols] }), [rows, cols]),
     matrix,
@@ -76,7 +76,7 @@ t.test('nvfp4 recipes', async t => {
   const [rows, cols] = [9, 96]
   const values = uniform(randomGenerator(11), rows * cols)
   values.fill(0, 0, 16)
-  const error = (matrix: NVFP4Matrix): number =>
+  const error = (matrix: NVFP4Weight): number =>
     dequantizeNVFP4(matrix).reduce((sum, value, i) => sum + (value - values[i]) ** 2, 0)
   const modelopt = quantizeNVFP4(values, [rows, cols], { recipe: 'modelopt' })
   t.same(modelopt, quantizeNVFP4(values, [rows, cols]), 'modelopt is the default')
@@ -105,11 +105,11 @@ t.test('nvfp4 of zeros and of numbers close to zero stays finite', async t => {
   const zero = quantizeNVFP4(new Float32Array(64), [2, 32])
   t.equal(zero.tensorScale, 2 ** -126)
   t.same(zero.blockScale, new Uint8Array(4).fill(0x38))
-  t.same(zero.packed, new Uint8Array(32))
+  t.same(zero.data, new Uint8Array(32))
   t.same(dequantizeNVFP4(zero), new Float32Array(64))
   const tiny = Float32Array.from({ length: 32 }, (_, i) => (i - 16) * 2 ** -149)
   t.ok(dequantizeNVFP4(quantizeNVFP4(tiny, [1, 32])).every(Number.isFinite))
-  t.match(quantizeNVFP4(new Float32Array(0), [0, 16]), { packed: { length: 0 }, tensorScale: 2 ** -126 })
+  t.match(quantizeNVFP4(new Float32Array(0), [0, 16]), { data: { length: 0 }, tensorScale: 2 ** -126 })
 })
 
 t.test('a fp8 matrix', async t => {
@@ -124,7 +124,7 @@ t.test('a fp8 matrix', async t => {
   t.same(restored.subarray(3 * cols, 5 * cols), new Float32Array(2 * cols))
   const worst = restored.reduce((max, value, i) => Math.max(max, Math.abs(value - values[i])), 0)
   t.ok(worst < 1 / 28, `largest error ${worst}: half a step below 448 is 16/448`)
-  t.match(quantizeFP8(new Float32Array(0), [0, 4]), { codes: { length: 0 } })
+  t.match(quantizeFP8(new Float32Array(0), [0, 4]), { data: { length: 0 } })
 })
 
 t.test('fp8 with other scales', async t => {
@@ -141,7 +141,7 @@ t.test('fp8 with other scales', async t => {
   t.match(blocks, { rows, cols, blockSize: 16, scale: { length: 3 * 4 } })
   t.ok(worst(dequantizeFP8(blocks)) < 1 / 28)
   const one = quantizeFP8(values, [rows, cols], { scaling: 'block' })
-  t.same(one.codes, tensor.codes, 'a block of 128 holds this matrix')
+  t.same(one.data, tensor.data, 'a block of 128 holds this matrix')
   t.equal(one.scale[0], tensor.rowScale[0])
   t.match(quantizeFP8(new Float32Array(0), [3, 0]), { rowScale: new Float32Array(3).fill(1) })
   t.match(quantizeFP8(new Float32Array(0), [0, 3], { scaling: 'tensor' }), { rowScale: { length: 0 } })
@@ -212,17 +212,17 @@ t.test('what cannot be done is refused by name', async t => {
 
 t.test('a broken matrix is refused', async t => {
   const matrix = quantizeNVFP4(new Float32Array(64), [2, 32])
-  const changed = (change: Partial<NVFP4Matrix>) => () => dequantizeNVFP4({ ...matrix, ...change })
-  t.throws(changed({ packed: new Uint8Array(31) }), {
+  const changed = (change: Partial<NVFP4Weight>) => () => dequantizeNVFP4({ ...matrix, ...change })
+  t.throws(changed({ data: new Uint8Array(31) }), {
     code: 'ERR_SHAPE',
-    message: /packed must be a Uint8Array of 32/,
+    message: /data must be a Uint8Array of 32/,
   })
   t.throws(changed({ blockScale: new Uint8Array(5) }), { code: 'ERR_SHAPE', message: /blockScale must be/ })
   t.throws(changed({ rows: -1 }), { code: 'ERR_ARGUMENT', message: /rows must be/ })
   t.throws(changed({ cols: 20 }), { code: 'ERR_SHAPE', message: /multiple of 16/ })
   t.throws(changed({ tensorScale: Number.NaN }), { code: 'ERR_ARGUMENT', message: /tensorScale must be/ })
   const fp8 = quantizeFP8(new Float32Array(64), [2, 32])
-  t.throws(() => dequantizeFP8({ ...fp8, rows: 3 }), { code: 'ERR_SHAPE', message: /codes must be/ })
+  t.throws(() => dequantizeFP8({ ...fp8, rows: 3 }), { code: 'ERR_SHAPE', message: /data must be/ })
   const blocks = quantizeFP8(new Float32Array(64), [2, 32], { scaling: 'block', blockSize: 16 })
   t.throws(() => dequantizeFP8({ ...blocks, blockSize: 8 }), { code: 'ERR_SHAPE', message: /scale must be/ })
   t.throws(() => dequantizeFP8({ ...fp8, rowScale: new Float32Array(1) }), { code: 'ERR_SHAPE' })

@@ -120,7 +120,7 @@ t.test('operands that are handed on under a CPU job', async t => {
     for (const lose of [drop, hand]) {
       for (const name of ['x', 'y', 'data']) {
         const args = { x: new Float32Array(tokens * size).fill(1), y: new Float32Array(tokens * size) }
-        const weight = { dtype: 'f32', rows: size, cols: size, data: new Float32Array(size * size).fill(1) }
+        const weight = { format: 'f32', rows: size, cols: size, data: new Float32Array(size * size).fill(1) }
         const job = addon.runAsync('linear', { ...args, weight, tokens }).then(() => args.y[7], error => error.code)
         lose(args[name] ?? weight[name])
         await collect()

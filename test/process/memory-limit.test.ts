@@ -62,7 +62,7 @@ t.test('elements of long rows in order', { skip: noPrlimit }, async t => {
 
 t.test('products, whose threads need memory of their own', { skip: noPrlimit }, async t => {
   const args = `{
-    weight: { dtype: 'f32', rows: 1024, cols: 1024, data: new Float32Array(1024 * 1024) }, tokens: 1024,
+    weight: { format: 'f32', rows: 1024, cols: 1024, data: new Float32Array(1024 * 1024) }, tokens: 1024,
     x: new Float32Array(1024 * 1024), y: new Float32Array(1024 * 1024) }`
   const floats = 'new Float32Array(1 << 24)'
   // Starts the threads.

@@ -1,6 +1,7 @@
 // cases.ts: one call of every operation on odd sizes, for `dgx-spark verify` and the kernel tests.
 import { type DType, type DTypeArray, isHalf } from '../../core/dtype.js'
 import type { Kernels, Weight } from '../../kernels/kernels.js'
+import type { NVFP4Weight } from '../../precision/nvfp4.js'
 import { doraCases } from './dora.js'
 import { layerCases } from './layers.js'
 import { integerCases, packedCases } from './layouts.js'
@@ -34,19 +35,19 @@ function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): Weight[
       dst,
     }
     reference.runSync('cast', args)
-    return { dtype, rows, cols, data: dst }
+    return { format: dtype, rows, cols, data: dst }
   }
   const codes = new Uint8Array(rows * cols)
   const rowScale = f32(rows)
   const fp8 = { srcDtype: 'f32' as const, rows, cols, blockRows: 1, blockCols: cols, src: data }
   reference.runSync('fp8Quantize', { ...fp8, codes, scale: rowScale })
   const weights: Weight[] = [
-    { dtype: 'f32', rows, cols, data },
+    { format: 'f32', rows, cols, data },
     cast('f16'),
     cast('bf16'),
-    { dtype: 'f8_e4m3', rows, cols, data: codes, rowScale },
+    { format: 'f8_e4m3', rows, cols, data: codes, rowScale },
     {
-      dtype: 'i8',
+      format: 'i8',
       rows,
       cols,
       data: Int8Array.from(data, value => Math.round(127 * value)),
@@ -56,13 +57,13 @@ function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): Weight[
   return cols % 16 === 0 ? [...weights, nvfp4Weight(reference, data, rows, cols)] : weights
 }
 
-function nvfp4Weight(reference: Kernels, src: Float32Array, rows: number, cols: number): Weight {
+function nvfp4Weight(reference: Kernels, src: Float32Array, rows: number, cols: number): NVFP4Weight {
   const packed = new Uint8Array(src.length / 2)
   const blockScale = new Uint8Array(src.length / 16)
   const tensorScale = Math.fround(1 / 2688)
   const args = { srcDtype: 'f32' as const, rows, cols, tensorScale, src, packed, blockScale }
   reference.runSync('nvfp4Quantize', args)
-  return { dtype: 'nvfp4', rows, cols, data: packed, blockScale, tensorScale }
+  return { format: 'nvfp4', rows, cols, data: packed, blockScale, tensorScale }
 }
 
 /** Every operation in every storage format. */
@@ -115,9 +116,9 @@ function emptyArray(dtype: DType, count: number): DTypeArray {
 }
 
 function quantizerCases(weights: readonly Weight[], { rows, cols }: VerifySizes): VerifyCase[] {
-  const nvfp4 = weights.find(weight => weight.dtype === 'nvfp4')
-  const sources = weights.flatMap(({ dtype, data }) =>
-    dtype === 'f32' || isHalf(dtype) ? [{ dtype, data: data as DTypeArray }] : [],
+  const nvfp4 = weights.find(({ format }) => format === 'nvfp4') as NVFP4Weight | undefined
+  const sources = weights.flatMap(({ format, data }) =>
+    format === 'f32' || isHalf(format) ? [{ dtype: format, data: data as DTypeArray }] : [],
   )
   const blocks = [[1, cols] as const, [16, 16] as const, [rows, cols] as const]
   const quantize = sources.flatMap(({ dtype: srcDtype, data: src }) => [
@@ -145,9 +146,9 @@ function quantizerCases(weights: readonly Weight[], { rows, cols }: VerifySizes)
   return [...codes, ...swizzleCases(rows, cols)]
 }
 
-function nvfp4QuantizeCases(weight: Weight, srcDtype: DType, src: DTypeArray): VerifyCase[] {
+function nvfp4QuantizeCases(weight: NVFP4Weight, srcDtype: DType, src: DTypeArray): VerifyCase[] {
   const { rows, cols } = weight
-  const tensorScale = weight.tensorScale!
+  const { tensorScale } = weight
   return (['modelopt', 'te', 'mse'] as const).map(recipe =>
     verifyCase('nvfp4Quantize', `${srcDtype} ${recipe}`, ['packed', 'blockScale'], 0, () => ({
       srcDtype,
@@ -163,14 +164,14 @@ function nvfp4QuantizeCases(weight: Weight, srcDtype: DType, src: DTypeArray): V
   )
 }
 
-function nvfp4DequantizeCase(weight: Weight): VerifyCase {
+function nvfp4DequantizeCase(weight: NVFP4Weight): VerifyCase {
   const { rows, cols } = weight
   return verifyCase('nvfp4Dequantize', `${rows}x${cols}`, ['dst'], 0, () => ({
     rows,
     cols,
-    tensorScale: weight.tensorScale!,
-    packed: weight.data as Uint8Array,
-    blockScale: weight.blockScale!,
+    tensorScale: weight.tensorScale,
+    packed: weight.data,
+    blockScale: weight.blockScale,
     dst: f32(rows * cols),
   }))
 }
@@ -186,25 +187,25 @@ function linearCases(weight: Weight, sizes: VerifySizes): VerifyCase[] {
   const gradients = ['dx', 'dweight', 'dbias'] as const
   const compute = 'bf16'
   return [
-    verifyCase('linear', weight.dtype, ['y'], tolerance, () => ({ ...forward, y: f32(tokens * rows) })),
-    verifyCase('linear', `${weight.dtype}, bf16`, ['y'], bf16Tolerance, () => {
+    verifyCase('linear', weight.format, ['y'], tolerance, () => ({ ...forward, y: f32(tokens * rows) })),
+    verifyCase('linear', `${weight.format}, bf16`, ['y'], bf16Tolerance, () => {
       return { ...forward, compute, y: f32(tokens * rows) }
     }),
     ...nvfp4LinearCases(weight, sizes),
     ...halfLinearCases(weight, sizes),
-    verifyCase('linearBackward', weight.dtype, gradients, tolerance, () => {
+    verifyCase('linearBackward', weight.format, gradients, tolerance, () => {
       return { weight, tokens, x, dy, ...backward() }
     }),
-    verifyCase('linearBackward', `${weight.dtype}, bf16`, gradients, bf16Tolerance, () => {
+    verifyCase('linearBackward', `${weight.format}, bf16`, gradients, bf16Tolerance, () => {
       return { weight, tokens, x, dy, compute, ...backward() }
     }),
-    verifyCase('weightNorm2', weight.dtype, ['out'], tolerance, () => ({ weight, out: f32(rows) })),
+    verifyCase('weightNorm2', weight.format, ['out'], tolerance, () => ({ weight, out: f32(rows) })),
   ]
 }
 
 /** Products of activations that are rounded to NVFP4; more than 16 rows go to FP4 tensor cores. */
 function nvfp4LinearCases(weight: Weight, { tokens, rows, cols }: VerifySizes): VerifyCase[] {
-  if (weight.dtype !== 'nvfp4') return []
+  if (weight.format !== 'nvfp4') return []
   const compute = 'nvfp4'
   return [tokens, tokens + 17].map(tokens => {
     const forward = { weight, tokens, x: values(tokens * cols, 3), bias: values(rows, 5) }
@@ -216,14 +217,14 @@ function nvfp4LinearCases(weight: Weight, { tokens, rows, cols }: VerifySizes): 
 
 /** Products in f16, of the weights that it is for. */
 function halfLinearCases(weight: Weight, { tokens, rows, cols }: VerifySizes): VerifyCase[] {
-  if (weight.dtype !== 'f16' && weight.dtype !== 'f32') return []
+  if (weight.format !== 'f16' && weight.format !== 'f32') return []
   const compute = 'f16'
   const args = { weight, tokens, x: values(tokens * cols, 3), compute } as const
   return [
-    verifyCase('linear', `${weight.dtype}, f16`, ['y'], halfTolerance, () => {
+    verifyCase('linear', `${weight.format}, f16`, ['y'], halfTolerance, () => {
       return { ...args, y: f32(tokens * rows) }
     }),
-    verifyCase('linearBackward', `${weight.dtype}, f16`, ['dx', 'dweight'], halfTolerance, () => {
+    verifyCase('linearBackward', `${weight.format}, f16`, ['dx', 'dweight'], halfTolerance, () => {
       return { ...args, dy: values(tokens * rows, 4), dx: f32(tokens * cols), dweight: f32(rows * cols) }
     }),
   ]

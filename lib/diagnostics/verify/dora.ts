@@ -38,9 +38,9 @@ function doraProblem(reference: Kernels, weight: Weight, sizes: VerifySizes): Do
 }
 
 /** What forward passes with `weight` can be formed of, but for f32 and bf16. */
-function otherComputes({ dtype }: Weight): Compute[] {
-  if (dtype === 'nvfp4') return ['nvfp4']
-  return dtype === 'f16' || dtype === 'f32' ? ['f16'] : []
+function otherComputes({ format }: Weight): Compute[] {
+  if (format === 'nvfp4') return ['nvfp4']
+  return format === 'f16' || format === 'f32' ? ['f16'] : []
 }
 
 /** Every operation of a DoRA layer on `weight`. */
@@ -64,20 +64,20 @@ function forwardCases(problem: DoraProblem): VerifyCase[] {
   const tolerance = sumTolerance(sizes)
   const outputs = ['xa', 'z', 'y'] as const
   return [
-    verifyCase('doraNorm', weight.dtype, ['norm', 'gain'], tolerance, () => {
+    verifyCase('doraNorm', weight.format, ['norm', 'gain'], tolerance, () => {
       return { ...layer, weightNorm2, magnitude, norm: f32(rows), gain: f32(rows) }
     }),
-    verifyCase('doraForward', weight.dtype, outputs, tolerance, () => forwardArgs(problem)),
-    verifyCase('doraForward', `${weight.dtype}, dropout`, outputs, tolerance, () =>
+    verifyCase('doraForward', weight.format, outputs, tolerance, () => forwardArgs(problem)),
+    verifyCase('doraForward', `${weight.format}, dropout`, outputs, tolerance, () =>
       forwardArgs(problem, mask),
     ),
-    verifyCase('doraMixed', weight.dtype, ['y'], tolerance, () => {
+    verifyCase('doraMixed', weight.format, ['y'], tolerance, () => {
       const half = { ...layer, rank: layer.rank >> 1, gain: magnitude }
       const index = Int32Array.from({ length: tokens }, (_, t) => ((t + 1) % 3) - 1)
       return { weight, tokens, x, bias, adapters: [{ ...layer, gain }, half], index, y: f32(tokens * rows) }
     }),
     ...(['bf16', ...otherComputes(weight)] as const).map(compute =>
-      verifyCase('doraForward', `${weight.dtype}, ${compute}`, outputs, bf16Tolerance, () => {
+      verifyCase('doraForward', `${weight.format}, ${compute}`, outputs, bf16Tolerance, () => {
         return { ...forwardArgs(problem), compute }
       }),
     ),
@@ -105,7 +105,7 @@ function backwardCases(problem: DoraProblem): VerifyCase[] {
   const { layer, mask, sizes } = problem
   const tolerance = sumTolerance(sizes)
   const gradients = ['dx', 'da', 'db', 'dmagnitude', 'dbias'] as const
-  const { dtype } = layer.weight
+  const { format } = layer.weight
   const variants = {
     detached: {},
     exact: { exactNorm: true },
@@ -113,14 +113,14 @@ function backwardCases(problem: DoraProblem): VerifyCase[] {
   }
   return [
     ...Object.entries(variants).map(([name, options]) =>
-      verifyCase('doraBackward', `${dtype}, ${name}`, gradients, tolerance, () =>
+      verifyCase('doraBackward', `${format}, ${name}`, gradients, tolerance, () =>
         backwardArgs(problem, options),
       ),
     ),
-    verifyCase('doraBackward', `${dtype}, bf16`, gradients, bf16Tolerance, () => {
+    verifyCase('doraBackward', `${format}, bf16`, gradients, bf16Tolerance, () => {
       return { ...backwardArgs(problem, {}), compute: 'bf16' }
     }),
-    verifyCase('doraBackward', `${dtype}, bf16, dropout`, gradients, bf16Tolerance, () => {
+    verifyCase('doraBackward', `${format}, bf16, dropout`, gradients, bf16Tolerance, () => {
       return { ...backwardArgs(problem, { mask }), compute: 'bf16' }
     }),
   ]
@@ -128,7 +128,7 @@ function backwardCases(problem: DoraProblem): VerifyCase[] {
 
 function mergeCases({ layer, norm, gain, sizes }: DoraProblem): VerifyCase[] {
   const { rows, cols, rank } = sizes
-  const { dtype } = layer.weight
+  const { format } = layer.weight
   const tolerance = sumTolerance(sizes)
   const merged = values(rows * cols, 13)
   const backward = (exactNorm: boolean): KernelArgs['doraMergeBackward'] => {
@@ -141,15 +141,15 @@ function mergeCases({ layer, norm, gain, sizes }: DoraProblem): VerifyCase[] {
     return { ...layer, exactNorm, dmerged: merged, norm, gain, ...outputs }
   }
   return [
-    verifyCase('doraMerge', dtype, ['merged'], tolerance, () => {
+    verifyCase('doraMerge', format, ['merged'], tolerance, () => {
       return { ...layer, gain, merged: f32(rows * cols) }
     }),
     ...[false, true].map(exactNorm => {
       const outputs = ['dv', 'da', 'db', 'dmagnitude'] as const
-      const variant = `${dtype}, ${exactNorm ? 'exact' : 'detached'}`
+      const variant = `${format}, ${exactNorm ? 'exact' : 'detached'}`
       return verifyCase('doraMergeBackward', variant, outputs, tolerance, () => backward(exactNorm))
     }),
-    verifyCase('doraUnmerge', dtype, ['restored'], tolerance, () => {
+    verifyCase('doraUnmerge', format, ['restored'], tolerance, () => {
       return { ...layer, rows, cols, merged, gain, restored: f32(rows * cols) }
     }),
   ]

@@ -1,27 +1,27 @@
 // layouts.ts: packed weights and quantized integers among the cases of `dgx-spark verify`.
 import type { Weight } from '../../kernels/kernels.js'
-import { packedSizes, packWeight } from '../../weights/packed.js'
+import { packWeight, panelSizes } from '../../weights/panels.js'
 import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
 
 /** `weight` in panels; its arrays hold `fill` instead where that is given. */
 function packed(weight: Weight, fill?: number): Weight {
-  const sizes = packedSizes(weight)
+  const sizes = panelSizes(weight)
   const data = new (weight.data.constructor as new (length: number) => Weight['data'])(sizes.data)
-  const blockScale = weight.blockScale && new Uint8Array(sizes.blockScale)
+  const blockScale = 'blockScale' in weight ? new Uint8Array(sizes.blockScale) : undefined
   if (fill === undefined) packWeight(weight, data, blockScale)
   else for (const array of [data, blockScale]) array?.fill(fill)
-  return { ...weight, data, ...(blockScale && { blockScale }), packed: true }
+  return { ...weight, data, ...(blockScale && { blockScale }), layout: 'panels' } as Weight
 }
 
 /** A weight in panels, and a product with it. */
 export function packedCases(weight: Weight, sizes: VerifySizes): VerifyCase[] {
   const { tokens, rows, cols } = sizes
-  const outputs = weight.blockScale ? (['data', 'blockScale'] as const) : (['data'] as const)
+  const outputs = 'blockScale' in weight ? (['data', 'blockScale'] as const) : (['data'] as const)
   const panels = packed(weight)
   const x = values(tokens * cols, 3)
   return [
-    verifyCase('packWeight', weight.dtype, outputs, 0, () => ({ ...packed(weight, 0xff), weight })),
-    verifyCase('linear', `${weight.dtype} packed`, ['y'], sumTolerance(sizes), () => ({
+    verifyCase('packWeight', weight.format, outputs, 0, () => ({ ...packed(weight, 0xff), weight })),
+    verifyCase('linear', `${weight.format} packed`, ['y'], sumTolerance(sizes), () => ({
       weight: panels,
       tokens,
       x,

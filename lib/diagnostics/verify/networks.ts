@@ -27,15 +27,15 @@ export function networkCases(weights: readonly Weight[], sizes: VerifySizes): Ve
 
 /** A weight in its format as filters of one tap on all channels, and of as many taps as it has columns on one each. */
 function storedConvCases(weight: Weight): VerifyCase[] {
-  const { dtype, rows, cols } = weight
+  const { format, rows, cols } = weight
   const line = { strides: [2], dilations: [1], padsBegin: [1], out: [5] }
   const pointwise = { ...line, batch: 2, groups: 1, image: [7], kernel: [1] }
   const depthwise = { ...line, batch: 1, groups: rows, image: [cols + 6], kernel: [cols] }
   return [
-    ...convPasses(dtype, pointwise, cols, weight),
-    ...convPasses(`${dtype}, depthwise`, depthwise, rows, weight),
-    ...convPasses(dtype, pointwise, cols, weight, 'bf16'),
-    ...(dtype === 'f32' || dtype === 'f16' ? convPasses(dtype, pointwise, cols, weight, 'f16') : []),
+    ...convPasses(format, pointwise, cols, weight),
+    ...convPasses(`${format}, depthwise`, depthwise, rows, weight),
+    ...convPasses(format, pointwise, cols, weight, 'bf16'),
+    ...(format === 'f32' || format === 'f16' ? convPasses(format, pointwise, cols, weight, 'f16') : []),
   ]
 }
 
@@ -44,7 +44,7 @@ function wideConvCases(): VerifyCase[] {
   const [filters, channels, image] = [65, 66, [50_001]]
   const line = { image, kernel: [1], out: image, strides: [1], dilations: [1], padsBegin: [0] }
   const data = values(filters * channels, 37)
-  const weight: Weight = { dtype: 'f32', rows: filters, cols: channels, data }
+  const weight: Weight = { format: 'f32', rows: filters, cols: channels, data }
   return (['bf16', 'f16'] as const).flatMap(compute =>
     convPasses('wide', { ...line, batch: 1, groups: 1 }, channels, weight, compute),
   )
@@ -74,7 +74,7 @@ function convCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
     out: [4, 5, 6],
   }
   const weight = (rows: number, cols: number): Weight => {
-    return { dtype: 'f32', rows, cols, data: values(rows * cols, 31) }
+    return { format: 'f32', rows, cols, data: values(rows * cols, 31) }
   }
   return [
     ...convPasses('2-D', { ...plane, batch, groups: 1 }, channels, weight(filters, channels * 6)),

@@ -57,7 +57,7 @@ function matmulCases(sizes: VerifySizes): VerifyCase[] {
 /** A product that a GPU cuts along its sums, with a bias that must be added once. */
 function longSumCase(): VerifyCase {
   const [tokens, rows, cols] = [5, 67, 1300]
-  const weight: Weight = { dtype: 'f32', rows, cols, data: values(rows * cols, 26) }
+  const weight: Weight = { format: 'f32', rows, cols, data: values(rows * cols, 26) }
   const operands = { weight, tokens, x: values(tokens * cols, 27), bias: values(rows, 28) }
   return verifyCase('linear', 'long sums', ['y'], 1e-5, () => ({ ...operands, y: f32(tokens * rows) }))
 }

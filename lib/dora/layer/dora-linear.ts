@@ -3,10 +3,11 @@ import { expectKnownOptions } from '../../core/checks.js'
 import type { Precision } from '../../core/config.js'
 import type { DType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
-import { DeferredRelease, type HeldWeight, holdWeight } from '../../kernels/held-weight.js'
+import { DeferredRelease, holdWeight } from '../../kernels/hold-weight.js'
 import type { Kernels, Weight } from '../../kernels/kernels.js'
 import { Tensor } from '../../memory/tensor.js'
-import { decodeWeight, precisionOf, storedBytes, storeWeight } from '../../weights/encode.js'
+import { decodeWeight, precisionOf, storeWeight, weightBytes } from '../../weights/encode.js'
+import { releaseWeight } from '../../weights/weight.js'
 import { AdaptedLayer } from './adapted-layer.js'
 import { AdapterSet } from './adapter-set.js'
 import {
@@ -58,7 +59,7 @@ export class DoRALinear extends AdaptedLayer {
   readonly #weightNorm2: Float32Array
   readonly #weights = new DeferredRelease()
   readonly #adapters: AdapterSet
-  #base: HeldWeight | null
+  #base: Weight | null
   #merged: Merged | null = null
   #bias: Float32Array | undefined
   #kept: { adapter: LayerAdapter; activations: Activations } | null = null
@@ -68,8 +69,8 @@ export class DoRALinear extends AdaptedLayer {
 
   private constructor({ base, kernels, weightNorm2, bias, normGradient, adapter }: LayerState) {
     super()
-    this.inFeatures = base.weight.cols
-    this.outFeatures = base.weight.rows
+    this.inFeatures = base.cols
+    this.outFeatures = base.rows
     this.normGradient = normGradient
     this.backend = kernels.backend
     this.#kernels = kernels
@@ -238,8 +239,8 @@ export class DoRALinear extends AdaptedLayer {
     const { snapshot, tensor } = await this.#run(this.#prepareMerge())
     if (safe) expectFiniteMerge(adapter.name, tensor)
     const held = await holdWeight(this.#kernels, storeWeight(tensor, precision, 'the merged weight'))
-    if (this.#disposed || this.#merged) return held.dispose()
-    this.#merged = { ...held, snapshot }
+    if (this.#disposed || this.#merged) return releaseWeight(held)
+    this.#merged = { weight: held, snapshot }
     this.#adapters.activate(adapter) // setActive may have been called meanwhile
     this.#kept = null
     if (keepOriginal) return
@@ -257,7 +258,7 @@ export class DoRALinear extends AdaptedLayer {
     if (!this.#merged) return
     const base = this.#base ?? (await this.#restoreBase(this.#merged))
     if (this.#disposed || !this.#merged) return
-    this.#weights.release(this.#merged)
+    this.#weights.release(this.#merged.weight)
     this.#base = base
     this.#merged = null
   }
@@ -292,19 +293,19 @@ export class DoRALinear extends AdaptedLayer {
 
   /** Storage format of the weight in use, frozen or merged. */
   get precision(): Precision {
-    return precisionOf(this.#weight().dtype)
+    return precisionOf(this.#weight().format)
   }
 
   /** Size of the weight in use, in bytes, including its scales. */
   get weightBytes(): number {
-    return storedBytes(this.#weight())
+    return weightBytes(this.#weight())
   }
 
   /** Frees the weights and the activations; a second call does nothing. All other methods then throw ERR_DISPOSED. */
   dispose(): void {
     this.#disposed = true
     this.#weights.release(this.#base)
-    this.#weights.release(this.#merged)
+    this.#weights.release(this.#merged?.weight ?? null)
     this.#base = null
     this.#merged = null
     this.#bias = undefined
@@ -370,7 +371,7 @@ export class DoRALinear extends AdaptedLayer {
     return this.#adapters.active
   }
 
-  async #restoreBase(merged: Merged): Promise<HeldWeight> {
+  async #restoreBase(merged: Merged): Promise<Weight> {
     const weight = await unmergedWeight(this.#kernels, merged, this.#weightNorm2)
     this.#adapters.forgetGains()
     return holdWeight(this.#kernels, weight)
@@ -381,13 +382,13 @@ export class DoRALinear extends AdaptedLayer {
   /** The weight in use. */
   #weight(): Weight {
     this.#expectAlive()
-    return (this.#merged ?? this.#base!).weight
+    return this.#merged?.weight ?? this.#base!
   }
 
   /** The frozen weight of a layer that is not merged. @throws SparkError ERR_ARGUMENT otherwise, with the next step in it */
   #unmerged(next: string): FrozenWeight {
     this.#expectAlive()
-    if (!this.#merged && this.#base) return { weight: this.#base.weight, weightNorm2: this.#weightNorm2 }
+    if (!this.#merged && this.#base) return { weight: this.#base, weightNorm2: this.#weightNorm2 }
     throw new SparkError('ERR_ARGUMENT', `the layer is merged: call unmerge() first, then ${next}`)
   }
 

@@ -98,7 +98,7 @@ export function expectInput(name: string, tensor: Tensor, features: number): voi
 /** The precision of a layer's products, which round neither activations of these types nor the weight. */
 export function computeOf(
   backend: Kernels['backend'],
-  { dtype: format }: Pick<Weight, 'dtype'>,
+  { format }: Pick<Weight, 'format'>,
   ...activations: readonly DType[]
 ): FloatCompute {
   const operands = [...activations.map(exactIn => ({ exactIn })), { format }]

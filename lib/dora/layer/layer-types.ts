@@ -2,12 +2,12 @@
 import type { BackendName, Precision } from '../../core/config.js'
 import type { GpuSelector } from '../../hardware/cuda-device.js'
 import type { Tensor } from '../../memory/tensor.js'
-import type { WeightMatrix } from '../../weights/encode.js'
+import type { Weight } from '../../weights/weight.js'
 
 /** A plain linear layer, y = x · weightᵀ + bias. */
 export interface LinearLayer {
   /** [out, in] */
-  weight: WeightMatrix
+  weight: Tensor | Weight
   /** [out] */
   bias?: Tensor | undefined
 }

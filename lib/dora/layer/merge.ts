@@ -1,6 +1,5 @@
 // merge.ts: merging an adapter into the weight of a layer, and unmerging it.
 import { SparkError } from '../../core/errors.js'
-import type { HeldWeight } from '../../kernels/held-weight.js'
 import type { Kernels, Weight } from '../../kernels/kernels.js'
 import { Tensor } from '../../memory/tensor.js'
 import { decodeWeight, precisionOf, storeWeight } from '../../weights/encode.js'
@@ -8,7 +7,8 @@ import type { Snapshot } from './forward-backward.js'
 import type { KernelCalls } from './kernel-calls.js'
 
 /** A merged weight with the snapshot of the adapter that was merged. */
-export interface Merged extends HeldWeight {
+export interface Merged {
+  readonly weight: Weight
   readonly snapshot: Snapshot
 }
 
@@ -60,7 +60,7 @@ export async function unmergedWeight(
   const restored = new Float32Array(rows * cols)
   await kernels.runOwned('doraUnmerge', { ...snapshot, rows, cols, merged: decodeWeight(weight), restored })
   const tensor = Tensor.from(restored, { shape: [rows, cols] })
-  const base = storeWeight(tensor, precisionOf(weight.dtype), 'the restored weight')
+  const base = storeWeight(tensor, precisionOf(weight.format), 'the restored weight')
   await kernels.runOwned('weightNorm2', { weight: base, out: weightNorm2 })
   return base
 }

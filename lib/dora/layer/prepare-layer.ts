@@ -2,11 +2,12 @@
 import { expectKnownOptions, expectOneOf } from '../../core/checks.js'
 import { getConfig } from '../../core/config.js'
 import { SparkError } from '../../core/errors.js'
-import { type HeldWeight, holdWeight } from '../../kernels/held-weight.js'
+import { holdWeight } from '../../kernels/hold-weight.js'
 import type { Kernels } from '../../kernels/kernels.js'
 import { openKernels } from '../../kernels/open.js'
 import { Tensor } from '../../memory/tensor.js'
 import { storeWeight } from '../../weights/encode.js'
+import { releaseWeight, type Weight } from '../../weights/weight.js'
 import { floats } from './forward-backward.js'
 import { adapterOptions, LayerAdapter } from './layer-adapter.js'
 import type { DoRALinearOptions, LinearLayer, NormGradient } from './layer-types.js'
@@ -14,7 +15,7 @@ import type { DoRALinearOptions, LinearLayer, NormGradient } from './layer-types
 /** The initial state of a layer, as its constructor takes it. */
 export interface LayerState {
   kernels: Kernels
-  base: HeldWeight
+  base: Weight
   weightNorm2: Float32Array
   bias: Float32Array | undefined
   normGradient: NormGradient
@@ -42,11 +43,11 @@ export async function prepareLayer(linear: LinearLayer, options: DoRALinearOptio
   const base = await holdWeight(kernels, stored)
   try {
     const weightNorm2 = new Float32Array(rows)
-    await kernels.runOwned('weightNorm2', { weight: base.weight, out: weightNorm2 })
-    await ready(kernels, { weight: base.weight, weightNorm2 })
+    await kernels.runOwned('weightNorm2', { weight: base, out: weightNorm2 })
+    await ready(kernels, { weight: base, weightNorm2 })
     return { kernels, base, weightNorm2, bias, normGradient, adapter }
   } catch (error) {
-    base.dispose()
+    releaseWeight(base)
     throw error
   }
 }

@@ -81,7 +81,7 @@ export async function initialMagnitude(
   const { rank, scale, rows, cols } = module
   const held = await kernels.hold(weightRows(graph, module))
   try {
-    const weight = { dtype: 'f32', rows, cols, data: held.array } as const
+    const weight = { format: 'f32', rows, cols, data: held.array } as const
     const weightNorm2 = new Float32Array(rows)
     const norms = new Float32Array(rows)
     await kernels.run('weightNorm2', { weight, out: weightNorm2 })

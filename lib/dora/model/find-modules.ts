@@ -4,8 +4,8 @@ import { numel } from '../../core/shape.js'
 import { intOf } from '../../graph/attributes.js'
 import { consumersOf } from '../../graph/edit.js'
 import type { Graph, Node } from '../../graph/graph.js'
-import { type QuantizedWeight, quantizedWeights } from '../../graph/quantized-weight.js'
 import { dequantizeLayers } from '../../graph/rewrites/dequantize-layers.js'
+import { type WeightPattern, weightPatterns } from '../../graph/weight-pattern.js'
 import type { NamedModule } from '../peft/target-matching.js'
 
 /** A layer that can have an adapter: rows of its weight are output features. */
@@ -13,7 +13,7 @@ export interface GraphModule extends NamedModule {
   /** Name of the weight: an initializer, or a value computed from `quantized`. */
   readonly weight: string
   /** The constants and format of a weight that is not an initializer. */
-  readonly quantized?: QuantizedWeight
+  readonly quantized?: WeightPattern
   /** Shape of the weight. */
   readonly shape: readonly number[]
   /** Element type of the weight. */
@@ -58,7 +58,7 @@ function* weightsOf(graph: Graph): Generator<[name: string, weight: ModuleWeight
   for (const [name, { shape, dtype }] of graph.initializers) {
     if (dtype === 'f32' || isHalf(dtype)) yield [name, { shape, dtype }]
   }
-  for (const [name, quantized] of quantizedWeights(graph)) {
+  for (const [name, quantized] of weightPatterns(graph)) {
     const { sizes, transposed, types } = quantized
     yield [name, { shape: transposed ? [...sizes].reverse() : sizes, dtype: types.at(-1)!, quantized }]
   }

@@ -133,12 +133,12 @@ async function mergeOne(
   const gain = new Float32Array(rows).fill(1)
   const low = { rank, scale, a, b }
   if (adapter.config.useDora) {
-    const weight = { dtype: 'f32', rows, cols, data: frozen } as const
+    const weight = { format: 'f32', rows, cols, data: frozen } as const
     await kernels.runOwned('weightNorm2', { weight, out: weightNorm2 })
     await kernels.runOwned('doraNorm', { ...low, weight, weightNorm2, magnitude, norm, gain })
   }
   const merged = new Float32Array(rows * cols)
-  await kernels.runOwned('doraMerge', { ...low, weight: { dtype: 'f32', rows, cols, data }, gain, merged })
+  await kernels.runOwned('doraMerge', { ...low, weight: { format: 'f32', rows, cols, data }, gain, merged })
   const index = merged.findIndex(value => !Number.isFinite(value))
   if (index < 0) return merged
   throw new SparkError(

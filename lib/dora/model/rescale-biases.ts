@@ -4,8 +4,8 @@ import { int } from '../../graph/attributes.js'
 import { Constant } from '../../graph/constant.js'
 import { freshNames, producersOf } from '../../graph/edit.js'
 import { type Graph, makeNode, type Node } from '../../graph/graph.js'
-import type { QuantizedWeight } from '../../graph/quantized-weight.js'
 import { removeDead } from '../../graph/rewrites/remove-dead.js'
+import type { WeightPattern } from '../../graph/weight-pattern.js'
 
 /** The old and the new scale of a weight, per tensor or per output channel. */
 interface Scales {
@@ -26,7 +26,7 @@ export function rescaleBiases(
   old: Graph,
   graph: Graph,
   weight: string,
-  { format, block, constants }: QuantizedWeight,
+  { format, block, constants }: WeightPattern,
 ): Graph {
   const [before, after] = [old, graph].map(({ initializers }) => initializers.get(constants[1] ?? ''))
   if (format !== 'scaled' || block !== 0 || before?.dtype !== 'f32' || !after) return graph

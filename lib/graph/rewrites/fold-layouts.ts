@@ -75,7 +75,7 @@ function throughLayouts(
   chain: readonly Node[],
   shapeOf: (name: string) => readonly number[] | undefined,
 ): Constant | undefined {
-  if (!(isHalf(weight.dtype) || weight.dtype === 'f32') || weight.stored) return undefined
+  if (!(isHalf(weight.dtype) || weight.dtype === 'f32') || weight.weight) return undefined
   let value = weight
   for (const node of chain) {
     const shape = shapeOf(node.outputs[0] ?? '')

@@ -1,8 +1,8 @@
 // quantize-weights.ts: stores the weights of matrix products in NVFP4 or FP8, with standard DequantizeLinear nodes.
 import { expectKnownOptions, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
-import { type FP8Matrix, quantizeFP8 } from '../../precision/fp8.js'
-import { type NVFP4Matrix, quantizeNVFP4 } from '../../precision/nvfp4.js'
+import { type FP8Weight, quantizeFP8 } from '../../precision/fp8.js'
+import { type NVFP4Weight, quantizeNVFP4 } from '../../precision/nvfp4.js'
 import { int, intOf, ints } from '../attributes.js'
 import { Constant } from '../constant.js'
 import { consumersOf, freshNames } from '../edit.js'
@@ -105,19 +105,19 @@ function dequantizeNodes(
   }
 }
 
-/** The initializers of a matrix, by the given names: codes and scales, and for NVFP4 the tensor scale. */
+/** The initializers of a weight, by the given names: codes and scales, and for NVFP4 the tensor scale. */
 export function matrixConstants(
   names: readonly string[],
-  matrix: NVFP4Matrix | FP8Matrix,
+  weight: NVFP4Weight | FP8Weight,
 ): [name: string, constant: Constant][] {
-  const { rows, cols } = matrix
+  const { rows, cols, data } = weight
   const constants =
-    'codes' in matrix
-      ? [Constant.from('f8_e4m3', [rows, cols], matrix.codes), Constant.from('f32', [rows], matrix.rowScale)]
+    weight.format === 'f8_e4m3'
+      ? [Constant.from('f8_e4m3', [rows, cols], data), Constant.from('f32', [rows], weight.rowScale)]
       : [
-          Constant.from('f4', [rows, cols], matrix.packed),
-          Constant.from('f8_e4m3', [rows, cols / 16], matrix.blockScale),
-          Constant.f32(matrix.tensorScale),
+          Constant.from('f4', [rows, cols], data),
+          Constant.from('f8_e4m3', [rows, cols / 16], weight.blockScale),
+          Constant.f32(weight.tensorScale),
         ]
   return constants.map((constant, i) => [names[i]!, constant])
 }

@@ -7,16 +7,15 @@ import { Tensor } from '../../memory/tensor.js'
 import type { NVFP4Recipe } from '../../precision/kernel-args.js'
 import { quantizeNVFP4 } from '../../precision/nvfp4.js'
 import { decodeWeight, storeWeight } from '../../weights/encode.js'
+import { weightFormats } from '../../weights/formats.js'
+import { SharedWeight } from '../../weights/shared-weight.js'
 import type { Weight } from '../../weights/weight.js'
 import { intOf } from '../attributes.js'
-import { Constant, type StoredMatrix } from '../constant.js'
+import { Constant } from '../constant.js'
 import { consumersOfPaced } from '../edit.js'
 import type { Graph, Node } from '../graph.js'
 import { carryFacts } from '../kept-facts.js'
 import { weightInput } from './fold-layouts.js'
-
-/** Elements of a block of NVFP4, along a row. */
-export const blockSize = 16
 
 /** Whether a node is a convolution of so few filters in a group that its kernels are loops over weights of f32. */
 function isLooped(node: Node, { shape }: Constant): boolean {
@@ -59,7 +58,7 @@ export function* roundWeightsPaced(
     const [layout, ...others] = nodes.map(node => layoutOf(node, name, weight))
     const fits = layout !== undefined && others.every(other => other === layout)
     const format = kept.has(name) ? 'bf16' : mode
-    const stored = fits ? storedWeight(name, weight, layout, format, recipe) : undefined
+    const stored = fits ? roundedWeight(name, weight, layout, format, recipe) : undefined
     if (stored) kept.delete(name)
     const looped = nodes.some(node => isLooped(node, weight))
     initializers.set(name, stored ? constantOf(weight, stored, layout!, looped) : weight.detached())
@@ -89,7 +88,7 @@ export function layoutOf(
 }
 
 /** The weight in the format of `mode`; undefined where the format cannot hold its rows. */
-function storedWeight(
+function roundedWeight(
   name: string,
   { shape, count, data }: Constant,
   layout: RowLayout,
@@ -98,7 +97,7 @@ function storedWeight(
 ): Weight | undefined {
   const rows = layout === 'rows' ? shape[0]! : shape[1]!
   const cols = count / rows
-  if (count === 0 || (mode === 'nvfp4' && cols % blockSize !== 0)) return undefined
+  if (count === 0 || (mode === 'nvfp4' && cols % weightFormats.nvfp4.block !== 0)) return undefined
   const values = data as Float32Array
   const matrix = layout === 'rows' ? values : transpose(values, cols, rows)
   const weight =
@@ -110,17 +109,21 @@ function storedWeight(
 
 /** The weight as a constant of f32. */
 function constantOf(weight: Constant, stored: Weight, layout: RowLayout, looped: boolean): Constant {
-  const constant = storedConstant(weight.shape, { weight: stored, transposed: layout === 'columns' })
+  const constant = weightConstant(weight.shape, stored, { transposed: layout === 'columns' })
   return looped ? Constant.from('f32', constant.shape, constant.data) : constant
 }
 
-/** A constant of f32 that is decoded when somebody reads its elements. */
-export function storedConstant(shape: readonly number[], stored: StoredMatrix): Constant {
-  const { weight, transposed } = stored
+/** A constant of f32 that is decoded when somebody reads its elements; `use` as in {@link ConstantWeight}. */
+export function weightConstant(
+  shape: readonly number[],
+  weight: Weight,
+  use: { readonly transposed: boolean; readonly exact?: boolean },
+): Constant {
   const { rows, cols } = weight
+  const shared = new SharedWeight(weight)
   const read = (): Uint8Array => {
-    const values = decodeWeight(weight)
-    return new Uint8Array((transposed ? transpose(values, rows, cols) : values).buffer)
+    const values = decodeWeight(shared.kept)
+    return new Uint8Array((use.transposed ? transpose(values, rows, cols) : values).buffer)
   }
-  return Constant.lazy('f32', shape, { byteLength: 4 * rows * cols, read, stored })
+  return Constant.lazy('f32', shape, { byteLength: 4 * rows * cols, read, weight: { shared, ...use } })
 }

@@ -6,10 +6,11 @@ import { Regex } from '../../core/regex.js'
 import type { Tensor } from '../../memory/tensor.js'
 import type { QuantizerInput } from '../../precision/casts.js'
 import { quantizeNVFP4 } from '../../precision/nvfp4.js'
+import type { Weight } from '../../weights/weight.js'
 import { makeFolder, writeFileAtomic } from '../atomic-write.js'
 import { readText } from '../read-file.js'
 import { readSafetensors, type SafetensorsTensor, writeSafetensors } from '../safetensors.js'
-import { type CheckpointLayout, type CheckpointWeight, nvfp4Tensors, weightsOf } from './layout.js'
+import { type CheckpointLayout, nvfp4Tensors, weightsOf } from './layout.js'
 
 /** How a checkpoint is written. */
 export interface ExportOptions {
@@ -172,7 +173,7 @@ function compressedTensorsConfig(ignore: readonly string[], hasInputs: boolean):
  * several.
  * @throws SparkError ERR_IO, ERR_FORMAT naming the tensor
  */
-export async function readCheckpoint(folder: string): Promise<Map<string, CheckpointWeight>> {
+export async function readCheckpoint(folder: string): Promise<Map<string, Tensor | Weight>> {
   expectText('folder', folder)
   const index = path.join(folder, 'model.safetensors.index.json')
   const text = await readText(index).catch(() => undefined)

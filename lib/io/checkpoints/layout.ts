@@ -1,15 +1,13 @@
 // layout.ts: tensor names and layouts of quantized weights in checkpoints of ModelOpt and compressed-tensors.
 import { SparkError } from '../../core/errors.js'
 import type { Tensor } from '../../memory/tensor.js'
-import type { FP8Matrix } from '../../precision/fp8.js'
-import type { NVFP4Matrix } from '../../precision/nvfp4.js'
+import type { FP8Weight } from '../../precision/fp8.js'
+import type { NVFP4Weight } from '../../precision/nvfp4.js'
+import type { Weight } from '../../weights/weight.js'
 import { type SafetensorsTensor, tensorFromRecord } from '../safetensors.js'
 
 /** Whose names and forms a checkpoint has. */
 export type CheckpointLayout = 'modelopt' | 'compressed-tensors'
-
-/** A weight of a checkpoint: as it is, or quantized. */
-export type CheckpointWeight = Tensor | NVFP4Matrix | FP8Matrix
 
 const scalar = (value: number, shape: readonly number[]): SafetensorsTensor => ({
   dtype: 'F32',
@@ -21,9 +19,9 @@ const scalar = (value: number, shape: readonly number[]): SafetensorsTensor => (
 export function nvfp4Tensors(
   layout: CheckpointLayout,
   module: string,
-  { packed, blockScale, tensorScale, rows, cols }: NVFP4Matrix,
+  { data, blockScale, tensorScale, rows, cols }: NVFP4Weight,
 ): [name: string, tensor: SafetensorsTensor][] {
-  const codes: SafetensorsTensor = { dtype: 'U8', shape: [rows, cols / 2], data: packed }
+  const codes: SafetensorsTensor = { dtype: 'U8', shape: [rows, cols / 2], data }
   const blocks: SafetensorsTensor = { dtype: 'F8_E4M3', shape: [rows, cols / 16], data: blockScale }
   return layout === 'modelopt'
     ? [
@@ -50,8 +48,8 @@ const activations = ['.input_scale', '.input_global_scale']
 export function weightsOf(
   file: string,
   tensors: ReadonlyMap<string, SafetensorsTensor>,
-): Map<string, CheckpointWeight> {
-  const weights = new Map<string, CheckpointWeight>()
+): Map<string, Tensor | Weight> {
+  const weights = new Map<string, Tensor | Weight>()
   for (const [name, record] of tensors) {
     if ([...parts, ...activations].some(end => name.endsWith(end))) continue
     const module = name.replace(/\.weight(_packed)?$/, '')
@@ -68,7 +66,7 @@ function readNVFP4(
   tensors: ReadonlyMap<string, SafetensorsTensor>,
   module: string,
   { shape, data }: SafetensorsTensor,
-): NVFP4Matrix {
+): NVFP4Weight {
   const [rows = 0, half = 0] = shape
   const cols = 2 * half
   const blocks = scaleOf(file, tensors, `${module}.weight_scale`, (rows * cols) / 16)
@@ -82,8 +80,8 @@ function readNVFP4(
       `${file}: '${module}' is no NVFP4 matrix: scales ${blocks.dtype}, ${tensorScale}`,
     )
   }
-  const [packed, blockScale] = [data as Uint8Array, blocks.data as Uint8Array]
-  return { packed, blockScale, tensorScale, rows, cols }
+  const blockScale = blocks.data as Uint8Array
+  return { format: 'nvfp4', rows, cols, data: data as Uint8Array, blockScale, tensorScale }
 }
 
 function readFP8(
@@ -91,13 +89,13 @@ function readFP8(
   tensors: ReadonlyMap<string, SafetensorsTensor>,
   module: string,
   { shape, data }: SafetensorsTensor,
-): FP8Matrix {
+): FP8Weight {
   const [rows = 0, cols = 0] = shape
   const record = tensors.get(`${module}.weight_scale`)
   const scale = scaleOf(file, tensors, `${module}.weight_scale`, record?.data.length === 1 ? 1 : rows)
   const values = tensorFromRecord(`${module}.weight_scale`, scale).toFloat32()
   const rowScale = values.length === rows ? values : new Float32Array(rows).fill(values[0]!)
-  return { codes: data as Uint8Array, rowScale, rows, cols }
+  return { format: 'f8_e4m3', rows, cols, data: data as Uint8Array, rowScale }
 }
 
 function scaleOf(

@@ -1,6 +1,7 @@
 // array-types.ts: the typed arrays that operations take, as operands.ts checks them.
 import { type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import { formatInfo } from '../../weights/formats.js'
 import type { KernelOp, Weight } from '../kernels.js'
 
 type Args = Readonly<Record<string, unknown>>
@@ -65,7 +66,7 @@ const byOperation: { readonly [Op in KernelOp]?: (args: Args) => Types } = {
 }
 
 /** Element type of the data of a weight: pairs of codes are bytes. */
-const weightType = ({ dtype }: Weight): ElementType => (dtype === 'nvfp4' ? 'u8' : dtype)
+const weightType = ({ format }: Weight): ElementType => formatInfo(format).dtype
 
 /** The element type of an array of a weight. */
 export const weightArrayType = (weight: Weight, name: string): ElementType =>

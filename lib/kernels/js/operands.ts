@@ -4,7 +4,8 @@ import type { ElementType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import { swizzledLength } from '../../precision/scale-order.js'
-import { packedSizes } from '../../weights/packed.js'
+import { formatInfo, kernelFormats, weightSizes } from '../../weights/formats.js'
+import { panelSizes } from '../../weights/panels.js'
 import type { Compute, KernelArgs, KernelOp, MatrixStrides, Weight } from '../kernels.js'
 import { activations } from './activations.js'
 import { arrayTypes, expectArrayType, weightArrayType } from './array-types.js'
@@ -35,7 +36,7 @@ const sizes: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => Sizes } = {
     return inverse ? { src: tiles, dst: rows * cols } : { src: rows * cols, dst: tiles }
   },
   packWeight: ({ weight }) => {
-    const { data, blockScale } = packedSizes(weight)
+    const { data, blockScale } = panelSizes(weight)
     return { data, ...(blockScale > 0 && { blockScale }) }
   },
   winogradWeight: ({ weight: { rows, cols } }) => ({ data: winogradSize(rows, cols) }),
@@ -213,14 +214,14 @@ function expectDoraForward({ compute, weight, mask }: KernelArgs['doraForward'])
 /** Formats of the weights that products in f16 and nvfp4 are for. */
 const computeWeights: Partial<Record<Compute, readonly string[]>> = { f16: ['f16', 'f32'], nvfp4: ['nvfp4'] }
 
-function expectCompute(compute: Compute = 'f32', { dtype }: Weight): void {
+function expectCompute(compute: Compute = 'f32', { format }: Weight): void {
   expectOneOf('compute', compute, ['f32', 'bf16', 'f16', 'nvfp4'])
   const weights = computeWeights[compute]
-  if (!weights || weights.includes(dtype)) return
+  if (!weights || weights.includes(format)) return
   const wanted = weights.join(' and ')
   throw new SparkError(
     'ERR_UNSUPPORTED',
-    `compute ${compute} is for weights of ${wanted}; this one is ${dtype}. Use bf16`,
+    `compute ${compute} is for weights of ${wanted}; this one is ${format}. Use bf16`,
   )
 }
 
@@ -269,21 +270,19 @@ function expectMatmul(args: KernelArgs['matmul']): void {
 }
 
 function expectWeight(weight: Weight): void {
-  expectOneOf('weight.dtype', weight.dtype, ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8'])
-  const { dtype, rows, cols } = weight
+  const { format, rows, cols, layout = 'rows' } = weight
+  expectOneOf('weight.format', format, kernelFormats)
+  expectOneOf('weight.layout', layout, ['rows', 'panels'])
   expectInteger('weight.rows', rows, 0)
   expectInteger('weight.cols', cols, 0)
   const record = weight as unknown as Readonly<Record<string, unknown>>
-  if (dtype === 'nvfp4') nvfp4Sizes(rows, cols) // refuses columns that are no multiple of 16
-  const plain =
-    dtype === 'nvfp4'
-      ? { data: (rows * cols) / 2, blockScale: (rows * cols) / 16 }
-      : { data: rows * cols, blockScale: 0 }
-  const { data, blockScale } = weight.packed ? packedSizes(weight) : plain
+  if (format === 'nvfp4') nvfp4Sizes(rows, cols) // refuses columns that are no multiple of 16
+  const sizes = layout === 'panels' ? panelSizes(weight) : weightSizes(format, rows, cols)
+  const { scales } = formatInfo(format)
   const needed = {
-    data,
-    ...(dtype === 'nvfp4' && { blockScale }),
-    ...((dtype === 'f8_e4m3' || dtype === 'i8') && { rowScale: rows }),
+    data: sizes.data,
+    ...(scales === 'block' && { blockScale: sizes.blockScale }),
+    ...(scales === 'row' && { rowScale: sizes.rowScale }),
   }
   expectArrays('weight.', record, needed, name => weightArrayType(weight, name))
 }

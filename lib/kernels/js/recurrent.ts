@@ -1,6 +1,6 @@
 // recurrent.ts: recurrent layers in plain TypeScript.
 import type { Paced } from '../../core/paced.js'
-import { panelRows } from '../../weights/packed.js'
+import { panelRows } from '../../weights/panels.js'
 import type { LayerKernelArgs } from '../layer-kernel-args.js'
 import { unaryFunctions } from './functions.js'
 

@@ -3,7 +3,7 @@ import { argumentError, expectInteger, expectNumber, expectOneOf } from '../../c
 import { arrayBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { numel } from '../../core/shape.js'
-import { packedSizes } from '../../weights/packed.js'
+import { panelSizes } from '../../weights/panels.js'
 import { type LayerKernelArgs, poolFns } from '../layer-kernel-args.js'
 import {
   binaryFns,
@@ -125,7 +125,7 @@ function recurrentSizes({
   return {
     gates: steps * directions * batch * width,
     recurrence:
-      directions * (packed ? packedSizes({ dtype: 'f32', rows: width, cols: hidden }).data : hidden * width),
+      directions * (packed ? panelSizes({ format: 'f32', rows: width, cols: hidden }).data : hidden * width),
     'bias?': directions * width,
     'peepholes?': directions * 3 * hidden,
     'initialH?': states,

@@ -1,6 +1,6 @@
 // winograd.ts: filters as Winograd's algorithm F(4 x 4, 3 x 3) takes them.
 import { SparkError } from '../../core/errors.js'
-import { packedSizes, packWeight } from '../../weights/packed.js'
+import { packWeight, panelSizes } from '../../weights/panels.js'
 import type { KernelArgs } from '../kernels.js'
 import { rowReader } from './weight-rows.js'
 
@@ -19,7 +19,7 @@ const g = [
  */
 export function winogradSize(rows: number, cols: number): number {
   if (cols % 9 !== 0) throw new SparkError('ERR_SHAPE', `weight.cols is ${cols}, no multiple of 3 x 3`)
-  return 36 * packedSizes({ dtype: 'f32', rows, cols: cols / 9 }).data
+  return 36 * panelSizes({ format: 'f32', rows, cols: cols / 9 }).data
 }
 
 /** Matrix p of data = (G · W[o, c] · Gᵀ)[p], in panels */
@@ -43,6 +43,6 @@ export function winogradWeight({ weight, data }: KernelArgs['winogradWeight']): 
   }
   for (const [p, matrix] of matrices.entries()) {
     const part = data.subarray(p * size, (p + 1) * size)
-    packWeight({ dtype: 'f32', rows, cols: channels, data: matrix }, part)
+    packWeight({ format: 'f32', rows, cols: channels, data: matrix }, part)
   }
 }

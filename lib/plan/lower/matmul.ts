@@ -1,11 +1,11 @@
 // matmul.ts: matrix products.
-import type { ElementArray, ElementType } from '../../core/dtype.js'
+import type { ElementType } from '../../core/dtype.js'
 import { contiguousStrides, numel } from '../../core/shape.js'
-import type { StoredMatrix } from '../../graph/constant.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Activation, MatrixStrides } from '../../kernels/kernel-args.js'
 import type { FloatCompute } from '../../kernels/weight-args.js'
-import type { Weight } from '../../weights/weight.js'
+import { formatInfo } from '../../weights/formats.js'
+import { arraysOf, type Weight } from '../../weights/weight.js'
 import type { Lowering } from '../lowering.js'
 import { packStep } from '../pack-weights.js'
 import { Buffer, type Operand, type Symbolic } from '../program.js'
@@ -17,38 +17,43 @@ import type { LowerTable } from './table.js'
 /** Input `i` as the weight of a kernel: its first dimension by the product of the others. */
 export function weightOf(ctx: Lowering, i: number): Symbolic<Weight> {
   const { shape, buffer } = ctx.input(i)
-  const stored = storedInput(ctx, i)
-  if (stored && !stored.transposed) return storedOperands(stored.weight)
+  const weight = storedWeight(ctx, i, false)
+  if (weight) return weight
   const [rows = 1, ...rest] = shape
-  return { dtype: 'f32', rows, cols: numel(rest), data: buffer.read() }
+  return { format: 'f32', rows, cols: numel(rest), data: buffer.read() }
 }
 
-/** Input `i` as a weight of a precision mode, where it is one that the backend reads: panels are for the CPU alone. */
-export function storedInput(ctx: Lowering, i: number): StoredMatrix | undefined {
-  const { stored } = ctx.input(i)
-  return stored?.weight.packed && !ctx.packs ? undefined : stored
+/**
+ * Input `i` as operands in the format of a precision mode, where it is such a weight with its out features as rows, or as
+ * columns if it is `transposed`. Panels are for the CPU alone.
+ */
+function storedWeight(ctx: Lowering, i: number, transposed: boolean): Symbolic<Weight> | undefined {
+  const { weight } = ctx.input(i)
+  if (weight?.transposed !== transposed) return undefined
+  return operandsOfWeight(ctx.packs ? weight.shared.kept : weight.shared.inRows())
 }
 
-/** A weight of a precision mode as operands. */
-export function storedOperands({ data, rowScale, blockScale, ...weight }: Weight): Symbolic<Weight> {
-  const constant = (dtype: ElementType, array: ElementArray): Operand =>
-    new Buffer(dtype, array.length, 'constant', () => array).read()
-  return {
-    ...weight,
-    data: constant(weight.dtype === 'nvfp4' ? 'u8' : weight.dtype, data),
-    ...(rowScale && { rowScale: constant('f32', rowScale) }),
-    ...(blockScale && { blockScale: constant('u8', blockScale) }),
+/** A weight as operands. */
+function operandsOfWeight(weight: Weight): Symbolic<Weight> {
+  const types: Readonly<Record<string, ElementType>> = {
+    data: formatInfo(weight.format).dtype,
+    blockScale: 'u8',
   }
+  const operands = arraysOf(weight).map(([name, array]): [string, Operand] => {
+    const buffer = new Buffer(types[name] ?? 'f32', array.length, 'constant', () => array)
+    return [name, buffer.read()]
+  })
+  return { ...weight, ...Object.fromEntries(operands) } as unknown as Symbolic<Weight>
 }
 
 /** The precision of a layer whose weight, in the given format, is input 1. */
 export function computeOf(
   ctx: Lowering,
-  { dtype }: Pick<Weight, 'dtype'>,
+  { format }: Pick<Weight, 'format'>,
   kind: 'layer' | 'convolution' = 'layer',
 ): FloatCompute {
-  const { stored, exactIn } = ctx.input(1)
-  const operands = [ctx.input(0), { exactIn, format: dtype, exact: stored?.exact }]
+  const { weight, exactIn } = ctx.input(1)
+  const operands = [ctx.input(0), { exactIn, format, exact: weight?.exact }]
   const positions = kind === 'convolution' ? { positions: numel(ctx.output().shape.slice(2)) } : {}
   return ctx.computeOf({ kind, operands, ...positions })
 }
@@ -180,7 +185,7 @@ function forEachOffset(
 
 /** A constant weight in the layout that kernels of the backend stream. */
 function packed(ctx: Lowering, weight: Symbolic<Weight>): Symbolic<Weight> {
-  if (!ctx.packs || weight.packed) return weight
+  if (!ctx.packs || weight.layout === 'panels') return weight
   const { step, packed } = packStep(weight)
   ctx.step('packWeight', step.args)
   return packed
@@ -189,12 +194,12 @@ function packed(ctx: Lowering, weight: Symbolic<Weight>): Symbolic<Weight> {
 /** Input 1 as rows of output features: [K, N] is turned around unless `transB` says that it is [N, K]. */
 function rowsOf(ctx: Lowering): Symbolic<Weight> {
   if (ctx.integer('transB', 0) !== 0) return weightOf(ctx, 1)
-  const stored = storedInput(ctx, 1)
-  if (stored?.transposed) return storedOperands(stored.weight)
+  const weight = storedWeight(ctx, 1, true)
+  if (weight) return weight
   const [cols = 0, rows = 0] = ctx.shape(1)
   const data = ctx.scratch(rows * cols)
   addCopy(ctx, [rows, cols], [ctx.read(1), 0, [1, rows]], [data.write(), 0, [cols, 1]])
-  return { dtype: 'f32', rows, cols, data: data.read() }
+  return { format: 'f32', rows, cols, data: data.read() }
 }
 
 /** y = activation(x · W + bias) + residual */

@@ -2,7 +2,7 @@
 import { ints } from '../../graph/attributes.js'
 import { recurrentFunctions } from '../../graph/recurrent.js'
 import type { UnaryFn } from '../../kernels/tensor-kernel-args.js'
-import { packedSizes } from '../../weights/packed.js'
+import { panelSizes } from '../../weights/panels.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Buffer, Operand } from '../program.js'
 import type { LowerTable } from './table.js'
@@ -23,12 +23,12 @@ const functions: Readonly<Record<string, UnaryFn>> = {
 function recurrenceOf(ctx: Lowering): Operand {
   if (!ctx.packs) return ctx.call('Transpose', [ctx.input(2)], { perm: ints([0, 2, 1]) }).buffer.read()
   const [directions = 1, rows = 0, cols = 0] = ctx.shape(2)
-  const size = packedSizes({ dtype: 'f32', rows, cols }).data
+  const size = panelSizes({ format: 'f32', rows, cols }).data
   const panels = ctx.scratch(directions * size)
   for (let d = 0; d < directions; d++) {
     const data = ctx.input(2).buffer.read(d * rows * cols, rows * cols)
     ctx.step('packWeight', {
-      weight: { dtype: 'f32', rows, cols, data },
+      weight: { format: 'f32', rows, cols, data },
       data: panels.write(d * size, size),
     })
   }
@@ -56,7 +56,7 @@ const recurrent =
         : undefined
     const gates = ctx.scratch(steps * batch * directions * width)
     ctx.step('linear', {
-      weight: { dtype: 'f32', rows: directions * width, cols, data: ctx.read(1) },
+      weight: { format: 'f32', rows: directions * width, cols, data: ctx.read(1) },
       tokens: steps * batch,
       x: x.buffer.read(),
       bias: biases(0),

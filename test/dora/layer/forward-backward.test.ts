@@ -5,8 +5,8 @@ import type { DType } from '#lib/core/dtype.js'
 import { computeOf } from '#lib/dora/layer/forward-backward.js'
 import type { WeightFormat } from '#lib/weights/weight.js'
 
-const compute = (backend: Kernels['backend'], dtype: WeightFormat, ...activations: DType[]) =>
-  computeOf(backend, { dtype }, ...activations)
+const compute = (backend: Kernels['backend'], format: WeightFormat, ...activations: DType[]) =>
+  computeOf(backend, { format }, ...activations)
 
 t.test('a GPU multiplies activations of 16 bits and a weight that they hold as they are', async t => {
   for (const dtype of ['bf16', 'f8_e4m3', 'i8', 'nvfp4'] as const) {

@@ -1,4 +1,4 @@
-// quantized-weight.ts: weights that a graph makes of initializers by DequantizeLinear, Cast, Reshape and Transpose.
+// weight-pattern.ts: the nodes that make a weight of initializers: DequantizeLinear, Cast, Reshape and Transpose.
 import { type DType, type DTypeArray, isDType, isHalf } from '../core/dtype.js'
 import { atOnce, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
@@ -14,7 +14,7 @@ import { matrixConstants } from './rewrites/quantize-weights.js'
 import { decodeScaled, encodeScaled, fitsCodes, type ScaledCodes } from './scaled-codes.js'
 
 /** A weight that nodes make of initializers. */
-export interface QuantizedWeight {
+export interface WeightPattern {
   /**
    * `nvfp4` and `fp8` as `quantizeWeights` writes them, `scaled` whatever else `DequantizeLinear` makes of codes, `cast` an
    * initializer of floats that is only cast.
@@ -37,14 +37,14 @@ export interface QuantizedWeight {
 }
 
 /** Values of a graph that nodes make of initializers as weights, by name. */
-export function quantizedWeights(graph: Graph): Map<string, QuantizedWeight> {
-  return atOnce(quantizedWeightsPaced(graph))
+export function weightPatterns(graph: Graph): Map<string, WeightPattern> {
+  return atOnce(weightPatternsPaced(graph))
 }
 
-/** {@link quantizedWeights} with pauses. */
-export function* quantizedWeightsPaced(graph: Graph): Paced<Map<string, QuantizedWeight>> {
+/** {@link weightPatterns} with pauses. */
+export function* weightPatternsPaced(graph: Graph): Paced<Map<string, WeightPattern>> {
   const producers = yield* producersOfPaced(graph)
-  const found = new Map<string, QuantizedWeight>()
+  const found = new Map<string, WeightPattern>()
   for (const node of graph.nodes) {
     yield
     const weight = madeBy(graph, producers, node, found)
@@ -57,8 +57,8 @@ function madeBy(
   graph: Graph,
   producers: ReadonlyMap<string, Node>,
   node: Node,
-  found: ReadonlyMap<string, QuantizedWeight>,
-): QuantizedWeight | undefined {
+  found: ReadonlyMap<string, WeightPattern>,
+): WeightPattern | undefined {
   if (node.domain !== '') return undefined
   const source = found.get(node.inputs[0] ?? '')
   switch (node.op) {
@@ -100,7 +100,7 @@ const maxRoundings = 8
 const isFloatType = (dtype: string): boolean => isHalf(dtype) || dtype === 'f32'
 
 /** A weight of floats as another type of floats. */
-function cast(graph: Graph, node: Node, source: QuantizedWeight | undefined): QuantizedWeight | undefined {
+function cast(graph: Graph, node: Node, source: WeightPattern | undefined): WeightPattern | undefined {
   const [name = ''] = node.inputs
   const to = elementTypeOf(intOf(node, 'to', 1), 'Cast: to') as 'f32'
   const constant = graph.initializers.get(name)
@@ -117,7 +117,7 @@ function dequantized(
   graph: Graph,
   producers: ReadonlyMap<string, Node>,
   node: Node,
-): QuantizedWeight | undefined {
+): WeightPattern | undefined {
   const [name = '', scaleName = '', zeroName = ''] = node.inputs
   const [codes, scale, zero] = [name, scaleName, zeroName].map(input => graph.initializers.get(input))
   if (!codes) return undefined
@@ -144,7 +144,7 @@ function nvfp4Weight(
   { dtype, shape }: Constant,
   blocks: Node | undefined,
   node: Node,
-): QuantizedWeight | undefined {
+): WeightPattern | undefined {
   const isBlocked = intOf(node, 'axis', 1) === 1 && intOf(node, 'block_size', 0) === 16
   if (dtype !== 'f4' || shape.length !== 2 || !isBlocked || node.inputs[2]) return undefined
   if (blocks?.op !== 'DequantizeLinear' || blocks.domain !== '' || blocks.inputs[2]) return undefined
@@ -157,22 +157,29 @@ function nvfp4Weight(
 }
 
 /** The numbers of the codes, in their order, as f32. */
-export function dequantize(graph: Graph, weight: QuantizedWeight): Float32Array {
+export function dequantize(graph: Graph, weight: WeightPattern): Float32Array {
   return weight.types.reduce(
     (values, type) => (type === 'f32' ? values : decode(encode(values, type), type)),
     numbersOf(graph, weight),
   )
 }
 
-function numbersOf(graph: Graph, weight: QuantizedWeight): Float32Array {
+function numbersOf(graph: Graph, weight: WeightPattern): Float32Array {
   const [codes, scale, global] = constantsOf(graph, weight)
   const [rows = 0, cols = 0] = weight.shape
   switch (weight.format) {
     case 'fp8':
-      return dequantizeFP8({ codes: codes!.bytes, rowScale: scale!.data as Float32Array, rows, cols })
+      return dequantizeFP8({
+        format: 'f8_e4m3',
+        rows,
+        cols,
+        data: codes!.bytes,
+        rowScale: scale!.data as Float32Array,
+      })
     case 'nvfp4': {
       const tensorScale = Number(global!.data[0])
-      return dequantizeNVFP4({ packed: codes!.bytes, blockScale: scale!.bytes, tensorScale, rows, cols })
+      const sizes = { format: 'nvfp4', rows, cols } as const
+      return dequantizeNVFP4({ ...sizes, data: codes!.bytes, blockScale: scale!.bytes, tensorScale })
     }
     case 'scaled':
       return decodeScaled(scaledCodes(graph, weight))
@@ -181,20 +188,16 @@ function numbersOf(graph: Graph, weight: QuantizedWeight): Float32Array {
   }
 }
 
-const constantsOf = (graph: Graph, { constants }: QuantizedWeight): Constant[] =>
+const constantsOf = (graph: Graph, { constants }: WeightPattern): Constant[] =>
   constants.map(name => graph.initializers.get(name)!)
 
-function scaledCodes(graph: Graph, weight: QuantizedWeight): ScaledCodes {
+function scaledCodes(graph: Graph, weight: WeightPattern): ScaledCodes {
   const [codes, scale, zero] = constantsOf(graph, weight)
   return { codes: codes!, scale: scale!, zero, axis: weight.axis, block: weight.block }
 }
 
 /** Initializers that stand for new numbers in the order of the codes, by the names of the old ones. */
-export function requantize(
-  graph: Graph,
-  weight: QuantizedWeight,
-  values: Float32Array,
-): Map<string, Constant> {
+export function requantize(graph: Graph, weight: WeightPattern, values: Float32Array): Map<string, Constant> {
   const { format, constants, shape } = weight
   if (format === 'scaled') {
     const { codes, scale, zero } = encodeScaled(scaledCodes(graph, weight), values)

@@ -22,7 +22,7 @@ void check_indices(const Indexing& indexing) {
     for (int64_t d = 0; d < indexing.components; ++d) {
       const int64_t index = indexing.indices[cursor.offset[0] + d], limit = indexing.limits[d];
       if (index < -limit || index >= limit) {
-        throw Error("ERR_ARGUMENT", message("an index is ", index, ", but there are ", limit, " places"));
+        throw Error("ERR_ARGUMENT", message("an index is ", index, ", not in [-", limit, ", ", limit, ")"));
       }
     }
   }

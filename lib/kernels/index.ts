@@ -20,24 +20,4 @@ export type {
   Kernels,
   PreparedSteps,
 } from './kernels.js'
-export type * from './network-args.js'
 export { type KernelOptions, openKernels } from './open.js'
-export type {
-  BinaryArgs,
-  BinaryFn,
-  CastArgs,
-  CopyStridedArgs,
-  CumulateArgs,
-  GatherArgs,
-  KernelType,
-  Places,
-  ReduceArgs,
-  ReduceFn,
-  ScatterArgs,
-  ScatterFn,
-  SelectArgs,
-  TensorKernelArgs,
-  TopKArgs,
-  UnaryArgs,
-  UnaryFn,
-} from './tensor-kernel-args.js'

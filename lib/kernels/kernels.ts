@@ -4,7 +4,6 @@ import type { PlanMemory } from '../native.js'
 import type { KernelArgs, KernelOp } from './kernel-args.js'
 
 export type * from './kernel-args.js'
-export type * from './network-args.js'
 
 /** Where kernels run. */
 export type KernelBackend = 'cuda' | 'cpu' | 'js'
@@ -69,7 +68,7 @@ export interface Kernels {
   readonly bf16Support: Bf16Support
   /** Bytes of memory that are free for operands. */
   freeBytes(): number
-  /** Bytes from the start of a buffer to where its kernels read vectors fastest; missing where all places are equal. */
+  /** Bytes from the start of a buffer to where its kernels read vectors fastest; missing where all offsets are equal. */
   padding?(buffer: ArrayBuffer): number
   /** Whether the backend has a kernel for `op`. */
   supports(op: KernelOp): boolean

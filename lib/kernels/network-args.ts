@@ -1,8 +1,8 @@
-// network-args.ts: what the operations between the layers of a network take. native/backend/backend.h is the contract
-// (formulas, aliasing); field names are the same. Sizes: B and N batch, C channels, P positions, T queries, S keys.
+// network-args.ts: arguments of softmax, normalizations, attention, loss and optimizer step. Contract:
+// native/backend/network_args.h. Sizes: B and N batch, C channels, P positions, T queries, S keys.
 import type { FloatCompute } from './weight-args.js'
 
-/** y = softmax(x) or log(softmax(x)), by rows. */
+/** y = softmax(x) or log(softmax(x)), by rows; see `SoftmaxArgs` in native/backend/network_args.h. */
 export interface SoftmaxArgs {
   /** Number of rows. */
   rows: number
@@ -16,7 +16,7 @@ export interface SoftmaxArgs {
   y: Float32Array
 }
 
-/** dx = y ∘ (dy − Σ dy ∘ y), or with `log` dy − e^y · Σ dy, by rows. */
+/** The gradient of {@link SoftmaxArgs}; see `SoftmaxBackwardArgs` in native/backend/network_args.h. */
 export interface SoftmaxBackwardArgs {
   /** Number of rows. */
   rows: number
@@ -32,7 +32,7 @@ export interface SoftmaxBackwardArgs {
   dx: Float32Array
 }
 
-/** How the rows of a normalization lie, and which elements share a scale: ⌊((row mod groups) · cols + col) / inner⌋. */
+/** Rows of a normalization and the elements that share a scale; see `NormArgs` in native/backend/network_args.h. */
 export interface NormShape {
   /** A multiple of groups. */
   rows: number
@@ -46,29 +46,29 @@ export interface NormShape {
   centered: boolean
 }
 
-/** y = (x − mean) / √(variance + eps) · scale + bias, by rows. */
+/** y = (x − mean) / √(variance + eps) · scale + bias, by rows; see `NormArgs` in native/backend/network_args.h. */
 export interface NormArgs extends NormShape {
   /** Added to the variance. */
   eps: number
   /** [rows, cols] */
   x: Float32Array
-  /** [groups · cols / inner] */
+  /** [groups · cols / inner]; absent: 1. */
   scale?: Float32Array | undefined
-  /** As `scale`. */
+  /** As `scale`; absent: 0. */
   bias?: Float32Array | undefined
   /** Output, [rows, cols]; may be `x`. */
   y: Float32Array
-  /** Output for the backward pass, [rows]. */
+  /** Output for the backward pass, [rows]; absent: not computed. */
   mean?: Float32Array | undefined
-  /** Output for the backward pass, [rows]: 1 / √(variance + eps). */
+  /** Output for the backward pass, [rows]: 1 / √(variance + eps); absent: not computed. */
   invStd?: Float32Array | undefined
 }
 
-/** The gradients of {@link NormArgs}. */
+/** Gradients of {@link NormArgs}; see `NormBackwardArgs` in native/backend/network_args.h. */
 export interface NormBackwardArgs extends NormShape {
   /** [rows, cols] */
   x: Float32Array
-  /** [groups · cols / inner] */
+  /** [groups · cols / inner]; absent: 1. */
   scale?: Float32Array | undefined
   /** [rows], from the forward pass; only when `centered`. */
   mean?: Float32Array | undefined
@@ -76,11 +76,11 @@ export interface NormBackwardArgs extends NormShape {
   invStd: Float32Array
   /** [rows, cols] */
   dy: Float32Array
-  /** Output, [rows, cols]; left out: not computed. */
+  /** Output, [rows, cols]; absent: not computed. */
   dx?: Float32Array | undefined
-  /** Output, as `scale`; left out: not computed. */
+  /** Output, as `scale`; absent: not computed. */
   dscale?: Float32Array | undefined
-  /** Output, as `scale`; left out: not computed. */
+  /** Output, as `scale`; absent: not computed. */
   dbias?: Float32Array | undefined
 }
 
@@ -94,7 +94,7 @@ export interface BatchShape {
   positions: number
 }
 
-/** Mean and variance of each channel. */
+/** Mean and variance of each channel; see `BatchStatisticsArgs` in native/backend/network_args.h. */
 export interface BatchStatisticsArgs extends BatchShape {
   /** [N, C, P], not empty. */
   x: Float32Array
@@ -104,7 +104,7 @@ export interface BatchStatisticsArgs extends BatchShape {
   variance: Float32Array
 }
 
-/** y = (x − mean) / √(variance + eps) · scale + bias, by channels. */
+/** Batch normalization with given mean and variance; see `BatchNormArgs` in native/backend/network_args.h. */
 export interface BatchNormArgs extends BatchShape {
   /** Added to the variance. */
   eps: number
@@ -114,15 +114,15 @@ export interface BatchNormArgs extends BatchShape {
   mean: Float32Array
   /** [C] */
   variance: Float32Array
-  /** [C] */
+  /** [C]; absent: 1. */
   scale?: Float32Array | undefined
-  /** [C] */
+  /** [C]; absent: 0. */
   bias?: Float32Array | undefined
   /** Output, [N, C, P]; may be `x`. */
   y: Float32Array
 }
 
-/** The gradients of {@link BatchNormArgs}. */
+/** Gradients of {@link BatchNormArgs}; see `BatchNormBackwardArgs` in native/backend/network_args.h. */
 export interface BatchNormBackwardArgs extends BatchShape {
   /** Whether mean and variance are those of x, so that its gradient goes through them. */
   training: boolean
@@ -134,15 +134,15 @@ export interface BatchNormBackwardArgs extends BatchShape {
   mean: Float32Array
   /** [C] */
   variance: Float32Array
-  /** [C] */
+  /** [C]; absent: 1. */
   scale?: Float32Array | undefined
   /** [N, C, P] */
   dy: Float32Array
-  /** Output, [N, C, P]; left out: not computed. */
+  /** Output, [N, C, P]; absent: not computed. */
   dx?: Float32Array | undefined
-  /** Output, [C]; left out: not computed. */
+  /** Output, [C]; absent: not computed. */
   dscale?: Float32Array | undefined
-  /** Output, [C]; left out: not computed. */
+  /** Output, [C]; absent: not computed. */
   dbias?: Float32Array | undefined
 }
 
@@ -167,7 +167,7 @@ export interface AttentionInputs {
   valueDepth: number
   /** Factor of the products. */
   scale: number
-  /** w becomes softcap · tanh(w / softcap); 0 or absent: it stays. */
+  /** Scores become softcap · tanh(score / softcap); 0 or absent: they stay. */
   softcap?: number | undefined
   /** Whether query t sees the keys s <= t + causalOffset only. */
   causal?: boolean | undefined
@@ -179,7 +179,7 @@ export interface AttentionInputs {
   k: Float32Array
   /** Rows of `valueDepth`. */
   v: Float32Array
-  /** Added to the products: rows of S; −Infinity hides a key. */
+  /** Rows of S, added to the scores; −Infinity hides a key. Absent: 0. */
   mask?: Float32Array | undefined
   /** Of `q`. */
   qStrides: HeadStrides
@@ -193,20 +193,17 @@ export interface AttentionInputs {
   yStrides: HeadStrides
 }
 
-/** y = softmax(scale · q·kᵀ + mask) · v for each head; 0 where nothing is visible. */
+/** y = softmax(scale · q·kᵀ + mask) · v for each head; see `AttentionArgs` in native/backend/network_args.h. */
 export interface AttentionArgs extends AttentionInputs {
   /** Output, rows of `valueDepth`. */
   y: Float32Array
-  /** Output for the backward pass, [B, H, T]: log Σ e^w. */
+  /** Output for the backward pass, [B, H, T]: log Σ e^score; absent: not computed. */
   logSum?: Float32Array | undefined
-  /**
-   * bf16, f16: a GPU rounds q, k, v and the weights of v so, for its tensor cores, where their rows have up to 128 numbers;
-   * other backends compute in f32. Default: f32.
-   */
+  /** A GPU rounds its operands to bf16 or f16; other backends compute in f32. Default: f32. */
   compute?: FloatCompute | undefined
 }
 
-/** The gradients of {@link AttentionArgs}; those of q, k and v lie as these do. */
+/** Gradients of {@link AttentionArgs}; see `AttentionBackwardArgs` in native/backend/network_args.h. */
 export interface AttentionBackwardArgs extends AttentionInputs {
   /** From the forward pass. */
   y: Float32Array
@@ -214,15 +211,15 @@ export interface AttentionBackwardArgs extends AttentionInputs {
   logSum: Float32Array
   /** As `y`. */
   dy: Float32Array
-  /** Output; left out: not computed. */
+  /** Output; absent: not computed. */
   dq?: Float32Array | undefined
-  /** Output; left out: not computed. */
+  /** Output; absent: not computed. */
   dk?: Float32Array | undefined
-  /** Output; left out: not computed. */
+  /** Output; absent: not computed. */
   dv?: Float32Array | undefined
 }
 
-/** loss = mean of −log softmax(logits)[label], dlogits = (softmax − onehot) / T */
+/** Mean of −log softmax(logits)[label]; see `SoftmaxCrossEntropyArgs` in native/backend/network_args.h. */
 export interface SoftmaxCrossEntropyArgs {
   /** T, at least 1. */
   tokens: number
@@ -234,11 +231,37 @@ export interface SoftmaxCrossEntropyArgs {
   labels: Int32Array
   /** Output, [1]. */
   loss: Float32Array
-  /** Output, [T, C]; left out: not computed. */
+  /** Output, [T, C]; absent: not computed. */
   dlogits?: Float32Array | undefined
 }
 
-/** Arguments of each operation by its name. */
+/** One step of AdamW, in place; see `AdamwArgs` in native/backend/network_args.h. */
+export interface AdamwArgs {
+  /** Number of elements. */
+  count: number
+  /** Counts from 1. An array of one number is read at each run of a plan. */
+  step: number | Float64Array
+  /** Learning rate, as `step`. */
+  lr: number | Float64Array
+  /** Decay of the first moment. */
+  beta1: number
+  /** Decay of the second moment. */
+  beta2: number
+  /** Added to the root of the second moment. */
+  eps: number
+  /** Decoupled: param −= lr · weightDecay · param. */
+  weightDecay: number
+  /** Gradient. */
+  grad: Float32Array
+  /** Updated. */
+  param: Float32Array
+  /** First moment, updated. */
+  m: Float32Array
+  /** Second moment, updated. */
+  v: Float32Array
+}
+
+/** Arguments of what lies between the layers of a network, and of its training. */
 export interface NetworkKernelArgs {
   /** Softmax of rows. */
   softmax: SoftmaxArgs
@@ -260,4 +283,6 @@ export interface NetworkKernelArgs {
   attentionBackward: AttentionBackwardArgs
   /** A classifier's loss. */
   softmaxCrossEntropy: SoftmaxCrossEntropyArgs
+  /** An optimizer step. */
+  adamw: AdamwArgs
 }

@@ -15,8 +15,8 @@ import { type Attributes, makeGraph, makeNode, type Node } from '../graph/graph.
 import { unpackedData } from '../graph/packed.js'
 import { type Fact, ShapeInference } from '../graph/shape-inference.js'
 import type { FloatCompute, KernelArgs, KernelOp } from '../kernels/kernels.js'
+import type { KernelType } from '../kernels/precision-args.js'
 import { type ComputeTarget, type Product, productCompute } from '../kernels/precision-policy.js'
-import type { KernelType } from '../kernels/tensor-kernel-args.js'
 import { MissingElements } from './missing-elements.js'
 import { Buffer, copyStep, type Operand, type Step, type Symbolic } from './program.js'
 

@@ -1,7 +1,7 @@
 // program.ts: a compiled graph: a flat list of kernel calls whose operands are pieces of buffers.
 import type { ElementArray, ElementType } from '../core/dtype.js'
 import type { KernelArgs, KernelOp } from '../kernels/kernels.js'
-import type { KernelType } from '../kernels/tensor-kernel-args.js'
+import type { KernelType } from '../kernels/precision-args.js'
 
 /**
  * Where a buffer lives. `arena`: in memory that buffers share over the time of a run. `folded`: of its own, filled once

@@ -1,9 +1,10 @@
-// integer_args.h: the part of backend.h that is about numbers of 8 bits: how sums of their products and
-// floats become such numbers. Its conventions hold here. A byte is i8 or u8.
+// integer_args.h: int8: products of bytes, quantization, operations on quantized bytes. Part of the contract
+// in backend.h. A byte is i8 or u8.
 #pragma once
 
 #include <cstdint>
 
+#include "backend/conv_args.h"
 #include "core/dtype.h"
 
 namespace spark {
@@ -20,6 +21,36 @@ struct IntegerResult {
 
 // Bytes of a row of so many in the weight of a ConvIntegerArgs.
 inline int64_t padded_bytes(int64_t cols) { return (cols + 63) / 64 * 64; }
+
+// y[t, o] = bias[o] + Σ_i (x[t, i] − x_zero[t]) · (w[o, i] − w_zero[o]) as `result` says. A packed w is i8 in
+// panels of 32 features that are interleaved by four along I: [⌈O/32⌉, ⌈I/4⌉, 32, 4]; what is beyond I and O
+// may be anything.
+struct LinearIntegerArgs {
+  int64_t tokens, rows, cols;  // T, O, I
+  bool x_signed, w_signed;     // i8, else u8
+  bool packed;
+  const void* x;          // [T, I]
+  const void* w;          // [O, I]
+  const int32_t* x_zero;  // [T]; null: 0
+  const int32_t* w_zero;  // [O]; null: 0
+  const int32_t* w_sum;   // [O]: Σ_i w[o, i]; null: not known
+  const int32_t* bias;    // [O]; null: 0
+  IntegerResult result;   // y: [T, O]
+};
+
+// z[n, o, q] = bias[o] + Σ_{c, k} (x[n, g·C/G + c, p(q, k)] − x_zero) · (w[o, c, k] − w_zero[o]) as `result`
+// says, x being x_zero outside of the image. w lies in rows of padded_bytes(C/G · taps), which end in zeros.
+struct ConvIntegerArgs {
+  ConvShape shape;
+  bool x_signed;          // i8, else u8
+  const void* x;          // [N, C, image]
+  const int8_t* w;        // [O, padded_bytes(C/G · taps)]
+  const int32_t* x_zero;  // [1], a number of the type of x; null: 0
+  const int32_t* w_zero;  // [O]; null: 0
+  const int32_t* w_sum;   // [O]: Σ_{c, k} w[o, c, k]; null: not known
+  const int32_t* bias;    // [O]; null: 0
+  IntegerResult result;   // y: [N, O, out]
+};
 
 // y[o, c, i] = saturate(round(x[o, c, i] / scale[c]) + zero[c]) in u8 or i8, the quotient in f32, rounded to
 // nearest even; a NaN gives 0.

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "backend/view_args.h"
+#include "backend/strided_args.h"
 #include "core/float_formats.h"
 
 namespace spark {

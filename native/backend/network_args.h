@@ -1,10 +1,11 @@
-// network_args.h: the part of backend.h that is about what lies between the layers of a network: softmax,
-// normalizations, attention, losses. Its conventions hold here.
+// network_args.h: what lies between the layers of a network, and its training: softmax, normalizations,
+// attention, loss, optimizer step. Part of the contract in backend.h.
 #pragma once
 
 #include <cstdint>
 
 #include "backend/weight.h"
+#include "core/float_formats.h"
 
 namespace spark {
 
@@ -141,6 +142,25 @@ struct SoftmaxCrossEntropyArgs {
   const int32_t* labels;  // [T]
   float* loss;            // [1]
   float* dlogits;         // [T, C]; null: not wanted
+};
+
+// A number that is fixed when an operation is prepared, or read anew at each run of a plan (learning rate).
+struct Scalar {
+  double value;
+  const double* at;  // [1]; null: value
+
+  SPARK_HOST_DEVICE double get() const { return at ? *at : value; }
+};
+
+// One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1.
+struct AdamwArgs {
+  int64_t count;
+  Scalar step, lr;
+  double beta1, beta2, eps, weight_decay;  // 1 − beta is formed in f64
+  const float* grad;
+  float* param;
+  float* m;  // first moment
+  float* v;  // second moment
 };
 
 }  // namespace spark

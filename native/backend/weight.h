@@ -38,6 +38,14 @@ struct PackWeightArgs {
   uint8_t* block_scale;  // nvfp4 only
 };
 
+// Matrix p of data is [O, C], packed: element p of G · W[o, c] · Gᵀ, the [6, 6] transform of a filter of 3 x
+// 3 for Winograd's algorithm F(4 x 4, 3 x 3) (Lavin and Gray 2016) with the points 0, ±√½, ±√2 and ∞, formed
+// in f64.
+struct WinogradWeightArgs {
+  Weight weight;  // [O, C · 9]
+  float* data;    // [36, ceil(O/32), C, 32]
+};
+
 // What products are formed of; sums are f32 always. bf16 rounds x (and the elements of a weight that is not
 // bf16 itself) to bf16, to nearest even, where the machine has instructions for it, and is f32 elsewhere; f16
 // the same to f16, which ends at 65504, for weights of f16 and f32.

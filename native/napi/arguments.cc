@@ -257,7 +257,7 @@ void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_
   expect_fixed(name, array);
   const Footprint bytes = touched.scaled(array.ElementSize());
   references_.push_back(Napi::Persistent(array.As<Napi::Object>()));
-  if (place_) return place_(array, data, bytes, access);
+  if (placement_) return placement_(array, data, bytes, access);
   if (std::shared_ptr<Block> block = Block::find(data, bytes.span().end)) {
     blocks_.push_back(std::move(block));
     return data;
@@ -275,7 +275,7 @@ Weight Arguments::weight(const char* name) {
   weight.rows = to_size("weight.rows", object.Get("rows"));
   weight.cols = to_size("weight.cols", object.Get("cols"));
   weight.packed = is_packed(object.Get("layout"));
-  if (place_ && weight.packed) {
+  if (placement_ && weight.packed) {
     throw Error("ERR_UNSUPPORTED", "the cuda backend does not read a weight in panels");
   }
   const WeightSize size = weight_size(weight);

@@ -36,14 +36,15 @@ int64_t winograd_elements(int64_t filters, int64_t channels);
 
 // Says where the backend finds the elements of `array` at `data`; `touched` are the bytes of them that the
 // operation reads or writes.
-using Place = std::function<void*(Napi::Object array, void* data, const Footprint& touched, Access access)>;
+using Placement =
+    std::function<void*(Napi::Object array, void* data, const Footprint& touched, Access access)>;
 
 class Arguments {
  public:
-  // With `place` operands are where that says, with `copies` in blocks, held memory and copies; else they are
-  // used where they are.
-  explicit Arguments(Napi::Object object, Place place = {}, Copies* copies = nullptr)
-      : object_(object), place_(std::move(place)), copies_(copies) {}
+  // With a `placement` operands are where that says, with `copies` in blocks, held memory and copies; else
+  // they are used where they are.
+  explicit Arguments(Napi::Object object, Placement placement = {}, Copies* copies = nullptr)
+      : object_(object), placement_(std::move(placement)), copies_(copies) {}
 
   int64_t size(const char* name) const;  // a non-negative integer
   double number(const char* name) const;
@@ -108,7 +109,7 @@ class Arguments {
   }
 
   // Whether operands are moved to where a device reaches them.
-  bool placed() const { return static_cast<bool>(place_); }
+  bool placed() const { return static_cast<bool>(placement_); }
 
   // The same array as the CPU sees it, for checks of its values.
   template <typename T>
@@ -150,7 +151,7 @@ class Arguments {
                 Access access);
 
   Napi::Object object_;
-  Place place_;
+  Placement placement_;
   Copies* copies_;
   std::vector<std::shared_ptr<Block>> blocks_;
   std::vector<Napi::ObjectReference> references_;

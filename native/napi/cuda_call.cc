@@ -28,7 +28,7 @@ void copy_back(Napi::Env env, const Napi::ObjectReference& array, const void* so
 CudaCall::CudaCall(Napi::Env env, cuda::Device& device)
     : env_(env), device_(device), staging_(std::make_shared<cuda::Staging>(device)) {}
 
-Place CudaCall::place() {
+Placement CudaCall::placement() {
   return [this](Napi::Object array, void* data, const Footprint& touched, Access access) {
     return put(array, data, touched, access);
   };

@@ -21,8 +21,8 @@ class CudaCall {
   // `device` must be current for the life of the call.
   CudaCall(Napi::Env env, cuda::Device& device);
 
-  // Finds the operands their place; hand it to Arguments.
-  Place place();
+  // Where the operands lie; hand it to Arguments.
+  Placement placement();
 
   // Enqueues `work` and returns a promise of undefined, settled when the outputs are written.
   Napi::Value start(const std::function<void()>& work, std::vector<Napi::ObjectReference> references);

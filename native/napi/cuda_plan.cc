@@ -30,17 +30,17 @@ void CudaPlan::declare(const Napi::Value& memory, Role role) {
 }
 
 void CudaPlan::declare(Napi::ArrayBuffer buffer, size_t offset, size_t bytes, Role role) {
-  if (!buffer.IsArrayBuffer()) return;  // place() refuses others
+  if (!buffer.IsArrayBuffer()) return;  // put() refuses others
   plan_.declare(static_cast<const std::byte*>(buffer.Data()) + offset, static_cast<int64_t>(bytes), role);
 }
 
-Place CudaPlan::place() {
+Placement CudaPlan::placement() {
   return [this](Napi::Object array, void* data, const Footprint& touched, Access access) {
-    return place(array, data, touched, access);
+    return put(array, data, touched, access);
   };
 }
 
-void* CudaPlan::place(Napi::Object array, void* data, const Footprint& touched, Access access) {
+void* CudaPlan::put(Napi::Object array, void* data, const Footprint& touched, Access access) {
   const int64_t bytes = touched.span().end;
   if (bytes == 0) return nullptr;  // no address of the host reaches the device
   if (plan_.reaches(data, bytes)) return data;
@@ -50,7 +50,7 @@ void* CudaPlan::place(Napi::Object array, void* data, const Footprint& touched, 
   }
   auto* start = static_cast<std::byte*>(buffer.Data());
   if (!buffers_.contains(start)) buffers_.emplace(start, Napi::Persistent(buffer));
-  return plan_.place(start, static_cast<int64_t>(buffer.ByteLength()), data, touched, access);
+  return plan_.put(start, static_cast<int64_t>(buffer.ByteLength()), data, touched, access);
 }
 
 // Not when the buffer has been detached since it was bound.

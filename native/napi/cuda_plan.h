@@ -20,8 +20,8 @@ class CudaPlan {
   // `graphs`: see cuda::Recording.
   CudaPlan(cuda::Device& device, const Napi::Value& memory, bool graphs);
 
-  // Finds the operands their address on the device; hand it to Arguments.
-  Place place();
+  // Where the operands lie on the device; hand it to Arguments.
+  Placement placement();
 
   // Tells that the operands placed since the last call are those of one step.
   void end_step() { plan_.end_step(); }
@@ -43,7 +43,7 @@ class CudaPlan {
 
   void declare(const Napi::Value& memory, Role role);
   void declare(Napi::ArrayBuffer buffer, size_t offset, size_t bytes, Role role);
-  void* place(Napi::Object array, void* data, const Footprint& touched, Access access);
+  void* put(Napi::Object array, void* data, const Footprint& touched, Access access);
   bool is_attached(const void* buffer) const;
   Napi::Value when_passed(Napi::Env env, std::function<void()> finish, std::shared_ptr<void> keep);
 

@@ -87,7 +87,7 @@ Napi::Value run_cuda(const Napi::CallbackInfo& info) {
   cuda::Device& device = cuda::Device::get(info[0].ToNumber().Int32Value());
   cuda::DeviceScope scope(device);
   CudaCall call(info.Env(), device);
-  Arguments in(info[2].As<Napi::Object>(), call.place());
+  Arguments in(info[2].As<Napi::Object>(), call.placement());
   const Work work = prepare(info[1].ToString(), cuda::backend(), in);
   return call.start(work, in.take_references());
 }

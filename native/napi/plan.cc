@@ -68,7 +68,7 @@ std::shared_ptr<Bound> claimed(const Napi::Value& value) {
   return {handle.get(), [handle](Bound* bound) { bound->plan.release(); }};
 }
 
-void bind_steps(const Napi::Array& steps, const Backend& backend, const Place& place, Bound& bound) {
+void bind_steps(const Napi::Array& steps, const Backend& backend, const Placement& placement, Bound& bound) {
   std::unordered_set<const void*> known;
   for (uint32_t i = 0; i < steps.Length(); ++i) {
     const Napi::HandleScope scope(steps.Env());
@@ -77,7 +77,7 @@ void bind_steps(const Napi::Array& steps, const Backend& backend, const Place& p
     const Napi::Value node = step.Get("node");
     const std::string what =
         node.IsString() ? message(op, " of node '", node.ToString().Utf8Value(), "'") : op;
-    Arguments in(step.Get("args").As<Napi::Object>(), place);
+    Arguments in(step.Get("args").As<Napi::Object>(), placement);
     try {
       bound.plan.add(what, prepare(op, backend, in));
     } catch (const Error& error) {
@@ -98,7 +98,7 @@ Napi::Value plan_create(const Napi::CallbackInfo& info) {
     const cuda::DeviceScope scope(device);
     const bool graphs = info[3].IsUndefined() || info[3].ToBoolean();
     bound->cuda = std::make_unique<CudaPlan>(device, info[2], graphs);
-    bind_steps(steps, cuda::backend(), bound->cuda->place(), *bound);
+    bind_steps(steps, cuda::backend(), bound->cuda->placement(), *bound);
   } else {
     bind_steps(steps, cpu::backend(), {}, *bound);
   }

@@ -1,5 +1,5 @@
 // readers.h: a reader turns the JavaScript object of one operation into its Args. Field names are those of
-// lib/kernels/kernel-args.ts. A reader makes sure that no index leaves its operand.
+// lib/kernels/<family>-args.ts. A reader makes sure that no index leaves its operand.
 #pragma once
 
 #include "napi/arguments.h"

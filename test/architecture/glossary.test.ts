@@ -6,12 +6,6 @@ import t from 'tap'
 
 const root = path.resolve(import.meta.dirname, '../..')
 
-/** Folders that still use a retired word. Entries go when the folder is cleaned up; no entry is added. */
-const allowed: Readonly<Record<string, readonly string[]>> = {
-  place: ['lib/kernels', 'native/backend', 'native/kernels', 'native/napi'],
-  places: ['lib/kernels', 'native/backend', 'native/kernels', 'native/napi'],
-}
-
 const maxFiles = 40
 
 const tracked = execFileSync(
@@ -66,12 +60,7 @@ t.test('identifiers and file names use no retired word', async t => {
       }
     }
   }
-  const exceptions = Object.entries(allowed).flatMap(([word, folders]) =>
-    folders.map(folder => `${word} in ${folder}`),
-  )
-  for (const [key, found] of uses) {
-    if (!exceptions.includes(key)) t.fail(`${key}: ${found.slice(0, 5).join('; ')}`)
-  }
+  for (const [key, found] of uses) t.fail(`${key}: ${found.slice(0, 5).join('; ')}`)
 })
 
 t.test(`no folder has more than ${maxFiles} files`, async t => {

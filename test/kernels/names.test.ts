@@ -1,7 +1,7 @@
 // TypeScript and the addon list the same operations and the same functions.
 import t from 'tap'
 import { kernelNames } from '#lib/kernels/js/js.js'
-import { binaryFns, unaryFns } from '#lib/kernels/tensor-kernel-args.js'
+import { binaryFns, unaryFns } from '#lib/kernels/strided-args.js'
 import { loadAddon } from '#lib/native.js'
 
 const { addon } = loadAddon()

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { numel } from '#lib/core/shape.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
-import type { Windows } from '#lib/kernels/layer-kernel-args.js'
+import type { Windows } from '#lib/kernels/layer-args.js'
 import { requireAddon } from '#lib/native.js'
 import { close } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'

@@ -3,10 +3,11 @@ import { type DType, type DTypeArray, isHalf } from '../../core/dtype.js'
 import type { Kernels, Weight } from '../../kernels/kernels.js'
 import type { NVFP4Weight } from '../../precision/nvfp4.js'
 import { doraCases } from './dora.js'
-import { layerCases } from './layers.js'
+import { layerCases } from './layer.js'
 import { integerCases, packedCases } from './layouts.js'
-import { networkCases } from './networks.js'
+import { networkCases } from './network.js'
 import { productCases, swizzleCases } from './products.js'
+import { stridedCases } from './strided.js'
 import {
   bf16Tolerance,
   f32,
@@ -19,7 +20,6 @@ import {
   verifyCase,
   verifySizes,
 } from './values.js'
-import { viewCases } from './views.js'
 
 /** The weight of the cases in each storage format, made by `reference`. */
 function verifyWeights(reference: Kernels, { rows, cols }: VerifySizes): Weight[] {
@@ -80,7 +80,7 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ...productCases(weights[0]!, sizes),
     ...integerCases(sizes),
     ...networkCases(weights, sizes),
-    ...viewCases(sizes),
+    ...stridedCases(sizes),
     ...layerCases(sizes),
     ...trainingCases(sizes),
   ]

@@ -28,7 +28,7 @@ export function erf(x: number): number {
 
 const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x))
 
-/** Each activation of backend.h by its name. */
+/** Each activation of Activation in native/backend/linear_args.h by its name. */
 export const activations: Readonly<Record<Activation, (x: number) => number>> = {
   none: x => x,
   relu: x => (x < 0 ? 0 : x),

@@ -1,8 +1,12 @@
 // attention.ts: attention in plain TypeScript, as its formula is written. Sums are taken in double.
+import { argumentError, expectInteger, expectNumber } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import type { AttentionInputs, HeadStrides, KernelArgs } from '../kernels.js'
+import { expectProductCompute } from './compute.js'
+import { expectFits } from './operands.js'
+import { type KernelRows, optional } from './row.js'
 
-const place = ([batch, head, row]: HeadStrides, b: number, h: number, r: number): number =>
+const offsetOf = ([batch, head, row]: HeadStrides, b: number, h: number, r: number): number =>
   b * batch + h * head + r * row
 
 /** Calls body for each query: its batch, head, row, head of the keys, and how many keys it sees. */
@@ -28,33 +32,33 @@ function* forEachQuery(
  */
 function scores(args: AttentionInputs, b: number, h: number, t: number, kvHead: number, seen: number) {
   const { depth, scale, softcap = 0, q, k, mask, qStrides, kStrides, maskStrides } = args
-  const from = place(qStrides, b, h, t)
+  const from = offsetOf(qStrides, b, h, t)
   const slopes = new Float64Array(seen)
   const round = q instanceof Float32Array ? Math.fround : Number
   const w = slopes.map((_, s) => {
-    const with_ = place(kStrides, b, kvHead, s)
+    const with_ = offsetOf(kStrides, b, kvHead, s)
     let product = 0
     for (let d = 0; d < depth; d++) product += q[from + d]! * k[with_ + d]!
     const capped = softcap ? Math.tanh((scale * product) / softcap) : 0
     slopes[s] = scale * (1 - capped * capped)
     const score = softcap ? softcap * capped : scale * product
-    return round(score + (mask ? mask[place(maskStrides!, b, h, t) + s]! : 0))
+    return round(score + (mask ? mask[offsetOf(maskStrides!, b, h, t) + s]! : 0))
   })
   return { w, slopes }
 }
 
 /** y = softmax(scale · q·kᵀ + mask) · v */
-export function* attention(args: KernelArgs['attention']): Paced<void> {
+function* attention(args: KernelArgs['attention']): Paced<void> {
   const { heads, queries, valueDepth, v, vStrides, y, yStrides, logSum } = args
   yield* forEachQuery(args, (b, h, t, kvHead, seen) => {
     const { w } = scores(args, b, h, t, kvHead, seen)
     const largest = w.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY)
     const weights = w.map(score => (largest === Number.NEGATIVE_INFINITY ? 0 : Math.exp(score - largest)))
     const total = weights.reduce((a, b) => a + b, 0)
-    const to = place(yStrides, b, h, t)
+    const to = offsetOf(yStrides, b, h, t)
     for (let e = 0; e < valueDepth; e++) {
       let sum = 0
-      for (let s = 0; s < seen; s++) sum += weights[s]! * v[place(vStrides, b, kvHead, s) + e]!
+      for (let s = 0; s < seen; s++) sum += weights[s]! * v[offsetOf(vStrides, b, kvHead, s) + e]!
       y[to + e] = total === 0 ? 0 : sum / total
     }
     if (logSum) logSum[(b * heads + h) * queries + t] = largest + Math.log(total)
@@ -62,19 +66,19 @@ export function* attention(args: KernelArgs['attention']): Paced<void> {
 }
 
 /** dq, dk and dv of attention. */
-export function* attentionBackward(args: KernelArgs['attentionBackward']): Paced<void> {
+function* attentionBackward(args: KernelArgs['attentionBackward']): Paced<void> {
   const { heads, queries, depth, valueDepth, q, k, v, qStrides, kStrides, vStrides, yStrides } = args
   const { y, logSum, dy, dq, dk, dv } = args
   const sums = { q: new Float64Array(q.length), k: new Float64Array(k.length), v: new Float64Array(v.length) }
   yield* forEachQuery(args, (b, h, t, kvHead, seen) => {
     const { w, slopes } = scores(args, b, h, t, kvHead, seen)
     const log = logSum[(b * heads + h) * queries + t]!
-    const [atQ, atY] = [place(qStrides, b, h, t), place(yStrides, b, h, t)]
+    const [atQ, atY] = [offsetOf(qStrides, b, h, t), offsetOf(yStrides, b, h, t)]
     let product = 0
     for (let e = 0; e < valueDepth; e++) product += dy[atY + e]! * y[atY + e]!
     for (let s = 0; s < seen; s++) {
       const weight = log === Number.NEGATIVE_INFINITY ? 0 : Math.exp(w[s]! - log)
-      const [atK, atV] = [place(kStrides, b, kvHead, s), place(vStrides, b, kvHead, s)]
+      const [atK, atV] = [offsetOf(kStrides, b, kvHead, s), offsetOf(vStrides, b, kvHead, s)]
       let gradient = 0
       for (let e = 0; e < valueDepth; e++) {
         gradient += dy[atY + e]! * v[atV + e]!
@@ -103,9 +107,65 @@ function copyRows(
   for (let b = 0; b < batch; b++) {
     for (let h = 0; h < heads; h++) {
       for (let r = 0; r < rows; r++) {
-        const at = place(strides, b, h, r)
+        const at = offsetOf(strides, b, h, r)
         to.set(from.subarray(at, at + width), at)
       }
     }
   }
+}
+
+const sizeNames = ['batch', 'heads', 'queries', 'keys', 'depth', 'valueDepth'] as const
+
+function expectInputs({ heads, kvHeads, scale }: AttentionInputs): void {
+  expectInteger('kvHeads', kvHeads, 1)
+  expectNumber('scale', scale)
+  expectFits(heads % kvHeads === 0, `heads is ${heads}, not a multiple of kvHeads, ${kvHeads}`)
+}
+
+/** Elements up to the last one of rows of `width`. */
+function extent(name: string, strides: HeadStrides, sizes: readonly number[], width: number): number {
+  if (!Array.isArray(strides) || strides.length !== 3) {
+    throw argumentError(name, 'an array of three strides', strides)
+  }
+  for (const stride of strides) expectInteger(name, stride, 0)
+  if (width === 0 || sizes.includes(0)) return 0
+  return strides.reduce((sum, stride, axis) => sum + (sizes[axis]! - 1) * stride, width)
+}
+
+function inputArrays(args: AttentionInputs) {
+  const { batch, heads, kvHeads, queries, keys, depth, valueDepth, mask, maskStrides } = args
+  return {
+    q: extent('qStrides', args.qStrides, [batch, heads, queries], depth),
+    k: extent('kStrides', args.kStrides, [batch, kvHeads, keys], depth),
+    v: extent('vStrides', args.vStrides, [batch, kvHeads, keys], valueDepth),
+    y: extent('yStrides', args.yStrides, [batch, heads, queries], valueDepth),
+    mask: mask && extent('maskStrides', maskStrides!, [batch, heads, queries], keys),
+  }
+}
+
+/** Contracts of attention. */
+export const attentionRows: KernelRows<'attention' | 'attentionBackward'> = {
+  attention: {
+    kernel: attention,
+    sizes: sizeNames,
+    check(args) {
+      expectProductCompute(args.compute)
+      expectInputs(args)
+    },
+    operands(args) {
+      const { batch, heads, queries } = args
+      return { ...inputArrays(args), logSum: optional(batch * heads * queries) }
+    },
+  },
+  attentionBackward: {
+    kernel: attentionBackward,
+    sizes: sizeNames,
+    check: expectInputs,
+    operands(args) {
+      const inputs = inputArrays(args)
+      const { q, k, v, y } = inputs
+      const logSum = args.batch * args.heads * args.queries
+      return { ...inputs, logSum, dy: y, dq: optional(q), dk: optional(k), dv: optional(v) }
+    },
+  },
 }

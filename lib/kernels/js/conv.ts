@@ -1,9 +1,15 @@
 // conv.ts: convolutions in plain TypeScript, as their formulas are written. Sums are taken in double.
+import { expectInteger, expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
-import type { ConvShape, KernelArgs, Weight } from '../kernels.js'
+import type { ConvShape, KernelArgs, Weight, WindowShape } from '../kernels.js'
 import { activations } from './activations.js'
+import { expectFloatCompute } from './compute.js'
+import { expectFits } from './operands.js'
+import { type KernelRows, optional } from './row.js'
 import { rowReader } from './weight-rows.js'
+import { expectWindow } from './windows.js'
+import { winogradSize } from './winograd.js'
 
 /** Position q of the output, tap k and position p of the image that belong together, for all such; row-major indices. */
 type Pairs = { readonly q: Int32Array; readonly k: Int32Array; readonly p: Int32Array }
@@ -12,20 +18,20 @@ type Pairs = { readonly q: Int32Array; readonly k: Int32Array; readonly p: Int32
 const pausedPairs = 1 << 16
 
 /** The pairs of a window; those of one position in the order of their taps. */
-export function* pairsOf(window: Omit<ConvShape, 'batch' | 'groups'>): Paced<Pairs> {
+export function* pairsOf(window: WindowShape): Paced<Pairs> {
   const { image, kernel, out, strides, dilations, padsBegin } = window
   let pairs = { q: [0], k: [0], p: [0] }
   for (const [axis, size] of image.entries()) {
-    const [taps, step, places] = [kernel[axis]!, dilations[axis]!, out[axis]!]
+    const [taps, step, positions] = [kernel[axis]!, dilations[axis]!, out[axis]!]
     const next = { q: [] as number[], k: [] as number[], p: [] as number[] }
     for (const [n, q] of pairs.q.entries()) {
-      for (let i = 0; i < places; i++) {
+      for (let i = 0; i < positions; i++) {
         // Where tap 0 is; others may be outside of the image.
         const start = i * strides[axis]! - padsBegin[axis]!
         const first = Math.max(0, Math.ceil(-start / step))
         const end = Math.min(taps, Math.floor((size - 1 - start) / step) + 1)
         for (let tap = first; tap < end; tap++) {
-          next.q.push(q * places + i)
+          next.q.push(q * positions + i)
           next.k.push(pairs.k[n]! * taps + tap)
           next.p.push(pairs.p[n]! * size + start + tap * step)
           if (next.q.length % pausedPairs === 0) yield
@@ -70,7 +76,7 @@ function* forEachFilter(
 }
 
 /** y = activation(conv(x, W) + bias) + residual, or with the residual inside of the activation. */
-export function* conv(args: KernelArgs['conv']): Paced<void> {
+function* conv(args: KernelArgs['conv']): Paced<void> {
   const { weight, batch, x, bias, residual, residualFirst, y } = args
   const activate = activations[args.activation ?? 'none']
   const { channels, pixels, positions } = sizesOf(args, weight)
@@ -107,7 +113,7 @@ function* transposed(args: ConvShape & { weight: Weight }, x: Float32Array): Pac
 }
 
 /** dx, dweight and dbias of conv. */
-export function* convBackward(args: KernelArgs['convBackward']): Paced<void> {
+function* convBackward(args: KernelArgs['convBackward']): Paced<void> {
   const { weight, batch, x, dy, dx, dweight, dbias } = args
   const { rows, cols } = weight
   const { channels, pixels, positions } = sizesOf(args, weight)
@@ -135,11 +141,71 @@ export function* convBackward(args: KernelArgs['convBackward']): Paced<void> {
 }
 
 /** y = the dx of convBackward with x in the place of dy, + bias */
-export function* convTranspose(args: KernelArgs['convTranspose']): Paced<void> {
+function* convTranspose(args: KernelArgs['convTranspose']): Paced<void> {
   const { weight, x, bias, y } = args
   const { channels, pixels } = sizesOf(args, weight)
   const sums = yield* transposed(args, x)
   for (let at = 0; at < sums.length; at++) {
     y[at] = sums[at]! + (bias?.[Math.floor(at / pixels) % channels] ?? 0)
   }
+}
+
+/** Elements of the arrays of a convolution with a weight of this shape. */
+export function convSizes(shape: ConvShape, { rows, cols }: Pick<Weight, 'rows' | 'cols'>) {
+  expectInteger('batch', shape.batch, 0)
+  expectWindow(shape, { padsBegin: -(2 ** 31 - 1) })
+  expectInteger('groups', shape.groups, 1)
+  const taps = numel(shape.kernel)
+  const [groups, kernel] = [`${shape.groups} groups`, `a kernel of ${taps} taps`]
+  expectFits(
+    rows % shape.groups === 0 && cols % taps === 0,
+    `a weight of ${rows} x ${cols} does not fit ${groups} and ${kernel}`,
+  )
+  const channels = (cols / taps) * shape.groups
+  return {
+    channels,
+    filters: rows,
+    weight: rows * cols,
+    x: shape.batch * channels * numel(shape.image),
+    y: shape.batch * rows * numel(shape.out),
+  }
+}
+
+/** Contracts of convolutions. */
+export const convRows: KernelRows<'conv' | 'convBackward' | 'convTranspose'> = {
+  conv: {
+    kernel: conv,
+    check(args) {
+      expectOneOf('activation', args.activation ?? 'none', Object.keys(activations))
+      expectFloatCompute(args)
+    },
+    operands(args) {
+      const { x, y, filters } = convSizes(args, args.weight)
+      const { rows, cols } = args.weight
+      const winograd = args.winograd && winogradSize(rows, cols)
+      return { x, bias: optional(filters), residual: optional(y), y, winograd }
+    },
+  },
+  convBackward: {
+    kernel: convBackward,
+    check: expectFloatCompute,
+    operands(args) {
+      const { x, y, weight, filters } = convSizes(args, args.weight)
+      return {
+        x: args.dweight ? x : optional(x),
+        dy: y,
+        dx: optional(x),
+        dweight: optional(weight),
+        dbias: optional(filters),
+      }
+    },
+  },
+  convTranspose: {
+    kernel: convTranspose,
+    check: expectFloatCompute,
+    operands(args) {
+      const { x, y, channels } = convSizes(args, args.weight)
+      return { x: y, bias: optional(channels), y: x }
+    },
+  },
 }

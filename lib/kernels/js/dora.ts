@@ -1,15 +1,20 @@
 // dora.ts: the DoRA layer in plain TypeScript, V = W + scale · B·A one row at a time. Formulas are in
-// native/backend/backend.h.
+// native/backend/dora_args.h.
+import { argumentError, expectInteger } from '../../core/checks.js'
+import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
-import type { KernelArgs, LowRank, Weight } from '../kernels.js'
+import type { DoraKernelArgs, KernelArgs, LowRank, Weight } from '../kernels.js'
+import { expectCompute, expectFloatCompute } from './compute.js'
 import { addScaled, dot, linear, roundedToNvfp4 } from './linear.js'
+import { expectArrays } from './operands.js'
+import { elements, type KernelRows, optional } from './row.js'
 import { rowReader } from './weight-rows.js'
 
 /** Below this a row norm counts as this, so that a dead row has a finite gain. */
 const minNorm = 1e-12
 
 /** out[r] = Σ_c W[r, c]² */
-export function weightNorm2({ weight, out }: KernelArgs['weightNorm2']): void {
+function weightNorm2({ weight, out }: KernelArgs['weightNorm2']): void {
   const row = rowReader(weight)
   for (let o = 0; o < weight.rows; o++) {
     const w = row(o)
@@ -27,7 +32,7 @@ function addLowRank({ rank, a, b }: LowRank, factor: number, o: number, row: Flo
  * norm[o] = ‖V[o, :]‖, gain[o] = magnitude[o] / max(norm[o], 1e-12). The factored form of the native kernels would
  * save nothing here, where a row is decoded anyway, so every row is summed densely and none can cancel.
  */
-export function doraNorm(args: KernelArgs['doraNorm']): void {
+function doraNorm(args: KernelArgs['doraNorm']): void {
   const { weight, magnitude, norm, gain } = args
   const row = rowReader(weight)
   const v = new Float64Array(weight.cols)
@@ -48,7 +53,7 @@ function applyMask(x: Float32Array, mask: Float32Array | undefined, count: numbe
 }
 
 /** y = x·Wᵀ + bias + (gain − 1) ∘ (d·Wᵀ) + gain ∘ scale · (d·Aᵀ)·Bᵀ with d = mask ∘ x */
-export function* doraForward(args: KernelArgs['doraForward']): Paced<void> {
+function* doraForward(args: KernelArgs['doraForward']): Paced<void> {
   const { weight, tokens, x, gain, bias, mask, xa, z, y, rank, scale, a, b } = args
   const { rows, cols } = weight
   const d = applyMask(x, mask, tokens * cols)
@@ -72,7 +77,7 @@ export function* doraForward(args: KernelArgs['doraForward']): Paced<void> {
 }
 
 /** Row t of y is that of doraForward with adapters[index[t]], or of linear where that is -1. */
-export function* doraMixed(args: KernelArgs['doraMixed']): Paced<void> {
+function* doraMixed(args: KernelArgs['doraMixed']): Paced<void> {
   const { weight, tokens, x, adapters, index, bias, y } = args
   const { rows, cols } = weight
   for (let i = -1; i < adapters.length; i++) {
@@ -90,8 +95,8 @@ export function* doraMixed(args: KernelArgs['doraMixed']): Paced<void> {
   }
 }
 
-/** Gradients of a loss given dy; see `DoraBackwardArgs` in native/backend/backend.h. */
-export function doraBackward(args: KernelArgs['doraBackward']): void {
+/** Gradients of a loss given dy; see `DoraBackwardArgs` in native/backend/dora_args.h. */
+function doraBackward(args: KernelArgs['doraBackward']): void {
   const { weight, tokens, x, mask, dy, xa, z, norm, gain, magnitude, rank, scale, a, b } = args
   const { rows, cols } = weight
   const d = applyMask(x, mask, tokens * cols)
@@ -162,7 +167,7 @@ function subtractNormGradient(
 }
 
 /** merged[o, i] = gain[o] · (W[o, i] + scale · (B·A)[o, i]) */
-export function doraMerge(args: KernelArgs['doraMerge']): void {
+function doraMerge(args: KernelArgs['doraMerge']): void {
   const { weight, gain, merged } = args
   const row = rowReader(weight)
   const v = new Float64Array(weight.cols)
@@ -173,8 +178,8 @@ export function doraMerge(args: KernelArgs['doraMerge']): void {
   }
 }
 
-/** Gradients of {@link doraMerge}; see `DoraMergeBackwardArgs` in native/backend/backend.h. */
-export function doraMergeBackward(args: KernelArgs['doraMergeBackward']): void {
+/** Gradients of {@link doraMerge}; see `DoraMergeBackwardArgs` in native/backend/dora_args.h. */
+function doraMergeBackward(args: KernelArgs['doraMergeBackward']): void {
   const { weight, exactNorm, dmerged, norm, gain, dv, dmagnitude, rank, scale, a, b } = args
   const { rows, cols } = weight
   const row = rowReader(weight)
@@ -203,7 +208,7 @@ export function doraMergeBackward(args: KernelArgs['doraMergeBackward']): void {
 }
 
 /** restored[o, i] = merged[o, i] / gain[o] − scale · (B·A)[o, i] */
-export function doraUnmerge(args: KernelArgs['doraUnmerge']): void {
+function doraUnmerge(args: KernelArgs['doraUnmerge']): void {
   const { rows, cols, merged, gain, restored } = args
   const w = new Float64Array(cols)
   for (let o = 0; o < rows; o++) {
@@ -211,4 +216,132 @@ export function doraUnmerge(args: KernelArgs['doraUnmerge']): void {
     addLowRank(args, -args.scale, o, w)
     restored.set(w, o * cols)
   }
+}
+
+const lowRank = (rank: number, rows: number, cols: number) => ({ a: rank * cols, b: rows * rank })
+
+function expectForward({ compute, weight, mask }: KernelArgs['doraForward']): void {
+  expectCompute(compute, weight)
+  if (compute !== 'nvfp4' || !mask) return
+  throw new SparkError('ERR_UNSUPPORTED', 'compute nvfp4 has no dropout: leave the mask out, or use bf16')
+}
+
+const maxMixedAdapters = 64
+
+function expectMixed({ weight: { rows, cols }, tokens, adapters, index }: KernelArgs['doraMixed']): void {
+  if (!Array.isArray(adapters)) throw argumentError('adapters', 'an array', adapters)
+  if (adapters.length > maxMixedAdapters) {
+    throw argumentError('adapters', `at most ${maxMixedAdapters} adapters`, adapters.length)
+  }
+  for (const [i, adapter] of adapters.entries()) {
+    expectInteger(`adapters[${i}].rank`, adapter.rank, 0)
+    expectArrays(`adapters[${i}].`, adapter, { ...lowRank(adapter.rank, rows, cols), gain: rows })
+  }
+  for (let t = 0; t < tokens; t++) {
+    if (index[t]! < -1 || index[t]! >= adapters.length) {
+      throw new SparkError(
+        'ERR_ARGUMENT',
+        `index[${t}] is ${index[t]}; there are ${adapters.length} adapters`,
+      )
+    }
+  }
+}
+
+/** Contracts of the operations of DoRA layers. */
+export const doraRows: KernelRows<keyof DoraKernelArgs> = {
+  weightNorm2: {
+    kernel: weightNorm2,
+    operands: ({ weight: { rows } }) => ({ out: rows }),
+  },
+  doraNorm: {
+    kernel: doraNorm,
+    sizes: ['rank'],
+    operands: ({ weight: { rows, cols }, rank }) => ({
+      ...lowRank(rank, rows, cols),
+      weightNorm2: rows,
+      magnitude: rows,
+      norm: rows,
+      gain: rows,
+    }),
+  },
+  doraForward: {
+    kernel: doraForward,
+    sizes: ['tokens', 'rank'],
+    check: expectForward,
+    operands: ({ weight: { rows, cols }, rank, tokens }) => ({
+      ...lowRank(rank, rows, cols),
+      x: tokens * cols,
+      gain: rows,
+      bias: optional(rows),
+      mask: optional(tokens * cols),
+      xa: tokens * rank,
+      z: optional(tokens * rows),
+      y: tokens * rows,
+    }),
+  },
+  doraMixed: {
+    kernel: doraMixed,
+    sizes: ['tokens'],
+    operands: ({ weight: { rows, cols }, tokens }) => ({
+      x: tokens * cols,
+      index: elements('i32', tokens),
+      bias: optional(rows),
+      y: tokens * rows,
+    }),
+    checkElements: expectMixed,
+  },
+  doraBackward: {
+    kernel: doraBackward,
+    sizes: ['tokens', 'rank'],
+    check: expectFloatCompute,
+    operands: ({ weight: { rows, cols }, rank, tokens }) => ({
+      ...lowRank(rank, rows, cols),
+      x: tokens * cols,
+      mask: optional(tokens * cols),
+      dy: tokens * rows,
+      xa: tokens * rank,
+      z: tokens * rows,
+      norm: rows,
+      gain: rows,
+      magnitude: rows,
+      dx: optional(tokens * cols),
+      da: rank * cols,
+      db: rows * rank,
+      dmagnitude: rows,
+      dbias: optional(rows),
+    }),
+  },
+  doraMerge: {
+    kernel: doraMerge,
+    sizes: ['rank'],
+    operands: ({ weight: { rows, cols }, rank }) => ({
+      ...lowRank(rank, rows, cols),
+      gain: rows,
+      merged: rows * cols,
+    }),
+  },
+  doraMergeBackward: {
+    kernel: doraMergeBackward,
+    sizes: ['rank'],
+    operands: ({ weight: { rows, cols }, rank }) => ({
+      ...lowRank(rank, rows, cols),
+      dmerged: rows * cols,
+      norm: rows,
+      gain: rows,
+      dv: rows * cols,
+      da: rank * cols,
+      db: rows * rank,
+      dmagnitude: rows,
+    }),
+  },
+  doraUnmerge: {
+    kernel: doraUnmerge,
+    sizes: ['rows', 'cols', 'rank'],
+    operands: ({ rows, cols, rank }) => ({
+      ...lowRank(rank, rows, cols),
+      merged: rows * cols,
+      gain: rows,
+      restored: rows * cols,
+    }),
+  },
 }

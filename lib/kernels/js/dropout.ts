@@ -1,5 +1,7 @@
 // dropout.ts: the mask of dropout from random words that a counter names.
-import type { LayerKernelArgs } from '../layer-kernel-args.js'
+import { expectNumber } from '../../core/checks.js'
+import type { KernelArgs } from '../kernels.js'
+import { elements, type KernelRows } from './row.js'
 
 /** The upper 32 bits of a · b. */
 function high(a: number, b: number): number {
@@ -27,7 +29,7 @@ export function philox(counter: readonly number[], key: readonly number[]): numb
 }
 
 /** mask[i] = 0 with probability `ratio`, else 1 / (1 − ratio); see `DropoutMaskArgs` in native/backend/layer_args.h. */
-export function dropoutMask({ count, ratio, stream, state, mask }: LayerKernelArgs['dropoutMask']): void {
+function dropoutMask({ count, ratio, stream, state, mask }: KernelArgs['dropoutMask']): void {
   const [seed = 0, step = 0, part = 0] = state
   const threshold = Math.floor(ratio * 2 ** 32)
   const keep = ratio < 1 ? Math.fround(1 / (1 - ratio)) : 0
@@ -38,4 +40,14 @@ export function dropoutMask({ count, ratio, stream, state, mask }: LayerKernelAr
       mask[i] = words[i - start]! < threshold ? 0 : keep
     }
   }
+}
+
+/** Contract of the mask. */
+export const dropoutRows: KernelRows<'dropoutMask'> = {
+  dropoutMask: {
+    kernel: dropoutMask,
+    sizes: ['count', 'stream'],
+    check: ({ ratio }) => expectNumber('ratio', ratio, 0, 1),
+    operands: ({ count }) => ({ state: elements('u32', 3), mask: count }),
+  },
 }

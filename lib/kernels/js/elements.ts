@@ -9,7 +9,7 @@ import {
   floatBits,
   floatFormats,
 } from '../../precision/float-formats.js'
-import type { KernelType } from '../tensor-kernel-args.js'
+import type { KernelType } from '../precision-args.js'
 
 /** Whether elements are integers, bool among them. */
 export function isInteger(dtype: KernelType): boolean {

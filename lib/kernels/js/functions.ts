@@ -1,6 +1,6 @@
 // functions.ts: the functions of elementwise operations, in double.
 import { roundHalfEven } from '../../core/rounding.js'
-import type { BinaryFn, UnaryFn } from '../tensor-kernel-args.js'
+import type { BinaryFn, UnaryFn } from '../strided-args.js'
 import { activations, erf, tanhCubic, tanhFactor } from './activations.js'
 
 const { relu, sigmoid, gelu, gelu_tanh, silu } = activations

@@ -1,9 +1,9 @@
 // grid-sample.ts: an image at the points of a grid, in plain TypeScript.
 import { clamp, roundHalfEven } from '../../core/rounding.js'
 import { numel } from '../../core/shape.js'
-import type { LayerKernelArgs } from '../layer-kernel-args.js'
-
-type GridSampleArgs = LayerKernelArgs['gridSample']
+import type { GridSampleArgs } from '../kernels.js'
+import type { KernelRows } from './row.js'
+import { expectAxes } from './strides.js'
 
 /** Elements along one axis and their weights; undefined is outside, where everything is 0. */
 type Taps = readonly (readonly [index: number | undefined, weight: number])[]
@@ -52,24 +52,38 @@ function tapsAt(
 }
 
 /** An image at the points of a grid */
-export function gridSample(args: GridSampleArgs): void {
+function gridSample(args: GridSampleArgs): void {
   const { batch, channels, points, image, x, grid, y } = args
   const plane = numel(image)
   for (let n = 0; n < batch * points; n++) {
     const [sample, point] = [Math.floor(n / points), n % points]
-    let taps: { place: number; weight: number }[] = [{ place: 0, weight: 1 }]
+    let taps: { offset: number; weight: number }[] = [{ offset: 0, weight: 1 }]
     image.forEach((size, axis) => {
       const coordinate = grid[n * image.length + image.length - 1 - axis]!
       const along = tapsAt(args, coordinate, size).filter(([index]) => index !== undefined)
-      taps = taps.flatMap(({ place, weight }) =>
-        along.map(([index, factor]) => ({ place: place * size + index!, weight: weight * factor })),
+      taps = taps.flatMap(({ offset, weight }) =>
+        along.map(([index, factor]) => ({ offset: offset * size + index!, weight: weight * factor })),
       )
     })
     for (let channel = sample * channels; channel < (sample + 1) * channels; channel++) {
       y[channel * points + point] = taps.reduce(
-        (sum, { place, weight }) => sum + weight * x[channel * plane + place]!,
+        (sum, { offset, weight }) => sum + weight * x[channel * plane + offset]!,
         0,
       )
     }
   }
+}
+
+/** Contract of image sampling. */
+export const gridSampleRows: KernelRows<'gridSample'> = {
+  gridSample: {
+    kernel: gridSample,
+    sizes: ['batch', 'channels', 'points'],
+    check: args => expectAxes(args, 'image'),
+    operands: ({ batch, channels, points, image }) => ({
+      x: batch * channels * numel(image),
+      grid: batch * points * image.length,
+      y: batch * channels * points,
+    }),
+  },
 }

@@ -1,31 +1,36 @@
-// indexed.ts: operations on elements at places that data says, in plain TypeScript.
+// indexed.ts: gather and scatter in plain TypeScript.
+import { expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
-import type { Places, ScatterFn, TensorKernelArgs } from '../tensor-kernel-args.js'
+import { numel } from '../../core/shape.js'
+import type { Indexing, KernelArgs, ScatterFn } from '../kernels.js'
+import { scatterFns } from '../strided-args.js'
 import { floatReader, floatWriter, integerReader, integerWriter, isInteger } from './elements.js'
-import { forEachIndex } from './strided.js'
+import { expectFits } from './operands.js'
+import { elements, type KernelRows } from './row.js'
+import { expectAxes, expectLoop, forEachIndex, reach } from './strides.js'
 
-/** Calls body(n, place) for the n-th index of the shape. */
-function forEachPlace(places: Places, body: (n: number, place: number) => void): void {
-  const { shape, strides, indexStrides, steps, limits, indices } = places
+/** Calls body(n, offset) for the n-th index of the shape. */
+function forEachOffset(indexing: Indexing, body: (n: number, offset: number) => void): void {
+  const { shape, strides, indexStrides, steps, limits, indices } = indexing
   let n = 0
   forEachIndex(shape, strides, indexStrides, (start, first) => {
-    let place = start
+    let offset = start
     steps.forEach((step, d) => {
       const [index, limit] = [Number(indices[first + d]), limits[d]!]
       if (index < -limit || index >= limit) {
-        throw new SparkError('ERR_ARGUMENT', `an index is ${index}, but there are ${limit} places`)
+        throw new SparkError('ERR_ARGUMENT', `an index is ${index}, not in [-${limit}, ${limit})`)
       }
-      place += (index < 0 ? index + limit : index) * step
+      offset += (index < 0 ? index + limit : index) * step
     })
-    body(n++, place)
+    body(n++, offset)
   })
 }
 
-/** y[i] = x[place(i)] */
-export function gather(args: TensorKernelArgs['gather']): void {
+/** y[i] = x[offset(i)] */
+function gather(args: KernelArgs['gather']): void {
   const { x, y } = args
-  forEachPlace(args, (n, place) => {
-    y[n] = x[place]!
+  forEachOffset(args, (n, offset) => {
+    y[n] = x[offset]!
   })
 }
 
@@ -44,18 +49,57 @@ const integers: Readonly<Record<ScatterFn, (old: bigint, update: bigint) => bigi
   min: (old, update) => (old < update ? old : update),
 }
 
-/** y[place(i)] = fn(y[place(i)], updates[i]) */
-export function scatter(args: TensorKernelArgs['scatter']): void {
+/** y[offset(i)] = fn(y[offset(i)], updates[i]) */
+function scatter(args: KernelArgs['scatter']): void {
   const { fn, dtype, updates, y } = args
   const move = <T>(
     combine: (old: T, update: T) => T,
     old: (i: number) => T,
     update: (i: number) => T,
     write: (i: number, value: T) => void,
-  ): void => forEachPlace(args, (n, place) => write(place, combine(old(place), update(n))))
+  ): void => forEachOffset(args, (n, offset) => write(offset, combine(old(offset), update(n))))
   if (isInteger(dtype)) {
     move(integers[fn], integerReader(dtype, y), integerReader(dtype, updates), integerWriter(dtype, y))
   } else {
     move(floats[fn], floatReader(dtype, y), floatReader(dtype, updates), floatWriter(dtype, y))
   }
+}
+
+function expectIndexing(args: Indexing): void {
+  expectLoop(args, 'shape', ['strides', 'indexStrides'])
+  expectAxes(args, 'steps')
+  expectAxes(args, 'limits')
+  const { steps, limits } = args
+  expectFits(steps.length === limits.length, `there are ${steps.length} steps and ${limits.length} limits`)
+}
+
+/** The indices, and the tensor that they point into. */
+function indexedSizes({ dtype, shape, strides, indexStrides, steps, limits }: Indexing) {
+  const isEmpty = shape.includes(0)
+  const count = isEmpty ? 0 : reach(0, shape, indexStrides) + steps.length - 1
+  const indexed = isEmpty ? 0 : reach(0, [...shape, ...limits], [...strides, ...steps])
+  return { indices: elements('i64', count), indexed: elements(dtype, indexed) }
+}
+
+/** Contracts of gather and scatter. */
+export const indexedRows: KernelRows<'gather' | 'scatter'> = {
+  gather: {
+    kernel: gather,
+    check: expectIndexing,
+    operands(args) {
+      const { indices, indexed } = indexedSizes(args)
+      return { indices, x: indexed, y: elements(args.dtype, numel(args.shape)) }
+    },
+  },
+  scatter: {
+    kernel: scatter,
+    check(args) {
+      expectOneOf('fn', args.fn, scatterFns)
+      expectIndexing(args)
+    },
+    operands(args) {
+      const { indices, indexed } = indexedSizes(args)
+      return { indices, updates: elements(args.dtype, numel(args.shape)), y: indexed }
+    },
+  },
 }

@@ -1,5 +1,5 @@
 // integer-functions.ts: the functions of elementwise operations on integers, before they wrap around.
-import type { BinaryFn, UnaryFn } from '../tensor-kernel-args.js'
+import type { BinaryFn, UnaryFn } from '../strided-args.js'
 
 /** Functions of one integer. */
 export const integerUnary: Readonly<Partial<Record<UnaryFn, (x: bigint) => bigint>>> = {

@@ -1,9 +1,13 @@
-// integer.ts: operations on numbers of 8 bits in plain TypeScript, as their formulas are written.
+// integer.ts: int8 operations in plain TypeScript, as their formulas are written.
+import { expectInteger, expectOneOf } from '../../core/checks.js'
+import type { ElementType } from '../../core/dtype.js'
 import type { Paced } from '../../core/paced.js'
 import { clamp, roundHalfEven } from '../../core/rounding.js'
 import { numel } from '../../core/shape.js'
-import type { IntegerFeatures, KernelArgs } from '../kernels.js'
-import { pairsOf } from './conv.js'
+import type { AffineShape, IntegerFeatures, IntegerKernelArgs, KernelArgs } from '../kernels.js'
+import { convSizes, pairsOf } from './conv.js'
+import { expectFits } from './operands.js'
+import { elements, type KernelRows, optional } from './row.js'
 
 /** round(value) + zero within the range of a type; a NaN gives 0. */
 function saturated(value: number, zero: number, isSigned: boolean): number {
@@ -25,7 +29,7 @@ const packedIndex = (o: number, i: number, cols: number): number =>
   ((o >> 5) * Math.ceil(cols / 4) + (i >> 2)) * 128 + (o & 31) * 4 + (i & 3)
 
 /** y[t, o] = bias[o] + Σ_i (x[t, i] − xZero[t]) · (w[o, i] − wZero[o]), modulo 2^32 */
-export function* linearInteger(args: KernelArgs['linearInteger']): Paced<void> {
+function* linearInteger(args: KernelArgs['linearInteger']): Paced<void> {
   const { tokens, rows, cols, packed, x, w, xZero, wZero, y } = args
   for (let o = 0; o < rows; o++) {
     yield
@@ -44,7 +48,7 @@ export function* linearInteger(args: KernelArgs['linearInteger']): Paced<void> {
 }
 
 /** y[n, o, q] = bias[o] + Σ_{c, k} (x − xZero) · (w − wZero[o]), modulo 2^32 */
-export function* convInteger(args: KernelArgs['convInteger']): Paced<void> {
+function* convInteger(args: KernelArgs['convInteger']): Paced<void> {
   const { batch, groups, rows, cols, x, w, wZero, y } = args
   const [taps, pixels, positions] = [numel(args.kernel), numel(args.image), numel(args.out)]
   const [groupChannels, groupFilters, stride] = [cols / taps, rows / groups, Math.ceil(cols / 64) * 64]
@@ -70,7 +74,7 @@ export function* convInteger(args: KernelArgs['convInteger']): Paced<void> {
 }
 
 /** y = saturate(round(x / scale) + zero) */
-export function quantize({ dtype, outer, channels, inner, x, scale, zero, y }: KernelArgs['quantize']): void {
+function quantize({ dtype, outer, channels, inner, x, scale, zero, y }: KernelArgs['quantize']): void {
   for (let at = 0; at < outer * channels * inner; at++) {
     const c = Math.floor(at / inner) % channels
     y[at] = saturated(Math.fround(x[at]! / scale[c]!), zero?.[c] ?? 0, dtype === 'i8')
@@ -78,7 +82,7 @@ export function quantize({ dtype, outer, channels, inner, x, scale, zero, y }: K
 }
 
 /** y = (x − zero) · scale */
-export function dequantize({ outer, channels, inner, x, scale, zero, y }: KernelArgs['dequantize']): void {
+function dequantize({ outer, channels, inner, x, scale, zero, y }: KernelArgs['dequantize']): void {
   for (let at = 0; at < outer * channels * inner; at++) {
     const c = Math.floor(at / inner) % channels
     y[at] = (x[at]! - (zero?.[c] ?? 0)) * scale[c]!
@@ -86,12 +90,12 @@ export function dequantize({ outer, channels, inner, x, scale, zero, y }: Kernel
 }
 
 /** y = table[x] */
-export function lookup({ count, x, table, y }: KernelArgs['lookup']): void {
+function lookup({ count, x, table, y }: KernelArgs['lookup']): void {
   for (let i = 0; i < count; i++) y[i] = table[x[i]! & 255]!
 }
 
 /** y = quantized(a ∘ b) */
-export function binaryBytes(args: KernelArgs['binaryBytes']): void {
+function binaryBytes(args: KernelArgs['binaryBytes']): void {
   const { fn, count, a, b, y, aScale, bScale, yScale, aZero, bZero, yZero, yDtype } = args
   for (let i = 0; i < count; i++) {
     const left = Math.fround((a[i]! - (aZero?.[0] ?? 0)) * aScale[0]!)
@@ -102,7 +106,7 @@ export function binaryBytes(args: KernelArgs['binaryBytes']): void {
 }
 
 /** y = quantized means of the rows of x */
-export function meanBytes(args: KernelArgs['meanBytes']): void {
+function meanBytes(args: KernelArgs['meanBytes']): void {
   const { rows, cols, x, y, xScale, yScale, xZero, yZero, yDtype } = args
   for (let row = 0; row < rows; row++) {
     let sum = -cols * (xZero?.[0] ?? 0)
@@ -110,4 +114,130 @@ export function meanBytes(args: KernelArgs['meanBytes']): void {
     const mean = Math.fround((sum * xScale[0]!) / cols)
     y[row] = saturated(Math.fround(mean / yScale[0]!), yZero?.[0] ?? 0, yDtype === 'i8')
   }
+}
+
+const bytes = (isSigned: boolean, count: number) => elements(isSigned ? 'i8' : 'u8', count)
+
+const i32 = (count: number) => elements('i32', count)
+
+function expectBytes(dtypes: Readonly<Record<string, unknown>>): void {
+  for (const [name, dtype] of Object.entries(dtypes)) expectOneOf(name, dtype, ['u8', 'i8'])
+}
+
+function expectResult({ scale, yDtype }: IntegerFeatures): void {
+  if (scale) expectBytes({ yDtype })
+}
+
+/** Arrays of a weight of `rows` features, and the result. */
+function featureArrays({ scale, yDtype }: IntegerFeatures, rows: number, count: number) {
+  return {
+    wZero: optional(i32(rows)),
+    wSum: optional(i32(rows)),
+    bias: optional(i32(rows)),
+    scale: optional(rows),
+    yZero: optional(i32(1)),
+    y: elements(scale ? (yDtype as ElementType) : 'i32', count),
+  }
+}
+
+/** Arrays of a quantization, x and y apart. */
+const affineArrays = ({ channels }: AffineShape) => ({ scale: channels, zero: optional(i32(channels)) })
+
+/** Contracts of int8 operations. */
+export const integerRows: KernelRows<keyof IntegerKernelArgs> = {
+  linearInteger: {
+    kernel: linearInteger,
+    sizes: ['tokens', 'rows', 'cols'],
+    check: expectResult,
+    operands(args) {
+      const { tokens, rows, cols, packed, xSigned, wSigned } = args
+      const weight = packed ? Math.ceil(rows / 32) * Math.ceil(cols / 4) * 128 : rows * cols
+      return {
+        x: bytes(xSigned, tokens * cols),
+        w: bytes(wSigned, weight),
+        xZero: optional(i32(tokens)),
+        ...featureArrays(args, rows, tokens * rows),
+      }
+    },
+  },
+  convInteger: {
+    kernel: convInteger,
+    sizes: ['rows', 'cols'],
+    check(args) {
+      expectFits(args.cols > 0, 'cols is 0')
+      expectResult(args)
+    },
+    operands(args) {
+      const { rows, cols } = args
+      const { x, y } = convSizes(args, args)
+      return {
+        x: bytes(args.xSigned, x),
+        w: elements('i8', rows * Math.ceil(cols / 64) * 64),
+        xZero: optional(i32(1)),
+        ...featureArrays(args, rows, y),
+      }
+    },
+  },
+  quantize: {
+    kernel: quantize,
+    sizes: ['outer', 'channels', 'inner'],
+    check: ({ dtype }) => expectBytes({ dtype }),
+    operands(args) {
+      const count = args.outer * args.channels * args.inner
+      return { x: count, ...affineArrays(args), y: elements(args.dtype, count) }
+    },
+  },
+  dequantize: {
+    kernel: dequantize,
+    sizes: ['outer', 'channels', 'inner'],
+    check: ({ dtype }) => expectBytes({ dtype }),
+    operands(args) {
+      const count = args.outer * args.channels * args.inner
+      return { x: elements(args.dtype, count), ...affineArrays(args), y: count }
+    },
+  },
+  lookup: {
+    kernel: lookup,
+    sizes: ['count'],
+    operands: ({ count, xSigned, ySigned }) => ({
+      x: bytes(xSigned, count),
+      table: bytes(ySigned, 256),
+      y: bytes(ySigned, count),
+    }),
+  },
+  binaryBytes: {
+    kernel: binaryBytes,
+    sizes: ['count'],
+    check({ fn, aDtype, bDtype, yDtype }) {
+      expectOneOf('fn', fn, ['add', 'mul'])
+      expectBytes({ aDtype, bDtype, yDtype })
+    },
+    operands: ({ count, aDtype, bDtype, yDtype }) => ({
+      a: elements(aDtype, count),
+      b: elements(bDtype, count),
+      aScale: 1,
+      aZero: optional(i32(1)),
+      bScale: 1,
+      bZero: optional(i32(1)),
+      yScale: 1,
+      yZero: optional(i32(1)),
+      y: elements(yDtype, count),
+    }),
+  },
+  meanBytes: {
+    kernel: meanBytes,
+    sizes: ['rows'],
+    check({ cols, xDtype, yDtype }) {
+      expectInteger('cols', cols, 1)
+      expectBytes({ xDtype, yDtype })
+    },
+    operands: ({ rows, cols, xDtype, yDtype }) => ({
+      x: elements(xDtype, rows * cols),
+      xScale: 1,
+      xZero: optional(i32(1)),
+      yScale: 1,
+      yZero: optional(i32(1)),
+      y: elements(yDtype, rows),
+    }),
+  },
 }

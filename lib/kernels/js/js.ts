@@ -4,104 +4,44 @@ import { expectAttached } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { atOnce, type Paced, Pacer } from '../../core/paced.js'
 import { makeUntransferable } from '../../core/untransferable.js'
-import { precisionKernels } from '../../precision/kernels.js'
-import { packWeight } from '../../weights/panels.js'
-import type { BoundStep, KernelArgs, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
-import { attention, attentionBackward } from './attention.js'
-import { conv, convBackward, convTranspose } from './conv.js'
-import {
-  doraBackward,
-  doraForward,
-  doraMerge,
-  doraMergeBackward,
-  doraMixed,
-  doraNorm,
-  doraUnmerge,
-  weightNorm2,
-} from './dora.js'
-import { dropoutMask } from './dropout.js'
-import { gridSample } from './grid-sample.js'
-import { gather, scatter } from './indexed.js'
-import {
-  binaryBytes,
-  convInteger,
-  dequantize,
-  linearInteger,
-  lookup,
-  meanBytes,
-  quantize,
-} from './integer.js'
-import { linear, linearBackward, matmul } from './linear.js'
-import {
-  batchNorm,
-  batchNormBackward,
-  batchStatistics,
-  norm,
-  normBackward,
-  softmax,
-  softmaxBackward,
-} from './normalizations.js'
+import type { BoundStep, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
+import { attentionRows } from './attention.js'
+import { convRows } from './conv.js'
+import { doraRows } from './dora.js'
+import { dropoutRows } from './dropout.js'
+import { gridSampleRows } from './grid-sample.js'
+import { indexedRows } from './indexed.js'
+import { integerRows } from './integer.js'
+import { linearRows } from './linear.js'
+import { normalizationRows } from './normalizations.js'
 import { expectOperands } from './operands.js'
-import { pool, poolBackward } from './pool.js'
-import { recurrent } from './recurrent.js'
-import { resample } from './resample.js'
-import { binary, cast, copyStrided, cumulate, reduce, select, topK, unary } from './tensor.js'
-import { adamw, softmaxCrossEntropy } from './training.js'
-import { winogradWeight } from './winograd.js'
+import { poolRows } from './pool.js'
+import { precisionRows } from './precision.js'
+import { recurrentRows } from './recurrent.js'
+import { resampleRows } from './resample.js'
+import type { KernelRow, KernelRows } from './row.js'
+import { stridedRows } from './strided.js'
+import { trainingRows } from './training.js'
+import { weightRows } from './weight.js'
 
-/** Kernels; products, which may take long, pause. */
-const table: { readonly [Op in KernelOp]: (args: KernelArgs[Op]) => void | Paced<void> } = {
-  ...precisionKernels,
-  cast,
-  packWeight: ({ weight, data, blockScale }) => packWeight(weight, data, blockScale),
-  winogradWeight,
-  linear,
-  linearBackward,
-  conv,
-  convBackward,
-  convTranspose,
-  linearInteger,
-  convInteger,
-  quantize,
-  dequantize,
-  lookup,
-  binaryBytes,
-  meanBytes,
-  matmul,
-  weightNorm2,
-  doraNorm,
-  doraForward,
-  doraMixed,
-  doraBackward,
-  doraMerge,
-  doraMergeBackward,
-  doraUnmerge,
-  softmax,
-  softmaxBackward,
-  norm,
-  normBackward,
-  batchStatistics,
-  batchNorm,
-  batchNormBackward,
-  attention,
-  attentionBackward,
-  softmaxCrossEntropy,
-  adamw,
-  unary,
-  binary,
-  select,
-  reduce,
-  cumulate,
-  topK,
-  copyStrided,
-  gather,
-  scatter,
-  pool,
-  poolBackward,
-  resample,
-  dropoutMask,
-  gridSample,
-  recurrent,
+/** All operations; the type wants each of them. */
+const table: KernelRows<KernelOp> = {
+  ...precisionRows,
+  ...weightRows,
+  ...linearRows,
+  ...convRows,
+  ...integerRows,
+  ...doraRows,
+  ...normalizationRows,
+  ...attentionRows,
+  ...trainingRows,
+  ...poolRows,
+  ...resampleRows,
+  ...gridSampleRows,
+  ...recurrentRows,
+  ...dropoutRows,
+  ...stridedRows,
+  ...indexedRows,
 }
 
 /** Names of all operations. */
@@ -130,13 +70,13 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
   const calls = steps.map(({ op, args, node }, i) => {
     const label = `step ${i} of the plan, ${op}${node === undefined ? '' : ` of node '${node}'`}`
     if (!(op in table)) throw new SparkError('ERR_UNSUPPORTED', `${label}: there is no such operation`)
+    const row = table[op] as KernelRow<object>
     try {
-      expectOperands(op, args as never)
+      expectOperands(row, args)
     } catch (error) {
       throw named(label, error)
     }
-    const kernel = table[op] as (args: object) => void | Paced<void>
-    return { label, kernel, args, held: heldArrays(args) }
+    return { label, kernel: row.kernel, args, held: heldArrays(args) }
   })
   const expectHeld = ({ held }: { held: readonly ArrayBufferView[] }): void => {
     for (const array of held) expectAttached('an operand of the plan', array)
@@ -170,8 +110,9 @@ export const jsKernels: Kernels = {
   supports: op => op in table,
   runSync(op, args) {
     if (!(op in table)) throw new SparkError('ERR_UNSUPPORTED', `there is no operation called '${op}'`)
-    expectOperands(op, args)
-    const work = table[op](args)
+    const row = table[op]
+    expectOperands(row, args)
+    const work = row.kernel(args)
     if (work) atOnce(work)
   },
   run: async (op, args) => jsKernels.runSync(op, args),

@@ -1,8 +1,12 @@
 // linear.ts: the linear layer in plain TypeScript. Weights are decoded row by row; sums are taken in double.
+import { argumentError, expectInteger, expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { nvfp4Block, nvfp4TensorScale, precisionKernels } from '../../precision/kernels.js'
 import type { KernelArgs, MatrixStrides } from '../kernels.js'
 import { activations } from './activations.js'
+import { expectCompute, expectFloatCompute, expectProductCompute } from './compute.js'
+import { expectFits } from './operands.js'
+import { type KernelRows, optional } from './row.js'
 import { rowReader } from './weight-rows.js'
 
 /** Σ_i a[aStart + i] · b[bStart + i] for i < count. */
@@ -59,7 +63,7 @@ export function* linear(args: KernelArgs['linear']): Paced<void> {
 }
 
 /** y[i, j] = alpha · a[i, j] · b[i, j] */
-export function* matmul(args: KernelArgs['matmul']): Paced<void> {
+function* matmul(args: KernelArgs['matmul']): Paced<void> {
   const { outer, inner, m, n, k, alpha, a, aStrides, b, bStrides, y, yStrides } = args
   const at = ([o, i, r, c]: MatrixStrides, ...[outer, inner, row, col]: MatrixStrides): number =>
     outer * o + inner * i + row * r + col * c
@@ -78,7 +82,7 @@ export function* matmul(args: KernelArgs['matmul']): Paced<void> {
 }
 
 /** dx = dy · W, dweight = dyᵀ · x, dbias = Σ_t dy[t, :] */
-export function* linearBackward(args: KernelArgs['linearBackward']): Paced<void> {
+function* linearBackward(args: KernelArgs['linearBackward']): Paced<void> {
   const { weight, tokens, x, dy, dx, dweight, dbias } = args
   const { rows, cols } = weight
   const row = rowReader(weight)
@@ -99,4 +103,70 @@ export function* linearBackward(args: KernelArgs['linearBackward']): Paced<void>
     if (dbias) dbias[o] = biasSum
   }
   dx?.set(dxSum)
+}
+
+function expectMatmul(args: KernelArgs['matmul']): void {
+  expectProductCompute(args.compute)
+  for (const name of ['aStrides', 'bStrides', 'yStrides'] as const) {
+    const strides = args[name]
+    if (!Array.isArray(strides) || strides.length !== 4)
+      throw argumentError(name, 'an array of four strides', strides)
+    for (const stride of strides) expectInteger(name, stride, 0)
+  }
+  const { m, n, k, aStrides, bStrides, yStrides } = args
+  for (const [name, rows, cols, [, , row, col]] of [
+    ['aStrides', m, k, aStrides],
+    ['bStrides', k, n, bStrides],
+  ] as const) {
+    const isAdjacent = rows <= 1 || cols <= 1 || row === 1 || col === 1
+    expectFits(isAdjacent, `${name} has neither adjacent rows nor adjacent columns: ${row} and ${col}`)
+  }
+  expectFits(yStrides[3] === 1, `yStrides[3] is ${yStrides[3]}, not 1`)
+}
+
+/** Elements from the first to the last one of a batch of matrices. */
+function extent(sizes: readonly number[], strides: MatrixStrides): number {
+  if (sizes.includes(0)) return 0
+  return 1 + sizes.reduce((last, size, i) => last + (size - 1) * strides[i]!, 0)
+}
+
+/** Contracts of linear layers and of products of matrices. */
+export const linearRows: KernelRows<'linear' | 'linearBackward' | 'matmul'> = {
+  linear: {
+    kernel: linear,
+    sizes: ['tokens'],
+    check({ activation = 'none', compute, weight }) {
+      expectOneOf('activation', activation, Object.keys(activations))
+      expectCompute(compute, weight)
+    },
+    operands: ({ weight: { rows, cols }, tokens }) => ({
+      x: tokens * cols,
+      rowScale: optional(rows),
+      bias: optional(rows),
+      residual: optional(tokens * rows),
+      y: tokens * rows,
+    }),
+  },
+  linearBackward: {
+    kernel: linearBackward,
+    sizes: ['tokens'],
+    check: expectFloatCompute,
+    operands: ({ weight: { rows, cols }, tokens }) => ({
+      x: tokens * cols,
+      dy: tokens * rows,
+      dx: optional(tokens * cols),
+      dweight: optional(rows * cols),
+      dbias: optional(rows),
+    }),
+  },
+  matmul: {
+    kernel: matmul,
+    sizes: ['outer', 'inner', 'm', 'n', 'k'],
+    check: expectMatmul,
+    operands: ({ outer, inner, m, n, k, aStrides, bStrides, yStrides }) => ({
+      a: extent([outer, inner, m, k], aStrides),
+      b: extent([outer, inner, k, n], bStrides),
+      y: extent([outer, inner, m, n], yStrides),
+    }),
+  },
 }

@@ -1,6 +1,9 @@
 // normalizations.ts: softmax and normalizations in plain TypeScript, as their formulas are written. Sums are taken in
 // double.
-import type { KernelArgs, NormShape } from '../kernels.js'
+import { expectInteger } from '../../core/checks.js'
+import type { BatchShape, KernelArgs, NormShape } from '../kernels.js'
+import { expectFits } from './operands.js'
+import { type KernelRows, optional } from './row.js'
 
 const sum = (count: number, term: (i: number) => number): number => {
   let total = 0
@@ -9,7 +12,7 @@ const sum = (count: number, term: (i: number) => number): number => {
 }
 
 /** y = softmax(x) or log(softmax(x)), by rows. */
-export function softmax({ rows, cols, log, x, y }: KernelArgs['softmax']): void {
+function softmax({ rows, cols, log, x, y }: KernelArgs['softmax']): void {
   for (let r = 0; r < rows; r++) {
     const row = Float64Array.from(x.subarray(r * cols, (r + 1) * cols))
     const largest = row.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY)
@@ -22,7 +25,7 @@ export function softmax({ rows, cols, log, x, y }: KernelArgs['softmax']): void 
 }
 
 /** dx of softmax. */
-export function softmaxBackward({ rows, cols, log, y, dy, dx }: KernelArgs['softmaxBackward']): void {
+function softmaxBackward({ rows, cols, log, y, dy, dx }: KernelArgs['softmaxBackward']): void {
   for (let first = 0; first < rows * cols; first += cols) {
     const total = sum(cols, c => dy[first + c]! * (log ? 1 : y[first + c]!))
     for (let at = first; at < first + cols; at++) {
@@ -36,7 +39,7 @@ const scaleIndex = ({ cols, groups, inner }: NormShape, row: number, col: number
   Math.floor(((row % groups) * cols + col) / inner)
 
 /** y = (x − mean) / √(variance + eps) · scale + bias, by rows. */
-export function norm(args: KernelArgs['norm']): void {
+function norm(args: KernelArgs['norm']): void {
   const { rows, cols, centered, eps, x, scale, bias, y } = args
   for (let r = 0; r < rows; r++) {
     const row = Float64Array.from(x.subarray(r * cols, (r + 1) * cols))
@@ -52,7 +55,7 @@ export function norm(args: KernelArgs['norm']): void {
 }
 
 /** dx, dscale and dbias of norm. */
-export function normBackward(args: KernelArgs['normBackward']): void {
+function normBackward(args: KernelArgs['normBackward']): void {
   const { rows, cols, groups, inner, centered, x, scale, mean, invStd, dy, dx, dscale, dbias } = args
   const scaleSums = new Float64Array((groups * cols) / inner)
   const biasSums = new Float64Array(scaleSums.length)
@@ -72,19 +75,15 @@ export function normBackward(args: KernelArgs['normBackward']): void {
   dbias?.set(biasSums)
 }
 
-/** Calls body(place of an element of channel c) for all n and p. */
-function forEachOf(
-  { batch, channels, positions }: KernelArgs['batchStatistics'] | KernelArgs['batchNormBackward'],
-  c: number,
-  body: (at: number) => void,
-): void {
+/** Calls body(offset of an element of channel c) for all n and p. */
+function forEachOf({ batch, channels, positions }: BatchShape, c: number, body: (at: number) => void): void {
   for (let n = 0; n < batch; n++) {
     for (let p = 0; p < positions; p++) body((n * channels + c) * positions + p)
   }
 }
 
 /** mean and variance of each channel. */
-export function batchStatistics(args: KernelArgs['batchStatistics']): void {
+function batchStatistics(args: KernelArgs['batchStatistics']): void {
   const { batch, channels, positions, x, mean, variance } = args
   const count = batch * positions
   for (let c = 0; c < channels; c++) {
@@ -101,7 +100,7 @@ export function batchStatistics(args: KernelArgs['batchStatistics']): void {
 }
 
 /** y = (x − mean) / √(variance + eps) · scale + bias, by channels. */
-export function batchNorm(args: KernelArgs['batchNorm']): void {
+function batchNorm(args: KernelArgs['batchNorm']): void {
   const { batch, channels, positions, eps, x, mean, variance, scale, bias, y } = args
   for (let at = 0; at < batch * channels * positions; at++) {
     const c = Math.floor(at / positions) % channels
@@ -111,7 +110,7 @@ export function batchNorm(args: KernelArgs['batchNorm']): void {
 }
 
 /** dx, dscale and dbias of batchNorm. */
-export function batchNormBackward(args: KernelArgs['batchNormBackward']): void {
+function batchNormBackward(args: KernelArgs['batchNormBackward']): void {
   const { batch, channels, positions, training, eps, x, mean, variance, scale, dy, dx, dscale, dbias } = args
   const count = batch * positions
   for (let c = 0; c < channels; c++) {
@@ -130,4 +129,103 @@ export function batchNormBackward(args: KernelArgs['batchNormBackward']): void {
       dx[at] = factor * (dy[at]! - first - (x[at]! - mean[c]!) * invStd * second)
     })
   }
+}
+
+function expectNorm({ rows, cols, groups, inner }: NormShape): void {
+  expectInteger('cols', cols, 1)
+  expectInteger('groups', groups, 1)
+  expectInteger('inner', inner, 1)
+  expectFits(cols % inner === 0, `cols is ${cols}, not a multiple of inner, ${inner}`)
+  expectFits(rows % groups === 0, `rows is ${rows}, not a multiple of groups, ${groups}`)
+}
+
+/** Elements of a normalized matrix and of its scale. */
+const normSizes = ({ rows, cols, groups, inner }: NormShape) =>
+  [rows * cols, (groups * cols) / inner] as const
+
+const batchSizes = ['batch', 'channels', 'positions'] as const
+
+const batchElements = ({ batch, channels, positions }: BatchShape): number => batch * channels * positions
+
+/** Contracts of softmax and normalizations. */
+export const normalizationRows: KernelRows<
+  | 'softmax'
+  | 'softmaxBackward'
+  | 'norm'
+  | 'normBackward'
+  | 'batchStatistics'
+  | 'batchNorm'
+  | 'batchNormBackward'
+> = {
+  softmax: {
+    kernel: softmax,
+    sizes: ['rows', 'cols'],
+    operands: ({ rows, cols }) => ({ x: rows * cols, y: rows * cols }),
+  },
+  softmaxBackward: {
+    kernel: softmaxBackward,
+    sizes: ['rows', 'cols'],
+    operands: ({ rows, cols }) => ({ y: rows * cols, dy: rows * cols, dx: rows * cols }),
+  },
+  norm: {
+    kernel: norm,
+    sizes: ['rows'],
+    check: expectNorm,
+    operands(args) {
+      const [all, scales] = normSizes(args)
+      return {
+        x: all,
+        scale: optional(scales),
+        bias: optional(scales),
+        y: all,
+        mean: optional(args.rows),
+        invStd: optional(args.rows),
+      }
+    },
+  },
+  normBackward: {
+    kernel: normBackward,
+    sizes: ['rows'],
+    check: expectNorm,
+    operands(args) {
+      const [all, scales] = normSizes(args)
+      return {
+        x: all,
+        scale: optional(scales),
+        mean: args.centered ? args.rows : optional(args.rows),
+        invStd: args.rows,
+        dy: all,
+        dx: optional(all),
+        dscale: optional(scales),
+        dbias: optional(scales),
+      }
+    },
+  },
+  batchStatistics: {
+    kernel: batchStatistics,
+    sizes: batchSizes,
+    check: ({ batch, positions }) =>
+      expectFits(batch > 0 && positions > 0, 'there is nothing to take statistics of'),
+    operands: args => ({ x: batchElements(args), mean: args.channels, variance: args.channels }),
+  },
+  batchNorm: {
+    kernel: batchNorm,
+    sizes: batchSizes,
+    operands(args) {
+      const { channels } = args
+      const x = batchElements(args)
+      const affine = { scale: optional(channels), bias: optional(channels) }
+      return { x, mean: channels, variance: channels, ...affine, y: x }
+    },
+  },
+  batchNormBackward: {
+    kernel: batchNormBackward,
+    sizes: batchSizes,
+    operands(args) {
+      const { channels } = args
+      const x = batchElements(args)
+      const gradients = { dx: optional(x), dscale: optional(channels), dbias: optional(channels) }
+      return { x, mean: channels, variance: channels, scale: optional(channels), dy: x, ...gradients }
+    },
+  },
 }

@@ -1,8 +1,12 @@
 // pool.ts: largest elements and means of windows in plain TypeScript.
+import { expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
-import type { LayerKernelArgs, Windows } from '../layer-kernel-args.js'
+import type { KernelArgs, Windows } from '../kernels.js'
+import { poolFns } from '../layer-args.js'
 import { pairsOf } from './conv.js'
+import { elements, type KernelRows, optional } from './row.js'
+import { expectWindow } from './windows.js'
 
 /** Number of taps that a mean divides by, for each position of the output. */
 function* divisorsOf(windows: Windows, countPad: boolean): Paced<Int32Array> {
@@ -14,11 +18,11 @@ function* divisorsOf(windows: Windows, countPad: boolean): Paced<Int32Array> {
     padsBegin: image.map(() => 0),
   }
   const { q } = yield* pairsOf({ ...windows, ...(countPad && padded) })
-  for (const place of q) counts[place]!++
+  for (const position of q) counts[position]!++
   return counts
 }
 
-/** Calls body with the places of a tap in the image and of its window in the output, plane by plane. */
+/** Calls body with the offsets of a tap in the image and of its window in the output, plane by plane. */
 function* forEachTap(windows: Windows, body: (x: number, y: number, q: number) => void): Paced<void> {
   const { q, p } = yield* pairsOf(windows)
   const [pixels, positions] = [numel(windows.image), numel(windows.out)]
@@ -29,13 +33,13 @@ function* forEachTap(windows: Windows, body: (x: number, y: number, q: number) =
 }
 
 /** y = the largest element or the mean of each window */
-export function* pool(args: LayerKernelArgs['pool']): Paced<void> {
+function* pool(args: KernelArgs['pool']): Paced<void> {
   const { fn, countPad, out, indices } = args
   const [x, y] = [args.x as Float32Array, args.y as Float32Array]
   if (fn === 'max') {
-    const least = args.dtype === 'u8' ? 0 : args.dtype === 'i8' ? -128 : Number.NEGATIVE_INFINITY
+    const min = args.dtype === 'u8' ? 0 : args.dtype === 'i8' ? -128 : Number.NEGATIVE_INFINITY
     for (const [window, at] of (yield* firstLargest(args, x)).entries()) {
-      y[window] = at < 0 ? least : x[at]!
+      y[window] = at < 0 ? min : x[at]!
       if (indices) indices[window] = BigInt(at)
     }
     return
@@ -59,7 +63,7 @@ function* firstLargest(windows: Windows, x: Float32Array): Paced<Int32Array> {
 }
 
 /** dx = dy at the first largest element of each window, or dy / divisor at all of them */
-export function* poolBackward(args: LayerKernelArgs['poolBackward']): Paced<void> {
+function* poolBackward(args: KernelArgs['poolBackward']): Paced<void> {
   const { fn, planes, image, countPad, x, dx } = args
   const dy = args.dy as Float32Array
   const sums = new Float64Array(planes * numel(image))
@@ -73,4 +77,39 @@ export function* poolBackward(args: LayerKernelArgs['poolBackward']): Paced<void
       if (at >= 0) sums[at]! += dy[window]!
   }
   for (let i = 0; i < sums.length; i++) dx[i] = sums[i]!
+}
+
+/** Elements of the images and of the outputs. */
+const sizesOf = ({ planes, image, out }: Windows) => [planes * numel(image), planes * numel(out)] as const
+
+function expectPool(args: KernelArgs['pool'] | KernelArgs['poolBackward']): void {
+  expectOneOf('fn', args.fn, poolFns)
+  expectWindow(args, { padsBegin: 0, padsEnd: 0 })
+}
+
+/** Contracts of pooling. */
+export const poolRows: KernelRows<'pool' | 'poolBackward'> = {
+  pool: {
+    kernel: pool,
+    sizes: ['planes'],
+    check: expectPool,
+    operands(args) {
+      const [image, out] = sizesOf(args)
+      return {
+        x: elements(args.dtype, image),
+        y: elements(args.dtype, out),
+        indices: optional(elements('i64', out)),
+      }
+    },
+  },
+  poolBackward: {
+    kernel: poolBackward,
+    sizes: ['planes'],
+    check: expectPool,
+    operands(args) {
+      const [image, out] = sizesOf(args)
+      const x = elements(args.dtype, image)
+      return { x: args.fn === 'max' ? x : optional(x), dy: elements(args.dtype, out), dx: x }
+    },
+  },
 }

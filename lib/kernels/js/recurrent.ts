@@ -1,10 +1,10 @@
 // recurrent.ts: recurrent layers in plain TypeScript.
 import type { Paced } from '../../core/paced.js'
-import { panelRows } from '../../weights/panels.js'
-import type { LayerKernelArgs } from '../layer-kernel-args.js'
+import { panelRows, panelSizes } from '../../weights/panels.js'
+import type { RecurrentArgs } from '../kernels.js'
 import { unaryFunctions } from './functions.js'
-
-type RecurrentArgs = LayerKernelArgs['recurrent']
+import { expectFits } from './operands.js'
+import { elements, type KernelRows, optional } from './row.js'
 
 const gateCounts = { rnn: 1, gru: 3, lstm: 4 } as const
 
@@ -99,7 +99,7 @@ function directionOf(args: RecurrentArgs, d: number): RecurrentArgs {
 }
 
 /** A recurrent layer. */
-export function* recurrent(args: RecurrentArgs): Paced<void> {
+function* recurrent(args: RecurrentArgs): Paced<void> {
   for (let d = 0; d < args.directions; d++) yield* runDirection(directionOf(args, d), d)
 }
 
@@ -121,4 +121,37 @@ function* runDirection(args: RecurrentArgs, d: number): Paced<void> {
     lastH.set(state.h, n * hidden)
     lastC?.set(state.c, n * hidden)
   }
+}
+
+function expectRecurrent({ cell, directions, functions }: RecurrentArgs): void {
+  expectFits(directions === 1 || directions === 2, `directions is ${directions}, neither 1 nor 2`)
+  const count = directions * { rnn: 1, gru: 2, lstm: 3 }[cell]
+  expectFits(functions.length === count, `there are ${functions.length} functions; this layer has ${count}`)
+}
+
+/** Contract of recurrent layers. */
+export const recurrentRows: KernelRows<'recurrent'> = {
+  recurrent: {
+    kernel: recurrent,
+    sizes: ['steps', 'batch', 'hidden'],
+    check: expectRecurrent,
+    operands({ cell, directions, steps, batch, hidden, packed }) {
+      const width = gateCounts[cell] * hidden
+      const states = directions * batch * hidden
+      const panels = panelSizes({ format: 'f32', rows: width, cols: hidden }).data
+      return {
+        gates: steps * directions * batch * width,
+        recurrence: directions * (packed ? panels : hidden * width),
+        bias: optional(directions * width),
+        peepholes: optional(directions * 3 * hidden),
+        initialH: optional(states),
+        initialC: optional(states),
+        lengths: optional(elements('i32', batch)),
+        y: optional(steps * states),
+        lastH: states,
+        lastC: cell === 'lstm' ? states : optional(states),
+        scratch: directions * batch * (width + hidden),
+      }
+    },
+  },
 }

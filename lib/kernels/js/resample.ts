@@ -1,8 +1,9 @@
 // resample.ts: resizing along one axis in plain TypeScript.
-import type { LayerKernelArgs } from '../layer-kernel-args.js'
+import type { KernelArgs } from '../kernels.js'
+import { elements, type KernelRows, optional } from './row.js'
 
 /** y[o, q, i] = offset[q] + Σ_t weights[q, t] · x[o, taps[q, t], i] */
-export function resample(args: LayerKernelArgs['resample']): void {
+function resample(args: KernelArgs['resample']): void {
   const { outer, size, inner, out, count, x, taps, weights, offset, y } = args
   for (let o = 0; o < outer; o++) {
     for (let q = 0; q < out; q++) {
@@ -15,4 +16,19 @@ export function resample(args: LayerKernelArgs['resample']): void {
       }
     }
   }
+}
+
+/** Contract of resizing. */
+export const resampleRows: KernelRows<'resample'> = {
+  resample: {
+    kernel: resample,
+    sizes: ['outer', 'size', 'inner', 'out', 'count'],
+    operands: ({ outer, size, inner, out, count }) => ({
+      x: outer * size * inner,
+      taps: elements('i32', out * count),
+      weights: out * count,
+      offset: optional(out),
+      y: outer * out * inner,
+    }),
+  },
 }

@@ -1,9 +1,11 @@
 // training.ts: the loss and the optimizer step in plain TypeScript.
+import { expectNumber } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import type { KernelArgs } from '../kernels.js'
+import { elements, type KernelRows, optional } from './row.js'
 
 /** loss[0] = mean over t of −log softmax(logits[t, :])[labels[t]]; dlogits = (softmax − onehot) / T */
-export function softmaxCrossEntropy(args: KernelArgs['softmaxCrossEntropy']): void {
+function softmaxCrossEntropy(args: KernelArgs['softmaxCrossEntropy']): void {
   const { tokens, classes, logits, labels, loss, dlogits } = args
   expectLabels(args)
   let total = 0
@@ -25,7 +27,7 @@ export function softmaxCrossEntropy(args: KernelArgs['softmaxCrossEntropy']): vo
 const scalar = (value: number | Float64Array): number => (typeof value === 'number' ? value : value[0]!)
 
 /** One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1. */
-export function adamw(args: KernelArgs['adamw']): void {
+function adamw(args: KernelArgs['adamw']): void {
   const { count, beta1, beta2, eps, weightDecay, grad, param, m, v } = args
   const step = scalar(args.step)
   const lr = scalar(args.lr)
@@ -46,4 +48,33 @@ function expectLabels({ tokens, classes, labels }: KernelArgs['softmaxCrossEntro
       throw new SparkError('ERR_ARGUMENT', `labels[${t}] is ${labels[t]}; there are ${classes} classes`)
     }
   }
+}
+
+/** A number, or an array of one. */
+function expectScalar(name: string, value: number | Float64Array): void {
+  if (value instanceof Float64Array && value.length > 0) return
+  expectNumber(name, value)
+}
+
+/** Contracts of the loss and the optimizer step. */
+export const trainingRows: KernelRows<'softmaxCrossEntropy' | 'adamw'> = {
+  softmaxCrossEntropy: {
+    kernel: softmaxCrossEntropy,
+    sizes: ['tokens', 'classes'],
+    operands: ({ tokens, classes }) => ({
+      logits: tokens * classes,
+      labels: elements('i32', tokens),
+      loss: 1,
+      dlogits: optional(tokens * classes),
+    }),
+  },
+  adamw: {
+    kernel: adamw,
+    sizes: ['count'],
+    check({ step, lr }) {
+      expectScalar('step', step)
+      expectScalar('lr', lr)
+    },
+    operands: ({ count }) => ({ grad: count, param: count, m: count, v: count }),
+  },
 }

@@ -1,8 +1,8 @@
 // conv.ts: convolutions.
 import { float, int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
-import type { ConvShape } from '../../kernels/conv-shape.js'
-import type { Activation } from '../../kernels/kernel-args.js'
+import type { ConvShape } from '../../kernels/conv-args.js'
+import type { Activation } from '../../kernels/linear-args.js'
 import type { Lowering } from '../lowering.js'
 import { computeOf, exactCompute, weightOf } from './matmul.js'
 import { addReduce } from './reduce.js'

@@ -3,7 +3,7 @@ import { arrayBytes, exactType, isFloat, isWideFloat } from '../../core/dtype.js
 import { numel } from '../../core/shape.js'
 import { float } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
-import type { BinaryFn, UnaryFn } from '../../kernels/tensor-kernel-args.js'
+import type { BinaryFn, UnaryFn } from '../../kernels/strided-args.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
 import { broadcastStrides, collapse } from '../views.js'

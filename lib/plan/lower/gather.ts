@@ -2,14 +2,14 @@
 import { contiguousStrides, numel } from '../../core/shape.js'
 import { int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
-import type { ScatterFn } from '../../kernels/tensor-kernel-args.js'
+import type { ScatterFn } from '../../kernels/strided-args.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Operand } from '../program.js'
 import { axisOf, collapse } from '../views.js'
 import { addCopy, zeros } from './copy.js'
 import type { LowerTable } from './table.js'
 
-/** The loop over places; see Places in tensor-kernel-args.ts. */
+/** The indexed loop; see Indexing in strided-args.ts. */
 interface IndexLoop {
   readonly shape: readonly number[]
   readonly strides: readonly number[]

@@ -2,7 +2,7 @@
 import type { ElementType } from '../../core/dtype.js'
 import { contiguousStrides, numel } from '../../core/shape.js'
 import { sparkDomain } from '../../graph/graph.js'
-import type { Activation, MatrixStrides } from '../../kernels/kernel-args.js'
+import type { Activation, MatrixStrides } from '../../kernels/linear-args.js'
 import type { FloatCompute } from '../../kernels/weight-args.js'
 import { formatInfo } from '../../weights/formats.js'
 import { arraysOf, type Weight } from '../../weights/weight.js'

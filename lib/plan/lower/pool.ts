@@ -1,7 +1,7 @@
 // pool.ts: pooling by windows and over whole planes.
 import { numel } from '../../core/shape.js'
 import { sparkDomain } from '../../graph/graph.js'
-import type { PoolFn } from '../../kernels/layer-kernel-args.js'
+import type { PoolFn } from '../../kernels/layer-args.js'
 import type { Lowering } from '../lowering.js'
 import { addBinary } from './elementwise.js'
 import { addReduce } from './reduce.js'

@@ -1,7 +1,7 @@
 // recurrent.ts: recurrent layers: a matrix product for all steps, then a kernel that goes through them.
 import { ints } from '../../graph/attributes.js'
 import { recurrentFunctions } from '../../graph/recurrent.js'
-import type { UnaryFn } from '../../kernels/tensor-kernel-args.js'
+import type { UnaryFn } from '../../kernels/strided-args.js'
 import { panelSizes } from '../../weights/panels.js'
 import type { Lowering, Value } from '../lowering.js'
 import type { Buffer, Operand } from '../program.js'

@@ -2,7 +2,7 @@
 import { contiguousStrides, numel } from '../../core/shape.js'
 import { int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
-import type { ReduceFn } from '../../kernels/tensor-kernel-args.js'
+import type { ReduceFn } from '../../kernels/strided-args.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
 import { axisOf, collapse } from '../views.js'

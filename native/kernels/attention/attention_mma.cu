@@ -14,9 +14,9 @@ using attention_mma_block::kThreads;
 constexpr int kTile = attention_mma_block::kRows;  // rows of queries, and keys at a time
 constexpr int kKeyBlocks = kTile / 8;
 
-// Place of eight neighbours of a row of kDepth: those that ldmatrix reads lie in different banks.
+// Offset of eight neighbours of a row of kDepth: those that ldmatrix reads lie in different banks.
 template <int kDepth>
-__device__ int place(int row, int eight) {
+__device__ int tile_offset(int row, int eight) {
   return row * kDepth + (eight ^ (row & 7)) * 8;
 }
 
@@ -29,7 +29,7 @@ __device__ void load_rows(uint16_t* tile, int width, const RowOf& row_of) {
     const float* from = row_of(row);
     EightFloats values;
     values.load(from ? from + eight * 8 : nullptr, from ? width - eight * 8 : 0);
-    *reinterpret_cast<Eight*>(tile + place<kDepth>(row, eight)) = values.rounded<Number>();
+    *reinterpret_cast<Eight*>(tile + tile_offset<kDepth>(row, eight)) = values.rounded<Number>();
   }
 }
 
@@ -116,7 +116,7 @@ __device__ void multiply_keys(const uint32_t (&q)[kDepth / 16][4], const uint16_
 #pragma unroll
     for (int n = 0; n < kKeyBlocks; n += 2) {
       uint32_t b[4];
-      load_matrices(b, keys + place<kDepth>(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
+      load_matrices(b, keys + tile_offset<kDepth>(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
       mma_16x8x16<Number>(scores[n], q[k], b[0], b[1]);
       mma_16x8x16<Number>(scores[n + 1], q[k], b[2], b[3]);
     }
@@ -137,7 +137,7 @@ __device__ void multiply_values(const float (&weights)[kKeyBlocks][4], const uin
     for (int n = 0; n < kDepth / 16; ++n) {
       if (n >= steps) break;
       uint32_t b[4];
-      load_matrices_transposed(b, values + place<kDepth>(k * 16 + lane % 16, n * 2 + lane / 16));
+      load_matrices_transposed(b, values + tile_offset<kDepth>(k * 16 + lane % 16, n * 2 + lane / 16));
       mma_16x8x16<Number>(sums[2 * n], a, b[0], b[1]);
       mma_16x8x16<Number>(sums[2 * n + 1], a, b[2], b[3]);
     }
@@ -187,7 +187,8 @@ __device__ void attention(const AttentionArgs& args, int64_t tiles) {
   uint32_t q[kDepth / 16][4];
 #pragma unroll
   for (int i = 0; i < kDepth / 16; ++i) {
-    if (i * 16 < depth) load_matrices(q[i], shared.keys + place<kDepth>(top + lane % 16, i * 2 + lane / 16));
+    if (i * 16 < depth)
+      load_matrices(q[i], shared.keys + tile_offset<kDepth>(top + lane % 16, i * 2 + lane / 16));
   }
   Rows rows(queries, top + lane / 4);
   float sums[kDepth / 8][4] = {};

@@ -2,7 +2,7 @@
 // right(k, col) for each group. Forward: lines are filters, k channels and taps, cols positions of all
 // images. Transposed: lines are channels, k filters and taps, cols pixels. WeightGradient: lines are filters,
 // k positions of all images, cols channels and taps. What depends on the column alone is an Across, what
-// depends on k an Along. Trap: places in an image are formed modulo 2^32; only sums of both are in range.
+// depends on k an Along. Trap: offsets in an image are formed modulo 2^32; only sums of both are in range.
 #pragma once
 
 #include "kernels/conv/conv_args.h"
@@ -15,10 +15,10 @@ __device__ int32_t numel(const int64_t (&sizes)[3]) {
   return static_cast<int32_t>(sizes[0] * sizes[1] * sizes[2]);
 }
 
-// A window of an output position, or a tap: its coordinates in the image and its place there.
-struct Place {
+// A window of an output position, or a tap: its coordinates in the image and its offset there.
+struct Position {
   int32_t at[3];
-  uint32_t place;
+  uint32_t offset;
 };
 
 constexpr int32_t kOutside = -(1 << 30);  // a coordinate that leads out of every image
@@ -34,13 +34,13 @@ struct Group {
         positions(numel(args.shape.out)),
         pixels(numel(args.shape.image)) {}
 
-  __device__ uint32_t place(const int32_t (&at)[3], const int64_t (&sizes)[3]) const {
+  __device__ uint32_t offset_of(const int32_t (&at)[3], const int64_t (&sizes)[3]) const {
     const auto middle = static_cast<uint32_t>(sizes[1]), last = static_cast<uint32_t>(sizes[2]);
     return (static_cast<uint32_t>(at[0]) * middle + at[1]) * last + at[2];
   }
 
   // The window at a position of the output; image is the channels of this group.
-  struct Window : Place {
+  struct Window : Position {
     const float* image;
   };
   __device__ Window window(int32_t position) const {
@@ -50,27 +50,27 @@ struct Group {
     for (int i = 0; i < 3; ++i) {
       window.at[i] = q[i] * args.stride.size[i].divisor() - static_cast<int32_t>(args.shape.pad[i]);
     }
-    window.place = place(window.at, args.shape.image);
+    window.offset = offset_of(window.at, args.shape.image);
     window.image = args.x + (n * args.shape.channels + int64_t{group} * channels) * pixels;
     return window;
   }
 
   // A channel and a tap of its filter.
-  __device__ Place tap(int32_t row) const {
-    Place tap;
+  __device__ Position tap(int32_t row) const {
+    Position tap;
     const int32_t channel = args.kernel.split(row, tap.at);
     for (int i = 0; i < 3; ++i) tap.at[i] *= static_cast<int32_t>(args.shape.dilation[i]);
-    tap.place = place(tap.at, args.shape.image) + static_cast<uint32_t>(channel) * pixels;
+    tap.offset = offset_of(tap.at, args.shape.image) + static_cast<uint32_t>(channel) * pixels;
     return tap;
   }
 
   // x there; 0 outside of the image.
-  __device__ float image(const Window& window, const Place& tap) const {
+  __device__ float image(const Window& window, const Position& tap) const {
     bool inside = true;
     for (int i = 0; i < 3; ++i) {
       inside &= static_cast<uint32_t>(window.at[i] + tap.at[i]) < static_cast<uint32_t>(args.shape.image[i]);
     }
-    return inside ? window.image[window.place + tap.place] : 0.0f;
+    return inside ? window.image[window.offset + tap.offset] : 0.0f;
   }
 
   // Where element `line` of column `col` of an output [N, lines, size] begins.
@@ -87,7 +87,7 @@ struct Group {
 struct ForwardPass : Group {
   using Group::Group;
   using Across = Window;
-  using Along = Place;
+  using Along = Position;
   __device__ int32_t lines() const { return filters; }
   __device__ int32_t cols() const { return static_cast<int32_t>(args.shape.batch) * positions; }
   __device__ int32_t depth() const { return channels * taps; }
@@ -116,7 +116,7 @@ struct TransposedPass : Group {
     int32_t at[3];
     const float* gradient;
   };
-  using Along = Place;
+  using Along = Position;
   __device__ int32_t lines() const { return channels; }
   __device__ int32_t cols() const { return static_cast<int32_t>(args.shape.batch) * pixels; }
   __device__ int32_t depth() const { return filters * taps; }
@@ -131,7 +131,7 @@ struct TransposedPass : Group {
     Along tap;
     const int32_t filter = args.kernel.split(k, tap.at);
     for (int i = 0; i < 3; ++i) tap.at[i] *= -static_cast<int32_t>(args.shape.dilation[i]);
-    tap.place = static_cast<uint32_t>(filter) * positions;
+    tap.offset = static_cast<uint32_t>(filter) * positions;
     return tap;
   }
   __device__ int32_t weight_row(int32_t k) const {
@@ -148,7 +148,7 @@ struct TransposedPass : Group {
       q[i] = stride(distance);
       inside &= distance >= 0 && q[i] < args.shape.out[i] && q[i] * stride.divisor() == distance;
     }
-    return inside ? across.gradient[along.place + place(q, args.shape.out)] : 0.0f;
+    return inside ? across.gradient[along.offset + offset_of(q, args.shape.out)] : 0.0f;
   }
   __device__ int64_t start(int32_t col) const {
     return Group::start(col, args.image, args.shape.channels, pixels);
@@ -161,7 +161,7 @@ struct TransposedPass : Group {
 
 struct WeightGradientPass : Group {
   using Group::Group;
-  using Across = Place;
+  using Across = Position;
   using Along = Window;
   __device__ int32_t lines() const { return filters; }
   __device__ int32_t cols() const { return channels * taps; }

@@ -14,16 +14,16 @@ namespace {
 static_assert(kThreads<conv_mma_block::kLargeTile> == conv_mma_block::threads(conv_mma_block::kLargeTile));
 static_assert(kThreads<conv_mma_block::kSmallTile> == conv_mma_block::threads(conv_mma_block::kSmallTile));
 
-__device__ Place of_lane(const Place& place, int lane) {
-  Place of;
-  for (int i = 0; i < 3; ++i) of.at[i] = __shfl_sync(0xFFFFFFFFu, place.at[i], lane);
-  of.place = __shfl_sync(0xFFFFFFFFu, place.place, lane);
+__device__ Position of_lane(const Position& position, int lane) {
+  Position of;
+  for (int i = 0; i < 3; ++i) of.at[i] = __shfl_sync(0xFFFFFFFFu, position.at[i], lane);
+  of.offset = __shfl_sync(0xFFFFFFFFu, position.offset, lane);
   return of;
 }
 
 __device__ Group::Window of_lane(const Group::Window& window, int lane) {
   Group::Window of;
-  static_cast<Place&>(of) = of_lane(static_cast<const Place&>(window), lane);
+  static_cast<Position&>(of) = of_lane(static_cast<const Position&>(window), lane);
   const auto image = reinterpret_cast<unsigned long long>(window.image);
   of.image = reinterpret_cast<const float*>(__shfl_sync(0xFFFFFFFFu, image, lane));
   return of;
@@ -53,12 +53,12 @@ struct GatheredColumns {
   __device__ void start(Tile<kTile>&, int64_t, int64_t) const {}
   __device__ void fetch(Registers& registers, int64_t, int64_t from) const {
     const int32_t k = static_cast<int32_t>(from) + threadIdx.x / kPairs + threadIdx.x % kCount * kRows;
-    Place own = pass.along(k);
+    Position own = pass.along(k);
     if (k >= pass.depth()) own.at[0] = kOutside;
     const float scale = k_scale && k < pass.depth() ? k_scale[pass.weight_row(k)] : 1.0f;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      const Place along = of_lane(own, i);
+      const Position along = of_lane(own, i);
       for (int j = 0; j < 2; ++j) registers.values[i][j] = pass.right(along, across[j]);
       if (k_scale) {
         const float factor = __shfl_sync(0xFFFFFFFFu, scale, i);
@@ -71,7 +71,7 @@ struct GatheredColumns {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int k = threadIdx.x / kPairs + i * kRows;
-      *reinterpret_cast<uint32_t*>(tile + column_place<kTile>(k, pair / 4) + pair % 4 * 2) =
+      *reinterpret_cast<uint32_t*>(tile + column_offset<kTile>(k, pair / 4) + pair % 4 * 2) =
           round_pair<Number>(registers.values[i][0], registers.values[i][1]);
     }
   }
@@ -87,7 +87,7 @@ struct GatheredPositions {
   };
   const WeightGradientPass& pass;
   int32_t first;  // position of K = 0
-  Place across[kLoads];
+  Position across[kLoads];
 
   // Columns past the end repeat the last one; their sums are not stored.
   __device__ GatheredPositions(const WeightGradientPass& pass, int32_t first, int64_t col)
@@ -118,7 +118,7 @@ struct GatheredPositions {
       for (int j = 0; j < 4; ++j) {
         eight.pairs[j] = round_pair<Number>(registers.values[i][2 * j], registers.values[i][2 * j + 1]);
       }
-      *reinterpret_cast<Eight*>(tile + row_place(line, threadIdx.x % 4)) = eight;
+      *reinterpret_cast<Eight*>(tile + row_offset(line, threadIdx.x % 4)) = eight;
     }
   }
 };

@@ -36,9 +36,9 @@ struct RoundedLines {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const int at = threadIdx.x + i * kThreads<kTile>;
-      const int place =
-          kAlongK ? row_place(at / 4, at % 4) : column_place<kTile>(at / (kTile / 8), at % (kTile / 8));
-      *reinterpret_cast<Eight*>(tile + place) = registers[i].template rounded<Number>();
+      const int offset =
+          kAlongK ? row_offset(at / 4, at % 4) : column_offset<kTile>(at / (kTile / 8), at % (kTile / 8));
+      *reinterpret_cast<Eight*>(tile + offset) = registers[i].template rounded<Number>();
     }
   }
 };

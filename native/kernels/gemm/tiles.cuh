@@ -24,10 +24,10 @@ constexpr int kLoads = 2;  // runs of eight that a thread moves
 template <int kTile>
 using Tile = uint16_t[kTile * kDepth];
 
-// Place of run `eight` of a line: lines of 32 along K, or of kTile along N.
-__device__ int row_place(int line, int eight) { return line * kDepth + (eight ^ (line >> 1 & 3)) * 8; }
+// Offset of run `eight` of a line: lines of 32 along K, or of kTile along N.
+__device__ int row_offset(int line, int eight) { return line * kDepth + (eight ^ (line >> 1 & 3)) * 8; }
 template <int kTile>
-__device__ int column_place(int k, int eight) {
+__device__ int column_offset(int k, int eight) {
   return k * kTile + (eight ^ (k & 7)) * 8;
 }
 
@@ -45,7 +45,7 @@ struct PackedRows {
     for (int i = 0; i < kLoads; ++i) {
       const int at = threadIdx.x + i * kThreads<kTile>, row = at / 4, eight = at % 4;
       const int64_t source = min(line + row, lines - 1) * padded_depth(depth) + k + eight * 8;
-      copy_async(tile + row_place(row, eight), data + source, true);
+      copy_async(tile + row_offset(row, eight), data + source, true);
     }
   }
   __device__ void fetch(Registers&, int64_t, int64_t) const {}
@@ -63,15 +63,15 @@ struct WeightLines {
     return Codes::kStoredAsPairs && weight.cols % 8 == 0 &&
            reinterpret_cast<uintptr_t>(weight.data) % 16 == 0;
   }
-  // Row and column of run `at` of a tile, and its place there.
+  // Row and column of run `at` of a tile, and its offset there.
   __device__ int64_t row(int at, int64_t line, int64_t k) const {
     return kRows ? line + at / 4 : k + at / (kTile / 8);
   }
   __device__ int64_t col(int at, int64_t line, int64_t k) const {
     return kRows ? k + at % 4 * 8 : line + at % (kTile / 8) * 8;
   }
-  __device__ static int place(int at) {
-    return kRows ? row_place(at / 4, at % 4) : column_place<kTile>(at / (kTile / 8), at % (kTile / 8));
+  __device__ static int offset(int at) {
+    return kRows ? row_offset(at / 4, at % 4) : column_offset<kTile>(at / (kTile / 8), at % (kTile / 8));
   }
   __device__ bool inside(int64_t row, int64_t col) const { return row < weight.rows && col < weight.cols; }
 
@@ -80,7 +80,7 @@ struct WeightLines {
       const int at = threadIdx.x + i * kThreads<kTile>;
       const int64_t r = row(at, line, k), c = col(at, line, k);
       const auto* data = static_cast<const uint16_t*>(weight.data);
-      copy_async(tile + place(at), inside(r, c) ? data + r * weight.cols + c : data, inside(r, c));
+      copy_async(tile + offset(at), inside(r, c) ? data + r * weight.cols + c : data, inside(r, c));
     }
   }
   __device__ void fetch(Registers& registers, int64_t line, int64_t k) const {
@@ -92,7 +92,7 @@ struct WeightLines {
   }
   __device__ void store(Tile<kTile>& tile, const Registers& registers) const {
     for (int i = 0; i < kLoads; ++i) {
-      *reinterpret_cast<Eight*>(tile + place(threadIdx.x + i * kThreads<kTile>)) = registers[i].decode();
+      *reinterpret_cast<Eight*>(tile + offset(threadIdx.x + i * kThreads<kTile>)) = registers[i].decode();
     }
   }
 };
@@ -122,20 +122,20 @@ __device__ void multiply(const Tile<kTile>& left, const Tile<kTile>& right, cons
 #pragma unroll
     for (int m = 0; m < kRowBlocks<kTile>; ++m) {
       if constexpr (kLeftAlongK) {
-        load_matrices(a[m], left + row_place(top + m * 16 + lane % 16, k * 2 + lane / 16));
+        load_matrices(a[m], left + row_offset(top + m * 16 + lane % 16, k * 2 + lane / 16));
       } else {
         const int eight = top / 8 + m * 2 + lane / 8 % 2;
-        load_matrices_transposed(a[m], left + column_place<kTile>(k * 16 + lane % 8 + lane / 16 * 8, eight));
+        load_matrices_transposed(a[m], left + column_offset<kTile>(k * 16 + lane % 8 + lane / 16 * 8, eight));
       }
     }
 #pragma unroll
     for (int n = 0; n < kColBlocks / 2; ++n) {
       if constexpr (kRightAlongK) {
         const int line = first + n * 16 + lane % 8 + lane / 16 * 8;
-        load_matrices(b[n], right + row_place(line, k * 2 + lane / 8 % 2));
+        load_matrices(b[n], right + row_offset(line, k * 2 + lane / 8 % 2));
       } else {
         const int eight = first / 8 + n * 2 + lane / 16;
-        load_matrices_transposed(b[n], right + column_place<kTile>(k * 16 + lane % 16, eight));
+        load_matrices_transposed(b[n], right + column_offset<kTile>(k * 16 + lane % 16, eight));
       }
     }
 #pragma unroll

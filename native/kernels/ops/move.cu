@@ -1,4 +1,4 @@
-// move.cu: elements from place to place: copies between views and gather. One thread per element.
+// move.cu: elements that move: strided copies and gather. One thread per element.
 // An index out of range gives 0: a kernel cannot throw, and must not read beyond its operand.
 // Reference: native/backend/cpu/ops/copy_strided.cc, indexed.cc
 #include "kernels/ops/indexed.cuh"
@@ -19,20 +19,20 @@ __device__ void copy_strided(const CopyStridedArgs& args) {
 }
 
 // Where the element at row-major position i is, or -1 where an index is out of range.
-__device__ int64_t place(const Places& places, int64_t i) {
+__device__ int64_t element_offset(const Indexing& indexing, int64_t i) {
   int64_t at = 0, indices = 0;
-  at_position(places.shape, i, [&](int64_t axis, int64_t index) {
-    at += index * places.strides.step[axis];
-    indices += index * places.index_strides.step[axis];
+  at_position(indexing.shape, i, [&](int64_t axis, int64_t index) {
+    at += index * indexing.strides.step[axis];
+    indices += index * indexing.index_strides.step[axis];
   });
-  return place_from(places, at, indices);
+  return offset_from(indexing, at, indices);
 }
 
 template <typename T>
 __device__ void gather(const GatherArgs& args) {
   const int64_t i = thread_index();
-  if (i >= numel(args.places.shape)) return;
-  const int64_t at = place(args.places, i);
+  if (i >= numel(args.indexing.shape)) return;
+  const int64_t at = element_offset(args.indexing, i);
   static_cast<T*>(args.y)[i] = at < 0 ? T{0} : static_cast<const T*>(args.x)[at];
 }
 

@@ -105,12 +105,12 @@ __device__ void recurrent(const RecurrentArgs& args, int64_t begin, int64_t end)
   const Functions functions{args.functions + at.direction * function_count(args.cell)};
   for (int64_t t = begin; t < end; ++t) {
     const bool inside = t < at.length;
-    const int64_t place = step_of(args, at, t);
+    const int64_t step = step_of(args, at, t);
     if (inside) {
-      take_step({args, at, functions, static_cast<float>(args.clip), inputs_of(args, at, place)});
+      take_step({args, at, functions, static_cast<float>(args.clip), inputs_of(args, at, step)});
     }
     if (!args.y) continue;
-    float* y = result_of(args, at, place);
+    float* y = result_of(args, at, step);
     for_units(hidden, [&](int64_t j) { y[j] = inside ? at.h[j] : 0; });
   }
 }

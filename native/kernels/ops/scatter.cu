@@ -1,6 +1,6 @@
-// scatter.cu: y[place(i)] = fn(y[place(i)], updates[i]) in row-major order of i. One thread per lane of
-// indices whose places no other lane reaches: it takes their turns in order, those from `begin` to `end` in a
-// launch, so that places may repeat and the result is that of a single thread. An index out of range is
+// scatter.cu: y[offset(i)] = fn(y[offset(i)], updates[i]) in row-major order of i. One thread per lane of
+// indices whose targets no other lane reaches: it takes their turns in order, those from `begin` to `end` in
+// a launch, so that targets may repeat and the result is that of a single thread. An index out of range is
 // passed over: a kernel cannot throw. Reference: native/backend/cpu/ops/indexed.cc; what is combined is
 // shared (backend/binary_functions.h)
 #include "backend/binary_functions.h"
@@ -12,11 +12,11 @@ namespace {
 
 // Where the loops are, before indices are looked up.
 struct Offsets {
-  int64_t place, indices, updates;
+  int64_t target, indices, updates;
 
   __device__ void move(const ScatterAxes& loop, int64_t position) {
     at_position(loop.axes, position, [&](int64_t axis, int64_t index) {
-      place += index * loop.place.step[axis];
+      target += index * loop.target.step[axis];
       indices += index * loop.indices.step[axis];
       updates += index * loop.updates.step[axis];
     });
@@ -32,7 +32,7 @@ __device__ void scatter(const ScatterArgs& args, const ScatterLoops& loops, int6
   for (int64_t turn = begin; turn < end; ++turn) {
     Offsets at = first;
     at.move(loops.turns, turn);
-    const int64_t to = place_from(args.places, at.place, at.indices);
+    const int64_t to = offset_from(args.indexing, at.target, at.indices);
     if (to < 0) continue;
     const V old = load_element<V>(args.dtype, args.y, to);
     const V update = load_element<V>(args.dtype, args.updates, at.updates);

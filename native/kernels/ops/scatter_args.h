@@ -1,4 +1,4 @@
-// scatter_args.h: how scatter goes through the indices of its places; read by scatter.cu, filled by its
+// scatter_args.h: how scatter walks its indices; read by scatter.cu, filled by its
 // launcher.
 #pragma once
 
@@ -6,13 +6,13 @@
 
 namespace spark {
 
-// Some of the axes of places, and how far along them the place, its indices and the updates move.
+// Some axes of an Indexing, and how far along them the target, its indices and the updates move.
 struct ScatterAxes {
   Axes axes;
-  Strides place, indices, updates;
+  Strides target, indices, updates;
 };
 
-// Places of different lanes never meet, those of one may: its turns are taken in order.
+// Targets of different lanes never meet, those of one may: its turns are taken in order.
 struct ScatterLoops {
   ScatterAxes lanes, turns;
 };

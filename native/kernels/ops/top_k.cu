@@ -14,38 +14,38 @@ using top_k_block::kThreads;
 
 // An element and where it is along the axis; -1: none.
 template <typename V>
-struct Place {
+struct Candidate {
   V value;
   int64_t index;
 };
 
 template <typename V>
-__device__ bool comes_before(const TopKArgs& args, const Place<V>& a, const Place<V>& b) {
+__device__ bool comes_before(const TopKArgs& args, const Candidate<V>& a, const Candidate<V>& b) {
   return comes_before(args, a.value, a.index, b.value, b.index);
 }
 
 // The earlier one of two of which each may be none.
 template <typename V>
-__device__ Place<V> earlier(const TopKArgs& args, const Place<V>& a, const Place<V>& b) {
+__device__ Candidate<V> earlier(const TopKArgs& args, const Candidate<V>& a, const Candidate<V>& b) {
   return b.index < 0 || (a.index >= 0 && comes_before(args, a, b)) ? a : b;
 }
 
 // The first of the elements begin, begin + step, … of a row that comes after `last`, if that is one.
 template <typename V>
-__device__ Place<V> following(const TopKArgs& args, int64_t row, const Place<V>& last, int64_t begin,
-                              int64_t step) {
+__device__ Candidate<V> following(const TopKArgs& args, int64_t row, const Candidate<V>& last, int64_t begin,
+                                  int64_t step) {
   const int64_t start = row / args.inner * args.size * args.inner + row % args.inner;
-  Place<V> first{V{0}, -1};
+  Candidate<V> first{V{0}, -1};
   for (int64_t i = begin; i < args.size; i += step) {
-    const Place<V> place{load_element<V>(args.dtype, args.x, start + i * args.inner), i};
-    if (last.index < 0 || comes_before(args, last, place)) first = earlier(args, first, place);
+    const Candidate<V> candidate{load_element<V>(args.dtype, args.x, start + i * args.inner), i};
+    if (last.index < 0 || comes_before(args, last, candidate)) first = earlier(args, first, candidate);
   }
   return first;
 }
 
 // What an earlier launch gave last.
 template <typename V>
-__device__ Place<V> given(const TopKArgs& args, int64_t row, int64_t begin) {
+__device__ Candidate<V> given(const TopKArgs& args, int64_t row, int64_t begin) {
   if (begin == 0) return {V{0}, -1};
   const int64_t outer = row / args.inner, column = row % args.inner;
   const int64_t index = args.indices[(outer * args.k + begin - 1) * args.inner + column];
@@ -53,17 +53,17 @@ __device__ Place<V> given(const TopKArgs& args, int64_t row, int64_t begin) {
 }
 
 template <typename V>
-__device__ void give(const TopKArgs& args, int64_t row, int64_t n, const Place<V>& place) {
+__device__ void give(const TopKArgs& args, int64_t row, int64_t n, const Candidate<V>& candidate) {
   const int64_t at = (row / args.inner * args.k + n) * args.inner + row % args.inner;
-  args.indices[at] = place.index;
-  if (args.values) store_element(args.dtype, place.value, args.values, at);
+  args.indices[at] = candidate.index;
+  if (args.values) store_element(args.dtype, candidate.value, args.values, at);
 }
 
 template <typename V>
 __device__ void top_k_each(const TopKArgs& args, int64_t begin, int64_t end) {
   const int64_t row = thread_index();
   if (row >= args.outer * args.inner) return;
-  Place<V> last = given<V>(args, row, begin);
+  Candidate<V> last = given<V>(args, row, begin);
   for (int64_t n = begin; n < end; ++n) {
     last = following(args, row, last, 0, 1);
     give(args, row, n, last);
@@ -72,22 +72,22 @@ __device__ void top_k_each(const TopKArgs& args, int64_t begin, int64_t end) {
 
 // The earliest of what the threads of the block have, in every thread.
 template <typename V>
-__device__ Place<V> earliest(const TopKArgs& args, const Place<V>& own) {
-  __shared__ Place<V> places[kThreads];
+__device__ Candidate<V> earliest(const TopKArgs& args, const Candidate<V>& own) {
+  __shared__ Candidate<V> candidates[kThreads];
   __syncthreads();  // the result of an earlier call may still be read
-  places[threadIdx.x] = own;
+  candidates[threadIdx.x] = own;
   for (int half = kThreads / 2; half > 0; half /= 2) {
     __syncthreads();
     const int other = static_cast<int>(threadIdx.x) + half;
-    if (other < 2 * half) places[threadIdx.x] = earlier(args, places[threadIdx.x], places[other]);
+    if (other < 2 * half) candidates[threadIdx.x] = earlier(args, candidates[threadIdx.x], candidates[other]);
   }
   __syncthreads();
-  return places[0];
+  return candidates[0];
 }
 
 template <typename V>
 __device__ void top_k(const TopKArgs& args, int64_t begin, int64_t end) {
-  Place<V> last = given<V>(args, blockIdx.x, begin);
+  Candidate<V> last = given<V>(args, blockIdx.x, begin);
   for (int64_t n = begin; n < end; ++n) {
     last = earliest(args, following(args, blockIdx.x, last, threadIdx.x, kThreads));
     if (threadIdx.x == 0) give(args, blockIdx.x, n, last);

@@ -59,7 +59,7 @@ extern "C" __global__ void nvfp4_activation_codes(spark::Nvfp4ActivationArgs arg
     reinterpret_cast<Packed*>(args.codes)[at] = packed;
   }
   if (block < (blocks + 3) / 4 * 4) {
-    args.scales[swizzled_place(row, block, blocks)] = static_cast<uint8_t>(scale);
+    args.scales[swizzled_index(row, block, blocks)] = static_cast<uint8_t>(scale);
   }
 }
 

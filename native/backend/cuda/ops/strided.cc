@@ -94,7 +94,7 @@ void copy_strided(const CopyStridedArgs& args) {
 }
 
 void gather(const GatherArgs& args) {
-  launch("move", kernel_of_size("gather", args.dtype), threads_for(numel(args.places.shape)),
+  launch("move", kernel_of_size("gather", args.dtype), threads_for(numel(args.indexing.shape)),
          Threads{kViewThreads}, 0, args);
 }
 

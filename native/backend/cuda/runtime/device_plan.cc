@@ -48,8 +48,8 @@ bool DevicePlan::reaches(const void* data, int64_t bytes) {
   return true;
 }
 
-void* DevicePlan::place(std::byte* buffer, int64_t buffer_bytes, const void* data, const Footprint& touched,
-                        Access access) {
+void* DevicePlan::put(std::byte* buffer, int64_t buffer_bytes, const void* data, const Footprint& touched,
+                      Access access) {
   const Role role = role_of(data, touched.span());
   const std::pair<std::byte*, Role> key{buffer, role};
   auto found = areas_.find(key);

@@ -47,8 +47,8 @@ class DevicePlan {
 
   // Address on the device of an operand at `data`, of whose bytes `touched` are, in the buffer of
   // `buffer_bytes` at `buffer`.
-  void* place(std::byte* buffer, int64_t buffer_bytes, const void* data, const Footprint& touched,
-              Access access);
+  void* put(std::byte* buffer, int64_t buffer_bytes, const void* data, const Footprint& touched,
+            Access access);
 
   // Says that the operands placed since the last call are those of one step.
   void end_step();

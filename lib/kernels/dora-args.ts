@@ -1,4 +1,5 @@
-// dora-kernel-args.ts: what the operations of DoRA layers take. T tokens, I in features, O out features, R rank.
+// dora-args.ts: arguments of DoRA layers. Contract: native/backend/dora_args.h. Sizes: T tokens, I in features, O out
+// features, R rank.
 import type { Compute, FloatCompute, Weight } from './weight-args.js'
 
 /** The low-rank part of a DoRA layer, V = W + scale · B·A. */
@@ -13,7 +14,7 @@ export interface LowRank {
   readonly b: Float32Array
 }
 
-/** out = Σ_i W[o, i]² */
+/** out = Σ_i W[o, i]²; see `WeightNorm2Args` in native/backend/dora_args.h. */
 export interface WeightNorm2Args {
   /** [O, I] */
   weight: Weight
@@ -21,7 +22,7 @@ export interface WeightNorm2Args {
   out: Float32Array
 }
 
-/** norm = ‖V‖ by rows, gain = magnitude / max(norm, 1e-12) */
+/** norm = ‖V‖ by rows, gain = magnitude / norm; see `DoraNormArgs` in native/backend/dora_args.h. */
 export interface DoraNormArgs extends LowRank {
   /** [O, I] */
   weight: Weight
@@ -35,7 +36,7 @@ export interface DoraNormArgs extends LowRank {
   gain: Float32Array
 }
 
-/** y = gain ∘ (x·Vᵀ) + bias; with a mask the adapter path sees mask ∘ x and the frozen path x. */
+/** y = gain ∘ (x · Vᵀ) + bias; see `DoraForwardArgs` in native/backend/dora_args.h. */
 export interface DoraForwardArgs extends LowRank {
   /** [O, I] */
   weight: Weight
@@ -45,17 +46,17 @@ export interface DoraForwardArgs extends LowRank {
   x: Float32Array
   /** [O] */
   gain: Float32Array
-  /** [O] */
+  /** [O]; absent: 0. */
   bias?: Float32Array | undefined
-  /** Dropout, [T, I]: 0 or 1/(1 − p). */
+  /** [T, I], 0 or 1/(1 − p); absent: no dropout. */
   mask?: Float32Array | undefined
   /** Output for the backward pass, [T, R]. */
   xa: Float32Array
-  /** Output for the backward pass, [T, O]: the product before the gain. */
+  /** Output for the backward pass, [T, O]: x · Vᵀ; absent: not computed. */
   z?: Float32Array | undefined
   /** Output, [T, O]. */
   y: Float32Array
-  /** Of all products; nvfp4, of x · Wᵀ alone while the others are bf16, has no dropout. Default: f32. */
+  /** nvfp4 takes no mask. Default: f32. */
   compute?: Compute | undefined
 }
 
@@ -65,7 +66,7 @@ export interface MixedAdapter extends LowRank {
   readonly gain: Float32Array
 }
 
-/** doraForward without a mask for rows that go through different adapters, linear for those with index -1. */
+/** doraForward for rows of different adapters; see `DoraMixedArgs` in native/backend/dora_args.h. */
 export interface DoraMixedArgs {
   /** [O, I] */
   weight: Weight
@@ -75,15 +76,15 @@ export interface DoraMixedArgs {
   x: Float32Array
   /** At most 64. */
   adapters: readonly MixedAdapter[]
-  /** Which adapter each row takes, -1 for none: [T]. */
+  /** [T], the adapter of each row, -1 for none. */
   index: Int32Array
-  /** [O] */
+  /** [O]; absent: 0. */
   bias?: Float32Array | undefined
   /** Output, [T, O]. */
   y: Float32Array
 }
 
-/** The gradients of {@link DoraForwardArgs}. */
+/** Gradients of {@link DoraForwardArgs}; see `DoraBackwardArgs` in native/backend/dora_args.h. */
 export interface DoraBackwardArgs extends LowRank {
   /** [O, I] */
   weight: Weight
@@ -107,7 +108,7 @@ export interface DoraBackwardArgs extends LowRank {
   gain: Float32Array
   /** [O] */
   magnitude: Float32Array
-  /** Output, [T, I]; left out: not computed. */
+  /** Output, [T, I]; absent: not computed. */
   dx?: Float32Array | undefined
   /** Output, [R, I]. */
   da: Float32Array
@@ -115,13 +116,13 @@ export interface DoraBackwardArgs extends LowRank {
   db: Float32Array
   /** Output, [O]. */
   dmagnitude: Float32Array
-  /** Output, [O]; left out: not computed. */
+  /** Output, [O]; absent: not computed. */
   dbias?: Float32Array | undefined
-  /** Of the products with dy, x and W: not nvfp4. Default: f32. */
+  /** Of the products with dy, x and W. Default: f32. */
   compute?: FloatCompute | undefined
 }
 
-/** merged = gain ∘ V */
+/** merged = gain ∘ V; see `DoraMergeArgs` in native/backend/dora_args.h. */
 export interface DoraMergeArgs extends LowRank {
   /** [O, I] */
   weight: Weight
@@ -131,7 +132,7 @@ export interface DoraMergeArgs extends LowRank {
   merged: Float32Array
 }
 
-/** The gradients of {@link DoraMergeArgs}: of A, B and magnitude. */
+/** Gradients of {@link DoraMergeArgs}; see `DoraMergeBackwardArgs` in native/backend/dora_args.h. */
 export interface DoraMergeBackwardArgs extends LowRank {
   /** [O, I] */
   weight: Weight
@@ -153,7 +154,7 @@ export interface DoraMergeBackwardArgs extends LowRank {
   dmagnitude: Float32Array
 }
 
-/** restored = merged / gain − scale · B·A; no gain is 0. */
+/** restored = merged / gain − scale · B·A; see `DoraUnmergeArgs` in native/backend/dora_args.h. */
 export interface DoraUnmergeArgs extends LowRank {
   /** O */
   rows: number
@@ -161,7 +162,7 @@ export interface DoraUnmergeArgs extends LowRank {
   cols: number
   /** [O, I] */
   merged: Float32Array
-  /** [O] */
+  /** [O], without 0. */
   gain: Float32Array
   /** Output, [O, I]; may be `merged`. */
   restored: Float32Array

@@ -1,7 +1,8 @@
-// layer-kernel-args.ts: what pooling, resizing, dropout and recurrent layers take. native/backend/layer_args.h is the contract.
+// layer-args.ts: arguments of pooling, resizing, dropout and recurrent layers. Contract: native/backend/layer_args.h.
 import type { ElementArray } from '../core/dtype.js'
-import type { WindowShape } from './conv-shape.js'
-import type { KernelType, UnaryFn } from './tensor-kernel-args.js'
+import type { WindowShape } from './conv-args.js'
+import type { KernelType } from './precision-args.js'
+import type { UnaryFn } from './strided-args.js'
 
 /** Ways to make one number of a window. */
 export const poolFns = ['max', 'average'] as const
@@ -16,7 +17,7 @@ export interface Windows extends WindowShape {
   padsEnd: readonly number[]
 }
 
-/** y = the largest element or the mean of each window. */
+/** y = max or mean of each window; see `PoolArgs` in native/backend/layer_args.h. */
 export interface PoolArgs extends Windows {
   /** What is computed. */
   fn: PoolFn
@@ -28,11 +29,11 @@ export interface PoolArgs extends Windows {
   x: ElementArray
   /** Output, [planes, out]. */
   y: ElementArray
-  /** Output, [planes, out]: where in x the first largest element is. */
+  /** Output, [planes, out]: index in x of the first max; absent: not computed. */
   indices?: BigInt64Array | undefined
 }
 
-/** The gradient of {@link PoolArgs}. */
+/** The gradient of {@link PoolArgs}; see `PoolBackwardArgs` in native/backend/layer_args.h. */
 export interface PoolBackwardArgs extends Windows {
   /** What was computed. */
   fn: PoolFn
@@ -48,7 +49,7 @@ export interface PoolBackwardArgs extends Windows {
   dx: ElementArray
 }
 
-/** y[o, q, i] = offset[q] + Σ_t weights[q, t] · x[o, taps[q, t], i]: one axis of a resized image. */
+/** One axis of a resized image; see `ResampleArgs` in native/backend/layer_args.h. */
 export interface ResampleArgs {
   /** Size of the axes in front. */
   outer: number
@@ -72,7 +73,7 @@ export interface ResampleArgs {
   y: Float32Array
 }
 
-/** mask[i] = 0 with probability `ratio`, else 1 / (1 − ratio): a function of i, `stream` and `state`. */
+/** mask = 0 with probability `ratio`, else 1 / (1 − ratio); see `DropoutMaskArgs` in native/backend/layer_args.h. */
 export interface DropoutMaskArgs {
   /** Elements of the mask. */
   count: number
@@ -86,7 +87,7 @@ export interface DropoutMaskArgs {
   mask: Float32Array
 }
 
-/** An image at the points of a grid. */
+/** An image at the points of a grid; see `GridSampleArgs` in native/backend/layer_args.h. */
 export interface GridSampleArgs {
   /** Between elements; cubic for two axes. */
   interpolation: 'nearest' | 'linear' | 'cubic'
@@ -120,7 +121,7 @@ export interface FunctionArgs {
   beta?: number
 }
 
-/** A recurrent layer as ONNX defines it; D directions, G gates of H units. */
+/** A recurrent layer of ONNX: D directions, G gates of H units; see `RecurrentArgs` in native/backend/layer_args.h. */
 export interface RecurrentArgs {
   /** Which layer. */
   cell: 'rnn' | 'gru' | 'lstm'
@@ -148,9 +149,9 @@ export interface RecurrentArgs {
   packed?: boolean | undefined
   /** Rᵀ, [D, H, G · H]; packed: the panels of R, [D, G · H, H]. */
   recurrence: Float32Array
-  /** Added to h · Rᵀ, [D, G · H]. */
+  /** [D, G · H], added to h · Rᵀ; absent: 0. */
   bias?: Float32Array | undefined
-  /** LSTM: [D, 3 · H] for i, o, f. */
+  /** LSTM: [D, 3 · H] for i, o, f; absent: 0. */
   peepholes?: Float32Array | undefined
   /** [D, B, H]; absent: 0. */
   initialH?: Float32Array | undefined
@@ -158,7 +159,7 @@ export interface RecurrentArgs {
   initialC?: Float32Array | undefined
   /** [B]; absent: T. */
   lengths?: Int32Array | undefined
-  /** Output, [T, D, B, H]. */
+  /** Output, [T, D, B, H]; absent: not computed. */
   y?: Float32Array | undefined
   /** Output, [D, B, H]. */
   lastH: Float32Array

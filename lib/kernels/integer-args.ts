@@ -1,29 +1,29 @@
-// integer-kernel-args.ts: what operations on numbers of 8 bits take. native/backend/integer_args.h and backend.h are the
-// contract (formulas, aliasing); field names are the same. Sizes: T tokens, I in features, O out features or filters.
-import type { ConvShape } from './conv-shape.js'
+// integer-args.ts: arguments of int8 operations. Contract: native/backend/integer_args.h. Sizes: T tokens, I in features,
+// O out features or filters.
+import type { ConvShape } from './conv-args.js'
 
 /** i8 or u8. */
 export type ByteArray = Int8Array | Uint8Array
 
-/** Zero points, sums and bias of a weight, and what becomes of sums of products. */
+/** Zero points, sums and bias of a weight, and how sums become y; see `IntegerResult` in native/backend/integer_args.h. */
 export interface IntegerFeatures {
   /** Whether x is i8, else u8. */
   xSigned: boolean
-  /** [O]; left out: 0. */
+  /** [O]; absent: 0. */
   wZero?: Int32Array | undefined
-  /** [O], sums of the rows of w; left out: they are computed. */
+  /** [O], sums of the rows of w; absent: computed. */
   wSum?: Int32Array | undefined
-  /** [O], added to the sums. */
+  /** [O]; absent: 0. */
   bias?: Int32Array | undefined
-  /** [O]; y is saturate(round(sum · scale) + yZero), to nearest even. Left out: y is the sums, modulo 2^32. */
+  /** [O]; absent: y is the sums, in i32. */
   scale?: Float32Array | undefined
   /** Type of y where there is a scale. */
   yDtype?: 'u8' | 'i8' | undefined
-  /** [1], with a scale; left out: 0. */
+  /** [1], with a scale; absent: 0. */
   yZero?: Int32Array | undefined
 }
 
-/** y = (x − xZero) · (w − wZero)ᵀ + bias, exact in int32 (modulo 2^32 beyond it), and rounded where there is a scale. */
+/** y = (x − xZero) · (w − wZero)ᵀ + bias; see `LinearIntegerArgs` in native/backend/integer_args.h. */
 export interface LinearIntegerArgs extends IntegerFeatures {
   /** T */
   tokens: number
@@ -39,16 +39,13 @@ export interface LinearIntegerArgs extends IntegerFeatures {
   x: ByteArray
   /** [O, I] */
   w: ByteArray
-  /** [T]; left out: 0. */
+  /** [T]; absent: 0. */
   xZero?: Int32Array | undefined
   /** Output, [T, O]. */
   y: Int32Array | ByteArray
 }
 
-/**
- * y = conv(x − xZero, w − wZero) + bias, exact in int32 (modulo 2^32 beyond it), and rounded where there is a scale.
- * Outside of the image x is its zero point.
- */
+/** y = conv(x − xZero, w − wZero) + bias; see `ConvIntegerArgs` in native/backend/integer_args.h. */
 export interface ConvIntegerArgs extends ConvShape, IntegerFeatures {
   /** O */
   rows: number
@@ -58,13 +55,13 @@ export interface ConvIntegerArgs extends ConvShape, IntegerFeatures {
   x: ByteArray
   /** [O, cols rounded up to a multiple of 64], rows ending in zeros. */
   w: Int8Array
-  /** [1]; left out: 0. */
+  /** [1]; absent: 0. */
   xZero?: Int32Array | undefined
   /** Output, [N, O, out]. */
   y: Int32Array | ByteArray
 }
 
-/** Numbers of 8 bits, their scales and zero points by channel. */
+/** Quantized elements with a scale and a zero point for each channel. */
 export interface AffineShape {
   /** Of the bytes. */
   dtype: 'u8' | 'i8'
@@ -76,11 +73,11 @@ export interface AffineShape {
   inner: number
   /** [channels] */
   scale: Float32Array
-  /** [channels]; left out: 0. */
+  /** [channels]; absent: 0. */
   zero?: Int32Array | undefined
 }
 
-/** y = saturate(round(x / scale) + zero), to nearest even; a NaN gives 0. */
+/** y = saturate(round(x / scale) + zero); see `QuantizeArgs` in native/backend/integer_args.h. */
 export interface QuantizeArgs extends AffineShape {
   /** [outer, channels, inner] */
   x: Float32Array
@@ -88,7 +85,7 @@ export interface QuantizeArgs extends AffineShape {
   y: ByteArray
 }
 
-/** y = (x − zero) · scale */
+/** y = (x − zero) · scale; see `DequantizeArgs` in native/backend/integer_args.h. */
 export interface DequantizeArgs extends AffineShape {
   /** [outer, channels, inner] */
   x: ByteArray
@@ -96,7 +93,7 @@ export interface DequantizeArgs extends AffineShape {
   y: Float32Array
 }
 
-/** y = table[x], signed bytes being counted as their bits. */
+/** y = table[x]; see `LookupArgs` in native/backend/integer_args.h. */
 export interface LookupArgs {
   /** Number of elements. */
   count: number
@@ -112,7 +109,7 @@ export interface LookupArgs {
   y: ByteArray
 }
 
-/** y = quantized(a ∘ b) of bytes with one scale each: every step in f32, rounded as {@link QuantizeArgs} says. */
+/** y = quantized(a ∘ b), one scale each; see `BinaryBytesArgs` in native/backend/integer_args.h. */
 export interface BinaryBytesArgs {
   /** What is computed. */
   fn: 'add' | 'mul'
@@ -124,7 +121,7 @@ export interface BinaryBytesArgs {
   a: ByteArray
   /** [1] */
   aScale: Float32Array
-  /** [1]; left out: 0. */
+  /** [1]; absent: 0. */
   aZero?: Int32Array | undefined
   /** Type of b. */
   bDtype: 'u8' | 'i8'
@@ -132,19 +129,19 @@ export interface BinaryBytesArgs {
   b: ByteArray
   /** [1] */
   bScale: Float32Array
-  /** [1]; left out: 0. */
+  /** [1]; absent: 0. */
   bZero?: Int32Array | undefined
   /** Type of y. */
   yDtype: 'u8' | 'i8'
   /** [1] */
   yScale: Float32Array
-  /** [1]; left out: 0. */
+  /** [1]; absent: 0. */
   yZero?: Int32Array | undefined
   /** Output, [count]; may be a or b. */
   y: ByteArray
 }
 
-/** y = quantized means of rows of bytes: sums are exact, means are rounded to f32 once. */
+/** y = quantized means of rows; see `MeanBytesArgs` in native/backend/integer_args.h. */
 export interface MeanBytesArgs {
   /** Number of means. */
   rows: number
@@ -156,19 +153,19 @@ export interface MeanBytesArgs {
   x: ByteArray
   /** [1] */
   xScale: Float32Array
-  /** [1]; left out: 0. */
+  /** [1]; absent: 0. */
   xZero?: Int32Array | undefined
   /** Type of y. */
   yDtype: 'u8' | 'i8'
   /** [1] */
   yScale: Float32Array
-  /** [1]; left out: 0. */
+  /** [1]; absent: 0. */
   yZero?: Int32Array | undefined
   /** Output, [rows]. */
   y: ByteArray
 }
 
-/** Arguments of operations on numbers of 8 bits. */
+/** Arguments of int8 operations. */
 export interface IntegerKernelArgs {
   /** A linear layer of quantized integers. */
   linearInteger: LinearIntegerArgs

@@ -1,7 +1,7 @@
-// tensor-kernel-args.ts: what the operations on views of tensors take. An operand is a typed array and a stride for each
-// axis of the loop, in elements; 0 repeats. native/backend/view_args.h is the contract.
+// strided-args.ts: arguments of operations on strided operands: a typed array and a stride for each axis of the loop, in
+// elements; 0 repeats. Contract: native/backend/strided_args.h.
 import type { ElementArray } from '../core/dtype.js'
-import type { NumericType } from '../graph/constant.js'
+import type { KernelType } from './precision-args.js'
 
 /** Functions of one number with parameters α and β. */
 export const unaryFns = [
@@ -89,30 +89,7 @@ export type ReduceFn = (typeof reduceFns)[number]
 /** What becomes of an element that is written again. */
 export type ScatterFn = (typeof scatterFns)[number]
 
-/** Element types that kernels compute with; those of less than 8 bits take a byte each, their code in its low bits. */
-export type KernelType = Exclude<NumericType, 'c64' | 'c128'>
-
-/** dst = src in another format. */
-export interface CastArgs {
-  /** Type of `src`. */
-  srcDtype: KernelType
-  /** Type of `dst`. */
-  dstDtype: KernelType
-  /** Number of elements. */
-  count: number
-  /** Whether an f8 or an integer that is out of range becomes the nearest finite value. */
-  saturate: boolean
-  /** To f8_e8m0; default: up. */
-  rounding?: 'up' | 'down' | 'nearest'
-  /** Whether dst takes the bits instead of the number; both types are of one size. */
-  bits?: boolean
-  /** [count] */
-  src: ElementArray
-  /** Output, [count]. */
-  dst: ElementArray
-}
-
-/** y[i] = fn(x[i]) */
+/** y[i] = fn(x[i]); see `UnaryArgs` in native/backend/strided_args.h. */
 export interface UnaryArgs {
   /** What is computed. */
   fn: UnaryFn
@@ -130,7 +107,7 @@ export interface UnaryArgs {
   y: ElementArray
 }
 
-/** y[i] = fn(a[i · aStrides], b[i · bStrides]), y being contiguous. */
+/** y[i] = fn(a[i], b[i]), y being contiguous; see `BinaryArgs` in native/backend/strided_args.h. */
 export interface BinaryArgs {
   /** What is computed. */
   fn: BinaryFn
@@ -150,7 +127,7 @@ export interface BinaryArgs {
   y: ElementArray
 }
 
-/** y[i] = condition[i · conditionStrides] ? a[i · aStrides] : b[i · bStrides], y being contiguous. */
+/** y[i] = condition[i] ? a[i] : b[i], y being contiguous; see `SelectArgs` in native/backend/strided_args.h. */
 export interface SelectArgs {
   /** Of a, b and y. */
   dtype: KernelType
@@ -172,7 +149,7 @@ export interface SelectArgs {
   y: ElementArray
 }
 
-/** y[i] = fn over j of x[i · strides + j · reducedStrides], y being contiguous. Sums are taken in f64. */
+/** y[i] = fn over j of x[i, j], y being contiguous; see `ReduceArgs` in native/backend/strided_args.h. */
 export interface ReduceArgs {
   /** What is computed. */
   fn: ReduceFn
@@ -192,7 +169,7 @@ export interface ReduceArgs {
   y: ElementArray
 }
 
-/** y[o, q, i] = fn over p <= q of x[o, p, i] */
+/** y[o, q, i] = fn over p <= q of x[o, p, i]; see `CumulateArgs` in native/backend/strided_args.h. */
 export interface CumulateArgs {
   /** What is computed. */
   fn: 'sum' | 'prod'
@@ -214,7 +191,7 @@ export interface CumulateArgs {
   y: ElementArray
 }
 
-/** The k largest or smallest elements along an axis and where they are. */
+/** The k largest or smallest elements along an axis and their indices; see `TopKArgs` in native/backend/strided_args.h. */
 export interface TopKArgs {
   /** Of x and the values. */
   dtype: KernelType
@@ -232,13 +209,13 @@ export interface TopKArgs {
   lastFirst: boolean
   /** [outer, size, inner] */
   x: ElementArray
-  /** Output, [outer, k, inner]. */
+  /** Output, [outer, k, inner]; absent: not computed. */
   values?: ElementArray | undefined
   /** Output, [outer, k, inner]. */
   indices: BigInt64Array
 }
 
-/** dst[dstOffset + i · dstStrides] = src[srcOffset + i · srcStrides]; strides may be negative. */
+/** dst[i] = src[i]; strides may be negative. See `CopyStridedArgs` in native/backend/strided_args.h. */
 export interface CopyStridedArgs {
   /** Of both operands. */
   dtype: KernelType
@@ -258,8 +235,8 @@ export interface CopyStridedArgs {
   dst: ElementArray
 }
 
-/** Where an element of an index i of `shape` is: i · strides + Σ_d indices[i · indexStrides + d] · steps[d]. */
-export interface Places {
+/** The offset of an element that indices address; see `Indexing` in native/backend/strided_args.h. */
+export interface Indexing {
   /** Of the elements that are moved. */
   dtype: KernelType
   /** Sizes of the axes, at most 8. */
@@ -268,24 +245,24 @@ export interface Places {
   strides: readonly number[]
   /** Not negative. */
   indexStrides: readonly number[]
-  /** What an index counts. */
+  /** Elements that each component of an index steps over. */
   steps: readonly number[]
-  /** Negative indices count from here; others are below it. */
+  /** Exclusive limit of each component; negative ones count from it. */
   limits: readonly number[]
-  /** The indices. */
+  /** [shape · indexStrides, components] */
   indices: BigInt64Array
 }
 
-/** y[i] = x[place(i)], y being contiguous. */
-export interface GatherArgs extends Places {
+/** y[i] = x[offset(i)], y being contiguous; see `GatherArgs` in native/backend/strided_args.h. */
+export interface GatherArgs extends Indexing {
   /** Operand. */
   x: ElementArray
   /** Output. */
   y: ElementArray
 }
 
-/** y[place(i)] = fn(y[place(i)], updates[i]) in order, updates being contiguous. */
-export interface ScatterArgs extends Places {
+/** y[offset(i)] = fn(y[offset(i)], updates[i]) in order; see `ScatterArgs` in native/backend/strided_args.h. */
+export interface ScatterArgs extends Indexing {
   /** What becomes of the old element. */
   fn: ScatterFn
   /** Operand. */
@@ -294,10 +271,8 @@ export interface ScatterArgs extends Places {
   y: ElementArray
 }
 
-/** Arguments of the operations on views. */
-export interface TensorKernelArgs {
-  /** Another element type. */
-  cast: CastArgs
+/** Arguments of the operations on strided operands. */
+export interface StridedKernelArgs {
   /** A function of every element. */
   unary: UnaryArgs
   /** A function of pairs of elements, with broadcasting. */
@@ -312,8 +287,8 @@ export interface TensorKernelArgs {
   topK: TopKArgs
   /** Transposes, slices, repeats and parts of concatenations. */
   copyStrided: CopyStridedArgs
-  /** Elements from places that data says. */
+  /** Elements at indices that data says. */
   gather: GatherArgs
-  /** Elements to places that data says. */
+  /** The same, written. */
   scatter: ScatterArgs
 }

@@ -1,5 +1,5 @@
-// layers.ts: recurrent layers and images at points among the cases of `dgx-spark verify`.
-import type { FunctionArgs } from '../../kernels/layer-kernel-args.js'
+// layer.ts: recurrent layers and images at points among the cases of `dgx-spark verify`.
+import type { FunctionArgs } from '../../kernels/layer-args.js'
 import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
 
 /** Recurrent layers and images at points. */

@@ -1,4 +1,4 @@
-// view_args.h: the operations on views of tensors of any element type: elementwise, reductions, copies. Part
+// strided_args.h: operations on strided operands of any element type: elementwise, reductions, copies. Part
 // of the contract in backend.h.
 //
 // Elements are computed with as f32 (all floats up to 32 bits), f64, signed or unsigned 64-bit integers (bool
@@ -118,7 +118,7 @@ struct CopyStridedArgs {
 // index_d = indices[i · index_strides + d], counted from limits[d] where it is negative. Strides are not
 // negative. An index out of range is ERR_ARGUMENT; on CUDA, where a kernel cannot throw, gather
 // gives 0 for it and scatter passes it over.
-struct Places {
+struct Indexing {
   Axes shape;
   Strides strides, index_strides;
   int64_t components;  // d; at most kMaxAxes
@@ -126,22 +126,22 @@ struct Places {
   const int64_t* indices;
 };
 
-// y[i] = x[place(i)], y being contiguous over the indices i of places.shape. Any dtype but nvfp4.
+// y[i] = x[offset(i)], y being contiguous over the indices i of indexing.shape. Any dtype but nvfp4.
 struct GatherArgs {
   DType dtype;
-  Places places;
+  Indexing indexing;
   const void* x;
   void* y;
 };
 
 enum class ScatterFn : uint8_t { kAssign, kAdd, kMul, kMax, kMin };
 
-// y[place(i)] = fn(y[place(i)], updates[i]) in row-major order of the indices i of places.shape, over which
-// updates is contiguous; kAssign takes the update.
+// y[offset(i)] = fn(y[offset(i)], updates[i]) in row-major order of the indices i of indexing.shape, over
+// which updates is contiguous; kAssign takes the update.
 struct ScatterArgs {
   ScatterFn fn;
   DType dtype;
-  Places places;
+  Indexing indexing;
   const void* updates;
   void* y;
 };

@@ -77,32 +77,32 @@ DType copied_dtype(const Arguments& in) {
   return dtype;
 }
 
-// Places, and the elements that the tensor they are in must have.
-struct PlacesRead {
-  Places places;
+// The indexing, and the elements that the indexed tensor must have.
+struct IndexingRead {
+  Indexing indexing;
   int64_t needed;
 };
 
-PlacesRead places(Arguments& in) {
-  Places places{};
-  places.shape = axes(in, "shape");
-  places.strides = strides(in, "strides", places.shape);
-  places.index_strides = strides(in, "indexStrides", places.shape);
+IndexingRead read_indexing(Arguments& in) {
+  Indexing indexing{};
+  indexing.shape = axes(in, "shape");
+  indexing.strides = strides(in, "strides", indexing.shape);
+  indexing.index_strides = strides(in, "indexStrides", indexing.shape);
   const Axes steps = axes(in, "steps"), limits = axes(in, "limits");
   if (steps.count != limits.count) {
     throw Error("ERR_SHAPE", message("there are ", steps.count, " steps and ", limits.count, " limits"));
   }
-  places.components = steps.count;
-  const bool empty = checked_numel(places.shape) == 0;
+  indexing.components = steps.count;
+  const bool empty = checked_numel(indexing.shape) == 0;
   Strides reach{};
   for (int64_t d = 0; d < steps.count; ++d) {
     if (limits.size[d] == 0 && !empty) throw Error("ERR_SHAPE", message("limits[", d, "] is 0"));
-    places.steps[d] = reach.step[d] = steps.size[d];
-    places.limits[d] = limits.size[d];
+    indexing.steps[d] = reach.step[d] = steps.size[d];
+    indexing.limits[d] = limits.size[d];
   }
-  const int64_t last = empty ? 0 : needed("indices", 0, {{places.shape, places.index_strides}});
-  places.indices = in.input<int64_t>("indices", empty || steps.count == 0 ? 0 : last + steps.count - 1);
-  return {places, empty ? 0 : needed("x", 0, {{places.shape, places.strides}, {limits, reach}})};
+  const int64_t last = empty ? 0 : needed("indices", 0, {{indexing.shape, indexing.index_strides}});
+  indexing.indices = in.input<int64_t>("indices", empty || steps.count == 0 ? 0 : last + steps.count - 1);
+  return {indexing, empty ? 0 : needed("x", 0, {{indexing.shape, indexing.strides}, {limits, reach}})};
 }
 
 }  // namespace
@@ -214,10 +214,10 @@ TopKArgs read_top_k(Arguments& in) {
 GatherArgs read_gather(Arguments& in) {
   GatherArgs args{};
   args.dtype = copied_dtype(in);
-  const PlacesRead read = places(in);
-  args.places = read.places;
+  const IndexingRead read = read_indexing(in);
+  args.indexing = read.indexing;
   args.x = in.input("x", args.dtype, read.needed);
-  args.y = in.output("y", args.dtype, checked_numel(args.places.shape));
+  args.y = in.output("y", args.dtype, checked_numel(args.indexing.shape));
   return args;
 }
 
@@ -225,9 +225,9 @@ ScatterArgs read_scatter(Arguments& in) {
   ScatterArgs args{};
   args.fn = in.choice<ScatterFn>("fn", {"assign", "add", "mul", "max", "min"});
   args.dtype = copied_dtype(in);
-  const PlacesRead read = places(in);
-  args.places = read.places;
-  args.updates = in.input("updates", args.dtype, checked_numel(args.places.shape));
+  const IndexingRead read = read_indexing(in);
+  args.indexing = read.indexing;
+  args.updates = in.input("updates", args.dtype, checked_numel(args.indexing.shape));
   args.y = in.update("y", args.dtype, read.needed);
   return args;
 }

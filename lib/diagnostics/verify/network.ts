@@ -1,4 +1,4 @@
-// networks.ts: convolutions, attention, softmax and normalizations among the cases of `dgx-spark verify`.
+// network.ts: convolutions, attention, softmax and normalizations among the cases of `dgx-spark verify`.
 import { numel } from '../../core/shape.js'
 import { winogradSize, winogradWeight } from '../../kernels/js/winograd.js'
 import type { HeadStrides, KernelArgs, Weight } from '../../kernels/kernels.js'

@@ -1,6 +1,6 @@
-// views.ts: operations on views and windows among the cases of `dgx-spark verify`.
+// strided.ts: operations on strided operands and windows among the cases of `dgx-spark verify`.
 import type { ElementArray } from '../../core/dtype.js'
-import type { BinaryFn, ReduceFn, UnaryFn } from '../../kernels/tensor-kernel-args.js'
+import type { BinaryFn, ReduceFn, UnaryFn } from '../../kernels/strided-args.js'
 import { f32, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
 
 /** Functions of a math library: two units in the last place, relative to the largest result. */
@@ -43,8 +43,8 @@ function tensor({ tokens, rows, cols }: VerifySizes) {
   }
 }
 
-/** Each kernel on views and windows. */
-export function viewCases(sizes: VerifySizes): VerifyCase[] {
+/** Each kernel on strided operands and windows. */
+export function stridedCases(sizes: VerifySizes): VerifyCase[] {
   return [
     ...functionCases(sizes),
     ...dtypes.flatMap(dtype => [...elementCases(dtype, sizes), ...foldCases(dtype, sizes)]),
@@ -140,7 +140,7 @@ function foldCases(dtype: Type, sizes: VerifySizes): VerifyCase[] {
   ]
 }
 
-/** A transposed copy, and rows from places that data says. */
+/** A transposed copy, and rows at indices that data says. */
 function moveCases(dtype: Type, sizes: VerifySizes): VerifyCase[] {
   const { shape, contiguous, transposed, count } = tensor(sizes)
   const { tokens, rows, cols } = sizes
@@ -165,7 +165,7 @@ function moveCases(dtype: Type, sizes: VerifySizes): VerifyCase[] {
   ]
 }
 
-/** Rows that go to places that repeat, and the largest and smallest elements of long rows and short ones. */
+/** Rows that go to indices that repeat, and the largest and smallest elements of long rows and short ones. */
 function orderCases(dtype: Type, { tokens, rows, cols }: VerifySizes): VerifyCase[] {
   const count = tokens * rows * cols
   const updates = elements(dtype, count, 42)

@@ -1,0 +1,95 @@
+// conv-args.ts: arguments of convolutions, and sizes of windows that move over an image. Contract:
+// native/backend/conv_args.h. Sizes: N batch, C channels, O filters, G groups.
+import type { Activation } from './linear-args.js'
+import type { FloatCompute, Weight } from './weight-args.js'
+
+/** Windows that move along one to three axes. */
+export interface WindowShape {
+  /** Sizes of the image along its axes. */
+  image: readonly number[]
+  /** Sizes of the window. */
+  kernel: readonly number[]
+  /** Sizes of the output. */
+  out: readonly number[]
+  /** At least 1. */
+  strides: readonly number[]
+  /** At least 1. */
+  dilations: readonly number[]
+  /** Positions in front of the image, along each axis; a convolution takes negative ones and leaves out so many. */
+  padsBegin: readonly number[]
+}
+
+/**
+ * Sizes of a convolution; C is what the columns of the weight, [O, C/G · taps], say. See `ConvShape` in
+ * native/backend/conv_args.h.
+ */
+export interface ConvShape extends WindowShape {
+  /** N */
+  batch: number
+  /** G */
+  groups: number
+}
+
+/** y = activation(conv(x, W) + bias) + residual; see `ConvArgs` in native/backend/conv_args.h. */
+export interface ConvArgs extends ConvShape {
+  /** [O, C/G · taps] */
+  weight: Weight
+  /** [N, C, image] */
+  x: Float32Array
+  /** [O]; absent: 0. */
+  bias?: Float32Array | undefined
+  /** [N, O, out]; absent: 0. May be `y`. */
+  residual?: Float32Array | undefined
+  /** Whether the residual is added before the activation. */
+  residualFirst?: boolean | undefined
+  /** Default: none. */
+  activation?: Activation | undefined
+  /** bf16; f16, for weights of f16 and f32. Default: f32. */
+  compute?: FloatCompute | undefined
+  /** Output, [N, O, out]. */
+  y: Float32Array
+  /** The weight from `winogradWeight`, for kernels of 3 x 3 that it fits: the CPU convolves in tiles, rounding otherwise. */
+  winograd?: Float32Array | undefined
+}
+
+/** Gradients of a convolution; see `ConvBackwardArgs` in native/backend/conv_args.h. */
+export interface ConvBackwardArgs extends ConvShape {
+  /** [O, C/G · taps] */
+  weight: Weight
+  /** [N, C, image]; only dweight needs it. */
+  x?: Float32Array | undefined
+  /** [N, O, out] */
+  dy: Float32Array
+  /** Output, [N, C, image]; absent: not computed. */
+  dx?: Float32Array | undefined
+  /** Output, [O, C/G · taps]; absent: not computed. */
+  dweight?: Float32Array | undefined
+  /** Output, [O]; absent: not computed. */
+  dbias?: Float32Array | undefined
+  /** Of dx and dweight; as that of {@link ConvArgs}. */
+  compute?: FloatCompute | undefined
+}
+
+/** A transposed convolution, its shape that from y to x; see `ConvTransposeArgs` in native/backend/conv_args.h. */
+export interface ConvTransposeArgs extends ConvShape {
+  /** [O, C/G · taps] */
+  weight: Weight
+  /** [N, O, out] */
+  x: Float32Array
+  /** [C]; absent: 0. */
+  bias?: Float32Array | undefined
+  /** Output, [N, C, image]. */
+  y: Float32Array
+  /** As that of {@link ConvArgs}. */
+  compute?: FloatCompute | undefined
+}
+
+/** Arguments of convolutions. */
+export interface ConvKernelArgs {
+  /** A convolution. */
+  conv: ConvArgs
+  /** Its gradients. */
+  convBackward: ConvBackwardArgs
+  /** A transposed convolution. */
+  convTranspose: ConvTransposeArgs
+}

@@ -1,0 +1,24 @@
+// weight.ts: layouts of weights in the js backend, and their contracts.
+import { formatInfo } from '../../weights/formats.js'
+import { packWeight, panelSizes } from '../../weights/panels.js'
+import type { WeightKernelArgs } from '../kernels.js'
+import { elements, type KernelRows } from './row.js'
+import { winogradSize, winogradWeight } from './winograd.js'
+
+/** Contracts of the layouts. */
+export const weightRows: KernelRows<keyof WeightKernelArgs> = {
+  packWeight: {
+    kernel: ({ weight, data, blockScale }) => packWeight(weight, data, blockScale),
+    operands({ weight }) {
+      const sizes = panelSizes(weight)
+      return {
+        data: elements(formatInfo(weight.format).dtype, sizes.data),
+        blockScale: sizes.blockScale > 0 ? elements('u8', sizes.blockScale) : undefined,
+      }
+    },
+  },
+  winogradWeight: {
+    kernel: winogradWeight,
+    operands: ({ weight: { rows, cols } }) => ({ data: winogradSize(rows, cols) }),
+  },
+}

@@ -1,0 +1,91 @@
+// linear-args.ts: arguments of linear layers and of products of matrices. Contract: native/backend/linear_args.h. Sizes:
+// T tokens (rows of an activation), I in features, O out features.
+import type { Compute, FloatCompute, Weight } from './weight-args.js'
+
+/** Activations of linear layers and convolutions; gelu by erf or, `gelu_tanh`, by tanh. */
+export type Activation = 'none' | 'relu' | 'gelu' | 'gelu_tanh' | 'silu' | 'sigmoid' | 'tanh'
+
+/** Strides in elements of a batch of matrices: outer batch, inner batch, row, column; 0 repeats a matrix. */
+export type MatrixStrides = readonly [outer: number, inner: number, row: number, col: number]
+
+/** y = activation(rowScale ∘ (x · Wᵀ) + bias) + residual; see `LinearArgs` in native/backend/linear_args.h. */
+export interface LinearArgs {
+  /** [O, I] */
+  weight: Weight
+  /** T */
+  tokens: number
+  /** [T, I] */
+  x: Float32Array
+  /** [O]; absent: 1. */
+  rowScale?: Float32Array | undefined
+  /** [O]; absent: 0. */
+  bias?: Float32Array | undefined
+  /** [T, O]; absent: 0. May be `y`. */
+  residual?: Float32Array | undefined
+  /** Default: none. */
+  activation?: Activation | undefined
+  /** bf16; f16, for weights of f16 and f32; nvfp4, for weights of nvfp4. Default: f32. */
+  compute?: Compute | undefined
+  /** Output, [T, O]. */
+  y: Float32Array
+}
+
+/** Gradients of a linear layer; see `LinearBackwardArgs` in native/backend/linear_args.h. */
+export interface LinearBackwardArgs {
+  /** [O, I] */
+  weight: Weight
+  /** T */
+  tokens: number
+  /** [T, I] */
+  x: Float32Array
+  /** [T, O] */
+  dy: Float32Array
+  /** Output, [T, I]; absent: not computed. */
+  dx?: Float32Array | undefined
+  /** Output, [O, I]; absent: not computed. */
+  dweight?: Float32Array | undefined
+  /** Output, [O]; absent: not computed. */
+  dbias?: Float32Array | undefined
+  /** Of dx and dweight; as that of {@link LinearArgs}. Default: f32. */
+  compute?: FloatCompute | undefined
+}
+
+/** y = alpha · a · b for a batch of matrices; see `MatmulArgs` in native/backend/linear_args.h. */
+export interface MatmulArgs {
+  /** Size of the batch, first dimension. */
+  outer: number
+  /** Size of the batch, second dimension. */
+  inner: number
+  /** Rows of a and y. */
+  m: number
+  /** Columns of b and y. */
+  n: number
+  /** Columns of a, rows of b. */
+  k: number
+  /** Factor of the product. */
+  alpha: number
+  /** Matrices [m, k]. */
+  a: Float32Array
+  /** Of `a`; that of rows or that of columns is 1. */
+  aStrides: MatrixStrides
+  /** Matrices [k, n]. */
+  b: Float32Array
+  /** Of `b`; that of rows or that of columns is 1. */
+  bStrides: MatrixStrides
+  /** Output, matrices [m, n]. */
+  y: Float32Array
+  /** Of `y`; that of columns is 1, and rows do not overlap. */
+  yStrides: MatrixStrides
+  /** A GPU rounds a and b to bf16 or f16; other backends compute in f32. Default: f32. */
+  compute?: FloatCompute | undefined
+}
+
+/** Arguments of linear layers and of products of matrices. */
+export interface LinearKernelArgs {
+  /** A linear layer. */
+  linear: LinearArgs
+  /** Its gradients. */
+  linearBackward: LinearBackwardArgs
+  /** Products of activations. */
+  matmul: MatmulArgs
+}

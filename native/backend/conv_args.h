@@ -1,0 +1,64 @@
+// conv_args.h: convolutions. Part of the contract in backend.h.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/linear_args.h"
+
+namespace spark {
+
+// A convolution along one to three axes (depth, height, width), written as three: those in front are of size
+// 1. G groups; C and O are multiples of G. Position p = q · stride + k · dilation − pad of the image belongs
+// to position q of the output and to the tap k; outside of the image everything is 0, so the sizes of the
+// output are free. A negative pad crops.
+struct ConvShape {
+  int64_t batch, groups, channels, filters;  // N, G, C, O
+  int64_t image[3], kernel[3], out[3];       // each at least 1 but for image and out
+  int64_t stride[3], dilation[3];            // at least 1
+  int64_t pad[3];                            // at the beginning
+};
+
+// With z[n, o, q] = Σ_{c, k} x[n, g·C/G + c, p(q, k)] W[o, c, k] + bias[o] and g = ⌊o / (O/G)⌋:
+//   y = activation(z) + residual, or activation(z + residual) when it is `residual_first`.
+struct ConvArgs {
+  Weight weight;  // [O, C/G · taps]
+  ConvShape shape;
+  const float* x;         // [N, C, image]
+  const float* bias;      // [O]; null: no bias
+  const float* residual;  // [N, O, out]; null: none. May be y.
+  bool residual_first;
+  Activation activation;
+  Compute compute;  // f32, bf16 or f16
+  float* y;         // [N, O, out]
+  // The weight as winograd_weight() transforms it, for kernels of 3 x 3 along two axes with
+  // strides, dilations and groups of 1. Lets z be computed in tiles of 4 x 4, with other roundings. null: not
+  // at hand.
+  const float* winograd;
+};
+
+// dx[n, g·C/G + c, p] = Σ_{o of g, k, q with p(q, k) = p} dy[n, o, q] W[o, c, k]
+// dweight[o, c, k] = Σ_{n, q} dy[n, o, q] x[n, g·C/G + c, p(q, k)]    dbias[o] = Σ_{n, q} dy[n, o, q]
+struct ConvBackwardArgs {
+  Weight weight;  // [O, C/G · taps]
+  ConvShape shape;
+  const float* x;   // [N, C, image]; null: no dweight
+  const float* dy;  // [N, O, out]
+  float* dx;        // [N, C, image]; null: not wanted
+  float* dweight;   // [O, C/G · taps]; null: not wanted
+  float* dbias;     // [O]; null: not wanted
+  Compute compute;  // of dx and dweight: f32, bf16 or f16
+};
+
+// A transposed convolution, y = dx of conv_backward + bias[c], with x in the place of dy. `shape` is that of
+// the convolution it transposes, from y to x: y has C channels and the sizes of the image, x has O and those
+// of out.
+struct ConvTransposeArgs {
+  Weight weight;  // [O, C/G · taps]
+  ConvShape shape;
+  const float* x;     // [N, O, out]
+  const float* bias;  // [C]; null: no bias
+  float* y;           // [N, C, image]
+  Compute compute;    // f32, bf16 or f16
+};
+
+}  // namespace spark

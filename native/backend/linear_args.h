@@ -1,0 +1,56 @@
+// linear_args.h: linear layers and products of matrices. Part of the contract in backend.h.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/weight.h"
+
+namespace spark {
+
+// gelu: x/2 · (1 + erf(x/√2)); gelu_tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))); silu: x / (1 + e^-x)
+enum class Activation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSilu, kSigmoid, kTanh };
+
+// y[t, o] = activation(row_scale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o]
+struct LinearArgs {
+  Weight weight;  // [O, I]
+  int64_t tokens;
+  const float* x;          // [T, I]
+  const float* row_scale;  // [O]; null: 1
+  const float* bias;       // [O]; null: no bias
+  const float* residual;   // [T, O]; null: none. May be y.
+  Activation activation;
+  Compute compute;
+  float* y;  // [T, O]
+};
+
+// A batch of matrices in two dimensions; strides count elements, 0 repeats a matrix. One of row and col is 1,
+// unless the matrix has but one row or column.
+struct Matrices {
+  const float* data;
+  int64_t outer, inner, row, col;
+};
+
+// y[i, j, m, n] = alpha · Σ_k a[i, j, m, k] · b[i, j, k, n] for i < outer, j < inner. In bf16 and f16 a GPU
+// rounds a and b; other backends compute in f32.
+struct MatmulArgs {
+  int64_t outer, inner, m, n, k;
+  float alpha;
+  Matrices a, b;
+  float* y;                         // rows of n contiguous elements
+  int64_t y_outer, y_inner, y_row;  // strides of y; its rows do not overlap
+  Compute compute;                  // f32, bf16 or f16
+};
+
+// dx = dy · W, dweight = dyᵀ · x, dbias = Σ_t dy[t, :]
+struct LinearBackwardArgs {
+  Weight weight;  // [O, I]
+  int64_t tokens;
+  const float* x;   // [T, I]
+  const float* dy;  // [T, O]
+  float* dx;        // [T, I]; null: not wanted
+  float* dweight;   // [O, I]; null: not wanted
+  float* dbias;     // [O]; null: not wanted
+  Compute compute;  // of dx and dweight
+};
+
+}  // namespace spark

@@ -1,0 +1,71 @@
+#include "core/error.h"
+#include "napi/readers.h"
+
+namespace spark::napi {
+namespace {
+
+// Elements of an activation [N, channels, sizes].
+int64_t image_elements(const ConvShape& shape, int64_t channels, const int64_t (&sizes)[3]) {
+  return elements(shape.batch, channels, sizes[0], sizes[1], sizes[2]);
+}
+
+// A transformed weight, which only some convolutions can take.
+const float* winograd_filters(Arguments& in, const ConvShape& shape) {
+  const float* winograd =
+      in.optional_input<float>("winograd", winograd_elements(shape.filters, shape.channels));
+  bool fits = shape.groups == 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    fits &= shape.kernel[axis] == (axis == 0 ? 1 : 3) && shape.stride[axis] == 1 && shape.dilation[axis] == 1;
+  }
+  fits &= shape.image[0] == 1 && shape.out[0] == 1 && shape.pad[0] == 0;
+  if (winograd && !fits) {
+    throw Error("ERR_SHAPE",
+                "winograd needs a kernel of 3 x 3 along two axes and strides, dilations and groups of 1");
+  }
+  return winograd;
+}
+
+}  // namespace
+
+ConvArgs read_conv(Arguments& in) {
+  ConvArgs args{};
+  args.weight = in.weight("weight");
+  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
+  args.x = in.input<float>("x", image_elements(shape, shape.channels, shape.image));
+  const int64_t positions = image_elements(shape, shape.filters, shape.out);
+  args.bias = in.optional_input<float>("bias", shape.filters);
+  args.residual = in.optional_input<float>("residual", positions);
+  args.residual_first = in.flag("residualFirst");
+  args.activation = in.activation("activation");
+  args.compute = in.plain_compute("compute", args.weight);
+  args.y = in.output<float>("y", positions);
+  args.winograd = winograd_filters(in, shape);
+  return args;
+}
+
+ConvBackwardArgs read_conv_backward(Arguments& in) {
+  ConvBackwardArgs args{};
+  args.weight = in.weight("weight");
+  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
+  const int64_t pixels = image_elements(shape, shape.channels, shape.image);
+  args.dweight = in.optional_output<float>("dweight", elements(args.weight.rows, args.weight.cols));
+  args.x = args.dweight ? in.input<float>("x", pixels) : in.optional_input<float>("x", pixels);
+  args.dy = in.input<float>("dy", image_elements(shape, shape.filters, shape.out));
+  args.dx = in.optional_output<float>("dx", pixels);
+  args.dbias = in.optional_output<float>("dbias", shape.filters);
+  args.compute = in.plain_compute("compute", args.weight);
+  return args;
+}
+
+ConvTransposeArgs read_conv_transpose(Arguments& in) {
+  ConvTransposeArgs args{};
+  args.weight = in.weight("weight");
+  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
+  args.x = in.input<float>("x", image_elements(shape, shape.filters, shape.out));
+  args.bias = in.optional_input<float>("bias", shape.channels);
+  args.y = in.output<float>("y", image_elements(shape, shape.channels, shape.image));
+  args.compute = in.plain_compute("compute", args.weight);
+  return args;
+}
+
+}  // namespace spark::napi

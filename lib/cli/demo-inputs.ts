@@ -207,7 +207,7 @@ class Readers {
   rowsSelectedBy(name: string): number | undefined {
     const rows = this.of(name, 'Gather').flatMap(({ node, read }) => {
       const type = node.inputs[1] === read ? this.fact(node.inputs[0])?.type : undefined
-      const size = type?.kind === 'tensor' ? type.shape?.at(intOf(node, 'axis', 0)) : undefined
+      const size = type?.kind === 'tensor' ? type.shape?.at(intOf(node, 'axis')) : undefined
       return typeof size === 'number' ? [size] : []
     })
     return rows.length === 0 ? undefined : Math.min(...rows)

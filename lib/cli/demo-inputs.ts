@@ -1,5 +1,5 @@
 // demo-inputs.ts: random inputs for models with incomplete input types.
-import { type ElementType, elementArrayOf, isInteger } from '../core/dtype.js'
+import { type ElementType, elementArrayOf, isBigInteger, isInteger, isWideFloat } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { randomGenerator } from '../core/random.js'
 import { numel } from '../core/shape.js'
@@ -104,7 +104,7 @@ export function settingsOf(graph: Graph): Settings {
         return typeof element === 'number' ? [element] : []
       })
       const array = elementArrayOf(dtype) as typeof Float32Array
-      const convert = /64$/.test(dtype) ? BigInt : Number
+      const convert = isBigInteger(dtype) ? BigInt : Number
       return [name, Constant.from(dtype, [], array.of(convert(value) as number) as never)]
     }),
   )
@@ -159,8 +159,7 @@ function randomBatch(inputs: readonly Input[], sizes: Sizes, random: () => numbe
   const fields = inputs.map(({ name, dtype, shape: dims, below }): [string, BatchTensor] => {
     const keys = dims.map((dim, axis) => (typeof dim === 'number' ? dim : keyOf(name, axis, dim)))
     const shape = keys.map(key => (typeof key === 'number' ? key : (sizes.get(key) ?? 1)))
-    const isFloat = /^b?f\d+$/.test(dtype)
-    const one = (): number => (isFloat ? 2 * random() - 1 : Math.floor(below * random()))
+    const one = (): number => (isWideFloat(dtype) ? 2 * random() - 1 : Math.floor(below * random()))
     const elements = Array.from({ length: numel(shape) }, one)
     const { data } = Tensor.from(elements, { dtype: dtype as NumericType, shape })
     const named = keys.indexOf(samples)

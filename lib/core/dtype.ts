@@ -191,6 +191,12 @@ export const isUnsigned = (dtype: string): boolean => dtype.startsWith('u')
 /** Whether elements are integers of 8 to 64 bits, which JavaScript has arrays of. */
 export const isWideInteger = (dtype: ElementType): boolean => isInteger(dtype) && elementBits[dtype] >= 8
 
+/** Whether elements are integers of at most 16 bits. */
+export const isNarrowInteger = (dtype: ElementType): boolean => isInteger(dtype) && elementBits[dtype] <= 16
+
+/** Whether elements are integers that JavaScript holds as bigint. */
+export const isBigInteger = (dtype: ElementType): dtype is 'i64' | 'u64' => dtype === 'i64' || dtype === 'u64'
+
 /** Whether JavaScript has arrays whose elements are the numbers themselves. */
 export const hasNativeArray = (dtype: ElementType): boolean =>
   dtype === 'f32' || dtype === 'f64' || dtype === 'bool' || isWideInteger(dtype)

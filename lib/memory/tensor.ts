@@ -9,6 +9,7 @@ import {
   type ElementType,
   elementArrayOf,
   elementBits,
+  isBigInteger,
   isDType,
   isWideInteger,
   type TypedArrayOf,
@@ -264,7 +265,7 @@ function fill<D extends ElementType>(data: TypedArrayOf<D>, dtype: D, numbers: n
   const stored =
     dtype === 'bool'
       ? (value: number) => Number(value !== 0)
-      : /64/.test(dtype) && dtype !== 'f64'
+      : isBigInteger(dtype)
         ? (value: number) => nearestBigInt(value, dtype)
         : (value: number) => value
   numbers.forEach((value, i) => {

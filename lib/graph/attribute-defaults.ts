@@ -209,8 +209,8 @@ export const earlierDefaults: Readonly<Record<string, Values & { readonly before
 
 /** Operators of ONNX training. */
 const trainingDefaults: Operators = {
-  Adagrad: { decay_factor: 0, epsilon: 0, norm_coefficient: 0 },
-  Adam: { alpha: 0.9, beta: 0.999, epsilon: 0, norm_coefficient: 0, norm_coefficient_post: 0 },
+  Adagrad: { decay_factor: 0, epsilon: 1e-6, norm_coefficient: 0 },
+  Adam: { alpha: 0.9, beta: 0.999, epsilon: 1e-6, norm_coefficient: 0, norm_coefficient_post: 0 },
   Momentum: { alpha: 0, beta: 0, mode: 'standard', norm_coefficient: 0 },
 }
 

@@ -60,6 +60,7 @@ t.test('defaults read in the specification of opset 25', async t => {
 t.test('other domains have tables of their own', async t => {
   t.equal(defaultOf(node('SkipLayerNormalization', 'com.microsoft'), 'epsilon'), 1e-12)
   t.equal(defaultOf(node('Adam', 'ai.onnx.preview.training'), 'alpha'), 0.9)
+  t.equal(defaultOf(node('Adam', 'ai.onnx.preview.training'), 'epsilon'), 1e-6)
   t.equal(defaultOf(node('FusedConv', sparkDomain), 'activation'), 'none')
   t.equal(defaultOf(node('Softmax', 'com.example'), 'axis'), undefined)
   t.equal(defaultOf(node('constructor'), 'name'), undefined)

@@ -15,14 +15,14 @@ import type { Batch, BatchTensor } from '../training/dataset.js'
 /** Integers and truth values that are inputs without dimensions, such as a sampling rate, by name. */
 export type Settings = ReadonlyMap<string, Constant>
 
-/** What a model can be fed with. */
+/** Random inputs for a model. */
 export interface RandomInputs {
   readonly settings: Settings
   /** One batch for each epoch, the same in every run, and again after {@link differentBatches} epochs. */
   readonly batches: (epoch: number) => Batch[]
 }
 
-/** So many batches differ. */
+/** Number of different batches. */
 export const differentBatches = 5
 
 /** Sizes that are tried for dimensions that a model leaves open, other than the number of samples. */
@@ -39,7 +39,7 @@ interface Input {
   readonly below: number
 }
 
-/** Sizes by what stands for them, see {@link keyOf}. */
+/** Sizes by key, see {@link keyOf}. */
 type Sizes = ReadonlyMap<string, number>
 
 /**
@@ -78,7 +78,7 @@ export function withSettings(graph: Graph, settings: Settings): Graph {
   }
 }
 
-/** What {@link Model.run} takes. */
+/** The feeds of {@link Model.run}. */
 export function feedsOf(model: Model, batch: Batch): Record<string, Tensor<ElementType>> {
   const feeds = model.inputs.map(({ name, dtype }) => {
     const { data, shape } = batch[name]!
@@ -124,18 +124,18 @@ function variedInputs(graph: Graph, settings: Settings): Input[] {
     })
 }
 
-/** What stands for the size of an open dimension; first ones without a name count samples like others do. */
+/** The key of an open dimension; unnamed first dimensions share the key of the number of samples. */
 const keyOf = (input: string, axis: number, dim: string | null): string =>
   dim ?? (axis === 0 ? 'samples' : `${input}, dimension ${axis}`)
 
-/** What stands for the number of samples: the first dimension of the first input that has dimensions. */
+/** The key of the number of samples: the first dimension of the first input that has dimensions. */
 function samplesKey(inputs: readonly Input[]): string | number {
   const first = inputs.find(({ shape }) => shape.length > 0)
   const dim = first?.shape[0] ?? null
   return typeof dim === 'number' ? dim : keyOf('', 0, dim)
 }
 
-/** What stands for open dimensions other than the number of samples. */
+/** The keys of open dimensions other than the number of samples. */
 function openKeys(inputs: readonly Input[]): string[] {
   const keys = inputs.flatMap(({ name, shape }) =>
     shape.flatMap((dim, axis) => (typeof dim === 'number' ? [] : [keyOf(name, axis, dim)])),
@@ -183,7 +183,7 @@ class Readers {
     this.#facts = inferFacts(graph)
   }
 
-  /** What is known of a value. */
+  /** The inferred fact of a value. */
   fact(name: string | undefined): Fact | undefined {
     return this.#facts.get(name ?? '')
   }

@@ -2,8 +2,8 @@
 export type DType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'f8_e5m2'
 
 /**
- * What holds the elements of a dtype. Formats that JavaScript lacks are held as their bit patterns, those of less than
- * a byte in a byte each; bool is 0 or 1, complex numbers are pairs.
+ * The typed array that holds the elements of a dtype. Formats that JavaScript lacks are stored as bit patterns, those of
+ * less than a byte in a byte each; bool is 0 or 1, complex numbers are pairs.
  */
 export type TypedArrayOf<D extends ElementType> = D extends 'f32' | 'c64'
   ? Float32Array

@@ -1,4 +1,4 @@
-// place.cuh: where gather and scatter find an element.
+// indexed.cuh: offsets of the elements that gather and scatter address.
 #pragma once
 
 #include "kernels/ops/strided.cuh"

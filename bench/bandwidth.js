@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads'
 const bytes = 128 * 2 ** 20 // of a thread, beyond its share of a cache
 const measureMs = 300
 
-// Copies half of its memory to the other half, or reads all of it, until the time is over; tells bytes per ms.
+// Copies half of its memory to the other half, or reads all of it, until the time is over; reports bytes per ms.
 const script = `
 const { parentPort, workerData: { bytes, measureMs, reading, gate } } = require('node:worker_threads')
 const memory = Buffer.alloc(bytes, 2)

@@ -3,7 +3,7 @@ import { holdWeight, releaseWeight, weightBytes } from 'dgx-spark/kernels'
 
 /** @import { Kernels, Weight } from 'dgx-spark/kernels' */
 
-/** What copies of a weight fill together: more than the last cache of a CPU, the L2 of a GPU. */
+/** Total size of the copies of a weight: more than the last-level cache of a CPU or the L2 of a GPU. */
 const coldBytes = { cuda: 192 * 2 ** 20, cpu: 1.1 * 2 ** 30, js: 0 }
 
 /**

@@ -46,7 +46,7 @@ export function counts({ device, rows: { name, shape, dtype } }, row) {
   return (!shape || shape.test(row.shape)) && (!dtype || dtype.test(row.dtype))
 }
 
-/** What becomes of a target. @param {Target} target @param {Row[]} rows @param {string[]} isas of the machine @returns {Outcome} */
+/** The outcome of a target. @param {Target} target @param {Row[]} rows @param {string[]} isas of the machine @returns {Outcome} */
 export function judge(target, rows, isas) {
   const { most, number, unit, read } = parseGoal(target.goal)
   const values = rows

@@ -33,13 +33,24 @@ function section({ date, machine, limits, rows, peers = [] }) {
   const { gpu, driver, commit } = machine
   const { copyGBs, gemmGFLOPs } = limits
   const ours = rows.map(row => [
-    ...[row.name, row.shape, row.dtype, `${ms(row.medianMs)} ms`],
-    ...[`${row.rate.toFixed(1)} ${row.unit}`, `${row.percentOfLimit.toFixed(0)} %`],
-    ...[row.peer ? `${row.peerRatio?.toFixed(2)}x ${row.peer}` : '', noiseOf(row)],
+    row.name,
+    row.shape,
+    row.dtype,
+    `${ms(row.medianMs)} ms`,
+    `${row.rate.toFixed(1)} ${row.unit}`,
+    `${row.percentOfLimit.toFixed(0)} %`,
+    row.peer ? `${row.peerRatio?.toFixed(2)}x ${row.peer}` : '',
+    noiseOf(row),
   ])
   const theirs = peers.map(({ name, shape, dtype, peer, error, medianMs, ratio }) => [
-    ...[name, shape, dtype, error ?? `${ms(medianMs)} ms`, '', ''],
-    ...[error ? peer : `${ratio?.toFixed(2) ?? '–'}x ${peer}`, ''],
+    name,
+    shape,
+    dtype,
+    error ?? `${ms(medianMs)} ms`,
+    '',
+    '',
+    error ? peer : `${ratio?.toFixed(2) ?? '–'}x ${peer}`,
+    '',
   ])
   const head = ['row', 'shape', 'dtype', 'median', 'rate', 'of limit', 'beside', '']
   const lines = [head, head.map(() => '---'), ...ours, ...theirs].map(cells => `| ${cells.join(' | ')} |`)

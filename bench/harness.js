@@ -143,7 +143,7 @@ const median = numbers => quantile(ascending(numbers), 0.5)
 const spreadOf = sorted => (quantile(sorted, 0.9) - quantile(sorted, 0.1)) / quantile(sorted, 0.5)
 
 /**
- * The side whose median is less.
+ * The side with the smaller median.
  * @template {{ run: () => unknown }} T @param {T} a @param {T} b @param {boolean} [batched] @returns {Promise<T>}
  */
 export async function faster(a, b, batched) {
@@ -205,7 +205,7 @@ export async function measure(bench, limits) {
 /** Milliseconds with as many digits as are worth reading. @param {number} value */
 export const ms = value => value.toFixed(value < 0.1 ? 4 : value < 1 ? 3 : 1)
 
-/** What to think of a row whose times differ. @param {Row} row */
+/** A note on a row with noisy times. @param {Row} row */
 export const noiseOf = ({ noisy, spread }) => (noisy ? `noisy: spread ${(100 * spread).toFixed(0)} %` : '')
 
 /** One line of text. @param {Row} row @param {string} [goal] and whether it is reached */

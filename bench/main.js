@@ -93,7 +93,7 @@ function printPeers(peers) {
 /** @param {unknown} error */
 const messageOf = error => (error instanceof Error ? error.message : String(error))
 
-/** What a row should reach, and whether it does. @param {Row} row @param {string[]} isas */
+/** The target of a row, and whether it is met. @param {Row} row @param {string[]} isas */
 function goalOf(row, isas) {
   const own = targets.filter(target => counts(target, row))
   return own.map(target => `(${target.goal}: ${judge(target, [row], isas).state})`).join(' ')
@@ -141,7 +141,7 @@ async function writeTargets(file) {
   for (const outcome of outcomes(reports)) console.log(formatOutcome(outcome))
 }
 
-/** What became of the targets that rows of this run count for. @param {Report} report */
+/** Outcomes of the targets that rows of this run cover. @param {Report} report */
 function printOutcomes(report) {
   const measured = outcomes([report]).filter(({ state }) => state !== 'not measured')
   if (measured.length > 0) console.log('')

@@ -57,17 +57,31 @@ function table(head, body) {
 export function html(report, changes) {
   const about = Object.entries(report.machine).map(([name, value]) => `${name} ${value}`)
   const rows = report.rows.map(row => [
-    ...[row.name, row.shape, row.dtype, row.device, ms(row.medianMs), `${ms(row.p10Ms)}–${ms(row.p90Ms)}`],
-    ...[`${row.rate.toFixed(1)} ${row.unit}`, `${row.percentOfLimit.toFixed(0)} %`],
+    row.name,
+    row.shape,
+    row.dtype,
+    row.device,
+    ms(row.medianMs),
+    `${ms(row.p10Ms)}–${ms(row.p90Ms)}`,
+    `${row.rate.toFixed(1)} ${row.unit}`,
+    `${row.percentOfLimit.toFixed(0)} %`,
     row.peer ? `${row.peerRatio?.toFixed(2)}x ${row.peer}` : '',
     noiseOf(row),
   ])
   const peers = (report.peers ?? []).map(row => [
-    ...[row.name, row.shape, row.dtype, row.peer],
+    row.name,
+    row.shape,
+    row.dtype,
+    row.peer,
     ...(row.error ? [row.error, ''] : [ms(row.medianMs), row.ratio ? `${row.ratio.toFixed(2)}x` : '']),
   ])
   const compared = changes.map(({ row, oldMs, ratio, certain }) => [
-    ...[row.name, row.shape, row.dtype, ms(oldMs), ms(row.medianMs), `${ratio.toFixed(2)}x`],
+    row.name,
+    row.shape,
+    row.dtype,
+    ms(oldMs),
+    ms(row.medianMs),
+    `${ratio.toFixed(2)}x`,
     certain ? '' : 'within the spread',
   ])
   const head = ['row', 'shape', 'dtype']

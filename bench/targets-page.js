@@ -5,7 +5,7 @@ import { targets } from './targets.js'
 /** @import { Report } from './report.js' */
 /** @import { Outcome, Target } from './goals.js' */
 
-/** What became of the targets of the devices that were measured. @param {Report[]} reports @returns {Outcome[]} */
+/** Outcomes of the targets of the measured devices. @param {Report[]} reports @returns {Outcome[]} */
 export const outcomes = reports =>
   targets.map(target => {
     const report = reports.find(({ rows }) => rows.some(({ device }) => device === target.device))
@@ -22,7 +22,7 @@ function table(all) {
 
 const columns = 130
 
-/** Text in lines of at most so many columns; those after the first are indented. @param {string} text */
+/** Text wrapped at a fixed number of columns; lines after the first are indented. @param {string} text */
 const wrapped = text =>
   text.split(' ').reduce((lines, word) => {
     const column = lines.length - lines.lastIndexOf('\n') - 1

@@ -16,7 +16,7 @@ import { modelTolerances } from './rows/models.js'
  * @property {number} medianMs
  * @property {number} p10Ms
  * @property {number} p90Ms
- * @property {string} [error] why there is no time
+ * @property {string} [error] the reason for a missing time
  * @property {number} [ratio] peer's median time over ours: above 1 we are faster
  */
 

@@ -104,7 +104,7 @@ export {
   type WeightDifference,
 } from './diagnostics/compare-weights.js'
 export type { StepTime } from './plan/plan.js'
-import './model/tensor-operations.js'
+import { installTensorOperations } from './model/tensor-operations.js'
 export type { ReductionOptions, TensorOperand } from './model/tensor-operations.js'
 export { BoundModel } from './model/bound-model.js'
 export type {
@@ -199,3 +199,5 @@ export { Trainer } from './training/trainer.js'
 // training data
 export { openData, type StreamOf } from './data/open.js'
 export { type BadRow, type FieldRule, type FieldRules, TableDataset } from './data/table.js'
+
+installTensorOperations()

@@ -1,4 +1,4 @@
-// addon.cc: what the addon exports, in the order of the contract interface in lib/native.ts.
+// addon.cc: the exports of the addon, in the order of the contract interface in lib/native.ts.
 #include <napi.h>
 
 #include "napi/env.h"

@@ -42,9 +42,22 @@ export async function* attention(kernels, peer) {
     ]
     const scale = 1 / Math.sqrt(depth)
     const inputs = {
-      ...{ batch: 1, heads, kvHeads, queries, keys, depth, valueDepth: depth, scale, causal, q, k, v },
-      ...{ qStrides: strides(heads, queries), kStrides: strides(kvHeads, keys) },
-      ...{ vStrides: strides(kvHeads, keys), yStrides: strides(heads, queries) },
+      batch: 1,
+      heads,
+      kvHeads,
+      queries,
+      keys,
+      depth,
+      valueDepth: depth,
+      scale,
+      causal,
+      q,
+      k,
+      v,
+      qStrides: strides(heads, queries),
+      kStrides: strides(kvHeads, keys),
+      vStrides: strides(kvHeads, keys),
+      yStrides: strides(heads, queries),
     }
     const run = await peer?.operator({
       type: 'Attention',

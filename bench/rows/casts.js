@@ -57,7 +57,7 @@ async function* cast(kernels, rows, values, from, to) {
   operands.dispose()
 }
 
-/** What memory gives beside a row. @param {Kernels} kernels @param {boolean} reading */
+/** Memory bandwidth as the limit of a row. @param {Kernels} kernels @param {boolean} reading */
 function limitOf(kernels, reading) {
   if (kernels.backend !== 'cpu') return {}
   const { threads } = getConfig()

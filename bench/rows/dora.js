@@ -68,7 +68,7 @@ async function makeLayer(kernels, weight, rank) {
   return { weight, w, next, adapter, state: { weightNorm2, magnitude, norm, gain }, operands }
 }
 
-/** What is done to the whole weight. @param {Kernels} kernels @param {Layer} layer @returns {AsyncGenerator<Case>} */
+/** Operations on the whole weight. @param {Kernels} kernels @param {Layer} layer @returns {AsyncGenerator<Case>} */
 async function* whole(kernels, layer) {
   const { weight, next, adapter, state } = layer
   const { rows: size, format: dtype } = weight

@@ -125,7 +125,7 @@ function outputsOf({ graph }, feeds) {
 /** Arithmetic of a run, as `dgx-spark inspect` counts it. @param {Model} model @param {Feeds} feeds */
 const flopsOf = ({ graph }, feeds) => graphStatistics(graph, factsOf(graph, feeds)).flops
 
-/** What is known of the values of a run. @param {Graph} graph @param {Feeds} feeds */
+/** The facts of the values of a run. @param {Graph} graph @param {Feeds} feeds */
 const factsOf = (graph, feeds) =>
   inferFacts(graph, {
     shapes: Object.fromEntries(Object.entries(feeds).map(([name, { shape }]) => [name, shape])),

@@ -81,8 +81,16 @@ async function* attentionScores(kernels, compute) {
   const y = await operands.put(new Float32Array(heads * tokens * tokens))
   const row = heads * width
   const args = {
-    ...{ outer: 1, inner: heads, m: tokens, n: tokens, k: width, alpha: width ** -0.5 },
-    ...{ a: q, b: k, y, compute },
+    outer: 1,
+    inner: heads,
+    m: tokens,
+    n: tokens,
+    k: width,
+    alpha: width ** -0.5,
+    a: q,
+    b: k,
+    y,
+    compute,
     aStrides: /** @type {const} */ ([0, width, row, 1]),
     bStrides: /** @type {const} */ ([0, width, 1, row]),
     yStrides: /** @type {const} */ ([0, tokens * tokens, tokens, 1]),

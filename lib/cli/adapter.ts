@@ -31,7 +31,11 @@ export function addAdapter(program: Command): void {
       printTable(
         ['module', 'kind', 'rank', 'alpha', 'parameters'],
         summary.modules.map(({ name, kind, rank, alpha, parameters }) => [
-          ...[name, kind, String(rank), String(alpha), parameters.toLocaleString('en')],
+          name,
+          kind,
+          String(rank),
+          String(alpha),
+          parameters.toLocaleString('en'),
         ]),
         [2, 3, 4],
       )

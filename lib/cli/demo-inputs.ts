@@ -1,5 +1,5 @@
 // demo-inputs.ts: random inputs for models with incomplete input types.
-import { type ElementType, elementArrayOf, isInteger } from '../core/dtype.js'
+import { type ElementType, elementArrayOf, isBigInteger, isInteger, isWideFloat } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { randomGenerator } from '../core/random.js'
 import { numel } from '../core/shape.js'
@@ -15,14 +15,14 @@ import type { Batch, BatchTensor } from '../training/dataset.js'
 /** Integers and truth values that are inputs without dimensions, such as a sampling rate, by name. */
 export type Settings = ReadonlyMap<string, Constant>
 
-/** What a model can be fed with. */
+/** Random inputs for a model. */
 export interface RandomInputs {
   readonly settings: Settings
   /** One batch for each epoch, the same in every run, and again after {@link differentBatches} epochs. */
   readonly batches: (epoch: number) => Batch[]
 }
 
-/** So many batches differ. */
+/** Number of different batches. */
 export const differentBatches = 5
 
 /** Sizes that are tried for dimensions that a model leaves open, other than the number of samples. */
@@ -39,7 +39,7 @@ interface Input {
   readonly below: number
 }
 
-/** Sizes by what stands for them, see {@link keyOf}. */
+/** Sizes by key, see {@link keyOf}. */
 type Sizes = ReadonlyMap<string, number>
 
 /**
@@ -78,7 +78,7 @@ export function withSettings(graph: Graph, settings: Settings): Graph {
   }
 }
 
-/** What {@link Model.run} takes. */
+/** The feeds of {@link Model.run}. */
 export function feedsOf(model: Model, batch: Batch): Record<string, Tensor<ElementType>> {
   const feeds = model.inputs.map(({ name, dtype }) => {
     const { data, shape } = batch[name]!
@@ -104,7 +104,7 @@ export function settingsOf(graph: Graph): Settings {
         return typeof element === 'number' ? [element] : []
       })
       const array = elementArrayOf(dtype) as typeof Float32Array
-      const convert = /64$/.test(dtype) ? BigInt : Number
+      const convert = isBigInteger(dtype) ? BigInt : Number
       return [name, Constant.from(dtype, [], array.of(convert(value) as number) as never)]
     }),
   )
@@ -124,18 +124,18 @@ function variedInputs(graph: Graph, settings: Settings): Input[] {
     })
 }
 
-/** What stands for the size of an open dimension; first ones without a name count samples like others do. */
+/** The key of an open dimension; unnamed first dimensions share the key of the number of samples. */
 const keyOf = (input: string, axis: number, dim: string | null): string =>
   dim ?? (axis === 0 ? 'samples' : `${input}, dimension ${axis}`)
 
-/** What stands for the number of samples: the first dimension of the first input that has dimensions. */
+/** The key of the number of samples: the first dimension of the first input that has dimensions. */
 function samplesKey(inputs: readonly Input[]): string | number {
   const first = inputs.find(({ shape }) => shape.length > 0)
   const dim = first?.shape[0] ?? null
   return typeof dim === 'number' ? dim : keyOf('', 0, dim)
 }
 
-/** What stands for open dimensions other than the number of samples. */
+/** The keys of open dimensions other than the number of samples. */
 function openKeys(inputs: readonly Input[]): string[] {
   const keys = inputs.flatMap(({ name, shape }) =>
     shape.flatMap((dim, axis) => (typeof dim === 'number' ? [] : [keyOf(name, axis, dim)])),
@@ -159,8 +159,7 @@ function randomBatch(inputs: readonly Input[], sizes: Sizes, random: () => numbe
   const fields = inputs.map(({ name, dtype, shape: dims, below }): [string, BatchTensor] => {
     const keys = dims.map((dim, axis) => (typeof dim === 'number' ? dim : keyOf(name, axis, dim)))
     const shape = keys.map(key => (typeof key === 'number' ? key : (sizes.get(key) ?? 1)))
-    const isFloat = /^b?f\d+$/.test(dtype)
-    const one = (): number => (isFloat ? 2 * random() - 1 : Math.floor(below * random()))
+    const one = (): number => (isWideFloat(dtype) ? 2 * random() - 1 : Math.floor(below * random()))
     const elements = Array.from({ length: numel(shape) }, one)
     const { data } = Tensor.from(elements, { dtype: dtype as NumericType, shape })
     const named = keys.indexOf(samples)
@@ -184,7 +183,7 @@ class Readers {
     this.#facts = inferFacts(graph)
   }
 
-  /** What is known of a value. */
+  /** The inferred fact of a value. */
   fact(name: string | undefined): Fact | undefined {
     return this.#facts.get(name ?? '')
   }
@@ -207,7 +206,7 @@ class Readers {
   rowsSelectedBy(name: string): number | undefined {
     const rows = this.of(name, 'Gather').flatMap(({ node, read }) => {
       const type = node.inputs[1] === read ? this.fact(node.inputs[0])?.type : undefined
-      const size = type?.kind === 'tensor' ? type.shape?.at(intOf(node, 'axis', 0)) : undefined
+      const size = type?.kind === 'tensor' ? type.shape?.at(intOf(node, 'axis')) : undefined
       return typeof size === 'number' ? [size] : []
     })
     return rows.length === 0 ? undefined : Math.min(...rows)

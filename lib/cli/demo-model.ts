@@ -27,7 +27,7 @@ import {
 import { formatBytes, print, printPairs, styled } from './output.js'
 import { trainingProgress } from './progress.js'
 
-/** What the demonstration found. */
+/** The results of the demonstration. */
 export interface ModelDemo {
   readonly model: string
   readonly backend: string

@@ -24,7 +24,7 @@ import { integerFrom, numberFrom, pathFrom, positive } from './numbers.js'
 import { print, printError, printPairs } from './output.js'
 import { trainingProgress } from './progress.js'
 
-/** What the command line gives. */
+/** Arguments of the command line. */
 interface FinetuneOptions {
   model: string
   data?: string
@@ -179,7 +179,7 @@ function rulesFor(graph: Graph, { loss, normalize }: FinetuneOptions): FieldRule
   return rules
 }
 
-/** What ends a training, which is saved: Ctrl-C, and what schedulers of jobs send. */
+/** Signals that end a training and save it: Ctrl-C, and those of job schedulers. */
 const signals = ['SIGINT', 'SIGTERM'] as const
 
 /** Rows that are named one by one. */

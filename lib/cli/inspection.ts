@@ -11,7 +11,7 @@ import { type GraphStatistics, graphStatistics } from '../graph/statistics.js'
 import { describeType } from '../model/feeds.js'
 import { compile } from '../plan/compile.js'
 
-/** What is known of a model. */
+/** The inspected properties of a model. */
 export interface Inspection extends GraphStatistics {
   readonly opset: number
   readonly producer: string

@@ -34,9 +34,18 @@ const program = new Command('dgx-spark')
   .exitOverride()
 
 const commands = [
-  ...[addInfo, addCheck, addVerify, addMonitor],
-  ...[addInspect, addOps, addRun, addFinetune, addDemo],
-  ...[addMerge, addQuantize, addAdapter],
+  addInfo,
+  addCheck,
+  addVerify,
+  addMonitor,
+  addInspect,
+  addOps,
+  addRun,
+  addFinetune,
+  addDemo,
+  addMerge,
+  addQuantize,
+  addAdapter,
 ]
 for (const add of commands) add(program)
 

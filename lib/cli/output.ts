@@ -21,7 +21,7 @@ export class Styled {
   }
 }
 
-/** What is printed: names from files may be in any of it, so only a style makes escape sequences. */
+/** Printed text: any of it may contain names from files, so escape sequences come from styles only. */
 export type Printed = string | Styled
 
 /** `text` in a style where stdout is a terminal that wants colours. */

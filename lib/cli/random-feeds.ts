@@ -1,5 +1,5 @@
 // random-feeds.ts: random inputs for `dgx-spark run`.
-import type { ElementType } from '../core/dtype.js'
+import { type ElementType, isWideFloat } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Model } from '../model/model.js'
@@ -14,7 +14,7 @@ export function randomFeeds(model: Model, sizes: Sizes): Record<string, Tensor<E
       if (!shape || !dtype)
         throw new SparkError('ERR_UNSUPPORTED', `input '${name}' is no tensor of a known type`)
       const values = Tensor.zeros(shape)
-      if (/^b?f\d+$/.test(dtype)) values.data.set(values.data.map(() => 2 * Math.random() - 1))
+      if (isWideFloat(dtype)) values.data.set(values.data.map(() => 2 * Math.random() - 1))
       return [name, values.to(dtype)]
     }),
   )

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Precision } from '../core/config.js'
-import type { ElementType, TypedArrayOf } from '../core/dtype.js'
+import { type ElementType, elementBits, isFloat, type TypedArrayOf } from '../core/dtype.js'
 import { parseNpy } from '../io/npy.js'
 import { readBytes } from '../io/read-file.js'
 import { readSafetensors } from '../io/safetensors.js'
@@ -94,7 +94,8 @@ async function fileFeeds({ input = {}, inputs }: RunOptions): Promise<Record<str
 type Summary = { name: string; type: string; values: string[] }
 
 function summarize(name: string, { dtype, shape, data }: Tensor<ElementType>): Summary {
-  const plain = /^b?f16$|^f8_e/.test(dtype) ? Tensor.of(data as Uint16Array, shape, dtype).toFloat32() : data
+  const isCoded = isFloat(dtype) && (elementBits[dtype] === 16 || elementBits[dtype] === 8)
+  const plain = isCoded ? Tensor.of(data as Uint16Array, shape, dtype).toFloat32() : data
   const shown = Array.from(plain.slice(0, 6) as ArrayLike<unknown>, value =>
     typeof value === 'number' ? String(Number(value.toPrecision(5))) : String(value),
   )

@@ -2,7 +2,7 @@
 import { inspect } from 'node:util'
 import { type ErrorCode, SparkError } from './errors.js'
 
-/** A SparkError that names the argument, what was expected and what came. */
+/** A SparkError that names the argument, the expected value and the actual one. */
 export function argumentError(
   name: string,
   expected: string,

@@ -8,10 +8,10 @@ export type Precision = 'fp32' | 'fp16' | 'bf16' | 'fp8' | 'nvfp4'
 /** Engines a computation can run on. */
 export type BackendName = 'auto' | 'cuda' | 'cpu' | 'js'
 
-/** Instruction sets that CPU kernels are written for. */
+/** Instruction sets of the CPU kernels. */
 export type CpuIsa = 'plain' | 'avx2' | 'avx512' | 'avx512-bf16' | 'amx' | 'neon' | 'neon-bf16' | 'neon-i8mm'
 
-/** What the environment asks for. */
+/** Settings from the environment. */
 export interface Config {
   /** Whether NVIDIA GPUs may be used. false: `auto` behaves as if none were present. */
   readonly enabled: boolean
@@ -23,17 +23,17 @@ export interface Config {
   readonly unifiedMemory: boolean
   /** Whether a GPU replays the runs of a model as CUDA graphs; otherwise each run enqueues its kernels one by one. */
   readonly cudaGraphs: boolean
-  /** Whether FP4 tensor cores may be used where a test finds them right. */
+  /** Whether FP4 tensor cores may be used on devices where they pass the self-test. */
   readonly fp4TensorCores: boolean
   /** Threads of a CPU kernel; 0 means one per core. */
   readonly threads: number
   /** Instruction set of CPU kernels, or null for the best one of the machine. */
   readonly cpuIsa: CpuIsa | null
-  /** What is logged to stderr. */
+  /** Verbosity of the log on stderr. */
   readonly log: LogLevel
 }
 
-/** One setting, for people: what it is and where it came from. */
+/** A setting for display, with its origin. */
 export interface ConfigEntry {
   readonly name: keyof Config
   readonly value: Config[keyof Config]
@@ -65,7 +65,7 @@ interface Variable<T> {
   readonly name: string
   readonly parse: (text: string) => T | undefined
   readonly allowed: string
-  /** Shared with other programs (CUDA, DEBUG): a value that is not meant for us is passed over without a warning. */
+  /** Shared with other programs (CUDA, DEBUG): an unknown value is ignored without a warning. */
   readonly shared?: boolean
 }
 

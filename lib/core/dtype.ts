@@ -2,8 +2,8 @@
 export type DType = 'f32' | 'f16' | 'bf16' | 'f8_e4m3' | 'f8_e5m2'
 
 /**
- * What holds the elements of a dtype. Formats that JavaScript lacks are held as their bit patterns, those of less than
- * a byte in a byte each; bool is 0 or 1, complex numbers are pairs.
+ * The typed array that holds the elements of a dtype. Formats that JavaScript lacks are stored as bit patterns, those of
+ * less than a byte in a byte each; bool is 0 or 1, complex numbers are pairs.
  */
 export type TypedArrayOf<D extends ElementType> = D extends 'f32' | 'c64'
   ? Float32Array
@@ -190,6 +190,12 @@ export const isUnsigned = (dtype: string): boolean => dtype.startsWith('u')
 
 /** Whether elements are integers of 8 to 64 bits, which JavaScript has arrays of. */
 export const isWideInteger = (dtype: ElementType): boolean => isInteger(dtype) && elementBits[dtype] >= 8
+
+/** Whether elements are integers of at most 16 bits. */
+export const isNarrowInteger = (dtype: ElementType): boolean => isInteger(dtype) && elementBits[dtype] <= 16
+
+/** Whether elements are integers that JavaScript holds as bigint. */
+export const isBigInteger = (dtype: ElementType): dtype is 'i64' | 'u64' => dtype === 'i64' || dtype === 'u64'
 
 /** Whether JavaScript has arrays whose elements are the numbers themselves. */
 export const hasNativeArray = (dtype: ElementType): boolean =>

@@ -4,10 +4,10 @@ import { setImmediate } from 'node:timers/promises'
 /** Work that yields wherever it may pause, at least once per node or tensor, and returns its result. */
 export type Paced<T> = Generator<void, T, void>
 
-/** Milliseconds for which work keeps the event loop waiting. */
+/** Milliseconds that work may block the event loop. */
 const slice = 10
 
-/** Does work without a pause. */
+/** Runs work to its end without pauses. */
 export function atOnce<T>(work: Paced<T>): T {
   for (;;) {
     const { done, value } = work.next()
@@ -15,9 +15,9 @@ export function atOnce<T>(work: Paced<T>): T {
   }
 }
 
-/** Does the pieces of a long operation, such as loading a model, and lets the event loop turn in between. */
+/** Runs a long operation, such as loading a model, in slices between turns of the event loop. */
 export class Pacer {
-  /** Ends the work. */
+  /** Aborts the work. */
   readonly signal: AbortSignal | undefined
   #due = performance.now() + slice
 
@@ -27,7 +27,7 @@ export class Pacer {
   }
 
   /**
-   * Does work to its end.
+   * Runs work to its end.
    * @throws what the work throws, and the reason of the signal when it is aborted
    */
   async do<T>(work: Paced<T>): Promise<T> {
@@ -42,7 +42,7 @@ export class Pacer {
     }
   }
 
-  /** Whether the event loop has waited long enough. */
+  /** Whether the current slice has used up its time. */
   get isDue(): boolean {
     return performance.now() >= this.#due
   }
@@ -63,7 +63,7 @@ export class Pacer {
   }
 }
 
-/** What `change` makes of each item. */
+/** The results of `change` for each item. */
 export function* mapPaced<T, U>(items: Iterable<T>, change: (item: T, i: number) => U): Paced<U[]> {
   const made: U[] = []
   for (const item of items) {
@@ -73,7 +73,7 @@ export function* mapPaced<T, U>(items: Iterable<T>, change: (item: T, i: number)
   return made
 }
 
-/** Does something with each item. */
+/** Calls a function for each item. */
 export function* eachPaced<T>(items: Iterable<T>, visit: (item: T) => void): Paced<void> {
   for (const item of items) {
     visit(item)

@@ -1,7 +1,7 @@
-// printable.ts: texts from files as a terminal may show them. Model, tensor and file names can hold sequences that clear the
+// printable.ts: escaping of text from files for terminals. Model, tensor and file names can hold sequences that clear the
 // screen, rename the window or reverse what is read.
 
-/** Controls (C0, DEL, C1), line and paragraph separators, and what changes the direction of writing. */
+/** Controls (C0, DEL, C1), line and paragraph separators, and bidirectional formatting characters. */
 const unsafe = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu
 
 /** A text without control characters: each becomes its code, such as \x1b or \u{202e}. */
@@ -17,7 +17,7 @@ export function printableLines(text: string): string {
   return text.split('\n').map(printable).join('\n')
 }
 
-/** JSON that means the same and has no control characters but its line feeds. */
+/** Equivalent JSON whose only control characters are line feeds. */
 export function printableJson(json: string): string {
   const escaped = (character: string): string =>
     character === '\n' ? character : `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`

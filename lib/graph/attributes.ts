@@ -1,5 +1,6 @@
 // attributes.ts: reading and making attributes of nodes.
 import { SparkError } from '../core/errors.js'
+import { defaultOf } from './attribute-defaults.js'
 import type { Constant } from './constant.js'
 import type { Attribute, IntegerValue, Node, Subgraph } from './graph.js'
 
@@ -40,12 +41,18 @@ function attributeValue<T extends keyof AttributeValues>(
 const toNumber = (value: IntegerValue): number => Number(value)
 
 /**
- * An integer attribute of `node`, or `fallback`. The ends of the 64-bit range round to ±2^63, which no size reaches.
+ * An integer attribute, undefined if the node leaves it out. The ends of the 64-bit range round to ±2^63, which no size
+ * reaches.
  * @throws SparkError ERR_FORMAT when it has another type; so do the functions below
  */
-export function intOf<F extends number | undefined>(node: Node, name: string, fallback: F): number | F {
+export function givenInt(node: Node, name: string): number | undefined {
   const value = attributeValue(node, name, 'int')
-  return value === undefined ? fallback : toNumber(value)
+  return value === undefined ? undefined : toNumber(value)
+}
+
+/** An integer attribute, or the default of the operator, which must have one. */
+export function intOf(node: Node, name: string): number {
+  return givenInt(node, name) ?? defaultNumber(node, name)
 }
 
 /** A list of integers, or undefined. */
@@ -53,9 +60,14 @@ export function intsOf(node: Node, name: string): number[] | undefined {
   return attributeValue(node, name, 'ints')?.map(toNumber)
 }
 
-/** A float attribute, or `fallback`. */
-export function floatOf<F extends number | undefined>(node: Node, name: string, fallback: F): number | F {
-  return attributeValue(node, name, 'float') ?? fallback
+/** A float attribute, or undefined. */
+export function givenFloat(node: Node, name: string): number | undefined {
+  return attributeValue(node, name, 'float')
+}
+
+/** A float attribute, or the default of the operator. */
+export function floatOf(node: Node, name: string): number {
+  return givenFloat(node, name) ?? defaultNumber(node, name)
 }
 
 /** A list of floats, or undefined. */
@@ -63,9 +75,14 @@ export function floatsOf(node: Node, name: string): readonly number[] | undefine
   return attributeValue(node, name, 'floats')
 }
 
-/** A string attribute, or `fallback`. */
-export function stringOf<F extends string | undefined>(node: Node, name: string, fallback: F): string | F {
-  return attributeValue(node, name, 'string') ?? fallback
+/** A string attribute, or undefined. */
+export function givenString(node: Node, name: string): string | undefined {
+  return attributeValue(node, name, 'string')
+}
+
+/** A string attribute, or the default of the operator. */
+export function stringOf(node: Node, name: string): string {
+  return givenString(node, name) ?? defaultString(node, name)
 }
 
 /** A list of strings, or undefined. */
@@ -82,6 +99,26 @@ export function tensorOf(node: Node, name: string): Constant | undefined {
 export function graphOf(node: Node, name: string): Subgraph | undefined {
   return attributeValue(node, name, 'graph')
 }
+
+/** The default of a number, at an opset of the node's domain. */
+export function defaultNumber(node: Node, name: string, opset?: number): number {
+  const value = defaultOf(node, name, opset)
+  if (typeof value !== 'number') throw noDefault(node, name)
+  return value
+}
+
+/** The default of a string, at an opset of the node's domain. */
+export function defaultString(node: Node, name: string, opset?: number): string {
+  const value = defaultOf(node, name, opset)
+  if (typeof value !== 'string') throw noDefault(node, name)
+  return value
+}
+
+const noDefault = (node: Node, name: string): SparkError =>
+  new SparkError(
+    'ERR_INTERNAL',
+    `${describeNode(node)}: attribute '${name}' has no default in lib/graph/attribute-defaults.ts`,
+  )
 
 /** How errors name a node: its operator, its name, and its first output where it has no name. */
 export function describeNode(node: Node): string {

@@ -37,7 +37,7 @@ const known: readonly RecurrentFunction[] = [
 
 /** Whether each direction of a layer goes from the last step to the first. */
 export function directionsOf(node: Node): readonly boolean[] {
-  const direction = stringOf(node, 'direction', 'forward')
+  const direction = stringOf(node, 'direction')
   return direction === 'bidirectional' ? [false, true] : [direction === 'reverse']
 }
 

@@ -8,6 +8,7 @@ import {
   elementBits,
   isDType,
   isHalf,
+  isNarrowInteger,
   isUnsigned,
 } from '../core/dtype.js'
 import { clamp, roundHalfEven } from '../core/rounding.js'
@@ -37,6 +38,9 @@ function rangeOf(dtype: ElementType): readonly [number, number] {
   return isUnsigned(dtype) ? [0, count - 1] : [-count / 2, count / 2 - 1]
 }
 
+const isCode = (dtype: ElementType): boolean =>
+  isNarrowInteger(dtype) || dtype === 'i32' || dtype === 'f8_e4m3' || dtype === 'f8_e5m2'
+
 /** Whether types and shapes are those of {@link ScaledCodes}. */
 export function fitsCodes({ codes, scale, zero, axis, block }: ScaledCodes): boolean {
   const size = codes.shape[axis]
@@ -47,7 +51,7 @@ export function fitsCodes({ codes, scale, zero, axis, block }: ScaledCodes): boo
       ? isOne || (scale.shape.length === 1 && scale.count === size)
       : `${scale.shape}` === `${blocked}`
   return (
-    /^([iu](2|4|8|16)|i32|f8_e4m3|f8_e5m2)$/.test(codes.dtype) &&
+    isCode(codes.dtype) &&
     (isHalf(scale.dtype) || scale.dtype === 'f32') &&
     fits &&
     (!zero || (zero.dtype === codes.dtype && zero.count === scale.count))

@@ -94,11 +94,11 @@ function termsOf(node: Node, facts: ReadonlyMap<string, Fact>): number | undefin
     case 'MatMulInteger':
     case 'FusedMatMul': {
       const left = sizes(0)
-      return left && 2 * left.at(intOf(node, 'transA', 0) ? -2 : -1)!
+      return left && 2 * left.at(intOf(node, 'transA') ? -2 : -1)!
     }
     case 'Gemm': {
       const left = sizes(0)
-      return left && 2 * left.at(intOf(node, 'transA', 0) ? 0 : 1)!
+      return left && 2 * left.at(intOf(node, 'transA') ? 0 : 1)!
     }
     case 'DoRA': {
       const [weight, a] = [sizes(1), sizes(2)]

@@ -85,7 +85,7 @@ function madeBy(
 function reshaped(graph: Graph, node: Node, from: readonly number[]): readonly number[] | undefined {
   const constant = graph.initializers.get(node.inputs[1] ?? '')
   if (constant?.dtype !== 'i64') return undefined
-  const copies = intOf(node, 'allowzero', 0) === 0
+  const copies = intOf(node, 'allowzero') === 0
   const wanted = Array.from(constant.data as BigInt64Array, (size, i) =>
     size === 0n && copies ? (from[i] ?? 0) : Number(size),
   )
@@ -102,7 +102,7 @@ const isFloatType = (dtype: string): boolean => isHalf(dtype) || dtype === 'f32'
 /** A weight of floats as another type of floats. */
 function cast(graph: Graph, node: Node, source: WeightPattern | undefined): WeightPattern | undefined {
   const [name = ''] = node.inputs
-  const to = elementTypeOf(intOf(node, 'to', 1), 'Cast: to') as 'f32'
+  const to = elementTypeOf(intOf(node, 'to'), 'Cast: to') as 'f32'
   const constant = graph.initializers.get(name)
   if (!isFloatType(to)) return undefined
   if (source && source.types.length >= maxRoundings) return undefined
@@ -123,9 +123,9 @@ function dequantized(
   if (!codes) return undefined
   const { shape } = codes
   if (!scale) return nvfp4Weight(graph, codes, producers.get(scaleName), node)
-  const axis = (intOf(node, 'axis', 1) + shape.length) % Math.max(shape.length, 1)
-  const block = intOf(node, 'block_size', 0)
-  const number = intOf(node, 'output_dtype', 0)
+  const axis = (intOf(node, 'axis') + shape.length) % Math.max(shape.length, 1)
+  const block = intOf(node, 'block_size')
+  const number = intOf(node, 'output_dtype')
   const type = (number === 0 ? scale.dtype : elementTypeOf(number, 'output_dtype')) as 'f32'
   const made = { shape, sizes: shape, transposed: false, types: [type], axis, block }
   const isPerRow = shape.length === 2 && axis === 0 && scale.shape.join() === `${shape[0]}` && block === 0
@@ -145,7 +145,7 @@ function nvfp4Weight(
   blocks: Node | undefined,
   node: Node,
 ): WeightPattern | undefined {
-  const isBlocked = intOf(node, 'axis', 1) === 1 && intOf(node, 'block_size', 0) === 16
+  const isBlocked = intOf(node, 'axis') === 1 && intOf(node, 'block_size') === 16
   if (dtype !== 'f4' || shape.length !== 2 || !isBlocked || node.inputs[2]) return undefined
   if (blocks?.op !== 'DequantizeLinear' || blocks.domain !== '' || blocks.inputs[2]) return undefined
   const [blockName, globalName] = blocks.inputs as [string, string]

@@ -7,13 +7,13 @@ import { isSparkGpu } from './spark.js'
 export interface BackendChoice {
   /** Engine. */
   readonly name: 'cuda' | 'cpu' | 'js'
-  /** Why, in words. */
+  /** The reason, for display. */
   readonly reason: string
   /** Index in {@link HardwareInfo.gpus} of the GPU it computes on; null for `cpu` and `js`. */
   readonly gpu: number | null
 }
 
-/** What the choice rests on. */
+/** The inputs of the choice. */
 export interface BackendFacts {
   readonly gpus: readonly GpuInfo[]
   /** Why the addon is not loaded, or null. */

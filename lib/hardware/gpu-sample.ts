@@ -26,7 +26,7 @@ export interface GpuSample {
   readonly memory: {
     /** Of a GPU that shares the machine's memory: what its processes hold. */
     readonly used: number | null
-    /** What the GPU can use. */
+    /** Memory that the GPU can use. */
     readonly total: number | null
   }
   /** °C */
@@ -37,7 +37,7 @@ export interface GpuSample {
   readonly powerLimit: number | null
   /** MHz; `maxSm` is the highest SM clock the GPU allows. */
   readonly clocks: Readonly<Record<'graphics' | 'sm' | 'memory' | 'video' | 'maxSm', number | null>>
-  /** What holds the clocks back now, or did since this monitor's last sample. */
+  /** Reasons for reduced clocks, now or since this monitor's last sample. */
   readonly throttleReasons: readonly ThrottleReason[]
   /** Processes that use the GPU. */
   readonly processes: readonly GpuProcess[] | null

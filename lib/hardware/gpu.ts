@@ -44,7 +44,7 @@ export interface GpuMemory {
   readonly source: 'nvml' | 'cuda' | 'meminfo' | 'sysfs' | 'systeminformation' | null
 }
 
-/** What is known of one GPU. null: not known. */
+/** Properties of a GPU; null where unknown. */
 export interface GpuInfo {
   /** Position in {@link HardwareInfo.gpus}: NVIDIA first, in the order of nvidia-smi. */
   readonly index: number

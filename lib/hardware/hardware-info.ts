@@ -25,7 +25,7 @@ export interface DriverProblems {
   readonly cuda: string | null
 }
 
-/** What was found before anything is concluded from it. */
+/** Findings of the detection, before any conclusion. */
 interface Machine {
   readonly drivers: DriverProblems
   readonly facts: readonly GpuFacts[]
@@ -35,7 +35,7 @@ interface Machine {
 }
 
 /**
- * What this machine is and what it can compute with.
+ * The hardware of this machine and the backends it supports.
  * @example
  * const hardware = await HardwareInfo.detect()
  * console.log(hardware.isDgxSpark, hardware.bestGpu?.name, hardware.backend.reason)

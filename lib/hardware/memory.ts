@@ -6,13 +6,13 @@ import { readBytes, readText } from './system-files.js'
 export interface MachineMemory {
   /** The machine's memory, or the limit of a container or service. */
   readonly total: number
-  /** What can be taken without swapping. */
+  /** Memory available without swapping. */
   readonly available: number
   /** Where `available` comes from: /proc/meminfo, a cgroup that allows less, or the operating system through Node. */
   readonly source: 'meminfo' | 'cgroup' | 'os'
 }
 
-/** Fields of /proc/meminfo: sizes in bytes, HugePages counts as they are. Lines of another form are passed over. */
+/** Fields of /proc/meminfo: sizes in bytes, HugePages as counts. Other lines are ignored. */
 export function parseMeminfo(text: string): ReadonlyMap<string, number> {
   const fields = new Map<string, number>()
   for (const line of text.split('\n')) {

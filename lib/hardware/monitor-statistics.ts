@@ -12,7 +12,7 @@ export interface Spread {
   readonly peak: number
 }
 
-/** What a {@link GpuMonitor} saw. null: no sample had the quantity. */
+/** Statistics of a {@link GpuMonitor}; null where no sample had the quantity. */
 export interface MonitorSummary {
   /** Number of samples. */
   readonly samples: number

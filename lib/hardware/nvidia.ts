@@ -17,7 +17,7 @@ import { normalizeName, readText } from './system-files.js'
 /** A GPU before its index is known. */
 export type GpuFacts = Omit<GpuInfo, 'index'>
 
-/** What the driver libraries say. */
+/** Facts from the driver libraries. */
 export interface DriverReports {
   readonly nvml: NvmlReport
   readonly cuda: CudaReport
@@ -57,7 +57,7 @@ function join(reports: DriverReports, pciGpus: readonly PciGpu[]): Sources[] {
 
   const pciLeft = [...pciGpus]
   for (const gpu of gpus) gpu.pci = take(pciLeft, ({ address }) => address === addressOf(gpu))
-  // NVML tells no address of a GPU it cannot open. It counts by address, as sysfs does, so those without one and the
+  // NVML gives no address for a GPU it cannot open. It counts by address, as sysfs does, so those without one and the
   // rest of the bus belong together when they are equally many.
   const unplaced = gpus.filter(gpu => addressOf(gpu) === null)
   if (unplaced.length === pciLeft.length) {

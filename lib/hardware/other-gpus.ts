@@ -105,7 +105,7 @@ export function otherLinuxGpus(root: string): GpuFacts[] {
 /** Why NVIDIA GPUs compute nothing on macOS and Windows. */
 export const linuxOnly = 'the CUDA backend runs on Linux only'
 
-/** What is used of a graphics controller of the systeminformation package. */
+/** The fields used of a graphics controller of the systeminformation package. */
 export interface Controller {
   readonly vendor?: string
   readonly model?: string

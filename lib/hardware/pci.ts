@@ -72,7 +72,7 @@ export function readPciIds(root: string): string {
   return readText(root, 'usr/share/misc/pci.ids') ?? readText(root, 'usr/share/hwdata/pci.ids') ?? ''
 }
 
-/** What the kernel module says of its GPUs: `Key: value` lines of /proc/driver/nvidia/gpus/<address>/information. */
+/** The kernel module's data on its GPUs: `Key: value` lines of /proc/driver/nvidia/gpus/<address>/information. */
 export function parseDriverInformation(text: string): { name: string | null; uuid: string | null } {
   const value = (key: string): string | null => {
     const line = text.split('\n').find(line => line.startsWith(`${key}:`))

@@ -3,7 +3,7 @@ import { arch, release } from 'node:os'
 import { type PciGpu, readDriverGpus, scanPci } from './pci.js'
 import { normalizeName, readText, systemRoot } from './system-files.js'
 
-/** What the machine is, as its firmware and its operating system say. Holds no serial number. */
+/** The identity of the machine according to its firmware and operating system, without serial numbers. */
 export interface Platform {
   /** `process.platform`. */
   readonly os: string
@@ -31,7 +31,7 @@ export interface Dmi {
   readonly family: string | null
 }
 
-/** What the answer to "is this a DGX Spark" rests on. */
+/** The evidence for "is this a DGX Spark". */
 export interface SparkFacts {
   readonly pci: readonly PciIds[]
   /** GPU names, from any source. */

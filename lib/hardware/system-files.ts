@@ -52,7 +52,7 @@ export function listFolder(root: string, folder: string): string[] {
   }
 }
 
-/** The last part of what a symbolic link below `root` points to (the name of a driver), or null. */
+/** The base name of the target of a symbolic link below `root` (the name of a driver), or null. */
 export function linkName(root: string, link: string): string | null {
   try {
     return path.basename(readlinkSync(path.join(root, link)))
@@ -61,7 +61,7 @@ export function linkName(root: string, link: string): string | null {
   }
 }
 
-/** A name as people write it: runs of white space become one space; null when nothing is left. */
+/** A name with runs of white space collapsed to one space; null when nothing is left. */
 export function normalizeName(text: string | null): string | null {
   return text?.replace(/[\s\0]+/g, ' ').trim() || null
 }

@@ -1,7 +1,7 @@
 // throttling.ts: reasons for reduced GPU clocks.
 import type { NvmlSample } from '../native.js'
 
-/** What sets a GPU's clocks, by the names of nvidia-smi. */
+/** Reasons that limit a GPU's clocks, by the names of nvidia-smi. */
 export type ThrottleReason =
   | 'idle'
   | 'application clocks'
@@ -34,8 +34,8 @@ const counters: Readonly<Record<keyof NvmlSample['throttled'], ThrottleReason>> 
 }
 
 /**
- * The reasons of the moment and those whose counter has grown since `last`. GB10 often reports no reason of the moment
- * while its power is capped; its counters tell.
+ * The current reasons and those whose counter has grown since `last`. GB10 often reports no current reason while its
+ * power is capped; its counters show it.
  */
 export function throttleReasons(
   sample: Pick<NvmlSample, 'eventReasons' | 'throttled'>,
@@ -51,7 +51,7 @@ export function throttleReasons(
   return bits.filter(([bit, reason]) => now & bit || found.has(reason)).map(([, reason]) => reason)
 }
 
-/** A GB10 works at 2200 MHz and more; one whose power supply failed to negotiate stays between these clocks. */
+/** A GB10 runs at 2200 MHz or more; after a failed power-supply negotiation it stays between these clocks. */
 const faultClocks = { lowest: 500, highest: 850 }
 const busyPercent = 90
 

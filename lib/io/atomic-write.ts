@@ -102,7 +102,7 @@ async function makeFolders(folder: string): Promise<void> {
   await syncFolder(parent)
 }
 
-/** What error codes of the system mean. */
+/** Explanations of system error codes. */
 const reasons: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full, free some space',
   EDQUOT: 'the disk is full, free some space',

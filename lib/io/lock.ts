@@ -45,7 +45,7 @@ const [beatEvery, deadAfter] = [30_000, 300_000]
 /** How long the older one of two that begin together waits for the younger one to give way. */
 const tieLimit = 2000
 
-/** What is held until it is disposed of, or the process ends. */
+/** A lock that is held until it is disposed or the process ends. */
 export class Lock implements Disposable {
   readonly #file: string
   // Not a FileHandle: those are closed when they are collected. A worker closes its descriptors when it is terminated.

@@ -52,7 +52,7 @@ export const safetensorsDTypes = {
 /** Element types of the safetensors format. */
 export type SafetensorsDType = keyof typeof safetensorsDTypes
 
-/** Where a tensor lies: bytes [begin, end) after the header. */
+/** The byte range [begin, end) of a tensor after the header. */
 export interface TensorEntry {
   readonly dtype: SafetensorsDType
   readonly shape: readonly number[]

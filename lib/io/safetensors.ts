@@ -151,7 +151,7 @@ export function tensorFromRecord(name: string, record: SafetensorsTensor): Tenso
   return Tensor.from(record.data as Float32Array, { shape: record.shape, dtype })
 }
 
-/** What {@link writeSafetensors} takes: a Map, an array of pairs or an object. */
+/** The tensors for {@link writeSafetensors}: a Map, an array of pairs or an object. */
 export type SafetensorsInput =
   | Iterable<readonly [string, Tensor | SafetensorsTensor]>
   | Readonly<Record<string, Tensor | SafetensorsTensor>>

@@ -17,7 +17,7 @@ export function cacheFile(name: string): string | null {
   }
 }
 
-/** What a document holds; undefined when it is not there or damaged. */
+/** The content of a document; undefined when it is missing or damaged. */
 export async function readCached(name: string): Promise<unknown> {
   const file = cacheFile(name)
   if (!file) return undefined

@@ -9,6 +9,7 @@ import {
   type ElementType,
   elementArrayOf,
   elementBits,
+  isBigInteger,
   isDType,
   isWideInteger,
   type TypedArrayOf,
@@ -153,7 +154,7 @@ export class Tensor<D extends ElementType = DType> {
     return new Tensor(convert(this.data, this.dtype, dtype), this.shape, dtype, this.backend)
   }
 
-  /** The elements, row-major, as soon as they are there: {@link Tensor.data}, not a copy. */
+  /** The elements, row-major, once they are computed: {@link Tensor.data}, not a copy. */
   async read(): Promise<TypedArrayOf<D>> {
     return this.data
   }
@@ -244,7 +245,7 @@ function convert<To extends ElementType>(
   return fill(arrayOf(to, data.length), to, Array.from(numbers as ArrayLike<number>, Number))
 }
 
-/** Throws for formats whose codes are not numbers by themselves. */
+/** Throws for formats without conversions to numbers. */
 function expectPlain(dtype: ElementType): void {
   if (dtype !== 'f64' && dtype !== 'bool' && !isWideInteger(dtype)) {
     throw new SparkError('ERR_DTYPE', `there is no conversion between ${dtype} and other numbers`)
@@ -264,7 +265,7 @@ function fill<D extends ElementType>(data: TypedArrayOf<D>, dtype: D, numbers: n
   const stored =
     dtype === 'bool'
       ? (value: number) => Number(value !== 0)
-      : /64/.test(dtype) && dtype !== 'f64'
+      : isBigInteger(dtype)
         ? (value: number) => nearestBigInt(value, dtype)
         : (value: number) => value
   numbers.forEach((value, i) => {

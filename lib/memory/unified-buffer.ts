@@ -14,7 +14,7 @@ import { cudaDevice, expectGpuSelector, type GpuSelector } from '../hardware/cud
 import { type Allocation, type MemoryHandle, requireAddon } from '../native.js'
 
 /**
- * Where memory lies: `managed` has one address for CPU and GPU, `pinned` is page-locked host memory that the GPU reads
+ * Kinds of memory: `managed` has one address for CPU and GPU, `pinned` is page-locked host memory that the GPU reads
  * in place, `host` is ordinary memory.
  */
 export type MemoryKind = 'managed' | 'pinned' | 'host'
@@ -34,11 +34,11 @@ export interface AllocateOptions {
 
 /** Options of {@link UnifiedBuffer.copyTo}, in bytes. */
 export interface CopyOptions {
-  /** Where to start reading. Default 0. */
+  /** First byte that is read. Default 0. */
   sourceOffset?: number
-  /** Where to start writing. Default 0. */
+  /** First byte that is written. Default 0. */
   targetOffset?: number
-  /** How much to copy. Default: everything from `sourceOffset` on. */
+  /** Number of bytes. Default: all from `sourceOffset` on. */
   bytes?: number
 }
 
@@ -51,7 +51,7 @@ export type MemoryAdvice =
   | 'accessedBy'
   | 'notAccessedBy'
 
-/** What {@link UnifiedBuffer.stats} tells. */
+/** The result of {@link UnifiedBuffer.stats}. */
 export interface MemoryStats {
   /** Blocks alive in this process, those of workers included. */
   readonly blocks: number
@@ -112,7 +112,7 @@ const bytesOf = (view: ArrayBufferView): Uint8Array =>
 export class UnifiedBuffer {
   /** Size in bytes. */
   readonly bytes: number
-  /** Where the memory lies. */
+  /** Kind of memory. */
   readonly kind: MemoryKind
   /**
    * Whether views work and the GPU, if there is one, uses the memory where it is. When false a SPARK_NO_ZERO_COPY
@@ -186,7 +186,7 @@ export class UnifiedBuffer {
   }
 
   /**
-   * What this process has allocated.
+   * Statistics of the memory that this process has allocated.
    * @throws SparkError ERR_NO_NATIVE
    */
   static stats(): MemoryStats {

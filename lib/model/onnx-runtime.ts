@@ -61,8 +61,14 @@ export async function openOnnxRuntime(
   return {
     choice: { name: 'onnxruntime', reason: `the option asks for onnxruntime, with the provider ${name}` },
     stats: {
-      ...{ plans: 0, steps: 0, setupSteps: 0, arenaBytes: 0, lowerBound: 0, constantBytes: 0 },
-      ...{ compileMs: 0, fusions: {} },
+      plans: 0,
+      steps: 0,
+      setupSteps: 0,
+      arenaBytes: 0,
+      lowerBound: 0,
+      constantBytes: 0,
+      compileMs: 0,
+      fusions: {},
     },
     async run(inputs) {
       const feeds = graph.inputs.map(({ name }, i) => [name, toRuntime(runtime, name, inputs[i]!)] as const)

@@ -170,7 +170,7 @@ const reduction = (op: string) =>
     ])
   }
 
-Object.assign(Tensor.prototype, {
+const operations = {
   add: binary('Add'),
   sub: binary('Sub'),
   mul: binary('Mul'),
@@ -203,4 +203,12 @@ Object.assign(Tensor.prototype, {
     }
     return operate({ op: 'Transpose', attributes: { perm: ints(perm) } }, [this])
   },
-})
+}
+
+/**
+ * Gives {@link Tensor} its operations. They run models, which know tensors: the class itself, in a layer below, cannot
+ * import them. `index.ts` calls this once, before anything else can make a tensor.
+ */
+export function installTensorOperations(): void {
+  Object.assign(Tensor.prototype, operations)
+}

@@ -60,7 +60,9 @@ export function* bind(
   yield* expectMemory(program, options)
   const arrays = new BufferArrays(program, options, kernels)
   const bound = ({ op, args, node }: Step): BoundStep => ({
-    ...{ op, node, args: arrays.resolve(args) as object },
+    op,
+    node,
+    args: arrays.resolve(args) as object,
   })
   const setup = yield* mapPaced(program.setup, bound)
   const steps = yield* mapPaced(program.steps, bound)

@@ -351,8 +351,8 @@ export class Lowering {
   }
 
   /** An integer attribute. */
-  integer(name: string, fallback: number): number {
-    return intOf(this.node, name, fallback)
+  integer(name: string): number {
+    return intOf(this.node, name)
   }
 
   /** A list of integers as an attribute. */
@@ -361,13 +361,13 @@ export class Lowering {
   }
 
   /** A float attribute. */
-  number(name: string, fallback: number): number {
-    return floatOf(this.node, name, fallback)
+  number(name: string): number {
+    return floatOf(this.node, name)
   }
 
   /** A string attribute. */
-  text(name: string, fallback: string): string {
-    return stringOf(this.node, name, fallback)
+  text(name: string): string {
+    return stringOf(this.node, name)
   }
 
   /** A tensor attribute, which must be there. */

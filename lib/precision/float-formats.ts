@@ -30,7 +30,7 @@ export function bitsFloat(bits: number): number {
   return scratchFloat[0]
 }
 
-/** What holds the codes of `array`: itself, or the bit patterns of a Float32Array. */
+/** The codes of `array`: the array itself, or the bit patterns of a Float32Array. */
 export function codesOf(array: DTypeArray): Uint32Array | Uint16Array | Uint8Array {
   return array instanceof Float32Array ? new Uint32Array(array.buffer, array.byteOffset, array.length) : array
 }

@@ -1,5 +1,5 @@
-// grid_taps.h: which elements of an image gridSample interpolates a point from, and how. One source for the
-// CPU and the CUDA kernels.
+// grid_taps.h: the taps and weights from which gridSample interpolates a point. One source for the CPU and
+// the CUDA kernels.
 #pragma once
 
 #include <cmath>

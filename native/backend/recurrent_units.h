@@ -1,5 +1,5 @@
-// recurrent_units.h: where the states and gates of a recurrent layer lie, and its units: one source for the
-// CPU and CUDA. F is float or a vector of floats (backend/cpu/simd/vector_math.h).
+// recurrent_units.h: the memory layout of states and gates of a recurrent layer, and its cells. One source
+// for the CPU and CUDA. F is float or a vector of floats (backend/cpu/simd/vector_math.h).
 #pragma once
 
 #include "backend/float_functions.h"

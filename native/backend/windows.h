@@ -1,4 +1,4 @@
-// windows.h: which positions of an image a window of pool covers. One source for the CPU and the CUDA
+// windows.h: the positions of an image that a pooling window covers. One source for the CPU and the CUDA
 // kernels, so that both visit them in the same order.
 #pragma once
 

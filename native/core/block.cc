@@ -1,3 +1,4 @@
+// block.cc: the registry of memory blocks by address.
 #include "core/block.h"
 
 #include <sys/mman.h>

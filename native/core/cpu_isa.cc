@@ -1,3 +1,4 @@
+// cpu_isa.cc: detection of the instruction set of this CPU.
 #include "core/cpu_isa.h"
 
 #include <strings.h>

@@ -1,3 +1,4 @@
+// footprint.cc: overlap tests of footprints.
 #include "core/footprint.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// footprint.h: which part of an array an operation touches, and sets of such parts.
+// footprint.h: the part of an array that an operation touches, and sets of such parts.
 #pragma once
 
 #include <cstddef>

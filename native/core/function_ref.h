@@ -1,4 +1,4 @@
-// function_ref.h: a callable that somebody else owns: a std::function that never allocates. It must not
+// function_ref.h: a non-owning reference to a callable, like std::function without allocation. It must not
 // outlive the expression or variable it was made from.
 #pragma once
 

@@ -1,3 +1,4 @@
+// thread_pool.cc: the worker threads behind parallel_for.
 #include "core/thread_pool.h"
 
 #include <algorithm>

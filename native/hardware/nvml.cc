@@ -1,3 +1,4 @@
+// nvml.cc: loading of NVML and its queries.
 #include "hardware/nvml.h"
 
 #include <cstring>

@@ -1,6 +1,6 @@
-// nvml.h: what NVML says of NVIDIA GPUs. libnvidia-ml.so.1 is opened at first use and every call is optional:
-// a getter that is missing, not supported (GB10 answers so to half of them) or fails gives no value, and
-// `unavailable` keeps why.
+// nvml.h: properties and sensors of NVIDIA GPUs from NVML. libnvidia-ml.so.1 is opened at first use and every
+// call is optional: a getter that is missing, not supported (as half of them on GB10) or fails gives no
+// value, and `unavailable` keeps why.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// arguments.cc: typed readers of kernel arguments.
 #include "napi/arguments.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// cuda_call.cc: single operations on a CUDA device.
 #include "napi/cuda_call.h"
 
 #include "backend/cuda/runtime/staging.h"

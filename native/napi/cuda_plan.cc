@@ -1,3 +1,4 @@
+// cuda_plan.cc: CUDA plans on ArrayBuffers.
 #include "napi/cuda_plan.h"
 
 #include "core/error.h"

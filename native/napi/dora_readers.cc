@@ -1,3 +1,4 @@
+// dora_readers.cc: argument readers of the DoRA operations.
 #include "backend/labels.h"
 #include "core/error.h"
 #include "napi/readers.h"

@@ -1,3 +1,4 @@
+// env.cc: per-environment state of the addon.
 #include "napi/env.h"
 
 namespace spark::napi {

@@ -1,5 +1,5 @@
-// env.h: what the addon keeps per JavaScript environment (the main thread and each Worker have one), and the
-// Door.
+// env.h: the state of the addon per JavaScript environment (the main thread and each Worker have one), and
+// the Door.
 #pragma once
 
 #include <napi.h>

@@ -1,3 +1,4 @@
+// error.cc: conversion of spark::Error to SparkError.
 #include "napi/error.h"
 
 #include <new>

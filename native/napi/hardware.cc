@@ -1,3 +1,4 @@
+// hardware.cc: bindings of NVML and the CUDA device list.
 #include "napi/hardware.h"
 
 #include <memory>

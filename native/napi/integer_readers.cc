@@ -1,3 +1,4 @@
+// integer_readers.cc: argument readers of the int8 operations.
 #include <string>
 
 #include "core/error.h"

@@ -1,3 +1,4 @@
+// job.cc: asynchronous jobs and their promises.
 #include "napi/job.h"
 
 #include <exception>

@@ -1,3 +1,4 @@
+// job_memory.cc: operands of running jobs.
 #include "napi/job_memory.h"
 
 #include <cstring>

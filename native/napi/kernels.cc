@@ -1,3 +1,4 @@
+// kernels.cc: bindings of the backend tables.
 #include "napi/kernels.h"
 
 #include <functional>

@@ -1,3 +1,4 @@
+// layer_readers.cc: argument readers of pooling, resampling, recurrent layers and dropout masks.
 #include <cmath>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// linear_readers.cc: argument readers of linear layers, matmul and packed weights.
 #include <array>
 
 #include "core/error.h"

@@ -1,3 +1,4 @@
+// memory.cc: bindings of memory blocks.
 #include "napi/memory.h"
 
 #include <algorithm>

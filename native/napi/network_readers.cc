@@ -1,3 +1,4 @@
+// network_readers.cc: argument readers of convolutions, normalizations, attention, losses and AdamW.
 #include <algorithm>
 
 #include "backend/labels.h"

@@ -1,3 +1,4 @@
+// operations.cc: lookup of operations by name.
 #include "napi/operations.h"
 
 #include "core/error.h"

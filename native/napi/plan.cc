@@ -1,3 +1,4 @@
+// plan.cc: bindings of plans.
 #include "napi/plan.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// precision_readers.cc: argument readers of casts and quantization.
 #include "core/error.h"
 #include "napi/readers.h"
 

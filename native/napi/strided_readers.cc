@@ -1,3 +1,4 @@
+// view_readers.cc: argument readers of strided operations.
 #include <string>
 #include <vector>
 

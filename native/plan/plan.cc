@@ -1,3 +1,4 @@
+// plan.cc: execution of a plan.
 #include "plan/plan.h"
 
 #include <chrono>

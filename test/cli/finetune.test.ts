@@ -165,19 +165,22 @@ t.test('Ctrl-C saves; --resume ends where an uninterrupted run does', async t =>
   const dir = t.testdir()
   const { model, data } = await prepare(dir, 402)
   const args = (output: string) => [
-    ...[
-      '--model',
-      model,
-      '--data',
-      data,
-      '--output',
-      path.join(dir, output),
-      '--epochs',
-      '30',
-      '--batch-size',
-      '4',
-    ],
-    ...['--lr', '0.001', '--dora-dropout', '0.1', '--precision', 'fp16'],
+    '--model',
+    model,
+    '--data',
+    data,
+    '--output',
+    path.join(dir, output),
+    '--epochs',
+    '30',
+    '--batch-size',
+    '4',
+    '--lr',
+    '0.001',
+    '--dora-dropout',
+    '0.1',
+    '--precision',
+    'fp16',
   ]
   const straight = await finetune(args('straight'))
   t.equal(straight.code, 0, straight.stderr)

@@ -19,7 +19,7 @@ t.test('the cases that fail are the documented ones', { skip: missing }, async t
   const page = readFileSync(path.join(root, 'docs/operators.md'), 'utf8')
   const documented = [...page.matchAll(/`(test_\w+)`/g)].map(match => match[1]).sort()
   for (const backend of ['cpu', 'js']) {
-    const run = promisify(execFile)(process.execPath, [runner, cases, ...['--backend', backend]])
+    const run = promisify(execFile)(process.execPath, [runner, cases, '--backend', backend])
     const { stdout } = await run.catch(failure => failure)
     const failed = [...stdout.matchAll(/^(test_\w+): /gm)].map(match => match[1]).sort()
     t.same(failed, documented, backend)

@@ -15,9 +15,13 @@ const missing = existsSync(cases) ? false : 'set DGX_SPARK_TEST_DATA to the fold
 
 /** Cases that get no further than a shape that depends on what kernels compute, and those that fail everywhere. */
 const stuck = [
-  ...['affine_grid_2d_expanded', 'affine_grid_3d_expanded', 'range_bfloat16_type_positive_delta_expanded'],
-  ...['range_float16_type_positive_delta_expanded', 'range_int32_type_negative_delta_expanded'],
-  ...['training_dropout', 'training_dropout_mask'],
+  'affine_grid_2d_expanded',
+  'affine_grid_3d_expanded',
+  'range_bfloat16_type_positive_delta_expanded',
+  'range_float16_type_positive_delta_expanded',
+  'range_int32_type_negative_delta_expanded',
+  'training_dropout',
+  'training_dropout_mask',
 ].map(name => `test_${name}`)
 
 t.test('the cases launch', { skip: missing || noCudaCalls }, async t => {

@@ -19,8 +19,20 @@ const shown = 'a\\x1b[2J\\x1b]0;b\\x07\\x9b31m\\u{202e}c\\u{2066}d\\u{2028}e\\x7
 /** Every character that must not reach a terminal; line feeds of our own may. */
 const unsafe = new Set([
   ...Array.from({ length: 160 }, (_, code) => code).filter(code => code !== 10 && (code < 32 || code > 126)),
-  ...[0x061c, 0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e],
-  ...[0x2066, 0x2067, 0x2068, 0x2069],
+  0x061c,
+  0x200e,
+  0x200f,
+  0x2028,
+  0x2029,
+  0x202a,
+  0x202b,
+  0x202c,
+  0x202d,
+  0x202e,
+  0x2066,
+  0x2067,
+  0x2068,
+  0x2069,
 ])
 const isSafe = (text: string): boolean =>
   !Array.from(text).some(character => unsafe.has(character.codePointAt(0)!))

@@ -52,7 +52,9 @@ t.test('the CUDA runtime', { skip: noCompiler }, async t => {
   const waits = lines('').filter(line => /^(launch k grid [78]|synchronize)/.test(line))
   const order = waits.map(line => line.replace(/ 1 1 block.*/, ''))
   t.strictSame(order.slice(order.indexOf('launch k grid 7')), [
-    ...['launch k grid 7', 'synchronize'],
-    ...['launch k grid 8', 'synchronize'],
+    'launch k grid 7',
+    'synchronize',
+    'launch k grid 8',
+    'synchronize',
   ])
 })

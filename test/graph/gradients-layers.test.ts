@@ -71,7 +71,9 @@ const cases: Readonly<Record<string, GradientCase>> = {
     inputs: { x: { shape: [2, 4, 3, 5] }, w: { shape: [4, 3, 3, 2] }, b: { shape: [3] } },
     nodes: [
       node('ConvTranspose', ['x', 'w', 'b'], {
-        ...{ strides: ints([2, 1]), pads: ints([1, 0, 0, 1]), output_padding: ints([1, 0]) },
+        strides: ints([2, 1]),
+        pads: ints([1, 0, 0, 1]),
+        output_padding: ints([1, 0]),
       }),
     ],
   },
@@ -125,26 +127,41 @@ const cases: Readonly<Record<string, GradientCase>> = {
   'Einsum, an ellipsis that is summed': einsum('...i,...->i', [2, 3, 5], [1, 3]),
   Attention: attention({ q: [2, 3, 4, 5], k: [2, 3, 6, 5], v: [2, 3, 6, 2] }),
   'Attention, flat, grouped heads': attention({
-    ...{ q: [2, 3, 8], k: [2, 5, 4], v: [2, 5, 6] },
+    q: [2, 3, 8],
+    k: [2, 5, 4],
+    v: [2, 5, 6],
     attributes: { q_num_heads: int(4), kv_num_heads: int(2), scale: float(0.7) },
   }),
   'Attention, causal, softcap': attention({
-    ...{ q: [1, 2, 5, 3], k: [1, 2, 5, 3], v: [1, 2, 5, 3] },
+    q: [1, 2, 5, 3],
+    k: [1, 2, 5, 3],
+    v: [1, 2, 5, 3],
     attributes: { is_causal: int(1), softcap: float(1.5) },
   }),
   'Attention, mask': attention({
-    ...{ q: [2, 2, 3, 4], k: [2, 2, 5, 4], v: [2, 2, 5, 3], mask: f32(2, 1, 3, 5) },
+    q: [2, 2, 3, 4],
+    k: [2, 2, 5, 4],
+    v: [2, 2, 5, 3],
+    mask: f32(2, 1, 3, 5),
   }),
   'Attention, mask of bools': attention({
-    ...{ q: [1, 1, 2, 3], k: [1, 1, 3, 3], v: [1, 1, 3, 2] },
+    q: [1, 1, 2, 3],
+    k: [1, 1, 3, 3],
+    v: [1, 1, 3, 2],
     mask: Constant.from('bool', [2, 3], Uint8Array.of(1, 1, 0, 0, 1, 1)),
   }),
   'Attention, past': attention({
-    ...{ q: [1, 2, 3, 4], k: [1, 2, 3, 4], v: [1, 2, 3, 5], past: [f32(1, 2, 2, 4), f32(1, 2, 2, 5)] },
+    q: [1, 2, 3, 4],
+    k: [1, 2, 3, 4],
+    v: [1, 2, 3, 5],
+    past: [f32(1, 2, 2, 4), f32(1, 2, 2, 5)],
     attributes: { is_causal: int(1) },
   }),
   'Attention, flat, past': attention({
-    ...{ q: [1, 3, 6], k: [1, 3, 6], v: [1, 3, 4], past: [f32(1, 2, 4, 3), f32(1, 2, 4, 2)] },
+    q: [1, 3, 6],
+    k: [1, 3, 6],
+    v: [1, 3, 4],
+    past: [f32(1, 2, 4, 3), f32(1, 2, 4, 2)],
     attributes: { q_num_heads: int(2), kv_num_heads: int(2) },
   }),
 }

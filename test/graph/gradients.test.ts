@@ -147,16 +147,22 @@ const cases: Readonly<Record<string, GradientCase>> = {
     inputs: { x: { shape: [1, 2, 6, 5] } },
     nodes: [
       node('AveragePool', ['x'], {
-        ...{ kernel_shape: ints([3, 2]), strides: ints([2, 3]), pads: ints([1, 0, 0, 1]) },
-        ...{ ceil_mode: int(1), count_include_pad: int(1) },
+        kernel_shape: ints([3, 2]),
+        strides: ints([2, 3]),
+        pads: ints([1, 0, 0, 1]),
+        ceil_mode: int(1),
+        count_include_pad: int(1),
       }),
     ],
   },
   GlobalAveragePool: { inputs: { x: { shape: [2, 3, 5, 2] } }, nodes: [node('GlobalAveragePool', ['x'])] },
   BatchNormalization: {
     inputs: {
-      ...{ x: { shape: [2, 3, 5] }, gamma: { shape: [3] }, beta: { shape: [3] } },
-      ...{ mean: { shape: [3] }, variance: { shape: [3], range: positive } },
+      x: { shape: [2, 3, 5] },
+      gamma: { shape: [3] },
+      beta: { shape: [3] },
+      mean: { shape: [3] },
+      variance: { shape: [3], range: positive },
     },
     frozen: ['mean', 'variance'],
     nodes: [node('BatchNormalization', ['x', 'gamma', 'beta', 'mean', 'variance'], { epsilon: float(0.01) })],
@@ -207,8 +213,12 @@ const cases: Readonly<Record<string, GradientCase>> = {
   },
   DoRA: {
     inputs: {
-      ...{ x: { shape: [2, 3, 5] }, w: { shape: [7, 5] }, a: { shape: [2, 5] }, b: { shape: [7, 2] } },
-      ...{ m: { shape: [7] }, bias: { shape: [7] } },
+      x: { shape: [2, 3, 5] },
+      w: { shape: [7, 5] },
+      a: { shape: [2, 5] },
+      b: { shape: [7, 2] },
+      m: { shape: [7] },
+      bias: { shape: [7] },
     },
     frozen: ['w'],
     nodes: [
@@ -222,8 +232,10 @@ const cases: Readonly<Record<string, GradientCase>> = {
   },
   DoRAWeight: {
     inputs: {
-      ...{ w: { shape: [5, 3, 2, 2] }, a: { shape: [2, 3, 2, 2] } },
-      ...{ b: { shape: [5, 2, 1, 1] }, m: { shape: [1, 5, 1, 1] } },
+      w: { shape: [5, 3, 2, 2] },
+      a: { shape: [2, 3, 2, 2] },
+      b: { shape: [5, 2, 1, 1] },
+      m: { shape: [1, 5, 1, 1] },
     },
     frozen: ['w'],
     nodes: [

@@ -38,8 +38,16 @@ const attributeNames =
   'output_shape pads perm q_num_heads quantize_axis reduction rotary_embedding_dim saturate scale scan_input_axes shape ' +
   'size softcap start stash_type strides then_branch to transA transB upper value value_ints'
 const kinds: readonly Attribute[] = [
-  ...[int(-1), int(0), int(2 ** 40), ints([]), ints([-1, 0, 2 ** 40]), float(Number.NaN), floats([1])],
-  ...[string('odd'), { type: 'strings', value: ['a', 'b'] } as const, graphAttribute(makeGraph({}))],
+  int(-1),
+  int(0),
+  int(2 ** 40),
+  ints([]),
+  ints([-1, 0, 2 ** 40]),
+  float(Number.NaN),
+  floats([1]),
+  string('odd'),
+  { type: 'strings', value: ['a', 'b'] } as const,
+  graphAttribute(makeGraph({})),
 ]
 
 /** One node that reads some inputs of ones of some type and rank; every other one has no attributes. */
@@ -56,7 +64,9 @@ function oddGraph(domain: string, op: string, at: number): Graph {
   const attributes = Object.fromEntries(present.map(name => [name, attribute]))
   const names = inputs.map(({ name }) => name)
   return makeGraph({
-    ...{ inputs, opsets, outputs: outputs.map(name => ({ name })) },
+    inputs,
+    opsets,
+    outputs: outputs.map(name => ({ name })),
     nodes: [makeNode(op, names, outputs, { domain, name: 'it', attributes })],
   })
 }
@@ -129,8 +139,15 @@ t.test('graphs inside of graphs', async t => {
   t.same(Array.from(y99!.data as Float32Array), [0, 2])
 
   const calls = (i: number, nodes: readonly Node[]): GraphFunction => ({
-    ...{ name: `F${i}`, domain: 'local', overload: '', inputs: ['x', 'c'], outputs: ['y29'] },
-    ...{ attributes: [], defaults: {}, opsets, nodes },
+    name: `F${i}`,
+    domain: 'local',
+    overload: '',
+    inputs: ['x', 'c'],
+    outputs: ['y29'],
+    attributes: [],
+    defaults: {},
+    opsets,
+    nodes,
   })
   const functions = Array.from({ length: 10 }, (_, i) => {
     const next = makeNode(`F${i + 1}`, ['x', 'c'], ['l'], { domain: 'local' })
@@ -141,7 +158,10 @@ t.test('graphs inside of graphs', async t => {
     return calls(i, nested(30, inner).nodes)
   })
   const called = makeGraph({
-    ...{ inputs, opsets, functions, outputs: [{ name: 'y' }] },
+    inputs,
+    opsets,
+    functions,
+    outputs: [{ name: 'y' }],
     nodes: [makeNode('F0', ['x', 'c'], ['y'], { domain: 'local' })],
   })
   await t.rejects(Model.load(serializeOnnx(called), { backend }), refused, 'by way of functions')

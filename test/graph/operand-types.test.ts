@@ -71,7 +71,9 @@ for (const backend of backends) {
       ['values', Constant.f32([0, 1])],
     ])
     const graph = makeGraph({
-      ...{ initializers, inputs: [{ name: 'x', type: tensorType('i64', [2]) }], outputs: [{ name: 'y' }] },
+      initializers,
+      inputs: [{ name: 'x', type: tensorType('i64', [2]) }],
+      outputs: [{ name: 'y' }],
       nodes: [makeNode('OneHot', ['x', 'depth', 'values'], ['y'])],
     })
     const run = async (): Promise<unknown> => {

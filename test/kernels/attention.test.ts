@@ -85,9 +85,21 @@ t.test('gradients by finite differences', t => {
 t.test('rows between the heads of an output stay as they are', t => {
   const strides: HeadStrides = [0, 0, 5]
   const args = {
-    ...{ batch: 1, heads: 1, kvHeads: 1, queries: 2, keys: 1, depth: 1, valueDepth: 2, scale: 1 },
-    ...{ q: f32(6), k: f32(1), v: Float32Array.of(3, 4) },
-    ...{ qStrides: strides, kStrides: strides, vStrides: strides, yStrides: strides },
+    batch: 1,
+    heads: 1,
+    kvHeads: 1,
+    queries: 2,
+    keys: 1,
+    depth: 1,
+    valueDepth: 2,
+    scale: 1,
+    q: f32(6),
+    k: f32(1),
+    v: Float32Array.of(3, 4),
+    qStrides: strides,
+    kStrides: strides,
+    vStrides: strides,
+    yStrides: strides,
     y: f32(7).fill(9),
   }
   addon.run('attention', args)

@@ -26,8 +26,10 @@ for (const [rows, cols, rank] of [
       jsKernels.runSync('doraNorm', { weight, ...lowRank, weightNorm2, magnitude: f32(rows), norm, gain })
       const args = { weight, ...lowRank, exactNorm, dmerged: f32(rows * cols), norm, gain }
       const outputs = () => ({
-        ...{ dv: new Float32Array(rows * cols), da: new Float32Array(rank * cols) },
-        ...{ db: new Float32Array(rows * rank), dmagnitude: new Float32Array(rows) },
+        dv: new Float32Array(rows * cols),
+        da: new Float32Array(rank * cols),
+        db: new Float32Array(rows * rank),
+        dmagnitude: new Float32Array(rows),
       })
       const [js, one, three] = [outputs(), outputs(), outputs()]
       jsKernels.runSync('doraMergeBackward', { ...args, ...js })

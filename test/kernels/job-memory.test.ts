@@ -74,9 +74,14 @@ t.test('memory of operands on cpu', { skip: !backends.includes('cpu') }, async t
     const y = new Float32Array(rows * cols * 3)
     const columns = Array.from({ length: 3 }, (_, part) =>
       kernels.run('copyStrided', {
-        ...{ dtype: 'f32', shape: [rows, cols], srcOffset: 0, srcStrides: [cols, 1] },
-        ...{ dstOffset: part * cols, dstStrides: [3 * cols, 1] },
-        ...{ src: new Float32Array(rows * cols).fill(part + 1), dst: y },
+        dtype: 'f32',
+        shape: [rows, cols],
+        srcOffset: 0,
+        srcStrides: [cols, 1],
+        dstOffset: part * cols,
+        dstStrides: [3 * cols, 1],
+        src: new Float32Array(rows * cols).fill(part + 1),
+        dst: y,
       }),
     )
     await Promise.all(columns)
@@ -97,7 +102,9 @@ t.test('memory of operands on cpu', { skip: !backends.includes('cpu') }, async t
   t.test('arguments that change while they are read', async t => {
     const [src, out] = [new Float32Array(1 << 16).fill(2), new Float32Array(1)]
     const args = {
-      ...{ dtype: 'f32' as const, count: src.length, src },
+      dtype: 'f32' as const,
+      count: src.length,
+      src,
       get out() {
         transfer(src)
         return out

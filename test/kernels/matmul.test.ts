@@ -19,7 +19,12 @@ function operands([outer, inner, m, n, k]: Sizes, aTransposed: boolean, bTranspo
   const random = randomGenerator(m + n + k)
   const batch = outer * inner
   return {
-    ...{ outer, inner, m, n, k, alpha: 0.75 },
+    outer,
+    inner,
+    m,
+    n,
+    k,
+    alpha: 0.75,
     a: uniform(random, batch * m * k),
     aStrides: strides(inner, m, k, aTransposed),
     b: uniform(random, batch * k * n),
@@ -62,7 +67,12 @@ t.test('heads that are interleaved, as attention has them', async t => {
   const k = uniform(random, batch * tokens * heads * width)
   const row = heads * width
   const scores = {
-    ...{ outer: batch, inner: heads, m: tokens, n: tokens, k: width, alpha: width ** -0.5 },
+    outer: batch,
+    inner: heads,
+    m: tokens,
+    n: tokens,
+    k: width,
+    alpha: width ** -0.5,
     a: q,
     aStrides: [tokens * row, width, row, 1] as const,
     b: k,
@@ -72,7 +82,12 @@ t.test('heads that are interleaved, as attention has them', async t => {
   }
   compare(t, scores, 'scores')
   const mixed = {
-    ...{ outer: batch, inner: heads, m: tokens, n: width, k: tokens, alpha: 1 },
+    outer: batch,
+    inner: heads,
+    m: tokens,
+    n: width,
+    k: tokens,
+    alpha: 1,
     a: scores.y,
     aStrides: scores.yStrides,
     b: k,

@@ -17,7 +17,12 @@ const layers: Record<(typeof backends)[number], Record<(typeof formats)[number],
 
 /** The 16-bit type that holds the codes of a format. */
 const codes: Record<(typeof formats)[number], FloatCompute> = {
-  ...{ f32: 'f32', f16: 'f16', bf16: 'bf16', f8_e4m3: 'bf16', nvfp4: 'bf16', i8: 'bf16' },
+  f32: 'f32',
+  f16: 'f16',
+  bf16: 'bf16',
+  f8_e4m3: 'bf16',
+  nvfp4: 'bf16',
+  i8: 'bf16',
 }
 
 /** Calls `body` for each backend and mode, on a CPU that multiplies bf16 and on one that does not. */

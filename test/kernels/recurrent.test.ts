@@ -49,8 +49,15 @@ function argsOf(
   const parameters = { alpha: 0.3, beta: 0.4 }
   const own = functions.map((fn, i) => ({ fn: whole ? rare[i]! : fn, ...parameters }))
   return {
-    ...{ cell, directions, steps, batch, hidden, reverse },
-    ...{ linearBeforeReset: whole, coupleGates: false, clip: whole ? 0.3 : undefined },
+    cell,
+    directions,
+    steps,
+    batch,
+    hidden,
+    reverse,
+    linearBeforeReset: whole,
+    coupleGates: false,
+    clip: whole ? 0.3 : undefined,
     functions: Array.from({ length: directions }, () => own).flat(),
     gates: numbers(steps * directions * batch * width),
     recurrence: numbers(directions * hidden * width),
@@ -60,7 +67,8 @@ function argsOf(
       lengths: Int32Array.from({ length: batch }, (_, n) => (3 * n) % (steps + 1)),
     }),
     ...(whole && lstm && { peepholes: numbers(directions * 3 * hidden), initialC: numbers(states) }),
-    ...{ y: new Float32Array(steps * states).fill(7), lastH: new Float32Array(states) },
+    y: new Float32Array(steps * states).fill(7),
+    lastH: new Float32Array(states),
     lastC: lstm ? new Float32Array(states) : undefined,
     scratch: new Float32Array(directions * batch * (gates + 1) * hidden),
   }

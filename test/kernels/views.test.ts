@@ -13,13 +13,31 @@ const addon = requireAddon()
 
 /** Functions of integers or of truth: element-types.test.ts has them. */
 const others = {
-  ...{ bitwise_not: 0, is_nan: 0, is_inf: 0, celu: 0, bit_and: 0, bit_or: 0, bit_xor: 0 },
-  ...{ shift_left: 0, shift_right: 0, less: 0, less_or_equal: 0, equal: 0, mod: 0, fmod: 0 },
+  bitwise_not: 0,
+  is_nan: 0,
+  is_inf: 0,
+  celu: 0,
+  bit_and: 0,
+  bit_or: 0,
+  bit_xor: 0,
+  shift_left: 0,
+  shift_right: 0,
+  less: 0,
+  less_or_equal: 0,
+  equal: 0,
+  mod: 0,
+  fmod: 0,
 }
 /** Where a function is defined and does not grow too fast to compare. */
 const ranges: Readonly<Record<string, readonly [number, number]>> = {
-  ...{ reciprocal: [0.25, 4], sqrt: [0.25, 4], log: [0.25, 4], tan: [-1.2, 1.2] },
-  ...{ asin: [-0.9, 0.9], acos: [-0.9, 0.9], atanh: [-0.9, 0.9], acosh: [1.1, 4] },
+  reciprocal: [0.25, 4],
+  sqrt: [0.25, 4],
+  log: [0.25, 4],
+  tan: [-1.2, 1.2],
+  asin: [-0.9, 0.9],
+  acos: [-0.9, 0.9],
+  atanh: [-0.9, 0.9],
+  acosh: [1.1, 4],
 }
 t.teardown(() => addon.setThreads(0))
 const random = randomGenerator(11)
@@ -232,8 +250,14 @@ t.test('what would leave an operand is refused', t => {
     y: six,
   }
   const copy = {
-    ...{ dtype: 'f32', shape: [2, 3], srcOffset: 0, dstOffset: 0, srcStrides: [3, 1], dstStrides: [3, 1] },
-    ...{ src: six, dst: six.slice() },
+    dtype: 'f32',
+    shape: [2, 3],
+    srcOffset: 0,
+    dstOffset: 0,
+    srcStrides: [3, 1],
+    dstStrides: [3, 1],
+    src: six,
+    dst: six.slice(),
   }
   const many = Array<number>(9).fill(1)
   const wrong: [KernelOp, object, string][] = [

@@ -81,7 +81,7 @@ function quantizedProducts(graph: Graph): { node: Node; inner: number }[] {
   return graph.nodes.flatMap(node => {
     const weight = graph.initializers.get(node.inputs[1] ?? '')
     if (!/^(MatMul|Gemm)$/.test(node.op) || weight?.dtype !== 'f32' || weight.shape.length !== 2) return []
-    const transposed = node.op === 'Gemm' && intOf(node, 'transB', 0) !== 0
+    const transposed = node.op === 'Gemm' && intOf(node, 'transB') !== 0
     const [inner, outer] = (transposed ? weight.shape.toReversed() : weight.shape) as [number, number]
     return inner % 16 === 0 && outer >= leastOutputs ? [{ node, inner }] : []
   })

@@ -85,8 +85,13 @@ async function trains(t: Test, whole: Graph): Promise<void> {
   const { kernels, called } = cudaTable(false)
   const step = new TrainingStep(
     {
-      ...{ adapter, loss: floats.map(({ name }) => ({ type: 'mse', output: name }) as const), maxNorm: 1 },
-      ...{ optimizer: createOptimizer('adamw'), teacher: graph, seed: 0, precision: 'fp32' as const },
+      adapter,
+      loss: floats.map(({ name }) => ({ type: 'mse', output: name }) as const),
+      maxNorm: 1,
+      optimizer: createOptimizer('adamw'),
+      teacher: graph,
+      seed: 0,
+      precision: 'fp32' as const,
     },
     kernels,
   )

@@ -11,7 +11,8 @@ const opsets = new Map([['', canonicalOpset]])
 
 const uniqueOf = (dtype: 'f16' | 'bf16' | 'f32' | 'string', shape: number[], axis?: number): Graph =>
   makeGraph({
-    ...{ opsets, inputs: [{ name: 'x', type: tensorType(dtype, shape) }] },
+    opsets,
+    inputs: [{ name: 'x', type: tensorType(dtype, shape) }],
     outputs: ['y', 'first', 'inverse', 'counts'].map(name => ({ name })),
     nodes: [
       makeNode('Unique', ['x'], ['y', 'first', 'inverse', 'counts'], {
@@ -47,7 +48,9 @@ for (const backend of backends) {
   t.test(`pieces of a sequence on ${backend}`, async t => {
     const pieces = async (sizes: number | readonly number[]): Promise<number[][]> => {
       const graph = makeGraph({
-        ...{ opsets, outputs: [{ name: 'y' }], inputs: [{ name: 'x', type: tensorType('i64', [5]) }] },
+        opsets,
+        outputs: [{ name: 'y' }],
+        inputs: [{ name: 'x', type: tensorType('i64', [5]) }],
         nodes: [makeNode('SplitToSequence', ['x', 'sizes'], ['y'], { name: 'it' })],
         initializers: new Map([['sizes', Constant.i64(sizes)]]),
       })
@@ -66,7 +69,8 @@ for (const backend of backends) {
   t.test(`boxes of other types and sizes on ${backend}`, async t => {
     const suppressing = (dtype: 'f32' | 'i64', boxes: number[], scores: number[]): Graph =>
       makeGraph({
-        ...{ opsets, outputs: [{ name: 'y' }] },
+        opsets,
+        outputs: [{ name: 'y' }],
         inputs: [
           { name: 'boxes', type: tensorType(dtype, boxes) },
           { name: 'scores', type: tensorType(dtype, scores) },

@@ -33,7 +33,9 @@ function chain(length: number): Graph {
   const node = (_: unknown, i: number): Node =>
     makeNode('Add', [i ? `v${i}` : 'x', `w${i}`], [i === length - 1 ? 'y' : `v${i + 1}`])
   return makeGraph({
-    ...{ inputs: input([1]), outputs: [{ name: 'y' }], nodes: Array.from({ length }, node) },
+    inputs: input([1]),
+    outputs: [{ name: 'y' }],
+    nodes: Array.from({ length }, node),
     initializers: new Map(Array.from({ length }, (_, i) => [`w${i}`, Constant.f32([1])])),
   })
 }
@@ -134,7 +136,11 @@ t.test('functions that call each other twice are counted, not expanded', t => {
       makeNode(op[1]!, ['b'], ['c'], { domain: op[0]! }),
     ]
     return {
-      ...{ name: `f${i}`, domain: 'own', overload: '', inputs: ['a'], outputs: ['c'] },
+      name: `f${i}`,
+      domain: 'own',
+      overload: '',
+      inputs: ['a'],
+      outputs: ['c'],
       ...{
         attributes: [],
         defaults: {},
@@ -148,7 +154,9 @@ t.test('functions that call each other twice are counted, not expanded', t => {
   })
   const bomb = (first: number): Graph =>
     makeGraph({
-      ...{ inputs: input([1]), outputs: [{ name: 'y' }], functions },
+      inputs: input([1]),
+      outputs: [{ name: 'y' }],
+      functions,
       nodes: [makeNode(`f${first}`, ['x'], ['y'], { domain: 'own' })],
       opsets: new Map([
         ['', 25],
@@ -186,7 +194,9 @@ t.test('loops in loops are inferred in time', t => {
     )
   }
   const graph = makeGraph({
-    ...{ inputs: input([1]), outputs: [{ name: 'y' }], nodes: [nested(40)] },
+    inputs: input([1]),
+    outputs: [{ name: 'y' }],
+    nodes: [nested(40)],
     initializers: new Map([['n', Constant.i64(2)]]),
   })
   const most = 10_000

@@ -16,7 +16,12 @@ const operators: readonly (readonly [domain: string, op: string])[] = [
 const shape = [1, 2, 2, 2]
 const feeds = { f32: new Float32Array(8).fill(1), i64: new BigInt64Array(8), bool: new Uint8Array(8) }
 const operands = [
-  ...[[], ['x'], ['', 'x'], ['x', '', 'x'], ['x', 'x', 'x'], ['x', ...Array<string>(4).fill('list')]],
+  [],
+  ['x'],
+  ['', 'x'],
+  ['x', '', 'x'],
+  ['x', 'x', 'x'],
+  ['x', ...Array<string>(4).fill('list')],
   Array<string>(12).fill('x'),
 ]
 const results = [['y'], ['', 'y'], ['y', 'second'], ['y', 'second', 'third'], ['y', ...'abcde']]

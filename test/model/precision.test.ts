@@ -164,8 +164,12 @@ const layers = insertDora(
   }),
   [
     {
-      ...{ weight: 'adapted', module: 'adapted', scale: 2 },
-      ...{ a: f32(3, 33), b: f32(32, 3), magnitude: Constant.f32(Array.from({ length: 32 }, random)) },
+      weight: 'adapted',
+      module: 'adapted',
+      scale: 2,
+      a: f32(3, 33),
+      b: f32(32, 3),
+      magnitude: Constant.f32(Array.from({ length: 32 }, random)),
     },
   ],
 )

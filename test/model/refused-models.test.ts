@@ -28,17 +28,25 @@ const refused: readonly Refused[] = [
   { op: 'Tile', constants: [Constant.i64([huge, 1])], ...memory },
   { op: 'Pad', constants: [Constant.i64([huge, 0, 0, 0])], ...memory },
   {
-    ...{ op: 'Compress', constants: [Constant.from('bool', [5], Uint8Array.of(0, 1, 0, 0, 1))] },
-    ...{ attributes: { axis: int(0) }, code: 'ERR_SHAPE' },
+    op: 'Compress',
+    constants: [Constant.from('bool', [5], Uint8Array.of(0, 1, 0, 0, 1))],
+    attributes: { axis: int(0) },
+    code: 'ERR_SHAPE',
     message: /\(Compress\): condition 4 is true, but axis 0 has 2 elements/,
   },
   {
-    ...{ op: 'QuantizeLinear', constants: [Constant.f32([1, 2, 3, 4, 5])], attributes: { axis: int(0) } },
-    ...{ code: 'ERR_SHAPE', message: /\(QuantizeLinear\): \[5\] cannot become \[2, 1\]/ },
+    op: 'QuantizeLinear',
+    constants: [Constant.f32([1, 2, 3, 4, 5])],
+    attributes: { axis: int(0) },
+    code: 'ERR_SHAPE',
+    message: /\(QuantizeLinear\): \[5\] cannot become \[2, 1\]/,
   },
   {
-    ...{ op: 'BitCast', constants: [], attributes: { to: int(11) } },
-    ...{ code: 'ERR_UNSUPPORTED', message: /\(BitCast\): f32 and f64 differ in size/ },
+    op: 'BitCast',
+    constants: [],
+    attributes: { to: int(11) },
+    code: 'ERR_UNSUPPORTED',
+    message: /\(BitCast\): f32 and f64 differ in size/,
   },
 ]
 
@@ -80,7 +88,9 @@ for (const backend of backends) {
     for (const dtype of ['i4', 'u4', 'i2'] as const) {
       const graph = makeGraph({
         inputs: [{ name: 'x', type: tensorType(dtype, ['N']) }],
-        ...{ outputs: [{ name: 'y' }], nodes, initializers: new Map([['pads', Constant.i64([1, 1])]]) },
+        outputs: [{ name: 'y' }],
+        nodes,
+        initializers: new Map([['pads', Constant.i64([1, 1])]]),
       })
       using model = await Model.fromGraph(graph, { backend })
       for (const count of [3, 40]) {

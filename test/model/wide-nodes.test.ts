@@ -45,7 +45,8 @@ for (const backend of backends) {
 
   t.test(`nodes that do not fit ${many} inputs on ${backend}`, async t => {
     const graph = makeGraph({
-      ...{ inputs: value([2]), outputs: [{ name: 'y' }] },
+      inputs: value([2]),
+      outputs: [{ name: 'y' }],
       initializers: new Map([['w', Constant.f32([1, 2, 3])]]),
       nodes: [makeNode('Sum', [...same(many), 'w'], ['y'])],
     })
@@ -70,7 +71,8 @@ for (const backend of backends) {
 t.test(`outputs of ${many} parts`, async t => {
   const parts = Array.from({ length: many }, (_, i) => `p${i}`)
   const graph = makeGraph({
-    ...{ inputs: value([many]), outputs: [{ name: 'y' }] },
+    inputs: value([many]),
+    outputs: [{ name: 'y' }],
     nodes: [
       makeNode('Split', ['x'], parts, { attributes: { axis: int(0), num_outputs: int(many) } }),
       makeNode('Add', [parts[0]!, parts.at(-1)!], ['y']),

@@ -8,8 +8,14 @@ import { randomGenerator } from '../fixtures/values/random.js'
 const copy = (src: Buffer, dst: Buffer): Step => ({
   op: 'copyStrided',
   args: {
-    ...{ dtype: 'f32', shape: [1], srcOffset: 0, dstOffset: 0, srcStrides: [1], dstStrides: [1] },
-    ...{ src: src.read(), dst: dst.write() },
+    dtype: 'f32',
+    shape: [1],
+    srcOffset: 0,
+    dstOffset: 0,
+    srcStrides: [1],
+    dstStrides: [1],
+    src: src.read(),
+    dst: dst.write(),
   },
 })
 const unary = (x: Buffer, y: Buffer): Step => ({
@@ -46,7 +52,10 @@ t.test('random programs', t => {
     const isLong = seed % 2 === 0
     const { arenaBytes, lowerBound } = atOnce(layOut(steps, isLong ? 0 : undefined))
     const placed = [...lives(steps)].map(([{ offset, count }, [first, last]]) => ({
-      ...{ start: offset, end: offset + 4 * count, first, last },
+      start: offset,
+      end: offset + 4 * count,
+      first,
+      last,
     }))
     for (const [i, a] of placed.entries()) {
       t.equal(a.start % 64, 0)

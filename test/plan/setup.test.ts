@@ -54,8 +54,12 @@ const lstm = graphOf(
     makeNode('Neg', ['all'], ['y']),
   ],
   {
-    ...{ w0: f32(7, 5), w1: f32(7, 5), r0: f32(7, 7), r1: f32(7, 7) },
-    ...{ B: f32(1, 56), first: Constant.i64([0]) },
+    w0: f32(7, 5),
+    w1: f32(7, 5),
+    r0: f32(7, 7),
+    r1: f32(7, 7),
+    B: f32(1, 56),
+    first: Constant.i64([0]),
   },
 )
 

@@ -129,8 +129,12 @@ t.test('operands that are handed on under a CPU job', async t => {
     }
     print(sums)`
   t.strictSame(await scriptResult(script, {}, ['--expose-gc']), [
-    ...[2048, 'ERR_DISPOSED', 2048],
-    ...[2048, 'ERR_DISPOSED', 2048],
+    2048,
+    'ERR_DISPOSED',
+    2048,
+    2048,
+    'ERR_DISPOSED',
+    2048,
   ])
 })
 

@@ -60,8 +60,14 @@ t.test('a training goes on with the settings that it began with', async t => {
   const kept = { batchSize: 10, resume, schedule: { type: 'constant', warmup: 2 } } as const
   t.equal((await train({ ...kept, epochs: 2 })).events.at(-1)!.step, 22, 'more epochs, keys in another order')
   const others: Partial<TrainerOptions>[] = [
-    ...[{ seed: 1 }, { batchSize: 5 }, { accumulate: 2 }, { shuffle: false }, { precision: 'bf16' } as const],
-    ...[{ maxNorm: 1 }, { optimizer: 'sgd' } as const, { schedule: 'constant' } as const],
+    { seed: 1 },
+    { batchSize: 5 },
+    { accumulate: 2 },
+    { shuffle: false },
+    { precision: 'bf16' } as const,
+    { maxNorm: 1 },
+    { optimizer: 'sgd' } as const,
+    { schedule: 'constant' } as const,
     { loss: { type: 'cross-entropy', weight: 2 } },
   ]
   for (const other of others) {

@@ -26,7 +26,7 @@ export interface Budget {
 /** Told of each assertion in the text, from the last to the first, and of the states from which the end can be reached there. */
 type Visitor = (at: number, alive: readonly number[]) => void
 
-/** What can be matched by a part of a regular expression. */
+/** The set of texts that a part of a regular expression matches. */
 export class Automaton {
   readonly #states: State[] = [{ type: 'end' }]
   readonly #start: number

@@ -3,7 +3,7 @@
 /** Whether a character, one code point, is in a set. */
 export type CharacterTest = (character: string) => boolean
 
-/** What is wrong with a pattern, and where. */
+/** A syntax error of a pattern and its position. */
 export class PatternError extends Error {}
 
 const matches =

@@ -221,7 +221,7 @@ class Parser {
     return undefined
   }
 
-  /** What is between parentheses, the closing one included. */
+  /** Parses the content of a group up to and including its closing parenthesis. */
   #inner(): Part {
     this.#depth++
     const part = this.#choice()
@@ -269,7 +269,7 @@ function widthOf(part: Part): number | undefined {
   return widths.every(width => width === widths[0]) ? widths[0] : undefined
 }
 
-/** What the last characters of every match must be, the last one first: nearly all names fail there. */
+/** The characters that every match must end with, last one first: nearly all names fail here. */
 export function endOf(part: Part): CharacterTest[] {
   return readBack(part).tests
 }

@@ -95,8 +95,11 @@ function backwardArgs(
   const dy = values(tokens * rows, 12)
   const inputs = { x, mask, dy, xa: saved.xa, z: saved.z!, norm, gain, magnitude }
   const outputs = {
-    ...{ dx: f32(tokens * cols), da: f32(rank * cols), db: f32(rows * rank) },
-    ...{ dmagnitude: f32(rows), dbias: f32(rows) },
+    dx: f32(tokens * cols),
+    da: f32(rank * cols),
+    db: f32(rows * rank),
+    dmagnitude: f32(rows),
+    dbias: f32(rows),
   }
   return { ...layer, tokens, exactNorm, ...inputs, ...outputs }
 }

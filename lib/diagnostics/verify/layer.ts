@@ -22,7 +22,13 @@ function gridCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
   ] as const
   return kinds.map(([interpolation, outOfImage, alignCorners]) =>
     verifyCase('gridSample', `${interpolation}, ${outOfImage}`, ['y'], 1e-5, () => ({
-      ...{ interpolation, outOfImage, alignCorners, ...sizes, x, grid, y: f32(2 * channels * points) },
+      interpolation,
+      outOfImage,
+      alignCorners,
+      ...sizes,
+      x,
+      grid,
+      y: f32(2 * channels * points),
     })),
   )
 }
@@ -48,9 +54,16 @@ function recurrentCases(sizes: VerifySizes): VerifyCase[] {
       const states = directions * batch * hidden
       const lstm = cell === 'lstm'
       const inputs = {
-        ...{ cell, directions, reverse, steps, batch, hidden },
+        cell,
+        directions,
+        reverse,
+        steps,
+        batch,
+        hidden,
         functions: Array.from({ length: directions }, () => functions).flat(),
-        ...{ linearBeforeReset: whole, coupleGates: false, clip: whole ? 3 : undefined },
+        linearBeforeReset: whole,
+        coupleGates: false,
+        clip: whole ? 3 : undefined,
         gates: values(steps * directions * batch * width, 46),
         recurrence: values(directions * hidden * width, 47).map(value => value / Math.sqrt(hidden)),
         bias: whole ? values(directions * width, 48) : undefined,
@@ -63,7 +76,10 @@ function recurrentCases(sizes: VerifySizes): VerifyCase[] {
       const variant = `${cell}${ways}${whole ? ', all options' : ''}`
       const outputs = ['y', 'lastH', ...(lstm ? (['lastC'] as const) : [])] as const
       return verifyCase('recurrent', variant, outputs, sumTolerance(sizes), () => ({
-        ...{ ...inputs, y: f32(steps * states), lastH: f32(states), lastC: lstm ? f32(states) : undefined },
+        ...inputs,
+        y: f32(steps * states),
+        lastH: f32(states),
+        lastC: lstm ? f32(states) : undefined,
         scratch: f32(directions * batch * (gates + 1) * hidden),
       }))
     }),

@@ -45,7 +45,11 @@ export function integerCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] 
         ['y'],
         0,
         () => ({
-          ...{ tokens, rows, cols, xSigned, wSigned },
+          tokens,
+          rows,
+          cols,
+          xSigned,
+          wSigned,
           x: bytes(tokens * cols, 13, xSigned),
           w: bytes(rows * cols, 14, wSigned),
           xZero: zeros(tokens, 15),

@@ -108,7 +108,11 @@ function winogradCases(batch: number, image: readonly number[], weight: Weight):
   return [
     verifyCase('winogradWeight', 'f32', ['data'], 1e-6, () => ({ weight, data: f32(winograd.length) })),
     verifyCase('conv', 'in tiles', ['y'], 1e-5, () => ({
-      ...{ ...shape, weight, winograd, x, y: f32(batch * weight.rows * numel(image)) },
+      ...shape,
+      weight,
+      winograd,
+      x,
+      y: f32(batch * weight.rows * numel(image)),
     })),
   ]
 }
@@ -237,8 +241,13 @@ function attentionCases(sizes: VerifySizes): VerifyCase[] {
       }),
     ),
     verifyCase('attentionBackward', name, ['dq', 'dk', 'dv'], 1e-5, () => ({
-      ...{ ...inputs, y, logSum: f32(count).fill(4), dy: values(y.length, 76) },
-      ...{ dq: f32(inputs.q.length), dk: f32(inputs.k.length), dv: f32(inputs.v.length) },
+      ...inputs,
+      y,
+      logSum: f32(count).fill(4),
+      dy: values(y.length, 76),
+      dq: f32(inputs.q.length),
+      dk: f32(inputs.k.length),
+      dv: f32(inputs.v.length),
     })),
   ]
 }
@@ -252,8 +261,18 @@ function attentionInputs({ tokens, rows }: VerifySizes, depth: number, valueDept
   }
   const mask = values(queries * keys, 74).map((value, i) => (i % 5 === 4 ? Number.NEGATIVE_INFINITY : value))
   return {
-    ...{ batch, heads, kvHeads, queries, keys, depth, valueDepth, scale: 0.3, softcap: 3 },
-    ...{ causal: true, causalOffset: Math.max(0, keys - queries), mask },
+    batch,
+    heads,
+    kvHeads,
+    queries,
+    keys,
+    depth,
+    valueDepth,
+    scale: 0.3,
+    softcap: 3,
+    causal: true,
+    causalOffset: Math.max(0, keys - queries),
+    mask,
     q: values(batch * heads * queries * depth, 71),
     k: values(batch * kvHeads * keys * depth, 72),
     v: values(batch * kvHeads * keys * valueDepth, 73),

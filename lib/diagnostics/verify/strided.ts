@@ -63,7 +63,13 @@ function functionCases(sizes: VerifySizes): VerifyCase[] {
     verifyCase('unary', fn, ['y'], tolerance, () => ({ fn, dtype: 'f32', count, x: a, y: f32(count) }))
   const binary = (fn: BinaryFn, tolerance: number) =>
     verifyCase('binary', fn, ['y'], tolerance, () => ({
-      ...{ fn, dtype: 'f32' as const, shape, aStrides: contiguous, bStrides: transposed, a, b },
+      fn,
+      dtype: 'f32' as const,
+      shape,
+      aStrides: contiguous,
+      bStrides: transposed,
+      a,
+      b,
       y: f32(count),
     }))
   return [
@@ -100,7 +106,12 @@ function elementCases(dtype: Type, sizes: VerifySizes): VerifyCase[] {
       .filter(to => to !== dtype)
       .map(to =>
         verifyCase('cast', `${dtype} to ${to}`, ['dst'], 0, () => ({
-          ...{ srcDtype: dtype, dstDtype: to, count, saturate: false, src: a, dst: zeros(to, count) },
+          srcDtype: dtype,
+          dstDtype: to,
+          count,
+          saturate: false,
+          src: a,
+          dst: zeros(to, count),
         })),
       ),
   ]
@@ -113,12 +124,24 @@ function foldCases(dtype: Type, sizes: VerifySizes): VerifyCase[] {
   const tolerance = isFloat(dtype) ? 1e-6 : 0
   const reduce = (fn: ReduceFn) => [
     verifyCase('reduce', `${fn} of ${dtype} over two axes`, ['y'], tolerance, () => ({
-      ...{ fn, dtype, shape: [rows], reduced: [tokens, cols], strides: [cols] },
-      ...{ reducedStrides: [rows * cols, 1], x, y: zeros(dtype, rows) },
+      fn,
+      dtype,
+      shape: [rows],
+      reduced: [tokens, cols],
+      strides: [cols],
+      reducedStrides: [rows * cols, 1],
+      x,
+      y: zeros(dtype, rows),
     })),
     verifyCase('reduce', `${fn} of ${dtype} over the first axis`, ['y'], tolerance, () => ({
-      ...{ fn, dtype, shape: [rows * cols], reduced: [tokens], strides: [1] },
-      ...{ reducedStrides: [rows * cols], x, y: zeros(dtype, rows * cols) },
+      fn,
+      dtype,
+      shape: [rows * cols],
+      reduced: [tokens],
+      strides: [1],
+      reducedStrides: [rows * cols],
+      x,
+      y: zeros(dtype, rows * cols),
     })),
   ]
   return [
@@ -134,7 +157,8 @@ function foldCases(dtype: Type, sizes: VerifySizes): VerifyCase[] {
           exclusive: fn === 'prod',
           reverse: fn === 'sum',
         },
-        ...{ x, y: zeros(dtype, x.length) },
+        x,
+        y: zeros(dtype, x.length),
       })),
     ),
   ]
@@ -148,8 +172,14 @@ function moveCases(dtype: Type, sizes: VerifySizes): VerifyCase[] {
   const indices = BigInt64Array.from({ length: tokens }, (_, t) => BigInt(((7 * t) % rows) - (t % 2) * rows))
   return [
     verifyCase('copyStrided', dtype, ['dst'], 0, () => ({
-      ...{ dtype, shape, srcOffset: 0, dstOffset: 0, srcStrides: transposed, dstStrides: contiguous },
-      ...{ src: x, dst: zeros(dtype, count) },
+      dtype,
+      shape,
+      srcOffset: 0,
+      dstOffset: 0,
+      srcStrides: transposed,
+      dstStrides: contiguous,
+      src: x,
+      dst: zeros(dtype, count),
     })),
     verifyCase('gather', dtype, ['y'], 0, () => ({
       ...{
@@ -160,7 +190,9 @@ function moveCases(dtype: Type, sizes: VerifySizes): VerifyCase[] {
         steps: [cols],
         limits: [rows],
       },
-      ...{ indices, x, y: zeros(dtype, tokens * cols) },
+      indices,
+      x,
+      y: zeros(dtype, tokens * cols),
     })),
   ]
 }
@@ -172,21 +204,37 @@ function orderCases(dtype: Type, { tokens, rows, cols }: VerifySizes): VerifyCas
   const table = elements(dtype, tokens * 3 * cols, 43)
   const indices = BigInt64Array.from({ length: rows }, (_, row) => BigInt(((5 * row) % 6) - 3))
   const rowsOfTable = {
-    ...{ shape: [tokens, rows, cols], strides: [3 * cols, 0, 1], indexStrides: [0, 1, 0] },
-    ...{ steps: [cols], limits: [3], indices },
+    shape: [tokens, rows, cols],
+    strides: [3 * cols, 0, 1],
+    indexStrides: [0, 1, 0],
+    steps: [cols],
+    limits: [3],
+    indices,
   }
   const top = (size: number, inner: number, largest: boolean) => {
     const k = Math.min(3, size)
     const results = (count / size) * k
     return verifyCase('topK', `${dtype}, ${size} apart by ${inner}`, ['values', 'indices'], 0, () => ({
-      ...{ dtype, outer: count / size / inner, size, inner, k, largest, lastFirst: largest, x: updates },
-      ...{ values: zeros(dtype, results), indices: new BigInt64Array(results) },
+      dtype,
+      outer: count / size / inner,
+      size,
+      inner,
+      k,
+      largest,
+      lastFirst: largest,
+      x: updates,
+      values: zeros(dtype, results),
+      indices: new BigInt64Array(results),
     }))
   }
   return [
     ...(['add', 'max'] as const).map(fn =>
       verifyCase('scatter', `${fn} of ${dtype}`, ['y'], 0, () => ({
-        ...{ fn, dtype, ...rowsOfTable, updates, y: table.slice() },
+        fn,
+        dtype,
+        ...rowsOfTable,
+        updates,
+        y: table.slice(),
       })),
     ),
     top(rows * cols, 1, true),
@@ -198,8 +246,15 @@ function orderCases(dtype: Type, { tokens, rows, cols }: VerifySizes): VerifyCas
 function windowCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
   const out = [((rows - 1) >> 1) + 1, cols - 1]
   const windows = {
-    ...{ dtype: 'f32' as const, planes: tokens, image: [rows, cols], kernel: [3, 2], out },
-    ...{ strides: [2, 1], dilations: [1, 2], padsBegin: [1, 0], padsEnd: [1, 1] },
+    dtype: 'f32' as const,
+    planes: tokens,
+    image: [rows, cols],
+    kernel: [3, 2],
+    out,
+    strides: [2, 1],
+    dilations: [1, 2],
+    padsBegin: [1, 0],
+    padsEnd: [1, 1],
   }
   const outputs = tokens * out[0]! * out[1]!
   const x = values(tokens * rows * cols, 38)
@@ -211,7 +266,12 @@ function windowCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
   ]
   return [
     verifyCase('pool', 'max and where it is', ['y', 'indices'], 0, () => ({
-      ...{ ...windows, fn: 'max', countPad: false, x, y: f32(outputs), indices: new BigInt64Array(outputs) },
+      ...windows,
+      fn: 'max',
+      countPad: false,
+      x,
+      y: f32(outputs),
+      indices: new BigInt64Array(outputs),
     })),
     ...kinds.flatMap(kind => {
       const variant = kind.countPad ? `${kind.fn} with pads` : kind.fn
@@ -233,7 +293,11 @@ function resampleCase({ tokens, rows, cols }: VerifySizes): VerifyCase {
   const weights = values(2 * out, 40)
   const sizes = { outer: tokens, size: rows, inner: cols, out, count: 2 }
   return verifyCase('resample', `${rows} to ${out}`, ['y'], roundingTolerance, () => ({
-    ...{ ...sizes, x: values(tokens * rows * cols, 41), taps, weights, y: f32(tokens * out * cols) },
+    ...sizes,
+    x: values(tokens * rows * cols, 41),
+    taps,
+    weights,
+    y: f32(tokens * out * cols),
   }))
 }
 

@@ -1,6 +1,7 @@
 // adapter.ts: the adapter of a whole model.
 import path from 'node:path'
 import { argumentError } from '../../core/checks.js'
+import { isFloat, isNarrowInteger } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { printable } from '../../core/printable.js'
 import { Constant } from '../../graph/constant.js'
@@ -208,7 +209,9 @@ export class Adapter implements TrainableAdapter {
   }
 
   #weights(): Constant[] {
-    return [...this.base.initializers.values()].filter(({ dtype }) => /^(b?f\d|[iu](2|4|8|16)$)/.test(dtype))
+    return [...this.base.initializers.values()].filter(
+      ({ dtype }) => isFloat(dtype) || isNarrowInteger(dtype),
+    )
   }
 
   #valuesOf(parameter: string): Float32Array {

@@ -82,12 +82,12 @@ function layerOf(graph: Graph, node: Node, weight: string, { shape }: ModuleWeig
       return node.inputs[1] === weight ? { kind: 'linear', ...inColumns } : undefined
     case 'Gemm':
       if (node.inputs[1] !== weight || node.inputs[0] === weight || shape.length !== 2) return undefined
-      return { kind: 'linear', ...(intOf(node, 'transB', 0) === 0 ? inColumns : inRows) }
+      return { kind: 'linear', ...(intOf(node, 'transB') === 0 ? inColumns : inRows) }
     case 'Conv':
       if (node.inputs[1] !== weight || shape.length < 3 || shape.length > 4) return undefined
       return { kind: 'conv', ...inRows }
     case 'Gather':
-      if (node.inputs[0] !== weight || shape.length !== 2 || intOf(node, 'axis', 0) !== 0) return undefined
+      if (node.inputs[0] !== weight || shape.length !== 2 || intOf(node, 'axis') !== 0) return undefined
       return { kind: 'embedding', ...inColumns }
     default:
       return undefined

@@ -74,7 +74,7 @@ function constantsOf(graph: Graph): ReadonlyMap<string, readonly string[]> {
 /** Whether a `Gather` from this constant is an embedding lookup, and not, say, one from a shape. */
 function isTable(graph: Graph, name: string): boolean {
   const constant = graph.initializers.get(name)
-  return constant?.shape.length === 2 && !/^i(32|64)$|bool/.test(constant.dtype)
+  return constant?.shape.length === 2 && !['i32', 'i64', 'bool'].includes(constant.dtype)
 }
 
 function reasonOf(graph: Graph, { op }: Node, weight: string, isLeft: boolean): string {

@@ -98,13 +98,13 @@ const clip: GradientRule = ctx => {
 
 /** Slope alpha below 0. */
 const leakyRelu: GradientRule = ctx => {
-  const below = ctx.add('Mul', [ctx.dy(), ctx.constant(floatOf(ctx.node, 'alpha', 0.01))])
+  const below = ctx.add('Mul', [ctx.dy(), ctx.constant(floatOf(ctx.node, 'alpha'))])
   ctx.give(0, ctx.add('Where', [ctx.add('GreaterOrEqual', [ctx.input(0), ctx.constant(0)]), ctx.dy(), below]))
 }
 
 /** x above alpha, 0 below. */
 const thresholdedRelu: GradientRule = ctx => {
-  const above = ctx.add('Greater', [ctx.input(0), ctx.constant(floatOf(ctx.node, 'alpha', 1))])
+  const above = ctx.add('Greater', [ctx.input(0), ctx.constant(floatOf(ctx.node, 'alpha'))])
   ctx.give(0, ctx.add('Where', [above, ctx.dy(), ctx.constant(0)]))
 }
 
@@ -124,7 +124,7 @@ const prelu: GradientRule = ctx => {
 
 /** x · sigmoid(alpha · x): s + alpha · y · (1 − s), s being the sigmoid. */
 const swish: GradientRule = ctx => {
-  const alpha = floatOf(ctx.node, 'alpha', 1)
+  const alpha = floatOf(ctx.node, 'alpha')
   const scaled = alpha === 1 ? ctx.input(0) : ctx.add('Mul', [ctx.input(0), ctx.constant(alpha)])
   const s = ctx.add('Sigmoid', [scaled])
   const rest = ctx.add('Mul', [ctx.output(), ctx.add('Sub', [ctx.constant(1), s])])
@@ -151,7 +151,7 @@ const hardSwish: GradientRule = ctx => {
 
 /** alpha · (e^x − 1) below 0: e^x · alpha = y + alpha there */
 const elu: GradientRule = ctx => {
-  const below = ctx.add('Add', [ctx.output(), ctx.constant(floatOf(ctx.node, 'alpha', 1))])
+  const below = ctx.add('Add', [ctx.output(), ctx.constant(floatOf(ctx.node, 'alpha'))])
   const positive = ctx.add('GreaterOrEqual', [ctx.input(0), ctx.constant(0)])
   ctx.give(0, ctx.add('Mul', [ctx.dy(), ctx.add('Where', [positive, ctx.constant(1), below])]))
 }
@@ -195,9 +195,7 @@ export const elementwise: GradientTable = {
     Sin: times(ctx => ctx.add('Cos', [ctx.input(0)])),
     Cos: times(ctx => ctx.add('Neg', [ctx.add('Sin', [ctx.input(0)])])),
     Softplus: times(ctx => ctx.add('Sigmoid', [ctx.input(0)])),
-    HardSigmoid: times(ctx =>
-      hardSigmoidSlope(ctx, floatOf(ctx.node, 'alpha', 0.2), floatOf(ctx.node, 'beta', 0.5)),
-    ),
+    HardSigmoid: times(ctx => hardSigmoidSlope(ctx, floatOf(ctx.node, 'alpha'), floatOf(ctx.node, 'beta'))),
     HardSwish: hardSwish,
     Softsign: times(softsignSlope),
     LeakyRelu: leakyRelu,

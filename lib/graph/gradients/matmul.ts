@@ -7,17 +7,17 @@ import type { GradientRule, GradientTable } from './context.js'
 const gemm: GradientRule = ctx => {
   const dy = ctx.dy()
   const [a, b, c] = [ctx.input(0), ctx.input(1), ctx.input(2)]
-  const [transA, transB] = [intOf(ctx.node, 'transA', 0), intOf(ctx.node, 'transB', 0)]
+  const [transA, transB] = [intOf(ctx.node, 'transA'), intOf(ctx.node, 'transB')]
   const product = (left: string, transLeft: number, right: string, transRight: number): string =>
     ctx.add('Gemm', [left, right], {
-      alpha: float(floatOf(ctx.node, 'alpha', 1)),
+      alpha: float(floatOf(ctx.node, 'alpha')),
       transA: int(transLeft),
       transB: int(transRight),
     })
   if (ctx.wants(0)) ctx.give(0, transA ? product(b, transB, dy, 1) : product(dy, 0, b, 1 - transB))
   if (ctx.wants(1)) ctx.give(1, transB ? product(dy, 1, a, transA) : product(a, 1 - transA, dy, 0))
   if (!c || !ctx.wants(2)) return
-  const beta = floatOf(ctx.node, 'beta', 1)
+  const beta = floatOf(ctx.node, 'beta')
   const scaled = beta === 1 ? dy : ctx.add('Mul', [dy, ctx.constant(beta)])
   ctx.giveSummed(2, scaled)
 }

@@ -23,8 +23,8 @@ const normalization: GradientRule = ctx => {
  */
 const lrn: GradientRule = ctx => {
   const { node } = ctx
-  const [dy, x, size] = [ctx.dy(), ctx.input(0), intOf(node, 'size', 1)]
-  const [alpha, beta] = [floatOf(node, 'alpha', 1e-4), floatOf(node, 'beta', 0.75)]
+  const [dy, x, size] = [ctx.dy(), ctx.input(0), intOf(node, 'size')]
+  const [alpha, beta] = [floatOf(node, 'alpha'), floatOf(node, 'beta')]
   const before = Math.floor((size - 1) / 2)
   const mean = (value: string, pad: number): string => {
     const rows = ctx.add('Reshape', [value, ctx.constant([0, 0, -1])])
@@ -37,7 +37,7 @@ const lrn: GradientRule = ctx => {
     return ctx.add('Reshape', [pooled, ctx.add('Shape', [x])], { allowzero: int(1) })
   }
   const scaled = ctx.add('Mul', [mean(ctx.add('Mul', [x, x]), before), ctx.constant(alpha)])
-  const s = ctx.add('Add', [scaled, ctx.constant(floatOf(node, 'bias', 1))])
+  const s = ctx.add('Add', [scaled, ctx.constant(floatOf(node, 'bias'))])
   const direct = ctx.add('Mul', [dy, ctx.add('Pow', [s, ctx.constant(-beta)])])
   const seen = mean(ctx.add('Div', [ctx.add('Mul', [direct, x]), s]), size - 1 - before)
   const rest = ctx.add('Mul', [ctx.add('Mul', [x, seen]), ctx.constant(2 * alpha * beta)])
@@ -47,7 +47,7 @@ const lrn: GradientRule = ctx => {
 /** With frozen statistics. */
 const batchNormalization: GradientRule = ctx => {
   if (ctx.wants(3) || ctx.wants(4)) throw ctx.unsupported('mean and variance are frozen')
-  if (intOf(ctx.node, 'training_mode', 0)) throw ctx.unsupported('training_mode is not supported yet')
+  if (intOf(ctx.node, 'training_mode')) throw ctx.unsupported('training_mode is not supported yet')
   const inputs = [ctx.dy(), ctx.input(0), ctx.input(1), ctx.input(3), ctx.input(4)]
   addGradients(ctx, 'BatchNormalizationGrad', inputs, [0, 1, 2])
 }

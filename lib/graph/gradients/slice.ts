@@ -18,7 +18,7 @@ const split: GradientRule = ctx => {
   const parts = ctx.node.outputs.map((_, i) => {
     return ctx.gradient(i) ?? ctx.add('ConstantOfShape', [ctx.add('Shape', [ctx.output(i)])])
   })
-  ctx.give(0, ctx.add('Concat', parts, { axis: int(intOf(ctx.node, 'axis', 0)) }))
+  ctx.give(0, ctx.add('Concat', parts, { axis: int(intOf(ctx.node, 'axis')) }))
 }
 
 /** Gradients of operators that cut, join, repeat and pad. */

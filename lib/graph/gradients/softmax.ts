@@ -8,14 +8,14 @@ const sumOf = (ctx: GradientContext, x: string, axis: number): string =>
 /** dx = y ∘ (dy − Σ dy ∘ y) */
 const softmax: GradientRule = ctx => {
   const [dy, y] = [ctx.dy(), ctx.output()]
-  const sum = sumOf(ctx, ctx.add('Mul', [dy, y]), intOf(ctx.node, 'axis', -1))
+  const sum = sumOf(ctx, ctx.add('Mul', [dy, y]), intOf(ctx.node, 'axis'))
   ctx.give(0, ctx.add('Mul', [y, ctx.add('Sub', [dy, sum])]))
 }
 
 /** dx = dy − e^y · Σ dy */
 const logSoftmax: GradientRule = ctx => {
   const dy = ctx.dy()
-  const sum = sumOf(ctx, dy, intOf(ctx.node, 'axis', -1))
+  const sum = sumOf(ctx, dy, intOf(ctx.node, 'axis'))
   ctx.give(0, ctx.add('Sub', [dy, ctx.add('Mul', [ctx.add('Exp', [ctx.output()]), sum])]))
 }
 

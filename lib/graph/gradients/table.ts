@@ -56,7 +56,6 @@ export function gradientRuleOf(node: Node): GradientRule | undefined {
 
 /** Whether the outputs of a node are constant wherever they are differentiable: gradients end here. */
 export function stopsGradients(node: Node): boolean {
-  if (node.domain === '' && node.op === 'Cast')
-    return !isFloat(elementTypeOf(intOf(node, 'to', 1), 'Cast: to'))
+  if (node.domain === '' && node.op === 'Cast') return !isFloat(elementTypeOf(intOf(node, 'to'), 'Cast: to'))
   return entryOf(families, node) === 'none'
 }

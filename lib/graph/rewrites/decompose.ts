@@ -70,7 +70,7 @@ class Parts extends NodeBuilder {
 function adapted(parts: Parts, w: number): { v: string; norm: string; gain: string } {
   const rows = (i: number): string => parts.add('Flatten', [parts.input(i)], { axis: int(1) })
   const product = parts.add('MatMul', [rows(w + 2), rows(w + 1)])
-  const scale = parts.constant(floatOf(parts.node, 'scale', 1))
+  const scale = parts.constant(floatOf(parts.node, 'scale'))
   const v = parts.add('Add', [rows(w), parts.add('Mul', [product, scale])])
   const squares = parts.add('ReduceSumSquare', [v, parts.constant([1])], { keepdims: int(1) })
   const norm = parts.add('Sqrt', [squares])
@@ -110,7 +110,7 @@ const doraWeight: Rule = parts => {
 /** The product of matrices whose last two dimensions may be swapped. */
 const fusedMatMul: Rule = parts => {
   const operand = (i: number, attribute: string): string => {
-    if (intOf(parts.node, attribute, 0) === 0) return parts.input(i)
+    if (intOf(parts.node, attribute) === 0) return parts.input(i)
     const rank = parts.rank(i)
     const order = Array.from({ length: rank }, (_, axis) => axis)
     return parts.add('Transpose', [parts.input(i)], {

@@ -123,7 +123,7 @@ function integerLayer(node: Node, view: View, op: Operator): Dequantized | undef
   const cast = onlyReader(view, node.outputs[0]!, 'Cast')
   const scaled = cast && onlyReader(view, cast.outputs[0]!, 'Mul')
   const scales = producers.get(scaled?.inputs.find(name => name !== cast!.outputs[0]) ?? '')
-  if (!scaled || scales?.op !== 'Mul' || intOf(cast!, 'to', 1) !== onnxNumbers.f32) return undefined
+  if (!scaled || scales?.op !== 'Mul' || intOf(cast!, 'to') !== onnxNumbers.f32) return undefined
   const xScale = scales.inputs.find(name => producers.get(x)?.outputs[1] === name) ?? scales.inputs[0]!
   const codes = codesOf(view, w, scales.inputs.find(name => name !== xScale) ?? '', wZero)
   const isSingle = producers.get(x)?.op === 'DynamicQuantizeLinear' || isOne(graph.initializers.get(xScale))

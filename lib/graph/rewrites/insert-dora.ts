@@ -96,7 +96,7 @@ const isLinear = ({ domain, op, inputs }: Node, weight: string): boolean =>
 
 /** Whether it is one that reads the rows of the weight as in features. */
 const isTransposed = (node: Node, weight: string): boolean =>
-  isLinear(node, weight) && (node.op === 'MatMul' || intOf(node, 'transB', 0) === 0)
+  isLinear(node, weight) && (node.op === 'MatMul' || intOf(node, 'transB') === 0)
 
 function expectFit(
   { module, a, b, magnitude }: DoraTarget,
@@ -151,12 +151,12 @@ class Adapter {
   /** alpha · DoRA(x, or its transpose) + beta · C; a C with a number for each row is the bias of the DoRA node. */
   #linear(node: Node): Node[] {
     const { parameters, attributes, dtype } = this.#target
-    const [alpha, beta] = [floatOf(node, 'alpha', 1), floatOf(node, 'beta', 1)]
+    const [alpha, beta] = [floatOf(node, 'alpha'), floatOf(node, 'beta')]
     const added: Node[] = []
     const rows = this.#weightRows(added)
     const [x = '', , c = ''] = node.inputs
     const [input, term] = [x, c].map(name => this.#cast(added, name, 'f32')) as [string, string]
-    const read = intOf(node, 'transA', 0) === 0 ? input : this.#transpose(added, input)
+    const read = intOf(node, 'transA') === 0 ? input : this.#transpose(added, input)
     const isBias = alpha === 1 && beta === 1 && this.#isBias(c)
     const inputs = [read, rows, ...parameters, ...(isBias ? [term] : [])]
     const build = this.#builder(node, added)

@@ -39,7 +39,7 @@ function isTransposed(node: Node, weight: string): boolean | undefined {
   const { op, domain, inputs } = node
   if (domain !== '' || inputs[1] !== weight || inputs[0] === weight) return undefined
   if (op === 'MatMul') return true
-  return op === 'Gemm' ? intOf(node, 'transB', 0) === 0 : undefined
+  return op === 'Gemm' ? intOf(node, 'transB') === 0 : undefined
 }
 
 /**

@@ -10,7 +10,7 @@ import { decodeWeight, storeWeight } from '../../weights/encode.js'
 import { weightFormats } from '../../weights/formats.js'
 import { SharedWeight } from '../../weights/shared-weight.js'
 import type { Weight } from '../../weights/weight.js'
-import { intOf } from '../attributes.js'
+import { givenInt, intOf } from '../attributes.js'
 import { Constant } from '../constant.js'
 import { consumersOfPaced } from '../edit.js'
 import type { Graph, Node } from '../graph.js'
@@ -19,7 +19,7 @@ import { weightInput } from './fold-layouts.js'
 
 /** Whether a node is a convolution of so few filters in a group that its kernels are loops over weights of f32. */
 function isLooped(node: Node, { shape }: Constant): boolean {
-  const groups = intOf(node, 'group', 1)
+  const groups = givenInt(node, 'group') ?? 1
   return groups > 1 && shape[0]! / groups <= 3
 }
 
@@ -83,7 +83,7 @@ export function layoutOf(
   if (!isWeight || dtype !== 'f32' || shape.length < 2) return undefined
   if (node.op.startsWith('Conv') || node.op === 'DoRAWeight') return 'rows'
   if (shape.length !== 2) return undefined
-  const inRows = node.op === 'DoRA' || (node.op === 'Gemm' && intOf(node, 'transB', 0) !== 0)
+  const inRows = node.op === 'DoRA' || (node.op === 'Gemm' && intOf(node, 'transB') !== 0)
   return inRows ? 'rows' : 'columns'
 }
 

@@ -33,7 +33,7 @@ export function unroll(graph: Graph, options: UnrollOptions = {}): Graph {
       continue
     }
     const type = facts.get(node.inputs[0]!)?.type
-    const steps = type?.kind === 'tensor' ? type.shape?.[intOf(node, 'layout', 0) === 0 ? 0 : 1] : undefined
+    const steps = type?.kind === 'tensor' ? type.shape?.[intOf(node, 'layout') === 0 ? 0 : 1] : undefined
     if (typeof steps !== 'number') {
       const what = 'cannot be unrolled: the number of steps is not known'
       throw new SparkError('ERR_UNSUPPORTED', `${describeNode(node)} ${what}`)
@@ -80,8 +80,8 @@ class Layer {
     this.#at = at
     this.#steps = steps
     this.#gates = recurrentGates[node.op]!
-    this.#batchFirst = intOf(node, 'layout', 0) !== 0
-    this.#clip = floatOf(node, 'clip', 0)
+    this.#batchFirst = intOf(node, 'layout') !== 0
+    this.#clip = floatOf(node, 'clip')
     const lengths = node.inputs[4]
     this.#masks = lengths ? Array.from({ length: steps }, (_, t) => this.#longerThan(lengths, t)) : []
   }
@@ -171,7 +171,7 @@ class Layer {
       const none = at.add('ReduceSum', [at.add('Mul', [x, at.constant(0)]), at.constant([1])], {
         keepdims: int(1),
       })
-      const hidden = intOf(this.#node, 'hidden_size', 0)
+      const hidden = intOf(this.#node, 'hidden_size')
       return at.add('Expand', [none, at.constant([1, hidden])])
     }
     const h = h0 ? this.#pick(h0, d, axis) : zero()
@@ -220,7 +220,7 @@ class Layer {
       return this.#clipped(gateBy!, seen ? at.add('Add', [value, at.add('Mul', [seen, state])]) : value)
     }
     const input = gate(i!, 0, before)
-    const coupled = intOf(this.#node, 'input_forget', 0) !== 0
+    const coupled = intOf(this.#node, 'input_forget') !== 0
     const forget = coupled ? at.add('Sub', [at.constant(1), input]) : gate(f!, 2, before)
     const fresh = at.add('Mul', [input, this.#clipped(by!, c!)])
     const next = at.add('Add', [at.add('Mul', [forget, before]), fresh])
@@ -230,7 +230,7 @@ class Layer {
   /** z, r, h: H = (1 − z) ∘ g(h) + z ∘ H; r weighs H before the product, or the product after it. */
   #gru({ r, rb, functions: [gateBy, by] }: Direction, input: string, before: string): string {
     const at = this.#at
-    const after = intOf(this.#node, 'linear_before_reset', 0) !== 0
+    const after = intOf(this.#node, 'linear_before_reset') !== 0
     const [xz, xr, xh] = this.#split(input, 3, 1)
     const [rz, rr, rh] = this.#split(r, 3, 0)
     const [bz, br, bh] = rb ? this.#split(rb, 3, 0) : ['', '', '']

@@ -64,6 +64,6 @@ class Widening {
 
 function wideAttributes(node: Node): Node['attributes'] {
   if (node.domain !== '' || node.op !== 'Cast') return node.attributes
-  const isNarrowing = isHalf(elementTypeOf(intOf(node, 'to', 1), 'Cast: to'))
+  const isNarrowing = isHalf(elementTypeOf(intOf(node, 'to'), 'Cast: to'))
   return isNarrowing ? { ...node.attributes, to: int(onnxNumbers.f32) } : node.attributes
 }

@@ -1,4 +1,5 @@
 // attention.ts: shapes of attention.
+import { givenInt } from '../attributes.js'
 import { type Dimension, sparkDomain } from '../graph.js'
 import { type Rule, type ShapeContext, showShape, tensorOrUnknown } from './context.js'
 import { compatible, product, type Shape } from './dimensions.js'
@@ -11,8 +12,8 @@ const attention: Rule = ctx => {
   const dtype = ctx.dtype(0)
   if (!q || !k || !v) return [tensorOrUnknown(dtype, undefined)]
   const flat = q.length === 3
-  const queryHeads = flat ? ctx.int('q_num_heads', 1) : q[1]!
-  const heads = flat ? ctx.int('kv_num_heads', 1) : k[1]!
+  const queryHeads = flat ? ctx.int('q_num_heads') : q[1]!
+  const heads = flat ? ctx.int('kv_num_heads') : k[1]!
   const each = (dim: Dimension): Dimension =>
     typeof dim === 'number' && typeof heads === 'number' ? dim / heads : null
   const [keySize, valueSize] = flat ? [each(k[2]!), each(v[2]!)] : [k[3]!, v[3]!]
@@ -35,10 +36,10 @@ const attention: Rule = ctx => {
 /** Linear attention: a state of keys by values in the place of a past. */
 const linearAttention: Rule = ctx => {
   const [q, k, v] = [ctx.shape(0), ctx.shape(1), ctx.shape(2)]
-  const heads = ctx.int('kv_num_heads', 1)
+  const heads = ctx.int('kv_num_heads')
   const each = (dim: Dimension | undefined): Dimension => (typeof dim === 'number' ? dim / heads : null)
   const values = each(v?.[2])
-  const width = typeof values === 'number' ? values * ctx.int('q_num_heads', 1) : null
+  const width = typeof values === 'number' ? values * ctx.int('q_num_heads') : null
   return [
     tensorOrUnknown(ctx.dtype(0), q && [q[0]!, q[1]!, width]),
     ctx.has(3) ? ctx.type(3) : tensorOrUnknown(ctx.dtype(0), [q?.[0] ?? null, heads, each(k?.[2]), values]),
@@ -49,7 +50,7 @@ const linearAttention: Rule = ctx => {
 function headsOf(ctx: ShapeContext, i: number, attribute: string): Shape | undefined {
   const shape = ctx.shape(i)
   if (!shape || shape.length === 4) return shape
-  const heads = ctx.int(attribute, 0)
+  const heads = givenInt(ctx.node, attribute) ?? 0
   const width = shape[2]
   if (shape.length !== 3 || heads < 1) {
     throw ctx.fail(`input ${i} is ${showShape(shape)}; it needs 4 dimensions, or 3 and ${attribute}`)

@@ -1,6 +1,6 @@
 // attribute-choices.ts: attributes that name one of several ways to compute.
 import { SparkError } from '../../core/errors.js'
-import { describeNode, intOf, stringOf } from '../attributes.js'
+import { describeNode, givenInt, givenString } from '../attributes.js'
 import type { Node } from '../graph.js'
 import type { Choices } from './row.js'
 
@@ -11,7 +11,7 @@ import type { Choices } from './row.js'
 export function expectChoices(node: Node, byName: Choices): void {
   for (const [name, choices] of Object.entries(byName)) {
     const isNumber = typeof choices[0] === 'number'
-    const value = isNumber ? intOf(node, name, undefined) : stringOf(node, name, undefined)
+    const value = isNumber ? givenInt(node, name) : givenString(node, name)
     if (value === undefined || choices.includes(value)) continue
     const known = choices.filter(choice => choice !== '').join(', ')
     throw new SparkError(

@@ -2,7 +2,7 @@
 import type { ElementType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
-import { describeNode, intOf, intsOf, stringOf } from '../attributes.js'
+import { describeNode, givenInt, intOf, intsOf, stringOf } from '../attributes.js'
 import { elementTypeOf } from '../element-types.js'
 import type { Dimension, Node, Subgraph, ValueType } from '../graph.js'
 import { broadcastShapes, type Shape } from './dimensions.js'
@@ -102,8 +102,8 @@ export class ShapeContext {
   }
 
   /** An integer attribute. */
-  int<F extends number | undefined>(name: string, fallback: F): number | F {
-    return intOf(this.node, name, fallback)
+  int(name: string): number {
+    return intOf(this.node, name)
   }
 
   /** A list of integers. */
@@ -112,13 +112,13 @@ export class ShapeContext {
   }
 
   /** A text attribute. */
-  text(name: string, fallback: string): string {
-    return stringOf(this.node, name, fallback)
+  text(name: string): string {
+    return stringOf(this.node, name)
   }
 
   /** The element type that an attribute names by its ONNX number. */
   typeAttribute(name: string, fallback?: ElementType): ElementType | undefined {
-    const number = this.int(name, undefined)
+    const number = givenInt(this.node, name)
     return number === undefined ? fallback : elementTypeOf(number, `${describeNode(this.node)}: ${name}`)
   }
 

@@ -85,7 +85,7 @@ function stacked(
 
 const scan: Rule = function* (ctx) {
   const graph = body(ctx, 'body')
-  const scans = ctx.int('num_scan_inputs', 0)
+  const scans = ctx.int('num_scan_inputs')
   const states = ctx.node.inputs.length - scans
   if (scans < 0 || states < 0)
     throw ctx.fail(`num_scan_inputs is ${scans} with ${ctx.node.inputs.length} inputs`)

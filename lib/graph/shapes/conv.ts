@@ -13,7 +13,7 @@ export function convolution(ctx: ShapeContext, weight: number): Shape | undefine
   const [x, w] = [ctx.shape(0), ctx.shape(weight)]
   if (!x || !w) return x && unknownShape(x.length)
   const [n, c] = x as readonly [Dimension, Dimension]
-  const groups = ctx.int('group', 1)
+  const groups = ctx.int('group')
   if (w.length !== x.length || x.length < 3)
     throw ctx.fail(`x is ${showShape(x)} and the weight ${showShape(w)}`)
   if (typeof w[1] === 'number' && !compatible(c, w[1] * groups)) {
@@ -32,8 +32,8 @@ function transposed(ctx: ShapeContext): Shape | undefined {
   const moves = windows(ctx, spatial, w.slice(2))
   const extra = ctx.ints('output_padding') ?? Array<number>(spatial).fill(0)
   const fixed = ctx.ints('output_shape')?.slice(-spatial)
-  const same = stringOf(ctx.node, 'auto_pad', 'NOTSET').startsWith('SAME')
-  const channels = typeof w[1] === 'number' ? w[1] * ctx.int('group', 1) : null
+  const same = stringOf(ctx.node, 'auto_pad').startsWith('SAME')
+  const channels = typeof w[1] === 'number' ? w[1] * ctx.int('group') : null
   const sizes = moves.map(({ size, stride, dilation, pads }, i) => {
     const dim = x[i + 2]!
     if (fixed) return fixed[i]!
@@ -51,7 +51,7 @@ export const convolutionOperands =
   (weight: number, bias: number): Check =>
   ctx => {
     const w = ctx.shape(weight)
-    const groups = ctx.int('group', 1)
+    const groups = ctx.int('group')
     expectCount(ctx, bias, 'its bias', w?.[0], 'one for each filter')
     const filters = w?.[0]
     if (groups < 1 || (typeof filters === 'number' && filters % groups !== 0))
@@ -69,7 +69,7 @@ export function expectKernel(ctx: ShapeContext, w: Shape | undefined): void {
 
 const expectTransposedOperands: Check = ctx => {
   const [x, w] = [ctx.shape(0), ctx.shape(1)]
-  const groups = ctx.int('group', 1)
+  const groups = ctx.int('group')
   if (x && w && (x.length !== w.length || x.length < 3 || !compatible(x[1]!, w[0]!)))
     throw ctx.fail(`x is ${showShape(x)} and the weight ${showShape(w)}`)
   const channels = w?.[0]

@@ -8,7 +8,7 @@ import type { OperatorTable } from './row.js'
 
 /** Subscripts of an Einsum: letters of each operand and of the result, `.` standing for the ellipsis. */
 function subscripts(ctx: ShapeContext): { operands: string[]; result: string } {
-  const [left = '', right] = stringOf(ctx.node, 'equation', '')
+  const [left = '', right] = stringOf(ctx.node, 'equation')
     .replaceAll(/\s/g, '')
     .replaceAll('...', '.')
     .split('->')

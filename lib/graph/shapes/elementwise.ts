@@ -37,10 +37,7 @@ const divide: ValueRule = mapped(([a, b], dtype) => {
 })
 
 const modulo: ValueRule = (ctx, types) =>
-  numeric((a, b) => (ctx.int('fmod', 0) === 1 || b === 0 ? a! % b! : a! - Math.floor(a! / b!) * b!))(
-    ctx,
-    types,
-  )
+  numeric((a, b) => (ctx.int('fmod') === 1 || b === 0 ? a! % b! : a! - Math.floor(a! / b!) * b!))(ctx, types)
 
 const multiply: ValueRule = mapped(([a, b]) => {
   if (a === 0 || b === 0) return 0

@@ -1,4 +1,5 @@
 // gather.ts: shapes of gathers and scatters.
+import { givenInt } from '../attributes.js'
 import { sparkDomain } from '../graph.js'
 import { type Rule, tensorOrUnknown } from './context.js'
 import { remap, smallShape } from './known-values.js'
@@ -7,7 +8,7 @@ import { type Choices, type OperatorTable, sameAs, sameAsFirst, type ValueRule }
 const gather: Rule = ctx => {
   const [data, indices] = [ctx.shape(0), ctx.shape(1)]
   if (!data || !indices) return [tensorOrUnknown(ctx.dtype(0), undefined)]
-  const axis = ctx.axis(ctx.int('axis', 0), data.length)
+  const axis = ctx.axis(ctx.int('axis'), data.length)
   return [tensorOrUnknown(ctx.dtype(0), [...data.slice(0, axis), ...indices, ...data.slice(axis + 1)])]
 }
 
@@ -17,7 +18,7 @@ const gatherNd: Rule = ctx => {
   const [data, indices] = [ctx.shape(0), ctx.shape(1)]
   const depth = indices?.at(-1)
   if (!data || !indices || typeof depth !== 'number') return [tensorOrUnknown(ctx.dtype(0), undefined)]
-  const picked = ctx.int('batch_dims', 0) + depth
+  const picked = ctx.int('batch_dims') + depth
   if (picked > data.length) throw ctx.fail(`indices of length ${depth} are too long for the data`)
   return [tensorOrUnknown(ctx.dtype(0), [...indices.slice(0, -1), ...data.slice(picked)])]
 }
@@ -26,12 +27,12 @@ const oneHot: Rule = ctx => {
   const indices = ctx.shape(0)
   const depth = ctx.known(1)?.elements[0] ?? null
   if (!indices) return [tensorOrUnknown(ctx.dtype(2), undefined)]
-  const axis = ctx.axis(ctx.int('axis', -1), indices.length + 1)
+  const axis = ctx.axis(ctx.int('axis'), indices.length + 1)
   return [tensorOrUnknown(ctx.dtype(2), [...indices.slice(0, axis), depth, ...indices.slice(axis)])]
 }
 
 const compress: Rule = ctx => {
-  const axis = ctx.int('axis', undefined)
+  const axis = givenInt(ctx.node, 'axis')
   const shape = ctx.shape(0)
   if (axis === undefined) return [tensorOrUnknown(ctx.dtype(0), [null])]
   const at = shape && ctx.axis(axis, shape.length)
@@ -47,7 +48,7 @@ const gatheredValues: ValueRule = (ctx, [type]) => {
   const [data, indices, shape] = [ctx.known(0), ctx.numbers(1), smallShape(type)]
   const picked = ctx.known(1)?.shape
   if (!data || !indices || !picked || !shape) return []
-  const axis = ctx.axis(ctx.int('axis', 0), data.shape.length)
+  const axis = ctx.axis(ctx.int('axis'), data.shape.length)
   const size = data.shape[axis]!
   const wrong = indices.find(index => index < -size || index >= size)
   if (wrong !== undefined) throw ctx.fail(`index ${wrong} is outside of ${size} elements`)

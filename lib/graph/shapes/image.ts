@@ -18,7 +18,7 @@ function resize(ctx: ShapeContext): Shape | undefined {
   const result = [...shape]
   const sizes = ctx.has(3) ? ctx.known(3)?.elements : undefined
   const scales = ctx.has(2) ? ctx.numbers(2) : undefined
-  const policy = stringOf(ctx.node, 'keep_aspect_ratio_policy', 'stretch')
+  const policy = stringOf(ctx.node, 'keep_aspect_ratio_policy')
   const ratios = axes.map((axis, i) => Number(sizes?.[i]) / Number(shape[axis]))
   const common = ratios.reduce(policy === 'not_larger' ? smaller : larger, ratios[0] ?? 1)
   for (const [i, axis] of axes.entries()) {

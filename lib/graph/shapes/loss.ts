@@ -7,7 +7,7 @@ import { type Check, type Choices, type OperatorTable, sameAs } from './row.js'
 
 /** The losses give one number, or one for every element of the labels. */
 const loss: Rule = ctx => {
-  const whole = stringOf(ctx.node, 'reduction', 'mean') !== 'none'
+  const whole = stringOf(ctx.node, 'reduction') !== 'none'
   return [tensorOrUnknown(ctx.dtype(0), whole ? [] : ctx.shape(1)), ctx.type(0)]
 }
 

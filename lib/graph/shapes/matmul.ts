@@ -25,8 +25,8 @@ function gemm(ctx: ShapeContext): Shape | undefined {
   if (!a || !b) return undefined
   if (a.length !== 2 || b.length !== 2)
     throw ctx.fail(`${showShape(a)} times ${showShape(b)} are not matrices`)
-  const [rows, inner] = ctx.int('transA', 0) ? [a[1]!, a[0]!] : [a[0]!, a[1]!]
-  const [other, columns] = ctx.int('transB', 0) ? [b[1]!, b[0]!] : [b[0]!, b[1]!]
+  const [rows, inner] = ctx.int('transA') ? [a[1]!, a[0]!] : [a[0]!, a[1]!]
+  const [other, columns] = ctx.int('transB') ? [b[1]!, b[0]!] : [b[0]!, b[1]!]
   if (!compatible(inner, other))
     throw ctx.fail(`${showShape(a)} times ${showShape(b)}: ${inner} is not ${other}`)
   expectBroadcast(ctx, 2, 'C', [rows, columns])
@@ -37,12 +37,12 @@ export const transposedIf = (shape: Shape | undefined, swap: boolean): Shape | u
   shape && swap ? [...shape.slice(0, -2), shape.at(-1)!, shape.at(-2)!] : shape
 
 const fusedMatMul: Rule = ctx => {
-  const [left, right] = [ctx.int('transA', 0) !== 0, ctx.int('transB', 0) !== 0]
+  const [left, right] = [ctx.int('transA') !== 0, ctx.int('transB') !== 0]
   return f32(matMulOf(ctx, transposedIf(ctx.shape(0), left), transposedIf(ctx.shape(1), right)))
 }
 
 const fusedLinear: Rule = ctx => {
-  const swap = ctx.int('transB', 0) !== 0
+  const swap = ctx.int('transB') !== 0
   return [
     tensorOrUnknown(
       ctx.commonDtype([0, 1, 2, 3]),

@@ -6,7 +6,7 @@ import { type Check, type OperatorTable, sameAs, sameAsFirst } from './row.js'
 
 const layerNormalization: Rule = ctx => {
   const x = ctx.shape(0)
-  const axis = x && ctx.axis(ctx.int('axis', -1), x.length)
+  const axis = x && ctx.axis(ctx.int('axis'), x.length)
   const statistics = tensorOrUnknown(
     ctx.typeAttribute('stash_type', 'f32'),
     x?.map((dim, i) => (i < axis! ? dim : 1)),
@@ -33,20 +33,20 @@ const perChannel =
 const expectGroups: Check = ctx => {
   expectRank(ctx, 2)
   perChannel('scale', 'bias')(ctx)
-  const [channels, groups] = [ctx.shape(0)?.[1], ctx.int('num_groups', 1)]
+  const [channels, groups] = [ctx.shape(0)?.[1], ctx.int('num_groups')]
   if (groups < 1 || (typeof channels === 'number' && channels % groups !== 0))
     throw ctx.fail(`num_groups ${groups} does not divide ${channels ?? '?'} channels`)
 }
 
 const expectRowParameters: Check = ctx => {
-  alongAxis(-1)(ctx)
+  alongAxis(ctx)
   expectBroadcast(ctx, 1, 'scale', ctx.shape(0))
   expectBroadcast(ctx, 2, 'bias', ctx.shape(0))
 }
 
 const expectChannelWindow: Check = ctx => {
   expectRank(ctx, 2)
-  if (ctx.int('size', 1) < 1) throw ctx.fail(`size is ${ctx.int('size', 1)}; it must be at least 1`)
+  if (ctx.int('size') < 1) throw ctx.fail(`size is ${ctx.int('size')}; it must be at least 1`)
 }
 
 /** Rows of normalizations. */
@@ -57,7 +57,7 @@ export const normalizations: OperatorTable = {
     GroupNormalization: { shape: sameAsFirst, check: expectGroups },
     InstanceNormalization: { shape: sameAsFirst, check: perChannel('scale', 'bias') },
     BatchNormalization: { shape: batchNormalization, check: perChannel('scale', 'bias', 'mean', 'variance') },
-    LpNormalization: { shape: sameAsFirst, check: alongAxis(-1), choices: { p: [1, 2] } },
+    LpNormalization: { shape: sameAsFirst, check: alongAxis, choices: { p: [1, 2] } },
     MeanVarianceNormalization: { shape: sameAsFirst },
     LRN: { shape: sameAsFirst, check: expectChannelWindow },
   },

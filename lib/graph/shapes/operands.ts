@@ -42,12 +42,10 @@ export function expectRank(ctx: ShapeContext, min: number): void {
 }
 
 /** An axis that an attribute names must be there. */
-export const alongAxis =
-  (fallback: number): Check =>
-  ctx => {
-    const x = ctx.shape(0)
-    if (x) ctx.axis(ctx.int('axis', fallback), x.length)
-  }
+export const alongAxis: Check = ctx => {
+  const x = ctx.shape(0)
+  if (x) ctx.axis(ctx.int('axis'), x.length)
+}
 
 /** Operands of one element. */
 export const single =

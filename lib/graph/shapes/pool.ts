@@ -53,8 +53,8 @@ const roiAlign: Rule = ctx => [
   tensorOrUnknown(ctx.dtype(0), [
     ctx.shape(1)?.[0] ?? null,
     ctx.shape(0)?.[1] ?? null,
-    ctx.int('output_height', 1),
-    ctx.int('output_width', 1),
+    ctx.int('output_height'),
+    ctx.int('output_width'),
   ]),
 ]
 

@@ -7,13 +7,13 @@ import type { OperatorTable } from './row.js'
 import { autoPads } from './window.js'
 
 const mean: Rule = ctx => {
-  const [shape, axis] = [ctx.shape(0), ctx.int('axis', 2)]
-  const rest = ctx.int('keepdims', 1) ? shape?.slice(axis).map(() => 1) : []
+  const [shape, axis] = [ctx.shape(0), ctx.int('axis')]
+  const rest = ctx.int('keepdims') ? shape?.slice(axis).map(() => 1) : []
   return [tensorOrUnknown(ctx.dtype(4), shape && [...shape.slice(0, axis), ...rest!])]
 }
 
 const gemm: Rule = ctx => {
-  const right = transposedIf(ctx.shape(3), ctx.int('transB', 0) !== 0)
+  const right = transposedIf(ctx.shape(3), ctx.int('transB') !== 0)
   return [tensorOrUnknown(ctx.dtype(7), matMulOf(ctx, ctx.shape(0), right))]
 }
 

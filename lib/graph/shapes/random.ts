@@ -11,7 +11,7 @@ const randomTensor: Rule = ctx => [tensorOrUnknown(ctx.typeAttribute('dtype', 'f
 const randomLike: Rule = ctx => [tensorOrUnknown(ctx.typeAttribute('dtype', ctx.dtype(0)), ctx.shape(0))]
 
 const multinomial: Rule = ctx => [
-  tensorOrUnknown(ctx.typeAttribute('dtype', 'i32'), [ctx.shape(0)?.[0] ?? null, ctx.int('sample_size', 1)]),
+  tensorOrUnknown(ctx.typeAttribute('dtype', 'i32'), [ctx.shape(0)?.[0] ?? null, ctx.int('sample_size')]),
 ]
 
 /** Rows of random tensors. */

@@ -19,14 +19,14 @@ export function reduced(
 }
 
 const reduce: Rule = ctx => {
-  const keep = ctx.int('keepdims', 1) === 1
+  const keep = ctx.int('keepdims') === 1
   const shape = ctx.shape(0)
   const axes = ctx.numbers(1)
   const list = axes?.length === 0 ? undefined : axes
   if (ctx.has(1) && !axes) {
     return [tensorOrUnknown(ctx.dtype(0), keep && shape ? unknownShape(shape.length) : undefined)]
   }
-  if (list === undefined && ctx.int('noop_with_empty_axes', 0) === 1) return [ctx.type(0)]
+  if (list === undefined && ctx.int('noop_with_empty_axes') === 1) return [ctx.type(0)]
   return [tensorOrUnknown(ctx.dtype(0), reduced(ctx, list, keep))]
 }
 

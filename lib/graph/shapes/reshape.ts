@@ -1,5 +1,6 @@
 // reshape.ts: shapes of views, permutations, and of shapes themselves.
 import { numel } from '../../core/shape.js'
+import { givenInt } from '../attributes.js'
 import type { Dimension } from '../graph.js'
 import { type ShapeContext, showShape, tensorOrUnknown } from './context.js'
 import { compatible, flatSize, product, type Shape, sliceBounds, unknownShape } from './dimensions.js'
@@ -30,7 +31,7 @@ function reshape(ctx: ShapeContext): Shape | undefined {
   const wanted = shapeFrom(ctx, 1)
   const input = ctx.shape(0)
   if (!wanted) return undefined
-  const copyZeros = ctx.int('allowzero', 0) === 0
+  const copyZeros = ctx.int('allowzero') === 0
   const dims = wanted.map((dim, i) => (dim === 0 && copyZeros ? (input?.[i] ?? null) : dim))
   const open = dims.indexOf(-1)
   if (dims.indexOf(-1, open + 1) > open && open >= 0)
@@ -107,7 +108,7 @@ function expand(ctx: ShapeContext): Shape | undefined {
 function flatten(ctx: ShapeContext): Shape | undefined {
   const shape = ctx.shape(0)
   if (!shape) return [null, null]
-  const axis = ctx.int('axis', 1)
+  const axis = ctx.int('axis')
   const at = axis === shape.length ? axis : ctx.axis(axis, Math.max(1, shape.length))
   return [flatSize(shape.slice(0, at)), flatSize(shape.slice(at))]
 }
@@ -115,7 +116,12 @@ function flatten(ctx: ShapeContext): Shape | undefined {
 function shapeOf(ctx: ShapeContext): Shape {
   const shape = ctx.shape(0)
   if (!shape) return [null]
-  const [first, last] = sliceBounds(shape.length, ctx.int('start', 0), ctx.int('end', shape.length), 1)
+  const [first, last] = sliceBounds(
+    shape.length,
+    ctx.int('start'),
+    givenInt(ctx.node, 'end') ?? shape.length,
+    1,
+  )
   return [Math.max(0, last - first)]
 }
 
@@ -123,7 +129,7 @@ function shapeOf(ctx: ShapeContext): Shape {
 const blocks = (toDepth: boolean) =>
   moved(ctx => {
     const shape = ctx.shape(0)
-    const size = ctx.int('blocksize', 1)
+    const size = ctx.int('blocksize')
     if (shape?.length !== 4) return unknownShape(4)
     const [n, c, h, w] = shape as readonly [Dimension, Dimension, Dimension, Dimension]
     const scale = (dim: Dimension, factor: number): Dimension =>
@@ -136,7 +142,7 @@ const blocks = (toDepth: boolean) =>
 const expectBlocks: Check = ctx => {
   const x = ctx.shape(0)
   if (x && x.length !== 4) throw ctx.fail(`its input is ${showShape(x)}; it must have 4 dimensions`)
-  const size = ctx.int('blocksize', 0)
+  const size = givenInt(ctx.node, 'blocksize') ?? 0
   if (size < 1) throw ctx.fail(`blocksize is ${size}; it must be at least 1`)
 }
 
@@ -156,7 +162,7 @@ const transposedValues: ValueRule = (ctx, [type]) => {
 const shapeValues: ValueRule = (ctx, [type]) => {
   const [shape, size] = [ctx.shape(0), smallShape(type)]
   if (!shape || !size) return []
-  const [first] = sliceBounds(shape.length, ctx.int('start', 0), shape.length, 1)
+  const [first] = sliceBounds(shape.length, ctx.int('start'), shape.length, 1)
   return [{ shape: size, elements: shape.slice(first, first + size[0]!) }]
 }
 

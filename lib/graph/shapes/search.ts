@@ -1,4 +1,5 @@
 // search.ts: shapes of searches: largest elements, positions of elements, distinct elements.
+import { givenInt } from '../attributes.js'
 import type { Dimension } from '../graph.js'
 import { type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
 import { single } from './operands.js'
@@ -7,9 +8,9 @@ import type { OperatorTable } from './row.js'
 import { withDimension } from './slice.js'
 
 const argument: Rule = ctx => {
-  const axis = ctx.int('axis', 0)
+  const axis = ctx.int('axis')
   expectElements(ctx, axis, 1)
-  return [tensorOrUnknown('i64', reduced(ctx, [axis], ctx.int('keepdims', 1) === 1))]
+  return [tensorOrUnknown('i64', reduced(ctx, [axis], ctx.int('keepdims') === 1))]
 }
 
 /** Refuses to look for more elements along an axis than there are. */
@@ -22,9 +23,9 @@ function expectElements(ctx: ShapeContext, axis: number, count: Dimension): void
 
 const topK: Rule = ctx => {
   const shape = ctx.shape(0)
-  const axis = shape && ctx.axis(ctx.int('axis', -1), shape.length)
+  const axis = shape && ctx.axis(ctx.int('axis'), shape.length)
   const k = ctx.known(1)?.elements[0] ?? null
-  expectElements(ctx, ctx.int('axis', -1), k)
+  expectElements(ctx, ctx.int('axis'), k)
   const result = shape && withDimension(shape, axis!, k)
   return [tensorOrUnknown(ctx.dtype(0), result), tensorOrUnknown('i64', result)]
 }
@@ -32,7 +33,7 @@ const topK: Rule = ctx => {
 const nonZero: Rule = ctx => [tensorOrUnknown('i64', [ctx.shape(0)?.length ?? null, null])]
 
 const unique: Rule = ctx => {
-  const axis = ctx.int('axis', undefined)
+  const axis = givenInt(ctx.node, 'axis')
   const shape = ctx.shape(0)
   const at = axis === undefined || !shape ? undefined : ctx.axis(axis, shape.length)
   const values = axis === undefined ? [null] : shape?.map((dim, i) => (i === at ? null : dim))

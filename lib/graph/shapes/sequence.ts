@@ -14,8 +14,8 @@ const sequence = (element: ValueType | undefined): ValueType | undefined =>
 
 const splitToSequence: Rule = ctx => {
   const shape = ctx.shape(0)
-  const axis = shape && ctx.axis(ctx.int('axis', 0), shape.length)
-  const whole = ctx.has(1) || ctx.int('keepdims', 1) === 1
+  const axis = shape && ctx.axis(ctx.int('axis'), shape.length)
+  const whole = ctx.has(1) || ctx.int('keepdims') === 1
   const piece = shape?.flatMap((dim, i) => (i !== axis ? [dim] : whole ? [ctx.has(1) ? null : 1] : []))
   return [sequence(tensorOrUnknown(ctx.dtype(0), piece))]
 }
@@ -23,7 +23,7 @@ const splitToSequence: Rule = ctx => {
 const concatFromSequence: Rule = ctx => {
   const element = elementOf(ctx.type(0))
   if (element?.kind !== 'tensor') return []
-  const rank = element.shape && element.shape.length + ctx.int('new_axis', 0)
+  const rank = element.shape && element.shape.length + ctx.int('new_axis')
   return [tensorOrUnknown(element.dtype, rank === undefined ? undefined : unknownShape(rank))]
 }
 

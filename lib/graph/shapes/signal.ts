@@ -10,8 +10,8 @@ function dft(ctx: ShapeContext): Shape | undefined {
   if (axis === undefined) return unknownShape(x.length)
   const at = ctx.axis(axis, x.length)
   const size = ctx.has(1) ? (ctx.known(1)?.elements[0] ?? null) : x[at]!
-  const oneSided = ctx.int('onesided', 0) === 1
-  const inverse = ctx.int('inverse', 0) === 1
+  const oneSided = ctx.int('onesided') === 1
+  const inverse = ctx.int('inverse') === 1
   const bins = !oneSided || size === null || typeof size === 'string' ? size : Math.floor(size / 2) + 1
   const result = x.map((dim, i) => (i === at ? (inverse ? size : bins) : dim))
   result[x.length - 1] = oneSided && inverse ? 1 : 2
@@ -31,8 +31,7 @@ const stft: Rule = ctx => {
     typeof samples === 'number' && typeof length === 'number' && step
       ? Math.floor((samples - length) / step) + 1
       : null
-  const bins =
-    typeof length !== 'number' ? null : ctx.int('onesided', 1) ? Math.floor(length / 2) + 1 : length
+  const bins = typeof length !== 'number' ? null : ctx.int('onesided') ? Math.floor(length / 2) + 1 : length
   return [tensorOrUnknown(ctx.dtype(0), [signal?.[0] ?? null, frames, bins, 2])]
 }
 

@@ -1,6 +1,6 @@
 // slice.ts: shapes of slices, pads, concatenations and repetitions.
 import { numel } from '../../core/shape.js'
-import { stringOf } from '../attributes.js'
+import { givenInt, stringOf } from '../attributes.js'
 import { type Dimension, sparkDomain } from '../graph.js'
 import { type Rule, type ShapeContext, showShapes, tensorOrUnknown } from './context.js'
 import { compatible, mergeDimension, product, type Shape, sliceBounds, unknownShape } from './dimensions.js'
@@ -13,7 +13,7 @@ function concat(ctx: ShapeContext): Shape | undefined {
   const shapes = ctx.shapes()
   const first = shapes.find(shape => shape)
   if (!first) return undefined
-  const axis = ctx.axis(ctx.int('axis', 0), first.length)
+  const axis = ctx.axis(ctx.int('axis'), first.length)
   const result: Dimension[] = [...first]
   for (const shape of shapes) {
     if (!shape) continue
@@ -38,9 +38,9 @@ const split: Rule = ctx => {
   const dtype = ctx.dtype(0)
   const count = ctx.node.outputs.length
   if (!shape) return Array.from({ length: count }, () => tensorOrUnknown(dtype, undefined))
-  const axis = ctx.axis(ctx.int('axis', 0), shape.length)
+  const axis = ctx.axis(ctx.int('axis'), shape.length)
   const size = shape[axis]!
-  const parts = ctx.int('num_outputs', count)
+  const parts = givenInt(ctx.node, 'num_outputs') ?? count
   const chunk = typeof size === 'number' ? Math.ceil(size / parts) : null
   const sizes = ctx.has(1)
     ? (ctx.known(1)?.elements ?? [])
@@ -94,7 +94,7 @@ function pad(ctx: ShapeContext): Shape | undefined {
   const axes = ctx.has(3) ? ctx.numbers(3) : shape.map((_, i) => i)
   if (!pads || !axes) return unknownShape(shape.length)
   if (pads.length !== 2 * axes.length) throw ctx.fail(`${pads.length} pads for ${axes.length} axes`)
-  const repeats = stringOf(ctx.node, 'mode', 'constant') !== 'constant'
+  const repeats = stringOf(ctx.node, 'mode') !== 'constant'
   const result = [...shape]
   for (const [i, axis] of axes.entries()) {
     const at = ctx.axis(axis, shape.length)
@@ -146,7 +146,7 @@ const sliceValues: ValueRule = (ctx, [type]) => {
 
 const concatValues: ValueRule = (ctx, [type]) => {
   const shape = smallShape(type)
-  if (!shape || shape.length === 0 || ctx.axis(ctx.int('axis', 0), shape.length) !== 0) return []
+  if (!shape || shape.length === 0 || ctx.axis(ctx.int('axis'), shape.length) !== 0) return []
   const parts = ctx.node.inputs.map((_, i) => {
     const known = ctx.known(i)?.elements
     const sizes = smallShape(ctx.type(i))

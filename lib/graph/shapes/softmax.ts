@@ -5,8 +5,8 @@ import { type OperatorTable, sameAsFirst } from './row.js'
 /** Rows of softmax and its kin. */
 export const softmaxes: OperatorTable = {
   '': {
-    Softmax: { shape: sameAsFirst, check: alongAxis(-1) },
-    LogSoftmax: { shape: sameAsFirst, check: alongAxis(-1) },
-    Hardmax: { shape: sameAsFirst, check: alongAxis(-1) },
+    Softmax: { shape: sameAsFirst, check: alongAxis },
+    LogSoftmax: { shape: sameAsFirst, check: alongAxis },
+    Hardmax: { shape: sameAsFirst, check: alongAxis },
   },
 }

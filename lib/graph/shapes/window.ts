@@ -44,7 +44,7 @@ export function outputSize(
   { size, stride, dilation, pads }: Window,
 ): Dimension {
   if (typeof dim !== 'number') return stride === 1 && size === 1 && pads[0] + pads[1] === 0 ? dim : null
-  const mode = stringOf(ctx.node, 'auto_pad', 'NOTSET')
+  const mode = stringOf(ctx.node, 'auto_pad')
   if (mode.startsWith('SAME')) return Math.ceil(dim / stride)
   if (typeof size !== 'number') return null
   const [before, after] = mode === 'VALID' ? [0, 0] : pads
@@ -53,7 +53,7 @@ export function outputSize(
     throw ctx.fail(
       `a window of ${size} (dilation ${dilation}) does not fit into ${dim} + ${before} + ${after}`,
     )
-  if (ctx.int('ceil_mode', 0) === 0) return Math.floor(rest / stride) + 1
+  if (ctx.int('ceil_mode') === 0) return Math.floor(rest / stride) + 1
   const count = Math.ceil(rest / stride) + 1
   // The last window must not begin in the padding after the end.
   return (count - 1) * stride >= dim + before ? count - 1 : count

@@ -23,7 +23,7 @@ export interface ExportOptions {
   readonly exclude?: readonly string[]
   /** Largest magnitude of the input of each module, from calibration; writes scales of activations. */
   readonly inputAmax?: Readonly<Record<string, number>>
-  /** What config.json says besides; it gets `quantization_config`. */
+  /** Further content of config.json, to which `quantization_config` is added. */
   readonly config?: Readonly<Record<string, unknown>>
 }
 
@@ -36,7 +36,7 @@ const fused = [
   ['gate_proj', 'up_proj'],
 ]
 
-/** What became of the weights. */
+/** A quantized checkpoint and the modules in it. */
 export interface QuantizedCheckpoint {
   /** By the names of the layout. */
   readonly tensors: Map<string, Tensor | SafetensorsTensor>

@@ -19,7 +19,7 @@ const fields = Object.fromEntries(
   messageNames.map(name => [name, new Map(fieldsOf(name).map(field => [field.number, field]))]),
 ) as Record<MessageName, Map<number, Field>>
 
-/** What each scalar type looks like on the wire, and how one is read. */
+/** Wire type and reader of each scalar type. */
 const scalars: Record<ScalarName, { wire: WireType; read(reader: BinaryReader): unknown }> = {
   int32: { wire: WireType.Varint, read: reader => reader.int32() },
   int64: { wire: WireType.Varint, read: reader => BigInt(reader.int64()) },
@@ -106,7 +106,7 @@ function* decode(
 /** Packed elements between two pauses. */
 const pausedElements = 4096
 
-/** Reads the content of a message that lies in another one. */
+/** Reads a nested message. */
 type ReadMessage = (type: MessageName, content: Uint8Array) => Paced<object>
 
 function* readRepeated(

@@ -14,7 +14,7 @@ import type { Message } from './messages.js'
 /** Elements of a constant that a file describes without holding them, such as a sparse one. */
 const maxExpandedElements = 2 ** 28
 
-/** What reading a tensor needs to know of its file. */
+/** The context of a file that reading its tensors needs. */
 export interface TensorContext {
   /** Names the file in errors. */
   readonly label: string

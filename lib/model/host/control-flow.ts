@@ -75,7 +75,7 @@ const loop: HostOperator = async ({ node, inputs, run }) => {
 
 const scan: HostOperator = async ({ node, inputs, run }) => {
   const body = bodyOf(node, 'body')
-  const count = intOf(node, 'num_scan_inputs', 0)
+  const count = intOf(node, 'num_scan_inputs')
   const states = inputs.length - count
   const sources = inputs.slice(states).map(value => expectTensor(node, value))
   const setting = (name: string, i: number): number => intsOf(node, name)?.[i] ?? 0

@@ -2,7 +2,7 @@
 import { isHalf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { contiguousStrides } from '../../core/shape.js'
-import { describeNode, intOf } from '../../graph/attributes.js'
+import { describeNode, givenInt, intOf } from '../../graph/attributes.js'
 import type { Node } from '../../graph/graph.js'
 import { axisOf } from '../../plan/views.js'
 import { decode } from '../../precision/casts.js'
@@ -33,7 +33,7 @@ const nonZero: HostOperator = ({ node, inputs }) => {
 /** The slices along an axis, or the elements, whose condition holds. */
 const compress: HostOperator = ({ node, inputs }) => {
   const whole = expectTensor(node, inputs[0])
-  const given = intOf(node, 'axis', undefined)
+  const given = givenInt(node, 'axis')
   const source = given === undefined ? flattened(whole) : whole
   const axis = axisOf(given ?? 0, source.shape.length)
   const kept = numbersOf(expectTensor(node, inputs[1])).flatMap((keep, i) => (keep ? [i] : []))
@@ -54,7 +54,7 @@ const compress: HostOperator = ({ node, inputs }) => {
 /** The slices along an axis, or the elements, that differ: Y, first indices, inverse indices, counts. */
 const unique: HostOperator = ({ node, inputs }) => {
   const whole = expectTensor(node, inputs[0])
-  const given = intOf(node, 'axis', undefined)
+  const given = givenInt(node, 'axis')
   const source = given === undefined ? flattened(whole) : whole
   const axis = axisOf(given ?? 0, source.shape.length)
   const slices = Array.from({ length: source.shape[axis]! }, (_, i) => sliceAlong(source, axis, [i, i + 1]))
@@ -66,7 +66,7 @@ const unique: HostOperator = ({ node, inputs }) => {
     groups.set(key, group)
   })
   const ordered = [...groups.values()]
-  if (intOf(node, 'sorted', 1)) ordered.sort((a, b) => compareElements(a.slice, b.slice))
+  if (intOf(node, 'sorted')) ordered.sort((a, b) => compareElements(a.slice, b.slice))
   const inverse = new Array<number>(slices.length)
   for (const [i, { members }] of ordered.entries()) for (const member of members) inverse[member] = i
   const { length } = ordered
@@ -115,7 +115,7 @@ const suppress: HostOperator = ({ node, inputs }) => {
     for (let kind = 0; kind < classes; kind++) {
       const start = (batch * classes + kind) * count
       const kept = nonMaxSuppression(corners, (scores.data as Float32Array).subarray(start, start + count), {
-        centered: intOf(node, 'center_point_box', 0) !== 0,
+        centered: intOf(node, 'center_point_box') !== 0,
         limit: limit(2, 0),
         overlap: limit(3, 0),
         threshold: inputs[4] ? limit(4, 0) : Number.NEGATIVE_INFINITY,

@@ -84,10 +84,10 @@ function piecesOf(node: Node, given: HostTensor | undefined, size: number): numb
 
 const split: HostOperator = ({ node, inputs }) => {
   const whole = expectTensor(node, inputs[0])
-  const axis = axisOf(intOf(node, 'axis', 0), whole.shape.length)
+  const axis = axisOf(intOf(node, 'axis'), whole.shape.length)
   const given = inputs[1] && expectTensor(node, inputs[1])
   const sizes = piecesOf(node, given, whole.shape[axis]!)
-  const squeeze = !given && intOf(node, 'keepdims', 1) === 0
+  const squeeze = !given && intOf(node, 'keepdims') === 0
   let start = 0
   const parts = sizes.map(length => {
     const part = sliceAlong(whole, axis, [start, start + length], squeeze)
@@ -101,9 +101,9 @@ const concat: HostOperator = ({ node, inputs }) => {
   const { items } = expectSequence(node, inputs[0])
   const [first] = items
   if (!first) throw new SparkError('ERR_SHAPE', `${describeNode(node)}: the sequence is empty`)
-  const join = intOf(node, 'new_axis', 0) ? stackAlong : concatAlong
-  const rank = first.shape.length + intOf(node, 'new_axis', 0)
-  return [join(items, axisOf(intOf(node, 'axis', 0), rank))]
+  const join = intOf(node, 'new_axis') ? stackAlong : concatAlong
+  const rank = first.shape.length + intOf(node, 'new_axis')
+  return [join(items, axisOf(intOf(node, 'axis'), rank))]
 }
 
 const present: HostOperator = ({ inputs: [value] }) => [
@@ -118,7 +118,7 @@ const getElement: HostOperator = ({ node, inputs: [value] }) => {
 /** Operators on sequences and optional values. */
 export const sequences: Readonly<Record<string, HostOperator>> = {
   SequenceConstruct: construct,
-  SequenceEmpty: ({ node }) => [sequence(elementTypeOf(intOf(node, 'dtype', 1), 'dtype'), [])],
+  SequenceEmpty: ({ node }) => [sequence(elementTypeOf(intOf(node, 'dtype'), 'dtype'), [])],
   SequenceAt: at,
   SequenceInsert: insert,
   SequenceErase: erase,

@@ -1,5 +1,5 @@
 // attention.ts: attention and rotary embeddings, as compositions where there is no kernel.
-import { int, ints } from '../../graph/attributes.js'
+import { givenFloat, int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { HeadStrides } from '../../kernels/network-args.js'
 import type { Lowering, Value } from '../lowering.js'
@@ -111,7 +111,7 @@ type Split = readonly [k: boolean, v: boolean]
 /** Operands and sizes of the attention whose queries are input `first`; keys and values with those of the past. */
 function attentionOf(ctx: Lowering, first: number, split: Split) {
   const flat = ctx.shape(first).length === 3
-  const [own, kvOwn] = [ctx.integer('q_num_heads', 1), ctx.integer('kv_num_heads', 1)]
+  const [own, kvOwn] = [ctx.integer('q_num_heads'), ctx.integer('kv_num_heads')]
   const join = (i: number): Value => {
     const past = first + 3 + i
     if (!ctx.has(past) && !split[i - 1]) return ctx.input(first + i)
@@ -123,7 +123,7 @@ function attentionOf(ctx: Lowering, first: number, split: Split) {
   const [kvHeads, keys] = headSizes(k, kvOwn)
   const [, , valueDepth] = headSizes(v, kvOwn)
   const past = ctx.has(first + 4) ? ctx.shape(first + 4)[2]! : 0
-  const isCausal = ctx.integer('is_causal', 0) !== 0
+  const isCausal = ctx.integer('is_causal') !== 0
   const hasLengths = ctx.has(first + 6)
   const bias = biasOf(ctx, first, { queries, keys, past, causal: isCausal && hasLengths })
   const batch = q.shape[0]!
@@ -140,8 +140,8 @@ function attentionOf(ctx: Lowering, first: number, split: Split) {
     keys,
     depth,
     valueDepth,
-    scale: ctx.number('scale', 1 / Math.sqrt(depth)),
-    softcap: ctx.number('softcap', 0),
+    scale: givenFloat(ctx.node, 'scale') ?? 1 / Math.sqrt(depth),
+    softcap: ctx.number('softcap'),
     causal: isCausal && !hasLengths,
     causalOffset: past,
     q: q.buffer.read(),
@@ -196,8 +196,8 @@ function attentionGrad(ctx: Lowering): void {
 
 /** Q, K, V, mask, past K, past V, lengths → Y, present K, present V, scores in between */
 function composedAttention(ctx: Lowering): void {
-  const q = splitHeads(ctx, ctx.input(0), ctx.integer('q_num_heads', 1))
-  const kvHeads = ctx.integer('kv_num_heads', 1)
+  const q = splitHeads(ctx, ctx.input(0), ctx.integer('q_num_heads'))
+  const kvHeads = ctx.integer('kv_num_heads')
   const join = (past: number, value: Value): Value =>
     ctx.has(past) ? ctx.call('Concat', [ctx.input(past), value], { axis: int(2) }) : value
   const k = join(4, splitHeads(ctx, ctx.input(1), kvHeads))
@@ -205,19 +205,19 @@ function composedAttention(ctx: Lowering): void {
   ctx.give(k, 1)
   ctx.give(v, 2)
   const [, heads = 0, queries = 0, depth = 0] = q.shape
-  const root = ctx.one(Math.sqrt(ctx.number('scale', 1 / Math.sqrt(depth))))
+  const root = ctx.one(Math.sqrt(givenFloat(ctx.node, 'scale') ?? 1 / Math.sqrt(depth)))
   const keys = ctx.call('Transpose', [repeatHeads(ctx, k, heads)], { perm: ints([0, 1, 3, 2]) })
   let scores = ctx.call('MatMul', [ctx.call('Mul', [q, root]), ctx.call('Mul', [keys, root])])
-  const mode = ctx.integer('qk_matmul_output_mode', 0)
+  const mode = ctx.integer('qk_matmul_output_mode')
   if (mode === 0) ctx.give(scores, 3)
-  const softcap = ctx.number('softcap', 0)
+  const softcap = ctx.number('softcap')
   if (softcap > 0) {
     const limit = ctx.one(softcap)
     scores = ctx.call('Mul', [ctx.call('Tanh', [ctx.call('Div', [scores, limit])]), limit])
   }
   if (mode === 1) ctx.give(scores, 3)
   const past = ctx.has(4) ? ctx.shape(4)[2]! : 0
-  const causal = ctx.integer('is_causal', 0) !== 0
+  const causal = ctx.integer('is_causal') !== 0
   const bias = biasOf(ctx, 0, { queries, keys: k.shape[2]!, past, causal })
   if (bias) scores = ctx.call('Add', [scores, bias])
   if (mode === 2) ctx.give(scores, 3)
@@ -231,9 +231,9 @@ function composedAttention(ctx: Lowering): void {
 function rotaryEmbedding(ctx: Lowering): void {
   const x = ctx.input(0)
   const flat = x.shape.length === 3
-  const heads = splitHeads(ctx, x, ctx.integer('num_heads', 1))
+  const heads = splitHeads(ctx, x, ctx.integer('num_heads'))
   const [batch = 0, , length = 0, depth = 0] = heads.shape
-  const turning = ctx.integer('rotary_embedding_dim', 0) || depth
+  const turning = ctx.integer('rotary_embedding_dim') || depth
   const angle = (i: number): Value => {
     const cache = ctx.has(3)
       ? ctx.call('Gather', [ctx.input(i), ctx.input(3)], { axis: int(0) })
@@ -243,7 +243,7 @@ function rotaryEmbedding(ctx: Lowering): void {
   const part = (value: Value, start: number, end: number, step = 1): Value =>
     ctx.call('Slice', [value, ctx.ints([start]), ctx.ints([end]), ctx.ints([3]), ctx.ints([step])])
   const [cos, sin] = [angle(1), angle(2)]
-  const interleaved = ctx.integer('interleaved', 0) !== 0
+  const interleaved = ctx.integer('interleaved') !== 0
   const [a, b] = interleaved
     ? [part(heads, 0, turning, 2), part(heads, 1, turning, 2)]
     : [part(heads, 0, turning / 2), part(heads, turning / 2, turning)]
@@ -261,8 +261,8 @@ function rotaryEmbedding(ctx: Lowering): void {
 
 /** q, k, v [B, T, H · D], past state [B, H, D, E], decay, beta → y and the state after the last step */
 function linearAttention(ctx: Lowering): void {
-  const [heads, own] = [ctx.integer('q_num_heads', 1), ctx.integer('kv_num_heads', 1)]
-  const rule = ctx.text('update_rule', 'gated_delta')
+  const [heads, own] = [ctx.integer('q_num_heads'), ctx.integer('kv_num_heads')]
+  const rule = ctx.text('update_rule')
   const q = splitHeads(ctx, ctx.input(0), heads)
   const [k, v] = [splitHeads(ctx, ctx.input(1), own), splitHeads(ctx, ctx.input(2), own)]
   const [batch = 0, , length = 0, depth = 0] = k.shape
@@ -276,7 +276,7 @@ function linearAttention(ctx: Lowering): void {
   const column = (value: Value): Value => ctx.call('Transpose', [value], { perm: ints([0, 1, 3, 2]) })
   const size = ctx.ints([batch, own, depth, v.shape[3]!])
   let state = ctx.inputIfAny(3) ?? ctx.call('Expand', [ctx.one(0), size])
-  const scale = ctx.one(ctx.number('scale', 0) || 1 / Math.sqrt(depth))
+  const scale = ctx.one(ctx.number('scale') || 1 / Math.sqrt(depth))
   const outputs: Value[] = []
   for (let t = 0; t < length; t++) {
     const key = step(k, t)

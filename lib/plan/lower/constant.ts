@@ -9,7 +9,7 @@ import type { LowerTable } from './table.js'
 
 function eyeLike(ctx: Lowering): void {
   const { shape, dtype } = ctx.output()
-  const k = ctx.integer('k', 0)
+  const k = ctx.integer('k')
   const ones = pattern(ctx, shape, (row, col) => col === row + k)
   ctx.give(ctx.constantOf(ctx.kernelType(dtype), shape, ones))
 }

@@ -12,7 +12,7 @@ import { windowOf } from './window.js'
 /** The convolution of input `x` with the weight that is input `x + 1`, to an output of the shape `y`. */
 function convShape(ctx: Lowering, x: number, y: readonly number[]): ConvShape {
   const { padsEnd: _, ...window } = windowOf(ctx, ctx.shape(x), y, ctx.shape(x + 1).slice(2))
-  return { batch: ctx.shape(x)[0]!, groups: ctx.integer('group', 1), ...window }
+  return { batch: ctx.shape(x)[0]!, groups: ctx.integer('group'), ...window }
 }
 
 /** y = activation(conv(x, W) + bias) + residual, or the residual before the activation with `residual_first` */
@@ -25,8 +25,8 @@ function conv(ctx: Lowering): void {
     x: ctx.read(0),
     bias: ctx.optional(2),
     residual: ctx.optional(3),
-    activation: ctx.text('activation', 'none') as Activation,
-    residualFirst: ctx.integer('residual_first', 0) !== 0,
+    activation: ctx.text('activation') as Activation,
+    residualFirst: ctx.integer('residual_first') !== 0,
     y: ctx.write(),
   })
 }
@@ -36,15 +36,15 @@ function transposedShape(ctx: Lowering, x: number, y: readonly number[]): ConvSh
   const [from, kernel] = [ctx.shape(x), ctx.shape(x + 1).slice(2)]
   const { padsEnd: _, ...window } = windowOf(ctx, y, from, kernel)
   const extra = ctx.integersOf('output_padding') ?? kernel.map(() => 0)
-  const given = ctx.integersOf('output_shape') === undefined && ctx.text('auto_pad', 'NOTSET') === 'NOTSET'
+  const given = ctx.integersOf('output_shape') === undefined && ctx.text('auto_pad') === 'NOTSET'
   const padsBegin = window.padsBegin.map((pad, i) => {
     if (given) return pad
     const span = (kernel[i]! - 1) * window.dilations[i]! + 1
     const total = window.strides[i]! * (window.out[i]! - 1) + extra[i]! + span - window.image[i]!
     const half = Math.floor(total / 2)
-    return ctx.text('auto_pad', 'NOTSET') === 'SAME_UPPER' ? half : total - half
+    return ctx.text('auto_pad') === 'SAME_UPPER' ? half : total - half
   })
-  return { batch: from[0]!, groups: ctx.integer('group', 1), ...window, padsBegin }
+  return { batch: from[0]!, groups: ctx.integer('group'), ...window, padsBegin }
 }
 
 function convTranspose(ctx: Lowering): void {
@@ -90,7 +90,7 @@ function causalConv(ctx: Lowering): void {
   const past = ctx.inputIfAny(3) ?? ctx.call('Expand', [ctx.one(0), ctx.ints([batch, channels, history])])
   const seen = ctx.call('Concat', [past, ctx.input(0)], { axis: int(2) })
   const y = ctx.call('Conv', [seen, ctx.input(1), ctx.inputIfAny(2)], { group: int(channels) })
-  const activation = ctx.text('activation', 'none')
+  const activation = ctx.text('activation')
   ctx.give(activation === 'none' ? y : ctx.call('Swish', [y], { alpha: float(1) }))
   const ends = [ctx.ints([length]), ctx.ints([length + history]), ctx.ints([2])]
   ctx.give(ctx.call('Slice', [seen, ...ends]), 1)

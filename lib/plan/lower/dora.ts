@@ -8,7 +8,7 @@ import type { LowerTable } from './table.js'
 
 /** Adapter A, B and scale; inputs `a` and `a + 1` of the node. */
 export function lowRankOf(ctx: Lowering, a: number): { rank: number; scale: number; a: Operand; b: Operand } {
-  return { rank: ctx.shape(a)[0]!, scale: ctx.number('scale', 1), a: ctx.read(a), b: ctx.read(a + 1) }
+  return { rank: ctx.shape(a)[0]!, scale: ctx.number('scale'), a: ctx.read(a), b: ctx.read(a + 1) }
 }
 
 /** Adds norm and gain of the weight that is input `w`, followed by A, B and magnitude. */
@@ -60,7 +60,7 @@ function doraGrad(ctx: Lowering): void {
     b,
     ...scaling,
     tokens: numel(ctx.shape(1)) / weight.cols,
-    exactNorm: ctx.text('norm_gradient', 'detached') === 'exact',
+    exactNorm: ctx.text('norm_gradient') === 'exact',
     dy: ctx.read(0),
     x: ctx.read(1),
     magnitude: ctx.read(5),
@@ -95,7 +95,7 @@ function doraWeightGrad(ctx: Lowering): void {
     a,
     b,
     ...scaling,
-    exactNorm: ctx.text('norm_gradient', 'detached') === 'exact',
+    exactNorm: ctx.text('norm_gradient') === 'exact',
     dmerged: ctx.read(0),
     norm: ctx.read(4),
     gain: ctx.read(5),

@@ -14,7 +14,7 @@ interface Named {
 
 /** The formula with names for the axes of an ellipsis, the last one being '.0'; operands are inputs from `first` on. */
 function parseFormula(ctx: Lowering, first = 0): { operands: string[][]; result: string[] } {
-  const [left = '', right] = ctx.text('equation', '').replaceAll(/\s/g, '').replaceAll('...', '.').split('->')
+  const [left = '', right] = ctx.text('equation').replaceAll(/\s/g, '').replaceAll('...', '.').split('->')
   const named = (letters: string, dots: number): string[] =>
     [...letters].flatMap(letter =>
       letter === '.' ? Array.from({ length: dots }, (_, i) => `.${dots - 1 - i}`) : [letter],

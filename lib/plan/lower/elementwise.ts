@@ -69,14 +69,9 @@ const binary =
     }
   }
 
-/** The attribute alpha, and beta. */
-const alpha =
-  (fallback: number) =>
-  (ctx: Lowering): Parameters => ({ alpha: ctx.number('alpha', fallback) })
+const alpha = (ctx: Lowering): Parameters => ({ alpha: ctx.number('alpha') })
 
-const alphaBeta =
-  (first: number, second: number) =>
-  (ctx: Lowering): Parameters => ({ alpha: ctx.number('alpha', first), beta: ctx.number('beta', second) })
+const alphaBeta = (ctx: Lowering): Parameters => ({ alpha: ctx.number('alpha'), beta: ctx.number('beta') })
 
 /** a compared with b, in this order or swapped around. */
 const compare =
@@ -140,8 +135,8 @@ function cast(ctx: Lowering): void {
     srcDtype: ctx.dtype(),
     dstDtype: ctx.kernelType(dtype),
     count: src.count,
-    saturate: isFloat(dtype) && !isWideFloat(dtype) && ctx.integer('saturate', 1) !== 0,
-    rounding: ctx.text('round_mode', 'up') as 'up' | 'down' | 'nearest',
+    saturate: isFloat(dtype) && !isWideFloat(dtype) && ctx.integer('saturate') !== 0,
+    rounding: ctx.text('round_mode') as 'up' | 'down' | 'nearest',
     src,
     dst,
   })
@@ -158,11 +153,11 @@ function bitCast(ctx: Lowering): void {
 }
 
 /** x / (1 + e^-αx) */
-const swish = unary('swish', alpha(1))
+const swish = unary('swish', alpha)
 
 /** The gate through swish, times the other input. */
 function swiGlu(ctx: Lowering): void {
-  const gate = ctx.call('Swish', [ctx.input(0)], { alpha: float(ctx.number('alpha', 1)) })
+  const gate = ctx.call('Swish', [ctx.input(0)], { alpha: float(ctx.number('alpha')) })
   ctx.give(ctx.call('Mul', [gate, ctx.input(1)]))
 }
 
@@ -202,28 +197,28 @@ export const elementwise: LowerTable = {
     BitwiseNot: unary('bitwise_not'),
     IsNaN: unary('is_nan'),
     IsInf: unary('is_inf', ctx => ({
-      alpha: ctx.integer('detect_negative', 1),
-      beta: ctx.integer('detect_positive', 1),
+      alpha: ctx.integer('detect_negative'),
+      beta: ctx.integer('detect_positive'),
     })),
-    Elu: unary('elu', alpha(1)),
-    Celu: unary('celu', alpha(1)),
+    Elu: unary('elu', alpha),
+    Celu: unary('celu', alpha),
     Selu: unary('selu', ctx => ({
-      alpha: ctx.number('alpha', 1.6732632423543772),
-      beta: ctx.number('gamma', 1.0507009873554805),
+      alpha: ctx.number('alpha'),
+      beta: ctx.number('gamma'),
     })),
-    LeakyRelu: unary('leaky_relu', alpha(0.01)),
-    ThresholdedRelu: unary('thresholded_relu', alpha(1)),
-    HardSigmoid: unary('hard_sigmoid', alphaBeta(0.2, 0.5)),
-    Shrink: unary('shrink', ctx => ({ alpha: ctx.number('lambd', 0.5), beta: ctx.number('bias', 0) })),
+    LeakyRelu: unary('leaky_relu', alpha),
+    ThresholdedRelu: unary('thresholded_relu', alpha),
+    HardSigmoid: unary('hard_sigmoid', alphaBeta),
+    Shrink: unary('shrink', ctx => ({ alpha: ctx.number('lambd'), beta: ctx.number('bias') })),
     Swish: swish,
     SwiGLU: swiGlu,
-    Gelu: ctx => unary(ctx.text('approximate', 'none') === 'tanh' ? 'gelu_tanh' : 'gelu')(ctx),
+    Gelu: ctx => unary(ctx.text('approximate') === 'tanh' ? 'gelu_tanh' : 'gelu')(ctx),
     Add: binary('add'),
     Sub: binary('sub'),
     Mul: binary('mul'),
     Div: binary('div'),
     Pow: pow,
-    Mod: ctx => binary(ctx.integer('fmod', 0) === 0 ? 'mod' : 'fmod')(ctx),
+    Mod: ctx => binary(ctx.integer('fmod') === 0 ? 'mod' : 'fmod')(ctx),
     PRelu: binary('prelu'),
     And: binary('bit_and'),
     Or: binary('bit_or'),
@@ -231,7 +226,7 @@ export const elementwise: LowerTable = {
     BitwiseAnd: binary('bit_and'),
     BitwiseOr: binary('bit_or'),
     BitwiseXor: binary('bit_xor'),
-    BitShift: ctx => binary(ctx.text('direction', '') === 'LEFT' ? 'shift_left' : 'shift_right')(ctx),
+    BitShift: ctx => binary(ctx.text('direction') === 'LEFT' ? 'shift_left' : 'shift_right')(ctx),
     Equal: compare('equal'),
     Less: compare('less'),
     LessOrEqual: compare('less_or_equal'),
@@ -249,6 +244,6 @@ export const elementwise: LowerTable = {
   },
   [sparkDomain]: {
     ReluGrad: binary('relu_grad'),
-    GeluGrad: ctx => binary(ctx.text('approximate', 'none') === 'tanh' ? 'gelu_tanh_grad' : 'gelu_grad')(ctx),
+    GeluGrad: ctx => binary(ctx.text('approximate') === 'tanh' ? 'gelu_tanh_grad' : 'gelu_grad')(ctx),
   },
 }

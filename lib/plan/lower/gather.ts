@@ -44,7 +44,7 @@ function addScatter(ctx: Lowering, fn: ScatterFn, loop: IndexLoop, data: Value, 
 function gather(ctx: Lowering): void {
   const [from, indices] = [ctx.shape(0), ctx.input(1)]
   const strides = contiguousStrides(from)
-  const axis = axisOf(ctx.integer('axis', 0), from.length)
+  const axis = axisOf(ctx.integer('axis'), from.length)
   const none = (list: readonly number[]): number[] => list.map(() => 0)
   const loop: IndexLoop = {
     shape: [...from.slice(0, axis), ...indices.shape, ...from.slice(axis + 1)],
@@ -75,7 +75,7 @@ function elementLoop(data: Value, indices: Value, axis: number): IndexLoop {
 }
 
 function gatherElements(ctx: Lowering): void {
-  const axis = axisOf(ctx.integer('axis', 0), ctx.shape(0).length)
+  const axis = axisOf(ctx.integer('axis'), ctx.shape(0).length)
   addGather(ctx, elementLoop(ctx.input(0), ctx.input(1), axis), ctx.read(0), ctx.write())
 }
 
@@ -96,12 +96,7 @@ function pointLoop(data: Value, indices: Value, batch: number): IndexLoop {
 }
 
 function gatherNd(ctx: Lowering): void {
-  addGather(
-    ctx,
-    pointLoop(ctx.input(0), ctx.input(1), ctx.integer('batch_dims', 0)),
-    ctx.read(0),
-    ctx.write(),
-  )
+  addGather(ctx, pointLoop(ctx.input(0), ctx.input(1), ctx.integer('batch_dims')), ctx.read(0), ctx.write())
 }
 
 const scatterFns: Readonly<Record<string, ScatterFn>> = {
@@ -113,27 +108,27 @@ const scatterFns: Readonly<Record<string, ScatterFn>> = {
 }
 
 function scatterElements(ctx: Lowering): void {
-  const axis = axisOf(ctx.integer('axis', 0), ctx.shape(0).length)
+  const axis = axisOf(ctx.integer('axis'), ctx.shape(0).length)
   const loop = elementLoop(ctx.input(0), ctx.input(1), axis)
-  addScatter(ctx, scatterFns[ctx.text('reduction', 'none')]!, loop, ctx.input(0), ctx.read(2))
+  addScatter(ctx, scatterFns[ctx.text('reduction')]!, loop, ctx.input(0), ctx.read(2))
 }
 
 function scatterNd(ctx: Lowering): void {
   const loop = pointLoop(ctx.input(0), ctx.input(1), 0)
-  addScatter(ctx, scatterFns[ctx.text('reduction', 'none')]!, loop, ctx.input(0), ctx.read(2))
+  addScatter(ctx, scatterFns[ctx.text('reduction')]!, loop, ctx.input(0), ctx.read(2))
 }
 
 /** past cache, update, write indices: the update replaces what is there from the write index of each sample on. */
 function tensorScatter(ctx: Lowering): void {
   const [cache, update] = [ctx.input(0), ctx.input(1)]
-  const axis = axisOf(ctx.integer('axis', -2), cache.shape.length)
+  const axis = axisOf(ctx.integer('axis'), cache.shape.length)
   const [batch, length, size] = [cache.shape[0]!, update.shape[axis]!, cache.shape[axis]!]
   const steps = ctx.ints(Array.from({ length }, (_, i) => i))
   const starts = ctx.has(2)
     ? ctx.cast(ctx.input(2), 'i64')
     : ctx.constantOf('i64', [batch], Array(batch).fill(0))
   let indices = ctx.call('Add', [ctx.call('Unsqueeze', [starts, ctx.ints([1])]), steps])
-  if (ctx.text('mode', 'linear') === 'circular') indices = ctx.call('Mod', [indices, ctx.one(size, 'i64')])
+  if (ctx.text('mode') === 'circular') indices = ctx.call('Mod', [indices, ctx.one(size, 'i64')])
   const loop = elementLoop(cache, indices, axis)
   const indexStrides = update.shape.map((_, i) => (i === 0 ? length : i === axis ? 1 : 0))
   addScatter(ctx, 'assign', { ...loop, shape: update.shape, indexStrides }, cache, update.buffer.read())
@@ -143,7 +138,7 @@ function tensorScatter(ctx: Lowering): void {
 function oneHot(ctx: Lowering): void {
   const depth = ctx.integers(1)[0]!
   const rank = ctx.shape(0).length + 1
-  const axis = axisOf(ctx.integer('axis', -1), rank)
+  const axis = axisOf(ctx.integer('axis'), rank)
   const [off, on] = ctx.calls('Split', [ctx.input(2)], { axis: int(0), num_outputs: int(2) }, 2)
   const row = Array.from({ length: rank }, (_, i) => (i === axis ? depth : 1))
   const ends = [ctx.one(0, 'i64'), ctx.one(depth, 'i64'), ctx.one(1, 'i64')]
@@ -157,7 +152,7 @@ function oneHot(ctx: Lowering): void {
 /** dy, x, indices → dx: elements that were read more than once get the sum. */
 function gatherGrad(ctx: Lowering): void {
   const shape = ctx.shape(1)
-  const axis = axisOf(ctx.integer('axis', 0), shape.length)
+  const axis = axisOf(ctx.integer('axis'), shape.length)
   const [outer, size, inner] = [numel(shape.slice(0, axis)), shape[axis]!, numel(shape.slice(axis + 1))]
   const count = numel(ctx.shape(2))
   const dx = zeros(ctx)

@@ -68,9 +68,9 @@ const interpolations: Readonly<Record<string, 'nearest' | 'linear' | 'cubic'>> =
 function gridSample(ctx: Lowering): void {
   const [batch = 0, channels = 0, ...image] = ctx.shape(0)
   ctx.step('gridSample', {
-    interpolation: interpolations[ctx.text('mode', 'linear')]!,
-    outOfImage: ctx.text('padding_mode', 'zeros') as 'zeros' | 'border' | 'reflection',
-    alignCorners: ctx.integer('align_corners', 0) !== 0,
+    interpolation: interpolations[ctx.text('mode')]!,
+    outOfImage: ctx.text('padding_mode') as 'zeros' | 'border' | 'reflection',
+    alignCorners: ctx.integer('align_corners') !== 0,
     batch,
     channels,
     image,

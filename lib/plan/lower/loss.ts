@@ -1,5 +1,5 @@
 // loss.ts: losses of classifiers: one kernel for the mean over a batch, compositions for the general form.
-import { int, intOf } from '../../graph/attributes.js'
+import { givenInt, int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
 import { addBinary } from './elementwise.js'
@@ -8,7 +8,7 @@ import type { LowerTable } from './table.js'
 /** Log probabilities [N, C, …], labels [N, …], weights of the classes → the loss, −log p of the label. */
 function negativeLogLikelihood(ctx: Lowering): void {
   const labels = ctx.cast(ctx.input(1), 'i64')
-  const ignored = intOf(ctx.node, 'ignore_index', undefined)
+  const ignored = givenInt(ctx.node, 'ignore_index')
   const dtype = ctx.dtype()
   const counts =
     ignored === undefined
@@ -25,7 +25,7 @@ function negativeLogLikelihood(ctx: Lowering): void {
   let loss = ctx.call('Neg', [ctx.call('Squeeze', [picked, axis])])
   if (weights) loss = ctx.call('Mul', [loss, weights])
   const whole = { keepdims: int(0) }
-  const reduction = ctx.text('reduction', 'mean')
+  const reduction = ctx.text('reduction')
   if (reduction === 'none') ctx.give(loss)
   else if (reduction === 'sum') ctx.give(ctx.call('ReduceSum', [loss], whole))
   else if (!weights) ctx.give(ctx.call('ReduceMean', [loss], whole))
@@ -46,7 +46,7 @@ export function generalCrossEntropy(ctx: Lowering): void {
 /** Scores [T, C] and i32 labels [T] at inputs `i` and `i + 1`. */
 function classification(ctx: Lowering, i: number) {
   const [tokens = 0, classes = 0, ...rest] = ctx.shape(i)
-  const reduction = ctx.text('reduction', 'mean')
+  const reduction = ctx.text('reduction')
   if (rest.length > 0 || reduction !== 'mean' || ctx.has(i + 2) || ctx.input(i + 1).dtype !== 'i32') {
     throw ctx.unsupported(
       'only the mean over scores [N, C] with i32 labels and without weights is supported yet',
@@ -57,7 +57,7 @@ function classification(ctx: Lowering, i: number) {
 
 /** The mean over scores [N, C] has a kernel of its own. */
 function crossEntropy(ctx: Lowering): void {
-  const plain = ctx.shape(0).length === 2 && ctx.text('reduction', 'mean') === 'mean' && !ctx.has(2)
+  const plain = ctx.shape(0).length === 2 && ctx.text('reduction') === 'mean' && !ctx.has(2)
   if (!plain || ctx.wants(1) || ctx.input(1).dtype !== 'i32' || ctx.dtype() !== 'f32') {
     generalCrossEntropy(ctx)
     return

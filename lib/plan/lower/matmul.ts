@@ -68,8 +68,8 @@ const productCompute = (ctx: Lowering): FloatCompute =>
 
 /** y = alpha · op(a) · op(b) + beta · c */
 function gemm(ctx: Lowering): void {
-  const [transA, transB] = [ctx.integer('transA', 0) !== 0, ctx.integer('transB', 0) !== 0]
-  const [alpha, beta] = [ctx.number('alpha', 1), ctx.number('beta', 1)]
+  const [transA, transB] = [ctx.integer('transA') !== 0, ctx.integer('transB') !== 0]
+  const [alpha, beta] = [ctx.number('alpha'), ctx.number('beta')]
   const { shape } = ctx.output()
   const [m, n] = shape as [number, number]
   const k = ctx.shape(0)[transA ? 0 : 1]!
@@ -193,7 +193,7 @@ function packed(ctx: Lowering, weight: Symbolic<Weight>): Symbolic<Weight> {
 
 /** Input 1 as rows of output features: [K, N] is turned around unless `transB` says that it is [N, K]. */
 function rowsOf(ctx: Lowering): Symbolic<Weight> {
-  if (ctx.integer('transB', 0) !== 0) return weightOf(ctx, 1)
+  if (ctx.integer('transB') !== 0) return weightOf(ctx, 1)
   const weight = storedWeight(ctx, 1, true)
   if (weight) return weight
   const [cols = 0, rows = 0] = ctx.shape(1)
@@ -212,7 +212,7 @@ function fusedLinear(ctx: Lowering): void {
     x: ctx.read(0),
     bias: ctx.optional(2),
     residual: ctx.optional(3),
-    activation: ctx.text('activation', 'none') as Activation,
+    activation: ctx.text('activation') as Activation,
     compute: computeOf(ctx, weight),
     y: ctx.write(),
   })
@@ -220,7 +220,7 @@ function fusedLinear(ctx: Lowering): void {
 
 /** A product that may swap the last two dimensions of an operand. */
 const fusedMatmul = (ctx: Lowering): void =>
-  matmul(ctx, ctx.integer('transA', 0) !== 0, ctx.integer('transB', 0) !== 0)
+  matmul(ctx, ctx.integer('transA') !== 0, ctx.integer('transB') !== 0)
 
 /** Lowerings of matrix products. */
 export const matmuls: LowerTable = {

@@ -28,10 +28,10 @@ const rowNormalization =
   (centered: boolean) =>
   (ctx: Lowering): void => {
     const shape = ctx.shape(0)
-    const axis = axisOf(ctx.integer('axis', -1), shape.length)
+    const axis = axisOf(ctx.integer('axis'), shape.length)
     const normalized = shape.slice(axis)
     const [rows, cols] = [numel(shape.slice(0, axis)), numel(normalized)]
-    const sizes = { rows, cols, groups: 1, inner: 1, centered, eps: ctx.number('epsilon', 1e-5) }
+    const sizes = { rows, cols, groups: 1, inner: 1, centered, eps: ctx.number('epsilon') }
     const statistics = { mean: ctx.result(1), invStd: ctx.result(2) }
     if (!variesByRow(ctx, 1, normalized) && !variesByRow(ctx, 2, normalized)) {
       const [scale, bias] = [parameter(ctx, 1, normalized), parameter(ctx, 2, normalized)]
@@ -54,7 +54,7 @@ function channelNormalization(ctx: Lowering, groups: number): void {
     groups,
     inner,
     centered: true,
-    eps: ctx.number('epsilon', 1e-5),
+    eps: ctx.number('epsilon'),
     x: ctx.read(0),
     scale: ctx.read(1),
     bias: ctx.read(2),
@@ -65,14 +65,14 @@ function channelNormalization(ctx: Lowering, groups: number): void {
 /** How the rows of x, which is input 1, lie for the operator that attribute `of` names. */
 function normShape(ctx: Lowering): NormShape {
   const shape = ctx.shape(1)
-  const of = ctx.text('of', 'LayerNormalization')
+  const of = ctx.text('of')
   if (of === 'LayerNormalization' || of === 'RMSNormalization') {
-    const axis = axisOf(ctx.integer('axis', -1), shape.length)
+    const axis = axisOf(ctx.integer('axis'), shape.length)
     const [rows, cols] = [numel(shape.slice(0, axis)), numel(shape.slice(axis))]
     return { rows, cols, groups: 1, inner: 1, centered: of === 'LayerNormalization' }
   }
   const [batch = 0, channels = 0, ...rest] = shape
-  const groups = of === 'GroupNormalization' ? ctx.integer('num_groups', 1) : channels
+  const groups = of === 'GroupNormalization' ? ctx.integer('num_groups') : channels
   const inner = numel(rest)
   return { rows: batch * groups, cols: (channels / groups) * inner, groups, inner, centered: true }
 }
@@ -82,7 +82,7 @@ function normalizationGrad(ctx: Lowering): void {
   const shape = normShape(ctx)
   const x = ctx.read(1)
   const size = (shape.groups * shape.cols) / shape.inner
-  const normalized = ctx.shape(1).slice(axisOf(ctx.integer('axis', -1), ctx.shape(1).length))
+  const normalized = ctx.shape(1).slice(axisOf(ctx.integer('axis'), ctx.shape(1).length))
   const varies = shape.groups === 1 && variesByRow(ctx, 2, normalized)
   if (varies || (ctx.has(2) && ctx.input(2).buffer.count !== size)) {
     throw ctx.unsupported('a scale that is repeated has no gradient yet')
@@ -91,7 +91,7 @@ function normalizationGrad(ctx: Lowering): void {
   const [mean, invStd] = [ctx.scratch(shape.rows), ctx.scratch(shape.rows)]
   const y = ctx.scratch(x.count)
   const statistics = { mean: shape.centered ? mean.write() : undefined, invStd: invStd.write() }
-  ctx.step('norm', { ...shape, eps: ctx.number('epsilon', 1e-5), x, y: y.write(), ...statistics })
+  ctx.step('norm', { ...shape, eps: ctx.number('epsilon'), x, y: y.write(), ...statistics })
   ctx.step('normBackward', {
     ...shape,
     x,
@@ -108,7 +108,7 @@ function normalizationGrad(ctx: Lowering): void {
 /** An activation [N, C, …] at input `i`, as a kernel sees it. */
 function batchShape(ctx: Lowering, i: number) {
   const [batch = 1, channels = 1, ...rest] = ctx.shape(i)
-  return { batch, channels, positions: numel(rest), eps: ctx.number('epsilon', 1e-5) }
+  return { batch, channels, positions: numel(rest), eps: ctx.number('epsilon') }
 }
 
 /**
@@ -116,7 +116,7 @@ function batchShape(ctx: Lowering, i: number) {
  * those of x, and the next running ones are given out.
  */
 function batchNormalization(ctx: Lowering): void {
-  const training = ctx.integer('training_mode', 0) !== 0
+  const training = ctx.integer('training_mode') !== 0
   const { eps, ...shape } = batchShape(ctx, 0)
   const [mean, variance] = training
     ? [ctx.scratch(shape.channels), ctx.scratch(shape.channels)]
@@ -135,7 +135,7 @@ function batchNormalization(ctx: Lowering): void {
 /** Output `o` = momentum · input `i` + (1 − momentum) · the statistics of this batch. */
 function updateRunning(ctx: Lowering, i: number, current: Buffer, o: number): void {
   if (!ctx.wants(o)) return
-  const momentum = ctx.number('momentum', 0.9)
+  const momentum = ctx.number('momentum')
   const fresh: Value = { dtype: 'f32', shape: ctx.shape(i), buffer: current }
   const kept = ctx.call('Mul', [ctx.input(i), ctx.one(momentum)])
   ctx.give(ctx.call('Add', [kept, ctx.call('Mul', [fresh, ctx.one(1 - momentum)])]), o)
@@ -161,8 +161,8 @@ function batchNormalizationGrad(ctx: Lowering): void {
 
 /** x divided by the sum of its magnitudes, or the root of that of its squares, along an axis; 0 stays 0. */
 function lpNormalization(ctx: Lowering): void {
-  const axis = ctx.ints([ctx.integer('axis', -1)])
-  const length = ctx.call(ctx.integer('p', 2) === 1 ? 'ReduceL1' : 'ReduceL2', [ctx.input(0), axis])
+  const axis = ctx.ints([ctx.integer('axis')])
+  const length = ctx.call(ctx.integer('p') === 1 ? 'ReduceL1' : 'ReduceL2', [ctx.input(0), axis])
   const empty = ctx.call('Equal', [length, ctx.one(0, ctx.dtype())])
   ctx.give(ctx.call('Div', [ctx.input(0), ctx.call('Where', [empty, ctx.one(1, ctx.dtype()), length])]))
 }
@@ -170,7 +170,7 @@ function lpNormalization(ctx: Lowering): void {
 /** x / (bias + alpha · mean of x² over `size` channels)^beta, channels outside counting as 0. */
 function lrn(ctx: Lowering): void {
   const [n = 0, c = 0, ...rest] = ctx.shape(0)
-  const size = ctx.integer('size', 1)
+  const size = ctx.integer('size')
   const before = Math.floor((size - 1) / 2)
   const squares = ctx.call('Mul', [ctx.input(0), ctx.input(0)])
   const planes = ctx.reshaped(squares, [n, 1, c, numel(rest)])
@@ -179,9 +179,9 @@ function lrn(ctx: Lowering): void {
     pads: ints([before, 0, size - 1 - before, 0]),
     count_include_pad: int(1),
   })
-  const scaled = ctx.call('Mul', [mean, ctx.one(ctx.number('alpha', 1e-4))])
-  const base = ctx.call('Add', [scaled, ctx.one(ctx.number('bias', 1))])
-  const divisor = powerOf(ctx, base, ctx.number('beta', 0.75))
+  const scaled = ctx.call('Mul', [mean, ctx.one(ctx.number('alpha'))])
+  const base = ctx.call('Add', [scaled, ctx.one(ctx.number('bias'))])
+  const divisor = powerOf(ctx, base, ctx.number('beta'))
   ctx.give(ctx.call('Div', [ctx.input(0), ctx.reshaped(divisor, ctx.shape(0))]))
 }
 
@@ -197,8 +197,7 @@ export const normalizations: LowerTable = {
   '': {
     LayerNormalization: ctx => ctx.inF32(rowNormalization(true)),
     RMSNormalization: ctx => ctx.inF32(rowNormalization(false)),
-    GroupNormalization: ctx =>
-      ctx.inF32(inner => channelNormalization(inner, inner.integer('num_groups', 1))),
+    GroupNormalization: ctx => ctx.inF32(inner => channelNormalization(inner, inner.integer('num_groups'))),
     InstanceNormalization: ctx => ctx.inF32(inner => channelNormalization(inner, inner.shape(0)[1]!)),
     BatchNormalization: ctx => ctx.inF32(batchNormalization),
     LpNormalization: lpNormalization,

@@ -11,7 +11,7 @@ import { type Window, windowOf } from './window.js'
 /** The windows over input `x` to an output of the shape `y`. */
 function poolWindows(ctx: Lowering, x: number, y: readonly number[]) {
   const kernel = ctx.integersOf('kernel_shape') ?? []
-  const countPad = ctx.integer('count_include_pad', 0) !== 0
+  const countPad = ctx.integer('count_include_pad') !== 0
   const planes = numel(ctx.shape(x).slice(0, 2))
   return { dtype: 'f32' as const, planes, countPad, ...windowOf(ctx, ctx.shape(x), y, kernel) }
 }
@@ -24,7 +24,7 @@ const isWhole = ({ image, kernel, dilations, padsBegin, out }: Window): boolean 
 const pool =
   (fn: PoolFn) =>
   (ctx: Lowering): void => {
-    if (ctx.integer('storage_order', 0) !== 0) throw ctx.unsupported('column-major Indices are not supported')
+    if (ctx.integer('storage_order') !== 0) throw ctx.unsupported('column-major Indices are not supported')
     const windows = poolWindows(ctx, 0, ctx.output().shape)
     if (fn === 'average' && isWhole(windows)) globalPool('mean')(ctx)
     else ctx.step('pool', { fn, ...windows, x: ctx.read(0), y: ctx.write(), indices: ctx.result(1) })

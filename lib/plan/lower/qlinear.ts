@@ -85,7 +85,7 @@ export function convolveBytes(
   const { padsEnd: _, ...window } = windowOf(ctx, ctx.shape(x), ctx.output().shape, rest.slice(1))
   ctx.step('convInteger', {
     batch: ctx.shape(x)[0]!,
-    groups: ctx.integer('group', 1),
+    groups: ctx.integer('group'),
     ...window,
     rows,
     cols,
@@ -292,11 +292,11 @@ const binary =
 /** x with its scale and zero point, scale and zero point of y: the mean over all axes from `axis` on */
 function mean(ctx: Lowering): void {
   const shape = ctx.shape(0)
-  const [axis, rank] = [ctx.integer('axis', 2), shape.length]
+  const [axis, rank] = [ctx.integer('axis'), shape.length]
   if (!ctx.bytes || numel(shape) === 0) {
     const x = ctx.call('DequantizeLinear', [ctx.input(0), ctx.input(1), ctx.input(2)])
     const axes = ctx.ints(shape.map((_, i) => i).slice(axis))
-    const means = ctx.call('ReduceMean', [x, axes], { keepdims: int(ctx.integer('keepdims', 1)) })
+    const means = ctx.call('ReduceMean', [x, axes], { keepdims: int(ctx.integer('keepdims')) })
     ctx.give(ctx.call('QuantizeLinear', [means, ctx.input(3), ctx.input(4)]))
     return
   }
@@ -313,7 +313,7 @@ function mean(ctx: Lowering): void {
 /** a, b, bias of i32 and scales as QLinearConv has them: a · b + bias, b being [K, N], or [N, K] with `transB` */
 function gemm(ctx: Lowering): void {
   const [aScale, bScale, yScale, yZero] = [ctx.input(1), ctx.input(4), ctx.input(6), ctx.input(7)]
-  const transposed = ctx.integer('transB', 0) !== 0
+  const transposed = ctx.integer('transB') !== 0
   if (multiplyBytes(ctx, [0, 2, 3, 5, 8], [aScale, bScale, yScale, yZero], transposed)) return
   const b = transposed ? ctx.call('Transpose', [ctx.input(3)]) : ctx.input(3)
   const sums = ctx.call('MatMulInteger', [ctx.input(0), b, ctx.input(2), ctx.input(5)])

@@ -11,8 +11,8 @@ function spread(ctx: Lowering, parameter: Value, x: readonly number[]): Value {
   if (parameter.shape.length === 0 || parameter.buffer.count === 1) {
     return ctx.reshaped(parameter, [])
   }
-  const axis = axisOf(ctx.integer('axis', 1), x.length)
-  const block = ctx.integer('block_size', 0)
+  const axis = axisOf(ctx.integer('axis'), x.length)
+  const block = ctx.integer('block_size')
   if (block === 0) {
     return ctx.reshaped(
       parameter,
@@ -35,8 +35,8 @@ function affineShape(
 ): { outer: number; channels: number; inner: number } | undefined {
   const shape = ctx.shape(0)
   if (scale.buffer.count === 1) return { outer: 1, channels: 1, inner: numel(shape) }
-  if (ctx.integer('block_size', 0) !== 0 || scale.shape.length !== 1) return undefined
-  const axis = axisOf(ctx.integer('axis', 1), shape.length)
+  if (ctx.integer('block_size') !== 0 || scale.shape.length !== 1) return undefined
+  const axis = axisOf(ctx.integer('axis'), shape.length)
   if (shape[axis] !== scale.buffer.count) return undefined
   return { outer: numel(shape.slice(0, axis)), channels: shape[axis]!, inner: numel(shape.slice(axis + 1)) }
 }
@@ -82,7 +82,7 @@ function quantize(ctx: Lowering): void {
   if (!isFloat(dtype)) y = ctx.call('Round', [y])
   if (ctx.has(2)) y = ctx.call('Add', [y, ctx.cast(spread(ctx, ctx.input(2), shape), 'f32')])
   const dst = ctx.write()
-  const saturate = !isFloat(dtype) || ctx.integer('saturate', 1) !== 0
+  const saturate = !isFloat(dtype) || ctx.integer('saturate') !== 0
   const src = y.buffer.read()
   ctx.step('cast', { srcDtype: 'f32', dstDtype: ctx.kernelType(dtype), count: src.count, saturate, src, dst })
 }

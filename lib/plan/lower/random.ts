@@ -19,8 +19,8 @@ function dropoutMask(ctx: Lowering): void {
   const mask = ctx.scratch(numel(shape))
   ctx.step('dropoutMask', {
     count: mask.count,
-    ratio: ctx.number('ratio', 0),
-    stream: ctx.integer('stream', 0),
+    ratio: ctx.number('ratio'),
+    stream: ctx.integer('stream'),
     state: ctx.read(1),
     mask: mask.write(),
   })

@@ -39,7 +39,7 @@ function recurrenceOf(ctx: Lowering): Operand {
 const recurrent =
   (cell: 'rnn' | 'gru' | 'lstm') =>
   (ctx: Lowering): void => {
-    const batchFirst = ctx.integer('layout', 0) !== 0
+    const batchFirst = ctx.integer('layout') !== 0
     const timeFirst = (value: Value): Value =>
       batchFirst ? ctx.call('Transpose', [value], { perm: ints([1, 0, 2]) }) : value
     const x = timeFirst(ctx.input(0))
@@ -73,10 +73,10 @@ const recurrent =
       functions: recurrentFunctions(ctx.node)
         .flat()
         .map(({ op, ...parameters }) => ({ fn: functions[op]!, ...parameters })),
-      clip: ctx.number('clip', 0) || undefined,
-      reverse: ctx.text('direction', 'forward') === 'reverse',
-      linearBeforeReset: ctx.integer('linear_before_reset', 0) !== 0,
-      coupleGates: ctx.integer('input_forget', 0) !== 0,
+      clip: ctx.number('clip') || undefined,
+      reverse: ctx.text('direction') === 'reverse',
+      linearBeforeReset: ctx.integer('linear_before_reset') !== 0,
+      coupleGates: ctx.integer('input_forget') !== 0,
       gates: gates.read(),
       packed: ctx.packs,
       recurrence: recurrenceOf(ctx),

@@ -44,7 +44,7 @@ export function reducedAxes(ctx: Lowering, x = 0): Set<number> {
   const rank = ctx.shape(x).length
   const axes = (ctx.has(x + 1) ? ctx.integers(x + 1) : ctx.integersOf('axes')) ?? []
   if (axes.length > 0) return new Set(axes.map(axis => axisOf(axis, rank)))
-  return new Set(ctx.integer('noop_with_empty_axes', 0) ? [] : ctx.shape(x).map((_, axis) => axis))
+  return new Set(ctx.integer('noop_with_empty_axes') ? [] : ctx.shape(x).map((_, axis) => axis))
 }
 
 /** [outer, size, inner] of a shape around an axis. */
@@ -80,7 +80,7 @@ const cumulate =
   (fn: 'sum' | 'prod') =>
   (ctx: Lowering): void => {
     const axis = axisOf(ctx.integers(1)[0]!, ctx.shape(0).length)
-    const [exclusive, reverse] = [ctx.integer('exclusive', 0) !== 0, ctx.integer('reverse', 0) !== 0]
+    const [exclusive, reverse] = [ctx.integer('exclusive') !== 0, ctx.integer('reverse') !== 0]
     ctx.step('cumulate', {
       fn,
       dtype: ctx.dtype(),
@@ -132,7 +132,7 @@ function extremeGrad(ctx: Lowering): void {
     lastFirst: false,
     x: ctx.read(1),
     indices: indices.write(),
-    largest: ctx.text('of', 'max') === 'max',
+    largest: ctx.text('of') === 'max',
   })
   ctx.step('scatter', {
     fn: 'assign',

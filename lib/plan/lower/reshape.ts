@@ -39,15 +39,15 @@ function rearrange(ctx: Lowering, shape: readonly number[], order: readonly numb
 
 function depthToSpace(ctx: Lowering): void {
   const [n = 0, c = 0, h = 0, w = 0] = ctx.shape(0)
-  const block = ctx.integer('blocksize', 1)
+  const block = ctx.integer('blocksize')
   const depth = c / block / block
-  if (ctx.text('mode', 'DCR') === 'CRD') rearrange(ctx, [n, depth, block, block, h, w], [0, 1, 4, 2, 5, 3])
+  if (ctx.text('mode') === 'CRD') rearrange(ctx, [n, depth, block, block, h, w], [0, 1, 4, 2, 5, 3])
   else rearrange(ctx, [n, block, block, depth, h, w], [0, 3, 4, 1, 5, 2])
 }
 
 function spaceToDepth(ctx: Lowering): void {
   const [n = 0, c = 0, h = 0, w = 0] = ctx.shape(0)
-  const block = ctx.integer('blocksize', 1)
+  const block = ctx.integer('blocksize')
   rearrange(ctx, [n, c, h / block, block, w / block, block], [0, 3, 5, 1, 2, 4])
 }
 

@@ -74,13 +74,10 @@ function kernelWeight(mode: string, a: number, distance: number): number {
 /** Taps of every position of one axis of the node. */
 export function resizeTaps(ctx: Lowering, axis: ResizedAxis): Taps {
   const { size, out, scale } = axis
-  const [mode, transform] = [
-    ctx.text('mode', 'nearest'),
-    ctx.text('coordinate_transformation_mode', 'half_pixel'),
-  ]
-  const excludes = ctx.integer('exclude_outside', 0) !== 0
+  const [mode, transform] = [ctx.text('mode'), ctx.text('coordinate_transformation_mode')]
+  const excludes = ctx.integer('exclude_outside') !== 0
   // Downsampling with antialias widens the window.
-  const stretch = ctx.integer('antialias', 0) !== 0 ? Math.min(scale, 1) : 1
+  const stretch = ctx.integer('antialias') !== 0 ? Math.min(scale, 1) : 1
   const reach = mode === 'nearest' ? 0 : Math.ceil((mode === 'linear' ? 1 : 2) / stretch)
   const count = mode === 'nearest' ? 1 : 2 * reach
   expectList(ctx, out * count)
@@ -90,14 +87,14 @@ export function resizeTaps(ctx: Lowering, axis: ResizedAxis): Taps {
   for (let q = 0; q < out; q++) {
     const x = coordinate(transform, q, axis)
     const outside = crops && (x < 0 || x > size - 1)
-    result.offset.push(outside ? ctx.number('extrapolation_value', 0) : 0)
+    result.offset.push(outside ? ctx.number('extrapolation_value') : 0)
     if (mode === 'nearest') {
-      result.taps.push(clamp(nearest(ctx.text('nearest_mode', 'round_prefer_floor'), x)))
+      result.taps.push(clamp(nearest(ctx.text('nearest_mode'), x)))
       result.weights.push(outside ? 0 : 1)
       continue
     }
     const indices = Array.from({ length: count }, (_, t) => Math.floor(x) - reach + 1 + t)
-    const a = ctx.number('cubic_coeff_a', -0.75)
+    const a = ctx.number('cubic_coeff_a')
     const raw = indices.map(index => kernelWeight(mode, a, (index - x) * stretch))
     const kept = raw.map((weight, t) => (excludes && indices[t] !== clamp(indices[t]!) ? 0 : weight))
     const sum = excludes || stretch < 1 ? kept.reduce((total, weight) => total + weight, 0) : 1

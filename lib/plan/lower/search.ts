@@ -6,8 +6,8 @@ import { aroundAxis } from './reduce.js'
 import type { LowerTable } from './table.js'
 
 function topK(ctx: Lowering): void {
-  const axis = axisOf(ctx.integer('axis', -1), ctx.shape(0).length)
-  const largest = ctx.integer('largest', 1) !== 0
+  const axis = axisOf(ctx.integer('axis'), ctx.shape(0).length)
+  const largest = ctx.integer('largest') !== 0
   const { shape } = ctx.output(ctx.wants(0) ? 0 : 1)
   ctx.step('topK', {
     dtype: ctx.dtype(),
@@ -24,8 +24,8 @@ function topK(ctx: Lowering): void {
 const argument =
   (largest: boolean) =>
   (ctx: Lowering): void => {
-    const axis = axisOf(ctx.integer('axis', 0), ctx.shape(0).length)
-    const lastFirst = ctx.integer('select_last_index', 0) !== 0
+    const axis = axisOf(ctx.integer('axis'), ctx.shape(0).length)
+    const lastFirst = ctx.integer('select_last_index') !== 0
     ctx.step('topK', {
       dtype: ctx.dtype(),
       ...aroundAxis(ctx.shape(0), axis),

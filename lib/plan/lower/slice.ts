@@ -37,7 +37,7 @@ function slice(ctx: Lowering): void {
 function split(ctx: Lowering): void {
   const from = ctx.shape(0)
   const strides = contiguousStrides(from)
-  const axis = axisOf(ctx.integer('axis', 0), from.length)
+  const axis = axisOf(ctx.integer('axis'), from.length)
   let start = 0
   for (const [o, name] of ctx.node.outputs.entries()) {
     const { shape } = ctx.output(o)
@@ -51,7 +51,7 @@ function split(ctx: Lowering): void {
 
 function concat(ctx: Lowering): void {
   const { shape } = ctx.output()
-  const axis = axisOf(ctx.integer('axis', 0), shape.length)
+  const axis = axisOf(ctx.integer('axis'), shape.length)
   const strides = contiguousStrides(shape)
   const dst = ctx.write().buffer
   let start = 0
@@ -97,7 +97,7 @@ function padsOf(ctx: Lowering): readonly (readonly [number, number])[] {
 }
 
 function pad(ctx: Lowering): void {
-  const mode = ctx.text('mode', 'constant')
+  const mode = ctx.text('mode')
   const [pads, from, { shape, dtype }] = [padsOf(ctx), ctx.shape(0), ctx.output()]
   if (mode !== 'constant') {
     let value = ctx.input(0)
@@ -137,7 +137,7 @@ export function pattern(
 function trilu(ctx: Lowering): void {
   const [rows = 0, cols = 0] = ctx.shape(0).slice(-2)
   const k = ctx.has(1) ? ctx.integers(1)[0]! : 0
-  const upper = ctx.integer('upper', 1) !== 0
+  const upper = ctx.integer('upper') !== 0
   const kept = pattern(ctx, [rows, cols], (row, col) => (upper ? col >= row + k : col <= row + k))
   ctx.give(
     ctx.call('Where', [ctx.constantOf('bool', [rows, cols], kept), ctx.input(0), ctx.one(0, ctx.dtype())]),
@@ -147,7 +147,7 @@ function trilu(ctx: Lowering): void {
 /** dy, x0, x1, … → dx0, dx1, … */
 function concatGrad(ctx: Lowering): void {
   const shape = ctx.shape(0)
-  const axis = axisOf(ctx.integer('axis', 0), shape.length)
+  const axis = axisOf(ctx.integer('axis'), shape.length)
   const strides = contiguousStrides(shape)
   let start = 0
   for (let i = 1; i < ctx.node.inputs.length; i++) {
@@ -183,8 +183,7 @@ function sliceGrad(ctx: Lowering): void {
 
 /** dy, x, pads, value, axes → dx; negative pads cut off. */
 function padGrad(ctx: Lowering): void {
-  if (ctx.text('mode', 'constant') !== 'constant')
-    throw ctx.unsupported('only constant padding has a gradient')
+  if (ctx.text('mode') !== 'constant') throw ctx.unsupported('only constant padding has a gradient')
   const [from, to] = [ctx.shape(0), ctx.shape(1)]
   const pads = ctx.integers(2)
   const axes = ctx.has(4) ? ctx.integers(4).map(axis => axisOf(axis, to.length)) : to.map((_, axis) => axis)

@@ -12,7 +12,7 @@ const softmax =
   (logarithm: boolean) =>
   (ctx: Lowering): void => {
     const shape = ctx.shape(0)
-    const axis = axisOf(ctx.integer('axis', -1), shape.length)
+    const axis = axisOf(ctx.integer('axis'), shape.length)
     const cols = shape[axis]!
     if (cols > 0 && numel(shape.slice(axis + 1)) === 1) {
       ctx.step('softmax', { rows: numel(shape) / cols, cols, log: logarithm, x: ctx.read(0), y: ctx.write() })
@@ -37,7 +37,7 @@ const softmax =
 /** 1 at the first largest element along an axis, else 0. */
 function hardmax(ctx: Lowering): void {
   const shape = ctx.shape(0)
-  const axis = axisOf(ctx.integer('axis', -1), shape.length)
+  const axis = axisOf(ctx.integer('axis'), shape.length)
   const first = ctx.call('ArgMax', [ctx.input(0)], { axis: int(axis), keepdims: int(0) })
   const values = ctx.constantOf(ctx.dtype(), [2], [0, 1])
   ctx.give(ctx.call('OneHot', [first, ctx.one(shape[axis]!, 'i64'), values], { axis: int(axis) }))

@@ -23,7 +23,7 @@ export function windowOf(
   const strides = ctx.integersOf('strides') ?? image.map(() => 1)
   const dilations = ctx.integersOf('dilations') ?? image.map(() => 1)
   const pads = ctx.integersOf('pads') ?? [...image, ...image].map(() => 0)
-  const mode = ctx.text('auto_pad', 'NOTSET')
+  const mode = ctx.text('auto_pad')
   const ends = image.map((size, axis): [number, number] => {
     if (!mode.startsWith('SAME')) {
       return mode === 'VALID' ? [0, 0] : [pads[axis]!, pads[axis + image.length]!]

@@ -1,3 +1,4 @@
+// cpu.cc: the backend table of the CPU.
 #include "backend/cpu/cpu.h"
 
 namespace spark::cpu {

@@ -1,3 +1,4 @@
+// elements.cc: conversion of elements of every dtype to and from numbers.
 #include "backend/cpu/elements.h"
 
 #include "core/error.h"

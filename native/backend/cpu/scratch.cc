@@ -1,3 +1,4 @@
+// scratch.cc: per-thread scratch memory.
 #include "backend/cpu/scratch.h"
 
 #include "core/per_thread.h"

@@ -58,6 +58,8 @@ class Cursor {
   int64_t index_[kMaxAxes] = {};
 };
 
+constexpr int64_t kGrainElements = 1 << 14;  // worth waking a thread for
+
 // Splits `shape` into rows along its last axis and calls body(row, count, offsets, steps) for each, from
 // several threads: the row-major number of the row, its length, and where each operand starts and how far it
 // moves.
@@ -70,7 +72,7 @@ void for_each_row(const Axes& shape, const std::array<const Strides*, N>& stride
   for (size_t n = 0; n < N && shape.count > 0; ++n) steps[n] = strides[n]->step[shape.count - 1];
   Axes outer = shape;
   outer.count = std::max<int64_t>(shape.count - 1, 0);
-  parallel_for(total / count, 1 + (1 << 14) / count, [&](int64_t begin, int64_t end) {
+  parallel_for(total / count, 1 + kGrainElements / count, [&](int64_t begin, int64_t end) {
     Cursor<N> cursor(outer, strides, begin);
     for (int64_t row = begin; row < end; ++row, cursor.next()) body(row, count, cursor.offset, steps);
   });

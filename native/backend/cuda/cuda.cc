@@ -1,3 +1,4 @@
+// cuda.cc: the backend table of CUDA.
 #include "backend/cuda/cuda.h"
 
 namespace spark::cuda {

@@ -1,4 +1,4 @@
-// attention.cuh: what the kernels of attention share: which queries a block has, and scores from products.
+// attention.cuh: shared code of the attention kernels: the queries of a block, and scores from products.
 #pragma once
 
 #include "backend/network_args.h"

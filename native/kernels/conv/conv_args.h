@@ -1,4 +1,4 @@
-// conv_args.h: what a convolution on the device is given; read by conv.cu, conv_mma.cu and conv_pack.cu,
+// conv_args.h: the parameters of a convolution on the device; read by conv.cu, conv_mma.cu and conv_pack.cu,
 // filled by their launchers.
 #pragma once
 

@@ -1,4 +1,4 @@
-// norm.cuh: what a gain divides by.
+// norm.cuh: the norm by which a gain divides.
 #pragma once
 
 #include "backend/dora_args.h"

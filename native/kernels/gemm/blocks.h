@@ -1,4 +1,4 @@
-// blocks.h: what a thread block of each kernel in this folder computes, for the kernels and their launchers.
+// blocks.h: the tile sizes of thread blocks in this folder, for the kernels and their launchers.
 #pragma once
 
 #include <cstdint>

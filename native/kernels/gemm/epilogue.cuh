@@ -1,4 +1,4 @@
-// epilogue.cuh: what becomes of a finished sum (struct Epilogue of product_args.h).
+// epilogue.cuh: the epilogue of an accumulator (struct Epilogue of product_args.h).
 #pragma once
 
 #include "kernels/gemm/activation.cuh"

@@ -1,4 +1,4 @@
-// product_args.h: what a matrix product on the device is given; read by linear.cu and linear_mma.cu, filled
+// product_args.h: the parameters of a GEMM on the device; read by linear.cu and linear_mma.cu, filled
 // by their launchers.
 #pragma once
 

@@ -1,4 +1,4 @@
-// tiles.cuh: what products on tensor cores share that are formed in square tiles of 128 (linear_mma.cu,
+// tiles.cuh: shared code of GEMM kernels on tensor cores with square tiles of 128 (linear_mma.cu,
 // linear_fp4_mma.cu, conv_mma.cu, matmul_mma.cu) or 64 (the last two): one block of 8 or 4 warps a tile,
 // tiles of 32 16-bit units along K in stages of shared memory. Trap: 16 bytes of a tile are permuted within
 // its lines, so that the eight that ldmatrix reads lie in different banks.

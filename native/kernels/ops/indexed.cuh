@@ -1,4 +1,4 @@
-// indexed.cuh: the offset of an element that gather or scatter addresses.
+// indexed.cuh: offsets of the elements that gather and scatter address.
 #pragma once
 
 #include "kernels/ops/strided.cuh"

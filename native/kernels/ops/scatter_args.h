@@ -1,5 +1,4 @@
-// scatter_args.h: how scatter walks its indices; read by scatter.cu, filled by its
-// launcher.
+// scatter_args.h: the loops of scatter over its indices; read by scatter.cu, filled by its launcher.
 #pragma once
 
 #include "backend/backend.h"

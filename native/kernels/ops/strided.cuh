@@ -1,4 +1,4 @@
-// strided.cuh: where the operands of an elementwise kernel are, any strides, and elements as numbers.
+// strided.cuh: offsets of strided operands of elementwise kernels, and their elements as numbers.
 #pragma once
 
 #include "backend/numbers.h"

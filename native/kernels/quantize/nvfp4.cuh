@@ -1,4 +1,4 @@
-// nvfp4.cuh: what the kernels that quantize to NVFP4 share: a thread handles one block of 16.
+// nvfp4.cuh: shared code of the NVFP4 quantization kernels: a thread handles one block of 16.
 #pragma once
 
 #include "core/quantizers.h"

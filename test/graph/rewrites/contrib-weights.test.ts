@@ -79,8 +79,12 @@ t.test('embeddings of BERT, with as many words as come', async t => {
   const some = { w: tables.w, wp: tables.wp, none2: none, wg: tables.wg, wb: tables.wb }
   await contributes(t, 'EmbedLayerNormalization', { words, none, ...some }, attributes, ['y', 'counts'])
   const bytes = {
-    ...{ w: codes('u8', 9, 8), wp: codes('u8', 5, 8), wt: codes('u8', 2, 8) },
-    ...{ wg: codes('u8', 8), wb: codes('u8', 8), mask },
+    w: codes('u8', 9, 8),
+    wp: codes('u8', 5, 8),
+    wt: codes('u8', 2, 8),
+    wg: codes('u8', 8),
+    wb: codes('u8', 8),
+    mask,
   }
   const scales = [0.01, 0.02, 0.03, 0.004, 0.006].map(value => Constant.f32(value))
   const zeros = [120, 128, 130, 0, 99].map(value => zero('u8', value))

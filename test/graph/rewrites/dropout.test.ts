@@ -33,15 +33,22 @@ interface Case {
 
 const cases: Readonly<Record<string, Case>> = {
   Gemm: {
-    ...{ x: [3, 5], weight: f32(7, 5), rows: 7 },
+    x: [3, 5],
+    weight: f32(7, 5),
+    rows: 7,
     node: makeNode('Gemm', ['x', 'w', 'bias'], ['y'], { attributes: { transB: int(1) } }),
   },
   MatMul: {
-    ...{ x: [2, 3, 5], weight: f32(5, 7), rows: 7, inColumns: true },
+    x: [2, 3, 5],
+    weight: f32(5, 7),
+    rows: 7,
+    inColumns: true,
     node: makeNode('MatMul', ['x', 'w'], ['y']),
   },
   'Conv, in groups, dilated, strided': {
-    ...{ x: [2, 4, 7, 5], weight: f32(6, 2, 3, 2), rows: 6 },
+    x: [2, 4, 7, 5],
+    weight: f32(6, 2, 3, 2),
+    rows: 6,
     node: makeNode('Conv', ['x', 'w', 'bias'], ['y'], {
       attributes: { group: int(2), dilations: ints([1, 2]), strides: ints([2, 1]), pads: ints([1, 0, 1, 1]) },
     }),
@@ -53,7 +60,10 @@ const cases: Readonly<Record<string, Case>> = {
     node: makeNode('Conv', ['x', 'w'], ['y']),
   },
   'a table read as a weight': {
-    ...{ x: [3, 5], weight: f32(7, 5), rows: 5, inColumns: true },
+    x: [3, 5],
+    weight: f32(7, 5),
+    rows: 5,
+    inColumns: true,
     node: makeNode('Gemm', ['x', 'w'], ['y'], { attributes: { transB: int(1) } }),
   },
 }

@@ -31,16 +31,26 @@ const list = (count: number, value: (i: number) => number): Constant =>
 
 const constants = new Map<string, Constant>([
   ...Object.entries({
-    ...{ s: Constant.f32(0.01), z: u8(120), t: Constant.f32(0.013), q: u8(99), sz: i8(-7), zero: u8(0) },
+    s: Constant.f32(0.01),
+    z: u8(120),
+    t: Constant.f32(0.013),
+    q: u8(99),
+    sz: i8(-7),
+    zero: u8(0),
     ...{
       w: codes('i8', 5, 3, 3, 3),
       ws: list(5, i => 0.002 * (i + 1)),
       wz: Constant.from('i8', [5], new Int8Array(5)),
     },
-    ...{ unsigned: codes('u8', 5, 3, 3, 3), uz: u8(131) },
+    unsigned: codes('u8', 5, 3, 3, 3),
+    uz: u8(131),
     b: Constant.from('i32', [5], Int32Array.of(100, -200, 300, 0, 50)),
-    ...{ bs: list(5, i => 0.01 * 0.002 * (i + 1)), other: list(5, () => 0.001) },
-    ...{ m: codes('i8', 7, 33), ms: Constant.f32(0.004), mz: i8(3), mc: list(33, i => 0.001 * (i + 1)) },
+    bs: list(5, i => 0.01 * 0.002 * (i + 1)),
+    other: list(5, () => 0.001),
+    m: codes('i8', 7, 33),
+    ms: Constant.f32(0.004),
+    mz: i8(3),
+    mc: list(33, i => 0.001 * (i + 1)),
     ...{
       mt: codes('i8', 5, 7),
       five: list(5, i => 0.003 * (i + 1)),

@@ -87,7 +87,9 @@ function graphOf({ rotary = 0, attributes = {} }: Case, inputs: ReadonlyMap<stri
       makeNode('GroupQueryAttention', names.slice(0, names.findLastIndex(Boolean) + 1), ['y', 'nk', 'nv'], {
         domain: 'com.microsoft',
         attributes: {
-          ...{ num_heads: int(queryHeads), kv_num_heads: int(heads), do_rotary: int(rotary > 0 ? 1 : 0) },
+          num_heads: int(queryHeads),
+          kv_num_heads: int(heads),
+          do_rotary: int(rotary > 0 ? 1 : 0),
           ...attributes,
         },
       }),
@@ -159,13 +161,20 @@ t.test('rows of their own lengths', async t => {
   await check(t, 'a token', { length: 1, ends, held: 8 })
   await check(t, 'rotated', { length: 1, ends, held: 8, rotary: 32, packed: true })
   await check(t, 'rotated in part, interleaved', {
-    ...{ length: 1, ends, held: 8, rotary: 16, attributes: { rotary_interleaved: int(1) } },
+    length: 1,
+    ends,
+    held: 8,
+    rotary: 16,
+    attributes: { rotary_interleaved: int(1) },
   })
   await check(t, 'rotated by given places', { length: 1, ends, held: 8, rotary: 32, places: true })
   await check(t, 'a prompt with padding', { length: 5, ends: [5, 2, 3], held: 0, rotary: 32 })
   await check(t, 'a window', { length: 1, ends, held: 8, attributes: { local_window_size: int(4) } })
   await check(t, 'a prompt in a window', {
-    ...{ length: 7, ends: [7, 7], held: 0, attributes: { local_window_size: int(3) } },
+    length: 7,
+    ends: [7, 7],
+    held: 0,
+    attributes: { local_window_size: int(3) },
   })
   await check(t, 'a bias', { length: 1, ends, held: 8, bias: true })
 })
@@ -183,7 +192,11 @@ t.test('a softmax with a sink', async t => {
   })
   await check(t, 'of each head', { length: 1, ends, held: 12, sink: true, rotary: 32 })
   await check(t, 'of each head, in a window', {
-    ...{ length: 7, ends: [7, 7], held: 0, sink: true, attributes: { local_window_size: int(3) } },
+    length: 7,
+    ends: [7, 7],
+    held: 0,
+    sink: true,
+    attributes: { local_window_size: int(3) },
   })
 })
 

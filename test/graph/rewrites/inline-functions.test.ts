@@ -18,7 +18,14 @@ import { type HostTensor, hostTensor } from '#lib/model/values.js'
 
 const domain = 'own'
 const define = (name: string, parts: Partial<GraphFunction>): GraphFunction => ({
-  ...{ name, domain, overload: '', inputs: ['a'], outputs: ['b'], attributes: [], defaults: {}, nodes: [] },
+  name,
+  domain,
+  overload: '',
+  inputs: ['a'],
+  outputs: ['b'],
+  attributes: [],
+  defaults: {},
+  nodes: [],
   opsets: new Map([['', 25]]),
   ...parts,
 })

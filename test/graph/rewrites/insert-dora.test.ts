@@ -118,8 +118,12 @@ for (const [name, layer] of Object.entries(layers)) {
     const [first, ...rest] = weight.shape as [number, ...number[]]
     const [rows, inner] = transposed ? [numel(rest), [first]] : [first, rest]
     const target: DoraTarget = {
-      ...{ weight: 'w', module: 'layer', scale: 0.5, magnitude: f32(rows) },
-      ...{ a: f32(2, ...inner), b: f32(rows, 2, ...inner.slice(1).map(() => 1)) },
+      weight: 'w',
+      module: 'layer',
+      scale: 0.5,
+      magnitude: f32(rows),
+      a: f32(2, ...inner),
+      b: f32(rows, 2, ...inner.slice(1).map(() => 1)),
     }
     const x = uniform(random, numel(layer.x))
     const graph = graphOf(layer, weight)

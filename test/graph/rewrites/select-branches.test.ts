@@ -88,7 +88,8 @@ t.test('gradients, where the other branch has infinite ones, too', async t => {
   const { nodes, initializers } = selectBranches(graph)
   for (const [taken, range] of Object.entries(ranges)) {
     const errors = await gradientError({
-      ...{ inputs: { x: { shape, range }, w: { shape } }, nodes },
+      inputs: { x: { shape, range }, w: { shape } },
+      nodes,
       constants: Object.fromEntries(initializers),
     })
     for (const [name, error] of Object.entries(errors)) t.ok(error < 1e-6, `${taken}, d${name}: ${error}`)
@@ -157,7 +158,10 @@ t.test('a training through both branches', async t => {
   })
   const adapter = randomAdapter(model, { rank: 2, change: 0.5, seed: 5 })
   const trainer = new Trainer({ graph: model }, adapter, {
-    ...{ loss: { type: 'mse', output: 'y' }, teacher: { graph: model }, epochs: 30, backend: 'js' },
+    loss: { type: 'mse', output: 'y' },
+    teacher: { graph: model },
+    epochs: 30,
+    backend: 'js',
     optimizer: { type: 'adamw', learningRate: 0.02 },
   })
   const side = (sign: number) => ({

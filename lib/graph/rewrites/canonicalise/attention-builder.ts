@@ -1,5 +1,5 @@
 // attention-builder.ts: helpers that the upgrades of contributed attention operators share.
-import { float, floatOf, int, intOf, ints } from '../../attributes.js'
+import { float, givenFloat, givenInt, int, ints } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node } from '../../graph.js'
 import { NodeBuilder } from '../../node-builder.js'
@@ -43,7 +43,7 @@ export function refuse(
       throw context.unsupported(node, `its input ${name} has no standard form`)
   }
   for (const [name, usual] of Object.entries(attributes)) {
-    const value = intOf(node, name, usual)
+    const value = givenInt(node, name) ?? usual
     if (value !== usual) throw context.unsupported(node, `${name} ${value} has no standard form`)
   }
 }
@@ -55,8 +55,8 @@ export function lastSize(node: Node, context: UpgradeContext, name: string): num
 }
 
 export function attentionAttributes(node: Node, queryHeads: number, heads: number): Attributes {
-  const scale = floatOf(node, 'scale', 0)
-  const softcap = floatOf(node, 'softcap', 0)
+  const scale = givenFloat(node, 'scale') ?? 0
+  const softcap = givenFloat(node, 'softcap') ?? 0
   return {
     q_num_heads: int(queryHeads),
     kv_num_heads: int(heads),

@@ -2,7 +2,14 @@
 import type { ElementType } from '../../../core/dtype.js'
 import { SparkError } from '../../../core/errors.js'
 import { encode } from '../../../precision/casts.js'
-import { describeNode } from '../../attributes.js'
+import {
+  defaultNumber,
+  defaultString,
+  describeNode,
+  givenFloat,
+  givenInt,
+  givenString,
+} from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import type { Attributes, Dimension, Node } from '../../graph.js'
 import type { NodeScope } from '../../node-builder.js'
@@ -42,6 +49,21 @@ export class UpgradeContext {
     this.fresh = actions.fresh
     this.define = actions.define
     this.constantOf = actions.constantOf
+  }
+
+  /** An integer attribute, or the default of the operator at this opset; so do the methods below. */
+  int(node: Node, name: string): number {
+    return givenInt(node, name) ?? defaultNumber(node, name, this.opset)
+  }
+
+  /** A float attribute. */
+  float(node: Node, name: string): number {
+    return givenFloat(node, name) ?? defaultNumber(node, name, this.opset)
+  }
+
+  /** A string attribute. */
+  text(node: Node, name: string): string {
+    return givenString(node, name) ?? defaultString(node, name, this.opset)
   }
 
   /** Element type of a value, where it is known to be a tensor. */

@@ -75,10 +75,10 @@ function selfAttention(
 ): Node[] {
   const { value, sizes, index, added, past } = product
   const parts = build.split(value, sizes)
-  const heads = intOf(node, 'num_heads', 1)
+  const heads = intOf(node, 'num_heads')
   const attributes = {
     ...attentionAttributes(node, heads, heads),
-    is_causal: int(intOf(node, 'unidirectional', 0)),
+    is_causal: int(intOf(node, 'unidirectional')),
   }
   if (past !== '' && context.shape(index)?.length === 1)
     throw context.unsupported(node, 'numbers of keys beside a past have no standard form')
@@ -130,7 +130,7 @@ function masksOf(
   keys: string,
 ): string {
   if (index === '') return added
-  const filter = floatOf(node, 'mask_filter_value', -1e4)
+  const filter = floatOf(node, 'mask_filter_value')
   const mask = maskOfIntegers({ build, node, context, filter }, index, keys)
   return added === '' ? mask : build.add('Add', [mask, added])
 }
@@ -159,7 +159,7 @@ const multiHeadAttention: Upgrade = (node, context) => {
   refuse(node, context, { 8: 'past_sequence_length', 9: 'cache_indirection' }, {})
   const [, key = '', , bias = '', padding = '', added = '', pastKey = '', pastValue = ''] = node.inputs
   const build = new AttentionBuilder(node, context)
-  const heads = intOf(node, 'num_heads', 1)
+  const heads = intOf(node, 'num_heads')
   const cross = context.shape(key)?.length === 4
   let parts = headOperands(node, context, build)
   if (bias !== '') {
@@ -174,7 +174,7 @@ const multiHeadAttention: Upgrade = (node, context) => {
   }
   const attributes = {
     ...attentionAttributes(node, heads, heads),
-    ...(intOf(node, 'unidirectional', 0) !== 0 && { is_causal: int(1) }),
+    ...(intOf(node, 'unidirectional') !== 0 && { is_causal: int(1) }),
   }
   const keys = pastKey === '' ? parts[1]! : ''
   if (padding !== '' && (cross || keys === '') && context.shape(padding)?.length === 1)

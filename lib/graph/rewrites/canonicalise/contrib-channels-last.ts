@@ -46,11 +46,11 @@ const conv: Upgrade = (node, context) => {
   ]
 }
 
-/** An operator whose attribute `channels_last` says where they are, with this default. */
+/** An operator whose attribute `channels_last` says where they are. */
 export const byAttribute =
-  (upgrade: Upgrade, fallback: number): Upgrade =>
+  (upgrade: Upgrade): Upgrade =>
   (node, context) =>
-    intOf(node, 'channels_last', fallback) ? channelsLast(upgrade)(node, context) : upgrade(node, context)
+    intOf(node, 'channels_last') ? channelsLast(upgrade)(node, context) : upgrade(node, context)
 
 /** Gain and bias are of f32, whatever the type of the input; the activation may be x · sigmoid(x). */
 const groupNormalization: Upgrade = (node, context) => {
@@ -58,12 +58,12 @@ const groupNormalization: Upgrade = (node, context) => {
   const [gain, bias, plain] = ['gain', 'bias', 'plain'].map(part =>
     context.fresh(`${node.outputs[0]}_${part}`),
   ) as [string, string, string]
-  const activation = intOf(node, 'activation', 0)
+  const activation = intOf(node, 'activation')
   if (activation !== 0 && activation !== 1)
     throw context.unsupported(node, `the activation ${activation} is not known`)
   const attributes = {
-    epsilon: float(floatOf(node, 'epsilon', 1e-5)),
-    num_groups: int(intOf(node, 'groups', 1)),
+    epsilon: float(floatOf(node, 'epsilon')),
+    num_groups: int(intOf(node, 'groups')),
   }
   const outputs = activation ? [plain] : node.outputs
   return [
@@ -77,7 +77,7 @@ const groupNormalization: Upgrade = (node, context) => {
 /** The sum of input, skip and bias, which is output 1, and its normalization. */
 const skipGroupNormalization: Upgrade = (node, context) => {
   const [x = '', gamma = '', beta = '', skip = '', bias = ''] = node.inputs
-  if (!intOf(node, 'channels_last', 1)) throw context.unsupported(node, 'its channels come first')
+  if (!intOf(node, 'channels_last')) throw context.unsupported(node, 'its channels come first')
   const nodes: Node[] = []
   const add = (op: string, inputs: readonly string[], output: string): string => {
     nodes.push(makeNode(op, inputs, [output]))
@@ -98,7 +98,7 @@ const skipGroupNormalization: Upgrade = (node, context) => {
 export const contribChannelsLast: Readonly<Record<string, Upgrade>> = {
   NhwcConv: conv,
   NhwcMaxPool: channelsLast(renamed('MaxPool')),
-  QLinearConv: byAttribute(renamed('QLinearConv'), 0),
-  GroupNorm: byAttribute(groupNormalization, 1),
+  QLinearConv: byAttribute(renamed('QLinearConv')),
+  GroupNorm: byAttribute(groupNormalization),
   SkipGroupNorm: skipGroupNormalization,
 }

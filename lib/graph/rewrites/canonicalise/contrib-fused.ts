@@ -1,6 +1,17 @@
 // contrib-fused.ts: contributed operators that are a few standard ones in one.
 
-import { float, floatOf, floatsOf, int, intOf, ints, string, stringOf, tensor } from '../../attributes.js'
+import {
+  float,
+  floatOf,
+  floatsOf,
+  givenFloat,
+  int,
+  intOf,
+  ints,
+  string,
+  stringOf,
+  tensor,
+} from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node } from '../../graph.js'
 import { NodeBuilder } from '../../node-builder.js'
@@ -35,10 +46,10 @@ function activationStep(
   node: Node,
   context: UpgradeContext,
 ): { op: string; inputs?: readonly string[]; attributes?: Attributes }[] {
-  const op = stringOf(node, 'activation', '')
+  const op = stringOf(node, 'activation')
   const given = floatsOf(node, 'activation_params') ?? []
-  const alpha = given[0] ?? floatOf(node, 'activation_alpha', undefined)
-  const beta = given[1] ?? floatOf(node, 'activation_beta', undefined)
+  const alpha = given[0] ?? givenFloat(node, 'activation_alpha')
+  const beta = given[1] ?? givenFloat(node, 'activation_beta')
   if (op === '') return []
   if (op === 'Clip') {
     const bound = (name: string, value: number | undefined): string =>
@@ -85,7 +96,7 @@ const fusedMatMul: Upgrade = (node, context) => {
   const nodes: Node[] = []
   const operand = (name: string, which: 'A' | 'B'): string => {
     const [swapped, batched] = [`trans${which}`, `transBatch${which}`].map(attribute =>
-      intOf(node, attribute, 0),
+      intOf(node, attribute),
     )
     if (!swapped && !batched) return name
     const rank = context.rank(node, name)
@@ -98,7 +109,7 @@ const fusedMatMul: Upgrade = (node, context) => {
     return transposed
   }
   const [a, b] = [operand(node.inputs[0]!, 'A'), operand(node.inputs[1]!, 'B')]
-  const alpha = floatOf(node, 'alpha', 1)
+  const alpha = floatOf(node, 'alpha')
   const product = alpha === 1 ? node.outputs[0]! : context.fresh(`${node.outputs[0]}_product`)
   nodes.push(makeNode('MatMul', [a, b], [product], { name: node.name }))
   if (alpha !== 1) {
@@ -120,7 +131,7 @@ const rmsNormalization: Upgrade = (node, context) => {
   return [
     makeNode('RMSNormalization', node.inputs.slice(0, 2), [node.outputs[0]!], {
       name: node.name,
-      attributes: { axis: int(intOf(node, 'axis', -1)), epsilon: float(floatOf(node, 'epsilon', 1e-5)) },
+      attributes: { axis: int(intOf(node, 'axis')), epsilon: float(floatOf(node, 'epsilon')) },
     }),
   ]
 }
@@ -136,7 +147,7 @@ const skipNormalization =
     const sum = named || context.fresh(`${node.outputs[0]}_sum`)
     const inner = bias === '' ? sum : context.fresh(`${sum}_skip`)
     if (simplified) refuseOutputs(node, context, 1, 3)
-    const attributes = { axis: int(-1), epsilon: float(floatOf(node, 'epsilon', 1e-12)) }
+    const attributes = { axis: int(-1), epsilon: float(floatOf(node, 'epsilon')) }
     return [
       makeNode('Add', [x, skip], [inner]),
       ...(bias === '' ? [] : [makeNode('Add', [inner, bias], [sum])]),
@@ -172,7 +183,7 @@ export const embedNormalization: Upgrade = (node, context) => {
   if (segments !== '') sum = build.add('Add', [sum, build.add('Gather', [segmentTable, segments])])
   if (node.outputs[1]) build.nodes.push(...seenWords(node, context, [words, mask]))
   if (node.outputs[2]) build.nodes.push(makeNode('Identity', [sum], [node.outputs[2]]))
-  const attributes = { axis: int(-1), epsilon: float(floatOf(node, 'epsilon', 1e-12)) }
+  const attributes = { axis: int(-1), epsilon: float(floatOf(node, 'epsilon')) }
   return [
     ...build.nodes,
     makeNode('LayerNormalization', [sum, gamma, beta], [node.outputs[0]!], { name: node.name, attributes }),
@@ -198,16 +209,15 @@ function seenWords(node: Node, context: UpgradeContext, [words, mask]: readonly 
 const rotaryEmbedding: Upgrade = (node, context) => {
   const [x = '', positions = '', cos = '', sin = ''] = node.inputs
   const [shape, half] = [context.shape(x), context.shape(cos)?.at(-1)]
-  const rotated = intOf(node, 'rotary_embedding_dim', 0)
+  const rotated = intOf(node, 'rotary_embedding_dim')
   const width = shape?.length === 3 ? shape[2] : undefined
   const heads =
-    intOf(node, 'num_heads', 0) ||
-    (typeof width === 'number' && typeof half === 'number' ? width / half / 2 : 0)
+    intOf(node, 'num_heads') || (typeof width === 'number' && typeof half === 'number' ? width / half / 2 : 0)
   if (!shape || (shape.length === 3 && heads === 0))
     throw context.unsupported(node, 'the sizes of its input and of its cos_cache must be known')
   const nodes: Node[] = []
   const attributes = {
-    interleaved: int(intOf(node, 'interleaved', 0)),
+    interleaved: int(intOf(node, 'interleaved')),
     num_heads: int(heads),
     rotary_embedding_dim: int(rotated),
   }
@@ -257,7 +267,7 @@ export const contribFused: Readonly<Record<string, Upgrade>> = {
   QuickGelu: node => [
     makeNode('Swish', node.inputs, node.outputs, {
       name: node.name,
-      attributes: { alpha: float(floatOf(node, 'alpha', 1.702)) },
+      attributes: { alpha: float(floatOf(node, 'alpha')) },
     }),
   ],
   BiasAdd: (node, context) =>

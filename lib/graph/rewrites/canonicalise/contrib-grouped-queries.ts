@@ -43,13 +43,13 @@ function groupedQueries(node: Node, context: UpgradeContext): GroupedQueries {
 
 /** Queries and keys, rotated by their positions or by `position_ids`. */
 function rotated({ build, node, context, positions }: GroupedQueries, parts: readonly string[]): string[] {
-  if (intOf(node, 'do_rotary', 0) === 0) return [...parts]
+  if (intOf(node, 'do_rotary') === 0) return [...parts]
   const [cos = '', sin = '', given = ''] = node.inputs.slice(7)
   const width = 2 * lastSize(node, context, cos)
   const queryAndKey = ['num_heads', 'kv_num_heads'].map((count, i) =>
     build.add('RotaryEmbedding', [parts[i]!, cos, sin, given === '' ? positions : given], {
-      num_heads: int(intOf(node, count, 1)),
-      interleaved: int(intOf(node, 'rotary_interleaved', 0)),
+      num_heads: int(intOf(node, count)),
+      interleaved: int(intOf(node, 'rotary_interleaved')),
       rotary_embedding_dim: int(width),
     }),
   )
@@ -84,7 +84,7 @@ function visibility({ build, node, context, positions }: GroupedQueries, keys: s
   const size = build.size(keys, 2)
   const columns = build.add('Range', [build.integers(0), size, build.integers(1)])
   const rows = build.add('Unsqueeze', [positions, build.integers([1, 3])])
-  const window = intOf(node, 'local_window_size', -1)
+  const window = intOf(node, 'local_window_size')
   let seen = build.add('LessOrEqual', [columns, rows])
   if (window > 0) {
     const near = build.add('Greater', [columns, build.add('Sub', [rows, build.integers(window)])])
@@ -108,7 +108,7 @@ export const groupQueryAttention: Upgrade = (node, context) => {
     { qk_output: 0, causal: 1, sliding_window_cache: 0 },
   )
   const [query = '', key = '', value = '', pastKey = '', pastValue = ''] = node.inputs
-  const [queryHeads, heads] = [intOf(node, 'num_heads', 1), intOf(node, 'kv_num_heads', 1)]
+  const [queryHeads, heads] = [intOf(node, 'num_heads'), intOf(node, 'kv_num_heads')]
   const queries = groupedQueries(node, context)
   const { build } = queries
   let parts = [query, key, value]
@@ -133,7 +133,7 @@ export const groupQueryAttention: Upgrade = (node, context) => {
  */
 function withSink({ build, node, context }: GroupedQueries, [k = '', v = '', mask = '']: string[]): string[] {
   const given = node.inputs[11] ?? ''
-  if (given === '' && intOf(node, 'smooth_softmax', 0) <= 0) return [k, v, mask]
+  if (given === '' && intOf(node, 'smooth_softmax') <= 0) return [k, v, mask]
   const query = node.inputs[0]!
   const scalar = (value: number): string => context.scalar(`${node.outputs[0]}_sink`, value, query)
   const size = build.size(k, 2)

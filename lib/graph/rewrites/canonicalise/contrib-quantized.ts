@@ -56,17 +56,14 @@ const unary = (op: string, attributes?: (node: Node) => Attributes): Upgrade =>
   )
 
 const pool = (op: string): Upgrade =>
-  byAttribute(
-    unary(op, node => without(node.attributes, 'channels_last')),
-    0,
-  )
+  byAttribute(unary(op, node => without(node.attributes, 'channels_last')))
 
 /** Inputs: scale and zero point of the result, then value, scale and zero point of each part. */
 const concat = throughFloat(
   'Concat',
   node => Array.from({ length: (node.inputs.length - 2) / 3 }, (_, i) => [2 + 3 * i, 3 + 3 * i, 4 + 3 * i]),
   () => [0, 1],
-  node => ({ axis: int(intOf(node, 'axis', 0)) }),
+  node => ({ axis: int(intOf(node, 'axis')) }),
 )
 
 /** An integer product as f32: (a - a_zero)(b - b_zero) a_scale b_scale + bias. */
@@ -110,8 +107,8 @@ const dynamicQuantizeMatMul: Upgrade = (node, context) => {
  */
 const matMulNBits: Upgrade = (node, context) => {
   const [x = '', weight = '', scales = '', zeros = '', order = '', bias = ''] = node.inputs
-  const [n, k] = [intOf(node, 'N', 0), intOf(node, 'K', 0)]
-  const [bits, block] = [intOf(node, 'bits', 4), intOf(node, 'block_size', 32)]
+  const [n, k] = [intOf(node, 'N'), intOf(node, 'K')]
+  const [bits, block] = [intOf(node, 'bits'), intOf(node, 'block_size')]
   if (Math.min(n, k) < 1 || block < 16)
     throw context.unsupported(node, `N ${n}, K ${k} and block_size ${block} are not those of a weight`)
   const blocks = Math.ceil(k / block)
@@ -157,8 +154,8 @@ const matMulNBits: Upgrade = (node, context) => {
 const gatherBlockQuantized: Upgrade = (node, context) => {
   const [data = '', indices = '', scales = '', zeros = ''] = node.inputs
   const rank = context.rank(node, data)
-  const [gathered, quantized] = [intOf(node, 'gather_axis', 0), intOf(node, 'quantize_axis', 1)]
-  const [bits, block] = [intOf(node, 'bits', 4), intOf(node, 'block_size', 128)]
+  const [gathered, quantized] = [intOf(node, 'gather_axis'), intOf(node, 'quantize_axis')]
+  const [bits, block] = [intOf(node, 'bits'), intOf(node, 'block_size')]
   const bytes = context.dtype(data) === 'u8'
   if ((bits !== 4 && bits !== 8) || block < 1)
     throw context.unsupported(node, `numbers of ${bits} bits in blocks of ${block} are not supported`)
@@ -228,9 +225,9 @@ function zeroPoints(bytes: Uint8Array | undefined, n: number, blocks: number, bi
 
 /** Before opset 13, which an attribute names, Softmax worked on a flattened input. */
 const softmax: Upgrade = (node, context) => {
-  const axis = intOf(node, 'axis', -1)
+  const axis = intOf(node, 'axis')
   const last = axis === -1 || axis === (context.shape(node.inputs[0]!)?.length ?? 0) - 1
-  if (!last && intOf(node, 'opset', 13) < 13) throw context.unsupported(node, 'it flattens its input')
+  if (!last && intOf(node, 'opset') < 13) throw context.unsupported(node, 'it flattens its input')
   return unary('Softmax', () => ({ axis: int(axis) }))(node, context)
 }
 
@@ -240,7 +237,7 @@ const gemm: Upgrade = (node, context) => {
     node.inputs
   const build = new NodeBuilder(context.scopeOf(node))
   // A scale for each column of the product, along which the bias lies last.
-  const axis = { axis: int(intOf(node, 'transB', 0) ? 0 : 1) }
+  const axis = { axis: int(intOf(node, 'transB') ? 0 : 1) }
   const operands = [
     build.add('DequantizeLinear', [a, aScale, aZero]),
     build.add('DequantizeLinear', [b, bScale, bZero], axis),
@@ -283,7 +280,7 @@ export const contribQuantized: Readonly<Record<string, Upgrade>> = {
   QLinearAdd: binary('Add'),
   QLinearMul: binary('Mul'),
   QLinearSigmoid: unary('Sigmoid'),
-  QLinearLeakyRelu: unary('LeakyRelu', node => ({ alpha: float(floatOf(node, 'alpha', 0.01)) })),
+  QLinearLeakyRelu: unary('LeakyRelu', node => ({ alpha: float(floatOf(node, 'alpha')) })),
   QLinearSoftmax: softmax,
   QLinearAveragePool: pool('AveragePool'),
   QLinearGlobalAveragePool: pool('GlobalAveragePool'),

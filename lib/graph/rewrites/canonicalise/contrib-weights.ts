@@ -80,10 +80,10 @@ const fourBits = [
 /** MatMulBnb4: y = x · Wᵀ with W[N, K] as codes of 4 bits, the first one in the high bits, and the largest size of each block. */
 const matMulBnb4: Upgrade = (node, context) => {
   const [x = '', weight = '', largest = ''] = node.inputs
-  const [n, k, block] = [intOf(node, 'N', 0), intOf(node, 'K', 0), intOf(node, 'block_size', 0)]
-  const values = fourBits[intOf(node, 'quant_type', 1)]
+  const [n, k, block] = [intOf(node, 'N'), intOf(node, 'K'), intOf(node, 'block_size')]
+  const values = fourBits[intOf(node, 'quant_type')]
   const [codes, sizes] = [context.constantOf(weight), context.constantOf(largest)]
-  if (!values || codes?.dtype !== 'u8' || sizes?.dtype !== 'f32' || intOf(node, 'transB', 1) !== 1)
+  if (!values || codes?.dtype !== 'u8' || sizes?.dtype !== 'f32' || intOf(node, 'transB') !== 1)
     throw context.unsupported(node, 'only constant weights of the types FP4 and NF4 in f32 are supported')
   const count = n * k
   const fits = codes.count === Math.ceil(count / 2) && sizes.count === Math.ceil(count / block)

@@ -1,5 +1,5 @@
 // inputs.ts: attributes that became inputs, or changed their name or type.
-import { float, floatOf, int, intOf, intsOf, string, stringOf } from '../../attributes.js'
+import { float, givenFloat, givenInt, int, intsOf, string } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { onnxNumbers } from '../../element-types.js'
 import { makeNode, type Node } from '../../graph.js'
@@ -34,7 +34,7 @@ const split: Upgrade = (node, context) => {
 const clip: Upgrade = (node, context) => {
   const x = node.inputs[0]!
   const bound = (name: string): string => {
-    const value = floatOf(node, name, undefined)
+    const value = givenFloat(node, name)
     return value === undefined ? '' : context.scalar(`${firstOutput(node)}_${name}`, value, x)
   }
   return [makeNode('Clip', [x, bound('min'), bound('max')], node.outputs, { name: node.name })]
@@ -47,7 +47,7 @@ const pad: Upgrade = (node, context) => {
   const inputs = [
     x,
     context.integers(`${firstOutput(node)}_pads`, pads),
-    context.scalar(`${firstOutput(node)}_value`, floatOf(node, 'value', 0), x),
+    context.scalar(`${firstOutput(node)}_value`, context.float(node, 'value'), x),
   ]
   return [{ ...node, inputs, attributes: without(node.attributes, 'pads', 'paddings', 'value') }]
 }
@@ -66,12 +66,12 @@ function clampToInt64(values: readonly number[]): number[] {
 }
 
 const dropout: Upgrade = (node, context) => {
-  const ratio = context.constant(`${firstOutput(node)}_ratio`, Constant.f32(floatOf(node, 'ratio', 0.5)))
+  const ratio = context.constant(`${firstOutput(node)}_ratio`, Constant.f32(context.float(node, 'ratio')))
   return [makeNode('Dropout', [node.inputs[0]!, ratio], node.outputs, { name: node.name })]
 }
 
 const topK: Upgrade = (node, context) => {
-  const k = intOf(node, 'k', undefined)
+  const k = givenInt(node, 'k')
   if (k === undefined) return [node]
   const inputs = [node.inputs[0]!, context.integers(`${firstOutput(node)}_k`, [k])]
   return [{ ...node, inputs, attributes: without(node.attributes, 'k') }]
@@ -114,12 +114,12 @@ const castNames: Readonly<Record<string, number>> = {
 }
 
 const cast: Upgrade = (node, context) => {
-  const name = stringOf(node, 'to', '').toUpperCase()
+  const name = context.text(node, 'to').toUpperCase()
   if (!Object.hasOwn(castNames, name)) throw context.unsupported(node, `the type '${name}' is not known`)
   return [{ ...node, attributes: { to: int(castNames[name]!) } }]
 }
 
-const concat: Upgrade = node => [{ ...node, attributes: { axis: int(intOf(node, 'axis', 1)) } }]
+const concat: Upgrade = (node, context) => [{ ...node, attributes: { axis: int(context.int(node, 'axis')) } }]
 
 /** Powers of Lp pooling were floats. */
 const integerPower: Upgrade = node => {
@@ -132,31 +132,29 @@ const integerPower: Upgrade = node => {
 /** Once recurrent layers had an attribute for what optional outputs say. */
 const recurrent: Upgrade = node => [{ ...node, attributes: without(node.attributes, 'output_sequence') }]
 
-const gridSample: Upgrade = node => {
-  const mode = stringOf(node, 'mode', 'bilinear').replace('bilinear', 'linear').replace('bicubic', 'cubic')
+const gridSample: Upgrade = (node, context) => {
+  const mode = context.text(node, 'mode').replace('bilinear', 'linear').replace('bicubic', 'cubic')
   return [{ ...node, attributes: { ...node.attributes, mode: string(mode) } }]
 }
 
 const dft: Upgrade = (node, context) => {
-  const axis = context.integers(`${firstOutput(node)}_axis`, intOf(node, 'axis', 1))
+  const axis = context.integers(`${firstOutput(node)}_axis`, context.int(node, 'axis'))
   const inputs = [node.inputs[0]!, node.inputs[1] ?? '', axis]
   return [{ ...node, inputs, attributes: without(node.attributes, 'axis') }]
 }
 
-const roiAlign: Upgrade = node => [
-  {
-    ...node,
-    attributes: { coordinate_transformation_mode: string('output_half_pixel'), ...node.attributes },
-  },
-]
+const roiAlign: Upgrade = (node, context) => {
+  const mode = string(context.text(node, 'coordinate_transformation_mode'))
+  return [{ ...node, attributes: { coordinate_transformation_mode: mode, ...node.attributes } }]
+}
 
 /** The first Selu rounded its constants. */
-const selu: Upgrade = node => [
+const selu: Upgrade = (node, context) => [
   {
     ...node,
     attributes: {
-      alpha: float(1.6732),
-      gamma: float(1.0507),
+      alpha: float(context.float(node, 'alpha')),
+      gamma: float(context.float(node, 'gamma')),
       ...without(node.attributes, 'consumed_inputs'),
     },
   },

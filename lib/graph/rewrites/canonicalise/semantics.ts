@@ -1,5 +1,5 @@
 // semantics.ts: operators that meant something else in older versions.
-import { floatOf, floatsOf, int, intOf, string, stringOf } from '../../attributes.js'
+import { floatsOf, givenFloat, givenInt, int, string } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { makeNode, type Node } from '../../graph.js'
 import { type Upgrade, type UpgradeContext, type UpgradeTable, without } from './context.js'
@@ -10,9 +10,9 @@ import { type Upgrade, type UpgradeContext, type UpgradeTable, without } from '.
  */
 const broadcast: Upgrade = (node, context) => {
   const attributes = without(node.attributes, 'broadcast', 'axis', 'consumed_inputs')
-  const axis = intOf(node, 'axis', undefined)
+  const axis = givenInt(node, 'axis')
   const [a = '', b = ''] = node.inputs
-  if (intOf(node, 'broadcast', 0) === 0 || axis === undefined) return [{ ...node, attributes }]
+  if (context.int(node, 'broadcast') === 0 || axis === undefined) return [{ ...node, attributes }]
   const ranks = [context.rank(node, a), context.rank(node, b)] as const
   const start = axis < 0 ? axis + ranks[0] : axis
   return appendOnes(node, context, attributes, ranks[0] - start - ranks[1])
@@ -46,7 +46,7 @@ const prelu: Upgrade = (node, context) => {
 
 /** Before opset 13, Softmax and its kin worked on the input flattened to a matrix at `axis`. */
 const softmax: Upgrade = (node, context) => {
-  const axis = intOf(node, 'axis', 1)
+  const axis = context.int(node, 'axis')
   const x = node.inputs[0]!
   const shape = context.shape(x)
   const start = shape && axis < 0 ? axis + shape.length : axis
@@ -67,7 +67,7 @@ const softmax: Upgrade = (node, context) => {
 
 /** Before opset 14, outputs after the first asked for training; statistics were those of each element or channel. */
 const batchNormalization: Upgrade = (node, context) => {
-  if (intOf(node, 'spatial', 1) !== 1)
+  if (context.int(node, 'spatial') !== 1)
     throw context.unsupported(node, 'it has statistics for each element (spatial = 0)')
   const training = node.outputs.slice(1).some(name => name !== '')
   if (node.outputs.slice(3).some(name => name !== '')) {
@@ -84,14 +84,14 @@ const batchNormalization: Upgrade = (node, context) => {
 }
 
 /** Upsample and the first Resize took pixel centres for corners and rounded down. */
-const resizeAttributes = (node: Node): Node['attributes'] => ({
-  mode: string(stringOf(node, 'mode', 'nearest').replace('bilinear', 'linear')),
+const resizeAttributes = (node: Node, context: UpgradeContext): Node['attributes'] => ({
+  mode: string(context.text(node, 'mode').replace('bilinear', 'linear')),
   coordinate_transformation_mode: string('asymmetric'),
   nearest_mode: string('floor'),
 })
 
 const upsample: Upgrade = (node, context) => {
-  const [height, width] = [floatOf(node, 'height_scale', undefined), floatOf(node, 'width_scale', undefined)]
+  const [height, width] = [givenFloat(node, 'height_scale'), givenFloat(node, 'width_scale')]
   const list = height !== undefined && width !== undefined ? [1, 1, height, width] : floatsOf(node, 'scales')
   const scales = list
     ? context.constant(`${node.outputs[0]}_scales`, Constant.f32(list))
@@ -99,14 +99,14 @@ const upsample: Upgrade = (node, context) => {
   return [
     makeNode('Resize', [node.inputs[0]!, '', scales], node.outputs, {
       name: node.name,
-      attributes: resizeAttributes(node),
+      attributes: resizeAttributes(node, context),
     }),
   ]
 }
 
 const resize: Upgrade = (node, context) => {
   if (context.opset < 11) return upsample(node, context)
-  if (stringOf(node, 'coordinate_transformation_mode', '') === 'tf_half_pixel_for_nn') {
+  if (context.text(node, 'coordinate_transformation_mode') === 'tf_half_pixel_for_nn') {
     throw context.unsupported(node, "'tf_half_pixel_for_nn' is no longer there")
   }
   // Inputs that were not meant had to be there, as tensors without elements.
@@ -118,7 +118,7 @@ const resize: Upgrade = (node, context) => {
 const groupNormalization: Upgrade = (node, context) => {
   const [x = '', scale = '', bias = ''] = node.inputs
   const channels = context.shape(x)?.[1]
-  const groups = intOf(node, 'num_groups', 1)
+  const groups = context.int(node, 'num_groups')
   if (typeof channels !== 'number') throw context.unsupported(node, 'the number of channels must be known')
   const nodes: Node[] = []
   const spread = (name: string): string => {

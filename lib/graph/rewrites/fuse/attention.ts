@@ -89,7 +89,7 @@ export function fuseAttention(node: Node, view: GraphView): Fusion | undefined {
   if (node.domain !== '' || node.op !== 'MatMul' || view.shape(node.outputs[0])?.length !== 4)
     return undefined
   const softmax = view.producer(node.inputs[0], 'Softmax')
-  const axis = softmax && intOf(softmax, 'axis', -1)
+  const axis = softmax && intOf(softmax, 'axis')
   if (!softmax || (axis !== -1 && axis !== 3)) return undefined
   for (const masked of unmasked(softmax.inputs[0]!, view)) {
     const scores = unscaled(masked.scores, view)

@@ -17,8 +17,8 @@ const activations: Readonly<Record<string, string>> = {
 
 function activationOf(node: Node): string | undefined {
   if (node.domain !== '') return undefined
-  if (node.op === 'Gelu') return stringOf(node, 'approximate', 'none') === 'tanh' ? 'gelu_tanh' : 'gelu'
-  if (node.op === 'Swish') return floatOf(node, 'alpha', 1) === 1 ? 'silu' : undefined
+  if (node.op === 'Gelu') return stringOf(node, 'approximate') === 'tanh' ? 'gelu_tanh' : 'gelu'
+  if (node.op === 'Swish') return floatOf(node, 'alpha') === 1 ? 'silu' : undefined
   return Object.hasOwn(activations, node.op) ? activations[node.op] : undefined
 }
 
@@ -37,9 +37,8 @@ export function fuseLinear(node: Node, view: GraphView): Fusion | undefined {
   if (node.domain !== '' || (node.op !== 'MatMul' && node.op !== 'Gemm')) return undefined
   const [x = '', w = '', c = ''] = node.inputs
   if (!view.isConstant(w) || view.shape(w)?.length !== 2 || (view.shape(x)?.length ?? 0) < 2) return undefined
-  const transB = int(intOf(node, 'transB', 0))
-  const plain =
-    ['alpha', 'beta'].every(name => floatOf(node, name, 1) === 1) && intOf(node, 'transA', 0) === 0
+  const transB = int(intOf(node, 'transB'))
+  const plain = ['alpha', 'beta'].every(name => floatOf(node, name) === 1) && intOf(node, 'transA') === 0
   if (!plain || (c !== '' && !isBias(view, c, view.shape(node.outputs[0])?.at(-1)))) return undefined
   return { nodes: [fused('FusedLinear', [x, w, c], node, { transB })], absorbed: [] }
 }
@@ -55,9 +54,9 @@ function isBias(view: GraphView, name: string, features: number | undefined): bo
 export function fuseActivation(node: Node, view: GraphView): Fusion | undefined {
   const activation = activationOf(node)
   const layer = activation === undefined ? undefined : layerOf(view, node.inputs[0])
-  if (!layer || activation === undefined || stringOf(layer, 'activation', 'none') !== 'none') return undefined
+  if (!layer || activation === undefined || stringOf(layer, 'activation') !== 'none') return undefined
   // A linear layer adds its residual after the activation.
-  if (input(layer, 3) !== '' && (layer.op !== 'FusedConv' || intOf(layer, 'residual_first', 0) === 0))
+  if (input(layer, 3) !== '' && (layer.op !== 'FusedConv' || intOf(layer, 'residual_first') === 0))
     return undefined
   const attributes = { ...layer.attributes, activation: string(activation) }
   return { nodes: [fused(fusedOp(layer), layer.inputs, node, attributes)], absorbed: [layer] }
@@ -77,7 +76,7 @@ export function fuseAdd(node: Node, view: GraphView): Fusion | undefined {
 }
 
 function addBias(node: Node, layer: Node, bias: string, view: GraphView): Fusion | undefined {
-  const active = stringOf(layer, 'activation', 'none') !== 'none'
+  const active = stringOf(layer, 'activation') !== 'none'
   if (active || input(layer, 2) !== '') return undefined
   const shape = view.shape(layer.outputs[0])
   if (layer.op === 'FusedLinear') {
@@ -104,7 +103,7 @@ function addResidual(
   view: GraphView,
 ): Fusion | undefined {
   if (!sameShape(view.shape(from), view.shape(other))) return undefined
-  const active = stringOf(layer, 'activation', 'none') !== 'none'
+  const active = stringOf(layer, 'activation') !== 'none'
   const attributes = layer.op === 'FusedLinear' || active ? {} : { residual_first: int(1) }
   const inputs = [input(layer, 0), input(layer, 1), input(layer, 2), other]
   const next = fused(fusedOp(layer), inputs, node, { ...layer.attributes, ...attributes })
@@ -120,7 +119,7 @@ export function fuseBatchNorm(node: Node, view: GraphView): Fusion | undefined {
   const conv = view.producer(node.inputs[0], 'Conv')
   const constants = [...node.inputs.slice(1), ...(conv?.inputs.slice(1).filter(name => name !== '') ?? [])]
   const weight = view.shape(conv?.inputs[1])
-  const training = intOf(node, 'training_mode', 0) !== 0 || node.outputs.length > 1
+  const training = intOf(node, 'training_mode') !== 0 || node.outputs.length > 1
   if (!conv || !weight || training || !constants.every(name => view.isConstant(name))) return undefined
   const build = new NodeBuilder({
     fresh: view.fresh,
@@ -129,7 +128,7 @@ export function fuseBatchNorm(node: Node, view: GraphView): Fusion | undefined {
   })
   const made = (op: string, ...inputs: readonly string[]): string => build.add(op, inputs)
   const [, gamma = '', beta = '', mean = '', variance = ''] = node.inputs
-  const epsilon = build.constant(floatOf(node, 'epsilon', 1e-5))
+  const epsilon = build.constant(floatOf(node, 'epsilon'))
   const gain = made('Div', gamma, made('Sqrt', made('Add', variance, epsilon)))
   const rows = made('Reshape', gain, build.constant(weight.map((size, axis) => (axis === 0 ? size : 1))))
   const moved = input(conv, 2) === '' ? made('Neg', mean) : made('Sub', input(conv, 2), mean)

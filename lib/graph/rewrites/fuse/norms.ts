@@ -13,7 +13,7 @@ function isRowMean(node: Node, view: GraphView): boolean {
   const rank = view.shape(node.inputs[0])?.length
   const axes = view.integers(node.inputs[1])
   const last = axes?.length === 1 && (axes[0] === -1 || axes[0] === (rank ?? 0) - 1)
-  return last && intOf(node, 'keepdims', 1) === 1
+  return last && intOf(node, 'keepdims') === 1
 }
 
 /** √(mean(d²) + epsilon) */

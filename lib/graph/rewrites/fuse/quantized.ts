@@ -41,9 +41,7 @@ function byteType(node: Node | undefined, view: GraphView): 'u8' | 'i8' | undefi
   const single = [scale, zero].every(
     name => view.isConstant(name) && view.initializers.get(name)?.count === 1,
   )
-  return single && (dtype === 'u8' || dtype === 'i8') && intOf(node!, 'block_size', 0) === 0
-    ? dtype
-    : undefined
+  return single && (dtype === 'u8' || dtype === 'i8') && intOf(node!, 'block_size') === 0 ? dtype : undefined
 }
 
 /** DequantizeLinear of bytes with one scale. */
@@ -174,10 +172,9 @@ function weightOf(
   const [codes = '', scale = '', zero = ''] = node?.inputs ?? []
   const constant = view.initializers.get(codes)
   const count = view.initializers.get(scale)?.count
-  const along = intOf(node ?? makeNode('', [], []), 'axis', 1)
-  const fits = count === 1 || (count === features && along === axis)
+  const fits = count === 1 || (count === features && node !== undefined && intOf(node, 'axis') === axis)
   const bytes = constant?.dtype === 'u8' || constant?.dtype === 'i8'
-  if (!node || !fits || !bytes || intOf(node, 'block_size', 0) !== 0) return undefined
+  if (!node || !fits || !bytes || intOf(node, 'block_size') !== 0) return undefined
   if (![codes, scale].every(name => view.isConstant(name))) return undefined
   if (zero !== '') return view.initializers.has(zero) ? [codes, scale, zero] : undefined
   const none = view.fresh(`${codes}/zero`)
@@ -239,10 +236,10 @@ function fuseGemm(cast: Node, view: GraphView): Fusion | undefined {
   const { value, absorbed } = quantizedValue(cast, view)
   const gemm = view.producer(value, 'Gemm')
   const plain =
-    gemm && ['alpha', 'beta'].every(name => floatOf(gemm, name, 1) === 1) && intOf(gemm, 'transA', 0) === 0
+    gemm && ['alpha', 'beta'].every(name => floatOf(gemm, name) === 1) && intOf(gemm, 'transA') === 0
   if (!plain) return undefined
   const a = dequantizeOf(gemm.inputs[0], view)
-  const transposed = intOf(gemm, 'transB', 0) !== 0
+  const transposed = intOf(gemm, 'transB') !== 0
   const features = view.shape(gemm.inputs[1])?.[transposed ? 0 : 1] ?? 0
   const weight = weightOf(gemm.inputs[1], transposed ? 0 : 1, features, view)
   const bias = a && weight ? biasOf(gemm.inputs[2], [a.inputs[1]!, weight[1]], view) : undefined
@@ -275,7 +272,7 @@ function fuseMean(cast: Node, view: GraphView): Fusion | undefined {
   const axis = node.op === 'ReduceMean' ? (axes[0] ?? rank) : 2
   const last = node.op !== 'ReduceMean' || axes.every((entry, i) => entry === axis + i)
   if (!last || axis >= rank || (node.op === 'ReduceMean' && axes.length !== rank - axis)) return undefined
-  const attributes = { axis: int(axis), keepdims: int(intOf(node, 'keepdims', 1)) }
+  const attributes = { axis: int(axis), keepdims: int(intOf(node, 'keepdims')) }
   return {
     nodes: [own('QLinearMean', [...x.inputs, ...cast.inputs.slice(1)], cast, attributes)],
     absorbed: [node],

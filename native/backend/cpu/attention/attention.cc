@@ -1,3 +1,4 @@
+// attention.cc: attention forward in one pass (FlashAttention): online softmax over tiles of keys.
 #include <algorithm>
 #include <cmath>
 
@@ -52,10 +53,16 @@ class Tile {
     }
     for (int64_t s = 0; s < visible; s += kBlock) {
       const int64_t count = std::min(kBlock, visible - s);
-      multiply_rows(queries_, rows_, keys, args_.k_strides.step, s, count, shape_.depth, panel_, scores_);
+      const HeadRows some_keys = {
+          .data = keys, .step = args_.k_strides.step, .first = s, .count = count, .width = shape_.depth};
+      const HeadRows some_values = {.data = values,
+                                    .step = args_.v_strides.step,
+                                    .first = s,
+                                    .count = count,
+                                    .width = shape_.value_depth};
+      multiply_rows(queries_, rows_, some_keys, panel_, scores_);
       for (int64_t row = 0; row < rows_; ++row) weigh(row, s, count);
-      multiply_columns(weights_, rows_, values, args_.v_strides.step, s, count, shape_.value_depth, panel_,
-                       out_);
+      multiply_columns(weights_, rows_, some_values, panel_, out_);
     }
     for (int64_t row = 0; row < rows_; ++row) store(row);
   }

@@ -1,9 +1,11 @@
+// attention_backward.cc: gradients of attention; softmax weights are recomputed from q, k and log_sum.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "backend/cpu/attention/attention_tiles.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/parallel_tasks.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 
@@ -75,12 +77,17 @@ class QueryTile {
     const int64_t visible = visible_keys(rows_ - 1);
     for (int64_t s = 0; s < visible; s += kBlock) {
       const int64_t count = std::min(kBlock, visible - s);
-      multiply_rows(queries_, rows_, keys, forward.k_strides.step, s, count, at_.shape.depth, panel_,
-                    scores_);
-      multiply_rows(gradients_, rows_, values, forward.v_strides.step, s, count, at_.shape.value_depth,
-                    panel_, weight_gradients_);
+      const HeadRows some_keys = {
+          .data = keys, .step = forward.k_strides.step, .first = s, .count = count, .width = at_.shape.depth};
+      const HeadRows some_values = {.data = values,
+                                    .step = forward.v_strides.step,
+                                    .first = s,
+                                    .count = count,
+                                    .width = at_.shape.value_depth};
+      multiply_rows(queries_, rows_, some_keys, panel_, scores_);
+      multiply_rows(gradients_, rows_, some_values, panel_, weight_gradients_);
       for (int64_t row = 0; row < rows_; ++row) score_gradient(row, s, count);
-      multiply_columns(left_, rows_, keys, forward.k_strides.step, s, count, at_.shape.depth, panel_, sums_);
+      multiply_columns(left_, rows_, some_keys, panel_, sums_);
     }
     float* dq = at_.args.dq + (head_of(forward.q, forward.q_strides, batch_, head_) - forward.q);
     for (int64_t row = 0; row < rows_; ++row) {
@@ -170,13 +177,21 @@ class KeyTile {
     const int64_t count = std::min(kBlock, at_.shape.queries - t);
     const float* queries = head_of(forward.q, forward.q_strides, batch_, head);
     const float* gradients = head_of(at_.args.dy, forward.y_strides, batch_, head);
-    const int64_t q_step = forward.q_strides.step, y_step = forward.y_strides.step;
-    multiply_rows(keys_, rows_, queries, q_step, t, count, at_.shape.depth, panel_, scores_);
-    multiply_rows(values_, rows_, gradients, y_step, t, count, at_.shape.value_depth, panel_,
-                  weight_gradients_);
+    const HeadRows some_queries = {.data = queries,
+                                   .step = forward.q_strides.step,
+                                   .first = t,
+                                   .count = count,
+                                   .width = at_.shape.depth};
+    const HeadRows some_gradients = {.data = gradients,
+                                     .step = forward.y_strides.step,
+                                     .first = t,
+                                     .count = count,
+                                     .width = at_.shape.value_depth};
+    multiply_rows(keys_, rows_, some_queries, panel_, scores_);
+    multiply_rows(values_, rows_, some_gradients, panel_, weight_gradients_);
     for (int64_t row = 0; row < rows_; ++row) score_gradient(row, head, t, count);
-    multiply_columns(weights_, rows_, gradients, y_step, t, count, at_.shape.value_depth, panel_, dv_);
-    multiply_columns(left_, rows_, queries, q_step, t, count, at_.shape.depth, panel_, dk_);
+    multiply_columns(weights_, rows_, some_gradients, panel_, dv_);
+    multiply_columns(left_, rows_, some_queries, panel_, dk_);
   }
 
   // The weights of a key for the queries [t, t + count), and left as in QueryTile.
@@ -211,7 +226,7 @@ std::vector<float> products(const AttentionBackwardArgs& args) {
   const AttentionShape& shape = forward.shape;
   const int64_t rows = shape.batch * shape.heads * shape.queries;
   std::vector<float> result(rows);
-  parallel_for(rows, 1 + (1 << 12) / (shape.value_depth + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(rows, grain_for(shape.value_depth, 1 << 12), [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) {
       const int64_t head = at / shape.queries;
       const float* y = head_of(forward.y, forward.y_strides, head / shape.heads, head % shape.heads) +

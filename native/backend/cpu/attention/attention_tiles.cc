@@ -1,3 +1,4 @@
+// attention_tiles.cc: packing and GEMMs of the tiles of attention.
 #include "backend/cpu/attention/attention_tiles.h"
 
 #include <algorithm>
@@ -18,8 +19,8 @@ void put_rows(const float* from, int64_t step, int64_t rows, int64_t depth, floa
   for (int64_t row = 0; row < rows; ++row) put_row(from + row * step, depth, row, left);
 }
 
-void multiply_rows(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
-                   int64_t count, int64_t depth, float* panel, float* sums) {
+void multiply_rows(const float* left, int64_t rows, const HeadRows& right, float* panel, float* sums) {
+  const auto& [from, step, first, count, depth] = right;
   const GemmKernels& best = kernels().gemm;
   const Operand lines = rows_of(from, step);
   for (int64_t row = 0; row < rows; ++row) std::fill_n(sums + row * kTile, count, 0.0f);
@@ -33,8 +34,8 @@ void multiply_rows(const float* left, int64_t rows, const float* from, int64_t s
   }
 }
 
-void multiply_columns(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
-                      int64_t count, int64_t width, float* panel, float* sums) {
+void multiply_columns(const float* left, int64_t rows, const HeadRows& right, float* panel, float* sums) {
+  const auto& [from, step, first, count, width] = right;
   const GemmKernels& best = kernels().gemm;
   const Operand lines = columns_of(from, step);
   for (int64_t e = 0; e < width; e += kPanelRows) {

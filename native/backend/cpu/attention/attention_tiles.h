@@ -1,5 +1,5 @@
-// attention_tiles.h: what the passes of attention share: products of a tile of rows with rows of a head, in
-// the block and chunk sizes of the one matrix product (gemm_kernels.h).
+// attention_tiles.h: GEMMs of a tile of rows with rows of a head, for attention forward and backward, in the
+// block and chunk sizes of the one matrix product (gemm_kernels.h).
 #pragma once
 
 #include "backend/cpu/gemm/gemm_kernels.h"
@@ -27,14 +27,19 @@ void put_row(const float* from, int64_t depth, int64_t row, float* left);
 // The same for rows [0, rows) from rows that lie `step` apart.
 void put_rows(const float* from, int64_t step, int64_t rows, int64_t depth, float* left);
 
-// sums[r * kTile + j] = Σ_d left(r, d) · from[(first + j) · step + d] for r < rows and j < count <= kBlock.
-void multiply_rows(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
-                   int64_t count, int64_t depth, float* panel, float* sums);
+// Rows [first, first + count) of a head, count <= kBlock: element (j, e) is data[(first + j) · step + e],
+// e < width.
+struct HeadRows {
+  const float* data;
+  int64_t step, first, count, width;
+};
 
-// sums(r, e) += Σ_{j < count} left[r * kLine + j] · from[(first + j) · step + e] for e < width. The columns
-// of sums lie in tiles of kTile.
-void multiply_columns(const float* left, int64_t rows, const float* from, int64_t step, int64_t first,
-                      int64_t count, int64_t width, float* panel, float* sums);
+// sums[r * kTile + j] = Σ_e left(r, e) · right(j, e) for r < rows.
+void multiply_rows(const float* left, int64_t rows, const HeadRows& right, float* panel, float* sums);
+
+// sums(r, e) += Σ_j left[r * kLine + j] · right(j, e) for r < rows. The columns of sums lie in tiles of
+// kTile.
+void multiply_columns(const float* left, int64_t rows, const HeadRows& right, float* panel, float* sums);
 
 // Element (r, e) of such sums.
 inline float* sums_at(float* sums, int64_t row, int64_t chunk) {

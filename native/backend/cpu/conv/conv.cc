@@ -1,3 +1,4 @@
+// conv.cc: convolution forward; chooses depthwise, Winograd, bf16 or f32 kernels.
 #include <algorithm>
 
 #include "backend/cpu/conv/conv_bf16.h"

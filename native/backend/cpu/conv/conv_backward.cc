@@ -1,7 +1,9 @@
+// conv_backward.cc: gradients of convolutions, and transposed convolutions.
 #include <algorithm>
 
 #include "backend/cpu/conv/conv_reading.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/grain.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -12,7 +14,7 @@ void transpose_weight(const ConvShape& shape, const float* weight, const std::ve
                       float* to) {
   const int64_t channels = shape.channels / shape.groups, filters = shape.filters / shape.groups;
   const int64_t all = numel(shape.kernel), some = static_cast<int64_t>(taps.size());
-  parallel_for(shape.channels, 1 + (1 << 14) / (filters * some + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(shape.channels, grain_for(filters * some, 1 << 14), [&](int64_t begin, int64_t end) {
     for (int64_t channel = begin; channel < end; ++channel) {
       const int64_t group = channel / channels, c = channel % channels;
       float* row = to + channel * filters * some;
@@ -69,7 +71,7 @@ void transposed(const Weight& weight, const ConvShape& shape, const float* dy, c
 
 void bias_gradient(const ConvBackwardArgs& args) {
   const int64_t positions = numel(args.shape.out), filters = args.shape.filters;
-  parallel_for(filters, 1 + (1 << 16) / (args.shape.batch * positions + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(filters, grain_for(args.shape.batch * positions, 1 << 16), [&](int64_t begin, int64_t end) {
     constexpr int64_t kLanes = 16;
     for (int64_t o = begin; o < end; ++o) {
       float total = 0;

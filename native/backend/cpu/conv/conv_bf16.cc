@@ -1,3 +1,4 @@
+// conv_bf16.cc: convolutions as dot-product GEMM in bf16.
 #include "backend/cpu/conv/conv_bf16.h"
 
 #include "backend/cpu/conv/conv_dot_gemm.h"

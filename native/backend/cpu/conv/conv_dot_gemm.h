@@ -7,6 +7,7 @@
 
 #include "backend/cpu/conv/conv_reading.h"
 #include "backend/cpu/gemm/dot_kernels.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/parallel_tasks.h"
 
 namespace spark::cpu {
@@ -61,7 +62,7 @@ void for_each_padded(const ConvShape& shape, const PaddedInput& input, const Ele
   const Scratch workspace((padded_floats(plane, shape.channels) * kBytes + 3) / 4);
   auto* planes = reinterpret_cast<Element*>(workspace.data());
   for (int64_t n = 0; n < shape.batch; ++n) {
-    parallel_for(shape.channels, 1 + kGrainBytes / kBytes / (plane + 1), [&](int64_t begin, int64_t end) {
+    parallel_for(shape.channels, grain_for(plane, kGrainBytes / kBytes), [&](int64_t begin, int64_t end) {
       fill(n * shape.channels + begin, end - begin, planes + begin * plane);
     });
     run(n, 1, planes);

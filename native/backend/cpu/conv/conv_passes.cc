@@ -1,9 +1,11 @@
+// conv_passes.cc: convolutions and weight gradients as implicit im2col, or as loops for few filters.
 #include "backend/cpu/conv/conv_passes.h"
 
 #include <algorithm>
 
 #include "backend/cpu/gemm/activation.h"
 #include "backend/cpu/gemm/product.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/parallel_tasks.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
@@ -14,6 +16,7 @@ namespace {
 constexpr int64_t kPositions = 512;       // fill a product; images that are smaller share one
 constexpr int64_t kDirectLines = 3;       // up to so many lines of a group do without a product
 constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
+constexpr int64_t kGrainSums = 1 << 14;   // sums of tasks that a thread adds up at a time
 constexpr int64_t kManyTerms = 1024;
 constexpr int64_t kChunkTerms = 1 << 12;  // positions whose products with the gradient are one sum
 
@@ -55,7 +58,7 @@ class Convolution {
     };
     const int64_t planes = task.images * source_.channels;
     if (spread) {
-      parallel_for(planes, 1 + (1 << 14) / (plane_ + 1), fill);
+      parallel_for(planes, grain_for(plane_, 1 << 14), fill);
     } else {
       fill(0, planes);
     }
@@ -230,11 +233,18 @@ void loop(const ConvSource& source, const ConvPart& part, const std::vector<int6
   }
 }
 
+// Gradients of the `lines` of a group: those of line l of image n begin at data[n · pitch + l · numel(size)].
+struct LineGradients {
+  const float* data;
+  int64_t pitch, lines;
+};
+
 // As coefficient_gradient(), of a task: to[l · rows.size() + row].
 void loop_gradient(const Convolution& convolution, const PaddedInput& input, const Task& task,
                    const std::vector<int64_t>& rows, const int64_t (&size)[3], const float* data,
-                   const float* gradient, int64_t pitch, int64_t lines, float* to) {
+                   const LineGradients& gradients, float* to) {
   const auto& [depths, height, width] = size;
+  const auto& [gradient, pitch, lines] = gradients;
   const auto depth = static_cast<int64_t>(rows.size());
   std::fill_n(to, lines * depth, 0.0f);
   for (int64_t n = 0; n < task.images; ++n) {
@@ -297,8 +307,8 @@ void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& 
     const float* first = gradient + (task.first * groups + task.group) * lines * positions;
     float* to = partial.get() + task.first / convolution.images() * count + task.group * lines * depth;
     if (direct) {
-      return loop_gradient(convolution, *source.input, task, rows, size, data, first,
-                           groups * lines * positions, lines, to);
+      const LineGradients gradients = {.data = first, .pitch = groups * lines * positions, .lines = lines};
+      return loop_gradient(convolution, *source.input, task, rows, size, data, gradients, to);
     }
     const Patches left = patches_of(convolution, *source.input, data, rows, size, task.images);
     const Patches right = {first,
@@ -317,7 +327,7 @@ void coefficient_gradient(const ConvSource& source, const std::vector<int64_t>& 
       multiply(lines, depth, {{rows_of(right), rows_of(left), terms}}, store, StoreBy::kRows);
     }
   });
-  parallel_for(count, 1 << 14, [&](int64_t begin, int64_t end) {
+  parallel_for(count, kGrainSums, [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) {
       float sum = partial[at];
       for (int64_t chunk = 1; chunk < chunks; ++chunk) sum += partial[chunk * count + at];

@@ -1,8 +1,10 @@
+// conv_reading.cc: geometry of convolutions and transposed convolutions: taps, phases, padded axes.
 #include "backend/cpu/conv/conv_reading.h"
 
 #include <algorithm>
 
 #include "backend/cpu/gemm/weight.h"
+#include "backend/cpu/grain.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -107,7 +109,7 @@ Weight decoded(const Weight& weight, std::unique_ptr<float[]>& storage) {
   const int64_t rows = weight.rows, cols = weight.cols;
   storage.reset(new float[rows * cols]);
   const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
-  parallel_for(panels, 1 + (1 << 14) / (kPanelRows * cols + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(panels, grain_for(kPanelRows * cols, 1 << 14), [&](int64_t begin, int64_t end) {
     float piece[kPanelRows * kLine];
     for (int64_t row = begin * kPanelRows; row < std::min(rows, end * kPanelRows); row += kPanelRows) {
       const int64_t some = std::min(kPanelRows, rows - row);

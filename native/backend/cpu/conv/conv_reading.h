@@ -1,4 +1,4 @@
-// conv_reading.h: how the passes of a convolution read their source.
+// conv_reading.h: the geometry by which the passes of a convolution read their source.
 #pragma once
 
 #include "backend/cpu/conv/conv_passes.h"

@@ -1,3 +1,4 @@
+// depthwise.cc: depthwise convolutions and their gradients.
 #include "backend/cpu/conv/depthwise.h"
 
 #include <algorithm>

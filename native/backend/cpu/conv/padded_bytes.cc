@@ -1,3 +1,4 @@
+// padded_bytes.cc: padded inputs of int8 convolutions.
 #include "backend/cpu/conv/padded_bytes.h"
 
 #include <algorithm>

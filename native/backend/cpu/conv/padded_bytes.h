@@ -1,4 +1,4 @@
-// padded_bytes.h: padded inputs (padded_input.h) of bytes.
+// padded_bytes.h: padded inputs (padded_input.h) of int8 elements.
 #pragma once
 
 #include "backend/cpu/conv/padded_input.h"

@@ -1,3 +1,4 @@
+// padded_input.cc: padded inputs of convolutions.
 #include "backend/cpu/conv/padded_input.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// padded_input.h: how the planes of an image lie while a convolution reads them. Zeros around the image are
+// padded_input.h: the layout of the planes of an image that a convolution reads. Zeros around the image are
 // written down, and positions that a stride keeps apart are gathered by their remainder. Neighbouring
 // positions then read neighbouring elements, and each tap is one offset from there, inside of the plane.
 #pragma once

@@ -1,3 +1,4 @@
+// winograd.cc: Winograd convolutions F(4 x 4, 3 x 3): transforms, GEMMs, epilogue.
 #include "backend/cpu/conv/winograd.h"
 
 #include <algorithm>
@@ -5,6 +6,7 @@
 #include "backend/cpu/conv/conv_reading.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/product.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/parallel_tasks.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 
@@ -134,7 +136,7 @@ void winograd_weight(const WinogradWeightArgs& args) {
   const auto* weight = static_cast<const float*>(decoded(args.weight, storage).data);
   const int64_t floats = matrix_floats(filters, channels);
   std::fill_n(args.data, kElements * floats, 0.0f);
-  parallel_for(filters, 1 + (1 << 9) / (channels + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(filters, grain_for(channels, 1 << 9), [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
       float* to = args.data + o / kPanelRows * channels * kPanelRows + o % kPanelRows;
       for (int64_t c = 0; c < channels; ++c) {

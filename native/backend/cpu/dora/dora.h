@@ -1,4 +1,4 @@
-// dora.h: what the DoRA operations share.
+// dora.h: shared helpers of the DoRA operations.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// dora_backward.cc: gradients of a DoRA layer.
 #include <algorithm>
 #include <vector>
 

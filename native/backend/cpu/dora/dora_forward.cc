@@ -1,3 +1,4 @@
+// dora_forward.cc: a DoRA layer forward, with and without dropout.
 #include <algorithm>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// dora_merge.cc: merge and unmerge of a DoRA adapter into a weight, and the gradient of the merged weight.
 #include <algorithm>
 #include <vector>
 #if defined(__x86_64__)
@@ -7,6 +8,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/product.h"
 #include "backend/cpu/gemm/weight.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/per_thread.h"
 #include "core/thread_pool.h"
@@ -61,7 +63,7 @@ void add_low_rank(const LowRank& low_rank, float scale, int64_t rows, int64_t co
   const Factors with = factors(low_rank, scale, rows, cols);
   const int64_t before = columns_before_line(out, cols), panels = (rows + kPanelRows - 1) / kPanelRows;
   const bool past_cache = rows * cols >= kPastCache && cols % kVector == 0;
-  parallel_for(panels, 1 + (1 << 16) / (kPanelRows * cols + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(panels, grain_for(kPanelRows * cols, 1 << 16), [&](int64_t begin, int64_t end) {
     auto& [tile] = PerThread<Workspace>::get();
     for (int64_t panel = begin; panel < end; ++panel) {
       const int64_t row = panel * kPanelRows, height = std::min(kPanelRows, rows - row);
@@ -104,7 +106,7 @@ void dora_merge_backward(const DoraMergeBackwardArgs& args) {
   const int64_t rows = args.weight.rows, cols = args.weight.cols, rank = args.low_rank.rank;
   const float scale = args.low_rank.scale;
   scaled_sum(args.weight, args.low_rank, nullptr, args.dv);
-  parallel_for(rows, 1 + (1 << 14) / (cols + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(rows, grain_for(cols, 1 << 14), [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
       const float* dmerged = args.dmerged + o * cols;
       float* v = args.dv + o * cols;

@@ -1,3 +1,4 @@
+// dora_mixed.cc: a batch whose rows use different DoRA adapters of one layer.
 #include <algorithm>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// dora_norm.cc: row norms and gains of a DoRA weight.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -10,6 +11,8 @@
 
 namespace spark::cpu {
 namespace {
+
+constexpr int64_t kGrainTerms = 1 << 12;  // products worth waking a thread for
 
 // ‖W[row, :] + s·B[row, :]·A‖², in double.
 double dense_norm2(const DoraNormArgs& args, int64_t row) {
@@ -69,7 +72,7 @@ void dora_norm(const DoraNormArgs& args) {
             std::copy_n(sums, count, bg.data() + row * rank + r);
           });
   const int64_t blocks = (rows + kPanelRows - 1) / kPanelRows;
-  parallel_for(blocks, 1 + (1 << 12) / (kPanelRows * (rank + 1)), [&](int64_t begin, int64_t end) {
+  parallel_for(blocks, 1 + kGrainTerms / (kPanelRows * (rank + 1)), [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * kPanelRows, count = std::min(kPanelRows, rows - first);
       double cross[kPanelRows] = {}, square[kPanelRows] = {};

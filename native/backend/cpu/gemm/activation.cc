@@ -1,3 +1,4 @@
+// activation.cc: activations of a row of accumulators.
 #include "backend/cpu/gemm/activation.h"
 
 #include "backend/cpu/simd/cpu_kernels.h"

@@ -1,4 +1,4 @@
-// epilogue.h: what happens to a row of sums before it is stored.
+// activation.h: activation functions of a row of accumulators.
 #pragma once
 
 #include "backend/backend.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "backend/cpu/grain.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -13,7 +14,7 @@ template <typename Term, typename Store>
 void column_sums(int64_t rows, int64_t cols, const Term& term, const Store& store) {
   constexpr int64_t kWidth = 64, kChunk = 256;
   const int64_t groups = (cols + kWidth - 1) / kWidth;
-  const int64_t grain = 1 + (1 << 16) / (rows * kWidth + 1);
+  const int64_t grain = grain_for(rows * kWidth, 1 << 16);
   parallel_for(groups, grain, [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) {
       const int64_t col = group * kWidth, width = std::min(kWidth, cols - col);

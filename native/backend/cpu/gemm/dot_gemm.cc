@@ -1,7 +1,9 @@
+// dot_gemm.cc: tiling and packing of dot-product GEMM.
 #include "backend/cpu/gemm/dot_gemm.h"
 
 #include <algorithm>
 
+#include "backend/cpu/grain.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/per_thread.h"
 #include "core/thread_pool.h"
@@ -45,7 +47,7 @@ void compute_all(const DotGemm<Sum>& product, MultiplyDots<Sum> multiply) {
   while (tiles() < 2 * thread_count() && width > 2 * kPanelRows) width /= 2;
   while (tiles() < 2 * thread_count() && height > 2 * kPanelRows) height /= 2;
   const int64_t work = std::min(product.rows, height) * std::min(product.cols, width) * (product.groups + 1);
-  parallel_for(tiles(), 1 + kGrainDots / (work + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(tiles(), grain_for(work, kGrainDots), [&](int64_t begin, int64_t end) {
     const int64_t row_tiles = pieces(product.rows, height);
     for (int64_t index = begin; index < end; ++index) {
       const int64_t row = index % row_tiles * height, col = index / row_tiles * width;
@@ -69,7 +71,7 @@ void round_to_bf16(const float* from, int64_t count, uint16_t* to) {
 
 std::vector<uint32_t> round_rows(const float* x, int64_t rows, int64_t cols, int64_t stride) {
   std::vector<uint32_t> groups(rows * stride);
-  parallel_for(rows, 1 + (1 << 16) / (cols + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(rows, grain_for(cols, 1 << 16), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       round_to_bf16(x + row * cols, cols, reinterpret_cast<uint16_t*>(groups.data() + row * stride));
     }

@@ -1,3 +1,4 @@
+// dot_self_test.cc: a self-test of the dot-product kernels of this CPU.
 #include "backend/cpu/gemm/dot_self_test.h"
 
 #include <cmath>

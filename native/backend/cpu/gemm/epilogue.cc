@@ -1,3 +1,4 @@
+// epilogue.cc: bias, activation and residual applied to accumulators.
 #include "backend/cpu/gemm/epilogue.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// epilogue.h: what becomes of the sums of a layer.
+// epilogue.h: bias, activation and residual applied to a tile of accumulators.
 #pragma once
 
 #include "backend/backend.h"

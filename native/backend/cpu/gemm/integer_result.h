@@ -1,4 +1,4 @@
-// integer_result.h: how kernels store sums of integers.
+// integer_result.h: requantization and store of int32 accumulators.
 #pragma once
 
 #include "backend/cpu/simd/cpu_kernels.h"

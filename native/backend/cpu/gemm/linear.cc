@@ -1,3 +1,4 @@
+// linear.cc: linear layers forward and backward in f32 and bf16.
 #include <algorithm>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// linear_integer.cc: int8 linear layers as dot-product GEMM with zero points.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -5,6 +6,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/dot_gemm.h"
 #include "backend/cpu/gemm/integer_result.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
@@ -55,7 +57,7 @@ uint32_t row_sum(const Bytes& bytes, int64_t row, bool is_signed) {
 
 std::vector<uint32_t> row_sums(const Bytes& bytes, bool is_signed) {
   std::vector<uint32_t> sums(bytes.rows);
-  parallel_for(bytes.rows, 1 + (1 << 16) / (bytes.cols + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(bytes.rows, grain_for(bytes.cols, 1 << 16), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) sums[row] = row_sum(bytes, row, is_signed);
   });
   return sums;
@@ -64,7 +66,7 @@ std::vector<uint32_t> row_sums(const Bytes& bytes, bool is_signed) {
 // [rows, stride] groups.
 std::vector<uint32_t> to_dot_groups(const Bytes& bytes, int64_t groups, int64_t stride) {
   std::vector<uint32_t> result(bytes.rows * stride);
-  parallel_for(bytes.rows, 1 + (1 << 16) / (bytes.cols + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(bytes.rows, grain_for(bytes.cols, 1 << 16), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t l = 0; l < groups; ++l) result[row * stride + l] = bytes.group(row, l);
     }
@@ -76,7 +78,7 @@ std::vector<uint32_t> to_dot_groups(const Bytes& bytes, int64_t groups, int64_t 
 std::vector<uint32_t> packed_sums(const LinearIntegerArgs& args) {
   const int64_t groups = (args.cols + 3) / 4;
   std::vector<uint32_t> sums(args.rows);
-  parallel_for(args.rows, 1 + (1 << 16) / (args.cols + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(args.rows, grain_for(args.cols, 1 << 16), [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
       const int8_t* panel = static_cast<const int8_t*>(args.w) + (o - o % kPanelRows) * groups * 4;
       for (int64_t i = 0; i < args.cols; ++i) {

@@ -1,3 +1,4 @@
+// matmul.cc: batched matmul of strided operands.
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/product.h"
 namespace spark::cpu {

@@ -1,6 +1,8 @@
+// pack_weight.cc: packing of a weight into micro-panels.
 #include <algorithm>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/grain.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -25,7 +27,7 @@ template <int kGroup, typename Code>
 void pack(int64_t rows, int64_t cols, const void* from, void* to) {
   const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
   const int64_t panel_codes = (cols + kGroup - 1) / kGroup * kGroup * kPanelRows;
-  parallel_for(panels, 1 + (1 << 14) / (panel_codes + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(panels, grain_for(panel_codes, 1 << 14), [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
       const int64_t row = panel * kPanelRows;
       pack_panel<kGroup>(static_cast<const Code*>(from) + row * cols, std::min(kPanelRows, rows - row), cols,

@@ -1,3 +1,4 @@
+// product.cc: f32 GEMM: tiles, segments along K, threads.
 #include "backend/cpu/gemm/product.h"
 
 #include <algorithm>

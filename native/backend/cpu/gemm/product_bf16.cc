@@ -1,3 +1,4 @@
+// product_bf16.cc: GEMM with a frozen weight in bf16.
 #include <algorithm>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// weight.cc: decoding of frozen weights to f32.
 #include "backend/cpu/gemm/weight.h"
 
 #include <algorithm>
@@ -5,6 +6,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/product.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
@@ -32,7 +34,7 @@ void decode(const Weight& weight, int64_t row, int64_t rows, int64_t col, int64_
 void weight_norm2(const WeightNorm2Args& args) {
   const int64_t rows = args.weight.rows, cols = args.weight.cols;
   const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
-  parallel_for(panels, 1 + (1 << 16) / (cols * kPanelRows + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(panels, grain_for(cols * kPanelRows, 1 << 16), [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
       const int64_t row = panel * kPanelRows, height = std::min(kPanelRows, rows - row);
       float piece[kPanelRows * kLine];

@@ -1,3 +1,4 @@
+// adamw.cc: the AdamW update.
 #include <cmath>
 
 #include "backend/adamw_step.h"
@@ -6,9 +7,11 @@
 
 namespace spark::cpu {
 
+constexpr int64_t kGrain = 1 << 14;  // elements a thread takes at a time
+
 void adamw(const AdamwArgs& args) {
   const AdamwStep step(args);
-  parallel_for(args.count, 1 << 14, [&](int64_t begin, int64_t end) {
+  parallel_for(args.count, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float grad = args.grad[i];
       args.m[i] += (grad - args.m[i]) * step.rest1;

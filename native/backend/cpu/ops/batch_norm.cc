@@ -1,6 +1,8 @@
+// batch_norm.cc: batch statistics, batch normalization and its gradient.
 #include <cmath>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
@@ -10,7 +12,7 @@ namespace {
 // body(c) for each channel.
 template <typename Body>
 void for_each_channel(int64_t channels, int64_t elements, const Body& body) {
-  parallel_for(channels, 1 + (1 << 12) / (elements + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(channels, grain_for(elements, 1 << 12), [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) body(c);
   });
 }

@@ -1,3 +1,4 @@
+// binary.cc: binary elementwise operations with broadcasting.
 #include "backend/binary_functions.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"

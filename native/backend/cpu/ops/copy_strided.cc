@@ -1,3 +1,4 @@
+// copy_strided.cc: copies between strided tensors.
 #include <cstring>
 
 #include "backend/cpu/cpu.h"

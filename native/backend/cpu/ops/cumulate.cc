@@ -1,7 +1,9 @@
+// cumulate.cc: cumulative reductions along an axis.
 #include <vector>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
+#include "backend/cpu/grain.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -28,7 +30,7 @@ void cumulate_row(const CumulateArgs& args, int64_t outer, int64_t inner) {
 
 void cumulate(const CumulateArgs& args) {
   with_number(args.dtype, [&](auto number) {
-    parallel_for(args.outer * args.inner, 1 + (1 << 12) / (args.size + 1), [&](int64_t begin, int64_t end) {
+    parallel_for(args.outer * args.inner, grain_for(args.size, 1 << 12), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         cumulate_row<decltype(number)>(args, row / args.inner, row % args.inner);
       }

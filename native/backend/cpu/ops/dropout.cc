@@ -1,3 +1,4 @@
+// dropout.cc: dropout masks from Philox random numbers.
 #include "backend/dropout.h"
 
 #include "backend/cpu/cpu.h"
@@ -5,8 +6,10 @@
 
 namespace spark::cpu {
 
+constexpr int64_t kGrain = 1 << 12;  // draws of four numbers that a thread takes at a time
+
 void dropout_mask(const DropoutMaskArgs& args) {
-  parallel_for((args.count + 3) / 4, 1 << 12, [&](int64_t begin, int64_t end) {
+  parallel_for((args.count + 3) / 4, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) drop_block(args, block);
   });
 }

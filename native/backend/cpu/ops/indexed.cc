@@ -1,3 +1,4 @@
+// indexed.cc: gather and scatter.
 #include <cstring>
 
 #include "backend/binary_functions.h"

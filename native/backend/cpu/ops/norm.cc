@@ -1,15 +1,17 @@
+// norm.cc: layer, group and RMS normalization and their gradients.
 #include <cmath>
 #include <memory>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/columns.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
 namespace {
 
-int64_t grain(int64_t cols) { return 1 + (1 << 12) / (cols + 1); }
+int64_t grain(int64_t cols) { return grain_for(cols, 1 << 12); }
 
 // Calls body(first, count, j) for the runs of a row that share an element of scale.
 template <typename Body>

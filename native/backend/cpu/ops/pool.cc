@@ -1,8 +1,10 @@
+// pool.cc: max and average pooling and their gradients.
 #include <algorithm>
 #include <limits>
 #include <vector>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/ops/pool_bytes.h"
 #include "backend/cpu/parallel_tasks.h"
 #include "backend/cpu/simd/cpu_kernels.h"
@@ -35,7 +37,7 @@ template <typename Body>
 void for_each_plane(const Windows& windows, const Body& body) {
   const int64_t image = windows.image[0] * windows.image[1] * windows.image[2];
   const int64_t out = windows.out[0] * windows.out[1] * windows.out[2];
-  parallel_for(windows.planes, 1 + (1 << 14) / (image + out + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(windows.planes, grain_for(image + out, 1 << 14), [&](int64_t begin, int64_t end) {
     for (int64_t plane = begin; plane < end; ++plane) body(plane * image, plane * out);
   });
 }
@@ -118,7 +120,7 @@ void largest_lines(const PoolArgs& args) {
   const Windows& windows = args.windows;
   const int64_t image = windows.image[0] * windows.image[1] * windows.image[2];
   const int64_t out = windows.out[0] * windows.out[1] * windows.out[2];
-  const int64_t planes = 1 + (1 << 14) / (image + out + 1);
+  const int64_t planes = grain_for(image + out, 1 << 14);
   const int64_t tasks = (windows.planes + planes - 1) / planes;
   const int64_t beyond = (windows.kernel[2] - 1) * windows.dilation[2] + 32;
   const int64_t pitch = (windows.out[2] + 16) * windows.stride[2] + beyond;

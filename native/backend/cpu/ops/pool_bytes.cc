@@ -1,3 +1,4 @@
+// pool_bytes.cc: int8 max pooling.
 #include "backend/cpu/ops/pool_bytes.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// pool_bytes.h: the maximum of windows of bytes.
+// pool_bytes.h: int8 max pooling.
 #pragma once
 
 #include "backend/backend.h"

@@ -1,6 +1,8 @@
+// recurrent.cc: RNN, GRU and LSTM layers, a few samples per task.
 #include <algorithm>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/scratch.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "backend/recurrent_units.h"
@@ -116,7 +118,7 @@ void run_directions(const RecurrentArgs& args, const float* panels) {
   const int64_t samples = args.directions * args.batch;
   // Each thread takes as many samples as it can: they share what is read of the weights.
   const int64_t share = (samples + thread_count() - 1) / thread_count();
-  const int64_t grain = std::max(share, 1 + kGrainTerms / (terms + 1));
+  const int64_t grain = std::max(share, grain_for(terms, kGrainTerms));
   const RecurrentKernels& loops = kernels().recurrent;
   parallel_for(samples, grain, [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end;) {

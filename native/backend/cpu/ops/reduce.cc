@@ -1,8 +1,10 @@
+// reduce.cc: reductions over axes of a strided tensor.
 #include <cmath>
 #include <limits>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/strided.h"
 #include "core/error.h"
 
@@ -74,7 +76,7 @@ V reduce_one(const ReduceArgs& args, int64_t offset) {
 void reduce(const ReduceArgs& args) {
   with_number(args.dtype, [&](auto number) {
     using V = decltype(number);
-    const int64_t grain = 1 + (1 << 13) / (numel(args.reduced) + 1);
+    const int64_t grain = grain_for(numel(args.reduced), 1 << 13);
     parallel_for(numel(args.shape), grain, [&](int64_t begin, int64_t end) {
       if (begin == end) return;
       Cursor<1> cursor(args.shape, {&args.strides}, begin);

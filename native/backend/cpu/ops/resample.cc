@@ -1,4 +1,6 @@
+// resample.cc: resampling along one axis by weighted taps (ONNX Resize).
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/inside.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
@@ -12,7 +14,7 @@ void resample(const ResampleArgs& args) {
     }
   }
   const int64_t rows = args.outer * args.out;
-  parallel_for(rows, 1 + (1 << 12) / (args.count * args.inner + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(rows, grain_for(args.count * args.inner, 1 << 12), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t outer = row / args.out, q = row % args.out;
       float* y = args.y + row * args.inner;

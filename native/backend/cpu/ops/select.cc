@@ -1,3 +1,4 @@
+// select.cc: elementwise selection by a condition (ONNX Where).
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/strided.h"
 

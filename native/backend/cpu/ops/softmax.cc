@@ -1,13 +1,15 @@
+// softmax.cc: softmax and log softmax of rows, and their gradients.
 #include <cmath>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
 namespace {
 
-int64_t grain(int64_t cols) { return 1 + (1 << 12) / (cols + 1); }
+int64_t grain(int64_t cols) { return grain_for(cols, 1 << 12); }
 
 }  // namespace
 

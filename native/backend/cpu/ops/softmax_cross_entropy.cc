@@ -1,8 +1,10 @@
+// softmax_cross_entropy.cc: mean cross-entropy of softmax and its gradient.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/inside.h"
 #include "backend/labels.h"
 #include "core/thread_pool.h"
@@ -29,7 +31,7 @@ void softmax_cross_entropy(const SoftmaxCrossEntropyArgs& args) {
   const int64_t tokens = args.tokens, classes = args.classes;
   expect_labels(args.labels, tokens, classes);
   std::vector<float> losses(tokens);
-  parallel_for(tokens, 1 + (1 << 12) / (classes + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(tokens, grain_for(classes, 1 << 12), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       float* dlogits = args.dlogits ? args.dlogits + t * classes : nullptr;
       const int64_t label = inside(args.labels[t], classes);

@@ -1,7 +1,9 @@
+// top_k.cc: the k largest or smallest elements along an axis.
 #include <algorithm>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/parallel_tasks.h"
 #include "backend/top_k_order.h"
 
@@ -51,7 +53,7 @@ void top_k_row(const TopKArgs& args, int64_t row, Found<V>* heap) {
 
 void top_k(const TopKArgs& args) {
   if (args.k == 0) return;
-  const int64_t rows = args.outer * args.inner, at_once = 1 + (1 << 12) / (args.size + 1);
+  const int64_t rows = args.outer * args.inner, at_once = grain_for(args.size, 1 << 12);
   with_number(args.dtype, [&](auto number) {
     using V = decltype(number);
     const int64_t floats = args.k * static_cast<int64_t>(sizeof(Found<V>) / sizeof(float));

@@ -1,3 +1,4 @@
+// unary.cc: unary elementwise operations.
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
 #include "backend/cpu/simd/cpu_kernels.h"
@@ -8,9 +9,11 @@
 namespace spark::cpu {
 namespace {
 
+constexpr int64_t kGrain = 1 << 13;  // elements a thread takes at a time
+
 // Functions of which f32 elements are computed 16 at a time.
 void unary_loop(const UnaryArgs& args) {
-  parallel_for(args.count, 1 << 13, [&](int64_t begin, int64_t end) {
+  parallel_for(args.count, kGrain, [&](int64_t begin, int64_t end) {
     const auto alpha = static_cast<float>(args.alpha), beta = static_cast<float>(args.beta);
     float read[kRun], written[kRun];
     for (int64_t at = begin; at < end; at += kRun) {
@@ -46,7 +49,7 @@ void unary(const UnaryArgs& args) {
                   message("the cpu backend has no such function of ", dtype_name(args.dtype)));
     }
     with_unary_function<V>({args.fn, args.alpha, args.beta}, [&](auto fn) {
-      parallel_for(args.count, 1 << 13, [&](int64_t begin, int64_t end) {
+      parallel_for(args.count, kGrain, [&](int64_t begin, int64_t end) {
         V read[kRun], written[kRun];
         for (int64_t at = begin; at < end; at += kRun) {
           const int64_t count = std::min(kRun, end - at);

@@ -1,3 +1,4 @@
+// amax.cc: the maximum magnitude of a tensor.
 #include <atomic>
 
 #include "backend/cpu/cpu.h"

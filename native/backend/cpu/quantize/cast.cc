@@ -1,3 +1,4 @@
+// cast.cc: casts between element types.
 #include <cstring>
 
 #include "backend/cpu/cpu.h"

@@ -1,3 +1,4 @@
+// fp8.cc: quantization to FP8 with scales per tensor or block.
 #include <algorithm>
 
 #include "backend/cpu/cpu.h"

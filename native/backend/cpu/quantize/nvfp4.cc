@@ -1,3 +1,4 @@
+// nvfp4.cc: quantization to NVFP4 and back.
 #include "backend/cpu/quantize/nvfp4.h"
 
 #include "backend/cpu/cpu.h"

@@ -1,4 +1,6 @@
+// quantize.cc: int8 quantization, dequantization, and elementwise operations between them.
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/grain.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/thread_pool.h"
 
@@ -11,7 +13,7 @@ constexpr int64_t kGrain = 1 << 15;  // elements worth waking a thread for
 template <typename Args, typename Body>
 void for_each_piece(const Args& args, const Body& body) {
   const int64_t lines = args.outer * args.channels, pieces = (args.inner + kGrain - 1) / kGrain;
-  parallel_for(lines * pieces, 1 + kGrain / (args.inner + 1), [&](int64_t begin, int64_t end) {
+  parallel_for(lines * pieces, grain_for(args.inner, kGrain), [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
       const int64_t line = index / pieces, at = index % pieces * kGrain;
       const int64_t count = args.inner - at < kGrain ? args.inner - at : kGrain;

@@ -1,3 +1,4 @@
+// swizzle.cc: NVFP4 scales in the swizzled layout of cuBLASLt.
 #include <algorithm>
 
 #include "backend/cpu/cpu.h"

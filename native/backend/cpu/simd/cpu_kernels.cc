@@ -1,3 +1,4 @@
+// cpu_kernels.cc: selection of the kernel table for the instruction set in use.
 #include "backend/cpu/simd/cpu_kernels.h"
 
 #include <string>

@@ -1,3 +1,4 @@
+// attention.cc: launchers of attention and its gradients.
 #include <algorithm>
 
 #include "backend/cuda/cuda.h"

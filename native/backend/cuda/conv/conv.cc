@@ -1,3 +1,4 @@
+// conv.cc: launchers of convolutions and their gradients.
 #include <algorithm>
 #include <optional>
 #include <string>

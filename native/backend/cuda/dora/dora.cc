@@ -1,3 +1,4 @@
+// dora.cc: launchers of a DoRA layer, forward and backward.
 #include <optional>
 
 #include "backend/cuda/cuda.h"

@@ -1,3 +1,4 @@
+// dora_mixed.cc: launchers for a batch whose rows use different DoRA adapters.
 #include <algorithm>
 
 #include "backend/cuda/cuda.h"

@@ -1,4 +1,4 @@
-// dora_weight.cc: what a DoRA layer does with its whole weight: norms, merge, unmerge.
+// dora_weight.cc: launchers of operations on the whole weight of a DoRA layer: norms, merge, unmerge.
 #include <string>
 
 #include "backend/cuda/cuda.h"

@@ -1,3 +1,4 @@
+// merge_backward.cc: launchers of the gradient of a merged DoRA weight.
 #include <string>
 
 #include "backend/cuda/cuda.h"

@@ -1,3 +1,4 @@
+// choice.cc: timing of alternative GEMMs, once per device and shape.
 #include "backend/cuda/gemm/choice.h"
 
 #include <map>

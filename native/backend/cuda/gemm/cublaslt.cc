@@ -1,3 +1,4 @@
+// cublaslt.cc: cuBLASLt symbols, handles and algorithm choice.
 #include "backend/cuda/gemm/cublaslt.h"
 
 #include <algorithm>

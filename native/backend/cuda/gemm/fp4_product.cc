@@ -1,3 +1,4 @@
+// fp4_product.cc: GEMM of NVFP4 operands on FP4 or bf16 tensor cores.
 #include "backend/cuda/gemm/fp4_product.h"
 
 #include <functional>

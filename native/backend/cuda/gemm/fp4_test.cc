@@ -1,3 +1,4 @@
+// fp4_test.cc: self-tests of FP4 tensor cores in a child process.
 #include "backend/cuda/gemm/fp4_test.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// linear.cc: launchers of linear layers.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/gemm/product.h"
 #include "backend/cuda/runtime/launch.h"

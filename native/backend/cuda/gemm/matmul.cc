@@ -1,3 +1,4 @@
+// matmul.cc: launchers of batched matmul.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/launch.h"
 #include "core/error.h"

@@ -1,3 +1,4 @@
+// product.cc: launchers of f32 GEMM and its operands.
 #include "backend/cuda/gemm/product.h"
 
 #include <string>

@@ -1,3 +1,4 @@
+// product_mma.cc: launchers of GEMM on tensor cores.
 #include "backend/cuda/gemm/product_mma.h"
 
 #include <algorithm>

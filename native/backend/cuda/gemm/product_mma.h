@@ -1,5 +1,5 @@
-// tensor.h: matrix products on tensor cores (native/kernels/gemm/linear_mma.cu, linear_few_mma.cu): operands
-// in bf16 or f16, sums in f32.
+// product_mma.h: GEMM on tensor cores (native/kernels/gemm/linear_mma.cu, linear_few_mma.cu) with operands in
+// bf16 or f16 and f32 accumulators.
 #pragma once
 
 #include "backend/cuda/runtime/memory.h"

@@ -1,3 +1,4 @@
+// adamw.cc: launcher of the AdamW update.
 #include "backend/adamw_step.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/launch.h"

@@ -1,3 +1,4 @@
+// dropout.cc: launcher of dropout masks.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/launch.h"
 

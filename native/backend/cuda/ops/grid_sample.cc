@@ -1,3 +1,4 @@
+// grid_sample.cc: launcher of GridSample.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/ops/strided.h"
 

@@ -1,3 +1,4 @@
+// normalization.cc: launchers of softmax, normalizations and batch statistics.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/launch.h"
 

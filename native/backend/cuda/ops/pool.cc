@@ -1,3 +1,4 @@
+// pool.cc: launchers of pooling and resampling.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/ops/strided.h"
 #include "core/error.h"

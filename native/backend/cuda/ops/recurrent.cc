@@ -1,3 +1,4 @@
+// recurrent.cc: launchers of RNN, GRU and LSTM layers.
 #include <algorithm>
 
 #include "backend/cuda/cuda.h"

@@ -1,3 +1,4 @@
+// scatter.cc: launchers of scatter, parallel where indices cannot collide.
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -1,3 +1,4 @@
+// softmax_cross_entropy.cc: launchers of softmax cross-entropy.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/launch.h"
 

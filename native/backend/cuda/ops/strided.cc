@@ -1,3 +1,4 @@
+// strided.cc: launchers of elementwise operations, reductions, copies and gathers of strided tensors.
 #include "backend/cuda/ops/strided.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// view.h: what the launchers of operations on views share.
+// strided.h: shared helpers of the launchers of operations on strided tensors.
 #pragma once
 
 #include <string>

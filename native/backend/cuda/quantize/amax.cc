@@ -1,3 +1,4 @@
+// amax.cc: launcher of the maximum magnitude.
 #include <algorithm>
 #include <string>
 

@@ -1,3 +1,4 @@
+// cast.cc: launchers of casts.
 #include <algorithm>
 #include <string>
 

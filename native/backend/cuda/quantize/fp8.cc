@@ -1,3 +1,4 @@
+// fp8.cc: launchers of FP8 quantization.
 #include <algorithm>
 #include <string>
 

@@ -1,3 +1,4 @@
+// nvfp4.cc: launchers of NVFP4 quantization.
 #include <string>
 
 #include "backend/cuda/cuda.h"

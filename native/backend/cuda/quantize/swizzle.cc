@@ -1,3 +1,4 @@
+// swizzle.cc: launcher of the scale layout of cuBLASLt.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/launch.h"
 

@@ -1,3 +1,4 @@
+// device.cc: devices: primary context, attributes, stream, modules and pools.
 #include "backend/cuda/runtime/device.h"
 
 #include <algorithm>

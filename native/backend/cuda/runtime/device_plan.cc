@@ -1,3 +1,4 @@
+// device_plan.cc: plans on a device: operands, copies, runs.
 #include "backend/cuda/runtime/device_plan.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// driver.cc: loading of libcuda and its errors.
 #include "backend/cuda/runtime/driver.h"
 
 #include "core/error.h"

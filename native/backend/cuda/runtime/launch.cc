@@ -1,3 +1,4 @@
+// launch.cc: checked kernel launches.
 #include "backend/cuda/runtime/launch.h"
 
 #include "backend/cuda/runtime/device.h"

@@ -1,4 +1,4 @@
-// launch.h: how a backend entry starts a kernel on the current device.
+// launch.h: checked launches of kernels on the current device.
 //
 //   void cast(const CastArgs& args) {
 //     launch("cast", "cast_f32_f16", Grid{ceil_div(args.count, kThreads)}, Threads{kThreads}, 0, args.src,

@@ -1,3 +1,4 @@
+// memory.cc: device memory: blocks and pools.
 #include "backend/cuda/runtime/memory.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// memory_speed.cc: a measurement of the kinds of memory of an integrated GPU.
 #include "backend/cuda/runtime/memory_speed.h"
 
 #include <algorithm>

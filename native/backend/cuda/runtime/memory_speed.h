@@ -1,5 +1,5 @@
-// memory_speed.h: how fast the kinds of memory are on a GPU that shares the host's memory, and which of them
-// a plan uses for what.
+// memory_speed.h: the measured bandwidth of each kind of memory on a GPU that shares the host's memory, and
+// the choice of kinds for a plan.
 #pragma once
 
 #include <vector>

@@ -1,3 +1,4 @@
+// module.cc: fatbins and their kernels.
 #include "backend/cuda/runtime/module.h"
 
 #include <exception>

@@ -1,3 +1,4 @@
+// query.cc: properties of CUDA devices without a context.
 #include "backend/cuda/runtime/query.h"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// query.h: what the CUDA driver says of its devices, without making a context on any of them.
+// query.h: properties of CUDA devices, read from the driver without making a context.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// recording.cc: capture and replay of CUDA graphs.
 #include "backend/cuda/runtime/recording.h"
 
 #include "backend/cuda/runtime/device.h"

@@ -1,3 +1,4 @@
+// staging.cc: copies of host operands through pinned memory.
 #include "backend/cuda/runtime/staging.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// staging.h: how operands in ordinary memory reach a device and come back. Each is copied through pinned
+// staging.h: copies of operands in ordinary memory to a device and back. Each is copied through pinned
 // memory, which an integrated GPU reads in place and a discrete one copies on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// stream.cc: streams and the thread that waits for their events.
 #include "backend/cuda/runtime/stream.h"
 
 #include <thread>

@@ -1,3 +1,4 @@
+// conv_readers.cc: argument readers of convolutions.
 #include "core/error.h"
 #include "napi/readers.h"
 

@@ -1,4 +1,4 @@
-// linear_readers.cc: argument readers of linear layers, matmul and packed weights.
+// linear_readers.cc: argument readers of linear layers and matmul.
 #include <array>
 
 #include "core/error.h"

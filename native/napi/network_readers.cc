@@ -1,4 +1,4 @@
-// network_readers.cc: argument readers of convolutions, normalizations, attention, losses and AdamW.
+// network_readers.cc: argument readers of softmax, normalizations, attention, loss and AdamW.
 #include <algorithm>
 
 #include "backend/labels.h"

@@ -1,4 +1,4 @@
-// view_readers.cc: argument readers of strided operations.
+// strided_readers.cc: argument readers of operations on strided operands.
 #include <string>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// weight_readers.cc: argument readers of the layouts of weights.
 #include "core/error.h"
 #include "napi/readers.h"
 

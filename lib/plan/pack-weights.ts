@@ -83,8 +83,17 @@ function once<T>(make: (weight: SymbolicWeight) => T): (weight: SymbolicWeight) 
   }
 }
 
-/** Where Winograd's algorithm is worth it: tiles of 4 x 4 in an image, channels and filters, their product for each tile. */
-const [fewTiles, fewChannels, fewWeights, weightsPerTile] = [16, 16, 1 << 10, 1 << 14]
+/** Where Winograd's algorithm is faster than panels: decision 117, rows `conv` of `npm run bench conv '3 '`. */
+const winograd = {
+  /** Tiles of 4 x 4 outputs in an image. */
+  minTiles: 16,
+  /** Channels, and filters. */
+  minChannels: 16,
+  /** Channels times filters. */
+  minWeights: 1 << 10,
+  /** The same for each tile: more take longer to read than they save. */
+  maxWeightsPerTile: 1 << 14,
+}
 
 /** Filters from which on a panel is not mostly padding. */
 const fewFilters = 16
@@ -116,6 +125,6 @@ function takesTiles({ weight, kernel, strides, dilations, out }: ConvArgs): bool
   if (!fits || !kernel.every(size => size === 3)) return false
   const tiles = numel(out.map(size => Math.ceil(size / 4)))
   const weights = filters * channels
-  if (Math.min(filters, channels) < fewChannels || tiles < fewTiles) return false
-  return weights >= fewWeights && weights <= weightsPerTile * tiles
+  if (Math.min(filters, channels) < winograd.minChannels || tiles < winograd.minTiles) return false
+  return weights >= winograd.minWeights && weights <= winograd.maxWeightsPerTile * tiles
 }

@@ -23,7 +23,7 @@ export interface FloatWeight {
   readonly rows: number
   /** Number of columns. */
   readonly cols: number
-  /** [rows, cols]: a Float32Array, or the bit patterns of f16 and bf16. */
+  /** A Float32Array, or the bit patterns of f16 and bf16, [rows, cols]. */
   readonly data: Float32Array | Uint16Array
 }
 

@@ -6,6 +6,7 @@ import { activations } from '#lib/kernels/js/activations.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Activation, KernelArgs, KernelOp, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
+import { kernelFormats } from '#lib/weights/formats.js'
 import { panelSizes } from '#lib/weights/panels.js'
 import { close, identical } from '../fixtures/close.js'
 import {
@@ -18,7 +19,7 @@ import {
   weightCols,
 } from '../fixtures/conv.js'
 import { weightValues } from '../fixtures/models/dora-layer.js'
-import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
+import { randomWeight } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
@@ -117,7 +118,7 @@ t.test('what follows the product', t => {
 t.test('every stored format, without a bias', t => {
   for (const filters of [5, 31]) {
     const at = convCase([2, 16, filters, 1], [7, 6], [3, 2], { pads: [1, 0, 1, 1] })
-    for (const dtype of weightFormats) {
+    for (const dtype of kernelFormats) {
       const weight = randomWeight(randomGenerator(3), dtype, at.filters, weightCols(at))
       const w = Float32Array.from(weightValues(weight))
       const given = { ...operands(at, 4), w, bias: new Float32Array(at.filters) }
@@ -233,7 +234,7 @@ t.test('a depthwise convolution gives the bits of its channels alone', t => {
 
 t.test('a packed weight gives the same bits', t => {
   const random = randomGenerator(6)
-  for (const dtype of weightFormats) {
+  for (const dtype of kernelFormats) {
     for (const at of [
       convCase([2, 16, 37, 1], [7, 6], [3, 2]),
       convCase([2, 32, 74, 2], [7, 6], [3, 2]),

@@ -3,8 +3,9 @@ import t from 'tap'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { MixedAdapter, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
+import { kernelFormats } from '#lib/weights/formats.js'
 import { close } from '../fixtures/close.js'
-import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
+import { randomWeight } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
@@ -52,7 +53,7 @@ const cases: readonly (readonly [number, number, number, readonly number[]])[] =
   [0, 5, 16, [2]],
 ]
 
-for (const dtype of weightFormats) {
+for (const dtype of kernelFormats) {
   t.test(`${dtype}: the bits of separate runs`, t => {
     for (const [tokens, rows, cols, ranks] of cases) {
       const random = randomGenerator(rows)

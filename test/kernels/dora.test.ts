@@ -2,6 +2,7 @@
 import t from 'tap'
 import type { Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
+import { kernelFormats } from '#lib/weights/formats.js'
 import { close, identical, within } from '../fixtures/close.js'
 import {
   type DoraLayer,
@@ -11,7 +12,7 @@ import {
   sum,
   weightValues,
 } from '../fixtures/models/dora-layer.js'
-import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
+import { randomWeight } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
@@ -55,7 +56,7 @@ const sizes = [
   [70, 101, 304, 50],
 ] as const
 
-for (const dtype of weightFormats) {
+for (const dtype of kernelFormats) {
   for (const [exactNorm, mask] of [
     [false, false],
     [true, false],
@@ -111,7 +112,7 @@ t.test('gradients are those of finite differences', t => {
 })
 
 t.test('unmerge undoes merge', t => {
-  for (const dtype of weightFormats) {
+  for (const dtype of kernelFormats) {
     const layer = randomLayer(31, [1, 53, 304, 5], {
       weight: randomWeight(randomGenerator(32), dtype, 53, 304),
     })
@@ -193,7 +194,7 @@ t.test('inference needs neither z nor gradients', t => {
 })
 
 t.test('a result depends on neither the other tokens nor the threads', t => {
-  for (const dtype of weightFormats) {
+  for (const dtype of kernelFormats) {
     const [T, O, I, R] = [101, 97, 400, 17]
     const weight = randomWeight(randomGenerator(71), dtype, O, I)
     const layer = randomLayer(72, [T, O, I, R], { weight, exactNorm: true, mask: dropout(8, T * I) })

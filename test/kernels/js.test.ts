@@ -4,8 +4,9 @@ import { verifyKernels } from '#lib/diagnostics/verify.js'
 import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import { loadAddon } from '#lib/native.js'
+import { kernelFormats } from '#lib/weights/formats.js'
 import { close } from '../fixtures/close.js'
-import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
+import { randomWeight } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const noAddon = loadAddon().addon ? false : 'the addon does not load'
@@ -21,7 +22,7 @@ t.test('every operation gives what the CPU gives', { skip: noAddon }, async t =>
 t.test('every weight format, one operation each', { skip: noAddon }, async t => {
   const random = randomGenerator(11)
   const [rows, cols, tokens, rank, scale] = [7, 32, 3, 2, 0.75]
-  for (const dtype of weightFormats) {
+  for (const dtype of kernelFormats) {
     const weight = randomWeight(random, dtype, rows, cols)
     const a = uniform(random, rank * cols)
     const b = uniform(random, rows * rank)

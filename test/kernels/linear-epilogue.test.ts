@@ -6,9 +6,10 @@ import { activations, erf } from '#lib/kernels/js/activations.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Activation, KernelArgs, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
+import { kernelFormats } from '#lib/weights/formats.js'
 import { close, identical, within } from '../fixtures/close.js'
 import { matrix, sum, weightValues } from '../fixtures/models/dora-layer.js'
-import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
+import { randomWeight } from '../fixtures/random-weight.js'
 import { bf16Value } from '../fixtures/values/golden-values.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
@@ -87,7 +88,7 @@ const rounded = (values: ArrayLike<number>) =>
     return bf16Value((bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16)
   })
 
-for (const dtype of weightFormats) {
+for (const dtype of kernelFormats) {
   t.test(`${dtype} times bf16`, async t => {
     for (const [T, O, I] of [
       [1, 1, 1],

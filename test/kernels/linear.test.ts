@@ -2,9 +2,10 @@
 import t from 'tap'
 import type { Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
+import { kernelFormats } from '#lib/weights/formats.js'
 import { close, identical, maxAbs, within } from '../fixtures/close.js'
 import { matrix, sum, weightValues } from '../fixtures/models/dora-layer.js'
-import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
+import { randomWeight } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
@@ -27,7 +28,7 @@ function linear(weight: Weight, x: Float32Array, bias?: Float32Array): Float32Ar
   return y
 }
 
-for (const dtype of weightFormats) {
+for (const dtype of kernelFormats) {
   t.test(`linear ${dtype}`, t => {
     for (const [T, O, I] of sizes) {
       if (dtype === 'nvfp4' && I % 16) continue
@@ -114,7 +115,7 @@ t.test('every code of every format is read', t => {
 })
 
 t.test('weightNorm2', t => {
-  for (const dtype of weightFormats) {
+  for (const dtype of kernelFormats) {
     const weight = randomWeight(randomGenerator(5), dtype, 13, 528)
     const w = weightValues(weight)
     const out = new Float32Array(13)
@@ -138,7 +139,7 @@ t.test('an unwanted gradient is left out', t => {
 })
 
 t.test('a result depends on neither the other tokens nor the threads', async t => {
-  for (const dtype of weightFormats) {
+  for (const dtype of kernelFormats) {
     const random = randomGenerator(11)
     const [T, O, I] = [263, 277, dtype === 'nvfp4' ? 592 : 595] // beyond a tile of 256 by 256
     const weight = randomWeight(random, dtype, O, I)

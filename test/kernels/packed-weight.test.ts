@@ -7,10 +7,11 @@ import { jsKernels } from '#lib/kernels/js/js.js'
 import type { KernelArgs, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { decodeWeight } from '#lib/weights/encode.js'
+import { kernelFormats } from '#lib/weights/formats.js'
 import { inRows, panelSizes } from '#lib/weights/panels.js'
 import { arraysOf } from '#lib/weights/weight.js'
 import { identical } from '../fixtures/close.js'
-import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
+import { randomWeight } from '../fixtures/random-weight.js'
 import { transfer } from '../fixtures/values/odd-values.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
@@ -39,7 +40,7 @@ const shapes = [
   [3, 0],
 ] as const
 
-for (const dtype of weightFormats) {
+for (const dtype of kernelFormats) {
   t.test(`${dtype}: panels`, async t => {
     for (const [rows, cols] of shapes) {
       if (dtype === 'nvfp4' && cols % 16) continue
@@ -146,7 +147,7 @@ t.test('a held weight is packed on the CPU', async t => {
   t.strictSame(held, pack(weight))
   t.equal((await holdWeight(openCpuKernels(), held)).data, held.data, 'once')
   t.equal((await holdWeight(jsKernels, weight)).data, weight.data, 'not in TypeScript')
-  for (const dtype of weightFormats) {
+  for (const dtype of kernelFormats) {
     const given = randomWeight(randomGenerator(3), dtype, 33, 48)
     const values = decodeWeight(given).slice()
     const holding = holdWeight(openCpuKernels(), given)

@@ -4,10 +4,11 @@ import { jsKernels } from '#lib/kernels/js/js.js'
 import { winogradSize } from '#lib/kernels/js/winograd.js'
 import type { KernelArgs, KernelOp, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
+import { kernelFormats } from '#lib/weights/formats.js'
 import { panelSizes } from '#lib/weights/panels.js'
 import { close, identical } from '../fixtures/close.js'
 import { type ConvCase, convCase, f32Weight, shapeOf, weightCols } from '../fixtures/conv.js'
-import { randomWeight, weightFormats } from '../fixtures/random-weight.js'
+import { randomWeight } from '../fixtures/random-weight.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
@@ -57,7 +58,7 @@ const cases = [
 ]
 
 t.test('the weight is that of the formula', t => {
-  for (const dtype of weightFormats) {
+  for (const dtype of kernelFormats) {
     const weight = randomWeight(randomGenerator(3), dtype, 37, 16 * 9)
     const data = output(winogradSize(37, 16 * 9))
     jsKernels.runSync('winogradWeight', { weight, data })

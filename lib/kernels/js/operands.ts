@@ -70,9 +70,9 @@ function expectWeight(weight: Weight): void {
   expectOneOf('weight.layout', layout, ['rows', 'panels'])
   expectInteger('weight.rows', rows, 0)
   expectInteger('weight.cols', cols, 0)
-  if (format === 'nvfp4') nvfp4Sizes(rows, cols) // refuses columns that are no multiple of 16
+  const { block, dtype, scales } = formatInfo(format)
+  expectFits(cols % block === 0, `cols is ${cols}, not a multiple of ${block}`)
   const sizes = layout === 'panels' ? panelSizes(weight) : weightSizes(format, rows, cols)
-  const { dtype, scales } = formatInfo(format)
   expectArrays('weight.', weight, {
     data: elements(dtype, sizes.data),
     ...(scales === 'block' && { blockScale: elements('u8', sizes.blockScale) }),

@@ -1,5 +1,6 @@
 // checks.ts: one-line checks for the top of public methods. Each names the argument and shows its value.
 import { inspect } from 'node:util'
+import { didYouMean } from './did-you-mean.js'
 import { type ErrorCode, SparkError } from './errors.js'
 
 /** A SparkError that names the argument, the expected value and the actual one. */
@@ -57,7 +58,10 @@ export function expectOneOf<T extends string>(
   value: unknown,
   choices: readonly T[],
 ): asserts value is T {
-  if (!choices.includes(value as T)) throw argumentError(name, `one of ${choices.join(', ')}`, value)
+  if (choices.includes(value as T)) return
+  const error = argumentError(name, `one of ${choices.join(', ')}`, value)
+  const hint = typeof value === 'string' ? didYouMean(value, choices) : ''
+  throw hint === '' ? error : new SparkError(error.code, `${error.message}${hint}`)
 }
 
 /** Throws ERR_ARGUMENT unless `value` is a string of at least one character: a path, a name. */
@@ -89,7 +93,10 @@ export function expectKnownOptions(name: string, options: object, known: readonl
   if (options === null || typeof options !== 'object') throw argumentError(name, 'an object', options)
   for (const key of Object.keys(options)) {
     if (!known.includes(key)) {
-      throw new SparkError('ERR_ARGUMENT', `${name} has no option '${key}'; known: ${known.join(', ')}`)
+      throw new SparkError(
+        'ERR_ARGUMENT',
+        `${name} has no option '${key}'${didYouMean(key, known)}; known: ${known.join(', ')}`,
+      )
     }
   }
 }

@@ -10,6 +10,7 @@ export type WarningCode =
   | 'SPARK_NO_ADAPTER'
   | 'SPARK_NO_NATIVE'
   | 'SPARK_NO_ZERO_COPY'
+  | 'SPARK_SIZE_NAME'
   | 'SPARK_UNUSED_PATTERN'
 
 /** How much is logged to stderr. */
@@ -23,6 +24,11 @@ export function warnOnce(code: WarningCode, subject: string, message: string): v
   const key = `${code} ${subject}`
   if (warned.has(key)) return
   warned.add(key)
+  warn(code, message)
+}
+
+/** Emits a DgxSparkWarning. */
+export function warn(code: WarningCode, message: string): void {
   process.emitWarning(printable(message), { type: 'DgxSparkWarning', code })
 }
 

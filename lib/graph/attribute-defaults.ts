@@ -196,6 +196,7 @@ export const earlierDefaults: Readonly<Record<string, Values & { readonly before
   Hardmax: flattened,
   Less: broadcast,
   LogSoftmax: flattened,
+  MeanVarianceNormalization: { before: 9, across_channels: 0, normalize_variance: 1 },
   Mul: broadcast,
   Or: broadcast,
   Pad: { before: 11, value: 0 },

@@ -2,7 +2,10 @@
 import type { ElementType } from '../core/dtype.js'
 import type { Constant } from './constant.js'
 
-/** Size of a dimension: a number, the name of a size that is known only at run time, or null when nothing is known. */
+/**
+ * Size of a dimension: a number, the name of a size that is known only at run time, or null when nothing is known. Two
+ * sizes of the same name are probably equal: nothing may depend on it.
+ */
 export type Dimension = number | string | null
 
 /** A dense tensor. `shape` is absent when not even the number of dimensions is known. */

@@ -20,8 +20,8 @@ export type { Fact, KnownValue } from './shapes/context.js'
 /** Options of {@link inferFacts}. */
 export interface InferenceOptions {
   /**
-   * Sizes of inputs at run time, by name. They replace the sizes in the file, and names of sizes become numbers
-   * everywhere. Without them the sizes of the file hold.
+   * Sizes of inputs at run time, by name. They replace the sizes in the file. In inputs that are not among them the
+   * name of a size becomes its first number here. Without them the sizes of the file hold.
    */
   readonly shapes?: Readonly<Record<string, readonly number[]>>
 }
@@ -102,16 +102,8 @@ function bindInputs(inputs: readonly ValueInfo[], shapes: InferenceOptions['shap
         `shapes.${name} is ${showShape(shape)}, but the input is ${showShape(type.shape)}`,
       )
     }
-    for (const [i, dim] of (type.shape ?? []).entries()) {
-      if (typeof dim !== 'string') continue
-      if ((sizes.get(dim) ?? shape[i]) !== shape[i]) {
-        throw new SparkError(
-          'ERR_SHAPE',
-          `shapes.${name}: '${dim}' is ${shape[i]}, but ${sizes.get(dim)} elsewhere`,
-        )
-      }
-      sizes.set(dim, shape[i]!)
-    }
+    for (const [i, dim] of (type.shape ?? []).entries())
+      if (typeof dim === 'string' && !sizes.has(dim)) sizes.set(dim, shape[i]!)
   }
   const bind = (dim: Dimension): Dimension => (typeof dim === 'string' ? (sizes.get(dim) ?? dim) : dim)
   return inputs.map(({ name, type }) => {

@@ -3,6 +3,7 @@ import { inspect } from 'node:util'
 import { argumentError, expectAttached } from '../core/checks.js'
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { warn } from '../core/log.js'
 import { numel } from '../core/shape.js'
 import type { Dimension, ValueInfo, ValueType } from '../graph/graph.js'
 import { type NestedNumbers, Tensor } from '../memory/tensor.js'
@@ -39,8 +40,11 @@ export function copyFeeds(inputs: readonly ValueInfo[], feeds: Feeds): HostValue
   }
 }
 
+/** Lists of inputs whose sizes have been warned of. */
+const warned = new WeakSet<readonly ValueInfo[]>()
+
 /**
- * The values of the inputs, in their order, on the memory of the caller.
+ * The values of the inputs, in their order, on the memory of the caller. Sizes of one name that differ are warned of once.
  * @throws SparkError ERR_ARGUMENT for an input that is missing or unknown, ERR_DTYPE for another element type, ERR_SHAPE
  * for a shape that does not fit, ERR_DISPOSED for memory that was detached; each names the input, what it wants and what
  * was given
@@ -53,8 +57,8 @@ export function readFeeds(inputs: readonly ValueInfo[], feeds: Feeds): HostValue
     if (inputs.some(input => input.name === name)) continue
     throw new SparkError('ERR_ARGUMENT', `the model has no input '${name}'; it has ${describeInputs(inputs)}`)
   }
-  const sizes = new Map<string, { size: number; of: string }>()
-  return inputs.map(({ name, type }) => {
+  const sizes: NamedSizes = new Map()
+  const values = inputs.map(({ name, type }): HostValue => {
     const given = Object.hasOwn(feeds, name) ? feeds[name] : undefined
     if (given === undefined) {
       if (type?.kind === 'optional') return { kind: 'nothing' }
@@ -64,9 +68,12 @@ export function readFeeds(inputs: readonly ValueInfo[], feeds: Feeds): HostValue
       )
     }
     const value = readValue(`feeds['${name}']`, type, given)
-    if (value.kind === 'tensor' && type?.kind === 'tensor') expectSizes(name, type.shape ?? [], value, sizes)
+    if (value.kind === 'tensor' && type?.kind === 'tensor' && type.shape)
+      expectSizes(name, type.shape, value, sizes)
     return value
   })
+  if (!warned.has(inputs)) warnOfSizes(inputs, sizes)
+  return values
 }
 
 const describeInputs = (inputs: readonly ValueInfo[]): string =>
@@ -176,24 +183,44 @@ function shapeFor(what: string, shape: readonly Dimension[] | undefined, count: 
   return shape.map(size => (typeof size === 'number' ? size : missing))
 }
 
-/** Checks a shape against that of the input; names of sizes mean the same everywhere. */
+/** Where each named size occurs, and what it is there. */
+type NamedSizes = Map<string, { readonly size: number; readonly input: string }[]>
+
+/** Checks a shape against that of the input, and collects what names of sizes stand for. */
 function expectSizes(
   name: string,
   wanted: readonly Dimension[],
   { shape }: HostTensor,
-  sizes: Map<string, { size: number; of: string }>,
+  sizes: NamedSizes,
 ): void {
-  const fail = (why = ''): SparkError =>
-    new SparkError(
+  const fits =
+    wanted.length === 0 ||
+    (wanted.length === shape.length &&
+      wanted.every((size, i) => typeof size !== 'number' || size === shape[i]))
+  if (!fits) {
+    const expected = wanted.map(size => size ?? '?').join(', ')
+    throw new SparkError(
       'ERR_SHAPE',
-      `feeds['${name}'] must have the shape [${wanted.map(size => size ?? '?').join(', ')}], got ${inspect(shape)}${why}`,
+      `feeds['${name}'] must have the shape [${expected}], got ${inspect(shape)}`,
     )
-  if (wanted.length > 0 && wanted.length !== shape.length) throw fail()
-  for (const [i, size] of wanted.entries()) {
-    if (typeof size === 'number' && size !== shape[i]) throw fail()
-    if (typeof size !== 'string') continue
-    const known = sizes.get(size)
-    if (known && known.size !== shape[i]) throw fail(`, but '${size}' is ${known.size} in '${known.of}'`)
-    sizes.set(size, { size: shape[i]!, of: name })
   }
+  for (const [i, size] of wanted.entries()) {
+    if (typeof size !== 'string') continue
+    const uses = sizes.get(size) ?? []
+    sizes.set(size, [...uses, { size: shape[i]!, input: name }])
+  }
+}
+
+function warnOfSizes(inputs: readonly ValueInfo[], sizes: NamedSizes): void {
+  const differing = [...sizes].filter(([, uses]) => uses.some(({ size }) => size !== uses[0]!.size))
+  if (differing.length === 0) return
+  warned.add(inputs)
+  const shown = differing.map(([name, uses]) => {
+    const values = uses.map(({ size, input }) => `${size} in '${input}'`).join(', ')
+    return `'${name}' is ${values}`
+  })
+  warn(
+    'SPARK_SIZE_NAME',
+    `The model gives different sizes one name: ${shown.join('; ')}. It runs with the given sizes`,
+  )
 }

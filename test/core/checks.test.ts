@@ -21,7 +21,7 @@ t.test('each check passes what is right and names what is wrong', async t => {
   })
   t.throws(() => expectOneOf('kind', 'x', ['a', 'b']), { message: "kind must be one of a, b, got 'x'" })
   t.throws(() => expectKnownOptions('options', { rnak: 1 }, ['rank']), {
-    message: "options has no option 'rnak'; known: rank",
+    message: "options has no option 'rnak' (did you mean 'rank'?); known: rank",
   })
   t.throws(() => expectKnownOptions('options', null as never, []), { code: 'ERR_ARGUMENT' })
   t.doesNotThrow(() => expectShape('x', [5, 3], [null, 3]))

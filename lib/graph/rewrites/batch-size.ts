@@ -9,7 +9,7 @@ import { ShapeInference } from '../shape-inference.js'
 
 /**
  * The graph for batches of `batchSize`. The batch is the first dimension of the first input that has dimensions: a name,
- * which means the same in all inputs, or a number, which other inputs have as their first size, too. A Reshape whose
+ * whose first occurrence in each input is the batch, or a number, which other inputs have as their first size, too. A Reshape whose
  * constant shape begins with the old batch size, or with a product of it and the sizes behind it, begins with the new one.
  *
  * @param graph - a canonical graph
@@ -75,12 +75,9 @@ function inputsOf({ inputs }: Graph, batch: Dimension, size: number): ValueInfo[
   return inputs.map(info => {
     const { name, type } = info
     if (type?.kind !== 'tensor' || !type.shape) return info
-    const isBatch = (dim: Dimension, axis: number): boolean =>
-      dim === batch && (typeof batch === 'string' || axis === 0)
-    return {
-      name,
-      type: { ...type, shape: type.shape.map((dim, axis) => (isBatch(dim, axis) ? size : dim)) },
-    }
+    const at = type.shape.indexOf(batch)
+    if (at < 0 || (at > 0 && typeof batch !== 'string')) return info
+    return { name, type: { ...type, shape: type.shape.map((dim, axis) => (axis === at ? size : dim)) } }
   })
 }
 

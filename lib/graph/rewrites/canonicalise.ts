@@ -11,13 +11,18 @@ import { ShapeInference } from '../shape-inference.js'
 import { expectShallow } from '../validate.js'
 import { UpgradeContext, type UpgradeEntry } from './canonicalise/context.js'
 import { contribUpgrades } from './canonicalise/contrib.js'
+import { decompositions } from './canonicalise/decomposed.js'
 import { constantValue, inputUpgrades } from './canonicalise/inputs.js'
 import { semanticUpgrades } from './canonicalise/semantics.js'
 import { foldLayoutsPaced } from './fold-layouts.js'
 import { inlineFunctionsPaced } from './inline-functions.js'
 import { uniqueNamesPaced } from './unique-names.js'
 
-const standardUpgrades: Readonly<Record<string, UpgradeEntry>> = { ...inputUpgrades, ...semanticUpgrades }
+const standardUpgrades: Readonly<Record<string, UpgradeEntry>> = {
+  ...inputUpgrades,
+  ...semanticUpgrades,
+  ...decompositions,
+}
 
 const contribDomain = 'com.microsoft'
 

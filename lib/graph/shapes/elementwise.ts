@@ -51,11 +51,6 @@ const subtract: ValueRule = mapped(([a, b]) => {
   return typeof a === 'number' && typeof b === 'number' ? a - b : null
 })
 
-const equal: ValueRule = mapped(([a, b]) => {
-  if (a !== null && a === b) return 1
-  return typeof a === 'number' && typeof b === 'number' ? 0 : null
-})
-
 const chosen: ValueRule = mapped(([condition, a, b]) =>
   typeof condition !== 'number' ? null : condition ? a! : b!,
 )
@@ -131,7 +126,7 @@ export const elementwise: OperatorTable = {
     BitwiseAnd: { shape: broadcasting },
     BitwiseOr: { shape: broadcasting },
     BitwiseXor: { shape: broadcasting },
-    Equal: { shape: compare, values: equal },
+    Equal: { shape: compare, values: compared((a, b) => a === b) },
     Greater: { shape: compare, values: compared((a, b) => a > b) },
     GreaterOrEqual: { shape: compare, values: compared((a, b) => a >= b) },
     Less: { shape: compare, values: compared((a, b) => a < b) },

@@ -51,7 +51,7 @@ export function outputSize(
   const rest = dim + before + after - ((size - 1) * dilation + 1)
   if (rest < 0)
     throw ctx.fail(
-      `a window of ${size} (dilation ${dilation}) does not fit into ${dim} + ${before} + ${after}`,
+      `a window of ${size} (dilation ${dilation}) does not fit into ${dim} + ${before} + ${after}; the inputs are too small`,
     )
   if (ctx.int('ceil_mode') === 0) return Math.floor(rest / stride) + 1
   const count = Math.ceil(rest / stride) + 1

@@ -40,7 +40,8 @@ function readTensorType<K extends 'tensor' | 'sparse'>(
 }
 
 function readDimension({ value, param }: Message<'Dimension'>, what: string): Dimension {
-  if (param) return param
+  // Exporters write '?' for what they do not know, all dimensions alike.
+  if (param && param !== '?') return param
   // Some exporters write -1 for what they do not know.
   if (value === undefined || value === -1n) return null
   const size = Number(value)

@@ -136,10 +136,6 @@ const groupNormalization: Upgrade = (node, context) => {
   return [...nodes, { ...node, inputs }]
 }
 
-const refuseScan: Upgrade = (node, context) => {
-  throw context.unsupported(node, 'Scan of opset 8 runs over a batch; export the model at opset 9 or later')
-}
-
 const binary = 'Add Sub Mul Div Pow And Or Xor Equal Greater Less'
 
 /** Upgrades by operator. */
@@ -157,5 +153,4 @@ export const semanticUpgrades: UpgradeTable = {
   Upsample: { before: 99, upgrade: upsample },
   Resize: { before: 13, upgrade: resize },
   GroupNormalization: { before: 21, upgrade: groupNormalization },
-  Scan: { before: 9, upgrade: refuseScan },
 }

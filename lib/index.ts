@@ -13,6 +13,7 @@ export type { BackendName, Precision } from './core/config.js'
 
 // hardware
 export type { BackendChoice } from './hardware/backend-choice.js'
+export type { CpuInfo } from './hardware/cpu.js'
 export type { GpuSelector } from './hardware/cuda-device.js'
 export {
   getBestGpu,

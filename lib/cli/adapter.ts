@@ -5,12 +5,14 @@ import { type PeftAdapter, type PeftModule, readPeftAdapter } from '../dora/peft
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { readOnnx } from '../io/onnx/read.js'
 import type { Tensor } from '../memory/tensor.js'
+import { withExamples } from './command.js'
 import { formatBytes, print, printJson, printPairs, printTable } from './output.js'
 
 /** `dgx-spark adapter`: what adapter folders hold. */
 export function addAdapter(program: Command): void {
   const adapter = program.command('adapter').description("look into adapter folders in PEFT's format")
-  adapter
+  withExamples(adapter, 'dgx-spark adapter info adapter', 'dgx-spark adapter diff adapter other-adapter')
+  const info = adapter
     .command('info')
     .description('print the layers of an adapter, their ranks and sizes')
     .argument('<folder>', 'adapter folder')
@@ -41,7 +43,8 @@ export function addAdapter(program: Command): void {
       )
       if (fitted) print(String(fitted))
     })
-  adapter
+  withExamples(info, 'dgx-spark adapter info adapter', 'dgx-spark adapter info adapter --model base.onnx')
+  const diff = adapter
     .command('diff')
     .description('print how far apart two adapters are, layer by layer; exits with 1 when they differ')
     .argument('<a>', 'adapter folder')
@@ -63,6 +66,7 @@ export function addAdapter(program: Command): void {
       })
       if (!same) process.exitCode = 1
     })
+  withExamples(diff, 'dgx-spark adapter diff adapter other-adapter')
 }
 
 const tensorsOf = ({ a, b, magnitude, bias }: PeftModule): Tensor[] =>

@@ -1,12 +1,13 @@
 import type { Command } from 'commander'
 import { type CheckItem, checkSystem } from '../diagnostics/check.js'
+import { withExamples } from './command.js'
 import { print, printJson, styled } from './output.js'
 
 const marks = { ok: ['green', 'ok'], note: ['yellow', 'note'], problem: ['red', 'PROBLEM'] } as const
 
 /** `dgx-spark check`: what was looked for, what was found, the next command to run. */
 export function addCheck(program: Command): void {
-  program
+  const command = program
     .command('check')
     .description('look for everything a GPU needs and say what to do about what is missing')
     .option('--json', 'print one JSON document')
@@ -16,6 +17,7 @@ export function addCheck(program: Command): void {
       else for (const item of items) report(item)
       if (items.some(item => item.status === 'problem')) process.exitCode = 1
     })
+  withExamples(command, 'dgx-spark check', 'dgx-spark check --json')
 }
 
 function report({ name, status, found, next }: CheckItem): void {

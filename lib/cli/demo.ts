@@ -3,11 +3,12 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Command, Option } from 'commander'
+import type { Command } from 'commander'
 import { type BackendName, backendNames } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import type { TrainingEvent } from '../training/options.js'
+import { choice, UsageError, withExamples } from './command.js'
 import { demoModel, reportModel } from './demo-model.js'
 import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
 import { trainingProgress } from './progress.js'
@@ -47,7 +48,7 @@ const example = new URL('../../examples/finetune-mnist/', import.meta.url)
 
 /** `dgx-spark demo`: fine-tune, merge and export a model, of digits or a given one. */
 export function addDemo(program: Command): void {
-  program
+  const command = program
     .command('demo')
     .description(
       'adapt a digit classifier to photographic negatives, or any ONNX model to itself; merge; export',
@@ -55,10 +56,10 @@ export function addDemo(program: Command): void {
     .option('--model <file>', 'an ONNX model: 50 steps lead a DoRA adapter back to it')
     .option('--data <path>', 'batches for that model, as for finetune. Default: random ones')
     .option('--json', 'print one JSON document')
-    .addOption(new Option('--backend <name>', 'engine to run on').choices(backendNames))
+    .addOption(choice('--backend <name>', 'engine to run on', backendNames))
     .action(async ({ json, model, data, ...engine }: DemoOptions) => {
       if (model === undefined && data !== undefined) {
-        throw new SparkError('ERR_ARGUMENT', `--data ${data} needs --model, whose inputs it is for`)
+        throw new UsageError(`--data ${data} needs --model, whose inputs it is for`)
       }
       if (model !== undefined) {
         const result = await demoModel(model, { ...(data !== undefined && { data }), ...engine })
@@ -70,6 +71,12 @@ export function addDemo(program: Command): void {
       if (json) printJson(result)
       else reportDigits(result)
     })
+  withExamples(
+    command,
+    'dgx-spark demo',
+    'dgx-spark demo --model model.onnx',
+    'dgx-spark demo --backend cpu --json',
+  )
 }
 
 async function demoDigits(engine: Engine): Promise<DemoResult> {
@@ -114,9 +121,9 @@ function useInNewProcess(folder: string, { backend }: Engine): Used {
 
 /** The GPU or the processor that computes. */
 async function deviceName(backend: BackendName): Promise<string> {
-  const { gpus, backend: choice } = await HardwareInfo.detect()
-  const gpu = backend === 'cuda' && gpus[choice.gpu ?? 0]?.name
-  return gpu || `${os.cpus()[0]?.model.trim() || 'unknown processor'}, ${os.cpus().length} cores`
+  const { gpus, cpu, backend: chosen } = await HardwareInfo.detect()
+  const gpu = backend === 'cuda' && gpus[chosen.gpu ?? 0]?.name
+  return gpu || `${cpu.model ?? 'unknown processor'}, ${cpu.cores} cores`
 }
 
 const percent = (share: number): string => `${(100 * share).toFixed(1)} %`

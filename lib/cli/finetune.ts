@@ -1,7 +1,7 @@
 // finetune.ts: `dgx-spark finetune`: training of an adapter with data from files.
 import { existsSync } from 'node:fs'
 import path from 'node:path'
-import { type Command, InvalidArgumentError, Option } from 'commander'
+import { type Command, InvalidArgumentError } from 'commander'
 import { type BackendName, backendNames } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
 import { openData } from '../data/open.js'
@@ -20,6 +20,7 @@ import { readEvents } from '../training/log.js'
 import type { TrainingPrecision } from '../training/options.js'
 import { writeReport } from '../training/report.js'
 import { Trainer } from '../training/trainer.js'
+import { choice, UsageError, withExamples } from './command.js'
 import { integerFrom, numberFrom, pathFrom, positive } from './numbers.js'
 import { print, printError, printPairs } from './output.js'
 import { trainingProgress } from './progress.js'
@@ -58,7 +59,7 @@ const pair = (text: string): [number, number] => {
 
 /** `dgx-spark finetune`: trains an adapter. */
 export function addFinetune(program: Command): void {
-  program
+  const command = program
     .command('finetune')
     .description('train a DoRA adapter on an ONNX model')
     .requiredOption('--model <file>', 'the ONNX model; it stays as it is', pathFrom)
@@ -74,9 +75,9 @@ export function addFinetune(program: Command): void {
     .option('--accumulate <n>', 'batches of a step', integerFrom(1), 1)
     .option('--lr <rate>', 'learning rate', numberFrom(0), 1e-4)
     .addOption(
-      new Option('--loss <name>', 'what is minimised')
-        .choices(['cross-entropy', 'nll', 'mse', 'l1', 'kl'])
-        .default('cross-entropy'),
+      choice('--loss <name>', 'what is minimised', ['cross-entropy', 'nll', 'mse', 'l1', 'kl']).default(
+        'cross-entropy',
+      ),
     )
     .option('--dora-rank <n>', 'rank of the adapter', integerFrom(1, 2 ** 20), 16)
     .option('--dora-alpha <n>', 'the adapter is scaled by alpha / rank', numberFrom(0), 16)
@@ -88,11 +89,17 @@ export function addFinetune(program: Command): void {
     .option('--checkpoint-every <steps>', 'steps between two checkpoints', integerFrom(1), 500)
     .option('--resume', 'go on from the newest checkpoint of the output folder')
     .option('--dry-run', 'check model, data and options with one step; write nothing')
-    .addOption(new Option('--backend <name>', 'engine to run on').choices(backendNames))
-    .addOption(new Option('--precision <mode>', 'what products round to').choices(['fp32', 'fp16', 'bf16']))
+    .addOption(choice('--backend <name>', 'engine to run on', backendNames))
+    .addOption(choice('--precision <mode>', 'what products round to', ['fp32', 'fp16', 'bf16']))
     .action(async (options: FinetuneOptions) => {
       process.exitCode = await finetune(options)
     })
+  withExamples(
+    command,
+    'dgx-spark finetune --model base.onnx --data train --output adapter --epochs 3',
+    'dgx-spark finetune --model base.onnx --data batches.mjs --output adapter --loss mse --targets fc1,fc2',
+    'dgx-spark finetune --model base.onnx --data train --output adapter --resume',
+  )
 }
 
 /** Runs the command; returns its exit code. */
@@ -111,7 +118,7 @@ async function finetune(options: FinetuneOptions): Promise<number> {
     return 0
   }
   if (options.data === undefined) {
-    throw new SparkError('ERR_ARGUMENT', 'finetune needs --data, or --create-adapter to train nothing')
+    throw new UsageError('finetune needs --data, or --create-adapter to train nothing')
   }
   const data = await openData(options.data, rulesFor(graph, options))
   if ('bad' in data) reportBad(data)

@@ -4,11 +4,15 @@ import { packageVersion } from '../core/version.js'
 import type { GpuInfo } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import { loadAddon } from '../native.js'
+import { withExamples } from './command.js'
 import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
+
+/** Variables that are read where they are needed, outside of the configuration. */
+const otherVariables = ['DGX_SPARK_CUBLASLT', 'DGX_SPARK_PREBUILD']
 
 /** `dgx-spark info`: the machine, its GPUs, the configuration and where each value came from. */
 export function addInfo(program: Command): void {
-  program
+  const command = program
     .command('info')
     .description('show the machine, its GPUs and the configuration')
     .option('--json', 'print one JSON document')
@@ -33,10 +37,11 @@ export function addInfo(program: Command): void {
         )
       }
     })
+  withExamples(command, 'dgx-spark info', 'dgx-spark info --json')
 }
 
 function report(hardware: HardwareInfo, addon: string, cpuIsa: string): void {
-  const { platform, memory, backend } = hardware
+  const { platform, cpu, memory, backend } = hardware
   const heading = (text: string): void => {
     print()
     print(styled('bold', text))
@@ -51,6 +56,7 @@ function report(hardware: HardwareInfo, addon: string, cpuIsa: string): void {
     ],
     ['system', `${platform.os} ${platform.kernel} ${platform.arch}`],
     ...(platform.dgxOsVersion ? ([['DGX OS', platform.dgxOsVersion]] as const) : []),
+    ['CPU', `${cpu.model ?? 'unknown'}, ${cpu.cores} ${cpu.cores === 1 ? 'core' : 'cores'}`],
     ['memory', `${formatBytes(memory.total)}, ${formatBytes(memory.available)} available`],
     ['addon', addon],
     ['CPU kernels', cpuIsa],
@@ -61,10 +67,17 @@ function report(hardware: HardwareInfo, addon: string, cpuIsa: string): void {
   if (hardware.gpus.length === 0) print('  none')
   for (const gpu of hardware.gpus) reportGpu(gpu, gpu === hardware.bestGpu)
   heading('Configuration')
-  printTable(
-    ['setting', 'value', 'from'],
-    getConfigEntries().map(({ name, value, source }) => [name, String(value ?? 'automatic'), source]),
-  )
+  const entries = getConfigEntries().map(({ variable, value, source }) => [
+    variable,
+    String(value ?? 'automatic'),
+    source,
+  ])
+  const others = otherVariables.map(name => [
+    name,
+    process.env[name] ?? 'automatic',
+    name in process.env ? name : 'default',
+  ])
+  printTable(['variable', 'value', 'from'], [...entries, ...others])
 }
 
 function reportGpu(gpu: GpuInfo, best: boolean): void {

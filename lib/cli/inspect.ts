@@ -1,19 +1,25 @@
 import path from 'node:path'
-import { type Command, Option } from 'commander'
-import type { Precision } from '../core/config.js'
+import type { Command } from 'commander'
+import { getConfig, type Precision } from '../core/config.js'
+import { SparkError } from '../core/errors.js'
+import { canonicalOpset, type Graph } from '../graph/graph.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { inferFacts } from '../graph/shape-inference.js'
 import { writeFileAtomic } from '../io/atomic-write.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { type ModelBackend, modelBackends } from '../model/engine.js'
+import { describeType } from '../model/feeds.js'
+import type { ModelValue } from '../model/model.js'
+import { choosePrecision } from '../model/precision.js'
+import { choice, withExamples } from './command.js'
 import { graphPage } from './graph-page.js'
-import { type Inspection, inspect, optimizedGraph } from './inspection.js'
+import { type Inspection, inspect, optimizedGraph, type PlanChoice } from './inspection.js'
+import { pathFrom } from './numbers.js'
 import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
 import { profileModel, reportProfile } from './profile.js'
-import { inputShapes, parseMode, parseSize, type Sizes } from './shapes.js'
+import { inputShapes, parseShape, parseSize, precisionOption, type SizeOptions, sizeHint } from './shapes.js'
 
-interface InspectOptions {
-  size?: Sizes
+interface InspectOptions extends SizeOptions {
   json?: boolean
   html?: string
   profile?: boolean
@@ -23,82 +29,135 @@ interface InspectOptions {
 
 /** `dgx-spark inspect`: what a model is made of and what it costs, before and after fusion. */
 export function addInspect(program: Command): void {
-  program
+  const command = program
     .command('inspect <model.onnx>')
-    .description('show inputs, operators, parameters, arithmetic, fusions and memory of a model')
+    .description(
+      'show inputs, operators, parameters, arithmetic, fusions, memory and adaptable layers of a model',
+    )
     .option('--size <name=number>', 'size of an open dimension (default: 1)', parseSize)
+    .option('--shape <input=sizes>', 'shape of an input, such as image=1,3,320,320', parseShape)
     .option('--json', 'print one JSON document')
-    .option('--html <file>', 'draw the graph as a page, before and after fusion')
+    .option('--html <file>', 'draw the graph as a page, before and after fusion', pathFrom)
     .option('--profile', 'run the model and show how long each step takes')
-    .addOption(new Option('--backend <name>', 'engine of --profile').choices(modelBackends))
-    .option('--precision <mode>', 'format of weights of --profile', parseMode)
-    .action(async (file: string, options: InspectOptions) => {
-      const { size = {} } = options
-      const original = await readOnnx(file)
-      const graph = canonicalise(original)
-      const shapes = inputShapes(graph, size)
-      const inspection = inspect(original, graph, shapes)
-      const title = path.basename(file)
-      if (options.html) {
-        const { graph: optimized, running, fusions } = optimizedGraph(graph, shapes)
-        const page = graphPage(title, fusions, [
-          { title: 'Canonical', graph, facts: inferFacts(graph, { shapes }) },
-          { title: 'After fusion', graph: running, facts: inferFacts(optimized) },
-        ])
-        await writeFileAtomic(path.resolve(options.html), [Buffer.from(page)])
-      }
-      const profile = options.profile ? await profileModel(file, size, options) : undefined
-      if (options.json) {
-        printJson({ ...inspection, ...(profile && { profile }) })
-        return
-      }
-      report(title, inspection)
-      if (profile) reportProfile(profile)
-    })
-}
-
-/** Counts with a unit: 4.1 G. */
-function formatCount(count: number): string {
-  const units = ['', ' k', ' M', ' G', ' T']
-  const power = count < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(count) / 3))
-  return `${(count / 1000 ** power).toFixed(power === 0 ? 0 : 2)}${units[power]}`
-}
-
-function report(name: string, about: Inspection): void {
-  const { plan, optimized, fusions } = about
-  const made = Object.entries(fusions).map(([name, count]) => `${name} ${count}`)
-  print(styled('bold', name))
-  printPairs([
-    ['opset', String(about.opset)],
-    ['producer', about.producer],
-    ...about.inputs.map(text => ['input', text] as const),
-    ...about.outputs.map(text => ['output', text] as const),
-    [
-      'nodes',
-      `${about.nodes[0]} in the file, ${about.nodes[1]} canonical, ${nodeCount(optimized)} after fusion`,
-    ],
-    ['fusions', made.join(', ') || 'none'],
-    ['parameters', `${formatCount(about.parameters)}, ${formatBytes(about.parameterBytes)}`],
-    ['arithmetic', `${formatCount(about.flops)}FLOP a run, ${formatCount(optimized.flops)}FLOP after fusion`],
-    [
-      'values',
-      `${formatBytes(about.activationBytes)} made in a run, ${formatBytes(optimized.activationBytes)} after fusion`,
-    ],
-    ...(about.unknown > 0 ? [['not counted', `${about.unknown} nodes of unknown sizes`] as const] : []),
-    ...planPairs(plan),
-  ])
-  const after = new Map(optimized.operators)
-  const operators = new Set([...about.operators, ...optimized.operators].map(([operator]) => operator))
-  const before = new Map(about.operators)
-  printTable(
-    ['operator', 'nodes', 'after fusion'],
-    [...operators].map(name => [name, String(before.get(name) ?? 0), String(after.get(name) ?? 0)]),
-    [1, 2],
+    .addOption(choice('--backend <name>', 'engine of plan and profile', modelBackends))
+    .addOption(precisionOption('format of weights of plan and profile (default: the best of the hardware)'))
+    .action(run)
+  withExamples(
+    command,
+    'dgx-spark inspect model.onnx',
+    'dgx-spark inspect model.onnx --size batch=8 --html model.html',
+    'dgx-spark inspect model.onnx --profile --backend cpu --precision bf16',
   )
 }
 
-const nodeCount = ({ operators }: Inspection['optimized']): number =>
-  operators.reduce((sum, [, count]) => sum + count, 0)
+async function run(file: string, options: InspectOptions): Promise<void> {
+  const original = await readOnnx(file)
+  const graph = canonicalise(original)
+  const { shapes, why } = fittingShapes(graph, options)
+  const { backend = getConfig().backend } = options
+  const { name: precision } = await choosePrecision(options.precision, { backend })
+  const choice: PlanChoice = { backend, precision }
+  const inspection = await inspect(original, graph, shapes, choice, why)
+  const title = path.basename(file)
+  if (options.html) {
+    const before = inferFacts(graph, shapes && { shapes })
+    const after = shapes && (await optimizedGraph(graph, shapes, precision))
+    const page = graphPage(title, inspection.fusions, [
+      { title: 'Before fusion', graph, facts: before },
+      ...(after ? [{ title: 'After fusion', graph: after.running, facts: inferFacts(after.graph) }] : []),
+    ])
+    await writeFileAtomic(path.resolve(options.html), [Buffer.from(page)])
+  }
+  const profile = options.profile ? await profileModel(file, options) : undefined
+  if (options.json) {
+    printJson({ ...inspection, ...(profile && { profile }) })
+    return
+  }
+  report(title, inspection)
+  if (profile) reportProfile(profile)
+}
+
+/** Shapes that all nodes fit; or none and the reason, when open sizes were taken as 1 and do not fit. */
+function fittingShapes(
+  graph: Graph,
+  options: SizeOptions,
+): { shapes?: Record<string, readonly number[]>; why?: string } {
+  const shapes = inputShapes(graph, options)
+  try {
+    inferFacts(graph, { shapes })
+    return { shapes }
+  } catch (error) {
+    const hint = error instanceof SparkError && error.code === 'ERR_SHAPE' && sizeHint(graph, options)
+    if (!hint) throw error
+    return { why: `none for these sizes: ${error.message}; ${hint}` }
+  }
+}
+
+/** A count with a decimal prefix and a unit: 4.10 GFLOP, 25 FLOP. */
+function formatCount(count: number, unit = ''): string {
+  const prefixes = ['', 'k', 'M', 'G', 'T']
+  const power = count < 1 ? 0 : Math.min(prefixes.length - 1, Math.floor(Math.log10(count) / 3))
+  return `${(count / 1000 ** power).toFixed(power === 0 ? 0 : 2)} ${prefixes[power]}${unit}`.trim()
+}
+
+const describe = ({ name, kind, dtype, shape }: ModelValue): string => {
+  const type =
+    dtype === null ? 'of unknown type' : describeType({ kind: 'tensor', dtype, ...(shape && { shape }) })
+  return `${name}: ${kind === 'tensor' ? type : `${kind} of ${type}`}`
+}
+
+/** Layers that are named in the summary; all of them are in the JSON document. */
+const shownLayers = 8
+
+function describeLayers(adaptable: Inspection['adaptable']): string {
+  const names = adaptable.slice(0, shownLayers).map(({ name, kind }) => `${name} (${kind})`)
+  const more = adaptable.length - names.length
+  return [names.join(', ') || 'none', ...(more > 0 ? [`and ${more} more (--json lists them)`] : [])].join(' ')
+}
+
+/** What a person wants to know first, as names and values. */
+function summary(about: Inspection): (readonly [string, string])[] {
+  const { plan, optimized, nodes, shapes } = about
+  const fusions = Object.entries(about.fusions).map(([name, count]) => `${name} ${count}`)
+  const count = optimized.operators.reduce((sum, [, count]) => sum + count, 0)
+  const after = (text: string): string => (shapes ? `, ${text} after fusion` : '')
+  return [
+    ['opset', String(about.opset)],
+    ['producer', about.producer],
+    ...about.inputs.map(value => ['input', describe(value)] as const),
+    ...about.outputs.map(value => ['output', describe(value)] as const),
+    [
+      'nodes',
+      `${nodes.file} in the file, ${nodes.canonical} at opset ${canonicalOpset}${after(String(count))}`,
+    ],
+    ...(shapes ? [['fusions', fusions.join(', ') || 'none'] as const] : []),
+    ['parameters', `${formatCount(about.parameters)}, ${formatBytes(about.parameterBytes)}`],
+    ['adaptable', describeLayers(about.adaptable)],
+    ['arithmetic', `${formatCount(about.flops, 'FLOP')} a run${after(formatCount(optimized.flops, 'FLOP'))}`],
+    [
+      'values',
+      `${formatBytes(about.activationBytes)} made in a run${after(formatBytes(optimized.activationBytes))}`,
+    ],
+    ...(about.unknown > 0 ? [['not counted', `${about.unknown} nodes of unknown sizes`] as const] : []),
+    ...planPairs(plan),
+  ]
+}
+
+function report(name: string, about: Inspection): void {
+  print(styled('bold', name))
+  printPairs(summary(about))
+  const after = new Map(about.optimized.operators)
+  const before = new Map(about.operators)
+  printTable(
+    ['operator', 'nodes', 'after fusion'],
+    [...new Set([...before.keys(), ...after.keys()])].map(name => [
+      name,
+      String(before.get(name) ?? 0),
+      String(after.get(name) ?? 0),
+    ]),
+    [1, 2],
+  )
+}
 
 function planPairs(plan: Inspection['plan']): (readonly [string, string])[] {
   if (typeof plan === 'string') return [['plan', plan]]

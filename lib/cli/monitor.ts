@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import type { GpuSample } from '../hardware/gpu-sample.js'
 import { GpuMonitor } from '../hardware/monitor.js'
 import type { MonitorSummary, Spread } from '../hardware/monitor-statistics.js'
+import { withExamples } from './command.js'
 import { formatBytes, print, printError, printJson, printPairs } from './output.js'
 
 interface MonitorCommandOptions {
@@ -13,7 +14,7 @@ interface MonitorCommandOptions {
 
 /** `dgx-spark monitor`: samples a GPU until Ctrl-C or --duration, then the summary. */
 export function addMonitor(program: Command): void {
-  program
+  const command = program
     .command('monitor')
     .description('watch utilization, memory, temperature, power and clocks of a GPU')
     .option('--gpu <index|uuid>', 'which GPU; by default the best one')
@@ -21,6 +22,12 @@ export function addMonitor(program: Command): void {
     .option('--duration <seconds>', 'stop after this time; by default at Ctrl-C', seconds)
     .option('--json', 'print one JSON object per line, the summary last')
     .action(watch)
+  withExamples(
+    command,
+    'dgx-spark monitor',
+    'dgx-spark monitor --gpu 0 --interval 0.5 --duration 60',
+    'dgx-spark monitor --json',
+  )
 }
 
 function seconds(text: string): number {

@@ -4,11 +4,12 @@ import { kernelNames } from '../kernels/js/js.js'
 import { hostOperators } from '../model/host/index.js'
 import { loadAddon } from '../native.js'
 import { loweredOperators } from '../plan/lower/index.js'
+import { withExamples } from './command.js'
 import { print, printJson, printTable } from './output.js'
 
 /** `dgx-spark ops`: operators that models may use, and the kernels they are made of on each backend. */
 export function addOps(program: Command): void {
-  program
+  const command = program
     .command('ops')
     .description('list the operators that models may use, and which backend has which kernel')
     .option('--json', 'print one JSON document')
@@ -37,6 +38,7 @@ export function addOps(program: Command): void {
       if (options.json) printJson({ operators: all, kernels })
       else report(all, kernels)
     })
+  withExamples(command, 'dgx-spark ops', 'dgx-spark ops --json')
 }
 
 /** Where an operator that has no kernel calls of its own runs. */

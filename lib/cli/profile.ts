@@ -3,9 +3,9 @@ import type { Precision } from '../core/config.js'
 import type { ModelBackend, ModelBackendChoice, ModelStats } from '../model/engine.js'
 import { Model } from '../model/model.js'
 import type { StepTime } from '../plan/plan.js'
+import { feedsFor } from './feeds.js'
 import { formatBytes, print, printPairs, printTable, styled } from './output.js'
-import { randomFeeds } from './random-feeds.js'
-import type { Sizes } from './shapes.js'
+import type { SizeOptions } from './shapes.js'
 
 /** Times of a model. */
 export interface Profile {
@@ -23,11 +23,11 @@ const shownSteps = 20
 /** Runs a model on random inputs and measures its steps. */
 export async function profileModel(
   file: string,
-  sizes: Sizes,
-  { backend, precision }: { backend?: ModelBackend; precision?: Precision },
+  options: SizeOptions & { readonly backend?: ModelBackend; readonly precision?: Precision },
 ): Promise<Profile> {
+  const { backend, precision } = options
   using model = await Model.load(file, { ...(backend && { backend }), ...(precision && { precision }) })
-  const steps = await model.profile(randomFeeds(model, sizes), { runs: 10 })
+  const steps = await model.profile(feedsFor(model, {}, options, 0), { runs: 10 })
   const { precisionReason, stats } = model
   return { backend: model.backend, precision: model.precision, precisionReason, stats, steps }
 }
@@ -57,7 +57,7 @@ export function reportProfile({ backend, precision, precisionReason, stats, step
     [1, 2, 3],
   )
   printTable(
-    ['slowest steps', 'node', 'elements', 'ms', 'share'],
+    ['slowest steps', 'node', 'elements of operands', 'ms', 'share'],
     [...steps]
       .sort((a, b) => b.ms - a.ms)
       .slice(0, shownSteps)

@@ -1,125 +1,215 @@
-import { type Command, InvalidArgumentError, Option } from 'commander'
-import type { Precision } from '../core/config.js'
-import { type ElementType, elementBits, isFloat, type TypedArrayOf } from '../core/dtype.js'
-import { parseNpy } from '../io/npy.js'
-import { readBytes } from '../io/read-file.js'
-import { readSafetensors } from '../io/safetensors.js'
-import { Tensor } from '../memory/tensor.js'
+import type { Command } from 'commander'
+import { type Precision, parsePrecision, precisions } from '../core/config.js'
+import { didYouMean } from '../core/did-you-mean.js'
+import { SparkError } from '../core/errors.js'
+import type { OutputDifference } from '../diagnostics/compare.js'
 import { type ModelBackend, modelBackends } from '../model/engine.js'
-import { Model } from '../model/model.js'
+import { Model, type ModelOutput } from '../model/model.js'
+import { choice, UsageError, withExamples } from './command.js'
+import { type FileOptions, feedsFor, fileFeeds, parseInput, type Tensors } from './feeds.js'
+import { integerFrom, numberFrom, pathFrom } from './numbers.js'
 import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
-import { randomFeeds } from './random-feeds.js'
-import { parseMode, parseSize, type Sizes } from './shapes.js'
+import {
+  compareWithFile,
+  compareWithOutputs,
+  describeOutput,
+  expectTarget,
+  jsonOutput,
+  type Outputs,
+  saveOutputs,
+} from './outputs.js'
+import { parseShape, parseSize, precisionOption, type SizeOptions, sizeHint } from './shapes.js'
 
-interface RunOptions {
-  input?: Readonly<Record<string, string>>
-  inputs?: string
-  size?: Sizes
+interface EngineFlags {
   backend?: ModelBackend
   precision?: Precision
+}
+
+interface RunFlags extends EngineFlags, SizeOptions, FileOptions {
+  seed: number
   runs: number
+  output?: string
+  compare?: string
+  tolerance?: number
   json?: boolean
 }
 
-/** `dgx-spark run`: runs a model and prints its outputs and how long it took. */
+interface Latency {
+  readonly first: number
+  readonly median: number
+  readonly best: number
+}
+
+/** What a run gave, and how far it is from what it was compared with. */
+interface Ran {
+  readonly outputs: Outputs
+  readonly latency: Latency
+  readonly files: readonly string[]
+  readonly differences: readonly OutputDifference[] | undefined
+}
+
+/** `dgx-spark run`: runs a model, prints its outputs and how long it took, saves and compares them. */
 export function addRun(program: Command): void {
-  program
+  const command = program
     .command('run <model.onnx>')
-    .description('run a model with given or random inputs and print its outputs and latency')
+    .description(
+      'run a model with given or random inputs; print, save or compare its outputs; measure latency',
+    )
     .option('--input <name=file.npy>', 'an input from a file; the others are random', parseInput)
     .option('--inputs <file.safetensors>', 'inputs by their names')
+    .option('--seed <n>', 'seed of random inputs', integerFrom(0, 2 ** 32 - 1), 0)
     .option('--size <name=number>', 'size of an open dimension (default: 1)', parseSize)
-    .addOption(new Option('--backend <name>', 'engine').choices(modelBackends))
-    .option('--precision <mode>', 'format of weights (default: the best of the hardware)', parseMode)
-    .option('--runs <count>', 'runs that are timed', parseRuns, 10)
-    .option('--json', 'print one JSON document')
-    .action(async (file: string, options: RunOptions) => {
-      const { backend, precision, size = {}, runs } = options
-      using model = await Model.load(file, { ...(backend && { backend }), ...(precision && { precision }) })
-      const feeds = { ...randomFeeds(model, size), ...(await fileFeeds(options)) }
-      const started = performance.now()
-      let outputs = await model.run(feeds)
-      const times = [performance.now() - started]
-      for (let run = 0; run < runs; run++) {
-        const start = performance.now()
-        outputs = await model.run(feeds)
-        times.push(performance.now() - start)
-      }
-      const [first = 0, ...rest] = times
-      const latency = {
-        first,
-        median: rest.sort((a, b) => a - b)[rest.length >> 1] ?? first,
-        best: rest[0] ?? first,
-      }
-      const summary = Object.entries(outputs).map(([name, output]) => summarize(name, output))
-      const { backend: chosen, precision: mode, precisionReason } = model
-      if (options.json)
-        printJson({
-          backend: chosen,
-          precision: mode,
-          precisionReason,
-          latency,
-          outputs: summary,
-          stats: model.stats,
-        })
-      else report(model, latency, summary)
-    })
-}
-
-function parseInput(text: string, inputs: Readonly<Record<string, string>> = {}): Record<string, string> {
-  const at = text.indexOf('=')
-  if (at <= 0) throw new InvalidArgumentError('expected <name>=<file.npy>')
-  return { ...inputs, [text.slice(0, at)]: text.slice(at + 1) }
-}
-
-function parseRuns(text: string): number {
-  if (/^[1-9]\d{0,5}$/.test(text)) return Number(text)
-  throw new InvalidArgumentError('expected a number from 1 to 999999')
-}
-
-async function fileFeeds({ input = {}, inputs }: RunOptions): Promise<Record<string, Tensor<ElementType>>> {
-  const feeds: Record<string, Tensor<ElementType>> = {}
-  if (inputs) {
-    const { tensors } = await readSafetensors(inputs)
-    for (const [name, { dtype, shape, data }] of tensors) {
-      feeds[name] = Tensor.of(data as TypedArrayOf<ElementType>, shape, dtype.toLowerCase() as ElementType)
-    }
-  }
-  for (const [name, file] of Object.entries(input)) {
-    feeds[name] = parseNpy(await readBytes(file), file)
-  }
-  return feeds
-}
-
-type Summary = { name: string; type: string; values: string[] }
-
-function summarize(name: string, { dtype, shape, data }: Tensor<ElementType>): Summary {
-  const isCoded = isFloat(dtype) && (elementBits[dtype] === 16 || elementBits[dtype] === 8)
-  const plain = isCoded ? Tensor.of(data as Uint16Array, shape, dtype).toFloat32() : data
-  const shown = Array.from(plain.slice(0, 6) as ArrayLike<unknown>, value =>
-    typeof value === 'number' ? String(Number(value.toPrecision(5))) : String(value),
+    .option('--shape <input=sizes>', 'shape of an input, such as image=1,3,320,320', parseShape)
+    .addOption(choice('--backend <name>', 'engine', modelBackends))
+    .addOption(precisionOption('format of weights (default: the best of the hardware)'))
+    .option('--runs <count>', 'runs that are timed', integerFrom(1, 999_999), 10)
+    .option(
+      '-o, --output <path>',
+      'write outputs to a .safetensors or .npy file, or a folder of .npy files',
+      pathFrom,
+    )
+    .option(
+      '--compare <with>',
+      'a backend, a precision, an .onnx model, or outputs that --output wrote',
+      pathFrom,
+    )
+    .option('--tolerance <error>', 'exit with 1 when a relative error of --compare is larger', numberFrom(0))
+    .option('--json', 'print one JSON document, with all values')
+    .action(run)
+  withExamples(
+    command,
+    'dgx-spark run model.onnx --precision bf16 --compare fp32',
+    'dgx-spark run model.onnx --input image=photo.npy --output scores.npy',
+    'dgx-spark run model.onnx --size batch=4 --backend cpu --compare onnxruntime',
+    'dgx-spark run model.onnx --shape image=1,3,320,320 --runs 100',
   )
-  return { name, type: `${dtype} [${shape.join(', ')}]`, values: shown }
 }
 
-function report(
+async function run(file: string, flags: RunFlags): Promise<void> {
+  const reference = flags.compare === undefined ? undefined : referenceOf(flags.compare)
+  if (flags.tolerance !== undefined && !reference) throw new UsageError('--tolerance needs --compare')
+  const { backend, precision } = flags
+  const engine = { ...(backend && { backend }), ...(precision && { precision }) }
+  const model = await Model.load(file, engine)
+  try {
+    if (flags.output !== undefined) expectTarget(flags.output, file, model.outputs.length)
+    const feeds = feedsFor(model, await fileFeeds(model, flags), flags, flags.seed)
+    const timed = await timedRuns(model, feeds, flags)
+    const files = flags.output === undefined ? [] : await saveOutputs(timed.outputs, flags.output)
+    const differences = reference && (await differencesTo(reference, file, engine, feeds, timed.outputs))
+    const ran: Ran = { ...timed, files, differences }
+    if (flags.json) printJson(document(model, ran))
+    else report(model, ran, flags)
+    const { tolerance = Number.POSITIVE_INFINITY } = flags
+    if (differences?.some(({ relativeError }) => !(relativeError <= tolerance))) process.exitCode = 1
+  } finally {
+    model.dispose()
+  }
+}
+
+async function timedRuns(
   model: Model,
-  { first, median, best }: { first: number; median: number; best: number },
-  outputs: readonly Summary[],
-): void {
+  feeds: Tensors,
+  flags: RunFlags,
+): Promise<{ outputs: Outputs; latency: Latency }> {
+  const start = performance.now()
+  let outputs: Outputs = await model.run<ModelOutput>(feeds).catch((error: unknown) => {
+    const hint = error instanceof SparkError && error.code === 'ERR_SHAPE' && sizeHint(model.graph, flags)
+    throw hint ? new SparkError('ERR_SHAPE', `${error.message}; ${hint}`, { cause: error }) : error
+  })
+  const first = performance.now() - start
+  const times: number[] = []
+  for (let run = 0; run < flags.runs; run++) {
+    const start = performance.now()
+    outputs = await model.run<ModelOutput>(feeds)
+    times.push(performance.now() - start)
+  }
+  times.sort((a, b) => a - b)
+  return { outputs, latency: { first, median: times[times.length >> 1]!, best: times[0]! } }
+}
+
+/** What `--compare` names. */
+type Reference = EngineFlags & { model?: string; file?: string }
+
+function referenceOf(text: string): Reference {
+  if (modelBackends.includes(text as ModelBackend)) return { backend: text as ModelBackend }
+  const precision = parsePrecision(text)
+  if (precision) return { precision }
+  if (text.endsWith('.onnx')) return { model: text }
+  if (/\.(npy|safetensors)$/.test(text) || text.includes('/') || text.includes('\\')) return { file: text }
+  const hint = didYouMean(text, [...modelBackends, ...precisions])
+  if (hint === '') return { file: text }
+  const kinds = `a backend (${modelBackends.join(', ')}), a precision (${precisions.join(', ')}), or a file`
+  throw new UsageError(`--compare ${text}: expected ${kinds}${hint}`)
+}
+
+async function differencesTo(
+  { model: other, file: saved, ...changed }: Reference,
+  file: string,
+  engine: EngineFlags,
+  feeds: Tensors,
+  outputs: Outputs,
+): Promise<OutputDifference[]> {
+  if (saved !== undefined) return compareWithFile(outputs, saved)
+  const reference = await Model.load(other ?? file, { ...engine, ...changed })
+  try {
+    return compareWithOutputs(outputs, await reference.run<ModelOutput>(feeds))
+  } finally {
+    reference.dispose()
+  }
+}
+
+function document(model: Model, { outputs, latency, files, differences }: Ran): object {
+  const { backend, precision, precisionReason, stats } = model
+  return {
+    backend,
+    precision,
+    precisionReason,
+    latency,
+    outputs: Object.entries(outputs).map(([name, output]) => jsonOutput(name, output)),
+    ...(files.length > 0 && { files }),
+    ...(differences && { differences }),
+    stats,
+  }
+}
+
+function report(model: Model, { outputs, latency, files, differences }: Ran, flags: RunFlags): void {
   const { backend, stats } = model
+  const { first, median, best } = latency
   const ms = (time: number): string => `${time.toFixed(time < 10 ? 3 : 1)} ms`
   print(styled('bold', `${backend.name}: ${backend.reason}`))
   print(styled('bold', `${model.precision}: ${model.precisionReason}`))
   printTable(
     ['output', 'type', 'first values'],
-    outputs.map(({ name, type, values }) => [name, type, values.join(' ')]),
+    Object.entries(outputs).flatMap(([name, output]) => describeOutput(name, output)),
   )
-  printPairs([
+  const pairs: (readonly [string, string])[] = [
     ['latency', `${ms(median)} (median), ${ms(best)} (best)`],
     ['first run', `${ms(first)}, compilation included`],
-    ['compilation', `${stats.compileMs.toFixed(1)} ms`],
-    ['plans', `${stats.plans}, ${stats.steps} kernel calls`],
-    ['memory', `arena ${formatBytes(stats.arenaBytes)}, weights ${formatBytes(stats.constantBytes)}`],
-  ])
+  ]
+  if (stats.plans > 0) {
+    pairs.push(
+      ['compilation', `${stats.compileMs.toFixed(1)} ms`],
+      ['plans', `${stats.plans}, ${stats.steps} kernel calls`],
+      ['memory', `arena ${formatBytes(stats.arenaBytes)}, weights ${formatBytes(stats.constantBytes)}`],
+    )
+  }
+  printPairs(pairs)
+  if (differences) reportDifferences(flags.compare!, differences)
+  for (const file of files) print(`wrote ${file}`)
+}
+
+function reportDifferences(reference: string, differences: readonly OutputDifference[]): void {
+  const digits = (error: number): string => (error === 0 ? '0' : error.toExponential(2))
+  printTable(
+    [`compared with ${reference}`, 'cosine', 'relative error', 'largest error'],
+    differences.map(({ name, cosine, relativeError, maxError }) => [
+      name,
+      cosine.toFixed(7),
+      digits(relativeError),
+      digits(maxError),
+    ]),
+    [1, 2, 3],
+  )
+  print('relative error: ‖a − b‖ / ‖b‖ over the output; largest error: max |a − b|')
 }

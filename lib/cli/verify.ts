@@ -6,6 +6,7 @@ import { HardwareInfo } from '../hardware/hardware-info.js'
 import type { Kernels } from '../kernels/kernels.js'
 import { openKernels } from '../kernels/open.js'
 import { requireAddon } from '../native.js'
+import { withExamples } from './command.js'
 import { print, printJson, printTable, styled } from './output.js'
 
 /** A device and what its kernels are compared with. */
@@ -19,7 +20,7 @@ type DeviceResult = VerifyResult & { device: string; reference: string }
 
 /** `dgx-spark verify`: every kernel on every device against a reference on the CPU. */
 export function addVerify(program: Command): void {
-  program
+  const command = program
     .command('verify')
     .description('run each kernel on each device: GPUs against the CPU, the CPU against plain TypeScript')
     .option('--json', 'print one JSON document')
@@ -35,6 +36,7 @@ export function addVerify(program: Command): void {
       else report(results, options.all ?? false)
       if (results.some(result => result.status === 'failed')) process.exitCode = 1
     })
+  withExamples(command, 'dgx-spark verify', 'dgx-spark verify --all')
 }
 
 async function openCandidates(): Promise<Candidate[]> {

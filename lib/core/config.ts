@@ -36,6 +36,8 @@ export interface Config {
 /** A setting for display, with its origin. */
 export interface ConfigEntry {
   readonly name: keyof Config
+  /** The variable that sets it; some have aliases. */
+  readonly variable: string
   readonly value: Config[keyof Config]
   /** The variable that decided, or 'default'. */
   readonly source: string
@@ -119,21 +121,22 @@ export function readConfig(env: Environment): {
   function setting<T extends Config[keyof Config]>(
     name: keyof Config,
     fallback: T,
-    variables: readonly Variable<T>[],
+    variables: readonly [Variable<T>, ...Variable<T>[]],
   ): void {
+    const [{ name: own }] = variables
     for (const variable of variables) {
       const text = env[variable.name]?.trim()
       if (!text) continue
       const value = variable.parse(text)
       if (value !== undefined) {
-        entries.push({ name, value, source: variable.name })
+        entries.push({ name, variable: own, value, source: variable.name })
         return
       }
       if (variable.shared) continue
       const message = `${variable.name}=${text} is invalid; allowed: ${variable.allowed}. It is ignored.`
       warnings.push({ variable: variable.name, message })
     }
-    entries.push({ name, value: fallback, source: 'default' })
+    entries.push({ name, variable: own, value: fallback, source: 'default' })
   }
 
   setting('enabled', true, [flag('DGX_SPARK_ENABLED'), flag('OPENPILOT_DGX_ENABLED')])
@@ -187,7 +190,7 @@ function applyDisable(env: Environment, entries: ConfigEntry[], warnings: Warnin
     const message = `${variable.name}=1 wins over ${enabled.source}=1: NVIDIA GPUs are not used.`
     warnings.push({ variable: variable.name, message })
   }
-  entries[entries.indexOf(enabled)] = { name: 'enabled', value: false, source: variable.name }
+  entries[entries.indexOf(enabled)] = { ...enabled, value: false, source: variable.name }
 }
 
 let current: ReturnType<typeof readConfig> | undefined

@@ -1,7 +1,9 @@
 // compare.ts: differences between the outputs of two models.
 import { argumentError } from '../core/checks.js'
-import type { ElementType } from '../core/dtype.js'
+import type { ElementArray, ElementType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import { floatReader, integerReader, isInteger } from '../kernels/js/elements.js'
+import type { KernelType } from '../kernels/precision-args.js'
 import type { Tensor } from '../memory/tensor.js'
 import type { Feeds } from '../model/feeds.js'
 import { Model } from '../model/model.js'
@@ -56,6 +58,21 @@ export async function compare(
 }
 
 /**
+ * Compares two sets of tensors by their names, those of `b`. Texts count as 1 where they are equal, otherwise as 0.
+ * @throws SparkError ERR_ARGUMENT when `a` lacks one, ERR_SHAPE when two differ in shape
+ */
+export function compareOutputs(
+  a: Readonly<Record<string, Tensor<ElementType>>>,
+  b: Readonly<Record<string, Tensor<ElementType>>>,
+): OutputDifference[] {
+  return Object.entries(b).map(([name, theirs]) => {
+    const sum = new Sums()
+    sum.add(name, Object.hasOwn(a, name) ? a[name] : undefined, theirs)
+    return sum.difference(name)
+  })
+}
+
+/**
  * Compares outputs of one model with each other.
  * @throws SparkError as {@link compare}
  */
@@ -84,12 +101,13 @@ class Sums {
   #elements = 0
 
   add(name: string, ours: Tensor<ElementType> | undefined, theirs: Tensor<ElementType>): void {
-    if (!ours) throw new SparkError('ERR_ARGUMENT', `the first model has no output '${name}'`)
+    if (!ours)
+      throw new SparkError('ERR_ARGUMENT', `there is no output '${name}' to compare with the other one`)
     if (ours.shape.join() !== theirs.shape.join()) {
       const shapes = `[${ours.shape.join(', ')}] and [${theirs.shape.join(', ')}]`
       throw new SparkError('ERR_SHAPE', `output '${name}' has the shapes ${shapes}`)
     }
-    const [a, b] = [ours.toFloat32(), theirs.toFloat32()]
+    const [a, b] = numbers(ours, theirs)
     for (let i = 0; i < a.length; i++) {
       const [x, y] = [a[i]!, b[i]!]
       this.#products += x * y
@@ -111,4 +129,18 @@ class Sums {
       elements: this.#elements,
     }
   }
+}
+
+/** The elements of two tensors of one shape as numbers. */
+function numbers(ours: Tensor<ElementType>, theirs: Tensor<ElementType>): ArrayLike<number>[] {
+  if (ours.dtype === 'string' || theirs.dtype === 'string') {
+    const equal = Array.from(theirs.data as ArrayLike<unknown>, (text, i) => Number(text === ours.data[i]))
+    return [equal, equal.map(() => 1)]
+  }
+  return [ours, theirs].map(({ dtype, data }) => {
+    if (dtype === 'f64') return data as Float64Array
+    const type = dtype as KernelType
+    const element = (isInteger(type) ? integerReader : floatReader)(type, data as ElementArray)
+    return Float64Array.from({ length: data.length }, (_, i) => Number(element(i)))
+  })
 }

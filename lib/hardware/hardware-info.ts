@@ -4,6 +4,7 @@ import { type Config, getConfig, type Precision } from '../core/config.js'
 import { debug } from '../core/log.js'
 import { type CudaReport, loadAddon, type NvmlReport } from '../native.js'
 import { type BackendChoice, bestOf, chooseBackend } from './backend-choice.js'
+import { type CpuInfo, readCpu } from './cpu.js'
 import { type GpuInfo, recommendedPrecisionOf } from './gpu.js'
 import { type MachineMemory, machineMemory } from './memory.js'
 import { type DriverReports, type GpuFacts, nvidiaGpus } from './nvidia.js'
@@ -31,6 +32,7 @@ interface Machine {
   readonly facts: readonly GpuFacts[]
   readonly isDgxSpark: boolean
   readonly platform: Platform
+  readonly cpu: CpuInfo
   readonly memory: MachineMemory
 }
 
@@ -53,6 +55,8 @@ export class HardwareInfo {
   readonly bestGpu: GpuInfo | null
   /** Why NVIDIA's driver libraries cannot be used. */
   readonly drivers: DriverProblems
+  /** Processor of the machine. */
+  readonly cpu: CpuInfo
   /** Memory of the machine. */
   readonly memory: MachineMemory
   /** The engine that calls without a `backend` option run on, and why. */
@@ -66,6 +70,7 @@ export class HardwareInfo {
     this.gpus = facts.gpus
     this.bestGpu = bestOf(facts.gpus)
     this.drivers = facts.drivers
+    this.cpu = facts.cpu
     this.memory = facts.memory
     this.backend = facts.backend
     this.recommendedPrecision = facts.recommendedPrecision
@@ -95,7 +100,14 @@ export class HardwareInfo {
     const platform = readPlatform(root, isDgxSpark)
     const drivers = { nvml: reports.nvml.reason, cuda: reports.cuda.reason }
     const memory = machineMemory(root)
-    return HardwareInfo.#conclude(config, { facts, drivers, isDgxSpark, platform, memory })
+    return HardwareInfo.#conclude(config, {
+      facts,
+      drivers,
+      isDgxSpark,
+      platform,
+      cpu: readCpu(root),
+      memory,
+    })
   }
 
   static async #elsewhere(config: Config): Promise<HardwareInfo> {
@@ -116,8 +128,9 @@ export class HardwareInfo {
     }
     const facts = controllers.map(gpuFromController)
     const drivers = { nvml: linuxOnly, cuda: linuxOnly }
-    const memory = machineMemory(systemRoot())
-    return HardwareInfo.#conclude(config, { facts, drivers, isDgxSpark: false, platform, memory })
+    const root = systemRoot()
+    const [cpu, memory] = [readCpu(root), machineMemory(root)]
+    return HardwareInfo.#conclude(config, { facts, drivers, isDgxSpark: false, platform, cpu, memory })
   }
 
   static #conclude(config: Config, machine: Machine): HardwareInfo {

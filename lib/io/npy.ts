@@ -1,6 +1,12 @@
 // npy.ts: arrays in NumPy's file format. "\x93NUMPY", major and minor version, the length of the header (2 bytes, from
 // version 2 on 4), the header (a Python dictionary), the elements.
-import { elementArrayOf, type TypedArrayOf } from '../core/dtype.js'
+import {
+  type ElementArray,
+  type ElementType,
+  elementArrayOf,
+  elementBits,
+  type TypedArrayOf,
+} from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
 import type { NumericType } from '../graph/constant.js'
@@ -64,4 +70,27 @@ export function parseNpy(bytes: Uint8Array, label = 'npy'): Tensor<NumericType> 
 
 function swapBytes(bytes: Uint8Array, width: number): void {
   for (let start = 0; start < bytes.length; start += width) bytes.subarray(start, start + width).reverse()
+}
+
+/**
+ * The bytes of a .npy file, row-major and little-endian.
+ * @param label - names the tensor in errors
+ * @throws SparkError ERR_DTYPE for elements that {@link parseNpy} would not read: texts, bf16, FP8, less than 8 bits
+ */
+export function serializeNpy(tensor: Tensor<ElementType>, label = 'the tensor'): Uint8Array[] {
+  const { dtype, shape, data } = tensor
+  const code = Object.keys(types).find(code => types[code] === dtype)
+  if (!code) throw new SparkError('ERR_DTYPE', `${label} is of ${dtype}, which .npy files cannot hold`)
+  const order = elementBits[dtype] > 8 ? '<' : '|'
+  const sizes = shape.length === 1 ? `${shape[0]},` : shape.join(', ')
+  const dictionary = `{'descr': '${order}${code}', 'fortran_order': False, 'shape': (${sizes}), }`
+  // The elements begin at a multiple of 64; a line feed ends the header.
+  const length = Math.ceil((10 + dictionary.length + 1) / 64) * 64 - 10
+  const header = Buffer.alloc(10 + length, ' ')
+  header.write(magic, 'latin1')
+  header.set([1, 0, length & 0xff, length >>> 8], 6)
+  header.write(dictionary, 10, 'latin1')
+  header.write('\n', header.length - 1, 'latin1')
+  const { buffer, byteOffset, byteLength } = data as ElementArray
+  return [header, new Uint8Array(buffer, byteOffset, byteLength)]
 }

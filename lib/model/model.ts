@@ -103,10 +103,10 @@ export class Model implements Disposable {
     this.precision = precision.name
     this.precisionReason = precision.reason
     this.#engine = engine
-    this.inputs = graph.inputs.map(describe)
+    this.inputs = graph.inputs.map(describeValue)
     this.outputs = graph.outputs.map(info => {
       const type = facts.get(info.name)?.type ?? info.type
-      return describe(type ? { name: info.name, type } : info)
+      return describeValue(type ? { name: info.name, type } : info)
     })
   }
 
@@ -292,7 +292,8 @@ export class Model implements Disposable {
   }
 }
 
-function describe({ name, type }: ValueInfo): ModelValue {
+/** An input or output for people. */
+export function describeValue({ name, type }: ValueInfo): ModelValue {
   const kind = type?.kind === 'sequence' || type?.kind === 'optional' ? type.kind : 'tensor'
   let inner = type
   while (inner?.kind === 'sequence' || inner?.kind === 'optional') inner = inner.element

@@ -34,6 +34,13 @@ export interface CompileOptions {
   readonly mode?: Precision
 }
 
+/** What compilation has to know of the kernels that it is for. */
+export const optionsFor = (kernels: Kernels): CompileOptions => ({
+  backend: kernels.backend,
+  bytes: kernels.supports('convInteger'),
+  bf16Support: kernels.bf16Support,
+})
+
 /**
  * Compiles a canonical graph for fixed sizes of its inputs.
  *

@@ -6,7 +6,7 @@ import { Pacer } from '../core/paced.js'
 import type { Graph } from '../graph/graph.js'
 import type { KernelOp, Kernels, PreparedSteps } from '../kernels/kernels.js'
 import { type BindOptions, type BoundProgram, bind } from './bind.js'
-import { type CompileOptions, compilePaced } from './compile.js'
+import { type CompileOptions, compilePaced, optionsFor } from './compile.js'
 import { prepare } from './prepare.js'
 import { type Binding, operandsOf, type Program } from './program.js'
 
@@ -72,10 +72,7 @@ export class Plan implements Disposable {
     options: PlanOptions = {},
     pacer = new Pacer(),
   ): Promise<Plan> {
-    const bytes = kernels.supports('convInteger')
-    const { backend, bf16Support } = kernels
-    const compiling = compilePaced(graph, { backend, bytes, bf16Support, ...options })
-    const program = await pacer.do(compiling)
+    const program = await pacer.do(compilePaced(graph, { ...optionsFor(kernels), ...options }))
     const bound = await pacer.do(bind(program, options, kernels))
     const setup = await prepare(kernels, bound.setup, pacer)
     try {

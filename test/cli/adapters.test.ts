@@ -1,6 +1,15 @@
 // merge, quantize and adapter as a person calls them.
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Adapter, createAdapter, readCheckpoint, readPeftAdapter, Tensor, writePeftAdapter } from 'dgx-spark'
@@ -81,7 +90,7 @@ t.test('adapters that replace the same bias are not merged', async t => {
 t.test('merge', async t => {
   const { status, stdout, stderr } = cli('merge', at('model.onnx'), at('a'), at('b'), '-o', at('merged.onnx'))
   t.equal(status, 0, stderr)
-  t.match(stdout, /a: .* parameters in 2 modules.*b: .*wrote /s)
+  t.match(stdout, /a: .* parameters in 2 modules.*b: .*weights +.* -> .* \(100 %\).*read by.*wrote /s)
   const base = canonicalise(await readOnnx(at('model.onnx')))
   const [a, b] = [await Adapter.load(base, at('a')), await Adapter.load(base, at('b'))]
   const { mergeAdapters } = await import('#lib/dora/model/merge.js')
@@ -91,15 +100,57 @@ t.test('merge', async t => {
   t.equal(cli('merge', at('model.onnx'), at('a')).status, 2, 'an output is required')
 })
 
+t.test('the model itself is not written over unless asked for', async t => {
+  copyFileSync(at('model.onnx'), at('copy.onnx'))
+  symlinkSync(at('copy.onnx'), at('link.onnx'))
+  const before = readFileSync(at('copy.onnx'))
+  for (const args of [
+    ['merge', at('copy.onnx'), at('a'), '-o', at('copy.onnx')],
+    ['quantize', at('copy.onnx'), '--format', 'fp8', '-o', at('link.onnx')],
+  ]) {
+    t.match(cli(...args), { status: 2, stderr: /is the model itself: give another name, or --overwrite/ })
+  }
+  t.strictSame(readFileSync(at('copy.onnx')), before)
+  t.equal(cli('merge', at('copy.onnx'), at('a'), '-o', at('copy.onnx'), '--overwrite').status, 0)
+  t.notSame(readFileSync(at('copy.onnx')), before)
+})
+
 t.test('quantize', async t => {
   const onnx = cli('quantize', at('model.onnx'), '--format', 'fp8', '-o', at('fp8.onnx'), '--json')
   t.equal(onnx.status, 0, onnx.stderr)
-  t.strictSame(onnx.json().quantized, ['fc1.weight', 'onnx::MatMul_7', 'onnx::Gemm_9', 'tied.weight'])
-  t.ok(statSync(at('fp8.onnx')).size > 0)
-  const folder = cli('quantize', at('model.onnx'), '--layout', 'modelopt', '-o', at('checkpoint'))
+  const { quantized, losses, before, bytes, fileBytes } = onnx.json()
+  t.strictSame(quantized, ['fc1.weight', 'onnx::MatMul_7', 'onnx::Gemm_9', 'tied.weight'])
+  t.equal(statSync(at('fp8.onnx')).size, fileBytes)
+  t.ok(bytes < before)
+  // Three bits of mantissa: the relative error of a rounded number is at most 1/16.
+  for (const name of quantized) t.ok(losses[name] > 0.001 && losses[name] < 1 / 16, `${name} ${losses[name]}`)
+  const text = cli(
+    'quantize',
+    at('model.onnx'),
+    '--format',
+    'fp8',
+    '-o',
+    at('fp8.onnx'),
+    '--keep',
+    'fc1.weight',
+  )
+  t.match(
+    text.stdout,
+    /onnx::Gemm_9 .*\d %.*weights +.* -> .*read by +dgx-spark, ONNX Runtime.*3 matrices in fp8/s,
+  )
+  t.notMatch(text.stdout, 'fc1.weight')
+  t.equal((await readOnnx(at('fp8.onnx'))).initializers.get('fc1.weight')!.dtype, 'f32')
+  const unknown = cli('quantize', at('model.onnx'), '-o', at('x.onnx'), '--keep', 'fc1.wieght')
+  t.match(unknown, {
+    status: 2,
+    stderr: /--keep fc1\.wieght: the model has no such weight \(did you mean 'fc1\.weight'\?\)/,
+  })
+  const folder = cli('quantize', at('model.onnx'), '--layout', 'modelopt', '-o', at('checkpoint'), '--json')
   t.equal(folder.status, 0, folder.stderr)
   t.ok(existsSync(at('checkpoint/hf_quant_config.json')))
   t.ok((await readCheckpoint(at('checkpoint'))).has('h.0.fc2.weight'))
+  for (const loss of Object.values<number>(folder.json().losses))
+    t.ok(loss > 0.01 && loss < 0.3, String(loss))
   t.equal(
     cli('quantize', at('model.onnx'), '--layout', 'modelopt', '--format', 'fp8', '-o', at('x')).status,
     2,

@@ -1,7 +1,10 @@
 // The command line tool as a person calls it, on this machine and on machines played by fake drivers.
 import { spawn, spawnSync } from 'node:child_process'
 import path from 'node:path'
+import type { Command } from 'commander'
 import t from 'tap'
+import { examples } from '#lib/cli/command.js'
+import { createProgram } from '#lib/cli/program.js'
 import { loadAddon } from '#lib/native.js'
 import { FakeDriver, noCompiler, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { FakeRoot, gb10Pci, profile } from '../fixtures/machine.js'
@@ -33,15 +36,49 @@ t.test('help, version, wrong usage', async t => {
   ]) {
     const { status, stderr, stdout } = cli(args)
     t.equal(status, 2, args.join(' '))
-    t.match(stderr, /error: /)
+    t.match(stderr, /^error: .*\nexample: dgx-spark .*\nhelp: dgx-spark .*--help\n$/)
     t.equal(stdout, '')
+  }
+  t.match(cli(['inspct', 'x']).stderr, /unknown command 'inspct' \(did you mean inspect\?\)/)
+  t.match(cli(['run', 'x', '--prcision', 'bf16']).stderr, /'--prcision' \(did you mean --precision\?\)/)
+  t.match(cli(['demo', '--backend', 'cdua']).stderr, /\(did you mean 'cuda'\?\)/)
+  t.match(cli(['help', 'adapter', 'diff']).stdout, /Usage: dgx-spark adapter diff \[options\] <a> <b>/)
+  t.match(cli(['help', 'nothing']), { status: 2, stderr: /unknown command 'nothing'/ })
+  t.match(cli(['merge', '--help']).stdout, /ONNX file to write \(required\).*Examples:\n +dgx-spark merge /s)
+  for (const args of [['version'], ['-v']]) t.match(cli(args).stdout, /^\d+\.\d+\.\d+\n$/)
+})
+
+t.test('every command has examples that it takes', async t => {
+  const visit = async (command: Command): Promise<void> => {
+    for (const inner of command.commands) await visit(inner)
+    const isHidden = command.name() === 'version'
+    t.ok(examples(command).length > 0 || isHidden, `${command.name()} has examples`)
+  }
+  await visit(createProgram())
+  const lines: string[] = []
+  const collect = (command: Command): void => {
+    lines.push(...examples(command))
+    command.commands.forEach(collect)
+  }
+  collect(createProgram())
+  for (const line of lines) {
+    const program = createProgram()
+    const silence = (command: Command): void => {
+      command.action(() => undefined).configureOutput({ writeErr: () => undefined })
+      command.commands.forEach(silence)
+    }
+    program.commands.forEach(silence)
+    await t.resolves(program.parseAsync(line.split(' ').slice(1), { from: 'user' }), line)
   }
 })
 
 t.test('info', async t => {
   const { status, stdout } = cli(['info'])
   t.equal(status, 0)
-  t.match(stdout, /Machine.*GPUs.*Configuration/s)
+  t.match(
+    stdout,
+    /Machine.*CPU +\S.*, \d+ cores?\n.*GPUs.*Configuration.*DGX_SPARK_THREADS.*DGX_SPARK_PREBUILD/s,
+  )
   const info = cli(['info', '--json'], { DGX_SPARK_PRECISION: 'bf16', OPENPILOT_DGX_ENABLED: '0' }).json()
   t.type(info.hardware.isDgxSpark, 'boolean')
   t.match(info.configuration, [

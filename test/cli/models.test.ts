@@ -34,8 +34,10 @@ t.test('inspect', async t => {
   const page = path.join(folder, 'page.html')
   const about = cli('inspect', model, '--size', 'rows=5', '--json', '--html', page).json()
   t.match(about, {
-    inputs: ['x: f32 [rows, 3]'],
-    nodes: [2, 2],
+    inputs: [{ name: 'x', dtype: 'f32', shape: ['rows', 3] }],
+    shapes: { x: [5, 3] },
+    nodes: { file: 2, canonical: 2 },
+    adaptable: [{ name: 'w', kind: 'linear', shape: [3, 2] }],
     parameters: 6,
     parameterBytes: 24,
     // 5 · 2 elements of a product with 3 terms, and 10 of Relu.
@@ -88,7 +90,7 @@ t.test('run', async t => {
       values,
     ]),
   )
-  const expected = [{ name: '<y>', type: 'f32 [2, 2]', values: ['5', '8', '0', '0'] }]
+  const expected = [{ name: '<y>', dtype: 'f32', shape: [2, 2], values: [5, 8, 0, 0] }]
   const given = cli('run', model, '--backend', 'js', '--input', `x=${npy}`, '--runs', '2', '--json').json()
   t.same(given.outputs, expected)
   t.match(given, {
@@ -119,7 +121,8 @@ t.test('run', async t => {
     status: 1,
     stderr: /none\.npy: no such file.*ERR_IO/,
   })
-  t.match(cli('run', model, '--size', 'depth=3'), { status: 1, stderr: /--size depth: open dimensions/ })
+  t.match(cli('run', model, '--size', 'depth=3'), { status: 2, stderr: /--size depth: open dimensions/ })
+  t.match(cli('run', model, '--size', 'row=3').stderr, /did you mean 'rows'\?/)
   const broken = cli('run', model, '--input', `x=${npy}`)
   t.equal(broken.status, 1)
   t.match(broken.stderr, /x\.npy is no \.npy file: .* \[ERR_FORMAT\]/)

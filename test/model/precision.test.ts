@@ -314,7 +314,7 @@ t.test('bad options, bad comparisons', async t => {
   using renamed = await Model.fromGraph(other, { backend: 'js' })
   await t.rejects(compare(model, renamed, data(1)), {
     code: 'ERR_ARGUMENT',
-    message: "the first model has no output 'z'",
+    message: "there is no output 'z' to compare with the other one",
   })
 })
 

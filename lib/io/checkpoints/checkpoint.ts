@@ -1,11 +1,12 @@
 // checkpoint.ts: quantized checkpoints: folders with model.safetensors and config.json.
 import path from 'node:path'
 import { expectKnownOptions, expectOneOf, expectText } from '../../core/checks.js'
+import { relativeError } from '../../core/difference.js'
 import { SparkError } from '../../core/errors.js'
 import { Regex } from '../../core/regex.js'
 import type { Tensor } from '../../memory/tensor.js'
 import type { QuantizerInput } from '../../precision/casts.js'
-import { quantizeNVFP4 } from '../../precision/nvfp4.js'
+import { dequantizeNVFP4, quantizeNVFP4 } from '../../precision/nvfp4.js'
 import type { Weight } from '../../weights/weight.js'
 import { makeFolder, writeFileAtomic } from '../atomic-write.js'
 import { readText } from '../read-file.js'
@@ -42,6 +43,8 @@ export interface QuantizedCheckpoint {
   readonly tensors: Map<string, Tensor | SafetensorsTensor>
   /** Modules with NVFP4 weights. */
   readonly quantized: readonly string[]
+  /** ‖stored − weight‖ / ‖weight‖ by the name of each of them. */
+  readonly losses: ReadonlyMap<string, number>
   /** Modules with a matrix that stayed as it was: excluded, or with rows of no whole blocks of 16. */
   readonly excluded: readonly string[]
 }
@@ -74,16 +77,18 @@ export function quantizeWeights(
     const module = name.replace(/\.weight$/, '')
     if (!matrices.has(module) || name === module) tensors.set(name, tensor)
   }
+  const losses = new Map<string, number>()
   for (const [module, tensor] of matrices) {
     const amax = Math.max(...fellows(module).map(name => largest.get(name) ?? 0))
     const matrix = quantizeNVFP4({ data: tensor.data, dtype: tensor.dtype } as QuantizerInput, tensor.shape, {
       amax,
     })
+    losses.set(module, relativeError(dequantizeNVFP4(matrix), tensor.toFloat32()))
     for (const [name, record] of nvfp4Tensors(layout, module, matrix)) tensors.set(name, record)
     const input = inputAmax[module]
     if (input !== undefined) tensors.set(...inputScale(layout, module, input))
   }
-  return { tensors, quantized: [...matrices.keys()], excluded }
+  return { tensors, quantized: [...matrices.keys()], losses, excluded }
 }
 
 const amaxOf = (tensor: Tensor): number =>

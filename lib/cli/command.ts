@@ -1,0 +1,53 @@
+// command.ts: examples in the help of commands, marks of required options, short usage errors.
+import { type Command, Help, InvalidArgumentError, Option } from 'commander'
+import { didYouMean } from '../core/did-you-mean.js'
+import { SparkError } from '../core/errors.js'
+
+/** How all commands describe their options. */
+export const helpStyle = {
+  optionDescription(option: Option): string {
+    const text = Help.prototype.optionDescription(option)
+    return option.mandatory ? `${text} (required)` : text
+  },
+}
+
+/** Examples by command, as a user types them. */
+const examplesOf = new WeakMap<Command, readonly string[]>()
+
+/** Gives a command examples: its help ends with them, and the first one follows a usage error. */
+export function withExamples(command: Command, ...examples: readonly [string, ...string[]]): Command {
+  examplesOf.set(command, examples)
+  const lines = examples.map(example => `  ${example}`)
+  return command
+    .addHelpText('after', ['', 'Examples:', ...lines].join('\n'))
+    .showHelpAfterError(`example: ${examples[0]}\nhelp: ${fullName(command)} --help`)
+}
+
+/** The examples of a command. */
+export const examples = (command: Command): readonly string[] => examplesOf.get(command) ?? []
+
+/** The words that call a command: `dgx-spark adapter diff`. */
+export function fullName(command: Command): string {
+  const parent = command.parent ? `${fullName(command.parent)} ` : ''
+  return `${parent}${command.name()}`
+}
+
+/** An option that takes one of some names. */
+export function choice(flags: string, description: string, names: readonly string[]): Option {
+  return new Option(flags, description).choices(names).argParser(text => {
+    if (names.includes(text)) return text
+    throw new InvalidArgumentError(`Allowed choices are ${names.join(', ')}${didYouMean(text, names)}`)
+  })
+}
+
+/** An error about how a command was called: exit code 2. */
+export class UsageError extends SparkError {
+  constructor(message: string) {
+    super('ERR_ARGUMENT', message)
+  }
+}
+
+/** Where commander writes a usage error: one line, with the nearest spelling at its end. */
+export function writeUsageError(text: string, write: (text: string) => void): void {
+  write(text.replace(/\n\(Did you mean (.+)\?\)/, ' (did you mean $1?)'))
+}

@@ -1,9 +1,9 @@
 #!/usr/bin/env node
-// build.cjs: runs CMake. Three callers: binding.gyp's one action, prebuildify (as its node-gyp, so that a prebuild
-// needs neither Python nor Node's headers), and a user who builds from source inside node_modules.
+// build.cjs: runs CMake. Four callers: npm run build, binding.gyp's one action, prebuildify (as its node-gyp, so that a
+// prebuild needs neither Python nor Node's headers), and a user who builds from source inside node_modules.
 'use strict'
 const { execFileSync } = require('node:child_process')
-const { rmSync, existsSync } = require('node:fs')
+const { existsSync } = require('node:fs')
 const { availableParallelism } = require('node:os')
 const path = require('node:path')
 
@@ -11,8 +11,9 @@ const root = path.join(__dirname, '..')
 const option = name => process.argv.find(arg => arg.startsWith(`--${name}=`))?.slice(name.length + 3)
 const config = process.argv.includes('--debug') || option('config') === 'Debug' ? 'Debug' : 'Release'
 const arch = option('arch') ?? process.arch
-// One CMake directory per architecture: a shared one would mix host and cross-built objects.
-const out = path.join(root, 'build', `cmake-${arch}-${config.toLowerCase()}`)
+// Prebuilds for this machine reuse the objects of npm run build; other architectures have folders of their own.
+const ordinary = arch === process.arch && config === 'Release'
+const out = path.join(root, 'build', ordinary ? 'cmake' : `cmake-${arch}-${config.toLowerCase()}`)
 
 const cmake = (...args) => execFileSync('cmake', args, { cwd: root, stdio: 'inherit' })
 
@@ -25,7 +26,7 @@ function hasNinja() {
   }
 }
 
-if (process.argv.includes('rebuild')) rmSync(out, { recursive: true, force: true })
+const { DGX_SPARK_CUDA_ARCHS: archs = '', DGX_SPARK_FATBINS: fatbins = '' } = process.env
 const fresh = !existsSync(path.join(out, 'CMakeCache.txt'))
 cmake(
   '-S',
@@ -33,6 +34,9 @@ cmake(
   '-B',
   out,
   `-DCMAKE_BUILD_TYPE=${config}`,
+  // Always, so that the cache keeps nothing of the build before.
+  `-DDGX_SPARK_CUDA_ARCHS=${archs}`,
+  `-DDGX_SPARK_FATBINS=${fatbins && path.resolve(root, fatbins)}`,
   ...(fresh && hasNinja() ? ['-G', 'Ninja'] : []),
   ...(fresh && arch !== process.arch ? [`-DCMAKE_TOOLCHAIN_FILE=${root}/native/linux-${arch}.cmake`] : []),
 )

@@ -12,11 +12,11 @@ import { describeType } from '../model/feeds.js'
 import type { ModelValue } from '../model/model.js'
 import { choosePrecision } from '../model/precision.js'
 import { choice, withExamples } from './command.js'
-import { graphPage } from './graph-page.js'
+import { formatCount } from './counts.js'
 import { type Inspection, inspect, optimizedGraph, type PlanChoice } from './inspection.js'
 import { pathFrom } from './numbers.js'
 import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
-import { profileModel, reportProfile } from './profile.js'
+import { nodeTimes, type Profile, profileModel, reportProfile } from './profile.js'
 import { inputShapes, parseShape, parseSize, precisionOption, type SizeOptions, sizeHint } from './shapes.js'
 
 interface InspectOptions extends SizeOptions {
@@ -59,16 +59,12 @@ async function run(file: string, options: InspectOptions): Promise<void> {
   const choice: PlanChoice = { backend, precision }
   const inspection = await inspect(original, graph, shapes, choice, why)
   const title = path.basename(file)
+  const profile = options.profile ? await profileModel(file, options) : undefined
   if (options.html) {
-    const before = inferFacts(graph, shapes && { shapes })
-    const after = shapes && (await optimizedGraph(graph, shapes, precision))
-    const page = graphPage(title, inspection.fusions, [
-      { title: 'Before fusion', graph, facts: before },
-      ...(after ? [{ title: 'After fusion', graph: after.running, facts: inferFacts(after.graph) }] : []),
-    ])
+    const facts = [...summary(inspection), ...(profile ? [profilePair(profile)] : [])]
+    const page = await drawGraphs(title, facts, graph, profile, { shapes, precision })
     await writeFileAtomic(path.resolve(options.html), [Buffer.from(page)])
   }
-  const profile = options.profile ? await profileModel(file, options) : undefined
   if (options.json) {
     printJson({ ...inspection, ...(profile && { profile }) })
     return
@@ -93,11 +89,31 @@ function fittingShapes(
   }
 }
 
-/** A count with a decimal prefix and a unit: 4.10 GFLOP, 25 FLOP. */
-function formatCount(count: number, unit = ''): string {
-  const prefixes = ['', 'k', 'M', 'G', 'T']
-  const power = count < 1 ? 0 : Math.min(prefixes.length - 1, Math.floor(Math.log10(count) / 3))
-  return `${(count / 1000 ** power).toFixed(power === 0 ? 0 : 2)} ${prefixes[power]}${unit}`.trim()
+/** The page of a graph as it was read, and as it runs where its shapes are known. */
+async function drawGraphs(
+  title: string,
+  facts: readonly (readonly [string, string])[],
+  graph: Graph,
+  profile: Profile | undefined,
+  { shapes, precision }: { shapes: Record<string, readonly number[]> | undefined; precision: Precision },
+): Promise<string> {
+  const { graphPage } = await import('./graph-page/page.js')
+  const before = inferFacts(graph, shapes && { shapes })
+  const after = shapes && (await optimizedGraph(graph, shapes, precision))
+  const times = profile && nodeTimes(profile)
+  return graphPage({ title, facts }, [
+    { title: 'Before fusion', graph, facts: before },
+    ...(after
+      ? [
+          {
+            title: 'After fusion',
+            graph: after.running,
+            facts: inferFacts(after.graph),
+            ...(times && { times }),
+          },
+        ]
+      : []),
+  ])
 }
 
 const describe = ({ name, kind, dtype, shape }: ModelValue): string => {
@@ -141,6 +157,11 @@ function summary(about: Inspection): (readonly [string, string])[] {
     ...(about.unknown > 0 ? [['not counted', `${about.unknown} nodes of unknown sizes`] as const] : []),
     ...planPairs(plan),
   ]
+}
+
+function profilePair({ backend, precision, steps }: Profile): readonly [string, string] {
+  const ms = steps.reduce((sum, step) => sum + step.ms, 0)
+  return ['time', `${ms.toFixed(3)} ms in ${steps.length} steps, ${backend.name}, ${precision}`]
 }
 
 function report(name: string, about: Inspection): void {

@@ -32,6 +32,13 @@ export async function profileModel(
   return { backend: model.backend, precision: model.precision, precisionReason, stats, steps }
 }
 
+/** Milliseconds of the steps of each node. */
+export function nodeTimes({ steps }: Profile): Map<string, number> {
+  const times = new Map<string, number>()
+  for (const { node, ms } of steps) times.set(node, (times.get(node) ?? 0) + ms)
+  return times
+}
+
 /** Prints times by operation, the slowest steps, and what the plans hold. */
 export function reportProfile({ backend, precision, precisionReason, stats, steps }: Profile): void {
   const total = steps.reduce((sum, { ms }) => sum + ms, 0)

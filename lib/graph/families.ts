@@ -7,10 +7,17 @@ export type Families<Entry> = Readonly<
 >
 
 /** The entry of the operator of a node; undefined for an operator in no family. */
-export function entryOf<Entry>(families: Families<Entry>, { domain, op }: Node): Entry | undefined {
-  for (const family of Object.values(families)) {
+export function entryOf<Entry>(families: Families<Entry>, node: Node): Entry | undefined {
+  const name = familyOf(families, node)
+  return name === undefined ? undefined : families[name]![node.domain]![node.op]
+}
+
+/** The stem of the family of the operator of a node; undefined for an operator in none. */
+export function familyOf(families: Families<unknown>, { domain, op }: Node): string | undefined {
+  for (const name in families) {
+    const family = families[name]!
     const entries = Object.hasOwn(family, domain) ? family[domain] : undefined
-    if (entries && Object.hasOwn(entries, op)) return entries[op]
+    if (entries && Object.hasOwn(entries, op)) return name
   }
   return undefined
 }

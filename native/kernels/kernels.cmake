@@ -2,13 +2,13 @@
 # kernel_images.cc. Device code knows nothing of the host, so one set of fatbins serves every host architecture.
 #
 # DGX_SPARK_CUDA_ARCHS  environment or cache: "all", as in prebuilds, or a list such as "90" or "80,90". Default: what the
-#                       GPUs of this machine run, or 90 and 121 where there is none. Always built: PTX of compute_80, for
-#                       all other GPUs, and the FP4 families, for the one family of GPUs that has their instructions
+#                       GPUs of this machine run, or 121 (DGX Spark) where there is none. Always built: PTX of compute_80,
+#                       for all other GPUs, and the FP4 families, for the one family of GPUs that has their instructions
 # DGX_SPARK_FATBINS     environment or cache: folder of fatbins built before, used instead of running nvcc
 
 set(DGX_SPARK_FATBINS "$ENV{DGX_SPARK_FATBINS}" CACHE PATH "Use the fatbins of this folder instead of building them")
 set(portable_archs 80 86 89 90 90a 100f 120 121)
-set(default_archs 90 121)
+set(default_archs 121)
 set(DGX_SPARK_CUDA_ARCHS "$ENV{DGX_SPARK_CUDA_ARCHS}" CACHE STRING
   "CUDA targets to build: all, or a list; empty means those of this machine")
 
@@ -72,6 +72,12 @@ foreach(arch ${archs})
   list(APPEND gencode -gencode arch=compute_${arch},code=sm_${arch})
 endforeach()
 list(APPEND gencode -gencode arch=compute_80,code=compute_80)
+# Prebuilds have their own, so that npm run build after them compiles nothing.
+set(fatbin_folder ${PROJECT_BINARY_DIR})
+if(archs STREQUAL portable_archs)
+  set(fatbin_folder ${PROJECT_BINARY_DIR}/all)
+  file(MAKE_DIRECTORY ${fatbin_folder})
+endif()
 set(fp4_families linear_fp4_mma)
 set(fp4_gencode -gencode arch=compute_120f,code=[sm_120f,sm_121f,compute_120f])
 
@@ -88,7 +94,7 @@ foreach(source ${KERNEL_SOURCES})
   if(DGX_SPARK_FATBINS)
     set(fatbin ${DGX_SPARK_FATBINS}/${family}.fatbin)
   else()
-    set(fatbin ${PROJECT_BINARY_DIR}/${family}.fatbin)
+    set(fatbin ${fatbin_folder}/${family}.fatbin)
     add_custom_command(OUTPUT ${fatbin}
       COMMAND ${NVCC} -fatbin -t0 -std=c++17 -O3 --compress-mode=size -Werror all-warnings --fmad=false ${family_gencode}
         -I${PROJECT_SOURCE_DIR}/native -MD -MF ${fatbin}.d -o ${fatbin} ${source}

@@ -1,5 +1,5 @@
 // table.ts: the rows of all operators, by family; gradients/ and plan/lower/ have the same stems.
-import { entryOf, type Families } from '../families.js'
+import { entryOf, type Families, familyOf as familyIn } from '../families.js'
 import type { Node } from '../graph.js'
 import { attentions } from './attention.js'
 import { constants } from './constant.js'
@@ -61,3 +61,6 @@ export const families: Families<OperatorRow> = {
 
 /** The row of the operator of a node; undefined for an operator that is not known. */
 export const rowOf = (node: Node): OperatorRow | undefined => entryOf(families, node)
+
+/** The family of the operator of a node; undefined for an operator that is not known. */
+export const familyOf = (node: Node): string | undefined => familyIn(families, node)

@@ -46,8 +46,8 @@ class View {
     this.move(x - this.svg.clientWidth / scale / 2, y - this.svg.clientHeight / scale / 2, scale)
   }
 
-  /** The place of a box in the drawing. */
-  place(box) {
+  /** The centre of a box in the drawing. */
+  centre(box) {
     const { e, f } = this.boxes[box].transform.baseVal.consolidate().matrix
     const { width, height } = this.boxes[box].querySelector('.body').getBBox()
     const margin = this.boxes[box].parentNode.transform.baseVal.consolidate().matrix
@@ -66,7 +66,7 @@ class View {
     this.describe(box)
     if (main.className === 'mode-table') this.rows[box].scrollIntoView({ block: 'center' })
     else if (jump) {
-      const { x, y } = this.place(box)
+      const { x, y } = this.centre(box)
       this.show(x, y, Math.max(this.scale, 0.8))
     }
     if (focus) this.boxes[box].focus({ preventScroll: true })
@@ -112,9 +112,9 @@ class View {
 
   /** The box that an arrow key leads to: along an edge, or to the nearest one beside. */
   neighbour(key) {
-    const here = this.place(this.current)
+    const here = this.centre(this.current)
     const distance = box => {
-      const { x, y } = this.place(box)
+      const { x, y } = this.centre(box)
       return Math.abs(x - here.x) + 4 * Math.abs(y - here.y)
     }
     const [mine, other] = key === 'ArrowDown' ? ['from', 'to'] : ['to', 'from']
@@ -124,7 +124,7 @@ class View {
           .filter(edge => edge.dataset[mine] === String(this.current))
           .map(edge => Number(edge.dataset[other]))
       : [...this.boxes.keys()].filter(box => {
-          const dx = this.place(box).x - here.x
+          const dx = this.centre(box).x - here.x
           return box !== this.current && (key === 'ArrowLeft' ? dx < 0 : dx > 0)
         })
     let [nearest, least] = [this.current, Number.POSITIVE_INFINITY]

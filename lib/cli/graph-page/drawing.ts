@@ -42,8 +42,8 @@ function drawBox(
   const types = [...new Set(box.makes.map(({ type }) => type))]
   const title = [box.title, box.name, ...box.attributes, ...types].map(escapeHtml).join('\n')
   const shape = `<rect class="body" width="${width}" height="${height}" rx="6"/>`
-  const place = `transform="translate(${round(x)},${round(y)})"`
-  return `<g class="box ${box.kind.className}" id="${id(i)}" tabindex="-1" role="button" ${place}>
+  const position = `transform="translate(${round(x)},${round(y)})"`
+  return `<g class="box ${box.kind.className}" id="${id(i)}" tabindex="-1" role="button" ${position}>
 <title>${title}</title>${shape}${bar}${texts.join('')}</g>`
 }
 

@@ -22,8 +22,8 @@ export const lineHeight = 15
 const columnWidth = 6.4
 /** Pixels between the border of a box and its text. */
 export const padding = { x: 9, y: 6 }
-/** The longest line, in columns, and what a title needs beside its text. */
-const [maxColumns, titleRoom] = [38, 1.25]
+/** The longest line, in columns, and the width of a title beside that of other text. */
+const [maxColumns, titleScale] = [38, 1.25]
 /** Outputs and references that are named. */
 const shownPorts = 3
 
@@ -37,7 +37,7 @@ export function labelledBox(box: Box, references: readonly number[]): LabelledBo
   )
   const outer = box.reads.filter(({ boxes, constant }) => boxes.length === 0 && constant === undefined)
   const lines: Line[] = [
-    { style: 'title', text: shortened(titleOf(box), maxColumns / titleRoom) },
+    { style: 'title', text: shortened(titleOf(box), maxColumns / titleScale) },
     ...line('name', box.name, 'end'),
     ...line('attributes', box.attributes.join(' · ')),
     ...line('constants', constants.length > 0 ? `with ${constants.join(', ')}` : ''),
@@ -53,7 +53,7 @@ export function labelledBox(box: Box, references: readonly number[]): LabelledBo
       line('type', `→ ${type}`),
     ),
   ]
-  const widths = lines.map(({ style, text }) => columnsOf(text) * (style === 'title' ? titleRoom : 1))
+  const widths = lines.map(({ style, text }) => columnsOf(text) * (style === 'title' ? titleScale : 1))
   const columns = widths.reduce((max, width) => Math.max(max, width), 14)
   return {
     lines,

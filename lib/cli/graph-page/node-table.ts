@@ -33,7 +33,7 @@ export function nodeTable({ boxes }: Diagram, ids: Ids): string {
       [...box.attributes.map(escapeHtml), ...bodies].join('<br>'),
       box.reads.map(port => portText(port, link)).join('<br>'),
       box.makes.map(port => portText(port, link)).join('<br>'),
-      barText(box.flops, mostFlops, formatCount),
+      barText(box.flops, mostFlops, value => formatCount(value)),
       ...(mostMs > 0 ? [barText(box.ms, mostMs, formatMs)] : []),
     ]
     return `<tr id="${ids.row(i)}">${cells.map(cell => `<td>${cell}</td>`).join('')}</tr>`

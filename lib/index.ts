@@ -32,7 +32,14 @@ export { isDgxSpark, type Platform } from './hardware/spark.js'
 export type { ThrottleReason } from './hardware/throttling.js'
 
 // precision
-export { type CastOptions, cast, decode, encode, type QuantizerInput } from './precision/casts.js'
+export {
+  type CastOptions,
+  cast,
+  decode,
+  encode,
+  type QuantizerInput,
+  type QuantizerTensor,
+} from './precision/casts.js'
 export {
   dequantizeFP8,
   type FP8BlockWeight,
@@ -62,7 +69,16 @@ export {
 
 // tensors
 export type { DType, DTypeArray, ElementArray, ElementType, TypedArrayOf } from './core/dtype.js'
-export { type NestedNumbers, Tensor, type TensorOptions } from './memory/tensor.js'
+export {
+  type Nested,
+  type NestedNumbers,
+  type RandomOptions,
+  Tensor,
+  type TensorOptions,
+  type TensorValues,
+  type TypeOfArray,
+  type UntypedTensorOptions,
+} from './memory/tensor.js'
 
 // files
 export {
@@ -91,13 +107,10 @@ export type {
 export type { NVFP4Recipe } from './precision/kernel-args.js'
 
 // models
-export {
-  Model,
-  type ModelOptions,
-  type ModelOutput,
-  type ModelValue,
-  type RunOptions,
-} from './model/model.js'
+export { Model, type RunOptions } from './model/model.js'
+export type { LoadOptions, ModelOptions } from './model/model-options.js'
+export type { ModelValue } from './model/model-value.js'
+export type { AnyTensor, ModelOutput, OutputTypes, RunResults } from './model/results.js'
 export { compare, type OutputDifference } from './diagnostics/compare.js'
 export {
   type CompareWeightsOptions,
@@ -106,7 +119,14 @@ export {
 } from './diagnostics/compare-weights.js'
 export type { StepTime } from './plan/plan.js'
 import { installTensorOperations } from './model/tensor-operations.js'
-export type { ReductionOptions, TensorOperand } from './model/tensor-operations.js'
+export type {
+  ReductionOptions,
+  SearchOptions,
+  SliceOptions,
+  TensorOperand,
+  TopK,
+  TopKOptions,
+} from './model/tensor-operations.js'
 export { BoundModel } from './model/bound-model.js'
 export type {
   ProviderSettings,

@@ -257,13 +257,15 @@ export interface Addon {
   /**
    * Binds the operands of all steps once, on a CUDA device or else on the CPU; they are held, and kept alive until the
    * plan is disposed. `memory`: what a device does not copy at each run. Unless `graphs` is false it captures the
-   * second run as a CUDA graph and replays that from then on.
+   * second run as a CUDA graph and replays that from then on. `threads`: how many a plan on the CPU may use. Default: as
+   * {@link Addon.setThreads} says.
    */
   planCreate(
     steps: readonly { readonly op: string; readonly args: object }[],
     ordinal?: number,
     memory?: PlanMemory,
     graphs?: boolean,
+    threads?: number,
   ): PlanHandle
   /** Copies the state of a plan on a device to its buffers. */
   planFetch(handle: PlanHandle): Promise<void>

@@ -83,8 +83,11 @@ const flagValues = new Map([
 
 const parseFlag = (text: string): boolean | undefined => flagValues.get(text.toLowerCase())
 
+/** Threads that a kernel may be given at most. */
+export const maxThreads = 1024
+
 const parseThreads = (text: string): number | undefined =>
-  /^\d{1,4}$/.test(text) && Number(text) <= 1024 ? Number(text) : undefined
+  /^\d{1,4}$/.test(text) && Number(text) <= maxThreads ? Number(text) : undefined
 
 const flag = (name: string): Variable<boolean> => ({ name, parse: parseFlag, allowed: '0 or 1' })
 

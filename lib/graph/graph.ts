@@ -128,6 +128,8 @@ export interface Graph extends Subgraph {
   readonly opsets: ReadonlyMap<string, number>
   readonly functions: readonly GraphFunction[]
   readonly producer: Producer
+  /** Initializers that are inputs, too: a run may feed another value. */
+  readonly overridable?: readonly ValueInfo[]
   /** State: the value that replaces an initializer after a run, by the name of the initializer. */
   readonly updates?: ReadonlyMap<string, string>
 }

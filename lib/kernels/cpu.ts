@@ -1,5 +1,5 @@
 // cpu.ts: the kernels of the addon on the CPU.
-import { freemem } from 'node:os'
+import { availableParallelism, freemem } from 'node:os'
 import { getConfig } from '../core/config.js'
 import { requireAddon } from '../native.js'
 import type { Kernels } from './kernels.js'
@@ -20,11 +20,13 @@ function noteBriefRun(start: number): void {
 
 /**
  * The native kernels, with as many threads as the configuration says.
+ * @param threads - as many for prepared steps instead
  * @throws SparkError ERR_NO_NATIVE when the addon does not load
  */
-export function openCpuKernels(): Kernels {
+export function openCpuKernels(threads?: number): Kernels {
   const addon = requireAddon()
   addon.setThreads(getConfig().threads)
+  const limit = threads === 0 ? availableParallelism() : threads
   return {
     backend: 'cpu',
     bf16Support: addon.cpuBf16Support(),
@@ -35,7 +37,7 @@ export function openCpuKernels(): Kernels {
     run: (op, args) => addon.runAsync(op, args),
     runOwned: (op, args) => addon.runAsync(op, args, true),
     prepare(steps) {
-      const plan = addon.planCreate(steps)
+      const plan = addon.planCreate(steps, undefined, undefined, undefined, limit)
       const run = (): Promise<void> | undefined => {
         const start = performance.now()
         const pending = addon.planRun(plan, start < briefUntil)

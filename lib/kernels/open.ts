@@ -1,6 +1,6 @@
 // open.ts: which engine a computation runs on.
-import { expectKnownOptions, expectOneOf } from '../core/checks.js'
-import { type BackendName, backendNames, getConfig } from '../core/config.js'
+import { expectInteger, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import { type BackendName, backendNames, getConfig, maxThreads } from '../core/config.js'
 import { warnOnce } from '../core/log.js'
 import { expectGpuSelector, type GpuSelector } from '../hardware/cuda-device.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
@@ -16,6 +16,8 @@ export interface KernelOptions {
   backend?: BackendName
   /** Which GPU. Default: the best one. */
   device?: GpuSelector | undefined
+  /** Threads that prepared steps may use on the CPU; 0: one per core. Default: what DGX_SPARK_THREADS says, or 0. */
+  threads?: number | undefined
 }
 
 /**
@@ -26,24 +28,25 @@ export interface KernelOptions {
  * when GPUs are switched off, ERR_NO_CUDA for an explicit cuda without a usable GPU
  */
 export async function openKernels(options: KernelOptions = {}): Promise<Kernels> {
-  expectKnownOptions('options', options, ['backend', 'device'])
-  const { backend = getConfig().backend, device } = options
+  expectKnownOptions('options', options, ['backend', 'device', 'threads'])
+  const { backend = getConfig().backend, device, threads } = options
   expectOneOf('options.backend', backend, backendNames)
   expectGpuSelector('options.device', device)
+  if (threads !== undefined) expectInteger('options.threads', threads, 0, maxThreads)
   switch (backend) {
     case 'js':
       return jsKernels
     case 'cpu':
-      return openCpuKernels()
+      return openCpuKernels(threads)
     case 'cuda':
       return openCudaKernels(device)
     case 'auto':
-      return openBest(device)
+      return openBest(device, threads)
   }
 }
 
 /** The engine that HardwareInfo names; one that does not start is replaced with a warning. */
-async function openBest(device: GpuSelector | undefined): Promise<Kernels> {
+async function openBest(device: GpuSelector | undefined, threads: number | undefined): Promise<Kernels> {
   const { backend } = await HardwareInfo.detect()
   if (backend.name === 'js') {
     const { addon, reason } = { reason: '', ...loadAddon() }
@@ -57,5 +60,5 @@ async function openBest(device: GpuSelector | undefined): Promise<Kernels> {
       warnOnce('SPARK_CUDA', 'kernels', `Computations run on the CPU: ${(error as Error).message}`)
     }
   }
-  return openCpuKernels()
+  return openCpuKernels(threads)
 }

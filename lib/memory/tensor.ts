@@ -1,43 +1,69 @@
 // tensor.ts: a dense array in host memory with a shape and an element type.
 import { inspect } from 'node:util'
-import { argumentError, expectAttached, expectKnownOptions, expectOneOf } from '../core/checks.js'
+import {
+  argumentError,
+  expectAttached,
+  expectInteger,
+  expectKnownOptions,
+  expectOneOf,
+} from '../core/checks.js'
 import { type BackendName, backendNames } from '../core/config.js'
 import {
   type DType,
-  type DTypeArray,
   type ElementArray,
   type ElementType,
-  elementArrayOf,
-  elementBits,
   isBigInteger,
-  isDType,
-  isWideInteger,
   type TypedArrayOf,
 } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { numel } from '../core/shape.js'
-import { cast, encode } from '../precision/casts.js'
+import { normal, randomGenerator } from '../core/random.js'
+import { tensorHeader, tensorText } from './tensor-text.js'
+import {
+  arrayOf,
+  convert,
+  elementCount,
+  elementsOf,
+  expectElements,
+  type Nested,
+  type NestedNumbers,
+  numericTypes,
+  type TensorValues,
+  type TypeOfArray,
+} from './tensor-values.js'
 
-/** Numbers in nested arrays of any depth; all arrays of one depth have the same length. */
-export type NestedNumbers = number | readonly NestedNumbers[]
+export {
+  elementCount,
+  type Nested,
+  type NestedNumbers,
+  type TensorValues,
+  type TypeOfArray,
+} from './tensor-values.js'
 
 /** Options of {@link Tensor.from}. */
 export interface TensorOptions<D extends ElementType = DType> {
   /** Dimensions; by default the nesting of the arrays, or one dimension for a typed array. */
   shape?: readonly number[]
-  /** Element type; by default f32. */
+  /** Element type; by default that of the typed array, or f32, i64, bool or string, as the values are. */
   dtype?: D
   /** Engine of the operations on it; by default what DGX_SPARK_BACKEND says, or `auto`. */
   backend?: BackendName
 }
 
-/** Element types that numbers can be given for. */
-const numericTypes = (Object.keys(elementBits) as ElementType[]).filter(
-  dtype => dtype !== 'string' && dtype !== 'c64' && dtype !== 'c128',
-)
+/** {@link TensorOptions} without an element type, which is that of the values. */
+export type UntypedTensorOptions = Omit<TensorOptions, 'dtype'> & { dtype?: undefined }
 
-/** Dimensions a tensor may have at most. */
-const maxDimensions = 32
+/** Options of {@link Tensor.random}. */
+export interface RandomOptions<D extends ElementType = ElementType> {
+  /** The same seed gives the same numbers on every machine. Default: another one in each call. */
+  seed?: number
+  /** `uniform` in [0, 1), or `normal` with mean 0 and standard deviation 1. Default: uniform. */
+  distribution?: 'uniform' | 'normal'
+  /** f32, f64, f16 or bf16. Default: f32. */
+  dtype?: D
+}
+
+/** What only this module can hand to the constructor. */
+const internal: unique symbol = Symbol('internal')
 
 /**
  * A dense row-major array in host memory. Shape and dtype never change; the elements change when the caller writes to
@@ -58,7 +84,18 @@ export class Tensor<D extends ElementType = DType> {
   /** Engine of the operations on it, where one was asked for. */
   readonly backend: BackendName | undefined
 
-  private constructor(data: TypedArrayOf<D>, shape: readonly number[], dtype: D, backend?: BackendName) {
+  private constructor(
+    key: typeof internal,
+    data: TypedArrayOf<D>,
+    shape: readonly number[],
+    dtype: D,
+    backend?: BackendName,
+  ) {
+    if (key !== internal) {
+      const call =
+        "Tensor.from(values, { shape, dtype }), such as Tensor.from(data, { shape: [2, 2], dtype: 'f32' })"
+      throw new SparkError('ERR_ARGUMENT', `new Tensor(…) makes no tensor; call ${call}`)
+    }
     this.data = data
     this.shape = Object.freeze([...shape])
     this.dtype = dtype
@@ -66,28 +103,44 @@ export class Tensor<D extends ElementType = DType> {
   }
 
   /**
-   * A tensor of the given numbers. The typed array that {@link TypedArrayOf} names is taken as it is, without a copy
-   * (a Uint16Array for f16 holds bit patterns). Nested arrays are rounded to the dtype; integers lose their fraction.
+   * A tensor of the given values. A typed array is taken as it is, without a copy; where a Uint16Array holds bit patterns
+   * of f16 or bf16, and a Uint8Array those of another type, `dtype` says so ({@link TypedArrayOf}). Values in nested arrays
+   * become f32, bigints i64, booleans bool, texts string; with `dtype` they are rounded to that, and integers lose their
+   * fraction.
    *
-   * @param values - a typed array, nested arrays of numbers, or one number
+   * @param values - a typed array, values in nested arrays, or one value
    * @param options - shape, dtype and backend
    * @throws SparkError ERR_SHAPE for ragged arrays or a shape that does not fit, ERR_DTYPE for an array that cannot
-   * hold the dtype, ERR_ARGUMENT for anything else that is not a number
+   * hold the dtype, ERR_ARGUMENT for values of other kinds
+   * @example
+   * Tensor.from([[1, 2], [3, 4]])                      // f32 [2, 2]
+   * Tensor.from(BigInt64Array.of(1n, 2n))              // i64 [2]
+   * Tensor.from(new Uint8Array(12), { shape: [3, 4] }) // u8 [3, 4]
+   * Tensor.from([1, 2, 3], { dtype: 'i32' })           // i32 [3]
    */
-  static from<D extends ElementType = 'f32'>(
-    values: ElementArray | NestedNumbers,
-    options: TensorOptions<D> = {},
-  ): Tensor<D> {
+  static from<A extends ElementArray | Uint8ClampedArray>(
+    values: A,
+    options?: UntypedTensorOptions,
+  ): Tensor<TypeOfArray<A>>
+  static from(values: NestedNumbers, options?: UntypedTensorOptions): Tensor<'f32'>
+  static from(values: Nested<bigint>, options?: UntypedTensorOptions): Tensor<'i64'>
+  static from(values: Nested<boolean>, options?: UntypedTensorOptions): Tensor<'bool'>
+  static from(values: Nested<string>, options?: UntypedTensorOptions): Tensor<'string'>
+  static from<D extends ElementType>(values: TensorValues, options?: TensorOptions<D>): Tensor<D>
+  static from(
+    values: TensorValues,
+    options: TensorOptions<ElementType> | UntypedTensorOptions = {},
+  ): unknown {
     expectKnownOptions('options', options, ['shape', 'dtype', 'backend'])
-    const { dtype = 'f32' as D, backend } = options
-    expectOneOf('options.dtype', dtype, numericTypes)
+    const { dtype, backend } = options
+    if (dtype !== undefined) expectOneOf('options.dtype', dtype, [...numericTypes, 'string'])
     if (backend !== undefined) expectOneOf('options.backend', backend, backendNames)
-    const { data, shape } = ArrayBuffer.isView(values)
-      ? { data: expectArrayFor(values, dtype), shape: [values.length] }
-      : flatten(values, dtype)
-    const wanted = options.shape ?? shape
-    expectElements(wanted, data.length)
-    return new Tensor<D>(data, wanted, dtype, backend)
+    if ((values as unknown) instanceof Tensor)
+      throw argumentError('values', 'numbers, not a tensor: convert that with tensor.to(dtype)', values)
+    const elements = elementsOf(values, dtype)
+    const shape = options.shape ?? elements.shape
+    expectElements(shape, elements.data.length)
+    return new Tensor<ElementType>(internal, elements.data, shape, elements.dtype, backend)
   }
 
   /**
@@ -100,23 +153,90 @@ export class Tensor<D extends ElementType = DType> {
     dtype: D,
     backend?: BackendName,
   ): Tensor<D> {
-    return new Tensor<D>(data, shape, dtype, backend)
+    return new Tensor<D>(internal, data, shape, dtype, backend)
   }
 
   /**
    * A tensor of zeros.
-   * @throws SparkError ERR_SHAPE for a shape that is not a list of non-negative integers
+   * @throws SparkError ERR_SHAPE for a shape that is not a list of non-negative integers, ERR_OUT_OF_MEMORY
    */
   static zeros<D extends ElementType = 'f32'>(shape: readonly number[], dtype: D = 'f32' as D): Tensor<D> {
     expectOneOf('dtype', dtype, numericTypes)
     const count = elementCount(shape)
     try {
-      return new Tensor<D>(arrayOf(dtype, count), shape, dtype)
+      return new Tensor<D>(internal, arrayOf(dtype, count), shape, dtype)
     } catch (error) {
       throw new SparkError('ERR_OUT_OF_MEMORY', `a tensor of [${shape.join(', ')}] ${dtype} does not fit`, {
         cause: error,
       })
     }
+  }
+
+  /**
+   * A tensor of ones.
+   * @throws SparkError as {@link Tensor.full}
+   */
+  static ones<D extends ElementType = 'f32'>(shape: readonly number[], dtype: D = 'f32' as D): Tensor<D> {
+    return Tensor.full(shape, 1, dtype)
+  }
+
+  /**
+   * A tensor whose elements are all `value`, rounded to the dtype.
+   * @throws SparkError as {@link Tensor.zeros}; ERR_ARGUMENT for a value that is no number, bigint or boolean
+   */
+  static full<D extends ElementType = 'f32'>(
+    shape: readonly number[],
+    value: number | bigint | boolean,
+    dtype: D = 'f32' as D,
+  ): Tensor<D> {
+    const tensor = Tensor.zeros(shape, dtype)
+    if (!['number', 'bigint', 'boolean'].includes(typeof value))
+      throw argumentError('value', 'a number', value)
+    const [element] = elementsOf([value], dtype).data as [never]
+    ;(tensor.data as { fill(value: never): unknown }).fill(element)
+    return tensor
+  }
+
+  /**
+   * A tensor of random numbers: xoshiro128**, 24 bits each.
+   * @param options - `seed`, `distribution`, `dtype`
+   * @throws SparkError as {@link Tensor.zeros}, ERR_ARGUMENT
+   * @example
+   * Tensor.random([2, 3], { seed: 1, distribution: 'normal' })
+   */
+  static random<D extends ElementType = 'f32'>(
+    shape: readonly number[],
+    options: RandomOptions<D> = {},
+  ): Tensor<D> {
+    expectKnownOptions('options', options, ['seed', 'distribution', 'dtype'])
+    const {
+      seed = Math.floor(Math.random() * 2 ** 32),
+      distribution = 'uniform',
+      dtype = 'f32' as D,
+    } = options
+    expectInteger('options.seed', seed, 0, 2 ** 32 - 1)
+    expectOneOf('options.distribution', distribution, ['uniform', 'normal'])
+    expectOneOf('options.dtype', dtype, ['f32', 'f64', 'f16', 'bf16'] as ElementType[])
+    const random = randomGenerator(seed)
+    const { data } = Tensor.zeros(shape)
+    const numbers = distribution === 'normal' ? normal(random, data.length, 1) : data.map(random)
+    return new Tensor<'f32'>(internal, numbers, shape, 'f32').to(dtype)
+  }
+
+  /**
+   * Tensors one behind the other along an axis, in memory of their own.
+   * @throws SparkError ERR_SHAPE, ERR_DTYPE or ERR_ARGUMENT for tensors that do not fit together
+   */
+  static concat<D extends ElementType>(tensors: readonly Tensor<D>[], axis = 0): Tensor<D> {
+    return expectFirst(tensors).concat(tensors.slice(1), axis)
+  }
+
+  /**
+   * Tensors of one shape along a new axis, in memory of their own.
+   * @throws SparkError as {@link Tensor.concat}
+   */
+  static stack<D extends ElementType>(tensors: readonly Tensor<D>[], axis = 0): Tensor<D> {
+    return expectFirst(tensors).stack(tensors.slice(1), axis)
   }
 
   /** Number of elements. */
@@ -131,7 +251,7 @@ export class Tensor<D extends ElementType = DType> {
   reshape(shape: readonly number[]): Tensor<D> {
     this.#expectAttached()
     expectElements(shape, this.size)
-    return new Tensor<D>(this.data, shape, this.dtype, this.backend)
+    return new Tensor<D>(internal, this.data, shape, this.dtype, this.backend)
   }
 
   /**
@@ -145,13 +265,19 @@ export class Tensor<D extends ElementType = DType> {
   to(backend: BackendName): Tensor<D>
   to(target: ElementType | BackendName): Tensor<ElementType> {
     if (backendNames.includes(target as BackendName)) {
-      return new Tensor<D>(this.data, this.shape, this.dtype, target as BackendName) as Tensor<ElementType>
+      return new Tensor<D>(
+        internal,
+        this.data,
+        this.shape,
+        this.dtype,
+        target as BackendName,
+      ) as Tensor<ElementType>
     }
     this.#expectAttached()
     const dtype = target as ElementType
     expectOneOf('dtype', dtype, numericTypes)
     if ((this.dtype as ElementType) === dtype) return this as unknown as Tensor<ElementType>
-    return new Tensor(convert(this.data, this.dtype, dtype), this.shape, dtype, this.backend)
+    return new Tensor(internal, convert(this.data, this.dtype, dtype), this.shape, dtype, this.backend)
   }
 
   /** The elements, row-major, once they are computed: {@link Tensor.data}, not a copy. */
@@ -164,15 +290,27 @@ export class Tensor<D extends ElementType = DType> {
     return this.to('f32').data as Float32Array
   }
 
-  /** The elements as numbers in arrays nested like the shape; one number for the shape []. */
-  toArray(): NestedNumbers {
-    const values = this.toFloat32()
+  /** The elements as numbers (or texts) in arrays nested like the shape; one for the shape []. Integers are exact up to 2^53. */
+  toArray(): D extends 'string' ? Nested<string> : NestedNumbers {
+    this.#expectAttached()
+    const { dtype } = this
+    const exact = dtype === 'string' || dtype === 'f64' || dtype === 'i32' || dtype === 'u32'
+    const values = exact
+      ? this.data
+      : isBigInteger(dtype)
+        ? Array.from(this.data as BigInt64Array, Number)
+        : this.toFloat32()
     let next = 0
-    const level = (depth: number): NestedNumbers =>
+    const level = (depth: number): Nested<number | string> =>
       depth === this.shape.length
-        ? values[next++]!
+        ? (values[next++] as number)
         : Array.from({ length: this.shape[depth]! }, () => level(depth + 1))
-    return level(0)
+    return level(0) as D extends 'string' ? Nested<string> : NestedNumbers
+  }
+
+  /** Type, shape and elements, the middle of long dimensions left out: `Tensor f32 [2, 2]` and rows of numbers. */
+  toString(): string {
+    return tensorText(this)
   }
 
   #expectAttached(): void {
@@ -180,136 +318,15 @@ export class Tensor<D extends ElementType = DType> {
   }
 }
 
-/**
- * Number of elements of a shape.
- * @throws SparkError ERR_SHAPE unless every dimension is a non-negative integer and the product is exact
- * @internal
- */
-export function elementCount(shape: readonly number[]): number {
-  const valid =
-    Array.isArray(shape) &&
-    shape.length <= maxDimensions &&
-    shape.every(size => Number.isSafeInteger(size) && size >= 0)
-  const count = valid ? numel(shape) : Number.NaN
-  if (!Number.isSafeInteger(count)) {
-    throw argumentError(
-      'shape',
-      `a list of at most ${maxDimensions} non-negative integers`,
-      inspect(shape),
-      'ERR_SHAPE',
-    )
-  }
-  return count
+function expectFirst<D extends ElementType>(tensors: readonly Tensor<D>[]): Tensor<D> {
+  const first = Array.isArray(tensors) ? tensors[0] : undefined
+  if (!(first instanceof Tensor)) throw argumentError('tensors', 'a list of at least one tensor', tensors)
+  return first
 }
 
-function expectElements(shape: readonly number[], count: number): void {
-  const wanted = elementCount(shape)
-  if (wanted !== count) {
-    throw new SparkError(
-      'ERR_SHAPE',
-      `shape [${shape.join(', ')}] has ${wanted} elements, but ${count} were given`,
-    )
-  }
-}
-
-const arrayOf = <D extends ElementType>(dtype: D, count: number): TypedArrayOf<D> =>
-  new (elementArrayOf(dtype))(count) as TypedArrayOf<D>
-
-function expectArrayFor<D extends ElementType>(values: ArrayBufferView, dtype: D): TypedArrayOf<D> {
-  const kind = arrayOf(dtype, 0).constructor as new () => TypedArrayOf<D>
-  // slice() of a Buffer, which is a Uint8Array, would not copy.
-  if (values instanceof Buffer && kind.name === 'Uint8Array') {
-    return new Uint8Array(values.buffer, values.byteOffset, values.length) as TypedArrayOf<D>
-  }
-  if (values instanceof kind) {
-    expectAttached('values', values)
-    return values
-  }
-  throw argumentError('values', `a ${kind.name} for dtype ${dtype}`, values, 'ERR_DTYPE')
-}
-
-/** Elements of `from` as elements of `to`, in a new array. */
-function convert<To extends ElementType>(
-  data: TypedArrayOf<ElementType>,
-  from: ElementType,
-  to: To,
-): TypedArrayOf<To> {
-  if (isDType(from) && isDType(to)) return cast(data as DTypeArray, from, to) as TypedArrayOf<To>
-  const numbers = isDType(from) && from !== 'f32' ? cast(data as DTypeArray, from, 'f32') : data
-  if (isDType(to)) {
-    expectPlain(from)
-    return encode(Float32Array.from(numbers as ArrayLike<number>, Number), to) as TypedArrayOf<To>
-  }
-  expectPlain(to)
-  if (!isDType(from)) expectPlain(from)
-  return fill(arrayOf(to, data.length), to, Array.from(numbers as ArrayLike<number>, Number))
-}
-
-/** Throws for formats without conversions to numbers. */
-function expectPlain(dtype: ElementType): void {
-  if (dtype !== 'f64' && dtype !== 'bool' && !isWideInteger(dtype)) {
-    throw new SparkError('ERR_DTYPE', `there is no conversion between ${dtype} and other numbers`)
-  }
-}
-
-/** The integer part of a number; the end of the range for infinity, 0 for NaN. */
-function nearestBigInt(value: number, dtype: ElementType): bigint {
-  if (Number.isFinite(value)) return BigInt(Math.trunc(value))
-  if (Number.isNaN(value)) return 0n
-  const [low, high] = dtype === 'i64' ? [-(2n ** 63n), 2n ** 63n - 1n] : [0n, 2n ** 64n - 1n]
-  return value < 0 ? low : high
-}
-
-/** Stores numbers in an array of integers, bool or f64. */
-function fill<D extends ElementType>(data: TypedArrayOf<D>, dtype: D, numbers: number[]): TypedArrayOf<D> {
-  const stored =
-    dtype === 'bool'
-      ? (value: number) => Number(value !== 0)
-      : isBigInteger(dtype)
-        ? (value: number) => nearestBigInt(value, dtype)
-        : (value: number) => value
-  numbers.forEach((value, i) => {
-    ;(data as unknown as (number | bigint)[])[i] = stored(value)
-  })
-  return data
-}
-
-/** Nested arrays as one flat array and the shape of their nesting. */
-function flatten<D extends ElementType>(
-  values: NestedNumbers,
-  dtype: D,
-): { data: TypedArrayOf<D>; shape: number[] } {
-  const shape: number[] = []
-  for (let level = values; Array.isArray(level); level = level[0]) {
-    shape.push(level.length)
-    if (shape.length > maxDimensions) {
-      throw new SparkError('ERR_SHAPE', `values are nested deeper than ${maxDimensions} arrays`)
-    }
-  }
-  const data = new Float64Array(elementCount(shape))
-  let next = 0
-  const visit = (level: NestedNumbers, depth: number): void => {
-    if (depth === shape.length) {
-      if (Array.isArray(level))
-        throw new SparkError('ERR_SHAPE', 'values are ragged: some are arrays, some not')
-      if (typeof level !== 'number') throw argumentError(`values[${next}]`, 'a number', level)
-      data[next++] = level
-      return
-    }
-    if (!Array.isArray(level) || level.length !== shape[depth]) {
-      const found = Array.isArray(level) ? `${level.length} elements` : inspect(level)
-      throw new SparkError(
-        'ERR_SHAPE',
-        `values are ragged: dimension ${depth} has ${shape[depth]} elements first, then ${found}`,
-      )
-    }
-    for (const inner of level) visit(inner, depth + 1)
-  }
-  visit(values, 0)
-  if (!isDType(dtype)) {
-    expectPlain(dtype)
-    return { data: fill(arrayOf(dtype, data.length), dtype, [...data]), shape }
-  }
-  const rounded = Float32Array.from(data)
-  return { data: (dtype === 'f32' ? rounded : encode(rounded, dtype)) as TypedArrayOf<D>, shape }
-}
+// What console.log shows; in deeply nested objects the first line of it.
+Object.defineProperty(Tensor.prototype, inspect.custom, {
+  value(this: Tensor<ElementType>, depth: number | null): string {
+    return depth === null || depth > 0 ? tensorText(this) : tensorHeader(this)
+  },
+})

@@ -39,6 +39,14 @@ export interface ModelStats {
   readonly fusions: Readonly<Record<string, number>>
 }
 
+/** Options of a run. */
+export interface EngineRunOptions {
+  /** Ends it. */
+  readonly signal?: AbortSignal | undefined
+  /** Places of the outputs that are wanted. Default: all. */
+  readonly outputs?: readonly number[] | undefined
+}
+
 /** Runs a model. One run at a time. */
 export interface Engine {
   /** Which engine it is. */
@@ -46,7 +54,7 @@ export interface Engine {
   /** Numbers for reports. */
   readonly stats: ModelStats
   /** The outputs; tensors may lie in memory that the next run overwrites. */
-  run(inputs: readonly HostValue[], signal?: AbortSignal): Promise<readonly HostValue[]>
+  run(inputs: readonly HostValue[], options?: EngineRunOptions): Promise<readonly HostValue[]>
   /** A plan on arrays of the caller, by name. */
   bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan>
   /** How long each step of all plans takes, on the inputs of the last run. */
@@ -72,6 +80,11 @@ export interface EngineOptions {
   backend?: ModelBackend
   /** Which GPU. Default: the best one. */
   device?: GpuSelector | undefined
+  /**
+   * Threads that computations on the CPU may use, this library's and those of `onnxruntime`; 0: one per core. Default: what
+   * DGX_SPARK_THREADS says, or 0. Models share one pool of threads and take turns in it.
+   */
+  threads?: number | undefined
   /**
    * Where `onnxruntime` computes: cpu, cuda, tensorrt, dml, coreml, webgpu …, or `{ name, …settings }`, as
    * onnxruntime-node takes it. Default: cpu.

@@ -7,6 +7,7 @@ import { warn } from '../core/log.js'
 import { numel } from '../core/shape.js'
 import type { Dimension, ValueInfo, ValueType } from '../graph/graph.js'
 import { type NestedNumbers, Tensor } from '../memory/tensor.js'
+import { arrayName } from '../memory/tensor-values.js'
 import { copied, type HostTensor, type HostValue, hostTensor } from './values.js'
 
 /**
@@ -153,11 +154,9 @@ function readArray(
   shape: readonly Dimension[] | undefined,
   given: ElementArray,
 ): HostTensor {
-  const kind = elementArrayOf(dtype)
-  if (!(given instanceof kind)) {
-    const { name } = kind as unknown as { name: string }
+  if (!(given instanceof elementArrayOf(dtype))) {
     const got = `${given.constructor.name}(${given.length})`
-    throw new SparkError('ERR_DTYPE', `${what} must be a ${name} for ${dtype}, got ${got}`)
+    throw new SparkError('ERR_DTYPE', `${what} must be ${arrayName(dtype)} for ${dtype}, got ${got}`)
   }
   // slice() of a Buffer, which is a Uint8Array, would not copy.
   const { buffer, byteOffset, length } = given

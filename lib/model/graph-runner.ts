@@ -30,6 +30,8 @@ export class GraphRunner {
   /** Where a run starts, once the first one has; the cut is undefined when all outputs are inputs or constants. */
   #root: { readonly cut: Cut | undefined } | undefined
   readonly #inner = new Map<Subgraph, GraphRunner>()
+  /** Graphs with some of the outputs, by their places. */
+  readonly #selections = new Map<string, Subgraph>()
   readonly #fusions = new Map<string, number>()
   #compileMs = 0
 
@@ -82,6 +84,16 @@ export class GraphRunner {
     const runner = new GraphRunner(graph, this.#kernels, this.#mode, this.#constants)
     this.#inner.set(graph, runner)
     return runner
+  }
+
+  /** The runner of some of the outputs, by their places, which computes only what they need; by default of all. */
+  withOutputs(places?: readonly number[]): GraphRunner {
+    if (!places) return this
+    const key = places.join()
+    const outputs = places.map(place => this.graph.outputs[place]!)
+    const graph = this.#selections.get(key) ?? { ...this.graph, outputs }
+    this.#selections.set(key, graph)
+    return this.inner(graph)
   }
 
   /**
@@ -147,6 +159,7 @@ export class GraphRunner {
     for (const plan of this.plans) plan.dispose()
     this.#root = undefined
     this.#inner.clear()
+    this.#selections.clear()
   }
 
   #value(name: string, scope: Scope): HostValue | undefined {

@@ -4,79 +4,62 @@ import {
   expectInteger,
   expectKnownOptions,
   expectObject,
-  expectOneOf,
   expectSignal,
 } from '../core/checks.js'
 import type { Precision } from '../core/config.js'
-import type { ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
+import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Pacer } from '../core/paced.js'
 import { makeUntransferable } from '../core/untransferable.js'
-import type { Dimension, Graph, ValueInfo } from '../graph/graph.js'
+import type { Graph, ValueInfo } from '../graph/graph.js'
 import { decompose } from '../graph/rewrites/decompose.js'
+import { feedInitializers, outputIndices } from '../graph/rewrites/ends.js'
 import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
-import { readOnnx } from '../io/onnx/read.js'
+import { type OnnxSource, readOnnx } from '../io/onnx/read.js'
 import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
 import { Tensor } from '../memory/tensor.js'
-import { rewriteForInference } from '../pipeline.js'
 import type { StepTime } from '../plan/plan.js'
-import type { NVFP4Recipe } from '../precision/kernel-args.js'
 import { BoundModel, expectBindable } from './bound-model.js'
-import type { Engine, EngineOptions, ModelBackendChoice, ModelStats } from './engine.js'
+import type { Engine, ModelBackendChoice, ModelStats } from './engine.js'
 import { copyFeeds, type Feeds, readFeeds } from './feeds.js'
-import { openEngine } from './open-engine.js'
-import { choosePrecision, type PrecisionChoice } from './precision.js'
-import type { HostTensor, HostValue } from './values.js'
-
-/** Options of {@link Model.load}. */
-export interface ModelOptions extends EngineOptions {
-  /**
-   * Format of the weights of products, which stay in it; the rest is computed in f32, but products with weights of
-   * bf16 in bf16. Default: what DGX_SPARK_PRECISION says, or the best one of the hardware: bf16 on GPUs from compute
-   * capability 8.0 on, fp16 from 7.0 on, else fp32. `fp4` is another name of nvfp4. {@link compare} measures what a mode costs in accuracy.
-   */
-  precision?: Precision | 'fp4'
-  /**
-   * Size of the first dimension of the inputs, also where the file says another one or has written it into a Reshape.
-   * Default: what the file says.
-   */
-  batchSize?: number
-  /** How scales of nvfp4 are chosen. Default: modelopt. */
-  recipe?: NVFP4Recipe
-  /** Names of weights that fp8 and nvfp4 hold in bf16, such as {@link compareWeights} finds. Default: none. */
-  keep?: readonly string[]
-  /** Ends loading; its promise rejects with the reason of the signal. */
-  signal?: AbortSignal | undefined
-}
+import {
+  bytesOf,
+  expectFiles,
+  isBytes,
+  type LoadOptions,
+  loadOptions,
+  type ModelOptions,
+  type OpenedGraph,
+  openGraph,
+} from './model-options.js'
+import { describeValue, type ModelValue } from './model-value.js'
+import { type AnyTensor, type ModelOutput, type OutputTypes, outputOf, type RunResults } from './results.js'
 
 /** Options of {@link Model.run}. */
 export interface RunOptions {
+  /** Names of the outputs that are wanted; only what they need is computed. Default: all. */
+  outputs?: readonly string[]
   /** Ends the run; its promise rejects with the reason of the signal. */
   signal?: AbortSignal | undefined
 }
 
-/** An input or output of a model. */
-export interface ModelValue {
-  /** Its name. */
-  readonly name: string
-  /** `sequence` is a list of tensors; what is `optional` may be missing. */
-  readonly kind: 'tensor' | 'sequence' | 'optional'
-  /** Element type; null where the model does not say it. */
-  readonly dtype: ElementType | null
-  /** Sizes of the dimensions: a number, the name of an open size, or null; null when not even their number is known. */
-  readonly shape: readonly Dimension[] | null
+/** What runs for one choice of fed initializers. */
+interface Variant {
+  readonly inputs: readonly ValueInfo[]
+  open(): Promise<Engine>
 }
 
-/** What a run gives for an output: a tensor, the tensors of a sequence, or null for an optional value that is not there. */
-export type ModelOutput = Tensor<ElementType> | readonly Tensor<ElementType>[] | null
+/** What only this module can hand to the constructor. */
+const internal: unique symbol = Symbol('internal')
 
 /**
  * An ONNX model, ready to run. What is compiled for the shapes of a run's inputs is kept for later runs.
  *
  * @example
- * using model = await Model.load('mnist.onnx')
- * const { logits } = await model.run({ image: new Float32Array(28 * 28) })
- * logits.shape // [1, 10]
+ * const model = await Model.load('mnist.onnx')
+ * const { logits } = await model.run<{ logits: 'f32' }>({ image: new Float32Array(28 * 28) })
+ * logits.data // Float32Array(10)
+ * model.dispose()
  */
 export class Model implements Disposable {
   /** The model as a graph of the canonical opset, with its weights rounded to a precision that somebody asked for. */
@@ -89,21 +72,34 @@ export class Model implements Disposable {
   readonly inputs: readonly ModelValue[]
   /** What {@link Model.run} gives. */
   readonly outputs: readonly ModelValue[]
+  /** Initializers that {@link Model.run} takes values for as well. */
+  readonly overridable: readonly ModelValue[]
   #engine: Engine | undefined
+  /** Opens the model with some of its initializers as inputs. */
+  readonly #reopen: (names: readonly string[]) => Promise<OpenedGraph>
+  /** By the names of the fed initializers. */
+  readonly #variants = new Map<string, Variant>()
   /** Settles when the last run that was asked for has ended. */
   #last: Promise<unknown> = Promise.resolve()
 
   private constructor(
-    graph: Graph,
+    key: typeof internal,
+    opened: OpenedGraph,
     facts: ReadonlyMap<string, Fact>,
-    precision: PrecisionChoice,
-    engine: Engine,
+    reopen: (names: readonly string[]) => Promise<OpenedGraph>,
   ) {
+    if (key !== internal) {
+      const call = "await Model.load('model.onnx'), or await Model.fromGraph(graph)"
+      throw new SparkError('ERR_ARGUMENT', `new Model(…) makes no model; call ${call}`)
+    }
+    const { graph, precision, engine } = opened
     this.graph = graph
     this.precision = precision.name
     this.precisionReason = precision.reason
     this.#engine = engine
+    this.#reopen = reopen
     this.inputs = graph.inputs.map(describeValue)
+    this.overridable = (graph.overridable ?? []).map(describeValue)
     this.outputs = graph.outputs.map(info => {
       const type = facts.get(info.name)?.type ?? info.type
       return describeValue(type ? { name: info.name, type } : info)
@@ -113,36 +109,36 @@ export class Model implements Disposable {
   /**
    * Loads an ONNX model of opset 1 to 28. Weights in files beside it are read when a run needs them first.
    *
-   * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change and can no longer be
-   * transferred to another thread
+   * @param source - a path; a `file:`, `http:` or `https:` URL; or the bytes of a model, which must then not change and can
+   * no longer be transferred to another thread
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
-   * `device`: which GPU; `provider`: where onnxruntime computes; `precision`: format of weights; `recipe`: scales of nvfp4;
-   * `keep`: weights that stay in bf16; `batchSize`: of the inputs; `signal`: ends loading
-   * @throws SparkError ERR_IO when it cannot be read; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE naming a
-   * node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; what
+   * `device`: which GPU; `threads`: of the CPU; `provider`: where onnxruntime computes; `precision`: format of weights;
+   * `recipe`: scales of nvfp4; `keep`: weights that stay in bf16; `batchSize`: of the inputs; `outputs`: those that are
+   * wanted; `externalData`: files beside a model that comes as bytes; `maxBytes`: of a download; `signal`: ends loading
+   * @throws SparkError ERR_IO when it cannot be read or downloaded; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE
+   * naming a node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; what
    * `openKernels` of dgx-spark/kernels throws; and the reason of `signal` when it is aborted
    */
-  static async load(source: string | URL | Uint8Array, options: ModelOptions = {}): Promise<Model> {
-    expectKnownOptions('options', options, [
-      'backend',
-      'device',
-      'provider',
-      'precision',
-      'recipe',
-      'keep',
-      'batchSize',
-      'signal',
-    ])
+  static async load(
+    source: string | URL | Uint8Array | ArrayBuffer,
+    options: LoadOptions = {},
+  ): Promise<Model> {
+    expectKnownOptions('options', options, loadOptions)
+    const { externalData, maxBytes, ...others } = options
     expectSignal('options.signal', options.signal)
+    if (maxBytes !== undefined) expectInteger('options.maxBytes', maxBytes, 1)
     const pacer = new Pacer(options.signal)
-    const graph = await readOnnx(source, pacer)
-    if (source instanceof Uint8Array && source.buffer instanceof ArrayBuffer)
-      makeUntransferable(source.buffer)
-    return Model.#make(graph, options, pacer)
+    const bytes = isBytes(source) ? bytesOf(source) : undefined
+    const files = expectFiles(externalData)
+    const graph = await readOnnx(bytes ?? (source as OnnxSource), pacer, { externalData: files, maxBytes })
+    for (const { buffer } of [...(bytes ? [bytes] : []), ...(files?.values() ?? [])])
+      if (buffer instanceof ArrayBuffer) makeUntransferable(buffer)
+    return Model.#make(graph, others, pacer)
   }
 
   /**
-   * A model of a graph of any opset, such as `graph` of an adapter or of a merge.
+   * A model of a graph of any opset, such as that of a {@link GraphBuilder}, an adapter or a merge.
+   * @param options - as {@link Model.load} takes them, but for `externalData` and `maxBytes`
    * @throws SparkError as {@link Model.load}
    */
   static async fromGraph(graph: Graph, options: ModelOptions = {}): Promise<Model> {
@@ -153,17 +149,13 @@ export class Model implements Disposable {
   }
 
   static async #make(graph: Graph, options: ModelOptions, pacer: Pacer): Promise<Model> {
-    const { precision, recipe = 'modelopt', keep = [], batchSize, signal: _, ...engine } = options
-    if (batchSize !== undefined) expectInteger('options.batchSize', batchSize, 1)
-    expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
-    const choice = await choosePrecision(precision, engine)
-    const canonical = await rewriteForInference('load', graph, { batchSize }, pacer)
-    if (keep.length > 0) expectOneOf('precision, with options.keep,', choice.name, ['fp8', 'nvfp4'])
-    const rounding = { mode: choice.name, recipe, keep }
-    const rounded = await rewriteForInference('round', canonical, rounding, pacer)
-    const opened = await openEngine(rounded, engine, choice.name, pacer)
-    const own = choice.automatic ? canonical : rounded
-    return new Model(own, await pacer.do(inferFactsPaced(own)), choice, opened)
+    const opened = await openGraph(graph, options, pacer)
+    const facts = await pacer.do(inferFactsPaced(opened.graph))
+    // The closure would keep the whole file in memory.
+    const source = opened.graph.overridable?.length ? graph : undefined
+    const reopen = (names: readonly string[]): Promise<OpenedGraph> =>
+      openGraph(feedInitializers(source ?? opened.graph, names), options, new Pacer())
+    return new Model(internal, opened, facts, reopen)
   }
 
   /** The engine it runs on, and why. `auto` may change it in the first run, when the GPU turns out to lack an operator. */
@@ -179,28 +171,37 @@ export class Model implements Disposable {
   /**
    * Runs the model. Runs of one model wait for each other; load it once more to run it side by side.
    *
-   * @param feeds - a value for each input by its name. Arrays are copied before the call returns its promise
+   * @param feeds - a value for each input by its name, and for any of {@link Model.overridable}. Arrays are copied before
+   * the call returns its promise
+   * @param options - `outputs`: those that are wanted; `signal`: ends the run
+   * @typeParam T - what the outputs are, as {@link OutputTypes}: nothing checks it. Without it they are tensors of any type
    * @returns the outputs by their names, in memory of their own
    * @throws SparkError ERR_ARGUMENT for an input that is missing or unknown, ERR_DTYPE or ERR_SHAPE for a value that does
    * not fit its input or a node behind it, ERR_UNSUPPORTED for a node that the engine lacks, ERR_DISPOSED for a model that
    * was disposed and for memory that was detached; the reason of `signal` when it is aborted
+   * @example
+   * const { scores, ids } = await model.run<{ scores: 'f32'; ids: 'i64' }>({ image })
+   * scores.data // Float32Array
    */
-  async run<Output extends ModelOutput = Tensor<ElementType>>(
+  async run<T extends ModelOutput | OutputTypes = AnyTensor>(
     feeds: Feeds = {},
     options: RunOptions = {},
-  ): Promise<Record<string, Output>> {
-    expectKnownOptions('options', options, ['signal'])
-    const { signal } = options
+  ): Promise<RunResults<NoInfer<T>>> {
+    expectKnownOptions('options', options, ['outputs', 'signal'])
+    const { outputs, signal } = options
     expectSignal('options.signal', signal)
-    const engine = this.#open()
-    const inputs = copyFeeds(this.graph.inputs, feeds)
+    const places = outputs && outputIndices(this.graph, outputs, 'options.outputs')
+    const variant = this.#variantFor(feeds)
+    const inputs = copyFeeds(variant.inputs, feeds)
     const results = this.#last.then(async () => {
       signal?.throwIfAborted()
-      const outputs = await engine.run(inputs, signal)
-      return this.outputs.map(({ name }, i) => [name, outputOf(outputs[i]!)] as const)
+      const engine = await variant.open()
+      const values = await engine.run(inputs, { signal, outputs: places })
+      const wanted = places?.map(place => this.outputs[place]!) ?? this.outputs
+      return wanted.map(({ name }, i) => [name, outputOf(values[i]!)] as const)
     })
     this.#last = results.catch(() => undefined)
-    return Object.fromEntries(await unlessAborted(results, signal)) as Record<string, Output>
+    return Object.fromEntries(await unlessAborted(results, signal)) as RunResults<T>
   }
 
   /**
@@ -215,9 +216,10 @@ export class Model implements Disposable {
     expectKnownOptions('options', options, ['runs'])
     const { runs = 5 } = options
     expectInteger('options.runs', runs, 1)
-    const engine = this.#open()
-    const inputs = copyFeeds(this.graph.inputs, feeds)
+    const variant = this.#variantFor(feeds)
+    const inputs = copyFeeds(variant.inputs, feeds)
     const times = this.#last.then(async () => {
+      const engine = await variant.open()
       await engine.run(inputs)
       return engine.profile(runs)
     })
@@ -240,21 +242,23 @@ export class Model implements Disposable {
    * shapes that depend on data) or runs in ONNX Runtime
    * @example
    * const pixels = new Float32Array(28 * 28)
-   * using bound = await model.bind({ image: pixels })
+   * const bound = await model.bind({ image: pixels })
    * for (const digit of digits) {
    *   pixels.set(digit)
    *   await bound.run()
    *   console.log(bound.outputs.logits.data)
    * }
+   * bound.dispose()
    */
   async bind(tensors: Feeds): Promise<BoundModel> {
     expectObject('tensors', 'an object with a value for each input by its name', tensors)
-    const has = (values: readonly ModelValue[], name: string): boolean =>
+    const variant = this.#variantFor(tensors)
+    const has = (values: readonly { readonly name: string }[], name: string): boolean =>
       values.some(value => value.name === name)
-    const isOutput = (name: string): boolean => has(this.outputs, name) && !has(this.inputs, name)
+    const isOutput = (name: string): boolean => has(this.outputs, name) && !has(variant.inputs, name)
     const feeds = Object.entries(tensors).filter(([name]) => !isOutput(name))
-    const inputs = readFeeds(this.graph.inputs, Object.fromEntries(feeds)).map(expectBindable)
-    const buffers = new Map(this.graph.inputs.map(({ name }, i) => [name, inputs[i]!.data as ElementArray]))
+    const inputs = readFeeds(variant.inputs, Object.fromEntries(feeds)).map(expectBindable)
+    const buffers = new Map(variant.inputs.map(({ name }, i) => [name, inputs[i]!.data as ElementArray]))
     for (const { name } of this.outputs) {
       const given = Object.hasOwn(tensors, name) ? tensors[name] : undefined
       if (given instanceof Tensor) buffers.set(name, given.data as ElementArray)
@@ -262,7 +266,8 @@ export class Model implements Disposable {
       else if (given !== undefined)
         throw argumentError(`tensors['${name}']`, 'a Tensor or a typed array', given)
     }
-    return new BoundModel(await this.#open().bind(inputs, buffers), buffers)
+    const engine = await variant.open()
+    return new BoundModel(await engine.bind(inputs, buffers), buffers)
   }
 
   /**
@@ -278,7 +283,12 @@ export class Model implements Disposable {
   dispose(): void {
     const engine = this.#engine
     this.#engine = undefined
-    if (engine) this.#last = this.#last.then(() => engine.dispose())
+    if (!engine) return
+    const variants = [...this.#variants.values()]
+    this.#last = this.#last.then(async () => {
+      engine.dispose()
+      for (const { open } of variants) (await open()).dispose()
+    })
   }
 
   /** As {@link Model.dispose}. */
@@ -290,23 +300,27 @@ export class Model implements Disposable {
     if (!this.#engine) throw new SparkError('ERR_DISPOSED', 'the model has been disposed')
     return this.#engine
   }
-}
 
-/** An input or output for people. */
-export function describeValue({ name, type }: ValueInfo): ModelValue {
-  const kind = type?.kind === 'sequence' || type?.kind === 'optional' ? type.kind : 'tensor'
-  let inner = type
-  while (inner?.kind === 'sequence' || inner?.kind === 'optional') inner = inner.element
-  if (inner?.kind !== 'tensor') return { name, kind, dtype: null, shape: null }
-  return { name, kind, dtype: inner.dtype, shape: inner.shape ?? null }
-}
-
-/** A value for the caller, with elements of its own. */
-function outputOf(value: HostValue): ModelOutput {
-  const tensor = ({ data, shape, dtype }: HostTensor): Tensor<ElementType> =>
-    Tensor.of(data.slice() as TypedArrayOf<ElementType>, shape, dtype)
-  if (value.kind === 'tensor') return tensor(value)
-  return value.kind === 'sequence' ? value.items.map(tensor) : null
+  /** What runs for these feeds. An engine of its own does where initializers are fed, which it must not fold. */
+  #variantFor(feeds: Feeds): Variant {
+    const engine = this.#open()
+    const isFed = ({ name }: ModelValue): boolean =>
+      typeof feeds === 'object' && feeds !== null && Object.hasOwn(feeds, name) && feeds[name] !== undefined
+    const names = this.overridable.filter(isFed).map(({ name }) => name)
+    if (names.length === 0) return { inputs: this.graph.inputs, open: async () => engine }
+    const key = JSON.stringify(names)
+    const known = this.#variants.get(key)
+    if (known) return known
+    let opened: Promise<OpenedGraph> | undefined
+    const { inputs } = feedInitializers(this.graph, names)
+    const open = async (): Promise<Engine> => {
+      opened ??= this.#reopen(names)
+      return (await opened).engine
+    }
+    const variant = { inputs, open }
+    this.#variants.set(key, variant)
+    return variant
+  }
 }
 
 /** Settles as `work` does, or rejects as soon as `signal` is aborted. */

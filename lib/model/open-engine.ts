@@ -1,6 +1,6 @@
 // open-engine.ts: choice of the engine of a model, and the engine of our own plans.
-import { argumentError, expectOneOf } from '../core/checks.js'
-import { getConfig, type Precision } from '../core/config.js'
+import { argumentError, expectInteger, expectOneOf } from '../core/checks.js'
+import { getConfig, maxThreads, type Precision } from '../core/config.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { warnOnce } from '../core/log.js'
@@ -15,6 +15,7 @@ import type { Plan, StepTime } from '../plan/plan.js'
 import {
   type Engine,
   type EngineOptions,
+  type EngineRunOptions,
   type ModelBackendChoice,
   type ModelStats,
   modelBackends,
@@ -34,12 +35,14 @@ export async function openEngine(
   precision: Precision,
   pacer: Pacer,
 ): Promise<Engine> {
-  const { backend = getConfig().backend, device, provider } = options
+  const { backend = getConfig().backend, device, provider, threads } = options
+  if (threads !== undefined) expectInteger('options.threads', threads, 0, maxThreads)
   expectOneOf('options.backend', backend, modelBackends)
-  if (backend === 'onnxruntime') return openOnnxRuntime(graph, provider ?? 'cpu', getConfig().threads)
+  if (backend === 'onnxruntime')
+    return openOnnxRuntime(graph, provider ?? 'cpu', threads ?? getConfig().threads)
   if (provider !== undefined)
     throw argumentError('options.provider', `left out for backend '${backend}'`, provider)
-  const kernels = await openKernels({ backend, device })
+  const kernels = await openKernels({ backend, device, threads })
   if (backend !== 'auto') {
     const asked = options.backend ? 'the option' : 'the configuration'
     return openPlans(graph, { precision, pacer }, kernels, `${asked} asks for ${backend}`)
@@ -47,7 +50,9 @@ export async function openEngine(
   const { backend: choice } = await HardwareInfo.detect()
   const reason =
     choice.name === kernels.backend ? choice.reason : `${choice.name} did not start on this machine`
-  return openPlans(graph, { precision, pacer }, kernels, reason, () => openKernels({ backend: 'cpu' }))
+  return openPlans(graph, { precision, pacer }, kernels, reason, () =>
+    openKernels({ backend: 'cpu', threads }),
+  )
 }
 
 /** Plans on `kernels`, and on those of `fallback` when a GPU lacks an operation. */
@@ -112,9 +117,12 @@ class PlanEngine implements Engine {
     }
   }
 
-  async run(inputs: readonly HostValue[], signal?: AbortSignal): Promise<readonly HostValue[]> {
+  async run(
+    inputs: readonly HostValue[],
+    { signal, outputs }: EngineRunOptions = {},
+  ): Promise<readonly HostValue[]> {
     try {
-      return await this.#runner.run(inputs, new Pacer(signal))
+      return await this.#runner.withOutputs(outputs).run(inputs, new Pacer(signal))
     } catch (error) {
       const fallback = this.#fallback
       if (!fallback || !(error instanceof SparkError) || error.code !== 'ERR_UNSUPPORTED') throw error
@@ -125,7 +133,7 @@ class PlanEngine implements Engine {
       const kernels = await fallback()
       this.#runner = await runnerFor(this.#graph, kernels, new Pacer(signal))
       this.#choice = { name: kernels.backend, reason }
-      return this.#runner.run(inputs, new Pacer(signal))
+      return this.#runner.withOutputs(outputs).run(inputs, new Pacer(signal))
     }
   }
 

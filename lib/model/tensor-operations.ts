@@ -1,14 +1,15 @@
 // tensor-operations.ts: arithmetic on tensors, each operation a model of one operator that is kept for the next call.
 import { inspect } from 'node:util'
-import { argumentError, expectInteger, expectKnownOptions } from '../core/checks.js'
+import { argumentError, expectBoolean, expectInteger, expectKnownOptions } from '../core/checks.js'
 import { type BackendName, getConfig } from '../core/config.js'
-import type { DType, ElementArray, ElementType, TypedArrayOf } from '../core/dtype.js'
+import type { DType, ElementArray, ElementType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { int, ints } from '../graph/attributes.js'
 import { Constant } from '../graph/constant.js'
 import { type Attributes, makeGraph, makeNode, tensorType } from '../graph/graph.js'
 import { type NestedNumbers, Tensor } from '../memory/tensor.js'
 import { Model } from './model.js'
+import { expectAxis, movements } from './tensor-movements.js'
 
 /** The other operand: a tensor of the same type, or numbers that become one. */
 export type TensorOperand = Tensor<ElementType> | ElementArray | NestedNumbers
@@ -21,9 +22,38 @@ export interface ReductionOptions {
   readonly keepDims?: boolean
 }
 
+/** Options of {@link Tensor.argMax}. */
+export interface SearchOptions {
+  /** Whether the axis stays, with one element. Default: false. */
+  readonly keepDims?: boolean
+}
+
+/** Options of {@link Tensor.topK}. */
+export interface TopKOptions {
+  /** false: the smallest elements, in ascending order. Default: true. */
+  readonly largest?: boolean
+}
+
+/** What {@link Tensor.topK} gives. */
+export interface TopK<D extends ElementType> {
+  /** The elements. */
+  readonly values: Tensor<D>
+  /** Where they are along the axis. */
+  readonly indices: Tensor<'i64'>
+}
+
+/** Options of {@link Tensor.slice}. */
+export interface SliceOptions {
+  /** Dimensions that the positions are for. Default: the first ones. */
+  readonly axes?: readonly number[]
+  /** Distances between elements; negative ones go backwards. Default: 1. */
+  readonly steps?: readonly number[]
+}
+
 declare module '../memory/tensor.js' {
   // Operations broadcast as ONNX does, run on `backend`, and give a tensor with memory of its own. They throw ERR_DTYPE
   // for operands of different types, ERR_SHAPE for sizes that do not fit, ERR_UNSUPPORTED, and what openKernels throws.
+  // Those that only move elements (slice, concat, stack) do so at once.
   interface Tensor<D extends ElementType = DType> {
     /** this + other; sizes of 1 and missing dimensions repeat. */
     add(other: TensorOperand): Promise<Tensor<D>>
@@ -63,8 +93,27 @@ declare module '../memory/tensor.js' {
     max(options?: ReductionOptions): Promise<Tensor<D>>
     /** The smallest element. */
     min(options?: ReductionOptions): Promise<Tensor<D>>
+    /** Where the largest element is along an axis, without which in all elements; the first of several. NaN counts as largest. */
+    argMax(axis?: number, options?: SearchOptions): Promise<Tensor<'i64'>>
+    /** Where the smallest element is, as {@link Tensor.argMax}. */
+    argMin(axis?: number, options?: SearchOptions): Promise<Tensor<'i64'>>
+    /** The `k` largest elements along an axis (default: the last), in descending order, and where they are. */
+    topK(k: number, axis?: number, options?: TopKOptions): Promise<TopK<D>>
     /** Dimension i of the result is dimension order[i]; by default the order is reversed. */
     transpose(order?: readonly number[]): Promise<Tensor<D>>
+    /**
+     * The elements from `starts` up to, not including, `ends`, in memory of their own: numbers for the first dimension, or
+     * a list for the first ones. Negative positions count from the end; without `ends` all that follow are taken.
+     */
+    slice(
+      starts: number | readonly number[],
+      ends?: number | readonly number[],
+      options?: SliceOptions,
+    ): Tensor<D>
+    /** This tensor and others one behind the other along an axis, in memory of their own. */
+    concat(others: Tensor<D> | readonly Tensor<D>[], axis?: number): Tensor<D>
+    /** This tensor and others of its shape along a new axis, in memory of their own. */
+    stack(others: Tensor<D> | readonly Tensor<D>[], axis?: number): Tensor<D>
   }
 }
 
@@ -78,6 +127,8 @@ interface Operation {
   readonly attributes?: Attributes
   /** The last input, a constant. */
   readonly list?: readonly number[]
+  /** Number of outputs. Default: 1. */
+  readonly outputs?: number
 }
 
 /** The model of an operation on tensors of these types, from the last calls or new. */
@@ -95,11 +146,12 @@ function modelOf(operation: Operation, operands: readonly Tensor<ElementType>[])
 }
 
 function openModel(
-  { op, attributes = {}, list }: Operation,
+  { op, attributes = {}, list, outputs = 1 }: Operation,
   operands: readonly Tensor<ElementType>[],
   backend: BackendName,
 ): Promise<Model> {
   const names = operands.map((_, i) => `operand${i}`)
+  const results = Array.from({ length: outputs }, (_, i) => `result${i}`)
   const graph = makeGraph({
     inputs: operands.map(({ dtype, shape }, i) => ({
       name: names[i]!,
@@ -108,22 +160,32 @@ function openModel(
         shape.map(() => null),
       ),
     })),
-    outputs: [{ name: 'result' }],
-    nodes: [makeNode(op, list ? [...names, 'list'] : names, ['result'], { attributes })],
+    outputs: results.map(name => ({ name })),
+    nodes: [makeNode(op, list ? [...names, 'list'] : names, results, { attributes })],
     initializers: new Map(list ? [['list', Constant.i64(list)]] : []),
   })
   return Model.fromGraph(graph, { backend, precision: 'fp32' })
+}
+
+/** The outputs of an operation. */
+async function operateAll(
+  operation: Operation,
+  operands: readonly [Tensor<ElementType>, ...Tensor<ElementType>[]],
+): Promise<Tensor<ElementType>[]> {
+  const model = await modelOf(operation, operands)
+  const feeds = operands.map((operand, i) => [`operand${i}`, operand] as const)
+  const results = await model.run<Tensor<ElementType>>(Object.fromEntries(feeds))
+  return Object.values(results).map(({ data, shape, dtype }) =>
+    Tensor.of(data, shape, dtype, operands[0].backend),
+  )
 }
 
 async function operate<D extends ElementType>(
   operation: Operation,
   operands: readonly [Tensor<D>, ...Tensor<ElementType>[]],
 ): Promise<Tensor<D>> {
-  const model = await modelOf(operation, operands)
-  const feeds = operands.map((operand, i) => [`operand${i}`, operand] as const)
-  const { result } = await model.run(Object.fromEntries(feeds))
-  const { data, shape, dtype } = result as Tensor<D>
-  return Tensor.of(data as TypedArrayOf<D>, shape, dtype, operands[0].backend)
+  const [result] = await operateAll(operation, operands as unknown as [Tensor<ElementType>])
+  return result as unknown as Tensor<D>
 }
 
 /** The operand as a tensor of the type of `tensor`. */
@@ -135,11 +197,6 @@ function operandFor<D extends ElementType>(tensor: Tensor<D>, other: TensorOpera
     'ERR_DTYPE',
     `other is of ${other.dtype}, but the tensor is of ${tensor.dtype}; ${remedy}`,
   )
-}
-
-function expectAxis(name: string, axis: number, { shape }: Tensor<ElementType>): void {
-  const rank = shape.length
-  expectInteger(name, axis, -Math.max(rank, 1), Math.max(rank, 1) - 1)
 }
 
 const binary = (op: string) =>
@@ -159,7 +216,7 @@ const reduction = (op: string) =>
   ): Promise<Tensor<D>> {
     expectKnownOptions('options', options, ['axes', 'keepDims'])
     const { axes, keepDims = false } = options
-    if (typeof keepDims !== 'boolean') throw argumentError('options.keepDims', 'true or false', keepDims)
+    expectBoolean('options.keepDims', keepDims)
     if (axes !== undefined && !Array.isArray(axes))
       throw argumentError('options.axes', 'an array of integers', axes)
     for (const [i, axis] of axes?.entries() ?? []) expectAxis(`options.axes[${i}]`, axis, this)
@@ -170,7 +227,44 @@ const reduction = (op: string) =>
     ])
   }
 
+const search = (op: string) =>
+  async function (
+    this: Tensor<ElementType>,
+    axis?: number,
+    options: SearchOptions = {},
+  ): Promise<Tensor<'i64'>> {
+    expectKnownOptions('options', options, ['keepDims'])
+    const { keepDims = false } = options
+    expectBoolean('options.keepDims', keepDims)
+    if (axis !== undefined) expectAxis('axis', axis, this)
+    const flat = axis === undefined || this.shape.length === 0
+    const x = flat ? this.reshape([this.size]) : this
+    const attributes = { axis: int(flat ? 0 : axis), keepdims: int(Number(keepDims)) }
+    const [found] = (await operateAll({ op, attributes }, [x])) as [Tensor<'i64'>]
+    return flat && keepDims ? found.reshape(this.shape.map(() => 1)) : found
+  }
+
 const operations = {
+  ...movements,
+  argMax: search('ArgMax'),
+  argMin: search('ArgMin'),
+  async topK<D extends ElementType>(
+    this: Tensor<D>,
+    k: number,
+    axis = -1,
+    options: TopKOptions = {},
+  ): Promise<TopK<D>> {
+    expectKnownOptions('options', options, ['largest'])
+    const { largest = true } = options
+    expectBoolean('options.largest', largest)
+    expectAxis('axis', axis, this)
+    const x = this.shape.length === 0 ? this.reshape([1]) : this
+    expectInteger('k', k, 0, x.shape.at(axis))
+    const attributes = { axis: int(axis), largest: int(Number(largest)) }
+    const operation = { op: 'TopK', attributes, list: [k], outputs: 2 }
+    const [values, indices] = await operateAll(operation, [x as Tensor<ElementType>])
+    return { values: values as unknown as Tensor<D>, indices: indices as Tensor<'i64'> }
+  },
   add: binary('Add'),
   sub: binary('Sub'),
   mul: binary('Mul'),

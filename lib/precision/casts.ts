@@ -84,6 +84,23 @@ export type QuantizerInput =
       readonly dtype: Extract<DType, 'f32' | 'f16' | 'bf16'>
     }
 
+/** A matrix to quantize that knows its shape, such as a tensor. */
+export type QuantizerTensor = Exclude<QuantizerInput, Float32Array> & {
+  /** [rows, cols]; more leading dimensions count as rows. */
+  readonly shape: readonly number[]
+}
+
+/** The shape and the options of a quantizer, whose shape may be left out for a tensor. */
+export function quantizerArguments<Options extends object>(
+  values: QuantizerInput,
+  shapeOrOptions: readonly number[] | Options | undefined,
+  options: Options | undefined,
+): { shape: readonly number[] | undefined; options: Options | Record<string, never> } {
+  if (Array.isArray(shapeOrOptions)) return { shape: shapeOrOptions, options: options ?? {} }
+  const given = shapeOrOptions as Options | undefined
+  return { shape: (values as Partial<QuantizerTensor> | null)?.shape, options: given ?? options ?? {} }
+}
+
 /** A checked {@link QuantizerInput}. */
 export interface QuantizerSource {
   readonly src: DTypeArray
@@ -99,7 +116,10 @@ export interface QuantizerSource {
  * @internal
  * @throws SparkError ERR_DTYPE, ERR_SHAPE, or ERR_NOT_FINITE naming the first element that is infinite or NaN
  */
-export function quantizerSource(values: QuantizerInput, shape: readonly number[]): QuantizerSource {
+export function quantizerSource(
+  values: QuantizerInput,
+  shape: readonly number[] | undefined,
+): QuantizerSource {
   const { data, dtype } =
     values instanceof Float32Array ? { data: values, dtype: 'f32' as const } : (values ?? {})
   expectOneOf('values.dtype', dtype, ['f32', 'f16', 'bf16'])

@@ -5,7 +5,13 @@ import {
   expectObject,
   expectOneOf,
 } from '../core/checks.js'
-import { decode, type QuantizerInput, quantizerSource } from './casts.js'
+import {
+  decode,
+  type QuantizerInput,
+  type QuantizerTensor,
+  quantizerArguments,
+  quantizerSource,
+} from './casts.js'
 import { runPrecisionKernel } from './kernels.js'
 
 /** A weight [rows, cols] in FP8 with a scale per row. Element (r, c) is `e4m3(data[r, c]) · rowScale[r]`. */
@@ -58,8 +64,8 @@ export interface QuantizeFP8Options {
 
 /**
  * Quantizes a matrix to FP8 (E4M3) with a scale per row, per matrix or per block (docs/numerics.md).
- * @param values - [rows, cols], row-major
- * @param shape - [rows, cols]; more leading dimensions count as rows
+ * @param values - [rows, cols], row-major, or a tensor
+ * @param shape - [rows, cols]; more leading dimensions count as rows. Default: the shape of the tensor
  * @throws SparkError ERR_SHAPE when `values` does not fit `shape`; ERR_NOT_FINITE with the first element that is infinite
  * or NaN; ERR_DTYPE when `values` is not f32, f16 or bf16; ERR_ARGUMENT for an option
  */
@@ -74,10 +80,19 @@ export function quantizeFP8(
   options?: QuantizeFP8Options & { scaling?: 'row' | 'tensor' },
 ): FP8Weight
 export function quantizeFP8(
+  tensor: QuantizerTensor,
+  options: QuantizeFP8Options & { scaling: 'block' },
+): FP8BlockWeight
+export function quantizeFP8(
+  tensor: QuantizerTensor,
+  options?: QuantizeFP8Options & { scaling?: 'row' | 'tensor' },
+): FP8Weight
+export function quantizeFP8(
   values: QuantizerInput,
-  shape: readonly number[],
-  options: QuantizeFP8Options = {},
+  shapeOrOptions?: readonly number[] | QuantizeFP8Options,
+  third?: QuantizeFP8Options,
 ): FP8Weight | FP8BlockWeight {
+  const { shape, options } = quantizerArguments<QuantizeFP8Options>(values, shapeOrOptions, third)
   expectKnownOptions('options', options, ['scaling', 'blockSize'])
   const { scaling = 'row', blockSize = 128 } = options
   expectOneOf('scaling', scaling, ['row', 'tensor', 'block'])

@@ -7,7 +7,7 @@ import {
   expectOneOf,
 } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
-import { type QuantizerInput, quantizerSource } from './casts.js'
+import { type QuantizerInput, type QuantizerTensor, quantizerArguments, quantizerSource } from './casts.js'
 import type { NVFP4Recipe } from './kernel-args.js'
 import { largestFloat, nvfp4Block, nvfp4TensorScale, runPrecisionKernel } from './kernels.js'
 
@@ -52,19 +52,28 @@ const smallestNormal = 2 ** -126
 
 /**
  * Quantizes a matrix to NVFP4, by default by the recipe of NVIDIA ModelOpt, byte for byte (docs/numerics.md).
- * @param values - [rows, cols], row-major
- * @param shape - [rows, cols]; more leading dimensions count as rows. cols must be a multiple of 16
+ * @param values - [rows, cols], row-major, or a tensor
+ * @param shape - [rows, cols]; more leading dimensions count as rows. cols must be a multiple of 16. Default: the shape of
+ * the tensor
  * @throws SparkError ERR_SHAPE when cols is not a multiple of 16 or `values` does not fit `shape`; ERR_NOT_FINITE with
  * the first element that is infinite or NaN; ERR_DTYPE when `values` is not f32, f16 or bf16; ERR_ARGUMENT for an option
  * @example
- * const q = quantizeNVFP4(weight, [512, 784])
+ * const weight = Tensor.random([512, 784])
+ * const q = quantizeNVFP4(weight)
  * q.data.length + q.blockScale.length // 512 · 784 · 4.5 / 8
  */
 export function quantizeNVFP4(
   values: QuantizerInput,
   shape: readonly number[],
-  options: QuantizeNVFP4Options = {},
+  options?: QuantizeNVFP4Options,
+): NVFP4Weight
+export function quantizeNVFP4(tensor: QuantizerTensor, options?: QuantizeNVFP4Options): NVFP4Weight
+export function quantizeNVFP4(
+  values: QuantizerInput,
+  shapeOrOptions?: readonly number[] | QuantizeNVFP4Options,
+  third?: QuantizeNVFP4Options,
 ): NVFP4Weight {
+  const { shape, options } = quantizerArguments<QuantizeNVFP4Options>(values, shapeOrOptions, third)
   expectKnownOptions('options', options, ['recipe', 'amax', 'tensorScale'])
   const { recipe = 'modelopt' } = options
   expectOneOf('recipe', recipe, ['modelopt', 'te', 'mse'])

@@ -29,6 +29,7 @@ constexpr std::chrono::microseconds kMoment{500};
 constexpr std::chrono::seconds kUntilNextThread{1};
 
 thread_local bool undelayed = false, in_chunk = false;
+thread_local int thread_limit = 0;  // 0: none
 
 void pause() {
 #if defined(__x86_64__)
@@ -66,7 +67,7 @@ class Pool {
   int threads() const { return threads_; }
 
   // False when the calling thread does better on its own: it must not wait for its turn, or all others sleep.
-  bool run(int64_t chunks, int64_t grains, const Chunk& chunk) {
+  bool run(int threads, int64_t chunks, int64_t grains, const Chunk& chunk) {
     if (in_chunk) return false;  // it has the turn that a call in it would wait for
     if (started_ > 0 && sleepers_ == started_ && !worth_waking(grains)) return false;
     std::unique_lock turn(turn_, std::defer_lock);
@@ -78,11 +79,11 @@ class Pool {
     bool asleep;
     {
       std::lock_guard lock(mutex_);
-      if (started_ < threads_ - 1) start_threads();
+      if (started_ < threads - 1) start_threads(threads);
       chunk_ = &chunk;
       chunks_ = chunks;
       next_ = 0;
-      helpers_wanted_ = std::min<int64_t>({threads_ - 1, started_, chunks - 1});
+      helpers_wanted_ = std::min<int64_t>({threads - 1, started_, chunks - 1});
       ++generation_;
       asleep = sleepers_ > 0;
     }
@@ -111,11 +112,11 @@ class Pool {
     return (alone_ += grains) >= kWorthWakingTogether;
   }
 
-  void start_threads() {
+  void start_threads(int threads) {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_start_) return;
     try {
-      while (started_ < threads_ - 1) {
+      while (started_ < threads - 1) {
         std::thread([this] { work(); }).detach();
         ++started_;
       }
@@ -184,7 +185,7 @@ class Pool {
 }  // namespace
 
 void set_thread_count(int threads) { Pool::get().resize(threads); }
-int thread_count() { return Pool::get().threads(); }
+int thread_count() { return thread_limit > 0 ? thread_limit : Pool::get().threads(); }
 
 void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> body, int64_t grains) {
   if (count <= 0) return;
@@ -194,8 +195,11 @@ void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_
   const int64_t size = std::max(grain, (count + pieces - 1) / pieces);
   const int64_t chunks = (count + size - 1) / size;
   const auto chunk = [&](int64_t i) { body(i * size, std::min(count, (i + 1) * size)); };
-  if (!Pool::get().run(chunks, std::max(chunks, grains), chunk)) body(0, count);
+  if (!Pool::get().run(threads, chunks, std::max(chunks, grains), chunk)) body(0, count);
 }
+
+ThreadLimit::ThreadLimit(int threads) : before_(std::exchange(thread_limit, threads)) {}
+ThreadLimit::~ThreadLimit() { thread_limit = before_; }
 
 Undelayed::Undelayed() { undelayed = true; }
 Undelayed::~Undelayed() { undelayed = false; }

@@ -11,7 +11,21 @@ namespace spark {
 
 // Threads a kernel may use, the calling one included. Set once from DGX_SPARK_THREADS; 0 means one per core.
 void set_thread_count(int threads);
+
+// Threads that a kernel which is called now may use.
 int thread_count();
+
+// While it lives, kernels that the calling thread calls may use so many threads; 0: as many as without it.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(int threads);
+  ~ThreadLimit();
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+
+ private:
+  int before_;
+};
 
 // Calls body(begin, end) over disjoint ranges that cover [0, count), each at least `grain` long except the
 // last, and returns when all are done. When a body throws, ranges that nobody has begun are left out, and the

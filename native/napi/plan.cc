@@ -34,6 +34,7 @@ struct Memory {
 struct Bound {
   Plan plan;
   std::unique_ptr<CudaPlan> cuda;  // null on the CPU
+  int threads = 0;                 // on the CPU; 0: as many as all kernels
   std::vector<Memory> memory;
   std::vector<Napi::ObjectReference> shared;  // in SharedArrayBuffers, which nobody can detach
   std::vector<std::shared_ptr<Block>> blocks;
@@ -101,6 +102,8 @@ Napi::Value plan_create(const Napi::CallbackInfo& info) {
     bound->cuda = std::make_unique<CudaPlan>(device, info[2], graphs);
     bind_steps(steps, cuda::backend(), bound->cuda->placement(), *bound);
   } else {
+    bound->threads = info[4].IsNumber() ? info[4].ToNumber().Int32Value() : 0;
+    const ThreadLimit limit(bound->threads);
     bind_steps(steps, cpu::backend(), {}, *bound);
   }
   return Napi::External<Handle>::New(info.Env(), new Handle(std::move(bound)),
@@ -113,9 +116,13 @@ Napi::Value plan_run(const Napi::CallbackInfo& info) {
     return bound->cuda->run(
         info.Env(), [plan = &bound->plan] { plan->perform(); }, bound);
   const bool at_once = info[1].ToBoolean() && bound->plan.last_run() < kBriefRun;
-  if (!at_once) return start_job(info.Env(), [bound] { bound->plan.run(); });
+  const auto run = [bound] {
+    const ThreadLimit limit(bound->threads);
+    bound->plan.run();
+  };
+  if (!at_once) return start_job(info.Env(), run);
   const Undelayed scope;
-  bound->plan.run();
+  run();
   return info.Env().Undefined();
 }
 
@@ -135,7 +142,11 @@ Napi::Value plan_profile(const Napi::CallbackInfo& info) {
     throw Error("ERR_UNSUPPORTED", "steps on a device have no clock of their own: run them one by one");
   }
   return start_query<std::vector<double>>(
-      info.Env(), [bound] { return bound->plan.profile(); },
+      info.Env(),
+      [bound] {
+        const ThreadLimit limit(bound->threads);
+        return bound->plan.profile();
+      },
       [](Napi::Env env, const std::vector<double>& times) -> Napi::Value {
         Napi::Float64Array array = Napi::Float64Array::New(env, times.size());
         std::copy(times.begin(), times.end(), array.Data());

@@ -76,7 +76,7 @@ t.test('what is no tensor is refused', async t => {
   refused([1, [2]], {}, 'ERR_SHAPE', /ragged/)
   refused([1, '2'], {}, 'ERR_ARGUMENT', /values\[1\] must be a number, got '2'/)
   refused([1, undefined], {}, 'ERR_ARGUMENT')
-  refused('5', {}, 'ERR_ARGUMENT')
+  refused('5', { dtype: 'f32' }, 'ERR_ARGUMENT')
   refused(null, {}, 'ERR_ARGUMENT')
   refused([1], { shape: [Number.NaN] }, 'ERR_SHAPE', /NaN/)
   refused([1], { shape: [-1] }, 'ERR_SHAPE')
@@ -88,9 +88,19 @@ t.test('what is no tensor is refused', async t => {
   refused([1], { dtype: 'string' }, 'ERR_ARGUMENT', /options.dtype/)
   refused([1], { dtype: 'i4' }, 'ERR_DTYPE', /no conversion between i4/)
   refused([1], { shpe: [1] }, 'ERR_ARGUMENT', /no option 'shpe'/)
-  refused(new Uint16Array(1), {}, 'ERR_DTYPE', /a Float32Array for dtype f32/)
+  refused(
+    new Uint16Array(1),
+    { dtype: 'f32' },
+    'ERR_DTYPE',
+    /a Float32Array for dtype f32.*convert: Tensor.from\(values\)\.to\('f32'\)/,
+  )
+  refused(new Float32Array(1), { dtype: 'i32' }, 'ERR_DTYPE', /must be an Int32Array for dtype i32/)
+  refused([1, true], {}, 'ERR_ARGUMENT', /values\[1\] must be a number, got true/)
+  refused(['a', 1], {}, 'ERR_ARGUMENT', /values\[1\] must be a string, got 1/)
+  refused(Tensor.from([1]), {}, 'ERR_ARGUMENT', /not a tensor/)
+  refused(new DataView(new ArrayBuffer(4)), {}, 'ERR_DTYPE', /typed array/)
   refused(new Float32Array(1), { dtype: 'f16' }, 'ERR_DTYPE', /a Uint16Array for dtype f16/)
-  refused(new Float64Array(1), {}, 'ERR_DTYPE')
+  refused(new Float64Array(1), { dtype: 'f32' }, 'ERR_DTYPE')
   const cycle: unknown[] = []
   cycle.push(cycle)
   refused(cycle, {}, 'ERR_SHAPE', /deeper than 32/)

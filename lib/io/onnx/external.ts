@@ -12,6 +12,8 @@ import type { Message } from './messages.js'
 export interface ExternalFiles {
   /** The model's folder; undefined for a model that came as bytes. */
   readonly folder: string | undefined
+  /** Bytes of the files instead, by their names in the model. */
+  readonly given?: ReadonlyMap<string, Uint8Array> | undefined
   readonly known: Map<string, KnownFile>
 }
 
@@ -40,7 +42,8 @@ export function externalSource(
 ): ConstantSource {
   const fields = new Map(entries.map(({ key = '', value = '' }) => [key, value]))
   const location = fields.get('location') ?? ''
-  const known = lookUp(files, location, what)
+  const bytes = files.given?.get(location) ?? files.given?.get(location.replace(/^\.\//, ''))
+  const known = bytes ? { bytes: bytes.byteLength } : lookUp(files, location, what)
   const number = (key: string, fallback: number): number => {
     const text = fields.get(key)
     const value = text === undefined ? fallback : Number(text)
@@ -63,7 +66,8 @@ export function externalSource(
       `${what}: bytes ${offset} to ${offset + length} of '${location}' are wanted, but it has ${known.bytes}: it is truncated or belongs to another model`,
     )
   }
-  return { byteLength, read: () => readPiece(known, offset, length, what) }
+  if (bytes) return { byteLength, read: () => bytes.subarray(offset, offset + length), inMemory: true }
+  return { byteLength, read: () => readPiece(known as KnownFile, offset, length, what) }
 }
 
 function lookUp(files: ExternalFiles, location: string, what: string): KnownFile {
@@ -72,7 +76,7 @@ function lookUp(files: ExternalFiles, location: string, what: string): KnownFile
   if (files.folder === undefined) {
     throw new SparkError(
       'ERR_FORMAT',
-      `${what} is in the file '${location}': load the model by its path, not from bytes`,
+      `${what} is in the file '${location}': load the model by its path, or give externalData: { '${location}': bytes }`,
     )
   }
   const file = path.resolve(files.folder, location)

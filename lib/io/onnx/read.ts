@@ -5,8 +5,17 @@ import { argumentError } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { atOnce, mapPaced, type Paced, Pacer } from '../../core/paced.js'
 import type { Constant } from '../../graph/constant.js'
-import type { Graph, GraphFunction, Node, Subgraph, ValueType } from '../../graph/graph.js'
+import {
+  type Graph,
+  type GraphFunction,
+  type Node,
+  type Subgraph,
+  tensorType,
+  type ValueInfo,
+  type ValueType,
+} from '../../graph/graph.js'
 import { checkGraphPaced } from '../../graph/validate.js'
+import { download, shownUrl } from '../download.js'
 import { readBytes } from '../read-file.js'
 import { expectNotPointer } from '../safetensors-header.js'
 import { decodeMessagePaced } from './decode.js'
@@ -18,22 +27,57 @@ import { readValueInfo } from './read-type.js'
 /** Newest version of the ONNX format that is understood. */
 const maxIrVersion = 13
 
+/** First version of the format whose initializers are inputs only where a run may feed them. */
+const minOverridable = 4
+
 /** Newest version of the ONNX standard operators that is understood. */
 const maxOpset = 28
+
+/** Where a model comes from: a path, a `file:`, `http:` or `https:` URL, or its bytes, which must then not change. */
+export type OnnxSource = string | URL | Uint8Array
+
+/** Options of {@link readOnnx}. */
+export interface ReadOnnxOptions {
+  /** Bytes of the files beside the model, by their names in it. */
+  readonly externalData?: ReadonlyMap<string, Uint8Array> | undefined
+  /** Bytes that are downloaded at most. Default: 2 GiB. */
+  readonly maxBytes?: number | undefined
+}
+
+/** The most that an ONNX file can have: its lengths are 31 bits. */
+const maxFileBytes = 2 ** 31
 
 /**
  * Reads an ONNX model. Weights in files beside it are read when they are used; everything else is checked here.
  *
- * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
  * @param pacer - lets the event loop turn between parts of a large model, and ends reading when its signal is aborted
  * @throws SparkError ERR_FORMAT naming the node, tensor or field that is broken, ERR_UNSUPPORTED for versions that are
- * too new, ERR_IO when a file cannot be read, ERR_ARGUMENT
+ * too new, ERR_IO when a file cannot be read or downloaded, ERR_ARGUMENT
  */
-export async function readOnnx(source: string | URL | Uint8Array, pacer = new Pacer()): Promise<Graph> {
-  if (source instanceof Uint8Array) return pacer.do(parse(source, fromBytes('model')))
+export async function readOnnx(
+  source: OnnxSource,
+  pacer = new Pacer(),
+  { externalData, maxBytes = maxFileBytes }: ReadOnnxOptions = {},
+): Promise<Graph> {
+  const given = { folder: undefined, given: externalData, known: new Map() }
+  if (source instanceof Uint8Array) return pacer.do(parse(source, { label: 'model', external: given }))
+  const url = urlOf(source)
+  if (url) {
+    const bytes = await download(url, { signal: pacer.signal, maxBytes })
+    return pacer.do(parse(bytes, { label: shownUrl(url), external: given }))
+  }
   const file = toPath(source)
   const bytes = await readBytes(file)
-  return pacer.do(parse(bytes, { label: file, external: { folder: path.dirname(file), known: new Map() } }))
+  const external = externalData ? given : { ...given, folder: path.dirname(file) }
+  return pacer.do(parse(bytes, { label: file, external }))
+}
+
+/** The URL of a model that is to be downloaded. */
+function urlOf(source: string | URL): URL | undefined {
+  if (source instanceof URL) return /^https?:$/.test(source.protocol) ? source : undefined
+  if (typeof source !== 'string' || !/^https?:\/\//i.test(source)) return undefined
+  if (URL.canParse(source)) return new URL(source)
+  throw argumentError('source', 'a URL', source)
 }
 
 /**
@@ -51,9 +95,10 @@ const fromBytes = (label: string): TensorContext => ({
 })
 
 function toPath(source: string | URL): string {
-  if (typeof source === 'string') return path.resolve(source)
+  if (typeof source === 'string' && /^file:\/\//i.test(source)) return fileURLToPath(source)
+  if (typeof source === 'string' && source !== '') return path.resolve(source)
   if (source instanceof URL && source.protocol === 'file:') return fileURLToPath(source)
-  throw argumentError('source', 'a path, a file: URL or a Uint8Array', source)
+  throw argumentError('source', 'a path, a file:, http: or https: URL, or the bytes of a model', source)
 }
 
 function* parse(bytes: Uint8Array, context: TensorContext): Paced<Graph> {
@@ -80,8 +125,11 @@ function* parse(bytes: Uint8Array, context: TensorContext): Paced<Graph> {
   }
   const functions: GraphFunction[] = []
   for (const definition of model.functions ?? []) functions.push(yield* readFunction(context, definition))
+  const main = yield* readGraph(context, model.graph, 'graph')
+  const overridable = irVersion < minOverridable ? [] : yield* readOverridable(model.graph, main, label)
   const graph: Graph = {
-    ...(yield* readGraph(context, model.graph, 'graph')),
+    ...main,
+    ...(overridable.length > 0 && { overridable }),
     metadata: readEntries(model.metadata),
     opsets,
     functions,
@@ -123,6 +171,20 @@ function* readGraph(context: TensorContext, graph: Message<'Graph'>, what: strin
     values,
     metadata: readEntries(graph.metadata),
   }
+}
+
+/** Initializers that are inputs, too. */
+function* readOverridable(
+  { input = [] }: Message<'Graph'>,
+  { initializers }: Subgraph,
+  label: string,
+): Paced<ValueInfo[]> {
+  const listed = input.filter(({ name = '' }) => initializers.has(name))
+  return yield* mapPaced(listed, info => {
+    const { name, type } = readValueInfo(info, label)
+    const { dtype, shape } = initializers.get(name)!
+    return { name, type: type ?? tensorType(dtype, shape) }
+  })
 }
 
 function* readInitializers(

@@ -4,7 +4,7 @@ import { expectKnownOptions, expectText } from '../../core/checks.js'
 import { atOnce } from '../../core/paced.js'
 import type { Constant } from '../../graph/constant.js'
 import { allNodes } from '../../graph/edit.js'
-import { canonicalOpset, type Graph } from '../../graph/graph.js'
+import { canonicalOpset, type Graph, type ValueInfo } from '../../graph/graph.js'
 import { lowestOpset } from '../../graph/opsets.js'
 import { ShapeInference } from '../../graph/shape-inference.js'
 import { expectShallow } from '../../graph/validate.js'
@@ -98,12 +98,22 @@ function encodeGraph(graph: Graph, storeExternally?: StoreExternally): Encoded {
     irVersion: BigInt(irVersionOf(graph, opsets.get('') ?? 1)),
     producerName: graph.producer.name || undefined,
     producerVersion: graph.producer.version || undefined,
-    graph: graphMessage({ ...graph, metadata: new Map() }, storeExternally),
+    graph: graphMessage(
+      { ...graph, inputs: [...graph.inputs, ...overridableOf(graph)], metadata: new Map() },
+      storeExternally,
+    ),
     opsetImport: opsetMessages(opsets),
     metadata: entryMessages(graph.metadata),
     functions: graph.functions.map(functionMessage),
   })
 }
+
+/** What a run may feed instead of an initializer that is still there, and of the same type. */
+const overridableOf = ({ overridable = [], initializers }: Graph): readonly ValueInfo[] =>
+  overridable.filter(({ name, type }) => {
+    const constant = initializers.get(name)
+    return constant && type?.kind === 'tensor' && type.dtype === constant.dtype
+  })
 
 /** The file beside a model that holds its weights. */
 class DataFile {

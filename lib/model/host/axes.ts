@@ -32,6 +32,26 @@ export function sliceAlong(
   return squeeze ? { ...result, shape: sizes.filter((_, i) => i !== axis) } : result
 }
 
+/** The elements at the given indices along an axis. */
+export function takeAlong(
+  { dtype, shape, data }: HostTensor,
+  axis: number,
+  indices: readonly number[],
+): HostTensor {
+  const result = hostZeros(
+    dtype,
+    shape.map((size, i) => (i === axis ? indices.length : size)),
+  )
+  const [inner, width] = [numel(shape.slice(axis + 1)), shape[axis]!]
+  for (let outer = 0; outer < numel(shape.slice(0, axis)); outer++) {
+    for (const [i, index] of indices.entries()) {
+      const first = (outer * width + index) * inner
+      copyRun(data, [first, first + inner], result.data, (outer * indices.length + i) * inner)
+    }
+  }
+  return result
+}
+
 /**
  * Tensors one behind the other along an axis.
  * @throws SparkError ERR_SHAPE when they differ otherwise

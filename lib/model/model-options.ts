@@ -1,0 +1,111 @@
+// model-options.ts: options of models, and what they make of a graph.
+import { argumentError, expectInteger, expectObject, expectOneOf } from '../core/checks.js'
+import type { Precision } from '../core/config.js'
+import type { Pacer } from '../core/paced.js'
+import type { Graph } from '../graph/graph.js'
+import { selectOutputs } from '../graph/rewrites/ends.js'
+import { rewriteForInference } from '../pipeline.js'
+import type { NVFP4Recipe } from '../precision/kernel-args.js'
+import type { Engine, EngineOptions } from './engine.js'
+import { openEngine } from './open-engine.js'
+import { choosePrecision, type PrecisionChoice } from './precision.js'
+
+/** Options of {@link Model.fromGraph}. */
+export interface ModelOptions extends EngineOptions {
+  /**
+   * Format of the weights of products, which stay in it; the rest is computed in f32, but products with weights of
+   * bf16 in bf16. Default: what DGX_SPARK_PRECISION says, or the best one of the hardware: bf16 on GPUs from compute
+   * capability 8.0 on, fp16 from 7.0 on, else fp32. `fp4` is another name of nvfp4. {@link compare} measures what a mode costs in accuracy.
+   */
+  precision?: Precision | 'fp4'
+  /**
+   * Size of the first dimension of the inputs, also where the file says another one or has written it into a Reshape.
+   * Default: what the file says.
+   */
+  batchSize?: number
+  /** How scales of nvfp4 are chosen. Default: modelopt. */
+  recipe?: NVFP4Recipe
+  /** Names of weights that fp8 and nvfp4 hold in bf16, such as {@link compareWeights} finds. Default: none. */
+  keep?: readonly string[]
+  /**
+   * Names of the outputs that the model shall have; inputs and weights that no other output needs are left out. Default: all.
+   * {@link RunOptions} has them for a single run.
+   */
+  outputs?: readonly string[]
+  /** Ends loading; its promise rejects with the reason of the signal. */
+  signal?: AbortSignal | undefined
+}
+
+/** Options of {@link Model.load}. */
+export interface LoadOptions extends ModelOptions {
+  /**
+   * Bytes of files that a model has beside it, by their names in the model, where it comes from bytes or a URL. Default:
+   * none, and files beside a model that comes from a file.
+   */
+  externalData?: Readonly<Record<string, Uint8Array | ArrayBuffer>>
+  /** Bytes that are downloaded at most. Default: 2 GiB, the most that an ONNX file can have. */
+  maxBytes?: number
+}
+
+/** Names of the options of {@link Model.load}. */
+export const loadOptions: readonly string[] = [
+  'backend',
+  'device',
+  'threads',
+  'provider',
+  'precision',
+  'recipe',
+  'keep',
+  'batchSize',
+  'outputs',
+  'externalData',
+  'maxBytes',
+  'signal',
+] satisfies readonly (keyof LoadOptions)[]
+
+/** A graph that is ready to run. */
+export interface OpenedGraph {
+  /** The canonical graph, with its weights rounded to a precision that somebody asked for. */
+  readonly graph: Graph
+  readonly precision: PrecisionChoice
+  readonly engine: Engine
+}
+
+/** Opens a graph of any opset. */
+export async function openGraph(graph: Graph, options: ModelOptions, pacer: Pacer): Promise<OpenedGraph> {
+  const { precision, recipe = 'modelopt', keep = [], batchSize, outputs, signal: _, ...engine } = options
+  if (batchSize !== undefined) expectInteger('options.batchSize', batchSize, 1)
+  expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
+  const choice = await choosePrecision(precision, engine)
+  const wanted = outputs ? selectOutputs(graph, outputs, 'options.outputs') : graph
+  const canonical = await rewriteForInference('load', wanted, { batchSize }, pacer)
+  if (keep.length > 0) expectOneOf('precision, with options.keep,', choice.name, ['fp8', 'nvfp4'])
+  const rounding = { mode: choice.name, recipe, keep }
+  const rounded = await rewriteForInference('round', canonical, rounding, pacer)
+  const opened = await openEngine(rounded, engine, choice.name, pacer)
+  return { graph: choice.automatic ? canonical : rounded, precision: choice, engine: opened }
+}
+
+/** Bytes of an ArrayBuffer, or of a view of one. */
+export const bytesOf = (source: ArrayBuffer | ArrayBufferView): Uint8Array =>
+  ArrayBuffer.isView(source)
+    ? new Uint8Array(source.buffer, source.byteOffset, source.byteLength)
+    : new Uint8Array(source)
+
+/** Files beside a model by their names in it. */
+export function expectFiles(files: LoadOptions['externalData']): ReadonlyMap<string, Uint8Array> | undefined {
+  if (files === undefined) return undefined
+  const wanted = 'an object with the bytes of files by their names'
+  expectObject('options.externalData', wanted, files)
+  return new Map(
+    Object.entries(files).map(([name, bytes]) => {
+      if (!isBytes(bytes))
+        throw argumentError(`options.externalData['${name}']`, 'a Uint8Array or an ArrayBuffer', bytes)
+      return [name, bytesOf(bytes)]
+    }),
+  )
+}
+
+/** Whether a value is memory that the bytes of a file can lie in. */
+export const isBytes = (value: unknown): value is ArrayBuffer | ArrayBufferView =>
+  value instanceof ArrayBuffer || ArrayBuffer.isView(value)

@@ -109,6 +109,7 @@ export type { NVFP4Recipe } from './precision/kernel-args.js'
 // models
 export { Model, type RunOptions } from './model/model.js'
 export type { LoadOptions, ModelOptions } from './model/model-options.js'
+export type { ModelFile, SourceOptions } from './model/model-file.js'
 export type { ModelValue } from './model/model-value.js'
 export type { AnyTensor, ModelOutput, OutputTypes, RunResults } from './model/results.js'
 export { compare, type OutputDifference } from './diagnostics/compare.js'
@@ -122,11 +123,11 @@ import { installTensorOperations } from './model/tensor-operations.js'
 export type {
   ReductionOptions,
   SearchOptions,
-  SliceOptions,
   TensorOperand,
   TopK,
   TopKOptions,
 } from './model/tensor-operations.js'
+export type { SliceOptions } from './model/tensor-movements.js'
 export { BoundModel } from './model/bound-model.js'
 export type {
   ProviderSettings,

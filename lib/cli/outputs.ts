@@ -11,7 +11,7 @@ import { safetensorsDTypes } from '../io/safetensors-header.js'
 import { floatReader, integerReader, isInteger } from '../kernels/js/elements.js'
 import type { KernelType } from '../kernels/precision-args.js'
 import { Tensor } from '../memory/tensor.js'
-import type { ModelOutput } from '../model/model.js'
+import type { ModelOutput } from '../model/results.js'
 import { UsageError } from './command.js'
 import { readTensors, type Tensors } from './feeds.js'
 

@@ -30,7 +30,7 @@ export class GraphRunner {
   /** Where a run starts, once the first one has; the cut is undefined when all outputs are inputs or constants. */
   #root: { readonly cut: Cut | undefined } | undefined
   readonly #inner = new Map<Subgraph, GraphRunner>()
-  /** Graphs with some of the outputs, by their places. */
+  /** Graphs with some of the outputs, by their indices. */
   readonly #selections = new Map<string, Subgraph>()
   readonly #fusions = new Map<string, number>()
   #compileMs = 0
@@ -86,11 +86,11 @@ export class GraphRunner {
     return runner
   }
 
-  /** The runner of some of the outputs, by their places, which computes only what they need; by default of all. */
-  withOutputs(places?: readonly number[]): GraphRunner {
-    if (!places) return this
-    const key = places.join()
-    const outputs = places.map(place => this.graph.outputs[place]!)
+  /** The runner of some of the outputs, by their indices, which computes only what they need; by default of all. */
+  withOutputs(indices?: readonly number[]): GraphRunner {
+    if (!indices) return this
+    const key = indices.join()
+    const outputs = indices.map(index => this.graph.outputs[index]!)
     const graph = this.#selections.get(key) ?? { ...this.graph, outputs }
     this.#selections.set(key, graph)
     return this.inner(graph)

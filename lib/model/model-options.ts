@@ -1,5 +1,5 @@
 // model-options.ts: options of models, and what they make of a graph.
-import { argumentError, expectInteger, expectObject, expectOneOf } from '../core/checks.js'
+import { expectInteger, expectOneOf } from '../core/checks.js'
 import type { Precision } from '../core/config.js'
 import type { Pacer } from '../core/paced.js'
 import type { Graph } from '../graph/graph.js'
@@ -7,6 +7,7 @@ import { selectOutputs } from '../graph/rewrites/ends.js'
 import { rewriteForInference } from '../pipeline.js'
 import type { NVFP4Recipe } from '../precision/kernel-args.js'
 import type { Engine, EngineOptions } from './engine.js'
+import type { SourceOptions } from './model-file.js'
 import { openEngine } from './open-engine.js'
 import { choosePrecision, type PrecisionChoice } from './precision.js'
 
@@ -37,15 +38,7 @@ export interface ModelOptions extends EngineOptions {
 }
 
 /** Options of {@link Model.load}. */
-export interface LoadOptions extends ModelOptions {
-  /**
-   * Bytes of files that a model has beside it, by their names in the model, where it comes from bytes or a URL. Default:
-   * none, and files beside a model that comes from a file.
-   */
-  externalData?: Readonly<Record<string, Uint8Array | ArrayBuffer>>
-  /** Bytes that are downloaded at most. Default: 2 GiB, the most that an ONNX file can have. */
-  maxBytes?: number
-}
+export interface LoadOptions extends ModelOptions, SourceOptions {}
 
 /** Names of the options of {@link Model.load}. */
 export const loadOptions: readonly string[] = [
@@ -85,27 +78,3 @@ export async function openGraph(graph: Graph, options: ModelOptions, pacer: Pace
   const opened = await openEngine(rounded, engine, choice.name, pacer)
   return { graph: choice.automatic ? canonical : rounded, precision: choice, engine: opened }
 }
-
-/** Bytes of an ArrayBuffer, or of a view of one. */
-export const bytesOf = (source: ArrayBuffer | ArrayBufferView): Uint8Array =>
-  ArrayBuffer.isView(source)
-    ? new Uint8Array(source.buffer, source.byteOffset, source.byteLength)
-    : new Uint8Array(source)
-
-/** Files beside a model by their names in it. */
-export function expectFiles(files: LoadOptions['externalData']): ReadonlyMap<string, Uint8Array> | undefined {
-  if (files === undefined) return undefined
-  const wanted = 'an object with the bytes of files by their names'
-  expectObject('options.externalData', wanted, files)
-  return new Map(
-    Object.entries(files).map(([name, bytes]) => {
-      if (!isBytes(bytes))
-        throw argumentError(`options.externalData['${name}']`, 'a Uint8Array or an ArrayBuffer', bytes)
-      return [name, bytesOf(bytes)]
-    }),
-  )
-}
-
-/** Whether a value is memory that the bytes of a file can lie in. */
-export const isBytes = (value: unknown): value is ArrayBuffer | ArrayBufferView =>
-  value instanceof ArrayBuffer || ArrayBuffer.isView(value)

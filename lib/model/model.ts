@@ -10,22 +10,18 @@ import type { Precision } from '../core/config.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Pacer } from '../core/paced.js'
-import { makeUntransferable } from '../core/untransferable.js'
 import type { Graph, ValueInfo } from '../graph/graph.js'
 import { decompose } from '../graph/rewrites/decompose.js'
 import { feedInitializers, outputIndices } from '../graph/rewrites/ends.js'
 import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
-import { type OnnxSource, readOnnx } from '../io/onnx/read.js'
 import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
 import { Tensor } from '../memory/tensor.js'
 import type { StepTime } from '../plan/plan.js'
 import { BoundModel, expectBindable } from './bound-model.js'
 import type { Engine, ModelBackendChoice, ModelStats } from './engine.js'
 import { copyFeeds, type Feeds, readFeeds } from './feeds.js'
+import { type ModelFile, readSource } from './model-file.js'
 import {
-  bytesOf,
-  expectFiles,
-  isBytes,
   type LoadOptions,
   loadOptions,
   type ModelOptions,
@@ -119,21 +115,12 @@ export class Model implements Disposable {
    * naming a node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; what
    * `openKernels` of dgx-spark/kernels throws; and the reason of `signal` when it is aborted
    */
-  static async load(
-    source: string | URL | Uint8Array | ArrayBuffer,
-    options: LoadOptions = {},
-  ): Promise<Model> {
+  static async load(source: ModelFile, options: LoadOptions = {}): Promise<Model> {
     expectKnownOptions('options', options, loadOptions)
-    const { externalData, maxBytes, ...others } = options
+    const { externalData: _, maxBytes: __, ...others } = options
     expectSignal('options.signal', options.signal)
-    if (maxBytes !== undefined) expectInteger('options.maxBytes', maxBytes, 1)
     const pacer = new Pacer(options.signal)
-    const bytes = isBytes(source) ? bytesOf(source) : undefined
-    const files = expectFiles(externalData)
-    const graph = await readOnnx(bytes ?? (source as OnnxSource), pacer, { externalData: files, maxBytes })
-    for (const { buffer } of [...(bytes ? [bytes] : []), ...(files?.values() ?? [])])
-      if (buffer instanceof ArrayBuffer) makeUntransferable(buffer)
-    return Model.#make(graph, others, pacer)
+    return Model.#make(await readSource(source, options, pacer), others, pacer)
   }
 
   /**
@@ -190,14 +177,14 @@ export class Model implements Disposable {
     expectKnownOptions('options', options, ['outputs', 'signal'])
     const { outputs, signal } = options
     expectSignal('options.signal', signal)
-    const places = outputs && outputIndices(this.graph, outputs, 'options.outputs')
+    const indices = outputs && outputIndices(this.graph, outputs, 'options.outputs')
     const variant = this.#variantFor(feeds)
     const inputs = copyFeeds(variant.inputs, feeds)
     const results = this.#last.then(async () => {
       signal?.throwIfAborted()
       const engine = await variant.open()
-      const values = await engine.run(inputs, { signal, outputs: places })
-      const wanted = places?.map(place => this.outputs[place]!) ?? this.outputs
+      const values = await engine.run(inputs, { signal, outputs: indices })
+      const wanted = indices?.map(index => this.outputs[index]!) ?? this.outputs
       return wanted.map(({ name }, i) => [name, outputOf(values[i]!)] as const)
     })
     this.#last = results.catch(() => undefined)

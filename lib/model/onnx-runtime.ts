@@ -73,7 +73,7 @@ export async function openOnnxRuntime(
     },
     async run(inputs, { outputs } = {}) {
       const feeds = graph.inputs.map(({ name }, i) => [name, toRuntime(runtime, name, inputs[i]!)] as const)
-      const wanted = outputs?.map(place => graph.outputs[place]!) ?? graph.outputs
+      const wanted = outputs?.map(index => graph.outputs[index]!) ?? graph.outputs
       const names = wanted.map(({ name }) => name)
       const results = await refusal(session.run(Object.fromEntries(feeds), names))
       return names.map(name => fromRuntime(results[name]!))

@@ -5,8 +5,15 @@ import { SparkError } from '../core/errors.js'
 import { sliceBounds } from '../graph/shapes/dimensions.js'
 import { Tensor } from '../memory/tensor.js'
 import { concatAlong, sliceAlong, stackAlong, takeAlong } from './host/axes.js'
-import type { SliceOptions } from './tensor-operations.js'
 import { type HostTensor, hostTensor } from './values.js'
+
+/** Options of {@link Tensor.slice}. */
+export interface SliceOptions {
+  /** Dimensions that the positions are for. Default: the first ones. */
+  readonly axes?: readonly number[]
+  /** Distances between elements; negative ones go backwards. Default: 1. */
+  readonly steps?: readonly number[]
+}
 
 /** Throws ERR_ARGUMENT unless `axis` is a dimension of the tensor, which may be counted from the last. */
 export function expectAxis(name: string, axis: number, { shape }: Tensor<ElementType>): void {

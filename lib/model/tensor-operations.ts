@@ -9,7 +9,7 @@ import { Constant } from '../graph/constant.js'
 import { type Attributes, makeGraph, makeNode, tensorType } from '../graph/graph.js'
 import { type NestedNumbers, Tensor } from '../memory/tensor.js'
 import { Model } from './model.js'
-import { expectAxis, movements } from './tensor-movements.js'
+import { expectAxis, movements, type SliceOptions } from './tensor-movements.js'
 
 /** The other operand: a tensor of the same type, or numbers that become one. */
 export type TensorOperand = Tensor<ElementType> | ElementArray | NestedNumbers
@@ -40,14 +40,6 @@ export interface TopK<D extends ElementType> {
   readonly values: Tensor<D>
   /** Where they are along the axis. */
   readonly indices: Tensor<'i64'>
-}
-
-/** Options of {@link Tensor.slice}. */
-export interface SliceOptions {
-  /** Dimensions that the positions are for. Default: the first ones. */
-  readonly axes?: readonly number[]
-  /** Distances between elements; negative ones go backwards. Default: 1. */
-  readonly steps?: readonly number[]
 }
 
 declare module '../memory/tensor.js' {

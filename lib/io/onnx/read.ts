@@ -15,7 +15,6 @@ import {
   type ValueType,
 } from '../../graph/graph.js'
 import { checkGraphPaced } from '../../graph/validate.js'
-import { download, shownUrl } from '../download.js'
 import { readBytes } from '../read-file.js'
 import { expectNotPointer } from '../safetensors-header.js'
 import { decodeMessagePaced } from './decode.js'
@@ -33,51 +32,33 @@ const minOverridable = 4
 /** Newest version of the ONNX standard operators that is understood. */
 const maxOpset = 28
 
-/** Where a model comes from: a path, a `file:`, `http:` or `https:` URL, or its bytes, which must then not change. */
-export type OnnxSource = string | URL | Uint8Array
-
 /** Options of {@link readOnnx}. */
 export interface ReadOnnxOptions {
-  /** Bytes of the files beside the model, by their names in it. */
+  /** Bytes of the files beside the model, by their names in it. Default: none, or those in the folder of a path. */
   readonly externalData?: ReadonlyMap<string, Uint8Array> | undefined
-  /** Bytes that are downloaded at most. Default: 2 GiB. */
-  readonly maxBytes?: number | undefined
+  /** Names a model that came as bytes in errors. */
+  readonly label?: string
 }
-
-/** The most that an ONNX file can have: its lengths are 31 bits. */
-const maxFileBytes = 2 ** 31
 
 /**
  * Reads an ONNX model. Weights in files beside it are read when they are used; everything else is checked here.
  *
+ * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
  * @param pacer - lets the event loop turn between parts of a large model, and ends reading when its signal is aborted
  * @throws SparkError ERR_FORMAT naming the node, tensor or field that is broken, ERR_UNSUPPORTED for versions that are
- * too new, ERR_IO when a file cannot be read or downloaded, ERR_ARGUMENT
+ * too new, ERR_IO when a file cannot be read, ERR_ARGUMENT
  */
 export async function readOnnx(
-  source: OnnxSource,
+  source: string | URL | Uint8Array,
   pacer = new Pacer(),
-  { externalData, maxBytes = maxFileBytes }: ReadOnnxOptions = {},
+  { externalData, label = 'model' }: ReadOnnxOptions = {},
 ): Promise<Graph> {
   const given = { folder: undefined, given: externalData, known: new Map() }
-  if (source instanceof Uint8Array) return pacer.do(parse(source, { label: 'model', external: given }))
-  const url = urlOf(source)
-  if (url) {
-    const bytes = await download(url, { signal: pacer.signal, maxBytes })
-    return pacer.do(parse(bytes, { label: shownUrl(url), external: given }))
-  }
+  if (source instanceof Uint8Array) return pacer.do(parse(source, { label, external: given }))
   const file = toPath(source)
   const bytes = await readBytes(file)
   const external = externalData ? given : { ...given, folder: path.dirname(file) }
   return pacer.do(parse(bytes, { label: file, external }))
-}
-
-/** The URL of a model that is to be downloaded. */
-function urlOf(source: string | URL): URL | undefined {
-  if (source instanceof URL) return /^https?:$/.test(source.protocol) ? source : undefined
-  if (typeof source !== 'string' || !/^https?:\/\//i.test(source)) return undefined
-  if (URL.canParse(source)) return new URL(source)
-  throw argumentError('source', 'a URL', source)
 }
 
 /**

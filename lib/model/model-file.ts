@@ -1,0 +1,77 @@
+// model-file.ts: where a model comes from: a path, a URL, or bytes.
+import { argumentError, expectInteger, expectObject } from '../core/checks.js'
+import type { Pacer } from '../core/paced.js'
+import { makeUntransferable } from '../core/untransferable.js'
+import type { Graph } from '../graph/graph.js'
+import { download, shownUrl } from '../io/download.js'
+import { readOnnx } from '../io/onnx/read.js'
+
+/** Where a model comes from: a path; a `file:`, `http:` or `https:` URL; or its bytes. */
+export type ModelFile = string | URL | Uint8Array | ArrayBuffer
+
+/** How a model is read. */
+export interface SourceOptions {
+  /**
+   * Bytes of files that a model has beside it, by their names in the model. Default: none, and the files themselves for a
+   * model that comes from one.
+   */
+  externalData?: Readonly<Record<string, Uint8Array | ArrayBuffer>>
+  /** Bytes that are downloaded at most. Default: 2 GiB, the most that an ONNX file can have. */
+  maxBytes?: number
+}
+
+/** The most that an ONNX file can have: its lengths are 31 bits. */
+const maxFileBytes = 2 ** 31
+
+/**
+ * Reads the graph of a model.
+ * @throws SparkError as {@link readOnnx} and {@link download}
+ */
+export async function readSource(
+  source: ModelFile,
+  { externalData, maxBytes = maxFileBytes }: SourceOptions,
+  pacer: Pacer,
+): Promise<Graph> {
+  expectInteger('options.maxBytes', maxBytes, 1)
+  const files = filesOf(externalData)
+  const held = [...(files?.values() ?? [])]
+  const url = urlOf(source)
+  let graph: Graph
+  if (url) {
+    const bytes = await download(url, { signal: pacer.signal, maxBytes })
+    graph = await readOnnx(bytes, pacer, { externalData: files, label: shownUrl(url) })
+  } else if (isBytes(source)) {
+    const bytes = bytesOf(source)
+    held.push(bytes)
+    graph = await readOnnx(bytes, pacer, { externalData: files })
+  } else graph = await readOnnx(source as string | URL, pacer, { externalData: files })
+  for (const { buffer } of held) if (buffer instanceof ArrayBuffer) makeUntransferable(buffer)
+  return graph
+}
+
+/** The URL of a model that is to be downloaded. */
+function urlOf(source: unknown): URL | undefined {
+  if (source instanceof URL) return /^https?:$/.test(source.protocol) ? source : undefined
+  if (typeof source !== 'string' || !/^https?:\/\//i.test(source)) return undefined
+  if (URL.canParse(source)) return new URL(source)
+  throw argumentError('source', 'a URL', source)
+}
+
+const isBytes = (value: unknown): value is ArrayBuffer | ArrayBufferView =>
+  value instanceof ArrayBuffer || ArrayBuffer.isView(value)
+
+const bytesOf = (source: ArrayBuffer | ArrayBufferView): Uint8Array =>
+  ArrayBuffer.isView(source)
+    ? new Uint8Array(source.buffer, source.byteOffset, source.byteLength)
+    : new Uint8Array(source)
+
+function filesOf(files: SourceOptions['externalData']): ReadonlyMap<string, Uint8Array> | undefined {
+  if (files === undefined) return undefined
+  expectObject('options.externalData', 'an object with the bytes of files by their names', files)
+  return new Map(
+    Object.entries(files).map(([name, bytes]) => {
+      if (isBytes(bytes)) return [name, bytesOf(bytes)]
+      throw argumentError(`options.externalData['${name}']`, 'a Uint8Array or an ArrayBuffer', bytes)
+    }),
+  )
+}

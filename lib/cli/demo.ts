@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,6 +10,7 @@ import { HardwareInfo } from '../hardware/hardware-info.js'
 import type { TrainingEvent } from '../training/options.js'
 import { choice, UsageError, withExamples } from './command.js'
 import { demoModel, reportModel } from './demo-model.js'
+import { pathFrom } from './numbers.js'
 import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
 import { trainingProgress } from './progress.js'
 
@@ -42,6 +43,7 @@ interface DemoOptions extends Engine {
   json?: boolean
   model?: string
   data?: string
+  output?: string
 }
 
 const example = new URL('../../examples/finetune-mnist/', import.meta.url)
@@ -55,11 +57,15 @@ export function addDemo(program: Command): void {
     )
     .option('--model <file>', 'an ONNX model: 50 steps lead a DoRA adapter back to it')
     .option('--data <path>', 'batches for that model, as for finetune. Default: random ones')
+    .option('--output <folder>', 'keep base.onnx, the adapter negatives and merged.onnx there', pathFrom)
     .option('--json', 'print one JSON document')
     .addOption(choice('--backend <name>', 'engine to run on', backendNames))
-    .action(async ({ json, model, data, ...engine }: DemoOptions) => {
+    .action(async ({ json, model, data, output, ...engine }: DemoOptions) => {
       if (model === undefined && data !== undefined) {
         throw new UsageError(`--data ${data} needs --model, whose inputs it is for`)
+      }
+      if (model !== undefined && output !== undefined) {
+        throw new UsageError(`--output ${output} keeps the models of digits; leave --model away`)
       }
       if (model !== undefined) {
         const result = await demoModel(model, { ...(data !== undefined && { data }), ...engine })
@@ -67,26 +73,28 @@ export function addDemo(program: Command): void {
         else reportModel(result)
         return
       }
-      const result = await demoDigits(engine)
+      const result = await demoDigits(engine, output)
       if (json) printJson(result)
       else reportDigits(result)
     })
   withExamples(
     command,
     'dgx-spark demo',
+    'dgx-spark demo --output .',
     'dgx-spark demo --model model.onnx',
     'dgx-spark demo --backend cpu --json',
   )
 }
 
-async function demoDigits(engine: Engine): Promise<DemoResult> {
+async function demoDigits(engine: Engine, output: string | undefined): Promise<DemoResult> {
   const started = performance.now()
   const parts = ['data.js', 'base.js', 'finetune.js'].map(file => import(new URL(file, example).href))
   const { loadDigits, negatives, makeBase, finetune, files }: Example = Object.assign(
     {},
     ...(await Promise.all(parts)),
   )
-  const folder = await mkdtemp(path.join(os.tmpdir(), 'dgx-spark-demo-'))
+  if (output !== undefined) await mkdir(output, { recursive: true })
+  const folder = output ?? (await mkdtemp(path.join(os.tmpdir(), 'dgx-spark-demo-')))
   try {
     const { train } = await loadDigits()
     await shown('the base', step => makeBase(path.join(folder, files.base), train, engine, step))
@@ -94,7 +102,7 @@ async function demoDigits(engine: Engine): Promise<DemoResult> {
     const used = useInNewProcess(folder, engine)
     return { ...used, device: await deviceName(used.backend), seconds: (performance.now() - started) / 1000 }
   } finally {
-    await rm(folder, { recursive: true, force: true })
+    if (output === undefined) await rm(folder, { recursive: true, force: true })
   }
 }
 

@@ -1,8 +1,9 @@
-// The package as a stranger meets it: prebuilds, npm pack, npm install without scripts, the two-line import.
-import { mkdirSync, writeFileSync } from 'node:fs'
+// The package as a stranger meets it: prebuilds, npm pack, npm install, the two-line import.
+import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { Checkout, run } from '../fixtures/checkout.js'
+import { links, pages } from '../fixtures/docs/pages.js'
 
 const prebuild = path.join('prebuilds', `linux-${process.arch}`, 'dgx-spark.glibc.node')
 const supported = process.platform === 'linux' && ['x64', 'arm64'].includes(process.arch)
@@ -10,13 +11,9 @@ const supported = process.platform === 'linux' && ['x64', 'arm64'].includes(proc
 t.test('the tarball', { skip: !supported && 'prebuilds exist for linux x64 and arm64' }, async t => {
   const copy = new Checkout()
   t.teardown(() => copy.dispose())
-  const { folder: checkout, work } = copy
+  const { folder: checkout } = copy
   copy.prebuild(process.arch)
-  const packed = JSON.parse(
-    run(checkout, 'npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', work]),
-  )
-  const [tarball] = Array.isArray(packed) ? packed : Object.values<{ filename: string }>(packed)
-  const files: string[] = tarball.files.map((file: { path: string }) => file.path)
+  const { tarball, files } = copy.pack()
 
   await t.test('holds what it should and nothing that runs at install', async t => {
     for (const file of [
@@ -30,10 +27,28 @@ t.test('the tarball', { skip: !supported && 'prebuilds exist for linux x64 and a
       t.ok(files.includes(file), `${file} is in the tarball`)
     }
     t.notOk(files.includes('binding.gyp'), 'npm would run node-gyp for it')
-    t.notOk(files.some(file => /^(test|build|node_modules|docs)\//.test(file)))
+    t.notOk(files.some(file => /^(test|build|node_modules|lib|docs\/api)\//.test(file)))
+    t.notOk(files.some(file => file.endsWith('.map')))
+    t.notMatch(readFileSync(path.join(checkout, 'dist/index.js'), 'utf8'), 'sourceMappingURL')
     const manifest = JSON.parse(run(checkout, 'node', ['-p', 'JSON.stringify(require("./package.json"))']))
     t.equal(manifest.gypfile, false)
-    for (const hook of ['preinstall', 'install', 'postinstall']) t.notOk(manifest.scripts[hook], `no ${hook}`)
+    for (const hook of ['preinstall', 'install', 'postinstall', 'prepare'])
+      t.notOk(manifest.scripts[hook], `no ${hook}`)
+    const { repository, homepage, bugs } = manifest
+    const site = repository.url.replace(/^git\+|\.git$/g, '')
+    t.match({ homepage, bugs }, { homepage: `${site}#readme`, bugs: `${site}/issues` })
+  })
+
+  await t.test('the links of its pages lead to what it holds', async t => {
+    for (const page of pages) {
+      if (!files.includes(page.name)) continue
+      for (const link of links(page).filter(link => !link.startsWith('#'))) {
+        const target = path.join(path.dirname(page.name), link.replace(/#.*$/, ''))
+        const there = files.some(file => file === target || file.startsWith(`${target}/`))
+        t.ok(there, `${page.name}: ${link}`)
+      }
+    }
+    t.ok(files.includes('README.md') && files.includes('docs/models.md'))
   })
 
   await t.test('the prebuild runs on Debian 12, Ubuntu 22.04 and newer', async t => {
@@ -50,21 +65,12 @@ t.test('the tarball', { skip: !supported && 'prebuilds exist for linux x64 and a
   })
 
   await t.test('publint finds nothing', async t => {
-    t.match(run(checkout, 'npx', ['publint', '--strict', path.join(work, tarball.filename)]), /All good/)
+    t.match(run(checkout, 'npx', ['publint', '--strict', tarball]), /All good/)
   })
 
-  await t.test('installs without scripts and loads the native addon', async t => {
-    const project = path.join(work, 'project')
-    mkdirSync(project)
-    writeFileSync(path.join(project, 'package.json'), '{ "type": "module", "private": true }\n')
-    run(project, 'npm', [
-      'install',
-      '--ignore-scripts',
-      '--prefer-offline',
-      '--no-audit',
-      '--no-fund',
-      path.join(work, tarball.filename),
-    ])
+  await t.test('installs without a warning and loads the native addon', async t => {
+    const { project, warnings } = copy.install([tarball])
+    t.notMatch(warnings, 'dgx-spark')
     writeFileSync(
       path.join(project, 'index.js'),
       `import { HardwareInfo, DoRALinear } from 'dgx-spark'

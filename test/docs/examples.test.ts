@@ -1,6 +1,6 @@
 // The programs of README and docs, run in the order in which they build on each other, and the commands beside them.
 import { spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { Adapter, Model } from 'dgx-spark'
 import t from 'tap'
@@ -18,6 +18,12 @@ function run(args: readonly string[], cwd: string): { status: number | null; out
   })
   return { status, output: stdout + stderr }
 }
+
+/** What a utility process of Electron has besides Node.js: a port, on which a message waits. */
+const electron = `process.parentPort = {
+  on: (_, listener) => listener({ data: new Float32Array(28 * 28) }),
+  postMessage: console.log,
+}`
 
 t.test('every program of a page is one of those that run here', async t => {
   const programs = readdirSync(folder)
@@ -56,12 +62,25 @@ t.test('programs and commands', { skip }, async t => {
     )
     t.equal(moved.length, 4, `${name}: every module has learned something`)
   }
-  const scores = program('merge')
+  const merged = program('merge')
     .match(/-?\d+\.\d+(e-?\d+)?/g)!
     .map(Number)
-  t.equal(scores.length, 20)
-  for (let i = 0; i < 10; i++) t.ok(Math.abs(scores[i]! - scores[i + 10]!) < 1e-4, `score ${i}`)
+  t.equal(merged.length, 20)
+  for (let i = 0; i < 10; i++) t.ok(Math.abs(merged[i]! - merged[i + 10]!) < 1e-4, `score ${i}`)
   base.dispose()
+  t.match(program('targets'), /fc1 8\n.*in 3 modules/s)
+  t.match(program('round-trip'), /^4 4\nFloat32Array\(10\)/)
+  t.match(program('from-onnxruntime'), /^\[ 1, 10 \] Float32Array\(10\)/)
+  program('save-data')
+  copyFileSync(path.join(folder, 'batches.js'), path.join(cwd, 'batches.mjs'))
+  for (const data of ['digits.safetensors', 'batches.mjs']) {
+    const main = path.join(root, 'dist/cli/main.js')
+    const options = ['--model', 'base.onnx', '--data', data, '--output', 'adapter', '--dry-run']
+    t.match(run([main, 'finetune', ...options], cwd), { status: 0, output: /one step works/ }, data)
+  }
+  writeFileSync(path.join(cwd, 'electron.mjs'), electron)
+  const { output: scores } = run(['--import', './electron.mjs', path.join(folder, 'electron.js')], cwd)
+  t.match(scores, 'Float32Array(10)')
 
   await t.test('dgx-spark', async t => {
     const main = path.join(root, 'dist/cli/main.js')

@@ -23,6 +23,12 @@ export type ErrorCode =
 /**
  * The only error this library throws on purpose. `message` says what happened, with values, and what to do; control
  * characters in names that it quotes are escaped. `code` is stable and meant for programs.
+ * @example
+ * try {
+ *   await Model.load('missing.onnx')
+ * } catch (error) {
+ *   if (error instanceof SparkError && error.code === 'ERR_IO') console.log(error.message)
+ * }
  */
 export class SparkError extends Error {
   /** `SparkError`. */

@@ -105,9 +105,10 @@ const bytesOf = (view: ArrayBufferView): Uint8Array =>
  * returns to the event loop does not see happen. Not thread-safe: keep your hands off operands until a kernel's promise
  * settles.
  * @example
- * using buffer = await UnifiedBuffer.allocate(1 << 20)
+ * const buffer = await UnifiedBuffer.allocate(1 << 20)
  * const x = buffer.view(Float32Array)
  * x.fill(1)
+ * buffer.dispose()
  */
 export class UnifiedBuffer {
   /** Size in bytes. */

@@ -9,6 +9,14 @@ import type { HostTensor, HostValue } from './values.js'
 /**
  * A model whose inputs and outputs stay where they are: write into {@link BoundModel.inputs}, run, read
  * {@link BoundModel.outputs}. Made by `Model.bind`.
+ * @example
+ * const model = await Model.load('model.onnx')
+ * const image = new Float32Array(3 * 224 * 224)
+ * const bound = await model.bind({ image })
+ * image.fill(0.5)
+ * await bound.run()
+ * console.log(bound.outputs.scores.data)
+ * bound.dispose()
  */
 export class BoundModel implements Disposable {
   /** What a run reads, by name. */

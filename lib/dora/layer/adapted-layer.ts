@@ -1,7 +1,13 @@
 // adapted-layer.ts: base class of layers with adapters: the settings of the active one.
 import type { LayerAdapter } from './layer-adapter.js'
 
-/** A layer with adapters, one of them active. */
+/**
+ * A layer with adapters, one of them active.
+ * @example
+ * const layer = await DoRALinear.fromLinear({ weight: Tensor.zeros([512, 784]) }, { rank: 8 })
+ * console.log(layer.activeAdapter, layer.rank, layer.scale, layer.trainableCount)
+ * layer.dispose()
+ */
 export abstract class AdaptedLayer {
   /** @internal */
   protected abstract get adapter(): LayerAdapter

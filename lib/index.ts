@@ -138,9 +138,38 @@ export type {
   ModelStats,
 } from './model/engine.js'
 export type { Feed, Feeds } from './model/feeds.js'
-export type { NumericType } from './graph/constant.js'
-export type { Dimension } from './graph/graph.js'
-export type { WriteOnnxOptions } from './io/onnx/write.js'
+export { type WriteOnnxOptions, writeOnnx } from './io/onnx/write.js'
+
+// graphs
+export type { AttributeValue } from './model/attribute-values.js'
+export {
+  GraphBuilder,
+  type GraphBuilderOptions,
+  type NodeDetails,
+  type Operand,
+} from './model/graph-builder.js'
+export { Constant, type NumericType } from './graph/constant.js'
+export type {
+  Attribute,
+  AttributeReference,
+  Attributes,
+  AttributeTypes,
+  ContainerType,
+  Dimension,
+  Graph,
+  GraphFunction,
+  IntegerValue,
+  MapType,
+  Node,
+  Producer,
+  SparseConstant,
+  SparseType,
+  Subgraph,
+  TensorType,
+  TypedAttribute,
+  ValueInfo,
+  ValueType,
+} from './graph/graph.js'
 
 // DoRA
 export { AdaptedLayer } from './dora/layer/adapted-layer.js'

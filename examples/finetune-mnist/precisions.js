@@ -1,7 +1,6 @@
 // precisions.js: accuracy of a model whose weights are stored in fewer bits.
-import { Model, Tensor } from 'dgx-spark'
+import { Constant, Model, Tensor } from 'dgx-spark'
 import { decodeWeight, storeWeight, weightBytes } from 'dgx-spark/kernels'
-import { Constant } from '#lib/graph/constant.js'
 import { accuracy } from './data.js'
 
 /** @import { EngineOptions } from 'dgx-spark' */

@@ -77,7 +77,7 @@ export class Constant {
    * A constant of the given elements, without a copy.
    * @param dtype - element type
    * @param shape - sizes of the dimensions
-   * @param data - the elements: an array that {@link elementArrayOf} names, or the packed bytes of any type
+   * @param data - the elements: an array that {@link TypedArrayOf} names, or the packed bytes of any type
    * @throws SparkError ERR_SHAPE when they do not fit the shape
    */
   static from(dtype: NumericType, shape: readonly number[], data: ElementArray): Constant {
@@ -87,6 +87,7 @@ export class Constant {
 
   /**
    * A constant whose elements are read when somebody asks for them, each time anew.
+   * @internal
    * @throws SparkError ERR_SHAPE when the bytes do not fit the shape
    */
   static lazy(dtype: NumericType, shape: readonly number[], source: ConstantSource): Constant {
@@ -136,7 +137,10 @@ export class Constant {
     return isPart ? Constant.from(this.dtype as NumericType, this.shape, bytes.slice()) : this
   }
 
-  /** The elements as a weight of a precision mode, where they are kept as one. */
+  /**
+   * The elements as a weight of a precision mode, where they are kept as one.
+   * @internal
+   */
   get weight(): ConstantWeight | undefined {
     return 'read' in this.#source ? this.#source.weight : undefined
   }
@@ -154,7 +158,7 @@ export class Constant {
   }
 
   /**
-   * The elements, row-major, in the array that {@link elementArrayOf} names. The bytes are copied only where they are
+   * The elements, row-major, in the array that {@link TypedArrayOf} names. The bytes are copied only where they are
    * not aligned.
    * @throws SparkError as {@link Constant.bytes}
    */

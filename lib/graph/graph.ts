@@ -8,24 +8,57 @@ import type { Constant } from './constant.js'
  */
 export type Dimension = number | string | null
 
-/** A dense tensor. `shape` is absent when not even the number of dimensions is known. */
+/** A dense tensor. */
 export interface TensorType {
+  /** Which of the types of values it is. */
   readonly kind: 'tensor'
+  /** Element type. */
   readonly dtype: ElementType
+  /** Sizes of the dimensions; absent when not even their number is known. */
   readonly shape?: readonly Dimension[]
+}
+
+/** A tensor most of whose elements are 0. */
+export interface SparseType {
+  /** Which of the types of values it is. */
+  readonly kind: 'sparse'
+  /** Element type. */
+  readonly dtype: ElementType
+  /** Sizes of the dimensions; absent when not even their number is known. */
+  readonly shape?: readonly Dimension[]
+}
+
+/** A list of values of one type, or a value that may be missing. */
+export interface ContainerType<Kind extends 'sequence' | 'optional'> {
+  /** Which of the types of values it is. */
+  readonly kind: Kind
+  /** Type of what is in it. */
+  readonly element: ValueType
+}
+
+/** Values by key. */
+export interface MapType {
+  /** Which of the types of values it is. */
+  readonly kind: 'map'
+  /** Type of the keys. */
+  readonly key: ElementType
+  /** Type of the values. */
+  readonly value: ValueType
 }
 
 /** What a value of a graph is. */
 export type ValueType =
   | TensorType
-  | { readonly kind: 'sparse'; readonly dtype: ElementType; readonly shape?: readonly Dimension[] }
-  | { readonly kind: 'sequence'; readonly element: ValueType }
-  | { readonly kind: 'optional'; readonly element: ValueType }
-  | { readonly kind: 'map'; readonly key: ElementType; readonly value: ValueType }
+  | SparseType
+  | ContainerType<'sequence'>
+  | ContainerType<'optional'>
+  | MapType
 
-/** A named value; `type` is absent where the file says nothing about it. */
+/** A named value. */
 export interface ValueInfo {
+  /** Its name. */
   readonly name: string
+  /** What it is; absent where the file says nothing about it. */
   readonly type?: ValueType
 }
 
@@ -42,26 +75,62 @@ export interface SparseConstant {
 /** An integer attribute: a bigint only where a number would round it. */
 export type IntegerValue = number | bigint
 
+/** What an attribute of each type holds. */
+export interface AttributeTypes {
+  /** A number. */
+  readonly float: number
+  /** Numbers. */
+  readonly floats: readonly number[]
+  /** An integer. */
+  readonly int: IntegerValue
+  /** Integers. */
+  readonly ints: readonly IntegerValue[]
+  /** A text. */
+  readonly string: string
+  /** Texts. */
+  readonly strings: readonly string[]
+  /** A string attribute that is not UTF-8. */
+  readonly bytes: Uint8Array
+  /** A constant. */
+  readonly tensor: Constant
+  /** Constants. */
+  readonly tensors: readonly Constant[]
+  /** A sparse constant. */
+  readonly sparse: SparseConstant
+  /** Sparse constants. */
+  readonly sparses: readonly SparseConstant[]
+  /** A branch, or the body of a loop. */
+  readonly graph: Subgraph
+  /** Branches. */
+  readonly graphs: readonly Subgraph[]
+  /** The type of a value. */
+  readonly type: ValueType
+  /** Types of values. */
+  readonly types: readonly ValueType[]
+}
+
+/** An attribute of one type. */
+export interface TypedAttribute<T extends keyof AttributeTypes> {
+  /** Its type. */
+  readonly type: T
+  /** What it holds. */
+  readonly value: AttributeTypes[T]
+}
+
+/** In the body of a function: an attribute of the calling node. */
+export interface AttributeReference {
+  /** Its type. */
+  readonly type: 'reference'
+  /** Name of the attribute. */
+  readonly value: string
+  /** ONNX's number of its type. */
+  readonly of: number
+}
+
 /** What a node is told besides its inputs. */
 export type Attribute =
-  | { readonly type: 'float'; readonly value: number }
-  | { readonly type: 'floats'; readonly value: readonly number[] }
-  | { readonly type: 'int'; readonly value: IntegerValue }
-  | { readonly type: 'ints'; readonly value: readonly IntegerValue[] }
-  | { readonly type: 'string'; readonly value: string }
-  | { readonly type: 'strings'; readonly value: readonly string[] }
-  /** A string attribute that is not UTF-8. */
-  | { readonly type: 'bytes'; readonly value: Uint8Array }
-  | { readonly type: 'tensor'; readonly value: Constant }
-  | { readonly type: 'tensors'; readonly value: readonly Constant[] }
-  | { readonly type: 'sparse'; readonly value: SparseConstant }
-  | { readonly type: 'sparses'; readonly value: readonly SparseConstant[] }
-  | { readonly type: 'graph'; readonly value: Subgraph }
-  | { readonly type: 'graphs'; readonly value: readonly Subgraph[] }
-  | { readonly type: 'type'; readonly value: ValueType }
-  | { readonly type: 'types'; readonly value: readonly ValueType[] }
-  /** In the body of a function: the attribute of that name of the calling node, of the given ONNX type number. */
-  | { readonly type: 'reference'; readonly value: string; readonly of: number }
+  | { [T in keyof AttributeTypes]: TypedAttribute<T> }[keyof AttributeTypes]
+  | AttributeReference
 
 /** Attributes by name. */
 export type Attributes = Readonly<Record<string, Attribute>>
@@ -78,6 +147,7 @@ export interface Node {
   readonly inputs: readonly string[]
   /** Names of the values it makes; '' is an optional output left out. */
   readonly outputs: readonly string[]
+  /** What it is told besides its inputs. */
   readonly attributes: Attributes
   /** Which of several functions of the same name is meant. */
   readonly overload?: string
@@ -87,9 +157,11 @@ export interface Node {
 
 /** Nodes with inputs and outputs: a whole model, or what an `If`, `Loop` or `Scan` runs, which also sees outer values. */
 export interface Subgraph {
+  /** Its name. */
   readonly name: string
   /** Values from outside, in the order of the file; initializers are not among them. */
   readonly inputs: readonly ValueInfo[]
+  /** Values that it gives. */
   readonly outputs: readonly ValueInfo[]
   /** In an order in which each reads only what is there already. */
   readonly nodes: readonly Node[]
@@ -97,20 +169,27 @@ export interface Subgraph {
   readonly initializers: ReadonlyMap<string, Constant>
   /** What is known of values in between, by name. */
   readonly values: ReadonlyMap<string, ValueType>
+  /** Remarks of the exporter. */
   readonly metadata: ReadonlyMap<string, string>
 }
 
 /** An operator defined by other operators. */
 export interface GraphFunction {
+  /** Its name. */
   readonly name: string
+  /** Who defines it. */
   readonly domain: string
+  /** Which of several functions of the same name it is. */
   readonly overload: string
+  /** Names of the values it reads. */
   readonly inputs: readonly string[]
+  /** Names of the values it makes. */
   readonly outputs: readonly string[]
   /** Attributes a calling node must have. */
   readonly attributes: readonly string[]
   /** Values of attributes a calling node may leave out. */
   readonly defaults: Attributes
+  /** Its operations. */
   readonly nodes: readonly Node[]
   /** Version of each domain its nodes use. */
   readonly opsets: ReadonlyMap<string, number>
@@ -118,7 +197,9 @@ export interface GraphFunction {
 
 /** Who made a model, as its file says. */
 export interface Producer {
+  /** Its name. */
   readonly name: string
+  /** Its version. */
   readonly version: string
 }
 
@@ -126,7 +207,9 @@ export interface Producer {
 export interface Graph extends Subgraph {
   /** Version of each domain the nodes use; '' is the ONNX standard. */
   readonly opsets: ReadonlyMap<string, number>
+  /** Operators of its own. */
   readonly functions: readonly GraphFunction[]
+  /** Who made it. */
   readonly producer: Producer
   /** Initializers that are inputs, too: a run may feed another value. */
   readonly overridable?: readonly ValueInfo[]

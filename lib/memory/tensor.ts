@@ -50,7 +50,10 @@ export interface TensorOptions<D extends ElementType = DType> {
 }
 
 /** {@link TensorOptions} without an element type, which is that of the values. */
-export type UntypedTensorOptions = Omit<TensorOptions, 'dtype'> & { dtype?: undefined }
+export interface UntypedTensorOptions extends Omit<TensorOptions, 'dtype'> {
+  /** Not given. */
+  dtype?: undefined
+}
 
 /** Options of {@link Tensor.random}. */
 export interface RandomOptions<D extends ElementType = ElementType> {

@@ -51,6 +51,8 @@ t.test('programs and commands', { skip }, async t => {
   }
   t.match(program('run'), /^cpu .*\na \d, read as \d$/m)
   t.match(program('feeds'), /scores.* ms/s)
+  t.match(program('tensors'), /Tensor f32 \[3, 3\]\n\[\[.*i64/s)
+  t.match(program('graph'), /scores: Tensor f32 \[2, 3\]/)
   t.match(program('hardware'), /^(true|false) /)
   t.match(program('errors'), 'missing.onnx')
   t.match(program('layer'), '[ 512 ]')

@@ -78,7 +78,7 @@ stage "npm packages"
 install_node_modules
 stage_done
 
-stage "Build"
+stage "Build (the first one takes some minutes)"
 npm run --silent build
 stage_done
 

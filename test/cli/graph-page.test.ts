@@ -69,7 +69,7 @@ t.test('boxes say what a node does', t => {
     ['input', 'Conv', 'Relu', 'Mul', 'If', 'output', 'output'],
   )
   t.match(boxes[1], { kind: { name: 'convolution' }, name: 'first', ms: 2, flops: 2 * 18 * 32 })
-  t.same(boxes[1]!.attributes, ['stride 2', 'pad 1', 'kernel 3×3'])
+  t.same(boxes[1]!.attributes, ['kernel 3×3', 'stride 2', 'pad 1'])
   t.match(boxes[1]!.reads[1], { name: 'w', constant: 'f32 [2, 2, 3, 3]' })
   t.equal(boxes[1]!.makes[0]!.type, 'f32 [1, 2, 4, 4]')
   t.equal(boxes[3]!.reads[1]!.constant, '0.5')

@@ -45,7 +45,13 @@ t.test('the commands build what they should', t => {
       /^DGX_SPARK_CUDA_ARCHS=\$\{DGX_SPARK_CUDA_ARCHS:-all\} prebuildify/,
       arch,
     )
+    t.match(
+      scripts[`prebuilds:${arch}`],
+      / --node-gyp native\/build\.cjs$/,
+      'prebuilds reuse what build made',
+    )
   }
+  t.equal(scripts['build:native'], 'node native/build.cjs')
   for (const file of ['.ci/run', 'quickstart.sh']) {
     const text = readFileSync(path.join(root, file), 'utf8')
     t.notMatch(text, /DGX_SPARK_CUDA_ARCHS/, `${file} builds what a newcomer's build has`)

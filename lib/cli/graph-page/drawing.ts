@@ -30,8 +30,10 @@ function drawBox(
   slowest: number,
 ): string {
   const { x, y, width, height, lines } = placed
-  const texts = lines.map(({ style, text, to }, row) => {
-    const element = `<text class="${style}" x="${padding.x}" y="${padding.y + (row + 0.8) * lineHeight}">${escapeHtml(text)}</text>`
+  const texts = lines.map(({ style, text, to, time }, row) => {
+    const beside = time === undefined ? '' : `<tspan class="ms" dx="8">${time}</tspan>`
+    const y = padding.y + (row + 0.8) * lineHeight
+    const element = `<text class="${style}" x="${padding.x}" y="${y}">${escapeHtml(text)}${beside}</text>`
     return to === undefined ? element : `<a href="#${id(to)}" tabindex="-1">${element}</a>`
   })
   const share = slowest > 0 ? (box.ms ?? 0) / slowest : 0

@@ -8,6 +8,8 @@ export interface Line {
   readonly text: string
   /** The box that a reference leads to. */
   readonly to?: number
+  /** The time beside a title. */
+  readonly time?: string
 }
 
 /** A box as it is drawn. */
@@ -37,9 +39,13 @@ export function labelledBox(box: Box, references: readonly number[]): LabelledBo
   )
   const outer = box.reads.filter(({ boxes, constant }) => boxes.length === 0 && constant === undefined)
   const lines: Line[] = [
-    { style: 'title', text: shortened(titleOf(box), maxColumns / titleScale) },
+    {
+      style: 'title',
+      text: shortened(titleOf(box), maxColumns / titleScale),
+      ...(box.ms !== undefined && { time: formatMs(box.ms) }),
+    },
     ...line('name', box.name, 'end'),
-    ...line('attributes', box.attributes.join(' · ')),
+    ...packed(box.attributes).flatMap(text => line('attributes', text)),
     ...line('constants', constants.length > 0 ? `with ${constants.join(', ')}` : ''),
     ...far.slice(0, shownPorts).map(
       ({ name, from }): Line => ({
@@ -53,7 +59,10 @@ export function labelledBox(box: Box, references: readonly number[]): LabelledBo
       line('type', `→ ${type}`),
     ),
   ]
-  const widths = lines.map(({ style, text }) => columnsOf(text) * (style === 'title' ? titleScale : 1))
+  const widths = lines.map(
+    ({ style, text, time = '' }) =>
+      columnsOf(text) * (style === 'title' ? titleScale : 1) + columnsOf(time && `  ${time}`),
+  )
   const columns = widths.reduce((max, width) => Math.max(max, width), 14)
   return {
     lines,
@@ -62,10 +71,20 @@ export function labelledBox(box: Box, references: readonly number[]): LabelledBo
   }
 }
 
-function titleOf({ title, bodies, ms }: Box): string {
-  const inner = bodies.length > 0 ? ` (${bodies.map(({ nodes }) => `${nodes.length} nodes`).join(', ')})` : ''
-  const time = ms === undefined ? '' : `  ${formatMs(ms)}`
-  return `${title}${inner}${time}`
+/** Items on as few lines as hold them, two at most. */
+function packed(items: readonly string[]): string[] {
+  const [first = '', ...rest] = items
+  const lines = [first]
+  for (const item of rest) {
+    const joined = `${lines.at(-1)} · ${item}`
+    if (lines.length === 2 || columnsOf(joined) <= maxColumns) lines[lines.length - 1] = joined
+    else lines.push(item)
+  }
+  return lines
+}
+
+function titleOf({ title, bodies }: Box): string {
+  return bodies.length > 0 ? `${title} (${bodies.map(({ nodes }) => nodes.length).join(' + ')} nodes)` : title
 }
 
 /** A time with a unit. */

@@ -9,13 +9,16 @@ import { describeType } from '../../model/feeds.js'
 const windows: Readonly<Record<string, readonly [label: string, trivial?: number]>> = {
   kernel_shape: ['kernel'],
   strides: ['stride', 1],
-  dilations: ['dilation', 1],
   pads: ['pad', 0],
+  dilations: ['dilation', 1],
 }
 
 /** Attributes of a node that are not defaults: `kernel 3×3`, `stride 2`, `axis 1`. Subgraphs are left out. */
 export function attributesOf(node: Node): string[] {
-  return Object.entries(node.attributes).flatMap(([name, attribute]) => {
+  const names = Object.keys(node.attributes)
+  const inOrder = new Set([...Object.keys(windows).filter(name => names.includes(name)), ...names])
+  return [...inOrder].flatMap(name => {
+    const attribute = node.attributes[name]!
     if (attribute.type === 'graph' || attribute.type === 'graphs') return []
     const window = Object.hasOwn(windows, name) ? windows[name] : undefined
     if (window && attribute.type === 'ints') return windowOf(window, attribute.value.map(Number))

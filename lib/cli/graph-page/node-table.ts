@@ -31,8 +31,8 @@ export function nodeTable({ boxes }: Diagram, ids: Ids): string {
       `<a href="#${ids.box(i)}">${escapeHtml(box.domain ? `${box.domain}::${box.title}` : box.title)}</a>`,
       escapeHtml(box.name),
       [...box.attributes.map(escapeHtml), ...bodies].join('<br>'),
-      box.reads.map(port => portText(port, link)).join('<br>'),
-      box.makes.map(port => portText(port, link)).join('<br>'),
+      box.reads.map(port => portText(port, link)).join(''),
+      box.makes.map(port => portText(port, link)).join(''),
       barText(box.flops, mostFlops, value => formatCount(value)),
       ...(mostMs > 0 ? [barText(box.ms, mostMs, formatMs)] : []),
     ]
@@ -48,11 +48,13 @@ function portText({ name, type, boxes, constant }: Port, link: (box: number) => 
   const more = boxes.length > shownReaders ? ` and ${boxes.length - shownReaders} more` : ''
   const ends = links.length > 0 ? `<span class="ends">${links.join(', ')}${more}</span>` : ''
   const value = constant === undefined || constant === type ? '' : ` = ${escapeHtml(constant)}`
-  return `${escapeHtml(name)} <span class="type">${escapeHtml(type)}${value}</span>${ends}`
+  return `<div>${escapeHtml(name)} <span class="type">${escapeHtml(type)}${value}</span>${ends}</div>`
 }
 
 function barText(value: number | undefined, most: number, format: (value: number) => string): string {
   if (value === undefined) return ''
-  const share = most > 0 ? (100 * value) / most : 0
-  return `${format(value)}<span class="bar" style="width:${share.toFixed(1)}%"></span>`
+  const text = `<span class="number">${format(value)}</span>`
+  return value > 0
+    ? `${text}<span class="bar" style="width:${((100 * value) / most).toFixed(1)}%"></span>`
+    : text
 }

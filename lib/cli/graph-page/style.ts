@@ -45,13 +45,15 @@ ${hues.join('\n')}
 .searching .box:not(.match) { opacity: 0.25 } .box.current .body { stroke: var(--link); stroke-width: 4 }
 text { font-size: 11px; fill: var(--soft) } .title { font-size: 13px; font-weight: 600; fill: var(--text) }
 .constants, .attributes { fill: var(--text) } .reference { fill: var(--link) } .type { color: var(--soft) }
-.time { fill: var(--mark) } .far text:not(.title) { display: none } .far .title { font-size: 19px; translate: 0 5px } .farther text { display: none }
+.time { fill: var(--mark) } .far text:not(.title) { display: none } .far .title { font-size: 19px; translate: 0 5px } .farther text, .far .ms { display: none }
+.ms { font-size: 11px; font-weight: 400; fill: var(--mark) } .farther .match .body { fill: var(--mark) }
 .edge { fill: none; stroke: var(--edge); stroke-width: 1.3; marker-end: url(#arrow); vector-effect: non-scaling-stroke }
 #arrow { fill: var(--edge) } .turn { stroke-dasharray: 5 4; stroke-linejoin: round }
 .edge.current { stroke: var(--link); stroke-width: 2.6 } .far .edge { marker-end: none }
 .farther .edge { stroke-width: 0.6 } .farther .body { fill: var(--border); stroke: none }
 table { border-collapse: collapse; width: 100% } th, td { padding: 4px 10px; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere } th { position: sticky; top: 0; background: var(--panel) }
+th, td:first-child, .number { white-space: nowrap }
 tr.current { background: light-dark(#e7f1fb, #1f2e3d) } .searching tbody tr:not(.match) { display: none }
 td .type, td .ends { font-size: 12px } .ends { display: block; padding-left: 12px; color: var(--soft) }
 .bar { display: block; height: 4px; min-width: 1px; background: var(--mark); border-radius: 2px }

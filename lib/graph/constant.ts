@@ -42,6 +42,10 @@ const maxDimensions = 64
 /**
  * A tensor that never changes. Its bytes are those of a file where it came from one: nothing is read or copied before
  * {@link Constant.data} or {@link Constant.bytes} is asked for. Do not write into what they return.
+ * @example
+ * const weight = Constant.f32([1, 0, 0, 1], [2, 2])
+ * const axes = Constant.i64([0, 1])
+ * console.log(weight.dtype, weight.shape, weight.data, axes.count)
  */
 export class Constant {
   /** Element type. */

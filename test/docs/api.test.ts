@@ -30,8 +30,12 @@ t.test('every public class has an example', t => {
     const declaration = new RegExp(
       `(\\/\\*\\*(?:(?!\\*\\/)[\\s\\S])*\\*\\/)\\nexport (abstract )?class ${name}\\b`,
     )
-    const found = files.map(({ text }) => declaration.exec(text)?.[1]).find(Boolean)
-    t.ok(found && examplesOf(found).length > 0, name)
+    // An internal class may have the same name.
+    const found = files.flatMap(({ text }) => declaration.exec(text)?.[1] ?? [])
+    t.ok(
+      found.some(comment => examplesOf(comment).length > 0),
+      name,
+    )
   }
   t.end()
 })

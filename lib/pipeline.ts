@@ -11,6 +11,7 @@ import { dequantizeLayers } from './graph/rewrites/dequantize-layers.js'
 import { addDropout } from './graph/rewrites/dropout.js'
 import { roundProducts } from './graph/rewrites/half-precision.js'
 import { inlineBranches, inlineBranchesPaced } from './graph/rewrites/inline-branches.js'
+import type { DropoutSites } from './graph/rewrites/insert-lora.js'
 import { addLossScale, skipUnlessFinite, unscaleGradients } from './graph/rewrites/loss-scale.js'
 import { addLoss, type Loss, type WithLoss } from './graph/rewrites/losses.js'
 import { optimizePaced } from './graph/rewrites/optimize.js'
@@ -144,7 +145,7 @@ export interface TrainingGraph extends WithLoss {
 /** What the rewrites of each phase of training are told. */
 export interface TrainingPhases {
   /** Once per adapter. */
-  readonly adapt: { readonly dropout: number }
+  readonly adapt: { readonly dropout: number; readonly dropoutSites?: DropoutSites | undefined }
   /** Once per set of input shapes, for the student and for its teacher. */
   readonly specialise: {
     readonly shapes: Shapes
@@ -200,7 +201,7 @@ export const training: readonly AnyTrainingRewrite[] = [
     phase: 'adapt',
     reason: 'its gradient is differentiated like all others',
     when: ({ dropout }) => dropout > 0,
-    apply: ({ graph }, { dropout }) => ({ graph: addDropout(graph, dropout) }),
+    apply: ({ graph }, { dropout, dropoutSites }) => ({ graph: addDropout(graph, dropout, dropoutSites) }),
   },
   {
     name: 'inline branches',

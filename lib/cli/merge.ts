@@ -40,13 +40,12 @@ export function addMerge(program: Command): void {
 }
 
 async function merge(model: string, folders: readonly string[], flags: MergeFlags): Promise<void> {
-  const { output, checkBase, overwrite } = flags
+  const { output, checkBase, overwrite, backend } = flags
   await expectOther(model, output, overwrite)
   const graph = canonicalise(await readOnnx(model))
-  const backend = flags.backend && { backend: flags.backend }
   const adapters: Adapter[] = []
-  for (const folder of folders) adapters.push(await Adapter.load(graph, folder, { checkBase, ...backend }))
-  const { graph: merged, losses } = await mergeAdapters(graph, adapters, { ...backend })
+  for (const folder of folders) adapters.push(await Adapter.load(graph, folder, { checkBase }))
+  const { graph: merged, losses } = await mergeAdapters(graph, adapters, { ...(backend && { backend }) })
   using _lock = await lockFile(output)
   await writeOnnx(merged, output)
   const [before, bytes] = [weightBytes(graph), weightBytes(merged)]

@@ -84,6 +84,11 @@ export interface TrainerOptions {
   readonly teacher?: TrainableModel
   /** Log file with one line of JSON per step. */
   readonly log?: string
+  /**
+   * With `null` for the adapter: the weights that are trained, by name or by the beginning of it (`encoder` for
+   * `encoder.fc.weight`). Default: all weights, biases and scales of layers.
+   */
+  readonly trainable?: readonly string[]
   /** Stops the training after the current step. */
   readonly signal?: AbortSignal
   /** Default: the best available. */
@@ -142,7 +147,7 @@ export type CheckedOptions = TrainerOptions &
 
 const dataOptions = ['epochs', 'batchSize', 'accumulate', 'seed', 'shuffle', 'teacher']
 const updateOptions = ['loss', 'optimizer', 'schedule', 'maxNorm', 'precision']
-const runOptions = ['checkpoint', 'resume', 'memoryBudget', 'log', 'signal', 'backend', 'device']
+const runOptions = ['trainable', 'checkpoint', 'resume', 'memoryBudget', 'log', 'signal', 'backend', 'device']
 const known = [...dataOptions, ...updateOptions, ...runOptions]
 
 const defaults = {

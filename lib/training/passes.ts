@@ -27,8 +27,8 @@ export function forwardOf(
   { adapter, loss, teacher, precision }: PassOptions,
   shapes?: Shapes,
 ): TrainingGraph {
-  const { dropout = 0, parameters } = adapter
-  const adapted = rewriteForTraining('adapt', trainingGraph(adapter.graph), { dropout })
+  const { dropout = 0, dropoutSites, parameters } = adapter
+  const adapted = rewriteForTraining('adapt', trainingGraph(adapter.graph), { dropout, dropoutSites })
   const student = specialised(adapted, shapes, { parameters, precision })
   const untrained = { parameters: [], precision: 'fp32' } as const
   const target = teacher && specialised(trainingGraph(teacher), shapes, untrained).graph

@@ -1,4 +1,4 @@
-// trainer.ts: training of an adapter's parameters.
+// trainer.ts: training of an adapter's parameters, or of the weights of a model.
 import { argumentError } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { graphOf } from '../dora/model/model-source.js'
@@ -16,9 +16,10 @@ import {
 } from './options.js'
 import { TrainingRun } from './run.js'
 import { TrainingStep } from './step.js'
+import { TrainableWeights } from './trainable-weights.js'
 
 /**
- * Trains the parameters of an adapter; the model is not changed. Training is deterministic: the same seed, data and machine
+ * Trains the parameters of an adapter, or with `null` for one the weights of a model; the model itself is not changed. Training is deterministic: the same seed, data and machine
  * produce the same bits.
  *
  * @example
@@ -28,7 +29,7 @@ import { TrainingStep } from './step.js'
 export class Trainer {
   /** The base model of the adapter. */
   readonly model: TrainableModel
-  /** The adapter that is trained. */
+  /** What is trained: the adapter, or the weights of the model. */
   readonly adapter: TrainableAdapter
   readonly #options: CheckedOptions
   readonly #optimizer: Optimizer
@@ -38,19 +39,30 @@ export class Trainer {
 
   /**
    * @param model - the base model of the adapter
-   * @param adapter - the adapter to train
+   * @param adapter - the adapter to train; null: full fine-tuning of the weights that `options.trainable` names, or of all
    * @throws SparkError ERR_ARGUMENT for a model, adapter or option that is unknown or out of range, or an adapter of
-   * another model; ERR_UNSUPPORTED for fp8 and nvfp4 and for LoRA adapters
+   * another model; ERR_UNSUPPORTED for fp8 and nvfp4, and for a model without float weights
    */
-  constructor(model: TrainableModel, adapter: TrainableAdapter, options: TrainerOptions) {
+  constructor(model: TrainableModel, adapter: TrainableAdapter | null, options: TrainerOptions) {
     graphOf(model)
-    graphOf(adapter, 'adapter')
-    if (!Array.isArray(adapter.parameters)) throw argumentError('adapter', 'an adapter', adapter)
-    expectTrainable(model, adapter)
-    this.model = model
-    this.adapter = adapter
     this.#options = checkOptions(options)
+    const { trainable } = this.#options
+    if (adapter !== null) expectTrainable(model, adapter, trainable)
+    this.model = model
+    this.adapter = adapter ?? new TrainableWeights(model, trainable)
     this.#optimizer = createOptimizer(this.#options.optimizer)
+  }
+
+  /**
+   * The weights of the model that are trained.
+   * @throws SparkError ERR_ARGUMENT when an adapter is trained instead
+   */
+  get weights(): TrainableWeights {
+    if (this.adapter instanceof TrainableWeights) return this.adapter
+    throw new SparkError(
+      'ERR_ARGUMENT',
+      'the trainer trains an adapter: its weights are those of trainer.adapter',
+    )
   }
 
   /** Completed steps, including those before a resumption. */
@@ -118,12 +130,18 @@ export class Trainer {
   }
 }
 
-function expectTrainable(model: TrainableModel, adapter: TrainableAdapter): void {
+function expectTrainable(
+  model: TrainableModel,
+  adapter: TrainableAdapter,
+  trainable: readonly string[] | undefined,
+): void {
+  graphOf(adapter, 'adapter')
+  if (!Array.isArray(adapter.parameters)) throw argumentError('adapter', 'an adapter, or null', adapter)
+  if (trainable) throw argumentError('options.trainable', 'absent where an adapter is trained', trainable)
   if (adapter.parameters.length === 0) {
-    const remedy = 'create one with createAdapter'
     throw new SparkError(
       'ERR_UNSUPPORTED',
-      `the adapter has no trainable parameters (only DoRA adapters have): ${remedy}`,
+      'the adapter has no trainable parameters: create one with createAdapter',
     )
   }
   if (adapter.base === undefined || model === adapter || graphOf(model) === adapter.base) return

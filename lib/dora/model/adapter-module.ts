@@ -29,8 +29,8 @@ export interface ModuleValues {
   readonly a: Float32Array
   /** [rows, rank] */
   readonly b: Float32Array
-  /** [rows]; for LoRA the row norms of W + scale · B·A, with which every gain is 1. */
-  readonly magnitude: Float32Array
+  /** [rows]; undefined for LoRA. */
+  readonly magnitude: Float32Array | undefined
 }
 
 /** The state of an {@link Adapter}. */

@@ -8,7 +8,7 @@ import { Constant } from '../../graph/constant.js'
 import type { Graph } from '../../graph/graph.js'
 import { dequantizeLayers } from '../../graph/rewrites/dequantize-layers.js'
 import { doraParameters, insertDora } from '../../graph/rewrites/insert-dora.js'
-import { openKernels } from '../../kernels/open.js'
+import { type DropoutSites, insertLora, type LoraTarget } from '../../graph/rewrites/insert-lora.js'
 import type { Tensor } from '../../memory/tensor.js'
 import type { NormGradient } from '../layer/layer-types.js'
 import type { PeftConfig } from '../peft/config.js'
@@ -27,7 +27,7 @@ import {
 import type { TrainableAdapter } from './trainable-adapter.js'
 
 /**
- * A DoRA adapter of a model (or a LoRA adapter read from a file). It shares the weights of the model and never changes them.
+ * A DoRA or LoRA adapter of a model. It shares the weights of the model and never changes them.
  *
  * @example
  * const adapter = await createAdapter(model, { targetModules: ['fc1', 'fc2'], rank: 4 })
@@ -45,7 +45,7 @@ export class Adapter implements TrainableAdapter {
   readonly modules: readonly AdapterModule[]
   /** Whether gradients include that of the norm. */
   readonly normGradient: NormGradient
-  /** Names of the trainable parameters, in a fixed order; empty for LoRA, which can only be run and merged. */
+  /** Names of the trainable parameters, in a fixed order: A and B of each module, and with DoRA its magnitude. */
   readonly parameters: readonly string[]
   /** Tensors of the file that replace tensors of the model: biases and modules_to_save. */
   readonly extra: ReadonlyMap<string, Tensor>
@@ -64,10 +64,11 @@ export class Adapter implements TrainableAdapter {
     for (const { name } of state.modules) {
       const { a, b, magnitude } = state.values.get(name)!
       doraParameters(name).forEach((parameter, i) => {
-        this.#values.set(parameter, [a, b, magnitude][i]!)
+        const values = [a, b, magnitude][i]
+        if (values) this.#values.set(parameter, values)
       })
     }
-    this.parameters = state.config.useDora ? [...this.#values.keys()] : []
+    this.parameters = [...this.#values.keys()]
   }
 
   /**
@@ -76,8 +77,7 @@ export class Adapter implements TrainableAdapter {
    * fit the model, or that was trained on other weights according to the file
    */
   static async load(model: ModelSource, folder: string, options: LoadAdapterOptions = {}): Promise<Adapter> {
-    const kernels = await openKernels({ ...(options.backend && { backend: options.backend }) })
-    return new Adapter(await loadAdapter(graphOf(model), folder, options, kernels))
+    return new Adapter(await loadAdapter(graphOf(model), folder, options))
   }
 
   /**
@@ -92,17 +92,33 @@ export class Adapter implements TrainableAdapter {
     const graph = graphOf(model)
     const peft = await readImportedAdapter(graph, file, options)
     const settings = { name: path.parse(file).name, normGradient: 'detached', folder: file } as const
-    return new Adapter(await fitAdapter(graph, peft, settings, await openKernels()))
+    return new Adapter(fitAdapter(graph, peft, settings))
   }
 
   /** The model with the adapter inserted, with its current values. */
   get graph(): Graph {
+    return this.#inserted().graph
+  }
+
+  /** @internal */
+  get dropoutSites(): DropoutSites | undefined {
+    return this.#inserted().dropout
+  }
+
+  #inserted(): { readonly graph: Graph; readonly dropout?: DropoutSites } {
     const initializers = new Map([...this.base.initializers, ...this.#replaced])
     const weights = new Set(this.modules.map(({ weight }) => weight))
-    return insertDora(
-      dequantizeLayers({ ...this.base, initializers }, weights),
-      this.modules.map(module => this.#target(module)),
-    )
+    const base = dequantizeLayers({ ...this.base, initializers }, weights)
+    if (!this.config.useDora)
+      return insertLora(
+        base,
+        this.modules.map(module => this.#target(module)),
+      )
+    const targets = this.modules.map(module => {
+      const magnitude = Constant.from('f32', [module.rows], this.valuesOf(module.name).magnitude!)
+      return { ...this.#target(module), magnitude, normGradient: this.normGradient }
+    })
+    return { graph: insertDora(base, targets) }
   }
 
   /** Dropout probability of the adapter's inputs in training, from adapter_config.json. */
@@ -116,7 +132,8 @@ export class Adapter implements TrainableAdapter {
    */
   get settings(): Readonly<Record<string, unknown>> {
     const modules = this.modules.map(({ name, rank, scale }) => [`module ${name}`, { rank, scale }] as const)
-    return { dropout: this.dropout, normGradient: this.normGradient, ...Object.fromEntries(modules) }
+    const method = this.config.useDora ? { normGradient: this.normGradient } : { method: 'lora' }
+    return { dropout: this.dropout, ...method, ...Object.fromEntries(modules) }
   }
 
   /** Number of elements of all parameters. */
@@ -173,8 +190,8 @@ export class Adapter implements TrainableAdapter {
    * @internal
    */
   valuesOf(module: string): ModuleValues {
-    const [a, b, magnitude] = doraParameters(module).map(name => this.#valuesOf(name))
-    return { a: a!, b: b!, magnitude: magnitude! }
+    const [a, b, magnitude] = doraParameters(module)
+    return { a: this.#valuesOf(a), b: this.#valuesOf(b), magnitude: this.#values.get(magnitude) }
   }
 
   /** The hexadecimal sha256 of the bytes of each adapted weight, by module name. */
@@ -221,20 +238,18 @@ export class Adapter implements TrainableAdapter {
     throw new SparkError('ERR_ARGUMENT', `the adapter has no parameter '${parameter}'; it has: ${known}`)
   }
 
-  /** One adapted layer as insertDora takes it. */
-  #target({ name, weight, inColumns, rank, rows, aShape, bShape, scale, shape, dtype }: AdapterModule) {
-    const { a, b, magnitude } = this.valuesOf(name)
+  /** One adapted layer as insertLora takes it. */
+  #target({ name, weight, inColumns, rank, aShape, bShape, scale, shape, dtype }: AdapterModule): LoraTarget {
+    const { a, b } = this.valuesOf(name)
     const inRows = aShape.length > 2 ? aShape : [rank, a.length / rank]
     return {
       weight,
       module: name,
       scale,
-      normGradient: this.normGradient,
       inColumns,
       type: { dtype, shape },
       a: Constant.from('f32', inRows, a),
       b: Constant.from('f32', bShape, b),
-      magnitude: Constant.from('f32', [rows], magnitude),
     }
   }
 }

@@ -34,6 +34,8 @@ import { type UnadaptableLayer, unadaptableLayers } from './unadaptable-layers.j
 
 /** Options of {@link createAdapter}; those of PEFT's LoraConfig have the same meaning. */
 export interface AdapterOptions extends Omit<TargetRules, 'modulesToSave'> {
+  /** `dora` learns a magnitude for each row besides B·A, `lora` does not. Default: dora. */
+  readonly method?: 'dora' | 'lora'
   /** Rows of A. Default: 16. */
   readonly rank?: number
   /** B·A is multiplied by alpha / rank. Default: 16. */
@@ -69,14 +71,14 @@ export interface AdapterOptions extends Omit<TargetRules, 'modulesToSave'> {
 
 const ruleOptions = ['targetModules', 'match', 'excludeModules', 'layersToTransform', 'layersPattern']
 const scaleOptions = ['rank', 'alpha', 'rslora', 'rankPattern', 'alphaPattern']
-const otherOptions = ['dropout', 'normGradient', 'init', 'seed', 'name', 'backend', 'signal']
+const otherOptions = ['method', 'dropout', 'normGradient', 'init', 'seed', 'name', 'backend', 'signal']
 const knownOptions = [...ruleOptions, ...scaleOptions, ...otherOptions]
 
 /** Larger ranks are mistakes: no weight has that many rows. */
 const maxRank = 2 ** 20
 
 /**
- * Creates a DoRA adapter for the layers of a model that match the rules: `MatMul`, `Gemm`, one- and two-dimensional
+ * Creates a DoRA or LoRA adapter for the layers of a model that match the rules: `MatMul`, `Gemm`, one- and two-dimensional
  * `Conv` (B·A has the shape of the weight, so groups and dilations are kept) and `Gather` from an embedding. All weights
  * of the model stay frozen.
  *
@@ -101,10 +103,11 @@ export async function createAdapter(model: ModelSource, options: AdapterOptions)
   for (const module of modules) {
     await pacer.pause()
     const [a, b] = initialValues(random, module, options.init ?? true)
-    const magnitude = await initialMagnitude(kernels, graph, module, a, b)
+    const magnitude =
+      options.method === 'lora' ? undefined : await initialMagnitude(kernels, graph, module, a, b)
     values.set(module.name, { a, b, magnitude })
   }
-  const config = configOf(options, modules)
+  const config = configOf(options, modules, findModules(graph))
   const empty = { extra: new Map(), replaced: new Map() }
   const adapter = new Adapter({ base: graph, name, config, normGradient, modules, values, ...empty })
   debug(String(adapter))
@@ -118,6 +121,7 @@ function checkOptions(options: AdapterOptions): void {
   expectNames('options.targetModules', targetModules)
   expectNames('options.excludeModules', options.excludeModules)
   expectNames('options.layersPattern', options.layersPattern)
+  expectOneOf('options.method', options.method ?? 'dora', ['dora', 'lora'])
   expectOneOf('options.match', options.match ?? 'peft', ['peft', 'substring'])
   expectOneOf('options.normGradient', options.normGradient ?? 'detached', ['detached', 'exact'])
   if (typeof init !== 'boolean') expectOneOf('options.init', init, ['gaussian'])
@@ -268,19 +272,33 @@ function initialValues(
   return [a, init === false ? kaimingUniform(random, rows * rank, rank) : new Float32Array(rows * rank)]
 }
 
-function configOf(options: AdapterOptions, modules: readonly AdapterModule[]) {
-  const { rank = 16, alpha = 16, rslora = false, dropout = 0, init = true } = options
-  const isPeft = (options.match ?? 'peft') === 'peft'
+/** Lists of names that PEFT understands stay; `all-linear`, patterns and other rules become the names that they matched. */
+function configOf(options: AdapterOptions, modules: readonly AdapterModule[], all: readonly GraphModule[]) {
+  const { rank = 16, alpha = 16, rslora = false, dropout = 0, init = true, targetModules } = options
+  const isKept = (options.match ?? 'peft') === 'peft' && typeof targetModules !== 'string'
+  const names = new Set(modules.map(({ name }) => name))
+  // PEFT matches ends of names, too.
+  const others = all.filter(
+    ({ name }) => !names.has(name) && [...names].some(end => name.endsWith(`.${end}`)),
+  )
+  const rules = isKept
+    ? {
+        target_modules: targetModules,
+        exclude_modules: options.excludeModules ?? null,
+        layers_to_transform: options.layersToTransform ?? null,
+        layers_pattern: options.layersPattern ?? null,
+      }
+    : {
+        target_modules: [...names],
+        exclude_modules: others.length > 0 ? others.map(({ name }) => name) : null,
+      }
   return newConfig({
     r: rank,
     lora_alpha: alpha,
     lora_dropout: dropout,
-    use_dora: true,
+    use_dora: options.method !== 'lora',
     use_rslora: rslora,
-    target_modules: isPeft ? options.targetModules : modules.map(({ name }) => name),
-    exclude_modules: (isPeft && options.excludeModules) || null,
-    layers_to_transform: options.layersToTransform ?? null,
-    layers_pattern: options.layersPattern ?? null,
+    ...rules,
     rank_pattern: options.rankPattern ?? {},
     alpha_pattern: options.alphaPattern ?? {},
     init_lora_weights: init,

@@ -135,7 +135,7 @@ async function mergeOne(
   if (adapter.config.useDora) {
     const weight = { format: 'f32', rows, cols, data: frozen } as const
     await kernels.runOwned('weightNorm2', { weight, out: weightNorm2 })
-    await kernels.runOwned('doraNorm', { ...low, weight, weightNorm2, magnitude, norm, gain })
+    await kernels.runOwned('doraNorm', { ...low, weight, weightNorm2, magnitude: magnitude!, norm, gain })
   }
   const merged = new Float32Array(rows * cols)
   await kernels.runOwned('doraMerge', { ...low, weight: { format: 'f32', rows, cols, data }, gain, merged })
@@ -151,5 +151,5 @@ async function mergeOne(
 const ownValues = ({ a, b, magnitude }: ModuleValues): ModuleValues => ({
   a: a.slice(),
   b: b.slice(),
-  magnitude: magnitude.slice(),
+  magnitude: magnitude?.slice(),
 })

@@ -2,12 +2,10 @@
 import { createHash } from 'node:crypto'
 import path from 'node:path'
 import { expectKnownOptions, expectOneOf } from '../../core/checks.js'
-import type { BackendName } from '../../core/config.js'
 import { SparkError } from '../../core/errors.js'
 import { transpose } from '../../core/transpose.js'
 import type { Constant } from '../../graph/constant.js'
 import type { Graph } from '../../graph/graph.js'
-import type { Kernels } from '../../kernels/kernels.js'
 import { Tensor } from '../../memory/tensor.js'
 import type { NormGradient } from '../layer/layer-types.js'
 import {
@@ -16,13 +14,7 @@ import {
   readPeftAdapter,
   writePeftAdapter,
 } from '../peft/adapter-folder.js'
-import {
-  type AdapterModule,
-  type AdapterState,
-  adapterModule,
-  initialMagnitude,
-  type ModuleValues,
-} from './adapter-module.js'
+import { type AdapterModule, type AdapterState, adapterModule, type ModuleValues } from './adapter-module.js'
 import { findModules, type GraphModule } from './find-modules.js'
 import { constantOf, weightConstants } from './module-weight.js'
 
@@ -42,8 +34,6 @@ export interface LoadAdapterOptions {
   readonly normGradient?: NormGradient
   /** Refuse an adapter that was trained on other weights than the model has, if its file has their hashes. Default: true. */
   readonly checkBase?: boolean
-  /** Backend that computes the norms of LoRA adapters. Default: the best available. */
-  readonly backend?: BackendName
 }
 
 /** Prefix of the metadata keys that hold the hash of a module's frozen weight. */
@@ -61,24 +51,22 @@ export async function loadAdapter(
   graph: Graph,
   folder: string,
   options: LoadAdapterOptions,
-  kernels: Kernels,
 ): Promise<AdapterState> {
-  expectKnownOptions('options', options, ['name', 'normGradient', 'checkBase', 'backend'])
+  expectKnownOptions('options', options, ['name', 'normGradient', 'checkBase'])
   const { name = path.basename(folder), normGradient = 'detached' } = options
   expectOneOf('options.normGradient', normGradient, ['detached', 'exact'])
-  return fitAdapter(graph, await readPeftAdapter(folder), { ...options, name, normGradient, folder }, kernels)
+  return fitAdapter(graph, await readPeftAdapter(folder), { ...options, name, normGradient, folder })
 }
 
 /**
  * Matches the modules of an adapter to the layers of a model.
  * @throws SparkError as Adapter.load does
  */
-export async function fitAdapter(
+export function fitAdapter(
   graph: Graph,
   peft: PeftAdapter,
   options: LoadAdapterOptions & { name: string; normGradient: NormGradient; folder: string },
-  kernels: Kernels,
-): Promise<AdapterState> {
+): AdapterState {
   const { folder, name, normGradient, checkBase = true } = options
   const all = findModules(graph)
   const modules: AdapterModule[] = []
@@ -103,7 +91,7 @@ export async function fitAdapter(
     if (checkBase && hash !== undefined && hash !== weightHash(graph, module)) throw otherBase(folder, module)
     const a = found.a.toFloat32()
     const b = found.b.toFloat32()
-    const magnitude = found.magnitude?.toFloat32() ?? (await initialMagnitude(kernels, graph, module, a, b))
+    const magnitude = found.magnitude?.toFloat32()
     modules.push(module)
     values.set(moduleName, { a, b, magnitude })
     if (found.bias) extra.set(`${moduleName}.bias`, found.bias)
@@ -224,7 +212,7 @@ export async function saveAdapter(
       alpha,
       a: round('lora_A', a, aShape),
       b: round('lora_B', b, bShape),
-      ...(adapter.config.useDora && { magnitude: Tensor.from(magnitude, { shape: lengths }) }),
+      ...(magnitude && { magnitude: Tensor.from(magnitude, { shape: lengths }) }),
       ...(bias && { bias }),
     })
     metadata.set(baseKey + name, weightHash(adapter.base, module))

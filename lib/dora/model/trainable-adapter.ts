@@ -1,5 +1,6 @@
 // trainable-adapter.ts: the interface of adapters for training.
 import type { Graph } from '../../graph/graph.js'
+import type { DropoutSites } from '../../graph/rewrites/insert-lora.js'
 
 /** An adapter that can be trained: a graph that contains it, and parameters to read and write. */
 export interface TrainableAdapter {
@@ -17,6 +18,11 @@ export interface TrainableAdapter {
   readonly parameters: readonly string[]
   /** Dropout probability of the adapter's inputs in training. Default: 0. */
   readonly dropout?: number
+  /**
+   * Where dropout belongs in a graph without DoRA nodes.
+   * @internal
+   */
+  readonly dropoutSites?: DropoutSites | undefined
   /**
    * Settings that training depends on, besides the parameters, as plain values by name.
    * @internal

@@ -40,7 +40,18 @@ const matmul: GradientRule = ctx => {
   ctx.giveSummed(1, column ? ctx.add('Squeeze', [db, ctx.constant([-1])]) : db)
 }
 
+/** y = op(a)·op(b), batches of matrices; what was repeated gets the sum. */
+const fusedMatmul: GradientRule = ctx => {
+  const [dy, a, b] = [ctx.dy(), ctx.input(0), ctx.input(1)]
+  const [transA, transB] = [intOf(ctx.node, 'transA'), intOf(ctx.node, 'transB')]
+  const product = (left: string, transLeft: number, right: string, transRight: number): string =>
+    ctx.add('FusedMatMul', [left, right], { transA: int(transLeft), transB: int(transRight) }, sparkDomain)
+  if (ctx.wants(0)) ctx.giveSummed(0, transA ? product(b, transB, dy, 1) : product(dy, 0, b, 1 - transB))
+  if (ctx.wants(1)) ctx.giveSummed(1, transB ? product(dy, 1, a, transA) : product(a, 1 - transA, dy, 0))
+}
+
 /** Gradients of matrix products. */
 export const matmuls: GradientTable = {
   '': { Gemm: gemm, MatMul: matmul },
+  [sparkDomain]: { FusedMatMul: fusedMatmul },
 }

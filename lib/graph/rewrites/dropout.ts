@@ -2,6 +2,7 @@
 import { float, int } from '../attributes.js'
 import { GraphBuilder } from '../builder.js'
 import { type Graph, makeNode, type Node, sparkDomain, tensorType } from '../graph.js'
+import type { DropoutSites } from './insert-lora.js'
 
 /** Input that {@link addDropout} adds: u32 [3], the seed, the number of the step, and that of the part of the step. */
 export const dropoutState = 'dropout/state'
@@ -20,9 +21,10 @@ const products = ['Conv', 'ConvTranspose', 'Gemm', 'MatMul']
  * W' being the adapted weight. An element of the mask is 0 with probability `ratio` and else 1 / (1 − ratio), a function of
  * {@link dropoutState} and its place. A `DoRA` node reads the mask; a product with the weight of a `DoRAWeight` node
  * becomes two. Tables of embeddings are not changed.
+ * @param sites - of LoRA adapters, which are standard nodes
  */
-export function addDropout(graph: Graph, ratio: number): Graph {
-  const dropout = new Dropout(graph, ratio)
+export function addDropout(graph: Graph, ratio: number, sites?: DropoutSites): Graph {
+  const dropout = new Dropout(graph, ratio, sites)
   for (const node of graph.nodes) dropout.visit(node)
   return dropout.build()
 }
@@ -30,12 +32,15 @@ export function addDropout(graph: Graph, ratio: number): Graph {
 class Dropout {
   readonly #builder: GraphBuilder
   readonly #ratio: number
-  readonly #parts = new Map<string, Parts>()
+  readonly #parts: Map<string, Parts>
+  readonly #products: ReadonlySet<string>
   #masks = 0
 
-  constructor(graph: Graph, ratio: number) {
+  constructor(graph: Graph, ratio: number, sites?: DropoutSites) {
     this.#builder = new GraphBuilder(graph, 'dropout')
     this.#ratio = ratio
+    this.#parts = new Map(sites?.weights)
+    this.#products = sites?.products ?? new Set()
   }
 
   visit(node: Node): void {
@@ -43,6 +48,8 @@ class Dropout {
     if (node.domain === sparkDomain && node.op === 'DoRA') {
       const operands = Array.from({ length: 6 }, (_, i) => node.inputs[i] ?? '')
       this.#builder.append({ ...node, inputs: [...operands, this.#mask(first)] })
+    } else if (this.#products.has(node.outputs[0]!)) {
+      this.#builder.append({ ...node, inputs: [this.#dropped(first), second] })
     } else if (node.domain === '' && products.includes(node.op) && this.#parts.has(second)) {
       this.#split(node, this.#parts.get(second)!)
     } else {
@@ -69,14 +76,17 @@ class Dropout {
     return this.#builder.add('DropoutMask', [x, dropoutState], attributes, sparkDomain)
   }
 
+  #dropped(x: string): string {
+    return this.#builder.add('Mul', [x, this.#mask(x)])
+  }
+
   #split(node: Node, { frozen, change }: Parts): void {
     const [x = '', , ...rest] = node.inputs
-    const dropped = this.#builder.add('Mul', [x, this.#mask(x)])
     const [base, learned] = ['frozen', 'change'].map(part =>
       this.#builder.fresh(`${node.outputs[0]}/${part}`),
     )
     this.#builder.append({ ...node, inputs: [x, frozen, ...rest], outputs: [base!] })
-    this.#builder.append({ ...node, name: '', inputs: [dropped, change], outputs: [learned!] })
+    this.#builder.append({ ...node, name: '', inputs: [this.#dropped(x), change], outputs: [learned!] })
     this.#builder.append(makeNode('Add', [base!, learned!], node.outputs))
   }
 }

@@ -84,30 +84,36 @@ export function insertDora(graph: Graph, targets: readonly DoraTarget[]): Graph 
 }
 
 /** Rows and columns of a weight. */
-function layoutOf(inColumns: boolean, { shape }: Pick<Constant, 'shape'>): { rows: number; cols: number } {
+export function layoutOf(
+  inColumns: boolean,
+  { shape }: Pick<Constant, 'shape'>,
+): { rows: number; cols: number } {
   const [first = 1, ...rest] = shape
   const others = numel(rest)
   return inColumns ? { rows: others, cols: first } : { rows: first, cols: others }
 }
 
 /** Whether `node` is a product with the weight on the right. */
-const isLinear = ({ domain, op, inputs }: Node, weight: string): boolean =>
+export const isLinear = ({ domain, op, inputs }: Node, weight: string): boolean =>
   domain === '' && (op === 'Gemm' || op === 'MatMul') && inputs[1] === weight && inputs[0] !== weight
 
 /** Whether it is one that reads the rows of the weight as in features. */
-const isTransposed = (node: Node, weight: string): boolean =>
+export const isTransposed = (node: Node, weight: string): boolean =>
   isLinear(node, weight) && (node.op === 'MatMul' || intOf(node, 'transB') === 0)
 
-function expectFit(
-  { module, a, b, magnitude }: DoraTarget,
+/** Throws ERR_SHAPE when an adapter does not fit its weight. */
+export function expectFit(
+  { module, a, b, magnitude }: Omit<DoraTarget, 'magnitude'> & { readonly magnitude?: Constant },
   { rows, cols }: { rows: number; cols: number },
 ): void {
   const rank = a.shape[0] ?? 0
-  if (a.count !== rank * cols || b.count !== rows * rank || magnitude.count !== rows || rank === 0) {
-    const shapes = [a, b, magnitude].map(({ shape }) => `[${shape.join(', ')}]`).join(', ')
+  const lengths = magnitude?.count ?? rows
+  if (a.count !== rank * cols || b.count !== rows * rank || lengths !== rows || rank === 0) {
+    const given = [a, b, ...(magnitude ? [magnitude] : [])]
+    const shapes = given.map(({ shape }) => `[${shape.join(', ')}]`).join(', ')
     throw new SparkError(
       'ERR_SHAPE',
-      `${module}: A, B and magnitude are ${shapes}; the weight has ${rows} rows of ${cols}`,
+      `${module}: A, B${magnitude ? ' and magnitude' : ''} are ${shapes}; the weight has ${rows} rows of ${cols}`,
     )
   }
 }

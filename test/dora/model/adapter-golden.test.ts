@@ -39,7 +39,7 @@ async function checkCase(t: Test, id: string, form: LinearForm): Promise<void> {
   const base = layersOf(await fileTensors(id, 'base_model.safetensors'), form)
   using model = new AdaptedModel(base, { backend })
   for (const [name, folder] of Object.entries(golden.adapters)) {
-    const adapter = await Adapter.load(base, path.join(peftRoot, id, folder), { backend })
+    const adapter = await Adapter.load(base, path.join(peftRoot, id, folder))
     for (const module of adapter.modules) {
       const settings = golden.resolved[module.name]![name]!
       t.equal(module.rank, settings.r)
@@ -73,7 +73,7 @@ async function checkOutputs(t: Test, id: string, form: LinearForm): Promise<void
   for (const backend of backends) {
     using model = new AdaptedModel(base, { backend })
     for (const [name, folder] of Object.entries(golden.adapters)) {
-      model.add(name, await Adapter.load(base, path.join(peftRoot, id, folder), { backend }))
+      model.add(name, await Adapter.load(base, path.join(peftRoot, id, folder)))
     }
     for (const tag of tags) {
       const outputs = await model.run(layerInputs(base, io, `layer_in.${tag}`), { adapters: tag.split('+') })

@@ -163,7 +163,12 @@ t.test('files', async t => {
       close(t, again.read(name), adapter.read(name), limit, `${dtype} ${name}`)
     }
     const config = JSON.parse(readFileSync(path.join(folder, 'adapter_config.json'), 'utf8'))
-    t.match(config, { r: 4, use_dora: true, base_model_name_or_path: 'digits', target_modules: '.*' })
+    t.match(config, {
+      r: 4,
+      use_dora: true,
+      base_model_name_or_path: 'digits',
+      target_modules: [...adapter.modules].map(({ name }) => name),
+    })
   }
   const { metadata, tensors } = await readSafetensors(path.join(scratch, 'f32', 'adapter_model.safetensors'))
   t.match(metadata.get('dgx_spark.base.fc1'), /^[0-9a-f]{64}$/)

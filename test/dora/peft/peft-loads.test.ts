@@ -67,6 +67,8 @@ const cases: Readonly<Record<string, Partial<AdapterOptions> & { dtype: 'f32' | 
     rankPattern: { fc1: 2, 'h.0.fc2': 5 },
     alphaPattern: { 'h.1.fc3': 9 },
   },
+  LoRA: { dtype: 'f32', method: 'lora', rank: 4, alpha: 6 },
+  'rank-stabilised LoRA': { dtype: 'f16', method: 'lora', rslora: true, rank: 4, alpha: 6 },
   'stored in bf16': { dtype: 'bf16', rank: 4, alpha: 6 },
   'stored in f16': { dtype: 'f16', rank: 4, alpha: 6 },
 }

@@ -71,7 +71,10 @@ t.test('programs and commands', { skip }, async t => {
   for (let i = 0; i < 10; i++) t.ok(Math.abs(merged[i]! - merged[i + 10]!) < 1e-4, `score ${i}`)
   program('lora')
   t.equal((await Adapter.load(base, path.join(cwd, 'lora'))).config.useDora, false)
-  t.match(run([path.join(root, 'dist/cli/main.js'), 'run', 'tuned.onnx', '--runs', '1'], cwd).output, 'scores')
+  t.match(
+    run([path.join(root, 'dist/cli/main.js'), 'run', 'tuned.onnx', '--runs', '1'], cwd).output,
+    'scores',
+  )
   base.dispose()
   t.match(program('targets'), /fc1 8\n.*in 3 modules/s)
   t.match(program('round-trip'), /^4 4\nFloat32Array\(10\)/)

@@ -234,7 +234,9 @@ export {
   type Dataset,
   type TrainingData,
 } from './training/dataset.js'
-export { readEvents } from './training/log.js'
+export type { Evaluation } from './training/evaluator.js'
+export { readEvents, readValidations } from './training/log.js'
+export type { MetricFunction, MetricName, Metrics, MetricTerm } from './training/metrics.js'
 export type { AdamW, OptimizerOptions, Sgd } from './training/optimizers.js'
 export type {
   CheckpointOptions,
@@ -245,8 +247,10 @@ export type {
 } from './training/options.js'
 export { type ReportOptions, reportPage, writeReport } from './training/report.js'
 export type { PlateauSchedule, ScheduleOptions, SteppedSchedule } from './training/schedules.js'
+export type { StopReason, TrainingSummary } from './training/summary.js'
 export { TrainableWeights } from './training/trainable-weights.js'
 export { Trainer } from './training/trainer.js'
+export type { EvaluateOptions, FitOptions, Validation } from './training/validation.js'
 
 // training data
 export { openData, type StreamOf } from './data/open.js'

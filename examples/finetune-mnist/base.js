@@ -55,7 +55,7 @@ export async function makeBase(file, digits, { backend }, onStep) {
     batchSize: 64,
     seed: 1,
   })
-  for await (const event of trainer.fit(dataset(digits))) onStep(event)
+  await trainer.fit(dataset(digits), { onStep })
   const initializers = new Map(
     [...graph.initializers].map(([name, { shape }]) => {
       return [name, Constant.from('f32', shape, whole.read(name))]

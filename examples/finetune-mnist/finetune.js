@@ -30,7 +30,7 @@ export async function finetune(folder, digits, { backend }, onStep) {
     seed: 3,
     ...engine,
   })
-  for await (const event of trainer.fit(dataset(digits))) onStep(event)
+  await trainer.fit(dataset(digits), { onStep })
   await adapter.save(path.join(folder, files.adapter))
   model.dispose()
   return adapter

@@ -101,7 +101,7 @@ async function distill(
   const progress = trainingProgress('distilling')
   const losses: number[] = []
   try {
-    for await (const event of trainer.fit(batches)) {
+    for await (const event of trainer.steps(batches)) {
       progress.step({ ...event, totalSteps: steps })
       losses.push(event.loss)
       if (losses.length === steps) break

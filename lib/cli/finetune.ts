@@ -236,7 +236,7 @@ async function train(
   let loss = Number.NaN
   for (const signal of signals) process.on(signal, interrupt)
   try {
-    for await (const event of trainer.fit(data)) {
+    for await (const event of trainer.steps(data)) {
       loss = event.loss
       show.step(event)
       if (dryRun) break

@@ -9,6 +9,7 @@ import type { LossScale } from './loss-scaler.js'
 import type { ScheduleState } from './schedules.js'
 import type { Settings } from './settings.js'
 import type { State } from './step.js'
+import type { Validation, ValidationState } from './validation.js'
 
 /** The position of a training. */
 export interface Progress {
@@ -36,6 +37,8 @@ export interface Checkpoint {
   readonly base: ReadonlyMap<string, string>
   /** Settings that a resumed training must have; the seed with `epoch` and `batch` is the state of the random numbers. */
   readonly settings: Settings
+  /** Absent in trainings without validation. */
+  readonly validation?: ValidationState
 }
 
 const version = '1'
@@ -43,11 +46,16 @@ const baseKey = 'dgx_spark.base.'
 const settingKey = 'dgx_spark.setting.'
 const namePattern = /^step-(\d+)\.safetensors$/
 /** Temporary files of a killed process, see {@link temporaryName}. */
-const abandonedPattern = /^\.step-\d+\.safetensors\.[0-9a-f]+\.tmp$/
+const abandonedPattern = /^\.(step-\d+|best)\.safetensors\.[0-9a-f]+\.tmp$/
+/** What names of the parameters of the best validation start with. */
+const bestKey = 'dgx_spark.best/'
 
 /** Path of the checkpoint after a step. */
 export const checkpointFile = (folder: string, step: number): string =>
   path.join(folder, `step-${String(step).padStart(8, '0')}.safetensors`)
+
+/** Path of the checkpoint of the best validation, which is never removed. */
+export const bestCheckpointFile = (folder: string): string => path.join(folder, 'best.safetensors')
 
 /** The step of a checkpoint, by its path. */
 export const stepOf = (file: string): number => Number(namePattern.exec(path.basename(file))?.[1])
@@ -59,9 +67,26 @@ export const stepOf = (file: string): number => Number(namePattern.exec(path.bas
  * @throws SparkError ERR_IO
  */
 export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, keep: number): Promise<string> {
-  const { progress, schedule, state, lossScale, base, settings } = checkpoint
-  const file = checkpointFile(folder, progress.step)
-  const tensors = [...state].map(([name, data]) => {
+  const file = checkpointFile(folder, checkpoint.progress.step)
+  await writeCheckpoint(file, checkpoint)
+  const older = (await listCheckpoints(folder)).filter(other => other !== file)
+  const abandoned = (await readdir(folder)).filter(name => abandonedPattern.test(name))
+  const superfluous = [
+    ...older.slice(0, Math.max(0, older.length - (keep - 1))),
+    ...abandoned.map(name => path.join(folder, name)),
+  ]
+  for (const other of superfluous) await rm(other, { force: true })
+  return file
+}
+
+/**
+ * Writes a checkpoint atomically. The caller must hold the lock of the folder.
+ * @throws SparkError ERR_IO
+ */
+export async function writeCheckpoint(file: string, checkpoint: Checkpoint): Promise<void> {
+  const { progress, schedule, state, lossScale, base, settings, validation } = checkpoint
+  const best = [...(validation?.best ?? [])].map(([name, data]) => [bestKey + name, data] as const)
+  const tensors = [...state, ...best].map(([name, data]) => {
     return [name, { dtype: 'F32', shape: [data.length], data }] as const
   })
   const metadata = {
@@ -71,17 +96,10 @@ export async function saveCheckpoint(folder: string, checkpoint: Checkpoint, kee
     ...withPrefix(baseKey, base),
     ...withPrefix(settingKey, Object.entries(settings)),
     ...(lossScale && { 'dgx_spark.loss_scale': JSON.stringify(lossScale) }),
+    ...(validation && { 'dgx_spark.validation': encodeHistory(validation.history) }),
   }
-  await makeFolder(folder)
+  await makeFolder(path.dirname(file))
   await writeSafetensors(file, tensors, { metadata })
-  const older = (await listCheckpoints(folder)).filter(other => other !== file)
-  const abandoned = (await readdir(folder)).filter(name => abandonedPattern.test(name))
-  const superfluous = [
-    ...older.slice(0, Math.max(0, older.length - (keep - 1))),
-    ...abandoned.map(name => path.join(folder, name)),
-  ]
-  for (const other of superfluous) await rm(other, { force: true })
-  return file
 }
 
 /**
@@ -107,10 +125,11 @@ export async function readCheckpoint(file: string): Promise<Checkpoint> {
   if (metadata.get('dgx_spark.checkpoint') !== version) {
     throw new SparkError('ERR_FORMAT', `${file} is not a training checkpoint of this version of dgx-spark`)
   }
-  const state = new Map<string, Float32Array>()
+  const [state, best] = [new Map<string, Float32Array>(), new Map<string, Float32Array>()]
   for (const [name, { dtype, data }] of tensors) {
     if (dtype !== 'F32') throw new SparkError('ERR_FORMAT', `${file}: '${name}' is ${dtype}, expected F32`)
-    state.set(name, data as Float32Array)
+    if (name.startsWith(bestKey)) best.set(name.slice(bestKey.length), data as Float32Array)
+    else state.set(name, data as Float32Array)
   }
   const progress = parseNumbers(file, metadata.get('dgx_spark.progress'))
   for (const field of ['step', 'epoch', 'batch', 'samples'] as const) {
@@ -123,6 +142,7 @@ export async function readCheckpoint(file: string): Promise<Checkpoint> {
   }
   const schedule = parseNumbers(file, metadata.get('dgx_spark.schedule'))
   const scale = metadata.get('dgx_spark.loss_scale')
+  const history = metadata.get('dgx_spark.validation')
   return {
     progress: progress as unknown as Progress,
     schedule,
@@ -130,6 +150,9 @@ export async function readCheckpoint(file: string): Promise<Checkpoint> {
     base: new Map(withoutPrefix(baseKey, metadata)),
     settings: Object.fromEntries(withoutPrefix(settingKey, metadata)),
     ...(scale !== undefined && { lossScale: lossScaleOf(file, parseNumbers(file, scale)) }),
+    ...(history !== undefined && {
+      validation: { history: parseHistory(file, history), best: best.size > 0 ? best : undefined },
+    }),
   }
 }
 
@@ -145,6 +168,23 @@ function lossScaleOf(file: string, { scale, good, skipped }: Record<string, numb
   const fits = Number.isSafeInteger(good) && Number.isSafeInteger(skipped) && scale! > 0
   if (fits) return { scale: scale!, good: good!, skipped: skipped! }
   throw new SparkError('ERR_FORMAT', `${file}: invalid loss scale: ${scale}, ${good}, ${skipped}`)
+}
+
+/** Values that are not finite become strings, because JSON has none. */
+const encodeHistory = (history: readonly Validation[]): string =>
+  JSON.stringify(history, (_, part) =>
+    typeof part === 'number' && !Number.isFinite(part) ? String(part) : part,
+  )
+
+function parseHistory(file: string, text: string): Validation[] {
+  try {
+    return (JSON.parse(text) as Validation[]).map(entry => {
+      const metrics = Object.entries(entry.metrics).map(([name, value]) => [name, Number(value)])
+      return { ...entry, loss: Number(entry.loss), metrics: Object.fromEntries(metrics) }
+    })
+  } catch (error) {
+    throw new SparkError('ERR_FORMAT', `${file}: invalid validation history`, { cause: error })
+  }
 }
 
 /** Infinities become strings, because JSON has none. */

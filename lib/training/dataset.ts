@@ -29,7 +29,7 @@ export interface Dataset {
 /** A stream of batches; it determines their order and sizes. */
 export type BatchStream = AsyncIterable<Batch> | Iterable<Batch>
 
-/** Data for {@link Trainer.fit}; a function returns the stream of an epoch, counted from 0. */
+/** Data for {@link Trainer.fit} and {@link Trainer.evaluate}; a function returns the stream of an epoch, counted from 0. */
 export type TrainingData = Dataset | BatchStream | ((epoch: number) => BatchStream)
 
 /**
@@ -113,6 +113,13 @@ export class BatchReader {
     return isDataset(this.#data) ? Math.ceil(this.#data.size / this.#options.batchSize) : undefined
   }
 
+  /** Indices of the samples of a batch in their dataset; undefined for a stream. */
+  samplesOf(epoch: number, batch: number): readonly number[] | undefined {
+    if (!isDataset(this.#data)) return undefined
+    const { batchSize } = this.#options
+    return this.#orderOf(epoch, this.#data.size).slice(batch * batchSize, (batch + 1) * batchSize)
+  }
+
   /** The batches of an epoch, starting at index `first`. */
   async *epoch(epoch: number, first = 0): AsyncGenerator<Batch> {
     const data = this.#data
@@ -149,7 +156,7 @@ export class BatchReader {
 }
 
 /** Throws ERR_ARGUMENT unless `data` is training data, and for an empty dataset. */
-export function expectTrainingData(data: unknown): asserts data is TrainingData {
+export function expectTrainingData(data: unknown, name = 'data'): asserts data is TrainingData {
   const streams = [Symbol.asyncIterator, Symbol.iterator]
   const fits =
     typeof data === 'function' ||
@@ -157,8 +164,8 @@ export function expectTrainingData(data: unknown): asserts data is TrainingData 
       data !== null &&
       (isDataset(data as TrainingData) || streams.some(s => s in data)))
   if (!fits)
-    throw argumentError('data', 'a dataset, an iterable of batches or a function that returns one', data)
-  if (isDataset(data as TrainingData)) expectInteger('data.size', (data as Dataset).size, 1)
+    throw argumentError(name, 'a dataset, an iterable of batches or a function that returns one', data)
+  if (isDataset(data as TrainingData)) expectInteger(`${name}.size`, (data as Dataset).size, 1)
 }
 
 /** Number of samples; undefined for a stream. */

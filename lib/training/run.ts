@@ -2,13 +2,17 @@
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import {
+  bestCheckpointFile,
+  type Checkpoint,
   checkpointFile,
   listCheckpoints,
   type Progress,
   readCheckpoint,
   saveCheckpoint,
   stepOf,
+  writeCheckpoint,
 } from './checkpoint.js'
+import { describeNotFinite } from './data-check.js'
 import { type Batch, BatchReader, batchSizeOf, type TrainingData, withSamples } from './dataset.js'
 import { TrainingLog } from './log.js'
 import { LossScaler } from './loss-scaler.js'
@@ -17,14 +21,17 @@ import type { CheckedOptions, TrainingEvent } from './options.js'
 import { createSchedule, type Schedule } from './schedules.js'
 import { expectSettings, type Settings, settingsOf } from './settings.js'
 import type { State, StepNumbers, StepResult, TrainingStep } from './step.js'
+import { type StopReason, Tally, type TrainingSummary } from './summary.js'
+import type { Callbacks, Validator } from './validation.js'
 
 /** The parts of a run. */
-export interface RunParts {
+export interface RunParts extends Callbacks {
   readonly adapter: TrainableAdapter
   readonly step: TrainingStep
   readonly optimizer: Optimizer
   readonly options: CheckedOptions
   readonly data: TrainingData
+  readonly validator?: Validator | undefined
 }
 
 /** Runs the steps of a training, with its schedule, log and checkpoints. */
@@ -37,13 +44,15 @@ export class TrainingRun {
   /** The sha256 of each adapted frozen weight by module name. */
   readonly #base: ReadonlyMap<string, string>
   readonly #settings: Settings
+  readonly #tally = new Tally()
   #progress: Progress
   #lastCheckpoint: string | undefined
+  #bestCheckpoint: string | undefined
   #totalSteps: number | undefined
 
   /** @throws SparkError ERR_ARGUMENT when the schedule needs an unknown number of steps */
   constructor(parts: RunParts) {
-    const { optimizer, options, data } = parts
+    const { adapter, optimizer, options, data, validator } = parts
     const { epochs, accumulate, schedule } = options
     this.#parts = parts
     this.#reader = new BatchReader(data, options)
@@ -53,8 +62,8 @@ export class TrainingRun {
     this.#log = new TrainingLog(options.log)
     this.#scaler = new LossScaler(options.precision === 'fp16')
     const isKept = options.checkpoint !== undefined || options.resume !== undefined
-    this.#base = (isKept ? parts.adapter.baseHashes?.() : undefined) ?? new Map()
-    this.#settings = isKept ? settingsOf(options, parts.adapter, data) : {}
+    this.#base = (isKept ? adapter.baseHashes?.() : undefined) ?? new Map()
+    this.#settings = isKept ? settingsOf(options, adapter, data, validator?.settings) : {}
     this.#progress = { step: 0, epoch: 0, batch: 0, lossSum: 0, samples: 0 }
   }
 
@@ -74,63 +83,99 @@ export class TrainingRun {
    * checkpoints of another training; ERR_SHAPE when the adapter, ERR_FORMAT when the base is another one
    */
   async resume(): Promise<void> {
-    const { step, options } = this.#parts
+    const { step, options, validator } = this.#parts
     const { resume, checkpoint } = options
     const kept = resume === true && checkpoint ? await listCheckpoints(checkpoint.folder) : []
     const file = typeof resume === 'string' ? resume : kept.at(-1)
     if (file !== undefined) {
-      const { progress, schedule, state, lossScale, base, settings } = await readCheckpoint(file).catch(
-        error => {
-          throw withOlder(error, kept.at(-2))
-        },
-      )
-      expectSettings(file, settings, this.#settings)
-      this.#expectBase(file, base)
-      step.writeState(state, file)
-      this.#progress = progress
-      this.#schedule.restore(schedule)
-      if (lossScale) this.#scaler.restore(lossScale)
+      const saved = await readCheckpoint(file).catch(error => {
+        throw withOlder(error, kept.at(-2))
+      })
+      expectSettings(file, saved.settings, this.#settings)
+      this.#expectBase(file, saved.base)
+      step.writeState(saved.state, file)
+      this.#progress = saved.progress
+      this.#schedule.restore(saved.schedule)
+      if (saved.lossScale) this.#scaler.restore(saved.lossScale)
+      if (saved.validation) validator?.restore(saved.validation)
       this.#lastCheckpoint = file
     }
     await this.#expectOwnFolder()
-    await this.#log.open(this.#progress.step)
+    await this.#log.open(this.#progress.step, validator?.state.history)
   }
 
-  /** Trains; returns whether the signal stopped it. */
-  async *events(): AsyncGenerator<TrainingEvent, boolean> {
-    const { options } = this.#parts
+  /**
+   * A copy of the parameters as they are now.
+   * @throws SparkError ERR_ARGUMENT while a step runs
+   */
+  async parameters(): Promise<State> {
+    const state = await this.#parts.step.readState()
+    return new Map(this.#parts.adapter.parameters.map(name => [name, state.get(name)!]))
+  }
+
+  /** Trains; returns why it ended. */
+  async *events(): AsyncGenerator<TrainingEvent, StopReason> {
+    const { options, validator, onStep } = this.#parts
+    const { checkpoint, signal } = options
     let saved = this.#progress.step
-    while (this.#progress.epoch < options.epochs) {
+    while (this.#progress.epoch < options.epochs && !validator?.exhausted) {
       for await (const event of this.#epoch()) {
-        const stopped = options.signal?.aborted ?? false
-        const { step } = event
-        const { checkpoint } = options
-        const due = checkpoint && (stopped || step % checkpoint.every === 0)
+        const { step, epoch } = event
+        if (validator?.settings.every && step % validator.settings.every === 0) await this.#validate(epoch)
+        const reason = signal?.aborted ? 'signal' : validator?.exhausted ? 'patience' : undefined
+        const due = checkpoint && (reason || step % checkpoint.every === 0)
         const told = due ? { ...event, checkpoint: checkpointFile(checkpoint.folder, step) } : event
         await this.#log.write(told)
         if (due) {
           await this.#save()
           saved = step
         }
+        await onStep?.(told)
         yield told
-        if (stopped) return true
+        if (reason) return reason
       }
       this.#schedule.observe(this.#progress.lossSum / this.#progress.samples)
-      this.#progress = {
-        ...this.#progress,
-        epoch: this.#progress.epoch + 1,
-        batch: 0,
-        lossSum: 0,
-        samples: 0,
-      }
+      const epoch = this.#progress.epoch + 1
+      this.#progress = { ...this.#progress, epoch, batch: 0, lossSum: 0, samples: 0 }
+      if (validator && validator.settings.every === undefined) await this.#validate(epoch)
     }
-    if (options.checkpoint && saved < this.#progress.step) await this.#save()
-    return false
+    if (checkpoint && saved < this.#progress.step) await this.#save()
+    return validator?.exhausted ? 'patience' : 'epochs'
   }
 
-  /** Writes the parameters to the adapter. */
+  /** What the run did. */
+  summary(reason: StopReason): TrainingSummary {
+    const { validator } = this.#parts
+    const best = validator?.best
+    return {
+      reason,
+      steps: this.#progress.step,
+      epochs: this.#progress.epoch,
+      ...this.#tally.sums,
+      validation: validator?.state.history ?? [],
+      ...(best && { bestStep: best.step }),
+      ...(this.#lastCheckpoint !== undefined && { lastCheckpoint: this.#lastCheckpoint }),
+      ...(this.#bestCheckpoint !== undefined && { bestCheckpoint: this.#bestCheckpoint }),
+    }
+  }
+
+  /** Writes the parameters to the adapter: those of the best validation if it is to keep them. */
   async publish(): Promise<void> {
-    this.#writeAdapter(await this.#parts.step.readState())
+    const { validator, step } = this.#parts
+    const best = validator?.settings.keepBest ? validator.state.best : undefined
+    this.#writeAdapter(best ?? (await step.readState()))
+  }
+
+  /** Validates the parameters, and writes a checkpoint of its own if they are the best. */
+  async #validate(epoch: number): Promise<void> {
+    const { validator, options, onValidation } = this.#parts
+    const validation = await validator!.validate(await this.parameters(), this.#progress.step, epoch)
+    await this.#log.writeValidation(validation)
+    if (validation.best && options.checkpoint) {
+      this.#bestCheckpoint = bestCheckpointFile(options.checkpoint.folder)
+      await writeCheckpoint(this.#bestCheckpoint, this.#checkpointOf(await this.#parts.step.readState()))
+    }
+    await onValidation?.(validation)
   }
 
   #writeAdapter(state: State): void {
@@ -168,8 +213,9 @@ export class TrainingRun {
     const isFp16 = this.#parts.options.precision === 'fp16'
     const finite = Number.isFinite(result.gradientNorm)
     if (isFp16 && Number.isFinite(result.loss)) this.#scaler.observe(finite)
-    this.#expectFinite(result, step)
+    this.#expectFinite(result, parts)
     const samples = parts.reduce((sum, batch) => sum + batchSizeOf(batch), 0)
+    this.#tally.add(result.loss, samples)
     this.#progress = {
       ...progress,
       step,
@@ -226,15 +272,32 @@ export class TrainingRun {
   }
 
   /** In fp16, gradients may be infinite while the loss scale can still be reduced. */
-  #expectFinite({ loss, gradientNorm }: StepResult, step: number): void {
+  #expectFinite({ loss, gradientNorm }: StepResult, parts: readonly Batch[]): void {
     const isFp16 = this.#parts.options.precision === 'fp16'
     const mayOverflow = isFp16 && !this.#scaler.exhausted
     if (Number.isFinite(loss) && (mayOverflow || Number.isFinite(gradientNorm))) return
     const last = this.#lastCheckpoint
     const rest = last ? `the last good checkpoint is ${last}` : 'there is no checkpoint to go back to'
-    const remedy = `try a smaller learning rate, or maxNorm${isFp16 ? ', or bf16, which has a larger range' : ''}`
-    const values = `loss ${loss}, gradient norm ${gradientNorm}`
-    throw new SparkError('ERR_NOT_FINITE', `step ${step}: ${values}; ${rest}; ${remedy}`)
+    const found = this.#notFiniteIn(parts)
+    const smaller = `try a smaller learning rate, or maxNorm${isFp16 ? ', or bf16, which has a larger range' : ''}`
+    const remedy = found === undefined ? smaller : `${found}: remove or replace such samples`
+    const values = `step ${this.#progress.step + 1}: loss ${loss}, gradient norm ${gradientNorm}`
+    throw new SparkError('ERR_NOT_FINITE', `${values}; ${rest}; ${remedy}`)
+  }
+
+  /** The first value of the batches of a step that is NaN or infinite, in words. */
+  #notFiniteIn(parts: readonly Batch[]): string | undefined {
+    const types = new Map(
+      this.#parts.adapter.graph.inputs.flatMap(({ name, type }) =>
+        type?.kind === 'tensor' ? [[name, type.dtype] as const] : [],
+      ),
+    )
+    const { epoch, batch } = this.#progress
+    for (const [i, part] of parts.entries()) {
+      const found = describeNotFinite(part, types, this.#reader.samplesOf(epoch, batch + i))
+      if (found !== undefined) return found
+    }
+    return undefined
   }
 
   /** Flushes the log before it writes a checkpoint, so that a resumed training has log lines for all its steps. */
@@ -243,16 +306,21 @@ export class TrainingRun {
     const { step, options } = this.#parts
     const { folder, keep } = options.checkpoint!
     const state = await step.readState()
-    const content = {
+    this.#lastCheckpoint = await saveCheckpoint(folder, this.#checkpointOf(state), keep)
+    this.#writeAdapter(state)
+  }
+
+  #checkpointOf(state: State): Checkpoint {
+    const { validator } = this.#parts
+    return {
       progress: this.#progress,
       schedule: this.#schedule.state(),
       state,
       base: this.#base,
       settings: this.#settings,
+      ...(validator && { validation: validator.state }),
       ...(this.#scaler.matters && { lossScale: this.#scaler.state }),
     }
-    this.#lastCheckpoint = await saveCheckpoint(folder, content, keep)
-    this.#writeAdapter(state)
   }
 }
 

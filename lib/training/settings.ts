@@ -5,6 +5,7 @@ import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import type { Graph } from '../graph/graph.js'
 import { sampleCount, type TrainingData } from './dataset.js'
 import type { CheckedOptions } from './options.js'
+import type { ValidationSettings } from './validation.js'
 
 /** Settings by name, each as JSON with sorted keys. */
 export type Settings = Readonly<Record<string, string>>
@@ -22,15 +23,27 @@ const names = [
 ] as const
 
 /**
- * The settings of a training, including those of its adapter, the hash of its teacher and the number of samples. The number of
- * epochs is not among them: it may grow.
+ * The settings of a training, including those of its adapter and validation, the hash of its teacher and the number of
+ * samples. The number of epochs and the patience are not among them: they may grow.
  */
-export function settingsOf(options: CheckedOptions, adapter: TrainableAdapter, data: TrainingData): Settings {
+export function settingsOf(
+  options: CheckedOptions,
+  adapter: TrainableAdapter,
+  data: TrainingData,
+  validation?: ValidationSettings,
+): Settings {
   const own = names.map(name => [name, options[name]] as const)
   const teacher = options.teacher ? weightsHash(options.teacher.graph) : null
-  const given = { teacher, samples: sampleCount(data) ?? null }
+  const given = { teacher, samples: sampleCount(data) ?? null, ...validationSettings(validation) }
   const all = [...own, ...Object.entries({ ...given, ...adapter.settings })]
   return Object.fromEntries(all.map(([name, value]) => [name, canonicalJson(value)]))
+}
+
+/** What decides which validation is best. */
+function validationSettings(validation: ValidationSettings | undefined) {
+  if (!validation) return {}
+  const { data, every = 'epoch', monitor, mode, minDelta } = validation
+  return { validation: { samples: sampleCount(data) ?? null, every, monitor, mode, minDelta } }
 }
 
 /** The hexadecimal sha256 of the bytes of all initializers. */

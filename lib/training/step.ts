@@ -1,7 +1,7 @@
 // step.ts: a training step as one plan: forward and backward pass of each part, clipping, update.
 
 import { expectAttached } from '../core/checks.js'
-import { type ElementArray, type ElementType, elementArrayOf, isHalf } from '../core/dtype.js'
+import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { makeGraph } from '../graph/graph.js'
 import { partName } from '../graph/rewrites/accumulate.js'
@@ -11,8 +11,8 @@ import type { Kernels } from '../kernels/kernels.js'
 import { rewriteForTraining, type Shapes, type TrainingGraph } from '../pipeline.js'
 import { compile } from '../plan/compile.js'
 import { Plan } from '../plan/plan.js'
-import { encode } from '../precision/casts.js'
 import { type Batch, batchSizeOf } from './dataset.js'
+import { converted, expectFields } from './feeds.js'
 import type { Optimizer } from './optimizers.js'
 import { dependsOnSizes, expectTargets, forwardOf, type PassOptions, passesOf, sameNodes } from './passes.js'
 
@@ -274,24 +274,3 @@ function firstState({ adapter, optimizer }: StepOptions): State {
     own.has(name) ? adapter.read(name) : Float32Array.from(initializers.get(name)!.data as Float32Array)
   return new Map([...(updates ?? new Map()).keys()].map(name => [name, values(name)]))
 }
-
-function expectFields(batch: Batch, inputs: readonly string[]): void {
-  const fields = Object.keys(batch)
-  if (fields.length === inputs.length && inputs.every(name => fields.includes(name))) return
-  throw new SparkError(
-    'ERR_ARGUMENT',
-    `a batch has the fields ${fields.join(', ') || 'none'}; the step reads ${inputs.join(', ')}`,
-  )
-}
-
-/** The elements in the array of `dtype`: numbers of f32 as halves, and integers where none is changed by it. */
-function converted(data: ElementArray, dtype: ElementType): ElementArray {
-  if (isHalf(dtype) && data instanceof Float32Array) return encode(data, dtype)
-  const array = elementArrayOf(dtype)
-  if (data.constructor === array || isFloat(data) || array === Float32Array || array === Float64Array)
-    return data
-  const convert = array === BigInt64Array || array === BigUint64Array ? BigInt : Number
-  return (array as Int32ArrayConstructor).from(data as Int32Array, convert as NumberConstructor)
-}
-
-const isFloat = (data: ElementArray): boolean => data instanceof Float32Array || data instanceof Float64Array

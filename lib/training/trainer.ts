@@ -1,11 +1,14 @@
-// trainer.ts: training of an adapter's parameters, or of the weights of a model.
+// trainer.ts: training and evaluation of an adapter's parameters, or of the weights of a model.
 import { argumentError } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { graphOf } from '../dora/model/model-source.js'
 import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import { lockFolder } from '../io/lock.js'
+import type { Kernels } from '../kernels/kernels.js'
 import { openKernels } from '../kernels/open.js'
-import { expectTrainingData, type TrainingData } from './dataset.js'
+import { BatchReader, expectTrainingData, type TrainingData } from './dataset.js'
+import { type Evaluation, Evaluator } from './evaluator.js'
+import type { NamedMetric } from './metrics.js'
 import { createOptimizer, type Optimizer } from './optimizers.js'
 import {
   type CheckedOptions,
@@ -15,16 +18,26 @@ import {
   type TrainingEvent,
 } from './options.js'
 import { TrainingRun } from './run.js'
-import { TrainingStep } from './step.js'
+import { type State, TrainingStep } from './step.js'
+import type { StopReason, TrainingSummary } from './summary.js'
 import { TrainableWeights } from './trainable-weights.js'
+import {
+  type CheckedFitOptions,
+  checkEvaluateOptions,
+  checkFitOptions,
+  type EvaluateOptions,
+  type FitOptions,
+  Validator,
+} from './validation.js'
 
 /**
- * Trains the parameters of an adapter, or with `null` for one the weights of a model; the model itself is not changed. Training is deterministic: the same seed, data and machine
- * produce the same bits.
+ * Trains the parameters of an adapter, or with `null` for one the weights of a model; the model itself is not changed.
+ * Training is deterministic: the same seed, data and machine produce the same bits.
  *
  * @example
  * const trainer = new Trainer(model, adapter, { loss: 'cross-entropy', epochs: 3, batchSize: 64 })
- * for await (const { step, loss } of trainer.fit(dataset)) console.log(step, loss)
+ * const { steps, finalLoss } = await trainer.fit(dataset, { onStep: ({ step, loss }) => console.log(step, loss) })
+ * const { loss, metrics } = await trainer.evaluate(testData, { metrics: ['accuracy'] })
  */
 export class Trainer {
   /** The base model of the adapter. */
@@ -81,42 +94,96 @@ export class Trainer {
   }
 
   /**
-   * Trains, and yields an event after each step. The adapter receives the new parameters at each checkpoint and at the end,
-   * even if the caller leaves the loop early; after an error it has those of the last checkpoint. When the signal aborts,
-   * the current step completes, a checkpoint is written and the loop ends.
+   * Trains to the end. The adapter receives the new parameters at each checkpoint and at the end; after an error it has those
+   * of the last checkpoint. With validation data it has those of the best validation at the end, unless `keepBest` is false.
+   * When the signal aborts, the current step completes, a checkpoint is written and the training ends.
    *
-   * @throws SparkError ERR_NOT_FINITE when loss or gradients are not finite, naming the step and the last
-   * checkpoint; ERR_OUT_OF_MEMORY naming a batch size that fits; ERR_ARGUMENT and ERR_SHAPE for batches that do not fit
-   * the model; ERR_UNSUPPORTED for an operator without a gradient; ERR_FORMAT and ERR_IO for checkpoints;
+   * @throws SparkError ERR_NOT_FINITE when loss or gradients are not finite, naming the step and the last checkpoint, or the
+   * field of the data that has NaN; ERR_OUT_OF_MEMORY naming a batch size that fits; ERR_ARGUMENT and ERR_SHAPE for batches
+   * that do not fit the model; ERR_UNSUPPORTED for an operator without a gradient; ERR_FORMAT and ERR_IO for checkpoints;
    * ERR_BUSY naming the process that trains into the same folder or writes the same log
    */
-  async *fit(data: TrainingData): AsyncGenerator<TrainingEvent, void, undefined> {
+  async fit(data: TrainingData, options: FitOptions = {}): Promise<TrainingSummary> {
+    const steps = this.steps(data, options)
+    for (;;) {
+      const { done, value } = await steps.next()
+      if (done) return value
+    }
+  }
+
+  /**
+   * Trains as {@link Trainer.fit} does, and yields an event after each step. Nothing happens until it is iterated. The adapter
+   * receives the parameters also if the caller leaves the loop early.
+   *
+   * @example
+   * for await (const { step, loss } of trainer.steps(dataset)) console.log(step, loss)
+   *
+   * @throws SparkError as {@link Trainer.fit}
+   */
+  async *steps(
+    data: TrainingData,
+    options: FitOptions = {},
+  ): AsyncGenerator<TrainingEvent, TrainingSummary, undefined> {
     expectTrainingData(data)
+    const checked = checkFitOptions(options)
     if (this.#running)
       throw new SparkError('ERR_ARGUMENT', 'the trainer is already training: create another one')
     this.#running = true
     try {
-      yield* this.#train(data)
+      return yield* this.#train(data, checked)
     } finally {
       this.#running = false
     }
   }
 
-  async *#train(data: TrainingData): AsyncGenerator<TrainingEvent, void, undefined> {
+  /**
+   * Measures the current parameters, without dropout: those of the step just made when it is called between the steps of a
+   * training, else those of the adapter. Nothing is changed.
+   *
+   * @example
+   * const { loss, metrics } = await trainer.evaluate(testData, { metrics: ['accuracy', 'top5'] })
+   *
+   * @returns mean loss of all samples, metrics by name, and the number of samples
+   * @throws SparkError ERR_ARGUMENT and ERR_SHAPE for data or metrics that do not fit the model, ERR_NOT_FINITE for data with
+   * NaN or infinities
+   */
+  async evaluate(data: TrainingData, options: EvaluateOptions = {}): Promise<Evaluation> {
+    expectTrainingData(data)
+    const { batchSize, metrics } = checkEvaluateOptions(options, this.#options.batchSize)
+    using evaluator = await this.#evaluator(metrics)
+    const reader = new BatchReader(data, { batchSize, seed: 0, shuffle: false })
+    return await evaluator.run(reader.epoch(0), await this.#parameters())
+  }
+
+  async *#train(
+    data: TrainingData,
+    { validation, ...callbacks }: CheckedFitOptions,
+  ): AsyncGenerator<TrainingEvent, TrainingSummary, undefined> {
     const options = this.#options
     const optimizer = this.#optimizer
     const { adapter } = this
     using _folder = options.checkpoint && (await lockFolder(options.checkpoint.folder))
-    const { loss, maxNorm, teacher, backend, device, memoryBudget, seed, precision } = options
-    const kernels = await openKernels({ device, ...(backend && { backend }) })
-    const passes = { adapter, loss, optimizer, maxNorm, memoryBudget, seed, precision }
-    using step = new TrainingStep({ ...passes, teacher: teacher?.graph }, kernels)
-    const run = new TrainingRun({ adapter, step, optimizer, options, data })
+    const kernels = await this.#kernels()
+    const { maxNorm, memoryBudget, seed, batchSize } = options
+    using step = new TrainingStep({ ...this.#passes, optimizer, maxNorm, memoryBudget, seed }, kernels)
+    using evaluator = validation && (await this.#evaluator(validation.metrics))
+    const validator = validation && new Validator(validation, evaluator!, batchSize)
+    const run = new TrainingRun({
+      adapter,
+      step,
+      optimizer,
+      options,
+      data,
+      validator,
+      ...callbacks,
+    })
     this.#run = run
     let failed = false
+    let reason: StopReason
     try {
       await run.resume()
-      this.#interrupted = yield* run.events()
+      reason = yield* run.events()
+      this.#interrupted = reason === 'signal'
     } catch (error) {
       failed = true
       throw error
@@ -127,6 +194,27 @@ export class Trainer {
         await run.close()
       }
     }
+    return run.summary(reason)
+  }
+
+  get #passes() {
+    const { loss, teacher, precision } = this.#options
+    return { adapter: this.adapter, loss, teacher: teacher?.graph, precision }
+  }
+
+  #kernels(): Promise<Kernels> {
+    const { device, backend } = this.#options
+    return openKernels({ device, ...(backend && { backend }) })
+  }
+
+  async #evaluator(metrics: readonly NamedMetric[]): Promise<Evaluator> {
+    return new Evaluator(this.#passes, metrics, await this.#kernels())
+  }
+
+  /** The current parameters. */
+  async #parameters(): Promise<State> {
+    if (this.#running && this.#run) return this.#run.parameters()
+    return new Map(this.adapter.parameters.map(name => [name, this.adapter.read(name)]))
   }
 }
 

@@ -55,7 +55,7 @@ async function train(backend, more = {}) {
   const settings = { loss: 'cross-entropy', epochs: 3, batchSize: 10, maxNorm: 1, backend, ...more }
   const trainer = new Trainer(adapter, adapter, /** @type {TrainerOptions} */ (settings))
   const [losses, norms] = [/** @type {number[]} */ ([]), /** @type {number[]} */ ([])]
-  for await (const { loss, gradientNorm } of trainer.fit(data)) {
+  for await (const { loss, gradientNorm } of trainer.steps(data)) {
     losses.push(loss)
     norms.push(gradientNorm)
   }

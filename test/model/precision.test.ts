@@ -214,7 +214,7 @@ async function losses(base: Graph, backend: BackendName): Promise<number[]> {
   const optimizer = { type: 'adamw', learningRate: 1e-2 } as const
   const trainer = new Trainer(adapter, adapter, { backend, loss: 'mse', optimizer, epochs: 6, batchSize: 12 })
   const found: number[] = []
-  for await (const { loss } of trainer.fit(samples)) found.push(loss)
+  for await (const { loss } of trainer.steps(samples)) found.push(loss)
   return found
 }
 const batch = { x: f32(12, 16, 3, 3), target: f32(12, 48) }

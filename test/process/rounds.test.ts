@@ -80,7 +80,7 @@ const scripts = {
       const trainer = new Trainer({ graph }, adapter, {
         loss: 'cross-entropy', optimizer: { type: 'adamw', learningRate: 1e-3 }, batchSize: 4, epochs, backend,
       })
-      for await (const { step } of trainer.fit(data)) if (step === warm && epochs > warm) before = used()
+      for await (const { step } of trainer.steps(data)) if (step === warm && epochs > warm) before = used()
       return adapter.read(adapter.parameters[0])
     }
     const once = await train(20)

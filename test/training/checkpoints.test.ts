@@ -31,7 +31,9 @@ t.test('the log has the line of a step before there is a checkpoint of it', asyn
   const inTheWay = path.join(folder, 'step-00000008.safetensors')
   const adapter = smallAdapter()
   const training = async () => {
-    for await (const { step } of new Trainer(adapter, adapter, { ...base, ...options }).fit(smallData(101))) {
+    for await (const { step } of new Trainer(adapter, adapter, { ...base, ...options }).steps(
+      smallData(101),
+    )) {
       if (step === 7) mkdirSync(inTheWay)
     }
   }
@@ -92,7 +94,7 @@ t.test('a training goes on with the teacher that it began with', async t => {
       batchSize: 7,
       teacher: { graph: smallModel(teacher) },
     } as const
-    for await (const _ of new Trainer(adapter, adapter, { ...own, ...options }).fit(inputs));
+    await new Trainer(adapter, adapter, { ...own, ...options }).fit(inputs)
     return bytesOf(adapter)
   }
   const folder = t.testdir()
@@ -128,7 +130,7 @@ t.test('a checkpoint belongs to its adapter', async t => {
       ...options,
     })
     const trainer = new Trainer(adapter, adapter, { ...base, batchSize: 10, checkpoint: { folder }, resume })
-    for await (const _ of trainer.fit(smallData(30)));
+    await trainer.fit(smallData(30))
   }
   await fit({}, false)
   await fit({}, true)
@@ -148,7 +150,7 @@ t.test('a checkpoint belongs to its base', async t => {
     const model = smallModel(seed)
     const adapter = await createAdapter(model, { targetModules: ['fc0', 'fc1'], rank: 2, backend })
     const trainer = new Trainer({ graph: model }, adapter, { ...base, batchSize: 10, ...options })
-    for await (const _ of trainer.fit(data));
+    await trainer.fit(data)
     return trainer.step
   }
   await fit(1, { checkpoint: { folder } })

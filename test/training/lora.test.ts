@@ -188,7 +188,7 @@ t.test('training follows the formulas', async t => {
       })
       const losses: number[] = []
       const batch = { x: { shape: [rows, cols], data: x! }, target: { shape: [rows, outs], data: target! } }
-      for await (const { loss } of trainer.fit([batch])) losses.push(loss)
+      for await (const { loss } of trainer.steps([batch])) losses.push(loss)
       close(t, losses, expected.losses, 2e-6, `losses on ${backend}, rslora ${rslora}`)
       close(t, adapter.read('fc.lora_A'), expected.a.flat(), 2e-6, 'A')
       close(t, adapter.read('fc.lora_B'), expected.b.flat(), 2e-6, 'B')

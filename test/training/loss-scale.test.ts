@@ -24,7 +24,7 @@ async function train(options: Partial<TrainerOptions>) {
   }
   const trainer = new Trainer(adapter, adapter, { ...base, ...options })
   const events: TrainingEvent[] = []
-  for await (const event of trainer.fit(smallData(101))) events.push(event)
+  for await (const event of trainer.steps(smallData(101))) events.push(event)
   return { adapter, events, trainer }
 }
 
@@ -125,7 +125,7 @@ t.test('resumed in the middle of skipped steps: the same bits', async t => {
       epochs: 3,
     } as const
     const trainer = new Trainer(adapter, adapter, { ...base, ...options, checkpoint, signal: stop.signal })
-    for await (const { step } of trainer.fit(smallData(101))) if (step === stopAt - 1) stop.abort()
+    for await (const { step } of trainer.steps(smallData(101))) if (step === stopAt - 1) stop.abort()
     const resumed = await train({ ...options, checkpoint, resume: true })
     t.equal(resumed.events[0]!.step, stopAt + 1)
     t.equal(resumed.events[0]!.lossScale, straight.events[stopAt]!.lossScale)
@@ -153,7 +153,7 @@ t.test('what no factor helps ends the training', async t => {
   const trainer = new Trainer({ graph }, adapter, { loss: 'mse', precision: 'fp16', backend })
   let steps = 0
   const fit = async () => {
-    for await (const _ of trainer.fit(batches)) steps++
+    for await (const _ of trainer.steps(batches)) steps++
   }
   await t.rejects(fit(), { code: 'ERR_NOT_FINITE', message: /step 41: .*bf16/ })
   t.equal(steps, 40)

@@ -117,7 +117,7 @@ for (const { file, loss, targets, steps, batch, fixed = {} } of cases) {
     const optimizer = { type: 'adamw', learningRate: 3e-3 } as const
     const trainer = new Trainer({ graph }, adapter, { loss, optimizer, teacher: { graph }, backend: 'cpu' })
     const losses: number[] = []
-    for await (const event of trainer.fit(batches)) losses.push(event.loss)
+    for await (const event of trainer.steps(batches)) losses.push(event.loss)
     const part = Math.ceil(steps / 10)
     const [before, after] = [mean(losses.slice(0, part)), mean(losses.slice(-part))]
     t.ok(after < 0.7 * before, `the loss fell from ${before} to ${after}`)

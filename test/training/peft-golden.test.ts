@@ -71,7 +71,7 @@ t.test('PEFT', { skip: noGolden }, async t => {
         target: { shape: target!.shape, data: target!.data },
       }
       const [losses, norms]: [number[], number[]] = [[], []]
-      for await (const { loss, gradientNorm } of trainer.fit([batch])) {
+      for await (const { loss, gradientNorm } of trainer.steps([batch])) {
         losses.push(loss)
         norms.push(gradientNorm)
       }

@@ -104,7 +104,7 @@ t.test('a training that is interrupted and resumed gives the same bits', async t
       log,
       signal: abort.signal,
     })
-    for await (const { step } of trainer.fit(smallData(101))) if (step === stopAt - 1) abort.abort()
+    for await (const { step } of trainer.steps(smallData(101))) if (step === stopAt - 1) abort.abort()
     t.ok(trainer.interrupted)
     t.equal(trainer.lastCheckpoint, path.join(folder, `step-${String(stopAt).padStart(8, '0')}.safetensors`))
     const resumed = await train({ ...options, checkpoint, log, resume: true })
@@ -130,7 +130,7 @@ t.test('dropout: part of what seed and step decide', async t => {
   const adapter = { ...smallAdapter(), dropout: 0.3 }
   const checkpoint = { folder, every: 5 }
   const trainer = new Trainer(adapter, adapter, { ...base, ...options, checkpoint, signal: stopped.signal })
-  for await (const { step } of trainer.fit(smallData(101))) if (step === 13) stopped.abort()
+  for await (const { step } of trainer.steps(smallData(101))) if (step === 13) stopped.abort()
   const resumed = await dropped({ checkpoint, resume: true })
   t.equal(resumed.events[0]!.step, 15)
   t.ok(bytesOf(resumed.adapter).equals(bytesOf(straight.adapter)), 'resumed')
@@ -148,7 +148,7 @@ t.test('parts of a step drop different elements', async t => {
     const adapter = { ...smallAdapter(), dropout: 0.5 }
     const trainer = new Trainer(adapter, adapter, { ...base, accumulate, epochs: 3 })
     const found: number[] = []
-    for await (const { loss } of trainer.fit(Array(count).fill(batch))) found.push(loss)
+    for await (const { loss } of trainer.steps(Array(count).fill(batch))) found.push(loss)
     return found
   }
   // With one mask the mean of two equal parts would be either of them, to the bit.
@@ -160,7 +160,7 @@ t.test('parts of a step drop different elements', async t => {
 t.test('a caller that leaves early has the parameters of the last step', async t => {
   const adapter = smallAdapter()
   const trainer = new Trainer(adapter, adapter, { ...base, batchSize: 10 })
-  for await (const { step } of trainer.fit(smallData(101))) if (step === 3) break
+  for await (const { step } of trainer.steps(smallData(101))) if (step === 3) break
   t.equal(trainer.step, 3)
   t.notOk(bytesOf(adapter).equals(bytesOf(smallAdapter())))
 })
@@ -173,14 +173,14 @@ t.test('streams of batches', async t => {
   const adapter = smallAdapter()
   const trainer = new Trainer(adapter, adapter, { ...base, epochs: 2 })
   let steps = 0
-  for await (const { totalSteps } of trainer.fit(batches)) {
+  for await (const { totalSteps } of trainer.steps(batches)) {
     steps++
     t.equal(totalSteps, undefined)
   }
   t.equal(steps, 10)
   const fromDataset = await train({ epochs: 2, batchSize: 8, shuffle: false }, data)
   t.ok(bytesOf(adapter).equals(bytesOf(fromDataset.adapter)))
-  const once = new Trainer(adapter, adapter, { ...base, epochs: 2 }).fit(batches())
+  const once = new Trainer(adapter, adapter, { ...base, epochs: 2 }).steps(batches())
   await t.rejects(
     (async () => {
       for await (const _ of once);
@@ -221,7 +221,7 @@ t.test('memory that is short', async t => {
     })
     const column = { shape: [64, 1], data: new Float32Array(64) }
     const trainer = new Trainer({ graph }, adapterOf(graph, ['p']), { loss: 'mse', backend: 'js' })
-    for await (const _ of trainer.fit([{ x: column, target: column }]));
+    await trainer.fit([{ x: column, target: column }])
   }
   const code = 'ERR_OUT_OF_MEMORY'
   await t.rejects(fit(2 ** 41), { code, message: /step 1: no memory for a batch of 64; not even one/ })
@@ -299,7 +299,7 @@ t.test('inputs of halves take numbers', async t => {
   for (const given of [[{ x: bits, target }], [{ x, target }], [table.read(all)]]) {
     const adapter = await createAdapter(graph, { targetModules: ['fc0'], init: false, backend })
     losses.push([])
-    for await (const { loss } of new Trainer({ graph }, adapter, { ...base, epochs: 3 }).fit(given))
+    for await (const { loss } of new Trainer({ graph }, adapter, { ...base, epochs: 3 }).steps(given))
       losses.at(-1)!.push(loss)
   }
   t.strictSame(losses[1], losses[0])
@@ -313,7 +313,7 @@ t.test('targets of another shape do not broadcast', async t => {
       const x = { shape: [samples, 7], data: new Float32Array(samples * 7).fill(0.5) }
       const target = { shape, data: new Float32Array(shape.reduce((count, size) => count * size, 1)) }
       const adapter = smallAdapter()
-      return new Trainer(adapter, adapter, { ...base, loss: type }).fit([{ x, target }]).next()
+      return new Trainer(adapter, adapter, { ...base, loss: type }).steps([{ x, target }]).next()
     }
     const { value } = await fit(3, [3, 3])
     t.ok(value, type)

@@ -61,7 +61,7 @@ async function train(run: PeftRun): Promise<{ losses: number[]; trained: Graph }
   }
   const trainer = new Trainer({ graph: model }, adapter, { loss: 'cross-entropy', backend: 'cpu' })
   const losses: number[] = []
-  for await (const { loss } of trainer.fit(batches)) losses.push(loss)
+  for await (const { loss } of trainer.steps(batches)) losses.push(loss)
   const initializers = new Map(model.initializers)
   for (const name of adapter.parameters) {
     initializers.set(name, Constant.from('f32', initializers.get(name)!.shape, adapter.read(name)))

@@ -164,7 +164,7 @@ for (const [name, base] of Object.entries(quantizedBases)) {
       },
     })
     const losses: number[] = []
-    for await (const { loss } of trainer.fit([{ x, target }])) losses.push(loss)
+    for await (const { loss } of trainer.steps([{ x, target }])) losses.push(loss)
     t.ok(losses.at(-1)! < 0.98 * losses[0]!, `from ${losses[0]} to ${losses.at(-1)}`)
   })
 }

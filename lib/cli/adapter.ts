@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import { relativeError } from '../core/difference.js'
 import { Adapter } from '../dora/model/adapter.js'
 import { type PeftAdapter, type PeftModule, readPeftAdapter } from '../dora/peft/adapter-folder.js'
+import { type ScaledModule, updateDistance } from '../dora/peft/update-distance.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { readOnnx } from '../io/onnx/read.js'
 import type { Tensor } from '../memory/tensor.js'
@@ -22,31 +23,16 @@ export function addAdapter(program: Command): void {
       const peft = await readPeftAdapter(folder)
       const fitted = flags.model && (await Adapter.load(canonicalise(await readOnnx(flags.model)), folder))
       const summary = describe(peft)
-      if (flags.json) {
-        printJson(fitted ? { ...summary, shareOfBase: fitted.shareOfBase } : summary)
-        return
-      }
-      printPairs([
-        ['kind', `${summary.kind}, scale alpha / ${peft.config.useRslora ? '√rank' : 'rank'}`],
-        ['parameters', `${summary.parameters.toLocaleString('en')}, ${formatBytes(summary.bytes)}`],
-      ])
-      printTable(
-        ['module', 'kind', 'rank', 'alpha', 'parameters'],
-        summary.modules.map(({ name, kind, rank, alpha, parameters }) => [
-          name,
-          kind,
-          String(rank),
-          String(alpha),
-          parameters.toLocaleString('en'),
-        ]),
-        [2, 3, 4],
-      )
-      if (fitted) print(String(fitted))
+      if (flags.json) printJson(fitted ? { ...summary, shareOfBase: fitted.shareOfBase } : summary)
+      else printSummary(summary)
+      if (fitted && !flags.json) print(String(fitted))
     })
   withExamples(info, 'dgx-spark adapter info adapter', 'dgx-spark adapter info adapter --model base.onnx')
   const diff = adapter
     .command('diff')
-    .description('print how far apart two adapters are, layer by layer; exits with 1 when they differ')
+    .description(
+      'print how far apart the updates of two adapters are, by layer; exits with 1 when they differ',
+    )
     .argument('<a>', 'adapter folder')
     .argument('<b>', 'adapter folder')
     .option('--json', 'print one JSON document')
@@ -55,16 +41,16 @@ export function addAdapter(program: Command): void {
       if (flags.json) printJson(rows)
       else {
         printTable(
-          ['module', 'rank, alpha', 'A', 'B', 'magnitude', 'replaced'],
-          rows.map(({ name, settings, ...parts }) => [name, settings, ...Object.values(parts)].map(show)),
-          [2, 3, 4, 5],
+          ['module', 'rank, alpha', 'B·A', 'magnitude', 'replaced'],
+          rows.map(({ name, settings, update, magnitude, replaced }) =>
+            [name, settings, update, magnitude, replaced].map(show),
+          ),
+          [2, 3, 4],
         )
-        print('A, B, magnitude, and a bias or weight that is replaced whole: ‖b − a‖ / ‖a‖')
+        print('B·A with its scale, magnitude, and a bias or weight that is replaced whole: ‖b − a‖ / ‖a‖')
+        print(`differences up to ${rounding} are rounding`)
       }
-      const same = rows.every(({ name, settings, ...parts }) => {
-        return settings === 'equal' && Object.values(parts).every(part => part === 0)
-      })
-      if (!same) process.exitCode = 1
+      if (!rows.every(isSame)) process.exitCode = 1
     })
   withExamples(diff, 'dgx-spark adapter diff adapter other-adapter')
 }
@@ -73,15 +59,58 @@ const tensorsOf = ({ a, b, magnitude, bias }: PeftModule): Tensor[] =>
   [a, b, magnitude, bias].filter(tensor => tensor !== undefined)
 
 function describe({ config, modules, extra }: PeftAdapter) {
+  const sizes = (tensors: readonly Tensor[]) => ({
+    parameters: tensors.reduce((sum, { size }) => sum + size, 0),
+    bytes: tensors.reduce((sum, { data }) => sum + data.byteLength, 0),
+  })
   const rows = [...modules].map(([name, module]) => {
     const { kind, rank, alpha } = module
-    const parameters = tensorsOf(module).reduce((sum, { size }) => sum + size, 0)
-    const bytes = tensorsOf(module).reduce((sum, { data }) => sum + data.byteLength, 0)
-    return { name, kind, rank, alpha, parameters, bytes }
+    return { name, kind, rank, alpha, ...sizes(tensorsOf(module)) }
   })
-  const sum = (key: 'parameters' | 'bytes'): number => rows.reduce((total, row) => total + row[key], 0)
-  const kind = config.useDora ? 'DoRA' : 'LoRA'
-  return { kind, parameters: sum('parameters'), bytes: sum('bytes'), modules: rows, extra: [...extra.keys()] }
+  const replaced = [...extra].map(([name, tensor]) => ({ name, ...sizes([tensor]) }))
+  const sum = (key: 'parameters' | 'bytes'): number =>
+    [...rows, ...replaced].reduce((total, row) => total + row[key], 0)
+  const { raw, loraDropout, useDora, useRslora, bias, modulesToSave } = config
+  return {
+    kind: useDora ? 'DoRA' : 'LoRA',
+    rslora: useRslora,
+    parameters: sum('parameters'),
+    bytes: sum('bytes'),
+    dropout: loraDropout,
+    bias,
+    modulesToSave,
+    baseModel: textOf(raw.base_model_name_or_path),
+    task: textOf(raw.task_type),
+    peftVersion: textOf(raw.peft_version),
+    modules: rows,
+    replaced,
+    extra: [...extra.keys()],
+  }
+}
+
+const textOf = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null)
+
+function printSummary(summary: ReturnType<typeof describe>): void {
+  const { kind, rslora, parameters, bytes, dropout, bias, modules, replaced, modulesToSave } = summary
+  printPairs([
+    ['kind', `${kind}, scale alpha / ${rslora ? '√rank' : 'rank'}`],
+    ['parameters', `${parameters.toLocaleString('en')}, ${formatBytes(bytes)}`],
+    ['dropout', String(dropout)],
+    ['biases', bias],
+    ['modules to save', modulesToSave.join(', ') || 'none'],
+    ['base model', summary.baseModel ?? 'not named'],
+    ['task', summary.task ?? 'not named'],
+    ['PEFT version', summary.peftVersion ?? 'not named'],
+  ])
+  const count = (value: number): string => value.toLocaleString('en')
+  printTable(
+    ['module', 'kind', 'rank', 'alpha', 'parameters'],
+    [
+      ...modules.map(row => [row.name, row.kind, String(row.rank), String(row.alpha), count(row.parameters)]),
+      ...replaced.map(row => [row.name, 'replaced', '', '', count(row.parameters)]),
+    ],
+    [2, 3, 4],
+  )
 }
 
 /** A distance; null where one of the two has no such tensor, or another shape. */
@@ -92,6 +121,8 @@ interface Difference {
   settings: string
   a: Distance
   b: Distance
+  /** Of the updates scale · B·A. */
+  update: Distance
   magnitude: Distance
   replaced: Distance
 }
@@ -110,13 +141,14 @@ function differences(first: PeftAdapter, second: PeftAdapter): Difference[] {
       settings: isEqual ? 'equal' : `${settings(one)} / ${settings(two)}`,
       a: distance(one?.a, two?.a),
       b: distance(one?.b, two?.b),
+      update: one && two ? updateChange(scaled(one, first), scaled(two, second)) : null,
       magnitude: distance(one?.magnitude, two?.magnitude),
       replaced: distance(one?.bias, two?.bias),
     }
   })
   const rest = [...others].map(name => {
     const replaced = distance(first.extra.get(name), second.extra.get(name))
-    return { name, settings: 'equal', a: 0, b: 0, magnitude: 0, replaced }
+    return { name, settings: 'equal', a: 0, b: 0, update: 0, magnitude: 0, replaced }
   })
   return [...layers, ...rest]
 }
@@ -126,6 +158,24 @@ function distance(one: Tensor | undefined, two: Tensor | undefined): Distance {
   if (!one || !two || one.shape.join() !== two.shape.join()) return null
   return relativeError(two.toFloat32(), one.toFloat32())
 }
+
+const scaled = (module: PeftModule, { config }: PeftAdapter): ScaledModule => ({
+  a: module.a,
+  b: module.b,
+  scale: module.alpha / (config.useRslora ? Math.sqrt(module.rank) : module.rank),
+})
+
+function updateChange(one: ScaledModule, two: ScaledModule): Distance {
+  const distance = updateDistance(one, two)
+  if (!distance) return null
+  return distance.difference === 0 ? 0 : distance.difference / distance.norm
+}
+
+/** Relative differences of f32 factors whose products mean the same. */
+const rounding = 1e-6
+
+const isSame = ({ update, magnitude, replaced }: Difference): boolean =>
+  [update, magnitude, replaced].every(part => part !== null && part <= rounding)
 
 const show = (value: string | Distance): string =>
   typeof value === 'string' ? value : value === null ? '-' : value.toExponential(2)

@@ -57,6 +57,7 @@ t.before(async () => {
 t.test('adapter info and diff', async t => {
   const info = cli('adapter', 'info', at('a'), '--json').json()
   t.match(info, { kind: 'DoRA', parameters: 2 * (7 + 5) + 7 + 2 * (8 + 9) + 8 })
+  t.match(info, { dropout: 0, modulesToSave: [], baseModel: null, task: null, peftVersion: '0.21.0' })
   t.strictSame(info.modules.map(({ name }: { name: string }) => name).sort(), ['c1', 'fc1'])
   const text = cli('adapter', 'info', at('a'), '--model', at('model.onnx'))
   t.equal(text.status, 0, text.stderr)
@@ -66,7 +67,8 @@ t.test('adapter info and diff', async t => {
   t.equal(diff.status, 1)
   const [row] = diff.json()
   t.equal(row.settings, 'equal')
-  t.ok(row.a > 0.5 && row.b > 0.5)
+  t.ok(row.a > 0.5 && row.b > 0.5 && row.update > 0.5)
+  t.match(cli('adapter', 'diff', at('a'), at('b')).stdout, /B·A.*fc1.*equal.*\d\.\d\de.*rounding/s)
   const replaced = cli('adapter', 'diff', at('c'), at('d'), '--json')
   t.equal(replaced.status, 1)
   t.match(replaced.json(), [
@@ -77,6 +79,71 @@ t.test('adapter info and diff', async t => {
   const missing = cli('adapter', 'info', at('nothing'))
   t.equal(missing.status, 1)
   t.match(missing.stderr, /adapter_config.json.*ERR_IO/)
+})
+
+t.test('adapter info names what PEFT saved beside the layers', async t => {
+  const { config, modules, metadata } = await readPeftAdapter(at('a'))
+  const named = {
+    base_model_name_or_path: 'base/model',
+    task_type: 'SEQ_CLS',
+    lora_dropout: 0.25,
+    modules_to_save: ['score'],
+  }
+  const extra = new Map([['score.weight', Tensor.zeros([3, 4])]])
+  const whole = {
+    config: { ...config, raw: { ...config.raw, ...named } },
+    modules,
+    extra,
+    metadata: metadata!,
+  }
+  await writePeftAdapter(at('saved'), whole)
+  const { stdout, stderr } = cli('adapter', 'info', at('saved'))
+  t.match(stdout, /parameters +85,.*dropout +0\.25.*to save +score.*base\/model.*SEQ_CLS.*0\.21\.0/s, stderr)
+  t.match(stdout, /score\.weight.*replaced.*12/)
+  t.match(cli('adapter', 'info', at('saved'), '--json').json(), {
+    parameters: 73 + 12,
+    replaced: [{ name: 'score.weight', parameters: 12 }],
+    modulesToSave: ['score'],
+  })
+})
+
+t.test('adapter diff compares what adapters compute', async t => {
+  const { config, modules, metadata } = await readPeftAdapter(at('a'))
+  const { a, b, magnitude, ...rest } = modules.get('fc1')!
+  const [rows, columns] = [a.toFloat32(), b.toFloat32()]
+  // The same update in other factors: the two ranks swapped, and a third one that adds nothing.
+  const swapped = [...rows.slice(5, 10), ...rows.slice(0, 5), ...rows.slice(0, 5)]
+  const others = Array.from({ length: 7 }, (_, row) => [columns[2 * row + 1]!, columns[2 * row]!, 0]).flat()
+  const write = (name: string, alpha: number) =>
+    writePeftAdapter(at(name), {
+      config: { ...config, raw: { ...config.raw, r: 3, lora_alpha: alpha, target_modules: ['fc1'] } },
+      modules: new Map([
+        [
+          'fc1',
+          {
+            ...rest,
+            magnitude: magnitude!,
+            rank: 3,
+            alpha,
+            a: Tensor.from(Float32Array.from(swapped), { shape: [3, 5] }),
+            b: Tensor.from(Float32Array.from(others), { shape: [7, 3] }),
+          },
+        ],
+      ]),
+      extra: new Map(),
+      metadata: metadata!,
+    })
+  const scale = config.loraAlpha / config.r
+  await write('same', 3 * scale)
+  await write('double', 6 * scale)
+  const rowOf = (run: ReturnType<typeof cli>) =>
+    run.json().find(({ name }: { name: string }) => name === 'fc1')
+  const same = rowOf(cli('adapter', 'diff', at('a'), at('same'), '--json'))
+  t.match(same, { name: 'fc1', a: null, b: null, magnitude: 0 })
+  t.ok(same.update < 1e-6, String(same.update))
+  const double = cli('adapter', 'diff', at('same'), at('double'), '--json')
+  t.ok(Math.abs(rowOf(double).update - 1) < 1e-6)
+  t.equal(double.status, 1)
 })
 
 t.test('adapters that replace the same bias are not merged', async t => {

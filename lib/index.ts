@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /**
  * GPU machine learning for Node.js: on NVIDIA DGX Spark with the GPU, on everything else on the CPU.
  *

@@ -1,10 +1,10 @@
 // native.ts: the contract with the addon, and the only place where a .node file is loaded.
-import { createRequire } from 'node:module'
+import { existsSync, readdirSync } from 'node:fs'
 import path from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { type CpuIsa, getConfig } from './core/config.js'
 import { SparkError } from './core/errors.js'
 import { debug, warnOnce } from './core/log.js'
+import { packageFolder } from './core/package-folder.js'
 import { makeUntransferable } from './core/untransferable.js'
 
 /** Memory owned by native code; only the addon can look inside. */
@@ -287,7 +287,6 @@ export interface Addon {
 /** The addon, or why it could not be loaded. */
 export type AddonState = { addon: Addon; path: string } | { addon: null; reason: string }
 
-const root = path.join(path.dirname(fileURLToPath(import.meta.url)), '..')
 let state: AddonState | undefined
 
 /** Loads the addon on the first call; later calls give the same answer. Never throws. */
@@ -313,18 +312,12 @@ export function requireAddon(): Addon {
 
 function tryLoad(): AddonState {
   if (process.env.DGX_SPARK_BUILD === 'none') return { addon: null, reason: 'DGX_SPARK_BUILD=none' }
-  const require = createRequire(import.meta.url)
   try {
-    let addon: Addon
-    let file: string
-    if (process.env.DGX_SPARK_BUILD === 'debug') {
-      addon = require('bindings')({ bindings: 'dgx_spark', module_root: root })
-      file = path.join(root, 'build', 'Debug', 'dgx_spark.node')
-    } else {
-      const build = require('node-gyp-build')
-      file = build.path(root)
-      addon = build(root)
-    }
+    const file = addonFile()
+    // Not by require, which bundlers take for theirs.
+    const loaded = { exports: {} }
+    process.dlopen(loaded, file)
+    const addon = loaded.exports as Addon
     addon.initialize(SparkError, makeUntransferable)
     checkCpuIsa(addon)
     debug(`addon loaded from ${file}`)
@@ -332,6 +325,43 @@ function tryLoad(): AddonState {
   } catch (error) {
     return { addon: null, reason: (error as Error).message.replace(/\s*\n\s*/g, ', ') }
   }
+}
+
+/**
+ * The addon for this machine: what `DGX_SPARK_PREBUILD` names, or in the package what was built there, or a prebuild.
+ * @throws Error when there is none
+ */
+function addonFile(): string {
+  const { DGX_SPARK_BUILD: build, DGX_SPARK_PREBUILD: given } = process.env
+  const folder = given ? path.resolve(given) : packageFolder()
+  if (folder === undefined)
+    throw new Error(
+      'this is a bundle without the package: let DGX_SPARK_PREBUILD name the folder that holds prebuilds/',
+    )
+  if (folder.endsWith('.node')) return folder
+  const prebuilds = `${process.platform}-${process.arch}`
+  const built = path.join(folder, 'build', build === 'debug' ? 'Debug' : 'Release', 'dgx_spark.node')
+  const folders = [path.join(folder, 'prebuilds', prebuilds), path.join(folder, prebuilds)]
+  const files = [built, ...(build === 'debug' ? [] : folders.flatMap(prebuildsIn))]
+  const file = files.find(existsSync)
+  if (file) return file
+  const looked = [built, ...folders].map(it => path.relative(folder, it)).join(', ')
+  throw new Error(
+    `there is no addon for ${prebuilds} (${libc}) in ${folder}, which was searched for ${looked}`,
+  )
+}
+
+/** Which C library prebuilds must be for. */
+const libc = existsSync('/etc/alpine-release') ? 'musl' : 'glibc'
+
+/** The prebuilds in a folder that fit the C library, those named after it first. */
+function prebuildsIn(folder: string): string[] {
+  if (!existsSync(folder)) return []
+  const other = libc === 'musl' ? '.glibc.' : '.musl.'
+  const names = readdirSync(folder).filter(name => name.endsWith('.node') && !name.includes(other))
+  return names
+    .sort((a, b) => Number(b.includes(libc)) - Number(a.includes(libc)))
+    .map(name => path.join(folder, name))
 }
 
 function checkCpuIsa(addon: Addon): void {

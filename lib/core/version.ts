@@ -1,7 +1,10 @@
 import { readFileSync } from 'node:fs'
+import path from 'node:path'
+import { packageFolder } from './package-folder.js'
 
-/** The version in package.json. */
+/** The version in package.json; `unknown` in a bundle beside which there is no package. */
 export function packageVersion(): string {
-  const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
-  return manifest.version
+  const folder = packageFolder()
+  if (folder === undefined) return 'unknown'
+  return JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')).version
 }

@@ -1,7 +1,8 @@
 // fp4-test.ts: tests a way to FP4 tensor cores in a child process. An instruction that fails there ruins the child's CUDA
 // context and not the user's, and a kernel that never ends is killed.
 import { type ExecFileException, execFile } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
+import path from 'node:path'
+import { packageFolder } from '../core/package-folder.js'
 
 /** Our kernel (linear_fp4_mma.cu), or cuBLASLt's. */
 export type Fp4Way = 'own' | 'cublaslt'
@@ -12,7 +13,12 @@ export type Fp4Problem = string | null
 /** Milliseconds for a process to start, open the GPU and form a product. */
 const defaultDeadline = 30_000
 
-const program = fileURLToPath(new URL('./fp4-child.js', import.meta.url))
+/** The script of the child process. */
+function program(): string {
+  const folder = packageFolder()
+  if (folder === undefined) throw new Error('the package is not there, only a bundle of it')
+  return path.join(folder, 'dist', 'kernels', 'fp4-child.js')
+}
 
 /** Signals of a failure, not of somebody who ended the process. */
 const crashes = ['SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGILL', 'SIGSEGV', 'SIGTRAP']
@@ -24,7 +30,7 @@ const crashes = ['SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGILL', 'SIGSEGV', 'SIGTRAP']
 export async function testFp4(uuid: string, way: Fp4Way, deadline = defaultDeadline): Promise<Fp4Problem> {
   if (process.getBuiltinModule?.('node:sea')?.isSea())
     throw new Error('a single executable starts no scripts')
-  const { failure, stdout } = await run([program, uuid, way, String(deadline + 5000)], deadline)
+  const { failure, stdout } = await run([program(), uuid, way, String(deadline + 5000)], deadline)
   const { problem, untested } = parseAnswer(stdout)
   if (isFp4Problem(problem)) return problem
   if (typeof untested === 'string') throw new Error(untested)

@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /**
  * Kernels of one backend: operations on typed arrays, frozen weights, and prepared sequences of calls. For programs that
  * need more control than models and layers offer.

@@ -32,7 +32,8 @@ type Runtime = typeof import('onnxruntime-node')
 
 async function loadRuntime(): Promise<Runtime> {
   try {
-    return await import('onnxruntime-node')
+    // Bundlers leave it alone: it is found where the program runs, or not.
+    return await import(/* webpackIgnore: true */ /* @vite-ignore */ 'onnxruntime-node')
   } catch (cause) {
     const message = "backend 'onnxruntime' needs the package onnxruntime-node: npm install onnxruntime-node"
     throw new SparkError('ERR_UNSUPPORTED', message, { cause })

@@ -96,7 +96,7 @@ t.test('bundles', { skip: !loadAddon().addon && 'there is no addon' }, async t =
   })
   const folder = await bundlers(path.join(work, 'clients'))
   if (!folder) {
-    t.skip('esbuild, webpack, rollup, vite: no registry answers')
+    await t.test('esbuild, webpack, rollup, vite', { skip: 'no registry answers' }, () => undefined)
     return
   }
   project(work)

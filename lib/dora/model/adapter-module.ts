@@ -8,6 +8,7 @@ import type { NormGradient } from '../layer/layer-types.js'
 import type { PeftConfig } from '../peft/config.js'
 import type { GraphModule } from './find-modules.js'
 import { weightRows } from './module-weight.js'
+import type { TrainingRecord } from './trainable-adapter.js'
 
 /** The adapter of one layer: W' = magnitude / ‖V‖ ∘ V with V = W + scale · B·A, or V itself for LoRA. */
 export interface AdapterModule extends GraphModule {
@@ -47,6 +48,8 @@ export interface AdapterState {
   readonly modules: readonly AdapterModule[]
   /** Trainable arrays by module name. */
   readonly values: ReadonlyMap<string, ModuleValues>
+  /** How it was trained, where a file says it. */
+  readonly training?: TrainingRecord | undefined
   /** Tensors that replace tensors of the model, such as biases, by their names in the file. */
   readonly extra: ReadonlyMap<string, Tensor>
   /**

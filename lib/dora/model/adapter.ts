@@ -24,7 +24,7 @@ import {
   saveAdapter,
   weightHash,
 } from './peft-folder.js'
-import type { TrainableAdapter } from './trainable-adapter.js'
+import type { TrainableAdapter, TrainingRecord } from './trainable-adapter.js'
 
 /**
  * A DoRA or LoRA adapter of a model. It shares the weights of the model and never changes them.
@@ -51,6 +51,7 @@ export class Adapter implements TrainableAdapter {
   readonly extra: ReadonlyMap<string, Tensor>
   readonly #replaced: ReadonlyMap<string, Constant>
   readonly #values = new Map<string, Float32Array>()
+  #training: TrainingRecord | undefined
 
   /** @internal */
   constructor(state: AdapterState) {
@@ -61,6 +62,7 @@ export class Adapter implements TrainableAdapter {
     this.normGradient = state.normGradient
     this.extra = state.extra
     this.#replaced = state.replaced
+    this.#training = state.training
     for (const { name } of state.modules) {
       const { a, b, magnitude } = state.values.get(name)!
       doraParameters(name).forEach((parameter, i) => {
@@ -194,6 +196,19 @@ export class Adapter implements TrainableAdapter {
     return { a: this.#valuesOf(a), b: this.#valuesOf(b), magnitude: this.#values.get(magnitude) }
   }
 
+  /** How the adapter was trained: settings, steps and data; undefined for a new one. */
+  get training(): TrainingRecord | undefined {
+    return this.#training
+  }
+
+  /**
+   * Remembers how the adapter was trained; files carry it.
+   * @internal
+   */
+  record(training: TrainingRecord): void {
+    this.#training = training
+  }
+
   /** The hexadecimal sha256 of the bytes of each adapted weight, by module name. */
   baseHashes(): ReadonlyMap<string, string> {
     return new Map(this.modules.map(module => [module.name, weightHash(this.base, module)]))
@@ -208,8 +223,8 @@ export class Adapter implements TrainableAdapter {
   }
 
   /**
-   * Writes an adapter folder in PEFT's format, including the sha256 of each adapted weight. Each file is written
-   * atomically. Magnitudes are always f32.
+   * Writes an adapter folder in PEFT's format, including the sha256 of each adapted weight and how it was trained, and on
+   * request a README.md. Each file is written atomically. Magnitudes are always f32.
    * @throws SparkError ERR_IO
    */
   save(folder: string, options: AdapterFileOptions = {}): Promise<void> {

@@ -1,11 +1,12 @@
 // peft-folder.ts: the adapter of a model as a folder in PEFT's format.
 import { createHash } from 'node:crypto'
 import path from 'node:path'
-import { expectKnownOptions, expectOneOf } from '../../core/checks.js'
+import { expectBoolean, expectKnownOptions, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { transpose } from '../../core/transpose.js'
 import type { Constant } from '../../graph/constant.js'
 import type { Graph } from '../../graph/graph.js'
+import { writeFileAtomic } from '../../io/atomic-write.js'
 import { Tensor } from '../../memory/tensor.js'
 import type { NormGradient } from '../layer/layer-types.js'
 import {
@@ -16,7 +17,9 @@ import {
 } from '../peft/adapter-folder.js'
 import { type AdapterModule, type AdapterState, adapterModule, type ModuleValues } from './adapter-module.js'
 import { findModules, type GraphModule } from './find-modules.js'
+import { type DescribedAdapter, modelCard } from './model-card.js'
 import { constantOf, weightConstants } from './module-weight.js'
+import type { TrainingRecord } from './trainable-adapter.js'
 
 /** Options of {@link Adapter.save}. */
 export interface AdapterFileOptions {
@@ -24,6 +27,8 @@ export interface AdapterFileOptions {
   readonly dtype?: 'f32' | 'f16' | 'bf16'
   /** Name or path of the base model, for adapter_config.json. */
   readonly baseModel?: string
+  /** Whether to write a model card, README.md, too. Default: false. */
+  readonly modelCard?: boolean
 }
 
 /** Options of {@link Adapter.load}. */
@@ -38,6 +43,9 @@ export interface LoadAdapterOptions {
 
 /** Prefix of the metadata keys that hold the hash of a module's frozen weight. */
 const baseKey = 'dgx_spark.base.'
+
+/** Metadata key of how the adapter was trained, as JSON. */
+const trainingKey = 'dgx_spark.training'
 
 /** The hexadecimal sha256 of the bytes of a weight; for a quantized weight, of its codes and then its scales. */
 export function weightHash(graph: Graph, module: GraphModule): string {
@@ -100,7 +108,20 @@ export function fitAdapter(
     (a, b) => all.findIndex(m => m.weight === a.weight) - all.findIndex(m => m.weight === b.weight),
   )
   const replaced = new Map([...extra].map(([key, tensor]) => replacement(folder, graph, all, key, tensor)))
-  return { base: graph, name, config: peft.config, normGradient, modules, values, extra, replaced }
+  const training = readTraining(peft.metadata?.get(trainingKey))
+  return { base: graph, name, config: peft.config, normGradient, modules, values, extra, replaced, training }
+}
+
+/** The record of a training; undefined for a text that is none, which only describes. */
+function readTraining(text: string | undefined): TrainingRecord | undefined {
+  try {
+    const record: unknown = text === undefined ? undefined : JSON.parse(text)
+    return typeof record === 'object' && record !== null && !Array.isArray(record)
+      ? (record as TrainingRecord)
+      : undefined
+  } catch {
+    return undefined
+  }
 }
 
 /** The layer with that name, or the only one whose name has a common suffix with it. */
@@ -181,7 +202,7 @@ function replacement(
 }
 
 /** The parts of an adapter that {@link saveAdapter} needs. */
-export interface SavedAdapter extends Pick<AdapterState, 'base' | 'config' | 'modules' | 'extra'> {
+export interface SavedAdapter extends DescribedAdapter, Pick<AdapterState, 'base' | 'extra'> {
   /** The arrays of a module. */
   valuesOf(module: string): ModuleValues
 }
@@ -192,8 +213,9 @@ export async function saveAdapter(
   folder: string,
   options: AdapterFileOptions,
 ): Promise<void> {
-  expectKnownOptions('options', options, ['dtype', 'baseModel'])
-  const { dtype = 'f32', baseModel } = options
+  expectKnownOptions('options', options, ['dtype', 'baseModel', 'modelCard'])
+  const { dtype = 'f32', baseModel, modelCard: withCard = false } = options
+  expectBoolean('options.modelCard', withCard)
   expectOneOf('options.dtype', dtype, ['f32', 'f16', 'bf16'])
   const modules = new Map<string, PeftModule>()
   const metadata = new Map<string, string>()
@@ -217,8 +239,17 @@ export async function saveAdapter(
     })
     metadata.set(baseKey + name, weightHash(adapter.base, module))
   }
+  if (adapter.training) metadata.set(trainingKey, JSON.stringify(adapter.training))
   const raw = { ...adapter.config.raw, ...(baseModel && { base_model_name_or_path: baseModel }) }
-  await writePeftAdapter(folder, { config: { ...adapter.config, raw }, modules, extra, metadata })
+  const config = { ...adapter.config, raw }
+  await writePeftAdapter(folder, { config, modules, extra, metadata })
+  if (!withCard) return
+  const { name, parameterCount, training } = adapter
+  const card = modelCard(
+    { config, modules: adapter.modules, name, parameterCount, training },
+    path.basename(folder),
+  )
+  await writeFileAtomic(path.join(folder, 'README.md'), [Buffer.from(card)])
 }
 
 function rounded(name: string, tensor: Tensor, dtype: 'f32' | 'f16' | 'bf16'): Tensor {

@@ -2,6 +2,9 @@
 import type { Graph } from '../../graph/graph.js'
 import type { DropoutSites } from '../../graph/rewrites/insert-lora.js'
 
+/** How parameters were trained, as plain values by name: settings, steps, and what the data were. */
+export type TrainingRecord = Readonly<Record<string, unknown>>
+
 /** An adapter that can be trained: a graph that contains it, and parameters to read and write. */
 export interface TrainableAdapter {
   /**
@@ -34,4 +37,6 @@ export interface TrainableAdapter {
   read(parameter: string): Float32Array
   /** Replaces the values of a parameter; they are copied. */
   write(parameter: string, values: Float32Array): void
+  /** Remembers how the parameters were trained, for files. */
+  record?(training: TrainingRecord): void
 }

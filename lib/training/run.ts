@@ -19,7 +19,7 @@ import { LossScaler } from './loss-scaler.js'
 import type { Optimizer } from './optimizers.js'
 import type { CheckedOptions, TrainingEvent } from './options.js'
 import { createSchedule, type Schedule } from './schedules.js'
-import { expectSettings, type Settings, settingsOf } from './settings.js'
+import { expectSettings, type Settings, settingsOf, trainingRecord } from './settings.js'
 import type { State, StepNumbers, StepResult, TrainingStep } from './step.js'
 import { type StopReason, Tally, type TrainingSummary } from './summary.js'
 import type { Callbacks, Validator } from './validation.js'
@@ -44,6 +44,8 @@ export class TrainingRun {
   /** The sha256 of each adapted frozen weight by module name. */
   readonly #base: ReadonlyMap<string, string>
   readonly #settings: Settings
+  /** The last batch, which tells what the data are. */
+  #batch: Batch | undefined
   readonly #tally = new Tally()
   #progress: Progress
   #lastCheckpoint: string | undefined
@@ -179,8 +181,10 @@ export class TrainingRun {
   }
 
   #writeAdapter(state: State): void {
-    const { adapter } = this.#parts
+    const { adapter, options, data } = this.#parts
     for (const name of adapter.parameters) adapter.write(name, state.get(name)!)
+    const { step, epoch } = this.#progress
+    if (step > 0) adapter.record?.(trainingRecord(options, data, { step, epoch, batch: this.#batch }))
   }
 
   /** Closes the log. */
@@ -203,6 +207,7 @@ export class TrainingRun {
   }
 
   async #step(parts: readonly Batch[], began: number): Promise<TrainingEvent> {
+    this.#batch = parts.at(-1)
     const training = this.#parts.step
     const progress = this.#progress
     const step = progress.step + 1

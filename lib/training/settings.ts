@@ -1,9 +1,9 @@
 // settings.ts: the settings that a resumed training must share with the original one.
 import { createHash } from 'node:crypto'
 import { SparkError } from '../core/errors.js'
-import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
+import type { TrainableAdapter, TrainingRecord } from '../dora/model/trainable-adapter.js'
 import type { Graph } from '../graph/graph.js'
-import { sampleCount, type TrainingData } from './dataset.js'
+import { type Batch, sampleCount, type TrainingData } from './dataset.js'
 import type { CheckedOptions } from './options.js'
 import type { ValidationSettings } from './validation.js'
 
@@ -37,6 +37,39 @@ export function settingsOf(
   const given = { teacher, samples: sampleCount(data) ?? null, ...validationSettings(validation) }
   const all = [...own, ...Object.entries({ ...given, ...adapter.settings })]
   return Object.fromEntries(all.map(([name, value]) => [name, canonicalJson(value)]))
+}
+
+/** What an adapter remembers of its training: settings, completed steps and the fields of a batch with its own sizes. */
+export function trainingRecord(
+  options: CheckedOptions,
+  data: TrainingData,
+  {
+    step,
+    epoch,
+    batch,
+  }: { readonly step: number; readonly epoch: number; readonly batch: Batch | undefined },
+): TrainingRecord {
+  const settings = names.map(name => {
+    const value = options[name]
+    const isGraph = typeof value === 'object' && 'nodes' in value
+    return [name, isGraph ? 'a graph' : JSON.parse(canonicalJson(value))] as const
+  })
+  const fields = Object.entries(batch ?? {}).map(([name, { shape, data }]) => {
+    return [
+      name,
+      `${data.constructor.name} [n${shape
+        .slice(1)
+        .map(size => `, ${size}`)
+        .join('')}]`,
+    ] as const
+  })
+  const samples = sampleCount(data) ?? null
+  return {
+    ...Object.fromEntries(settings),
+    steps: step,
+    epochs: epoch,
+    data: { samples, fields: Object.fromEntries(fields) },
+  }
 }
 
 /** What decides which validation is best. */

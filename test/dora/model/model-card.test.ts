@@ -2,9 +2,10 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { Adapter, createAdapter, readPeftAdapter, writePeftAdapter } from 'dgx-spark'
+import { Adapter, createAdapter, readPeftAdapter, Trainer, writePeftAdapter } from 'dgx-spark'
 import t from 'tap'
 import { adaptableGraph } from '../../fixtures/models/adaptable-graph.js'
+import { smallData, smallModel } from '../../fixtures/models/trainable.js'
 
 const scratch = mkdtempSync(path.join(tmpdir(), 'dgx-spark-card-'))
 t.teardown(() => rmSync(scratch, { recursive: true }))
@@ -26,6 +27,21 @@ t.test('a record of the training is in the file and survives loading', async t =
     await writePeftAdapter(path.join(scratch, 'odd'), { ...peft, metadata })
     t.equal((await Adapter.load(graph, path.join(scratch, 'odd'))).training, undefined, text)
   }
+})
+
+t.test('a training records itself', async t => {
+  const linear = smallModel()
+  const adapter = await createAdapter(linear, { targetModules: 'all-linear', rank: 2 })
+  const trainer = new Trainer({ graph: linear }, adapter, { loss: 'cross-entropy', epochs: 2, batchSize: 16 })
+  await trainer.fit(smallData(40))
+  t.match(adapter.training, {
+    loss: 'cross-entropy',
+    batchSize: 16,
+    maxNorm: 'Infinity',
+    steps: 6,
+    epochs: 2,
+    data: { samples: 40, fields: { x: 'Float32Array [n, 7]', target: 'Int32Array [n]' } },
+  })
 })
 
 t.test('a model card', async t => {

@@ -100,6 +100,9 @@ t.test('files that are something else', async t => {
   await refusedFile(pointer, { code: 'ERR_FORMAT', message: /git lfs pull/ })
   await refusedFile('', { code: 'ERR_FORMAT', message: /no graph/ })
   await refusedFile('{"a": 1}', { code: 'ERR_FORMAT', message: /odd\.onnx: Model/ })
+  const zeros =
+    /odd\.onnx: Model cannot be read \(these bytes are no field\): the file is truncated or no ONNX model/
+  await refusedFile(new Uint8Array(20), { code: 'ERR_FORMAT', message: zeros })
   const versions = (irVersion: bigint, version: bigint): Uint8Array =>
     bytesOf(
       encodeMessage('Model', { irVersion, graph: { name: 'g' }, opsetImport: [{ domain: '', version }] }),

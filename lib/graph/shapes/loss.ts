@@ -19,8 +19,8 @@ const expectLabels: Check = ctx => {
   expectRank(ctx, 2)
   const x = ctx.shape(0)
   if (!x) return
-  expectShape(ctx, 1, 'the labels', [null, ...x.slice(2)])
-  expectCount(ctx, 2, 'its weights', x[1], 'one for each class')
+  expectShape(ctx, 1, 'the shape of the labels (class indices)', [null, ...x.slice(2)])
+  expectCount(ctx, 2, 'the shape of its weights', x[1], 'one for each class')
 }
 
 /** Ways to combine the losses of samples. */

@@ -94,14 +94,19 @@ function* decode(
     if (reader.pos > reader.len) throw new RangeError('it goes on after the end')
   } catch (error) {
     if (error instanceof SparkError) throw error
+    const where = at === '' ? render(path) : `${render(path)}.${at}`
+    const why = noField.test((error as Error).message) ? 'these bytes are no field' : (error as Error).message
     throw new SparkError(
       'ERR_FORMAT',
-      `${label}: ${render(path)}.${at} cannot be read (${(error as Error).message}): the file is truncated or no ONNX model`,
+      `${label}: ${where} cannot be read (${why}): the file is truncated or no ONNX model`,
       { cause: error },
     )
   }
   return result
 }
+
+/** What the reader says of bytes that no writer makes. */
+const noField = /cant skip|illegal tag/
 
 /** Packed elements between two pauses. */
 const pausedElements = 4096

@@ -153,7 +153,7 @@ export interface TrainingPhases {
     readonly precision: TrainedPrecision
   }
   /** After it. */
-  readonly loss: { readonly teacher: Graph | undefined; readonly loss: Loss }
+  readonly loss: { readonly teacher: Graph | undefined; readonly loss: Loss | Graph }
   /** After it. */
   readonly differentiate: { readonly parameters: readonly string[]; readonly precision: TrainedPrecision }
   /** Once per set of batch sizes. */

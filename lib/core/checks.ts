@@ -1,6 +1,6 @@
 // checks.ts: one-line checks for the top of public methods. Each names the argument and shows its value.
 import { inspect } from 'node:util'
-import { didYouMean } from './did-you-mean.js'
+import { didYouMean, didYouMeanOption } from './did-you-mean.js'
 import { type ErrorCode, SparkError } from './errors.js'
 
 /** A SparkError that names the argument, the expected value and the actual one. */
@@ -95,7 +95,7 @@ export function expectKnownOptions(name: string, options: object, known: readonl
     if (!known.includes(key)) {
       throw new SparkError(
         'ERR_ARGUMENT',
-        `${name} has no option '${key}'${didYouMean(key, known)}; known: ${known.join(', ')}`,
+        `${name} has no option '${key}'${didYouMeanOption(key, known)}; known: ${known.join(', ')}`,
       )
     }
   }

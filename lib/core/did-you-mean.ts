@@ -37,3 +37,54 @@ export function didYouMean(name: string, known: Iterable<string>): string {
   const nearest = nearestName(name, known)
   return nearest === undefined ? '' : ` (did you mean '${nearest}'?)`
 }
+
+/** Options by the names that PEFT, PyTorch, transformers and Keras give them, in lower case without underscores. */
+const aliases: Readonly<Record<string, readonly string[]>> = {
+  lr: ['learningRate', 'optimizer.learningRate'],
+  learningrate: ['learningRate', 'optimizer.learningRate'],
+  betas: ['beta1 and beta2', 'optimizer.beta1 and optimizer.beta2'],
+  eps: ['epsilon', 'optimizer.epsilon'],
+  weightdecay: ['weightDecay', 'optimizer.weightDecay'],
+  wd: ['weightDecay', 'optimizer.weightDecay'],
+  momentum: ['momentum', 'optimizer.momentum'],
+  r: ['rank'],
+  loraalpha: ['alpha'],
+  loradropout: ['dropout'],
+  usedora: ['method'],
+  userslora: ['rslora'],
+  gradaccum: ['accumulate'],
+  gradientaccumulationsteps: ['accumulate'],
+  perdevicetrainbatchsize: ['batchSize'],
+  numepochs: ['epochs'],
+  numtrainepochs: ['epochs'],
+  maxgradnorm: ['maxNorm'],
+  clipnorm: ['maxNorm'],
+  gradclip: ['maxNorm'],
+  criterion: ['loss'],
+  lossfn: ['loss'],
+  lrscheduler: ['schedule'],
+  lrschedulertype: ['schedule'],
+  scheduler: ['schedule'],
+  warmup: ['warmup', 'schedule.warmup'],
+  warmupsteps: ['warmup', 'schedule.warmup'],
+  numwarmupsteps: ['warmup', 'schedule.warmup'],
+  mixedprecision: ['precision'],
+  validationdata: ['validation'],
+  valdata: ['validation'],
+  evaldataset: ['validation'],
+  earlystopping: ['patience'],
+  restorebestweights: ['keepBest'],
+  resumefromcheckpoint: ['resume'],
+  device: ['device', 'backend'],
+}
+
+/** As {@link didYouMean} for names of options, which may also be those of other libraries: `lr`, `weight_decay`. */
+export function didYouMeanOption(name: string, known: readonly string[]): string {
+  const plain = (text: string): string => text.replaceAll('_', '').toLowerCase()
+  const given = plain(name)
+  const same = known.find(candidate => plain(candidate) === given)
+  const others = Object.hasOwn(aliases, given) ? aliases[given]! : []
+  const alias = others.find(candidate => known.includes(candidate.split(/[. ]/)[0]!))
+  const meant = same ?? alias
+  return meant === undefined ? didYouMean(name, known) : ` (did you mean '${meant}'?)`
+}

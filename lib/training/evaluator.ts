@@ -5,6 +5,8 @@ import { type ElementArray, type ElementType, isHalf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import { valueNames } from '../graph/edit.js'
+import type { Graph } from '../graph/graph.js'
+import { isGraph } from '../graph/rewrites/losses/graph-loss.js'
 import type { Loss, LossTerm } from '../graph/rewrites/losses.js'
 import type { Kernels } from '../kernels/kernels.js'
 import { Tensor } from '../memory/tensor.js'
@@ -199,8 +201,8 @@ export class Evaluator implements Disposable {
 }
 
 /** Terms of a loss that compare one output with one target. */
-function pairsOf(loss: Loss): { readonly output?: string; readonly target?: string }[] {
-  if (typeof loss === 'string') return []
+function pairsOf(loss: Loss | Graph): { readonly output?: string; readonly target?: string }[] {
+  if (typeof loss === 'string' || isGraph(loss)) return []
   const terms: readonly LossTerm[] = Array.isArray(loss) ? loss : [loss as LossTerm]
   return terms.flatMap(term => ('outputs' in term || 'mean' in term ? [] : [term]))
 }

@@ -11,8 +11,10 @@ import {
 } from '../core/checks.js'
 import { type BackendName, type Precision, precisions } from '../core/config.js'
 import { SparkError } from '../core/errors.js'
-import { graphOf } from '../dora/model/model-source.js'
+import { graphOf, type ModelSource } from '../dora/model/model-source.js'
 import type { Graph } from '../graph/graph.js'
+import { canonicalise } from '../graph/rewrites/canonicalise.js'
+import { isGraph } from '../graph/rewrites/losses/graph-loss.js'
 import type { Loss } from '../graph/rewrites/losses.js'
 import type { GpuSelector } from '../hardware/cuda-device.js'
 import type { OptimizerOptions } from './optimizers.js'
@@ -42,8 +44,12 @@ export interface CheckpointOptions {
 
 /** Options of {@link Trainer}. */
 export interface TrainerOptions {
-  /** What training minimizes. */
-  readonly loss: Loss
+  /**
+   * What training minimizes: a loss of the library, or a model of your own, such as one of `GraphBuilder` or `Model.load`. Its
+   * inputs are named like outputs of the model and fields of the batch (`teacher/…`: outputs of the teacher); its one output
+   * is one number of f32.
+   */
+  readonly loss: Loss | ModelSource
   /** Default: adamw. */
   readonly optimizer?: OptimizerOptions
   /** Learning rate schedule. Default: constant. */
@@ -129,8 +135,7 @@ export interface TrainingEvent {
 }
 
 /** Options with their defaults. */
-export type CheckedOptions = TrainerOptions &
-  Required<
+export type CheckedOptions = Omit<TrainerOptions, 'loss'> & { readonly loss: Loss | Graph } & Required<
     Pick<
       TrainerOptions,
       | 'optimizer'
@@ -170,10 +175,7 @@ const examples = { loss: "'cross-entropy'", optimizer: "'adamw'", schedule: "'co
  */
 export function checkOptions(options: TrainerOptions): CheckedOptions {
   expectKnownOptions('options', options, known)
-  const checked = {
-    ...defaults,
-    ...options,
-  }
+  const checked = { ...defaults, ...options, loss: checkLoss(options.loss) }
   for (const name of ['loss', 'optimizer', 'schedule'] as const) {
     const value: unknown = checked[name]
     const fits = typeof value === 'string' || (typeof value === 'object' && value !== null)
@@ -196,6 +198,12 @@ export function checkOptions(options: TrainerOptions): CheckedOptions {
   expectResume(options)
   const { checkpoint, ...rest } = checked
   return checkpoint ? { ...rest, checkpoint: checkCheckpoint(checkpoint) } : rest
+}
+
+/** The graph of a model as a loss, in canonical form; all others as they are. */
+function checkLoss(loss: Loss | ModelSource): Loss | Graph {
+  const isModel = typeof loss === 'object' && loss !== null && ('graph' in loss || isGraph(loss))
+  return isModel ? canonicalise(graphOf(loss as ModelSource, 'options.loss')) : (loss as Loss)
 }
 
 function expectResume({ resume = false, checkpoint }: TrainerOptions): void {

@@ -12,7 +12,7 @@ import type { TrainingPrecision } from './options.js'
 /** What is computed in both passes. */
 export interface PassOptions {
   readonly adapter: TrainableAdapter
-  readonly loss: Loss
+  readonly loss: Loss | Graph
   /** A model whose outputs are targets. */
   readonly teacher?: Graph | undefined
   /** What products round to; gradients of fp16 are scaled. */

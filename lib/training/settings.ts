@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter, TrainingRecord } from '../dora/model/trainable-adapter.js'
 import type { Graph } from '../graph/graph.js'
+import { isGraph } from '../graph/rewrites/losses/graph-loss.js'
 import { type Batch, sampleCount, type TrainingData } from './dataset.js'
 import type { CheckedOptions } from './options.js'
 import type { ValidationSettings } from './validation.js'
@@ -32,7 +33,9 @@ export function settingsOf(
   data: TrainingData,
   validation?: ValidationSettings,
 ): Settings {
-  const own = names.map(name => [name, options[name]] as const)
+  const { loss } = options
+  const plain = { ...options, loss: isGraph(loss) ? graphHash(loss) : loss }
+  const own = names.map(name => [name, plain[name]] as const)
   const teacher = options.teacher ? weightsHash(options.teacher.graph) : null
   const given = { teacher, samples: sampleCount(data) ?? null, ...validationSettings(validation) }
   const all = [...own, ...Object.entries({ ...given, ...adapter.settings })]
@@ -79,6 +82,12 @@ function validationSettings(validation: ValidationSettings | undefined) {
   return { validation: { samples: sampleCount(data) ?? null, every, monitor, mode, minDelta } }
 }
 
+/** Identifies the nodes and constants of a loss. */
+const graphHash = (graph: Graph): string => {
+  const nodes = canonicalJson([graph.inputs, graph.outputs, graph.nodes])
+  return createHash('sha256').update(nodes).update(weightsHash(graph)).digest('hex')
+}
+
 /** The hexadecimal sha256 of the bytes of all initializers. */
 function weightsHash({ initializers }: Graph): string {
   const hash = createHash('sha256')
@@ -102,7 +111,7 @@ export function expectSettings(file: string, saved: Settings, asked: Settings): 
 /** JSON with infinities as strings and sorted keys. */
 function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_, part: unknown) => {
-    if (typeof part === 'number' && !Number.isFinite(part)) return String(part)
+    if (typeof part === 'bigint' || (typeof part === 'number' && !Number.isFinite(part))) return String(part)
     if (part === null || typeof part !== 'object' || Array.isArray(part)) return part
     return Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
   })

@@ -2,6 +2,7 @@
 import { expectNumber, expectOneOf } from '../../core/checks.js'
 import { GraphBuilder } from '../builder.js'
 import { type Graph, makeNode } from '../graph.js'
+import { isGraph, joinLoss } from './losses/graph-loss.js'
 import { addHypotheses, addPath } from './losses/hypotheses.js'
 import { addFeatures, addPair } from './losses/pairs.js'
 import { LossScope } from './losses/scope.js'
@@ -32,16 +33,22 @@ export interface WithLoss {
 }
 
 /**
- * Appends a loss. A target that is no value of the graph becomes an input of that name, which is `target` by default.
+ * Appends a loss: terms of the library, or a graph as {@link joinLoss} describes it. A target that is no value of the graph becomes an input of that name, which is `target` by default.
  *
  * @param teacher - name in the graph of each value of the teacher, by its name in the teacher
- * @throws SparkError ERR_ARGUMENT for an unknown loss, a weight that is no number, or a value that the model has not
+ * @throws SparkError ERR_ARGUMENT for an unknown loss, a weight that is no number, a value that the model has not, or as
+ * {@link joinLoss}
  */
 export function addLoss(
   graph: Graph,
-  loss: Loss,
+  loss: Loss | Graph,
   teacher: ReadonlyMap<string, string> = new Map(),
 ): WithLoss {
+  if (isGraph(loss)) {
+    const joined = joinLoss(graph, loss, teacher)
+    const outputs = [...graph.outputs, { name: joined.loss }]
+    return { graph: { ...joined.graph, outputs }, loss: joined.loss, pairs: [] }
+  }
   const builder = new GraphBuilder(graph, 'loss')
   const scope = new LossScope(graph, builder, teacher)
   const terms: readonly LossTerm[] =

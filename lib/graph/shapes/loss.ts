@@ -1,7 +1,7 @@
 // loss.ts: shapes of losses.
 import { stringOf } from '../attributes.js'
 import { sparkDomain } from '../graph.js'
-import { type Rule, tensorOrUnknown } from './context.js'
+import { type Rule, showShape, tensorOrUnknown } from './context.js'
 import { expectCount, expectRank, expectShape } from './operands.js'
 import { type Check, type Choices, type OperatorTable, sameAs } from './row.js'
 
@@ -19,6 +19,13 @@ const expectLabels: Check = ctx => {
   expectRank(ctx, 2)
   const x = ctx.shape(0)
   if (!x) return
+  const labels = ctx.shape(1)
+  if (labels && labels.length !== x.length - 1) {
+    const wanted = `class numbers ${showShape([x[0]!, ...x.slice(2)])} for scores ${showShape(x)}`
+    throw ctx.fail(
+      `its labels are ${showShape(labels)}; they must be ${wanted}: take the argMax of one-hot rows`,
+    )
+  }
   expectShape(ctx, 1, 'the shape of the labels (class indices)', [null, ...x.slice(2)])
   expectCount(ctx, 2, 'the shape of its weights', x[1], 'one for each class')
 }

@@ -37,6 +37,16 @@ t.test('DGX_SPARK_CUDA_ARCHS names others, prebuilds have all', { skip }, t => {
   t.end()
 })
 
+t.test(
+  'a folder without kernels is refused by its name',
+  { skip: !has('cmake') && 'not installed: cmake' },
+  t => {
+    const options = ['-S', root, '-B', path.join(work, 'none'), `-DDGX_SPARK_FATBINS=${work}`]
+    t.throws(() => run(root, 'cmake', options), /DGX_SPARK_FATBINS has no \w+\.fatbin/)
+    t.end()
+  },
+)
+
 t.test('the commands build what they should', t => {
   const { scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
   for (const arch of ['x64', 'arm64']) {

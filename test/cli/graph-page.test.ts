@@ -100,8 +100,9 @@ t.test('no box covers another, edges lead down, and long graphs fill the page', 
         if (a.y < b.y + b.height && b.y < a.y + a.height) t.fail(`${a.x} ${a.y} covers ${b.x} ${b.y}`)
       }
     }
-    for (const { from, to, isTurn } of edges)
-      if (!isTurn && boxes[from]!.y + boxes[from]!.height > boxes[to]!.y) t.fail(`${from} is not above ${to}`)
+    for (const { from, to, turn } of edges)
+      if (turn.length === 0 && boxes[from]!.y + boxes[from]!.height > boxes[to]!.y)
+        t.fail(`${from} is not above ${to}`)
     const references = boxes.flatMap(({ lines }) => lines.filter(({ style }) => style === 'reference'))
     t.equal(edges.length + references.length, diagram.edges.length, 'every edge is drawn or named')
     if (graph !== small) t.ok(height < 2 * width, `${width} x ${height}`)

@@ -2,7 +2,8 @@
 import { escapeHtml } from '../html.js'
 import type { Box, Diagram } from './diagram.js'
 import { lineHeight, padding } from './labelled-box.js'
-import { layOut, type PlacedBox, type PlacedEdge, type Point } from './layout.js'
+import { layOut, type PlacedBox, type PlacedEdge } from './layout.js'
+import type { Point } from './part.js'
 
 /** Pixels around the drawing. */
 const margin = 24
@@ -51,9 +52,10 @@ function drawBox(
 
 const round = (value: number): number => Math.round(value * 10) / 10
 
-function drawEdge({ from, to, points, isTurn }: PlacedEdge): string {
-  const path = isTurn ? straight(points) : curved(points)
-  return `<path class="edge${isTurn ? ' turn' : ''}" data-from="${from}" data-to="${to}" d="${path}"/>`
+function drawEdge({ from, to, turn, points }: PlacedEdge): string {
+  const path = turn.length > 0 ? `${straight(turn)}L${curved(points).slice(1)}` : curved(points)
+  const kind = turn.length > 0 ? 'edge turn' : 'edge'
+  return `<path class="${kind}" data-from="${from}" data-to="${to}" d="${path}"/>`
 }
 
 const at = ({ x, y }: Point): string => `${round(x)} ${round(y)}`

@@ -18,8 +18,8 @@ const kind = (name: string, hue?: number): Kind => ({
   ...(hue !== undefined && { hue }),
 })
 
-export const inputKind = kind('input', 265)
-export const outputKind = kind('output', 265)
+export const inputKind = kind('input')
+export const outputKind = kind('output')
 const otherKind = kind('other')
 
 const convolution = kind('convolution', 255)

@@ -18,7 +18,7 @@ const longestSpan = 48
 /** Ranks that all drawn edges together may span, per box. */
 const spanPerBox = 4
 /** Boxes from which on a part ends where a single value goes on, and at which it ends anyway. */
-const [softSize, hardSize] = [24, 250]
+const [softSize, hardSize] = [8, 250]
 
 /** Divides a diagram where few values go on, and leaves out edges that would cross most of the drawing. */
 export function partition({ boxes, edges }: Diagram): Partition {

@@ -40,7 +40,8 @@ dd { margin: 0; overflow-wrap: anywhere } #selected { padding-bottom: 12px; bord
 ${hues.join('\n')}
 .swatch { background: var(--fill); border: 1px solid var(--border) }
 .body { fill: var(--fill); stroke: var(--border) } .box { cursor: pointer; outline: none }
-.input .body, .output .body { rx: 14px; stroke-width: 2 } .other .body { stroke-dasharray: 4 3 }
+.input .body, .output .body { rx: 14px; stroke-width: 2; stroke: var(--text) }
+.swatch.input, .swatch.output { border: 2px solid var(--text); border-radius: 7px } .other .body { stroke-dasharray: 4 3 }
 .box:hover .body, .box:focus-visible .body { stroke-width: 2 } .box.match .body { stroke: var(--mark); stroke-width: 2.5 }
 .searching .box:not(.match) { opacity: 0.25 } .box.current .body { stroke: var(--link); stroke-width: 4 }
 text { font-size: 11px; fill: var(--soft) } .title { font-size: 13px; font-weight: 600; fill: var(--text) }

@@ -6,9 +6,9 @@
 namespace spark::napi {
 
 // planCreate(steps, ordinal, memory, graphs, threads): a handle of { op, args }[] on a CUDA device, or on the
-// CPU without `ordinal`; operands are bound once and kept alive. `memory`: what a device does not copy at each
-// run, `graphs`: whether it captures its runs, true without a value; see CudaPlan. `threads`: how many a plan
-// on the CPU may use, without a value as many as setThreads says.
+// CPU without `ordinal`; operands are bound once and kept alive. `memory`: what a device does not copy at
+// each run, `graphs`: whether it captures its runs, true without a value; see CudaPlan. `threads`: how many a
+// plan on the CPU may use, without a value as many as setThreads says.
 Napi::Value plan_create(const Napi::CallbackInfo& info);
 
 // planRun(handle, brief): a promise of undefined, settled when all steps are done. With `brief` a plan on the

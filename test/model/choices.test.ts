@@ -1,4 +1,6 @@
 // What a caller may choose for a model and a run: fed initializers, outputs, threads, and types of results.
+import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { Model, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { int } from '#lib/graph/attributes.js'
@@ -187,3 +189,30 @@ t.test('results have the type that is asked for', async t => {
   t.equal(again.length, 3)
   model.dispose()
 })
+
+t.test(
+  'a model gets as many threads as it asks for',
+  { skip: !existsSync('/proc/self/task') && 'Linux' },
+  async t => {
+    const program = `
+import { readdirSync } from 'node:fs'
+import { GraphBuilder, Model, Tensor } from 'dgx-spark'
+const g = new GraphBuilder()
+const x = g.input('x', 'f32', [600, 600])
+g.output(g.add('MatMul', [x, x]), 'y')
+const counts = []
+for (const threads of [undefined, 1, 3]) {
+  const model = await Model.fromGraph(g.build(), { backend: 'cpu', threads })
+  const before = readdirSync('/proc/self/task').length
+  for (let i = 0; i < 5; i++) await model.run({ x: Tensor.ones([600, 600]) })
+  counts.push(readdirSync('/proc/self/task').length - before)
+}
+console.log(counts.join())`
+    const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+      cwd: import.meta.dirname,
+      env: { ...process.env, DGX_SPARK_THREADS: '1' },
+      encoding: 'utf8',
+    })
+    t.equal(stdout, '0,0,2\n', stderr)
+  },
+)

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { relativeError } from '../core/difference.js'
 import { Adapter } from '../dora/model/adapter.js'
+import { trainingOf } from '../dora/model/peft-folder.js'
 import { type PeftAdapter, type PeftModule, readPeftAdapter } from '../dora/peft/adapter-folder.js'
 import { type ScaledModule, updateDistance } from '../dora/peft/update-distance.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
@@ -58,7 +59,8 @@ export function addAdapter(program: Command): void {
 const tensorsOf = ({ a, b, magnitude, bias }: PeftModule): Tensor[] =>
   [a, b, magnitude, bias].filter(tensor => tensor !== undefined)
 
-function describe({ config, modules, extra }: PeftAdapter) {
+function describe(peft: PeftAdapter) {
+  const { config, modules, extra } = peft
   const sizes = (tensors: readonly Tensor[]) => ({
     parameters: tensors.reduce((sum, { size }) => sum + size, 0),
     bytes: tensors.reduce((sum, { data }) => sum + data.byteLength, 0),
@@ -82,6 +84,7 @@ function describe({ config, modules, extra }: PeftAdapter) {
     baseModel: textOf(raw.base_model_name_or_path),
     task: textOf(raw.task_type),
     peftVersion: textOf(raw.peft_version),
+    training: trainingOf(peft) ?? null,
     modules: rows,
     replaced,
     extra: [...extra.keys()],
@@ -111,6 +114,10 @@ function printSummary(summary: ReturnType<typeof describe>): void {
     ],
     [2, 3, 4],
   )
+  if (summary.training === null) return
+  print('trained with')
+  const text = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
+  printPairs(Object.entries(summary.training).map(([name, value]) => [name, text(value)]))
 }
 
 /** A distance; null where one of the two has no such tensor, or another shape. */

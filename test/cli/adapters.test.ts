@@ -90,20 +90,24 @@ t.test('adapter info names what PEFT saved beside the layers', async t => {
     modules_to_save: ['score'],
   }
   const extra = new Map([['score.weight', Tensor.zeros([3, 4])]])
+  const training = JSON.stringify({ loss: 'mse', steps: 30, data: { samples: 64 } })
+  const recorded = new Map([...metadata!, ['dgx_spark.training', training]])
   const whole = {
     config: { ...config, raw: { ...config.raw, ...named } },
     modules,
     extra,
-    metadata: metadata!,
+    metadata: recorded,
   }
   await writePeftAdapter(at('saved'), whole)
   const { stdout, stderr } = cli('adapter', 'info', at('saved'))
   t.match(stdout, /parameters +85,.*dropout +0\.25.*to save +score.*base\/model.*SEQ_CLS.*0\.21\.0/s, stderr)
   t.match(stdout, /score\.weight.*replaced.*12/)
+  t.match(stdout, /trained with\n +loss +mse\n +steps +30\n +data +\{"samples":64\}/)
   t.match(cli('adapter', 'info', at('saved'), '--json').json(), {
     parameters: 73 + 12,
     replaced: [{ name: 'score.weight', parameters: 12 }],
     modulesToSave: ['score'],
+    training: { loss: 'mse', steps: 30 },
   })
 })
 

@@ -108,12 +108,13 @@ export function fitAdapter(
     (a, b) => all.findIndex(m => m.weight === a.weight) - all.findIndex(m => m.weight === b.weight),
   )
   const replaced = new Map([...extra].map(([key, tensor]) => replacement(folder, graph, all, key, tensor)))
-  const training = readTraining(peft.metadata?.get(trainingKey))
+  const training = trainingOf(peft)
   return { base: graph, name, config: peft.config, normGradient, modules, values, extra, replaced, training }
 }
 
-/** The record of a training; undefined for a text that is none, which only describes. */
-function readTraining(text: string | undefined): TrainingRecord | undefined {
+/** How an adapter was trained, if its file says so; a malformed record, which only describes, is left out. */
+export function trainingOf({ metadata }: PeftAdapter): TrainingRecord | undefined {
+  const text = metadata?.get(trainingKey)
   try {
     const record: unknown = text === undefined ? undefined : JSON.parse(text)
     return typeof record === 'object' && record !== null && !Array.isArray(record)

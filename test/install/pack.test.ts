@@ -28,7 +28,7 @@ t.test('the tarball', { skip: !supported && 'prebuilds exist for linux x64 and a
     }
     t.notOk(files.includes('binding.gyp'), 'npm would run node-gyp for it')
     t.notOk(files.some(file => /^(test|build|node_modules|lib|docs\/api)\//.test(file)))
-    t.notOk(files.some(file => file.endsWith('.map')))
+    t.notOk(files.some(file => /^dist\/.*\.map$/.test(file)))
     t.notMatch(readFileSync(path.join(checkout, 'dist/index.js'), 'utf8'), 'sourceMappingURL')
     const manifest = JSON.parse(run(checkout, 'node', ['-p', 'JSON.stringify(require("./package.json"))']))
     t.equal(manifest.gypfile, false)

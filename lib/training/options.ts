@@ -18,6 +18,7 @@ import { isGraph } from '../graph/rewrites/losses/graph-loss.js'
 import type { Loss } from '../graph/rewrites/losses.js'
 import type { GpuSelector } from '../hardware/cuda-device.js'
 import type { OptimizerOptions } from './optimizers.js'
+import { expectOwnOptions } from './option-names.js'
 import type { ScheduleOptions } from './schedules.js'
 
 /** A model that can be trained. */
@@ -150,11 +151,6 @@ export type CheckedOptions = Omit<TrainerOptions, 'loss'> & { readonly loss: Los
     >
   > & { readonly checkpoint?: Required<CheckpointOptions> }
 
-const dataOptions = ['epochs', 'batchSize', 'accumulate', 'seed', 'shuffle', 'teacher']
-const updateOptions = ['loss', 'optimizer', 'schedule', 'maxNorm', 'precision']
-const runOptions = ['trainable', 'checkpoint', 'resume', 'memoryBudget', 'log', 'signal', 'backend', 'device']
-const known = [...dataOptions, ...updateOptions, ...runOptions]
-
 const defaults = {
   optimizer: 'adamw',
   schedule: 'constant',
@@ -174,7 +170,7 @@ const examples = { loss: "'cross-entropy'", optimizer: "'adamw'", schedule: "'co
  * @throws SparkError ERR_ARGUMENT, ERR_UNSUPPORTED for fp8 and nvfp4
  */
 export function checkOptions(options: TrainerOptions): CheckedOptions {
-  expectKnownOptions('options', options, known)
+  expectOwnOptions('new Trainer', options)
   const checked = { ...defaults, ...options, loss: checkLoss(options.loss) }
   for (const name of ['loss', 'optimizer', 'schedule'] as const) {
     const value: unknown = checked[name]

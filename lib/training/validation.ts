@@ -12,6 +12,7 @@ import { SparkError } from '../core/errors.js'
 import { BatchReader, expectTrainingData, type TrainingData } from './dataset.js'
 import type { Evaluation, Evaluator } from './evaluator.js'
 import { checkMetrics, isLargerBetter, type Metrics, type NamedMetric } from './metrics.js'
+import { expectOwnOptions, validationOptions } from './option-names.js'
 import type { TrainingEvent } from './options.js'
 import type { State } from './step.js'
 
@@ -60,17 +61,6 @@ export interface FitOptions {
 /** Functions of the caller. */
 export type Callbacks = Pick<FitOptions, 'onStep' | 'onValidation'>
 
-const validationOptions = [
-  'validateEvery',
-  'metrics',
-  'monitor',
-  'mode',
-  'patience',
-  'minDelta',
-  'keepBest',
-] as const
-const known = ['onStep', 'onValidation', 'validation', ...validationOptions]
-
 /** Options with their defaults. */
 export interface CheckedFitOptions extends Callbacks {
   /** Absent without validation data. */
@@ -95,7 +85,7 @@ export interface ValidationSettings {
  * @throws SparkError ERR_ARGUMENT
  */
 export function checkFitOptions(options: FitOptions): CheckedFitOptions {
-  expectKnownOptions('options', options, known)
+  expectOwnOptions('trainer.fit', options)
   for (const name of ['onStep', 'onValidation'] as const) {
     const callback: unknown = options[name]
     if (callback !== undefined && typeof callback !== 'function')

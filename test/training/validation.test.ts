@@ -219,3 +219,15 @@ t.test('NaN in the data is said to be there', async t => {
   await t.rejects(make({ backend }).trainer.fit(stream), { code, message: /NaN in row 1 of its batch/ })
   await t.rejects(make().trainer.evaluate(broken), { code, message: /field 'x' of the data has NaN/ })
 })
+
+t.test('an option of the trainer or of a training is named where it belongs', async t => {
+  t.throws(() => make({ patience: 3 } as never), {
+    code: 'ERR_ARGUMENT',
+    message: /new Trainer has no option 'patience': give it to trainer\.fit/,
+  })
+  const { trainer } = make()
+  await t.rejects(trainer.fit(smallData(20), { epochs: 2 } as never), {
+    message: /trainer\.fit has no option 'epochs': give it to new Trainer/,
+  })
+  await t.rejects(trainer.fit(smallData(20), { patienc: 2 } as never), { message: /did you mean 'patience'/ })
+})

@@ -65,6 +65,10 @@ type Field = (typeof fields)[number][1]
  */
 export async function readPeftAdapter(folder: string): Promise<PeftAdapter> {
   expectText('folder', folder)
+  if (folder.startsWith('hf:')) {
+    const remedy = 'download its files and give their folder'
+    throw new SparkError('ERR_UNSUPPORTED', `${folder}: adapters of a hub are not downloaded yet: ${remedy}`)
+  }
   const configFile = path.join(folder, configName)
   const config = parseConfig(configFile, await readText(configFile))
   const file = path.join(folder, tensorsName)

@@ -64,3 +64,10 @@ t.test('a model card', async t => {
   t.match(card, 'await Adapter.load(base, "card")')
   await t.rejects(adapter.save(scratch, { modelCard: 'yes' as never }), { code: 'ERR_ARGUMENT' })
 })
+
+t.test('an adapter of a hub is refused by name', async t => {
+  await t.rejects(Adapter.load(graph, 'hf:org/adapter'), {
+    code: 'ERR_UNSUPPORTED',
+    message: /hf:org\/adapter: adapters of a hub are not downloaded yet/,
+  })
+})

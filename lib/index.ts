@@ -248,6 +248,7 @@ export type {
 } from './training/options.js'
 export { type ReportOptions, reportPage, writeReport } from './training/report.js'
 export type { PlateauSchedule, ScheduleOptions, SteppedSchedule } from './training/schedules.js'
+export { splitDataset } from './training/split.js'
 export type { StopReason, TrainingSummary } from './training/summary.js'
 export { TrainableWeights } from './training/trainable-weights.js'
 export { Trainer } from './training/trainer.js'

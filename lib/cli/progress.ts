@@ -2,12 +2,15 @@
 import { SingleBar } from 'cli-progress'
 import { printable } from '../core/printable.js'
 import type { TrainingEvent } from '../training/options.js'
+import type { Validation } from '../training/validation.js'
 import { formatBytes } from './output.js'
 
 /** Shows the steps of one training. */
 export interface TrainingProgress {
   /** A step was made. */
   step(event: TrainingEvent): void
+  /** The validation data were evaluated. */
+  validation(result: Validation): void
   /** Call after the last event. */
   end(): void
 }
@@ -24,6 +27,9 @@ export function trainingProgress(name = ''): TrainingProgress {
         told = tenth
         process.stderr.write(`${title && `${title}: `}${line(event)}\n`)
       },
+      validation(result) {
+        process.stderr.write(`${title && `${title}: `}${validationLine(result)}\n`)
+      },
       end() {},
     }
   }
@@ -32,12 +38,16 @@ export function trainingProgress(name = ''): TrainingProgress {
     barsize: 24,
     hideCursor: true,
   })
-  let started = false
+  let [started, validated] = [false, '']
   return {
     step(event) {
-      if (!started) bar.start(event.totalSteps ?? event.step, event.step, { text: line(event) })
+      const text = `${line(event)}${validated && `  ${validated}`}`
+      if (!started) bar.start(event.totalSteps ?? event.step, event.step, { text })
       started = true
-      bar.update(event.step, { text: line(event) })
+      bar.update(event.step, { text })
+    },
+    validation(result) {
+      validated = validationLine(result)
     },
     end: () => bar.stop(),
   }
@@ -45,3 +55,10 @@ export function trainingProgress(name = ''): TrainingProgress {
 
 const line = ({ step, epoch, loss, samplesPerSecond, memory }: TrainingEvent): string =>
   `epoch ${epoch}  step ${step}  loss ${loss.toPrecision(4)}  ${samplesPerSecond.toFixed(0)} samples/s  ${formatBytes(memory.process)}`
+
+const validationLine = ({ epoch, loss, metrics, best }: Validation): string => {
+  const measured = Object.entries({ loss, ...metrics }).map(
+    ([name, value]) => `${name} ${value.toPrecision(4)}`,
+  )
+  return `validation after epoch ${epoch}: ${measured.join('  ')}${best ? '  (best)' : ''}`
+}

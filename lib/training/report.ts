@@ -3,6 +3,7 @@ import path from 'node:path'
 import { argumentError, expectText } from '../core/checks.js'
 import { writeFileAtomic } from '../io/atomic-write.js'
 import type { TrainingEvent } from './options.js'
+import type { Validation } from './validation.js'
 
 /** Options of {@link writeReport}. */
 export interface ReportOptions {
@@ -10,6 +11,8 @@ export interface ReportOptions {
   readonly title?: string
   /** Rows of the table at the top: pairs of a name and a value. */
   readonly facts?: readonly (readonly [string, string])[]
+  /** Validations, such as those of {@link readValidations}; each of their values gets a curve. */
+  readonly validations?: readonly Validation[]
 }
 
 /** A curve of a chart. */
@@ -24,7 +27,7 @@ interface Series {
 const [width, height, left, bottom] = [720, 220, 64, 24]
 
 /**
- * Writes a page with the curves of the loss, the gradient norm, the learning rate and the speed.
+ * Writes a page with the curves of the loss, the validation, the gradient norm, the learning rate and the speed.
  * @throws SparkError ERR_IO
  */
 export async function writeReport(
@@ -40,7 +43,7 @@ export async function writeReport(
 export function reportPage(events: readonly TrainingEvent[], options: ReportOptions = {}): string {
   if (!Array.isArray(events) || !events.every(event => Number.isFinite(event?.step)))
     throw argumentError('events', 'an array of training events', events)
-  const { title = 'Training', facts = [] } = options
+  const { title = 'Training', facts = [], validations = [] } = options
   const series = (title: string, of: (event: TrainingEvent) => number, smooth = false): Series => ({
     title,
     smooth,
@@ -50,6 +53,7 @@ export function reportPage(events: readonly TrainingEvent[], options: ReportOpti
   })
   const charts = [
     series('loss', event => event.loss, true),
+    ...validationSeries(validations),
     series('gradient norm', event => event.gradientNorm, true),
     series('learning rate', event => event.learningRate),
     series('loss scale', event => event.lossScale ?? Number.NaN),
@@ -62,6 +66,8 @@ export function reportPage(events: readonly TrainingEvent[], options: ReportOpti
         ['last loss', last.loss.toPrecision(4)],
       ]
     : []
+  const best = validations.findLast(validation => validation.best)
+  if (best) end.push(['best validation', `${valuesOf(best)}, step ${best.step}`])
   const rows = [...facts, ...end].map(
     ([name, value]) => `<tr><th>${escaped(name)}</th><td>${escaped(value)}</td></tr>`,
   )
@@ -81,6 +87,27 @@ ${charts.map(chart).join('\n')}
 </html>
 `
 }
+
+/** A curve for the loss and for each metric. */
+function validationSeries(validations: readonly Validation[]): Series[] {
+  const names = Object.keys(validations[0]?.metrics ?? {})
+  const series = (title: string, of: (validation: Validation) => number): Series => ({
+    title,
+    smooth: false,
+    points: validations
+      .map(validation => [validation.step, of(validation)] as const)
+      .filter(([, value]) => Number.isFinite(value)),
+  })
+  return [
+    series('validation loss', ({ loss }) => loss),
+    ...names.map(name => series(`validation ${escaped(name)}`, ({ metrics }) => metrics[name] ?? Number.NaN)),
+  ]
+}
+
+const valuesOf = ({ loss, metrics }: Validation): string =>
+  Object.entries({ loss, ...metrics })
+    .map(([name, value]) => `${name} ${value.toPrecision(4)}`)
+    .join(', ')
 
 function chart({ title, points, smooth }: Series): string {
   if (points.length === 0) return ''

@@ -1,70 +1,13 @@
 // `dgx-spark finetune`: options, data with bad rows, dry run, interruption and resumption, in processes of their own.
-import { type ChildProcess, spawn } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { writeOnnx } from '#lib/io/onnx/write.js'
 import { readEvents } from '#lib/training/log.js'
-import { small, smallModel } from '../fixtures/models/trainable.js'
-
-const root = path.resolve(import.meta.dirname, '../..')
-const script = path.join(root, 'dist/cli/main.js')
-
-interface Outcome {
-  code: number | null
-  stdout: string
-  stderr: string
-}
-
-/** Runs the command; sends SIGINT, or calls `then`, when stderr first says something that matches. */
-function finetune(
-  args: readonly string[],
-  at?: RegExp,
-  then = (child: ChildProcess): void => {
-    child.kill('SIGINT')
-  },
-): Promise<Outcome> {
-  return new Promise((resolve, reject) => {
-    const env = { ...process.env, NODE_OPTIONS: '', DGX_SPARK_BACKEND: 'js' }
-    const child = spawn(process.execPath, [script, 'finetune', ...args], { cwd: root, env })
-    const text = { stdout: '', stderr: '' }
-    let sent = false
-    child.stdout.on('data', data => {
-      text.stdout += data
-    })
-    child.stderr.on('data', data => {
-      text.stderr += data
-      if (sent || !at?.test(text.stderr)) return
-      sent = true
-      then(child)
-    })
-    child.on('error', reject)
-    child.on('close', code => resolve({ code, ...text }))
-  })
-}
-
-/** A folder with a model, and samples as images of 1 × 7 pixels, two of which cannot be used. */
-async function prepare(dir: string, samples: number): Promise<{ model: string; data: string }> {
-  const [model, data] = [path.join(dir, 'model.onnx'), path.join(dir, 'data')]
-  await writeOnnx(smallModel(), model)
-  mkdirSync(data, { recursive: true })
-  const header = (type: number, ...sizes: number[]): Buffer => {
-    const bytes = Buffer.alloc(4 + 4 * sizes.length)
-    bytes.set([0, 0, type, sizes.length])
-    sizes.forEach((size, axis) => {
-      bytes.writeUInt32BE(size, 4 + 4 * axis)
-    })
-    return bytes
-  }
-  const pixels = Buffer.from(Uint8Array.from({ length: samples * small.features }, (_, i) => (i * 77) % 256))
-  const labels = Buffer.from(Uint8Array.from({ length: samples }, (_, i) => (i === 3 || i === 8 ? 9 : i % 3)))
-  writeFileSync(
-    path.join(data, 'images-idx3-ubyte'),
-    Buffer.concat([header(8, samples, 1, small.features), pixels]),
-  )
-  writeFileSync(path.join(data, 'labels-idx1-ubyte'), Buffer.concat([header(8, samples), labels]))
-  return { model, data }
-}
+import {
+  runFinetune as finetune,
+  type Outcome,
+  writeTrainingFiles as prepare,
+} from '../fixtures/cli/finetune.js'
 
 const configIn = (folder: string): unknown =>
   JSON.parse(readFileSync(path.join(folder, 'adapter_config.json'), 'utf8'))
@@ -220,7 +163,7 @@ t.test('what is refused', async t => {
   const dir = t.testdir()
   const { model, data } = await prepare(dir, 20)
   const base = ['--model', model, '--output', path.join(dir, 'out')]
-  t.match(await finetune(base), { code: 1, stderr: /finetune needs --data/ })
+  t.match(await finetune(base), { code: 2, stderr: /finetune needs --data/ })
   t.match(await finetune([...base, '--data', data, '--lr', 'fast']), {
     code: 2,
     stderr: /'--lr <rate>' argument 'fast' is invalid. expected a number from 0 on/,

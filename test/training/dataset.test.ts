@@ -4,9 +4,12 @@ import {
   ArrayDataset,
   BatchReader,
   batchSizeOf,
+  type Dataset,
   type TrainingData,
   withSamples,
 } from '#lib/training/dataset.js'
+import { splitDataset } from '#lib/training/split.js'
+import { smallData } from '../fixtures/models/trainable.js'
 import { transfer } from '../fixtures/values/odd-values.js'
 
 const numbers = (count: number): Float32Array => Float32Array.from({ length: count }, (_, i) => i)
@@ -72,4 +75,27 @@ t.test('samples whose memory has gone', t => {
   transfer(data)
   t.throws(() => dataset.read([1]), { code: 'ERR_DISPOSED', message: /fields\['x'\] lies in memory/ })
   t.end()
+})
+
+t.test('a split', async t => {
+  const data = smallData(41)
+  const [training, validation] = splitDataset(data, 0.25, { seed: 3 })
+  t.same([training.size, validation.size], [31, 10])
+  const rows = async (part: Dataset) => {
+    const { x } = await part.read(Array.from({ length: part.size }, (_, i) => i))
+    return Array.from({ length: part.size }, (_, i) =>
+      [...(x!.data as Float32Array).subarray(7 * i, 7 * i + 7)].join(),
+    )
+  }
+  const all = [...(await rows(training)), ...(await rows(validation))]
+  t.same(all.toSorted(), (await rows(data)).toSorted(), 'each sample is in one part')
+  t.same(await rows(splitDataset(data, 0.25, { seed: 3 })[1]), await rows(validation))
+  t.same(
+    splitDataset(data, 0.9).map(({ size }) => size),
+    [4, 37],
+  )
+  t.throws(() => splitDataset(data, 1), { code: 'ERR_ARGUMENT', message: /fraction must be/ })
+  t.throws(() => splitDataset(smallData(1), 0.5), {
+    message: /data has 1 samples: two parts need at least 2/,
+  })
 })

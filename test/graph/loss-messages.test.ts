@@ -14,6 +14,7 @@ t.test('labels are class indices', async t => {
   })
   t.throws(() => inferFacts(graph), {
     code: 'ERR_SHAPE',
-    message: /its labels are \[8, 10\]; they must be class numbers \[8\] for scores \[8, 10\]: take the argMax of one-hot/,
+    message:
+      /its labels are \[8, 10\]; they must be class numbers \[8\] for scores \[8, 10\]: take the argMax of one-hot/,
   })
 })

@@ -63,6 +63,6 @@ for (const [file, layers] of Object.entries(models)) {
 
 t.test('what is refused', async t => {
   const { status, stderr } = demo('--data', 'somewhere')
-  t.equal(status, 1)
+  t.equal(status, 2)
   t.match(stderr, /--data somewhere needs --model/)
 })

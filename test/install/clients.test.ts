@@ -8,7 +8,8 @@ import t from 'tap'
 import { loadAddon } from '#lib/native.js'
 
 const root = path.resolve(import.meta.dirname, '../..')
-const clients = path.join(root, 'test/clients')
+/** Packages that are bundled with, and the program; the latter lies where tap does not take it for a test. */
+const clients = ['test/clients', 'test/fixtures/clients'].map(folder => path.join(root, folder))
 const run = promisify(execFile)
 
 /** A project that has the library installed, as its build makes it. */
@@ -78,7 +79,7 @@ console.log(required.Model === Model, required.Tensor.from([1]) instanceof Tenso
 
 /** Bundlers of test/clients in a folder of their own; undefined where no registry answers. */
 async function bundlers(folder: string): Promise<string | undefined> {
-  cpSync(clients, folder, { recursive: true })
+  for (const part of clients) cpSync(part, folder, { recursive: true })
   const options = ['--no-audit', '--no-fund', '--ignore-scripts', '--prefer-offline', '--fetch-retries=0']
   try {
     await run('npm', ['install', ...options], { cwd: folder, timeout: 120_000 })

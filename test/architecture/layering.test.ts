@@ -136,3 +136,9 @@ t.test('no conflict markers of a merge', async t => {
   for (const { name, text } of all)
     t.notMatch(text, /^(<{7}|={7}|>{7})( |$)/m, `${name} has a conflict marker`)
 })
+
+t.test('scripts that are no tests lie in fixtures, for tap runs all others', async t => {
+  for (const { name } of files('test', /\.[cm]?[jt]s$/)) {
+    if (!name.startsWith(path.join('test', 'fixtures'))) t.match(name, /\.test\.(js|ts)$/, name)
+  }
+})

@@ -1,5 +1,5 @@
 // model-file.ts: where a model comes from: a path, a URL, or bytes.
-import { argumentError, expectInteger, expectObject } from '../core/checks.js'
+import { argumentError, expectAttached, expectInteger, expectObject } from '../core/checks.js'
 import type { Pacer } from '../core/paced.js'
 import { makeUntransferable } from '../core/untransferable.js'
 import type { Graph } from '../graph/graph.js'
@@ -41,7 +41,7 @@ export async function readSource(
     const bytes = await download(url, { signal: pacer.signal, maxBytes })
     graph = await readOnnx(bytes, pacer, { externalData: files, label: shownUrl(url) })
   } else if (isBytes(source)) {
-    const bytes = bytesOf(source)
+    const bytes = bytesOf('source', source)
     held.push(bytes)
     graph = await readOnnx(bytes, pacer, { externalData: files })
   } else graph = await readOnnx(source as string | URL, pacer, { externalData: files })
@@ -60,18 +60,24 @@ function urlOf(source: unknown): URL | undefined {
 const isBytes = (value: unknown): value is ArrayBuffer | ArrayBufferView =>
   value instanceof ArrayBuffer || ArrayBuffer.isView(value)
 
-const bytesOf = (source: ArrayBuffer | ArrayBufferView): Uint8Array =>
-  ArrayBuffer.isView(source)
-    ? new Uint8Array(source.buffer, source.byteOffset, source.byteLength)
-    : new Uint8Array(source)
+/** @throws SparkError ERR_DISPOSED for bytes in memory that was detached */
+function bytesOf(name: string, source: ArrayBuffer | ArrayBufferView): Uint8Array {
+  const buffer = ArrayBuffer.isView(source) ? source.buffer : source
+  // A DataView of detached memory does not even tell its length.
+  expectAttached(name, { buffer, byteLength: buffer.byteLength, byteOffset: 0 })
+  return ArrayBuffer.isView(source)
+    ? new Uint8Array(buffer, source.byteOffset, source.byteLength)
+    : new Uint8Array(buffer)
+}
 
 function filesOf(files: SourceOptions['externalData']): ReadonlyMap<string, Uint8Array> | undefined {
   if (files === undefined) return undefined
   expectObject('options.externalData', 'an object with the bytes of files by their names', files)
   return new Map(
     Object.entries(files).map(([name, bytes]) => {
-      if (isBytes(bytes)) return [name, bytesOf(bytes)]
-      throw argumentError(`options.externalData['${name}']`, 'a Uint8Array or an ArrayBuffer', bytes)
+      const what = `options.externalData['${name}']`
+      if (isBytes(bytes)) return [name, bytesOf(what, bytes)]
+      throw argumentError(what, 'a Uint8Array or an ArrayBuffer', bytes)
     }),
   )
 }

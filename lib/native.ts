@@ -244,7 +244,9 @@ export interface Addon {
   hold(array: ArrayBufferView): void
   /** Bytes from the start of a buffer to that of a cache line. */
   linePadding(buffer: ArrayBuffer): number
-  /** Threads a CPU kernel may use; 0 means one per core. */
+  /** Cores that CPU kernels may keep busy. Where more threads than that are awake, those without work sleep at once. */
+  setCores(count: number): void
+  /** Threads a CPU kernel may use; 0: as many as {@link Addon.setCores} says, or one per core. */
   setThreads(count: number): void
   /** The instruction set that CPU kernels use: what DGX_SPARK_CPU_ISA asks for, or the best one of the machine. */
   cpuIsa(): CpuIsa

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { getConfigEntries } from '../core/config.js'
 import { packageVersion } from '../core/version.js'
+import type { CpuInfo } from '../hardware/cpu.js'
 import type { GpuInfo } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import { loadAddon } from '../native.js'
@@ -56,7 +57,7 @@ function report(hardware: HardwareInfo, addon: string, cpuIsa: string): void {
     ],
     ['system', `${platform.os} ${platform.kernel} ${platform.arch}`],
     ...(platform.dgxOsVersion ? ([['DGX OS', platform.dgxOsVersion]] as const) : []),
-    ['CPU', `${cpu.model ?? 'unknown'}, ${cpu.cores} ${cpu.cores === 1 ? 'core' : 'cores'}`],
+    ['CPU', describeCpu(cpu)],
     ['memory', `${formatBytes(memory.total)}, ${formatBytes(memory.available)} available`],
     ['addon', addon],
     ['CPU kernels', cpuIsa],
@@ -78,6 +79,12 @@ function report(hardware: HardwareInfo, addon: string, cpuIsa: string): void {
     name in process.env ? name : 'default',
   ])
   printTable(['variable', 'value', 'from'], [...entries, ...others])
+}
+
+function describeCpu({ model, cores, quota, threads }: CpuInfo): string {
+  const all = `${model ?? 'unknown'}, ${cores} ${cores === 1 ? 'core' : 'cores'}`
+  if (quota === null) return all
+  return `${all}, of which a quota allows ${Number(quota.toFixed(2))}: ${threads} ${threads === 1 ? 'thread' : 'threads'}`
 }
 
 function reportGpu(gpu: GpuInfo, best: boolean): void {

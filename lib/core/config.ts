@@ -25,7 +25,7 @@ export interface Config {
   readonly cudaGraphs: boolean
   /** Whether FP4 tensor cores may be used on devices where they pass the self-test. */
   readonly fp4TensorCores: boolean
-  /** Threads of a CPU kernel; 0 means one per core. */
+  /** Threads of a CPU kernel; 0: one per core, or as many as a CPU quota feeds. */
   readonly threads: number
   /** Instruction set of CPU kernels, or null for the best one of the machine. */
   readonly cpuIsa: CpuIsa | null

@@ -1,12 +1,17 @@
 import { availableParallelism, cpus } from 'node:os'
+import { cgroupFolders } from './cgroup.js'
 import { normalizeName, readText } from './system-files.js'
 
 /** The processor of a machine. */
 export interface CpuInfo {
   /** Its name; for several kinds of cores `10 × Cortex-X925, 10 × Cortex-A725`; null when the system does not say. */
   readonly model: string | null
-  /** Logical processors that this process may use. */
+  /** Logical processors that this process may use: those of its cpuset and affinity. */
   readonly cores: number
+  /** Processors' worth of time that its cgroups allow, such as 1.5; null where they set no limit. */
+  readonly quota: number | null
+  /** Threads that kernels on the CPU use by default: `cores`, or as many as `quota` feeds. */
+  readonly threads: number
 }
 
 /** Names of ARM's own cores by `CPU part` in /proc/cpuinfo, where `CPU implementer` is 0x41 (Linux, asm/cputype.h). */
@@ -27,7 +32,28 @@ export function readCpu(root: string): CpuInfo {
   const text = readText(root, 'proc/cpuinfo') ?? ''
   const [own] = cpus()
   const model = armModel(text) ?? /^model name\s*:(.*)$/m.exec(text)?.[1] ?? own?.model ?? null
-  return { model: normalizeName(model === 'unknown' ? null : model), cores: availableParallelism() }
+  return { model: normalizeName(model === 'unknown' ? null : model), ...usableCores(root) }
+}
+
+/** How much of the processor this process may use. */
+export function usableCores(root: string): Pick<CpuInfo, 'cores' | 'quota' | 'threads'> {
+  const [cores, quota] = [availableParallelism(), cpuQuota(root)]
+  // One thread more than the quota feeds, and the kernel would stop all of them for the rest of each period.
+  const threads = Math.max(1, Math.min(cores, Math.floor(quota ?? cores)))
+  return { cores, quota, threads }
+}
+
+/** The tightest limit of the groups of this process: cpu.max of cgroup v2, cpu.cfs_quota_us of v1; null without one. */
+function cpuQuota(root: string): number | null {
+  const limits = [
+    ...cgroupFolders(root).map(folder => (readText(root, `${folder}/cpu.max`) ?? '').split(' ')),
+    ...cgroupFolders(root, 'cpu').map(folder =>
+      ['quota', 'period'].map(part => readText(root, `${folder}/cpu.cfs_${part}_us`)),
+    ),
+  ]
+  const quotas = limits.map(([quota, period]) => Number(quota) / Number(period)) // NaN: `max`; negative: none
+  const tightest = Math.min(...quotas.filter(quota => quota > 0))
+  return Number.isFinite(tightest) ? tightest : null
 }
 
 /** The kinds of ARM's cores with their numbers, the most numerous first; null where a core has no known name. */

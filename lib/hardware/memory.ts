@@ -1,5 +1,5 @@
 import { freemem, totalmem } from 'node:os'
-import path from 'node:path'
+import { cgroupFolders } from './cgroup.js'
 import { readBytes, readText } from './system-files.js'
 
 /** Memory this process can have, in bytes. */
@@ -24,10 +24,8 @@ export function parseMeminfo(text: string): ReadonlyMap<string, number> {
 
 /** The tightest limit (cgroup v2) of this process's group and the groups above it; null without one. */
 function cgroupMemory(root: string): { total: number; available: number } | null {
-  let group = /^0::(\/.*)$/m.exec(readText(root, 'proc/self/cgroup') ?? '')?.[1]
   let tightest: { total: number; available: number } | null = null
-  while (group !== undefined) {
-    const folder = path.join('sys/fs/cgroup', group)
+  for (const folder of cgroupFolders(root)) {
     const total = readBytes(root, `${folder}/memory.max`)
     const current = readBytes(root, `${folder}/memory.current`)
     if (total !== null && current !== null) {
@@ -35,7 +33,6 @@ function cgroupMemory(root: string): { total: number; available: number } | null
       const available = Math.max(0, total - current + Number(cache ?? 0)) // the kernel gives cache back
       if (!tightest || available < tightest.available) tightest = { total, available }
     }
-    group = group === '/' ? undefined : path.dirname(group)
   }
   return tightest
 }

@@ -1,6 +1,8 @@
 // cpu.ts: the kernels of the addon on the CPU.
-import { availableParallelism, freemem } from 'node:os'
+import { freemem } from 'node:os'
 import { getConfig } from '../core/config.js'
+import { usableCores } from '../hardware/cpu.js'
+import { systemRoot } from '../hardware/system-files.js'
 import { requireAddon } from '../native.js'
 import type { Kernels } from './kernels.js'
 
@@ -25,8 +27,10 @@ function noteBriefRun(start: number): void {
  */
 export function openCpuKernels(threads?: number): Kernels {
   const addon = requireAddon()
+  const usable = usableCores(systemRoot())
+  addon.setCores(usable.threads)
   addon.setThreads(getConfig().threads)
-  const limit = threads === 0 ? availableParallelism() : threads
+  const limit = threads === 0 ? usable.threads : threads
   return {
     backend: 'cpu',
     bf16Support: addon.cpuBf16Support(),

@@ -16,7 +16,7 @@ export interface KernelOptions {
   backend?: BackendName
   /** Which GPU. Default: the best one. */
   device?: GpuSelector | undefined
-  /** Threads that prepared steps may use on the CPU; 0: one per core. Default: what DGX_SPARK_THREADS says, or 0. */
+  /** Threads that prepared steps may use on the CPU; 0: as many as by default. Default: what DGX_SPARK_THREADS says. */
   threads?: number | undefined
 }
 

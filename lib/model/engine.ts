@@ -81,8 +81,9 @@ export interface EngineOptions {
   /** Which GPU. Default: the best one. */
   device?: GpuSelector | undefined
   /**
-   * Threads that computations on the CPU may use, this library's and those of `onnxruntime`; 0: one per core. Default: what
-   * DGX_SPARK_THREADS says, or 0. Models share one pool of threads and take turns in it.
+   * Threads that computations on the CPU may use, this library's and those of `onnxruntime`; 0: one per core, or as many
+   * as a CPU quota feeds. Default: what DGX_SPARK_THREADS says, or 0. Models share one pool of threads; one with a single
+   * thread leaves it alone.
    */
   threads?: number | undefined
   /**

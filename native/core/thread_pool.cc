@@ -2,7 +2,9 @@
 #include "core/thread_pool.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -10,11 +12,10 @@
 #include <utility>
 
 #include "core/condition.h"
+#include "core/parallel_job.h"
 
 namespace spark {
 namespace {
-
-using Chunk = FunctionRef<void(int64_t)>;
 
 // How long a thread watches for what is about to happen before it sleeps. More than the gap between two steps
 // of a plan, less than what anybody would notice as load.
@@ -28,7 +29,7 @@ constexpr std::chrono::microseconds kMoment{500};
 // How long after the machine refused a thread (a limit on processes or memory) the next is asked for.
 constexpr std::chrono::seconds kUntilNextThread{1};
 
-thread_local bool undelayed = false, in_chunk = false;
+thread_local bool in_job = false;
 thread_local int thread_limit = 0;  // 0: none
 
 void pause() {
@@ -52,6 +53,14 @@ bool watch(const Ready& ready) {
   return ready();
 }
 
+void work_on(ParallelJob& job) {
+  in_job = true;
+  job.work();
+  in_job = false;
+}
+
+// Each caller works on a job of its own; idle workers take seats in jobs that have some. Callers never wait
+// for each other: locks guard falling asleep, waking and starting threads only.
 class Pool {
  public:
   static Pool& get() {
@@ -59,49 +68,58 @@ class Pool {
     return *pool;
   }
 
-  void resize(int threads) {
-    std::lock_guard turn(turn_);
-    threads_ = threads > 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
+  void set_threads(int threads) { threads_ = std::max(threads, 0); }
+  void set_cores(int cores) { cores_ = std::max(cores, 1); }
+
+  int threads() const {
+    const int threads = threads_;
+    return threads > 0 ? threads : cores_.load();
   }
 
-  int threads() const { return threads_; }
-
-  // False when the calling thread does better on its own: it must not wait for its turn, or all others sleep.
-  bool run(int threads, int64_t chunks, int64_t grains, const Chunk& chunk) {
-    if (in_chunk) return false;  // it has the turn that a call in it would wait for
+  // False when the calling thread does better on its own.
+  bool run(int threads, const RangeBody& body, int64_t count, int64_t grain, int64_t grains) {
     if (started_ > 0 && sleepers_ == started_ && !worth_waking(grains)) return false;
-    std::unique_lock turn(turn_, std::defer_lock);
-    if (!undelayed) {
-      turn.lock();
-    } else if (!turn.try_lock()) {
-      return false;
-    }
-    bool asleep;
-    {
-      std::lock_guard lock(mutex_);
-      if (started_ < threads - 1) start_threads(threads);
-      chunk_ = &chunk;
-      chunks_ = chunks;
-      next_ = 0;
-      helpers_wanted_ = std::min<int64_t>({threads - 1, started_, chunks - 1});
-      ++generation_;
-      asleep = sleepers_ > 0;
-    }
-    if (asleep) wake_.notify_all();
-    drain(chunk);
-    {
-      std::lock_guard lock(mutex_);
-      helpers_wanted_ = 0;
-    }
-    if (!watch([this] { return busy_ == 0; })) {
-      std::unique_lock lock(mutex_);
-      done_.wait(lock, [this] { return busy_ == 0; });
-    }
-    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-    return true;
+    const int at = reserve();
+    if (at < 0) return false;
+    if (started_ < threads - 1) start_threads(threads);
+    // Other callers keep a core busy each.
+    const int idle = std::max<int>(cores_, threads) - std::popcount(callers_.load());
+    const int64_t seats = std::min<int64_t>({threads - 1, started_, idle, (count - 1) / grain});
+    if (seats > 0) perform(at, body, count, grain, seats);
+    const std::exception_ptr failure = jobs_[at].take_failure();
+    callers_ &= ~bit(at);
+    if (failure) std::rethrow_exception(failure);
+    return seats > 0;
   }
 
  private:
+  static uint64_t bit(int at) { return 1ull << at; }
+
+  // A job for the calling thread; -1 when too many threads have one.
+  int reserve() {
+    uint64_t callers = callers_;
+    for (;;) {
+      const int at = std::countr_one(callers);
+      if (at >= static_cast<int>(jobs_.size())) return -1;
+      if (callers_.compare_exchange_weak(callers, callers | bit(at))) return at;
+    }
+  }
+
+  void perform(int at, const RangeBody& body, int64_t count, int64_t grain, int64_t seats) {
+    ParallelJob& job = jobs_[at];
+    job.open(body, count, grain, seats);
+    open_ |= bit(at);
+    wake(seats);
+    work_on(job);
+    if (job.close()) open_ &= ~bit(at);
+    const auto empty = [&job] { return job.empty(); };
+    if (empty() || (!crowded() && watch(empty))) return;
+    job.wait();
+  }
+
+  // More threads are awake than cores can run: whoever watches keeps another from its work.
+  bool crowded() const { return std::popcount(callers_.load()) + started_ - sleepers_ > cores_; }
+
   bool worth_waking(int64_t grains) {
     if (grains >= kWorthWaking) return true;
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -112,7 +130,20 @@ class Pool {
     return (alone_ += grains) >= kWorthWakingTogether;
   }
 
+  void wake(int64_t helpers) {
+    if (sleepers_ == 0) return;
+    int sleepers;
+    {
+      const std::lock_guard lock(mutex_);  // who has found no job is asleep by now
+      sleepers = sleepers_;
+    }
+    if (helpers >= sleepers) return wake_.notify_all();
+    for (int64_t i = 0; i < helpers; ++i) wake_.notify_one();
+  }
+
   void start_threads(int threads) {
+    const std::unique_lock lock(starting_, std::try_to_lock);
+    if (!lock) return;
     const auto now = std::chrono::steady_clock::now();
     if (now < next_start_) return;
     try {
@@ -125,83 +156,62 @@ class Pool {
     }
   }
 
-  void drain(const Chunk& chunk) {
-    in_chunk = true;
-    try {
-      for (int64_t i = next_++; i < chunks_; i = next_++) chunk(i);
-    } catch (...) {
-      std::lock_guard lock(mutex_);
-      if (!failure_) failure_ = std::current_exception();
-      next_ = chunks_;
-    }
-    in_chunk = false;
-  }
-
-  void work() {
-    uint64_t seen = 0;
+  [[noreturn]] void work() {
+    const auto called = [this] { return open_ != 0; };
     for (;;) {
-      const auto called = [&] { return generation_ != seen; };
-      const bool at_once = watch(called);
-      if (at_once) {
-        seen = generation_;
-        if (helpers_wanted_ == 0) continue;  // enough have come
-      }
+      if (help() || (!crowded() && watch(called))) continue;
       std::unique_lock lock(mutex_);
-      if (!at_once) {
-        ++sleepers_;
-        wake_.wait(lock, called);
-        --sleepers_;
-      }
-      seen = generation_;
-      if (helpers_wanted_ == 0) continue;
-      --helpers_wanted_;
-      ++busy_;
-      const Chunk* chunk = chunk_;
-      lock.unlock();
-      drain(*chunk);
-      lock.lock();
-      if (--busy_ == 0) done_.notify_one();
+      ++sleepers_;
+      wake_.wait(lock, called);
+      --sleepers_;
     }
   }
 
-  std::mutex turn_;   // one parallel_for at a time
-  std::mutex mutex_;  // guards everything below; atomics are also read without it
-  Condition wake_, done_;
-  std::atomic<int> threads_{static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
-  std::atomic<int> started_ = 0, sleepers_ = 0;
+  // Works on the first job that has a seat; false when none has.
+  bool help() {
+    for (uint64_t open = open_; open != 0; open &= open - 1) {
+      const int at = std::countr_zero(open);
+      ParallelJob& job = jobs_[at];
+      const ParallelJob::Seat seat = job.join();
+      if (seat == ParallelJob::Seat::kNone) continue;
+      if (seat == ParallelJob::Seat::kLast) open_ &= ~bit(at);  // its caller waits for leave()
+      work_on(job);
+      job.leave();
+      return true;
+    }
+    return false;
+  }
+
+  std::array<ParallelJob, 64> jobs_;
+  std::atomic<int> cores_{static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
+  std::atomic<int> threads_ = 0;  // 0: one per core
+  std::atomic<int> started_ = 0;
   std::atomic<std::chrono::steady_clock::duration> moment_{};  // when it began
   std::atomic<int64_t> alone_ = 0;                             // grains done in it while all slept
-  std::chrono::steady_clock::time_point next_start_{};         // no thread is started before
-  const Chunk* chunk_ = nullptr;
-  int64_t chunks_ = 0;
-  std::exception_ptr failure_;  // the first of a run
-  // Each on a cache line of its own: others watch it.
-  alignas(64) std::atomic<int64_t> next_ = 0;
-  alignas(64) std::atomic<uint64_t> generation_ = 0;
-  alignas(64) std::atomic<int64_t> helpers_wanted_ = 0;
-  alignas(64) std::atomic<int> busy_ = 0;
+  std::mutex starting_;
+  std::chrono::steady_clock::time_point next_start_{};  // no thread is started before; guarded by starting_
+  std::mutex mutex_;                                    // held on the way to sleep and to wake
+  Condition wake_;
+  alignas(64) std::atomic<int> sleepers_ = 0;
+  alignas(64) std::atomic<uint64_t> callers_ = 0;  // jobs that have a caller
+  alignas(64) std::atomic<uint64_t> open_ = 0;     // jobs that may have seats; watched by idle workers
 };
 
 }  // namespace
 
-void set_thread_count(int threads) { Pool::get().resize(threads); }
+void set_thread_count(int threads) { Pool::get().set_threads(threads); }
+void set_core_count(int cores) { Pool::get().set_cores(cores); }
 int thread_count() { return thread_limit > 0 ? thread_limit : Pool::get().threads(); }
 
-void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> body, int64_t grains) {
+void parallel_for(int64_t count, int64_t grain, RangeBody body, int64_t grains) {
   if (count <= 0) return;
   const int threads = thread_count();
-  const int64_t pieces = std::min<int64_t>((count + grain - 1) / grain, threads * 4);
-  if (pieces <= 1 || threads == 1) return body(0, count);
-  const int64_t size = std::max(grain, (count + pieces - 1) / pieces);
-  const int64_t chunks = (count + size - 1) / size;
-  const auto chunk = [&](int64_t i) { body(i * size, std::min(count, (i + 1) * size)); };
-  if (!Pool::get().run(threads, chunks, std::max(chunks, grains), chunk)) body(0, count);
+  if (count <= grain || threads == 1 || in_job) return body(0, count);
+  const int64_t work = std::max((count + grain - 1) / grain, grains);
+  if (!Pool::get().run(threads, body, count, grain, work)) body(0, count);
 }
 
 ThreadLimit::ThreadLimit(int threads) : before_(std::exchange(thread_limit, threads)) {}
 ThreadLimit::~ThreadLimit() { thread_limit = before_; }
-
-Undelayed::Undelayed() { undelayed = true; }
-Undelayed::~Undelayed() { undelayed = false; }
 
 }  // namespace spark

@@ -121,7 +121,6 @@ Napi::Value plan_run(const Napi::CallbackInfo& info) {
     bound->plan.run();
   };
   if (!at_once) return start_job(info.Env(), run);
-  const Undelayed scope;
   run();
   return info.Env().Undefined();
 }

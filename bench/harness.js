@@ -16,7 +16,7 @@ import { loadAddon } from '#lib/native.js'
  * @property {number} p90Ms
  * @property {number} rate in `unit`
  * @property {'GB/s' | 'GFLOP/s' | 'Gelement/s'} unit
- * @property {number} percentOfLimit of the bandwidth or the fastest GEMM measured in this run
+ * @property {number} percentOfLimit of the bandwidth or the fastest GEMM measured in this run, or what `percent` says
  * @property {string} [peer]
  * @property {number} [peerRatio] peer's time over ours: above 1 we are faster
  * @property {Sizes} [sizes]
@@ -37,6 +37,7 @@ import { loadAddon } from '#lib/native.js'
  * @property {'copy' | 'read' | 'thread'} [bandwidth] which one: a copy (default), reading only, a copy by one thread
  * @property {() => Promise<number>} [limit] measures the bandwidth, in GB/s, before and after the row, where the one from
  *   the start of the run is too old to compare with
+ * @property {() => Promise<number>} [percent] measures what stands in the place of the percentage of a limit
  * @property {() => unknown} run
  * @property {() => void | Promise<void>} check throws unless the result of `run` is right; called before timing
  * @property {Side} [peer]
@@ -190,7 +191,7 @@ export async function measure(bench, limits) {
     p90Ms,
     rate,
     unit,
-    percentOfLimit: (100 * limited) / limit,
+    percentOfLimit: (await bench.percent?.()) ?? (100 * limited) / limit,
     spread,
     noisy: spread > noisySpread,
     ...(sizes && { sizes }),

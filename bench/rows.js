@@ -13,6 +13,7 @@ import { models } from './rows/models.js'
 import { norm } from './rows/norm.js'
 import { products } from './rows/products.js'
 import { singleThread } from './rows/single-thread.js'
+import { threads } from './rows/threads.js'
 import { training } from './rows/training.js'
 import { trainingStep } from './rows/training-step.js'
 
@@ -42,6 +43,7 @@ const families = {
   products: { rows: products },
   dora: { rows: dora, targets: ['cuda'] },
   'dora-layer': { rows: doraLayer, targets: ['cpu', 'cuda'] },
+  threads: { rows: threads, targets: ['cpu'] },
   training: { rows: training },
   'training-step': { rows: trainingStep, targets: ['cpu', 'cuda'] },
   models: { rows: models, targets: ['cpu'] },

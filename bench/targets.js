@@ -99,6 +99,17 @@ const cpu = [
     rows: { name: 'training step', shape: /whole step$/ },
   },
   {
+    name: 'two models in two workers, one thread each, over one of them',
+    goal: '>= 1.8 x',
+    rows: { name: 'two workers' },
+  },
+  {
+    name: 'time in kernels, f32 models over 1 ms',
+    goal: '>= 97 %',
+    of: 'worst',
+    rows: { name: 'time in kernels' },
+  },
+  {
     name: 'graph of 2,000 nodes, compiled and run',
     goal: '<= 1000 ms',
     rows: { name: 'compile' },

@@ -8,8 +8,12 @@ import { readText } from './system-files.js'
  * @param controller - of cgroup v1; absent: the groups of cgroup v2
  */
 export function cgroupFolders(root: string, controller?: 'cpu'): string[] {
-  const group = new RegExp(controller ? `^\\d+:(?:\\w+,)*${controller}(?:,\\w+)*:(/.*)$` : '^0::(/.*)$', 'm')
-  let name = group.exec(readText(root, 'proc/self/cgroup') ?? '')?.[1]
+  const lines = (readText(root, 'proc/self/cgroup') ?? '').split('\n').map(line => line.split(':'))
+  const own = lines.find(([number, controllers = '']) =>
+    controller ? controllers.split(',').includes(controller) : number === '0' && controllers === '',
+  )
+  let name = own?.slice(2).join(':')
+  if (!name?.startsWith('/')) return []
   const folders: string[] = []
   while (name !== undefined) {
     folders.push(path.join('sys/fs/cgroup', controller ?? '', name))

@@ -244,10 +244,11 @@ export interface Addon {
   hold(array: ArrayBufferView): void
   /** Bytes from the start of a buffer to that of a cache line. */
   linePadding(buffer: ArrayBuffer): number
-  /** Cores that CPU kernels may keep busy. Where more threads than that are awake, those without work sleep at once. */
-  setCores(count: number): void
-  /** Threads a CPU kernel may use; 0: as many as {@link Addon.setCores} says, or one per core. */
-  setThreads(count: number): void
+  /**
+   * Threads a CPU kernel may use; 0: as many as `cores`, which CPU kernels may keep busy: where more threads are awake,
+   * those without work sleep at once. Without `cores` that stays as it was, at first those of the machine.
+   */
+  setThreads(count: number, cores?: number): void
   /** The instruction set that CPU kernels use: what DGX_SPARK_CPU_ISA asks for, or the best one of the machine. */
   cpuIsa(): CpuIsa
   /** Why instructions of {@link Addon.cpuIsa} are not used after all: what a test of their sums found, or ''. */

@@ -60,7 +60,6 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<run_cuda>(exports, "runCuda");
   add<run_sync>(exports, "run");
   add<run_async>(exports, "runAsync");
-  add<set_cores>(exports, "setCores");
   add<set_threads>(exports, "setThreads");
   add<cpu_isa>(exports, "cpuIsa");
   add<cpu_isa_problem>(exports, "cpuIsaProblem");

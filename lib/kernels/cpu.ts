@@ -28,8 +28,7 @@ function noteBriefRun(start: number): void {
 export function openCpuKernels(threads?: number): Kernels {
   const addon = requireAddon()
   const usable = usableCores(systemRoot())
-  addon.setCores(usable.threads)
-  addon.setThreads(getConfig().threads)
+  addon.setThreads(getConfig().threads, usable.threads)
   const limit = threads === 0 ? usable.threads : threads
   return {
     backend: 'cpu',

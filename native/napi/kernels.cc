@@ -106,13 +106,9 @@ Napi::Value kernel_names(const Napi::CallbackInfo& info) {
   return result;
 }
 
-Napi::Value set_cores(const Napi::CallbackInfo& info) {
-  set_core_count(info[0].As<Napi::Number>().Int32Value());
-  return info.Env().Undefined();
-}
-
 Napi::Value set_threads(const Napi::CallbackInfo& info) {
   set_thread_count(info[0].As<Napi::Number>().Int32Value());
+  if (info[1].IsNumber()) set_core_count(info[1].As<Napi::Number>().Int32Value());
   return info.Env().Undefined();
 }
 

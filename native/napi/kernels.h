@@ -39,10 +39,7 @@ Napi::Value supports(const Napi::CallbackInfo& info);
 // kernelNames(): { operations, unary, binary }, the names of the operations and of elementwise functions.
 Napi::Value kernel_names(const Napi::CallbackInfo& info);
 
-// setCores(count): cores that CPU kernels may keep busy.
-Napi::Value set_cores(const Napi::CallbackInfo& info);
-
-// setThreads(count): threads a CPU kernel may use, 0 for one per core.
+// setThreads(count, cores?): threads a CPU kernel may use, 0 for one per core; cores they may keep busy.
 Napi::Value set_threads(const Napi::CallbackInfo& info);
 
 // cpuIsa(): the name of the instruction set that CPU kernels use.

@@ -7,7 +7,7 @@ import { examples } from '#lib/cli/command.js'
 import { createProgram } from '#lib/cli/program.js'
 import { loadAddon } from '#lib/native.js'
 import { FakeDriver, noCompiler, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
-import { FakeRoot, FakeRoot, gb10Pci, profile } from '../fixtures/machine.js'
+import { FakeRoot, gb10Pci, profile } from '../fixtures/machine.js'
 
 const main = path.resolve(import.meta.dirname, '../../dist/cli/main.js')
 
@@ -79,7 +79,9 @@ t.test('info', async t => {
     stdout,
     /Machine.*CPU +\S.*, \d+ cores?\n.*GPUs.*Configuration.*DGX_SPARK_THREADS.*DGX_SPARK_PREBUILD/s,
   )
-  const root = new FakeRoot({ files: { 'proc/self/cgroup': '0::/\n', 'sys/fs/cgroup/cpu.max': '150000 100000\n' } })
+  const root = new FakeRoot({
+    files: { 'proc/self/cgroup': '0::/\n', 'sys/fs/cgroup/cpu.max': '150000 100000\n' },
+  })
   t.teardown(() => root.dispose())
   const limited = cli(['info'], { DGX_SPARK_SYSFS_ROOT: root.path }).stdout
   t.match(limited, /CPU +\S.*, \d+ cores?, of which a quota allows 1\.5: 1 thread\n/)

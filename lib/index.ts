@@ -70,6 +70,7 @@ export {
 
 // tensors
 export type { DType, DTypeArray, ElementArray, ElementType, TypedArrayOf } from './core/dtype.js'
+export type { SizeExpression } from './core/size-scope.js'
 export {
   type Nested,
   type NestedNumbers,
@@ -119,6 +120,7 @@ export {
   compareWeights,
   type WeightDifference,
 } from './diagnostics/compare-weights.js'
+export type { MemoryUse } from './plan/compile.js'
 export type { StepTime } from './plan/plan.js'
 import { installTensorOperations } from './model/tensor-operations.js'
 export type {
@@ -157,6 +159,7 @@ export type {
   AttributeTypes,
   ContainerType,
   Dimension,
+  SymbolicDimension,
   Graph,
   GraphFunction,
   IntegerValue,

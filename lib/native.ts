@@ -13,6 +13,9 @@ export type MemoryHandle = object & { readonly memoryHandle: never }
 /** A compiled plan that native code holds. */
 export type PlanHandle = object & { readonly planHandle: never }
 
+/** A handle of {@link Addon.blueprintCreate}. */
+export type BlueprintHandle = object & { readonly blueprintHandle: never }
+
 /** Memory that steps work on and that stays on a device between their runs: buffers, or the part that a view shows. */
 export interface PlanMemory {
   /** The steps write it before they read it, and nobody else looks. */
@@ -270,6 +273,22 @@ export interface Addon {
     graphs?: boolean,
     threads?: number,
   ): PlanHandle
+  /** Reads steps of the CPU before their sizes are known: see `StepBlueprint` in kernels.ts. `threads` as in planCreate. */
+  blueprintCreate(
+    steps: readonly { readonly op: string; readonly args: object }[],
+    regions: readonly object[],
+    threads?: number,
+  ): BlueprintHandle
+  /** A plan of these steps for some sizes. */
+  blueprintBind(
+    handle: BlueprintHandle,
+    sizes: Float64Array,
+    arrays: readonly ArrayBufferView[],
+    arena: Uint8Array,
+    offsets: Float64Array,
+  ): PlanHandle
+  /** Lets the steps go; plans that were bound stay. */
+  blueprintDispose(handle: BlueprintHandle): void
   /** Copies the state of a plan on a device to its buffers. */
   planFetch(handle: PlanHandle): Promise<void>
   /** Copies the state of a plan from its buffers to the device. */

@@ -99,7 +99,8 @@ export const inference: readonly AnyInferenceRewrite[] = [
   {
     name: 'optimize',
     phase: 'compile',
-    reason: 'fusions need sizes, which are known for a segment; its own rewrites are listed in optimize.ts',
+    reason:
+      'fusions compare sizes, which are known for a segment; its own rewrites are listed in optimize.ts',
     apply: async (graph, { onFusions }, pacer) => {
       const optimized = await pacer.do(optimizePaced(graph))
       onFusions?.(optimized.fusions)

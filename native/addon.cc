@@ -1,6 +1,7 @@
 // addon.cc: the exports of the addon, in the order of the contract interface in lib/native.ts.
 #include <napi.h>
 
+#include "napi/blueprint.h"
 #include "napi/env.h"
 #include "napi/error.h"
 #include "napi/hardware.h"
@@ -68,6 +69,9 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<allow_fp4>(exports, "allowFp4");
 
   // plans
+  add<blueprint_create>(exports, "blueprintCreate");
+  add<blueprint_bind>(exports, "blueprintBind");
+  add<blueprint_dispose>(exports, "blueprintDispose");
   add<plan_create>(exports, "planCreate");
   add<plan_run>(exports, "planRun");
   add<plan_fetch>(exports, "planFetch");

@@ -58,7 +58,10 @@ async function* timeInKernels(source) {
       name: 'time in kernels',
       shape: source.name,
       dtype: 'f32',
-      bytes: Object.values(feeds).reduce((sum, { data }) => sum + data.byteLength, 0),
+      bytes: Object.values(feeds).reduce(
+        (sum, { data }) => sum + (ArrayBuffer.isView(data) ? data.byteLength : 0),
+        0,
+      ),
       percent: async () => (await profiled(model, feeds)).percent,
       run: () => model.run(feeds),
       check: async () => assert.ok((await profiled(model, feeds)).percent <= 100),

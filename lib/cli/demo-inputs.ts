@@ -6,7 +6,7 @@ import { numel } from '../core/shape.js'
 import { intOf } from '../graph/attributes.js'
 import { Constant, type NumericType } from '../graph/constant.js'
 import { allNodes } from '../graph/edit.js'
-import type { Dimension, Graph, TensorType } from '../graph/graph.js'
+import type { Graph, SymbolicDimension, TensorType } from '../graph/graph.js'
 import { type Fact, inferFacts } from '../graph/shape-inference.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Model } from '../model/model.js'
@@ -34,7 +34,7 @@ const maxAlternatives = 4
 interface Input {
   readonly name: string
   readonly dtype: ElementType
-  readonly shape: readonly Dimension[]
+  readonly shape: readonly SymbolicDimension[]
   /** Integers are below this. */
   readonly below: number
 }
@@ -125,8 +125,8 @@ function variedInputs(graph: Graph, settings: Settings): Input[] {
 }
 
 /** The key of an open dimension; unnamed first dimensions share the key of the number of samples. */
-const keyOf = (input: string, axis: number, dim: string | null): string =>
-  dim ?? (axis === 0 ? 'samples' : `${input}, dimension ${axis}`)
+const keyOf = (input: string, axis: number, dim: SymbolicDimension): string =>
+  (typeof dim === 'string' ? dim : undefined) ?? (axis === 0 ? 'samples' : `${input}, dimension ${axis}`)
 
 /** The key of the number of samples: the first dimension of the first input that has dimensions. */
 function samplesKey(inputs: readonly Input[]): string | number {

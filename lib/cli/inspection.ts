@@ -13,7 +13,9 @@ import type { ModelBackend } from '../model/engine.js'
 import { isHostOperator } from '../model/host/index.js'
 import { describeValue, type ModelValue } from '../model/model-value.js'
 import { rewriteForInference } from '../pipeline.js'
+import { layOut } from '../plan/arena.js'
 import { compilePaced, optionsFor } from '../plan/compile.js'
+import { constantBytesOf } from '../plan/program.js'
 import type { Shapes } from './shapes.js'
 
 /** The inspected properties of a model. */
@@ -138,7 +140,9 @@ async function planOf(graph: Graph, choice: PlanChoice, start: number): Promise<
     const kernels = await openKernels({ backend: choice.backend })
     const options = { ...optionsFor(kernels), mode: choice.precision }
     const program = await new Pacer().do(compilePaced(graph, options))
-    const { steps, arenaBytes, lowerBound, constantBytes } = program
+    const { steps } = program
+    const constantBytes = constantBytesOf(program)
+    const { arenaBytes, lowerBound } = await new Pacer().do(layOut(steps))
     return {
       steps: steps.length,
       arenaBytes,

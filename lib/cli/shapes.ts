@@ -2,7 +2,7 @@
 import { InvalidArgumentError, type Option } from 'commander'
 import { type Precision, parsePrecision, precisions } from '../core/config.js'
 import { didYouMean } from '../core/did-you-mean.js'
-import type { Dimension, Graph } from '../graph/graph.js'
+import type { Graph, SymbolicDimension } from '../graph/graph.js'
 import { choice, UsageError } from './command.js'
 
 /** Sizes by their name in the model. */
@@ -62,7 +62,7 @@ function expectFitting(graph: Graph, { size = {}, shape = {} }: SizeOptions): vo
       throw new UsageError(`${given}: the inputs of the model are: ${known}${didYouMean(name, names)}`)
     }
     const wanted = type.shape
-    const fits = (dim: Dimension, i: number): boolean => typeof dim !== 'number' || dim === sizes[i]
+    const fits = (dim: SymbolicDimension, i: number): boolean => typeof dim !== 'number' || dim === sizes[i]
     if (!wanted || (wanted.length === sizes.length && wanted.every(fits))) continue
     throw new UsageError(`${given}: the model wants [${wanted.map(dim => dim ?? '?').join(', ')}]`)
   }
@@ -75,9 +75,9 @@ function expectFitting(graph: Graph, { size = {}, shape = {} }: SizeOptions): vo
 export function inputShapes(graph: Graph, options: SizeOptions): Record<string, readonly number[]> {
   expectFitting(graph, options)
   const { size = {}, shape = {} } = options
-  const sizeOf = (dim: Dimension): number => {
+  const sizeOf = (dim: SymbolicDimension): number => {
     if (typeof dim === 'number') return dim
-    return dim !== null && Object.hasOwn(size, dim) ? size[dim]! : 1
+    return typeof dim === 'string' && Object.hasOwn(size, dim) ? size[dim]! : 1
   }
   return Object.fromEntries(
     graph.inputs.flatMap(({ name, type }) => {

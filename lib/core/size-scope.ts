@@ -6,14 +6,23 @@ export type Size = number | SizeExpression
 
 /**
  * A polynomial with integer coefficients. Expressions of one scope are equal when they are the same object. Made by
- * {@link SizeScope.symbol} and the functions of size.ts.
+ * `SizeScope.symbol` and the functions of size.ts.
  */
 export class SizeExpression {
-  /** Where its symbols come from. */
+  /**
+   * Where its symbols come from.
+   * @internal
+   */
   readonly scope: SizeScope
-  /** Its number among the expressions of the scope. */
+  /**
+   * Its number among the expressions of the scope.
+   * @internal
+   */
   readonly id: number
-  /** Its terms in a fixed order, none with the coefficient 0. */
+  /**
+   * Its terms in a fixed order, none with the coefficient 0.
+   * @internal
+   */
   readonly terms: readonly Term[]
   /** Its value for the example sizes. Decisions on it need a guard: see `sameSize` and its like. */
   readonly hint: number
@@ -53,6 +62,8 @@ function termValue({ coefficient, atoms }: Term, value: (atom: Atom) => number):
   return atoms.reduce((product, atom) => product * value(atom), coefficient)
 }
 
+import { SparkError } from './errors.js'
+
 /** The least and the greatest value that a size can have. */
 export type Interval = readonly [low: number, high: number]
 
@@ -91,6 +102,9 @@ const answers: Readonly<Record<Question, (value: number) => boolean>> = {
   negative: value => value < 0,
 }
 
+/** The greatest value of a symbol: larger numbers mean "to the end" in many files. */
+export const maxSymbol = 2 ** 31 - 1
+
 /** Symbols, and everything that is computed with them. */
 export class SizeScope {
   readonly #symbols: Atom[] = []
@@ -102,13 +116,13 @@ export class SizeScope {
    * A new symbol.
    * @param name - for messages
    * @param hint - its example
-   * @param low - the least value that it may take; sizes of 0 and 1 behave in a way of their own and are numbers
+   * @param low - the least value that it may take, up to {@link maxSymbol}; sizes of 0 and 1 behave in a way of their own and are numbers
    */
   symbol(name: string, hint: number, low = 2): SizeExpression {
     const at = this.#symbols.length
     const atom = this.#atom(name, {
       hint,
-      bounds: [low, Number.POSITIVE_INFINITY],
+      bounds: [low, maxSymbol],
       isInteger: true,
       evaluate: symbols => symbols[at]!,
     })
@@ -136,8 +150,9 @@ export class SizeScope {
 
   /** The values of all expressions for these symbols; undefined when a guard does not hold for them. */
   evaluate(symbols: readonly number[]): SizeValues | undefined {
-    if (!this.#symbols.every(({ bounds: [low] }, i) => symbols[i]! >= low)) return undefined
-    const values = new SizeValues(this, symbols)
+    if (!this.#symbols.every(({ bounds: [low, high] }, i) => symbols[i]! >= low && symbols[i]! <= high))
+      return undefined
+    const values = new ScopeValues(this, symbols)
     for (const { size, question, answer } of this.#guards.values())
       if (answers[question](values.of(size)) !== answer) return undefined
     return values
@@ -221,8 +236,22 @@ export class SizeScope {
   }
 }
 
-/** The values of the expressions of a scope for some sizes. */
-export class SizeValues {
+/** What sizes are in one run. */
+export interface SizeValues {
+  /** The value of a size. */
+  of(size: Size): number
+}
+
+/** What sizes are where all of them are numbers. */
+export const fixedSizes: SizeValues = {
+  of(size) {
+    if (typeof size === 'number') return size
+    throw new SparkError('ERR_INTERNAL', `the size ${size.formula} has no value here`)
+  },
+}
+
+/** The values of the expressions of a scope. */
+class ScopeValues implements SizeValues {
   readonly #symbols: readonly number[]
   readonly #atoms: (number | undefined)[] = []
   readonly #values: (number | undefined)[]
@@ -233,7 +262,6 @@ export class SizeValues {
     this.#values = new Array(scope.expressions)
   }
 
-  /** The value of a size. */
   of(size: Size): number {
     if (typeof size === 'number') return size
     const known = this.#values[size.id]

@@ -9,6 +9,9 @@ export type { Size, SizeExpression, SizeScope } from './size-scope.js'
 export const isSize = (value: unknown): value is Size =>
   typeof value === 'number' || value instanceof SizeExpression
 
+/** Whether a size is an integer that is exact, as those of symbols are. */
+export const isWhole = (size: Size): boolean => typeof size !== 'number' || Number.isSafeInteger(size)
+
 /** Whether all sizes are numbers. */
 export const areNumbers = (sizes: readonly unknown[]): sizes is readonly number[] =>
   sizes.every(size => typeof size === 'number')
@@ -18,6 +21,11 @@ export const hintOf = (size: Size): number => (typeof size === 'number' ? size :
 
 /** The sum. */
 export function add(...sizes: readonly Size[]): Size {
+  return total(sizes)
+}
+
+/** The sum of a list, however long. */
+export function total(sizes: readonly Size[]): Size {
   return combine(sizes.map(size => [1, size]))
 }
 
@@ -40,7 +48,7 @@ export function floorDivide(a: Size, b: Size): Size {
   if (b === 1) return a
   const exact = quotient(a, b)
   if (exact !== undefined) return exact
-  if (typeof b !== 'number' || typeof a === 'number') return derive('floorDivide', floorOf, a, b)
+  if (typeof b !== 'number' || !(a instanceof SizeExpression)) return derive('floorDivide', floorOf, a, b)
   // What b divides comes out: floor((b·x + r) / b) = x + floor(r / b).
   const whole = a.terms.filter(term => term.coefficient % b === 0 && term.atoms.every(atom => atom.isInteger))
   const rest = a.terms.filter(term => !whole.includes(term))
@@ -107,7 +115,7 @@ function applied(
   isInteger: boolean,
 ): Size {
   if (areNumbers(sizes)) return compute(...sizes)
-  return scopeOf(sizes).apply(name, compute, sizes, isInteger)
+  return scopeOf(sizes)?.apply(name, compute, sizes, isInteger) ?? Number.NaN
 }
 
 /** Whether two sizes are the same. Leaves a guard where that depends on symbols. */
@@ -145,8 +153,10 @@ export function fixSize(size: Size): number {
 /** {@link fixSize} of each. */
 export const fixSizes = (sizes: readonly Size[]): number[] => sizes.map(fixSize)
 
-function scopeOf(sizes: readonly Size[]): SizeScope {
-  return (sizes.find(size => typeof size !== 'number') as SizeExpression).scope
+/** Where the symbols come from; undefined where a size is missing, which makes NaN as in arithmetic of numbers. */
+function scopeOf(sizes: readonly Size[]): SizeScope | undefined {
+  if (!sizes.every(isSize)) return undefined
+  return sizes.find(size => size instanceof SizeExpression)?.scope
 }
 
 /** A sum of multiples. */
@@ -154,6 +164,7 @@ function combine(parts: readonly (readonly [factor: number, size: Size])[]): Siz
   const sizes = parts.map(([, size]) => size)
   if (areNumbers(sizes)) return parts.reduce((sum, [factor], i) => sum + factor * sizes[i]!, 0)
   const scope = scopeOf(sizes)
+  if (!scope) return Number.NaN
   return scope.expression(
     parts.flatMap(([factor, size]) =>
       termsOf(size).map(({ coefficient, atoms }) => ({ coefficient: factor * coefficient, atoms })),
@@ -168,6 +179,8 @@ function termsOf(size: Size): readonly Term[] {
 
 function multiplyTwo(a: Size, b: Size): Size {
   if (typeof a === 'number' && typeof b === 'number') return a * b
+  const scope = scopeOf([a, b])
+  if (!scope) return Number.NaN
   if (a === 1) return b
   if (b === 1) return a
   const products = termsOf(a).flatMap(left =>
@@ -176,21 +189,21 @@ function multiplyTwo(a: Size, b: Size): Size {
       atoms: [...left.atoms, ...right.atoms],
     })),
   )
-  return scopeOf([a, b]).expression(products)
+  return scope.expression(products)
 }
 
-/** The polynomial whose product with b is a; undefined when there is none. */
-function quotient(a: Size, b: Size): Size | undefined {
+/** The polynomial whose product with b is a; undefined when there is none. Leaves no guard. */
+export function quotient(a: Size, b: Size): Size | undefined {
   if (b === 1) return a
   if (typeof a === 'number' && typeof b === 'number') return a % b === 0 ? a / b : undefined
-  const [lead] = termsOf(b)
+  const [lead] = scopeOf([a, b]) ? termsOf(b) : []
   if (!lead) return undefined
   let [result, rest]: [Size, Size] = [0, a]
   // The first terms of a product are those of its factors, so each round takes the first term of the rest away.
   for (let left = termsOf(a).length; !isNumber(rest, 0) && left > 0; left--) {
     const part = quotientOfTerms(termsOf(rest)[0]!, lead)
     if (!part) return undefined
-    const term = scopeOf([a, b]).expression([part])
+    const term = scopeOf([a, b])?.expression([part]) ?? Number.NaN
     result = add(result, term)
     rest = subtract(rest, multiply(term, b))
   }

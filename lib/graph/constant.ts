@@ -133,6 +133,24 @@ export class Constant {
     return elementBytes(this.dtype, this.count)
   }
 
+  /**
+   * Where its elements come from: constants of one origin and length have the same elements.
+   * @internal
+   */
+  get origin(): { readonly object: object; readonly offset: number } {
+    if (!('read' in this.#source) || !this.#source.inMemory) return { object: this.#source, offset: 0 }
+    const { buffer, byteOffset } = this.#source.read()
+    return { object: buffer, offset: byteOffset }
+  }
+
+  /**
+   * Whether reading its elements costs nothing.
+   * @internal
+   */
+  get inMemory(): boolean {
+    return !('read' in this.#source) || this.#source.inMemory === true
+  }
+
   /** The constant on bytes of its own where they are the smaller part of a file in memory, so that it need not stay. */
   detached(): Constant {
     if (!('read' in this.#source) || !this.#source.inMemory) return this

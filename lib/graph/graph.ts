@@ -1,5 +1,6 @@
 // graph.ts: a model as data. Nothing here ever changes: a rewrite makes a new graph and shares what stayed the same.
 import type { ElementType } from '../core/dtype.js'
+import type { SizeExpression } from '../core/size.js'
 import type { Constant } from './constant.js'
 
 /**
@@ -8,6 +9,9 @@ import type { Constant } from './constant.js'
  */
 export type Dimension = number | string | null
 
+/** Size of a dimension; in a graph that is compiled for all sizes also an expression of these. */
+export type SymbolicDimension = Dimension | SizeExpression
+
 /** A dense tensor. */
 export interface TensorType {
   /** Which of the types of values it is. */
@@ -15,7 +19,7 @@ export interface TensorType {
   /** Element type. */
   readonly dtype: ElementType
   /** Sizes of the dimensions; absent when not even their number is known. */
-  readonly shape?: readonly Dimension[]
+  readonly shape?: readonly SymbolicDimension[]
 }
 
 /** A tensor most of whose elements are 0. */
@@ -25,7 +29,7 @@ export interface SparseType {
   /** Element type. */
   readonly dtype: ElementType
   /** Sizes of the dimensions; absent when not even their number is known. */
-  readonly shape?: readonly Dimension[]
+  readonly shape?: readonly SymbolicDimension[]
 }
 
 /** A list of values of one type, or a value that may be missing. */

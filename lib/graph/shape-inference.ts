@@ -3,9 +3,10 @@
 import { expectKnownOptions } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { atOnce, type Paced } from '../core/paced.js'
+import { isSize, isWhole, lessThan } from '../core/size.js'
 import type { Constant } from './constant.js'
 import { mapSubgraphs } from './edit.js'
-import type { Dimension, Node, Subgraph, ValueInfo, ValueType } from './graph.js'
+import type { Node, Subgraph, SymbolicDimension, ValueInfo, ValueType } from './graph.js'
 import { keepFacts, keptFacts } from './kept-facts.js'
 import { expectChoices } from './shapes/attribute-choices.js'
 import { type Fact, type KnownValue, type Rule, ShapeContext, showShape } from './shapes/context.js'
@@ -105,7 +106,8 @@ function bindInputs(inputs: readonly ValueInfo[], shapes: InferenceOptions['shap
     for (const [i, dim] of (type.shape ?? []).entries())
       if (typeof dim === 'string' && !sizes.has(dim)) sizes.set(dim, shape[i]!)
   }
-  const bind = (dim: Dimension): Dimension => (typeof dim === 'string' ? (sizes.get(dim) ?? dim) : dim)
+  const bind = (dim: SymbolicDimension): SymbolicDimension =>
+    typeof dim === 'string' ? (sizes.get(dim) ?? dim) : dim
   return inputs.map(({ name, type }) => {
     if (type?.kind !== 'tensor') return { type }
     const shape = Object.hasOwn(shapes, name) ? shapes[name] : type.shape?.map(bind)
@@ -275,7 +277,7 @@ function declaredTypes({ values, outputs }: Subgraph): (name: string) => ValueTy
 /** Sizes that come out of arithmetic may be impossible. */
 function expectSizes(ctx: ShapeContext, type: ValueType | undefined): ValueType | undefined {
   const shape = type?.kind === 'tensor' ? type.shape : undefined
-  if (shape?.some(dim => typeof dim === 'number' && !(Number.isSafeInteger(dim) && dim >= 0))) {
+  if (shape?.some(dim => isSize(dim) && (!isWhole(dim) || lessThan(dim, 0)))) {
     throw ctx.fail(`its output would have the shape ${showShape(shape)}`)
   }
   return type
@@ -300,11 +302,9 @@ function withoutSizes(type: ValueType): ValueType {
   return type.kind === 'tensor' && type.shape ? { ...type, shape: type.shape.map(() => null) } : type
 }
 
-/** Whether all sizes of a type are known. */
+/** Whether all sizes of a type are known: numbers, or expressions of sizes. */
 export function isStatic(type: ValueType | undefined): boolean {
-  return (
-    type?.kind === 'tensor' && type.shape !== undefined && type.shape.every(dim => typeof dim === 'number')
-  )
+  return type?.kind === 'tensor' && type.shape !== undefined && type.shape.every(isSize)
 }
 
 /** The integers a value holds, when they are all known. */

@@ -3,8 +3,8 @@ import { freemem } from 'node:os'
 import { getConfig } from '../core/config.js'
 import { usableCores } from '../hardware/cpu.js'
 import { systemRoot } from '../hardware/system-files.js'
-import { requireAddon } from '../native.js'
-import type { Kernels } from './kernels.js'
+import { type Addon, type PlanHandle, requireAddon } from '../native.js'
+import type { Kernels, PreparedSteps } from './kernels.js'
 
 /** Milliseconds after the first plan of a turn of the event loop in which more may run on the JavaScript thread. */
 const briefPeriod = 1
@@ -18,6 +18,21 @@ function noteBriefRun(start: number): void {
   setImmediate(() => {
     briefUntil = Number.POSITIVE_INFINITY
   })
+}
+
+function prepared(addon: Addon, plan: PlanHandle): PreparedSteps {
+  return {
+    run() {
+      const start = performance.now()
+      const pending = addon.planRun(plan, start < briefUntil)
+      if (!pending) noteBriefRun(start)
+      return pending
+    },
+    profile: async () => addon.planProfile(plan),
+    async fetch() {},
+    async store() {},
+    dispose: () => addon.planDispose(plan),
+  }
 }
 
 /**
@@ -39,20 +54,12 @@ export function openCpuKernels(threads?: number): Kernels {
     runSync: (op, args) => addon.run(op, args),
     run: (op, args) => addon.runAsync(op, args),
     runOwned: (op, args) => addon.runAsync(op, args, true),
-    prepare(steps) {
-      const plan = addon.planCreate(steps, undefined, undefined, undefined, limit)
-      const run = (): Promise<void> | undefined => {
-        const start = performance.now()
-        const pending = addon.planRun(plan, start < briefUntil)
-        if (!pending) noteBriefRun(start)
-        return pending
-      }
+    prepare: steps => prepared(addon, addon.planCreate(steps, undefined, undefined, undefined, limit)),
+    blueprint(steps, regions) {
+      const blueprint = addon.blueprintCreate(steps, regions, limit)
       return {
-        run,
-        profile: async () => addon.planProfile(plan),
-        async fetch() {},
-        async store() {},
-        dispose: () => addon.planDispose(plan),
+        bind: (...memory) => prepared(addon, addon.blueprintBind(blueprint, ...memory)),
+        dispose: () => addon.blueprintDispose(blueprint),
       }
     },
     async hold(array) {

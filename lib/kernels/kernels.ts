@@ -55,6 +55,35 @@ export interface PreparedSteps {
 }
 
 /**
+ * Memory that operands of a {@link StepBlueprint} are pieces of: an array that all plans share; the array of a number that a
+ * plan is given; or a part of the plan's arena, of elements like those of `type`. A count that is a bigint is the index of a size.
+ */
+export type Region =
+  | { readonly array: ElementArray }
+  | { readonly slot: number }
+  | { readonly type: ElementArray; readonly count: number | bigint }
+
+/** Operations whose numbers and operands depend on sizes, to be bound to these many times. */
+export interface StepBlueprint {
+  /**
+   * The steps for some sizes.
+   * @param sizes - by their indices
+   * @param arrays - by slot
+   * @param arena - memory for the parts of the arena
+   * @param offsets - where in it each of these regions is, in bytes
+   * @throws SparkError ERR_SHAPE when an operation would leave an operand
+   */
+  bind(
+    sizes: Float64Array,
+    arrays: readonly ElementArray[],
+    arena: Uint8Array,
+    offsets: Float64Array,
+  ): PreparedSteps
+  /** Lets the shared arrays go; steps that were bound keep them. */
+  dispose(): void
+}
+
+/**
  * Hardware support for products of bf16 values: `simd` is a dot-product instruction on vector registers, up to twice as fast as
  * f32; `matrix` is AMX or tensor cores, several times faster. With `none` such products are computed in f32.
  */
@@ -100,6 +129,12 @@ export interface Kernels {
    * @throws SparkError ERR_UNSUPPORTED when the backend lacks an operation
    */
   prepare(steps: readonly BoundStep[], memory?: PlanMemory): PreparedSteps
+  /**
+   * Reads steps whose arguments hold bigints, the indices of sizes, in the place of numbers, and `{ region, offset, count }` in
+   * that of arrays. Backends without it bind steps one by one.
+   * @internal
+   */
+  blueprint?(steps: readonly BoundStep[], regions: readonly Region[]): StepBlueprint
   /**
    * Puts an operand of many calls, such as a frozen weight, where the kernels read it without a copy in each call.
    * @throws SparkError ERR_OUT_OF_MEMORY

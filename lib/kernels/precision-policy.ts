@@ -1,6 +1,8 @@
 // precision-policy.ts: the precision that a matrix product or convolution is computed in.
+
 import type { Precision } from '../core/config.js'
 import type { DType, HalfType } from '../core/dtype.js'
+import { lessThan, type Size } from '../core/size.js'
 import type { Kernels } from './kernels.js'
 import type { FloatCompute, WeightFormat } from './weight-args.js'
 
@@ -32,7 +34,7 @@ export interface Product {
   readonly kind: 'layer' | 'convolution' | 'values' | 'exact'
   readonly operands: readonly ProductOperand[]
   /** Positions in an image of the output of a convolution. */
-  readonly positions?: number
+  readonly positions?: Size
 }
 
 /** The type that tensor cores multiply in each mode: 8- and 4-bit codes are exact in bf16. */
@@ -62,7 +64,7 @@ export function productCompute(target: ComputeTarget, { kind, operands, position
       return 'f32'
     case 'cpu': {
       if (kind === 'exact' || kind === 'values' || weight?.exact || weight?.format !== 'bf16') return 'f32'
-      const isFast = target.multipliesBf16 && (positions ?? minPositions) >= minPositions
+      const isFast = target.multipliesBf16 && !lessThan(positions ?? minPositions, minPositions)
       return kind === 'layer' || isFast ? 'bf16' : 'f32'
     }
     case 'cuda': {

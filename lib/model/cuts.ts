@@ -1,20 +1,31 @@
 // cuts.ts: cuts between the segments of a graph, and what was compiled for each of them.
 import type { Paced } from '../core/paced.js'
-import { Constant, type NumericType } from '../graph/constant.js'
+import type { SizeValues } from '../core/size-scope.js'
+import type { Constant } from '../graph/constant.js'
 import { readsOf } from '../graph/edit.js'
 import type { Node, Subgraph } from '../graph/graph.js'
-import type { Plan } from '../plan/plan.js'
+import type { Plan, PlanTemplate } from '../plan/plan.js'
+import type { PlanCache } from './plan-cache.js'
 import { readsOfAll, type Segment } from './segments.js'
+import type { SymbolicValues } from './symbolic-values.js'
 import type { HostValue } from './values.js'
 
-/** Shapes and decisive elements for which the part of a graph from one cut on stays compiled at once. */
+/** Compilations of the part of a graph from one cut on that are kept: guards fail where sizes behave in another way. */
 const maxVariants = 16
 
-/** A segment that is ready to run. */
+/** A segment that is compiled for all sizes for which its guards hold. */
 export interface Compiled extends Segment {
-  readonly plan: Plan | undefined
+  /** What it was compiled for. */
+  readonly symbols: SymbolicValues
+  /** Undefined when only the host runs. */
+  readonly template: PlanTemplate | undefined
   /** Where the run goes on; undefined when nothing is left. */
   readonly next: Cut | undefined
+}
+
+/** A segment that is ready to run. */
+export interface Bound extends Compiled {
+  readonly plan: Plan | undefined
 }
 
 /** A cut in the run of a graph, where a segment begins, and what was compiled for it. */
@@ -24,51 +35,79 @@ export class Cut {
   readonly reads: readonly string[]
   /** Values whose elements, not only whose shapes, decide about what is compiled. */
   readonly pins = new Set<string>()
-  /** By shapes and pinned elements, least recently used first. */
-  readonly variants = new Map<string, Compiled>()
-  #latest: string | undefined
+  /** What was compiled, least recently used first. */
+  readonly #variants = new Set<Compiled>()
+  /** What is bound, by shapes and pinned elements. */
+  readonly #bound = new Map<string, Bound>()
+  readonly #cache: PlanCache
 
-  constructor(nodes: readonly Node[], reads: readonly string[]) {
+  constructor(nodes: readonly Node[], reads: readonly string[], cache: PlanCache) {
     this.nodes = nodes
     this.reads = reads
+    this.#cache = cache
   }
 
-  /** What was compiled for such values, if it was. */
-  variantFor(values: ReadonlyMap<string, HostValue>): Compiled | undefined {
-    const key = this.#keyOf(values)
-    const variant = this.variants.get(key)
-    if (variant && key !== this.#latest) this.#use(key, variant)
-    return variant
+  /** What was compiled. */
+  get variants(): ReadonlySet<Compiled> {
+    return this.#variants
   }
 
-  /** Keeps what was compiled for such values; frees what was not used for the longest time. */
-  keep(variant: Compiled, values: ReadonlyMap<string, HostValue>): void {
-    this.#use(this.#keyOf(values), variant)
-    if (this.variants.size <= maxVariants) return
-    const [oldest] = this.variants.keys()
-    disposeFrom(this.variants.get(oldest!))
-    this.variants.delete(oldest!)
+  /** What is bound. */
+  get bound(): Iterable<Bound> {
+    return this.#bound.values()
   }
 
-  /** Those of the values whose elements are pinned, as constants. */
-  pinned(values: ReadonlyMap<string, HostValue>): Map<string, Constant> {
-    const constants = new Map<string, Constant>()
-    for (const name of this.pins) {
-      const value = values.get(name)
-      if (value?.kind !== 'tensor') continue
-      const data = value.data.slice() as Float32Array
-      constants.set(name, Constant.from(value.dtype as NumericType, value.shape, data))
+  /** What is bound to such values, if something is. */
+  boundTo(values: ReadonlyMap<string, HostValue>): Bound | undefined {
+    const bound = this.#bound.get(this.#keyOf(values))
+    if (bound?.plan) this.#cache.use(bound.plan)
+    return bound
+  }
+
+  /** What was compiled that holds for such values, and their sizes; undefined when nothing does. */
+  variantFor(values: ReadonlyMap<string, HostValue>): { compiled: Compiled; sizes: SizeValues } | undefined {
+    for (const compiled of [...this.#variants].reverse()) {
+      const sizes = compiled.symbols.match(values)
+      if (sizes) return { compiled, sizes }
     }
-    return constants
+    return undefined
   }
 
-  #use(key: string, variant: Compiled): void {
-    this.#latest = key
-    this.variants.delete(key)
-    this.variants.set(key, variant)
+  /** Keeps what was compiled; frees what was compiled first of too much. */
+  keep(compiled: Compiled): void {
+    this.#variants.add(compiled)
+    if (this.#variants.size <= maxVariants) return
+    const [oldest] = this.#variants
+    this.#variants.delete(oldest!)
+    for (const [key, bound] of this.#bound)
+      if (bound.template === oldest!.template && bound.next === oldest!.next) this.#forget(key, bound)
+    oldest!.template?.dispose()
+    oldest!.next?.dispose()
   }
 
-  /** What a compiled segment depends on. */
+  /** Keeps what is bound to such values. */
+  keepBound(bound: Bound, values: ReadonlyMap<string, HostValue>): void {
+    const key = this.#keyOf(values)
+    this.#bound.set(key, bound)
+    if (bound.plan) this.#cache.add(bound.plan, () => this.#bound.delete(key))
+  }
+
+  /** Frees everything from here on. */
+  dispose(): void {
+    for (const [key, bound] of this.#bound) this.#forget(key, bound)
+    for (const { template, next } of this.#variants) {
+      template?.dispose()
+      next?.dispose()
+    }
+    this.#variants.clear()
+  }
+
+  #forget(key: string, { plan }: Bound): void {
+    this.#bound.delete(key)
+    if (plan) this.#cache.delete(plan)
+  }
+
+  /** What a bound segment depends on. */
   #keyOf(values: ReadonlyMap<string, HostValue>): string {
     let key = ''
     for (const [name, value] of values) {
@@ -83,6 +122,7 @@ export class Cut {
 export function* cutBefore(
   nodes: readonly Node[],
   constants: ReadonlyMap<string, Constant>,
+  cache: PlanCache,
 ): Paced<Cut | undefined> {
   if (nodes.length === 0) return undefined
   const reads = yield* readsOfAll(nodes)
@@ -95,13 +135,7 @@ export function* cutBefore(
     if (!constants.has(name)) own.push(name)
     yield
   }
-  return new Cut(nodes, own)
-}
-
-/** Frees a segment and those that were compiled behind it. */
-export function disposeFrom(segment: Compiled | undefined): void {
-  segment?.plan?.dispose()
-  for (const inner of segment?.next?.variants.values() ?? []) disposeFrom(inner)
+  return new Cut(nodes, own, cache)
 }
 
 /** The nodes that an output depends on. */

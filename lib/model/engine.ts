@@ -2,6 +2,7 @@
 import { type BackendName, backendNames } from '../core/config.js'
 import type { ElementArray } from '../core/dtype.js'
 import type { GpuSelector } from '../hardware/cuda-device.js'
+import type { MemoryUse } from '../plan/compile.js'
 import type { Plan, StepTime } from '../plan/plan.js'
 import type { HostTensor, HostValue } from './values.js'
 
@@ -23,6 +24,8 @@ export interface ModelBackendChoice {
 export interface ModelStats {
   /** Plans that are kept: one for each segment of the graph and each set of shapes. */
   readonly plans: number
+  /** Compilations that are kept: what was compiled holds for all sizes that behave as those of its first run. */
+  readonly compilations: number
   /** Kernel calls in them. */
   readonly steps: number
   /** Kernel calls that were made once, on constants. */
@@ -86,6 +89,11 @@ export interface EngineOptions {
    * thread leaves it alone.
    */
   threads?: number | undefined
+  /**
+   * What counts more on the CPU: `fast` runs, or `small` weights, which are then kept in no layout that takes more memory than the
+   * weights themselves. Results differ in rounding. Default: fast.
+   */
+  memory?: MemoryUse
   /**
    * Where `onnxruntime` computes: cpu, cuda, tensorrt, dml, coreml, webgpu …, or `{ name, …settings }`, as
    * onnxruntime-node takes it. Default: cpu.

@@ -5,7 +5,7 @@ import { type ElementArray, type ElementType, elementArrayOf } from '../core/dty
 import { SparkError } from '../core/errors.js'
 import { warn } from '../core/log.js'
 import { numel } from '../core/shape.js'
-import type { Dimension, ValueInfo, ValueType } from '../graph/graph.js'
+import type { SymbolicDimension, ValueInfo, ValueType } from '../graph/graph.js'
 import { type NestedNumbers, Tensor } from '../memory/tensor.js'
 import { arrayName } from '../memory/tensor-values.js'
 import { copied, type HostTensor, type HostValue, hostTensor } from './values.js'
@@ -115,7 +115,7 @@ function readValue(what: string, type: ValueType | undefined, given: Feed): Host
 function readTensor(
   what: string,
   dtype: ElementType | undefined,
-  shape: readonly Dimension[] | undefined,
+  shape: readonly SymbolicDimension[] | undefined,
   given: Feed,
 ): HostTensor {
   if (given instanceof Tensor || ArrayBuffer.isView(given)) {
@@ -141,7 +141,7 @@ function readTensor(
   return hostTensor(dtype, tensor.shape, tensor.data)
 }
 
-function readStrings(what: string, shape: readonly Dimension[] | undefined, given: Feed): HostTensor {
+function readStrings(what: string, shape: readonly SymbolicDimension[] | undefined, given: Feed): HostTensor {
   if (!Array.isArray(given) || !given.every(element => typeof element === 'string')) {
     throw argumentError(what, 'an array of strings', given)
   }
@@ -151,7 +151,7 @@ function readStrings(what: string, shape: readonly Dimension[] | undefined, give
 function readArray(
   what: string,
   dtype: ElementType,
-  shape: readonly Dimension[] | undefined,
+  shape: readonly SymbolicDimension[] | undefined,
   given: ElementArray,
 ): HostTensor {
   if (!(given instanceof elementArrayOf(dtype))) {
@@ -165,7 +165,7 @@ function readArray(
 }
 
 /** The shape of `count` elements whose sizes are known but for one at most. */
-function shapeFor(what: string, shape: readonly Dimension[] | undefined, count: number): number[] {
+function shapeFor(what: string, shape: readonly SymbolicDimension[] | undefined, count: number): number[] {
   const open = shape?.filter(size => typeof size !== 'number').length ?? Number.POSITIVE_INFINITY
   const wanted = shape ? `[${shape.map(size => size ?? '?').join(', ')}]` : 'unknown'
   if (!shape || open > 1) {
@@ -188,7 +188,7 @@ type NamedSizes = Map<string, { readonly size: number; readonly input: string }[
 /** Checks a shape against that of the input, and collects what names of sizes stand for. */
 function expectSizes(
   name: string,
-  wanted: readonly Dimension[],
+  wanted: readonly SymbolicDimension[],
   { shape }: HostTensor,
   sizes: NamedSizes,
 ): void {

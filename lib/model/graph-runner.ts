@@ -1,30 +1,36 @@
 // graph-runner.ts: execution of a graph with any control flow and shapes as compiled segments, one after another, and host
 // operators in between. Segments are kept for the next run with the same shapes.
-import type { Precision } from '../core/config.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { type Paced, Pacer } from '../core/paced.js'
+import { fixedSizes, type SizeValues } from '../core/size-scope.js'
 import { describeNode } from '../graph/attributes.js'
 import type { Constant } from '../graph/constant.js'
 import { type Graph, makeGraph, type Node, type Subgraph } from '../graph/graph.js'
 import { isIf } from '../graph/rewrites/inline-branches.js'
+import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
 import type { Kernels } from '../kernels/kernels.js'
 import { rewriteForInference } from '../pipeline.js'
-import { unknownOperator } from '../plan/compile.js'
+import { type CompileOptions, unknownOperator } from '../plan/compile.js'
 import { loweringOf } from '../plan/lower/index.js'
 import { MissingElements } from '../plan/missing-elements.js'
-import { Plan } from '../plan/plan.js'
-import { type Compiled, type Cut, cutBefore, neededNodes } from './cuts.js'
+import { Plan, PlanTemplate } from '../plan/plan.js'
+import { type Bound, type Compiled, type Cut, cutBefore, neededNodes } from './cuts.js'
 import { hostOperatorOf } from './host/index.js'
+import { PlanCache } from './plan-cache.js'
 import { cutSegment, decisiveInputs, type SegmentInput } from './segments.js'
+import { SymbolicValues } from './symbolic-values.js'
 import { type HostTensor, type HostValue, hostConstant, hostTensor, Scope, typeOf } from './values.js'
+
+/** How segments are compiled. */
+export type CompileSettings = Pick<CompileOptions, 'mode' | 'memory'>
 
 /** Runs one graph, or one subgraph of it, on a backend. One run at a time. */
 export class GraphRunner {
   /** What runs. */
   readonly graph: Subgraph
   readonly #kernels: Kernels
-  readonly #mode: Precision
+  readonly #settings: CompileSettings
   readonly #constants: Map<string, Constant>
   readonly #wanted: readonly string[]
   /** Where a run starts, once the first one has; the cut is undefined when all outputs are inputs or constants. */
@@ -33,21 +39,26 @@ export class GraphRunner {
   /** Graphs with some of the outputs, by their indices. */
   readonly #selections = new Map<string, Subgraph>()
   readonly #fusions = new Map<string, number>()
+  readonly #cache: PlanCache
+  #facts: ReadonlyMap<string, Fact> | undefined
   #compileMs = 0
 
   /**
-   * @param mode - the mode that the weights are rounded in
+   * @param settings - the mode that the weights are rounded in, and how much memory they may take
    * @param outer - constants of the graphs around a subgraph
+   * @param cache - what keeps the plans
    */
   constructor(
     graph: Subgraph,
     kernels: Kernels,
-    mode: Precision = 'fp32',
+    settings: CompileSettings = {},
     outer: ReadonlyMap<string, Constant> = new Map(),
+    cache = new PlanCache(),
   ) {
     this.graph = graph
     this.#kernels = kernels
-    this.#mode = mode
+    this.#settings = settings
+    this.#cache = cache
     this.#constants = new Map([...outer, ...graph.initializers])
     this.#wanted = graph.outputs.map(({ name }) => name)
   }
@@ -56,13 +67,19 @@ export class GraphRunner {
   get plans(): Plan[] {
     const own: Plan[] = []
     const visit = (cut: Cut | undefined): void => {
-      for (const { plan, next } of cut?.variants.values() ?? []) {
-        if (plan) own.push(plan)
-        visit(next)
-      }
+      for (const { plan } of cut?.bound ?? []) if (plan) own.push(plan)
+      for (const { next } of cut?.variants ?? []) visit(next)
     }
     visit(this.#root?.cut)
     return [...own, ...[...this.#inner.values()].flatMap(runner => runner.plans)]
+  }
+
+  /** How many compilations are kept, those of subgraphs included. */
+  get compilations(): number {
+    const count = (cut: Cut | undefined): number =>
+      [...(cut?.variants ?? [])].reduce((sum, { next }) => sum + 1 + count(next), 0)
+    const inner = [...this.#inner.values()].reduce((sum, { compilations }) => sum + compilations, 0)
+    return count(this.#root?.cut) + inner
   }
 
   /** Milliseconds that compilation has taken so far, that of subgraphs included. */
@@ -81,7 +98,7 @@ export class GraphRunner {
   inner(graph: Subgraph): GraphRunner {
     const known = this.#inner.get(graph)
     if (known) return known
-    const runner = new GraphRunner(graph, this.#kernels, this.#mode, this.#constants)
+    const runner = new GraphRunner(graph, this.#kernels, this.#settings, this.#constants, this.#cache)
     this.#inner.set(graph, runner)
     return runner
   }
@@ -111,7 +128,7 @@ export class GraphRunner {
     })
     for (let cut = await this.#start(pacer); cut; ) {
       await pacer.pause()
-      const segment: Compiled = await this.#segment(cut, scope, pacer)
+      const segment: Bound = await this.#segment(cut, scope, pacer)
       if (segment.plan) await runPlan(segment.plan, scope, pacer)
       for (const node of segment.hostNodes) await this.#runOnHost(node, scope, pacer)
       cut = segment.next
@@ -129,11 +146,13 @@ export class GraphRunner {
     const pacer = new Pacer()
     const values = new Map(this.graph.inputs.map(({ name }, i) => [name, inputs[i]!]))
     const root = await this.#start(pacer)
-    const nodes = await this.#specialised(root?.nodes ?? [], values, new Map(), pacer)
+    const facts = new Map([...values].map(([name, value]) => [name, { type: typeOf(value) }]))
+    const nodes = await this.#specialised(root?.nodes ?? [], facts, new Map(), pacer)
     const start: SegmentInput = {
       nodes,
       wanted: this.#wanted,
       values,
+      facts,
       pinned: new Map(),
       constants: this.#constants,
       deferred: new Set(),
@@ -151,12 +170,13 @@ export class GraphRunner {
       throw new SparkError('ERR_UNSUPPORTED', `output '${unmade}' ${why}`)
     }
     const optimized = await rewriteForInference('compile', graph as Graph, {}, pacer)
-    return Plan.create(optimized, this.#kernels, { buffers, mode: this.#mode }, pacer)
+    return Plan.create(optimized, this.#kernels, { ...this.#settings, buffers }, pacer)
   }
 
   /** Frees all plans. */
   dispose(): void {
-    for (const plan of this.plans) plan.dispose()
+    for (const runner of this.#inner.values()) runner.dispose()
+    this.#root?.cut?.dispose()
     this.#root = undefined
     this.#inner.clear()
     this.#selections.clear()
@@ -181,40 +201,59 @@ export class GraphRunner {
   }
 
   async #start(pacer: Pacer): Promise<Cut | undefined> {
-    const constants = this.#constants
+    const [constants, cache] = [this.#constants, this.#cache]
     const find = function* (graph: Subgraph): Paced<Cut | undefined> {
-      return yield* cutBefore(yield* neededNodes(graph), constants)
+      return yield* cutBefore(yield* neededNodes(graph), constants, cache)
     }
     this.#root ??= { cut: await pacer.do(find(this.graph)) }
     return this.#root.cut
   }
 
-  async #segment(cut: Cut, scope: Scope, pacer: Pacer): Promise<Compiled> {
+  /** What comes first at a cut, for the values of this run. */
+  async #segment(cut: Cut, scope: Scope, pacer: Pacer): Promise<Bound> {
     const values = new Map<string, HostValue>()
     for (const name of cut.reads) {
       const value = scope.get(name)
       if (value) values.set(name, value)
     }
-    const known = cut.variantFor(values)
+    const known = cut.boundTo(values)
     if (known) return known
-    const segment = await this.#compileTimed(cut, values, pacer)
-    cut.keep(segment, values)
-    return segment
+    const { compiled, sizes } = cut.variantFor(values) ?? (await this.#compileTimed(cut, values, pacer))
+    const used = compiled.symbols.isOpen ? sizes : fixedSizes
+    const bound = { ...compiled, plan: await compiled.template?.bind(used, pacer, this.#cache.arena) }
+    cut.keepBound(bound, values)
+    return bound
   }
 
-  async #compileTimed(cut: Cut, values: ReadonlyMap<string, HostValue>, pacer: Pacer): Promise<Compiled> {
+  async #compileTimed(
+    cut: Cut,
+    values: ReadonlyMap<string, HostValue>,
+    pacer: Pacer,
+  ): Promise<{ compiled: Compiled; sizes: SizeValues }> {
     const start = performance.now()
     try {
-      return await this.#compile(cut, values, pacer)
+      const compiled = await this.#compile(cut, values, pacer)
+      cut.keep(compiled)
+      return { compiled, sizes: compiled.symbols.match(values)! }
     } finally {
       this.#compileMs += performance.now() - start
     }
   }
 
-  async #plan(segment: Subgraph, pacer: Pacer): Promise<Plan> {
+  async #template(segment: Subgraph, pacer: Pacer): Promise<PlanTemplate> {
     const onFusions = (counts: ReadonlyMap<string, number>): void => addCounts(this.#fusions, counts)
     const graph = await rewriteForInference('compile', segment as Graph, { onFusions }, pacer)
-    return Plan.create(graph, this.#kernels, { mode: this.#mode }, pacer)
+    return PlanTemplate.compile(graph, this.#kernels, this.#settings, pacer)
+  }
+
+  /** Whether the graph itself says how large a value is along an axis. */
+  async #fixedSizes(pacer: Pacer): Promise<(name: string, axis: number, size: number) => boolean> {
+    this.#facts ??= await pacer.do(inferFactsPaced(this.graph))
+    const facts = this.#facts
+    return (name, axis, size) => {
+      const type = facts.get(name)?.type
+      return type?.kind === 'tensor' && type.shape?.[axis] === size
+    }
   }
 
   async #compile(cut: Cut, values: ReadonlyMap<string, HostValue>, pacer: Pacer): Promise<Compiled> {
@@ -238,12 +277,14 @@ export class GraphRunner {
     deferred: Set<string>,
     pacer: Pacer,
   ): Promise<Compiled | SparkError> {
-    const pinned = cut.pinned(values)
-    const nodes = await this.#specialised(cut.nodes, values, pinned, pacer)
+    const symbols = new SymbolicValues(values, cut.pins, await this.#fixedSizes(pacer))
+    const { facts, constants: pinned } = symbols
+    const nodes = await this.#specialised(cut.nodes, facts, pinned, pacer)
     const start: SegmentInput = {
       nodes,
       wanted: this.#wanted,
       values,
+      facts,
       pinned,
       constants: this.#constants,
       deferred,
@@ -254,9 +295,9 @@ export class GraphRunner {
     if (decisive.length > 0) return unsupported(segment.rest[0]!)
     if (!segment.graph && segment.hostNodes.length === 0) return unsupported(segment.rest[0]!)
     try {
-      const next = await pacer.do(cutBefore(segment.rest, this.#constants))
-      const plan = segment.graph && (await this.#plan(segment.graph, pacer))
-      return { ...segment, plan, next }
+      const next = await pacer.do(cutBefore(segment.rest, this.#constants, this.#cache))
+      const template = segment.graph && (await this.#template(segment.graph, pacer))
+      return { ...segment, symbols, template, next }
     } catch (error) {
       if (!(error instanceof MissingElements)) throw error
       if (values.has(error.value)) cut.pins.add(error.value)
@@ -268,15 +309,14 @@ export class GraphRunner {
   /** The nodes that are left of these for the given values. */
   async #specialised(
     nodes: readonly Node[],
-    values: ReadonlyMap<string, HostValue>,
+    facts: ReadonlyMap<string, Fact>,
     pinned: ReadonlyMap<string, Constant>,
     pacer: Pacer,
   ): Promise<readonly Node[]> {
     if (!nodes.some(isIf)) return nodes
-    const inputs = [...values].flatMap(([name, value]) => {
-      const type = pinned.has(name) ? undefined : typeOf(value)
-      return type ? [{ name, type }] : []
-    })
+    const inputs = [...facts].flatMap(([name, { type }]) =>
+      type && !pinned.has(name) ? [{ name, type }] : [],
+    )
     const constants = new Map([...this.#constants, ...pinned])
     const graph = makeGraph({ inputs, nodes, initializers: constants })
     const specialised = await rewriteForInference('specialise', graph, {}, pacer)

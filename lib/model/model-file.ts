@@ -1,10 +1,12 @@
 // model-file.ts: where a model comes from: a path, a URL, or bytes.
+import { fileURLToPath } from 'node:url'
 import { argumentError, expectAttached, expectInteger, expectObject } from '../core/checks.js'
 import type { Pacer } from '../core/paced.js'
 import { makeUntransferable } from '../core/untransferable.js'
 import type { Graph } from '../graph/graph.js'
 import { download, shownUrl } from '../io/download.js'
 import { readOnnx } from '../io/onnx/read.js'
+import { sharedGraph } from './shared-files.js'
 
 /** Where a model comes from: a path; a `file:`, `http:` or `https:` URL; or its bytes. */
 export type ModelFile = string | URL | Uint8Array | ArrayBuffer
@@ -44,9 +46,20 @@ export async function readSource(
     const bytes = bytesOf('source', source)
     held.push(bytes)
     graph = await readOnnx(bytes, pacer, { externalData: files })
-  } else graph = await readOnnx(source as string | URL, pacer, { externalData: files })
+  } else {
+    const read = (): Promise<Graph> => readOnnx(source as string | URL, pacer, { externalData: files })
+    const file = files ? undefined : pathOf(source)
+    graph = file === undefined ? await read() : await sharedGraph(file, read)
+  }
   for (const { buffer } of held) if (buffer instanceof ArrayBuffer) makeUntransferable(buffer)
   return graph
+}
+
+/** The path of a file; undefined for what is none. */
+function pathOf(source: unknown): string | undefined {
+  if (source instanceof URL) return source.protocol === 'file:' ? fileURLToPath(source) : undefined
+  if (typeof source !== 'string' || source === '') return undefined
+  return /^file:\/\//i.test(source) ? fileURLToPath(source) : source
 }
 
 /** The URL of a model that is to be downloaded. */

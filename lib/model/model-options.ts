@@ -46,6 +46,7 @@ export const loadOptions: readonly string[] = [
   'device',
   'threads',
   'provider',
+  'memory',
   'precision',
   'recipe',
   'keep',

@@ -1,5 +1,6 @@
 // model-value.ts: inputs and outputs of a model as its user sees them.
 import type { ElementType } from '../core/dtype.js'
+import { SizeExpression } from '../core/size-scope.js'
 import type { Dimension, ValueInfo } from '../graph/graph.js'
 
 /** An input or output of a model. */
@@ -23,5 +24,6 @@ export function describeValue({ name, type }: ValueInfo): ModelValue {
   let inner = type
   while (inner?.kind === 'sequence' || inner?.kind === 'optional') inner = inner.element
   if (inner?.kind !== 'tensor') return { name, kind, dtype: null, shape: null }
-  return { name, kind, dtype: inner.dtype, shape: inner.shape ?? null }
+  const shape = inner.shape?.map(size => (size instanceof SizeExpression ? null : size))
+  return { name, kind, dtype: inner.dtype, shape: shape ?? null }
 }

@@ -108,7 +108,7 @@ export class Model implements Disposable {
    * @param source - a path; a `file:`, `http:` or `https:` URL; or the bytes of a model, which must then not change and can
    * no longer be transferred to another thread
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
-   * `device`: which GPU; `threads`: of the CPU; `provider`: where onnxruntime computes; `precision`: format of weights;
+   * `device`: which GPU; `threads`: of the CPU; `memory`: `small` for weights in no enlarged layout; `provider`: where onnxruntime computes; `precision`: format of weights;
    * `recipe`: scales of nvfp4; `keep`: weights that stay in bf16; `batchSize`: of the inputs; `outputs`: those that are
    * wanted; `externalData`: files beside a model that comes as bytes; `maxBytes`: of a download; `signal`: ends loading
    * @throws SparkError ERR_IO when it cannot be read or downloaded; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE

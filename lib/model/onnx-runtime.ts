@@ -69,6 +69,7 @@ export async function openOnnxRuntime(
       arenaBytes: 0,
       lowerBound: 0,
       constantBytes: 0,
+      compilations: 0,
       compileMs: 0,
       fusions: {},
     },

@@ -20,7 +20,7 @@ import {
   type ModelStats,
   modelBackends,
 } from './engine.js'
-import { GraphRunner } from './graph-runner.js'
+import { type CompileSettings, GraphRunner } from './graph-runner.js'
 import { openOnnxRuntime } from './onnx-runtime.js'
 import type { HostTensor, HostValue } from './values.js'
 
@@ -35,7 +35,9 @@ export async function openEngine(
   precision: Precision,
   pacer: Pacer,
 ): Promise<Engine> {
-  const { backend = getConfig().backend, device, provider, threads } = options
+  const { backend = getConfig().backend, device, provider, threads, memory = 'fast' } = options
+  expectOneOf('options.memory', memory, ['fast', 'small'])
+  const settings = { mode: precision, memory }
   if (threads !== undefined) expectInteger('options.threads', threads, 0, maxThreads)
   expectOneOf('options.backend', backend, modelBackends)
   if (backend === 'onnxruntime')
@@ -45,12 +47,12 @@ export async function openEngine(
   const kernels = await openKernels({ backend, device, threads })
   if (backend !== 'auto') {
     const asked = options.backend ? 'the option' : 'the configuration'
-    return openPlans(graph, { precision, pacer }, kernels, `${asked} asks for ${backend}`)
+    return openPlans(graph, { settings, pacer }, kernels, `${asked} asks for ${backend}`)
   }
   const { backend: choice } = await HardwareInfo.detect()
   const reason =
     choice.name === kernels.backend ? choice.reason : `${choice.name} did not start on this machine`
-  return openPlans(graph, { precision, pacer }, kernels, reason, () =>
+  return openPlans(graph, { settings, pacer }, kernels, reason, () =>
     openKernels({ backend: 'cpu', threads }),
   )
 }
@@ -58,40 +60,40 @@ export async function openEngine(
 /** Plans on `kernels`, and on those of `fallback` when a GPU lacks an operation. */
 async function openPlans(
   graph: Graph,
-  { precision, pacer }: { readonly precision: Precision; readonly pacer: Pacer },
+  { settings, pacer }: { readonly settings: CompileSettings; readonly pacer: Pacer },
   kernels: Kernels,
   reason: string,
   fallback?: () => Promise<Kernels>,
 ): Promise<PlanEngine> {
-  const runner = await runnerFor(graph, kernels, pacer, precision)
-  return new PlanEngine(graph, runner, kernels, reason, fallback)
+  const runner = await runnerFor(graph, kernels, pacer, settings)
+  return new PlanEngine({ graph, settings }, runner, kernels, reason, fallback)
 }
 
 async function runnerFor(
   graph: Graph,
   kernels: Kernels,
   pacer: Pacer,
-  mode?: Precision,
+  settings: CompileSettings,
 ): Promise<GraphRunner> {
   const opened = await rewriteForInference('open', graph, {}, pacer)
   if (kernels.backend === 'cpu') await packConstants(opened, kernels, pacer)
-  return new GraphRunner(opened, kernels, mode)
+  return new GraphRunner(opened, kernels, settings)
 }
 
 class PlanEngine implements Engine {
   #runner: GraphRunner
   #choice: ModelBackendChoice
-  readonly #graph: Graph
+  readonly #source: { readonly graph: Graph; readonly settings: CompileSettings }
   #fallback: (() => Promise<Kernels>) | undefined
 
   constructor(
-    graph: Graph,
+    source: { readonly graph: Graph; readonly settings: CompileSettings },
     runner: GraphRunner,
     kernels: Kernels,
     reason: string,
     fallback?: () => Promise<Kernels>,
   ) {
-    this.#graph = graph
+    this.#source = source
     this.#runner = runner
     this.#choice = { name: kernels.backend, reason }
     this.#fallback = kernels.backend === 'cuda' ? fallback : undefined
@@ -111,6 +113,7 @@ class PlanEngine implements Engine {
       setupSteps: sum(({ setupSteps }) => setupSteps),
       arenaBytes: sum(({ arenaBytes }) => arenaBytes),
       lowerBound: sum(({ lowerBound }) => lowerBound),
+      compilations: this.#runner.compilations,
       compileMs: this.#runner.compileMs,
       fusions: Object.fromEntries(this.#runner.fusions),
       constantBytes: distinctBytes(this.#runner.plans.flatMap(({ constants }) => constants)),
@@ -131,7 +134,7 @@ class PlanEngine implements Engine {
       this.#fallback = undefined
       this.#runner.dispose()
       const kernels = await fallback()
-      this.#runner = await runnerFor(this.#graph, kernels, new Pacer(signal))
+      this.#runner = await runnerFor(this.#source.graph, kernels, new Pacer(signal), this.#source.settings)
       this.#choice = { name: kernels.backend, reason }
       return this.#runner.withOutputs(outputs).run(inputs, new Pacer(signal))
     }

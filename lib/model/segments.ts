@@ -9,7 +9,7 @@ import { keepFacts } from '../graph/kept-facts.js'
 import { type Fact, isStatic, ShapeInference } from '../graph/shape-inference.js'
 import { loweringOf } from '../plan/lower/index.js'
 import { isHostOperator } from './host/index.js'
-import { type HostValue, typeOf } from './values.js'
+import type { HostValue } from './values.js'
 
 /** What is known where a segment begins. */
 export interface SegmentInput {
@@ -19,7 +19,9 @@ export interface SegmentInput {
   readonly wanted: readonly string[]
   /** Values that are there and that the nodes read, by name. */
   readonly values: ReadonlyMap<string, HostValue>
-  /** Those of them whose elements may be built into the segment. */
+  /** What compilation may know of them. */
+  readonly facts: ReadonlyMap<string, Fact>
+  /** Those of them whose elements are built into the segment. */
   readonly pinned: ReadonlyMap<string, Constant>
   /** Constants of the graph and of those around it. */
   readonly constants: ReadonlyMap<string, Constant>
@@ -69,14 +71,15 @@ export function* cutSegment(start: SegmentInput): Paced<Segment> {
 /** Names of the values that decide the shapes of a node that is left over although all it reads is there. */
 export function* decisiveInputs(
   { rest }: Segment,
-  { values, pinned, constants, deferred }: SegmentInput,
+  { values, facts, pinned, constants, deferred }: SegmentInput,
 ): Paced<string[]> {
   const found: string[] = []
   for (const node of rest) {
     yield
     if (isDeferred(node, deferred) || !readsOf(node).every(name => values.has(name) || constants.has(name)))
       continue
-    const open = node.inputs.filter(name => !pinned.has(name) && canPin(values.get(name)))
+    const isPinned = (name: string): boolean => pinned.has(name) || facts.get(name)?.known !== undefined
+    const open = node.inputs.filter(name => !isPinned(name) && canPin(values.get(name)))
     // The first input is data in most operators, and the others say what to do with it.
     for (const name of open) if (open.length === 1 || name !== node.inputs[0]) found.push(name)
   }
@@ -92,16 +95,16 @@ function canPin(value: HostValue | undefined): boolean {
 }
 
 /** The nodes that can be compiled: they have kernels, their shapes are known, and all they read is there before. */
-function* compilable({ nodes, values, pinned, constants, deferred }: SegmentInput): Paced<{
+function* compilable({ nodes, facts, pinned, constants, deferred }: SegmentInput): Paced<{
   compiled: Node[]
   facts: ReadonlyMap<string, Fact>
 }> {
   const inference = new ShapeInference({ trustFile: false, strict: true })
   for (const name of yield* readsOfAll(nodes)) {
     yield
-    const [constant, value] = [pinned.get(name) ?? constants.get(name), values.get(name)]
+    const [constant, fact] = [pinned.get(name) ?? constants.get(name), facts.get(name)]
     if (constant) inference.defineConstant(name, constant)
-    else if (value) inference.facts.set(name, { type: typeOf(value) })
+    else if (fact) inference.facts.set(name, fact)
   }
   const here = makeGraph({})
   const waiting = new Set<string>()
@@ -142,7 +145,7 @@ function isCompilable(node: Node, { facts }: ShapeInference): boolean {
 }
 
 function* segmentGraph(
-  { values, pinned, constants, wanted }: SegmentInput,
+  { facts, pinned, constants, wanted }: SegmentInput,
   nodes: Node[],
   left: Node[],
 ): Paced<Subgraph> {
@@ -161,9 +164,9 @@ function* segmentGraph(
     yield
   }
   return makeGraph({
-    inputs: [...values]
+    inputs: [...facts]
       .filter(([name]) => reads.has(name) && !initializers.has(name))
-      .map(([name, value]) => ({ name, type: typeOf(value)! })),
+      .map(([name, { type }]) => ({ name, type: type! })),
     outputs,
     nodes,
     initializers,

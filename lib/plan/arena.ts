@@ -1,20 +1,41 @@
 // arena.ts: layout of buffers in the arena by their live ranges. A buffer is alive from the step that first writes it to the last that uses it.
 import { arrayBytes } from '../core/dtype.js'
-import type { Paced } from '../core/paced.js'
+import { atOnce, type Paced } from '../core/paced.js'
 import { contiguousStrides } from '../core/shape.js'
+import type { Size } from '../core/size.js'
+import { fixedSizes, type SizeValues } from '../core/size-scope.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 
 /** Buffers start on cache lines. */
 const alignment = 64
 
+/** The steps over which a buffer is alive. */
 interface LiveRange {
   readonly buffer: Buffer
-  first: number
+  readonly first: number
   last: number
-  bytes: number
 }
 
-/** When each buffer of the arena is alive. */
+/** A live range of some bytes, and where they are. */
+interface Block extends LiveRange {
+  readonly bytes: number
+  offset: number
+}
+
+/** Where the buffers of an arena are. */
+export interface Layout {
+  /** Offsets in bytes. */
+  readonly offsets: ReadonlyMap<Buffer, number>
+  /** Bytes of the arena. */
+  readonly arenaBytes: number
+  /** The most bytes that are alive at once: no layout can be smaller. */
+  readonly lowerBound: number
+}
+
+/** The live ranges of steps that are laid out for one set of sizes after another. */
+const settledRanges = new WeakMap<readonly Step[], readonly LiveRange[]>()
+
+/** When each buffer of the arena is alive, by that buffer, in the order of their first steps. */
 function* liveRangesOf(steps: readonly Step[]): Paced<Map<Buffer, LiveRange>> {
   const ranges = new Map<Buffer, LiveRange>()
   for (const [at, step] of steps.entries()) {
@@ -22,9 +43,8 @@ function* liveRangesOf(steps: readonly Step[]): Paced<Map<Buffer, LiveRange>> {
     for (const { buffer } of operandsOf(step.args)) {
       if (buffer.storage !== 'arena') continue
       const range = ranges.get(buffer)
-      const bytes = Math.ceil(arrayBytes(buffer.dtype, buffer.count) / alignment) * alignment
       if (range) range.last = at
-      else ranges.set(buffer, { buffer, first: at, last: at, bytes })
+      else ranges.set(buffer, { buffer, first: at, last: at })
     }
   }
   return ranges
@@ -64,7 +84,7 @@ export function* shareInPlace(steps: readonly Step[]): Paced<void> {
 function contiguousOperands({ args }: Extract<Step, { op: 'binary' }>): Operand[] {
   const { shape, a, b, aStrides, bStrides } = args
   const contiguous = contiguousStrides(shape)
-  const matches = (strides: readonly number[]): boolean =>
+  const matches = (strides: readonly Size[]): boolean =>
     strides.every((stride, i) => stride === contiguous[i])
   const [over, beside] = [matches(aStrides), matches(bStrides)]
   if (a.buffer === b.buffer && !(over && beside)) return []
@@ -73,69 +93,85 @@ function contiguousOperands({ args }: Extract<Step, { op: 'binary' }>): Operand[
 
 /**
  * Gives each buffer of the arena its offset.
+ * @param values - of the sizes
  * @param compared - up to how many buffers each is compared with all others
- * @returns bytes of the arena, and the most that are alive at once
  */
 export function* layOut(
   steps: readonly Step[],
+  values: SizeValues = fixedSizes,
   compared = maxCompared,
-): Paced<{ arenaBytes: number; lowerBound: number }> {
-  const ranges = [...(yield* liveRangesOf(steps)).values()]
-  const arenaBytes = yield* ranges.length <= compared ? layOutLargest(ranges) : layOutInOrder(ranges)
-  const change = new Array<number>(steps.length + 1).fill(0)
-  for (const { first, last, bytes } of ranges) {
+): Paced<Layout> {
+  const ranges = settledRanges.get(steps) ?? [...(yield* liveRangesOf(steps)).values()]
+  settledRanges.set(steps, ranges)
+  const blocks = ranges.map((range): Block => {
+    const bytes = arrayBytes(range.buffer.dtype, values.of(range.buffer.count))
+    return { ...range, bytes: Math.ceil(bytes / alignment) * alignment, offset: 0 }
+  })
+  const arenaBytes = yield* blocks.length <= compared ? layOutLargest(blocks) : layOutInOrder(blocks)
+  const offsets = new Map(blocks.map(({ buffer, offset }) => [buffer, offset]))
+  return { offsets, arenaBytes, lowerBound: mostAlive(blocks) }
+}
+
+/** Bytes of the arena of steps whose sizes are numbers. */
+export function arenaBytesOf(steps: readonly Step[]): number {
+  return atOnce(layOut(steps)).arenaBytes
+}
+
+/** The most bytes that are alive at once. */
+function mostAlive(blocks: readonly Block[]): number {
+  const end = blocks.reduce((end, { last }) => Math.max(end, last + 1), 0)
+  const change = new Array<number>(end + 1).fill(0)
+  for (const { first, last, bytes } of blocks) {
     change[first]! += bytes
     change[last + 1]! -= bytes
   }
   let alive = 0
-  let lowerBound = 0
-  for (const bytes of change) {
+  return change.reduce((most, bytes) => {
     alive += bytes
-    lowerBound = Math.max(lowerBound, alive)
-  }
-  return { arenaBytes, lowerBound }
+    return Math.max(most, alive)
+  }, 0)
 }
 
 /** Of more buffers the comparisons would take minutes. */
 const maxCompared = 8192
 
-/** Large ones first, each at the lowest place that is free during its live range. */
-function* layOutLargest(ranges: readonly LiveRange[]): Paced<number> {
-  const placed: LiveRange[] = []
+/** Large ones first, each at the lowest offset that is free during its live range. */
+function* layOutLargest(blocks: readonly Block[]): Paced<number> {
+  /** By their offsets. */
+  const placed: Block[] = []
   let arenaBytes = 0
-  for (const range of [...ranges].sort((a, b) => b.bytes - a.bytes || a.first - b.first)) {
-    const others = placed
-      .filter(other => other.first <= range.last && range.first <= other.last)
-      .sort((a, b) => a.buffer.offset - b.buffer.offset)
+  for (const block of [...blocks].sort((a, b) => b.bytes - a.bytes || a.first - b.first)) {
     let offset = 0
-    for (const other of others) {
-      if (offset + range.bytes <= other.buffer.offset) break
-      offset = Math.max(offset, other.buffer.offset + other.bytes)
+    for (const other of placed) {
+      if (other.first > block.last || block.first > other.last) continue
+      if (offset + block.bytes <= other.offset) break
+      offset = Math.max(offset, other.offset + other.bytes)
     }
-    range.buffer.offset = offset
-    arenaBytes = Math.max(arenaBytes, offset + range.bytes)
-    placed.push(range)
+    block.offset = offset
+    arenaBytes = Math.max(arenaBytes, offset + block.bytes)
+    const behind = placed.findIndex(other => other.offset > offset)
+    placed.splice(behind < 0 ? placed.length : behind, 0, block)
     yield
   }
   return arenaBytes
 }
 
 /** In the order of their live ranges, each at the last offset that a buffer of its size left, or else behind all others. */
-function* layOutInOrder(ranges: readonly LiveRange[]): Paced<number> {
+function* layOutInOrder(blocks: readonly Block[]): Paced<number> {
   const free = new Map<number, number[]>()
-  const ending = [...ranges].sort((a, b) => a.last - b.last)
+  const ending = [...blocks].sort((a, b) => a.last - b.last)
   let [ended, arenaBytes] = [0, 0]
   // Live ranges are in the order of their first steps.
-  for (const { buffer, first, bytes } of ranges) {
-    for (; ending[ended]!.last < first; ended++) {
-      const { bytes: size, buffer: old } = ending[ended]!
-      const offsets = free.get(size)
-      if (offsets) offsets.push(old.offset)
-      else free.set(size, [old.offset])
+  for (const block of blocks) {
+    for (; ending[ended]!.last < block.first; ended++) {
+      const { bytes, offset } = ending[ended]!
+      const offsets = free.get(bytes)
+      if (offsets) offsets.push(offset)
+      else free.set(bytes, [offset])
     }
-    const reused = free.get(bytes)?.pop()
-    buffer.offset = reused ?? arenaBytes
-    if (reused === undefined) arenaBytes += bytes
+    const reused = free.get(block.bytes)?.pop()
+    block.offset = reused ?? arenaBytes
+    if (reused === undefined) arenaBytes += block.bytes
     yield
   }
   return arenaBytes

@@ -2,33 +2,38 @@
 import { arrayBytes, type ElementArray, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { mapPaced, type Paced } from '../core/paced.js'
+import { numel } from '../core/shape.js'
+import { fixedSizes, SizeExpression, type SizeValues } from '../core/size-scope.js'
 import { machineMemory } from '../hardware/memory.js'
 import { systemRoot } from '../hardware/system-files.js'
 import { type Allocation, allocate } from '../kernels/aligned.js'
 import type { BoundStep, Kernels } from '../kernels/kernels.js'
 import type { PlanMemory } from '../native.js'
+import { type Layout, layOut } from './arena.js'
 import {
   type Binding,
   type Buffer,
   Operand,
-  operandsOf,
   type Program,
   type Step,
   type Storage,
+  type SymbolicBinding,
 } from './program.js'
+import type { SharedArena } from './shared-arena.js'
 
 /** A program whose operands are typed arrays. */
 export interface BoundProgram {
-  /** Run once, before the steps; empty from {@link BoundProgram.releaseSetup} on. */
-  readonly setup: BoundStep[]
-  /** Run each time. */
-  readonly steps: readonly BoundStep[]
+  /** Steps with their operands. */
+  bind(steps: readonly Step[]): Paced<BoundStep[]>
+  readonly inputs: readonly Binding[]
+  readonly outputs: readonly Binding[]
+  readonly state: readonly Binding[]
+  readonly layout: Layout
+  readonly arena: Uint8Array
   /** The elements of a buffer. */
   arrayOf(buffer: Buffer): ElementArray
-  /** The buffers that need not leave a GPU between runs once the setup has run. */
+  /** The buffers that need not leave a GPU between runs once the sizing has run. */
   memory(): PlanMemory
-  /** Forgets the setup and what only it needed. */
-  releaseSetup(): Paced<void>
   /** What the steps read and nobody writes. */
   constants(): ElementArray[]
 }
@@ -44,60 +49,80 @@ export interface BindOptions {
   readonly buffers?: ReadonlyMap<string, ElementArray>
 }
 
+/** What a program is bound to. */
+export interface BindContext {
+  /** The values of its sizes. */
+  readonly values: SizeValues
+  /** What its setup has made. */
+  readonly folded: ReadonlyMap<Buffer, ElementArray>
+  readonly kernels: Padded
+  /** What the arena comes from; without it the program gets its own. */
+  readonly arena?: SharedArena | undefined
+}
+
 /** The padding of a backend's memory. */
 type Padded = Pick<Kernels, 'padding'>
 
+const nothingFolded: BindContext = { values: fixedSizes, folded: new Map(), kernels: {} }
+
 /**
- * Binds a program to memory: the arena, the packed constants, the state and the areas of inputs and outputs.
- * Constants stay where they are.
+ * Binds a program to memory: the arena, the state and the areas of inputs and outputs. Constants stay where they are.
  * @throws SparkError ERR_DTYPE or ERR_SHAPE for an array in `buffers` that does not fit, ERR_OUT_OF_MEMORY
  */
 export function* bind(
   program: Program,
   options: BindOptions = {},
-  kernels: Padded = {},
+  context: BindContext = nothingFolded,
 ): Paced<BoundProgram> {
-  yield* expectMemory(program, options)
-  const arrays = new BufferArrays(program, options, kernels)
-  const bound = ({ op, args, node }: Step): BoundStep => ({
-    op,
-    node,
-    args: arrays.resolve(args) as object,
+  const { values } = context
+  const layout = yield* layOut(program.steps, values)
+  expectMemory(program, layout, options, values)
+  const numbered = ({ shape, ...binding }: SymbolicBinding): Binding => ({
+    ...binding,
+    shape: shape.map(size => values.of(size)),
   })
-  const setup = yield* mapPaced(program.setup, bound)
-  const steps = yield* mapPaced(program.steps, bound)
+  const [inputs, outputs, state] = [program.inputs, program.outputs, program.state].map(list =>
+    list.map(numbered),
+  ) as [Binding[], Binding[], Binding[]]
+  const arrays = new BufferArrays(layout, options, context)
+  for (const binding of [...inputs, ...outputs]) arrays.give(binding, options.buffers?.get(binding.name))
   return {
-    setup,
-    steps,
+    bind: steps => mapPaced(steps, step => arrays.bind(step)),
+    inputs,
+    outputs,
+    state,
+    layout,
+    arena: arrays.arena,
     arrayOf: buffer => arrays.of(buffer),
-    memory: () => arrays.memory(),
-    constants: () => arrays.constants(),
-    *releaseSetup() {
-      setup.length = 0
-      yield* arrays.keepUsed()
-    },
+    memory: () => arrays.memory(outputs),
+    constants: () => program.constants.map(buffer => arrays.of(buffer)),
   }
 }
 
 /** The arrays of a program's buffers, made when somebody asks for them first. */
-class BufferArrays {
-  readonly #program: Program
+export class BufferArrays {
+  readonly #layout: Layout
   readonly #double: boolean
-  readonly #kernels: Padded
+  readonly #context: BindContext
   readonly #arena: Allocation
-  readonly #arrays = new Map<Buffer, ElementArray>()
+  readonly #arrays: Map<Buffer, ElementArray>
 
-  constructor(program: Program, { double = false, buffers }: BindOptions, kernels: Padded) {
-    this.#program = program
+  constructor(layout: Layout, { double = false }: BindOptions, context: BindContext) {
+    this.#layout = layout
     this.#double = double
-    this.#kernels = kernels
-    this.#arena = allocated(program.arenaBytes * this.#scale, bytes => allocate(bytes, kernels))
-    for (const binding of [...program.inputs, ...program.outputs]) {
-      const given = buffers?.get(binding.name)
-      if (!given || this.#arrays.has(binding.buffer)) continue
-      expectFit(binding, given)
-      this.#arrays.set(binding.buffer, given)
-    }
+    this.#context = context
+    const { arena, kernels } = context
+    this.#arena = allocated(layout.arenaBytes * this.#scale, bytes =>
+      arena ? arena.allocate(bytes, kernels) : allocate(bytes, kernels),
+    )
+    this.#arrays = new Map(context.folded)
+  }
+
+  /** Takes an array of the caller for an input or output. */
+  give(binding: Binding, array: ElementArray | undefined): void {
+    if (!array || this.#arrays.has(binding.buffer)) return
+    expectFit(binding, array)
+    this.#arrays.set(binding.buffer, array)
   }
 
   /** The elements of a buffer. */
@@ -109,41 +134,45 @@ class BufferArrays {
     return array
   }
 
-  /** Arguments with arrays in the place of operands. */
-  resolve(args: unknown): unknown {
-    if (args instanceof Operand) {
-      const array = this.of(args.buffer) as Float32Array
-      return args.count === array.length ? array : array.subarray(args.offset, args.offset + args.count)
-    }
-    if (typeof args !== 'object' || args === null || Array.isArray(args)) return args
-    return Object.fromEntries(Object.entries(args).map(([name, part]) => [name, this.resolve(part)]))
+  /** A step with arrays in the place of operands and numbers in that of sizes. */
+  bind({ op, args, node }: Step): BoundStep {
+    return { op, node, args: this.#resolve(args) as object }
   }
 
   /** See {@link BoundProgram.memory}. */
-  memory(): PlanMemory {
+  memory(outputs: readonly Binding[]): PlanMemory {
+    // What is handed out does not stay, even where it shares an ArrayBuffer.
+    const handedOut = new Set(outputs.map(({ buffer }) => buffer))
+    const arraysOf = (...storages: readonly Storage[]): ElementArray[] =>
+      [...this.#arrays]
+        .filter(([buffer]) => storages.includes(buffer.storage) && !handedOut.has(buffer))
+        .map(([, array]) => array)
     return {
       scratch: [this.#arena.buffer],
-      constant: this.#memoryOf('constant', 'folded'),
-      state: this.#memoryOf('state'),
+      constant: arraysOf('constant', 'folded', 'sized'),
+      state: arraysOf('state'),
     }
   }
 
-  /** See {@link BoundProgram.constants}. */
-  constants(): ElementArray[] {
-    return Array.from(this.#arrays)
-      .filter(([{ storage }]) => storage === 'constant' || storage === 'folded')
-      .map(([, array]) => array)
+  /** The arena. */
+  get arena(): Uint8Array {
+    const { buffer, offset } = this.#arena
+    return new Uint8Array(buffer, offset, this.#layout.arenaBytes * this.#scale)
   }
 
-  /** Forgets what neither steps nor bindings use. */
-  *keepUsed(): Paced<void> {
-    const { steps, inputs, outputs, state } = this.#program
-    const used = new Set([...inputs, ...outputs, ...state].map(({ buffer }) => buffer))
-    for (const { args } of steps) {
-      for (const { buffer } of operandsOf(args)) used.add(buffer)
-      yield
-    }
-    for (const buffer of this.#arrays.keys()) if (!used.has(buffer)) this.#arrays.delete(buffer)
+  #resolve(args: unknown): unknown {
+    if (typeof args !== 'object' || args === null) return args
+    if (args instanceof SizeExpression) return this.#context.values.of(args)
+    if (args instanceof Operand) return this.#operand(args)
+    if (Array.isArray(args)) return args.map(part => this.#resolve(part))
+    return Object.fromEntries(Object.entries(args).map(([name, part]) => [name, this.#resolve(part)]))
+  }
+
+  #operand(operand: Operand): ElementArray {
+    const { values } = this.#context
+    const array = this.of(operand.buffer) as Float32Array
+    const [offset, count] = [values.of(operand.offset), values.of(operand.count)]
+    return count === array.length ? array : array.subarray(offset, offset + count)
   }
 
   /** Bytes of an element by those that it is planned with. */
@@ -151,30 +180,26 @@ class BufferArrays {
     return this.#double ? 2 : 1
   }
 
-  #make({ dtype, count, storage, initial, offset }: Buffer): ElementArray {
+  #make(buffer: Buffer): ElementArray {
+    const { dtype, storage } = buffer
     const type = this.#double && dtype === 'f32' ? Float64Array : elementArrayOf(dtype)
     if (storage === 'constant') {
-      const array = initial!()
+      const array = buffer.elements()!
       return this.#double && array instanceof Float32Array ? Float64Array.from(array) : array
     }
-    if (storage === 'arena')
-      return new type(this.#arena.buffer, this.#arena.offset + offset * this.#scale, count)
+    const count = this.#context.values.of(buffer.count)
+    if (storage === 'arena') {
+      const offset = this.#layout.offsets.get(buffer)! * this.#scale
+      return new type(this.#arena.buffer, this.#arena.offset + offset, count)
+    }
     const array = allocated(count * type.BYTES_PER_ELEMENT, bytes => {
       if (storage !== 'folded') return new type(count)
-      const memory = allocate(bytes, this.#kernels)
+      const memory = allocate(bytes, this.#context.kernels)
       return new type(memory.buffer, memory.offset, count)
     })
-    if (initial) (array as Float64Array).set(initial() as Float64Array)
+    const initial = buffer.elements(this.#context.values)
+    if (initial) (array as Float64Array).set(initial as Float64Array)
     return array
-  }
-
-  /** What stays on a GPU of these storages: not what is handed out, even where it shares an ArrayBuffer. */
-  #memoryOf(...storages: readonly Storage[]): ElementArray[] {
-    const handedOut = new Set(this.#program.outputs.map(({ buffer }) => buffer))
-    const known = [...this.#arrays].filter(
-      ([buffer]) => storages.includes(buffer.storage) && !handedOut.has(buffer),
-    )
-    return known.map(([, array]) => array)
   }
 }
 
@@ -182,21 +207,21 @@ class BufferArrays {
 const smallPlan = 2 ** 30
 
 /** Refuses what is not there: Linux grants it, and ends the process that writes it. */
-function* expectMemory(program: Program, { double = false, buffers }: BindOptions): Paced<void> {
-  const { setup, steps, inputs, outputs, arenaBytes } = program
-  const made = new Set(
-    [...inputs, ...outputs].filter(({ name }) => !buffers?.has(name)).map(({ buffer }) => buffer),
-  )
-  const given = new Set(
-    [...inputs, ...outputs].map(({ buffer }) => buffer).filter(buffer => !made.has(buffer)),
-  )
-  for (const { args } of [...setup, ...steps]) {
-    for (const { buffer } of operandsOf(args)) if (!given.has(buffer)) made.add(buffer)
-    yield
-  }
-  const arrays = [...made].filter(({ storage }) => storage !== 'arena' && storage !== 'constant')
-  const planned = arrays.reduce((sum, { dtype, count }) => sum + arrayBytes(dtype, count), arenaBytes)
-  const bytes = planned * (double ? 2 : 1)
+function expectMemory(
+  { own, inputs, outputs }: Program,
+  { arenaBytes }: Layout,
+  { double = false, buffers }: BindOptions,
+  values: SizeValues,
+): void {
+  const ends = [...inputs, ...outputs].filter(({ name }) => buffers?.has(name))
+  const given = new Set(ends.map(({ buffer }) => buffer))
+  const bytesOf = ({ dtype, count }: Buffer): number => arrayBytes(dtype, values.of(count))
+  const made = own.filter(buffer => !given.has(buffer))
+  expectBytes(made.reduce((sum, buffer) => sum + bytesOf(buffer), arenaBytes) * (double ? 2 : 1))
+}
+
+/** @throws SparkError ERR_OUT_OF_MEMORY when there are not so many bytes */
+export function expectBytes(bytes: number): void {
   if (bytes <= smallPlan) return
   const { total, available, source } = machineMemory(systemRoot())
   const free = source === 'os' ? total : available // macOS and Windows do not count their caches as free
@@ -213,7 +238,7 @@ function allocated<T>(bytes: number, make: (bytes: number) => T): T {
   }
 }
 
-function expectFit({ name, dtype, shape, buffer }: Binding, given: ElementArray): void {
+function expectFit({ name, dtype, shape }: Binding, given: ElementArray): void {
   const kind = elementArrayOf(dtype)
   if (!(given instanceof kind)) {
     throw new SparkError(
@@ -221,8 +246,8 @@ function expectFit({ name, dtype, shape, buffer }: Binding, given: ElementArray)
       `'${name}' needs a ${kind.name} for ${dtype}, got ${given.constructor.name}`,
     )
   }
-  if (given.length !== buffer.count) {
-    const wanted = `[${shape.join(', ')}] has ${buffer.count} elements`
+  if (given.length !== numel(shape)) {
+    const wanted = `[${shape.join(', ')}] has ${numel(shape)} elements`
     throw new SparkError('ERR_SHAPE', `'${name}': ${wanted}, but the array has ${given.length}`)
   }
 }

@@ -2,23 +2,28 @@
 // to the setup, what nobody reads goes, and the rest shares one arena.
 
 import type { Precision } from '../core/config.js'
-import { arrayBytes } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { atOnce, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
+import { isSize, isWhole, type Size, sameSize } from '../core/size.js'
 import { describeNode, namingNode } from '../graph/attributes.js'
-import { Constant } from '../graph/constant.js'
+import type { Constant } from '../graph/constant.js'
 import type { Graph, Node } from '../graph/graph.js'
 import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
 import type { Bf16Support, Kernels } from '../kernels/kernels.js'
 import type { KernelType } from '../kernels/precision-args.js'
-import { layOut, shareInPlace } from './arena.js'
+import { shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
 import { loweringOf } from './lower/index.js'
-import { constantValue, Lowering, type Scope, type TensorShape, type Value } from './lowering.js'
-import { type Binding, Buffer, copyStep, operandsOf, type Program, type Step } from './program.js'
+import { Lowering, type Scope } from './lowering.js'
+import { isConstant } from './pack-weights.js'
+import { Buffer, copyStep, operandsOf, type Program, type Step, type SymbolicBinding } from './program.js'
 import { splitSetup } from './setup.js'
 import { readInPlace } from './strided-reads.js'
+import { constantValue, listValue, type TensorShape, type Value } from './value.js'
+
+/** What counts more: the time of a run, or the memory of weights. */
+export type MemoryUse = 'fast' | 'small'
 
 /** Options of {@link compile}. */
 export interface CompileOptions {
@@ -32,6 +37,8 @@ export interface CompileOptions {
   readonly bf16Support?: Bf16Support
   /** The mode that the weights of the graph are rounded in; see kernels/precision-policy.ts. Default: fp32. */
   readonly mode?: Precision
+  /** Whether weights may take more memory than they have, where kernels are then faster. Default: fast. */
+  readonly memory?: MemoryUse
 }
 
 /** What compilation has to know of the kernels that it is for. */
@@ -42,7 +49,7 @@ export const optionsFor = (kernels: Kernels): CompileOptions => ({
 })
 
 /**
- * Compiles a canonical graph for fixed sizes of its inputs.
+ * Compiles a canonical graph whose inputs have sizes that are numbers or symbols.
  *
  * @throws SparkError ERR_SHAPE when an input has a dimension without a size, or when sizes do not fit; ERR_UNSUPPORTED
  * for an operator that has no kernel or a shape that depends on data; ERR_FORMAT for a graph that is broken;
@@ -55,7 +62,7 @@ export function compile(graph: Graph, options: CompileOptions = {}): Program {
 /** {@link compile} with pauses. */
 export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced<Program> {
   const { shapes = {}, backend = 'js', mode = 'fp32', bytes = false, bf16Support = 'none' } = options
-  const packs = backend === 'cpu'
+  const packing = backend === 'cpu' && { bf16Support, enlarges: options.memory !== 'small' }
   const target = { backend, mode, multipliesBf16: bf16Support !== 'none' }
   const updates = graph.updates ?? new Map<string, string>()
   const facts = yield* inferFactsPaced(graph, { shapes })
@@ -63,12 +70,10 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name))
     .map(({ name }) => binding(name, addInput(scope, name, facts.get(name))))
-  const state: Binding[] = []
+  const state: SymbolicBinding[] = []
   for (const [name, constant] of graph.initializers) {
     yield
-    const value = updates.has(name)
-      ? stateValue(constant)
-      : constantValue(constant, numbersOf(facts.get(name)))
+    const value = updates.has(name) ? stateValue(constant) : constantValue(constant, sizesOf(facts.get(name)))
     scope.values.set(name, value)
     if (updates.has(name)) state.push(binding(name, value))
   }
@@ -83,16 +88,23 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => binding(name, outputOf(scope, name)))
   const needed = yield* removeDead(scope.steps, outputs)
-  const { setup, steps: rest } = yield* splitSetup(needed, packs && bf16Support)
+  const { setup, sizing, steps: rest } = yield* splitSetup(needed, packing)
   const direct = yield* removeDead(yield* readInPlace(rest), outputs)
   const steps = yield* elideCopies(direct)
   yield* shareInPlace(steps)
-  const arena = yield* layOut(steps)
-  const constantBytes = yield* constantBytesOf(steps)
-  return { setup, steps, inputs, outputs, state, ...arena, constantBytes }
+  const ends = [...inputs, ...outputs, ...state].map(({ buffer }) => buffer)
+  const buffers = yield* buffersOf([...sizing, ...steps], ends)
+  const own = buffers.filter(({ storage }) => ['sized', 'state', 'input', 'output'].includes(storage))
+  const constants = (yield* buffersOf(steps)).filter(isConstant)
+  return { setup, sizing, steps, inputs, outputs, state, own, constants }
 }
 
-const binding = (name: string, { dtype, shape, buffer }: Value): Binding => ({ name, dtype, shape, buffer })
+const binding = (name: string, { dtype, shape, buffer }: Value): SymbolicBinding => ({
+  name,
+  dtype,
+  shape,
+  buffer,
+})
 
 function stateValue(constant: Constant): Value {
   const { dtype, shape, count } = constant
@@ -100,20 +112,20 @@ function stateValue(constant: Constant): Value {
 }
 
 /** The type of a value when all its sizes are known. */
-function staticType(fact: Fact | undefined): TensorShape | undefined {
+function sizedType(fact: Fact | undefined): TensorShape | undefined {
   const type = fact?.type
-  if (type?.kind !== 'tensor' || !type.shape?.every(size => typeof size === 'number')) return undefined
-  return { dtype: type.dtype, shape: type.shape as readonly number[] }
+  if (type?.kind !== 'tensor' || !type.shape?.every(isSize)) return undefined
+  return { dtype: type.dtype, shape: type.shape as readonly Size[] }
 }
 
 /** The elements of a value when all are known. */
-function numbersOf(fact: Fact | undefined): readonly number[] | undefined {
+function sizesOf(fact: Fact | undefined): readonly Size[] | undefined {
   const elements = fact?.known?.elements
-  return elements?.every(element => typeof element === 'number') ? (elements as readonly number[]) : undefined
+  return elements?.every(isSize) ? (elements as readonly Size[]) : undefined
 }
 
 function addInput(scope: Scope, name: string, fact: Fact | undefined): Value {
-  const type = staticType(fact)
+  const type = sizedType(fact)
   if (!type) {
     const shape = fact?.type?.kind === 'tensor' ? (fact.type.shape?.join(', ') ?? 'unknown') : 'unknown'
     throw new SparkError(
@@ -121,7 +133,8 @@ function addInput(scope: Scope, name: string, fact: Fact | undefined): Value {
       `input '${name}' has the shape [${shape}]; give sizes in options.shapes`,
     )
   }
-  const value: Value = { ...type, buffer: new Buffer(type.dtype, numel(type.shape), 'input') }
+  const buffer = new Buffer(type.dtype, numel(type.shape), 'input')
+  const value: Value = { ...type, buffer, known: sizesOf(fact) }
   scope.values.set(name, value)
   return value
 }
@@ -147,7 +160,7 @@ function lower(scope: Scope, node: Node, outputs: readonly Fact[]): void {
   const rule = loweringOf(node)
   if (!rule) throw unknownOperator(node)
   const types = outputs.map((fact, i) => {
-    const type = staticType(fact)
+    const type = sizedType(fact)
     if (type || node.outputs[i] === '') return type
     throw new SparkError(
       'ERR_UNSUPPORTED',
@@ -159,19 +172,15 @@ function lower(scope: Scope, node: Node, outputs: readonly Fact[]): void {
 
 /** Makes an integer value that shape inference has computed a constant. */
 function addKnown(scope: Scope, name: string, fact: Fact | undefined): boolean {
-  const [type, known] = [staticType(fact), numbersOf(fact)]
-  if (!known || type?.dtype !== 'i64' || !known.every(Number.isSafeInteger)) return false
-  scope.values.set(
-    name,
-    constantValue(Constant.from('i64', type.shape, BigInt64Array.from(known, BigInt)), known),
-  )
+  const [type, known] = [sizedType(fact), sizesOf(fact)]
+  if (!known || type?.dtype !== 'i64' || !known.every(isWhole)) return false
+  scope.values.set(name, listValue('i64', type.shape, known))
   return true
 }
-
 /** A state whose next value is not written over it gets a copy of it at the end. */
 function addUpdate(scope: Scope, name: string, next: string): void {
   const [state, value] = [scope.values.get(name), scope.values.get(next)]
-  if (!state || !value || state.buffer.count !== value.buffer.count || state.dtype !== value.dtype) {
+  if (!state || !value || !sameSize(state.buffer.count, value.buffer.count) || state.dtype !== value.dtype) {
     throw new SparkError(
       'ERR_FORMAT',
       `'${next}' cannot replace '${name}': one is missing, or they differ in type`,
@@ -189,7 +198,7 @@ function outputOf(scope: Scope, name: string): Value {
 }
 
 /** The steps that an output or a state depends on. */
-function* removeDead(steps: readonly Step[], outputs: readonly Binding[]): Paced<Step[]> {
+function* removeDead(steps: readonly Step[], outputs: readonly SymbolicBinding[]): Paced<Step[]> {
   const needed = new Set<Buffer>(outputs.map(({ buffer }) => buffer))
   const kept: Step[] = []
   for (let i = steps.length - 1; i >= 0; i--) {
@@ -205,12 +214,12 @@ function* removeDead(steps: readonly Step[], outputs: readonly Binding[]): Paced
   return kept.reverse()
 }
 
-function* constantBytesOf(steps: readonly Step[]): Paced<number> {
-  const buffers = new Set<Buffer>()
+/** The buffers of steps, and others, each once. */
+function* buffersOf(steps: readonly Step[], others: readonly Buffer[] = []): Paced<Buffer[]> {
+  const buffers = new Set(others)
   for (const { args } of steps) {
     for (const { buffer } of operandsOf(args)) buffers.add(buffer)
     yield
   }
-  const constants = [...buffers].filter(({ storage }) => storage === 'constant' || storage === 'folded')
-  return constants.reduce((bytes, { dtype, count }) => bytes + arrayBytes(dtype, count), 0)
+  return [...buffers]
 }

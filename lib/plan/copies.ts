@@ -1,6 +1,7 @@
 // copies.ts: copies of contiguous pieces that need not be made. The parts of a concatenation are computed where they end
 // up; a slice is read where it lies.
 import type { Paced } from '../core/paced.js'
+import { add, hintOf, type Size } from '../core/size.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 
 type Copy = Extract<Step, { op: 'copyStrided' }>
@@ -8,9 +9,9 @@ type Copy = Extract<Step, { op: 'copyStrided' }>
 interface Piece {
   readonly src: Operand
   readonly dst: Operand
-  readonly srcStart: number
-  readonly dstStart: number
-  readonly count: number
+  readonly srcStart: Size
+  readonly dstStart: Size
+  readonly count: Size
 }
 
 /** What a step copies, when it is one contiguous piece. */
@@ -19,7 +20,7 @@ function pieceOf({ op, args }: Step): Piece | undefined {
   const { shape, srcStrides, dstStrides, src, dst, srcOffset, dstOffset } = args as Copy['args']
   const line = shape.length === 0 || (shape.length === 1 && srcStrides[0] === 1 && dstStrides[0] === 1)
   if (!line || src.buffer.dtype !== dst.buffer.dtype || src.buffer === dst.buffer) return undefined
-  const [srcStart, dstStart] = [src.offset + srcOffset, dst.offset + dstOffset]
+  const [srcStart, dstStart] = [add(src.offset, srcOffset), add(dst.offset, dstOffset)]
   return { src, dst, srcStart, dstStart, count: shape[0] ?? 1 }
 }
 
@@ -51,11 +52,13 @@ export function* elideCopies(steps: readonly Step[]): Paced<Step[]> {
   /** Whether each element of a buffer is written by one copy of a piece. */
   const isConcatenation = (buffer: Buffer): boolean => {
     const pieces = uses.get(buffer)!.writes.map(at => pieceOf(steps[at]!))
-    const sorted = pieces.filter(piece => piece !== undefined).sort((a, b) => a.dstStart - b.dstStart)
-    let end = 0
+    const sorted = pieces
+      .filter(piece => piece !== undefined)
+      .sort((a, b) => hintOf(a.dstStart) - hintOf(b.dstStart))
+    let end: Size = 0
     for (const { dstStart, count } of sorted) {
       if (dstStart !== end) return false
-      end += count
+      end = add(end, count)
     }
     return sorted.length === pieces.length && end === buffer.count
   }

@@ -1,51 +1,21 @@
 // lowering.ts: the context of a lowering: its node, its operands, and the steps that it adds.
-import {
-  type ElementType,
-  elementArrayOf,
-  exactType,
-  type HalfType,
-  hasNativeArray,
-  isWideFloat,
-} from '../core/dtype.js'
+import { type ElementType, exactType, type HalfType, hasNativeArray, isWideFloat } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
+import { areNumbers, fixSizes, hintOf, isWhole, type Size, sameSize } from '../core/size.js'
+import type { SizeValues } from '../core/size-scope.js'
 import { describeNode, floatOf, intOf, intsOf, stringOf, tensorOf } from '../graph/attributes.js'
-import { Constant, type ConstantWeight, type NumericType } from '../graph/constant.js'
+import type { Constant, NumericType } from '../graph/constant.js'
 import { type Attributes, makeGraph, makeNode, type Node } from '../graph/graph.js'
-import { unpackedData } from '../graph/packed.js'
 import { type Fact, ShapeInference } from '../graph/shape-inference.js'
 import type { FloatCompute, KernelArgs, KernelOp } from '../kernels/kernels.js'
 import type { KernelType } from '../kernels/precision-args.js'
 import { type ComputeTarget, type Product, productCompute } from '../kernels/precision-policy.js'
 import { MissingElements } from './missing-elements.js'
 import { Buffer, copyStep, type Operand, type Step, type Symbolic } from './program.js'
+import { constantValue, listValue, type TensorShape, tableValue, type Value } from './value.js'
 
-/** Element type and sizes of a value. */
-export interface TensorShape {
-  /** Element type. */
-  readonly dtype: ElementType
-  /** Sizes of the dimensions. */
-  readonly shape: readonly number[]
-}
-
-/** A value of the graph during compilation: row-major, contiguous elements in a buffer. */
-export interface Value extends TensorShape {
-  /** Where its elements are. */
-  readonly buffer: Buffer
-  /** Its elements where they are few and known at compile time. */
-  readonly known?: readonly number[] | undefined
-  /** Its elements as a weight of a precision mode, where it is one. */
-  readonly weight?: ConstantWeight | undefined
-  /** The type of 16 bits that holds its f32 elements exactly, where it is known to be one. */
-  readonly exactIn?: HalfType | undefined
-}
-
-/** A constant as a value. */
-export function constantValue(constant: Constant, known?: readonly number[]): Value {
-  const { dtype, shape, count, weight } = constant
-  const buffer = new Buffer(dtype, count, 'constant', () => unpackedData(constant))
-  return { dtype, shape, buffer, known, weight }
-}
+export { constantValue, type TensorShape, type Value } from './value.js'
 
 /** What a {@link Lowering} asks of the compiler. */
 export interface Scope {
@@ -108,7 +78,7 @@ export class Lowering {
   }
 
   /** Sizes of input `i`. */
-  shape(i: number): readonly number[] {
+  shape(i: number): readonly Size[] {
     return this.input(i).shape
   }
 
@@ -156,7 +126,7 @@ export class Lowering {
   }
 
   /** Memory for output `i`, or for `count` numbers that only this node uses when nobody wants it. */
-  resultOrScratch(i: number, count: number, dtype: ElementType = 'f32'): Operand {
+  resultOrScratch(i: number, count: Size, dtype: ElementType = 'f32'): Operand {
     return this.result(i) ?? this.scratch(count, dtype).write()
   }
 
@@ -188,42 +158,54 @@ export class Lowering {
   }
 
   /** Memory that only this node uses. */
-  scratch(count: number, dtype: ElementType = 'f32'): Buffer {
+  scratch(count: Size, dtype: ElementType = 'f32'): Buffer {
     return new Buffer(dtype, count, 'arena')
   }
 
   /** One number as an operand. */
-  scalar(value: number, dtype: NumericType = 'f32'): Operand {
+  scalar(value: Size, dtype: NumericType = 'f32'): Operand {
     return this.constantOf(dtype, [], [value]).buffer.read()
   }
 
-  /** A constant of integers or floats that JavaScript has arrays for; others are cast from f32. */
-  constantOf(dtype: NumericType, shape: readonly number[], numbers: readonly number[]): Value {
-    const array = elementArrayOf(dtype)
-    if (!hasNativeArray(dtype)) return this.cast(this.constantOf('f32', shape, numbers), dtype)
-    const data = new array(numbers.length)
-    const big = dtype === 'i64' || dtype === 'u64'
-    data.set((big ? numbers.map(BigInt) : numbers) as never)
-    return constantValue(Constant.from(dtype, shape, data), numbers)
+  /**
+   * A constant of integers or floats that JavaScript has arrays for; others are cast from f32. Elements that are sizes get
+   * their values when a plan is bound.
+   */
+  constantOf(dtype: NumericType, shape: readonly number[], numbers: readonly Size[]): Value {
+    if (hasNativeArray(dtype)) return listValue(dtype, shape, numbers)
+    return this.cast(listValue('f32', shape, numbers), dtype)
+  }
+
+  /** A table of sizes, see {@link tableValue}. */
+  table(dtype: NumericType, shape: readonly Size[], make: (values: SizeValues) => readonly number[]): Value {
+    return tableValue(dtype, shape, make)
   }
 
   /**
-   * The numbers of input `i`, which must be known at compile time.
+   * The numbers of input `i`, which must be known at compile time; those that are sizes are fixed.
    * @throws MissingElements when they are not
    */
   numbers(i: number): readonly number[] {
+    return fixSizes(this.sizes(i))
+  }
+
+  /**
+   * The elements of input `i`, numbers or sizes, which must be known at compile time.
+   * @throws MissingElements when they are not
+   */
+  sizes(i: number): readonly Size[] {
     const { known } = this.input(i)
     if (known) return known
     throw new MissingElements(this.node, i)
   }
 
   /** Integers for shapes and axes. */
-  ints(numbers: readonly number[]): Value {
+  ints(numbers: readonly Size[]): Value {
     return this.constantOf('i64', [numbers.length], numbers)
   }
 
   /** A single number. */
-  one(value: number, dtype: NumericType = 'f32'): Value {
+  one(value: Size, dtype: NumericType = 'f32'): Value {
     return this.constantOf(dtype, [], [value])
   }
 
@@ -253,7 +235,7 @@ export class Lowering {
       if (!value) return ''
       values.set(`i${i}`, value)
       const { dtype, shape, known: elements } = value
-      const known = elements && { shape, elements }
+      const known = elements && areNumbers(shape) ? { shape, elements } : undefined
       inference.facts.set(`i${i}`, { type: { kind: 'tensor', dtype, shape }, known })
       return `i${i}`
     })
@@ -290,9 +272,8 @@ export class Lowering {
    * A value under another shape.
    * @throws SparkError ERR_SHAPE when that has not as many elements
    */
-  reshaped({ dtype, shape: from, buffer, known }: Value, shape: readonly number[]): Value {
-    if (shape.every(Number.isSafeInteger) && numel(shape) === numel(from))
-      return { dtype, shape, buffer, known }
+  reshaped({ dtype, shape: from, buffer, known }: Value, shape: readonly Size[]): Value {
+    if (shape.every(isWhole) && sameSize(numel(shape), numel(from))) return { dtype, shape, buffer, known }
     const message = `[${from.join(', ')}] cannot become [${shape.join(', ')}]`
     throw new SparkError('ERR_SHAPE', `${describeNode(this.node)}: ${message}`)
   }
@@ -330,9 +311,17 @@ export class Lowering {
    * @throws MissingElements when they are not, SparkError ERR_RANGE when one is no integer
    */
   integers(i: number): number[] {
-    const numbers = this.numbers(i)
-    const wrong = numbers.find(number => !Number.isInteger(number))
-    if (wrong === undefined) return [...numbers]
+    return fixSizes(this.wholes(i))
+  }
+
+  /**
+   * The integers of input `i`, numbers or sizes, which must be known at compile time.
+   * @throws MissingElements when they are not, SparkError ERR_RANGE when one is no integer
+   */
+  wholes(i: number): readonly Size[] {
+    const sizes = this.sizes(i)
+    const wrong = sizes.find(size => !Number.isInteger(hintOf(size)))
+    if (wrong === undefined) return sizes
     throw new SparkError(
       'ERR_RANGE',
       `${describeNode(this.node)}: input ${i} holds ${wrong}, which is no integer`,

@@ -1,6 +1,7 @@
 // pack-weights.ts: constant weights in the layouts that kernels of the CPU stream.
 import { mapPaced, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
+import { ceilDivide, fixSize, lessThan } from '../core/size.js'
 import { winogradSize } from '../kernels/js/winograd.js'
 import type { Bf16Support, Weight } from '../kernels/kernels.js'
 import { panelSizes } from '../weights/panels.js'
@@ -12,7 +13,8 @@ type ConvArgs = Extract<Step, { op: 'conv' }>['args']
 
 /** A weight in panels, and the step that packs it. */
 export function packStep(weight: SymbolicWeight): { step: PackStep; packed: SymbolicWeight } {
-  const sizes = panelSizes(weight)
+  const { format, rows, cols } = weight
+  const sizes = panelSizes({ format, rows: fixSize(rows), cols: fixSize(cols) })
   const data = new Buffer(weight.data.buffer.dtype, sizes.data, 'arena')
   const scales = 'blockScale' in weight ? new Buffer('u8', sizes.blockScale, 'arena') : undefined
   const step: PackStep = {
@@ -24,13 +26,25 @@ export function packStep(weight: SymbolicWeight): { step: PackStep; packed: Symb
   return { step, packed }
 }
 
+/** How weights are packed. */
+export interface Packing {
+  /** What multiplies bf16. */
+  readonly bf16Support: Bf16Support
+  /** Whether filters may become tiles of Winograd's algorithm, which take four times their memory, or more. */
+  readonly enlarges: boolean
+}
+
 /**
  * Lets products read constant f32 weights, and convolutions constant weights of every format, in the layout that kernels
  * stream; steps that make it go to `setup`. A weight that other kernels read as well stays as it is: two copies would
  * cost more memory than they save time.
  * @param steps - what is computed at each run
  */
-export function* packWeights(steps: readonly Step[], setup: Step[], bf16Support: Bf16Support): Paced<Step[]> {
+export function* packWeights(
+  steps: readonly Step[],
+  setup: Step[],
+  { bf16Support, enlarges }: Packing,
+): Paced<Step[]> {
   const isProduct = ({ op }: Step): boolean => op === 'linear' || op === 'conv'
   if (!steps.some(isProduct)) return [...steps]
   const shared = new Set<Buffer>()
@@ -38,6 +52,7 @@ export function* packWeights(steps: readonly Step[], setup: Step[], bf16Support:
     if (!isProduct(step)) for (const { buffer } of operandsOf(step.args)) shared.add(buffer)
     yield
   }
+  const tiled = (args: ConvArgs): boolean => enlarges && takesTiles(args)
   const stays = ({ data: { buffer } }: SymbolicWeight): boolean => !isConstant(buffer) || shared.has(buffer)
   const add = (step: Step): void => {
     for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'folded'
@@ -49,7 +64,7 @@ export function* packWeights(steps: readonly Step[], setup: Step[], bf16Support:
     return packed
   })
   const inTiles = once(weight => {
-    const data = new Buffer('f32', winogradSize(weight.rows, weight.cols), 'arena')
+    const data = new Buffer('f32', winogradSize(fixSize(weight.rows), fixSize(weight.cols)), 'arena')
     add({ op: 'winogradWeight', args: { weight, data: data.write() } })
     return data.read()
   })
@@ -61,8 +76,8 @@ export function* packWeights(steps: readonly Step[], setup: Step[], bf16Support:
     }
     if (step.op !== 'conv' || step.args.groups !== 1 || stays(step.args.weight)) return step
     const { args } = step
-    if (args.compute === 'bf16' && (bf16Support === 'matrix' || !takesTiles(args))) return step
-    return { ...step, args: packedConv(args, inPanels, inTiles) }
+    if (args.compute === 'bf16' && (bf16Support === 'matrix' || !tiled(args))) return step
+    return { ...step, args: packedConv(args, tiled(args), inPanels, inTiles) }
   })
 }
 
@@ -101,12 +116,13 @@ const fewFilters = 16
 /** A convolution with its weight in tiles or in panels, whichever is faster. */
 function packedConv(
   args: ConvArgs,
+  tiled: boolean,
   inPanels: (weight: SymbolicWeight) => SymbolicWeight,
   inTiles: (weight: SymbolicWeight) => Operand,
 ): ConvArgs {
-  if (takesTiles(args)) return { ...args, winograd: inTiles(args.weight) }
+  if (tiled) return { ...args, winograd: inTiles(args.weight) }
   const { rows, layout } = args.weight
-  return layout === 'panels' || rows < fewFilters ? args : { ...args, weight: inPanels(args.weight) }
+  return layout === 'panels' || fixSize(rows) < fewFilters ? args : { ...args, weight: inPanels(args.weight) }
 }
 
 /**
@@ -117,14 +133,15 @@ const tiledFormats: readonly string[] = ['f32', 'f16', 'bf16']
 
 /** Whether Winograd's algorithm is faster, which depends on the sizes of one image alone. */
 function takesTiles({ weight, kernel, strides, dilations, out }: ConvArgs): boolean {
-  const [filters, channels] = [weight.rows, weight.cols / 9]
   const fits =
     kernel.length === 2 &&
     tiledFormats.includes(weight.format) &&
     [...strides, ...dilations].every(step => step === 1)
   if (!fits || !kernel.every(size => size === 3)) return false
-  const tiles = numel(out.map(size => Math.ceil(size / 4)))
+  const [filters, channels] = [fixSize(weight.rows), fixSize(weight.cols) / 9]
   const weights = filters * channels
-  if (Math.min(filters, channels) < winograd.minChannels || tiles < winograd.minTiles) return false
-  return weights >= winograd.minWeights && weights <= winograd.maxWeightsPerTile * tiles
+  if (Math.min(filters, channels) < winograd.minChannels || weights < winograd.minWeights) return false
+  const tiles = numel(out.map(size => ceilDivide(size, 4)))
+  const enough = Math.max(winograd.minTiles, Math.ceil(weights / winograd.maxWeightsPerTile))
+  return !lessThan(tiles, enough)
 }

@@ -2,13 +2,17 @@
 import { argumentError, expectAttached } from '../core/checks.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { Pacer } from '../core/paced.js'
+import { atOnce, Pacer } from '../core/paced.js'
+import { fixedSizes, type SizeValues } from '../core/size-scope.js'
 import type { Graph } from '../graph/graph.js'
 import type { KernelOp, Kernels, PreparedSteps } from '../kernels/kernels.js'
 import { type BindOptions, type BoundProgram, bind } from './bind.js'
+import { Blueprint } from './blueprint.js'
 import { type CompileOptions, compilePaced, optionsFor } from './compile.js'
+import { type Folded, fold } from './folded.js'
 import { prepare } from './prepare.js'
-import { type Binding, operandsOf, type Program } from './program.js'
+import { type Binding, constantBytesOf, operandsOf, type Program } from './program.js'
+import type { SharedArena } from './shared-arena.js'
 
 /** Options of {@link Plan.create}. */
 export interface PlanOptions extends CompileOptions, BindOptions {}
@@ -17,7 +21,7 @@ export interface PlanOptions extends CompileOptions, BindOptions {}
 export interface PlanStats {
   /** Kernel calls of a run. */
   readonly steps: number
-  /** Kernel calls that were made once, on constants. */
+  /** Kernel calls that were made before the first run, on constants. */
   readonly setupSteps: number
   /** Bytes for values in between. */
   readonly arenaBytes: number
@@ -39,8 +43,83 @@ export interface StepTime {
   readonly ms: number
 }
 
+/** A graph, compiled for all sizes for which the guards of their scope hold, with its weights: plans are bound to it. */
+export class PlanTemplate implements Disposable {
+  /** What it runs. */
+  readonly program: Program
+  readonly #kernels: Kernels
+  readonly #folded: Folded
+  readonly #options: BindOptions
+  #blueprint: Blueprint | undefined
+
+  private constructor(program: Program, kernels: Kernels, folded: Folded, options: BindOptions) {
+    this.program = program
+    this.#kernels = kernels
+    this.#folded = folded
+    this.#options = options
+  }
+
+  /**
+   * Compiles `graph` and runs what depends on its constants only.
+   * @param pacer - lets the event loop turn in between, and ends the compilation when its signal is aborted
+   * @throws SparkError as {@link compile}, and ERR_UNSUPPORTED when the backend lacks an operation
+   */
+  static async compile(
+    graph: Graph,
+    kernels: Kernels,
+    options: PlanOptions = {},
+    pacer = new Pacer(),
+  ): Promise<PlanTemplate> {
+    const program = await pacer.do(compilePaced(graph, { ...optionsFor(kernels), ...options }))
+    return new PlanTemplate(program, kernels, await fold(program, options, kernels, pacer), options)
+  }
+
+  /**
+   * A plan for some sizes, which may outlive the template.
+   * @param values - of the sizes; left out where all of them are numbers
+   * @param arena - of plans that never run at the same time as this one
+   * @throws SparkError ERR_OUT_OF_MEMORY
+   */
+  async bind(values: SizeValues = fixedSizes, pacer = new Pacer(), arena?: SharedArena): Promise<Plan> {
+    const { program } = this
+    const context = { values, folded: this.#folded.arrays, kernels: this.#kernels, arena }
+    const bound = await pacer.do(bind(program, this.#options, context))
+    if (program.sizing.length > 0) {
+      const sizing = await prepare(this.#kernels, await pacer.do(bound.bind(program.sizing)), pacer)
+      try {
+        await sizing.run()
+      } finally {
+        sizing.dispose()
+      }
+    }
+    const steps = await this.#prepared(bound, values, pacer)
+    return new Plan(program, bound, values, this.#kernels, steps)
+  }
+
+  /** The steps for some sizes. What is bound once only need not be read for all of them. */
+  async #prepared(bound: BoundProgram, values: SizeValues, pacer: Pacer): Promise<PreparedSteps> {
+    const [{ program }, kernels] = [this, this.#kernels]
+    if (values === fixedSizes || !kernels.blueprint || this.#options.double)
+      return prepare(kernels, await pacer.do(bound.bind(program.steps)), pacer, bound.memory())
+    this.#blueprint ??= new Blueprint(program, this.#folded.arrays, kernels)
+    return this.#blueprint.bind(values, bound)
+  }
+
+  /** Lets the weights go: plans that were bound keep theirs. A second dispose is a no-op. */
+  dispose(): void {
+    this.#folded.dispose()
+    this.#blueprint?.dispose()
+    this.#blueprint = undefined
+  }
+
+  /** As {@link PlanTemplate.dispose}. */
+  [Symbol.dispose](): void {
+    this.dispose()
+  }
+}
+
 /**
- * A graph, compiled for fixed sizes and bound to memory on a backend. A run is one call of the backend.
+ * A graph, compiled and bound to memory on a backend. A run is one call of the backend.
  *
  * @example
  * const plan = await Plan.create(graph, jsKernels, { shapes: { x: [64, 784] } })
@@ -50,19 +129,28 @@ export interface StepTime {
 export class Plan implements Disposable {
   readonly #program: Program
   readonly #bound: BoundProgram
+  readonly #values: SizeValues
   readonly #kernels: Kernels
   #steps: PreparedSteps | undefined
   #running = false
 
-  private constructor(program: Program, bound: BoundProgram, kernels: Kernels, steps: PreparedSteps) {
+  /** @internal */
+  constructor(
+    program: Program,
+    bound: BoundProgram,
+    values: SizeValues,
+    kernels: Kernels,
+    steps: PreparedSteps,
+  ) {
     this.#program = program
     this.#bound = bound
+    this.#values = values
     this.#kernels = kernels
     this.#steps = steps
   }
 
   /**
-   * Compiles `graph` and runs what depends on its constants only.
+   * Compiles `graph` for sizes that are numbers, and runs what depends on its constants only.
    * @param pacer - lets the event loop turn in between, and ends the compilation when its signal is aborted
    * @throws SparkError as {@link compile}, and ERR_UNSUPPORTED when the backend lacks an operation or has no plans
    */
@@ -72,32 +160,32 @@ export class Plan implements Disposable {
     options: PlanOptions = {},
     pacer = new Pacer(),
   ): Promise<Plan> {
-    const program = await pacer.do(compilePaced(graph, { ...optionsFor(kernels), ...options }))
-    const bound = await pacer.do(bind(program, options, kernels))
-    const setup = await prepare(kernels, bound.setup, pacer)
-    try {
-      await setup.run()
-    } finally {
-      setup.dispose()
-    }
-    await pacer.do(bound.releaseSetup())
-    return new Plan(program, bound, kernels, await prepare(kernels, bound.steps, pacer, bound.memory()))
+    using template = await PlanTemplate.compile(graph, kernels, options, pacer)
+    return await template.bind(fixedSizes, pacer)
   }
 
   /** Names, types and sizes of the inputs. */
   get inputs(): readonly Binding[] {
-    return this.#program.inputs
+    return this.#bound.inputs
   }
 
   /** Names, types and sizes of the outputs. */
   get outputs(): readonly Binding[] {
-    return this.#program.outputs
+    return this.#bound.outputs
+  }
+
+  /** Bytes that only this plan holds, but for its arena. */
+  get bytes(): number {
+    return this.#program.own.reduce((sum, buffer) => sum + this.#bound.arrayOf(buffer).byteLength, 0)
   }
 
   /** Numbers for reports. */
   get stats(): PlanStats {
-    const { steps, setup, arenaBytes, lowerBound, constantBytes } = this.#program
-    return { steps: steps.length, setupSteps: setup.length, arenaBytes, lowerBound, constantBytes }
+    const { steps, setup, sizing } = this.#program
+    const constantBytes = constantBytesOf(this.#program)
+    const { arenaBytes, lowerBound } = this.#bound.layout
+    const setupSteps = setup.length + sizing.length
+    return { steps: steps.length, setupSteps, arenaBytes, lowerBound, constantBytes }
   }
 
   /**
@@ -125,7 +213,7 @@ export class Plan implements Disposable {
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
    */
   async profile(runs = 5): Promise<StepTime[]> {
-    const best = new Float64Array(this.#bound.steps.length).fill(Number.POSITIVE_INFINITY)
+    const best = new Float64Array(this.#program.steps.length).fill(Number.POSITIVE_INFINITY)
     await this.#alone(async steps => {
       for (let run = 0; run < runs; run++) {
         const times = steps.profile ? await steps.profile() : await this.#stepTimes()
@@ -133,14 +221,15 @@ export class Plan implements Disposable {
       }
     })
     return this.#program.steps.map(({ op, node, args }, i) => {
-      return { op, node: node ?? '', sizes: Array.from(operandsOf(args), ({ count }) => count), ms: best[i]! }
+      const sizes = Array.from(operandsOf(args), ({ count }) => this.#values.of(count))
+      return { op, node: node ?? '', sizes, ms: best[i]! }
     })
   }
 
   /** Milliseconds of each step as a call of its own. */
   async #stepTimes(): Promise<number[]> {
     const times: number[] = []
-    for (const step of this.#bound.steps) {
+    for (const step of atOnce(this.#bound.bind(this.#program.steps))) {
       const prepared = this.#kernels.prepare([step])
       try {
         const start = performance.now()
@@ -177,7 +266,7 @@ export class Plan implements Disposable {
    * @throws SparkError ERR_ARGUMENT when there is no such state
    */
   state(name: string): ElementArray {
-    const binding = this.#program.state.find(binding => binding.name === name)
+    const binding = this.#bound.state.find(binding => binding.name === name)
     if (!binding) throw new SparkError('ERR_ARGUMENT', `the plan has no state '${name}'`)
     return this.#bound.arrayOf(binding.buffer)
   }

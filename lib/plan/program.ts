@@ -1,14 +1,18 @@
 // program.ts: a compiled graph: a flat list of kernel calls whose operands are pieces of buffers.
-import type { ElementArray, ElementType } from '../core/dtype.js'
+import { arrayBytes, type ElementArray, type ElementType } from '../core/dtype.js'
+import { add, areNumbers, fixSize, type Size, subtract } from '../core/size.js'
+import { fixedSizes, SizeExpression, type SizeValues } from '../core/size-scope.js'
+import { Constant } from '../graph/constant.js'
+import { unpackedData } from '../graph/packed.js'
 import type { KernelArgs, KernelOp } from '../kernels/kernels.js'
 import type { KernelType } from '../kernels/precision-args.js'
 
 /**
  * Where a buffer lives. `arena`: in memory that buffers share over the time of a run. `folded`: of its own, filled once
- * from constants. `constant`: in the weights of the model. `state`: kept from run to run. `input`, `output`: the area
- * through which a caller hands values in and out.
+ * from constants. `sized`: of its own, filled once for each set of sizes. `constant`: in the weights of the model. `state`:
+ * kept from run to run. `input`, `output`: the area through which a caller hands values in and out.
  */
-export type Storage = 'arena' | 'folded' | 'constant' | 'state' | 'input' | 'output'
+export type Storage = 'arena' | 'folded' | 'sized' | 'constant' | 'state' | 'input' | 'output'
 
 /** How a kernel uses an operand. */
 export type Access = 'read' | 'write' | 'update'
@@ -18,22 +22,30 @@ export class Buffer {
   /** Element type. */
   readonly dtype: ElementType
   /** Number of elements. */
-  readonly count: number
+  readonly count: Size
   /** Where it lives. */
   storage: Storage
-  /** What is in it at first: constants and state. */
-  readonly initial: (() => ElementArray) | undefined
-  /** Offset in the arena, in bytes. */
-  offset = 0
+  /** What is in it at first: a constant, or what a state or a table of sizes begins with. */
+  readonly initial: Constant | ((values: SizeValues) => ElementArray) | undefined
   #merged: Buffer | undefined
-  #start = 0
+  #start: Size = 0
 
   /** A buffer of `count` elements. */
-  constructor(dtype: ElementType, count: number, storage: Storage, initial?: () => ElementArray) {
+  constructor(
+    dtype: ElementType,
+    count: Size,
+    storage: Storage,
+    initial?: Constant | ((values: SizeValues) => ElementArray),
+  ) {
     this.dtype = dtype
     this.count = count
     this.storage = storage
     this.initial = initial
+  }
+
+  /** What is in it at first; undefined where nothing is. */
+  elements(values: SizeValues = fixedSizes): ElementArray | undefined {
+    return this.initial instanceof Constant ? unpackedData(this.initial) : this.initial?.(values)
   }
 
   /** The buffer that this one became a part of, or itself. */
@@ -43,7 +55,7 @@ export class Buffer {
   }
 
   /** Where the elements start in {@link Buffer.root}. */
-  get start(): number {
+  get start(): Size {
     this.#shorten()
     return this.#start
   }
@@ -54,24 +66,24 @@ export class Buffer {
     let root: Buffer = this
     for (; root.#merged; root = root.#merged) path.push(root)
     for (let i = path.length - 2; i >= 0; i--) {
-      path[i]!.#start += path[i + 1]!.#start
+      path[i]!.#start = add(path[i]!.#start, path[i + 1]!.#start)
       path[i]!.#merged = root
     }
   }
 
   /** Lets another buffer of at least this size hold the elements, too, from its element `start` on. */
-  mergeInto(buffer: Buffer, start = 0): void {
+  mergeInto(buffer: Buffer, start: Size = 0): void {
     this.#merged = buffer
     this.#start = start
   }
 
   /** An operand that is read: `count` elements from `offset` on, by default all. */
-  read(offset = 0, count = this.count - offset): Operand {
+  read(offset: Size = 0, count: Size = subtract(this.count, offset)): Operand {
     return new Operand(this, 'read', offset, count)
   }
 
   /** An operand that is written. */
-  write(offset = 0, count = this.count - offset): Operand {
+  write(offset: Size = 0, count: Size = subtract(this.count, offset)): Operand {
     return new Operand(this, 'write', offset, count)
   }
 
@@ -87,12 +99,12 @@ export class Operand {
   readonly #buffer: Buffer
   /** How it is used. */
   readonly access: Access
-  readonly #offset: number
+  readonly #offset: Size
   /** Number of elements. */
-  readonly count: number
+  readonly count: Size
 
   /** Made by {@link Buffer.read} and its like. */
-  constructor(buffer: Buffer, access: Access, offset: number, count: number) {
+  constructor(buffer: Buffer, access: Access, offset: Size, count: Size) {
     this.#buffer = buffer
     this.access = access
     this.#offset = offset
@@ -100,8 +112,8 @@ export class Operand {
   }
 
   /** First element. */
-  get offset(): number {
-    return this.#offset + this.#buffer.start
+  get offset(): Size {
+    return add(this.#offset, this.#buffer.start)
   }
 
   /** What it is a piece of. */
@@ -110,12 +122,14 @@ export class Operand {
   }
 }
 
-/** The type T with operands in the place of arrays. */
+/** The type T with operands in the place of arrays, and sizes in that of numbers. */
 export type Symbolic<T> = T extends ArrayBufferView
   ? Operand
   : T extends object
     ? { [K in keyof T]: Symbolic<T[K]> }
-    : T
+    : number extends T
+      ? T | Size
+      : T
 
 /** One kernel call, and the node that it computes: its name, or that of its first output. */
 export type Step = {
@@ -123,33 +137,45 @@ export type Step = {
 }[KernelOp]
 
 /** A value that a caller hands in or gets. */
-export interface Binding {
+export interface SymbolicBinding {
   /** Its name in the graph. */
   readonly name: string
   /** Element type. */
   readonly dtype: ElementType
   /** Sizes of the dimensions. */
-  readonly shape: readonly number[]
+  readonly shape: readonly Size[]
   /** Where its elements are. */
   readonly buffer: Buffer
 }
 
-/** A compiled graph. */
+/** A {@link SymbolicBinding} whose sizes are numbers. */
+export interface Binding extends SymbolicBinding {
+  readonly shape: readonly number[]
+}
+
+/** Whether the arguments of a step are the same for all sizes. */
+export function isFixed(args: unknown): boolean {
+  if (args instanceof SizeExpression) return false
+  if (args instanceof Operand) return areNumbers([args.offset, args.count, args.buffer.count])
+  return typeof args !== 'object' || args === null || Object.values(args).every(isFixed)
+}
+
+/** A compiled graph, for all sizes for which the guards of its scope hold. */
 export interface Program {
   /** Run once: what depends on constants only. */
   readonly setup: readonly Step[]
+  /** Run once for each set of sizes: what depends on constants and sizes only. */
+  readonly sizing: readonly Step[]
   /** Run each time. */
   readonly steps: readonly Step[]
-  readonly inputs: readonly Binding[]
-  readonly outputs: readonly Binding[]
+  readonly inputs: readonly SymbolicBinding[]
+  readonly outputs: readonly SymbolicBinding[]
   /** Values that are kept from run to run. */
-  readonly state: readonly Binding[]
-  /** Bytes of the arena. */
-  readonly arenaBytes: number
-  /** The most bytes that are alive in the arena at once: no layout can be smaller. */
-  readonly lowerBound: number
-  /** Bytes of weights and other constants that the steps read. */
-  readonly constantBytes: number
+  readonly state: readonly SymbolicBinding[]
+  /** Buffers that each plan has of its own, outside of its arena. */
+  readonly own: readonly Buffer[]
+  /** Buffers of weights and other constants that the steps read. */
+  readonly constants: readonly Buffer[]
 }
 
 /** The operands of a step. */
@@ -166,4 +192,9 @@ export function copyStep(dtype: KernelType, from: Buffer, to: Buffer): Step {
     op: 'copyStrided',
     args: { dtype, shape: [from.count], ...sides, src: from.read(), dst: to.write() },
   }
+}
+
+/** Bytes of weights and other constants that the steps of a program read. */
+export function constantBytesOf({ constants }: Program): number {
+  return constants.reduce((bytes, { dtype, count }) => bytes + arrayBytes(dtype, fixSize(count)), 0)
 }

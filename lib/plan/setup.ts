@@ -1,34 +1,47 @@
-// setup.ts: constant folding on the backend: steps that run once, before the first run.
+// setup.ts: constant folding on the backend: steps that run before the first run, once per model or once per set of sizes.
 import type { Paced } from '../core/paced.js'
-import type { Bf16Support } from '../kernels/kernels.js'
-import { isConstant, packWeights } from './pack-weights.js'
-import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
+import { type Packing, packWeights } from './pack-weights.js'
+import { type Buffer, isFixed, type Operand, operandsOf, type Step } from './program.js'
 
-/**
- * Moves steps that read only constants to the setup; their results get memory of their own. Changes the buffers.
- * @param packs - what multiplies bf16 where weights of products and convolutions that turn out to be constant are to be
- * packed, or false
- */
-export function* splitSetup(
-  steps: readonly Step[],
-  packs: Bf16Support | false,
-): Paced<{ setup: Step[]; steps: Step[] }> {
-  const fixed = yield* fixedSteps(steps)
-  const [setup, rest]: [Step[], Step[]] = [[], []]
-  for (const step of steps) {
-    yield
-    if (!fixed.has(step)) {
-      rest.push(step)
-      continue
-    }
-    for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'folded'
-    setup.push(step)
-  }
-  return { setup, steps: packs ? yield* packWeights(rest, setup, packs) : rest }
+/** Steps by when they run. */
+export interface Phases {
+  /** Once: what depends on constants only. */
+  readonly setup: Step[]
+  /** Once for each set of sizes: what depends on constants and sizes only. */
+  readonly sizing: Step[]
+  /** Each time. */
+  readonly steps: Step[]
 }
 
-/** Steps that depend on constants only. What several steps make together is fixed when all of them are. */
-function* fixedSteps(steps: readonly Step[]): Paced<Set<Step>> {
+/**
+ * Moves steps that read only constants to the setup, and those that depend on sizes, too, to the sizing; their results get
+ * memory of their own. Changes the buffers.
+ * @param packing - how weights of products and convolutions that turn out to be constant are packed; false: not at all
+ */
+export function* splitSetup(steps: readonly Step[], packing: Packing | false): Paced<Phases> {
+  const constant = yield* constantSteps(steps, isGiven, () => true)
+  const once = yield* constantSteps([...constant], ({ storage }) => storage === 'constant', isFixed)
+  const phases: Phases = { setup: [], sizing: [], steps: [] }
+  for (const step of steps) {
+    yield
+    const storage = once.has(step) ? 'folded' : 'sized'
+    const phase = once.has(step) ? phases.setup : constant.has(step) ? phases.sizing : phases.steps
+    phase.push(step)
+    if (phase === phases.steps) continue
+    for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = storage
+  }
+  return packing ? { ...phases, steps: yield* packWeights(phases.steps, phases.setup, packing) } : phases
+}
+
+/** Whether the elements are there before a run. */
+const isGiven = ({ storage }: Buffer): boolean => storage === 'constant' || storage === 'sized'
+
+/** Steps that depend on constants only. What several steps make together is constant when all of them are. */
+function* constantSteps(
+  steps: readonly Step[],
+  isGiven: (buffer: Buffer) => boolean,
+  qualifies: (args: object) => boolean,
+): Paced<Set<Step>> {
   const writers = new Map<Buffer, Step[]>()
   const operands = new Map<Step, readonly Operand[]>()
   for (const step of steps) {
@@ -42,19 +55,19 @@ function* fixedSteps(steps: readonly Step[]): Paced<Set<Step>> {
       else writers.set(buffer, [step])
     }
   }
-  const fixed = new Set(steps)
+  const fixed = new Set(steps.filter(({ args }) => qualifies(args)))
   const isMade = (buffer: Buffer): boolean =>
     buffer.storage === 'arena' && (writers.get(buffer) ?? []).every(writer => fixed.has(writer))
-  const isFixed = (step: Step): boolean =>
+  const isConstantStep = (step: Step): boolean =>
     operands.get(step)!.every(({ buffer, access }) => {
-      if (access === 'read' && isConstant(buffer)) return true
+      if (access === 'read' && isGiven(buffer)) return true
       return access !== 'update' && isMade(buffer)
     })
   for (let size = -1; size !== fixed.size; ) {
     size = fixed.size
     for (const step of fixed) {
       yield
-      if (!isFixed(step)) fixed.delete(step)
+      if (!isConstantStep(step)) fixed.delete(step)
     }
   }
   return fixed

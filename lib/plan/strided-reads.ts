@@ -2,18 +2,20 @@
 // read the elements where they were.
 import { mapPaced, type Paced } from '../core/paced.js'
 import { contiguousStrides, numel } from '../core/shape.js'
+import { add, floorDivide, lessThan, multiply, quotient, type Size, subtract } from '../core/size.js'
 import type { MatrixStrides } from '../kernels/kernels.js'
-import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
+import { type Buffer, type Operand, operandsOf, type Step, type Symbolic } from './program.js'
 
 type Copy = Extract<Step, { op: 'copyStrided' }>['args']
+type Strides = Symbolic<MatrixStrides>
 
 /** How a step reads an operand: element `index` is at Σ index · stride. */
 interface Read {
   readonly operand: Operand
-  readonly sizes: readonly number[]
-  readonly strides: readonly number[]
+  readonly sizes: readonly Size[]
+  readonly strides: readonly Size[]
   /** The step with another operand and other strides in its place; undefined where the kernel does not take them. */
-  readonly replaced: (operand: Operand, strides: readonly number[]) => Step | undefined
+  readonly replaced: (operand: Operand, strides: readonly Size[]) => Step | undefined
 }
 
 /** Copies in a row that one step reads through. */
@@ -55,13 +57,14 @@ function throughOneCopy(step: Step, copies: ReadonlyMap<Buffer, Copy>): Step | u
 }
 
 /** A product whose batch of one axis is one of two axes, the inner of the given size. */
-function splitBatch(step: Step, size: number): Step | undefined {
+function splitBatch(step: Step, size: Size): Step | undefined {
   if (step.op !== 'matmul' || size === 0) return undefined
   const { outer, inner, aStrides, bStrides, yStrides } = step.args
-  if (outer !== 1 || inner % size !== 0) return undefined
-  const split = ([, stride, row, col]: MatrixStrides): MatrixStrides => [size * stride, stride, row, col]
+  const rest = outer === 1 ? quotient(inner, size) : undefined
+  if (rest === undefined) return undefined
+  const split = ([, stride, row, col]: Strides): Strides => [multiply(size, stride), stride, row, col]
   const strides = { aStrides: split(aStrides), bStrides: split(bStrides), yStrides: split(yStrides) }
-  return { ...step, args: { ...step.args, outer: inner / size, inner: size, ...strides } }
+  return { ...step, args: { ...step.args, outer: rest, inner: size, ...strides } }
 }
 
 /** Copies that alone fill a buffer, from elements that do not change afterwards; by that buffer. */
@@ -86,7 +89,7 @@ function* wholeCopies(steps: readonly Step[]): Paced<Map<Buffer, Copy>> {
     const [from, to] = [src.buffer, dst.buffer]
     const inOrder = contiguousStrides(shape).every((stride, axis) => stride === dstStrides[axis])
     const count = numel(shape)
-    const fills = inOrder && dst.offset + dstOffset === 0 && count === to.count
+    const fills = inOrder && add(dst.offset, dstOffset) === 0 && count === to.count
     const fixed = !updated.has(from) && from.storage !== 'state' && !updated.has(to)
     const settled = (writes.get(from)?.at(-1) ?? -1) < at
     if (fills && fixed && settled && from !== to && writes.get(to)?.length === 1) copies.set(to, args)
@@ -97,25 +100,39 @@ function* wholeCopies(steps: readonly Step[]): Paced<Map<Buffer, Copy>> {
 /** The step that reads the source of a copy; undefined where its strides cannot say so. */
 function throughCopy({ operand, sizes, strides, replaced }: Read, copy: Copy): Step | undefined {
   const { shape, dstStrides, srcStrides, src, srcOffset } = copy
+  if (sizes.includes(0)) return undefined
   // The first element as an index of the copy; then the largest index that is reached on each of its axes.
   let rest = operand.offset
   const reach = dstStrides.map(stride => {
-    const index = Math.floor(rest / stride)
-    rest -= index * stride
+    const index = floorDivide(rest, stride)
+    rest = subtract(rest, multiply(index, stride))
     return index
   })
-  const first = reach.reduce((sum, index, axis) => sum + index * srcStrides[axis]!, srcOffset + src.offset)
-  const through = strides.map((stride, i) => {
-    if (sizes[i] === 1 || stride === 0) return 0
-    const axis = dstStrides.findIndex(step => stride % step === 0)
-    if (axis < 0) return Number.NaN
-    const steps = stride / dstStrides[axis]!
-    reach[axis]! += steps * (sizes[i]! - 1)
-    return steps * srcStrides[axis]!
-  })
-  if (sizes.includes(0) || !through.every(stride => stride >= 0)) return undefined
-  if (!reach.every((index, axis) => index < shape[axis]!)) return undefined
-  return replaced(src.buffer.read(first), through)
+  const first = reach.reduce<Size>(
+    (sum, index, axis) => add(sum, multiply(index, srcStrides[axis]!)),
+    add(srcOffset, src.offset),
+  )
+  const through: Size[] = []
+  for (const [i, stride] of strides.entries()) {
+    const steps = sizes[i] === 1 || stride === 0 ? 0 : stepsAlong(dstStrides, stride)
+    if (steps === undefined) return undefined
+    if (steps !== 0) {
+      const { axis, count } = steps
+      reach[axis] = add(reach[axis]!, multiply(count, subtract(sizes[i]!, 1)))
+      through.push(multiply(count, srcStrides[axis]!))
+    } else through.push(0)
+  }
+  if (!reach.every((index, axis) => lessThan(index, shape[axis]!))) return undefined
+  return through.some(stride => lessThan(stride, 0)) ? undefined : replaced(src.buffer.read(first), through)
+}
+
+/** The axis whose stride divides another one, and how many steps along it that is. */
+function stepsAlong(strides: readonly Size[], stride: Size): { axis: number; count: Size } | undefined {
+  for (const [axis, step] of strides.entries()) {
+    const count = quotient(stride, step)
+    if (count !== undefined) return { axis, count }
+  }
+  return undefined
 }
 
 /** The operands of a step whose strides are free. */
@@ -134,9 +151,9 @@ function readsOf(step: Step): Read[] {
 }
 
 /** Matrices of a product: rows or columns have to lie without gaps. */
-function matrices(step: Extract<Step, { op: 'matmul' }>, name: 'a' | 'b', sizes: readonly number[]): Read {
+function matrices(step: Extract<Step, { op: 'matmul' }>, name: 'a' | 'b', sizes: readonly Size[]): Read {
   const { args } = step
-  const replaced = (operand: Operand, strides: readonly number[]): Step | undefined => {
+  const replaced = (operand: Operand, strides: readonly Size[]): Step | undefined => {
     const [, , row, col] = strides
     const dense = sizes[2] === 1 || sizes[3] === 1 || row === 1 || col === 1
     return dense ? { ...step, args: { ...args, [name]: operand, [`${name}Strides`]: strides } } : undefined
@@ -145,13 +162,9 @@ function matrices(step: Extract<Step, { op: 'matmul' }>, name: 'a' | 'b', sizes:
 }
 
 /** Rows of attention, which lie without gaps. */
-function rows(
-  step: Extract<Step, { op: 'attention' }>,
-  name: 'q' | 'k' | 'v',
-  sizes: readonly number[],
-): Read {
+function rows(step: Extract<Step, { op: 'attention' }>, name: 'q' | 'k' | 'v', sizes: readonly Size[]): Read {
   const { args } = step
-  const replaced = (operand: Operand, strides: readonly number[]): Step | undefined =>
+  const replaced = (operand: Operand, strides: readonly Size[]): Step | undefined =>
     sizes[3] === 1 || strides[3] === 1
       ? { ...step, args: { ...args, [name]: operand, [`${name}Strides`]: strides.slice(0, 3) } }
       : undefined

@@ -9,6 +9,7 @@ import { dropoutState } from '../graph/rewrites/dropout.js'
 import { lossScale } from '../graph/rewrites/loss-scale.js'
 import type { Kernels } from '../kernels/kernels.js'
 import { rewriteForTraining, type Shapes, type TrainingGraph } from '../pipeline.js'
+import { arenaBytesOf } from '../plan/arena.js'
 import { compile } from '../plan/compile.js'
 import { Plan } from '../plan/plan.js'
 import { type Batch, batchSizeOf } from './dataset.js'
@@ -160,7 +161,7 @@ export class TrainingStep implements Disposable {
    */
   bytesFor(parts: readonly Batch[]): number {
     const { graph } = this.#wholeStep(this.#passesFor(parts), parts.map(batchSizeOf))
-    return compile(graph, { shapes: this.#shapesOf(parts) }).arenaBytes
+    return arenaBytesOf(compile(graph, { shapes: this.#shapesOf(parts) }).steps)
   }
 
   /** Frees the plans. */
@@ -237,7 +238,7 @@ export class TrainingStep implements Disposable {
     let [best, minBytes] = [this.#wholeStep(passes, sizes), Number.POSITIVE_INFINITY]
     for (let segments = 1; segments <= maxSegments && minBytes > memoryBudget; segments++) {
       const step = this.#wholeStep(passes, sizes, segments)
-      const { arenaBytes } = compile(step.graph, { shapes })
+      const arenaBytes = arenaBytesOf(compile(step.graph, { shapes }).steps)
       if (arenaBytes < minBytes) [best, minBytes] = [step, arenaBytes]
     }
     return best

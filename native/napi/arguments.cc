@@ -12,16 +12,16 @@
 namespace spark::napi {
 namespace {
 
-int64_t to_size(const char* name, Napi::Value value) {
-  const double number = value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : -1;
+int64_t to_size(const char* name, const Field& value) {
+  const double number = value.number();
   if (!(number >= 0 && number <= 9007199254740991.0 && std::floor(number) == number)) {
     throw Error("ERR_ARGUMENT", message(name, " must be a non-negative integer"));
   }
   return static_cast<int64_t>(number);
 }
 
-DType to_dtype(const char* name, Napi::Value value) {
-  const std::string text = value.IsString() ? value.As<Napi::String>().Utf8Value() : "";
+DType to_dtype(const char* name, const Field& value) {
+  const std::string text = value.text();
   for (size_t i = 0; i < kDTypeCount; ++i) {
     if (text == kDTypes[i].name) return static_cast<DType>(i);
   }
@@ -45,10 +45,28 @@ void expect_attached(const char* name, const Napi::TypedArray& array) {
   }
 }
 
+// Where a piece of a region is that must have `count` elements.
+void* piece(const char* name, const Field& field, napi_typedarray_type type, int64_t count) {
+  const Part* operand = field.operand();
+  if (!operand) throw Error("ERR_ARGUMENT", message(name, " must be an operand"));
+  const Binding& binding = field.binding();
+  const Region& region = binding.regions->at(operand->region);
+  if (region.type != type) throw Error("ERR_DTYPE", message(name, " has the wrong element type"));
+  const double offset = operand->offset.value(binding.sizes), length = operand->count.value(binding.sizes);
+  if (!(offset >= 0 && length >= 0 && offset + length <= static_cast<double>(region.count))) {
+    throw Error("ERR_SHAPE", message(name, " is no piece of its ", region.count, " elements: ", length,
+                                     " elements from ", offset, " on"));
+  }
+  if (length < static_cast<double>(count)) {
+    throw Error("ERR_SHAPE", message(name, " has ", length, " elements but ", count, " are needed"));
+  }
+  return region.data ? region.data + static_cast<int64_t>(offset) * region.element_bytes : nothing;
+}
+
 // Whether a weight of this layout is in panels.
-bool is_packed(const Napi::Value& layout) {
-  if (layout.IsUndefined()) return false;
-  const std::string name = layout.IsString() ? layout.As<Napi::String>().Utf8Value() : "";
+bool is_packed(const Field& layout) {
+  if (!layout.present()) return false;
+  const std::string name = layout.text();
   if (name != "rows" && name != "panels") {
     throw Error("ERR_ARGUMENT", "weight.layout must be 'rows' or 'panels'");
   }
@@ -88,29 +106,27 @@ int64_t winograd_elements(int64_t filters, int64_t channels) {
   return elements(36, weight_size(matrix).data);
 }
 
-int64_t Arguments::size(const char* name) const { return to_size(name, object_.Get(name)); }
+int64_t Arguments::size(const char* name) const { return to_size(name, object_.get(name)); }
 
 double Arguments::number(const char* name) const {
-  const Napi::Value value = object_.Get(name);
-  if (!value.IsNumber()) throw Error("ERR_ARGUMENT", message(name, " must be a number"));
-  return value.As<Napi::Number>().DoubleValue();
+  const Field value = object_.get(name);
+  if (!value.is_number()) throw Error("ERR_ARGUMENT", message(name, " must be a number"));
+  return value.number();
 }
 
 Scalar Arguments::scalar(const char* name) {
-  if (object_.Get(name).IsNumber()) return {number(name), nullptr};
+  if (object_.get(name).is_number()) return {number(name), nullptr};
   return {0, input<double>(name, 1)};
 }
 
-std::string Arguments::text(const char* name) const { return object_.Get(name).ToString(); }
+std::string Arguments::text(const char* name) const { return object_.get(name).text(); }
 
 std::vector<int64_t> Arguments::integers(const char* name, int64_t smallest) const {
-  const Napi::Value value = object_.Get(name);
-  if (!value.IsArray()) throw Error("ERR_ARGUMENT", message(name, " must be an array of integers"));
-  const Napi::Array array = value.As<Napi::Array>();
-  std::vector<int64_t> integers(array.Length());
+  const Field list = object_.get(name);
+  if (!list.is_list()) throw Error("ERR_ARGUMENT", message(name, " must be an array of integers"));
+  std::vector<int64_t> integers(list.length());
   for (uint32_t i = 0; i < integers.size(); ++i) {
-    const Napi::Value entry = array.Get(i);
-    const double number = entry.IsNumber() ? entry.As<Napi::Number>().DoubleValue() : NAN;
+    const double number = list.at(i).number();
     if (!(number >= static_cast<double>(smallest) && number <= 9007199254740991.0 &&
           std::floor(number) == number)) {
       throw Error("ERR_ARGUMENT", message(name, "[", i, "] must be an integer of at least ", smallest));
@@ -121,19 +137,18 @@ std::vector<int64_t> Arguments::integers(const char* name, int64_t smallest) con
 }
 
 void Arguments::each(const char* name, const std::function<void(uint32_t i, const Arguments&)>& read) const {
-  const Napi::Value value = object_.Get(name);
-  if (!value.IsArray()) throw Error("ERR_ARGUMENT", message(name, " must be an array of objects"));
-  const Napi::Array array = value.As<Napi::Array>();
-  for (uint32_t i = 0; i < array.Length(); ++i) {
-    const Napi::Value entry = array.Get(i);
-    if (!entry.IsObject()) throw Error("ERR_ARGUMENT", message(name, "[", i, "] must be an object"));
-    read(i, Arguments(entry.As<Napi::Object>()));
+  const Field list = object_.get(name);
+  if (!list.is_list()) throw Error("ERR_ARGUMENT", message(name, " must be an array of objects"));
+  for (uint32_t i = 0; i < list.length(); ++i) {
+    const Field entry = list.at(i);
+    if (!entry.is_object()) throw Error("ERR_ARGUMENT", message(name, "[", i, "] must be an object"));
+    read(i, Arguments(entry));
   }
 }
 
-bool Arguments::flag(const char* name) const { return object_.Get(name).ToBoolean().Value(); }
+bool Arguments::flag(const char* name) const { return object_.get(name).truthy(); }
 
-DType Arguments::dtype(const char* name) const { return to_dtype(name, object_.Get(name)); }
+DType Arguments::dtype(const char* name) const { return to_dtype(name, object_.get(name)); }
 
 size_t Arguments::choice_of(const char* name, std::initializer_list<const char*> names) const {
   if (!has(name)) return 0;
@@ -148,7 +163,7 @@ size_t Arguments::choice_of(const char* name, std::initializer_list<const char*>
 
 Activation Arguments::activation(const char* name) const {
   if (!has(name)) return Activation::kNone;
-  const std::string text = object_.Get(name).ToString();
+  const std::string text = this->text(name);
   const char* names[] = {"none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"};
   for (size_t i = 0; i < std::size(names); ++i) {
     if (text == names[i]) return static_cast<Activation>(i);
@@ -182,19 +197,17 @@ Compute Arguments::plain_compute(const char* name, const Weight& weight) const {
 
 std::array<int64_t, 4> Arguments::strides(const char* name) const {
   std::array<int64_t, 4> result{};
-  const Napi::Value value = object_.Get(name);
-  if (!value.IsArray() || value.As<Napi::Array>().Length() != result.size()) {
+  const Field list = object_.get(name);
+  if (!list.is_list() || list.length() != result.size()) {
     throw Error("ERR_ARGUMENT", message(name, " must be an array of four strides"));
   }
-  for (size_t i = 0; i < result.size(); ++i) {
-    result[i] = to_size(name, value.As<Napi::Array>().Get(static_cast<uint32_t>(i)));
-  }
+  for (size_t i = 0; i < result.size(); ++i) result[i] = to_size(name, list.at(static_cast<uint32_t>(i)));
   return result;
 }
 
 Nvfp4Recipe Arguments::nvfp4_recipe(const char* name) const {
   if (!has(name)) return Nvfp4Recipe::kModelopt;
-  const std::string text = object_.Get(name).ToString();
+  const std::string text = this->text(name);
   if (text == "modelopt") return Nvfp4Recipe::kModelopt;
   if (text == "te") return Nvfp4Recipe::kTe;
   if (text == "mse") return Nvfp4Recipe::kMse;
@@ -228,14 +241,13 @@ napi_typedarray_type Arguments::element_type(DType dtype) {
   }
 }
 
-bool Arguments::has(const char* name) const {
-  const Napi::Value value = object_.Get(name);
-  return !value.IsUndefined() && !value.IsNull();
-}
+bool Arguments::has(const char* name) const { return object_.get(name).present(); }
 
-void* Arguments::typed_array(Napi::Object object, const char* name, napi_typedarray_type type,
+void* Arguments::typed_array(const Field& object, const char* name, napi_typedarray_type type,
                              int64_t count) {
-  const Napi::Value value = object.Get(name);
+  const Field field = object.get(name);
+  if (!field.script()) return piece(name, field, type, count);
+  const Napi::Value value = *field.script();
   if (!value.IsTypedArray()) throw Error("ERR_ARGUMENT", message(name, " must be a typed array"));
   napi_typedarray_type actual;
   size_t length;
@@ -251,10 +263,12 @@ void* Arguments::typed_array(Napi::Object object, const char* name, napi_typedar
   return data ? data : nothing;
 }
 
-void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_type type,
+void* Arguments::operand(const Field& object, const char* name, napi_typedarray_type type,
                          const Footprint& touched, Access access) {
   void* data = typed_array(object, name, type, touched.span().end);
-  const Napi::TypedArray array = object.Get(name).As<Napi::TypedArray>();
+  const Field field = object.get(name);
+  if (!field.script()) return data;
+  const Napi::TypedArray array = field.script()->As<Napi::TypedArray>();
   expect_fixed(name, array);
   const Footprint bytes = touched.scaled(array.ElementSize());
   references_.push_back(Napi::Persistent(array.As<Napi::Object>()));
@@ -267,15 +281,14 @@ void* Arguments::operand(Napi::Object object, const char* name, napi_typedarray_
 }
 
 Weight Arguments::weight(const char* name) {
-  const Napi::Value value = object_.Get(name);
-  if (!value.IsObject()) throw Error("ERR_ARGUMENT", message(name, " must be a weight"));
-  const Napi::Object object = value.As<Napi::Object>();
+  const Field object = object_.get(name);
+  if (!object.is_object()) throw Error("ERR_ARGUMENT", message(name, " must be a weight"));
   Weight weight{};
-  weight.dtype = to_dtype("weight.format", object.Get("format"));
+  weight.dtype = to_dtype("weight.format", object.get("format"));
   if (weight.dtype == DType::kF8E5M2) throw Error("ERR_DTYPE", "a weight cannot be stored as f8_e5m2");
-  weight.rows = to_size("weight.rows", object.Get("rows"));
-  weight.cols = to_size("weight.cols", object.Get("cols"));
-  weight.packed = is_packed(object.Get("layout"));
+  weight.rows = to_size("weight.rows", object.get("rows"));
+  weight.cols = to_size("weight.cols", object.get("cols"));
+  weight.packed = is_packed(object.get("layout"));
   if (placement_ && weight.packed) {
     throw Error("ERR_UNSUPPORTED", "the cuda backend does not read a weight in panels");
   }
@@ -293,22 +306,21 @@ Weight Arguments::weight(const char* name) {
   if (weight.dtype == DType::kNVFP4) {
     weight.block_scale = static_cast<const uint8_t*>(
         operand(object, "blockScale", napi_uint8_array, size.block_scale, Access::kRead));
-    weight.tensor_scale = object.Get("tensorScale").ToNumber().FloatValue();
+    weight.tensor_scale = static_cast<float>(object.get("tensorScale").number());
   }
   return weight;
 }
 
 int64_t Arguments::each(const char* name, int64_t most, const std::function<void(int64_t)>& read) {
-  const Napi::Value value = object_.Get(name);
-  if (!value.IsArray()) throw Error("ERR_ARGUMENT", message(name, " must be an array"));
-  const Napi::Array array = value.As<Napi::Array>();
-  const int64_t count = array.Length();
+  const Field list = object_.get(name);
+  if (!list.is_list()) throw Error("ERR_ARGUMENT", message(name, " must be an array"));
+  const int64_t count = list.length();
   if (count > most) throw Error("ERR_ARGUMENT", message(name, " has ", count, " elements; at most ", most));
-  const Napi::Object outer = object_;
+  const Field outer = object_;
   for (int64_t i = 0; i < count; ++i) {
-    const Napi::Value element = array.Get(static_cast<uint32_t>(i));
-    if (!element.IsObject()) throw Error("ERR_ARGUMENT", message(name, "[", i, "] must be an object"));
-    object_ = element.As<Napi::Object>();
+    const Field element = list.at(static_cast<uint32_t>(i));
+    if (!element.is_object()) throw Error("ERR_ARGUMENT", message(name, "[", i, "] must be an object"));
+    object_ = element;
     read(i);
   }
   object_ = outer;
@@ -326,16 +338,14 @@ LowRank Arguments::low_rank(int64_t rows, int64_t cols) {
 
 void Arguments::axes(const char* name, int64_t smallest, int64_t missing, int64_t (&sizes)[3]) const {
   constexpr double kLargest = 2147483647;  // keeps the sums and products of an index within 64 bits
-  const Napi::Value value = object_.Get(name);
-  const uint32_t count = value.IsArray() ? value.As<Napi::Array>().Length() : 0;
-  const Napi::Value image = object_.Get("image");
-  if (count < 1 || count > 3 || !image.IsArray() || image.As<Napi::Array>().Length() != count) {
+  const Field list = object_.get(name), image = object_.get("image");
+  const uint32_t count = list.is_list() ? list.length() : 0;
+  if (count < 1 || count > 3 || !image.is_list() || image.length() != count) {
     throw Error("ERR_SHAPE", message(name, " must be an array of 1 to 3 integers, as long as image"));
   }
   for (uint32_t i = 0; i < 3; ++i) sizes[i] = missing;
   for (uint32_t i = 0; i < count; ++i) {
-    const Napi::Value size = value.As<Napi::Array>().Get(i);
-    const double number = size.IsNumber() ? size.As<Napi::Number>().DoubleValue() : NAN;
+    const double number = list.at(i).number();
     if (!(number >= smallest && number <= kLargest && std::floor(number) == number)) {
       throw Error("ERR_SHAPE",
                   message(name, "[", i, "] must be an integer from ", smallest, " to ", kLargest));
@@ -345,12 +355,11 @@ void Arguments::axes(const char* name, int64_t smallest, int64_t missing, int64_
 }
 
 HeadStrides Arguments::head_strides(const char* name) const {
-  const Napi::Value value = object_.Get(name);
-  if (!value.IsArray() || value.As<Napi::Array>().Length() != 3) {
+  const Field strides = object_.get(name);
+  if (!strides.is_list() || strides.length() != 3) {
     throw Error("ERR_ARGUMENT", message(name, " must be an array of three strides"));
   }
-  const Napi::Array strides = value.As<Napi::Array>();
-  return {to_size(name, strides.Get(0u)), to_size(name, strides.Get(1u)), to_size(name, strides.Get(2u))};
+  return {to_size(name, strides.at(0)), to_size(name, strides.at(1)), to_size(name, strides.at(2))};
 }
 
 ConvShape Arguments::conv_shape(const Weight& weight) const {

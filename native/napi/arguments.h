@@ -15,6 +15,7 @@
 
 #include "backend/backend.h"
 #include "core/footprint.h"
+#include "napi/field.h"
 #include "napi/job_memory.h"
 
 namespace spark::napi {
@@ -45,6 +46,8 @@ class Arguments {
   // they are used where they are.
   explicit Arguments(Napi::Object object, Placement placement = {}, Copies* copies = nullptr)
       : object_(object), placement_(std::move(placement)), copies_(copies) {}
+  // Those of a step of a blueprint: operands are pieces of the regions of its binding.
+  explicit Arguments(Field object) : object_(std::move(object)) {}
 
   int64_t size(const char* name) const;  // a non-negative integer
   double number(const char* name) const;
@@ -146,13 +149,13 @@ class Arguments {
   }
   static napi_typedarray_type element_type(DType dtype);
 
-  static void* typed_array(Napi::Object object, const char* name, napi_typedarray_type type, int64_t count);
-  void* operand(Napi::Object object, const char* name, napi_typedarray_type type, const Footprint& touched,
+  static void* typed_array(const Field& object, const char* name, napi_typedarray_type type, int64_t count);
+  void* operand(const Field& object, const char* name, napi_typedarray_type type, const Footprint& touched,
                 Access access);
 
-  Napi::Object object_;
+  Field object_;
   Placement placement_;
-  Copies* copies_;
+  Copies* copies_ = nullptr;
   std::vector<std::shared_ptr<Block>> blocks_;
   std::vector<Napi::ObjectReference> references_;
 };

@@ -1,6 +1,9 @@
 // operations.cc: lookup of operations by name.
 #include "napi/operations.h"
 
+#include <string_view>
+#include <unordered_map>
+
 #include "core/error.h"
 #include "napi/readers.h"
 
@@ -31,9 +34,13 @@ const Operation kOperations[] = {
 };
 
 const Operation& operation_named(const std::string& name) {
-  for (const Operation& operation : kOperations) {
-    if (name == operation.name) return operation;
-  }
+  static const auto kByName = [] {
+    std::unordered_map<std::string_view, const Operation*> by_name;
+    for (const Operation& operation : kOperations) by_name.emplace(operation.name, &operation);
+    return by_name;
+  }();
+  const auto found = kByName.find(name);
+  if (found != kByName.end()) return *found->second;
   throw Error("ERR_UNSUPPORTED", message("there is no operation called '", name, "'"));
 }
 

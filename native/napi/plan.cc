@@ -11,11 +11,9 @@
 #include "backend/cuda/cuda.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
-#include "napi/cuda_plan.h"
+#include "napi/bound_plan.h"
 #include "napi/job.h"
-#include "napi/job_memory.h"
 #include "napi/operations.h"
-#include "plan/plan.h"
 
 namespace spark::napi {
 namespace {
@@ -24,53 +22,19 @@ namespace {
 // some tens of microseconds.
 constexpr std::chrono::microseconds kBriefRun{500};
 
-// An ArrayBuffer that operands lie in, and where it was when they were bound.
-struct Memory {
-  Napi::Reference<Napi::ArrayBuffer> buffer;
-  const void* data;
-};
-
-// A plan and what keeps its operands alive. Dies on the JavaScript thread.
-struct Bound {
-  Plan plan;
-  std::unique_ptr<CudaPlan> cuda;  // null on the CPU
-  int threads = 0;                 // on the CPU; 0: as many as all kernels
-  std::vector<Memory> memory;
-  std::vector<Napi::ObjectReference> shared;  // in SharedArrayBuffers, which nobody can detach
-  std::vector<std::shared_ptr<Block>> blocks;
-};
-
-// What the External owns; null after dispose.
-using Handle = std::shared_ptr<Bound>;
-
-void keep(Bound& bound, Arguments& in, std::unordered_set<const void*>& known) {
-  for (Napi::ObjectReference& reference : in.take_references()) {
-    Napi::ArrayBuffer buffer = reference.Value().As<Napi::TypedArray>().ArrayBuffer();
-    if (!buffer.IsArrayBuffer()) {
-      bound.shared.push_back(std::move(reference));
-    } else if (known.insert(buffer.Data()).second) {
-      hold(buffer);
-      bound.memory.push_back({Napi::Persistent(buffer), buffer.Data()});
-    }
-  }
-  for (std::shared_ptr<Block>& block : in.take_blocks()) bound.blocks.push_back(std::move(block));
-}
-
 // The plan, reserved until the last copy of the pointer goes: for one run, however that begins and ends. A
 // run on memory that somebody has detached since (transfer(), dispose()) would be a use after free.
-std::shared_ptr<Bound> claimed(const Napi::Value& value) {
-  const Handle& handle = *value.As<Napi::External<Handle>>().Data();
+PlanHandle claimed(const Napi::Value& value) {
+  const PlanHandle& handle = *value.As<Napi::External<PlanHandle>>().Data();
   if (!handle) throw Error("ERR_DISPOSED", "the plan has been disposed");
-  for (const Memory& memory : handle->memory) {
-    if (memory.buffer.Value().Data() != memory.data) {
-      throw Error("ERR_DISPOSED", "memory that the plan works on has been detached or disposed");
-    }
-  }
+  handle->memory.expect_attached();
+  if (handle->shared) handle->shared->expect_attached();
   handle->plan.claim();
-  return {handle.get(), [handle](Bound* bound) { bound->plan.release(); }};
+  return {handle.get(), [handle](BoundPlan* bound) { bound->plan.release(); }};
 }
 
-void bind_steps(const Napi::Array& steps, const Backend& backend, const Placement& placement, Bound& bound) {
+void bind_steps(const Napi::Array& steps, const Backend& backend, const Placement& placement,
+                BoundPlan& bound) {
   std::unordered_set<const void*> known;
   for (uint32_t i = 0; i < steps.Length(); ++i) {
     const Napi::HandleScope scope(steps.Env());
@@ -85,7 +49,7 @@ void bind_steps(const Napi::Array& steps, const Backend& backend, const Placemen
     } catch (const Error& error) {
       throw Error(error.code, message("step ", i, " of the plan, ", what, ": ", error.what()));
     }
-    keep(bound, in, known);
+    bound.memory.keep(in.take_references(), in.take_blocks(), known);
     if (bound.cuda) bound.cuda->end_step();
   }
 }
@@ -94,7 +58,7 @@ void bind_steps(const Napi::Array& steps, const Backend& backend, const Placemen
 
 Napi::Value plan_create(const Napi::CallbackInfo& info) {
   const Napi::Array steps = info[0].As<Napi::Array>();
-  auto bound = std::make_shared<Bound>();
+  auto bound = std::make_shared<BoundPlan>();
   if (info[1].IsNumber()) {
     cuda::Device& device = cuda::Device::get(info[1].ToNumber().Int32Value());
     const cuda::DeviceScope scope(device);
@@ -106,12 +70,11 @@ Napi::Value plan_create(const Napi::CallbackInfo& info) {
     const ThreadLimit limit(bound->threads);
     bind_steps(steps, cpu::backend(), {}, *bound);
   }
-  return Napi::External<Handle>::New(info.Env(), new Handle(std::move(bound)),
-                                     [](Napi::BasicEnv, Handle* handle) { delete handle; });
+  return plan_handle(info.Env(), std::move(bound));
 }
 
 Napi::Value plan_run(const Napi::CallbackInfo& info) {
-  const std::shared_ptr<Bound> bound = claimed(info[0]);
+  const PlanHandle bound = claimed(info[0]);
   if (bound->cuda)
     return bound->cuda->run(
         info.Env(), [plan = &bound->plan] { plan->perform(); }, bound);
@@ -126,17 +89,17 @@ Napi::Value plan_run(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value plan_fetch(const Napi::CallbackInfo& info) {
-  const std::shared_ptr<Bound> bound = claimed(info[0]);
+  const PlanHandle bound = claimed(info[0]);
   return bound->cuda->fetch(info.Env(), bound);
 }
 
 Napi::Value plan_store(const Napi::CallbackInfo& info) {
-  const std::shared_ptr<Bound> bound = claimed(info[0]);
+  const PlanHandle bound = claimed(info[0]);
   return bound->cuda->store(info.Env(), bound);
 }
 
 Napi::Value plan_profile(const Napi::CallbackInfo& info) {
-  const std::shared_ptr<Bound> bound = claimed(info[0]);
+  const PlanHandle bound = claimed(info[0]);
   if (bound->cuda) {
     throw Error("ERR_UNSUPPORTED", "steps on a device have no clock of their own: run them one by one");
   }
@@ -154,12 +117,12 @@ Napi::Value plan_profile(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value plan_problem(const Napi::CallbackInfo& info) {
-  const Handle& bound = *info[0].As<Napi::External<Handle>>().Data();
+  const PlanHandle& bound = *info[0].As<Napi::External<PlanHandle>>().Data();
   return Napi::String::New(info.Env(), bound && bound->cuda ? bound->cuda->problem() : "");
 }
 
 Napi::Value plan_dispose(const Napi::CallbackInfo& info) {
-  info[0].As<Napi::External<Handle>>().Data()->reset();
+  info[0].As<Napi::External<PlanHandle>>().Data()->reset();
   return info.Env().Undefined();
 }
 

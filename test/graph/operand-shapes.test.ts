@@ -310,19 +310,30 @@ t.test('an operand that only the kernel refuses', async t => {
   }
 })
 
-t.test('sizes that no list at compile time can have', async t => {
-  const far = Constant.i64([0, 2 ** 45])
-  const pad = makeGraph({
-    inputs: [{ name: 'x', type: tensorType('f32', [1]) }],
-    outputs: [{ name: 'y' }],
-    nodes: [makeNode('Pad', ['x', 'far'], ['y'], { name: 'it', attributes: { mode: string('edge') } })],
-    initializers: new Map([['far', far]]),
-  })
-  for (const backend of backends) {
-    using model = await Model.fromGraph(pad, { backend, precision: 'fp32' })
-    await t.rejects(model.run(tensorsOf(randomFeeds(pad, 5))), {
-      code: 'ERR_OUT_OF_MEMORY',
-      message: /node 'it' \(Pad\): it needs a list of 35184372088833 numbers/,
+t.test('sizes that nothing can have', async t => {
+  const cases = [
+    {
+      node: makeNode('Pad', ['x', 'far'], ['y'], { name: 'it', attributes: { mode: string('edge') } }),
+      far: Constant.i64([0, 2 ** 45]),
+      message: /the plan needs \d+ bytes, but only \d+ are free/,
+    },
+    {
+      node: makeNode('Resize', ['x', '', '', 'far'], ['y'], { name: 'it' }),
+      far: Constant.i64([2 ** 45]),
+      message: /node 'it' \(Resize\): it needs a list of 35184372088832 numbers/,
+    },
+  ]
+  for (const { node, far, message } of cases) {
+    const graph = makeGraph({
+      inputs: [{ name: 'x', type: tensorType('f32', [1]) }],
+      outputs: [{ name: 'y' }],
+      nodes: [node],
+      initializers: new Map([['far', far]]),
     })
+    for (const backend of backends) {
+      using model = await Model.fromGraph(graph, { backend, precision: 'fp32' })
+      const run = model.run(tensorsOf(randomFeeds(graph, 5)))
+      await t.rejects(run, { code: 'ERR_OUT_OF_MEMORY', message })
+    }
   }
 })

@@ -1,6 +1,7 @@
 // The arena of a plan: buffers that are alive at the same time never share memory.
 import t from 'tap'
 import { atOnce } from '#lib/core/paced.js'
+import { fixSize } from '#lib/core/size.js'
 import { layOut, shareInPlace } from '#lib/plan/arena.js'
 import { Buffer, operandsOf, type Step } from '#lib/plan/program.js'
 import { randomGenerator } from '../fixtures/values/random.js'
@@ -43,17 +44,17 @@ t.test('random programs', t => {
     const steps: Step[] = []
     for (let i = 0; i < 40; i++) {
       const from = buffers[Math.max(0, buffers.length - 1 - integer(6))]!
-      const to = arena(integer(3) ? from.count : 1 + integer(500))
+      const to = arena(integer(3) ? fixSize(from.count) : 1 + integer(500))
       steps.push(to.count === from.count && integer(2) ? unary(from, to) : copy(from, to))
       buffers.push(to)
     }
     atOnce(shareInPlace(steps))
     // Half of them as if they were too long to compare all buffers with each other.
     const isLong = seed % 2 === 0
-    const { arenaBytes, lowerBound } = atOnce(layOut(steps, isLong ? 0 : undefined))
-    const placed = [...lives(steps)].map(([{ offset, count }, [first, last]]) => ({
-      start: offset,
-      end: offset + 4 * count,
+    const { offsets, arenaBytes, lowerBound } = atOnce(layOut(steps, undefined, isLong ? 0 : undefined))
+    const placed = [...lives(steps)].map(([buffer, [first, last]]) => ({
+      start: offsets.get(buffer)!,
+      end: offsets.get(buffer)! + 4 * fixSize(buffer.count),
       first,
       last,
     }))

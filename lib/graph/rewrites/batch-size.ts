@@ -4,7 +4,7 @@ import { atOnce, eachPaced, type Paced } from '../../core/paced.js'
 import { describeNode } from '../attributes.js'
 import { Constant } from '../constant.js'
 import { freshNamesPaced } from '../edit.js'
-import type { Dimension, Graph, Node, ValueInfo } from '../graph.js'
+import type { Graph, Node, SymbolicDimension, ValueInfo } from '../graph.js'
 import { ShapeInference } from '../shape-inference.js'
 
 /**
@@ -65,13 +65,13 @@ export function* setBatchSizePaced(graph: Graph, batchSize: number): Paced<Graph
 }
 
 /** The size that counts the batch. */
-function batchOf({ inputs }: Graph): Dimension {
+function batchOf({ inputs }: Graph): SymbolicDimension {
   for (const { type } of inputs) if (type?.kind === 'tensor' && type.shape?.length) return type.shape[0]!
   throw new SparkError('ERR_UNSUPPORTED', 'no input of the model has a dimension that could be the batch')
 }
 
 /** The inputs with `size` in the place of the batch. */
-function inputsOf({ inputs }: Graph, batch: Dimension, size: number): ValueInfo[] {
+function inputsOf({ inputs }: Graph, batch: SymbolicDimension, size: number): ValueInfo[] {
   return inputs.map(info => {
     const { name, type } = info
     if (type?.kind !== 'tensor' || !type.shape) return info
@@ -96,7 +96,10 @@ function fixedSizes(node: Node, before: ShapeInference, after: ShapeInference): 
   return old as number[]
 }
 
-const shapesOf = (node: Node, inferences: readonly ShapeInference[]): (readonly Dimension[] | undefined)[] =>
+const shapesOf = (
+  node: Node,
+  inferences: readonly ShapeInference[],
+): (readonly SymbolicDimension[] | undefined)[] =>
   inferences.map(({ facts }) => {
     const type = facts.get(node.inputs[0]!)?.type
     return type?.kind === 'tensor' ? type.shape : undefined

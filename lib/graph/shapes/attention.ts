@@ -1,6 +1,7 @@
 // attention.ts: shapes of attention.
+import { add, exactDivide, isSize, lessThan, multiply } from '../../core/size.js'
 import { givenInt } from '../attributes.js'
-import { type Dimension, sparkDomain } from '../graph.js'
+import { type SymbolicDimension, sparkDomain } from '../graph.js'
 import { type Rule, type ShapeContext, showShape, tensorOrUnknown } from './context.js'
 import { compatible, product, type Shape } from './dimensions.js'
 import { expectBroadcast, expectShape } from './operands.js'
@@ -14,13 +15,12 @@ const attention: Rule = ctx => {
   const flat = q.length === 3
   const queryHeads = flat ? ctx.int('q_num_heads') : q[1]!
   const heads = flat ? ctx.int('kv_num_heads') : k[1]!
-  const each = (dim: Dimension): Dimension =>
-    typeof dim === 'number' && typeof heads === 'number' ? dim / heads : null
+  const each = (dim: SymbolicDimension): SymbolicDimension =>
+    isSize(dim) && isSize(heads) ? (exactDivide(dim, heads) ?? null) : null
   const [keySize, valueSize] = flat ? [each(k[2]!), each(v[2]!)] : [k[3]!, v[3]!]
   const past = ctx.has(4) ? (ctx.shape(4)?.[2] ?? null) : 0
   const length = k[k.length - 2]!
-  const total =
-    past === 0 ? length : typeof past === 'number' && typeof length === 'number' ? past + length : null
+  const total = past === 0 ? length : isSize(past) && isSize(length) ? add(past, length) : null
   const queries = q[q.length - 2]!
   const output = flat
     ? [q[0]!, queries, product([queryHeads, valueSize])]
@@ -37,9 +37,10 @@ const attention: Rule = ctx => {
 const linearAttention: Rule = ctx => {
   const [q, k, v] = [ctx.shape(0), ctx.shape(1), ctx.shape(2)]
   const heads = ctx.int('kv_num_heads')
-  const each = (dim: Dimension | undefined): Dimension => (typeof dim === 'number' ? dim / heads : null)
+  const each = (dim: SymbolicDimension | undefined): SymbolicDimension =>
+    isSize(dim) ? (exactDivide(dim, heads) ?? null) : null
   const values = each(v?.[2])
-  const width = typeof values === 'number' ? values * ctx.int('q_num_heads') : null
+  const width = isSize(values) ? multiply(values, ctx.int('q_num_heads')) : null
   return [
     tensorOrUnknown(ctx.dtype(0), q && [q[0]!, q[1]!, width]),
     ctx.has(3) ? ctx.type(3) : tensorOrUnknown(ctx.dtype(0), [q?.[0] ?? null, heads, each(k?.[2]), values]),
@@ -55,9 +56,10 @@ function headsOf(ctx: ShapeContext, i: number, attribute: string): Shape | undef
   if (shape.length !== 3 || heads < 1) {
     throw ctx.fail(`input ${i} is ${showShape(shape)}; it needs 4 dimensions, or 3 and ${attribute}`)
   }
-  if (typeof width === 'number' && width % heads !== 0)
+  const depth = isSize(width) ? exactDivide(width, heads) : null
+  if (depth === undefined)
     throw ctx.fail(`${attribute} ${heads} does not divide the last size of ${showShape(shape)}`)
-  return [shape[0]!, heads, shape[1]!, typeof width === 'number' ? width / heads : null]
+  return [shape[0]!, heads, shape[1]!, depth]
 }
 
 /** Queries, keys and values, the inputs from `first` on, must have heads that fit together. */
@@ -76,7 +78,7 @@ export function expectHeads(
   if (!fits)
     throw ctx.fail(`${[q, k, v].map(showShape).join(', ')} are no queries, keys and values of one attention`)
   const [heads, shared] = [q[1], k[1]]
-  if (typeof heads === 'number' && typeof shared === 'number' && heads % shared !== 0)
+  if (isSize(heads) && isSize(shared) && exactDivide(heads, shared) === undefined)
     throw ctx.fail(`${heads} heads of queries cannot share ${shared} of keys`)
   return [q, k, v]
 }
@@ -88,7 +90,7 @@ const expectAttention: Check = ctx => {
   for (const [i, own] of [k, v].entries())
     expectShape(ctx, 4 + i, `past ${i === 0 ? 'keys' : 'values'}`, [own[0]!, own[1]!, null, own[3]!])
   const past = ctx.has(4) ? (ctx.shape(4)?.[2] ?? null) : 0
-  const keys = typeof k[2] === 'number' && typeof past === 'number' ? k[2] + past : null
+  const keys = isSize(k[2]) && isSize(past) ? add(k[2], past) : null
   expectMask(ctx, [q[0]!, q[1]!, q[2]!, keys])
 }
 
@@ -96,7 +98,7 @@ const expectAttention: Check = ctx => {
 function expectMask(ctx: ShapeContext, scores: Shape): void {
   const own = ctx.shape(3)
   const [width, keys] = [own?.at(-1), scores[3]]
-  const shorter = typeof width === 'number' && typeof keys === 'number' && width < keys
+  const shorter = isSize(width) && isSize(keys) && lessThan(width, keys)
   expectBroadcast(ctx, 3, 'the mask', shorter ? [...scores.slice(0, 3), width] : scores)
 }
 

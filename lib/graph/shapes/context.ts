@@ -2,15 +2,16 @@
 import type { ElementType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
+import { fixSizes, isSize, type Size } from '../../core/size.js'
 import { describeNode, givenInt, intOf, intsOf, stringOf } from '../attributes.js'
 import { elementTypeOf } from '../element-types.js'
-import type { Dimension, Node, Subgraph, ValueType } from '../graph.js'
+import type { Node, Subgraph, SymbolicDimension, ValueType } from '../graph.js'
 import { broadcastShapes, type Shape } from './dimensions.js'
 
-/** Elements of a small tensor as far as they are known: a number, the name of a size, or null. */
+/** Elements of a small tensor as far as they are known: a number or an expression of sizes, the name of a size, or null. */
 export interface KnownValue {
   readonly shape: readonly number[]
-  readonly elements: readonly Dimension[]
+  readonly elements: readonly SymbolicDimension[]
 }
 
 /** Elements a value may have to be followed. */
@@ -95,10 +96,16 @@ export class ShapeContext {
     return this.fact(i).known
   }
 
-  /** The elements of input `i`, when all of them are known numbers. */
-  numbers(i: number): number[] | undefined {
+  /** The elements of input `i`, when all of them are known. */
+  sizes(i: number): readonly Size[] | undefined {
     const elements = this.known(i)?.elements
-    return elements?.every(element => typeof element === 'number') ? (elements as number[]) : undefined
+    return elements?.every(isSize) ? (elements as readonly Size[]) : undefined
+  }
+
+  /** The elements of input `i`, when all of them are known; sizes are fixed. */
+  numbers(i: number): number[] | undefined {
+    const sizes = this.sizes(i)
+    return sizes && fixSizes(sizes)
   }
 
   /** An integer attribute. */

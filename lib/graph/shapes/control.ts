@@ -1,7 +1,7 @@
 // control.ts: shapes of control flow.
 import type { Paced } from '../../core/paced.js'
 import { graphOf, intsOf } from '../attributes.js'
-import type { Subgraph, ValueType } from '../graph.js'
+import type { Subgraph, SymbolicDimension, ValueType } from '../graph.js'
 import { type Fact, type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
 import type { Shape } from './dimensions.js'
 import type { OperatorTable, ValueRule } from './row.js'
@@ -66,17 +66,13 @@ const loop: Rule = function* (ctx) {
   const once = ctx.depth < maxTwiceInferred ? yield* step(initial) : undefined
   const stable = initial.map((type, i) => (once ? carried(type, once[i + 1]?.type) : withoutShape(type)))
   const outputs = yield* step(stable)
-  const trips = ctx.numbers(0)?.[0] ?? null
+  const trips = ctx.sizes(0)?.[0] ?? null
   const alwaysOn = !ctx.has(1) && outputs[0]?.known?.elements[0] === 1
   const scanned = outputs.slice(1 + count).map(({ type }) => stacked(type, alwaysOn ? trips : null, 0))
   return [...stable.map((type, i) => carried(type, outputs[i + 1]?.type)), ...scanned]
 }
 
-function stacked(
-  type: ValueType | undefined,
-  size: number | string | null,
-  axis: number,
-): ValueType | undefined {
+function stacked(type: ValueType | undefined, size: SymbolicDimension, axis: number): ValueType | undefined {
   if (type?.kind !== 'tensor') return undefined
   const at = type.shape && axis < 0 ? axis + type.shape.length + 1 : axis
   const shape: Shape | undefined = type.shape && [...type.shape.slice(0, at), size, ...type.shape.slice(at)]
@@ -91,7 +87,7 @@ const scan: Rule = function* (ctx) {
     throw ctx.fail(`num_scan_inputs is ${scans} with ${ctx.node.inputs.length} inputs`)
   const axes = intsOf(ctx.node, 'scan_input_axes') ?? []
   const outputAxes = intsOf(ctx.node, 'scan_output_axes') ?? []
-  let length: number | string | null = null
+  let length: SymbolicDimension = null
   const slices = Array.from({ length: scans }, (_, i): Fact => {
     const shape = ctx.shape(states + i)
     if (!shape) return { type: tensorOrUnknown(ctx.dtype(states + i), undefined) }

@@ -1,7 +1,8 @@
 // conv.ts: shapes of convolutions.
 import { numel } from '../../core/shape.js'
+import { add, exactDivide, isSize, multiply, subtract } from '../../core/size.js'
 import { stringOf } from '../attributes.js'
-import { type Dimension, sparkDomain } from '../graph.js'
+import { type SymbolicDimension, sparkDomain } from '../graph.js'
 import { type Rule, type ShapeContext, showShape, tensorOrUnknown } from './context.js'
 import { compatible, type Shape, unknownShape } from './dimensions.js'
 import { expectCount, expectShape } from './operands.js'
@@ -12,7 +13,7 @@ import { autoPads, outputSize, windows } from './window.js'
 export function convolution(ctx: ShapeContext, weight: number): Shape | undefined {
   const [x, w] = [ctx.shape(0), ctx.shape(weight)]
   if (!x || !w) return x && unknownShape(x.length)
-  const [n, c] = x as readonly [Dimension, Dimension]
+  const [n, c] = x as readonly [SymbolicDimension, SymbolicDimension]
   const groups = ctx.int('group')
   if (w.length !== x.length || x.length < 3)
     throw ctx.fail(`x is ${showShape(x)} and the weight ${showShape(w)}`)
@@ -37,11 +38,11 @@ function transposed(ctx: ShapeContext): Shape | undefined {
   const sizes = moves.map(({ size, stride, dilation, pads }, i) => {
     const dim = x[i + 2]!
     if (fixed) return fixed[i]!
-    if (typeof dim !== 'number') return null
-    if (same) return dim * stride
-    return typeof size === 'number'
-      ? stride * (dim - 1) + extra[i]! + (size - 1) * dilation + 1 - pads[0] - pads[1]
-      : null
+    if (!isSize(dim)) return null
+    if (same) return multiply(dim, stride)
+    if (!isSize(size)) return null
+    const span = add(multiply(subtract(size, 1), dilation), 1)
+    return add(multiply(stride, subtract(dim, 1)), extra[i]! - pads[0] - pads[1], span)
   })
   return [x[0]!, channels, ...sizes]
 }
@@ -106,7 +107,13 @@ const col2Im: Rule = ctx => {
   const [x, image, block] = [ctx.shape(0), ctx.known(1)?.elements, ctx.numbers(2)]
   if (!x || !image || !block) return [tensorOrUnknown(ctx.dtype(0), undefined)]
   const width = numel(block)
-  return [tensorOrUnknown(ctx.dtype(0), [x[0]!, typeof x[1] === 'number' ? x[1] / width : null, ...image])]
+  return [
+    tensorOrUnknown(ctx.dtype(0), [
+      x[0]!,
+      isSize(x[1]) ? (exactDivide(x[1], width) ?? null) : null,
+      ...image,
+    ]),
+  ]
 }
 
 /** Rows of convolutions. */

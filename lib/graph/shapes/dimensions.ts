@@ -1,8 +1,20 @@
 // dimensions.ts: arithmetic of sizes that may be unknown.
-import type { Dimension } from '../graph.js'
+import {
+  add,
+  isSize,
+  lessThan,
+  maximum,
+  minimum,
+  multiply,
+  type Size,
+  sameSize,
+  subtract,
+} from '../../core/size.js'
+import { maxSymbol } from '../../core/size-scope.js'
+import type { SymbolicDimension } from '../graph.js'
 
 /** Sizes of all dimensions. */
-export type Shape = readonly Dimension[]
+export type Shape = readonly SymbolicDimension[]
 
 /**
  * The shape to which shapes broadcast; undefined when one of them is unknown.
@@ -13,7 +25,7 @@ export function broadcastShapes(shapes: readonly (Shape | undefined)[]): Shape |
   for (const shape of shapes) {
     if (!shape) return undefined
     const rank = Math.max(result.length, shape.length)
-    const dims: Dimension[] = []
+    const dims: SymbolicDimension[] = []
     for (let i = 0; i < rank; i++) {
       const a = dimensionFromEnd(result, rank - i)
       const b = dimensionFromEnd(shape, rank - i)
@@ -27,42 +39,42 @@ export function broadcastShapes(shapes: readonly (Shape | undefined)[]): Shape |
 }
 
 /** The size `i` places before the end; 1 before the first one. */
-function dimensionFromEnd(shape: Shape, i: number): Dimension {
+function dimensionFromEnd(shape: Shape, i: number): SymbolicDimension {
   return i > shape.length ? 1 : shape[shape.length - i]!
 }
 
-function broadcastDimension(a: Dimension, b: Dimension): Dimension | undefined {
+function broadcastDimension(a: SymbolicDimension, b: SymbolicDimension): SymbolicDimension | undefined {
   if (a === b || b === 1) return a
   if (a === 1) return b
+  if (isSize(a) && isSize(b)) {
+    if (sameSize(a, b)) return typeof b === 'number' ? b : a
+    if (sameSize(b, 1)) return a
+    return sameSize(a, 1) ? b : undefined
+  }
   // What is not 1 and known decides: the other one is 1 or the same.
-  if (typeof a === 'number') return typeof b === 'number' ? undefined : a
-  return typeof b === 'number' ? b : null
+  if (isSize(a)) return a
+  return isSize(b) ? b : null
 }
 
 /** Whether two sizes can be the same. */
-export function compatible(a: Dimension, b: Dimension): boolean {
-  return typeof a !== 'number' || typeof b !== 'number' || a === b
+export function compatible(a: SymbolicDimension, b: SymbolicDimension): boolean {
+  return !isSize(a) || !isSize(b) || sameSize(a, b)
 }
 
 /** What is known of a size from two sources. */
-export function mergeDimension(a: Dimension, b: Dimension): Dimension {
-  if (typeof a === 'number') return a
-  return b === null ? a : typeof b === 'number' || a === null ? b : a
+export function mergeDimension(a: SymbolicDimension, b: SymbolicDimension): SymbolicDimension {
+  if (typeof a === 'number' || b === null) return a
+  return typeof b === 'number' || a === null || (isSize(b) && !isSize(a)) ? b : a
 }
 
 /** Product of sizes; null when one is unknown and none is 0. */
-export function product(dims: readonly Dimension[]): number | null {
+export function product(dims: readonly SymbolicDimension[]): Size | null {
   if (dims.includes(0)) return 0
-  let result = 1
-  for (const dim of dims) {
-    if (typeof dim !== 'number') return null
-    result *= dim
-  }
-  return result
+  return dims.every(isSize) ? dims.reduce<Size>((product, size) => multiply(product, size), 1) : null
 }
 
 /** A product that keeps the name of the only size that is not known, when the others are 1. */
-export function flatSize(dims: readonly Dimension[]): Dimension {
+export function flatSize(dims: readonly SymbolicDimension[]): SymbolicDimension {
   const others = dims.filter(dim => dim !== 1)
   return others.length === 1 ? others[0]! : product(dims)
 }
@@ -73,10 +85,15 @@ export function unknownShape(rank: number): Shape {
 }
 
 /** Start and end of a slice as indices into `size` elements; the end may be -1 for a negative step. */
-export function sliceBounds(size: number, start: number, end: number, step: number): [number, number] {
-  const clamp = (value: number, low: number, high: number): number =>
-    Math.min(high, Math.max(low, value < 0 ? value + size : value))
+export function sliceBounds(size: number, start: number, end: number, step: number): [number, number]
+export function sliceBounds(size: Size, start: Size, end: Size, step: number): [Size, Size]
+export function sliceBounds(size: Size, start: Size, end: Size, step: number): [Size, Size] {
+  const last = subtract(size, 1)
+  const clamp = (value: Size, low: Size, high: Size): Size => {
+    if (typeof high !== 'number' && typeof value === 'number' && value >= maxSymbol) return high
+    return minimum(high, maximum(low, lessThan(value, 0) ? add(value, size) : value))
+  }
   return step > 0
     ? [clamp(start, 0, size), clamp(end, 0, size)]
-    : [clamp(start, 0, size - 1), clamp(end, -1, size - 1)]
+    : [clamp(start, 0, last), clamp(end, -1, last)]
 }

@@ -1,6 +1,6 @@
 // einsum.ts: shapes of Einstein sums.
 import { stringOf } from '../attributes.js'
-import { type Dimension, sparkDomain } from '../graph.js'
+import { type SymbolicDimension, sparkDomain } from '../graph.js'
 import { type Rule, type ShapeContext, showShape, tensorOrUnknown } from './context.js'
 import { compatible, type Shape } from './dimensions.js'
 import { expectBroadcast } from './operands.js'
@@ -24,7 +24,7 @@ export function einsum(ctx: ShapeContext, first = 0): Shape | undefined {
   const count = ctx.node.inputs.length - first
   if (operands.length !== count)
     throw ctx.fail(`its equation describes ${operands.length} operands of ${count}`)
-  const sizes = new Map<string, Dimension>()
+  const sizes = new Map<string, SymbolicDimension>()
   let ellipsis: Shape | undefined = []
   for (const [i, letters] of operands.entries()) {
     const shape = ctx.shape(first + i)

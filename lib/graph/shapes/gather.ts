@@ -45,9 +45,10 @@ const compress: Rule = ctx => {
 }
 
 const gatheredValues: ValueRule = (ctx, [type]) => {
-  const [data, indices, shape] = [ctx.known(0), ctx.numbers(1), smallShape(type)]
-  const picked = ctx.known(1)?.shape
-  if (!data || !indices || !picked || !shape) return []
+  const [data, shape, picked] = [ctx.known(0), smallShape(type), ctx.known(1)?.shape]
+  if (!data || !shape || !picked) return []
+  const indices = ctx.numbers(1)
+  if (!indices) return []
   const axis = ctx.axis(ctx.int('axis'), data.shape.length)
   const size = data.shape[axis]!
   const wrong = indices.find(index => index < -size || index >= size)

@@ -1,6 +1,7 @@
 // image.ts: shapes of operators on images.
+import { derive, fixSizes, isSize, type Size } from '../../core/size.js'
 import { stringOf } from '../attributes.js'
-import { sparkDomain } from '../graph.js'
+import { type SymbolicDimension, sparkDomain } from '../graph.js'
 import { type Rule, type ShapeContext, showShape, tensorOrUnknown } from './context.js'
 import type { Shape } from './dimensions.js'
 import { expectRank, expectShape } from './operands.js'
@@ -17,18 +18,40 @@ function resize(ctx: ShapeContext): Shape | undefined {
   const axes = ctx.ints('axes')?.map(axis => ctx.axis(axis, shape.length)) ?? shape.map((_, i) => i)
   const result = [...shape]
   const sizes = ctx.has(3) ? ctx.known(3)?.elements : undefined
-  const scales = ctx.has(2) ? ctx.numbers(2) : undefined
+  const scales = ctx.has(2) ? ctx.sizes(2) : undefined
   const policy = stringOf(ctx.node, 'keep_aspect_ratio_policy')
-  const ratios = axes.map((axis, i) => Number(sizes?.[i]) / Number(shape[axis]))
-  const common = ratios.reduce(policy === 'not_larger' ? smaller : larger, ratios[0] ?? 1)
+  if (sizes && policy !== 'stretch') return aspectKept(shape, axes, sizes, policy)
   for (const [i, axis] of axes.entries()) {
     const dim = shape[axis]!
-    if (sizes && policy === 'stretch') result[axis] = sizes[i] ?? null
-    else if (sizes) result[axis] = Number.isNaN(common) ? null : Math.round(common * Number(dim))
-    else if (scales)
-      result[axis] = typeof dim === 'number' ? Math.floor(dim * scales[i]!) : scales[i] === 1 ? dim : null
+    if (sizes) result[axis] = sizes[i] ?? null
+    else if (scales) result[axis] = scaled(dim, scales[i])
     else result[axis] = null
   }
+  return result
+}
+
+/** A size times a scale that may be no integer. */
+function scaled(dim: SymbolicDimension, scale: Size | undefined): SymbolicDimension {
+  if (scale === undefined) return Number.NaN
+  if (scale === 1) return dim
+  return isSize(dim) ? derive('scaled', (size, scale) => Math.floor(size! * scale!), dim, scale) : null
+}
+
+/** The largest shape of the same aspect ratio in `sizes`, or the smallest one around it. */
+function aspectKept(
+  shape: Shape,
+  axes: readonly number[],
+  sizes: readonly SymbolicDimension[],
+  policy: string,
+): Shape {
+  const known = [...sizes, ...axes.map(axis => shape[axis]!)]
+  if (!known.every(isSize)) return shape.map((dim, axis) => (axes.includes(axis) ? null : dim))
+  const numbers = fixSizes(known as readonly Size[])
+  const [wanted, given] = [numbers.slice(0, sizes.length), numbers.slice(sizes.length)]
+  const ratios = wanted.map((size, i) => size / given[i]!)
+  const common = ratios.reduce(policy === 'not_larger' ? smaller : larger, ratios[0] ?? 1)
+  const result = [...shape]
+  for (const [i, axis] of axes.entries()) result[axis] = Math.round(common * given[i]!)
   return result
 }
 

@@ -1,9 +1,10 @@
 // known-values.ts: arithmetic on the elements of small tensors, which shapes are computed from.
 import { type ElementType, isHalf, isUnsigned, isWideFloat, isWideInteger } from '../../core/dtype.js'
 import { numel } from '../../core/shape.js'
+import { areNumbers, derive, deriveFloat, isSize, type Size, sameSize } from '../../core/size.js'
 import { decode } from '../../precision/casts.js'
 import type { Constant } from '../constant.js'
-import type { Dimension, ValueType } from '../graph.js'
+import type { SymbolicDimension, ValueType } from '../graph.js'
 import { type KnownValue, maxKnownElements } from './context.js'
 import type { Shape } from './dimensions.js'
 import type { ValueRule } from './row.js'
@@ -57,7 +58,7 @@ export function broadcastElement(
   { shape: own, elements }: KnownValue,
   shape: readonly number[],
   flat: number,
-): Dimension {
+): SymbolicDimension {
   let index = 0
   let stride = 1
   let rest = flat
@@ -75,7 +76,7 @@ export function broadcastElement(
 
 /** Applies a function to corresponding elements of the inputs. */
 export const mapped =
-  (compute: (elements: readonly Dimension[], dtype: ElementType) => Dimension): ValueRule =>
+  (compute: (elements: readonly SymbolicDimension[], dtype: ElementType) => SymbolicDimension): ValueRule =>
   (ctx, [type]) => {
     const shape = smallShape(type)
     const inputs = ctx.node.inputs.map((_, i) => ctx.known(i))
@@ -89,14 +90,46 @@ export const mapped =
     return elements.every(element => element === null) ? [] : [{ shape, elements }]
   }
 
-/** A function of numbers; `neutral` names the second operand that leaves a name as it is. */
-export const numeric = (compute: (...numbers: number[]) => number, neutral?: number): ValueRule =>
-  mapped((elements, _) => {
-    if (elements.every(element => typeof element === 'number')) return compute(...(elements as number[]))
+/**
+ * A function of elements; `neutral` names the second operand that leaves a name as it is.
+ * @param name - of the function
+ */
+export const numeric = (
+  name: string,
+  compute: (...numbers: number[]) => number,
+  neutral?: number,
+): ValueRule =>
+  mapped((elements, dtype) => {
     const [a, b] = elements
     if (neutral !== undefined && b === neutral) return a!
-    return null
+    return elements.every(isSize) ? computed(name, compute, dtype, elements) : null
   })
+
+/** A function of known elements of a type, rounded as that does where they are no numbers yet. */
+export function computed(
+  name: string,
+  compute: (...numbers: number[]) => number,
+  dtype: ElementType,
+  elements: readonly Size[],
+): SymbolicDimension {
+  if (areNumbers(elements)) return compute(...elements)
+  if (isWideInteger(dtype)) return derive(name, compute, ...elements)
+  if (!isWideFloat(dtype) || isHalf(dtype)) return null
+  const rounded = (...numbers: number[]): number => store(compute(...numbers), dtype) ?? Number.NaN
+  return deriveFloat(`${name} ${dtype}`, rounded, ...elements)
+}
+
+/** An element of one type as one of another. */
+export function castElement(
+  element: SymbolicDimension,
+  from: ElementType,
+  to: ElementType,
+): SymbolicDimension {
+  if (typeof element === 'number' || !isSize(element)) return element
+  if (to === 'bool') return sameSize(element, 0) ? 0 : 1
+  if (isWideInteger(to)) return isWideInteger(from) ? element : derive('trunc', Math.trunc, element)
+  return computed('cast', number => number, to, [element])
+}
 
 /** A tensor of `shape` whose element at a position is that of `known` at another one. */
 export function remap(

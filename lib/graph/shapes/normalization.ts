@@ -1,4 +1,5 @@
 // normalization.ts: shapes of normalizations.
+import { exactDivide, isSize } from '../../core/size.js'
 import { sparkDomain } from '../graph.js'
 import { type Rule, tensorOrUnknown } from './context.js'
 import { alongAxis, expectBroadcast, expectCount, expectRank } from './operands.js'
@@ -34,7 +35,7 @@ const expectGroups: Check = ctx => {
   expectRank(ctx, 2)
   perChannel('scale', 'bias')(ctx)
   const [channels, groups] = [ctx.shape(0)?.[1], ctx.int('num_groups')]
-  if (groups < 1 || (typeof channels === 'number' && channels % groups !== 0))
+  if (groups < 1 || (isSize(channels) && exactDivide(channels, groups) === undefined))
     throw ctx.fail(`num_groups ${groups} does not divide ${channels ?? '?'} channels`)
 }
 

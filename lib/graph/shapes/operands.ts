@@ -1,6 +1,7 @@
 // operands.ts: checks of operand sizes that several families share. Kernels read as many elements as the first operand
 // asks for: others would be read past, or not at all.
-import type { Dimension } from '../graph.js'
+import { isSize } from '../../core/size.js'
+import type { SymbolicDimension } from '../graph.js'
 import { type ShapeContext, showShape } from './context.js'
 import { compatible, product, type Shape } from './dimensions.js'
 import type { Check } from './row.js'
@@ -19,11 +20,11 @@ export function expectCount(
   ctx: ShapeContext,
   i: number,
   name: string,
-  count: Dimension | undefined,
+  count: SymbolicDimension | undefined,
   why: string,
 ): void {
   const own = ctx.shape(i)
-  if (!own || typeof count !== 'number' || compatible(product(own), count)) return
+  if (!own || !isSize(count) || compatible(product(own), count)) return
   throw ctx.fail(`${name} is ${showShape(own)}; it must have ${count} elements, ${why}`)
 }
 

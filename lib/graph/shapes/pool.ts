@@ -1,4 +1,5 @@
 // pool.ts: shapes of pooling.
+import { add, isSize, multiply, subtract } from '../../core/size.js'
 import { sparkDomain } from '../graph.js'
 import { type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
 import { type Shape, unknownShape } from './dimensions.js'
@@ -41,8 +42,8 @@ const maxUnpool: Rule = ctx => {
       x?.map((dim, i) => {
         if (i < 2) return dim
         const { size, stride, pads } = sizes![i - 2]!
-        return typeof dim === 'number' && typeof size === 'number'
-          ? (dim - 1) * stride + size - pads[0] - pads[1]
+        return isSize(dim) && isSize(size)
+          ? add(multiply(subtract(dim, 1), stride), size, -pads[0] - pads[1])
           : null
       }),
     ),

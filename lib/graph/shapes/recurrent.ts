@@ -1,6 +1,6 @@
 // recurrent.ts: shapes of recurrent layers.
 import { givenInt, stringOf } from '../attributes.js'
-import type { Dimension } from '../graph.js'
+import type { SymbolicDimension } from '../graph.js'
 import { type Rule, showShape, tensorOrUnknown } from './context.js'
 import { expectShape } from './operands.js'
 import type { Check, Choices, OperatorTable } from './row.js'
@@ -10,7 +10,7 @@ const recurrent: Rule = ctx => {
   const x = ctx.shape(0)
   const dtype = ctx.dtype(0)
   const directions = stringOf(ctx.node, 'direction') === 'bidirectional' ? 2 : 1
-  const hidden: Dimension = givenInt(ctx.node, 'hidden_size') ?? ctx.shape(2)?.[2] ?? null
+  const hidden: SymbolicDimension = givenInt(ctx.node, 'hidden_size') ?? ctx.shape(2)?.[2] ?? null
   const batchFirst = ctx.int('layout') === 1
   const [length, batch] = batchFirst ? [x?.[1] ?? null, x?.[0] ?? null] : [x?.[0] ?? null, x?.[1] ?? null]
   const state = batchFirst ? [batch, directions, hidden] : [directions, batch, hidden]
@@ -24,7 +24,7 @@ const recurrentOperands =
   ctx => {
     const x = ctx.shape(0)
     if (x && x.length !== 3) throw ctx.fail(`x is ${showShape(x)}; it must have 3 dimensions`)
-    const hidden: Dimension = givenInt(ctx.node, 'hidden_size') ?? ctx.shape(2)?.[2] ?? null
+    const hidden: SymbolicDimension = givenInt(ctx.node, 'hidden_size') ?? ctx.shape(2)?.[2] ?? null
     const directions = ctx.text('direction') === 'bidirectional' ? 2 : 1
     const rows = typeof hidden === 'number' ? functions * hidden : null
     const batch = x?.[ctx.int('layout') === 1 ? 0 : 1] ?? null

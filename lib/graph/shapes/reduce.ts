@@ -1,8 +1,10 @@
 // reduce.ts: shapes of reductions and cumulative sums.
+import { isWideInteger } from '../../core/dtype.js'
+import { add, areNumbers, maximum, minimum, multiply, type Size } from '../../core/size.js'
 import { sparkDomain } from '../graph.js'
 import { type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
 import { type Shape, unknownShape } from './dimensions.js'
-import { smallShape } from './known-values.js'
+import { dtypeOf, smallShape } from './known-values.js'
 import { single } from './operands.js'
 import { type OperatorTable, sameAs, sameAsFirst, type ValueRule } from './row.js'
 
@@ -31,12 +33,16 @@ const reduce: Rule = ctx => {
 }
 
 const reducedValues =
-  (compute: (a: number, b: number) => number): ValueRule =>
+  (combine: (a: Size, b: Size) => Size): ValueRule =>
   (ctx, [type]) => {
-    const [numbers, shape] = [ctx.numbers(0), smallShape(type)]
-    if (!numbers?.length || !shape || shape.some(size => size !== 1)) return []
-    return [{ shape, elements: [numbers.reduce(compute)] }]
+    const [sizes, shape] = [ctx.sizes(0), smallShape(type)]
+    if (!sizes?.length || !shape || shape.some(size => size !== 1)) return []
+    if (!areNumbers(sizes) && !isWideInteger(dtypeOf(type))) return []
+    return [{ shape, elements: [sizes.reduce(combine)] }]
   }
+
+const added = (a: Size, b: Size): Size => add(a, b)
+const multiplied = (a: Size, b: Size): Size => multiply(a, b)
 
 /** Rows of reductions. */
 export const reductions: OperatorTable = {
@@ -45,11 +51,11 @@ export const reductions: OperatorTable = {
     ReduceL2: { shape: reduce, integers: [1] },
     ReduceLogSum: { shape: reduce, integers: [1] },
     ReduceLogSumExp: { shape: reduce, integers: [1] },
-    ReduceMax: { shape: reduce, integers: [1], values: reducedValues(Math.max) },
+    ReduceMax: { shape: reduce, integers: [1], values: reducedValues(maximum) },
     ReduceMean: { shape: reduce, integers: [1] },
-    ReduceMin: { shape: reduce, integers: [1], values: reducedValues(Math.min) },
-    ReduceProd: { shape: reduce, integers: [1], values: reducedValues((a, b) => a * b) },
-    ReduceSum: { shape: reduce, integers: [1], values: reducedValues((a, b) => a + b) },
+    ReduceMin: { shape: reduce, integers: [1], values: reducedValues(minimum) },
+    ReduceProd: { shape: reduce, integers: [1], values: reducedValues(multiplied) },
+    ReduceSum: { shape: reduce, integers: [1], values: reducedValues(added) },
     ReduceSumSquare: { shape: reduce, integers: [1] },
     CumProd: { shape: sameAsFirst, integers: [1] },
     CumSum: { shape: sameAsFirst, check: single('axis'), integers: [1] },

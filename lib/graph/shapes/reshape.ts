@@ -1,7 +1,8 @@
 // reshape.ts: shapes of views, permutations, and of shapes themselves.
 import { numel } from '../../core/shape.js'
+import { exactDivide, isSize, multiply, type Size, sameSize } from '../../core/size.js'
 import { givenInt } from '../attributes.js'
-import type { Dimension } from '../graph.js'
+import type { SymbolicDimension } from '../graph.js'
 import { type ShapeContext, showShape, tensorOrUnknown } from './context.js'
 import { compatible, flatSize, product, type Shape, sliceBounds, unknownShape } from './dimensions.js'
 import { broadcastElement, remap, smallShape } from './known-values.js'
@@ -38,14 +39,19 @@ function reshape(ctx: ShapeContext): Shape | undefined {
     throw ctx.fail(`shape ${showShape(wanted)} has two times -1`)
   if (open >= 0) dims[open] = input ? remainder(ctx, input, dims, open) : null
   const [before, after] = [input ? product(input) : null, product(dims)]
-  if (before !== null && after !== null && before !== after) {
+  if (before !== null && after !== null && !sameSize(before, after)) {
     throw ctx.fail(`${showShape(input)} cannot become ${showShape(dims)}`)
   }
   return dims
 }
 
 /** Size that makes up for the rest of the elements; sizes of the same name cancel out. */
-function remainder(ctx: ShapeContext, input: Shape, dims: Dimension[], open: number): Dimension {
+function remainder(
+  ctx: ShapeContext,
+  input: Shape,
+  dims: SymbolicDimension[],
+  open: number,
+): SymbolicDimension {
   const left = [...input]
   const right = dims.filter((_, i) => i !== open)
   for (const dim of [...right]) {
@@ -54,19 +60,19 @@ function remainder(ctx: ShapeContext, input: Shape, dims: Dimension[], open: num
     right.splice(right.indexOf(dim), 1)
   }
   const divisor = product(right)
-  const names = left.filter(dim => typeof dim !== 'number')
-  if (names.length === 1 && divisor === product(left.filter(dim => typeof dim === 'number'))) return names[0]!
+  const names = left.filter(dim => !isSize(dim))
+  if (names.length === 1 && divisor === product(left.filter(isSize))) return names[0]!
   if (divisor === 1) return flatSize(left)
   const total = product(left)
   if (total === null || divisor === null || divisor === 0) return divisor === 0 ? 0 : null
-  if (total % divisor !== 0) throw ctx.fail(`${showShape(input)} cannot become ${showShape(dims)}`)
-  return total / divisor
+  const result = exactDivide(total, divisor)
+  if (result === undefined) throw ctx.fail(`${showShape(input)} cannot become ${showShape(dims)}`)
+  return result
 }
 
 function squeeze(ctx: ShapeContext): Shape | undefined {
   const shape = ctx.shape(0)
-  if (!ctx.has(1))
-    return shape?.every(dim => typeof dim === 'number') ? shape.filter(dim => dim !== 1) : undefined
+  if (!ctx.has(1)) return shape?.every(isSize) ? shape.filter(dim => !sameSize(dim as Size, 1)) : undefined
   const axes = ctx.numbers(1)
   if (!shape || !axes) return undefined
   const gone = new Set(axes.map(axis => ctx.axis(axis, shape.length)))
@@ -86,7 +92,7 @@ function unsqueeze(ctx: ShapeContext): Shape | undefined {
   const added = new Set(axes.map(axis => ctx.axis(axis, rank)))
   if (added.size !== axes.length) throw ctx.fail(`axes [${axes.join(', ')}] repeat one`)
   const rest = shape[Symbol.iterator]()
-  return Array.from({ length: rank }, (_, i) => (added.has(i) ? 1 : (rest.next().value as Dimension)))
+  return Array.from({ length: rank }, (_, i) => (added.has(i) ? 1 : (rest.next().value as SymbolicDimension)))
 }
 
 function transpose(ctx: ShapeContext): Shape | undefined {
@@ -131,11 +137,24 @@ const blocks = (toDepth: boolean) =>
     const shape = ctx.shape(0)
     const size = ctx.int('blocksize')
     if (shape?.length !== 4) return unknownShape(4)
-    const [n, c, h, w] = shape as readonly [Dimension, Dimension, Dimension, Dimension]
-    const scale = (dim: Dimension, factor: number): Dimension =>
-      typeof dim === 'number' ? dim * factor : null
-    const [depth, side] = toDepth ? [size * size, 1 / size] : [1 / (size * size), size]
-    return [n, scale(c, depth), scale(h, side), scale(w, side)]
+    const [n, c, h, w] = shape as readonly [
+      SymbolicDimension,
+      SymbolicDimension,
+      SymbolicDimension,
+      SymbolicDimension,
+    ]
+    const larger = (dim: SymbolicDimension, factor: number): SymbolicDimension =>
+      isSize(dim) ? multiply(dim, factor) : null
+    const smaller = (dim: SymbolicDimension, factor: number): SymbolicDimension => {
+      if (!isSize(dim)) return null
+      const part = exactDivide(dim, factor)
+      if (part === undefined) throw ctx.fail(`its input is ${showShape(shape)}: ${size} does not divide it`)
+      return part
+    }
+    const area = size * size
+    return toDepth
+      ? [n, larger(c, area), smaller(h, size), smaller(w, size)]
+      : [n, smaller(c, area), larger(h, size), larger(w, size)]
   })
 
 /** Blocks of a power of their size in the channels, and of an image of two dimensions. */
@@ -168,7 +187,7 @@ const shapeValues: ValueRule = (ctx, [type]) => {
 
 const sizeValues: ValueRule = (ctx, _) => {
   const sizes = ctx.shape(0)
-  return sizes?.every(dim => typeof dim === 'number') ? [{ shape: [], elements: [numel(sizes)] }] : []
+  return sizes?.every(isSize) ? [{ shape: [], elements: [multiply(...(sizes as readonly Size[]))] }] : []
 }
 
 const expandedValues: ValueRule = (ctx, [type]) => {

@@ -1,5 +1,5 @@
 // row.ts: the row of an operator in the tables of shape inference, and rules that several families share.
-import type { Dimension, ValueType } from '../graph.js'
+import type { SymbolicDimension, ValueType } from '../graph.js'
 import { type KnownValue, type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
 import type { Shape } from './dimensions.js'
 
@@ -47,7 +47,9 @@ export const f32 = (...shapes: readonly (Shape | undefined)[]): (ValueType | und
   shapes.map(shape => tensorOrUnknown('f32', shape))
 
 /** Rows of the weight that is input `i`. */
-export const rowsOf = (ctx: ShapeContext, i: number): readonly [Dimension] => [ctx.shape(i)?.[0] ?? null]
+export const rowsOf = (ctx: ShapeContext, i: number): readonly [SymbolicDimension] => [
+  ctx.shape(i)?.[0] ?? null,
+]
 
 /** A rule for one output of the first input's element type. */
 export const moved =

@@ -1,6 +1,7 @@
 // search.ts: shapes of searches: largest elements, positions of elements, distinct elements.
+import { isSize, lessThan } from '../../core/size.js'
 import { givenInt } from '../attributes.js'
-import type { Dimension } from '../graph.js'
+import type { SymbolicDimension } from '../graph.js'
 import { type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
 import { single } from './operands.js'
 import { reduced } from './reduce.js'
@@ -14,10 +15,10 @@ const argument: Rule = ctx => {
 }
 
 /** Refuses to look for more elements along an axis than there are. */
-function expectElements(ctx: ShapeContext, axis: number, count: Dimension): void {
+function expectElements(ctx: ShapeContext, axis: number, count: SymbolicDimension): void {
   const shape = ctx.shape(0)
   const size = shape?.[ctx.axis(axis, shape.length)]
-  if (typeof size === 'number' && typeof count === 'number' && count > size)
+  if (isSize(size) && isSize(count) && lessThan(size, count))
     throw ctx.fail(`axis ${axis} has ${size} elements, but ${count} are wanted`)
 }
 

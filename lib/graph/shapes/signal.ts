@@ -1,4 +1,5 @@
 // signal.ts: shapes of signal transforms and their windows.
+import { add, floorDivide, isSize, subtract } from '../../core/size.js'
 import { type Rule, type ShapeContext, tensorOrUnknown } from './context.js'
 import { type Shape, unknownShape } from './dimensions.js'
 import type { OperatorTable } from './row.js'
@@ -12,7 +13,7 @@ function dft(ctx: ShapeContext): Shape | undefined {
   const size = ctx.has(1) ? (ctx.known(1)?.elements[0] ?? null) : x[at]!
   const oneSided = ctx.int('onesided') === 1
   const inverse = ctx.int('inverse') === 1
-  const bins = !oneSided || size === null || typeof size === 'string' ? size : Math.floor(size / 2) + 1
+  const bins = oneSided && isSize(size) ? add(floorDivide(size, 2), 1) : size
   const result = x.map((dim, i) => (i === at ? (inverse ? size : bins) : dim))
   result[x.length - 1] = oneSided && inverse ? 1 : 2
   return result
@@ -24,14 +25,12 @@ const window: Rule = ctx => [
 
 const stft: Rule = ctx => {
   const signal = ctx.shape(0)
-  const length = ctx.has(3) ? ctx.numbers(3)?.[0] : ctx.shape(2)?.[0]
+  const length = ctx.has(3) ? ctx.sizes(3)?.[0] : ctx.shape(2)?.[0]
   const step = ctx.numbers(1)?.[0]
   const samples = signal?.[1]
   const frames =
-    typeof samples === 'number' && typeof length === 'number' && step
-      ? Math.floor((samples - length) / step) + 1
-      : null
-  const bins = typeof length !== 'number' ? null : ctx.int('onesided') ? Math.floor(length / 2) + 1 : length
+    isSize(samples) && isSize(length) && step ? add(floorDivide(subtract(samples, length), step), 1) : null
+  const bins = !isSize(length) ? null : ctx.int('onesided') ? add(floorDivide(length, 2), 1) : length
   return [tensorOrUnknown(ctx.dtype(0), [signal?.[0] ?? null, frames, bins, 2])]
 }
 

@@ -1,7 +1,20 @@
 // slice.ts: shapes of slices, pads, concatenations and repetitions.
 import { numel } from '../../core/shape.js'
+import {
+  add,
+  ceilDivide,
+  isSize,
+  lessThan,
+  maximum,
+  minimum,
+  multiply,
+  type Size,
+  subtract,
+  total,
+} from '../../core/size.js'
+import { maxSymbol } from '../../core/size-scope.js'
 import { givenInt, stringOf } from '../attributes.js'
-import { type Dimension, sparkDomain } from '../graph.js'
+import { type SymbolicDimension, sparkDomain } from '../graph.js'
 import { type Rule, type ShapeContext, showShapes, tensorOrUnknown } from './context.js'
 import { compatible, mergeDimension, product, type Shape, sliceBounds, unknownShape } from './dimensions.js'
 import { remap, smallShape } from './known-values.js'
@@ -14,7 +27,7 @@ function concat(ctx: ShapeContext): Shape | undefined {
   const first = shapes.find(shape => shape)
   if (!first) return undefined
   const axis = ctx.axis(ctx.int('axis'), first.length)
-  const result: Dimension[] = [...first]
+  const result: SymbolicDimension[] = [...first]
   for (const shape of shapes) {
     if (!shape) continue
     const fits =
@@ -27,10 +40,10 @@ function concat(ctx: ShapeContext): Shape | undefined {
   return result
 }
 
-function sum(sizes: readonly Dimension[]): Dimension {
+function sum(sizes: readonly SymbolicDimension[]): SymbolicDimension {
   const others = sizes.filter(size => size !== 0)
   if (others.length === 1) return others[0]!
-  return others.every(size => typeof size === 'number') ? others.reduce((a, b) => a + b, 0) : null
+  return others.every(isSize) ? total(others as readonly Size[]) : null
 }
 
 const split: Rule = ctx => {
@@ -41,11 +54,11 @@ const split: Rule = ctx => {
   const axis = ctx.axis(ctx.int('axis'), shape.length)
   const size = shape[axis]!
   const parts = givenInt(ctx.node, 'num_outputs') ?? count
-  const chunk = typeof size === 'number' ? Math.ceil(size / parts) : null
+  const chunk = isSize(size) ? ceilDivide(size, parts) : null
   const sizes = ctx.has(1)
     ? (ctx.known(1)?.elements ?? [])
     : Array.from({ length: count }, (_, i) =>
-        chunk === null ? null : Math.max(0, Math.min(chunk, (size as number) - i * chunk)),
+        chunk === null ? null : maximum(0, minimum(chunk, subtract(size as Size, multiply(i, chunk)))),
       )
   const total = product(sizes.length === 0 ? [null] : sizes) === null ? null : sum(sizes)
   if (ctx.has(1) && total !== null && !compatible(total, size)) {
@@ -57,14 +70,14 @@ const split: Rule = ctx => {
 }
 
 /** `shape` with another size along `axis`. */
-export function withDimension(shape: Shape, axis: number, size: Dimension): Shape {
+export function withDimension(shape: Shape, axis: number, size: SymbolicDimension): Shape {
   return shape.map((dim, i) => (i === axis ? size : dim))
 }
 
 function slice(ctx: ShapeContext): Shape | undefined {
   const shape = ctx.shape(0)
   if (!shape) return undefined
-  const [starts, ends] = [ctx.numbers(1), ctx.numbers(2)]
+  const [starts, ends] = [ctx.sizes(1), ctx.sizes(2)]
   const count = listLength(ctx, 1) ?? 0
   const axes = ctx.has(3) ? ctx.numbers(3) : Array.from({ length: count }, (_, i) => i)
   const steps = ctx.has(4) ? ctx.numbers(4) : Array<number>(count).fill(1)
@@ -81,16 +94,18 @@ function slice(ctx: ShapeContext): Shape | undefined {
   return result
 }
 
-function sliceSize(dim: Dimension, start: number, end: number, step: number): Dimension {
-  if (typeof dim !== 'number') return start === 0 && step === 1 && end >= 2 ** 31 - 1 ? dim : null
+function sliceSize(dim: SymbolicDimension, start: Size, end: Size, step: number): SymbolicDimension {
+  if (!isSize(dim))
+    return start === 0 && step === 1 && typeof end === 'number' && end >= maxSymbol ? dim : null
   const [first, last] = sliceBounds(dim, start, end, step)
-  return Math.max(0, Math.ceil((last - first) / step))
+  const length = step > 0 ? subtract(last, first) : subtract(first, last)
+  return maximum(0, ceilDivide(length, Math.abs(step)))
 }
 
 function pad(ctx: ShapeContext): Shape | undefined {
   const shape = ctx.shape(0)
   if (!shape) return undefined
-  const pads = ctx.numbers(1)
+  const pads = ctx.sizes(1)
   const axes = ctx.has(3) ? ctx.numbers(3) : shape.map((_, i) => i)
   if (!pads || !axes) return unknownShape(shape.length)
   if (pads.length !== 2 * axes.length) throw ctx.fail(`${pads.length} pads for ${axes.length} axes`)
@@ -98,10 +113,11 @@ function pad(ctx: ShapeContext): Shape | undefined {
   const result = [...shape]
   for (const [i, axis] of axes.entries()) {
     const at = ctx.axis(axis, shape.length)
-    const added = pads[i]! + pads[i + axes.length]!
+    const added = add(pads[i]!, pads[i + axes.length]!)
     const dim = shape[at]!
-    if (dim === 0 && added > 0 && repeats) throw ctx.fail(`axis ${at} has no elements to be padded with`)
-    result[at] = typeof dim === 'number' ? Math.max(0, dim + added) : added === 0 ? dim : null
+    if (dim === 0 && repeats && lessThan(0, added))
+      throw ctx.fail(`axis ${at} has no elements to be padded with`)
+    result[at] = isSize(dim) ? maximum(0, add(dim, added)) : added === 0 ? dim : null
   }
   return result
 }
@@ -131,15 +147,17 @@ const cropPad: Rule = moved(ctx => {
 const concatGrad: Rule = ctx => ctx.node.outputs.map((_, i) => ctx.type(i + 1))
 
 const sliceValues: ValueRule = (ctx, [type]) => {
-  const [data, shape, starts, ends] = [ctx.known(0), smallShape(type), ctx.numbers(1), ctx.numbers(2)]
+  const [data, shape, ends] = [ctx.known(0), smallShape(type), ctx.sizes(2)]
+  if (!data || !shape || !ends) return []
+  const starts = ctx.numbers(1)
   const axes = ctx.has(3) ? ctx.numbers(3) : starts?.map((_, i) => i)
   const steps = ctx.has(4) ? ctx.numbers(4) : starts?.map(() => 1)
-  if (!data || !shape || !starts || !ends || !axes || !steps) return []
+  if (!starts || !axes || !steps) return []
   const moves = data.shape.map(() => [0, 1] as [number, number])
   for (const [i, axis] of axes.entries()) {
     const at = ctx.axis(axis, data.shape.length)
     const step = steps[i]!
-    moves[at] = [sliceBounds(data.shape[at]!, starts[i]!, ends[i]!, step)[0], step]
+    moves[at] = [sliceBounds(data.shape[at]!, starts[i]!, 0, step)[0], step]
   }
   return [remap(data, shape, position => position.map((at, i) => moves[i]![0] + at * moves[i]![1]))]
 }

@@ -1,13 +1,24 @@
 // window.ts: sizes of the windows of convolutions and pooling.
+import {
+  add,
+  ceilDivide,
+  floorDivide,
+  isSize,
+  lessThan,
+  maximum,
+  minimum,
+  multiply,
+  subtract,
+} from '../../core/size.js'
 import { stringOf } from '../attributes.js'
-import type { Dimension } from '../graph.js'
+import type { SymbolicDimension } from '../graph.js'
 import { type ShapeContext, showShape } from './context.js'
 import { type Shape, unknownShape } from './dimensions.js'
 import type { Choices } from './row.js'
 
 /** How a window moves along one spatial axis. */
 export interface Window {
-  readonly size: Dimension
+  readonly size: SymbolicDimension
   readonly stride: number
   readonly dilation: number
   readonly pads: readonly [number, number]
@@ -40,23 +51,24 @@ export function windows(ctx: ShapeContext, spatial: number, kernel: Shape | unde
 /** Number of windows along an axis of size `dim`. */
 export function outputSize(
   ctx: ShapeContext,
-  dim: Dimension,
+  dim: SymbolicDimension,
   { size, stride, dilation, pads }: Window,
-): Dimension {
-  if (typeof dim !== 'number') return stride === 1 && size === 1 && pads[0] + pads[1] === 0 ? dim : null
+): SymbolicDimension {
+  if (!isSize(dim)) return stride === 1 && size === 1 && pads[0] + pads[1] === 0 ? dim : null
   const mode = stringOf(ctx.node, 'auto_pad')
-  if (mode.startsWith('SAME')) return Math.ceil(dim / stride)
-  if (typeof size !== 'number') return null
+  if (mode.startsWith('SAME')) return ceilDivide(dim, stride)
+  if (!isSize(size)) return null
   const [before, after] = mode === 'VALID' ? [0, 0] : pads
-  const rest = dim + before + after - ((size - 1) * dilation + 1)
-  if (rest < 0)
+  const span = add(multiply(subtract(size, 1), dilation), 1)
+  const rest = subtract(add(dim, before + after), span)
+  if (lessThan(rest, 0))
     throw ctx.fail(
       `a window of ${size} (dilation ${dilation}) does not fit into ${dim} + ${before} + ${after}; the inputs are too small`,
     )
-  if (ctx.int('ceil_mode') === 0) return Math.floor(rest / stride) + 1
-  const count = Math.ceil(rest / stride) + 1
+  if (ctx.int('ceil_mode') === 0) return add(floorDivide(rest, stride), 1)
+  const last = ceilDivide(rest, stride)
   // The last window must not begin in the padding after the end.
-  return (count - 1) * stride >= dim + before ? count - 1 : count
+  return minimum(add(last, 1), maximum(last, ceilDivide(add(dim, before), stride)))
 }
 
 /** Values of auto_pad. */

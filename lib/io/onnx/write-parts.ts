@@ -4,12 +4,12 @@ import { onnxNumbers } from '../../graph/element-types.js'
 import type {
   Attribute,
   Attributes,
-  Dimension,
   GraphFunction,
   IntegerValue,
   Node,
   SparseConstant,
   Subgraph,
+  SymbolicDimension,
   ValueInfo,
   ValueType,
 } from '../../graph/graph.js'
@@ -183,7 +183,7 @@ function tensorTypeMessage({
   return { elemType: onnxNumbers[dtype], shape: shape && { dim: shape.map(dimensionMessage) } }
 }
 
-function dimensionMessage(dimension: Dimension): Message<'Dimension'> {
-  if (dimension === null) return {}
-  return typeof dimension === 'number' ? { value: BigInt(dimension) } : { param: dimension }
+function dimensionMessage(dimension: SymbolicDimension): Message<'Dimension'> {
+  if (typeof dimension === 'number') return { value: BigInt(dimension) }
+  return typeof dimension === 'string' ? { param: dimension } : {}
 }

@@ -1,16 +1,19 @@
 // attention.ts: attention and rotary embeddings, as compositions where there is no kernel.
+import { exactDivide, fixSize, lessThan, multiply, type Size, sameSize, subtract } from '../../core/size.js'
 import { givenFloat, int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { HeadStrides } from '../../kernels/network-args.js'
 import type { Lowering, Value } from '../lowering.js'
+import type { Symbolic } from '../program.js'
 import { broadcastStrides } from '../views.js'
+import { positions } from './positions.js'
 import type { LowerTable } from './table.js'
 
 /** [B, T, H · D] as [B, H, T, D]; what has four dimensions is so already. */
-function splitHeads(ctx: Lowering, x: Value, heads: number): Value {
+function splitHeads(ctx: Lowering, x: Value, heads: Size): Value {
   if (x.shape.length === 4) return x
   const [batch = 0, length = 0, width = 0] = x.shape
-  const parts = ctx.reshaped(x, [batch, length, heads, width / heads])
+  const parts = ctx.reshaped(x, [batch, length, heads, partOf(width, heads)])
   return ctx.call('Transpose', [parts], { perm: ints([0, 2, 1, 3]) })
 }
 
@@ -18,24 +21,24 @@ function splitHeads(ctx: Lowering, x: Value, heads: number): Value {
 function joinHeads(ctx: Lowering, x: Value): Value {
   const [batch = 0, heads = 0, length = 0, depth = 0] = x.shape
   const moved = ctx.call('Transpose', [x], { perm: ints([0, 2, 1, 3]) })
-  return ctx.reshaped(moved, [batch, length, heads * depth])
+  return ctx.reshaped(moved, [batch, length, multiply(heads, depth)])
 }
 
 /** Each head as often as query heads share it. */
-function repeatHeads(ctx: Lowering, x: Value, heads: number): Value {
+function repeatHeads(ctx: Lowering, x: Value, heads: Size): Value {
   const [batch = 0, own = 0, length = 0, depth = 0] = x.shape
-  if (own === heads) return x
+  if (sameSize(own, heads)) return x
   const lone = ctx.call('Unsqueeze', [x, ctx.ints([2])])
-  const repeated = ctx.call('Expand', [lone, ctx.ints([batch, own, heads / own, length, depth])])
+  const repeated = ctx.call('Expand', [lone, ctx.ints([batch, own, partOf(heads, own), length, depth])])
   return ctx.reshaped(repeated, [batch, heads, length, depth])
 }
 
-const counts = (ctx: Lowering, count: number, shape: readonly number[]): Value =>
-  ctx.constantOf(
-    'i64',
-    shape,
-    Array.from({ length: count }, (_, i) => i),
-  )
+/** One of the parts of a size, as many as shape inference has found it to have. */
+const partOf = (size: Size, parts: Size): Size => exactDivide(size, parts) ?? 0
+
+/** 0, 1, 2 … */
+const counts = (ctx: Lowering, count: Size, shape: readonly Size[]): Value =>
+  ctx.reshaped(positions(ctx, count), shape)
 
 /** 0 where `seen` holds, else −∞. */
 function maskOf(ctx: Lowering, seen: Value): Value {
@@ -44,9 +47,9 @@ function maskOf(ctx: Lowering, seen: Value): Value {
 
 /** What decides which keys a query sees. */
 interface Visibility {
-  readonly queries: number
-  readonly keys: number
-  readonly past: number
+  readonly queries: Size
+  readonly keys: Size
+  readonly past: Size
   readonly causal: boolean
 }
 
@@ -63,11 +66,13 @@ function biasOf(
   const mask = ctx.inputIfAny(first + 3)
   if (mask) {
     const values = mask.dtype === 'bool' ? maskOf(ctx, mask) : mask
-    const missing = keys - values.shape.at(-1)!
+    const missing = subtract(keys, values.shape.at(-1)!)
     const pads = values.shape.flatMap(() => 0)
     const ends = values.shape.map((_, axis) => (axis === values.shape.length - 1 ? missing : 0))
     const padding = ctx.ints([...pads, ...ends])
-    parts.push(missing > 0 ? ctx.call('Pad', [values, padding, ctx.one(Number.NEGATIVE_INFINITY)]) : values)
+    parts.push(
+      lessThan(0, missing) ? ctx.call('Pad', [values, padding, ctx.one(Number.NEGATIVE_INFINITY)]) : values,
+    )
   }
   const lengths = ctx.inputIfAny(first + 6)
   const columns = counts(ctx, keys, [1, 1, 1, keys])
@@ -94,16 +99,16 @@ function probabilities(ctx: Lowering, scores: Value, bias: Value | undefined): V
 }
 
 /** Where the rows of heads are in [B, T, H · D], or in [B, H, T, D]. */
-function headStrides(shape: readonly number[], depth: number): HeadStrides {
+function headStrides(shape: readonly Size[], depth: Size): Symbolic<HeadStrides> {
   const [, first = 0, second = 0] = shape
   return shape.length === 3
-    ? [first * second, depth, second]
-    : [first * second * depth, second * depth, depth]
+    ? [multiply(first, second), depth, second]
+    : [multiply(first, second, depth), multiply(second, depth), depth]
 }
 
 /** Heads, rows and the length of a row. */
-const headSizes = ({ shape }: Value, heads: number): [number, number, number] =>
-  shape.length === 3 ? [heads, shape[1]!, shape[2]! / heads] : [shape[1]!, shape[2]!, shape[3]!]
+const headSizes = ({ shape }: Value, heads: number): [Size, Size, Size] =>
+  shape.length === 3 ? [heads, shape[1]!, partOf(shape[2]!, heads)] : [shape[1]!, shape[2]!, shape[3]!]
 
 /** Which of keys and values are wanted as [B, H, S, D]. */
 type Split = readonly [k: boolean, v: boolean]
@@ -129,9 +134,10 @@ function attentionOf(ctx: Lowering, first: number, split: Split) {
   const batch = q.shape[0]!
   const mask = bias && ctx.call('Expand', [bias, ctx.ints([...bias.shape.slice(0, -1), keys])])
   const maskStrides = mask && broadcastStrides(mask.shape, [batch, heads, queries, keys])
-  const yStrides: HeadStrides = flat
-    ? [queries * heads * valueDepth, valueDepth, heads * valueDepth]
-    : [heads * queries * valueDepth, queries * valueDepth, valueDepth]
+  const image = multiply(heads, queries, valueDepth)
+  const yStrides: Symbolic<HeadStrides> = flat
+    ? [image, valueDepth, multiply(heads, valueDepth)]
+    : [image, multiply(queries, valueDepth), valueDepth]
   const args = {
     batch,
     heads,
@@ -140,7 +146,7 @@ function attentionOf(ctx: Lowering, first: number, split: Split) {
     keys,
     depth,
     valueDepth,
-    scale: givenFloat(ctx.node, 'scale') ?? 1 / Math.sqrt(depth),
+    scale: givenFloat(ctx.node, 'scale') ?? 1 / Math.sqrt(fixSize(depth)),
     softcap: ctx.number('softcap'),
     causal: isCausal && !hasLengths,
     causalOffset: past,
@@ -172,7 +178,10 @@ function attention(ctx: Lowering): void {
 /** dY, Q, K, V, mask, past K, past V, lengths → dQ, dK, dV. The forward pass is computed again for its sums. */
 function attentionGrad(ctx: Lowering): void {
   const { k, v, past, flat, args } = attentionOf(ctx, 1, [false, false])
-  const [y, logSum] = [ctx.scratch(ctx.read(0).count), ctx.scratch(args.batch * args.heads * args.queries)]
+  const [y, logSum] = [
+    ctx.scratch(ctx.read(0).count),
+    ctx.scratch(multiply(args.batch, args.heads, args.queries)),
+  ]
   ctx.step('attention', { ...args, y: y.write(), logSum: logSum.write() })
   const [dk, dv] = [k, v].map(({ shape, buffer }, i): Value | undefined =>
     ctx.wants(i + 1) ? { dtype: 'f32', shape, buffer: ctx.scratch(buffer.count) } : undefined,
@@ -205,7 +214,7 @@ function composedAttention(ctx: Lowering): void {
   ctx.give(k, 1)
   ctx.give(v, 2)
   const [, heads = 0, queries = 0, depth = 0] = q.shape
-  const root = ctx.one(Math.sqrt(givenFloat(ctx.node, 'scale') ?? 1 / Math.sqrt(depth)))
+  const root = ctx.one(Math.sqrt(givenFloat(ctx.node, 'scale') ?? 1 / Math.sqrt(fixSize(depth))))
   const keys = ctx.call('Transpose', [repeatHeads(ctx, k, heads)], { perm: ints([0, 1, 3, 2]) })
   let scores = ctx.call('MatMul', [ctx.call('Mul', [q, root]), ctx.call('Mul', [keys, root])])
   const mode = ctx.integer('qk_matmul_output_mode')
@@ -232,7 +241,8 @@ function rotaryEmbedding(ctx: Lowering): void {
   const x = ctx.input(0)
   const flat = x.shape.length === 3
   const heads = splitHeads(ctx, x, ctx.integer('num_heads'))
-  const [batch = 0, , length = 0, depth = 0] = heads.shape
+  const [batch = 0, , length = 0] = heads.shape
+  const depth = fixSize(heads.shape[3] ?? 0)
   const turning = ctx.integer('rotary_embedding_dim') || depth
   const angle = (i: number): Value => {
     const cache = ctx.has(3)
@@ -267,7 +277,7 @@ function linearAttention(ctx: Lowering): void {
   const [k, v] = [splitHeads(ctx, ctx.input(1), own), splitHeads(ctx, ctx.input(2), own)]
   const [batch = 0, , length = 0, depth = 0] = k.shape
   const gate = (i: number): Value | undefined =>
-    ctx.has(i) ? splitHeads(ctx, ctx.input(i), ctx.shape(i)[2]! < own ? 1 : own) : undefined
+    ctx.has(i) ? splitHeads(ctx, ctx.input(i), lessThan(ctx.shape(i)[2]!, own) ? 1 : own) : undefined
   const [decay, beta] = [gate(4), gate(5)]
   if ((rule.startsWith('gated') && !decay) || (rule.endsWith('delta') && !beta))
     throw ctx.unsupported(`update_rule '${rule}' needs its decay, input 4, and its beta, input 5`)
@@ -276,9 +286,9 @@ function linearAttention(ctx: Lowering): void {
   const column = (value: Value): Value => ctx.call('Transpose', [value], { perm: ints([0, 1, 3, 2]) })
   const size = ctx.ints([batch, own, depth, v.shape[3]!])
   let state = ctx.inputIfAny(3) ?? ctx.call('Expand', [ctx.one(0), size])
-  const scale = ctx.one(ctx.number('scale') || 1 / Math.sqrt(depth))
+  const scale = ctx.one(ctx.number('scale') || 1 / Math.sqrt(fixSize(depth)))
   const outputs: Value[] = []
-  for (let t = 0; t < length; t++) {
+  for (let t = 0; t < fixSize(length); t++) {
     const key = step(k, t)
     if (rule.startsWith('gated')) state = ctx.call('Mul', [state, ctx.call('Exp', [column(step(decay!, t))])])
     let value = step(v, t)

@@ -1,32 +1,27 @@
 // constant.ts: tensors made of attributes and sizes.
-import { SparkError } from '../../core/errors.js'
-import { tensorOf } from '../../graph/attributes.js'
-import { Constant } from '../../graph/constant.js'
+import type { Size } from '../../core/size.js'
+import { int, tensorOf } from '../../graph/attributes.js'
 import { constantValue, type Lowering, type Value } from '../lowering.js'
 import { addFill } from './copy.js'
-import { pattern } from './slice.js'
+import { pattern } from './positions.js'
 import type { LowerTable } from './table.js'
 
 function eyeLike(ctx: Lowering): void {
   const { shape, dtype } = ctx.output()
   const k = ctx.integer('k')
-  const ones = pattern(ctx, shape, (row, col) => col === row + k)
-  ctx.give(ctx.constantOf(ctx.kernelType(dtype), shape, ones))
+  ctx.give(ctx.cast(pattern(ctx, shape, 'Equal', k), ctx.kernelType(dtype)))
 }
 
-/** 0, 1, 2, … */
-function counting(count: number): Float64Array {
-  try {
-    return Float64Array.from({ length: count }, (_, i) => i)
-  } catch (cause) {
-    throw new SparkError('ERR_OUT_OF_MEMORY', `a list of ${count} numbers does not fit`, { cause })
-  }
+/** 0, 1, 2 …: how many ones are in front of each element. */
+function counting(ctx: Lowering, count: Size): Value {
+  const ones = ctx.call('Expand', [ctx.one(1, 'f64'), ctx.ints([count])])
+  return ctx.call('CumSum', [ones, ctx.one(0, 'i64')], { exclusive: int(1) })
 }
 
 /** start, limit, delta: start + i · delta, computed in the type of the output. */
 function range(ctx: Lowering): void {
   const { shape, dtype } = ctx.output()
-  const counts = constantValue(Constant.from('f64', shape, counting(shape[0]!)))
+  const counts = counting(ctx, shape[0]!)
   const steps = ctx.call('Mul', [ctx.cast(counts, ctx.kernelType(dtype)), ctx.input(2)])
   ctx.give(ctx.call('Add', [steps, ctx.input(0)]))
 }

@@ -1,16 +1,18 @@
 // conv.ts: convolutions.
+import { add, fixSize, floorDivide, multiply, type Size, subtract } from '../../core/size.js'
 import { float, int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { ConvShape } from '../../kernels/conv-args.js'
 import type { Activation } from '../../kernels/linear-args.js'
 import type { Lowering } from '../lowering.js'
+import type { Symbolic } from '../program.js'
 import { computeOf, exactCompute, weightOf } from './matmul.js'
 import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'
 import { windowOf } from './window.js'
 
 /** The convolution of input `x` with the weight that is input `x + 1`, to an output of the shape `y`. */
-function convShape(ctx: Lowering, x: number, y: readonly number[]): ConvShape {
+function convShape(ctx: Lowering, x: number, y: readonly Size[]): Symbolic<ConvShape> {
   const { padsEnd: _, ...window } = windowOf(ctx, ctx.shape(x), y, ctx.shape(x + 1).slice(2))
   return { batch: ctx.shape(x)[0]!, groups: ctx.integer('group'), ...window }
 }
@@ -32,17 +34,18 @@ function conv(ctx: Lowering): void {
 }
 
 /** The convolution from y to x, which the node transposes; its weight is input `x + 1`. */
-function transposedShape(ctx: Lowering, x: number, y: readonly number[]): ConvShape {
+function transposedShape(ctx: Lowering, x: number, y: readonly Size[]): Symbolic<ConvShape> {
   const [from, kernel] = [ctx.shape(x), ctx.shape(x + 1).slice(2)]
   const { padsEnd: _, ...window } = windowOf(ctx, y, from, kernel)
   const extra = ctx.integersOf('output_padding') ?? kernel.map(() => 0)
   const given = ctx.integersOf('output_shape') === undefined && ctx.text('auto_pad') === 'NOTSET'
   const padsBegin = window.padsBegin.map((pad, i) => {
     if (given) return pad
-    const span = (kernel[i]! - 1) * window.dilations[i]! + 1
-    const total = window.strides[i]! * (window.out[i]! - 1) + extra[i]! + span - window.image[i]!
-    const half = Math.floor(total / 2)
-    return ctx.text('auto_pad') === 'SAME_UPPER' ? half : total - half
+    const span = add(multiply(subtract(kernel[i]!, 1), window.dilations[i]!), 1)
+    const covered = add(multiply(window.strides[i]!, subtract(window.out[i]!, 1)), extra[i]!, span)
+    const total = subtract(covered, window.image[i]!)
+    const half = floorDivide(total, 2)
+    return ctx.text('auto_pad') === 'SAME_UPPER' ? half : subtract(total, half)
   })
   return { batch: from[0]!, groups: ctx.integer('group'), ...window, padsBegin }
 }
@@ -86,13 +89,13 @@ function convGrad(ctx: Lowering): void {
 /** x [B, C, T], W [C, 1, K], bias, past [B, C, K − 1] → a convolution that sees the past, and the next past */
 function causalConv(ctx: Lowering): void {
   const [batch = 0, channels = 0, length = 0] = ctx.shape(0)
-  const history = ctx.shape(1)[2]! - 1
+  const history = subtract(ctx.shape(1)[2]!, 1)
   const past = ctx.inputIfAny(3) ?? ctx.call('Expand', [ctx.one(0), ctx.ints([batch, channels, history])])
   const seen = ctx.call('Concat', [past, ctx.input(0)], { axis: int(2) })
-  const y = ctx.call('Conv', [seen, ctx.input(1), ctx.inputIfAny(2)], { group: int(channels) })
+  const y = ctx.call('Conv', [seen, ctx.input(1), ctx.inputIfAny(2)], { group: int(fixSize(channels)) })
   const activation = ctx.text('activation')
   ctx.give(activation === 'none' ? y : ctx.call('Swish', [y], { alpha: float(1) }))
-  const ends = [ctx.ints([length]), ctx.ints([length + history]), ctx.ints([2])]
+  const ends = [ctx.ints([length]), ctx.ints([add(length, history)]), ctx.ints([2])]
   ctx.give(ctx.call('Slice', [seen, ...ends]), 1)
 }
 

@@ -1,5 +1,7 @@
 // copy.ts: strided copies and fills that several families of operators are made of.
+
 import { contiguousStrides } from '../../core/shape.js'
+import type { Size } from '../../core/size.js'
 import type { Lowering } from '../lowering.js'
 import type { Buffer, Operand } from '../program.js'
 import { collapse } from '../views.js'
@@ -7,12 +9,12 @@ import { collapse } from '../views.js'
 /** Adds dst[i · dstStrides] = src[i · srcStrides] for the indices of `shape`. */
 export function addCopy(
   ctx: Lowering,
-  shape: readonly number[],
-  [src, srcOffset, srcStrides]: readonly [Operand, number, readonly number[]],
-  [dst, dstOffset, dstStrides]: readonly [Operand, number, readonly number[]],
+  shape: readonly Size[],
+  [src, srcOffset, srcStrides]: readonly [Operand, Size, readonly Size[]],
+  [dst, dstOffset, dstStrides]: readonly [Operand, Size, readonly Size[]],
 ): void {
   const loop = collapse(shape, [srcStrides, dstStrides])
-  const [from, to] = loop.strides as [number[], number[]]
+  const [from, to] = loop.strides as [Size[], Size[]]
   ctx.step('copyStrided', {
     dtype: ctx.kernelType(src.buffer.dtype),
     shape: loop.shape,
@@ -26,7 +28,7 @@ export function addCopy(
 }
 
 /** Adds dst = value everywhere. */
-export function addFill(ctx: Lowering, shape: readonly number[], value: Operand, dst: Operand): void {
+export function addFill(ctx: Lowering, shape: readonly Size[], value: Operand, dst: Operand): void {
   const strides = contiguousStrides(shape)
   addCopy(ctx, shape, [value, 0, shape.map(() => 0)], [dst, 0, strides])
 }

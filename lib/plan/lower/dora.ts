@@ -1,5 +1,7 @@
 // dora.ts: DoRA layers: the linear one, and the effective weight of the others.
+
 import { numel } from '../../core/shape.js'
+import { multiply, type Size } from '../../core/size.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
@@ -7,7 +9,7 @@ import { exactCompute, weightOf } from './matmul.js'
 import type { LowerTable } from './table.js'
 
 /** Adapter A, B and scale; inputs `a` and `a + 1` of the node. */
-export function lowRankOf(ctx: Lowering, a: number): { rank: number; scale: number; a: Operand; b: Operand } {
+export function lowRankOf(ctx: Lowering, a: number): { rank: Size; scale: number; a: Operand; b: Operand } {
   return { rank: ctx.shape(a)[0]!, scale: ctx.number('scale'), a: ctx.read(a), b: ctx.read(a + 1) }
 }
 
@@ -30,9 +32,9 @@ export function addNorm(ctx: Lowering, w: number, norm: Operand, gain: Operand):
 /** x, W, A, B, magnitude, bias, dropout mask → y, and for the backward pass xa, z, norm, gain */
 function dora(ctx: Lowering): void {
   const weight = weightOf(ctx, 1)
-  const tokens = numel(ctx.shape(0)) / weight.cols
+  const tokens = numel(ctx.shape(0).slice(0, -1))
   const lowRank = lowRankOf(ctx, 2)
-  const xa = ctx.resultOrScratch(1, tokens * lowRank.rank)
+  const xa = ctx.resultOrScratch(1, multiply(tokens, lowRank.rank))
   const [norm, gain] = [ctx.resultOrScratch(3, weight.rows), ctx.resultOrScratch(4, weight.rows)]
   addNorm(ctx, 1, norm, gain)
   ctx.step('doraForward', {
@@ -59,7 +61,7 @@ function doraGrad(ctx: Lowering): void {
     a,
     b,
     ...scaling,
-    tokens: numel(ctx.shape(1)) / weight.cols,
+    tokens: numel(ctx.shape(1).slice(0, -1)),
     exactNorm: ctx.text('norm_gradient') === 'exact',
     dy: ctx.read(0),
     x: ctx.read(1),
@@ -99,7 +101,7 @@ function doraWeightGrad(ctx: Lowering): void {
     dmerged: ctx.read(0),
     norm: ctx.read(4),
     gain: ctx.read(5),
-    dv: ctx.scratch(weight.rows * weight.cols).write(),
+    dv: ctx.scratch(multiply(weight.rows, weight.cols)).write(),
     da: ctx.resultOrScratch(0, a.count),
     db: ctx.resultOrScratch(1, b.count),
     dmagnitude: ctx.resultOrScratch(2, weight.rows),

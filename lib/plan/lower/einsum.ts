@@ -1,5 +1,7 @@
 // einsum.ts: sums of products by a formula of letters, as transposes and matrix products.
+
 import { contiguousStrides, numel } from '../../core/shape.js'
+import { add, lessThan, multiply, type Size, sameSize } from '../../core/size.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
@@ -41,7 +43,9 @@ function diagonal(ctx: Lowering, value: Value, given: readonly string[]): Named 
   if (names.length === given.length) return { value, names }
   const strides = contiguousStrides(value.shape)
   const shape = names.map(name => value.shape[given.indexOf(name)]!)
-  const steps = names.map(name => strides.reduce((sum, step, i) => sum + (given[i] === name ? step : 0), 0))
+  const steps = names.map(name =>
+    strides.reduce<Size>((sum, step, i) => add(sum, given[i] === name ? step : 0), 0),
+  )
   const buffer = ctx.scratch(numel(shape), value.dtype)
   addCopy(ctx, shape, [value.buffer.read(), 0, steps], [buffer.write(), 0, contiguousStrides(shape)])
   return { value: { dtype: value.dtype, shape, buffer }, names }
@@ -67,7 +71,9 @@ function arrange({ value, names }: Named, ctx: Lowering, order: readonly string[
 function contract(ctx: Lowering, a: Named, b: Named, kept: ReadonlySet<string>): Named {
   const sizeIn = ({ value, names }: Named, name: string) => value.shape[names.indexOf(name)]
   // Axes of an ellipsis may be repeated in one of the two: then each is summed alone.
-  const goes = (name: string): boolean => !kept.has(name) && sizeIn(a, name) !== sizeIn(b, name)
+  const differs = (left: Size | undefined, right: Size | undefined): boolean =>
+    left === undefined || right === undefined ? left !== right : !sameSize(left, right)
+  const goes = (name: string): boolean => !kept.has(name) && differs(sizeIn(a, name), sizeIn(b, name))
   const staying = [...a.names, ...b.names].filter(name => !goes(name))
   const [left, right] = [sumOver(a, ctx, new Set(staying)), sumOver(b, ctx, new Set(staying))]
   const shared = left.names.filter(name => right.names.includes(name))
@@ -75,16 +81,16 @@ function contract(ctx: Lowering, a: Named, b: Named, kept: ReadonlySet<string>):
   const sum = shared.filter(name => !kept.has(name))
   const rows = left.names.filter(name => !shared.includes(name))
   const cols = right.names.filter(name => !shared.includes(name))
-  const sizeOf = (name: string): number => {
-    const sizes = [left, right].map(({ value, names }) => value.shape[names.indexOf(name)] ?? 1)
-    return Math.max(...sizes)
+  const sizeOf = (name: string): Size => {
+    const [first = 1, second = 1] = [left, right].map(({ value, names }) => value.shape[names.indexOf(name)])
+    return sameSize(first, 1) ? second : first
   }
   const matrix = (operand: Named, order: readonly string[], last: readonly string[]): Value => {
     const whole = [...batch, ...order, ...last]
     const value = arrange(operand, ctx, whole)
     const lead = value.shape.slice(0, batch.length)
-    const size = (names: readonly string[]): number =>
-      names.reduce((product, name) => product * value.shape[whole.indexOf(name)]!, 1)
+    const size = (names: readonly string[]): Size =>
+      multiply(...names.map(name => value.shape[whole.indexOf(name)]!))
     return ctx.reshaped(value, [...lead, size(order), size(last)])
   }
   const product = ctx.call('MatMul', [matrix(left, rows, sum), matrix(right, sum, cols)])
@@ -123,7 +129,7 @@ function einsumGrad(ctx: Lowering): void {
       sum = contract(ctx, sum, next, kept)
     }
     const dx = arrange(sumOver(sum, ctx, new Set(names)), ctx, names)
-    const repeated = dx.shape.flatMap((size, axis) => (size > value.shape[axis]! ? [axis] : []))
+    const repeated = dx.shape.flatMap((size, axis) => (lessThan(value.shape[axis]!, size) ? [axis] : []))
     const whole =
       repeated.length === 0 ? dx : ctx.call('ReduceSum', [dx, ctx.ints(repeated)], { keepdims: int(1) })
     giveDiagonal(ctx, i, ctx.call('Expand', [whole, ctx.ints(value.shape)]), operands[i]!)
@@ -138,7 +144,9 @@ function giveDiagonal(ctx: Lowering, o: number, value: Value, given: readonly st
     return
   }
   const strides = contiguousStrides(ctx.output(o).shape)
-  const steps = names.map(name => strides.reduce((sum, step, i) => sum + (given[i] === name ? step : 0), 0))
+  const steps = names.map(name =>
+    strides.reduce<Size>((sum, step, i) => add(sum, given[i] === name ? step : 0), 0),
+  )
   const from = [value.buffer.read(), 0, contiguousStrides(value.shape)] as const
   addCopy(ctx, value.shape, from, [zeros(ctx, o).update(), 0, steps])
 }

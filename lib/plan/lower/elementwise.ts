@@ -1,6 +1,8 @@
 // elementwise.ts: functions of every element, with broadcasting.
-import { arrayBytes, exactType, isFloat, isWideFloat } from '../../core/dtype.js'
+
+import { arrayBytes, type ElementType, exactType, isFloat, isWideFloat } from '../../core/dtype.js'
 import { numel } from '../../core/shape.js'
+import { multiply, type Size, sameSize } from '../../core/size.js'
 import { float } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { BinaryFn, UnaryFn } from '../../kernels/strided-args.js'
@@ -13,9 +15,9 @@ import type { LowerTable } from './table.js'
 export function addBinary(
   ctx: Lowering,
   fn: BinaryFn,
-  [a, aShape]: readonly [Operand, readonly number[]],
-  [b, bShape]: readonly [Operand, readonly number[]],
-  [y, yShape]: readonly [Operand, readonly number[]],
+  [a, aShape]: readonly [Operand, readonly Size[]],
+  [b, bShape]: readonly [Operand, readonly Size[]],
+  [y, yShape]: readonly [Operand, readonly Size[]],
 ): void {
   const loop = collapse(yShape, [broadcastStrides(aShape, yShape), broadcastStrides(bShape, yShape)])
   const [aStrides, bStrides] = loop.strides as [number[], number[]]
@@ -147,7 +149,8 @@ function bitCast(ctx: Lowering): void {
   const src = ctx.read(0)
   const [srcDtype, dstDtype] = [ctx.dtype(), ctx.kernelType(ctx.output().dtype)]
   const dst = ctx.write()
-  if (arrayBytes(srcDtype, src.count) !== arrayBytes(dstDtype, dst.count))
+  const bytesOf = (dtype: ElementType, count: Size): Size => multiply(arrayBytes(dtype, 1), count)
+  if (!sameSize(bytesOf(srcDtype, src.count), bytesOf(dstDtype, dst.count)))
     throw ctx.unsupported(`${srcDtype} and ${dstDtype} differ in size`)
   ctx.step('cast', { srcDtype, dstDtype, count: src.count, saturate: false, bits: true, src, dst })
 }

@@ -1,5 +1,7 @@
 // gather.ts: gathers and scatters of elements by index tensors.
+
 import { contiguousStrides, numel } from '../../core/shape.js'
+import { fixSize, multiply, type Size, sameSize } from '../../core/size.js'
 import { int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { ScatterFn } from '../../kernels/strided-args.js'
@@ -7,21 +9,22 @@ import type { Lowering, Value } from '../lowering.js'
 import type { Operand } from '../program.js'
 import { axisOf, collapse } from '../views.js'
 import { addCopy, zeros } from './copy.js'
+import { positions } from './positions.js'
 import type { LowerTable } from './table.js'
 
 /** The indexed loop; see Indexing in strided-args.ts. */
 interface IndexLoop {
-  readonly shape: readonly number[]
-  readonly strides: readonly number[]
-  readonly indexStrides: readonly number[]
-  readonly steps: readonly number[]
-  readonly limits: readonly number[]
+  readonly shape: readonly Size[]
+  readonly strides: readonly Size[]
+  readonly indexStrides: readonly Size[]
+  readonly steps: readonly Size[]
+  readonly limits: readonly Size[]
   readonly indices: Value
 }
 
 function indexLoop(ctx: Lowering, { shape, strides, indexStrides, steps, limits, indices }: IndexLoop) {
   const loop = collapse(shape, [strides, indexStrides])
-  const [along, through] = loop.strides as [number[], number[]]
+  const [along, through] = loop.strides as [Size[], Size[]]
   const read = ctx.cast(indices, 'i64').buffer.read()
   return { shape: loop.shape, strides: along, indexStrides: through, steps, limits, indices: read }
 }
@@ -36,7 +39,7 @@ function addScatter(ctx: Lowering, fn: ScatterFn, loop: IndexLoop, data: Value, 
   const strides = contiguousStrides(shape)
   const y = ctx.write()
   addCopy(ctx, shape, [data.buffer.read(), 0, strides], [y, 0, strides])
-  if (numel(loop.shape) === 0) return
+  if (sameSize(numel(loop.shape), 0)) return
   const dtype = ctx.kernelType(data.dtype)
   ctx.step('scatter', { fn, dtype, ...indexLoop(ctx, loop), updates, y: y.buffer.update() })
 }
@@ -45,7 +48,7 @@ function gather(ctx: Lowering): void {
   const [from, indices] = [ctx.shape(0), ctx.input(1)]
   const strides = contiguousStrides(from)
   const axis = axisOf(ctx.integer('axis'), from.length)
-  const none = (list: readonly number[]): number[] => list.map(() => 0)
+  const none = (list: readonly Size[]): number[] => list.map(() => 0)
   const loop: IndexLoop = {
     shape: [...from.slice(0, axis), ...indices.shape, ...from.slice(axis + 1)],
     strides: [...strides.slice(0, axis), ...none(indices.shape), ...strides.slice(axis + 1)],
@@ -82,7 +85,7 @@ function gatherElements(ctx: Lowering): void {
 /** The loop of operators whose indices hold several coordinates, behind `batch` axes in common. */
 function pointLoop(data: Value, indices: Value, batch: number): IndexLoop {
   const [strides, through] = [contiguousStrides(data.shape), contiguousStrides(indices.shape)]
-  const depth = indices.shape.at(-1)!
+  const depth = fixSize(indices.shape.at(-1)!)
   const rest = batch + depth
   const lead = indices.shape.slice(0, -1)
   return {
@@ -123,10 +126,10 @@ function tensorScatter(ctx: Lowering): void {
   const [cache, update] = [ctx.input(0), ctx.input(1)]
   const axis = axisOf(ctx.integer('axis'), cache.shape.length)
   const [batch, length, size] = [cache.shape[0]!, update.shape[axis]!, cache.shape[axis]!]
-  const steps = ctx.ints(Array.from({ length }, (_, i) => i))
+  const steps = positions(ctx, length)
   const starts = ctx.has(2)
     ? ctx.cast(ctx.input(2), 'i64')
-    : ctx.constantOf('i64', [batch], Array(batch).fill(0))
+    : ctx.call('Expand', [ctx.one(0, 'i64'), ctx.ints([batch])])
   let indices = ctx.call('Add', [ctx.call('Unsqueeze', [starts, ctx.ints([1])]), steps])
   if (ctx.text('mode') === 'circular') indices = ctx.call('Mod', [indices, ctx.one(size, 'i64')])
   const loop = elementLoop(cache, indices, axis)
@@ -136,17 +139,16 @@ function tensorScatter(ctx: Lowering): void {
 
 /** indices, depth, [off, on]: on where the position along the new axis is the index. */
 function oneHot(ctx: Lowering): void {
-  const depth = ctx.integers(1)[0]!
+  const depth = ctx.wholes(1)[0]!
   const rank = ctx.shape(0).length + 1
   const axis = axisOf(ctx.integer('axis'), rank)
   const [off, on] = ctx.calls('Split', [ctx.input(2)], { axis: int(0), num_outputs: int(2) }, 2)
   const row = Array.from({ length: rank }, (_, i) => (i === axis ? depth : 1))
-  const ends = [ctx.one(0, 'i64'), ctx.one(depth, 'i64'), ctx.one(1, 'i64')]
-  const positions = ctx.reshaped(ctx.call('Range', ends), row)
+  const columns = ctx.reshaped(positions(ctx, depth), row)
   const given = ctx.call('Unsqueeze', [ctx.cast(ctx.input(0), 'i64'), ctx.ints([axis])])
   const negative = ctx.call('Less', [given, ctx.one(0, 'i64')])
   const counted = ctx.call('Where', [negative, ctx.call('Add', [given, ctx.one(depth, 'i64')]), given])
-  ctx.give(ctx.call('Where', [ctx.call('Equal', [counted, positions]), on, off]))
+  ctx.give(ctx.call('Where', [ctx.call('Equal', [counted, columns]), on, off]))
 }
 
 /** dy, x, indices → dx: elements that were read more than once get the sum. */
@@ -160,7 +162,7 @@ function gatherGrad(ctx: Lowering): void {
     fn: 'add',
     dtype: 'f32',
     shape: [outer, count, inner],
-    strides: [size * inner, 0, 1],
+    strides: [multiply(size, inner), 0, 1],
     indexStrides: [0, 1, 0],
     steps: [inner],
     limits: [size],

@@ -1,28 +1,108 @@
 // image.ts: resizing and sampling of images.
+
 import { numel } from '../../core/shape.js'
+import { areNumbers, fixSize, hintOf, multiply, type Size, sameSize } from '../../core/size.js'
+import { fixedSizes, type SizeValues } from '../../core/size-scope.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
 import { axisOf } from '../views.js'
 import { aroundAxis } from './reduce.js'
-import { resizeTaps, type Taps, transposedTaps } from './resize-taps.js'
+import { resizeTaps, type Taps, tapRuleOf, transposedTaps } from './resize-taps.js'
 import type { LowerTable } from './table.js'
 
-/** The axes that the node resizes from `from` to `to`, with their taps; roi, scales and sizes are inputs from `first` on. */
-function resizedAxes(ctx: Lowering, first: number, from: readonly number[], to: readonly number[]) {
+/** One axis that is resized. */
+interface SymbolicAxis {
+  readonly size: Size
+  readonly out: Size
+  /** out / size before rounding. */
+  readonly scale: Size | 'exact'
+  readonly window: readonly [number, number]
+}
+
+/** The axes that the node resizes from `from` to `to`; roi, scales and sizes are inputs from `first` on. */
+function resizedAxes(ctx: Lowering, first: number, from: readonly Size[], to: readonly Size[]) {
   const axes = (ctx.integersOf('axes') ?? [...from.keys()]).map(axis => axisOf(axis, from.length))
-  const scales = ctx.has(first + 1) ? ctx.numbers(first + 1) : []
+  const scales = ctx.has(first + 1) ? ctx.sizes(first + 1) : []
   const roi = ctx.has(first) && ctx.shape(first)[0] !== 0 ? ctx.numbers(first) : []
-  return axes.flatMap((axis, i) => {
-    const [size, out] = [from[axis]!, to[axis]!]
+  return axes.map((axis, i): SymbolicAxis & { readonly axis: number } => {
     const window = [roi[i] ?? 0, roi[i + axes.length] ?? 1] as const
-    const taps = resizeTaps(ctx, { size, out, scale: scales[i] ?? out / size, window })
-    return size === out && taps.taps.every((tap, q) => tap === q) ? [] : [{ axis, taps }]
+    return { axis, size: from[axis]!, out: to[axis]!, scale: scales[i] ?? 'exact', window }
   })
 }
 
-/** `value` with `out` positions along an axis, made of these taps. */
-function resampled(ctx: Lowering, value: Value, axis: number, { taps, weights, offset, count }: Taps): Value {
+/** Taps whose elements, and how many there are, may depend on sizes. */
+interface SymbolicTaps {
+  /** Positions. */
+  readonly out: Size
+  /** Taps of a position. */
+  readonly count: number
+  readonly taps: Value
+  readonly weights: Value
+  readonly offset: Value | undefined
+}
+
+/** The taps of an axis for some sizes; those for the last ones are kept. */
+function tapsOf(ctx: Lowering, { size, out, scale, window }: SymbolicAxis): (values: SizeValues) => Taps {
+  const rule = tapRuleOf(ctx)
+  let last: { readonly values: SizeValues; readonly taps: Taps } | undefined
+  return values => {
+    if (last?.values === values) return last.taps
+    const [before, after] = [values.of(size), values.of(out)]
+    const ratio = scale === 'exact' ? after / before : values.of(scale)
+    const taps = resizeTaps(rule, { size: before, out: after, scale: ratio, window })
+    last = { values, taps }
+    return taps
+  }
+}
+
+const examples: SizeValues = { of: hintOf }
+
+/** An axis for the example sizes only. */
+function fixedAxis<Axis extends SymbolicAxis>(axis: Axis): Axis {
+  const scale = axis.scale === 'exact' ? axis.scale : fixSize(axis.scale)
+  return { ...axis, size: fixSize(axis.size), out: fixSize(axis.out), scale }
+}
+
+/** Whether each position is what it was. */
+const isIdentity = ({ size, out }: SymbolicAxis, { taps, count }: Taps): boolean =>
+  (count === 1 || out === 0) && sameSize(size, out) && taps.every((tap, q) => tap === q)
+
+/** The taps of an axis; undefined where each position is what it was. */
+function symbolicTaps(ctx: Lowering, axis: SymbolicAxis): SymbolicTaps | undefined {
+  const { size, out, scale } = axis
+  const isSymbolic = !areNumbers([size, out, scale === 'exact' ? 1 : scale])
+  const mayKeep = ctx.text('mode') === 'nearest' && scale !== 'exact' && scale !== 1
+  if (isSymbolic && (variesByScale(ctx) || (mayKeep && sameSize(size, out))))
+    return symbolicTaps(ctx, fixedAxis(axis))
+  const tapsFor = tapsOf(ctx, axis)
+  const example = tapsFor(examples)
+  if (isIdentity(axis, example)) return undefined
+  if (!isSymbolic) return constantTaps(ctx, example)
+  const { count } = example
+  const length = multiply(out, count)
+  const taps = ctx.table('i32', [length], values => tapsFor(values).taps)
+  const weights = ctx.table('f32', [length], values => tapsFor(values).weights)
+  return { out, count, taps, weights, offset: undefined }
+}
+
+/** Whether the number of taps depends on the scale, or the offset on the window. */
+const variesByScale = (ctx: Lowering): boolean =>
+  ctx.integer('antialias') !== 0 || ctx.text('coordinate_transformation_mode') === 'tf_crop_and_resize'
+
+function constantTaps(ctx: Lowering, { taps, weights, offset, count }: Taps): SymbolicTaps {
   const out = taps.length / count
+  return {
+    out,
+    count,
+    taps: ctx.constantOf('i32', [taps.length], taps),
+    weights: ctx.constantOf('f32', [weights.length], weights),
+    offset: offset && ctx.constantOf('f32', [out], offset),
+  }
+}
+
+/** `value` with `out` positions along an axis, made of these taps. */
+function resampled(ctx: Lowering, value: Value, axis: number, made: SymbolicTaps): Value {
+  const { out, count, taps, weights, offset } = made
   const shape = value.shape.map((size, n) => (n === axis ? out : size))
   const y = ctx.scratch(numel(shape))
   ctx.step('resample', {
@@ -31,9 +111,9 @@ function resampled(ctx: Lowering, value: Value, axis: number, { taps, weights, o
     count,
     x: value.buffer.read(),
     y: y.write(),
-    taps: ctx.constantOf('i32', [taps.length], taps).buffer.read(),
-    weights: ctx.constantOf('f32', [weights.length], weights).buffer.read(),
-    offset: offset && ctx.constantOf('f32', [out], offset).buffer.read(),
+    taps: taps.buffer.read(),
+    weights: weights.buffer.read(),
+    offset: offset?.buffer.read(),
   })
   return { dtype: 'f32', shape, buffer: y }
 }
@@ -41,8 +121,9 @@ function resampled(ctx: Lowering, value: Value, axis: number, { taps, weights, o
 /** x, roi, scales, sizes: one axis after the other. */
 function resize(ctx: Lowering): void {
   let value = ctx.input(0)
-  for (const { axis, taps } of resizedAxes(ctx, 1, ctx.shape(0), ctx.output().shape)) {
-    value = resampled(ctx, value, axis, taps)
+  for (const axis of resizedAxes(ctx, 1, ctx.shape(0), ctx.output().shape)) {
+    const taps = symbolicTaps(ctx, axis)
+    if (taps) value = resampled(ctx, value, axis.axis, taps)
   }
   ctx.give(value)
 }
@@ -51,8 +132,11 @@ function resize(ctx: Lowering): void {
 function resizeGrad(ctx: Lowering): void {
   const from = ctx.shape(1)
   let value = ctx.input(0)
-  for (const { axis, taps } of resizedAxes(ctx, 2, from, ctx.shape(0)).reverse()) {
-    value = resampled(ctx, value, axis, transposedTaps(taps, from[axis]!))
+  for (const axis of resizedAxes(ctx, 2, from, ctx.shape(0)).reverse().map(fixedAxis)) {
+    const taps = tapsOf(ctx, axis)(fixedSizes)
+    if (isIdentity(axis, taps)) continue
+    const transposed = transposedTaps(taps, fixSize(axis.size))
+    value = resampled(ctx, value, axis.axis, constantTaps(ctx, transposed))
   }
   ctx.give(value)
 }

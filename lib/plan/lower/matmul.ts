@@ -1,6 +1,8 @@
 // matmul.ts: matrix products.
+
 import type { ElementType } from '../../core/dtype.js'
 import { contiguousStrides, numel } from '../../core/shape.js'
+import { add, fixSize, multiply, type Size, sameSize } from '../../core/size.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Activation, MatrixStrides } from '../../kernels/linear-args.js'
 import type { FloatCompute } from '../../kernels/weight-args.js'
@@ -71,10 +73,11 @@ function gemm(ctx: Lowering): void {
   const [transA, transB] = [ctx.integer('transA') !== 0, ctx.integer('transB') !== 0]
   const [alpha, beta] = [ctx.number('alpha'), ctx.number('beta')]
   const { shape } = ctx.output()
-  const [m, n] = shape as [number, number]
+  const [m = 0, n = 0] = shape
   const k = ctx.shape(0)[transA ? 0 : 1]!
   const bias = ctx.has(2) ? ctx.input(2) : undefined
-  const plainBias = !bias || (beta === 1 && bias.shape.at(-1) === n && numel(bias.shape) === n)
+  const isRow = bias !== undefined && sameSize(numel(bias.shape), n) && sameSize(bias.shape.at(-1) ?? 1, n)
+  const plainBias = !bias || (beta === 1 && bias.shape.length > 0 && isRow)
   if (transB && !transA && alpha === 1 && plainBias) {
     const weight = weightOf(ctx, 1)
     const [x, y] = [ctx.read(0), ctx.write()]
@@ -88,8 +91,8 @@ function gemm(ctx: Lowering): void {
     })
     return
   }
-  const product = bias ? ctx.scratch(m * n) : ctx.write().buffer
-  const strides = (transposed: boolean, rows: number, cols: number): MatrixStrides =>
+  const product = bias ? ctx.scratch(multiply(m, n)) : ctx.write().buffer
+  const strides = (transposed: boolean, rows: Size, cols: Size): Symbolic<MatrixStrides> =>
     transposed ? [0, 0, 1, rows] : [0, 0, cols, 1]
   ctx.step('matmul', {
     outer: 1,
@@ -124,15 +127,15 @@ function gemm(ctx: Lowering): void {
 function matmul(ctx: Lowering, transA = false, transB = false): void {
   const left = ctx.shape(0).length === 1 ? [1, ...ctx.shape(0)] : ctx.shape(0)
   const right = ctx.shape(1).length === 1 ? [...ctx.shape(1), 1] : ctx.shape(1)
-  const [m, k] = (transA ? left.slice(-2).reverse() : left.slice(-2)) as [number, number]
+  const [m = 0, k = 0] = transA ? left.slice(-2).reverse() : left.slice(-2)
   const n = right.at(transB ? -2 : -1)!
   const batch = ctx.output().shape.slice(0, ctx.output().shape.length - (ctx.shape(0).length > 1 ? 1 : 0))
   const sizes = ctx.shape(1).length > 1 ? batch.slice(0, -1) : batch
-  const steps = (shape: readonly number[]): number[] =>
+  const steps = (shape: readonly Size[]): Size[] =>
     broadcastStrides([...shape.slice(0, -2), 1], [...sizes, 1])
       .slice(0, -1)
-      .map(stride => stride * shape.at(-2)! * shape.at(-1)!)
-  const ySteps = contiguousStrides([...sizes, m * n]).slice(0, -1)
+      .map(stride => multiply(stride, shape.at(-2)!, shape.at(-1)!))
+  const ySteps = contiguousStrides([...sizes, multiply(m, n)]).slice(0, -1)
   const loop = collapse(sizes, [steps(left), steps(right), ySteps])
   const y = ctx.write().buffer
   const [a, b] = [ctx.input(0).buffer, ctx.input(1).buffer]
@@ -140,7 +143,12 @@ function matmul(ctx: Lowering, transA = false, transB = false): void {
   const outerAxes = Math.max(loop.shape.length - 2, 0)
   forEachOffset(loop.shape.slice(0, outerAxes), loop.strides, ([aStart, bStart, yStart]) => {
     const [outer = 1, inner = 1] = pad(loop.shape.slice(outerAxes), 1)
-    const strides = (operand: number, rows: number, cols: number, transposed: boolean): MatrixStrides => {
+    const strides = (
+      operand: number,
+      rows: Size,
+      cols: Size,
+      transposed: boolean,
+    ): Symbolic<MatrixStrides> => {
       const [first = 0, second = 0] = pad(loop.strides[operand]!.slice(outerAxes), 0)
       return transposed ? [first, second, 1, rows] : [first, second, cols, 1]
     }
@@ -162,21 +170,22 @@ function matmul(ctx: Lowering, transA = false, transB = false): void {
   })
 }
 
-const pad = (list: number[], value: number): number[] => (list.length === 1 ? [value, ...list] : list)
+const pad = (list: readonly Size[], value: number): readonly Size[] =>
+  list.length === 1 ? [value, ...list] : list
 
 /** Calls body with where each of three operands is, for each index of `shape`. */
 function forEachOffset(
-  shape: readonly number[],
-  strides: readonly (readonly number[])[],
-  body: (offsets: readonly [number, number, number]) => void,
+  shape: readonly Size[],
+  strides: readonly (readonly Size[])[],
+  body: (offsets: readonly [Size, Size, Size]) => void,
 ): void {
-  const walk = (axis: number, offsets: readonly [number, number, number]): void => {
+  const walk = (axis: number, offsets: readonly [Size, Size, Size]): void => {
     if (axis === shape.length) {
       body(offsets)
       return
     }
-    for (let i = 0; i < shape[axis]!; i++) {
-      const [a, b, y] = offsets.map((offset, n) => offset + i * strides[n]![axis]!)
+    for (let i = 0; i < fixSize(shape[axis]!); i++) {
+      const [a, b, y] = offsets.map((offset, n) => add(offset, multiply(i, strides[n]![axis]!)))
       walk(axis + 1, [a!, b!, y!])
     }
   }
@@ -197,7 +206,7 @@ function rowsOf(ctx: Lowering): Symbolic<Weight> {
   const weight = storedWeight(ctx, 1, true)
   if (weight) return weight
   const [cols = 0, rows = 0] = ctx.shape(1)
-  const data = ctx.scratch(rows * cols)
+  const data = ctx.scratch(multiply(rows, cols))
   addCopy(ctx, [rows, cols], [ctx.read(1), 0, [1, rows]], [data.write(), 0, [cols, 1]])
   return { format: 'f32', rows, cols, data: data.read() }
 }

@@ -1,26 +1,29 @@
 // normalization.ts: normalization of rows, channels, groups, batches and windows of channels.
+
 import { numel } from '../../core/shape.js'
+import { exactDivide, lessThan, multiply, type Size, sameSize } from '../../core/size.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { NormShape } from '../../kernels/network-args.js'
 import type { Lowering, Value } from '../lowering.js'
-import type { Buffer, Operand } from '../program.js'
+
+import type { Buffer, Operand, Symbolic } from '../program.js'
 import { axisOf } from '../views.js'
 import type { LowerTable } from './table.js'
 
 /** Scale or bias of the normalized axes, repeated where it is smaller than they are. */
-function parameter(ctx: Lowering, i: number, shape: readonly number[]): Operand | undefined {
+function parameter(ctx: Lowering, i: number, shape: readonly Size[]): Operand | undefined {
   if (!ctx.has(i)) return undefined
   const value = ctx.input(i)
   return (
-    value.buffer.count === numel(shape) ? value : ctx.call('Expand', [value, ctx.ints(shape)])
+    sameSize(value.buffer.count, numel(shape)) ? value : ctx.call('Expand', [value, ctx.ints(shape)])
   ).buffer.read()
 }
 
 /** Whether input `i`, which broadcasts to x, has other elements for other rows. */
-function variesByRow(ctx: Lowering, i: number, normalized: readonly number[]): boolean {
+function variesByRow(ctx: Lowering, i: number, normalized: readonly Size[]): boolean {
   const shape = ctx.inputIfAny(i)?.shape ?? []
-  return shape.length > normalized.length && numel(shape.slice(0, -normalized.length)) > 1
+  return shape.length > normalized.length && lessThan(1, numel(shape.slice(0, -normalized.length)))
 }
 
 /** x, scale, bias → y, and mean and 1 / deviation of each row. */
@@ -38,19 +41,22 @@ const rowNormalization =
       ctx.step('norm', { ...sizes, ...statistics, x: ctx.read(0), scale, bias, y: ctx.write() })
       return
     }
-    const plain = ctx.scratch(rows * cols)
+    const plain = ctx.scratch(multiply(rows, cols))
     ctx.step('norm', { ...sizes, ...statistics, x: ctx.read(0), y: plain.write() })
     const scaled = ctx.call('Mul', [{ dtype: 'f32', shape, buffer: plain }, ctx.input(1)])
     ctx.give(ctx.has(2) ? ctx.call('Add', [scaled, ctx.input(2)]) : scaled)
   }
 
+/** One of the parts of a size, as many as shape inference has found it to have. */
+const partOf = (size: Size, parts: Size): Size => exactDivide(size, parts) ?? 0
+
 /** x, scale, bias of the channels; `groups` of them are normalized together. */
-function channelNormalization(ctx: Lowering, groups: number): void {
+function channelNormalization(ctx: Lowering, groups: Size): void {
   const [batch = 0, channels = 0, ...rest] = ctx.shape(0)
   const inner = numel(rest)
   ctx.step('norm', {
-    rows: batch * groups,
-    cols: (channels / groups) * inner,
+    rows: multiply(batch, groups),
+    cols: multiply(partOf(channels, groups), inner),
     groups,
     inner,
     centered: true,
@@ -63,7 +69,7 @@ function channelNormalization(ctx: Lowering, groups: number): void {
 }
 
 /** How the rows of x, which is input 1, lie for the operator that attribute `of` names. */
-function normShape(ctx: Lowering): NormShape {
+function normShape(ctx: Lowering): Symbolic<NormShape> {
   const shape = ctx.shape(1)
   const of = ctx.text('of')
   if (of === 'LayerNormalization' || of === 'RMSNormalization') {
@@ -74,17 +80,18 @@ function normShape(ctx: Lowering): NormShape {
   const [batch = 0, channels = 0, ...rest] = shape
   const groups = of === 'GroupNormalization' ? ctx.integer('num_groups') : channels
   const inner = numel(rest)
-  return { rows: batch * groups, cols: (channels / groups) * inner, groups, inner, centered: true }
+  const cols = multiply(partOf(channels, groups), inner)
+  return { rows: multiply(batch, groups), cols, groups, inner, centered: true }
 }
 
 /** dy, x, scale → dx, dscale, dbias. The statistics are computed again: one pass over x instead of an output to keep. */
 function normalizationGrad(ctx: Lowering): void {
   const shape = normShape(ctx)
   const x = ctx.read(1)
-  const size = (shape.groups * shape.cols) / shape.inner
+  const size = partOf(multiply(shape.groups, shape.cols), shape.inner)
   const normalized = ctx.shape(1).slice(axisOf(ctx.integer('axis'), ctx.shape(1).length))
   const varies = shape.groups === 1 && variesByRow(ctx, 2, normalized)
-  if (varies || (ctx.has(2) && ctx.input(2).buffer.count !== size)) {
+  if (varies || (ctx.has(2) && !sameSize(ctx.input(2).buffer.count, size))) {
     throw ctx.unsupported('a scale that is repeated has no gradient yet')
   }
   const scale = ctx.optional(2)

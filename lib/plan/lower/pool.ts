@@ -1,5 +1,7 @@
 // pool.ts: pooling by windows and over whole planes.
+
 import { numel } from '../../core/shape.js'
+import { fixSize, type Size, sameSize } from '../../core/size.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { PoolFn } from '../../kernels/layer-args.js'
 import type { Lowering } from '../lowering.js'
@@ -9,7 +11,7 @@ import type { LowerTable } from './table.js'
 import { type Window, windowOf } from './window.js'
 
 /** The windows over input `x` to an output of the shape `y`. */
-function poolWindows(ctx: Lowering, x: number, y: readonly number[]) {
+function poolWindows(ctx: Lowering, x: number, y: readonly Size[]) {
   const kernel = ctx.integersOf('kernel_shape') ?? []
   const countPad = ctx.integer('count_include_pad') !== 0
   const planes = numel(ctx.shape(x).slice(0, 2))
@@ -18,8 +20,9 @@ function poolWindows(ctx: Lowering, x: number, y: readonly number[]) {
 
 /** Whether there is one window, which is the image. */
 const isWhole = ({ image, kernel, dilations, padsBegin, out }: Window): boolean =>
-  numel(out) === 1 &&
-  image.every((size, axis) => kernel[axis] === size && dilations[axis] === 1 && padsBegin[axis] === 0)
+  dilations.every(dilation => dilation === 1) &&
+  sameSize(numel(out), 1) &&
+  image.every((size, axis) => sameSize(kernel[axis]!, size) && sameSize(padsBegin[axis]!, 0))
 
 const pool =
   (fn: PoolFn) =>
@@ -56,7 +59,7 @@ const poolGrad =
   }
 
 /** All axes behind the channels. */
-const planeAxes = (shape: readonly number[]): Set<number> => new Set(shape.map((_, axis) => axis).slice(2))
+const planeAxes = (shape: readonly Size[]): Set<number> => new Set(shape.map((_, axis) => axis).slice(2))
 
 const globalPool =
   (fn: 'mean' | 'max') =>
@@ -65,7 +68,7 @@ const globalPool =
 
 /** dy, x → dx */
 function globalAverageGrad(ctx: Lowering): void {
-  const factor = ctx.scalar(1 / numel(ctx.shape(1).slice(2)))
+  const factor = ctx.scalar(1 / fixSize(numel(ctx.shape(1).slice(2))))
   addBinary(ctx, 'mul', [ctx.read(0), ctx.shape(0)], [factor, []], [ctx.write(), ctx.shape(1)])
 }
 

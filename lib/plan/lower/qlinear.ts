@@ -1,5 +1,7 @@
 // qlinear.ts: arithmetic on quantized tensors, with int8 kernels where the backend has them, else in f32.
+
 import { numel } from '../../core/shape.js'
+import { ceilDivide, lessThan, multiply, type Size, sameSize, subtract } from '../../core/size.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering, Value } from '../lowering.js'
@@ -11,14 +13,14 @@ import { windowOf } from './window.js'
 export const isBytes = ({ dtype }: { readonly dtype: string }): boolean => dtype === 'u8' || dtype === 'i8'
 
 /** `value` as a list of `count` elements, one for all being repeated. */
-function listOf(ctx: Lowering, value: Value, count: number): Value {
+function listOf(ctx: Lowering, value: Value, count: Size): Value {
   const list = ctx.reshaped(value, [value.buffer.count])
-  return value.buffer.count === count ? list : ctx.call('Expand', [list, ctx.ints([count])])
+  return sameSize(value.buffer.count, count) ? list : ctx.call('Expand', [list, ctx.ints([count])])
 }
 
 /** Zero points as a list of i32; undefined where they are known to be 0. */
-export function zerosOf(ctx: Lowering, value: Value | undefined, count: number): Value | undefined {
-  const elements = value?.buffer.storage === 'constant' ? value.buffer.initial!() : undefined
+export function zerosOf(ctx: Lowering, value: Value | undefined, count: Size): Value | undefined {
+  const elements = value?.buffer.storage === 'constant' ? value.buffer.elements() : undefined
   if (!value || (elements as Uint8Array | undefined)?.every(element => element === 0)) return undefined
   return listOf(ctx, ctx.cast(value, 'i32'), count)
 }
@@ -28,7 +30,7 @@ function signedWeight(
   ctx: Lowering,
   weight: Value,
   zero: Value | undefined,
-  features: number,
+  features: Size,
 ): { codes: Value; zeros: Value | undefined } {
   if (weight.dtype === 'i8') return { codes: weight, zeros: zerosOf(ctx, zero, features) }
   const moved = ctx.call('Sub', [ctx.cast(weight, 'i16'), ctx.one(128, 'i16')])
@@ -42,18 +44,18 @@ const sums = (ctx: Lowering, codes: Value, axis: number): Operand =>
   ctx.call('ReduceSum', [ctx.cast(codes, 'i32'), ctx.ints([axis])], { keepdims: int(0) }).buffer.read()
 
 /** A copy of `codes`, which a file may have at any address, with zeros at the end of its axes, up to these sizes. */
-function padded(ctx: Lowering, codes: Value, sizes: readonly number[]): Value {
-  const ends = sizes.map((size, axis) => size - codes.shape[axis]!)
+function padded(ctx: Lowering, codes: Value, sizes: readonly Size[]): Value {
+  const ends = sizes.map((size, axis) => subtract(size, codes.shape[axis]!))
   return ctx.call('Pad', [codes, ctx.ints([...sizes.map(() => 0), ...ends]), ctx.one(0, 'i8')])
 }
 
-const roundUp = (count: number, multiple: number): number => Math.ceil(count / multiple) * multiple
+const roundUp = (count: Size, multiple: number): Size => multiply(ceilDivide(count, multiple), multiple)
 
 /** Scales of an operation on integers: of both operands and of y, with the zero point of y. */
 type Scales = readonly [a: Value, b: Value, y: Value, zero: Value | undefined]
 
 /** The scales of y's features and its zero point, as kernels take them. */
-function resultOf(ctx: Lowering, features: number, scales: Scales | undefined) {
+function resultOf(ctx: Lowering, features: Size, scales: Scales | undefined) {
   if (!scales) return {}
   const [a, b, y, zero] = scales
   const scale = ctx.call('Div', [
@@ -105,9 +107,9 @@ export function convolveBytes(
 /** A constant matrix [N, K], or [K, N], in panels of 32 of its N that are interleaved by four: [⌈N/32⌉, ⌈K/4⌉, 32, 4]. */
 function panelsOf(ctx: Lowering, codes: Value, byRows: boolean): Value {
   const [n, k] = byRows ? codes.shape : [codes.shape[1], codes.shape[0]]
-  const [panels, lanes] = [Math.ceil(n! / 32), Math.ceil(k! / 4)]
+  const [panels, lanes] = [ceilDivide(n!, 32), ceilDivide(k!, 4)]
   const sizes = byRows ? [panels, 32, lanes, 4] : [lanes, 4, panels, 32]
-  const whole = padded(ctx, codes, [sizes[0]! * sizes[1]!, sizes[2]! * sizes[3]!])
+  const whole = padded(ctx, codes, [multiply(sizes[0]!, sizes[1]!), multiply(sizes[2]!, sizes[3]!)])
   const perm = ints(byRows ? [0, 2, 1, 3] : [2, 0, 3, 1])
   return ctx.call('Transpose', [ctx.reshaped(whole, sizes)], { perm })
 }
@@ -124,11 +126,11 @@ export function multiplyBytes(
 ): boolean {
   const [left, right] = [ctx.input(a), ctx.input(b)]
   const [cols = 0, rows = 0] = transposed ? [...right.shape].reverse() : right.shape
-  const fits = right.shape.length === 2 && left.shape.length > 0 && cols > 0 && rows > 0
+  const fits = right.shape.length === 2 && left.shape.length > 0 && cols !== 0 && rows !== 0
   if (!ctx.bytes || !fits || !isBytes(left) || !isBytes(right) || (scales && !isBytes(ctx.output())))
     return false
   if (scales && (scales[0].buffer.count !== 1 || scales[2].buffer.count !== 1)) return false
-  const tokens = numel(left.shape) / cols
+  const tokens = numel(left.shape.slice(0, -1))
   const { codes, zeros } = signedWeight(ctx, right, ctx.inputIfAny(bZero), rows)
   const packed = right.buffer.storage === 'constant'
   const w = packed ? panelsOf(ctx, codes, transposed) : transposed ? codes : ctx.call('Transpose', [codes])
@@ -152,12 +154,12 @@ export function multiplyBytes(
 }
 
 /** x − zero point as f32, which holds every difference; `shape` lets one zero point per row broadcast. */
-function centered(ctx: Lowering, x: Value, zero: Value | undefined, shape?: readonly number[]): Value {
+function centered(ctx: Lowering, x: Value, zero: Value | undefined, shape?: readonly Size[]): Value {
   const values = ctx.cast(x, 'f32')
   if (!zero) return values
   const given = ctx.cast(zero, 'f32')
-  const spreadOut = shape && zero.buffer.count > 1 ? ctx.reshaped(given, shape) : given
-  const scalar = zero.buffer.count === 1 ? ctx.reshaped(given, []) : spreadOut
+  const spreadOut = shape && lessThan(1, zero.buffer.count) ? ctx.reshaped(given, shape) : given
+  const scalar = sameSize(zero.buffer.count, 1) ? ctx.reshaped(given, []) : spreadOut
   return ctx.call('Sub', [values, scalar])
 }
 

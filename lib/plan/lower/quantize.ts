@@ -1,5 +1,6 @@
 import { isFloat } from '../../core/dtype.js'
 import { numel } from '../../core/shape.js'
+import { multiply, type Size, sameSize } from '../../core/size.js'
 import { int } from '../../graph/attributes.js'
 import type { Lowering, Value } from '../lowering.js'
 import { axisOf } from '../views.js'
@@ -7,7 +8,7 @@ import { isBytes, zerosOf } from './qlinear.js'
 import type { LowerTable } from './table.js'
 
 /** A scale or zero point in a shape that broadcasts to x: one for all, one per index of an axis, or one per block. */
-function spread(ctx: Lowering, parameter: Value, x: readonly number[]): Value {
+function spread(ctx: Lowering, parameter: Value, x: readonly Size[]): Value {
   if (parameter.shape.length === 0 || parameter.buffer.count === 1) {
     return ctx.reshaped(parameter, [])
   }
@@ -22,22 +23,21 @@ function spread(ctx: Lowering, parameter: Value, x: readonly number[]): Value {
   const blocks = ctx.call('Unsqueeze', [parameter, ctx.ints([axis + 1])])
   const repeated = [...parameter.shape.slice(0, axis + 1), block, ...parameter.shape.slice(axis + 1)]
   const whole = ctx.call('Expand', [blocks, ctx.ints(repeated)])
-  const joined = parameter.shape.map((size, i) => (i === axis ? size * block : size))
+  const joined = parameter.shape.map((size, i) => (i === axis ? multiply(size, block) : size))
   const flat = ctx.reshaped(whole, joined)
   const rest = { starts: ctx.ints([0]), ends: ctx.ints([x[axis]!]), axes: ctx.ints([axis]) }
-  return joined[axis] === x[axis] ? flat : ctx.call('Slice', [flat, rest.starts, rest.ends, rest.axes])
+  return sameSize(joined[axis]!, x[axis]!)
+    ? flat
+    : ctx.call('Slice', [flat, rest.starts, rest.ends, rest.axes])
 }
 
 /** Sizes in front of the channels that have scales, of these, and behind; undefined for blocks. */
-function affineShape(
-  ctx: Lowering,
-  scale: Value,
-): { outer: number; channels: number; inner: number } | undefined {
+function affineShape(ctx: Lowering, scale: Value): { outer: Size; channels: Size; inner: Size } | undefined {
   const shape = ctx.shape(0)
-  if (scale.buffer.count === 1) return { outer: 1, channels: 1, inner: numel(shape) }
+  if (sameSize(scale.buffer.count, 1)) return { outer: 1, channels: 1, inner: numel(shape) }
   if (ctx.integer('block_size') !== 0 || scale.shape.length !== 1) return undefined
   const axis = axisOf(ctx.integer('axis'), shape.length)
-  if (shape[axis] !== scale.buffer.count) return undefined
+  if (!sameSize(shape[axis]!, scale.buffer.count)) return undefined
   return { outer: numel(shape.slice(0, axis)), channels: shape[axis]!, inner: numel(shape.slice(axis + 1)) }
 }
 

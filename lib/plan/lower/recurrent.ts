@@ -1,4 +1,5 @@
 // recurrent.ts: recurrent layers: a matrix product for all steps, then a kernel that goes through them.
+import { fixSizes, multiply, type Size } from '../../core/size.js'
 import { ints } from '../../graph/attributes.js'
 import { recurrentFunctions } from '../../graph/recurrent.js'
 import type { UnaryFn } from '../../kernels/strided-args.js'
@@ -22,7 +23,7 @@ const functions: Readonly<Record<string, UnaryFn>> = {
 /** R in panels where kernels read those, otherwise with the units of the state first. */
 function recurrenceOf(ctx: Lowering): Operand {
   if (!ctx.packs) return ctx.call('Transpose', [ctx.input(2)], { perm: ints([0, 2, 1]) }).buffer.read()
-  const [directions = 1, rows = 0, cols = 0] = ctx.shape(2)
+  const [directions = 1, rows = 0, cols = 0] = fixSizes(ctx.shape(2))
   const size = panelSizes({ format: 'f32', rows, cols }).data
   const panels = ctx.scratch(directions * size)
   for (let d = 0; d < directions; d++) {
@@ -44,7 +45,7 @@ const recurrent =
       batchFirst ? ctx.call('Transpose', [value], { perm: ints([1, 0, 2]) }) : value
     const x = timeFirst(ctx.input(0))
     const [steps = 0, batch = 0, cols = 0] = x.shape
-    const [directions = 1, width = 0, hidden = 0] = ctx.shape(2)
+    const [directions = 1, width = 0, hidden = 0] = fixSizes(ctx.shape(2))
     const state = (i: number): Operand | undefined =>
       ctx.has(i) ? timeFirst(ctx.input(i)).buffer.read() : undefined
     /** Biases of the products with x, or with h. */
@@ -54,16 +55,16 @@ const recurrent =
             .call('Slice', [ctx.input(3), ctx.ints([first]), ctx.ints([first + width]), ctx.ints([1])])
             .buffer.read()
         : undefined
-    const gates = ctx.scratch(steps * batch * directions * width)
+    const gates = ctx.scratch(multiply(steps, batch, directions * width))
     ctx.step('linear', {
       weight: { format: 'f32', rows: directions * width, cols, data: ctx.read(1) },
-      tokens: steps * batch,
+      tokens: multiply(steps, batch),
       x: x.buffer.read(),
       bias: biases(0),
       y: gates.write(),
     })
-    const states = directions * batch * hidden
-    const [y, lastH, lastC] = [ctx.scratch(steps * states), ctx.scratch(states), ctx.scratch(states)]
+    const states = multiply(directions * hidden, batch)
+    const [y, lastH, lastC] = [ctx.scratch(multiply(steps, states)), ctx.scratch(states), ctx.scratch(states)]
     ctx.step('recurrent', {
       cell,
       directions,
@@ -88,9 +89,9 @@ const recurrent =
       y: ctx.wants(0) ? y.write() : undefined,
       lastH: lastH.write(),
       lastC: cell === 'lstm' ? lastC.write() : undefined,
-      scratch: ctx.scratch(directions * batch * (width + hidden)).write(),
+      scratch: ctx.scratch(multiply(directions * (width + hidden), batch)).write(),
     })
-    const give = (i: number, shape: readonly number[], buffer: Buffer, perm: readonly number[]): void => {
+    const give = (i: number, shape: readonly Size[], buffer: Buffer, perm: readonly number[]): void => {
       if (!ctx.wants(i)) return
       const value: Value = { dtype: 'f32', shape, buffer }
       ctx.give(batchFirst ? ctx.call('Transpose', [value], { perm: ints(perm) }) : value, i)

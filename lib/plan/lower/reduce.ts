@@ -1,5 +1,7 @@
 // reduce.ts: reductions and cumulative sums along axes, and their gradients.
+
 import { contiguousStrides, numel } from '../../core/shape.js'
+import { fixSize, lessThan, multiply, type Size, sameSize } from '../../core/size.js'
 import { int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { ReduceFn } from '../../kernels/strided-args.js'
@@ -14,7 +16,7 @@ import type { LowerTable } from './table.js'
 export function addReduce(
   ctx: Lowering,
   fn: ReduceFn,
-  [x, shape]: readonly [Operand, readonly number[]],
+  [x, shape]: readonly [Operand, readonly Size[]],
   axes: ReadonlySet<number>,
   y: Operand,
 ): void {
@@ -48,7 +50,7 @@ export function reducedAxes(ctx: Lowering, x = 0): Set<number> {
 }
 
 /** [outer, size, inner] of a shape around an axis. */
-export function aroundAxis(shape: readonly number[], axis: number) {
+export function aroundAxis(shape: readonly Size[], axis: number) {
   return { outer: numel(shape.slice(0, axis)), size: shape[axis]!, inner: numel(shape.slice(axis + 1)) }
 }
 
@@ -96,9 +98,12 @@ const cumulate =
 function sumLike(ctx: Lowering): void {
   const [from, to] = [ctx.shape(0), ctx.shape(1)]
   const missing = from.length - to.length
-  if (numel(to) > numel(from)) throw ctx.unsupported(`[${from}] cannot be summed to [${to}]`)
-  const axes = from.map((_, axis) => axis).filter(axis => axis < missing || to[axis - missing] !== from[axis])
-  if (numel(from) === numel(to)) ctx.view(0)
+  const [given, wanted] = [numel(from), numel(to)]
+  if (lessThan(given, wanted)) throw ctx.unsupported(`[${from}] cannot be summed to [${to}]`)
+  const axes = from
+    .map((_, axis) => axis)
+    .filter(axis => axis < missing || !sameSize(to[axis - missing]!, from[axis]!))
+  if (sameSize(given, wanted)) ctx.view(0)
   else addReduce(ctx, 'sum', [ctx.read(0), from], new Set(axes), ctx.write())
 }
 
@@ -109,7 +114,7 @@ const reduceGrad =
     const shape = ctx.shape(1)
     const axes = reducedAxes(ctx, 1)
     const row = shape.map((size, axis) => (axes.has(axis) ? 1 : size))
-    const factor = mean ? numel(row) / numel(shape) : 1
+    const factor = mean ? fixSize(numel(row)) / fixSize(numel(shape)) : 1
     addBinary(ctx, 'mul', [ctx.read(0), row], [ctx.scalar(factor), []], [ctx.write(), shape])
   }
 
@@ -121,7 +126,7 @@ function extremeGrad(ctx: Lowering): void {
   if (last - first + 1 !== axes.length) throw ctx.unsupported('only neighbouring axes have a gradient')
   const outer = numel(shape.slice(0, first))
   const [size, inner] = [numel(shape.slice(first, last + 1)), numel(shape.slice(last + 1))]
-  const indices = ctx.scratch(outer * inner, 'i64')
+  const indices = ctx.scratch(multiply(outer, inner), 'i64')
   const dx = zeros(ctx)
   ctx.step('topK', {
     dtype: 'f32',
@@ -138,7 +143,7 @@ function extremeGrad(ctx: Lowering): void {
     fn: 'assign',
     dtype: 'f32',
     shape: [outer, inner],
-    strides: [size * inner, 1],
+    strides: [multiply(size, inner), 1],
     indexStrides: [inner, 1],
     steps: [inner],
     limits: [size],

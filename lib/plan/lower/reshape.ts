@@ -1,5 +1,7 @@
 // reshape.ts: views under another shape, and permutations of all elements.
+
 import { contiguousStrides } from '../../core/shape.js'
+import { exactDivide, type Size } from '../../core/size.js'
 import { ints } from '../../graph/attributes.js'
 import type { Lowering } from '../lowering.js'
 import { broadcastStrides } from '../views.js'
@@ -31,16 +33,19 @@ function expand(ctx: Lowering): void {
 }
 
 /** x through a reshape, a transpose and another reshape, to the shape of the output. */
-function rearrange(ctx: Lowering, shape: readonly number[], order: readonly number[]): void {
+function rearrange(ctx: Lowering, shape: readonly Size[], order: readonly number[]): void {
   const parts = ctx.reshaped(ctx.input(0), shape)
   const moved = ctx.call('Transpose', [parts], { perm: ints(order) })
   ctx.give(ctx.reshaped(moved, ctx.output().shape))
 }
 
+/** One of the parts of a size, as many as shape inference has found it to have. */
+const partOf = (size: Size, parts: number): Size => exactDivide(size, parts) ?? 0
+
 function depthToSpace(ctx: Lowering): void {
   const [n = 0, c = 0, h = 0, w = 0] = ctx.shape(0)
   const block = ctx.integer('blocksize')
-  const depth = c / block / block
+  const depth = partOf(c, block * block)
   if (ctx.text('mode') === 'CRD') rearrange(ctx, [n, depth, block, block, h, w], [0, 1, 4, 2, 5, 3])
   else rearrange(ctx, [n, block, block, depth, h, w], [0, 3, 4, 1, 5, 2])
 }
@@ -48,7 +53,7 @@ function depthToSpace(ctx: Lowering): void {
 function spaceToDepth(ctx: Lowering): void {
   const [n = 0, c = 0, h = 0, w = 0] = ctx.shape(0)
   const block = ctx.integer('blocksize')
-  rearrange(ctx, [n, c, h / block, block, w / block, block], [0, 3, 5, 1, 2, 4])
+  rearrange(ctx, [n, c, partOf(h, block), block, partOf(w, block), block], [0, 3, 5, 1, 2, 4])
 }
 
 /** Lowerings of operators that keep all elements. */

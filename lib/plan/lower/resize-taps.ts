@@ -71,37 +71,68 @@ function kernelWeight(mode: string, a: number, distance: number): number {
   return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0
 }
 
-/** Taps of every position of one axis of the node. */
-export function resizeTaps(ctx: Lowering, axis: ResizedAxis): Taps {
+/** How a node resizes, whatever the sizes. */
+export interface TapRule {
+  readonly mode: string
+  readonly nearestMode: string
+  /** coordinate_transformation_mode */
+  readonly transform: string
+  readonly excludesOutside: boolean
+  readonly antialiases: boolean
+  /** cubic_coeff_a */
+  readonly cubic: number
+  /** extrapolation_value */
+  readonly beyond: number
+  /** @throws SparkError ERR_OUT_OF_MEMORY for too many taps */
+  readonly expectTaps: (count: number) => void
+}
+
+/** The rule of a node. */
+export const tapRuleOf = (ctx: Lowering): TapRule => ({
+  mode: ctx.text('mode'),
+  nearestMode: ctx.text('nearest_mode'),
+  transform: ctx.text('coordinate_transformation_mode'),
+  excludesOutside: ctx.integer('exclude_outside') !== 0,
+  antialiases: ctx.integer('antialias') !== 0,
+  cubic: ctx.number('cubic_coeff_a'),
+  beyond: ctx.number('extrapolation_value'),
+  expectTaps: count => expectList(ctx, count),
+})
+
+/** Taps of every position of one axis. */
+export function resizeTaps(rule: TapRule, axis: ResizedAxis): Taps {
   const { size, out, scale } = axis
-  const [mode, transform] = [ctx.text('mode'), ctx.text('coordinate_transformation_mode')]
-  const excludes = ctx.integer('exclude_outside') !== 0
+  const { mode, transform } = rule
   // Downsampling with antialias widens the window.
-  const stretch = ctx.integer('antialias') !== 0 ? Math.min(scale, 1) : 1
+  const stretch = rule.antialiases ? Math.min(scale, 1) : 1
   const reach = mode === 'nearest' ? 0 : Math.ceil((mode === 'linear' ? 1 : 2) / stretch)
   const count = mode === 'nearest' ? 1 : 2 * reach
-  expectList(ctx, out * count)
+  rule.expectTaps(out * count)
   const crops = transform === 'tf_crop_and_resize'
+  const divides = rule.excludesOutside || stretch < 1
   const clamp = (tap: number): number => Math.min(Math.max(tap, 0), size - 1)
-  const result = { taps: [] as number[], weights: [] as number[], offset: [] as number[] }
+  const [taps, weights, offset]: [number[], number[], number[]] = [[], [], []]
   for (let q = 0; q < out; q++) {
     const x = coordinate(transform, q, axis)
     const outside = crops && (x < 0 || x > size - 1)
-    result.offset.push(outside ? ctx.number('extrapolation_value') : 0)
+    if (crops) offset.push(outside ? rule.beyond : 0)
     if (mode === 'nearest') {
-      result.taps.push(clamp(nearest(ctx.text('nearest_mode'), x)))
-      result.weights.push(outside ? 0 : 1)
+      taps.push(clamp(nearest(rule.nearestMode, x)))
+      weights.push(outside ? 0 : 1)
       continue
     }
-    const indices = Array.from({ length: count }, (_, t) => Math.floor(x) - reach + 1 + t)
-    const a = ctx.number('cubic_coeff_a')
-    const raw = indices.map(index => kernelWeight(mode, a, (index - x) * stretch))
-    const kept = raw.map((weight, t) => (excludes && indices[t] !== clamp(indices[t]!) ? 0 : weight))
-    const sum = excludes || stretch < 1 ? kept.reduce((total, weight) => total + weight, 0) : 1
-    for (const index of indices) result.taps.push(clamp(index))
-    for (const weight of kept) result.weights.push(outside ? 0 : weight / sum)
+    let sum = 0
+    for (let index = Math.floor(x) - reach + 1; index <= Math.floor(x) + reach; index++) {
+      const tap = clamp(index)
+      const isOut = rule.excludesOutside && index !== tap
+      const weight = isOut ? 0 : kernelWeight(mode, rule.cubic, (index - x) * stretch)
+      taps.push(tap)
+      weights.push(outside ? 0 : weight)
+      sum += weight
+    }
+    if (divides && !outside) for (let t = q * count; t < (q + 1) * count; t++) weights[t] = weights[t]! / sum
   }
-  return { ...result, offset: crops ? result.offset : undefined, count }
+  return { taps, weights, offset: crops ? offset : undefined, count }
 }
 
 /** Which positions of the resized axis each of `size` elements goes to, with their weights; 0 fills up. */

@@ -1,36 +1,47 @@
 // slice.ts: slices, pads, concatenations, repetitions and their gradients, as strided copies.
+
 import { contiguousStrides, numel } from '../../core/shape.js'
+import {
+  add,
+  exactDivide,
+  lessThan,
+  maximum,
+  minimum,
+  multiply,
+  type Size,
+  sameSize,
+  subtract,
+} from '../../core/size.js'
 import { int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
+import { sliceBounds } from '../../graph/shapes/dimensions.js'
 import type { Lowering } from '../lowering.js'
 import { axisOf } from '../views.js'
 import { addCopy, addFill, zeros } from './copy.js'
-import { expectList } from './lists.js'
+import { paddedIndices, pattern } from './positions.js'
 import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'
 
 /** Where a slice starts on an axis, inside of it. */
-function startOf(start: number, size: number, step: number): number {
-  const from = start < 0 ? start + size : start
-  return step > 0 ? Math.min(Math.max(from, 0), size) : Math.min(Math.max(from, -1), size - 1)
-}
+const startOf = (start: Size, size: Size, step: number): Size => sliceBounds(size, start, 0, step)[0]
 
 /** x, starts, ends, axes, steps; ends are in the shape of the output. */
 function slice(ctx: Lowering): void {
   const from = ctx.shape(0)
   const strides = contiguousStrides(from)
-  const starts = ctx.integers(1)
+  const starts = ctx.wholes(1)
   const axes = ctx.has(3) ? ctx.integers(3) : starts.map((_, i) => i)
   const steps = ctx.has(4) ? ctx.integers(4) : starts.map(() => 1)
-  let offset = 0
+  let offset: Size = 0
   const walk = [...strides]
   for (const [i, given] of axes.entries()) {
     const axis = axisOf(given, from.length)
-    offset += startOf(starts[i]!, from[axis]!, steps[i]!) * strides[axis]!
-    walk[axis] = strides[axis]! * steps[i]!
+    const start = startOf(starts[i]!, from[axis]!, steps[i]!)
+    offset = add(offset, multiply(start, strides[axis]!))
+    walk[axis] = multiply(strides[axis]!, steps[i]!)
   }
   const { shape } = ctx.output()
-  const start = numel(shape) === 0 ? 0 : offset
+  const start = sameSize(numel(shape), 0) ? 0 : offset
   addCopy(ctx, shape, [ctx.read(0), start, walk], [ctx.write(), 0, contiguousStrides(shape)])
 }
 
@@ -38,14 +49,14 @@ function split(ctx: Lowering): void {
   const from = ctx.shape(0)
   const strides = contiguousStrides(from)
   const axis = axisOf(ctx.integer('axis'), from.length)
-  let start = 0
+  let start: Size = 0
   for (const [o, name] of ctx.node.outputs.entries()) {
     const { shape } = ctx.output(o)
     if (name !== '') {
-      const src = [ctx.read(0), start * strides[axis]!, strides] as const
+      const src = [ctx.read(0), multiply(start, strides[axis]!), strides] as const
       addCopy(ctx, shape, src, [ctx.write(o), 0, contiguousStrides(shape)])
     }
-    start += shape[axis]!
+    start = add(start, shape[axis]!)
   }
 }
 
@@ -54,41 +65,35 @@ function concat(ctx: Lowering): void {
   const axis = axisOf(ctx.integer('axis'), shape.length)
   const strides = contiguousStrides(shape)
   const dst = ctx.write().buffer
-  let start = 0
+  let start: Size = 0
   for (let i = 0; i < ctx.node.inputs.length; i++) {
     const part = ctx.shape(i)
-    const to = [dst.write(), start * strides[axis]!, strides] as const
+    const to = [dst.write(), multiply(start, strides[axis]!), strides] as const
     addCopy(ctx, part, [ctx.read(i), 0, contiguousStrides(part)], to)
-    start += part[axis]!
+    start = add(start, part[axis]!)
   }
 }
+
+/** How often a size is in another one; 0 is in none. */
+const timesIn = (whole: Size, size: Size): Size => exactDivide(whole, size) ?? 0
 
 /** Each axis as one that repeats and one that moves. */
 function tile(ctx: Lowering): void {
   const [from, { shape }] = [ctx.shape(0), ctx.output()]
   const [strides, to] = [contiguousStrides(from), contiguousStrides(shape)]
-  const loop = from.flatMap((size, axis) => [size === 0 ? 0 : shape[axis]! / size, size])
+  const loop = from.flatMap((size, axis) => [timesIn(shape[axis]!, size), size])
   addCopy(
     ctx,
     loop,
     [ctx.read(0), 0, strides.flatMap(stride => [0, stride])],
-    [ctx.write(), 0, to.flatMap((stride, axis) => [stride * from[axis]!, stride])],
+    [ctx.write(), 0, to.flatMap((stride, axis) => [multiply(stride, from[axis]!), stride])],
   )
 }
 
-/** Index in an axis of `size` that position `p` of the padded axis repeats. */
-function paddedIndex(mode: string, p: number, size: number): number {
-  if (mode === 'edge') return Math.min(Math.max(p, 0), size - 1)
-  if (mode === 'wrap') return ((p % size) + size) % size
-  const period = Math.max(2 * (size - 1), 1)
-  const within = ((p % period) + period) % period
-  return within < size ? within : period - within
-}
-
 /** Sizes that Pad adds in front of each axis and behind it. */
-function padsOf(ctx: Lowering): readonly (readonly [number, number])[] {
+function padsOf(ctx: Lowering): readonly (readonly [Size, Size])[] {
   const rank = ctx.shape(0).length
-  const pads = ctx.integers(1)
+  const pads = ctx.wholes(1)
   const axes = ctx.has(3) ? ctx.integers(3).map(axis => axisOf(axis, rank)) : [...ctx.shape(0).keys()]
   return ctx.shape(0).map((_, axis) => {
     const i = axes.indexOf(axis)
@@ -102,12 +107,10 @@ function pad(ctx: Lowering): void {
   if (mode !== 'constant') {
     let value = ctx.input(0)
     for (const [axis, [before]] of pads.entries()) {
-      expectList(ctx, shape[axis]!)
-      const indices = Array.from({ length: shape[axis]! }, (_, p) =>
-        paddedIndex(mode, p - before, from[axis]!),
-      )
-      if (indices.some((index, p) => index !== p) || from[axis] !== shape[axis])
-        value = ctx.call('Gather', [value, ctx.ints(indices)], { axis: int(axis) })
+      const [size, padded] = [from[axis]!, shape[axis]!]
+      if (before === 0 && sameSize(size, padded)) continue
+      const indices = paddedIndices(ctx, mode, { size, padded, before })
+      value = ctx.call('Gather', [value, indices], { axis: int(axis) })
     }
     ctx.give(value)
     return
@@ -116,32 +119,20 @@ function pad(ctx: Lowering): void {
   const y = ctx.write()
   addFill(ctx, shape, fill, y)
   // A negative pad crops.
-  const kept = from.map((size, axis) => size + Math.min(pads[axis]![0], 0) + Math.min(pads[axis]![1], 0))
+  const kept = from.map((size, axis) => add(size, minimum(pads[axis]![0], 0), minimum(pads[axis]![1], 0)))
   const [strides, to] = [contiguousStrides(from), contiguousStrides(shape)]
-  const offset = (steps: readonly number[], sign: number): number =>
-    steps.reduce((sum, step, axis) => sum + step * Math.max(sign * pads[axis]![0], 0), 0)
-  if (numel(kept) > 0)
+  const offset = (steps: readonly Size[], sign: number): Size =>
+    add(...steps.map((step, axis) => multiply(step, maximum(multiply(sign, pads[axis]![0]), 0))))
+  if (!lessThan(numel(kept), 1))
     addCopy(ctx, kept, [ctx.read(0), offset(strides, -1), strides], [y.buffer.write(), offset(to, 1), to])
-}
-
-/** A matrix of 0 and 1 whose ones are where `holds` says. */
-export function pattern(
-  ctx: Lowering,
-  [rows = 0, cols = 0]: readonly number[],
-  holds: (row: number, col: number) => boolean,
-): number[] {
-  expectList(ctx, rows * cols)
-  return Array.from({ length: rows * cols }, (_, i) => Number(holds(Math.floor(i / cols), i % cols)))
 }
 
 function trilu(ctx: Lowering): void {
   const [rows = 0, cols = 0] = ctx.shape(0).slice(-2)
-  const k = ctx.has(1) ? ctx.integers(1)[0]! : 0
+  const k = ctx.has(1) ? ctx.wholes(1)[0]! : 0
   const upper = ctx.integer('upper') !== 0
-  const kept = pattern(ctx, [rows, cols], (row, col) => (upper ? col >= row + k : col <= row + k))
-  ctx.give(
-    ctx.call('Where', [ctx.constantOf('bool', [rows, cols], kept), ctx.input(0), ctx.one(0, ctx.dtype())]),
-  )
+  const kept = pattern(ctx, [rows, cols], upper ? 'GreaterOrEqual' : 'LessOrEqual', k)
+  ctx.give(ctx.call('Where', [kept, ctx.input(0), ctx.one(0, ctx.dtype())]))
 }
 
 /** dy, x0, x1, … → dx0, dx1, … */
@@ -149,14 +140,19 @@ function concatGrad(ctx: Lowering): void {
   const shape = ctx.shape(0)
   const axis = axisOf(ctx.integer('axis'), shape.length)
   const strides = contiguousStrides(shape)
-  let start = 0
+  let start: Size = 0
   for (let i = 1; i < ctx.node.inputs.length; i++) {
     const part = ctx.shape(i)
     const dx = ctx.result(i - 1)
     if (dx) {
-      addCopy(ctx, part, [ctx.read(0), start * strides[axis]!, strides], [dx, 0, contiguousStrides(part)])
+      addCopy(
+        ctx,
+        part,
+        [ctx.read(0), multiply(start, strides[axis]!), strides],
+        [dx, 0, contiguousStrides(part)],
+      )
     }
-    start += part[axis]!
+    start = add(start, part[axis]!)
   }
 }
 
@@ -167,14 +163,14 @@ function sliceGrad(ctx: Lowering): void {
   const axes = ctx.has(4) ? ctx.integers(4) : starts.map((_, axis) => axis)
   const steps = ctx.has(5) ? ctx.integers(5) : starts.map(() => 1)
   const strides = contiguousStrides(to)
-  let offset = 0
+  let offset: Size = 0
   const moved = [...strides]
   axes.forEach((given, i) => {
     const axis = axisOf(given, to.length)
     const [size, step, wanted] = [to[axis]!, steps[i]!, starts[i]!]
-    const start = Math.min(Math.max(wanted < 0 ? wanted + size : wanted, 0), step > 0 ? size : size - 1)
-    offset += start * strides[axis]!
-    moved[axis] = step * strides[axis]!
+    const start = maximum(0, startOf(wanted, size, step))
+    offset = add(offset, multiply(start, strides[axis]!))
+    moved[axis] = multiply(step, strides[axis]!)
   })
   const dx = zeros(ctx)
   if (numel(from) === 0) return
@@ -191,12 +187,12 @@ function padGrad(ctx: Lowering): void {
   const starts = before.map(pad => Math.max(0, -pad))
   const sizes = to.map((size, axis) => {
     const start = starts[axis]!
-    return Math.max(0, Math.min(size - start, from[axis]! - start - before[axis]!))
+    return maximum(0, minimum(subtract(size, start), subtract(from[axis]!, start + before[axis]!)))
   })
   const dx = zeros(ctx)
   if (numel(sizes) === 0) return
-  const offsetIn = (strides: readonly number[], index: readonly number[]): number =>
-    strides.reduce((sum, stride, axis) => sum + stride * index[axis]!, 0)
+  const offsetIn = (strides: readonly Size[], index: readonly Size[]): Size =>
+    add(...strides.map((stride, axis) => multiply(stride, index[axis]!)))
   const [source, target] = [contiguousStrides(from), contiguousStrides(to)]
   const first = starts.map((start, axis) => start + before[axis]!)
   addCopy(
@@ -210,7 +206,7 @@ function padGrad(ctx: Lowering): void {
 /** dy, x → dx: each axis is one that repeats, which is summed over, and one that moves. */
 function tileGrad(ctx: Lowering): void {
   const [from, to] = [ctx.shape(0), ctx.shape(1)]
-  const loop = to.flatMap((size, axis) => [size === 0 ? 0 : from[axis]! / size, size])
+  const loop = to.flatMap((size, axis) => [timesIn(from[axis]!, size), size])
   const repeats = to.map((_, axis) => 2 * axis)
   addReduce(ctx, 'sum', [ctx.read(0), loop], new Set(repeats), ctx.write())
 }

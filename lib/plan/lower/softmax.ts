@@ -1,5 +1,7 @@
 // softmax.ts: softmax, its logarithm, and its one-hot limit along an axis.
+
 import { numel } from '../../core/shape.js'
+import { sameSize } from '../../core/size.js'
 import { int } from '../../graph/attributes.js'
 import type { Lowering } from '../lowering.js'
 import { axisOf } from '../views.js'
@@ -14,8 +16,9 @@ const softmax =
     const shape = ctx.shape(0)
     const axis = axisOf(ctx.integer('axis'), shape.length)
     const cols = shape[axis]!
-    if (cols > 0 && numel(shape.slice(axis + 1)) === 1) {
-      ctx.step('softmax', { rows: numel(shape) / cols, cols, log: logarithm, x: ctx.read(0), y: ctx.write() })
+    if (cols !== 0 && sameSize(numel(shape.slice(axis + 1)), 1)) {
+      const rows = numel(shape.filter((_, i) => i !== axis))
+      ctx.step('softmax', { rows, cols, log: logarithm, x: ctx.read(0), y: ctx.write() })
       return
     }
     const row = shape.map((size, i) => (i === axis ? 1 : size))

@@ -4,7 +4,7 @@ import { AdaptedModel, Adapter, createAdapter, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { findModules } from '#lib/dora/model/find-modules.js'
 import { weightRows } from '#lib/dora/model/module-weight.js'
-import { type Graph, tensorType } from '#lib/graph/graph.js'
+import { type Dimension, type Graph, tensorType } from '#lib/graph/graph.js'
 import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import { readOnnx } from '#lib/io/onnx/read.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
@@ -20,7 +20,7 @@ const openBatch = (graph: Graph): Graph => ({
   ...graph,
   values: new Map(),
   inputs: graph.inputs.map(({ name, type }) => {
-    const shape = type?.kind === 'tensor' ? type.shape! : []
+    const shape = (type?.kind === 'tensor' ? type.shape! : []) as readonly Dimension[]
     return { name, type: tensorType('f32', ['N', ...shape.slice(1)]) }
   }),
   outputs: graph.outputs.map(({ name }) => ({ name })),

@@ -11,7 +11,7 @@ import {
   givenString,
 } from '../../attributes.js'
 import { Constant } from '../../constant.js'
-import type { Attributes, Dimension, Node } from '../../graph.js'
+import type { Attributes, Node, SymbolicDimension } from '../../graph.js'
 import type { NodeScope } from '../../node-builder.js'
 import type { Fact, KnownValue } from '../../shape-inference.js'
 
@@ -73,7 +73,7 @@ export class UpgradeContext {
   }
 
   /** Shape of a value, where it is known to be a tensor. */
-  shape(name: string): readonly Dimension[] | undefined {
+  shape(name: string): readonly SymbolicDimension[] | undefined {
     const type = this.#facts.get(name)?.type
     return type?.kind === 'tensor' ? type.shape : undefined
   }

@@ -1,9 +1,10 @@
 // attention.ts: softmax(scale · q · kᵀ + mask) · v → one Attention node, from and to [B, T, H · D] where heads are split
 // and joined around it.
+import { fixSize, type Size, sameSize, sameSizes } from '../../../core/size.js'
 import { float, int, intOf, ints, intsOf } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { makeNode, type Node } from '../../graph.js'
-import { type Fusion, type GraphView, pairs } from './pattern.js'
+import { type Fusion, type GraphView, pairs, sameShape } from './pattern.js'
 
 /** A value with a constant factor in front of it. */
 interface Scaled {
@@ -98,7 +99,7 @@ export function fuseAttention(node: Node, view: GraphView): Fusion | undefined {
     const [q, k] = product.inputs.map(name => unscaled(name, view)) as [Scaled, Scaled]
     const keys = keysOf(k.name, view)
     // A mask that is shorter than the keys hides those behind its end.
-    if (view.shape(masked.like)?.at(-1) !== view.shape(scores.name)?.at(-1)) continue
+    if (!sameEnd(view.shape(masked.like), view.shape(scores.name))) continue
     if (!keys || !sameBatch([q.name, node.inputs[1]!, product.outputs[0]!], view)) continue
     const attributes = { scale: float(scores.factor * q.factor * k.factor) }
     const inputs = [q.name, keys.k, node.inputs[1]!, ...(masked.mask === '' ? [] : [masked.mask])]
@@ -114,8 +115,14 @@ export function fuseAttention(node: Node, view: GraphView): Fusion | undefined {
 /** Whether the first two sizes of all values are known and equal: no head is repeated. */
 function sameBatch(names: readonly string[], view: GraphView): boolean {
   const sizes = names.map(name => view.shape(name))
-  const [first] = sizes
-  return sizes.every(shape => shape?.length === 4 && shape[0] === first?.[0] && shape[1] === first?.[1])
+  const lead = sizes[0]?.slice(0, 2)
+  return sizes.every(shape => shape?.length === 4 && sameShape(shape.slice(0, 2), lead))
+}
+
+/** Whether two shapes end in the same size; unknown ones do. */
+function sameEnd(a: readonly Size[] | undefined, b: readonly Size[] | undefined): boolean {
+  const [left, right] = [a?.at(-1), b?.at(-1)]
+  return left === right || (left !== undefined && right !== undefined && sameSize(left, right))
 }
 
 /** The value [B, T, H · D] whose heads a node split, and the nodes that did it. */
@@ -124,7 +131,7 @@ function wholeOf(name: string | undefined, view: GraphView): { x: string; nodes:
   const split = view.producer(transposed?.inputs[0], 'Reshape')
   if (!transposed || !split || intsOf(transposed, 'perm')?.join() !== '0,2,1,3') return undefined
   const [x, parts] = [view.shape(split.inputs[0]), view.shape(split.outputs[0])]
-  const kept = x?.length === 3 && parts?.length === 4 && x[0] === parts[0] && x[1] === parts[1]
+  const kept = x?.length === 3 && parts?.length === 4 && sameSizes(x.slice(0, 2), parts.slice(0, 2))
   return kept ? { x: split.inputs[0]!, nodes: [transposed, split] } : undefined
 }
 
@@ -137,10 +144,11 @@ export function joinAttentionHeads(node: Node, view: GraphView): Fusion | undefi
   if (!transposed || !attention || intsOf(transposed, 'perm')?.join() !== '0,2,1,3') return undefined
   const parts = view.shape(transposed.outputs[0])
   const joined = view.shape(node.outputs[0])!
-  if (parts?.[0] !== joined[0] || parts?.[1] !== joined[1] || attention.outputs.length > 1) return undefined
+  const kept = parts && sameSizes(parts.slice(0, 2), joined.slice(0, 2))
+  if (!kept || attention.outputs.length > 1) return undefined
   const [q, k, v] = attention.inputs.slice(0, 3).map(name => wholeOf(name, view))
   if (!q || !k || !v) return undefined
-  const heads = int(parts![2]!)
+  const heads = int(fixSize(parts[2]!))
   const inputs = [q.x, k.x, v.x, ...attention.inputs.slice(3)]
   const attributes = { ...attention.attributes, q_num_heads: heads, kv_num_heads: heads }
   return {

@@ -2,6 +2,7 @@
 // activation, residual.
 
 import { numel } from '../../../core/shape.js'
+import { fixSize, fixSizes, type Size } from '../../../core/size.js'
 import { floatOf, int, intOf, string, stringOf } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node, sparkDomain } from '../../graph.js'
@@ -44,10 +45,11 @@ export function fuseLinear(node: Node, view: GraphView): Fusion | undefined {
 }
 
 /** Whether a value is a constant of `features` elements along the last axis. */
-function isBias(view: GraphView, name: string, features: number | undefined): boolean {
+function isBias(view: GraphView, name: string, features: Size | undefined): boolean {
   const shape = view.shape(name)
-  const count = shape?.reduce((product, size) => product * size, 1)
-  return view.isConstant(name) && count === features && shape?.at(-1) === features
+  return (
+    view.isConstant(name) && shape !== undefined && numel(shape) === features && shape.at(-1) === features
+  )
 }
 
 /** layer → activation */
@@ -89,7 +91,7 @@ function addBias(node: Node, layer: Node, bias: string, view: GraphView): Fusion
   const perChannel = shape && given && given.at(1 - shape.length) === channels && numel(given) === channels
   if (!perChannel || !view.isConstant(bias)) return undefined
   const [flat, size] = [view.fresh(`${bias}/flat`), view.fresh(`${bias}/size`)]
-  view.initializers.set(size, Constant.i64([channels!]))
+  view.initializers.set(size, Constant.i64([fixSize(channels!)]))
   const reshape = makeNode('Reshape', [bias, size], [flat])
   const inputs = [input(layer, 0), input(layer, 1), flat]
   return { nodes: [reshape, fused(fusedOp(layer), inputs, node, layer.attributes)], absorbed: [layer] }
@@ -130,7 +132,11 @@ export function fuseBatchNorm(node: Node, view: GraphView): Fusion | undefined {
   const [, gamma = '', beta = '', mean = '', variance = ''] = node.inputs
   const epsilon = build.constant(floatOf(node, 'epsilon'))
   const gain = made('Div', gamma, made('Sqrt', made('Add', variance, epsilon)))
-  const rows = made('Reshape', gain, build.constant(weight.map((size, axis) => (axis === 0 ? size : 1))))
+  const rows = made(
+    'Reshape',
+    gain,
+    build.constant(fixSizes(weight).map((size, axis) => (axis === 0 ? size : 1))),
+  )
   const moved = input(conv, 2) === '' ? made('Neg', mean) : made('Sub', input(conv, 2), mean)
   const bias = made('Add', made('Mul', moved, gain), beta)
   const inputs = [input(conv, 0), made('Mul', input(conv, 1), rows), bias]

@@ -1,12 +1,15 @@
 // pattern.ts: how a fusion sees a graph, and how several nodes become one.
+
 import { isHalf } from '../../../core/dtype.js'
 import { eachPaced, type Paced } from '../../../core/paced.js'
+import { isSize, type Size, sameSize, sameSizes } from '../../../core/size.js'
 import { decode, encode } from '../../../precision/casts.js'
 import type { Constant } from '../../constant.js'
 import { freshNamesPaced, isRandom, readsOf } from '../../edit.js'
-import { type Dimension, type Graph, type Node, sparkDomain, type ValueType } from '../../graph.js'
+import { type Graph, type Node, type SymbolicDimension, sparkDomain, type ValueType } from '../../graph.js'
 import { keepFacts, keptFacts } from '../../kept-facts.js'
 import { inferFactsPaced, isStatic, ShapeInference } from '../../shape-inference.js'
+
 import { removeDeadPaced } from '../remove-dead.js'
 
 /** What takes the place of a node and of the nodes in front of it. */
@@ -87,11 +90,11 @@ export class GraphView {
   }
 
   /** The sizes of a value, where all are known. */
-  shape(name: string | undefined): readonly number[] | undefined {
+  shape(name: string | undefined): readonly Size[] | undefined {
     const constant = this.initializers.get(name ?? '')
     if (constant) return constant.shape
     const type = this.#inference.facts.get(name ?? '')?.type
-    return type?.kind === 'tensor' && isStatic(type) ? (type.shape as readonly number[]) : undefined
+    return type?.kind === 'tensor' && isStatic(type) ? (type.shape as readonly Size[]) : undefined
   }
 
   /** Whether a value depends on constants only. */
@@ -222,8 +225,8 @@ export function* fuse(view: GraphView, match: Match): Paced<{ view: GraphView; c
 function mayBeEqual(a: ValueType | undefined, b: ValueType | undefined): boolean {
   if (a?.kind !== 'tensor' || b?.kind !== 'tensor' || !a.shape || !b.shape) return true
   const sizes = b.shape
-  const differs = (size: Dimension, i: number): boolean =>
-    typeof size === 'number' && typeof sizes[i] === 'number' && size !== sizes[i]
+  const differs = (size: SymbolicDimension, i: number): boolean =>
+    isSize(size) && isSize(sizes[i]) && !sameSize(size, sizes[i])
   return a.shape.length === sizes.length && !a.shape.some(differs)
 }
 
@@ -239,6 +242,6 @@ export function pairs(node: Node | undefined): (readonly [string, string])[] {
 }
 
 /** Whether two shapes are known and equal. */
-export function sameShape(a: readonly number[] | undefined, b: readonly number[] | undefined): boolean {
-  return a !== undefined && b !== undefined && a.length === b.length && a.every((size, i) => size === b[i])
+export function sameShape(a: readonly Size[] | undefined, b: readonly Size[] | undefined): boolean {
+  return a !== undefined && b !== undefined && sameSizes(a, b)
 }

@@ -1,5 +1,6 @@
 // quantized.ts: what stands between DequantizeLinear and QuantizeLinear, on bytes: functions of one number become tables,
 // moves of elements move bytes, and layers become those of quantized operands.
+import type { Size } from '../../../core/size.js'
 import { floatOf, int, intOf } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node, sparkDomain } from '../../graph.js'
@@ -165,7 +166,7 @@ function quantizedValue(cast: Node, view: GraphView): { value: string; absorbed:
 function weightOf(
   name: string | undefined,
   axis: number,
-  features: number,
+  features: Size,
   view: GraphView,
 ): readonly [string, string, string] | undefined {
   const node = view.producer(name, 'DequantizeLinear')

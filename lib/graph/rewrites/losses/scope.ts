@@ -4,7 +4,7 @@ import { SparkError } from '../../../core/errors.js'
 import { int } from '../../attributes.js'
 import type { GraphBuilder } from '../../builder.js'
 import { valueNames } from '../../edit.js'
-import { type Attributes, type Dimension, type Graph, tensorType } from '../../graph.js'
+import { type Attributes, type Graph, type SymbolicDimension, tensorType } from '../../graph.js'
 import { inferFacts } from '../../shape-inference.js'
 
 /** Appends the nodes of one loss. */
@@ -50,7 +50,7 @@ export class LossScope {
   }
 
   /** Sizes of a value of the model, or undefined where shape inference cannot even say how many there are. */
-  shape(name: string): readonly Dimension[] | undefined {
+  shape(name: string): readonly SymbolicDimension[] | undefined {
     const type = inferFacts(this.#graph).get(name)?.type
     return type?.kind === 'tensor' ? type.shape : undefined
   }

@@ -1,0 +1,84 @@
+// blueprint.ts: the steps of a program as a backend keeps them for all sizes.
+import { type ElementArray, elementArrayOf } from '../core/dtype.js'
+import type { Size } from '../core/size.js'
+import { SizeExpression, type SizeValues } from '../core/size-scope.js'
+import type { Kernels, PreparedSteps, Region, StepBlueprint } from '../kernels/kernels.js'
+import type { BoundProgram } from './bind.js'
+import { type Buffer, Operand, operandsOf, type Program } from './program.js'
+
+/** The steps of a program, read once by a backend: to bind them takes numbers and addresses only. */
+export class Blueprint {
+  readonly #steps: StepBlueprint
+  /** Sizes by their index. */
+  readonly #sizes: SizeExpression[] = []
+  readonly #indices = new Map<SizeExpression, bigint>()
+  readonly #regions = new Map<Buffer, number>()
+  /** Buffers of the plan's own. */
+  readonly #slots: Buffer[] = []
+  /** Buffers in the arena. */
+  readonly #parts: Buffer[] = []
+
+  /**
+   * @param folded - what the setup of the program has made
+   * @param kernels - whose {@link Kernels.blueprint} is there
+   */
+  constructor(program: Program, folded: ReadonlyMap<Buffer, ElementArray>, kernels: Kernels) {
+    const regions: Region[] = []
+    for (const { args } of program.steps) {
+      for (const { buffer } of operandsOf(args)) {
+        if (this.#regions.has(buffer)) continue
+        this.#regions.set(buffer, regions.length)
+        regions.push(this.#region(buffer, folded))
+      }
+    }
+    const steps = program.steps.map(({ op, args, node }) => ({ op, node, args: this.#read(args) as object }))
+    this.#steps = kernels.blueprint!(steps, regions)
+  }
+
+  /**
+   * The steps for some sizes.
+   * @throws SparkError ERR_SHAPE for sizes that do not fit together
+   */
+  bind(values: SizeValues, { arrayOf, arena, layout }: BoundProgram): PreparedSteps {
+    const sizes = Float64Array.from(this.#sizes, size => values.of(size))
+    const offsets = Float64Array.from(this.#parts, buffer => layout.offsets.get(buffer)!)
+    return this.#steps.bind(sizes, this.#slots.map(arrayOf), arena, offsets)
+  }
+
+  /** Lets the weights go: plans that were bound keep them. */
+  dispose(): void {
+    this.#steps.dispose()
+  }
+
+  #region(buffer: Buffer, folded: ReadonlyMap<Buffer, ElementArray>): Region {
+    const { storage, dtype, count } = buffer
+    if (storage === 'arena') {
+      this.#parts.push(buffer)
+      return { type: new (elementArrayOf(dtype))(0), count: this.#number(count) }
+    }
+    const shared = storage === 'constant' ? buffer.elements() : folded.get(buffer)
+    if (shared) return { array: shared }
+    return { slot: this.#slots.push(buffer) - 1 }
+  }
+
+  #read(args: unknown): unknown {
+    if (typeof args !== 'object' || args === null) return args
+    if (args instanceof SizeExpression) return this.#number(args)
+    if (args instanceof Operand) {
+      const { buffer, offset, count } = args
+      return { region: this.#regions.get(buffer)!, offset: this.#number(offset), count: this.#number(count) }
+    }
+    if (Array.isArray(args)) return args.map(part => this.#read(part))
+    return Object.fromEntries(Object.entries(args).map(([name, part]) => [name, this.#read(part)]))
+  }
+
+  /** A number, or the index of a size. */
+  #number(size: Size): number | bigint {
+    if (typeof size === 'number') return size
+    const known = this.#indices.get(size)
+    if (known !== undefined) return known
+    const index = BigInt(this.#sizes.push(size) - 1)
+    this.#indices.set(size, index)
+    return index
+  }
+}

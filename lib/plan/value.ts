@@ -1,0 +1,61 @@
+// value.ts: values of a graph during compilation.
+import { type ElementArray, type ElementType, elementArrayOf, type HalfType } from '../core/dtype.js'
+import { numel } from '../core/shape.js'
+import { areNumbers, type Size } from '../core/size.js'
+import type { SizeValues } from '../core/size-scope.js'
+import { Constant, type ConstantWeight, type NumericType } from '../graph/constant.js'
+import { Buffer } from './program.js'
+
+/** Element type and sizes of a value. */
+export interface TensorShape {
+  /** Element type. */
+  readonly dtype: ElementType
+  /** Sizes of the dimensions. */
+  readonly shape: readonly Size[]
+}
+
+/** A value of the graph during compilation: row-major, contiguous elements in a buffer. */
+export interface Value extends TensorShape {
+  /** Where its elements are. */
+  readonly buffer: Buffer
+  /** Its elements where they are few and known at compile time. */
+  readonly known?: readonly Size[] | undefined
+  /** Its elements as a weight of a precision mode, where it is one. */
+  readonly weight?: ConstantWeight | undefined
+  /** The type of 16 bits that holds its f32 elements exactly, where it is known to be one. */
+  readonly exactIn?: HalfType | undefined
+}
+
+function elementsOf(dtype: NumericType, numbers: readonly number[]): ElementArray {
+  const data = new (elementArrayOf(dtype))(numbers.length)
+  const big = dtype === 'i64' || dtype === 'u64'
+  data.set((big ? numbers.map(BigInt) : numbers) as never)
+  return data
+}
+
+/** A constant as a value. */
+export function constantValue(constant: Constant, known?: readonly Size[]): Value {
+  const { dtype, shape, count, weight } = constant
+  const buffer = new Buffer(dtype, count, 'constant', constant)
+  return { dtype, shape, buffer, known, weight }
+}
+
+/** A list of integers or floats; elements that are sizes get their values when a plan is bound. */
+export function listValue(dtype: NumericType, shape: readonly Size[], numbers: readonly Size[]): Value {
+  if (areNumbers(numbers) && areNumbers(shape))
+    return constantValue(Constant.from(dtype, shape, elementsOf(dtype, numbers)), numbers)
+  return { ...tableValue(dtype, shape, values => numbers.map(size => values.of(size))), known: numbers }
+}
+
+/**
+ * A constant whose elements, or how many they are, depend on sizes: it is computed when a plan is bound, on the JavaScript
+ * thread, and so must be small.
+ */
+export function tableValue(
+  dtype: NumericType,
+  shape: readonly Size[],
+  make: (values: SizeValues) => readonly number[],
+): Value {
+  const buffer = new Buffer(dtype, numel(shape), 'sized', values => elementsOf(dtype, make(values)))
+  return { dtype, shape, buffer }
+}

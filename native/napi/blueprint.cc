@@ -1,0 +1,165 @@
+// blueprint.cc: plans of one list of steps for any sizes.
+#include "napi/blueprint.h"
+
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "backend/cpu/cpu.h"
+#include "core/error.h"
+#include "core/thread_pool.h"
+#include "napi/arguments.h"
+#include "napi/bound_plan.h"
+#include "napi/operations.h"
+
+namespace spark::napi {
+namespace {
+
+struct BlueprintStep {
+  std::string op, what;
+  Part args;
+};
+
+// Memory that operands are pieces of, as far as it is known before a plan is bound.
+struct RegionPlan {
+  enum class Kind { kShared, kSlot, kArena };
+
+  Kind kind;
+  Region region;      // all of kShared; the type of kArena
+  uint32_t slot = 0;  // of kSlot
+  SizeOf count;       // of kArena
+};
+
+struct Blueprint {
+  std::vector<BlueprintStep> steps;
+  std::vector<RegionPlan> regions;
+  int threads = 0;
+  std::shared_ptr<HeldMemory> shared = std::make_shared<HeldMemory>();
+};
+
+using Handle = std::shared_ptr<Blueprint>;
+
+// Operands are where their arrays are; what keeps these goes to `memory`.
+Region region_of(const Napi::Value& value, HeldMemory& memory, std::unordered_set<const void*>& known) {
+  if (!value.IsTypedArray()) throw Error("ERR_ARGUMENT", "a region must be a typed array");
+  const Napi::TypedArray array = value.As<Napi::TypedArray>();
+  napi_typedarray_type type;
+  size_t length;
+  void* data;
+  if (napi_get_typedarray_info(value.Env(), value, &type, &length, &data, nullptr, nullptr) != napi_ok) {
+    throw Error("ERR_ARGUMENT", "a region is not a usable typed array");
+  }
+  const auto bytes = static_cast<int64_t>(array.ElementSize());
+  std::vector<Napi::ObjectReference> references;
+  references.push_back(Napi::Persistent(array.As<Napi::Object>()));
+  std::vector<std::shared_ptr<Block>> blocks;
+  if (std::shared_ptr<Block> block = Block::find(data, static_cast<int64_t>(length) * bytes)) {
+    blocks.push_back(std::move(block));
+  }
+  memory.keep(std::move(references), std::move(blocks), known);
+  return {static_cast<std::byte*>(data), static_cast<int64_t>(length), type, bytes};
+}
+
+RegionPlan read_region(const Napi::Object& object, HeldMemory& memory,
+                       std::unordered_set<const void*>& known) {
+  RegionPlan plan{};
+  if (object.Get("slot").IsNumber()) {
+    plan.kind = RegionPlan::Kind::kSlot;
+    plan.slot = object.Get("slot").As<Napi::Number>().Uint32Value();
+    return plan;
+  }
+  const Napi::Value array = object.Get("array");
+  if (array.IsTypedArray()) {
+    plan.kind = RegionPlan::Kind::kShared;
+    plan.region = region_of(array, memory, known);
+    return plan;
+  }
+  plan.kind = RegionPlan::Kind::kArena;
+  const Napi::TypedArray type = object.Get("type").As<Napi::TypedArray>();
+  plan.region = {nullptr, 0, type.TypedArrayType(), static_cast<int64_t>(type.ElementSize())};
+  plan.count = read_part(object.Get("count")).number;
+  return plan;
+}
+
+// Where the regions of a plan are.
+std::vector<Region> regions_of(const Blueprint& blueprint, const Napi::CallbackInfo& info, BoundPlan& bound) {
+  const double* sizes = info[1].As<Napi::Float64Array>().Data();
+  const Napi::Array arrays = info[2].As<Napi::Array>();
+  const Napi::Float64Array offsets = info[4].As<Napi::Float64Array>();
+  std::unordered_set<const void*> known;
+  const Region arena = region_of(info[3], bound.memory, known);
+  std::vector<Region> regions;
+  regions.reserve(blueprint.regions.size());
+  size_t part = 0;
+  for (const RegionPlan& plan : blueprint.regions) {
+    Region region = plan.region;
+    if (plan.kind == RegionPlan::Kind::kSlot) {
+      region = region_of(arrays.Get(plan.slot), bound.memory, known);
+    } else if (plan.kind == RegionPlan::Kind::kArena) {
+      if (part >= offsets.ElementLength()) throw Error("ERR_ARGUMENT", "an offset in the arena is missing");
+      const double offset = offsets[part++], count = plan.count.value(sizes);
+      if (!(offset >= 0 && count >= 0 &&
+            offset + count * static_cast<double>(region.element_bytes) <= static_cast<double>(arena.count))) {
+        throw Error("ERR_SHAPE", message("a part of the arena of ", count, " elements at ", offset,
+                                         " is outside of its ", arena.count, " bytes"));
+      }
+      region.data = arena.data + static_cast<int64_t>(offset);
+      region.count = static_cast<int64_t>(count);
+    }
+    regions.push_back(region);
+  }
+  return regions;
+}
+
+}  // namespace
+
+Napi::Value blueprint_create(const Napi::CallbackInfo& info) {
+  auto blueprint = std::make_shared<Blueprint>();
+  blueprint->threads = info[2].IsNumber() ? info[2].ToNumber().Int32Value() : 0;
+  const Napi::Array steps = info[0].As<Napi::Array>(), regions = info[1].As<Napi::Array>();
+  for (uint32_t i = 0; i < steps.Length(); ++i) {
+    const Napi::HandleScope scope(info.Env());
+    const Napi::Object step = steps.Get(i).As<Napi::Object>();
+    const std::string op = step.Get("op").ToString();
+    const Napi::Value node = step.Get("node");
+    const std::string what =
+        node.IsString() ? message(op, " of node '", node.ToString().Utf8Value(), "'") : op;
+    blueprint->steps.push_back({op, what, read_part(step.Get("args"))});
+  }
+  std::unordered_set<const void*> known;
+  for (uint32_t i = 0; i < regions.Length(); ++i) {
+    const Napi::HandleScope scope(info.Env());
+    blueprint->regions.push_back(read_region(regions.Get(i).As<Napi::Object>(), *blueprint->shared, known));
+  }
+  return Napi::External<Handle>::New(info.Env(), new Handle(std::move(blueprint)),
+                                     [](Napi::BasicEnv, Handle* handle) { delete handle; });
+}
+
+Napi::Value blueprint_bind(const Napi::CallbackInfo& info) {
+  const Handle blueprint = *info[0].As<Napi::External<Handle>>().Data();
+  if (!blueprint) throw Error("ERR_DISPOSED", "the plan has been disposed");
+  blueprint->shared->expect_attached();
+  auto bound = std::make_shared<BoundPlan>();
+  bound->threads = blueprint->threads;
+  bound->shared = blueprint->shared;
+  const std::vector<Region> regions = regions_of(*blueprint, info, *bound);
+  const Binding binding{info[1].As<Napi::Float64Array>().Data(), &regions};
+  const ThreadLimit limit(bound->threads);
+  for (const BlueprintStep& step : blueprint->steps) {
+    Arguments in(Field(step.args, binding));
+    try {
+      bound->plan.add(step.what, prepare(step.op, cpu::backend(), in));
+    } catch (const Error& error) {
+      throw Error(error.code, message(step.what, " for these sizes: ", error.what()));
+    }
+  }
+  return plan_handle(info.Env(), std::move(bound));
+}
+
+Napi::Value blueprint_dispose(const Napi::CallbackInfo& info) {
+  info[0].As<Napi::External<Handle>>().Data()->reset();
+  return info.Env().Undefined();
+}
+
+}  // namespace spark::napi

@@ -1,0 +1,23 @@
+// blueprint.h: the steps of a plan before its sizes are known, as JavaScript sees them. A handle is an
+// External.
+#pragma once
+
+#include <napi.h>
+
+namespace spark::napi {
+
+// blueprintCreate(steps, regions, threads): a handle of { op, args, node }[] for the CPU. In `args` a bigint
+// is the index of a size, and { region, offset, count } an operand. A region is { array }: memory that all
+// plans share; { slot }: the array of this number that a plan is given; { type, count }: a part of the arena
+// with elements as those of the typed array `type`. `threads` is that of planCreate().
+Napi::Value blueprint_create(const Napi::CallbackInfo& info);
+
+// blueprintBind(handle, sizes, arrays, arena, offsets): a plan as planCreate() makes it. `sizes`:
+// Float64Array of their values; `arrays`: by slot; `arena`: Uint8Array; `offsets`: Float64Array of where in
+// it each part is.
+Napi::Value blueprint_bind(const Napi::CallbackInfo& info);
+
+// blueprintDispose(handle): lets the shared memory go; plans keep it.
+Napi::Value blueprint_dispose(const Napi::CallbackInfo& info);
+
+}  // namespace spark::napi

@@ -72,6 +72,9 @@ export function exactDivide(a: Size, b: Size): Size | undefined {
   return quotient(a, b) ?? (sameSize(modulo(a, b), 0) ? floorDivide(a, b) : undefined)
 }
 
+/** One of equal parts of a size that shape inference has found to have them; 0 for one that has not. */
+export const partOf = (size: Size, parts: Size): Size => exactDivide(size, parts) ?? 0
+
 /** The smaller one. */
 export function minimum(a: Size, b: Size): Size {
   const [low, high] = boundsOf(subtract(a, b))

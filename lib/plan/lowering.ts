@@ -15,8 +15,6 @@ import { MissingElements } from './missing-elements.js'
 import { Buffer, copyStep, type Operand, type Step, type Symbolic } from './program.js'
 import { constantValue, listValue, type TensorShape, tableValue, type Value } from './value.js'
 
-export { constantValue, type TensorShape, type Value } from './value.js'
-
 /** What a {@link Lowering} asks of the compiler. */
 export interface Scope {
   /** Values by name. */

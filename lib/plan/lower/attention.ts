@@ -1,10 +1,11 @@
 // attention.ts: attention and rotary embeddings, as compositions where there is no kernel.
-import { exactDivide, fixSize, lessThan, multiply, type Size, sameSize, subtract } from '../../core/size.js'
+import { fixSize, lessThan, multiply, partOf, type Size, sameSize, subtract } from '../../core/size.js'
 import { givenFloat, int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { HeadStrides } from '../../kernels/network-args.js'
-import type { Lowering, Value } from '../lowering.js'
+import type { Lowering } from '../lowering.js'
 import type { Symbolic } from '../program.js'
+import type { Value } from '../value.js'
 import { broadcastStrides } from '../views.js'
 import { positions } from './positions.js'
 import type { LowerTable } from './table.js'
@@ -32,9 +33,6 @@ function repeatHeads(ctx: Lowering, x: Value, heads: Size): Value {
   const repeated = ctx.call('Expand', [lone, ctx.ints([batch, own, partOf(heads, own), length, depth])])
   return ctx.reshaped(repeated, [batch, heads, length, depth])
 }
-
-/** One of the parts of a size, as many as shape inference has found it to have. */
-const partOf = (size: Size, parts: Size): Size => exactDivide(size, parts) ?? 0
 
 /** 0, 1, 2 … */
 const counts = (ctx: Lowering, count: Size, shape: readonly Size[]): Value =>

@@ -1,7 +1,8 @@
 // constant.ts: tensors made of attributes and sizes.
 import type { Size } from '../../core/size.js'
 import { int, tensorOf } from '../../graph/attributes.js'
-import { constantValue, type Lowering, type Value } from '../lowering.js'
+import type { Lowering } from '../lowering.js'
+import { constantValue, type Value } from '../value.js'
 import { addFill } from './copy.js'
 import { pattern } from './positions.js'
 import type { LowerTable } from './table.js'

@@ -1,7 +1,8 @@
 // loss.ts: losses of classifiers: one kernel for the mean over a batch, compositions for the general form.
 import { givenInt, int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
-import type { Lowering, Value } from '../lowering.js'
+import type { Lowering } from '../lowering.js'
+import type { Value } from '../value.js'
 import { addBinary } from './elementwise.js'
 import type { LowerTable } from './table.js'
 

@@ -1,13 +1,13 @@
 // normalization.ts: normalization of rows, channels, groups, batches and windows of channels.
 
 import { numel } from '../../core/shape.js'
-import { exactDivide, lessThan, multiply, type Size, sameSize } from '../../core/size.js'
+import { lessThan, multiply, partOf, type Size, sameSize } from '../../core/size.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { NormShape } from '../../kernels/network-args.js'
-import type { Lowering, Value } from '../lowering.js'
-
+import type { Lowering } from '../lowering.js'
 import type { Buffer, Operand, Symbolic } from '../program.js'
+import type { Value } from '../value.js'
 import { axisOf } from '../views.js'
 import type { LowerTable } from './table.js'
 
@@ -46,9 +46,6 @@ const rowNormalization =
     const scaled = ctx.call('Mul', [{ dtype: 'f32', shape, buffer: plain }, ctx.input(1)])
     ctx.give(ctx.has(2) ? ctx.call('Add', [scaled, ctx.input(2)]) : scaled)
   }
-
-/** One of the parts of a size, as many as shape inference has found it to have. */
-const partOf = (size: Size, parts: Size): Size => exactDivide(size, parts) ?? 0
 
 /** x, scale, bias of the channels; `groups` of them are normalized together. */
 function channelNormalization(ctx: Lowering, groups: Size): void {

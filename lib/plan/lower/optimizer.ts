@@ -1,6 +1,7 @@
 // optimizer.ts: AdamW, and the optimizers of the ONNX training domain as compositions.
 import { sparkDomain } from '../../graph/graph.js'
-import type { Lowering, Value } from '../lowering.js'
+import type { Lowering } from '../lowering.js'
+import type { Value } from '../value.js'
 import type { LowerTable } from './table.js'
 
 /** Learning rate, step (both one f64), parameter, gradient, first and second moment → the last of these but the gradient */

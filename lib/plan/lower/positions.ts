@@ -1,6 +1,7 @@
 // positions.ts: lists of positions along an axis. Kernels make them, as their length may depend on sizes.
 import { add, maximum, multiply, type Size, subtract } from '../../core/size.js'
-import type { Lowering, Value } from '../lowering.js'
+import type { Lowering } from '../lowering.js'
+import type { Value } from '../value.js'
 
 /** start, start + 1 …: `count` integers of i64. */
 export function positions(ctx: Lowering, count: Size, start: Size = 0): Value {

@@ -4,8 +4,9 @@ import { ints } from '../../graph/attributes.js'
 import { recurrentFunctions } from '../../graph/recurrent.js'
 import type { UnaryFn } from '../../kernels/strided-args.js'
 import { panelSizes } from '../../weights/panels.js'
-import type { Lowering, Value } from '../lowering.js'
+import type { Lowering } from '../lowering.js'
 import type { Buffer, Operand } from '../program.js'
+import type { Value } from '../value.js'
 import type { LowerTable } from './table.js'
 
 const functions: Readonly<Record<string, UnaryFn>> = {

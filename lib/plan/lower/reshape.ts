@@ -1,7 +1,7 @@
 // reshape.ts: views under another shape, and permutations of all elements.
 
 import { contiguousStrides } from '../../core/shape.js'
-import { exactDivide, type Size } from '../../core/size.js'
+import { partOf, type Size } from '../../core/size.js'
 import { ints } from '../../graph/attributes.js'
 import type { Lowering } from '../lowering.js'
 import { broadcastStrides } from '../views.js'
@@ -38,9 +38,6 @@ function rearrange(ctx: Lowering, shape: readonly Size[], order: readonly number
   const moved = ctx.call('Transpose', [parts], { perm: ints(order) })
   ctx.give(ctx.reshaped(moved, ctx.output().shape))
 }
-
-/** One of the parts of a size, as many as shape inference has found it to have. */
-const partOf = (size: Size, parts: number): Size => exactDivide(size, parts) ?? 0
 
 function depthToSpace(ctx: Lowering): void {
   const [n = 0, c = 0, h = 0, w = 0] = ctx.shape(0)

@@ -3,11 +3,11 @@
 import { contiguousStrides, numel } from '../../core/shape.js'
 import {
   add,
-  exactDivide,
   lessThan,
   maximum,
   minimum,
   multiply,
+  partOf,
   type Size,
   sameSize,
   subtract,
@@ -74,14 +74,11 @@ function concat(ctx: Lowering): void {
   }
 }
 
-/** How often a size is in another one; 0 is in none. */
-const timesIn = (whole: Size, size: Size): Size => exactDivide(whole, size) ?? 0
-
 /** Each axis as one that repeats and one that moves. */
 function tile(ctx: Lowering): void {
   const [from, { shape }] = [ctx.shape(0), ctx.output()]
   const [strides, to] = [contiguousStrides(from), contiguousStrides(shape)]
-  const loop = from.flatMap((size, axis) => [timesIn(shape[axis]!, size), size])
+  const loop = from.flatMap((size, axis) => [partOf(shape[axis]!, size), size])
   addCopy(
     ctx,
     loop,
@@ -206,7 +203,7 @@ function padGrad(ctx: Lowering): void {
 /** dy, x → dx: each axis is one that repeats, which is summed over, and one that moves. */
 function tileGrad(ctx: Lowering): void {
   const [from, to] = [ctx.shape(0), ctx.shape(1)]
-  const loop = to.flatMap((size, axis) => [timesIn(from[axis]!, size), size])
+  const loop = to.flatMap((size, axis) => [partOf(from[axis]!, size), size])
   const repeats = to.map((_, axis) => 2 * axis)
   addReduce(ctx, 'sum', [ctx.read(0), loop], new Set(repeats), ctx.write())
 }

@@ -32,8 +32,11 @@ export interface Layout {
   readonly lowerBound: number
 }
 
-/** The live ranges of steps that are laid out for one set of sizes after another. */
-const settledRanges = new WeakMap<readonly Step[], readonly LiveRange[]>()
+/** What was found for steps that are laid out for one set of sizes after another. */
+const latest = new WeakMap<
+  readonly Step[],
+  { readonly ranges: readonly LiveRange[]; readonly sizes: readonly number[]; readonly layout: Layout }
+>()
 
 /** When each buffer of the arena is alive, by that buffer, in the order of their first steps. */
 function* liveRangesOf(steps: readonly Step[]): Paced<Map<Buffer, LiveRange>> {
@@ -92,7 +95,7 @@ function contiguousOperands({ args }: Extract<Step, { op: 'binary' }>): Operand[
 }
 
 /**
- * Gives each buffer of the arena its offset.
+ * Gives each buffer of the arena its offset. Buffers whose size is a symbol get up to an eighth more than they need.
  * @param values - of the sizes
  * @param compared - up to how many buffers each is compared with all others
  */
@@ -101,16 +104,26 @@ export function* layOut(
   values: SizeValues = fixedSizes,
   compared = maxCompared,
 ): Paced<Layout> {
-  const ranges = settledRanges.get(steps) ?? [...(yield* liveRangesOf(steps)).values()]
-  settledRanges.set(steps, ranges)
-  const blocks = ranges.map((range): Block => {
-    const bytes = arrayBytes(range.buffer.dtype, values.of(range.buffer.count))
-    return { ...range, bytes: Math.ceil(bytes / alignment) * alignment, offset: 0 }
+  const known = latest.get(steps)
+  const ranges = known?.ranges ?? [...(yield* liveRangesOf(steps)).values()]
+  const sizes = ranges.map(({ buffer: { dtype, count } }) => {
+    const bytes = arrayBytes(dtype, values.of(count))
+    return typeof count === 'number' ? roundUp(bytes, alignment) : withSpare(bytes)
   })
+  if (known?.sizes.every((bytes, i) => bytes === sizes[i])) return known.layout
+  const blocks = ranges.map((range, i): Block => ({ ...range, bytes: sizes[i]!, offset: 0 }))
   const arenaBytes = yield* blocks.length <= compared ? layOutLargest(blocks) : layOutInOrder(blocks)
   const offsets = new Map(blocks.map(({ buffer, offset }) => [buffer, offset]))
-  return { offsets, arenaBytes, lowerBound: mostAlive(blocks) }
+  const layout = { offsets, arenaBytes, lowerBound: mostAlive(blocks) }
+  latest.set(steps, { ranges, sizes, layout })
+  return layout
 }
+
+const roundUp = (bytes: number, unit: number): number => Math.ceil(bytes / unit) * unit
+
+/** Up to an eighth more than is needed, so that sizes which follow each other closely have one layout. */
+const withSpare = (bytes: number): number =>
+  roundUp(bytes, Math.max(alignment, 2 ** (Math.floor(Math.log2(Math.max(bytes, 1))) - 3)))
 
 /** Bytes of the arena of steps whose sizes are numbers. */
 export function arenaBytesOf(steps: readonly Step[]): number {

@@ -1,7 +1,8 @@
 // The arena of a plan: buffers that are alive at the same time never share memory.
 import t from 'tap'
 import { atOnce } from '#lib/core/paced.js'
-import { fixSize } from '#lib/core/size.js'
+import { fixSize, multiply } from '#lib/core/size.js'
+import { SizeScope } from '#lib/core/size-scope.js'
 import { layOut, shareInPlace } from '#lib/plan/arena.js'
 import { Buffer, operandsOf, type Step } from '#lib/plan/program.js'
 import { randomGenerator } from '../fixtures/values/random.js'
@@ -90,5 +91,33 @@ t.test('outputs and state have memory of their own', t => {
   atOnce(shareInPlace(steps))
   t.equal(output.root, output)
   t.equal(atOnce(layOut(steps)).arenaBytes, 64)
+  t.end()
+})
+
+t.test('sizes that follow each other share a layout', t => {
+  const scope = new SizeScope()
+  const size = scope.symbol('n', 40)
+  const [x, y, z] = [
+    new Buffer('f32', size, 'arena'),
+    arena(100),
+    new Buffer('f32', multiply(3, size), 'arena'),
+  ]
+  const steps = [copy(x, y), copy(y, z), copy(x, z)]
+  const layoutFor = (n: number) => atOnce(layOut(steps, scope.evaluate([n])!))
+  t.equal(layoutFor(40), layoutFor(41))
+  t.not(layoutFor(40), layoutFor(400))
+  for (const n of [2, 3, 17, 100, 129, 4001]) {
+    const { offsets, arenaBytes } = layoutFor(n)
+    const ends = [4 * n, 400, 12 * n]
+    const spans = [x, y, z].map(
+      (buffer, i) => [offsets.get(buffer)!, offsets.get(buffer)! + ends[i]!] as const,
+    )
+    for (const [i, [start, end]] of spans.entries()) {
+      t.equal(start % 64, 0)
+      t.ok(end <= arenaBytes)
+      for (const [from, to] of spans.slice(i + 1))
+        t.ok(end <= from || to <= start, `${n}: all are alive at once`)
+    }
+  }
   t.end()
 })

@@ -1,5 +1,6 @@
 // value.ts: values of a graph during compilation.
 import { type ElementArray, type ElementType, elementArrayOf, type HalfType } from '../core/dtype.js'
+import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
 import { areNumbers, type Size } from '../core/size.js'
 import type { SizeValues } from '../core/size-scope.js'
@@ -26,9 +27,12 @@ export interface Value extends TensorShape {
   readonly exactIn?: HalfType | undefined
 }
 
+/** @throws SparkError ERR_RANGE for an element of a wide integer type that is no integer */
 function elementsOf(dtype: NumericType, numbers: readonly number[]): ElementArray {
   const data = new (elementArrayOf(dtype))(numbers.length)
   const big = dtype === 'i64' || dtype === 'u64'
+  const wrong = big ? numbers.find(number => !Number.isInteger(number)) : undefined
+  if (wrong !== undefined) throw new SparkError('ERR_RANGE', `${wrong} is no element of ${dtype}`)
   data.set((big ? numbers.map(BigInt) : numbers) as never)
   return data
 }

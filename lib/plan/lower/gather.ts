@@ -126,6 +126,10 @@ function scatterNd(ctx: Lowering): void {
 function tensorScatter(ctx: Lowering): void {
   const [cache, update] = [ctx.input(0), ctx.input(1)]
   const axis = axisOf(ctx.integer('axis'), cache.shape.length)
+  if (update.shape.length !== cache.shape.length)
+    throw ctx.unsupported(
+      `an update of [${update.shape.join(', ')}] for a cache of [${cache.shape.join(', ')}]`,
+    )
   const [batch, length, size] = [cache.shape[0]!, update.shape[axis]!, cache.shape[axis]!]
   const steps = positions(ctx, length)
   const starts = ctx.has(2)

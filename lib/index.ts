@@ -109,8 +109,10 @@ export type {
 export type { NVFP4Recipe } from './precision/kernel-args.js'
 
 // models
-export { Model, type RunOptions } from './model/model.js'
-export type { LoadOptions, ModelOptions } from './model/model-options.js'
+export { Model } from './model/model.js'
+export type { LoadOptions, ModelOptions, RunOptions } from './model/model-options.js'
+export type { StateOutput, StatePairs } from './model/state-pairs.js'
+export { type StateOptions, StatefulModel } from './model/stateful-model.js'
 export type { ModelFile, SourceOptions } from './model/model-file.js'
 export type { ModelValue } from './model/model-value.js'
 export type { AnyTensor, ModelOutput, OutputTypes, RunResults } from './model/results.js'

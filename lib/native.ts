@@ -279,13 +279,14 @@ export interface Addon {
     regions: readonly object[],
     threads?: number,
   ): BlueprintHandle
-  /** A plan of these steps for some sizes. */
+  /** A plan of these steps for some sizes: the given one, of other sizes, bound to these, or else a new one. */
   blueprintBind(
     handle: BlueprintHandle,
     sizes: Float64Array,
     arrays: readonly ArrayBufferView[],
     arena: Uint8Array,
     offsets: Float64Array,
+    plan?: PlanHandle,
   ): PlanHandle
   /** Lets the steps go; plans that were bound stay. */
   blueprintDispose(handle: BlueprintHandle): void

@@ -20,8 +20,11 @@ function noteBriefRun(start: number): void {
   })
 }
 
+/** The native plans of steps. */
+const handles = new WeakMap<PreparedSteps, PlanHandle>()
+
 function prepared(addon: Addon, plan: PlanHandle): PreparedSteps {
-  return {
+  const steps: PreparedSteps = {
     run() {
       const start = performance.now()
       const pending = addon.planRun(plan, start < briefUntil)
@@ -33,6 +36,8 @@ function prepared(addon: Addon, plan: PlanHandle): PreparedSteps {
     async store() {},
     dispose: () => addon.planDispose(plan),
   }
+  handles.set(steps, plan)
+  return steps
 }
 
 /**
@@ -58,7 +63,11 @@ export function openCpuKernels(threads?: number): Kernels {
     blueprint(steps, regions) {
       const blueprint = addon.blueprintCreate(steps, regions, limit)
       return {
-        bind: (...memory) => prepared(addon, addon.blueprintBind(blueprint, ...memory)),
+        bind(sizes, arrays, arena, offsets, over) {
+          const plan = over && handles.get(over)
+          const bound = addon.blueprintBind(blueprint, sizes, arrays, arena, offsets, plan)
+          return over ?? prepared(addon, bound)
+        },
         dispose: () => addon.blueprintDispose(blueprint),
       }
     },

@@ -71,6 +71,8 @@ export interface StepBlueprint {
    * @param arrays - by slot
    * @param arena - memory for the parts of the arena
    * @param offsets - where in it each of these regions is, in bytes
+   * @param over - steps of this blueprint for other sizes, which become those instead of new ones; after an error they
+   * can only be disposed of
    * @throws SparkError ERR_SHAPE when an operation would leave an operand
    */
   bind(
@@ -78,6 +80,7 @@ export interface StepBlueprint {
     arrays: readonly ElementArray[],
     arena: Uint8Array,
     offsets: Float64Array,
+    over?: PreparedSteps,
   ): PreparedSteps
   /** Lets the shared arrays go; steps that were bound keep them. */
   dispose(): void

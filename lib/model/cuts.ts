@@ -5,6 +5,7 @@ import type { Constant } from '../graph/constant.js'
 import { readsOf } from '../graph/edit.js'
 import type { Node, Subgraph } from '../graph/graph.js'
 import type { Plan, PlanTemplate } from '../plan/plan.js'
+import { ModelState } from './model-state.js'
 import type { PlanCache } from './plan-cache.js'
 import { readsOfAll, type Segment } from './segments.js'
 import type { SymbolicValues } from './symbolic-values.js'
@@ -89,7 +90,8 @@ export class Cut {
   keepBound(bound: Bound, values: ReadonlyMap<string, HostValue>): void {
     const key = this.#keyOf(values)
     this.#bound.set(key, bound)
-    if (bound.plan) this.#cache.add(bound.plan, () => this.#bound.delete(key))
+    const { plan, template } = bound
+    if (plan && template) this.#cache.add(plan, template, () => this.#bound.delete(key))
   }
 
   /** Frees everything from here on. */
@@ -112,7 +114,8 @@ export class Cut {
     let key = ''
     for (const [name, value] of values) {
       if (value.kind !== 'tensor') key += `${value.kind};`
-      else key += `${value.dtype}[${value.shape}]${this.pins.has(name) ? `=${value.data}` : ''};`
+      else
+        key += `${value instanceof ModelState ? 'state ' : ''}${value.dtype}[${value.shape}]${this.pins.has(name) ? `=${value.data}` : ''};`
     }
     return key
   }

@@ -17,8 +17,10 @@ import { MissingElements } from '../plan/missing-elements.js'
 import { Plan, PlanTemplate } from '../plan/plan.js'
 import { type Bound, type Compiled, type Cut, cutBefore, neededNodes } from './cuts.js'
 import { hostOperatorOf } from './host/index.js'
+import type { ModelState } from './model-state.js'
 import { PlanCache } from './plan-cache.js'
 import { cutSegment, decisiveInputs, type SegmentInput } from './segments.js'
+import { statePlan, statesIn } from './state-plans.js'
 import { SymbolicValues } from './symbolic-values.js'
 import { type HostTensor, type HostValue, hostConstant, hostTensor, Scope, typeOf } from './values.js'
 
@@ -154,6 +156,7 @@ export class GraphRunner {
       values,
       facts,
       pinned: new Map(),
+      states: new Map(),
       constants: this.#constants,
       deferred: new Set(),
     }
@@ -169,7 +172,7 @@ export class GraphRunner {
       const why = 'is an input or a constant, and has no memory of its own: use run'
       throw new SparkError('ERR_UNSUPPORTED', `output '${unmade}' ${why}`)
     }
-    const optimized = await rewriteForInference('compile', graph as Graph, {}, pacer)
+    const optimized = await rewriteForInference('compile', graph, {}, pacer)
     return Plan.create(optimized, this.#kernels, { ...this.#settings, buffers }, pacer)
   }
 
@@ -219,8 +222,17 @@ export class GraphRunner {
     const known = cut.boundTo(values)
     if (known) return known
     const { compiled, sizes } = cut.variantFor(values) ?? (await this.#compileTimed(cut, values, pacer))
+    const { arena } = this.#cache
+    const states = statesIn(compiled, values)
+    if (states.size > 0) {
+      const plan = await statePlan(compiled, values, states, sizes, arena, pacer)
+      for (const state of states.values()) scope.set(state.pair.output, state)
+      return { ...compiled, plan }
+    }
     const used = compiled.symbols.isOpen ? sizes : fixedSizes
-    const bound = { ...compiled, plan: await compiled.template?.bind(used, pacer, this.#cache.arena) }
+    const { template } = compiled
+    const over = template && this.#cache.take(template)
+    const bound = { ...compiled, plan: await template?.bind(used, pacer, { arena, over }) }
     cut.keepBound(bound, values)
     return bound
   }
@@ -240,10 +252,15 @@ export class GraphRunner {
     }
   }
 
-  async #template(segment: Subgraph, pacer: Pacer): Promise<PlanTemplate> {
+  async #template(
+    segment: Graph,
+    symbolicStates: SymbolicValues['states'],
+    pacer: Pacer,
+  ): Promise<PlanTemplate> {
     const onFusions = (counts: ReadonlyMap<string, number>): void => addCounts(this.#fusions, counts)
-    const graph = await rewriteForInference('compile', segment as Graph, { onFusions }, pacer)
-    return PlanTemplate.compile(graph, this.#kernels, this.#settings, pacer)
+    const graph = await rewriteForInference('compile', segment, { onFusions }, pacer)
+    const states = new Map([...symbolicStates].filter(([name]) => graph.updates?.has(name)))
+    return PlanTemplate.compile(graph, this.#kernels, { ...this.#settings, states }, pacer)
   }
 
   /** Whether the graph itself says how large a value is along an axis. */
@@ -278,7 +295,10 @@ export class GraphRunner {
     pacer: Pacer,
   ): Promise<Compiled | SparkError> {
     const symbols = new SymbolicValues(values, cut.pins, await this.#fixedSizes(pacer))
-    const { facts, constants: pinned } = symbols
+    const { facts, states, constants: pinned } = symbols
+    const outputs = [...states.keys()].map(
+      name => [name, (values.get(name) as ModelState).pair.output] as const,
+    )
     const nodes = await this.#specialised(cut.nodes, facts, pinned, pacer)
     const start: SegmentInput = {
       nodes,
@@ -286,6 +306,7 @@ export class GraphRunner {
       values,
       facts,
       pinned,
+      states: new Map(outputs),
       constants: this.#constants,
       deferred,
     }
@@ -296,7 +317,7 @@ export class GraphRunner {
     if (!segment.graph && segment.hostNodes.length === 0) return unsupported(segment.rest[0]!)
     try {
       const next = await pacer.do(cutBefore(segment.rest, this.#constants, this.#cache))
-      const template = segment.graph && (await this.#template(segment.graph, pacer))
+      const template = segment.graph && (await this.#template(segment.graph, states, pacer))
       return { ...segment, symbols, template, next }
     } catch (error) {
       if (!(error instanceof MissingElements)) throw error

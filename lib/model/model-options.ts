@@ -79,3 +79,11 @@ export async function openGraph(graph: Graph, options: ModelOptions, pacer: Pace
   const opened = await openEngine(rounded, engine, choice.name, pacer)
   return { graph: choice.automatic ? canonical : rounded, precision: choice, engine: opened }
 }
+
+/** Options of `Model.run`. */
+export interface RunOptions {
+  /** Names of the outputs that are wanted; only what they need is computed. Default: all. */
+  outputs?: readonly string[]
+  /** Ends the run; its promise rejects with the reason of the signal. */
+  signal?: AbortSignal | undefined
+}

@@ -27,17 +27,12 @@ import {
   type ModelOptions,
   type OpenedGraph,
   openGraph,
+  type RunOptions,
 } from './model-options.js'
 import { describeValue, type ModelValue } from './model-value.js'
 import { type AnyTensor, type ModelOutput, type OutputTypes, outputOf, type RunResults } from './results.js'
-
-/** Options of {@link Model.run}. */
-export interface RunOptions {
-  /** Names of the outputs that are wanted; only what they need is computed. Default: all. */
-  outputs?: readonly string[]
-  /** Ends the run; its promise rejects with the reason of the signal. */
-  signal?: AbortSignal | undefined
-}
+import { type StatePairs, statePairs } from './state-pairs.js'
+import { StatefulModel, type StatefulSource, type StateOptions } from './stateful-model.js'
 
 /** What runs for one choice of fed initializers. */
 interface Variant {
@@ -255,6 +250,35 @@ export class Model implements Disposable {
     }
     const engine = await variant.open()
     return new BoundModel(await engine.bind(inputs, buffers), buffers)
+  }
+
+  /**
+   * Lets outputs become inputs of the next run, in memory of the model: a decoder's growing past is never copied, and a run
+   * writes only what is new. Attention, GroupQueryAttention, MultiHeadAttention and concatenations write in place; what other
+   * operators make is copied once, on the device.
+   *
+   * @param pairs - outputs by the names of the inputs that they replace, such as `{ past: 'present' }`; or
+   * `{ output, axis }` where the shapes do not say along which axis they grow (`null`: along none). Default: all inputs and
+   * outputs whose names differ in `past` (`past_key_values`) and `present` only
+   * @param options - `initial`: what the states begin with
+   * @throws SparkError ERR_ARGUMENT for pairs that do not fit together, ERR_DISPOSED
+   * @example
+   * const decoder = model.bindState({ 'past.0.key': 'present.0.key', 'past.0.value': 'present.0.value' })
+   * const { logits } = await decoder.run({ input_ids: prompt })
+   */
+  bindState(pairs?: StatePairs, options: StateOptions = {}): StatefulModel {
+    this.#open()
+    const enqueue: StatefulSource['enqueue'] = (work, signal) => {
+      const done = this.#last.then(() => {
+        signal?.throwIfAborted()
+        return work(this.#open())
+      })
+      this.#last = done.catch(() => undefined)
+      return unlessAborted(done, signal)
+    }
+    const { inputs } = this.graph
+    const outputs = this.outputs.map(({ name }) => name)
+    return new StatefulModel({ inputs, outputs, enqueue }, statePairs(this, pairs), options)
   }
 
   /**

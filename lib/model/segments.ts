@@ -4,7 +4,7 @@ import type { ElementType } from '../core/dtype.js'
 import type { Paced } from '../core/paced.js'
 import type { Constant } from '../graph/constant.js'
 import { readsOf } from '../graph/edit.js'
-import { makeGraph, type Node, type Subgraph, type ValueInfo } from '../graph/graph.js'
+import { type Graph, makeGraph, type Node, type ValueInfo } from '../graph/graph.js'
 import { keepFacts } from '../graph/kept-facts.js'
 import { type Fact, isStatic, ShapeInference } from '../graph/shape-inference.js'
 import { loweringOf } from '../plan/lower/index.js'
@@ -23,6 +23,8 @@ export interface SegmentInput {
   readonly facts: ReadonlyMap<string, Fact>
   /** Those of them whose elements are built into the segment. */
   readonly pinned: ReadonlyMap<string, Constant>
+  /** Values that are states, and what replaces them: both names. */
+  readonly states: ReadonlyMap<string, string>
   /** Constants of the graph and of those around it. */
   readonly constants: ReadonlyMap<string, Constant>
   /** Outputs of nodes that have to wait because they need elements that this segment makes. */
@@ -32,7 +34,7 @@ export interface SegmentInput {
 /** A part of a graph. */
 export interface Segment {
   /** What is compiled, or undefined when no node can be. */
-  readonly graph: Subgraph | undefined
+  readonly graph: Graph | undefined
   /** What runs on the host afterwards, in order. */
   readonly hostNodes: readonly Node[]
   /** What is left for later segments. */
@@ -145,13 +147,20 @@ function isCompilable(node: Node, { facts }: ShapeInference): boolean {
 }
 
 function* segmentGraph(
-  { facts, pinned, constants, wanted }: SegmentInput,
+  { facts, pinned, constants, states, wanted }: SegmentInput,
   nodes: Node[],
   left: Node[],
-): Paced<Subgraph> {
+): Paced<Graph> {
   const reads = yield* readsOfAll(nodes)
   const later = yield* readsOfAll(left)
-  for (const name of wanted) later.add(name)
+  const made = new Set(nodes.flatMap(({ outputs }) => outputs))
+  const updates = new Map(
+    [...states].filter(
+      ([name, next]) => reads.has(name) && !pinned.has(name) && !later.has(name) && made.has(next),
+    ),
+  )
+  const replaced = new Set(updates.values())
+  for (const name of wanted) if (!replaced.has(name)) later.add(name)
   const initializers = new Map<string, Constant>()
   for (const name of reads) {
     yield
@@ -170,5 +179,6 @@ function* segmentGraph(
     outputs,
     nodes,
     initializers,
+    updates,
   })
 }

@@ -5,6 +5,8 @@ import type { Size } from '../core/size.js'
 import { maxSymbol, SizeScope, type SizeValues } from '../core/size-scope.js'
 import { Constant, type NumericType } from '../graph/constant.js'
 import type { Fact } from '../graph/shape-inference.js'
+import type { StateOptions } from '../plan/growing-state.js'
+import { ModelState } from './model-state.js'
 import { type HostTensor, type HostValue, numbersOf, typeOf } from './values.js'
 
 /** Elements of a list that become symbols; longer ones are constants. */
@@ -17,6 +19,8 @@ type Expectation = (value: HostValue) => boolean
 export class SymbolicValues {
   /** Types and elements, by name. */
   readonly facts = new Map<string, Fact>()
+  /** Values that a run replaces, by name. */
+  readonly states = new Map<string, StateOptions>()
   /** Values that are the same in all runs, by name. */
   readonly constants = new Map<string, Constant>()
   readonly #scope = new SizeScope()
@@ -40,6 +44,7 @@ export class SymbolicValues {
         this.facts.set(name, { type: typeOf(value) })
         continue
       }
+      if (value instanceof ModelState) this.#addState(name, value)
       const { dtype } = value
       const pinned = pins.has(name)
       const shape = pinned
@@ -80,6 +85,16 @@ export class SymbolicValues {
     return this.#symbol(`${name}.${axis}`, size, values => read(values.get(name)))
   }
 
+  #addState(name: string, { pair, capacity }: ModelState): void {
+    const { axis } = pair
+    const isSame = (other: HostValue): boolean =>
+      other instanceof ModelState && other.pair.output === pair.output && other.pair.axis === axis
+    this.#expectations.get(name)!.push(isSame)
+    const read = (values: ReadonlyMap<string, HostValue>): number => (values.get(name) as ModelState).capacity
+    const size = axis === undefined ? 1 : this.#symbol(`capacity of ${name}`, capacity, read)
+    this.states.set(name, { axis, capacity: size })
+  }
+
   #fixed(name: string, { shape }: HostTensor): readonly number[] {
     for (const [axis, size] of shape.entries())
       this.#number(name, size, value => (value as HostTensor).shape[axis]!)
@@ -118,5 +133,10 @@ export class SymbolicValues {
 function isLike(value: HostValue): Expectation {
   if (value.kind !== 'tensor') return ({ kind }) => kind === value.kind
   const { dtype, shape } = value
-  return other => other.kind === 'tensor' && other.dtype === dtype && other.shape.length === shape.length
+  const isState = value instanceof ModelState
+  return other =>
+    other.kind === 'tensor' &&
+    other.dtype === dtype &&
+    other.shape.length === shape.length &&
+    other instanceof ModelState === isState
 }

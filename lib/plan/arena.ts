@@ -62,6 +62,10 @@ function replaceable(step: Step): Operand[] {
   return residual && residual.buffer !== x?.buffer ? [residual] : []
 }
 
+/** Whether the contract of a step lets its result lie over a buffer. */
+export const mayOverwrite = (step: Step, buffer: Buffer): boolean =>
+  replaceable(step).some(operand => operand.buffer === buffer)
+
 /**
  * Lets elementwise steps write their result over an operand that nobody reads later. Changes the buffers.
  */

@@ -36,6 +36,8 @@ export interface BoundProgram {
   memory(): PlanMemory
   /** What the steps read and nobody writes. */
   constants(): ElementArray[]
+  /** The memory. */
+  readonly arrays: BufferArrays
 }
 
 /** Options of {@link bind}. */
@@ -58,6 +60,10 @@ export interface BindContext {
   readonly kernels: Padded
   /** What the arena comes from; without it the program gets its own. */
   readonly arena?: SharedArena | undefined
+  /** Memory of the caller for states that are inputs, by name. */
+  readonly states?: ReadonlyMap<string, ElementArray> | undefined
+  /** The memory of the same program for other sizes, which is used instead of new one. */
+  readonly over?: BufferArrays | undefined
 }
 
 /** The padding of a backend's memory. */
@@ -84,8 +90,10 @@ export function* bind(
   const [inputs, outputs, state] = [program.inputs, program.outputs, program.state].map(list =>
     list.map(numbered),
   ) as [Binding[], Binding[], Binding[]]
-  const arrays = new BufferArrays(layout, options, context)
+  const arrays = context.over ?? new BufferArrays(layout, options, context)
+  if (context.over) arrays.resize(layout, context)
   for (const binding of [...inputs, ...outputs]) arrays.give(binding, options.buffers?.get(binding.name))
+  for (const binding of state) arrays.lend(binding, context.states?.get(binding.name))
   return {
     bind: steps => mapPaced(steps, step => arrays.bind(step)),
     inputs,
@@ -96,32 +104,52 @@ export function* bind(
     arrayOf: buffer => arrays.of(buffer),
     memory: () => arrays.memory(outputs),
     constants: () => program.constants.map(buffer => arrays.of(buffer)),
+    arrays,
   }
 }
 
 /** The arrays of a program's buffers, made when somebody asks for them first. */
 export class BufferArrays {
-  readonly #layout: Layout
+  #layout: Layout
   readonly #double: boolean
-  readonly #context: BindContext
-  readonly #arena: Allocation
+  #context: BindContext
+  #arena: Allocation
   readonly #arrays: Map<Buffer, ElementArray>
+  /** States that the caller may read and write between runs. */
+  readonly #lent = new Set<Buffer>()
 
   constructor(layout: Layout, { double = false }: BindOptions, context: BindContext) {
     this.#layout = layout
     this.#double = double
     this.#context = context
-    const { arena, kernels } = context
-    this.#arena = allocated(layout.arenaBytes * this.#scale, bytes =>
-      arena ? arena.allocate(bytes, kernels) : allocate(bytes, kernels),
-    )
+    this.#arena = this.#allocateArena()
     this.#arrays = new Map(context.folded)
+  }
+
+  /** Takes other sizes, whose arrays lie where those before them do, as far as they fit. */
+  resize(layout: Layout, context: BindContext): void {
+    this.#layout = layout
+    this.#context = context
+    this.#arena = this.#allocateArena()
+    for (const [buffer, array] of this.#arrays) {
+      if (buffer.storage === 'arena') this.#arrays.delete(buffer)
+      else if (!this.#lent.has(buffer) && (typeof buffer.count !== 'number' || buffer.storage === 'sized'))
+        this.#arrays.set(buffer, this.#filled(buffer, this.#resized(buffer, array)))
+    }
   }
 
   /** Takes an array of the caller for an input or output. */
   give(binding: Binding, array: ElementArray | undefined): void {
     if (!array || this.#arrays.has(binding.buffer)) return
     expectFit(binding, array)
+    this.#arrays.set(binding.buffer, array)
+  }
+
+  /** Takes memory of the caller for a state, which need not be that of other sizes. */
+  lend(binding: Binding, array: ElementArray | undefined): void {
+    if (!array) return
+    expectFit(binding, array)
+    this.#lent.add(binding.buffer)
     this.#arrays.set(binding.buffer, array)
   }
 
@@ -145,7 +173,10 @@ export class BufferArrays {
     const handedOut = new Set(outputs.map(({ buffer }) => buffer))
     const arraysOf = (...storages: readonly Storage[]): ElementArray[] =>
       [...this.#arrays]
-        .filter(([buffer]) => storages.includes(buffer.storage) && !handedOut.has(buffer))
+        .filter(
+          ([buffer]) =>
+            storages.includes(buffer.storage) && !handedOut.has(buffer) && !this.#lent.has(buffer),
+        )
         .map(([, array]) => array)
     return {
       scratch: [this.#arena.buffer],
@@ -180,6 +211,31 @@ export class BufferArrays {
     return this.#double ? 2 : 1
   }
 
+  #allocateArena(): Allocation {
+    const { arena, kernels } = this.#context
+    return allocated(this.#layout.arenaBytes * this.#scale, bytes =>
+      arena ? arena.allocate(bytes, kernels) : allocate(bytes, kernels),
+    )
+  }
+
+  /** An array for a buffer whose size may have changed, on the memory of the one before or twice as much as it needs. */
+  #resized({ count: size }: Buffer, array: ElementArray): ElementArray {
+    const count = this.#context.values.of(size)
+    if (count === array.length) return array
+    const { buffer, byteOffset, BYTES_PER_ELEMENT: width } = array
+    const type = array.constructor as Float32ArrayConstructor
+    const bytes = count * width
+    if (byteOffset + bytes <= buffer.byteLength) return new type(buffer as ArrayBuffer, byteOffset, count)
+    return allocated(bytes, () => new type(new ArrayBuffer(2 * bytes), 0, count))
+  }
+
+  /** The array with what is in its buffer at first. */
+  #filled(buffer: Buffer, array: ElementArray): ElementArray {
+    const initial = buffer.elements(this.#context.values)
+    if (initial) (array as Float64Array).set(initial as Float64Array)
+    return array
+  }
+
   #make(buffer: Buffer): ElementArray {
     const { dtype, storage } = buffer
     const type = this.#double && dtype === 'f32' ? Float64Array : elementArrayOf(dtype)
@@ -197,9 +253,7 @@ export class BufferArrays {
       const memory = allocate(bytes, this.#context.kernels)
       return new type(memory.buffer, memory.offset, count)
     })
-    const initial = buffer.elements(this.#context.values)
-    if (initial) (array as Float64Array).set(initial as Float64Array)
-    return array
+    return this.#filled(buffer, array)
   }
 }
 

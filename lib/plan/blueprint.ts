@@ -37,12 +37,17 @@ export class Blueprint {
 
   /**
    * The steps for some sizes.
+   * @param over - steps for other sizes, which become those
    * @throws SparkError ERR_SHAPE for sizes that do not fit together
    */
-  bind(values: SizeValues, { arrayOf, arena, layout }: BoundProgram): PreparedSteps {
+  bind(
+    values: SizeValues,
+    { arrayOf, arena, layout }: BoundProgram,
+    over: PreparedSteps | undefined,
+  ): PreparedSteps {
     const sizes = Float64Array.from(this.#sizes, size => values.of(size))
     const offsets = Float64Array.from(this.#parts, buffer => layout.offsets.get(buffer)!)
-    return this.#steps.bind(sizes, this.#slots.map(arrayOf), arena, offsets)
+    return this.#steps.bind(sizes, this.#slots.map(arrayOf), arena, offsets, over)
   }
 
   /** Lets the weights go: plans that were bound keep them. */

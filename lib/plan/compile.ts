@@ -8,16 +8,24 @@ import { numel } from '../core/shape.js'
 import { isSize, isWhole, type Size, sameSize } from '../core/size.js'
 import { describeNode, namingNode } from '../graph/attributes.js'
 import type { Constant } from '../graph/constant.js'
+import { readsOf } from '../graph/edit.js'
 import type { Graph, Node } from '../graph/graph.js'
 import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
 import type { Bf16Support, Kernels } from '../kernels/kernels.js'
-import type { KernelType } from '../kernels/precision-args.js'
 import { shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
+import { type StateOptions, stateInput, storeStep } from './growing-state.js'
 import { loweringOf } from './lower/index.js'
 import { Lowering, type Scope } from './lowering.js'
 import { isConstant } from './pack-weights.js'
-import { Buffer, copyStep, operandsOf, type Program, type Step, type SymbolicBinding } from './program.js'
+import {
+  Buffer,
+  type NextShape,
+  operandsOf,
+  type Program,
+  type Step,
+  type SymbolicBinding,
+} from './program.js'
 import { splitSetup } from './setup.js'
 import { readInPlace } from './strided-reads.js'
 import { constantValue, listValue, type TensorShape, type Value } from './value.js'
@@ -39,6 +47,8 @@ export interface CompileOptions {
   readonly mode?: Precision
   /** Whether weights may take more memory than they have, where kernels are then faster. Default: fast. */
   readonly memory?: MemoryUse
+  /** The inputs that `updates` of the graph names: they become states. */
+  readonly states?: ReadonlyMap<string, StateOptions>
 }
 
 /** What compilation has to know of the kernels that it is for. */
@@ -64,20 +74,24 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const { shapes = {}, backend = 'js', mode = 'fp32', bytes = false, bf16Support = 'none' } = options
   const packing = backend === 'cpu' && { bf16Support, enlarges: options.memory !== 'small' }
   const target = { backend, mode, multipliesBf16: bf16Support !== 'none' }
-  const updates = graph.updates ?? new Map<string, string>()
+  const { states = new Map<string, StateOptions>() } = options
+  const { updates, written } = updatesOf(graph, states)
   const facts = yield* inferFactsPaced(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates, bytes, target, lower }
+  const scope: Scope = { values: new Map(), steps: [], updates: written, bytes, target, lower }
   const inputs = graph.inputs
-    .filter(({ name }) => !graph.initializers.has(name))
+    .filter(({ name }) => !graph.initializers.has(name) && !states.has(name))
     .map(({ name }) => binding(name, addInput(scope, name, facts.get(name))))
-  const state: SymbolicBinding[] = []
+  const shapeAfter = (name: string): readonly Size[] => sizedType(facts.get(updates.get(name)!))?.shape ?? []
+  const state = [...states].map(([name, options]) =>
+    addStateInput(scope, name, facts.get(name), shapeAfter(name), options),
+  )
   for (const [name, constant] of graph.initializers) {
     yield
     const value = updates.has(name) ? stateValue(constant) : constantValue(constant, sizesOf(facts.get(name)))
     scope.values.set(name, value)
     if (updates.has(name)) state.push(binding(name, value))
   }
-  for (const node of updatesLast(graph)) {
+  for (const node of updatesLast(graph, updates)) {
     yield
     lower(
       scope,
@@ -85,6 +99,10 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
       node.outputs.map(name => facts.get(name) ?? {}),
     )
   }
+  const next = [...states.keys()].map((name): NextShape => {
+    const { growing } = scope.values.get(name)!
+    return { name, shape: shapeAfter(name), keeps: growing?.isExtended === true && !growing.isChanged }
+  })
   for (const [name, next] of updates) addUpdate(scope, name, next)
   const outputs = graph.outputs.map(({ name }) => binding(name, outputOf(scope, name)))
   const needed = yield* removeDead(scope.steps, outputs)
@@ -96,7 +114,7 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const buffers = yield* buffersOf([...sizing, ...steps], ends)
   const own = buffers.filter(({ storage }) => ['sized', 'state', 'input', 'output'].includes(storage))
   const constants = (yield* buffersOf(steps)).filter(isConstant)
-  return { setup, sizing, steps, inputs, outputs, state, own, constants }
+  return { setup, sizing, steps, inputs, outputs, state, next, own, constants }
 }
 
 const binding = (name: string, { dtype, shape, buffer }: Value): SymbolicBinding => ({
@@ -139,9 +157,41 @@ function addInput(scope: Scope, name: string, fact: Fact | undefined): Value {
   return value
 }
 
-/** The nodes in their order, those that write over a state after all others, which may read the old one. */
-function updatesLast({ nodes, updates }: Graph): readonly Node[] {
-  const next = new Set(updates?.values())
+/** An input that is a state; its memory. */
+function addStateInput(
+  scope: Scope,
+  name: string,
+  fact: Fact | undefined,
+  next: readonly Size[],
+  options: StateOptions,
+): SymbolicBinding {
+  const type = sizedType(fact)
+  if (!type) throw new SparkError('ERR_SHAPE', `the state '${name}' has a size that is not known`)
+  const { value, steps } = stateInput(type, next, options)
+  scope.values.set(name, value)
+  scope.steps.push(...steps)
+  return binding(name, { ...value, ...value.growing })
+}
+
+/**
+ * The updates of a graph, and those of them whose node may write over the state: an input that nobody else reads, and every
+ * initializer, whose updates come last.
+ */
+function updatesOf({ nodes, updates = new Map() }: Graph, states: ReadonlyMap<string, StateOptions>) {
+  const readers = new Map<string, number>()
+  if (states.size > 0)
+    for (const node of nodes)
+      for (const name of readsOf(node)) readers.set(name, (readers.get(name) ?? 0) + 1)
+  const written = new Map(
+    [...updates].filter(([name]) => !states.has(name) || readers.get(name) === 1),
+  ) as ReadonlyMap<string, string>
+  return { updates: updates as ReadonlyMap<string, string>, written }
+}
+
+/** The nodes in their order, those that write over an initializer after all others, which may read the old one. */
+function updatesLast({ nodes, initializers }: Graph, updates: ReadonlyMap<string, string>): readonly Node[] {
+  const next = new Set<string>()
+  for (const [name, value] of updates) if (initializers.has(name)) next.add(value)
   const isUpdate = (node: Node): boolean => node.outputs.some(name => next.has(name))
   return [...nodes.filter(node => !isUpdate(node)), ...nodes.filter(isUpdate)]
 }
@@ -180,14 +230,17 @@ function addKnown(scope: Scope, name: string, fact: Fact | undefined): boolean {
 /** A state whose next value is not written over it gets a copy of it at the end. */
 function addUpdate(scope: Scope, name: string, next: string): void {
   const [state, value] = [scope.values.get(name), scope.values.get(next)]
-  if (!state || !value || !sameSize(state.buffer.count, value.buffer.count) || state.dtype !== value.dtype) {
+  const isGrowing = state?.growing !== undefined
+  const fits =
+    state?.dtype === value?.dtype && (isGrowing || sameSize(state!.buffer.count, value!.buffer.count))
+  if (!state || !value || !fits) {
     throw new SparkError(
       'ERR_FORMAT',
       `'${next}' cannot replace '${name}': one is missing, or they differ in type`,
     )
   }
-  if (state.buffer === value.buffer) return
-  scope.steps.push(copyStep(state.dtype as KernelType, value.buffer, state.buffer))
+  const step = storeStep(value, state)
+  if (step) scope.steps.push(step)
 }
 
 function outputOf(scope: Scope, name: string): Value {

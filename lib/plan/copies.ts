@@ -2,6 +2,7 @@
 // up; a slice is read where it lies.
 import type { Paced } from '../core/paced.js'
 import { add, hintOf, type Size } from '../core/size.js'
+import { mayOverwrite } from './arena.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 
 type Copy = Extract<Step, { op: 'copyStrided' }>
@@ -28,6 +29,8 @@ function pieceOf({ op, args }: Step): Piece | undefined {
 interface Use {
   /** Steps that write it, by their place. */
   readonly writes: number[]
+  /** The last step that reads it, or -1. */
+  lastRead: number
   updated: boolean
 }
 
@@ -36,9 +39,10 @@ function* usesOf(steps: readonly Step[]): Paced<Map<Buffer, Use>> {
   for (const [at, step] of steps.entries()) {
     yield
     for (const { buffer, access } of operandsOf(step.args)) {
-      const use = uses.get(buffer) ?? { writes: [], updated: false }
+      const use = uses.get(buffer) ?? { writes: [], lastRead: -1, updated: false }
       uses.set(buffer, use)
       if (access === 'write') use.writes.push(at)
+      else use.lastRead = at
       use.updated ||= access === 'update'
     }
   }
@@ -62,6 +66,11 @@ export function* elideCopies(steps: readonly Step[]): Paced<Step[]> {
     }
     return sorted.length === pieces.length && end === buffer.count
   }
+  /** Whether a step may write over what a state had before. */
+  const isFree = (state: Buffer, at: number): boolean => {
+    const { lastRead } = uses.get(state)!
+    return lastRead < at || (lastRead === at && mayOverwrite(steps[at]!, state))
+  }
   // Decided before anything moves: uses are known by the buffers as they were.
   const concatenations = new Set<Buffer>()
   for (const buffer of uses.keys()) {
@@ -73,12 +82,16 @@ export function* elideCopies(steps: readonly Step[]): Paced<Step[]> {
     if (!piece) return true
     const [from, to] = [piece.src.buffer, piece.dst.buffer]
     const whole = piece.count === from.count && from.storage === 'arena' && isFixed(from)
-    if (whole && concatenations.has(to)) {
+    if (
+      whole &&
+      concatenations.has(to) &&
+      (to.storage !== 'state' || isFree(to, uses.get(from)!.writes[0]!))
+    ) {
       from.mergeInto(to, piece.dstStart)
       return false
     }
     const isSlice = piece.count === to.count && to.storage === 'arena' && uses.get(to)?.writes.length === 1
-    const settled = isFixed(from) && (uses.get(from)?.writes.at(-1) ?? -1) < at && from.storage !== 'state'
+    const settled = isFixed(from) && (uses.get(from)?.writes.at(-1) ?? -1) < at
     if (!isSlice || !settled || !isFixed(to)) return true
     to.mergeInto(from, piece.srcStart)
     return false

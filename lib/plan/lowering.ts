@@ -11,9 +11,17 @@ import { type Fact, ShapeInference } from '../graph/shape-inference.js'
 import type { FloatCompute, KernelArgs, KernelOp } from '../kernels/kernels.js'
 import type { KernelType } from '../kernels/precision-args.js'
 import { type ComputeTarget, type Product, productCompute } from '../kernels/precision-policy.js'
+import { currentValue } from './growing-state.js'
 import { MissingElements } from './missing-elements.js'
 import { Buffer, copyStep, type Operand, type Step, type Symbolic } from './program.js'
-import { constantValue, listValue, type TensorShape, tableValue, type Value } from './value.js'
+import {
+  constantValue,
+  type GrowingState,
+  listValue,
+  type TensorShape,
+  tableValue,
+  type Value,
+} from './value.js'
 
 /** What a {@link Lowering} asks of the compiler. */
 export interface Scope {
@@ -276,12 +284,21 @@ export class Lowering {
     throw new SparkError('ERR_SHAPE', `${describeNode(this.node)}: ${message}`)
   }
 
+  /** Output `o` is a growing state, after what was written behind it or into it. */
+  giveState(growing: GrowingState, o = 0): void {
+    growing.isExtended = true
+    const name = this.node.outputs[o]!
+    const { value, steps } = currentValue(growing, this.output(o), this.node.name || name)
+    this.#scope.steps.push(...steps)
+    this.#scope.values.set(name, value)
+  }
+
   /** Output `o` is `value`, which has its elements in the order of the output. */
   give(value: Value, o = 0): void {
     if (!this.wants(o)) return
     const type = this.output(o)
-    const { buffer, known } = this.cast(value, type.dtype as NumericType)
-    this.#scope.values.set(this.node.outputs[o]!, { ...type, buffer, known })
+    const { buffer, known, growing } = this.cast(value, type.dtype as NumericType)
+    this.#scope.values.set(this.node.outputs[o]!, { ...type, buffer, known, growing })
   }
 
   /**

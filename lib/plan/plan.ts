@@ -6,13 +6,12 @@ import { atOnce, Pacer } from '../core/paced.js'
 import { fixedSizes, type SizeValues } from '../core/size-scope.js'
 import type { Graph } from '../graph/graph.js'
 import type { KernelOp, Kernels, PreparedSteps } from '../kernels/kernels.js'
-import { type BindOptions, type BoundProgram, bind } from './bind.js'
+import { type BindContext, type BindOptions, type BoundProgram, type BufferArrays, bind } from './bind.js'
 import { Blueprint } from './blueprint.js'
 import { type CompileOptions, compilePaced, optionsFor } from './compile.js'
 import { type Folded, fold } from './folded.js'
 import { prepare } from './prepare.js'
 import { type Binding, constantBytesOf, operandsOf, type Program } from './program.js'
-import type { SharedArena } from './shared-arena.js'
 
 /** Options of {@link Plan.create}. */
 export interface PlanOptions extends CompileOptions, BindOptions {}
@@ -41,6 +40,12 @@ export interface StepTime {
   readonly sizes: readonly number[]
   /** The shortest of all runs, in milliseconds. On backends without a clock for steps the call from JavaScript is in it. */
   readonly ms: number
+}
+
+/** Memory of plans of a {@link PlanTemplate}. */
+export interface TemplateMemory extends Pick<BindContext, 'arena' | 'states'> {
+  /** A plan of the template that does not run: it is bound to the sizes instead of a new one. */
+  readonly over?: Plan | undefined
 }
 
 /** A graph, compiled for all sizes for which the guards of their scope hold, with its weights: plans are bound to it. */
@@ -77,12 +82,25 @@ export class PlanTemplate implements Disposable {
   /**
    * A plan for some sizes, which may outlive the template.
    * @param values - of the sizes; left out where all of them are numbers
-   * @param arena - of plans that never run at the same time as this one
    * @throws SparkError ERR_OUT_OF_MEMORY
    */
-  async bind(values: SizeValues = fixedSizes, pacer = new Pacer(), arena?: SharedArena): Promise<Plan> {
+  async bind(
+    values: SizeValues = fixedSizes,
+    pacer = new Pacer(),
+    memory: TemplateMemory = {},
+  ): Promise<Plan> {
+    try {
+      return await this.#bind(values, pacer, memory)
+    } catch (error) {
+      memory.over?.dispose()
+      throw error
+    }
+  }
+
+  async #bind(values: SizeValues, pacer: Pacer, { over, ...memory }: TemplateMemory): Promise<Plan> {
     const { program } = this
-    const context = { values, folded: this.#folded.arrays, kernels: this.#kernels, arena }
+    const [folded, kernels] = [this.#folded.arrays, this.#kernels]
+    const context = { values, folded, kernels, ...memory, over: over?.arrays }
     const bound = await pacer.do(bind(program, this.#options, context))
     if (program.sizing.length > 0) {
       const sizing = await prepare(this.#kernels, await pacer.do(bound.bind(program.sizing)), pacer)
@@ -92,17 +110,24 @@ export class PlanTemplate implements Disposable {
         sizing.dispose()
       }
     }
-    const steps = await this.#prepared(bound, values, pacer)
-    return new Plan(program, bound, values, this.#kernels, steps)
+    const steps = await this.#prepared(bound, values, pacer, over)
+    if (!over) return new Plan(program, bound, values, this.#kernels, steps)
+    over.rebind(bound, values, steps)
+    return over
   }
 
   /** The steps for some sizes. What is bound once only need not be read for all of them. */
-  async #prepared(bound: BoundProgram, values: SizeValues, pacer: Pacer): Promise<PreparedSteps> {
+  async #prepared(
+    bound: BoundProgram,
+    values: SizeValues,
+    pacer: Pacer,
+    over: Plan | undefined,
+  ): Promise<PreparedSteps> {
     const [{ program }, kernels] = [this, this.#kernels]
     if (values === fixedSizes || !kernels.blueprint || this.#options.double)
       return prepare(kernels, await pacer.do(bound.bind(program.steps)), pacer, bound.memory())
     this.#blueprint ??= new Blueprint(program, this.#folded.arrays, kernels)
-    return this.#blueprint.bind(values, bound)
+    return this.#blueprint.bind(values, bound, over?.steps)
   }
 
   /** Lets the weights go: plans that were bound keep theirs. A second dispose is a no-op. */
@@ -128,8 +153,8 @@ export class PlanTemplate implements Disposable {
  */
 export class Plan implements Disposable {
   readonly #program: Program
-  readonly #bound: BoundProgram
-  readonly #values: SizeValues
+  #bound: BoundProgram
+  #values: SizeValues
   readonly #kernels: Kernels
   #steps: PreparedSteps | undefined
   #running = false
@@ -146,6 +171,27 @@ export class Plan implements Disposable {
     this.#bound = bound
     this.#values = values
     this.#kernels = kernels
+    this.#steps = steps
+  }
+
+  /** @internal */
+  get arrays(): BufferArrays {
+    return this.#bound.arrays
+  }
+
+  /** @internal */
+  get steps(): PreparedSteps | undefined {
+    return this.#steps
+  }
+
+  /**
+   * Takes other sizes, with all that was bound to them.
+   * @internal
+   */
+  rebind(bound: BoundProgram, values: SizeValues, steps: PreparedSteps): void {
+    if (this.#steps !== steps) this.#steps?.dispose()
+    this.#bound = bound
+    this.#values = values
     this.#steps = steps
   }
 

@@ -148,6 +148,16 @@ export interface SymbolicBinding {
   readonly buffer: Buffer
 }
 
+/** The shape that a state has after a run. */
+export interface NextShape {
+  /** Name of the state. */
+  readonly name: string
+  /** Sizes of the dimensions. */
+  readonly shape: readonly Size[]
+  /** Whether the elements that it has before the run stay where they are, as they are. */
+  readonly keeps: boolean
+}
+
 /** A {@link SymbolicBinding} whose sizes are numbers. */
 export interface Binding extends SymbolicBinding {
   readonly shape: readonly number[]
@@ -170,8 +180,10 @@ export interface Program {
   readonly steps: readonly Step[]
   readonly inputs: readonly SymbolicBinding[]
   readonly outputs: readonly SymbolicBinding[]
-  /** Values that are kept from run to run. */
+  /** Values that are kept from run to run, with the shapes of their memory. */
   readonly state: readonly SymbolicBinding[]
+  /** The shapes of states that are inputs after a run. */
+  readonly next: readonly NextShape[]
   /** Buffers that each plan has of its own, outside of its arena. */
   readonly own: readonly Buffer[]
   /** Buffers of weights and other constants that the steps read. */

@@ -69,16 +69,14 @@ function splitBatch(step: Step, size: Size): Step | undefined {
 
 /** Copies that alone fill a buffer, from elements that do not change afterwards; by that buffer. */
 function* wholeCopies(steps: readonly Step[]): Paced<Map<Buffer, Copy>> {
-  const writes = new Map<Buffer, number[]>()
-  const updated = new Set<Buffer>()
+  const changes = new Map<Buffer, number[]>()
   for (const [at, step] of steps.entries()) {
     yield
     for (const { buffer, access } of operandsOf(step.args)) {
-      if (access === 'update') updated.add(buffer)
-      if (access !== 'write') continue
-      const others = writes.get(buffer)
+      if (access === 'read') continue
+      const others = changes.get(buffer)
       if (others) others.push(at)
-      else writes.set(buffer, [at])
+      else changes.set(buffer, [at])
     }
   }
   const copies = new Map<Buffer, Copy>()
@@ -90,9 +88,8 @@ function* wholeCopies(steps: readonly Step[]): Paced<Map<Buffer, Copy>> {
     const inOrder = contiguousStrides(shape).every((stride, axis) => stride === dstStrides[axis])
     const count = numel(shape)
     const fills = inOrder && add(dst.offset, dstOffset) === 0 && count === to.count
-    const fixed = !updated.has(from) && from.storage !== 'state' && !updated.has(to)
-    const settled = (writes.get(from)?.at(-1) ?? -1) < at
-    if (fills && fixed && settled && from !== to && writes.get(to)?.length === 1) copies.set(to, args)
+    const settled = (changes.get(from)?.at(-1) ?? -1) < at
+    if (fills && settled && from !== to && changes.get(to)?.length === 1) copies.set(to, args)
   }
   return copies
 }

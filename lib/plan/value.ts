@@ -1,8 +1,8 @@
 // value.ts: values of a graph during compilation.
 import { type ElementArray, type ElementType, elementArrayOf, type HalfType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import { numel } from '../core/shape.js'
-import { areNumbers, type Size } from '../core/size.js'
+import { contiguousStrides, numel } from '../core/shape.js'
+import { areNumbers, type Size, sameSize } from '../core/size.js'
 import type { SizeValues } from '../core/size-scope.js'
 import { Constant, type ConstantWeight, type NumericType } from '../graph/constant.js'
 import { Buffer } from './program.js'
@@ -15,6 +15,41 @@ export interface TensorShape {
   readonly shape: readonly Size[]
 }
 
+/** The memory of a state that grows. */
+export class GrowingState {
+  readonly buffer: Buffer
+  /** The shape of the memory. */
+  readonly shape: readonly Size[]
+  /** The axis along which it grows. */
+  readonly axis: number
+  /** Elements between neighbours along each axis. */
+  readonly strides: readonly Size[]
+  /** Its shape after a run. */
+  readonly next: readonly Size[]
+  /** Whether something has been written behind it. */
+  isExtended = false
+  /** Whether something has been written over it. */
+  isChanged = false
+
+  constructor({ dtype, shape }: TensorShape, next: readonly Size[], axis: number, capacity: Size) {
+    this.shape = shape.map((size, i) => (i === axis ? capacity : size))
+    this.buffer = new Buffer(dtype, numel(this.shape), 'state')
+    this.axis = axis
+    this.strides = contiguousStrides(this.shape)
+    this.next = next
+  }
+
+  /** Whether a value of this shape, which begins with the state, may be made by writing behind it along the axis. */
+  canExtendTo(shape: readonly Size[], axis: number): boolean {
+    return !this.isExtended && axis === this.axis && this.isNext(shape)
+  }
+
+  /** Whether the state has this shape after the run. */
+  isNext(shape: readonly Size[]): boolean {
+    return shape.length === this.next.length && shape.every((size, i) => sameSize(size, this.next[i]!))
+  }
+}
+
 /** A value of the graph during compilation: row-major, contiguous elements in a buffer. */
 export interface Value extends TensorShape {
   /** Where its elements are. */
@@ -23,6 +58,8 @@ export interface Value extends TensorShape {
   readonly known?: readonly Size[] | undefined
   /** Its elements as a weight of a precision mode, where it is one. */
   readonly weight?: ConstantWeight | undefined
+  /** The memory that it was copied from, where it is a state that grows. */
+  readonly growing?: GrowingState | undefined
   /** The type of 16 bits that holds its f32 elements exactly, where it is known to be one. */
   readonly exactIn?: HalfType | undefined
 }

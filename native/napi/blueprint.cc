@@ -1,9 +1,11 @@
 // blueprint.cc: plans of one list of steps for any sizes.
 #include "napi/blueprint.h"
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
-#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/cpu.h"
@@ -19,7 +21,22 @@ namespace {
 struct BlueprintStep {
   std::string op, what;
   Part args;
+  std::vector<uint32_t> sizes, regions;  // that the arguments refer to
 };
+
+void note_size(const SizeOf& size, BlueprintStep& step) {
+  if (size.index >= 0) step.sizes.push_back(static_cast<uint32_t>(size.index));
+}
+
+void note_uses(const Part& part, BlueprintStep& step) {
+  note_size(part.number, step);
+  if (part.kind == Part::Kind::kOperand) {
+    note_size(part.offset, step);
+    note_size(part.count, step);
+    step.regions.push_back(part.region);
+  }
+  for (const Part& inner : part.parts) note_uses(inner, step);
+}
 
 // Memory that operands are pieces of, as far as it is known before a plan is bound.
 struct RegionPlan {
@@ -41,7 +58,7 @@ struct Blueprint {
 using Handle = std::shared_ptr<Blueprint>;
 
 // Operands are where their arrays are; what keeps these goes to `memory`.
-Region region_of(const Napi::Value& value, HeldMemory& memory, std::unordered_set<const void*>& known) {
+Region region_of(const Napi::Value& value, HeldMemory& memory) {
   if (!value.IsTypedArray()) throw Error("ERR_ARGUMENT", "a region must be a typed array");
   const Napi::TypedArray array = value.As<Napi::TypedArray>();
   napi_typedarray_type type;
@@ -57,12 +74,11 @@ Region region_of(const Napi::Value& value, HeldMemory& memory, std::unordered_se
   if (std::shared_ptr<Block> block = Block::find(data, static_cast<int64_t>(length) * bytes)) {
     blocks.push_back(std::move(block));
   }
-  memory.keep(std::move(references), std::move(blocks), known);
+  memory.keep(std::move(references), std::move(blocks));
   return {static_cast<std::byte*>(data), static_cast<int64_t>(length), type, bytes};
 }
 
-RegionPlan read_region(const Napi::Object& object, HeldMemory& memory,
-                       std::unordered_set<const void*>& known) {
+RegionPlan read_region(const Napi::Object& object, HeldMemory& memory) {
   RegionPlan plan{};
   if (object.Get("slot").IsNumber()) {
     plan.kind = RegionPlan::Kind::kSlot;
@@ -72,7 +88,7 @@ RegionPlan read_region(const Napi::Object& object, HeldMemory& memory,
   const Napi::Value array = object.Get("array");
   if (array.IsTypedArray()) {
     plan.kind = RegionPlan::Kind::kShared;
-    plan.region = region_of(array, memory, known);
+    plan.region = region_of(array, memory);
     return plan;
   }
   plan.kind = RegionPlan::Kind::kArena;
@@ -83,19 +99,19 @@ RegionPlan read_region(const Napi::Object& object, HeldMemory& memory,
 }
 
 // Where the regions of a plan are.
-std::vector<Region> regions_of(const Blueprint& blueprint, const Napi::CallbackInfo& info, BoundPlan& bound) {
+std::vector<Region> regions_of(const Blueprint& blueprint, const Napi::CallbackInfo& info,
+                               HeldMemory& memory) {
   const double* sizes = info[1].As<Napi::Float64Array>().Data();
   const Napi::Array arrays = info[2].As<Napi::Array>();
   const Napi::Float64Array offsets = info[4].As<Napi::Float64Array>();
-  std::unordered_set<const void*> known;
-  const Region arena = region_of(info[3], bound.memory, known);
+  const Region arena = region_of(info[3], memory);
   std::vector<Region> regions;
   regions.reserve(blueprint.regions.size());
   size_t part = 0;
   for (const RegionPlan& plan : blueprint.regions) {
     Region region = plan.region;
     if (plan.kind == RegionPlan::Kind::kSlot) {
-      region = region_of(arrays.Get(plan.slot), bound.memory, known);
+      region = region_of(arrays.Get(plan.slot), memory);
     } else if (plan.kind == RegionPlan::Kind::kArena) {
       if (part >= offsets.ElementLength()) throw Error("ERR_ARGUMENT", "an offset in the arena is missing");
       const double offset = offsets[part++], count = plan.count.value(sizes);
@@ -112,6 +128,52 @@ std::vector<Region> regions_of(const Blueprint& blueprint, const Napi::CallbackI
   return regions;
 }
 
+// A plan that was bound before.
+PlanHandle idle_plan(const Napi::Value& value) {
+  const PlanHandle& handle = *value.As<Napi::External<PlanHandle>>().Data();
+  if (!handle) throw Error("ERR_DISPOSED", "the plan has been disposed");
+  handle->plan.claim();
+  return {handle.get(), [handle](BoundPlan* bound) { bound->plan.release(); }};
+}
+
+double bytes_of(const std::vector<Region>& regions) {
+  double bytes = 0;
+  for (const Region& region : regions) bytes += static_cast<double>(region.count * region.element_bytes);
+  return bytes;
+}
+
+// Binds the steps; of a plan that was bound before those that refer to what has changed since.
+void bind_steps(const Blueprint& blueprint, std::vector<double> sizes, std::vector<Region> regions,
+                bool again, BoundPlan& bound) {
+  const std::vector<double> old_sizes = std::exchange(bound.sizes, std::move(sizes));
+  const std::vector<Region> old_regions = std::exchange(bound.regions, std::move(regions));
+  if (again) bound.plan.scale_last_run(bytes_of(bound.regions) / std::max(bytes_of(old_regions), 1.0));
+  const auto resized = [&](uint32_t i) { return bound.sizes[i] != old_sizes[i]; };
+  const auto moved = [&](uint32_t i) {
+    return bound.regions[i].data != old_regions[i].data || bound.regions[i].count != old_regions[i].count;
+  };
+  const Binding binding{bound.sizes.data(), &bound.regions};
+  const ThreadLimit limit(bound.threads);
+  for (size_t i = 0; i < blueprint.steps.size(); ++i) {
+    const BlueprintStep& step = blueprint.steps[i];
+    if (again && std::none_of(step.sizes.begin(), step.sizes.end(), resized) &&
+        std::none_of(step.regions.begin(), step.regions.end(), moved)) {
+      continue;
+    }
+    Arguments in(Field(step.args, binding));
+    try {
+      std::function<void()> work = prepare(step.op, cpu::backend(), in);
+      if (again) {
+        bound.plan.replace(i, std::move(work));
+      } else {
+        bound.plan.add(step.what, std::move(work));
+      }
+    } catch (const Error& error) {
+      throw Error(error.code, message(step.what, " for these sizes: ", error.what()));
+    }
+  }
+}
+
 }  // namespace
 
 Napi::Value blueprint_create(const Napi::CallbackInfo& info) {
@@ -125,12 +187,13 @@ Napi::Value blueprint_create(const Napi::CallbackInfo& info) {
     const Napi::Value node = step.Get("node");
     const std::string what =
         node.IsString() ? message(op, " of node '", node.ToString().Utf8Value(), "'") : op;
-    blueprint->steps.push_back({op, what, read_part(step.Get("args"))});
+    BlueprintStep& added =
+        blueprint->steps.emplace_back(BlueprintStep{op, what, read_part(step.Get("args")), {}, {}});
+    note_uses(added.args, added);
   }
-  std::unordered_set<const void*> known;
   for (uint32_t i = 0; i < regions.Length(); ++i) {
     const Napi::HandleScope scope(info.Env());
-    blueprint->regions.push_back(read_region(regions.Get(i).As<Napi::Object>(), *blueprint->shared, known));
+    blueprint->regions.push_back(read_region(regions.Get(i).As<Napi::Object>(), *blueprint->shared));
   }
   return Napi::External<Handle>::New(info.Env(), new Handle(std::move(blueprint)),
                                      [](Napi::BasicEnv, Handle* handle) { delete handle; });
@@ -140,21 +203,17 @@ Napi::Value blueprint_bind(const Napi::CallbackInfo& info) {
   const Handle blueprint = *info[0].As<Napi::External<Handle>>().Data();
   if (!blueprint) throw Error("ERR_DISPOSED", "the plan has been disposed");
   blueprint->shared->expect_attached();
-  auto bound = std::make_shared<BoundPlan>();
+  const bool again = info[5].IsExternal();
+  const PlanHandle bound = again ? idle_plan(info[5]) : std::make_shared<BoundPlan>();
   bound->threads = blueprint->threads;
   bound->shared = blueprint->shared;
-  const std::vector<Region> regions = regions_of(*blueprint, info, *bound);
-  const Binding binding{info[1].As<Napi::Float64Array>().Data(), &regions};
-  const ThreadLimit limit(bound->threads);
-  for (const BlueprintStep& step : blueprint->steps) {
-    Arguments in(Field(step.args, binding));
-    try {
-      bound->plan.add(step.what, prepare(step.op, cpu::backend(), in));
-    } catch (const Error& error) {
-      throw Error(error.code, message(step.what, " for these sizes: ", error.what()));
-    }
-  }
-  return plan_handle(info.Env(), std::move(bound));
+  HeldMemory memory;
+  std::vector<Region> regions = regions_of(*blueprint, info, memory);
+  const Napi::Float64Array sizes = info[1].As<Napi::Float64Array>();
+  bind_steps(*blueprint, {sizes.Data(), sizes.Data() + sizes.ElementLength()}, std::move(regions), again,
+             *bound);
+  bound->memory = std::move(memory);
+  return again ? info[5] : plan_handle(info.Env(), bound);
 }
 
 Napi::Value blueprint_dispose(const Napi::CallbackInfo& info) {

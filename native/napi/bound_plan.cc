@@ -5,19 +5,30 @@
 #include "napi/job_memory.h"
 
 namespace spark::napi {
+namespace {
 
-void HeldMemory::keep(std::vector<Napi::ObjectReference> arrays, std::vector<std::shared_ptr<Block>> blocks,
-                      std::unordered_set<const void*>& known) {
+const void* address_of(const Napi::TypedArray& array) {
+  void* data = nullptr;
+  napi_get_typedarray_info(array.Env(), array, nullptr, nullptr, &data, nullptr, nullptr);
+  return data;
+}
+
+}  // namespace
+
+void HeldMemory::keep(std::vector<Napi::ObjectReference> arrays, std::vector<std::shared_ptr<Block>> blocks) {
   for (Napi::ObjectReference& reference : arrays) {
-    Napi::ArrayBuffer buffer = reference.Value().As<Napi::TypedArray>().ArrayBuffer();
+    const Napi::TypedArray array = reference.Value().As<Napi::TypedArray>();
+    Napi::ArrayBuffer buffer = array.ArrayBuffer();
     if (!buffer.IsArrayBuffer()) {
-      shared_.push_back(std::move(reference));
-    } else if (known.insert(buffer.Data()).second) {
+      if (known_.insert(address_of(array)).second) shared_.push_back(std::move(reference));
+    } else if (known_.insert(buffer.Data()).second) {
       hold(buffer);
       buffers_.push_back({Napi::Persistent(buffer), buffer.Data()});
     }
   }
-  for (std::shared_ptr<Block>& block : blocks) blocks_.push_back(std::move(block));
+  for (std::shared_ptr<Block>& block : blocks) {
+    if (known_.insert(block.get()).second) blocks_.push_back(std::move(block));
+  }
 }
 
 void HeldMemory::expect_attached() const {

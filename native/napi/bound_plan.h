@@ -9,6 +9,7 @@
 
 #include "core/block.h"
 #include "napi/cuda_plan.h"
+#include "napi/field.h"
 #include "plan/plan.h"
 
 namespace spark::napi {
@@ -16,10 +17,8 @@ namespace spark::napi {
 // The memory that operands lie in. Dies on the JavaScript thread.
 class HeldMemory {
  public:
-  // Keeps the memory of these arrays, which can then no longer be transferred; `known` holds the addresses
-  // that are kept already.
-  void keep(std::vector<Napi::ObjectReference> arrays, std::vector<std::shared_ptr<Block>> blocks,
-            std::unordered_set<const void*>& known);
+  // Keeps the memory of these arrays, which can then no longer be transferred.
+  void keep(std::vector<Napi::ObjectReference> arrays, std::vector<std::shared_ptr<Block>> blocks);
 
   // Throws ERR_DISPOSED when somebody has taken the memory away since: a run on it would be a use after free.
   void expect_attached() const;
@@ -34,6 +33,7 @@ class HeldMemory {
   std::vector<Buffer> buffers_;
   std::vector<Napi::ObjectReference> shared_;  // in SharedArrayBuffers, which nobody can detach
   std::vector<std::shared_ptr<Block>> blocks_;
+  std::unordered_set<const void*> known_;  // addresses of all of it
 };
 
 // A plan and what keeps its operands alive. Dies on the JavaScript thread.
@@ -43,6 +43,8 @@ struct BoundPlan {
   int threads = 0;                 // on the CPU; 0: as many as all kernels
   HeldMemory memory;
   std::shared_ptr<HeldMemory> shared;  // that of all plans of a blueprint; null for others
+  std::vector<double> sizes;           // of a plan of a blueprint
+  std::vector<Region> regions;         // of a plan of a blueprint
 };
 
 // What the External of a plan owns; null after dispose.

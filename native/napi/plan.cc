@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "backend/cpu/cpu.h"
@@ -35,7 +34,6 @@ PlanHandle claimed(const Napi::Value& value) {
 
 void bind_steps(const Napi::Array& steps, const Backend& backend, const Placement& placement,
                 BoundPlan& bound) {
-  std::unordered_set<const void*> known;
   for (uint32_t i = 0; i < steps.Length(); ++i) {
     const Napi::HandleScope scope(steps.Env());
     const Napi::Object step = steps.Get(i).As<Napi::Object>();
@@ -49,7 +47,7 @@ void bind_steps(const Napi::Array& steps, const Backend& backend, const Placemen
     } catch (const Error& error) {
       throw Error(error.code, message("step ", i, " of the plan, ", what, ": ", error.what()));
     }
-    bound.memory.keep(in.take_references(), in.take_blocks(), known);
+    bound.memory.keep(in.take_references(), in.take_blocks());
     if (bound.cuda) bound.cuda->end_step();
   }
 }

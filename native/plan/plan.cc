@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include <chrono>
+#include <cstdint>
 
 #include "core/error.h"
 
@@ -21,6 +22,14 @@ void Plan::run() {
   const auto start = std::chrono::steady_clock::now();
   perform();
   last_run_ = std::chrono::steady_clock::now() - start;
+}
+
+void Plan::scale_last_run(double factor) {
+  const auto longest = std::chrono::nanoseconds::max();
+  const double next = static_cast<double>(last_run_.load().count()) * factor;
+  last_run_ = next < static_cast<double>(longest.count())
+                  ? std::chrono::nanoseconds(static_cast<int64_t>(next))
+                  : longest;
 }
 
 void Plan::perform() {

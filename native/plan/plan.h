@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spark {
@@ -13,6 +14,9 @@ namespace spark {
 class Plan {
  public:
   void add(std::string op, std::function<void()> work);
+
+  // Step i becomes another work.
+  void replace(size_t i, std::function<void()> work) { steps_[i].work = std::move(work); }
 
   // Reserves the plan for one run, until release(): its operands are shared by all runs, so that two would
   // overwrite each other. Throws ERR_ARGUMENT when it is taken.
@@ -32,6 +36,9 @@ class Plan {
 
   // How long the last run took; the longest duration before the first one.
   std::chrono::nanoseconds last_run() const { return last_run_; }
+
+  // A guess at the next run, which works on so many times the bytes.
+  void scale_last_run(double factor);
 
  private:
   void perform(size_t i);

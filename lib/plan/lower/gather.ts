@@ -40,9 +40,14 @@ function addScatter(ctx: Lowering, fn: ScatterFn, loop: IndexLoop, data: Value, 
   const strides = contiguousStrides(shape)
   const y = ctx.write()
   addCopy(ctx, shape, [data.buffer.read(), 0, strides], [y, 0, strides])
+  scatterInto(ctx, fn, loop, y.buffer.update(), updates)
+}
+
+/** Updates at their places of y. */
+function scatterInto(ctx: Lowering, fn: ScatterFn, loop: IndexLoop, y: Operand, updates: Operand): void {
   if (sameSize(numel(loop.shape), 0)) return
-  const dtype = ctx.kernelType(data.dtype)
-  ctx.step('scatter', { fn, dtype, ...indexLoop(ctx, loop), updates, y: y.buffer.update() })
+  const dtype = ctx.kernelType(y.buffer.dtype)
+  ctx.step('scatter', { fn, dtype, ...indexLoop(ctx, loop), updates, y })
 }
 
 function gather(ctx: Lowering): void {
@@ -66,8 +71,12 @@ function gather(ctx: Lowering): void {
 }
 
 /** The loop of operators whose indices replace one coordinate. */
-function elementLoop(data: Value, indices: Value, axis: number): IndexLoop {
-  const strides = contiguousStrides(data.shape)
+function elementLoop(
+  data: Value,
+  indices: Value,
+  axis: number,
+  strides: readonly Size[] = contiguousStrides(data.shape),
+): IndexLoop {
   return {
     shape: indices.shape,
     strides: strides.map((stride, i) => (i === axis ? 0 : stride)),
@@ -137,9 +146,18 @@ function tensorScatter(ctx: Lowering): void {
     : ctx.call('Expand', [ctx.one(0, 'i64'), ctx.ints([batch])])
   let indices = ctx.call('Add', [ctx.call('Unsqueeze', [starts, ctx.ints([1])]), steps])
   if (ctx.text('mode') === 'circular') indices = ctx.call('Mod', [indices, ctx.one(size, 'i64')])
-  const loop = elementLoop(cache, indices, axis)
   const indexStrides = update.shape.map((_, i) => (i === 0 ? length : i === axis ? 1 : 0))
-  addScatter(ctx, 'assign', { ...loop, shape: update.shape, indexStrides }, cache, update.buffer.read())
+  const { growing } = cache
+  const isState = growing?.isExtended && growing.isNext(cache.shape)
+  const loop = elementLoop(cache, indices, axis, isState ? growing.strides : undefined)
+  const whole = { ...loop, shape: update.shape, indexStrides }
+  if (isState) {
+    scatterInto(ctx, 'assign', whole, growing.buffer.update(), update.buffer.read())
+    growing.isChanged = true
+    ctx.giveState(growing)
+  } else {
+    scatterInto(ctx, 'assign', whole, ctx.inPlace(0, 0), update.buffer.read())
+  }
 }
 
 /** indices, depth, [off, on]: on where the position along the new axis is the index. */

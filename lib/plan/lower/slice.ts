@@ -18,6 +18,7 @@ import { sliceBounds } from '../../graph/shapes/dimensions.js'
 import type { Lowering } from '../lowering.js'
 import { axisOf } from '../views.js'
 import { addCopy, addFill, zeros } from './copy.js'
+import { appendToState, padState } from './growing.js'
 import { paddedIndices, pattern } from './positions.js'
 import { addReduce } from './reduce.js'
 import type { LowerTable } from './table.js'
@@ -63,6 +64,7 @@ function split(ctx: Lowering): void {
 function concat(ctx: Lowering): void {
   const { shape } = ctx.output()
   const axis = axisOf(ctx.integer('axis'), shape.length)
+  if (appendToState(ctx, axis)) return
   const strides = contiguousStrides(shape)
   const dst = ctx.write().buffer
   let start: Size = 0
@@ -112,6 +114,7 @@ function pad(ctx: Lowering): void {
     ctx.give(value)
     return
   }
+  if (padState(ctx, pads)) return
   const fill = ctx.has(2) ? ctx.read(2) : ctx.scalar(0, ctx.kernelType(dtype))
   const y = ctx.write()
   addFill(ctx, shape, fill, y)

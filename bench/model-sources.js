@@ -82,7 +82,7 @@ function sharedSource(file) {
 }
 
 /** A graph in a file of its own, so that all engines read the same. @param {() => Promise<Graph>} graph @returns {Promise<ModelFile>} */
-async function written(graph) {
+export async function written(graph) {
   const folder = await mkdtemp(path.join(tmpdir(), 'dgx-spark-bench-'))
   const file = path.join(folder, 'model.onnx')
   await writeOnnx(await graph(), file)

@@ -1,0 +1,64 @@
+// engines.js: this package and onnxruntime-node behind one interface, each imported when it is asked for.
+
+/**
+ * @typedef {object} EngineTensor a tensor of an engine; outputs of a run may be inputs of the next one
+ * @property {readonly number[]} shape or dims
+ * @property {any} data
+ */
+
+/**
+ * @typedef {object} Engine a model that is open
+ * @property {(feeds: Record<string, EngineTensor>) => Promise<Record<string, EngineTensor>>} run
+ * @property {() => unknown} dispose
+ */
+
+/** @typedef {{ threads: number, memory?: 'fast' | 'small' }} EngineOptions memory: of this package only */
+
+/**
+ * @typedef {object} Package
+ * @property {(values: Float32Array | BigInt64Array, shape: number[]) => EngineTensor} tensor
+ * @property {(file: string, options: EngineOptions) => Promise<Engine>} open
+ */
+
+/** @returns {Promise<Package>} */
+async function ours() {
+  const { Model, Tensor } = await import('dgx-spark')
+  return {
+    tensor: (values, shape) => Tensor.from(values, { shape }),
+    open: async (file, options) => {
+      const model = await Model.load(file, { backend: 'cpu', ...options })
+      return {
+        run: feeds => model.run(/** @type {import('dgx-spark').Feeds} */ (feeds)),
+        dispose: () => model.dispose(),
+      }
+    },
+  }
+}
+
+/** @returns {Promise<Package>} */
+async function onnxRuntime() {
+  const { default: ort } = await import('onnxruntime-node')
+  return {
+    tensor: (values, shape) =>
+      /** @type {any} */ (
+        new ort.Tensor(
+          values instanceof Float32Array ? 'float32' : 'int64',
+          /** @type {any} */ (values),
+          shape,
+        )
+      ),
+    open: async (file, { threads }) => {
+      const session = await ort.InferenceSession.create(file, {
+        intraOpNumThreads: threads,
+        interOpNumThreads: 1,
+        logSeverityLevel: 3,
+      })
+      return {
+        run: async feeds => /** @type {any} */ (await session.run(/** @type {any} */ (feeds))),
+        dispose: () => session.release(),
+      }
+    },
+  }
+}
+
+export const packages = { 'dgx-spark': ours, 'onnxruntime-node': onnxRuntime }

@@ -18,11 +18,15 @@ import { loadAddon } from '#lib/native.js'
  * @property {'GB/s' | 'GFLOP/s' | 'Gelement/s'} unit
  * @property {number} percentOfLimit of the bandwidth or the fastest GEMM measured in this run, or what `percent` says
  * @property {string} [peer]
+ * @property {number} [peerMs] median
  * @property {number} [peerRatio] peer's time over ours: above 1 we are faster
+ * @property {Record<string, Detail>} [details] what else was measured
  * @property {Sizes} [sizes]
  * @property {number} spread (p90 - p10) / median, of the peer where that is more
  * @property {boolean} noisy the spread is above 15 %
  */
+
+/** @typedef {{ unit: 'ms' | 'MB', ours: number, peer: number }} Detail medians */
 
 /**
  * @typedef {object} Case what a row file hands over
@@ -39,11 +43,17 @@ import { loadAddon } from '#lib/native.js'
  *   the start of the run is too old to compare with
  * @property {() => Promise<number>} [percent] measures what stands in the place of the percentage of a limit
  * @property {() => unknown} run
+ * @property {() => unknown} [prepare] called before each run, not timed
+ * @property {number} [calls] in a run: times are those of one of them
+ * @property {number} [pairs] runs of either side, in turn and by a clock: each is a process of its own, and none warms up
+ * @property {(medians: { ours: number, peer: number }) => Record<string, Detail>} [details] called after timing
  * @property {() => void | Promise<void>} check throws unless the result of `run` is right; called before timing
  * @property {Side} [peer]
  */
 
-/** @typedef {{ name: string, run: () => unknown, spins?: boolean }} Side `spins`: its threads wait busily for more work */
+/** @typedef {{ name: string, run: () => unknown, prepare?: () => unknown, spins?: boolean }} Side `spins`: its threads wait busily for more work */
+
+/** @typedef {Pick<Case, 'run' | 'prepare'>} Timed */
 
 /** @typedef {{ tokens?: number, rows: number, cols: number, rank?: number } | import('./rows/conv.js').Layer | import('./rows/attention.js').Heads | import('./rows/products.js').Scores} Sizes */
 
@@ -60,7 +70,7 @@ const minimumRuns = 7
 const batchMs = 20
 const rounds = 15 // in which two sides take turns
 const pausedRounds = 5 // the same where each turn begins with a pause
-const idleMs = 50 // threads that wait busily have gone to sleep by then
+const idleMs = 60 // threads that wait busily have gone to sleep by then
 const noisySpread = 0.15
 
 /** Milliseconds that have passed. */
@@ -80,24 +90,29 @@ export function useCpuTime() {
  * call in a full stream. It is never less than what the call costs the JavaScript thread.
  * @param {() => unknown} run @param {boolean} [batched]
  */
-export async function sample(run, batched = false) {
-  const times = await collect(run, await callsOf(run, batched), minimumMs, minimumRuns)
-  return ascending(times)
+export const sample = (run, batched = false) => sampleOne({ run }, batched)
+
+/** @param {Timed} side @param {boolean} batched */
+async function sampleOne(side, batched) {
+  return ascending(await collect(side, await callsOf(side, batched), minimumMs, minimumRuns))
 }
 
-/** Warms a call up; how many of it a batch takes. @param {() => unknown} run @param {boolean} batched */
-async function callsOf(run, batched) {
+/** Warms a call up; how many of it a batch takes. @param {Timed} side @param {boolean} batched */
+async function callsOf({ run, prepare }, batched) {
+  await prepare?.()
   await run()
+  await prepare?.()
   const first = clock()
   await run()
   return batched ? Math.min(256, Math.ceil(batchMs / (clock() - first))) : 1
 }
 
-/** Milliseconds of a call, for at least so long and so often. @param {() => unknown} run @param {number} calls @param {number} least @param {number} runs */
-async function collect(run, calls, least, runs) {
+/** Milliseconds of a call, for at least so long and so often. @param {Timed} side @param {number} calls @param {number} least @param {number} runs */
+async function collect({ run, prepare }, calls, least, runs) {
   const times = []
   const begin = performance.now()
   while (times.length < runs || performance.now() - begin < least) {
+    await prepare?.()
     const start = clock()
     if (calls === 1) await run()
     else await Promise.all(Array.from({ length: calls }, run))
@@ -109,12 +124,12 @@ async function collect(run, calls, least, runs) {
 /**
  * Two sides in turn, so that both meet the same machine: the sorted times of each, and the median over the rounds of the
  * peer's time over ours. A round compares the fastest calls: what else the machine does only ever makes one slower.
- * @param {() => unknown} ours @param {Side} peer @param {boolean} batched
+ * @param {Timed} ours @param {Side} peer @param {boolean} batched
  */
 async function sampleBoth(ours, peer, batched) {
   const pause = () => (peer.spins ? new Promise(next => setTimeout(next, idleMs)) : null)
   const calls = await callsOf(ours, batched)
-  const peerCalls = await callsOf(peer.run, batched)
+  const peerCalls = await callsOf(peer, batched)
   const turns = peer.spins ? pausedRounds : rounds
   const [share, runs] = [minimumMs / turns, Math.ceil(minimumRuns / turns)]
   /** @type {number[]} */
@@ -126,7 +141,7 @@ async function sampleBoth(ours, peer, batched) {
     await pause()
     const own = await collect(ours, calls, share, runs)
     await pause()
-    const other = await collect(peer.run, peerCalls, share, runs)
+    const other = await collect(peer, peerCalls, share, runs)
     times.push(...own)
     peerTimes.push(...other)
     ratios.push(Math.min(...other) / Math.min(...own))
@@ -134,11 +149,33 @@ async function sampleBoth(ours, peer, batched) {
   return { times: ascending(times), peerTimes: ascending(peerTimes), ratio: median(ratios) }
 }
 
+/**
+ * As `sampleBoth`, where a run is a process of its own.
+ * @param {Timed} ours @param {Side} peer @param {number} pairs
+ */
+async function samplePairs(ours, peer, pairs) {
+  const elapsed = async (/** @type {Timed} */ { run }) => {
+    const start = performance.now()
+    await run()
+    return performance.now() - start
+  }
+  /** @type {number[]} */
+  const times = []
+  /** @type {number[]} */
+  const peerTimes = []
+  for (let pair = 0; pair < pairs; ++pair) {
+    times.push(await elapsed(ours))
+    peerTimes.push(await elapsed(peer))
+  }
+  const ratio = median(times.map((time, pair) => (peerTimes[pair] ?? Number.NaN) / time))
+  return { times: ascending(times), peerTimes: ascending(peerTimes), ratio }
+}
+
 /** @param {number[]} numbers */
 const ascending = numbers => numbers.sort((a, b) => a - b)
 
 /** @param {number[]} numbers */
-const median = numbers => quantile(ascending(numbers), 0.5)
+export const median = numbers => quantile(ascending(numbers), 0.5)
 
 /** @param {number[]} sorted */
 const spreadOf = sorted => (quantile(sorted, 0.9) - quantile(sorted, 0.1)) / quantile(sorted, 0.5)
@@ -163,12 +200,18 @@ function bandwidth({ bandwidth = 'copy' }, { copyGBs, readGBs = copyGBs, threadG
 
 /** @param {Case} bench @param {Limits} limits @returns {Promise<Row>} */
 export async function measure(bench, limits) {
+  await bench.prepare?.()
   await bench.run()
   await bench.check()
   const batched = bench.device === 'cuda'
   const before = await bench.limit?.()
-  const both = bench.peer && (await sampleBoth(bench.run, bench.peer, batched))
-  const times = both?.times ?? (await sample(bench.run, batched))
+  const both =
+    bench.peer &&
+    (bench.pairs
+      ? await samplePairs(bench, bench.peer, bench.pairs)
+      : await sampleBoth(bench, bench.peer, batched))
+  const perCall = (/** @type {number} */ time) => time / (bench.calls ?? 1)
+  const times = (both?.times ?? (await sampleOne(bench, batched))).map(perCall)
   const medianMs = quantile(times, 0.5)
   const p10Ms = quantile(times, 0.1)
   const p90Ms = quantile(times, 0.9)
@@ -198,7 +241,10 @@ export async function measure(bench, limits) {
   }
   if (bench.peer && both) {
     row.peer = bench.peer.name
+    row.peerMs = perCall(median(both.peerTimes))
     row.peerRatio = both.ratio
+    const details = bench.details?.({ ours: medianMs, peer: row.peerMs })
+    if (details) row.details = details
   }
   return row
 }
@@ -221,11 +267,21 @@ export function format(row, goal = '') {
     `${row.rate.toFixed(1)} ${row.unit}`.padStart(15),
     `${row.percentOfLimit.toFixed(0)} %`.padStart(6),
     row.peer ? `${row.peerRatio?.toFixed(2)}x ${row.peer}` : '',
+    row.peerMs === undefined ? '' : `${ms(row.peerMs)} ms`,
     noiseOf(row),
     goal,
   ]
-  return columns.join('  ').trimEnd()
+  const lines = Object.entries(row.details ?? {}).map(
+    ([name, detail]) => `  ${name}: ${formatDetail(detail)}`,
+  )
+  return [columns.join('  ').trimEnd(), ...lines].join('\n')
 }
+
+/** @param {Detail} detail */
+const formatDetail = ({ unit, ours, peer }) => `${ms(ours)} ${unit}, peer ${ms(peer)} ${unit}`
+
+/** Threads of either side, unless a row has fewer. */
+export const threadsOf = () => Number(process.env.DGX_SPARK_THREADS) || os.cpus().length
 
 /** Instruction sets of this machine that rows name. */
 export function instructionSets() {

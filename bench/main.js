@@ -12,13 +12,12 @@
 //                       too; with DGX_SPARK_THREADS=1 both sides compute alone and nothing waits busily
 //   --probe             says whether the device can be used, and ends
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
-import os from 'node:os'
 import path from 'node:path'
 import { HardwareInfo } from 'dgx-spark'
 import { openKernels } from 'dgx-spark/kernels'
 import { parseCommandLine } from './command-line.js'
 import { counts, formatOutcome, judge } from './goals.js'
-import { format, instructionSets, machine, measure, ms, useCpuTime } from './harness.js'
+import { format, instructionSets, machine, measure, ms, threadsOf, useCpuTime } from './harness.js'
 import { measureDeviceLimits, measureLimits } from './limits.js'
 import { loadPeer } from './peer.js'
 import { compare, formatChange, html } from './report.js'
@@ -54,8 +53,6 @@ async function open() {
   if (!kernels.supports('linear')) throw new Error('the addon was built without CUDA kernels')
   return kernels
 }
-
-const threadsOf = () => Number(process.env.DGX_SPARK_THREADS) || os.cpus().length
 
 /** The machine and, for its rows, the GPU. @param {Kernels} kernels */
 async function describe(kernels) {

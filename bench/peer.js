@@ -1,6 +1,6 @@
 // peer.js: operators of ONNX Runtime on the CPU, the peer a Node.js user would pick today.
-import os from 'node:os'
 import { decode } from 'dgx-spark'
+import { threadsOf } from './harness.js'
 import { operatorModel } from './onnx-model.js'
 
 /** @import { ElementType, Tensor } from 'dgx-spark' */
@@ -41,9 +41,8 @@ export async function loadPeer() {
   } catch {
     return null
   }
-  const threads = Number(process.env.DGX_SPARK_THREADS) || os.cpus().length
   const options = {
-    intraOpNumThreads: threads,
+    intraOpNumThreads: threadsOf(),
     interOpNumThreads: 1,
     logSeverityLevel: /** @type {const} */ (3),
   }

@@ -8,11 +8,15 @@ import { doraLayer } from './rows/dora-layer.js'
 import { functions } from './rows/functions.js'
 import { gemm } from './rows/gemm.js'
 import { gemv } from './rows/gemv.js'
+import { growingPast } from './rows/growing-past.js'
 import { linear } from './rows/linear.js'
+import { manySizesRows } from './rows/many-sizes.js'
 import { models } from './rows/models.js'
 import { norm } from './rows/norm.js'
 import { products } from './rows/products.js'
 import { singleThread } from './rows/single-thread.js'
+import { sizes } from './rows/sizes.js'
+import { start } from './rows/start.js'
 import { threads } from './rows/threads.js'
 import { training } from './rows/training.js'
 import { trainingStep } from './rows/training-step.js'
@@ -43,6 +47,10 @@ const families = {
   products: { rows: products },
   dora: { rows: dora, targets: ['cuda'] },
   'dora-layer': { rows: doraLayer, targets: ['cpu', 'cuda'] },
+  sizes: { rows: sizes, targets: ['cpu'] },
+  'growing-past': { rows: growingPast, targets: ['cpu'] },
+  'many-sizes': { rows: manySizesRows, targets: ['cpu'] },
+  start: { rows: start, targets: ['cpu'] },
   threads: { rows: threads, targets: ['cpu'] },
   training: { rows: training },
   'training-step': { rows: trainingStep, targets: ['cpu', 'cuda'] },

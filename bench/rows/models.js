@@ -140,7 +140,7 @@ async function onCpu(file, feeds) {
 }
 
 /** @param {string} name @param {Float32Array | undefined} actual @param {Float32Array} expected @param {number} tolerance */
-function expectNear(name, actual, expected, tolerance) {
+export function expectNear(name, actual, expected, tolerance) {
   assert.equal(actual?.length, expected.length, `output ${name}: another number of elements`)
   let [error, square] = [0, 0]
   for (const [i, value] of expected.entries()) {

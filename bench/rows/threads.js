@@ -2,7 +2,7 @@
 import assert from 'node:assert'
 import { Model } from 'dgx-spark'
 import { requireAddon } from '#lib/native.js'
-import { quantile } from '../harness.js'
+import { median } from '../harness.js'
 import { modelSources, randomFeeds } from '../model-sources.js'
 import { startModelWorker } from '../model-worker.js'
 
@@ -101,10 +101,3 @@ async function profiled(model, feeds) {
   }
   return { wall: median(walls), percent: median(percents) }
 }
-
-/** @param {number[]} numbers */
-const median = numbers =>
-  quantile(
-    numbers.sort((a, b) => a - b),
-    0.5,
-  )

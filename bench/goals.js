@@ -1,6 +1,6 @@
 // goals.js: evaluation of the targets in targets.js.
 
-/** @import { Row } from './harness.js' */
+/** @import { Detail, Row } from './harness.js' */
 
 /**
  * @typedef {object} Target
@@ -8,6 +8,7 @@
  * @property {'cpu' | 'cuda'} device
  * @property {string} goal `>= 1.8 x`: a comparison, a number and a unit, which says what of a row is compared
  * @property {{ name: string, shape?: RegExp, dtype?: RegExp }} rows those that count
+ * @property {string} [detail] of the rows, which is compared instead of their times
  * @property {'worst'} [of] which of several rows is compared; the geometric mean of all without it
  * @property {'amx' | 'avx512'} [needs] instruction set without which the goal does not hold
  * @property {string} [limit] why it is missed, where it is
@@ -32,12 +33,27 @@ const units = /** @type {Record<string, (row: Row) => number | undefined>} */ ({
   'TB/s': row => (row.unit === 'GB/s' ? row.rate / 1e3 : undefined),
 })
 
+/** The same of a detail of a row. */
+const detailUnits = /** @type {Record<string, (detail: Detail) => number | undefined>} */ ({
+  x: ({ ours, peer }) => peer / ours,
+  ms: ({ unit, ours }) => (unit === 'ms' ? ours : undefined),
+  MB: ({ unit, ours }) => (unit === 'MB' ? ours : undefined),
+})
+
 /** @param {string} goal */
 export function parseGoal(goal) {
-  const found = goal.match(/^(>=|<=) ([\d.]+) (\S+)$/)
-  const read = units[found?.[3] ?? '']
-  if (!found || !read) throw new Error(`'${goal}' is no goal: write it as '>= 1.8 x'`)
-  return { most: found[1] === '<=', number: Number(found[2]), unit: found[3] ?? '', read }
+  const [, comparison, number, unit = ''] = goal.match(/^(>=|<=) ([\d.]+) (\S+)$/) ?? []
+  if (!(unit in units) && !(unit in detailUnits))
+    throw new Error(`'${goal}' is no goal: write it as '>= 1.8 x'`)
+  return { most: comparison === '<=', number: Number(number), unit }
+}
+
+/** What the goal of a target compares. @param {Target} target @param {Row} row */
+function amountOf({ goal, detail: name }, row) {
+  const { unit } = parseGoal(goal)
+  if (name === undefined) return units[unit]?.(row)
+  const detail = row.details?.[name]
+  return detail && detailUnits[unit]?.(detail)
 }
 
 /** Whether a row counts for a target. @param {Target} target @param {Pick<Row, 'name' | 'shape' | 'dtype' | 'device'>} row */
@@ -48,10 +64,10 @@ export function counts({ device, rows: { name, shape, dtype } }, row) {
 
 /** The outcome of a target. @param {Target} target @param {Row[]} rows @param {string[]} isas of the machine @returns {Outcome} */
 export function judge(target, rows, isas) {
-  const { most, number, unit, read } = parseGoal(target.goal)
+  const { most, number, unit } = parseGoal(target.goal)
   const values = rows
     .filter(row => counts(target, row))
-    .flatMap(row => read(row) ?? [])
+    .flatMap(row => amountOf(target, row) ?? [])
     .map(value => (unit === 'x' && most ? 1 / value : value))
   if (values.length === 0) return { target, state: 'not measured' }
   const mean = values.reduce((product, value) => product * value, 1) ** (1 / values.length)

@@ -258,7 +258,7 @@ export const noiseOf = ({ noisy, spread }) => (noisy ? `noisy: spread ${(100 * s
 /** One line of text. @param {Row} row @param {string} [goal] and whether it is reached */
 export function format(row, goal = '') {
   const columns = [
-    row.name.padEnd(18),
+    row.name.padEnd(20),
     row.shape.padEnd(25),
     row.dtype.padEnd(12),
     row.device.padEnd(6),

@@ -83,7 +83,7 @@ function printPeers(peers) {
   console.log('\npeers, their median time over ours')
   for (const { name, shape, dtype, peer, medianMs, ratio, error } of peers) {
     const found = error ?? `${ms(medianMs)} ms  ${ratio?.toFixed(2) ?? '–'}x`
-    console.log(`${name.padEnd(18)}  ${shape.padEnd(20)}  ${dtype.padEnd(12)}  ${peer.padEnd(30)}  ${found}`)
+    console.log(`${name.padEnd(20)}  ${shape.padEnd(20)}  ${dtype.padEnd(12)}  ${peer.padEnd(30)}  ${found}`)
   }
 }
 

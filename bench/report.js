@@ -40,7 +40,7 @@ export function compare(rows, old) {
 export function formatChange({ row, oldMs, ratio, certain }) {
   const times = `${ms(oldMs)} > ${ms(row.medianMs)} ms`.padStart(22)
   const note = certain ? '' : 'within the spread'
-  return `${row.name.padEnd(18)}  ${row.shape.padEnd(24)}  ${row.dtype.padEnd(12)}  ${times}  ${ratio.toFixed(2).padStart(6)}x  ${note}`.trimEnd()
+  return `${row.name.padEnd(20)}  ${row.shape.padEnd(24)}  ${row.dtype.padEnd(12)}  ${times}  ${ratio.toFixed(2).padStart(6)}x  ${note}`.trimEnd()
 }
 
 /** @param {unknown} value */

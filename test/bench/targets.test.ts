@@ -40,6 +40,7 @@ const limits = { copyGBs: 10, gemmGFLOPs: 100 }
 t.test('goals', t => {
   t.match(parseGoal('<= 1.10 x'), { most: true, number: 1.1, unit: 'x' })
   t.match(parseGoal('>= 80 %'), { most: false, number: 80, unit: '%' })
+  t.match(parseGoal('<= 16 MB'), { number: 16, unit: 'MB' }, 'of a detail')
   for (const goal of ['1 x', '> 1 x', '>= x', '>= 1 y', '>= 1x'])
     t.throws(() => parseGoal(goal), /is no goal/)
   for (const { name, goal } of targets) t.ok(parseGoal(goal), name)
@@ -72,6 +73,15 @@ t.test('what becomes of a target', t => {
   t.match(state('>= 1 x', {}), { state: 'not measured' }, 'no peer')
   t.match(state('>= 1 x', { peerRatio: 2 }, { needs: 'amx' }), { value: 2, state: 'this machine lacks amx' })
   t.match(state('>= 1 x', { peerRatio: 2 }, { needs: 'avx512' }), { state: 'reached' })
+  const details = {
+    RSS: { unit: 'MB' as const, ours: 30, peer: 20 },
+    import: { unit: 'ms' as const, ours: 2, peer: 1 },
+  }
+  t.match(state('<= 1.4 x', { details, peerRatio: 1 }, { detail: 'RSS' }), { value: 1.5, state: 'missed' })
+  t.match(state('<= 31 MB', { details }, { detail: 'RSS' }), { value: 30, state: 'reached' })
+  t.match(state('<= 31 MB', { details }, { detail: 'import' }), { state: 'not measured' }, 'another unit')
+  t.match(state('<= 3 ms', { details, medianMs: 9 }, { detail: 'import' }), { value: 2, state: 'reached' })
+  t.match(state('<= 3 ms', { details }, { detail: 'none' }), { state: 'not measured' })
   const rows = [row({ peerRatio: 4 }), row({ peerRatio: 1 })]
   t.match(judge(target('>= 1.5 x'), rows, []), { value: 2, state: 'reached' }, 'the geometric mean')
   t.match(judge(target('>= 1.5 x', { of: 'worst' }), rows, []), { value: 1, state: 'missed' })

@@ -9,8 +9,11 @@
 /**
  * @typedef {object} Engine a model that is open
  * @property {(feeds: Record<string, EngineTensor>) => Promise<Record<string, EngineTensor>>} run
+ * @property {() => Stateful} [bindState] of this package only
  * @property {() => unknown} dispose
  */
+
+/** @typedef {Pick<Engine, 'run' | 'dispose'>} Stateful a model that keeps its past */
 
 /** @typedef {{ threads: number, memory?: 'fast' | 'small' }} EngineOptions memory: of this package only */
 
@@ -28,7 +31,11 @@ async function ours() {
     open: async (file, options) => {
       const model = await Model.load(file, { backend: 'cpu', ...options })
       return {
-        run: feeds => model.run(/** @type {import('dgx-spark').Feeds} */ (feeds)),
+        run: feeds => model.run(/** @type {any} */ (feeds)),
+        bindState: () => {
+          const states = model.bindState()
+          return { run: feeds => states.run(/** @type {any} */ (feeds)), dispose: () => states.dispose() }
+        },
         dispose: () => model.dispose(),
       }
     },

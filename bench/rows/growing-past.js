@@ -17,38 +17,54 @@ const [heads, depth] = [4, 8]
 export async function* growingPast({ backend }, peer) {
   const file = path.join(process.env.DGX_SPARK_TEST_DATA ?? '', growing.file)
   if (backend !== 'cpu' || !existsSync(file)) return
-  const ours = await openSide('dgx-spark', file)
+  const { model, engine } = await openSide('dgx-spark', file)
   const theirs = peer && (await openSide('onnxruntime-node', file))
-  yield {
-    name: 'growing past',
-    shape: `stories260K x${growing.steps}, run`,
-    dtype: 'f32',
-    calls: growing.steps,
-    bytes: 2 * layers * heads * depth * 4 * (growing.steps / 2), // of a past of middle length
-    run: ours.decode,
-    check: async () => {
-      if (theirs) assert.deepEqual(await ours.decode(), await theirs.decode())
+  const ways = {
+    run: () => decode(engine, model),
+    bindState: async () => {
+      const states = model.bindState?.() ?? model
+      const tokens = await decode(engine, states, false)
+      states.dispose()
+      return tokens
     },
-    ...(peer && theirs && { peer: { name: peer.name, spins: true, run: theirs.decode } }),
   }
-  await ours.model.dispose()
+  const peerRun = theirs && (() => decode(theirs.engine, theirs.model))
+  for (const [way, run] of Object.entries(ways)) {
+    yield {
+      name: 'growing past',
+      shape: `stories260K x${growing.steps}, ${way}`,
+      dtype: 'f32',
+      calls: growing.steps,
+      bytes: 2 * layers * heads * depth * 4 * (growing.steps / 2), // of a past of middle length
+      run,
+      check: async () => {
+        if (peerRun) assert.deepEqual(await run(), await peerRun())
+      },
+      ...(peer && peerRun && { peer: { name: peer.name, spins: true, run: peerRun } }),
+    }
+  }
+  await model.dispose()
   await theirs?.model.dispose()
 }
 
 /** @param {keyof typeof packages} name @param {string} file */
 async function openSide(name, file) {
   const engine = await packages[name]()
-  const model = await engine.open(file, { threads: 1 })
-  return { model, decode: () => decode(engine, model) }
+  return { engine, model: await engine.open(file, { threads: 1 }) }
 }
 
-/** The tokens behind the first one, from an empty past. @param {Package} engine @param {Engine} model */
-async function decode(engine, model) {
+/**
+ * The first token and those behind it, from an empty past.
+ * @param {Package} engine @param {Pick<Engine, 'run'>} model @param {boolean} [feedsBack] whether the past is an input
+ */
+async function decode(engine, model, feedsBack = true) {
   const mask = new BigInt64Array(growing.steps).fill(1n)
   const names = Array.from({ length: layers }, (_, layer) => [`${layer}.key`, `${layer}.value`]).flat()
   const empty = engine.tensor(new Float32Array(), [1, heads, 0, depth])
-  /** @type {Record<string, EngineTensor>} */
-  let past = Object.fromEntries(names.map(name => [`past_key_values.${name}`, empty]))
+  /** @type {(outputs: Record<string, EngineTensor>) => Record<string, EngineTensor>} */
+  const pastOf = outputs =>
+    Object.fromEntries(names.map(name => [`past_key_values.${name}`, outputs[`present.${name}`] ?? empty]))
+  let past = feedsBack ? pastOf({}) : {}
   const tokens = [growing.first]
   for (let step = 0; step < growing.steps; step++) {
     const outputs = await model.run({
@@ -58,9 +74,7 @@ async function decode(engine, model) {
       ...past,
     })
     tokens.push(indexOfMax(outputs.logits?.data))
-    past = Object.fromEntries(
-      names.map(name => [`past_key_values.${name}`, outputs[`present.${name}`] ?? empty]),
-    )
+    if (feedsBack) past = pastOf(outputs)
   }
   return tokens
 }

@@ -24,7 +24,8 @@ export {
 } from './hardware/functions.js'
 export type { GpuInfo, GpuMemory, PciDevice, PrecisionSupport, SupportClass } from './hardware/gpu.js'
 export type { GpuProcess, GpuSample } from './hardware/gpu-sample.js'
-export { type DetectOptions, type DriverProblems, HardwareInfo } from './hardware/hardware-info.js'
+export { type DetectOptions, HardwareInfo } from './hardware/hardware-info.js'
+export type { DriverProblems } from './hardware/machine.js'
 export type { MachineMemory } from './hardware/memory.js'
 export { GpuMonitor, type GpuMonitorOptions } from './hardware/monitor.js'
 export type { MonitorSummary, Spread } from './hardware/monitor-statistics.js'
@@ -143,7 +144,7 @@ export type {
   ModelStats,
 } from './model/engine.js'
 export type { Feed, Feeds } from './model/feeds.js'
-export { type WriteOnnxOptions, writeOnnx } from './io/onnx/write.js'
+export { type WriteOnnxOptions, writeOnnx } from './io/onnx/save.js'
 
 // graphs
 export type { AttributeValue } from './model/attribute-values.js'
@@ -200,7 +201,8 @@ export {
 export type { PeftConfig } from './dora/peft/config.js'
 
 // adapters of models
-export { type AdapterOptions, createAdapter } from './dora/model/create-adapter.js'
+export type { AdapterOptions } from './dora/model/adapter-options.js'
+export { createAdapter } from './dora/model/create-adapter.js'
 export type { Names, NamedModule, TargetRules } from './dora/peft/target-matching.js'
 export { Adapter } from './dora/model/adapter.js'
 export type { TrainableAdapter, TrainingRecord } from './dora/model/trainable-adapter.js'

@@ -8,11 +8,11 @@ import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { readOnnx } from '../io/onnx/read.js'
 import type { Tensor } from '../memory/tensor.js'
 import { withExamples } from './command.js'
-import { formatBytes, print, printJson, printPairs, printTable } from './output.js'
+import { formatBytes, print, printJson, printPairs } from './output.js'
+import { printTable } from './table.js'
 
 /** `dgx-spark adapter`: what adapter folders hold. */
-export function addAdapter(program: Command): void {
-  const adapter = program.command('adapter').description("look into adapter folders in PEFT's format")
+export function addAdapter(adapter: Command): void {
   withExamples(adapter, 'dgx-spark adapter info adapter', 'dgx-spark adapter diff adapter other-adapter')
   const info = adapter
     .command('info')

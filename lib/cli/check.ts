@@ -6,17 +6,13 @@ import { print, printJson, styled } from './output.js'
 const marks = { ok: ['green', 'ok'], note: ['yellow', 'note'], problem: ['red', 'PROBLEM'] } as const
 
 /** `dgx-spark check`: what was looked for, what was found, the next command to run. */
-export function addCheck(program: Command): void {
-  const command = program
-    .command('check')
-    .description('look for everything a GPU needs and say what to do about what is missing')
-    .option('--json', 'print one JSON document')
-    .action(async (options: { json?: boolean }) => {
-      const items = await checkSystem()
-      if (options.json) printJson(items)
-      else for (const item of items) report(item)
-      if (items.some(item => item.status === 'problem')) process.exitCode = 1
-    })
+export function addCheck(command: Command): void {
+  command.option('--json', 'print one JSON document').action(async (options: { json?: boolean }) => {
+    const items = await checkSystem()
+    if (options.json) printJson(items)
+    else for (const item of items) report(item)
+    if (items.some(item => item.status === 'problem')) process.exitCode = 1
+  })
   withExamples(command, 'dgx-spark check', 'dgx-spark check --json')
 }
 

@@ -3,8 +3,18 @@ import { type Command, Help, InvalidArgumentError, Option } from 'commander'
 import { didYouMean } from '../core/did-you-mean.js'
 import { SparkError } from '../core/errors.js'
 
-/** How all commands describe their options. */
+/** What stands for a command in the help of the tool, where its options and operands are not loaded. */
+const termOf = new WeakMap<Command, string>()
+
+/** Has the help of the tool list a command as `term`: its name, marks of options and operands. */
+export function withTerm(command: Command, term: string): Command {
+  termOf.set(command, term)
+  return command
+}
+
+/** How all commands describe their options, and the tool its commands. */
 export const helpStyle = {
+  subcommandTerm: (command: Command): string => termOf.get(command) ?? Help.prototype.subcommandTerm(command),
   optionDescription(option: Option): string {
     const text = Help.prototype.optionDescription(option)
     return option.mandatory ? `${text} (required)` : text

@@ -11,8 +11,9 @@ import type { TrainingEvent } from '../training/options.js'
 import { choice, UsageError, withExamples } from './command.js'
 import { demoModel, reportModel } from './demo-model.js'
 import { pathFrom } from './numbers.js'
-import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
+import { formatBytes, print, printJson, printPairs, styled } from './output.js'
 import { trainingProgress } from './progress.js'
+import { printTable } from './table.js'
 
 /** What examples/finetune-mnist/use.js prints; the example is JavaScript for people to read, outside of the library. */
 interface Used {
@@ -49,12 +50,8 @@ interface DemoOptions extends Engine {
 const example = new URL('../../examples/finetune-mnist/', import.meta.url)
 
 /** `dgx-spark demo`: fine-tune, merge and export a model, of digits or a given one. */
-export function addDemo(program: Command): void {
-  const command = program
-    .command('demo')
-    .description(
-      'adapt a digit classifier to photographic negatives, or any ONNX model to itself; merge; export',
-    )
+export function addDemo(command: Command): void {
+  command
     .option('--model <file>', 'an ONNX model: 50 steps lead a DoRA adapter back to it')
     .option('--data <path>', 'batches for that model, as for finetune. Default: random ones')
     .option('--output <folder>', 'keep base.onnx, the adapter negatives and merged.onnx there', pathFrom)

@@ -70,10 +70,8 @@ const pair = (text: string): [number, number] => {
 const names = (text: string): string[] => text.split(',').map(name => name.trim())
 
 /** `dgx-spark finetune`: trains an adapter, or the whole model. */
-export function addFinetune(program: Command): void {
-  const command = program
-    .command('finetune')
-    .description('train an adapter on an ONNX model, or the model itself')
+export function addFinetune(command: Command): void {
+  command
     .requiredOption('--model <file>', 'the ONNX model; it stays as it is', pathFrom)
     .requiredOption('--output <folder>', 'where adapter, checkpoints, log and report go', pathFrom)
     .option('--create-adapter', 'make and save a new adapter, and train nothing')

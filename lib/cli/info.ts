@@ -6,38 +6,35 @@ import type { GpuInfo } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import { loadAddon } from '../native.js'
 import { withExamples } from './command.js'
-import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
+import { formatBytes, print, printJson, printPairs, styled } from './output.js'
+import { printTable } from './table.js'
 
 /** Variables that are read where they are needed, outside of the configuration. */
 const otherVariables = ['DGX_SPARK_CUBLASLT', 'DGX_SPARK_PREBUILD']
 
 /** `dgx-spark info`: the machine, its GPUs, the configuration and where each value came from. */
-export function addInfo(program: Command): void {
-  const command = program
-    .command('info')
-    .description('show the machine, its GPUs and the configuration')
-    .option('--json', 'print one JSON document')
-    .action(async (options: { json?: boolean }) => {
-      const hardware = await HardwareInfo.detect()
-      const loaded = loadAddon()
-      const addon = loaded.addon
-        ? { path: loaded.path, kernelFamilies: loaded.addon.kernelFamilies(), cpuIsa: loaded.addon.cpuIsa() }
-        : { reason: loaded.reason }
-      const about = {
-        version: packageVersion(),
-        node: process.version,
-        addon,
-        configuration: getConfigEntries(),
-      }
-      if (options.json) printJson({ ...about, hardware })
-      else {
-        report(
-          hardware,
-          loaded.addon ? loaded.path : `not loaded: ${loaded.reason}`,
-          loaded.addon?.cpuIsa() ?? 'none',
-        )
-      }
-    })
+export function addInfo(command: Command): void {
+  command.option('--json', 'print one JSON document').action(async (options: { json?: boolean }) => {
+    const hardware = await HardwareInfo.detect()
+    const loaded = loadAddon()
+    const addon = loaded.addon
+      ? { path: loaded.path, kernelFamilies: loaded.addon.kernelFamilies(), cpuIsa: loaded.addon.cpuIsa() }
+      : { reason: loaded.reason }
+    const about = {
+      version: packageVersion(),
+      node: process.version,
+      addon,
+      configuration: getConfigEntries(),
+    }
+    if (options.json) printJson({ ...about, hardware })
+    else {
+      report(
+        hardware,
+        loaded.addon ? loaded.path : `not loaded: ${loaded.reason}`,
+        loaded.addon?.cpuIsa() ?? 'none',
+      )
+    }
+  })
   withExamples(command, 'dgx-spark info', 'dgx-spark info --json')
 }
 

@@ -15,9 +15,10 @@ import { choice, withExamples } from './command.js'
 import { formatCount } from './counts.js'
 import { type Inspection, inspect, optimizedGraph, type PlanChoice } from './inspection.js'
 import { pathFrom } from './numbers.js'
-import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
+import { formatBytes, print, printJson, printPairs, styled } from './output.js'
 import { nodeTimes, type Profile, profileModel, reportProfile } from './profile.js'
 import { inputShapes, parseShape, parseSize, precisionOption, type SizeOptions, sizeHint } from './shapes.js'
+import { printTable } from './table.js'
 
 interface InspectOptions extends SizeOptions {
   json?: boolean
@@ -28,12 +29,9 @@ interface InspectOptions extends SizeOptions {
 }
 
 /** `dgx-spark inspect`: what a model is made of and what it costs, before and after fusion. */
-export function addInspect(program: Command): void {
-  const command = program
-    .command('inspect <model.onnx>')
-    .description(
-      'show inputs, operators, parameters, arithmetic, fusions, memory and adaptable layers of a model',
-    )
+export function addInspect(command: Command): void {
+  command
+    .argument('<model.onnx>')
     .option('--size <name=number>', 'size of an open dimension (default: 1)', parseSize)
     .option('--shape <input=sizes>', 'shape of an input, such as image=1,3,320,320', parseShape)
     .option('--json', 'print one JSON document')

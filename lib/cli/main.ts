@@ -10,8 +10,8 @@ process.stdout.on('error', error => {
   process.exit((error as NodeJS.ErrnoException).code === 'EPIPE' ? 0 : 1)
 })
 
-createProgram()
-  .parseAsync()
+createProgram(process.argv.slice(2))
+  .then(program => program.parseAsync())
   .catch((error: unknown) => {
     if (error instanceof CommanderError) {
       process.exitCode = error.exitCode === 0 ? 0 : 2

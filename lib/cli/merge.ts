@@ -5,7 +5,7 @@ import { mergeAdapters } from '../dora/model/merge.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { lockFile } from '../io/lock.js'
 import { readOnnx } from '../io/onnx/read.js'
-import { writeOnnx } from '../io/onnx/write.js'
+import { writeOnnx } from '../io/onnx/save.js'
 import { choice, withExamples } from './command.js'
 import { describeChange, expectOther, weightBytes, writtenBytes } from './files.js'
 import { pathFrom } from './numbers.js'
@@ -20,10 +20,8 @@ interface MergeFlags {
 }
 
 /** `dgx-spark merge`: adapters folded into the weights of an ONNX model. */
-export function addMerge(program: Command): void {
-  const command = program
-    .command('merge')
-    .description('fold adapters into the weights of an ONNX model: a plain model that runs anywhere')
+export function addMerge(command: Command): void {
+  command
     .argument('<model>', 'ONNX file that the adapters were made for')
     .argument('<adapters...>', "adapter folders in PEFT's format, merged in this order")
     .requiredOption('-o, --output <file>', 'ONNX file to write', pathFrom)

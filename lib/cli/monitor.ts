@@ -13,10 +13,8 @@ interface MonitorCommandOptions {
 }
 
 /** `dgx-spark monitor`: samples a GPU until Ctrl-C or --duration, then the summary. */
-export function addMonitor(program: Command): void {
-  const command = program
-    .command('monitor')
-    .description('watch utilization, memory, temperature, power and clocks of a GPU')
+export function addMonitor(command: Command): void {
+  command
     .option('--gpu <index|uuid>', 'which GPU; by default the best one')
     .option('--interval <seconds>', 'time between samples', seconds, 1)
     .option('--duration <seconds>', 'stop after this time; by default at Ctrl-C', seconds)

@@ -5,39 +5,36 @@ import { hostOperators } from '../model/host/index.js'
 import { loadAddon } from '../native.js'
 import { loweredOperators } from '../plan/lower/index.js'
 import { withExamples } from './command.js'
-import { print, printJson, printTable } from './output.js'
+import { print, printJson } from './output.js'
+import { printTable } from './table.js'
 
 /** `dgx-spark ops`: operators that models may use, and the kernels they are made of on each backend. */
-export function addOps(program: Command): void {
-  const command = program
-    .command('ops')
-    .description('list the operators that models may use, and which backend has which kernel')
-    .option('--json', 'print one JSON document')
-    .action((options: { json?: boolean }) => {
-      const { addon } = loadAddon()
-      const kernels = kernelNames.map(op => ({
-        op,
-        js: true,
-        cpu: addon?.supports('cpu', op) ?? false,
-        cuda: addon?.supports('cuda', op) ?? false,
-      }))
-      const operators = [...loweredOperators()].flatMap(([domain, names]) =>
-        names.map(op => ({ domain, op, runs: 'kernels' })),
-      )
-      const host = hostOperators
-        .filter(op => !operators.some(known => known.domain === '' && known.op === op))
-        .map(op => ({ domain: '', op, runs: 'host' }))
-      const rewritten = Object.keys(contribUpgrades).map(op => ({
-        domain: 'com.microsoft',
-        op,
-        runs: 'rewritten',
-      }))
-      const all = [...operators, ...host, ...rewritten].sort((a, b) =>
-        a.domain + a.op < b.domain + b.op ? -1 : 1,
-      )
-      if (options.json) printJson({ operators: all, kernels })
-      else report(all, kernels)
-    })
+export function addOps(command: Command): void {
+  command.option('--json', 'print one JSON document').action((options: { json?: boolean }) => {
+    const { addon } = loadAddon()
+    const kernels = kernelNames.map(op => ({
+      op,
+      js: true,
+      cpu: addon?.supports('cpu', op) ?? false,
+      cuda: addon?.supports('cuda', op) ?? false,
+    }))
+    const operators = [...loweredOperators()].flatMap(([domain, names]) =>
+      names.map(op => ({ domain, op, runs: 'kernels' })),
+    )
+    const host = hostOperators
+      .filter(op => !operators.some(known => known.domain === '' && known.op === op))
+      .map(op => ({ domain: '', op, runs: 'host' }))
+    const rewritten = Object.keys(contribUpgrades).map(op => ({
+      domain: 'com.microsoft',
+      op,
+      runs: 'rewritten',
+    }))
+    const all = [...operators, ...host, ...rewritten].sort((a, b) =>
+      a.domain + a.op < b.domain + b.op ? -1 : 1,
+    )
+    if (options.json) printJson({ operators: all, kernels })
+    else report(all, kernels)
+  })
   withExamples(command, 'dgx-spark ops', 'dgx-spark ops --json')
 }
 

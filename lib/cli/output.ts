@@ -1,6 +1,5 @@
 // output.ts: terminal output of commands. Data goes to stdout, everything else to stderr; text from files is escaped.
 import { styleText } from 'node:util'
-import Table from 'cli-table3'
 import { printable, printableJson, printableLines } from '../core/printable.js'
 
 type Style = Parameters<typeof styleText>[0]
@@ -27,7 +26,8 @@ export type Printed = string | Styled
 /** `text` in a style where stdout is a terminal that wants colours. */
 export const styled = (style: Style, text: string): Styled => new Styled(style, text)
 
-const shown = (part: Printed): string => (typeof part === 'string' ? printable(part) : String(part))
+/** The text of a part, safe for a terminal. */
+export const shown = (part: Printed): string => (typeof part === 'string' ? printable(part) : String(part))
 
 /** One JSON document on stdout. Bytes that JSON cannot hold (NaN, Infinity) become strings. */
 export function printJson(value: unknown, indent = 2): void {
@@ -54,22 +54,6 @@ export const commanderOutput = {
   writeErr: (text: string): void => {
     process.stderr.write(printableLines(text))
   },
-}
-
-/** A table with light borders. Numbers (cells that begin with a digit) are aligned to the right by `right`. */
-export function printTable(
-  head: readonly string[],
-  rows: readonly (readonly Printed[])[],
-  right: number[] = [],
-): void {
-  const table = new Table({
-    head: head.map(text => shown(styled('bold', text))),
-    colAligns: head.map((_, column) => (right.includes(column) ? 'right' : 'left')),
-    style: { head: [], border: [], compact: true },
-    wordWrap: true,
-  })
-  for (const row of rows) table.push(row.map(shown))
-  process.stdout.write(`${table.toString()}\n`)
 }
 
 /** Two columns without borders: names and values. */

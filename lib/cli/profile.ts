@@ -4,8 +4,9 @@ import type { ModelBackend, ModelBackendChoice, ModelStats } from '../model/engi
 import { Model } from '../model/model.js'
 import type { StepTime } from '../plan/plan.js'
 import { feedsFor } from './feeds.js'
-import { formatBytes, print, printPairs, printTable, styled } from './output.js'
+import { formatBytes, print, printPairs, styled } from './output.js'
 import type { SizeOptions } from './shapes.js'
+import { printTable } from './table.js'
 
 /** Times of a model. */
 export interface Profile {

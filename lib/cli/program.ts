@@ -1,20 +1,8 @@
 // program.ts: all commands.
 import { Command } from 'commander'
 import { packageVersion } from '../core/version.js'
-import { addAdapter } from './adapter.js'
-import { addCheck } from './check.js'
-import { helpStyle, withExamples, writeUsageError } from './command.js'
-import { addDemo } from './demo.js'
-import { addFinetune } from './finetune.js'
-import { addInfo } from './info.js'
-import { addInspect } from './inspect.js'
-import { addMerge } from './merge.js'
-import { addMonitor } from './monitor.js'
-import { addOps } from './ops.js'
+import { helpStyle, withExamples, withTerm, writeUsageError } from './command.js'
 import { commanderOutput, print } from './output.js'
-import { addQuantize } from './quantize.js'
-import { addRun } from './run.js'
-import { addVerify } from './verify.js'
 
 const exitCodes = `
 Exit codes:
@@ -23,23 +11,85 @@ Exit codes:
   2    wrong usage
   130  interrupted with Ctrl-C`
 
-const commands = [
-  addInfo,
-  addCheck,
-  addVerify,
-  addMonitor,
-  addInspect,
-  addOps,
-  addRun,
-  addFinetune,
-  addDemo,
-  addMerge,
-  addQuantize,
-  addAdapter,
-]
+/** A command as the help of the tool lists it, and what gives it its options and its action. */
+interface Entry {
+  /** Behind the name: marks of options and operands. */
+  readonly usage: string
+  readonly description: string
+  load(): Promise<(command: Command) => void>
+}
 
-/** The command line tool. It throws CommanderError instead of ending the process. */
-export function createProgram(): Command {
+const commands: Readonly<Record<string, Entry>> = {
+  info: {
+    usage: '[options]',
+    description: 'show the machine, its GPUs and the configuration',
+    load: async () => (await import('./info.js')).addInfo,
+  },
+  check: {
+    usage: '[options]',
+    description: 'look for everything a GPU needs and say what to do about what is missing',
+    load: async () => (await import('./check.js')).addCheck,
+  },
+  verify: {
+    usage: '[options]',
+    description: 'run each kernel on each device: GPUs against the CPU, the CPU against plain TypeScript',
+    load: async () => (await import('./verify.js')).addVerify,
+  },
+  monitor: {
+    usage: '[options]',
+    description: 'watch utilization, memory, temperature, power and clocks of a GPU',
+    load: async () => (await import('./monitor.js')).addMonitor,
+  },
+  inspect: {
+    usage: '[options] <model.onnx>',
+    description:
+      'show inputs, operators, parameters, arithmetic, fusions, memory and adaptable layers of a model',
+    load: async () => (await import('./inspect.js')).addInspect,
+  },
+  ops: {
+    usage: '[options]',
+    description: 'list the operators that models may use, and which backend has which kernel',
+    load: async () => (await import('./ops.js')).addOps,
+  },
+  run: {
+    usage: '[options] <model.onnx>',
+    description:
+      'run a model with given or random inputs; print, save or compare its outputs; measure latency',
+    load: async () => (await import('./run.js')).addRun,
+  },
+  finetune: {
+    usage: '[options]',
+    description: 'train an adapter on an ONNX model, or the model itself',
+    load: async () => (await import('./finetune.js')).addFinetune,
+  },
+  demo: {
+    usage: '[options]',
+    description:
+      'adapt a digit classifier to photographic negatives, or any ONNX model to itself; merge; export',
+    load: async () => (await import('./demo.js')).addDemo,
+  },
+  merge: {
+    usage: '[options] <model> <adapters...>',
+    description: 'fold adapters into the weights of an ONNX model: a plain model that runs anywhere',
+    load: async () => (await import('./merge.js')).addMerge,
+  },
+  quantize: {
+    usage: '[options] <model>',
+    description: 'store the matrices of an ONNX model in NVFP4 or FP8',
+    load: async () => (await import('./quantize.js')).addQuantize,
+  },
+  adapter: {
+    usage: '',
+    description: "look into adapter folders in PEFT's format",
+    load: async () => (await import('./adapter.js')).addAdapter,
+  },
+}
+
+/**
+ * The command line tool. It throws CommanderError instead of ending the process.
+ * @param words - the command line: commands that it names get their options and actions. Default: all of them do
+ */
+export async function createProgram(words: readonly string[] = Object.keys(commands)): Promise<Command> {
   const program = new Command('dgx-spark')
   program
     .description(
@@ -57,7 +107,10 @@ export function createProgram(): Command {
     'dgx-spark help adapter diff',
   )
   program.addHelpText('after', exitCodes)
-  for (const add of commands) add(program)
+  for (const [name, { usage, description, load }] of Object.entries(commands)) {
+    const command = withTerm(program.command(name), `${name} ${usage}`.trim()).description(description)
+    if (words.includes(name)) (await load())(command)
+  }
   addHelp(program)
   return program
 }

@@ -14,11 +14,12 @@ import { defaultExclude } from '../io/checkpoints/checkpoint.js'
 import type { CheckpointLayout } from '../io/checkpoints/layout.js'
 import { lockFile, lockFolder } from '../io/lock.js'
 import { readOnnx } from '../io/onnx/read.js'
-import { writeOnnx } from '../io/onnx/write.js'
+import { writeOnnx } from '../io/onnx/save.js'
 import { choice, UsageError, withExamples } from './command.js'
 import { describeChange, expectOther, weightBytes, writtenBytes } from './files.js'
 import { pathFrom } from './numbers.js'
-import { formatBytes, print, printJson, printPairs, printTable } from './output.js'
+import { formatBytes, print, printJson, printPairs } from './output.js'
+import { printTable } from './table.js'
 
 type Layout = 'onnx' | CheckpointLayout
 
@@ -41,10 +42,8 @@ interface Quantized {
 }
 
 /** `dgx-spark quantize`: the weights of an ONNX model in NVFP4 or FP8. */
-export function addQuantize(program: Command): void {
-  const command = program
-    .command('quantize')
-    .description('store the matrices of an ONNX model in NVFP4 or FP8')
+export function addQuantize(command: Command): void {
+  command
     .argument('<model>', 'ONNX file')
     .requiredOption('-o, --output <path>', 'ONNX file to write, or the folder of a checkpoint', pathFrom)
     .addOption(choice('--format <name>', 'format of weights', ['nvfp4', 'fp8']).default('nvfp4'))

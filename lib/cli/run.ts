@@ -9,7 +9,7 @@ import type { ModelOutput } from '../model/results.js'
 import { choice, UsageError, withExamples } from './command.js'
 import { type FileOptions, feedsFor, fileFeeds, parseInput, type Tensors } from './feeds.js'
 import { integerFrom, numberFrom, pathFrom } from './numbers.js'
-import { formatBytes, print, printJson, printPairs, printTable, styled } from './output.js'
+import { formatBytes, print, printJson, printPairs, styled } from './output.js'
 import {
   compareWithFile,
   compareWithOutputs,
@@ -20,6 +20,7 @@ import {
   saveOutputs,
 } from './outputs.js'
 import { parseShape, parseSize, precisionOption, type SizeOptions, sizeHint } from './shapes.js'
+import { printTable } from './table.js'
 
 interface EngineFlags {
   backend?: ModelBackend
@@ -50,12 +51,9 @@ interface Ran {
 }
 
 /** `dgx-spark run`: runs a model, prints its outputs and how long it took, saves and compares them. */
-export function addRun(program: Command): void {
-  const command = program
-    .command('run <model.onnx>')
-    .description(
-      'run a model with given or random inputs; print, save or compare its outputs; measure latency',
-    )
+export function addRun(command: Command): void {
+  command
+    .argument('<model.onnx>')
     .option('--input <name=file.npy>', 'an input from a file; the others are random', parseInput)
     .option('--inputs <file.safetensors>', 'inputs by their names')
     .option('--seed <n>', 'seed of random inputs', integerFrom(0, 2 ** 32 - 1), 0)

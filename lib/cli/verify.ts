@@ -7,7 +7,8 @@ import type { Kernels } from '../kernels/kernels.js'
 import { openKernels } from '../kernels/open.js'
 import { requireAddon } from '../native.js'
 import { withExamples } from './command.js'
-import { print, printJson, printTable, styled } from './output.js'
+import { print, printJson, styled } from './output.js'
+import { printTable } from './table.js'
 
 /** A device and what its kernels are compared with. */
 interface Candidate {
@@ -19,10 +20,8 @@ interface Candidate {
 type DeviceResult = VerifyResult & { device: string; reference: string }
 
 /** `dgx-spark verify`: every kernel on every device against a reference on the CPU. */
-export function addVerify(program: Command): void {
-  const command = program
-    .command('verify')
-    .description('run each kernel on each device: GPUs against the CPU, the CPU against plain TypeScript')
+export function addVerify(command: Command): void {
+  command
     .option('--json', 'print one JSON document')
     .option('--all', 'list every case, not only those that did not pass')
     .action(async (options: { json?: boolean; all?: boolean }) => {

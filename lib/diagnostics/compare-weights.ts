@@ -1,15 +1,9 @@
 // compare-weights.ts: the error that rounding each weight of a model causes, on data of the model's own.
 import { expectKnownOptions, expectOneOf } from '../core/checks.js'
 import type { Precision } from '../core/config.js'
-import { Constant } from '../graph/constant.js'
-import { freshNames } from '../graph/edit.js'
-import type { Graph } from '../graph/graph.js'
-import { weightInput } from '../graph/rewrites/fold-layouts.js'
-import { roundWeights } from '../graph/rewrites/round-weights.js'
 import type { EngineOptions } from '../model/engine.js'
 import type { Feeds } from '../model/feeds.js'
 import { Model } from '../model/model.js'
-import { foldWeights } from '../plan/fold-weights.js'
 import type { NVFP4Recipe } from '../precision/kernel-args.js'
 import { comparePairs } from './compare.js'
 
@@ -53,6 +47,7 @@ export async function compareWeights(
   const { precision = 'nvfp4', recipe = 'modelopt', ...engine } = options
   expectOneOf('options.precision', precision, ['fp16', 'bf16', 'fp8', 'nvfp4'])
   expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
+  const { twins } = await import('./twins.js')
   const { graph, pairs } = await twins(model.graph, precision, recipe)
   using both = await Model.fromGraph(graph, { ...engine, precision: 'fp32' })
   const differences = await comparePairs(both, pairs, data)
@@ -67,33 +62,4 @@ export async function compareWeights(
     })
   }
   return [...weights.values()]
-}
-
-/** The model with a second product beside each one, which reads the same and has the rounded weight. */
-async function twins(model: Graph, precision: Precision, recipe: NVFP4Recipe) {
-  const exact = await foldWeights(model)
-  const rounded = roundWeights(exact, { mode: precision, recipe })
-  const fresh = freshNames(exact)
-  const initializers = new Map(exact.initializers)
-  const copies = new Map<string, string>()
-  const pairs: { weight: string; a: string; b: string }[] = []
-  const nodes = exact.nodes.flatMap(node => {
-    const at = weightInput(node)
-    const weight = node.inputs[at ?? -1] ?? ''
-    const constant = rounded.initializers.get(weight)
-    const own = exact.initializers.get(weight)
-    if (!own || !constant || Buffer.compare(own.bytes, constant.bytes) === 0) return [node]
-    if (!copies.has(weight)) {
-      const copy = fresh(`${weight}/rounded`)
-      copies.set(weight, copy)
-      initializers.set(copy, Constant.from('f32', constant.shape, constant.data as Float32Array))
-    }
-    const [b = ''] = node.outputs
-    const a = fresh(`${b}/rounded`)
-    pairs.push({ weight, a, b })
-    const inputs = node.inputs.map((name, i) => (i === at ? copies.get(weight)! : name))
-    return [node, { ...node, name: '', inputs, outputs: [a] }]
-  })
-  const outputs = pairs.flatMap(({ a, b }) => [{ name: a }, { name: b }])
-  return { graph: { ...exact, nodes, initializers, outputs }, pairs }
 }

@@ -1,39 +1,18 @@
-import { arch, release } from 'node:os'
 import { expectKnownOptions } from '../core/checks.js'
 import { type Config, getConfig, type Precision } from '../core/config.js'
 import { debug } from '../core/log.js'
-import { type CudaReport, loadAddon, type NvmlReport } from '../native.js'
+import { loadAddon } from '../native.js'
 import { type BackendChoice, bestOf, chooseBackend } from './backend-choice.js'
-import { type CpuInfo, readCpu } from './cpu.js'
+import type { CpuInfo } from './cpu.js'
 import { type GpuInfo, recommendedPrecisionOf } from './gpu.js'
-import { type MachineMemory, machineMemory } from './memory.js'
-import { type DriverReports, type GpuFacts, nvidiaGpus } from './nvidia.js'
-import { gpuFromController, linuxOnly, otherLinuxGpus } from './other-gpus.js'
-import { detectSpark, type Platform, readPlatform } from './spark.js'
-import { normalizeName, systemRoot } from './system-files.js'
+import type { DriverProblems, Machine } from './machine.js'
+import type { MachineMemory } from './memory.js'
+import type { Platform } from './spark.js'
 
 /** Options of {@link HardwareInfo.detect}. */
 export interface DetectOptions {
   /** Look again instead of giving the answer of the last detection. */
   readonly refresh?: boolean
-}
-
-/** Why a driver library cannot be used, in words; null where it can. */
-export interface DriverProblems {
-  /** libnvidia-ml.so.1, which describes and measures GPUs. */
-  readonly nvml: string | null
-  /** libcuda.so.1, which computes on them. */
-  readonly cuda: string | null
-}
-
-/** Findings of the detection, before any conclusion. */
-interface Machine {
-  readonly drivers: DriverProblems
-  readonly facts: readonly GpuFacts[]
-  readonly isDgxSpark: boolean
-  readonly platform: Platform
-  readonly cpu: CpuInfo
-  readonly memory: MachineMemory
 }
 
 /**
@@ -85,52 +64,11 @@ export class HardwareInfo {
     expectKnownOptions('options', options, ['refresh'])
     const config = getConfig()
     if (options.refresh || !HardwareInfo.#detected) {
-      HardwareInfo.#detected =
-        process.platform === 'linux' ? HardwareInfo.#onLinux(config) : HardwareInfo.#elsewhere(config)
+      HardwareInfo.#detected = import('./machine.js')
+        .then(({ readMachine }) => readMachine())
+        .then(machine => HardwareInfo.#conclude(config, machine))
     }
     return HardwareInfo.#detected
-  }
-
-  static async #onLinux(config: Config): Promise<HardwareInfo> {
-    const root = systemRoot()
-    const reports = await askDrivers()
-    const facts = [...nvidiaGpus(root, reports), ...otherLinuxGpus(root)]
-    const names = [...reports.nvml.devices, ...reports.cuda.devices].flatMap(({ name }) => name ?? [])
-    const isDgxSpark = detectSpark(root, names)
-    const platform = readPlatform(root, isDgxSpark)
-    const drivers = { nvml: reports.nvml.reason, cuda: reports.cuda.reason }
-    const memory = machineMemory(root)
-    return HardwareInfo.#conclude(config, {
-      facts,
-      drivers,
-      isDgxSpark,
-      platform,
-      cpu: readCpu(root),
-      memory,
-    })
-  }
-
-  static async #elsewhere(config: Config): Promise<HardwareInfo> {
-    const { graphics, system } = await import('systeminformation')
-    const [{ controllers }, { manufacturer, model }] = await Promise.all([
-      graphics().catch(() => ({ controllers: [] })),
-      system().catch(() => ({ manufacturer: '', model: '' })),
-    ])
-    const platform: Platform = {
-      os: process.platform,
-      arch: arch(),
-      kernel: release(),
-      vendor: normalizeName(manufacturer),
-      product: normalizeName(model),
-      family: null,
-      oemModel: null,
-      dgxOsVersion: null,
-    }
-    const facts = controllers.map(gpuFromController)
-    const drivers = { nvml: linuxOnly, cuda: linuxOnly }
-    const root = systemRoot()
-    const [cpu, memory] = [readCpu(root), machineMemory(root)]
-    return HardwareInfo.#conclude(config, { facts, drivers, isDgxSpark: false, platform, cpu, memory })
   }
 
   static #conclude(config: Config, machine: Machine): HardwareInfo {
@@ -145,20 +83,4 @@ export class HardwareInfo {
     const recommendedPrecision = recommendedPrecisionOf(chosen?.computeCapability ?? null)
     return new HardwareInfo({ ...rest, gpus, backend, recommendedPrecision })
   }
-}
-
-/** Asks NVML and CUDA at the same time; without the addon both have the same reason for their silence. */
-async function askDrivers(): Promise<DriverReports> {
-  const loaded = loadAddon()
-  if (!loaded.addon) {
-    const reason = `the native addon is not loaded: ${loaded.reason}`
-    const nvml: NvmlReport = { reason, driver: null, cudaVersion: null, devices: [] }
-    const cuda: CudaReport = { reason, kernelsProblem: null, version: null, devices: [] }
-    return { nvml, cuda }
-  }
-  const [nvml, cuda] = await Promise.all([loaded.addon.queryNvml(), loaded.addon.queryCuda()])
-  debug(
-    `NVML: ${nvml.reason ?? `${nvml.devices.length} GPUs`}; CUDA: ${cuda.reason ?? `${cuda.devices.length} devices`}`,
-  )
-  return { nvml, cuda }
 }

@@ -5,9 +5,6 @@ import { warnOnce } from '../core/log.js'
 import { expectGpuSelector, type GpuSelector } from '../hardware/cuda-device.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import { loadAddon } from '../native.js'
-import { openCpuKernels } from './cpu.js'
-import { openCudaKernels } from './cuda.js'
-import { jsKernels } from './js/js.js'
 import type { Kernels } from './kernels.js'
 
 /** Options of {@link openKernels}. */
@@ -35,11 +32,11 @@ export async function openKernels(options: KernelOptions = {}): Promise<Kernels>
   if (threads !== undefined) expectInteger('options.threads', threads, 0, maxThreads)
   switch (backend) {
     case 'js':
-      return jsKernels
+      return openJs()
     case 'cpu':
-      return openCpuKernels(threads)
+      return openCpu(threads)
     case 'cuda':
-      return openCudaKernels(device)
+      return openCuda(device)
     case 'auto':
       return openBest(device, threads)
   }
@@ -51,14 +48,22 @@ async function openBest(device: GpuSelector | undefined, threads: number | undef
   if (backend.name === 'js') {
     const { addon, reason } = { reason: '', ...loadAddon() }
     if (!addon) warnOnce('SPARK_NO_NATIVE', 'kernels', `Computations run in JavaScript, slowly: ${reason}`)
-    return jsKernels
+    return openJs()
   }
   if (backend.name === 'cuda') {
     try {
-      return await openCudaKernels(device ?? backend.gpu ?? undefined)
+      return await openCuda(device ?? backend.gpu ?? undefined)
     } catch (error) {
       warnOnce('SPARK_CUDA', 'kernels', `Computations run on the CPU: ${(error as Error).message}`)
     }
   }
-  return openCpuKernels(threads)
+  return openCpu(threads)
 }
+
+const openJs = async (): Promise<Kernels> => (await import('./js/js.js')).jsKernels
+
+const openCpu = async (threads: number | undefined): Promise<Kernels> =>
+  (await import('./cpu.js')).openCpuKernels(threads)
+
+const openCuda = async (device: GpuSelector | undefined): Promise<Kernels> =>
+  (await import('./cuda.js')).openCudaKernels(device)

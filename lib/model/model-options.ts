@@ -4,12 +4,10 @@ import type { Precision } from '../core/config.js'
 import type { Pacer } from '../core/paced.js'
 import type { Graph } from '../graph/graph.js'
 import { selectOutputs } from '../graph/rewrites/ends.js'
-import { rewriteForInference } from '../pipeline.js'
 import type { NVFP4Recipe } from '../precision/kernel-args.js'
 import type { Engine, EngineOptions } from './engine.js'
 import type { SourceOptions } from './model-file.js'
-import { openEngine } from './open-engine.js'
-import { choosePrecision, type PrecisionChoice } from './precision.js'
+import type { PrecisionChoice } from './precision.js'
 
 /** Options of {@link Model.fromGraph}. */
 export interface ModelOptions extends EngineOptions {
@@ -70,6 +68,11 @@ export async function openGraph(graph: Graph, options: ModelOptions, pacer: Pace
   const { precision, recipe = 'modelopt', keep = [], batchSize, outputs, signal: _, ...engine } = options
   if (batchSize !== undefined) expectInteger('options.batchSize', batchSize, 1)
   expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
+  const [{ rewriteForInference }, { openEngine }, { choosePrecision }] = await Promise.all([
+    import('../pipeline.js'),
+    import('./open-engine.js'),
+    import('./precision.js'),
+  ])
   const choice = await choosePrecision(precision, engine)
   const wanted = outputs ? selectOutputs(graph, outputs, 'options.outputs') : graph
   const canonical = await rewriteForInference('load', wanted, { batchSize }, pacer)

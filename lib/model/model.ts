@@ -11,16 +11,15 @@ import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { Pacer } from '../core/paced.js'
 import type { Graph, ValueInfo } from '../graph/graph.js'
-import { decompose } from '../graph/rewrites/decompose.js'
 import { feedInitializers, outputIndices } from '../graph/rewrites/ends.js'
 import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
-import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
+import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/save.js'
 import { Tensor } from '../memory/tensor.js'
 import type { StepTime } from '../plan/plan.js'
 import { BoundModel, expectBindable } from './bound-model.js'
 import type { Engine, ModelBackendChoice, ModelStats } from './engine.js'
 import { copyFeeds, type Feeds, readFeeds } from './feeds.js'
-import { type ModelFile, readSource } from './model-file.js'
+import type { ModelFile } from './model-file.js'
 import {
   type LoadOptions,
   loadOptions,
@@ -115,6 +114,7 @@ export class Model implements Disposable {
     const { externalData: _, maxBytes: __, ...others } = options
     expectSignal('options.signal', options.signal)
     const pacer = new Pacer(options.signal)
+    const { readSource } = await import('./model-file.js')
     return Model.#make(await readSource(source, options, pacer), others, pacer)
   }
 
@@ -287,6 +287,7 @@ export class Model implements Disposable {
    * `externalData` is false, ERR_ARGUMENT
    */
   async save(file: string, options: WriteOnnxOptions = {}): Promise<void> {
+    const { decompose } = await import('../graph/rewrites/decompose.js')
     await writeOnnx(decompose(this.graph), file, options)
   }
 

@@ -11,9 +11,8 @@ import { Constant } from '../graph/constant.js'
 import { allNodes, freshNames } from '../graph/edit.js'
 import { onnxNumbers } from '../graph/element-types.js'
 import { type Graph, makeNode, type Node } from '../graph/graph.js'
-import { decompose } from '../graph/rewrites/decompose.js'
 import { lockFile } from '../io/lock.js'
-import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/write.js'
+import { type WriteOnnxOptions, writeOnnx } from '../io/onnx/save.js'
 import { Tensor } from '../memory/tensor.js'
 import { encode } from '../precision/casts.js'
 
@@ -153,6 +152,7 @@ export class TrainableWeights implements TrainableAdapter {
    * @throws SparkError as `Model.save`, ERR_BUSY naming the process that writes the same file
    */
   async save(file: string, options: WriteOnnxOptions = {}): Promise<void> {
+    const { decompose } = await import('../graph/rewrites/decompose.js')
     using _lock = await lockFile(file)
     await writeOnnx(decompose(this.tuned), file, options)
   }

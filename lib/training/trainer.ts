@@ -7,7 +7,7 @@ import { lockFolder } from '../io/lock.js'
 import type { Kernels } from '../kernels/kernels.js'
 import { openKernels } from '../kernels/open.js'
 import { BatchReader, expectTrainingData, type TrainingData } from './dataset.js'
-import { type Evaluation, Evaluator } from './evaluator.js'
+import type { Evaluation, Evaluator } from './evaluator.js'
 import type { NamedMetric } from './metrics.js'
 import { createOptimizer, type Optimizer } from './optimizers.js'
 import {
@@ -17,8 +17,8 @@ import {
   type TrainerOptions,
   type TrainingEvent,
 } from './options.js'
-import { TrainingRun } from './run.js'
-import { type State, TrainingStep } from './step.js'
+import type { TrainingRun } from './run.js'
+import type { State } from './step.js'
 import type { StopReason, TrainingSummary } from './summary.js'
 import { TrainableWeights } from './trainable-weights.js'
 import {
@@ -159,6 +159,7 @@ export class Trainer {
     data: TrainingData,
     { validation, ...callbacks }: CheckedFitOptions,
   ): AsyncGenerator<TrainingEvent, TrainingSummary, undefined> {
+    const [{ TrainingStep }, { TrainingRun }] = await Promise.all([import('./step.js'), import('./run.js')])
     const options = this.#options
     const optimizer = this.#optimizer
     const { adapter } = this
@@ -208,6 +209,7 @@ export class Trainer {
   }
 
   async #evaluator(metrics: readonly NamedMetric[]): Promise<Evaluator> {
+    const { Evaluator } = await import('./evaluator.js')
     return new Evaluator(this.#passes, metrics, await this.#kernels())
   }
 

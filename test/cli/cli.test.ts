@@ -54,15 +54,15 @@ t.test('every command has examples that it takes', async t => {
     const isHidden = command.name() === 'version'
     t.ok(examples(command).length > 0 || isHidden, `${command.name()} has examples`)
   }
-  await visit(createProgram())
+  await visit(await createProgram())
   const lines: string[] = []
   const collect = (command: Command): void => {
     lines.push(...examples(command))
     command.commands.forEach(collect)
   }
-  collect(createProgram())
+  collect(await createProgram())
   for (const line of lines) {
-    const program = createProgram()
+    const program = await createProgram()
     const silence = (command: Command): void => {
       command.action(() => undefined).configureOutput({ writeErr: () => undefined })
       command.commands.forEach(silence)

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { writeOnnx } from '#lib/io/onnx/write.js'
+import { writeOnnx } from '#lib/io/onnx/save.js'
 import { readEvents, readValidations } from '#lib/training/log.js'
 import { runFinetune as finetune, writeTrainingFiles } from '../fixtures/cli/finetune.js'
 import { smallModel } from '../fixtures/models/trainable.js'

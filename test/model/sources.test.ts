@@ -9,7 +9,8 @@ import { Model } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
-import { serializeOnnx, writeOnnx } from '#lib/io/onnx/write.js'
+import { writeOnnx } from '#lib/io/onnx/save.js'
+import { serializeOnnx } from '#lib/io/onnx/write.js'
 
 /** y = x + w, w of 512 elements, enough for a file of its own. */
 const graph = makeGraph({

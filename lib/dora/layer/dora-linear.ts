@@ -18,7 +18,7 @@ import {
   type Snapshot,
 } from './forward-backward.js'
 import { type KernelCalls, run, runSync } from './kernel-calls.js'
-import { adapterOptions, type FrozenWeight, LayerAdapter } from './layer-adapter.js'
+import { adapterOptions, type FrozenWeight, LayerAdapter, layerOptions } from './layer-adapter.js'
 import type {
   DoRAGradients,
   DoRALinearOptions,
@@ -32,8 +32,7 @@ import type {
 } from './layer-types.js'
 import { expectFiniteMerge, type Merged, mergeCalls, unmergedWeight } from './merge.js'
 import { mixedForwardCalls } from './mixed-batch.js'
-import { loadLinear, saveLinear } from './peft-folder.js'
-import { type LayerState, layerOptions, prepareLayer } from './prepare-layer.js'
+import type { LayerState } from './prepare-layer.js'
 
 /**
  * A linear layer with a frozen weight W and a trainable DoRA adapter (Liu et al. 2024):
@@ -88,6 +87,7 @@ export class DoRALinear extends AdaptedLayer {
    * weight cannot be stored in `precision`; ERR_NO_CUDA, ERR_NO_NATIVE, ERR_DISABLED for an explicit backend
    */
   static async fromLinear(linear: LinearLayer, options: DoRALinearOptions = {}): Promise<DoRALinear> {
+    const { prepareLayer } = await import('./prepare-layer.js')
     return new DoRALinear(await prepareLayer(linear, options))
   }
 
@@ -106,6 +106,7 @@ export class DoRALinear extends AdaptedLayer {
     options: LayerOptions & { module?: string } = {},
   ): Promise<DoRALinear> {
     expectKnownOptions('options', options, [...layerOptions, 'module'])
+    const { loadLinear } = await import('./peft-folder.js')
     const { module, ...layer } = options
     const { bias, a, b, magnitude, ...adapter } = await loadLinear(folder, module)
     return DoRALinear.fromLinear(bias ? { ...linear, bias } : linear, {
@@ -127,6 +128,7 @@ export class DoRALinear extends AdaptedLayer {
     expectKnownOptions('options', options, ['module', 'baseModel'])
     const [a, b, magnitude] = this.parameters().map(({ data, shape }) => Tensor.from(data.slice(), { shape }))
     const { rank, alpha, rslora, dropout } = this
+    const { saveLinear } = await import('./peft-folder.js')
     await saveLinear(folder, { rank, alpha, rslora, dropout, a, b, magnitude }, options)
   }
 

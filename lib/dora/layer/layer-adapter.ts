@@ -15,6 +15,9 @@ export interface FrozenWeight {
 /** Keys of LayerAdapterOptions. */
 export const adapterOptions = ['rank', 'alpha', 'rslora', 'dropout', 'initial', 'seed']
 
+/** Keys of LayerOptions. */
+export const layerOptions = ['name', 'normGradient', 'precision', 'backend', 'device', 'seed']
+
 /** The settings, the trainable arrays and the last gain of an adapter. */
 export class LayerAdapter {
   /** A [rank, in], B [out, rank], magnitude [out]. */

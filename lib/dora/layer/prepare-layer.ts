@@ -9,7 +9,7 @@ import { Tensor } from '../../memory/tensor.js'
 import { storeWeight } from '../../weights/encode.js'
 import { releaseWeight, type Weight } from '../../weights/weight.js'
 import { floats } from './forward-backward.js'
-import { adapterOptions, LayerAdapter } from './layer-adapter.js'
+import { adapterOptions, LayerAdapter, layerOptions } from './layer-adapter.js'
 import type { DoRALinearOptions, LinearLayer, NormGradient } from './layer-types.js'
 
 /** The initial state of a layer, as its constructor takes it. */
@@ -21,9 +21,6 @@ export interface LayerState {
   normGradient: NormGradient
   adapter: LayerAdapter
 }
-
-/** Keys of LayerOptions. */
-export const layerOptions = ['name', 'normGradient', 'precision', 'backend', 'device', 'seed']
 
 /** See DoRALinear.fromLinear. */
 export async function prepareLayer(linear: LinearLayer, options: DoRALinearOptions): Promise<LayerState> {

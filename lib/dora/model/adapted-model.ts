@@ -9,7 +9,7 @@ import { Model } from '../../model/model.js'
 import type { ModelOptions } from '../../model/model-options.js'
 import type { HostValue } from '../../model/values.js'
 import { Adapter } from './adapter.js'
-import { combineAdapters, type MergedModel, mergeAdapters } from './merge.js'
+import type { MergedModel } from './merge.js'
 import { graphOf, type ModelSource } from './model-source.js'
 
 /** The name of an adapter, several to be applied in order, or null for none. */
@@ -131,7 +131,9 @@ export class AdaptedModel implements Disposable {
 
   /** Merges adapters, in order, into the weights of the model. Default: the active ones. */
   async merge(adapters: Active = this.#active): Promise<MergedModel> {
-    return mergeAdapters(this.base, this.#find(adapters))
+    const found = this.#find(adapters)
+    const { mergeAdapters } = await import('./merge.js')
+    return mergeAdapters(this.base, found)
   }
 
   /** Frees the compiled models; a second call does nothing. */
@@ -171,7 +173,9 @@ export class AdaptedModel implements Disposable {
   async #graphFor(active: Active): Promise<Graph> {
     const adapters = this.#find(active)
     if (adapters.length === 1) return adapters[0]!.graph
-    return adapters.length === 0 ? this.base : combineAdapters(this.base, adapters)
+    if (adapters.length === 0) return this.base
+    const { combineAdapters } = await import('./merge.js')
+    return combineAdapters(this.base, adapters)
   }
 
   async #runRows(feeds: Feeds, rows: readonly Active[]): Promise<Record<string, Tensor<ElementType>>> {

@@ -13,18 +13,12 @@ import type { Tensor } from '../../memory/tensor.js'
 import type { NormGradient } from '../layer/layer-types.js'
 import type { PeftConfig } from '../peft/config.js'
 import type { AdapterModule, AdapterState, ModuleValues } from './adapter-module.js'
-import { type ImportAdapterOptions, readImportedAdapter } from './import-adapter.js'
-import { type MergedModel, type MergeModelOptions, mergeAdapters } from './merge.js'
+import type { ImportAdapterOptions } from './import-adapter.js'
+import type { MergedModel, MergeModelOptions } from './merge.js'
 import { graphOf, type ModelSource } from './model-source.js'
-import {
-  type AdapterFileOptions,
-  fitAdapter,
-  type LoadAdapterOptions,
-  loadAdapter,
-  saveAdapter,
-  weightHash,
-} from './peft-folder.js'
+import type { AdapterFileOptions, LoadAdapterOptions } from './peft-folder.js'
 import type { TrainableAdapter, TrainingRecord } from './trainable-adapter.js'
+import { weightHash } from './weight-hash.js'
 
 /**
  * A DoRA or LoRA adapter of a model. It shares the weights of the model and never changes them.
@@ -79,7 +73,9 @@ export class Adapter implements TrainableAdapter {
    * fit the model, or that was trained on other weights according to the file
    */
   static async load(model: ModelSource, folder: string, options: LoadAdapterOptions = {}): Promise<Adapter> {
-    return new Adapter(await loadAdapter(graphOf(model), folder, options))
+    const graph = graphOf(model)
+    const { loadAdapter } = await import('./peft-folder.js')
+    return new Adapter(await loadAdapter(graph, folder, options))
   }
 
   /**
@@ -92,6 +88,10 @@ export class Adapter implements TrainableAdapter {
     options: ImportAdapterOptions = {},
   ): Promise<Adapter> {
     const graph = graphOf(model)
+    const [{ readImportedAdapter }, { fitAdapter }] = await Promise.all([
+      import('./import-adapter.js'),
+      import('./peft-folder.js'),
+    ])
     const peft = await readImportedAdapter(graph, file, options)
     const settings = { name: path.parse(file).name, normGradient: 'detached', folder: file } as const
     return new Adapter(fitAdapter(graph, peft, settings))
@@ -227,7 +227,8 @@ export class Adapter implements TrainableAdapter {
    * request a README.md. Each file is written atomically. Magnitudes are always f32.
    * @throws SparkError ERR_IO
    */
-  save(folder: string, options: AdapterFileOptions = {}): Promise<void> {
+  async save(folder: string, options: AdapterFileOptions = {}): Promise<void> {
+    const { saveAdapter } = await import('./peft-folder.js')
     return saveAdapter(this, folder, options)
   }
 
@@ -236,7 +237,8 @@ export class Adapter implements TrainableAdapter {
    * less are rounded once, with the errors in `losses`.
    * @throws SparkError ERR_NOT_FINITE when a merged weight is not finite
    */
-  merge(options: MergeModelOptions = {}): Promise<MergedModel> {
+  async merge(options: MergeModelOptions = {}): Promise<MergedModel> {
+    const { mergeAdapters } = await import('./merge.js')
     return mergeAdapters(this.base, [this], options)
   }
 

@@ -5,12 +5,12 @@ import { transpose } from '../../core/transpose.js'
 import { Constant } from '../../graph/constant.js'
 import { consumersOf, freshNames, producersOf, renameReads } from '../../graph/edit.js'
 import type { Graph, Node } from '../../graph/graph.js'
-import { dequantizeLayers } from '../../graph/rewrites/dequantize-layers.js'
 import { removeDead } from '../../graph/rewrites/remove-dead.js'
 import { dequantize, requantize } from '../../graph/weight-pattern.js'
 import { Tensor } from '../../memory/tensor.js'
 import type { GraphModule } from './find-modules.js'
 import { rescaleBiases } from './rescale-biases.js'
+import { withConstants } from './weight-hash.js'
 
 /** The weight of a module as f32 [rows, cols]; not copied if the graph stores it like that. */
 export function weightRows(source: Graph, module: GraphModule): Float32Array {
@@ -19,18 +19,6 @@ export function weightRows(source: Graph, module: GraphModule): Float32Array {
   const values = quantized ? dequantize(graph, quantized) : floatsOf(graph.initializers.get(weight)!)
   const isTransposed = inColumns !== (quantized?.transposed ?? false)
   return isTransposed ? transpose(values, cols, rows) : values
-}
-
-/** The initializers that a module's weight is computed from. */
-export function weightConstants(graph: Graph, module: GraphModule): Constant[] {
-  const { initializers } = withConstants(graph, module)
-  return (module.quantized?.constants ?? [module.weight]).map(name => initializers.get(name)!)
-}
-
-/** A graph with all constants of a weight, some of which may only appear when its layer is dequantized. */
-function withConstants(graph: Graph, { weight, quantized }: GraphModule): Graph {
-  const isComplete = quantized?.constants.every(name => graph.initializers.has(name)) ?? true
-  return isComplete ? graph : dequantizeLayers(graph, new Set([weight]))
 }
 
 /** The elements of an f32, f16 or bf16 constant as f32. */

@@ -1,5 +1,4 @@
 // peft-folder.ts: the adapter of a model as a folder in PEFT's format.
-import { createHash } from 'node:crypto'
 import path from 'node:path'
 import { expectBoolean, expectKnownOptions, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
@@ -18,8 +17,9 @@ import {
 import { type AdapterModule, type AdapterState, adapterModule, type ModuleValues } from './adapter-module.js'
 import { findModules, type GraphModule } from './find-modules.js'
 import { type DescribedAdapter, modelCard } from './model-card.js'
-import { constantOf, weightConstants } from './module-weight.js'
+import { constantOf } from './module-weight.js'
 import type { TrainingRecord } from './trainable-adapter.js'
+import { weightHash } from './weight-hash.js'
 
 /** Options of {@link Adapter.save}. */
 export interface AdapterFileOptions {
@@ -46,13 +46,6 @@ const baseKey = 'dgx_spark.base.'
 
 /** Metadata key of how the adapter was trained, as JSON. */
 const trainingKey = 'dgx_spark.training'
-
-/** The hexadecimal sha256 of the bytes of a weight; for a quantized weight, of its codes and then its scales. */
-export function weightHash(graph: Graph, module: GraphModule): string {
-  const hash = createHash('sha256')
-  for (const { bytes } of weightConstants(graph, module)) hash.update(bytes)
-  return hash.digest('hex')
-}
 
 /** Reads a folder and matches it to a graph: see Adapter.load. */
 export async function loadAdapter(

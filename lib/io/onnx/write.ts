@@ -1,6 +1,5 @@
 // write.ts: writer of ONNX files.
 import path from 'node:path'
-import { expectKnownOptions, expectText } from '../../core/checks.js'
 import { atOnce } from '../../core/paced.js'
 import type { Constant } from '../../graph/constant.js'
 import { allNodes } from '../../graph/edit.js'
@@ -44,26 +43,18 @@ const externalAlignment = 4096
 /** Graphs may lie inside each other this deep in a file: each takes three of the 200 levels of messages that are read. */
 const maxWrittenNesting = 60
 
-/** How an ONNX file is written. */
-export interface WriteOnnxOptions {
-  /**
-   * Whether weights go into a file of their own beside the model, named like it with `.data` behind. Default: only
-   * when the model would exceed the 2 GiB that one ONNX file can have.
-   */
-  externalData?: boolean
-}
-
 /**
- * Writes a graph as an ONNX file, which appears whole or not at all. A canonical graph is written at the lowest opset
- * that has its operators; another one at its own. Weights that are in files are read one after another.
- * @throws SparkError ERR_IO when it cannot be written, ERR_UNSUPPORTED when it is too large for one file and
- * `externalData` is false, or when graphs lie too deep inside each other, ERR_ARGUMENT
+ * Writes a graph as an ONNX file.
+ * @param externalData - whether weights go into a file beside it. Default: where one file cannot hold them
+ * @throws SparkError as `writeOnnx` in save.ts
  */
-export async function writeOnnx(graph: Graph, file: string, options: WriteOnnxOptions = {}): Promise<void> {
-  expectKnownOptions('options', options, ['externalData'])
-  expectText('file', file)
+export async function writeGraph(
+  graph: Graph,
+  file: string,
+  externalData: boolean = weightBytes(graph) > maxInsideBytes,
+): Promise<void> {
   const target = path.resolve(file)
-  if (!(options.externalData ?? weightBytes(graph) > maxInsideBytes)) {
+  if (!externalData) {
     await writeFileAtomic(target, materialise(encodeGraph(graph)))
     return
   }
@@ -78,7 +69,7 @@ function weightBytes({ initializers }: Graph): number {
 }
 
 /**
- * The bytes of an ONNX file, written as {@link writeOnnx} does.
+ * The bytes of an ONNX file, written as {@link writeGraph} does.
  * @throws SparkError ERR_UNSUPPORTED when they are too many for one file, or when graphs lie too deep inside each other
  */
 export function serializeOnnx(graph: Graph): Uint8Array {

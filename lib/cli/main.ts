@@ -1,9 +1,13 @@
 #!/usr/bin/env node
+import module from 'node:module'
 import { CommanderError } from 'commander'
 import { SparkError } from '../core/errors.js'
 import { UsageError } from './command.js'
 import { printError } from './output.js'
 import { createProgram } from './program.js'
+
+// Node.js 22.8 and later keep what they compile of the commands.
+;(module as { enableCompileCache?(): void }).enableCompileCache?.()
 
 // A reader that goes away (dgx-spark monitor | head) is not a failure.
 process.stdout.on('error', error => {

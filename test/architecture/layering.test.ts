@@ -109,6 +109,7 @@ t.test('text for a terminal goes through printable()', async t => {
   const writers = [
     'lib/cli/output.ts',
     'lib/cli/progress.ts',
+    'lib/cli/table.ts',
     'lib/core/log.ts',
     'lib/kernels/fp4-child.ts', // to its parent process
   ].map(path.normalize)

@@ -87,8 +87,7 @@ export class DoRALinear extends AdaptedLayer {
    * weight cannot be stored in `precision`; ERR_NO_CUDA, ERR_NO_NATIVE, ERR_DISABLED for an explicit backend
    */
   static async fromLinear(linear: LinearLayer, options: DoRALinearOptions = {}): Promise<DoRALinear> {
-    const { prepareLayer } = await import('./prepare-layer.js')
-    return new DoRALinear(await prepareLayer(linear, options))
+    return new DoRALinear(await (await import('./prepare-layer.js')).prepareLayer(linear, options))
   }
 
   /**
@@ -106,8 +105,8 @@ export class DoRALinear extends AdaptedLayer {
     options: LayerOptions & { module?: string } = {},
   ): Promise<DoRALinear> {
     expectKnownOptions('options', options, [...layerOptions, 'module'])
-    const { loadLinear } = await import('./peft-folder.js')
     const { module, ...layer } = options
+    const { loadLinear } = await import('./peft-folder.js')
     const { bias, a, b, magnitude, ...adapter } = await loadLinear(folder, module)
     return DoRALinear.fromLinear(bias ? { ...linear, bias } : linear, {
       ...layer,
@@ -306,8 +305,7 @@ export class DoRALinear extends AdaptedLayer {
   /** Frees the weights and the activations; a second call does nothing. All other methods then throw ERR_DISPOSED. */
   dispose(): void {
     this.#disposed = true
-    this.#weights.release(this.#base)
-    this.#weights.release(this.#merged?.weight ?? null)
+    for (const weight of [this.#base, this.#merged?.weight ?? null]) this.#weights.release(weight)
     this.#base = null
     this.#merged = null
     this.#bias = undefined
@@ -315,7 +313,7 @@ export class DoRALinear extends AdaptedLayer {
     this.#adapters.dispose()
   }
 
-  /** The same as {@link DoRALinear.dispose}, for `using`. */
+  /** As {@link DoRALinear.dispose}. */
   [Symbol.dispose](): void {
     this.dispose()
   }

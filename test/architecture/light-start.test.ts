@@ -1,0 +1,53 @@
+// What an import of the library and the command line tool load before a call needs more. Dynamic imports are not followed.
+import { readFileSync } from 'node:fs'
+import path from 'node:path'
+import t from 'tap'
+
+const dist = path.resolve(import.meta.dirname, '../../dist')
+
+/** Modules of ours, relative to dist, that loading one loads, and the packages of others. */
+function loadedBy(entry: string): { own: string[]; packages: string[] } {
+  const own = new Set([path.join(dist, entry)])
+  const packages = new Set<string>()
+  for (const file of own) {
+    const text = readFileSync(file, 'utf8')
+    for (const [, name = ''] of text.matchAll(
+      /^(?:import|export)\s(?:[^'"]*?\sfrom\s)?['"]([^'"]+)['"]/gms,
+    )) {
+      if (name.startsWith('.')) own.add(path.resolve(path.dirname(file), name))
+      else if (!name.startsWith('node:')) packages.add(name)
+    }
+  }
+  return { own: [...own].map(file => path.relative(dist, file)), packages: [...packages] }
+}
+
+t.test('the library', async t => {
+  const { own, packages } = loadedBy('index.js')
+  t.strictSame(packages, [], 'no package of others')
+  t.ok(own.includes('model/graph-builder.js'), 'what is synchronous is there')
+  const lazy = [
+    /^(plan|cli)\//,
+    /^kernels\/js\/(?!elements)/,
+    /^pipeline\.js/,
+    /^io\/onnx\/(?!save\.js)/,
+    /^graph\/(gradients|rewrites\/fuse)\//,
+    /^training\/(run|step|evaluator|passes)\.js/,
+    /^model\/(open-engine|graph-runner|host\/index|model-file|onnx-runtime)\.js/,
+    /^kernels\/(cpu|cuda)\.js/,
+    /^dora\/model\/(new-adapter|merge|peft-folder|import-adapter)\.js/,
+    /^hardware\/(machine|nvidia|other-gpus)\.js/,
+  ]
+  for (const pattern of lazy)
+    t.strictSame(
+      own.filter(file => pattern.test(file)),
+      [],
+      `nothing like ${pattern}`,
+    )
+  t.ok(own.length <= 185, `${own.length} modules`)
+})
+
+t.test('dgx-spark --help', async t => {
+  const { own, packages } = loadedBy('cli/main.js')
+  t.strictSame(packages, ['commander'])
+  t.ok(own.length <= 12, own.join(' '))
+})

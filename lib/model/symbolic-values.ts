@@ -47,9 +47,12 @@ export class SymbolicValues {
       if (value instanceof ModelState) this.#addState(name, value)
       const { dtype } = value
       const pinned = pins.has(name)
+      const growing = value instanceof ModelState ? value.pair.axis : undefined
       const shape = pinned
         ? this.#fixed(name, value)
-        : value.shape.map((size, axis) => this.#size(name, axis, size, isFixed(name, axis, size)))
+        : value.shape.map((size, axis) =>
+            this.#size(name, axis, size, isFixed(name, axis, size), growing === axis),
+          )
       const type = { kind: 'tensor', dtype, shape } as const
       const elements = pinned ? this.#elements(name, value) : undefined
       this.facts.set(name, { type, known: elements && { shape: value.shape, elements } })
@@ -79,8 +82,9 @@ export class SymbolicValues {
   }
 
   /** A size as a symbol; 0 and 1, which broadcast, and sizes that never change are numbers. */
-  #size(name: string, axis: number, size: number, isFixed: boolean): Size {
+  #size(name: string, axis: number, size: number, isFixed: boolean, isGrowing: boolean): Size {
     const read = (value: HostValue | undefined): number => (value as HostTensor).shape[axis]!
+    if (isGrowing) return this.#symbol(`${name}.${axis}`, size, values => read(values.get(name)), 0)
     if (isFixed || size < 2 || size > maxSymbol) return this.#number(name, size, read)
     return this.#symbol(`${name}.${axis}`, size, values => read(values.get(name)))
   }
@@ -123,9 +127,14 @@ export class SymbolicValues {
     return number
   }
 
-  #symbol(label: string, hint: number, read: (values: ReadonlyMap<string, HostValue>) => number): Size {
+  #symbol(
+    label: string,
+    hint: number,
+    read: (values: ReadonlyMap<string, HostValue>) => number,
+    low?: number,
+  ): Size {
     this.#sources.push(read)
-    return this.#scope.symbol(label, hint)
+    return this.#scope.symbol(label, hint, low)
   }
 }
 

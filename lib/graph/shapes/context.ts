@@ -15,7 +15,7 @@ export interface KnownValue {
 }
 
 /** Elements a value may have to be followed. */
-export const maxKnownElements = 4096
+export const maxKnownElements = 1024
 
 /** What is known of a value. */
 export interface Fact {

@@ -1,12 +1,13 @@
 // image.ts: resizing and sampling of images.
 
 import { numel } from '../../core/shape.js'
-import { areNumbers, fixSize, hintOf, multiply, type Size, sameSize } from '../../core/size.js'
+import { areNumbers, fixSize, hintOf, lessThan, multiply, type Size, sameSize } from '../../core/size.js'
 import { fixedSizes, type SizeValues } from '../../core/size-scope.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering } from '../lowering.js'
 import type { Value } from '../value.js'
 import { axisOf } from '../views.js'
+import { longTaps, shortAxis } from './long-taps.js'
 import { aroundAxis } from './reduce.js'
 import { resizeTaps, type Taps, tapRuleOf, transposedTaps } from './resize-taps.js'
 import type { LowerTable } from './table.js'
@@ -68,6 +69,13 @@ function fixedAxis<Axis extends SymbolicAxis>(axis: Axis): Axis {
 const isIdentity = ({ size, out }: SymbolicAxis, { taps, count }: Taps): boolean =>
   (count === 1 || out === 0) && sameSize(size, out) && taps.every((tap, q) => tap === q)
 
+/** Whether the nearest position of each one is itself, by the formulas of all transforms that begin at the first position. */
+const keepsPositions = (ctx: Lowering, { size, out, scale }: SymbolicAxis): boolean =>
+  ctx.text('mode') === 'nearest' &&
+  ctx.text('coordinate_transformation_mode') !== 'tf_half_pixel_for_nn' &&
+  (scale === 'exact' || scale === 1) &&
+  sameSize(size, out)
+
 /** The taps of an axis; undefined where each position is what it was. */
 function symbolicTaps(ctx: Lowering, axis: SymbolicAxis): SymbolicTaps | undefined {
   const { size, out, scale } = axis
@@ -75,6 +83,10 @@ function symbolicTaps(ctx: Lowering, axis: SymbolicAxis): SymbolicTaps | undefin
   const mayKeep = ctx.text('mode') === 'nearest' && scale !== 'exact' && scale !== 1
   if (isSymbolic && (variesByScale(ctx) || (mayKeep && sameSize(size, out))))
     return symbolicTaps(ctx, fixedAxis(axis))
+  if (lessThan(shortAxis, out) && !variesByScale(ctx)) {
+    if (keepsPositions(ctx, axis)) return undefined
+    return { out, offset: undefined, ...longTaps(ctx, tapRuleOf(ctx), axis) }
+  }
   const tapsFor = tapsOf(ctx, axis)
   const example = tapsFor(examples)
   if (isIdentity(axis, example)) return undefined

@@ -21,6 +21,7 @@ import { feedsOf } from './feeds.js'
  * @property {number} importMs
  * @property {number} startMs to load the model and run it for the first size
  * @property {number} runsMs for all sizes but the first
+ * @property {number} cpuMs that all threads of the process computed, from its start to its last run
  * @property {number[]} rssMB by mark, above that of the process before the import
  * @property {number} peakMB the highest, above the same
  * @property {number} checksum of all outputs of the last run
@@ -48,10 +49,12 @@ async function runTask({ engine, file, options, inputs, sizes, marks }) {
     if (marks.includes(i + 1)) rssMB.push((process.memoryUsage.rss() - idle) / 2 ** 20)
   }
   const end = performance.now()
+  const { user, system } = process.cpuUsage()
   return {
     importMs: imported - begin,
     startMs: first - imported,
     runsMs: end - first,
+    cpuMs: (user + system) / 1000,
     rssMB,
     peakMB: process.resourceUsage().maxRSS / 2 ** 10 - idle / 2 ** 20,
     checksum: checksum(outputs),

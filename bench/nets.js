@@ -47,7 +47,7 @@ export function buildNet(name) {
   return build(seed, sizes)
 }
 
-/** A net in a file, and its inputs. @param {string} name @returns {Promise<ModelFile & { inputs: Input[] }>} */
+/** A net in a file, and its inputs. @param {string} name @returns {Promise<ModelFile & { graph: Graph, inputs: Input[] }>} */
 export async function openNet(name) {
   const graph = buildNet(name)
   const inputs = graph.inputs.map(({ name, type }) => {
@@ -58,7 +58,7 @@ export async function openNet(name) {
       shape: type.shape.map(dim => (typeof dim === 'number' ? dim : `${dim}`)),
     }
   })
-  return { inputs, ...(await written(async () => graph)) }
+  return { graph, inputs, ...(await written(async () => graph)) }
 }
 
 /** The sizes of a list per symbol. @param {Record<string, number[]>} lists of one length @returns {Size[]} */

@@ -42,10 +42,16 @@ export async function* manySizesRows({ backend }, peer, wanted) {
 /** @param {ProcessResult[]} ours @param {ProcessResult[]} theirs @param {number[]} marks */
 function detailsOf(ours, theirs, marks) {
   const runs = detail('ms', ours, theirs, ({ runsMs }) => runsMs)
+  const cpu = detail('ms', ours, theirs, ({ cpuMs }) => cpuMs)
   const memory = marks.map((mark, i) => [
     `RSS, run ${mark}`,
     detail('MB', ours, theirs, ({ rssMB }) => rssMB[i] ?? Number.NaN),
   ])
   const growth = detail('MB', ours, theirs, ({ rssMB }) => (rssMB[2] ?? 0) - (rssMB[1] ?? 0))
-  return { runs, ...Object.fromEntries(memory), 'RSS, growth in the second half': growth }
+  return {
+    runs,
+    'processor time': cpu,
+    ...Object.fromEntries(memory),
+    'RSS, growth in the second half': growth,
+  }
 }

@@ -122,10 +122,10 @@ function outputsOf({ graph }, feeds) {
   return /** @type {Record<string, { dtype: ElementType, shape: number[] }>} */ (Object.fromEntries(known))
 }
 
-/** Arithmetic of a run, as `dgx-spark inspect` counts it. @param {Model} model @param {Feeds} feeds */
-const flopsOf = ({ graph }, feeds) => graphStatistics(graph, factsOf(graph, feeds)).flops
+/** Arithmetic of a run, as `dgx-spark inspect` counts it. @param {{ graph: Graph }} model @param {Record<string, { shape: readonly number[] }>} feeds */
+export const flopsOf = ({ graph }, feeds) => graphStatistics(graph, factsOf(graph, feeds)).flops
 
-/** The facts of the values of a run. @param {Graph} graph @param {Feeds} feeds */
+/** The facts of the values of a run. @param {Graph} graph @param {Record<string, { shape: readonly number[] }>} feeds */
 const factsOf = (graph, feeds) =>
   inferFacts(graph, {
     shapes: Object.fromEntries(Object.entries(feeds).map(([name, { shape }]) => [name, shape])),

@@ -1,9 +1,9 @@
 // sizes.js: models whose sizes change from run to run. Cold: the first run of each size; warm: all sizes have been seen.
 import { packages } from '../engines.js'
-import { feedBytes, feedsOf } from '../feeds.js'
+import { feedsOf } from '../feeds.js'
 import { threadsOf } from '../harness.js'
 import { changing, openNet, sizesOf } from '../nets.js'
-import { expectNear } from './models.js'
+import { expectNear, flopsOf } from './models.js'
 
 /** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Engine, EngineTensor, Package } from '../engines.js' */
@@ -23,7 +23,9 @@ export async function* sizes({ backend }, peer, wanted) {
     const states = /** @type {const} */ (['cold', 'warm'])
     const rows = states.map(state => ({ name, shape: `${net} x${all.length} ${state}`, dtype, state }))
     if (!rows.some(wanted)) continue
-    const { file, inputs, dispose } = await openNet(net)
+    const { file, graph, inputs, dispose } = await openNet(net)
+    const engine = await packages['dgx-spark']()
+    const flops = all.map(size => flopsOf({ graph }, feedsOf(engine, inputs, size)))
     const sides = [await openSide('dgx-spark', file, inputs, first, all)]
     if (peer) sides.push(await openSide('onnxruntime-node', file, inputs, first, all))
     const [ours, theirs] = sides
@@ -36,7 +38,7 @@ export async function* sizes({ backend }, peer, wanted) {
         ...row,
         ...parts(ours),
         calls: all.length,
-        bytes: all.reduce((sum, size) => sum + feedBytes(inputs, size), 0) / all.length,
+        flops: flops.reduce((sum, count) => sum + count, 0) / all.length,
         check: () => expectEqual(ours, theirs),
         ...(peer && { peer: { name: peer.name, spins: true, ...parts(theirs) } }),
       }

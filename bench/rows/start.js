@@ -103,6 +103,7 @@ async function* startsOf(name, peer, rows) {
       check: () => expectSameSums(ours, theirs),
       details: () => ({
         'load and first run': detail('ms', ...both, ({ startMs }) => startMs),
+        'processor time': detail('ms', ...both, ({ cpuMs }) => cpuMs),
         RSS: detail('MB', ...both, ({ rssMB }) => rssMB[0] ?? Number.NaN),
         'peak RSS': detail('MB', ...both, ({ peakMB }) => peakMB),
       }),

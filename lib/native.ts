@@ -24,6 +24,8 @@ export interface PlanMemory {
   readonly constant?: readonly (ArrayBufferLike | ArrayBufferView)[]
   /** The steps change it from run to run. */
   readonly state?: readonly (ArrayBufferLike | ArrayBufferView)[]
+  /** The steps read it, and it never changes while any plan reads it: plans on a device share one copy of it. */
+  readonly shared?: readonly (ArrayBufferLike | ArrayBufferView)[]
 }
 
 /** What an allocation gives. */
@@ -283,7 +285,7 @@ export interface Addon {
   blueprintBind(
     handle: BlueprintHandle,
     sizes: Float64Array,
-    arrays: readonly ArrayBufferView[],
+    arrays: readonly (ArrayBufferView | undefined)[],
     arena: Uint8Array,
     offsets: Float64Array,
     plan?: PlanHandle,
@@ -294,10 +296,7 @@ export interface Addon {
   planFetch(handle: PlanHandle): Promise<void>
   /** Copies the state of a plan from its buffers to the device. */
   planStore(handle: PlanHandle): Promise<void>
-  /**
-   * Runs the steps off the JavaScript thread. One run at a time; ERR_DISPOSED when an operand has been detached. With
-   * `brief` a plan on the CPU whose last run was short runs before the call returns undefined.
-   */
+  /** One run, off the JavaScript thread; ERR_DISPOSED for detached operands. `brief`: a short one ends before the call does. */
   planRun(handle: PlanHandle, brief?: boolean): Promise<void> | undefined
   /** As {@link Addon.planRun} on the CPU; milliseconds of each step. ERR_UNSUPPORTED on a device. */
   planProfile(handle: PlanHandle): Promise<Float64Array>

@@ -68,7 +68,8 @@ export interface StepBlueprint {
   /**
    * The steps for some sizes.
    * @param sizes - by their indices
-   * @param arrays - by slot
+   * @param arrays - by slot; with `over` undefined for one that it has already, if all others and the arena lie in the
+   * ArrayBuffers that they were in
    * @param arena - memory for the parts of the arena
    * @param offsets - where in it each of these regions is, in bytes
    * @param over - steps of this blueprint for other sizes, which become those instead of new ones; after an error they
@@ -77,7 +78,7 @@ export interface StepBlueprint {
    */
   bind(
     sizes: Float64Array,
-    arrays: readonly ElementArray[],
+    arrays: readonly (ElementArray | undefined)[],
     arena: Uint8Array,
     offsets: Float64Array,
     over?: PreparedSteps,

@@ -180,7 +180,8 @@ export class BufferArrays {
         .map(([, array]) => array)
     return {
       scratch: [this.#arena.buffer],
-      constant: arraysOf('constant', 'folded', 'sized'),
+      constant: arraysOf('sized'),
+      shared: arraysOf('constant', 'folded'),
       state: arraysOf('state'),
     }
   }

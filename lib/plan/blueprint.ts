@@ -3,6 +3,7 @@ import { type ElementArray, elementArrayOf } from '../core/dtype.js'
 import type { Size } from '../core/size.js'
 import { SizeExpression, type SizeValues } from '../core/size-scope.js'
 import type { Kernels, PreparedSteps, Region, StepBlueprint } from '../kernels/kernels.js'
+import type { Layout } from './arena.js'
 import type { BoundProgram } from './bind.js'
 import { type Buffer, Operand, operandsOf, type Program } from './program.js'
 
@@ -17,6 +18,12 @@ export class Blueprint {
   readonly #slots: Buffer[] = []
   /** Buffers in the arena. */
   readonly #parts: Buffer[] = []
+  /** What steps are bound to. */
+  readonly #bound = new WeakMap<
+    PreparedSteps,
+    { readonly arrays: readonly ElementArray[]; readonly arena: ArrayBufferLike }
+  >()
+  #last: { readonly layout: Layout; readonly offsets: Float64Array } | undefined
 
   /**
    * @param folded - what the setup of the program has made
@@ -46,8 +53,31 @@ export class Blueprint {
     over: PreparedSteps | undefined,
   ): PreparedSteps {
     const sizes = Float64Array.from(this.#sizes, size => values.of(size))
+    const all = this.#slots.map(arrayOf)
+    const arrays = over ? this.#changed(over, all, arena) : all
+    const steps = this.#steps.bind(sizes, arrays, arena, this.#offsetsOf(layout), over)
+    this.#bound.set(steps, { arrays: all, arena: arena.buffer })
+    return steps
+  }
+
+  /** The arrays of steps but for those that they have already; all of them when one is in another ArrayBuffer now. */
+  #changed(
+    steps: PreparedSteps,
+    arrays: readonly ElementArray[],
+    arena: Uint8Array,
+  ): (ElementArray | undefined)[] {
+    const before = this.#bound.get(steps)
+    const stays =
+      before?.arena === arena.buffer && arrays.every((array, i) => array.buffer === before.arrays[i]!.buffer)
+    return arrays.map((array, i) => (stays && array === before.arrays[i] ? undefined : array))
+  }
+
+  /** Where the parts are in the arena. */
+  #offsetsOf(layout: Layout): Float64Array {
+    if (this.#last?.layout === layout) return this.#last.offsets
     const offsets = Float64Array.from(this.#parts, buffer => layout.offsets.get(buffer)!)
-    return this.#steps.bind(sizes, this.#slots.map(arrayOf), arena, offsets, over)
+    this.#last = { layout, offsets }
+    return offsets
   }
 
   /** Lets the weights go: plans that were bound keep them. */

@@ -57,8 +57,8 @@ struct Blueprint {
 
 using Handle = std::shared_ptr<Blueprint>;
 
-// Operands are where their arrays are; what keeps these goes to `memory`.
-Region region_of(const Napi::Value& value, HeldMemory& memory) {
+// Operands are where their arrays are; what keeps these goes to `memory`, unless that is null.
+Region region_of(const Napi::Value& value, HeldMemory* memory) {
   if (!value.IsTypedArray()) throw Error("ERR_ARGUMENT", "a region must be a typed array");
   const Napi::TypedArray array = value.As<Napi::TypedArray>();
   napi_typedarray_type type;
@@ -68,14 +68,16 @@ Region region_of(const Napi::Value& value, HeldMemory& memory) {
     throw Error("ERR_ARGUMENT", "a region is not a usable typed array");
   }
   const auto bytes = static_cast<int64_t>(array.ElementSize());
+  const Region region{static_cast<std::byte*>(data), static_cast<int64_t>(length), type, bytes};
+  if (!memory) return region;
   std::vector<Napi::ObjectReference> references;
   references.push_back(Napi::Persistent(array.As<Napi::Object>()));
   std::vector<std::shared_ptr<Block>> blocks;
   if (std::shared_ptr<Block> block = Block::find(data, static_cast<int64_t>(length) * bytes)) {
     blocks.push_back(std::move(block));
   }
-  memory.keep(std::move(references), std::move(blocks));
-  return {static_cast<std::byte*>(data), static_cast<int64_t>(length), type, bytes};
+  memory->keep(std::move(references), std::move(blocks));
+  return region;
 }
 
 RegionPlan read_region(const Napi::Object& object, HeldMemory& memory) {
@@ -88,7 +90,7 @@ RegionPlan read_region(const Napi::Object& object, HeldMemory& memory) {
   const Napi::Value array = object.Get("array");
   if (array.IsTypedArray()) {
     plan.kind = RegionPlan::Kind::kShared;
-    plan.region = region_of(array, memory);
+    plan.region = region_of(array, &memory);
     return plan;
   }
   plan.kind = RegionPlan::Kind::kArena;
@@ -98,9 +100,9 @@ RegionPlan read_region(const Napi::Object& object, HeldMemory& memory) {
   return plan;
 }
 
-// Where the regions of a plan are.
+// Where the regions of a plan are; arrays that are undefined are where they were.
 std::vector<Region> regions_of(const Blueprint& blueprint, const Napi::CallbackInfo& info,
-                               HeldMemory& memory) {
+                               const std::vector<Region>& before, HeldMemory* memory) {
   const double* sizes = info[1].As<Napi::Float64Array>().Data();
   const Napi::Array arrays = info[2].As<Napi::Array>();
   const Napi::Float64Array offsets = info[4].As<Napi::Float64Array>();
@@ -111,7 +113,9 @@ std::vector<Region> regions_of(const Blueprint& blueprint, const Napi::CallbackI
   for (const RegionPlan& plan : blueprint.regions) {
     Region region = plan.region;
     if (plan.kind == RegionPlan::Kind::kSlot) {
-      region = region_of(arrays.Get(plan.slot), memory);
+      const Napi::Value array = arrays.Get(plan.slot);
+      const size_t i = regions.size();
+      region = array.IsUndefined() && i < before.size() ? before[i] : region_of(array, memory);
     } else if (plan.kind == RegionPlan::Kind::kArena) {
       if (part >= offsets.ElementLength()) throw Error("ERR_ARGUMENT", "an offset in the arena is missing");
       const double offset = offsets[part++], count = plan.count.value(sizes);
@@ -126,6 +130,13 @@ std::vector<Region> regions_of(const Blueprint& blueprint, const Napi::CallbackI
     regions.push_back(region);
   }
   return regions;
+}
+
+bool has_undefined(const Napi::Array& arrays) {
+  for (uint32_t i = 0; i < arrays.Length(); ++i) {
+    if (arrays.Get(i).IsUndefined()) return true;
+  }
+  return false;
 }
 
 // A plan that was bound before.
@@ -207,12 +218,13 @@ Napi::Value blueprint_bind(const Napi::CallbackInfo& info) {
   const PlanHandle bound = again ? idle_plan(info[5]) : std::make_shared<BoundPlan>();
   bound->threads = blueprint->threads;
   bound->shared = blueprint->shared;
+  const bool keeps = again && has_undefined(info[2].As<Napi::Array>());
   HeldMemory memory;
-  std::vector<Region> regions = regions_of(*blueprint, info, memory);
+  std::vector<Region> regions = regions_of(*blueprint, info, bound->regions, keeps ? nullptr : &memory);
   const Napi::Float64Array sizes = info[1].As<Napi::Float64Array>();
   bind_steps(*blueprint, {sizes.Data(), sizes.Data() + sizes.ElementLength()}, std::move(regions), again,
              *bound);
-  bound->memory = std::move(memory);
+  if (!keeps) bound->memory = std::move(memory);
   return again ? info[5] : plan_handle(info.Env(), bound);
 }
 

@@ -15,7 +15,8 @@ Napi::Value blueprint_create(const Napi::CallbackInfo& info);
 // blueprintBind(handle, sizes, arrays, arena, offsets, plan?): a plan as planCreate() makes it. `sizes`:
 // Float64Array of their values; `arrays`: by slot; `arena`: Uint8Array; `offsets`: Float64Array of where in
 // it each part is. A `plan` of this blueprint that does not run is bound to these instead of a new one: only
-// what has changed is. When that fails, the plan cannot be used any more.
+// what has changed is. When that fails, the plan cannot be used any more. Its `arrays` may be undefined where
+// they are what they were; all others then, and the arena, lie in the ArrayBuffers that they were in before.
 Napi::Value blueprint_bind(const Napi::CallbackInfo& info);
 
 // blueprintDispose(handle): lets the shared memory go; plans keep it.

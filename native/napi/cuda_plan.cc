@@ -13,6 +13,7 @@ CudaPlan::CudaPlan(cuda::Device& device, const Napi::Value& memory, bool graphs)
   declare(roles.Get("scratch"), Role::kScratch);
   declare(roles.Get("constant"), Role::kConstant);
   declare(roles.Get("state"), Role::kState);
+  declare(roles.Get("shared"), Role::kShared);
 }
 
 void CudaPlan::declare(const Napi::Value& memory, Role role) {
@@ -83,6 +84,7 @@ Napi::Value CudaPlan::run(Napi::Env env, const std::function<void()>& steps, std
       env,
       [this, steps, keep] {
         const cuda::DeviceScope scope(plan_.device());
+        plan_.upload_shared();
         plan_.enqueue(steps);
       },
       {}, result);  // whose promise is that of the job

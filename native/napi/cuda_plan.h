@@ -16,8 +16,8 @@ namespace spark::napi {
 // Keeps the ArrayBuffers alive. Lives and dies on the JavaScript thread.
 class CudaPlan {
  public:
-  // memory: { scratch, constant, state }, arrays of ArrayBuffers and typed arrays, by DevicePlan::Role.
-  // `graphs`: see cuda::Recording.
+  // memory: { scratch, constant, state, shared }, arrays of ArrayBuffers and typed arrays, by
+  // DevicePlan::Role. `graphs`: see cuda::Recording.
   CudaPlan(cuda::Device& device, const Napi::Value& memory, bool graphs);
 
   // Where the operands lie on the device; hand it to Arguments.
@@ -27,8 +27,8 @@ class CudaPlan {
   void end_step() { plan_.end_step(); }
 
   // Enqueues `steps` between the copies and returns a promise of undefined, settled when the outputs are
-  // back. `keep` lives until then, or until the run has failed. The first run, which waits where it measures,
-  // is enqueued on a thread of Node's pool.
+  // back. `keep` lives until then, or until the run has failed. The first run, which uploads what is shared
+  // and waits where it measures, is enqueued on a thread of Node's pool.
   Napi::Value run(Napi::Env env, const std::function<void()>& steps, std::shared_ptr<void> keep);
 
   // Copies the state from the device to its buffers, or the other way; as run().

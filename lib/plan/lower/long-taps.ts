@@ -1,6 +1,6 @@
 // long-taps.ts: taps and weights of a long resized axis, computed by kernels in f64 with the operations of resize-taps.ts, in
 // their order, so that the bits are the same.
-import { multiply, type Size } from '../../core/size.js'
+import { hintOf, multiply, type Size } from '../../core/size.js'
 import type { Lowering } from '../lowering.js'
 import type { Value } from '../value.js'
 import { positions } from './positions.js'
@@ -107,6 +107,7 @@ export function longTaps(
   axis: LongAxis,
 ): { count: number; taps: Value; weights: Value } {
   const f = new Formulas(ctx, axis)
+  rule.expectTaps(hintOf(axis.out) * (rule.mode === 'nearest' ? 1 : 2))
   const q = ctx.cast(positions(ctx, axis.out), 'f64')
   const x = coordinates(f, rule.transform, q)
   const last = f.of(size => size - 1)

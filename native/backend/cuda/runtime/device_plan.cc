@@ -1,6 +1,7 @@
 // device_plan.cc: plans on a device: operands, copies, runs.
 #include "backend/cuda/runtime/device_plan.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "backend/cuda/runtime/memory.h"
@@ -32,7 +33,21 @@ DevicePlan::~DevicePlan() {
 }
 
 void DevicePlan::declare(const void* data, int64_t bytes, Role role) {
-  declared_[role].add(addresses(data, {0, bytes}));
+  if (role == Role::kShared) {
+    int64_t& known = shared_[static_cast<std::byte*>(const_cast<void*>(data))];
+    known = std::max(known, bytes);
+  } else {
+    declared_[role].add(addresses(data, {0, bytes}));
+  }
+}
+
+DevicePlan::SharedArray DevicePlan::shared_array(const void* data, Range touched) const {
+  auto* const begin = static_cast<std::byte*>(const_cast<void*>(data));
+  auto found = shared_.upper_bound(begin);
+  if (found == shared_.begin()) return {};
+  --found;
+  const bool covers = begin + touched.end <= found->first + found->second;
+  return covers ? SharedArray{found->first, found->second} : SharedArray{};
 }
 
 DevicePlan::Role DevicePlan::role_of(const void* data, Range touched) const {
@@ -51,7 +66,14 @@ bool DevicePlan::reaches(const void* data, int64_t bytes) {
 
 void* DevicePlan::put(std::byte* buffer, int64_t buffer_bytes, const void* data, const Footprint& touched,
                       Access access) {
-  const Role role = role_of(data, touched.span());
+  Role role = role_of(data, touched.span());
+  const SharedArray shared = shared_array(data, touched.span());
+  if (role == Role::kPassing && shared.bytes > 0 && access == Access::kRead) {
+    // Others of the ArrayBuffer may change.
+    role = Role::kShared;
+    buffer = shared.data;
+    buffer_bytes = shared.bytes;
+  }
   const std::pair<std::byte*, Role> key{buffer, role};
   auto found = areas_.find(key);
   if (found == areas_.end()) found = areas_.emplace(key, make_area(buffer, buffer_bytes, role)).first;
@@ -75,7 +97,12 @@ void DevicePlan::end_step() {
 }
 
 DevicePlan::Area DevicePlan::make_area(const void* buffer, int64_t bytes, Role role) {
-  Area area{role, nullptr, nullptr, bytes, {}, {}};
+  Area area{role, nullptr, nullptr, nullptr, bytes, {}, {}};
+  if (role == Role::kShared) {
+    area.shared = Resident::of(device_, static_cast<const std::byte*>(buffer), bytes, memory_.resident);
+    area.on_device = area.shared->block();
+    return area;
+  }
   const bool passes = role == Role::kPassing;
   const bool moves = passes && memory_.passing == MemoryKind::kDevice;
   if (!passes || moves)
@@ -107,6 +134,12 @@ void DevicePlan::copy(const Block& target, const Block& source, Range range) {
 void DevicePlan::begin() {
   if (*in_flight_) device_.stream().synchronize();  // work that failed half-way
   *in_flight_ = true;
+}
+
+void DevicePlan::upload_shared() {
+  for (const auto& [_, area] : areas_) {
+    if (area.shared) area.shared->upload();
+  }
 }
 
 void DevicePlan::read_inputs() {

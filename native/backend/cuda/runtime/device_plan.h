@@ -12,6 +12,7 @@
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/memory_speed.h"
 #include "backend/cuda/runtime/recording.h"
+#include "backend/cuda/runtime/resident.h"
 #include "backend/cuda/runtime/staging.h"
 #include "core/block.h"
 #include "core/footprint.h"
@@ -28,8 +29,9 @@ namespace spark::cuda {
 class DevicePlan {
  public:
   // What the steps do with memory: kPassing comes and goes with each run, kScratch is written before it is
-  // read, kConstant is only read, and kState changes from run to run.
-  enum class Role { kPassing, kScratch, kConstant, kState };
+  // read, kConstant is only read, kState changes from run to run, and kShared, which is only read, never
+  // changes while a plan reads it: all plans share one copy.
+  enum class Role { kPassing, kScratch, kConstant, kState, kShared };
 
   // `graphs`: see Recording.
   DevicePlan(Device& device, bool graphs);
@@ -58,6 +60,9 @@ class DevicePlan {
   // To be set to false when the device has passed what was enqueued since begin().
   const std::shared_ptr<std::atomic<bool>>& in_flight() const { return in_flight_; }
 
+  // Fills the copies that plans share, unless that is done; waits: not for the JavaScript thread.
+  void upload_shared();
+
   // Copies what the steps read from the buffers of the host to where the copies to the device begin.
   void read_inputs();
   // Enqueues `steps` between the copies.
@@ -81,6 +86,7 @@ class DevicePlan {
     Role role;
     std::shared_ptr<Block> host;       // that the device reaches, of what is passed on and of state
     std::shared_ptr<Block> on_device;  // of the kind for it; null where the device reads `host` instead
+    std::shared_ptr<Resident> shared;  // what `on_device` belongs to, of what is shared
     int64_t bytes;
     Ranges read;  // before a step has written it
     FootprintSet written;
@@ -91,7 +97,15 @@ class DevicePlan {
     Access access;
   };
 
+  // An array that plans share.
+  struct SharedArray {
+    std::byte* data = nullptr;
+    int64_t bytes = 0;
+  };
+
   Role role_of(const void* data, Range touched) const;
+  // The array that holds bytes behind `data`; of no bytes when no single one does.
+  SharedArray shared_array(const void* data, Range touched) const;
   Area make_area(const void* buffer, int64_t bytes, Role role);
   void upload(const Block& target, const void* data, int64_t bytes);
   void copy(const Block& target, const Block& source, Range range);
@@ -99,6 +113,7 @@ class DevicePlan {
   Device& device_;
   const MemoryChoice memory_;
   std::map<Role, Ranges> declared_;                    // addresses
+  std::map<std::byte*, int64_t> shared_;               // bytes of arrays by their address
   std::map<std::pair<std::byte*, Role>, Area> areas_;  // by the first address of the buffer
   std::vector<Use> uses_;                              // of the step that is being bound
   std::vector<std::shared_ptr<Block>> blocks_;

@@ -2,6 +2,7 @@
 #include "backend/cuda/runtime/memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/stream.h"
@@ -170,19 +171,26 @@ void Pool::give(Piece piece) {
 }
 
 void Pool::trim() {
-  std::multimap<size_t, void*> kept;
-  {
-    std::lock_guard lock(mutex_);
-    kept.swap(kept_);
-    kept_bytes_ = 0;
-  }
+  const std::multimap<size_t, void*> kept = take_kept();
+  if (kept.empty()) return;
   device_.stream().synchronize();  // enqueued work may still use device memory
   for (const auto& [bytes, data] : kept) free_raw(device_, kind_, data);
 }
 
+void Pool::trim_when_passed() {
+  for (const auto& [bytes, data] : take_kept()) free_when_passed({data, bytes});
+}
+
+std::multimap<size_t, void*> Pool::take_kept() {
+  const std::lock_guard lock(mutex_);
+  kept_bytes_ = 0;
+  return std::exchange(kept_, {});
+}
+
 void Pool::free_when_passed(Piece piece) {
   try {
-    device_.stream().then([this, piece](std::exception_ptr) { free_raw(device_, kind_, piece.data); });
+    device_.stream().then(
+        [&device = device_, kind = kind_, piece](std::exception_ptr) { free_raw(device, kind, piece.data); });
   } catch (const Error&) {
     free_raw(device_, kind_, piece.data);
   }

@@ -54,10 +54,15 @@ class Pool {
   // memory must be given back only when the device is done with it.
   void give(Piece piece);
 
-  // Frees what is kept.
+  // Frees what is kept; waits for the device.
   void trim();
 
+  // Frees what is kept when the device has passed what is enqueued; does not wait, and the pool may be gone
+  // then.
+  void trim_when_passed();
+
  private:
+  std::multimap<size_t, void*> take_kept();
   void free_when_passed(Piece piece);
 
   Device& device_;

@@ -19,7 +19,7 @@ Recording::~Recording() {
   try {
     DeviceScope scope(device_);
     if (graph_) device_.driver.cuGraphExecDestroy(graph_);
-    scratch_.trim();
+    scratch_.trim_when_passed();
   } catch (const Error&) {  // on a ruined context, whose memory is gone
   }
 }

@@ -1,5 +1,7 @@
 // engines.js: this package and onnxruntime-node behind one interface, each imported when it is asked for.
 
+/** @import { ModelOptions } from 'dgx-spark' */
+
 /**
  * @typedef {object} EngineTensor a tensor of an engine; outputs of a run may be inputs of the next one
  * @property {readonly number[]} shape or dims
@@ -15,7 +17,7 @@
 
 /** @typedef {Pick<Engine, 'run' | 'dispose'>} Stateful a model that keeps its past */
 
-/** @typedef {{ threads: number, memory?: 'fast' | 'small' }} EngineOptions memory: of this package only */
+/** @typedef {{ threads: number } & Pick<ModelOptions, 'memory' | 'weightCache'>} EngineOptions all but threads: of this package only */
 
 /**
  * @typedef {object} Package

@@ -4,7 +4,7 @@ import { existsSync, readdirSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { Model, Tensor } from 'dgx-spark'
+import { buildOpenpilotModel, Model, Tensor } from 'dgx-spark'
 import { numel } from '#lib/core/shape.js'
 import { writeOnnx } from '#lib/io/onnx/save.js'
 import { drivingPolicy } from '../test/fixtures/models/driving-policy.js'
@@ -42,6 +42,11 @@ export function modelSources() {
   return [
     ...shared,
     { name: 'driving_policy', dtype: 'f16', open: () => written(async () => drivingPolicy()) },
+    {
+      name: 'driving_vision',
+      dtype: 'f16',
+      open: () => written(() => buildOpenpilotModel('driving_vision', { seed: 1 })),
+    },
     { name: 'transformer 12x768 T128', dtype: 'f32', open: () => written(async () => transformer(sizes)) },
   ]
 }

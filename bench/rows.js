@@ -5,6 +5,7 @@ import { compile } from './rows/compile.js'
 import { conv } from './rows/conv.js'
 import { dora } from './rows/dora.js'
 import { doraLayer } from './rows/dora-layer.js'
+import { framesRows } from './rows/frames.js'
 import { functions } from './rows/functions.js'
 import { gemm } from './rows/gemm.js'
 import { gemv } from './rows/gemv.js'
@@ -14,6 +15,7 @@ import { manySizesRows } from './rows/many-sizes.js'
 import { models } from './rows/models.js'
 import { norm } from './rows/norm.js'
 import { products } from './rows/products.js'
+import { simulation } from './rows/simulation.js'
 import { singleThread } from './rows/single-thread.js'
 import { sizes } from './rows/sizes.js'
 import { start } from './rows/start.js'
@@ -38,6 +40,7 @@ const families = {
   casts: { rows: casts, targets: ['cpu', 'cuda'] },
   'single-thread': { rows: singleThread, targets: ['cpu'] },
   linear: { rows: linear },
+  frames: { rows: framesRows },
   gemm: { rows: gemm, targets: ['cpu'] },
   gemv: { rows: gemv, targets: ['cpu'] },
   conv: { rows: conv },
@@ -52,6 +55,7 @@ const families = {
   'many-sizes': { rows: manySizesRows, targets: ['cpu'] },
   start: { rows: start, targets: ['cpu'] },
   threads: { rows: threads, targets: ['cpu'] },
+  simulation: { rows: simulation, targets: ['cpu', 'cuda'] },
   training: { rows: training },
   'training-step': { rows: trainingStep, targets: ['cpu', 'cuda'] },
   models: { rows: models, targets: ['cpu'] },

@@ -15,6 +15,7 @@ export type { BackendName, Precision } from './core/config.js'
 // hardware
 export type { BackendChoice } from './hardware/backend-choice.js'
 export type { CpuInfo } from './hardware/cpu.js'
+export type { CpuSample } from './hardware/cpu-meter.js'
 export type { GpuSelector } from './hardware/cuda-device.js'
 export {
   getBestGpu,
@@ -26,6 +27,12 @@ export type { GpuInfo, GpuMemory, PciDevice, PrecisionSupport, SupportClass } fr
 export type { GpuProcess, GpuSample } from './hardware/gpu-sample.js'
 export { type DetectOptions, HardwareInfo } from './hardware/hardware-info.js'
 export type { DriverProblems } from './hardware/machine.js'
+export {
+  type GpuSummary,
+  MachineMonitor,
+  type MachineSample,
+  type MachineSummary,
+} from './hardware/machine-monitor.js'
 export type { MachineMemory } from './hardware/memory.js'
 export { GpuMonitor, type GpuMonitorOptions } from './hardware/monitor.js'
 export type { MonitorSummary, Spread } from './hardware/monitor-statistics.js'
@@ -97,6 +104,19 @@ export {
   type WriteSafetensorsOptions,
   writeSafetensors,
 } from './io/safetensors.js'
+export { readGguf, writeGguf } from './io/gguf/gguf.js'
+export type { GgufInput, GgufTensorInput } from './io/gguf/input.js'
+export type { GgufFile, GgufTensor } from './io/gguf/file.js'
+export type {
+  GgufArray,
+  GgufElements,
+  GgufNumber,
+  GgufScalar,
+  GgufSingle,
+  GgufValue,
+} from './io/gguf/values.js'
+export type { BlockFormat } from './weights/blocks/formats.js'
+export type { EncodedFormat } from './weights/blocks/encode.js'
 
 // frozen weights; the kernels themselves are in dgx-spark/kernels
 export type {
@@ -123,6 +143,33 @@ export {
   compareWeights,
   type WeightDifference,
 } from './diagnostics/compare-weights.js'
+export { benchmark, benchmarkTogether } from './benchmark/benchmark.js'
+export {
+  type BeforeAfter,
+  type BenchmarkComparison,
+  type CompareBenchmarksOptions,
+  compareBenchmarks,
+  type Pair,
+} from './benchmark/comparison.js'
+export type { BenchmarkMachine } from './benchmark/machine.js'
+export type {
+  BenchmarkEngineOptions,
+  BenchmarkOptions,
+  BenchmarkVariant,
+  TogetherOptions,
+} from './benchmark/options.js'
+export type {
+  BenchmarkRecord,
+  BenchmarkResult,
+  InferenceEnergy,
+  BenchmarkMeasurement,
+  OutputValues,
+  ResourceUse,
+  TogetherModel,
+  TogetherResult,
+} from './benchmark/result.js'
+export type { ConfidenceInterval, Latency } from './benchmark/statistics.js'
+export type { WeightCacheOptions } from './model/weight-cache.js'
 export type { MemoryUse } from './plan/compile.js'
 export type { StepTime } from './plan/plan.js'
 import { installTensorOperations } from './model/tensor-operations.js'
@@ -261,8 +308,53 @@ export { TrainableWeights } from './training/trainable-weights.js'
 export { Trainer } from './training/trainer.js'
 export type { EvaluateOptions, FitOptions, Validation } from './training/validation.js'
 
+// downloads
+export { type DownloadFileOptions, type DownloadProgress, downloadFile } from './hub/download.js'
+
 // training data
 export { openData, type StreamOf } from './data/open.js'
 export { type BadRow, type FieldRule, type FieldRules, TableDataset } from './data/table.js'
+export { type LogEvents, type LogSummary, readLog, summarizeLog } from './data/route/log.js'
+export type { EventFilter, EventHeader, LogEvent } from './data/route/log-event.js'
+export type { EventName, EventValues } from './data/route/event-types.js'
+export type { LogDamage, StreamDamage } from './data/route/damage.js'
+export { formatRouteName, parseRouteName, type RouteName } from './data/route/names.js'
+export {
+  findRoutes,
+  logOf,
+  type Route,
+  type Segment,
+  type SegmentFile,
+} from './data/route/routes.js'
+export { expectVideo, type VideoFile, videoOf } from './data/route/videos.js'
+export {
+  type CanFrames,
+  type Comma2k19Segment,
+  findComma2k19,
+  type Measurement,
+  type Poses,
+  readComma2k19,
+} from './data/route/comma2k19.js'
+export { countsBefore, interpolate } from './data/route/align.js'
+export { readSignals, type SignalSource, type SignalTable } from './data/route/signals.js'
+export type { RowOptions, SignalColumn } from './data/route/signal-series.js'
+export { readVideo, type Video, type VideoOptions } from './data/video.js'
+export type { FrameSize, VideoBatch } from './data/video-batch.js'
+
+// openpilot
+export * from './openpilot/api.js'
+
+// simulation
+export * from './simulation/api.js'
+
+// text of language models
+export { TextTokenizer } from './text/text-tokenizer.js'
+export type { DecodeOptions, EncodeOptions, SpecialToken, SpecialTokens } from './text/tokenizer-options.js'
+export { ChatTemplate } from './text/chat-template.js'
+export type { ChatMessage, ChatOptions } from './text/chat-options.js'
+export type { StreamDecoder } from './text/stream-decoder.js'
+export { type SampledToken, Sampler, type TokenLogprob } from './text/sampler.js'
+export type { SamplingOptions } from './text/sampling-options.js'
+export { StopDetector, type StoppedText } from './text/stop-detector.js'
 
 installTensorOperations()

@@ -233,10 +233,7 @@ export interface Addon {
    * are none. It may ruin the context or never end: for a process of its own.
    */
   testFp4(ordinal: number, way: 'own' | 'cublaslt'): Promise<string | null>
-  /**
-   * What products with compute 'nvfp4' may be formed by, besides tensor cores for bf16, which is all that is used until
-   * somebody says. The first answer of a process stands.
-   */
+  /** What forms products with compute 'nvfp4', besides tensor cores for bf16; only these before the first answer, which stands. */
   allowFp4(ordinal: number, own: boolean, cublaslt: boolean): void
   /** Performs an operation of lib/kernels/kernels.ts on the CPU before it returns. */
   run(op: string, args: object): void
@@ -247,11 +244,13 @@ export interface Addon {
   runAsync(op: string, args: object, owned?: boolean): Promise<void>
   /** Makes sure that the memory of an array can no longer be transferred, so that kernels use it where it is. */
   hold(array: ArrayBufferView): void
+  /** Detaches a buffer that nobody reads any more, so that its memory goes at once. */
+  release(buffer: ArrayBuffer): void
   /** Bytes from the start of a buffer to that of a cache line. */
   linePadding(buffer: ArrayBuffer): number
   /**
-   * Threads a CPU kernel may use; 0: as many as `cores`, which CPU kernels may keep busy: where more threads are awake,
-   * those without work sleep at once. Without `cores` that stays as it was, at first those of the machine.
+   * Threads a CPU kernel may use; 0: as many as `cores`, which CPU kernels may keep busy: where more are awake, those without
+   * work sleep at once. Without `cores` that stays as it was, at first those of the machine.
    */
   setThreads(count: number, cores?: number): void
   /** The instruction set that CPU kernels use: what DGX_SPARK_CPU_ISA asks for, or the best one of the machine. */
@@ -264,9 +263,8 @@ export interface Addon {
   // plans
   /**
    * Binds the operands of all steps once, on a CUDA device or else on the CPU; they are held, and kept alive until the
-   * plan is disposed. `memory`: what a device does not copy at each run. Unless `graphs` is false it captures the
-   * second run as a CUDA graph and replays that from then on. `threads`: how many a plan on the CPU may use. Default: as
-   * {@link Addon.setThreads} says.
+   * plan is disposed. `memory`: what a device does not copy at each run. Unless `graphs` is false it captures the second
+   * run as a CUDA graph and replays that then. `threads`: at most so many on the CPU. Default: as {@link Addon.setThreads} says.
    */
   planCreate(
     steps: readonly { readonly op: string; readonly args: object }[],
@@ -296,10 +294,14 @@ export interface Addon {
   planFetch(handle: PlanHandle): Promise<void>
   /** Copies the state of a plan from its buffers to the device. */
   planStore(handle: PlanHandle): Promise<void>
-  /** One run, off the JavaScript thread; ERR_DISPOSED for detached operands. `brief`: a short one ends before the call does. */
-  planRun(handle: PlanHandle, brief?: boolean): Promise<void> | undefined
+  /** `times` runs, by default one, off the JavaScript thread; ERR_DISPOSED for detached operands. `brief`: a short one is at once. */
+  planRun(handle: PlanHandle, brief?: boolean, times?: number): Promise<void> | undefined
+  /** Ends repeated runs after the one in progress. */
+  planStop(handle: PlanHandle): void
   /** As {@link Addon.planRun} on the CPU; milliseconds of each step. ERR_UNSUPPORTED on a device. */
   planProfile(handle: PlanHandle): Promise<Float64Array>
+  /** Milliseconds of the last run on a device, by its events; null before the first one behind the first call, and on the CPU. */
+  planDeviceMs(handle: PlanHandle): number | null
   /** Why a device runs the steps one by one although it could replay them, or ''. */
   planProblem(handle: PlanHandle): string
   /** Lets the operands go. A second dispose is a no-op. */

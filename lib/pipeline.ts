@@ -4,7 +4,7 @@ import { Pacer } from './core/paced.js'
 import { differentiate } from './graph/gradients/differentiate.js'
 import type { Graph } from './graph/graph.js'
 import { type AccumulateOptions, accumulate } from './graph/rewrites/accumulate.js'
-import { setBatchSizePaced } from './graph/rewrites/batch-size.js'
+import { fitBatchSize, setBatchSizePaced } from './graph/rewrites/batch-size.js'
 import { canonicalisePaced } from './graph/rewrites/canonicalise.js'
 import { addClip } from './graph/rewrites/clip.js'
 import { dequantizeLayers } from './graph/rewrites/dequantize-layers.js'
@@ -203,6 +203,12 @@ export const training: readonly AnyTrainingRewrite[] = [
     reason: 'its gradient is differentiated like all others',
     when: ({ dropout }) => dropout > 0,
     apply: ({ graph }, { dropout, dropoutSites }) => ({ graph: addDropout(graph, dropout, dropoutSites) }),
+  },
+  {
+    name: 'fit batch size',
+    phase: 'specialise',
+    reason: 'exporters write a batch of one into shapes; all that follows looks at sizes',
+    apply: ({ graph }, { shapes }) => ({ graph: fitBatchSize(graph, shapes) }),
   },
   {
     name: 'inline branches',

@@ -47,6 +47,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<memory_advise>(exports, "advise");
   add<memory_dispose>(exports, "dispose");
   add<memory_hold>(exports, "hold");
+  add<memory_release>(exports, "release");
   add<memory_line_padding>(exports, "linePadding");
   add<memory_stats>(exports, "memoryStats");
   add<external_buffers>(exports, "externalBuffers");
@@ -74,9 +75,11 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<blueprint_dispose>(exports, "blueprintDispose");
   add<plan_create>(exports, "planCreate");
   add<plan_run>(exports, "planRun");
+  add<plan_stop>(exports, "planStop");
   add<plan_fetch>(exports, "planFetch");
   add<plan_store>(exports, "planStore");
   add<plan_profile>(exports, "planProfile");
+  add<plan_device_ms>(exports, "planDeviceMs");
   add<plan_problem>(exports, "planProblem");
   add<plan_dispose>(exports, "planDispose");
   return exports;

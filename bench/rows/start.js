@@ -1,6 +1,9 @@
 // start.js: processes that start: an import, the command line, a model loaded and run once, and the memory that it takes.
 import assert from 'node:assert'
 import { statSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
 import { Model } from 'dgx-spark'
 import { threadsOf } from '../harness.js'
 import { modelSources, randomFeeds } from '../model-sources.js'
@@ -8,6 +11,7 @@ import { start as startNets } from '../nets.js'
 import { detail, expectSameSums, repeatedTask, runNode } from '../processes.js'
 
 /** @import { Kernels } from 'dgx-spark/kernels' */
+/** @import { EngineOptions } from '../engines.js' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 /** @import { Wanted } from './models.js' */
@@ -16,20 +20,25 @@ const dtype = 'f32'
 const lightPairs = 21
 const modelPairs = 11
 
+/** How models are loaded, by the name of the variant. @type {Record<string, (folder: string) => Partial<EngineOptions>>} */
+const options = {
+  '': () => ({}),
+  small: () => ({ memory: 'small' }),
+  cache: folder => ({ weightCache: { folder } }),
+}
+
 /** @param {Kernels} kernels @param {Peer | null} peer @param {Wanted} wanted @returns {AsyncGenerator<Case>} */
 export async function* start({ backend }, peer, wanted) {
   if (backend !== 'cpu' || !peer) return
   yield importOf(peer)
   yield help()
   for (const model of startNets.models) {
-    const memories = /** @type {('fast' | 'small')[]} */ (
-      startNets.heavy.includes(model) ? ['fast', 'small'] : ['fast']
-    )
-    const rows = memories.map(memory => ({
+    const variants = startNets.heavy.includes(model) ? [...Object.keys(options)] : ['']
+    const rows = variants.map(variant => ({
       name: 'start',
-      shape: memory === 'small' ? `${model}, small` : model,
+      shape: variant === '' ? model : `${model}, ${variant}`,
       dtype,
-      memory,
+      variant,
     }))
     if (rows.some(wanted)) yield* startsOf(model, peer, rows.filter(wanted))
   }
@@ -77,7 +86,7 @@ function help() {
   }
 }
 
-/** @param {string} name of a model @param {Peer} peer @param {{ name: string, shape: string, dtype: string, memory: 'fast' | 'small' }[]} rows @returns {AsyncGenerator<Case>} */
+/** @param {string} name of a model @param {Peer} peer @param {{ name: string, shape: string, dtype: string, variant: string }[]} rows @returns {AsyncGenerator<Case>} */
 async function* startsOf(name, peer, rows) {
   const source = modelSources().find(source => source.name === name)
   if (!source) return
@@ -91,8 +100,10 @@ async function* startsOf(name, peer, rows) {
   model.dispose()
   const task = { file, inputs, sizes: [{}], marks: [1] }
   const threads = threadsOf()
-  for (const { memory, ...row } of rows) {
-    const ours = repeatedTask({ ...task, engine: 'dgx-spark', options: { threads, memory } })
+  const cache = await mkdtemp(path.join(tmpdir(), 'dgx-spark-bench-weights-'))
+  for (const { variant, ...row } of rows) {
+    const own = { threads, ...options[variant]?.(cache) }
+    const ours = repeatedTask({ ...task, engine: 'dgx-spark', options: own })
     const theirs = repeatedTask({ ...task, engine: 'onnxruntime-node', options: { threads } })
     const both = /** @type {const} */ ([ours.results, theirs.results])
     yield {
@@ -110,5 +121,6 @@ async function* startsOf(name, peer, rows) {
       peer: { name: peer.name, run: theirs.run },
     }
   }
+  await rm(cache, { recursive: true })
   await dispose()
 }

@@ -1,14 +1,13 @@
 // feeds.ts: inputs of a model for `dgx-spark run`: from files, the others random.
 import { InvalidArgumentError } from 'commander'
 import { type ElementType, isFloat, isWideFloat, isWideInteger, type TypedArrayOf } from '../core/dtype.js'
-import { SparkError } from '../core/errors.js'
-import { randomGenerator } from '../core/random.js'
 import type { Dimension } from '../graph/graph.js'
 import { parseNpy } from '../io/npy.js'
 import { readBytes } from '../io/read-file.js'
 import { readSafetensors } from '../io/safetensors.js'
 import { Tensor } from '../memory/tensor.js'
 import type { Model } from '../model/model.js'
+import { randomFeeds } from '../model/random-feeds.js'
 import { printError } from './output.js'
 import { inputShapes, type SizeOptions } from './shapes.js'
 
@@ -85,22 +84,11 @@ function sizesOf(model: Model, feeds: Tensors): Record<string, number> {
 }
 
 /**
- * `given`, and for each other input random numbers that `seed` determines: floats in [-1, 1), integers 0. Open sizes are
- * those of the options, or of given tensors with a size of the same name, or 1.
+ * `given`, and for each other input random numbers as {@link randomFeeds} makes them. Open sizes are those of the options, or of
+ * given tensors with a size of the same name, or 1.
  */
 export function feedsFor(model: Model, given: Tensors, options: SizeOptions, seed: number): Tensors {
   const size = { ...sizesOf(model, given), ...options.size }
   const shapes = inputShapes(model.graph, { ...options, size })
-  const feeds = { ...given }
-  for (const [i, { name, dtype }] of model.inputs.entries()) {
-    if (Object.hasOwn(given, name)) continue
-    const shape = Object.hasOwn(shapes, name) ? shapes[name] : undefined
-    if (!shape || !dtype)
-      throw new SparkError('ERR_UNSUPPORTED', `input '${name}' is no tensor of a known type and shape`)
-    const values = Tensor.zeros(shape)
-    const random = randomGenerator(seed + i)
-    if (isWideFloat(dtype)) for (let at = 0; at < values.size; at++) values.data[at] = 2 * random() - 1
-    feeds[name] = values.to(dtype)
-  }
-  return feeds
+  return randomFeeds(model.inputs, shapes, given, seed)
 }

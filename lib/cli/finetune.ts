@@ -1,8 +1,7 @@
 // finetune.ts: `dgx-spark finetune`: training of an adapter or a model with data from files.
 import { existsSync } from 'node:fs'
 import path from 'node:path'
-import { type Command, InvalidArgumentError } from 'commander'
-import { type BackendName, backendNames } from '../core/config.js'
+import type { Command } from 'commander'
 import { SparkError } from '../core/errors.js'
 import { packageVersion } from '../core/version.js'
 import type { Adapter } from '../dora/model/adapter.js'
@@ -13,61 +12,24 @@ import { lockFolder } from '../io/lock.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { listCheckpoints } from '../training/checkpoint.js'
 import { readEvents, readValidations } from '../training/log.js'
-import type { MetricName } from '../training/metrics.js'
-import type { TrainingPrecision } from '../training/options.js'
 import { writeReport } from '../training/report.js'
 import { Trainer } from '../training/trainer.js'
 import type { FitOptions } from '../training/validation.js'
-import { choice, UsageError, withExamples } from './command.js'
+import { UsageError, withExamples } from './command.js'
 import { type FinetuneData, openFinetuneData } from './finetune-data.js'
-import { lossNames, parseLoss } from './finetune-loss.js'
-import { integerFrom, numberFrom, pathFrom, positive } from './numbers.js'
+import { parseLoss } from './finetune-loss.js'
+import type { Preset, TimedEvent } from './finetune-openpilot.js'
+import {
+  addDataOptions,
+  addMethodOptions,
+  addPresetOptions,
+  addTrainingOptions,
+  type FinetuneOptions,
+  names,
+} from './finetune-options.js'
+import { pathFrom } from './numbers.js'
 import { print, printError, printPairs } from './output.js'
 import { trainingProgress } from './progress.js'
-
-/** Arguments of the command line. */
-interface FinetuneOptions {
-  model: string
-  data?: string
-  validation?: string
-  output: string
-  createAdapter?: boolean
-  method: 'dora' | 'lora' | 'full'
-  epochs: number
-  batchSize: number
-  accumulate: number
-  optimizer: 'adamw' | 'sgd'
-  lr: number
-  weightDecay?: number
-  schedule: 'constant' | 'linear' | 'cosine' | 'reduce-on-plateau'
-  warmup?: number
-  loss: string
-  teacher?: string
-  metrics?: MetricName[]
-  monitor?: string
-  patience?: number
-  rank: number
-  alpha: number
-  dropout: number
-  targets: string
-  normalize?: [mean: number, deviation: number]
-  clip: number
-  seed: number
-  checkpointEvery: number
-  resume?: boolean
-  dryRun?: boolean
-  backend?: BackendName
-  precision?: TrainingPrecision
-}
-
-const pair = (text: string): [number, number] => {
-  const values = text.split(',').map(part => (part.trim() === '' ? Number.NaN : Number(part)))
-  if (values.length === 2 && values.every(Number.isFinite) && values[1] !== 0)
-    return values as [number, number]
-  throw new InvalidArgumentError('expected a mean and a deviation, such as 0.1307,0.3081')
-}
-
-const names = (text: string): string[] => text.split(',').map(name => name.trim())
 
 /** `dgx-spark finetune`: trains an adapter, or the whole model. */
 export function addFinetune(command: Command): void {
@@ -78,6 +40,7 @@ export function addFinetune(command: Command): void {
   addDataOptions(command)
   addMethodOptions(command)
   addTrainingOptions(command)
+  addPresetOptions(command)
   command.action(async (options: FinetuneOptions) => {
     process.exitCode = await finetune(options)
   })
@@ -88,77 +51,9 @@ export function addFinetune(command: Command): void {
     'dgx-spark finetune --model base.onnx --data batches.mjs --output adapter --loss mse --targets fc1,fc2',
     'dgx-spark finetune --model base.onnx --data train --output tuned --method full --schedule cosine --warmup 100',
     'dgx-spark finetune --model base.onnx --data train --output adapter --resume',
+    'dgx-spark finetune --preset openpilot --data drives --model driving_policy.onnx --vision driving_vision.onnx --teacher big.onnx --output adapter',
+    'dgx-spark finetune --preset openpilot --model driving_policy.onnx --vision driving_vision.onnx --output adapter --dry-run',
   )
-}
-
-function addDataOptions(command: Command): void {
-  command
-    .option(
-      '--data <path>',
-      'a folder of IDX, npy or safetensors files, or a JavaScript module of batches',
-      pathFrom,
-    )
-    .option(
-      '--validation <path|fraction>',
-      'data to validate with after each epoch, or a share of --data',
-      pathFrom,
-    )
-    .option('--metrics <names>', 'what validation measures: accuracy, top5, mae, rmse', names)
-    .option('--monitor <name>', 'what decides which parameters are best: loss or a metric (default: loss)')
-    .option('--patience <n>', 'end after so many validations that are not better', integerFrom(1))
-    .option('--normalize <mean,deviation>', 'images become (pixel / 255 − mean) / deviation', pair)
-}
-
-function addMethodOptions(command: Command): void {
-  command
-    .addOption(
-      choice('--method <name>', 'what is trained: an adapter, or all weights', [
-        'dora',
-        'lora',
-        'full',
-      ]).default('dora'),
-    )
-    .option('--dora-rank, --rank <n>', 'rank of the adapter', integerFrom(1, 2 ** 20), 16)
-    .option('--dora-alpha, --alpha <n>', 'the adapter is scaled by alpha / rank', numberFrom(0), 16)
-    .option(
-      '--dora-dropout, --dropout <p>',
-      'probability that an input of the adapter is dropped',
-      numberFrom(0, 1),
-      0,
-    )
-    .option('--targets <names>', 'ends of module names, separated by commas', 'all-linear')
-}
-
-function addTrainingOptions(command: Command): void {
-  command
-    .option('--epochs <n>', 'times that all samples are seen', integerFrom(1), 10)
-    .option('--batch-size <n>', 'samples of a batch', integerFrom(1), 32)
-    .option('--accumulate <n>', 'batches of a step', integerFrom(1), 1)
-    .addOption(choice('--optimizer <name>', 'how weights are updated', ['adamw', 'sgd']).default('adamw'))
-    .option('--lr <rate>', 'learning rate', numberFrom(0), 1e-4)
-    .option('--weight-decay <factor>', 'decay of weights (default: 0.01 for adamw, 0 for sgd)', numberFrom(0))
-    .addOption(
-      choice('--schedule <name>', 'how the learning rate changes', [
-        'constant',
-        'linear',
-        'cosine',
-        'reduce-on-plateau',
-      ]).default('constant'),
-    )
-    .option('--warmup <steps>', 'steps over which the learning rate rises from 0', integerFrom(0))
-    .option(
-      '--loss <loss>',
-      `what is minimised: ${lossNames.join(', ')}, with settings such as mse:output=y,target=z; or a .onnx or .json file`,
-      'cross-entropy',
-    )
-    .option('--teacher <file>', 'an ONNX model whose outputs are targets', pathFrom)
-    .option('--clip <norm>', 'largest norm of the gradients', positive, 1)
-    .option('--seed <n>', 'seed of the adapter and of the order of samples', integerFrom(0, 2 ** 32 - 1), 0)
-    .option('--checkpoint-every <steps>', 'steps between two checkpoints', integerFrom(1), 500)
-    .option('--resume', 'go on from the newest checkpoint of the output folder')
-    .option('--dry-run', 'check model, data and options with one step; write nothing')
-    .addOption(choice('--backend <name>', 'engine to run on', backendNames))
-    .addOption(choice('--precision <mode>', 'what products round to', ['fp32', 'fp16', 'bf16']))
 }
 
 /** Runs the command; returns its exit code. */
@@ -166,27 +61,65 @@ async function finetune(options: FinetuneOptions): Promise<number> {
   expectConsistent(options)
   const graph = canonicalise(await readOnnx(options.model))
   const adapter = await adapterFor(graph, options)
-  const { output, data: source, validation } = options
+  const { output } = options
   if (adapter && options.createAdapter) {
     if (!options.dryRun) await saveNew(adapter, output)
     print(options.dryRun ? 'nothing was written' : `the new adapter is in ${output}`)
     return 0
   }
-  if (source === undefined)
-    throw new UsageError('finetune needs --data, or --create-adapter to train nothing')
-  const { loss, seed, normalize } = options
-  const data = await openFinetuneData(graph, {
-    data: source,
+  const preset = options.preset && (await presetOf(options))
+  if (options.preset && !preset) return 130
+  try {
+    const data = preset ? preset.data : await dataFor(graph, options)
+    using _lock = options.dryRun ? undefined : await lockFolder(output)
+    const trainer = await trainerFor(graph, adapter, options, preset)
+    const result = await train(trainer, data, options)
+    preset?.record(trainer.adapter)
+    if (preset && options.dryRun) preset.estimate(result.events)
+    return await finish(result, adapter, trainer, options)
+  } finally {
+    await preset?.close()
+  }
+}
+
+/** The preset of the options; undefined when it was interrupted. */
+async function presetOf(options: FinetuneOptions): Promise<Preset | undefined> {
+  const { openpilotPreset } = await import('./finetune-openpilot.js')
+  for (const signal of signals) process.on(signal, interrupt)
+  try {
+    return await openpilotPreset(options, abort.signal)
+  } catch (error) {
+    if (!abort.signal.aborted) throw error
+    print('interrupted: what the teacher said is kept, and the same command goes on there')
+    return undefined
+  } finally {
+    for (const signal of signals) process.off(signal, interrupt)
+  }
+}
+
+async function dataFor(graph: Graph, options: FinetuneOptions): Promise<FinetuneData> {
+  const { data, validation, loss, seed, normalize } = options
+  if (data === undefined) throw new UsageError('finetune needs --data, or --create-adapter to train nothing')
+  return openFinetuneData(graph, {
+    data,
     loss,
     seed,
     ...(validation !== undefined && { validation }),
     ...(normalize && { normalize }),
   })
-  using _lock = options.dryRun ? undefined : await lockFolder(output)
-  const trainer = await trainerFor(graph, adapter, options)
-  const result = await train(trainer, data, options)
+}
+
+/** Saves what was trained; returns the exit code. */
+async function finish(
+  result: Trained,
+  adapter: Adapter | null,
+  trainer: Trainer,
+  options: FinetuneOptions,
+): Promise<number> {
+  const { output } = options
   if (options.dryRun) {
-    print(`one step works: loss ${result.loss.toPrecision(4)}; nothing was written`)
+    const steps = result.events.length === 1 ? 'one step works' : `${result.events.length} steps work`
+    print(`${steps}: loss ${result.events.at(-1)!.loss.toPrecision(4)}; nothing was written`)
     return 0
   }
   const file = adapter ? output : path.join(output, 'model.onnx')
@@ -198,6 +131,13 @@ async function finetune(options: FinetuneOptions): Promise<number> {
   return result.interrupted ? 130 : 0
 }
 
+/** What a training came to. */
+interface Trained {
+  /** Of a dry run, its steps. */
+  readonly events: readonly TimedEvent[]
+  readonly interrupted: boolean
+}
+
 /** Throws for options that mean nothing together. */
 function expectConsistent({ method, createAdapter, validation, ...options }: FinetuneOptions): void {
   if (createAdapter && method === 'full')
@@ -205,7 +145,7 @@ function expectConsistent({ method, createAdapter, validation, ...options }: Fin
   if (options.warmup !== undefined && options.schedule === 'reduce-on-plateau')
     throw new UsageError('--warmup needs --schedule constant, linear or cosine')
   const useless = (['metrics', 'monitor', 'patience'] as const).find(name => options[name] !== undefined)
-  if (useless && validation === undefined)
+  if (useless && validation === undefined && !options.preset)
     throw new UsageError(`--${useless} needs --validation: a path, or a share of --data such as 0.1`)
 }
 
@@ -255,15 +195,21 @@ function interrupt(): void {
 const checkpointsIn = (output: string): string => path.join(output, 'checkpoints')
 const logIn = (output: string): string => path.join(output, 'log.jsonl')
 
-async function trainerFor(graph: Graph, adapter: Adapter | null, options: FinetuneOptions): Promise<Trainer> {
+async function trainerFor(
+  graph: Graph,
+  adapter: Adapter | null,
+  options: FinetuneOptions,
+  preset: Preset | undefined,
+): Promise<Trainer> {
   const { output, checkpointEvery: every, backend, precision, schedule, warmup, weightDecay } = options
-  const teacher = options.teacher === undefined ? undefined : canonicalise(await readOnnx(options.teacher))
+  const teacher =
+    options.teacher === undefined || preset ? undefined : canonicalise(await readOnnx(options.teacher))
   const kept = options.dryRun
     ? {}
     : { checkpoint: { folder: checkpointsIn(output), every }, log: logIn(output) }
   const decay = weightDecay !== undefined && { weightDecay }
   return new Trainer({ graph }, adapter, {
-    loss: await parseLoss(options.loss, graph),
+    loss: preset ? preset.loss : await parseLoss(options.loss, graph),
     epochs: options.epochs,
     batchSize: options.batchSize,
     seed: options.seed,
@@ -286,8 +232,8 @@ async function trainerFor(graph: Graph, adapter: Adapter | null, options: Finetu
 async function train(
   trainer: Trainer,
   { training, validation }: FinetuneData,
-  { output, resume, dryRun, metrics, monitor, patience }: FinetuneOptions,
-): Promise<{ loss: number; interrupted: boolean }> {
+  { output, resume, dryRun, metrics, monitor, patience, preset }: FinetuneOptions,
+): Promise<Trained> {
   const isNew = resume && !dryRun && (await listCheckpoints(checkpointsIn(output))).length === 0
   if (isNew) printError(`${checkpointsIn(output)} has no checkpoint: the training begins anew`)
   const show = trainingProgress()
@@ -300,19 +246,23 @@ async function train(
         ...(patience !== undefined && { patience }),
       }
     : {}
-  let loss = Number.NaN
+  const events: TimedEvent[] = []
+  let begin = performance.now()
   for (const signal of signals) process.on(signal, interrupt)
   try {
     for await (const event of trainer.steps(training, fit)) {
-      loss = event.loss
       show.step(event)
-      if (dryRun) break
+      if (!dryRun) continue
+      events.push({ ...event, seconds: (performance.now() - begin) / 1000 })
+      begin = performance.now()
+      // The first step of a preset also compiles: its time says nothing of the others.
+      if (events.length === (preset ? 2 : 1)) break
     }
   } finally {
     for (const signal of signals) process.off(signal, interrupt)
     show.end()
   }
-  return { loss, interrupted: trainer.interrupted }
+  return { events, interrupted: trainer.interrupted }
 }
 
 /** Writes the page with settings and curves. */
@@ -333,7 +283,7 @@ async function report(options: FinetuneOptions): Promise<void> {
     ['validation', options.validation],
     ['method', method],
     ...adapter,
-    ['loss', options.loss],
+    ['loss', options.preset ?? options.loss],
     ['teacher', options.teacher],
     ['optimizer', optimizer],
     ['learning rate', lr],

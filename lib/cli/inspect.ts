@@ -6,21 +6,23 @@ import { canonicalOpset, type Graph } from '../graph/graph.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
 import { inferFacts } from '../graph/shape-inference.js'
 import { writeFileAtomic } from '../io/atomic-write.js'
+import { isGguf } from '../io/gguf/is-gguf.js'
 import { readOnnx } from '../io/onnx/read.js'
 import { type ModelBackend, modelBackends } from '../model/engine.js'
 import { describeType } from '../model/feeds.js'
 import type { ModelValue } from '../model/model-value.js'
 import { choosePrecision } from '../model/precision.js'
-import { choice, withExamples } from './command.js'
+import { choice, UsageError, withExamples } from './command.js'
 import { formatCount } from './counts.js'
 import { type Inspection, inspect, optimizedGraph, type PlanChoice } from './inspection.js'
-import { pathFrom } from './numbers.js'
+import { integerFrom, pathFrom } from './numbers.js'
 import { formatBytes, print, printJson, printPairs, styled } from './output.js'
 import { nodeTimes, type Profile, profileModel, reportProfile } from './profile.js'
 import { inputShapes, parseShape, parseSize, precisionOption, type SizeOptions, sizeHint } from './shapes.js'
 import { printTable } from './table.js'
 
 interface InspectOptions extends SizeOptions {
+  context?: number
   json?: boolean
   html?: string
   profile?: boolean
@@ -31,7 +33,7 @@ interface InspectOptions extends SizeOptions {
 /** `dgx-spark inspect`: what a model is made of and what it costs, before and after fusion. */
 export function addInspect(command: Command): void {
   command
-    .argument('<model.onnx>')
+    .argument('<model>', 'an ONNX model or a GGUF file')
     .option('--size <name=number>', 'size of an open dimension (default: 1)', parseSize)
     .option('--shape <input=sizes>', 'shape of an input, such as image=1,3,320,320', parseShape)
     .option('--json', 'print one JSON document')
@@ -39,16 +41,26 @@ export function addInspect(command: Command): void {
     .option('--profile', 'run the model and show how long each step takes')
     .addOption(choice('--backend <name>', 'engine of plan and profile', modelBackends))
     .addOption(precisionOption('format of weights of plan and profile (default: the best of the hardware)'))
+    .option('--context <tokens>', 'context that memory is computed for (GGUF)', integerFrom(1))
     .action(run)
   withExamples(
     command,
     'dgx-spark inspect model.onnx',
     'dgx-spark inspect model.onnx --size batch=8 --html model.html',
     'dgx-spark inspect model.onnx --profile --backend cpu --precision bf16',
+    'dgx-spark inspect model.gguf --context 8192',
   )
 }
 
 async function run(file: string, options: InspectOptions): Promise<void> {
+  const { context, json, ...forOnnx } = options
+  if (await isGguf(file)) {
+    const [wrong] = Object.keys(forOnnx)
+    if (wrong) throw new UsageError(`--${wrong} is for ONNX models; a GGUF file takes --context and --json`)
+    const { inspectGguf } = await import('./inspect-gguf.js')
+    return inspectGguf(file, { ...(context && { context }), ...(json && { json }) })
+  }
+  if (context) throw new UsageError(`--context is for GGUF files, and ${file} is none`)
   const original = await readOnnx(file)
   const graph = canonicalise(original)
   const { shapes, why } = fittingShapes(graph, options)

@@ -1,4 +1,5 @@
 // output.ts: terminal output of commands. Data goes to stdout, everything else to stderr; text from files is escaped.
+import { once } from 'node:events'
 import { styleText } from 'node:util'
 import { printable, printableJson, printableLines } from '../core/printable.js'
 
@@ -12,6 +13,16 @@ export class Styled {
   constructor(style: Style, text: string) {
     this.#style = style
     this.#text = printable(text)
+  }
+
+  /** Characters of the text. */
+  get length(): number {
+    return this.#text.length
+  }
+
+  /** Characters of the text in the same style. */
+  slice(start: number, end?: number): Styled {
+    return new Styled(this.#style, this.#text.slice(start, end))
   }
 
   /** With escape sequences where stdout is a terminal that wants colours. */
@@ -29,16 +40,26 @@ export const styled = (style: Style, text: string): Styled => new Styled(style, 
 /** The text of a part, safe for a terminal. */
 export const shown = (part: Printed): string => (typeof part === 'string' ? printable(part) : String(part))
 
-/** One JSON document on stdout. Bytes that JSON cannot hold (NaN, Infinity) become strings. */
-export function printJson(value: unknown, indent = 2): void {
+/** A value as printable JSON. Numbers that JSON cannot hold (NaN, Infinity) become strings. */
+export function jsonText(value: unknown, indent = 0): string {
   const strict = (_key: string, inner: unknown): unknown =>
     typeof inner === 'number' && !Number.isFinite(inner) ? String(inner) : inner
-  process.stdout.write(`${printableJson(JSON.stringify(value, strict, indent))}\n`)
+  return printableJson(JSON.stringify(value, strict, indent))
+}
+
+/** One JSON document on stdout, as {@link jsonText} writes it. */
+export function printJson(value: unknown, indent = 2): void {
+  process.stdout.write(`${jsonText(value, indent)}\n`)
 }
 
 /** One line on stdout. */
 export function print(...parts: readonly Printed[]): void {
   process.stdout.write(`${parts.map(shown).join('')}\n`)
+}
+
+/** Texts that are printable, such as many lines at once, on stdout, no faster than they are read. */
+export async function printPieces(texts: AsyncIterable<string>): Promise<void> {
+  for await (const text of texts) if (!process.stdout.write(text)) await once(process.stdout, 'drain')
 }
 
 /** One line on stderr. */

@@ -37,14 +37,20 @@ const commands: Readonly<Record<string, Entry>> = {
   },
   monitor: {
     usage: '[options]',
-    description: 'watch utilization, memory, temperature, power and clocks of a GPU',
+    description: 'watch CPU, memory and GPUs: utilization, temperature, power, clocks, throttling, processes',
     load: async () => (await import('./monitor.js')).addMonitor,
   },
   inspect: {
-    usage: '[options] <model.onnx>',
+    usage: '[options] <model>',
     description:
-      'show inputs, operators, parameters, arithmetic, fusions, memory and adaptable layers of a model',
+      'show inputs, operators, parameters, arithmetic, fusions, memory and adaptable layers of a model, or a GGUF file',
     load: async () => (await import('./inspect.js')).addInspect,
+  },
+  'inspect-route': {
+    usage: '[options] <source>',
+    description:
+      'show events, speed, steering and calibration of a drive of openpilot, or write a page of it',
+    load: async () => (await import('./inspect-route.js')).addInspectRoute,
   },
   ops: {
     usage: '[options]',
@@ -56,6 +62,12 @@ const commands: Readonly<Record<string, Entry>> = {
     description:
       'run a model with given or random inputs; print, save or compare its outputs; measure latency',
     load: async () => (await import('./run.js')).addRun,
+  },
+  bench: {
+    usage: '[options] [model.onnx]',
+    description:
+      'measure latency, throughput and energy of models beside ONNX Runtime or TensorRT; compare results',
+    load: async () => (await import('./bench.js')).addBench,
   },
   finetune: {
     usage: '[options]',
@@ -78,10 +90,25 @@ const commands: Readonly<Record<string, Entry>> = {
     description: 'store the matrices of an ONNX model in NVFP4 or FP8',
     load: async () => (await import('./quantize.js')).addQuantize,
   },
+  simulate: {
+    usage: '[options]',
+    description: 'run driving scenarios with an algorithm, or compare two of them; write a page of it',
+    load: async () => (await import('./simulate/simulate.js')).addSimulate,
+  },
+  'openpilot-model': {
+    usage: '[options] <name>',
+    description: 'write a driving model of openpilot with random weights, for tests and benchmarks',
+    load: async () => (await import('./openpilot-model.js')).addOpenpilotModel,
+  },
   adapter: {
     usage: '',
     description: "look into adapter folders in PEFT's format",
     load: async () => (await import('./adapter.js')).addAdapter,
+  },
+  data: {
+    usage: '',
+    description: 'list, read and download recorded drives: routes of openpilot, comma2k19',
+    load: async () => (await import('./data/data.js')).addData,
   },
 }
 

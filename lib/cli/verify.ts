@@ -1,54 +1,63 @@
-import type { Command } from 'commander'
-import { getConfig } from '../core/config.js'
-import { type VerifyResult, verifyKernels } from '../diagnostics/verify.js'
-import { hasCapability, kernelsFrom } from '../hardware/gpu.js'
-import { HardwareInfo } from '../hardware/hardware-info.js'
-import type { Kernels } from '../kernels/kernels.js'
-import { openKernels } from '../kernels/open.js'
-import { requireAddon } from '../native.js'
+import { type Command, InvalidArgumentError } from 'commander'
+import type { HardwareReport } from '../diagnostics/report/report.js'
+import { type DeviceResult, verifyDevices } from '../diagnostics/verify-devices.js'
+import { writeFileAtomic } from '../io/atomic-write.js'
 import { withExamples } from './command.js'
-import { print, printJson, styled } from './output.js'
+import { print, printError, printJson, styled } from './output.js'
 import { printTable } from './table.js'
 
-/** A device and what its kernels are compared with. */
-interface Candidate {
-  device: string
-  kernels: Kernels
-  reference: Kernels
+interface VerifyCommandOptions {
+  json?: boolean
+  all?: boolean
+  report: readonly string[]
 }
 
-type DeviceResult = VerifyResult & { device: string; reference: string }
-
-/** `dgx-spark verify`: every kernel on every device against a reference on the CPU. */
+/** `dgx-spark verify`: every kernel on every device against a reference on the CPU; the whole checklist as a report. */
 export function addVerify(command: Command): void {
   command
     .option('--json', 'print one JSON document')
     .option('--all', 'list every case, not only those that did not pass')
-    .action(async (options: { json?: boolean; all?: boolean }) => {
-      const results: DeviceResult[] = []
-      for (const { device, kernels, reference } of await openCandidates()) {
-        for (const result of await verifyKernels(kernels, reference)) {
-          results.push({ device, reference: reference.backend, ...result })
-        }
-      }
-      if (options.json) printJson(results)
-      else report(results, options.all ?? false)
-      if (results.some(result => result.status === 'failed')) process.exitCode = 1
-    })
-  withExamples(command, 'dgx-spark verify', 'dgx-spark verify --all')
+    .option(
+      '--report <file>',
+      'go through the checklist of the hardware and write it to a .json or .html file; may be repeated',
+      reportFile,
+      [],
+    )
+    .action(verify)
+  withExamples(
+    command,
+    'dgx-spark verify',
+    'dgx-spark verify --all',
+    'dgx-spark verify --report report.json --report report.html',
+  )
 }
 
-async function openCandidates(): Promise<Candidate[]> {
-  const cpu = await openKernels({ backend: 'cpu' })
-  const candidates = [{ device: 'cpu', kernels: cpu, reference: await openKernels({ backend: 'js' }) }]
-  const { gpus } = await HardwareInfo.detect()
-  if (!getConfig().enabled || requireAddon().kernelFamilies().length === 0) return candidates
-  for (const { index, cudaIndex, computeCapability, problem } of gpus) {
-    if (cudaIndex === null || problem || !hasCapability(computeCapability, kernelsFrom)) continue
-    const kernels = await openKernels({ backend: 'cuda', device: index })
-    candidates.push({ device: `gpu ${index}`, kernels, reference: cpu })
+function reportFile(file: string, before: readonly string[]): string[] {
+  if (/\.(json|html)$/i.test(file)) return [...before, file]
+  throw new InvalidArgumentError('Expected a file that ends in .json or .html.')
+}
+
+async function verify({ json, all, report: files }: VerifyCommandOptions): Promise<void> {
+  const results = await verifyDevices()
+  if (json) printJson(results)
+  else report(results, all ?? false)
+  let failed = results.some(result => result.status === 'failed')
+  if (files.length > 0) {
+    const { makeReport } = await import('../diagnostics/report/report.js')
+    const made = await makeReport(results)
+    for (const file of files) await writeReport(file, made)
+    failed ||= made.counts.failed > 0
   }
-  return candidates
+  if (failed) process.exitCode = 1
+}
+
+async function writeReport(file: string, made: HardwareReport): Promise<void> {
+  const text = /\.json$/i.test(file)
+    ? (await import('../diagnostics/report/report.js')).reportText(made)
+    : (await import('./report-page/page.js')).reportPage(made)
+  await writeFileAtomic(file, [Buffer.from(text)])
+  const { passed, failed, skipped } = made.counts
+  printError(`${file}: ${passed} checks passed, ${failed} failed, ${skipped} skipped`)
 }
 
 function report(results: readonly DeviceResult[], all: boolean): void {

@@ -1,5 +1,6 @@
 // config.ts: the configuration from environment variables. Explicit options of a call win over it; a DGX_SPARK_* name
 // wins over its alias, and the alias over the default. An invalid value warns and counts as not set.
+import path from 'node:path'
 import { type LogLevel, setLogLevel, warnOnce } from './log.js'
 
 /** Precision modes a model can run in. */
@@ -29,6 +30,10 @@ export interface Config {
   readonly threads: number
   /** Instruction set of CPU kernels, or null for the best one of the machine. */
   readonly cpuIsa: CpuIsa | null
+  /** Folder in which packed weights are kept for later processes, or null for none. */
+  readonly weightCache: string | null
+  /** The command that decodes videos. */
+  readonly ffmpeg: string
   /** Verbosity of the log on stderr. */
   readonly log: LogLevel
 }
@@ -163,6 +168,16 @@ export function readConfig(env: Environment): {
     { name: 'DGX_SPARK_THREADS', parse: parseThreads, allowed: '0 (one per core) to 1024' },
   ])
   setting<CpuIsa | null>('cpuIsa', null, [oneOf('DGX_SPARK_CPU_ISA', cpuIsas)])
+  setting<string | null>('weightCache', null, [
+    {
+      name: 'DGX_SPARK_WEIGHT_CACHE',
+      parse: text => (path.isAbsolute(text) ? text : undefined),
+      allowed: 'the absolute path of a folder',
+    },
+  ])
+  setting('ffmpeg', 'ffmpeg', [
+    { name: 'DGX_SPARK_FFMPEG', parse: text => text, allowed: 'a command or path' },
+  ])
   setting<LogLevel>('log', 'silent', [
     oneOf('DGX_SPARK_LOG', ['silent', 'debug']),
     {

@@ -12,6 +12,7 @@ export type WarningCode =
   | 'SPARK_NO_ZERO_COPY'
   | 'SPARK_SIZE_NAME'
   | 'SPARK_UNUSED_PATTERN'
+  | 'SPARK_WEIGHT_CACHE'
 
 /** How much is logged to stderr. */
 export type LogLevel = 'silent' | 'debug'

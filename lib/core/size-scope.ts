@@ -240,10 +240,13 @@ export class SizeScope {
 export interface SizeValues {
   /** The value of a size. */
   of(size: Size): number
+  /** The same for all values of one scope that are equal. */
+  readonly key: string
 }
 
 /** What sizes are where all of them are numbers. */
 export const fixedSizes: SizeValues = {
+  key: '',
   of(size) {
     if (typeof size === 'number') return size
     throw new SparkError('ERR_INTERNAL', `the size ${size.formula} has no value here`)
@@ -262,16 +265,21 @@ class ScopeValues implements SizeValues {
     this.#values = new Array(scope.expressions)
   }
 
+  get key(): string {
+    return this.#symbols.join()
+  }
+
   of(size: Size): number {
     if (typeof size === 'number') return size
     const known = this.#values[size.id]
     if (known !== undefined) return known
-    const value = size.terms.reduce((sum, term) => sum + termValue(term, atom => this.#atomOf(atom)), 0)
+    let value = 0
+    for (const term of size.terms) value += termValue(term, this.#valueOf)
     this.#values[size.id] = value
     return value
   }
 
-  #atomOf(atom: Atom): number {
+  readonly #valueOf = (atom: Atom): number => {
     const known = this.#atoms[atom.id]
     if (known !== undefined) return known
     const value = atom.evaluate(this.#symbols, this)

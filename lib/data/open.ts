@@ -8,11 +8,9 @@ import { gunzip } from 'node:zlib'
 import { expectText } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { ioError } from '../io/atomic-write.js'
-import { parseNpy } from '../io/npy.js'
 import { readBytes } from '../io/read-file.js'
 import { readSafetensors, tensorFromRecord } from '../io/safetensors.js'
 import type { Batch, BatchStream, BatchTensor } from '../training/dataset.js'
-import { parseIdx } from './idx.js'
 import { type FieldRules, TableDataset } from './table.js'
 
 /** Returns the stream of an epoch; the default export of a data module. */
@@ -92,6 +90,7 @@ async function openIdx(
 ): Promise<TableDataset> {
   const chosen = (files: readonly string[]): string =>
     files.find(file => path.basename(file).startsWith('train')) ?? files[0]!
+  const { parseIdx } = await import('./idx.js')
   const read = async (file: string): Promise<BatchTensor> => parseIdx(await readUnzipped(file), file)
   const fields = { images: await read(chosen(images)), labels: await read(chosen(labels)) }
   return new TableDataset([{ source: chosen(images), fields }], rules)
@@ -100,6 +99,7 @@ async function openIdx(
 async function openArrays(files: readonly string[], rules: FieldRules): Promise<TableDataset> {
   const fields: Record<string, BatchTensor> = {}
   for (const file of files) {
+    const { parseNpy } = await import('../io/npy.js')
     const tensor = parseNpy(await readBytes(file), file)
     fields[path.basename(file, '.npy')] = tensor.dtype === 'f16' ? tensor.to('f32') : tensor
   }

@@ -5,6 +5,7 @@ import { getConfig, readConfig } from '../core/config.js'
 import { cudaDevice } from '../hardware/cuda-device.js'
 import type { GpuInfo } from '../hardware/gpu.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
+import { oomKills } from '../hardware/oom-kills.js'
 import { listFolder, systemRoot } from '../hardware/system-files.js'
 import { findFp4Ways } from '../kernels/fp4-ways.js'
 import { openKernels } from '../kernels/open.js'
@@ -53,8 +54,8 @@ export async function checkSystem(): Promise<CheckItem[]> {
   const nvidia = hardware.gpus.filter(gpu => gpu.vendor === 'nvidia')
   const facts: Facts = { hardware, detection, nvml, cuda, cublasLt, nvidia }
   const checks = [checkMachine, checkAddon, checkGpus, checkDriver, checkNvml, checkPermissions, checkKernels]
-  const items = [...checks, checkCublasLt, checkGraphs, checkMemory, checkConfiguration].map(check =>
-    check(facts),
+  const items = [...checks, checkCublasLt, checkGraphs, checkMemory, checkOomKills, checkConfiguration].map(
+    check => check(facts),
   )
   // Before this process opens the GPU, which in exclusive mode has room for one.
   const fp4 = await checkFp4(facts)
@@ -209,6 +210,33 @@ function checkMemory({ hardware, nvidia }: Facts): CheckItem {
   const found = `${gib(available)} of ${gib(total)} available${shared}`
   if (available >= 2 ** 30) return { name, status: 'ok', found }
   return { name, status: 'problem', found, next: 'ps aux --sort=-rss | head shows what takes the memory' }
+}
+
+/** What to reduce where memory runs out. */
+const useLessMemory =
+  "reduce the batch (accumulate keeps its effect), use precision 'bf16' or memory: 'small' in Model.load, in training " +
+  'memoryBudget, which recomputes parts of the forward pass instead of keeping them'
+
+/** Processes that the kernel killed: they end without a message of their own. */
+function checkOomKills(): CheckItem {
+  const name = 'killed for memory'
+  const found = oomKills(systemRoot())
+  if (!found) return { name, status: 'ok', found: 'not counted here' }
+  const { kills, isOwn, limit, limitReached } = found
+  const limited = limit === null ? 'without a limit of its own' : `with a limit of ${gib(limit)}`
+  const group = isOwn ? `this control group (${limited})` : `a control group above this one (${limited})`
+  if (kills === 0) return { name, status: 'ok', found: `no process of ${group}` }
+  const reached = limitReached ? `; the limit was reached ${limitReached} times` : ''
+  const raise =
+    limit === null
+      ? 'or end other programs: ps aux --sort=-rss | head'
+      : `or raise the limit of ${gib(limit)} (${limit} bytes): docker run --memory, MemoryMax of systemd`
+  return {
+    name,
+    status: 'note',
+    found: `${kills} ${kills === 1 ? 'process' : 'processes'} of ${group}${reached}`,
+    next: `${useLessMemory}; ${raise}`,
+  }
 }
 
 function checkConfiguration(): CheckItem {

@@ -18,6 +18,8 @@ export interface OutputDifference {
   readonly relativeError: number
   /** max |a − b| */
   readonly maxError: number
+  /** Mean of |a − b|; 0 without elements. */
+  readonly meanError: number
   /** Elements that were compared. */
   readonly elements: number
 }
@@ -98,6 +100,7 @@ class Sums {
   #b = 0
   #errors = 0
   #most = 0
+  #absolute = 0
   #elements = 0
 
   add(name: string, ours: Tensor<ElementType> | undefined, theirs: Tensor<ElementType>): void {
@@ -115,6 +118,7 @@ class Sums {
       this.#b += y * y
       this.#errors += (x - y) ** 2
       this.#most = Math.max(this.#most, Math.abs(x - y))
+      this.#absolute += Math.abs(x - y)
     }
     this.#elements += a.length
   }
@@ -126,6 +130,7 @@ class Sums {
       cosine: scale > 0 ? this.#products / scale : this.#a === this.#b ? 1 : 0,
       relativeError: this.#errors === 0 ? 0 : Math.sqrt(this.#errors / this.#b),
       maxError: this.#most,
+      meanError: this.#absolute / Math.max(1, this.#elements),
       elements: this.#elements,
     }
   }
@@ -137,10 +142,13 @@ function numbers(ours: Tensor<ElementType>, theirs: Tensor<ElementType>): ArrayL
     const equal = Array.from(theirs.data as ArrayLike<unknown>, (text, i) => Number(text === ours.data[i]))
     return [equal, equal.map(() => 1)]
   }
-  return [ours, theirs].map(({ dtype, data }) => {
-    if (dtype === 'f64') return data as Float64Array
-    const type = dtype as KernelType
-    const element = (isInteger(type) ? integerReader : floatReader)(type, data as ElementArray)
-    return Float64Array.from({ length: data.length }, (_, i) => Number(element(i)))
-  })
+  return [numbersOf(ours), numbersOf(theirs)]
+}
+
+/** The elements of a tensor as numbers; of a complex one the parts in turn. It must not hold texts. */
+export function numbersOf({ dtype, data }: Tensor<ElementType>): Float64Array {
+  if (dtype === 'f64') return data as Float64Array
+  const type = dtype as KernelType
+  const element = (isInteger(type) ? integerReader : floatReader)(type, data as ElementArray)
+  return Float64Array.from({ length: data.length }, (_, i) => Number(element(i)))
 }

@@ -27,10 +27,14 @@ export interface ConstantSource {
   readonly byteLength: number
   /** Reads them. Called at each access, so that a model may be larger than memory. */
   read(): Uint8Array
+  /** As `read`, to memory that nobody else has and without holding the JavaScript thread up. */
+  load?(): Promise<Uint8Array>
   /** The same numbers as a weight of a precision mode. */
   readonly weight?: ConstantWeight
   /** Whether reading costs nothing, because the bytes are there all the time. */
   readonly inMemory?: boolean
+  /** Whether they are in a file beside that of the model. */
+  readonly isBeside?: boolean
 }
 
 /** An element type that has bytes. */
@@ -149,6 +153,23 @@ export class Constant {
    */
   get inMemory(): boolean {
     return !('read' in this.#source) || this.#source.inMemory === true
+  }
+
+  /**
+   * Whether its elements are in a file beside that of its model, which may change without the model's.
+   * @internal
+   */
+  get isBeside(): boolean {
+    return 'read' in this.#source && this.#source.isBeside === true
+  }
+
+  /**
+   * Reads elements that are in a file to memory that nobody else has; undefined where they are somewhere else.
+   * @internal
+   * @throws SparkError as {@link Constant.bytes}
+   */
+  get load(): (() => Promise<Uint8Array>) | undefined {
+    return 'read' in this.#source ? this.#source.load : undefined
   }
 
   /** The constant on bytes of its own where they are the smaller part of a file in memory, so that it need not stay. */

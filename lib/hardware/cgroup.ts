@@ -7,7 +7,7 @@ import { readText } from './system-files.js'
  * cannot see do not exist.
  * @param controller - of cgroup v1; absent: the groups of cgroup v2
  */
-export function cgroupFolders(root: string, controller?: 'cpu'): string[] {
+export function cgroupFolders(root: string, controller?: 'cpu' | 'memory'): string[] {
   const lines = (readText(root, 'proc/self/cgroup') ?? '').split('\n').map(line => line.split(':'))
   const own = lines.find(([number, controllers = '']) =>
     controller ? controllers.split(',').includes(controller) : number === '0' && controllers === '',

@@ -1,5 +1,6 @@
 // monitor-statistics.ts: peak and mean of samples in constant memory.
 import type { GpuSample } from './gpu-sample.js'
+import { warningKind } from './throttle-detector.js'
 import type { ThrottleReason } from './throttling.js'
 
 /** Mean and extremes of one quantity over the samples that had it. */
@@ -30,11 +31,12 @@ export interface MonitorSummary {
   readonly smClock: Spread | null
   /** Number of samples with each reason; reasons that never held are left out. */
   readonly throttleReasons: Readonly<Partial<Record<ThrottleReason, number>>>
-  /** Each warning once, as first worded. */
+  /** Each kind of warning once, as first worded. */
   readonly warnings: readonly string[]
 }
 
-class Accumulator {
+/** Mean and extremes of the numbers that it is given; null is passed over. */
+export class Accumulator {
   #count = 0
   #sum = 0
   #min = Number.POSITIVE_INFINITY
@@ -58,8 +60,8 @@ export class MonitorStatistics {
   #samples = 0
   #first = 0
   #last = 0
-  #firstWarning: string | undefined
   readonly #reasons = new Map<ThrottleReason, number>()
+  readonly #warnings = new Map<string, string>()
   readonly #quantities = {
     utilization: new Accumulator(),
     memoryUsed: new Accumulator(),
@@ -80,7 +82,10 @@ export class MonitorStatistics {
     for (const reason of sample.throttleReasons) {
       this.#reasons.set(reason, (this.#reasons.get(reason) ?? 0) + 1)
     }
-    this.#firstWarning ??= sample.warnings[0] // there is one kind; its numbers change from sample to sample
+    for (const warning of sample.warnings) {
+      const kind = warningKind(warning)
+      if (!this.#warnings.has(kind)) this.#warnings.set(kind, warning)
+    }
   }
 
   summary(): MonitorSummary {
@@ -94,7 +99,7 @@ export class MonitorStatistics {
       power: power.spread(),
       smClock: smClock.spread(),
       throttleReasons: Object.fromEntries(this.#reasons),
-      warnings: this.#firstWarning === undefined ? [] : [this.#firstWarning],
+      warnings: [...this.#warnings.values()],
     }
   }
 }

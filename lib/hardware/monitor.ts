@@ -1,13 +1,15 @@
 // monitor.ts: periodic measurement of a GPU.
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expectInteger, expectKnownOptions, expectSignal } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { type Addon, loadAddon, type NvmlSample } from '../native.js'
 import { bestOf } from './backend-choice.js'
 import type { GpuInfo } from './gpu.js'
-import { type GpuSample, toSample } from './gpu-sample.js'
+import { type GpuSample, processName, toSample } from './gpu-sample.js'
 import { HardwareInfo } from './hardware-info.js'
 import { MonitorStatistics, type MonitorSummary } from './monitor-statistics.js'
+import { iterate, type Sampling, samples } from './sampling.js'
+import { systemRoot } from './system-files.js'
+import { ThrottleDetector } from './throttle-detector.js'
 
 /** Options of a {@link GpuMonitor}. */
 export interface GpuMonitorOptions {
@@ -33,9 +35,9 @@ export interface GpuMonitorOptions {
  */
 export class GpuMonitor implements AsyncIterable<GpuSample> {
   readonly #which: number | string | undefined
-  readonly #intervalMs: number
-  readonly #signal: AbortSignal | undefined
+  readonly #sampling: Sampling<GpuSample>
   readonly #statistics = new MonitorStatistics()
+  readonly #detector = new ThrottleDetector()
   #target: Promise<{ addon: Addon; gpu: GpuInfo }> | undefined
   #lastThrottled: NvmlSample['throttled'] | undefined
   #background: { stop: AbortController; done: Promise<void> } | undefined
@@ -51,8 +53,18 @@ export class GpuMonitor implements AsyncIterable<GpuSample> {
     expectInteger('intervalMs', intervalMs, 10, 86_400_000)
     expectSignal('signal', signal)
     this.#which = gpu
-    this.#intervalMs = intervalMs
-    this.#signal = signal
+    this.#sampling = { intervalMs, signal, sample: () => this.sample() }
+  }
+
+  /**
+   * The GPU that is measured.
+   * @internal
+   * @throws SparkError as {@link GpuMonitor.sample}
+   */
+  async target(): Promise<GpuSample['gpu']> {
+    this.#target ??= findGpu(this.#which)
+    const { index, name, uuid } = (await this.#target).gpu
+    return { index, name, uuid }
   }
 
   /**
@@ -65,24 +77,16 @@ export class GpuMonitor implements AsyncIterable<GpuSample> {
     const { addon, gpu } = await this.#target
     const time = Date.now()
     const raw = await addon.sampleGpu(gpu.uuid!)
-    const sample = toSample(time, gpu, raw, this.#lastThrottled)
+    const measured = toSample(time, gpu, raw, this.#lastThrottled, pid => processName(systemRoot(), pid))
     this.#lastThrottled = raw.throttled
+    const sample = { ...measured, warnings: [...measured.warnings, ...this.#detector.add(measured)] }
     this.#statistics.add(sample)
     return sample
   }
 
   /** Samples until the loop is left or the signal aborts; errors are those of {@link GpuMonitor.sample}. */
   [Symbol.asyncIterator](): AsyncIterator<GpuSample, undefined> {
-    const stop = new AbortController()
-    const samples = this.#samples(stop.signal, true)
-    return {
-      next: () => samples.next(),
-      return: async () => {
-        stop.abort() // ends a wait for the next sample at once
-        await samples.return(undefined)
-        return { done: true, value: undefined }
-      },
-    }
+    return iterate(this.#sampling)
   }
 
   /** Starts sampling in the background, for the summary. Does nothing when it runs. */
@@ -90,7 +94,7 @@ export class GpuMonitor implements AsyncIterable<GpuSample> {
     if (this.#background) return
     const stop = new AbortController()
     const collect = async (): Promise<void> => {
-      for await (const _ of this.#samples(stop.signal, false));
+      for await (const _ of samples(this.#sampling, stop.signal, false));
     }
     const done = collect()
     done.catch(() => {}) // told by stop()
@@ -114,24 +118,21 @@ export class GpuMonitor implements AsyncIterable<GpuSample> {
   summary(): MonitorSummary {
     return this.#statistics.summary()
   }
+}
 
-  async *#samples(stop: AbortSignal, ref: boolean): AsyncGenerator<GpuSample, undefined> {
-    const signal = this.#signal ? AbortSignal.any([stop, this.#signal]) : stop
-    while (!signal.aborted) {
-      const begun = performance.now()
-      yield await this.sample()
-      const wait = this.#intervalMs - (performance.now() - begun)
-      await sleep(Math.max(0, wait), undefined, { signal, ref }).catch(() => {}) // rejects when aborted
-    }
-    return undefined
-  }
+/** Why no GPU can be measured when the addon is missing. */
+export const withoutAddon = (reason: string): string =>
+  `a GPU cannot be measured without the native addon: ${reason}`
+
+/** Why a GPU without a uuid cannot be measured. */
+export function withoutUuid({ index, name, problem, unavailable }: GpuInfo): string {
+  const why = problem ?? unavailable.uuid ?? 'the driver tells no uuid'
+  return `GPU ${index} (${name}) cannot be measured: ${why}`
 }
 
 async function findGpu(which: number | string | undefined): Promise<{ addon: Addon; gpu: GpuInfo }> {
   const loaded = loadAddon()
-  if (!loaded.addon) {
-    throw new SparkError('ERR_NO_CUDA', `a GPU cannot be measured without the native addon: ${loaded.reason}`)
-  }
+  if (!loaded.addon) throw new SparkError('ERR_NO_CUDA', withoutAddon(loaded.reason))
   const { gpus } = await HardwareInfo.detect()
   const nvidia = gpus.filter(gpu => gpu.vendor === 'nvidia')
   if (nvidia.length === 0) {
@@ -150,9 +151,6 @@ async function findGpu(which: number | string | undefined): Promise<{ addon: Add
       .join(', ')
     throw new SparkError('ERR_ARGUMENT', `gpu is ${which}, which no NVIDIA GPU has; there are ${choices}`)
   }
-  if (!gpu.uuid) {
-    const why = gpu.problem ?? gpu.unavailable.uuid ?? 'the driver tells no uuid'
-    throw new SparkError('ERR_NO_CUDA', `GPU ${gpu.index} (${gpu.name}) cannot be measured: ${why}`)
-  }
+  if (!gpu.uuid) throw new SparkError('ERR_NO_CUDA', withoutUuid(gpu))
   return { addon: loaded.addon, gpu }
 }

@@ -16,7 +16,10 @@ export const temporaryName = (name: string, unique: string): string => `.${name}
  * @throws SparkError ERR_IO, also for anything but an ordinary file, such as /dev/null: the renamed file would replace it;
  * ERR_DISPOSED when memory of a chunk was detached before it was written
  */
-export async function writeFileAtomic(file: string, chunks: Iterable<Uint8Array>): Promise<void> {
+export async function writeFileAtomic(
+  file: string,
+  chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+): Promise<void> {
   const target = await realpath(file).catch(() => file)
   const found = await stat(target).catch(() => undefined)
   if (found && !found.isFile() && !found.isDirectory()) {
@@ -28,7 +31,7 @@ export async function writeFileAtomic(file: string, chunks: Iterable<Uint8Array>
     // The new file is private until it has the mode of the file that it replaces.
     const handle = await open(temporary, 'wx', found ? 0o600 : 0o666)
     try {
-      for (const chunk of chunks) await writeAll(handle, chunk)
+      for await (const chunk of chunks) await writeAll(handle, chunk)
       if (found) await takeOver(handle, found)
       await handle.sync()
     } finally {

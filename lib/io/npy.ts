@@ -9,6 +9,7 @@ import {
 } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
+import { transpose } from '../core/transpose.js'
 import type { NumericType } from '../graph/constant.js'
 import { Tensor } from '../memory/tensor.js'
 
@@ -31,10 +32,10 @@ const types: Readonly<Record<string, NumericType>> = {
 }
 
 /**
- * A tensor of the bytes of a .npy file.
+ * A tensor of the bytes of a .npy file. Texts of n bytes (`S8`) are u8 with n elements more in the last dimension.
  * @param label - names the file in errors
  * @throws SparkError ERR_FORMAT for a file that is broken, cut off or too long; ERR_DTYPE for elements that are not numbers;
- * ERR_UNSUPPORTED for a column-major array
+ * ERR_UNSUPPORTED for a column-major array of more than two dimensions
  */
 export function parseNpy(bytes: Uint8Array, label = 'npy'): Tensor<NumericType> {
   const broken = (what: string): SparkError =>
@@ -51,20 +52,25 @@ export function parseNpy(bytes: Uint8Array, label = 'npy'): Tensor<NumericType> 
   const [, order, code = ''] = /'descr':\s*'([<>|=])(\w\d+)'/.exec(header) ?? []
   const [, sizes] = /'shape':\s*\(([\d,\s]*)\)/.exec(header) ?? []
   if (order === undefined || sizes === undefined) throw broken('the header names no element type or shape')
-  const dtype = Object.hasOwn(types, code) ? types[code] : undefined
+  const text = /^S(\d+)$/.exec(code)?.[1]
+  const dtype = text ? 'u8' : Object.hasOwn(types, code) ? types[code] : undefined
   if (!dtype)
     throw new SparkError('ERR_DTYPE', `${label} has elements of type ${code}, which are not supported`)
-  if (/'fortran_order':\s*True/.test(header)) {
+  const shape = sizes.split(',').flatMap(size => (size.trim() ? [Number(size)] : []))
+  const isColumnMajor = /'fortran_order':\s*True/.test(header)
+  if (isColumnMajor && shape.length > 2) {
     const remedy = 'save numpy.ascontiguousarray of it'
     throw new SparkError('ERR_UNSUPPORTED', `${label} is in Fortran's order: ${remedy}`)
   }
-  const shape = sizes.split(',').flatMap(size => (size.trim() ? [Number(size)] : []))
+  if (text) shape.push(Number(text))
   const kind = elementArrayOf(dtype)
   const [needed, there] = [numel(shape) * kind.BYTES_PER_ELEMENT, bytes.byteLength - end]
   if (needed !== there) throw broken(`[${shape.join(', ')}] needs ${needed} bytes, but there are ${there}`)
   const body = Uint8Array.from(bytes.subarray(end))
   if (order === '>') swapBytes(body, kind.BYTES_PER_ELEMENT)
-  const data = new kind(body.buffer, 0, numel(shape))
+  const elements = new kind(body.buffer, 0, numel(shape))
+  const [rows = 1, cols = 1] = shape
+  const data = isColumnMajor && !text ? transpose(elements, cols, rows) : elements
   return Tensor.of(data as TypedArrayOf<NumericType>, shape, dtype)
 }
 

@@ -50,6 +50,11 @@ export interface ConvArgs extends ConvShape {
   y: Float32Array
   /** The weight from `winogradWeight`, for kernels of 3 x 3 that it fits: the CPU convolves in tiles, rounding otherwise. */
   winograd?: Float32Array | undefined
+  /**
+   * Tiles of 4 x 4 outputs of an image from which on `winograd` is used, and below which `weight`. 0: always, and no elements of `weight`
+   * are read. Default: 0.
+   */
+  minTiles?: number | undefined
 }
 
 /** Gradients of a convolution; see `ConvBackwardArgs` in native/backend/conv_args.h. */

@@ -6,6 +6,7 @@ import { usableCores } from '../hardware/cpu.js'
 import { systemRoot } from '../hardware/system-files.js'
 import { type Addon, type PlanHandle, requireAddon } from '../native.js'
 import type { Kernels, PreparedSteps } from './kernels.js'
+import { untilStopped } from './until-stopped.js'
 
 /** Milliseconds after the first plan of a turn of the event loop in which more may run on the JavaScript thread. */
 const briefPeriod = 1
@@ -27,6 +28,8 @@ const handles = new WeakMap<PreparedSteps, PlanHandle>()
 function prepared(addon: Addon, plan: PlanHandle): PreparedSteps {
   /** Whether the last run was so short that it ran on the JavaScript thread. */
   let isBrief = false
+  const repeat = (signal: AbortSignal | undefined, times: number): Promise<void> =>
+    untilStopped(addon, plan, signal, () => addon.planRun(plan, false, times)!)
   const start = (): Promise<void> | undefined => {
     const now = performance.now()
     const pending = addon.planRun(plan, now < briefUntil)
@@ -36,7 +39,10 @@ function prepared(addon: Addon, plan: PlanHandle): PreparedSteps {
   }
   const steps: PreparedSteps = {
     // The event loop turns sooner than work gets to another thread and back.
-    run: () => (isBrief && performance.now() >= briefUntil ? nextTurn().then(start) : start()),
+    run(signal, times = 1) {
+      if (times > 1) return repeat(signal, times)
+      return isBrief && performance.now() >= briefUntil ? nextTurn().then(start) : start()
+    },
     profile: async () => addon.planProfile(plan),
     async fetch() {},
     async store() {},
@@ -61,6 +67,7 @@ export function openCpuKernels(threads?: number): Kernels {
     bf16Support: addon.cpuBf16Support(),
     freeBytes: freemem,
     padding: buffer => addon.linePadding(buffer),
+    release: buffer => addon.release(buffer),
     supports: () => true,
     runSync: (op, args) => addon.run(op, args),
     run: (op, args) => addon.runAsync(op, args),

@@ -7,6 +7,7 @@ import { type AllocateOptions, type TypedArrayConstructor, UnifiedBuffer } from 
 import { requireAddon } from '../native.js'
 import { afterFp4, decideFp4 } from './fp4-ways.js'
 import type { Compute, HeldArray, HoldableArray, Kernels } from './kernels.js'
+import { untilStopped } from './until-stopped.js'
 
 /**
  * The kernels on a GPU, the best one by default.
@@ -46,13 +47,15 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
       const plan = addon.planCreate(steps, ordinal, memory, getConfig().cudaGraphs)
       const nvfp4 = steps.some(({ args }) => usesNvfp4(args))
       return {
-        async run() {
+        async run(signal, times = 1) {
           if (nvfp4) decideFp4(addon, ordinal)
-          await afterFp4(ordinal, async () => addon.planRun(plan))
+          const run = async (): Promise<void> => addon.planRun(plan, false, times)
+          await afterFp4(ordinal, () => (times > 1 ? untilStopped(addon, plan, signal, run) : run()))
           const problem = addon.planProblem(plan)
           if (problem)
             warnOnce('SPARK_CUDA', 'plan', `plans run without CUDA graphs, more slowly: ${problem}`)
         },
+        deviceMs: () => addon.planDeviceMs(plan),
         fetch: () => afterFp4(ordinal, () => addon.planFetch(plan)),
         store: () => afterFp4(ordinal, () => addon.planStore(plan)),
         dispose: () => addon.planDispose(plan),

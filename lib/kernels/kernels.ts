@@ -34,10 +34,11 @@ export interface PreparedSteps {
   /**
    * Runs all of them without holding the JavaScript thread up; undefined when they have run already, because that takes
    * less time than to hand them to another thread (`js` computes on this one, and lets the event loop turn between steps).
-   * @param signal - ends a run on the JavaScript thread; another one goes on to its end
+   * @param signal - ends a run on the JavaScript thread; another one goes on to its end, and is the last one
+   * @param times - how often they run, one run after the other; by default once
    * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED when an operand has been detached
    */
-  run(signal?: AbortSignal | undefined): Promise<void> | undefined
+  run(signal?: AbortSignal | undefined, times?: number): Promise<void> | undefined
   /**
    * Brings the state that the steps keep into its arrays, to be read.
    * @throws SparkError as {@link PreparedSteps.run}
@@ -48,6 +49,12 @@ export interface PreparedSteps {
    * @throws SparkError as {@link PreparedSteps.run}
    */
   store(): Promise<void>
+  /**
+   * Milliseconds that the last run took on a device, by its events; null before the first run behind the first call, which
+   * begins to measure. Backends without devices lack it.
+   * @throws SparkError as {@link PreparedSteps.run}
+   */
+  deviceMs?(): number | null
   /** As {@link PreparedSteps.run}; milliseconds of each step. Backends without a clock for steps lack it. */
   profile?(): Promise<Float64Array>
   /** Lets the operands go. */
@@ -103,6 +110,11 @@ export interface Kernels {
   freeBytes(): number
   /** Bytes from the start of a buffer to where its kernels read vectors fastest; missing where all offsets are equal. */
   padding?(buffer: ArrayBuffer): number
+  /**
+   * Frees memory that nobody reads any more. Backends without it leave that to the garbage collector.
+   * @internal
+   */
+  release?(buffer: ArrayBuffer): void
   /** Whether the backend has a kernel for `op`. */
   supports(op: KernelOp): boolean
   /**

@@ -111,6 +111,40 @@ export interface GridSampleArgs {
   y: Float32Array
 }
 
+/** A plane of pixels in the bytes of a frame: (row, column) is at offset + row · pitch + column · step. */
+export interface PixelPlane {
+  /** At least 1. */
+  height: number
+  /** At least 1. */
+  width: number
+  /** Of the first pixel. */
+  offset: number
+  /** From a row to the next one. */
+  pitch: number
+  /** From a pixel to the next one: 2 where U and V alternate. */
+  step: number
+}
+
+/** Frames of a camera as driving models read them; see `WarpFramesArgs` in native/backend/layer_args.h. */
+export interface WarpFramesArgs {
+  /** How many. */
+  frames: number
+  /** From one to the next. */
+  frameBytes: number
+  /** Y, U and V in a frame. */
+  planes: readonly PixelPlane[]
+  /** Even. */
+  outHeight: number
+  /** Even. */
+  outWidth: number
+  /** The projection from points of the result to points of the frame, nine numbers by rows. */
+  matrix: readonly number[]
+  /** [frames, frameBytes] */
+  x: Uint8Array
+  /** Output, [frames, 6, outHeight / 2, outWidth / 2]. */
+  y: Uint8Array
+}
+
 /** A function and its parameters. */
 export interface FunctionArgs {
   /** What is computed. */
@@ -181,6 +215,8 @@ export interface LayerKernelArgs {
   dropoutMask: DropoutMaskArgs
   /** An image at points. */
   gridSample: GridSampleArgs
+  /** Frames of a camera through a projection, packed. */
+  warpFrames: WarpFramesArgs
   /** A recurrent layer. */
   recurrent: RecurrentArgs
 }

@@ -13,6 +13,8 @@ export type FloatCompute = Exclude<Compute, 'nvfp4'>
 export interface PackWeightArgs {
   /** In rows. */
   weight: Weight
+  /** The elements of `weight` are there column by column, f32 only. Default: false. */
+  transposed?: boolean
   /** Output, as long as `panelSizes` says, of the type of `weight.data`. */
   data: Weight['data']
   /** Output, nvfp4 only. */

@@ -5,6 +5,7 @@ import type { GpuSelector } from '../hardware/cuda-device.js'
 import type { MemoryUse } from '../plan/compile.js'
 import type { Plan, StepTime } from '../plan/plan.js'
 import type { HostTensor, HostValue } from './values.js'
+import type { WeightCacheOptions } from './weight-cache.js'
 
 /** Engines a model can run on; `onnxruntime` is the package onnxruntime-node, where it is installed. */
 export type ModelBackend = BackendName | 'onnxruntime'
@@ -60,8 +61,10 @@ export interface Engine {
   run(inputs: readonly HostValue[], options?: EngineRunOptions): Promise<readonly HostValue[]>
   /** A plan on arrays of the caller, by name. */
   bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan>
-  /** How long each step of all plans takes, on the inputs of the last run. */
+  /** How long each step of the plans of the last run takes, on its inputs. */
   profile(runs: number): Promise<readonly StepTime[]>
+  /** Milliseconds that the plans of the last run took on a device; null where an engine does not measure, or has not begun to. */
+  deviceMs?(): number | null
   /** Frees what it holds. */
   dispose(): void
 }
@@ -94,6 +97,12 @@ export interface EngineOptions {
    * weights themselves. Results differ in rounding. Default: fast.
    */
   memory?: MemoryUse
+  /**
+   * Keeps weights on the disk as kernels of the CPU read them, for later processes that load the same file: `true` in the user's cache
+   * folder, or where the settings say. Weights of precision modes are not kept. Default: the folder that
+   * DGX_SPARK_WEIGHT_CACHE names, or false.
+   */
+  weightCache?: boolean | WeightCacheOptions
   /**
    * Where `onnxruntime` computes: cpu, cuda, tensorrt, dml, coreml, webgpu …, or `{ name, …settings }`, as
    * onnxruntime-node takes it. Default: cpu.

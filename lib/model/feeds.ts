@@ -28,14 +28,20 @@ export type Feeds = Readonly<Record<string, Feed>>
 
 /**
  * As {@link readFeeds}, in memory of their own, so that a caller may change or transfer its arrays at once.
+ * @param copy - of the tensor that is fed to input `i`
  * @throws SparkError as {@link readFeeds}, ERR_OUT_OF_MEMORY
  */
-export function copyFeeds(inputs: readonly ValueInfo[], feeds: Feeds): HostValue[] {
+export function copyFeeds(
+  inputs: readonly ValueInfo[],
+  feeds: Feeds,
+  copy: (tensor: HostTensor, i: number) => HostTensor = copied,
+): HostValue[] {
   const values = readFeeds(inputs, feeds)
   try {
-    return values.map(value =>
-      value.kind === 'sequence' ? { ...value, items: value.items.map(copied) } : copied(value),
-    )
+    return values.map((value, i) => {
+      if (value.kind === 'sequence') return { ...value, items: value.items.map(copied) }
+      return value.kind === 'tensor' ? copy(value, i) : value
+    })
   } catch (cause) {
     throw new SparkError('ERR_OUT_OF_MEMORY', 'the inputs of a run cannot be copied: bind them', { cause })
   }

@@ -18,6 +18,7 @@ import {
   type ValueInfo,
 } from '../graph/graph.js'
 import { canonicalise } from '../graph/rewrites/canonicalise.js'
+import { uniqueNames } from '../graph/rewrites/unique-names.js'
 import { inferFacts } from '../graph/shape-inference.js'
 import { families, rowOf } from '../graph/shapes/table.js'
 import { checkGraph } from '../graph/validate.js'
@@ -162,6 +163,32 @@ export class GraphBuilder {
   }
 
   /**
+   * Adds the nodes and constants of another graph, which stays as it is; their names change where they are taken.
+   * @param graph - canonical, as {@link GraphBuilder.build} makes it
+   * @param inputs - a value of this graph for each input of the other one, by its name
+   * @returns the values that its outputs are here, by their names there
+   * @throws SparkError ERR_ARGUMENT for an input that is missing or unknown, or a value that is not there
+   */
+  inline(graph: Graph, inputs: ReadonlyMap<string, string>): Map<string, string> {
+    const needed = graph.inputs.map(({ name }) => name).filter(name => !graph.initializers.has(name))
+    for (const name of needed)
+      if (!inputs.has(name)) throw argumentError('inputs', `a value for input '${name}'`, [...inputs.keys()])
+    for (const [name, value] of inputs) {
+      if (!needed.includes(name))
+        throw argumentError('inputs', `inputs of the graph: ${needed.join(', ')}`, name)
+      if (!this.#has(value)) throw this.#missing(`inputs['${name}']`, value)
+    }
+    const made = [...graph.initializers.keys(), ...graph.nodes.flatMap(({ outputs }) => outputs)]
+    const names = new Map(inputs)
+    for (const name of made) if (name !== '' && !names.has(name)) names.set(name, this.#freshName(name))
+    for (const [name, value] of graph.initializers) this.#initializers.set(names.get(name)!, value)
+    const rename = (name: string): string => names.get(name) ?? name
+    for (const node of uniqueNames(renameReads(graph, names)).nodes)
+      this.#nodes.push({ ...node, outputs: node.outputs.map(rename) })
+    return new Map(graph.outputs.map(({ name }) => [name, rename(name)]))
+  }
+
+  /**
    * A builder of a graph inside of this one, for an attribute of If, Loop or Scan: it may read the values of this graph.
    * @returns a builder whose {@link GraphBuilder.build} gives the attribute
    */
@@ -268,8 +295,12 @@ export class GraphBuilder {
 
   /** A name that no value has. */
   #fresh(op: string): string {
-    let name = `/${op}`
-    for (let i = 1; this.#names.has(name); i++) name = `/${op}_${i}`
+    return this.#freshName(`/${op}`)
+  }
+
+  #freshName(base: string): string {
+    let name = base
+    for (let i = 1; this.#names.has(name); i++) name = `${base}_${i}`
     this.#names.add(name)
     return name
   }

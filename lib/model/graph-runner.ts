@@ -11,13 +11,13 @@ import { isIf } from '../graph/rewrites/inline-branches.js'
 import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
 import type { Kernels } from '../kernels/kernels.js'
 import { rewriteForInference } from '../pipeline.js'
-import { type CompileOptions, unknownOperator } from '../plan/compile.js'
+import { unknownOperator } from '../plan/compile.js'
 import { loweringOf } from '../plan/lower/index.js'
 import { MissingElements } from '../plan/missing-elements.js'
-import { Plan, PlanTemplate } from '../plan/plan.js'
+import { Plan, type PlanOptions, PlanTemplate } from '../plan/plan.js'
 import { type Bound, type Compiled, type Cut, cutBefore, neededNodes } from './cuts.js'
 import { hostOperatorOf } from './host/index.js'
-import type { ModelState } from './model-state.js'
+import { ModelState } from './model-state.js'
 import { PlanCache } from './plan-cache.js'
 import { cutSegment, decisiveInputs, type SegmentInput } from './segments.js'
 import { statePlan, statesIn } from './state-plans.js'
@@ -25,7 +25,7 @@ import { SymbolicValues } from './symbolic-values.js'
 import { type HostTensor, type HostValue, hostConstant, hostTensor, Scope, typeOf } from './values.js'
 
 /** How segments are compiled. */
-export type CompileSettings = Pick<CompileOptions, 'mode' | 'memory'>
+export type CompileSettings = Pick<PlanOptions, 'mode' | 'memory' | 'store'>
 
 /** Runs one graph, or one subgraph of it, on a backend. One run at a time. */
 export class GraphRunner {
@@ -46,7 +46,7 @@ export class GraphRunner {
   #compileMs = 0
 
   /**
-   * @param settings - the mode that the weights are rounded in, and how much memory they may take
+   * @param settings - the mode that the weights are rounded in, how much memory they may take, and where they are kept
    * @param outer - constants of the graphs around a subgraph
    * @param cache - what keeps the plans
    */
@@ -74,6 +74,11 @@ export class GraphRunner {
     }
     visit(this.#root?.cut)
     return [...own, ...[...this.#inner.values()].flatMap(runner => runner.plans)]
+  }
+
+  /** The plans that the last run used, those of subgraphs included. */
+  get ran(): readonly Plan[] {
+    return this.#cache.ran
   }
 
   /** How many compilations are kept, those of subgraphs included. */
@@ -124,6 +129,7 @@ export class GraphRunner {
    * @throws SparkError as {@link Plan.create} and {@link Plan.run}; the reason of the signal when it is aborted
    */
   async run(inputs: readonly HostValue[], pacer = new Pacer(), outer?: Scope): Promise<HostValue[]> {
+    if (!outer) this.#cache.startRun()
     const scope = new Scope(outer)
     this.graph.inputs.forEach(({ name }, i) => {
       scope.set(name, inputs[i]!)
@@ -131,7 +137,10 @@ export class GraphRunner {
     for (let cut = await this.#start(pacer); cut; ) {
       await pacer.pause()
       const segment: Bound = await this.#segment(cut, scope, pacer)
-      if (segment.plan) await runPlan(segment.plan, scope, pacer)
+      if (segment.plan) {
+        this.#cache.noteRun(segment.plan)
+        await runPlan(segment.plan, scope, pacer)
+      }
       for (const node of segment.hostNodes) await this.#runOnHost(node, scope, pacer)
       cut = segment.next
     }
@@ -219,7 +228,8 @@ export class GraphRunner {
       const value = scope.get(name)
       if (value) values.set(name, value)
     }
-    const known = cut.boundTo(values)
+    const hasStates = [...values.values()].some(value => value instanceof ModelState)
+    const known = hasStates ? undefined : cut.boundTo(values)
     if (known) return known
     const { compiled, sizes } = cut.variantFor(values) ?? (await this.#compileTimed(cut, values, pacer))
     const { arena } = this.#cache
@@ -229,6 +239,8 @@ export class GraphRunner {
       for (const state of states.values()) scope.set(state.pair.output, state)
       return { ...compiled, plan }
     }
+    const copied = hasStates ? cut.boundTo(values) : undefined
+    if (copied) return copied
     const used = compiled.symbols.isOpen ? sizes : fixedSizes
     const { template } = compiled
     const over = template && this.#cache.take(template)

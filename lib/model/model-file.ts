@@ -4,9 +4,13 @@ import { argumentError, expectAttached, expectInteger, expectObject } from '../c
 import type { Pacer } from '../core/paced.js'
 import { makeUntransferable } from '../core/untransferable.js'
 import type { Graph } from '../graph/graph.js'
-import { download, shownUrl } from '../io/download.js'
+import { download } from '../hub/download-bytes.js'
+import { shownUrl } from '../hub/request.js'
+import { fileIdentity } from '../io/content-hash.js'
 import { readOnnx } from '../io/onnx/read.js'
+import type { EngineOptions } from './engine.js'
 import { sharedGraph } from './shared-files.js'
+import { WeightCache } from './weight-cache.js'
 
 /** Where a model comes from: a path; a `file:`, `http:` or `https:` URL; or its bytes. */
 export type ModelFile = string | URL | Uint8Array | ArrayBuffer
@@ -31,7 +35,7 @@ const maxFileBytes = 2 ** 31
  */
 export async function readSource(
   source: ModelFile,
-  { externalData, maxBytes = maxFileBytes }: SourceOptions,
+  { externalData, maxBytes = maxFileBytes, weightCache }: SourceOptions & Pick<EngineOptions, 'weightCache'>,
   pacer: Pacer,
 ): Promise<Graph> {
   expectInteger('options.maxBytes', maxBytes, 1)
@@ -49,9 +53,23 @@ export async function readSource(
   } else {
     const read = (): Promise<Graph> => readOnnx(source as string | URL, pacer, { externalData: files })
     const file = files ? undefined : pathOf(source)
-    graph = file === undefined ? await read() : await sharedGraph(file, read)
+    graph = file === undefined ? await read() : await readFile(file, read, weightCache, pacer)
   }
   for (const { buffer } of held) if (buffer instanceof ArrayBuffer) makeUntransferable(buffer)
+  return graph
+}
+
+/** The graph of a file; a cache of weights gets to know what is in it. */
+async function readFile(
+  file: string,
+  read: () => Promise<Graph>,
+  weightCache: EngineOptions['weightCache'],
+  pacer: Pacer,
+): Promise<Graph> {
+  const cache = await WeightCache.open(weightCache)
+  const identity = cache && (await fileIdentity(file))
+  const graph = await sharedGraph(file, read)
+  if (cache && identity !== undefined) await cache.identify(file, identity, graph, pacer)
   return graph
 }
 

@@ -45,6 +45,7 @@ export const loadOptions: readonly string[] = [
   'threads',
   'provider',
   'memory',
+  'weightCache',
   'precision',
   'recipe',
   'keep',

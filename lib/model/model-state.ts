@@ -17,10 +17,17 @@ export interface StatePair {
   readonly axis: number | undefined
 }
 
+/** A plan, the sizes that it is bound to, and the memory of each state. */
+interface StatePlan {
+  readonly plan: Plan
+  readonly key: string
+  readonly memories: ReadonlyMap<string, ElementArray>
+}
+
 /** What the states of one sequence of runs have in common. */
 export class StateGroup {
   /** The plan of each template, and what it is bound to. */
-  readonly plans = new Map<PlanTemplate, { readonly plan: Plan; readonly key: string }>()
+  readonly plans = new Map<PlanTemplate, StatePlan>()
 
   /** Frees the plans. */
   dispose(): void {
@@ -87,15 +94,16 @@ export class ModelState implements HostTensor {
     return this.#memory
   }
 
-  /** Makes room for a shape. */
-  reserve(shape: readonly number[]): void {
+  /** Makes room for a shape; whether the memory is another one now. */
+  reserve(shape: readonly number[]): boolean {
     const length = this.#sizeOf(shape)
-    if (length <= this.#capacity) return
+    if (length <= this.#capacity) return false
     const capacity = Math.max(length, 2 * this.#capacity)
     const memory = this.#allocate(capacity)
     this.#move(this.#memory, this.#capacity, memory, capacity)
     this.#memory = memory
     this.#capacity = capacity
+    return true
   }
 
   /** Whether what it holds is unknown, because a run that has not ended well has written over it. */

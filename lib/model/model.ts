@@ -18,6 +18,7 @@ import { Tensor } from '../memory/tensor.js'
 import type { StepTime } from '../plan/plan.js'
 import { BoundModel, expectBindable } from './bound-model.js'
 import type { Engine, ModelBackendChoice, ModelStats } from './engine.js'
+import { FeedAreas } from './feed-areas.js'
 import { copyFeeds, type Feeds, readFeeds } from './feeds.js'
 import type { ModelFile } from './model-file.js'
 import {
@@ -69,8 +70,11 @@ export class Model implements Disposable {
   readonly #reopen: (names: readonly string[]) => Promise<OpenedGraph>
   /** By the names of the fed initializers. */
   readonly #variants = new Map<string, Variant>()
+  readonly #feedAreas = new FeedAreas()
   /** Settles when the last run that was asked for has ended. */
   #last: Promise<unknown> = Promise.resolve()
+  /** What ran last. */
+  #ran: Engine | undefined
 
   private constructor(
     key: typeof internal,
@@ -102,7 +106,8 @@ export class Model implements Disposable {
    * @param source - a path; a `file:`, `http:` or `https:` URL; or the bytes of a model, which must then not change and can
    * no longer be transferred to another thread
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
-   * `device`: which GPU; `threads`: of the CPU; `memory`: `small` for weights in no enlarged layout; `provider`: where onnxruntime computes; `precision`: format of weights;
+   * `device`: which GPU; `threads`: of the CPU; `memory`: `small` for weights in no enlarged layout;
+   * `weightCache`: keeps packed weights on the disk; `provider`: where onnxruntime computes; `precision`: format of weights;
    * `recipe`: scales of nvfp4; `keep`: weights that stay in bf16; `batchSize`: of the inputs; `outputs`: those that are
    * wanted; `externalData`: files beside a model that comes as bytes; `maxBytes`: of a download; `signal`: ends loading
    * @throws SparkError ERR_IO when it cannot be read or downloaded; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE
@@ -174,13 +179,18 @@ export class Model implements Disposable {
     expectSignal('options.signal', signal)
     const indices = outputs && outputIndices(this.graph, outputs, 'options.outputs')
     const variant = this.#variantFor(feeds)
-    const inputs = copyFeeds(variant.inputs, feeds)
+    const { values: inputs, release } = this.#feedAreas.copy(variant.inputs, feeds)
     const results = this.#last.then(async () => {
-      signal?.throwIfAborted()
-      const engine = await variant.open()
-      const values = await engine.run(inputs, { signal, outputs: indices })
-      const wanted = indices?.map(index => this.outputs[index]!) ?? this.outputs
-      return wanted.map(({ name }, i) => [name, outputOf(values[i]!)] as const)
+      try {
+        signal?.throwIfAborted()
+        const engine = await variant.open()
+        this.#ran = engine
+        const values = await engine.run(inputs, { signal, outputs: indices })
+        const wanted = indices?.map(index => this.outputs[index]!) ?? this.outputs
+        return wanted.map(({ name }, i) => [name, outputOf(values[i]!)] as const)
+      } finally {
+        release()
+      }
     })
     this.#last = results.catch(() => undefined)
     return Object.fromEntries(await unlessAborted(results, signal)) as RunResults<T>
@@ -207,6 +217,14 @@ export class Model implements Disposable {
     })
     this.#last = times.catch(() => undefined)
     return times
+  }
+
+  /**
+   * Milliseconds that the plans of the last `run` took on a GPU, by its events, after all runs that were asked for: null in other
+   * engines, and before the first run behind the first call, which begins to measure.
+   */
+  async deviceMs(): Promise<number | null> {
+    return this.#last.then(() => this.#ran?.deviceMs?.() ?? null)
   }
 
   /**

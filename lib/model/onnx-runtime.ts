@@ -28,9 +28,14 @@ const runtimeTypes: Partial<Record<ElementType, Tensor.Type>> = {
 
 const ourTypes = new Map(Object.entries(runtimeTypes).map(([ours, theirs]) => [theirs, ours as ElementType]))
 
-type Runtime = typeof import('onnxruntime-node')
+/** The package. */
+export type Runtime = typeof import('onnxruntime-node')
 
-async function loadRuntime(): Promise<Runtime> {
+/**
+ * Loads the package.
+ * @throws SparkError ERR_UNSUPPORTED when it is not installed
+ */
+export async function loadRuntime(): Promise<Runtime> {
   try {
     // Bundlers leave it alone: it is found where the program runs, or not.
     return await import(/* webpackIgnore: true */ /* @vite-ignore */ 'onnxruntime-node')
@@ -100,7 +105,8 @@ function typed(graph: Graph): Graph {
   return { ...graph, outputs }
 }
 
-async function refusal<T>(work: Promise<T>): Promise<T> {
+/** What ONNX Runtime does; its errors as ERR_UNSUPPORTED. */
+export async function refusal<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (cause) {
@@ -108,7 +114,8 @@ async function refusal<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-function toRuntime({ Tensor }: Runtime, name: string, value: HostValue): Tensor {
+/** A value as ONNX Runtime takes it. */
+export function toRuntime({ Tensor }: Runtime, name: string, value: HostValue): Tensor {
   const type = value.kind === 'tensor' ? runtimeTypes[value.dtype] : undefined
   if (value.kind !== 'tensor' || !type) {
     const what = value.kind === 'tensor' ? value.dtype : `a value of the kind ${value.kind}`
@@ -117,7 +124,8 @@ function toRuntime({ Tensor }: Runtime, name: string, value: HostValue): Tensor 
   return new Tensor(type, value.data as never, [...value.shape])
 }
 
-function fromRuntime({ type, dims, data }: Tensor): HostTensor {
+/** A tensor of ONNX Runtime. */
+export function fromRuntime({ type, dims, data }: Tensor): HostTensor {
   const dtype = ourTypes.get(type) as ElementType
   if (dtype === 'string') return hostTensor(dtype, dims, data as string[])
   const { buffer, byteOffset, length } = data as Float32Array

@@ -23,6 +23,7 @@ import {
 import { type CompileSettings, GraphRunner } from './graph-runner.js'
 import { openOnnxRuntime } from './onnx-runtime.js'
 import type { HostTensor, HostValue } from './values.js'
+import { WeightCache } from './weight-cache.js'
 
 /**
  * Opens the engine that a model asks for.
@@ -35,9 +36,9 @@ export async function openEngine(
   precision: Precision,
   pacer: Pacer,
 ): Promise<Engine> {
-  const { backend = getConfig().backend, device, provider, threads, memory = 'fast' } = options
+  const { backend = getConfig().backend, device, provider, threads, memory = 'fast', weightCache } = options
   expectOneOf('options.memory', memory, ['fast', 'small'])
-  const settings = { mode: precision, memory }
+  const settings = { mode: precision, memory, store: await WeightCache.open(weightCache) }
   if (threads !== undefined) expectInteger('options.threads', threads, 0, maxThreads)
   expectOneOf('options.backend', backend, modelBackends)
   if (backend === 'onnxruntime')
@@ -144,9 +145,14 @@ class PlanEngine implements Engine {
     return this.#runner.bind(inputs, buffers)
   }
 
+  deviceMs(): number | null {
+    const times = this.#runner.ran.map(plan => plan.deviceMs)
+    return times.includes(null) ? null : times.reduce<number>((sum, time) => sum + time!, 0)
+  }
+
   async profile(runs: number): Promise<readonly StepTime[]> {
     const times: StepTime[] = []
-    for (const plan of this.#runner.plans) times.push(...(await plan.profile(runs)))
+    for (const plan of this.#runner.ran) times.push(...(await plan.profile(runs)))
     return times
   }
 

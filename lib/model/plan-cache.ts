@@ -26,18 +26,37 @@ export class PlanCache {
   readonly #entries = new Map<Plan, Entry>()
   /** The plans of each template, in the same order. */
   readonly #plans = new WeakMap<PlanTemplate, Set<Plan>>()
+  readonly #ran = new Set<Plan>()
   #bytes = 0
 
-  /** Keeps a plan, and disposes of those that were not used for the longest time; `forget` is called before that. */
+  /** The plans that have run since {@link PlanCache.startRun}. */
+  get ran(): readonly Plan[] {
+    return [...this.#ran]
+  }
+
+  /** Notes that a run of the model starts. */
+  startRun(): void {
+    this.#ran.clear()
+  }
+
+  /** Notes that a plan runs. */
+  noteRun(plan: Plan): void {
+    this.#ran.add(plan)
+  }
+
+  /**
+   * Keeps a plan, and disposes of those that were not used for the longest time or keep memory that others have outgrown;
+   * `forget` is called before that.
+   */
   add(plan: Plan, template: PlanTemplate, forget: () => void): void {
     const bytes = plan.bytes + stepBytes * plan.stats.steps
     this.#entries.set(plan, { template, bytes, forget })
     this.#plansOf(template).add(plan)
     this.#bytes += bytes
-    for (const [oldest, entry] of this.#entries) {
-      if (this.#bytes <= maxBytes || oldest === plan) break
+    for (const [other, entry] of this.#entries) {
+      if (other === plan || (this.#bytes <= maxBytes && !other.arrays.isOutgrown)) continue
       entry.forget()
-      this.delete(oldest)
+      this.delete(other)
     }
   }
 
@@ -71,6 +90,7 @@ export class PlanCache {
     const entry = this.#entries.get(plan)
     if (!entry) return false
     this.#entries.delete(plan)
+    this.#ran.delete(plan)
     this.#plansOf(entry.template).delete(plan)
     this.#bytes -= entry.bytes
     return true

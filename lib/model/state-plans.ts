@@ -34,35 +34,26 @@ export async function statePlan(
   arena: SharedArena,
   pacer: Pacer,
 ): Promise<Plan> {
+  let used = symbols.isOpen ? sizes : fixedSizes
   const next = template!.program.next.map(({ name, shape, keeps }) => {
     const state = states.get(name)!
-    const numbers = shape.map(size => sizes.of(size))
-    state.reserve(numbers)
-    return { state, shape: numbers, keeps }
+    return { state, shape: shape.map(size => sizes.of(size)), keeps }
   })
+  const grown = next.filter(({ state, shape }) => state.reserve(shape))
+  if (grown.length > 0) used = symbols.match(values)!
   const [first] = states.values()
   const { plans } = first!.group
-  const key = keyOf(values)
   const known = plans.get(template!)
   plans.delete(template!)
+  const memories = new Map([...states].map(([name, { memory }]) => [name, memory]))
   let plan = known?.plan
-  if (known?.key !== key || !plan) {
-    const used = symbols.isOpen ? symbols.match(values)! : fixedSizes
-    const memories = new Map([...states].map(([name, { memory }]) => [name, memory]))
+  if (
+    !plan ||
+    known?.key !== used.key ||
+    ![...memories].every(([name, at]) => known.memories.get(name) === at)
+  )
     plan = await template!.bind(used, pacer, { arena, states: memories, over: plan })
-  }
-  plans.set(template!, { plan, key })
+  plans.set(template!, { plan, key: used.key, memories })
   for (const { state, shape, keeps } of next) state.begin(shape, keeps)
   return plan
-}
-
-/** What a plan is bound to. */
-function keyOf(values: ReadonlyMap<string, HostValue>): string {
-  let key = ''
-  for (const value of values.values()) {
-    if (value.kind !== 'tensor') continue
-    const sizes = value instanceof ModelState ? `${value.shape} of ${value.capacity}` : value.shape
-    key += `${sizes};`
-  }
-  return key
 }

@@ -3,6 +3,7 @@ import { arrayBytes, type ElementArray, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { mapPaced, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
+import { areNumbers } from '../core/size.js'
 import { fixedSizes, SizeExpression, type SizeValues } from '../core/size-scope.js'
 import { machineMemory } from '../hardware/memory.js'
 import { systemRoot } from '../hardware/system-files.js'
@@ -19,7 +20,7 @@ import {
   type Storage,
   type SymbolicBinding,
 } from './program.js'
-import type { SharedArena } from './shared-arena.js'
+import { SharedArena } from './shared-arena.js'
 
 /** A program whose operands are typed arrays. */
 export interface BoundProgram {
@@ -40,10 +41,23 @@ export interface BoundProgram {
   readonly arrays: BufferArrays
 }
 
+/** What is kept of setups from process to process. */
+export interface FoldedStore {
+  /**
+   * Fills bytes with what is kept under a key.
+   * @returns whether there is any of this length; else the bytes may be anything
+   */
+  read(key: string, bytes: Uint8Array): Promise<boolean>
+  /** Keeps bytes that will not change, in the background. */
+  write(key: string, bytes: Uint8Array): void
+}
+
 /** Options of {@link bind}. */
 export interface BindOptions {
   /** Hold all f32 values as f64, which the TypeScript kernels then compute with: for checks of formulas. */
   readonly double?: boolean
+  /** Where results of the setup are kept from process to process. */
+  readonly store?: FoldedStore | undefined
   /**
    * Arrays of the caller for inputs and outputs, by name, instead of new ones: they must have the type and number of
    * elements of their binding.
@@ -60,6 +74,8 @@ export interface BindContext {
   readonly kernels: Padded
   /** What the arena comes from; without it the program gets its own. */
   readonly arena?: SharedArena | undefined
+  /** What inputs and outputs come from, by buffer; without it the program gets its own. */
+  readonly areas?: Map<Buffer, SharedArena> | undefined
   /** Memory of the caller for states that are inputs, by name. */
   readonly states?: ReadonlyMap<string, ElementArray> | undefined
   /** The memory of the same program for other sizes, which is used instead of new one. */
@@ -83,10 +99,10 @@ export function* bind(
   const { values } = context
   const layout = yield* layOut(program.steps, values)
   expectMemory(program, layout, options, values)
-  const numbered = ({ shape, ...binding }: SymbolicBinding): Binding => ({
-    ...binding,
-    shape: shape.map(size => values.of(size)),
-  })
+  const numbered = (binding: SymbolicBinding): Binding =>
+    areNumbers(binding.shape)
+      ? (binding as Binding)
+      : { ...binding, shape: binding.shape.map(size => values.of(size)) }
   const [inputs, outputs, state] = [program.inputs, program.outputs, program.state].map(list =>
     list.map(numbered),
   ) as [Binding[], Binding[], Binding[]]
@@ -117,6 +133,8 @@ export class BufferArrays {
   readonly #arrays: Map<Buffer, ElementArray>
   /** States that the caller may read and write between runs. */
   readonly #lent = new Set<Buffer>()
+  /** Inputs and outputs in memory that other plans have, too. */
+  readonly #shared = new Map<Buffer, Allocation>()
 
   constructor(layout: Layout, { double = false }: BindOptions, context: BindContext) {
     this.#layout = layout
@@ -132,7 +150,7 @@ export class BufferArrays {
     this.#context = context
     this.#arena = this.#allocateArena()
     for (const [buffer, array] of this.#arrays) {
-      if (buffer.storage === 'arena') this.#arrays.delete(buffer)
+      if (buffer.storage === 'arena' || this.#shared.has(buffer)) this.#arrays.delete(buffer)
       else if (!this.#lent.has(buffer) && (typeof buffer.count !== 'number' || buffer.storage === 'sized'))
         this.#arrays.set(buffer, this.#filled(buffer, this.#resized(buffer, array)))
     }
@@ -160,6 +178,21 @@ export class BufferArrays {
     const array = this.#make(buffer)
     this.#arrays.set(buffer, array)
     return array
+  }
+
+  /** Bytes that some buffers have for themselves. */
+  bytesOf(buffers: readonly Buffer[]): number {
+    return buffers.reduce(
+      (sum, buffer) => sum + (this.#shared.has(buffer) ? 0 : this.of(buffer).byteLength),
+      0,
+    )
+  }
+
+  /** Whether memory that it shares is better let go: plans for larger sizes have more. */
+  get isOutgrown(): boolean {
+    const { arena, areas } = this.#context
+    const shared = [...this.#shared].some(([buffer, memory]) => areas?.get(buffer)?.hasOutgrown(memory))
+    return shared || arena?.hasOutgrown(this.#arena) === true
   }
 
   /** A step with arrays in the place of operands and numbers in that of sizes. */
@@ -219,6 +252,16 @@ export class BufferArrays {
     )
   }
 
+  #memoryFor(buffer: Buffer, bytes: number): Allocation {
+    const { areas, kernels } = this.#context
+    if (!areas || buffer.storage === 'folded') return allocate(bytes, kernels)
+    const area = areas.get(buffer) ?? new SharedArena()
+    areas.set(buffer, area)
+    const memory = area.allocate(bytes, kernels)
+    this.#shared.set(buffer, memory)
+    return memory
+  }
+
   /** An array for a buffer whose size may have changed, on the memory of the one before or twice as much as it needs. */
   #resized({ count: size }: Buffer, array: ElementArray): ElementArray {
     const count = this.#context.values.of(size)
@@ -250,8 +293,8 @@ export class BufferArrays {
       return new type(this.#arena.buffer, this.#arena.offset + offset, count)
     }
     const array = allocated(count * type.BYTES_PER_ELEMENT, bytes => {
-      if (storage !== 'folded') return new type(count)
-      const memory = allocate(bytes, this.#context.kernels)
+      if (!['folded', 'input', 'output'].includes(storage)) return new type(count)
+      const memory = this.#memoryFor(buffer, bytes)
       return new type(memory.buffer, memory.offset, count)
     })
     return this.#filled(buffer, array)

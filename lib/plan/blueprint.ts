@@ -52,7 +52,8 @@ export class Blueprint {
     { arrayOf, arena, layout }: BoundProgram,
     over: PreparedSteps | undefined,
   ): PreparedSteps {
-    const sizes = Float64Array.from(this.#sizes, size => values.of(size))
+    const sizes = new Float64Array(this.#sizes.length)
+    for (const [i, size] of this.#sizes.entries()) sizes[i] = values.of(size)
     const all = this.#slots.map(arrayOf)
     const arrays = over ? this.#changed(over, all, arena) : all
     const steps = this.#steps.bind(sizes, arrays, arena, this.#offsetsOf(layout), over)
@@ -91,7 +92,7 @@ export class Blueprint {
       this.#parts.push(buffer)
       return { type: new (elementArrayOf(dtype))(0), count: this.#number(count) }
     }
-    const shared = storage === 'constant' ? buffer.elements() : folded.get(buffer)
+    const shared = folded.get(buffer) ?? (storage === 'constant' ? buffer.elements() : undefined)
     if (shared) return { array: shared }
     return { slot: this.#slots.push(buffer) - 1 }
   }

@@ -12,6 +12,7 @@ import { readsOf } from '../graph/edit.js'
 import type { Graph, Node } from '../graph/graph.js'
 import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
 import type { Bf16Support, Kernels } from '../kernels/kernels.js'
+import type { KernelType } from '../kernels/precision-args.js'
 import { shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
 import { type StateOptions, stateInput, storeStep } from './growing-state.js'
@@ -20,6 +21,7 @@ import { Lowering, type Scope } from './lowering.js'
 import { isConstant } from './pack-weights.js'
 import {
   Buffer,
+  copyStep,
   type NextShape,
   operandsOf,
   type Program,
@@ -103,7 +105,9 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
     const { growing } = scope.values.get(name)!
     return { name, shape: shapeAfter(name), keeps: growing?.isExtended === true && !growing.isChanged }
   })
-  for (const [name, next] of updates) addUpdate(scope, name, next)
+  const old = new Map([...updates.keys()].map(name => [name, scope.values.get(name)]))
+  keepOldStates(scope, updates, graph)
+  for (const [name, next] of updates) addUpdate(scope, name, old.get(name), next)
   const outputs = graph.outputs.map(({ name }) => binding(name, outputOf(scope, name)))
   const needed = yield* removeDead(scope.steps, outputs)
   const { setup, sizing, steps: rest } = yield* splitSetup(needed, packing)
@@ -177,11 +181,15 @@ function addStateInput(
  * The updates of a graph, and those of them whose node may write over the state: an input that nobody else reads, and every
  * initializer, whose updates come last.
  */
-function updatesOf({ nodes, updates = new Map() }: Graph, states: ReadonlyMap<string, StateOptions>) {
+function updatesOf(
+  { nodes, outputs, updates = new Map() }: Graph,
+  states: ReadonlyMap<string, StateOptions>,
+) {
   const readers = new Map<string, number>()
-  if (states.size > 0)
-    for (const node of nodes)
-      for (const name of readsOf(node)) readers.set(name, (readers.get(name) ?? 0) + 1)
+  if (states.size > 0) {
+    const read = [...nodes.flatMap(readsOf), ...updates.values(), ...outputs.map(({ name }) => name)]
+    for (const name of read) readers.set(name, (readers.get(name) ?? 0) + 1)
+  }
   const written = new Map(
     [...updates].filter(([name]) => !states.has(name) || readers.get(name) === 1),
   ) as ReadonlyMap<string, string>
@@ -227,9 +235,23 @@ function addKnown(scope: Scope, name: string, fact: Fact | undefined): boolean {
   scope.values.set(name, listValue('i64', type.shape, known))
   return true
 }
+/** Copies what states have before a run, where it is an output or what another state becomes, before they are written over. */
+function keepOldStates(scope: Scope, updates: ReadonlyMap<string, string>, { outputs }: Graph): void {
+  const replaced = new Set([...updates.keys()].map(name => scope.values.get(name)?.buffer))
+  const kept = new Map([...updates].map(([name, next]) => [next, scope.values.get(name)?.buffer]))
+  for (const name of new Set([...updates.values(), ...outputs.map(({ name }) => name)])) {
+    const value = scope.values.get(name)
+    if (!value || value.growing || !replaced.has(value.buffer)) continue
+    if (kept.get(name) === value.buffer) continue // it is the next value already
+    const copy = new Buffer(value.dtype, value.buffer.count, 'arena')
+    scope.steps.push(copyStep(value.dtype as KernelType, value.buffer, copy))
+    scope.values.set(name, { ...value, buffer: copy })
+  }
+}
+
 /** A state whose next value is not written over it gets a copy of it at the end. */
-function addUpdate(scope: Scope, name: string, next: string): void {
-  const [state, value] = [scope.values.get(name), scope.values.get(next)]
+function addUpdate(scope: Scope, name: string, state: Value | undefined, next: string): void {
+  const value = scope.values.get(next)
   const isGrowing = state?.growing !== undefined
   const fits =
     state?.dtype === value?.dtype && (isGrowing || sameSize(state!.buffer.count, value!.buffer.count))

@@ -1,7 +1,7 @@
 // pack-weights.ts: constant weights in the layouts that kernels of the CPU stream.
 import { mapPaced, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
-import { ceilDivide, fixSize, lessThan } from '../core/size.js'
+import { ceilDivide, fixSize } from '../core/size.js'
 import { winogradSize } from '../kernels/js/winograd.js'
 import type { Bf16Support, Weight } from '../kernels/kernels.js'
 import { panelSizes } from '../weights/panels.js'
@@ -11,15 +11,21 @@ type SymbolicWeight = Symbolic<Weight>
 type PackStep = Extract<Step, { op: 'packWeight' }>
 type ConvArgs = Extract<Step, { op: 'conv' }>['args']
 
-/** A weight in panels, and the step that packs it. */
-export function packStep(weight: SymbolicWeight): { step: PackStep; packed: SymbolicWeight } {
+/**
+ * A weight in panels, and the step that packs it.
+ * @param transposed - whether its elements are there column by column
+ */
+export function packStep(
+  weight: SymbolicWeight,
+  transposed = false,
+): { step: PackStep; packed: SymbolicWeight } {
   const { format, rows, cols } = weight
   const sizes = panelSizes({ format, rows: fixSize(rows), cols: fixSize(cols) })
   const data = new Buffer(weight.data.buffer.dtype, sizes.data, 'arena')
   const scales = 'blockScale' in weight ? new Buffer('u8', sizes.blockScale, 'arena') : undefined
   const step: PackStep = {
     op: 'packWeight',
-    args: { weight, data: data.write(), blockScale: scales?.write() },
+    args: { weight, transposed, data: data.write(), blockScale: scales?.write() },
   }
   const blockScale = scales && { blockScale: scales.read() }
   const packed = { ...weight, data: data.read(), ...blockScale, layout: 'panels' } as SymbolicWeight
@@ -52,7 +58,7 @@ export function* packWeights(
     if (!isProduct(step)) for (const { buffer } of operandsOf(step.args)) shared.add(buffer)
     yield
   }
-  const tiled = (args: ConvArgs): boolean => enlarges && takesTiles(args)
+  const minTilesOf = (args: ConvArgs): number | undefined => (enlarges ? tilesFor(args) : undefined)
   const stays = ({ data: { buffer } }: SymbolicWeight): boolean => !isConstant(buffer) || shared.has(buffer)
   const add = (step: Step): void => {
     for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'folded'
@@ -76,8 +82,10 @@ export function* packWeights(
     }
     if (step.op !== 'conv' || step.args.groups !== 1 || stays(step.args.weight)) return step
     const { args } = step
-    if (args.compute === 'bf16' && (bf16Support === 'matrix' || !tiled(args))) return step
-    return { ...step, args: packedConv(args, tiled(args), inPanels, inTiles) }
+    const minTiles = minTilesOf(args)
+    if (args.compute !== 'bf16') return { ...step, args: packedConv(args, minTiles, inPanels, inTiles) }
+    if (bf16Support === 'matrix' || minTiles === undefined) return step
+    return { ...step, args: { ...args, winograd: inTiles(args.weight), minTiles } }
   })
 }
 
@@ -113,16 +121,24 @@ const winograd = {
 /** Filters from which on a panel is not mostly padding. */
 const fewFilters = 16
 
-/** A convolution with its weight in tiles or in panels, whichever is faster. */
+/** A convolution with its weight in tiles or in panels, whichever is faster, or in both where that depends on the sizes. */
 function packedConv(
   args: ConvArgs,
-  tiled: boolean,
+  minTiles: number | undefined,
   inPanels: (weight: SymbolicWeight) => SymbolicWeight,
   inTiles: (weight: SymbolicWeight) => Operand,
 ): ConvArgs {
-  if (tiled) return { ...args, winograd: inTiles(args.weight) }
-  const { rows, layout } = args.weight
-  return layout === 'panels' || fixSize(rows) < fewFilters ? args : { ...args, weight: inPanels(args.weight) }
+  const { weight } = args
+  if (minTiles === 0) return { ...args, weight: withoutElements(weight), winograd: inTiles(weight) }
+  const isPacked = weight.layout === 'panels' || fixSize(weight.rows) < fewFilters
+  const packed = { ...args, weight: isPacked ? weight : inPanels(weight) }
+  return minTiles === undefined ? packed : { ...packed, winograd: inTiles(weight), minTiles }
+}
+
+/** What a convolution that always takes tiles reads of its weight. */
+function withoutElements(weight: SymbolicWeight): SymbolicWeight {
+  const data = new Buffer(weight.data.buffer.dtype, 0, 'constant', () => new Float32Array(0))
+  return { ...weight, data: data.read() } as SymbolicWeight
 }
 
 /**
@@ -131,17 +147,21 @@ function packedConv(
  */
 const tiledFormats: readonly string[] = ['f32', 'f16', 'bf16']
 
-/** Whether Winograd's algorithm is faster, which depends on the sizes of one image alone. */
-function takesTiles({ weight, kernel, strides, dilations, out }: ConvArgs): boolean {
+/**
+ * From how many tiles of an image on Winograd's algorithm is faster; 0 where the image always has them, undefined where it
+ * never is.
+ */
+function tilesFor({ weight, kernel, strides, dilations, out }: ConvArgs): number | undefined {
   const fits =
     kernel.length === 2 &&
     tiledFormats.includes(weight.format) &&
     [...strides, ...dilations].every(step => step === 1)
-  if (!fits || !kernel.every(size => size === 3)) return false
+  if (!fits || !kernel.every(size => size === 3)) return undefined
   const [filters, channels] = [fixSize(weight.rows), fixSize(weight.cols) / 9]
   const weights = filters * channels
-  if (Math.min(filters, channels) < winograd.minChannels || weights < winograd.minWeights) return false
+  if (Math.min(filters, channels) < winograd.minChannels || weights < winograd.minWeights) return undefined
   const tiles = numel(out.map(size => ceilDivide(size, 4)))
   const enough = Math.max(winograd.minTiles, Math.ceil(weights / winograd.maxWeightsPerTile))
-  return !lessThan(tiles, enough)
+  if (typeof tiles !== 'number') return enough
+  return tiles < enough ? undefined : 0
 }

@@ -11,7 +11,8 @@ import { Blueprint } from './blueprint.js'
 import { type CompileOptions, compilePaced, optionsFor } from './compile.js'
 import { type Folded, fold } from './folded.js'
 import { prepare } from './prepare.js'
-import { type Binding, constantBytesOf, operandsOf, type Program } from './program.js'
+import { type Binding, type Buffer, constantBytesOf, operandsOf, type Program } from './program.js'
+import type { SharedArena } from './shared-arena.js'
 
 /** Options of {@link Plan.create}. */
 export interface PlanOptions extends CompileOptions, BindOptions {}
@@ -42,7 +43,7 @@ export interface StepTime {
   readonly ms: number
 }
 
-/** Memory of plans of a {@link PlanTemplate}. */
+/** Memory of plans of a {@link PlanTemplate}. Those of one arena never run at the same time, and share inputs and outputs, too. */
 export interface TemplateMemory extends Pick<BindContext, 'arena' | 'states'> {
   /** A plan of the template that does not run: it is bound to the sizes instead of a new one. */
   readonly over?: Plan | undefined
@@ -55,6 +56,8 @@ export class PlanTemplate implements Disposable {
   readonly #kernels: Kernels
   readonly #folded: Folded
   readonly #options: BindOptions
+  /** Memory for inputs and outputs of plans that share an arena. */
+  readonly #areas = new Map<Buffer, SharedArena>()
   #blueprint: Blueprint | undefined
 
   private constructor(program: Program, kernels: Kernels, folded: Folded, options: BindOptions) {
@@ -100,7 +103,8 @@ export class PlanTemplate implements Disposable {
   async #bind(values: SizeValues, pacer: Pacer, { over, ...memory }: TemplateMemory): Promise<Plan> {
     const { program } = this
     const [folded, kernels] = [this.#folded.arrays, this.#kernels]
-    const context = { values, folded, kernels, ...memory, over: over?.arrays }
+    const areas = memory.arena && this.#areas
+    const context = { values, folded, kernels, areas, ...memory, over: over?.arrays }
     const bound = await pacer.do(bind(program, this.#options, context))
     if (program.sizing.length > 0) {
       const sizing = await prepare(this.#kernels, await pacer.do(bound.bind(program.sizing)), pacer)
@@ -220,9 +224,9 @@ export class Plan implements Disposable {
     return this.#bound.outputs
   }
 
-  /** Bytes that only this plan holds, but for its arena. */
+  /** Bytes that only this plan holds. */
   get bytes(): number {
-    return this.#program.own.reduce((sum, buffer) => sum + this.#bound.arrayOf(buffer).byteLength, 0)
+    return this.#bound.arrays.bytesOf(this.#program.own)
   }
 
   /** Numbers for reports. */
@@ -289,11 +293,22 @@ export class Plan implements Disposable {
   }
 
   /**
-   * Runs the plan on what is in its inputs.
-   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED
+   * Milliseconds that the last run took on a device, by its events; null on other backends, and before the first run behind the
+   * first call, which begins to measure.
+   * @throws SparkError ERR_ARGUMENT while a run is in progress
    */
-  async runBound(): Promise<void> {
-    await this.#alone(steps => steps.run())
+  get deviceMs(): number | null {
+    return this.#steps?.deviceMs?.() ?? null
+  }
+
+  /**
+   * Runs the plan on what is in its inputs.
+   * @param times - how often, by default once: states move on from run to run, outputs are those of the last one
+   * @param signal - ends repeated runs after the one in progress
+   * @throws SparkError ERR_ARGUMENT while a run is in progress, ERR_DISPOSED; the reason of the signal
+   */
+  async runBound(times = 1, signal?: AbortSignal): Promise<void> {
+    await this.#alone(steps => steps.run(signal, times))
   }
 
   /** The weights and other constants that a run reads; plans of one model share some. */

@@ -39,11 +39,14 @@ function joined(parts: readonly PreparedSteps[]): PreparedSteps {
     return Float64Array.from(times)
   }
   return {
-    run: signal =>
-      inOrder(part => {
-        signal?.throwIfAborted()
-        return part.run(signal)
-      }),
+    async run(signal, times = 1) {
+      for (let i = 0; i < times; i++) {
+        await inOrder(part => {
+          signal?.throwIfAborted()
+          return part.run(signal)
+        })
+      }
+    },
     fetch: () => inOrder(part => part.fetch()),
     store: () => inOrder(part => part.store()),
     ...(parts.every(part => part.profile) && { profile }),

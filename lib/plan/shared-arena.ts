@@ -1,4 +1,4 @@
-// shared-arena.ts: one arena for plans that never run at the same time.
+// shared-arena.ts: memory for plans that never run at the same time.
 import { type Allocation, allocate } from '../kernels/aligned.js'
 import type { Kernels } from '../kernels/kernels.js'
 
@@ -17,6 +17,11 @@ export class SharedArena {
     this.#bytes = Math.max(bytes, grown)
     this.#memory = allocate(this.#bytes, kernels)
     return this.#memory
+  }
+
+  /** Whether memory that it gave is so large that it is better let go, as later plans have more. */
+  hasOutgrown(memory: Allocation): boolean {
+    return this.#bytes > largestSpare && memory.buffer !== this.#memory.buffer
   }
 }
 

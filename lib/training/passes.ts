@@ -3,6 +3,7 @@ import { SparkError } from '../core/errors.js'
 import type { TrainableAdapter } from '../dora/model/trainable-adapter.js'
 import type { Graph } from '../graph/graph.js'
 import { isRecurrent } from '../graph/recurrent.js'
+import { writesBatchSize } from '../graph/rewrites/batch-size.js'
 import { isIf } from '../graph/rewrites/inline-branches.js'
 import type { Loss } from '../graph/rewrites/losses.js'
 import { inferFacts } from '../graph/shape-inference.js'
@@ -47,8 +48,8 @@ function specialised(
 }
 
 /** Whether the nodes that run depend on the sizes of the inputs. */
-export const dependsOnSizes = ({ nodes }: Graph): boolean =>
-  nodes.some(node => isRecurrent(node) || isIf(node))
+export const dependsOnSizes = (graph: Graph): boolean =>
+  graph.nodes.some(node => isRecurrent(node) || isIf(node)) || writesBatchSize(graph)
 
 /** Forward and backward pass for inputs of these sizes. */
 export function passesOf(options: PassOptions, shapes: Shapes): TrainingGraph {

@@ -82,8 +82,8 @@ function validationSettings(validation: ValidationSettings | undefined) {
   return { validation: { samples: sampleCount(data) ?? null, every, monitor, mode, minDelta } }
 }
 
-/** Identifies the nodes and constants of a loss. */
-const graphHash = (graph: Graph): string => {
+/** The hexadecimal sha256 of the nodes and constants of a graph. */
+export const graphHash = (graph: Graph): string => {
   const nodes = canonicalJson([graph.inputs, graph.outputs, graph.nodes])
   return createHash('sha256').update(nodes).update(weightsHash(graph)).digest('hex')
 }

@@ -155,6 +155,25 @@ export class Trainer {
     return await evaluator.run(reader.epoch(0), await this.#parameters())
   }
 
+  /**
+   * Writes the current parameters to the adapter, or to the weights of the model, between the steps of a training: for data that
+   * the model itself makes, as in reinforcement learning. Nothing else is changed.
+   *
+   * @example
+   * async function* batches() {
+   *   for (let round = 0; round < 100; round++) {
+   *     await trainer.publish()
+   *     yield* await play(trainer.weights.graph)
+   *   }
+   * }
+   * await trainer.fit(batches())
+   *
+   * @throws SparkError ERR_ARGUMENT while a step runs
+   */
+  async publish(): Promise<void> {
+    for (const [name, values] of await this.#parameters()) this.adapter.write(name, values)
+  }
+
   async *#train(
     data: TrainingData,
     { validation, ...callbacks }: CheckedFitOptions,

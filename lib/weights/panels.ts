@@ -44,12 +44,23 @@ const blocks = ({ format, cols }: Shape): number => cols / weightFormats[format]
 const blockScaleOf = (weight: Weight): Uint8Array | undefined =>
   'blockScale' in weight ? weight.blockScale : undefined
 
-/** Writes `weight` in panels, with zeros as padding. The arrays are as long as {@link panelSizes} says. */
-export function packWeight(weight: Weight, data: Weight['data'], blockScale?: Uint8Array | undefined): void {
+/**
+ * Writes `weight` in panels, with zeros as padding. The arrays are as long as {@link panelSizes} says.
+ * @param transposed - whether its elements, of f32, are there column by column
+ */
+export function packWeight(
+  weight: Weight,
+  data: Weight['data'],
+  blockScale?: Uint8Array | undefined,
+  transposed = false,
+): void {
+  const { rows } = weight
   const { cols, group } = codes(weight)
+  const indexOf = (plain: number): number =>
+    transposed ? (plain % cols) * rows + Math.floor(plain / cols) : plain
   data.fill(0)
-  eachCode(weight.rows, cols, group, (plain, packed) => {
-    data[packed] = weight.data[plain]!
+  eachCode(rows, cols, group, (plain, packed) => {
+    data[packed] = weight.data[indexOf(plain)]!
   })
   if (!blockScale) return
   const scales = blockScaleOf(weight)!

@@ -34,6 +34,8 @@ struct ConvArgs {
   // strides, dilations and groups of 1. Lets z be computed in tiles of 4 x 4, with other roundings. null: not
   // at hand.
   const float* winograd;
+  // The number of tiles of an image from which on they are computed so.
+  int64_t min_tiles;
 };
 
 // dx[n, g·C/G + c, p] = Σ_{o of g, k, q with p(q, k) = p} dy[n, o, q] W[o, c, k]

@@ -87,6 +87,25 @@ struct GridSampleArgs {
   float* y;           // [batch, channels, points]
 };
 
+// A plane of pixels in bytes: (row, column) is at offset + row · pitch + column · step. Sizes are at least 1.
+struct PixelPlane {
+  int64_t height, width, offset, pitch, step;
+};
+
+// Frames of a camera in YUV 4:2:0, seen through the projection M, whose points [column, row, 1] of the result
+// M takes to those of the frame, and packed: with (r, q) in [out_height/2, out_width/2], channel 0 is the
+// luma of the result at (2r, 2q), 1 that at (2r + 1, 2q), 2 at (2r, 2q + 1), 3 at (2r + 1, 2q + 1), 4 is U
+// and 5 V at (r, q), where M is M ∘ [[1, 1, ½], [1, 1, ½], [2, 2, 1]]. A point takes the nearest pixel, in
+// between the even one, and outside of the plane that at its border. Coordinates are f64.
+struct WarpFramesArgs {
+  int64_t frames, frame_bytes;
+  PixelPlane planes[3];           // Y, U and V in a frame
+  int64_t out_height, out_width;  // even
+  double matrix[9];               // by rows
+  const uint8_t* x;               // [frames, frame_bytes]
+  uint8_t* y;                     // [frames, 6, out_height/2, out_width/2]
+};
+
 enum class RecurrentCell : uint8_t { kRnn, kGru, kLstm };
 
 SPARK_HOST_DEVICE inline int64_t gate_count(RecurrentCell cell) {

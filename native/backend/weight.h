@@ -34,6 +34,7 @@ constexpr int64_t kPanelRows = 32;
 // The rows of the last panel are padded with 0. row_scale and tensor_scale stay as they are.
 struct PackWeightArgs {
   Weight weight;         // not packed
+  bool transposed;       // element (r, c) of weight is data[c, r]; f32 only
   void* data;            // ceil(rows/32) panels
   uint8_t* block_scale;  // nvfp4 only
 };

@@ -136,6 +136,14 @@ std::vector<int64_t> Arguments::integers(const char* name, int64_t smallest) con
   return integers;
 }
 
+void Arguments::numbers(const char* name, double* to, uint32_t count) const {
+  const Field list = object_.get(name);
+  if (!list.is_list() || list.length() != count) {
+    throw Error("ERR_ARGUMENT", message(name, " must be an array of ", count, " numbers"));
+  }
+  for (uint32_t i = 0; i < count; ++i) to[i] = list.at(i).number();
+}
+
 void Arguments::each(const char* name, const std::function<void(uint32_t i, const Arguments&)>& read) const {
   const Field list = object_.get(name);
   if (!list.is_list()) throw Error("ERR_ARGUMENT", message(name, " must be an array of objects"));
@@ -280,7 +288,7 @@ void* Arguments::operand(const Field& object, const char* name, napi_typedarray_
   return copies_ ? copies_->add(name, array, data, bytes, access) : data;
 }
 
-Weight Arguments::weight(const char* name) {
+Weight Arguments::weight_shape(const char* name) const {
   const Field object = object_.get(name);
   if (!object.is_object()) throw Error("ERR_ARGUMENT", message(name, " must be a weight"));
   Weight weight{};
@@ -289,6 +297,12 @@ Weight Arguments::weight(const char* name) {
   weight.rows = to_size("weight.rows", object.get("rows"));
   weight.cols = to_size("weight.cols", object.get("cols"));
   weight.packed = is_packed(object.get("layout"));
+  return weight;
+}
+
+Weight Arguments::weight(const char* name) {
+  const Field object = object_.get(name);
+  Weight weight = weight_shape(name);
   if (placement_ && weight.packed) {
     throw Error("ERR_UNSUPPORTED", "the cuda backend does not read a weight in panels");
   }

@@ -59,6 +59,8 @@ class Arguments {
   bool flag(const char* name) const;
   std::string text(const char* name) const;
   std::vector<int64_t> integers(const char* name, int64_t smallest) const;
+  // An array of so many numbers.
+  void numbers(const char* name, double* to, uint32_t count) const;
   // Calls read with the number and the fields of each object of a list.
   void each(const char* name, const std::function<void(uint32_t i, const Arguments&)>& read) const;
   DType dtype(const char* name) const;
@@ -124,6 +126,8 @@ class Arguments {
   int64_t each(const char* name, int64_t most, const std::function<void(int64_t)>& read);
 
   Weight weight(const char* name);
+  // A weight without its elements.
+  Weight weight_shape(const char* name) const;
   LowRank low_rank(int64_t rows, int64_t cols);
   HeadStrides head_strides(const char* name) const;
   ConvShape conv_shape(const Weight& weight) const;

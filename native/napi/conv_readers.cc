@@ -30,7 +30,9 @@ const float* winograd_filters(Arguments& in, const ConvShape& shape) {
 
 ConvArgs read_conv(Arguments& in) {
   ConvArgs args{};
-  args.weight = in.weight("weight");
+  args.min_tiles = in.has("minTiles") ? in.size("minTiles") : 0;
+  const bool only_tiles = in.has("winograd") && args.min_tiles == 0;
+  args.weight = only_tiles ? in.weight_shape("weight") : in.weight("weight");
   const ConvShape& shape = args.shape = in.conv_shape(args.weight);
   args.x = in.input<float>("x", image_elements(shape, shape.channels, shape.image));
   const int64_t positions = image_elements(shape, shape.filters, shape.out);

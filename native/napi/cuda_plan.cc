@@ -65,7 +65,7 @@ Napi::Value CudaPlan::when_passed(Napi::Env env, std::function<void()> finish, s
       [finish = std::move(finish), keep = std::move(keep)](Napi::Env) { finish(); });
 }
 
-Napi::Value CudaPlan::run(Napi::Env env, const std::function<void()>& steps, std::shared_ptr<void> keep) {
+Napi::Value CudaPlan::run(Napi::Env env, Plan& steps, int64_t times, std::shared_ptr<void> keep) {
   const cuda::DeviceScope scope(plan_.device());
   plan_.begin();
   plan_.read_inputs();
@@ -76,18 +76,28 @@ Napi::Value CudaPlan::run(Napi::Env env, const std::function<void()>& steps, std
     };
     return when_passed(env, finish, keep);
   };
-  if (plan_.has_run()) {
-    plan_.enqueue(steps);
+  const auto enqueue = [this, &steps, times] {
+    plan_.mark_begin();
+    steps.repeat(times, [this, &steps] { plan_.enqueue([&steps] { steps.perform(); }); });
+    plan_.mark_end();
+  };
+  if (plan_.has_run() && times == 1) {
+    enqueue();
     return result(env);
   }
   return start_job(
       env,
-      [this, steps, keep] {
+      [this, enqueue, keep] {
         const cuda::DeviceScope scope(plan_.device());
-        plan_.upload_shared();
-        plan_.enqueue(steps);
+        if (!plan_.has_run()) plan_.upload_shared();
+        enqueue();
       },
       {}, result);  // whose promise is that of the job
+}
+
+double CudaPlan::run_ms() {
+  const cuda::DeviceScope scope(plan_.device());
+  return plan_.run_ms();
 }
 
 Napi::Value CudaPlan::fetch(Napi::Env env, std::shared_ptr<void> keep) {

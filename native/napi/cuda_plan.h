@@ -10,6 +10,7 @@
 
 #include "backend/cuda/runtime/device_plan.h"
 #include "napi/arguments.h"
+#include "plan/plan.h"
 
 namespace spark::napi {
 
@@ -26,10 +27,13 @@ class CudaPlan {
   // Tells that the operands placed since the last call are those of one step.
   void end_step() { plan_.end_step(); }
 
-  // Enqueues `steps` between the copies and returns a promise of undefined, settled when the outputs are
-  // back. `keep` lives until then, or until the run has failed. The first run, which uploads what is shared
-  // and waits where it measures, is enqueued on a thread of Node's pool.
-  Napi::Value run(Napi::Env env, const std::function<void()>& steps, std::shared_ptr<void> keep);
+  // Enqueues the steps so many times between the copies and returns a promise of undefined, settled when the
+  // outputs are back. `keep` lives until then, or until the run has failed. The first run, which uploads what
+  // is shared and waits where it measures, and repeated ones are enqueued on a thread of Node's pool.
+  Napi::Value run(Napi::Env env, Plan& steps, int64_t times, std::shared_ptr<void> keep);
+
+  // See DevicePlan.
+  double run_ms();
 
   // Copies the state from the device to its buffers, or the other way; as run().
   Napi::Value fetch(Napi::Env env, std::shared_ptr<void> keep);

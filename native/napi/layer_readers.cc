@@ -111,6 +111,39 @@ GridSampleArgs read_grid_sample(Arguments& in) {
   return args;
 }
 
+WarpFramesArgs read_warp_frames(Arguments& in) {
+  WarpFramesArgs args{};
+  args.frames = in.size("frames");
+  args.frame_bytes = in.size("frameBytes");
+  uint32_t planes = 0;
+  in.each("planes", [&](uint32_t i, const Arguments& plane) {
+    planes = i + 1;
+    if (i >= 3) return;
+    PixelPlane& it = args.planes[i];
+    it = {plane.size("height"), plane.size("width"), plane.size("offset"), plane.size("pitch"),
+          plane.size("step")};
+    const std::string name = message("planes[", i, "]");
+    if (it.height == 0 || it.width == 0) throw Error("ERR_SHAPE", message(name, " has no pixels"));
+    const int64_t last = elements(it.height - 1, it.pitch) + elements(it.width - 1, it.step);
+    if (it.offset >= args.frame_bytes || last >= args.frame_bytes - it.offset) {
+      throw Error("ERR_SHAPE",
+                  message(name, " ends at byte ", it.offset + last, " of a frame of ", args.frame_bytes));
+    }
+  });
+  if (planes != 3)
+    throw Error("ERR_ARGUMENT", message("planes must be an array of three planes, not of ", planes));
+  args.out_height = in.size("outHeight");
+  args.out_width = in.size("outWidth");
+  if (args.out_height % 2 != 0 || args.out_width % 2 != 0) {
+    throw Error("ERR_SHAPE", message("outHeight x outWidth is ", args.out_height, " x ", args.out_width,
+                                     ", and both must be even"));
+  }
+  in.numbers("matrix", args.matrix, 9);
+  args.x = in.input<uint8_t>("x", elements(args.frames, args.frame_bytes));
+  args.y = in.output<uint8_t>("y", elements(args.frames, 6, args.out_height / 2, args.out_width / 2));
+  return args;
+}
+
 RecurrentArgs read_recurrent(Arguments& in) {
   RecurrentArgs args{};
   args.cell = in.choice<RecurrentCell>("cell", {"rnn", "gru", "lstm"});

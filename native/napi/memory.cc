@@ -235,6 +235,11 @@ Napi::Value memory_hold(const Napi::CallbackInfo& info) {
   return info.Env().Undefined();
 }
 
+Napi::Value memory_release(const Napi::CallbackInfo& info) {
+  napi_detach_arraybuffer(info.Env(), info[0]);  // what cannot be detached is left to the garbage collector
+  return info.Env().Undefined();
+}
+
 Napi::Value memory_line_padding(const Napi::CallbackInfo& info) {
   constexpr uintptr_t kCacheLine = 64;
   const auto address = reinterpret_cast<uintptr_t>(info[0].As<Napi::ArrayBuffer>().Data());

@@ -33,6 +33,9 @@ Napi::Value memory_dispose(const Napi::CallbackInfo& info);
 // hold(array): makes sure that the memory of a typed array can no longer be transferred; see job_memory.h.
 Napi::Value memory_hold(const Napi::CallbackInfo& info);
 
+// release(buffer): detaches an ArrayBuffer that nobody reads any more, so that its memory goes at once.
+Napi::Value memory_release(const Napi::CallbackInfo& info);
+
 // linePadding(buffer): bytes from the start of an ArrayBuffer to that of a cache line.
 Napi::Value memory_line_padding(const Napi::CallbackInfo& info);
 

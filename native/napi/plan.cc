@@ -73,16 +73,21 @@ Napi::Value plan_create(const Napi::CallbackInfo& info) {
 
 Napi::Value plan_run(const Napi::CallbackInfo& info) {
   const PlanHandle bound = claimed(info[0]);
-  if (bound->cuda)
-    return bound->cuda->run(
-        info.Env(), [plan = &bound->plan] { plan->perform(); }, bound);
-  const bool at_once = info[1].ToBoolean() && bound->plan.last_run() < kBriefRun;
-  const auto run = [bound] {
+  const int64_t times = info[2].IsNumber() ? info[2].ToNumber().Int64Value() : 1;
+  if (bound->cuda) return bound->cuda->run(info.Env(), bound->plan, times, bound);
+  const bool at_once = info[1].ToBoolean() && times == 1 && bound->plan.last_run() < kBriefRun;
+  const auto run = [bound, times] {
     const ThreadLimit limit(bound->threads);
-    bound->plan.run();
+    bound->plan.run(times);
   };
   if (!at_once) return start_job(info.Env(), run);
   run();
+  return info.Env().Undefined();
+}
+
+Napi::Value plan_stop(const Napi::CallbackInfo& info) {
+  const PlanHandle& bound = *info[0].As<Napi::External<PlanHandle>>().Data();
+  if (bound) bound->plan.stop();
   return info.Env().Undefined();
 }
 
@@ -112,6 +117,13 @@ Napi::Value plan_profile(const Napi::CallbackInfo& info) {
         std::copy(times.begin(), times.end(), array.Data());
         return array;
       });
+}
+
+Napi::Value plan_device_ms(const Napi::CallbackInfo& info) {
+  const PlanHandle bound = claimed(info[0]);
+  const double milliseconds = bound->cuda ? bound->cuda->run_ms() : -1;
+  if (milliseconds < 0) return info.Env().Null();
+  return Napi::Number::New(info.Env(), milliseconds);
 }
 
 Napi::Value plan_problem(const Napi::CallbackInfo& info) {

@@ -11,9 +11,13 @@ namespace spark::napi {
 // plan on the CPU may use, without a value as many as setThreads says.
 Napi::Value plan_create(const Napi::CallbackInfo& info);
 
-// planRun(handle, brief): a promise of undefined, settled when all steps are done. With `brief` a plan on the
-// CPU whose last run was short runs before the call returns undefined.
+// planRun(handle, brief, times): a promise of undefined, settled when all steps are done, `times` times, 1
+// without a value. With `brief` a plan on the CPU whose last run was short runs once before the call returns
+// undefined.
 Napi::Value plan_run(const Napi::CallbackInfo& info);
+
+// planStop(handle): ends repeated runs after the one in progress.
+Napi::Value plan_stop(const Napi::CallbackInfo& info);
 
 // planFetch(handle): a promise of undefined, settled when the state is in its buffers, where they can be
 // read.
@@ -25,6 +29,10 @@ Napi::Value plan_store(const Napi::CallbackInfo& info);
 // planProfile(handle): a promise of a Float64Array of the milliseconds that each step of a run took, on the
 // CPU.
 Napi::Value plan_profile(const Napi::CallbackInfo& info);
+
+// planDeviceMs(handle): milliseconds that the last run, which has settled, took on a device, by events around
+// it; null on the CPU and before the first run that was timed: timing begins with the first call.
+Napi::Value plan_device_ms(const Napi::CallbackInfo& info);
 
 // planProblem(handle): why a device runs the steps one by one, or ''.
 Napi::Value plan_problem(const Napi::CallbackInfo& info);

@@ -8,6 +8,11 @@ PackWeightArgs read_pack_weight(Arguments& in) {
   PackWeightArgs args{};
   args.weight = in.weight("weight");
   if (args.weight.packed) throw Error("ERR_ARGUMENT", "weight is packed already");
+  args.transposed = in.flag("transposed");
+  if (args.transposed && args.weight.dtype != DType::kF32) {
+    throw Error("ERR_ARGUMENT", message("transposed is true, but a weight of ", dtype_name(args.weight.dtype),
+                                        " is in rows"));
+  }
   Weight packed = args.weight;
   packed.packed = true;
   const WeightSize size = weight_size(packed);

@@ -16,11 +16,16 @@ void Plan::claim() {
   if (claimed_.exchange(true)) {
     throw Error("ERR_ARGUMENT", "the plan is running: wait for its promise, or compile the model once more");
   }
+  stopped_ = false;
 }
 
-void Plan::run() {
+void Plan::repeat(int64_t times, const std::function<void()>& pass) {
+  for (int64_t i = 0; i < times && !stopped_; ++i) pass();
+}
+
+void Plan::run(int64_t times) {
   const auto start = std::chrono::steady_clock::now();
-  perform();
+  repeat(times, [this] { perform(); });
   last_run_ = std::chrono::steady_clock::now() - start;
 }
 

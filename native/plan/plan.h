@@ -18,8 +18,8 @@ class Plan {
   // Step i becomes another work.
   void replace(size_t i, std::function<void()> work) { steps_[i].work = std::move(work); }
 
-  // Reserves the plan for one run, until release(): its operands are shared by all runs, so that two would
-  // overwrite each other. Throws ERR_ARGUMENT when it is taken.
+  // Reserves the plan for one run, or repeated ones, until release(): its operands are shared by all runs, so
+  // that two would overwrite each other. Throws ERR_ARGUMENT when it is taken.
   void claim();
 
   // Gives the plan free.
@@ -28,8 +28,14 @@ class Plan {
   // Performs all steps. A step that fails ends the run; its error says which it was.
   void perform();
 
-  // As perform(), and takes the time.
-  void run();
+  // Performs `pass` so many times, unless stop() ends that before.
+  void repeat(int64_t times, const std::function<void()>& pass);
+
+  // As perform(), so many times, and takes the time.
+  void run(int64_t times = 1);
+
+  // Ends repeat() after the pass in progress, from any thread.
+  void stop() { stopped_ = true; }
 
   // As perform(); the milliseconds that each step took.
   std::vector<double> profile();
@@ -50,6 +56,7 @@ class Plan {
 
   std::vector<Step> steps_;
   std::atomic<bool> claimed_{false};
+  std::atomic<bool> stopped_{false};
   std::atomic<std::chrono::nanoseconds> last_run_{std::chrono::nanoseconds::max()};
 };
 

@@ -23,6 +23,7 @@ t.test('training', async t => {
     'adapt: dequantize layers',
     'adapt: straight-through',
     'adapt: add dropout',
+    'specialise: fit batch size',
     'specialise: inline branches',
     'specialise: select branches',
     'specialise: unroll',

@@ -1,5 +1,5 @@
 // The command line tool as a person calls it, on this machine and on machines played by fake drivers.
-import { spawn, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import path from 'node:path'
 import type { Command } from 'commander'
 import t from 'tap'
@@ -209,41 +209,4 @@ t.test('machines played by fake drivers', { skip: noCompiler || noAddon }, async
     t.equal(status, 1)
     t.match(stdout, /PROBLEM +CUDA driver[^\n]+\n +> sudo apt-get update && sudo apt-get dist-upgrade/)
   })
-
-  t.test('monitor prints samples, then the summary', async t => {
-    const { status, stdout } = cli(['monitor', '--interval', '0.02', '--duration', '0.2'], on('gb10'))
-    t.equal(status, 0)
-    t.match(stdout, /96 %.*67 °C.*41 W.*2405 MHz/)
-    t.match(stdout, /\d+ samples in/)
-    const lines = cli(['monitor', '--json', '--interval', '0.02', '--duration', '0.2'], on('gb10')).stdout
-    const parsed = lines
-      .trim()
-      .split('\n')
-      .map(line => JSON.parse(line))
-    t.equal(parsed[0].utilization, 96)
-    t.equal(parsed.at(-1).summary.samples, parsed.length - 1)
-  })
-})
-
-t.test('Ctrl-C ends the monitor with its summary', { skip: noCompiler || noAddon }, async t => {
-  const fakeDriver = new FakeDriver()
-  t.teardown(() => fakeDriver.dispose())
-  const env = { PATH: process.env.PATH!, ...fakeDriver.env(profile('h200')) }
-  const child = spawn(process.execPath, [main, 'monitor', '--interval', '0.02'], { env })
-  let output = ''
-  child.stdout.setEncoding('utf8').on('data', (text: string) => {
-    if (output === '') child.kill('SIGINT') // at the first sample
-    output += text
-  })
-  const code = await new Promise(resolve => child.on('close', resolve))
-  t.equal(code, 130)
-  t.match(output, /\d+ samples in .*utilization/s)
-})
-
-t.test('monitor without an NVIDIA GPU says what to do', async t => {
-  const empty = new FakeRoot({})
-  t.teardown(() => empty.dispose())
-  const { status, stderr } = cli(['monitor'], { DGX_SPARK_SYSFS_ROOT: empty.path })
-  t.equal(status, 1)
-  t.match(stderr, /no NVIDIA GPU to measure.*ERR_NO_CUDA/)
 })

@@ -13,6 +13,8 @@ t.test('an empty environment gives the defaults', async t => {
     fp4TensorCores: true,
     threads: 0,
     cpuIsa: null,
+    weightCache: null,
+    ffmpeg: 'ffmpeg',
     log: 'silent',
   })
   t.ok(entries.every(entry => entry.source === 'default'))

@@ -214,6 +214,31 @@ t.test('an input that shares its ArrayBuffer with a constant is copied in each r
   t.strictSame(lines('instantiate'), ['instantiate 1 kernels 2 copies'])
 })
 
+t.test('many runs in one call replay one captured plan', async t => {
+  const script = `
+    import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+    import { openCudaKernels } from '#lib/kernels/cuda.js'
+    import { Plan } from '#lib/plan/plan.js'
+    const graph = makeGraph({
+      inputs: [{ name: 'sum', type: tensorType('f32', [100]) }, { name: 'x', type: tensorType('f32', [100]) }],
+      nodes: [makeNode('Add', ['sum', 'x'], ['next'])], outputs: [{ name: 'next' }],
+      updates: new Map([['sum', 'next']]),
+    })
+    const states = new Map([['sum', { axis: undefined, capacity: 1 }]])
+    const plan = await Plan.create(graph, await openCudaKernels(), { states })
+    for (const times of process.env.TIMES.split(',')) await plan.runBound(Number(times))
+    plan.dispose()
+    console.log('null')`
+  for (const times of ['20', '5,15', '1,19']) {
+    const { env, lines } = machine(fakeDriver, discrete)
+    await scriptResult(script, { ...env, TIMES: times })
+    const kernels = Number(lines('instantiate')[0]!.split(' ')[1])
+    t.equal(lines('instantiate').length, 1, times)
+    t.equal(lines('launch').length, 2 * kernels, 'eager and captured')
+    t.equal(lines('replay').length, 19)
+  }
+})
+
 t.test('blocks that the device reaches are used where they are', async t => {
   const script = `${head}
     const buffer = await UnifiedBuffer.allocate(n * 4), view = buffer.view(Float32Array)

@@ -1,11 +1,13 @@
 // The programs of README and docs, run in the order in which they build on each other, and the commands beside them.
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { Adapter, Model } from 'dgx-spark'
 import t from 'tap'
 import { loadAddon } from '#lib/native.js'
 import { blocks, commands, pages, root } from '../fixtures/docs/pages.js'
+import { drive } from '../fixtures/route/write-log.js'
+import { writeChatModel } from '../fixtures/text/chat-model.js'
 
 const folder = path.join(root, 'test/fixtures/readme')
 const skip = !loadAddon().addon && 'too slow without the addon'
@@ -76,9 +78,13 @@ t.test('programs and commands', { skip }, async t => {
     'scores',
   )
   base.dispose()
+  writeChatModel(path.join(cwd, 'chat-model'))
+  t.match(program('text'), /^45 tokens: user\nWhat does <\|im_end\|> mean\?\nassistant\n\n/)
   t.match(program('targets'), /fc1 8\n.*in 3 modules/s)
   t.match(program('round-trip'), /^4 4\nFloat32Array\(10\)/)
+  t.match(program('benchmark'), /inferences\/s.*bf16 against.*onnxruntime cpu against.*of 20 frames/s)
   t.match(program('from-onnxruntime'), /^\[ 1, 10 \] Float32Array\(10\)/)
+  t.match(program('gguf'), /^llama 1\nQ4_K \[ 32, 256 \] 4608\n8192\n/)
   program('save-data')
   copyFileSync(path.join(folder, 'batches.js'), path.join(cwd, 'batches.mjs'))
   for (const data of ['digits.safetensors', 'batches.mjs']) {
@@ -90,6 +96,20 @@ t.test('programs and commands', { skip }, async t => {
   const { output: scores } = run(['--import', './electron.mjs', path.join(folder, 'electron.js')], cwd)
   t.match(scores, 'Float32Array(10)')
 
+  const segment = path.join(cwd, 'drives', 'a2a0ccea32023010_2023-07-27--13-01-19--0')
+  mkdirSync(segment, { recursive: true })
+  writeFileSync(path.join(segment, 'rlog'), drive(3))
+  t.match(
+    program('signals'),
+    /^59 rows from a2a0ccea32023010\|2023.*\ncarState.vEgo 20\n.*gearShifter unknown/s,
+  )
+
+  t.match(program('simulate'), /^101 ran on cpu 0 were wrong\na slower car cuts in \w+ \d/)
+  t.match(program('simulate-algorithm'), /^cruise 0 \{ collision: 0, jerk: \d/)
+  t.match(program('simulate-compare'), /^jerk in 60 scenarios: -?\d.*\n95 %: /)
+  t.match(program('simulate-environment'), /^64 x 2 x 11 speed, acceleration, targetSpeed\nmean reward -\d/)
+  t.match(program('simulate-world'), /^scenario 0 finished \d.*\nfull finished \d/)
+
   await t.test('dgx-spark', async t => {
     const main = path.join(root, 'dist/cli/main.js')
     const all = pages.flatMap(commands).map(command => command.replace(/^npx /, ''))
@@ -97,8 +117,10 @@ t.test('programs and commands', { skip }, async t => {
     for (const command of ours) {
       const args = command.split(' ').slice(1)
       // test/cli runs these at length.
-      const long = ['demo', 'finetune', 'monitor', 'verify'].includes(args[0]!)
-      const { status, output } = run([main, ...(long ? [args[0]!, '--help'] : args)], cwd)
+      const long = ['demo', 'finetune', 'inspect-route', 'monitor', 'verify', 'data download'].find(name =>
+        command.startsWith(`dgx-spark ${name}`),
+      )
+      const { status, output } = run([main, ...(long ? [...long.split(' '), '--help'] : args)], cwd)
       t.ok(status === 0 || (args[0] === 'check' && status === 1), `${command}: ${output}`)
       for (const option of args.filter(arg => long && arg.startsWith('--'))) t.match(output, option, command)
     }

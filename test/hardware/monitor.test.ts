@@ -13,7 +13,10 @@ t.test('fake drivers', { skip: noCompiler || (loaded.addon ? false : loaded.reas
   const fakeDriver = new FakeDriver()
   const root = new FakeRoot({
     pci: [gb10Pci],
-    files: { 'proc/meminfo': 'MemTotal: 127535932 kB\nMemAvailable: 101234567 kB\n' },
+    files: {
+      'proc/meminfo': 'MemTotal: 127535932 kB\nMemAvailable: 101234567 kB\n',
+      'proc/4242/comm': 'python3\n',
+    },
   })
   t.teardown(() => {
     fakeDriver.dispose()
@@ -33,15 +36,15 @@ t.test('fake drivers', { skip: noCompiler || (loaded.addon ? false : loaded.reas
     t.same(sample, {
       gpu: { index: 0, name: 'NVIDIA GB10', uuid: 'GPU-6f1a2b3c-4d5e-6f70-8192-a3b4c5d6e7f8' },
       utilization: 96,
-      memory: { used: 8589934592 + 45088768, total: 128523960320 },
+      memory: { used: 8589934592 + 45088768, total: 128523960320, isShared: true },
       temperature: 67,
       power: 41.3,
       powerLimit: null,
       clocks: { graphics: 2405, sm: 2405, memory: null, video: 2110, maxSm: 3003 },
       throttleReasons: [],
       processes: [
-        { pid: 4242, bytes: 8589934592, kind: 'compute' },
-        { pid: 3001, bytes: 45088768, kind: 'graphics' },
+        { pid: 4242, name: 'python3', bytes: 8589934592, kind: 'compute' },
+        { pid: 3001, name: null, bytes: 45088768, kind: 'graphics' },
       ],
       warnings: [],
     })
@@ -56,8 +59,8 @@ t.test('fake drivers', { skip: noCompiler || (loaded.addon ? false : loaded.reas
     ]
     const { processes, memory } = monitored(machine, 'const answer = await new GpuMonitor().sample()')
     t.same(processes, [
-      { pid: 9, bytes: 700, kind: 'compute' },
-      { pid: 8, bytes: null, kind: 'graphics' },
+      { pid: 9, name: null, bytes: 700, kind: 'compute' },
+      { pid: 8, name: null, bytes: null, kind: 'graphics' },
     ])
     t.equal(memory.used, 700)
   })
@@ -74,7 +77,7 @@ t.test('fake drivers', { skip: noCompiler || (loaded.addon ? false : loaded.reas
         temperature: 31,
         power: 76,
         powerLimit: 700,
-        memory: { used: 639369216, total: 150754820096 },
+        memory: { used: 639369216, total: 150754820096, isShared: false },
       },
       { utilization: 95, clocks: { sm: 1980, memory: 3201 }, throttleReasons: ['software power cap'] },
       { utilization: 40, power: 300.25 },
@@ -82,8 +85,8 @@ t.test('fake drivers', { skip: noCompiler || (loaded.addon ? false : loaded.reas
     t.same(samples[0].throttleReasons, ['idle'])
     t.same(samples[2].throttleReasons, ['software power cap'], 'its counter grew; the moment says nothing')
     t.same(samples[2].processes, [
-      { pid: 77, bytes: 639369216, kind: 'compute' },
-      { pid: 78, bytes: null, kind: 'compute' },
+      { pid: 77, name: null, bytes: 639369216, kind: 'compute' },
+      { pid: 78, name: null, bytes: null, kind: 'compute' },
     ])
     t.equal(summary.samples, 3)
     t.same(summary.utilization, { mean: 145 / 3, min: 10, peak: 95 })

@@ -40,6 +40,10 @@ t.test('reads', async t => {
   t.same(parseNpy(npy(header('|b1', '(2,)'), Uint8Array.of(0, 1))).data, Uint8Array.of(0, 1))
   t.same(parseNpy(npy(header('|b1', '()'), Uint8Array.of(1))).shape, [])
   t.same(parseNpy(npy(header('<f2', '(0, 5)'), new Uint16Array(0))).shape, [0, 5])
+  const columns = parseNpy(npy(header('<f4', '(2, 3)', 'True'), Float32Array.of(1, 4, 2, 5, 3, 6)))
+  t.same([columns.shape, columns.data], [[2, 3], Float32Array.of(1, 2, 3, 4, 5, 6)], 'column-major')
+  const texts = parseNpy(npy(header('|S3', '(2,)'), Buffer.from('ab\0cde')))
+  t.same([texts.dtype, texts.shape, texts.data], ['u8', [2, 3], new Uint8Array(Buffer.from('ab\0cde'))])
 })
 
 t.test('refuses', async t => {
@@ -47,7 +51,7 @@ t.test('refuses', async t => {
   const one = Float32Array.of(1)
   refused(npy(header('<c8', '(1,)'), one), 'ERR_DTYPE')
   refused(npy(header('|O', '(1,)'), one), 'ERR_FORMAT')
-  refused(npy(header('<f4', '(1,)', 'True'), one), 'ERR_UNSUPPORTED')
+  refused(npy(header('<f4', '(1, 1, 1)', 'True'), one), 'ERR_UNSUPPORTED')
   refused(npy(header('<f4', '(2,)'), one), 'ERR_FORMAT')
   refused(npy(header('<f4', '(2,)'), Float32Array.of(1, 2, 3)), 'ERR_FORMAT')
   refused(npy(header('<f4', '(99999999, 99999999, 99999999)'), one), 'ERR_FORMAT')

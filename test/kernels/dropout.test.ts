@@ -1,6 +1,6 @@
 // The mask of dropout: words of Philox, the same bits on every engine, each element a function of its place alone.
 import t from 'tap'
-import { philox } from '#lib/kernels/js/dropout.js'
+import { philox } from '#lib/core/philox.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import { requireAddon } from '#lib/native.js'
 import { identical } from '../fixtures/close.js'

@@ -40,6 +40,26 @@ const shapes = [
   [3, 0],
 ] as const
 
+t.test('panels of a matrix that is there column by column', async t => {
+  for (const [rows, cols] of [...shapes, [1100, 37] as const]) {
+    const weight = randomWeight(randomGenerator(rows), 'f32', rows, cols)
+    const columns = Float32Array.from(
+      weight.data,
+      (_, i) => weight.data[(i % rows) * cols + Math.floor(i / rows)]!,
+    )
+    const size = panelSizes(weight).data
+    for (const kernels of [openCpuKernels(), jsKernels]) {
+      const data = new Float32Array(size).fill(77)
+      kernels.runSync('packWeight', { weight: { ...weight, data: columns }, transposed: true, data } as never)
+      t.strictSame(data, pack(weight).data, `${rows} x ${cols} by ${kernels.backend}`)
+    }
+  }
+  const weight = randomWeight(randomGenerator(1), 'bf16', 4, 4)
+  const args = { weight, transposed: true, data: new Uint16Array(128) } as never
+  for (const kernels of [openCpuKernels(), jsKernels])
+    t.throws(() => kernels.runSync('packWeight', args), { code: 'ERR_ARGUMENT', message: /bf16 is in rows/ })
+})
+
 for (const dtype of kernelFormats) {
   t.test(`${dtype}: panels`, async t => {
     for (const [rows, cols] of shapes) {

@@ -126,6 +126,27 @@ t.test('a result depends on neither the other images nor the threads', t => {
   t.end()
 })
 
+t.test('images of few tiles take the weight itself', t => {
+  const at = convCase([2, 8, 6, 1], [13, 10], [3, 3], { pads: [1, 1, 1, 1] })
+  const { x, w, bias } = operands(at, 6)
+  const weight = f32Weight(at, w)
+  const winograd = transformed(weight)
+  const run = (more: Partial<KernelArgs['conv']>) => {
+    const y = output(2 * 6 * numelOf(at.out))
+    addon.run('conv', { ...shapeOf(at), weight, x, bias, y, ...more })
+    return y
+  }
+  const [direct, tiled] = [run({}), run({ winograd })]
+  t.notSame(direct, tiled, 'other roundings')
+  identical(t, run({ winograd, minTiles: 12 }), tiled, 'as many tiles as wanted')
+  identical(t, run({ winograd, minTiles: 13 }), direct, 'one tile less')
+  const none = { ...weight, data: new Float32Array(0) } as typeof weight
+  identical(t, run({ winograd, weight: none }), tiled, 'always in tiles: no elements are read')
+  for (const wrong of [{ winograd, weight: none, minTiles: 1 }, { weight: none }])
+    t.throws(() => run(wrong), { code: 'ERR_SHAPE' })
+  t.end()
+})
+
 t.test('other convolutions are refused', t => {
   const fits = convCase([1, 4, 6, 1], [9, 9], [3, 3])
   const others: Partial<KernelArgs['conv']>[] = [

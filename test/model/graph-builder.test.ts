@@ -145,3 +145,63 @@ t.test('mistakes are refused where they are made', async t => {
   g.output(g.add('MatMul', [x, Tensor.ones([4, 2])], {}, { name: 'head' }), 'y')
   refused(() => g.build(), 'ERR_SHAPE', /node 'head' \(MatMul\)/)
 })
+
+t.test('a graph in another one, twice', async t => {
+  const inner = new GraphBuilder({ name: 'inner' })
+  const [a, b] = [inner.input('a', 'f32', ['n', 2]), inner.input('b', 'f32', ['n', 2])]
+  const sum = inner.add(
+    'Add',
+    [inner.add('Mul', [a, inner.initializer('w', [[2, 3]])]), b],
+    {},
+    { outputs: 'sum' },
+  )
+  const graph = inner
+    .output(sum, 'total')
+    .output(inner.add('Neg', [sum]), 'negative')
+    .build()
+  const text = JSON.stringify(graph.nodes)
+  const outer = new GraphBuilder()
+  const x = outer.input('x', 'f32', ['n', 2])
+  const w = outer.initializer('w', [[10, 10]])
+  const once = outer.inline(
+    graph,
+    new Map([
+      ['a', x],
+      ['b', w],
+    ]),
+  )
+  const twice = outer.inline(
+    graph,
+    new Map([
+      ['a', once.get('total')!],
+      ['b', once.get('negative')!],
+    ]),
+  )
+  t.same([...once.keys()], ['total', 'negative'])
+  outer.output(once.get('total')!, 'first').output(twice.get('total')!, 'second')
+  t.equal(JSON.stringify(graph.nodes), text, 'the inner graph stays as it is')
+  for (const backend of backends) {
+    const model = await Model.fromGraph(outer.build(), { backend })
+    const { first, second } = await model.run({ x: [[1, 2]] })
+    t.same(first!.toArray(), [[12, 16]], 'x · w + 10')
+    t.same(second!.toArray(), [[12, 32]], 'of 12, 16 and −12, −16')
+    model.dispose()
+  }
+  const refused = (inputs: [string, string][]) => () => outer.inline(graph, new Map(inputs))
+  t.throws(refused([['a', x]]), { code: 'ERR_ARGUMENT', message: /input 'b'/ })
+  t.throws(
+    refused([
+      ['a', x],
+      ['b', x],
+      ['c', x],
+    ]),
+    { code: 'ERR_ARGUMENT', message: /a, b.*'c'/ },
+  )
+  t.throws(
+    refused([
+      ['a', x],
+      ['b', 'y'],
+    ]),
+    { code: 'ERR_ARGUMENT', message: /no value 'y'/ },
+  )
+})

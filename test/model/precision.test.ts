@@ -304,7 +304,7 @@ t.test('bad options, bad comparisons', async t => {
   using model = await Model.fromGraph(graph, { backend: 'js' })
   await t.rejects(compare(model, model, []), { code: 'ERR_ARGUMENT', message: /data is empty/ })
   t.same(await compare(model, model, data(1)), [
-    { name: 'y', cosine: 1, relativeError: 0, maxError: 0, elements: 14 },
+    { name: 'y', cosine: 1, relativeError: 0, maxError: 0, meanError: 0, elements: 14 },
   ])
   const other = {
     ...graph,

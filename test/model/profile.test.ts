@@ -44,3 +44,18 @@ t.test('times of the steps', async t => {
     await t.rejects(model.profile({}), { code: 'ERR_ARGUMENT' })
   }
 })
+
+t.test('only what the run used', async t => {
+  const graph = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', ['n', 7]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [makeNode('Softmax', ['x'], ['y'])],
+  })
+  for (const backend of backends) {
+    using model = await Model.fromGraph(graph, { backend })
+    for (const n of [2, 5, 3]) await model.run({ x: new Float32Array(7 * n) })
+    const [step, ...others] = await model.profile({ x: new Float32Array(7 * 5) })
+    t.same(step?.sizes, [35, 35], backend)
+    t.equal(others.length, 0, 'not the other sizes')
+  }
+})

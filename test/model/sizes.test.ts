@@ -1,11 +1,13 @@
 // Names of sizes are guesses of an exporter: a model runs for any sizes that its nodes take, on every engine.
 import { Model } from 'dgx-spark'
 import t, { type Test } from 'tap'
-import { int } from '#lib/graph/attributes.js'
+import { int, ints } from '#lib/graph/attributes.js'
+import { Constant } from '#lib/graph/constant.js'
 import { type Dimension, type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { Tensor } from '#lib/memory/tensor.js'
 import { backends } from '../fixtures/backends.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const engines = [...backends, 'onnxruntime'] as const
 
@@ -129,3 +131,31 @@ async function branch(t: Test): Promise<void> {
   })
   t.same([...(await model.run({ a: ramp(3), b: ramp(3) })).y!.data], [1])
 }
+
+t.test('one compilation serves images that are convolved in tiles and images that are not', async t => {
+  const weight = uniform(randomGenerator(4), 32 * 16 * 9)
+  const graphOf = (height: Dimension, width: Dimension): Graph =>
+    makeGraph({
+      inputs: [{ name: 'x', type: tensorType('f32', [1, 16, height, width]) }],
+      outputs: [{ name: 'y' }],
+      nodes: [makeNode('Conv', ['x', 'w'], ['y'], { attributes: { pads: ints([1, 1, 1, 1]) } })],
+      initializers: new Map([['w', Constant.from('f32', [32, 16, 3, 3], weight)]]),
+    })
+  for (const backend of backends) {
+    using model = await Model.fromGraph(graphOf('h', 'w'), { backend })
+    for (const [height, width] of [
+      [9, 30],
+      [24, 24],
+      [5, 6],
+      [13, 13],
+      [12, 17],
+    ] as const) {
+      const x = uniform(randomGenerator(height), 16 * height * width)
+      const feeds = { x: Tensor.from(x, { shape: [1, 16, height, width] }) }
+      using fixed = await Model.fromGraph(graphOf(height, width), { backend })
+      const { y } = await model.run(feeds)
+      t.same(y, (await fixed.run(feeds)).y, `${height} x ${width} on ${backend}`)
+    }
+    t.equal(model.stats.compilations, 1)
+  }
+})

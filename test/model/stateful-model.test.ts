@@ -116,6 +116,38 @@ t.test('sequences of one model are independent; they begin anew, and go back', {
   t.ok(same(one!, other!), 'initial states')
 })
 
+t.test('states that do not grow begin anew after a reset', async t => {
+  const g = new GraphBuilder()
+  const sum = g.add('Add', [g.input('sum', 'f32', [3]), g.input('x', 'f32', [3])])
+  g.output(sum, 'next_sum')
+  g.output(g.add('Neg', [sum]), 'y')
+  for (const backend of backends) {
+    using model = await Model.fromGraph(g.build(), { backend })
+    using adding = model.bindState({ sum: 'next_sum' })
+    const step = async (): Promise<number[]> => {
+      const { y } = await adding.run<{ y: 'f32' }>({ x: [1, 2, 3] })
+      return [...y.data]
+    }
+    t.same(
+      [await step(), await step()],
+      [
+        [-1, -2, -3],
+        [-2, -4, -6],
+      ],
+      backend,
+    )
+    await adding.reset()
+    t.same(
+      [await step(), await step()],
+      [
+        [-1, -2, -3],
+        [-2, -4, -6],
+      ],
+      `${backend} after a reset`,
+    )
+  }
+})
+
 t.test('a run that is aborted or fails leaves a past as it is', { skip }, async t => {
   using model = await Model.load(languageModelFile(...decoders[0]!))
   using decoder = model.bindState()

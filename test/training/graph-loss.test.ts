@@ -1,5 +1,5 @@
 // Losses that are graphs of the caller, joined to the forward pass.
-import { GraphBuilder } from 'dgx-spark'
+import { createAdapter, GraphBuilder, Tensor } from 'dgx-spark'
 import t from 'tap'
 import type { Graph } from '#lib/graph/graph.js'
 import { ArrayDataset } from '#lib/training/dataset.js'
@@ -83,4 +83,30 @@ t.test('what does not match is named', async t => {
   const y = two.input('y', 'f32', ['n', 3])
   for (const name of ['a', 'b']) two.output(two.add('ReduceMean', [y], { keepdims: 0 }), name)
   await refused(two.build(), /must have one output, the loss; it has a, b/)
+})
+
+/** Of 16 bits, for one sample, with its size written into a Reshape, and a constant beside it. */
+function exported(): Graph {
+  const g = new GraphBuilder()
+  const x = g.input('x', 'f16', [1, 7])
+  const rows = g.add('Reshape', [x, Tensor.from(BigInt64Array.of(1n, 7n))])
+  const weight = Tensor.from(
+    Float32Array.from({ length: 14 }, (_, i) => Math.sin(3 * i)),
+    { shape: [2, 7] },
+  ).to('f16')
+  const product = g.add('Gemm', [rows, g.initializer('fc.weight', weight)], { transB: 1 })
+  return g.output(g.add('Concat', [product, Tensor.zeros([1, 1]).to('f16')], { axis: 1 }), 'y').build()
+}
+
+t.test('models of 16 bits, with a batch size that is written into them', async t => {
+  const graph = exported()
+  const adapter = await createAdapter({ graph } as never, { targetModules: '.*', rank: 2 })
+  const trainer = new Trainer({ graph }, adapter, { ...base, loss: squares(), batchSize: 10, epochs: 8 })
+  const { loss } = await trainer.evaluate(data)
+  const { finalLoss } = await trainer.fit(data)
+  t.ok(finalLoss < loss, `${loss} became ${finalLoss}`)
+  const rows = data.read([3])
+  const { loss: one } = await trainer.evaluate([rows])
+  const { loss: many } = await trainer.evaluate([data.read([3, 3, 3])])
+  t.ok(Math.abs(one - many) < 1e-6, 'the same loss for copies of a sample')
 })

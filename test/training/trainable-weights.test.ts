@@ -145,6 +145,25 @@ t.test('a resumed training has the same bits', async t => {
   await t.rejects(other.fit(smallData(96)), { code: 'ERR_ARGUMENT', message: /was made with weights/ })
 })
 
+t.test('data that the weights of the step before make', async t => {
+  const base = smallModel()
+  const trainer = new Trainer({ graph: base }, null, { ...options, epochs: 1 })
+  const seen: Float32Array[] = [trainer.weights.read('fc0.weight')]
+  async function* batches() {
+    for (let i = 0; i < 4; i++) {
+      await trainer.publish()
+      seen.push(trainer.weights.read('fc0.weight'))
+      yield smallData(96).read([i, i + 1, i + 2])
+    }
+  }
+  await trainer.fit(batches, { onStep: ({ step }) => void t.equal(seen.length, step + 1) }).catch(t.fail)
+  t.same(seen[1], seen[0], 'no step yet')
+  t.equal(new Set(seen.map(String)).size, seen.length - 1, 'other weights after each step')
+  const last = trainer.weights.read('fc0.weight')
+  await trainer.publish()
+  t.same(trainer.weights.read('fc0.weight'), last, 'nothing after the training')
+})
+
 t.test('what cannot be', async t => {
   const { trainer } = await train(smallModel(), { epochs: 1 })
   t.throws(() => trainer.weights.read('fc2'), {

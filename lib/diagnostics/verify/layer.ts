@@ -1,10 +1,10 @@
-// layer.ts: recurrent layers and images at points among the cases of `dgx-spark verify`.
+// layer.ts: recurrent layers, images at points and frames of cameras among the cases of `dgx-spark verify`.
 import type { FunctionArgs } from '../../kernels/layer-args.js'
 import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
 
 /** Recurrent layers and images at points. */
 export function layerCases(sizes: VerifySizes): VerifyCase[] {
-  return [...gridCases(sizes), ...recurrentCases(sizes)]
+  return [...gridCases(sizes), ...warpCases(sizes), ...recurrentCases(sizes)]
 }
 
 /** Points inside and outside of an image. The TypeScript kernel takes coordinates in double. */
@@ -29,6 +29,40 @@ function gridCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
       x,
       grid,
       y: f32(2 * channels * points),
+    })),
+  )
+}
+
+/** Frames with gaps behind their rows, planar and with U and V side by side, through a tilted projection. */
+function warpCases({ rows, cols }: VerifySizes): VerifyCase[] {
+  const [height, width] = [2 * Math.min(rows, 24), 2 * Math.min(cols, 36)]
+  const pitch = width + 6
+  const luma = { height, width, offset: 5, pitch, step: 1 }
+  const chroma = { height: height / 2, width: width / 2, pitch }
+  const behind = luma.offset + height * pitch
+  const frameBytes = behind + height * pitch
+  const layouts = {
+    planar: [
+      { ...chroma, offset: behind, step: 1 },
+      { ...chroma, offset: behind + (height / 2) * pitch, step: 1 },
+    ],
+    interleaved: [
+      { ...chroma, offset: behind, step: 2 },
+      { ...chroma, offset: behind + 1, step: 2 },
+    ],
+  }
+  const x = Uint8Array.from(values(2 * frameBytes, 46), value => 128 + 127 * value)
+  const matrix = [1.1, 0.07, -3.3, -0.05, 0.9, 2.5, 0.0007, -0.0011, 1]
+  return Object.entries(layouts).map(([name, planes]) =>
+    verifyCase('warpFrames', name, ['y'], 0, () => ({
+      frames: 2,
+      frameBytes,
+      planes: [luma, ...planes],
+      outHeight: 22,
+      outWidth: 34,
+      matrix,
+      x,
+      y: new Uint8Array(2 * 6 * 11 * 17),
     })),
   )
 }

@@ -4,7 +4,7 @@ import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
 import type { ConstantSource } from '../../graph/constant.js'
 import { ioError } from '../atomic-write.js'
-import { readFlags } from '../read-file.js'
+import { fill, openFile as openForReading, readFlags } from '../read-file.js'
 import { expectNotPointer } from '../safetensors-header.js'
 import type { Message } from './messages.js'
 
@@ -67,7 +67,13 @@ export function externalSource(
     )
   }
   if (bytes) return { byteLength, read: () => bytes.subarray(offset, offset + length), inMemory: true }
-  return { byteLength, read: () => readPiece(known as KnownFile, offset, length, what) }
+  const file = known as KnownFile
+  return {
+    byteLength,
+    read: () => readPiece(file, offset, length, what),
+    load: () => loadPiece(file, offset, length, what),
+    isBeside: true,
+  }
 }
 
 function lookUp(files: ExternalFiles, location: string, what: string): KnownFile {
@@ -136,12 +142,7 @@ function openFile(file: string, what: string): number {
 function readPiece({ file, identity }: KnownFile, offset: number, length: number, what: string): Uint8Array {
   const descriptor = openFile(file, what)
   try {
-    if (identityOf(fstatSync(descriptor)) !== identity) {
-      throw new SparkError(
-        'ERR_FORMAT',
-        `${what}: ${file} has changed since the model was loaded: load it again`,
-      )
-    }
+    expectSame(identity, fstatSync(descriptor), file, what)
     const bytes = allocate(length, what)
     for (let done = 0; done < length; ) {
       const count = readSync(descriptor, bytes, done, Math.min(maxChunk, length - done), offset + done)
@@ -154,6 +155,32 @@ function readPiece({ file, identity }: KnownFile, offset: number, length: number
   } finally {
     closeSync(descriptor)
   }
+}
+
+/** As {@link readPiece}, without holding the JavaScript thread up. */
+async function loadPiece(
+  { file, identity }: KnownFile,
+  offset: number,
+  length: number,
+  what: string,
+): Promise<Uint8Array> {
+  const handle = await openForReading(file)
+  try {
+    expectSame(identity, await handle.stat(), file, what)
+    const bytes = allocate(length, what)
+    await fill(handle, file, bytes, offset)
+    return bytes
+  } catch (error) {
+    throw ioError('read', file, error)
+  } finally {
+    await handle.close()
+  }
+}
+
+function expectSame(identity: string, stats: Stats, file: string, what: string): void {
+  if (identityOf(stats) === identity) return
+  const message = `${what}: ${file} has changed since the model was loaded: load it again`
+  throw new SparkError('ERR_FORMAT', message)
 }
 
 function allocate(length: number, what: string): Uint8Array {

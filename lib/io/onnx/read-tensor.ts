@@ -4,7 +4,7 @@ import { type ElementType, elementArrayOf, elementBits, elementBytes } from '../
 import { SparkError } from '../../core/errors.js'
 import { atOnce, mapPaced, type Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
-import { Constant, type NumericType } from '../../graph/constant.js'
+import { Constant, type ConstantSource, type NumericType } from '../../graph/constant.js'
 import { elementTypeOf } from '../../graph/element-types.js'
 import type { SparseConstant } from '../../graph/graph.js'
 import { decodeMessage } from './decode.js'
@@ -20,6 +20,8 @@ export interface TensorContext {
   readonly label: string
   /** The folder of external data, or why there is none. */
   readonly external: ExternalFiles
+  /** The elements that raw data of a large file stands for; undefined where it is the elements itself. */
+  left?(rawData: Uint8Array): ConstantSource | undefined
 }
 
 /**
@@ -82,6 +84,8 @@ function* constantOf(
     )
     return Constant.lazy(dtype, shape, source)
   }
+  const left = tensor.rawData && context.left?.(tensor.rawData)
+  if (left) return Constant.lazy(dtype, shape, left)
   return Constant.from(dtype, shape, tensor.rawData ?? (yield* typedField(tensor, dtype)))
 }
 

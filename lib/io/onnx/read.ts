@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { argumentError } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { atOnce, mapPaced, type Paced, Pacer } from '../../core/paced.js'
-import type { Constant } from '../../graph/constant.js'
+import type { Constant, ConstantSource } from '../../graph/constant.js'
 import {
   type Graph,
   type GraphFunction,
@@ -15,10 +15,11 @@ import {
   type ValueType,
 } from '../../graph/graph.js'
 import { checkGraphPaced } from '../../graph/validate.js'
-import { readBytes } from '../read-file.js'
+import { KeptFile } from '../kept-file.js'
 import { expectNotPointer } from '../safetensors-header.js'
 import { decodeMessagePaced } from './decode.js'
 import type { Message } from './messages.js'
+import { type FileRange, readOutline } from './outline.js'
 import { readAttributes } from './read-attribute.js'
 import { densify, readSparse, readTensor, type TensorContext } from './read-tensor.js'
 import { readValueInfo } from './read-type.js'
@@ -28,6 +29,9 @@ const maxIrVersion = 13
 
 /** First version of the format whose initializers are inputs only where a run may feed them. */
 const minOverridable = 4
+
+/** Bytes from which on the weights of a file, and tensors in it, are read when they are needed. */
+const [largeFile, largeTensor] = [2 ** 24, 2 ** 16]
 
 /** Newest version of the ONNX standard operators that is understood. */
 const maxOpset = 28
@@ -41,7 +45,8 @@ export interface ReadOnnxOptions {
 }
 
 /**
- * Reads an ONNX model. Weights in files beside it are read when they are used; everything else is checked here.
+ * Reads an ONNX model. Weights in files beside it, and large ones of a large file, are read when they are used; everything
+ * else is checked here.
  *
  * @param source - a path, a `file:` URL, or the bytes of a model, which must then not change
  * @param pacer - lets the event loop turn between parts of a large model, and ends reading when its signal is aborted
@@ -56,9 +61,30 @@ export async function readOnnx(
   const given = { folder: undefined, given: externalData, known: new Map() }
   if (source instanceof Uint8Array) return pacer.do(parse(source, { label, external: given }))
   const file = toPath(source)
-  const bytes = await readBytes(file)
+  const kept = await KeptFile.open(file)
+  const { bytes, left } = await readOutline(kept, kept.byteLength < largeFile ? Infinity : largeTensor, pacer)
   const external = externalData ? given : { ...given, folder: path.dirname(file) }
-  return pacer.do(parse(bytes, { label: file, external }))
+  const leftOf = (rawData: Uint8Array): ConstantSource | undefined => {
+    const range = rawData.buffer === bytes.buffer ? left.get(rawData.byteOffset) : undefined
+    return range && rangeSource(kept, range)
+  }
+  return pacer.do(parse(bytes, { label: file, external, left: leftOf }))
+}
+
+/** Elements that stay in a file until somebody asks for them. */
+function rangeSource(file: KeptFile, { begin, byteLength }: FileRange): ConstantSource {
+  let last: WeakRef<Uint8Array> | undefined
+  return {
+    byteLength,
+    read() {
+      const known = last?.deref()
+      if (known) return known
+      const bytes = file.read(begin, byteLength)
+      last = new WeakRef(bytes)
+      return bytes
+    },
+    load: () => file.load(begin, byteLength),
+  }
 }
 
 /**

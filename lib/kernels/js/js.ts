@@ -22,6 +22,7 @@ import { resampleRows } from './resample.js'
 import type { KernelRow, KernelRows } from './row.js'
 import { stridedRows } from './strided.js'
 import { trainingRows } from './training.js'
+import { warpFramesRows } from './warp-frames.js'
 import { weightRows } from './weight.js'
 
 /** All operations; the type wants each of them. */
@@ -38,6 +39,7 @@ const table: KernelRows<KernelOp> = {
   ...poolRows,
   ...resampleRows,
   ...gridSampleRows,
+  ...warpFramesRows,
   ...recurrentRows,
   ...dropoutRows,
   ...stridedRows,
@@ -95,7 +97,10 @@ function prepareSteps(steps: readonly BoundStep[]): PreparedSteps {
     }
   }
   return {
-    run: async signal => new Pacer(signal).do(computing()),
+    async run(signal, times = 1) {
+      const pacer = new Pacer(signal)
+      for (let i = 0; i < times; i++) await pacer.do(computing())
+    },
     async fetch() {},
     async store() {},
     dispose() {},

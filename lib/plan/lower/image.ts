@@ -57,7 +57,7 @@ function tapsOf(ctx: Lowering, { size, out, scale, window }: SymbolicAxis): (val
   }
 }
 
-const examples: SizeValues = { of: hintOf }
+const examples: SizeValues = { of: hintOf, key: '' }
 
 /** An axis for the example sizes only. */
 function fixedAxis<Axis extends SymbolicAxis>(axis: Axis): Axis {

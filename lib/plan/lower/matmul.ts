@@ -192,20 +192,23 @@ function forEachOffset(
   walk(0, [0, 0, 0])
 }
 
-/** A constant weight in the layout that kernels of the backend stream. */
-function packed(ctx: Lowering, weight: Symbolic<Weight>): Symbolic<Weight> {
-  if (!ctx.packs || weight.layout === 'panels') return weight
-  const { step, packed } = packStep(weight)
+/** A weight in the layout that kernels of the backend stream. */
+function packed(ctx: Lowering, weight: Symbolic<Weight>, transposed = false): Symbolic<Weight> {
+  const { step, packed } = packStep(weight, transposed)
   ctx.step('packWeight', step.args)
   return packed
 }
 
-/** Input 1 as rows of output features: [K, N] is turned around unless `transB` says that it is [N, K]. */
+/**
+ * Input 1 as rows of output features, in the layout that kernels of the backend stream: [K, N] is turned around unless
+ * `transB` says that it is [N, K].
+ */
 function rowsOf(ctx: Lowering): Symbolic<Weight> {
-  if (ctx.integer('transB') !== 0) return weightOf(ctx, 1)
-  const weight = storedWeight(ctx, 1, true)
-  if (weight) return weight
+  const isInRows = ctx.integer('transB') !== 0
+  const weight = isInRows ? weightOf(ctx, 1) : storedWeight(ctx, 1, true)
+  if (weight) return ctx.packs && weight.layout !== 'panels' ? packed(ctx, weight) : weight
   const [cols = 0, rows = 0] = ctx.shape(1)
+  if (ctx.packs) return packed(ctx, { format: 'f32', rows, cols, data: ctx.read(1) }, true)
   const data = ctx.scratch(multiply(rows, cols))
   addCopy(ctx, [rows, cols], [ctx.read(1), 0, [1, rows]], [data.write(), 0, [cols, 1]])
   return { format: 'f32', rows, cols, data: data.read() }
@@ -216,7 +219,7 @@ function fusedLinear(ctx: Lowering): void {
   const weight = rowsOf(ctx)
   const tokens = numel(ctx.shape(0).slice(0, -1))
   ctx.step('linear', {
-    weight: packed(ctx, weight),
+    weight,
     tokens,
     x: ctx.read(0),
     bias: ctx.optional(2),

@@ -2,7 +2,7 @@
 import { type ElementType, Model, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { numel } from '#lib/core/shape.js'
-import { ints } from '#lib/graph/attributes.js'
+import { int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { setBatchSize } from '#lib/graph/rewrites/batch-size.js'
@@ -55,6 +55,49 @@ t.test('sizes in constants', async t => {
     const [ours, theirs] = [ys, y].map(tensor => tensor.toFloat32().subarray(0, count))
     close(t, ours!, theirs!, 0, `from ${old}`)
   }
+})
+
+t.test('constants that are joined to values of the batch', async t => {
+  for (const [old, axis] of [
+    [1, 1],
+    [1, -1],
+    [2, 1],
+  ] as const) {
+    const graph = makeGraph({
+      inputs: [{ name: 'x', type: tensorType('f32', [old, 2]) }],
+      outputs: [{ name: 'y', type: tensorType('f32', [old, 5]) }],
+      nodes: [makeNode('Concat', ['pad', 'x', 'end'], ['y'], { attributes: { axis: int(axis) } })],
+      initializers: new Map([
+        [
+          'pad',
+          Constant.f32(
+            Array.from({ length: old }, (_, i) => 7 + i),
+            [old, 1],
+          ),
+        ],
+        [
+          'end',
+          Constant.f32(
+            Array.from({ length: 2 * old }, () => 9),
+            [old, 2],
+          ),
+        ],
+      ]),
+    })
+    using model = await Model.fromGraph(graph, { backend: 'js', batchSize: 2 * old })
+    const x = Array.from({ length: 4 * old }, (_, i) => i)
+    const { y } = await model.run({ x: Float32Array.from(x) })
+    const rows = Array.from({ length: 2 * old }, (_, row) => [7 + (row % old), 2 * row, 2 * row + 1, 9, 9])
+    t.same([...y!.toFloat32()], rows.flat(), `from ${old}, axis ${axis}`)
+  }
+  const joined = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [1, 2]) }],
+    outputs: [{ name: 'y', type: tensorType('f32', [2, 2]) }],
+    nodes: [makeNode('Concat', ['x', 'row'], ['y'], { attributes: { axis: int(0) } })],
+    initializers: new Map([['row', Constant.f32([1, 2], [1, 2])]]),
+  })
+  using model = await Model.fromGraph(joined, { backend: 'js', batchSize: 3 })
+  t.same(model.outputs[0]!.shape, [4, 2], 'one more row stays one')
 })
 
 t.test('what cannot be changed', async t => {

@@ -1,8 +1,11 @@
 // graph-loss.ts: joins a loss that is a graph of the caller to a model.
 import { didYouMean } from '../../../core/did-you-mean.js'
+import { isHalf } from '../../../core/dtype.js'
 import { SparkError } from '../../../core/errors.js'
+import { int } from '../../attributes.js'
 import { freshNames, renameReads, valueNames } from '../../edit.js'
-import type { Graph, ValueType } from '../../graph.js'
+import { onnxNumbers } from '../../element-types.js'
+import { type Graph, makeNode, type ValueType } from '../../graph.js'
 import { inferFacts } from '../../shape-inference.js'
 import { uniqueNames } from '../unique-names.js'
 
@@ -17,7 +20,8 @@ export const isGraph = (loss: unknown): loss is Graph =>
 
 /**
  * Appends the nodes of `loss` to a model. Its inputs are values of the model of the same name; `teacher/…` is a value of the
- * teacher; all others become inputs, the fields of a batch.
+ * teacher; all others become inputs, the fields of a batch. Values of 16 bits are read as f32 where the loss wants that, since training
+ * computes them in f32.
  *
  * @param loss - in canonical form, with one output of one element
  * @returns the graph, and the name of the loss in it
@@ -44,6 +48,11 @@ export function joinLoss(
     names,
   )
   const fresh = freshNames(graph)
+  const casts = halvesOf(graph, loss, names).map(({ name, value }) => {
+    const wide = fresh(`${prefix}${name}`)
+    names.set(name, wide)
+    return makeNode('Cast', [value], [wide], { attributes: { to: int(onnxNumbers.f32) } })
+  })
   const inner = [...loss.initializers.keys(), ...loss.nodes.flatMap(({ outputs }) => outputs)]
   for (const name of inner) if (name !== '') names.set(name, fresh(`${prefix}${name}`))
   const nodes = renameReads(loss, names).nodes.map(node => ({
@@ -55,7 +64,7 @@ export function joinLoss(
   const joined = uniqueNames({
     ...graph,
     inputs: [...graph.inputs, ...inputs.filter(({ name }) => !names.has(name))],
-    nodes: [...graph.nodes, ...nodes],
+    nodes: [...graph.nodes, ...casts, ...nodes],
     initializers: new Map([...graph.initializers, ...initializers]),
     opsets: new Map([...loss.opsets, ...graph.opsets]),
     functions: [...graph.functions, ...loss.functions],
@@ -65,6 +74,23 @@ export function joinLoss(
   expectNumber(joined, name, result)
   return { graph: joined, loss: name }
 }
+
+/** Values of f16 and bf16 that the loss reads as f32. */
+function halvesOf(
+  graph: Graph,
+  loss: Graph,
+  names: ReadonlyMap<string, string>,
+): { readonly name: string; readonly value: string }[] {
+  const facts = inferFacts(graph)
+  return loss.inputs.flatMap(({ name, type }) => {
+    const value = names.get(name)
+    const given = value === undefined ? undefined : facts.get(value)?.type
+    return value !== undefined && given && type && isWidened(given, type) ? [{ name, value }] : []
+  })
+}
+
+const isWidened = (given: ValueType, wanted: ValueType): boolean =>
+  given.kind === 'tensor' && wanted.kind === 'tensor' && wanted.dtype === 'f32' && isHalf(given.dtype)
 
 /** Checks outputs, and inputs against the values of the model that they read. */
 function expectJoined(
@@ -116,10 +142,10 @@ function expectNumber(graph: Graph, name: string, output: string): void {
   )
 }
 
-/** Whether two types can be those of one value: open sizes may be any. */
+/** Whether a value of type `a` can be read as `b`: open sizes may be any. */
 function agree(a: ValueType, b: ValueType): boolean {
   if (a.kind !== 'tensor' || b.kind !== 'tensor') return a.kind === b.kind
-  if (a.dtype !== b.dtype) return false
+  if (a.dtype !== b.dtype && !isWidened(a, b)) return false
   const [one, two] = [a.shape, b.shape]
   if (!one || !two) return true
   const fits = (size: unknown, i: number): boolean =>

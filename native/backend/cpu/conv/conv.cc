@@ -8,12 +8,21 @@
 #include "backend/cpu/cpu.h"
 
 namespace spark::cpu {
+namespace {
+
+bool takes_tiles(const ConvArgs& args) {
+  if (!args.winograd) return false;
+  const auto& [_, height, width] = args.shape.out;
+  return (height + 3) / 4 * ((width + 3) / 4) >= args.min_tiles;
+}
+
+}  // namespace
 
 void conv(const ConvArgs& args) {
   const ConvShape& shape = args.shape;
   const int64_t positions = numel(shape.out);
   if (shape.batch * shape.filters * positions == 0) return;
-  if (args.winograd) return winograd_conv(args);
+  if (takes_tiles(args)) return winograd_conv(args);
   if (is_depthwise(args)) return depthwise_conv(args);
   if (takes_bf16(args)) return conv_bf16(args);
   const ConvReading reading(shape);

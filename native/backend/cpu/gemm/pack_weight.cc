@@ -36,9 +36,34 @@ void pack(int64_t rows, int64_t cols, const void* from, void* to) {
   });
 }
 
+// Panels of a matrix whose elements are there column by column. Some panels at a time: their elements of a
+// column lie next to each other.
+void pack_columns(int64_t rows, int64_t cols, const uint32_t* from, uint32_t* to) {
+  constexpr int64_t kPanels = 16;
+  const int64_t blocks = (rows + kPanels * kPanelRows - 1) / (kPanels * kPanelRows);
+  parallel_for(blocks, grain_for(cols * kPanels * kPanelRows, 1 << 14), [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * kPanels * kPanelRows;
+      const int64_t last = std::min(rows, first + kPanels * kPanelRows);
+      for (int64_t c = 0; c < cols; ++c) {
+        for (int64_t row = first; row < last; row += kPanelRows) {
+          uint32_t* panel = to + row * cols + c * kPanelRows;
+          const int64_t count = std::min(kPanelRows, rows - row);
+          std::copy_n(from + c * rows + row, count, panel);
+          std::fill_n(panel + count, kPanelRows - count, 0);
+        }
+      }
+    }
+  });
+}
+
 }  // namespace
 
 void pack_weight(const PackWeightArgs& args) {
+  if (args.transposed) {
+    return pack_columns(args.weight.rows, args.weight.cols, static_cast<const uint32_t*>(args.weight.data),
+                        static_cast<uint32_t*>(args.data));
+  }
   const auto& [dtype, rows, cols, data, _, block_scale, __, ___] = args.weight;
   switch (dtype) {
     case DType::kF32:

@@ -1,4 +1,6 @@
 // resample.cc: resampling along one axis by weighted taps (ONNX Resize).
+#include <algorithm>
+
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/grain.h"
 #include "backend/cpu/inside.h"
@@ -6,6 +8,30 @@
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
+namespace {
+
+// Single elements of the resampled axis, from first to last.
+void resample_elements(const ResampleArgs& args, const float* x, int64_t first, int64_t last, float* y) {
+  for (int64_t q = first; q < last; ++q) {
+    float sum = args.offset ? args.offset[q] : 0;
+    for (int64_t t = q * args.count; t < (q + 1) * args.count; ++t) {
+      sum += args.weights[t] * x[inside(args.taps[t], args.size)];
+    }
+    y[q] = sum;
+  }
+}
+
+// An element of the resampled axis: a row of `inner` elements.
+void resample_row(const ResampleArgs& args, const float* x, int64_t q, float* y) {
+  for (int64_t i = 0; i < args.inner; ++i) y[i] = args.offset ? args.offset[q] : 0;
+  for (int64_t t = q * args.count; t < (q + 1) * args.count; ++t) {
+    const float* from = x + inside(args.taps[t], args.size) * args.inner;
+    const float weight = args.weights[t];
+    for (int64_t i = 0; i < args.inner; ++i) y[i] += weight * from[i];
+  }
+}
+
+}  // namespace
 
 void resample(const ResampleArgs& args) {
   for (int64_t t = 0; t < args.out * args.count; ++t) {
@@ -15,15 +41,16 @@ void resample(const ResampleArgs& args) {
   }
   const int64_t rows = args.outer * args.out;
   parallel_for(rows, grain_for(args.count * args.inner, 1 << 12), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t outer = row / args.out, q = row % args.out;
-      float* y = args.y + row * args.inner;
-      for (int64_t i = 0; i < args.inner; ++i) y[i] = args.offset ? args.offset[q] : 0;
-      for (int64_t t = q * args.count; t < (q + 1) * args.count; ++t) {
-        const float* x = args.x + (outer * args.size + inside(args.taps[t], args.size)) * args.inner;
-        const float weight = args.weights[t];
-        for (int64_t i = 0; i < args.inner; ++i) y[i] += weight * x[i];
+    for (int64_t row = begin; row < end;) {
+      const int64_t outer = row / args.out, first = row % args.out;
+      const int64_t last = std::min(args.out, first + end - row);
+      const float* x = args.x + outer * args.size * args.inner;
+      float* y = args.y + outer * args.out * args.inner;
+      if (args.inner == 1) resample_elements(args, x, first, last, y);
+      if (args.inner > 1) {
+        for (int64_t q = first; q < last; ++q) resample_row(args, x, q, y + q * args.inner);
       }
+      row += last - first;
     }
   });
 }

@@ -11,6 +11,8 @@
 namespace spark::cuda {
 namespace {
 
+constexpr unsigned kTiming = 0;  // CU_EVENT_DEFAULT
+
 Range addresses(const void* data, Range bytes) {
   const auto begin = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
   return {begin + bytes.begin, begin + bytes.end};
@@ -24,10 +26,11 @@ DevicePlan::DevicePlan(Device& device, bool graphs)
 // What the device may still be using is given back only when it is done. When even waiting fails the context
 // is ruined and uses nothing.
 DevicePlan::~DevicePlan() {
-  if (!*in_flight_) return;
   try {
     DeviceScope scope(device_);
-    device_.stream().synchronize();
+    if (*in_flight_) device_.stream().synchronize();
+    for (CUevent mark : marks_)
+      if (mark) device_.driver.cuEventDestroy(mark);
   } catch (const Error&) {
   }
 }
@@ -163,6 +166,23 @@ void DevicePlan::enqueue(const std::function<void()>& steps) {
       area.written.spans().each([&](Range range) { copy(*area.host, *area.on_device, range); });
     }
   });
+}
+
+void DevicePlan::mark(size_t i) {
+  if (!is_timed_) return;
+  const Driver& driver = device_.driver;
+  if (!marks_[i]) device_.check(driver.cuEventCreate(&marks_[i], kTiming), "cuEventCreate");
+  device_.check(driver.cuEventRecord(marks_[i], device_.stream().handle()), "cuEventRecord");
+  is_marked_ = i == 1;
+}
+
+double DevicePlan::run_ms() {
+  is_timed_ = true;
+  if (!is_marked_) return -1;
+  float milliseconds = 0;
+  const CUresult result = device_.driver.cuEventElapsedTime(&milliseconds, marks_[0], marks_[1]);
+  device_.check(result, "cuEventElapsedTime");
+  return milliseconds;
 }
 
 void DevicePlan::enqueue_fetch() {

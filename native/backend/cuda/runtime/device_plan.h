@@ -1,6 +1,7 @@
 // device_plan.h: a plan on a device: where its operands lie there, the copies around its runs, and its runs.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -67,6 +68,13 @@ class DevicePlan {
   void read_inputs();
   // Enqueues `steps` between the copies.
   void enqueue(const std::function<void()>& steps);
+  // Marks the beginning and the end of a run on the device, from the first call of run_ms() on.
+  void mark_begin() { mark(0); }
+  void mark_end() { mark(1); }
+  // Milliseconds between the two marks of the last run, which the device has passed; negative when it has
+  // none.
+  double run_ms();
+
   // Enqueues the copy of the state from the device, or copies that in the buffers and enqueues it to there.
   void enqueue_fetch();
   void enqueue_store();
@@ -103,6 +111,7 @@ class DevicePlan {
     int64_t bytes = 0;
   };
 
+  void mark(size_t i);
   Role role_of(const void* data, Range touched) const;
   // The array that holds bytes behind `data`; of no bytes when no single one does.
   SharedArray shared_array(const void* data, Range touched) const;
@@ -118,6 +127,9 @@ class DevicePlan {
   std::vector<Use> uses_;                              // of the step that is being bound
   std::vector<std::shared_ptr<Block>> blocks_;
   Recording recording_;
+  bool is_timed_ = false;
+  bool is_marked_ = false;  // both marks are those of one run
+  std::array<CUevent, 2> marks_{};
   std::shared_ptr<std::atomic<bool>> in_flight_ = std::make_shared<std::atomic<bool>>(false);
 };
 

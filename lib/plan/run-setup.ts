@@ -1,0 +1,162 @@
+// run-setup.ts: the computation of a setup, part by part: of weights in files no more than two parts are in memory as they
+// are there.
+import { arrayBytes, type ElementArray, elementArrayOf, elementBits } from '../core/dtype.js'
+import type { Pacer } from '../core/paced.js'
+import { fixSize } from '../core/size.js'
+import { fixedSizes } from '../core/size-scope.js'
+import { Constant } from '../graph/constant.js'
+import type { Kernels } from '../kernels/kernels.js'
+import { type BindOptions, BufferArrays, expectBytes } from './bind.js'
+import { prepare } from './prepare.js'
+import { type Buffer, operandsOf, type Step } from './program.js'
+
+/** On what a setup runs. */
+export interface SetupContext {
+  readonly options: BindOptions
+  readonly kernels: Kernels
+  readonly pacer: Pacer
+}
+
+/** Reads elements to memory that nobody else has. */
+export type Load = () => Promise<ElementArray>
+
+/** How the elements of a buffer that is a constant in a file are read; undefined for others. */
+export function loaderOf({ storage, initial }: Buffer): Load | undefined {
+  if (storage !== 'constant' || !(initial instanceof Constant)) return undefined
+  const { dtype, load } = initial
+  if (!load || elementBits[dtype] < 8) return undefined
+  return async () => {
+    const { buffer } = await load()
+    const type = elementArrayOf(dtype) as Float32ArrayConstructor
+    return new type(buffer as ArrayBuffer)
+  }
+}
+
+/**
+ * Computes some buffers of a setup.
+ * @param known - buffers that are there already
+ * @throws SparkError ERR_OUT_OF_MEMORY, what the kernels throw, and what reading the constants does
+ */
+export async function runSetup(
+  setup: readonly Step[],
+  wanted: readonly Buffer[],
+  known: ReadonlyMap<Buffer, ElementArray>,
+  context: SetupContext,
+): Promise<Map<Buffer, ElementArray>> {
+  const made = new Map<Buffer, ElementArray>()
+  const parts = partsOf(new SetupSteps(setup, known, !context.options.double), wanted)
+  expectBytes(wanted.reduce((sum, buffer) => sum + bytesOf(buffer), 0) * (context.options.double ? 2 : 1))
+  let next = loadSources(parts[0])
+  for (const [i, part] of parts.entries()) {
+    const sources = await next
+    next = loadSources(parts[i + 1])
+    next.catch(() => undefined) // the next turn of the loop throws it
+    const arrays = await runPart(part, new Map([...known, ...made, ...sources]), context)
+    for (const buffer of part.wanted) made.set(buffer, arrays.of(buffer))
+    const isKept = (buffer: Buffer): boolean => known.has(buffer) || made.has(buffer)
+    const spent = [...sources.keys(), ...writtenBy(part.steps).filter(buffer => !isKept(buffer))]
+    for (const buffer of spent) context.kernels.release?.(arrays.of(buffer).buffer as ArrayBuffer)
+  }
+  return made
+}
+
+/** Steps that run together, and what they make. */
+interface Part {
+  readonly wanted: readonly Buffer[]
+  readonly steps: readonly Step[]
+  /** What they read from files. */
+  readonly sources: readonly Buffer[]
+}
+
+/** Bytes from files in a part, unless a single buffer needs more. */
+const partBytes = 2 ** 25
+
+function partsOf(setup: SetupSteps, wanted: readonly Buffer[]): Part[] {
+  const parts: Part[] = []
+  let [buffers, bytes] = [[] as Buffer[], 0]
+  const finish = (): void => {
+    if (buffers.length > 0) parts.push(setup.partFor(buffers))
+    ;[buffers, bytes] = [[], 0]
+  }
+  for (const buffer of wanted) {
+    const needed = setup.partFor([buffer]).sources.reduce((sum, source) => sum + bytesOf(source), 0)
+    if (bytes + needed > partBytes) finish()
+    buffers.push(buffer)
+    bytes += needed
+  }
+  finish()
+  return parts
+}
+
+/** The steps of a setup by what they write. */
+class SetupSteps {
+  readonly #steps: readonly Step[]
+  readonly #known: ReadonlyMap<Buffer, unknown>
+  readonly #loads: boolean
+  readonly #writers = new Map<Buffer, number[]>()
+
+  /** @param loads - whether constants in files are read before the steps */
+  constructor(steps: readonly Step[], known: ReadonlyMap<Buffer, unknown>, loads: boolean) {
+    this.#steps = steps
+    this.#known = known
+    this.#loads = loads
+    for (const [i, step] of steps.entries()) {
+      for (const buffer of writtenBy([step])) {
+        const writers = this.#writers.get(buffer)
+        if (writers) writers.push(i)
+        else this.#writers.set(buffer, [i])
+      }
+    }
+  }
+
+  /** The steps that some buffers depend on. */
+  partFor(wanted: readonly Buffer[]): Part {
+    const indices = new Set<number>()
+    const needed = new Set(wanted)
+    for (const buffer of needed) {
+      for (const i of this.#writers.get(buffer) ?? []) {
+        if (indices.has(i)) continue
+        indices.add(i)
+        for (const { buffer: read, access } of operandsOf(this.#steps[i]!.args))
+          if (access !== 'write' && !this.#known.has(read)) needed.add(read)
+      }
+    }
+    const steps = [...indices].sort((a, b) => a - b).map(i => this.#steps[i]!)
+    return { wanted, steps, sources: this.#loads ? [...needed].filter(loaderOf) : [] }
+  }
+}
+
+async function loadSources(part: Part | undefined): Promise<Map<Buffer, ElementArray>> {
+  const sources = part?.sources ?? []
+  const arrays = await Promise.all(sources.map(buffer => loaderOf(buffer)!()))
+  return new Map(sources.map((buffer, i) => [buffer, arrays[i]!]))
+}
+
+async function runPart(
+  { steps }: Part,
+  folded: ReadonlyMap<Buffer, ElementArray>,
+  { options, kernels, pacer }: SetupContext,
+): Promise<BufferArrays> {
+  const layout = { offsets: new Map(), arenaBytes: 0, lowerBound: 0 }
+  const arrays = new BufferArrays(layout, options, { values: fixedSizes, folded, kernels })
+  const prepared = await prepare(
+    kernels,
+    steps.map(step => arrays.bind(step)),
+    pacer,
+  )
+  try {
+    await prepared.run()
+  } finally {
+    prepared.dispose()
+  }
+  return arrays
+}
+
+const bytesOf = ({ dtype, count }: Buffer): number => arrayBytes(dtype, fixSize(count))
+
+function writtenBy(steps: readonly Step[]): Buffer[] {
+  const written = new Set<Buffer>()
+  for (const { args } of steps)
+    for (const { buffer, access } of operandsOf(args)) if (access !== 'read') written.add(buffer)
+  return [...written]
+}

@@ -1,0 +1,222 @@
+// decoder.ts: the graph of a decoder, one form for all architectures. Its rows are the tokens of several sequences, one
+// after another; only attention knows which rows belong together.
+import { float, int } from '../../graph/attributes.js'
+import { GraphBuilder } from '../../graph/builder.js'
+import {
+  type Graph,
+  makeGraph,
+  makeNode,
+  sparkDomain,
+  tensorType,
+  type ValueInfo,
+} from '../../graph/graph.js'
+import type { DecoderConfig, LayerConfig, WeightSource } from './config.js'
+import { DecoderNodes } from './decoder-nodes.js'
+import { DecoderWeights, type LinearWeights } from './decoder-weights.js'
+import { denseNetwork, expertNetwork } from './feed-forward.js'
+import { RotaryNodes } from './rotary-nodes.js'
+
+/** Sizes of the memory of keys and values. */
+export interface CacheSizes {
+  /** Blocks that all sequences share. */
+  readonly blocks: number
+  /** Tokens of a block. */
+  readonly blockSize: number
+}
+
+/** Name of the keys or values of a layer as input of the graph, and, with `next`, as output. */
+export const cacheName = (kind: 'keys' | 'values', layer: number, next = false): string =>
+  `${next ? 'next_' : ''}${kind}.${layer}`
+
+/** Inputs of the graph but for the caches, all i32. */
+const inputShapes = {
+  /** Tokens of all sequences. */
+  tokens: ['tokens'],
+  /** Position of each token in its sequence. */
+  positions: ['tokens'],
+  /** 1 for tokens of sequences that are longer than the short form of their rotary embeddings, else 0. */
+  long: ['tokens'],
+  /** First row of each sequence, and the number of rows. */
+  starts: ['starts'],
+  /** Tokens of each sequence that its cache has already. */
+  past: ['sequences'],
+  /** Blocks of each sequence. */
+  blocks: ['sequences', 'table'],
+  /** Rows that logits are wanted of. */
+  rows: ['rows'],
+} as const
+
+/** Makes the layers of a decoder. */
+class DecoderBuilder {
+  readonly #config: DecoderConfig
+  readonly #weights: DecoderWeights
+  readonly #graph = new GraphBuilder(makeGraph({ name: 'decoder' }), 'decoder')
+  readonly #nodes: DecoderNodes
+  readonly #rotary: RotaryNodes
+  readonly #outputs: ValueInfo[] = []
+
+  constructor(config: DecoderConfig, source: WeightSource) {
+    this.#config = config
+    this.#weights = new DecoderWeights(source)
+    this.#nodes = new DecoderNodes(this.#graph, config)
+    this.#rotary = new RotaryNodes(this.#graph, 'positions', 'long')
+  }
+
+  build(cache: CacheSizes): Graph {
+    const { layers, type, hiddenSize, vocabularySize } = this.#config
+    for (const [name, shape] of Object.entries(inputShapes))
+      this.#graph.input({ name, type: tensorType('i32', shape) })
+    for (const [index, layer] of layers.entries()) this.#addCache(index, layer, cache)
+    const table = this.#graph.constant(this.#weights.embedding)
+    let x = this.#embedded(table)
+    for (const [index, layer] of layers.entries()) x = this.#layer(x, index, layer)
+    const wanted = this.#graph.add('Gather', [x, 'rows'], { axis: int(0) })
+    const hidden = this.#nodes.norm(wanted, this.#weights.norm)
+    this.#give(hidden, 'hidden', ['rows', hiddenSize])
+    this.#give(this.#logits(hidden, table), 'logits', ['rows', vocabularySize])
+    this.#weights.expectAllUsed(type)
+    const graph = this.#graph.build()
+    return { ...graph, outputs: this.#outputs }
+  }
+
+  #addCache(index: number, { kvHeads, headSize }: LayerConfig, { blocks, blockSize }: CacheSizes): void {
+    for (const kind of ['keys', 'values'] as const) {
+      const type = tensorType('f32', [blocks, blockSize, kvHeads, headSize])
+      this.#graph.input({ name: cacheName(kind, index), type })
+      this.#outputs.push({ name: cacheName(kind, index, true), type })
+    }
+  }
+
+  #give(value: string, name: string, shape: (number | string)[]): void {
+    this.#graph.append(makeNode('Identity', [value], [name]))
+    this.#outputs.push({ name, type: tensorType('f32', shape) })
+  }
+
+  #embedded(table: string): string {
+    const tokens = this.#graph.add('Gather', [table, 'tokens'], { axis: int(0) })
+    const scaled = this.#nodes.scaled(tokens, this.#config.embeddingScale)
+    const { positions } = this.#weights
+    if (!positions) return scaled
+    const learned = this.#graph.add('Gather', [this.#graph.constant(positions), 'positions'], {
+      axis: int(0),
+    })
+    return this.#graph.add('Add', [scaled, learned])
+  }
+
+  #logits(hidden: string, table: string): string {
+    const { logitScale, logitSoftcap } = this.#config
+    const head = this.#weights.head
+    const logits = head
+      ? this.#nodes.linear(hidden, head)
+      : this.#graph.add('Gemm', [hidden, table], { transB: int(1) })
+    return this.#nodes.softcapped(this.#nodes.scaled(logits, logitScale), logitSoftcap)
+  }
+
+  /** A layer, with normalizations where the file has them: in front, behind, or both. */
+  #layer(x: string, index: number, layer: LayerConfig): string {
+    const weights = this.#weights
+    const before = weights.optional(index, 'attentionNorm')
+    const middle = weights.optional(index, 'postAttentionNorm')
+    const own = weights.optional(index, 'feedForwardNorm')
+    // What is behind attention is in front of the feed-forward network where that has none of its own.
+    const isPre = before !== undefined && own === undefined
+    const attended = this.#attention(this.#normed(x, before), index, layer)
+    const between = isPre ? attended : this.#normed(attended, middle)
+    const after = weights.optional(index, 'postFeedForwardNorm')
+    const second = isPre ? (middle ?? (this.#config.parallel ? before : undefined)) : own
+    const sum = this.#added(x, between)
+    const network = this.#feedForward(this.#normed(this.#config.parallel ? x : sum, second), index, layer)
+    return this.#added(sum, this.#normed(network, after))
+  }
+
+  #normed(x: string, norm: LinearWeights | undefined): string {
+    return norm ? this.#nodes.norm(x, norm) : x
+  }
+
+  #added(x: string, change: string): string {
+    return this.#graph.add('Add', [x, this.#nodes.scaled(change, this.#config.residualScale)])
+  }
+
+  #feedForward(x: string, layer: number, { experts }: LayerConfig): string {
+    const { activation } = this.#config
+    const parts = { graph: this.#graph, nodes: this.#nodes, weights: this.#weights, layer, activation }
+    return experts ? expertNetwork(x, experts, parts) : denseNetwork(x, parts)
+  }
+
+  #attention(x: string, index: number, layer: LayerConfig): string {
+    const [q, k, v] = this.#projections(x, index, layer)
+    const weights = this.#weights
+    const norms = ['queryNorm', 'keyNorm'] as const
+    const given = norms.map(part => weights.optional(index, part))
+    const isWhole = this.#config.wholeQkNorm
+    const [query, key] = isWhole ? [this.#normed(q, given[0]), this.#normed(k, given[1])] : [q, k]
+    const headNorm = (norm: LinearWeights | undefined): string =>
+      norm && !isWhole ? this.#graph.constant(this.#nodes.normWeight(norm.weight)) : ''
+    const sinks = weights.vector(index, 'sinks')
+    const [cosines, sines] = layer.rotary ? this.#rotary.angles(layer.rotary) : ['', '']
+    const output = this.#graph.fresh('decoder/attention')
+    const inputs = [
+      query,
+      key,
+      v,
+      cacheName('keys', index),
+      cacheName('values', index),
+      'starts',
+      'past',
+      'blocks',
+      cosines,
+      sines,
+      '',
+      sinks ? this.#graph.constant(sinks) : '',
+      headNorm(given[0]),
+      headNorm(given[1]),
+    ]
+    const outputs = [output, cacheName('keys', index, true), cacheName('values', index, true)]
+    const attributes = {
+      num_heads: int(layer.heads),
+      kv_num_heads: int(layer.kvHeads),
+      scale: float(layer.scale),
+      softcap: float(layer.softcap),
+      local_window_size: int(layer.window === Number.POSITIVE_INFINITY ? -1 : layer.window),
+      rotary_interleaved: int(layer.rotary?.interleaved ? 1 : 0),
+      norm_epsilon: float(this.#config.epsilon),
+    }
+    this.#graph.append(makeNode('PagedAttention', inputs, outputs, { domain: sparkDomain, attributes }))
+    return this.#nodes.linear(output, weights.part(index, 'attentionOutput'))
+  }
+
+  /** Queries [tokens, heads · size], keys and values [tokens, kv heads · size]. */
+  #projections(x: string, index: number, layer: LayerConfig): [string, string, string] {
+    const fused = this.#weights.optional(index, 'queryKeyValue')
+    if (!fused) {
+      const parts = ['query', 'key', 'value'] as const
+      return parts.map(part => this.#nodes.linear(x, this.#weights.part(index, part))) as [
+        string,
+        string,
+        string,
+      ]
+    }
+    const { heads, kvHeads, headSize } = layer
+    const g = this.#graph
+    const wide = this.#nodes.linear(x, fused)
+    if (this.#weights.isSplitByHead) {
+      const parts = g.add('Reshape', [wide, g.constant([0, heads, 3, headSize])])
+      return [0, 1, 2].map(i => {
+        const one = g.add('Slice', [parts, g.constant([i]), g.constant([i + 1]), g.constant([2])])
+        return g.add('Reshape', [one, g.constant([0, heads * headSize])])
+      }) as [string, string, string]
+    }
+    const sizes = g.constant([heads * headSize, kvHeads * headSize, kvHeads * headSize])
+    return g.addMany('Split', [wide, sizes], [true, true, true], { axis: int(1) }) as [string, string, string]
+  }
+}
+
+/**
+ * The graph of a decoder: i32 inputs `tokens`, `positions`, `long`, `starts`, `past`, `blocks`, `rows`, and for each layer
+ * `keys.i` and `values.i`, [blocks, block size, kv heads, head size] f32, which its outputs `next_keys.i` and `next_values.i`
+ * become; outputs `logits` [rows, vocabulary] and `hidden` [rows, hidden size], which is behind the last normalization.
+ * @throws SparkError ERR_FORMAT when weights are missing or do not fit, ERR_UNSUPPORTED when there are ones that are not known
+ */
+export function decoderGraph(config: DecoderConfig, source: WeightSource, cache: CacheSizes): Graph {
+  return new DecoderBuilder(config, source).build(cache)
+}

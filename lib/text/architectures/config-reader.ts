@@ -20,9 +20,9 @@ export class ConfigReader {
     return `${key} of ${this.#where}`
   }
 
-  /** Whether a key has a value that is not null. */
+  /** Whether a key has a value. */
   has(key: string): boolean {
-    return Object.hasOwn(this.#values, key) && this.#values[key] !== null
+    return Object.hasOwn(this.#values, key) && this.#values[key] != null
   }
 
   /** A finite number. */

@@ -88,7 +88,7 @@ export interface DecoderConfig {
 /** The weights of a model file by name. */
 export interface WeightSource {
   /** All names. */
-  readonly names: Iterable<string>
+  readonly names: readonly string[]
   /** Whether there is a tensor of that name. */
   has(name: string): boolean
   /** Sizes, the outermost first. */

@@ -38,7 +38,7 @@ export class DecoderWeights {
   /** @throws SparkError ERR_FORMAT when there are no layers */
   constructor(source: WeightSource) {
     this.#source = source
-    const names = [...source.names]
+    const { names } = source
     const prefix = layerPrefixes.find(start => names.some(name => name.startsWith(`${start}0.`)))
     if (!prefix)
       throw new SparkError('ERR_FORMAT', `there is no tensor of a layer 0, such as ${layerPrefixes[0]}0.…`)
@@ -136,7 +136,7 @@ export class DecoderWeights {
 
   /** @throws SparkError ERR_UNSUPPORTED when the file has tensors that nobody asked for */
   expectAllUsed(type: string): void {
-    const left = [...this.#source.names].filter(name => !this.#used.has(name) && !unusedNames.test(name))
+    const left = this.#source.names.filter(name => !this.#used.has(name) && !unusedNames.test(name))
     if (left.length === 0) return
     const shown = left.slice(0, 3).join(', ')
     const more = left.length > 3 ? ` and ${left.length - 3} more` : ''

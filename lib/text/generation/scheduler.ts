@@ -1,0 +1,229 @@
+// scheduler.ts: continuous batching: requests join and leave a running batch between two steps of the model.
+import { SparkError } from '../../core/errors.js'
+import { type Batch, batchOf, type Part, type PartRows } from './batch.js'
+import { BlockPool } from './block-pool.js'
+import { type RowOutput, Sequence, type TokenRequest } from './token-request.js'
+
+/** Runs a batch: its rows by output. */
+export type RunBatch = (
+  batch: Batch,
+  outputs: readonly RowOutput[],
+) => Promise<Readonly<Partial<Record<RowOutput, Float32Array>>>>
+
+/** Limits of a {@link Scheduler}. */
+export interface SchedulerLimits {
+  /** Blocks of the cache. */
+  readonly blocks: number
+  /** Tokens of a block. */
+  readonly blockSize: number
+  /** Sequences of a batch at most. */
+  readonly sequences: number
+  /** Tokens of a batch at most: longer prompts are cut into chunks. */
+  readonly tokens: number
+  /** Rows of logits of a batch at most. */
+  readonly rows: number
+  /** Tokens of a sequence at most. */
+  readonly context: number
+  /** Tokens up to which rotary embeddings are those of short sequences. */
+  readonly shortLength: number
+}
+
+interface Job {
+  readonly sequence: Sequence
+  readonly resolve: (sequence: Sequence) => void
+  readonly reject: (error: unknown) => void
+}
+
+/**
+ * Works on requests. Tokens of one do not depend on what else is in the batch. When the cache is full, the sequence that came last
+ * gives its blocks back and is computed again later.
+ */
+export class Scheduler {
+  readonly #run: RunBatch
+  readonly #limits: SchedulerLimits
+  readonly #pool: BlockPool
+  readonly #waiting: Job[] = []
+  #running: Job[] = []
+  #loop: Promise<void> | undefined
+  #isClosed = false
+
+  constructor(run: RunBatch, limits: SchedulerLimits) {
+    this.#run = run
+    this.#limits = limits
+    this.#pool = new BlockPool(limits.blocks, limits.blockSize)
+  }
+
+  /** Requests that are worked on or wait. */
+  get active(): number {
+    return this.#running.length + this.#waiting.length
+  }
+
+  /**
+   * Works on a request until its `next` says that it ends, or `maxTokens` were added.
+   * @returns the sequence at its end
+   * @throws SparkError ERR_RANGE for a request that is longer than the context or than the cache, with both numbers; ERR_DISPOSED.
+   * The reason of the signal when it is aborted, one step later at most; what `next` throws
+   */
+  async submit(request: TokenRequest): Promise<Sequence> {
+    this.#expectOpen()
+    this.#expectFits(request)
+    request.signal?.throwIfAborted()
+    const sequence = new Sequence(request, this.#pool, this.#limits.shortLength)
+    const done = new Promise<Sequence>((resolve, reject) => this.#waiting.push({ sequence, resolve, reject }))
+    this.#loop ??= this.#work()
+    return done
+  }
+
+  /** Ends all requests with ERR_DISPOSED. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await this.#loop
+  }
+
+  #expectOpen(): void {
+    if (this.#isClosed) throw new SparkError('ERR_DISPOSED', 'the model has been disposed')
+  }
+
+  #expectFits({ ids, maxTokens }: TokenRequest): void {
+    const { context, blocks, blockSize } = this.#limits
+    const total = ids.length + maxTokens
+    const text = `${ids.length} tokens and ${maxTokens} new ones`
+    if (total > context)
+      throw new SparkError(
+        'ERR_RANGE',
+        `${text} are more than the context of ${context}: shorten the text, or lower maxTokens`,
+      )
+    if (Math.ceil(total / blockSize) > blocks)
+      throw new SparkError(
+        'ERR_RANGE',
+        `${text} do not fit into the cache of ${blocks * blockSize}: load the model with more cacheTokens`,
+      )
+  }
+
+  async #work(): Promise<void> {
+    // What is submitted in the same turn joins the first batch.
+    await undefined
+    while (this.active > 0) {
+      this.#removeAborted()
+      if (this.#isClosed) this.#endAll()
+      this.#admit()
+      const parts = this.#plan()
+      if (parts.length > 0) await this.#step(parts)
+    }
+    this.#loop = undefined
+  }
+
+  #endAll(): void {
+    for (const job of [...this.#running, ...this.#waiting])
+      this.#finish(job, () => job.reject(new SparkError('ERR_DISPOSED', 'the model has been disposed')))
+  }
+
+  #removeAborted(): void {
+    for (const job of [...this.#running, ...this.#waiting]) {
+      const { signal } = job.sequence.request
+      if (signal?.aborted) this.#finish(job, () => job.reject(signal.reason))
+    }
+  }
+
+  #admit(): void {
+    while (this.#waiting.length > 0 && this.#running.length < this.#limits.sequences) {
+      const [job] = this.#waiting
+      job!.sequence.begin()
+      const first = Math.min(job!.sequence.pending, this.#limits.tokens)
+      if (!job!.sequence.reserve(first)) {
+        job!.sequence.release()
+        return
+      }
+      this.#running.push(this.#waiting.shift()!)
+    }
+  }
+
+  /** What each sequence contributes: first those that wait for one token, then chunks of prompts. */
+  #plan(): Part[] {
+    const parts: Part[] = []
+    let tokens = this.#limits.tokens
+    let rows = this.#limits.rows
+    const order = [...this.#running].sort(
+      (a, b) => Number(a.sequence.pending > 1) - Number(b.sequence.pending > 1),
+    )
+    for (const { sequence } of order) {
+      if (!this.#running.some(job => job.sequence === sequence)) continue
+      const wanted = sequence.request.rows === 'all' ? rows : tokens
+      const count = Math.min(sequence.pending, tokens, wanted)
+      if (count === 0 || !this.#makeRoom(sequence, count, parts)) continue
+      parts.push({ sequence, count })
+      tokens -= count
+      if (sequence.request.rows === 'all') rows -= count
+    }
+    return parts
+  }
+
+  /** Reserves memory, if need be that of sequences that came later. */
+  #makeRoom(sequence: Sequence, count: number, parts: readonly Part[]): boolean {
+    while (!sequence.reserve(count)) {
+      const last = this.#running.findLast(job => parts.every(part => part.sequence !== job.sequence))
+      if (!last || last.sequence === sequence) return false
+      last.sequence.release()
+      this.#running = this.#running.filter(job => job !== last)
+      this.#waiting.unshift(last)
+    }
+    return true
+  }
+
+  async #step(parts: readonly Part[]): Promise<void> {
+    const batch = batchOf(parts)
+    const outputs = [...new Set(parts.map(({ sequence }) => sequence.request.output))]
+    try {
+      const results = await this.#run(batch, outputs)
+      const total = batch.rows.reduce((sum, { count }) => sum + count, 0)
+      let row = 0
+      for (const rows of batch.rows) {
+        const values = results[rows.part.sequence.request.output]!
+        const width = values.length / total
+        this.#take(rows, values.subarray(row * width, (row + rows.count) * width), width)
+        row += rows.count
+      }
+    } catch (error) {
+      for (const { sequence } of parts) this.#fail(sequence, error)
+    }
+  }
+
+  /** Gives a sequence its rows, which may end it. */
+  #take({ part, count, first }: PartRows, rows: Float32Array, width: number): void {
+    const { sequence } = part
+    const { request } = sequence
+    const isLast = sequence.pending === part.count
+    sequence.commit(part.count)
+    if (count === 0) return
+    try {
+      const id = request.next(rows, width, first)
+      if (!isLast) return
+      if (id !== undefined) sequence.append(id)
+      if (id === undefined || sequence.added >= request.maxTokens) this.#end(sequence)
+    } catch (error) {
+      this.#fail(sequence, error)
+    }
+  }
+
+  #jobOf(sequence: Sequence): Job | undefined {
+    return this.#running.find(job => job.sequence === sequence)
+  }
+
+  #end(sequence: Sequence): void {
+    const job = this.#jobOf(sequence)
+    if (job) this.#finish(job, () => job.resolve(sequence))
+  }
+
+  #fail(sequence: Sequence, error: unknown): void {
+    const job = this.#jobOf(sequence)
+    if (job) this.#finish(job, () => job.reject(error))
+  }
+
+  #finish(job: Job, tell: () => void): void {
+    job.sequence.release()
+    this.#running = this.#running.filter(other => other !== job)
+    const index = this.#waiting.indexOf(job)
+    if (index >= 0) this.#waiting.splice(index, 1)
+    tell()
+  }
+}

@@ -150,7 +150,7 @@ export class Scheduler {
       if (!this.#running.some(job => job.sequence === sequence)) continue
       const wanted = sequence.request.rows === 'all' ? rows : tokens
       const count = Math.min(sequence.pending, tokens, wanted)
-      if (count === 0 || !this.#makeRoom(sequence, count, parts)) continue
+      if (count === 0 || !this.#reserved(sequence, count, parts)) continue
       parts.push({ sequence, count })
       tokens -= count
       if (sequence.request.rows === 'all') rows -= count
@@ -159,7 +159,7 @@ export class Scheduler {
   }
 
   /** Reserves memory, if need be that of sequences that came later. */
-  #makeRoom(sequence: Sequence, count: number, parts: readonly Part[]): boolean {
+  #reserved(sequence: Sequence, count: number, parts: readonly Part[]): boolean {
     while (!sequence.reserve(count)) {
       const last = this.#running.findLast(job => parts.every(part => part.sequence !== job.sequence))
       if (!last || last.sequence === sequence) return false

@@ -1,6 +1,6 @@
 // read-file.ts: reading whole files, or ranges of them.
 import { constants } from 'node:fs'
-import { type FileHandle, open } from 'node:fs/promises'
+import { type FileHandle, open, stat } from 'node:fs/promises'
 import { SparkError } from '../core/errors.js'
 import { ioError } from './atomic-write.js'
 
@@ -72,3 +72,23 @@ export async function readText(file: string): Promise<string> {
   const { buffer, byteOffset, byteLength } = await readBytes(file)
   return Buffer.from(buffer, byteOffset, byteLength).toString('utf8')
 }
+
+/**
+ * The parsed JSON of a file.
+ * @throws SparkError as {@link readBytes}, ERR_FORMAT when it is no JSON
+ */
+export async function readJson(file: string): Promise<unknown> {
+  const text = await readText(file)
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new SparkError('ERR_FORMAT', `${file} is no JSON: ${(cause as Error).message}`, { cause })
+  }
+}
+
+/** Whether there is something at a path. */
+export const isThere = (file: string): Promise<boolean> =>
+  stat(file).then(
+    () => true,
+    () => false,
+  )

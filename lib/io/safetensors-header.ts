@@ -79,6 +79,27 @@ export function expectNotPointer(label: string, bytes: Uint8Array): void {
 }
 
 /**
+ * Bytes of the header of a file that begins with `prefix`, of at least 8 bytes, and has `fileBytes`.
+ * @throws SparkError ERR_FORMAT
+ */
+export function headerLength(label: string, prefix: Uint8Array, fileBytes: number): number {
+  if (fileBytes < 8) {
+    throw new SparkError('ERR_FORMAT', `${label}: ${fileBytes} bytes are too few for a safetensors file`)
+  }
+  const length = new DataView(prefix.buffer, prefix.byteOffset, 8).getBigUint64(0, true)
+  if (length > maxHeaderBytes) {
+    throw formatError(label, `the header claims ${length} bytes, the limit is ${maxHeaderBytes}`)
+  }
+  if (Number(length) > fileBytes - 8) {
+    throw formatError(
+      label,
+      `the header claims ${length} bytes, the file has ${fileBytes}: it is truncated or not safetensors`,
+    )
+  }
+  return Number(length)
+}
+
+/**
  * Parses and checks a header; `dataBytes` is what follows it.
  * @throws SparkError ERR_FORMAT naming `label` and the tensor
  */

@@ -16,6 +16,7 @@ import { ioError, writeFileAtomic } from './atomic-write.js'
 import { fill, openFile } from './read-file.js'
 import {
   expectNotPointer,
+  headerLength,
   maxHeaderBytes,
   parseHeader,
   type SafetensorsDType,
@@ -108,26 +109,6 @@ async function readRange(handle: FileHandle, file: string, begin: number, end: n
   }
   await fill(handle, file, bytes, begin)
   return bytes
-}
-
-function headerLength(label: string, prefix: Uint8Array, fileBytes: number): number {
-  if (fileBytes < 8) {
-    throw new SparkError('ERR_FORMAT', `${label}: ${fileBytes} bytes are too few for a safetensors file`)
-  }
-  const length = new DataView(prefix.buffer, prefix.byteOffset, 8).getBigUint64(0, true)
-  if (length > maxHeaderBytes) {
-    throw new SparkError(
-      'ERR_FORMAT',
-      `${label}: the header claims ${length} bytes, the limit is ${maxHeaderBytes}`,
-    )
-  }
-  if (Number(length) > fileBytes - 8) {
-    throw new SparkError(
-      'ERR_FORMAT',
-      `${label}: the header claims ${length} bytes, the file has ${fileBytes}: it is truncated or not safetensors`,
-    )
-  }
-  return Number(length)
 }
 
 function toTensor({ dtype, shape }: TensorEntry, bytes: Uint8Array): SafetensorsTensor {

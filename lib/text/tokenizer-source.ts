@@ -3,8 +3,8 @@ import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import { SparkError } from '../core/errors.js'
 import { ioError } from '../io/atomic-write.js'
-import { readBytes, readText } from '../io/read-file.js'
-import { asTokenizerJson, type TokenizerSource, tokenizerError } from './tokenizer-json.js'
+import { isThere, readBytes, readJson, readText } from '../io/read-file.js'
+import { asTokenizerJson, type TokenizerSource } from './tokenizer-json.js'
 
 const names = ['bos', 'eos', 'pad', 'unk'] as const
 
@@ -35,21 +35,6 @@ export function sourceOfJson(tokenizer: unknown, config: object): TokenizerSourc
     chatTemplate: templateOf(settings.chat_template),
   }
 }
-
-async function readJson(file: string): Promise<unknown> {
-  try {
-    return JSON.parse(await readText(file))
-  } catch (cause) {
-    if (cause instanceof SparkError) throw cause
-    throw tokenizerError('ERR_FORMAT', `${file} is no JSON: ${(cause as Error).message}`)
-  }
-}
-
-const isThere = (file: string): Promise<boolean> =>
-  stat(file).then(
-    () => true,
-    () => false,
-  )
 
 async function readFolder(folder: string): Promise<TokenizerSource> {
   const inFolder = (name: string): string => path.join(folder, name)

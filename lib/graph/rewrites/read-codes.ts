@@ -4,9 +4,10 @@ import { weightFormats } from '../../weights/formats.js'
 import type { Weight } from '../../weights/weight.js'
 import { consumersOfPaced } from '../edit.js'
 import type { Graph } from '../graph.js'
+import { weightConstant } from '../weight-constant.js'
 import { type WeightPattern, weightPatternsPaced } from '../weight-pattern.js'
 import { removeDeadPaced } from './remove-dead.js'
-import { layoutOf, weightConstant } from './round-weights.js'
+import { layoutOf } from './round-weights.js'
 
 /**
  * The graph whose products read the codes of weights that it makes of codes and scales, instead of the f32 elements that

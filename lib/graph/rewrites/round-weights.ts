@@ -6,15 +6,15 @@ import { transpose } from '../../core/transpose.js'
 import { Tensor } from '../../memory/tensor.js'
 import type { NVFP4Recipe } from '../../precision/kernel-args.js'
 import { quantizeNVFP4 } from '../../precision/nvfp4.js'
-import { decodeWeight, storeWeight } from '../../weights/encode.js'
+import { storeWeight } from '../../weights/encode.js'
 import { weightFormats } from '../../weights/formats.js'
-import { SharedWeight } from '../../weights/shared-weight.js'
 import type { Weight } from '../../weights/weight.js'
 import { givenInt, intOf } from '../attributes.js'
 import { Constant } from '../constant.js'
 import { consumersOfPaced } from '../edit.js'
 import type { Graph, Node } from '../graph.js'
 import { carryFacts } from '../kept-facts.js'
+import { weightConstant } from '../weight-constant.js'
 import { weightInput } from './fold-layouts.js'
 
 /** Whether a node is a convolution of so few filters in a group that its kernels are loops over weights of f32. */
@@ -111,19 +111,4 @@ function roundedWeight(
 function constantOf(weight: Constant, stored: Weight, layout: RowLayout, looped: boolean): Constant {
   const constant = weightConstant(weight.shape, stored, { transposed: layout === 'columns' })
   return looped ? Constant.from('f32', constant.shape, constant.data) : constant
-}
-
-/** A constant of f32 that is decoded when somebody reads its elements; `use` as in {@link ConstantWeight}. */
-export function weightConstant(
-  shape: readonly number[],
-  weight: Weight,
-  use: { readonly transposed: boolean; readonly exact?: boolean },
-): Constant {
-  const { rows, cols } = weight
-  const shared = new SharedWeight(weight)
-  const read = (): Uint8Array => {
-    const values = decodeWeight(shared.kept)
-    return new Uint8Array((use.transposed ? transpose(values, rows, cols) : values).buffer)
-  }
-  return Constant.lazy('f32', shape, { byteLength: 4 * rows * cols, read, weight: { shared, ...use } })
 }

@@ -93,8 +93,11 @@ export interface WeightSource {
   has(name: string): boolean
   /** Sizes, the outermost first. */
   shape(name: string): readonly number[]
-  /** The tensor; its weight stays in the format of the file. */
-  constant(name: string): Constant
+  /**
+   * The tensor; its weight stays in the format of the file.
+   * @param transposed - whether it is [in features, out features]
+   */
+  constant(name: string, transposed?: boolean): Constant
   /** Several matrices of one shape as one tensor, [matrices, out features, in features]. */
   stack(names: readonly string[]): Constant
 }

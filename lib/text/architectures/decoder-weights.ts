@@ -151,11 +151,12 @@ export class DecoderWeights {
   }
 
   #linear(name: string): LinearWeights {
-    const bias = `${name}.bias`
-    const weight = this.#take(`${name}.weight`)
+    const [bias, matrix] = [`${name}.bias`, `${name}.weight`]
+    const isTransposed =
+      this.#layers.endsWith('h.') && name.startsWith(this.#layers) && this.#source.shape(matrix).length === 2
     return {
-      weight,
-      isTransposed: this.#layers.endsWith('h.') && name.startsWith(this.#layers) && weight.shape.length === 2,
+      weight: this.#take(matrix, isTransposed),
+      isTransposed,
       bias: this.#source.has(bias) ? this.#take(bias) : undefined,
     }
   }
@@ -166,9 +167,9 @@ export class DecoderWeights {
     return this.#take(name)
   }
 
-  #take(name: string): Constant {
+  #take(name: string, isTransposed = false): Constant {
     this.#used.add(name)
-    return this.#source.constant(name)
+    return this.#source.constant(name, isTransposed)
   }
 }
 

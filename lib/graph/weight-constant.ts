@@ -1,0 +1,21 @@
+// weight-constant.ts: constants whose elements stay in the format of a weight.
+import { transpose } from '../core/transpose.js'
+import { decodeWeight } from '../weights/encode.js'
+import { SharedWeight } from '../weights/shared-weight.js'
+import type { Weight } from '../weights/weight.js'
+import { Constant } from './constant.js'
+
+/** A constant of f32 that is decoded when somebody reads its elements; `use` as in {@link ConstantWeight}. */
+export function weightConstant(
+  shape: readonly number[],
+  weight: Weight,
+  use: { readonly transposed: boolean; readonly exact?: boolean },
+): Constant {
+  const { rows, cols } = weight
+  const shared = new SharedWeight(weight)
+  const read = (): Uint8Array => {
+    const values = decodeWeight(shared.kept)
+    return new Uint8Array((use.transposed ? transpose(values, rows, cols) : values).buffer)
+  }
+  return Constant.lazy('f32', shape, { byteLength: 4 * rows * cols, read, weight: { shared, ...use } })
+}

@@ -51,8 +51,18 @@ export interface LayerConfig {
 /** Functions between the matrices of a feed-forward network; `clamped_swiglu` is that of gpt-oss. */
 export type FeedForwardActivation = 'silu' | 'gelu' | 'gelu_tanh' | 'relu' | 'clamped_swiglu'
 
+/** Which normalization a model has. */
+export interface NormTraits {
+  /** By the root of the mean square, or layer normalization. */
+  readonly norm: 'rms' | 'layer'
+  /** Added to variances. */
+  readonly epsilon: number
+  /** Whether weights of normalizations are stored less 1. */
+  readonly normPlusOne: boolean
+}
+
 /** A decoder. */
-export interface DecoderConfig {
+export interface DecoderConfig extends NormTraits {
   /** `model_type`, as Hugging Face's transformers name it. */
   readonly type: string
   /** Elements of the state of a token. */
@@ -63,12 +73,6 @@ export interface DecoderConfig {
   readonly contextLength: number
   /** Layers, first to last. */
   readonly layers: readonly LayerConfig[]
-  /** Normalization: by the root of the mean square, or layer normalization. */
-  readonly norm: 'rms' | 'layer'
-  /** Added to variances. */
-  readonly epsilon: number
-  /** Whether weights of normalizations are stored less 1. */
-  readonly normPlusOne: boolean
   /** Whether attention and feed-forward network read the same state and are added together. */
   readonly parallel: boolean
   /** Whether queries and keys are normalized as a whole; else each head is where there are weights for it. */

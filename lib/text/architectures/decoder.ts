@@ -11,9 +11,10 @@ import {
   type ValueInfo,
 } from '../../graph/graph.js'
 import type { DecoderConfig, LayerConfig, WeightSource } from './config.js'
-import { DecoderNodes } from './decoder-nodes.js'
-import { DecoderWeights, type LinearWeights } from './decoder-weights.js'
+import { DecoderWeights } from './decoder-weights.js'
 import { denseNetwork, expertNetwork } from './feed-forward.js'
+import { LayerNodes } from './layer-nodes.js'
+import type { LinearWeights } from './named-weights.js'
 import { RotaryNodes } from './rotary-nodes.js'
 
 /** Sizes of the memory of keys and values. */
@@ -51,14 +52,14 @@ class DecoderBuilder {
   readonly #config: DecoderConfig
   readonly #weights: DecoderWeights
   readonly #graph = new GraphBuilder(makeGraph({ name: 'decoder' }), 'decoder')
-  readonly #nodes: DecoderNodes
+  readonly #nodes: LayerNodes
   readonly #rotary: RotaryNodes
   readonly #outputs: ValueInfo[] = []
 
   constructor(config: DecoderConfig, source: WeightSource) {
     this.#config = config
     this.#weights = new DecoderWeights(source)
-    this.#nodes = new DecoderNodes(this.#graph, config)
+    this.#nodes = new LayerNodes(this.#graph, config)
     this.#rotary = new RotaryNodes(this.#graph, 'positions', 'long')
   }
 

@@ -4,17 +4,21 @@ import type { GraphBuilder } from '../../graph/builder.js'
 import type { Constant } from '../../graph/constant.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Experts, FeedForwardActivation } from './config.js'
-import type { DecoderNodes } from './decoder-nodes.js'
 import type { DecoderWeights, ExpertWeights } from './decoder-weights.js'
+import type { LayerNodes } from './layer-nodes.js'
+import type { NamedWeights } from './named-weights.js'
 
 /** What the feed-forward network of a layer is made with. */
-export interface FeedForwardParts {
+export interface FeedForwardParts<Weights = DecoderWeights> {
   readonly graph: GraphBuilder
-  readonly nodes: DecoderNodes
-  readonly weights: DecoderWeights
+  readonly nodes: LayerNodes
+  readonly weights: Weights
   readonly layer: number
   readonly activation: FeedForwardActivation
 }
+
+/** Matrices of a dense network. */
+export type DensePart = 'gate' | 'up' | 'gateUp' | 'down'
 
 /** Two halves of the last axis. */
 function halves(g: GraphBuilder, x: string): [string, string] {
@@ -25,7 +29,7 @@ function halves(g: GraphBuilder, x: string): [string, string] {
 /** A dense network: down(activation(gate(x)) · up(x)), or without a gate down(activation(up(x))). */
 export function denseNetwork(
   x: string,
-  { graph, nodes, weights, layer, activation }: FeedForwardParts,
+  { graph, nodes, weights, layer, activation }: FeedForwardParts<NamedWeights<DensePart>>,
 ): string {
   const down = weights.part(layer, 'down')
   const width = down.weight.shape[down.isTransposed ? 0 : 1]!

@@ -1,20 +1,20 @@
-// decoder-nodes.ts: the nodes that all layers are made of.
+// layer-nodes.ts: the nodes that all layers are made of.
 import { float, int, string } from '../../graph/attributes.js'
 import type { GraphBuilder } from '../../graph/builder.js'
 import { Constant } from '../../graph/constant.js'
-import type { DecoderConfig, FeedForwardActivation } from './config.js'
-import type { LinearWeights } from './decoder-weights.js'
+import type { FeedForwardActivation, NormTraits } from './config.js'
+import type { LinearWeights } from './named-weights.js'
 
 /** Limits of the SwiGLU of gpt-oss, and the factor in its sigmoid. */
 const swigluLimit = 7
 const swigluAlpha = 1.702
 
-/** Adds nodes to the graph of a decoder. Values are known by their names. */
-export class DecoderNodes {
+/** Adds nodes to the graph of a model. Values are known by their names. */
+export class LayerNodes {
   readonly #graph: GraphBuilder
-  readonly #config: Pick<DecoderConfig, 'norm' | 'epsilon' | 'normPlusOne'>
+  readonly #config: NormTraits
 
-  constructor(graph: GraphBuilder, config: Pick<DecoderConfig, 'norm' | 'epsilon' | 'normPlusOne'>) {
+  constructor(graph: GraphBuilder, config: NormTraits) {
     this.#graph = graph
     this.#config = config
   }

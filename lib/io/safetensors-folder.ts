@@ -84,7 +84,10 @@ function filesOf(index: string, json: unknown): Map<string, string[]> {
   const files = new Map<string, string[]>()
   for (const [name, file] of Object.entries(map)) {
     if (typeof file !== 'string' || !/^[^/\\]+\.safetensors$/.test(file))
-      throw new SparkError('ERR_FORMAT', `${index}: the file of '${name}' is ${JSON.stringify(file)}`)
+      throw new SparkError(
+        'ERR_FORMAT',
+        `${index}: weight_map has ${JSON.stringify(file)} for '${name}'; expected a .safetensors file of the same folder`,
+      )
     const names = files.get(file) ?? []
     names.push(name)
     files.set(file, names)

@@ -81,7 +81,7 @@ export function parseSafetensors(bytes: Uint8Array, label = 'safetensors'): Safe
   const header = parseHeader(label, bytes.subarray(8, start), bytes.byteLength - start)
   const tensors = new Map<string, SafetensorsTensor>()
   for (const [name, entry] of header.tensors) {
-    tensors.set(name, toTensor(entry, bytes.subarray(start + entry.begin, start + entry.end)))
+    tensors.set(name, recordOf(entry, bytes.subarray(start + entry.begin, start + entry.end)))
   }
   return { tensors, metadata: header.metadata }
 }
@@ -95,7 +95,7 @@ async function readFile(handle: FileHandle, file: string): Promise<SafetensorsFi
   const tensors = new Map<string, SafetensorsTensor>()
   for (const [name, entry] of header.tensors) {
     const bytes = await readRange(handle, file, start + entry.begin, start + entry.end)
-    tensors.set(name, toTensor(entry, bytes))
+    tensors.set(name, recordOf(entry, bytes))
   }
   return { tensors, metadata: header.metadata }
 }
@@ -111,7 +111,11 @@ async function readRange(handle: FileHandle, file: string, begin: number, end: n
   return bytes
 }
 
-function toTensor({ dtype, shape }: TensorEntry, bytes: Uint8Array): SafetensorsTensor {
+/** A tensor of a header with its bytes, which are copied where they are not aligned. */
+export function recordOf(
+  { dtype, shape }: Pick<TensorEntry, 'dtype' | 'shape'>,
+  bytes: Uint8Array,
+): SafetensorsTensor {
   const { array } = safetensorsDTypes[dtype]
   const width = array.BYTES_PER_ELEMENT
   const aligned = bytes.byteOffset % width === 0 ? bytes : new Uint8Array(bytes)

@@ -2,16 +2,14 @@
 import path from 'node:path'
 import { expectKnownOptions, expectOneOf, expectText } from '../../core/checks.js'
 import { relativeError } from '../../core/difference.js'
-import { SparkError } from '../../core/errors.js'
 import { Regex } from '../../core/regex.js'
 import type { Tensor } from '../../memory/tensor.js'
 import type { QuantizerInput } from '../../precision/casts.js'
 import { dequantizeNVFP4, quantizeNVFP4 } from '../../precision/nvfp4.js'
 import type { Weight } from '../../weights/weight.js'
 import { makeFolder, writeFileAtomic } from '../atomic-write.js'
-import { readText } from '../read-file.js'
-import { readSafetensors, type SafetensorsTensor, writeSafetensors } from '../safetensors.js'
-import { type CheckpointLayout, nvfp4Tensors, weightsOf } from './layout.js'
+import { recordOf, type SafetensorsTensor, tensorFromRecord, writeSafetensors } from '../safetensors.js'
+import { type CheckpointLayout, nvfp4Tensors } from './layout.js'
 
 /** How a checkpoint is written. */
 export interface ExportOptions {
@@ -180,28 +178,15 @@ function compressedTensorsConfig(ignore: readonly string[], hasInputs: boolean):
  */
 export async function readCheckpoint(folder: string): Promise<Map<string, Tensor | Weight>> {
   expectText('folder', folder)
-  const index = path.join(folder, 'model.safetensors.index.json')
-  const text = await readText(index).catch(() => undefined)
-  const files = text === undefined ? ['model.safetensors'] : shardsOf(index, text)
-  const tensors = new Map<string, SafetensorsTensor>()
-  for (const file of files) {
-    for (const [name, tensor] of (await readSafetensors(path.join(folder, file))).tensors) {
-      tensors.set(name, tensor)
-    }
+  const { openSafetensorsFolder } = await import('../safetensors-folder.js')
+  const { findQuantized } = await import('./quantized-matrices.js')
+  const tensors = await openSafetensorsFolder(folder)
+  const { matrices, parts } = findQuantized(folder, tensors)
+  const weights = new Map<string, Tensor | Weight>()
+  for (const [name, tensor] of tensors) {
+    if (parts.has(name)) continue
+    weights.set(name, tensorFromRecord(name, recordOf(tensor, await tensor.load())))
   }
-  return weightsOf(folder, tensors)
-}
-
-function shardsOf(file: string, text: string): string[] {
-  let map: unknown
-  try {
-    map = (JSON.parse(text) as { weight_map?: unknown }).weight_map
-  } catch (error) {
-    throw new SparkError('ERR_FORMAT', `${file} is not JSON: ${(error as Error).message}`, { cause: error })
-  }
-  const names = typeof map === 'object' && map !== null ? [...new Set(Object.values(map))] : []
-  const good = (name: unknown): name is string =>
-    typeof name === 'string' && path.basename(name) === name && name.endsWith('.safetensors')
-  if (names.length > 0 && names.every(good)) return names
-  throw new SparkError('ERR_FORMAT', `${file}: weight_map must name safetensors files of the same folder`)
+  for (const [name, matrix] of matrices) weights.set(name, await matrix.read())
+  return weights
 }

@@ -20,6 +20,11 @@ export class ConfigReader {
     return `${key} of ${this.#where}`
   }
 
+  /** All keys. */
+  get keys(): readonly string[] {
+    return Object.keys(this.#values)
+  }
+
   /** Whether a key has a value. */
   has(key: string): boolean {
     return Object.hasOwn(this.#values, key) && this.#values[key] != null

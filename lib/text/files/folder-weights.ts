@@ -1,29 +1,60 @@
 // folder-weights.ts: the weights of a folder of Hugging Face.
+import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
 import type { Pacer } from '../../core/paced.js'
+import { readable } from '../../io/checkpoints/decoded.js'
+import { findQuantized } from '../../io/checkpoints/quantized-matrices.js'
+import { isThere, readJson } from '../../io/read-file.js'
 import { openSafetensorsFolder, type StoredTensor } from '../../io/safetensors-folder.js'
+import { ConfigReader } from '../architectures/config-reader.js'
 import { unusedNames } from '../architectures/weight-names.js'
-import { FloatTensor, type FloatType, type LoadedTensor, LoadedWeights } from './loaded-weights.js'
+import {
+  FloatTensor,
+  type FloatType,
+  type LoadedTensor,
+  LoadedWeights,
+  WeightTensor,
+} from './loaded-weights.js'
+import { readQuantization } from './read-quantization.js'
 
 const floatTypes: Readonly<Record<string, FloatType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' }
 
 /**
- * Loads the weights of a folder.
- * @throws SparkError ERR_IO; ERR_FORMAT; ERR_UNSUPPORTED for element types that are not known, naming the tensor
+ * Loads the weights of a folder, those of quantized matrices in their format.
+ * @param folder - with config.json, which says how they are quantized, and safetensors files
+ * @throws SparkError ERR_IO; ERR_FORMAT; ERR_UNSUPPORTED for element types and quantizations that are not known, naming them
  */
 export async function loadFolderWeights(folder: string, pacer: Pacer): Promise<LoadedWeights> {
+  const stored = await openSafetensorsFolder(folder)
+  const config = await readJson(path.join(folder, 'config.json'))
+  const modelOpt = path.join(folder, 'hf_quant_config.json')
+  const settings = (await isThere(modelOpt)) ? await readJson(modelOpt) : undefined
+  const { matrices, parts } = findQuantized(folder, stored, readQuantization(config, settings))
+  const isTransposed = experts(new ConfigReader(config, 'config.json'))
   const tensors = new Map<string, LoadedTensor>()
-  for (const tensor of (await openSafetensorsFolder(folder)).values()) {
+  for (const tensor of stored.values()) {
+    if (unusedNames.test(tensor.name) || parts.has(tensor.name)) continue
     await pacer.pause()
-    if (!unusedNames.test(tensor.name)) tensors.set(tensor.name, await loadTensor(folder, tensor))
+    const loaded = await loadTensor(folder, tensor)
+    tensors.set(tensor.name, isTransposed(tensor) ? loaded.withSwappedMatrices() : loaded)
+  }
+  for (const [name, { shape, read }] of matrices) {
+    await pacer.pause()
+    tensors.set(name, new WeightTensor(shape, readable(await read())))
   }
   return new LoadedWeights(tensors)
 }
 
-async function loadTensor(folder: string, tensor: StoredTensor): Promise<LoadedTensor> {
+async function loadTensor(folder: string, tensor: StoredTensor): Promise<FloatTensor> {
   const { name, dtype, shape } = tensor
   const float = floatTypes[dtype]
   if (float) return new FloatTensor(shape, float, await tensor.load())
   const message = `${folder}: tensor '${name}' is ${dtype}; weights of F32, F16 and BF16 are supported`
   throw new SparkError('ERR_UNSUPPORTED', message)
+}
+
+/** Tells the matrices of experts that files have as [experts, in features, out features]: those of gpt-oss, unless quantized. */
+function experts(config: ConfigReader): (tensor: StoredTensor) => boolean {
+  const isGptOss = config.text('model_type', '') === 'gpt_oss'
+  return ({ name, shape }) => isGptOss && shape.length === 3 && name.includes('.mlp.experts.')
 }

@@ -2,9 +2,11 @@
 import { type ElementType, elementArrayOf } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { numel } from '../../core/shape.js'
+import { transpose } from '../../core/transpose.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { weightConstant } from '../../graph/weight-constant.js'
 import { decode } from '../../precision/casts.js'
+import { concatWeights } from '../../weights/concat.js'
 import type { FloatWeight, Weight } from '../../weights/weight.js'
 import type { WeightSource } from '../architectures/config.js'
 
@@ -12,15 +14,14 @@ import type { WeightSource } from '../architectures/config.js'
 export interface LoadedTensor {
   /** Sizes, the outermost first. */
   readonly shape: readonly number[]
+  /** Its elements, whose rows are all dimensions but the last. */
+  readonly weight: Weight
   /**
    * The tensor as f32.
    * @param transposed - whether it is [in features, out features]
    */
   constant(transposed: boolean): Constant
 }
-
-/** Several tensors of one shape as one, with a dimension in front. */
-export type Stack = (tensors: readonly LoadedTensor[]) => LoadedTensor
 
 /** The tensors of a file by name. */
 export class LoadedWeights implements WeightSource {
@@ -82,38 +83,59 @@ export class FloatTensor implements LoadedTensor {
     this.data = new array(bytes.buffer as ArrayBuffer, bytes.byteOffset, numel(shape))
   }
 
+  get weight(): FloatWeight {
+    const { shape, dtype, data } = this
+    return { format: dtype, rows: numel(shape.slice(0, -1)), cols: shape.at(-1) ?? 1, data }
+  }
+
+  /** Matrices [matrices, rows, cols] as [matrices, cols, rows]. */
+  withSwappedMatrices(): FloatTensor {
+    const [count, rows, cols] = this.shape as [number, number, number]
+    const size = rows * cols
+    const data = this.data.slice()
+    for (let i = 0; i < count; i++)
+      data.set(transpose(this.data.subarray(i * size, (i + 1) * size), rows, cols), i * size)
+    return new FloatTensor([count, cols, rows], this.dtype, new Uint8Array(data.buffer))
+  }
+
   constant(transposed: boolean): Constant {
     const { shape, dtype, data } = this
     if (dtype === 'f32') return Constant.from('f32' as NumericType, shape, data)
     if (shape.length < 2) return Constant.from('f32', shape, decode(data as Uint16Array, dtype))
-    const cols = shape.at(-1)!
-    const rows = numel(shape) / cols
     // A product reads weights by out features.
-    const weight: Weight = transposed
-      ? { format: dtype, rows: cols, cols: rows, data: transposedCodes(data as Uint16Array, rows, cols) }
-      : { format: dtype, rows, cols, data }
+    const weight = transposed ? transposedWeight(this.weight) : this.weight
     return weightConstant(shape, weight, { transposed, exact: true })
   }
 }
 
 /** The columns of [rows, cols] one after another. */
-function transposedCodes(codes: Uint16Array, rows: number, cols: number): Uint16Array {
-  const result = new Uint16Array(codes.length)
-  for (let r = 0; r < rows; r++) for (let c = 0; c < cols; c++) result[c * rows + r] = codes[r * cols + c]!
-  return result
+function transposedWeight({ format, rows, cols, data }: FloatWeight): FloatWeight {
+  return { format, rows: cols, cols: rows, data: transpose(data, rows, cols) }
 }
 
-/** Tensors of one shape and type as one. */
+/** A tensor in a format of its own, [..., out features, in features]. */
+export class WeightTensor implements LoadedTensor {
+  readonly shape: readonly number[]
+  readonly weight: Weight
+
+  /** @param weight - whose rows are all dimensions but the last */
+  constructor(shape: readonly number[], weight: Weight) {
+    this.shape = shape
+    this.weight = weight
+  }
+
+  constant(transposed: boolean): Constant {
+    const shape = transposed ? [...this.shape].reverse() : this.shape
+    return weightConstant(shape, this.weight, { transposed, exact: true })
+  }
+}
+
+/** Tensors of one shape as one, in their format where it is the same. */
 function stackTensors(tensors: readonly LoadedTensor[]): LoadedTensor {
-  const floats = tensors.map(tensor => {
-    if (tensor instanceof FloatTensor) return tensor
-    throw new SparkError('ERR_UNSUPPORTED', 'experts in separate matrices of blocks are not supported')
-  })
-  const [{ shape, dtype, data: first }] = floats as [FloatTensor, ...FloatTensor[]]
-  if (floats.some(tensor => tensor.dtype !== dtype))
-    throw new SparkError('ERR_FORMAT', 'matrices of the experts of a layer have different element types')
-  const bytes = new Uint8Array(floats.length * first.byteLength)
-  for (const [i, { data }] of floats.entries())
-    bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), i * first.byteLength)
-  return new FloatTensor([floats.length, ...shape], dtype, bytes)
+  const shape = [tensors.length, ...tensors[0]!.shape]
+  const weight = concatWeights(tensors.map(tensor => tensor.weight))
+  if (weight.format !== 'f32' && weight.format !== 'f16' && weight.format !== 'bf16')
+    return new WeightTensor(shape, weight)
+  const { buffer, byteOffset, byteLength } = weight.data
+  return new FloatTensor(shape, weight.format, new Uint8Array(buffer, byteOffset, byteLength))
 }

@@ -1,0 +1,171 @@
+// Folders with quantized matrices: the numbers of every layout, and refusal of what is broken or not known.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { type SafetensorsTensor, writeSafetensors } from 'dgx-spark'
+import t from 'tap'
+import { Pacer } from '#lib/core/paced.js'
+import { loadFolderWeights } from '#lib/text/files/folder-weights.js'
+import type { LoadedWeights } from '#lib/text/files/loaded-weights.js'
+import { within } from '../fixtures/close.js'
+import { dataPath, noLanguageData } from '../fixtures/text/golden-data.js'
+import * as layouts from '../fixtures/text/quantized-matrices.js'
+
+const scratch = mkdtempSync(path.join(tmpdir(), 'dgx-spark-quantized-'))
+t.teardown(() => rmSync(scratch, { recursive: true }))
+let folders = 0
+
+const norm: SafetensorsTensor = { dtype: 'F32', shape: [3], data: Float32Array.of(1, 2, 3) }
+
+async function load(
+  tensors: ReadonlyMap<string, SafetensorsTensor>,
+  settings?: object,
+): Promise<LoadedWeights> {
+  const folder = mkdtempSync(path.join(scratch, `${folders++}`))
+  await writeSafetensors(
+    path.join(folder, 'model.safetensors'),
+    new Map([['model.norm.weight', norm], ...tensors]),
+  )
+  const config = { model_type: 'llama', ...(settings && { quantization_config: settings }) }
+  writeFileSync(path.join(folder, 'config.json'), JSON.stringify(config))
+  return loadFolderWeights(folder, new Pacer())
+}
+
+/** Every layout in small and odd sizes. */
+const matrices: Readonly<Record<string, layouts.StoredMatrix>> = {
+  'fp8 by blocks': layouts.fp8Blocks(5, 11, 4),
+  'fp8 by blocks of 128': layouts.fp8Blocks(130, 257, 128),
+  'fp8 by rows': layouts.fp8Rows(3, 7),
+  'fp8 of one scale': layouts.fp8Matrix(3, 5),
+  'int8 by rows': layouts.int8Rows(3, 5),
+  'NVFP4 of ModelOpt': layouts.nvfp4(3, 48, 'modelopt'),
+  'NVFP4 of compressed-tensors': layouts.nvfp4(5, 16, 'compressed-tensors'),
+  'MXFP4 of compressed-tensors': layouts.mxfp4(3, 64),
+  'MXFP4 of experts': layouts.mxfp4Experts(2, 3, 96),
+}
+
+for (const [about, { tensors, settings, name, shape, values }] of Object.entries(matrices)) {
+  t.test(about, async t => {
+    const weights = await load(tensors, settings)
+    t.strictSame([...weights.names].sort(), ['model.norm.weight', name].sort(), 'parts are hidden')
+    t.strictSame(weights.shape(name), shape)
+    const constant = weights.constant(name)
+    t.strictSame([constant.dtype, constant.shape], ['f32', shape])
+    // The formula takes products of f32, of which each rounds to 2^-24.
+    within(t, constant.data as Float32Array, values, i => Math.abs(values[i]!) * 2 ** -22, about)
+    const { shared } = constant.weight!
+    t.strictSame([shared.rows, shared.cols], [shape.slice(0, -1).reduce((a, b) => a * b), shape.at(-1)])
+  })
+}
+
+t.test('a matrix that a model reads by its columns', async t => {
+  const { tensors, settings, name, values } = layouts.fp8Rows(3, 7)
+  const constant = (await load(tensors, settings)).constant(name, true)
+  t.strictSame(constant.shape, [7, 3])
+  const turned = values.map((_, i) => values[(i % 3) * 7 + Math.floor(i / 3)]!)
+  within(t, constant.data as Float32Array, turned, i => Math.abs(turned[i]!) * 2 ** -22, 'columns')
+})
+
+t.test('experts in matrices of their own become one tensor', async t => {
+  for (const make of [
+    () => layouts.fp8Rows(3, 16),
+    () => layouts.fp8Blocks(4, 8, 4),
+    () => layouts.fp8Blocks(5, 8, 4),
+    () => layouts.nvfp4(3, 32, 'modelopt'),
+    () => layouts.mxfp4(2, 32),
+  ]) {
+    const { tensors, settings, name, shape, values } = make()
+    const all = new Map(
+      [0, 1].flatMap(expert =>
+        [...tensors].map(
+          ([part, tensor]) => [part.replace('up_proj', `experts.${expert}.up_proj`), tensor] as const,
+        ),
+      ),
+    )
+    const names = [0, 1].map(expert => name.replace('up_proj', `experts.${expert}.up_proj`))
+    const stack = (await load(all, settings)).stack(names)
+    t.strictSame(stack.shape, [2, ...shape])
+    const twice = [...values, ...values]
+    within(t, stack.data as Float32Array, twice, i => Math.abs(twice[i]!) * 2 ** -22, 'stack')
+  }
+})
+
+t.test('what is broken is named', async t => {
+  const { tensors, settings } = layouts.nvfp4(3, 32, 'modelopt')
+  const module = 'model.layers.0.mlp.up_proj'
+  const broken = (name: string, tensor?: Partial<SafetensorsTensor>) => {
+    const all = new Map(tensors)
+    if (tensor) all.set(`${module}.${name}`, { ...all.get(`${module}.${name}`)!, ...tensor })
+    else all.delete(`${module}.${name}`)
+    return load(all, settings)
+  }
+  const refused = (promise: Promise<unknown>, message: RegExp) =>
+    t.rejects(promise, { code: 'ERR_FORMAT', message })
+  await refused(
+    broken('weight_scale_2'),
+    /up_proj\.weight_scale_2' is missing, without which '.*up_proj' cannot/,
+  )
+  await refused(broken('weight_scale'), /up_proj\.weight_scale' is missing/)
+  await refused(broken('weight_scale', { shape: [2, 3] }), /has the shape \[2, 3\]; expected \[3, 2\]/)
+  await refused(broken('weight_scale', { dtype: 'U8' }), /weight_scale' is U8; expected F8_E4M3/)
+  const nan = Uint8Array.of(1, 1, 1, 0x7f, 1, 1)
+  await refused(broken('weight_scale', { data: nan }), /has the scale NaN at element 3/)
+  for (const value of [Number.NaN, Number.POSITIVE_INFINITY])
+    await refused(
+      broken('weight_scale_2', { data: Float32Array.of(value) }),
+      /has the scale (NaN|Infinity) at element 0/,
+    )
+  await refused(
+    broken('weight_scale_2', { data: Float32Array.of(0) }),
+    /has the scale 0; expected a positive/,
+  )
+  const odd = { shape: [3, 7], data: new Uint8Array(21) }
+  await refused(broken('weight', odd), /has rows of 14 elements; expected a multiple of 16/)
+  const blocks = layouts.fp8Blocks(5, 11, 4)
+  const wrong = new Map(blocks.tensors).set(`${module}.weight_scale_inv`, {
+    dtype: 'F32',
+    shape: [2, 2],
+    data: new Float32Array(4),
+  })
+  await refused(load(wrong, blocks.settings), /weight_scale_inv' has the shape \[2, 2\]; expected \[2, 3\]/)
+  const twice = new Map(tensors).set(`${module}.weight_packed`, {
+    dtype: 'U8',
+    shape: [1, 16],
+    data: new Uint8Array(16),
+  })
+  await refused(load(twice, settings), /there twice, once as/)
+})
+
+t.test('what is not known is named', async t => {
+  const refused = async (settings: object, message: RegExp) =>
+    t.rejects(load(new Map(), settings), { code: 'ERR_UNSUPPORTED', message })
+  await refused(
+    { quant_method: 'bitsandbytes' },
+    /quant_method of quantization_config of config\.json is 'bitsandbytes'; supported: fp8, /,
+  )
+  await refused({ quant_method: 'hqq' }, /'hqq'/)
+  await refused({ group_size: 64, bits: 4 }, /MLX/)
+  await refused({ quant_method: 'fp8', weight_block_size: [1, 128] }, /weight_block_size .* is \[1, 128\]/)
+  await refused({ quant_method: 'modelopt', quant_algo: 'W4A16_AWQ' }, /quant_algo .* is 'W4A16_AWQ'/)
+  const mixed = { lm_head: { quant_algo: 'NVFP4_SVD' } }
+  await refused(
+    { quant_method: 'modelopt', quant_algo: 'MIXED_PRECISION', quantized_layers: mixed },
+    /quant_algo of lm_head of quantized_layers .* is 'NVFP4_SVD'/,
+  )
+  await refused({ quant_method: 'compressed-tensors', format: 'marlin-24' }, /format .* is 'marlin-24'/)
+  await refused({ quant_method: 'awq', version: 'gemv' }, /version .* is 'gemv'/)
+})
+
+t.test('the experts of gpt-oss, in MXFP4 and in bf16', { skip: noLanguageData }, async t => {
+  const [plain, packed] = await Promise.all(
+    ['gpt-oss', 'gpt-oss-mxfp4'].map(name =>
+      loadFolderWeights(dataPath('lm-golden', 'models', name), new Pacer()),
+    ),
+  )
+  t.strictSame([...packed!.names].sort(), [...plain!.names].sort())
+  for (const name of plain!.names) {
+    const [a, b] = [plain!.constant(name), packed!.constant(name)]
+    t.strictSame(b.shape, a.shape, name)
+    t.ok(Buffer.from(b.bytes).equals(Buffer.from(a.bytes)), name)
+  }
+})

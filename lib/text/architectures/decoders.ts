@@ -1,8 +1,9 @@
 // decoders.ts: the supported decoders, each by what it differs in from llama, read from a config.json.
 import { SparkError } from '../../core/errors.js'
-import type { DecoderConfig, Experts, FeedForwardActivation, LayerConfig } from './config.js'
+import type { DecoderConfig, Experts, LayerConfig } from './config.js'
 import { ConfigReader } from './config-reader.js'
 import { rotaryOf } from './rotary.js'
+import { activationOf, hasWindow } from './traits.js'
 
 /** What the layers of a model have in common. */
 type Common = Omit<DecoderConfig, 'layers' | 'type' | 'hiddenSize' | 'vocabularySize' | 'contextLength'>
@@ -14,27 +15,6 @@ type LayerTraits = Partial<LayerConfig> & { readonly hasPositions?: boolean }
 interface Family {
   readonly common?: (config: ConfigReader) => Partial<Common>
   readonly layer?: (config: ConfigReader, index: number, layer: LayerConfig) => LayerTraits
-}
-
-const activations: Readonly<Record<string, FeedForwardActivation>> = {
-  silu: 'silu',
-  swish: 'silu',
-  gelu: 'gelu',
-  gelu_new: 'gelu_tanh',
-  gelu_pytorch_tanh: 'gelu_tanh',
-  gelu_fast: 'gelu_tanh',
-  relu: 'relu',
-}
-
-function activationOf(config: ConfigReader, key: string, fallback?: string): FeedForwardActivation {
-  const name = config.text(key, fallback)
-  const known = Object.hasOwn(activations, name) ? activations[name] : undefined
-  if (known) return known
-  const list = Object.keys(activations).join(', ')
-  throw new SparkError(
-    'ERR_UNSUPPORTED',
-    `${config.nameOf(key)} is '${name}', which is not supported; these are: ${list}`,
-  )
 }
 
 const layerNorm = (config: ConfigReader): Partial<Common> => ({
@@ -55,23 +35,12 @@ const usedExperts = (
   return { experts: { count: experts, used, scores, normalized } }
 }
 
-/** Whether a layer has a window, where the file says so layer by layer, or every `period`-th one has none. */
-function hasWindow(config: ConfigReader, index: number, period: number): boolean {
-  if (config.has('layer_types')) {
-    const types = config.texts('layer_types', config.integer('num_hidden_layers'))
-    const type = types[index]!
-    if (type === 'sliding_attention' || type === 'full_attention') return type === 'sliding_attention'
-    throw new SparkError('ERR_UNSUPPORTED', `layer ${index} is '${type}', which is not supported`)
-  }
-  return (index + 1) % period !== 0
-}
-
 /** A window on all layers, if there is one. */
 const windowed = (config: ConfigReader): Partial<LayerConfig> =>
   config.has('sliding_window') ? { window: config.integer('sliding_window') } : {}
 
 const windowOf = (config: ConfigReader, index: number, period: number): Partial<LayerConfig> =>
-  hasWindow(config, index, period) ? { window: config.integer('sliding_window') } : {}
+  hasWindow(config, index, (index + 1) % period !== 0) ? { window: config.integer('sliding_window') } : {}
 
 const gemma = (config: ConfigReader): Partial<Common> => ({
   normPlusOne: config.flag('norm_plus_one', true),

@@ -11,15 +11,16 @@ export type RotaryAngles = readonly [cosines: string, sines: string]
 export class RotaryNodes {
   readonly #graph: GraphBuilder
   readonly #positions: string
-  readonly #lengths: string
+  readonly #lengths: string | undefined
   readonly #made = new Map<string, RotaryAngles>()
   #column: string | undefined
 
   /**
    * @param positions - name of i32 [tokens]
-   * @param lengths - name of i32 [tokens]: 1 in sequences of more tokens than `Rotary.shortLength`, else 0
+   * @param lengths - name of i32 [tokens]: 1 in sequences of more tokens than `Rotary.shortLength`, else 0. Not needed where all
+   * frequencies are one list
    */
-  constructor(graph: GraphBuilder, positions: string, lengths: string) {
+  constructor(graph: GraphBuilder, positions: string, lengths?: string) {
     this.#graph = graph
     this.#positions = positions
     this.#lengths = lengths
@@ -37,7 +38,10 @@ export class RotaryNodes {
     const g = this.#graph
     const size = frequencies[0]!.length
     const table = g.constant(Constant.f32(frequencies.flat(), [frequencies.length, size]))
-    const rows = frequencies.length > 1 ? g.add('Gather', [table, this.#lengths], { axis: int(0) }) : table
+    const rows =
+      this.#lengths && frequencies.length > 1
+        ? g.add('Gather', [table, this.#lengths], { axis: int(0) })
+        : table
     const angles = g.add('Mul', [this.#positionColumn(), rows])
     const scaled = (x: string): string => (factor === 1 ? x : g.add('Mul', [x, g.constant(factor)]))
     return [scaled(g.add('Cos', [angles])), scaled(g.add('Sin', [angles]))]

@@ -347,7 +347,19 @@ export * from './openpilot/api.js'
 // simulation
 export * from './simulation/api.js'
 
-// text of language models
+// language models
+export { TextModel } from './text/text-model.js'
+export type { Generation } from './text/generation/generation.js'
+export type {
+  EmbedOptions,
+  FinishReason,
+  GeneratedText,
+  GeneratedToken,
+  GenerationOptions,
+  TextInput,
+  TextModelOptions,
+  TextProbabilities,
+} from './text/text-options.js'
 export { TextTokenizer } from './text/text-tokenizer.js'
 export type { DecodeOptions, EncodeOptions, SpecialToken, SpecialTokens } from './text/tokenizer-options.js'
 export { ChatTemplate } from './text/chat-template.js'

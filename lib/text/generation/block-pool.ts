@@ -73,6 +73,12 @@ export class BlockPool {
     return { block, serial: this.#known.get(block)!.serial }
   }
 
+  /** Forgets the contents of all blocks. */
+  forgetAll(): void {
+    this.#known.clear()
+    this.#byKey.clear()
+  }
+
   #forget(block: number): void {
     const known = this.#known.get(block)
     if (!known) return

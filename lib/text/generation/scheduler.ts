@@ -42,13 +42,16 @@ export class Scheduler {
   readonly #run: RunBatch
   readonly #limits: SchedulerLimits
   readonly #pool: BlockPool
+  readonly #reset: () => Promise<void>
   readonly #waiting: Job[] = []
   #running: Job[] = []
   #loop: Promise<void> | undefined
   #isClosed = false
 
-  constructor(run: RunBatch, limits: SchedulerLimits) {
+  /** @param reset - forgets the cache of the model, after a run that failed */
+  constructor(run: RunBatch, limits: SchedulerLimits, reset: () => Promise<void> = async () => undefined) {
     this.#run = run
+    this.#reset = reset
     this.#limits = limits
     this.#pool = new BlockPool(limits.blocks, limits.blockSize)
   }
@@ -185,6 +188,20 @@ export class Scheduler {
       }
     } catch (error) {
       for (const { sequence } of parts) this.#fail(sequence, error)
+      await this.#beginAnew()
+    }
+  }
+
+  /** What a run that failed has written is not known: all others are computed again. */
+  async #beginAnew(): Promise<void> {
+    for (const job of this.#running) job.sequence.release()
+    this.#waiting.unshift(...this.#running)
+    this.#running = []
+    this.#pool.forgetAll()
+    try {
+      await this.#reset()
+    } catch (error) {
+      for (const job of this.#waiting.splice(0)) job.reject(error)
     }
   }
 

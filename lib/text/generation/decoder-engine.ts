@@ -1,0 +1,101 @@
+// decoder-engine.ts: a decoder that works on requests: its graph, its cache, and its scheduler.
+import { SparkError } from '../../core/errors.js'
+import { machineMemory } from '../../hardware/memory.js'
+import { systemRoot } from '../../hardware/system-files.js'
+import type { DecoderConfig, WeightSource } from '../architectures/config.js'
+import { decoderGraph } from '../architectures/decoder.js'
+import type { TextModelOptions } from '../text-options.js'
+import { DecoderRunner } from './decoder-runner.js'
+import { Scheduler, type SchedulerLimits } from './scheduler.js'
+
+/** Tokens of a block of the cache: texts share whole blocks of equal beginnings. */
+const blockSize = 32
+
+/** Tokens of the cache unless somebody asks for more. */
+const usualCacheTokens = 16_384
+
+/** Part of the available memory that the cache takes unless somebody asks for more. */
+const cacheShare = 1 / 4
+
+const defaults = { maxSequences: 64, batchTokens: 512 }
+
+/** Bytes of keys and values of a token. */
+export const bytesPerToken = ({ layers }: DecoderConfig): number =>
+  layers.reduce((sum, { kvHeads, headSize }) => sum + 2 * kvHeads * headSize * 4, 0)
+
+/** Works on requests of a model. */
+export class DecoderEngine {
+  readonly limits: SchedulerLimits
+  readonly runner: DecoderRunner
+  readonly scheduler: Scheduler
+
+  private constructor(limits: SchedulerLimits, runner: DecoderRunner) {
+    this.limits = limits
+    this.runner = runner
+    this.scheduler = new Scheduler(
+      (batch, outputs) => runner.run(batch, outputs),
+      limits,
+      () => runner.reset(),
+    )
+  }
+
+  /**
+   * Makes the graph of a model and opens it.
+   * @throws SparkError as `decoderGraph` and `Model.fromGraph`; ERR_OUT_OF_MEMORY with numbers for a cache that does not fit
+   */
+  static async open(
+    config: DecoderConfig,
+    weights: WeightSource,
+    options: TextModelOptions,
+  ): Promise<DecoderEngine> {
+    const limits = limitsOf(config, options)
+    const graph = decoderGraph(config, weights, limits)
+    const { backend, device, threads, memory, weightCache } = options
+    const engine = { backend, device, threads, memory, weightCache }
+    const given = Object.fromEntries(Object.entries(engine).filter(([, value]) => value !== undefined))
+    return new DecoderEngine(limits, await DecoderRunner.open(graph, config.layers.length, given))
+  }
+
+  /** Ends all requests and frees weights and cache. */
+  async close(): Promise<void> {
+    await this.scheduler.close()
+    this.runner.dispose()
+  }
+}
+
+function limitsOf(config: DecoderConfig, options: TextModelOptions): SchedulerLimits {
+  const { maxSequences, batchTokens } = { ...defaults, ...options }
+  const context = options.contextLength ?? config.contextLength
+  if (context > config.contextLength)
+    throw new SparkError(
+      'ERR_RANGE',
+      `contextLength ${context} is more than the ${config.contextLength} tokens that the model was made for`,
+    )
+  const perToken = bytesPerToken(config)
+  const available = Math.min(
+    options.memoryLimit ?? Number.POSITIVE_INFINITY,
+    machineMemory(systemRoot()).available,
+  )
+  const affordable = Math.floor((available * cacheShare) / perToken)
+  const usual = Math.min(context, usualCacheTokens, Math.max(blockSize, affordable))
+  const blocks = Math.ceil((options.cacheTokens ?? usual) / blockSize)
+  const bytes = blocks * blockSize * perToken
+  if (bytes > available)
+    throw new SparkError(
+      'ERR_OUT_OF_MEMORY',
+      `a cache of ${blocks * blockSize} tokens takes ${bytes} bytes, but ${Math.floor(available)} are available: lower cacheTokens`,
+    )
+  return {
+    blocks,
+    blockSize,
+    sequences: maxSequences,
+    tokens: batchTokens,
+    rows: batchTokens,
+    context,
+    shortLength: shortLengthOf(config),
+  }
+}
+
+/** Tokens up to which the first of two lists of frequencies holds. */
+const shortLengthOf = ({ layers }: DecoderConfig): number =>
+  Math.min(...layers.map(({ rotary }) => rotary?.shortLength ?? Number.POSITIVE_INFINITY))

@@ -1,0 +1,70 @@
+// decoder-runner.ts: runs batches on the graph of a decoder, whose cache of keys and values stays with the model.
+import type { Graph } from '../../graph/graph.js'
+import type { Tensor } from '../../memory/tensor.js'
+import type { EngineOptions, ModelBackendChoice, ModelStats } from '../../model/engine.js'
+import { Model } from '../../model/model.js'
+import type { StatePairs } from '../../model/state-pairs.js'
+import type { StatefulModel } from '../../model/stateful-model.js'
+import { cacheName } from '../architectures/decoder.js'
+import type { Batch } from './batch.js'
+import type { RowOutput } from './token-request.js'
+
+/** Rows of a batch by output. */
+export type BatchRows = Readonly<Partial<Record<RowOutput, Float32Array>>>
+
+/** A decoder that runs batches. */
+export class DecoderRunner {
+  readonly #model: Model
+  readonly #states: StatefulModel
+
+  private constructor(model: Model, layers: number) {
+    this.#model = model
+    const kinds = ['keys', 'values'] as const
+    const pairs: StatePairs = Object.fromEntries(
+      Array.from({ length: layers }, (_, layer) =>
+        kinds.map(kind => [cacheName(kind, layer), { output: cacheName(kind, layer, true), axis: null }]),
+      ).flat(),
+    )
+    this.#states = model.bindState(pairs)
+  }
+
+  /**
+   * Opens a graph of `decoderGraph`.
+   * @throws SparkError as `Model.fromGraph`
+   */
+  static async open(graph: Graph, layers: number, options: EngineOptions): Promise<DecoderRunner> {
+    return new DecoderRunner(await Model.fromGraph(graph, options), layers)
+  }
+
+  /** What it runs on. */
+  get backend(): ModelBackendChoice {
+    return this.#model.backend
+  }
+
+  /** What was compiled so far. */
+  get stats(): ModelStats {
+    return this.#model.stats
+  }
+
+  /** Runs a batch; the rows are valid until the next one. */
+  async run(batch: Batch, outputs: readonly RowOutput[]): Promise<BatchRows> {
+    const results = await this.#states.run<Record<RowOutput, 'f32'>>(batch.feeds, { outputs })
+    return Object.fromEntries(outputs.map(name => [name, results[name].data]))
+  }
+
+  /** Forgets keys and values, as after a run that failed. */
+  async reset(): Promise<void> {
+    await this.#states.reset()
+  }
+
+  /** Copies of the caches by the names of their inputs. */
+  async caches(): Promise<Record<string, Tensor>> {
+    return (await this.#states.states()) as Record<string, Tensor>
+  }
+
+  /** Frees model and cache, once all runs that were asked for have ended. */
+  dispose(): void {
+    this.#states.dispose()
+    this.#model.dispose()
+  }
+}

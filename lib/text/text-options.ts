@@ -1,0 +1,96 @@
+// text-options.ts: options and results of language models.
+import type { EngineOptions } from '../model/engine.js'
+import type { ChatMessage, ChatOptions } from './chat-options.js'
+import type { TokenLogprob } from './sampler.js'
+import type { SamplingOptions } from './sampling-options.js'
+
+/** Options of {@link TextModel.load}. */
+export interface TextModelOptions extends Omit<EngineOptions, 'provider'> {
+  /** Tokens of a sequence at most. Default: what the model was made for. */
+  contextLength?: number
+  /**
+   * Tokens of all sequences together whose keys and values are kept. Default: as many as the context has, but at most 16,384, and no
+   * more than a quarter of the memory that is available.
+   */
+  cacheTokens?: number
+  /** Sequences that are worked on at the same time; further ones wait. Default: 64. */
+  maxSequences?: number
+  /** Tokens of a batch: longer prompts are computed in chunks. Default: 512. */
+  batchTokens?: number
+  /** Bytes that weights and cache may take together. Default: what is available. */
+  memoryLimit?: number
+  /** Chat template in place of that of the model. */
+  chatTemplate?: string
+  /** Ends loading; its promise rejects with the reason of the signal. */
+  signal?: AbortSignal
+}
+
+/** What a text is generated from: a text, a conversation, or token ids. */
+export type TextInput = string | readonly ChatMessage[] | Int32Array
+
+/** Options of {@link TextModel.generate}; `temperature` and the like default to what the files of the model say. */
+export interface GenerationOptions extends Omit<SamplingOptions, 'prompt'> {
+  /** Tokens of the text at most. Default: as many as context and cache have room for. */
+  maxTokens?: number
+  /** Texts that end the text; they are not part of it. */
+  stop?: string | readonly string[]
+  /** Tokens that end the text, besides those of the model. */
+  stopIds?: readonly number[]
+  /** Goes on behind tokens that end a text, until `maxTokens`. Default false. */
+  ignoreEnd?: boolean
+  /** Leaves control tokens out of the text. Default true. */
+  skipSpecialTokens?: boolean
+  /** Of the chat template: `tools`, `documents`, `variables`, `continueFinalMessage`, `now`. */
+  chat?: Omit<ChatOptions, 'specialTokens'>
+  /** Ends the generation, whose iteration throws the reason of the signal. */
+  signal?: AbortSignal
+}
+
+/** A token of a generated text. */
+export interface GeneratedToken {
+  /** Index in the vocabulary. */
+  readonly id: number
+  /** Text that can be shown since the token before; '' in the middle of a character, or of what may become a stop text. */
+  readonly text: string
+  /** Natural log of the probability that the model gives the token; with `logprobs`. */
+  readonly logprob?: number
+  /** The most likely tokens; with `logprobs`. */
+  readonly top?: readonly TokenLogprob[]
+}
+
+/** Why a text ended: a token that ends it, a stop text, or `maxTokens`. */
+export type FinishReason = 'end' | 'stop' | 'length'
+
+/** A generated text. */
+export interface GeneratedText {
+  readonly text: string
+  /** Its tokens, one that ended it included. */
+  readonly ids: readonly number[]
+  readonly finishReason: FinishReason
+  /** The stop text that was found. */
+  readonly stop?: string
+  /** Tokens of the prompt. */
+  readonly promptTokens: number
+  /** Tokens of those whose keys and values were there already. */
+  readonly cachedTokens: number
+  /** Natural log probabilities of the tokens; with `logprobs`. */
+  readonly logprobs?: readonly number[]
+}
+
+/** Natural log probabilities of the tokens of a text. */
+export interface TextProbabilities {
+  /** All tokens. */
+  readonly ids: readonly number[]
+  /** log p(token | tokens before), one less than `ids`: the first token has none. */
+  readonly logprobs: Float64Array
+}
+
+/** Options of {@link TextModel.embed}. */
+export interface EmbedOptions {
+  /** What stands for a text: the state of its last token, or the mean of all. Default: last. */
+  pooling?: 'last' | 'mean'
+  /** Divides by the Euclidean norm. Default true. */
+  normalize?: boolean
+  /** Ends the work. */
+  signal?: AbortSignal
+}

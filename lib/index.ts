@@ -310,6 +310,16 @@ export type { EvaluateOptions, FitOptions, Validation } from './training/validat
 
 // downloads
 export { type DownloadFileOptions, type DownloadProgress, downloadFile } from './hub/download.js'
+export { pullModel } from './hub/pull.js'
+export type {
+  PlannedFile,
+  PulledFile,
+  PulledModel,
+  PullOptions,
+  PullPlan,
+  PullProgress,
+} from './hub/pull-options.js'
+export type { ModelFormat } from './hub/select-files.js'
 
 // training data
 export { openData, type StreamOf } from './data/open.js'

@@ -1,5 +1,5 @@
 // download-bytes.ts: bytes behind an http: or https: URL.
-import { explain, failed, request, settled } from './request.js'
+import { failed, request, StatusError, settled } from './request.js'
 
 /** Options of {@link download}. */
 export interface DownloadOptions {
@@ -16,14 +16,26 @@ export interface DownloadOptions {
  */
 export async function download(url: URL, { signal, maxBytes }: DownloadOptions): Promise<Uint8Array> {
   const response = await request(url, { signal })
-  const refuse = async (why: string): Promise<never> => {
+  if (response.ok) return bodyOf(response, url, { signal, maxBytes })
+  await response.body?.cancel()
+  throw new StatusError(url, response)
+}
+
+/**
+ * The bytes of a response to the request of a URL.
+ * @throws SparkError ERR_IO when it ends early, and for more than `maxBytes`; the reason of `signal` when it is aborted
+ */
+export async function bodyOf(
+  response: Response,
+  url: URL,
+  { signal, maxBytes }: DownloadOptions,
+): Promise<Uint8Array> {
+  const tooLarge = async (bytes: number): Promise<never> => {
     await response.body?.cancel()
-    throw failed(url, why)
+    throw failed(url, `it has ${bytes} bytes or more, and maxBytes is ${maxBytes}`)
   }
-  if (!response.ok) return refuse(explain(response, url))
-  const tooLarge = (bytes: number): string => `it has ${bytes} bytes or more, and maxBytes is ${maxBytes}`
   const announced = Number(response.headers.get('content-length') ?? 0)
-  if (announced > maxBytes) return refuse(tooLarge(announced))
+  if (announced > maxBytes) return tooLarge(announced)
   const chunks: Uint8Array[] = []
   let bytes = 0
   const reader = response.body?.getReader()
@@ -33,8 +45,8 @@ export async function download(url: URL, { signal, maxBytes }: DownloadOptions):
     if (done) break
     bytes += value.byteLength
     if (bytes > maxBytes) {
-      await reader.cancel()
-      throw failed(url, tooLarge(bytes))
+      reader.releaseLock()
+      return tooLarge(bytes)
     }
     chunks.push(value)
   }

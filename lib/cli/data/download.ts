@@ -4,7 +4,6 @@ import { didYouMean } from '../../core/did-you-mean.js'
 import { SparkError } from '../../core/errors.js'
 import { parseRouteName } from '../../data/route/names.js'
 import {
-  below,
   carSegmentsBase,
   ciBase,
   parseSegmentList,
@@ -13,6 +12,7 @@ import {
   segmentFile,
   segmentsOfPlatform,
 } from '../../data/route/remote.js'
+import { below } from '../../hub/address.js'
 import { download as downloadBytes } from '../../hub/download-bytes.js'
 import { readText } from '../../io/read-file.js'
 import { UsageError, withExamples } from '../command.js'

@@ -3,6 +3,7 @@ import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import { didYouMean } from '../../core/did-you-mean.js'
 import { SparkError } from '../../core/errors.js'
+import { below } from '../../hub/address.js'
 import { type DownloadFileOptions, downloadFile } from '../../hub/download.js'
 import { StatusError } from '../../hub/request.js'
 import { parseRouteName, type RouteName } from './names.js'
@@ -25,14 +26,6 @@ export interface RemoteFile {
   /** Below the folder of the downloads, with `/`. */
   readonly name: string
   readonly url: URL
-}
-
-/** An address below another one, whose query stays. */
-export function below(base: URL, ...parts: readonly string[]): URL {
-  const url = new URL(base)
-  const folder = url.pathname.replace(/\/+$/, '')
-  url.pathname = [folder, ...parts.map(encodeURIComponent)].join('/')
-  return url
 }
 
 /**

@@ -6,6 +6,7 @@ import type { IntegerKernelArgs } from './integer-args.js'
 import type { LayerKernelArgs } from './layer-args.js'
 import type { LinearKernelArgs } from './linear-args.js'
 import type { NetworkKernelArgs } from './network-args.js'
+import type { PagedKernelArgs } from './paged-args.js'
 import type { CastKernelArgs } from './precision-args.js'
 import type { StridedKernelArgs } from './strided-args.js'
 import type { WeightKernelArgs } from './weight-args.js'
@@ -16,6 +17,7 @@ export type * from './integer-args.js'
 export type * from './layer-args.js'
 export type * from './linear-args.js'
 export type * from './network-args.js'
+export type * from './paged-args.js'
 export type * from './precision-args.js'
 export type * from './strided-args.js'
 export type * from './weight-args.js'
@@ -29,6 +31,7 @@ export interface KernelArgs
     IntegerKernelArgs,
     DoraKernelArgs,
     NetworkKernelArgs,
+    PagedKernelArgs,
     LayerKernelArgs,
     StridedKernelArgs {}
 

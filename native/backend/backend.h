@@ -18,6 +18,7 @@
 #include "backend/layer_args.h"
 #include "backend/linear_args.h"
 #include "backend/network_args.h"
+#include "backend/paged_args.h"
 #include "backend/precision_args.h"
 #include "backend/strided_args.h"
 #include "backend/weight.h"

@@ -86,6 +86,23 @@ AttentionArgs read_attention_inputs(Arguments& in) {
   return args;
 }
 
+PagedAttentionShape read_paged_shape(const Arguments& in) {
+  PagedAttentionShape shape{};
+  shape.tokens = in.size("tokens");
+  shape.sequences = in.size("sequences");
+  shape.heads = in.size("heads");
+  shape.kv_heads = in.size("kvHeads");
+  shape.depth = in.size("depth");
+  shape.rotary = in.size("rotary");
+  shape.blocks = in.size("blocks");
+  shape.block_size = in.size("blockSize");
+  shape.table = in.size("table");
+  check(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "heads must be a multiple of kvHeads");
+  check(shape.depth > 0 && shape.block_size > 0, "depth and blockSize must be at least 1");
+  check(shape.rotary % 2 == 0 && shape.rotary <= shape.depth, "rotary must be even, and depth at most");
+  return shape;
+}
+
 }  // namespace
 
 SoftmaxArgs read_softmax(Arguments& in) {
@@ -199,6 +216,36 @@ AttentionBackwardArgs read_attention_backward(Arguments& in) {
   args.dq = in.optional_output<float>("dq", touched(forward.q_strides, batch, heads, queries, depth));
   args.dk = in.optional_output<float>("dk", touched(forward.k_strides, batch, kv_heads, keys, depth));
   args.dv = in.optional_output<float>("dv", touched(forward.v_strides, batch, kv_heads, keys, value_depth));
+  return args;
+}
+
+PagedAttentionArgs read_paged_attention(Arguments& in) {
+  PagedAttentionArgs args{};
+  const auto [tokens, sequences, heads, kv_heads, depth, rotary, blocks, block_size, table] = args.shape =
+      read_paged_shape(in);
+  args.scale = in.number("scale");
+  args.softcap = in.optional_number("softcap", 0);
+  args.epsilon = in.optional_number("epsilon", 0);
+  args.window = static_cast<int64_t>(in.optional_number("window", 0));
+  args.interleaved = in.flag("interleaved");
+  args.query = in.input<float>("query", elements(tokens, heads, depth));
+  args.key = in.input<float>("key", elements(tokens, kv_heads, depth));
+  args.value = in.input<float>("value", elements(tokens, kv_heads, depth));
+  args.query_norm = in.optional_input<float>("queryNorm", depth);
+  args.key_norm = in.optional_input<float>("keyNorm", depth);
+  if (rotary > 0) {
+    args.cos = in.input<float>("cos", elements(tokens, rotary / 2));
+    args.sin = in.input<float>("sin", elements(tokens, rotary / 2));
+  }
+  args.sinks = in.optional_input<float>("sinks", heads);
+  args.starts = in.input<int32_t>("starts", sequences + 1);
+  args.past = in.input<int32_t>("past", sequences);
+  args.block = in.input<int32_t>("block", elements(sequences, table));
+  args.slots = in.optional_input<int32_t>("slots", tokens);
+  const int64_t cached = elements(blocks, block_size, kv_heads, depth);
+  args.key_cache = in.update<float>("keyCache", cached);
+  args.value_cache = in.update<float>("valueCache", cached);
+  args.y = in.output<float>("y", elements(tokens, heads, depth));
   return args;
 }
 

@@ -6,6 +6,7 @@ import { doraCases } from './dora.js'
 import { layerCases } from './layer.js'
 import { integerCases, packedCases } from './layouts.js'
 import { networkCases } from './network.js'
+import { pagedCases } from './paged.js'
 import { productCases, swizzleCases } from './products.js'
 import { stridedCases } from './strided.js'
 import {
@@ -80,6 +81,7 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ...productCases(weights[0]!, sizes),
     ...integerCases(sizes),
     ...networkCases(weights, sizes),
+    ...pagedCases(sizes),
     ...stridedCases(sizes),
     ...layerCases(sizes),
     ...trainingCases(sizes),

@@ -14,6 +14,7 @@ import { losses } from './loss.js'
 import { matmuls } from './matmul.js'
 import { normalizations } from './normalization.js'
 import { optimizers } from './optimizer.js'
+import { pagedAttentions } from './paged-attention.js'
 import { pooling } from './pool.js'
 import { quantizedArithmetic } from './qlinear.js'
 import { quantization } from './quantize.js'
@@ -44,6 +45,7 @@ export const families: Families<OperatorRow> = {
   matmul: matmuls,
   normalization: normalizations,
   optimizer: optimizers,
+  'paged-attention': pagedAttentions,
   pool: pooling,
   qlinear: quantizedArithmetic,
   quantize: quantization,

@@ -15,6 +15,7 @@ import { integerRows } from './integer.js'
 import { linearRows } from './linear.js'
 import { normalizationRows } from './normalizations.js'
 import { expectOperands } from './operands.js'
+import { pagedAttentionRows } from './paged-attention.js'
 import { poolRows } from './pool.js'
 import { precisionRows } from './precision.js'
 import { recurrentRows } from './recurrent.js'
@@ -35,6 +36,7 @@ const table: KernelRows<KernelOp> = {
   ...doraRows,
   ...normalizationRows,
   ...attentionRows,
+  ...pagedAttentionRows,
   ...trainingRows,
   ...poolRows,
   ...resampleRows,

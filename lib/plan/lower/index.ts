@@ -13,6 +13,7 @@ import { losses } from './loss.js'
 import { matmuls } from './matmul.js'
 import { normalizations } from './normalization.js'
 import { optimizers } from './optimizer.js'
+import { pagedAttentions } from './paged-attention.js'
 import { pooling } from './pool.js'
 import { quantizedArithmetic } from './qlinear.js'
 import { quantization } from './quantize.js'
@@ -39,6 +40,7 @@ export const families: Families<Lower> = {
   matmul: matmuls,
   normalization: normalizations,
   optimizer: optimizers,
+  'paged-attention': pagedAttentions,
   pool: pooling,
   qlinear: quantizedArithmetic,
   quantize: quantization,

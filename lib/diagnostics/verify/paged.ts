@@ -1,0 +1,61 @@
+// paged.ts: attention over blocks of keys and values among the cases of `dgx-spark verify`.
+import type { KernelArgs } from '../../kernels/kernels.js'
+import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
+
+/** Sequences that begin, go on and take one token more, with padding behind them; all options, and none. */
+export function pagedCases(sizes: VerifySizes): VerifyCase[] {
+  const outputs = ['y', 'keyCache', 'valueCache'] as const
+  const tolerance = sumTolerance(sizes)
+  return [
+    verifyCase('pagedAttention', 'plain', outputs, tolerance, () => pagedArgs(sizes, false)),
+    verifyCase('pagedAttention', 'rotated, normalized, windowed', outputs, tolerance, () =>
+      pagedArgs(sizes, true),
+    ),
+  ]
+}
+
+function pagedArgs({ tokens, rows, cols }: VerifySizes, hasOptions: boolean): KernelArgs['pagedAttention'] {
+  const [heads, kvHeads, blockSize] = [6, 2, 7]
+  const depth = 2 * Math.min(cols, 40)
+  const lengths = [Math.min(tokens, 50), 3, 1]
+  const past = [0, rows, 5 * rows]
+  const count = lengths.reduce((a, b) => a + b, 2)
+  const table = Math.ceil((5 * rows + 3) / blockSize)
+  const blocks = 3 * table
+  const rotary = hasOptions ? 2 * Math.floor(depth / 3) : 0
+  const cached = blocks * blockSize * kvHeads * depth
+  const angles = values((count * rotary) / 2, 84)
+  const options = {
+    softcap: 4,
+    window: 3 * rows,
+    epsilon: 1e-5,
+    interleaved: true,
+    cos: angles.map(Math.cos),
+    sin: angles.map(Math.sin),
+    sinks: values(heads, 85),
+    queryNorm: values(depth, 86),
+    keyNorm: values(depth, 87),
+  }
+  return {
+    tokens: count,
+    sequences: lengths.length,
+    heads,
+    kvHeads,
+    depth,
+    rotary,
+    blocks,
+    blockSize,
+    table,
+    scale: 0.4,
+    query: values(count * heads * depth, 81),
+    key: values(count * kvHeads * depth, 82),
+    value: values(count * kvHeads * depth, 83),
+    ...(hasOptions && options),
+    starts: Int32Array.from([0, 1, 2, 3], b => lengths.slice(0, b).reduce((a, b) => a + b, 0)),
+    past: Int32Array.from(past),
+    block: Int32Array.from({ length: blocks }, (_, i) => blocks - 1 - i),
+    keyCache: values(cached, 88),
+    valueCache: values(cached, 89),
+    y: f32(count * heads * depth),
+  }
+}

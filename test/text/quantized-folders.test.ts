@@ -9,6 +9,7 @@ import { loadFolderWeights } from '#lib/text/files/folder-weights.js'
 import type { LoadedWeights } from '#lib/text/files/loaded-weights.js'
 import { within } from '../fixtures/close.js'
 import { dataPath, noLanguageData } from '../fixtures/text/golden-data.js'
+import * as packed from '../fixtures/text/packed-matrices.js'
 import * as layouts from '../fixtures/text/quantized-matrices.js'
 
 const scratch = mkdtempSync(path.join(tmpdir(), 'dgx-spark-quantized-'))
@@ -42,6 +43,20 @@ const matrices: Readonly<Record<string, layouts.StoredMatrix>> = {
   'NVFP4 of compressed-tensors': layouts.nvfp4(5, 16, 'compressed-tensors'),
   'MXFP4 of compressed-tensors': layouts.mxfp4(3, 64),
   'MXFP4 of experts': layouts.mxfp4Experts(2, 3, 96),
+  'GPTQ of 4 bits': packed.gptq(24, 64, { bits: 4, group: 32 }),
+  'GPTQ of 2 bits': packed.gptq(16, 48, { bits: 2, group: 16, version: 2 }),
+  'GPTQ of 3 bits': packed.gptq(32, 96, { bits: 3, group: 32 }),
+  'GPTQ of 8 bits': packed.gptq(4, 128, { bits: 8, group: 128 }),
+  'GPTQ in an order of activations': packed.gptq(8, 40, { bits: 4, group: 16, order: true }),
+  AWQ: packed.awq(16, 96, 32),
+  'integers of compressed-tensors': packed.compressed(3, 64, { bits: 4, groups: 2 }),
+  'integers of 8 bits of compressed-tensors': packed.compressed(5, 30, { bits: 8, groups: 1 }),
+  'integers of compressed-tensors with zero points': packed.compressed(13, 33, {
+    bits: 4,
+    groups: 3,
+    zeros: true,
+  }),
+  'integers of compressed-tensors in an order': packed.compressed(3, 64, { bits: 4, groups: 4, order: true }),
 }
 
 for (const [about, { tensors, settings, name, shape, values }] of Object.entries(matrices)) {
@@ -134,6 +149,41 @@ t.test('what is broken is named', async t => {
     data: new Uint8Array(16),
   })
   await refused(load(twice, settings), /there twice, once as/)
+})
+
+t.test('broken integers are named', async t => {
+  const module = 'model.layers.0.mlp.up_proj'
+  const broken = (
+    { tensors, settings }: layouts.StoredMatrix,
+    name: string,
+    change?: Partial<SafetensorsTensor>,
+  ) => {
+    const all = new Map(tensors)
+    if (change) all.set(`${module}.${name}`, { ...all.get(`${module}.${name}`)!, ...change })
+    else all.delete(`${module}.${name}`)
+    return load(all, settings)
+  }
+  const refused = (promise: Promise<unknown>, message: RegExp) =>
+    t.rejects(promise, { code: 'ERR_FORMAT', message })
+  const ordered = packed.gptq(8, 40, { bits: 4, group: 16, order: true })
+  await refused(broken(ordered, 'qzeros'), /up_proj\.qzeros' is missing/)
+  await refused(broken(ordered, 'scales'), /up_proj\.scales' is missing/)
+  await refused(broken(ordered, 'g_idx'), /g_idx' is missing, without which 40 in features are no 3 groups/)
+  const far = new Int32Array(40).fill(3)
+  await refused(broken(ordered, 'g_idx', { data: far }), /has the group 3 at element 0; there are 3/)
+  const wide = { shape: [3, 8], data: new Int32Array(24) }
+  await refused(
+    broken(ordered, 'qzeros', wide),
+    /qzeros' has the shape \[3, 8\]; expected integers of 2, 3, 4, 8 bits/,
+  )
+  const infinite = new Uint16Array(24).fill(0x7c00)
+  await refused(broken(ordered, 'scales', { data: infinite }), /has the scale Infinity at element 0/)
+  const plain = packed.compressed(3, 64, { bits: 4, groups: 2 })
+  await refused(broken(plain, 'weight_shape'), /weight_shape' is missing/)
+  const shape = (...sizes: bigint[]) => ({ data: BigInt64Array.from(sizes) })
+  await refused(broken(plain, 'weight_shape', shape(4n, 64n)), /weight_shape' has 4 rows; expected 3/)
+  await refused(broken(plain, 'weight_shape', shape(3n, -64n)), /expected integers of 2, 4, 8 bits/)
+  await refused(broken(packed.awq(16, 96, 32), 'qweight', { shape: [12, 16] }), /expected integers of 4 bits/)
 })
 
 t.test('what is not known is named', async t => {

@@ -4,7 +4,7 @@ import type { NVFP4Weight } from '../../precision/nvfp4.js'
 import type { Weight } from '../../weights/weight.js'
 import { decodeMXFP4 } from './decoded.js'
 import type { Parts } from './parts.js'
-import { type Scheme, shapeOfPairs } from './scheme.js'
+import type { Scheme } from './scheme.js'
 
 /** NVFP4 as ModelOpt stores it: codes U8 [out, in / 2], scales of blocks F8_E4M3 [out, in / 16], the scale of the matrix. */
 export const modelOptNVFP4: Scheme = {
@@ -12,7 +12,6 @@ export const modelOptNVFP4: Scheme = {
   others: ['.weight_scale', '.weight_scale_2'],
   name: '.weight',
   fits: ({ dtype }) => dtype === 'U8',
-  shape: shapeOfPairs,
   read: async parts => readNVFP4(parts, '.weight', (await parts.scales('.weight_scale_2', [1]))[0]!),
 }
 
@@ -21,8 +20,7 @@ export const compressedNVFP4: Scheme = {
   end: '.weight_packed',
   others: ['.weight_scale', '.weight_global_scale'],
   name: '.weight',
-  fits: ({ dtype }, parts) => dtype === 'U8' && parts.has('.weight_global_scale'),
-  shape: shapeOfPairs,
+  fits: ({ dtype }, _, parts) => dtype === 'U8' && parts.has('.weight_global_scale'),
   read: async parts => {
     const [inverse] = await parts.scales('.weight_global_scale', [1])
     return readNVFP4(parts, '.weight_packed', Math.fround(1 / inverse!))
@@ -48,8 +46,10 @@ export const compressedMXFP4: Scheme = {
   others: ['.weight_scale'],
   name: '.weight',
   fits: ({ dtype }) => dtype === 'U8',
-  shape: shapeOfPairs,
-  read: (parts, shape) => readMXFP4(parts, '.weight_packed', '.weight_scale', shape),
+  read: parts => {
+    const [rows, half] = parts.sizes('.weight_packed')
+    return readMXFP4(parts, '.weight_packed', '.weight_scale', [rows], half)
+  },
 }
 
 /** MXFP4 of the experts of gpt-oss: codes U8 [experts, out, in / 32, 16], exponents U8 [experts, out, in / 32]. */
@@ -57,9 +57,12 @@ export const expertsMXFP4: Scheme = {
   end: '_blocks',
   others: ['_scales'],
   name: '',
-  fits: ({ dtype, shape }) => dtype === 'U8' && shape.length === 4,
-  shape: ({ shape }) => [...shape.slice(0, 2), 2 * shape[2]! * shape[3]!],
-  read: (parts, shape) => readMXFP4(parts, '_blocks', '_scales', shape),
+  fits: ({ dtype, shape }) => dtype === 'U8' && shape.length === 4 && numel(shape) > 0,
+  experts: ({ shape }) => shape[0]!,
+  read: parts => {
+    const [experts, rows, blocks, bytes] = parts.get('_blocks').shape as [number, number, number, number]
+    return readMXFP4(parts, '_blocks', '_scales', [experts, rows], blocks * bytes)
+  },
 }
 
 /** Exponents are those of powers of two, with a bias of 127, for 32 elements each. */
@@ -67,9 +70,10 @@ async function readMXFP4(
   parts: Parts,
   codes: string,
   exponents: string,
-  shape: readonly number[],
+  outer: readonly number[],
+  half: number,
 ): Promise<Weight> {
-  const [outer, cols] = [shape.slice(0, -1), shape.at(-1)!]
+  const cols = 2 * half
   expectBlocks(parts, codes, cols, 32)
   const scales = await parts.bytes(exponents, [...outer, cols / 32], 'U8', 'F8_E8M0')
   expectNoNaN(parts, exponents, scales.indexOf(0xff))

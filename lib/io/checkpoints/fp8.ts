@@ -13,8 +13,7 @@ export const fp8: Scheme = {
   others: scaleNames,
   name: '.weight',
   fits: ({ dtype }) => dtype === 'F8_E4M3',
-  shape: ({ shape }) => shape,
-  read: (parts, _, { blockSize }) => readFP8(parts, blockSize),
+  read: (parts, { blockSize }) => readFP8(parts, blockSize),
 }
 
 async function readFP8(parts: Parts, blockSize: number): Promise<Weight> {
@@ -23,17 +22,11 @@ async function readFP8(parts: Parts, blockSize: number): Promise<Weight> {
   const end = scaleNames.find(name => parts.has(name)) ?? '.weight_scale'
   const count = numel(parts.get(end).shape)
   if (count === 1 || count === rows) {
-    const rowScale = await rowScales(parts, end, rows)
+    const rowScale = await parts.rowScales(end, rows)
     return { format: 'f8_e4m3', rows, cols, data: await codes.load(), rowScale }
   }
   const scale = await parts.scales(end, [Math.ceil(rows / blockSize), Math.ceil(cols / blockSize)])
   return { format: 'f8_e4m3_block', rows, cols, data: await codes.load(), scale, blockSize }
-}
-
-/** A scale per row, where the file has one for all of them or one for each. */
-async function rowScales(parts: Parts, end: string, rows: number): Promise<Float32Array> {
-  if (numel(parts.get(end).shape) === rows) return parts.scales(end, [rows])
-  return new Float32Array(rows).fill((await parts.scales(end, [1]))[0]!)
 }
 
 /** Integers of 8 bits: I8 [out, in]. */
@@ -42,10 +35,9 @@ export const int8: Scheme = {
   others: ['.weight_scale'],
   name: '.weight',
   fits: ({ dtype }) => dtype === 'I8',
-  shape: ({ shape }) => shape,
   read: async parts => {
     const [rows, cols] = parts.sizes('.weight')
-    const rowScale = await rowScales(parts, '.weight_scale', rows)
+    const rowScale = await parts.rowScales('.weight_scale', rows)
     const { buffer, byteOffset, byteLength } = await parts.get('.weight').load()
     const data = new Int8Array(buffer as ArrayBuffer, byteOffset, byteLength)
     return { format: 'i8', rows, cols, data, rowScale }

@@ -47,7 +47,7 @@ export class Parts {
    */
   sizes(end: string): [rows: number, cols: number] {
     const { shape } = this.get(end)
-    if (shape.length === 2) return [shape[0]!, shape[1]!]
+    if (shape.length === 2 && shape[0]! > 0 && shape[1]! > 0) return [shape[0]!, shape[1]!]
     throw this.error(end, `has the shape [${shape.join(', ')}]; expected a matrix`)
   }
 
@@ -61,7 +61,7 @@ export class Parts {
     throw this.error(end, `has the shape [${tensor.shape.join(', ')}]; expected [${shape.join(', ')}]`)
   }
 
-  /** Bytes of a part of U8, F8_E4M3 or F8_E8M0 elements. */
+  /** Elements of a part of 8 bits. */
   async bytes(
     end: string,
     shape: readonly number[],
@@ -76,6 +76,14 @@ export class Parts {
     return new Uint32Array(buffer as ArrayBuffer, byteOffset, byteLength / 4)
   }
 
+  /** Elements of a small part of integers. */
+  async integers(end: string, count: number): Promise<number[]> {
+    const tensor = this.ofShape(end, [count], 'I64', 'I32')
+    const { buffer, byteOffset } = await tensor.load()
+    const array = tensor.dtype === 'I64' ? BigInt64Array : Int32Array
+    return Array.from(new array(buffer as ArrayBuffer, byteOffset, count), Number)
+  }
+
   /**
    * Scales as f32, which holds all of them exactly.
    * @throws SparkError ERR_FORMAT when one is infinite or NaN
@@ -86,6 +94,12 @@ export class Parts {
     const at = values.findIndex(value => !Number.isFinite(value))
     if (at < 0) return values
     throw this.error(end, `has the scale ${values[at]} at element ${at}; expected finite numbers`)
+  }
+
+  /** A scale per row, where the file has one for all of them or one for each. */
+  async rowScales(end: string, rows: number): Promise<Float32Array> {
+    if (squeezed(this.get(end).shape) !== '') return this.scales(end, [rows])
+    return new Float32Array(rows).fill((await this.scales(end, [1]))[0]!)
   }
 
   /** An error that names a part. */

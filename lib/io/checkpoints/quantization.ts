@@ -22,4 +22,4 @@ export interface Quantization {
 }
 
 /** A checkpoint without a configuration. */
-export const unknownQuantization: Quantization = { blockSize: 128, zeroOffset: 0 }
+export const unknownQuantization: Quantization = { blockSize: 128, zeroOffset: 1 }

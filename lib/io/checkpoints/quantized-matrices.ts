@@ -3,16 +3,17 @@ import { SparkError } from '../../core/errors.js'
 import type { Weight } from '../../weights/weight.js'
 import { compressedMXFP4, compressedNVFP4, expertsMXFP4, modelOptNVFP4 } from './fp4.js'
 import { fp8, int8 } from './fp8.js'
+import { awq, compressedIntegers, gptq } from './packed.js'
 import { Parts, type StoredTensors } from './parts.js'
 import { type Quantization, unknownQuantization } from './quantization.js'
 import type { Scheme } from './scheme.js'
 
 /** A quantized matrix, or those of several experts in one tensor. */
 export interface QuantizedMatrix {
-  /** Sizes, [..., out features, in features]. */
-  readonly shape: readonly number[]
+  /** How many experts there are; undefined: it is one matrix. */
+  readonly experts: number | undefined
   /**
-   * Reads it; its rows are those of all dimensions but the last.
+   * Reads it, or the rows of all experts.
    * @throws SparkError ERR_FORMAT naming a tensor that is missing or does not fit the others; ERR_IO
    */
   read(): Promise<Weight>
@@ -27,7 +28,17 @@ export interface QuantizedMatrices {
 }
 
 /** All schemes; a tensor is one of the first that it fits. */
-const schemes: readonly Scheme[] = [fp8, int8, modelOptNVFP4, compressedNVFP4, compressedMXFP4, expertsMXFP4]
+const schemes: readonly Scheme[] = [
+  fp8,
+  int8,
+  modelOptNVFP4,
+  compressedNVFP4,
+  compressedMXFP4,
+  expertsMXFP4,
+  compressedIntegers,
+  gptq,
+  awq,
+]
 
 /** Names of tensors that tell how to quantize activations, keys and values. */
 const activations = /\.(input|output|[qkv]|prob)_(scale|zero_point|global_scale)$/
@@ -50,12 +61,12 @@ export function findQuantized(
       if (!name.endsWith(scheme.end)) continue
       const module = name.slice(0, -scheme.end.length)
       const parts = new Parts(label, tensors, module)
-      if (!scheme.fits(tensor, parts, quantization)) continue
+      if (!scheme.fits(tensor, quantization, parts)) continue
       const full = module + scheme.name
       if (matrices.has(full) || (full !== name && tensors.has(full)))
         throw new SparkError('ERR_FORMAT', `${label}: '${full}' is there twice, once as '${name}'`)
-      const shape = scheme.shape(tensor, parts, quantization)
-      matrices.set(full, { shape, read: () => scheme.read(parts, shape, quantization) })
+      const read = (): Promise<Weight> => scheme.read(parts, quantization)
+      matrices.set(full, { experts: scheme.experts?.(tensor), read })
       for (const end of [scheme.end, ...scheme.others]) used.add(module + end)
       break
     }

@@ -13,18 +13,12 @@ export interface Scheme {
   /** End of the name that the matrix had before it was quantized. */
   readonly name: string
   /** Whether a tensor with that end is one of this scheme. */
-  fits(tensor: StoredTensor, parts: Parts, quantization: Quantization): boolean
-  /** Sizes of the matrix, [..., out features, in features]. */
-  shape(tensor: StoredTensor, parts: Parts, quantization: Quantization): readonly number[]
+  fits(tensor: StoredTensor, quantization: Quantization, parts: Parts): boolean
+  /** How many matrices are in it, of as many rows, where there may be several. */
+  experts?(tensor: StoredTensor): number
   /**
-   * Reads the matrix.
+   * Reads the matrix, or the rows of all of them.
    * @throws SparkError ERR_FORMAT naming a tensor that is missing or does not fit the others
    */
-  read(parts: Parts, shape: readonly number[], quantization: Quantization): Promise<Weight>
+  read(parts: Parts, quantization: Quantization): Promise<Weight>
 }
-
-/** Sizes of a matrix whose rows are stored two elements to a byte. */
-export const shapeOfPairs = ({ shape }: StoredTensor): readonly number[] => [
-  ...shape.slice(0, -1),
-  2 * (shape.at(-1) ?? 0),
-]

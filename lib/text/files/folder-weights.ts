@@ -30,7 +30,7 @@ export async function loadFolderWeights(folder: string, pacer: Pacer): Promise<L
   const modelOpt = path.join(folder, 'hf_quant_config.json')
   const settings = (await isThere(modelOpt)) ? await readJson(modelOpt) : undefined
   const { matrices, parts } = findQuantized(folder, stored, readQuantization(config, settings))
-  const isTransposed = experts(new ConfigReader(config, 'config.json'))
+  const isTransposed = transposedExperts(new ConfigReader(config, 'config.json'))
   const tensors = new Map<string, LoadedTensor>()
   for (const tensor of stored.values()) {
     if (unusedNames.test(tensor.name) || parts.has(tensor.name)) continue
@@ -38,9 +38,9 @@ export async function loadFolderWeights(folder: string, pacer: Pacer): Promise<L
     const loaded = await loadTensor(folder, tensor)
     tensors.set(tensor.name, isTransposed(tensor) ? loaded.withSwappedMatrices() : loaded)
   }
-  for (const [name, { shape, read }] of matrices) {
+  for (const [name, { experts, read }] of matrices) {
     await pacer.pause()
-    tensors.set(name, new WeightTensor(shape, readable(await read())))
+    tensors.set(name, new WeightTensor(readable(await read()), experts))
   }
   return new LoadedWeights(tensors)
 }
@@ -54,7 +54,7 @@ async function loadTensor(folder: string, tensor: StoredTensor): Promise<FloatTe
 }
 
 /** Tells the matrices of experts that files have as [experts, in features, out features]: those of gpt-oss, unless quantized. */
-function experts(config: ConfigReader): (tensor: StoredTensor) => boolean {
+function transposedExperts(config: ConfigReader): (tensor: StoredTensor) => boolean {
   const isGptOss = config.text('model_type', '') === 'gpt_oss'
   return ({ name, shape }) => isGptOss && shape.length === 3 && name.includes('.mlp.experts.')
 }

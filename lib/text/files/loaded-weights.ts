@@ -113,14 +113,15 @@ function transposedWeight({ format, rows, cols, data }: FloatWeight): FloatWeigh
   return { format, rows: cols, cols: rows, data: transpose(data, rows, cols) }
 }
 
-/** A tensor in a format of its own, [..., out features, in features]. */
+/** A matrix in a format of its own, [out features, in features], or one for each expert. */
 export class WeightTensor implements LoadedTensor {
   readonly shape: readonly number[]
   readonly weight: Weight
 
-  /** @param weight - whose rows are all dimensions but the last */
-  constructor(shape: readonly number[], weight: Weight) {
-    this.shape = shape
+  /** @param weight - with the rows of all experts */
+  constructor(weight: Weight, experts?: number) {
+    const { rows, cols } = weight
+    this.shape = experts === undefined ? [rows, cols] : [experts, rows / experts, cols]
     this.weight = weight
   }
 
@@ -135,7 +136,7 @@ function stackTensors(tensors: readonly LoadedTensor[]): LoadedTensor {
   const shape = [tensors.length, ...tensors[0]!.shape]
   const weight = concatWeights(tensors.map(tensor => tensor.weight))
   if (weight.format !== 'f32' && weight.format !== 'f16' && weight.format !== 'bf16')
-    return new WeightTensor(shape, weight)
+    return new WeightTensor(weight, tensors.length)
   const { buffer, byteOffset, byteLength } = weight.data
   return new FloatTensor(shape, weight.format, new Uint8Array(buffer, byteOffset, byteLength))
 }

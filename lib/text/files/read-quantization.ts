@@ -114,7 +114,7 @@ function ofCompressedTensors(settings: ConfigReader): Quantization {
 
 function ofGPTQ(settings: ConfigReader): Quantization {
   const format = expectOneOf(settings, 'checkpoint_format', ['gptq', 'gptq_v2'], 'gptq')
-  return { ...unknownQuantization, method: 'gptq', zeroOffset: format === 'gptq' ? 1 : 0 }
+  return { ...unknownQuantization, method: 'gptq', zeroOffset: format === 'gptq_v2' ? 0 : 1 }
 }
 
 /** The text of a key, which must be one of `known`. */

@@ -12,7 +12,8 @@ export interface GgufModel<F> {
   readonly count: number
 }
 
-const splitName = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/i
+/** The name of a part of a model that is split: stem, number, count. */
+export const splitName = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/i
 
 /** The GGUF models of files, in the order of their names. */
 export function ggufModels<F extends { readonly name: string }>(files: readonly F[]): GgufModel<F>[] {

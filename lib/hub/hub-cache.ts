@@ -112,11 +112,6 @@ export class HubCache {
     return false
   }
 
-  /** Bytes of content that have arrived. */
-  async arrived(digest: Digest): Promise<number> {
-    return (await sizeOf(this.partial(digest))) ?? 0
-  }
-
   /**
    * Gives content its name in a commit.
    * @throws SparkError ERR_IO

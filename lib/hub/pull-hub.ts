@@ -2,16 +2,14 @@
 import { SparkError } from '../core/errors.js'
 import { debug } from '../core/log.js'
 import { readText } from '../io/read-file.js'
-import { expectSpace } from './disk-space.js'
-import { fetchAll } from './fetch-all.js'
+import { type Content, fetchContent } from './fetch-content.js'
 import { HubCache } from './hub-cache.js'
 import { fileAddress, type HubFile, type HubListing, listHub } from './hub-repository.js'
 import { isHubOffline } from './hub-settings.js'
 import { expectRevision, type HubName, isSafePath } from './model-name.js'
 import type { PulledModel, PullOptions } from './pull-options.js'
-import { StatusError } from './request.js'
+import { isUnreachable } from './request.js'
 import { type Selection, selectFiles } from './select-files.js'
-import { transfer, usualAttempts } from './transfer.js'
 
 /** What is asked of the hub. */
 export interface HubRequestName {
@@ -57,11 +55,6 @@ export async function pullHub(name: HubName, options: PullOptions): Promise<Pull
   return result(cache, commit, selection, { downloadedBytes, isOffline: false })
 }
 
-/** Whether the hub does not answer, or has a fault. */
-const isUnreachable = (error: unknown): boolean =>
-  error instanceof SparkError &&
-  (error instanceof StatusError ? error.status >= 500 : error.code === 'ERR_IO' && error.cause !== undefined)
-
 interface Wanted {
   readonly repository: string
   readonly commit: string
@@ -74,50 +67,23 @@ async function fetchSelection(
   { repository, commit, selection: { files } }: Wanted,
   options: PullOptions,
 ): Promise<number> {
-  const { token, signal, onPlan, onProgress } = options
-  const plan: (HubFile & { isThere: boolean })[] = []
+  const contents: Content[] = []
   for (const file of files) {
-    if (!isSafePath(file.name))
-      throw new SparkError(
-        'ERR_FORMAT',
-        `hf:${repository} has a file that no folder can have: '${file.name}'`,
-      )
-    plan.push({ ...file, isThere: await cache.has(commit, file) })
-  }
-  onPlan?.({ files: plan.map(({ name, bytes, isThere }) => ({ name, bytes, isThere })) })
-  const missing = plan.filter(({ isThere }) => !isThere)
-  if (missing.length === 0) return 0
-  await cache.prepare()
-  const arrived = new Map<string, number>()
-  for (const { name, digest } of missing) arrived.set(name, await cache.arrived(digest))
-  const sum = (values: Iterable<number>): number => [...values].reduce((a, b) => a + b, 0)
-  const total = sum(plan.map(({ bytes }) => bytes))
-  const before = total - sum(missing.map(({ bytes }) => bytes))
-  const needed = total - before - sum(arrived.values())
-  await expectSpace(cache.folder, needed, 'set HF_HUB_CACHE to a folder of another disk')
-  let downloaded = 0
-  await fetchAll(missing, signal, async ({ name, bytes, digest }, signal) => {
-    const start = arrived.get(name)!
-    const isNew = await transfer({
-      url: fileAddress(repository, commit, name),
+    const { name, digest } = file
+    if (!isSafePath(name))
+      throw new SparkError('ERR_FORMAT', `hf:${repository} has a file that no folder can have: '${name}'`)
+    contents.push({
+      ...file,
+      isThere: await cache.has(commit, file),
       target: cache.blob(digest),
       file: cache.partial(digest),
-      digest,
-      isNamedByDigest: true,
-      size: bytes,
       lock: () => cache.lock(digest),
-      attempts: usualAttempts,
-      token,
-      signal,
-      onProgress(progress) {
-        arrived.set(name, progress.bytes)
-        onProgress?.({ bytes: before + sum(arrived.values()), total, file: name })
-      },
+      fetch: run => run(fileAddress(repository, commit, name), options.token),
+      onThere: () => cache.name(commit, name, digest),
     })
-    if (isNew) downloaded += bytes - start
-    await cache.name(commit, name, digest)
-  })
-  return downloaded
+  }
+  const remedy = 'set HF_HUB_CACHE to a folder of another disk'
+  return fetchContent(contents, { folder: cache.folder, remedy, prepare: () => cache.prepare() }, options)
 }
 
 /** A model that is in the cache. */

@@ -10,8 +10,8 @@ export interface PullOptions {
   /** Only what is on this disk, without a request. Default: false; for the Hugging Face hub HF_HUB_OFFLINE. */
   readonly offline?: boolean
   /**
-   * Asks the server for a newer version also where a model of Ollama or the file of a URL is on this disk. Default: false. A revision
-   * of the Hugging Face hub is always asked for.
+   * Asks the registry for a newer version of a model of Ollama that is on this disk. Default: false. The Hugging Face hub is always
+   * asked; the file of an address never.
    */
   readonly update?: boolean
   /** Ends the pull; what has arrived stays for the next one. */

@@ -73,12 +73,20 @@ export class RedirectError extends SparkError {
 export class StatusError extends SparkError {
   /** The status of the response. */
   readonly status: number
+  /** Its WWW-Authenticate header. */
+  readonly challenge: string | null
 
   constructor(url: URL, response: Response, token?: string) {
     super('ERR_IO', failed(url, explain(response, url, token)).message)
     this.status = response.status
+    this.challenge = response.headers.get('www-authenticate')
   }
 }
+
+/** Whether an error says that a server did not answer, or has a fault. */
+export const isUnreachable = (error: unknown): boolean =>
+  error instanceof SparkError &&
+  (error instanceof StatusError ? error.status >= 500 : error.code === 'ERR_IO' && error.cause !== undefined)
 
 /**
  * Waits for a request or a part of its body.

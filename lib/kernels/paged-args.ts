@@ -1,4 +1,11 @@
 // paged-args.ts: arguments of attention over blocks of keys and values. Contract: native/backend/paged_args.h.
+import type { TypedArrayOf } from '../core/dtype.js'
+
+/** Element types of keys and values in blocks. */
+export const pagedCacheTypes = ['f32', 'f16', 'bf16', 'f8_e4m3', 'i8'] as const
+
+/** Element type of keys and values in blocks. */
+export type PagedCacheType = (typeof pagedCacheTypes)[number]
 
 /**
  * Attention of rows of several sequences, whose keys and values lie in blocks; see `PagedAttentionArgs` in
@@ -57,10 +64,16 @@ export interface PagedAttentionArgs {
   block: Int32Array
   /** [N]: where each row is written, block · blockSize + offset, or −1 for padding; absent: as `block` says. */
   slots?: Int32Array | undefined
+  /** Of the caches; default: f32. */
+  cacheDtype?: PagedCacheType | undefined
   /** [blocks, blockSize, K, D], updated. */
-  keyCache: Float32Array
+  keyCache: TypedArrayOf<PagedCacheType>
   /** [blocks, blockSize, K, D], updated. */
-  valueCache: Float32Array
+  valueCache: TypedArrayOf<PagedCacheType>
+  /** [blocks, blockSize, K], updated: factors of the codes of i8; absent otherwise. */
+  keyScales?: Float32Array | undefined
+  /** [blocks, blockSize, K], updated: factors of the codes of i8; absent otherwise. */
+  valueScales?: Float32Array | undefined
   /** Output, [N, H · D]; 0 in rows of padding. */
   y: Float32Array
 }

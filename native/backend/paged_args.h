@@ -1,8 +1,10 @@
 // paged_args.h: attention over keys and values that lie in blocks. Part of the contract in backend.h.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
+#include "core/dtype.h"
 #include "core/float_formats.h"
 
 namespace spark {
@@ -25,8 +27,10 @@ struct PagedAttentionShape {
 // Rows of no sequence, and those whose slot is −1, are padding: they write nothing, and their y is 0.
 // Sums over s are taken in chunks of kPagedChunk positions, counted from 0, each in units of its own e^max,
 // which are merged in order: they depend on neither the other rows, the blocks nor the number of threads.
-// Elements of starts, past, block and slots that lead out of their arrays are ERR_ARGUMENT; on CUDA such rows
-// are NaN and write nothing.
+// The caches hold f32, f16, bf16, f8_e4m3 (saturated at ±448) or i8, which has a scale for each token and
+// head: max |x| / 127. Rows are rounded when they are written, so a row sees itself rounded, too. Elements of
+// starts, past, block and slots that lead out of their arrays are ERR_ARGUMENT; on CUDA such rows are NaN and
+// write nothing.
 struct PagedAttentionArgs {
   PagedAttentionShape shape;
   float scale, softcap, epsilon;
@@ -40,8 +44,10 @@ struct PagedAttentionArgs {
   const int32_t* past;                 // [B]
   const int32_t* block;                // [B, T]; what no row sees may be anything
   const int32_t* slots;                // [N]: block · block_size + offset, or −1; null: as the table says
-  float *key_cache, *value_cache;      // [blocks, block_size, K, D], updated
-  float* y;                            // [N, H·D]
+  DType cache_dtype;
+  void *key_cache, *value_cache;     // [blocks, block_size, K, D], updated
+  float *key_scales, *value_scales;  // [blocks, block_size, K], updated; null unless i8
+  float* y;                          // [N, H·D]
 };
 
 constexpr int64_t kPagedChunk = 256;
@@ -49,6 +55,13 @@ constexpr int64_t kPagedChunk = 256;
 // The first position that a row at `position` sees.
 SPARK_HOST_DEVICE inline int64_t first_seen(const PagedAttentionArgs& args, int64_t position) {
   return args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
+}
+
+// The scale of the codes of numbers whose largest magnitude this is, and the code of one of them.
+SPARK_HOST_DEVICE inline float int8_scale(float largest) { return largest / 127; }
+SPARK_HOST_DEVICE inline int8_t int8_code(float value, float scale) {
+  const float code = rintf(value / scale);
+  return code >= -127 && code <= 127 ? static_cast<int8_t>(code) : 0;  // 0 / 0 is 0
 }
 
 }  // namespace spark

@@ -242,9 +242,15 @@ PagedAttentionArgs read_paged_attention(Arguments& in) {
   args.past = in.input<int32_t>("past", sequences);
   args.block = in.input<int32_t>("block", elements(sequences, table));
   args.slots = in.optional_input<int32_t>("slots", tokens);
-  const int64_t cached = elements(blocks, block_size, kv_heads, depth);
-  args.key_cache = in.update<float>("keyCache", cached);
-  args.value_cache = in.update<float>("valueCache", cached);
+  constexpr DType kCacheTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kI8};
+  args.cache_dtype = kCacheTypes[in.choice<int>("cacheDtype", {"f32", "f16", "bf16", "f8_e4m3", "i8"})];
+  const int64_t heads_cached = elements(blocks, block_size, kv_heads), cached = elements(heads_cached, depth);
+  args.key_cache = in.update("keyCache", args.cache_dtype, cached);
+  args.value_cache = in.update("valueCache", args.cache_dtype, cached);
+  if (args.cache_dtype == DType::kI8) {
+    args.key_scales = in.update<float>("keyScales", heads_cached);
+    args.value_scales = in.update<float>("valueScales", heads_cached);
+  }
   args.y = in.output<float>("y", elements(tokens, heads, depth));
   return args;
 }

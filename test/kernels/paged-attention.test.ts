@@ -3,8 +3,9 @@
 import t from 'tap'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { KernelArgs } from '#lib/kernels/kernels.js'
+import type { PagedCacheType } from '#lib/kernels/paged-args.js'
 import { requireAddon } from '#lib/native.js'
-import { close, identical } from '../fixtures/close.js'
+import { close, identical, maxAbs } from '../fixtures/close.js'
 import { type PagedOptions, PagedProblem, type Piece } from '../fixtures/paged-attention.js'
 
 const addon = requireAddon()
@@ -42,7 +43,46 @@ const options: Readonly<Record<string, PagedOptions>> = {
   'long heads': { lengths: [12], heads: 2, kvHeads: 2, depth: 259 },
 }
 
+/** What a format of keys and values may cost, and what it must: a relative difference of y. */
+const losses: readonly [PagedCacheType, least: number, most: number][] = [
+  ['f16', 1e-5, 1e-3],
+  ['bf16', 1e-4, 1e-2],
+  ['f8_e4m3', 3e-3, 1e-1],
+  ['i8', 3e-4, 2e-2],
+]
+
 for (const [engine, run] of runs) {
+  t.test(`${engine}: smaller keys and values cost what their rounding does`, t => {
+    for (const [cacheDtype, least, most] of losses) {
+      const problem = new PagedProblem({ lengths: [40, 9], depth: 16, rotary: 8, sinks: true, cacheDtype })
+      const args = problem.call(problem.whole, problem.caches())
+      run('pagedAttention', args)
+      const expected = problem.expected(problem.whole)
+      const loss = maxAbs(expected.map((value, i) => value - args.y[i]!)) / maxAbs(expected)
+      t.comment(`${cacheDtype} differs by ${loss.toExponential(1)} of the largest element`)
+      t.ok(loss > least && loss < most, `${cacheDtype}: ${loss}`)
+      const caches = problem.caches()
+      const last = problem.whole.map(([b, , end]): Piece => [b, end - 1, end])
+      run(
+        'pagedAttention',
+        problem.call(
+          problem.whole.map(([b, , end]): Piece => [b, 0, end - 1]),
+          caches,
+        ),
+      )
+      const step = problem.call(last, caches)
+      run('pagedAttention', step)
+      const width = args.heads * args.depth
+      identical(
+        t,
+        step.y.slice(0, width),
+        args.y.slice(39 * width, 40 * width),
+        `${cacheDtype}: a step of decoding`,
+      )
+    }
+    t.end()
+  })
+
   t.test(`${engine} agrees with the formula`, t => {
     for (const [name, one] of Object.entries(options)) {
       const problem = new PagedProblem(one)
@@ -94,7 +134,7 @@ for (const [engine, run] of runs) {
     const given = { ...problem.call(problem.whole, problem.caches()), slots }
     run('pagedAttention', given)
     identical(t, given.y, plain.y, 'the same slots')
-    identical(t, given.keyCache, plain.keyCache, 'the same keys')
+    t.same(given.keyCache, plain.keyCache, 'the same keys')
     const padded = {
       ...problem.call(problem.whole, problem.caches()),
       slots: slots.map((slot, n) => (n > 6 ? -1 : slot)),
@@ -106,11 +146,11 @@ for (const [engine, run] of runs) {
       padded.y.slice(7 * width).every(value => value === 0),
       'padding is 0',
     )
-    const written = problem.caches().keyCache.map((value, i) => {
+    const written = (problem.caches().keyCache as Float32Array).map((value, i) => {
       const slot = Math.floor(i / (plain.kvHeads * plain.depth))
       return slots.subarray(0, 7).includes(slot) ? plain.keyCache[i]! : value
     })
-    identical(t, padded.keyCache, written, 'padding is not written')
+    t.same(padded.keyCache, written, 'padding is not written')
     t.end()
   })
 
@@ -158,7 +198,7 @@ t.test('no number of threads changes a bit', t => {
   })
   for (const { y, keyCache } of results) {
     identical(t, y, results[0]!.y, 'y')
-    identical(t, keyCache, results[0]!.keyCache, 'keys')
+    t.same(keyCache, results[0]!.keyCache, 'keys')
   }
   t.end()
 })

@@ -1,18 +1,55 @@
 // paged.ts: attention over blocks of keys and values among the cases of `dgx-spark verify`.
+import { elementArrayOf } from '../../core/dtype.js'
 import type { KernelArgs } from '../../kernels/kernels.js'
-import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
+import { type PagedCacheType, pagedCacheTypes } from '../../kernels/paged-args.js'
+import {
+  bf16Tolerance,
+  f32,
+  halfTolerance,
+  sumTolerance,
+  type VerifyCase,
+  type VerifySizes,
+  values,
+  verifyCase,
+} from './values.js'
+
+/** Differences that one unit in the last place of a cache makes. */
+const tolerances: Readonly<Record<Exclude<PagedCacheType, 'f32'>, number>> = {
+  f16: halfTolerance,
+  bf16: bf16Tolerance,
+  f8_e4m3: 0.13,
+  i8: bf16Tolerance,
+}
 
 /** Sequences that begin, go on and take one token more, with padding behind them; all options, and none. */
 export function pagedCases(sizes: VerifySizes): VerifyCase[] {
   const outputs = ['y', 'keyCache', 'valueCache'] as const
   const tolerance = sumTolerance(sizes)
+  const smaller = pagedCacheTypes.filter(dtype => dtype !== 'f32')
   return [
     verifyCase('pagedAttention', 'plain', outputs, tolerance, () => pagedArgs(sizes, false)),
     verifyCase('pagedAttention', 'rotated, normalized, windowed', outputs, tolerance, () =>
       pagedArgs(sizes, true),
     ),
+    ...smaller.map(dtype =>
+      verifyCase('pagedAttention', `${dtype} keys and values`, ['y'], tolerances[dtype], () => {
+        const args = pagedArgs(sizes, false)
+        return { ...args, ...emptyCaches(args, dtype), past: new Int32Array(args.sequences) }
+      }),
+    ),
   ]
 }
+
+/** Caches of zeros. */
+function emptyCaches({ blocks, blockSize, kvHeads, depth }: PagedShape, cacheDtype: PagedCacheType) {
+  const heads = blocks * blockSize * kvHeads
+  const cache = (): KernelArgs['pagedAttention']['keyCache'] =>
+    new (elementArrayOf(cacheDtype))(heads * depth) as never
+  const scales = cacheDtype === 'i8' && { keyScales: f32(heads), valueScales: f32(heads) }
+  return { cacheDtype, keyCache: cache(), valueCache: cache(), ...scales }
+}
+
+type PagedShape = Pick<KernelArgs['pagedAttention'], 'blocks' | 'blockSize' | 'kvHeads' | 'depth'>
 
 function pagedArgs({ tokens, rows, cols }: VerifySizes, hasOptions: boolean): KernelArgs['pagedAttention'] {
   const [heads, kvHeads, blockSize] = [6, 2, 7]

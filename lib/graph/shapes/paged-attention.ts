@@ -23,6 +23,8 @@ export const pagedInputs = {
   sinks: 11,
   queryNorm: 12,
   keyNorm: 13,
+  keyScales: 14,
+  valueScales: 15,
 } as const
 
 const times = (a: SymbolicDimension, b: SymbolicDimension): SymbolicDimension =>
@@ -34,8 +36,11 @@ const expectPaged: Check = ctx => {
     if (value < 1) throw ctx.fail(`${name} is ${value}; it must be at least 1`)
     return value
   }
-  if (ctx.node.outputs.length !== 3 || ctx.node.outputs.includes(''))
-    throw ctx.fail('it needs the outputs y, next keys and next values')
+  const outputs = ctx.has(pagedInputs.keyScales) ? 5 : 3
+  if (ctx.node.outputs.length !== outputs || ctx.node.outputs.includes(''))
+    throw ctx.fail(
+      `it has ${ctx.node.outputs.length} outputs; it needs y and all of the ${outputs - 1} next states`,
+    )
   const [heads, kvHeads] = [attribute('num_heads'), attribute('kv_num_heads')]
   if (exactDivide(heads, kvHeads) === undefined)
     throw ctx.fail(`${heads} heads of queries cannot share ${kvHeads} of keys`)
@@ -59,11 +64,17 @@ const expectPaged: Check = ctx => {
     sinks: [heads],
     queryNorm: [depth],
     keyNorm: [depth],
+    keyScales: cache?.slice(0, 3) ?? [null, null, kvHeads],
+    valueScales: cache?.slice(0, 3) ?? [null, null, kvHeads],
   }
   for (const [name, i] of Object.entries(pagedInputs))
     expectShape(ctx, i, `input ${i}, ${name},`, expected[name as keyof typeof pagedInputs])
   if (ctx.has(pagedInputs.cos) !== ctx.has(pagedInputs.sin))
     throw ctx.fail('it has one of cosines and sines; it needs both, or none')
+  const hasScales = [pagedInputs.keyScales, pagedInputs.valueScales].map(i => ctx.has(i))
+  const isInt8 = ctx.dtype(pagedInputs.keyCache) === 'i8'
+  if (hasScales.some(has => has !== isInt8))
+    throw ctx.fail('keys and values of i8 need their scales, inputs 14 and 15, and no others have them')
 }
 
 /** Rows of attention over blocks. */
@@ -74,6 +85,8 @@ export const pagedAttentions: OperatorTable = {
         tensorOrUnknown(ctx.dtype(pagedInputs.query), ctx.shape(pagedInputs.query)),
         ctx.type(pagedInputs.keyCache),
         ctx.type(pagedInputs.valueCache),
+        ctx.type(pagedInputs.keyScales),
+        ctx.type(pagedInputs.valueScales),
       ],
       check: expectPaged,
       integers: [pagedInputs.starts, pagedInputs.past, pagedInputs.block, pagedInputs.slots],

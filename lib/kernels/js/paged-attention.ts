@@ -1,8 +1,10 @@
 // paged-attention.ts: attention over blocks of keys and values in plain TypeScript. Sums are taken in double.
-import { expectInteger, expectNumber } from '../../core/checks.js'
+import { expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
 import type { KernelArgs } from '../kernels.js'
+import { pagedCacheTypes } from '../paged-args.js'
+import { floatReader, floatWriter } from './elements.js'
 import { expectFits } from './operands.js'
 import { elements, type KernelRows, optional } from './row.js'
 
@@ -25,6 +27,45 @@ function preparedHead(args: Args, x: Float32Array, from: number, norm: Float32Ar
     head[second] = b * c + a * s
   }
   return head
+}
+
+/** Keys or values, by the index of a head of a token. */
+interface Cache {
+  readonly write: (row: number, from: ArrayLike<number>) => void
+  readonly read: (row: number, d: number) => number
+}
+
+function cacheOf(args: Args, name: 'key' | 'value'): Cache {
+  const { depth, cacheDtype = 'f32' } = args
+  const [data, scales] = [args[`${name}Cache`], args[`${name}Scales`]]
+  if (cacheDtype !== 'i8') {
+    const read = floatReader(cacheDtype, data)
+    const write = floatWriter(cacheDtype, data, { saturate: true })
+    return {
+      write: (row, from) => {
+        for (let d = 0; d < depth; d++) write(row * depth + d, from[d]!)
+      },
+      read: (row, d) => read(row * depth + d),
+    }
+  }
+  return {
+    write: (row, from) => {
+      let largest = 0
+      for (let d = 0; d < depth; d++) largest = Math.max(largest, Math.abs(from[d]!))
+      const scale = Math.fround(Math.fround(largest) / 127)
+      scales![row] = scale
+      for (let d = 0; d < depth; d++) data[row * depth + d] = int8Code(from[d]!, scale)
+    },
+    read: (row, d) => data[row * depth + d]! * scales![row]!,
+  }
+}
+
+/** The nearest integer, of two the even one; 0 for what is none of −127 … 127. */
+function int8Code(value: number, scale: number): number {
+  const quotient = Math.fround(Math.fround(value) / scale)
+  const rounded = Math.round(quotient)
+  const code = Math.abs(quotient % 1) === 0.5 && rounded % 2 !== 0 ? rounded - 1 : rounded
+  return Math.abs(code) <= 127 ? code : 0
 }
 
 /** The rows of a sequence, and the token of the caches at each of its positions. */
@@ -65,41 +106,54 @@ function sequenceOf(args: Args, b: number): Sequence {
 
 /** Writes the keys and values of the rows of a sequence into the caches. */
 function writeRows(args: Args, { first, end, past, tokenAt }: Sequence): void {
-  const { kvHeads, depth, blocks, blockSize, key, value, keyNorm, slots, keyCache, valueCache } = args
+  const { kvHeads, depth, blocks, blockSize, key, value, keyNorm, slots } = args
+  const [keys, values] = [cacheOf(args, 'key'), cacheOf(args, 'value')]
   for (let n = first; n < end; n++) {
     const slot = slots ? slots[n]! : tokenAt(past + n - first)
     expectIn(`slots[${n}]`, slot, -1, blocks * blockSize)
     for (let head = 0; slot >= 0 && head < kvHeads; head++) {
-      const [from, to] = [(n * kvHeads + head) * depth, (slot * kvHeads + head) * depth]
-      keyCache.set(preparedHead(args, key, from, keyNorm, n), to)
-      valueCache.set(value.subarray(from, from + depth), to)
+      const [from, to] = [(n * kvHeads + head) * depth, slot * kvHeads + head]
+      keys.write(to, preparedHead(args, key, from, keyNorm, n))
+      values.write(to, value.subarray(from, from + depth))
     }
   }
 }
 
-/** y of one head of row n, which sees the positions from `begin` to `position`. */
-function attend(args: Args, n: number, head: number, position: number, { tokenAt }: Sequence): void {
-  const { heads, kvHeads, depth, scale, softcap = 0, query, queryNorm, sinks, keyCache, valueCache, y } = args
+/** What all rows read. */
+interface Caches {
+  readonly keys: Cache
+  readonly values: Cache
+}
+
+/** y of one head of row n, which sees the positions up to its own. */
+function attend(
+  args: Args,
+  { keys, values }: Caches,
+  n: number,
+  head: number,
+  { past, first, tokenAt }: Sequence,
+): void {
+  const { heads, kvHeads, depth, scale, softcap = 0, query, queryNorm, sinks, y } = args
   const at = (n * heads + head) * depth
   const q = preparedHead(args, query, at, queryNorm, n)
-  const rowAt = (s: number): number => (tokenAt(s) * kvHeads + Math.floor((head * kvHeads) / heads)) * depth
+  const position = past + n - first
   const begin = firstSeen(args, position)
-  const scores = Float64Array.from({ length: position - begin + 1 }, (_, i) => {
-    const from = rowAt(begin + i)
+  const own = Math.floor((head * kvHeads) / heads)
+  const rows = Array.from({ length: position - begin + 1 }, (_, i) => tokenAt(begin + i) * kvHeads + own)
+  const scores = rows.map(row => {
     let score = 0
-    for (let d = 0; d < depth; d++) score += q[d]! * keyCache[from + d]!
+    for (let d = 0; d < depth; d++) score += q[d]! * keys.read(row, d)
     return softcap ? softcap * Math.tanh((score * scale) / softcap) : score * scale
   })
   const sink = sinks ? sinks[head]! : Number.NEGATIVE_INFINITY
   const max = scores.reduce((a, b) => Math.max(a, b), sink)
   const weights = scores.map(score => (max === Number.NEGATIVE_INFINITY ? 0 : Math.exp(score - max)))
   const total = weights.reduce((a, b) => a + b, sinks ? Math.exp(sink - max) : 0)
-  const sums = new Float64Array(depth)
-  for (const [i, weight] of weights.entries()) {
-    const from = rowAt(begin + i)
-    for (let d = 0; d < depth; d++) sums[d]! += weight * valueCache[from + d]!
+  for (let d = 0; d < depth; d++) {
+    let sum = 0
+    for (const [i, row] of rows.entries()) sum += weights[i]! * values.read(row, d)
+    y[at + d] = total === 0 ? 0 : sum / total
   }
-  y.set(total === 0 ? sums : sums.map(sum => sum / total), at)
 }
 
 /** Writes keys and values into the caches, then y = softmax(scale · q·kᵀ) · v over what each row sees. */
@@ -108,11 +162,11 @@ function* pagedAttention(args: Args): Paced<void> {
   const sequences = Array.from({ length: args.sequences }, (_, b) => sequenceOf(args, b))
   for (const sequence of sequences) writeRows(args, sequence)
   y.fill(0, 0, tokens * heads * depth)
+  const caches = { keys: cacheOf(args, 'key'), values: cacheOf(args, 'value') }
   for (const sequence of sequences) {
-    const { first, end, past } = sequence
-    for (let n = first; n < end; n++) {
+    for (let n = sequence.first; n < sequence.end; n++) {
       for (let head = 0; slots?.[n] !== -1 && head < heads; head++) {
-        attend(args, n, head, past + n - first, sequence)
+        attend(args, caches, n, head, sequence)
         yield
       }
     }
@@ -124,7 +178,8 @@ export const pagedAttentionRows: KernelRows<'pagedAttention'> = {
   pagedAttention: {
     kernel: pagedAttention,
     sizes: ['tokens', 'sequences', 'heads', 'kvHeads', 'depth', 'rotary', 'blocks', 'blockSize', 'table'],
-    check({ heads, kvHeads, depth, rotary, blockSize, scale }) {
+    check({ heads, kvHeads, depth, rotary, blockSize, scale, cacheDtype = 'f32' }) {
+      expectOneOf('cacheDtype', cacheDtype, pagedCacheTypes)
       expectInteger('kvHeads', kvHeads, 1)
       expectInteger('depth', depth, 1)
       expectInteger('blockSize', blockSize, 1)
@@ -133,9 +188,12 @@ export const pagedAttentionRows: KernelRows<'pagedAttention'> = {
       const fits = rotary % 2 === 0 && rotary <= depth
       expectFits(fits, `rotary is ${rotary}; it must be even, and ${depth} at most`)
     },
-    operands({ tokens, sequences, heads, kvHeads, depth, rotary, blocks, blockSize, table }) {
+    operands(args) {
+      const { tokens, sequences, heads, kvHeads, depth, rotary, blocks, blockSize, table } = args
+      const { cacheDtype = 'f32' } = args
       const angles = tokens * (rotary / 2)
-      const cached = blocks * blockSize * kvHeads * depth
+      const cached = elements(cacheDtype, blocks * blockSize * kvHeads * depth)
+      const scales = cacheDtype === 'i8' ? elements('f32', blocks * blockSize * kvHeads) : undefined
       return {
         query: tokens * heads * depth,
         key: tokens * kvHeads * depth,
@@ -151,6 +209,8 @@ export const pagedAttentionRows: KernelRows<'pagedAttention'> = {
         slots: optional(elements('i32', tokens)),
         keyCache: cached,
         valueCache: cached,
+        keyScales: scales,
+        valueScales: scales,
         y: tokens * heads * depth,
       }
     },

@@ -3,19 +3,28 @@ import { fixSize, multiply, type Size } from '../../core/size.js'
 import { givenFloat } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import { pagedInputs } from '../../graph/shapes/paged-attention.js'
+import { type PagedCacheType, pagedCacheTypes } from '../../kernels/paged-args.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
 import type { LowerTable } from './table.js'
+
+/** The element type of both caches. */
+function cacheTypeOf(ctx: Lowering): PagedCacheType {
+  const [keys, values] = [ctx.input(pagedInputs.keyCache).dtype, ctx.input(pagedInputs.valueCache).dtype]
+  const known = pagedCacheTypes.find(dtype => dtype === keys && dtype === values)
+  if (known) return known
+  throw ctx.unsupported(
+    `keys are ${keys} and values ${values}; both must be one of ${pagedCacheTypes.join(', ')}`,
+  )
+}
 
 function pagedAttention(ctx: Lowering): void {
   const at = pagedInputs
   const floats = (i: number): Operand => ctx.cast(ctx.input(i), 'f32').buffer.read()
   const floatsIfAny = (i: number): Operand | undefined => (ctx.has(i) ? floats(i) : undefined)
   const table = (i: number): Operand => ctx.cast(ctx.input(i), 'i32').buffer.read()
-  for (const i of [at.keyCache, at.valueCache]) {
-    const { dtype } = ctx.input(i)
-    if (dtype !== 'f32') throw ctx.unsupported(`input ${i} holds ${dtype}; keys and values must be f32`)
-  }
+  const cacheDtype = cacheTypeOf(ctx)
+  const isInt8 = cacheDtype === 'i8'
   const [blocks, blockSize, kvHeads, depth] = ctx.shape(at.keyCache) as [Size, Size, Size, Size]
   const window = ctx.integer('local_window_size')
   const y = ctx.scratch(ctx.read(at.query).count)
@@ -46,8 +55,11 @@ function pagedAttention(ctx: Lowering): void {
     past: table(at.past),
     block: table(at.block),
     slots: ctx.has(at.slots) ? table(at.slots) : undefined,
+    cacheDtype,
     keyCache: ctx.inPlace(at.keyCache, 1),
     valueCache: ctx.inPlace(at.valueCache, 2),
+    keyScales: isInt8 ? ctx.inPlace(at.keyScales, 3) : undefined,
+    valueScales: isInt8 ? ctx.inPlace(at.valueScales, 4) : undefined,
     y: y.write(),
   })
   ctx.give({ dtype: 'f32', shape: ctx.output().shape, buffer: y })

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backend/cpu/attention/attention_tiles.h"
+#include "backend/cpu/attention/paged_cache.h"
 #include "backend/cpu/attention/paged_tables.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/grain.h"
@@ -39,19 +40,22 @@ void prepare_head(const PagedAttentionArgs& args, const float* from, const float
 // A thread has all rows of a head: whatever the tables say, none writes where another does.
 void write_rows(const PagedAttentionArgs& args, const PagedTables& tables) {
   const PagedAttentionShape& shape = args.shape;
-  const int64_t width = shape.kv_heads * shape.depth;
-  parallel_for(shape.kv_heads, grain_for(shape.tokens * shape.depth, 1 << 12),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t n = 0; n < shape.tokens; ++n) {
-                   if (tables.slots[n] < 0) continue;
-                   for (int64_t head = begin; head < end; ++head) {
-                     const int64_t from = n * width + head * shape.depth,
-                                   to = tables.slots[n] * width + head * shape.depth;
-                     prepare_head(args, args.key + from, args.key_norm, n, args.key_cache + to);
-                     std::copy_n(args.value + from, shape.depth, args.value_cache + to);
-                   }
-                 }
-               });
+  const PagedCache keys = key_cache(args), values = value_cache(args);
+  const Scratch prepared(shape.kv_heads * shape.depth);
+  const int64_t grain = grain_for(shape.tokens * shape.depth, 1 << 12);
+  parallel_for(shape.kv_heads, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t n = 0; n < shape.tokens; ++n) {
+      const int64_t slot = tables.slots[n];
+      if (slot < 0) continue;
+      for (int64_t head = begin; head < end; ++head) {
+        const int64_t from = (n * shape.kv_heads + head) * shape.depth;
+        float* key = prepared.data() + head * shape.depth;
+        prepare_head(args, args.key + from, args.key_norm, n, key);
+        keys.store(slot, head, key);
+        values.store(slot, head, args.value + from);
+      }
+    }
+  });
 }
 
 // What a row has summed: Σ e^(w − max), and the same with the values.
@@ -109,19 +113,18 @@ class Tile {
   int64_t position(int64_t row) const { return of_.sequence->past + (of_.first + row) / group_; }
 
   // to[j] = the head's elements at position s + j of a cache.
-  void gather(const float* cache, int64_t s, int64_t count, float* to) const {
-    const int64_t size = shape_.block_size, width = shape_.kv_heads * shape_.depth;
+  void gather(const PagedCache& cache, int64_t s, int64_t count, float* to) const {
+    const int64_t size = shape_.block_size;
     const int32_t* blocks = tables_.blocks.data() + of_.sequence->table;
     for (int64_t j = 0; j < count; ++j, to += shape_.depth) {
-      const int64_t slot = blocks[(s + j) / size] * size + (s + j) % size;
-      std::copy_n(cache + slot * width + of_.kv_head * shape_.depth, shape_.depth, to);
+      cache.load(blocks[(s + j) / size] * size + (s + j) % size, of_.kv_head, to);
     }
   }
 
   // Adds positions [s, s + count), which lie in one chunk, to the sums of all rows.
   void add_chunk(int64_t s, int64_t count) {
-    gather(args_.key_cache, s, count, keys_);
-    gather(args_.value_cache, s, count, values_);
+    gather(key_cache(args_), s, count, keys_);
+    gather(value_cache(args_), s, count, values_);
     multiply_rows(queries_, rows_, {keys_, shape_.depth, 0, count, shape_.depth}, panel_, scores_);
     RowSum sums[kTileRows];
     for (int64_t row = 0; row < rows_; ++row) sums[row] = weigh(row, s, count);

@@ -1,10 +1,8 @@
 // native.ts: the contract with the addon, and the only place where a .node file is loaded.
-import { existsSync, readdirSync } from 'node:fs'
-import path from 'node:path'
+import { addonFile } from './core/addon-file.js'
 import { type CpuIsa, getConfig } from './core/config.js'
 import { SparkError } from './core/errors.js'
 import { debug, warnOnce } from './core/log.js'
-import { packageFolder } from './core/package-folder.js'
 import { makeUntransferable } from './core/untransferable.js'
 
 /** Memory owned by native code; only the addon can look inside. */
@@ -298,8 +296,10 @@ export interface Addon {
   planRun(handle: PlanHandle, brief?: boolean, times?: number): Promise<void> | undefined
   /** Ends repeated runs after the one in progress. */
   planStop(handle: PlanHandle): void
-  /** As {@link Addon.planRun} on the CPU; milliseconds of each step. ERR_UNSUPPORTED on a device. */
-  planProfile(handle: PlanHandle): Promise<Float64Array>
+  /** As {@link Addon.planRun} on the CPU, and takes the time of each step. ERR_UNSUPPORTED on a device. */
+  planProfile(handle: PlanHandle): Promise<void>
+  /** Milliseconds of each step of the last {@link Addon.planProfile}. */
+  planStepTimes(handle: PlanHandle): Float64Array
   /** Milliseconds of the last run on a device, by its events; null before the first one behind the first call, and on the CPU. */
   planDeviceMs(handle: PlanHandle): number | null
   /** Why a device runs the steps one by one although it could replay them, or ''. */
@@ -349,43 +349,6 @@ function tryLoad(): AddonState {
   } catch (error) {
     return { addon: null, reason: (error as Error).message.replace(/\s*\n\s*/g, ', ') }
   }
-}
-
-/**
- * The addon for this machine: what `DGX_SPARK_PREBUILD` names, or in the package what was built there, or a prebuild.
- * @throws Error when there is none
- */
-function addonFile(): string {
-  const { DGX_SPARK_BUILD: build, DGX_SPARK_PREBUILD: given } = process.env
-  const folder = given ? path.resolve(given) : packageFolder()
-  if (folder === undefined)
-    throw new Error(
-      'this is a bundle without the package: let DGX_SPARK_PREBUILD name the folder that holds prebuilds/',
-    )
-  if (folder.endsWith('.node')) return folder
-  const prebuilds = `${process.platform}-${process.arch}`
-  const built = path.join(folder, 'build', build === 'debug' ? 'Debug' : 'Release', 'dgx_spark.node')
-  const folders = [path.join(folder, 'prebuilds', prebuilds), path.join(folder, prebuilds)]
-  const files = [built, ...(build === 'debug' ? [] : folders.flatMap(prebuildsIn))]
-  const file = files.find(existsSync)
-  if (file) return file
-  const looked = [built, ...folders].map(it => path.relative(folder, it)).join(', ')
-  throw new Error(
-    `there is no addon for ${prebuilds} (${libc}) in ${folder}, which was searched for ${looked}`,
-  )
-}
-
-/** Which C library prebuilds must be for. */
-const libc = existsSync('/etc/alpine-release') ? 'musl' : 'glibc'
-
-/** The prebuilds in a folder that fit the C library, those named after it first. */
-function prebuildsIn(folder: string): string[] {
-  if (!existsSync(folder)) return []
-  const other = libc === 'musl' ? '.glibc.' : '.musl.'
-  const names = readdirSync(folder).filter(name => name.endsWith('.node') && !name.includes(other))
-  return names
-    .sort((a, b) => Number(b.includes(libc)) - Number(a.includes(libc)))
-    .map(name => path.join(folder, name))
 }
 
 function checkCpuIsa(addon: Addon): void {

@@ -79,6 +79,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<plan_fetch>(exports, "planFetch");
   add<plan_store>(exports, "planStore");
   add<plan_profile>(exports, "planProfile");
+  add<plan_step_times>(exports, "planStepTimes");
   add<plan_device_ms>(exports, "planDeviceMs");
   add<plan_problem>(exports, "planProblem");
   add<plan_dispose>(exports, "planDispose");

@@ -43,7 +43,10 @@ function prepared(addon: Addon, plan: PlanHandle): PreparedSteps {
       if (times > 1) return repeat(signal, times)
       return isBrief && performance.now() >= briefUntil ? nextTurn().then(start) : start()
     },
-    profile: async () => addon.planProfile(plan),
+    async profile() {
+      await addon.planProfile(plan)
+      return addon.planStepTimes(plan)
+    },
     async fetch() {},
     async store() {},
     dispose: () => addon.planDispose(plan),

@@ -64,9 +64,10 @@ export interface PreparedSteps {
 /**
  * Memory that operands of a {@link StepBlueprint} are pieces of: an array that all plans share; the array of a number that a
  * plan is given; or a part of the plan's arena, of elements like those of `type`. A count that is a bigint is the index of a size.
+ * `isPrivate`: nobody but the library can reach the array, and so detach its memory between runs.
  */
 export type Region =
-  | { readonly array: ElementArray }
+  | { readonly array: ElementArray; readonly isPrivate: boolean }
   | { readonly slot: number }
   | { readonly type: ElementArray; readonly count: number | bigint }
 

@@ -92,8 +92,10 @@ export class Blueprint {
       this.#parts.push(buffer)
       return { type: new (elementArrayOf(dtype))(0), count: this.#number(count) }
     }
-    const shared = folded.get(buffer) ?? (storage === 'constant' ? buffer.elements() : undefined)
-    if (shared) return { array: shared }
+    const made = folded.get(buffer)
+    if (made) return { array: made, isPrivate: true }
+    const given = storage === 'constant' ? buffer.elements() : undefined
+    if (given) return { array: given, isPrivate: false }
     return { slot: this.#slots.push(buffer) - 1 }
   }
 

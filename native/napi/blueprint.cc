@@ -89,8 +89,10 @@ RegionPlan read_region(const Napi::Object& object, HeldMemory& memory) {
   }
   const Napi::Value array = object.Get("array");
   if (array.IsTypedArray()) {
+    const bool is_private = object.Get("isPrivate").ToBoolean();
     plan.kind = RegionPlan::Kind::kShared;
-    plan.region = region_of(array, &memory);
+    plan.region = region_of(array, is_private ? nullptr : &memory);
+    if (is_private) memory.keep_private(Napi::Persistent(array.As<Napi::Object>()));
     return plan;
   }
   plan.kind = RegionPlan::Kind::kArena;

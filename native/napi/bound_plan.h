@@ -17,6 +17,9 @@ namespace spark::napi {
 // The memory that operands lie in. Dies on the JavaScript thread.
 class HeldMemory {
  public:
+  // Keeps an array whose memory nobody else can reach.
+  void keep_private(Napi::ObjectReference array) { private_.push_back(std::move(array)); }
+
   // Keeps the memory of these arrays, which can then no longer be transferred.
   void keep(std::vector<Napi::ObjectReference> arrays, std::vector<std::shared_ptr<Block>> blocks);
 
@@ -31,6 +34,7 @@ class HeldMemory {
   };
 
   std::vector<Buffer> buffers_;
+  std::vector<Napi::ObjectReference> private_;
   std::vector<Napi::ObjectReference> shared_;  // in SharedArrayBuffers, which nobody can detach
   std::vector<std::shared_ptr<Block>> blocks_;
   std::unordered_set<const void*> known_;  // addresses of all of it

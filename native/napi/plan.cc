@@ -106,17 +106,18 @@ Napi::Value plan_profile(const Napi::CallbackInfo& info) {
   if (bound->cuda) {
     throw Error("ERR_UNSUPPORTED", "steps on a device have no clock of their own: run them one by one");
   }
-  return start_query<std::vector<double>>(
-      info.Env(),
-      [bound] {
-        const ThreadLimit limit(bound->threads);
-        return bound->plan.profile();
-      },
-      [](Napi::Env env, const std::vector<double>& times) -> Napi::Value {
-        Napi::Float64Array array = Napi::Float64Array::New(env, times.size());
-        std::copy(times.begin(), times.end(), array.Data());
-        return array;
-      });
+  return start_job(info.Env(), [bound] {
+    const ThreadLimit limit(bound->threads);
+    bound->plan.profile();
+  });
+}
+
+Napi::Value plan_step_times(const Napi::CallbackInfo& info) {
+  const PlanHandle bound = claimed(info[0]);
+  const std::vector<double>& times = bound->plan.step_times();
+  Napi::Float64Array array = Napi::Float64Array::New(info.Env(), times.size());
+  std::copy(times.begin(), times.end(), array.Data());
+  return array;
 }
 
 Napi::Value plan_device_ms(const Napi::CallbackInfo& info) {

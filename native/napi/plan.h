@@ -26,9 +26,11 @@ Napi::Value plan_fetch(const Napi::CallbackInfo& info);
 // planStore(handle): a promise of undefined, settled when the device has the state that is in its buffers.
 Napi::Value plan_store(const Napi::CallbackInfo& info);
 
-// planProfile(handle): a promise of a Float64Array of the milliseconds that each step of a run took, on the
-// CPU.
+// planProfile(handle): a promise of undefined, settled after a run on the CPU whose steps were timed.
 Napi::Value plan_profile(const Napi::CallbackInfo& info);
+
+// planStepTimes(handle): a Float64Array of the milliseconds that each step of that run took.
+Napi::Value plan_step_times(const Napi::CallbackInfo& info);
 
 // planDeviceMs(handle): milliseconds that the last run, which has settled, took on a device, by events around
 // it; null on the CPU and before the first run that was timed: timing begins with the first call.

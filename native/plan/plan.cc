@@ -49,16 +49,15 @@ void Plan::perform(size_t i) {
   }
 }
 
-std::vector<double> Plan::profile() {
-  std::vector<double> times;
-  times.reserve(steps_.size());
+void Plan::profile() {
+  step_times_.clear();
+  step_times_.reserve(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
     const auto start = std::chrono::steady_clock::now();
     perform(i);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    times.push_back(took.count());
+    step_times_.push_back(took.count());
   }
-  return times;
 }
 
 }  // namespace spark

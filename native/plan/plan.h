@@ -37,8 +37,11 @@ class Plan {
   // Ends repeat() after the pass in progress, from any thread.
   void stop() { stopped_ = true; }
 
-  // As perform(); the milliseconds that each step took.
-  std::vector<double> profile();
+  // As perform(), and takes the time of each step.
+  void profile();
+
+  // Milliseconds of each step of the last profile().
+  const std::vector<double>& step_times() const { return step_times_; }
 
   // How long the last run took; the longest duration before the first one.
   std::chrono::nanoseconds last_run() const { return last_run_; }
@@ -55,6 +58,7 @@ class Plan {
   };
 
   std::vector<Step> steps_;
+  std::vector<double> step_times_;
   std::atomic<bool> claimed_{false};
   std::atomic<bool> stopped_{false};
   std::atomic<std::chrono::nanoseconds> last_run_{std::chrono::nanoseconds::max()};

@@ -11,13 +11,17 @@ import { SparkError } from '../core/errors.js'
 import { Pacer } from '../core/paced.js'
 import type { ModelBackendChoice, ModelStats } from '../model/engine.js'
 import type { DecoderConfig } from './architectures/config.js'
+import type { EncoderConfig } from './architectures/encoder-config.js'
 import type { ChatMessage } from './chat-options.js'
 import { ChatTemplate } from './chat-template.js'
+import type { EmbeddingDefaults } from './embedding/embedding-defaults.js'
+import type { EncoderEngine } from './embedding/encoder-engine.js'
 import type { GenerationDefaults } from './files/generation-defaults.js'
 import type { DecoderEngine } from './generation/decoder-engine.js'
 import { Generation } from './generation/generation.js'
 import { expectGenerationOptions, TextRequest } from './generation/text-request.js'
 import type {
+  EmbedInput,
   EmbedOptions,
   GenerationOptions,
   TextInput,
@@ -47,11 +51,14 @@ const internal: unique symbol = Symbol('internal')
 
 /** What a model works with. */
 interface Parts {
-  readonly config: DecoderConfig
+  readonly config: DecoderConfig | EncoderConfig
   readonly tokenizer: TextTokenizer
   readonly generation: GenerationDefaults
-  readonly engine: DecoderEngine
-  readonly template: ChatTemplate | undefined
+  readonly embedding: EmbeddingDefaults
+  /** What runs it: one of the two. */
+  readonly decoder?: DecoderEngine
+  readonly encoder?: EncoderEngine
+  readonly template?: ChatTemplate | undefined
 }
 
 /**
@@ -78,7 +85,7 @@ export class TextModel implements Disposable {
     this.#parts = parts
     this.tokenizer = parts.tokenizer
     this.architecture = parts.config.type
-    this.contextLength = parts.engine.limits.context
+    this.contextLength = parts.encoder?.contextLength ?? parts.decoder!.limits.context
   }
 
   /**
@@ -91,31 +98,41 @@ export class TextModel implements Disposable {
     expectText('source', source)
     expectLoadOptions(options)
     const pacer = new Pacer(options.signal)
-    const [{ readModelFiles }, { DecoderEngine }] = await Promise.all([
-      import('./files/model-files.js'),
-      import('./generation/decoder-engine.js'),
-    ])
-    const { config, weights, tokenizer, generation } = await readModelFiles(source, pacer)
+    const { readModelFiles } = await import('./files/model-files.js')
+    const { config, weights, tokenizer, generation, embedding } = await readModelFiles(source, pacer)
+    if (config.kind === 'encoder') {
+      const { EncoderEngine } = await import('./embedding/encoder-engine.js')
+      const encoder = await EncoderEngine.open(config.encoder, weights, options)
+      return new TextModel(internal, { config: config.encoder, tokenizer, generation, embedding, encoder })
+    }
+    const { DecoderEngine } = await import('./generation/decoder-engine.js')
     const given = options.chatTemplate ?? tokenizer.chatTemplate
     const template = given === undefined ? undefined : await ChatTemplate.parse(given)
-    const engine = await DecoderEngine.open(config, weights, options)
-    return new TextModel(internal, { config, tokenizer, generation, engine, template })
+    const decoder = await DecoderEngine.open(config.decoder, weights, options)
+    return new TextModel(internal, {
+      config: config.decoder,
+      tokenizer,
+      generation,
+      embedding,
+      decoder,
+      template,
+    })
   }
 
   /** What it runs on, and why. */
   get backend(): ModelBackendChoice {
-    return this.#parts.engine.runner.backend
+    return this.#engine.runner.backend
   }
 
   /** What was compiled so far. */
   get stats(): ModelStats {
-    return this.#parts.engine.runner.stats
+    return this.#engine.runner.stats
   }
 
-  /** Tokens whose keys and values are kept, of all sequences together. */
+  /** Tokens whose keys and values are kept, of all sequences together; encoders keep none. */
   get cacheTokens(): number {
-    const { blocks, blockSize } = this.#parts.engine.limits
-    return blocks * blockSize
+    const { decoder } = this.#parts
+    return decoder ? decoder.limits.blocks * decoder.limits.blockSize : 0
   }
 
   /**
@@ -142,7 +159,7 @@ export class TextModel implements Disposable {
    */
   generate(input: TextInput, options: GenerationOptions = {}): Generation {
     expectGenerationOptions(options)
-    const { scheduler } = this.#parts.engine
+    const { scheduler } = this.#decoder
     const ids = this.promptIds(input, options)
     if (ids.length === 0) throw argumentError('input', 'of at least one token', input)
     const maxTokens = options.maxTokens ?? Math.max(1, this.#room - ids.length)
@@ -154,12 +171,28 @@ export class TextModel implements Disposable {
   }
 
   /**
-   * Vectors of texts, each [hidden size], from the states behind the last normalization.
-   * @throws SparkError as {@link TextModel.generate}
+   * Vectors of texts, each [hidden size], from the states behind the last layer. The vector of a text does not depend on the others.
+   * Texts that are too long lose their ends; see `maxLength`.
+   * @throws SparkError ERR_ARGUMENT; ERR_RANGE for ids of more tokens than the context; ERR_UNSUPPORTED for a pooling that the model
+   * cannot have; ERR_DISPOSED; the reason of the signal
    */
-  async embed(texts: string | readonly string[], options: EmbedOptions = {}): Promise<Float32Array[]> {
+  async embed(
+    texts: EmbedInput | readonly EmbedInput[],
+    options: EmbedOptions = {},
+  ): Promise<Float32Array[]> {
+    const { config, embedding, encoder, decoder } = this.#parts
+    const { embedRequest } = await import('./embedding/embed-request.js')
+    const request = embedRequest(texts, options, {
+      tokenizer: this.tokenizer,
+      defaults: embedding,
+      pooling: encoder ? 'mean' : 'last',
+      contextLength: encoder ? this.contextLength : this.#room,
+      hiddenSize: config.hiddenSize,
+      vocabularySize: config.vocabularySize,
+    })
+    if (encoder) return encoder.embed(request)
     const { embedTexts } = await import('./generation/embed-texts.js')
-    return embedTexts(this.#parts.engine.scheduler, this.tokenizer, texts, options)
+    return embedTexts(decoder!.scheduler, request)
   }
 
   /**
@@ -175,7 +208,7 @@ export class TextModel implements Disposable {
     const ids = this.promptIds(input)
     if (ids.length < 2) throw argumentError('input', 'of at least two tokens', input)
     const { logProbabilities } = await import('./generation/log-probabilities.js')
-    return { ids, logprobs: await logProbabilities(this.#parts.engine.scheduler, ids, options.signal) }
+    return { ids, logprobs: await logProbabilities(this.#decoder.scheduler, ids, options.signal) }
   }
 
   /**
@@ -192,12 +225,24 @@ export class TextModel implements Disposable {
 
   /** Frees weights and cache. Texts that are being generated end with ERR_DISPOSED; a second dispose is a no-op. */
   dispose(): void {
-    void this.#parts.engine.close()
+    void this.#engine.close()
   }
 
   /** As {@link TextModel.dispose}. */
   [Symbol.dispose](): void {
     this.dispose()
+  }
+
+  /** What continues texts. */
+  get #decoder(): DecoderEngine {
+    const { decoder, config } = this.#parts
+    if (decoder) return decoder
+    const message = `a model of type '${config.type}' makes vectors of texts, but does not continue them`
+    throw new SparkError('ERR_UNSUPPORTED', `${message}: use embed`)
+  }
+
+  get #engine(): DecoderEngine | EncoderEngine {
+    return this.#parts.encoder ?? this.#parts.decoder!
   }
 
   /** Tokens of a sequence that context and cache have room for. */

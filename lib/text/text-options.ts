@@ -85,12 +85,26 @@ export interface TextProbabilities {
   readonly logprobs: Float64Array
 }
 
-/** Options of {@link TextModel.embed}. */
+/** A text that a vector is wanted of, or its token ids, control tokens included. */
+export type EmbedInput = string | Int32Array
+
+/** Options of {@link TextModel.embed}. Defaults are what the files of the model say, as sentence-transformers writes it. */
 export interface EmbedOptions {
-  /** What stands for a text: the state of its last token, or the mean of all. Default: last. */
-  pooling?: 'last' | 'mean'
-  /** Divides by the Euclidean norm. Default true. */
+  /**
+   * What stands for a text: the mean of the states of its tokens, or the state of the first one (`cls`, of encoders only) or the last
+   * one. Where the files do not say: mean for encoders, last for decoders.
+   */
+  pooling?: 'mean' | 'cls' | 'last'
+  /** Divides by the Euclidean norm. Where the files do not say: true. */
   normalize?: boolean
+  /** Text that is put in front of each text; '' for none. */
+  prompt?: string
+  /** Name of one of the prompts of the model, such as `query`. */
+  promptName?: string
+  /** Tokens that each text is cut to, those around it included. At most the context of the model. */
+  maxLength?: number
+  /** Elements of a vector: the first ones, for models that were trained for it. Default: all. */
+  dimensions?: number
   /** Ends the work. */
   signal?: AbortSignal
 }

@@ -1,5 +1,12 @@
 // text-tokenizer.ts: the public tokenizer. What it works with is loaded by the first one that is made.
-import { argumentError, expectBoolean, expectKnownOptions, expectObject, expectText } from '../core/checks.js'
+import {
+  argumentError,
+  expectBoolean,
+  expectInteger,
+  expectKnownOptions,
+  expectObject,
+  expectText,
+} from '../core/checks.js'
 import type { StreamDecoder } from './stream-decoder.js'
 import type { TokenizerSource } from './tokenizer-json.js'
 import type { DecodeOptions, EncodeOptions, SpecialTokens } from './tokenizer-options.js'
@@ -106,8 +113,10 @@ export class TextTokenizer {
    */
   encode(text: string, options: EncodeOptions = {}): number[] {
     if (typeof text !== 'string') throw argumentError('text', 'a string', text)
-    expectKnownOptions('encode', options, ['addSpecialTokens', 'parseSpecial'])
-    for (const [name, value] of Object.entries(options)) if (value !== undefined) expectBoolean(name, value)
+    expectKnownOptions('encode', options, ['addSpecialTokens', 'parseSpecial', 'maxLength'])
+    const { maxLength, ...flags } = options
+    for (const [name, value] of Object.entries(flags)) if (value !== undefined) expectBoolean(name, value)
+    if (maxLength !== undefined) expectInteger('maxLength', maxLength, this.#pipeline.specialCount(options))
     return this.#pipeline.encode(text, options)
   }
 

@@ -9,6 +9,8 @@ export interface EncodeOptions {
    * end a turn. True for the output of a chat template.
    */
   readonly parseSpecial?: boolean
+  /** Tokens at most, those around the text included; the end of a longer text is left out. */
+  readonly maxLength?: number
 }
 
 /** Options of {@link TextTokenizer.decode}. */

@@ -105,14 +105,23 @@ export class TokenizerPipeline {
     return this.#special.has(id)
   }
 
-  encode(text: string, { addSpecialTokens = true, parseSpecial = false }: EncodeOptions): number[] {
+  /** Tokens that are added around a text. */
+  specialCount({ addSpecialTokens = true }: EncodeOptions): number {
+    const { before, behind } = this.#template
+    return addSpecialTokens ? before.length + behind.length : 0
+  }
+
+  encode(text: string, options: EncodeOptions): number[] {
+    const { addSpecialTokens = true, parseSpecial = false, maxLength } = options
     const { raw, normalized } = this.#splitters[parseSpecial ? 'all' : 'ordinary']
     const ids: number[] = addSpecialTokens ? [...this.#template.before] : []
     raw.split(text.replace(loneSurrogate, '\ufffd')).forEach((section, i) => {
       if (typeof section !== 'string') ids.push(section.id)
       else for (const part of normalized.split(this.#normalize(section))) this.#encodeSection(part, i, ids)
     })
-    if (addSpecialTokens) ids.push(...this.#template.behind)
+    const { behind } = this.#template
+    if (maxLength !== undefined) ids.splice(maxLength - (addSpecialTokens ? behind.length : 0))
+    if (addSpecialTokens) ids.push(...behind)
     return ids
   }
 

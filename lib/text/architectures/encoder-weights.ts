@@ -20,7 +20,7 @@ const names = {
     feedForwardNorm: ['output.LayerNorm', 'output_layer_norm', 'mlp_norm', 'layer_output_norm'],
   },
   unused:
-    /^(pooler\.|embeddings\.(position|token_type)_ids$|cls\.|lm_head\.|vocab_(transform|layer_norm|projector)\.|head\.|decoder\.|(pre_)?classifier\.)/,
+    /^(pooler\.|cls\.|lm_head\.|vocab_(transform|layer_norm|projector)\.|head\.|decoder\.|(pre_)?classifier\.)/,
 } as const
 
 /** A part of a layer. */

@@ -19,6 +19,7 @@ const types: Readonly<Record<string, string>> = {
   starcoder2: 'starcoder2',
   stablelm: 'stablelm',
   'gpt-oss': 'gpt_oss',
+  bert: 'bert',
 }
 
 /** Architectures whose converters put the two elements that are rotated together side by side. */

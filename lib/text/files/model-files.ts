@@ -5,16 +5,19 @@ import { SparkError } from '../../core/errors.js'
 import type { Pacer } from '../../core/paced.js'
 import { ioError } from '../../io/atomic-write.js'
 import { isThere, readJson } from '../../io/read-file.js'
-import type { DecoderConfig, WeightSource } from '../architectures/config.js'
+import type { WeightSource } from '../architectures/config.js'
+import type { ModelConfig } from '../architectures/model-config.js'
+import type { EmbeddingDefaults } from '../embedding/embedding-defaults.js'
 import { TextTokenizer } from '../text-tokenizer.js'
 import type { GenerationDefaults } from './generation-defaults.js'
 
 /** What a language model is made of. */
 export interface ModelFiles {
-  readonly config: DecoderConfig
+  readonly config: ModelConfig
   readonly weights: WeightSource
   readonly tokenizer: TextTokenizer
   readonly generation: GenerationDefaults
+  readonly embedding: EmbeddingDefaults
 }
 
 /**
@@ -43,30 +46,35 @@ async function readFolder(folder: string, pacer: Pacer): Promise<ModelFiles> {
   if (!(await isThere(file)))
     throw new SparkError('ERR_IO', `${folder} has no config.json: give the folder of a language model`)
   const json = await readJson(file)
-  const [{ readDecoderConfig }, { loadFolderWeights }, { folderDefaults }] = await Promise.all([
-    import('../architectures/decoders.js'),
-    import('./folder-weights.js'),
-    import('./generation-defaults.js'),
-  ])
-  const config = readDecoderConfig(json, file)
+  const [{ readModelConfig }, { loadFolderWeights }, { folderDefaults }, { folderEmbedding }] =
+    await Promise.all([
+      import('../architectures/model-config.js'),
+      import('./folder-weights.js'),
+      import('./generation-defaults.js'),
+      import('../embedding/embedding-defaults.js'),
+    ])
+  const config = readModelConfig(json, file)
   const tokenizer = await TextTokenizer.load(folder)
   const generation = await folderDefaults(folder, json, tokenizer)
-  return { config, tokenizer, generation, weights: await loadFolderWeights(folder, pacer) }
+  const embedding = await folderEmbedding(folder)
+  return { config, tokenizer, generation, embedding, weights: await loadFolderWeights(folder, pacer) }
 }
 
 async function readGgufModel(file: string, pacer: Pacer): Promise<ModelFiles> {
-  const [{ readGguf }, { configOfGguf }, { readDecoderConfig }, { loadGgufWeights }, { ggufDefaults }] =
+  const [{ readGguf }, { configOfGguf }, { readModelConfig }, { loadGgufWeights }, defaults, embeddings] =
     await Promise.all([
       import('../../io/gguf/gguf.js'),
       import('../architectures/gguf-config.js'),
-      import('../architectures/decoders.js'),
+      import('../architectures/model-config.js'),
       import('./gguf-weights.js'),
       import('./generation-defaults.js'),
+      import('../embedding/embedding-defaults.js'),
     ])
   const gguf = await readGguf(file)
-  const config = readDecoderConfig(await configOfGguf(gguf), file)
+  const config = readModelConfig(await configOfGguf(gguf), file)
   const metadata = new Map([...gguf.metadata].map(([key, { value }]) => [key, value]))
   const tokenizer = await TextTokenizer.fromGguf(metadata)
-  const generation = ggufDefaults(gguf, tokenizer)
-  return { config, tokenizer, generation, weights: await loadGgufWeights(gguf, pacer) }
+  const generation = defaults.ggufDefaults(gguf, tokenizer)
+  const embedding = embeddings.ggufEmbedding(gguf)
+  return { config, tokenizer, generation, embedding, weights: await loadGgufWeights(gguf, pacer) }
 }

@@ -4,6 +4,7 @@ import { machineMemory } from '../../hardware/memory.js'
 import { systemRoot } from '../../hardware/system-files.js'
 import type { DecoderConfig, WeightSource } from '../architectures/config.js'
 import { decoderGraph } from '../architectures/decoder.js'
+import { contextOf, engineOptions } from '../engine-options.js'
 import type { TextModelOptions } from '../text-options.js'
 import { DecoderRunner } from './decoder-runner.js'
 import { Scheduler, type SchedulerLimits } from './scheduler.js'
@@ -50,10 +51,8 @@ export class DecoderEngine {
   ): Promise<DecoderEngine> {
     const limits = limitsOf(config, options)
     const graph = decoderGraph(config, weights, limits)
-    const { backend, device, threads, memory, weightCache } = options
-    const engine = { backend, device, threads, memory, weightCache }
-    const given = Object.fromEntries(Object.entries(engine).filter(([, value]) => value !== undefined))
-    return new DecoderEngine(limits, await DecoderRunner.open(graph, config.layers.length, given))
+    const runner = await DecoderRunner.open(graph, config.layers.length, engineOptions(options))
+    return new DecoderEngine(limits, runner)
   }
 
   /** Ends all requests and frees weights and cache. */
@@ -65,12 +64,7 @@ export class DecoderEngine {
 
 function limitsOf(config: DecoderConfig, options: TextModelOptions): SchedulerLimits {
   const { maxSequences, batchTokens } = { ...defaults, ...options }
-  const context = options.contextLength ?? config.contextLength
-  if (context > config.contextLength)
-    throw new SparkError(
-      'ERR_RANGE',
-      `contextLength ${context} is more than the ${config.contextLength} tokens that the model was made for`,
-    )
+  const context = contextOf(config, options)
   const perToken = bytesPerToken(config)
   const available = Math.min(
     options.memoryLimit ?? Number.POSITIVE_INFINITY,

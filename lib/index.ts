@@ -361,6 +361,7 @@ export * from './simulation/api.js'
 export { TextModel } from './text/text-model.js'
 export type { Generation } from './text/generation/generation.js'
 export type {
+  EmbedInput,
   EmbedOptions,
   FinishReason,
   GeneratedText,

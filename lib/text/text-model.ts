@@ -162,7 +162,7 @@ export class TextModel implements Disposable {
     const { scheduler } = this.#decoder
     const ids = this.promptIds(input, options)
     if (ids.length === 0) throw argumentError('input', 'of at least one token', input)
-    const maxTokens = options.maxTokens ?? Math.max(1, this.#room - ids.length)
+    const maxTokens = options.maxTokens ?? Math.max(1, this.#longestSequence - ids.length)
     return new Generation(async (push, abandoned) => {
       const text = new TextRequest(this.tokenizer, this.#parts.generation, ids, options, push)
       const signal = options.signal ? AbortSignal.any([options.signal, abandoned]) : abandoned
@@ -186,7 +186,7 @@ export class TextModel implements Disposable {
       tokenizer: this.tokenizer,
       defaults: embedding,
       pooling: encoder ? 'mean' : 'last',
-      contextLength: encoder ? this.contextLength : this.#room,
+      contextLength: encoder ? this.contextLength : this.#longestSequence,
       hiddenSize: config.hiddenSize,
       vocabularySize: config.vocabularySize,
     })
@@ -246,7 +246,7 @@ export class TextModel implements Disposable {
   }
 
   /** Tokens of a sequence that context and cache have room for. */
-  get #room(): number {
+  get #longestSequence(): number {
     return Math.min(this.contextLength, this.cacheTokens)
   }
 

@@ -8,12 +8,14 @@ const names = ['plain', 'avx2', 'avx512', 'avx512-bf16', 'amx', 'neon', 'neon-bf
 const used = `import { requireAddon } from '#lib/native.js'
   console.log(JSON.stringify(requireAddon().cpuIsa()))`
 
-/** The same TypeScript runner as this process has, so that a test file runs as it is. */
+const typescript = new URL('../fixtures/typescript/register.js', import.meta.url).href
+
+/** A test file in a process of its own. */
 function runTest(name: string, isa: string): Promise<{ code: number | null; output: string }> {
   return new Promise((resolve, reject) => {
     const file = path.join(import.meta.dirname, `${name}.test.ts`)
     const env = { ...process.env, DGX_SPARK_CPU_ISA: isa }
-    const child = spawn(process.execPath, [...process.execArgv, file], { env })
+    const child = spawn(process.execPath, ['--enable-source-maps', '--import', typescript, file], { env })
     let output = ''
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', data => {

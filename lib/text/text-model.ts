@@ -10,7 +10,7 @@ import {
 import { SparkError } from '../core/errors.js'
 import { Pacer } from '../core/paced.js'
 import type { ModelBackendChoice, ModelStats } from '../model/engine.js'
-import type { DecoderConfig } from './architectures/config.js'
+import type { DecoderSizes } from './architectures/decoder.js'
 import type { EncoderConfig } from './architectures/encoder-config.js'
 import type { ChatMessage } from './chat-options.js'
 import { ChatTemplate } from './chat-template.js'
@@ -51,7 +51,7 @@ const internal: unique symbol = Symbol('internal')
 
 /** What a model works with. */
 interface Parts {
-  readonly config: DecoderConfig | EncoderConfig
+  readonly config: DecoderSizes | EncoderConfig
   readonly tokenizer: TextTokenizer
   readonly generation: GenerationDefaults
   readonly embedding: EmbeddingDefaults
@@ -90,7 +90,7 @@ export class TextModel implements Disposable {
 
   /**
    * Loads a language model.
-   * @param source - a folder of Hugging Face (config.json, weights, tokenizer), or a GGUF file
+   * @param source - a folder of Hugging Face (config.json, weights, tokenizer); one of ONNX, or the model in it; or a GGUF file
    * @throws SparkError ERR_IO; ERR_FORMAT naming what is broken; ERR_UNSUPPORTED for an architecture or format that is not known,
    * by its name; ERR_OUT_OF_MEMORY with numbers when weights and cache do not fit; ERR_ARGUMENT; the reason of the signal
    */
@@ -99,18 +99,18 @@ export class TextModel implements Disposable {
     expectLoadOptions(options)
     const pacer = new Pacer(options.signal)
     const { readModelFiles } = await import('./files/model-files.js')
-    const { config, weights, tokenizer, generation, embedding } = await readModelFiles(source, pacer)
-    if (config.kind === 'encoder') {
+    const { model, tokenizer, generation, embedding } = await readModelFiles(source, pacer)
+    if (model.kind === 'encoder') {
       const { EncoderEngine } = await import('./embedding/encoder-engine.js')
-      const encoder = await EncoderEngine.open(config.encoder, weights, options)
-      return new TextModel(internal, { config: config.encoder, tokenizer, generation, embedding, encoder })
+      const encoder = await EncoderEngine.open(model.config, model.weights, options)
+      return new TextModel(internal, { config: model.config, tokenizer, generation, embedding, encoder })
     }
     const { DecoderEngine } = await import('./generation/decoder-engine.js')
     const given = options.chatTemplate ?? tokenizer.chatTemplate
     const template = given === undefined ? undefined : await ChatTemplate.parse(given)
-    const decoder = await DecoderEngine.open(config.decoder, weights, options)
+    const decoder = await DecoderEngine.open(model.decoder, options)
     return new TextModel(internal, {
-      config: config.decoder,
+      config: model.decoder.sizes,
       tokenizer,
       generation,
       embedding,

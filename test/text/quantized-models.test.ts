@@ -5,6 +5,7 @@ import path from 'node:path'
 import { type SafetensorsTensor, writeSafetensors } from 'dgx-spark'
 import t from 'tap'
 import { Pacer } from '#lib/core/paced.js'
+import { configuredDecoder } from '#lib/text/architectures/decoder.js'
 import { readDecoderConfig } from '#lib/text/architectures/decoders.js'
 import { loadFolderWeights } from '#lib/text/files/folder-weights.js'
 import { DecoderEngine } from '#lib/text/generation/decoder-engine.js'
@@ -57,7 +58,9 @@ async function run(tensors: ReadonlyMap<string, SafetensorsTensor>, settings: ob
   const json = { ...config, ...settings }
   writeFileSync(path.join(folder, 'config.json'), JSON.stringify(json))
   const weights = await loadFolderWeights(folder, new Pacer())
-  const engine = await DecoderEngine.open(readDecoderConfig(json), weights, { backend: 'js' })
+  const engine = await DecoderEngine.open(configuredDecoder(readDecoderConfig(json), weights), {
+    backend: 'js',
+  })
   try {
     return Float32Array.from(await logProbabilities(engine.scheduler, [...ids]))
   } finally {

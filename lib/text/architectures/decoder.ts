@@ -25,6 +25,22 @@ export interface CacheSizes {
   readonly blockSize: number
 }
 
+/** What is known of a decoder without its weights. */
+export interface DecoderSizes
+  extends Pick<DecoderConfig, 'type' | 'hiddenSize' | 'vocabularySize' | 'contextLength'> {
+  /** Keys and values of each layer, first to last. */
+  readonly layers: readonly Pick<LayerConfig, 'kvHeads' | 'headSize'>[]
+  /** Tokens up to which rotary embeddings are those of short sequences; Infinity where all are alike. */
+  readonly shortLength: number
+}
+
+/** A decoder, whatever its file is. */
+export interface Decoder {
+  readonly sizes: DecoderSizes
+  /** Its graph, of the form of {@link decoderGraph}; `hidden` may be missing. */
+  graph(cache: CacheSizes): Graph
+}
+
 /** Name of the keys or values of a layer as input of the graph, and, with `next`, as output. */
 export const cacheName = (kind: 'keys' | 'values', layer: number, next = false): string =>
   `${next ? 'next_' : ''}${kind}.${layer}`
@@ -220,4 +236,13 @@ class DecoderBuilder {
  */
 export function decoderGraph(config: DecoderConfig, source: WeightSource, cache: CacheSizes): Graph {
   return new DecoderBuilder(config, source).build(cache)
+}
+
+/** A decoder of a configuration and weights. */
+export function configuredDecoder(config: DecoderConfig, source: WeightSource): Decoder {
+  const lengths = config.layers.map(({ rotary }) => rotary?.shortLength ?? Number.POSITIVE_INFINITY)
+  return {
+    sizes: { ...config, shortLength: Math.min(...lengths) },
+    graph: cache => decoderGraph(config, source, cache),
+  }
 }

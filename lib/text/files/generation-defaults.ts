@@ -15,7 +15,7 @@ export interface GenerationDefaults {
   readonly sampling: SamplingOptions
 }
 
-/** Options of sampling by the keys of generation_config.json, and by those of GGUF behind `general.sampling.`. */
+/** Options of sampling by the keys of generation_config.json and genai_config.json, and by those of GGUF behind `general.sampling.`. */
 const samplingKeys = {
   temperature: ['temperature', 'temp'],
   topK: ['top_k', 'top_k'],
@@ -54,12 +54,28 @@ export async function folderDefaults(
   const outer = new ConfigReader(config, 'config.json')
   const inner = outer.has('text_config') ? outer.object('text_config') : outer
   const ids = [given, outer, inner].map(values => endIdsOf(values)).find(list => list.length > 0) ?? []
-  // Files without do_sample mean the most likely token.
-  const sampling = given.flag('do_sample', false)
+  return { endIds: new Set([...ids, ...specialEnds(tokenizer)]), sampling: givenSampling(given) }
+}
+
+/**
+ * What a genai_config.json says.
+ * @param file - its name, for messages
+ * @throws SparkError ERR_FORMAT naming file and key
+ */
+export function genaiDefaults(config: unknown, file: string, tokenizer: TextTokenizer): GenerationDefaults {
+  const reader = new ConfigReader(config, file)
+  const ids = endIdsOf(reader.object('model'))
+  return {
+    endIds: new Set([...ids, ...specialEnds(tokenizer)]),
+    sampling: givenSampling(reader.object('search')),
+  }
+}
+
+/** Options of sampling where a file wants it: without do_sample it means the most likely token. */
+const givenSampling = (given: ConfigReader): SamplingOptions =>
+  given.flag('do_sample', false)
     ? samplingOf((_, [key]) => (given.has(key) ? given.number(key) : undefined))
     : {}
-  return { endIds: new Set([...ids, ...specialEnds(tokenizer)]), sampling }
-}
 
 function endIdsOf(values: ConfigReader): readonly number[] {
   const found = values.raw('eos_token_id')

@@ -1,20 +1,27 @@
-// model-files.ts: a language model on the disk: a folder of Hugging Face or a GGUF file.
-import { stat } from 'node:fs/promises'
+// model-files.ts: a language model on the disk: a folder of Hugging Face or of ONNX, or a GGUF file.
+import { readdir, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
 import type { Pacer } from '../../core/paced.js'
 import { ioError } from '../../io/atomic-write.js'
 import { isThere, readJson } from '../../io/read-file.js'
 import type { WeightSource } from '../architectures/config.js'
+import { configuredDecoder, type Decoder } from '../architectures/decoder.js'
+import type { EncoderConfig } from '../architectures/encoder-config.js'
 import type { ModelConfig } from '../architectures/model-config.js'
 import type { EmbeddingDefaults } from '../embedding/embedding-defaults.js'
+import type { OnnxFiles } from '../onnx/decoder-files.js'
 import { TextTokenizer } from '../text-tokenizer.js'
 import type { GenerationDefaults } from './generation-defaults.js'
 
+/** A decoder, or an encoder with its weights. */
+export type OpenedModel =
+  | { readonly kind: 'decoder'; readonly decoder: Decoder }
+  | { readonly kind: 'encoder'; readonly config: EncoderConfig; readonly weights: WeightSource }
+
 /** What a language model is made of. */
 export interface ModelFiles {
-  readonly config: ModelConfig
-  readonly weights: WeightSource
+  readonly model: OpenedModel
   readonly tokenizer: TextTokenizer
   readonly generation: GenerationDefaults
   readonly embedding: EmbeddingDefaults
@@ -22,23 +29,55 @@ export interface ModelFiles {
 
 /**
  * Reads a language model.
- * @param source - a folder with config.json, weights and tokenizer, or a GGUF file
+ * @param source - a folder with config.json, weights and tokenizer; one with an ONNX model, or the model in it; or a GGUF file
  * @throws SparkError ERR_IO, ERR_FORMAT, ERR_UNSUPPORTED naming file, key or tensor
  */
 export async function readModelFiles(source: string, pacer: Pacer): Promise<ModelFiles> {
-  if (await isFolder(source)) return readFolder(source, pacer)
+  const isFolder = await isDirectory(source)
+  if (isFolder && (await hasSafetensors(source))) return readFolder(source, pacer)
+  const { findOnnxDecoder } = await import('../onnx/decoder-files.js')
+  const onnx = isFolder || source.endsWith('.onnx') ? await findOnnxDecoder(source) : undefined
+  if (onnx) return readOnnxModel(onnx, pacer)
+  if (isFolder) return readFolder(source, pacer)
   const { isGguf } = await import('../../io/gguf/is-gguf.js')
   if (await isGguf(source)) return readGgufModel(source, pacer)
-  const message = `${source} is no language model: give a folder with config.json, or a GGUF file`
+  const message = `${source} is no language model: give a folder with config.json, an ONNX model, or a GGUF file`
   throw new SparkError('ERR_FORMAT', message)
 }
 
-async function isFolder(source: string): Promise<boolean> {
+async function isDirectory(source: string): Promise<boolean> {
   try {
     return (await stat(source)).isDirectory()
   } catch (error) {
     throw ioError('read', source, error)
   }
+}
+
+/** Whether a folder has weights as safetensors. */
+async function hasSafetensors(folder: string): Promise<boolean> {
+  const names = await readdir(folder)
+  return names.some(name => name.endsWith('.safetensors'))
+}
+
+const opened = (config: ModelConfig, weights: WeightSource): OpenedModel =>
+  config.kind === 'encoder'
+    ? { kind: 'encoder', config: config.encoder, weights }
+    : { kind: 'decoder', decoder: configuredDecoder(config.decoder, weights) }
+
+async function readOnnxModel(files: OnnxFiles, pacer: Pacer): Promise<ModelFiles> {
+  const [{ openOnnxDecoder }, { folderDefaults, genaiDefaults }, { folderEmbedding }] = await Promise.all([
+    import('../onnx/open-decoder.js'),
+    import('./generation-defaults.js'),
+    import('../embedding/embedding-defaults.js'),
+  ])
+  const { folder, config, configFile, isGenai } = files
+  const tokenizer = await TextTokenizer.load(folder)
+  const generation = isGenai
+    ? genaiDefaults(config, configFile, tokenizer)
+    : await folderDefaults(folder, config, tokenizer)
+  const embedding = await folderEmbedding(folder)
+  const decoder = await openOnnxDecoder(files, pacer)
+  return { model: { kind: 'decoder', decoder }, tokenizer, generation, embedding }
 }
 
 async function readFolder(folder: string, pacer: Pacer): Promise<ModelFiles> {
@@ -57,7 +96,8 @@ async function readFolder(folder: string, pacer: Pacer): Promise<ModelFiles> {
   const tokenizer = await TextTokenizer.load(folder)
   const generation = await folderDefaults(folder, json, tokenizer)
   const embedding = await folderEmbedding(folder)
-  return { config, tokenizer, generation, embedding, weights: await loadFolderWeights(folder, pacer) }
+  const model = opened(config, await loadFolderWeights(folder, pacer))
+  return { model, tokenizer, generation, embedding }
 }
 
 async function readGgufModel(file: string, pacer: Pacer): Promise<ModelFiles> {
@@ -76,5 +116,6 @@ async function readGgufModel(file: string, pacer: Pacer): Promise<ModelFiles> {
   const tokenizer = await TextTokenizer.fromGguf(metadata)
   const generation = defaults.ggufDefaults(gguf, tokenizer)
   const embedding = embeddings.ggufEmbedding(gguf)
-  return { config, tokenizer, generation, embedding, weights: await loadGgufWeights(gguf, pacer) }
+  const model = opened(config, await loadGgufWeights(gguf, pacer))
+  return { model, tokenizer, generation, embedding }
 }

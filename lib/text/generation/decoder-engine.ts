@@ -2,8 +2,7 @@
 import { SparkError } from '../../core/errors.js'
 import { machineMemory } from '../../hardware/memory.js'
 import { systemRoot } from '../../hardware/system-files.js'
-import type { DecoderConfig, WeightSource } from '../architectures/config.js'
-import { decoderGraph } from '../architectures/decoder.js'
+import type { Decoder, DecoderSizes } from '../architectures/decoder.js'
 import { contextOf, engineOptions } from '../engine-options.js'
 import type { TextModelOptions } from '../text-options.js'
 import { DecoderRunner } from './decoder-runner.js'
@@ -21,7 +20,7 @@ const cacheShare = 1 / 4
 const defaults = { maxSequences: 64, batchTokens: 512 }
 
 /** Bytes of keys and values of a token. */
-export const bytesPerToken = ({ layers }: DecoderConfig): number =>
+export const bytesPerToken = ({ layers }: DecoderSizes): number =>
   layers.reduce((sum, { kvHeads, headSize }) => sum + 2 * kvHeads * headSize * 4, 0)
 
 /** Works on requests of a model. */
@@ -44,14 +43,9 @@ export class DecoderEngine {
    * Makes the graph of a model and opens it.
    * @throws SparkError as `decoderGraph` and `Model.fromGraph`; ERR_OUT_OF_MEMORY with numbers for a cache that does not fit
    */
-  static async open(
-    config: DecoderConfig,
-    weights: WeightSource,
-    options: TextModelOptions,
-  ): Promise<DecoderEngine> {
-    const limits = limitsOf(config, options)
-    const graph = decoderGraph(config, weights, limits)
-    const runner = await DecoderRunner.open(graph, config.layers.length, engineOptions(options))
+  static async open({ sizes, graph }: Decoder, options: TextModelOptions): Promise<DecoderEngine> {
+    const limits = limitsOf(sizes, options)
+    const runner = await DecoderRunner.open(graph(limits), sizes.layers.length, engineOptions(options))
     return new DecoderEngine(limits, runner)
   }
 
@@ -62,10 +56,10 @@ export class DecoderEngine {
   }
 }
 
-function limitsOf(config: DecoderConfig, options: TextModelOptions): SchedulerLimits {
+function limitsOf(sizes: DecoderSizes, options: TextModelOptions): SchedulerLimits {
   const { maxSequences, batchTokens } = { ...defaults, ...options }
-  const context = contextOf(config, options)
-  const perToken = bytesPerToken(config)
+  const context = contextOf(sizes, options)
+  const perToken = bytesPerToken(sizes)
   const available = Math.min(
     options.memoryLimit ?? Number.POSITIVE_INFINITY,
     machineMemory(systemRoot()).available,
@@ -86,10 +80,6 @@ function limitsOf(config: DecoderConfig, options: TextModelOptions): SchedulerLi
     tokens: batchTokens,
     rows: batchTokens,
     context,
-    shortLength: shortLengthOf(config),
+    shortLength: sizes.shortLength,
   }
 }
-
-/** Tokens up to which the first of two lists of frequencies holds. */
-const shortLengthOf = ({ layers }: DecoderConfig): number =>
-  Math.min(...layers.map(({ rotary }) => rotary?.shortLength ?? Number.POSITIVE_INFINITY))

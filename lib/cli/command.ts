@@ -1,4 +1,4 @@
-// command.ts: examples in the help of commands, marks of required options, short usage errors.
+// command.ts: examples in the help of commands, marks of required options, short usage errors, Ctrl-C.
 import { type Command, Help, InvalidArgumentError, Option } from 'commander'
 import { didYouMean } from '../core/did-you-mean.js'
 import { SparkError } from '../core/errors.js'
@@ -60,4 +60,30 @@ export class UsageError extends SparkError {
 /** Where commander writes a usage error: one line, with the nearest spelling at its end. */
 export function writeUsageError(text: string, write: (text: string) => void): void {
   write(text.replace(/\n\(Did you mean (.+)\?\)/, ' (did you mean $1?)'))
+}
+
+const signals = ['SIGINT', 'SIGTERM'] as const
+
+/**
+ * Does some work, whose signal Ctrl-C aborts; a second one ends the process.
+ * @returns whether it was interrupted
+ * @throws what the work throws, unless it was interrupted
+ */
+export async function interruptible(
+  work: (signal: AbortSignal) => Promise<void>,
+  abort = new AbortController(),
+): Promise<boolean> {
+  const interrupt = (): void => {
+    if (abort.signal.aborted) process.exit(130)
+    abort.abort()
+  }
+  for (const signal of signals) process.on(signal, interrupt)
+  try {
+    await work(abort.signal)
+  } catch (error) {
+    if (!abort.signal.aborted) throw error
+  } finally {
+    for (const signal of signals) process.off(signal, interrupt)
+  }
+  return abort.signal.aborted
 }

@@ -46,6 +46,11 @@ const commands: Readonly<Record<string, Entry>> = {
       'show inputs, operators, parameters, arithmetic, fusions, memory and adaptable layers of a model, or a GGUF file',
     load: async () => (await import('./inspect.js')).addInspect,
   },
+  pull: {
+    usage: '[options] <model>',
+    description: 'download a language model: hf:owner/name, ollama:name, or an address; list what there is',
+    load: async () => (await import('./text/pull.js')).addPull,
+  },
   'inspect-route': {
     usage: '[options] <source>',
     description:

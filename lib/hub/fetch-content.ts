@@ -46,9 +46,11 @@ export interface ContentStore {
 export async function fetchContent(
   contents: readonly Content[],
   { folder, remedy, prepare }: ContentStore,
-  { signal, onPlan, onProgress }: PullOptions,
+  { signal, dryRun, onPlan, onProgress }: PullOptions,
 ): Promise<number> {
   onPlan?.({ files: contents.map(({ name, bytes, isThere }) => ({ name, bytes, isThere })) })
+  if (dryRun) return 0
+  for (const { isThere, onThere } of contents) if (isThere) await onThere?.()
   const missing = contents.filter(({ isThere }) => !isThere)
   if (missing.length === 0) return 0
   await prepare()

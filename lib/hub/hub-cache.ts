@@ -99,25 +99,25 @@ export class HubCache {
     return files
   }
 
-  /** Whether a file of a commit is there; content that is there already gets its name. */
+  /** Whether a file of a commit is there, with its name or only its content. */
   async has(commit: string, { name, bytes, digest }: HubFile): Promise<boolean> {
-    if ((await sizeOf(this.pathOf(commit, name))) === bytes) return true
+    const isNamed = (await sizeOf(this.pathOf(commit, name))) === bytes
+    return isNamed || (await sizeOf(this.blob(digest))) === bytes
+  }
+
+  /** Removes content of another size than it should have: of a disk that was full, a copy that was cut. */
+  async dropDamaged({ bytes, digest }: HubFile): Promise<void> {
     const size = await sizeOf(this.blob(digest))
-    if (size === undefined) return false
-    if (size === bytes) {
-      await this.name(commit, name, digest)
-      return true
-    }
-    await rm(this.blob(digest), { force: true }) // a disk that was full, a copy that was cut
-    return false
+    if (size !== undefined && size !== bytes) await rm(this.blob(digest), { force: true })
   }
 
   /**
-   * Gives content its name in a commit.
+   * Gives content its name in a commit, unless it has it.
    * @throws SparkError ERR_IO
    */
-  async name(commit: string, name: string, digest: Digest): Promise<void> {
+  async name(commit: string, { name, bytes, digest }: HubFile): Promise<void> {
     const file = this.pathOf(commit, name)
+    if ((await sizeOf(file)) === bytes) return
     const folder = path.dirname(file)
     const blob = this.blob(digest)
     await makeFolder(folder)

@@ -7,19 +7,19 @@ import { HubCache } from './hub-cache.js'
 import { fileAddress, type HubFile, type HubListing, listHub } from './hub-repository.js'
 import { isHubOffline } from './hub-settings.js'
 import { expectRevision, type HubName, isSafePath } from './model-name.js'
-import type { PulledModel, PullOptions } from './pull-options.js'
+import type { PlannedFile, PulledModel, PullOptions } from './pull-options.js'
 import { isUnreachable } from './request.js'
 import { type Selection, selectFiles } from './select-files.js'
 
 /** What is asked of the hub. */
-export interface HubRequestName {
+interface HubQuery {
   /** For messages: hf:owner/name. */
   readonly label: string
   readonly revision: string
 }
 
 /** The name with the revision that is asked for. */
-export function hubRequest(name: HubName, options: PullOptions): HubRequestName {
+function hubQuery(name: HubName, options: PullOptions): HubQuery {
   const label = `hf:${name.repository}`
   const { revision = name.revision ?? 'main' } = options
   if (options.revision !== undefined && name.revision !== undefined && options.revision !== name.revision)
@@ -32,12 +32,34 @@ export function hubRequest(name: HubName, options: PullOptions): HubRequestName 
 }
 
 /**
+ * The files of a repository of the hub; offline those in the cache.
+ * @throws SparkError ERR_ARGUMENT, ERR_IO, ERR_FORMAT; the reason of the signal
+ */
+export async function listHubFiles(name: HubName, options: PullOptions): Promise<PlannedFile[]> {
+  const { label, revision } = hubQuery(name, options)
+  const cache = new HubCache(name.repository)
+  if (options.offline ?? isHubOffline()) {
+    const files = await cache.list(await cachedCommit(cache, revision, label))
+    return files.map(file => ({ ...file, isThere: true }))
+  }
+  const { commit, files } = await listHub(name.repository, revision, options)
+  const listed: PlannedFile[] = []
+  for (const file of files)
+    listed.push({
+      name: file.name,
+      bytes: file.bytes,
+      isThere: isSafePath(file.name) && (await cache.has(commit, file)),
+    })
+  return listed
+}
+
+/**
  * Pulls a model of the hub.
  * @throws SparkError as {@link pullModel}
  */
 export async function pullHub(name: HubName, options: PullOptions): Promise<PulledModel> {
   const { repository, file } = name
-  const { label, revision } = hubRequest(name, options)
+  const { label, revision } = hubQuery(name, options)
   const cache = new HubCache(repository)
   if (options.offline ?? isHubOffline()) return cached(cache, revision, file, label)
   let listing: HubListing
@@ -51,7 +73,7 @@ export async function pullHub(name: HubName, options: PullOptions): Promise<Pull
   const { commit, files } = listing
   const selection = selectFiles(files, file, label)
   const downloadedBytes = await fetchSelection(cache, { repository, commit, selection }, options)
-  await cache.setCommit(revision, commit)
+  if (!options.dryRun) await cache.setCommit(revision, commit)
   return result(cache, commit, selection, { downloadedBytes, isOffline: false })
 }
 
@@ -78,12 +100,25 @@ async function fetchSelection(
       target: cache.blob(digest),
       file: cache.partial(digest),
       lock: () => cache.lock(digest),
-      fetch: run => run(fileAddress(repository, commit, name), options.token),
-      onThere: () => cache.name(commit, name, digest),
+      async fetch(run) {
+        await cache.dropDamaged(file)
+        return run(fileAddress(repository, commit, name), options.token)
+      },
+      onThere: () => cache.name(commit, file),
     })
   }
   const remedy = 'set HF_HUB_CACHE to a folder of another disk'
   return fetchContent(contents, { folder: cache.folder, remedy, prepare: () => cache.prepare() }, options)
+}
+
+/** @throws SparkError ERR_IO for a revision that was never pulled */
+async function cachedCommit(cache: HubCache, revision: string, label: string): Promise<string> {
+  const commit = await cache.commitOf(revision)
+  if (commit !== undefined) return commit
+  throw new SparkError(
+    'ERR_IO',
+    `${label}@${revision} is not in the cache of the hub, and no request was made (offline): pull it first`,
+  )
 }
 
 /** A model that is in the cache. */
@@ -93,12 +128,7 @@ async function cached(
   file: string | undefined,
   label: string,
 ): Promise<PulledModel> {
-  const commit = await cache.commitOf(revision)
-  if (commit === undefined)
-    throw new SparkError(
-      'ERR_IO',
-      `${label}@${revision} is not in the cache of the hub, and no request was made (offline): pull it first`,
-    )
+  const commit = await cachedCommit(cache, revision, label)
   const selection = selectFiles(await cache.list(commit), file, `${label} in the cache`)
   await expectShards(cache, commit, selection, label)
   return result(cache, commit, selection, { downloadedBytes: 0, isOffline: true })

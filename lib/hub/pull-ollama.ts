@@ -6,13 +6,29 @@ import { fetchContent } from './fetch-content.js'
 import type { OllamaName } from './model-name.js'
 import { MissingModelError, OllamaRegistry } from './ollama-registry.js'
 import { type Layer, type Manifest, type OllamaStore, ollamaStores, shownOllamaName } from './ollama-store.js'
-import type { PulledModel, PullOptions } from './pull-options.js'
+import type { PlannedFile, PulledModel, PullOptions } from './pull-options.js'
 import { isUnreachable } from './request.js'
 
 /** A model and the folder that has all of it. */
 interface Found {
   readonly store: OllamaStore
   readonly manifest: Manifest
+}
+
+/**
+ * The content of a model of Ollama: of the one on this disk, or of the registry's.
+ * @throws SparkError as {@link pullModel}
+ */
+export async function listOllama(name: OllamaName, options: PullOptions): Promise<PlannedFile[]> {
+  let files: readonly PlannedFile[] = []
+  await pullOllama(name, {
+    ...options,
+    dryRun: true,
+    onPlan: plan => {
+      files = plan.files
+    },
+  })
+  return [...files]
 }
 
 /**
@@ -23,10 +39,11 @@ export async function pullOllama(name: OllamaName, options: PullOptions): Promis
   const { offline, update, onPlan } = options
   const stores = ollamaStores()
   const local = await findLocal(stores, name)
-  if (local && (offline || !update)) {
-    onPlan?.({ files: local.manifest.layers.map(layer => planned(layer, true)) })
-    return result(name, local, { downloadedBytes: 0, isOffline: true })
+  const there = (found: Found, isOffline: boolean): PulledModel => {
+    onPlan?.({ files: found.manifest.layers.map(layer => planned(layer, true)) })
+    return result(name, found, { downloadedBytes: 0, isOffline })
   }
+  if (local && (offline || !update)) return there(local, true)
   if (offline)
     throw new SparkError(
       'ERR_IO',
@@ -40,7 +57,7 @@ export async function pullOllama(name: OllamaName, options: PullOptions): Promis
     // A model that was made here is in no registry.
     if (local && (isUnreachable(error) || error instanceof MissingModelError)) {
       debug(`${shownOllamaName(name)}: the model on this disk is used: ${(error as Error).message}`)
-      return result(name, local, { downloadedBytes: 0, isOffline: true })
+      return there(local, true)
     }
     if (!(error instanceof MissingModelError)) throw error
     throw new SparkError(error.code, `${error.message}${await near(stores, name)}`, { cause: error })
@@ -48,10 +65,9 @@ export async function pullOllama(name: OllamaName, options: PullOptions): Promis
   modelOf(name, manifest)
   const [store] = stores as [OllamaStore, ...OllamaStore[]]
   for (const other of stores.slice(1))
-    if (await other.hasAll(manifest))
-      return result(name, { store: other, manifest }, { downloadedBytes: 0, isOffline: false })
+    if (await other.hasAll(manifest)) return there({ store: other, manifest }, false)
   const downloadedBytes = await fetchLayers(store, manifest, registry, options)
-  await store.write(name, manifest)
+  if (!options.dryRun) await store.write(name, manifest)
   return result(name, { store, manifest }, { downloadedBytes, isOffline: false })
 }
 

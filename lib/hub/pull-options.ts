@@ -14,6 +14,8 @@ export interface PullOptions {
    * asked; the file of an address never.
    */
   readonly update?: boolean
+  /** Only plans: nothing is downloaded or written. Default: false. */
+  readonly dryRun?: boolean
   /** Ends the pull; what has arrived stays for the next one. */
   readonly signal?: AbortSignal
   /** Is told what is needed, before anything is downloaded. */

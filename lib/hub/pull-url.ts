@@ -9,7 +9,7 @@ import { lockFile } from '../io/lock.js'
 import { cacheFile } from '../io/user-cache.js'
 import { splitName } from './gguf-names.js'
 import { isSafePath, type UrlName } from './model-name.js'
-import type { PulledModel, PullOptions } from './pull-options.js'
+import type { PulledFile, PulledModel, PullOptions } from './pull-options.js'
 import { shownUrl } from './request.js'
 import type { ModelFormat } from './select-files.js'
 import { transfer, usualAttempts } from './transfer.js'
@@ -19,30 +19,52 @@ import { transfer, usualAttempts } from './transfer.js'
  * @throws SparkError as {@link pullModel}
  */
 export async function pullUrl({ url }: UrlName, options: PullOptions): Promise<PulledModel> {
-  const { offline, token, signal, onPlan, onProgress } = options
+  const { offline, dryRun, onPlan } = options
   const folder = folderOf(url)
   const parts = partsOf(url).map(part => ({ ...part, file: path.join(folder, part.name) }))
   const sizes = await Promise.all(parts.map(({ file }) => sizeOf(file)))
   onPlan?.({
     files: parts.map(({ name }, i) => ({ name, bytes: sizes[i] ?? null, isThere: sizes[i] !== undefined })),
   })
-  if (offline && sizes.includes(undefined))
+  const isThere = !sizes.includes(undefined)
+  if (offline && !isThere)
     throw new SparkError('ERR_IO', `${shownUrl(url)} is not in ${folder}, and no request was made (offline)`)
-  let downloadedBytes = 0
+  const downloadedBytes = isThere || dryRun ? 0 : await fetchParts(parts, folder, options)
+  const files: PulledFile[] = []
+  for (const { name, file } of parts) files.push({ name, path: file, bytes: (await sizeOf(file)) ?? 0 })
+  const [{ file: first }] = parts as [Part, ...Part[]]
+  return { path: first, format: await formatOf(first), files, downloadedBytes, isOffline: isThere }
+}
+
+interface Part {
+  readonly url: URL
+  readonly name: string
+  readonly file: string
+}
+
+/** Downloads files one after another. @returns bytes that were downloaded */
+async function fetchParts(parts: readonly Part[], folder: string, options: PullOptions): Promise<number> {
+  const { token, signal, onProgress } = options
+  let downloaded = 0
   await makeFolder(folder)
   for (const { url, name, file } of parts) {
-    const target = { url, target: file, file: `${file}.part`, lock: () => lockFile(file) }
-    const before = (await sizeOf(target.file)) ?? 0
+    const part = `${file}.part`
+    const before = (await sizeOf(part)) ?? 0
     const isNew = await transfer({
-      ...{ ...target, token, signal, attempts: usualAttempts },
-      onProgress: ({ bytes, total }) => onProgress?.({ bytes, total, file: name }),
+      ...{
+        url,
+        target: file,
+        file: part,
+        lock: () => lockFile(file),
+        token,
+        signal,
+        attempts: usualAttempts,
+      },
+      onProgress: progress => onProgress?.({ ...progress, file: name }),
     })
-    if (isNew) downloadedBytes += ((await sizeOf(file)) ?? before) - before
+    if (isNew) downloaded += ((await sizeOf(file)) ?? before) - before
   }
-  const files = []
-  for (const { name, file } of parts) files.push({ name, path: file, bytes: (await sizeOf(file)) ?? 0 })
-  const isOffline = !sizes.includes(undefined)
-  return { path: parts[0]!.file, format: await formatOf(parts[0]!.file), files, downloadedBytes, isOffline }
+  return downloaded
 }
 
 async function sizeOf(file: string): Promise<number | undefined> {
@@ -76,5 +98,6 @@ function partsOf(url: URL): { url: URL; name: string }[] {
 
 async function formatOf(file: string): Promise<ModelFormat> {
   if (/\.onnx$/i.test(file)) return 'onnx'
+  if ((await sizeOf(file)) === undefined) return /\.gguf$/i.test(file) ? 'gguf' : 'file'
   return (await isGguf(file)) ? 'gguf' : 'file'
 }

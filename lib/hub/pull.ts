@@ -19,11 +19,11 @@ import type { PulledModel, PullOptions } from './pull-options.js'
  */
 export async function pullModel(uri: string, options: PullOptions = {}): Promise<PulledModel> {
   expectText('uri', uri)
-  const known = ['revision', 'token', 'offline', 'update', 'signal', 'onPlan', 'onProgress']
+  const known = ['revision', 'token', 'offline', 'update', 'dryRun', 'signal', 'onPlan', 'onProgress']
   expectKnownOptions('options', options, known)
   for (const name of ['revision', 'token'] as const)
     if (options[name] !== undefined) expectText(`options.${name}`, options[name])
-  for (const name of ['offline', 'update'] as const)
+  for (const name of ['offline', 'update', 'dryRun'] as const)
     if (options[name] !== undefined) expectBoolean(`options.${name}`, options[name])
   expectSignal('options.signal', options.signal)
   const { parseModelName } = await import('./model-name.js')

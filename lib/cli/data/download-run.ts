@@ -1,13 +1,12 @@
 // download-run.ts: downloads file after file, counts what became of them, and ends at Ctrl-C.
 import path from 'node:path'
 import { fetchRemote, isNotFound, type RemoteFile } from '../../data/route/remote.js'
+import { interruptible } from '../command.js'
 import { formatBytes, print, printError, printJson, printPairs } from '../output.js'
 import { fileProgress } from '../progress.js'
 
 /** Failures without a success between them, other than of missing files, after which nothing more is tried. */
 const maxFailures = 3
-
-const signals = ['SIGINT', 'SIGTERM'] as const
 
 /** What became of a file; `missing`: the server does not have it. */
 export type Outcome = { readonly file: string } | 'missing' | 'failed'
@@ -64,26 +63,19 @@ export class DownloadRun {
 
   /** Runs `work` and says what became of it: exit code 1 when files failed, 130 after Ctrl-C. */
   async run(work: () => Promise<void>, isJson: boolean): Promise<void> {
-    const interrupt = (): void => {
-      if (this.signal.aborted) process.exit(130)
-      this.#abort.abort()
-    }
-    for (const signal of signals) process.on(signal, interrupt)
     let stopped = ''
-    try {
-      await work()
-    } catch (error) {
-      const isCounted = this.signal.aborted || this.#failures === maxFailures
-      if (!isCounted) throw error
-      if (!this.signal.aborted)
+    const isInterrupted = await interruptible(async () => {
+      try {
+        await work()
+      } catch (error) {
+        if (this.signal.aborted || this.#failures !== maxFailures) throw error
         stopped = `stopped after ${maxFailures} failures without a success between them`
-    } finally {
-      for (const signal of signals) process.off(signal, interrupt)
-    }
+      }
+    }, this.#abort)
     this.#report(isJson)
     if (stopped !== '') printError(stopped)
     if (this.#failed.length > 0) process.exitCode = 1
-    if (!this.signal.aborted) return
+    if (!isInterrupted) return
     printError('interrupted: what has arrived stays; the same command goes on where it was')
     process.exitCode = 130
   }

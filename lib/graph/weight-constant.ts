@@ -15,7 +15,8 @@ export function weightConstant(
   const shared = new SharedWeight(weight)
   const read = (): Uint8Array => {
     const values = decodeWeight(shared.kept)
-    return new Uint8Array((use.transposed ? transpose(values, rows, cols) : values).buffer)
+    const elements = use.transposed ? transpose(values, rows, cols) : values
+    return new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength)
   }
   return Constant.lazy('f32', shape, { byteLength: 4 * rows * cols, read, weight: { shared, ...use } })
 }

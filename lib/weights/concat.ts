@@ -23,6 +23,15 @@ export function concatWeights(weights: readonly Weight[]): Weight {
   return { ...all[0]!, ...Object.fromEntries(arrays), rows } as Weight
 }
 
+/** `count` of the rows of a weight in rows, from row `from` on, in the same memory. Blocks of rows are not cut. */
+export function rowsOf(weight: Weight, from: number, count: number): Weight {
+  const arrays = arraysOf(weight).map(([name, array]) => {
+    const each = array.length / weight.rows
+    return [name, array.subarray(from * each, (from + count) * each)] as const
+  })
+  return { ...weight, ...Object.fromEntries(arrays), rows: count } as Weight
+}
+
 /** Whether the arrays of `next` can follow those of `first`. */
 function joins(first: Weight, next: Weight): boolean {
   if (first.format !== next.format) return false

@@ -31,7 +31,7 @@ const sourceOf = (shapes: ReadonlyMap<string, readonly number[]>): WeightSource 
   has: name => shapes.has(name),
   shape: name => shapes.get(name)!,
   constant: name => zeros(shapes.get(name)!),
-  stack: names => zeros([names.length, ...shapes.get(names[0]!)!]),
+  stack: names => ({ weight: zeros([names.length, ...shapes.get(names[0]!)!]), factors: undefined }),
 })
 
 const graphOf = (name: string, shapes = zerosOf(name)): Graph =>

@@ -98,11 +98,34 @@ t.test('experts in matrices of their own become one tensor', async t => {
       ),
     )
     const names = [0, 1].map(expert => name.replace('up_proj', `experts.${expert}.up_proj`))
-    const stack = (await load(all, settings)).stack(names)
-    t.strictSame(stack.shape, [2, ...shape])
+    const weights = await load(all, settings)
+    const { weight, factors } = weights.stack(names)
+    t.strictSame([weight.shape, factors], [[2, ...shape], undefined])
     const twice = [...values, ...values]
-    within(t, stack.data as Float32Array, twice, i => Math.abs(twice[i]!) * 2 ** -22, 'stack')
+    within(t, weight.data as Float32Array, twice, i => Math.abs(twice[i]!) * 2 ** -22, 'stack')
+    const second = weights.constant(names[1]!)
+    t.strictSame(second.shape, shape)
+    within(t, second.data as Float32Array, values, i => Math.abs(values[i]!) * 2 ** -22, 'a part of it')
   }
+})
+
+t.test('experts of NVFP4 keep their own scales', async t => {
+  const { tensors, settings, name, values } = layouts.nvfp4(3, 32, 'modelopt')
+  const all = new Map<string, SafetensorsTensor>()
+  const names = [0, 1].map(expert => name.replace('up_proj', `experts.${expert}.up_proj`))
+  for (const expert of [0, 1])
+    for (const [part, tensor] of tensors)
+      all.set(part.replace('up_proj', `experts.${expert}.up_proj`), tensor)
+  all.set(`${names[1]}_scale_2`, { dtype: 'F32', shape: [], data: Float32Array.of(3 * 2 ** -9) })
+  const weights = await load(all, settings)
+  const { weight, factors } = weights.stack(names)
+  t.equal(weight.weight!.shared.format, 'nvfp4')
+  t.strictSame(factors!.data, Float32Array.of(2 ** -9, 3 * 2 ** -9))
+  const expected = [...values, ...values].map(value => value * 2 ** 9)
+  within(t, weight.data as Float32Array, expected, i => Math.abs(expected[i]!) * 2 ** -22, 'without scales')
+  const tripled = values.map(value => 3 * value)
+  const second = weights.constant(names[1]!).data as Float32Array
+  within(t, second, tripled, i => Math.abs(tripled[i]!) * 2 ** -22, 'one of them')
 })
 
 t.test('what is broken is named', async t => {

@@ -89,6 +89,14 @@ export interface DecoderConfig extends NormTraits {
   readonly logitSoftcap: number
 }
 
+/** Several matrices as one tensor. */
+export interface MatrixStack {
+  /** [matrices, out features, in features]. */
+  readonly weight: Constant
+  /** What the products of each matrix are multiplied with, [matrices]; undefined: 1. */
+  readonly factors: Constant | undefined
+}
+
 /** The weights of a model file by name. */
 export interface WeightSource {
   /** All names. */
@@ -102,6 +110,6 @@ export interface WeightSource {
    * @param transposed - whether it is [in features, out features]
    */
   constant(name: string, transposed?: boolean): Constant
-  /** Several matrices of one shape as one tensor, [matrices, out features, in features]. */
-  stack(names: readonly string[]): Constant
+  /** Several matrices of one shape as one tensor. */
+  stack(names: readonly string[]): MatrixStack
 }

@@ -1,6 +1,6 @@
 // decoder-weights.ts: the weights of a decoder by what they are for, whatever their file calls them.
 import type { Constant } from '../../graph/constant.js'
-import type { WeightSource } from './config.js'
+import type { MatrixStack, WeightSource } from './config.js'
 import { type LinearWeights, missing, NamedWeights } from './named-weights.js'
 import {
   expertNames,
@@ -12,9 +12,7 @@ import {
 } from './weight-names.js'
 
 /** Matrices of all experts. */
-export interface ExpertWeights {
-  /** [experts, out features, in features] */
-  readonly weight: Constant
+export interface ExpertWeights extends MatrixStack {
   /** [experts, out features]. */
   readonly bias: Constant | undefined
 }
@@ -65,13 +63,14 @@ export class DecoderWeights extends NamedWeights<LayerPart> {
   optionalExperts(layer: number, part: LayerPart): ExpertWeights | undefined {
     for (const name of this.namesOf(layer, part)) {
       const weight = this.optionalOf([name, `${name}.weight`])
-      if (weight) return { weight, bias: this.optionalOf([`${name}_bias`, `${name}.bias`]) }
+      if (!weight) continue
+      return { weight, factors: undefined, bias: this.optionalOf([`${name}_bias`, `${name}.bias`]) }
     }
     return undefined
   }
 
   /** Matrices of the experts of a layer where each has tensors of its own: gates, ups, downs. */
-  expertStacks(layer: number, count: number): [Constant, Constant, Constant] | undefined {
+  expertStacks(layer: number, count: number): [ExpertWeights, ExpertWeights, ExpertWeights] | undefined {
     const nameOf = (name: string, expert: number): string =>
       `${this.prefix}${layer}.${name.replace('{}', `${expert}`)}.weight`
     const names = expertNames.find(([gate]) => this.source.has(nameOf(gate, 0)))
@@ -82,8 +81,8 @@ export class DecoderWeights extends NamedWeights<LayerPart> {
         if (!this.source.has(one)) missing(`an expert of layer ${layer}`, one)
         this.use(one)
       }
-      return this.source.stack(all)
-    }) as [Constant, Constant, Constant]
+      return { ...this.source.stack(all), bias: undefined }
+    }) as [ExpertWeights, ExpertWeights, ExpertWeights]
     return [gates, ups, downs]
   }
 

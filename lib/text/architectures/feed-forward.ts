@@ -1,7 +1,6 @@
 // feed-forward.ts: the feed-forward network of a layer: dense, or a mixture of experts.
 import { int } from '../../graph/attributes.js'
 import type { GraphBuilder } from '../../graph/builder.js'
-import type { Constant } from '../../graph/constant.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Experts, FeedForwardActivation } from './config.js'
 import type { DecoderWeights, ExpertWeights } from './decoder-weights.js'
@@ -46,9 +45,12 @@ export function expertNetwork(x: string, experts: Experts, parts: FeedForwardPar
   const { graph: g, nodes, weights, layer, activation } = parts
   const logits = nodes.linear(x, weights.part(layer, 'router'))
   const [scores, choice] = chosen(g, logits, experts)
-  const product = (value: string, { weight, bias }: ExpertWeights): string => {
+  const product = (value: string, { weight, bias, factors }: ExpertWeights): string => {
     const inputs = [value, g.constant(weight), choice, ...(bias ? [g.constant(bias)] : [])]
-    return g.add('ExpertLinear', inputs, {}, sparkDomain)
+    const results = g.add('ExpertLinear', inputs, {}, sparkDomain)
+    if (!factors) return results
+    const chosenFactors = g.add('Gather', [g.constant(factors), choice])
+    return g.add('Mul', [results, g.add('Unsqueeze', [chosenFactors, g.constant([-1])])])
   }
   const { gateUp, gate, up, down } = expertMatrices(parts, experts)
   const [first, second] = gateUp
@@ -78,8 +80,7 @@ interface ExpertMatrices {
 
 function expertMatrices({ weights, layer }: FeedForwardParts, { count }: Experts): ExpertMatrices {
   const stacks = weights.expertStacks(layer, count)
-  const plain = (weight: Constant): ExpertWeights => ({ weight, bias: undefined })
-  if (stacks) return { gate: plain(stacks[0]), up: plain(stacks[1]), down: plain(stacks[2]) }
+  if (stacks) return { gate: stacks[0], up: stacks[1], down: stacks[2] }
   const down = weights.experts(layer, 'expertsDown')
   const gateUp = weights.optionalExperts(layer, 'expertsGateUp')
   if (gateUp) return { gateUp, down }

@@ -6,9 +6,9 @@ import { transpose } from '../../core/transpose.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { weightConstant } from '../../graph/weight-constant.js'
 import { decode } from '../../precision/casts.js'
-import { concatWeights } from '../../weights/concat.js'
+import { concatWeights, rowsOf } from '../../weights/concat.js'
 import type { FloatWeight, Weight } from '../../weights/weight.js'
-import type { WeightSource } from '../architectures/config.js'
+import type { MatrixStack, WeightSource } from '../architectures/config.js'
 
 /** A tensor of a model file. */
 export interface LoadedTensor {
@@ -25,10 +25,10 @@ export interface LoadedTensor {
 
 /** The tensors of a file by name. */
 export class LoadedWeights implements WeightSource {
-  readonly #tensors: ReadonlyMap<string, LoadedTensor>
+  readonly #tensors: Map<string, LoadedTensor>
 
   constructor(tensors: ReadonlyMap<string, LoadedTensor>) {
-    this.#tensors = tensors
+    this.#tensors = new Map(tensors)
   }
 
   get names(): readonly string[] {
@@ -47,7 +47,7 @@ export class LoadedWeights implements WeightSource {
     return this.#tensor(name).constant(transposed)
   }
 
-  stack(names: readonly string[]): Constant {
+  stack(names: readonly string[]): MatrixStack {
     const tensors = names.map(name => this.#tensor(name))
     const [first] = tensors
     const odd = names.find((_, i) => tensors[i]!.shape.join() !== first!.shape.join())
@@ -56,7 +56,14 @@ export class LoadedWeights implements WeightSource {
         'ERR_FORMAT',
         `'${odd}' is [${this.shape(odd).join(', ')}], but '${names[0]}' is [${first!.shape.join(', ')}]`,
       )
-    return stackTensors(tensors).constant(false)
+    const { stack, factors } = stackTensors(tensors)
+    // The memory of the matrices is free once they are parts of the stack.
+    const { weight } = stack
+    const rows = weight.rows / names.length
+    for (const [i, name] of names.entries())
+      this.#tensors.set(name, new WeightTensor(scaled(rowsOf(weight, i * rows, rows), factors?.[i])))
+    const list = factors && Constant.f32(factors)
+    return { weight: stack.constant(false), factors: list }
   }
 
   #tensor(name: string): LoadedTensor {
@@ -131,12 +138,25 @@ export class WeightTensor implements LoadedTensor {
   }
 }
 
-/** Tensors of one shape as one, in their format where it is the same. */
-function stackTensors(tensors: readonly LoadedTensor[]): LoadedTensor {
+/** Matrices of one shape as one tensor, in their format where it is the same, and a factor of each that has one of its own. */
+function stackTensors(tensors: readonly LoadedTensor[]): { stack: LoadedTensor; factors?: number[] } {
   const shape = [tensors.length, ...tensors[0]!.shape]
-  const weight = concatWeights(tensors.map(tensor => tensor.weight))
+  const weights = tensors.map(tensor => tensor.weight)
+  const factors = factorsOf(weights)
+  const weight = concatWeights(factors ? weights.map(each => scaled(each, 1)) : weights)
   if (weight.format !== 'f32' && weight.format !== 'f16' && weight.format !== 'bf16')
-    return new WeightTensor(weight, tensors.length)
+    return { stack: new WeightTensor(weight, tensors.length), ...(factors && { factors }) }
   const { buffer, byteOffset, byteLength } = weight.data
-  return new FloatTensor(shape, weight.format, new Uint8Array(buffer, byteOffset, byteLength))
+  return { stack: new FloatTensor(shape, weight.format, new Uint8Array(buffer, byteOffset, byteLength)) }
 }
+
+/** Scales of whole matrices of NVFP4, where they differ. */
+function factorsOf(weights: readonly Weight[]): number[] | undefined {
+  const factors = weights.flatMap(weight => (weight.format === 'nvfp4' ? [weight.tensorScale] : []))
+  const differ = factors.length === weights.length && factors.some(factor => factor !== factors[0])
+  return differ ? factors : undefined
+}
+
+/** A weight of NVFP4 with another scale; any weight without one. */
+const scaled = (weight: Weight, tensorScale: number | undefined): Weight =>
+  weight.format === 'nvfp4' && tensorScale !== undefined ? { ...weight, tensorScale } : weight

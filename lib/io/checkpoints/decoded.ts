@@ -1,11 +1,10 @@
 // decoded.ts: formats that no kernel reads yet, decoded while they are loaded. Each function goes when its format arrives.
 import { decodeWeight } from '../../weights/encode.js'
-import { weightFormats } from '../../weights/formats.js'
 import type { Weight } from '../../weights/weight.js'
 
 /** A weight that kernels read: as it is, or of f32. */
 export function readable(weight: Weight): Weight {
-  if (weightFormats[weight.format].inKernels) return weight
+  if (weight.format !== 'f8_e4m3_block') return weight
   const { rows, cols } = weight
   return { format: 'f32', rows, cols, data: decodeWeight(weight) }
 }

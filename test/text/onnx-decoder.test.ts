@@ -1,7 +1,7 @@
 // Decoders that were exported to ONNX, in ragged form: their logits are those of the exported graphs, for several sequences
 // in pieces; what cannot be brought to that form is refused by name.
 import t from 'tap'
-import type { Graph } from '#lib/graph/graph.js'
+import { type Graph, tensorType } from '#lib/graph/graph.js'
 import { Tensor } from '#lib/memory/tensor.js'
 import { Model } from '#lib/model/model.js'
 import { usualNames } from '#lib/text/onnx/decoder-ports.js'
@@ -42,6 +42,7 @@ interface Part {
   readonly ids: readonly number[]
   readonly blocks: readonly number[]
   readonly past: number
+  readonly isLong?: boolean
 }
 
 const vector = (values: readonly number[]): Tensor<'i32'> =>
@@ -69,7 +70,7 @@ async function raggedLogits(
       ...state,
       tokens: vector(tokens),
       positions: vector(parts.flatMap(({ ids, past }) => ids.map((_, i) => past + i))),
-      long: vector(tokens.map(() => 0)),
+      long: vector(parts.flatMap(({ ids, isLong }) => ids.map(() => (isLong ? 1 : 0)))),
       starts: vector(starts),
       past: vector(parts.map(({ past }) => past)),
       blocks: Tensor.of(Int32Array.from(parts.flatMap(({ blocks }) => blocks)), [parts.length, 3], 'i32'),
@@ -88,6 +89,7 @@ const forms: readonly (ExportedForm & { readonly is: string })[] = [
   { is: 'products and a softmax', attention: 'softmax' },
   { is: 'a window, a scale and a limit of scores', attention: 'softmax', window: 3, scale: 0.3, softcap: 2 },
   { is: 'computed positions', attention: 'softmax', computesPositions: true },
+  { is: 'Attention of joined keys', attention: 'joined', window: 5, scale: 0.4 },
   { is: 'Attention with a mask', attention: 'standard' },
   { is: 'Attention with a window', attention: 'standard', window: 4, scale: 0.7, softcap: 1.5 },
   { is: 'GroupQueryAttention', attention: 'grouped' },
@@ -133,6 +135,19 @@ for (const form of forms) {
   })
 }
 
+t.test('a table of rotary embeddings for long sequences', async t => {
+  const graph = exportedDecoder({ attention: 'grouped', shortLength: 6 })
+  const decoder = await raggedOf(graph)
+  t.equal(decoder.shortLength, 6)
+  for (const ids of [first, second]) {
+    const part = { ids, blocks: [1, 4, 6], past: 0, isLong: ids.length > 6 }
+    const [logits] = await raggedLogits(decoder, [[part]])
+    const wanted = await exportedLogits(graph, ids)
+    const worst = Math.max(...wanted.map((value, i) => Math.abs(value - logits![i]!)))
+    t.ok(worst < 2e-5, `${ids.length} tokens: ${worst}`)
+  }
+})
+
 t.test('what is wanted of the last state', async t => {
   const graph = (await raggedOf(exportedDecoder({ attention: 'standard' }))).graph({ blocks: 2, blockSize })
   t.strictSame(
@@ -167,6 +182,10 @@ t.test('inputs and outputs that a decoder does not have are named', async t => {
   const bare = graph.inputs.filter(({ name }) => !name.startsWith('past'))
   await refused({ ...graph, inputs: bare }, /no inputs for keys and values/)
   const half = graph.inputs.filter(({ name }) => name !== 'past_key_values.0.value')
+  const huge = graph.inputs.map(info =>
+    info.name.startsWith('past') ? { ...info, type: tensorType('f32', [1, kvHeads, 'past', 1e12]) } : info,
+  )
+  await t.rejects(raggedOf({ ...graph, inputs: huge }), { code: 'ERR_FORMAT', message: /1000000000000/ })
   await t.rejects(raggedOf({ ...graph, inputs: half }), {
     code: 'ERR_FORMAT',
     message: /layer 0 has not both/,

@@ -47,6 +47,9 @@ export interface DecoderPorts {
   readonly layers: readonly PastPorts[]
 }
 
+/** The most heads, and elements of a head, that a file can ask for. */
+const mostSize = 8192
+
 /** Sizes that a configuration says, for files whose inputs do not. */
 export interface HeadSizes {
   readonly kvHeads?: number | undefined
@@ -169,13 +172,18 @@ function pastPorts(keys: ValueInfo, values: ValueInfo, sizes: HeadSizes): PastPo
   const size = (axis: number, given: number | undefined, what: string): number => {
     const own = shape?.at(axis)
     const found = typeof own === 'number' ? own : given
-    if (found !== undefined) return found
+    if (found !== undefined && found >= 1 && found <= mostSize) return found
+    if (found !== undefined)
+      throw new SparkError(
+        'ERR_FORMAT',
+        `input '${keys.name}' says ${found} for ${what}; 1 to ${mostSize} are possible`,
+      )
     throw new SparkError('ERR_FORMAT', `neither input '${keys.name}' nor the configuration says ${what}`)
   }
   return {
     keys: keys.name,
     values: values.name,
-    kvHeads: size(-3, sizes.kvHeads, 'how many heads keys and values have'),
-    headSize: size(-1, sizes.headSize, 'how many elements a head has'),
+    kvHeads: size(-3, sizes.kvHeads, 'the number of heads'),
+    headSize: size(-1, sizes.headSize, 'the size of a head'),
   }
 }

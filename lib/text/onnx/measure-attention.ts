@@ -2,7 +2,7 @@
 // their limit. What was taken for attention is then compared with attention, so that nothing rests on the form of its nodes.
 import { SparkError } from '../../core/errors.js'
 import { randomGenerator } from '../../core/random.js'
-import { describeNode } from '../../graph/attributes.js'
+import { describeNode, givenFloat, givenInt } from '../../graph/attributes.js'
 import type { Graph } from '../../graph/graph.js'
 import type { AttentionSite } from './attention-site.js'
 import type { DecoderPorts } from './decoder-ports.js'
@@ -34,7 +34,10 @@ export async function measureAttention(
   sites: readonly UnmeasuredSite[],
 ): Promise<MeasuredSite[]> {
   if (sites.length === 0) return []
-  const names = sites.flatMap(({ scores, node }) => [scores, node.outputs[0]!])
+  const names = sites.flatMap(({ scores, node }) => [
+    ...(scores === undefined ? [] : [scores]),
+    node.outputs[0]!,
+  ])
   const shapes = new Map(sites.flatMap(site => [...shapesOf(site, ports)]))
   using probe = await Probe.open(graph, ports, names, sizes, shapes)
   const queries = new Set(sites.map(({ query }) => query))
@@ -49,8 +52,7 @@ export async function measureAttention(
   const usual = await probe.run(given)
   return sites.map(site => {
     const example = new Example(site, ports, given)
-    const scale = example.scale(bySmall)
-    const softcap = site.isCapped ? maxOf(byLarge, site.scores) : 0
+    const { scale, softcap } = factorsOf(site, example, bySmall, byLarge)
     return measuredSite(site, ports, { scale, softcap }, window => {
       const difference = example.difference(usual, { scale, softcap, window })
       if (difference <= tolerance) return
@@ -58,6 +60,21 @@ export async function measureAttention(
       throw new SparkError('ERR_UNSUPPORTED', `${describeNode(site.node)}: ${what}`)
     })
   })
+}
+
+/** Factor and limit of scores: of Attention those that it says, else as measured. */
+function factorsOf(
+  { node, scores, isCapped }: UnmeasuredSite,
+  example: Example,
+  bySmall: ProbedValues,
+  byLarge: ProbedValues,
+): { scale: number; softcap: number } {
+  if (scores === undefined)
+    return {
+      scale: givenFloat(node, 'scale') ?? example.usualScale,
+      softcap: givenFloat(node, 'softcap') ?? 0,
+    }
+  return { scale: example.scale(bySmall, scores), softcap: isCapped ? maxOf(byLarge, scores) : 0 }
 }
 
 function measuredSite(
@@ -70,7 +87,8 @@ function measuredSite(
   const { kvHeads, headSize } = ports.layers[layer]!
   const apart = (name: string) => ({ name, layout: 'apart' }) as const
   return {
-    ...{ layer, node, heads, kvHeads, headSize, masks, isCausal: false, ...measured, expectAttention },
+    ...{ layer, node, heads, kvHeads, headSize, masks, ...measured, expectAttention },
+    isCausal: givenInt(node, 'is_causal') === 1,
     ...{ query: apart(site.query), key: apart(site.key), value: apart(site.value) },
     output: apart(node.outputs[0]!),
   }
@@ -114,9 +132,13 @@ class Example {
     this.#given = given
   }
 
+  get usualScale(): number {
+    return 1 / Math.sqrt(this.#size)
+  }
+
   /** The factor of scores, from that of a query and its own key whose product is the largest one. */
-  scale(values: ProbedValues): number {
-    const scores = values.get(this.#site.scores)!.data as Float32Array
+  scale(values: ProbedValues, name: string): number {
+    const scores = values.get(name)!.data as Float32Array
     const { past, added } = sizes
     let best = { product: 0, score: 0 }
     for (let head = 0; head < this.#site.heads; head++)

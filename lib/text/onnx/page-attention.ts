@@ -79,7 +79,25 @@ function windowOf({ node, masks, isCausal }: AttentionSite, forms: ReadonlyMap<s
   )
 }
 
+/** Operators that compute a row from others. */
+const mixing = new Set([
+  'Attention',
+  'LinearAttention',
+  'CausalConvWithState',
+  'Conv',
+  'GRU',
+  'LSTM',
+  'RNN',
+  'TensorScatter',
+])
+
 function expectAllPaged(graph: Graph, { layers }: DecoderPorts): Graph {
+  const mixed = graph.nodes.find(({ op }) => mixing.has(op))
+  if (mixed)
+    throw new SparkError(
+      'ERR_UNSUPPORTED',
+      `${describeNode(mixed)}: it reads other tokens, but no past of the model`,
+    )
   const used = graph.nodes
     .filter(({ op, domain }) => op === 'PagedAttention' && domain === sparkDomain)
     .map(({ inputs }) => inputs[3])

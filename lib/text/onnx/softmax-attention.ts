@@ -1,5 +1,5 @@
-// softmax-attention.ts: attention that an exporter wrote as products and a softmax, with new keys and values behind those of
-// the past. It is found by where it begins, at the past, and ends, at the product of probabilities and values.
+// softmax-attention.ts: attention whose exporter puts new keys and values behind those of the past: as products and a softmax, or as
+// Attention without a past. It is found by where it begins, at the past, and ends, at the product of probabilities and values.
 import { SparkError } from '../../core/errors.js'
 import { describeNode, givenInt } from '../../graph/attributes.js'
 import { consumersOf, producersOf } from '../../graph/edit.js'
@@ -9,7 +9,7 @@ import type { DecoderPorts } from './decoder-ports.js'
 /** Attention of a layer. */
 export interface SoftmaxSite {
   readonly layer: number
-  /** The product of probabilities and values, [1, heads, tokens, size]. */
+  /** The product of probabilities and values, or Attention: gives [1, heads, tokens, size]. */
   readonly node: Node
   /** Names of [1, heads, tokens, size]: queries, new keys, new values. */
   readonly query: string
@@ -18,8 +18,8 @@ export interface SoftmaxSite {
   /** Keys and values of the past. */
   readonly pastKey: string
   readonly pastValue: string
-  /** What the softmax reads, [1, heads, tokens, keys]. */
-  readonly scores: string
+  /** What the softmax reads, [1, heads, tokens, keys]; undefined for Attention. */
+  readonly scores: string | undefined
   /** What is added to scores, or says which ones count. */
   readonly masks: readonly string[]
   /** Whether scores go through tanh. */
@@ -100,7 +100,8 @@ class Search {
   }
 
   site(layer: number, key: Node, value: Node): SoftmaxSite {
-    const scored = this.#follow(key, moves, ['MatMul'])
+    const scored = this.#follow(key, moves, ['MatMul', 'Attention'])
+    if (scored.end.op === 'Attention') return this.#operatorSite(layer, key, value, scored)
     const softmax = this.#follow(scored.end, scoring, ['Softmax'])
     const attended = this.#follow(softmax.end, afterwards, ['MatMul'])
     const fromValues = this.#follow(value, moves, ['MatMul'])
@@ -119,6 +120,20 @@ class Search {
       scores: softmax.end.inputs[0]!,
       masks: softmax.way.flatMap(step => this.#masksOf(step)),
       isCapped: softmax.way.some(({ node }) => node.op === 'Tanh'),
+    }
+  }
+
+  #operatorSite(layer: number, key: Node, value: Node, { end: node, value: own }: Way): SoftmaxSite {
+    const fromValues = this.#follow(value, moves, ['Attention'])
+    if (fromValues.end !== node || node.inputs[1] !== own || node.inputs[2] !== fromValues.value)
+      throw unknown(node, 'its keys and values are others than those of the past')
+    const [query = '', , , mask = '', ...others] = node.inputs
+    if (others.some(name => name !== '')) throw unknown(node, 'it has a past beside that of its keys')
+    return {
+      ...{ layer, node, query, key: key.inputs[1]!, value: value.inputs[1]! },
+      ...{ pastKey: key.inputs[0]!, pastValue: value.inputs[0]!, scores: undefined },
+      masks: mask === '' ? [] : [mask],
+      isCapped: false,
     }
   }
 

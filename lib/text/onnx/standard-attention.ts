@@ -12,7 +12,7 @@ const at = { query: 0, key: 1, value: 2, mask: 3, pastKeys: 4, pastValues: 5, le
 const input = (node: Node, index: number): string => node.inputs[index] ?? ''
 
 /**
- * Finds nodes of Attention in a canonical graph.
+ * Finds nodes of Attention with a past in a canonical graph.
  * @throws SparkError ERR_UNSUPPORTED naming one that cannot be replaced
  */
 export const standardAttention = (
@@ -21,7 +21,7 @@ export const standardAttention = (
   facts: ReadonlyMap<string, Fact>,
 ): AttentionSite[] =>
   graph.nodes
-    .filter(({ op, domain }) => op === 'Attention' && domain === '')
+    .filter(node => node.op === 'Attention' && node.domain === '' && input(node, at.pastKeys) !== '')
     .map(node => siteOf(node, graph, ports, facts))
 
 function siteOf(

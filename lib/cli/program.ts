@@ -74,6 +74,11 @@ const commands: Readonly<Record<string, Entry>> = {
       'measure latency, throughput and energy of models beside ONNX Runtime or TensorRT; compare results',
     load: async () => (await import('./bench.js')).addBench,
   },
+  embed: {
+    usage: '[options] <model> [texts...]',
+    description: 'make vectors of texts, or show how similar texts are',
+    load: async () => (await import('./text/embed.js')).addEmbed,
+  },
   finetune: {
     usage: '[options]',
     description: 'train an adapter on an ONNX model, or the model itself',

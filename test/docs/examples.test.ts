@@ -8,6 +8,7 @@ import { loadAddon } from '#lib/native.js'
 import { blocks, commands, pages, root } from '../fixtures/docs/pages.js'
 import { drive } from '../fixtures/route/write-log.js'
 import { writeChatModel } from '../fixtures/text/chat-model.js'
+import { writeEncoderFolder } from '../fixtures/text/encoder-folder.js'
 
 const folder = path.join(root, 'test/fixtures/readme')
 const skip = !loadAddon().addon && 'too slow without the addon'
@@ -84,6 +85,8 @@ t.test('programs and commands', { skip }, async t => {
   t.match(program('round-trip'), /^4 4\nFloat32Array\(10\)/)
   t.match(program('benchmark'), /inferences\/s.*bf16 against.*onnxruntime cpu against.*of 20 frames/s)
   t.match(program('from-onnxruntime'), /^\[ 1, 10 \] Float32Array\(10\)/)
+  await writeEncoderFolder(path.join(cwd, 'encoder'))
+  t.match(program('embed'), /^24 elements; true$/m)
   t.match(program('gguf'), /^llama 1\nQ4_K \[ 32, 256 \] 4608\n8192\n/)
   program('save-data')
   copyFileSync(path.join(folder, 'batches.js'), path.join(cwd, 'batches.mjs'))

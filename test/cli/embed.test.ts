@@ -92,6 +92,6 @@ t.test('wrong usage', async t => {
   wrong(['x', '--pooling', 'max'], /Allowed choices are mean, cls, last/)
   wrong(
     Array.from({ length: 13 }, () => 'x'),
-    /12 texts, but there are 13: use --json or --output/,
+    /12 texts at most, but there are 13: use --json or --output/,
   )
 })

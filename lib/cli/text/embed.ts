@@ -64,7 +64,7 @@ async function run(source: string, given: readonly string[], flags: Flags): Prom
     throw new UsageError(`--output ${output}: give a name that ends in .npy or .safetensors`)
   const texts = await textsOf(given, flags.file)
   if (!json && output === undefined && texts.length > shownTexts) {
-    const message = `a table has room for ${shownTexts} texts, but there are ${texts.length}`
+    const message = `a table shows ${shownTexts} texts at most, but there are ${texts.length}`
     throw new UsageError(`${message}: use --json or --output`)
   }
   using model = await TextModel.load(source, modelOptions(flags))

@@ -181,7 +181,7 @@ t.test('arrays that are too short are refused', async t => {
   const packed = pack(weight)
   const x = new Float32Array(5)
   const y = new Float32Array(33)
-  const short = { ...packed, data: packed.data.subarray(1) }
+  const short = { ...packed, data: packed.data.subarray(1) } as Weight
   for (const run of [addon.run, jsKernels.runSync]) {
     t.throws(() => run('linear', { weight: short, tokens: 1, x, y }), { code: 'ERR_SHAPE' })
     t.throws(() => run('packWeight', { weight, data: new Uint16Array(33 * 6) }), { code: 'ERR_SHAPE' })

@@ -62,11 +62,11 @@ export class HubCache {
   }
 
   /**
-   * Takes the lock of content.
+   * Takes the lock of content. Other tools lock `<hash>.lock`, and leave it.
    * @throws SparkError ERR_BUSY, ERR_IO
    */
   lock(digest: Digest): Promise<Lock> {
-    return Lock.take(this.#locks, digest.hex, this.blob(digest))
+    return Lock.take(this.#locks, `dgx-spark.${digest.hex}`, this.blob(digest))
   }
 
   /** The commit that a revision was when it was pulled last; undefined for one that never was. */

@@ -67,7 +67,6 @@ t.test('wrong usage', async t => {
   const hub = await serveHub(t, { 'org/m': files })
   for (const [args, message] of [
     [['org/m'], /expected hf:owner\/name.*did you mean hf:org\/m\?/],
-    [['hf:org/m', '--list', '--dry-run'], /give --list or --dry-run/],
     [['ollama:m', '--revision', 'main'], /--revision is for hf: names/],
   ] as const)
     t.match(await pull(hub, args), { status: 2, stderr: message })

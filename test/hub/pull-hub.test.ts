@@ -92,6 +92,8 @@ t.test('what another tool has fetched, and a cache of another place', async t =>
   const blob = path.join(first, readlinkSync(path.join(first, 'tokenizer.json')))
   t.ok(lstatSync(config).isSymbolicLink())
   truncateSync(blob, 3)
+  const lock = path.join(cache, '.locks/models--org--model', `${path.basename(blob)}.lock`)
+  writeFileSync(lock, '') // huggingface_hub leaves those of its downloads
   const before = hub.seen.length
   await pullModel(`hf:org/model@${commit}`)
   const requests = hub.seen.slice(before).filter(({ url }) => url.includes('/resolve/'))
@@ -101,6 +103,7 @@ t.test('what another tool has fetched, and a cache of another place', async t =>
     'a file that was cut',
   )
   t.equal(readFileSync(path.join(first, 'tokenizer.json'), 'utf8'), '{"a":1}')
+  t.ok(existsSync(lock), 'the lock of another tool is neither waited for nor removed')
 })
 
 t.test('the hub is gone: the copy in the cache', async t => {

@@ -67,7 +67,7 @@ interface Parts {
  * @example
  * const model = await TextModel.load('Qwen3-0.6B')
  * const question = [{ role: 'user', content: 'Why is the sky blue?' }]
- * for await (const piece of model.generate(question, { maxTokens: 200 })) process.stdout.write(piece)
+ * for await (const piece of model.generate(question, { maxTokens: 200 })) console.log(piece)
  * model.dispose()
  */
 export class TextModel implements Disposable {

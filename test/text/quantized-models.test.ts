@@ -62,7 +62,7 @@ async function run(tensors: ReadonlyMap<string, SafetensorsTensor>, settings: ob
     backend: 'js',
   })
   try {
-    return Float32Array.from(await logProbabilities(engine.scheduler, [...ids]))
+    return Float32Array.from(await logProbabilities(engine.scheduler, [...ids], undefined))
   } finally {
     await engine.close()
   }

@@ -22,7 +22,7 @@ export interface GenerationEnd {
  * A text that is being generated. Iterating gives its pieces as they come, {@link Generation.tokens} its tokens, and
  * {@link Generation.result} waits for all of it. It begins with the first of these calls; leaving a loop early ends it.
  * @example
- * for await (const piece of model.generate('Once upon a time', { maxTokens: 50 })) process.stdout.write(piece)
+ * for await (const piece of model.generate('Once upon a time', { maxTokens: 50 })) console.log(piece)
  */
 export class Generation implements AsyncIterable<string> {
   readonly #source: GenerationSource

@@ -6,7 +6,12 @@ import { Tensor } from '#lib/memory/tensor.js'
 import { Model } from '#lib/model/model.js'
 import { usualNames } from '#lib/text/onnx/decoder-ports.js'
 import { type RaggedDecoder, raggedDecoder } from '#lib/text/onnx/ragged-graph.js'
-import { type ExportedForm, exportedDecoder, exportedSizes } from '../fixtures/text/exported-decoder.js'
+import {
+  type ExportedForm,
+  exportedDecoder,
+  exportedSizes,
+  mergedDecoder,
+} from '../fixtures/text/exported-decoder.js'
 
 const { context, headSize, kvHeads, vocabulary, heads, hidden } = exportedSizes
 
@@ -146,6 +151,29 @@ t.test('a table of rotary embeddings for long sequences', async t => {
     const worst = Math.max(...wanted.map((value, i) => Math.abs(value - logits![i]!)))
     t.ok(worst < 2e-5, `${ids.length} tokens: ${worst}`)
   }
+})
+
+t.test('of a merged decoder the branch with a past is taken', async t => {
+  for (const attention of ['standard', 'grouped'] as const) {
+    const decoder = await raggedOf(mergedDecoder({ attention }))
+    const [logits] = await raggedLogits(decoder, [[{ ids: first, blocks: [1, 4, 6], past: 0 }]])
+    const wanted = await exportedLogits(exportedDecoder({ attention }), first)
+    const worst = Math.max(...wanted.map((value, i) => Math.abs(value - logits![i]!)))
+    t.ok(worst < 2e-5, `${attention}: ${worst}`)
+  }
+})
+
+t.test('dynamic quantization does not let tokens depend on other sequences', async t => {
+  const form = { attention: 'standard', isQuantized: true } as const
+  const decoder = await raggedOf(exportedDecoder(form))
+  const part = { ids: first, blocks: [1, 4, 6], past: 0 }
+  const [alone] = await raggedLogits(decoder, [[part]])
+  const [beside] = await raggedLogits(decoder, [[part, { ids: second, blocks: [2, 0, 3], past: 0 }]])
+  t.strictSame(beside!.slice(0, alone!.length), alone)
+  const wanted = await exportedLogits(exportedDecoder(form), first)
+  const worst = Math.max(...wanted.map((value, i) => Math.abs(value - alone![i]!)))
+  t.ok(worst < 0.05, `${worst}: activations of the exported graph are rounded to bytes`)
+  t.ok(worst > 0)
 })
 
 t.test('what is wanted of the last state', async t => {

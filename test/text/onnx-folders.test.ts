@@ -7,10 +7,12 @@ import { readOnnx } from '#lib/io/onnx/read.js'
 import { parseSafetensors } from '#lib/io/safetensors.js'
 import { Tensor } from '#lib/memory/tensor.js'
 import { Model } from '#lib/model/model.js'
+import { genaiDefaults } from '#lib/text/files/generation-defaults.js'
 import { DecoderEngine } from '#lib/text/generation/decoder-engine.js'
 import { findOnnxDecoder } from '#lib/text/onnx/decoder-files.js'
 import { openOnnxDecoder } from '#lib/text/onnx/open-decoder.js'
 import { TextModel } from '#lib/text/text-model.js'
+import type { TextTokenizer } from '#lib/text/text-tokenizer.js'
 import { dataPath, noLanguageData } from '../fixtures/text/golden-data.js'
 
 const stories = (...names: string[]): string => dataPath('llm', 'stories260K', ...names)
@@ -130,6 +132,23 @@ t.test('models of other kinds are refused by name', { skip: noLanguageData }, as
   await t.rejects(openGenai('synthetic-paged'), {
     code: 'ERR_UNSUPPORTED',
     message: /decoder\.onnx: it has an input 'cumulative_sequence_lengths', a table of paged keys and values/,
+  })
+})
+
+t.test('what genai_config.json says about generating', async t => {
+  const tokenizer = { specialTokens: { eos: { id: 9, text: '</s>' } } } as unknown as TextTokenizer
+  const search = { do_sample: true, top_k: 40, top_p: 0.9, temperature: 0.7, repetition_penalty: 1.1 }
+  const config = { model: { eos_token_id: [7, 8] }, search }
+  t.strictSame(genaiDefaults(config, 'genai_config.json', tokenizer), {
+    endIds: new Set([7, 8, 9]),
+    sampling: { topK: 40, topP: 0.9, temperature: 0.7, repetitionPenalty: 1.1 },
+  })
+  const greedy = { ...config, search: { ...search, do_sample: false } }
+  t.strictSame(genaiDefaults(greedy, 'genai_config.json', tokenizer).sampling, {})
+  const wrong = { model: { eos_token_id: 'end' } }
+  t.throws(() => genaiDefaults(wrong, 'genai_config.json', tokenizer), {
+    code: 'ERR_FORMAT',
+    message: /eos_token_id of model of genai_config\.json must be a token id/,
   })
 })
 

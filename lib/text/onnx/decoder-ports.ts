@@ -66,7 +66,10 @@ const switches: Readonly<Record<string, (type: ValueInfo['type']) => Constant>> 
 /** A zero of the rank of an input. */
 function zeroOf(type: ValueInfo['type']): Constant {
   const rank = type?.kind === 'tensor' ? (type.shape?.length ?? 0) : 0
-  return Constant.from('i64', Array(rank).fill(1), BigInt64Array.of(0n))
+  const shape = Array<number>(rank).fill(1)
+  return type?.kind === 'tensor' && type.dtype === 'i32'
+    ? Constant.from('i32', shape, Int32Array.of(0))
+    : Constant.from('i64', shape, BigInt64Array.of(0n))
 }
 
 /** The graph with constants in the place of inputs that choose between branches. */

@@ -85,6 +85,7 @@ const mixing = new Set([
   'LinearAttention',
   'CausalConvWithState',
   'Conv',
+  'DynamicQuantizeLinear',
   'GRU',
   'LSTM',
   'RNN',
@@ -96,7 +97,7 @@ function expectAllPaged(graph: Graph, { layers }: DecoderPorts): Graph {
   if (mixed)
     throw new SparkError(
       'ERR_UNSUPPORTED',
-      `${describeNode(mixed)}: it reads other tokens, but no past of the model`,
+      `${describeNode(mixed)}: it reads rows of other tokens, but no past of the model`,
     )
   const used = graph.nodes
     .filter(({ op, domain }) => op === 'PagedAttention' && domain === sparkDomain)

@@ -20,6 +20,7 @@ import {
   type HeadSizes,
   type PortNames,
 } from './decoder-ports.js'
+import { exactActivations } from './exact-activations.js'
 import { foldSizes } from './fold-sizes.js'
 import { pageGroupedQueries } from './grouped-queries.js'
 import { wantedRows } from './logits.js'
@@ -62,8 +63,9 @@ export async function raggedDecoder(exported: Graph, options: RaggedOptions): Pr
   const chosen = inlineBranches(uniqueNames(freed.graph))
   const ports = decoderPorts(chosen, freed.names, options)
   const { graph, shortLength } = await pageGroupedQueries(chosen, ports, options.contextLength)
-  const canonical = await widenDecoder(canonicalise(withRaggedInputs(graph, ports)))
-  const paged = await pageAttention(foldSizes(canonical, ports), ports, options)
+  const canonical = exactActivations(canonicalise(withRaggedInputs(graph, ports)))
+  const wide = await widenDecoder(canonical)
+  const paged = await pageAttention(foldSizes(wide, ports), ports, options)
   const placed = withTokenInputs(await withPositions(paged, ports), ports)
   return finished(placed, ports, options, shortLength)
 }

@@ -5,6 +5,7 @@ import { compile } from './rows/compile.js'
 import { conv } from './rows/conv.js'
 import { dora } from './rows/dora.js'
 import { doraLayer } from './rows/dora-layer.js'
+import { expertRows } from './rows/experts.js'
 import { framesRows } from './rows/frames.js'
 import { functions } from './rows/functions.js'
 import { gemm } from './rows/gemm.js'
@@ -15,6 +16,7 @@ import { manySizesRows } from './rows/many-sizes.js'
 import { models } from './rows/models.js'
 import { norm } from './rows/norm.js'
 import { products } from './rows/products.js'
+import { sampling } from './rows/sampling.js'
 import { simulation } from './rows/simulation.js'
 import { singleThread } from './rows/single-thread.js'
 import { sizes } from './rows/sizes.js'
@@ -40,6 +42,7 @@ const families = {
   casts: { rows: casts, targets: ['cpu', 'cuda'] },
   'single-thread': { rows: singleThread, targets: ['cpu'] },
   linear: { rows: linear },
+  experts: { rows: expertRows },
   frames: { rows: framesRows },
   gemm: { rows: gemm, targets: ['cpu'] },
   gemv: { rows: gemv, targets: ['cpu'] },
@@ -58,6 +61,7 @@ const families = {
   simulation: { rows: simulation, targets: ['cpu', 'cuda'] },
   training: { rows: training },
   'training-step': { rows: trainingStep, targets: ['cpu', 'cuda'] },
+  sampling: { rows: sampling },
   models: { rows: models, targets: ['cpu'] },
   compile: { rows: compile, targets: ['cpu'] },
 }

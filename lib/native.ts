@@ -3,6 +3,7 @@ import { addonFile } from './core/addon-file.js'
 import { type CpuIsa, getConfig } from './core/config.js'
 import { SparkError } from './core/errors.js'
 import { debug, warnOnce } from './core/log.js'
+import type { SamplerRow } from './core/sampler-row.js'
 import { makeUntransferable } from './core/untransferable.js'
 
 /** Memory owned by native code; only the addon can look inside. */
@@ -306,6 +307,10 @@ export interface Addon {
   planProblem(handle: PlanHandle): string
   /** Lets the operands go. A second dispose is a no-op. */
   planDispose(handle: PlanHandle): void
+
+  // text
+  /** Chooses a token for each row of logits, [rows, vocabulary], off the JavaScript thread. */
+  sampleTokens(args: { logits: Float32Array; vocabulary: number; rows: readonly SamplerRow[] }): Promise<void>
 }
 
 /** The addon, or why it could not be loaded. */

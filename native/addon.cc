@@ -8,6 +8,7 @@
 #include "napi/kernels.h"
 #include "napi/memory.h"
 #include "napi/plan.h"
+#include "napi/sampling.h"
 
 namespace spark::napi {
 namespace {
@@ -83,6 +84,9 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<plan_device_ms>(exports, "planDeviceMs");
   add<plan_problem>(exports, "planProblem");
   add<plan_dispose>(exports, "planDispose");
+
+  // text
+  add<sample_tokens>(exports, "sampleTokens");
   return exports;
 }
 

@@ -104,6 +104,7 @@ function termsOf(node: Node, facts: ReadonlyMap<string, Fact>): number | undefin
       const [weight, a] = [sizes(1), sizes(2)]
       return weight && a && 2 * weight[1]! + 2 * a[0]!
     }
+    case 'ExpertLinear':
     case 'FusedLinear': {
       const left = sizes(0)
       return left && 2 * left.at(-1)!

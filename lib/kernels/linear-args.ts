@@ -80,6 +80,31 @@ export interface MatmulArgs {
   compute?: FloatCompute | undefined
 }
 
+/**
+ * A linear layer of which each token chooses some experts: y[n, j] = W[choice[n, j]] · x[n] + bias[choice[n, j]]; see
+ * `ExpertLinearArgs` in native/backend/linear_args.h.
+ */
+export interface ExpertLinearArgs {
+  /** [E · O, I], one expert behind the other. */
+  weight: Weight
+  /** E */
+  experts: number
+  /** N */
+  tokens: number
+  /** k, experts that a token chooses. */
+  choices: number
+  /** Whether each choice has a row of x. Default: false. */
+  perChoice?: boolean | undefined
+  /** [N, I], with `perChoice` [N, k, I]. */
+  x: Float32Array
+  /** [N, k], each in [0, E). A GPU fills the row of another one with NaN. */
+  choice: BigInt64Array
+  /** [E, O]; absent: 0. */
+  bias?: Float32Array | undefined
+  /** Output, [N, k, O]. */
+  y: Float32Array
+}
+
 /** Arguments of linear layers and of products of matrices. */
 export interface LinearKernelArgs {
   /** A linear layer. */
@@ -88,4 +113,6 @@ export interface LinearKernelArgs {
   linearBackward: LinearBackwardArgs
   /** Products of activations. */
   matmul: MatmulArgs
+  /** Linear layers of experts. */
+  expertLinear: ExpertLinearArgs
 }

@@ -51,7 +51,7 @@ export function* packWeights(
   setup: Step[],
   { bf16Support, enlarges }: Packing,
 ): Paced<Step[]> {
-  const isProduct = ({ op }: Step): boolean => op === 'linear' || op === 'conv'
+  const isProduct = ({ op }: Step): boolean => op === 'linear' || op === 'expertLinear' || op === 'conv'
   if (!steps.some(isProduct)) return [...steps]
   const shared = new Set<Buffer>()
   for (const step of steps) {
@@ -75,10 +75,10 @@ export function* packWeights(
     return data.read()
   })
   return yield* mapPaced(steps, (step): Step => {
-    if (step.op === 'linear') {
+    if (step.op === 'linear' || step.op === 'expertLinear') {
       const { weight } = step.args
       if (weight.format !== 'f32' || weight.layout === 'panels' || stays(weight)) return step
-      return { ...step, args: { ...step.args, weight: inPanels(weight) } }
+      return { ...step, args: { ...step.args, weight: inPanels(weight) } } as Step
     }
     if (step.op !== 'conv' || step.args.groups !== 1 || stays(step.args.weight)) return step
     const { args } = step

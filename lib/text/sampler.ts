@@ -2,6 +2,8 @@
 import { argumentError, expectInteger } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
 import { philox } from '../core/philox.js'
+import type { SamplerRow } from '../core/sampler-row.js'
+import { TokenCounts } from './sampling-counts.js'
 import {
   addBiases,
   draw,
@@ -59,15 +61,15 @@ const noToken = (what: string): SparkError =>
 export class Sampler {
   readonly #settings: SamplingSettings
   /** How often each token was generated. */
-  readonly #counts = new Map<number, number>()
+  readonly #counts = new TokenCounts()
   /** Tokens of the prompt and of the text so far. */
-  readonly #seen: Set<number>
+  readonly #seen = new TokenCounts()
   #accepted = 0
 
   /** @throws SparkError ERR_ARGUMENT that names the option */
   constructor(options: SamplingOptions = {}) {
     this.#settings = samplingSettings(options)
-    this.#seen = new Set(this.#settings.prompt)
+    for (const id of this.#settings.prompt) this.#seen.add(id)
   }
 
   /** The seed, also where none was given. */
@@ -104,17 +106,43 @@ export class Sampler {
    */
   accept(id: number): void {
     expectInteger('id', id, 0, 2 ** 31 - 1)
-    this.#counts.set(id, (this.#counts.get(id) ?? 0) + 1)
+    this.#counts.add(id)
     this.#seen.add(id)
     this.#accepted++
+  }
+
+  /**
+   * What native code samples a row of logits with, and arrays for what it chooses.
+   * @internal
+   */
+  row(): SamplerRow {
+    const { logitBias, logprobs, prompt, seed, ...settings } = this.#settings
+    const counts = settings.presencePenalty !== 0 || settings.frequencyPenalty !== 0
+    return {
+      ...settings,
+      uniform: this.#uniform(),
+      seen: this.#seen.ids,
+      seenCount: settings.repetitionPenalty === 1 ? 0 : this.#seen.size,
+      counted: this.#counts.ids,
+      counts: this.#counts.counts,
+      countedCount: counts ? this.#counts.size : 0,
+      biased: Int32Array.from(logitBias.keys()),
+      biases: Float64Array.from(logitBias.values()),
+      biasedCount: logitBias.size,
+      id: Int32Array.of(-1),
+      logprob: logprobs === undefined ? undefined : new Float64Array(1),
+      top: new Int32Array(logprobs ?? 0),
+      topLogprobs: new Float64Array(logprobs ?? 0),
+      topCount: logprobs ?? 0,
+    }
   }
 
   #penalized(given: Float32Array): Float64Array {
     const { repetitionPenalty, presencePenalty, frequencyPenalty, logitBias } = this.#settings
     const logits = Float64Array.from(given)
     if (logits.every(logit => logit === Number.NEGATIVE_INFINITY)) throw noToken('by the model')
-    if (repetitionPenalty !== 1) penalizeRepetition(logits, this.#seen, repetitionPenalty)
-    penalizeCounts(logits, this.#counts, presencePenalty, frequencyPenalty)
+    if (repetitionPenalty !== 1) penalizeRepetition(logits, this.#seen.entries(), repetitionPenalty)
+    penalizeCounts(logits, this.#counts.entries(), presencePenalty, frequencyPenalty)
     addBiases(logits, logitBias)
     if (logits.every(logit => logit === Number.NEGATIVE_INFINITY)) throw noToken('by logitBias')
     return logits

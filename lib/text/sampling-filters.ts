@@ -2,8 +2,12 @@
 // Logits are f64, −Infinity where a token is excluded. Sizes: logits[vocabulary].
 
 /** Divides positive logits of the tokens by `penalty` and multiplies negative ones with it (Keskar et al. 2019). */
-export function penalizeRepetition(logits: Float64Array, ids: Iterable<number>, penalty: number): void {
-  for (const id of ids) {
+export function penalizeRepetition(
+  logits: Float64Array,
+  seen: Iterable<readonly [id: number, count: number]>,
+  penalty: number,
+): void {
+  for (const [id] of seen) {
     if (id < logits.length) logits[id] = logits[id]! < 0 ? logits[id]! * penalty : logits[id]! / penalty
   }
 }
@@ -11,7 +15,7 @@ export function penalizeRepetition(logits: Float64Array, ids: Iterable<number>, 
 /** Subtracts `presence`, and `frequency` times its count, from each token that was generated. */
 export function penalizeCounts(
   logits: Float64Array,
-  counts: ReadonlyMap<number, number>,
+  counts: Iterable<readonly [id: number, count: number]>,
   presence: number,
   frequency: number,
 ): void {

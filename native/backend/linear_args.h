@@ -23,6 +23,20 @@ struct LinearArgs {
   float* y;  // [T, O]
 };
 
+// A linear layer of which each token chooses some experts. With e = choice[n, j]
+//   y[n, j, o] = Σ_i x[n, i] W[e, o, i] + bias[e, o], x[n, j, i] in the place of x[n, i] when per_choice.
+// A sum is that of a linear layer with the weight of its expert, whoever else chooses that. The CPU refuses a
+// choice out of range; a GPU fills its row of y with NaN.
+struct ExpertLinearArgs {
+  Weight weight;  // [E · O, I], one expert behind the other
+  int64_t experts, tokens, choices;
+  bool per_choice;
+  const float* x;         // [N, I], per_choice: [N, k, I]
+  const int64_t* choice;  // [N, k]
+  const float* bias;      // [E, O]; null: no bias
+  float* y;               // [N, k, O]
+};
+
 // A batch of matrices in two dimensions; strides count elements, 0 repeats a matrix. One of row and col is 1,
 // unless the matrix has but one row or column.
 struct Matrices {

@@ -44,6 +44,25 @@ LinearArgs read_linear(Arguments& in) {
   return args;
 }
 
+ExpertLinearArgs read_expert_linear(Arguments& in) {
+  ExpertLinearArgs args{};
+  args.weight = in.weight("weight");
+  args.experts = in.size("experts");
+  args.tokens = in.size("tokens");
+  args.choices = in.size("choices");
+  const int64_t rows = args.weight.rows;
+  if (args.experts == 0 || rows % args.experts != 0) {
+    throw Error("ERR_SHAPE", message("weight.rows is ", rows, ", not a multiple of experts, ", args.experts));
+  }
+  args.per_choice = in.flag("perChoice");
+  const int64_t count = elements(args.tokens, args.choices);
+  args.x = in.input<float>("x", elements(args.per_choice ? count : args.tokens, args.weight.cols));
+  args.choice = in.input<int64_t>("choice", count);
+  args.bias = in.optional_input<float>("bias", rows);
+  args.y = in.output<float>("y", elements(count, rows / args.experts));
+  return args;
+}
+
 MatmulArgs read_matmul(Arguments& in) {
   MatmulArgs args{};
   args.outer = in.size("outer");

@@ -30,6 +30,7 @@ check(
   ['dora.cc', 'products.cc', 'product_mma.cc', 'fp4.cc'],
   [
     'linear',
+    'expert_linear',
     'linear_integer',
     'dora',
     'dora_mixed',
@@ -49,6 +50,7 @@ check(
   ],
   [
     'gemm/linear',
+    'gemm/expert_linear',
     'gemm/matmul',
     'gemm/product',
     'gemm/product_mma',

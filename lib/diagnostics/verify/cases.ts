@@ -7,7 +7,7 @@ import { layerCases } from './layer.js'
 import { integerCases, packedCases } from './layouts.js'
 import { networkCases } from './network.js'
 import { pagedCases } from './paged.js'
-import { productCases, swizzleCases } from './products.js'
+import { expertCases, productCases, swizzleCases } from './products.js'
 import { stridedCases } from './strided.js'
 import {
   bf16Tolerance,
@@ -78,6 +78,9 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
       ...packedCases(weight, sizes),
       ...doraCases(reference, weight, sizes),
     ]),
+    ...verifyWeights(reference, { ...sizes, rows: 3 * sizes.rows }).flatMap(weight =>
+      expertCases(weight, sizes),
+    ),
     ...productCases(weights[0]!, sizes),
     ...integerCases(sizes),
     ...networkCases(weights, sizes),

@@ -58,6 +58,21 @@ function matmulCases(sizes: VerifySizes): VerifyCase[] {
   )
 }
 
+/** Three experts, one of which nobody chooses, and a row for each token or for each choice. */
+export function expertCases(weight: Weight, sizes: VerifySizes): VerifyCase[] {
+  const { tokens, cols } = sizes
+  const [experts, choices] = [3, 2]
+  const choice = BigInt64Array.from({ length: tokens * choices }, (_, i) => ((i * 7) % 5 < 3 ? 2n : 0n))
+  return [false, true].map(perChoice => {
+    const x = values(tokens * (perChoice ? choices : 1) * cols, 29)
+    const operands = { weight, experts, tokens, choices, perChoice, x, choice, bias: values(weight.rows, 30) }
+    const variant = `${weight.format}, a row for each ${perChoice ? 'choice' : 'token'}`
+    return verifyCase('expertLinear', variant, ['y'], sumTolerance(sizes), () => {
+      return { ...operands, y: f32((tokens * choices * weight.rows) / experts) }
+    })
+  })
+}
+
 /** A product that a GPU cuts along its sums, with a bias that must be added once. */
 function longSumCase(): VerifyCase {
   const [tokens, rows, cols] = [5, 67, 1300]

@@ -8,6 +8,7 @@ import { convolutions } from './conv.js'
 import { doraLayers } from './dora.js'
 import { formulas } from './einsum.js'
 import { elementwise } from './elementwise.js'
+import { expertLayers } from './experts.js'
 import { gathers } from './gather.js'
 import { images } from './image.js'
 import { losses } from './loss.js'
@@ -39,6 +40,7 @@ export const families: Families<OperatorRow> = {
   dora: doraLayers,
   einsum: formulas,
   elementwise,
+  experts: expertLayers,
   gather: gathers,
   image: images,
   loss: losses,

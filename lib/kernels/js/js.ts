@@ -9,6 +9,7 @@ import { attentionRows } from './attention.js'
 import { convRows } from './conv.js'
 import { doraRows } from './dora.js'
 import { dropoutRows } from './dropout.js'
+import { expertLinearRows } from './expert-linear.js'
 import { gridSampleRows } from './grid-sample.js'
 import { indexedRows } from './indexed.js'
 import { integerRows } from './integer.js'
@@ -31,6 +32,7 @@ const table: KernelRows<KernelOp> = {
   ...precisionRows,
   ...weightRows,
   ...linearRows,
+  ...expertLinearRows,
   ...convRows,
   ...integerRows,
   ...doraRows,

@@ -7,6 +7,7 @@ import { convolutions } from './conv.js'
 import { doraLayers } from './dora.js'
 import { formulas } from './einsum.js'
 import { elementwise } from './elementwise.js'
+import { expertLayers } from './experts.js'
 import { gathers } from './gather.js'
 import { images } from './image.js'
 import { losses } from './loss.js'
@@ -34,6 +35,7 @@ export const families: Families<Lower> = {
   dora: doraLayers,
   einsum: formulas,
   elementwise,
+  experts: expertLayers,
   gather: gathers,
   image: images,
   loss: losses,

@@ -10,6 +10,12 @@ namespace linear_block {
 constexpr int kTile = 64, kChunk = 256, kThreads = 256;
 }
 
+// expert_linear.cu: some rows of one expert by as many outputs as a warp has threads; expert_sort has a
+// thread for each expert, and one for choices out of range.
+namespace expert_linear_block {
+constexpr int kRows = 8, kCols = 32, kThreads = 128, kSortThreads = 1024, kMaxExperts = kSortThreads - 1;
+}
+
 // column_sums of linear.cu: some columns of a chunk of rows.
 namespace column_sums_block {
 constexpr int kWidth = 32, kHeight = 8, kChunk = linear_block::kChunk;

@@ -82,6 +82,18 @@ struct ProductMmaArgs {
   const float* a_scale = nullptr;  // [1] that the first segment is multiplied by; null: 1
 };
 
+// Some choices of one expert, or of none (expert = experts): order[start .. start + rows).
+struct ExpertGroup {
+  int32_t expert, start, rows;
+};
+
+// Choices sorted by expert, in groups of a few.
+struct ExpertGroups {
+  int32_t* order;       // [choices of all tokens]
+  ExpertGroup* groups;  // as many as there can be
+  int32_t* count;       // [1], of the groups
+};
+
 // x[rows, cols] quantized for a product in NVFP4, its tensor scale coming from amax[0], the largest |x|.
 //   nvfp4_activation_codes  codes[rows, padded_depth(cols / 4)], four E2M1 codes in each element; scales of
 //                           blocks as swizzle_scales orders them; factors = {tensor scale · w_scale, 0}

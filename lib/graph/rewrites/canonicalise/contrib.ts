@@ -3,6 +3,7 @@
 import type { Upgrade } from './context.js'
 import { contribAttention } from './contrib-attention.js'
 import { contribChannelsLast } from './contrib-channels-last.js'
+import { contribExperts } from './contrib-experts.js'
 import { contribFused } from './contrib-fused.js'
 import { contribQuantized } from './contrib-quantized.js'
 import { contribWeights } from './contrib-weights.js'
@@ -12,6 +13,7 @@ export const contribUpgrades: Readonly<Record<string, Upgrade>> = {
   ...contribFused,
   ...contribChannelsLast,
   ...contribAttention,
+  ...contribExperts,
   ...contribQuantized,
   ...contribWeights,
 }

@@ -2,6 +2,7 @@
 #include "backend/cpu/gemm/product.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/per_thread.h"
@@ -25,10 +26,7 @@ struct Workspace {
 };
 Workspace& workspace() { return PerThread<Workspace>::get(); }
 
-// The sums of rows [row, row + rows) by columns [col, col + cols).
-struct Tile {
-  int64_t row, rows, col, cols;
-};
+using Tile = Region;
 
 void add_chunk(const GemmKernels& gemm, const Tile& tile, const Segment& segment, int64_t k, int64_t count) {
   auto& [rows, panel, sums] = workspace();
@@ -211,7 +209,28 @@ void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const S
   });
 }
 
-// The same for one product, on the calling thread.
+// The tiles of some regions. Neighbours share their part of b.
+std::vector<Tile> tiles_of(std::span<const Region> regions, const Segment& segment) {
+  const int64_t count = regions.size();
+  int64_t rows = 0, cols = 0;
+  for (const Region& region : regions) {
+    rows += region.rows;
+    cols = std::max(cols, region.cols);
+  }
+  const TileSize size = tile_size(count, pieces(rows, count), cols, segment);
+  std::vector<Tile> tiles;
+  for (const Region& region : regions) {
+    for (int64_t col = 0; col < region.cols; col += size.width) {
+      for (int64_t row = 0; row < region.rows; row += size.height) {
+        tiles.push_back({region.row + row, std::min(size.height, region.rows - row), region.col + col,
+                         std::min(size.width, region.cols - col)});
+      }
+    }
+  }
+  return tiles;
+}
+
+// As for_tiles() for one product, on the calling thread.
 template <typename Body>
 void for_tiles_here(int64_t rows, int64_t cols, const Body& body) {
   const GemmKernels& best = kernels().gemm;
@@ -269,6 +288,18 @@ void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments
   for (const Segment& segment : segments) depth += segment.depth;
   for_tiles(1, rows, cols, depth, *segments.begin(), [&](const GemmKernels& gemm, const Tile& tile, int64_t) {
     compute(gemm, tile, segments, by, store);
+  });
+}
+
+void product_regions(std::span<const Region> regions, const Segment& segment, Store store) {
+  if (regions.empty()) return;
+  const std::vector<Tile> tiles = tiles_of(regions, segment);
+  const int64_t count = tiles.size();
+  int64_t terms = 0;
+  for (const Tile& tile : tiles) terms += tile.rows * tile.cols * (segment.depth + 1);
+  const GemmKernels& best = kernels().gemm;
+  parallel_for(count, 1 + kGrainTerms * count / (terms + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) compute(best, tiles[i], {segment}, StoreBy::kRows, store);
   });
 }
 

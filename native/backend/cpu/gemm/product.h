@@ -6,6 +6,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 
 #include "backend/cpu/gemm/epilogue.h"
 #include "backend/cpu/gemm/operand.h"
@@ -40,6 +41,15 @@ enum class StoreBy { kRows, kColumns };
 // All segments are summed. An empty K gives zeros.
 void product(int64_t rows, int64_t cols, std::initializer_list<Segment> segments, Store store,
              StoreBy by = StoreBy::kRows);
+
+// Sums of rows [row, row + rows) and columns [col, col + cols).
+struct Region {
+  int64_t row, rows, col, cols;
+};
+
+// As product(), of some regions of one segment. Where b is a packed weight, they begin at a multiple of
+// kPanelRows.
+void product_regions(std::span<const Region> regions, const Segment& segment, Store store);
 
 // The same for `count` products of one shape.
 using BatchStore =

@@ -26,10 +26,10 @@ t.test('external data outside of the folder', async t => {
   writeFileSync(path.join(folder, 'secret.bin'), Buffer.alloc(4))
   symlinkSync(path.join(folder, 'secret.bin'), path.join(home, 'link.bin'))
   writeFileSync(path.join(home, 'fine.bin'), Buffer.alloc(4))
-  const withData = (entries: Record<string, string>): string => {
+  const withData = (entries: Record<string, string>, folder = home): string => {
     const externalData = Object.entries(entries).map(([key, value]) => ({ key, value }))
     const initializer = [{ name: 'w', dataType: 1, dims: [1n], dataLocation: 1, externalData }]
-    const file = path.join(home, 'model.onnx')
+    const file = path.join(folder, 'model.onnx')
     writeFileSync(file, bytesOf(encodeMessage('Model', { irVersion: 8n, graph: { name: 'g', initializer } })))
     return file
   }
@@ -49,6 +49,16 @@ t.test('external data outside of the folder', async t => {
     await t.rejects(readOnnx(withData({ location })), { code: 'ERR_IO', message }, location)
   }
   t.equal((await readOnnx(withData({ location: 'fine.bin' }))).initializers.get('w')?.count, 1)
+
+  const repository = path.join(folder, 'models--a--b')
+  const snapshot = path.join(repository, 'snapshots', 'c'.repeat(40), 'onnx')
+  for (const each of [snapshot, path.join(repository, 'blobs')]) mkdirSync(each, { recursive: true })
+  writeFileSync(path.join(repository, 'blobs', 'd'), Buffer.alloc(4))
+  symlinkSync('../../../blobs/d', path.join(snapshot, 'd.bin'))
+  symlinkSync('../../../../secret.bin', path.join(snapshot, 'link.bin'))
+  const inCache = await readOnnx(withData({ location: 'd.bin' }, snapshot))
+  t.equal(inCache.initializers.get('w')?.count, 1, 'content of the same repository in the cache of the hub')
+  await t.rejects(readOnnx(withData({ location: 'link.bin' }, snapshot)), outside, 'a link that leaves it')
 })
 
 const refused = (test: Test, parts: Partial<Graph>, message: RegExp) => {

@@ -1,5 +1,5 @@
 // external.ts: external tensor data: elements in files beside the model, read piecewise on demand.
-import { closeSync, fstatSync, openSync, readSync, realpathSync, type Stats } from 'node:fs'
+import { closeSync, existsSync, fstatSync, openSync, readSync, realpathSync, type Stats } from 'node:fs'
 import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
 import type { ConstantSource } from '../../graph/constant.js'
@@ -101,7 +101,9 @@ function lookUp(files: ExternalFiles, location: string, what: string): KnownFile
   const descriptor = openFile(file, what)
   try {
     // A symbolic link must not lead outside either.
-    if (!isInside(realpathSync(files.folder), realpathSync(file))) throw outside
+    const real = realpathSync(file)
+    const allowed = [files.folder, ...contentFolders(files.folder)]
+    if (!allowed.some(folder => isInside(realpathSync(folder), real))) throw outside
     const stats = fstatSync(descriptor)
     if (!stats.isFile()) throw new SparkError('ERR_FORMAT', `${what}: '${location}' is not a file`)
     const head = new Uint8Array(64)
@@ -114,6 +116,14 @@ function lookUp(files: ExternalFiles, location: string, what: string): KnownFile
   } finally {
     closeSync(descriptor)
   }
+}
+
+/** Where the cache of the Hugging Face hub has the content of a snapshot, whose files are links; none for another folder. */
+function contentFolders(folder: string): string[] {
+  const snapshot = /^(.*)[/\\](models--[^/\\]+)[/\\]snapshots[/\\][0-9a-f]{40}([/\\]|$)/
+  const [, cache, repository] = snapshot.exec(path.resolve(folder)) ?? []
+  if (cache === undefined || repository === undefined) return []
+  return [path.join(cache, repository, 'blobs'), path.join(cache, 'blobs')].filter(each => existsSync(each))
 }
 
 function isInside(folder: string, file: string): boolean {

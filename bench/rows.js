@@ -15,6 +15,7 @@ import { linear } from './rows/linear.js'
 import { manySizesRows } from './rows/many-sizes.js'
 import { models } from './rows/models.js'
 import { norm } from './rows/norm.js'
+import { paged } from './rows/paged.js'
 import { products } from './rows/products.js'
 import { sampling } from './rows/sampling.js'
 import { simulation } from './rows/simulation.js'
@@ -48,6 +49,7 @@ const families = {
   gemv: { rows: gemv, targets: ['cpu'] },
   conv: { rows: conv },
   attention: { rows: attention },
+  paged: { rows: paged },
   norm: { rows: norm },
   functions: { rows: functions },
   products: { rows: products },

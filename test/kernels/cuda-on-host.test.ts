@@ -69,9 +69,9 @@ check(
 
 check(
   'convolutions, attention and normalizations',
-  ['networks.cc', 'conv_mma.cc', 'attention_mma.cc'],
-  ['conv', 'normalization', 'attention', 'conv_pack', 'conv_mma', 'attention_mma'],
-  ['conv/conv', 'ops/normalization', 'attention/attention'],
+  ['networks.cc', 'conv_mma.cc', 'attention_mma.cc', 'paged.cc'],
+  ['conv', 'normalization', 'attention', 'conv_pack', 'conv_mma', 'attention_mma', 'paged_attention'],
+  ['conv/conv', 'ops/normalization', 'attention/attention', 'attention/paged_attention'],
 )
 
 const ops = ['pool', 'dropout', 'scatter', 'grid_sample', 'recurrent', 'adamw']

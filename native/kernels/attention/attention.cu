@@ -4,41 +4,11 @@
 // over columns in order. Trap: a thread keeps its elements of the output in global memory between the blocks
 // of columns; nobody else may. Reference: native/backend/cpu/attention/attention.cc, attention_backward.cc
 #include "kernels/attention/attention.cuh"
-#include "kernels/attention/blocks.h"
+#include "kernels/attention/tile.cuh"
 #include "kernels/reduce.cuh"
 
 namespace spark {
 namespace {
-
-using attention_block::kRows;
-using attention_block::kThreads;
-constexpr int kCols = 64, kDepth = 32;
-constexpr int kDots =
-    kRows * kCols / kThreads;  // scores of a thread: rows threadIdx.x / kCols + i · (kRows / kDots)
-constexpr int kStep = kRows / kDots;
-
-// dots[i] = left row · right row for the thread's pairs; rows that are null give 0.
-template <typename Left, typename Right>
-__device__ void multiply(const Left& left, const Right& right, int64_t depth, float (&dots)[kDots]) {
-  __shared__ float a[kRows][kDepth], b[kCols][kDepth + 1];
-  for (float& dot : dots) dot = 0;
-  for (int64_t first = 0; first < depth; first += kDepth) {
-    __syncthreads();  // the last piece has been used
-    for (int i = threadIdx.x; i < (kRows + kCols) * kDepth; i += kThreads) {
-      const int row = i / kDepth, d = i % kDepth;
-      const float* from = row < kRows ? left(row) : right(row - kRows);
-      const float value = from && first + d < depth ? from[first + d] : 0;
-      (row < kRows ? a[row][d] : b[row - kRows][d]) = value;
-    }
-    __syncthreads();
-    for (int d = 0; d < kDepth; ++d) {
-      for (int i = 0; i < kDots; ++i) {
-        dots[i] = fmaf(a[threadIdx.x / kCols + i * kStep][d], b[threadIdx.x % kCols][d], dots[i]);
-      }
-    }
-  }
-  __syncthreads();
-}
 
 // to[e] = to[e] · factor + Σ_j weights[j] · from(j)[e] for the thread's share of a row: 16 threads have one.
 template <typename From>

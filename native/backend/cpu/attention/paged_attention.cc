@@ -58,88 +58,122 @@ void write_rows(const PagedAttentionArgs& args, const PagedTables& tables) {
   });
 }
 
-// What a row has summed: Σ e^(w − max), and the same with the values.
-struct RowSum {
-  float max = -kInfinity, total = 0;
-};
-
 // Some of the queries of a sequence that meet one head of keys: query i is that of its row i / group, and of
 // head i mod group of those that share the head of keys.
 struct TileOf {
   const PagedSequence* sequence;
   int64_t kv_head, first, count;
+
+  int64_t token(int64_t row, int64_t group) const { return sequence->first + (first + row) / group; }
+  int64_t head(int64_t row, int64_t group) const { return kv_head * group + (first + row) % group; }
+  int64_t position(int64_t row, int64_t group) const { return sequence->past + (first + row) / group; }
 };
 
+// What a row has summed over some positions: the largest score and Σ e^(w − max).
+struct RowSum {
+  float max = -kInfinity, total = 0;
+};
+
+// Adds sums over a chunk, of which part(e) has those of the values from e on, to those before, in dense rows.
+template <typename Part>
+void merge(RowSum& sum, float* out, int64_t depth, const RowSum& chunk, const Part& part) {
+  if (chunk.total == 0) return;
+  const float max = std::max(sum.max, chunk.max);
+  const float before = sum.total == 0 ? 0 : std::exp(sum.max - max), now = std::exp(chunk.max - max);
+  for (int64_t e = 0; e < depth; e += kTile) {
+    const float* from = part(e);
+    const int64_t count = std::min(kTile, depth - e);
+    if (before == 0) {
+      for (int64_t i = 0; i < count; ++i) out[e + i] = from[i] * now;
+    } else {
+      for (int64_t i = 0; i < count; ++i) out[e + i] = out[e + i] * before + from[i] * now;
+    }
+  }
+  sum = {max, sum.total * before + chunk.total * now};
+}
+
+// The queries of a tile, and their sums over a chunk of positions.
 class Tile {
  public:
   Tile(const PagedAttentionArgs& args, const PagedTables& tables, const TileOf& of, float* workspace)
       : args_(args), shape_(args.shape), tables_(tables), of_(of), kernels_(kernels().rows) {
     group_ = shape_.heads / shape_.kv_heads;
-    rows_ = of.count;
     queries_ = workspace;
-    keys_ = queries_ + left_floats(shape_.depth);
-    values_ = keys_ + kPagedChunk * shape_.depth;
-    scores_ = values_ + kPagedChunk * shape_.depth;
+    lines_ = queries_ + left_floats(shape_.depth);
+    scores_ = lines_ + kPanelRows * shape_.depth;
     weights_ = scores_ + sums_floats(kBlock);
     part_ = weights_ + left_floats(kBlock);
-    out_ = part_ + sums_floats(shape_.depth);
-    panel_ = out_ + sums_floats(shape_.depth);
+    panel_ = part_ + sums_floats(shape_.depth);
+    for (int64_t row = 0; row < of.count; ++row) {
+      const float* query =
+          args.query + (of.token(row, group_) * shape_.heads + of.head(row, group_)) * shape_.depth;
+      prepare_head(args, query, args.query_norm, of.token(row, group_), lines_);
+      put_row(lines_, shape_.depth, row, queries_);
+    }
   }
 
   static int64_t workspace_floats(const PagedAttentionShape& shape) {
-    return left_floats(shape.depth) + 2 * kPagedChunk * shape.depth + sums_floats(kBlock) +
-           left_floats(kBlock) + 2 * sums_floats(shape.depth) + kPanelFloats;
+    return left_floats(shape.depth) + kPanelRows * shape.depth + sums_floats(kBlock) + left_floats(kBlock) +
+           sums_floats(shape.depth) + kPanelFloats;
   }
 
-  void run() {
-    for (int64_t row = 0; row < rows_; ++row) {
-      const float* query = args_.query + (token(row) * shape_.heads + head(row)) * shape_.depth;
-      prepare_head(args_, query, args_.query_norm, token(row), values_);
-      put_row(values_, shape_.depth, row, queries_);
+  // Sums over the positions of a chunk that any row sees.
+  void run(int64_t chunk) {
+    const int64_t seen = first_seen(args_, of_.position(0, group_));
+    const int64_t last = of_.position(of_.count - 1, group_);
+    const int64_t s = std::max(chunk * kPagedChunk, seen);
+    const int64_t end = std::min((chunk + 1) * kPagedChunk, last + 1);
+    each_panel(key_cache(args_), s, end, [&](const HeadRows& keys, int64_t at) {
+      multiply_rows(queries_, of_.count, keys, panel_, scores_ + at);
+    });
+    for (int64_t row = 0; row < of_.count; ++row) sums_[row] = weigh(row, s, end - s);
+    for (int64_t e = 0; e < shape_.depth; e += kTile) {
+      const int64_t panels = (std::min(kTile, shape_.depth - e) + kPanelRows - 1) / kPanelRows;
+      for (int64_t row = 0; row < of_.count; ++row) {
+        std::fill_n(sums_at(part_, row, e / kTile), panels * kPanelRows, 0.0f);
+      }
     }
-    const int64_t end = position(rows_ - 1) + 1;
-    int64_t s = first_seen(args_, position(0));
-    while (s < end) {
-      const int64_t next = std::min(end, (s / kPagedChunk + 1) * kPagedChunk);
-      add_chunk(s, next - s);
-      s = next;
-    }
-    for (int64_t row = 0; row < rows_; ++row) store(row);
+    each_panel(value_cache(args_), s, end, [&](const HeadRows& values, int64_t at) {
+      multiply_columns(weights_ + at, of_.count, values, panel_, part_);
+    });
   }
+
+  const RowSum& sum(int64_t row) const { return sums_[row]; }
+  const float* part(int64_t row, int64_t e) const { return sums_at(part_, row, e / kTile); }
 
  private:
-  int64_t token(int64_t row) const { return of_.sequence->first + (of_.first + row) / group_; }
-  int64_t head(int64_t row) const { return of_.kv_head * group_ + (of_.first + row) % group_; }
-  int64_t position(int64_t row) const { return of_.sequence->past + (of_.first + row) / group_; }
-
-  // to[j] = the head's elements at position s + j of a cache.
-  void gather(const PagedCache& cache, int64_t s, int64_t count, float* to) const {
+  // Calls body(rows, position − s) for the positions [s, end) of a cache in panels of kPanelRows, counted
+  // from position 0: a sum over values is a chain of additions in each, so that blocks of any size give the
+  // same.
+  template <typename Body>
+  void each_panel(const PagedCache& cache, int64_t s, int64_t end, const Body& body) const {
     const int64_t size = shape_.block_size;
     const int32_t* blocks = tables_.blocks.data() + of_.sequence->table;
-    for (int64_t j = 0; j < count; ++j, to += shape_.depth) {
-      cache.load(blocks[(s + j) / size] * size + (s + j) % size, of_.kv_head, to);
+    const auto token_at = [&](int64_t position) { return blocks[position / size] * size + position % size; };
+    for (int64_t from = s, next; from < end; from = next) {
+      next = std::min(end, (from / kPanelRows + 1) * kPanelRows);
+      for (int64_t position = next; position < std::min(end, next + kPanelRows); ++position) {
+        cache.prefetch(token_at(position), of_.kv_head);
+      }
+      if (cache.dtype == DType::kF32 && from / size == (next - 1) / size) {
+        body(HeadRows{cache.row(token_at(from), of_.kv_head), cache.heads * cache.depth, 0, next - from,
+                      cache.depth},
+             from - s);
+        continue;
+      }
+      for (int64_t position = from; position < next; ++position) {
+        cache.load(token_at(position), of_.kv_head, lines_ + (position - from) * cache.depth);
+      }
+      body(HeadRows{lines_, cache.depth, 0, next - from, cache.depth}, from - s);
     }
-  }
-
-  // Adds positions [s, s + count), which lie in one chunk, to the sums of all rows.
-  void add_chunk(int64_t s, int64_t count) {
-    gather(key_cache(args_), s, count, keys_);
-    gather(value_cache(args_), s, count, values_);
-    multiply_rows(queries_, rows_, {keys_, shape_.depth, 0, count, shape_.depth}, panel_, scores_);
-    RowSum sums[kTileRows];
-    for (int64_t row = 0; row < rows_; ++row) sums[row] = weigh(row, s, count);
-    for (int64_t e = 0; e < shape_.depth; e += kTile) {
-      for (int64_t row = 0; row < rows_; ++row) std::fill_n(sums_at(part_, row, e / kTile), kTile, 0.0f);
-    }
-    multiply_columns(weights_, rows_, {values_, shape_.depth, 0, count, shape_.depth}, panel_, part_);
-    for (int64_t row = 0; row < rows_; ++row) merge(row, sums[row]);
   }
 
   // The scores of a row with positions [s, s + count) become weights in units of e^max.
   RowSum weigh(int64_t row, int64_t s, int64_t count) {
     float *scores = scores_ + row * kTile, *weights = weights_ + row * kLine;
-    const int64_t begin = std::clamp<int64_t>(first_seen(args_, position(row)) - s, 0, count);
-    const int64_t end = std::clamp<int64_t>(position(row) + 1 - s, begin, count);
+    const int64_t position = of_.position(row, group_);
+    const int64_t begin = std::clamp<int64_t>(first_seen(args_, position) - s, 0, count);
+    const int64_t end = std::clamp<int64_t>(position + 1 - s, begin, count);
     std::fill_n(weights, begin, 0.0f);
     std::fill(weights + end, weights + count, 0.0f);
     float scale = args_.scale;
@@ -156,48 +190,30 @@ class Tile {
     return sum;
   }
 
-  // Adds a chunk to what a row has summed before, both in units of the larger e^max.
-  void merge(int64_t row, const RowSum& chunk) {
-    RowSum& sum = sums_[row];
-    if (chunk.total == 0) return;
-    const float max = std::max(sum.max, chunk.max);
-    const float before = sum.total == 0 ? 0 : std::exp(sum.max - max), now = std::exp(chunk.max - max);
-    for (int64_t e = 0; e < shape_.depth; e += kTile) {
-      const int64_t count = std::min(kTile, shape_.depth - e);
-      float *out = sums_at(out_, row, e / kTile), *part = sums_at(part_, row, e / kTile);
-      for (int64_t i = 0; i < count; ++i)
-        out[i] = before == 0 ? part[i] * now : out[i] * before + part[i] * now;
-    }
-    sum = {max, sum.total * before + chunk.total * now};
-  }
-
-  void store(int64_t row) {
-    RowSum& sum = sums_[row];
-    float* y = args_.y + (token(row) * shape_.heads + head(row)) * shape_.depth;
-    if (tables_.slots[token(row)] < 0 || sum.total == 0) {
-      std::fill_n(y, shape_.depth, 0.0f);
-      return;
-    }
-    float factor = 1 / sum.total;
-    if (args_.sinks) {
-      const float sink = args_.sinks[head(row)], max = std::max(sum.max, sink);
-      const float own = std::exp(sum.max - max);
-      factor = own / (sum.total * own + std::exp(sink - max));
-    }
-    for (int64_t e = 0; e < shape_.depth; e += kTile) {
-      kernels_.affine(sums_at(out_, row, e / kTile), std::min(kTile, shape_.depth - e), factor, 0, y + e);
-    }
-  }
-
   const PagedAttentionArgs& args_;
   const PagedAttentionShape& shape_;
   const PagedTables& tables_;
   const TileOf of_;
   const RowKernels& kernels_;
-  int64_t group_, rows_;
-  float *queries_, *keys_, *values_, *scores_, *weights_, *part_, *out_, *panel_;
+  int64_t group_;
+  float *queries_, *lines_, *scores_, *weights_, *part_, *panel_;
   RowSum sums_[kTileRows];
 };
+
+// y of a head of a row from its sums.
+void store(const PagedAttentionArgs& args, bool is_padding, int64_t head, const RowSum& sum, const float* out,
+           float* y) {
+  float factor = sum.total == 0 || is_padding ? 0 : 1 / sum.total;
+  if (factor != 0 && args.sinks) {
+    const float sink = args.sinks[head], max = std::max(sum.max, sink), own = std::exp(sum.max - max);
+    factor = own / (sum.total * own + std::exp(sink - max));
+  }
+  if (factor == 0) {
+    std::fill_n(y, args.shape.depth, 0.0f);
+  } else {
+    kernels().rows.affine(out, args.shape.depth, factor, 0, y);
+  }
+}
 
 std::vector<TileOf> tiles_of(const PagedAttentionShape& shape, const PagedTables& tables) {
   std::vector<TileOf> tiles;
@@ -214,19 +230,110 @@ std::vector<TileOf> tiles_of(const PagedAttentionShape& shape, const PagedTables
   return tiles;
 }
 
+// All tiles of a call.
+class Attention {
+ public:
+  Attention(const PagedAttentionArgs& args, const PagedTables& tables)
+      : args_(args), shape_(args.shape), tables_(tables), tiles_(tiles_of(args.shape, tables)) {
+    group_ = shape_.heads / shape_.kv_heads;
+    for (const TileOf& tile : tiles_) {
+      chunks_ = std::max(chunks_, end_of(tile) - begin_of(tile));
+      rows_ = std::max(rows_, tile.count);
+    }
+  }
+
+  void run() const {
+    const int64_t count = static_cast<int64_t>(tiles_.size());
+    // Where tiles are few, threads share out their chunks.
+    count<2 * thread_count() && chunks_> 1 ? run_chunks(count) : run_tiles(count);
+  }
+
+ private:
+  int64_t begin_of(const TileOf& tile) const {
+    return first_seen(args_, tile.position(0, group_)) / kPagedChunk;
+  }
+  int64_t end_of(const TileOf& tile) const { return tile.position(tile.count - 1, group_) / kPagedChunk + 1; }
+
+  // A thread merges the chunks of its tile as they come.
+  void run_tiles(int64_t count) const {
+    const int64_t own = Tile::workspace_floats(shape_), depth = shape_.depth;
+    parallel_tasks(count, own + kTileRows * depth, [&](int64_t index, float* workspace) {
+      const TileOf& of = tiles_[index];
+      Tile tile(args_, tables_, of, workspace);
+      float* out = workspace + own;
+      RowSum sums[kTileRows];
+      for (int64_t chunk = begin_of(of); chunk < end_of(of); ++chunk) {
+        tile.run(chunk);
+        for (int64_t row = 0; row < of.count; ++row) {
+          merge(sums[row], out + row * depth, depth, tile.sum(row),
+                [&](int64_t e) { return tile.part(row, e); });
+        }
+      }
+      for (int64_t row = 0; row < of.count; ++row) finish(of, row, sums[row], out + row * depth);
+    });
+  }
+
+  // The sums of all chunks of all tiles, and then those of their rows.
+  void run_chunks(int64_t count) const {
+    const int64_t depth = shape_.depth, pitch = depth + 2;
+    const Scratch parts(count * chunks_ * rows_ * pitch);
+    const auto part_of = [&](int64_t index, int64_t chunk, int64_t row) {
+      return parts.data() + ((index * chunks_ + chunk) * rows_ + row) * pitch;
+    };
+    parallel_tasks(count * chunks_, Tile::workspace_floats(shape_), [&](int64_t task, float* workspace) {
+      const int64_t index = task / chunks_, chunk = task % chunks_;
+      const TileOf& of = tiles_[index];
+      if (begin_of(of) + chunk >= end_of(of)) return;
+      Tile tile(args_, tables_, of, workspace);
+      tile.run(begin_of(of) + chunk);
+      for (int64_t row = 0; row < of.count; ++row) {
+        float* part = part_of(index, chunk, row);
+        part[0] = tile.sum(row).max;
+        part[1] = tile.sum(row).total;
+        for (int64_t e = 0; e < depth; e += kTile) {
+          std::copy_n(tile.part(row, e), std::min(kTile, depth - e), part + 2 + e);
+        }
+      }
+    });
+    parallel_for(count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t index = begin; index < end; ++index) {
+        const TileOf& of = tiles_[index];
+        for (int64_t row = 0; row < of.count; ++row) {
+          RowSum sum;
+          float* out = part_of(index, 0, row) + 2;
+          for (int64_t chunk = 0; chunk < end_of(of) - begin_of(of); ++chunk) {
+            const float* part = part_of(index, chunk, row);
+            merge(sum, out, depth, {part[0], part[1]}, [&](int64_t e) { return part + 2 + e; });
+          }
+          finish(of, row, sum, out);
+        }
+      }
+    });
+  }
+
+  void finish(const TileOf& of, int64_t row, const RowSum& sum, const float* out) const {
+    const int64_t n = of.token(row, group_), head = of.head(row, group_);
+    store(args_, tables_.slots[n] < 0, head, sum, out, args_.y + (n * shape_.heads + head) * shape_.depth);
+  }
+
+  const PagedAttentionArgs& args_;
+  const PagedAttentionShape& shape_;
+  const PagedTables& tables_;
+  const std::vector<TileOf> tiles_;
+  int64_t group_, chunks_ = 0, rows_ = 0;  // the most chunks and rows of a tile
+};
+
 }  // namespace
 
 void paged_attention(const PagedAttentionArgs& args) {
   const PagedAttentionShape& shape = args.shape;
   const PagedTables tables = paged_tables(args);
   write_rows(args, tables);
+  const int64_t width = shape.heads * shape.depth;
   for (int64_t n = 0; n < shape.tokens; ++n) {
-    if (tables.slots[n] < 0)
-      std::fill_n(args.y + n * shape.heads * shape.depth, shape.heads * shape.depth, 0.0f);
+    if (tables.slots[n] < 0) std::fill_n(args.y + n * width, width, 0.0f);
   }
-  const std::vector<TileOf> tiles = tiles_of(shape, tables);
-  parallel_tasks(static_cast<int64_t>(tiles.size()), Tile::workspace_floats(shape),
-                 [&](int64_t index, float* workspace) { Tile(args, tables, tiles[index], workspace).run(); });
+  Attention(args, tables).run();
 }
 
 }  // namespace spark::cpu

@@ -1,0 +1,348 @@
+// paged_attention.cu: attention over blocks of keys and values, by the formulas of backend/paged_args.h, in
+// three launches: heads are normalized and rotated, keys and values written; tiles of 16 queries that share a
+// head of keys meet 256 positions at a time; and where a block had one such chunk only, chunks are merged in
+// order. How work is shared out changes no bit. Trap: a thread keeps its elements of the output in global
+// memory between chunks; nobody else may. Reference: native/backend/cpu/attention/paged_attention.cc
+#include <type_traits>
+
+#include "kernels/attention/paged.cuh"
+#include "kernels/attention/paged_args.h"
+#include "kernels/attention/tile.cuh"
+#include "kernels/reduce.cuh"
+
+namespace spark {
+namespace {
+
+constexpr int kChunk = kPagedChunk;
+
+// Element d of a head of row n, normalized and rotated.
+struct PreparedHead {
+  const PagedAttentionArgs& args;
+  const float *from, *norm;
+  int64_t n;
+  float factor;  // of the normalization
+
+  __device__ float normed(int64_t d) const { return norm ? from[d] * factor * norm[d] : from[d]; }
+  __device__ float operator()(int64_t d) const {
+    const int64_t half = args.shape.rotary / 2;
+    if (d >= args.shape.rotary) return normed(d);
+    const bool first = args.interleaved ? d % 2 == 0 : d < half;
+    const int64_t i = args.interleaved ? d / 2 : d % half, apart = args.interleaved ? 1 : half;
+    const float cos = args.cos[n * half + i], sin = args.sin[n * half + i];
+    return first ? normed(d) * cos - normed(d + apart) * sin : normed(d) * cos + normed(d - apart) * sin;
+  }
+};
+
+// Writes value(d) as the elements of a head of a token. All threads of the block must call it.
+template <typename Format, typename Value>
+__device__ void store_head(const PagedAttentionArgs& args, void* cache, float* scales, int64_t row,
+                           const Value& value) {
+  const int64_t depth = args.shape.depth;
+  auto* to = static_cast<typename Format::Code*>(cache) + row * depth;
+  if constexpr (sizeof(typename Format::Code) == 1 && !std::is_same_v<Format, E4M3>) {
+    float largest = 0;
+    for (int64_t d = threadIdx.x; d < depth; d += blockDim.x) largest = fmaxf(largest, fabsf(value(d)));
+    const float scale = int8_scale(block_max(largest));
+    if (threadIdx.x == 0) scales[row] = scale;
+    for (int64_t d = threadIdx.x; d < depth; d += blockDim.x) to[d] = int8_code(value(d), scale);
+  } else {
+    for (int64_t d = threadIdx.x; d < depth; d += blockDim.x) {
+      to[d] = Format::encode(value(d), cast_limit<Format>(true));
+    }
+  }
+}
+
+// A block for each head of queries and of keys of a row.
+template <typename Format>
+__device__ void prepare(const PagedAttentionArgs& args, float* queries) {
+  const int64_t heads = args.shape.heads, kv_heads = args.shape.kv_heads, depth = args.shape.depth;
+  const int64_t n = blockIdx.x / (heads + kv_heads), head = blockIdx.x % (heads + kv_heads);
+  const bool is_query = head < heads;
+  const int64_t own = n * kv_heads + head - heads;
+  const float* from = is_query ? args.query + (n * heads + head) * depth : args.key + own * depth;
+  PreparedHead prepared{args, from, is_query ? args.query_norm : args.key_norm, n, 1};
+  if (prepared.norm) {
+    float sum = 0;
+    for (int64_t d = threadIdx.x; d < depth; d += blockDim.x) sum += from[d] * from[d];
+    prepared.factor = 1 / sqrtf(block_sum(sum) / depth + args.epsilon);
+  }
+  if (is_query) {
+    float* to = queries + (n * heads + head) * depth;
+    for (int64_t d = threadIdx.x; d < depth; d += blockDim.x) to[d] = prepared(d);
+    return;
+  }
+  const int64_t token = paged_row(args, n).token;
+  if (token < 0) return;
+  const int64_t row = token * kv_heads + head - heads;
+  store_head<Format>(args, args.key_cache, args.key_scales, row, prepared);
+  store_head<Format>(args, args.value_cache, args.value_scales, row,
+                     [&](int64_t d) { return args.value[own * depth + d]; });
+}
+
+// What a row has summed: the largest score and Σ e^(w − largest).
+struct RowSum {
+  float largest, total;
+};
+
+__device__ RowSum nothing() { return {-INFINITY, 0}; }
+
+// The factors that bring two sums into one unit; the second one has terms.
+struct Factors {
+  float largest, before, now;
+
+  __device__ Factors(const RowSum& sum, const RowSum& chunk)
+      : largest(fmaxf(sum.largest, chunk.largest)),
+        before(sum.total == 0 ? 0 : expf(sum.largest - largest)),
+        now(expf(chunk.largest - largest)) {}
+  __device__ float merge(float sum, float part) const {
+    return before == 0 ? part * now : sum * before + part * now;
+  }
+};
+
+// The factor of what a head has summed, which makes it y.
+__device__ float last_factor(const PagedAttentionArgs& args, const RowSum& sum, int64_t head) {
+  if (sum.total == 0) return 0;
+  if (!args.sinks) return 1 / sum.total;
+  const float sink = args.sinks[head], largest = fmaxf(sum.largest, sink);
+  const float own = expf(sum.largest - largest);
+  return own / (sum.total * own + expf(sink - largest));
+}
+
+// y of a row that takes part in nothing.
+__device__ float idle(int64_t token) { return token == kBroken ? NAN : 0; }
+
+struct TileRow {
+  int64_t n, head;
+  PagedRow at;  // token: kPadding where there is no such row
+};
+
+// All that the threads of a block share.
+struct Shared {
+  float scores[kRows][kChunk];
+  int64_t tokens[kChunk];  // of the caches, of the positions of a chunk
+  TileRow rows[kRows];
+  RowSum sums[kRows], chunk[kRows];
+};
+
+template <typename Format>
+struct Tile {
+  const PagedAttentionArgs& args;
+  const PagedTiles& tiles;
+  const float* queries;
+  float* parts;
+  Shared& shared;
+  int64_t kv_head;
+
+  __device__ void run(int64_t tile, int64_t own_chunk) {
+    find_rows(tile);
+    const int own = threadIdx.x / kRows;
+    if (tiles.chunks > 0) {
+      if (threadIdx.x % kRows == 0 && in_call(own)) part_of(own, own_chunk)[1] = 0;
+    }
+    if (threadIdx.x < kRows) shared.sums[threadIdx.x] = nothing();
+    __syncthreads();
+    for (int first = 0, last; first < kRows; first = last) {
+      const int64_t sequence = shared.rows[first].at.sequence;
+      for (last = first + 1; last < kRows && shared.rows[last].at.sequence == sequence;) ++last;
+      if (sequence < 0) continue;
+      const int64_t begin = first_seen(args, shared.rows[first].at.position) / kChunk;
+      const int64_t end = shared.rows[last - 1].at.position / kChunk + 1;
+      const bool one = tiles.chunks > 0;
+      if (one && (own_chunk < begin || own_chunk >= end)) continue;
+      for (int64_t chunk = one ? own_chunk : begin; chunk < (one ? own_chunk + 1 : end); ++chunk) {
+        add_chunk(sequence, chunk, first, last);
+      }
+    }
+    if (tiles.chunks > 0 || !in_call(own)) return;
+    const TileRow& row = shared.rows[own];
+    float* y = output_of(own);
+    const float factor = last_factor(args, shared.sums[own], row.head);
+    for (int64_t e = threadIdx.x % kRows; e < args.shape.depth; e += kRows) {
+      y[e] = row.at.token < 0 ? idle(row.at.token) : factor == 0 ? 0 : y[e] * factor;
+    }
+  }
+
+  // Whether row `own` is one of the call, padding or not.
+  __device__ bool in_call(int own) const { return shared.rows[own].head >= 0; }
+  __device__ float* output_of(int own) const {
+    return args.y + (shared.rows[own].n * args.shape.heads + shared.rows[own].head) * args.shape.depth;
+  }
+  __device__ float* part_of(int own, int64_t chunk) const {
+    const int64_t row = shared.rows[own].n * args.shape.heads + shared.rows[own].head;
+    return parts + (row * tiles.chunks + chunk) * (args.shape.depth + kPagedPartHead);
+  }
+
+  __device__ void find_rows(int64_t tile) {
+    const int64_t group = args.shape.heads / args.shape.kv_heads;
+    const int64_t first_head = tile % tiles.of_group * tiles.heads, rest = tile / tiles.of_group;
+    kv_head = rest % args.shape.kv_heads;
+    if (threadIdx.x < kRows) {
+      const int64_t n = rest / args.shape.kv_heads * tiles.tokens + threadIdx.x / tiles.heads;
+      const int64_t head = first_head + threadIdx.x % tiles.heads;
+      TileRow& row = shared.rows[threadIdx.x];
+      row = {n, -1, {kPadding, 0, kPadding}};
+      if (threadIdx.x < tiles.tokens * tiles.heads && n < args.shape.tokens && head < group) {
+        row.head = kv_head * group + head;
+        row.at = paged_row(args, n);
+        if (row.at.token < 0) row.at.sequence = kPadding;
+      }
+    }
+    __syncthreads();
+  }
+
+  // Whether row `own` of rows [first, last) sees a position.
+  __device__ bool sees(int own, int64_t position, int first, int last) const {
+    if (own < first || own >= last) return false;
+    const int64_t latest = shared.rows[own].at.position;
+    return position <= latest && position >= first_seen(args, latest);
+  }
+
+  // Adds a chunk to the sums of rows [first, last), which are those of a sequence.
+  __device__ void add_chunk(int64_t sequence, int64_t chunk, int first, int last) {
+    const int64_t start = chunk * kChunk;
+    const int64_t begin = first_seen(args, shared.rows[first].at.position) - start;
+    const int64_t end = shared.rows[last - 1].at.position + 1 - start;
+    for (int j = threadIdx.x; j < kChunk; j += kThreads) {
+      shared.tokens[j] = j >= begin && j < end ? token_at(args, sequence, start + j) : kBroken;
+    }
+    __syncthreads();
+    for (int col = 0; col < kChunk; col += kCols) {
+      if (col < end && col + kCols > begin) score(start, col, first, last);
+    }
+    __syncthreads();
+    weigh(start, first, last);
+    __syncthreads();
+    add_values(chunk, start, first, last);
+    __syncthreads();
+    if (threadIdx.x >= first && threadIdx.x < last && shared.chunk[threadIdx.x].total != 0) {
+      RowSum& sum = shared.sums[threadIdx.x];
+      const RowSum& more = shared.chunk[threadIdx.x];
+      const Factors factors(sum, more);
+      sum = {factors.largest, factors.merge(sum.total, more.total)};
+    }
+    __syncthreads();
+  }
+
+  __device__ void score(int64_t start, int col, int first, int last) {
+    float dots[kDots];
+    const int64_t depth = args.shape.depth;
+    multiply(
+        [&](int own) -> const float* {
+          if (own < first || own >= last) return nullptr;
+          return queries + (shared.rows[own].n * args.shape.heads + shared.rows[own].head) * depth;
+        },
+        [&](int j) {
+          return CachedHead<Format>(args.key_cache, args.key_scales, args.shape, shared.tokens[col + j],
+                                    kv_head);
+        },
+        depth, dots);
+    const int j = col + threadIdx.x % kCols;
+    for (int i = 0; i < kDots; ++i) {
+      const int own = threadIdx.x / kCols + i * kStep;
+      float value = dots[i] * args.scale;
+      if (args.softcap != 0) value = args.softcap * tanhf(value / args.softcap);
+      if (shared.tokens[j] < 0) value = NAN;
+      shared.scores[own][j] = sees(own, start + j, first, last) ? value : -INFINITY;
+    }
+  }
+
+  // Scores become weights in units of the row's e^largest.
+  __device__ void weigh(int64_t start, int first, int last) {
+    constexpr int kWarps = kThreads / kWarp;
+    const int lane = threadIdx.x % kWarp;
+    for (int own = threadIdx.x / kWarp; own < kRows; own += kWarps) {
+      float largest = -INFINITY;
+      for (int j = lane; j < kChunk; j += kWarp) {
+        if (!sees(own, start + j, first, last)) shared.scores[own][j] = -INFINITY;
+        largest = fmaxf(largest, shared.scores[own][j]);
+      }
+      for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+        largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, offset));
+      }
+      float total = 0;
+      for (int j = lane; j < kChunk; j += kWarp) {
+        float& score = shared.scores[own][j];
+        score = score == -INFINITY ? 0 : expf(score - (largest == -INFINITY ? 0 : largest));
+        total += score;
+      }
+      for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+        total += __shfl_xor_sync(0xFFFFFFFF, total, offset);
+      }
+      if (lane == 0) shared.chunk[own] = {largest, total};
+    }
+  }
+
+  // The thread's elements of its row: 16 threads have one.
+  __device__ void add_values(int64_t chunk, int64_t start, int first, int last) {
+    const int own = threadIdx.x / kRows;
+    if (own < first || own >= last) return;
+    const RowSum& more = shared.chunk[own];
+    if (more.total == 0) return;
+    const int64_t latest = shared.rows[own].at.position;
+    const int64_t begin = max(first_seen(args, latest) - start, int64_t{0});
+    const int64_t end = min(latest + 1 - start, int64_t{kChunk});
+    const Factors factors(shared.sums[own], more);
+    float* part = tiles.chunks > 0 ? part_of(own, chunk) : nullptr;
+    for (int64_t e = threadIdx.x % kRows; e < args.shape.depth; e += kRows) {
+      float sum = 0;
+      for (int64_t j = begin; j < end; ++j) {
+        const CachedHead<Format> value(args.value_cache, args.value_scales, args.shape, shared.tokens[j],
+                                       kv_head);
+        sum = fmaf(shared.scores[own][j], value ? value[e] : 0.0f, sum);
+      }
+      float& to = part ? part[kPagedPartHead + e] : output_of(own)[e];
+      to = part ? sum : factors.merge(to, sum);
+    }
+    if (part && threadIdx.x % kRows == 0) {
+      part[0] = more.largest;
+      part[1] = more.total;
+    }
+  }
+};
+
+template <typename Format>
+__device__ void attend(const PagedAttentionArgs& args, const PagedTiles& tiles, const float* queries,
+                       float* parts) {
+  __shared__ Shared shared;
+  const int64_t chunks = max(tiles.chunks, int64_t{1});
+  Tile<Format>{args, tiles, queries, parts, shared, 0}.run(blockIdx.x / chunks, blockIdx.x % chunks);
+}
+
+}  // namespace
+}  // namespace spark
+
+// y of a head of a row from its chunks, a block for each.
+extern "C" __global__ void paged_merge_f32(spark::PagedAttentionArgs args, const float* parts,
+                                           int64_t chunks) {
+  using namespace spark;
+  const int64_t depth = args.shape.depth, n = blockIdx.x / args.shape.heads;
+  const int64_t token = paged_row(args, n).token;
+  float* y = args.y + blockIdx.x * depth;
+  for (int64_t e = threadIdx.x; e < depth; e += blockDim.x) {
+    RowSum sum = nothing();
+    float value = 0;
+    for (int64_t chunk = 0; token >= 0 && chunk < chunks; ++chunk) {
+      const float* part = parts + (blockIdx.x * chunks + chunk) * (depth + kPagedPartHead);
+      if (part[1] == 0) continue;
+      const Factors factors(sum, {part[0], part[1]});
+      value = factors.merge(value, part[kPagedPartHead + e]);
+      sum = {factors.largest, factors.merge(sum.total, part[1])};
+    }
+    const float factor = last_factor(args, sum, blockIdx.x % args.shape.heads);
+    y[e] = token < 0 ? idle(token) : factor == 0 ? 0 : value * factor;
+  }
+}
+
+#define SPARK_PAGED(name, Format)                                                                        \
+  extern "C" __global__ void paged_prepare_##name(spark::PagedAttentionArgs args, float* queries) {      \
+    spark::prepare<Format>(args, queries);                                                               \
+  }                                                                                                      \
+  extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads) paged_attention_##name( \
+      spark::PagedAttentionArgs args, spark::PagedTiles tiles, const float* queries, float* parts) {     \
+    spark::attend<Format>(args, tiles, queries, parts);                                                  \
+  }
+SPARK_PAGED(f32, spark::F32)
+SPARK_PAGED(f16, spark::F16)
+SPARK_PAGED(bf16, spark::BF16)
+SPARK_PAGED(f8_e4m3, spark::E4M3)
+SPARK_PAGED(i8, spark::Int8)

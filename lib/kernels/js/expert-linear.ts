@@ -12,6 +12,7 @@ type Args = KernelArgs['expertLinear']
 /** y[n, j, o] = Σ_i x[n, i] W[e, o, i] + bias[e, o] with e = choice[n, j] */
 function* expertLinear(args: Args): Paced<void> {
   const { weight, experts, tokens, choices, perChoice, x, choice, bias, y } = args
+  expectChoices(args)
   const { cols } = weight
   const out = weight.rows / experts
   const row = rowReader(weight)
@@ -52,6 +53,5 @@ export const expertLinearRows: KernelRows<'expertLinear'> = {
       bias: optional(rows),
       y: tokens * choices * (rows / experts),
     }),
-    checkElements: expectChoices,
   },
 }

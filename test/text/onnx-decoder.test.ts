@@ -26,15 +26,15 @@ const raggedOf = (graph: Graph): Promise<RaggedDecoder> =>
 /** Logits of all tokens of a sequence, from the exported graph. */
 async function exportedLogits(graph: Graph, ids: readonly number[]): Promise<Float32Array> {
   using model = await Model.fromGraph(graph, { backend: 'js', precision: 'fp32' })
-  const none = Tensor.of(new Float32Array(0), [1, kvHeads, 0, headSize], 'f32')
   const row = (values: readonly number[]): Tensor<'i64'> =>
     Tensor.of(BigInt64Array.from(values, BigInt), [1, values.length], 'i64')
   const feeds: Record<string, Tensor<'i64'> | Tensor<'f32'>> = {
     input_ids: row(ids),
     attention_mask: row(ids.map(() => 1)),
-    'past_key_values.0.key': none,
-    'past_key_values.0.value': none,
   }
+  const empty = [1, kvHeads, 0, headSize]
+  for (const { name } of graph.inputs.filter(input => input.name.startsWith('past')))
+    feeds[name] = Tensor.of(new Float32Array(0), name === 'past_0' ? [2, ...empty] : empty, 'f32')
   if (graph.inputs.some(({ name }) => name === 'position_ids')) feeds.position_ids = row(ids.map((_, i) => i))
   const { logits } = await model.run<{ logits: 'f32' }>(feeds, { outputs: ['logits'] })
   return logits.data
@@ -94,6 +94,8 @@ const forms: readonly (ExportedForm & { readonly is: string })[] = [
   { is: 'products and a softmax', attention: 'softmax' },
   { is: 'a window, a scale and a limit of scores', attention: 'softmax', window: 3, scale: 0.3, softcap: 2 },
   { is: 'computed positions', attention: 'softmax', computesPositions: true },
+  { is: 'keys and values in one input', attention: 'softmax', isPaired: true },
+  { is: 'Attention, keys and values in one input', attention: 'standard', isPaired: true },
   { is: 'Attention of joined keys', attention: 'joined', window: 5, scale: 0.4 },
   { is: 'Attention with a mask', attention: 'standard' },
   { is: 'Attention with a window', attention: 'standard', window: 4, scale: 0.7, softcap: 1.5 },

@@ -35,7 +35,7 @@ function siteOf(
   if (input(node, at.lengths) !== '') throw unsupported('keys and values beside the model are not supported')
   const layer = ports.layers.findIndex(({ keys, values }) =>
     keys === values
-      ? pairInput(graph, input(node, at.pastKeys)) === keys
+      ? [at.pastKeys, at.pastValues].every(index => pairInput(graph, input(node, index)) === keys)
       : input(node, at.pastKeys) === keys && input(node, at.pastValues) === values,
   )
   if (layer < 0) throw unsupported(`its past '${input(node, at.pastKeys)}' is no input of the model`)

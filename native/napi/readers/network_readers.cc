@@ -3,7 +3,7 @@
 
 #include "backend/labels.h"
 #include "core/error.h"
-#include "napi/readers.h"
+#include "napi/readers/readers.h"
 
 namespace spark::napi {
 namespace {

@@ -1,7 +1,7 @@
 // dora_readers.cc: argument readers of the DoRA operations.
 #include "backend/labels.h"
 #include "core/error.h"
-#include "napi/readers.h"
+#include "napi/readers/readers.h"
 
 namespace spark::napi {
 

@@ -3,7 +3,7 @@ import t from 'tap'
 import { philox } from '#lib/core/philox.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import { requireAddon } from '#lib/native.js'
-import { identical } from '../fixtures/close.js'
+import { identical } from '../../fixtures/close.js'
 
 const addon = requireAddon()
 const mask = (kernels: 'js' | 'cpu', count: number, ratio: number, stream: number, state: Uint32Array) => {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "napi/readers.h"
+#include "napi/readers/readers.h"
 
 namespace spark::napi {
 namespace {

@@ -1,6 +1,6 @@
 // weight_readers.cc: argument readers of the layouts of weights.
 #include "core/error.h"
-#include "napi/readers.h"
+#include "napi/readers/readers.h"
 
 namespace spark::napi {
 

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap'
 import { requireAddon } from '#lib/native.js'
-import { close } from '../fixtures/close.js'
-import { goldenJson, noGolden } from '../fixtures/values/golden-bytes.js'
-import { goldenFloats } from '../fixtures/values/golden-values.js'
-import { randomGenerator, uniform } from '../fixtures/values/random.js'
+import { close } from '../../fixtures/close.js'
+import { goldenJson, noGolden } from '../../fixtures/values/golden-bytes.js'
+import { goldenFloats } from '../../fixtures/values/golden-values.js'
+import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "napi/readers.h"
+#include "napi/readers/readers.h"
 
 namespace spark::napi {
 namespace {

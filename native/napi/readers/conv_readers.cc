@@ -1,6 +1,6 @@
 // conv_readers.cc: argument readers of convolutions.
 #include "core/error.h"
-#include "napi/readers.h"
+#include "napi/readers/readers.h"
 
 namespace spark::napi {
 namespace {

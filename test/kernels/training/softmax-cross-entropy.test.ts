@@ -1,8 +1,8 @@
 import t from 'tap'
 import { requireAddon } from '#lib/native.js'
-import { close, within } from '../fixtures/close.js'
-import { matrix, sum } from '../fixtures/models/dora-layer.js'
-import { randomGenerator, uniform } from '../fixtures/values/random.js'
+import { close, within } from '../../fixtures/close.js'
+import { matrix, sum } from '../../fixtures/models/dora-layer.js'
+import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

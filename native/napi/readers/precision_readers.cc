@@ -1,6 +1,6 @@
 // precision_readers.cc: argument readers of casts and quantization.
 #include "core/error.h"
-#include "napi/readers.h"
+#include "napi/readers/readers.h"
 
 namespace spark::napi {
 

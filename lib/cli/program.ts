@@ -79,6 +79,16 @@ const commands: Readonly<Record<string, Entry>> = {
     description: 'make vectors of texts, or show how similar texts are',
     load: async () => (await import('./text/embed.js')).addEmbed,
   },
+  chat: {
+    usage: '[options] <model> [message]',
+    description: 'talk with a language model',
+    load: async () => (await import('./text/chat.js')).addChat,
+  },
+  generate: {
+    usage: '[options] <model> [text]',
+    description: 'continue a text with a language model',
+    load: async () => (await import('./text/generate.js')).addGenerate,
+  },
   finetune: {
     usage: '[options]',
     description: 'train an adapter on an ONNX model, or the model itself',

@@ -28,6 +28,7 @@ import type {
   TextModelOptions,
   TextProbabilities,
 } from './text-options.js'
+import { type SessionOptions, TextSession } from './text-session.js'
 import type { TextTokenizer } from './text-tokenizer.js'
 
 /** Names of the options of {@link TextModel.load}. */
@@ -168,6 +169,11 @@ export class TextModel implements Disposable {
       const signal = options.signal ? AbortSignal.any([options.signal, abandoned]) : abandoned
       return text.end(await scheduler.submit(text.request(ids, maxTokens, signal)))
     })
+  }
+
+  /** A conversation, which keeps its messages. */
+  session(options: SessionOptions = {}): TextSession {
+    return new TextSession((input, generation) => this.generate(input, generation), options)
   }
 
   /**

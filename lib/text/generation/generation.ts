@@ -33,10 +33,28 @@ export class Generation implements AsyncIterable<string> {
   #end: GenerationEnd | undefined
   #hasFailed = false
   #isIterated = false
+  #onStart: () => void = () => undefined
+  #onEnd: (text: string) => void = () => undefined
 
   /** @internal */
   constructor(source: GenerationSource) {
     this.#source = source
+  }
+
+  /**
+   * Calls back when the work begins.
+   * @internal
+   */
+  onStart(callback: () => void): void {
+    this.#onStart = callback
+  }
+
+  /**
+   * Calls back with the text when the work has ended, well or not.
+   * @internal
+   */
+  onEnd(callback: (text: string) => void): void {
+    this.#onEnd = callback
   }
 
   /**
@@ -46,7 +64,7 @@ export class Generation implements AsyncIterable<string> {
   async result(): Promise<GeneratedText> {
     const { finishReason, rest, stop, promptTokens, cachedTokens } = await this.#start()
     const tokens = this.#tokens
-    const text = tokens.map(token => token.text).join('') + rest
+    const text = this.#text + rest
     const ids = tokens.map(({ id }) => id)
     const logprobs = tokens.flatMap(({ logprob }) => (logprob === undefined ? [] : [logprob]))
     return {
@@ -54,6 +72,11 @@ export class Generation implements AsyncIterable<string> {
       ...(stop === undefined ? {} : { stop }),
       ...(logprobs.length > 0 ? { logprobs } : {}),
     }
+  }
+
+  /** The tokens so far. */
+  get generated(): readonly GeneratedToken[] {
+    return this.#tokens
   }
 
   /**
@@ -85,6 +108,11 @@ export class Generation implements AsyncIterable<string> {
     if (rest !== '') yield rest
   }
 
+  /** The text of the tokens so far. */
+  get #text(): string {
+    return this.#tokens.map(({ text }) => text).join('')
+  }
+
   #start(): Promise<GenerationEnd> {
     this.#work ??= this.#run()
     // Who iterates learns of a failure when the tokens are used up.
@@ -93,6 +121,7 @@ export class Generation implements AsyncIterable<string> {
   }
 
   async #run(): Promise<GenerationEnd> {
+    this.#onStart()
     try {
       const push = (token: GeneratedToken): void => {
         this.#tokens.push(token)
@@ -104,6 +133,7 @@ export class Generation implements AsyncIterable<string> {
       this.#hasFailed = true
       throw error
     } finally {
+      this.#onEnd(this.#text + (this.#end?.rest ?? ''))
       this.#wakeAll()
     }
   }

@@ -1,0 +1,98 @@
+// generate.ts: `dgx-spark generate`: continues a text.
+import type { Command } from 'commander'
+import { printableLines } from '../../core/printable.js'
+import type { Generation } from '../../text/generation/generation.js'
+import { TextModel } from '../../text/text-model.js'
+import { UsageError, withExamples } from '../command.js'
+import { integerFrom } from '../numbers.js'
+import { printError, printJson } from '../output.js'
+import {
+  addGenerationFlags,
+  addModelFlags,
+  type GenerationFlags,
+  generationOptions,
+  type ModelFlags,
+  modelOptions,
+} from './generation-flags.js'
+import { readPrompt } from './prompt.js'
+
+interface Flags extends ModelFlags, GenerationFlags {
+  ignoreEnd?: boolean
+  special?: boolean
+  logprobs?: number
+  json?: boolean
+}
+
+/** Gives the command its options and its action. */
+export function addGenerate(command: Command): void {
+  command
+    .argument('<model>', 'a folder of Hugging Face, or a GGUF file')
+    .argument('[text]', 'the beginning; - or nothing: what stdin has')
+  addGenerationFlags(addModelFlags(command))
+    .option('--ignore-end', 'go on behind tokens that end a text')
+    .option('--special', 'show control tokens')
+    .option(
+      '--logprobs <count>',
+      'report this many of the most likely tokens, with --json',
+      integerFrom(0, 1000),
+    )
+    .option('--json', 'print one JSON document: text, tokens, why it ended')
+    .action(run)
+  withExamples(
+    command,
+    "dgx-spark generate model.gguf 'Once upon a time' --max-tokens 100",
+    "dgx-spark generate Qwen3-0.6B 'Once upon a time' --temperature 0.8 --seed 1 --json",
+    'dgx-spark generate model.gguf - < story.txt',
+  )
+}
+
+async function run(source: string, text: string | undefined, flags: Flags): Promise<void> {
+  if (flags.logprobs !== undefined && !flags.json) throw new UsageError('--logprobs needs --json')
+  const prompt = await readPrompt(text)
+  const stop = new AbortController()
+  const interrupt = (): void => stop.abort()
+  process.once('SIGINT', interrupt)
+  try {
+    using model = await TextModel.load(source, { ...modelOptions(flags), signal: stop.signal })
+    const { ignoreEnd = false, special = false, logprobs } = flags
+    const generation = model.generate(prompt, {
+      ...generationOptions(flags),
+      ...{ ignoreEnd, skipSpecialTokens: !special, signal: stop.signal },
+      ...(logprobs === undefined ? {} : { logprobs }),
+    })
+    if (flags.json) await printResult(model, generation)
+    else await printText(prompt, generation)
+  } catch (error) {
+    if (!stop.signal.aborted) throw error
+    process.exitCode = 130
+    printError('interrupted')
+  } finally {
+    process.off('SIGINT', interrupt)
+  }
+}
+
+async function printText(prompt: string, generation: Generation): Promise<void> {
+  process.stdout.write(printableLines(prompt))
+  try {
+    for await (const piece of generation) process.stdout.write(printableLines(piece))
+  } finally {
+    process.stdout.write('\n')
+  }
+}
+
+async function printResult(model: TextModel, generation: Generation): Promise<void> {
+  const result = await generation.result()
+  const tokens = generation.generated.map(({ id, logprob, top }) => ({
+    id,
+    token: model.tokenizer.tokenOf(id) ?? null,
+    ...(logprob === undefined ? {} : { logprob }),
+    ...(top ? { top } : {}),
+  }))
+  const { text, finishReason, stop, promptTokens } = result
+  printJson({
+    model: model.architecture,
+    backend: model.backend,
+    ...{ text, finishReason, ...(stop === undefined ? {} : { stop }), promptTokens },
+    tokens,
+  })
+}

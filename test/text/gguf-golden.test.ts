@@ -1,0 +1,70 @@
+// GGUF files of all architectures and formats against results with their dequantized weights.
+import { readdirSync } from 'node:fs'
+import { readSafetensors, TextModel } from 'dgx-spark'
+import t from 'tap'
+import { DecoderRows, distance } from '../fixtures/text/decoder-rows.js'
+import { dataPath, noLanguageData, readJson } from '../fixtures/text/golden-data.js'
+
+interface Golden {
+  readonly prompts: readonly { readonly input_ids: number[] }[]
+  readonly greedy: { readonly prompt: string; readonly ids: number[] }
+  readonly tolerance: { readonly logits_abs: number }
+  readonly tokenize: readonly { readonly text: string; readonly ids: number[] }[]
+}
+
+const files = noLanguageData
+  ? []
+  : readdirSync(dataPath('lm-golden', 'gguf'))
+      .filter(file => file.endsWith('.gguf'))
+      .map(file => file.replace('.gguf', ''))
+
+t.test('files', { skip: noLanguageData }, async t => t.ok(files.length > 0))
+
+for (const name of files)
+  t.test(name, async t => {
+    const path = dataPath('lm-golden', 'gguf', `${name}.gguf`)
+    const golden = readJson<Golden>('lm-golden', 'gguf', `${name}.golden.json`)
+    const { tensors } = await readSafetensors(dataPath('lm-golden', 'gguf', `${name}.golden.safetensors`))
+    const model = await DecoderRows.open(path)
+    for (const [i, { input_ids: ids }] of golden.prompts.entries()) {
+      const rows = await model.rows(ids)
+      const last = rows.subarray(rows.length - rows.length / ids.length)
+      const wanted = tensors.get(`p${i}.last_logits`)!.data as Float32Array
+      t.ok(distance(last, wanted) <= golden.tolerance.logits_abs, `p${i}`)
+    }
+    const { greedy } = golden
+    const prompt = golden.prompts[Number(greedy.prompt.slice(1))]!.input_ids
+    t.strictSame((await model.greedy(prompt, greedy.ids.length)).ids, greedy.ids)
+    await model.close()
+    using loaded = await TextModel.load(path, { cacheTokens: 64 })
+    for (const { text, ids } of golden.tokenize) t.strictSame(loaded.tokenizer.encode(text), ids, text)
+  })
+
+t.test('stories260K: 200 greedy tokens of the folder and of all files', { skip: noLanguageData }, async t => {
+  const stories = (...names: string[]): string => dataPath('llm', 'stories260K', ...names)
+  const { tensors } = await readSafetensors(stories('golden.safetensors'))
+  const quantized = await readSafetensors(stories('golden-gguf.safetensors'))
+  const numbers = (data: ArrayLike<unknown>): number[] => Array.from(data, Number)
+  const ids = numbers(tensors.get('ids')!.data)
+  for (const [path, wanted, logits] of [
+    ['hf', ids, tensors.get('logits_first64')!],
+    ['gguf/stories260K-f32.gguf', ids, tensors.get('logits_first64')!],
+    ...['f16', 'q8_0', 'q4_0'].map(
+      format =>
+        [
+          `gguf/stories260K-${format}.gguf`,
+          numbers(quantized.tensors.get(`${format}.greedy`)!.data),
+          quantized.tensors.get(`${format}.logits_first64`)!,
+        ] as const,
+    ),
+  ] as const) {
+    const model = await DecoderRows.open(stories(path))
+    const greedy = await model.greedy(wanted.slice(0, 1), wanted.length - 1)
+    t.strictSame(greedy.ids, wanted.slice(1), path)
+    t.ok(
+      distance(await model.rows(ids.slice(0, 64)), logits.data as Float64Array) < 1e-4,
+      `logits of ${path}`,
+    )
+    await model.close()
+  }
+})

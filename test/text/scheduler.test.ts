@@ -138,8 +138,10 @@ t.test('cancelled, failing and impossible requests do not touch others', async t
       },
     }),
   )
-  await t.rejects(cancelled, { name: 'AbortError' })
-  await t.rejects(failing, { message: 'no more' })
+  await Promise.all([
+    t.rejects(cancelled, { name: 'AbortError' }),
+    t.rejects(failing, { message: 'no more' }),
+  ])
   t.strictSame((await good).ids, expected(prompt(4, 7), 8))
   await t.rejects(scheduler.submit(request(prompt(30, 1), 11)), {
     code: 'ERR_RANGE',

@@ -1,5 +1,6 @@
 // scheduler.ts: continuous batching: requests join and leave a running batch between two steps of the model.
 import { SparkError } from '../../core/errors.js'
+import { Pacer } from '../../core/paced.js'
 import { type Batch, batchOf, type Part, type PartRows } from './batch.js'
 import { BlockPool } from './block-pool.js'
 import { type RowOutput, Sequence, type TokenRequest } from './token-request.js'
@@ -106,7 +107,10 @@ export class Scheduler {
   async #work(): Promise<void> {
     // What is submitted in the same turn joins the first batch.
     await undefined
+    const pacer = new Pacer()
     while (this.active > 0) {
+      // Steps of small models do not leave the JavaScript thread.
+      await pacer.pause()
       this.#removeAborted()
       if (this.#isClosed) this.#endAll()
       this.#admit()

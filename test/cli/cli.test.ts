@@ -48,6 +48,10 @@ t.test('help, version, wrong usage', async t => {
   for (const args of [['version'], ['-v']]) t.match(cli(args).stdout, /^\d+\.\d+\.\d+\n$/)
 })
 
+/** The words of a command line, in which a text may stand in quotes. */
+const wordsOf = (line: string): string[] =>
+  (line.match(/'[^']*'|\S+/g) ?? []).map(word => word.replace(/^'(.*)'$/, '$1'))
+
 t.test('every command has examples that it takes', async t => {
   const visit = async (command: Command): Promise<void> => {
     for (const inner of command.commands) await visit(inner)
@@ -68,7 +72,7 @@ t.test('every command has examples that it takes', async t => {
       command.commands.forEach(silence)
     }
     program.commands.forEach(silence)
-    await t.resolves(program.parseAsync(line.split(' ').slice(1), { from: 'user' }), line)
+    await t.resolves(program.parseAsync(wordsOf(line).slice(1), { from: 'user' }), line)
   }
 })
 

@@ -36,7 +36,7 @@ export function addChat(command: Command): void {
     command,
     'dgx-spark chat model.gguf',
     "dgx-spark chat Qwen3-0.6B 'Why is the sky blue?' --system 'Answer in one sentence.'",
-    'dgx-spark chat model.gguf - < question.txt',
+    'dgx-spark chat model.gguf -',
   )
 }
 

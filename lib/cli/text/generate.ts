@@ -42,7 +42,7 @@ export function addGenerate(command: Command): void {
     command,
     "dgx-spark generate model.gguf 'Once upon a time' --max-tokens 100",
     "dgx-spark generate Qwen3-0.6B 'Once upon a time' --temperature 0.8 --seed 1 --json",
-    'dgx-spark generate model.gguf - < story.txt',
+    'dgx-spark generate model.gguf -',
   )
 }
 

@@ -18,10 +18,7 @@ interface Golden {
   readonly tolerance: { readonly logits_abs: number; readonly hidden_abs: number }
 }
 
-// Mixtures of experts follow with their operator.
-const folders = noLanguageData
-  ? []
-  : foldersOf('lm-golden', 'models').filter(name => !/mixtral|gpt-oss/.test(name))
+const folders = noLanguageData ? [] : foldersOf('lm-golden', 'models')
 const promptOf = ({ prompts }: Golden, name: string): number[] => prompts[Number(name.slice(1))]!.input_ids
 
 /** The rows of the batch without what fills them up. */

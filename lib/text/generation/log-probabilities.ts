@@ -8,7 +8,7 @@ import type { Scheduler } from './scheduler.js'
 export async function logProbabilities(
   scheduler: Scheduler,
   ids: readonly number[],
-  signal: AbortSignal | undefined,
+  signal?: AbortSignal,
 ): Promise<Float64Array> {
   const result = new Float64Array(ids.length - 1)
   await scheduler.submit({

@@ -15,7 +15,10 @@ export interface TextModelOptions extends Omit<EngineOptions, 'provider'> {
   cacheTokens?: number
   /** Sequences that are worked on at the same time; further ones wait. Default: 64. */
   maxSequences?: number
-  /** Tokens of a batch: longer prompts are computed in chunks. Default: 512. */
+  /**
+   * Tokens of a batch. Decoders: longer prompts are computed in chunks; default 512. Encoders: of several texts with their padding, a
+   * longer text is a batch of its own; default 4096.
+   */
   batchTokens?: number
   /** Bytes that weights and cache may take together. Default: what is available. */
   memoryLimit?: number

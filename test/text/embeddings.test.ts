@@ -66,6 +66,17 @@ t.test('a folder without modules: the mean, normalized', async t => {
   t.strictSame(await model.embed([]), [])
 })
 
+t.test('texts that are cut keep the tokens around them', async t => {
+  using model = await TextModel.load(await writeEncoderFolder(t.testdir()), cpu)
+  const { tokenizer } = model
+  t.strictSame(tokenizer.encode('the bell rings', { maxLength: 5 }), [2, 4, 6, 7, 3])
+  t.strictSame(tokenizer.encode('the bell rings', { maxLength: 4 }), [2, 4, 6, 3])
+  t.strictSame(tokenizer.encode('the bell rings', { maxLength: 2 }), [2, 3])
+  t.strictSame(tokenizer.encode('the bell rings', { maxLength: 1, addSpecialTokens: false }), [4])
+  t.throws(() => tokenizer.encode('the bell rings', { maxLength: 1 }), { code: 'ERR_ARGUMENT' })
+  t.throws(() => tokenizer.encode('the bell rings', { maxLength: 2.5 }), { code: 'ERR_ARGUMENT' })
+})
+
 t.test('many texts: each as if it were alone, in the order they came in', async t => {
   using model = await TextModel.load(await writeEncoderFolder(t.testdir()), { ...cpu, batchTokens: 40 })
   const texts = Array.from({ length: 23 }, (_, i) => `word${i} `.repeat(1 + ((i * 7) % 19)))

@@ -30,6 +30,18 @@ export interface LinearArgs {
   y: Float32Array
 }
 
+/** Rows of a table, decoded; see `GatherRowsArgs` in native/backend/linear_args.h. */
+export interface GatherRowsArgs {
+  /** [R, C] */
+  weight: Weight
+  /** Rows of y. */
+  count: number
+  /** [count], from −R on and less than R; a negative one counts from the end. */
+  indices: BigInt64Array
+  /** Output, [count, C]. */
+  y: Float32Array
+}
+
 /** Gradients of a linear layer; see `LinearBackwardArgs` in native/backend/linear_args.h. */
 export interface LinearBackwardArgs {
   /** [O, I] */
@@ -111,6 +123,8 @@ export interface LinearKernelArgs {
   linear: LinearArgs
   /** Its gradients. */
   linearBackward: LinearBackwardArgs
+  /** Rows of a table. */
+  gatherRows: GatherRowsArgs
   /** Products of activations. */
   matmul: MatmulArgs
   /** Linear layers of experts. */

@@ -70,7 +70,7 @@ export function productCompute(target: ComputeTarget, { kind, operands, position
     case 'cuda': {
       if (kind === 'layer' || kind === 'convolution') {
         if (operands.some(({ exact }) => exact)) return 'f32'
-        if (weight) return weight.format === 'i8' ? 'f32' : codeTypes[weight.format!]!
+        if (weight) return weight.format === 'i8' ? 'f32' : (codeTypes[weight.format!] ?? 'f32')
       }
       const exact = commonType(operands)
       return kind === 'values' ? (exact ?? modeCompute[target.mode]) : (exact ?? 'f32')

@@ -6,8 +6,8 @@ import { holdWeight } from '../kernels/hold-weight.js'
 import type { Kernels } from '../kernels/kernels.js'
 
 /**
- * Keeps the weights of the precision modes of a graph in panels. Filters of bf16 stay in rows: what a convolution reads is
- * up to its plan.
+ * Keeps the weights of the precision modes of a graph in panels. Tables of which rows are gathered stay in rows, as do
+ * filters of bf16: what a convolution reads is up to its plan.
  * @param kernels - of the CPU
  */
 export async function packConstants(graph: Graph, kernels: Kernels, pacer: Pacer): Promise<void> {
@@ -16,7 +16,9 @@ export async function packConstants(graph: Graph, kernels: Kernels, pacer: Pacer
   for (const [name, { weight }] of graph.initializers) {
     const shared = weight?.shared
     if (!shared || shared.kept.layout === 'panels') continue
-    if (shared.format === 'bf16' && readers.get(name)?.every(({ op }) => op === 'Conv')) continue
+    const ops = readers.get(name)?.map(({ op }) => op) ?? []
+    const isTable = ops.every(op => op === 'Gather')
+    if (isTable || (shared.format === 'bf16' && ops.every(op => op === 'Conv'))) continue
     await pacer.pause()
     shared.keepAs(await holdWeight(kernels, shared.kept))
   }

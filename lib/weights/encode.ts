@@ -6,7 +6,8 @@ import { SparkError } from '../core/errors.js'
 import { Tensor } from '../memory/tensor.js'
 import { dequantizeFP8, quantizeFP8 } from '../precision/fp8.js'
 import { dequantizeNVFP4, quantizeNVFP4 } from '../precision/nvfp4.js'
-import { formatInfo, kernelFormats, weightSizes } from './formats.js'
+import { decodeBlockWeight } from './blocks/decode-weight.js'
+import { formatInfo, isBlockFormat, kernelFormats, weightSizes } from './formats.js'
 import { inRows } from './panels.js'
 import { arraysOf, type Weight, type WeightFormat } from './weight.js'
 
@@ -110,6 +111,7 @@ export function weightBytes(weight: Weight): number {
 export function decodeWeight(weight: Weight): Float32Array {
   expectWeight('weight', weight)
   const plain = inRows(weight)
+  if (isBlockFormat(plain.format)) return decodeBlockWeight(plain.format, plain.data as Uint8Array)
   switch (plain.format) {
     case 'nvfp4':
       return dequantizeNVFP4(plain)

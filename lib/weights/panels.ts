@@ -1,15 +1,17 @@
 // panels.ts: the micro-panel layout of a weight (native/backend/weight.h), in plain TypeScript.
-import { type WeightSizes, weightFormats, weightSizes } from './formats.js'
+import { packBlocks, panelBytes, panelRows, unpackBlocks } from './blocks/panels.js'
+import { isBlockFormat, type WeightSizes, weightFormats, weightSizes } from './formats.js'
 import type { Weight } from './weight.js'
 
-/** Rows of a panel. */
-export const panelRows = 32
+export { panelRows } from './blocks/panels.js'
 
 type Shape = Pick<Weight, 'format' | 'rows' | 'cols'>
 
 /** Elements of the arrays of a weight in panels. */
 export function panelSizes({ format, rows, cols }: Shape): WeightSizes {
-  const padded = Math.ceil(rows / panelRows) * panelRows
+  const panels = Math.ceil(rows / panelRows)
+  if (isBlockFormat(format)) return { data: panels * panelBytes(format, cols), rowScale: 0, blockScale: 0 }
+  const padded = panels * panelRows
   const { rowScale } = weightSizes(format, rows, cols)
   return { ...weightSizes(format, padded, cols + (format === 'bf16' ? cols % 2 : 0)), rowScale }
 }
@@ -54,7 +56,11 @@ export function packWeight(
   blockScale?: Uint8Array | undefined,
   transposed = false,
 ): void {
-  const { rows } = weight
+  const { format, rows } = weight
+  if (isBlockFormat(format)) {
+    packBlocks({ format, rows, cols: weight.cols }, weight.data as Uint8Array, data as Uint8Array)
+    return
+  }
   const { cols, group } = codes(weight)
   const indexOf = (plain: number): number =>
     transposed ? (plain % cols) * rows + Math.floor(plain / cols) : plain
@@ -74,6 +80,9 @@ export function packWeight(
 export function inRows(weight: Weight): Weight {
   if (weight.layout !== 'panels') return weight
   const { layout: _, ...plain } = weight
+  const { format } = plain
+  if (isBlockFormat(format))
+    return { ...plain, data: unpackBlocks({ ...plain, format }, plain.data as Uint8Array) } as Weight
   const { cols, group } = codes(weight)
   const from = weight.data
   const data = from.slice(0, weight.rows * cols)

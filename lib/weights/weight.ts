@@ -1,6 +1,7 @@
 // weight.ts: a frozen weight: its format, its layout, and the owner of its memory.
 import type { FP8BlockWeight, FP8Weight } from '../precision/fp8.js'
 import type { NVFP4Weight } from '../precision/nvfp4.js'
+import type { BlockWeightFormat } from './formats.js'
 
 export type { WeightFormat } from './formats.js'
 
@@ -41,8 +42,21 @@ export interface Int8Weight {
   readonly rowScale: Float32Array
 }
 
+/** A weight [rows, cols] in blocks, each of neighbours of a row and their scales. */
+export interface BlockWeight {
+  /** Name of the format: that of GGUF in lower case, or of integers or E4M3 in groups. */
+  readonly format: BlockWeightFormat
+  /** Number of rows. */
+  readonly rows: number
+  /** Number of columns, a multiple of the elements of a block. */
+  readonly cols: number
+  /** The blocks, row by row. */
+  readonly data: Uint8Array
+}
+
 /** A frozen weight, out features by in features, in any format, layout and memory: what products read. */
-export type Weight = (FloatWeight | Int8Weight | FP8Weight | FP8BlockWeight | NVFP4Weight) & WeightMemory
+export type Weight = (FloatWeight | Int8Weight | FP8Weight | FP8BlockWeight | NVFP4Weight | BlockWeight) &
+  WeightMemory
 
 /** The arrays of a weight, scales included, by their names. */
 export const arraysOf = (weight: Weight): [name: string, array: Float32Array | Uint8Array][] =>

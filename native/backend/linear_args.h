@@ -37,6 +37,15 @@ struct ExpertLinearArgs {
   float* y;               // [N, k, O]
 };
 
+// y[i, :] = W[indices[i], :], decoded. An index is at least −rows and less than rows; it counts from the end
+// where it is negative.
+struct GatherRowsArgs {
+  Weight weight;  // [R, C]
+  int64_t count;
+  const int64_t* indices;  // [count]
+  float* y;                // [count, C]
+};
+
 // A batch of matrices in two dimensions; strides count elements, 0 repeats a matrix. One of row and col is 1,
 // unless the matrix has but one row or column.
 struct Matrices {

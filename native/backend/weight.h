@@ -12,7 +12,9 @@ namespace spark {
 //   f8_e4m3, i8     decode(data[r, c]) · row_scale[r]
 //   nvfp4           e2m1(data[r, c/2] nibble) · (e4m3(block_scale[r, c/16]) · tensor_scale), low nibble =
 //   even column
-// cols is a multiple of 16 for nvfp4. Scale products are rounded to f32 in the order written.
+//   block formats   that of block [r, c / elements] of data (block_formats.h)
+// cols is a multiple of 16 for nvfp4, of the elements of a block for block formats. Scale products are
+// rounded to f32 in the order written.
 struct Weight {
   DType dtype;
   int64_t rows, cols;
@@ -31,6 +33,7 @@ constexpr int64_t kPanelRows = 32;
 //   f32, f16, f8_e4m3, i8  [c][r]
 //   bf16                   [c/2][r][c%2], an odd number of columns being padded with 0
 //   nvfp4                  byte [c/2][r], the even column in the low nibble; its block scale at [c/16][r]
+//   block formats          block_panels.h
 // The rows of the last panel are padded with 0. row_scale and tensor_scale stay as they are.
 struct PackWeightArgs {
   Weight weight;         // not packed
@@ -52,6 +55,8 @@ struct WinogradWeightArgs {
 // the same to f16, which ends at 65504, for weights of f16 and f32.
 // nvfp4 rounds x to NVFP4 on every machine: recipe modelopt, the tensor scale being that of the largest |x|
 // of all rows, blocks of 16 along K. It is for products with the rows of a weight that is nvfp4 itself.
-enum class Compute : uint8_t { kF32, kBF16, kF16, kNVFP4 };
+// i8 rounds x to signed bytes with a scale for each 32 neighbours of a row (integer_rows.h), for weights in
+// block formats whose codes are integers; the products of 32 codes are summed exactly.
+enum class Compute : uint8_t { kF32, kBF16, kF16, kNVFP4, kI8 };
 
 }  // namespace spark

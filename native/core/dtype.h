@@ -32,6 +32,26 @@ enum class DType : uint8_t {
   kU4,
   kU2,
   kBool,
+  // Formats of weights in blocks (backend/block_formats.h).
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
+  kU4_32,
+  kU4_128,
+  kU8_32,
+  kU8_128,
+  kF8_32,
+  kF8_128,
 };
 
 struct DTypeInfo {
@@ -40,12 +60,16 @@ struct DTypeInfo {
 };
 
 // In the order of the enum. Elements of less than 8 bits take a byte each, their code in its low bits, but
-// for the pairs of NVFP4.
+// for the pairs of NVFP4; those of block formats are the bytes of blocks.
 constexpr DTypeInfo kDTypes[] = {
-    {"f32", 32}, {"f16", 16}, {"bf16", 16},       {"f8_e4m3", 8},     {"f8_e5m2", 8}, {"nvfp4", 4},
-    {"i8", 8},   {"f64", 64}, {"f8_e4m3fnuz", 8}, {"f8_e5m2fnuz", 8}, {"f8_e8m0", 8}, {"f4", 8},
-    {"i64", 64}, {"i32", 32}, {"i16", 16},        {"i4", 8},          {"i2", 8},      {"u64", 64},
-    {"u32", 32}, {"u16", 16}, {"u8", 8},          {"u4", 8},          {"u2", 8},      {"bool", 8},
+    {"f32", 32},   {"f16", 16},  {"bf16", 16},       {"f8_e4m3", 8},     {"f8_e5m2", 8}, {"nvfp4", 4},
+    {"i8", 8},     {"f64", 64},  {"f8_e4m3fnuz", 8}, {"f8_e5m2fnuz", 8}, {"f8_e8m0", 8}, {"f4", 8},
+    {"i64", 64},   {"i32", 32},  {"i16", 16},        {"i4", 8},          {"i2", 8},      {"u64", 64},
+    {"u32", 32},   {"u16", 16},  {"u8", 8},          {"u4", 8},          {"u2", 8},      {"bool", 8},
+    {"q4_0", 8},   {"q4_1", 8},  {"q5_0", 8},        {"q5_1", 8},        {"q8_0", 8},    {"q2_k", 8},
+    {"q3_k", 8},   {"q4_k", 8},  {"q5_k", 8},        {"q6_k", 8},        {"iq4_nl", 8},  {"iq4_xs", 8},
+    {"mxfp4", 8},  {"u4_32", 8}, {"u4_128", 8},      {"u8_32", 8},       {"u8_128", 8},  {"f8_32", 8},
+    {"f8_128", 8},
 };
 constexpr size_t kDTypeCount = sizeof kDTypes / sizeof *kDTypes;
 

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <string>
 
+#include "backend/block_formats.h"
 #include "core/error.h"
 
 namespace spark::napi {
@@ -81,29 +82,6 @@ int64_t elements(int64_t rows, int64_t cols) {
     throw Error("ERR_SHAPE", message("a matrix of ", rows, " x ", cols, " does not fit in memory"));
   }
   return count;
-}
-
-WeightSize weight_size(const Weight& weight) {
-  int64_t rows = weight.rows, cols = weight.cols;
-  const bool nvfp4 = weight.dtype == DType::kNVFP4;
-  if (nvfp4 && cols % 16 != 0) {
-    throw Error("ERR_SHAPE", message("weight has ", cols, " columns; nvfp4 needs a multiple of 16"));
-  }
-  elements(rows + kPanelRows, cols + 1);  // refuses what would overflow below
-  if (weight.packed) {
-    rows = (rows + kPanelRows - 1) / kPanelRows * kPanelRows;
-    if (weight.dtype == DType::kBF16) cols += cols % 2;
-  }
-  return {nvfp4 ? rows * cols / 2 : rows * cols, nvfp4 ? rows * cols / 16 : 0};
-}
-
-int64_t winograd_elements(int64_t filters, int64_t channels) {
-  Weight matrix{};
-  matrix.dtype = DType::kF32;
-  matrix.rows = filters;
-  matrix.cols = channels;
-  matrix.packed = true;
-  return elements(36, weight_size(matrix).data);
 }
 
 int64_t Arguments::size(const char* name) const { return to_size(name, object_.get(name)); }
@@ -190,6 +168,10 @@ Compute Arguments::compute(const char* name, const Weight& weight) const {
   const bool fits = compute == Compute::kNVFP4 ? weight.dtype == DType::kNVFP4
                     : compute == Compute::kF16 ? weight.dtype == DType::kF16 || weight.dtype == DType::kF32
                                                : true;
+  if (compute != Compute::kF32 && is_block_format(weight.dtype)) {
+    throw Error("ERR_UNSUPPORTED", message(name, " ", given, " is not for weights of ",
+                                           dtype_name(weight.dtype), ", which need f32"));
+  }
   if (fits) return compute;
   throw Error("ERR_UNSUPPORTED", message(name, " ", given, " is for weights of ",
                                          compute == Compute::kF16 ? "f16 and f32" : "nvfp4", "; this one is ",
@@ -301,6 +283,12 @@ Weight Arguments::weight_shape(const char* name) const {
 }
 
 Weight Arguments::weight(const char* name) {
+  const DType dtype = weight_shape(name).dtype;
+  if (!is_block_format(dtype)) return stored_weight(name);
+  throw Error("ERR_UNSUPPORTED", message("this operation does not read weights of ", dtype_name(dtype)));
+}
+
+Weight Arguments::stored_weight(const char* name) {
   const Field object = object_.get(name);
   Weight weight = weight_shape(name);
   if (placement_ && weight.packed) {

@@ -126,6 +126,8 @@ class Arguments {
   int64_t each(const char* name, int64_t most, const std::function<void(int64_t)>& read);
 
   Weight weight(const char* name);
+  // The same in any format, those in blocks included.
+  Weight stored_weight(const char* name);
   // A weight without its elements.
   Weight weight_shape(const char* name) const;
   LowRank low_rank(int64_t rows, int64_t cols);

@@ -2,6 +2,7 @@
 import { type DType, type DTypeArray, isHalf } from '../../core/dtype.js'
 import type { Kernels, Weight } from '../../kernels/kernels.js'
 import type { NVFP4Weight } from '../../precision/nvfp4.js'
+import { blockCases, rowsCase } from './blocks.js'
 import { doraCases } from './dora.js'
 import { layerCases } from './layer.js'
 import { integerCases, packedCases } from './layouts.js'
@@ -76,6 +77,7 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ...weights.flatMap(weight => [
       ...linearCases(weight, sizes),
       ...packedCases(weight, sizes),
+      rowsCase(weight),
       ...doraCases(reference, weight, sizes),
     ]),
     ...verifyWeights(reference, { ...sizes, rows: 3 * sizes.rows }).flatMap(weight =>
@@ -83,6 +85,7 @@ export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes
     ),
     ...productCases(weights[0]!, sizes),
     ...integerCases(sizes),
+    ...blockCases(sizes),
     ...networkCases(weights, sizes),
     ...pagedCases(sizes),
     ...stridedCases(sizes),

@@ -1,6 +1,7 @@
 // compute.ts: checks of the precision that operands are rounded to before they are multiplied.
 import { expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
+import { isBlockFormat } from '../../weights/formats.js'
 import type { Compute, FloatCompute, Weight } from '../kernels.js'
 
 /** Formats of the weights that products in f16 and nvfp4 are for. */
@@ -9,6 +10,11 @@ const computeWeights: Partial<Record<Compute, readonly string[]>> = { f16: ['f16
 /** Of products with a weight. */
 export function expectCompute(compute: Compute = 'f32', { format }: Weight): void {
   expectOneOf('compute', compute, ['f32', 'bf16', 'f16', 'nvfp4'])
+  if (compute !== 'f32' && isBlockFormat(format))
+    throw new SparkError(
+      'ERR_UNSUPPORTED',
+      `compute ${compute} is not for weights of ${format}, which need f32`,
+    )
   const weights = computeWeights[compute]
   if (!weights || weights.includes(format)) return
   const wanted = weights.join(' and ')

@@ -1,12 +1,14 @@
 // linear.ts: the linear layer in plain TypeScript. Weights are decoded row by row; sums are taken in double.
 import { argumentError, expectInteger, expectOneOf } from '../../core/checks.js'
+import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
 import { nvfp4Block, nvfp4TensorScale, precisionKernels } from '../../precision/kernels.js'
+import { linearFormats } from '../../weights/formats.js'
 import type { KernelArgs, MatrixStrides } from '../kernels.js'
 import { activations } from './activations.js'
 import { expectCompute, expectFloatCompute, expectProductCompute } from './compute.js'
 import { expectFits } from './operands.js'
-import { type KernelRows, optional } from './row.js'
+import { elements, type KernelRows, optional } from './row.js'
 import { rowReader } from './weight-rows.js'
 
 /** Σ_i a[aStart + i] · b[bStart + i] for i < count. */
@@ -59,6 +61,19 @@ export function* linear(args: KernelArgs['linear']): Paced<void> {
       const value = activate(factor * dot(x, t * cols, w, 0, cols) + offset)
       y[t * rows + o] = value + (residual ? residual[t * rows + o]! : 0)
     }
+  }
+}
+
+/** y[i, :] = W[indices[i], :] */
+function* gatherRows({ weight, count, indices, y }: KernelArgs['gatherRows']): Paced<void> {
+  const { rows, cols } = weight
+  const row = rowReader(weight)
+  for (let i = 0; i < count; i++) {
+    yield
+    const index = Number(indices[i])
+    if (index < -rows || index >= rows)
+      throw new SparkError('ERR_ARGUMENT', `an index is ${index}, not in [-${rows}, ${rows})`)
+    y.set(row(index < 0 ? index + rows : index), i * cols)
   }
 }
 
@@ -130,11 +145,12 @@ function extent(sizes: readonly number[], strides: MatrixStrides): number {
   return 1 + sizes.reduce((last, size, i) => last + (size - 1) * strides[i]!, 0)
 }
 
-/** Contracts of linear layers and of products of matrices. */
-export const linearRows: KernelRows<'linear' | 'linearBackward' | 'matmul'> = {
+/** Contracts of linear layers, of rows of tables and of products of matrices. */
+export const linearRows: KernelRows<'linear' | 'linearBackward' | 'gatherRows' | 'matmul'> = {
   linear: {
     kernel: linear,
     sizes: ['tokens'],
+    formats: linearFormats,
     check({ activation = 'none', compute, weight }) {
       expectOneOf('activation', activation, Object.keys(activations))
       expectCompute(compute, weight)
@@ -150,6 +166,7 @@ export const linearRows: KernelRows<'linear' | 'linearBackward' | 'matmul'> = {
   linearBackward: {
     kernel: linearBackward,
     sizes: ['tokens'],
+    formats: linearFormats,
     check: expectFloatCompute,
     operands: ({ weight: { rows, cols }, tokens }) => ({
       x: tokens * cols,
@@ -158,6 +175,12 @@ export const linearRows: KernelRows<'linear' | 'linearBackward' | 'matmul'> = {
       dweight: optional(rows * cols),
       dbias: optional(rows),
     }),
+  },
+  gatherRows: {
+    kernel: gatherRows,
+    sizes: ['count'],
+    formats: linearFormats,
+    operands: ({ weight: { cols }, count }) => ({ indices: elements('i64', count), y: count * cols }),
   },
   matmul: {
     kernel: matmul,

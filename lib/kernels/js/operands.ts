@@ -5,7 +5,7 @@ import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
 import { formatInfo, kernelFormats, weightSizes } from '../../weights/formats.js'
 import { panelSizes } from '../../weights/panels.js'
-import type { Weight } from '../kernels.js'
+import type { Weight, WeightFormat } from '../kernels.js'
 import { elements, type KernelRow, type Operand } from './row.js'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -17,7 +17,7 @@ type Fields = Readonly<Record<string, unknown>>
 export function expectOperands<Args extends object>(row: KernelRow<Args>, args: Args): void {
   const given = args as Fields
   for (const name of row.sizes ?? []) expectInteger(name, given[name], 0)
-  if ('weight' in given) expectWeight(given.weight as Weight)
+  if ('weight' in given) expectWeight(given.weight as Weight, row.formats ?? kernelFormats)
   row.check?.(args)
   expectArrays('', args, row.operands(args))
   row.checkElements?.(args)
@@ -64,9 +64,9 @@ export function nvfp4Sizes(rows: number, cols: number): { packed: number; blockS
   return { packed: (rows * cols) / 2, blockScale: (rows * cols) / nvfp4Block }
 }
 
-function expectWeight(weight: Weight): void {
+function expectWeight(weight: Weight, formats: readonly WeightFormat[]): void {
   const { format, rows, cols, layout = 'rows' } = weight
-  expectOneOf('weight.format', format, kernelFormats)
+  expectOneOf('weight.format', format, formats)
   expectOneOf('weight.layout', layout, ['rows', 'panels'])
   expectInteger('weight.rows', rows, 0)
   expectInteger('weight.cols', cols, 0)

@@ -1,7 +1,7 @@
 // row.ts: a kernel and the contract of its arguments, one row for each operation.
 import type { ElementType } from '../../core/dtype.js'
 import type { Paced } from '../../core/paced.js'
-import type { KernelArgs, KernelOp } from '../kernels.js'
+import type { KernelArgs, KernelOp, WeightFormat } from '../kernels.js'
 
 /** What an array must be; an absent one passes if it is optional. */
 export interface Operand {
@@ -36,6 +36,8 @@ export interface KernelRow<Args> {
   readonly sizes?: readonly (SizeNames<Args> & string)[]
   /** Rules about arguments other than arrays: functions, modes, axes, strides. */
   readonly check?: (args: Args) => void
+  /** Formats of its weight. Default: those that all kernels read. */
+  readonly formats?: readonly WeightFormat[]
   /** Sizes and types of the arrays. */
   readonly operands: (args: Args) => Operands<Args>
   /** Rules about elements of arrays whose sizes are right. */

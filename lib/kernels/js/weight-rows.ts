@@ -2,6 +2,8 @@
 import { SparkError } from '../../core/errors.js'
 import { codesOf, floatFormats } from '../../precision/float-formats.js'
 import { nvfp4Block, precisionKernels } from '../../precision/kernels.js'
+import { decodeBlockWeight } from '../../weights/blocks/decode-weight.js'
+import { formatInfo, isBlockFormat } from '../../weights/formats.js'
 import { inRows } from '../../weights/panels.js'
 import type { Weight } from '../../weights/weight.js'
 
@@ -13,6 +15,11 @@ export function rowReader(stored: Weight): (r: number) => Float32Array {
   const weight = inRows(stored)
   const { format, cols, data } = weight
   if (format === 'f32') return r => (data as Float32Array).subarray(r * cols, (r + 1) * cols)
+  if (isBlockFormat(format)) {
+    const { block, length } = formatInfo(format)
+    const bytes = (cols / block) * length
+    return r => decodeBlockWeight(format, (data as Uint8Array).subarray(r * bytes, (r + 1) * bytes))
+  }
   const row = new Float32Array(cols)
   if (format === 'nvfp4') {
     const { blockScale, tensorScale } = weight

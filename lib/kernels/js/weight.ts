@@ -1,6 +1,6 @@
 // weight.ts: layouts of weights in the js backend, and their contracts.
 import { SparkError } from '../../core/errors.js'
-import { formatInfo } from '../../weights/formats.js'
+import { formatInfo, linearFormats } from '../../weights/formats.js'
 import { packWeight, panelSizes } from '../../weights/panels.js'
 import type { WeightKernelArgs } from '../kernels.js'
 import { elements, type KernelRows } from './row.js'
@@ -10,6 +10,7 @@ import { winogradSize, winogradWeight } from './winograd.js'
 export const weightRows: KernelRows<keyof WeightKernelArgs> = {
   packWeight: {
     kernel: ({ weight, data, blockScale, transposed }) => packWeight(weight, data, blockScale, transposed),
+    formats: linearFormats,
     operands({ weight, transposed }) {
       if (transposed && weight.format !== 'f32')
         throw new SparkError(

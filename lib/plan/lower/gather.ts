@@ -10,6 +10,7 @@ import type { Operand } from '../program.js'
 import type { Value } from '../value.js'
 import { axisOf, collapse } from '../views.js'
 import { addCopy, zeros } from './copy.js'
+import { storedWeight } from './matmul.js'
 import { positions } from './positions.js'
 import type { LowerTable } from './table.js'
 
@@ -50,7 +51,22 @@ function scatterInto(ctx: Lowering, fn: ScatterFn, loop: IndexLoop, y: Operand, 
   ctx.step('scatter', { fn, dtype, ...indexLoop(ctx, loop), updates, y })
 }
 
+/** Rows of a table that is kept in the format of a weight: only those asked for are decoded. */
+function gatherRows(ctx: Lowering): boolean {
+  const weight = ctx.integer('axis') === 0 ? storedWeight(ctx, 0, false) : undefined
+  if (weight?.rows !== ctx.shape(0)[0]) return false
+  const indices = ctx.input(1)
+  ctx.step('gatherRows', {
+    weight,
+    count: numel(indices.shape),
+    indices: ctx.cast(indices, 'i64').buffer.read(),
+    y: ctx.write(),
+  })
+  return true
+}
+
 function gather(ctx: Lowering): void {
+  if (gatherRows(ctx)) return
   const [from, indices] = [ctx.shape(0), ctx.input(1)]
   const strides = contiguousStrides(from)
   const axis = axisOf(ctx.integer('axis'), from.length)

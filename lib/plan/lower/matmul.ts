@@ -29,7 +29,7 @@ export function weightOf(ctx: Lowering, i: number): Symbolic<Weight> {
  * Input `i` as operands in the format of a precision mode, where it is such a weight with its out features as rows, or as
  * columns if it is `transposed`. Panels are for the CPU alone.
  */
-function storedWeight(ctx: Lowering, i: number, transposed: boolean): Symbolic<Weight> | undefined {
+export function storedWeight(ctx: Lowering, i: number, transposed: boolean): Symbolic<Weight> | undefined {
   const { weight } = ctx.input(i)
   if (weight?.transposed !== transposed) return undefined
   return operandsOfWeight(ctx.packs ? weight.shared.kept : weight.shared.inRows())

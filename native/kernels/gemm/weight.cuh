@@ -4,6 +4,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/block_formats.h"
 #include "core/float_formats.h"
 #include "kernels/gemm/bytes.cuh"
 
@@ -80,6 +81,17 @@ struct Nvfp4 {
     bytes.load(static_cast<const uint8_t*>(weight.data) + at / 2, inside ? 4 : 0);
 #pragma unroll
     for (int i = 0; i < 8; ++i) values[i] = E2M1::decode(bytes.at[i / 2] >> i % 2 * 4 & 15) * scale;
+  }
+};
+
+// A format of block_formats.h.
+template <typename Format>
+struct InBlocks {
+  static __device__ float element(const Weight& weight, int64_t row, int64_t col) {
+    constexpr int kElements = Format::kElements;
+    const int64_t block = row * (weight.cols / kElements) + col / kElements;
+    return blocks::element_of<Format>(static_cast<const uint8_t*>(weight.data) + block * Format::kBytes,
+                                      static_cast<int>(col % kElements));
   }
 };
 

@@ -31,7 +31,7 @@ Matrices read_matrices(Arguments& in, const char* name, const char* strides_name
 
 LinearArgs read_linear(Arguments& in) {
   LinearArgs args{};
-  args.weight = in.weight("weight");
+  args.weight = in.stored_weight("weight");
   args.tokens = in.size("tokens");
   const int64_t rows = args.weight.rows;
   args.x = in.input<float>("x", elements(args.tokens, args.weight.cols));
@@ -63,6 +63,15 @@ ExpertLinearArgs read_expert_linear(Arguments& in) {
   return args;
 }
 
+GatherRowsArgs read_gather_rows(Arguments& in) {
+  GatherRowsArgs args{};
+  args.weight = in.stored_weight("weight");
+  args.count = in.size("count");
+  args.indices = in.input<int64_t>("indices", args.count);
+  args.y = in.output<float>("y", elements(args.count, args.weight.cols));
+  return args;
+}
+
 MatmulArgs read_matmul(Arguments& in) {
   MatmulArgs args{};
   args.outer = in.size("outer");
@@ -89,7 +98,7 @@ MatmulArgs read_matmul(Arguments& in) {
 
 LinearBackwardArgs read_linear_backward(Arguments& in) {
   LinearBackwardArgs args{};
-  args.weight = in.weight("weight");
+  args.weight = in.stored_weight("weight");
   args.tokens = in.size("tokens");
   args.x = in.input<float>("x", elements(args.tokens, args.weight.cols));
   args.dy = in.input<float>("dy", elements(args.tokens, args.weight.rows));

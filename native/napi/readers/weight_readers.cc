@@ -6,7 +6,7 @@ namespace spark::napi {
 
 PackWeightArgs read_pack_weight(Arguments& in) {
   PackWeightArgs args{};
-  args.weight = in.weight("weight");
+  args.weight = in.stored_weight("weight");
   if (args.weight.packed) throw Error("ERR_ARGUMENT", "weight is packed already");
   args.transposed = in.flag("transposed");
   if (args.transposed && args.weight.dtype != DType::kF32) {

@@ -15,6 +15,8 @@
 //   load_halves         the values of kWidth codes of f16
 //   load_e2m1           the values of kWidth codes of 4 bits, low ones first
 //   lookup_e2m1         the values of the low 4 bits
+//   lookup              numbers of a table by the low 4 bits
+//   lookup_bytes        bytes of a table of 16 by bytes below 16
 //   load_part           fewer than kWidth floats, with zeros behind them
 //   store_part          fewer than kWidth floats
 inline Vec load(const float* from) {
@@ -67,7 +69,12 @@ inline void copy(const float* from, int64_t count, float* to) {
   for (; j < count; ++j) to[j] = from[j];
 }
 
+constexpr int kPanelVecs = kPanelRows / kWidth;
+
 #include "backend/cpu/gemm/gemm_decode.h"
+//
+#include "backend/cpu/gemm/gemm_blocks.h"
+//
 #include "backend/cpu/gemm/gemm_panels.h"
 
 // --- pack: an operand is read along its memory, by rows (outer) of its row-major matrix ---

@@ -60,6 +60,9 @@ void decode_nvfp4(const Weight& weight, int64_t first, int64_t count, float* dst
   }
 }
 
+// gemm_blocks.h
+void decode_block_row(const Weight& weight, int64_t row, int64_t col, int64_t count, float* dst);
+
 void decode(const Weight& weight, int64_t row, int64_t col, int64_t count, float* dst) {
   const int64_t first = row * weight.cols + col;
   switch (weight.dtype) {
@@ -77,6 +80,6 @@ void decode(const Weight& weight, int64_t row, int64_t col, int64_t count, float
       return decode_integers(static_cast<const int8_t*>(weight.data) + first, count, weight.row_scale[row],
                              dst);
     default:
-      return;  // no weight is stored so: napi/arguments.cc refuses it
+      return decode_block_row(weight, row, col, count, dst);
   }
 }

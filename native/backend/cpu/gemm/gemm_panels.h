@@ -6,7 +6,6 @@
 //   kStep              columns that are read together
 //   seek(col)          called before the columns [col, col + 16) are read
 //   read(col, v, to)   to[s] = column col + s, vector v, for s < kStep
-constexpr int kPanelVecs = kPanelRows / kWidth;
 constexpr int64_t kBlock = 16;  // columns that share a scale in NVFP4
 constexpr int kMaxVecs = 4;     // vectors that are read side by side
 
@@ -141,7 +140,7 @@ void decode_panel(const Weight& weight, int64_t panel, int64_t col, int64_t coun
     case DType::kNVFP4:
       return decode_columns(Nvfp4Reader(weight, panel, kPanelVecs), col, count, to);
     default:
-      return;  // no weight is stored so: napi/arguments.cc refuses it
+      return decode_block_panel(weight, panel, col, count, to);
   }
 }
 
@@ -233,6 +232,6 @@ void multiply_panels(const float* rows, int64_t m, const Weight& weight, int64_t
     case DType::kNVFP4:
       return multiply_few_rows<Nvfp4Reader>(m, rows, weight, panel, lines, col, count, sums);
     default:
-      return;
+      return multiply_block_panels(rows, m, weight, panel, lines, col, count, sums);
   }
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm/pack_blocks.h"
 #include "backend/cpu/grain.h"
 #include "core/thread_pool.h"
 
@@ -79,7 +80,7 @@ void pack_weight(const PackWeightArgs& args) {
       pack<1, uint8_t>(rows, cols / 2, data, args.data);
       return pack<1, uint8_t>(rows, cols / 16, block_scale, args.block_scale);
     default:
-      return;  // no weight is stored so
+      return pack_blocks(args);
   }
 }
 

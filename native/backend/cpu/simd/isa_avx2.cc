@@ -1,6 +1,7 @@
 // isa_avx2.cc: x86-64-v3: 16 registers of 8 floats.
 #include <immintrin.h>
 
+#include "backend/block_panels.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/float_formats.h"
 
@@ -52,6 +53,18 @@ inline Vec lookup_e2m1(Bits codes) {
   const __m256 magnitude =
       _mm256_permutevar8x32_ps(_mm256_loadu_ps(kE2M1), (__m256i)codes);  // by the low three bits
   return _mm256_or_ps(magnitude, _mm256_castsi256_ps(sign));
+}
+
+inline Bits lookup_bytes(Bits codes, const uint8_t* table) {
+  const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+  return (Bits)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), (__m256i)codes);
+}
+
+// Both halves of the table by the low three bits, one of them by the fourth.
+inline Vec lookup(Bits codes, const float* table) {
+  const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)codes);
+  const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), (__m256i)codes);
+  return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32((__m256i)codes, 28)));
 }
 
 // The two codes of a byte go to the halves of a 64-bit lane.

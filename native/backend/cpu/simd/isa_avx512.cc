@@ -1,6 +1,7 @@
 // isa_avx512.cc: x86-64-v4: 32 registers of 16 floats.
 #include <immintrin.h>
 
+#include "backend/block_panels.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/float_formats.h"
 
@@ -43,6 +44,15 @@ inline Vec load_halves(const uint16_t* codes) {
 
 inline Vec lookup_e2m1(Bits codes) {
   return _mm512_permutexvar_ps((__m512i)codes, _mm512_loadu_ps(kE2M1));  // by the low four bits
+}
+
+inline Bits lookup_bytes(Bits codes, const uint8_t* table) {
+  const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+  return (Bits)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), (__m512i)codes);
+}
+
+inline Vec lookup(Bits codes, const float* table) {
+  return _mm512_permutexvar_ps((__m512i)codes, _mm512_loadu_ps(table));
 }
 
 // The two codes of a byte go to the halves of a 64-bit lane.

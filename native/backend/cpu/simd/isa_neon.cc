@@ -1,6 +1,7 @@
 // isa_neon.cc: arm64, whose baseline has a fused multiply-add and 32 registers.
 #include <arm_neon.h>
 
+#include "backend/block_panels.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/float_formats.h"
 

@@ -1,4 +1,5 @@
 // isa_plain.cc: the baseline of the architecture (SSE2 on x64). It has no fused multiply-add.
+#include "backend/block_panels.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/float_formats.h"
 

@@ -27,6 +27,18 @@ inline Vec lookup_e2m1(Bits codes) {
   return Vec{kE2M1[codes[0]], kE2M1[codes[1]], kE2M1[codes[2]], kE2M1[codes[3]]};
 }
 
+inline Bits lookup_bytes(Bits codes, const uint8_t* table) {
+  uint8_t bytes[sizeof(Bits)];
+  __builtin_memcpy(bytes, &codes, sizeof(codes));
+  for (uint8_t& byte : bytes) byte = table[byte];
+  __builtin_memcpy(&codes, bytes, sizeof(codes));
+  return codes;
+}
+
+inline Vec lookup(Bits codes, const float* table) {
+  return Vec{table[codes[0] & 15], table[codes[1] & 15], table[codes[2] & 15], table[codes[3] & 15]};
+}
+
 inline Vec load_e2m1(const uint8_t* codes) {
   return Vec{kE2M1[codes[0] & 15], kE2M1[codes[0] >> 4], kE2M1[codes[1] & 15], kE2M1[codes[1] >> 4]};
 }

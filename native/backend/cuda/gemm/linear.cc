@@ -1,4 +1,6 @@
 // linear.cc: launchers of linear layers.
+#include <string>
+
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/gemm/product.h"
 #include "backend/cuda/runtime/launch.h"
@@ -15,6 +17,12 @@ void linear(const LinearArgs& args) {
   product.epilogue.residual = args.residual;
   product.compute = args.compute;
   launch_rows(product);
+}
+
+void gather_rows(const GatherRowsArgs& args) {
+  launch("gather_rows", std::string("gather_rows_") + dtype_name(args.weight.dtype),
+         Grid{ceil_div(args.count * args.weight.cols, linear_block::kThreads)},
+         Threads{linear_block::kThreads}, 0, args);
 }
 
 void linear_backward(const LinearBackwardArgs& args) {

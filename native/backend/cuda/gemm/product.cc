@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "backend/block_formats.h"
 #include "backend/cuda/gemm/fp4_product.h"
 #include "backend/cuda/gemm/product_mma.h"
 #include "backend/cuda/runtime/device.h"
@@ -22,18 +23,19 @@ constexpr size_t kMostPartBytes = size_t{32} << 20;
 // Where tiles are few, chunks are summed apart and added in the order of a single sum, which changes no bit.
 void launch_product(const char* kernel, const ProductArgs& args) {
   const std::string name = std::string(kernel) + dtype_name(args.w.dtype);
+  const char* family = is_block_format(args.w.dtype) ? "linear_blocks" : "linear";
   const int64_t tiles = ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile);
   const int64_t chunks = ceil_div(args.depth, kChunk) + ceil_div(args.depth2, kChunk);
   const int64_t count = args.rows * args.cols;
   const size_t bytes = chunks * count * sizeof(float);
   const bool few = tiles > 0 && tiles < kTilesOfProcessor * Device::current().attributes.multiprocessors;
   if (!few || chunks < kFewestParts || bytes > kMostPartBytes) {
-    return launch("linear", name, Grid{tiles}, Threads{kThreads}, 0, args);
+    return launch(family, name, Grid{tiles}, Threads{kThreads}, 0, args);
   }
   const Scratch memory(bytes);
   ProductArgs parts = args;
   parts.parts = memory.as<float>();
-  launch("linear", name, Grid{tiles * chunks}, Threads{kThreads}, 0, parts);
+  launch(family, name, Grid{tiles * chunks}, Threads{kThreads}, 0, parts);
   launch("linear", "linear_add_parts_f32", Grid{ceil_div(count, kThreads)}, Threads{kThreads}, 0, parts,
          chunks);
 }
@@ -80,6 +82,8 @@ void launch_rows(const ProductArgs& args) {
       return launch_mma_rows(args);
     case Compute::kNVFP4:
       return launch_nvfp4_rows(args);
+    case Compute::kI8:
+      break;  // refused
   }
 }
 

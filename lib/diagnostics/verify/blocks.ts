@@ -1,0 +1,54 @@
+// blocks.ts: weights in block formats, and rows of tables, among the cases of `dgx-spark verify`.
+import type { Weight } from '../../kernels/kernels.js'
+import { blockLayouts } from '../../weights/blocks/layouts.js'
+import { type BlockWeightFormat, blockWeightFormats, formatInfo } from '../../weights/formats.js'
+import { packedCases } from './layouts.js'
+import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
+
+/** A weight of any codes whose scales are about 1/30. */
+export function sampleBlocks(format: BlockWeightFormat, rows: number, cols: number, seed: number): Weight {
+  const { block, length } = formatInfo(format)
+  const { scale, min } = blockLayouts[format]
+  const data = Uint8Array.from(values(((rows * cols) / block) * length, seed), value => 128 + 128 * value)
+  // Without the NaN of E4M3.
+  if (format.startsWith('f8')) for (const [i, code] of data.entries()) data[i] = code & 0xbf
+  const view = new DataView(data.buffer)
+  const half = (at: number): void => view.setUint16(at, 0x2400 + (view.getUint16(at) % 0x800), true)
+  for (let at = 0; at < data.length; at += length) {
+    const first = at + scale[0]![0]
+    if (scale.length === 4) view.setFloat32(first, 0.02 + data[first]! / 10_000, true)
+    else if (scale.length === 2) half(first)
+    else data[first] = 118 + (data[first]! % 8)
+    if (min?.length === 2) half(at + min[0]![0])
+  }
+  return { format, rows, cols, data }
+}
+
+/** Rows of a table in the format of `weight`. */
+export function rowsCase(weight: Weight): VerifyCase {
+  const { format, rows, cols } = weight
+  const indices = BigInt64Array.of(0n, -1n, BigInt(rows - 2), 0n, BigInt(-rows))
+  return verifyCase('gatherRows', format, ['y'], 0, () => {
+    return { weight, count: indices.length, indices, y: f32(indices.length * cols) }
+  })
+}
+
+/** Products with a weight in each block format, its gradient, panels and rows. */
+export function blockCases({ tokens, rows }: VerifySizes): VerifyCase[] {
+  return blockWeightFormats.flatMap(format => {
+    const cols = formatInfo(format).block * 3
+    const weight = sampleBlocks(format, rows, cols, 50)
+    const sizes = { tokens, rows, cols, rank: 1 }
+    const [x, dy] = [values(tokens * cols, 51), values(tokens * rows, 52)]
+    return [
+      verifyCase('linear', format, ['y'], sumTolerance(sizes), () => {
+        return { weight, tokens, x, y: f32(tokens * rows) }
+      }),
+      verifyCase('linearBackward', format, ['dx'], sumTolerance(sizes), () => {
+        return { weight, tokens, x, dy, dx: f32(tokens * cols) }
+      }),
+      rowsCase(weight),
+      ...packedCases(weight, sizes),
+    ]
+  })
+}

@@ -5,6 +5,7 @@ import { contribAttention } from './contrib-attention.js'
 import { contribChannelsLast } from './contrib-channels-last.js'
 import { contribExperts } from './contrib-experts.js'
 import { contribFused } from './contrib-fused.js'
+import { contribPaged } from './contrib-paged.js'
 import { contribQuantized } from './contrib-quantized.js'
 import { contribWeights } from './contrib-weights.js'
 
@@ -14,6 +15,7 @@ export const contribUpgrades: Readonly<Record<string, Upgrade>> = {
   ...contribChannelsLast,
   ...contribAttention,
   ...contribExperts,
+  ...contribPaged,
   ...contribQuantized,
   ...contribWeights,
 }

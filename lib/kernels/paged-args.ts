@@ -46,23 +46,23 @@ export interface PagedAttentionArgs {
   key: Float32Array
   /** [N, K · D] */
   value: Float32Array
-  /** [D]: queries are normalized and scaled; absent: not. */
+  /** [D]; queries are normalized and scaled; absent: not. */
   queryNorm?: Float32Array | undefined
-  /** [D]: keys are normalized and scaled; absent: not. */
+  /** [D]; keys are normalized and scaled; absent: not. */
   keyNorm?: Float32Array | undefined
   /** [N, R / 2]; absent where R is 0. */
   cos?: Float32Array | undefined
   /** [N, R / 2]; absent where R is 0. */
   sin?: Float32Array | undefined
-  /** [H]: a score more in the sum of the weights of each head; absent: none. */
+  /** [H]; a score more in the sum of the weights of each head; absent: none. */
   sinks?: Float32Array | undefined
-  /** [B + 1]: the first row of each sequence, and the end of the last one; ascending, from 0 to N. */
+  /** [B + 1]; the first row of each sequence, and the end of the last one; ascending, from 0 to N. */
   starts: Int32Array
-  /** [B]: positions of each sequence that the caches have already. */
+  /** [B]; positions of each sequence that the caches have already. */
   past: Int32Array
-  /** [B, T]: the blocks of each sequence; what no row sees may be anything. */
+  /** [B, T]; the blocks of each sequence; what no row sees may be anything. */
   block: Int32Array
-  /** [N]: where each row is written, block · blockSize + offset, or −1 for padding; absent: as `block` says. */
+  /** [N]; where each row is written, block · blockSize + offset, or −1 for padding; absent: as `block` says. */
   slots?: Int32Array | undefined
   /** Of the caches; default: f32. */
   cacheDtype?: PagedCacheType | undefined

@@ -1,23 +1,6 @@
 // gguf-memory.ts: the memory of a language model in a GGUF file: weights, and the keys and values of a context.
 import type { GgufFile } from '../io/gguf/file.js'
-
-/** Tokens of a context that nobody named, unless the model has fewer. */
-const usualContext = 8192
-
-/** Bytes of an element of the cache, which is f16. */
-const cacheElementBytes = 2
-
-/** What a context of keys and values takes. */
-export interface Memory {
-  /** Tokens. */
-  readonly context: number
-  readonly weightBytes: number
-  /** Keys and values of all layers in f16; null where the metadata do not say. */
-  readonly cacheBytes: number | null
-  readonly totalBytes: number | null
-  /** Why there is no number, or what it leaves out. */
-  readonly note?: string
-}
+import { type Memory, memoryWith } from './text/tensor-tables.js'
 
 /** A number of the metadata of the architecture; undefined when there is none. */
 const numbersOf = (model: GgufFile, key: string): number[] | undefined =>
@@ -27,16 +10,14 @@ export const numberOf = (model: GgufFile, key: string): number | undefined => nu
 
 /** The memory that a context of `given` tokens takes; without a number of a usual one, or of the longest one. */
 export function memoryOf(model: GgufFile, given: number | undefined): Memory {
-  const limit = numberOf(model, 'context_length') ?? usualContext
-  const context = given ?? Math.min(usualContext, limit)
   const weightBytes = [...model.tensors.values()].reduce((total, { byteLength }) => total + byteLength, 0)
-  const perToken = cacheElements(model)
-  if (typeof perToken === 'string')
-    return { context, weightBytes, cacheBytes: null, totalBytes: null, note: perToken }
-  const cacheBytes = perToken * context * cacheElementBytes
   const window = numberOf(model, 'attention.sliding_window')
   const note = window ? `at most: some layers may look back ${window} tokens only` : undefined
-  return { context, weightBytes, cacheBytes, totalBytes: weightBytes + cacheBytes, ...(note && { note }) }
+  return memoryWith(weightBytes, given, {
+    perToken: cacheElements(model),
+    limit: numberOf(model, 'context_length'),
+    note,
+  })
 }
 
 /** Elements of keys and values that all layers keep of a token, or why nobody knows. */

@@ -4,19 +4,22 @@ import type { GgufFile, GgufTensor } from '../io/gguf/file.js'
 import { readGguf } from '../io/gguf/gguf.js'
 import type { GgufArray, GgufValue } from '../io/gguf/values.js'
 import { formatCount } from './counts.js'
-import { type Memory, memoryOf, numberOf } from './gguf-memory.js'
+import { memoryOf, numberOf } from './gguf-memory.js'
 import { formatBytes, print, printJson, printPairs, styled } from './output.js'
 import { printTable } from './table.js'
+import {
+  bitsEach,
+  type FormatTotals,
+  type Memory,
+  memoryPairs,
+  printTensors,
+  sum,
+  tensorRecords,
+  totalsByFormat,
+} from './text/tensor-tables.js'
 
 /** Elements of an array, and characters of a string, that are shown. */
 const [shownElements, shownCharacters] = [5, 60]
-
-/** Tensors of one format together. */
-interface FormatTotals {
-  tensors: number
-  parameters: number
-  bytes: number
-}
 
 /** Prints what a file holds. */
 export async function inspectGguf(
@@ -33,64 +36,11 @@ export async function inspectGguf(
   }
   print(styled('bold', path.basename(file)))
   printPairs(summary(model, tensors, memory))
-  printTable(
-    ['format', 'tensors', 'parameters', 'bytes', 'bits each'],
-    [...formats].map(([name, { tensors, parameters, bytes }]) => [
-      name,
-      String(tensors),
-      formatCount(parameters),
-      formatBytes(bytes),
-      bitsEach(bytes, parameters),
-    ]),
-    [1, 2, 3, 4],
-  )
-  printTable(['tensor', 'shape', 'format', 'tensors', 'bytes'], tensorRows(tensors), [3, 4])
+  printTensors(tensors, formats)
   printTable(
     ['metadata', 'type', 'value'],
     [...model.metadata].map(([key, value]) => [key, typeOf(value), shortValue(value)]),
   )
-}
-
-const bitsEach = (bytes: number, parameters: number): string =>
-  parameters === 0 ? '' : ((8 * bytes) / parameters).toFixed(2)
-
-const sum = (tensors: readonly GgufTensor[], of: 'count' | 'byteLength'): number =>
-  tensors.reduce((total, tensor) => total + tensor[of], 0)
-
-/** By descending bytes. */
-function totalsByFormat(tensors: readonly GgufTensor[]): Map<string, FormatTotals> {
-  const totals = new Map<string, FormatTotals>()
-  for (const { format, count, byteLength } of tensors) {
-    const {
-      tensors: before,
-      parameters,
-      bytes,
-    } = totals.get(format) ?? { tensors: 0, parameters: 0, bytes: 0 }
-    totals.set(format, { tensors: before + 1, parameters: parameters + count, bytes: bytes + byteLength })
-  }
-  return new Map([...totals].sort(([, a], [, b]) => b.bytes - a.bytes))
-}
-
-/** A row for each kind of tensor: those of all layers together where shape and format are the same. */
-function tensorRows(tensors: readonly GgufTensor[]): string[][] {
-  const kinds = new Map<string, GgufTensor[]>()
-  for (const tensor of tensors) {
-    const name = tensor.name.replace(/^blk\.\d+\./, 'blk.*.')
-    const kind = JSON.stringify([name, tensor.shape, tensor.format])
-    const members = kinds.get(kind) ?? []
-    kinds.set(kind, members)
-    members.push(tensor)
-  }
-  return [...kinds].map(([kind, members]) => {
-    const [name, shape, format] = JSON.parse(kind)
-    return [
-      name,
-      `[${shape.join(', ')}]`,
-      format,
-      String(members.length),
-      formatBytes(sum(members, 'byteLength')),
-    ]
-  })
 }
 
 /** What a person wants to know first, as names and values. */
@@ -99,15 +49,13 @@ function summary(
   tensors: readonly GgufTensor[],
   memory: Memory,
 ): (readonly [string, string])[] {
-  const { context, weightBytes, cacheBytes, totalBytes, note } = memory
+  const { weightBytes } = memory
   const parameters = sum(tensors, 'count')
   const bits = bitsEach(weightBytes, parameters)
   const limit = numberOf(model, 'context_length')
   const files = model.parts.length === 1 ? '1 file' : `${model.parts.length} files`
   const name = model.text('general.name')
   const tokens = model.texts('tokenizer.ggml.tokens')
-  const cache =
-    cacheBytes === null ? `unknown: ${note}` : `${formatBytes(cacheBytes)} in f16${note ? `, ${note}` : ''}`
   return [
     ['architecture', model.text('general.architecture') ?? 'not named'],
     ...(name === undefined ? [] : [['name', name] as const]),
@@ -116,8 +64,7 @@ function summary(
     ['weights', `${formatBytes(weightBytes)}${bits && `, ${bits} bits a parameter`}`],
     ...(limit === undefined ? [] : [['context', `${limit} tokens at most`] as const]),
     ...(tokens ? [['vocabulary', `${tokens.length} tokens`] as const] : []),
-    [`cache of ${context} tokens`, cache],
-    ...(totalBytes === null ? [] : [['memory', `${formatBytes(totalBytes)} for weights and cache`] as const]),
+    ...memoryPairs(memory),
   ]
 }
 
@@ -174,11 +121,5 @@ const report = (
   memory,
   formats: Object.fromEntries(formats),
   metadata: Object.fromEntries([...model.metadata].map(([key, value]) => [key, jsonValue(value)])),
-  tensors: tensors.map(({ name, format, shape, count, byteLength }) => ({
-    name,
-    format,
-    shape,
-    parameters: count,
-    bytes: byteLength,
-  })),
+  tensors: tensorRecords(tensors),
 })

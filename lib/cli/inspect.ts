@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import type { Command } from 'commander'
 import { getConfig, type Precision } from '../core/config.js'
@@ -33,7 +34,7 @@ interface InspectOptions extends SizeOptions {
 /** `dgx-spark inspect`: what a model is made of and what it costs, before and after fusion. */
 export function addInspect(command: Command): void {
   command
-    .argument('<model>', 'an ONNX model or a GGUF file')
+    .argument('<model>', 'an ONNX model, a GGUF file, or a folder with safetensors')
     .option('--size <name=number>', 'size of an open dimension (default: 1)', parseSize)
     .option('--shape <input=sizes>', 'shape of an input, such as image=1,3,320,320', parseShape)
     .option('--json', 'print one JSON document')
@@ -41,7 +42,7 @@ export function addInspect(command: Command): void {
     .option('--profile', 'run the model and show how long each step takes')
     .addOption(choice('--backend <name>', 'engine of plan and profile', modelBackends))
     .addOption(precisionOption('format of weights of plan and profile (default: the best of the hardware)'))
-    .option('--context <tokens>', 'context that memory is computed for (GGUF)', integerFrom(1))
+    .option('--context <tokens>', 'context that memory is computed for (GGUF, safetensors)', integerFrom(1))
     .action(run)
   withExamples(
     command,
@@ -49,18 +50,22 @@ export function addInspect(command: Command): void {
     'dgx-spark inspect model.onnx --size batch=8 --html model.html',
     'dgx-spark inspect model.onnx --profile --backend cpu --precision bf16',
     'dgx-spark inspect model.gguf --context 8192',
+    'dgx-spark inspect Qwen3-0.6B --context 8192',
   )
 }
 
 async function run(file: string, options: InspectOptions): Promise<void> {
   const { context, json, ...forOnnx } = options
-  if (await isGguf(file)) {
+  const isFolder = (await stat(file).catch(() => undefined))?.isDirectory() ?? false
+  if (isFolder || (await isGguf(file))) {
     const [wrong] = Object.keys(forOnnx)
-    if (wrong) throw new UsageError(`--${wrong} is for ONNX models; a GGUF file takes --context and --json`)
-    const { inspectGguf } = await import('./inspect-gguf.js')
-    return inspectGguf(file, { ...(context && { context }), ...(json && { json }) })
+    const what = isFolder ? 'a folder' : 'a GGUF file'
+    if (wrong) throw new UsageError(`--${wrong} is for ONNX models; ${what} takes --context and --json`)
+    const given = { ...(context && { context }), ...(json && { json }) }
+    if (isFolder) return (await import('./text/inspect-folder.js')).inspectFolder(file, given)
+    return (await import('./inspect-gguf.js')).inspectGguf(file, given)
   }
-  if (context) throw new UsageError(`--context is for GGUF files, and ${file} is none`)
+  if (context) throw new UsageError(`--context is for language models, and ${file} is none`)
   const original = await readOnnx(file)
   const graph = canonicalise(original)
   const { shapes, why } = fittingShapes(graph, options)

@@ -43,7 +43,7 @@ const commands: Readonly<Record<string, Entry>> = {
   inspect: {
     usage: '[options] <model>',
     description:
-      'show inputs, operators, parameters, arithmetic, fusions, memory and adaptable layers of a model, or a GGUF file',
+      'show inputs, operators, parameters, arithmetic, fusions, memory and adaptable layers of a model; a GGUF file; a folder',
     load: async () => (await import('./inspect.js')).addInspect,
   },
   pull: {

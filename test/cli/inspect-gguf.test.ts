@@ -174,7 +174,7 @@ t.test('usage and broken files', async t => {
   writeFileSync(other, 'x')
   t.match(inspect(other, '--context', '5'), {
     status: 2,
-    stderr: /--context is for GGUF files, and .*model.onnx is none/,
+    stderr: /--context is for language models, and .*model.onnx is none/,
   })
   const broken = path.join(folder, 'broken.gguf')
   writeFileSync(broken, rawGguf({ tensors: [{ sizes: [2n ** 40n] }] }))

@@ -120,6 +120,7 @@ export type { EncodedFormat } from './weights/blocks/encode.js'
 
 // frozen weights; the kernels themselves are in dgx-spark/kernels
 export type {
+  BlockWeight,
   FloatWeight,
   Int8Weight,
   Weight,
@@ -127,6 +128,7 @@ export type {
   WeightLayout,
   WeightMemory,
 } from './weights/weight.js'
+export type { BlockWeightFormat, GgufWeightFormat } from './weights/formats.js'
 export type { NVFP4Recipe } from './precision/kernel-args.js'
 
 // models

@@ -26,6 +26,7 @@ export interface PullOptions {
 
 /** The files that a model needs. */
 export interface PullPlan {
+  /** Those that are there already included. */
   readonly files: readonly PlannedFile[]
 }
 
@@ -53,7 +54,9 @@ export interface PullProgress {
 export interface PulledFile {
   /** Path in the repository, or what the file is of a model. */
   readonly name: string
+  /** Where it is. */
   readonly path: string
+  /** Its size. */
   readonly bytes: number
 }
 
@@ -61,7 +64,9 @@ export interface PulledFile {
 export interface PulledModel {
   /** What a loader opens: a folder, the GGUF file (of a split one the first part), or the ONNX file. */
   readonly path: string
+  /** What kind of model it is. */
   readonly format: ModelFormat
+  /** All of its files. */
   readonly files: readonly PulledFile[]
   /** The commit of a repository of the Hugging Face hub. */
   readonly commit?: string

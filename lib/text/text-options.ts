@@ -66,9 +66,11 @@ export type FinishReason = 'end' | 'stop' | 'length'
 
 /** A generated text. */
 export interface GeneratedText {
+  /** What was generated, without the stop text. */
   readonly text: string
   /** Its tokens, one that ended it included. */
   readonly ids: readonly number[]
+  /** Why it ended. */
   readonly finishReason: FinishReason
   /** The stop text that was found. */
   readonly stop?: string

@@ -2,7 +2,7 @@
 import { numel } from '../../core/shape.js'
 import type { NVFP4Weight } from '../../precision/nvfp4.js'
 import type { Weight } from '../../weights/weight.js'
-import { decodeMXFP4 } from './decoded.js'
+import { blocksOfMXFP4 } from './blocks.js'
 import type { Parts } from './parts.js'
 import type { Scheme } from './scheme.js'
 
@@ -77,7 +77,7 @@ async function readMXFP4(
   expectBlocks(parts, codes, cols, 32)
   const scales = await parts.bytes(exponents, [...outer, cols / 32], 'U8', 'F8_E8M0')
   expectNoNaN(parts, exponents, scales.indexOf(0xff))
-  return decodeMXFP4(numel(outer), cols, await parts.get(codes).load(), scales)
+  return blocksOfMXFP4(numel(outer), cols, await parts.get(codes).load(), scales)
 }
 
 function expectBlocks(parts: Parts, end: string, cols: number, block: number): void {

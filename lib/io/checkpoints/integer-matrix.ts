@@ -1,5 +1,7 @@
 // integer-matrix.ts: matrices of unsigned integers less a zero point, times the scale of a group of in features.
+
 import type { Weight } from '../../weights/weight.js'
+import { blockSizeOf, blocksOfGroups } from './blocks.js'
 
 /** A matrix [rows, cols]. Element (r, c) of group g is (code − zeros[r, g]) · scales[r, g]. */
 export interface IntegerMatrix {
@@ -17,16 +19,32 @@ export interface IntegerMatrix {
   readonly groupOf: Uint32Array | undefined
 }
 
-/** Decodes a matrix to f32, which holds its elements exactly where scales are those of f16 or bf16. */
-export function weightOfIntegers({ rows, cols, bits, codes, scales, zeros, groupOf }: IntegerMatrix): Weight {
-  const data = new Float32Array(rows * cols)
+/** A matrix in blocks, or in f32 where its groups are not whole blocks. */
+export function weightOfIntegers(matrix: IntegerMatrix): Weight {
+  const { rows, cols, bits, codes, scales, zeros, groupOf } = matrix
   const groups = scales.length / rows
-  const rowBytes = codes.length / rows
+  const size = groupOf ? undefined : blockSizeOf(cols / groups, cols)
+  if (size === undefined) return decoded(matrix)
+  const at = (row: number, col: number): number => row * groups + Math.floor((col * groups) / cols)
+  const isNarrow = bits < 4
+  const bytes = isNarrow ? bytesOfNibbles(unpackBytes(codes, bits, rows, cols), rows, cols) : codes
+  return blocksOfGroups(bits === 8 ? `u8_${size}` : `u4_${size}`, rows, cols, {
+    scale: (row, col) => scales[at(row, col)]!,
+    zero: (row, col) => zeros[at(row, col)]!,
+    codes: bytes,
+    rowBytes: bytes.length / rows,
+  })
+}
+
+/** A matrix in f32, which holds its elements exactly where scales are those of f16 or bf16. */
+function decoded({ rows, cols, bits, codes, scales, zeros, groupOf }: IntegerMatrix): Weight {
+  const data = Float32Array.from(unpackBytes(codes, bits, rows, cols))
+  const groups = scales.length / rows
   const group = groupOf ?? Uint32Array.from({ length: cols }, (_, c) => Math.floor((c * groups) / cols))
   for (let r = 0; r < rows; r++) {
     for (let c = 0; c < cols; c++) {
       const at = r * groups + group[c]!
-      data[r * cols + c] = (codeAt(codes, r * rowBytes, c, bits) - zeros[at]!) * scales[at]!
+      data[r * cols + c] = (data[r * cols + c]! - zeros[at]!) * scales[at]!
     }
   }
   return { format: 'f32', rows, cols, data }
@@ -40,15 +58,18 @@ function codeAt(bytes: Uint8Array, begin: number, i: number, bits: number): numb
   return (pair >> (first & 7)) & ((1 << bits) - 1)
 }
 
-/** The first `cols` codes of each of `rows` rows of words, the lowest bits of a word first: [rows, cols]. */
-export function unpack(words: Uint32Array, bits: number, rows: number, cols: number): Uint8Array {
-  const bytes = new Uint8Array(words.buffer, words.byteOffset, words.byteLength)
+/** The first `cols` codes of each of `rows` rows of bytes, the lowest bits first: [rows, cols]. */
+function unpackBytes(bytes: Uint8Array, bits: number, rows: number, cols: number): Uint8Array {
   const rowBytes = bytes.length / rows
   const codes = new Uint8Array(rows * cols)
   for (let r = 0; r < rows; r++)
     for (let c = 0; c < cols; c++) codes[r * cols + c] = codeAt(bytes, r * rowBytes, c, bits)
   return codes
 }
+
+/** The same of rows of words. */
+export const unpack = (words: Uint32Array, bits: number, rows: number, cols: number): Uint8Array =>
+  unpackBytes(new Uint8Array(words.buffer, words.byteOffset, words.byteLength), bits, rows, cols)
 
 /** Codes of 4 bits [rows, cols], two to a byte. */
 export function bytesOfNibbles(codes: Uint8Array, rows: number, cols: number): Uint8Array {

@@ -2,7 +2,7 @@
 import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
 import type { Pacer } from '../../core/paced.js'
-import { readable } from '../../io/checkpoints/decoded.js'
+import { readable } from '../../io/checkpoints/blocks.js'
 import { findQuantized } from '../../io/checkpoints/quantized-matrices.js'
 import { isThere, readJson } from '../../io/read-file.js'
 import { openSafetensorsFolder, type StoredTensor } from '../../io/safetensors-folder.js'

@@ -26,8 +26,8 @@ const version = 1
  * turn. Made by {@link TextModel.session}.
  * @example
  * const session = model.session({ messages: [{ role: 'system', content: 'Answer in one sentence.' }] })
- * for await (const piece of session.send('Why is the sky blue?')) process.stdout.write(piece)
- * for await (const piece of session.send('And at sunset?')) process.stdout.write(piece)
+ * for await (const piece of session.send('Why is the sky blue?')) console.log(piece)
+ * for await (const piece of session.send('And at sunset?')) console.log(piece)
  */
 export class TextSession {
   readonly #answer: Answer

@@ -115,6 +115,9 @@ t.test('text for a terminal goes through printable()', async t => {
     'lib/cli/output.ts',
     'lib/cli/progress.ts',
     'lib/cli/table.ts',
+    'lib/cli/text/chat-terminal.ts', // texts, piece by piece
+    'lib/cli/text/chat.ts',
+    'lib/cli/text/generate.ts',
     'lib/core/log.ts',
     'lib/kernels/fp4-child.ts', // to its parent process
   ].map(path.normalize)

@@ -8,7 +8,6 @@
 #include "napi/kernels.h"
 #include "napi/memory.h"
 #include "napi/plan.h"
-#include "napi/sampling.h"
 
 namespace spark::napi {
 namespace {

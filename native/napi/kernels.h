@@ -1,4 +1,4 @@
-// kernels.h: the backend table as JavaScript sees it.
+// kernels.h: the backend table and the token sampler as JavaScript sees them.
 #pragma once
 
 #include <napi.h>
@@ -32,6 +32,10 @@ Napi::Value test_fp4(const Napi::CallbackInfo& info);
 // allowFp4(ordinal, own, cublaslt): what products with compute 'nvfp4' may be formed by, besides tensor cores
 // for bf16. The first answer of a process stands.
 Napi::Value allow_fp4(const Napi::CallbackInfo& info);
+
+// sampleTokens({ logits, vocabulary, rows }): a promise of undefined, settled when each row has its token;
+// see SamplerRow in core/token_sampler.h.
+Napi::Value sample_tokens(const Napi::CallbackInfo& info);
 
 // supports(backend, op): whether 'cpu' or 'cuda' has a kernel for the operation.
 Napi::Value supports(const Napi::CallbackInfo& info);

@@ -44,6 +44,8 @@ const loadOptions: readonly string[] = [
   'batchTokens',
   'memoryLimit',
   'chatTemplate',
+  'offline',
+  'onProgress',
   'signal',
 ] satisfies readonly (keyof TextModelOptions)[]
 
@@ -91,7 +93,8 @@ export class TextModel implements Disposable {
 
   /**
    * Loads a language model.
-   * @param source - a folder of Hugging Face (config.json, weights, tokenizer); one of ONNX, or the model in it; or a GGUF file
+   * @param source - a folder of Hugging Face (config.json, weights, tokenizer); one of ONNX, or the model in it; a GGUF file; or a
+   * name that {@link pullModel} takes, such as `hf:owner/name`, `ollama:name` or an https: address
    * @throws SparkError ERR_IO; ERR_FORMAT naming what is broken; ERR_UNSUPPORTED for an architecture or format that is not known,
    * by its name; ERR_OUT_OF_MEMORY with numbers when weights and cache do not fit; ERR_ARGUMENT; the reason of the signal
    */
@@ -100,7 +103,8 @@ export class TextModel implements Disposable {
     expectLoadOptions(options)
     const pacer = new Pacer(options.signal)
     const { readModelFiles } = await import('./files/model-files.js')
-    const { model, tokenizer, generation, embedding } = await readModelFiles(source, pacer)
+    const path = await pulledPath(source, options)
+    const { model, tokenizer, generation, embedding } = await readModelFiles(path, pacer)
     if (model.kind === 'encoder') {
       const { EncoderEngine } = await import('./embedding/encoder-engine.js')
       const encoder = await EncoderEngine.open(model.config, model.weights, options)
@@ -297,4 +301,15 @@ function expectLoadOptions(options: TextModelOptions): void {
   if (options.memoryLimit !== undefined) expectNumber('options.memoryLimit', options.memoryLimit, 1)
   if (options.chatTemplate !== undefined) expectText('options.chatTemplate', options.chatTemplate)
   expectSignal('options.signal', options.signal)
+}
+
+/** Where the files of a model are: those of a name are downloaded, unless they are on this disk. */
+async function pulledPath(source: string, options: TextModelOptions): Promise<string> {
+  const { isModelName } = await import('../hub/model-name.js')
+  if (!isModelName(source)) return source
+  const { pullModel } = await import('../hub/pull.js')
+  const { offline, onProgress, signal } = options
+  const given = { offline, onProgress, signal }
+  const known = Object.entries(given).filter(([, value]) => value !== undefined)
+  return (await pullModel(source, Object.fromEntries(known))).path
 }

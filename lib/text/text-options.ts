@@ -1,4 +1,5 @@
 // text-options.ts: options and results of language models.
+import type { PullProgress } from '../hub/pull-options.js'
 import type { EngineOptions } from '../model/engine.js'
 import type { ChatMessage, ChatOptions } from './chat-options.js'
 import type { TokenLogprob } from './sampler.js'
@@ -24,6 +25,10 @@ export interface TextModelOptions extends Omit<EngineOptions, 'provider'> {
   memoryLimit?: number
   /** Chat template in place of that of the model. */
   chatTemplate?: string
+  /** Of a name such as `hf:owner/name`: only what is on this disk, without a request. Default: false. */
+  offline?: boolean
+  /** Is told about the progress of a download. */
+  onProgress?: (progress: PullProgress) => void
   /** Ends loading; its promise rejects with the reason of the signal. */
   signal?: AbortSignal
 }

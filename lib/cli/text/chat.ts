@@ -1,9 +1,9 @@
 // chat.ts: `dgx-spark chat`: talks with a language model on a terminal, or answers one message.
 import type { Command } from 'commander'
 import { printableLines } from '../../core/printable.js'
-import { TextModel } from '../../text/text-model.js'
+import type { TextModel } from '../../text/text-model.js'
 import type { TextSession } from '../../text/text-session.js'
-import { withExamples } from '../command.js'
+import { interruptible, withExamples } from '../command.js'
 import { printError } from '../output.js'
 import { ChatTerminal } from './chat-terminal.js'
 import {
@@ -12,8 +12,8 @@ import {
   type GenerationFlags,
   generationOptions,
   type ModelFlags,
-  modelOptions,
 } from './generation-flags.js'
+import { loadModel, modelArgument } from './load-model.js'
 import { readPrompt } from './prompt.js'
 
 interface Flags extends ModelFlags, GenerationFlags {
@@ -24,9 +24,7 @@ interface Flags extends ModelFlags, GenerationFlags {
 
 /** Gives the command its options and its action. */
 export function addChat(command: Command): void {
-  command
-    .argument('<model>', 'a folder of Hugging Face, or a GGUF file')
-    .argument('[message]', 'answer this and end; - : what stdin has')
+  command.argument(...modelArgument).argument('[message]', 'answer this and end; - : what stdin has')
   addGenerationFlags(addModelFlags(command))
     .option('--system <text>', 'message of the system in front of the conversation')
     .option('--session <file>', 'begin with the messages of a file that /save wrote')
@@ -43,28 +41,20 @@ export function addChat(command: Command): void {
 async function run(source: string, message: string | undefined, flags: Flags): Promise<void> {
   const isTalk = message === undefined && process.stdin.isTTY
   const prompt = isTalk ? undefined : await readPrompt(message)
-  const stop = new AbortController()
-  const interrupt = (): void => stop.abort()
-  process.on('SIGINT', interrupt)
-  try {
-    using model = await TextModel.load(source, {
-      ...modelOptions(flags),
-      ...(await templateOption(flags.template)),
-      signal: stop.signal,
-    })
-    const session = await sessionOf(model, flags)
-    if (prompt !== undefined) await answer(session, prompt, stop.signal)
-    else {
-      process.off('SIGINT', interrupt)
-      await new ChatTerminal(model, session).run()
-    }
-  } catch (error) {
-    if (!stop.signal.aborted) throw error
-    process.exitCode = 130
-    printError('interrupted')
-  } finally {
-    process.off('SIGINT', interrupt)
+  const load = async (signal?: AbortSignal): Promise<TextModel> =>
+    loadModel(source, flags, { ...(await templateOption(flags.template)), ...(signal && { signal }) })
+  if (prompt === undefined) {
+    using model = await load()
+    await new ChatTerminal(model, await sessionOf(model, flags)).run()
+    return
   }
+  const isInterrupted = await interruptible(async signal => {
+    using model = await load(signal)
+    await answer(await sessionOf(model, flags), prompt, signal)
+  })
+  if (!isInterrupted) return
+  printError('interrupted')
+  process.exitCode = 130
 }
 
 async function templateOption(file: string | undefined): Promise<{ chatTemplate?: string }> {

@@ -5,13 +5,13 @@ import { type BackendName, backendNames } from '../../core/config.js'
 import { readText } from '../../io/read-file.js'
 import { Tensor } from '../../memory/tensor.js'
 import { type Pooling, poolings } from '../../text/architectures/encoder.js'
-import { TextModel } from '../../text/text-model.js'
-import type { EmbedOptions, TextModelOptions } from '../../text/text-options.js'
+import type { EmbedOptions } from '../../text/text-options.js'
 import { choice, UsageError, withExamples } from '../command.js'
 import { integerFrom, pathFrom } from '../numbers.js'
 import { jsonText, print } from '../output.js'
 import { saveOutputs } from '../outputs.js'
 import { printTable } from '../table.js'
+import { loadModel, modelArgument } from './load-model.js'
 
 interface Flags {
   file?: string
@@ -36,7 +36,7 @@ const shownCharacters = 40
 /** Gives the command its options and its action. */
 export function addEmbed(command: Command): void {
   command
-    .argument('<model>', 'a folder of Hugging Face, or a GGUF file')
+    .argument(...modelArgument)
     .argument('[texts...]', 'texts; - or nothing: the lines of stdin')
     .option('--file <path>', 'a file with one text a line', pathFrom)
     .addOption(choice('--pooling <name>', 'what stands for a text (default: as the model says)', poolings))
@@ -67,7 +67,7 @@ async function run(source: string, given: readonly string[], flags: Flags): Prom
     const message = `a table shows ${shownTexts} texts at most, but there are ${texts.length}`
     throw new UsageError(`${message}: use --json or --output`)
   }
-  using model = await TextModel.load(source, modelOptions(flags))
+  using model = await loadModel(source, flags)
   const vectors = await model.embed(texts, embedOptions(flags))
   if (output !== undefined) await save(vectors, output)
   if (json) {
@@ -96,11 +96,6 @@ const embedOptions = ({ pooling, normalize, ...flags }: Flags): EmbedOptions => 
   ...(flags.promptName === undefined ? {} : { promptName: flags.promptName }),
   ...(flags.maxLength === undefined ? {} : { maxLength: flags.maxLength }),
   ...(flags.dimensions === undefined ? {} : { dimensions: flags.dimensions }),
-})
-
-const modelOptions = ({ backend, threads }: Flags): TextModelOptions => ({
-  ...(backend ? { backend } : {}),
-  ...(threads === undefined ? {} : { threads }),
 })
 
 /** Writes vectors as one tensor, [texts, elements]. */

@@ -2,8 +2,8 @@
 import type { Command } from 'commander'
 import { printableLines } from '../../core/printable.js'
 import type { Generation } from '../../text/generation/generation.js'
-import { TextModel } from '../../text/text-model.js'
-import { UsageError, withExamples } from '../command.js'
+import type { TextModel } from '../../text/text-model.js'
+import { interruptible, UsageError, withExamples } from '../command.js'
 import { integerFrom } from '../numbers.js'
 import { printError, printJson } from '../output.js'
 import {
@@ -12,8 +12,8 @@ import {
   type GenerationFlags,
   generationOptions,
   type ModelFlags,
-  modelOptions,
 } from './generation-flags.js'
+import { loadModel, modelArgument } from './load-model.js'
 import { readPrompt } from './prompt.js'
 
 interface Flags extends ModelFlags, GenerationFlags {
@@ -25,9 +25,7 @@ interface Flags extends ModelFlags, GenerationFlags {
 
 /** Gives the command its options and its action. */
 export function addGenerate(command: Command): void {
-  command
-    .argument('<model>', 'a folder of Hugging Face, or a GGUF file')
-    .argument('[text]', 'the beginning; - or nothing: what stdin has')
+  command.argument(...modelArgument).argument('[text]', 'the beginning; - or nothing: what stdin has')
   addGenerationFlags(addModelFlags(command))
     .option('--ignore-end', 'go on behind tokens that end a text')
     .option('--special', 'show control tokens')
@@ -49,26 +47,20 @@ export function addGenerate(command: Command): void {
 async function run(source: string, text: string | undefined, flags: Flags): Promise<void> {
   if (flags.logprobs !== undefined && !flags.json) throw new UsageError('--logprobs needs --json')
   const prompt = await readPrompt(text)
-  const stop = new AbortController()
-  const interrupt = (): void => stop.abort()
-  process.once('SIGINT', interrupt)
-  try {
-    using model = await TextModel.load(source, { ...modelOptions(flags), signal: stop.signal })
+  const isInterrupted = await interruptible(async signal => {
+    using model = await loadModel(source, flags, { signal })
     const { ignoreEnd = false, special = false, logprobs } = flags
     const generation = model.generate(prompt, {
       ...generationOptions(flags),
-      ...{ ignoreEnd, skipSpecialTokens: !special, signal: stop.signal },
+      ...{ ignoreEnd, skipSpecialTokens: !special, signal },
       ...(logprobs === undefined ? {} : { logprobs }),
     })
     if (flags.json) await printResult(model, generation)
     else await printText(prompt, generation)
-  } catch (error) {
-    if (!stop.signal.aborted) throw error
-    process.exitCode = 130
-    printError('interrupted')
-  } finally {
-    process.off('SIGINT', interrupt)
-  }
+  })
+  if (!isInterrupted) return
+  printError('interrupted')
+  process.exitCode = 130
 }
 
 async function printText(prompt: string, generation: Generation): Promise<void> {

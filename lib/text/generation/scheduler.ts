@@ -1,6 +1,8 @@
 // scheduler.ts: continuous batching: requests join and leave a running batch between two steps of the model.
 import { SparkError } from '../../core/errors.js'
 import { Pacer } from '../../core/paced.js'
+import { sampleRows } from '../native-sampler.js'
+import type { SampledToken, Sampler } from '../sampler.js'
 import { type Batch, batchOf, type Part, type PartRows } from './batch.js'
 import { BlockPool } from './block-pool.js'
 import { type RowOutput, Sequence, type TokenRequest } from './token-request.js'
@@ -182,12 +184,13 @@ export class Scheduler {
     const outputs = [...new Set(parts.map(({ sequence }) => sequence.request.output))]
     try {
       const results = await this.#run(batch, outputs)
+      const tokens = await sampledTokens(batch.rows, results.logits)
       const total = batch.rows.reduce((sum, { count }) => sum + count, 0)
       let row = 0
       for (const rows of batch.rows) {
         const values = results[rows.part.sequence.request.output]!
         const width = values.length / total
-        this.#take(rows, values.subarray(row * width, (row + rows.count) * width), width)
+        this.#take(rows, values.subarray(row * width, (row + rows.count) * width), width, tokens.get(rows))
         row += rows.count
       }
     } catch (error) {
@@ -210,14 +213,20 @@ export class Scheduler {
   }
 
   /** Gives a sequence its rows, which may end it. */
-  #take({ part, count, first }: PartRows, rows: Float32Array, width: number): void {
+  #take(
+    { part, count, first }: PartRows,
+    rows: Float32Array,
+    width: number,
+    token: SampledToken | SparkError | undefined,
+  ): void {
     const { sequence } = part
     const { request } = sequence
     const isLast = sequence.pending === part.count
     sequence.commit(part.count)
     if (count === 0) return
     try {
-      const id = request.next(rows, width, first)
+      if (token instanceof SparkError) throw token
+      const id = request.next(rows, width, first, token)
       if (!isLast) return
       if (id !== undefined) sequence.append(id)
       if (id === undefined || sequence.added >= request.maxTokens) this.#end(sequence)
@@ -247,4 +256,30 @@ export class Scheduler {
     if (index >= 0) this.#waiting.splice(index, 1)
     tell()
   }
+}
+
+/** What samplers choose from their rows of logits, or why they cannot. */
+async function sampledTokens(
+  parts: readonly PartRows[],
+  logits: Float32Array | undefined,
+): Promise<ReadonlyMap<PartRows, SampledToken | SparkError>> {
+  const total = parts.reduce((sum, { count }) => sum + count, 0)
+  if (!logits || total === 0) return new Map()
+  const width = logits.length / total
+  const sampled: { readonly rows: PartRows; readonly sampler: Sampler; readonly at: number }[] = []
+  let row = 0
+  for (const rows of parts) {
+    const { sampler } = rows.part.sequence.request
+    if (sampler && rows.count === 1) sampled.push({ rows, sampler, at: row })
+    row += rows.count
+  }
+  const chosen = sampled.length === total ? logits : new Float32Array(sampled.length * width)
+  if (chosen !== logits)
+    for (const [i, { at }] of sampled.entries())
+      chosen.set(logits.subarray(at * width, (at + 1) * width), i * width)
+  const tokens = await sampleRows(
+    sampled.map(({ sampler }) => sampler),
+    chosen,
+  )
+  return new Map(sampled.map(({ rows }, i) => [rows, tokens[i]!]))
 }

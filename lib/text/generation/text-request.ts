@@ -1,7 +1,7 @@
 // text-request.ts: a request of tokens whose answer is a text: sampling, decoding, stop texts.
 import { expectBoolean, expectInteger, expectKnownOptions, expectSignal } from '../../core/checks.js'
 import type { GenerationDefaults } from '../files/generation-defaults.js'
-import { Sampler } from '../sampler.js'
+import { type SampledToken, Sampler } from '../sampler.js'
 import { StopDetector } from '../stop-detector.js'
 import type { FinishReason, GeneratedToken, GenerationOptions } from '../text-options.js'
 import type { TextTokenizer } from '../text-tokenizer.js'
@@ -83,8 +83,8 @@ export class TextRequest {
 
   /** What the scheduler works on. */
   request(ids: readonly number[], maxTokens: number, signal: AbortSignal): TokenRequest {
-    const next: TokenRequest['next'] = rows => this.#next(rows)
-    return { ids, maxTokens, output: 'logits', rows: 'last', signal, next }
+    const next: TokenRequest['next'] = (_rows, _width, _first, token) => this.#next(token!)
+    return { ids, maxTokens, output: 'logits', rows: 'last', signal, sampler: this.#sampler, next }
   }
 
   /** What is known at the end. */
@@ -101,8 +101,7 @@ export class TextRequest {
     }
   }
 
-  #next(logits: Float32Array): number | undefined {
-    const { id, logprob, top } = this.#sampler.sample(logits)
+  #next({ id, logprob, top }: SampledToken): number | undefined {
     this.#sampler.accept(id)
     const probabilities = { ...(logprob === undefined ? {} : { logprob }), ...(top ? { top } : {}) }
     if (this.#endIds.has(id)) {

@@ -1,4 +1,5 @@
 // token-request.ts: what somebody wants of a model, and the state of it while the model works on it.
+import type { SampledToken, Sampler } from '../sampler.js'
 import type { BlockPool } from './block-pool.js'
 
 /** What is computed for rows: logits [rows, vocabulary], or states behind the last normalization [rows, hidden size]. */
@@ -14,13 +15,16 @@ export interface TokenRequest {
   readonly output: RowOutput
   readonly rows: 'all' | 'last'
   readonly signal?: AbortSignal | undefined
+  /** Chooses the token behind the last one, natively and together with those of other requests. */
+  readonly sampler?: Sampler
   /**
    * Takes rows.
    * @param rows - [count, width]; valid during the call
    * @param first - position of the first row
+   * @param token - what the sampler chose
    * @returns the next token; undefined at the end. Only looked at for the last of all tokens
    */
-  next(rows: Float32Array, width: number, first: number): number | undefined
+  next(rows: Float32Array, width: number, first: number, token?: SampledToken): number | undefined
 }
 
 /** A request that is worked on. */

@@ -74,6 +74,11 @@ const commands: Readonly<Record<string, Entry>> = {
       'measure latency, throughput and energy of models beside ONNX Runtime or TensorRT; compare results',
     load: async () => (await import('./bench.js')).addBench,
   },
+  'bench-llm': {
+    usage: '[options] <model>',
+    description: 'measure how fast a language model reads prompts and generates, beside node-llama-cpp',
+    load: async () => (await import('./text/bench-llm.js')).addBenchLlm,
+  },
   embed: {
     usage: '[options] <model> [texts...]',
     description: 'make vectors of texts, or show how similar texts are',

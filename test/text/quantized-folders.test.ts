@@ -73,7 +73,7 @@ const formats: Readonly<Record<string, string>> = {
   'NVFP4 of ModelOpt': 'nvfp4',
   'NVFP4 of compressed-tensors': 'nvfp4',
   'MXFP4 of compressed-tensors': 'mxfp4',
-  'MXFP4 of experts': 'bf16',
+  'MXFP4 of experts': 'mxfp4',
   'GPTQ of 4 bits': 'u4_32',
   'GPTQ of 3 bits': 'u4_32',
   'GPTQ of 8 bits': 'u8_128',

@@ -3,6 +3,7 @@ import type { Weight } from '../../kernels/kernels.js'
 import { blockLayouts } from '../../weights/blocks/layouts.js'
 import { type BlockWeightFormat, blockWeightFormats, formatInfo } from '../../weights/formats.js'
 import { packedCases } from './layouts.js'
+import { expertCases } from './products.js'
 import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
 
 /** A weight of any codes whose scales are about 1/30. */
@@ -47,6 +48,7 @@ export function blockCases({ tokens, rows }: VerifySizes): VerifyCase[] {
       verifyCase('linearBackward', format, ['dx'], sumTolerance(sizes), () => {
         return { weight, tokens, x, dy, dx: f32(tokens * cols) }
       }),
+      ...expertCases(sampleBlocks(format, 3 * rows, cols, 53), sizes),
       rowsCase(weight),
       ...packedCases(weight, sizes),
     ]

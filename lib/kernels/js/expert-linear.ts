@@ -1,6 +1,7 @@
 // expert-linear.ts: linear layers of experts in plain TypeScript.
 import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
+import { linearFormats } from '../../weights/formats.js'
 import type { KernelArgs } from '../kernels.js'
 import { dot } from './linear.js'
 import { expectFits } from './operands.js'
@@ -42,6 +43,7 @@ export const expertLinearRows: KernelRows<'expertLinear'> = {
   expertLinear: {
     kernel: expertLinear,
     sizes: ['experts', 'tokens', 'choices'],
+    formats: linearFormats,
     check: ({ weight: { rows }, experts }) =>
       expectFits(
         experts > 0 && rows % experts === 0,

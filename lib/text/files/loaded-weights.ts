@@ -5,10 +5,8 @@ import { numel } from '../../core/shape.js'
 import { transpose } from '../../core/transpose.js'
 import { Constant, type NumericType } from '../../graph/constant.js'
 import { weightConstant } from '../../graph/weight-constant.js'
-import { decode, encode } from '../../precision/casts.js'
+import { decode } from '../../precision/casts.js'
 import { concatWeights, rowsOf } from '../../weights/concat.js'
-import { decodeWeight } from '../../weights/encode.js'
-import { kernelFormats } from '../../weights/formats.js'
 import type { FloatWeight, Weight } from '../../weights/weight.js'
 import type { MatrixStack, WeightSource } from '../architectures/config.js'
 
@@ -131,23 +129,13 @@ export class WeightTensor implements LoadedTensor {
   constructor(weight: Weight, experts?: number) {
     const { rows, cols } = weight
     this.shape = experts === undefined ? [rows, cols] : [experts, rows / experts, cols]
-    this.weight = experts === undefined ? weight : readableByExperts(weight)
+    this.weight = weight
   }
 
   constant(transposed: boolean): Constant {
     const shape = transposed ? [...this.shape].reverse() : this.shape
     return weightConstant(shape, this.weight, { transposed, exact: true })
   }
-}
-
-/** A weight in a format that layers of experts read: bf16 in place of MXFP4, which it holds exactly, f32 of other blocks. */
-function readableByExperts(weight: Weight): Weight {
-  const { format, rows, cols } = weight
-  if (kernelFormats.includes(format)) return weight
-  const data = decodeWeight(weight)
-  return format === 'mxfp4'
-    ? { format: 'bf16', rows, cols, data: encode(data, 'bf16') }
-    : { format: 'f32', rows, cols, data }
 }
 
 /** Matrices of one shape as one tensor, in their format where it is the same, and a factor of each that has one of its own. */

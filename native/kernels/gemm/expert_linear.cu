@@ -163,3 +163,6 @@ extern "C" __global__ void __launch_bounds__(spark::expert_linear_block::kSortTh
     spark::expert_linear<Format>(args, sorted, max_groups);                                                 \
   }
 SPARK_FOR_EACH_WEIGHT(SPARK_DEFINE)
+
+#define SPARK_DEFINE_BLOCKS(dtype, enumerator, Format) SPARK_DEFINE(dtype, spark::InBlocks<Format>)
+SPARK_FOR_EACH_BLOCK_FORMAT(SPARK_DEFINE_BLOCKS)

@@ -46,7 +46,7 @@ LinearArgs read_linear(Arguments& in) {
 
 ExpertLinearArgs read_expert_linear(Arguments& in) {
   ExpertLinearArgs args{};
-  args.weight = in.weight("weight");
+  args.weight = in.stored_weight("weight");
   args.experts = in.size("experts");
   args.tokens = in.size("tokens");
   args.choices = in.size("choices");

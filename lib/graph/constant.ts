@@ -19,6 +19,8 @@ export interface ConstantWeight {
   readonly transposed: boolean
   /** Whether what it is multiplied with must not be rounded. */
   readonly exact?: boolean
+  /** What rows that it is multiplied with are rounded to where a backend has such products. Default: nothing. */
+  readonly activations?: 'int8' | undefined
 }
 
 /** Where the bytes of a {@link Constant} come from when somebody asks for them. */

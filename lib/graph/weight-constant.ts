@@ -3,13 +3,13 @@ import { transpose } from '../core/transpose.js'
 import { decodeWeight } from '../weights/encode.js'
 import { SharedWeight } from '../weights/shared-weight.js'
 import type { Weight } from '../weights/weight.js'
-import { Constant } from './constant.js'
+import { Constant, type ConstantWeight } from './constant.js'
 
 /** A constant of f32 that is decoded when somebody reads its elements; `use` as in {@link ConstantWeight}. */
 export function weightConstant(
   shape: readonly number[],
   weight: Weight,
-  use: { readonly transposed: boolean; readonly exact?: boolean },
+  use: Omit<ConstantWeight, 'shared'>,
 ): Constant {
   const { rows, cols } = weight
   const shared = new SharedWeight(weight)

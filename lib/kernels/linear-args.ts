@@ -24,7 +24,7 @@ export interface LinearArgs {
   residual?: Float32Array | undefined
   /** Default: none. */
   activation?: Activation | undefined
-  /** bf16; f16, for weights of f16 and f32; nvfp4, for weights of nvfp4. Default: f32. */
+  /** bf16; f16, for weights of f16 and f32; nvfp4, for weights of nvfp4; i8, for weights in blocks. Default: f32. */
   compute?: Compute | undefined
   /** Output, [T, O]. */
   y: Float32Array

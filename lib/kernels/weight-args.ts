@@ -4,10 +4,10 @@ import type { Weight } from '../weights/weight.js'
 export type { Weight, WeightFormat } from '../weights/weight.js'
 
 /** Precision that operands are rounded to before they are multiplied; see `Compute` in native/backend/weight.h. */
-export type Compute = 'f32' | 'bf16' | 'f16' | 'nvfp4'
+export type Compute = 'f32' | 'bf16' | 'f16' | 'nvfp4' | 'i8'
 
-/** The same where there is no product of 4-bit codes. */
-export type FloatCompute = Exclude<Compute, 'nvfp4'>
+/** The same where there is no product of codes. */
+export type FloatCompute = Exclude<Compute, 'nvfp4' | 'i8'>
 
 /** A weight in panels of 32 rows; see `PackWeightArgs` in native/backend/weight.h. */
 export interface PackWeightArgs {

@@ -98,6 +98,11 @@ export class Lowering {
     return this.#scope.bytes
   }
 
+  /** Whether there are products of weights in blocks with rows that are rounded to bytes. */
+  get roundsToBytes(): boolean {
+    return this.#scope.target.backend !== 'cuda'
+  }
+
   /** The precision of a product. */
   computeOf(product: Product): FloatCompute {
     return productCompute(this.#scope.target, product)

@@ -103,6 +103,10 @@ export const linearFormats = formatsReadBy('all', 'linear')
 /** Those in blocks. */
 export const blockWeightFormats = formatsReadBy('linear') as readonly BlockWeightFormat[]
 
+/** Whether its codes stand for integers, so that they can be multiplied by rows of integers. */
+export const hasIntegerCodes = (format: WeightFormat): boolean =>
+  isBlockFormat(format) && !format.startsWith('f8')
+
 /** Whether a weight of this format is in blocks. */
 export const isBlockFormat = (format: WeightFormat): format is BlockWeightFormat =>
   (blockWeightFormats as readonly WeightFormat[]).includes(format)

@@ -158,17 +158,23 @@ Activation Arguments::activation(const char* name) const {
 }
 
 Compute Arguments::compute(const char* name, const Weight& weight) const {
-  const char* names[] = {"f32", "bf16", "f16", "nvfp4"};
+  const char* names[] = {"f32", "bf16", "f16", "nvfp4", "i8"};
   const std::string given = has(name) ? text(name) : names[0];
   const auto found = std::find(std::begin(names), std::end(names), given);
   if (found == std::end(names)) {
-    throw Error("ERR_ARGUMENT", message(name, " is not f32, bf16, f16 or nvfp4: '", given, "'"));
+    throw Error("ERR_ARGUMENT", message(name, " is not f32, bf16, f16, nvfp4 or i8: '", given, "'"));
   }
   const auto compute = static_cast<Compute>(found - names);
   const bool fits = compute == Compute::kNVFP4 ? weight.dtype == DType::kNVFP4
                     : compute == Compute::kF16 ? weight.dtype == DType::kF16 || weight.dtype == DType::kF32
                                                : true;
-  if (compute != Compute::kF32 && is_block_format(weight.dtype)) {
+  const bool integers = compute == Compute::kI8;
+  if (integers && placement_) throw Error("ERR_UNSUPPORTED", message(name, " i8 is for the CPU. Use f32"));
+  if (integers && !has_integer_codes(weight.dtype)) {
+    throw Error("ERR_UNSUPPORTED", message(name, " i8 is for weights in blocks of integers; this one is ",
+                                           dtype_name(weight.dtype), ". Use f32"));
+  }
+  if (compute != Compute::kF32 && !integers && is_block_format(weight.dtype)) {
     throw Error("ERR_UNSUPPORTED", message(name, " ", given, " is not for weights of ",
                                            dtype_name(weight.dtype), ", which need f32"));
   }
@@ -180,9 +186,10 @@ Compute Arguments::compute(const char* name, const Weight& weight) const {
 
 Compute Arguments::plain_compute(const char* name, const Weight& weight) const {
   const Compute result = compute(name, weight);
-  if (result != Compute::kNVFP4) return result;
+  if (result != Compute::kNVFP4 && result != Compute::kI8) return result;
   throw Error("ERR_UNSUPPORTED",
-              message(name, " nvfp4 is for linear layers, not for gradients and convolutions. Use bf16"));
+              message(name, result == Compute::kI8 ? " i8" : " nvfp4",
+                      " is for linear layers, not for gradients and convolutions. Use bf16"));
 }
 
 std::array<int64_t, 4> Arguments::strides(const char* name) const {

@@ -1,7 +1,7 @@
 // compute.ts: checks of the precision that operands are rounded to before they are multiplied.
 import { expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
-import { isBlockFormat } from '../../weights/formats.js'
+import { hasIntegerCodes, isBlockFormat } from '../../weights/formats.js'
 import type { Compute, FloatCompute, Weight } from '../kernels.js'
 
 /** Formats of the weights that products in f16 and nvfp4 are for. */
@@ -9,7 +9,13 @@ const computeWeights: Partial<Record<Compute, readonly string[]>> = { f16: ['f16
 
 /** Of products with a weight. */
 export function expectCompute(compute: Compute = 'f32', { format }: Weight): void {
-  expectOneOf('compute', compute, ['f32', 'bf16', 'f16', 'nvfp4'])
+  expectOneOf('compute', compute, ['f32', 'bf16', 'f16', 'nvfp4', 'i8'])
+  if (compute === 'i8' && hasIntegerCodes(format)) return
+  if (compute === 'i8')
+    throw new SparkError(
+      'ERR_UNSUPPORTED',
+      `compute i8 is for weights in blocks of integers; this one is ${format}. Use f32`,
+    )
   if (compute !== 'f32' && isBlockFormat(format))
     throw new SparkError(
       'ERR_UNSUPPORTED',
@@ -33,8 +39,8 @@ export function expectFloatCompute({
   readonly weight: Weight
 }): void {
   expectCompute(compute, weight)
-  if ((compute as Compute) === 'nvfp4') {
-    const why = 'compute nvfp4 is for linear layers, not for gradients and convolutions. Use bf16'
+  if ((compute as Compute) === 'nvfp4' || (compute as Compute) === 'i8') {
+    const why = `compute ${compute} is for linear layers, not for gradients and convolutions. Use bf16`
     throw new SparkError('ERR_UNSUPPORTED', why)
   }
 }

@@ -45,11 +45,40 @@ export function roundedToNvfp4(x: Float32Array, rows: number, cols: number): Flo
   return dst
 }
 
+/** Neighbours of a row that share a scale where it is rounded to bytes. */
+const integerCols = 32
+
+/** x[count] rounded to signed bytes whose scale is the largest magnitude of 32 neighbours / 127, and back; NaN unless finite. */
+export function roundedToIntegers(x: Float32Array, count: number): Float32Array {
+  const result = new Float32Array(count)
+  for (let i = 0; i < count; i += integerCols) {
+    const block = x.subarray(i, i + integerCols)
+    const largest = block.reduce((most, value) => Math.max(most, Math.abs(value)), 0)
+    const scale = Number.isFinite(largest) ? Math.fround(largest / 127) : Number.NaN
+    for (const [j, value] of block.entries()) {
+      const code = scale > 0 ? roundHalfToEven(Math.fround(value / scale)) : 0
+      result[i + j] = scale * Math.min(Math.max(code, -127), 127)
+    }
+  }
+  return result
+}
+
+function roundHalfToEven(value: number): number {
+  const rounded = Math.round(value)
+  return rounded - value === 0.5 && rounded % 2 !== 0 ? rounded - 1 : rounded
+}
+
+/** The rows that a linear layer multiplies. */
+function roundedRows({ compute, x, tokens, weight: { cols } }: KernelArgs['linear']): Float32Array {
+  if (compute === 'nvfp4') return roundedToNvfp4(x, tokens, cols)
+  return compute === 'i8' ? roundedToIntegers(x, tokens * cols) : x
+}
+
 /** y[t, o] = activation(rowScale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o] */
 export function* linear(args: KernelArgs['linear']): Paced<void> {
   const { weight, tokens, rowScale, bias, residual, y } = args
   const { rows, cols } = weight
-  const x = args.compute === 'nvfp4' ? roundedToNvfp4(args.x, tokens, cols) : args.x
+  const x = roundedRows(args)
   const row = rowReader(weight)
   const activate = activations[args.activation ?? 'none']
   for (let o = 0; o < rows; o++) {

@@ -5,8 +5,8 @@ import { contiguousStrides, numel } from '../../core/shape.js'
 import { add, fixSize, multiply, type Size, sameSize } from '../../core/size.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Activation, MatrixStrides } from '../../kernels/linear-args.js'
-import type { FloatCompute } from '../../kernels/weight-args.js'
-import { formatInfo } from '../../weights/formats.js'
+import type { Compute, FloatCompute } from '../../kernels/weight-args.js'
+import { formatInfo, hasIntegerCodes } from '../../weights/formats.js'
 import { arraysOf, type Weight } from '../../weights/weight.js'
 import type { Lowering } from '../lowering.js'
 import { packStep } from '../pack-weights.js'
@@ -60,6 +60,12 @@ export function computeOf(
   return ctx.computeOf({ kind, operands, ...positions })
 }
 
+/** The same of a linear layer, whose rows may be rounded to bytes where its weight says so. */
+function linearCompute(ctx: Lowering, weight: Pick<Weight, 'format'>): Compute {
+  const rounds = ctx.input(1).weight?.activations === 'int8' && ctx.roundsToBytes
+  return rounds && hasIntegerCodes(weight.format) ? 'i8' : computeOf(ctx, weight)
+}
+
 /** The precision of a product of these inputs that rounds none of them. */
 export const exactCompute = (ctx: Lowering, inputs: readonly number[]): FloatCompute =>
   ctx.computeOf({ kind: 'exact', operands: inputs.map(i => ctx.input(i)) })
@@ -86,7 +92,7 @@ function gemm(ctx: Lowering): void {
       tokens: m,
       x,
       bias: bias?.buffer.read(),
-      compute: computeOf(ctx, weight),
+      compute: linearCompute(ctx, weight),
       y,
     })
     return
@@ -225,7 +231,7 @@ function fusedLinear(ctx: Lowering): void {
     bias: ctx.optional(2),
     residual: ctx.optional(3),
     activation: ctx.text('activation') as Activation,
-    compute: computeOf(ctx, weight),
+    compute: linearCompute(ctx, weight),
     y: ctx.write(),
   })
 }

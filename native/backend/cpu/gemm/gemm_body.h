@@ -75,6 +75,8 @@ constexpr int kPanelVecs = kPanelRows / kWidth;
 //
 #include "backend/cpu/gemm/gemm_blocks.h"
 //
+#include "backend/cpu/gemm/gemm_blocks_integer.h"
+//
 #include "backend/cpu/gemm/gemm_panels.h"
 
 // --- pack: an operand is read along its memory, by rows (outer) of its row-major matrix ---
@@ -306,6 +308,8 @@ constexpr GemmKernels kGemmKernels = {
     .multiply = multiply,
     .multiply_store = multiply_store,
     .store_rows = store_rows,
+    .unpack_codes = unpack_codes,
+    .add_dots = add_dots,
     .add_low_rank = add_low_rank,
 };
 

@@ -3,6 +3,7 @@
 
 #include "backend/cpu/gemm/epilogue.h"
 #include "backend/cpu/gemm/operand.h"
+#include "backend/integer_rows.h"
 
 namespace spark::cpu {
 
@@ -38,6 +39,15 @@ struct Left {
   int64_t panel;
 };
 
+// Rows of an activation as bytes along a run of columns: their scales, and the sums of their bytes.
+struct IntegerRows {
+  int64_t count;
+  const float* scales;
+  int64_t scale_stride;
+  const int32_t* sums;
+  int64_t sum_stride;
+};
+
 struct GemmKernels {
   // to[i * kLine + j] = from(line + i, k + j) for i < lines <= kTile, j < count <= kChunk. Where the lines
   // are rows of a weight, k is a multiple of 16, line of kPanelRows if it is packed; its columns are no left
@@ -61,6 +71,13 @@ struct GemmKernels {
                          const float* sums, const Epilogue& to);
   // Stores rows of sums, `pitch` elements apart, through `to`, with the same exception.
   void (*store_rows)(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Epilogue& to);
+  // The bytes of kIntegerCols columns of a panel in a block format from col on: [kIntegerCols /
+  // 4][kPanelRows] groups.
+  void (*unpack_codes)(const Weight& weight, int64_t panel, int64_t col, uint32_t* words);
+  // sums[i * kPanelRows + j] += what dots[i * kTile + j], the sums over the run at col of such bytes times
+  // those of x, stand for.
+  void (*add_dots)(const Weight& weight, int64_t panel, int64_t col, const IntegerRows& x,
+                   const int32_t* dots, float* sums);
   // to = gain ∘ (W + B·A), the sums of B·A as those of multiply.
   void (*add_low_rank)(const LowRankTile& tile);
 };

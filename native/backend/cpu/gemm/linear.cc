@@ -6,6 +6,7 @@
 #include "backend/cpu/gemm/activation.h"
 #include "backend/cpu/gemm/columns.h"
 #include "backend/cpu/gemm/dot_gemm.h"
+#include "backend/cpu/gemm/linear_blocks.h"
 #include "backend/cpu/gemm/product.h"
 #include "backend/cpu/quantize/nvfp4.h"
 #include "backend/cpu/simd/cpu_kernels.h"
@@ -42,9 +43,13 @@ void linear(const LinearArgs& args) {
   if (args.compute == Compute::kBF16 && kernels().dot.bf16) {
     return product_bf16(args.tokens, args.x, args.weight, store);
   }
+  if (args.compute == Compute::kI8 && args.weight.packed) {
+    return product_integer(args.tokens, args.x, args.weight, store);
+  }
   std::vector<float> rounded;
   if (args.compute == Compute::kNVFP4) rounded = rounded_to_nvfp4(args.x, args.tokens, in);
-  const float* x = args.compute == Compute::kNVFP4 ? rounded.data() : args.x;
+  if (args.compute == Compute::kI8) rounded = rounded_to_integers(args.x, args.tokens * in);
+  const float* x = rounded.empty() ? args.x : rounded.data();
   product(args.tokens, out, {{rows_of(x, in), rows_of(args.weight), in}}, store);
 }
 

@@ -20,3 +20,11 @@ export function weightConstant(
   }
   return Constant.lazy('f32', shape, { byteLength: 4 * rows * cols, read, weight: { shared, ...use } })
 }
+
+/** A constant whose products round the rows that it is multiplied with to bytes; itself where it is kept as no weight. */
+export function roundingRows(constant: Constant): Constant {
+  const { weight, shape, byteLength } = constant
+  if (!weight) return constant
+  const read = (): Uint8Array => constant.bytes
+  return Constant.lazy('f32', shape, { byteLength, read, weight: { ...weight, activations: 'int8' } })
+}

@@ -4,6 +4,7 @@ import {
   expectInteger,
   expectKnownOptions,
   expectNumber,
+  expectOneOf,
   expectSignal,
   expectText,
 } from '../core/checks.js'
@@ -42,6 +43,7 @@ const loadOptions: readonly string[] = [
   'cacheTokens',
   'maxSequences',
   'batchTokens',
+  'activations',
   'memoryLimit',
   'chatTemplate',
   'offline',
@@ -299,6 +301,8 @@ function expectLoadOptions(options: TextModelOptions): void {
   for (const name of counts)
     if (options[name] !== undefined) expectInteger(`options.${name}`, options[name], 1)
   if (options.memoryLimit !== undefined) expectNumber('options.memoryLimit', options.memoryLimit, 1)
+  if (options.activations !== undefined)
+    expectOneOf('options.activations', options.activations, ['f32', 'int8'])
   if (options.chatTemplate !== undefined) expectText('options.chatTemplate', options.chatTemplate)
   expectSignal('options.signal', options.signal)
 }

@@ -21,6 +21,11 @@ export interface TextModelOptions extends Omit<EngineOptions, 'provider'> {
    * longer text is a batch of its own; default 4096.
    */
   batchTokens?: number
+  /**
+   * What rows are rounded to before they are multiplied by weights in blocks of 4 to 8 bits: `int8`, a scale for each block of 32, is
+   * faster, as in llama.cpp, and costs accuracy; the CPU has it. Default: f32, nothing is rounded.
+   */
+  activations?: 'f32' | 'int8'
   /** Bytes that weights and cache may take together. Default: what is available. */
   memoryLimit?: number
   /** Chat template in place of that of the model. */

@@ -11,7 +11,7 @@ export interface ModelFlags {
   threads?: number
   context?: number
   cacheTokens?: number
-  chatTemplate?: string
+  activations?: 'f32' | 'int8'
 }
 
 /** Options of {@link addGenerationFlags}. */
@@ -41,6 +41,12 @@ export function addModelFlags(command: Command): Command {
       integerFrom(1),
     )
     .option('--cache-tokens <count>', 'tokens whose keys and values are kept', integerFrom(1))
+    .addOption(
+      choice('--activations <type>', 'what quantized weights are multiplied by (default: f32)', [
+        'f32',
+        'int8',
+      ]),
+    )
 }
 
 /** Lets a command say how tokens are chosen. */
@@ -101,6 +107,7 @@ export const modelOptions = (flags: ModelFlags): TextModelOptions =>
     threads: flags.threads,
     contextLength: flags.context,
     cacheTokens: flags.cacheTokens,
+    activations: flags.activations,
   })
 
 /** How tokens are chosen. */

@@ -1,5 +1,7 @@
 // decoder-engine.ts: a decoder that works on requests: its graph, its cache, and its scheduler.
 import { SparkError } from '../../core/errors.js'
+import type { Graph } from '../../graph/graph.js'
+import { roundingRows } from '../../graph/weight-constant.js'
 import { machineMemory } from '../../hardware/memory.js'
 import { systemRoot } from '../../hardware/system-files.js'
 import type { Decoder, DecoderSizes } from '../architectures/decoder.js'
@@ -45,7 +47,8 @@ export class DecoderEngine {
    */
   static async open({ sizes, graph }: Decoder, options: TextModelOptions): Promise<DecoderEngine> {
     const limits = limitsOf(sizes, options)
-    const runner = await DecoderRunner.open(graph(limits), sizes.layers.length, engineOptions(options))
+    const made = options.activations === 'int8' ? withRoundedRows(graph(limits)) : graph(limits)
+    const runner = await DecoderRunner.open(made, sizes.layers.length, engineOptions(options))
     return new DecoderEngine(limits, runner)
   }
 
@@ -55,6 +58,12 @@ export class DecoderEngine {
     this.runner.dispose()
   }
 }
+
+/** The graph with products that round rows to bytes where weights are in blocks of integers. */
+const withRoundedRows = (graph: Graph): Graph => ({
+  ...graph,
+  initializers: new Map([...graph.initializers].map(([name, constant]) => [name, roundingRows(constant)])),
+})
 
 function limitsOf(sizes: DecoderSizes, options: TextModelOptions): SchedulerLimits {
   const { maxSequences, batchTokens } = { ...defaults, ...options }

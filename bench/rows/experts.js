@@ -49,8 +49,17 @@ async function* layer(kernels, stored, weight, tokens) {
 
 /** Expert 0, which token 0 chooses first. @param {Weight} weight */
 function firstExpert(weight) {
-  const scales = 'blockScale' in weight && { blockScale: weight.blockScale.subarray(0, (rows * cols) / 16) }
-  return /** @type {Weight} */ ({ ...weight, rows, ...scales })
+  const share = (/** @type {{ length: number }} */ { length }) => length / experts
+  const scales = {
+    ...('rowScale' in weight && { rowScale: weight.rowScale.subarray(0, rows) }),
+    ...('blockScale' in weight && { blockScale: weight.blockScale.subarray(0, share(weight.blockScale)) }),
+  }
+  return /** @type {Weight} */ ({
+    ...weight,
+    ...scales,
+    rows,
+    data: weight.data.subarray(0, share(weight.data)),
+  })
 }
 
 /**

@@ -93,9 +93,9 @@ struct InBlocks {
     return blocks::element_of<Format>(static_cast<const uint8_t*>(weight.data) + block * Format::kBytes,
                                       static_cast<int>(col % kElements));
   }
-  // Rows end with a block.
+  // Rows end with a block. Not unrolled: eight decoders of each format would take minutes to compile.
   static __device__ void eight(const Weight& weight, int64_t row, int64_t col, float (&values)[8]) {
-#pragma unroll
+#pragma unroll 1
     for (int i = 0; i < 8; ++i) values[i] = col < weight.cols ? element(weight, row, col + i) : 0.0f;
   }
 };

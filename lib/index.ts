@@ -361,6 +361,7 @@ export * from './simulation/api.js'
 
 // language models
 export { TextModel } from './text/text-model.js'
+export type { CacheType } from './text/architectures/cache-types.js'
 export type { Generation } from './text/generation/generation.js'
 export { type SessionOptions, TextSession } from './text/text-session.js'
 export type {

@@ -1,6 +1,7 @@
 // text-options.ts: options and results of language models.
 import type { PullProgress } from '../hub/pull-options.js'
 import type { EngineOptions } from '../model/engine.js'
+import type { CacheType } from './architectures/cache-types.js'
 import type { ChatMessage, ChatOptions } from './chat-options.js'
 import type { TokenLogprob } from './sampler.js'
 import type { SamplingOptions } from './sampling-options.js'
@@ -14,6 +15,11 @@ export interface TextModelOptions extends Omit<EngineOptions, 'provider'> {
    * more than a quarter of the memory that is available.
    */
   cacheTokens?: number
+  /**
+   * What keys and values are rounded to: `f16` and `bf16` take half the memory of f32, `f8_e4m3` a quarter. Default: f32, nothing is
+   * rounded.
+   */
+  cacheType?: CacheType
   /** Sequences that are worked on at the same time; further ones wait. Default: 64. */
   maxSequences?: number
   /**

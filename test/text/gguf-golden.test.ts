@@ -60,6 +60,26 @@ t.test('rows that are rounded to bytes', { skip: noLanguageData }, async t => {
   }
 })
 
+t.test('keys and values that are rounded', { skip: noLanguageData }, async t => {
+  const golden = readJson<Golden>('lm-golden', 'gguf', 'llama.F16.golden.json')
+  const { tensors } = await readSafetensors(dataPath('lm-golden', 'gguf', 'llama.F16.golden.safetensors'))
+  const wanted = tensors.get('p2.last_logits')!.data as Float32Array
+  const ids = golden.prompts[2]!.input_ids
+  // Of the largest logit: half a unit in the last place, 2^-12, 2^-9 and 2^-4, times 8 for what layers make of it.
+  const bounds = { f16: 2 ** -9, bf16: 2 ** -6, f8_e4m3: 2 ** -1 } as const
+  const largest = Math.max(...wanted)
+  let before = 0
+  for (const [cacheType, bound] of Object.entries(bounds) as [keyof typeof bounds, number][]) {
+    const model = await DecoderRows.open(dataPath('lm-golden', 'gguf', 'llama.F16.gguf'), { cacheType })
+    const { logits } = await model.greedy(ids, 1)
+    const error = distance(logits[0]!, wanted)
+    t.comment(`${cacheType}: logits differ by ${error.toPrecision(3)} of ${largest.toPrecision(3)}`)
+    t.ok(error > before && error < bound * largest, `${cacheType}: ${error}`)
+    before = error
+    await model.close()
+  }
+})
+
 t.test('stories260K: 200 greedy tokens of the folder and of all files', { skip: noLanguageData }, async t => {
   const stories = (...names: string[]): string => dataPath('llm', 'stories260K', ...names)
   const { tensors } = await readSafetensors(stories('golden.safetensors'))

@@ -1,6 +1,7 @@
 // generation-flags.ts: options of commands that generate text.
 import { type Command, InvalidArgumentError } from 'commander'
 import { type BackendName, backendNames } from '../../core/config.js'
+import { type CacheType, cacheTypes } from '../../text/architectures/cache-types.js'
 import type { GenerationOptions, TextModelOptions } from '../../text/text-options.js'
 import { choice } from '../command.js'
 import { integerFrom, numberFrom } from '../numbers.js'
@@ -11,6 +12,7 @@ export interface ModelFlags {
   threads?: number
   context?: number
   cacheTokens?: number
+  cacheType?: CacheType
   activations?: 'f32' | 'int8'
 }
 
@@ -41,6 +43,9 @@ export function addModelFlags(command: Command): Command {
       integerFrom(1),
     )
     .option('--cache-tokens <count>', 'tokens whose keys and values are kept', integerFrom(1))
+    .addOption(
+      choice('--cache-type <type>', 'what keys and values are rounded to (default: f32)', cacheTypes),
+    )
     .addOption(
       choice('--activations <type>', 'what quantized weights are multiplied by (default: f32)', [
         'f32',
@@ -107,6 +112,7 @@ export const modelOptions = (flags: ModelFlags): TextModelOptions =>
     threads: flags.threads,
     contextLength: flags.context,
     cacheTokens: flags.cacheTokens,
+    cacheType: flags.cacheType,
     activations: flags.activations,
   })
 

@@ -10,6 +10,7 @@ import {
   tensorType,
   type ValueInfo,
 } from '../../graph/graph.js'
+import type { CacheType } from './cache-types.js'
 import type { DecoderConfig, LayerConfig, WeightSource } from './config.js'
 import { DecoderWeights } from './decoder-weights.js'
 import { denseNetwork, expertNetwork } from './feed-forward.js'
@@ -19,6 +20,8 @@ import { RotaryNodes } from './rotary-nodes.js'
 
 /** Sizes of the memory of keys and values. */
 export interface CacheSizes {
+  /** What keys and values are rounded to. Default: f32. */
+  readonly cacheType?: CacheType
   /** Blocks that all sequences share. */
   readonly blocks: number
   /** Tokens of a block. */
@@ -96,9 +99,10 @@ class DecoderBuilder {
     return { ...graph, outputs: this.#outputs }
   }
 
-  #addCache(index: number, { kvHeads, headSize }: LayerConfig, { blocks, blockSize }: CacheSizes): void {
+  #addCache(index: number, { kvHeads, headSize }: LayerConfig, cache: CacheSizes): void {
+    const { blocks, blockSize, cacheType = 'f32' } = cache
     for (const kind of ['keys', 'values'] as const) {
-      const type = tensorType('f32', [blocks, blockSize, kvHeads, headSize])
+      const type = tensorType(cacheType, [blocks, blockSize, kvHeads, headSize])
       this.#graph.input({ name: cacheName(kind, index), type })
       this.#outputs.push({ name: cacheName(kind, index, true), type })
     }

@@ -1,9 +1,11 @@
 // decoder-engine.ts: a decoder that works on requests: its graph, its cache, and its scheduler.
+import { elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { Graph } from '../../graph/graph.js'
 import { roundingRows } from '../../graph/weight-constant.js'
 import { machineMemory } from '../../hardware/memory.js'
 import { systemRoot } from '../../hardware/system-files.js'
+import type { CacheType } from '../architectures/cache-types.js'
 import type { Decoder, DecoderSizes } from '../architectures/decoder.js'
 import { contextOf, engineOptions } from '../engine-options.js'
 import type { TextModelOptions } from '../text-options.js'
@@ -22,8 +24,8 @@ const cacheShare = 1 / 4
 const defaults = { maxSequences: 64, batchTokens: 512 }
 
 /** Bytes of keys and values of a token. */
-export const bytesPerToken = ({ layers }: DecoderSizes): number =>
-  layers.reduce((sum, { kvHeads, headSize }) => sum + 2 * kvHeads * headSize * 4, 0)
+const bytesPerToken = ({ layers }: DecoderSizes, type: CacheType): number =>
+  layers.reduce((sum, { kvHeads, headSize }) => sum + elementBytes(type, 2 * kvHeads * headSize), 0)
 
 /** Works on requests of a model. */
 export class DecoderEngine {
@@ -47,7 +49,9 @@ export class DecoderEngine {
    */
   static async open({ sizes, graph }: Decoder, options: TextModelOptions): Promise<DecoderEngine> {
     const limits = limitsOf(sizes, options)
-    const made = options.activations === 'int8' ? withRoundedRows(graph(limits)) : graph(limits)
+    const { cacheType = 'f32' } = options
+    const plain = graph({ ...limits, cacheType })
+    const made = options.activations === 'int8' ? withRoundedRows(plain) : plain
     const runner = await DecoderRunner.open(made, sizes.layers.length, engineOptions(options))
     return new DecoderEngine(limits, runner)
   }
@@ -68,7 +72,7 @@ const withRoundedRows = (graph: Graph): Graph => ({
 function limitsOf(sizes: DecoderSizes, options: TextModelOptions): SchedulerLimits {
   const { maxSequences, batchTokens } = { ...defaults, ...options }
   const context = contextOf(sizes, options)
-  const perToken = bytesPerToken(sizes)
+  const perToken = bytesPerToken(sizes, options.cacheType ?? 'f32')
   const available = Math.min(
     options.memoryLimit ?? Number.POSITIVE_INFINITY,
     machineMemory(systemRoot()).available,

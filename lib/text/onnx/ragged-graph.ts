@@ -198,12 +198,13 @@ function finished(
 }
 
 /** The graph with caches of a size. */
-function withCaches(graph: Graph, layers: RaggedDecoder['layers'], { blocks, blockSize }: CacheSizes): Graph {
+function withCaches(graph: Graph, layers: RaggedDecoder['layers'], cache: CacheSizes): Graph {
+  const { blocks, blockSize, cacheType = 'f32' } = cache
   const caches = (next: boolean): ValueInfo[] =>
     layers.flatMap(({ kvHeads, headSize }, layer) =>
       (['keys', 'values'] as const).map(kind => ({
         name: cacheName(kind, layer, next),
-        type: tensorType('f32', [blocks, blockSize, kvHeads, headSize]),
+        type: tensorType(cacheType, [blocks, blockSize, kvHeads, headSize]),
       })),
     )
   const inputs = [...raggedInputs, ...caches(false)]

@@ -11,7 +11,6 @@ import {
 import { SparkError } from '../core/errors.js'
 import { Pacer } from '../core/paced.js'
 import type { ModelBackendChoice, ModelStats } from '../model/engine.js'
-import { cacheTypes } from './architectures/cache-types.js'
 import type { DecoderSizes } from './architectures/decoder.js'
 import type { EncoderConfig } from './architectures/encoder-config.js'
 import type { ChatMessage } from './chat-options.js'
@@ -303,7 +302,6 @@ function expectLoadOptions(options: TextModelOptions): void {
   for (const name of counts)
     if (options[name] !== undefined) expectInteger(`options.${name}`, options[name], 1)
   if (options.memoryLimit !== undefined) expectNumber('options.memoryLimit', options.memoryLimit, 1)
-  if (options.cacheType !== undefined) expectOneOf('options.cacheType', options.cacheType, cacheTypes)
   if (options.activations !== undefined)
     expectOneOf('options.activations', options.activations, ['f32', 'int8'])
   if (options.chatTemplate !== undefined) expectText('options.chatTemplate', options.chatTemplate)

@@ -171,6 +171,10 @@ t.test('what is refused', async t => {
     code: 'ERR_OUT_OF_MEMORY',
     message: /bytes/,
   })
+  await t.rejects(TextModel.load(folder, { cacheType: 'f64' as never }), {
+    code: 'ERR_ARGUMENT',
+    message: /options\.cacheType must be/,
+  })
   await t.rejects(TextModel.load(folder, { contextLength: 1000 }), {
     code: 'ERR_RANGE',
     message: /512 tokens/,

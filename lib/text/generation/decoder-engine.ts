@@ -1,11 +1,12 @@
 // decoder-engine.ts: a decoder that works on requests: its graph, its cache, and its scheduler.
+import { expectOneOf } from '../../core/checks.js'
 import { elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { Graph } from '../../graph/graph.js'
 import { roundingRows } from '../../graph/weight-constant.js'
 import { machineMemory } from '../../hardware/memory.js'
 import { systemRoot } from '../../hardware/system-files.js'
-import type { CacheType } from '../architectures/cache-types.js'
+import { type CacheType, cacheTypes } from '../architectures/cache-types.js'
 import type { Decoder, DecoderSizes } from '../architectures/decoder.js'
 import { contextOf, engineOptions } from '../engine-options.js'
 import type { TextModelOptions } from '../text-options.js'
@@ -48,8 +49,9 @@ export class DecoderEngine {
    * @throws SparkError as `decoderGraph` and `Model.fromGraph`; ERR_OUT_OF_MEMORY with numbers for a cache that does not fit
    */
   static async open({ sizes, graph }: Decoder, options: TextModelOptions): Promise<DecoderEngine> {
-    const limits = limitsOf(sizes, options)
     const { cacheType = 'f32' } = options
+    expectOneOf('options.cacheType', cacheType, cacheTypes)
+    const limits = limitsOf(sizes, options)
     const plain = graph({ ...limits, cacheType })
     const made = options.activations === 'int8' ? withRoundedRows(plain) : plain
     const runner = await DecoderRunner.open(made, sizes.layers.length, engineOptions(options))

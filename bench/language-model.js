@@ -111,5 +111,5 @@ if (!file) {
 }
 await writeGguf(file, {
   metadata: metadata(Number(layers)),
-  tensors: /** @type {GgufInput['tensors']} */ (tensors(format, Number(layers))),
+  tensors: /** @type {NonNullable<GgufInput['tensors']>} */ (tensors(format, Number(layers))),
 })

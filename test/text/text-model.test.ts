@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { type GeneratedToken, type SparkError, TextModel } from 'dgx-spark'
 import t from 'tap'
+import { serveHub } from '../fixtures/hub/hub-server.js'
 import { writeChatModel } from '../fixtures/text/chat-model.js'
 
 const folder = path.join(t.testdir(), 'chat-model')
@@ -228,4 +229,23 @@ t.test('broken folders are named', async t => {
     ),
     { code: 'ERR_FORMAT', message: /weight_map has .*'model\.norm\.weight'/ },
   )
+})
+
+t.test('a model by its name on a hub', async t => {
+  const names = ['config.json', 'model.safetensors', 'tokenizer.json', 'tokenizer_config.json']
+  const files = Object.fromEntries(names.map(name => [name, readFileSync(path.join(folder, name))]))
+  await serveHub(t, { 'org/chat': files })
+  const greedy = { maxTokens: 8, temperature: 0, ignoreEnd: true }
+  using local = await load()
+  const { ids } = await local.generate(prompt, greedy).result()
+  let bytes = 0
+  const onProgress = (progress: { bytes: number }): void => {
+    bytes = progress.bytes
+  }
+  using pulled = await TextModel.load('hf:org/chat', { backend: 'cpu', cacheTokens: 256, onProgress })
+  t.strictSame((await pulled.generate(prompt, greedy).result()).ids, ids)
+  t.ok(bytes > 0)
+  using offline = await TextModel.load('hf:org/chat', { backend: 'cpu', cacheTokens: 256, offline: true })
+  t.strictSame((await offline.generate(prompt, greedy).result()).ids, ids)
+  await t.rejects(TextModel.load('hf:org/none', { offline: true }), { code: 'ERR_IO' })
 })

@@ -28,8 +28,8 @@ export interface TextModelOptions extends Omit<EngineOptions, 'provider'> {
    */
   batchTokens?: number
   /**
-   * What rows are rounded to before they are multiplied by weights in blocks of 4 to 8 bits: `int8`, a scale for each block of 32, is
-   * faster, as in llama.cpp, and costs accuracy; the CPU has it. Default: f32, nothing is rounded.
+   * What rows are rounded to before they are multiplied by weights in blocks of 4 to 8 bits: `int8` has a scale for each 32 elements, as
+   * in llama.cpp, and costs accuracy; only Q8_0 is faster with it so far. The CPU has it. Default: f32, nothing is rounded.
    */
   activations?: 'f32' | 'int8'
   /** Bytes that weights and cache may take together. Default: what is available. */

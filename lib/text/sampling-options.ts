@@ -45,7 +45,8 @@ export interface SamplingSettings {
   readonly prompt: readonly number[]
 }
 
-const names = [
+/** Names of the options that choose a token, without the prompt. */
+export const samplingNames = [
   'temperature',
   'topK',
   'topP',
@@ -57,8 +58,7 @@ const names = [
   'logitBias',
   'seed',
   'logprobs',
-  'prompt',
-]
+] as const satisfies readonly (keyof SamplingOptions)[]
 
 /** The largest number above 0 that divides without an overflow of usual logits. */
 const minTemperature = 1e-5
@@ -85,7 +85,7 @@ const randomSeed = (): number => Math.floor(Math.random() * 2 ** 32)
  * @throws SparkError ERR_ARGUMENT that names the option
  */
 export function samplingSettings(options: SamplingOptions): SamplingSettings {
-  expectKnownOptions('sampling', options, names)
+  expectKnownOptions('sampling', options, [...samplingNames, 'prompt'])
   const { temperature = 1, topK = 0, topP = 1, minP = 0, typicalP = 1, seed = randomSeed() } = options
   const { repetitionPenalty = 1, presencePenalty = 0, frequencyPenalty = 0, logitBias = {} } = options
   const { logprobs, prompt = [] } = options

@@ -5,6 +5,7 @@ import { SparkError } from '../../core/errors.js'
 import { printableLines } from '../../core/printable.js'
 import { readCached, writeCached } from '../../io/user-cache.js'
 import type { Generation } from '../../text/generation/generation.js'
+import { samplingNames } from '../../text/sampling-options.js'
 import type { TextModel } from '../../text/text-model.js'
 import type { GenerationOptions } from '../../text/text-options.js'
 import type { TextSession } from '../../text/text-session.js'
@@ -14,19 +15,11 @@ import { print, printError, styled } from '../output.js'
 const historyFile = 'chat-history.json'
 const historyLines = 500
 
-/** Settings that `/set` knows, as {@link GenerationOptions} has them. */
+/** Settings that `/set` knows: those that are numbers. */
 const settings = [
   'maxTokens',
-  'temperature',
-  'topK',
-  'topP',
-  'minP',
-  'typicalP',
-  'repetitionPenalty',
-  'presencePenalty',
-  'frequencyPenalty',
-  'seed',
-] as const satisfies readonly (keyof GenerationOptions)[]
+  ...samplingNames.filter(name => name !== 'logitBias' && name !== 'logprobs'),
+] as const
 
 interface TerminalCommand {
   readonly usage: string

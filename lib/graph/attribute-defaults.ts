@@ -237,8 +237,10 @@ const contribDefaults: Operators = {
     rotary_interleaved: 0,
     smooth_softmax: 0,
   },
+  MatMulBlockQuantizedFp4Weight: { block_size: 16 },
+  MatMulBlockQuantizedFp8Weight: { block_size: 128 },
   MatMulBnb4: { ...weightSizes, block_size: 0, quant_type: 1, transB: 1 },
-  MatMulNBits: { ...weightSizes, bits: 4, block_size: 32 },
+  MatMulNBits: { ...weightSizes, bits: 4, block_size: 32, weight_prepacked: 0 },
   MoE: {
     activation_alpha: 1,
     activation_beta: 0,

@@ -11,8 +11,16 @@ export function weightConstant(
   weight: Weight,
   use: Omit<ConstantWeight, 'shared'>,
 ): Constant {
-  const { rows, cols } = weight
-  const shared = new SharedWeight(weight)
+  return sharedConstant(shape, new SharedWeight(weight), use)
+}
+
+/** {@link weightConstant} of a weight that other constants may have, too. */
+export function sharedConstant(
+  shape: readonly number[],
+  shared: SharedWeight,
+  use: Omit<ConstantWeight, 'shared'>,
+): Constant {
+  const { rows, cols } = shared
   const read = (): Uint8Array => {
     const values = decodeWeight(shared.kept)
     const elements = use.transposed ? transpose(values, rows, cols) : values

@@ -2,6 +2,7 @@
 // the canonical opset, without functions, without Constant nodes, with a name of its own for every value, and with weights
 // as products read them.
 import { atOnce, eachPaced, type Paced } from '../../core/paced.js'
+import { numel } from '../../core/shape.js'
 import { namingNode } from '../attributes.js'
 import type { Constant } from '../constant.js'
 import { freshNamesPaced, mapSubgraphsPaced } from '../edit.js'
@@ -9,6 +10,7 @@ import { canonicalOpset, type Graph, type Node, type Subgraph } from '../graph.j
 import { carryFacts, keepFacts } from '../kept-facts.js'
 import { ShapeInference } from '../shape-inference.js'
 import { expectShallow } from '../validate.js'
+import { reinterpret } from './canonicalise/block-codes.js'
 import { UpgradeContext, type UpgradeEntry } from './canonicalise/context.js'
 import { contribUpgrades } from './canonicalise/contrib.js'
 import { decompositions } from './canonicalise/decomposed.js'
@@ -95,6 +97,7 @@ class Upgrader {
       const context = this.#context(node, define)
       for (const made of namingNode(node, () => this.#upgradeNode(inner, context))) {
         yield* this.#inference.inferNodePaced(made, graph)
+        this.#followReshape(made)
         nodes.push(made)
       }
     }
@@ -108,6 +111,14 @@ class Upgrader {
       define,
       constantOf: name => this.#constants.get(name),
     })
+  }
+
+  /** Bytes of codes are constant in another shape, too: tables of tokens are often those of the last layer in another shape. */
+  #followReshape({ domain, op, inputs, outputs: [name = ''] }: Node): void {
+    const bytes = domain === '' && op === 'Reshape' ? this.#constants.get(inputs[0] ?? '') : undefined
+    const shape = bytes?.dtype === 'u8' ? this.shapeOf(name) : undefined
+    if (bytes && shape && numel(shape) === bytes.count)
+      this.#constants.set(name, reinterpret(bytes, 'u8', shape))
   }
 
   #upgradeNode(inner: Node, context: UpgradeContext): readonly Node[] {

@@ -1,7 +1,7 @@
 // packed.ts: matrices of unsigned integers in words of 32 bits, as GPTQ, AWQ and compressed-tensors store them.
 import { numel } from '../../core/shape.js'
 import { transpose } from '../../core/transpose.js'
-import { bytesOfNibbles, unpack, weightOfIntegers } from './integer-matrix.js'
+import { bytesOfNibbles, unpack, weightOfIntegers } from '../../weights/integer-matrix.js'
 import type { Parts } from './parts.js'
 import type { Scheme } from './scheme.js'
 

@@ -2,6 +2,7 @@
 
 import type { Upgrade } from './context.js'
 import { contribAttention } from './contrib-attention.js'
+import { contribBlocks } from './contrib-blocks.js'
 import { contribChannelsLast } from './contrib-channels-last.js'
 import { contribExperts } from './contrib-experts.js'
 import { contribFused } from './contrib-fused.js'
@@ -12,6 +13,7 @@ import { contribWeights } from './contrib-weights.js'
 /** Upgrades by operator. */
 export const contribUpgrades: Readonly<Record<string, Upgrade>> = {
   ...contribFused,
+  ...contribBlocks,
   ...contribChannelsLast,
   ...contribAttention,
   ...contribExperts,

@@ -1,7 +1,7 @@
 // integer-matrix.ts: matrices of unsigned integers less a zero point, times the scale of a group of in features.
 
-import type { Weight } from '../../weights/weight.js'
-import { blockSizeOf, blocksOfGroups } from './blocks.js'
+import { blockSizeOf, blocksOfGroups } from './blocks/groups.js'
+import type { Weight } from './weight.js'
 
 /** A matrix [rows, cols]. Element (r, c) of group g is (code − zeros[r, g]) · scales[r, g]. */
 export interface IntegerMatrix {
@@ -59,7 +59,7 @@ function codeAt(bytes: Uint8Array, begin: number, i: number, bits: number): numb
 }
 
 /** The first `cols` codes of each of `rows` rows of bytes, the lowest bits first: [rows, cols]. */
-function unpackBytes(bytes: Uint8Array, bits: number, rows: number, cols: number): Uint8Array {
+export function unpackBytes(bytes: Uint8Array, bits: number, rows: number, cols: number): Uint8Array {
   const rowBytes = bytes.length / rows
   const codes = new Uint8Array(rows * cols)
   for (let r = 0; r < rows; r++)

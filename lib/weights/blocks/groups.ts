@@ -1,0 +1,42 @@
+// groups.ts: matrices whose neighbours in a row share a scale of f32, and a zero point, in the formats of groups.
+import { type BlockWeightFormat, formatInfo } from '../formats.js'
+import type { BlockWeight } from '../weight.js'
+
+/** How many neighbours in a row are a block, where as many share a scale and rows are whole blocks. */
+export const blockSizeOf = (sharing: number, cols: number): 32 | 128 | undefined =>
+  ([128, 32] as const).find(size => sharing % size === 0 && cols % size === 0)
+
+/** What the groups of a matrix have in front of their codes, and the codes. */
+export interface Groups {
+  /** Of the group that column `col` of a row is in. */
+  scale(row: number, col: number): number
+  /** The same; absent in formats without zero points. */
+  zero?(row: number, col: number): number
+  /** All codes, row by row. */
+  readonly codes: Uint8Array
+  /** Bytes from the codes of a row to those of the next. */
+  readonly rowBytes: number
+}
+
+/** A matrix in blocks of a scale of f32, a zero point where there are any, and codes. */
+export function blocksOfGroups(
+  format: BlockWeightFormat,
+  rows: number,
+  cols: number,
+  { scale, zero, codes, rowBytes }: Groups,
+): BlockWeight {
+  const { block, length } = formatInfo(format)
+  const head = zero ? 5 : 4
+  const codeBytes = length - head
+  const data = new Uint8Array(((rows * cols) / block) * length)
+  const view = new DataView(data.buffer)
+  for (let row = 0, at = 0; row < rows; row++) {
+    for (let col = 0; col < cols; col += block, at += length) {
+      view.setFloat32(at, scale(row, col), true)
+      if (zero) data[at + 4] = zero(row, col)
+      const from = row * rowBytes + (col / block) * codeBytes
+      data.set(codes.subarray(from, from + codeBytes), at + head)
+    }
+  }
+  return { format, rows, cols, data }
+}

@@ -13,7 +13,8 @@ import { raggedDecoder } from './ragged-graph.js'
 export async function openOnnxDecoder({ file, type, options }: OnnxFiles, pacer: Pacer): Promise<Decoder> {
   const exported = await readOnnx(file, pacer)
   try {
-    const { layers, vocabularySize, hiddenSize, shortLength, graph } = await raggedDecoder(exported, options)
+    const decoder = await raggedDecoder(exported, options, pacer)
+    const { layers, vocabularySize, hiddenSize, shortLength, graph } = decoder
     const { contextLength } = options
     return { sizes: { type, hiddenSize, vocabularySize, contextLength, layers, shortLength }, graph }
   } catch (error) {

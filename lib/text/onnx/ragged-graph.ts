@@ -1,6 +1,7 @@
 // ragged-graph.ts: an exported decoder as a graph of the form of `decoderGraph`: rows are tokens of several sequences. All
 // that is not attention computes each row alone, so that a sequence of all rows in a batch of 1 does for it.
 import { SparkError } from '../../core/errors.js'
+import { Pacer } from '../../core/paced.js'
 import { describeNode, int } from '../../graph/attributes.js'
 import { GraphBuilder } from '../../graph/builder.js'
 import { Constant } from '../../graph/constant.js'
@@ -9,6 +10,7 @@ import { onnxNumbers } from '../../graph/element-types.js'
 import { type Graph, makeNode, sparkDomain, tensorType, type ValueInfo } from '../../graph/graph.js'
 import { canonicalise } from '../../graph/rewrites/canonicalise.js'
 import { inlineBranches } from '../../graph/rewrites/inline-branches.js'
+import { readCodesPaced } from '../../graph/rewrites/read-codes.js'
 import { removeDead } from '../../graph/rewrites/remove-dead.js'
 import { uniqueNames } from '../../graph/rewrites/unique-names.js'
 import { inferFacts } from '../../graph/shape-inference.js'
@@ -55,7 +57,11 @@ export interface RaggedDecoder {
  * Brings an exported decoder of any opset to ragged form.
  * @throws SparkError ERR_UNSUPPORTED naming an input or node that cannot be brought to it; ERR_FORMAT
  */
-export async function raggedDecoder(exported: Graph, options: RaggedOptions): Promise<RaggedDecoder> {
+export async function raggedDecoder(
+  exported: Graph,
+  options: RaggedOptions,
+  pacer = new Pacer(),
+): Promise<RaggedDecoder> {
   const { logits } = options.names
   if (!exported.outputs.some(({ name }) => name === logits))
     throw new SparkError('ERR_UNSUPPORTED', `it has no output '${logits}'`)
@@ -67,7 +73,9 @@ export async function raggedDecoder(exported: Graph, options: RaggedOptions): Pr
   const wide = await widenDecoder(canonical)
   const paged = await pageAttention(foldSizes(wide, ports), ports, options)
   const placed = withTokenInputs(await withPositions(paged, ports), ports)
-  return finished(placed, ports, options, shortLength)
+  const { graph: open, ...sizes } = finished(placed, ports, options)
+  const kept = await pacer.do(readCodesPaced(removeDead(open)))
+  return { ...sizes, shortLength, graph: cache => withCaches(kept, sizes.layers, cache) }
 }
 
 /** Names that the values of ragged graphs have. */
@@ -165,12 +173,12 @@ function withTokenInputs(graph: Graph, { ids, positions }: DecoderPorts): Graph 
   }
 }
 
+/** The graph with the outputs of rows that are wanted, and the sizes of its decoder. */
 function finished(
   placed: Graph,
   ports: DecoderPorts,
   options: RaggedOptions,
-  shortLength: number,
-): RaggedDecoder {
+): Omit<RaggedDecoder, 'graph' | 'shortLength'> & { readonly graph: Graph } {
   const facts = inferFacts(placed)
   const widthOf = (name: string): number | undefined => {
     const type = facts.get(name)?.type
@@ -190,11 +198,7 @@ function finished(
   const queries = { isVarying: (name: string) => varying.has(name), widthOf }
   const { graph, hiddenSize } = wantedRows({ ...placed, outputs: [] }, ports.logits, vocabularySize, queries)
   const layers = ports.layers.map(({ kvHeads, headSize }) => ({ kvHeads, headSize }))
-  const alive = removeDead(graph)
-  return {
-    ...{ layers, vocabularySize, hiddenSize, shortLength },
-    graph: cache => withCaches(alive, layers, cache),
-  }
+  return { layers, vocabularySize, hiddenSize, graph }
 }
 
 /** The graph with caches of a size. */

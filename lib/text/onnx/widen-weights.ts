@@ -8,7 +8,7 @@ import { removeDead } from '../../graph/rewrites/remove-dead.js'
 import { widenHalves } from '../../graph/rewrites/widen.js'
 import { FloatTensor } from '../files/loaded-weights.js'
 
-/** The canonical graph in f32: inputs and numbers in between are f32, matrices are read in the format of the file. */
+/** The canonical graph in f32: inputs, vectors and numbers in between are f32, matrices are read in the format of the file. */
 export async function widenDecoder(graph: Graph): Promise<Graph> {
   const wide = widenHalves(graph)
   if (wide === graph) return graph
@@ -26,7 +26,7 @@ export async function widenDecoder(graph: Graph): Promise<Graph> {
     if (input?.type?.kind === 'tensor' && isHalf(input.type.dtype)) {
       inputs.set(from, wideInput(input))
       renamed.set(to, from)
-    } else if (constant && constant.shape.length === 2 && isHalf(constant.dtype)) {
+    } else if (constant && constant.shape.length <= 2 && isHalf(constant.dtype)) {
       initializers.set(to, await matrix(constant, isTransposed(to, readers.get(to) ?? [])))
     } else continue
     dropped.add(node)

@@ -1,6 +1,7 @@
 // weight-constant.ts: constants whose elements stay in the format of a weight.
 import { transpose } from '../core/transpose.js'
 import { decodeWeight } from '../weights/encode.js'
+import type { LazyWeight } from '../weights/lazy-weight.js'
 import { SharedWeight } from '../weights/shared-weight.js'
 import type { Weight } from '../weights/weight.js'
 import { Constant, type ConstantWeight } from './constant.js'
@@ -8,7 +9,7 @@ import { Constant, type ConstantWeight } from './constant.js'
 /** A constant of f32 that is decoded when somebody reads its elements; `use` as in {@link ConstantWeight}. */
 export function weightConstant(
   shape: readonly number[],
-  weight: Weight,
+  weight: Weight | LazyWeight,
   use: Omit<ConstantWeight, 'shared'>,
 ): Constant {
   return sharedConstant(shape, new SharedWeight(weight), use)

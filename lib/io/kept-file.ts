@@ -68,6 +68,15 @@ export class KeptFile {
    */
   async load(begin: number, byteLength: number): Promise<Uint8Array> {
     const bytes = this.#memory(byteLength)
+    await this.loadInto(begin, bytes)
+    return bytes
+  }
+
+  /**
+   * Fills `bytes` with those of the file from a position on.
+   * @throws SparkError as {@link KeptFile.read}
+   */
+  async loadInto(begin: number, bytes: Uint8Array): Promise<void> {
     try {
       await fill(this.#handle, this.path, bytes, begin)
     } catch (error) {
@@ -75,7 +84,6 @@ export class KeptFile {
       throw ioError('read', this.path, error)
     }
     this.#expectSame()
-    return bytes
   }
 
   #memory(byteLength: number): Uint8Array {

@@ -2,6 +2,7 @@
 // at first.
 import path from 'node:path'
 import { SparkError } from '../core/errors.js'
+import type { StoredBytes } from '../weights/lazy-weight.js'
 import { KeptFile } from './kept-file.js'
 import { isThere, readJson } from './read-file.js'
 import {
@@ -12,21 +13,17 @@ import {
   type TensorEntry,
 } from './safetensors-header.js'
 
-/** A tensor whose elements are still in their file. */
-export interface StoredTensor {
+/**
+ * A tensor whose elements are still in their file. Reading them, row-major, throws ERR_FORMAT when the file has changed since, ERR_IO
+ * and ERR_OUT_OF_MEMORY.
+ */
+export interface StoredTensor extends StoredBytes {
   /** Its name. */
   readonly name: string
   /** Element type, by the name in the file. */
   readonly dtype: SafetensorsDType
   /** Sizes of the dimensions. */
   readonly shape: readonly number[]
-  /** Bytes of the elements. */
-  readonly byteLength: number
-  /**
-   * The bytes of the elements, row-major, in memory that nobody else has.
-   * @throws SparkError ERR_FORMAT when the file has changed since, ERR_IO, ERR_OUT_OF_MEMORY
-   */
-  load(): Promise<Uint8Array>
 }
 
 const indexName = 'model.safetensors.index.json'
@@ -73,7 +70,16 @@ function storedTensor(
   { dtype, shape, begin, end }: TensorEntry,
 ): StoredTensor {
   const byteLength = end - begin
-  return { name, dtype, shape, byteLength, load: () => file.load(start + begin, byteLength) }
+  const at = start + begin
+  return {
+    name,
+    dtype,
+    shape,
+    byteLength,
+    read: () => file.read(at, byteLength),
+    load: () => file.load(at, byteLength),
+    loadInto: (from, bytes) => file.loadInto(at + from, bytes),
+  }
 }
 
 /** Names of tensors by their files, which lie in the folder of the index. */

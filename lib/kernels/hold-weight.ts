@@ -1,7 +1,10 @@
 // hold-weight.ts: residency of frozen weights: in the memory of a GPU, or in panels for the CPU.
 import { argumentError } from '../core/checks.js'
+import { elementArrayOf } from '../core/dtype.js'
 import { expectWeight } from '../weights/encode.js'
-import { panelSizes } from '../weights/panels.js'
+import { formatInfo } from '../weights/formats.js'
+import { bytesOfRows, type LazyWeight, weightOfBytes } from '../weights/lazy-weight.js'
+import { panelRows, panelSizes } from '../weights/panels.js'
 import { arraysOf, releaseWeight, type Weight } from '../weights/weight.js'
 import { allocate } from './aligned.js'
 import type { HeldArray, Kernels } from './kernels.js'
@@ -35,13 +38,21 @@ export async function holdWeight(kernels: Kernels, weight: Weight): Promise<Weig
   }
 }
 
-type ArrayOnBuffer = new (buffer: ArrayBuffer, offset: number, length: number) => Weight['data']
+type Data = Weight['data']
+type ArrayOnBuffer = new (buffer: ArrayBuffer, offset: number, length: number) => Data
+
+/** Memory for the panels of a weight. */
+function panelsFor(kernels: Kernels, weight: Pick<Weight, 'format' | 'rows' | 'cols'>): Data {
+  const type = elementArrayOf(formatInfo(weight.format).dtype)
+  const { data } = panelSizes(weight)
+  const { buffer, offset } = allocate(data * type.BYTES_PER_ELEMENT, kernels)
+  return new (type as unknown as ArrayOnBuffer)(buffer, offset, data)
+}
 
 async function inPanels(kernels: Kernels, weight: Weight): Promise<Weight> {
   const sizes = panelSizes(weight)
-  const { buffer, offset } = allocate(sizes.data * weight.data.BYTES_PER_ELEMENT, kernels)
   const arrays = {
-    data: new (weight.data.constructor as ArrayOnBuffer)(buffer, offset, sizes.data),
+    data: panelsFor(kernels, weight),
     ...('rowScale' in weight && { rowScale: weight.rowScale.slice() }),
     ...('blockScale' in weight && { blockScale: new Uint8Array(sizes.blockScale) }),
   }
@@ -49,6 +60,49 @@ async function inPanels(kernels: Kernels, weight: Weight): Promise<Weight> {
   const { data, blockScale } = arrays
   await kernels.run('packWeight', { weight, data, blockScale })
   return { ...weight, ...arrays, layout: 'panels' } as Weight
+}
+
+/** Bytes of a file that are in memory at a time, unless a panel has more. */
+const pieceBytes = 1 << 23
+
+/** Puts weights that are in files into panels for the CPU, some rows at a time: they are never in memory twice. */
+export class PanelLoader {
+  readonly #kernels: Kernels
+  #piece = new Uint8Array(0)
+
+  /** @param kernels - of the CPU */
+  constructor(kernels: Kernels) {
+    this.#kernels = kernels
+  }
+
+  /**
+   * Reads and packs a weight.
+   * @throws SparkError ERR_OUT_OF_MEMORY, and what reading the file does
+   */
+  async load(weight: LazyWeight): Promise<Weight> {
+    if (!weight.loadRows) return inPanels(this.#kernels, await weight.load())
+    const { format, rows, cols } = weight
+    const panels = panelsFor(this.#kernels, weight)
+    this.#kernels.hold(panels)
+    const panel = panelSizes({ format, rows: panelRows, cols }).data
+    const step = panelRows * Math.max(1, Math.floor(pieceBytes / bytesOfRows(weight, panelRows)))
+    for (let from = 0; from < rows; from += step) {
+      const count = Math.min(step, rows - from)
+      const bytes = this.#bytes(bytesOfRows(weight, count))
+      await weight.loadRows(from, bytes)
+      const data = panels.subarray((from / panelRows) * panel, Math.ceil((from + count) / panelRows) * panel)
+      await this.#kernels.run('packWeight', { weight: weightOfBytes(weight, count, bytes), data })
+    }
+    return { format, rows, cols, data: panels, layout: 'panels' } as Weight
+  }
+
+  #bytes(count: number): Uint8Array {
+    if (this.#piece.byteLength < count) {
+      this.#piece = new Uint8Array(count)
+      this.#kernels.hold(this.#piece)
+    }
+    return this.#piece.subarray(0, count)
+  }
 }
 
 /** Deferred release of the weights that a layer no longer needs: never under an operation that was started before. */

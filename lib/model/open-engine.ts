@@ -10,7 +10,7 @@ import { HardwareInfo } from '../hardware/hardware-info.js'
 import type { Kernels } from '../kernels/kernels.js'
 import { openKernels } from '../kernels/open.js'
 import { rewriteForInference } from '../pipeline.js'
-import { packConstants } from '../plan/pack-constants.js'
+import { loadConstants, packConstants } from '../plan/pack-constants.js'
 import type { Plan, StepTime } from '../plan/plan.js'
 import {
   type Engine,
@@ -78,6 +78,7 @@ async function runnerFor(
 ): Promise<GraphRunner> {
   const opened = await rewriteForInference('open', graph, {}, pacer)
   if (kernels.backend === 'cpu') await packConstants(opened, kernels, pacer)
+  else await loadConstants(opened, pacer)
   return new GraphRunner(opened, kernels, settings)
 }
 

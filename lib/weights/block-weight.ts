@@ -1,32 +1,51 @@
 // block-weight.ts: tensors of GGUF as frozen weights.
 import { expectInteger, expectOneOf } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
-import { decodeBlocks } from './blocks/decode.js'
+import { Pacer } from '../core/paced.js'
+import { decodeBlocks, decodePaced, expectDecoded } from './blocks/decode.js'
 import { type BlockFormat, blockBytes, blockFormatNames, blockFormats } from './blocks/formats.js'
 import { isBlockFormat, type WeightFormat } from './formats.js'
+import { LazyRows, type LazyWeight, type StoredBytes } from './lazy-weight.js'
 import type { Weight } from './weight.js'
+
+const floatFormats = { F32: 'f32', F16: 'f16', BF16: 'bf16' } as const
 
 /**
  * A tensor of a GGUF file as a weight in the same bytes, or in f32 where kernels do not read its format.
  * @param format - its format in the file
  * @param rows - out features
  * @param cols - in features
- * @param bytes - the blocks, row by row; they are not copied
+ * @param stored - the blocks, row by row
  * @throws SparkError ERR_SHAPE when the bytes are not those of so many blocks; ERR_UNSUPPORTED, ERR_ARGUMENT
  */
-export function blockWeight(format: BlockFormat, rows: number, cols: number, bytes: Uint8Array): Weight {
+export function blockWeight(
+  format: BlockFormat,
+  rows: number,
+  cols: number,
+  stored: StoredBytes,
+): LazyWeight {
   expectOneOf('format', format, blockFormatNames)
   expectInteger('rows', rows, 0)
   expectInteger('cols', cols, 0)
   const { elements } = blockFormats[format]
   const length = cols % elements === 0 ? blockBytes(format, rows * cols) : Number.NaN
-  if (bytes.byteLength !== length) {
+  if (stored.byteLength !== length) {
     throw new SparkError(
       'ERR_SHAPE',
-      `[${rows}, ${cols}] of ${format} is not ${bytes.byteLength} bytes of blocks of ${elements} neighbours of a row`,
+      `[${rows}, ${cols}] of ${format} is not ${stored.byteLength} bytes of blocks of ${elements} neighbours of a row`,
     )
   }
+  const float = Object.hasOwn(floatFormats, format) && floatFormats[format as keyof typeof floatFormats]
+  if (float) return new LazyRows(float, rows, cols, stored)
   const name = format.toLowerCase() as WeightFormat
-  if (isBlockFormat(name)) return { format: name, rows, cols, data: bytes }
-  return { format: 'f32', rows, cols, data: decodeBlocks(format, bytes) }
+  if (isBlockFormat(name)) return new LazyRows(name, rows, cols, stored)
+  expectDecoded(format)
+  const inFloats = (data: Float32Array): Weight => ({ format: 'f32', rows, cols, data })
+  return {
+    format: 'f32',
+    rows,
+    cols,
+    read: () => inFloats(decodeBlocks(format, stored.read())),
+    load: async () => inFloats(await new Pacer().do(decodePaced(format, await stored.load()))),
+  }
 }

@@ -18,6 +18,7 @@ import { identical, maxAbs, within } from '../fixtures/close.js'
 import { randomWeight } from '../fixtures/random-weight.js'
 import { noGolden } from '../fixtures/values/golden-bytes.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
+import { storedBytes } from '../fixtures/weights/stored-bytes.js'
 
 const addon = requireAddon()
 const cpu = openCpuKernels()
@@ -164,11 +165,17 @@ t.test('what is refused', async t => {
     t.throws(() => kernels.runSync('linear', rounded), { code: 'ERR_UNSUPPORTED', message: /q4_0/ }, backend)
     t.throws(() => kernels.runSync('weightNorm2', { weight, out: y }), /q4_0/, backend)
   }
-  const bytes = new Uint8Array(36)
+  const bytes = storedBytes(new Uint8Array(36))
   t.throws(() => blockWeight('Q4_0', 2, 33, bytes), { code: 'ERR_SHAPE', message: /\[2, 33\] of Q4_0/ })
   t.throws(() => blockWeight('Q4_0', 3, 32, bytes), { code: 'ERR_SHAPE' })
   t.throws(() => blockWeight('Q9' as 'Q4_0', 2, 32, bytes), { code: 'ERR_ARGUMENT' })
-  t.strictSame(blockWeight('Q4_0', 2, 32, bytes), { format: 'q4_0', rows: 2, cols: 32, data: bytes })
+  t.throws(() => blockWeight('Q8_K', 1, 0, storedBytes(new Uint8Array(0))), { code: 'ERR_UNSUPPORTED' })
+  t.strictSame(blockWeight('Q4_0', 2, 32, bytes).read(), {
+    format: 'q4_0',
+    rows: 2,
+    cols: 32,
+    data: bytes.read(),
+  })
 })
 
 t.test('blocks of other programs', { skip: noGolden }, async t => {
@@ -180,7 +187,7 @@ t.test('blocks of other programs', { skip: noGolden }, async t => {
     if (!name) continue
     const { elements, bytes } = blockFormats[name]
     const blocks = data as Uint8Array
-    const weight = blockWeight(name, blocks.length / bytes, elements, blocks)
+    const weight = blockWeight(name, blocks.length / bytes, elements, storedBytes(blocks)).read()
     const packed = await holdWeight(cpu, weight)
     const values = decodeBlocks(name, blocks)
     const y = new Float32Array(values.length)

@@ -69,6 +69,16 @@ export class GgufTensor {
   }
 
   /**
+   * Fills `bytes` with those of the elements from `begin` on.
+   * @internal
+   * @throws SparkError as {@link GgufTensor.read}
+   */
+  async loadInto(begin: number, bytes: Uint8Array): Promise<void> {
+    if (this.#bytes instanceof Uint8Array) bytes.set(this.read().subarray(begin, begin + bytes.byteLength))
+    else await this.#bytes.loadInto(this.#begin + begin, bytes)
+  }
+
+  /**
    * The elements as f32, row-major.
    * @returns a new array
    * @throws SparkError as {@link GgufTensor.read}; ERR_UNSUPPORTED for a format that cannot be decoded

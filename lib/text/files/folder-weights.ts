@@ -6,21 +6,18 @@ import { readable } from '../../io/checkpoints/blocks.js'
 import { findQuantized } from '../../io/checkpoints/quantized-matrices.js'
 import { isThere, readJson } from '../../io/read-file.js'
 import { openSafetensorsFolder, type StoredTensor } from '../../io/safetensors-folder.js'
+import { LazyRows } from '../../weights/lazy-weight.js'
 import { ConfigReader } from '../architectures/config-reader.js'
 import { unusedNames } from '../architectures/weight-names.js'
-import {
-  FloatTensor,
-  type FloatType,
-  type LoadedTensor,
-  LoadedWeights,
-  WeightTensor,
-} from './loaded-weights.js'
+import { LoadedWeights } from './loaded-weights.js'
+import { FloatTensor, type FloatType, type ModelTensor, matrixSizes, WeightTensor } from './model-tensors.js'
 import { readQuantization } from './read-quantization.js'
 
 const floatTypes: Readonly<Record<string, FloatType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' }
 
 /**
- * Loads the weights of a folder, those of quantized matrices in their format.
+ * The weights of a folder. Vectors are read, and quantized matrices in their format; matrices of floats stay in their file until
+ * something reads them.
  * @param folder - with config.json, which says how they are quantized, and safetensors files
  * @throws SparkError ERR_IO; ERR_FORMAT; ERR_UNSUPPORTED for element types and quantizations that are not known, naming them
  */
@@ -31,12 +28,12 @@ export async function loadFolderWeights(folder: string, pacer: Pacer): Promise<L
   const settings = (await isThere(modelOpt)) ? await readJson(modelOpt) : undefined
   const { matrices, parts } = findQuantized(folder, stored, readQuantization(config, settings))
   const isTransposed = transposedExperts(new ConfigReader(config, 'config.json'))
-  const tensors = new Map<string, LoadedTensor>()
+  const tensors = new Map<string, ModelTensor>()
   for (const tensor of stored.values()) {
     if (unusedNames.test(tensor.name) || parts.has(tensor.name)) continue
     await pacer.pause()
-    const loaded = await loadTensor(folder, tensor)
-    tensors.set(tensor.name, isTransposed(tensor) ? loaded.withSwappedMatrices() : loaded)
+    const opened = await openTensor(folder, tensor)
+    tensors.set(tensor.name, isTransposed(tensor) ? opened.withSwappedMatrices() : opened)
   }
   for (const [name, { experts, read }] of matrices) {
     await pacer.pause()
@@ -45,10 +42,12 @@ export async function loadFolderWeights(folder: string, pacer: Pacer): Promise<L
   return new LoadedWeights(tensors)
 }
 
-async function loadTensor(folder: string, tensor: StoredTensor): Promise<FloatTensor> {
+async function openTensor(folder: string, tensor: StoredTensor): Promise<FloatTensor> {
   const { name, dtype, shape } = tensor
   const float = floatTypes[dtype]
-  if (float) return new FloatTensor(shape, float, await tensor.load())
+  if (float && shape.length >= 2)
+    return new FloatTensor(shape, new LazyRows(float, ...matrixSizes(shape), tensor))
+  if (float) return FloatTensor.of(shape, float, await tensor.load())
   const message = `${folder}: tensor '${name}' is ${dtype}; weights of F32, F16 and BF16 are supported`
   throw new SparkError('ERR_UNSUPPORTED', message)
 }

@@ -6,7 +6,7 @@ import { consumersOf, renameReads } from '../../graph/edit.js'
 import { type Graph, type Node, tensorType, type ValueInfo } from '../../graph/graph.js'
 import { removeDead } from '../../graph/rewrites/remove-dead.js'
 import { widenHalves } from '../../graph/rewrites/widen.js'
-import { FloatTensor } from '../files/loaded-weights.js'
+import { FloatTensor } from '../files/model-tensors.js'
 
 /** The canonical graph in f32: inputs, vectors and numbers in between are f32, matrices are read in the format of the file. */
 export async function widenDecoder(graph: Graph): Promise<Graph> {
@@ -50,6 +50,5 @@ const isTransposed = (name: string, readers: readonly Node[]): boolean =>
 
 async function matrix(constant: Constant, transposed: boolean): Promise<Constant> {
   const bytes = constant.load ? await constant.load() : constant.bytes
-  const aligned = bytes.byteOffset % 2 === 0 ? bytes : bytes.slice()
-  return new FloatTensor(constant.shape, constant.dtype as 'f16' | 'bf16', aligned).constant(transposed)
+  return FloatTensor.of(constant.shape, constant.dtype as 'f16' | 'bf16', bytes).constant(transposed)
 }

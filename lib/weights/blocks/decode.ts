@@ -58,6 +58,16 @@ export const decodedFormats: readonly BlockFormat[] = blockFormatNames.filter(
 )
 
 /**
+ * Expects a format that {@link decodeBlocks} reads.
+ * @throws SparkError ERR_UNSUPPORTED
+ */
+export function expectDecoded(format: BlockFormat): void {
+  if (decodedFormats.includes(format)) return
+  const formats = decodedFormats.join(', ')
+  throw new SparkError('ERR_UNSUPPORTED', `${format} cannot be decoded; those that can: ${formats}`)
+}
+
+/**
  * Decodes a tensor in a format of GGUF to f32, by its formula in f32: bit for bit what other readers without fused
  * multiply-add get. I32, I64 and F64 are rounded. Elements of NVFP4 lack the scale that its file has in a tensor of its own.
  * @param format - the format
@@ -88,13 +98,8 @@ export function* decodePaced(format: BlockFormat, bytes: Uint8Array): Paced<Floa
     )
   }
   if (isScalar(format)) return decodeScalars(format, bytes)
-  const decoder = decoders[format]
-  if (!decoder) {
-    throw new SparkError(
-      'ERR_UNSUPPORTED',
-      `${format} cannot be decoded; those that can: ${decodedFormats.join(', ')}`,
-    )
-  }
+  expectDecoded(format)
+  const decoder = decoders[format]!
   const out = new Float32Array(blocks * elements)
   for (let block = 0; block < blocks; block++) {
     if (block % pacedBlocks === 0) yield

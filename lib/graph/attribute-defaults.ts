@@ -218,6 +218,15 @@ const trainingDefaults: Operators = {
 const matMul = { alpha: 1, transA: 0, transB: 0, transBatchA: 0, transBatchB: 0 } as const
 const selfAttention = { mask_filter_value: -1e4, num_heads: 1, unidirectional: 0 } as const
 const groupNorm = { activation: 0, channels_last: 1, epsilon: 1e-5, groups: 1 } as const
+const mixture = {
+  activation_alpha: 1,
+  activation_beta: 0,
+  activation_type: 'relu',
+  k: 1,
+  normalize_routing_weights: 0,
+  swiglu_fusion: 0,
+  use_sparse_mixer: 0,
+} as const
 const weightSizes = { N: 0, K: 0 } as const
 
 /** Operators of ONNX Runtime (ContribOperators.md), with 0 or 1 where it requires a number. */
@@ -241,16 +250,7 @@ const contribDefaults: Operators = {
   MatMulBlockQuantizedFp8Weight: { block_size: 128 },
   MatMulBnb4: { ...weightSizes, block_size: 0, quant_type: 1, transB: 1 },
   MatMulNBits: { ...weightSizes, bits: 4, block_size: 32, weight_prepacked: 0 },
-  MoE: {
-    activation_alpha: 1,
-    activation_beta: 0,
-    activation_type: 'relu',
-    k: 1,
-    normalize_routing_weights: 0,
-    num_shared_experts: 0,
-    swiglu_fusion: 0,
-    use_sparse_mixer: 0,
-  },
+  MoE: { ...mixture, num_shared_experts: 0 },
   MultiHeadAttention: selfAttention,
   PagedAttention: {
     do_rotary: 0,
@@ -269,6 +269,7 @@ const contribDefaults: Operators = {
   QLinearGlobalAveragePool: { channels_last: 0 },
   QLinearLeakyRelu: { alpha: 0.01 },
   QLinearSoftmax: { axis: -1, opset: 13 },
+  QMoE: { ...mixture, block_size: 0, expert_weight_bits: 4, quant_type: 'int', weights_prepacked: -1 },
   QuickGelu: { alpha: 1.702 },
   RotaryEmbedding: { interleaved: 0, num_heads: 0, rotary_embedding_dim: 0 },
   SimplifiedLayerNormalization: { axis: -1, epsilon: 1e-5 },

@@ -1,47 +1,14 @@
 // contrib-blocks.ts: contributed operators on weights in blocks that share scales. Weights become codes that DequantizeLinear
 // reads, and the rest the standard operator in f32; where kernels read such blocks, `readCodes` keeps them as they are.
-import { isHalf } from '../../../core/dtype.js'
 import { numel } from '../../../core/shape.js'
-import { decode } from '../../../precision/casts.js'
 import { int, intOf } from '../../attributes.js'
-import { Constant, type NumericType } from '../../constant.js'
-import { onnxNumbers } from '../../element-types.js'
+import { Constant } from '../../constant.js'
 import { makeNode, type Node } from '../../graph.js'
 import { NodeBuilder } from '../../node-builder.js'
 import { unpackedData } from '../../packed.js'
 import { codesConstant, constantCodes, expectBytes, reinterpret, unpadded } from './block-codes.js'
 import type { Upgrade, UpgradeContext } from './context.js'
-
-/** The type of 16 bits that a value has; undefined for others. */
-function halfType(context: UpgradeContext, name: string): 'f16' | 'bf16' | undefined {
-  const type = context.dtype(name)
-  return type !== undefined && isHalf(type) ? type : undefined
-}
-
-const cast = (build: NodeBuilder, name: string, type: NumericType): string =>
-  build.add('Cast', [name], { to: int(onnxNumbers[type]) })
-
-/** Constant floats as f32; `what` they are, in messages. */
-function floatConstant(
-  node: Node,
-  context: UpgradeContext,
-  name: string,
-  shape: readonly number[],
-  what: string,
-): Constant {
-  const constant = context.constantOf(name)
-  const dtype = constant?.dtype ?? ''
-  if (!constant || (!isHalf(dtype) && dtype !== 'f32'))
-    throw context.unsupported(node, `its ${what} must be constant floats`)
-  const count = numel(shape)
-  if (constant.count !== count) {
-    const wanted = `${count} ${what} are needed; there are ${constant.count}`
-    throw context.unsupported(node, `${wanted}, so these are not those of a weight`)
-  }
-  if (dtype === 'f32') return reinterpret(constant, 'f32', shape)
-  const read = (): Uint8Array => new Uint8Array(decode(constant.data as Uint16Array, dtype as 'f16').buffer)
-  return Constant.lazy('f32', shape, { byteLength: 4 * count, read })
-}
+import { floatConstant, giveHalf, halfType, widened } from './wide.js'
 
 /** y = x · Wᵀ + bias in f32, cast to the type of x; W is the value `rows`, [out features, in features]. */
 function product(
@@ -52,16 +19,12 @@ function product(
 ): readonly Node[] {
   const [output = ''] = node.outputs
   const half = halfType(context, node.inputs[0] ?? '')
-  const wide = (name: string): string => (halfType(context, name) ? cast(build, name, 'f32') : name)
   const columns = build.add('Transpose', [rows])
   const multiplied = half || bias !== '' ? build.fresh(`${output}_product`) : output
-  build.append(makeNode('MatMul', [wide(x), columns], [multiplied], { name: node.name }))
+  build.append(makeNode('MatMul', [widened(build, context, x), columns], [multiplied], { name: node.name }))
   const sum = bias !== '' && half ? build.fresh(`${output}_sum`) : output
-  if (bias !== '') build.append(makeNode('Add', [multiplied, wide(bias)], [sum]))
-  if (half) {
-    const attributes = { to: int(onnxNumbers[half]) }
-    build.append(makeNode('Cast', [bias === '' ? multiplied : sum], [output], { attributes }))
-  }
+  if (bias !== '') build.append(makeNode('Add', [multiplied, widened(build, context, bias)], [sum]))
+  if (half) giveHalf(build, bias === '' ? multiplied : sum, node, half)
   return build.nodes
 }
 
@@ -210,10 +173,7 @@ const gatherBlockQuantized: Upgrade = (node, context) => {
   const gathered = isNew ? build.fresh(`${node.outputs[0]}_rows`) : node.outputs[0]!
   const attributes = { axis: int(intOf(node, 'gather_axis')) }
   build.append(makeNode('Gather', [table, indices], [gathered], { name: node.name, attributes }))
-  if (isNew) {
-    const to = { to: int(onnxNumbers[half]) }
-    build.append(makeNode('Cast', [gathered], node.outputs, { attributes: to }))
-  }
+  if (isNew) giveHalf(build, gathered, node, half)
   return build.nodes
 }
 
@@ -265,8 +225,7 @@ const matMulFp8: Upgrade = (node, context) => {
   if (xScale === '') return product(build, node, context, [x, rows, bias])
   const zero = build.constant(Constant.from('f8_e4m3', [], new Uint8Array(1)))
   const single = build.add('Reshape', [xScale, build.constant(Constant.i64([]))])
-  const wide = halfType(context, x) ? cast(build, x, 'f32') : x
-  const rounded = build.add('QuantizeLinear', [wide, single, zero])
+  const rounded = build.add('QuantizeLinear', [widened(build, context, x), single, zero])
   return product(build, node, context, [build.add('DequantizeLinear', [rounded, single, zero]), rows, bias])
 }
 

@@ -8,6 +8,7 @@ import { contribExperts } from './contrib-experts.js'
 import { contribFused } from './contrib-fused.js'
 import { contribPaged } from './contrib-paged.js'
 import { contribQuantized } from './contrib-quantized.js'
+import { contribQuantizedExperts } from './contrib-quantized-experts.js'
 import { contribWeights } from './contrib-weights.js'
 
 /** Upgrades by operator. */
@@ -19,5 +20,6 @@ export const contribUpgrades: Readonly<Record<string, Upgrade>> = {
   ...contribExperts,
   ...contribPaged,
   ...contribQuantized,
+  ...contribQuantizedExperts,
   ...contribWeights,
 }

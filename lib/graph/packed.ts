@@ -8,7 +8,9 @@ export function unpackedData(constant: Constant): ElementArray {
   if (bits >= 8) return constant.data
   const { bytes, count } = constant
   const [perByte, mask] = [8 / bits, (1 << bits) - 1]
+  const codes = new Uint8Array(count)
   // The first element of a byte is in its low bits.
-  const code = (i: number): number => (bytes[Math.floor(i / perByte)]! >> (bits * (i % perByte))) & mask
-  return Uint8Array.from({ length: count }, (_, i) => code(i))
+  for (let i = 0; i < count; i++)
+    codes[i] = (bytes[Math.floor(i / perByte)]! >> (bits * (i % perByte))) & mask
+  return codes
 }

@@ -1,7 +1,10 @@
 // integer-matrix.ts: matrices of unsigned integers less a zero point, times the scale of a group of in features.
 
-import { blockSizeOf, blocksOfGroups } from './blocks/groups.js'
-import type { Weight } from './weight.js'
+import { decode, encode } from '../precision/casts.js'
+import { blockSizeOf, blocksOfGroups, spreadNibbles } from './blocks/groups.js'
+import { writeHalf } from './blocks/halves.js'
+import { formatInfo } from './formats.js'
+import type { BlockWeight, Weight } from './weight.js'
 
 /** A matrix [rows, cols]. Element (r, c) of group g is (code − zeros[r, g]) · scales[r, g]. */
 export interface IntegerMatrix {
@@ -19,6 +22,30 @@ export interface IntegerMatrix {
   readonly groupOf: Uint32Array | undefined
 }
 
+/**
+ * Blocks of 32 whose zero points are all in the middle and whose scales are numbers of f16 as those of Q4_0 and Q8_0, which
+ * take less memory; undefined for others.
+ */
+function symmetricBlocks(matrix: IntegerMatrix, codes: Uint8Array): BlockWeight | undefined {
+  const { rows, cols, bits, scales, zeros } = matrix
+  const isNarrow = bits < 8
+  const isMiddle = zeros.every(zero => zero === (isNarrow ? 8 : 128))
+  if (!isMiddle || !decode(encode(scales, 'f16'), 'f16').every((scale, i) => scale === scales[i]))
+    return undefined
+  const format = isNarrow ? 'q4_0' : 'q8_0'
+  const { length } = formatInfo(format)
+  const data = new Uint8Array(((rows * cols) / 32) * length)
+  const [perRow, groups, rowBytes] = [cols / 32, scales.length / rows, codes.length / rows]
+  for (let i = 0, to = 0; to < data.length; i++, to += length) {
+    const [row, block] = [Math.floor(i / perRow), i % perRow]
+    const from = row * rowBytes + block * (length - 2)
+    writeHalf(data, to, scales[row * groups + Math.floor((block * groups) / perRow)]!)
+    if (isNarrow) spreadNibbles(codes, from, data, to + 2)
+    else for (let j = 0; j < 32; j++) data[to + 2 + j] = codes[from + j]! ^ 128
+  }
+  return { format, rows, cols, data }
+}
+
 /** A matrix in blocks, or in f32 where its groups are not whole blocks. */
 export function weightOfIntegers(matrix: IntegerMatrix): Weight {
   const { rows, cols, bits, codes, scales, zeros, groupOf } = matrix
@@ -28,6 +55,8 @@ export function weightOfIntegers(matrix: IntegerMatrix): Weight {
   const at = (row: number, col: number): number => row * groups + Math.floor((col * groups) / cols)
   const isNarrow = bits < 4
   const bytes = isNarrow ? bytesOfNibbles(unpackBytes(codes, bits, rows, cols), rows, cols) : codes
+  const symmetric = size === 32 ? symmetricBlocks(matrix, bytes) : undefined
+  if (symmetric) return symmetric
   return blocksOfGroups(bits === 8 ? `u8_${size}` : `u4_${size}`, rows, cols, {
     scale: (row, col) => scales[at(row, col)]!,
     zero: (row, col) => zeros[at(row, col)]!,

@@ -76,10 +76,10 @@ async function logitsOf(folder: string, options: object = {}): Promise<Float32Ar
 const forms: readonly (BlockForm & { is: string; format: string; ratio: number; attention?: 'softmax' })[] = [
   { is: 'q4', bits: 4, block: 32, format: 'u4_32', ratio: 128 / 21 },
   { is: 'q4 with zero points', bits: 4, block: 128, zeros: true, format: 'u4_128', ratio: 512 / 69 },
-  { is: 'q4f16', bits: 4, block: 32, half: true, format: 'u4_32', ratio: 128 / 21 },
+  { is: 'q4f16', bits: 4, block: 32, half: true, format: 'q4_0', ratio: 128 / 18 },
   { is: 'int8', bits: 8, block: 64, zeros: true, format: 'u8_32', ratio: 128 / 37 },
   { is: 'QDQ', bits: 4, block: 128, standard: true, format: 'u4_128', ratio: 512 / 69 },
-  { is: 'QDQ of f16', bits: 4, block: 32, standard: true, half: true, format: 'u4_32', ratio: 128 / 21 },
+  { is: 'QDQ of f16', bits: 4, block: 32, standard: true, half: true, format: 'q4_0', ratio: 128 / 18 },
 ]
 
 for (const { is, format, ratio, ...form } of forms) {

@@ -80,7 +80,7 @@ const formats: Readonly<Record<string, string>> = {
   'GPTQ of groups of 64': 'u4_32',
   'AWQ of groups of 128': 'u4_128',
   AWQ: 'u4_32',
-  'integers of compressed-tensors': 'u4_32',
+  'integers of compressed-tensors': 'q4_0',
 }
 
 for (const [about, { tensors, settings, name, shape, values }] of Object.entries(matrices)) {

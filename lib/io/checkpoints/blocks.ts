@@ -1,6 +1,6 @@
 // blocks.ts: matrices of checkpoints in the block formats that kernels read, with the same codes.
 import type { FP8BlockWeight } from '../../precision/fp8.js'
-import { blockSizeOf, blocksOfGroups } from '../../weights/blocks/groups.js'
+import { blockSizeOf, blocksOfGroups, spreadNibbles } from '../../weights/blocks/groups.js'
 import { decodeWeight } from '../../weights/encode.js'
 import type { Weight } from '../../weights/weight.js'
 
@@ -10,11 +10,7 @@ export function blocksOfMXFP4(rows: number, cols: number, codes: Uint8Array, exp
   for (const [block, exponent] of exponents.entries()) {
     const [from, to] = [16 * block, 17 * block]
     data[to] = exponent
-    for (let i = 0; i < 8; i++) {
-      const [low, high] = [codes[from + i]!, codes[from + i + 8]!]
-      data[to + 1 + 2 * i] = (low & 15) | ((high & 15) << 4)
-      data[to + 2 + 2 * i] = (low >> 4) | (high & 0xf0)
-    }
+    spreadNibbles(codes, from, data, to + 1)
   }
   return { format: 'mxfp4', rows, cols, data }
 }

@@ -35,8 +35,17 @@ export function blocksOfGroups(
       view.setFloat32(at, scale(row, col), true)
       if (zero) data[at + 4] = zero(row, col)
       const from = row * rowBytes + (col / block) * codeBytes
-      data.set(codes.subarray(from, from + codeBytes), at + head)
+      for (let i = 0; i < codeBytes; i++) data[at + head + i] = codes[from + i]!
     }
   }
   return { format, rows, cols, data }
+}
+
+/** Writes 32 codes of 4 bits, neighbours in one byte, so that each byte has two that are 16 apart, as blocks of GGUF have them. */
+export function spreadNibbles(codes: Uint8Array, from: number, blocks: Uint8Array, to: number): void {
+  for (let i = 0; i < 8; i++) {
+    const [low, high] = [codes[from + i]!, codes[from + i + 8]!]
+    blocks[to + 2 * i] = (low & 15) | ((high & 15) << 4)
+    blocks[to + 2 * i + 1] = (low >> 4) | (high & 0xf0)
+  }
 }

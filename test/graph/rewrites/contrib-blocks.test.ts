@@ -187,7 +187,7 @@ t.test('MatMulNBits of f16', async t => {
     Constant.from('f32', value.shape, decode(value.data as Uint16Array, 'f16'))
   const floats32 = { ...plain, x: wide(halves.x), ws: wide(halves.ws), wb: wide(halves.wb) }
   const attributes = sizesOf(n, k, 4, block)
-  t.strictSame(formatsOf(graphOf('MatMulNBits', halves, attributes)), ['u4_32'])
+  t.strictSame(formatsOf(graphOf('MatMulNBits', halves, attributes)), ['q4_0'])
   for (const backend of backends) {
     const y = await outputOf(graphOf('MatMulNBits', halves, attributes), halves, backend)
     const expected = await outputOf(graphOf('MatMulNBits', floats32, attributes), floats32, backend)

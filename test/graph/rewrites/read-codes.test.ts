@@ -9,7 +9,7 @@ import { Constant, type NumericType } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, tensorType } from '#lib/graph/graph.js'
 import { readCodes } from '#lib/graph/rewrites/read-codes.js'
 import { decodeScaled } from '#lib/graph/scaled-codes.js'
-import { encode } from '#lib/precision/casts.js'
+import { decode, encode } from '#lib/precision/casts.js'
 import { decodeWeight, weightBytes } from '#lib/weights/encode.js'
 import { backends } from '../../fixtures/backends.js'
 import { close } from '../../fixtures/close.js'
@@ -34,22 +34,21 @@ interface Form {
   readonly block: number
   readonly single?: boolean
   readonly zeros?: boolean
+  /** Whether scales are numbers of f16. */
+  readonly half?: boolean
   readonly reader: 'MatMul' | 'Gemm' | 'Gather'
   readonly format: string | undefined
 }
 
-function graphOf({ dtype, shape, axis, block, single, zeros, reader }: Form): {
+function graphOf({ dtype, shape, axis, block, single, zeros, half, reader }: Form): {
   graph: Graph
   values: Float32Array
 } {
   const g = new GraphBuilder(makeGraph({}), 'g')
   const perBlock = shape.map((size, i) => (i === axis ? Math.ceil(size / block) : size))
   const sizes = single ? [] : block > 0 ? perBlock : [shape[axis]!]
-  const scale = Constant.from(
-    'f32',
-    sizes,
-    uniform(random, numel(sizes)).map(value => 0.03 + value / 90),
-  )
+  const steps = uniform(random, numel(sizes)).map(value => 0.03 + value / 90)
+  const scale = Constant.from('f32', sizes, half ? decode(encode(steps, 'f16'), 'f16') : steps)
   const parts = {
     ...{ codes: codes(dtype, shape), scale, axis, block },
     zero: zeros ? codes(dtype, sizes) : undefined,
@@ -85,6 +84,19 @@ const forms: readonly Form[] = [
     zeros: true,
     reader: 'Gemm',
     format: 'u8_32',
+  },
+  { dtype: 'i4', shape: [35, 96], axis: 1, block: 32, half: true, reader: 'Gemm', format: 'q4_0' },
+  { dtype: 'i4', shape: [192, 9], axis: 0, block: 64, half: true, reader: 'MatMul', format: 'q4_0' },
+  { dtype: 'i8', shape: [7, 96], axis: 1, block: 32, half: true, reader: 'Gather', format: 'q8_0' },
+  {
+    dtype: 'u4',
+    shape: [5, 64],
+    axis: 1,
+    block: 32,
+    half: true,
+    zeros: true,
+    reader: 'Gemm',
+    format: 'u4_32',
   },
   { dtype: 'f8_e4m3', shape: [64, 9], axis: 0, block: 32, reader: 'MatMul', format: 'f8_32' },
   { dtype: 'i4', shape: [48, 5], axis: 0, block: 16, reader: 'MatMul', format: undefined },

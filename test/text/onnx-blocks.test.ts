@@ -3,8 +3,11 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { Pacer } from '#lib/core/paced.js'
-import type { Graph } from '#lib/graph/graph.js'
+import { givenInt } from '#lib/graph/attributes.js'
+import { Constant } from '#lib/graph/constant.js'
+import { type Graph, makeNode } from '#lib/graph/graph.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
+import type { Decoder } from '#lib/text/architectures/decoder.js'
 import { readModelFiles } from '#lib/text/files/model-files.js'
 import { TextModel } from '#lib/text/text-model.js'
 import { weightBytes } from '#lib/weights/encode.js'
@@ -114,4 +117,49 @@ t.test('a folder of onnx-community, by its public door', async t => {
   }
   t.strictSame(texts[0]!.ids, texts[1]!.ids)
   t.equal(texts[0]!.ids.length, 20)
+})
+
+/** The graph whose table of tokens has the codes of its last layer, in another shape as onnxruntime-genai writes it. */
+function withTiedTable(graph: Graph, isReshaped: boolean): Graph {
+  const last = graph.nodes.find(node => givenInt(node, 'N') === sizes.vocabulary)!
+  const [, codes = '', scales = '', ...zeros] = last.inputs
+  const shape = [sizes.vocabulary, sizes.hidden / 2]
+  const nodes = graph.nodes.map(node =>
+    node.op === 'GatherBlockQuantized' && node.inputs[1] === 'input_ids'
+      ? { ...node, inputs: ['tied', 'input_ids', scales, ...zeros] }
+      : node,
+  )
+  const constant = Constant.from('u8', shape, graph.initializers.get(codes)!.bytes.slice())
+  return isReshaped
+    ? {
+        ...graph,
+        nodes: [makeNode('Reshape', [codes, 'tied_shape'], ['tied']), ...nodes],
+        initializers: new Map([...graph.initializers, ['tied_shape', Constant.i64(shape)]]),
+      }
+    : { ...graph, nodes, initializers: new Map([...graph.initializers, ['tied', constant]]) }
+}
+
+t.test('a table of tokens that is the last layer is kept once', async t => {
+  const { quantized } = blockExport(exportedDecoder(grouped), { bits: 4, block: 32, zeros: true })
+  const dir = t.testdir()
+  const logits: Float32Array[] = []
+  for (const isReshaped of [true, false]) {
+    const folder = genaiFolder(path.join(dir, `${isReshaped}`), withTiedTable(quantized, isReshaped))
+    const { model } = await readModelFiles(folder, new Pacer())
+    const { initializers } = (model as { decoder: Decoder }).decoder.graph({ blocks: 1, blockSize: 32 })
+    const large = [...initializers.values()].filter(({ weight }) => weight?.shared.rows === sizes.vocabulary)
+    t.equal(large.length, 2)
+    t.equal(large[0]!.weight!.shared, large[1]!.weight!.shared)
+    logits.push(await logitsOf(folder))
+  }
+  t.strictSame(logits[0], logits[1])
+})
+
+t.test('dynamic quantization keeps weights of bytes', async t => {
+  const form: ExportedForm = { ...grouped, isQuantized: true }
+  const folder = genaiFolder(path.join(t.testdir(), 'int8'), exportedDecoder(form))
+  const { formats, ratio } = await weightsOf(folder)
+  t.strictSame([...formats].sort(), ['f32', 'u8_128'], 'tables of tokens are f32 in the file')
+  t.ok(ratio > 1.5, `1/${ratio.toFixed(2)}`)
+  t.ok((await logitsOf(folder)).every(Number.isFinite))
 })

@@ -16,8 +16,8 @@ export interface TextModelOptions extends Omit<EngineOptions, 'provider'> {
    */
   cacheTokens?: number
   /**
-   * What keys and values are rounded to: `f16` and `bf16` take half the memory of f32, `f8_e4m3` a quarter. Default: f32, nothing is
-   * rounded.
+   * What keys and values are rounded to: `f16` and `bf16` take half the memory of f32, `f8_e4m3` a quarter. `i8` takes little more than
+   * a quarter, with a scale for each token and head, and is more accurate. Default: f32, nothing is rounded.
    */
   cacheType?: CacheType
   /** Sequences that are worked on at the same time; further ones wait. Default: 64. */

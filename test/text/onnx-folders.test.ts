@@ -12,6 +12,7 @@ import { DecoderEngine } from '#lib/text/generation/decoder-engine.js'
 import { findOnnxDecoder } from '#lib/text/onnx/decoder-files.js'
 import { openOnnxDecoder } from '#lib/text/onnx/open-decoder.js'
 import { TextModel } from '#lib/text/text-model.js'
+import type { TextModelOptions } from '#lib/text/text-options.js'
 import type { TextTokenizer } from '#lib/text/text-tokenizer.js'
 import { dataPath, noLanguageData } from '../fixtures/text/golden-data.js'
 
@@ -33,8 +34,13 @@ function goldenIds(): number[] {
   return Array.from(tensors.get('ids')!.data as ArrayLike<number | bigint>, Number)
 }
 
-async function greedyIds(source: string, begin: number, maxTokens: number): Promise<readonly number[]> {
-  using model = await TextModel.load(source)
+async function greedyIds(
+  source: string,
+  begin: number,
+  maxTokens: number,
+  options: TextModelOptions = {},
+): Promise<readonly number[]> {
+  using model = await TextModel.load(source, options)
   const generation = model.generate(Int32Array.of(begin), { maxTokens, temperature: 0 })
   return (await generation.result()).ids
 }
@@ -50,6 +56,9 @@ t.test('200 tokens of a model in both forms', { skip: noLanguageData }, async t 
     ids.slice(0, 3),
     'the file itself',
   )
+  const inBytes = { cacheType: 'i8' } as const
+  const expected = await greedyIds(stories('hf'), begin!, 30, inBytes)
+  t.strictSame(await greedyIds(folder, begin!, 30, inBytes), expected, 'keys and values of i8')
 })
 
 async function openGenai(name: string): Promise<DecoderEngine> {

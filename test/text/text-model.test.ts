@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { type GeneratedToken, type SparkError, TextModel } from 'dgx-spark'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { serveHub } from '../fixtures/hub/hub-server.js'
 import { writeChatModel } from '../fixtures/text/chat-model.js'
 
@@ -53,15 +53,20 @@ t.test('a text ends at a stop text, at a token, at maxTokens', async t => {
   t.equal((await model.generate(prompt, { ...greedy, maxTokens: 1 }).result()).ids.length, 1)
 })
 
-t.test('requests that join and leave do not change each other', async t => {
-  using model = await load({ batchTokens: 48 })
+for (const cacheType of ['f32', 'i8'] as const)
+  t.test(`requests that join and leave do not change each other: ${cacheType}`, t =>
+    joinAndLeave(t, cacheType),
+  )
+
+async function joinAndLeave(t: Test, cacheType: 'f32' | 'i8'): Promise<void> {
+  using model = await load({ batchTokens: 48, cacheType })
   const requests = Array.from({ length: 8 }, (_, i) => ({
     text: 'abcdefgh'.repeat(40).slice(i, i + 1 + ((i * 37) % 200)),
     options: { maxTokens: 1 + ((i * 23) % 60), seed: i, temperature: i % 2, ignoreEnd: true },
   }))
   const alone: (readonly number[])[] = []
   for (const { text, options } of requests) alone.push((await model.generate(text, options).result()).ids)
-  using fresh = await load({ batchTokens: 48 })
+  using fresh = await load({ batchTokens: 48, cacheType })
   const together = await Promise.all(
     requests.map(async ({ text, options }, i) => {
       await new Promise(resolve => setTimeout(resolve, i * 3))
@@ -69,7 +74,7 @@ t.test('requests that join and leave do not change each other', async t => {
     }),
   )
   t.strictSame(together, alone)
-})
+}
 
 t.test('a signal ends a generation, and so does leaving the loop', async t => {
   using model = await load()
@@ -171,6 +176,11 @@ t.test('what is refused', async t => {
   await t.rejects(TextModel.load(folder, { cacheTokens: 2 ** 40 }), {
     code: 'ERR_OUT_OF_MEMORY',
     message: /bytes/,
+  })
+  // 2 layers with keys and values of 2 heads of 8 bytes, and a scale of each head.
+  await t.rejects(load({ cacheType: 'i8', cacheTokens: 64, memoryLimit: 64 * 96 - 1 }), {
+    code: 'ERR_OUT_OF_MEMORY',
+    message: /a cache of 64 tokens takes 6144 bytes/,
   })
   await t.rejects(TextModel.load(folder, { cacheType: 'f64' as never }), {
     code: 'ERR_ARGUMENT',

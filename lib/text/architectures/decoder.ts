@@ -44,9 +44,12 @@ export interface Decoder {
   graph(cache: CacheSizes): Graph
 }
 
+/** What names of outputs begin with that become inputs of the next run. */
+export const nextPrefix = 'next_'
+
 /** Name of the keys or values of a layer as input of the graph, and, with `next`, as output. */
 export const cacheName = (kind: 'keys' | 'values', layer: number, next = false): string =>
-  `${next ? 'next_' : ''}${kind}.${layer}`
+  `${next ? nextPrefix : ''}${kind}.${layer}`
 
 /** Inputs of the graph but for the caches, all i32. */
 const inputShapes = {

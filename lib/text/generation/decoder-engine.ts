@@ -10,6 +10,7 @@ import { type CacheType, cacheTypes } from '../architectures/cache-types.js'
 import type { Decoder, DecoderSizes } from '../architectures/decoder.js'
 import { contextOf, engineOptions } from '../engine-options.js'
 import type { TextModelOptions } from '../text-options.js'
+import { withCacheScales } from './cache-scales.js'
 import { DecoderRunner } from './decoder-runner.js'
 import { Scheduler, type SchedulerLimits } from './scheduler.js'
 
@@ -24,9 +25,12 @@ const cacheShare = 1 / 4
 
 const defaults = { maxSequences: 64, batchTokens: 512 }
 
-/** Bytes of keys and values of a token. */
+/** Bytes of keys and values of a token, and of their scales. */
 const bytesPerToken = ({ layers }: DecoderSizes, type: CacheType): number =>
-  layers.reduce((sum, { kvHeads, headSize }) => sum + elementBytes(type, 2 * kvHeads * headSize), 0)
+  layers.reduce((sum, { kvHeads, headSize }) => {
+    const scales = type === 'i8' ? elementBytes('f32', 2 * kvHeads) : 0
+    return sum + elementBytes(type, 2 * kvHeads * headSize) + scales
+  }, 0)
 
 /** Works on requests of a model. */
 export class DecoderEngine {
@@ -53,8 +57,9 @@ export class DecoderEngine {
     expectOneOf('options.cacheType', cacheType, cacheTypes)
     const limits = limitsOf(sizes, options)
     const plain = graph({ ...limits, cacheType })
-    const made = options.activations === 'int8' ? withRoundedRows(plain) : plain
-    const runner = await DecoderRunner.open(made, sizes.layers.length, engineOptions(options))
+    const scaled = cacheType === 'i8' ? withCacheScales(plain) : plain
+    const made = options.activations === 'int8' ? withRoundedRows(scaled) : scaled
+    const runner = await DecoderRunner.open(made, engineOptions(options))
     return new DecoderEngine(limits, runner)
   }
 

@@ -5,7 +5,7 @@ import type { EngineOptions, ModelBackendChoice, ModelStats } from '../../model/
 import { Model } from '../../model/model.js'
 import type { StatePairs } from '../../model/state-pairs.js'
 import type { StatefulModel } from '../../model/stateful-model.js'
-import { cacheName } from '../architectures/decoder.js'
+import { nextPrefix } from '../architectures/decoder.js'
 import type { Batch } from './batch.js'
 import type { RowOutput } from './token-request.js'
 
@@ -17,23 +17,19 @@ export class DecoderRunner {
   readonly #model: Model
   readonly #states: StatefulModel
 
-  private constructor(model: Model, layers: number) {
+  private constructor(model: Model, states: StatePairs) {
     this.#model = model
-    const kinds = ['keys', 'values'] as const
-    const pairs: StatePairs = Object.fromEntries(
-      Array.from({ length: layers }, (_, layer) =>
-        kinds.map(kind => [cacheName(kind, layer), { output: cacheName(kind, layer, true), axis: null }]),
-      ).flat(),
-    )
-    this.#states = model.bindState(pairs)
+    this.#states = model.bindState(states)
   }
 
   /**
    * Opens a graph of `decoderGraph`.
    * @throws SparkError as `Model.fromGraph`
    */
-  static async open(graph: Graph, layers: number, options: EngineOptions): Promise<DecoderRunner> {
-    return new DecoderRunner(await Model.fromGraph(graph, options), layers)
+  static async open(graph: Graph, options: EngineOptions): Promise<DecoderRunner> {
+    const next = graph.outputs.map(({ name }) => name).filter(name => name.startsWith(nextPrefix))
+    const states = next.map(output => [output.slice(nextPrefix.length), { output, axis: null }] as const)
+    return new DecoderRunner(await Model.fromGraph(graph, options), Object.fromEntries(states))
   }
 
   /** What it runs on. */

@@ -80,7 +80,7 @@ export async function raggedDecoder(
 
 /** Names that the values of ragged graphs have. */
 const ownNames =
-  /^(?:tokens|positions|long|starts|past|blocks|rows|hidden|logits|(?:next_)?(?:keys|values)\.\d+)$/
+  /^(?:tokens|positions|long|starts|past|blocks|rows|hidden|logits|(?:next_)?(?:keys|values)\.\d+(?:\.scales)?)$/
 
 /** The graph with other names for values that have those of ragged graphs. */
 function withFreeNames(graph: Graph, names: PortNames): { graph: Graph; names: PortNames } {

@@ -134,7 +134,12 @@ void Arguments::each(const char* name, const std::function<void(uint32_t i, cons
 
 bool Arguments::flag(const char* name) const { return object_.get(name).truthy(); }
 
-DType Arguments::dtype(const char* name) const { return to_dtype(name, object_.get(name)); }
+DType Arguments::dtype(const char* name) const {
+  const DType dtype = to_dtype(name, object_.get(name));
+  if (!is_block_format(dtype)) return dtype;
+  throw Error("ERR_DTYPE", message(name, " is not a dtype of elements: '", dtype_name(dtype),
+                                   "' is a format of weights in blocks; decode them first"));
+}
 
 size_t Arguments::choice_of(const char* name, std::initializer_list<const char*> names) const {
   if (!has(name)) return 0;

@@ -63,6 +63,7 @@ class Arguments {
   void numbers(const char* name, double* to, uint32_t count) const;
   // Calls read with the number and the fields of each object of a list.
   void each(const char* name, const std::function<void(uint32_t i, const Arguments&)>& read) const;
+  // That of elements: formats of blocks are those of weights.
   DType dtype(const char* name) const;
   Nvfp4Recipe nvfp4_recipe(const char* name) const;  // modelopt where it is absent
   Activation activation(const char* name) const;     // none where it is absent

@@ -178,6 +178,44 @@ t.test('what is refused', async t => {
   })
 })
 
+t.test('formats of blocks are not types of elements', t => {
+  const bytes = (): Uint8Array => new Uint8Array(64)
+  const floats = (): Float32Array => new Float32Array(2)
+  for (const kernels of [cpu, jsKernels])
+    for (const format of blockWeightFormats) {
+      const dtype = format as 'u8'
+      const one = { shape: [2], aStrides: [1], bStrides: [1] }
+      const calls: Record<string, () => void> = {
+        srcDtype: () =>
+          kernels.runSync('cast', {
+            srcDtype: dtype,
+            dstDtype: 'f32',
+            count: 2,
+            saturate: false,
+            src: bytes(),
+            dst: floats(),
+          }),
+        dstDtype: () =>
+          kernels.runSync('cast', {
+            srcDtype: 'f32',
+            dstDtype: dtype,
+            count: 2,
+            saturate: false,
+            src: floats(),
+            dst: bytes(),
+          }),
+        dtype: () =>
+          kernels.runSync('binary', { fn: 'add', dtype, ...one, a: bytes(), b: bytes(), y: bytes() }),
+      }
+      for (const [name, call] of Object.entries(calls))
+        t.throws(call, {
+          code: 'ERR_DTYPE',
+          message: `${name} is not a dtype of elements: '${format}' is a format of weights in blocks; decode them first`,
+        })
+    }
+  t.end()
+})
+
 t.test('blocks of other programs', { skip: noGolden }, async t => {
   const file = path.join(process.env.DGX_SPARK_TEST_DATA!, 'lm-golden/gguf-blocks/golden.safetensors')
   const { tensors } = parseSafetensors(readFileSync(file), file)

@@ -1,9 +1,9 @@
 // operands.ts: checks of kernel arguments by the rows of their operations, the same that the addon makes.
 import { argumentError, expectAttached, expectInteger, expectOneOf } from '../../core/checks.js'
-import { type ElementType, elementArrayOf } from '../../core/dtype.js'
+import { type ElementType, elementArrayOf, elementBits } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { nvfp4Block } from '../../precision/kernels.js'
-import { formatInfo, kernelFormats, weightSizes } from '../../weights/formats.js'
+import { formatInfo, isBlockFormat, kernelFormats, weightSizes } from '../../weights/formats.js'
 import { panelSizes } from '../../weights/panels.js'
 import type { Weight, WeightFormat } from '../kernels.js'
 import { elements, type KernelRow, type Operand } from './row.js'
@@ -17,10 +17,19 @@ type Fields = Readonly<Record<string, unknown>>
 export function expectOperands<Args extends object>(row: KernelRow<Args>, args: Args): void {
   const given = args as Fields
   for (const name of row.sizes ?? []) expectInteger(name, given[name], 0)
+  for (const name of ['dtype', 'srcDtype', 'dstDtype']) expectElementType(name, given[name])
   if ('weight' in given) expectWeight(given.weight as Weight, row.formats ?? kernelFormats)
   row.check?.(args)
   expectArrays('', args, row.operands(args))
   row.checkElements?.(args)
+}
+
+/** Throws ERR_DTYPE for what is no type of elements, such as a format of weights. */
+function expectElementType(name: string, dtype: unknown): void {
+  if (dtype === undefined || Object.hasOwn(elementBits, dtype as string)) return
+  const isBlocks = isBlockFormat(dtype as WeightFormat)
+  const hint = isBlocks ? ' is a format of weights in blocks; decode them first' : ''
+  throw new SparkError('ERR_DTYPE', `${name} is not a dtype of elements: '${dtype}'${hint}`)
 }
 
 /** Checks the arrays of an object; a count is one of f32. */

@@ -34,7 +34,7 @@ interface InspectOptions extends SizeOptions {
 /** `dgx-spark inspect`: what a model is made of and what it costs, before and after fusion. */
 export function addInspect(command: Command): void {
   command
-    .argument('<model>', 'an ONNX model, a GGUF file, or a folder with safetensors')
+    .argument('<model>', 'an ONNX model, a GGUF file, or the folder of a language model')
     .option('--size <name=number>', 'size of an open dimension (default: 1)', parseSize)
     .option('--shape <input=sizes>', 'shape of an input, such as image=1,3,320,320', parseShape)
     .option('--json', 'print one JSON document')

@@ -4,6 +4,9 @@ import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { writeSafetensors } from 'dgx-spark'
 import t, { type Test } from 'tap'
+import { serializeOnnx } from '#lib/io/onnx/write.js'
+import { blockExport } from '../fixtures/text/block-export.js'
+import { exportedDecoder } from '../fixtures/text/exported-decoder.js'
 
 const main = path.resolve(import.meta.dirname, '../../dist/cli/main.js')
 
@@ -56,4 +59,23 @@ t.test('folders of which less is known', async t => {
   t.match(inspect(packed).stdout, /quantization +gptq\n.*elements in the files/)
   t.match(inspect(packed, '--profile'), { status: 2, stderr: /--profile is for ONNX models; a folder takes/ })
   t.match(inspect(t.testdir({})), { status: 1, stderr: /model\.safetensors.*\[ERR_IO\]/ })
+})
+
+t.test('a folder of ONNX: its weights as they are held', async t => {
+  const sizes = { vocabulary: 258, hidden: 64, heads: 4, kvHeads: 2, headSize: 16, context: 64 }
+  const { quantized } = blockExport(exportedDecoder({ attention: 'softmax', sizes }), { bits: 4, block: 32 })
+  const folder = t.testdir({})
+  writeFileSync(path.join(folder, 'model_q4.onnx'), serializeOnnx(quantized))
+  const config = { model_type: 'llama', max_position_embeddings: 64, num_attention_heads: 4, hidden_size: 64 }
+  writeFileSync(path.join(folder, 'config.json'), JSON.stringify({ ...config, num_key_value_heads: 2 }))
+  const { memory, ...rest } = inspect(folder, '--json').json()
+  const parameters = 64 * (258 + 64 + 64 + 32 + 32 + 64 + 258)
+  const bytes = (parameters * 21) / 32
+  t.strictSame(rest.formats.u4_32, { tensors: 7, parameters, bytes })
+  t.match(rest, { kind: 'onnx', file: 'model_q4.onnx', architecture: 'llama' })
+  t.equal(memory.cacheBytes, 2 * 2 * 16 * 64 * 2)
+  t.ok(memory.weightBytes >= bytes && memory.weightBytes < 1.05 * bytes)
+  t.match(inspect(folder).stdout, /weights .* in memory, 5\.\d+ bits a parameter/)
+  writeFileSync(path.join(folder, 'model_q4.onnx'), 'nothing')
+  t.match(inspect(folder), { status: 1, stderr: /model_q4\.onnx/ })
 })

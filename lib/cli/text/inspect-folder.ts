@@ -1,10 +1,12 @@
-// inspect-folder.ts: `dgx-spark inspect` of a folder with safetensors: tensors, formats, the memory that a context takes.
+// inspect-folder.ts: `dgx-spark inspect` of the folder of a language model: tensors, formats, the memory that a context takes.
 import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
 import { numel } from '../../core/shape.js'
 import { isThere, readJson } from '../../io/read-file.js'
 import { openSafetensorsFolder } from '../../io/safetensors-folder.js'
 import type { ModelConfig } from '../../text/architectures/model-config.js'
+import { hasSafetensors } from '../../text/files/model-files.js'
+import { findOnnxDecoder } from '../../text/onnx/decoder-files.js'
 import { formatCount } from '../counts.js'
 import { formatBytes, print, printJson, printPairs, styled } from '../output.js'
 import {
@@ -24,6 +26,8 @@ export async function inspectFolder(
   folder: string,
   options: { context?: number; json?: boolean },
 ): Promise<void> {
+  const files = (await hasSafetensors(folder)) ? undefined : await findOnnxDecoder(folder)
+  if (files) return (await import('./inspect-onnx-folder.js')).inspectOnnxFolder(files, options)
   const stored = await openSafetensorsFolder(folder)
   const tensors: ListedTensor[] = [...stored.values()].map(({ name, dtype, shape, byteLength }) => ({
     ...{ name, format: dtype, shape, byteLength },

@@ -54,7 +54,7 @@ async function isDirectory(source: string): Promise<boolean> {
 }
 
 /** Whether a folder has weights as safetensors. */
-async function hasSafetensors(folder: string): Promise<boolean> {
+export async function hasSafetensors(folder: string): Promise<boolean> {
   const names = await readdir(folder)
   return names.some(name => name.endsWith('.safetensors'))
 }

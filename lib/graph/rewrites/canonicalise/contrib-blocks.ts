@@ -17,9 +17,10 @@ function product(
   context: UpgradeContext,
   [x, rows, bias]: readonly [string, string, string],
 ): readonly Node[] {
-  const [output = ''] = node.outputs
-  const half = halfType(context, node.inputs[0] ?? '')
-  const columns = build.add('Transpose', [rows])
+  const [[input = '', weight], [output = '']] = [node.inputs, node.outputs]
+  const half = halfType(context, input)
+  const columns = build.fresh(`${weight}_columns`)
+  build.append(makeNode('Transpose', [rows], [columns]))
   const multiplied = half || bias !== '' ? build.fresh(`${output}_product`) : output
   build.append(makeNode('MatMul', [widened(build, context, x), columns], [multiplied], { name: node.name }))
   const sum = bias !== '' && half ? build.fresh(`${output}_sum`) : output
@@ -28,16 +29,19 @@ function product(
   return build.nodes
 }
 
-const dequantize = (
+/** Adds the floats of codes in blocks along an axis; gives their name, which begins with `base`. */
+export function dequantize(
   build: NodeBuilder,
-  [codes, scales, zeros]: readonly [string, string, string],
-  axis: number,
-  block: number,
-): string =>
-  build.add('DequantizeLinear', [codes, scales, zeros].slice(0, zeros === '' ? 2 : 3), {
-    axis: int(axis),
-    block_size: int(block),
-  })
+  base: string,
+  [codes, scales, zeros]: readonly [codes: string, scales: string, zeros: string],
+  along: { readonly axis: number; readonly block: number },
+): string {
+  const floats = build.fresh(base)
+  const inputs = [codes, scales, ...(zeros === '' ? [] : [zeros])]
+  const attributes = { axis: int(along.axis), block_size: int(along.block) }
+  build.append(makeNode('DequantizeLinear', inputs, [floats], { attributes }))
+  return floats
+}
 
 /** The sizes of a weight of MatMulNBits. */
 interface NBits {
@@ -137,7 +141,8 @@ const matMulNBits: Upgrade = (node, context) => {
     build.constant(scale, `${scales}_blocks`),
     build.constant(zero, `${node.outputs[0]}_zeros`),
   ] as const
-  return product(build, node, context, [x, dequantize(build, names, 1, block), bias])
+  const rows = dequantize(build, `${weight}_rows`, names, { axis: 1, block })
+  return product(build, node, context, [x, rows, bias])
 }
 
 /**
@@ -169,7 +174,7 @@ const gatherBlockQuantized: Upgrade = (node, context) => {
     : scales
   const zero = isBytes ? build.constant(tableZeros(node, context, [scales, zeros], bits)) : zeros
   const axis = quantized < 0 ? quantized + rank : quantized
-  const table = dequantize(build, [codes, wide, zero], axis, block)
+  const table = dequantize(build, `${data}_table`, [codes, wide, zero], { axis, block })
   const gathered = isNew ? build.fresh(`${node.outputs[0]}_rows`) : node.outputs[0]!
   const attributes = { axis: int(intOf(node, 'gather_axis')) }
   build.append(makeNode('Gather', [table, indices], [gathered], { name: node.name, attributes }))
@@ -221,7 +226,8 @@ const matMulFp8: Upgrade = (node, context) => {
   const block = blockSize(node, context)
   const build = new NodeBuilder(context.scopeOf(node))
   const scale = floatConstant(node, context, scales, [n, Math.ceil(k / block)], 'scales')
-  const rows = dequantize(build, [weight, build.constant(scale, `${scales}_blocks`), ''], 1, block)
+  const names = [weight, build.constant(scale, `${scales}_blocks`), ''] as const
+  const rows = dequantize(build, `${weight}_rows`, names, { axis: 1, block })
   if (xScale === '') return product(build, node, context, [x, rows, bias])
   const zero = build.constant(Constant.from('f8_e4m3', [], new Uint8Array(1)))
   const single = build.add('Reshape', [xScale, build.constant(Constant.i64([]))])
@@ -250,7 +256,8 @@ const matMulFp4: Upgrade = (node, context) => {
     one,
   ])
   const codes = build.constant(reinterpret(packed, 'f4', [n, 2 * half]), `${weight}_codes`)
-  return product(build, node, context, [x, dequantize(build, [codes, perBlock, ''], 1, block), bias])
+  const rows = dequantize(build, `${weight}_rows`, [codes, perBlock, ''], { axis: 1, block })
+  return product(build, node, context, [x, rows, bias])
 }
 
 /** Upgrades by operator. */

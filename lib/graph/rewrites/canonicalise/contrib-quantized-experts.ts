@@ -1,10 +1,11 @@
 // contrib-quantized-experts.ts: mixtures of experts of integers, which stay as they are where kernels read such blocks.
-import { int, intOf, stringOf } from '../../attributes.js'
+import { intOf, stringOf } from '../../attributes.js'
 import type { Constant } from '../../constant.js'
 import type { Node } from '../../graph.js'
 import { NodeBuilder } from '../../node-builder.js'
 import { constantCodes, expectBytes, reinterpret, unpadded } from './block-codes.js'
 import type { Upgrade, UpgradeContext } from './context.js'
+import { dequantize } from './contrib-blocks.js'
 import { expertLayer, type Layer, mixed } from './contrib-experts.js'
 import { floatConstant, widened } from './wide.js'
 
@@ -94,8 +95,8 @@ function layerOf(
     build.constant(codes, `${weight}_codes`),
     build.constant(scale, `${input(at.scales)}_blocks`),
     build.constant(zeros, `${weight}_zeros`),
-  ]
-  const values = build.add('DequantizeLinear', names, { axis: int(2), block_size: int(block) })
+  ] as const
+  const values = dequantize(build, `${weight}_rows`, names, { axis: 2, block })
   return expertLayer(build, values, widened(build, context, input(at.bias)))
 }
 

@@ -4,6 +4,7 @@ import { SparkError } from '../core/errors.js'
 import { Pacer } from '../core/paced.js'
 import { decodeBlocks, decodePaced, expectDecoded } from './blocks/decode.js'
 import { type BlockFormat, blockBytes, blockFormatNames, blockFormats } from './blocks/formats.js'
+import { nvfp4OfBlocks } from './blocks/nvfp4.js'
 import { isBlockFormat, type WeightFormat } from './formats.js'
 import { LazyRows, type LazyWeight, type StoredBytes } from './lazy-weight.js'
 import type { Weight } from './weight.js'
@@ -11,11 +12,12 @@ import type { Weight } from './weight.js'
 const floatFormats = { F32: 'f32', F16: 'f16', BF16: 'bf16' } as const
 
 /**
- * A tensor of a GGUF file as a weight in the same bytes, or in f32 where kernels do not read its format.
+ * A tensor of a GGUF file as a weight in the same bytes, in the same codes for NVFP4, or in f32 where kernels do not read its format.
  * @param format - its format in the file
  * @param rows - out features
  * @param cols - in features
  * @param stored - the blocks, row by row
+ * @param scale - what the elements are multiplied with; NVFP4 only
  * @throws SparkError ERR_SHAPE when the bytes are not those of so many blocks; ERR_UNSUPPORTED, ERR_ARGUMENT
  */
 export function blockWeight(
@@ -23,6 +25,7 @@ export function blockWeight(
   rows: number,
   cols: number,
   stored: StoredBytes,
+  scale = 1,
 ): LazyWeight {
   expectOneOf('format', format, blockFormatNames)
   expectInteger('rows', rows, 0)
@@ -39,6 +42,11 @@ export function blockWeight(
   if (float) return new LazyRows(float, rows, cols, stored)
   const name = format.toLowerCase() as WeightFormat
   if (isBlockFormat(name)) return new LazyRows(name, rows, cols, stored)
+  if (format === 'NVFP4') {
+    const converted = (bytes: Uint8Array): Weight => nvfp4OfBlocks(rows, cols, bytes, scale)
+    const load = async (): Promise<Weight> => converted(await stored.load())
+    return { format: 'nvfp4', rows, cols, read: () => converted(stored.read()), load }
+  }
   expectDecoded(format)
   const inFloats = (data: Float32Array): Weight => ({ format: 'f32', rows, cols, data })
   return {

@@ -121,9 +121,16 @@ t.test('programs and commands', { skip }, async t => {
     for (const command of ours) {
       const args = command.split(' ').slice(1)
       // test/cli runs these at length.
-      const long = ['demo', 'finetune', 'inspect-route', 'monitor', 'verify', 'data download'].find(name =>
-        command.startsWith(`dgx-spark ${name}`),
-      )
+      const long = [
+        'chat',
+        'generate',
+        'demo',
+        'finetune',
+        'inspect-route',
+        'monitor',
+        'verify',
+        'data download',
+      ].find(name => command.startsWith(`dgx-spark ${name}`))
       const { status, output } = run([main, ...(long ? [...long.split(' '), '--help'] : args)], cwd)
       t.ok(status === 0 || (args[0] === 'check' && status === 1), `${command}: ${output}`)
       for (const option of args.filter(arg => long && arg.startsWith('--'))) t.match(output, option, command)

@@ -11,8 +11,10 @@ import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { holdWeight, PanelLoader } from '#lib/kernels/hold-weight.js'
 import { loadConstants, packConstants } from '#lib/plan/pack-constants.js'
 import { loadGgufWeights } from '#lib/text/files/gguf-weights.js'
+import { WeightTensor } from '#lib/text/files/model-tensors.js'
 import { bytesOfRows, LazyRows, type LazyWeight } from '#lib/weights/lazy-weight.js'
 import { SharedWeight } from '#lib/weights/shared-weight.js'
+import type { Weight } from '#lib/weights/weight.js'
 import { randomGenerator } from '../fixtures/values/random.js'
 import { storedBytes } from '../fixtures/weights/stored-bytes.js'
 
@@ -82,6 +84,17 @@ t.test('weights are read once', t => {
   t.equal(shared.lazy, undefined)
   t.equal(stored.reads.count, 1)
   t.end()
+})
+
+t.test('a tensor lets its rows go when a backend keeps them as panels', async t => {
+  const { lazy } = randomRows('q4_0', 64, 32)
+  const rows = lazy.read()
+  const tensor = new WeightTensor(rows)
+  const { shared } = tensor.constant(false).weight!
+  t.equal(tensor.weight, rows)
+  shared.keepAs(await holdWeight(cpu, rows))
+  t.equal((tensor.weight as Weight).layout, 'panels')
+  t.equal(tensor.constant(true).weight!.shared, shared, 'for all constants')
 })
 
 t.test('engines read all weights of a graph', async t => {

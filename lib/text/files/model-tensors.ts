@@ -2,7 +2,7 @@
 import { numel } from '../../core/shape.js'
 import { transpose } from '../../core/transpose.js'
 import { Constant } from '../../graph/constant.js'
-import { weightConstant } from '../../graph/weight-constant.js'
+import { sharedConstant, weightConstant } from '../../graph/weight-constant.js'
 import { decode } from '../../precision/casts.js'
 import {
   changedWhenRead,
@@ -11,6 +11,7 @@ import {
   readWeight,
   weightOfBytes,
 } from '../../weights/lazy-weight.js'
+import { SharedWeight } from '../../weights/shared-weight.js'
 import type { FloatWeight, Weight } from '../../weights/weight.js'
 
 /** A tensor of a model file. */
@@ -108,18 +109,23 @@ function floatConstant(shape: readonly number[], weight: FloatWeight | LazyWeigh
 /** A matrix in a format of its own, [out features, in features], or one for each expert. */
 export class WeightTensor implements ModelTensor {
   readonly shape: readonly number[]
-  readonly weight: Weight | LazyWeight
+  /** Its constants keep it in the layout that a backend asked for, so that the one of the file can be let go. */
+  readonly #shared: SharedWeight
 
   /** @param weight - with the rows of all experts */
   constructor(weight: Weight | LazyWeight, experts?: number) {
     const { rows, cols } = weight
     this.shape = experts === undefined ? [rows, cols] : [experts, rows / experts, cols]
-    this.weight = weight
+    this.#shared = new SharedWeight(weight)
+  }
+
+  get weight(): Weight | LazyWeight {
+    return this.#shared.lazy ?? this.#shared.kept
   }
 
   constant(transposed: boolean): Constant {
     const shape = transposed ? [...this.shape].reverse() : this.shape
-    return weightConstant(shape, this.weight, { transposed, exact: true })
+    return sharedConstant(shape, this.#shared, { transposed, exact: true })
   }
 }
 

@@ -245,6 +245,17 @@ SPARK_HOST_DEVICE inline constexpr float level_of(uint32_t code) {
   return static_cast<int>(code) - F::kZero;
 }
 
+// The lowest level of a table.
+template <typename F>
+SPARK_HOST_DEVICE inline constexpr int lowest_level() {
+  int lowest = 0;
+  for (uint32_t code = 0; code < 16; ++code) {
+    const int level = static_cast<int>(level_of<F>(code));
+    lowest = level < lowest ? level : lowest;
+  }
+  return lowest;
+}
+
 // The zero point of a block.
 template <typename F>
 SPARK_HOST_DEVICE inline float zero_of(const uint8_t* block) {

@@ -18,9 +18,13 @@ template <typename Sum>
 using MultiplyDots = void (*)(const uint32_t* rows, int64_t stride, int64_t m, const uint32_t* panel,
                               int64_t cols, int64_t groups, Sum* sums);
 
-// In an extension of an instruction set null stands for the kernel of its base.
+// sums[i * kPanelRows + j] = row i of x · row j of a panel in a block format with integer codes.
+using MultiplyCodes = void (*)(const Weight& weight, int64_t panel, const IntegerRows& x, float* sums);
+
+// In an extension of an instruction set null stands for the kernel of the one before it.
 struct DotKernels {
   MultiplyDots<float> bf16 = nullptr;  // null: there is none
+  MultiplyCodes codes = nullptr;
   // modulo 2^32
   MultiplyDots<int32_t> bytes = nullptr;         // rows unsigned, panel signed
   MultiplyDots<int32_t> signed_bytes = nullptr;  // rows signed, panel unsigned

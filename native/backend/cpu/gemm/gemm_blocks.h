@@ -5,18 +5,6 @@
 // so that a sum is the same as that of the decoded weight.
 constexpr int kRunCols = 16;  // the columns that are read together; runs are as long, or twice as long
 
-inline Bits load_words(const uint8_t* from) {
-  Bits words;
-  __builtin_memcpy(&words, from, sizeof(words));
-  return words;
-}
-
-using Integers = int32_t __attribute__((vector_size(sizeof(Bits))));
-
-inline Vec to_floats(Bits numbers) { return __builtin_convertvector((Integers)numbers, Vec); }
-
-inline Bits sign_extended(Bits bytes) { return (bytes ^ 0x80) - 0x80; }
-
 // The levels of 16 codes as floats.
 template <typename F>
 struct LevelTable {
@@ -45,78 +33,30 @@ inline Vec levels(Bits low, Bits high, Bits zero) {
   return to_floats(F::kZeroAt < 0 ? code - F::kZero : code - zero);
 }
 
-// What the columns of a run have in common.
-struct RunFactors {
-  Vec scale, offset;
-  Bits zero;
-};
-
-// Vector v of the rows of a group.
-template <typename F>
-struct GroupRows {
+// Calls take(j, numbers of column col + j) for j < kRunCols; col is a multiple of that.
+template <typename F, typename Take>
+__attribute__((always_inline)) inline void columns(const GroupRows<F>& rows, int64_t col,
+                                                   const RunFactors& run, const Take& take) {
   using Panel = BlockPanel<F>;
-  const uint8_t* group;
-  int v;
-
-  const uint8_t* part(int64_t from, int64_t line, int64_t bytes) const {
-    return group + from + (line * kPanelRows + v * kWidth) * bytes;
+  Bits high{};
+  if constexpr (F::kHigh > 0) {
+    high = load_words(rows.part(Panel::kHighWords, col / Panel::kHighCols, 4)) >>
+           static_cast<uint32_t>(col % Panel::kHighCols / 4 * F::kHigh);
   }
-  Vec halves(int64_t from, int64_t line) const {
-    uint16_t codes[kWidth];
-    __builtin_memcpy(codes, part(from, line, 2), sizeof(codes));
-    return load_halves(codes);
-  }
-  RunFactors factors(int64_t col) const { return {scale(col), offset(col), zero(col)}; }
-  Bits zero(int64_t col) const {
-    if constexpr (!Panel::kHasZero) return Bits{};
-    return load_codes(part(Panel::kMins, col / F::kElements, 1));
-  }
-  // Of the run that holds a column.
-  Vec scale(int64_t col) const {
-    const int64_t block = col / F::kElements;
-    if constexpr (F::kScale == blocks::Scale::kExponent) {
-      const Bits code = load_codes(part(0, block, 1));
-      const Bits low = (Bits)(code < 2);
-      return (Vec)((low & (0x200000 << (code & 1))) | (~low & ((code - 1) << 23)));
-    } else if constexpr (F::kScale == blocks::Scale::kFloat) {
-      return (Vec)load_words(part(0, block, 4));
-    } else if constexpr (Panel::kTimes) {
-      const Bits sub = load_codes(part(Panel::kSubs, col / F::kRun, 1));
-      return halves(0, block) * to_floats(F::kOffset ? sub : sign_extended(sub));
-    } else {
-      return halves(0, block);
-    }
-  }
-  Vec offset(int64_t col) const {
-    if constexpr (!Panel::kHasOffset) return Vec{};
-    Vec min = halves(Panel::kMins, col / F::kElements);
-    if constexpr (Panel::kTimes) min *= to_floats(load_codes(part(Panel::kSubMins, col / F::kRun, 1)));
-    return F::kOffset < 0 ? -min : min;
-  }
-  // Calls take(j, numbers of column col + j) for j < kRunCols; col is a multiple of that.
-  template <typename Take>
-  __attribute__((always_inline)) inline void columns(int64_t col, const RunFactors& run,
-                                                     const Take& take) const {
-    Bits high{};
-    if constexpr (F::kHigh > 0) {
-      high = load_words(part(Panel::kHighWords, col / Panel::kHighCols, 4)) >>
-             static_cast<uint32_t>(col % Panel::kHighCols / 4 * F::kHigh);
-    }
 #pragma GCC unroll 4
-    for (int first = 0; first < kRunCols; first += Panel::kLowCols) {
-      const Bits low = load_words(part(Panel::kLowWords, (col + first) / Panel::kLowCols, 4));
+  for (int first = 0; first < kRunCols; first += Panel::kLowCols) {
+    const Bits low = load_words(rows.part(Panel::kLowWords, (col + first) / Panel::kLowCols, 4));
 #pragma GCC unroll 16
-      for (int j = 0; j < Panel::kLowCols; ++j) {
-        const int at = first + j;
-        Vec values = levels<F>(low >> (j % 4 * 8 + j / 4 * F::kLow), high >> (at % 4 * 8 + at / 4 * F::kHigh),
-                               run.zero);
-        values *= run.scale;
-        if constexpr (Panel::kHasOffset) values += run.offset;
-        take(at, values);
-      }
+    for (int j = 0; j < Panel::kLowCols; ++j) {
+      const int at = first + j;
+      Vec values =
+          levels<F>(low >> (j % 4 * 8 + j / 4 * F::kLow), high >> (at % 4 * 8 + at / 4 * F::kHigh), run.zero);
+      values *= run.scale;
+      if constexpr (Panel::kHasOffset) values += run.offset;
+      take(at, values);
     }
   }
-};
+}
 
 // --- decode ---
 
@@ -147,8 +87,8 @@ void decode_block_panel(const Weight& weight, int64_t panel, int64_t col, int64_
     const int64_t within = (col + j) % Panel::kCols;
     for (int v = 0; v < kPanelVecs; ++v) {
       const GroupRows<F> rows{groups + (col + j) / Panel::kCols * Panel::kBytes, v};
-      rows.columns(
-          within, rows.factors(within), [&](int at, Vec values) __attribute__((always_inline)) {
+      columns(
+          rows, within, rows.factors(within), [&](int at, Vec values) __attribute__((always_inline)) {
             store(to + (j + at) * kPanelRows + v * kWidth, values);
           });
     }
@@ -174,8 +114,8 @@ void multiply_block_vecs(const uint8_t* panels, int64_t stride, const float* row
       if (F::kRun == kRunCols || within % F::kRun == 0 || k == 0) {
         run[n] = group.factors(within);
       }
-      group.columns(
-          within, run[n], [&](int at, Vec values) __attribute__((always_inline)) {
+      columns(
+          group, within, run[n], [&](int at, Vec values) __attribute__((always_inline)) {
 #pragma GCC unroll 4
             for (int m = 0; m < M; ++m) {
               total[m][n] = multiply_add(splat(rows[m * kLine + k + at]), values, total[m][n]);

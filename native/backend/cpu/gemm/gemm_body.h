@@ -19,15 +19,7 @@
 //   lookup_bytes        bytes of a table of 16 by bytes below 16
 //   load_part           fewer than kWidth floats, with zeros behind them
 //   store_part          fewer than kWidth floats
-inline Vec load(const float* from) {
-  Vec vec;
-  __builtin_memcpy(&vec, from, sizeof(vec));
-  return vec;
-}
-
-inline void store(float* to, Vec vec) { __builtin_memcpy(to, &vec, sizeof(vec)); }
-
-inline Vec splat(float value) { return value - Vec{}; }  // value + 0 would make 0 of -0
+#include "backend/cpu/simd/vec_memory.h"
 
 // The first `count` elements of a vector, 0 in the place of the others; all of them where it has no more.
 inline Vec load_some(const float* from, int64_t count) {
@@ -53,8 +45,6 @@ struct CountLanes<0, kLanes...> {
   using Type = Lanes<kLanes...>;
 };
 
-inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // Asks for the bytes behind these: a panel's rows go on there in the next chunk, too far apart for the
 // hardware to foresee.
 inline void prefetch_next(const void* from, int64_t bytes) {
@@ -69,13 +59,13 @@ inline void copy(const float* from, int64_t count, float* to) {
   for (; j < count; ++j) to[j] = from[j];
 }
 
-constexpr int kPanelVecs = kPanelRows / kWidth;
-
 #include "backend/cpu/gemm/gemm_decode.h"
+//
+#include "backend/cpu/gemm/block_groups.h"
 //
 #include "backend/cpu/gemm/gemm_blocks.h"
 //
-#include "backend/cpu/gemm/gemm_blocks_integer.h"
+#include "backend/cpu/gemm/round_integers.h"
 //
 #include "backend/cpu/gemm/gemm_panels.h"
 
@@ -308,8 +298,7 @@ constexpr GemmKernels kGemmKernels = {
     .multiply = multiply,
     .multiply_store = multiply_store,
     .store_rows = store_rows,
-    .unpack_codes = unpack_codes,
-    .add_dots = add_dots,
+    .round_integers = round_integers,
     .add_low_rank = add_low_rank,
 };
 

@@ -39,9 +39,12 @@ struct Left {
   int64_t panel;
 };
 
-// Rows of an activation as bytes along a run of columns: their scales, and the sums of their bytes.
+// Rows of an activation as signed bytes (backend/integer_rows.h) in dot-product groups: scales of
+// kIntegerCols columns, and the sums of the bytes of 16 or 32 (run_cols of the weight).
 struct IntegerRows {
   int64_t count;
+  const uint32_t* groups;  // [count, stride]
+  int64_t stride;
   const float* scales;
   int64_t scale_stride;
   const int32_t* sums;
@@ -71,13 +74,9 @@ struct GemmKernels {
                          const float* sums, const Epilogue& to);
   // Stores rows of sums, `pitch` elements apart, through `to`, with the same exception.
   void (*store_rows)(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Epilogue& to);
-  // The bytes of kIntegerCols columns of a panel in a block format from col on: [kIntegerCols /
-  // 4][kPanelRows] groups.
-  void (*unpack_codes)(const Weight& weight, int64_t panel, int64_t col, uint32_t* words);
-  // sums[i * kPanelRows + j] += what dots[i * kTile + j], the sums over the run at col of such bytes times
-  // those of x, stand for.
-  void (*add_dots)(const Weight& weight, int64_t panel, int64_t col, const IntegerRows& x,
-                   const int32_t* dots, float* sums);
+  // A row as those of IntegerRows; cols is a multiple of kIntegerCols, run 16 or 32.
+  void (*round_integers)(const float* x, int64_t cols, int64_t run, uint32_t* groups, float* scales,
+                         int32_t* sums);
   // to = gain ∘ (W + B·A), the sums of B·A as those of multiply.
   void (*add_low_rank)(const LowRankTile& tile);
 };

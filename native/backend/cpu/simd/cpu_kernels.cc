@@ -24,12 +24,15 @@ const Unit kUnits[] = {
 #undef SPARK_EXTENSION
 };
 
-// What an extension leaves null is that of its base.
-DotKernels extended(const DotKernels& base, const DotKernels& extension) {
+// What an extension leaves null is that of the unit before it.
+DotKernels dot_kernels(const Unit* unit) {
+  if (!unit->extension) return unit->base.dot;
+  const DotKernels before = dot_kernels(unit - 1), &own = *unit->extension;
   return {
-      .bf16 = extension.bf16 ? extension.bf16 : base.bf16,
-      .bytes = extension.bytes ? extension.bytes : base.bytes,
-      .signed_bytes = extension.signed_bytes ? extension.signed_bytes : base.signed_bytes,
+      .bf16 = own.bf16 ? own.bf16 : before.bf16,
+      .codes = own.codes ? own.codes : before.codes,
+      .bytes = own.bytes ? own.bytes : before.bytes,
+      .signed_bytes = own.signed_bytes ? own.signed_bytes : before.signed_bytes,
   };
 }
 
@@ -49,7 +52,7 @@ Selection select() {
                         " are wrong on this machine; " + cpu_isa_name(unit->isa) + " is used for them";
   }
   selection.dot_isa = unit->isa;
-  if (unit->extension) selection.kernels.dot = extended(unit->base.dot, *unit->extension);
+  selection.kernels.dot = dot_kernels(unit);
   return selection;
 }
 

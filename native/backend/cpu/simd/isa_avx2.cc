@@ -8,6 +8,18 @@
 namespace spark::cpu {
 namespace {
 
+// Bytes without instructions for their products.
+namespace halves {
+
+using Shorts = int16_t __attribute__((vector_size(32)));
+using Sums = uint32_t __attribute__((vector_size(32)));
+
+inline Sums add_pairs(Shorts a, Shorts b) { return (Sums)_mm256_madd_epi16((__m256i)a, (__m256i)b); }
+
+#include "backend/cpu/gemm/dot_kernels_halves.h"
+
+}  // namespace halves
+
 namespace vec {
 
 constexpr int kWidth = 8, kRows = 6, kVecs = 2;
@@ -114,25 +126,31 @@ inline void transpose(Vec (&v)[8]) {
 
 #include "backend/cpu/gemm/gemm_body.h"
 
+constexpr int kCodeRows = 2, kCodeVecs = 2;
+
+template <bool kWide>
+inline Bits add_products(Bits sum, Bits bytes, uint32_t row) {
+  if constexpr (kWide) return halves::SignedByUnsigned::dot(row, halves::split<halves::Unsigned>(bytes), sum);
+  const __m256i pairs = _mm256_maddubs_epi16((__m256i)bytes, _mm256_set1_epi32(static_cast<int>(row)));
+  return sum + (Bits)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+#include "backend/cpu/gemm/multiply_codes.h"
+
 }  // namespace vec
 
-// Bytes without instructions for their products.
 namespace dot {
 
+using namespace halves;
 constexpr int kWidth = 8, kRows = 4, kVecs = 2;
-using Shorts = int16_t __attribute__((vector_size(32)));
-using Sums = uint32_t __attribute__((vector_size(32)));
 
-inline Sums add_pairs(Shorts a, Shorts b) { return (Sums)_mm256_madd_epi16((__m256i)a, (__m256i)b); }
-
-#include "backend/cpu/gemm/dot_kernels_halves.h"
-//
 #include "backend/cpu/gemm/dot_kernels_body.h"
 
 constexpr DotKernels kKernels = {
     .bf16 = nullptr,
-    .bytes = multiply_dot_groups<Bytes<Unsigned, Signed>, int32_t>,
-    .signed_bytes = multiply_dot_groups<Bytes<Signed, Unsigned>, int32_t>,
+    .codes = vec::multiply_codes,
+    .bytes = multiply_dot_groups<UnsignedBySigned, int32_t>,
+    .signed_bytes = multiply_dot_groups<SignedByUnsigned, int32_t>,
 };
 
 }  // namespace dot

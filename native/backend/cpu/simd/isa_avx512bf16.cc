@@ -1,10 +1,31 @@
 // isa_avx512bf16.cc: AVX-512 BF16 and VNNI: vdpbf16ps and vpdpbusd.
 #include <immintrin.h>
 
+#include "backend/block_panels.h"
 #include "backend/cpu/simd/cpu_kernels.h"
+#include "core/float_formats.h"
 
 namespace spark::cpu {
 namespace {
+
+namespace codes {
+
+#include "backend/cpu/simd/vec16.h"
+//
+#include "backend/cpu/simd/vec_memory.h"
+//
+#include "backend/cpu/gemm/block_groups.h"
+
+constexpr int kCodeRows = 6, kCodeVecs = 2;
+
+template <bool>
+inline Bits add_products(Bits sum, Bits bytes, uint32_t row) {
+  return (Bits)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)bytes, _mm512_set1_epi32(static_cast<int>(row)));
+}
+
+#include "backend/cpu/gemm/multiply_codes.h"
+
+}  // namespace codes
 
 constexpr int kWidth = 16, kRows = 14, kVecs = 2;
 
@@ -38,6 +59,7 @@ struct SignedBytes : Bytes {
 
 const DotKernels avx512bf16_dot_kernels = {
     .bf16 = multiply_dot_groups<Pairs, float>,
+    .codes = codes::multiply_codes,
     .bytes = multiply_dot_groups<Bytes, int32_t>,
     .signed_bytes = multiply_dot_groups<SignedBytes, int32_t>,
 };

@@ -20,6 +20,10 @@ inline Vec load_halves(const uint16_t* codes) {
 }
 
 #include "backend/cpu/gemm/gemm_body.h"
+//
+#include "backend/cpu/simd/add_products4.h"
+//
+#include "backend/cpu/gemm/multiply_codes.h"
 
 }  // namespace vec
 
@@ -64,6 +68,7 @@ struct Bytes {
 
 constexpr DotKernels kKernels = {
     .bf16 = nullptr,
+    .codes = vec::multiply_codes,
     .bytes = multiply_dot_groups<Bytes<Unsigned, Signed>, int32_t>,
     .signed_bytes = multiply_dot_groups<Bytes<Signed, Unsigned>, int32_t>,
 };

@@ -3,10 +3,37 @@
 // two bfdot do.
 #include <arm_neon.h>
 
+#include "backend/block_panels.h"
 #include "backend/cpu/simd/cpu_kernels.h"
+#include "core/float_formats.h"
 
 namespace spark::cpu {
 namespace {
+
+namespace codes {
+
+#include "backend/cpu/simd/vec4.h"
+//
+#include "backend/cpu/simd/vec_memory.h"
+
+inline Vec multiply_add(Vec a, Vec b, Vec sum) { return vfmaq_f32(sum, a, b); }
+
+inline Vec load_halves(const uint16_t* codes) {
+  return (Vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(codes)));
+}
+
+#include "backend/cpu/gemm/block_groups.h"
+
+constexpr int kCodeRows = 4, kCodeVecs = 2;
+
+template <bool>
+inline Bits add_products(Bits sum, Bits bytes, uint32_t row) {
+  return (Bits)vusdotq_s32((int32x4_t)sum, (uint8x16_t)bytes, (int8x16_t)(Bits{} + row));
+}
+
+#include "backend/cpu/gemm/multiply_codes.h"
+
+}  // namespace codes
 
 constexpr int kRowPairs = 4, kColPairs = 4;  // of the block of tiles that stays in registers
 constexpr int kCols = 2 * kColPairs;
@@ -113,6 +140,7 @@ void multiply_dot_groups(const uint32_t* rows, int64_t stride, int64_t m, const 
 
 const DotKernels neoni8mm_dot_kernels = {
     .bf16 = multiply_dot_groups<Pairs, float>,
+    .codes = codes::multiply_codes,
     .bytes = multiply_dot_groups<Bytes, int32_t>,
     .signed_bytes = multiply_dot_groups<SignedBytes, int32_t>,
 };

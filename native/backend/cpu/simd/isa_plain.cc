@@ -18,6 +18,10 @@ inline Vec widen(Bits code);
 inline Vec load_halves(const uint16_t* codes) { return widen<F16>(load_codes(codes)); }
 
 #include "backend/cpu/gemm/gemm_body.h"
+//
+#include "backend/cpu/simd/add_products4.h"
+//
+#include "backend/cpu/gemm/multiply_codes.h"
 
 }  // namespace vec
 
@@ -48,6 +52,7 @@ void multiply_bytes(const uint32_t* rows, int64_t stride, int64_t m, const uint3
 
 constexpr DotKernels kKernels = {
     .bf16 = nullptr,
+    .codes = vec::multiply_codes,
     .bytes = multiply_bytes<uint8_t, int8_t>,
     .signed_bytes = multiply_bytes<int8_t, uint8_t>,
 };

@@ -1,5 +1,6 @@
 // rows.js: the rows of `npm run bench`. Each is checked against a plain reference before it is timed.
 import { attention } from './rows/attention.js'
+import { blocks } from './rows/blocks.js'
 import { casts } from './rows/casts.js'
 import { compile } from './rows/compile.js'
 import { conv } from './rows/conv.js'
@@ -43,6 +44,7 @@ const families = {
   casts: { rows: casts, targets: ['cpu', 'cuda'] },
   'single-thread': { rows: singleThread, targets: ['cpu'] },
   linear: { rows: linear },
+  blocks: { rows: blocks },
   experts: { rows: expertRows },
   frames: { rows: framesRows },
   gemm: { rows: gemm, targets: ['cpu'] },

@@ -29,7 +29,7 @@ export interface TextModelOptions extends Omit<EngineOptions, 'provider'> {
   batchTokens?: number
   /**
    * What rows are rounded to before they are multiplied by weights in blocks of 4 to 8 bits: `int8` has a scale for each 32 elements, as
-   * in llama.cpp, and costs accuracy; only Q8_0 is faster with it so far. The CPU has it. Default: f32, nothing is rounded.
+   * in llama.cpp: faster, and less accurate. The CPU has it. Default: f32, nothing is rounded.
    */
   activations?: 'f32' | 'int8'
   /** Bytes that weights and cache may take together. Default: what is available. */

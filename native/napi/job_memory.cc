@@ -17,8 +17,10 @@ constexpr size_t kCacheLine = 64;
 
 }  // namespace
 
+bool is_held(const Napi::ArrayBuffer& buffer) { return buffer.CheckTypeTag(&kHeld); }
+
 void hold(Napi::ArrayBuffer buffer) {
-  if (buffer.CheckTypeTag(&kHeld) || Block::find(buffer.Data(), 1)) return;
+  if (is_held(buffer) || Block::find(buffer.Data(), 1)) return;
   EnvState::of(buffer.Env()).make_untransferable.Call({buffer});
   buffer.TypeTag(&kHeld);
 }
@@ -31,7 +33,7 @@ void* Copies::add(const char* name, const Napi::TypedArray& array, void* data, c
                   Access access) {
   const Napi::ArrayBuffer buffer = array.ArrayBuffer();
   const auto bytes = static_cast<size_t>(touched.span().end);
-  if (bytes == 0 || !buffer.IsArrayBuffer() || buffer.CheckTypeTag(&kHeld)) return data;
+  if (bytes == 0 || !buffer.IsArrayBuffer() || is_held(buffer)) return data;
   auto* copy = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kCacheLine}));
   memory_.emplace_back(copy);
   std::memcpy(copy, data, bytes);

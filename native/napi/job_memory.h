@@ -21,6 +21,8 @@ using cuda::Access;
 // back. Blocks need no holding: whoever uses them keeps them alive.
 void hold(Napi::ArrayBuffer buffer);
 
+bool is_held(const Napi::ArrayBuffer& buffer);
+
 // Copies of the operands of one job, but of those that stay where they are. Lives and dies on the JavaScript
 // thread.
 class Copies {

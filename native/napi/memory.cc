@@ -236,7 +236,10 @@ Napi::Value memory_hold(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value memory_release(const Napi::CallbackInfo& info) {
-  napi_detach_arraybuffer(info.Env(), info[0]);  // what cannot be detached is left to the garbage collector
+  // What cannot be detached is left to the garbage collector. Node.js 24 ends the process for a held buffer.
+  if (info[0].IsArrayBuffer() && !is_held(info[0].As<Napi::ArrayBuffer>())) {
+    napi_detach_arraybuffer(info.Env(), info[0]);
+  }
   return info.Env().Undefined();
 }
 

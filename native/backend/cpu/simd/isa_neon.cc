@@ -10,14 +10,9 @@ namespace {
 
 namespace vec {
 
-#include "backend/cpu/simd/vec4.h"
+#include "backend/cpu/simd/vec4_neon.h"
 
 constexpr int kRows = 6, kVecs = 4;
-inline Vec multiply_add(Vec a, Vec b, Vec sum) { return vfmaq_f32(sum, a, b); }
-
-inline Vec load_halves(const uint16_t* codes) {
-  return (Vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(codes)));
-}
 
 #include "backend/cpu/gemm/gemm_body.h"
 //

@@ -12,16 +12,10 @@ namespace {
 
 namespace codes {
 
-#include "backend/cpu/simd/vec4.h"
+#include "backend/cpu/simd/vec4_neon.h"
 //
 #include "backend/cpu/simd/vec_memory.h"
-
-inline Vec multiply_add(Vec a, Vec b, Vec sum) { return vfmaq_f32(sum, a, b); }
-
-inline Vec load_halves(const uint16_t* codes) {
-  return (Vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(codes)));
-}
-
+//
 #include "backend/cpu/gemm/block_groups.h"
 
 constexpr int kCodeRows = 4, kCodeVecs = 2;

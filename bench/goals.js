@@ -29,6 +29,7 @@ const units = /** @type {Record<string, (row: Row) => number | undefined>} */ ({
   ms: row => row.medianMs,
   µs: row => row.medianMs * 1e3,
   'GFLOP/s': row => (row.unit === 'GFLOP/s' ? row.rate : undefined),
+  'token/s': row => (row.unit === 'token/s' ? row.rate : undefined),
   'Gelement/s': row => (row.unit === 'Gelement/s' ? row.rate : undefined),
   'TB/s': row => (row.unit === 'GB/s' ? row.rate / 1e3 : undefined),
 })

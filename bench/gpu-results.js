@@ -42,12 +42,12 @@ function section({ date, machine, limits, rows, peers = [] }) {
     row.peer ? `${row.peerRatio?.toFixed(2)}x ${row.peer}` : '',
     noiseOf(row),
   ])
-  const theirs = peers.map(({ name, shape, dtype, peer, error, medianMs, ratio }) => [
+  const theirs = peers.map(({ name, shape, dtype, peer, error, medianMs, ratio, rate, unit }) => [
     name,
     shape,
     dtype,
     error ?? `${ms(medianMs)} ms`,
-    '',
+    rate === undefined ? '' : `${rate.toFixed(1)} ${unit}`,
     '',
     error ? peer : `${ratio?.toFixed(2) ?? '–'}x ${peer}`,
     '',

@@ -15,7 +15,7 @@ import { loadAddon } from '#lib/native.js'
  * @property {number} p10Ms
  * @property {number} p90Ms
  * @property {number} rate in `unit`
- * @property {'GB/s' | 'GFLOP/s' | 'Gelement/s'} unit
+ * @property {'GB/s' | 'GFLOP/s' | 'Gelement/s' | 'token/s'} unit
  * @property {number} percentOfLimit of the bandwidth or the fastest GEMM measured in this run, or what `percent` says
  * @property {string} [peer]
  * @property {number} [peerMs] median
@@ -38,6 +38,7 @@ import { loadAddon } from '#lib/native.js'
  * @property {number} [bytes] moved per run: rated in GB/s against the bandwidth
  * @property {number} [flops] done per run: rated in GFLOP/s against the fastest GEMM
  * @property {number} [elements] per run, where they are the rate; `bytes` is then held against the bandwidth all the same
+ * @property {number} [tokens] of a language model per run, where they are the rate
  * @property {'copy' | 'read' | 'thread'} [bandwidth] which one: a copy (default), reading only, a copy by one thread
  * @property {() => Promise<number>} [limit] measures the bandwidth, in GB/s, before and after the row, where the one from
  *   the start of the run is too old to compare with
@@ -55,7 +56,7 @@ import { loadAddon } from '#lib/native.js'
 
 /** @typedef {Pick<Case, 'run' | 'prepare'>} Timed */
 
-/** @typedef {{ tokens?: number, rows: number, cols: number, rank?: number } | import('./rows/conv.js').Layer | import('./rows/attention.js').Heads | import('./rows/products.js').Scores} Sizes */
+/** @typedef {{ tokens?: number, rows: number, cols: number, rank?: number } | import('./rows/conv.js').Layer | import('./rows/attention.js').Heads | import('./rows/products.js').Scores | import('./rows/text.js').TextSizes} Sizes */
 
 /**
  * @typedef {object} Limits
@@ -65,8 +66,9 @@ import { loadAddon } from '#lib/native.js'
  * @property {number} gemmGFLOPs
  */
 
-const minimumMs = 300
-const minimumRuns = 7
+const isQuick = process.env.DGX_SPARK_GPU_QUICK === '1'
+const minimumMs = isQuick ? 60 : 300
+const minimumRuns = isQuick ? 3 : 7
 const batchMs = 20
 const rounds = 15 // in which two sides take turns
 const pausedRounds = 5 // the same where each turn begins with a pause
@@ -198,12 +200,19 @@ function bandwidth({ bandwidth = 'copy' }, { copyGBs, readGBs = copyGBs, threadG
   return { copy: copyGBs, read: readGBs, thread: threadGBs }[bandwidth]
 }
 
+/** @param {Case} bench @param {number} milliseconds @returns {Pick<Row, 'rate' | 'unit'>} */
+function rateOf({ tokens, flops, elements, bytes = 0 }, milliseconds) {
+  if (tokens) return { rate: (1000 * tokens) / milliseconds, unit: 'token/s' }
+  const unit = flops ? 'GFLOP/s' : elements ? 'Gelement/s' : 'GB/s'
+  return { rate: (flops ?? elements ?? bytes) / milliseconds / 1e6, unit }
+}
+
 /** @param {Case} bench @param {Limits} limits @returns {Promise<Row>} */
 export async function measure(bench, limits) {
   await bench.prepare?.()
   await bench.run()
   await bench.check()
-  const batched = bench.device === 'cuda'
+  const batched = bench.device === 'cuda' && !bench.prepare // which is for one run
   const before = await bench.limit?.()
   const both =
     bench.peer &&
@@ -215,8 +224,7 @@ export async function measure(bench, limits) {
   const medianMs = quantile(times, 0.5)
   const p10Ms = quantile(times, 0.1)
   const p90Ms = quantile(times, 0.9)
-  const unit = bench.flops ? 'GFLOP/s' : bench.elements ? 'Gelement/s' : 'GB/s'
-  const rate = (bench.flops ?? bench.elements ?? bench.bytes ?? 0) / medianMs / 1e6
+  const { rate, unit } = rateOf(bench, medianMs)
   const limited = (bench.flops ?? bench.bytes ?? 0) / medianMs / 1e6
   const after = await bench.limit?.()
   const beside = before && after ? (before + after) / 2 : bandwidth(bench, limits)

@@ -1,6 +1,7 @@
 // npm run bench [family] [pattern] [-- options]: the machine, its limits, then one row per case. A family is a file of
 // bench/rows; the pattern, a regular expression, is looked for in `name shape dtype`.
 //
+//   --families <names>  several families, such as 'linear|blocks|text': a regular expression of whole names
 //   --device cpu|cuda   where the rows run; default cpu
 //   --json <file>       keeps the rows
 //   --compare <file>    sets them beside those of an older --json
@@ -34,6 +35,7 @@ import { besidePeers, torchLimits, torchPeers } from './torch-peers.js'
 const { values, positionals } = parseCommandLine({
   allowPositionals: true,
   options: {
+    families: { type: 'string' },
     device: { type: 'string', default: 'cpu' },
     json: { type: 'string' },
     compare: { type: 'string' },
@@ -81,8 +83,9 @@ async function limitsOf(kernels, peer) {
 /** @param {PeerRow[]} peers */
 function printPeers(peers) {
   console.log('\npeers, their median time over ours')
-  for (const { name, shape, dtype, peer, medianMs, ratio, error } of peers) {
-    const found = error ?? `${ms(medianMs)} ms  ${ratio?.toFixed(2) ?? '–'}x`
+  for (const { name, shape, dtype, peer, medianMs, ratio, rate, unit, error } of peers) {
+    const found =
+      error ?? `${ms(medianMs)} ms  ${ratio?.toFixed(2) ?? '–'}x  ${rate?.toFixed(1) ?? '–'} ${unit ?? ''}`
     console.log(`${name.padEnd(20)}  ${shape.padEnd(20)}  ${dtype.padEnd(12)}  ${peer.padEnd(30)}  ${found}`)
   }
 }
@@ -99,6 +102,8 @@ function goalOf(row, isas) {
 /** @param {Kernels} kernels @param {Awaited<ReturnType<typeof loadPeer>>} peer @param {Limits} limits @param {string[]} isas */
 async function runRows(kernels, peer, limits, isas) {
   const family = familyNames.find(name => name === positionals[0])
+  const names = values.families ?? family
+  const families = names === undefined ? undefined : new RegExp(`^(?:${names})$`)
   const pattern = new RegExp(positionals[family ? 1 : 0] ?? '')
   const withTargets = values.targets !== undefined
   /** @type {import('./rows/models.js').Wanted} */
@@ -107,7 +112,7 @@ async function runRows(kernels, peer, limits, isas) {
     (!withTargets || targets.some(target => counts(target, { device: kernels.backend, name, shape, dtype })))
   /** @type {Row[]} */
   const results = []
-  for await (const bench of rows(kernels, peer, { family, withTargets, wanted })) {
+  for await (const bench of rows(kernels, peer, { families, withTargets, wanted })) {
     if (!wanted(bench)) continue
     const about = { device: kernels.backend, ...bench }
     try {

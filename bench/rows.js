@@ -23,6 +23,7 @@ import { simulation } from './rows/simulation.js'
 import { singleThread } from './rows/single-thread.js'
 import { sizes } from './rows/sizes.js'
 import { start } from './rows/start.js'
+import { text } from './rows/text.js'
 import { threads } from './rows/threads.js'
 import { training } from './rows/training.js'
 import { trainingStep } from './rows/training-step.js'
@@ -37,6 +38,7 @@ import { trainingStep } from './rows/training-step.js'
  * @typedef {object} Family
  * @property {(kernels: Kernels, peer: Peer | null, wanted: Wanted) => AsyncGenerator<Case>} rows
  * @property {string[]} [targets] devices on which some of them have a target
+ * @property {string[]} [named] devices on which they are run only where the family is named
  */
 
 /** The files of rows. @type {Record<string, Family>} */
@@ -66,6 +68,7 @@ const families = {
   training: { rows: training },
   'training-step': { rows: trainingStep, targets: ['cpu', 'cuda'] },
   sampling: { rows: sampling },
+  text: { rows: text, targets: ['cuda'], named: ['cpu'] },
   models: { rows: models, targets: ['cpu'] },
   compile: { rows: compile, targets: ['cpu'] },
 }
@@ -75,13 +78,13 @@ export const familyNames = Object.keys(families)
 /**
  * Rows, made lazily: a row's data exists only while it runs.
  * @param {Kernels} kernels @param {Peer | null} peer
- * @param {{ family: string | undefined, withTargets: boolean, wanted: Wanted }} choice rows of one family or of all; only
- * those of families with targets; some families leave out what is not wanted, others do not know it beforehand
+ * @param {{ families: RegExp | undefined, withTargets: boolean, wanted: Wanted }} choice rows of the families with such names or
+ * of all; only those of families with targets; some families leave out what is not wanted, others do not know it beforehand
  * @returns {AsyncGenerator<Case>}
  */
-export async function* rows(kernels, peer, { family, withTargets, wanted }) {
-  for (const [name, { rows, targets }] of Object.entries(families)) {
-    if (family !== undefined && name !== family) continue
+export async function* rows(kernels, peer, { families: names, withTargets, wanted }) {
+  for (const [name, { rows, targets, named }] of Object.entries(families)) {
+    if (names ? !names.test(name) : named?.includes(kernels.backend)) continue
     if (withTargets && !targets?.includes(kernels.backend)) continue
     yield* rows(kernels, peer, wanted)
   }

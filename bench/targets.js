@@ -302,6 +302,16 @@ const cuda = [
     goal: '>= 5 x',
     rows: { name: 'simulation', shape: /^driving/ },
   },
+  {
+    name: 'text decode, bf16, one text, over transformers in a CUDA graph',
+    goal: '>= 1 x',
+    rows: { name: 'text decode', shape: /^depth 0 x1$/, dtype: /^bf16$/ },
+  },
+  {
+    name: 'text decode, Q4_0, one text',
+    goal: '>= 400 token/s',
+    rows: { name: 'text decode', shape: /^depth 0 x1$/, dtype: /^q4_0$/ },
+  },
   { name: 'casts, of a device copy', goal: '>= 85 %', of: 'worst', rows: { name: 'cast' } },
 ]
 

@@ -18,6 +18,8 @@ import { modelTolerances } from './rows/models.js'
  * @property {number} p90Ms
  * @property {string} [error] the reason for a missing time
  * @property {number} [ratio] peer's median time over ours: above 1 we are faster
+ * @property {number} [rate] in `unit`, that of our row: both do the same work
+ * @property {Row['unit']} [unit]
  */
 
 /**
@@ -36,9 +38,15 @@ const allModels = 5 * minutes
 
 /** On a CPU ONNX Runtime is the peer of the other rows. @param {Row} row @param {Settings} settings */
 const isAsked = ({ name, sizes }, { device }) =>
-  sizes !== undefined && (device === 'cuda' || name === 'training step')
+  sizes !== undefined && (device === 'cuda' || name === 'training step') && !isText({ name })
 
-/** Whether Python can import a module and, for torch, reach the device. @param {'torch' | 'peft'} name @param {string} device */
+/** @param {Pick<Row, 'name'>} row */
+const isText = ({ name }) => name.startsWith('text ')
+
+/**
+ * Whether Python can import a module and, for torch, reach the device.
+ * @param {'torch' | 'peft' | 'transformers'} name @param {string} device
+ */
 function found(name, device) {
   const reach = name === 'torch' && device === 'cuda' ? '; assert torch.cuda.is_available()' : ''
   return spawnSync(python, ['-c', `import ${name}${reach}`], { stdio: 'ignore' }).status === 0
@@ -83,15 +91,22 @@ export async function torchPeers(rows, settings) {
   const models = peeredModels.flatMap(model =>
     rows.filter(({ name, shape }) => name === 'models' && shape === model),
   )
-  if (layers.length + models.length === 0) return []
+  const texts = rows.filter(row => isText(row) && settings.device === 'cuda')
+  if (layers.length + models.length + texts.length === 0) return []
   if (!found('torch', settings.device)) {
     console.log(`no ${python} with torch${settings.device === 'cuda' ? ' and a GPU' : ''}: no such peers`)
     return []
   }
-  const measured = [...layerPeers(layers, settings), ...(await modelPeers(models, settings))]
+  const measured = [
+    ...layerPeers(layers, settings),
+    ...(await modelPeers(models, settings)),
+    ...textPeers(texts, settings),
+  ]
   return measured.map(peer => {
     const ours = rows.find(row => isPeerOf(peer, row))
-    return ours && !peer.error ? { ...peer, ratio: peer.medianMs / ours.medianMs } : peer
+    if (!ours || peer.error) return peer
+    const ratio = peer.medianMs / ours.medianMs
+    return { ...peer, ratio, rate: ours.rate / ratio, unit: ours.unit }
   })
 }
 
@@ -103,11 +118,27 @@ function layerPeers(rows, settings) {
     ...(settings.device === 'cuda' ? ['torch_peer.py'] : []),
     ...(found('peft', settings.device) ? ['peft_peer.py'] : []),
   ]
-  return scripts.flatMap(script => {
-    const { answers, problem } = ask(script, { ...settings, cases })
-    const about = answers.at(-1) ?? cases[0]
-    return problem ? [...answers, failed(about, script, problem)] : answers
-  })
+  return scripts.flatMap(script => answersTo(script, cases, settings))
+}
+
+/** What a script says of cases; where it ended early, why. @param {string} script @param {ReturnType<typeof caseOf>[]} cases @param {Settings} settings @returns {PeerRow[]} */
+function answersTo(script, cases, settings) {
+  const { answers, problem } = ask(script, { ...settings, cases })
+  const about = answers.at(-1) ?? cases[0]
+  return problem ? [...answers, failed(about, script, problem)] : answers
+}
+
+/**
+ * Language models in transformers, which has them in bf16: those times stand beside our rows of every dtype.
+ * @param {Row[]} rows @param {Settings} settings @returns {PeerRow[]}
+ */
+export function textPeers(rows, settings) {
+  if (rows.length === 0 || !found('transformers', settings.device)) return []
+  const cases = new Map(rows.map(({ sizes, ...row }) => [row.name + row.shape, { ...caseOf(row), ...sizes }]))
+  const answers = answersTo('text_peer.py', [...cases.values()], settings)
+  return rows.flatMap(({ name, shape, dtype }) =>
+    answers.filter(peer => peer.name === name && peer.shape === shape).map(peer => ({ ...peer, dtype })),
+  )
 }
 
 /** Graphs of models in PyTorch, a process each. @param {Row[]} rows @param {Settings} settings */

@@ -26,8 +26,12 @@ const report = (date: string, gpu: string): Report => ({
   limits: { copyGBs: 160, gemmGFLOPs: 9000 },
   rows: [row],
   peers: [
-    { ...row, peer: 'PEFT, eager', medianMs: 1, ratio: 2 },
-    { ...row, peer: 'PEFT, compiled', medianMs: Number.NaN, ratio: undefined, error: 'out of time' },
+    { ...row, peer: 'PEFT, eager', medianMs: 1, ratio: 2, rate: 33.6 },
+    {
+      ...row,
+      ...{ peer: 'PEFT, compiled', medianMs: Number.NaN, ratio: undefined, rate: undefined },
+      error: 'out of time',
+    },
   ] as unknown as NonNullable<Report['peers']>,
 })
 
@@ -45,7 +49,7 @@ t.test('a section for each run, the newest first', async t => {
     page,
     /\| dora norm \| 4096x4096 r64 \| bf16 \| 0\.5\d* ms \| 67\.1 GB\/s \| 42 % \| 2\.00x LoRA \| .*spread/,
   )
-  t.match(page, /\| dora norm .* \| 2\.00x PEFT, eager \| {2}\|/)
+  t.match(page, /\| dora norm .* \| 33\.6 GB\/s \| {2}\| 2\.00x PEFT, eager \| {2}\|/)
   t.match(page, /\| out of time \| {2}\| {2}\| PEFT, compiled \|/)
 })
 

@@ -47,9 +47,10 @@ async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Ker
   const expected = current.args()
   reference.runSync(op, expected)
   const operands = current.args()
-  const held = await holdOutputs(current, candidate, operands)
-  const actual = { ...operands, ...Object.fromEntries(held.map(([name, { array }]) => [name, array])) }
+  let held: [string, HeldArray][] = []
   try {
+    held = await holdOutputs(current, candidate, operands)
+    const actual = { ...operands, ...Object.fromEntries(held.map(([name, { array }]) => [name, array])) }
     await candidate.run(op, actual)
     const errors = current.outputs.map(name => largestError(operand(actual, name), operand(expected, name)))
     const error = Math.max(...errors)

@@ -1,5 +1,6 @@
 // cuda.ts: the kernels of the addon on a CUDA device.
 import { getConfig } from '../core/config.js'
+import { type ElementArray, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { warnOnce } from '../core/log.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
@@ -62,10 +63,25 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
       }
     },
     hold: array => holdOnDevice(array, { device, kind, zeroed: false }),
+    holdZeros: (dtype, count) => holdZeros(elementArrayOf(dtype), count, { device, kind }),
   }
 }
 
 const usesNvfp4 = (args: object): boolean => (args as { compute?: Compute }).compute === 'nvfp4'
+
+async function holdZeros(
+  type: TypedArrayConstructor<ElementArray>,
+  count: number,
+  options: AllocateOptions,
+): Promise<HeldArray> {
+  const nothing = { array: new type(new ArrayBuffer(0), 0, 0), dispose() {} }
+  if (count === 0) return nothing
+  const bytes = count * type.BYTES_PER_ELEMENT
+  const buffer = await UnifiedBuffer.allocate(bytes, options)
+  if (buffer.zeroCopy) return { array: buffer.view(type), dispose: () => buffer.dispose() }
+  buffer.dispose()
+  return { ...nothing, array: new type(new ArrayBuffer(bytes), 0, count) }
+}
 
 async function holdOnDevice<A extends HoldableArray>(
   array: A,

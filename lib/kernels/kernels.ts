@@ -1,5 +1,5 @@
 // kernels.ts: an engine, as everything above it sees it.
-import type { ElementArray } from '../core/dtype.js'
+import type { ElementArray, ElementType } from '../core/dtype.js'
 import type { PlanMemory } from '../native.js'
 import type { KernelArgs, KernelOp } from './kernel-args.js'
 
@@ -157,4 +157,9 @@ export interface Kernels {
    * @throws SparkError ERR_OUT_OF_MEMORY
    */
   hold<A extends HoldableArray>(array: A): Promise<HeldArray<A>>
+  /**
+   * Zeros that the kernels read and write where they are, and the caller, too, between runs. Backends without it work on any array.
+   * @throws SparkError ERR_OUT_OF_MEMORY, with numbers
+   */
+  holdZeros?(dtype: ElementType, count: number): Promise<HeldArray>
 }

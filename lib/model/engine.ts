@@ -2,6 +2,7 @@
 import { type BackendName, backendNames } from '../core/config.js'
 import type { ElementArray } from '../core/dtype.js'
 import type { GpuSelector } from '../hardware/cuda-device.js'
+import type { Kernels } from '../kernels/kernels.js'
 import type { MemoryUse } from '../plan/compile.js'
 import type { Plan, StepTime } from '../plan/plan.js'
 import type { HostTensor, HostValue } from './values.js'
@@ -63,6 +64,8 @@ export interface Engine {
   bind(inputs: readonly HostTensor[], buffers: ReadonlyMap<string, ElementArray>): Promise<Plan>
   /** How long each step of the plans of the last run takes, on its inputs. */
   profile(runs: number): Promise<readonly StepTime[]>
+  /** Memory for a state, where plans work on it without copies; engines without it work on any array. */
+  readonly holdZeros?: Kernels['holdZeros']
   /** Milliseconds that the plans of the last run took on a device; null where an engine does not measure, or has not begun to. */
   deviceMs?(): number | null
   /** Frees what it holds. */

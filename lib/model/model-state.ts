@@ -2,7 +2,9 @@
 import { type ElementArray, type ElementType, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
+import type { HeldArray } from '../kernels/kernels.js'
 import type { Plan, PlanTemplate } from '../plan/plan.js'
+import type { Engine } from './engine.js'
 import type { HostTensor } from './values.js'
 
 /** An input and the output that replaces it after a run. */
@@ -17,8 +19,11 @@ export interface StatePair {
   readonly axis: number | undefined
 }
 
+/** Where states come from. */
+export type StateSource = Pick<Engine, 'holdZeros'>
+
 /** A plan, the sizes that it is bound to, and the memory of each state. */
-interface StatePlan {
+export interface StatePlan {
   readonly plan: Plan
   readonly key: string
   readonly memories: ReadonlyMap<string, ElementArray>
@@ -26,12 +31,12 @@ interface StatePlan {
 
 /** What the states of one sequence of runs have in common. */
 export class StateGroup {
-  /** The plan of each template, and what it is bound to. */
-  readonly plans = new Map<PlanTemplate, StatePlan>()
+  /** The plans of each template and what they are bound to, the last one used at the end. */
+  readonly plans = new Map<PlanTemplate, StatePlan[]>()
 
   /** Frees the plans. */
   dispose(): void {
-    for (const { plan } of this.plans.values()) plan.dispose()
+    for (const { plan } of [...this.plans.values()].flat()) plan.dispose()
     this.plans.clear()
   }
 }
@@ -46,22 +51,35 @@ export class ModelState implements HostTensor {
   readonly group: StateGroup
   #shape: readonly number[]
   #capacity: number
-  #memory: ElementArray
+  readonly #source: StateSource
+  #held: HeldArray
   /** The shape after a run that has written it. */
   #next: readonly number[] | undefined
   /** Whether a run that has not ended well has written over it. */
   #isLost = false
 
+  private constructor(pair: StatePair, group: StateGroup, shape: readonly number[], source: StateSource) {
+    this.pair = pair
+    this.group = group
+    this.#shape = shape
+    this.#source = source
+    this.#capacity = Math.max(smallestCapacity, this.length)
+    this.#held = { array: new Uint8Array(0), dispose() {} }
+  }
+
   /**
    * A state of zeros.
    * @throws SparkError ERR_OUT_OF_MEMORY
    */
-  constructor(pair: StatePair, group: StateGroup, shape: readonly number[]) {
-    this.pair = pair
-    this.group = group
-    this.#shape = shape
-    this.#capacity = Math.max(smallestCapacity, this.length)
-    this.#memory = this.#allocate(this.#capacity)
+  static async create(
+    pair: StatePair,
+    group: StateGroup,
+    shape: readonly number[],
+    source: StateSource,
+  ): Promise<ModelState> {
+    const state = new ModelState(pair, group, shape, source)
+    state.#held = await state.#allocate(state.#capacity)
+    return state
   }
 
   get dtype(): ElementType {
@@ -75,7 +93,7 @@ export class ModelState implements HostTensor {
   /** The elements, row-major: a copy. */
   get data(): ElementArray {
     const array = new (elementArrayOf(this.dtype))(numel(this.#shape))
-    this.#move(this.#memory, this.#capacity, array, this.length)
+    this.#move(this.memory, this.#capacity, array, this.length)
     return array
   }
 
@@ -91,18 +109,17 @@ export class ModelState implements HostTensor {
 
   /** What runs read and write. */
   get memory(): ElementArray {
-    return this.#memory
+    return this.#held.array
   }
 
   /** Makes room for a shape; whether the memory is another one now. */
-  reserve(shape: readonly number[]): boolean {
+  async reserve(shape: readonly number[]): Promise<boolean> {
     const length = this.#sizeOf(shape)
     if (length <= this.#capacity) return false
     const capacity = Math.max(length, 2 * this.#capacity)
-    const memory = this.#allocate(capacity)
-    this.#move(this.#memory, this.#capacity, memory, capacity)
-    this.#memory = memory
-    this.#capacity = capacity
+    const held = await this.#allocate(capacity)
+    this.#move(this.memory, this.#capacity, held.array, capacity)
+    this.#replace(held, capacity)
     return true
   }
 
@@ -122,29 +139,40 @@ export class ModelState implements HostTensor {
   }
 
   /** Takes what a run gave for the output: this state itself where it was written in place. */
-  commit(value: HostTensor): void {
-    if (value !== this) this.assign(value)
+  async commit(value: HostTensor): Promise<void> {
+    if (value !== this) await this.assign(value)
     else if (this.#next) this.#shape = this.#next
     this.#next = undefined
     this.#isLost = false
   }
 
   /** Becomes a copy of a value. */
-  assign({ shape, data }: HostTensor): void {
+  async assign({ shape, data }: HostTensor): Promise<void> {
     const fits = shape.every((size, i) => i === this.pair.axis || size === this.#shape[i])
     const length = this.#sizeOf(shape)
     if (!fits || length > this.#capacity) {
-      this.#capacity = Math.max(length, smallestCapacity)
       this.#shape = shape
-      this.#memory = this.#allocate(this.#capacity)
+      const capacity = Math.max(length, smallestCapacity)
+      this.#replace(await this.#allocate(capacity), capacity)
     }
     this.#shape = shape
-    this.#move(data as ElementArray, length, this.#memory, this.#capacity)
+    this.#move(data as ElementArray, length, this.memory, this.#capacity)
   }
 
   /** Forgets what lies behind `length` along the axis. */
   truncate(length: number): void {
     this.#shape = this.#shape.map((size, i) => (i === this.pair.axis ? Math.min(size, length) : size))
+  }
+
+  /** Frees the memory. */
+  dispose(): void {
+    this.#held.dispose()
+  }
+
+  #replace(held: HeldArray, capacity: number): void {
+    this.#held.dispose()
+    this.#held = held
+    this.#capacity = capacity
   }
 
   /** Copies the elements between memories with room for different sizes along the axis. */
@@ -165,10 +193,11 @@ export class ModelState implements HostTensor {
     return this.pair.axis === undefined ? 1 : shape[this.pair.axis]!
   }
 
-  #allocate(capacity: number): ElementArray {
+  async #allocate(capacity: number): Promise<HeldArray> {
     const count = numel(this.#shape.map((size, i) => (i === this.pair.axis ? capacity : size)))
+    if (this.#source.holdZeros) return this.#source.holdZeros(this.dtype, count)
     try {
-      return new (elementArrayOf(this.dtype))(count)
+      return { array: new (elementArrayOf(this.dtype))(count), dispose() {} }
     } catch (cause) {
       const message = `the state '${this.pair.input}' needs an array of ${count} elements, which this process cannot have`
       throw new SparkError('ERR_OUT_OF_MEMORY', message, { cause })

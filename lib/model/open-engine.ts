@@ -83,6 +83,7 @@ async function runnerFor(
 }
 
 class PlanEngine implements Engine {
+  readonly holdZeros: Kernels['holdZeros']
   #runner: GraphRunner
   #choice: ModelBackendChoice
   readonly #source: { readonly graph: Graph; readonly settings: CompileSettings }
@@ -98,6 +99,7 @@ class PlanEngine implements Engine {
     this.#source = source
     this.#runner = runner
     this.#choice = { name: kernels.backend, reason }
+    this.holdZeros = kernels.holdZeros
     this.#fallback = kernels.backend === 'cuda' ? fallback : undefined
   }
 

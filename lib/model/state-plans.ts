@@ -2,10 +2,10 @@
 
 import type { Pacer } from '../core/paced.js'
 import { fixedSizes, type SizeValues } from '../core/size-scope.js'
-import type { Plan } from '../plan/plan.js'
+import type { Plan, PlanTemplate, TemplateMemory } from '../plan/plan.js'
 import type { SharedArena } from '../plan/shared-arena.js'
 import type { Compiled } from './cuts.js'
-import { ModelState } from './model-state.js'
+import { ModelState, type StatePlan } from './model-state.js'
 import type { HostValue } from './values.js'
 
 /** The states that a compiled segment replaces, by name. */
@@ -39,21 +39,43 @@ export async function statePlan(
     const state = states.get(name)!
     return { state, shape: shape.map(size => sizes.of(size)), keeps }
   })
-  const grown = next.filter(({ state, shape }) => state.reserve(shape))
-  if (grown.length > 0) used = symbols.match(values)!
+  let hasGrown = false
+  for (const { state, shape } of next) hasGrown = (await state.reserve(shape)) || hasGrown
+  if (hasGrown) used = symbols.match(values)!
   const [first] = states.values()
   const { plans } = first!.group
-  const known = plans.get(template!)
-  plans.delete(template!)
   const memories = new Map([...states].map(([name, { memory }]) => [name, memory]))
-  let plan = known?.plan
-  if (
-    !plan ||
-    known?.key !== used.key ||
-    ![...memories].every(([name, at]) => known.memories.get(name) === at)
-  )
-    plan = await template!.bind(used, pacer, { arena, states: memories, over: plan })
-  plans.set(template!, { plan, key: used.key, memories })
+  const kept = plans.get(template!) ?? []
+  plans.set(template!, kept)
+  const plan =
+    takePlan(kept, used.key, memories) ??
+    (await boundPlan(kept, template!, used, pacer, { arena, states: memories }))
+  kept.push({ plan, key: used.key, memories })
   for (const { state, shape, keeps } of next) state.begin(shape, keeps)
   return plan
+}
+
+/** Takes the plan out that is bound to these sizes and memories. */
+function takePlan(kept: StatePlan[], key: string, memories: StatePlan['memories']): Plan | undefined {
+  const at = kept.findIndex(
+    known =>
+      known.key === key && [...memories].every(([name, memory]) => known.memories.get(name) === memory),
+  )
+  return at < 0 ? undefined : kept.splice(at, 1)[0]!.plan
+}
+
+/** A plan for other sizes: the one that was used longest ago, where there are enough. */
+function boundPlan(
+  kept: StatePlan[],
+  template: PlanTemplate,
+  sizes: SizeValues,
+  pacer: Pacer,
+  memory: TemplateMemory & { readonly states: StatePlan['memories'] },
+): Promise<Plan> {
+  const isStale = kept.some(({ memories }) =>
+    [...memory.states].some(([name, array]) => memories.get(name) !== array),
+  )
+  const over = isStale || kept.length >= template.plansToKeep ? kept.shift()?.plan : undefined
+  if (isStale) for (const { plan } of kept.splice(0)) plan.dispose()
+  return template.bind(sizes, pacer, { ...memory, over })
 }

@@ -103,11 +103,12 @@ export class StatefulModel implements Disposable {
     const values = copyFeeds(this.#inputs, feeds)
     const work = async (engine: Engine): Promise<RunResults<T>> => {
       this.#expectUsable()
-      if (this.#states.length === 0) this.#states = this.#begin(values)
+      if (this.#states.length === 0) this.#states = await this.#begin(values, engine)
       const inputs = this.#merged(values)
       const results = await engine.run(inputs, { signal, outputs: wanted })
       signal?.throwIfAborted()
-      for (const [i, state] of this.#states.entries()) state.commit(results[outputs.length + i] as HostTensor)
+      for (const [i, state] of this.#states.entries())
+        await state.commit(results[outputs.length + i] as HostTensor)
       return Object.fromEntries(outputs.map((name, i) => [name, outputOf(results[i]!)])) as RunResults<T>
     }
     return this.#source.enqueue(work, signal)
@@ -146,7 +147,7 @@ export class StatefulModel implements Disposable {
   async reset(): Promise<void> {
     await this.#source.enqueue(async () => {
       this.#expectOpen()
-      this.#states = []
+      this.#drop()
     })
   }
 
@@ -154,12 +155,21 @@ export class StatefulModel implements Disposable {
   dispose(): void {
     if (this.#isDisposed) return
     this.#isDisposed = true
-    void this.#source.enqueue(async () => this.#group.dispose()).catch(() => undefined)
+    const free = async (): Promise<void> => {
+      this.#group.dispose()
+      this.#drop()
+    }
+    void this.#source.enqueue(free).catch(() => undefined)
   }
 
   /** As {@link StatefulModel.dispose}. */
   [Symbol.dispose](): void {
     this.dispose()
+  }
+
+  #drop(): void {
+    for (const state of this.#states) state.dispose()
+    this.#states = []
   }
 
   #expectOpen(): void {
@@ -205,7 +215,7 @@ export class StatefulModel implements Disposable {
   }
 
   /** The states before the first run; sizes that have the name of a size of another input are that. */
-  #begin(values: readonly HostValue[]): ModelState[] {
+  async #begin(values: readonly HostValue[], engine: Engine): Promise<ModelState[]> {
     const sizes = new Map<string, number>()
     for (const [i, { type }] of this.#inputs.entries()) {
       const value = values[i]!
@@ -213,12 +223,15 @@ export class StatefulModel implements Disposable {
       for (const [axis, size] of (type.shape ?? []).entries())
         if (typeof size === 'string') sizes.set(size, value.shape[axis]!)
     }
-    return this.#pairs.map(pair => {
-      const given = this.#initial.get(pair.input)
-      const state = new ModelState(pair, this.#group, given?.shape ?? this.#emptyShape(pair, sizes))
-      if (given) state.assign(given)
-      return state
-    })
+    return Promise.all(
+      this.#pairs.map(async pair => {
+        const given = this.#initial.get(pair.input)
+        const shape = given?.shape ?? this.#emptyShape(pair, sizes)
+        const state = await ModelState.create(pair, this.#group, shape, engine)
+        if (given) await state.assign(given)
+        return state
+      }),
+    )
   }
 
   #emptyShape({ input, axis }: StatePair, sizes: ReadonlyMap<string, number>): number[] {

@@ -134,6 +134,11 @@ export class PlanTemplate implements Disposable {
     return this.#blueprint.bind(values, bound, over?.steps)
   }
 
+  /** How many plans for different sizes are worth their memory: one, where binding it to other sizes is a single native call. */
+  get plansToKeep(): number {
+    return this.#kernels.blueprint ? 1 : 4
+  }
+
   /** Lets the weights go: plans that were bound keep theirs. A second dispose is a no-op. */
   dispose(): void {
     this.#folded.dispose()

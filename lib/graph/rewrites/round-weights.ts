@@ -7,7 +7,7 @@ import { Tensor } from '../../memory/tensor.js'
 import type { NVFP4Recipe } from '../../precision/kernel-args.js'
 import { quantizeNVFP4 } from '../../precision/nvfp4.js'
 import { storeWeight } from '../../weights/encode.js'
-import { weightFormats } from '../../weights/formats.js'
+import { isBlockFormat, type WeightFormat, weightFormats } from '../../weights/formats.js'
 import type { Weight } from '../../weights/weight.js'
 import { givenInt, intOf } from '../attributes.js'
 import { Constant } from '../constant.js'
@@ -54,6 +54,11 @@ export function* roundWeightsPaced(
   const kept = new Set(keep)
   for (const [name, weight] of graph.initializers) {
     yield
+    const own = kept.has(name) ? undefined : asInFile(weight, mode)
+    if (own) {
+      initializers.set(name, own)
+      continue
+    }
     const nodes = readers.get(name) ?? []
     const [layout, ...others] = nodes.map(node => layoutOf(node, name, weight))
     const fits = layout !== undefined && others.every(other => other === layout)
@@ -86,6 +91,25 @@ export function layoutOf(
   const inRows = node.op === 'DoRA' || (node.op === 'Gemm' && intOf(node, 'transB') !== 0)
   return inRows ? 'rows' : 'columns'
 }
+
+/**
+ * A weight that its file holds in the format of the mode, or in blocks of fewer bits: as it is there, while products round
+ * activations as the mode does.
+ */
+function asInFile(constant: Constant, mode: Precision): Constant | undefined {
+  const { weight, shape, byteLength } = constant
+  if (!weight?.exact) return undefined
+  const { format } = weight.shared
+  if (format !== modeFormats[mode] && !isBlockFormat(format)) return undefined
+  return Constant.lazy('f32', shape, {
+    byteLength,
+    read: () => constant.bytes,
+    weight: { ...weight, exact: false },
+  })
+}
+
+/** The formats of modes that leave a number as it is where its format holds it. */
+const modeFormats: Readonly<Partial<Record<Precision, WeightFormat>>> = { fp16: 'f16', bf16: 'bf16' }
 
 /** The weight in the format of `mode`; undefined where the format cannot hold its rows. */
 function roundedWeight(

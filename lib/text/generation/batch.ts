@@ -33,10 +33,15 @@ function rowsOf(part: Part): PartRows {
   return { part, count: isLast ? 1 : 0, first: cached + count - 1 }
 }
 
+/** A power of two: sequences that grow seldom change the sizes that a plan is bound to. */
+const tableWidth = (blocks: number): number => 2 ** Math.ceil(Math.log2(Math.max(blocks, smallestTable)))
+
+const smallestTable = 16
+
 /** The inputs of a batch. */
 export function batchOf(parts: readonly Part[]): Batch {
   const total = parts.reduce((sum, { count }) => sum + count, 0)
-  const table = Math.max(...parts.map(({ sequence }) => sequence.blocks.length))
+  const table = tableWidth(Math.max(...parts.map(({ sequence }) => sequence.blocks.length)))
   const [tokens, positions, long] = [new Int32Array(total), new Int32Array(total), new Int32Array(total)]
   const starts = new Int32Array(parts.length + 1)
   const past = new Int32Array(parts.length)

@@ -53,6 +53,7 @@ __device__ void weigh_rows(float (&weights)[kRows][kCols], float (&largest)[kRow
     }
     for (int offset = kWarp / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xFFFFFFFF, sum, offset);
     const float scale = now == -INFINITY ? 0 : expf(before - now);
+    __syncwarp();  // all lanes have read what is written now
     if (lane == 0) {
       factor[row] = scale;
       total[row] = total[row] * scale + sum;

@@ -28,7 +28,7 @@ constexpr int kTile = 128, kThreads = 256;
 
 // linear_few_mma.cu: some rows of the weight by a few tokens.
 namespace linear_few_mma_block {
-constexpr int kRows = 16, kTokens = 16, kThreads = 256;
+constexpr int kRows = 16, kTokens = 16, kThreads = 512;
 }
 
 // product_epilogue.cu

@@ -80,6 +80,7 @@ struct ProductMmaArgs {
   const uint16_t *a2, *b2;
   Epilogue epilogue;
   const float* a_scale = nullptr;  // [1] that the first segment is multiplied by; null: 1
+  const float* floats = nullptr;   // `a` in f32 instead, for few rows: [rows, depth], see linear_few_mma.cu
 };
 
 // Some choices of one expert, or of none (expert = experts): order[start .. start + rows).

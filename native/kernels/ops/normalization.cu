@@ -58,7 +58,7 @@ extern "C" __global__ void norm_f32(spark::NormArgs args) {
   if (threadIdx.x == 0 && args.mean) args.mean[row] = mean;
   if (threadIdx.x == 0 && args.inv_std) args.inv_std[row] = inv_std;
   for (int64_t i = threadIdx.x; i < args.cols; i += blockDim.x) {
-    const int64_t j = (scales + i) / args.inner;
+    const int64_t j = args.inner == 1 ? scales + i : (scales + i) / args.inner;
     float value = (x[i] - mean) * inv_std;
     if (args.scale) value *= args.scale[j];
     if (args.bias) value += args.bias[j];

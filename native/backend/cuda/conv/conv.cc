@@ -221,6 +221,9 @@ void launch_transposed(const Weight& weight, const ConvShape& shape, const float
 }  // namespace
 
 void conv(const ConvArgs& args) {
+  if (args.winograd) {
+    throw Error("ERR_UNSUPPORTED", "the cuda backend has no conv in tiles: leave winograd out");
+  }
   const ConvShape& shape = args.shape;
   ConvPassArgs pass = pass_of(shape);
   pass.w = args.weight;

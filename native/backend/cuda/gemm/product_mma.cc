@@ -79,8 +79,21 @@ bool launch_cublaslt(DType number, const ProductMmaArgs& args, bool rows) {
   return true;
 }
 
+// Whether the kernels for few rows can read the left operand as it lies, in f32.
+bool reads_floats(const ProductArgs& args) {
+  const Lines& a = args.a;
+  const bool plain = !a.mask && !a.k_scale && a.k_shift == 0 && a.factor == 1;
+  return plain && !args.packed_a && a.k_stride == 1 && a.line_stride == args.depth && args.depth % 8 == 0 &&
+         is_blas_aligned(a.data);
+}
+
 void launch_mma(const ProductArgs& args, bool rows) {
   const DType number = number_of(args.compute);
+  if (rows && args.rows <= kFew && reads_floats(args) && !is_narrow(args)) {
+    const Packed a2(number, args.a2, args.rows, args.depth2), b2(number, args.b2, args.cols, args.depth2);
+    return launch_few(number, {args.rows, args.cols, args.depth, nullptr, args.w, args.depth2, a2.data(),
+                               b2.data(), args.epilogue, args.a_scale, args.a.data});
+  }
   const bool row_scaled = args.w.dtype == DType::kF8E4M3 || args.w.dtype == DType::kI8;
   std::optional<Packed> own;
   if (!args.packed_a)

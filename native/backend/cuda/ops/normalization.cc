@@ -5,7 +5,8 @@
 namespace spark::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kThreadsOfLong = 1024;
+constexpr int64_t kLong = 2048;  // elements of a row from which on more threads are faster, however few rows
 
 // A block for each row (or channel).
 template <typename Args>
@@ -21,7 +22,10 @@ void softmax_backward(const SoftmaxBackwardArgs& args) {
   launch_rows("softmax_backward_f32", args.rows, args);
 }
 
-void norm(const NormArgs& args) { launch_rows("norm_f32", args.rows, args); }
+void norm(const NormArgs& args) {
+  launch("normalization", "norm_f32", Grid{args.rows}, Threads{args.cols < kLong ? kThreads : kThreadsOfLong},
+         0, args);
+}
 
 void norm_backward(const NormBackwardArgs& args) {
   if (args.dx) launch_rows("norm_backward_f32", args.rows, args);

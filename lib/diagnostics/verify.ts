@@ -44,7 +44,7 @@ async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Ker
   const { op, variant, tolerance } = current
   const about = { op, variant, backend: candidate.backend, tolerance }
   if (!candidate.supports(op)) return { ...about, status: 'unsupported', error: 0 }
-  const expected = current.args()
+  const expected = Object.assign(current.args(), current.referenceArgs)
   reference.runSync(op, expected)
   const operands = current.args()
   let held: [string, HeldArray][] = []

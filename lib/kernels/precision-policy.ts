@@ -3,6 +3,7 @@
 import type { Precision } from '../core/config.js'
 import type { DType, HalfType } from '../core/dtype.js'
 import { lessThan, type Size } from '../core/size.js'
+import { isBlockFormat } from '../weights/formats.js'
 import type { Kernels } from './kernels.js'
 import type { FloatCompute, WeightFormat } from './weight-args.js'
 
@@ -70,12 +71,18 @@ export function productCompute(target: ComputeTarget, { kind, operands, position
     case 'cuda': {
       if (kind === 'layer' || kind === 'convolution') {
         if (operands.some(({ exact }) => exact)) return 'f32'
-        if (weight) return weight.format === 'i8' ? 'f32' : (codeTypes[weight.format!] ?? 'f32')
+        if (weight) return deviceCompute(kind, weight.format!, target.mode)
       }
       const exact = commonType(operands)
       return kind === 'values' ? (exact ?? modeCompute[target.mode]) : (exact ?? 'f32')
     }
   }
+}
+
+/** What a GPU multiplies a weight in: blocks are rounded to bf16 where a mode rounds at all. */
+function deviceCompute(kind: Product['kind'], format: WeightFormat, mode: Precision): FloatCompute {
+  if (isBlockFormat(format)) return kind === 'layer' && mode !== 'fp32' ? 'bf16' : 'f32'
+  return format === 'i8' ? 'f32' : (codeTypes[format] ?? 'f32')
 }
 
 /** The 16-bit type that holds all operands exactly. */

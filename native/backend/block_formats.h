@@ -27,7 +27,13 @@ SPARK_HOST_DEVICE inline uint16_t half_code(const uint8_t* at) {
   return static_cast<uint16_t>(at[0] | at[1] << 8);
 }
 
+// Four bytes; on a device from the aligned words that they lie in, whose memory ends with a word.
 SPARK_HOST_DEVICE inline uint32_t word_at(const uint8_t* at) {
+#ifdef __CUDA_ARCH__
+  const unsigned byte = reinterpret_cast<uintptr_t>(at) % 4;
+  const auto* words = reinterpret_cast<const uint32_t*>(at - byte);
+  return __funnelshift_r(words[0], words[byte == 0 ? 0 : 1], byte * 8);
+#endif
   return at[0] | at[1] << 8 | at[2] << 16 | static_cast<uint32_t>(at[3]) << 24;
 }
 

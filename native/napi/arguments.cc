@@ -179,9 +179,11 @@ Compute Arguments::compute(const char* name, const Weight& weight) const {
     throw Error("ERR_UNSUPPORTED", message(name, " i8 is for weights in blocks of integers; this one is ",
                                            dtype_name(weight.dtype), ". Use f32"));
   }
-  if (compute != Compute::kF32 && !integers && is_block_format(weight.dtype)) {
-    throw Error("ERR_UNSUPPORTED", message(name, " ", given, " is not for weights of ",
-                                           dtype_name(weight.dtype), ", which need f32"));
+  const bool rounds = compute != Compute::kF32 && !integers;
+  if (rounds && is_block_format(weight.dtype) && !(compute == Compute::kBF16 && placement_)) {
+    throw Error("ERR_UNSUPPORTED",
+                message(name, " ", given, " is not for weights of ", dtype_name(weight.dtype),
+                        placement_ ? ", which need f32 or bf16" : ", which need f32 on the CPU"));
   }
   if (fits) return compute;
   throw Error("ERR_UNSUPPORTED", message(name, " ", given, " is for weights of ",

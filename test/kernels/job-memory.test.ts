@@ -37,7 +37,8 @@ const equal = (a: ArrayBufferView, b: ArrayBufferView): boolean =>
 
 t.test('memory of operands on cpu', { skip: !backends.includes('cpu') }, async t => {
   const kernels = await openKernels({ backend: 'cpu' })
-  const cases = verifyCases(jsKernels).map(current => ({
+  const ofCpu = verifyCases(jsKernels).filter(({ referenceArgs }) => !referenceArgs)
+  const cases = ofCpu.map(current => ({
     ...current,
     made: (): { args: never; all: Arrays } => {
       const args = structuredClone(current.args())

@@ -4,7 +4,15 @@ import { blockLayouts } from '../../weights/blocks/layouts.js'
 import { type BlockWeightFormat, blockWeightFormats, formatInfo } from '../../weights/formats.js'
 import { packedCases } from './layouts.js'
 import { expertCases } from './products.js'
-import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
+import {
+  bf16Tolerance,
+  f32,
+  sumTolerance,
+  type VerifyCase,
+  type VerifySizes,
+  values,
+  verifyCase,
+} from './values.js'
 
 /** A weight of any codes whose scales are about 1/30. */
 export function sampleBlocks(format: BlockWeightFormat, rows: number, cols: number, seed: number): Weight {
@@ -34,6 +42,31 @@ export function rowsCase(weight: Weight): VerifyCase {
   })
 }
 
+/** Products on tensor cores, of few rows or of many, against those in f32: the CPU rounds no blocks. */
+function roundedCases(weight: Weight, tokens: number): VerifyCase[] {
+  const { format, rows, cols } = weight
+  const [x, dy] = [values(tokens * cols, 54), values(tokens * rows, 55)]
+  const [compute, plain] = ['bf16', { compute: 'f32' }] as const
+  return [
+    verifyCase(
+      'linear',
+      `${format}, bf16 of ${tokens}`,
+      ['y'],
+      bf16Tolerance,
+      () => ({ weight, tokens, x, compute, y: f32(tokens * rows) }),
+      plain,
+    ),
+    verifyCase(
+      'linearBackward',
+      `${format}, bf16 of ${tokens}`,
+      ['dx'],
+      bf16Tolerance,
+      () => ({ weight, tokens, x, dy, compute, dx: f32(tokens * cols) }),
+      plain,
+    ),
+  ]
+}
+
 /** Products with a weight in each block format, its gradient, panels and rows. */
 export function blockCases({ tokens, rows }: VerifySizes): VerifyCase[] {
   return blockWeightFormats.flatMap(format => {
@@ -48,6 +81,8 @@ export function blockCases({ tokens, rows }: VerifySizes): VerifyCase[] {
       verifyCase('linearBackward', format, ['dx'], sumTolerance(sizes), () => {
         return { weight, tokens, x, dy, dx: f32(tokens * cols) }
       }),
+      ...roundedCases(weight, tokens),
+      ...roundedCases(weight, tokens + 17),
       ...expertCases(sampleBlocks(format, 3 * rows, cols, 53), sizes),
       rowsCase(weight),
       ...packedCases(weight, sizes),

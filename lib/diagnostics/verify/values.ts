@@ -8,6 +8,8 @@ export interface VerifyCase<Op extends KernelOp = KernelOp> {
   readonly variant: string
   /** Arguments with fresh outputs; the same inputs at every call. */
   readonly args: () => KernelArgs[Op]
+  /** What the reference takes instead of some of them, where it has no such kernel. */
+  readonly referenceArgs?: Partial<KernelArgs[Op]> | undefined
   /** Names of the outputs among the arguments. */
   readonly outputs: readonly string[]
   /** Allowed max|a - b| / max|b|; 0 means bit-equal. */
@@ -63,6 +65,7 @@ export function verifyCase<Op extends KernelOp>(
   outputs: readonly (keyof KernelArgs[Op] & string)[],
   tolerance: number,
   args: () => KernelArgs[Op],
+  referenceArgs?: Partial<KernelArgs[Op]>,
 ): VerifyCase {
-  return { op, variant, outputs, tolerance, args } as unknown as VerifyCase
+  return { op, variant, outputs, tolerance, args, referenceArgs } as unknown as VerifyCase
 }

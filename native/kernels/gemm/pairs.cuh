@@ -172,4 +172,48 @@ struct Codes<Nvfp4> {
   __device__ static float tensor_scale(const Weight& weight) { return weight.tensor_scale * 128; }
 };
 
+// Rows end with a block. What a block stands for is rounded to bf16.
+template <typename Format>
+struct Codes<InBlocks<Format>> {
+  static constexpr bool kStoredAsPairs = false;
+  uint32_t fours[2];
+  float scale, offset, zero;
+
+  __device__ void load(const Weight& weight, int64_t row, int64_t col) {
+    constexpr int kElements = Format::kElements;
+    const bool inside = col < weight.cols;
+    const int64_t at = inside ? col : 0;
+    const uint8_t* block = static_cast<const uint8_t*>(weight.data) +
+                           (row * (weight.cols / kElements) + at / kElements) * Format::kBytes;
+    const int i = static_cast<int>(at % kElements), run = i / Format::kRun;
+    fours[0] = Format::four(block, i);
+    fours[1] = Format::four(block, i + 4);
+    scale = blocks::scale_of<Format>(block, run);
+    zero = blocks::zero_of<Format>(block);
+    offset = 0;
+    if constexpr (Format::kOffset != 0) offset = blocks::offset_of<Format>(block, run);
+    if (inside) return;
+    fours[0] = fours[1] = 0;  // whose levels are finite
+    scale = offset = zero = 0;
+  }
+  __device__ Eight decode() const {
+    Eight eight;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t two = fours[i / 2] >> i % 2 * 16;
+      eight.pairs[i] = round_pair(element(two & 0xFF), element(two >> 8 & 0xFF));
+    }
+    return eight;
+  }
+  __device__ static float row_scale(const Weight&, int64_t) { return 1; }
+  __device__ static float tensor_scale(const Weight&) { return 1; }
+
+ private:
+  __device__ float element(uint32_t code) const {
+    const float value = (blocks::level_of<Format>(code) - zero) * scale;
+    if constexpr (Format::kOffset == 0) return value;
+    return value + offset;
+  }
+};
+
 }  // namespace spark

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "backend/block_formats.h"
 #include "backend/cuda/gemm/choice.h"
 #include "backend/cuda/gemm/cublaslt.h"
 #include "backend/cuda/gemm/product.h"
@@ -26,7 +27,8 @@ std::string kernel_name(DType number, const char* variant, const Weight& w) {
 }
 
 void launch_few(DType number, const ProductMmaArgs& args) {
-  launch("linear_few_mma", kernel_name(number, args.rows <= 8 ? "8_" : "16_", args.w),
+  launch(is_block_format(args.w.dtype) ? "linear_blocks_few_mma" : "linear_few_mma",
+         kernel_name(number, args.rows <= 8 ? "8_" : "16_", args.w),
          Grid{args.rows > 0 ? ceil_div(args.cols, linear_few_mma_block::kRows) : 0},
          Threads{linear_few_mma_block::kThreads}, 0, args);
 }
@@ -111,7 +113,8 @@ void launch_mma(const ProductArgs& args, bool rows) {
   };
   const auto ours = [&](const Epilogue& to) {
     using namespace linear_mma_block;
-    launch("linear_mma", kernel_name(number, rows ? "" : "backward_", args.w),
+    launch(is_block_format(args.w.dtype) ? "linear_blocks_mma" : "linear_mma",
+           kernel_name(number, rows ? "" : "backward_", args.w),
            Grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)}, Threads{kThreads}, 0, with(to));
   };
   if (args.rows == 0 || args.cols == 0 || args.depth == 0 || !fits_cublaslt(number, args.w)) {

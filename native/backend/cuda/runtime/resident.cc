@@ -17,6 +17,8 @@ namespace {
 // Bytes of a piece: two of them are pinned during an upload.
 constexpr int64_t kPiece = int64_t{16} << 20;
 
+constexpr int64_t kWord = 4;  // kernels read whole words: word_at() of block_formats.h
+
 using Key = std::tuple<const Device*, const std::byte*, int64_t>;
 
 struct Registry {
@@ -54,7 +56,7 @@ Resident::Resident(Device& device, const std::byte* data, int64_t bytes, MemoryK
     : device_(device),
       data_(data),
       bytes_(bytes),
-      block_(allocate(device, kind, static_cast<size_t>(bytes))) {}
+      block_(allocate(device, kind, static_cast<size_t>((bytes + kWord - 1) / kWord * kWord))) {}
 
 std::shared_ptr<Resident> Resident::of(Device& device, const std::byte* data, int64_t bytes,
                                        MemoryKind kind) {

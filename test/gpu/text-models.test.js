@@ -1,39 +1,20 @@
-// Language models on the GPU: the golden logits and greedy tokens of folders and GGUF files (DGX_SPARK_TEST_DATA), the cache in
-// every type, and requests that do not change each other.
-import { existsSync, readdirSync } from 'node:fs'
-import { readSafetensors } from 'dgx-spark'
-import { gpuTests } from '../fixtures/gpu-suite/gpu.js'
-import { DecoderRows, distance } from '../fixtures/text/decoder-rows.js'
-import { dataPath, foldersOf, readJson } from '../fixtures/text/golden-data.js'
+// Language models on the GPU in fp32: the golden logits and greedy tokens of folders and GGUF files (DGX_SPARK_TEST_DATA), the
+// cache in every type, and requests that do not change each other.
+import { goldenOf, lastOf, openOnGpu, textTests } from '../fixtures/gpu-suite/text-goldens.js'
+import { distance } from '../fixtures/text/decoder-rows.js'
+import { dataPath } from '../fixtures/text/golden-data.js'
 
-/** @import { TextModelOptions } from 'dgx-spark' */
 /** @import { Claims } from '../fixtures/gpu-suite/tap.js' */
+/** @import { GoldenModel } from '../fixtures/gpu-suite/text-goldens.js' */
 
-/**
- * @typedef {object} Golden
- * @property {{ input_ids: number[] }[]} prompts
- * @property {{ prompt: string, ids: number[] }} greedy
- * @property {{ logits_abs: number }} tolerance
- */
+process.env.DGX_SPARK_PRECISION = 'fp32' // before anybody reads the configuration
 
-/** @param {string} file @param {TextModelOptions} [options] */
-const open = (file, options) => DecoderRows.open(file, { backend: 'cuda', ...options })
-
-/** @param {Float32Array} rows @param {number} count */
-const lastOf = (rows, count) => rows.subarray(rows.length - rows.length / count)
-
-/** @param {Claims} t @param {string} file of the model @param {string[]} goldens folder and stem of the golden files */
-async function agrees(t, file, goldens) {
-  const stem = goldens.at(-1)
-  /** @type {Golden} */
-  const { prompts, greedy, tolerance } = readJson(...goldens.slice(0, -1), `${stem}.json`)
-  const { tensors } = await readSafetensors(dataPath(...goldens.slice(0, -1), `${stem}.safetensors`))
-  const model = await open(file)
+/** @param {Claims} t @param {GoldenModel} model */
+async function agrees(t, { file, goldens }) {
+  const { prompts, greedy, tolerance, lastLogits } = await goldenOf(goldens)
+  const model = await openOnGpu(file)
   for (const [i, { input_ids: ids }] of prompts.entries()) {
-    const error = distance(
-      lastOf(await model.rows(ids), ids.length),
-      tensors.get(`p${i}.last_logits`)?.data ?? [],
-    )
+    const error = distance(lastOf(await model.rows(ids), ids.length), lastLogits(i))
     t.ok(error <= tolerance.logits_abs, `p${i}`, `off by ${error}, allowed are ${tolerance.logits_abs}`)
   }
   const prompt = prompts[Number(greedy.prompt.slice(1))]?.input_ids ?? []
@@ -54,44 +35,14 @@ const cacheBounds = /** @type {const} */ ({ f16: 2 ** -9, bf16: 2 ** -6, i8: 2 *
 
 /** @param {Claims} t */
 async function cacheTypes(t) {
-  /** @type {Golden} */
-  const { prompts } = readJson('lm-golden', 'gguf', 'llama.F16.golden.json')
-  const { tensors } = await readSafetensors(dataPath('lm-golden', 'gguf', 'llama.F16.golden.safetensors'))
-  const wanted = /** @type {Float32Array} */ (tensors.get('p2.last_logits')?.data)
-  for (const [cacheType, bound] of Object.entries(cacheBounds)) {
-    const model = await open(dataPath('lm-golden', 'gguf', 'llama.F16.gguf'), {
-      cacheType: /** @type {keyof typeof cacheBounds} */ (cacheType),
-    })
+  const { prompts, lastLogits } = await goldenOf(['lm-golden', 'gguf', 'llama.F16.golden'])
+  for (const [name, bound] of Object.entries(cacheBounds)) {
+    const cacheType = /** @type {keyof typeof cacheBounds} */ (name)
+    const model = await openOnGpu(dataPath('lm-golden', 'gguf', 'llama.F16.gguf'), { cacheType })
     const { logits } = await model.greedy(prompts[2]?.input_ids ?? [], 1)
-    const error = distance(logits[0] ?? [], wanted)
-    t.ok(error < bound * Math.max(...wanted), cacheType, `off by ${error}`)
+    t.close(logits[0] ?? [], lastLogits(2), bound, cacheType)
     await model.close()
   }
 }
 
-const has = existsSync(dataPath('lm-golden', 'manifest.json'))
-const folders = has ? foldersOf('lm-golden', 'models') : []
-const files = has ? readdirSync(dataPath('lm-golden', 'gguf')).filter(file => file.endsWith('.gguf')) : []
-const skipped = { goldens: (/** @type {Claims} */ t) => t.skip('lm-golden', 'DGX_SPARK_TEST_DATA has none') }
-
-await gpuTests({
-  ...(has ? { 'cache types': cacheTypes } : skipped),
-  ...Object.fromEntries(
-    folders.map(name => [
-      name,
-      (/** @type {Claims} */ t) =>
-        agrees(t, dataPath('lm-golden', 'models', name), ['lm-golden', 'models', name, 'golden']),
-    ]),
-  ),
-  ...Object.fromEntries(
-    files.map(file => [
-      file,
-      (/** @type {Claims} */ t) =>
-        agrees(t, dataPath('lm-golden', 'gguf', file), [
-          'lm-golden',
-          'gguf',
-          file.replace('.gguf', '.golden'),
-        ]),
-    ]),
-  ),
-})
+await textTests(agrees, { 'cache types': cacheTypes })

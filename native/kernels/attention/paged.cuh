@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/paged_args.h"
+#include "kernels/gemm/bytes.cuh"
 
 namespace spark {
 namespace {
@@ -49,19 +50,38 @@ struct Int8 {
 // The elements of a head of a token in a cache, indexed like an array.
 template <typename Format>
 struct CachedHead {
-  const typename Format::Code* data;
+  using Code = typename Format::Code;
+  const Code* data;
+  int64_t depth;
   float scale;
 
-  __device__ CachedHead(const void* cache, const float* scales, const PagedAttentionShape& shape,
-                        int64_t token, int64_t head)
-      : data(nullptr), scale(1) {
-    if (token < 0) return;
-    const int64_t row = token * shape.kv_heads + head;
-    data = static_cast<const typename Format::Code*>(cache) + row * shape.depth;
+  // `row` counts the heads of all tokens; negative where there is none.
+  __device__ CachedHead(const void* cache, const float* scales, int64_t depth, int64_t row)
+      : data(nullptr), depth(depth), scale(1) {
+    if (row < 0) return;
+    data = static_cast<const Code*>(cache) + row * depth;
     if (scales) scale = scales[row];
   }
   __device__ explicit operator bool() const { return data != nullptr; }
   __device__ float operator[](int64_t d) const { return Format::widen(data[d]) * scale; }
+
+  // visit(d, element first + d) for d < kCount inside of the head, from loads of 16 bytes.
+  template <int kCount, typename Visit>
+  __device__ void each(int64_t first, const Visit& visit) const {
+    constexpr int kCodes = 16 / sizeof(Code);
+    static_assert(kCount % kCodes == 0);
+    for (int d = 0; d < kCount && first + d < depth; d += kCodes) {
+      Bytes<16> bytes;
+      bytes.load(data + first + d, (depth - first - d) * static_cast<int64_t>(sizeof(Code)));
+#pragma unroll
+      for (int i = 0; i < kCodes; ++i) {
+        if (first + d + i >= depth) break;
+        Code code;
+        memcpy(&code, bytes.at + i * sizeof(Code), sizeof code);
+        visit(d + i, Format::widen(code) * scale);
+      }
+    }
+  }
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
 // paged_attention.cu: attention over blocks of keys and values, by the formulas of backend/paged_args.h, in
 // three launches: heads are normalized and rotated, keys and values written; tiles of 16 queries that share a
-// head of keys meet 256 positions at a time; and where a block had one such chunk only, chunks are merged in
-// order. How work is shared out changes no bit. Trap: a thread keeps its elements of the output in global
-// memory between chunks; nobody else may. Reference: native/backend/cpu/attention/paged_attention.cc
+// head of keys meet 256 positions at a time, one for each thread; and where a block had one such chunk only,
+// chunks are merged in order. How work is shared out changes no bit. Trap: a thread keeps its elements of the
+// output in global memory between chunks; nobody else may. Reference:
+// native/backend/cpu/attention/paged_attention.cc
 #include <type_traits>
 
 #include "kernels/attention/paged.cuh"
@@ -14,6 +15,8 @@ namespace spark {
 namespace {
 
 constexpr int kChunk = kPagedChunk;
+constexpr int kPiece = 64;  // elements of queries that are in shared memory
+static_assert(kThreads == kChunk);
 
 // Element d of a head of row n, normalized and rotated.
 struct PreparedHead {
@@ -119,7 +122,8 @@ struct TileRow {
 // All that the threads of a block share.
 struct Shared {
   float scores[kRows][kChunk];
-  int64_t tokens[kChunk];  // of the caches, of the positions of a chunk
+  float queries[kRows][kPiece];
+  int64_t heads[kChunk];  // rows of the caches, of the positions of a chunk; negative where there is none
   TileRow rows[kRows];
   RowSum sums[kRows], chunk[kRows];
 };
@@ -167,6 +171,9 @@ struct Tile {
   __device__ float* output_of(int own) const {
     return args.y + (shared.rows[own].n * args.shape.heads + shared.rows[own].head) * args.shape.depth;
   }
+  __device__ const float* query_of(int own) const {
+    return queries + (shared.rows[own].n * args.shape.heads + shared.rows[own].head) * args.shape.depth;
+  }
   __device__ float* part_of(int own, int64_t chunk) const {
     const int64_t row = shared.rows[own].n * args.shape.heads + shared.rows[own].head;
     return parts + (row * tiles.chunks + chunk) * (args.shape.depth + kPagedPartHead);
@@ -202,12 +209,16 @@ struct Tile {
     const int64_t start = chunk * kChunk;
     const int64_t begin = first_seen(args, shared.rows[first].at.position) - start;
     const int64_t end = shared.rows[last - 1].at.position + 1 - start;
-    for (int j = threadIdx.x; j < kChunk; j += kThreads) {
-      shared.tokens[j] = j >= begin && j < end ? token_at(args, sequence, start + j) : kBroken;
-    }
-    __syncthreads();
-    for (int col = 0; col < kChunk; col += kCols) {
-      if (col < end && col + kCols > begin) score(start, col, first, last);
+    const int j = threadIdx.x;
+    const int64_t token = j >= begin && j < end ? token_at(args, sequence, start + j) : kBroken;
+    shared.heads[j] = token < 0 ? kBroken : token * args.shape.kv_heads + kv_head;
+    const int rows = last - first;
+    if (rows <= 4) {
+      score<4>(start, first, last);
+    } else if (rows <= 8) {
+      score<8>(start, first, last);
+    } else {
+      score<kRows>(start, first, last);
     }
     __syncthreads();
     weigh(start, first, last);
@@ -223,25 +234,34 @@ struct Tile {
     __syncthreads();
   }
 
-  __device__ void score(int64_t start, int col, int first, int last) {
-    float dots[kDots];
+  // Scores of up to kCount rows, a position for each thread, which sums over the elements in order.
+  template <int kCount>
+  __device__ void score(int64_t start, int first, int last) {
     const int64_t depth = args.shape.depth;
-    multiply(
-        [&](int own) -> const float* {
-          if (own < first || own >= last) return nullptr;
-          return queries + (shared.rows[own].n * args.shape.heads + shared.rows[own].head) * depth;
-        },
-        [&](int j) {
-          return CachedHead<Format>(args.key_cache, args.key_scales, args.shape, shared.tokens[col + j],
-                                    kv_head);
-        },
-        depth, dots);
-    const int j = col + threadIdx.x % kCols;
-    for (int i = 0; i < kDots; ++i) {
-      const int own = threadIdx.x / kCols + i * kStep;
+    const int j = threadIdx.x;
+    const CachedHead<Format> key(args.key_cache, args.key_scales, depth, shared.heads[j]);
+    float dots[kCount] = {};
+    for (int64_t from = 0; from < depth; from += kPiece) {
+      __syncthreads();  // the last piece has been used
+      for (int i = threadIdx.x; i < kCount * kPiece; i += kThreads) {
+        const int own = first + i / kPiece;
+        const int64_t d = from + i % kPiece;
+        shared.queries[i / kPiece][i % kPiece] = own < last && d < depth ? query_of(own)[d] : 0.0f;
+      }
+      __syncthreads();
+      if (!key) continue;
+      key.template each<kPiece>(from, [&](int d, float element) {
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) dots[i] = fmaf(shared.queries[i][d], element, dots[i]);
+      });
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int own = first + i;
+      if (own >= last) break;
       float value = dots[i] * args.scale;
       if (args.softcap != 0) value = args.softcap * tanhf(value / args.softcap);
-      if (shared.tokens[j] < 0) value = NAN;
+      if (!key) value = NAN;
       shared.scores[own][j] = sees(own, start + j, first, last) ? value : -INFINITY;
     }
   }
@@ -272,31 +292,36 @@ struct Tile {
     }
   }
 
-  // The thread's elements of its row: 16 threads have one.
+  // The thread's elements of rows [first, last): the same ones for each chunk.
   __device__ void add_values(int64_t chunk, int64_t start, int first, int last) {
-    const int own = threadIdx.x / kRows;
-    if (own < first || own >= last) return;
+    const int depth = static_cast<int>(args.shape.depth);
+    for (int at = threadIdx.x; at < (last - first) * depth; at += kThreads)
+      add_value(chunk, start, first + at / depth, at % depth);
+  }
+
+  __device__ void add_value(int64_t chunk, int64_t start, int own, int e) {
     const RowSum& more = shared.chunk[own];
     if (more.total == 0) return;
     const int64_t latest = shared.rows[own].at.position;
-    const int64_t begin = max(first_seen(args, latest) - start, int64_t{0});
-    const int64_t end = min(latest + 1 - start, int64_t{kChunk});
+    const int begin = static_cast<int>(max(first_seen(args, latest) - start, int64_t{0}));
+    const int end = static_cast<int>(min(latest + 1 - start, int64_t{kChunk}));
+    float sum = 0;
+#pragma unroll 8
+    for (int j = begin; j < end; ++j) {
+      const CachedHead<Format> value(args.value_cache, args.value_scales, args.shape.depth, shared.heads[j]);
+      sum = fmaf(shared.scores[own][j], value ? value[e] : 0.0f, sum);
+    }
     const Factors factors(shared.sums[own], more);
-    float* part = tiles.chunks > 0 ? part_of(own, chunk) : nullptr;
-    for (int64_t e = threadIdx.x % kRows; e < args.shape.depth; e += kRows) {
-      float sum = 0;
-      for (int64_t j = begin; j < end; ++j) {
-        const CachedHead<Format> value(args.value_cache, args.value_scales, args.shape, shared.tokens[j],
-                                       kv_head);
-        sum = fmaf(shared.scores[own][j], value ? value[e] : 0.0f, sum);
-      }
-      float& to = part ? part[kPagedPartHead + e] : output_of(own)[e];
-      to = part ? sum : factors.merge(to, sum);
+    if (tiles.chunks == 0) {
+      float& to = output_of(own)[e];
+      to = factors.merge(to, sum);
+      return;
     }
-    if (part && threadIdx.x % kRows == 0) {
-      part[0] = more.largest;
-      part[1] = more.total;
-    }
+    float* part = part_of(own, chunk);
+    part[kPagedPartHead + e] = sum;
+    if (e != 0) return;
+    part[0] = more.largest;
+    part[1] = more.total;
   }
 };
 

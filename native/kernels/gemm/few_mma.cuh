@@ -1,9 +1,9 @@
 // few_mma.cuh: linear_mma_<dtype> and linear_mma_half_<dtype> of linear_mma.cu for up to 16 rows,
 // sums[M,N] = a[M,K]·w[N,K]ᵀ (+ a2·b2ᵀ), where reading the weight once is all that costs time. One block per
-// 16 rows of the weight, which stand on the left of the mma; spans of 128 along K go round its 16 warps,
-// whose sums are added in order. A lane loads what it multiplies, past shared memory, `a` in 16 bits or in
+// 16 rows of the weight, which stand on the left of the mma; spans of 128 along K go round its warps, whose
+// sums are added in order. A lane loads what it multiplies, past shared memory, `a` in 16 bits or in
 // f32, which it rounds: its eight neighbours along K are two pairs of each of two mma, and the order along K
-// is the same on both sides. The order of sums depends on K alone. Reference:
+// is the same on both sides. The order of sums depends on N and K alone. Reference:
 // native/backend/cpu/gemm/product.cc
 #pragma once
 
@@ -16,7 +16,7 @@ namespace {
 
 using linear_few_mma_block::kRows;
 using linear_few_mma_block::kTokens;
-constexpr int kWarps = linear_few_mma_block::kThreads / 32;
+constexpr int kMostWarps = linear_few_mma_block::kThreads / 32;
 constexpr int kSteps = 4,
               kSpan = kSteps * 32;  // along K: of a warp at a time, its loads are under way at once
 
@@ -63,7 +63,7 @@ __device__ void add_segment(const Weight& w, const Activations& a, int64_t row, 
   const int64_t depth = padded_depth(w.cols);
   const int64_t upper = min(row + group, w.rows - 1), lower = min(row + group + 8, w.rows - 1);
   constexpr int kAtOnce = sizeof(Codes) > 16 && kBlocks > 1 ? kSteps / 2 : kSteps;  // as registers allow
-  for (int64_t span = threadIdx.x / 32 * kSpan; span < depth; span += kWarps * kSpan) {
+  for (int64_t span = threadIdx.x / 32 * kSpan; span < depth; span += blockDim.x / 32 * kSpan) {
 #pragma unroll
     for (int first = 0; first < kSteps; first += kAtOnce) {
       Codes codes[kAtOnce][2];
@@ -99,7 +99,7 @@ __device__ void add_segment(const Weight& w, const Activations& a, int64_t row, 
 template <typename Format, int kBlocks, typename Number = BF16>
 __device__ void product(const ProductMmaArgs& args) {
   using Weights = Codes<Format, Number>;
-  __shared__ float partial[kWarps][kTokens][kRows];
+  __shared__ float partial[kMostWarps][kTokens][kRows];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t row = int64_t{blockIdx.x} * kRows;
   Sums<kBlocks> sums = {};
@@ -120,11 +120,13 @@ __device__ void product(const ProductMmaArgs& args) {
     }
   }
   __syncthreads();
-  const int token = threadIdx.x / kRows, of_row = threadIdx.x % kRows;
-  if (token >= args.rows || row + of_row >= args.cols) return;
-  float sum = 0;
-  for (int from = 0; from < kWarps; ++from) sum += partial[from][token][of_row];
-  store(args.epilogue, token, row + of_row, sum);
+  for (int i = threadIdx.x; i < args.rows * kRows; i += blockDim.x) {
+    const int token = i / kRows, of_row = i % kRows;
+    if (row + of_row >= args.cols) continue;
+    float sum = 0;
+    for (int from = 0; from < static_cast<int>(blockDim.x) / 32; ++from) sum += partial[from][token][of_row];
+    store(args.epilogue, token, row + of_row, sum);
+  }
 }
 
 }  // namespace

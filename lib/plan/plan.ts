@@ -53,6 +53,8 @@ export interface TemplateMemory extends Pick<BindContext, 'arena' | 'states'> {
 export class PlanTemplate implements Disposable {
   /** What it runs. */
   readonly program: Program
+  /** How many plans for different sizes are worth their memory: one, where other sizes are a single native call. */
+  readonly plansToKeep: number
   readonly #kernels: Kernels
   readonly #folded: Folded
   readonly #options: BindOptions
@@ -62,6 +64,7 @@ export class PlanTemplate implements Disposable {
 
   private constructor(program: Program, kernels: Kernels, folded: Folded, options: BindOptions) {
     this.program = program
+    this.plansToKeep = kernels.blueprint ? 1 : 4
     this.#kernels = kernels
     this.#folded = folded
     this.#options = options
@@ -132,11 +135,6 @@ export class PlanTemplate implements Disposable {
       return prepare(kernels, await pacer.do(bound.bind(program.steps)), pacer, bound.memory())
     this.#blueprint ??= new Blueprint(program, this.#folded.arrays, kernels)
     return this.#blueprint.bind(values, bound, over?.steps)
-  }
-
-  /** How many plans for different sizes are worth their memory: one, where binding it to other sizes is a single native call. */
-  get plansToKeep(): number {
-    return this.#kernels.blueprint ? 1 : 4
   }
 
   /** Lets the weights go: plans that were bound keep theirs. A second dispose is a no-op. */

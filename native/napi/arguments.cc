@@ -194,9 +194,8 @@ Compute Arguments::compute(const char* name, const Weight& weight) const {
 Compute Arguments::plain_compute(const char* name, const Weight& weight) const {
   const Compute result = compute(name, weight);
   if (result != Compute::kNVFP4 && result != Compute::kI8) return result;
-  throw Error("ERR_UNSUPPORTED",
-              message(name, result == Compute::kI8 ? " i8" : " nvfp4",
-                      " is for linear layers, not for gradients and convolutions. Use bf16"));
+  const char* given = result == Compute::kI8 ? " i8" : " nvfp4";
+  throw Error("ERR_UNSUPPORTED", message(name, given, " is for linear layers only. Use bf16"));
 }
 
 std::array<int64_t, 4> Arguments::strides(const char* name) const {

@@ -1,5 +1,6 @@
-// blocks.js: linear layers whose weights are in blocks, in f32 and with rows that are rounded to bytes: one token through
-// a weight that comes from main memory, and a prompt of 512. The peer of bytes is the same in f32.
+// blocks.js: linear layers whose weights are in blocks, in f32 and with rows that are rounded, to bytes on a CPU and to bf16 on
+// a GPU: one token through a weight that comes from main memory, 16 on a GPU, and a prompt of 512. The peer of rounded rows is the
+// same in f32.
 import { decodeWeight } from 'dgx-spark/kernels'
 import { near, nearProduct } from '../checks.js'
 import { coldWeight } from '../cold.js'
@@ -40,7 +41,8 @@ export async function* blocks(kernels) {
   for (const format of Object.keys(formats)) {
     const stored = randomBlocks(format)
     const cold = await coldWeight(kernels, stored)
-    for (const tokens of [1, 512]) yield* layer(kernels, stored, () => cold.next(), tokens)
+    for (const tokens of kernels.backend === 'cuda' ? [1, 16, 512] : [1, 512])
+      yield* layer(kernels, stored, () => cold.next(), tokens)
     cold.dispose()
   }
 }
@@ -50,7 +52,7 @@ async function* layer(kernels, stored, next, tokens) {
   const operands = new Operands(kernels)
   const x = await operands.put(uniform(tokens * cols, 3))
   const y = await operands.put(new Float32Array(tokens * rows))
-  const run = (/** @type {'f32' | 'i8'} */ compute) => () =>
+  const run = (/** @type {'f32' | 'bf16' | 'i8'} */ compute) => () =>
     kernels.run('linear', { weight: next(), tokens, x, y, compute })
   const shared = {
     name: 'blocks',
@@ -61,11 +63,13 @@ async function* layer(kernels, stored, next, tokens) {
       : { flops: 2 * tokens * rows * cols }),
   }
   yield { ...shared, dtype: stored.format, run: run('f32'), check: () => nearProduct(stored, x, y) }
+  const onGpu = kernels.backend === 'cuda'
+  const rounded = run(onGpu ? 'bf16' : 'i8')
   yield {
     ...shared,
-    dtype: `${stored.format} i8`,
-    run: run('i8'),
-    check: () => nearRounded(stored, x, y),
+    dtype: `${stored.format} ${onGpu ? 'in bf16' : 'i8'}`,
+    run: rounded,
+    check: () => (onGpu ? nearProduct(stored, x, y, 1e-2) : nearRounded(stored, x, y)),
     peer: { name: 'f32', run: run('f32') },
   }
   operands.dispose()

@@ -41,6 +41,8 @@ check(
     'pack',
     'linear_mma',
     'linear_few_mma',
+    'linear_blocks_mma',
+    'linear_blocks_few_mma',
     'product_epilogue',
     'matmul_mma',
     'amax',

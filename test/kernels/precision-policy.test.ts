@@ -3,6 +3,7 @@ import t from 'tap'
 import { precisions } from '#lib/core/config.js'
 import { modeCompute, type Product, productCompute } from '#lib/kernels/precision-policy.js'
 import type { FloatCompute } from '#lib/kernels/weight-args.js'
+import { blockWeightFormats } from '#lib/weights/formats.js'
 
 const formats = ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8'] as const
 const types = ['f32', 'f16', 'bf16'] as const
@@ -54,6 +55,22 @@ t.test('layers: the format of the weight decides, in every mode', async t => {
       const exact = [{}, { format, exact: true }]
       for (const kind of ['layer', 'convolution'] as const)
         t.equal(compute({ kind, operands: exact }), 'f32', `${backend}, the codes of a file, ${format}`)
+    }
+  })
+})
+
+t.test('weights in blocks: bf16 on a GPU in every mode but fp32', async t => {
+  eachTarget((compute, { backend, mode }) => {
+    const rounded = backend === 'cuda' && mode !== 'fp32' ? 'bf16' : 'f32'
+    for (const format of blockWeightFormats) {
+      const operands = [{}, { format }]
+      t.equal(compute({ kind: 'layer', operands }), rounded, `${backend}, ${mode}, ${format}`)
+      const others = [
+        compute({ kind: 'convolution', operands, positions: 16 }),
+        compute({ kind: 'exact', operands }),
+        compute({ kind: 'layer', operands: [{}, { format, exact: true }] }),
+      ]
+      t.strictSame(others, ['f32', 'f32', 'f32'], `${backend}, ${mode}, never rounded, ${format}`)
     }
   })
 })

@@ -113,14 +113,8 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
       'pack_rows_bf16 21 256x1',
       `linear_mma_${dtype} 2 256x1`,
     ],
-    [`run('linear', '${dtype}', { compute: 'bf16', tokens: 16 })`]: [
-      'pack_rows_bf16 3 256x1',
-      `linear_mma_16_${dtype} 7 256x1`,
-    ],
-    [`run('linear', '${dtype}', { compute: 'bf16', tokens: 8 })`]: [
-      'pack_rows_bf16 2 256x1',
-      `linear_mma_8_${dtype} 7 256x1`,
-    ],
+    [`run('linear', '${dtype}', { compute: 'bf16', tokens: 16 })`]: [`linear_mma_16_${dtype} 7 512x1`],
+    [`run('linear', '${dtype}', { compute: 'bf16', tokens: 8 })`]: [`linear_mma_8_${dtype} 7 512x1`],
     [`run('linearBackward', '${dtype}', { compute: 'bf16', dbias: undefined })`]: [
       'pack_rows_bf16 9 256x1',
       `linear_mma_backward_${dtype} 6 256x1`,
@@ -130,7 +124,7 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
     [`run('doraForward', '${dtype}', { compute: 'bf16' })`]: [
       'pack_rows_bf16 21 256x1',
       'pack_rows_bf16 1 256x1',
-      'linear_mma_8_bf16 9 256x1',
+      'linear_mma_8_bf16 9 512x1',
       'pack_rows_bf16 3 256x1',
       'pack_rows_bf16 2 256x1',
       `linear_mma_${dtype} 2 256x1`,
@@ -142,8 +136,7 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
       `linear_mma_half_${dtype} 2 256x1`,
     ]
     expected[`run('linear', '${dtype}', { compute: 'f16', tokens: 16 })`] = [
-      'pack_rows_f16 3 256x1',
-      `linear_mma_half_16_${dtype} 7 256x1`,
+      `linear_mma_half_16_${dtype} 7 512x1`,
     ]
     expected[`run('linearBackward', '${dtype}', { compute: 'f16', dbias: undefined, dweight: undefined })`] =
       ['pack_rows_f16 9 256x1', `linear_mma_half_backward_${dtype} 6 256x1`]

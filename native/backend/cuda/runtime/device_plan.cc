@@ -109,9 +109,9 @@ DevicePlan::Area DevicePlan::make_area(const void* buffer, int64_t bytes, Role r
   const bool passes = role == Role::kPassing;
   const bool moves = passes && memory_.passing == MemoryKind::kDevice;
   if (!passes || moves)
-    area.on_device = take_pooled(device_, passes ? memory_.passing : memory_.resident, bytes);
+    area.on_device = allocate(device_, passes ? memory_.passing : memory_.resident, bytes);
   if (passes || role == Role::kState) {
-    area.host = take_pooled(device_, moves || !passes ? MemoryKind::kPinned : memory_.passing, bytes);
+    area.host = allocate(device_, moves || !passes ? MemoryKind::kPinned : memory_.passing, bytes);
   }
   if (role == Role::kConstant || role == Role::kState) upload(*area.on_device, buffer, bytes);
   return area;
@@ -119,7 +119,7 @@ DevicePlan::Area DevicePlan::make_area(const void* buffer, int64_t bytes, Role r
 
 // Waits, since the pinned memory between is freed at once.
 void DevicePlan::upload(const Block& target, const void* data, int64_t bytes) {
-  const std::shared_ptr<Block> pinned = take_pooled(device_, MemoryKind::kPinned, bytes);
+  const std::shared_ptr<Block> pinned = allocate(device_, MemoryKind::kPinned, bytes);
   std::memcpy(pinned->data, data, bytes);
   copy(target, *pinned, {0, bytes});
   device_.stream().synchronize();

@@ -196,15 +196,6 @@ void Pool::free_when_passed(Piece piece) {
   }
 }
 
-std::shared_ptr<Block> take_pooled(Device& device, MemoryKind kind, size_t bytes) {
-  Pool* pool = kind == MemoryKind::kDevice   ? &device.scratch()
-               : kind == MemoryKind::kPinned ? &device.staging()
-                                             : nullptr;
-  if (!pool) return allocate(device, kind, bytes);
-  const Pool::Piece piece = pool->take(bytes);
-  return Block::adopt(kind, piece.data, bytes, device.ordinal, [pool, piece] { pool->give(piece); });
-}
-
 Scratch::Scratch(size_t bytes)
     : pool_(Redirection::current() ? Redirection::current()->scratch : Device::current().scratch()),
       piece_(pool_.take(bytes)) {}

@@ -73,10 +73,6 @@ class Pool {
   size_t kept_bytes_ = 0;
 };
 
-// Memory from the pool of the device for its kind, where there is one: the driver takes up to a millisecond
-// for new memory. The content is undefined. The device must be done with it when the last owner goes.
-std::shared_ptr<Block> take_pooled(Device& device, MemoryKind kind, size_t bytes);
-
 // Temporary device memory for the kernels of one operation, on the current device. It may go out of scope as
 // soon as the last kernel that uses it is enqueued. The content is undefined; alignment is 256 bytes.
 class Scratch {

@@ -41,7 +41,8 @@ function origin(report) {
   const { copyGBs, gemmGFLOPs } = report.limits
   const limits = `copy ${copyGBs.toFixed(1)} GB/s, fastest GEMM ${gemmGFLOPs.toFixed(0)} GFLOP/s`
   const where = `${report.date.slice(0, 10)}, ${machine}, Node.js ${node}, commit ${commit}`
-  return `${where}; ${limits}; instruction sets: ${report.isas?.join(', ')}.`
+  const isas = gpu ? '' : `; instruction sets: ${report.isas?.join(', ')}`
+  return wrapped(`${where}; ${limits}${isas}.`)
 }
 
 /** The page. @param {Report[]} reports at most one of each device */

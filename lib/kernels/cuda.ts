@@ -63,7 +63,15 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
       }
     },
     hold: array => holdOnDevice(array, { device, kind, zeroed: false }),
-    holdZeros: (dtype, count) => holdZeros(elementArrayOf(dtype), count, { device, kind }),
+    async holdZeros(dtype, count) {
+      const type = elementArrayOf(dtype)
+      const [bytes, free] = [count * type.BYTES_PER_ELEMENT, addon.deviceFreeBytes(ordinal)]
+      if (bytes <= free) return holdZeros(type, count, { device, kind })
+      throw new SparkError(
+        'ERR_OUT_OF_MEMORY',
+        `${bytes} bytes do not fit on CUDA device ${ordinal}, which has ${free} free: use smaller sizes, or backend 'cpu'`,
+      )
+    },
   }
 }
 

@@ -68,3 +68,12 @@ t.test('sizes that come back have their plans still', async t => {
   t.equal(await scriptResult(script, env), 0)
   t.equal(lines('instantiate').length, 2, 'a graph for each size')
 })
+
+t.test('a state that does not fit on the device is refused with numbers', async t => {
+  const script = `${head}
+    console.log(JSON.stringify(await run(3).catch(({ code, message }) => [code, message])))`
+  const { env } = machine(fakeDriver, { ...discrete, 'memory.free': 4 * size - 1 })
+  const [code, message] = (await scriptResult(script, env)) as string[]
+  t.equal(code, 'ERR_OUT_OF_MEMORY')
+  t.match(message, /400012 bytes do not fit on CUDA device 0, which has \d+ free/)
+})

@@ -4,6 +4,7 @@ import { elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import type { Graph } from '../../graph/graph.js'
 import { roundingRows } from '../../graph/weight-constant.js'
+import { HardwareInfo } from '../../hardware/hardware-info.js'
 import { machineMemory } from '../../hardware/memory.js'
 import { systemRoot } from '../../hardware/system-files.js'
 import { type CacheType, cacheTypes } from '../architectures/cache-types.js'
@@ -55,7 +56,7 @@ export class DecoderEngine {
   static async open({ sizes, graph }: Decoder, options: TextModelOptions): Promise<DecoderEngine> {
     const { cacheType = 'f32' } = options
     expectOneOf('options.cacheType', cacheType, cacheTypes)
-    const limits = limitsOf(sizes, options)
+    const limits = limitsOf(sizes, options, await availableBytes(options))
     const plain = graph({ ...limits, cacheType })
     const scaled = cacheType === 'i8' ? withCacheScales(plain) : plain
     const made = options.activations === 'int8' ? withRoundedRows(scaled) : scaled
@@ -76,14 +77,20 @@ const withRoundedRows = (graph: Graph): Graph => ({
   initializers: new Map([...graph.initializers].map(([name, constant]) => [name, roundingRows(constant)])),
 })
 
-function limitsOf(sizes: DecoderSizes, options: TextModelOptions): SchedulerLimits {
+/** Bytes that are there for the cache, on the machine and on the GPU that the model runs on. */
+async function availableBytes({ backend, device, memoryLimit }: TextModelOptions): Promise<number> {
+  const free = [memoryLimit ?? Number.POSITIVE_INFINITY, machineMemory(systemRoot()).available]
+  if (backend !== undefined && backend !== 'auto' && backend !== 'cuda') return Math.min(...free)
+  const { gpus, bestGpu, backend: chosen } = await HardwareInfo.detect()
+  if (backend !== 'cuda' && chosen.name !== 'cuda') return Math.min(...free)
+  const gpu = device === undefined ? bestGpu : gpus.find(({ uuid }, i) => device === i || device === uuid)
+  return Math.min(...free, gpu?.memory?.free ?? Number.POSITIVE_INFINITY)
+}
+
+function limitsOf(sizes: DecoderSizes, options: TextModelOptions, available: number): SchedulerLimits {
   const { maxSequences, batchTokens } = { ...defaults, ...options }
   const context = contextOf(sizes, options)
   const perToken = bytesPerToken(sizes, options.cacheType ?? 'f32')
-  const available = Math.min(
-    options.memoryLimit ?? Number.POSITIVE_INFINITY,
-    machineMemory(systemRoot()).available,
-  )
   const affordable = Math.floor((available * cacheShare) / perToken)
   const usual = Math.min(context, usualCacheTokens, Math.max(blockSize, affordable))
   const blocks = Math.ceil((options.cacheTokens ?? usual) / blockSize)

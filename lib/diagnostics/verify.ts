@@ -35,7 +35,7 @@ export async function verifyKernels(
   sizes?: VerifySizes,
 ): Promise<VerifyResult[]> {
   const results: VerifyResult[] = []
-  for (const current of verifyCases(reference, sizes))
+  for (const current of verifyCases(reference, sizes, candidate.backend))
     results.push(await verifyOne(current, candidate, reference))
   return results
 }

@@ -104,8 +104,7 @@ export class PlanTemplate implements Disposable {
   }
 
   async #bind(values: SizeValues, pacer: Pacer, { over, ...memory }: TemplateMemory): Promise<Plan> {
-    const { program } = this
-    const [folded, kernels] = [this.#folded.arrays, this.#kernels]
+    const [program, folded, kernels] = [this.program, this.#folded.arrays, this.#kernels]
     const areas = memory.arena && this.#areas
     const context = { values, folded, kernels, areas, ...memory, over: over?.arrays }
     const bound = await pacer.do(bind(program, this.#options, context))

@@ -170,9 +170,9 @@ Compute Arguments::compute(const char* name, const Weight& weight) const {
     throw Error("ERR_ARGUMENT", message(name, " is not f32, bf16, f16, nvfp4 or i8: '", given, "'"));
   }
   const auto compute = static_cast<Compute>(found - names);
-  const bool fits = compute == Compute::kNVFP4 ? weight.dtype == DType::kNVFP4
-                    : compute == Compute::kF16 ? weight.dtype == DType::kF16 || weight.dtype == DType::kF32
-                                               : true;
+  const bool halves = weight.dtype == DType::kF16 || weight.dtype == DType::kF32;
+  const bool fits =
+      compute == Compute::kNVFP4 ? weight.dtype == DType::kNVFP4 : compute != Compute::kF16 || halves;
   const bool integers = compute == Compute::kI8;
   if (integers && placement_) throw Error("ERR_UNSUPPORTED", message(name, " i8 is for the CPU. Use f32"));
   if (integers && !has_integer_codes(weight.dtype)) {
@@ -181,9 +181,8 @@ Compute Arguments::compute(const char* name, const Weight& weight) const {
   }
   const bool rounds = compute != Compute::kF32 && !integers;
   if (rounds && is_block_format(weight.dtype) && !(compute == Compute::kBF16 && placement_)) {
-    throw Error("ERR_UNSUPPORTED",
-                message(name, " ", given, " is not for weights of ", dtype_name(weight.dtype),
-                        placement_ ? ", which need f32 or bf16" : ", which need f32 on the CPU"));
+    throw Error("ERR_UNSUPPORTED", message(name, " ", given, " is not for weights of ",
+                                           dtype_name(weight.dtype), ", which need f32, or bf16 on a GPU"));
   }
   if (fits) return compute;
   throw Error("ERR_UNSUPPORTED", message(name, " ", given, " is for weights of ",
@@ -194,8 +193,8 @@ Compute Arguments::compute(const char* name, const Weight& weight) const {
 Compute Arguments::plain_compute(const char* name, const Weight& weight) const {
   const Compute result = compute(name, weight);
   if (result != Compute::kNVFP4 && result != Compute::kI8) return result;
-  const char* given = result == Compute::kI8 ? " i8" : " nvfp4";
-  throw Error("ERR_UNSUPPORTED", message(name, given, " is for linear layers only. Use bf16"));
+  const auto given = result == Compute::kI8 ? " i8" : " nvfp4";
+  throw Error("ERR_UNSUPPORTED", message(name, given, " is for linear layers, not for gradients. Use bf16"));
 }
 
 std::array<int64_t, 4> Arguments::strides(const char* name) const {

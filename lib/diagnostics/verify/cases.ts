@@ -1,6 +1,6 @@
 // cases.ts: one call of every operation on odd sizes, for `dgx-spark verify` and the kernel tests.
 import { type DType, type DTypeArray, isHalf } from '../../core/dtype.js'
-import type { Kernels, Weight } from '../../kernels/kernels.js'
+import type { KernelBackend, Kernels, Weight } from '../../kernels/kernels.js'
 import type { NVFP4Weight } from '../../precision/nvfp4.js'
 import { blockCases, rowsCase } from './blocks.js'
 import { doraCases } from './dora.js'
@@ -68,8 +68,16 @@ function nvfp4Weight(reference: Kernels, src: Float32Array, rows: number, cols: 
   return { format: 'nvfp4', rows, cols, data: packed, blockScale, tensorScale }
 }
 
-/** Every operation in every storage format. */
-export function verifyCases(reference: Kernels, sizes: VerifySizes = verifySizes): VerifyCase[] {
+/** Every operation in every storage format; those that only a GPU has where the backend is one. */
+export function verifyCases(
+  reference: Kernels,
+  sizes: VerifySizes = verifySizes,
+  backend: KernelBackend = 'cpu',
+): VerifyCase[] {
+  return allCases(reference, sizes).filter(({ referenceArgs }) => backend === 'cuda' || !referenceArgs)
+}
+
+function allCases(reference: Kernels, sizes: VerifySizes): VerifyCase[] {
   const weights = verifyWeights(reference, sizes)
   return [
     ...castCases(reference, sizes),

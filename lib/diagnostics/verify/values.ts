@@ -8,7 +8,7 @@ export interface VerifyCase<Op extends KernelOp = KernelOp> {
   readonly variant: string
   /** Arguments with fresh outputs; the same inputs at every call. */
   readonly args: () => KernelArgs[Op]
-  /** What the reference takes instead of some of them, where it has no such kernel. */
+  /** What the reference takes instead of some of them, because only a GPU has such a kernel. */
   readonly referenceArgs?: Partial<KernelArgs[Op]> | undefined
   /** Names of the outputs among the arguments. */
   readonly outputs: readonly string[]

@@ -40,7 +40,7 @@ export function expectFloatCompute({
 }): void {
   expectCompute(compute, weight)
   if ((compute as Compute) === 'nvfp4' || (compute as Compute) === 'i8') {
-    const why = `compute ${compute} is for linear layers only. Use bf16`
+    const why = `compute ${compute} is for linear layers, not for gradients. Use bf16`
     throw new SparkError('ERR_UNSUPPORTED', why)
   }
 }
